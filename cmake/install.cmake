@@ -1,0 +1,8 @@
+configure_file(cmake/hearth.pc.in ${CMAKE_BINARY_DIR}/hearth.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(DIRECTORY include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS hearth_static hearth_shared
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET hearth)
+  install(TARGETS hearth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,32 @@
+/* The forms in which checkpoints store a weight: one table gives each its name, block length and bytes.
+ * Block layouts: the `gguf` package (gguf.quants, gguf.constants); each layout's struct is in array/blocks.h. */
+#ifndef HT_ARRAY_WEIGHT_TYPE_H
+#define HT_ARRAY_WEIGHT_TYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum ht_weight_type {
+    HT_W_F32, HT_W_F16, HT_W_BF16,
+    HT_W_Q4_0, HT_W_Q4_1, HT_W_Q5_0, HT_W_Q5_1, HT_W_Q8_0,
+    HT_W_Q2_K, HT_W_Q3_K, HT_W_Q4_K, HT_W_Q5_K, HT_W_Q6_K,
+    HT_W_COUNT
+} ht_weight_type;
+
+typedef struct ht_weight_type_info {
+    const char *name;   /* "Q4_K" */
+    int gguf_id;        /* ggml type number in a GGUF tensor directory */
+    int block;          /* elements per block; 1 for dense types */
+    size_t block_bytes;
+} ht_weight_type_info;
+
+/* Never NULL for a valid type. */
+const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type);
+/* Type of a GGUF type number, or -1 when Hearth does not read it. */
+int ht_weight_type_from_gguf(uint32_t gguf_id);
+
+/* Exact f32 values of n consecutive elements (n a multiple of the block) from their stored form. This is the one
+ * definition of what every stored weight means; the fast kernels are tested against it. */
+void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out);
+
+#endif

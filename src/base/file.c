@@ -1,0 +1,215 @@
+#define _GNU_SOURCE
+#include "base/file.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static ht_status open_regular(const char *path, int *fd, size_t *size, ht_error *err) {
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(*fd, &st) != 0) {
+        int code = errno;
+        close(*fd);
+        return ht_fail(err, HT_ERR_IO, "%s: cannot be examined: %s", path, strerror(code));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(*fd);
+        return ht_fail(err, HT_ERR_IO, "%s: is %s, expected a regular file", path,
+                       S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+    }
+    *size = (size_t)st.st_size;
+    return HT_OK;
+}
+
+ht_status ht_file_open(const char *path, ht_file **out, ht_error *err) {
+    *out = NULL;
+    int fd;
+    size_t size;
+    ht_status st = open_regular(path, &fd, &size, err);
+    if (st) return st;
+    ht_file *file = calloc(1, sizeof *file);
+    char *copy = strdup(path);
+    if (!file || !copy) {
+        close(fd);
+        free(file);
+        free(copy);
+        return ht_fail_memory(err, sizeof *file, path);
+    }
+    file->fd = fd;
+    file->size = size;
+    file->path = copy;
+    if (size) {
+        void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED) {
+            int code = errno;
+            ht_file_close(file);
+            return ht_fail(err, HT_ERR_IO, "%s: cannot be mapped (%zu bytes): %s", path, size, strerror(code));
+        }
+        file->data = map;
+    }
+    *out = file;
+    return HT_OK;
+}
+
+void ht_file_close(ht_file *file) {
+    if (!file) return;
+    if (file->data) munmap((void *)(uintptr_t)file->data, file->size);
+    close(file->fd);
+    free(file->path);
+    free(file);
+}
+
+ht_status ht_file_read_at(const ht_file *file, size_t offset, void *out, size_t n, ht_error *err) {
+    for (size_t done = 0; done < n;) {
+        ssize_t got = pread(file->fd, (char *)out + done, n - done, (off_t)(offset + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0)
+            return ht_fail(err, HT_ERR_IO, "%s: the file ends before offset %zu; it was %zu bytes when it was opened",
+                           file->path, offset + n, file->size);
+        else if (errno != EINTR)
+            return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", file->path, strerror(errno));
+    }
+    return HT_OK;
+}
+
+void ht_file_drop(const ht_file *file, size_t offset, size_t n) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t begin = (offset + page - 1) & ~(page - 1), end = (offset + n) & ~(page - 1);
+    if (file->data && begin < end && end <= file->size)
+        madvise((void *)(uintptr_t)(file->data + begin), end - begin, MADV_DONTNEED);
+}
+
+ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *size, ht_error *err) {
+    *data = NULL;
+    *size = 0;
+    ht_file file = {.path = (char *)(uintptr_t)path};
+    ht_status st = open_regular(path, &file.fd, &file.size, err);
+    if (st) return st;
+    char *bytes = NULL;
+    if (file.size > limit)
+        st = ht_fail(err, HT_ERR_LIMIT, "%s: is %zu bytes, at most %zu are accepted", path, file.size, limit);
+    else if (!(bytes = malloc(file.size + 1)))
+        st = ht_fail_memory(err, file.size, path);
+    else
+        st = ht_file_read_at(&file, 0, bytes, file.size, err);
+    close(file.fd);
+    if (st) {
+        free(bytes);
+        return st;
+    }
+    bytes[file.size] = '\0';
+    *data = bytes;
+    *size = file.size;
+    return HT_OK;
+}
+
+bool ht_path_is_directory(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool ht_path_exists(const char *path) { return access(path, F_OK) == 0; }
+
+char *ht_path_join(const char *directory, const char *name) {
+    size_t n = strlen(directory), m = strlen(name);
+    bool slash = n > 0 && directory[n - 1] != '/';
+    char *path = malloc(n + m + 2);
+    if (!path) return NULL;
+    memcpy(path, directory, n);
+    if (slash) path[n] = '/';
+    memcpy(path + n + slash, name, m + 1);
+    return path;
+}
+
+struct ht_writer {
+    int fd;
+    char *path;
+    char *temporary;
+};
+
+ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
+    *out = NULL;
+    ht_writer *w = calloc(1, sizeof *w);
+    if (!w) return ht_fail_memory(err, sizeof *w, path);
+    w->fd = -1;
+    w->path = strdup(path);
+    if (!w->path || asprintf(&w->temporary, "%s.XXXXXX", path) < 0) {
+        w->temporary = NULL;
+        ht_writer_discard(w);
+        return ht_fail_memory(err, strlen(path), path);
+    }
+    w->fd = mkostemp(w->temporary, O_CLOEXEC);
+    if (w->fd < 0) {
+        int code = errno;
+        free(w->temporary);
+        w->temporary = NULL;
+        ht_writer_discard(w);
+        return ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", path, strerror(code));
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    (void)fchmod(w->fd, 0666 & ~mask);
+    *out = w;
+    return HT_OK;
+}
+
+ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err) {
+    const char *p = bytes;
+    while (n) {
+        ssize_t put = write(w->fd, p, n);
+        if (put >= 0) {
+            p += put;
+            n -= (size_t)put;
+        } else if (errno != EINTR)
+            return ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
+    }
+    return HT_OK;
+}
+
+ht_status ht_writer_put_at(ht_writer *w, size_t offset, const void *bytes, size_t n, ht_error *err) {
+    const char *p = bytes;
+    while (n) {
+        ssize_t put = pwrite(w->fd, p, n, (off_t)offset);
+        if (put >= 0) {
+            p += put;
+            offset += (size_t)put;
+            n -= (size_t)put;
+        } else if (errno != EINTR)
+            return ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
+    }
+    return HT_OK;
+}
+
+ht_status ht_writer_commit(ht_writer *w, ht_error *err) {
+    ht_status st = HT_OK;
+    int closed = fsync(w->fd) == 0 || errno == EINVAL ? close(w->fd) : (close(w->fd), -1);
+    w->fd = -1;
+    if (closed != 0 || rename(w->temporary, w->path) != 0)
+        st = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
+    else {
+        free(w->temporary);
+        w->temporary = NULL;
+    }
+    ht_writer_discard(w);
+    return st;
+}
+
+void ht_writer_discard(ht_writer *w) {
+    if (!w) return;
+    if (w->fd >= 0) close(w->fd);
+    if (w->temporary) unlink(w->temporary);
+    free(w->temporary);
+    free(w->path);
+    free(w);
+}

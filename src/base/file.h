@@ -1,0 +1,50 @@
+/* Files: read-only maps of whole files, and writing a file so that it appears whole or not at all. */
+#ifndef HT_BASE_FILE_H
+#define HT_BASE_FILE_H
+
+#include <hearth/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A read-only map of a regular file. The map may be shared between threads. Reading through `data` a file that another
+ * process shrinks meanwhile raises SIGBUS; code that reads long after opening uses ht_file_read_at instead, which
+ * reports that as an error. */
+typedef struct ht_file {
+    const unsigned char *data; /* NULL for an empty file */
+    size_t size;
+    int fd;
+    char *path;
+} ht_file;
+
+/* Opens and maps a regular file; directories and devices are refused with a sentence that says so. */
+ht_status ht_file_open(const char *path, ht_file **out, ht_error *err);
+void ht_file_close(ht_file *file); /* NULL is fine */
+
+/* Reads exactly n bytes at `offset`; a short file is an error. Thread-safe. */
+ht_status ht_file_read_at(const ht_file *file, size_t offset, void *out, size_t n, ht_error *err);
+
+/* Tells the kernel that a range of the map is not needed any more (whole pages inside it are dropped). */
+void ht_file_drop(const ht_file *file, size_t offset, size_t n);
+
+/* Reads a whole (small) file; the caller frees *data. A NUL is put after the last byte. Files above `limit` bytes are
+ * refused. */
+ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *size, ht_error *err);
+
+bool ht_path_is_directory(const char *path);
+bool ht_path_exists(const char *path);
+/* directory + "/" + name in fresh memory, or NULL when memory ran out. */
+char *ht_path_join(const char *directory, const char *name);
+
+/* Atomic replacement: bytes go to a temporary file beside `path`, which takes its name on commit. */
+typedef struct ht_writer ht_writer;
+ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err);
+ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err);
+/* Overwrites bytes already put, for headers whose content is known only at the end. */
+ht_status ht_writer_put_at(ht_writer *w, size_t offset, const void *bytes, size_t n, ht_error *err);
+/* Flushes, renames, and frees the writer; on failure the temporary file is gone and `path` is as it was. */
+ht_status ht_writer_commit(ht_writer *w, ht_error *err);
+/* Gives up: removes the temporary file and frees the writer. NULL is fine. */
+void ht_writer_discard(ht_writer *w);
+
+#endif

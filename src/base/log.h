@@ -1,0 +1,9 @@
+/* The library's side of logging; the callback is set through <hearth/log.h>. */
+#ifndef HT_BASE_LOG_H
+#define HT_BASE_LOG_H
+
+#include <hearth/log.h>
+
+void ht_log(ht_log_level level, const char *fmt, ...) HT_PRINTF(2, 3);
+
+#endif
