@@ -1,0 +1,65 @@
+/* Tokenizers: text to token ids and back, exactly as the checkpoint's own tokenizer defines it.
+ *
+ * A tokenizer is immutable after loading and may be shared between threads. Two kinds exist: byte-level BPE (GPT-2 byte
+ * alphabet) and SentencePiece-style BPE (spaces as U+2581, byte fallback). */
+#ifndef HEARTH_TOKENIZER_H
+#define HEARTH_TOKENIZER_H
+
+#include <hearth/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_tokenizer ht_tokenizer;
+
+/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either. The
+ * caller frees the result with ht_tokenizer_free. */
+HT_API ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err);
+HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
+
+/* How encode treats the text. The zero value adds nothing and reads special tokens in the text as text. */
+typedef struct ht_encode_options {
+    bool add_special;    /* put BOS/EOS where the file says so; never doubled when the text already begins with BOS */
+    bool parse_special;  /* recognise special tokens written in the text */
+} ht_encode_options;
+
+/* Encodes n bytes of UTF-8; invalid sequences are read as U+FFFD. *ids is allocated (the caller frees it with free) and
+ * holds *n_ids ids; for an empty result *ids is NULL. */
+HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, ht_encode_options options,
+                                     int32_t **ids, size_t *n_ids, ht_error *err);
+
+/* Decodes ids to UTF-8 text (allocated, NUL-terminated, freed by the caller; *n its length without the NUL). Special
+ * tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
+HT_API ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special,
+                                     char **text, size_t *n, ht_error *err);
+
+/* Streaming decode: feed ids one by one, get complete characters. The concatenation of all pieces and the flushed rest
+ * equals ht_tokenizer_decode of the same ids. One thread at a time. */
+typedef struct ht_decoder ht_decoder;
+HT_API ht_status ht_decoder_new(const ht_tokenizer *t, bool skip_special, ht_decoder **out, ht_error *err);
+/* *piece (lent until the next call, NUL-terminated, maybe empty) is the text completed by this id. */
+HT_API ht_status ht_decoder_feed(ht_decoder *d, int32_t id, const char **piece, size_t *n, ht_error *err);
+/* Gives what is held back, invalid bytes as U+FFFD, and starts afresh. */
+HT_API ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_error *err);
+HT_API void ht_decoder_free(ht_decoder *d); /* NULL is fine */
+
+HT_API int32_t ht_tokenizer_vocab_size(const ht_tokenizer *t); /* ids are 0 .. this - 1 (added tokens included) */
+/* The stored form of a token ("Ġthe", "▁the", "<0x0A>"), lent, NUL-terminated; NULL when id is out of range. */
+HT_API const char *ht_tokenizer_piece(const ht_tokenizer *t, int32_t id);
+/* Id of a token by its stored form, or -1. */
+HT_API int32_t ht_tokenizer_find(const ht_tokenizer *t, const char *piece);
+HT_API bool ht_tokenizer_is_special(const ht_tokenizer *t, int32_t id);
+HT_API int32_t ht_tokenizer_bos(const ht_tokenizer *t); /* -1 when there is none; so for the next */
+HT_API int32_t ht_tokenizer_eos(const ht_tokenizer *t);
+HT_API const char *ht_tokenizer_kind(const ht_tokenizer *t); /* "byte-level BPE" or "SentencePiece BPE" */
+/* The checkpoint's own chat template (Jinja text), lent, or NULL. */
+HT_API const char *ht_tokenizer_chat_template(const ht_tokenizer *t);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
