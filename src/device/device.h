@@ -1,0 +1,21 @@
+/* A device: the function table that runs operations. Nothing above this layer knows which one it is. */
+#ifndef HT_DEVICE_DEVICE_H
+#define HT_DEVICE_DEVICE_H
+
+#include "device/kernel.h"
+#include "device/matrix.h"
+
+#include <stdatomic.h>
+
+typedef struct ht_device ht_device;
+
+struct ht_device {
+    const char *name;        /* "cpu" */
+    const char *instruction_set; /* "avx512", "avx2", "neon", "reference" */
+    ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the device does not support the op */
+    const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type, ht_precision precision); /* NULL: cannot */
+    ht_pool *pool;
+    _Atomic int refs;
+};
+
+#endif

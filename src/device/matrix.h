@@ -1,0 +1,52 @@
+/* A weight in the form a device multiplies by, packed once at load, bijectively: the stored values can be had back
+ * exactly. One row of ht_matrix_ops exists per weight type, precision and device. */
+#ifndef HT_DEVICE_MATRIX_H
+#define HT_DEVICE_MATRIX_H
+
+#include "array/weight_type.h"
+#include "base/pool.h"
+
+#include <hearth/status.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ht_matrix ht_matrix;
+
+typedef struct ht_matrix_ops {
+    const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
+
+    /* Bytes of the packed form of n_rows x k. At most 3 % more than in the file. */
+    size_t (*packed_bytes)(ht_weight_type type, int64_t n_rows, int64_t k);
+
+    /* Packs rows [row, row + n) from their stored form (rows one after another, as in the file) into m->packed. Row
+     * ranges are packed independently, so that slabs can go to several threads: `row` is a multiple of HT_MATRIX_SLAB,
+     * and n is too, or reaches the last row. */
+    void (*pack)(ht_matrix *m, int64_t row, int64_t n, const void *stored);
+
+    /* Exact f32 values of row `row`, [k]. */
+    void (*row)(const ht_matrix *m, int64_t row, float *out);
+
+    /* Scratch bytes that `mul` needs for n_x rows. */
+    size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
+
+    /* y[i][r] = sum_k x[i][k] * w[r][k] (+ bias[r] when bias is not NULL) for i < n_x and all rows r; ldx and ldy are
+     * the distances between rows in elements. An output's bits depend on x[i], w[r], bias[r] and k alone: not on n_x,
+     * i, the thread count or the other rows. */
+    void (*mul)(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
+                void *scratch, ht_pool *pool);
+} ht_matrix_ops;
+
+enum { HT_MATRIX_SLAB = 64 };
+
+struct ht_matrix {
+    const ht_matrix_ops *ops;
+    ht_weight_type type;
+    int64_t n_rows, k; /* y = W x with W [n_rows, k] */
+    void *packed;      /* 64-byte aligned */
+    size_t packed_bytes;
+};
+
+/* `fast` quantises activations; `reference` computes in f32 from the exactly dequantised weights. */
+typedef enum ht_precision { HT_PRECISION_FAST, HT_PRECISION_REFERENCE } ht_precision;
+
+#endif

@@ -1,0 +1,61 @@
+/* The parameter struct of every operation that has one: plain data, copied into the node and the plan. */
+#ifndef HT_DEVICE_PARAMS_H
+#define HT_DEVICE_PARAMS_H
+
+#include "device/matrix.h"
+
+#include <hearth/dtype.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ht_full_params { /* FULL; ARANGE: value + i * step */
+    double value, step;
+} ht_full_params;
+
+typedef struct ht_scale_params { /* SCALE: x * value; SOFTCAP: value * tanh(x / value) */
+    float value;
+} ht_scale_params;
+
+/* RMS_NORM(x [..., n], weight [n] or none): x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis;
+ * the sum of squares and the scale are f32. */
+typedef struct ht_rms_norm_params {
+    float eps;
+    float weight_offset; /* 1 for the (1 + w) form, else 0 */
+} ht_rms_norm_params;
+
+/* ROPE(x [T, heads, head_dim], pos i32 [T], freq_factors f32 [dims / 2] or none): pair (i, i + dims / 2), or with
+ * `interleaved` (2 i, 2 i + 1), is rotated by angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; elements from
+ * `dims` on are copied. cos and sin are multiplied by `magnitude` (yarn; else 1). Angles are computed in double. */
+typedef struct ht_rope_params {
+    float theta;
+    float scale; /* position scale (linear scaling: 1 / factor) */
+    float magnitude;
+    int32_t dims;
+    bool interleaved;
+} ht_rope_params;
+
+/* LINEAR(x [..., k], bias f32 [n] or none) -> f32 [..., n]. EMBED(ids i32 [...]) -> f32 [..., k] * scale, an id outside
+ * the matrix's rows is an error. */
+typedef struct ht_linear_params {
+    const ht_matrix *matrix; /* lent: outlives the graph and the plan */
+    float scale;             /* EMBED only */
+} ht_linear_params;
+
+/* ATTEND(q f32 [T, n_heads, head_dim], k f32 [T, n_kv_heads, head_dim], v likewise) -> f32 [T, n_heads, head_dim].
+ * Rows, positions and caches come from the step. Row i of a sequence sees the keys j <= pos_i of that sequence's layer,
+ * and with a window only i - j < window. Score: scale * q.k, then softcap * tanh(score / softcap) when softcap > 0.
+ * Query head h reads K/V head h / (n_heads / n_kv_heads). */
+typedef struct ht_attend_params {
+    int32_t layer;
+    float scale;
+    float softcap;
+} ht_attend_params;
+
+typedef struct ht_matmul_params {
+    bool transpose_b; /* b is [..., n, k] */
+} ht_matmul_params;
+
+/* Room for any of them. */
+enum { HT_MAX_PARAMS = 64 };
+
+#endif
