@@ -1,0 +1,127 @@
+/* Arrays: immutable n-dimensional values, reference-counted, lazy until someone reads them.
+ *
+ * An operation (ops.h) takes a scope first and returns a new array at once, without computing it. The array belongs to
+ * the scope and dies with it; ht_array_retain carries one across. Evaluation computes what a read needs, on the scope's
+ * stream.
+ *
+ * Errors: an operation that fails returns NULL and records the first error in its scope; an operation given NULL returns
+ * NULL. So an expression is written as mathematics and checked once, at its end: ht_eval and the readers report the
+ * scope's first error. NULL always means failure; an operand that is absent on purpose is HT_NONE.
+ *
+ * Threads: a scope and the arrays not yet evaluated in it belong to one thread at a time. Evaluated arrays are read-only
+ * and may be shared. */
+#ifndef HEARTH_ARRAY_H
+#define HEARTH_ARRAY_H
+
+#include <hearth/dtype.h>
+#include <hearth/status.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_device ht_device; /* what computes */
+typedef struct ht_stream ht_stream; /* a queue of work on a device */
+typedef struct ht_scope ht_scope;
+typedef struct ht_array ht_array;
+
+/* An operand that is absent on purpose (a norm without weight, a product without bias). Not to be evaluated or released. */
+HT_API extern ht_array *const HT_NONE;
+
+/* ---- devices and streams ---- */
+
+typedef struct ht_device_options {
+    int n_threads;               /* 0: one per available core */
+    const char *instruction_set; /* NULL: the best found; else "avx512", "avx2", "neon" or "reference" */
+} ht_device_options;
+
+/* Opens a device ("cpu"). The caller releases it; models, streams and arrays hold it as long as they need it. NULL
+ * options mean the defaults. */
+HT_API ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err);
+HT_API ht_device *ht_device_retain(ht_device *d);
+HT_API void ht_device_release(ht_device *d); /* NULL is fine */
+HT_API const char *ht_device_name(const ht_device *d);
+HT_API const char *ht_device_instruction_set(const ht_device *d);
+HT_API int ht_device_threads(const ht_device *d);
+
+/* A stream computes in the order of submission. Streams may be used from several threads, which then take turns. */
+HT_API ht_status ht_stream_new(ht_device *d, ht_stream **out, ht_error *err);
+/* Waits for what was submitted, then frees. NULL is fine. */
+HT_API void ht_stream_free(ht_stream *s);
+HT_API ht_device *ht_stream_device(const ht_stream *s); /* lent */
+/* Waits until everything submitted so far is done. */
+HT_API void ht_stream_synchronize(ht_stream *s);
+
+/* ---- scopes ---- */
+
+/* NULL when memory ran out. The stream must outlive the scope. */
+HT_API ht_scope *ht_scope_new(ht_stream *stream);
+/* Releases every array of the scope. NULL is fine. */
+HT_API void ht_scope_free(ht_scope *s);
+/* The first error of the scope, lent, or NULL. */
+HT_API const ht_error *ht_scope_error(const ht_scope *s);
+HT_API ht_stream *ht_scope_stream(const ht_scope *s); /* lent */
+
+/* ---- arrays ---- */
+
+/* One more hold on the array, independent of its scope. Returns a (NULL and HT_NONE pass through). */
+HT_API ht_array *ht_array_retain(ht_array *a);
+/* Gives back one hold taken by retain, or by a call that says the caller owns its result. */
+HT_API void ht_array_release(ht_array *a);
+/* Gives back the scope's own hold before the scope ends; `a` is not to be used after it unless retained. */
+HT_API void ht_scope_drop(ht_scope *s, ht_array *a);
+
+HT_API ht_dtype ht_array_dtype(const ht_array *a);
+HT_API int ht_array_n_dims(const ht_array *a);
+/* Size of axis `axis`; negative axes count from the end. 0 for an axis that does not exist. */
+HT_API int64_t ht_array_dim(const ht_array *a, int axis);
+HT_API int64_t ht_array_size(const ht_array *a); /* elements */
+HT_API bool ht_array_is_evaluated(const ht_array *a);
+
+/* From values in memory: copies shape[0] * ... elements of dtype, row-major. */
+HT_API ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims);
+/* The same without copying: `release(user)` is called when the last user of the memory is gone (NULL: never). The memory
+ * must stay as it is until then. On failure `release` is not called. */
+HT_API ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims,
+                               void (*release)(void *user), void *user);
+
+/* Computes the arrays and what they need. NULL entries, or any earlier failure in the scope, give the scope's first
+ * error. An array whose computation failed stays failed and says so to whoever evaluates it. */
+HT_API ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err);
+/* The same without waiting; ht_array_wait, or any read, waits. */
+HT_API ht_status ht_eval_async(ht_scope *s, ht_array *const *arrays, int n, ht_error *err);
+/* Waits for an array under asynchronous evaluation and reports how it ended; evaluates it if nobody has yet. */
+HT_API ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err);
+
+/* Evaluates, then copies the elements row-major, in the array's dtype, to `out`, which holds `bytes` bytes: exactly
+ * size * dtype bytes. */
+HT_API ht_status ht_array_read(ht_scope *s, ht_array *a, void *out, size_t bytes, ht_error *err);
+/* Evaluates and lends the elements, row-major, valid while the array lives. NULL in *data on failure. */
+HT_API ht_status ht_array_data(ht_scope *s, ht_array *a, const void **data, ht_error *err);
+
+/* Evaluates `a` and cuts it off the graph that made it, which can then be freed. */
+HT_API ht_status ht_array_detach(ht_scope *s, ht_array *a, ht_error *err);
+
+/* ---- memory ---- */
+
+typedef struct ht_memory_stats {
+    size_t active_bytes; /* in use by arrays, weights, caches and plans */
+    size_t peak_bytes;   /* the largest active_bytes since the last reset */
+    size_t cache_bytes;  /* freed buffers kept for reuse */
+} ht_memory_stats;
+
+HT_API ht_memory_stats ht_memory_get(void);
+HT_API void ht_memory_reset_peak(void);
+/* An allocation that would make active_bytes larger than the limit fails with the numbers, after the cache was given
+ * back. 0: no limit. Returns the previous limit. */
+HT_API size_t ht_memory_set_limit(size_t bytes);
+/* Freed buffers above this total go back to the system. Returns the previous limit. */
+HT_API size_t ht_memory_set_cache_limit(size_t bytes);
+HT_API void ht_memory_clear_cache(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
