@@ -6,6 +6,7 @@
 #include "array/weight_type.h"
 #include "base/pool.h"
 
+#include <hearth/precision.h>
 #include <hearth/status.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,7 +47,7 @@ struct ht_matrix {
     size_t packed_bytes;
 };
 
-/* `fast` quantises activations; `reference` computes in f32 from the exactly dequantised weights. */
-typedef enum ht_precision { HT_PRECISION_FAST, HT_PRECISION_REFERENCE } ht_precision;
+
+
 
 #endif

@@ -1,0 +1,16 @@
+/* Hearth: runs language models on your own machine. This header includes all the others. */
+#ifndef HEARTH_HEARTH_H
+#define HEARTH_HEARTH_H
+
+#include <hearth/array.h>
+#include <hearth/dtype.h>
+#include <hearth/log.h>
+#include <hearth/model.h>
+#include <hearth/ops.h>
+#include <hearth/precision.h>
+#include <hearth/session.h>
+#include <hearth/status.h>
+#include <hearth/tokenizer.h>
+#include <hearth/version.h>
+
+#endif

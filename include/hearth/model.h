@@ -1,0 +1,67 @@
+/* Models: a checkpoint's configuration and weights, loaded once, immutable, shared by any number of sessions.
+ *
+ * A checkpoint is a `.gguf` file, or a directory with safetensors shards, config.json and tokenizer.json, or a directory
+ * with one GGUF file. */
+#ifndef HEARTH_MODEL_H
+#define HEARTH_MODEL_H
+
+#include <hearth/array.h>
+#include <hearth/precision.h>
+#include <hearth/tokenizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_model ht_model;
+
+/* Zero-initialise, then set what differs from the default. */
+typedef struct ht_model_options {
+    ht_device *device; /* NULL: the CPU with one thread per core; the model holds it */
+    ht_precision precision;
+    int64_t context;   /* limit on positions; 0: the model's own; larger than the model's own is an error */
+    ht_dtype kv_dtype; /* HT_F16, HT_BF16 or HT_F32; 0 means HT_F16 */
+    /* Load only if the weights and the KV cache of this many positions fit in free memory; 0 checks the weights alone. */
+    int64_t expected_positions;
+    bool skip_memory_check;
+    /* Called now and then while loading with the share done, 0 to 1; NULL: none. Returning false cancels. */
+    bool (*progress)(double done, void *user);
+    void *user;
+} ht_model_options;
+
+HT_API ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err);
+/* Gives the caller's hold back and sets *m to NULL; a NULL *m is fine, so closing twice is. Sessions keep the model
+ * alive until they are closed too. */
+HT_API void ht_model_close(ht_model **m);
+
+HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m); /* lent */
+HT_API int64_t ht_model_context(const ht_model *m);               /* positions a session may use */
+HT_API int32_t ht_model_vocab_size(const ht_model *m);            /* columns of the logits */
+
+/* What a checkpoint says of itself; read without loading weights. Strings are lent until ht_model_info_free. */
+typedef struct ht_model_info {
+    const char *architecture;   /* "llama", "qwen2", "gemma3" */
+    const char *name;           /* the file's own name for itself, or "" */
+    const char *format;         /* "gguf" or "safetensors" */
+    const char *quantization;   /* dominant weight type by bytes: "Q4_1", "BF16"; "none" for a vocabulary-only file */
+    const char *tokenizer_kind; /* or "none" */
+    const char *chat_format;    /* "chatml", "gemma", "llama3", or "none" */
+    bool has_weights;
+    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context, sliding_window;
+    int64_t n_parameters;
+    int64_t weight_bytes;             /* as stored, and as held in memory up to 3 % */
+    int64_t kv_bytes_per_position;    /* of growing layers, at f16 */
+    int64_t kv_bytes_fixed;           /* of rotating layers at their full size, at f16 */
+    bool tied_head;
+} ht_model_info;
+
+HT_API ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err);
+HT_API void ht_model_info_free(ht_model_info *info); /* NULL is fine */
+
+/* Architectures this build can run, as a NULL-terminated list. */
+HT_API const char *const *ht_model_architectures(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,127 @@
+/* Sessions and generation: one conversation's tokens, KV cache, sampler and metrics.
+ *
+ * A session belongs to one thread at a time (ht_session_cancel excepted); any number of sessions may share a model. The
+ * output depends on the model, the tokens and the seed: not on threads, batch or cache. */
+#ifndef HEARTH_SESSION_H
+#define HEARTH_SESSION_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_session ht_session;
+
+/* Zero-initialise, then set what differs from the default. */
+typedef struct ht_session_options {
+    int32_t chunk; /* most rows in one prefill step; 0: 512 */
+} ht_session_options;
+
+HT_API ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
+/* Frees the session and sets *s to NULL; a NULL *s is fine. */
+HT_API void ht_session_close(ht_session **s);
+/* Forgets all tokens; memory of the KV cache is given back. */
+HT_API void ht_session_reset(ht_session *s);
+/* Keeps the first n tokens (n <= length). Refused when a rotating layer no longer holds what that would need. */
+HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
+HT_API int64_t ht_session_length(const ht_session *s); /* tokens in the KV cache */
+/* Asks the call in progress on the session, from any thread, to end with HT_ERR_CANCELLED at the next step. */
+HT_API void ht_session_cancel(ht_session *s);
+
+/* ---- logits ---- */
+
+/* One step's logits: f32 [n_rows, vocab], for positions first .. first + n_rows - 1; lent during the call. Return false
+ * to stop (the session then ends with HT_ERR_CANCELLED). */
+typedef bool ht_logits_fn(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user);
+
+/* Appends ids to the session in chunks and hands over the logits: after every position when all_rows, else after the
+ * last one only. On failure the session is as it was after the last whole chunk. */
+HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn, void *user,
+                                    ht_error *err);
+
+/* One step of several sessions of one model together: row i appends ids[i] to sessions[i]; logits f32 [n, vocab] go to
+ * `logits`. Each session gets the bits it would get alone. */
+HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
+                                             ht_error *err);
+
+/* ---- sampling ---- */
+
+typedef enum ht_sampler_stage { /* the chain's steps */
+    HT_STAGE_REPEAT_PENALTY = 1,
+    HT_STAGE_TEMPERATURE,
+    HT_STAGE_TOP_P,
+    HT_STAGE_TOP_K,
+    HT_STAGE_MIN_P
+} ht_sampler_stage;
+
+enum { HT_SAMPLER_STAGES = 5 };
+
+typedef struct ht_sampler_options {
+    float temperature;    /* 0: the most likely token, lowest id on ties */
+    int32_t top_k;        /* 0: off */
+    float top_p;          /* 0 or 1: off */
+    float min_p;          /* 0: off */
+    float repeat_penalty; /* 1: off (0 also means off) */
+    int32_t repeat_window; /* tokens of prompt and output looked back on; 0: 64; -1: all */
+    uint64_t seed;
+    ht_sampler_stage order[HT_SAMPLER_STAGES]; /* all 0: penalty, temperature, top_p, top_k, min_p */
+} ht_sampler_options;
+
+/* Parses "top_p,min_p,top_k,temperature" into order; stages left out come in their default place relative to the others
+ * or, being off by default, not at all. Unknown or repeated names are errors. */
+HT_API ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err);
+
+/* ---- generation ---- */
+
+typedef enum ht_finish { HT_FINISH_STOP = 1, HT_FINISH_LENGTH, HT_FINISH_CALLBACK } ht_finish;
+
+typedef struct ht_generate_options {
+    int32_t max_tokens; /* 0: 256 */
+    ht_sampler_options sampler;
+    const char *const *stop; /* strings that end the output and are not part of it */
+    int n_stop;
+    bool ignore_eos;
+} ht_generate_options;
+
+typedef struct ht_metrics {
+    int64_t prompt_tokens, generated_tokens;
+    double prefill_seconds;      /* prompt through the model */
+    double first_token_seconds;  /* from the call to the first token */
+    double decode_seconds;       /* all tokens after the first */
+    size_t peak_memory_bytes;    /* of the process's arrays, weights and caches, so far */
+    ht_finish finish;
+} ht_metrics;
+
+/* Complete characters of the output as they come: n > 0 bytes of valid UTF-8, NUL-terminated. Return false to stop. */
+typedef bool ht_text_fn(const char *text, size_t n, void *user);
+
+/* Appends the prompt's ids to the session and generates. *metrics may be NULL. The generated tokens stay in the session,
+ * so the next call continues the conversation. A prompt that does not fit the context is an error with the numbers; so
+ * is a context that fills up before an end (what was generated until then has been handed over). */
+HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
+                             ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
+/* The same from text: encoded with the special tokens the checkpoint asks for. */
+HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
+                                  void *user, ht_metrics *metrics, ht_error *err);
+
+/* ---- chat ---- */
+
+typedef struct ht_message {
+    const char *role; /* "system", "user" or "assistant" */
+    const char *content;
+} ht_message;
+
+/* The conversation as the checkpoint's chat format writes it, with the assistant's turn opened; allocated text, freed by
+ * the caller. HT_ERR_UNSUPPORTED when the model has no chat format. */
+HT_API ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err);
+/* "chatml", "gemma", "llama3", or NULL. */
+HT_API const char *ht_chat_format_name(const ht_model *m);
+/* Formats, encodes and generates the assistant's answer in a fresh or continued session. */
+HT_API ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n, const ht_generate_options *options,
+                         ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

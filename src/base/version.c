@@ -1,0 +1,3 @@
+#include <hearth/version.h>
+
+const char *ht_version(void) { return HEARTH_VERSION; }

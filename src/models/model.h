@@ -1,0 +1,40 @@
+/* A loaded model as the layers above see it: what to run, how big its caches are, and who holds it. */
+#ifndef HT_MODELS_MODEL_H
+#define HT_MODELS_MODEL_H
+
+#include "array/plan.h"
+#include "models/forward.h"
+
+#include <hearth/model.h>
+#include <stdatomic.h>
+
+/* The K/V shape of one layer. */
+typedef struct ht_kv_shape {
+    int32_t n_kv_heads, head_dim;
+    int64_t window; /* 0: all keys are visible */
+} ht_kv_shape;
+
+struct ht_model {
+    ht_device *device;
+    ht_stream *stream;       /* for eager work of the model's own */
+    ht_tokenizer *tokenizer;
+    const char *architecture;
+    ht_precision precision;
+    ht_dtype kv_dtype;
+    int64_t context;         /* positions a session may use */
+    int64_t trained_context; /* what the checkpoint says */
+    int32_t vocab;
+    int32_t n_layers;
+    ht_kv_shape *kv;         /* [n_layers] */
+    ht_forward_fn *forward;
+    void *family;            /* the family's struct: config and weights */
+    ht_plan *plan;           /* the traced forward */
+    const char *chat_format; /* "chatml", "gemma", "llama3", or NULL */
+    int32_t *stop_ids;       /* tokens that end the output */
+    int n_stop_ids;
+    _Atomic int refs;
+};
+
+ht_model *ht_model_retain(ht_model *m);
+
+#endif
