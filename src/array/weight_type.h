@@ -7,16 +7,26 @@
 #include <stdint.h>
 
 typedef enum ht_weight_type {
-    HT_W_F32, HT_W_F16, HT_W_BF16,
-    HT_W_Q4_0, HT_W_Q4_1, HT_W_Q5_0, HT_W_Q5_1, HT_W_Q8_0,
-    HT_W_Q2_K, HT_W_Q3_K, HT_W_Q4_K, HT_W_Q5_K, HT_W_Q6_K,
+    HT_W_F32,
+    HT_W_F16,
+    HT_W_BF16,
+    HT_W_Q4_0,
+    HT_W_Q4_1,
+    HT_W_Q5_0,
+    HT_W_Q5_1,
+    HT_W_Q8_0,
+    HT_W_Q2_K,
+    HT_W_Q3_K,
+    HT_W_Q4_K,
+    HT_W_Q5_K,
+    HT_W_Q6_K,
     HT_W_COUNT
 } ht_weight_type;
 
 typedef struct ht_weight_type_info {
-    const char *name;   /* "Q4_K" */
-    int gguf_id;        /* ggml type number in a GGUF tensor directory */
-    int block;          /* elements per block; 1 for dense types */
+    const char *name; /* "Q4_K" */
+    int gguf_id;      /* ggml type number in a GGUF tensor directory */
+    int block;        /* elements per block; 1 for dense types */
     size_t block_bytes;
 } ht_weight_type_info;
 

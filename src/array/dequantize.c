@@ -1,0 +1,140 @@
+/* What every stored weight means, in f32. The order of the multiplications is part of the meaning: the values equal those
+ * of the `gguf` package bit for bit. Plain code, never on a fast path. */
+#include "array/blocks.h"
+#include "array/weight_type.h"
+#include "base/half.h"
+
+#include <string.h>
+
+static float half_value(ht_half_bytes h) { return ht_half_at(h.b); }
+
+static void f32(const uint8_t *p, float *y) {
+    uint32_t bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    memcpy(y, &bits, sizeof bits); /* a signalling NaN stays what it was */
+}
+
+static void f16(const uint8_t *p, float *y) { *y = ht_half_at(p); }
+
+static void bf16(const uint8_t *p, float *y) {
+    uint32_t bits = (uint32_t)ht_u16_at(p) << 16;
+    memcpy(y, &bits, sizeof bits);
+}
+
+static void q4_0(const uint8_t *p, float *y) {
+    const ht_block_q4_0 *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)((b->qs[i] & 15) - 8);
+        y[i + 16] = d * (float)((b->qs[i] >> 4) - 8);
+    }
+}
+
+static void q4_1(const uint8_t *p, float *y) {
+    const ht_block_q4_1 *b = (const void *)p;
+    float d = half_value(b->d), m = half_value(b->m);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)(b->qs[i] & 15) + m;
+        y[i + 16] = d * (float)(b->qs[i] >> 4) + m;
+    }
+}
+
+static int fifth_bit(const uint8_t qh[4], int i) { return ((qh[i / 8] >> (i % 8)) & 1) << 4; }
+
+static void q5_0(const uint8_t *p, float *y) {
+    const ht_block_q5_0 *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)(((b->qs[i] & 15) | fifth_bit(b->qh, i)) - 16);
+        y[i + 16] = d * (float)(((b->qs[i] >> 4) | fifth_bit(b->qh, i + 16)) - 16);
+    }
+}
+
+static void q5_1(const uint8_t *p, float *y) {
+    const ht_block_q5_1 *b = (const void *)p;
+    float d = half_value(b->d), m = half_value(b->m);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)((b->qs[i] & 15) | fifth_bit(b->qh, i)) + m;
+        y[i + 16] = d * (float)((b->qs[i] >> 4) | fifth_bit(b->qh, i + 16)) + m;
+    }
+}
+
+static void q8_0(const uint8_t *p, float *y) {
+    const ht_block_q8_0 *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int i = 0; i < 32; i++) y[i] = d * (float)b->qs[i];
+}
+
+/* The two bits of element i of a q2_k or q3_k block. */
+static int two_bits(const uint8_t qs[64], int i) { return (qs[32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4))) & 3; }
+
+static void q2_k(const uint8_t *p, float *y) {
+    const ht_block_q2_k *b = (const void *)p;
+    float d = half_value(b->d), dmin = half_value(b->dmin);
+    for (int g = 0; g < 16; g++) {
+        float scale = d * (float)(b->scales[g] & 15), min = dmin * (float)(b->scales[g] >> 4);
+        for (int i = 16 * g; i < 16 * g + 16; i++) y[i] = scale * (float)two_bits(b->qs, i) - min;
+    }
+}
+
+static void q3_k(const uint8_t *p, float *y) {
+    const ht_block_q3_k *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int g = 0; g < 16; g++) {
+        float scale = d * (float)ht_q3_k_scale(b->scales, g);
+        for (int i = 16 * g; i < 16 * g + 16; i++) {
+            int high = (b->hmask[i % 32] >> (i / 32)) & 1;
+            y[i] = scale * (float)(two_bits(b->qs, i) - (high ? 0 : 4));
+        }
+    }
+}
+
+/* The nibble of element i of a q4_k or q5_k block. */
+static int nibble(const uint8_t qs[128], int i) { return (qs[32 * (i / 64) + i % 32] >> (4 * (i / 32 % 2))) & 15; }
+
+static void q4_k(const uint8_t *p, float *y) {
+    const ht_block_q4_k *b = (const void *)p;
+    float d = half_value(b->d), dmin = half_value(b->dmin);
+    for (int g = 0; g < 8; g++) {
+        uint8_t sc, m;
+        ht_k_scale_min(b->scales, g, &sc, &m);
+        float scale = d * (float)sc, min = dmin * (float)m;
+        for (int i = 32 * g; i < 32 * g + 32; i++) y[i] = scale * (float)nibble(b->qs, i) - min;
+    }
+}
+
+static void q5_k(const uint8_t *p, float *y) {
+    const ht_block_q5_k *b = (const void *)p;
+    float d = half_value(b->d), dmin = half_value(b->dmin);
+    for (int g = 0; g < 8; g++) {
+        uint8_t sc, m;
+        ht_k_scale_min(b->scales, g, &sc, &m);
+        float scale = d * (float)sc, min = dmin * (float)m;
+        for (int j = 0; j < 32; j++) {
+            int i = 32 * g + j;
+            y[i] = scale * (float)(nibble(b->qs, i) | ((b->qh[j] >> g) & 1) << 4) - min;
+        }
+    }
+}
+
+static void q6_k(const uint8_t *p, float *y) {
+    const ht_block_q6_k *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int i = 0; i < 256; i++) {
+        int half = i / 128, s = i / 32 % 4, j = i % 32;
+        int low = (b->ql[64 * half + 32 * (s & 1) + j] >> (s < 2 ? 0 : 4)) & 15;
+        int high = (b->qh[32 * half + j] >> (2 * s)) & 3;
+        float scale = d * (float)b->scales[i / 16];
+        y[i] = scale * (float)((low | high << 4) - 32);
+    }
+}
+
+void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out) {
+    static void (*const one_block[HT_W_COUNT])(const uint8_t *, float *) = {
+        [HT_W_F32] = f32,   [HT_W_F16] = f16,   [HT_W_BF16] = bf16, [HT_W_Q4_0] = q4_0, [HT_W_Q4_1] = q4_1,
+        [HT_W_Q5_0] = q5_0, [HT_W_Q5_1] = q5_1, [HT_W_Q8_0] = q8_0, [HT_W_Q2_K] = q2_k, [HT_W_Q3_K] = q3_k,
+        [HT_W_Q4_K] = q4_k, [HT_W_Q5_K] = q5_k, [HT_W_Q6_K] = q6_k,
+    };
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    const uint8_t *p = blocks;
+    for (int64_t i = 0; i < n; i += info->block, p += info->block_bytes) one_block[type](p, out + i);
+}
