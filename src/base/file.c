@@ -34,7 +34,7 @@ static ht_status open_regular(const char *path, int *fd, size_t *size, ht_error 
 ht_status ht_file_open(const char *path, ht_file **out, ht_error *err) {
     *out = NULL;
     int fd;
-    size_t size;
+    size_t size = 0;
     ht_status st = open_regular(path, &fd, &size, err);
     if (st) return st;
     ht_file *file = calloc(1, sizeof *file);
