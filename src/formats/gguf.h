@@ -9,13 +9,25 @@
 #include "array/weight_type.h"
 
 #include <hearth/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef enum ht_gguf_type {
-    HT_GGUF_U8, HT_GGUF_I8, HT_GGUF_U16, HT_GGUF_I16, HT_GGUF_U32, HT_GGUF_I32, HT_GGUF_F32, HT_GGUF_BOOL,
-    HT_GGUF_STRING, HT_GGUF_ARRAY, HT_GGUF_U64, HT_GGUF_I64, HT_GGUF_F64
+    HT_GGUF_U8,
+    HT_GGUF_I8,
+    HT_GGUF_U16,
+    HT_GGUF_I16,
+    HT_GGUF_U32,
+    HT_GGUF_I32,
+    HT_GGUF_F32,
+    HT_GGUF_BOOL,
+    HT_GGUF_STRING,
+    HT_GGUF_ARRAY,
+    HT_GGUF_U64,
+    HT_GGUF_I64,
+    HT_GGUF_F64
 } ht_gguf_type;
 
 typedef struct ht_bytes { /* not NUL-terminated */
@@ -25,9 +37,9 @@ typedef struct ht_bytes { /* not NUL-terminated */
 
 typedef struct ht_gguf_value {
     ht_bytes key;
-    ht_gguf_type type;      /* HT_GGUF_ARRAY: the fields below describe the elements */
-    ht_gguf_type item_type; /* arrays only */
-    uint64_t n_items;       /* arrays; 1 for a scalar */
+    ht_gguf_type type;          /* HT_GGUF_ARRAY: the fields below describe the elements */
+    ht_gguf_type item_type;     /* of an array's elements; the same as `type` for a scalar */
+    uint64_t n_items;           /* arrays; 1 for a scalar */
     const unsigned char *items; /* little-endian, unaligned; strings as u64 length + bytes */
     size_t items_bytes;
 } ht_gguf_value;
@@ -35,8 +47,8 @@ typedef struct ht_gguf_value {
 typedef struct ht_gguf_tensor {
     ht_bytes name;
     ht_weight_type type;
-    int n_dims;        /* 1 to 4 */
-    int64_t dims[4];   /* as in the file: dims[0] is the contiguous one (columns); unused ones are 1 */
+    int n_dims;                /* 1 to 4 */
+    int64_t dims[4];           /* as in the file: dims[0] is the contiguous one (columns); unused ones are 1 */
     const unsigned char *data; /* inside the parsed range */
     size_t n_bytes;
 } ht_gguf_tensor;
@@ -55,12 +67,16 @@ size_t ht_gguf_n_tensors(const ht_gguf *g);
 const ht_gguf_tensor *ht_gguf_tensor_at(const ht_gguf *g, size_t i);
 const ht_gguf_tensor *ht_gguf_find_tensor(const ht_gguf *g, const char *name); /* NULL when absent; hashed */
 
+/* "u32", "string", ...: for messages. */
+const char *ht_gguf_type_name(ht_gguf_type type);
+
 /* Scalars: true and *out set when `key` exists with a type that holds the value without loss; false otherwise. */
 bool ht_gguf_get_u64(const ht_gguf *g, const char *key, uint64_t *out);
 bool ht_gguf_get_f64(const ht_gguf *g, const char *key, double *out);
 bool ht_gguf_get_bool(const ht_gguf *g, const char *key, bool *out);
 bool ht_gguf_get_string(const ht_gguf *g, const char *key, ht_bytes *out);
-/* Element i of an array of integers or floats, converted; i < n_items. */
+/* Element i of an array of integers, booleans (0 or 1, as integers only) or floats (as f64 only); false when i is past the
+ * end, the element is of another kind, or would lose value. A scalar is an array of one. */
 bool ht_gguf_item_i64(const ht_gguf_value *v, uint64_t i, int64_t *out);
 bool ht_gguf_item_f64(const ht_gguf_value *v, uint64_t i, double *out);
 /* Walks an array of strings: start with *offset = 0; false at the end. */

@@ -1,0 +1,382 @@
+/* Parsing one GGUF file: header, metadata, tensor directory. A cursor with a sticky error walks the bytes; the first thing
+ * that is wrong is the one reported. Reading values back is in gguf_value.c. */
+#include "formats/gguf.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "formats/gguf_bytes.h"
+#include "formats/name_index.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DEFAULT_ALIGNMENT = 32,
+    ALIGNMENT_MAX = 1 << 20,
+    NAME_MAX_BYTES = 65535,
+    SHOWN_NAME_BYTES = 100, /* of a name in a message */
+    /* The least a metadata pair and a tensor entry take in the file: what their counts are checked against. */
+    VALUE_MIN_BYTES = 8 + 1 + 4 + 1,
+    TENSOR_MIN_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
+};
+
+struct ht_gguf {
+    ht_gguf_value *values;
+    ht_gguf_tensor *tensors;
+    size_t n_values, n_tensors;
+    ht_name_index value_names, tensor_names;
+};
+
+typedef struct cursor {
+    const unsigned char *data;
+    size_t size, pos;
+    const char *file;
+    ht_status status;
+    ht_error *err;
+} cursor;
+
+HT_PRINTF(3, 4) static void fail(cursor *c, ht_status status, const char *fmt, ...) {
+    if (c->status) return;
+    char message[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    c->status = ht_fail(c->err, status, "%s: %s", c->file, message);
+}
+
+/* For "%.*s": only names that check_name passed are shown. */
+static int shown(ht_bytes name) {
+    return (int)ht_utf8_complete_prefix(name.data, ht_min_size(name.len, SHOWN_NAME_BYTES));
+}
+
+/* The next n bytes, or NULL once anything failed. */
+static const unsigned char *take(cursor *c, uint64_t n, const char *what) {
+    if (c->status) return NULL;
+    if (n > c->size - c->pos) {
+        fail(c, HT_ERR_FORMAT,
+             "%s at byte %zu needs %" PRIu64 " bytes but only %zu remain; the file is cut short or damaged", what,
+             c->pos, n, c->size - c->pos);
+        return NULL;
+    }
+    const unsigned char *p = c->data + c->pos;
+    c->pos += (size_t)n;
+    return p;
+}
+
+static uint32_t take_u32(cursor *c, const char *what) {
+    const unsigned char *p = take(c, 4, what);
+    return p ? ht_le32(p) : 0;
+}
+
+static uint64_t take_u64(cursor *c, const char *what) {
+    const unsigned char *p = take(c, 8, what);
+    return p ? ht_le64(p) : 0;
+}
+
+static ht_bytes take_string(cursor *c, const char *what) {
+    uint64_t len = take_u64(c, what);
+    const unsigned char *p = take(c, len, what);
+    return p ? (ht_bytes){(const char *)p, (size_t)len} : (ht_bytes){"", 0};
+}
+
+/* Keys and tensor names end up in messages and in look-ups by C string: they are UTF-8 without control characters. */
+static ht_bytes take_name(cursor *c, const char *what, size_t number) {
+    size_t at = c->pos;
+    ht_bytes name = take_string(c, what);
+    if (c->status) return name;
+    if (name.len == 0)
+        fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu is empty, expected a name", what, number, at);
+    else if (name.len > NAME_MAX_BYTES)
+        fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu has %zu bytes, at most %d are allowed", what, number, at, name.len,
+             NAME_MAX_BYTES);
+    else if (!ht_utf8_valid(name.data, name.len))
+        fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu is not valid UTF-8", what, number, at);
+    for (size_t i = 0; i < name.len && !c->status; i++)
+        if ((unsigned char)name.data[i] < 0x20 || name.data[i] == 0x7F)
+            fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu contains the control character 0x%02x", what, number, at,
+                 (unsigned)name.data[i]);
+    return name;
+}
+
+/* Checks n strings once; from then on gguf_value.c walks them without checks. */
+static void take_string_array(cursor *c, uint64_t n, ht_bytes key) {
+    if (n > (c->size - c->pos) / 8) {
+        fail(c, HT_ERR_FORMAT, "key `%.*s` claims %" PRIu64 " strings, the remaining %zu bytes cannot hold them",
+             shown(key), key.data, n, c->size - c->pos);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        size_t left = c->size - c->pos;
+        uint64_t len = left >= 8 ? ht_le64(c->data + c->pos) : 0;
+        if (left < 8 || len > left - 8) {
+            fail(c, HT_ERR_FORMAT,
+                 "string %" PRIu64 " of %" PRIu64 " of key `%.*s`, at byte %zu, reaches past the end of the file", i, n,
+                 shown(key), key.data, c->pos);
+            return;
+        }
+        c->pos += 8 + (size_t)len;
+    }
+}
+
+static void take_items(cursor *c, ht_gguf_value *v) {
+    ht_gguf_type type = v->type == HT_GGUF_ARRAY ? v->item_type : v->type;
+    size_t begin = c->pos, n_bytes;
+    if (type == HT_GGUF_STRING)
+        take_string_array(c, v->n_items, v->key);
+    else if (v->n_items > SIZE_MAX || !ht_mul_size((size_t)v->n_items, ht_gguf_type_bytes(type), &n_bytes) ||
+             n_bytes > c->size - c->pos)
+        fail(c, HT_ERR_FORMAT, "key `%.*s` claims %" PRIu64 " values of %zu bytes, only %zu bytes remain",
+             shown(v->key), v->key.data, v->n_items, ht_gguf_type_bytes(type), c->size - c->pos);
+    else
+        c->pos += n_bytes;
+    v->items = c->data + begin;
+    v->items_bytes = c->pos - begin;
+}
+
+static void take_value(cursor *c, size_t number, ht_gguf_value *v) {
+    v->key = take_name(c, "metadata key", number);
+    uint32_t type = take_u32(c, "the type of a metadata value");
+    if (c->status) return;
+    v->n_items = 1;
+    if (type == HT_GGUF_ARRAY) {
+        uint32_t item_type = take_u32(c, "the type of an array");
+        v->n_items = take_u64(c, "the length of an array");
+        if (c->status) return;
+        if (item_type == HT_GGUF_ARRAY)
+            fail(c, HT_ERR_UNSUPPORTED, "key `%.*s` is an array of arrays, expected numbers, booleans or strings",
+                 shown(v->key), v->key.data);
+        else if (item_type > HT_GGUF_F64)
+            fail(c, HT_ERR_FORMAT, "key `%.*s` is an array of the unknown type %" PRIu32 ", expected 0 to %d",
+                 shown(v->key), v->key.data, item_type, HT_GGUF_F64);
+        v->item_type = (ht_gguf_type)item_type;
+    } else if (type > HT_GGUF_F64)
+        fail(c, HT_ERR_FORMAT, "key `%.*s` has the unknown type %" PRIu32 ", expected 0 to %d", shown(v->key),
+             v->key.data, type, HT_GGUF_F64);
+    if (c->status) return;
+    v->type = (ht_gguf_type)type;
+    if (v->type != HT_GGUF_ARRAY) v->item_type = v->type;
+    take_items(c, v);
+}
+
+static void add_name(cursor *c, ht_name_index *index, ht_bytes name, const char *what, size_t position) {
+    size_t first;
+    if (c->status) return;
+    switch (ht_name_index_add(index, name.data, name.len, position, &first)) {
+    case HT_NAME_ADDED: break;
+    case HT_NAME_TWICE:
+        fail(c, HT_ERR_FORMAT, "%s `%.*s` is there twice, as number %zu and %zu", what, shown(name), name.data, first,
+             position);
+        break;
+    case HT_NAME_CROWDED: fail(c, HT_ERR_FORMAT, "%s names were made to collide; the file is not honest", what); break;
+    }
+}
+
+static void parse_values(cursor *c, ht_gguf *g, uint64_t n) {
+    if (c->status) return;
+    if (n > (c->size - c->pos) / VALUE_MIN_BYTES) {
+        fail(c, HT_ERR_FORMAT, "claims %" PRIu64 " metadata values, its %zu bytes cannot hold them", n, c->size);
+        return;
+    }
+    g->values = calloc((size_t)n + 1, sizeof *g->values);
+    if (!g->values || !ht_name_index_init(&g->value_names, (size_t)n)) {
+        c->status = ht_fail_memory(c->err, (size_t)n * sizeof *g->values, "GGUF metadata");
+        return;
+    }
+    for (size_t i = 0; i < n && !c->status; i++) {
+        take_value(c, i, &g->values[i]);
+        add_name(c, &g->value_names, g->values[i].key, "metadata key", i);
+        g->n_values = i + 1;
+    }
+}
+
+static size_t find_alignment(cursor *c, const ht_gguf *g) {
+    const ht_gguf_value *v = c->status ? NULL : ht_gguf_find(g, "general.alignment");
+    if (!v) return DEFAULT_ALIGNMENT;
+    if (v->type != HT_GGUF_U32) {
+        fail(c, HT_ERR_FORMAT, "general.alignment has type %s, expected u32", ht_gguf_type_name(v->type));
+        return DEFAULT_ALIGNMENT;
+    }
+    uint32_t alignment = ht_le32(v->items);
+    if (alignment == 0 || (alignment & (alignment - 1)) || alignment > ALIGNMENT_MAX)
+        fail(c, HT_ERR_FORMAT, "general.alignment is %" PRIu32 ", expected a power of two of at most %d", alignment,
+             ALIGNMENT_MAX);
+    return alignment;
+}
+
+/* Type numbers of the format that Hearth does not read, so that the message can name them. */
+static const char *foreign_type_name(uint32_t id) {
+    static const char *const names[] = {
+        [9] = "Q8_1",    [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
+        [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS", [24] = "I8",      [25] = "I16",
+        [26] = "I32",    [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",   [35] = "TQ2_0",
+        [39] = "MXFP4",  [40] = "NVFP4", [41] = "Q1_0",
+    };
+    return id < sizeof names / sizeof *names && names[id] ? names[id] : "unknown";
+}
+
+/* Reads the dimensions of `t` and counts its elements. */
+static uint64_t take_dims(cursor *c, ht_gguf_tensor *t) {
+    uint32_t n_dims = take_u32(c, "the number of dimensions of a tensor");
+    if (!c->status && (n_dims < 1 || n_dims > 4))
+        fail(c, HT_ERR_FORMAT, "tensor `%.*s` has %" PRIu32 " dimensions, expected 1 to 4", shown(t->name),
+             t->name.data, n_dims);
+    int64_t count = 1;
+    for (uint32_t d = 0; d < 4; d++) t->dims[d] = 1;
+    for (uint32_t d = 0; d < n_dims && !c->status; d++) {
+        uint64_t dim = take_u64(c, "a dimension of a tensor");
+        if (c->status) break;
+        if (dim == 0)
+            fail(c, HT_ERR_FORMAT, "dimension %" PRIu32 " of tensor `%.*s` is zero", d, shown(t->name), t->name.data);
+        else if (dim > INT64_MAX || !ht_mul_i64(count, (int64_t)dim, &count))
+            fail(c, HT_ERR_FORMAT,
+                 "tensor `%.*s` has more elements than can be counted (dimension %" PRIu32 " is %" PRIu64 ")",
+                 shown(t->name), t->name.data, d, dim);
+        else
+            t->dims[d] = (int64_t)dim;
+    }
+    t->n_dims = (int)n_dims;
+    return (uint64_t)count;
+}
+
+/* Reads one entry of the directory; its place in the file is returned, to be checked once the data's start is known. */
+static uint64_t take_tensor(cursor *c, size_t number, ht_gguf_tensor *t) {
+    t->name = take_name(c, "tensor name", number);
+    uint64_t count = take_dims(c, t);
+    uint32_t id = take_u32(c, "the type of a tensor");
+    uint64_t offset = take_u64(c, "the offset of a tensor");
+    if (c->status) return 0;
+    int type = ht_weight_type_from_gguf(id);
+    if (type < 0) {
+        fail(c, HT_ERR_UNSUPPORTED,
+             "tensor `%.*s` has type %" PRIu32
+             " (%s), which is not supported; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and "
+             "Q2_K to Q6_K are",
+             shown(t->name), t->name.data, id, foreign_type_name(id));
+        return 0;
+    }
+    t->type = (ht_weight_type)type;
+    const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
+    if (t->dims[0] % info->block)
+        fail(c, HT_ERR_FORMAT, "rows of tensor `%.*s` have %" PRId64 " elements, type %s needs a multiple of %d",
+             shown(t->name), t->name.data, t->dims[0], info->name, info->block);
+    else if (!ht_mul_size((size_t)count / (size_t)info->block, info->block_bytes, &t->n_bytes))
+        fail(c, HT_ERR_FORMAT, "tensor `%.*s` has more bytes than can be counted", shown(t->name), t->name.data);
+    return offset;
+}
+
+/* Turns the offsets, kept in `offsets`, into pointers after checking every range. */
+static void place_tensors(cursor *c, ht_gguf *g, const uint64_t *offsets, size_t alignment) {
+    size_t start;
+    if (c->status || g->n_tensors == 0) return;
+    if (!ht_align_size(c->pos, alignment, &start) || start > c->size) {
+        fail(c, HT_ERR_FORMAT, "ends at byte %zu, before its tensor data; the file is cut short or damaged", c->size);
+        return;
+    }
+    size_t room = c->size - start;
+    for (size_t i = 0; i < g->n_tensors && !c->status; i++) {
+        ht_gguf_tensor *t = &g->tensors[i];
+        if (offsets[i] % alignment)
+            fail(c, HT_ERR_FORMAT, "tensor `%.*s` is at offset %" PRIu64 ", expected a multiple of %zu", shown(t->name),
+                 t->name.data, offsets[i], alignment);
+        else if (offsets[i] > room || t->n_bytes > room - (size_t)offsets[i])
+            fail(c, HT_ERR_FORMAT,
+                 "tensor `%.*s` is %zu bytes at offset %" PRIu64
+                 ", the file has %zu bytes of tensor data; it is cut short or "
+                 "damaged",
+                 shown(t->name), t->name.data, t->n_bytes, offsets[i], room);
+        else
+            t->data = c->data + start + offsets[i];
+    }
+}
+
+static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
+    size_t alignment = find_alignment(c, g);
+    if (c->status) return;
+    if (n > (c->size - c->pos) / TENSOR_MIN_BYTES) {
+        fail(c, HT_ERR_FORMAT, "claims %" PRIu64 " tensors, its %zu bytes cannot hold them", n, c->size);
+        return;
+    }
+    uint64_t *offsets = calloc((size_t)n + 1, sizeof *offsets);
+    g->tensors = calloc((size_t)n + 1, sizeof *g->tensors);
+    if (!offsets || !g->tensors || !ht_name_index_init(&g->tensor_names, (size_t)n))
+        c->status = ht_fail_memory(c->err, (size_t)n * sizeof *g->tensors, "GGUF tensor directory");
+    for (size_t i = 0; i < n && !c->status; i++) {
+        offsets[i] = take_tensor(c, i, &g->tensors[i]);
+        add_name(c, &g->tensor_names, g->tensors[i].name, "tensor", i);
+        g->n_tensors = i + 1;
+    }
+    place_tensors(c, g, offsets, alignment);
+    free(offsets);
+}
+
+static void check_magic(cursor *c) {
+    static const char lfs[] = "version https://git-lfs";
+    if (c->size >= sizeof lfs - 1 && memcmp(c->data, lfs, sizeof lfs - 1) == 0)
+        fail(c, HT_ERR_FORMAT, "is a Git LFS pointer, not the model itself; fetch the real file (`git lfs pull`)");
+    else if (c->size < 4)
+        fail(c, HT_ERR_FORMAT, "has %zu bytes, which is too short for a GGUF file", c->size);
+    else if (memcmp(c->data, "GGUF", 4) != 0)
+        fail(c, HT_ERR_FORMAT, "starts with the bytes %02x %02x %02x %02x, expected `GGUF` (47 47 55 46)", c->data[0],
+             c->data[1], c->data[2], c->data[3]);
+    else
+        c->pos = 4;
+}
+
+static void check_version(cursor *c) {
+    uint32_t version = take_u32(c, "the version");
+    if (c->status || version == 2 || version == 3) return;
+    if ((version & 0xFFFF) == 0 && version != 0)
+        fail(c, HT_ERR_UNSUPPORTED,
+             "is a big-endian GGUF file, expected little-endian; convert it with gguf_convert_endian.py");
+    else
+        fail(c, HT_ERR_UNSUPPORTED, "is GGUF version %" PRIu32 ", versions 2 and 3 are supported", version);
+}
+
+ht_status ht_gguf_parse(const void *data, size_t size, const char *name, ht_gguf **out, ht_error *err) {
+    *out = NULL;
+    cursor c = {.data = data, .size = size, .file = name, .err = err};
+    ht_gguf *g = calloc(1, sizeof *g);
+    if (!g) return ht_fail_memory(err, sizeof *g, name);
+    check_magic(&c);
+    check_version(&c);
+    uint64_t n_tensors = take_u64(&c, "the number of tensors");
+    uint64_t n_values = take_u64(&c, "the number of metadata values");
+    parse_values(&c, g, n_values);
+    parse_tensors(&c, g, n_tensors);
+    if (c.status) {
+        ht_gguf_free(g);
+        return c.status;
+    }
+    *out = g;
+    return HT_OK;
+}
+
+void ht_gguf_free(ht_gguf *g) {
+    if (!g) return;
+    ht_name_index_free(&g->value_names);
+    ht_name_index_free(&g->tensor_names);
+    free(g->values);
+    free(g->tensors);
+    free(g);
+}
+
+size_t ht_gguf_n_values(const ht_gguf *g) { return g->n_values; }
+const ht_gguf_value *ht_gguf_value_at(const ht_gguf *g, size_t i) { return &g->values[i]; }
+
+const ht_gguf_value *ht_gguf_find(const ht_gguf *g, const char *key) {
+    size_t i = ht_name_index_find(&g->value_names, key, strlen(key));
+    return i == SIZE_MAX ? NULL : &g->values[i];
+}
+
+size_t ht_gguf_n_tensors(const ht_gguf *g) { return g->n_tensors; }
+const ht_gguf_tensor *ht_gguf_tensor_at(const ht_gguf *g, size_t i) { return &g->tensors[i]; }
+
+const ht_gguf_tensor *ht_gguf_find_tensor(const ht_gguf *g, const char *name) {
+    size_t i = ht_name_index_find(&g->tensor_names, name, strlen(name));
+    return i == SIZE_MAX ? NULL : &g->tensors[i];
+}
