@@ -1,0 +1,12 @@
+/* The CPU as a device. */
+#ifndef HT_CPU_CPU_H
+#define HT_CPU_CPU_H
+
+#include "device/device.h"
+
+/* n_threads counts the calling thread; 0 means one per available core. isa is "avx512", "avx2", "neon" or "reference";
+ * NULL takes the best the machine has. */
+ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_error *err);
+void ht_cpu_device_free(ht_device *device); /* NULL is fine; drops one reference */
+
+#endif

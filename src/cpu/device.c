@@ -1,0 +1,55 @@
+/* Makes a CPU device: picks the instruction set, fills the kernel table, starts the threads. */
+#include "cpu/device.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+
+static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
+    ht_reference_kernels(kernels);
+    switch (isa) {
+#ifdef HT_HAVE_neon
+    case HT_CPU_NEON: ht_vector_kernels_neon(kernels); break;
+#endif
+#ifdef HT_HAVE_avx2
+    case HT_CPU_AVX2: ht_vector_kernels_avx2(kernels); break;
+#endif
+#ifdef HT_HAVE_avx512
+    case HT_CPU_AVX512: ht_vector_kernels_avx512(kernels); break;
+#endif
+    default: break;
+    }
+}
+
+static const ht_matrix_ops *no_matrix(const ht_device *d, ht_weight_type type, ht_precision precision) {
+    (void)d, (void)type, (void)precision;
+    return NULL;
+}
+
+ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_error *err) {
+    *out = NULL;
+    ht_cpu_isa chosen;
+    ht_status status = ht_cpu_isa_find(isa, &chosen, err);
+    if (status != HT_OK) return status;
+    ht_cpu_device *d = calloc(1, sizeof *d);
+    if (!d) return ht_fail_memory(err, sizeof *d, "the CPU device");
+    d->isa = chosen;
+    d->base.name = "cpu";
+    d->base.instruction_set = ht_cpu_isa_name(chosen);
+    d->base.matrix_ops = no_matrix;
+    atomic_init(&d->base.refs, 1);
+    fill_kernels(chosen, d->base.kernels);
+    status = ht_pool_new(n_threads, &d->base.pool, err);
+    if (status != HT_OK) {
+        ht_cpu_device_free(&d->base);
+        return status;
+    }
+    *out = &d->base;
+    return HT_OK;
+}
+
+void ht_cpu_device_free(ht_device *device) {
+    if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
+    ht_pool_free(device->pool);
+    free((ht_cpu_device *)device);
+}

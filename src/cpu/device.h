@@ -1,0 +1,21 @@
+/* What the CPU device is made of: the generic table and the instruction set behind it. */
+#ifndef HT_CPU_DEVICE_H
+#define HT_CPU_DEVICE_H
+
+#include "cpu/cpu.h"
+#include "cpu/isa.h"
+
+typedef struct ht_cpu_device {
+    ht_device base;
+    ht_cpu_isa isa;
+} ht_cpu_device;
+
+static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const ht_cpu_device *)d)->isa; }
+
+/* Each fills in the kernels it has and leaves the others: first the plain ones, then what a vector unit does better. */
+void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
+void ht_vector_kernels_neon(ht_kernel kernels[HT_OP_COUNT]);
+void ht_vector_kernels_avx2(ht_kernel kernels[HT_OP_COUNT]);
+void ht_vector_kernels_avx512(ht_kernel kernels[HT_OP_COUNT]);
+
+#endif

@@ -1,0 +1,93 @@
+#include "cpu/isa.h"
+
+#include "base/error.h"
+#include "base/text.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+static const char *const names[HT_CPU_ISA_COUNT] = {
+    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon", [HT_CPU_AVX2] = "avx2", [HT_CPU_AVX512] = "avx512"};
+
+const char *ht_cpu_isa_name(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_ISA_COUNT ? names[isa] : "?"; }
+
+#if defined(__x86_64__)
+static bool has(uint32_t word, int bit) { return (word >> bit & 1) != 0; }
+
+/* The register state that the operating system saves on a context switch: bits 1 and 2 for AVX, 5 to 7 for AVX-512. */
+static uint64_t saved_state(void) {
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool machine_has(ht_cpu_isa isa) {
+    uint32_t a, b, c, d, b7, c7, d7;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return false;
+    if (!__get_cpuid_count(7, 0, &a, &b7, &c7, &d7)) return false;
+    bool osxsave = has(c, 27);
+    if (!osxsave || (saved_state() & 0x6) != 0x6) return false;
+    bool avx2 = has(c, 28) && has(c, 12) /* FMA */ && has(c, 29) /* F16C */ && has(b7, 5) && has(b7, 8) /* BMI2 */;
+    if (isa == HT_CPU_AVX2) return avx2;
+    bool avx512 = has(b7, 16) /* F */ && has(b7, 17) /* DQ */ && has(b7, 28) /* CD */ && has(b7, 30) /* BW */ &&
+                  has(b7, 31) /* VL */ && has(c7, 1) /* VBMI */ && has(c7, 11) /* VNNI */;
+    return isa == HT_CPU_AVX512 && avx2 && avx512 && (saved_state() & 0xe6) == 0xe6;
+}
+#elif defined(__aarch64__) && defined(__linux__)
+static bool machine_has(ht_cpu_isa isa) {
+    enum { ASIMD = 1, DOT_PRODUCT = 20 }; /* bits of AT_HWCAP */
+    unsigned long caps = getauxval(AT_HWCAP);
+    return isa == HT_CPU_NEON && (caps >> ASIMD & 1) && (caps >> DOT_PRODUCT & 1);
+}
+#else
+static bool machine_has(ht_cpu_isa isa) {
+    (void)isa;
+    return false;
+}
+#endif
+
+static bool built_in(ht_cpu_isa isa) {
+    switch (isa) {
+#ifdef HT_HAVE_neon
+    case HT_CPU_NEON: return true;
+#endif
+#ifdef HT_HAVE_avx2
+    case HT_CPU_AVX2: return true;
+#endif
+#ifdef HT_HAVE_avx512
+    case HT_CPU_AVX512: return true;
+#endif
+    default: return false;
+    }
+}
+
+bool ht_cpu_isa_available(ht_cpu_isa isa) { return isa == HT_CPU_REFERENCE || (built_in(isa) && machine_has(isa)); }
+
+ht_cpu_isa ht_cpu_isa_best(void) {
+    for (int i = HT_CPU_ISA_COUNT - 1; i > 0; i--)
+        if (ht_cpu_isa_available((ht_cpu_isa)i)) return (ht_cpu_isa)i;
+    return HT_CPU_REFERENCE;
+}
+
+ht_status ht_cpu_isa_find(const char *name, ht_cpu_isa *out, ht_error *err) {
+    *out = ht_cpu_isa_best();
+    if (!name) return HT_OK;
+    for (int i = 0; i < HT_CPU_ISA_COUNT; i++)
+        if (strcmp(name, names[i]) == 0 && ht_cpu_isa_available((ht_cpu_isa)i)) {
+            *out = (ht_cpu_isa)i;
+            return HT_OK;
+        }
+    ht_text list = {0};
+    for (int i = 0; i < HT_CPU_ISA_COUNT; i++)
+        if (ht_cpu_isa_available((ht_cpu_isa)i)) ht_text_printf(&list, "%s%s", list.len ? ", " : "", names[i]);
+    ht_status status = ht_fail(err, HT_ERR_UNSUPPORTED, "instruction set `%s` cannot be used here; this machine has %s",
+                               name, list.data ? list.data : names[HT_CPU_REFERENCE]);
+    ht_text_free(&list);
+    return status;
+}

@@ -1,0 +1,83 @@
+/* Sixteen lanes, whatever the machine: the vocabulary in which the vector kernels are written.
+ *
+ * v16f and v16i hold sixteen f32 and i32 lanes, m16 sixteen truth values: one AVX-512 register, two AVX2, four NEON, or a
+ * plain array. A kernel written in these terms does the same operations on the same lanes in the same order everywhere,
+ * so every form gives the same bits. The sources are compiled once per instruction set with HT_ISA=name; what they
+ * export is called HT_ISA_NAME(thing).
+ *
+ *   loads      v16f_load(p), v16f_load_n(p, n): n in 0..16, the lanes from n on are 0; no memory past p[n - 1] is read.
+ *              Also from f16 and bf16 bits: v16f_load_f16, v16f_load_f16_n, v16f_load_bf16, v16f_load_bf16_n
+ *   stores     v16f_store(p, v), v16f_store_n(p, v, n), v16f_store_f16 and v16f_store_bf16 likewise, to nearest even
+ *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, rounded once
+ *   min, max   v16f_min(a, b) = a < b ? a : b, v16f_max(a, b) = a > b ? a : b: a NaN on either side gives b
+ *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n lanes;
+ *              v16f_select(m, a, b) = m ? a : b
+ *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
+ *   scaling    v16f_scale(v, n) = v * 2^n for integral n in [-252, 252]
+ *   reductions v16f_sum and v16f_hmax combine lane i with i + 8, then i + 4, i + 2, i + 1 */
+#ifndef HT_CPU_VECTOR_SIMD_H
+#define HT_CPU_VECTOR_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define HT_ISA_PASTE_(a, b) a##_##b
+#define HT_ISA_PASTE(a, b)  HT_ISA_PASTE_(a, b)
+#define HT_ISA_NAME(thing)  HT_ISA_PASTE(thing, HT_ISA)
+
+/* Kernels are built from small functions that must vanish: a call would spill every vector register. */
+#define HT_INLINE static inline __attribute__((always_inline))
+
+#if defined(HT_ISA_avx512)
+#include "cpu/vector/simd_avx512.h"
+#elif defined(HT_ISA_avx2)
+#include "cpu/vector/simd_avx2.h"
+#elif defined(HT_ISA_neon)
+#include "cpu/vector/simd_neon.h"
+#else
+#include "cpu/vector/simd_plain.h"
+#endif
+
+/* What is built from the above, alike for all. */
+
+HT_INLINE v16f v16f_zero(void) { return v16f_set1(0.0f); }
+HT_INLINE v16f v16f_neg(v16f a) { return v16f_from_bits(v16i_xor(v16f_bits(a), v16i_set1(INT32_MIN))); }
+HT_INLINE v16f v16f_abs(v16f a) { return v16f_from_bits(v16i_and(v16f_bits(a), v16i_set1(INT32_MAX))); }
+/* magnitude of a, sign of b; a must not be negative */
+HT_INLINE v16f v16f_with_sign(v16f a, v16f b) {
+    return v16f_from_bits(v16i_or(v16f_bits(a), v16i_and(v16f_bits(b), v16i_set1(INT32_MIN))));
+}
+
+/* bf16 from f32, to nearest even; NaN stays NaN (its quiet bit is set). */
+HT_INLINE v16i v16f_bf16_bits(v16f v) {
+    v16i bits = v16f_bits(v);
+    v16i odd = v16i_and(v16i_shr(bits, 16), v16i_set1(1));
+    v16i rounded = v16i_shr(v16i_add(v16i_add(bits, v16i_set1(0x7fff)), odd), 16);
+    v16i nan = v16i_or(v16i_shr(bits, 16), v16i_set1(0x40));
+    return v16f_bits(v16f_select(v16f_is_nan(v), v16f_from_bits(nan), v16f_from_bits(rounded)));
+}
+HT_INLINE void v16f_store_bf16(uint16_t *p, v16f v) { v16i_store_u16(p, v16f_bf16_bits(v)); }
+
+HT_INLINE v16f v16f_load_f16_n(const uint16_t *p, int n) {
+    uint16_t room[16] = {0};
+    memcpy(room, p, (size_t)n * sizeof *p);
+    return v16f_load_f16(room);
+}
+HT_INLINE v16f v16f_load_bf16_n(const uint16_t *p, int n) {
+    uint16_t room[16] = {0};
+    memcpy(room, p, (size_t)n * sizeof *p);
+    return v16f_load_bf16(room);
+}
+HT_INLINE void v16f_store_f16_n(uint16_t *p, v16f v, int n) {
+    uint16_t room[16];
+    v16f_store_f16(room, v);
+    memcpy(p, room, (size_t)n * sizeof *p);
+}
+HT_INLINE void v16f_store_bf16_n(uint16_t *p, v16f v, int n) {
+    uint16_t room[16];
+    v16f_store_bf16(room, v);
+    memcpy(p, room, (size_t)n * sizeof *p);
+}
+
+#endif

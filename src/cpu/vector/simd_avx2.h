@@ -1,0 +1,155 @@
+/* simd.h for AVX2 with FMA and F16C: two registers. */
+#ifndef HT_CPU_VECTOR_SIMD_AVX2_H
+#define HT_CPU_VECTOR_SIMD_AVX2_H
+
+#include <immintrin.h>
+
+typedef struct v16f {
+    __m256 a, b;
+} v16f;
+typedef struct v16i {
+    __m256i a, b;
+} v16i;
+typedef struct m16 {
+    __m256 a, b;
+} m16;
+
+#define HT_F2(first, second)                                                                                           \
+    (v16f) { first, second }
+#define HT_I2(first, second)                                                                                           \
+    (v16i) { first, second }
+#define HT_M2(first, second)                                                                                           \
+    (m16) { first, second }
+
+HT_INLINE m16 m16_first(int n) {
+    __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256i a = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane);
+    __m256i b = _mm256_cmpgt_epi32(_mm256_set1_epi32(n - 8), lane);
+    return HT_M2(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
+}
+
+HT_INLINE v16f v16f_set1(float x) { return HT_F2(_mm256_set1_ps(x), _mm256_set1_ps(x)); }
+HT_INLINE v16f v16f_load(const float *p) { return HT_F2(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)); }
+HT_INLINE v16f v16f_load_n(const float *p, int n) {
+    m16 m = m16_first(n);
+    return HT_F2(_mm256_maskload_ps(p, _mm256_castps_si256(m.a)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(m.b)));
+}
+HT_INLINE void v16f_store(float *p, v16f v) {
+    _mm256_storeu_ps(p, v.a);
+    _mm256_storeu_ps(p + 8, v.b);
+}
+HT_INLINE void v16f_store_n(float *p, v16f v, int n) {
+    m16 m = m16_first(n);
+    _mm256_maskstore_ps(p, _mm256_castps_si256(m.a), v.a);
+    _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.b), v.b);
+}
+
+HT_INLINE __m128i ht_load_8x16(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
+HT_INLINE void ht_store_8x16(uint16_t *p, __m128i v) { _mm_storeu_si128((__m128i *)(void *)p, v); }
+
+HT_INLINE v16f v16f_load_f16(const uint16_t *p) {
+    return HT_F2(_mm256_cvtph_ps(ht_load_8x16(p)), _mm256_cvtph_ps(ht_load_8x16(p + 8)));
+}
+HT_INLINE void v16f_store_f16(uint16_t *p, v16f v) {
+    ht_store_8x16(p, _mm256_cvtps_ph(v.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    ht_store_8x16(p + 8, _mm256_cvtps_ph(v.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+HT_INLINE v16f v16f_load_bf16(const uint16_t *p) {
+    __m256i a = _mm256_slli_epi32(_mm256_cvtepu16_epi32(ht_load_8x16(p)), 16);
+    __m256i b = _mm256_slli_epi32(_mm256_cvtepu16_epi32(ht_load_8x16(p + 8)), 16);
+    return HT_F2(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b));
+}
+
+HT_INLINE v16f v16f_add(v16f x, v16f y) { return HT_F2(_mm256_add_ps(x.a, y.a), _mm256_add_ps(x.b, y.b)); }
+HT_INLINE v16f v16f_sub(v16f x, v16f y) { return HT_F2(_mm256_sub_ps(x.a, y.a), _mm256_sub_ps(x.b, y.b)); }
+HT_INLINE v16f v16f_mul(v16f x, v16f y) { return HT_F2(_mm256_mul_ps(x.a, y.a), _mm256_mul_ps(x.b, y.b)); }
+HT_INLINE v16f v16f_div(v16f x, v16f y) { return HT_F2(_mm256_div_ps(x.a, y.a), _mm256_div_ps(x.b, y.b)); }
+HT_INLINE v16f v16f_fma(v16f x, v16f y, v16f z) {
+    return HT_F2(_mm256_fmadd_ps(x.a, y.a, z.a), _mm256_fmadd_ps(x.b, y.b, z.b));
+}
+HT_INLINE v16f v16f_fnma(v16f x, v16f y, v16f z) {
+    return HT_F2(_mm256_fnmadd_ps(x.a, y.a, z.a), _mm256_fnmadd_ps(x.b, y.b, z.b));
+}
+HT_INLINE v16f v16f_sqrt(v16f x) { return HT_F2(_mm256_sqrt_ps(x.a), _mm256_sqrt_ps(x.b)); }
+HT_INLINE v16f v16f_min(v16f x, v16f y) { return HT_F2(_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)); }
+HT_INLINE v16f v16f_max(v16f x, v16f y) { return HT_F2(_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)); }
+HT_INLINE v16f v16f_round(v16f x) {
+    return HT_F2(_mm256_round_ps(x.a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
+                 _mm256_round_ps(x.b, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+HT_INLINE m16 v16f_lt(v16f x, v16f y) {
+    return HT_M2(_mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ));
+}
+HT_INLINE m16 v16f_gt(v16f x, v16f y) { return v16f_lt(y, x); }
+HT_INLINE m16 v16f_eq(v16f x, v16f y) {
+    return HT_M2(_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ));
+}
+HT_INLINE m16 v16f_is_nan(v16f x) {
+    return HT_M2(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q));
+}
+HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
+    return HT_F2(_mm256_blendv_ps(y.a, x.a, m.a), _mm256_blendv_ps(y.b, x.b, m.b));
+}
+HT_INLINE m16 v16i_eq(v16i x, v16i y) {
+    return HT_M2(_mm256_castsi256_ps(_mm256_cmpeq_epi32(x.a, y.a)), _mm256_castsi256_ps(_mm256_cmpeq_epi32(x.b, y.b)));
+}
+HT_INLINE m16 m16_and(m16 x, m16 y) { return HT_M2(_mm256_and_ps(x.a, y.a), _mm256_and_ps(x.b, y.b)); }
+HT_INLINE m16 m16_or(m16 x, m16 y) { return HT_M2(_mm256_or_ps(x.a, y.a), _mm256_or_ps(x.b, y.b)); }
+HT_INLINE bool m16_any(m16 m) { return _mm256_movemask_ps(_mm256_or_ps(m.a, m.b)) != 0; }
+
+HT_INLINE v16i v16i_set1(int32_t x) { return HT_I2(_mm256_set1_epi32(x), _mm256_set1_epi32(x)); }
+HT_INLINE v16i v16i_load(const int32_t *p) {
+    return HT_I2(_mm256_loadu_si256((const __m256i *)(const void *)p),
+                 _mm256_loadu_si256((const __m256i *)(const void *)(p + 8)));
+}
+HT_INLINE void v16i_store(int32_t *p, v16i v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, v.a);
+    _mm256_storeu_si256((__m256i *)(void *)(p + 8), v.b);
+}
+/* The low halves: masked first, so that the saturating pack keeps them. */
+HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
+    __m256i low = _mm256_set1_epi32(0xffff);
+    __m256i both = _mm256_packus_epi32(_mm256_and_si256(v.a, low), _mm256_and_si256(v.b, low));
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(both, 0xd8));
+}
+HT_INLINE v16i v16i_add(v16i x, v16i y) { return HT_I2(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)); }
+HT_INLINE v16i v16i_sub(v16i x, v16i y) { return HT_I2(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)); }
+HT_INLINE v16i v16i_and(v16i x, v16i y) { return HT_I2(_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)); }
+HT_INLINE v16i v16i_or(v16i x, v16i y) { return HT_I2(_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)); }
+HT_INLINE v16i v16i_xor(v16i x, v16i y) { return HT_I2(_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)); }
+HT_INLINE v16i v16i_shl(v16i x, int n) { return HT_I2(_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)); }
+HT_INLINE v16i v16i_shr(v16i x, int n) { return HT_I2(_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)); }
+HT_INLINE v16i v16i_from_f(v16f x) { return HT_I2(_mm256_cvttps_epi32(x.a), _mm256_cvttps_epi32(x.b)); }
+HT_INLINE v16f v16f_from_i(v16i x) { return HT_F2(_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)); }
+HT_INLINE v16i v16f_bits(v16f x) { return HT_I2(_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)); }
+HT_INLINE v16f v16f_from_bits(v16i x) { return HT_F2(_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)); }
+
+/* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
+HT_INLINE v16f v16f_scale(v16f v, v16f n) {
+    v16i whole = v16i_from_f(n);
+    v16i half = HT_I2(_mm256_srai_epi32(whole.a, 1), _mm256_srai_epi32(whole.b, 1));
+    v16i bias = v16i_set1(127);
+    v16f first = v16f_from_bits(v16i_shl(v16i_add(half, bias), 23));
+    v16f second = v16f_from_bits(v16i_shl(v16i_add(v16i_sub(whole, half), bias), 23));
+    return v16f_mul(v16f_mul(v, first), second);
+}
+
+HT_INLINE float v16f_sum(v16f x) {
+    __m256 b = _mm256_add_ps(x.a, x.b);
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+HT_INLINE float v16f_hmax(v16f x) {
+    __m256 b = _mm256_max_ps(x.a, x.b);
+    __m128 c = _mm_max_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_max_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
+}
+
+#undef HT_F2
+#undef HT_I2
+#undef HT_M2
+
+#endif

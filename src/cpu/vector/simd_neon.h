@@ -1,0 +1,173 @@
+/* simd.h for 64-bit ARM: four registers. */
+#ifndef HT_CPU_VECTOR_SIMD_NEON_H
+#define HT_CPU_VECTOR_SIMD_NEON_H
+
+#include <arm_neon.h>
+
+typedef struct v16f {
+    float32x4_t a, b, c, d;
+} v16f;
+typedef struct v16i {
+    int32x4_t a, b, c, d;
+} v16i;
+typedef struct m16 {
+    uint32x4_t a, b, c, d;
+} m16;
+
+#define HT_UNARY(name, type, out, op)                                                                                  \
+    HT_INLINE out name(type x) { return (out){op(x.a), op(x.b), op(x.c), op(x.d)}; }
+#define HT_BINARY(name, type, out, op)                                                                                 \
+    HT_INLINE out name(type x, type y) { return (out){op(x.a, y.a), op(x.b, y.b), op(x.c, y.c), op(x.d, y.d)}; }
+
+HT_INLINE m16 m16_first(int n) {
+    const int32_t lanes[4] = {0, 1, 2, 3};
+    int32x4_t lane = vld1q_s32(lanes);
+    return (m16){vcltq_s32(lane, vdupq_n_s32(n)), vcltq_s32(lane, vdupq_n_s32(n - 4)),
+                 vcltq_s32(lane, vdupq_n_s32(n - 8)), vcltq_s32(lane, vdupq_n_s32(n - 12))};
+}
+
+HT_INLINE v16f v16f_set1(float x) {
+    float32x4_t v = vdupq_n_f32(x);
+    return (v16f){v, v, v, v};
+}
+HT_INLINE v16f v16f_load(const float *p) {
+    return (v16f){vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)};
+}
+HT_INLINE v16f v16f_load_n(const float *p, int n) {
+    float room[16] = {0};
+    memcpy(room, p, (size_t)n * sizeof *p);
+    return v16f_load(room);
+}
+HT_INLINE void v16f_store(float *p, v16f v) {
+    vst1q_f32(p, v.a);
+    vst1q_f32(p + 4, v.b);
+    vst1q_f32(p + 8, v.c);
+    vst1q_f32(p + 12, v.d);
+}
+HT_INLINE void v16f_store_n(float *p, v16f v, int n) {
+    float room[16];
+    v16f_store(room, v);
+    memcpy(p, room, (size_t)n * sizeof *p);
+}
+
+HT_INLINE float32x4_t ht_load_4xf16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+HT_INLINE v16f v16f_load_f16(const uint16_t *p) {
+    return (v16f){ht_load_4xf16(p), ht_load_4xf16(p + 4), ht_load_4xf16(p + 8), ht_load_4xf16(p + 12)};
+}
+HT_INLINE void ht_store_4xf16(uint16_t *p, float32x4_t v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
+HT_INLINE void v16f_store_f16(uint16_t *p, v16f v) {
+    ht_store_4xf16(p, v.a);
+    ht_store_4xf16(p + 4, v.b);
+    ht_store_4xf16(p + 8, v.c);
+    ht_store_4xf16(p + 12, v.d);
+}
+HT_INLINE float32x4_t ht_load_4xbf16(const uint16_t *p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
+HT_INLINE v16f v16f_load_bf16(const uint16_t *p) {
+    return (v16f){ht_load_4xbf16(p), ht_load_4xbf16(p + 4), ht_load_4xbf16(p + 8), ht_load_4xbf16(p + 12)};
+}
+
+HT_BINARY(v16f_add, v16f, v16f, vaddq_f32)
+HT_BINARY(v16f_sub, v16f, v16f, vsubq_f32)
+HT_BINARY(v16f_mul, v16f, v16f, vmulq_f32)
+HT_BINARY(v16f_div, v16f, v16f, vdivq_f32)
+HT_UNARY(v16f_sqrt, v16f, v16f, vsqrtq_f32)
+HT_UNARY(v16f_round, v16f, v16f, vrndnq_f32)
+HT_INLINE v16f v16f_fma(v16f x, v16f y, v16f z) {
+    return (v16f){vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b), vfmaq_f32(z.c, x.c, y.c),
+                  vfmaq_f32(z.d, x.d, y.d)};
+}
+HT_INLINE v16f v16f_fnma(v16f x, v16f y, v16f z) {
+    return (v16f){vfmsq_f32(z.a, x.a, y.a), vfmsq_f32(z.b, x.b, y.b), vfmsq_f32(z.c, x.c, y.c),
+                  vfmsq_f32(z.d, x.d, y.d)};
+}
+
+HT_BINARY(v16f_lt, v16f, m16, vcltq_f32)
+HT_BINARY(v16f_gt, v16f, m16, vcgtq_f32)
+HT_BINARY(v16f_eq, v16f, m16, vceqq_f32)
+HT_BINARY(v16i_eq, v16i, m16, vceqq_s32)
+HT_BINARY(m16_and, m16, m16, vandq_u32)
+HT_BINARY(m16_or, m16, m16, vorrq_u32)
+HT_INLINE m16 v16f_is_nan(v16f x) {
+    m16 ordered = v16f_eq(x, x);
+    return (m16){vmvnq_u32(ordered.a), vmvnq_u32(ordered.b), vmvnq_u32(ordered.c), vmvnq_u32(ordered.d)};
+}
+HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
+    return (v16f){vbslq_f32(m.a, x.a, y.a), vbslq_f32(m.b, x.b, y.b), vbslq_f32(m.c, x.c, y.c),
+                  vbslq_f32(m.d, x.d, y.d)};
+}
+HT_INLINE bool m16_any(m16 m) { return vmaxvq_u32(vorrq_u32(vorrq_u32(m.a, m.b), vorrq_u32(m.c, m.d))) != 0; }
+/* The processor's own minimum returns NaN when either side is one; simd.h promises the second operand. */
+HT_INLINE float32x4_t ht_min4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcltq_f32(x, y), x, y); }
+HT_INLINE float32x4_t ht_max4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
+HT_BINARY(v16f_min, v16f, v16f, ht_min4)
+HT_BINARY(v16f_max, v16f, v16f, ht_max4)
+
+HT_INLINE v16i v16i_set1(int32_t x) {
+    int32x4_t v = vdupq_n_s32(x);
+    return (v16i){v, v, v, v};
+}
+HT_INLINE v16i v16i_load(const int32_t *p) {
+    return (v16i){vld1q_s32(p), vld1q_s32(p + 4), vld1q_s32(p + 8), vld1q_s32(p + 12)};
+}
+HT_INLINE void v16i_store(int32_t *p, v16i v) {
+    vst1q_s32(p, v.a);
+    vst1q_s32(p + 4, v.b);
+    vst1q_s32(p + 8, v.c);
+    vst1q_s32(p + 12, v.d);
+}
+HT_INLINE void ht_store_4xu16(uint16_t *p, int32x4_t v) { vst1_u16(p, vmovn_u32(vreinterpretq_u32_s32(v))); }
+HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
+    ht_store_4xu16(p, v.a);
+    ht_store_4xu16(p + 4, v.b);
+    ht_store_4xu16(p + 8, v.c);
+    ht_store_4xu16(p + 12, v.d);
+}
+HT_BINARY(v16i_add, v16i, v16i, vaddq_s32)
+HT_BINARY(v16i_sub, v16i, v16i, vsubq_s32)
+HT_BINARY(v16i_and, v16i, v16i, vandq_s32)
+HT_BINARY(v16i_or, v16i, v16i, vorrq_s32)
+HT_BINARY(v16i_xor, v16i, v16i, veorq_s32)
+HT_INLINE v16i v16i_shl(v16i x, int n) {
+    int32x4_t s = vdupq_n_s32(n);
+    return (v16i){vshlq_s32(x.a, s), vshlq_s32(x.b, s), vshlq_s32(x.c, s), vshlq_s32(x.d, s)};
+}
+HT_INLINE int32x4_t ht_shr4(int32x4_t x, int32x4_t minus_n) {
+    return vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(x), minus_n));
+}
+HT_INLINE v16i v16i_shr(v16i x, int n) {
+    int32x4_t s = vdupq_n_s32(-n);
+    return (v16i){ht_shr4(x.a, s), ht_shr4(x.b, s), ht_shr4(x.c, s), ht_shr4(x.d, s)};
+}
+HT_UNARY(v16i_from_f, v16f, v16i, vcvtq_s32_f32)
+HT_UNARY(v16f_from_i, v16i, v16f, vcvtq_f32_s32)
+HT_UNARY(v16f_bits, v16f, v16i, vreinterpretq_s32_f32)
+HT_UNARY(v16f_from_bits, v16i, v16f, vreinterpretq_f32_s32)
+
+/* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
+HT_INLINE int32x4_t ht_half4(int32x4_t x) { return vshrq_n_s32(x, 1); }
+HT_UNARY(ht_half16, v16i, v16i, ht_half4)
+HT_INLINE v16f v16f_scale(v16f v, v16f n) {
+    v16i whole = v16i_from_f(n);
+    v16i half = ht_half16(whole);
+    v16i bias = v16i_set1(127);
+    v16f first = v16f_from_bits(v16i_shl(v16i_add(half, bias), 23));
+    v16f second = v16f_from_bits(v16i_shl(v16i_add(v16i_sub(whole, half), bias), 23));
+    return v16f_mul(v16f_mul(v, first), second);
+}
+
+HT_INLINE float v16f_sum(v16f x) {
+    float32x4_t v = vaddq_f32(vaddq_f32(x.a, x.c), vaddq_f32(x.b, x.d));
+    float32x2_t w = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+    return vget_lane_f32(w, 0) + vget_lane_f32(w, 1);
+}
+HT_INLINE float v16f_hmax(v16f x) {
+    float32x4_t v = ht_max4(ht_max4(x.a, x.c), ht_max4(x.b, x.d));
+    v = ht_max4(v, vextq_f32(v, v, 2));
+    float p = vgetq_lane_f32(v, 0), q = vgetq_lane_f32(v, 1);
+    return p > q ? p : q;
+}
+
+#undef HT_UNARY
+#undef HT_BINARY
+
+#endif
