@@ -1,5 +1,7 @@
 #include "base/error.h"
 
+#include "base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,12 +21,19 @@ const char *ht_status_name(ht_status status) {
     return "unknown";
 }
 
+/* A message that was cut must not end inside a character. */
+static void end_message(ht_error *err, int wanted) {
+    if (wanted >= 0 && (size_t)wanted < sizeof err->message) return;
+    err->message[sizeof err->message - 1] = '\0';
+    err->message[ht_utf8_complete_prefix(err->message, strlen(err->message))] = '\0';
+}
+
 ht_status ht_fail(ht_error *err, ht_status status, const char *fmt, ...) {
     if (err) {
         va_list args;
         err->status = status;
         va_start(args, fmt);
-        vsnprintf(err->message, sizeof err->message, fmt, args);
+        end_message(err, vsnprintf(err->message, sizeof err->message, fmt, args));
         va_end(args);
     }
     return status;
@@ -32,15 +41,17 @@ ht_status ht_fail(ht_error *err, ht_status status, const char *fmt, ...) {
 
 ht_status ht_fail_in(ht_error *err, ht_status status, const char *fmt, ...) {
     if (!err) return status;
-    char inner[sizeof err->message];
-    memcpy(inner, err->message, sizeof inner);
+    ht_error inner = *err;
     va_list args;
     va_start(args, fmt);
     int n = vsnprintf(err->message, sizeof err->message, fmt, args);
     va_end(args);
-    if (n >= 0 && (size_t)n + 3 < sizeof err->message)
-        snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", inner);
-    return err->status != HT_OK ? err->status : status;
+    size_t room = sizeof err->message;
+    if (n >= 0 && (size_t)n < room)
+        n += snprintf(err->message + n, room - (size_t)n, ": %.*s", (int)(room - 1), inner.message);
+    end_message(err, n);
+    if (err->status == HT_OK) err->status = status;
+    return err->status;
 }
 
 ht_status ht_fail_memory(ht_error *err, size_t bytes, const char *what) {
