@@ -17,7 +17,6 @@
 enum {
     DEFAULT_ALIGNMENT = 32,
     ALIGNMENT_MAX = 1 << 20,
-    NAME_MAX_BYTES = 65535,
     SHOWN_NAME_BYTES = 100, /* of a name in a message */
     /* The least a metadata pair and a tensor entry take in the file: what their counts are checked against. */
     VALUE_MIN_BYTES = 8 + 1 + 4 + 1,
@@ -49,7 +48,7 @@ HT_PRINTF(3, 4) static void fail(cursor *c, ht_status status, const char *fmt, .
     c->status = ht_fail(c->err, status, "%s: %s", c->file, message);
 }
 
-/* For "%.*s": only names that check_name passed are shown. */
+/* For "%.*s": only names that take_name passed are shown. */
 static int shown(ht_bytes name) {
     return (int)ht_utf8_complete_prefix(name.data, ht_min_size(name.len, SHOWN_NAME_BYTES));
 }
@@ -84,22 +83,11 @@ static ht_bytes take_string(cursor *c, const char *what) {
     return p ? (ht_bytes){(const char *)p, (size_t)len} : (ht_bytes){"", 0};
 }
 
-/* Keys and tensor names end up in messages and in look-ups by C string: they are UTF-8 without control characters. */
 static ht_bytes take_name(cursor *c, const char *what, size_t number) {
     size_t at = c->pos;
     ht_bytes name = take_string(c, what);
-    if (c->status) return name;
-    if (name.len == 0)
-        fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu is empty, expected a name", what, number, at);
-    else if (name.len > NAME_MAX_BYTES)
-        fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu has %zu bytes, at most %d are allowed", what, number, at, name.len,
-             NAME_MAX_BYTES);
-    else if (!ht_utf8_valid(name.data, name.len))
-        fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu is not valid UTF-8", what, number, at);
-    for (size_t i = 0; i < name.len && !c->status; i++)
-        if ((unsigned char)name.data[i] < 0x20 || name.data[i] == 0x7F)
-            fail(c, HT_ERR_FORMAT, "%s %zu at byte %zu contains the control character 0x%02x", what, number, at,
-                 (unsigned)name.data[i]);
+    const char *problem = c->status ? NULL : ht_name_problem(name.data, name.len);
+    if (problem) fail(c, HT_ERR_FORMAT, "%s %zu, at byte %zu, %s", what, number, at, problem);
     return name;
 }
 

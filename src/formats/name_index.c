@@ -2,10 +2,21 @@
  * quadratic in their number; the length of a probe is therefore limited. At this load honest names stay far below. */
 #include "formats/name_index.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROBES_MAX = 2048 };
+enum { PROBES_MAX = 2048, NAME_BYTES_MAX = 65535 };
+
+const char *ht_name_problem(const char *name, size_t len) {
+    if (len == 0) return "is empty";
+    if (len > NAME_BYTES_MAX) return "is longer than 65535 bytes";
+    if (!ht_utf8_valid(name, len)) return "is not valid UTF-8";
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7F) return "contains a control character";
+    return NULL;
+}
 
 static uint64_t hash_of(const char *name, size_t len) {
     uint64_t h = 0x9E3779B97F4A7C15u ^ len;

@@ -1,10 +1,15 @@
-/* An index of names that live elsewhere: which position has this name, and is any name there twice. */
+/* The names inside checkpoint files: what a name may be, and an index of names that live elsewhere: which position has this
+ * name, and is any name there twice. */
 #ifndef HT_FORMATS_NAME_INDEX_H
 #define HT_FORMATS_NAME_INDEX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Names end up in messages, in paths of slots and in look-ups by C string: they are not empty, at most 65535 bytes, valid
+ * UTF-8 and free of control characters. NULL when `name` is such; else the end of a sentence, "is empty". */
+const char *ht_name_problem(const char *name, size_t len);
 
 typedef struct ht_name_slot {
     uint64_t hash;

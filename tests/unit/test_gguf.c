@@ -197,13 +197,13 @@ static void key_checks(void **state) {
     (void)state;
     gguf_writer w = sample();
     gguf_put_u32(&w, "", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "metadata key 10 at byte");
+    expect_failure(&w, HT_ERR_FORMAT, "metadata key 10, at byte 361, is empty");
     w = sample();
     gguf_put_u32(&w, "theta", 1);
     expect_failure(&w, HT_ERR_FORMAT, "metadata key `theta` is there twice, as number 4 and 10");
     w = sample();
     gguf_put_u32(&w, "a\x1b[2J", 1);
-    expect_failure(&w, HT_ERR_FORMAT, "control character 0x1b");
+    expect_failure(&w, HT_ERR_FORMAT, "contains a control character");
     w = sample();
     gguf_put_u32(&w, "a\xff", 1);
     expect_failure(&w, HT_ERR_FORMAT, "not valid UTF-8");
@@ -212,7 +212,7 @@ static void key_checks(void **state) {
     key[65536] = 0;
     w = sample();
     gguf_put_u32(&w, key, 1);
-    expect_failure(&w, HT_ERR_FORMAT, "65536 bytes, at most 65535");
+    expect_failure(&w, HT_ERR_FORMAT, "is longer than 65535 bytes");
     key[65535] = 0;
     w = sample();
     gguf_put_u32(&w, key, 1);
@@ -314,7 +314,7 @@ static void tensor_checks(void **state) {
     expect_failure(&w, HT_ERR_FORMAT, "tensor `b.weight` is there twice, as number 1 and 3");
     w = sample();
     gguf_put_tensor(&w, "", HT_W_F32, 1, (int64_t[]){1}, NULL);
-    expect_failure(&w, HT_ERR_FORMAT, "tensor name 3");
+    expect_failure(&w, HT_ERR_FORMAT, "tensor name 3, at byte");
     w = sample();
     w.data.len = 0;
     expect_failure(&w, HT_ERR_FORMAT, "the file has 0 bytes of tensor data");

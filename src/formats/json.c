@@ -1,0 +1,203 @@
+#include "formats/json.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN_BYTES = 60 }; /* of a string in a message */
+
+/* Where a byte is, as an editor counts. */
+static void locate(const char *text, size_t at, size_t *line, size_t *column) {
+    *line = 1;
+    *column = 1;
+    for (size_t i = 0; i < at; i++) {
+        ++*column;
+        if (text[i] == '\n') {
+            ++*line;
+            *column = 1;
+        }
+    }
+}
+
+/* jansson recurses once per level, when parsing and when freeing, so depth is limited before it sees the text. */
+static ht_status check_depth(const char *text, size_t size, const char *name, ht_error *err) {
+    size_t depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < size; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"')
+            in_string = true;
+        else if ((c == '{' || c == '[') && ++depth > HT_JSON_DEPTH_MAX) {
+            size_t line, column;
+            locate(text, i, &line, &column);
+            return ht_fail(err, HT_ERR_LIMIT, "%s: line %zu, column %zu: nested deeper than %d levels", name, line,
+                           column, HT_JSON_DEPTH_MAX);
+        } else if ((c == '}' || c == ']') && depth)
+            depth--;
+    }
+    return HT_OK;
+}
+
+static ht_status fail_parse(const json_error_t *e, size_t size, const char *name, ht_error *err) {
+    if (json_error_code(e) == json_error_out_of_memory) return ht_fail_memory(err, size, name);
+    /* jansson quotes the text near the error, which need not be printable. */
+    char text[JSON_ERROR_TEXT_LENGTH];
+    snprintf(text, sizeof text, "%s", e->text);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 0x20 || (unsigned char)*p == 0x7F) *p = ' ';
+    text[ht_utf8_complete_prefix(text, strlen(text))] = '\0';
+    return ht_fail(err, HT_ERR_FORMAT, "%s: line %d, column %d: not valid JSON: %s", name, e->line, e->column,
+                   ht_utf8_valid(text, strlen(text)) ? text : "invalid text");
+}
+
+ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
+    *out = NULL;
+    ht_status st = check_depth(text, size, name, err);
+    if (st) return st;
+    json_error_t e;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &e);
+    if (!root && json_error_code(&e) == json_error_numeric_overflow)
+        root = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
+    if (!root) return fail_parse(&e, size, name, err);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return ht_fail(err, HT_ERR_FORMAT, "%s: is a JSON array, expected an object", name);
+    }
+    *out = root;
+    return HT_OK;
+}
+
+ht_status ht_json_read(const char *path, size_t limit, json_t **out, ht_error *err) {
+    *out = NULL;
+    char *text;
+    size_t size;
+    ht_status st = ht_file_read_all(path, limit, &text, &size, err);
+    if (st) return st;
+    st = ht_json_parse(text, size, path, out, err);
+    free(text);
+    return st;
+}
+
+const char *ht_json_describe(const json_t *value, char *buffer, size_t size) {
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: snprintf(buffer, size, "an object"); break;
+    case JSON_ARRAY: snprintf(buffer, size, "an array of %zu", json_array_size(value)); break;
+    case JSON_STRING: {
+        size_t n = json_string_length(value);
+        const char *s = json_string_value(value);
+        size_t shown = ht_utf8_complete_prefix(s, ht_min_size(n, SHOWN_BYTES));
+        snprintf(buffer, size, "the string \"%.*s%s\"", (int)shown, s, shown < n ? "..." : "");
+        for (char *p = buffer; *p; p++)
+            if ((unsigned char)*p < 0x20 || (unsigned char)*p == 0x7F) *p = ' ';
+        break;
+    }
+    case JSON_INTEGER: snprintf(buffer, size, "%lld", (long long)json_integer_value(value)); break;
+    case JSON_REAL: snprintf(buffer, size, "%g", json_real_value(value)); break;
+    case JSON_TRUE: snprintf(buffer, size, "true"); break;
+    case JSON_FALSE: snprintf(buffer, size, "false"); break;
+    case JSON_NULL: snprintf(buffer, size, "null"); break;
+    }
+    return buffer;
+}
+
+ht_status ht_json_fail(ht_json_reader *r, ht_status status, const char *fmt, ...) {
+    if (r->status) return r->status;
+    char message[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof message, fmt, args);
+    va_end(args);
+    return r->status = ht_fail(r->err, status, "%s: %s", r->file, message);
+}
+
+void ht_json_missing(ht_json_reader *r, const char *key, const char *expected) {
+    ht_json_fail(r, HT_ERR_FORMAT, "`%s` is missing, expected %s", key, expected);
+}
+
+bool ht_json_whole(const json_t *value, int64_t *out) {
+    if (json_is_integer(value)) {
+        *out = json_integer_value(value);
+        return true;
+    }
+    double real = json_is_real(value) ? json_real_value(value) : 0.5;
+    if (!(fabs(real) <= 9007199254740992.0) || real != floor(real)) return false;
+    *out = (int64_t)real;
+    return true;
+}
+
+/* The member, or NULL when it is absent or null. */
+static const json_t *member(const json_t *object, const char *key) {
+    const json_t *value = object ? json_object_get(object, key) : NULL;
+    return value && !json_is_null(value) ? value : NULL;
+}
+
+static void wrong_kind(ht_json_reader *r, const char *key, const json_t *value, const char *expected) {
+    char found[128];
+    ht_json_fail(r, HT_ERR_FORMAT, "`%s` is %s, expected %s", key, ht_json_describe(value, found, sizeof found),
+                 expected);
+}
+
+bool ht_json_i64(ht_json_reader *r, const json_t *object, const char *key, int64_t *out) {
+    const json_t *value = member(object, key);
+    if (!value) return false;
+    if (ht_json_whole(value, out)) return true;
+    wrong_kind(r, key, value, "an integer");
+    return false;
+}
+
+bool ht_json_f64(ht_json_reader *r, const json_t *object, const char *key, double *out) {
+    const json_t *value = member(object, key);
+    if (!value) return false;
+    if (!json_is_number(value)) {
+        wrong_kind(r, key, value, "a number");
+        return false;
+    }
+    *out = json_number_value(value);
+    return true;
+}
+
+bool ht_json_bool(ht_json_reader *r, const json_t *object, const char *key, bool *out) {
+    const json_t *value = member(object, key);
+    if (!value) return false;
+    if (!json_is_boolean(value)) {
+        wrong_kind(r, key, value, "true or false");
+        return false;
+    }
+    *out = json_is_true(value);
+    return true;
+}
+
+bool ht_json_str(ht_json_reader *r, const json_t *object, const char *key, const char **out) {
+    const json_t *value = member(object, key);
+    if (!value) return false;
+    if (!json_is_string(value)) {
+        wrong_kind(r, key, value, "a string");
+        return false;
+    }
+    *out = json_string_value(value);
+    return true;
+}
+
+const json_t *ht_json_object(ht_json_reader *r, const json_t *object, const char *key) {
+    const json_t *value = member(object, key);
+    if (value && !json_is_object(value)) wrong_kind(r, key, value, "an object");
+    return json_is_object(value) ? value : NULL;
+}
+
+const json_t *ht_json_array(ht_json_reader *r, const json_t *object, const char *key) {
+    const json_t *value = member(object, key);
+    if (value && !json_is_array(value)) wrong_kind(r, key, value, "an array");
+    return json_is_array(value) ? value : NULL;
+}

@@ -1,0 +1,18 @@
+/* A directory of its own for a test that needs files. */
+#ifndef TESTS_SUPPORT_SCRATCH_H
+#define TESTS_SUPPORT_SCRATCH_H
+
+#include <stddef.h>
+
+/* Makes an empty directory below $TMPDIR or /tmp; fails the test when it cannot. */
+void scratch_make(void);
+const char *scratch_directory(void);
+/* directory/name, valid until the fourth call after this one. */
+const char *scratch_path(const char *name);
+void scratch_write(const char *name, const void *bytes, size_t n);
+/* Entries in the directory, `.` and `..` aside. */
+int scratch_count(void);
+/* Removes the directory and the files in it. */
+void scratch_remove(void);
+
+#endif

@@ -1,0 +1,338 @@
+/* Safetensors: headers read back, checkpoints of several files, and every check of a hostile file with its message. */
+#include "formats/safetensors.h"
+#include "support/safetensors_writer.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ht_status parse(const unsigned char *file, size_t size, ht_error *err) {
+    ht_safetensors *s = (void *)1;
+    unsigned char *copy = malloc(size ? size : 1); /* exact, so that a sanitizer sees any read past the end */
+    if (size) memcpy(copy, file, size);
+    ht_status st = ht_safetensors_parse(copy, size, "f.safetensors", &s, err);
+    if (st) assert_null(s);
+    ht_safetensors_close(s);
+    free(copy);
+    return st;
+}
+
+static void contains(const ht_error *err, const char *part) {
+    if (!strstr(err->message, part)) fail_msg("\"%s\" lacks \"%s\"", err->message, part);
+}
+
+static void expect_header(const char *header, size_t n_data, ht_status status, const char *part) {
+    size_t size;
+    ht_error err = {0};
+    unsigned char *file = safetensors_raw(header, n_data, &size);
+    ht_status st = parse(file, size, &err);
+    free(file);
+    if (st != status) fail_msg("status %d for %s (%s)", st, header, err.message);
+    if (status) {
+        assert_memory_equal(err.message, "f.safetensors: ", 15);
+        contains(&err, part);
+    }
+}
+
+static unsigned char *sample(size_t *size) {
+    safetensors_writer w = {0};
+    ht_text_append_str(&w.header, "\"__metadata__\":{\"format\":\"pt\"}");
+    safetensors_put(&w, "a.weight", "F32", 2, (int64_t[]){2, 3}, "abcdefghijklmnopqrstuvwx", 24);
+    safetensors_put(&w, "scalar", "BF16", 0, NULL, "yz", 2);
+    safetensors_put(&w, "none", "F16", 2, (int64_t[]){0, 7}, NULL, 0);
+    safetensors_put(&w, "ids", "I64", 1, (int64_t[]){1}, NULL, 8);
+    safetensors_put(&w, "nibbles", "F4", 1, (int64_t[]){6}, NULL, 3);
+    return safetensors_finish(&w, size);
+}
+
+static void tensors_are_read_back(void **state) {
+    (void)state;
+    size_t size;
+    unsigned char *file = sample(&size);
+    ht_safetensors *s;
+    ht_error err = {0};
+    assert_int_equal(ht_safetensors_parse(file, size, "f", &s, &err), HT_OK);
+    assert_int_equal(ht_safetensors_count(s), 5);
+    const ht_safetensor *t = ht_safetensors_find(s, "a.weight");
+    assert_string_equal(t->dtype, "F32");
+    assert_int_equal(t->weight_type, HT_W_F32);
+    assert_int_equal(t->rank, 2);
+    assert_int_equal(t->shape[1], 3);
+    assert_int_equal(t->n_bytes, 24);
+    assert_memory_equal(t->data, "abcdefghijklmnopqrstuvwx", 24);
+    assert_ptr_equal(t->data, file + t->offset);
+    t = ht_safetensors_find(s, "scalar");
+    assert_int_equal(t->rank, 0);
+    assert_memory_equal(t->data, "yz", 2);
+    assert_int_equal(t->weight_type, HT_W_BF16);
+    t = ht_safetensors_find(s, "ids");
+    assert_int_equal(t->weight_type, -1);
+    assert_string_equal(t->dtype, "I64");
+    assert_int_equal(ht_safetensors_find(s, "none")->n_bytes, 0);
+    assert_null(ht_safetensors_find(s, "__metadata__"));
+    assert_null(ht_safetensors_find(s, "a"));
+    assert_string_equal(ht_safetensors_metadata(s, "format"), "pt");
+    assert_null(ht_safetensors_metadata(s, "other"));
+    ht_safetensors_close(s);
+    free(file);
+}
+
+static void beginning_checks(void **state) {
+    (void)state;
+    ht_error err = {0};
+    const struct {
+        const char *bytes;
+        size_t n;
+        const char *part;
+    } cases[] = {
+        {"", 0, "has 0 bytes, which is too short"},
+        {"\2\0\0\0\0\0\0", 7, "has 7 bytes, which is too short"},
+        {"\0\0\0\0\0\0\0\0", 8, "does not start with `{`"},
+        {"\3\0\0\0\0\0\0\0{}", 10, "claims a header of 3 bytes, only 2 remain"},
+        {"\1\341\365\5\0\0\0\0{}", 10, "claims a header of 100000001 bytes, at most 100000000"},
+        {"\377\377\377\377\377\377\377\377{}", 10, "at most 100000000"},
+        {"GGUF\3\0\0\0{}", 10, "is it a safetensors file?"},
+        {"version https://git-lfs.github.com/spec/v1\n", 43, "Git LFS pointer"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(parse((const unsigned char *)cases[i].bytes, cases[i].n, &err), HT_ERR_FORMAT);
+        contains(&err, cases[i].part);
+    }
+}
+
+static void json_checks(void **state) {
+    (void)state;
+    expect_header("{}", 0, HT_OK, "");
+    expect_header("{}   ", 0, HT_OK, "");
+    expect_header("{\"__metadata__\":{}}", 0, HT_OK, "");
+    expect_header(" {}", 0, HT_ERR_FORMAT, "does not start with `{`");
+    expect_header("[]", 0, HT_ERR_FORMAT, "does not start with `{`");
+    expect_header("{}\n", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
+    expect_header("{}\t ", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
+    expect_header("{} {}", 0, HT_ERR_FORMAT, "not valid JSON");
+    expect_header("{\"a\xff\":1}", 0, HT_ERR_FORMAT, "not valid UTF-8");
+    expect_header("{\"a\\ud800\":1}", 0, HT_ERR_FORMAT, "not valid JSON");
+    expect_header("{\"\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, HT_ERR_FORMAT,
+                  "tensor is empty");
+    expect_header("{\"a\\u001b\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}", 4, HT_ERR_FORMAT,
+                  "contains a control character");
+    expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
+                  "\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+                  0, HT_ERR_FORMAT, "duplicate object key");
+    expect_header("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, HT_ERR_FORMAT,
+                  "duplicate object key");
+    expect_header("{\"__metadata__\":[]}", 0, HT_ERR_FORMAT, "`__metadata__` is not an object");
+    expect_header("{\"__metadata__\":{\"a\":1}}", 0, HT_ERR_FORMAT, "expected strings only");
+    char deep[300] = "{\"a\":";
+    memset(deep + 5, '[', 100);
+    memset(deep + 105, ']', 100);
+    strcpy(deep + 205, "}");
+    expect_header(deep, 0, HT_ERR_LIMIT, "nested deeper than 64 levels");
+}
+
+/* One tensor `t` with this inside and 8 bytes of data. */
+static void expect_tensor(const char *inside, const char *part) {
+    char header[600];
+    snprintf(header, sizeof header, "{\"t\":%s}", inside);
+    expect_header(header, 8, HT_ERR_FORMAT, part);
+}
+
+static void tensor_checks(void **state) {
+    (void)state;
+    const char exactly[] = "not an object of exactly dtype, shape and data_offsets";
+    expect_tensor("3", exactly);
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2]}", exactly);
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"x\":0}", exactly);
+    expect_tensor("{\"Dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}", "`t` has no dtype");
+    expect_tensor("{\"dtype\":1,\"shape\":[2],\"data_offsets\":[0,8]}", "`dtype` is 1, expected a string");
+    expect_tensor("{\"dtype\":\"F32\",\"Shape\":[2],\"data_offsets\":[0,8]}", "`t` has no shape");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}", "`shape` is 2, expected an array");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}", "dimension 0 of tensor `t` is -2");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[1,2.0],\"data_offsets\":[0,8]}",
+                  "dimension 1 of tensor `t` is 2, expected");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[1,\"2\"],\"data_offsets\":[0,8]}",
+                  "is the string \"2\", expected an integer");
+    expect_tensor("{\"dtype\":\"U8\",\"shape\":[8,1,1,1,1,1,1,1,1],\"data_offsets\":[0,8]}",
+                  "has 9 dimensions, at most 8");
+    expect_tensor("{\"dtype\":\"U8\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}",
+                  "more elements than can be");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,8]}",
+                  "more bytes than can be");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}", "expected an integer");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}", "not a pair of integers");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8,8]}", "not a pair of integers");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8.0]}", "not a pair of integers");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":{}}", "expected an array");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}", "the file has 8 bytes of data");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}", "is at bytes 8 to 0");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}", "is at bytes 4 to 12");
+    expect_tensor("{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}",
+                  "`t` has 3 elements of type F32, which is not the 8");
+    expect_tensor("{\"dtype\":\"F4\",\"shape\":[15],\"data_offsets\":[0,8]}", "15 elements of type F4");
+    expect_tensor("{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]}",
+                  "end at byte 4 of the data, the file has 8");
+    expect_tensor("{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}",
+                  "starts at byte 4 of the data, expected 0: tensors leave");
+    expect_header("{\"t\":{\"dtype\":\"Q4\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, HT_ERR_UNSUPPORTED,
+                  "unknown dtype \"Q4\"");
+    expect_header("{}", 1, HT_ERR_FORMAT, "its tensors end at byte 0 of the data, the file has 1");
+    expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]},"
+                  "\"b\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}}",
+                  8, HT_ERR_FORMAT, "`a` starts at byte 4 of the data, expected 5: tensors overlap");
+    expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
+                  "\"b\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}",
+                  8, HT_ERR_FORMAT, "overlap");
+    expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]},"
+                  "\"e\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[4,4]},"
+                  "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+                  8, HT_OK, "");
+    expect_header("{\"e\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]},"
+                  "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
+                  4, HT_ERR_FORMAT, "overlap");
+}
+
+static void every_truncation_and_bit_flip(void **state) {
+    (void)state;
+    size_t size;
+    unsigned char *file = sample(&size);
+    ht_error err = {0};
+    assert_int_equal(parse(file, size, &err), HT_OK);
+    for (size_t n = 0; n < size; n++) assert_int_not_equal(parse(file, n, &err), HT_OK);
+    size_t header = 8 + file[0] + 256u * file[1], accepted = 0;
+    for (size_t bit = 0; bit < header * 8; bit++) {
+        file[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        accepted += parse(file, size, &err) == HT_OK;
+        file[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    assert_true(accepted < header * 4);
+    free(file);
+}
+
+/* -- checkpoints of several files -- */
+
+static void write_shard(const char *file, const char *tensor) {
+    safetensors_writer w = {0};
+    size_t size;
+    safetensors_put(&w, tensor, "F32", 1, (int64_t[]){1}, tensor, 4);
+    unsigned char *bytes = safetensors_finish(&w, &size);
+    scratch_write(file, bytes, size);
+    free(bytes);
+}
+
+static void write_index(const char *map) {
+    char text[1000];
+    snprintf(text, sizeof text, "{\"metadata\":{\"total_size\":8},\"weight_map\":%s}", map);
+    scratch_write("model.safetensors.index.json", text, strlen(text));
+}
+
+static void expect_open(const char *path, ht_status status, const char *part) {
+    ht_safetensors *s;
+    ht_error err = {0};
+    ht_status st = ht_safetensors_open(path, &s, &err);
+    if (st != status) fail_msg("status %d: %s", st, err.message);
+    if (st) {
+        assert_null(s);
+        contains(&err, part);
+    }
+    ht_safetensors_close(s);
+}
+
+static int start(void **state) {
+    (void)state;
+    scratch_make();
+    return 0;
+}
+
+static int finish(void **state) {
+    (void)state;
+    scratch_remove();
+    return 0;
+}
+
+static void shards_with_an_index(void **state) {
+    (void)state;
+    const char *dir = scratch_directory();
+    write_shard("one.safetensors", "aaaa");
+    write_shard("two.safetensors", "bbbb");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"two.safetensors\"}");
+    ht_safetensors *s;
+    ht_error err = {0};
+    assert_int_equal(ht_safetensors_open(dir, &s, &err), HT_OK);
+    assert_int_equal(ht_safetensors_n_files(s), 2);
+    const ht_safetensor *t = ht_safetensors_find(s, "bbbb");
+    char bytes[4];
+    assert_memory_equal(t->data, "bbbb", 4);
+    assert_int_equal(ht_file_read_at(ht_safetensors_file(s, t->file), t->offset, bytes, 4, &err), HT_OK);
+    assert_memory_equal(bytes, "bbbb", 4);
+    ht_safetensors_close(s);
+
+    write_index("{\"aaaa\":\"two.safetensors\",\"bbbb\":\"one.safetensors\"}");
+    expect_open(dir, HT_ERR_FORMAT, "tensor `aaaa` should be in two.safetensors, but is in one.safetensors");
+    write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"two.safetensors\"}");
+    expect_open(dir, HT_ERR_FORMAT, "tensor `cccc` should be in two.safetensors, but is not there");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"three.safetensors\"}");
+    expect_open(dir, HT_ERR_IO, "three.safetensors: cannot be opened: No such file");
+    const char *const outside[] = {"../x", "/etc/passwd", "a\\\\b", "..", ".", "", "a\\u0007"};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        char map[100];
+        snprintf(map, sizeof map, "{\"aaaa\":\"%s\"}", outside[i]);
+        write_index(map);
+        expect_open(dir, HT_ERR_FORMAT, "expected a file name without directories");
+    }
+    write_index("{\"aaaa\":1}");
+    expect_open(dir, HT_ERR_FORMAT, "a file of weight_map is 1, expected a file name");
+    write_index("{}");
+    expect_open(dir, HT_ERR_FORMAT, "`weight_map` is empty");
+    write_index("[]");
+    expect_open(dir, HT_ERR_FORMAT, "`weight_map` is an array of 0, expected an object");
+    scratch_write("model.safetensors.index.json", "{}", 2);
+    expect_open(dir, HT_ERR_FORMAT, "index.json: `weight_map` is missing");
+    scratch_write("model.safetensors.index.json", "{\n  x", 5);
+    expect_open(dir, HT_ERR_FORMAT, "index.json: line 2, column 3: not valid JSON");
+    write_shard("two.safetensors", "aaaa");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"two.safetensors\"}");
+    expect_open(dir, HT_ERR_FORMAT, "tensor `aaaa` is in two files");
+}
+
+static void files_without_an_index(void **state) {
+    (void)state;
+    const char *dir = scratch_directory();
+    expect_open(dir, HT_ERR_IO, "no weights found, expected");
+    expect_open(scratch_path("absent"), HT_ERR_IO, "No such file");
+    write_shard("adapter.safetensors", "aaaa");
+    expect_open(dir, HT_OK, "");
+    expect_open(scratch_path("adapter.safetensors"), HT_OK, "");
+    write_shard("other.safetensors", "aaaa");
+    expect_open(dir, HT_ERR_FORMAT, "has 2 *.safetensors files and no model.safetensors.index.json");
+    write_shard("model-00002-of-00003.safetensors", "bbbb");
+    write_shard("model-00001-of-00003.safetensors", "aaaa");
+    expect_open(dir, HT_ERR_IO, "model-00003-of-00003.safetensors: cannot be opened");
+    write_shard("model-00003-of-00003.safetensors", "cccc");
+    ht_safetensors *s;
+    ht_error err = {0};
+    assert_int_equal(ht_safetensors_open(dir, &s, &err), HT_OK);
+    assert_int_equal(ht_safetensors_count(s), 3);
+    assert_string_equal(ht_safetensors_at(s, 2)->name, "cccc");
+    ht_safetensors_close(s);
+    write_shard("model-00001-of-00002.safetensors", "aaaa");
+    expect_open(dir, HT_ERR_FORMAT, "shards of two different checkpoints");
+    write_shard("model.safetensors", "dddd");
+    assert_int_equal(ht_safetensors_open(dir, &s, &err), HT_OK);
+    assert_int_equal(ht_safetensors_count(s), 1);
+    ht_safetensors_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_are_read_back),
+        cmocka_unit_test(beginning_checks),
+        cmocka_unit_test(json_checks),
+        cmocka_unit_test(tensor_checks),
+        cmocka_unit_test(every_truncation_and_bit_flip),
+        cmocka_unit_test_setup_teardown(shards_with_an_index, start, finish),
+        cmocka_unit_test_setup_teardown(files_without_an_index, start, finish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
