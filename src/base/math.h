@@ -1,0 +1,194 @@
+/* Elementary functions in f32, our own so that no C library's version decides a result. Each is a fixed sequence of IEEE
+ * operations; cpu/vector/math.h runs the same sequence on sixteen lanes and gives the same bits. Largest errors, over
+ * every f32 (tests/ops/test_math.c): exp 1.0 ulp, log 1.0, sin and cos 1.6, tanh 2.0, sigmoid 2.0.
+ *
+ * A result below the smallest normal number is 0, and a denormal argument of log counts as 0: as in the threads that
+ * compute, which flush denormals. */
+#ifndef HT_BASE_MATH_H
+#define HT_BASE_MATH_H
+
+#include "base/half.h"
+
+#include <math.h>
+#include <stdint.h>
+
+/* The coefficients are minimax fits, named by the power of the (reduced) argument that they multiply. */
+#define HT_LOG2_E     1.442695041f
+#define HT_LN2_HIGH   0.693147182f
+#define HT_LN2_LOW    -1.904654212e-09f
+#define HT_EXP_2      5.000000000e-01f
+#define HT_EXP_3      1.666651815e-01f
+#define HT_EXP_4      4.166620597e-02f
+#define HT_EXP_5      8.368953131e-03f
+#define HT_EXP_6      1.395060215e-03f
+#define HT_EXP_LOWEST -87.3365f /* exp of less is not a normal number */
+#define HT_EXP_CLAMP  120.0f    /* far beyond overflow, within reach of the scaling */
+#define HT_TANH_CLAMP 9.1f      /* from here on tanh rounds to 1 */
+
+#define HT_LOG_3     3.333331645e-01f
+#define HT_LOG_4     -2.500081062e-01f
+#define HT_LOG_5     2.000228614e-01f
+#define HT_LOG_6     -1.662455350e-01f
+#define HT_LOG_7     1.418119222e-01f
+#define HT_LOG_8     -1.312875450e-01f
+#define HT_LOG_9     1.288164854e-01f
+#define HT_LOG_10    -7.859615237e-02f
+#define HT_SQRT_HALF 0x3f3504f3 /* bits of sqrt(1/2) */
+
+#define HT_SIN_3 -1.666665524e-01f
+#define HT_SIN_5 8.332177997e-03f
+#define HT_SIN_7 -1.951723534e-04f
+#define HT_COS_4 4.166664556e-02f
+#define HT_COS_6 -1.388736651e-03f
+#define HT_COS_8 2.443837911e-05f
+
+#define HT_TWO_OVER_PI  0x1.45f306dc9c883p-1
+#define HT_HALF_PI_HIGH 0x1.921fb54442d18p+0
+#define HT_HALF_PI_LOW  0x1.1a62633145c07p-54
+/* Added to a double it leaves the nearest integer in the low bits of the sum. */
+#define HT_ROUND_MAGIC 0x1.8p+52
+
+#define HT_GELU_INNER 0.7978845608f /* sqrt(2 / pi) */
+#define HT_GELU_CUBE  0.044715f
+
+/* x * 2^n, |n| <= 252: two factors, so that neither leaves the range of normal numbers. */
+static inline float ht_scale_f32(float x, float n) {
+    int32_t whole = (int32_t)n, half = (whole - (whole & 1)) / 2; /* rounds down, as an arithmetic shift does */
+    float first = ht_float_from_bits((uint32_t)(half + 127) << 23);
+    float second = ht_float_from_bits((uint32_t)(whole - half + 127) << 23);
+    return x * first * second;
+}
+
+/* e^r - 1 for x = n ln 2 + r; n is returned in *n. */
+static inline float ht_expm1_reduced(float x, float *n) {
+    *n = rintf(x * HT_LOG2_E);
+    float r = fmaf(-*n, HT_LN2_HIGH, x);
+    r = fmaf(-*n, HT_LN2_LOW, r);
+    float q = fmaf(HT_EXP_6, r, HT_EXP_5);
+    q = fmaf(q, r, HT_EXP_4);
+    q = fmaf(q, r, HT_EXP_3);
+    q = fmaf(q, r, HT_EXP_2);
+    return fmaf(r * r, q, r);
+}
+
+static inline float ht_exp_f32(float x) {
+    if (isnan(x)) return x;
+    if (x < HT_EXP_LOWEST) return 0.0f;
+    float n, p = ht_expm1_reduced(x > HT_EXP_CLAMP ? HT_EXP_CLAMP : x, &n);
+    return ht_scale_f32(1.0f + p, n);
+}
+
+static inline float ht_sigmoid_f32(float x) { return 1.0f / (1.0f + ht_exp_f32(-x)); }
+static inline float ht_silu_f32(float x) { return x / (1.0f + ht_exp_f32(-x)); }
+
+/* tanh x = t / (t + 2) with t = e^2x - 1, which keeps its relative accuracy near 0. */
+static inline float ht_tanh_f32(float x) {
+    if (isnan(x)) return x;
+    float a = fabsf(x), n;
+    float p = ht_expm1_reduced(2.0f * (a > HT_TANH_CLAMP ? HT_TANH_CLAMP : a), &n);
+    float power = ht_scale_f32(1.0f, n);
+    float t = fmaf(power, p, power - 1.0f);
+    return copysignf(t / (t + 2.0f), x);
+}
+
+/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3) */
+static inline float ht_gelu_tanh_f32(float x) {
+    float u = HT_GELU_INNER * fmaf(HT_GELU_CUBE * x * x, x, x);
+    return x / (1.0f + ht_exp_f32(-2.0f * u));
+}
+
+static inline float ht_log_f32(float x) {
+    if (isnan(x)) return x;
+    if (fabsf(x) < 0x1p-126f) return -INFINITY;
+    if (x < 0.0f) return NAN;
+    if (x == INFINITY) return x;
+    uint32_t bits = ht_float_bits(x);
+    /* x = 2^e (1 + f), 1 + f in [sqrt(1/2), sqrt 2) */
+    int32_t e = (int32_t)(bits - HT_SQRT_HALF) >> 23;
+    float f = ht_float_from_bits(bits - ((uint32_t)e << 23)) - 1.0f, k = (float)e;
+    float q = fmaf(HT_LOG_10, f, HT_LOG_9);
+    q = fmaf(q, f, HT_LOG_8);
+    q = fmaf(q, f, HT_LOG_7);
+    q = fmaf(q, f, HT_LOG_6);
+    q = fmaf(q, f, HT_LOG_5);
+    q = fmaf(q, f, HT_LOG_4);
+    q = fmaf(q, f, HT_LOG_3);
+    float square = f * f;
+    float small = fmaf(k, HT_LN2_LOW, square * fmaf(f, q, -0.5f));
+    return fmaf(k, HT_LN2_HIGH, f + small);
+}
+
+/* Takes quarter turns off an angle, |angle| < 2^40: angle = quarters * pi / 2 + *rest, |*rest| <= pi / 4. */
+static inline uint32_t ht_reduce_angle(double angle, float *rest) {
+    double sum = fma(angle, HT_TWO_OVER_PI, HT_ROUND_MAGIC), n = sum - HT_ROUND_MAGIC;
+    double r = fma(-n, HT_HALF_PI_HIGH, angle);
+    *rest = (float)fma(-n, HT_HALF_PI_LOW, r);
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    return (uint32_t)bits;
+}
+
+/* The same for an f32 of 2^25 or more: with x = m 2^e, m integral, the bits of 2 / pi of weight 2^(2 - e) and above give
+ * whole turns, so a window of 96 bits below them is all that matters. */
+static inline uint32_t ht_reduce_huge_angle(float x, float *rest) {
+    static const uint32_t two_over_pi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
+                                           0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
+    uint32_t bits = ht_float_bits(fabsf(x)), m = (bits & 0x7fffff) | 0x800000;
+    uint32_t e = (bits >> 23) - 150;
+    uint32_t skip = e - 2; /* bits of 2 / pi in front of the window */
+    unsigned __int128 window = 0, product;
+    for (uint32_t word = skip / 32, i = 0; i < 4; i++) window = window << 32 | two_over_pi[word + i];
+    window = window << skip % 32 >> 32;
+    product = window * m; /* x * 2 / pi * 2^94, up to whole turns */
+    uint64_t quarters = (uint64_t)(product >> 94);
+    uint64_t fraction = (uint64_t)(product << 34 >> 64);
+    double r = (double)(int64_t)fraction; /* as a signed fraction it is in [-1/2, 1/2) */
+    if (fraction >> 63) quarters++;
+    r *= 0x1p-64 * HT_HALF_PI_HIGH;
+    *rest = (float)(x < 0.0f ? -r : r);
+    return (uint32_t)(x < 0.0f ? 0 - quarters : quarters);
+}
+
+static inline float ht_sin_reduced(float r) {
+    float s = r * r, q = fmaf(HT_SIN_7, s, HT_SIN_5);
+    q = fmaf(q, s, HT_SIN_3);
+    return fmaf(s * r, q, r);
+}
+
+static inline float ht_cos_reduced(float r) {
+    float s = r * r, q = fmaf(HT_COS_8, s, HT_COS_6);
+    q = fmaf(q, s, HT_COS_4);
+    return fmaf(s * s, q, fmaf(-0.5f, s, 1.0f));
+}
+
+static inline void ht_sincos_reduced(float r, uint32_t quarters, float *sine, float *cosine) {
+    float s = ht_sin_reduced(r), c = ht_cos_reduced(r);
+    *sine = quarters & 1 ? c : s;
+    *cosine = quarters & 1 ? s : c;
+    if (quarters & 2) *sine = -*sine;
+    if ((quarters + 1) & 2) *cosine = -*cosine;
+}
+
+static inline void ht_sincos_f32(float x, float *sine, float *cosine) {
+    if (!isfinite(x)) {
+        *sine = *cosine = NAN;
+        return;
+    }
+    float r;
+    uint32_t quarters = fabsf(x) < 0x1p+30f ? ht_reduce_angle((double)x, &r) : ht_reduce_huge_angle(x, &r);
+    ht_sincos_reduced(r, quarters, sine, cosine);
+}
+
+static inline float ht_sin_f32(float x) {
+    float s, c;
+    ht_sincos_f32(x, &s, &c);
+    return s;
+}
+
+static inline float ht_cos_f32(float x) {
+    float s, c;
+    ht_sincos_f32(x, &s, &c);
+    return c;
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* Where one layer's keys and values lie (device/step.h has the layout), and putting new rows there. */
+#ifndef HT_CPU_KV_H
+#define HT_CPU_KV_H
+
+#include "device/kernel.h"
+#include "device/params.h"
+
+/* Elements of a page's K part, after which V begins; V has as many. */
+static inline int64_t ht_kv_half_page(const ht_kv_layer *l) {
+    return (int64_t)l->n_kv_heads * l->head_dim * HT_KV_PAGE;
+}
+
+/* Element index in the page of K's [head][tile of pos][0][key of pos]; dimension d lies HT_KV_TILE elements further on
+ * each. */
+static inline int64_t ht_kv_k_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
+    int64_t key = pos % HT_KV_PAGE;
+    return (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * l->head_dim + key % HT_KV_TILE;
+}
+
+/* Element index in the page of V's [head][pos][0]; dimensions are adjacent. */
+static inline int64_t ht_kv_v_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
+    return ht_kv_half_page(l) + (head * HT_KV_PAGE + pos % HT_KV_PAGE) * l->head_dim;
+}
+
+/* The first key that a row at `pos` sees. */
+static inline int64_t ht_kv_first_visible(const ht_kv_layer *l, int64_t pos) {
+    return l->window > 0 && pos >= l->window ? pos - l->window + 1 : 0;
+}
+
+/* The sequence that owns a row of the batch. */
+static inline int32_t ht_batch_sequence(const ht_batch *b, int64_t row) {
+    int32_t low = 0, high = b->n_seq - 1; /* the last one whose first row is not after `row` */
+    while (low < high) {
+        int32_t middle = low + (high - low + 1) / 2;
+        if (b->seq_start[middle] <= row)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Appends K and V of every row of the step to their caches, unless they are absent (a layer that shares the cache of an
+ * earlier one). Checks that every page a row needs is there. */
+ht_status ht_kv_append(const ht_call *call, ht_error *err);
+
+#endif

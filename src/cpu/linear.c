@@ -1,0 +1,122 @@
+#include "cpu/linear.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+enum { ALIGN = 64 };
+
+static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+/* Whether x is f32 rows of unit stride at one distance from each other, which is then *ld. */
+static bool rows_in_place(const ht_view *x, int64_t *ld) {
+    int last = x->n_dims - 1;
+    if (x->dtype != HT_F32 || (x->shape[last] > 1 && x->stride[last] != 1)) return false;
+    *ld = x->shape[last];
+    int64_t expected = 0;
+    for (int d = last - 1; d >= 0; d--) {
+        if (x->shape[d] == 1) continue;
+        if (expected == 0) {
+            if (x->stride[d] < 0) return false;
+            *ld = x->stride[d];
+        } else if (x->stride[d] != expected)
+            return false;
+        expected = x->stride[d] * x->shape[d];
+    }
+    return true;
+}
+
+static bool bias_in_place(const ht_view *b) {
+    return ht_view_absent(b) || (b->dtype == HT_F32 && ht_view_contiguous(b));
+}
+
+/* Scratch: the product's own, then a contiguous f32 copy of x where one is needed, then one of the bias. */
+static size_t linear_scratch(const ht_call *call) {
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    const ht_view *x = &call->in[0];
+    int64_t n = x->n_dims > 0 && x->shape[x->n_dims - 1] > 0 ? ht_view_size(x) / x->shape[x->n_dims - 1] : 0, ld;
+    size_t bytes = aligned(m->ops->mul_scratch(m, n, ht_pool_threads(call->pool)));
+    if (!rows_in_place(x, &ld)) bytes += aligned((size_t)ht_view_size(x) * sizeof(float));
+    if (call->n_in > 1 && !bias_in_place(&call->in[1])) bytes += aligned((size_t)m->n_rows * sizeof(float));
+    return bytes;
+}
+
+typedef struct copy_job {
+    const ht_view *from;
+    float *to;
+} copy_job;
+
+static void copy_span(void *arg, const ht_span *s) {
+    copy_job *job = arg;
+    for (int64_t i = 0; i < s->n; i++)
+        *job->to++ = ht_get_f32(job->from->dtype, job->from->data, s->offset[0] + i * s->stride[0]);
+}
+
+static const float *copy_f32(const ht_view *v, float *to) {
+    ht_walk walk;
+    copy_job job = {v, to};
+    ht_walk_init(&walk, 1, &v);
+    ht_walk_range(&walk, 0, walk.size, copy_span, &job);
+    return to;
+}
+
+static ht_status linear(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    const ht_view *x = &call->in[0];
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    int64_t n = ht_view_size(&call->out) / m->n_rows, ld = m->k;
+    char *room = (char *)call->scratch + aligned(m->ops->mul_scratch(m, n, ht_pool_threads(call->pool)));
+    const float *rows = x->data, *bias = NULL;
+    if (!rows_in_place(x, &ld)) {
+        rows = copy_f32(x, (float *)(void *)room);
+        room += aligned((size_t)ht_view_size(x) * sizeof(float));
+        ld = m->k;
+    }
+    if (call->n_in > 1 && !ht_view_absent(&call->in[1]))
+        bias = bias_in_place(&call->in[1]) ? call->in[1].data : copy_f32(&call->in[1], (float *)(void *)room);
+    m->ops->mul(m, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, call->pool);
+    return HT_OK;
+}
+
+typedef struct embed_job {
+    const ht_matrix *matrix;
+    const ht_view *ids;
+    float *out;
+    float scale;
+} embed_job;
+
+static void embed_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const embed_job *job = arg;
+    const ht_matrix *m = job->matrix;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t id = ht_get_int(job->ids->dtype, job->ids->data, ht_view_offset(job->ids, job->ids->n_dims, i));
+        float *out = job->out + i * m->k;
+        m->ops->row(m, id, out);
+        if (job->scale != 1.0f)
+            for (int64_t j = 0; j < m->k; j++) out[j] *= job->scale;
+    }
+}
+
+static ht_status embed(const ht_call *call, ht_error *err) {
+    const ht_linear_params *p = call->params;
+    const ht_view *ids = &call->in[0];
+    int64_t n = ht_view_size(ids);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t id = ht_get_int(ids->dtype, ids->data, ht_view_offset(ids, ids->n_dims, i));
+        if (id < 0 || id >= p->matrix->n_rows)
+            return ht_fail(err, HT_ERR_ARGUMENT, "token id %lld at position %lld is outside the vocabulary of %lld",
+                           (long long)id, (long long)i, (long long)p->matrix->n_rows);
+    }
+    embed_job job = {.matrix = p->matrix, .ids = ids, .out = call->out.data, .scale = p->scale};
+    ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_CHEAP, p->matrix->k), embed_rows, &job);
+    return HT_OK;
+}
+
+void ht_cpu_linear_kernels(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_LINEAR] = (ht_kernel){.run = linear, .scratch = linear_scratch};
+    kernels[HT_OP_EMBED].run = embed;
+}

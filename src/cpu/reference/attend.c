@@ -1,0 +1,74 @@
+/* Attention over the caches of a step, one query head at a time, in f64: what the blocked kernels are compared with. */
+#include "base/math.h"
+#include "cpu/kv.h"
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+
+#include <string.h>
+
+static double score(const ht_call *call, int64_t query, int64_t query_stride, const ht_kv_layer *l, int64_t head,
+                    int64_t j) {
+    const ht_attend_params *p = call->params;
+    const ht_view *q = &call->in[0];
+    const void *page = l->pages[ht_kv_page_of(l, j)];
+    int64_t key = ht_kv_k_index(l, head, j);
+    double dot = 0.0;
+    for (int64_t d = 0; d < l->head_dim; d++)
+        dot +=
+            ht_get_f64(q->dtype, q->data, query + d * query_stride) * ht_get_f64(l->dtype, page, key + d * HT_KV_TILE);
+    dot *= (double)p->scale;
+    return p->softcap > 0.0f ? (double)p->softcap * tanh(dot / (double)p->softcap) : dot;
+}
+
+/* One row and query head; `sum` holds head_dim doubles. The largest score so far is kept and the sums are rescaled when
+ * it grows. */
+static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum) {
+    const ht_view *q = &call->in[0], *out = &call->out;
+    const ht_batch *b = call->step->batch;
+    const ht_attend_params *p = call->params;
+    const ht_kv_layer *l = &call->step->kv[ht_batch_sequence(b, row)]->layer[p->layer];
+    int64_t pos = b->pos[row], n_heads = q->shape[1], kv_head = h / (n_heads / l->n_kv_heads);
+    int64_t query = row * q->stride[0] + h * q->stride[1];
+    double max = -INFINITY, total = 0.0;
+    for (int64_t d = 0; d < l->head_dim; d++) sum[d] = 0.0;
+    for (int64_t j = ht_kv_first_visible(l, pos); j <= pos; j++) {
+        double s = score(call, query, q->stride[2], l, kv_head, j);
+        if (s > max) {
+            double shrink = exp(max - s);
+            for (int64_t d = 0; d < l->head_dim; d++) sum[d] *= shrink;
+            total *= shrink;
+            max = s;
+        }
+        double weight = exp(s - max);
+        const void *page = l->pages[ht_kv_page_of(l, j)];
+        int64_t value = ht_kv_v_index(l, kv_head, j);
+        for (int64_t d = 0; d < l->head_dim; d++) sum[d] += weight * ht_get_f64(l->dtype, page, value + d);
+        total += weight;
+    }
+    for (int64_t d = 0; d < l->head_dim; d++)
+        ht_set_f64(out->dtype, out->data, (row * n_heads + h) * l->head_dim + d, sum[d] / total);
+}
+
+static int64_t head_dim(const ht_call *call) { return call->in[0].shape[2]; }
+
+static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const ht_call *call = arg;
+    double *sum = (double *)call->scratch + worker * head_dim(call);
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t h = 0; h < call->in[0].shape[1]; h++) attend_head(call, row, h, sum);
+}
+
+static ht_status attend(const ht_call *call, ht_error *err) {
+    ht_status status = ht_kv_append(call, err);
+    if (status == HT_OK) ht_pool_run(call->pool, call->in[0].shape[0], 1, attend_rows, (void *)call);
+    return status;
+}
+
+static size_t attend_scratch(const ht_call *call) {
+    return (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
+}
+
+void ht_reference_attend(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_ATTEND] = (ht_kernel){.run = attend, .scratch = attend_scratch};
+}

@@ -1,0 +1,95 @@
+/* Copies and fresh values. */
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+#include <string.h>
+
+static void copy_span(const ht_call *call, const ht_span *s) {
+    size_t bytes = ht_dtype_bytes(call->out.dtype);
+    char *out = (char *)call->out.data + s->offset[0] * (int64_t)bytes;
+    const char *in = (const char *)call->in[0].data + s->offset[1] * (int64_t)bytes;
+    if (s->stride[1] == 1) {
+        memcpy(out, in, (size_t)s->n * bytes);
+        return;
+    }
+    int64_t step = s->stride[1];
+    switch (bytes) {
+    case 1:
+        for (int64_t i = 0; i < s->n; i++) out[i] = in[i * step];
+        break;
+    case 2:
+        for (int64_t i = 0; i < s->n; i++)
+            ((uint16_t *)(void *)out)[i] = ((const uint16_t *)(const void *)in)[i * step];
+        break;
+    case 4:
+        for (int64_t i = 0; i < s->n; i++)
+            ((uint32_t *)(void *)out)[i] = ((const uint32_t *)(const void *)in)[i * step];
+        break;
+    default:
+        for (int64_t i = 0; i < s->n; i++)
+            ((uint64_t *)(void *)out)[i] = ((const uint64_t *)(const void *)in)[i * step];
+    }
+}
+
+static ht_status copy(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_elementwise(call, HT_GRAIN_CHEAP, copy_span);
+    return HT_OK;
+}
+
+static void cast_span(const ht_call *call, const ht_span *s) {
+    ht_dtype from = call->in[0].dtype, to = call->out.dtype;
+    const void *in = call->in[0].data;
+    void *out = call->out.data;
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t a = s->offset[1] + i * s->stride[1], o = s->offset[0] + i;
+        if (!ht_dtype_is_float(from) && !ht_dtype_is_float(to))
+            ht_set_int(to, out, o, ht_get_int(from, in, a));
+        else if (to == HT_F16 || to == HT_BF16 || to == HT_F32)
+            ht_set_f32(to, out, o, ht_get_f32(from, in, a));
+        else
+            ht_set_f64(to, out, o, ht_get_f64(from, in, a));
+    }
+}
+
+static ht_status cast(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_elementwise(call, HT_GRAIN_PLAIN, cast_span);
+    return HT_OK;
+}
+
+static void sequence_span(const ht_call *call, const ht_span *s, double value, double step) {
+    for (int64_t i = s->offset[0]; i < s->offset[0] + s->n; i++)
+        ht_set_f64(call->out.dtype, call->out.data, i, value + (double)i * step);
+}
+
+static void full_span(const ht_call *call, const ht_span *s) {
+    const ht_full_params *p = call->params;
+    sequence_span(call, s, p->value, 0.0);
+}
+
+static void arange_span(const ht_call *call, const ht_span *s) {
+    const ht_full_params *p = call->params;
+    sequence_span(call, s, p->value, p->step);
+}
+
+static ht_status full(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_elementwise(call, HT_GRAIN_PLAIN, full_span);
+    return HT_OK;
+}
+
+static ht_status arange(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_elementwise(call, HT_GRAIN_PLAIN, arange_span);
+    return HT_OK;
+}
+
+void ht_reference_make(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_COPY].run = copy;
+    kernels[HT_OP_CAST].run = cast;
+    kernels[HT_OP_FULL].run = full;
+    kernels[HT_OP_ARANGE].run = arange;
+}

@@ -1,0 +1,147 @@
+/* Reductions over the last axis, row by row. Floating-point sums are taken in f64 and rounded once; a NaN is the largest
+ * value, so that it is never lost. */
+#include "base/error.h"
+#include "base/math.h"
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+
+/* One row of the operand and the element of the result (or the first of its row, for softmax). */
+typedef struct row {
+    ht_dtype dtype, out_dtype;
+    const void *data;
+    int64_t at, stride, n;
+    void *out;
+    int64_t out_at;
+} row;
+
+typedef void row_fn(const row *r);
+
+typedef struct rows_job {
+    const ht_call *call;
+    row_fn *fn;
+    int64_t out_per_row;
+} rows_job;
+
+static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const rows_job *job = arg;
+    const ht_view *in = &job->call->in[0];
+    int last = in->n_dims - 1;
+    for (int64_t i = begin; i < end; i++) {
+        row r = {.dtype = in->dtype,
+                 .out_dtype = job->call->out.dtype,
+                 .data = in->data,
+                 .at = ht_view_offset(in, last, i),
+                 .stride = in->stride[last],
+                 .n = in->shape[last],
+                 .out = job->call->out.data,
+                 .out_at = i * job->out_per_row};
+        job->fn(&r);
+    }
+}
+
+static void over_rows(const ht_call *call, row_fn *fn, int64_t out_per_row) {
+    const ht_view *in = &call->in[0];
+    int64_t n = in->shape[in->n_dims - 1], n_rows = 1;
+    for (int d = 0; d < in->n_dims - 1; d++) n_rows *= in->shape[d];
+    rows_job job = {.call = call, .fn = fn, .out_per_row = out_per_row};
+    ht_pool_run(call->pool, n_rows, ht_row_grain(HT_GRAIN_PLAIN, n), run_rows, &job);
+}
+
+static double float_at(const row *r, int64_t i) { return ht_get_f64(r->dtype, r->data, r->at + i * r->stride); }
+static int64_t int_at(const row *r, int64_t i) { return ht_get_int(r->dtype, r->data, r->at + i * r->stride); }
+
+static double float_sum(const row *r) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < r->n; i++) sum += float_at(r, i);
+    return sum;
+}
+
+static void sum_row(const row *r) {
+    if (ht_dtype_is_float(r->dtype) || ht_dtype_is_float(r->out_dtype)) {
+        ht_set_f64(r->out_dtype, r->out, r->out_at, float_sum(r));
+        return;
+    }
+    uint64_t sum = 0; /* wraps around */
+    for (int64_t i = 0; i < r->n; i++) sum += (uint64_t)int_at(r, i);
+    ht_set_int(r->out_dtype, r->out, r->out_at, (int64_t)sum);
+}
+
+static void mean_row(const row *r) { ht_set_f64(r->out_dtype, r->out, r->out_at, float_sum(r) / (double)r->n); }
+
+/* Whether element b comes after element a in the order in which NaN is the largest. */
+static bool greater(const row *r, int64_t b, int64_t a) {
+    if (ht_dtype_is_float(r->dtype)) {
+        double x = float_at(r, a), y = float_at(r, b);
+        return !isnan(x) && (isnan(y) || y > x);
+    }
+    int64_t x = int_at(r, a), y = int_at(r, b);
+    return ht_dtype_is_signed(r->dtype) ? y > x : (uint64_t)y > (uint64_t)x;
+}
+
+static int64_t largest(const row *r) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < r->n; i++)
+        if (greater(r, i, best)) best = i;
+    return best;
+}
+
+static void max_row(const row *r) {
+    int64_t best = largest(r);
+    if (ht_dtype_is_float(r->dtype))
+        ht_set_f64(r->out_dtype, r->out, r->out_at, float_at(r, best));
+    else
+        ht_set_int(r->out_dtype, r->out, r->out_at, int_at(r, best));
+}
+
+static void argmax_row(const row *r) { ht_set_int(r->out_dtype, r->out, r->out_at, largest(r)); }
+
+static void softmax_row(const row *r) {
+    if (r->n == 0) return;
+    bool wide = r->dtype == HT_F64;
+    double max = float_at(r, largest(r)), sum = 0.0;
+    for (int64_t i = 0; i < r->n; i++) {
+        double d = float_at(r, i) - max;
+        sum += wide ? exp(d) : (double)ht_exp_f32((float)d);
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        double d = float_at(r, i) - max;
+        ht_set_f64(r->out_dtype, r->out, r->out_at + i, (wide ? exp(d) : (double)ht_exp_f32((float)d)) / sum);
+    }
+}
+
+static ht_status sum(const ht_call *call, ht_error *err) {
+    (void)err;
+    over_rows(call, sum_row, 1);
+    return HT_OK;
+}
+
+static ht_status of_some(const ht_call *call, const char *name, row_fn *fn, ht_error *err) {
+    const ht_view *in = &call->in[0];
+    if (ht_view_size(&call->out) > 0 && in->shape[in->n_dims - 1] == 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s over an axis of length 0 has no value", name);
+    over_rows(call, fn, 1);
+    return HT_OK;
+}
+
+static ht_status mean(const ht_call *call, ht_error *err) { return of_some(call, "mean", mean_row, err); }
+static ht_status max(const ht_call *call, ht_error *err) { return of_some(call, "max", max_row, err); }
+static ht_status argmax(const ht_call *call, ht_error *err) { return of_some(call, "argmax", argmax_row, err); }
+
+static ht_status softmax(const ht_call *call, ht_error *err) {
+    const ht_view *in = &call->in[0];
+    if (!ht_dtype_is_float(in->dtype))
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "softmax of %s is not defined; cast to a floating-point type first",
+                       ht_dtype_name(in->dtype));
+    over_rows(call, softmax_row, in->shape[in->n_dims - 1]);
+    return HT_OK;
+}
+
+void ht_reference_reduce(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_SUM].run = sum;
+    kernels[HT_OP_MEAN].run = mean;
+    kernels[HT_OP_MAX].run = max;
+    kernels[HT_OP_ARGMAX].run = argmax;
+    kernels[HT_OP_SOFTMAX].run = softmax;
+}

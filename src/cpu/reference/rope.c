@@ -1,0 +1,54 @@
+/* Rotary position embedding. */
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+#include <string.h>
+
+static double angle(const ht_call *call, int64_t position, int64_t pair) {
+    const ht_rope_params *p = call->params;
+    double a = (double)position * (double)p->scale * pow((double)p->theta, -2.0 * (double)pair / p->dims);
+    const ht_view *factors = &call->in[2];
+    if (call->n_in > 2 && !ht_view_absent(factors))
+        a /= ht_get_f64(factors->dtype, factors->data, pair * factors->stride[0]);
+    return a;
+}
+
+/* Row `t` of x: every head turned by the same angles. */
+static void rotate_row(const ht_call *call, int64_t t) {
+    const ht_rope_params *p = call->params;
+    const ht_view *x = &call->in[0], *pos = &call->in[1];
+    int64_t heads = x->shape[1], head_dim = x->shape[2];
+    int64_t position = ht_get_int(pos->dtype, pos->data, t * pos->stride[0]);
+    for (int64_t h = 0; h < heads; h++) {
+        int64_t in = t * x->stride[0] + h * x->stride[1], out = (t * heads + h) * head_dim;
+        for (int64_t i = p->dims; i < head_dim; i++)
+            ht_set_f64(call->out.dtype, call->out.data, out + i, ht_get_f64(x->dtype, x->data, in + i * x->stride[2]));
+        for (int64_t pair = 0; pair < p->dims / 2; pair++) {
+            int64_t i = p->interleaved ? 2 * pair : pair, j = p->interleaved ? i + 1 : i + p->dims / 2;
+            double turn = angle(call, position, pair);
+            double c = cos(turn) * (double)p->magnitude, s = sin(turn) * (double)p->magnitude;
+            double a = ht_get_f64(x->dtype, x->data, in + i * x->stride[2]);
+            double b = ht_get_f64(x->dtype, x->data, in + j * x->stride[2]);
+            ht_set_f64(call->out.dtype, call->out.data, out + i, a * c - b * s);
+            ht_set_f64(call->out.dtype, call->out.data, out + j, b * c + a * s);
+        }
+    }
+}
+
+static void rotate_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    for (int64_t t = begin; t < end; t++) rotate_row(arg, t);
+}
+
+static ht_status rope(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_view *x = &call->in[0];
+    int64_t per_row = x->shape[1] * x->shape[2] * 16; /* libm's functions are slow */
+    if (ht_view_size(x) > 0)
+        ht_pool_run(call->pool, x->shape[0], ht_row_grain(HT_GRAIN_PLAIN, per_row), rotate_rows, (void *)call);
+    return HT_OK;
+}
+
+void ht_reference_rope(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_ROPE].run = rope; }

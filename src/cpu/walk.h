@@ -1,0 +1,45 @@
+/* Going through the elements of equally shaped views in row-major order, by spans along which every view has one stride.
+ * Axes that all views could just as well see as one are merged first, so that contiguous data is a single span. */
+#ifndef HT_CPU_WALK_H
+#define HT_CPU_WALK_H
+
+#include "device/kernel.h"
+
+enum { HT_WALK_VIEWS = 3 };
+
+typedef struct ht_walk {
+    int n_views, n_dims; /* n_dims >= 1; the last axis is the span */
+    int64_t size;        /* elements in all */
+    int64_t shape[HT_MAX_DIMS];
+    int64_t stride[HT_WALK_VIEWS][HT_MAX_DIMS];
+} ht_walk;
+
+/* All views have the shape of views[0]. */
+void ht_walk_init(ht_walk *w, int n_views, const ht_view *const *views);
+
+/* A piece of the walk: n elements, element i of view v at offset[v] + i * stride[v], in elements. */
+typedef struct ht_span {
+    int64_t n;
+    int64_t offset[HT_WALK_VIEWS];
+    int64_t stride[HT_WALK_VIEWS];
+} ht_span;
+
+typedef void ht_span_visit(void *arg, const ht_span *span);
+/* Visits elements [begin, end) of the row-major order. */
+void ht_walk_range(const ht_walk *w, int64_t begin, int64_t end, ht_span_visit *visit, void *arg);
+
+/* Offset in elements of entry `flat` of the row-major order over the first n_dims axes. */
+int64_t ht_view_offset(const ht_view *v, int n_dims, int64_t flat);
+
+/* An elementwise kernel: `fn` computes one span of call->out (view 0, stride 1) from call->in[0] (view 1) and, when there
+ * are two operands, call->in[1] (view 2). Spans go to several threads when there are more than `grain` elements. */
+typedef void ht_elements_fn(const ht_call *call, const ht_span *span);
+void ht_elementwise(const ht_call *call, int64_t grain, ht_elements_fn *fn);
+
+/* Elements per block such that handing a block to another thread is worth it. */
+enum { HT_GRAIN_PLAIN = 4096, HT_GRAIN_MATH = 8192, HT_GRAIN_CHEAP = 32768 };
+
+/* Rows of n elements per block, for kernels that go row by row. */
+static inline int64_t ht_row_grain(int64_t grain, int64_t n) { return n >= grain ? 1 : grain / (n > 0 ? n : 1); }
+
+#endif
