@@ -15,6 +15,7 @@
 
 #include <hearth/dtype.h>
 #include <hearth/status.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -3,6 +3,7 @@
 #define HEARTH_DTYPE_H
 
 #include <hearth/status.h>
+
 #include <stddef.h>
 
 #ifdef __cplusplus

@@ -49,9 +49,9 @@ typedef struct ht_model_info {
     bool has_weights;
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context, sliding_window;
     int64_t n_parameters;
-    int64_t weight_bytes;             /* as stored, and as held in memory up to 3 % */
-    int64_t kv_bytes_per_position;    /* of growing layers, at f16 */
-    int64_t kv_bytes_fixed;           /* of rotating layers at their full size, at f16 */
+    int64_t weight_bytes;          /* as stored, and as held in memory up to 3 % */
+    int64_t kv_bytes_per_position; /* of growing layers, at f16 */
+    int64_t kv_bytes_fixed;        /* of rotating layers at their full size, at f16 */
     bool tied_head;
 } ht_model_info;
 

@@ -44,9 +44,9 @@ HT_API ht_array *ht_sin(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_cos(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_tanh(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_sigmoid(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_silu(ht_scope *s, ht_array *x);      /* x * sigmoid(x) */
-HT_API ht_array *ht_gelu_tanh(ht_scope *s, ht_array *x); /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-HT_API ht_array *ht_scale(ht_scope *s, ht_array *x, float value);   /* x * value */
+HT_API ht_array *ht_silu(ht_scope *s, ht_array *x);               /* x * sigmoid(x) */
+HT_API ht_array *ht_gelu_tanh(ht_scope *s, ht_array *x);          /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+HT_API ht_array *ht_scale(ht_scope *s, ht_array *x, float value); /* x * value */
 HT_API ht_array *ht_softcap(ht_scope *s, ht_array *x, float value); /* value * tanh(x / value) */
 HT_API ht_array *ht_add(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_sub(ht_scope *s, ht_array *a, ht_array *b);
@@ -56,7 +56,7 @@ HT_API ht_array *ht_minimum(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_maximum(ht_scope *s, ht_array *a, ht_array *b);
 
 /* ---- over the last axis ---- */
-HT_API ht_array *ht_sum(ht_scope *s, ht_array *x);    /* [..., n] -> [...] */
+HT_API ht_array *ht_sum(ht_scope *s, ht_array *x); /* [..., n] -> [...] */
 HT_API ht_array *ht_mean(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_max(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_argmax(ht_scope *s, ht_array *x); /* i32; the lowest index on ties */

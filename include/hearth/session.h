@@ -37,8 +37,8 @@ typedef bool ht_logits_fn(const float *logits, int64_t first, int64_t n_rows, in
 
 /* Appends ids to the session in chunks and hands over the logits: after every position when all_rows, else after the
  * last one only. On failure the session is as it was after the last whole chunk. */
-HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn, void *user,
-                                    ht_error *err);
+HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn,
+                                    void *user, ht_error *err);
 
 /* One step of several sessions of one model together: row i appends ids[i] to sessions[i]; logits f32 [n, vocab] go to
  * `logits`. Each session gets the bits it would get alone. */
@@ -48,21 +48,21 @@ HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const 
 /* ---- sampling ---- */
 
 typedef enum ht_sampler_stage { /* the chain's steps */
-    HT_STAGE_REPEAT_PENALTY = 1,
-    HT_STAGE_TEMPERATURE,
-    HT_STAGE_TOP_P,
-    HT_STAGE_TOP_K,
-    HT_STAGE_MIN_P
+                                HT_STAGE_REPEAT_PENALTY = 1,
+                                HT_STAGE_TEMPERATURE,
+                                HT_STAGE_TOP_P,
+                                HT_STAGE_TOP_K,
+                                HT_STAGE_MIN_P
 } ht_sampler_stage;
 
 enum { HT_SAMPLER_STAGES = 5 };
 
 typedef struct ht_sampler_options {
-    float temperature;    /* 0: the most likely token, lowest id on ties */
-    int32_t top_k;        /* 0: off */
-    float top_p;          /* 0 or 1: off */
-    float min_p;          /* 0: off */
-    float repeat_penalty; /* 1: off (0 also means off) */
+    float temperature;     /* 0: the most likely token, lowest id on ties */
+    int32_t top_k;         /* 0: off */
+    float top_p;           /* 0 or 1: off */
+    float min_p;           /* 0: off */
+    float repeat_penalty;  /* 1: off (0 also means off) */
     int32_t repeat_window; /* tokens of prompt and output looked back on; 0: 64; -1: all */
     uint64_t seed;
     ht_sampler_stage order[HT_SAMPLER_STAGES]; /* all 0: penalty, temperature, top_p, top_k, min_p */
@@ -86,10 +86,10 @@ typedef struct ht_generate_options {
 
 typedef struct ht_metrics {
     int64_t prompt_tokens, generated_tokens;
-    double prefill_seconds;      /* prompt through the model */
-    double first_token_seconds;  /* from the call to the first token */
-    double decode_seconds;       /* all tokens after the first */
-    size_t peak_memory_bytes;    /* of the process's arrays, weights and caches, so far */
+    double prefill_seconds;     /* prompt through the model */
+    double first_token_seconds; /* from the call to the first token */
+    double decode_seconds;      /* all tokens after the first */
+    size_t peak_memory_bytes;   /* of the process's arrays, weights and caches, so far */
     ht_finish finish;
 } ht_metrics;
 

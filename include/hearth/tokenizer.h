@@ -6,6 +6,7 @@
 #define HEARTH_TOKENIZER_H
 
 #include <hearth/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,8 +24,8 @@ HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
 
 /* How encode treats the text. The zero value adds nothing and reads special tokens in the text as text. */
 typedef struct ht_encode_options {
-    bool add_special;    /* put BOS/EOS where the file says so; never doubled when the text already begins with BOS */
-    bool parse_special;  /* recognise special tokens written in the text */
+    bool add_special;   /* put BOS/EOS where the file says so; never doubled when the text already begins with BOS */
+    bool parse_special; /* recognise special tokens written in the text */
 } ht_encode_options;
 
 /* Encodes n bytes of UTF-8; invalid sequences are read as U+FFFD. *ids is allocated (the caller frees it with free) and

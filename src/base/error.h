@@ -3,6 +3,7 @@
 #define HT_BASE_ERROR_H
 
 #include <hearth/status.h>
+
 #include <stddef.h>
 
 /* Records `status` and the message in `err` (which may be NULL) and returns `status`, so that callers write

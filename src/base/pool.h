@@ -6,6 +6,7 @@
 #define HT_BASE_POOL_H
 
 #include <hearth/status.h>
+
 #include <stdint.h>
 
 typedef struct ht_pool ht_pool;

@@ -3,6 +3,7 @@
 #define HT_BASE_TEXT_H
 
 #include <hearth/status.h>
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

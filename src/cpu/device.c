@@ -37,6 +37,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.name = "cpu";
     d->base.instruction_set = ht_cpu_isa_name(chosen);
     d->base.matrix_ops = no_matrix;
+    d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);
     status = ht_pool_new(n_threads, &d->base.pool, err);
@@ -49,7 +50,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
 }
 
 void ht_cpu_device_free(ht_device *device) {
-    if (!device || atomic_fetch_sub(&device->refs, 1) != 1) return;
+    if (!device) return;
     ht_pool_free(device->pool);
     free((ht_cpu_device *)device);
 }

@@ -10,11 +10,13 @@
 typedef struct ht_device ht_device;
 
 struct ht_device {
-    const char *name;        /* "cpu" */
-    const char *instruction_set; /* "avx512", "avx2", "neon", "reference" */
+    const char *name;               /* "cpu" */
+    const char *instruction_set;    /* "avx512", "avx2", "neon", "reference" */
     ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the device does not support the op */
-    const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type, ht_precision precision); /* NULL: cannot */
+    const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type,
+                                       ht_precision precision); /* NULL: cannot */
     ht_pool *pool;
+    void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;
 };
 

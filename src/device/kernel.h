@@ -8,6 +8,7 @@
 #include "device/step.h"
 
 #include <hearth/dtype.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,8 +27,8 @@ typedef struct ht_view {
 typedef struct ht_call {
     const void *params; /* the operation's parameter struct from device/params.h */
     int n_in;
-    const ht_view *in; /* any strides */
-    ht_view out;       /* row-contiguous, never overlaps an input unless the op is marked in-place */
+    const ht_view *in;   /* any strides */
+    ht_view out;         /* row-contiguous, never overlaps an input unless the op is marked in-place */
     const ht_step *step; /* NULL outside a model step */
     ht_pool *pool;       /* leased */
     void *scratch;       /* 64-byte aligned, at least what the kernel's scratch function asked for */

@@ -8,6 +8,7 @@
 
 #include <hearth/precision.h>
 #include <hearth/status.h>
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,8 +47,5 @@ struct ht_matrix {
     void *packed;      /* 64-byte aligned */
     size_t packed_bytes;
 };
-
-
-
 
 #endif

@@ -4,15 +4,15 @@
 
 /* X(id, name). Views move no data and have no kernel. */
 #define HT_OP_LIST(X)                                                                                                  \
-    X(LEAF, leaf)                   /* data, no operation */                                                           \
-    X(RESHAPE, reshape)             /* view */                                                                         \
-    X(TRANSPOSE, transpose)         /* view */                                                                         \
-    X(AS_STRIDED, as_strided)       /* view */                                                                         \
-    X(SLICE, slice)                 /* view */                                                                         \
-    X(BROADCAST, broadcast)         /* view */                                                                         \
-    X(COPY, copy)                   /* any strides -> contiguous */                                                    \
-    X(CAST, cast)                   /* to another dtype */                                                             \
-    X(FULL, full)                   /* one value everywhere */                                                         \
+    X(LEAF, leaf)             /* data, no operation */                                                                 \
+    X(RESHAPE, reshape)       /* view */                                                                               \
+    X(TRANSPOSE, transpose)   /* view */                                                                               \
+    X(AS_STRIDED, as_strided) /* view */                                                                               \
+    X(SLICE, slice)           /* view */                                                                               \
+    X(BROADCAST, broadcast)   /* view */                                                                               \
+    X(COPY, copy)             /* any strides -> contiguous */                                                          \
+    X(CAST, cast)             /* to another dtype */                                                                   \
+    X(FULL, full)             /* one value everywhere */                                                               \
     X(ARANGE, arange)                                                                                                  \
     X(NEG, neg)                                                                                                        \
     X(ABS, abs)                                                                                                        \
@@ -33,20 +33,20 @@
     X(DIV, div)                                                                                                        \
     X(MINIMUM, minimum)                                                                                                \
     X(MAXIMUM, maximum)                                                                                                \
-    X(SCALE, scale)                 /* x * constant */                                                                 \
-    X(SOFTCAP, softcap)             /* c * tanh(x / c) */                                                              \
-    X(SUM, sum)                     /* over the last axis */                                                           \
+    X(SCALE, scale)     /* x * constant */                                                                             \
+    X(SOFTCAP, softcap) /* c * tanh(x / c) */                                                                          \
+    X(SUM, sum)         /* over the last axis */                                                                       \
     X(MEAN, mean)                                                                                                      \
     X(MAX, max)                                                                                                        \
     X(ARGMAX, argmax)                                                                                                  \
-    X(SOFTMAX, softmax)             /* over the last axis */                                                           \
-    X(MATMUL, matmul)               /* arrays, batched */                                                              \
-    X(TAKE, take)                   /* rows of an array by index */                                                    \
+    X(SOFTMAX, softmax) /* over the last axis */                                                                       \
+    X(MATMUL, matmul)   /* arrays, batched */                                                                          \
+    X(TAKE, take)       /* rows of an array by index */                                                                \
     X(RMS_NORM, rms_norm)                                                                                              \
     X(ROPE, rope)                                                                                                      \
-    X(LINEAR, linear)               /* activations x packed weight */                                                  \
-    X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
-    X(ATTEND, attend)               /* append K, V to the caches of the step, then attend */
+    X(LINEAR, linear) /* activations x packed weight */                                                                \
+    X(EMBED, embed)   /* rows of a packed weight by index */                                                           \
+    X(ATTEND, attend) /* append K, V to the caches of the step, then attend */
 
 typedef enum ht_op_id {
 #define X(id, name) HT_OP_##id,

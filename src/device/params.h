@@ -5,6 +5,7 @@
 #include "device/matrix.h"
 
 #include <hearth/dtype.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 

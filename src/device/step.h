@@ -6,12 +6,13 @@
 #define HT_DEVICE_STEP_H
 
 #include <hearth/dtype.h>
+
 #include <stdint.h>
 
 typedef struct ht_batch {
-    int32_t n_tok; /* rows, > 0 */
-    int32_t n_seq; /* sequences, > 0 */
-    int32_t n_out; /* rows whose output is asked for, >= 0 */
+    int32_t n_tok;            /* rows, > 0 */
+    int32_t n_seq;            /* sequences, > 0 */
+    int32_t n_out;            /* rows whose output is asked for, >= 0 */
     const int32_t *id;        /* [n_tok] token ids */
     const int32_t *pos;       /* [n_tok] absolute positions */
     const int32_t *seq_start; /* [n_seq + 1] first row of each sequence; the last entry is n_tok */

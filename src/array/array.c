@@ -1,0 +1,254 @@
+/* Arrays as objects: making, holding and releasing nodes, buffers and scopes. Graphs are torn down iteratively. */
+#include "array/array.h"
+
+#include "array/memory.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ht_array none = {.n_dims = -1};
+ht_array *const HT_NONE = &none;
+
+/* ---- buffers ---- */
+
+ht_status ht_buffer_new(size_t bytes, ht_buffer **out, ht_error *err) {
+    *out = NULL;
+    ht_buffer *b = calloc(1, sizeof *b);
+    if (!b) return ht_fail_memory(err, sizeof *b, "a buffer");
+    ht_status st = ht_memory_alloc(bytes, "an array", &b->data, err);
+    if (st) {
+        free(b);
+        return st;
+    }
+    b->refs = 1;
+    b->bytes = bytes;
+    *out = b;
+    return HT_OK;
+}
+
+ht_buffer *ht_buffer_retain(ht_buffer *b) {
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+void ht_buffer_release(ht_buffer *b) {
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
+    if (!b->wrapped)
+        ht_memory_free(b->data, b->bytes);
+    else if (b->release)
+        b->release(b->user);
+    free(b);
+}
+
+/* ---- holds ---- */
+
+ht_array *ht_array_retain(ht_array *a) {
+    if (a && a != HT_NONE) atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+static void hold_from_graph(ht_array *a) {
+    if (a == HT_NONE) return;
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&a->graph_refs, 1, memory_order_relaxed);
+}
+
+/* Drops one hold; a node without holds goes on the list of the dying, linked through `next`. */
+static void drop(ht_array *a, bool from_graph, ht_array **dying) {
+    if (!a || a == HT_NONE) return;
+    if (from_graph) atomic_fetch_sub_explicit(&a->graph_refs, 1, memory_order_relaxed);
+    if (atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    a->next = *dying;
+    *dying = a;
+}
+
+static void drop_inputs(ht_array *a, ht_array **dying) {
+    for (int i = 0; i < a->n_in; i++) drop(a->in[i], true, dying);
+    if (a->in != a->inline_in) free(a->in);
+    a->in = a->inline_in;
+    a->n_in = 0;
+}
+
+static void free_dying(ht_array *dying) {
+    while (dying) {
+        ht_array *a = dying;
+        dying = a->next;
+        drop_inputs(a, &dying);
+        drop(a->base, true, &dying);
+        drop(a->contiguous, true, &dying);
+        ht_buffer_release(a->buffer);
+        free(a->failure);
+        free(a);
+    }
+}
+
+void ht_array_release(ht_array *a) {
+    ht_array *dying = NULL;
+    drop(a, false, &dying);
+    free_dying(dying);
+}
+
+/* Lets go of what made an evaluated array. A view keeps its base. */
+static void cut_off(ht_array *a) {
+    ht_array *dying = NULL;
+    drop_inputs(a, &dying);
+    if (!a->base) a->op = HT_OP_LEAF;
+    free_dying(dying);
+}
+
+ht_status ht_array_detach(ht_scope *s, ht_array *a, ht_error *err) {
+    ht_status st = ht_eval(s, &a, 1, err);
+    if (st) return st;
+    if (a->base) cut_off(a->base);
+    cut_off(a);
+    return HT_OK;
+}
+
+/* ---- scopes ---- */
+
+static ht_scope *scope_new(ht_stream *stream, bool tracing) {
+    ht_scope *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    s->stream = stream;
+    s->tracing = tracing;
+    return s;
+}
+
+ht_scope *ht_scope_new(ht_stream *stream) { return scope_new(stream, false); }
+ht_scope *ht_scope_new_tracing(ht_stream *stream) { return scope_new(stream, true); }
+
+void ht_scope_drop(ht_scope *s, ht_array *a) {
+    if (!a || a == HT_NONE || a->scope != s) return;
+    if (a->previous)
+        a->previous->next = a->next;
+    else
+        s->first = a->next;
+    if (a->next) a->next->previous = a->previous;
+    a->scope = NULL;
+    a->previous = a->next = NULL;
+    ht_array_release(a);
+}
+
+void ht_scope_free(ht_scope *s) {
+    if (!s) return;
+    while (s->first) ht_scope_drop(s, s->first);
+    free(s);
+}
+
+const ht_error *ht_scope_error(const ht_scope *s) { return s->failed ? &s->error : NULL; }
+ht_stream *ht_scope_stream(const ht_scope *s) { return s->stream; }
+
+ht_array *ht_scope_fail_with(ht_scope *s, const ht_error *err) {
+    if (!s->failed) {
+        s->failed = true;
+        s->error = *err;
+    }
+    return NULL;
+}
+
+ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
+    ht_error err = {.status = status};
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(err.message, sizeof err.message, fmt, args);
+    va_end(args);
+    return ht_scope_fail_with(s, &err);
+}
+
+/* ---- nodes ---- */
+
+ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) {
+    ht_array *a = calloc(1, sizeof *a);
+    if (a) a->in = a->inline_in;
+    if (a && n_in > HT_INLINE_INPUTS && !(a->in = calloc((size_t)n_in, sizeof *a->in))) {
+        free(a);
+        a = NULL;
+    }
+    if (!a) {
+        ht_error err;
+        ht_fail_memory(&err, sizeof *a, "an array");
+        return ht_scope_fail_with(s, &err);
+    }
+    a->refs = 1;
+    a->op = op;
+    a->n_in = n_in;
+    for (int i = 0; i < n_in; i++) {
+        a->in[i] = in[i];
+        hold_from_graph(in[i]);
+    }
+    a->scope = s;
+    a->next = s->first;
+    if (s->first) s->first->previous = a;
+    s->first = a;
+    return a;
+}
+
+void ht_array_set_contiguous(ht_array *a, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    a->dtype = dtype;
+    a->n_dims = n_dims;
+    int64_t stride = 1;
+    for (int i = n_dims - 1; i >= 0; i--) {
+        a->shape[i] = shape[i];
+        a->stride[i] = stride;
+        stride *= shape[i] > 0 ? shape[i] : 1;
+    }
+}
+
+ht_dtype ht_array_dtype(const ht_array *a) { return a->dtype; }
+int ht_array_n_dims(const ht_array *a) { return a->n_dims; }
+
+int64_t ht_array_dim(const ht_array *a, int axis) {
+    if (axis < 0) axis += a->n_dims;
+    return axis >= 0 && axis < a->n_dims ? a->shape[axis] : 0;
+}
+
+bool ht_shape_size(const int64_t *shape, int n_dims, int64_t *size) {
+    int64_t n = 1;
+    bool zero = false;
+    for (int i = 0; i < n_dims; i++) {
+        if (shape[i] < 0) return false;
+        if (shape[i] == 0)
+            zero = true;
+        else if (!ht_mul_i64(n, shape[i], &n))
+            return false;
+    }
+    *size = zero ? 0 : n;
+    return true;
+}
+
+int64_t ht_array_size(const ht_array *a) {
+    int64_t n = 0;
+    return ht_shape_size(a->shape, a->n_dims, &n) ? n : 0;
+}
+
+bool ht_array_is_evaluated(const ht_array *a) {
+    const ht_array *storage = a->base ? a->base : a;
+    return atomic_load_explicit(&storage->state, memory_order_acquire) == HT_READY;
+}
+
+ht_view ht_array_view(const ht_array *a, void *data) {
+    ht_view v = {.dtype = a->dtype, .n_dims = a->n_dims};
+    if (a->n_dims < 0) return v;
+    memcpy(v.shape, a->shape, (size_t)a->n_dims * sizeof v.shape[0]);
+    memcpy(v.stride, a->stride, (size_t)a->n_dims * sizeof v.stride[0]);
+    if (data) v.data = (char *)data + a->offset * (int64_t)ht_dtype_bytes(a->dtype);
+    return v;
+}
+
+bool ht_array_is_contiguous(const ht_array *a) {
+    ht_view v = ht_array_view(a, NULL);
+    return ht_view_contiguous(&v);
+}
+
+const char *ht_shape_text(const int64_t *shape, int n_dims, char *out) {
+    size_t n = 0;
+    out[n++] = '[';
+    for (int i = 0; i < n_dims; i++)
+        n += (size_t)snprintf(out + n, HT_SHAPE_TEXT - n, i ? ", %lld" : "%lld", (long long)shape[i]);
+    snprintf(out + n, HT_SHAPE_TEXT - n, "]");
+    return out;
+}

@@ -1,0 +1,168 @@
+/* Evaluation: finds what the asked arrays need, in order, and runs one kernel after another.
+ *
+ * What was only needed on the way is given back as soon as its last consumer has run, and computed again should anyone
+ * ask for it later; what was asked for, is retained by the user, or has consumers outside this evaluation stays. */
+#include "array/graph.h"
+#include "array/memory.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct walk {
+    ht_stream *stream;
+    ht_worklist *list; /* the stream's: what to compute, inputs first */
+    uint64_t visit;
+    ht_error *err;
+} walk;
+
+static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
+
+/* ---- what may be given back ---- */
+
+static void count_use(walk *w, ht_array *a, bool by_kernel) {
+    if (a == HT_NONE || a->visit != w->visit) return;
+    a->graph_uses++;
+    if (by_kernel) ht_storage(a)->kernel_uses++;
+}
+
+static bool held_outside(ht_array *a) {
+    int32_t graph = atomic_load_explicit(&a->graph_refs, memory_order_relaxed);
+    int32_t all = atomic_load_explicit(&a->refs, memory_order_relaxed);
+    return graph > a->graph_uses || all - graph > (a->scope ? 1 : 0);
+}
+
+static void count_uses(walk *w, ht_array *const *targets, int n) {
+    ht_array **order = w->list->order;
+    for (size_t i = 0; i < w->list->n; i++) {
+        ht_array *a = order[i];
+        for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
+        if (a->base) count_use(w, a->base, false);
+    }
+    for (size_t i = 0; i < w->list->n; i++)
+        if (held_outside(order[i])) ht_storage(order[i])->keep = true;
+    for (int i = 0; i < n; i++)
+        if (targets[i] != HT_NONE) ht_storage(targets[i])->keep = true;
+}
+
+static void give_back(ht_array *a) {
+    ht_buffer *b = a->buffer;
+    atomic_store_explicit(&a->state, HT_LAZY, memory_order_release);
+    a->buffer = NULL;
+    ht_buffer_release(b);
+}
+
+static void used_by_kernel(walk *w, ht_array *in) {
+    if (in == HT_NONE) return;
+    ht_array *storage = ht_storage(in);
+    if (storage->visit == w->visit && --storage->kernel_uses == 0 && !storage->keep) give_back(storage);
+}
+
+/* ---- one kernel ---- */
+
+/* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
+static ht_buffer *donated(walk *w, ht_array *a) {
+    if (!ht_op_info_of(a->op)->in_place) return NULL;
+    size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
+    for (int i = 0; i < a->n_in; i++) {
+        ht_array *in = a->in[i];
+        if (in == HT_NONE || in->base || in->visit != w->visit || in->keep || in->kernel_uses != 1) continue;
+        if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;
+        if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
+        return ht_buffer_retain(in->buffer);
+    }
+    return NULL;
+}
+
+static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
+    if (bytes <= s->scratch_bytes) return HT_OK;
+    ht_memory_free(s->scratch, s->scratch_bytes);
+    s->scratch = NULL;
+    s->scratch_bytes = 0;
+    ht_status st = ht_memory_alloc(bytes, "kernel scratch", &s->scratch, err);
+    if (st == HT_OK) s->scratch_bytes = bytes;
+    return st;
+}
+
+enum { STACK_VIEWS = 8 };
+
+static ht_status run_kernel(walk *w, ht_array *a) {
+    ht_stream *s = w->stream;
+    const ht_kernel *kernel = &s->device->kernels[a->op];
+    const char *name = ht_op_info_of(a->op)->name;
+    if (!kernel->run) return ht_fail(w->err, HT_ERR_UNSUPPORTED, "%s: not supported on %s", name, s->device->name);
+    ht_view on_stack[STACK_VIEWS], *views = on_stack;
+    if (a->n_in > STACK_VIEWS && !(views = malloc((size_t)a->n_in * sizeof *views)))
+        return ht_fail_memory(w->err, (size_t)a->n_in * sizeof *views, name);
+    for (int i = 0; i < a->n_in; i++)
+        views[i] = ht_array_view(a->in[i], a->in[i] == HT_NONE ? NULL : ht_storage(a->in[i])->buffer->data);
+    ht_buffer *buffer = donated(w, a);
+    ht_status st = HT_OK;
+    if (!buffer) st = ht_buffer_new((size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype), &buffer, w->err);
+    ht_call call = {.params = a->params, .n_in = a->n_in, .in = views, .step = a->step, .pool = s->device->pool};
+    if (st == HT_OK) {
+        call.out = ht_array_view(a, buffer->data);
+        if (kernel->scratch) st = ensure_scratch(s, kernel->scratch(&call), w->err);
+        call.scratch = s->scratch;
+    }
+    if (st == HT_OK) st = kernel->run(&call, w->err);
+    if (st == HT_OK) {
+        a->buffer = buffer;
+        atomic_store_explicit(&a->state, HT_READY, memory_order_release);
+        for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
+    } else
+        ht_buffer_release(buffer);
+    if (views != on_stack) free(views);
+    return st;
+}
+
+static void mark_failed(ht_array *a, const ht_error *err) {
+    if (!a->failure) a->failure = malloc(sizeof *a->failure);
+    if (a->failure) *a->failure = *err;
+    atomic_store_explicit(&a->state, HT_FAILED, memory_order_release);
+}
+
+/* Everything computed from the failed node in this evaluation fails with it; the rest stays lazy. */
+static void fail_dependents(walk *w, size_t from, const ht_error *err) {
+    ht_array **order = w->list->order;
+    mark_failed(order[from], err);
+    for (size_t i = from + 1; i < w->list->n; i++) {
+        ht_array *a = order[i];
+        if (a->base) continue;
+        for (int j = 0; j < a->n_in; j++) {
+            if (a->in[j] == HT_NONE || state_of(ht_storage(a->in[j])) != HT_FAILED) continue;
+            mark_failed(a, err);
+            break;
+        }
+    }
+}
+
+/* Intermediates that no kernel of this evaluation will read any more go back when it ends early. */
+static void drop_leftovers(walk *w) {
+    ht_array **order = w->list->order;
+    for (size_t i = 0; i < w->list->n; i++)
+        if (!order[i]->base && !order[i]->keep && order[i]->n_in && state_of(order[i]) == HT_READY) give_back(order[i]);
+}
+
+ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, ht_error *err) {
+    ht_error local = {0};
+    walk w = {.stream = stream, .list = &stream->list, .err = err ? err : &local};
+    ht_status st = ht_graph_order(w.list, arrays, n, &w.visit, w.err);
+    if (st || w.list->n == 0) return st;
+    count_uses(&w, arrays, n);
+    unsigned denormals = ht_flush_denormals();
+    ht_pool_lease(stream->device->pool);
+    for (size_t i = 0; i < w.list->n && st == HT_OK; i++) {
+        ht_array *a = w.list->order[i];
+        if (a->base) continue;
+        st = run_kernel(&w, a);
+        if (st == HT_OK) continue;
+        fail_dependents(&w, i, w.err);
+        drop_leftovers(&w);
+    }
+    ht_pool_release(stream->device->pool);
+    ht_restore_denormals(denormals);
+    return st;
+}

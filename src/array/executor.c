@@ -1,0 +1,207 @@
+/* Executors: the arena in which a plan runs, and the loop that runs it. Addresses and views are worked out once for a
+ * pair of row counts and kept, so that decoding, which repeats the same pair, only walks the list. */
+#include "array/memory.h"
+#include "array/plan_inside.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ht_exec {
+    const ht_plan *plan;
+    int32_t max_rows, max_out;
+    int32_t n_tok, n_out; /* what views and calls are resolved for; -1: nothing yet */
+    size_t *slot_offset;
+    unsigned char *arena;
+    size_t arena_bytes;
+    void *scratch;
+    size_t scratch_bytes;
+    ht_view *view;       /* one per operand of the plan */
+    ht_call *call;       /* one per instruction */
+    bool *skip;          /* instructions with nothing to do for these row counts */
+    int32_t *from_batch; /* operands that read the batch */
+    int32_t n_from_batch;
+    const float *output;
+};
+
+enum { ARENA_ALIGN = 64 };
+
+static int64_t resolve(ht_linear_form f, int64_t n_tok, int64_t n_out) { return ht_symbol_resolve(f, n_tok, n_out); }
+
+/* Places every slot at the lowest address that no slot alive at the same time uses. */
+static ht_status place_slots(const ht_plan *p, int32_t max_rows, int32_t max_out, size_t *offset, size_t *total) {
+    int32_t *alive = malloc((size_t)(p->n_slots + 1) * sizeof *alive); /* in address order */
+    size_t *bytes = malloc((size_t)(p->n_slots + 1) * sizeof *bytes);
+    int32_t n_alive = 0;
+    *total = 0;
+    for (int32_t s = 0; alive && bytes && s < p->n_slots; s++) {
+        const ht_slot *slot = &p->slot[s];
+        size_t need;
+        if (!ht_align_size((size_t)resolve(slot->bytes, max_rows, max_out), ARENA_ALIGN, &need)) need = SIZE_MAX / 4;
+        bytes[s] = need;
+        int32_t kept = 0;
+        for (int32_t i = 0; i < n_alive; i++)
+            if (p->slot[alive[i]].last >= slot->first) alive[kept++] = alive[i];
+        n_alive = kept;
+        size_t at = 0;
+        int32_t where = 0;
+        for (; where < n_alive; where++) {
+            if (offset[alive[where]] >= at + need) break;
+            at = ht_max_size(at, offset[alive[where]] + bytes[alive[where]]);
+        }
+        memmove(alive + where + 1, alive + where, (size_t)(n_alive - where) * sizeof *alive);
+        alive[where] = s;
+        n_alive++;
+        offset[s] = at;
+        *total = ht_max_size(*total, at + need);
+    }
+    bool ok = alive && bytes;
+    free(alive);
+    free(bytes);
+    return ok ? HT_OK : HT_ERR_MEMORY;
+}
+
+size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out) {
+    size_t total = 0, *offset = malloc((size_t)(p->n_slots + 1) * sizeof *offset);
+    if (offset && place_slots(p, max_rows, max_out, offset, &total)) total = 0;
+    free(offset);
+    return total;
+}
+
+/* ---- resolving for a pair of row counts ---- */
+
+static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok, int64_t n_out) {
+    ht_view v = {.dtype = o->dtype, .n_dims = o->n_dims};
+    for (int i = 0; i < o->n_dims; i++) {
+        v.shape[i] = resolve(o->shape[i], n_tok, n_out);
+        v.stride[i] = resolve(o->stride[i], n_tok, n_out);
+    }
+    int64_t offset = resolve(o->offset, n_tok, n_out) * (int64_t)ht_dtype_bytes(o->dtype);
+    if (o->source == HT_FROM_CONSTANT) v.data = (void *)(uintptr_t)o->constant;
+    if (o->source == HT_FROM_VALUE) v.data = e->arena + e->slot_offset[e->plan->instruction[o->index].slot] + offset;
+    return v;
+}
+
+static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
+    if (bytes <= e->scratch_bytes) return HT_OK;
+    ht_memory_free(e->scratch, e->scratch_bytes);
+    e->scratch = NULL;
+    e->scratch_bytes = 0;
+    ht_status st = ht_memory_alloc(bytes, "kernel scratch", &e->scratch, err);
+    if (st == HT_OK) e->scratch_bytes = bytes;
+    return st;
+}
+
+static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error *err) {
+    const ht_plan *p = e->plan;
+    if (e->n_tok == n_tok && e->n_out == n_out) return HT_OK;
+    e->n_tok = e->n_out = -1;
+    size_t scratch = 0;
+    for (int32_t i = 0; i < p->n_operands; i++) e->view[i] = resolve_view(e, &p->operand[i], n_tok, n_out);
+    for (int32_t i = 0; i < p->n_instructions; i++) {
+        const ht_instruction *ins = &p->instruction[i];
+        const ht_kernel *kernel = &p->device->kernels[ins->op];
+        ht_call *c = &e->call[i];
+        *c =
+            (ht_call){.params = ins->params, .n_in = ins->n_in, .in = e->view + ins->first_in, .pool = p->device->pool};
+        c->out = resolve_view(e, &ins->out, n_tok, n_out);
+        e->skip[i] = !ins->effect && resolve(ins->elements, n_tok, n_out) == 0;
+        if (kernel->scratch && !e->skip[i]) scratch = ht_max_size(scratch, kernel->scratch(c));
+    }
+    ht_status st = grow_scratch(e, scratch, err);
+    if (st) return st;
+    for (int32_t i = 0; i < p->n_instructions; i++) e->call[i].scratch = e->scratch;
+    e->output = resolve_view(e, &p->output, n_tok, n_out).data;
+    e->n_tok = n_tok;
+    e->n_out = n_out;
+    return HT_OK;
+}
+
+ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_exec **out, ht_error *err) {
+    *out = NULL;
+    if (max_rows < 1 || max_out < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "an executor of %d rows and %d outputs was asked for", (int)max_rows,
+                       (int)max_out);
+    ht_exec *e = calloc(1, sizeof *e);
+    if (!e) return ht_fail_memory(err, sizeof *e, "an executor");
+    e->plan = p;
+    e->max_rows = max_rows;
+    e->max_out = max_out;
+    e->n_tok = e->n_out = -1;
+    size_t n_ins = (size_t)p->n_instructions + 1, n_operands = (size_t)p->n_operands + 1;
+    e->slot_offset = calloc((size_t)p->n_slots + 1, sizeof *e->slot_offset);
+    e->view = calloc(n_operands, sizeof *e->view);
+    e->call = calloc(n_ins, sizeof *e->call);
+    e->skip = calloc(n_ins, sizeof *e->skip);
+    e->from_batch = calloc(n_operands, sizeof *e->from_batch);
+    ht_status st = HT_OK;
+    void *arena = NULL;
+    size_t total = 0;
+    if (!e->slot_offset || !e->view || !e->call || !e->skip || !e->from_batch ||
+        place_slots(p, max_rows, max_out, e->slot_offset, &total))
+        st = ht_fail_memory(err, n_ins * sizeof *e->call, "an executor");
+    for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
+        if (p->operand[i].source == HT_FROM_BATCH) e->from_batch[e->n_from_batch++] = i;
+    if (st == HT_OK) st = ht_memory_alloc(total, "an executor's arena", &arena, err);
+    if (st == HT_OK) {
+        e->arena = arena;
+        e->arena_bytes = total;
+        /* Size the scratch for a full step and for a single row, whichever asks more, so that no step allocates. */
+        st = resolve_for(e, max_rows, max_out, err);
+    }
+    if (st == HT_OK) st = resolve_for(e, 1, max_out < 1 ? max_out : 1, err);
+    if (st) {
+        ht_exec_free(e);
+        return st;
+    }
+    *out = e;
+    return HT_OK;
+}
+
+void ht_exec_free(ht_exec *e) {
+    if (!e) return;
+    ht_memory_free(e->scratch, e->scratch_bytes);
+    ht_memory_free(e->arena, e->arena_bytes);
+    free(e->slot_offset);
+    free(e->view);
+    free(e->call);
+    free(e->skip);
+    free(e->from_batch);
+    free(e);
+}
+
+/* ---- running ---- */
+
+static void bind_batch(ht_exec *e, const ht_batch *b) {
+    for (int32_t i = 0; i < e->n_from_batch; i++) {
+        const ht_operand *o = &e->plan->operand[e->from_batch[i]];
+        const int32_t *values = o->index == HT_BATCH_ID ? b->id : o->index == HT_BATCH_POS ? b->pos : b->out_row;
+        int64_t offset = resolve(o->offset, e->n_tok, e->n_out);
+        e->view[e->from_batch[i]].data = (void *)(uintptr_t)(values + offset);
+    }
+}
+
+ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err) {
+    const ht_plan *p = e->plan;
+    const ht_batch *b = step->batch;
+    *output = NULL;
+    if (b->n_tok < 1 || b->n_tok > e->max_rows || b->n_out < 0 || b->n_out > e->max_out)
+        return ht_fail(err, HT_ERR_LIMIT, "a step of %d rows with %d outputs, the executor holds %d and %d",
+                       (int)b->n_tok, (int)b->n_out, (int)e->max_rows, (int)e->max_out);
+    ht_status st = resolve_for(e, b->n_tok, b->n_out, err);
+    if (st) return st;
+    bind_batch(e, b);
+    unsigned denormals = ht_flush_denormals();
+    ht_pool_lease(p->device->pool);
+    for (int32_t i = 0; i < p->n_instructions && st == HT_OK; i++) {
+        if (e->skip[i]) continue;
+        e->call[i].step = step;
+        st = p->device->kernels[p->instruction[i].op].run(&e->call[i], err);
+    }
+    ht_pool_release(p->device->pool);
+    ht_restore_denormals(denormals);
+    if (st == HT_OK) *output = e->output;
+    return st;
+}

@@ -1,0 +1,80 @@
+#include "array/graph.h"
+
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <stdlib.h>
+
+static bool push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a) {
+    if (*n == *capacity) {
+        size_t more = *capacity ? *capacity * 2 : 256;
+        ht_array **grown = realloc(*list, more * sizeof *grown);
+        if (!grown) return false;
+        *list = grown;
+        *capacity = more;
+    }
+    (*list)[(*n)++] = a;
+    return true;
+}
+
+/* A node whose inputs have been pushed stays on the stack with a tag in its pointer: when it surfaces again, everything
+ * it needs is in the order. */
+static ht_array *tagged(ht_array *a) { return (ht_array *)((uintptr_t)a | 1); }
+static bool is_tagged(ht_array *a) { return ((uintptr_t)a & 1) != 0; }
+static ht_array *untagged(ht_array *a) { return (ht_array *)((uintptr_t)a & ~(uintptr_t)1); }
+
+static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
+
+static ht_status out_of_memory(ht_worklist *w, ht_error *err) {
+    return ht_fail_memory(err, (w->n + w->n_stack) * sizeof(void *), "the order of a graph");
+}
+
+static ht_status push_need(ht_worklist *w, ht_array *a, ht_error *err) {
+    if (a == HT_NONE || state_of(ht_storage(a)) == HT_READY) return HT_OK;
+    return push(&w->stack, &w->n_stack, &w->stack_capacity, a) ? HT_OK : out_of_memory(w, err);
+}
+
+/* What a node is computed from; a view's parents too, for the holds they have on the storage. */
+static ht_status push_inputs(ht_worklist *w, ht_array *a, ht_error *err) {
+    ht_status st = a->base ? push_need(w, a->base, err) : HT_OK;
+    for (int i = 0; i < a->n_in && st == HT_OK; i++) st = push_need(w, a->in[i], err);
+    return st;
+}
+
+static ht_status failed_before(const ht_array *a, ht_error *err) {
+    if (!a->failure) return ht_fail(err, HT_ERR_MEMORY, "%s failed before", ht_op_info_of(a->op)->name);
+    if (err) *err = *a->failure;
+    return a->failure->status;
+}
+
+ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
+    static _Atomic uint64_t visits;
+    *visit = atomic_fetch_add(&visits, 1) + 1;
+    w->n = w->n_stack = 0;
+    ht_status st = HT_OK;
+    for (int i = 0; i < n && st == HT_OK; i++) st = push_need(w, arrays[i], err);
+    while (st == HT_OK && w->n_stack) {
+        ht_array *a = w->stack[--w->n_stack];
+        if (is_tagged(a)) {
+            if (!push(&w->order, &w->n, &w->capacity, untagged(a))) st = out_of_memory(w, err);
+            continue;
+        }
+        if (a->visit == *visit) continue;
+        a->visit = *visit;
+        a->graph_uses = a->kernel_uses = 0;
+        a->keep = false;
+        if (state_of(a) == HT_FAILED)
+            st = failed_before(a, err);
+        else if (!push(&w->stack, &w->n_stack, &w->stack_capacity, tagged(a)))
+            st = out_of_memory(w, err);
+        else
+            st = push_inputs(w, a, err);
+    }
+    return st;
+}
+
+void ht_worklist_free(ht_worklist *w) {
+    free(w->order);
+    free(w->stack);
+    *w = (ht_worklist){0};
+}

@@ -1,0 +1,13 @@
+/* Walking a lazy graph without recursion. */
+#ifndef HT_ARRAY_GRAPH_H
+#define HT_ARRAY_GRAPH_H
+
+#include "array/array.h"
+
+/* Fills w->order with every node that is not evaluated yet and that `arrays` need, inputs before users, views included.
+ * Their `visit` is set to *visit, a number of this walk alone, their use counts to zero. A node that failed before gives
+ * its failure. */
+ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err);
+void ht_worklist_free(ht_worklist *w);
+
+#endif

@@ -1,0 +1,156 @@
+#define _GNU_SOURCE
+#include "array/memory.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <hearth/array.h>
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+/* Freed buffers are kept in bins. A size is rounded up to one of eight steps per power of two, so that a buffer serves
+ * requests of nearly its size and rounding wastes at most an eighth; large ones are rounded to pages only and are not
+ * kept. */
+enum { MIN_SHIFT = 6, MAX_SHIFT = 26, STEPS = 8, N_BINS = (MAX_SHIFT - MIN_SHIFT) * STEPS };
+
+#define HUGE_PAGE     ((size_t)2 << 20)
+#define DEFAULT_CACHE ((size_t)256 << 20)
+
+typedef struct freed {
+    struct freed *next;
+} freed;
+
+static struct {
+    pthread_mutex_t lock;
+    freed *bin[N_BINS];
+    size_t active, peak, cached, limit, cache_limit;
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .cache_limit = DEFAULT_CACHE};
+
+/* Rounds `bytes` up; *bin is its bin, or -1 for sizes that are not kept. */
+static size_t size_class(size_t bytes, int *bin) {
+    *bin = -1;
+    if (bytes < (size_t)1 << MIN_SHIFT) bytes = (size_t)1 << MIN_SHIFT;
+    int shift = 63 - __builtin_clzll(bytes);
+    if (shift >= MAX_SHIFT) {
+        size_t rounded;
+        return ht_align_size(bytes, 4096, &rounded) ? rounded : bytes;
+    }
+    size_t step = ht_max_size((size_t)1 << (shift - 3), 64);
+    size_t rounded = (bytes + step - 1) & ~(step - 1);
+    shift = 63 - __builtin_clzll(rounded);
+    if (shift >= MAX_SHIFT) return rounded;
+    *bin = (shift - MIN_SHIFT) * STEPS + (int)((rounded - ((size_t)1 << shift)) >> (shift - 3));
+    return rounded;
+}
+
+static void give_back_cache(size_t keep) {
+    for (int b = N_BINS - 1; b >= 0 && memory.cached > keep; b--) {
+        size_t bytes = (((size_t)1 << 3) + (size_t)(b % STEPS)) << (b / STEPS + MIN_SHIFT - 3);
+        while (memory.bin[b] && memory.cached > keep) {
+            freed *f = memory.bin[b];
+            memory.bin[b] = f->next;
+            memory.cached -= bytes;
+            free(f);
+        }
+    }
+}
+
+static void *from_system(size_t bytes) {
+    if (bytes < 2 * HUGE_PAGE) return aligned_alloc(64, bytes);
+    size_t rounded;
+    if (!ht_align_size(bytes, 4096, &rounded)) return NULL;
+    void *p = aligned_alloc(HUGE_PAGE, (rounded + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
+    /* Weights and arenas are read end to end again and again: fewer, larger pages spare the address translation. */
+    if (p) (void)madvise(p, rounded & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    return p;
+}
+
+ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *err) {
+    *out = NULL;
+    if (bytes > SIZE_MAX / 2) return ht_fail_memory(err, bytes, what);
+    int bin;
+    size_t rounded = size_class(bytes, &bin);
+    pthread_mutex_lock(&memory.lock);
+    if (memory.limit && (rounded > memory.limit || memory.active > memory.limit - rounded)) {
+        give_back_cache(0);
+        size_t active = memory.active, limit = memory.limit;
+        pthread_mutex_unlock(&memory.lock);
+        return ht_fail(err, HT_ERR_MEMORY,
+                       "%s needs %zu bytes, %zu are in use and the memory limit is %zu; raise the limit or free arrays",
+                       what, rounded, active, limit);
+    }
+    void *p = NULL;
+    if (bin >= 0 && memory.bin[bin]) {
+        freed *f = memory.bin[bin];
+        memory.bin[bin] = f->next;
+        memory.cached -= rounded;
+        p = f;
+    } else if (!(p = from_system(rounded))) {
+        give_back_cache(0);
+        p = from_system(rounded);
+    }
+    if (p) {
+        memory.active += rounded;
+        memory.peak = ht_max_size(memory.peak, memory.active);
+    }
+    pthread_mutex_unlock(&memory.lock);
+    if (!p) return ht_fail_memory(err, rounded, what);
+    *out = p;
+    return HT_OK;
+}
+
+void ht_memory_free(void *p, size_t bytes) {
+    if (!p) return;
+    int bin;
+    size_t rounded = size_class(bytes, &bin);
+    pthread_mutex_lock(&memory.lock);
+    memory.active -= rounded;
+    bool keep = bin >= 0 && rounded <= memory.cache_limit && memory.cached <= memory.cache_limit - rounded;
+    if (keep) {
+        freed *f = p;
+        f->next = memory.bin[bin];
+        memory.bin[bin] = f;
+        memory.cached += rounded;
+    }
+    pthread_mutex_unlock(&memory.lock);
+    if (!keep) free(p);
+}
+
+ht_memory_stats ht_memory_get(void) {
+    pthread_mutex_lock(&memory.lock);
+    ht_memory_stats stats = {memory.active, memory.peak, memory.cached};
+    pthread_mutex_unlock(&memory.lock);
+    return stats;
+}
+
+void ht_memory_reset_peak(void) {
+    pthread_mutex_lock(&memory.lock);
+    memory.peak = memory.active;
+    pthread_mutex_unlock(&memory.lock);
+}
+
+size_t ht_memory_set_limit(size_t bytes) {
+    pthread_mutex_lock(&memory.lock);
+    size_t old = memory.limit;
+    memory.limit = bytes;
+    pthread_mutex_unlock(&memory.lock);
+    return old;
+}
+
+size_t ht_memory_set_cache_limit(size_t bytes) {
+    pthread_mutex_lock(&memory.lock);
+    size_t old = memory.cache_limit;
+    memory.cache_limit = bytes;
+    give_back_cache(bytes);
+    pthread_mutex_unlock(&memory.lock);
+    return old;
+}
+
+void ht_memory_clear_cache(void) {
+    pthread_mutex_lock(&memory.lock);
+    give_back_cache(0);
+    pthread_mutex_unlock(&memory.lock);
+}

@@ -1,0 +1,103 @@
+/* Making arrays from memory and reading them back. */
+#include "array/array.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <hearth/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool shape_is_sound(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, size_t *bytes) {
+    char text[HT_SHAPE_TEXT];
+    int64_t size;
+    if (ht_dtype_bytes(dtype) == 0)
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "%d is no dtype", (int)dtype);
+    else if (n_dims < 0 || n_dims > HT_MAX_DIMS)
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "an array of %d dimensions was asked for, expected 0 to %d", n_dims,
+                      HT_MAX_DIMS);
+    else if (!ht_shape_size(shape, n_dims, &size) || !ht_mul_size((size_t)size, ht_dtype_bytes(dtype), bytes))
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "shape %s is negative or too large", ht_shape_text(shape, n_dims, text));
+    else
+        return true;
+    return false;
+}
+
+static ht_array *leaf(ht_scope *s, ht_buffer *b, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    ht_array *a = ht_array_new(s, HT_OP_LEAF, NULL, 0);
+    if (!a) return NULL;
+    ht_array_set_contiguous(a, dtype, shape, n_dims);
+    a->buffer = b;
+    atomic_store_explicit(&a->state, HT_READY, memory_order_release);
+    return a;
+}
+
+ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    size_t bytes;
+    ht_error err;
+    ht_buffer *b;
+    if (!shape_is_sound(s, dtype, shape, n_dims, &bytes)) return NULL;
+    if (ht_buffer_new(bytes, &b, &err)) return ht_scope_fail_with(s, &err);
+    if (bytes) memcpy(b->data, values, bytes);
+    ht_array *a = leaf(s, b, dtype, shape, n_dims);
+    if (!a) ht_buffer_release(b);
+    return a;
+}
+
+ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims,
+                        void (*release)(void *user), void *user) {
+    size_t bytes;
+    if (!shape_is_sound(s, dtype, shape, n_dims, &bytes)) return NULL;
+    ht_buffer *b = calloc(1, sizeof *b);
+    if (!b) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %zu bytes for a buffer", sizeof *b);
+    *b = (ht_buffer){.refs = 1, .data = (void *)(uintptr_t)values, .bytes = bytes, .user = user, .wrapped = true};
+    ht_array *a = leaf(s, b, dtype, shape, n_dims);
+    if (!a) {
+        free(b);
+        return NULL;
+    }
+    b->release = release;
+    return a;
+}
+
+/* The array itself, or the contiguous copy it keeps for its readers. */
+static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_error *err) {
+    *out = a;
+    ht_status st = ht_eval(s, &a, 1, err);
+    if (st || ht_array_is_contiguous(a)) return st;
+    if (!a->contiguous) {
+        ht_array *copy = ht_contiguous(s, a);
+        st = ht_eval(s, &copy, 1, err);
+        if (st) return st;
+        /* The copy must not hold its source: that would be a ring. Its last holds are the source's. */
+        st = ht_array_detach(s, copy, err);
+        if (st) return st;
+        a->contiguous = ht_array_retain(copy);
+        atomic_fetch_add_explicit(&copy->graph_refs, 1, memory_order_relaxed);
+        ht_scope_drop(s, copy);
+    }
+    *out = a->contiguous;
+    return HT_OK;
+}
+
+ht_status ht_array_data(ht_scope *s, ht_array *a, const void **data, ht_error *err) {
+    *data = NULL;
+    ht_array *c;
+    ht_status st = contiguous_form(s, a, &c, err);
+    if (st) return st;
+    *data = (const char *)ht_storage(c)->buffer->data + c->offset * (int64_t)ht_dtype_bytes(c->dtype);
+    return HT_OK;
+}
+
+ht_status ht_array_read(ht_scope *s, ht_array *a, void *out, size_t bytes, ht_error *err) {
+    const void *data;
+    ht_status st = ht_array_data(s, a, &data, err);
+    if (st) return st;
+    size_t have = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
+    char text[HT_SHAPE_TEXT];
+    if (bytes != have)
+        return ht_fail(err, HT_ERR_ARGUMENT, "an array %s of %s holds %zu bytes, the buffer given has %zu",
+                       ht_shape_text(a->shape, a->n_dims, text), ht_dtype_name(a->dtype), have, bytes);
+    if (bytes) memcpy(out, data, bytes);
+    return HT_OK;
+}

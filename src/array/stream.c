@@ -1,0 +1,134 @@
+/* Streams: queues of evaluations on a device, run on the caller's thread or, when asynchronous, on the stream's own. */
+#include "array/graph.h"
+#include "array/memory.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ht_stream_task {
+    ht_stream_task *next;
+    int n;
+    ht_array *arrays[];
+};
+
+ht_status ht_stream_new(ht_device *d, ht_stream **out, ht_error *err) {
+    *out = NULL;
+    ht_stream *s = calloc(1, sizeof *s);
+    if (!s) return ht_fail_memory(err, sizeof *s, "a stream");
+    s->device = ht_device_retain(d);
+    s->tail = &s->head;
+    pthread_mutex_init(&s->run_lock, NULL);
+    pthread_mutex_init(&s->queue_lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    *out = s;
+    return HT_OK;
+}
+
+void ht_stream_free(ht_stream *s) {
+    if (!s) return;
+    if (s->has_worker) {
+        pthread_mutex_lock(&s->queue_lock);
+        s->stopping = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->queue_lock);
+        pthread_join(s->worker, NULL);
+    }
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->queue_lock);
+    pthread_mutex_destroy(&s->run_lock);
+    ht_memory_free(s->scratch, s->scratch_bytes);
+    ht_worklist_free(&s->list);
+    ht_device_release(s->device);
+    free(s);
+}
+
+ht_device *ht_stream_device(const ht_stream *s) { return s->device; }
+
+static void run_task(ht_stream *s, ht_stream_task *t) {
+    pthread_mutex_lock(&s->run_lock);
+    /* A failure is recorded in the arrays themselves, where whoever waits for them finds it. */
+    (void)ht_eval_now(s, t->arrays, t->n, NULL);
+    pthread_mutex_unlock(&s->run_lock);
+    for (int i = 0; i < t->n; i++) ht_array_release(t->arrays[i]);
+    free(t);
+}
+
+static void *stream_worker(void *arg) {
+    ht_stream *s = arg;
+    pthread_mutex_lock(&s->queue_lock);
+    for (;;) {
+        while (!s->head && !s->stopping) pthread_cond_wait(&s->changed, &s->queue_lock);
+        if (!s->head) break;
+        ht_stream_task *t = s->head;
+        s->head = t->next;
+        if (!s->head) s->tail = &s->head;
+        pthread_mutex_unlock(&s->queue_lock);
+        run_task(s, t);
+        pthread_mutex_lock(&s->queue_lock);
+        s->completed++;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->queue_lock);
+    return NULL;
+}
+
+void ht_stream_synchronize(ht_stream *s) {
+    pthread_mutex_lock(&s->queue_lock);
+    int64_t target = s->submitted;
+    while (s->completed < target) pthread_cond_wait(&s->changed, &s->queue_lock);
+    pthread_mutex_unlock(&s->queue_lock);
+}
+
+static ht_status check_targets(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
+    bool missing = false;
+    for (int i = 0; i < n; i++) missing |= arrays[i] == NULL;
+    if (s->failed) {
+        if (err) *err = s->error;
+        return s->error.status;
+    }
+    if (missing) return ht_fail(err, HT_ERR_ARGUMENT, "NULL was given where an array to evaluate was expected");
+    if (s->tracing) return ht_fail(err, HT_ERR_ARGUMENT, "an array of a trace has no value: it cannot be evaluated");
+    return HT_OK;
+}
+
+ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
+    ht_status st = check_targets(s, arrays, n, err);
+    if (st) return st;
+    ht_stream_synchronize(s->stream);
+    pthread_mutex_lock(&s->stream->run_lock);
+    st = ht_eval_now(s->stream, arrays, n, err);
+    pthread_mutex_unlock(&s->stream->run_lock);
+    return st;
+}
+
+static ht_status start_worker(ht_stream *s, ht_error *err) {
+    if (s->has_worker) return HT_OK;
+    if (pthread_create(&s->worker, NULL, stream_worker, s) != 0)
+        return ht_fail(err, HT_ERR_MEMORY, "the stream's thread could not be started");
+    s->has_worker = true;
+    return HT_OK;
+}
+
+ht_status ht_eval_async(ht_scope *scope, ht_array *const *arrays, int n, ht_error *err) {
+    ht_status st = check_targets(scope, arrays, n, err);
+    if (st) return st;
+    ht_stream *s = scope->stream;
+    ht_stream_task *t = malloc(sizeof *t + (size_t)n * sizeof t->arrays[0]);
+    if (!t) return ht_fail_memory(err, sizeof *t, "an asynchronous evaluation");
+    *t = (ht_stream_task){.n = n};
+    pthread_mutex_lock(&s->queue_lock);
+    st = start_worker(s, err);
+    if (st == HT_OK) {
+        for (int i = 0; i < n; i++) t->arrays[i] = ht_array_retain(arrays[i]);
+        *s->tail = t;
+        s->tail = &t->next;
+        s->submitted++;
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->queue_lock);
+    if (st) free(t);
+    return st;
+}
+
+ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err) { return ht_eval(s, &a, 1, err); }

@@ -1,0 +1,63 @@
+/* The forward context: linear layers with adapters, embeddings, attention, and the per-step values as arrays. */
+#include "models/forward.h"
+
+#include "array/array.h"
+#include "array/symbol.h"
+#include "ops/op.h"
+
+#include <string.h>
+
+/* In a trace, a stand-in that the executor binds to the batch of each run; else the batch's own memory, which outlives
+ * the step's graph. */
+static ht_array *batch_values(ht_ctx *c, ht_batch_field field, const int32_t *values, int64_t n) {
+    if (c->step) return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
+    ht_array *a = ht_array_new(c->s, HT_OP_LEAF, NULL, 0);
+    if (!a) return NULL;
+    const int64_t symbolic = field == HT_BATCH_OUT_ROW ? HT_SYM_OUT : HT_SYM_ROWS;
+    ht_array_set_contiguous(a, HT_I32, &symbolic, 1);
+    a->batch_field = field;
+    return a;
+}
+
+ht_array *ht_batch_ids(ht_ctx *c) {
+    const ht_batch *b = c->step ? c->step->batch : NULL;
+    return batch_values(c, HT_BATCH_ID, b ? b->id : NULL, b ? b->n_tok : 0);
+}
+
+ht_array *ht_batch_positions(ht_ctx *c) {
+    const ht_batch *b = c->step ? c->step->batch : NULL;
+    return batch_values(c, HT_BATCH_POS, b ? b->pos : NULL, b ? b->n_tok : 0);
+}
+
+ht_array *ht_batch_out_rows(ht_ctx *c) {
+    const ht_batch *b = c->step ? c->step->batch : NULL;
+    return batch_values(c, HT_BATCH_OUT_ROW, b ? b->out_row : NULL, b ? b->n_out : 0);
+}
+
+static const ht_adapter_pair *adapter_for(const ht_ctx *c, const char *slot) {
+    if (!c->adapters || !slot) return NULL;
+    for (int i = 0; i < c->adapters->n; i++)
+        if (strcmp(c->adapters->pair[i].slot, slot) == 0) return &c->adapters->pair[i];
+    return NULL;
+}
+
+ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
+    const ht_linear_params p = {.matrix = w->matrix};
+    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){x, w->bias ? w->bias : HT_NONE}, 2);
+    const ht_adapter_pair *pair = adapter_for(c, w->slot);
+    if (!pair || !y) return y;
+    ht_array *low = ht_matmul(c->s, x, pair->a, true); /* [..., rank] */
+    return ht_add(c->s, y, ht_scale(c->s, ht_matmul(c->s, low, pair->b, true), pair->scale));
+}
+
+ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale) {
+    const ht_linear_params p = {.matrix = table->matrix, .scale = scale};
+    return ht_apply(c->s, HT_OP_EMBED, &p, &ids, 1);
+}
+
+ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
+    const ht_attend_params p = {layer, how->scale, how->softcap};
+    ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
+    if (a) a->step = c->step;
+    return a;
+}

@@ -1,0 +1,61 @@
+/* Arrays from nothing and copies: full, arange, cast, contiguous. */
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <string.h>
+
+static ht_status result_of(const ht_make_params *p, const char *op, const int64_t *shape, int n_dims,
+                           ht_result_type *out, ht_error *err) {
+    if (ht_dtype_bytes(p->dtype) == 0) return ht_fail(err, HT_ERR_ARGUMENT, "%s: %d is no dtype", op, (int)p->dtype);
+    if (n_dims < 0 || n_dims > HT_MAX_DIMS)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %d dimensions, expected 0 to %d", op, n_dims, HT_MAX_DIMS);
+    out->dtype = p->dtype;
+    out->n_dims = n_dims;
+    if (n_dims) memcpy(out->shape, shape, (size_t)n_dims * sizeof *shape);
+    return HT_OK;
+}
+
+ht_status ht_shape_full(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                        ht_error *err) {
+    (void)in;
+    (void)n_in;
+    const ht_make_params *p = params;
+    return result_of(p, op, p->shape, p->n_dims, out, err);
+}
+
+ht_status ht_shape_cast(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                        ht_error *err) {
+    (void)n_in;
+    return result_of(params, op, in[0]->shape, in[0]->n_dims, out, err);
+}
+
+ht_status ht_shape_copy(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                        ht_error *err) {
+    (void)n_in;
+    (void)params;
+    const ht_make_params p = {.dtype = in[0]->dtype};
+    return result_of(&p, op, in[0]->shape, in[0]->n_dims, out, err);
+}
+
+ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    const ht_make_params p = {.value = {.value = value}, .dtype = dtype, .n_dims = n_dims, .shape = shape};
+    return ht_apply(s, HT_OP_FULL, &p, NULL, 0);
+}
+
+ht_array *ht_arange(ht_scope *s, double start, double step, int64_t n, ht_dtype dtype) {
+    const ht_make_params p = {.value = {start, step}, .dtype = dtype, .n_dims = 1, .shape = &n};
+    return ht_apply(s, HT_OP_ARANGE, &p, NULL, 0);
+}
+
+ht_array *ht_cast(ht_scope *s, ht_array *x, ht_dtype dtype) {
+    if (x && x->dtype == dtype) return x;
+    const ht_make_params p = {.dtype = dtype};
+    return ht_apply(s, HT_OP_CAST, &p, &x, 1);
+}
+
+ht_array *ht_contiguous(ht_scope *s, ht_array *x) {
+    if (x && ht_array_is_contiguous(x)) return x;
+    return ht_apply(s, HT_OP_COPY, NULL, &x, 1);
+}

@@ -1,0 +1,113 @@
+/* Products of arrays with arrays, and with packed weights; gathers of rows. */
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <string.h>
+
+ht_status ht_shape_matmul(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                          ht_error *err) {
+    (void)n_in;
+    const ht_array *a = in[0], *b = in[1];
+    bool transposed = ((const ht_matmul_params *)params)->transpose_b;
+    char ta[HT_SHAPE_TEXT], tb[HT_SHAPE_TEXT];
+    bool ok = a->n_dims >= 2 && b->n_dims == a->n_dims;
+    int n = a->n_dims;
+    for (int i = 0; ok && i < n - 2; i++) ok = a->shape[i] == b->shape[i];
+    ok = ok && a->shape[n - 1] == b->shape[transposed ? n - 1 : n - 2];
+    if (!ok)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s by %s%s do not multiply", op, ht_shape_text(a->shape, n, ta),
+                       ht_shape_text(b->shape, b->n_dims, tb), transposed ? " transposed" : "");
+    if (a->dtype != b->dtype || !ht_is_float(a->dtype))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s and %s, expected one floating-point dtype", op,
+                       ht_dtype_name(a->dtype), ht_dtype_name(b->dtype));
+    out->dtype = a->dtype;
+    out->n_dims = n;
+    memcpy(out->shape, a->shape, sizeof out->shape);
+    out->shape[n - 1] = b->shape[transposed ? n - 2 : n - 1];
+    return HT_OK;
+}
+
+/* Stretches the leading axes of x to those of `shape`, keeping its last two. */
+static ht_array *stretch_batch(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+    int64_t full[HT_MAX_DIMS];
+    memcpy(full, shape, sizeof full);
+    for (int i = 1; i <= 2; i++) full[n_dims - i] = x->shape[x->n_dims - i];
+    bool same = x->n_dims == n_dims;
+    for (int i = 0; same && i < n_dims; i++) same = x->shape[i] == full[i];
+    return same ? x : ht_broadcast_to(s, x, full, n_dims);
+}
+
+ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
+    if (!a || !b) return NULL;
+    if (a->n_dims >= 2 && b->n_dims >= 2) {
+        /* Broadcast the leading axes as though the matrices were single elements. */
+        ht_array one = *a, other = *b;
+        int64_t shape[HT_MAX_DIMS];
+        int n_dims;
+        for (int i = 1; i <= 2; i++) one.shape[a->n_dims - i] = other.shape[b->n_dims - i] = 1;
+        if (ht_broadcast_shapes(&one, &other, shape, &n_dims)) {
+            a = stretch_batch(s, a, shape, n_dims);
+            b = stretch_batch(s, b, shape, n_dims);
+        }
+    }
+    const ht_matmul_params p = {transpose_b};
+    return ht_apply(s, HT_OP_MATMUL, &p, (ht_array *[]){a, b}, 2);
+}
+
+static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
+    char text[HT_SHAPE_TEXT];
+    if (index->dtype == HT_I32 && index->n_dims == 1) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: the index is %s of %s, expected one axis of i32", op,
+                   ht_shape_text(index->shape, index->n_dims, text), ht_dtype_name(index->dtype));
+}
+
+ht_status ht_shape_take(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                        ht_error *err) {
+    (void)n_in;
+    (void)params;
+    if (in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs an array with rows, got a scalar", op);
+    ht_status st = check_index(op, in[1], err);
+    if (st) return st;
+    out->dtype = in[0]->dtype;
+    out->n_dims = in[0]->n_dims;
+    memcpy(out->shape, in[0]->shape, sizeof out->shape);
+    out->shape[0] = in[1]->shape[0];
+    return HT_OK;
+}
+
+ht_array *ht_take(ht_scope *s, ht_array *x, ht_array *index) {
+    return ht_apply(s, HT_OP_TAKE, NULL, (ht_array *[]){x, index}, 2);
+}
+
+ht_status ht_shape_linear(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                          ht_error *err) {
+    (void)n_in;
+    const ht_matrix *m = ((const ht_linear_params *)params)->matrix;
+    const ht_array *x = in[0], *bias = in[1];
+    char text[HT_SHAPE_TEXT];
+    if (x->dtype != HT_F32 || x->n_dims < 1 || x->shape[x->n_dims - 1] != m->k)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: activations are %s of %s, the weight [%lld, %lld] needs f32 [..., %lld]", op,
+                       ht_shape_text(x->shape, x->n_dims, text), ht_dtype_name(x->dtype), (long long)m->n_rows,
+                       (long long)m->k, (long long)m->k);
+    if (bias != HT_NONE && (bias->dtype != HT_F32 || bias->n_dims != 1 || bias->shape[0] != m->n_rows))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the bias is %s of %s, the weight needs f32 [%lld]", op,
+                       ht_shape_text(bias->shape, bias->n_dims, text), ht_dtype_name(bias->dtype),
+                       (long long)m->n_rows);
+    out->dtype = HT_F32;
+    out->n_dims = x->n_dims;
+    memcpy(out->shape, x->shape, sizeof out->shape);
+    out->shape[x->n_dims - 1] = m->n_rows;
+    return HT_OK;
+}
+
+ht_status ht_shape_embed(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                         ht_error *err) {
+    (void)n_in;
+    ht_status st = check_index(op, in[0], err);
+    if (st) return st;
+    *out = (ht_result_type){HT_F32, 2, {in[0]->shape[0], ((const ht_linear_params *)params)->matrix->k}};
+    return HT_OK;
+}

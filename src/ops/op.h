@@ -1,0 +1,62 @@
+/* The op table: one row per operation, with its name, its shape rule and what the graph may do with it. Kernels are in
+ * the device's table, indexed the same way. */
+#ifndef HT_OPS_OP_H
+#define HT_OPS_OP_H
+
+#include "array/array.h"
+
+/* What an operation returns, as its shape rule says. */
+typedef struct ht_result_type {
+    ht_dtype dtype;
+    int n_dims;
+    int64_t shape[HT_MAX_DIMS];
+} ht_result_type;
+
+/* Checks operands (never NULL, HT_NONE where the op allows it) and fills *out. Messages name the op, the shapes and the
+ * dtypes. Works on symbolic row counts. */
+typedef ht_status ht_shape_fn(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                              ht_error *err);
+/* Reverse rule: from the node and the gradient of its output, the gradients of its inputs (HT_NONE: none). */
+typedef bool ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
+/* Forward rule: from the node and the tangents of its inputs (HT_NONE: zero), the tangent of its output. */
+typedef ht_array *ht_jvp_fn(ht_scope *s, const ht_array *node, ht_array *const *tangent_in);
+
+typedef struct ht_op_info {
+    const char *name;
+    ht_shape_fn *shape; /* NULL: a view or a leaf, shaped where it is made */
+    size_t params_bytes;
+    bool in_place;  /* the kernel may write over an input of the output's size and dtype */
+    bool effect;    /* changes something beside its output: run even when the output is empty */
+    ht_vjp_fn *vjp; /* NULL: not differentiable */
+    ht_jvp_fn *jvp;
+} ht_op_info;
+
+const ht_op_info *ht_op_info_of(ht_op_id op);
+
+/* A new node of operation `op` on `in`. NULL when an input is NULL, or with an error in the scope. `params` points to
+ * the op's parameter struct, or is NULL. */
+ht_array *ht_apply(ht_scope *s, ht_op_id op, const void *params, ht_array *const *in, int n_in);
+
+/* ---- shape rules shared between families ---- */
+ht_shape_fn ht_shape_unary;     /* floating point -> the same */
+ht_shape_fn ht_shape_any_unary; /* numbers of any dtype -> the same */
+ht_shape_fn ht_shape_binary;    /* broadcast, one dtype */
+ht_shape_fn ht_shape_reduce;    /* [..., n] -> [...] */
+ht_shape_fn ht_shape_argreduce; /* [..., n] -> i32 [...] */
+ht_shape_fn ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul, ht_shape_take;
+ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
+
+/* Broadcast of two shapes as NumPy defines it; false when they do not fit. */
+bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims);
+
+/* The parameters of CAST, FULL and ARANGE that their shape rules need. */
+typedef struct ht_make_params {
+    ht_full_params value; /* first: what the kernel reads */
+    ht_dtype dtype;
+    int n_dims;
+    const int64_t *shape; /* lent for the call of the shape rule only */
+} ht_make_params;
+
+static inline bool ht_is_float(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t == HT_F32 || t == HT_F64; }
+
+#endif

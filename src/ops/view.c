@@ -1,0 +1,223 @@
+/* Views: other shapes and strides on an array's storage, without moving data. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <string.h>
+
+/* A view of x's storage: the same window as x, to be reshaped by the caller. */
+static ht_array *view_of(ht_scope *s, ht_op_id op, ht_array *x) {
+    ht_array *v = ht_array_new(s, op, &x, 1);
+    if (!v) return NULL;
+    v->dtype = x->dtype;
+    v->n_dims = x->n_dims;
+    memcpy(v->shape, x->shape, sizeof v->shape);
+    memcpy(v->stride, x->stride, sizeof v->stride);
+    v->offset = x->offset;
+    v->base = ht_array_retain(ht_storage(x));
+    atomic_fetch_add_explicit(&v->base->graph_refs, 1, memory_order_relaxed);
+    return v;
+}
+
+/* Replaces the one axis of size -1, and checks that the sizes match. */
+static bool complete_shape(ht_scope *s, const ht_array *x, const int64_t *shape, int n_dims, int64_t *full) {
+    char from[HT_SHAPE_TEXT], to[HT_SHAPE_TEXT];
+    int open = -1;
+    int64_t known = 1, size = ht_array_size(x);
+    bool ok = n_dims >= 0 && n_dims <= HT_MAX_DIMS;
+    for (int i = 0; ok && i < n_dims; i++) {
+        full[i] = shape[i];
+        if (shape[i] == -1 && open < 0)
+            open = i;
+        else if (shape[i] < 0 || !ht_mul_i64(known, shape[i], &known))
+            ok = false;
+    }
+    if (ok && open >= 0) {
+        ok = known > 0 && size % known == 0;
+        if (ok) full[open] = size / known;
+    } else if (ok)
+        ok = known == size;
+    if (!ok)
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "reshape: %s cannot become %s", ht_shape_text(x->shape, x->n_dims, from),
+                      n_dims >= 0 && n_dims <= HT_MAX_DIMS ? ht_shape_text(shape, n_dims, to) : "that many dimensions");
+    return ok;
+}
+
+/* Strides of `shape` on x's elements: axes of x that are contiguous to each other form runs, and every run must be a
+ * product of consecutive new axes. False when the elements would have to move. */
+static bool strides_for(const ht_array *x, const int64_t *shape, int n_dims, int64_t *stride) {
+    int64_t old_shape[HT_MAX_DIMS], old_stride[HT_MAX_DIMS];
+    int n_old = 0;
+    for (int i = 0; i < x->n_dims; i++) { /* merge */
+        if (x->shape[i] == 1) continue;
+        if (n_old && old_stride[n_old - 1] == x->stride[i] * x->shape[i]) {
+            old_shape[n_old - 1] *= x->shape[i];
+            old_stride[n_old - 1] = x->stride[i];
+        } else {
+            old_shape[n_old] = x->shape[i];
+            old_stride[n_old++] = x->stride[i];
+        }
+    }
+    int run = n_old - 1;
+    int64_t left = run >= 0 ? old_shape[run] : 1, step = run >= 0 ? old_stride[run] : 1;
+    for (int i = n_dims - 1; i >= 0; i--) {
+        stride[i] = step;
+        if (shape[i] == 1) continue;
+        while (left == 1 && run > 0) {
+            run--;
+            left = old_shape[run];
+            step = old_stride[run];
+            stride[i] = step;
+        }
+        if (left % shape[i] != 0) return false;
+        left /= shape[i];
+        step *= shape[i];
+    }
+    return true;
+}
+
+ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+    int64_t full[HT_MAX_DIMS], stride[HT_MAX_DIMS];
+    if (!x || !complete_shape(s, x, shape, n_dims, full)) return NULL;
+    if (ht_array_size(x) == 0 || !strides_for(x, full, n_dims, stride)) {
+        x = ht_contiguous(s, x);
+        if (!x) return NULL;
+        int64_t step = 1;
+        for (int i = n_dims - 1; i >= 0; i--) {
+            stride[i] = step;
+            step *= full[i] > 0 ? full[i] : 1;
+        }
+    }
+    ht_array *v = view_of(s, HT_OP_RESHAPE, x);
+    if (!v) return NULL;
+    v->n_dims = n_dims;
+    memcpy(v->shape, full, (size_t)n_dims * sizeof full[0]);
+    memcpy(v->stride, stride, (size_t)n_dims * sizeof stride[0]);
+    return v;
+}
+
+ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes) {
+    if (!x) return NULL;
+    bool seen[HT_MAX_DIMS] = {false};
+    int order[HT_MAX_DIMS];
+    for (int i = 0; i < x->n_dims; i++) {
+        int axis = axes ? axes[i] : x->n_dims - 1 - i;
+        if (axis < 0) axis += x->n_dims;
+        if (axis < 0 || axis >= x->n_dims || seen[axis])
+            return ht_scope_fail(s, HT_ERR_ARGUMENT, "transpose: axes must name each of the %d axes once", x->n_dims);
+        seen[axis] = true;
+        order[i] = axis;
+    }
+    ht_array *v = view_of(s, HT_OP_TRANSPOSE, x);
+    if (!v) return NULL;
+    for (int i = 0; i < x->n_dims; i++) {
+        v->shape[i] = x->shape[order[i]];
+        v->stride[i] = x->stride[order[i]];
+    }
+    return v;
+}
+
+ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, const int64_t *stride, int n_dims,
+                        int64_t offset) {
+    x = ht_contiguous(s, x);
+    if (!x) return NULL;
+    if (n_dims < 0 || n_dims > HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "as_strided: %d dimensions, expected 0 to %d", n_dims, HT_MAX_DIMS);
+    int64_t low = offset, high = offset, size = ht_array_size(x), count;
+    bool ok = ht_shape_size(shape, n_dims, &count);
+    for (int i = 0; ok && count > 0 && i < n_dims; i++) {
+        int64_t reach;
+        ok = ht_mul_i64(shape[i] - 1, stride[i], &reach) &&
+             ht_add_i64(reach < 0 ? low : high, reach, reach < 0 ? &low : &high);
+    }
+    char text[HT_SHAPE_TEXT];
+    if (!ok || (count > 0 && (low < 0 || high >= size)))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "as_strided: a window %s reaches outside the %lld elements",
+                             ht_shape_text(shape, n_dims, text), (long long)size);
+    ht_array *v = view_of(s, HT_OP_AS_STRIDED, x);
+    if (!v) return NULL;
+    v->n_dims = n_dims;
+    memcpy(v->shape, shape, (size_t)n_dims * sizeof shape[0]);
+    memcpy(v->stride, stride, (size_t)n_dims * sizeof stride[0]);
+    v->offset = x->offset + offset;
+    return v;
+}
+
+ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
+    if (!x) return NULL;
+    for (int i = 0; i < x->n_dims; i++) {
+        int64_t by = step ? step[i] : 1, n = x->shape[i];
+        bool ok = by > 0 ? start[i] >= 0 && start[i] <= stop[i] && stop[i] <= n
+                         : by < 0 && by > -INT64_MAX && start[i] < n && stop[i] <= start[i] && stop[i] >= -1;
+        if (!ok)
+            return ht_scope_fail(s, HT_ERR_ARGUMENT, "slice: axis %d of %lld cannot be cut from %lld to %lld by %lld",
+                                 i, (long long)n, (long long)start[i], (long long)stop[i], (long long)by);
+    }
+    ht_array *v = view_of(s, HT_OP_SLICE, x);
+    if (!v) return NULL;
+    for (int i = 0; i < x->n_dims; i++) {
+        int64_t by = step ? step[i] : 1, distance = stop[i] - start[i];
+        v->shape[i] = by > 0 ? ht_ceil_div_i64(distance, by) : ht_ceil_div_i64(-distance, -by);
+        if (v->shape[i] > 0) v->offset += start[i] * x->stride[i];
+        v->stride[i] = x->stride[i] * by;
+    }
+    return v;
+}
+
+ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+    if (!x) return NULL;
+    char from[HT_SHAPE_TEXT], to[HT_SHAPE_TEXT];
+    int lead = n_dims - x->n_dims;
+    bool ok = n_dims <= HT_MAX_DIMS && lead >= 0;
+    for (int i = 0; ok && i < n_dims; i++)
+        ok = shape[i] >= 0 && (i < lead || x->shape[i - lead] == 1 || x->shape[i - lead] == shape[i]);
+    if (!ok)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "broadcast: %s does not stretch to %s",
+                             ht_shape_text(x->shape, x->n_dims, from),
+                             n_dims >= 0 && n_dims <= HT_MAX_DIMS ? ht_shape_text(shape, n_dims, to) : "that shape");
+    ht_array *v = view_of(s, HT_OP_BROADCAST, x);
+    if (!v) return NULL;
+    v->n_dims = n_dims;
+    for (int i = 0; i < n_dims; i++) {
+        v->shape[i] = shape[i];
+        v->stride[i] = i < lead || (x->shape[i - lead] == 1 && shape[i] != 1) ? 0 : x->stride[i - lead];
+    }
+    return v;
+}
+
+ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis) {
+    if (!x) return NULL;
+    int n = x->n_dims, at = axis < 0 ? axis + n + 1 : axis;
+    if (at < 0 || at > n || n == HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "expand_dims: axis %d does not fit an array of %d dimensions", axis,
+                             n);
+    ht_array *v = view_of(s, HT_OP_RESHAPE, x);
+    if (!v) return NULL;
+    v->n_dims = n + 1;
+    for (int i = n; i > at; i--) {
+        v->shape[i] = x->shape[i - 1];
+        v->stride[i] = x->stride[i - 1];
+    }
+    v->shape[at] = 1;
+    v->stride[at] = at < n ? x->stride[at] * x->shape[at] : 1;
+    return v;
+}
+
+ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
+    if (!x) return NULL;
+    int n = x->n_dims, at = axis < 0 ? axis + n : axis;
+    char text[HT_SHAPE_TEXT];
+    if (at < 0 || at >= n || x->shape[at] != 1)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "squeeze: axis %d of %s is not 1", axis,
+                             ht_shape_text(x->shape, n, text));
+    ht_array *v = view_of(s, HT_OP_RESHAPE, x);
+    if (!v) return NULL;
+    v->n_dims = n - 1;
+    for (int i = at; i < n - 1; i++) {
+        v->shape[i] = x->shape[i + 1];
+        v->stride[i] = x->stride[i + 1];
+    }
+    return v;
+}
