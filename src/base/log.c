@@ -19,7 +19,7 @@ void ht_log_set(ht_log_fn *fn, ht_log_level lowest, void *user) {
     pthread_mutex_unlock(&sink.lock);
 }
 
-void ht_log(ht_log_level level, const char *fmt, ...) {
+void ht_log_write(ht_log_level level, const char *fmt, ...) {
     pthread_mutex_lock(&sink.lock);
     ht_log_fn *fn = level >= sink.lowest ? sink.fn : NULL;
     void *user = sink.user;

@@ -4,6 +4,6 @@
 
 #include <hearth/log.h>
 
-void ht_log(ht_log_level level, const char *fmt, ...) HT_PRINTF(2, 3);
+void ht_log_write(ht_log_level level, const char *fmt, ...) HT_PRINTF(2, 3);
 
 #endif
