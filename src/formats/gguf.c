@@ -282,6 +282,32 @@ static void place_tensors(cursor *c, ht_gguf *g, const uint64_t *offsets, size_t
     }
 }
 
+static int by_address(const void *a, const void *b) {
+    const ht_gguf_tensor *s = *(const ht_gguf_tensor *const *)a, *t = *(const ht_gguf_tensor *const *)b;
+    return (s->data > t->data) - (s->data < t->data);
+}
+
+/* No byte belongs to two tensors, so that what a model loads is never more than its file. */
+static void check_overlap(cursor *c, const ht_gguf *g) {
+    if (c->status || g->n_tensors == 0) return;
+    const ht_gguf_tensor **order = malloc(g->n_tensors * sizeof *order);
+    if (!order) {
+        c->status = ht_fail_memory(c->err, g->n_tensors * sizeof *order, "GGUF tensor directory");
+        return;
+    }
+    for (size_t i = 0; i < g->n_tensors; i++) order[i] = &g->tensors[i];
+    qsort(order, g->n_tensors, sizeof *order, by_address);
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        const ht_gguf_tensor *s = order[i - 1], *t = order[i];
+        if ((size_t)(t->data - s->data) < s->n_bytes) {
+            fail(c, HT_ERR_FORMAT, "tensors `%.*s` and `%.*s` overlap", shown(s->name), s->name.data, shown(t->name),
+                 t->name.data);
+            break;
+        }
+    }
+    free(order);
+}
+
 static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
     size_t alignment = find_alignment(c, g);
     if (c->status) return;
@@ -299,6 +325,7 @@ static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
         g->n_tensors = i + 1;
     }
     place_tensors(c, g, offsets, alignment);
+    check_overlap(c, g);
     free(offsets);
 }
 

@@ -309,7 +309,12 @@ static void tensor_checks(void **state) {
         ht_text_append(&w.data, (char[32]){0}, 32);
         expect_failure(&w, cases[i].status, cases[i].part);
     }
-    gguf_writer w = sample();
+    gguf_writer w = gguf_writer_new();
+    gguf_put_entry(&w, "second", 1, (uint64_t[]){8}, 0, 32);
+    gguf_put_entry(&w, "first", 1, (uint64_t[]){9}, 0, 0);
+    ht_text_append(&w.data, (char[64]){0}, 64);
+    expect_failure(&w, HT_ERR_FORMAT, "tensors `first` and `second` overlap");
+    w = sample();
     gguf_put_tensor(&w, "b.weight", HT_W_F32, 1, (int64_t[]){1}, NULL);
     expect_failure(&w, HT_ERR_FORMAT, "tensor `b.weight` is there twice, as number 1 and 3");
     w = sample();
