@@ -1,0 +1,109 @@
+/* .npy files: the bytes NumPy expects, and nothing on disk when something goes wrong. */
+#include "base/file.h"
+#include "formats/npy.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int start(void **state) {
+    (void)state;
+    scratch_make();
+    return 0;
+}
+
+static int finish(void **state) {
+    (void)state;
+    scratch_remove();
+    return 0;
+}
+
+static void bytes_of_a_small_file(void **state) {
+    (void)state;
+    /* numpy.save of [[1, -2], [0.5, nan]] in float32. */
+    static const unsigned char values[] = {0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 0, 0, 0, 0x3F, 0, 0, 0xC0, 0x7F};
+    const char *text = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2), }";
+    union {
+        uint32_t bits;
+        float value;
+    } nan = {.bits = 0x7FC00000u};
+    ht_npy_writer *w;
+    ht_error err = {0};
+    assert_int_equal(ht_npy_open(scratch_path("a.npy"), 2, 2, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, (float[]){1, -2}, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, NULL, 0, &err), HT_OK);
+    assert_false(ht_path_exists(scratch_path("a.npy")));
+    assert_int_equal(ht_npy_put_rows(w, (float[]){0.5f, nan.value}, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_commit(w, &err), HT_OK);
+    char *file;
+    size_t size;
+    assert_int_equal(ht_file_read_all(scratch_path("a.npy"), 1000, &file, &size, &err), HT_OK);
+    assert_int_equal(size, 128 + 16);
+    assert_memory_equal(file, "\x93NUMPY\1\0\x76\0", 10);
+    assert_memory_equal(file + 10, text, strlen(text));
+    for (size_t i = 10 + strlen(text); i < 127; i++) assert_int_equal(file[i], ' ');
+    assert_int_equal(file[127], '\n');
+    assert_memory_equal(file + 128, values, 16);
+    free(file);
+    assert_int_equal(scratch_count(), 1);
+}
+
+static void many_rows(void **state) {
+    (void)state;
+    enum { COLUMNS = 5000, ROWS = 7 };
+    float *values = malloc(sizeof(float) * COLUMNS * ROWS);
+    for (int i = 0; i < COLUMNS * ROWS; i++) values[i] = (float)i;
+    ht_npy_writer *w;
+    ht_error err = {0};
+    assert_int_equal(ht_npy_open(scratch_path("b.npy"), ROWS, COLUMNS, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, values, 3, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, values + 3 * COLUMNS, 4, &err), HT_OK);
+    assert_int_equal(ht_npy_commit(w, &err), HT_OK);
+    ht_file *file;
+    assert_int_equal(ht_file_open(scratch_path("b.npy"), &file, &err), HT_OK);
+    assert_int_equal(file->size, 128 + sizeof(float) * COLUMNS * ROWS);
+    for (int i = 0; i < COLUMNS * ROWS; i++) {
+        const unsigned char *b = file->data + 128 + 4 * i;
+        uint32_t bits = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24, want;
+        memcpy(&want, &values[i], 4);
+        if (bits != want) fail_msg("value %d", i);
+    }
+    ht_file_close(file);
+    free(values);
+}
+
+static void failures_leave_nothing(void **state) {
+    (void)state;
+    ht_npy_writer *w = (void *)1;
+    ht_error err = {0};
+    float row[2] = {0};
+    assert_int_equal(ht_npy_open(scratch_path("none/a.npy"), 1, 2, &w, &err), HT_ERR_IO);
+    assert_null(w);
+    assert_non_null(strstr(err.message, "none/a.npy: cannot be written: No such file"));
+    assert_int_equal(ht_npy_open(scratch_path("a.npy"), -1, 2, &w, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_open(scratch_path("a.npy"), INT64_MAX, 2, &w, &err), HT_ERR_ARGUMENT);
+
+    assert_int_equal(ht_npy_open(scratch_path("a.npy"), 2, 2, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, row, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_commit(w, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "has 1 rows, was announced with 2"));
+
+    assert_int_equal(ht_npy_open(scratch_path("a.npy"), 1, 2, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, row, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_put_rows(w, row, 1, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_put_rows(w, row, -1, &err), HT_ERR_ARGUMENT);
+    ht_npy_discard(w);
+    ht_npy_discard(NULL);
+    assert_int_equal(scratch_count(), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(bytes_of_a_small_file, start, finish),
+        cmocka_unit_test_setup_teardown(many_rows, start, finish),
+        cmocka_unit_test_setup_teardown(failures_leave_nothing, start, finish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
