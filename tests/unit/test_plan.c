@@ -1,0 +1,189 @@
+/* Plans: a traced function gives, for any row counts, the bits that eager evaluation gives. */
+#include "array/array.h"
+#include "array/plan.h"
+#include "models/forward.h"
+#include "support/test.h"
+
+#include <hearth/hearth.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { VOCAB = 11, HEADS = 3, HEAD_DIM = 4, HIDDEN = HEADS * HEAD_DIM, MAX_ROWS = 9 };
+
+static ht_device *device;
+static ht_stream *stream;
+static ht_scope *weights;
+static ht_array *table, *norm, *mix;
+
+static ht_array *wave(ht_scope *s, double step, int64_t rows, int64_t columns) {
+    ht_array *x = ht_sin(s, ht_arange(s, 0.3, step, rows * columns, HT_F32));
+    return ht_reshape(s, x, (int64_t[]){rows, columns}, 2);
+}
+
+static int open_device(void **state) {
+    (void)state;
+    ht_error err = {0};
+    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err)) return 1;
+    if (ht_stream_new(device, &stream, &err)) return 1;
+    weights = ht_scope_new(stream);
+    table = wave(weights, 0.7, VOCAB, HIDDEN);
+    mix = wave(weights, 1.3, HIDDEN, HIDDEN);
+    norm = ht_reshape(weights, wave(weights, 0.1, 1, HIDDEN), (int64_t[]){HIDDEN}, 1);
+    return ht_eval(weights, (ht_array *[]){table, mix, norm}, 3, &err) != HT_OK;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    ht_scope_free(weights);
+    ht_stream_free(stream);
+    ht_device_release(device);
+    return 0;
+}
+
+/* Views, in-place chains, a value used twice, a transposed copy, the rows asked for. */
+static ht_array *forward(ht_ctx *c) {
+    ht_scope *s = c->s;
+    ht_array *x = ht_take(s, table, ht_batch_ids(c)); /* [T, hidden] */
+    int64_t rows = ht_array_dim(x, 0);
+    ht_array *h = ht_rms_norm(s, x, norm, 1e-6f, 1.0f);
+    h = ht_reshape(s, h, (int64_t[]){rows, HEADS, HEAD_DIM}, 3);
+    ht_rope_config rope = {.theta = 100.0f, .scale = 1, .magnitude = 1, .dims = HEAD_DIM};
+    h = ht_rope(s, h, ht_batch_positions(c), HT_NONE, &rope);
+    ht_array *turned = ht_transpose(s, h, (int[]){1, 0, 2}); /* [heads, T, head_dim] */
+    ht_array *per_head = ht_softmax(s, ht_contiguous(s, turned));
+    ht_array *back = ht_transpose(s, per_head, (int[]){1, 0, 2});
+    h = ht_add(s, x, ht_reshape(s, back, (int64_t[]){rows, HIDDEN}, 2));
+    h = ht_add(s, h, ht_silu(s, ht_matmul(s, h, mix, true)));
+    h = ht_take(s, h, ht_batch_out_rows(c)); /* [n_out, hidden] */
+    return ht_matmul(s, h, table, true);     /* [n_out, vocab] */
+}
+
+static ht_array *trace_forward(ht_scope *s, void *user) {
+    (void)user;
+    ht_ctx c = {.s = s};
+    return forward(&c);
+}
+
+static void fill_batch(int32_t n_tok, int32_t n_out, int32_t *id, int32_t *pos, int32_t *out) {
+    for (int32_t i = 0; i < n_tok; i++) {
+        id[i] = (7 * i + 3 * n_tok) % VOCAB;
+        pos[i] = 5 + i;
+    }
+    for (int32_t i = 0; i < n_out; i++) out[i] = (n_tok - 1 - i) % n_tok;
+}
+
+static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_plan *plan;
+    ht_exec *exec;
+    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_exec_new(plan, MAX_ROWS, MAX_ROWS, &exec, &err), HT_OK);
+    for (int32_t n_tok = MAX_ROWS; n_tok >= 1; n_tok--)
+        for (int32_t n_out = 0; n_out <= n_tok; n_out++) {
+            int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
+            fill_batch(n_tok, n_out, id, pos, out);
+            const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
+            const ht_step step = {&b, NULL};
+            const float *fast;
+            assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
+            ht_scope *s = ht_scope_new(stream);
+            ht_ctx c = {.s = s, .step = &step};
+            ht_array *eager = forward(&c);
+            const void *slow;
+            assert_int_equal(ht_array_data(s, eager, &slow, &err), HT_OK);
+            assert_int_equal(ht_array_size(eager), n_out * VOCAB);
+            assert_memory_equal(fast, slow, (size_t)(n_out * VOCAB) * sizeof *fast);
+            ht_scope_free(s);
+        }
+    ht_exec_free(exec);
+    ht_plan_free(plan);
+}
+
+static void a_step_allocates_nothing(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_plan *plan;
+    ht_exec *exec;
+    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_exec_new(plan, MAX_ROWS, 1, &exec, &err), HT_OK);
+    ht_memory_stats before = ht_memory_get();
+    ht_memory_reset_peak();
+    for (int32_t n = 1; n <= MAX_ROWS; n++) {
+        int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
+        fill_batch(n, 1, id, pos, out);
+        const ht_batch b = {n, 1, 1, id, pos, seq, &len, out};
+        const float *logits;
+        assert_int_equal(ht_exec_run(exec, &(ht_step){&b, NULL}, &logits, &err), HT_OK);
+    }
+    assert_int_equal(ht_memory_get().active_bytes, before.active_bytes);
+    assert_int_equal(ht_memory_get().peak_bytes, before.active_bytes);
+    ht_exec_free(exec);
+    ht_plan_free(plan);
+}
+
+static void more_rows_than_the_executor_holds_are_refused(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_plan *plan;
+    ht_exec *exec;
+    assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_exec_new(plan, 2, 1, &exec, &err), HT_OK);
+    int32_t id[3] = {0}, pos[3] = {0, 1, 2}, out[1] = {2}, seq[2] = {0, 3}, len = 3;
+    const ht_batch b = {3, 1, 1, id, pos, seq, &len, out};
+    const float *logits;
+    assert_int_equal(ht_exec_run(exec, &(ht_step){&b, NULL}, &logits, &err), HT_ERR_LIMIT);
+    assert_null(logits);
+    ht_exec_free(exec);
+    ht_plan_free(plan);
+}
+
+/* What a trace cannot hold is an error of the trace, not a wrong plan. */
+static ht_array *adds_to_rows(ht_scope *s, void *user) {
+    (void)user;
+    ht_ctx c = {.s = s};
+    ht_array *x = ht_take(s, table, ht_batch_ids(&c));
+    int64_t n = ht_array_dim(x, 0);
+    ht_array *window = ht_slice(s, x, (int64_t[]){1, 0}, (int64_t[]){n, HIDDEN}, NULL);
+    return ht_square(s, window);
+}
+
+static ht_array *reads_a_value(ht_scope *s, void *user) {
+    (void)user;
+    ht_ctx c = {.s = s};
+    ht_array *x = ht_take(s, table, ht_batch_ids(&c));
+    ht_error err = {0};
+    const void *data;
+    if (ht_array_data(s, x, &data, &err)) return ht_scope_fail_with(s, &err);
+    return x;
+}
+
+static ht_array *returns_nothing(ht_scope *s, void *user) {
+    (void)s;
+    (void)user;
+    return NULL;
+}
+
+static void untraceable_functions_are_refused(void **state) {
+    (void)state;
+    ht_plan_fn *bad[] = {adds_to_rows, reads_a_value, returns_nothing};
+    const char *says[] = {"row counts", "trace", "no array"};
+    for (size_t i = 0; i < 3; i++) {
+        ht_error err = {0};
+        ht_plan *plan;
+        assert_int_not_equal(ht_plan_trace(device, bad[i], NULL, &plan, &err), HT_OK);
+        assert_null(plan);
+        assert_non_null(strstr(err.message, says[i]));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_gives_the_bits_of_eager_evaluation),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(more_rows_than_the_executor_holds_are_refused),
+        cmocka_unit_test(untraceable_functions_are_refused),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
