@@ -6,6 +6,7 @@
 #include <hearth/dtype.h>
 #include <hearth/log.h>
 #include <hearth/model.h>
+#include <hearth/npy.h>
 #include <hearth/ops.h>
 #include <hearth/precision.h>
 #include <hearth/session.h>

@@ -140,6 +140,11 @@ struct ht_writer {
 
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     *out = NULL;
+    /* The rename would put a plain file in the place of a device, and fails for a directory only when all is computed. */
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return ht_fail(err, HT_ERR_IO, "%s: cannot be written: it is %s, expected a regular file or none", path,
+                       S_ISDIR(there.st_mode) ? "a directory" : "not a regular file");
     ht_writer *w = calloc(1, sizeof *w);
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     w->fd = -1;

@@ -1,9 +1,9 @@
-#include "formats/npy.h"
-
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/half.h"
+
+#include <hearth/npy.h>
 
 #include <inttypes.h>
 #include <stdio.h>

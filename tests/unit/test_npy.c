@@ -1,8 +1,9 @@
 /* .npy files: the bytes NumPy expects, and nothing on disk when something goes wrong. */
 #include "base/file.h"
-#include "formats/npy.h"
 #include "support/scratch.h"
 #include "support/test.h"
+
+#include <hearth/npy.h>
 
 #include <stdio.h>
 #include <stdlib.h>
