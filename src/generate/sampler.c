@@ -1,0 +1,360 @@
+#include "generate/sampler.h"
+
+#include "base/error.h"
+#include "generate/philox.h"
+#include "generate/row.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_WINDOW = 64 };
+
+struct ht_sampler {
+    ht_sampler_options o; /* order complete, window resolved */
+    int32_t vocab;
+    bool filters;       /* any of top_k, top_p, min_p is on */
+    float *x;           /* [vocab] the row once a penalty changed it; NULL without penalty */
+    int32_t *ids;       /* [vocab] token ids of a row that filters shortened; NULL when that cannot happen */
+    float *block_max;   /* [blocks] */
+    double *block_mass; /* [blocks]; NULL when greedy */
+    float *weight;      /* [vocab]; NULL without filters */
+    uint8_t *seen;      /* [vocab] bits, clear between calls; NULL without penalty */
+    ht_ranked *list;    /* [vocab]; NULL without filters */
+};
+
+/* ---- options ---- */
+
+static const char *const stage_names[] = {"", "repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
+
+/* Puts the stages that `order` leaves out each in front of the first listed one that by default comes after it. False
+ * when a stage is unknown or named twice. */
+static bool complete_order(const ht_sampler_stage order[HT_SAMPLER_STAGES], ht_sampler_stage full[HT_SAMPLER_STAGES]) {
+    bool listed[HT_SAMPLER_STAGES + 1] = {false};
+    int n = 0;
+    for (; n < HT_SAMPLER_STAGES && order[n]; n++) {
+        if ((int)order[n] < 1 || (int)order[n] > HT_SAMPLER_STAGES || listed[order[n]]) return false;
+        listed[order[n]] = true;
+        full[n] = order[n];
+    }
+    for (int i = n; i < HT_SAMPLER_STAGES; i++)
+        if (order[i]) return false;
+    for (int stage = 1; stage <= HT_SAMPLER_STAGES; stage++) {
+        if (listed[stage]) continue;
+        int at = 0;
+        while (at < n && (int)full[at] < stage) at++;
+        memmove(full + at + 1, full + at, (size_t)(n - at) * sizeof *full);
+        full[at] = (ht_sampler_stage)stage;
+        n++;
+    }
+    return true;
+}
+
+ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err) {
+    ht_sampler_stage named[HT_SAMPLER_STAGES] = {0};
+    memset(order, 0, HT_SAMPLER_STAGES * sizeof *order);
+    int n = 0;
+    for (const char *p = text;;) {
+        size_t length = strcspn(p, ",");
+        int stage = 1;
+        while (stage <= HT_SAMPLER_STAGES &&
+               (strlen(stage_names[stage]) != length || memcmp(stage_names[stage], p, length) != 0))
+            stage++;
+        if (stage > HT_SAMPLER_STAGES)
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "sampler order \"%s\": \"%.*s\" is unknown, expected names among repeat_penalty, temperature, "
+                "top_p, top_k, min_p with commas between",
+                text, (int)(length < 64 ? length : 64), p);
+        for (int i = 0; i < n; i++)
+            if ((int)named[i] == stage)
+                return ht_fail(err, HT_ERR_ARGUMENT, "sampler order \"%s\": %s is named twice", text,
+                               stage_names[stage]);
+        named[n++] = (ht_sampler_stage)stage;
+        p += length;
+        if (!*p++) break;
+    }
+    complete_order(named, order);
+    return HT_OK;
+}
+
+static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
+    if (!(o->temperature >= 0) || !isfinite(o->temperature))
+        return ht_fail(err, HT_ERR_ARGUMENT, "temperature is %g, expected a finite number >= 0",
+                       (double)o->temperature);
+    if (o->top_k < 0) return ht_fail(err, HT_ERR_ARGUMENT, "top_k is %d, expected 0 (off) or more", (int)o->top_k);
+    if (!(o->top_p >= 0 && o->top_p <= 1))
+        return ht_fail(err, HT_ERR_ARGUMENT, "top_p is %g, expected 0 to 1", (double)o->top_p);
+    if (!(o->min_p >= 0 && o->min_p <= 1))
+        return ht_fail(err, HT_ERR_ARGUMENT, "min_p is %g, expected 0 to 1", (double)o->min_p);
+    if (!(o->repeat_penalty >= 0) || !isfinite(o->repeat_penalty))
+        return ht_fail(err, HT_ERR_ARGUMENT, "repeat_penalty is %g, expected a finite number > 0 (1: off)",
+                       (double)o->repeat_penalty);
+    if (o->repeat_window < -1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "repeat_window is %d, expected -1 (all), 0 (%d) or more",
+                       (int)o->repeat_window, DEFAULT_WINDOW);
+    return HT_OK;
+}
+
+static bool penalises(const ht_sampler_options *o) { return o->repeat_penalty != 0 && o->repeat_penalty != 1; }
+
+static bool stage_on(const ht_sampler_options *o, ht_sampler_stage stage) {
+    switch (stage) {
+    case HT_STAGE_REPEAT_PENALTY: return penalises(o);
+    case HT_STAGE_TEMPERATURE: return o->temperature > 0;
+    case HT_STAGE_TOP_P: return o->top_p > 0 && o->top_p < 1;
+    case HT_STAGE_TOP_K: return o->top_k > 0;
+    case HT_STAGE_MIN_P: return o->min_p > 0;
+    }
+    return false;
+}
+
+static bool is_filter(ht_sampler_stage stage) { return stage >= HT_STAGE_TOP_P; }
+
+static ht_status allocate(ht_sampler *s, ht_error *err) {
+    bool penalty = penalises(&s->o), filter_seen = false, shortened = false;
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
+        if (!stage_on(&s->o, s->o.order[i])) continue;
+        if (is_filter(s->o.order[i])) filter_seen = true;
+        if (s->o.order[i] == HT_STAGE_REPEAT_PENALTY && filter_seen) shortened = true;
+    }
+    /* The most likely token survives every filter: for it they need not run, unless a penalty comes after them. */
+    s->filters = filter_seen && (s->o.temperature > 0 || shortened);
+    size_t n = (size_t)s->vocab, blocks = (size_t)ht_row_blocks(s->vocab);
+    bool ok = (s->block_max = malloc(blocks * sizeof *s->block_max)) != NULL;
+    ok = ok && (s->block_mass = malloc(blocks * sizeof *s->block_mass)) != NULL;
+    if (penalty) ok = ok && (s->x = malloc(n * sizeof *s->x)) && (s->seen = calloc((n + 7) / 8, 1));
+    if (shortened) ok = ok && (s->ids = malloc(n * sizeof *s->ids)) != NULL;
+    if (s->filters) ok = ok && (s->list = malloc(n * sizeof *s->list)) && (s->weight = malloc(n * sizeof *s->weight));
+    return ok ? HT_OK : ht_fail_memory(err, n * (sizeof *s->x + sizeof *s->ids + sizeof *s->list), "the sampler");
+}
+
+ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, ht_sampler **out, ht_error *err) {
+    *out = NULL;
+    ht_status status = check_options(options, err);
+    if (status) return status;
+    if (vocab < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a sampler over %d tokens, expected 1 or more", (int)vocab);
+    ht_sampler *s = calloc(1, sizeof *s);
+    if (!s) return ht_fail_memory(err, sizeof *s, "the sampler");
+    s->o = *options;
+    s->vocab = vocab;
+    if (!s->o.repeat_window) s->o.repeat_window = DEFAULT_WINDOW;
+    if (!complete_order(options->order, s->o.order))
+        status = ht_fail(err, HT_ERR_ARGUMENT, "the sampler's order names a stage that does not exist, or one twice");
+    if (!status) status = allocate(s, err);
+    if (status) {
+        ht_sampler_free(s);
+        return status;
+    }
+    *out = s;
+    return HT_OK;
+}
+
+void ht_sampler_free(ht_sampler *s) {
+    if (!s) return;
+    free(s->x);
+    free(s->ids);
+    free(s->block_max);
+    free(s->block_mass);
+    free(s->seen);
+    free(s->list);
+    free(s->weight);
+    free(s);
+}
+
+/* ---- the chain ---- */
+
+/* What is left of the row while the chain runs. `list`, when there is one, holds the highest of the row in order: all
+ * that is left when `whole`, else what will be left after a top_k to come. */
+typedef struct chain {
+    ht_row row;
+    const int32_t *ids; /* NULL: an index is an id */
+    float scale;        /* 1 / temperature once that stage has run */
+    ht_cut cut;
+    int32_t n_list; /* -1: none */
+    bool whole;
+} chain;
+
+static double list_mass(const ht_sampler *s, const chain *c, int32_t n, double target, int32_t *reached) {
+    float x[HT_ROW_BLOCK], w[HT_ROW_BLOCK];
+    double total = 0;
+    *reached = n;
+    for (int32_t first = 0; first < n; first += HT_ROW_BLOCK) {
+        int32_t count = n - first < HT_ROW_BLOCK ? n - first : HT_ROW_BLOCK;
+        for (int32_t i = 0; i < count; i++) x[i] = ht_ranked_value(s->list[first + i]);
+        ht_row_weights(x, count, c->row.max, c->scale, w);
+        for (int32_t i = 0; i < count; i++) {
+            total += (double)w[i];
+            if (total >= target) {
+                *reached = first + i + 1;
+                return total;
+            }
+        }
+    }
+    return total;
+}
+
+/* Shortens the list to n; what is left then ends in it. */
+static void end_list(const ht_sampler *s, chain *c, int32_t n) {
+    if (n < c->n_list) {
+        c->n_list = n;
+        c->whole = true;
+    }
+    if (c->whole) {
+        ht_ranked last = s->list[c->n_list - 1];
+        c->cut = (ht_cut){c->row.x[ht_ranked_index(last)], ht_ranked_index(last)};
+    }
+}
+
+static void run_top_p(ht_sampler *s, chain *c) {
+    int32_t reached;
+    double mass =
+        c->whole ? list_mass(s, c, c->n_list, INFINITY, &reached) : ht_row_mass(&c->row, c->scale, c->cut, NULL);
+    double target = (double)s->o.top_p * mass;
+    if (c->n_list >= 0) {
+        list_mass(s, c, c->n_list, target, &reached);
+        end_list(s, c, reached);
+    } else {
+        c->cut = ht_row_nucleus(&c->row, c->scale, c->cut, target, s->weight, s->list);
+    }
+}
+
+static void run_min_p(ht_sampler *s, chain *c) {
+    /* exp((x - max) * scale) >= min_p; the most likely one always is. */
+    float bound = c->row.max + logf(s->o.min_p) / c->scale;
+    if (bound > c->row.max) bound = c->row.max;
+    if (!(bound > -FLT_MAX)) return;
+    c->cut = ht_cut_min(c->cut, (ht_cut){bound, INT32_MAX});
+    if (c->n_list < 0) return;
+    int32_t n = c->n_list;
+    while (n > 1 && ht_ranked_value(s->list[n - 1]) < bound) n--;
+    end_list(s, c, n);
+}
+
+/* The k of a top_k among the stages from `first` up to the next penalty, or 0. */
+static int32_t coming_top_k(const ht_sampler *s, int first, int32_t n) {
+    for (int i = first; i < HT_SAMPLER_STAGES; i++) {
+        if (!stage_on(&s->o, s->o.order[i])) continue;
+        if (s->o.order[i] == HT_STAGE_REPEAT_PENALTY) return 0;
+        if (s->o.order[i] == HT_STAGE_TOP_K) return s->o.top_k < n ? s->o.top_k : 0;
+    }
+    return 0;
+}
+
+/* Makes what is left a row of its own, which may be written to. */
+static void compact(ht_sampler *s, chain *c, bool filtered) {
+    if (!filtered) {
+        memcpy(s->x, c->row.x, (size_t)c->row.n * sizeof *s->x);
+    } else {
+        int32_t n = 0;
+        for (int32_t i = 0; i < c->row.n; i++) {
+            if (!ht_cut_keeps(c->cut, c->row.x[i], i)) continue;
+            s->ids[n] = i;
+            s->x[n++] = c->row.x[i];
+        }
+        c->row.n = n;
+        c->ids = s->ids;
+    }
+    c->row.x = s->x;
+    c->cut = ht_cut_none();
+    c->n_list = -1;
+    c->whole = false;
+}
+
+static void run_penalty(ht_sampler *s, chain *c, bool filtered, const int32_t *history, int64_t n_history) {
+    compact(s, c, filtered);
+    int64_t first = s->o.repeat_window > 0 && n_history > s->o.repeat_window ? n_history - s->o.repeat_window : 0;
+    for (int64_t i = first; i < n_history; i++) {
+        int32_t id = history[i];
+        if (id < 0 || id >= s->vocab || (s->seen[id / 8] >> (id % 8) & 1)) continue;
+        s->seen[id / 8] = (uint8_t)(s->seen[id / 8] | 1 << (id % 8));
+        if (!c->ids) s->x[id] = s->x[id] > 0 ? s->x[id] / s->o.repeat_penalty : s->x[id] * s->o.repeat_penalty;
+    }
+    for (int32_t i = 0; c->ids && i < c->row.n; i++)
+        if (s->seen[c->ids[i] / 8] >> (c->ids[i] % 8) & 1)
+            s->x[i] = s->x[i] > 0 ? s->x[i] / s->o.repeat_penalty : s->x[i] * s->o.repeat_penalty;
+    for (int64_t i = first; i < n_history; i++)
+        if (history[i] >= 0 && history[i] < s->vocab) s->seen[history[i] / 8] = 0;
+}
+
+static void run_filter(ht_sampler *s, chain *c, int stage) {
+    int32_t k = c->n_list < 0 ? coming_top_k(s, stage, c->row.n) : 0;
+    if (k > 0) {
+        ht_row_top(&c->row, k, s->list);
+        c->n_list = k;
+    }
+    switch (s->o.order[stage]) {
+    case HT_STAGE_TOP_P: run_top_p(s, c); break;
+    case HT_STAGE_MIN_P: run_min_p(s, c); break;
+    case HT_STAGE_TOP_K:
+        if (c->n_list >= 0) {
+            c->whole = true;
+            end_list(s, c, c->n_list);
+        }
+        break;
+    default: break;
+    }
+}
+
+static ht_status bad_logit(const ht_row *row, const int32_t *ids, ht_error *err) {
+    int32_t i = ht_row_find_bad(row);
+    if (i < 0) i = 0;
+    return ht_fail(err, HT_ERR_INTERNAL, "the logit of token %d is %g; the model's output cannot be sampled from",
+                   (int)(ids ? ids[i] : i), (double)row->x[i]);
+}
+
+/* The same draw as ht_row_draw, over a list. Leaves the list in order of index. */
+static int32_t draw_from_list(ht_sampler *s, const chain *c, double u) {
+    int32_t n = c->n_list, reached, last = 0;
+    double target = u * list_mass(s, c, n, INFINITY, &reached), before = 0;
+    for (int32_t i = 0; i < n; i++) s->list[i] = s->list[i] << 32 | s->list[i] >> 32;
+    ht_ranked_sort(s->list, n);
+    float x[HT_ROW_BLOCK], w[HT_ROW_BLOCK];
+    for (int32_t first = 0; first < n; first += HT_ROW_BLOCK) {
+        int32_t count = n - first < HT_ROW_BLOCK ? n - first : HT_ROW_BLOCK;
+        for (int32_t i = 0; i < count; i++) x[i] = c->row.x[ht_ranked_index(s->list[first + i] >> 32)];
+        ht_row_weights(x, count, c->row.max, c->scale, w);
+        for (int32_t i = 0; i < count; i++) {
+            if (w[i] <= 0) continue;
+            last = ht_ranked_index(s->list[first + i] >> 32);
+            before += (double)w[i];
+            if (before > target) return last;
+        }
+    }
+    return last;
+}
+
+static int32_t draw(ht_sampler *s, const chain *c, double u) {
+    if (c->n_list >= 0) return draw_from_list(s, c, u);
+    double mass = ht_row_mass(&c->row, c->scale, c->cut, s->block_mass);
+    return ht_row_draw(&c->row, c->scale, c->cut, s->block_mass, mass, u);
+}
+
+ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
+                          ht_error *err) {
+    chain c = {
+        .row = {.x = logits, .n = s->vocab, .block_max = s->block_max}, .scale = 1, .cut = ht_cut_none(), .n_list = -1};
+    bool scanned = false, filtered = false;
+    *id = -1;
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
+        ht_sampler_stage stage = s->o.order[i];
+        if (!stage_on(&s->o, stage)) continue;
+        if (stage == HT_STAGE_REPEAT_PENALTY) {
+            run_penalty(s, &c, filtered, history, n_history);
+            scanned = false;
+        } else if (stage == HT_STAGE_TEMPERATURE) {
+            c.scale = 1 / s->o.temperature;
+            if (c.scale > 1e30f) c.scale = 1e30f;
+        } else if (s->filters) {
+            if (!scanned && !ht_row_scan(&c.row)) return bad_logit(&c.row, c.ids, err);
+            scanned = filtered = true;
+            run_filter(s, &c, i);
+        }
+    }
+    if (!scanned && !ht_row_scan(&c.row)) return bad_logit(&c.row, c.ids, err);
+    int32_t index =
+        s->o.temperature > 0 ? draw(s, &c, ht_philox_uniform(s->o.seed, (uint64_t)n_history)) : ht_row_argmax(&c.row);
+    *id = c.ids ? c.ids[index] : index;
+    return HT_OK;
+}

@@ -1,0 +1,27 @@
+/* The sampler chain: logits of one position and the tokens before it in, one token id out.
+ *
+ * The stages run in the order asked for; each sees what the one before it left, as probabilities of what is left:
+ *   repeat penalty  distinct ids among the last repeat_window tokens: logit / penalty if positive, * penalty if not
+ *   temperature     logits / temperature; 0 instead ends in the most likely of what is left, lowest id on ties
+ *   top_k           the k most likely
+ *   top_p           the smallest set of most likely tokens whose probabilities reach p
+ *   min_p           those at least min_p times as likely as the most likely
+ * The draw takes the first id, in order of id, at which the running sum of what is left passes u times the whole; u is
+ * Philox4x32-10 keyed with the seed, at the position of the token that is drawn. A sampler belongs to one thread. */
+#ifndef HT_GENERATE_SAMPLER_H
+#define HT_GENERATE_SAMPLER_H
+
+#include <hearth/session.h>
+
+typedef struct ht_sampler ht_sampler;
+
+/* Checks the options and allocates all that sampling will need. */
+ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, ht_sampler **out, ht_error *err);
+void ht_sampler_free(ht_sampler *s); /* NULL is fine */
+
+/* Picks the token for position n_history from logits [vocab]. history: the tokens of all positions before it. A logit
+ * that is NaN or infinite is an error. Allocates nothing. */
+ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
+                          ht_error *err);
+
+#endif

@@ -1,0 +1,394 @@
+/* The sampler against a plain implementation that sorts everything, its statistics, and its errors. */
+#include "generate/philox.h"
+#include "generate/row.h"
+#include "generate/sampler.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- a plain chain in double precision ---- */
+
+typedef struct item {
+    int32_t id;
+    double logit, p;
+} item;
+
+static int by_logit(const void *a, const void *b) {
+    const item *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit > y->logit ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static int by_id(const void *a, const void *b) { return ((const item *)a)->id < ((const item *)b)->id ? -1 : 1; }
+
+static void probabilities(item *v, int n, double temperature) {
+    double max = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++) max = fmax(max, v[i].logit);
+    for (int i = 0; i < n; i++) sum += v[i].p = exp((v[i].logit - max) / temperature);
+    for (int i = 0; i < n; i++) v[i].p /= sum;
+}
+
+/* Where a decision hangs on less than this, float and double may differ: such cases are not compared. */
+static const double margin = 1e-6;
+
+/* Returns the id; -1 when a decision is too close to call. */
+static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *order, const float *logits, int n,
+                          const int32_t *history, int n_history) {
+    item *v = calloc((size_t)n, sizeof *v);
+    bool close = false;
+    double temperature = 1;
+    int window = o->repeat_window == 0 ? 64 : o->repeat_window < 0 ? n_history : o->repeat_window;
+    for (int i = 0; i < n; i++) v[i] = (item){i, (double)logits[i], 0};
+    for (int stage = 0; stage < HT_SAMPLER_STAGES; stage++) {
+        qsort(v, (size_t)n, sizeof *v, by_logit);
+        probabilities(v, n, temperature);
+        int kept = n;
+        double sum = 0;
+        switch (order[stage]) {
+        case HT_STAGE_REPEAT_PENALTY:
+            if (o->repeat_penalty == 0) break;
+            for (int i = 0; i < n; i++)
+                for (int h = n_history - 1; h >= 0 && h >= n_history - window; h--)
+                    if (history[h] == v[i].id) {
+                        float x = (float)v[i].logit;
+                        v[i].logit = (double)(x > 0 ? x / o->repeat_penalty : x * o->repeat_penalty);
+                        break;
+                    }
+            break;
+        case HT_STAGE_TEMPERATURE:
+            if (o->temperature > 0) temperature = (double)o->temperature;
+            break;
+        case HT_STAGE_TOP_K:
+            if (o->top_k > 0 && o->top_k < n) kept = o->top_k;
+            break;
+        case HT_STAGE_TOP_P:
+            if (o->top_p <= 0 || o->top_p >= 1) break;
+            for (kept = 0; kept < n && sum < (double)o->top_p; kept++) {
+                sum += v[kept].p;
+                close = close || fabs(sum - (double)o->top_p) < margin;
+            }
+            break;
+        case HT_STAGE_MIN_P:
+            for (kept = 0; kept < n && v[kept].p >= (double)o->min_p * v[0].p; kept++) {}
+            for (int i = 0; i < n; i++) close = close || fabs(v[i].p / v[0].p / (double)o->min_p - 1) < margin;
+            break;
+        }
+        n = kept;
+    }
+    qsort(v, (size_t)n, sizeof *v, by_logit);
+    int32_t id = v[0].id;
+    if (o->temperature > 0) {
+        qsort(v, (size_t)n, sizeof *v, by_id);
+        probabilities(v, n, temperature);
+        double u = ht_philox_uniform(o->seed, (uint64_t)n_history), sum = 0;
+        for (int i = 0; i < n; i++) {
+            sum += v[i].p;
+            close = close || fabs(sum - u) < margin;
+            if (sum > u) {
+                id = v[i].id;
+                break;
+            }
+        }
+    }
+    free(v);
+    return close ? -1 : id;
+}
+
+/* ---- help ---- */
+
+static uint32_t lcg = 1;
+static uint32_t next_random(void) {
+    lcg = lcg * 1664525u + 1013904223u;
+    return lcg >> 8;
+}
+static float uniform(void) { return (float)next_random() * 0x1p-24f; }
+static float bell(void) {
+    float sum = -6;
+    for (int i = 0; i < 12; i++) sum += uniform();
+    return sum;
+}
+
+static int32_t pick(const ht_sampler_options *o, const float *logits, int32_t n, const int32_t *history,
+                    int n_history) {
+    ht_sampler *s;
+    ht_error err = {0};
+    int32_t id = -2;
+    if (ht_sampler_new(o, n, &s, &err)) fail_msg("%s", err.message);
+    if (ht_sampler_pick(s, logits, history, n_history, &id, &err)) fail_msg("%s", err.message);
+    ht_sampler_free(s);
+    return id;
+}
+
+static void shuffle(ht_sampler_stage *order) {
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) order[i] = (ht_sampler_stage)(i + 1);
+    for (int i = HT_SAMPLER_STAGES - 1; i > 0; i--) {
+        int j = (int)(next_random() % (uint32_t)(i + 1));
+        ht_sampler_stage t = order[i];
+        order[i] = order[j];
+        order[j] = t;
+    }
+}
+
+/* ---- tests ---- */
+
+static void generator_known_answers(void **state) {
+    (void)state;
+    uint32_t out[4];
+    ht_philox4x32((const uint32_t[4]){0}, (const uint32_t[2]){0}, out);
+    assert_int_equal(out[0], 0x6627e8d5);
+    assert_int_equal(out[1], 0xe169c58d);
+    assert_int_equal(out[2], 0xbc57ac4c);
+    assert_int_equal(out[3], 0x9b00dbd8);
+    uint32_t ones[4] = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    ht_philox4x32(ones, ones, out);
+    assert_int_equal(out[0], 0x408f276d);
+    assert_int_equal(out[1], 0x41c83b0e);
+    assert_int_equal(out[2], 0xa20bc7c6);
+    assert_int_equal(out[3], 0x6d5451fd);
+    double mean = 0;
+    for (uint64_t i = 0; i < 10000; i++) {
+        double u = ht_philox_uniform(7, i);
+        assert_true(u >= 0 && u < 1);
+        mean += u / 10000;
+    }
+    assert_true(fabs(mean - 0.5) < 0.01);
+}
+
+static void greedy_takes_the_lowest_of_ties(void **state) {
+    (void)state;
+    static float x[1000];
+    ht_sampler_options o = {0};
+    for (int i = 0; i < 1000; i++) x[i] = -5;
+    assert_int_equal(pick(&o, x, 1000, NULL, 0), 0);
+    for (int first = 0; first < 1000; first += 37) {
+        for (int i = 0; i < 1000; i++) x[i] = i == first || i == 999 ? 2.5f : bell() - 10;
+        assert_int_equal(pick(&o, x, 1000, NULL, 0), first);
+    }
+    x[0] = -0.0f, x[1] = 0.0f;
+    assert_int_equal(pick(&o, x, 2, NULL, 0), 0);
+    assert_int_equal(pick(&o, x, 1, NULL, 0), 0);
+    /* Filters do not change it, a penalty does. */
+    o = (ht_sampler_options){.top_k = 3, .top_p = 0.1f, .min_p = 0.5f};
+    for (int i = 0; i < 1000; i++) x[i] = (float)(i % 500);
+    assert_int_equal(pick(&o, x, 1000, NULL, 0), 499);
+    o.repeat_penalty = 2;
+    assert_int_equal(pick(&o, x, 1000, (const int32_t[]){499, 499}, 2), 999);
+}
+
+/* Chains of every order over rows of many shapes, with ties, against the plain chain. */
+static void agrees_with_the_plain_chain(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 2, 5, 127, 128, 129, 1000, 5003, 20000};
+    static float x[20000];
+    int32_t history[300];
+    int compared = 0, close = 0;
+    for (int round = 0; round < 3000; round++) {
+        int n = sizes[next_random() % (round % 20 ? 7 : 9)];
+        int kind = (int)(next_random() % 4);
+        float spread = 0.2f + 6 * uniform();
+        for (int i = 0; i < n; i++) {
+            x[i] = spread * bell();
+            if (kind == 1) x[i] = floorf(x[i]); /* many ties */
+            if (kind == 2) x[i] = -3;           /* nothing but ties */
+        }
+        if (kind == 3) x[next_random() % (uint32_t)n] = 60;
+        int n_history = (int)(next_random() % 300);
+        for (int i = 0; i < n_history; i++) history[i] = (int32_t)(next_random() % (uint32_t)n);
+        ht_sampler_options o = {.seed = next_random() * (uint64_t)0x100000001};
+        o.temperature = next_random() % 8 ? 0.1f + 2 * uniform() : 0;
+        if (next_random() % 2) o.top_k = 1 + (int32_t)(next_random() % (next_random() % 2 ? 50 : 4000));
+        if (next_random() % 2) o.top_p = uniform();
+        if (next_random() % 2) o.min_p = uniform() * uniform();
+        if (next_random() % 2) o.repeat_penalty = 0.8f + uniform();
+        o.repeat_window = (int32_t)(next_random() % 200) - 1;
+        shuffle(o.order);
+        int32_t expected = plain_pick(&o, o.order, x, n, history, n_history);
+        compared++;
+        if (expected < 0)
+            close++;
+        else if (pick(&o, x, n, history, n_history) != expected)
+            fail_msg("round %d: n %d kind %d expected %d", round, n, kind, expected);
+    }
+    assert_true(close * 10 < compared);
+}
+
+/* A nucleus of most of a flat row takes the halving path; the set must be the plain one's to the last member. */
+static void wide_nucleus_is_exact(void **state) {
+    (void)state;
+    enum { N = 100000 };
+    float *x = malloc(N * sizeof *x), *weight = malloc(N * sizeof *weight);
+    float *block_max = malloc((size_t)ht_row_blocks(N) * sizeof *block_max);
+    ht_ranked *work = malloc(N * sizeof *work), *sorted = malloc(N * sizeof *sorted);
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < N; i++) x[i] = kind == 0 ? bell() : kind == 1 ? 0.25f * floorf(4 * bell()) : 1;
+        ht_row row = {.x = x, .n = N, .block_max = block_max};
+        assert_true(ht_row_scan(&row));
+        for (int i = 0; i < N; i++) sorted[i] = ht_rank(x[i], i);
+        ht_ranked_sort(sorted, N);
+        double mass = ht_row_mass(&row, 1, ht_cut_none(), NULL);
+        for (int tenth = 1; tenth < 10; tenth++) {
+            double target = 0.1 * tenth * mass, sum = 0;
+            ht_cut cut = ht_row_nucleus(&row, 1, ht_cut_none(), target, weight, work);
+            int end = 0;
+            while (end < N && sum < target) sum += exp((double)x[ht_ranked_index(sorted[end++])] - (double)row.max);
+            int kept = 0;
+            for (int i = 0; i < N; i++) kept += ht_cut_keeps(cut, x[i], i);
+            assert_true(abs(kept - end) <= 1); /* the sums differ in their last digits */
+            assert_true(ht_cut_keeps(cut, x[ht_ranked_index(sorted[kept - 1])], ht_ranked_index(sorted[kept - 1])));
+            assert_false(ht_cut_keeps(cut, x[ht_ranked_index(sorted[kept])], ht_ranked_index(sorted[kept])));
+        }
+    }
+    free(x), free(weight), free(block_max), free(work), free(sorted);
+}
+
+static void sorting_and_weights(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    static ht_ranked r[N];
+    static float x[N], w[N];
+    for (int shape = 0; shape < 4; shape++) {
+        for (int i = 0; i < N; i++) {
+            x[i] = shape == 0 ? (float)i : shape == 1 ? (float)-i : shape == 2 ? 1 : bell();
+            r[i] = ht_rank(x[i], i);
+            assert_true(ht_ranked_value(r[i]) == x[i]);
+            assert_int_equal(ht_ranked_index(r[i]), i);
+        }
+        ht_ranked_sort(r, N);
+        for (int i = 1; i < N; i++) assert_true(r[i - 1] > r[i]);
+    }
+    for (int i = 0; i < N; i++) x[i] = -0.03f * (float)i;
+    ht_row_weights(x, N, 0, 1, w);
+    for (int i = 0; i < N; i++) {
+        double expected = exp((double)x[i]);
+        if (x[i] > -87)
+            assert_true(fabs((double)w[i] / expected - 1) < 3e-7);
+        else
+            assert_true(w[i] == 0);
+    }
+}
+
+/* Frequencies of 40,000 draws against the probabilities: chi-squared with 7 degrees of freedom, 1 in 10^5 by chance. */
+static void draws_follow_the_probabilities(void **state) {
+    (void)state;
+    enum { N = 8, DRAWS = 40000 };
+    static const float x[N] = {0.5f, 2, -1, 1.25f, 0, 2, -0.5f, 1};
+    double p[N], total = 0, chi = 0;
+    int count[N] = {0};
+    ht_sampler_options o = {.temperature = 0.7f, .seed = 42};
+    ht_sampler *s;
+    ht_error err = {0};
+    assert_int_equal(ht_sampler_new(&o, N, &s, &err), HT_OK);
+    for (int i = 0; i < DRAWS; i++) {
+        int32_t id;
+        assert_int_equal(ht_sampler_pick(s, x, NULL, i, &id, &err), HT_OK);
+        count[id]++;
+    }
+    ht_sampler_free(s);
+    for (int i = 0; i < N; i++) total += p[i] = exp((double)x[i] / 0.7);
+    for (int i = 0; i < N; i++) {
+        double expected = p[i] / total * DRAWS;
+        chi += (count[i] - expected) * (count[i] - expected) / expected;
+    }
+    assert_true(chi < 35);
+}
+
+static void same_seed_same_tokens(void **state) {
+    (void)state;
+    static float x[4096];
+    for (int i = 0; i < 4096; i++) x[i] = bell();
+    ht_sampler_options o = {.temperature = 1, .seed = 5}, other = {.temperature = 1, .seed = 6};
+    int differ = 0;
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(pick(&o, x, 4096, NULL, i), pick(&o, x, 4096, NULL, i));
+        differ += pick(&o, x, 4096, NULL, i) != pick(&other, x, 4096, NULL, i);
+    }
+    assert_true(differ > 40);
+}
+
+static void bad_logits_are_errors(void **state) {
+    (void)state;
+    static float x[300];
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    ht_sampler_options chains[] = {{0}, {.temperature = 1}, {.temperature = 1, .top_k = 2, .repeat_penalty = 1.5f}};
+    for (int c = 0; c < 3; c++)
+        for (int b = 0; b < 3; b++)
+            for (int at = 0; at < 300; at += 13) {
+                memset(x, 0, sizeof x);
+                x[at] = bad[b];
+                ht_sampler *s;
+                ht_error err = {0};
+                int32_t id = 0;
+                assert_int_equal(ht_sampler_new(&chains[c], 300, &s, &err), HT_OK);
+                assert_int_equal(ht_sampler_pick(s, x, NULL, 0, &id, &err), HT_ERR_INTERNAL);
+                assert_int_equal(id, -1);
+                char token[32];
+                snprintf(token, sizeof token, "token %d is", at);
+                assert_non_null(strstr(err.message, token));
+                ht_sampler_free(s);
+            }
+}
+
+static void orders_are_parsed(void **state) {
+    (void)state;
+    ht_sampler_stage order[HT_SAMPLER_STAGES];
+    ht_error err = {0};
+    assert_int_equal(ht_sampler_order_parse("top_p,min_p,top_k,temperature", order, &err), HT_OK);
+    const ht_sampler_stage expected[] = {HT_STAGE_REPEAT_PENALTY, HT_STAGE_TOP_P, HT_STAGE_MIN_P, HT_STAGE_TOP_K,
+                                         HT_STAGE_TEMPERATURE};
+    assert_memory_equal(order, expected, sizeof order);
+    assert_int_equal(ht_sampler_order_parse("min_p,repeat_penalty", order, &err), HT_OK);
+    const ht_sampler_stage second[] = {HT_STAGE_TEMPERATURE, HT_STAGE_TOP_P, HT_STAGE_TOP_K, HT_STAGE_MIN_P,
+                                       HT_STAGE_REPEAT_PENALTY};
+    assert_memory_equal(order, second, sizeof order);
+    static const char *const wrong[] = {"", "top_p,", "top_q", "top_p top_k", "top_p,top_p", "top_p,,min_p", "Top_p"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        err = (ht_error){0};
+        assert_int_equal(ht_sampler_order_parse(wrong[i], order, &err), HT_ERR_ARGUMENT);
+        assert_non_null(strstr(err.message, "sampler order"));
+    }
+}
+
+static void bad_options_are_refused(void **state) {
+    (void)state;
+    const ht_sampler_options wrong[] = {
+        {.temperature = -1},
+        {.temperature = NAN},
+        {.temperature = INFINITY},
+        {.top_k = -1},
+        {.top_p = 1.5f},
+        {.top_p = -0.1f},
+        {.top_p = NAN},
+        {.min_p = 2},
+        {.repeat_penalty = -1},
+        {.repeat_penalty = INFINITY},
+        {.repeat_window = -2},
+        {.order = {1, 1}},
+        {.order = {9}},
+        {.order = {0, 2}},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        ht_sampler *s = (void *)1;
+        ht_error err = {0};
+        assert_int_equal(ht_sampler_new(&wrong[i], 10, &s, &err), HT_ERR_ARGUMENT);
+        assert_null(s);
+        assert_true(err.message[0] != 0);
+    }
+    ht_sampler *s;
+    ht_error err = {0};
+    assert_int_equal(ht_sampler_new(&(ht_sampler_options){0}, 0, &s, &err), HT_ERR_ARGUMENT);
+    ht_sampler_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(generator_known_answers),     cmocka_unit_test(greedy_takes_the_lowest_of_ties),
+        cmocka_unit_test(agrees_with_the_plain_chain), cmocka_unit_test(wide_nucleus_is_exact),
+        cmocka_unit_test(sorting_and_weights),         cmocka_unit_test(draws_follow_the_probabilities),
+        cmocka_unit_test(same_seed_same_tokens),       cmocka_unit_test(bad_logits_are_errors),
+        cmocka_unit_test(orders_are_parsed),           cmocka_unit_test(bad_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
