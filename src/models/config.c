@@ -1,0 +1,62 @@
+#include "models/config.h"
+
+#include "base/error.h"
+
+#include <math.h>
+
+bool ht_config_add_eos(ht_config *c, int64_t id) {
+    for (int i = 0; i < c->n_eos; i++)
+        if (c->eos[i] == id) return true;
+    if (c->n_eos == HT_MAX_EOS) return false;
+    c->eos[c->n_eos++] = (int32_t)id;
+    return true;
+}
+
+static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err) {
+    /* Bounds far above any real model: products of two sizes stay within an int64_t. */
+    const struct {
+        const char *what;
+        int64_t value, most;
+    } sizes[] = {{"layers", c->n_layers, HT_MAX_LAYERS}, {"attention heads", c->n_heads, 1 << 16},
+                 {"K/V heads", c->n_kv_heads, 1 << 16},  {"hidden size", c->hidden, 1 << 24},
+                 {"head size", c->head_dim, 1 << 16},    {"feed-forward size", c->feed_forward, 1 << 26},
+                 {"vocabulary size", c->vocab, 1 << 28}, {"context length", c->context, INT32_MAX}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,
+                           (long long)sizes[i].value, (long long)sizes[i].most);
+    return HT_OK;
+}
+
+ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
+    ht_status status = check_sizes(c, file, err);
+    if (status) return status;
+    if (c->n_heads % c->n_kv_heads)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %lld attention heads cannot share %lld K/V heads evenly", file,
+                       (long long)c->n_heads, (long long)c->n_kv_heads);
+    if (c->head_dim % 2)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the head size is %lld, rotary embedding needs an even one", file,
+                       (long long)c->head_dim);
+    if (!isfinite(c->rms_eps) || c->rms_eps < 0 || c->rms_eps > 1)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the epsilon of the norms is %g, expected 0 to 1", file,
+                       (double)c->rms_eps);
+    if (!isfinite(c->attention_scale) || c->attention_scale <= 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the attention scale is %g, expected a positive number", file,
+                       (double)c->attention_scale);
+    if (!isfinite(c->final_softcap) || c->final_softcap < 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the cap of the logits is %g, expected a positive number or none", file,
+                       (double)c->final_softcap);
+    bool slides = false;
+    for (int64_t i = 0; i < c->n_layers; i++) slides |= c->sliding[i];
+    if (c->window < 0 || c->window > INT32_MAX || (slides && c->window == 0))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the sliding window is %lld keys, expected a positive number", file,
+                       (long long)c->window);
+    const char *problem = ht_rope_problem(&c->rope);
+    if (!*problem) problem = ht_rope_problem(&c->local_rope);
+    if (*problem) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", file, problem);
+    for (int i = 0; i < c->n_eos; i++)
+        if (c->eos[i] < 0 || c->eos[i] >= c->vocab)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: end-of-text id %d is outside the vocabulary of %lld tokens", file,
+                           c->eos[i], (long long)c->vocab);
+    return HT_OK;
+}

@@ -1,0 +1,74 @@
+/* A model's configuration: what config.json or GGUF metadata says, in one form, with every default filled in and every
+ * number checked. Which file it came from is not visible any more. */
+#ifndef HT_MODELS_CONFIG_H
+#define HT_MODELS_CONFIG_H
+
+#include "models/rope.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HT_MAX_LAYERS = 1024, HT_MAX_EOS = 32 };
+
+typedef struct ht_family ht_family; /* registry.h */
+
+typedef struct ht_config {
+    const ht_family *family;
+    char name[128]; /* the file's own name for the model, or "" */
+
+    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward;
+    int64_t vocab;   /* rows of the embedding */
+    int64_t context; /* positions the model was trained for */
+    float rms_eps;
+    float norm_offset;     /* norms multiply by norm_offset + weight */
+    float attention_scale; /* on q.k */
+    float final_softcap;   /* 0: none */
+
+    bool q_bias, out_bias, mlp_bias; /* of the q, k and v projections; of the attention output; of the MLP */
+    bool tied_head;                  /* the head is the embedding */
+    bool
+        interleaved_rows; /* q and k rows are stored for interleaved RoPE (GGUF llama) and are put back while packing */
+
+    int64_t window;              /* keys a sliding layer sees; 0: no layer slides */
+    bool sliding[HT_MAX_LAYERS]; /* which layers slide */
+    ht_rope_spec rope;           /* of the layers that see everything */
+    ht_rope_spec local_rope;     /* of the sliding layers */
+
+    int32_t eos[HT_MAX_EOS]; /* ids that end the output, as the files say */
+    int n_eos;
+} ht_config;
+
+/* What the tensors of a checkpoint tell that a config.json may leave open. */
+typedef struct ht_config_hints {
+    bool has_tensors; /* false: nothing below is known */
+    bool has_q_norm;  /* layer 0 */
+    bool has_q_bias;  /* layer 0 */
+    bool has_head;    /* lm_head.weight exists */
+    int64_t q_rows;   /* of layer 0's q_proj */
+} ht_config_hints;
+
+typedef struct ht_json_text { /* a JSON file's bytes; data NULL: no such file */
+    const char *data;
+    size_t size;
+} ht_json_text;
+
+/* From config.json and, when there is one, generation_config.json. A pure function of its arguments. */
+ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
+                              ht_config *out, ht_error *err);
+
+struct ht_gguf;
+/* From a GGUF file's metadata; `file` is its name for messages. */
+ht_status ht_config_from_gguf(const struct ht_gguf *g, const char *file, ht_config *out, ht_error *err);
+
+/* The part both readers end with: ranges and ratios. `file` is named in messages. */
+ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
+
+/* Adds an id once; false when the list is full. */
+bool ht_config_add_eos(ht_config *c, int64_t id);
+
+/* Rows of the q projection, and of the k and v projections. */
+static inline int64_t ht_config_q_rows(const ht_config *c) { return c->n_heads * c->head_dim; }
+static inline int64_t ht_config_kv_rows(const ht_config *c) { return c->n_kv_heads * c->head_dim; }
+
+#endif

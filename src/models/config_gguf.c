@@ -1,0 +1,106 @@
+/* GGUF metadata. Not everything is there: what the file leaves out comes from its tensors or the family. */
+#include "base/error.h"
+#include "models/registry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void read_sizes(ht_config *c, ht_meta *m) {
+    c->n_layers = ht_meta_i64(m, "block_count", 0);
+    c->hidden = ht_meta_i64(m, "embedding_length", 0);
+    c->n_heads = ht_meta_uniform_i64(m, "attention.head_count", 0);
+    c->n_kv_heads = ht_meta_uniform_i64(m, "attention.head_count_kv", c->n_heads);
+    c->feed_forward = ht_meta_uniform_i64(m, "feed_forward_length", 0);
+    c->context = ht_meta_i64(m, "context_length", 0);
+    c->head_dim = ht_meta_i64(m, "attention.key_length", 0);
+    int64_t value_length = ht_meta_i64(m, "attention.value_length", c->head_dim);
+    if (c->head_dim == 0 && c->n_heads > 0 && c->hidden % c->n_heads == 0) c->head_dim = c->hidden / c->n_heads;
+    if (value_length != 0 && value_length != c->head_dim)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
+                     "heads of K have %lld values and heads of V %lld; only equal sizes are supported",
+                     (long long)c->head_dim, (long long)value_length);
+    int64_t rotated = ht_meta_i64(m, "rope.dimension_count", c->head_dim);
+    if (rotated != c->head_dim)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED,
+                     "%lld of the %lld values of a head are rotated; only whole heads are supported",
+                     (long long)rotated, (long long)c->head_dim);
+    if (!m->status && (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS))
+        ht_meta_fail(m, HT_ERR_FORMAT, "`%s.block_count` is %lld, expected 1 to %d", m->architecture,
+                     (long long)c->n_layers, HT_MAX_LAYERS);
+    if (ht_meta_i64(m, "expert_count", 0) > 0)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "mixtures of experts are not supported (`%s.expert_count` is %lld)",
+                     m->architecture, (long long)ht_meta_i64(m, "expert_count", 0));
+}
+
+/* The embedding has the last word on the vocabulary: its rows are what ids index. */
+static void read_vocab(ht_config *c, ht_meta *m) {
+    const ht_gguf_value *tokens = ht_gguf_find(m->gguf, "tokenizer.ggml.tokens");
+    int64_t n_tokens = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
+    const ht_gguf_tensor *embedding = ht_gguf_find_tensor(m->gguf, "token_embd.weight");
+    c->vocab = embedding && embedding->n_dims == 2 ? embedding->dims[1] : ht_meta_i64(m, "vocab_size", n_tokens);
+    if (n_tokens > c->vocab)
+        ht_meta_fail(m, HT_ERR_FORMAT, "the tokenizer has %lld tokens, the embedding only %lld rows",
+                     (long long)n_tokens, (long long)c->vocab);
+}
+
+static void read_rope(ht_config *c, ht_meta *m) {
+    ht_rope_spec *r = &c->rope;
+    r->theta = ht_meta_f64(m, "rope.freq_base", c->family->defaults.rope_theta);
+    char kind[48];
+    ht_meta_string(m, "rope.scaling.type", kind, sizeof kind);
+    r->factor = ht_meta_f64(m, "rope.scaling.factor", 0);
+    if (!*kind && ht_meta_has(m, "rope.scale_linear")) { /* the older spelling */
+        snprintf(kind, sizeof kind, "linear");
+        r->factor = ht_meta_f64(m, "rope.scale_linear", 0);
+    }
+    if (*kind && !ht_rope_kind_from_name(kind, &r->kind))
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "RoPE scaling `%s` is not supported; none, linear and yarn are", kind);
+    r->original_context = ht_meta_f64(m, "rope.scaling.original_context_length", (double)c->context);
+    r->beta_fast = ht_meta_f64(m, "rope.scaling.yarn_beta_fast", 32);
+    r->beta_slow = ht_meta_f64(m, "rope.scaling.yarn_beta_slow", 1);
+    /* A llama3 scaling is in the file as the tensor rope_freqs.weight, one divisor per frequency. */
+    c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", r->theta);
+}
+
+static void read_eos(ht_config *c, ht_meta *m) {
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const ht_gguf_value *v = ht_gguf_find(m->gguf, keys[i]);
+        int64_t id;
+        if (!v) continue;
+        if (!ht_gguf_item_i64(v, 0, &id) || id < 0 || id > INT32_MAX)
+            ht_meta_fail(m, HT_ERR_FORMAT, "`%s` is no token id", keys[i]);
+        else
+            ht_config_add_eos(c, id);
+    }
+}
+
+ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out, ht_error *err) {
+    *out = (ht_config){0};
+    ht_meta m = {.gguf = g, .file = file, .err = err};
+    ht_bytes name;
+    if (!ht_gguf_get_string(g, "general.architecture", &name))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: there is no `general.architecture`", file);
+    snprintf(m.architecture, sizeof m.architecture, "%.*s", (int)(name.len < 63 ? name.len : 63), name.data);
+    out->family = ht_family_of_architecture(m.architecture);
+    if (!out->family)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: architecture `%s` is not supported; %s are", file, m.architecture,
+                       ht_family_list((char[HT_FAMILY_LIST]){0}));
+    if (ht_gguf_get_string(g, "general.name", &name))
+        snprintf(out->name, sizeof out->name, "%.*s", (int)(name.len < 127 ? name.len : 127), name.data);
+    read_sizes(out, &m);
+    read_vocab(out, &m);
+    out->rms_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", out->family->defaults.rms_eps);
+    double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;
+    out->attention_scale = (float)ht_meta_f64(&m, "attention.scale", scale);
+    out->tied_head = !ht_gguf_find_tensor(g, "output.weight");
+    out->q_bias = ht_gguf_find_tensor(g, "blk.0.attn_q.bias") != NULL;
+    out->out_bias = ht_gguf_find_tensor(g, "blk.0.attn_output.bias") != NULL;
+    out->mlp_bias = ht_gguf_find_tensor(g, "blk.0.ffn_up.bias") != NULL;
+    read_rope(out, &m);
+    read_eos(out, &m);
+    if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
+    return m.status ? m.status : ht_config_check(out, file, err);
+}

@@ -1,0 +1,218 @@
+/* config.json and generation_config.json: every spelling of a field that checkpoints use. */
+#include "base/error.h"
+#include "formats/json.h"
+#include "models/registry.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char config_file[] = "config.json", generation_file[] = "generation_config.json";
+
+/* A number or a list of numbers. */
+static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
+    const char *key = "eos_token_id";
+    const json_t *v = json_object_get(object, key);
+    if (!v || json_is_null(v)) return;
+    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    for (size_t i = 0; i < n; i++) {
+        int64_t id;
+        if (!ht_json_whole(json_is_array(v) ? json_array_get(v, i) : v, &id) || id < 0 || id > INT32_MAX) {
+            ht_json_fail(r, HT_ERR_FORMAT, "`%s` holds something that is no token id", key);
+            return;
+        }
+        if (!ht_config_add_eos(c, id))
+            ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` lists more than %d ids", key, HT_MAX_EOS);
+    }
+}
+
+static void check_partial_rotary(ht_json_reader *r, const json_t *object) {
+    double share = 1;
+    if (ht_json_f64(r, object, "partial_rotary_factor", &share) && share != 1)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "`partial_rotary_factor` is %g; only heads that are rotated whole are supported", share);
+}
+
+/* One RoPE description: {"rope_type" or "type", "rope_theta", "factor", ...}. */
+static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, int64_t context) {
+    const char *kind = "default";
+    if (!ht_json_str(r, o, "rope_type", &kind)) ht_json_str(r, o, "type", &kind);
+    if (!ht_rope_kind_from_name(kind, &rope->kind))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "RoPE scaling `%.40s` is not supported; default, linear, llama3 and yarn are", kind);
+    ht_json_f64(r, o, "rope_theta", &rope->theta);
+    check_partial_rotary(r, o);
+    rope->original_context = (double)context;
+    ht_json_f64(r, o, "original_max_position_embeddings", &rope->original_context);
+    bool has_factor = ht_json_f64(r, o, "factor", &rope->factor);
+    if (rope->kind == HT_ROPE_YARN && !has_factor && rope->original_context > 0)
+        rope->factor = (double)context / rope->original_context;
+    ht_json_f64(r, o, "low_freq_factor", &rope->low_freq_factor);
+    ht_json_f64(r, o, "high_freq_factor", &rope->high_freq_factor);
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    ht_json_f64(r, o, "beta_fast", &rope->beta_fast);
+    ht_json_f64(r, o, "beta_slow", &rope->beta_slow);
+    ht_json_f64(r, o, "attention_factor", &rope->attention_factor);
+    ht_json_f64(r, o, "mscale", &rope->mscale);
+    ht_json_f64(r, o, "mscale_all_dim", &rope->mscale_all_dim);
+    bool truncate = true;
+    ht_json_bool(r, o, "truncate", &truncate);
+    rope->no_truncate = !truncate;
+}
+
+/* rope_theta + rope_scaling, or the newer rope_parameters, flat or one per layer type. A scaling that is not given per
+ * layer type is of the layers that see everything; the sliding ones have none. */
+static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
+    ht_json_f64(r, o, "rope_theta", &c->rope.theta);
+    ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
+    check_partial_rotary(r, o);
+    const json_t *parameters = ht_json_object(r, o, "rope_parameters");
+    const json_t *full = ht_json_object(r, parameters, "full_attention");
+    const json_t *local = ht_json_object(r, parameters, "sliding_attention");
+    if (full) read_rope(&c->rope, r, full, c->context);
+    if (local) read_rope(&c->local_rope, r, local, c->context);
+    if (parameters && !full && !local) read_rope(&c->rope, r, parameters, c->context);
+    const json_t *scaling = ht_json_object(r, o, "rope_scaling");
+    if (scaling && json_object_size(scaling)) read_rope(&c->rope, r, scaling, c->context);
+}
+
+/* Which layers slide, when the file says it layer by layer. */
+static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
+    const json_t *list = ht_json_array(r, o, "layer_types");
+    if (!list) return;
+    if ((int64_t)json_array_size(list) != c->n_layers) {
+        ht_json_fail(r, HT_ERR_FORMAT, "`layer_types` lists %zu layers, `num_hidden_layers` says %lld",
+                     json_array_size(list), (long long)c->n_layers);
+        return;
+    }
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(list, (size_t)i));
+        c->sliding[i] = type && !strcmp(type, "sliding_attention");
+        if (!c->sliding[i] && (!type || strcmp(type, "full_attention")))
+            ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                         "layer %lld is of type `%.40s`; full_attention and sliding_attention are supported",
+                         (long long)i, type ? type : "?");
+    }
+}
+
+static void refuse_quantised(ht_json_reader *r, const json_t *root) {
+    static const char what_works[] = "a GGUF file, or f32, f16 or bf16 weights, are";
+    if (ht_json_object(r, root, "quantization"))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "MLX-quantised weights are not supported; %s", what_works);
+    const json_t *other = ht_json_object(r, root, "quantization_config");
+    if (!other) return;
+    const char *method = "an unnamed method";
+    ht_json_str(r, other, "quant_method", &method);
+    ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights quantised by `%.40s` are not supported; %s", method, what_works);
+}
+
+static const ht_family *find_family(ht_json_reader *r, const json_t *text, const json_t *root,
+                                    const ht_config_hints *hints) {
+    const char *type = NULL;
+    if (!ht_json_str(r, text, "model_type", &type) && !ht_json_str(r, root, "model_type", &type)) {
+        if (!hints->has_tensors) ht_json_missing(r, "model_type", "the name of an architecture");
+        type = hints->has_q_norm ? "qwen3" : hints->has_q_bias ? "qwen2" : "llama";
+    }
+    if (r->status) return NULL;
+    const ht_family *family = ht_family_of_model_type(type);
+    if (!family)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "architecture `%.60s` is not supported; %s are", type,
+                     ht_family_list((char[HT_FAMILY_LIST]){0}));
+    return family;
+}
+
+static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const ht_config_hints *hints) {
+    const ht_config_defaults *d = &c->family->defaults;
+    c->n_layers = d->n_layers;
+    c->hidden = d->hidden;
+    c->n_heads = d->n_heads;
+    c->feed_forward = d->feed_forward;
+    c->vocab = d->vocab;
+    c->context = d->context;
+    c->head_dim = d->head_dim;
+    ht_json_i64(r, o, "num_hidden_layers", &c->n_layers);
+    ht_json_i64(r, o, "hidden_size", &c->hidden);
+    ht_json_i64(r, o, "num_attention_heads", &c->n_heads);
+    ht_json_i64(r, o, "intermediate_size", &c->feed_forward);
+    ht_json_i64(r, o, "vocab_size", &c->vocab);
+    ht_json_i64(r, o, "max_position_embeddings", &c->context);
+    c->n_kv_heads = d->n_kv_heads ? d->n_kv_heads : c->n_heads;
+    ht_json_i64(r, o, "num_key_value_heads", &c->n_kv_heads);
+    if (!ht_json_i64(r, o, "head_dim", &c->head_dim) && d->head_dim == 0 && c->n_heads > 0) {
+        int64_t rows = hints->has_tensors && hints->q_rows > 0 ? hints->q_rows : c->hidden;
+        if (rows % c->n_heads)
+            ht_json_fail(
+                r, HT_ERR_FORMAT,
+                "%lld values cannot be cut into %lld heads (`num_attention_heads`), and there is no `head_dim`",
+                (long long)rows, (long long)c->n_heads);
+        c->head_dim = rows / c->n_heads;
+    }
+    /* Checked here, not with the rest, because what follows indexes layers. */
+    if (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS)
+        ht_json_fail(r, HT_ERR_FORMAT, "`num_hidden_layers` is %lld, expected 1 to %d", (long long)c->n_layers,
+                     HT_MAX_LAYERS);
+}
+
+static void check_activation(const ht_config *c, ht_json_reader *r, const json_t *o) {
+    const ht_config_defaults *d = &c->family->defaults;
+    const char *name = d->activation;
+    ht_json_str(r, o, d->activation_field, &name);
+    if (strcmp(name, d->activation))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` is `%.40s`, but %s models are computed with %s", d->activation_field,
+                     name, c->family->architecture, d->activation);
+}
+
+/* `o` is the object that describes the text model: the root, or its text_config. */
+static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const json_t *root,
+                       const ht_config_hints *hints) {
+    const ht_config_defaults *d = &c->family->defaults;
+    read_sizes(c, r, o, hints);
+    if (r->status) return;
+    double eps = d->rms_eps;
+    ht_json_f64(r, o, "rms_norm_eps", &eps);
+    c->rms_eps = (float)eps;
+    c->attention_scale = c->head_dim > 0 ? (float)(1 / sqrt((double)c->head_dim)) : 0;
+    bool tied = d->tied_head;
+    if (!ht_json_bool(r, o, "tie_word_embeddings", &tied)) ht_json_bool(r, root, "tie_word_embeddings", &tied);
+    c->tied_head = tied || (hints->has_tensors && !hints->has_head);
+    ht_json_bool(r, o, "attention_bias", &c->q_bias);
+    c->out_bias = c->q_bias;
+    ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
+    c->rope.theta = c->local_rope.theta = d->rope_theta;
+    check_activation(c, r, o);
+    if (c->family->read_json) c->family->read_json(c, r, o);
+    read_ropes(c, r, o);
+    read_layer_types(c, r, o);
+    read_eos(c, r, o);
+    if (o != root) read_eos(c, r, root);
+    const char *name = "";
+    ht_json_str(r, root, "_name_or_path", &name);
+    snprintf(c->name, sizeof c->name, "%s", name);
+}
+
+ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
+                              ht_config *out, ht_error *err) {
+    *out = (ht_config){0};
+    json_t *root = NULL;
+    ht_status status = ht_json_parse(config.data, config.size, config_file, &root, err);
+    if (status) return status;
+    ht_json_reader r = {.file = config_file, .err = err};
+    refuse_quantised(&r, root);
+    const json_t *text = ht_json_object(&r, root, "text_config");
+    if (!text) text = root;
+    out->family = find_family(&r, text, root, hints);
+    if (out->family) read_model(out, &r, text, root, hints);
+    json_decref(root);
+    if (r.status) return r.status;
+
+    if (generation.data) {
+        status = ht_json_parse(generation.data, generation.size, generation_file, &root, err);
+        if (status) return status;
+        r = (ht_json_reader){.file = generation_file, .err = err};
+        read_eos(out, &r, root);
+        json_decref(root);
+        if (r.status) return r.status;
+    }
+    return ht_config_check(out, config_file, err);
+}

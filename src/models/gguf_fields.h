@@ -1,0 +1,32 @@
+/* Typed reading of a GGUF file's metadata with a sticky error, the counterpart of formats/json.h. Names are given without
+ * the architecture, which is put before them: "block_count" reads "llama.block_count". */
+#ifndef HT_MODELS_GGUF_FIELDS_H
+#define HT_MODELS_GGUF_FIELDS_H
+
+#include "formats/gguf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ht_meta {
+    const ht_gguf *gguf;
+    const char *file; /* for messages */
+    char architecture[64];
+    ht_status status;
+    ht_error *err;
+} ht_meta;
+
+bool ht_meta_has(const ht_meta *m, const char *name);
+int64_t ht_meta_i64(ht_meta *m, const char *name, int64_t fallback);
+double ht_meta_f64(ht_meta *m, const char *name, double fallback);
+/* A number, or one number per layer that must all be the same. */
+int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
+/* Copies at most size - 1 bytes and a NUL; "" when absent. */
+void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
+/* NULL when absent. */
+const ht_gguf_value *ht_meta_value(const ht_meta *m, const char *name);
+
+/* Records the first failure. */
+void ht_meta_fail(ht_meta *m, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
+
+#endif

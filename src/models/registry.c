@@ -1,0 +1,41 @@
+#include "models/registry.h"
+
+#include <hearth/model.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* The one list; an entry's name is the architecture's. */
+#define FAMILIES(X) X(llama) X(qwen2) X(gemma3)
+
+#define ROW(name)  &ht_family_##name,
+#define NAME(name) #name,
+static const ht_family *const families[] = {FAMILIES(ROW)};
+static const char *const names[] = {FAMILIES(NAME) NULL};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+const ht_family *ht_family_of_architecture(const char *architecture) {
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(architecture, families[i]->architecture)) return families[i];
+    return NULL;
+}
+
+const ht_family *ht_family_of_model_type(const char *model_type) {
+    for (int i = 0; i < N_FAMILIES; i++)
+        for (const char *const *t = families[i]->model_types; *t; t++)
+            if (!strcmp(model_type, *t)) return families[i];
+    return NULL;
+}
+
+const char *ht_family_list(char out[HT_FAMILY_LIST]) {
+    size_t at = 0;
+    for (int i = 0; i < N_FAMILIES && at < HT_FAMILY_LIST; i++)
+        at += (size_t)snprintf(out + at, HT_FAMILY_LIST - at, "%s%s",
+                               i == 0                ? ""
+                               : i == N_FAMILIES - 1 ? " and "
+                                                     : ", ",
+                               names[i]);
+    return out;
+}
+
+const char *const *ht_model_architectures(void) { return names; }

@@ -1,0 +1,45 @@
+/* The families this build can run: one row per architecture, each defined in the family's own file. */
+#ifndef HT_MODELS_REGISTRY_H
+#define HT_MODELS_REGISTRY_H
+
+#include "formats/json.h"
+#include "models/config.h"
+#include "models/forward.h"
+#include "models/gguf_fields.h"
+#include "models/weights.h"
+
+/* What `transformers`' configuration class of the family assumes for a field that config.json leaves out. */
+typedef struct ht_config_defaults {
+    int64_t n_layers, hidden, n_heads;
+    int64_t n_kv_heads; /* 0: as many as heads */
+    int64_t head_dim;   /* 0: hidden / heads */
+    int64_t feed_forward, vocab, context;
+    double rms_eps;
+    double rope_theta;
+    bool tied_head;
+    const char *activation_field; /* where config.json names the activation */
+    const char *activation;       /* the only one the family computes */
+} ht_config_defaults;
+
+struct ht_family {
+    const char *architecture;   /* a GGUF's general.architecture, and Hearth's name for the family */
+    const char *model_types[4]; /* config.json's model_type, NULL-terminated */
+    ht_config_defaults defaults;
+    /* What only this family's files say, after the common fields were read. NULL: nothing. */
+    void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);
+    void (*read_gguf)(ht_config *c, ht_meta *g);
+
+    const ht_weight_place *layer; /* the weights of a layer */
+    size_t layer_bytes;           /* of the struct they go to */
+    ht_forward_fn *forward;       /* given an ht_decoder */
+};
+
+extern const ht_family ht_family_llama, ht_family_qwen2, ht_family_gemma3;
+
+const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when there is none */
+const ht_family *ht_family_of_model_type(const char *model_type);
+/* All of them as words, "llama, qwen2 and gemma3", written to `out`, which is returned. */
+enum { HT_FAMILY_LIST = 256 };
+const char *ht_family_list(char out[HT_FAMILY_LIST]);
+
+#endif
