@@ -1,0 +1,204 @@
+#include "models/checkpoint.h"
+
+#include "base/error.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_BYTES_MAX = 16 << 20 };
+
+const char *ht_base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && !strcmp(s + n - m, end);
+}
+
+/* What a directory holds. A GGUF file whose name begins with "mmproj" is a vision tower, not a model. */
+typedef struct contents {
+    int n_gguf, n_safetensors;
+    char gguf[256];
+} contents;
+
+static ht_status look_inside(const char *path, contents *out, ht_error *err) {
+    *out = (contents){0};
+    DIR *dir = opendir(path);
+    if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
+    for (const struct dirent *e; (e = readdir(dir));) {
+        if (ends_with(e->d_name, ".safetensors")) out->n_safetensors++;
+        if (!ends_with(e->d_name, ".gguf") || !strncmp(e->d_name, "mmproj", 6)) continue;
+        out->n_gguf++;
+        snprintf(out->gguf, sizeof out->gguf, "%s", e->d_name);
+    }
+    closedir(dir);
+    return HT_OK;
+}
+
+static ht_status open_gguf(ht_checkpoint *c, ht_error *err) {
+    ht_status status = ht_file_open(c->path, &c->file, err);
+    if (status) return status;
+    c->name = ht_base_name(c->path);
+    if (c->file->size < 4 || memcmp(c->file->data, "GGUF", 4))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: not a GGUF file%s", c->path,
+                       ends_with(c->path, ".safetensors") ? "; for safetensors give the directory that holds them"
+                                                          : "");
+    return ht_gguf_parse(c->file->data, c->file->size, c->name, &c->gguf, err);
+}
+
+static ht_status read_text(const ht_checkpoint *c, const char *name, char **text, size_t *size, ht_error *err) {
+    char *path = ht_path_join(c->path, name);
+    if (!path) return ht_fail_memory(err, strlen(c->path) + strlen(name) + 2, "a path");
+    ht_status status = ht_file_read_all(path, CONFIG_BYTES_MAX, text, size, err);
+    free(path);
+    return status;
+}
+
+static bool has_file(const ht_checkpoint *c, const char *name) {
+    char *path = ht_path_join(c->path, name);
+    bool found = path && ht_path_exists(path);
+    free(path);
+    return found;
+}
+
+/* Names differ by how deep the text model sits in the checkpoint. */
+static void find_prefix(ht_checkpoint *c) {
+    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
+    static const char *const heads[] = {"lm_head.weight", "language_model.lm_head.weight",
+                                        "model.language_model.lm_head.weight", "model.lm_head.weight"};
+    ht_stored t;
+    char name[96];
+    for (size_t i = 0; !c->prefix && i < sizeof prefixes / sizeof *prefixes; i++) {
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
+        if (ht_checkpoint_find(c, name, &t)) c->prefix = prefixes[i];
+    }
+    if (!c->prefix) c->prefix = prefixes[0];
+    for (size_t i = 0; !c->head && i < sizeof heads / sizeof *heads; i++)
+        if (ht_checkpoint_find(c, heads[i], &t)) c->head = heads[i];
+}
+
+static ht_status open_safetensors(ht_checkpoint *c, ht_error *err) {
+    c->name = "config.json";
+    if (!has_file(c, "config.json"))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: there are weights but no config.json beside them", c->path);
+    ht_status status = read_text(c, "config.json", &c->config_text, &c->config_size, err);
+    if (!status && has_file(c, "generation_config.json"))
+        status = read_text(c, "generation_config.json", &c->generation_text, &c->generation_size, err);
+    if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
+    if (!status) find_prefix(c);
+    return status;
+}
+
+static ht_status open_any(const char *path, ht_checkpoint *c, ht_error *err) {
+    if (!ht_path_is_directory(path)) {
+        c->path = strdup(path);
+        return c->path ? open_gguf(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
+    }
+    contents inside;
+    ht_status status = look_inside(path, &inside, err);
+    if (status) return status;
+    if (inside.n_safetensors) {
+        c->path = strdup(path);
+        return c->path ? open_safetensors(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
+    }
+    if (inside.n_gguf == 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the directory holds no weights: neither *.safetensors nor a .gguf file",
+                       path);
+    if (inside.n_gguf > 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the directory holds %d GGUF files; name the one to load", path,
+                       inside.n_gguf);
+    c->path = ht_path_join(path, inside.gguf);
+    return c->path ? open_gguf(c, err) : ht_fail_memory(err, strlen(path) + sizeof inside.gguf, "a path");
+}
+
+ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *err) {
+    *out = NULL;
+    ht_checkpoint *c = calloc(1, sizeof *c);
+    if (!c) return ht_fail_memory(err, sizeof *c, "a checkpoint");
+    ht_status status = open_any(path, c, err);
+    if (status)
+        ht_checkpoint_close(c);
+    else
+        *out = c;
+    return status;
+}
+
+void ht_checkpoint_close(ht_checkpoint *c) {
+    if (!c) return;
+    ht_gguf_free(c->gguf);
+    ht_file_close(c->file);
+    ht_safetensors_close(c->tensors);
+    free(c->config_text);
+    free(c->generation_text);
+    free(c->path);
+    free(c);
+}
+
+static bool exists(const ht_checkpoint *c, const char *suffix) {
+    char name[128];
+    snprintf(name, sizeof name, "%s%s", c->prefix, suffix);
+    return ht_safetensors_find(c->tensors, name) != NULL;
+}
+
+ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err) {
+    if (c->gguf) return ht_config_from_gguf(c->gguf, c->name, out, err);
+    ht_config_hints hints = {.has_tensors = true,
+                             .has_q_norm = exists(c, "layers.0.self_attn.q_norm.weight"),
+                             .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),
+                             .has_head = c->head != NULL};
+    char name[128];
+    ht_stored q;
+    snprintf(name, sizeof name, "%slayers.0.self_attn.q_proj.weight", c->prefix);
+    if (ht_checkpoint_find(c, name, &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
+    return ht_config_from_json((ht_json_text){c->config_text, c->config_size},
+                               (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
+}
+
+static void from_gguf(const ht_checkpoint *c, const ht_gguf_tensor *t, ht_stored *out) {
+    *out = (ht_stored){.file = c->file,
+                       .file_name = c->name,
+                       .type_name = ht_weight_type_info_of(t->type)->name,
+                       .type = (int)t->type,
+                       .n_dims = t->n_dims,
+                       .offset = (size_t)(t->data - c->file->data),
+                       .n_bytes = t->n_bytes};
+    for (int i = 0; i < t->n_dims; i++) out->dims[i] = t->dims[t->n_dims - 1 - i];
+}
+
+static void from_safetensors(const ht_checkpoint *c, const ht_safetensor *t, ht_stored *out) {
+    const ht_file *file = ht_safetensors_file(c->tensors, t->file);
+    *out = (ht_stored){.file = file,
+                       .file_name = ht_base_name(file->path),
+                       .type_name = t->dtype,
+                       .type = t->weight_type,
+                       .n_dims = t->rank,
+                       .offset = t->offset,
+                       .n_bytes = t->n_bytes};
+    memcpy(out->dims, t->shape, sizeof out->dims);
+}
+
+bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out) {
+    if (c->gguf) {
+        const ht_gguf_tensor *t = ht_gguf_find_tensor(c->gguf, name);
+        if (t) from_gguf(c, t, out);
+        return t != NULL;
+    }
+    const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
+    if (t) from_safetensors(c, t, out);
+    return t != NULL;
+}
+
+size_t ht_checkpoint_n_tensors(const ht_checkpoint *c) {
+    return c->gguf ? ht_gguf_n_tensors(c->gguf) : ht_safetensors_count(c->tensors);
+}
+
+void ht_checkpoint_tensor_at(const ht_checkpoint *c, size_t i, ht_stored *out) {
+    if (c->gguf)
+        from_gguf(c, ht_gguf_tensor_at(c->gguf, i), out);
+    else
+        from_safetensors(c, ht_safetensors_at(c->tensors, i), out);
+}

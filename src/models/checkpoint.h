@@ -1,0 +1,50 @@
+/* A checkpoint on disk: which files it consists of, its configuration, and its tensors as stored, by name. Everything
+ * that differs between GGUF and safetensors, but for the names of tensors, ends here.
+ *
+ * Immutable once opened; may be shared between threads. */
+#ifndef HT_MODELS_CHECKPOINT_H
+#define HT_MODELS_CHECKPOINT_H
+
+#include "base/file.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "models/config.h"
+
+typedef struct ht_checkpoint {
+    char *path;                          /* of the GGUF file or of the directory of safetensors */
+    const char *name;                    /* what messages call it: the file's name, or "config.json" */
+    ht_file *file;                       /* GGUF */
+    ht_gguf *gguf;                       /* NULL: safetensors */
+    ht_safetensors *tensors;             /* NULL: GGUF */
+    char *config_text, *generation_text; /* safetensors; the latter may be NULL */
+    size_t config_size, generation_size;
+    const char *prefix; /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
+    const char *head;   /* name of the output head's tensor, or NULL when there is none */
+} ht_checkpoint;
+
+/* `path` is a .gguf file or a directory with safetensors and config.json, or with one GGUF file. */
+ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *err);
+void ht_checkpoint_close(ht_checkpoint *c); /* NULL is fine */
+
+/* The configuration its files state. */
+ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err);
+
+/* A tensor as it lies in a file. */
+typedef struct ht_stored {
+    const ht_file *file;
+    const char *file_name;
+    const char *type_name; /* "Q4_K", "BF16", "I64" */
+    int type;              /* ht_weight_type, or -1: none that weights are read from */
+    int n_dims;
+    int64_t dims[HT_SAFETENSORS_RANK_MAX]; /* outermost first */
+    size_t offset, n_bytes;
+} ht_stored;
+
+bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out);
+size_t ht_checkpoint_n_tensors(const ht_checkpoint *c);
+void ht_checkpoint_tensor_at(const ht_checkpoint *c, size_t i, ht_stored *out);
+
+/* The part of a path after the last '/'. */
+const char *ht_base_name(const char *path);
+
+#endif

@@ -1,0 +1,29 @@
+/* Packing one stored tensor into a matrix of a device, slab by slab on all threads of a leased pool. */
+#ifndef HT_MODELS_PACK_H
+#define HT_MODELS_PACK_H
+
+#include "device/device.h"
+#include "models/checkpoint.h"
+
+/* An empty matrix of this type and shape; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages. */
+ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k,
+                        const char *name, ht_matrix **out, ht_error *err);
+void ht_matrix_free(ht_matrix *m); /* NULL is fine */
+/* Bytes such a matrix would take, or 0 when the device has no such kind. */
+size_t ht_matrix_bytes(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k);
+
+/* Fills `m` from the file. head_rows is 0, or the rows of one head when the file stores them interleaved for RoPE (row
+ * 2 j + p of a head holds row p * head_rows / 2 + j): they are put back. The rows are read, not mapped, so that a file that
+ * shrinks meanwhile is an error, and its pages never count as the process's. */
+ht_status ht_matrix_pack(ht_matrix *m, const ht_stored *t, int64_t head_rows, ht_pool *pool, ht_error *err);
+
+/* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
+ht_status ht_stored_read_f32(const ht_stored *t, int64_t n, float *out, ht_error *err);
+
+/* Where row r of the canonical order lies among the stored rows. */
+static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {
+    int64_t within = r % head_rows, half = head_rows / 2;
+    return r - within + (within < half ? 2 * within : 2 * (within - half) + 1);
+}
+
+#endif

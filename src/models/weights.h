@@ -1,0 +1,76 @@
+/* Weights: from a family's table of tensor names to packed matrices and f32 arrays.
+ *
+ * Each tensor is looked up under its name in the checkpoint's format, checked for type and shape, and packed by the device
+ * slab by slab on all threads. What was loaded belongs to a store, which frees it all at once. */
+#ifndef HT_MODELS_WEIGHTS_H
+#define HT_MODELS_WEIGHTS_H
+
+#include "models/checkpoint.h"
+#include "models/forward.h"
+
+/* ---- tables ---- */
+
+/* A size of the configuration that a shape is made of. */
+typedef enum ht_extent {
+    HT_EXTENT_NONE,
+    HT_EXTENT_HIDDEN,
+    HT_EXTENT_Q,  /* n_heads * head_dim */
+    HT_EXTENT_KV, /* n_kv_heads * head_dim */
+    HT_EXTENT_HEAD,
+    HT_EXTENT_FEED_FORWARD,
+    HT_EXTENT_VOCAB
+} ht_extent;
+
+typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } ht_bias_rule; /* the config's flag */
+
+/* Whose heads the rows of a matrix are, for those that a GGUF file stores for interleaved RoPE. */
+typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
+
+/* One row per weight of a layer: where it goes, what it is called, what shape it has. A row with columns is a matrix and
+ * goes to an ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. */
+typedef struct ht_weight_place {
+    size_t offset;           /* in the family's layer struct */
+    const char *safetensors; /* after "model.layers.N."; the slot, too */
+    const char *gguf;        /* after "blk.N." */
+    ht_extent rows, columns;
+    ht_bias_rule bias;
+    ht_heads_rule heads;
+} ht_weight_place;
+
+/* ---- what every decoder has around its layers ---- */
+
+typedef struct ht_decoder {
+    const ht_config *config;
+    ht_weight embedding;       /* [vocab, hidden] */
+    ht_weight head;            /* [vocab, hidden]; the embedding's matrix when the head is tied */
+    ht_array *final_norm;      /* f32 [hidden] */
+    ht_rope_config rope;       /* of layers that see everything */
+    ht_array *rope_factors;    /* f32 [head_dim / 2] or HT_NONE */
+    ht_rope_config local_rope; /* of sliding layers */
+    ht_array *local_rope_factors;
+    void *layers; /* [n_layers] of the family's layer struct */
+} ht_decoder;
+
+/* ---- loading ---- */
+
+typedef struct ht_weights ht_weights; /* owns a decoder and everything in it */
+
+typedef struct ht_weights_options {
+    ht_device *device;
+    ht_stream *stream; /* for the arrays */
+    ht_precision precision;
+    bool (*progress)(double done, void *user); /* may be NULL; false cancels */
+    void *user;
+} ht_weights_options;
+
+/* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */
+ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht_device *device, ht_precision precision,
+                             size_t *bytes, ht_error *err);
+/* `config` must outlive the result. */
+ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const ht_weights_options *options,
+                          ht_weights **out, ht_error *err);
+void ht_weights_free(ht_weights *w); /* NULL is fine */
+
+const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
+
+#endif
