@@ -6,6 +6,7 @@
 #include "models/forward.h"
 
 #include <hearth/model.h>
+
 #include <stdatomic.h>
 
 /* The K/V shape of one layer. */
@@ -16,7 +17,7 @@ typedef struct ht_kv_shape {
 
 struct ht_model {
     ht_device *device;
-    ht_stream *stream;       /* for eager work of the model's own */
+    ht_stream *stream; /* for eager work of the model's own */
     ht_tokenizer *tokenizer;
     const char *architecture;
     ht_precision precision;
@@ -25,12 +26,14 @@ struct ht_model {
     int64_t trained_context; /* what the checkpoint says */
     int32_t vocab;
     int32_t n_layers;
-    ht_kv_shape *kv;         /* [n_layers] */
+    ht_kv_shape *kv; /* [n_layers] */
     ht_forward_fn *forward;
-    void *family;            /* the family's struct: config and weights */
-    ht_plan *plan;           /* the traced forward */
-    const char *chat_format; /* "chatml", "gemma", "llama3", or NULL */
-    int32_t *stop_ids;       /* tokens that end the output */
+    const void *family; /* what `forward` is given: config and weights, ht_decoder in models/weights.h */
+    struct ht_config *config;
+    struct ht_weights *weights; /* owns what the plan refers to */
+    ht_plan *plan;              /* the traced forward */
+    const char *chat_format;    /* "chatml", "gemma", "llama3", or NULL */
+    int32_t *stop_ids;          /* tokens that end the output */
     int n_stop_ids;
     _Atomic int refs;
 };

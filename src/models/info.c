@@ -1,0 +1,146 @@
+/* What a checkpoint says of itself, without its weights. A GGUF file of a family that cannot be run is described all the
+ * same, as far as its metadata goes. */
+#include "base/error.h"
+#include "models/model.h"
+#include "models/registry.h"
+#include "models/room.h"
+#include "models/talk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The public struct, with room for the strings it lends. */
+typedef struct info {
+    ht_model_info public;
+    char architecture[64], name[128], quantization[32], tokenizer_kind[64];
+} info;
+
+static void describe_tensors(info *in, const ht_checkpoint *c) {
+    /* Types are told apart by name, which a format's type table lends. */
+    enum { MOST_TYPES = 64 };
+    const char *types[MOST_TYPES];
+    size_t bytes[MOST_TYPES], best = 0;
+    int n_types = 0;
+    snprintf(in->quantization, sizeof in->quantization, "none");
+    for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
+        ht_stored t;
+        ht_checkpoint_tensor_at(c, i, &t);
+        int64_t elements = 1;
+        for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
+        in->public.n_parameters += elements;
+        in->public.weight_bytes += (int64_t)t.n_bytes;
+        int k = 0;
+        while (k < n_types && strcmp(types[k], t.type_name)) k++;
+        if (k == MOST_TYPES) continue;
+        if (k == n_types) {
+            types[n_types] = t.type_name;
+            bytes[n_types++] = 0;
+        }
+        bytes[k] += t.n_bytes;
+        if (bytes[k] > best) {
+            best = bytes[k];
+            snprintf(in->quantization, sizeof in->quantization, "%s", t.type_name);
+        }
+    }
+    in->public.has_weights = ht_checkpoint_n_tensors(c) > 0;
+}
+
+static void describe_config(info *in, const ht_config *c) {
+    ht_model_info *p = &in->public;
+    snprintf(in->architecture, sizeof in->architecture, "%s", c->family->architecture);
+    snprintf(in->name, sizeof in->name, "%s", c->name);
+    p->n_layers = c->n_layers;
+    p->hidden = c->hidden;
+    p->n_heads = c->n_heads;
+    p->n_kv_heads = c->n_kv_heads;
+    p->head_dim = c->head_dim;
+    p->feed_forward = c->feed_forward;
+    p->vocab = c->vocab;
+    p->context = c->context;
+    p->tied_head = c->tied_head;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        ht_kv_shape kv = {(int32_t)c->n_kv_heads, (int32_t)c->head_dim, c->sliding[i] ? c->window : 0};
+        if (kv.window) {
+            p->sliding_window = c->window;
+            p->kv_bytes_fixed += (int64_t)ht_room_kv_bytes(&kv, 1, HT_F16, c->context);
+        } else {
+            p->kv_bytes_per_position += 2 * c->n_kv_heads * c->head_dim * (int64_t)ht_dtype_bytes(HT_F16);
+        }
+    }
+}
+
+/* The common keys of a GGUF whose family is unknown, or which holds a vocabulary alone; what is missing stays 0. */
+static void describe_metadata(info *in, const ht_checkpoint *c) {
+    ht_model_info *p = &in->public;
+    ht_error ignored = {0};
+    ht_meta m = {.gguf = c->gguf, .file = c->name, .err = &ignored};
+    ht_bytes text;
+    if (ht_gguf_get_string(c->gguf, "general.architecture", &text))
+        snprintf(m.architecture, sizeof m.architecture, "%.*s", (int)(text.len < 63 ? text.len : 63), text.data);
+    snprintf(in->architecture, sizeof in->architecture, "%s", *m.architecture ? m.architecture : "unknown");
+    if (ht_gguf_get_string(c->gguf, "general.name", &text))
+        snprintf(in->name, sizeof in->name, "%.*s", (int)(text.len < 127 ? text.len : 127), text.data);
+    p->n_layers = ht_meta_i64(&m, "block_count", 0);
+    p->hidden = ht_meta_i64(&m, "embedding_length", 0);
+    p->n_heads = ht_meta_uniform_i64(&m, "attention.head_count", 0);
+    p->n_kv_heads = ht_meta_uniform_i64(&m, "attention.head_count_kv", p->n_heads);
+    p->feed_forward = ht_meta_uniform_i64(&m, "feed_forward_length", 0);
+    p->context = ht_meta_i64(&m, "context_length", 0);
+    p->sliding_window = ht_meta_i64(&m, "attention.sliding_window", 0);
+    int64_t even = p->n_heads > 0 && p->hidden % p->n_heads == 0 ? p->hidden / p->n_heads : 0;
+    p->head_dim = ht_meta_i64(&m, "attention.key_length", even);
+    const ht_gguf_value *tokens = ht_gguf_find(c->gguf, "tokenizer.ggml.tokens");
+    p->vocab = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
+}
+
+/* A tokenizer of an unknown kind, or none, is no reason to say nothing. */
+static void describe_tokenizer(info *in, const ht_checkpoint *c) {
+    ht_model_info *p = &in->public;
+    snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "none");
+    p->chat_format = "none";
+    ht_tokenizer *t;
+    if (ht_tokenizer_load(c->path, &t, NULL)) return;
+    snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "%s", ht_tokenizer_kind(t));
+    const char *format = ht_talk_format(t);
+    if (format) p->chat_format = format;
+    if (!p->vocab) p->vocab = ht_tokenizer_vocab_size(t);
+    ht_tokenizer_free(t);
+}
+
+ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err) {
+    *out = NULL;
+    ht_checkpoint *c;
+    ht_status status = ht_checkpoint_open(path, &c, err);
+    if (status) return status;
+    info *in = calloc(1, sizeof *in);
+    ht_config *config = malloc(sizeof *config);
+    if (!in || !config) status = ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
+    if (!status) {
+        describe_tensors(in, c);
+        ht_error unknown = {0};
+        ht_status known = ht_checkpoint_config(c, config, &unknown);
+        if (!known)
+            describe_config(in, config);
+        else if (c->gguf && (known == HT_ERR_UNSUPPORTED || !in->public.has_weights))
+            describe_metadata(in, c);
+        else
+            status = ht_fail(err, known, "%s", unknown.message);
+    }
+    if (!status) {
+        describe_tokenizer(in, c);
+        in->public.architecture = in->architecture;
+        in->public.name = in->name;
+        in->public.format = c->gguf ? "gguf" : "safetensors";
+        in->public.quantization = in->quantization;
+        in->public.tokenizer_kind = in->tokenizer_kind;
+        *out = &in->public;
+    } else {
+        free(in);
+    }
+    free(config);
+    ht_checkpoint_close(c);
+    return status;
+}
+
+void ht_model_info_free(ht_model_info *p) { free(p); /* the first member of `info` */ }

@@ -1,0 +1,157 @@
+/* Loading a model: checkpoint, configuration, tokenizer, weights, plan; and giving it back. */
+#include "base/error.h"
+#include "models/model.h"
+#include "models/registry.h"
+#include "models/room.h"
+#include "models/talk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ht_model *ht_model_retain(ht_model *m) {
+    atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
+    return m;
+}
+
+static void free_model(ht_model *m) {
+    ht_plan_free(m->plan);
+    ht_weights_free(m->weights);
+    free(m->config);
+    free(m->kv);
+    free(m->stop_ids);
+    ht_tokenizer_free(m->tokenizer);
+    ht_stream_free(m->stream);
+    ht_device_release(m->device);
+    free(m);
+}
+
+void ht_model_close(ht_model **m) {
+    if (!m || !*m) return;
+    ht_model *held = *m;
+    *m = NULL;
+    if (atomic_fetch_sub_explicit(&held->refs, 1, memory_order_acq_rel) == 1) free_model(held);
+}
+
+/* A checkpoint without a tokenizer can still be run on ids. */
+static ht_status load_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
+    *out = NULL;
+    if (c->gguf && !ht_gguf_find(c->gguf, "tokenizer.ggml.tokens")) return HT_OK;
+    if (!c->gguf) {
+        char *path = ht_path_join(c->path, "tokenizer.json");
+        if (!path) return ht_fail_memory(err, strlen(c->path) + 16, "a path");
+        bool found = ht_path_exists(path);
+        free(path);
+        if (!found) return HT_OK;
+    }
+    return ht_tokenizer_load(c->path, out, err);
+}
+
+static ht_status choose_context(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
+    m->trained_context = m->config->context;
+    if (o->context < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a context of %lld positions makes no sense", (long long)o->context);
+    if (o->context > m->trained_context)
+        return ht_fail(err, HT_ERR_LIMIT, "%s was trained for a context of %lld positions; %lld were asked for", name,
+                       (long long)m->trained_context, (long long)o->context);
+    m->context = o->context ? o->context : m->trained_context;
+    return HT_OK;
+}
+
+static ht_status describe(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
+    const ht_config *c = m->config;
+    m->architecture = c->family->architecture;
+    m->precision = o->precision;
+    m->kv_dtype = o->kv_dtype ? o->kv_dtype : HT_F16; /* HT_BOOL, which is 0, is no KV type: it means unset */
+    if (m->kv_dtype != HT_F16 && m->kv_dtype != HT_BF16 && m->kv_dtype != HT_F32)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16 and f32 can",
+                       ht_dtype_name(m->kv_dtype));
+    m->vocab = (int32_t)c->vocab;
+    m->n_layers = (int32_t)c->n_layers;
+    m->kv = calloc((size_t)c->n_layers, sizeof *m->kv);
+    if (!m->kv) return ht_fail_memory(err, (size_t)c->n_layers * sizeof *m->kv, "a model");
+    for (int32_t i = 0; i < m->n_layers; i++)
+        m->kv[i] = (ht_kv_shape){.n_kv_heads = (int32_t)c->n_kv_heads,
+                                 .head_dim = (int32_t)c->head_dim,
+                                 .window = c->sliding[i] ? c->window : 0};
+    return choose_context(m, o, name, err);
+}
+
+static ht_status check_room(const ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+    size_t weight_bytes, free_bytes;
+    ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
+    if (status || o->skip_memory_check || !ht_room_free(&free_bytes)) return status;
+    ht_room_wanted wanted = {.name = ht_base_name(c->path),
+                             .weight_bytes = weight_bytes,
+                             .kv = m->kv,
+                             .n_layers = m->n_layers,
+                             .kv_dtype = m->kv_dtype,
+                             .positions = o->expected_positions < m->context ? o->expected_positions : m->context};
+    return ht_room_check(&wanted, free_bytes, err);
+}
+
+static ht_array *trace(ht_scope *s, void *model) {
+    const ht_model *m = model;
+    ht_ctx c = {.s = s};
+    return m->forward(&c, m->family);
+}
+
+static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *err) {
+    if (o->device)
+        m->device = ht_device_retain(o->device);
+    else {
+        ht_status status = ht_device_open("cpu", NULL, &m->device, err);
+        if (status) return status;
+    }
+    return ht_stream_new(m->device, &m->stream, err);
+}
+
+static ht_status load_weights(ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+    ht_weights_options how = {
+        .device = m->device, .stream = m->stream, .precision = m->precision, .progress = o->progress, .user = o->user};
+    ht_status status = ht_weights_load(c, m->config, &how, &m->weights, err);
+    if (status) return status;
+    m->forward = m->config->family->forward;
+    m->family = ht_weights_decoder(m->weights);
+    return ht_plan_trace(m->device, trace, m, &m->plan, err);
+}
+
+static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+    if (ht_checkpoint_n_tensors(c) == 0)
+        return ht_fail(err, HT_ERR_FORMAT, "%s holds a vocabulary but no weights", ht_base_name(c->path));
+    m->config = malloc(sizeof *m->config);
+    if (!m->config) return ht_fail_memory(err, sizeof *m->config, "a model");
+    ht_status status = ht_checkpoint_config(c, m->config, err);
+    if (!status) status = describe(m, o, ht_base_name(c->path), err);
+    if (!status) status = open_device(m, o, err);
+    if (!status) status = check_room(m, c, o, err);
+    if (!status) status = load_tokenizer(c, &m->tokenizer, err);
+    if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
+    if (!status) status = load_weights(m, c, o, err);
+    if (!status && m->tokenizer) m->chat_format = ht_talk_format(m->tokenizer);
+    return status;
+}
+
+ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err) {
+    *out = NULL;
+    static const ht_model_options defaults;
+    ht_checkpoint *c;
+    ht_status status = ht_checkpoint_open(path, &c, err);
+    if (status) return status;
+    ht_model *m = calloc(1, sizeof *m);
+    if (!m) {
+        ht_checkpoint_close(c);
+        return ht_fail_memory(err, sizeof *m, "a model");
+    }
+    atomic_init(&m->refs, 1);
+    status = fill(m, c, options ? options : &defaults, err);
+    ht_checkpoint_close(c);
+    if (status)
+        free_model(m);
+    else
+        *out = m;
+    return status;
+}
+
+const ht_tokenizer *ht_model_tokenizer(const ht_model *m) { return m->tokenizer; }
+int64_t ht_model_context(const ht_model *m) { return m->context; }
+int32_t ht_model_vocab_size(const ht_model *m) { return m->vocab; }

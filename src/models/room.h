@@ -1,0 +1,34 @@
+/* How much memory a model may take on this machine, and how much it wants. */
+#ifndef HT_MODELS_ROOM_H
+#define HT_MODELS_ROOM_H
+
+#include "models/model.h"
+
+#include <stddef.h>
+
+/* Bytes that can be allocated without pushing others out: what the kernel calls available, or less when a control group
+ * limits the process. False when the system does not say. */
+bool ht_room_free(size_t *bytes);
+/* The same read from a given root instead of "/", for tests. */
+bool ht_room_free_under(const char *root, size_t *bytes);
+
+/* Bytes of K and V of all layers for a sequence of `positions`, in whole pages; rotating layers stop growing at their
+ * window and one chunk of new positions. */
+size_t ht_room_kv_bytes(const ht_kv_shape *kv, int32_t n_layers, ht_dtype dtype, int64_t positions);
+
+typedef struct ht_room_wanted {
+    const char *name; /* of the model, for the message */
+    size_t weight_bytes;
+    const ht_kv_shape *kv;
+    int32_t n_layers;
+    ht_dtype kv_dtype;
+    int64_t positions; /* 0: weights alone */
+} ht_room_wanted;
+
+/* HT_ERR_LIMIT with the numbers, and the option that would fit, when more is wanted than is free. */
+ht_status ht_room_check(const ht_room_wanted *wanted, size_t free_bytes, ht_error *err);
+
+/* "1.2 GB" into a buffer of 32. */
+const char *ht_room_text(size_t bytes, char out[32]);
+
+#endif

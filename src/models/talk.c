@@ -1,0 +1,49 @@
+#include "models/talk.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The token that opens a turn is how a format is told, in a template's text and in a vocabulary alike. */
+static const struct {
+    const char *opening, *format;
+} formats[] = {
+    {"<|im_start|>", "chatml"}, {"<start_of_turn>", "gemma"}, {"<|turn>", "gemma4"}, {"<|start_header_id|>", "llama3"}};
+enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+/* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
+static const char *const endings[] = {"<end_of_turn>", "<turn|>",       "<|im_end|>",     "<|eot_id|>",
+                                      "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>"};
+enum { N_ENDINGS = sizeof endings / sizeof *endings };
+
+const char *ht_talk_format(const ht_tokenizer *t) {
+    const char *template = ht_tokenizer_chat_template(t);
+    for (int i = 0; template && i < N_FORMATS; i++)
+        if (strstr(template, formats[i].opening)) return formats[i].format;
+    /* A template in none of the formats is not to be replaced by another one. */
+    for (int i = 0; !template && i < N_FORMATS; i++)
+        if (ht_tokenizer_find(t, formats[i].opening) >= 0) return formats[i].format;
+    return NULL;
+}
+
+static void add(int32_t *ids, int *n, int32_t id) {
+    for (int i = 0; i < *n; i++)
+        if (ids[i] == id) return;
+    ids[(*n)++] = id;
+}
+
+ht_status ht_talk_stop_ids(const ht_config *config, const ht_tokenizer *t, int32_t **ids, int *n, ht_error *err) {
+    *n = 0;
+    size_t most = (size_t)config->n_eos + 1 + N_ENDINGS;
+    *ids = calloc(most, sizeof **ids);
+    if (!*ids) return ht_fail_memory(err, most * sizeof **ids, "stop ids");
+    for (int i = 0; i < config->n_eos; i++) add(*ids, n, config->eos[i]);
+    if (!t) return HT_OK;
+    if (ht_tokenizer_eos(t) >= 0) add(*ids, n, ht_tokenizer_eos(t));
+    for (int i = 0; i < N_ENDINGS; i++) {
+        int32_t id = ht_tokenizer_find(t, endings[i]);
+        if (id >= 0) add(*ids, n, id);
+    }
+    return HT_OK;
+}
