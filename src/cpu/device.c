@@ -2,6 +2,7 @@
 #include "cpu/device.h"
 
 #include "base/error.h"
+#include "cpu/matrix.h"
 
 #include <stdlib.h>
 
@@ -21,9 +22,8 @@ static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
     }
 }
 
-static const ht_matrix_ops *no_matrix(const ht_device *d, ht_weight_type type, ht_precision precision) {
-    (void)d, (void)type, (void)precision;
-    return NULL;
+static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
+    return ht_cpu_matrix_ops(ht_cpu_device_isa(d), type, precision);
 }
 
 ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_error *err) {
@@ -36,7 +36,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->isa = chosen;
     d->base.name = "cpu";
     d->base.instruction_set = ht_cpu_isa_name(chosen);
-    d->base.matrix_ops = no_matrix;
+    d->base.matrix_ops = matrix_ops;
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);

@@ -1,0 +1,83 @@
+/* The inner loops of matrix products, one table per instruction set; cpu/matrix_*.c cut the work for them.
+ *
+ * The order of every quantised product, for one output y of row x of activations and row w of weights:
+ *
+ *   x is cut into blocks of 32 columns. A block's scale is s = max |x| / 127 and its numbers are
+ *   q = round(x * (1 / s)), to nearest even, 0 where s is 0. The block's sum over its 32 columns (or its two halves, for
+ *   types with a scale per 16) of stored weight times q is exact, in integers. Then
+ *
+ *     t = sum_0 * scale_0                       sum of (weight - bias) * q, times the weight's scale
+ *     t = fma(sum_1, scale_1, t)                types with two scales per block
+ *     t = fma(min_h, sum of q in half h, t)     types with a minimum, each half in order
+ *     y = fma(t, s, y)                          y begins at 0, blocks in order
+ *
+ *   and y = y + bias at the end. `scale` and `min` are the products the file implies (d * scale, -(dmin * min)), which
+ *   are exact in f32. Nothing else rounds, so every instruction set gives the same bits.
+ *
+ * Dense products: y is the sum, in order, of one partial sum per HT_DENSE_CHUNK columns, each of which begins at 0 and
+ * takes one fma per column in order. */
+#ifndef HT_CPU_MATRIX_KERNELS_H
+#define HT_CPU_MATRIX_KERNELS_H
+
+#include "cpu/pack.h"
+
+enum {
+    HT_QCHUNK = 16,       /* blocks of 32 columns that are decoded at a time */
+    HT_DENSE_CHUNK = 128, /* columns per partial sum */
+    HT_TILE_ROWS_MAX = 8, /* bounds of the next two */
+    HT_TILE_PANELS_MAX = 4
+};
+
+/* A tile: up to tile_rows rows of activations, quantised, block after block so that a kernel reads them front to back. */
+typedef struct ht_qtile {
+    int n;              /* rows */
+    const int8_t *q;    /* [n_blocks][n][32] */
+    const float *scale; /* [n_blocks][n] */
+    const void *offset; /* [n_blocks][halves][n]: f32 sums of q for types with a minimum, else i32 -bias * sum of q */
+} ht_qtile;
+
+/* HT_QCHUNK blocks of one panel, a byte per weight. */
+typedef struct ht_qpanel {
+    uint8_t w[HT_QCHUNK][HT_QBLOCK_W];
+    float scale[2 * HT_QCHUNK][HT_PANEL]; /* [block][half], halves as the type has */
+    float min[2 * HT_QCHUNK][HT_PANEL];
+} ht_qpanel;
+
+/* Rows row .. row + n - 1 of y = W x + bias; `y` points at row 0 of W. */
+typedef struct ht_product_out {
+    float *y;
+    int64_t ldy;
+    const float *bias; /* NULL: none */
+    int64_t row, n;    /* row is a multiple of HT_PANEL */
+} ht_product_out;
+
+typedef struct ht_matrix_kernels {
+    int tile_rows;   /* of activations */
+    int tile_panels; /* of weights, in `decoded` */
+
+    /* Quantises n <= tile_rows rows of n_blocks blocks into a tile; sum is [n_blocks][2][n]: of each half of a block. */
+    void (*quantise)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale, int32_t *sum);
+    /* A tile's offsets for weights of one type. */
+    void (*offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);
+
+    /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
+    void (*direct[HT_W_COUNT])(const uint8_t *panels, int64_t k, const ht_qtile *x, const ht_product_out *out);
+    /* Blocks [block, block + n) of a panel, n <= HT_QCHUNK, block a multiple of 8. */
+    void (*decode[HT_W_COUNT])(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to);
+    /* Adds blocks [block, block + n) of up to tile_panels decoded panels to y; starts it when block is 0. The bias is
+     * added when out->bias is not NULL. */
+    void (*decoded[HT_W_COUNT])(const ht_qpanel *panels, int64_t block, int n, const ht_qtile *x,
+                                const ht_product_out *out);
+
+    /* Dense. Adds the partial sum of columns [column, column + n) to y, n <= HT_DENSE_CHUNK, column a multiple of it;
+     * starts y when column is 0; adds the bias when out->bias is not NULL. `panel` is at `column` of the first panel,
+     * panels are `stride` elements apart; x at column 0. */
+    void (*dense[HT_W_BF16 + 1])(const void *panel, int64_t stride, int64_t column, int n, const float *x, int64_t ldx,
+                                 int n_x, const ht_product_out *out);
+    /* Columns [column, column + n) of a panel as f32 [n][16]. */
+    void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
+    /* 16 rows of n values, ld apart, to f32 [n][16]. */
+    void (*transpose)(const float *rows, int64_t ld, int n, float *to);
+} ht_matrix_kernels;
+
+#endif

@@ -1,0 +1,179 @@
+#include "cpu/pack.h"
+
+#include "array/blocks.h"
+#include "base/checked.h"
+#include "cpu/pack_types.h"
+
+#include <string.h>
+
+static size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+static int64_t dense_columns(ht_weight_type type, int64_t k) { return type == HT_W_BF16 ? (k + 1) / 2 * 2 : k; }
+
+size_t ht_panel_scales_at(ht_weight_type type, int64_t k) {
+    return (size_t)(k / HT_QBLOCK) * 64 * (size_t)ht_panel_layout_of(type)->bits;
+}
+
+size_t ht_panel_bytes(ht_weight_type type, int64_t k) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    if (!l->bits)
+        return round_up_64((size_t)dense_columns(type, k) * HT_PANEL * ht_weight_type_info_of(type)->block_bytes);
+    size_t groups = (size_t)(k / HT_QBLOCK / l->group);
+    return round_up_64(ht_panel_scales_at(type, k) + groups * (size_t)l->scale_bytes);
+}
+
+size_t ht_panels_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
+    return (size_t)ht_panel_count(n_rows) * ht_panel_bytes(type, k);
+}
+
+/* ---- planes of one block: W[8][64] to and from its unit ---- */
+
+static void put_planes(int bits, uint8_t w[8][64], uint8_t *to) {
+    if (bits == 8) {
+        memcpy(to, w, HT_QBLOCK_W);
+        return;
+    }
+    int from = 0; /* the lowest bit not yet written */
+    if (bits >= 4) {
+        for (int j = 0; j < 4; j++, to += 64)
+            for (int i = 0; i < 64; i++) to[i] = (uint8_t)((w[j][i] & 15) | (w[j + 4][i] & 15) << 4);
+        from = 4;
+    }
+    if (bits - from >= 2) {
+        for (int p = 0; p < 2; p++, to += 64)
+            for (int i = 0; i < 64; i++)
+                to[i] = (uint8_t)((w[4 * p][i] >> from & 3) | (w[4 * p + 1][i] >> from & 3) << 2 |
+                                  (w[4 * p + 2][i] >> from & 3) << 4 | (w[4 * p + 3][i] >> from & 3) << 6);
+        from += 2;
+    }
+    if (bits > from) {
+        memset(to, 0, 64);
+        for (int j = 0; j < 8; j++)
+            for (int i = 0; i < 64; i++) to[i] |= (uint8_t)((w[j][i] >> from & 1) << j);
+    }
+}
+
+/* Weight at byte i of W[j]. */
+static uint8_t get_weight(int bits, const uint8_t *unit, int j, int i) {
+    if (bits == 8) return unit[64 * j + i];
+    int q = 0, from = 0;
+    if (bits >= 4) {
+        q = unit[64 * (j & 3) + i] >> (j < 4 ? 0 : 4) & 15;
+        unit += 256;
+        from = 4;
+    }
+    if (bits - from >= 2) {
+        q |= (unit[64 * (j / 4) + i] >> 2 * (j & 3) & 3) << from;
+        unit += 128;
+        from += 2;
+    }
+    if (bits > from) q |= (unit[i] >> j & 1) << from;
+    return (uint8_t)q;
+}
+
+/* ---- quantised panels ---- */
+
+static void pack_quantised(ht_weight_type type, int64_t k, int n, const uint8_t *stored, size_t row_bytes,
+                           uint8_t *panel) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const ht_block_codec *codec = ht_block_codec_of(type);
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    uint8_t q[HT_PANEL][HT_BLOCK_K], w[8][64];
+    memset(q, 0, sizeof q);
+    uint8_t *quants = panel, *scales = panel + ht_panel_scales_at(type, k);
+    for (int64_t g = 0; g < k / info->block; g++, scales += l->scale_bytes) {
+        memset(scales, 0, (size_t)l->scale_bytes);
+        for (int r = 0; r < n; r++) {
+            const uint8_t *block = stored + (size_t)r * row_bytes + (size_t)g * info->block_bytes;
+            codec->split(block, q[r]);
+            codec->put(scales, r, block);
+        }
+        for (int b = 0; b < l->group; b++, quants += 64 * l->bits) {
+            for (int r = 0; r < HT_PANEL; r++)
+                for (int j = 0; j < 8; j++) memcpy(&w[j][4 * r], &q[r][HT_QBLOCK * b + 4 * j], 4);
+            put_planes(l->bits, w, quants);
+        }
+    }
+    size_t end = ht_panel_bytes(type, k);
+    memset(scales, 0, (size_t)(panel + end - scales));
+}
+
+/* Stored block g of row r of a panel. */
+static void unpack_block(ht_weight_type type, const uint8_t *panel, int64_t k, int r, int64_t g, void *block) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const ht_block_codec *codec = ht_block_codec_of(type);
+    const uint8_t *quants = panel + (size_t)(g * l->group) * 64 * (size_t)l->bits;
+    uint8_t q[HT_BLOCK_K];
+    for (int b = 0; b < l->group; b++, quants += 64 * l->bits)
+        for (int i = 0; i < HT_QBLOCK; i++) q[HT_QBLOCK * b + i] = get_weight(l->bits, quants, i / 4, 4 * r + i % 4);
+    codec->join(q, block);
+    codec->get(panel + ht_panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes, r, block);
+}
+
+/* ---- dense panels ---- */
+
+/* Place of element (r, column) in a panel, in elements. */
+static size_t dense_at(ht_weight_type type, int r, int64_t column) {
+    if (type == HT_W_BF16) return (size_t)(column / 2 * 2 * HT_PANEL + 2 * r + column % 2);
+    return (size_t)(column * HT_PANEL + r);
+}
+
+static void pack_dense(ht_weight_type type, int64_t k, int n, const uint8_t *stored, size_t row_bytes, uint8_t *panel) {
+    size_t bytes = ht_weight_type_info_of(type)->block_bytes;
+    if (n < HT_PANEL || k % 2) memset(panel, 0, ht_panel_bytes(type, k));
+    for (int r = 0; r < n; r++) {
+        const uint8_t *from = stored + (size_t)r * row_bytes;
+        if (bytes == 4)
+            for (int64_t i = 0; i < k; i++) memcpy(panel + 4 * dense_at(type, r, i), from + 4 * i, 4);
+        else
+            for (int64_t i = 0; i < k; i++) memcpy(panel + 2 * dense_at(type, r, i), from + 2 * i, 2);
+    }
+}
+
+/* ---- the table's functions ---- */
+
+static uint8_t *panel_of(const ht_matrix *m, int64_t row) {
+    return (uint8_t *)m->packed + (size_t)(row / HT_PANEL) * ht_panel_bytes(m->type, m->k);
+}
+
+void ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
+    size_t row_bytes = (size_t)(m->k / info->block) * info->block_bytes;
+    const uint8_t *from = stored;
+    for (int64_t done = 0; done < n; done += HT_PANEL, from += HT_PANEL * row_bytes) {
+        int rows = (int)ht_min_i64(HT_PANEL, n - done);
+        if (ht_panel_layout_of(m->type)->bits)
+            pack_quantised(m->type, m->k, rows, from, row_bytes, panel_of(m, row + done));
+        else
+            pack_dense(m->type, m->k, rows, from, row_bytes, panel_of(m, row + done));
+    }
+}
+
+/* Unpacks units of `block` columns of one row, one after another, to `use`. */
+void ht_panels_unpack(const ht_matrix *m, int64_t row, void *stored) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
+    const uint8_t *panel = panel_of(m, row);
+    uint8_t *to = stored;
+    int r = (int)(row % HT_PANEL);
+    for (int64_t g = 0; g < m->k / info->block; g++, to += info->block_bytes) {
+        if (ht_panel_layout_of(m->type)->bits)
+            unpack_block(m->type, panel, m->k, r, g, to);
+        else
+            memcpy(to, panel + info->block_bytes * dense_at(m->type, r, g), info->block_bytes);
+    }
+}
+
+void ht_panels_row(const ht_matrix *m, int64_t row, float *out) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
+    const uint8_t *panel = panel_of(m, row);
+    int r = (int)(row % HT_PANEL);
+    bool quantised = ht_panel_layout_of(m->type)->bits != 0;
+    for (int64_t g = 0; g < m->k / info->block; g++) {
+        if (quantised) {
+            uint8_t block[sizeof(ht_block_q6_k)]; /* the longest */
+            unpack_block(m->type, panel, m->k, r, g, block);
+            ht_dequantize(m->type, block, info->block, out + g * info->block);
+        } else
+            ht_dequantize(m->type, panel + info->block_bytes * dense_at(m->type, r, g), 1, out + g);
+    }
+}

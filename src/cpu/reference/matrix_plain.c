@@ -1,0 +1,9 @@
+/* The matrix kernels for machines without a vector form: the vector sources over plain lanes. */
+#define HT_ISA reference
+#include "cpu/vector/matrix_f32.c"
+#undef FUNCTIONS
+#include "cpu/vector/matrix_int8.c"
+#undef FUNCTIONS
+#undef DIRECT
+#undef DECODED
+#include "cpu/vector/matrix_table.c"

@@ -1,0 +1,105 @@
+/* From a panel's planes (cpu/pack.h) to registers: the weights of one block, the scales of one unit. */
+#ifndef HT_CPU_VECTOR_DECODE_H
+#define HT_CPU_VECTOR_DECODE_H
+
+#include "cpu/pack.h"
+#include "cpu/vector/simd_int.h"
+
+/* What distinguishes the quantised types, constant once inlined. */
+typedef struct ht_qkind {
+    ht_weight_type type;
+    int bits, bias, halves, has_min, group, scale_bytes;
+} ht_qkind;
+
+/* x with bits shifted left by n, or right when n is negative. */
+HT_INLINE v16i ht_shift(v16i x, int n) { return n == 0 ? x : n > 0 ? v16i_shl(x, n) : v16i_shr(x, -n); }
+HT_INLINE v16i ht_bytes(int value) { return v16i_set1(value * 0x01010101); }
+
+/* W[0] to W[7] of the block at `unit`, as v16d_step takes them. */
+HT_INLINE void ht_decode_weights(int bits, const uint8_t *unit, v16i w[8]) {
+    if (bits == 8) {
+        for (int j = 0; j < 8; j++) w[j] = v16d_weights8(v16i_load_bytes(unit + 64 * j));
+        return;
+    }
+    int from = 0;
+    if (bits >= 4) {
+        for (int j = 0; j < 4; j++) {
+            v16i n = v16i_load_bytes(unit + 64 * j);
+            w[j] = v16i_and(n, ht_bytes(15));
+            w[j + 4] = v16i_and(v16i_shr(n, 4), ht_bytes(15));
+        }
+        unit += 256;
+        from = 4;
+    }
+    if (bits - from >= 2) {
+        for (int i = 0; i < 2; i++) {
+            v16i p = v16i_load_bytes(unit + 64 * i);
+            for (int c = 0; c < 4; c++) {
+                v16i pair = v16i_and(ht_shift(p, from - 2 * c), ht_bytes(3 << from));
+                w[4 * i + c] = from ? v16i_or(w[4 * i + c], pair) : pair;
+            }
+        }
+        unit += 128;
+        from += 2;
+    }
+    if (bits > from) {
+        v16i h = v16i_load_bytes(unit);
+        for (int j = 0; j < 8; j++) w[j] = v16i_or(w[j], v16i_and(ht_shift(h, from - j), ht_bytes(1 << from)));
+    }
+}
+
+HT_INLINE v16f ht_halves_at(const uint8_t *p) { return v16f_load_f16((const uint16_t *)(const void *)p); }
+
+/* Scales and minima of a unit: [group * halves] vectors of 16 rows each. */
+HT_INLINE void ht_decode_scales(ht_qkind kind, const uint8_t *u, v16f *scale, v16f *min) {
+    v16f d = ht_halves_at(u);
+    switch (kind.type) {
+    case HT_W_Q4_1:
+    case HT_W_Q5_1:
+        min[0] = ht_halves_at(u + 32);
+        scale[0] = d;
+        return;
+    case HT_W_Q2_K: {
+        v16f dmin = v16f_neg(ht_halves_at(u + 32));
+        for (int g = 0; g < 16; g++) {
+            v16i both = v16i_load_u8(u + 64 + 16 * g);
+            scale[g] = v16f_mul(d, v16f_from_i(v16i_and(both, v16i_set1(15))));
+            min[g] = v16f_mul(dmin, v16f_from_i(v16i_shr(both, 4)));
+        }
+        return;
+    }
+    case HT_W_Q3_K:
+        for (int g = 0; g < 16; g++) {
+            v16i low = v16i_and(v16i_shr(v16i_load_u8(u + 32 + 16 * (g & 7)), g < 8 ? 0 : 4), v16i_set1(15));
+            v16i high = v16i_and(v16i_shr(v16i_load_u8(u + 160 + 16 * (g & 3)), 2 * (g / 4)), v16i_set1(3));
+            v16i code = v16i_or(low, v16i_shl(high, 4));
+            scale[g] = v16f_mul(d, v16f_from_i(v16i_sub(code, v16i_set1(32))));
+        }
+        return;
+    case HT_W_Q4_K:
+    case HT_W_Q5_K: {
+        v16f dmin = v16f_neg(ht_halves_at(u + 32));
+        _Alignas(64) uint8_t six[4][64]; /* scales 0-3, minima 0-3, scales 4-7, minima 4-7: a byte per group and row */
+        v16i high = v16i_load_bytes(u + 192);
+        for (int i = 0; i < 2; i++) {
+            v16i low = v16i_load_bytes(u + 64 + 64 * i);
+            v16i s = v16i_or(v16i_and(low, ht_bytes(15)), v16i_and(ht_shift(high, 4 - 4 * i), ht_bytes(48)));
+            v16i m =
+                v16i_or(v16i_and(v16i_shr(low, 4), ht_bytes(15)), v16i_and(ht_shift(high, 2 - 4 * i), ht_bytes(48)));
+            v16i_store((int32_t *)(void *)six[2 * i], s);
+            v16i_store((int32_t *)(void *)six[2 * i + 1], m);
+        }
+        for (int g = 0; g < 8; g++) {
+            scale[g] = v16f_mul(d, v16f_from_i(v16i_load_u8(six[g / 4 * 2] + 16 * (g & 3))));
+            min[g] = v16f_mul(dmin, v16f_from_i(v16i_load_u8(six[g / 4 * 2 + 1] + 16 * (g & 3))));
+        }
+        return;
+    }
+    case HT_W_Q6_K:
+        for (int g = 0; g < 16; g++) scale[g] = v16f_mul(d, v16f_from_i(v16i_load_s8(u + 32 + 16 * g)));
+        return;
+    default: scale[0] = d; return;
+    }
+}
+
+#endif

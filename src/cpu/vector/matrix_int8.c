@@ -1,0 +1,216 @@
+#include "cpu/vector/matrix_int8.h"
+
+#include "cpu/vector/decode.h"
+#include "cpu/vector/tile.h"
+
+/* ---- activations ---- */
+
+void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale,
+                                   int32_t *sum) {
+    v16f most = v16f_set1(127.0f), least = v16f_set1(-127.0f);
+    for (int64_t b = 0; b < n_blocks; b++)
+        for (int i = 0; i < n; i++) {
+            const float *from = x + i * ldx + HT_QBLOCK * b;
+            v16f x0 = v16f_load(from), x1 = v16f_load(from + 16);
+            float peak = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1)));
+            float s = peak / 127.0f;
+            /* A NaN must not vanish in the maximum: it makes the scale, and so the output, a NaN. */
+            if (m16_any(m16_or(v16f_is_nan(x0), v16f_is_nan(x1)))) s = __builtin_nanf("");
+            v16f inverse = v16f_set1(s > 0.0f ? 1.0f / s : 0.0f);
+            v16i q0 = v16i_from_f(v16f_round(v16f_max(v16f_min(v16f_mul(x0, inverse), most), least)));
+            v16i q1 = v16i_from_f(v16f_round(v16f_max(v16f_min(v16f_mul(x1, inverse), most), least)));
+            int8_t *to = q + (b * n + i) * HT_QBLOCK;
+            v16i_store_s8(to, q0);
+            v16i_store_s8(to + 16, q1);
+            scale[b * n + i] = s;
+            sum[(2 * b) * n + i] = v16i_sum(q0);
+            sum[(2 * b + 1) * n + i] = v16i_sum(q1);
+        }
+}
+
+void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    int32_t bias = l->bits == 8 ? HT_DOT_BIAS_8 : l->bias;
+    int32_t *as_int = offset;
+    float *as_float = offset;
+    if (l->halves == 2) {
+        for (int64_t i = 0; i < 2 * n * n_blocks; i++)
+            if (l->has_min)
+                as_float[i] = (float)sum[i];
+            else
+                as_int[i] = -bias * sum[i];
+        return;
+    }
+    for (int64_t b = 0; b < n_blocks; b++, sum += 2 * n)
+        for (int i = 0; i < n; i++) {
+            int32_t whole = sum[i] + sum[n + i];
+            if (l->has_min)
+                as_float[b * n + i] = (float)whole;
+            else
+                as_int[b * n + i] = -bias * whole;
+        }
+}
+
+/* ---- one block of one panel against rows of a tile ---- */
+
+/* A sum over the half of a block, begun with its offset. */
+HT_INLINE v16d begin_sum(ht_qkind kind, const void *offset, int at) {
+    return v16d_start(kind.has_min ? 0 : ((const int32_t *)offset)[at]);
+}
+
+/* ---- from the packed panels: few rows, each block decoded into registers ---- */
+
+HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, const ht_qtile *x, int n_x,
+                            const ht_product_out *out, int p) {
+    const int halves = kind.halves, steps = 8 / halves;
+    const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
+    const int8_t *q = x->q;
+    const float *s = x->scale;
+    const char *offset = x->offset;
+    v16f y[TILE_ROWS];
+    for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
+    for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
+        v16f scale[16], min[16];
+        ht_decode_scales(kind, scales, scale, min);
+        for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
+            v16i w[8];
+            ht_decode_weights(kind.bits, unit, w);
+            for (int i = 0; i < n_x; i++) {
+                v16f t = v16f_zero();
+                for (int h = 0; h < halves; h++) {
+                    v16d d = begin_sum(kind, offset, h * n_x + i);
+                    for (int j = 0; j < steps; j++)
+                        d = v16d_step(d, w[steps * h + j], v16i_set4(q + HT_QBLOCK * i + 4 * (steps * h + j)),
+                                      kind.bits, steps, j);
+                    v16f sum = v16f_from_i(v16d_sum(d)), ws = scale[halves * b + h];
+                    t = h ? v16f_fma(sum, ws, t) : v16f_mul(sum, ws);
+                }
+                if (kind.has_min)
+                    for (int h = 0; h < halves; h++)
+                        t = v16f_fma(min[halves * b + h], v16f_set1(((const float *)(const void *)offset)[h * n_x + i]),
+                                     t);
+                y[i] = v16f_fma(t, v16f_set1(s[i]), y[i]);
+            }
+            q += HT_QBLOCK * n_x;
+            s += n_x;
+            offset += 4 * halves * n_x;
+        }
+    }
+    int lanes = ht_lanes_of(out, p);
+    for (int i = 0; i < n_x; i++) ht_store_out(out, i, p, lanes, y[i]);
+}
+
+HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, const ht_qtile *x, int n_x,
+                             const ht_product_out *out) {
+    size_t panel_bytes = ht_panel_bytes(kind.type, k);
+    int n = (int)ht_panel_count(out->n);
+    for (int p = 0; p < n; p++, panels += panel_bytes) direct_panel(kind, panels, k, x, n_x, out, p);
+}
+
+/* ---- through a decoded panel: many rows ---- */
+
+HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
+    const uint8_t *unit = panel + (size_t)block * 64 * (size_t)kind.bits;
+    const uint8_t *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
+    scales += (size_t)(block / kind.group) * (size_t)kind.scale_bytes;
+    for (int b = 0; b < n; b++, unit += 64 * kind.bits) {
+        v16i w[8];
+        ht_decode_weights(kind.bits, unit, w);
+        for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
+    }
+    for (int b = 0; b < n; b += kind.group, scales += kind.scale_bytes) {
+        v16f scale[16], min[16];
+        ht_decode_scales(kind, scales, scale, min);
+        for (int i = 0; i < kind.group * kind.halves; i++) {
+            v16f_store(to->scale[b * kind.halves + i], scale[i]);
+            if (kind.has_min) v16f_store(to->min[b * kind.halves + i], min[i]);
+        }
+    }
+}
+
+/* The block's t of rows first .. first + some - 1, folded into y. With two halves, t and the sums are both alive: some
+ * of the rows at a time keeps them in registers. */
+HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const int8_t *q, const float *s,
+                             const void *offset, int n_x, int first, int some, v16f y[TILE_PANELS][TILE_ROWS]) {
+    const int halves = kind.halves, steps = 8 / halves;
+    v16f t[TILE_PANELS][TILE_ROWS];
+    for (int h = 0; h < halves; h++) {
+        v16d d[TILE_PANELS][TILE_ROWS];
+        for (int i = first; i < first + some; i++)
+            for (int p = 0; p < TILE_PANELS; p++) d[p][i] = begin_sum(kind, offset, h * n_x + i);
+        for (int j = 0; j < steps; j++) {
+            v16i w[TILE_PANELS];
+            for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b] + 64 * (steps * h + j));
+            for (int i = first; i < first + some; i++) {
+                v16i four = v16i_set4(q + HT_QBLOCK * i + 4 * (steps * h + j));
+                for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16d_step(d[p][i], w[p], four, kind.bits, steps, j);
+            }
+        }
+        for (int p = 0; p < TILE_PANELS; p++) {
+            v16f ws = v16f_load(panels[p].scale[halves * b + h]);
+            for (int i = first; i < first + some; i++) {
+                v16f sum = v16f_from_i(v16d_sum(d[p][i]));
+                t[p][i] = h ? v16f_fma(sum, ws, t[p][i]) : v16f_mul(sum, ws);
+            }
+        }
+    }
+    if (kind.has_min)
+        for (int h = 0; h < halves; h++)
+            for (int p = 0; p < TILE_PANELS; p++) {
+                v16f min = v16f_load(panels[p].min[halves * b + h]);
+                for (int i = first; i < first + some; i++)
+                    t[p][i] = v16f_fma(min, v16f_set1(((const float *)offset)[h * n_x + i]), t[p][i]);
+            }
+    for (int i = first; i < first + some; i++)
+        for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(s[i]), y[p][i]);
+}
+
+HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtile *x, int n_x,
+                            const ht_product_out *out) {
+    const int8_t *q = x->q + block * HT_QBLOCK * n_x;
+    const float *s = x->scale + block * n_x;
+    const char *offset = (const char *)x->offset + block * 4 * kind.halves * n_x;
+    v16f y[TILE_PANELS][TILE_ROWS];
+    int lanes[TILE_PANELS];
+    for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
+    for (int p = 0; p < TILE_PANELS; p++)
+        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, i, p, lanes[p]) : v16f_zero();
+    for (int b = 0; b < n; b++) {
+        if (kind.halves == 1)
+            decoded_block(kind, panels, b, q, s, offset, n_x, 0, n_x, y);
+        else {
+            decoded_block(kind, panels, b, q, s, offset, n_x, 0, (n_x + 1) / 2, y);
+            if (n_x > 1) decoded_block(kind, panels, b, q, s, offset, n_x, (n_x + 1) / 2, n_x / 2, y);
+        }
+        q += HT_QBLOCK * n_x;
+        s += n_x;
+        offset += 4 * kind.halves * n_x;
+    }
+    for (int p = 0; p < TILE_PANELS; p++)
+        for (int i = 0; i < n_x; i++) ht_store_out(out, i, p, lanes[p], y[p][i]);
+}
+
+/* ---- the same for every type ---- */
+
+#define DIRECT(n)  direct_panels(kind, panels, k, x, n, out)
+#define DECODED(n) decoded_tile(kind, panels, block, count, x, n, out)
+
+#define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__}
+
+#define FUNCTIONS(type, ...)                                                                                           \
+    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtile *x,                            \
+                                       const ht_product_out *out) {                                                    \
+        KIND(type, __VA_ARGS__);                                                                                       \
+        switch (x->n) { HT_EVERY_ROWS(DIRECT) }                                                                        \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \
+        KIND(type, __VA_ARGS__);                                                                                       \
+        decode_panel(kind, panel, k, block, n, to);                                                                    \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtile *x,          \
+                                        const ht_product_out *out) {                                                   \
+        KIND(type, __VA_ARGS__);                                                                                       \
+        switch (x->n) { HT_EVERY_ROWS(DECODED) }                                                                       \
+    }
+
+HT_QUANTISED_TYPES(FUNCTIONS)

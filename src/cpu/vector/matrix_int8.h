@@ -1,0 +1,21 @@
+/* Quantised products of one instruction set; see cpu/matrix_kernels.h for the order of operations. */
+#ifndef HT_CPU_VECTOR_MATRIX_INT8_H
+#define HT_CPU_VECTOR_MATRIX_INT8_H
+
+#include "cpu/matrix_kernels.h"
+#include "cpu/vector/simd.h"
+
+void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale,
+                                   int32_t *sum);
+void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);
+
+#define HT_DECLARE(type, ...)                                                                                          \
+    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtile *x,                            \
+                                       const ht_product_out *out);                                                     \
+    void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to);          \
+    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int n, const ht_qtile *x,              \
+                                        const ht_product_out *out);
+HT_QUANTISED_TYPES(HT_DECLARE)
+#undef HT_DECLARE
+
+#endif

@@ -1,0 +1,190 @@
+/* Integer dot products on the lanes of simd.h. A v16i is also 64 bytes: byte 4 l + i belongs to lane l, so a dot product
+ * adds four products of bytes to each lane. All forms are exact, hence alike.
+ *
+ *   v16i_load_bytes(p)       64 bytes
+ *   v16i_load_u8, _s8(p)     16 bytes, one per lane
+ *   v16i_store_s8(p, v)      the low byte of every lane
+ *   v16i_set4(p)             the same 4 bytes in every lane
+ *   v16i_sum(v)              of all lanes
+ *
+ * A dot product of up to 8 steps of 4 columns:
+ *
+ *   v16d d = v16d_start(offset);
+ *   for (j = 0; j < steps; j++) d = v16d_step(d, w, x, bits, steps, j);
+ *   v16i sum = v16d_sum(d);
+ *
+ * w are weights of `bits` bits: unsigned below 8 bits. Weights of 8 bits are stored with 128 added; what a step takes is
+ * v16d_weights8(stored), which is the weight plus HT_DOT_BIAS_8. x are signed, -127 to 127. `bits`, `steps` and `j` must
+ * be constants once inlined. */
+#ifndef HT_CPU_VECTOR_SIMD_INT_H
+#define HT_CPU_VECTOR_SIMD_INT_H
+
+#include "cpu/vector/simd.h"
+
+HT_INLINE v16i v16i_load_bytes(const void *p) { return v16i_load((const int32_t *)p); }
+
+HT_INLINE v16i v16i_set4(const int8_t *p) {
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return v16i_set1(four);
+}
+
+#if defined(HT_ISA_avx512)
+
+enum { HT_DOT_BIAS_8 = 128 };
+
+typedef v16i v16d;
+
+HT_INLINE __m128i ht_load_16x8(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+HT_INLINE v16i v16i_load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(ht_load_16x8(p)); }
+HT_INLINE v16i v16i_load_s8(const uint8_t *p) { return _mm512_cvtepi8_epi32(ht_load_16x8(p)); }
+HT_INLINE void v16i_store_s8(int8_t *p, v16i v) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(v)); }
+HT_INLINE int32_t v16i_sum(v16i v) { return _mm512_reduce_add_epi32(v); }
+
+HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
+HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
+HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
+    (void)bits, (void)steps, (void)j;
+    return _mm512_dpbusd_epi32(d, w, x);
+}
+HT_INLINE v16i v16d_sum(v16d d) { return d; }
+
+#elif defined(HT_ISA_avx2)
+
+enum { HT_DOT_BIAS_8 = 0 };
+
+/* Pairs of products are added in 16 bits for as many steps as fit, then widened. */
+typedef struct v16d {
+    v16i pairs, sum;
+} v16d;
+
+HT_INLINE __m128i ht_load_8x8(const void *p) { return _mm_loadl_epi64((const __m128i *)p); }
+HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
+    return (v16i){_mm256_cvtepu8_epi32(ht_load_8x8(p)), _mm256_cvtepu8_epi32(ht_load_8x8(p + 8))};
+}
+HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
+    return (v16i){_mm256_cvtepi8_epi32(ht_load_8x8(p)), _mm256_cvtepi8_epi32(ht_load_8x8(p + 8))};
+}
+HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
+    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.a, v.b), 0xd8);
+    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storeu_si128((__m128i *)(void *)p, bytes);
+}
+HT_INLINE int32_t v16i_sum(v16i v) {
+    __m256i b = _mm256_add_epi32(v.a, v.b);
+    __m128i c = _mm_add_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256(b, 1));
+    c = _mm_add_epi32(c, _mm_shuffle_epi32(c, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(c, _mm_shuffle_epi32(c, 0xb1)));
+}
+
+HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
+HT_INLINE v16d v16d_start(int32_t offset) {
+    v16i sum = v16i_set1(offset);
+    return (v16d){sum, sum};
+}
+/* Two products of a b-bit weight and an activation reach 2 * (2^b - 1) * 127, which fits 16 bits 8, 4 and 2 times for
+ * 4, 5 and 6 bits. At 8 bits the weight is signed: its magnitude takes the unsigned side and its sign goes to x, and
+ * 2 * 128 * 127 still fits once. */
+HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
+    int room = bits <= 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+    if (room > steps) room = steps;
+    v16i p;
+    if (bits == 8) {
+        p.a = _mm256_maddubs_epi16(_mm256_abs_epi8(w.a), _mm256_sign_epi8(x.a, w.a));
+        p.b = _mm256_maddubs_epi16(_mm256_abs_epi8(w.b), _mm256_sign_epi8(x.b, w.b));
+    } else {
+        p.a = _mm256_maddubs_epi16(w.a, x.a);
+        p.b = _mm256_maddubs_epi16(w.b, x.b);
+    }
+    if (j % room != 0) {
+        p.a = _mm256_add_epi16(d.pairs.a, p.a);
+        p.b = _mm256_add_epi16(d.pairs.b, p.b);
+    }
+    d.pairs = p;
+    if (j % room == room - 1) {
+        __m256i ones = _mm256_set1_epi16(1);
+        d.sum.a = _mm256_add_epi32(d.sum.a, _mm256_madd_epi16(p.a, ones));
+        d.sum.b = _mm256_add_epi32(d.sum.b, _mm256_madd_epi16(p.b, ones));
+    }
+    return d;
+}
+HT_INLINE v16i v16d_sum(v16d d) { return d.sum; }
+
+#elif defined(HT_ISA_neon)
+
+enum { HT_DOT_BIAS_8 = 0 };
+
+typedef v16i v16d;
+
+HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
+    uint8x16_t v = vld1q_u8(p);
+    uint16x8_t low = vmovl_u8(vget_low_u8(v)), high = vmovl_u8(vget_high_u8(v));
+    return (v16i){
+        vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(low))),
+        vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high))), vreinterpretq_s32_u32(vmovl_u16(vget_high_u16(high)))};
+}
+HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
+    int8x16_t v = vreinterpretq_s8_u8(vld1q_u8(p));
+    int16x8_t low = vmovl_s8(vget_low_s8(v)), high = vmovl_s8(vget_high_s8(v));
+    return (v16i){vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
+                  vmovl_s16(vget_high_s16(high))};
+}
+HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
+    int16x8_t low = vcombine_s16(vmovn_s32(v.a), vmovn_s32(v.b)), high = vcombine_s16(vmovn_s32(v.c), vmovn_s32(v.d));
+    vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+HT_INLINE int32_t v16i_sum(v16i v) { return vaddvq_s32(vaddq_s32(vaddq_s32(v.a, v.b), vaddq_s32(v.c, v.d))); }
+
+/* The instruction takes signed weights, which those of up to 7 bits are as well. */
+HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
+HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
+HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
+    return vdotq_s32(d, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
+}
+HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
+    (void)bits, (void)steps, (void)j;
+    return (v16i){ht_dot4(d.a, w.a, x.a), ht_dot4(d.b, w.b, x.b), ht_dot4(d.c, w.c, x.c), ht_dot4(d.d, w.d, x.d)};
+}
+HT_INLINE v16i v16d_sum(v16d d) { return d; }
+
+#else
+
+enum { HT_DOT_BIAS_8 = 128 };
+
+typedef v16i v16d;
+
+HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
+    v16i v;
+    for (int i = 0; i < 16; i++) v.x[i] = p[i];
+    return v;
+}
+HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
+    v16i v;
+    for (int i = 0; i < 16; i++) v.x[i] = (int8_t)p[i];
+    return v;
+}
+HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
+    for (int i = 0; i < 16; i++) p[i] = (int8_t)v.x[i];
+}
+HT_INLINE int32_t v16i_sum(v16i v) {
+    int32_t sum = 0;
+    for (int i = 0; i < 16; i++) sum += v.x[i];
+    return sum;
+}
+
+HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
+HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
+HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
+    (void)bits, (void)steps, (void)j;
+    uint8_t wb[64];
+    int8_t xb[64];
+    memcpy(wb, w.x, sizeof wb);
+    memcpy(xb, x.x, sizeof xb);
+    for (int i = 0; i < 64; i++) d.x[i / 4] += wb[i] * xb[i];
+    return d;
+}
+HT_INLINE v16i v16d_sum(v16d d) { return d; }
+
+#endif
+
+#endif

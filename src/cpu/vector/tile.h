@@ -1,0 +1,57 @@
+/* The size of a tile, and how a tile of results reaches y. */
+#ifndef HT_CPU_VECTOR_TILE_H
+#define HT_CPU_VECTOR_TILE_H
+
+#include "cpu/matrix_kernels.h"
+#include "cpu/vector/simd.h"
+
+#if defined(HT_ISA_avx512)
+enum { TILE_ROWS = 6, TILE_PANELS = 2 }; /* 12 sums of integers and 12 of floats in 32 registers */
+#else
+enum { TILE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
+#endif
+
+/* Rows of panel `panel` that exist: 0 to 16. */
+HT_INLINE int ht_lanes_of(const ht_product_out *out, int64_t panel) {
+    int64_t left = out->n - HT_PANEL * panel;
+    return left >= HT_PANEL ? HT_PANEL : left > 0 ? (int)left : 0;
+}
+
+HT_INLINE v16f ht_load_out(const ht_product_out *out, int row, int panel, int lanes) {
+    const float *p = out->y + row * out->ldy + out->row + HT_PANEL * panel;
+    return lanes == HT_PANEL ? v16f_load(p) : v16f_load_n(p, lanes);
+}
+
+/* Adds the bias, if there is one, and stores. */
+HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int lanes, v16f v) {
+    float *p = out->y + row * out->ldy + out->row + HT_PANEL * panel;
+    const float *bias = out->bias ? out->bias + out->row + HT_PANEL * panel : NULL;
+    if (lanes == HT_PANEL) {
+        if (bias) v = v16f_add(v, v16f_load(bias));
+        v16f_store(p, v);
+    } else if (lanes) {
+        if (bias) v = v16f_add(v, v16f_load_n(bias, lanes));
+        v16f_store_n(p, v, lanes);
+    }
+}
+
+/* `call(n)` for n rows, n a constant: the loops over rows unroll, and the sums stay in registers. */
+#define HT_ROWS_1_TO_4(call)                                                                                           \
+    case 1: call(1); return;                                                                                           \
+    case 2: call(2); return;                                                                                           \
+    case 3: call(3); return;                                                                                           \
+    case 4:                                                                                                            \
+        call(4);                                                                                                       \
+        return;
+#if defined(HT_ISA_avx512)
+#define HT_EVERY_ROWS(call)                                                                                            \
+    HT_ROWS_1_TO_4(call)                                                                                               \
+    case 5: call(5); return;                                                                                           \
+    case 6:                                                                                                            \
+        call(6);                                                                                                       \
+        return;
+#else
+#define HT_EVERY_ROWS(call) HT_ROWS_1_TO_4(call)
+#endif
+
+#endif

@@ -1,0 +1,347 @@
+/* Matrix products: against plain loops, and bit for bit against the order that cpu/matrix_kernels.h documents; the same
+ * bits for any number of rows beside each other and any number of threads; rows given back exactly. */
+#include "base/checked.h"
+#include "cpu/matrix.h"
+#include "cpu/matrix_kernels.h"
+#include "support/test.h"
+#include "support/weights.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct product {
+    ht_weight_type type;
+    int64_t n_rows, k;
+    uint8_t *stored;
+    float *dense; /* [n_rows][k] */
+    float *bias;
+} product;
+
+static void *must_alloc(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    assert_non_null(p);
+    return p;
+}
+
+static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t seed) {
+    product p = {type, n_rows, k, NULL, NULL, NULL};
+    size_t row = test_row_bytes(type, k);
+    p.stored = must_alloc((size_t)n_rows * row);
+    p.dense = must_alloc((size_t)(n_rows * k) * sizeof(float));
+    p.bias = must_alloc((size_t)n_rows * sizeof(float));
+    test_random_weights(type, n_rows, k, &seed, p.stored);
+    for (int64_t r = 0; r < n_rows; r++) {
+        ht_dequantize(type, p.stored + (size_t)r * row, k, p.dense + r * k);
+        p.bias[r] = test_random_float(&seed);
+    }
+    return p;
+}
+
+static void free_product(product *p) {
+    free(p->stored);
+    free(p->dense);
+    free(p->bias);
+}
+
+static ht_matrix pack(const product *p, ht_cpu_isa isa, ht_precision precision) {
+    const ht_matrix_ops *ops = ht_cpu_matrix_ops(isa, p->type, precision);
+    assert_non_null(ops);
+    ht_matrix m = {.ops = ops, .type = p->type, .n_rows = p->n_rows, .k = p->k};
+    m.packed_bytes = ops->packed_bytes(p->type, p->n_rows, p->k);
+    m.packed = must_alloc(m.packed_bytes);
+    memset(m.packed, 0xa5, m.packed_bytes);
+    ops->pack(&m, 0, p->n_rows, p->stored);
+    return m;
+}
+
+static ht_pool *pool_of(int n_threads) {
+    static ht_pool *pools[5];
+    if (!pools[n_threads]) assert_int_equal(ht_pool_new(n_threads, &pools[n_threads], NULL), HT_OK);
+    return pools[n_threads];
+}
+
+static void multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
+                     int64_t ldy, int n_threads) {
+    ht_pool *pool = pool_of(n_threads);
+    void *scratch = must_alloc(m->ops->mul_scratch(m, n_x, n_threads));
+    ht_pool_lease(pool);
+    m->ops->mul(m, x, ldx, n_x, bias, y, ldy, scratch, pool);
+    ht_pool_release(pool);
+    free(scratch);
+}
+
+/* ---- what the result must be ---- */
+
+/* One output in the documented order. */
+static float emulate_quantised(const product *p, const float *x, int64_t row) {
+    const uint8_t *stored = p->stored + (size_t)row * test_row_bytes(p->type, p->k);
+    float y = 0.0f;
+    for (int64_t b = 0; b < p->k / 32; b++) {
+        test_block w = test_block_of(p->type, stored, b);
+        float peak = 0.0f;
+        for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[32 * b + i]));
+        float s = peak / 127.0f, inverse = s > 0.0f ? 1.0f / s : 0.0f, t = 0.0f;
+        int dot[2] = {0}, sum[2] = {0};
+        for (int i = 0; i < 32; i++) {
+            int h = w.halves == 2 ? i / 16 : 0;
+            int q = (int)nearbyintf(fmaxf(fminf(x[32 * b + i] * inverse, 127.0f), -127.0f));
+            dot[h] += w.q[i] * q;
+            sum[h] += q;
+        }
+        t = (float)dot[0] * w.scale[0];
+        if (w.halves == 2) t = fmaf((float)dot[1], w.scale[1], t);
+        for (int h = 0; h < w.halves && w.has_min; h++) t = fmaf(w.min[h], (float)sum[h], t);
+        y = fmaf(t, s, y);
+    }
+    return y;
+}
+
+static float emulate_dense(const product *p, const float *x, int64_t row) {
+    const float *w = p->dense + row * p->k;
+    float y = 0.0f;
+    for (int64_t c = 0; c < p->k; c += HT_DENSE_CHUNK) {
+        float part = 0.0f;
+        for (int64_t i = c; i < ht_min_i64(c + HT_DENSE_CHUNK, p->k); i++) part = fmaf(w[i], x[i], part);
+        y = c ? y + part : part;
+    }
+    return y;
+}
+
+/* The product in f64, and a bound of what a correct kernel may be off: half a step of each activation's block, and the
+ * rounding of sums. */
+static double exact(const product *p, const float *x, int64_t row, bool quantised, double *bound) {
+    const float *w = p->dense + row * p->k;
+    double sum = 0, size = 0, steps = 0;
+    for (int64_t c = 0; c < p->k; c++) {
+        sum += (double)w[c] * x[c];
+        size += fabs((double)w[c] * x[c]);
+    }
+    for (int64_t b = 0; quantised && b < p->k / 32; b++) {
+        double peak = 0, weights = 0;
+        for (int i = 0; i < 32; i++) {
+            peak = fmax(peak, fabs((double)x[32 * b + i]));
+            weights += fabs((double)w[32 * b + i]);
+        }
+        steps += 0.5001 * peak / 127 * weights;
+        /* Scaled weight and offset are added apart: their sizes count, not that of their sum. */
+        size += 40 * peak * weights;
+    }
+    *bound = steps + 4e-7 * size * sqrt((double)p->k + 8) + 1e-30;
+    return sum;
+}
+
+typedef enum input {
+    INPUT_RANDOM,
+    INPUT_ZERO,
+    INPUT_HUGE,
+    INPUT_TINY,
+    INPUT_NEGATIVE,
+    INPUT_EQUAL,
+    INPUT_OUTLIER,
+    INPUT_COUNT
+} input;
+
+static void fill_input(float *x, int64_t n, input kind, uint64_t *state) {
+    for (int64_t i = 0; i < n; i++) {
+        float v = test_random_float(state);
+        switch (kind) {
+        case INPUT_ZERO: v = 0.0f; break;
+        case INPUT_HUGE: v *= 1e30f; break;
+        case INPUT_TINY: v *= 1e-30f; break;
+        case INPUT_NEGATIVE: v = -fabsf(v); break;
+        case INPUT_EQUAL: v = 0.75f; break;
+        case INPUT_OUTLIER: v = i % 37 == 5 ? 100.0f * v : 0.01f * v; break;
+        default: break;
+        }
+        x[i] = v;
+    }
+}
+
+static void check_outputs(const product *p, bool fast, const float *x, int64_t ldx, int64_t n_x, bool with_bias,
+                          const float *y, int64_t ldy, const char *what) {
+    bool quantised = fast && ht_weight_type_info_of(p->type)->block > 1;
+    for (int64_t i = 0; i < n_x; i++)
+        for (int64_t r = 0; r < p->n_rows; r++) {
+            const float *xi = x + i * ldx;
+            float got = y[i * ldy + r], expected = quantised ? emulate_quantised(p, xi, r) : emulate_dense(p, xi, r);
+            double bound, value = exact(p, xi, r, quantised, &bound) + (with_bias ? p->bias[r] : 0);
+            if (with_bias) expected = expected + p->bias[r];
+            if (memcmp(&got, &expected, sizeof got) != 0 || !(fabs((double)got - value) <= bound + 1e-6))
+                fail_msg(
+                    "%s %s [%lld, %lld] x %lld rows: y[%lld][%lld] is %.9g, its order gives %.9g, f64 %.9g +- %.3g",
+                    what, ht_weight_type_info_of(p->type)->name, (long long)p->n_rows, (long long)p->k, (long long)n_x,
+                    (long long)i, (long long)r, (double)got, (double)expected, value, bound);
+        }
+    for (int64_t i = 0; i + 1 < n_x; i++) /* what lies between the rows of y is not ours */
+        for (int64_t r = p->n_rows; r < ldy; r++) assert_true(y[i * ldy + r] == -7.0f);
+}
+
+static void check_one(const product *p, const ht_matrix *m, bool fast, int64_t n_x, input kind, bool with_bias,
+                      int n_threads, uint64_t *state) {
+    int64_t ldx = p->k + (int64_t)(test_random(state) % 5), ldy = p->n_rows + (int64_t)(test_random(state) % 20);
+    float *x = must_alloc((size_t)(ldx * n_x) * sizeof(float)), *y = must_alloc((size_t)(ldy * n_x) * sizeof(float));
+    fill_input(x, ldx * n_x, kind, state);
+    for (int64_t i = 0; i < ldy * n_x; i++) y[i] = -7.0f;
+    multiply(m, x, ldx, n_x, with_bias ? p->bias : NULL, y, ldy, n_threads);
+    check_outputs(p, fast, x, ldx, n_x, with_bias, y, ldy, m->ops->name);
+    free(x);
+    free(y);
+}
+
+static const int64_t row_counts[] = {1, 15, 16, 17, 33, 100};
+static const int64_t x_counts[] = {1, 2, 3, 7, 8, 9, 37, 64, 65};
+
+/* Column counts that end inside and at the edge of every chunk the kernels cut. */
+static int columns(ht_weight_type type, int64_t k[6]) {
+    static const int64_t dense[] = {1, 2, 127, 129, 300, 515}, small[] = {32, 64, 96, 576, 544, 1056},
+                         large[] = {256, 512, 768, 1280, 256, 1024};
+    int block = ht_weight_type_info_of(type)->block;
+    memcpy(k, block == 1 ? dense : block == 32 ? small : large, sizeof dense);
+    return 6;
+}
+
+static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
+    uint64_t state = 1000u * (uint64_t)type + 1;
+    int64_t k[6];
+    int n_k = columns(type, k);
+    bool slow = isa == HT_CPU_REFERENCE;
+    for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
+        for (int c = 0; c < n_k; c++) {
+            if ((c + (int)r) % (slow ? 3 : 2)) continue;
+            product p = make_product(type, row_counts[r], k[c], state + r);
+            ht_matrix m = pack(&p, isa, precision);
+            int64_t n_x = x_counts[test_random(&state) % 9];
+            for (int kind = 0; kind < INPUT_COUNT; kind++)
+                check_one(&p, &m, precision == HT_PRECISION_FAST, kind ? 2 : n_x, (input)kind, (kind + c) % 2,
+                          1 + kind % 2, &state);
+            free(m.packed);
+            free_product(&p);
+        }
+    product p = make_product(type, 33, k[3], 77);
+    ht_matrix m = pack(&p, isa, precision);
+    for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++)
+        check_one(&p, &m, precision == HT_PRECISION_FAST, x_counts[i], INPUT_RANDOM, i % 2, 2, &state);
+    free(m.packed);
+    free_product(&p);
+}
+
+static void every_type_everywhere(ht_precision precision) {
+    for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
+        for (int type = 0; type < HT_W_COUNT; type++)
+            if (ht_cpu_isa_available((ht_cpu_isa)isa)) check_type((ht_cpu_isa)isa, (ht_weight_type)type, precision);
+}
+
+static void test_fast(void **state) {
+    (void)state;
+    every_type_everywhere(HT_PRECISION_FAST);
+}
+
+static void test_reference(void **state) {
+    (void)state;
+    every_type_everywhere(HT_PRECISION_REFERENCE);
+}
+
+/* Row i alone and among others, with 1, 2 and 4 threads: the same bits. Wide and long enough for every path. */
+static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
+    enum { ROWS = 65, OUT = 212 };
+    int64_t k = ht_weight_type_info_of(type)->block == 256 ? 768 : 608;
+    uint64_t seed = 5;
+    product p = make_product(type, OUT, k, 3);
+    ht_matrix m = pack(&p, isa, precision);
+    float *x = must_alloc((size_t)(ROWS * k) * sizeof(float));
+    float *alone = must_alloc(ROWS * OUT * sizeof(float)), *many = must_alloc(ROWS * OUT * sizeof(float));
+    fill_input(x, ROWS * k, INPUT_RANDOM, &seed);
+    for (int i = 0; i < ROWS; i++) multiply(&m, x + i * k, k, 1, p.bias, alone + i * OUT, OUT, 1);
+    for (int threads = 1; threads <= 4; threads *= 2)
+        for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++) {
+            multiply(&m, x, k, x_counts[i], p.bias, many, OUT, threads);
+            assert_memory_equal(alone, many, (size_t)x_counts[i] * OUT * sizeof(float));
+        }
+    free(x);
+    free(alone);
+    free(many);
+    free(m.packed);
+    free_product(&p);
+}
+
+static void test_same_bits(void **state) {
+    (void)state;
+    for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
+        for (int type = 0; type < HT_W_COUNT; type++)
+            for (int precision = 0; precision < 2; precision++)
+                if (ht_cpu_isa_available((ht_cpu_isa)isa) && (isa != HT_CPU_REFERENCE || type % 4 == 0))
+                    same_bits((ht_cpu_isa)isa, (ht_weight_type)type, (ht_precision)precision);
+}
+
+/* Rows come back as they were stored; packing in slabs gives the same bytes; the packed form is hardly larger. */
+static void check_packing(ht_weight_type type, ht_precision precision, int64_t n_rows, int64_t k) {
+    product p = make_product(type, n_rows, k, 11);
+    ht_matrix m = pack(&p, ht_cpu_isa_best(), precision);
+    float *row = must_alloc((size_t)k * sizeof(float));
+    for (int64_t r = 0; r < n_rows; r++) {
+        m.ops->row(&m, r, row);
+        assert_memory_equal(row, p.dense + r * k, (size_t)k * sizeof(float));
+    }
+    ht_matrix slabs = m;
+    slabs.packed = must_alloc(m.packed_bytes);
+    for (int64_t r = (n_rows - 1) / HT_MATRIX_SLAB * HT_MATRIX_SLAB; r >= 0; r -= HT_MATRIX_SLAB)
+        m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), p.stored + (size_t)r * test_row_bytes(type, k));
+    assert_memory_equal(slabs.packed, m.packed, m.packed_bytes);
+    if (n_rows % 16 == 0 && k >= 256) {
+        size_t stored = (size_t)n_rows * test_row_bytes(type, k);
+        assert_true((double)m.packed_bytes <= 1.03 * (double)stored);
+    }
+    free(row);
+    free(slabs.packed);
+    free(m.packed);
+    free_product(&p);
+}
+
+static void test_packing(void **state) {
+    (void)state;
+    for (int type = 0; type < HT_W_COUNT; type++)
+        for (int precision = 0; precision < 2; precision++)
+            for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
+                int64_t k[6];
+                int n = columns((ht_weight_type)type, k);
+                for (int c = 0; c < n; c++)
+                    check_packing((ht_weight_type)type, (ht_precision)precision, row_counts[r], k[c]);
+                check_packing((ht_weight_type)type, (ht_precision)precision, 192, k[3]);
+            }
+}
+
+/* A row that holds a NaN or an infinity must not look like numbers, and must not disturb its neighbours. */
+static void test_not_finite(void **state) {
+    (void)state;
+    for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
+        for (int type = 0; type < HT_W_COUNT; type++) {
+            if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
+            uint64_t seed = 9;
+            product p = make_product((ht_weight_type)type, 20, 256, 4);
+            ht_matrix m = pack(&p, (ht_cpu_isa)isa, HT_PRECISION_FAST);
+            float x[3 * 256], y[3 * 20], alone[20];
+            fill_input(x, 3 * 256, INPUT_RANDOM, &seed);
+            x[256 + 70] = NAN;
+            x[512 + 3] = INFINITY;
+            multiply(&m, x, 256, 3, NULL, y, 20, 1);
+            multiply(&m, x, 256, 1, NULL, alone, 20, 1);
+            assert_memory_equal(y, alone, sizeof alone);
+            for (int r = 0; r < 20; r++) {
+                assert_true(isnan(y[20 + r]));
+                assert_false(isfinite(y[40 + r]) && p.dense[256 * r + 3] != 0.0f);
+            }
+            free(m.packed);
+            free_product(&p);
+        }
+}
+
+int main(void) {
+    ht_flush_denormals();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_packing),   cmocka_unit_test(test_fast),       cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_not_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,183 @@
+#include "support/weights.h"
+
+#include "array/blocks.h"
+#include "base/half.h"
+
+#include <string.h>
+
+uint32_t test_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    uint32_t x = (uint32_t)(*state >> 33) ^ (uint32_t)(*state >> 18);
+    return x * 2654435761u;
+}
+
+float test_random_float(uint64_t *state) { return (float)(int32_t)test_random(state) / 2147483648.0f; }
+
+size_t test_row_bytes(ht_weight_type type, int64_t k) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    return (size_t)(k / info->block) * info->block_bytes;
+}
+
+static ht_half_bytes random_half(uint64_t *state, float size) {
+    uint16_t bits = ht_f32_to_f16(size * test_random_float(state));
+    ht_half_bytes h;
+    memcpy(&h, &bits, sizeof h);
+    return h;
+}
+
+static void random_scales(ht_weight_type type, uint64_t *state, void *block) {
+    switch (type) {
+    case HT_W_Q4_0: ((ht_block_q4_0 *)block)->d = random_half(state, 0.1f); return;
+    case HT_W_Q4_1:
+        ((ht_block_q4_1 *)block)->d = random_half(state, 0.1f);
+        ((ht_block_q4_1 *)block)->m = random_half(state, 1.0f);
+        return;
+    case HT_W_Q5_0: ((ht_block_q5_0 *)block)->d = random_half(state, 0.05f); return;
+    case HT_W_Q5_1:
+        ((ht_block_q5_1 *)block)->d = random_half(state, 0.05f);
+        ((ht_block_q5_1 *)block)->m = random_half(state, 1.0f);
+        return;
+    case HT_W_Q8_0: ((ht_block_q8_0 *)block)->d = random_half(state, 0.01f); return;
+    case HT_W_Q2_K:
+        ((ht_block_q2_k *)block)->d = random_half(state, 0.02f);
+        ((ht_block_q2_k *)block)->dmin = random_half(state, 0.05f);
+        return;
+    case HT_W_Q3_K: ((ht_block_q3_k *)block)->d = random_half(state, 0.01f); return;
+    case HT_W_Q4_K:
+        ((ht_block_q4_k *)block)->d = random_half(state, 0.002f);
+        ((ht_block_q4_k *)block)->dmin = random_half(state, 0.02f);
+        return;
+    case HT_W_Q5_K:
+        ((ht_block_q5_k *)block)->d = random_half(state, 0.001f);
+        ((ht_block_q5_k *)block)->dmin = random_half(state, 0.02f);
+        return;
+    case HT_W_Q6_K: ((ht_block_q6_k *)block)->d = random_half(state, 0.0003f); return;
+    default: return;
+    }
+}
+
+void test_random_weights(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t *state, void *stored) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    uint8_t *p = stored;
+    for (int64_t i = 0; i < n_rows * k / info->block; i++, p += info->block_bytes) {
+        float value = test_random_float(state);
+        uint16_t half = type == HT_W_F16 ? ht_f32_to_f16(value) : ht_f32_to_bf16(value);
+        if (type == HT_W_F32)
+            memcpy(p, &value, sizeof value);
+        else if (info->block == 1)
+            memcpy(p, &half, sizeof half);
+        else {
+            for (size_t b = 0; b < info->block_bytes; b++) p[b] = (uint8_t)(test_random(state) >> 24);
+            random_scales(type, state, p);
+        }
+    }
+}
+
+static ht_half_bytes half_of(float value) {
+    uint16_t bits = ht_f32_to_f16(value);
+    ht_half_bytes h;
+    memcpy(&h, &bits, sizeof h);
+    return h;
+}
+
+static float value_of(ht_half_bytes h) { return ht_half_at(h.b); }
+
+/* Takes scale and offset out of a block, so that it dequantises to its integers, and gives those of group g. */
+static void take_scales(ht_weight_type type, void *block, int g, test_block *out) {
+    out->halves = 1;
+    switch (type) {
+    case HT_W_Q4_0: {
+        ht_block_q4_0 *b = block;
+        out->scale[0] = value_of(b->d);
+        b->d = half_of(1.0f);
+        return;
+    }
+    case HT_W_Q4_1: {
+        ht_block_q4_1 *b = block;
+        out->scale[0] = value_of(b->d);
+        out->min[0] = value_of(b->m);
+        out->has_min = 1;
+        b->d = half_of(1.0f);
+        b->m = half_of(0.0f);
+        return;
+    }
+    case HT_W_Q5_0: {
+        ht_block_q5_0 *b = block;
+        out->scale[0] = value_of(b->d);
+        b->d = half_of(1.0f);
+        return;
+    }
+    case HT_W_Q5_1: {
+        ht_block_q5_1 *b = block;
+        out->scale[0] = value_of(b->d);
+        out->min[0] = value_of(b->m);
+        out->has_min = 1;
+        b->d = half_of(1.0f);
+        b->m = half_of(0.0f);
+        return;
+    }
+    case HT_W_Q8_0: {
+        ht_block_q8_0 *b = block;
+        out->scale[0] = value_of(b->d);
+        b->d = half_of(1.0f);
+        return;
+    }
+    case HT_W_Q2_K: {
+        ht_block_q2_k *b = block;
+        out->halves = 2;
+        out->has_min = 1;
+        for (int h = 0; h < 2; h++) {
+            out->scale[h] = value_of(b->d) * (float)(b->scales[2 * g + h] & 15);
+            out->min[h] = -(value_of(b->dmin) * (float)(b->scales[2 * g + h] >> 4));
+        }
+        b->d = half_of(1.0f);
+        b->dmin = half_of(0.0f);
+        memset(b->scales, 1, sizeof b->scales);
+        return;
+    }
+    case HT_W_Q3_K: {
+        ht_block_q3_k *b = block;
+        out->halves = 2;
+        for (int h = 0; h < 2; h++) out->scale[h] = value_of(b->d) * (float)ht_q3_k_scale(b->scales, 2 * g + h);
+        b->d = half_of(1.0f);
+        memset(b->scales, 0x11, 8); /* 33 - 32 = 1 everywhere */
+        memset(b->scales + 8, 0xaa, 4);
+        return;
+    }
+    case HT_W_Q4_K:
+    case HT_W_Q5_K: {
+        ht_block_q4_k *b = block; /* the head of q5_k is the same */
+        uint8_t scale, min;
+        ht_k_scale_min(b->scales, g, &scale, &min);
+        out->scale[0] = value_of(b->d) * (float)scale;
+        out->min[0] = -(value_of(b->dmin) * (float)min);
+        out->has_min = 1;
+        b->d = half_of(1.0f);
+        b->dmin = half_of(0.0f);
+        memset(b->scales, 1, 12);
+        return;
+    }
+    case HT_W_Q6_K: {
+        ht_block_q6_k *b = block;
+        out->halves = 2;
+        for (int h = 0; h < 2; h++) out->scale[h] = value_of(b->d) * (float)b->scales[2 * g + h];
+        b->d = half_of(1.0f);
+        memset(b->scales, 1, sizeof b->scales);
+        return;
+    }
+    default: return;
+    }
+}
+
+test_block test_block_of(ht_weight_type type, const void *row, int64_t block) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    int per = info->block / 32, group = (int)(block % per);
+    uint8_t copy[sizeof(ht_block_q6_k)];
+    float integers[HT_BLOCK_K];
+    memcpy(copy, (const uint8_t *)row + (size_t)(block / per) * info->block_bytes, info->block_bytes);
+    test_block out = {0};
+    take_scales(type, copy, group, &out);
+    ht_dequantize(type, copy, info->block, integers);
+    for (int i = 0; i < 32; i++) out.q[i] = (int)integers[32 * group + i];
+    return out;
+}
