@@ -24,6 +24,7 @@ static inline size_t ht_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t ht_max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline int64_t ht_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ht_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t ht_ceil_div_i64(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* For a >= 0 and b > 0. */
+static inline int64_t ht_ceil_div_i64(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 #endif

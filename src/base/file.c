@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,37 +135,50 @@ char *ht_path_join(const char *directory, const char *name) {
 
 struct ht_writer {
     int fd;
-    char *path;
+    char *path; /* the file to replace; a link is followed, so that it stays one */
     char *temporary;
 };
+
+/* Creates the temporary file beside the target. The kernel applies the umask, which a library cannot read without
+ * changing it under other threads. */
+static bool create_temporary(ht_writer *w) {
+    static atomic_uint counter;
+    for (int attempt = 0; attempt < 100; attempt++) {
+        if (asprintf(&w->temporary, "%s.%ld-%u.tmp", w->path, (long)getpid(), atomic_fetch_add(&counter, 1)) < 0) {
+            w->temporary = NULL;
+            errno = ENOMEM;
+            return false;
+        }
+        w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd >= 0) return true;
+        int code = errno;
+        free(w->temporary);
+        w->temporary = NULL;
+        errno = code;
+        if (code != EEXIST) return false;
+    }
+    return false;
+}
 
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     *out = NULL;
     /* The rename would put a plain file in the place of a device, and fails for a directory only when all is computed. */
-    struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+    struct stat st;
+    bool replaces = stat(path, &st) == 0;
+    if (replaces && !S_ISREG(st.st_mode))
         return ht_fail(err, HT_ERR_IO, "%s: cannot be written: it is %s, expected a regular file or none", path,
-                       S_ISDIR(there.st_mode) ? "a directory" : "not a regular file");
+                       S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
     ht_writer *w = calloc(1, sizeof *w);
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     w->fd = -1;
-    w->path = strdup(path);
-    if (!w->path || asprintf(&w->temporary, "%s.XXXXXX", path) < 0) {
-        w->temporary = NULL;
-        ht_writer_discard(w);
-        return ht_fail_memory(err, strlen(path), path);
-    }
-    w->fd = mkostemp(w->temporary, O_CLOEXEC);
-    if (w->fd < 0) {
+    w->path = replaces ? realpath(path, NULL) : strdup(path);
+    if (!w->path || !create_temporary(w)) {
         int code = errno;
-        free(w->temporary);
-        w->temporary = NULL;
         ht_writer_discard(w);
-        return ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", path, strerror(code));
+        return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path,
+                       strerror(code));
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    (void)fchmod(w->fd, 0666 & ~mask);
+    if (replaces) (void)fchmod(w->fd, st.st_mode & 0777);
     *out = w;
     return HT_OK;
 }
@@ -197,11 +211,14 @@ ht_status ht_writer_put_at(ht_writer *w, size_t offset, const void *bytes, size_
 }
 
 ht_status ht_writer_commit(ht_writer *w, ht_error *err) {
-    ht_status st = HT_OK;
-    int closed = fsync(w->fd) == 0 || errno == EINVAL ? close(w->fd) : (close(w->fd), -1);
+    /* EINVAL: a file system without fsync. The first failure is the one to report; close and unlink set errno too. */
+    int code = fsync(w->fd) == 0 || errno == EINVAL ? 0 : errno;
+    if (close(w->fd) != 0 && !code) code = errno;
     w->fd = -1;
-    if (closed != 0 || rename(w->temporary, w->path) != 0)
-        st = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
+    if (!code && rename(w->temporary, w->path) != 0) code = errno;
+    ht_status st = HT_OK;
+    if (code)
+        st = ht_fail(err, HT_ERR_IO, "%s: cannot be written: %s", w->path, strerror(code));
     else {
         free(w->temporary);
         w->temporary = NULL;

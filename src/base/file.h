@@ -37,7 +37,9 @@ bool ht_path_exists(const char *path);
 /* directory + "/" + name in fresh memory, or NULL when memory ran out. */
 char *ht_path_join(const char *directory, const char *name);
 
-/* Atomic replacement: bytes go to a temporary file beside `path`, which takes its name on commit. */
+/* Atomic replacement: bytes go to a temporary file beside `path`, which takes its name on commit. A file that is replaced
+ * keeps its permissions, a link its target's place; anything that is not a regular file (a directory, /dev/null) is
+ * refused. */
 typedef struct ht_writer ht_writer;
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err);
 ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err);

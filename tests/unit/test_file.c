@@ -1,0 +1,245 @@
+/* Files: mapping, reading, and replacing a file so that it appears whole or not at all. */
+#define _GNU_SOURCE
+#include "base/checked.h"
+#include "base/file.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int start(void **state) {
+    (void)state;
+    scratch_make();
+    return 0;
+}
+
+static int finish(void **state) {
+    (void)state;
+    scratch_remove();
+    return 0;
+}
+
+static void contains(const ht_error *err, const char *part) {
+    if (!strstr(err->message, part)) fail_msg("\"%s\" lacks \"%s\"", err->message, part);
+}
+
+static void mapping(void **state) {
+    (void)state;
+    char page[10000], back[100];
+    for (size_t i = 0; i < sizeof page; i++) page[i] = (char)(i * 7);
+    scratch_write("a", page, sizeof page);
+    scratch_write("empty", "", 0);
+    ht_file *f;
+    ht_error err = {0};
+    assert_int_equal(ht_file_open(scratch_path("a"), &f, &err), HT_OK);
+    assert_int_equal(f->size, sizeof page);
+    assert_memory_equal(f->data, page, sizeof page);
+    ht_file_drop(f, 100, 9000);
+    ht_file_drop(f, 0, sizeof page);
+    ht_file_drop(f, sizeof page, 0);
+    assert_memory_equal(f->data, page, sizeof page);
+    assert_int_equal(ht_file_read_at(f, 9900, back, 100, &err), HT_OK);
+    assert_memory_equal(back, page + 9900, 100);
+    assert_int_equal(ht_file_read_at(f, 9901, back, 100, &err), HT_ERR_IO);
+    contains(&err, "the file ends before offset 10001; it was 10000 bytes when it was opened");
+    /* Another process shrinks the file: an error, no signal. */
+    assert_int_equal(truncate(scratch_path("a"), 5000), 0);
+    assert_int_equal(ht_file_read_at(f, 9000, back, 100, &err), HT_ERR_IO);
+    ht_file_close(f);
+    ht_file_close(NULL);
+
+    assert_int_equal(ht_file_open(scratch_path("empty"), &f, &err), HT_OK);
+    assert_int_equal(f->size, 0);
+    assert_null(f->data);
+    ht_file_drop(f, 0, 0);
+    ht_file_close(f);
+
+    assert_int_equal(ht_file_open(scratch_path("absent"), &f, &err), HT_ERR_IO);
+    assert_null(f);
+    contains(&err, "absent: cannot be opened: No such file or directory");
+    assert_int_equal(ht_file_open(scratch_directory(), &f, &err), HT_ERR_IO);
+    contains(&err, "is a directory, expected a regular file");
+    assert_int_equal(ht_file_open("/dev/zero", &f, &err), HT_ERR_IO);
+    contains(&err, "is not a regular file");
+    assert_int_equal(mkfifo(scratch_path("pipe"), 0600), 0);
+    assert_int_equal(ht_file_open(scratch_path("pipe"), &f, &err), HT_ERR_IO); /* and does not wait for a writer */
+}
+
+static void reading_whole(void **state) {
+    (void)state;
+    char *data = (void *)1;
+    size_t size;
+    ht_error err = {0};
+    scratch_write("a", "hello", 5);
+    scratch_write("empty", "", 0);
+    assert_int_equal(ht_file_read_all(scratch_path("a"), 5, &data, &size, &err), HT_OK);
+    assert_int_equal(size, 5);
+    assert_string_equal(data, "hello");
+    free(data);
+    assert_int_equal(ht_file_read_all(scratch_path("empty"), 5, &data, &size, &err), HT_OK);
+    assert_string_equal(data, "");
+    free(data);
+    assert_int_equal(ht_file_read_all(scratch_path("a"), 4, &data, &size, &err), HT_ERR_LIMIT);
+    assert_null(data);
+    contains(&err, "a: is 5 bytes, at most 4 are accepted");
+    assert_int_equal(ht_file_read_all(scratch_path("absent"), 4, &data, &size, &err), HT_ERR_IO);
+}
+
+static void paths(void **state) {
+    (void)state;
+    char *p = ht_path_join("a", "b");
+    assert_string_equal(p, "a/b");
+    free(p);
+    p = ht_path_join("a/", "b");
+    assert_string_equal(p, "a/b");
+    free(p);
+    p = ht_path_join("", "b");
+    assert_string_equal(p, "b");
+    free(p);
+    scratch_write("a", "", 0);
+    assert_true(ht_path_exists(scratch_path("a")));
+    assert_false(ht_path_is_directory(scratch_path("a")));
+    assert_true(ht_path_is_directory(scratch_directory()));
+    assert_false(ht_path_exists(scratch_path("b")));
+}
+
+static void expect_content(const char *name, const char *want) {
+    char *data;
+    size_t size;
+    ht_error err = {0};
+    assert_int_equal(ht_file_read_all(scratch_path(name), 1000, &data, &size, &err), HT_OK);
+    assert_string_equal(data, want);
+    free(data);
+}
+
+static mode_t mode_of(const char *name) {
+    struct stat st;
+    assert_int_equal(stat(scratch_path(name), &st), 0);
+    return st.st_mode & 0777;
+}
+
+static void writing(void **state) {
+    (void)state;
+    ht_writer *w, *second;
+    ht_error err = {0};
+    mode_t mask = umask(027);
+    assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
+    umask(mask);
+    assert_int_equal(ht_writer_put(w, "....world", 9, &err), HT_OK);
+    assert_int_equal(ht_writer_put_at(w, 0, "hell", 4, &err), HT_OK);
+    assert_int_equal(ht_writer_put(w, "!", 1, &err), HT_OK);
+    assert_false(ht_path_exists(scratch_path("a")));
+    assert_int_equal(ht_writer_commit(w, &err), HT_OK);
+    expect_content("a", "hellworld!");
+    assert_int_equal(mode_of("a"), 0640);
+    assert_int_equal(scratch_count(), 1);
+
+    /* Replacing keeps the permissions; the old content stays until the commit; two writers do not meet. */
+    assert_int_equal(chmod(scratch_path("a"), 0604), 0);
+    assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
+    assert_int_equal(ht_writer_open(scratch_path("a"), &second, &err), HT_OK);
+    assert_int_equal(ht_writer_put(w, "new", 3, &err), HT_OK);
+    assert_int_equal(ht_writer_put(second, "second", 6, &err), HT_OK);
+    expect_content("a", "hellworld!");
+    assert_int_equal(ht_writer_commit(w, &err), HT_OK);
+    expect_content("a", "new");
+    assert_int_equal(mode_of("a"), 0604);
+    ht_writer_discard(second);
+    ht_writer_discard(NULL);
+    expect_content("a", "new");
+    assert_int_equal(scratch_count(), 1);
+
+    /* A link stays a link. */
+    assert_int_equal(symlink("a", scratch_path("link")), 0);
+    assert_int_equal(ht_writer_open(scratch_path("link"), &w, &err), HT_OK);
+    assert_int_equal(ht_writer_put(w, "through", 7, &err), HT_OK);
+    assert_int_equal(ht_writer_commit(w, &err), HT_OK);
+    expect_content("a", "through");
+    struct stat st;
+    assert_int_equal(lstat(scratch_path("link"), &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+}
+
+static void unwritable_places(void **state) {
+    (void)state;
+    ht_writer *w = (void *)1;
+    ht_error err = {0};
+    assert_int_equal(ht_writer_open(scratch_path("none/a"), &w, &err), HT_ERR_IO);
+    assert_null(w);
+    contains(&err, "none/a: cannot be written: No such file or directory");
+    assert_int_equal(ht_writer_open(scratch_directory(), &w, &err), HT_ERR_IO);
+    contains(&err, "it is a directory, expected a regular file or none");
+    assert_int_equal(ht_writer_open("/dev/null", &w, &err), HT_ERR_IO);
+    contains(&err, "/dev/null: cannot be written: it is not a regular file");
+
+    /* The target becomes a directory meanwhile: the commit says why and leaves nothing of its own. */
+    assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
+    assert_int_equal(mkdir(scratch_path("a"), 0700), 0);
+    assert_int_equal(ht_writer_commit(w, &err), HT_ERR_IO);
+    contains(&err, "a: cannot be written: Is a directory");
+    assert_int_equal(scratch_count(), 1);
+}
+
+/* A full disk, by a limit on the size of files. */
+static void a_full_disk(void **state) {
+    (void)state;
+    struct rlimit old, small;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){.rlim_cur = 100, .rlim_max = old.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    ht_writer *w;
+    ht_error err = {0};
+    char bytes[300] = {0};
+    assert_int_equal(ht_writer_open(scratch_path("a"), &w, &err), HT_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    ht_status put = ht_writer_put(w, bytes, sizeof bytes, &err), put_at = ht_writer_put_at(w, 200, bytes, 1, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    signal(SIGXFSZ, handler);
+    ht_writer_discard(w);
+    assert_int_equal(put, HT_ERR_IO);
+    assert_int_equal(put_at, HT_ERR_IO);
+    contains(&err, "a: cannot be written: File too large");
+    assert_int_equal(scratch_count(), 0);
+}
+
+static void checked_arithmetic(void **state) {
+    (void)state;
+    size_t n;
+    int64_t i;
+    assert_true(ht_add_size(SIZE_MAX - 1, 1, &n) && n == SIZE_MAX);
+    assert_false(ht_add_size(SIZE_MAX, 1, &n));
+    assert_true(ht_mul_size(SIZE_MAX / 2, 2, &n));
+    assert_false(ht_mul_size(SIZE_MAX / 2 + 1, 2, &n));
+    assert_true(ht_mul_size(0, SIZE_MAX, &n) && n == 0);
+    assert_true(ht_add_i64(INT64_MIN, -0, &i));
+    assert_false(ht_add_i64(INT64_MIN, -1, &i));
+    assert_false(ht_mul_i64(INT64_MIN, -1, &i));
+    assert_true(ht_align_size(0, 32, &n) && n == 0);
+    assert_true(ht_align_size(1, 32, &n) && n == 32);
+    assert_true(ht_align_size(32, 32, &n) && n == 32);
+    assert_true(ht_align_size(7, 1, &n) && n == 7);
+    assert_false(ht_align_size(SIZE_MAX - 30, 32, &n));
+    assert_true(ht_align_size(SIZE_MAX - 31, 32, &n) && n == SIZE_MAX - 31);
+    assert_true(ht_ceil_div_i64(7, 2) == 4 && ht_ceil_div_i64(8, 2) == 4 && ht_ceil_div_i64(0, 5) == 0);
+    assert_true(ht_ceil_div_i64(INT64_MAX, INT64_MAX) == 1 && ht_ceil_div_i64(INT64_MAX, 2) == INT64_MAX / 2 + 1);
+    assert_true(ht_min_size(1, 2) == 1 && ht_max_size(1, 2) == 2 && ht_min_i64(-1, 2) == -1 && ht_max_i64(-1, 2) == 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(mapping, start, finish),
+        cmocka_unit_test_setup_teardown(reading_whole, start, finish),
+        cmocka_unit_test_setup_teardown(paths, start, finish),
+        cmocka_unit_test_setup_teardown(writing, start, finish),
+        cmocka_unit_test_setup_teardown(unwritable_places, start, finish),
+        cmocka_unit_test_setup_teardown(a_full_disk, start, finish),
+        cmocka_unit_test(checked_arithmetic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
