@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 
 #include <pthread.h>
@@ -81,18 +82,18 @@ static bool run_one_block(ht_pool *p, int index) {
         if ((uint32_t)t == 0) return false;
     } while (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel, memory_order_acquire));
     int64_t block = p->n_blocks - (int64_t)(uint32_t)t;
-    int64_t begin = block * p->grain, end = begin + p->grain;
-    p->fn(p->arg, begin, end < p->n ? end : p->n, index);
+    int64_t begin = block * p->grain;
+    p->fn(p->arg, begin, begin + ht_min_i64(p->grain, p->n - begin), index);
     atomic_fetch_add_explicit(&p->completed, 1, memory_order_release);
     return true;
 }
 
-static bool has_work(ht_pool *p) { return (uint32_t)atomic_load_explicit(&p->ticket, memory_order_acquire) != 0; }
-
+/* Announces itself as parked, then looks for work once more; ht_pool_run publishes work, then looks for parked workers.
+ * All four accesses are sequentially consistent, so one of the two sees the other. */
 static void park_until_work(ht_pool *p) {
     pthread_mutex_lock(&p->park_lock);
     atomic_fetch_add(&p->parked, 1);
-    while (!has_work(p) && !atomic_load(&p->stopping) && !atomic_load(&p->leased))
+    while ((uint32_t)atomic_load(&p->ticket) == 0 && !atomic_load(&p->stopping) && !atomic_load(&p->leased))
         pthread_cond_wait(&p->park, &p->park_lock);
     atomic_fetch_sub(&p->parked, 1);
     pthread_mutex_unlock(&p->park_lock);
@@ -200,10 +201,11 @@ void ht_pool_release(ht_pool *p) {
 void ht_pool_run(ht_pool *p, int64_t n, int64_t grain, ht_block_fn *fn, void *arg) {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
-    int64_t n_blocks = (n + grain - 1) / grain;
+    if (grain > n) grain = n;
+    int64_t n_blocks = ht_ceil_div_i64(n, grain);
     if (n_blocks > INT32_MAX) {
-        grain = (n + INT32_MAX - 1) / INT32_MAX;
-        n_blocks = (n + grain - 1) / grain;
+        grain = ht_ceil_div_i64(n, INT32_MAX);
+        n_blocks = ht_ceil_div_i64(n, grain);
     }
     if (n_blocks == 1 || p->n_threads == 1) {
         fn(arg, 0, n, 0);
