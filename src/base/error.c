@@ -25,7 +25,7 @@ const char *ht_status_name(ht_status status) {
 static void end_message(ht_error *err, int wanted) {
     if (wanted >= 0 && (size_t)wanted < sizeof err->message) return;
     err->message[sizeof err->message - 1] = '\0';
-    err->message[ht_utf8_complete_prefix(err->message, strlen(err->message))] = '\0';
+    ht_utf8_trim(err->message);
 }
 
 ht_status ht_fail(ht_error *err, ht_status status, const char *fmt, ...) {

@@ -160,6 +160,8 @@ size_t ht_utf8_complete_prefix(const char *s, size_t n) {
     return n;
 }
 
+void ht_utf8_trim(char *s) { s[ht_utf8_complete_prefix(s, strlen(s))] = '\0'; }
+
 bool ht_utf8_valid(const char *s, size_t n) {
     for (size_t i = 0; i < n;) {
         if ((unsigned char)s[i] < 0x80) {

@@ -32,6 +32,8 @@ char *ht_text_take(ht_text *t);
 size_t ht_utf8_decode(const char *s, size_t n, uint32_t *code_point);
 /* Length in bytes of the longest prefix of `s` that does not end inside a still completable sequence. */
 size_t ht_utf8_complete_prefix(const char *s, size_t n);
+/* Cuts an incomplete character from the end of a string that snprintf has cut. */
+void ht_utf8_trim(char *s);
 bool ht_utf8_valid(const char *s, size_t n);
 
 #endif

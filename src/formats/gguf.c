@@ -17,7 +17,6 @@
 enum {
     DEFAULT_ALIGNMENT = 32,
     ALIGNMENT_MAX = 1 << 20,
-    SHOWN_NAME_BYTES = 100, /* of a name in a message */
     /* The least a metadata pair and a tensor entry take in the file: what their counts are checked against. */
     VALUE_MIN_BYTES = 8 + 1 + 4 + 1,
     TENSOR_MIN_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
@@ -49,9 +48,7 @@ HT_PRINTF(3, 4) static void fail(cursor *c, ht_status status, const char *fmt, .
 }
 
 /* For "%.*s": only names that take_name passed are shown. */
-static int shown(ht_bytes name) {
-    return (int)ht_utf8_complete_prefix(name.data, ht_min_size(name.len, SHOWN_NAME_BYTES));
-}
+static int shown(ht_bytes name) { return ht_name_shown(name.data, name.len); }
 
 /* The next n bytes, or NULL once anything failed. */
 static const unsigned char *take(cursor *c, uint64_t n, const char *what) {

@@ -57,7 +57,7 @@ static ht_status fail_parse(const json_error_t *e, size_t size, const char *name
     snprintf(text, sizeof text, "%s", e->text);
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < 0x20 || (unsigned char)*p == 0x7F) *p = ' ';
-    text[ht_utf8_complete_prefix(text, strlen(text))] = '\0';
+    ht_utf8_trim(text);
     return ht_fail(err, HT_ERR_FORMAT, "%s: line %d, column %d: not valid JSON: %s", name, e->line, e->column,
                    ht_utf8_valid(text, strlen(text)) ? text : "invalid text");
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROBES_MAX = 2048, NAME_BYTES_MAX = 65535 };
+enum { PROBES_MAX = 2048, NAME_BYTES_MAX = 65535, SHOWN_BYTES = 100 };
 
 const char *ht_name_problem(const char *name, size_t len) {
     if (len == 0) return "is empty";
@@ -16,6 +16,10 @@ const char *ht_name_problem(const char *name, size_t len) {
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)name[i] < 0x20 || name[i] == 0x7F) return "contains a control character";
     return NULL;
+}
+
+int ht_name_shown(const char *name, size_t len) {
+    return (int)ht_utf8_complete_prefix(name, len < SHOWN_BYTES ? len : SHOWN_BYTES);
 }
 
 static uint64_t hash_of(const char *name, size_t len) {

@@ -11,6 +11,9 @@
  * UTF-8 and free of control characters. NULL when `name` is such; else the end of a sentence, "is empty". */
 const char *ht_name_problem(const char *name, size_t len);
 
+/* How many bytes of a name to show in a message: all, or as many whole characters as fit in 100. */
+int ht_name_shown(const char *name, size_t len);
+
 typedef struct ht_name_slot {
     uint64_t hash;
     const char *name;

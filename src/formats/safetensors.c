@@ -40,7 +40,7 @@ typedef struct parser {
 static void read_dtype(parser *p, const json_t *entry, ht_safetensor *t, size_t *bits) {
     const char *name;
     if (!ht_json_str(&p->r, entry, "dtype", &name)) {
-        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s` has no dtype", t->name);
+        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has no dtype", SHOWN(t->name));
         return;
     }
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
@@ -50,18 +50,20 @@ static void read_dtype(parser *p, const json_t *entry, ht_safetensor *t, size_t 
             *bits = dtypes[i].bits;
             return;
         }
-    ht_json_fail(&p->r, HT_ERR_UNSUPPORTED, "tensor `%.100s` has the unknown dtype \"%.40s\"", t->name, name);
+    char found[128];
+    ht_json_fail(&p->r, HT_ERR_UNSUPPORTED, "the dtype of tensor `%.*s` is %s, which the format does not know",
+                 SHOWN(t->name), ht_json_describe(json_object_get(entry, "dtype"), found, sizeof found));
 }
 
 /* Shape and the count of elements it implies. */
 static void read_shape(parser *p, const json_t *entry, ht_safetensor *t, size_t *count) {
     const json_t *shape = ht_json_array(&p->r, entry, "shape");
     if (!shape) {
-        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s` has no shape", t->name);
+        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has no shape", SHOWN(t->name));
         return;
     }
     if (json_array_size(shape) > HT_SAFETENSORS_RANK_MAX) {
-        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s` has %zu dimensions, at most %d are supported", t->name,
+        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has %zu dimensions, at most %d are supported", SHOWN(t->name),
                      json_array_size(shape), HT_SAFETENSORS_RANK_MAX);
         return;
     }
@@ -71,13 +73,13 @@ static void read_shape(parser *p, const json_t *entry, ht_safetensor *t, size_t 
         const json_t *dim = json_array_get(shape, (size_t)d);
         if (!json_is_integer(dim) || json_integer_value(dim) < 0) {
             char found[128];
-            ht_json_fail(&p->r, HT_ERR_FORMAT, "dimension %d of tensor `%.100s` is %s, expected an integer from 0", d,
-                         t->name, ht_json_describe(dim, found, sizeof found));
+            ht_json_fail(&p->r, HT_ERR_FORMAT, "dimension %d of tensor `%.*s` is %s, expected an integer from 0", d,
+                         SHOWN(t->name), ht_json_describe(dim, found, sizeof found));
             return;
         }
         t->shape[d] = json_integer_value(dim);
         if (!ht_mul_size(*count, (size_t)t->shape[d], count)) {
-            ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s` has more elements than can be counted", t->name);
+            ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has more elements than can be counted", SHOWN(t->name));
             return;
         }
     }
@@ -87,24 +89,24 @@ static void read_offsets(parser *p, const json_t *entry, ht_safetensor *t, size_
     const json_t *pair = ht_json_array(&p->r, entry, "data_offsets");
     if (json_array_size(pair) != 2 || !json_is_integer(json_array_get(pair, 0)) ||
         !json_is_integer(json_array_get(pair, 1))) {
-        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s`: data_offsets is not a pair of integers", t->name);
+        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s`: data_offsets is not a pair of integers", SHOWN(t->name));
         return;
     }
     int64_t begin = json_integer_value(json_array_get(pair, 0)), end = json_integer_value(json_array_get(pair, 1));
     size_t n_bits;
     if (begin < 0 || end < begin || (uint64_t)end > p->room)
         ht_json_fail(&p->r, HT_ERR_FORMAT,
-                     "tensor `%.100s` is at bytes %" PRId64 " to %" PRId64
+                     "tensor `%.*s` is at bytes %" PRId64 " to %" PRId64
                      ", the file has %zu bytes of data; it is cut short or "
                      "damaged",
-                     t->name, begin, end, p->room);
+                     SHOWN(t->name), begin, end, p->room);
     else if (!ht_mul_size(count, bits, &n_bits))
-        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s` has more bytes than can be counted", t->name);
+        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has more bytes than can be counted", SHOWN(t->name));
     else if (n_bits % 8 || n_bits / 8 != (uint64_t)(end - begin))
         ht_json_fail(&p->r, HT_ERR_FORMAT,
-                     "tensor `%.100s` has %zu elements of type %s, which is not the %" PRId64
+                     "tensor `%.*s` has %zu elements of type %s, which is not the %" PRId64
                      " bytes that data_offsets give",
-                     t->name, count, t->dtype, end - begin);
+                     SHOWN(t->name), count, t->dtype, end - begin);
     t->n_bytes = (size_t)(end - begin);
     t->offset = p->data_offset + (size_t)begin;
     t->data = p->data + begin;
@@ -129,8 +131,8 @@ static void read_tensor(parser *p, const char *name, const json_t *entry) {
     ht_safetensor t = {.name = name, .file = p->file, .weight_type = -1};
     size_t count = 0, bits = 0;
     if (!json_is_object(entry) || json_object_size(entry) != 3)
-        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.100s` is not an object of exactly dtype, shape and data_offsets",
-                     name);
+        ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` is not an object of exactly dtype, shape and data_offsets",
+                     SHOWN(name));
     if (!p->r.status) read_dtype(p, entry, &t, &bits);
     if (!p->r.status) read_shape(p, entry, &t, &count);
     if (!p->r.status) read_offsets(p, entry, &t, count, bits);
@@ -173,9 +175,8 @@ static void check_cover(parser *p, size_t first) {
     qsort(order, n, sizeof *order, by_offset);
     for (size_t i = 0; i < n && !p->r.status; i++) {
         if (order[i]->offset != at)
-            ht_json_fail(&p->r, HT_ERR_FORMAT,
-                         "tensor `%.100s` starts at byte %zu of the data, expected %zu: tensors %s", order[i]->name,
-                         order[i]->offset - p->data_offset, at - p->data_offset,
+            ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` starts at byte %zu of the data, expected %zu: tensors %s",
+                         SHOWN(order[i]->name), order[i]->offset - p->data_offset, at - p->data_offset,
                          order[i]->offset < at ? "overlap" : "leave a hole");
         at = order[i]->offset + order[i]->n_bytes;
     }
@@ -254,7 +255,7 @@ ht_status ht_safetensors_index(ht_safetensors *set, const char *where, ht_error 
         switch (ht_name_index_add(&set->names, t->name, strlen(t->name), i, &first)) {
         case HT_NAME_ADDED: break;
         case HT_NAME_TWICE:
-            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.100s` is in two files, %s and %s", where, t->name,
+            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.*s` is in two files, %s and %s", where, SHOWN(t->name),
                            set->files[set->tensors[first].file]->path, set->files[t->file]->path);
         case HT_NAME_CROWDED:
             return ht_fail(err, HT_ERR_FORMAT, "%s: tensor names were made to collide; the file is not honest", where);

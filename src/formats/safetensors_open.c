@@ -82,11 +82,11 @@ static ht_status check_listed(const ht_safetensors *set, const char *index_path,
                            ht_name_problem(tensor, strlen(tensor)));
         const ht_safetensor *t = ht_safetensors_find(set, tensor);
         if (!t)
-            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.100s` should be in %s, but is not there", index_path,
-                           tensor, name);
+            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.*s` should be in %s, but is not there", index_path,
+                           SHOWN(tensor), name);
         if (strcmp(shard_name(set, t->file), name) != 0)
-            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.100s` should be in %s, but is in %s", index_path, tensor,
-                           name, shard_name(set, t->file));
+            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.*s` should be in %s, but is in %s", index_path,
+                           SHOWN(tensor), name, shard_name(set, t->file));
     }
     return HT_OK;
 }

@@ -6,6 +6,10 @@
 #include "formats/safetensors.h"
 
 #include <jansson.h>
+#include <string.h>
+
+/* The two arguments of "%.*s" for a name in a message. */
+#define SHOWN(name) ht_name_shown(name, strlen(name)), name
 
 struct ht_safetensors {
     ht_safetensor *tensors; /* their names are owned here */

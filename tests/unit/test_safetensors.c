@@ -176,7 +176,7 @@ static void tensor_checks(void **state) {
     expect_tensor("{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}",
                   "starts at byte 4 of the data, expected 0: tensors leave");
     expect_header("{\"t\":{\"dtype\":\"Q4\",\"shape\":[2],\"data_offsets\":[0,8]}}", 8, HT_ERR_UNSUPPORTED,
-                  "unknown dtype \"Q4\"");
+                  "the dtype of tensor `t` is the string \"Q4\", which");
     expect_header("{}", 1, HT_ERR_FORMAT, "its tensors end at byte 0 of the data, the file has 1");
     expect_header("{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]},"
                   "\"b\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[0,5]}}",
