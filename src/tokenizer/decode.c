@@ -1,0 +1,244 @@
+/* Ids to text. One machine serves both the whole-sequence and the streaming form: tokens go in, complete characters come
+ * out, and what may still change is held back. */
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ht_decoder {
+    const ht_tokenizer *t;
+    bool skip_special;
+    bool started;      /* a token was taken */
+    size_t strip_left; /* how many more leading characters may be cut */
+    ht_text bytes;     /* byte level: an unfinished character; byte fallback: the current run of byte tokens */
+    ht_text ready;     /* characters to hand out */
+    ht_text token;     /* working memory */
+    ht_text piece;     /* what the last call lent */
+};
+
+static void restart(ht_decoder *d) {
+    d->started = false;
+    d->strip_left = d->t->decode.strip_count;
+    ht_text_clear(&d->bytes);
+    ht_text_clear(&d->ready);
+}
+
+ht_status ht_decoder_new(const ht_tokenizer *t, bool skip_special, ht_decoder **out, ht_error *err) {
+    *out = NULL;
+    ht_decoder *d = calloc(1, sizeof *d);
+    if (!d) return ht_fail_memory(err, sizeof *d, "decoder");
+    d->t = t;
+    d->skip_special = skip_special;
+    restart(d);
+    *out = d;
+    return HT_OK;
+}
+
+void ht_decoder_free(ht_decoder *d) {
+    if (!d) return;
+    ht_text_free(&d->bytes);
+    ht_text_free(&d->ready);
+    ht_text_free(&d->token);
+    ht_text_free(&d->piece);
+    free(d);
+}
+
+/* Moves the first n held-back bytes to `ready`, invalid sequences as U+FFFD. */
+static void release_bytes(ht_decoder *d, size_t n) {
+    ht_unicode_repair(d->bytes.data, n, &d->ready);
+    memmove(d->bytes.data, d->bytes.data + n, d->bytes.len - n);
+    d->bytes.len -= n;
+}
+
+/* Ends a run of byte tokens: text when it is valid as a whole, else one U+FFFD for each byte, as the reference does. */
+static void end_byte_run(ht_decoder *d) {
+    if (!d->bytes.len) return;
+    if (ht_utf8_valid(d->bytes.data, d->bytes.len))
+        ht_text_append(&d->ready, d->bytes.data, d->bytes.len);
+    else
+        for (size_t i = 0; i < d->bytes.len; i++) ht_text_append_utf8(&d->ready, 0xFFFD);
+    ht_text_clear(&d->bytes);
+}
+
+/* A token written in the byte alphabet stands for its bytes; one with any other character for itself. */
+static void take_byte_level(ht_decoder *d, const char *text, size_t n) {
+    size_t before = d->bytes.len, i = 0;
+    for (size_t length; i < n; i += length) {
+        int byte = ht_byte_of_char(ht_utf8_next(text + i, &length));
+        if (byte < 0) break;
+        char c = (char)byte;
+        ht_text_append(&d->bytes, &c, 1);
+    }
+    if (i < n) {
+        d->bytes.len = before;
+        ht_text_append(&d->bytes, text, n);
+    }
+    if (d->bytes.len) release_bytes(d, ht_utf8_complete_prefix(d->bytes.data, d->bytes.len));
+}
+
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/* The byte of a token <0xNN>, or -1. */
+static int byte_token(const char *text, size_t n) {
+    if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
+    int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+static void replace_all(const ht_text *in, const char *from, size_t n_from, const char *to, size_t n_to, ht_text *out) {
+    for (size_t i = 0; i < in->len;) {
+        if (n_from && in->len - i >= n_from && memcmp(in->data + i, from, n_from) == 0) {
+            ht_text_append(out, to, n_to);
+            i += n_from;
+        } else
+            ht_text_append(out, in->data + i++, 1);
+    }
+}
+
+static void swap_texts(ht_text *a, ht_text *b) {
+    ht_text swap = *a;
+    *a = *b;
+    *b = swap;
+}
+
+/* Applies the decoder's replacements to the token's text; the result is in d->token. */
+static void replace_in_token(ht_decoder *d, const char *text, size_t n) {
+    const ht_decode_plan *plan = &d->t->decode;
+    ht_text_clear(&d->token);
+    ht_text_append(&d->token, text, n);
+    for (int i = 0; i < plan->n_replace; i++) {
+        const ht_decode_replace *r = &plan->replace[i];
+        ht_text_clear(&d->piece);
+        replace_all(&d->token, r->from, r->n_from, r->to, r->n_to, &d->piece);
+        swap_texts(&d->token, &d->piece);
+    }
+    if (plan->metaspace) {
+        bool drop = plan->metaspace_drops && !d->started;
+        ht_text_clear(&d->piece);
+        replace_all(&d->token, plan->metaspace, plan->n_metaspace, " ", drop ? 0 : 1, &d->piece);
+        swap_texts(&d->token, &d->piece);
+    }
+}
+
+static void take_text(ht_decoder *d, const char *text, size_t n) {
+    const ht_decode_plan *plan = &d->t->decode;
+    if (plan->join_spaces && d->started) ht_text_append(&d->ready, " ", 1);
+    replace_in_token(d, text, n);
+    if (!d->token.len) return;
+    int byte = plan->byte_fallback ? byte_token(d->token.data, d->token.len) : -1;
+    if (byte >= 0) {
+        char c = (char)byte;
+        ht_text_append(&d->bytes, &c, 1);
+        return;
+    }
+    end_byte_run(d);
+    ht_text_append(&d->ready, d->token.data, d->token.len);
+}
+
+/* Cuts the characters that Strip removes from the front of the whole text. */
+static void strip_front(ht_decoder *d) {
+    const ht_decode_plan *plan = &d->t->decode;
+    while (d->strip_left && d->ready.len) {
+        if (d->ready.len < plan->n_strip || memcmp(d->ready.data, plan->strip, plan->n_strip) != 0) {
+            d->strip_left = 0;
+            return;
+        }
+        memmove(d->ready.data, d->ready.data + plan->n_strip, d->ready.len - plan->n_strip);
+        d->ready.len -= plan->n_strip;
+        d->strip_left--;
+    }
+}
+
+/* An added token that the normalizer changes is decoded from its normalised form. */
+static void token_text(const ht_tokenizer *t, int32_t id, const char **text, size_t *n) {
+    *text = ht_vocab_text(&t->vocab, id);
+    *n = t->vocab.length[id];
+    if (!(t->flags[id] & HT_TOKEN_RESPELLED)) return;
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].id == id && t->added[i].normal) {
+            *text = t->added[i].normal;
+            *n = t->added[i].n_normal;
+        }
+}
+
+static ht_status take(ht_decoder *d, int32_t id, ht_error *err) {
+    const ht_tokenizer *t = d->t;
+    if (id < 0 || id >= t->vocab.n)
+        return ht_fail(err, HT_ERR_ARGUMENT, "token id %d is not in the vocabulary, whose ids are 0 to %d", (int)id,
+                       (int)t->vocab.n - 1);
+    if (!ht_vocab_has(&t->vocab, id)) return HT_OK;
+    if (d->skip_special && (t->flags[id] & HT_TOKEN_SPECIAL)) return HT_OK;
+    const char *text;
+    size_t n;
+    token_text(t, id, &text, &n);
+    if (t->decode.byte_level)
+        take_byte_level(d, text, n);
+    else
+        take_text(d, text, n);
+    d->started = true;
+    strip_front(d);
+    if (d->bytes.failed || d->ready.failed || d->token.failed || d->piece.failed)
+        return ht_fail_memory(err, n, "decoding");
+    return HT_OK;
+}
+
+static void finish(ht_decoder *d) {
+    if (d->t->decode.byte_level) {
+        if (d->bytes.len) release_bytes(d, d->bytes.len);
+    } else
+        end_byte_run(d);
+    strip_front(d);
+}
+
+static ht_status lend(ht_decoder *d, const char **piece, size_t *n, ht_error *err) {
+    swap_texts(&d->piece, &d->ready);
+    ht_text_clear(&d->ready);
+    ht_text_append(&d->piece, "", 0);
+    if (d->piece.failed) return ht_fail_memory(err, 1, "decoding");
+    *piece = d->piece.data;
+    *n = d->piece.len;
+    return HT_OK;
+}
+
+ht_status ht_decoder_feed(ht_decoder *d, int32_t id, const char **piece, size_t *n, ht_error *err) {
+    *piece = NULL;
+    *n = 0;
+    ht_status st = take(d, id, err);
+    return st ? st : lend(d, piece, n, err);
+}
+
+ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_error *err) {
+    *piece = NULL;
+    *n = 0;
+    finish(d);
+    ht_status st = lend(d, piece, n, err);
+    restart(d);
+    return st;
+}
+
+ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special, char **text,
+                              size_t *n, ht_error *err) {
+    *text = NULL;
+    *n = 0;
+    ht_decoder d = {.t = t, .skip_special = skip_special};
+    restart(&d);
+    ht_status st = HT_OK;
+    for (size_t i = 0; i < n_ids && !st; i++) st = take(&d, ids[i], err);
+    if (!st) finish(&d);
+    if (!st) {
+        *n = d.ready.len;
+        *text = ht_text_take(&d.ready);
+        if (!*text) st = ht_fail_memory(err, *n, "decoding");
+    }
+    ht_text_free(&d.bytes);
+    ht_text_free(&d.ready);
+    ht_text_free(&d.token);
+    ht_text_free(&d.piece);
+    return st;
+}

@@ -1,0 +1,229 @@
+/* Text to ids: repair, added tokens, normalizer, pre-tokenizer, model, post-processor. One encoder per call. */
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void ht_encode_id(ht_encoder *e, int32_t id) {
+    if (e->status) return;
+    if (e->n_ids == e->capacity) {
+        size_t capacity = e->capacity ? e->capacity * 2 : 256;
+        int32_t *ids = realloc(e->ids, capacity * sizeof *ids);
+        if (!ids) {
+            e->status = ht_fail_memory(e->err, capacity * sizeof *ids, "token ids");
+            return;
+        }
+        e->ids = ids;
+        e->capacity = capacity;
+    }
+    e->ids[e->n_ids++] = id;
+}
+
+static void push_symbol(ht_encoder *e, int32_t id) {
+    if (!ht_bpe_push(&e->work, id)) e->status = ht_fail_memory(e->err, e->work.n * sizeof id, "encoding");
+}
+
+/* A character that is no token: its bytes, or the unknown token (one for a run when fused), or nothing. */
+static void push_unknown(ht_encoder *e, const char *text, size_t n, bool *unk_waits) {
+    const ht_tokenizer *t = e->t;
+    if (t->byte_fallback) {
+        bool all = true;
+        for (size_t i = 0; i < n; i++) all = all && t->fallback_id[(unsigned char)text[i]] >= 0;
+        if (all) {
+            for (size_t i = 0; i < n; i++) push_symbol(e, t->fallback_id[(unsigned char)text[i]]);
+            return;
+        }
+    }
+    if (!t->unk_text) return;
+    if (t->unk < 0) {
+        e->status = ht_fail(e->err, HT_ERR_FORMAT, "the text needs the unknown token `%s`, which the vocabulary lacks",
+                            t->unk_text);
+        return;
+    }
+    if (*unk_waits && !t->fuse_unk) push_symbol(e, t->unk);
+    *unk_waits = true;
+}
+
+static void push_known(ht_encoder *e, int32_t id, bool *unk_waits) {
+    if (*unk_waits) push_symbol(e, e->t->unk);
+    *unk_waits = false;
+    push_symbol(e, id);
+}
+
+static void push_bytes(ht_encoder *e, const char *text, size_t n) {
+    bool unk_waits = false;
+    for (size_t i = 0; i < n && !e->status; i++) {
+        unsigned char byte = (unsigned char)text[i];
+        if (e->t->byte_id[byte] >= 0)
+            push_known(e, e->t->byte_id[byte], &unk_waits);
+        else {
+            ht_text_clear(&e->piece);
+            ht_text_append_utf8(&e->piece, ht_char_of_byte(byte));
+            if (!e->piece.failed) push_unknown(e, e->piece.data, e->piece.len, &unk_waits);
+        }
+    }
+    if (unk_waits && !e->status) push_symbol(e, e->t->unk);
+}
+
+static void push_chars(ht_encoder *e, const char *text, size_t n) {
+    bool unk_waits = false;
+    for (size_t i = 0, length; i < n && !e->status; i += length) {
+        uint32_t c = ht_utf8_next(text + i, &length);
+        int32_t id = c < 128 ? e->t->ascii_id[c] : ht_vocab_find(&e->t->vocab, text + i, length);
+        if (id >= 0)
+            push_known(e, id, &unk_waits);
+        else
+            push_unknown(e, text + i, length, &unk_waits);
+    }
+    if (unk_waits && !e->status) push_symbol(e, e->t->unk);
+}
+
+static int32_t find_whole(ht_encoder *e, const char *text, size_t n) {
+    if (n > e->t->vocab.longest) return -1;
+    if (!e->t->byte_level) return ht_vocab_find(&e->t->vocab, text, n);
+    ht_text_clear(&e->piece);
+    for (size_t i = 0; i < n; i++) ht_text_append_utf8(&e->piece, ht_char_of_byte((unsigned char)text[i]));
+    return e->piece.failed ? -1 : ht_vocab_find(&e->t->vocab, e->piece.data, e->piece.len);
+}
+
+static void encode_uncut(ht_encoder *e, const char *text, size_t n) {
+    if (e->t->ignore_merges) {
+        int32_t id = find_whole(e, text, n);
+        if (id >= 0) {
+            ht_encode_id(e, id);
+            return;
+        }
+    }
+    e->work.n = 0;
+    if (e->t->byte_level)
+        push_bytes(e, text, n);
+    else
+        push_chars(e, text, n);
+    if (e->piece.failed) e->status = ht_fail_memory(e->err, n, "encoding");
+    if (!e->status) e->status = ht_bpe_merge(&e->t->merges, &e->t->vocab, &e->work, e->err);
+    for (size_t i = 0; i < e->work.n && !e->status; i++) ht_encode_id(e, e->work.symbols[i]);
+}
+
+#define METASPACE "\xE2\x96\x81" /* U+2581 */
+
+/* SentencePiece vocabularies have no pre-tokenizer, so a whole text would be one piece. Where no token continues past
+ * the beginning of a word, words are pieces of their own and the result is the same. */
+static void encode_words(ht_encoder *e, const char *text, size_t n) {
+    size_t begin = 0, at = 0;
+    while (at < n && !e->status) {
+        const char *hit = memchr(text + at, METASPACE[0], n - at);
+        if (!hit) break;
+        at = (size_t)(hit - text);
+        if (n - at < 3 || memcmp(hit, METASPACE, 3) != 0) {
+            at++;
+            continue;
+        }
+        if (at > begin) encode_uncut(e, text + begin, at - begin);
+        begin = at;
+        while (n - at >= 3 && memcmp(text + at, METASPACE, 3) == 0) at += 3;
+    }
+    if (begin < n && !e->status) encode_uncut(e, text + begin, n - begin);
+}
+
+void ht_encode_piece(ht_encoder *e, const char *text, size_t n) {
+    if (e->status) return;
+    if (e->t->words_apart)
+        encode_words(e, text, n);
+    else
+        encode_uncut(e, text, n);
+}
+
+typedef struct pass {
+    ht_encoder *e;
+    ht_text text, scratch; /* one stretch while it is normalised */
+    bool at_start;         /* the stretch begins where the whole text does */
+} pass;
+
+static void second_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
+    pass *p = user;
+    if (added >= 0)
+        ht_encode_id(p->e, p->e->t->added[added].id);
+    else
+        ht_pretokenize(p->e, text + begin, end - begin, p->at_start && begin == 0);
+}
+
+static void first_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
+    pass *p = user;
+    ht_encoder *e = p->e;
+    if (e->status) return;
+    if (added >= 0) {
+        ht_encode_id(e, e->t->added[added].id);
+        return;
+    }
+    p->at_start = begin == 0;
+    const char *stretch = text + begin;
+    size_t n = end - begin;
+    if (e->t->n_normalizer) {
+        ht_text_clear(&p->text);
+        ht_text_append(&p->text, stretch, n);
+        e->status = ht_normalize(e->t->normalizer, e->t->n_normalizer, &e->regex, &p->text, &p->scratch, e->err);
+        if (e->status) return;
+        stretch = p->text.data;
+        n = p->text.len;
+    }
+    if (n) ht_find_added(e->t, &e->t->normal_trie, stretch, n, e->parse_special, second_part, p);
+}
+
+static bool begins_with(const int32_t *ids, size_t n, const int32_t *prefix, size_t n_prefix) {
+    return n >= n_prefix && memcmp(ids, prefix, n_prefix * sizeof *ids) == 0;
+}
+
+/* BOS and EOS as the file says, unless the text brought them along. */
+static void add_special(ht_encoder *e) {
+    const ht_tokenizer *t = e->t;
+    size_t n = e->n_ids;
+    if (t->n_prefix && !(n && begins_with(e->ids, n, t->prefix, t->n_prefix))) {
+        for (size_t i = 0; i < t->n_prefix; i++) ht_encode_id(e, t->prefix[i]);
+        if (e->status) return;
+        memmove(e->ids + t->n_prefix, e->ids, n * sizeof *e->ids);
+        memcpy(e->ids, t->prefix, t->n_prefix * sizeof *e->ids);
+        n += t->n_prefix;
+    }
+    if (t->n_suffix &&
+        !(n >= t->n_suffix && begins_with(e->ids + n - t->n_suffix, t->n_suffix, t->suffix, t->n_suffix)))
+        for (size_t i = 0; i < t->n_suffix; i++) ht_encode_id(e, t->suffix[i]);
+}
+
+static void encoder_free(ht_encoder *e) {
+    ht_bpe_work_free(&e->work);
+    ht_regex_work_free(e->regex);
+    for (int i = 0; i < HT_MAX_STEPS; i++) {
+        ht_text_free(&e->scratch[i]);
+        ht_text_free(&e->spelled[i]);
+    }
+    ht_text_free(&e->piece);
+}
+
+ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, ht_encode_options options,
+                              int32_t **ids, size_t *n_ids, ht_error *err) {
+    *ids = NULL;
+    *n_ids = 0;
+    ht_encoder e = {.t = t, .parse_special = options.parse_special, .err = err};
+    pass p = {.e = &e};
+    ht_text repaired = {0};
+    if (!ht_utf8_valid(text, n)) {
+        ht_unicode_repair(text, n, &repaired);
+        if (repaired.failed) e.status = ht_fail_memory(err, n, "repaired text");
+        text = repaired.data;
+        n = repaired.len;
+    }
+    if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, options.parse_special, first_part, &p);
+    if (options.add_special && !e.status) add_special(&e);
+    ht_text_free(&p.text);
+    ht_text_free(&p.scratch);
+    ht_text_free(&repaired);
+    encoder_free(&e);
+    if (e.status) {
+        free(e.ids);
+        return e.status;
+    }
+    *ids = e.ids;
+    *n_ids = e.n_ids;
+    return HT_OK;
+}

@@ -1,0 +1,424 @@
+/* A tokenizer from a GGUF's metadata. The file names its pre-tokenizer only by a word (`tokenizer.ggml.pre`); the table
+ * below says what the tokenizer.json of that model has, stage by stage. Words not in it are refused: a near miss would
+ * tokenize almost right. */
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Values of tokenizer.ggml.token_type. */
+enum { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_UNUSED = 5, TYPE_BYTE = 6, TYPE_NORMAL = 1 };
+
+#define METASPACE "\xE2\x96\x81"
+
+/* ---- the pre-tokenizers ---- */
+
+#define ANY_CASE_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define LLAMA3_END           "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3               ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" LLAMA3_END
+#define QWEN2                ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" LLAMA3_END
+#define QWEN35                                                                                                         \
+    ANY_CASE_CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*"          \
+                         "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER     "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER     "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED_END "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define TEKKEN    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|\\p{N}" CASED_END
+#define GPT4O                                                                                                          \
+    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ANY_CASE_CONTRACTION "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER       \
+    "*" ANY_CASE_CONTRACTION "?|\\p{N}{1,3}" CASED_END
+#define DEEPSEEK_LETTERS                                                                                               \
+    "\\s?[A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}\\x{295}-"      \
+    "\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}\\x{388}-\\x{38A}\\x{38C}\\x{38E}-"     \
+    "\\x{3A1}\\x{3A3}-\\x{3F5}\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}\\x{10A0}-\\x{10C5}\\x{13A0}-"        \
+    "\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}"         \
+    "\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-"        \
+    "\\x{1F57}\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}\\x{1FBE}"           \
+    "\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-"        \
+    "\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}"           \
+    "\\x{2126}\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}"          \
+    "\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}"           \
+    "\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-"        \
+    "\\x{ABBF}\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}"       \
+    "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}"        \
+    "\\x{1E900}-\\x{1E943}]+"
+
+/* One step of a pre-tokenizer: a Split by a pattern (Isolated), or a word for one of the built-in steps. */
+#define DIGITS      "\1" /* Digits, one by one */
+#define DIGIT_RUNS  "\2" /* Digits, in runs */
+#define PUNCTUATION "\3" /* Punctuation, in runs */
+#define BYTES       "\4" /* ByteLevel */
+#define BYTES_GPT2  "\5" /* ByteLevel with its own pattern */
+
+typedef struct pre_row {
+    const char *names; /* between spaces */
+    const char *steps[8];
+    bool nfc, ignore_merges, add_bos;
+} pre_row;
+
+static const pre_row pre_rows[] = {
+    {.names = " gpt-2 phi-2 jais mellum exaone4 modern-bert jina-es jina-de jina-v2-es jina-v2-de gigachat a.x-4.0 ",
+     .steps = {BYTES_GPT2}},
+    {.names = " mpt olmo ", .steps = {BYTES_GPT2}, .nfc = true},
+    {.names = " smollm starcoder refact codeshell exaone minerva-7b ", .steps = {DIGITS, BYTES_GPT2}},
+    {.names = " command-r ", .steps = {DIGITS, BYTES_GPT2}, .nfc = true},
+    {.names = " llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
+     .steps = {LLAMA3, BYTES},
+     .ignore_merges = true,
+     .add_bos = true},
+    {.names = " dbrx smaug-bpe chatglm-bpe ", .steps = {LLAMA3, BYTES}},
+    {.names = " glm4 ", .steps = {LLAMA3, BYTES}, .ignore_merges = true},
+    {.names = " qwen2 deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 kormo ", .steps = {QWEN2, BYTES}, .nfc = true},
+    {.names = " qwen35 ", .steps = {QWEN35, BYTES}, .nfc = true},
+    {.names = " tekken ", .steps = {TEKKEN, BYTES}, .ignore_merges = true, .add_bos = true},
+    {.names = " gpt-4o llama4 ", .steps = {GPT4O, BYTES}},
+    {.names = " deepseek-llm ",
+     .steps = {"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", "[一-龥ࠀ-一가-퟿]+",
+               DIGITS, BYTES}},
+    {.names = " deepseek-coder ",
+     .steps = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", DIGITS, BYTES}},
+    {.names = " deepseek-v3 hunyuan-dense ",
+     .steps = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+               "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+               " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+               BYTES}},
+    {.names = " falcon ", .steps = {PUNCTUATION, BYTES_GPT2, DIGIT_RUNS, "[0-9][0-9][0-9]"}},
+    /* what converters write, or leave out, when they know nothing better */
+    {.names = " default ",
+     .steps = {"[\\p{P}\\$\\+<=>\\^~\\|]+",
+               "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)", "\\p{N}+",
+               "[0-9][0-9][0-9]", BYTES}},
+};
+
+static const pre_row *find_pre(ht_bytes name) {
+    char padded[64];
+    if (name.len + 3 > sizeof padded || memchr(name.data, ' ', name.len) || memchr(name.data, '\0', name.len))
+        return NULL;
+    padded[0] = ' ';
+    memcpy(padded + 1, name.data, name.len);
+    padded[name.len + 1] = ' ';
+    padded[name.len + 2] = '\0';
+    for (size_t i = 0; i < sizeof pre_rows / sizeof *pre_rows; i++)
+        if (strstr(pre_rows[i].names, padded)) return &pre_rows[i];
+    return NULL;
+}
+
+static ht_status add_class_split(ht_tokenizer *t, uint8_t classes, ht_behavior behavior, ht_error *err) {
+    ht_pre_step *step = ht_add_pre(t, HT_PRE_SPLIT, err);
+    if (!step) return HT_ERR_LIMIT;
+    step->classes = classes;
+    step->behavior = behavior;
+    return HT_OK;
+}
+
+static ht_status add_pre_step(ht_tokenizer *t, const char *word, ht_error *err) {
+    switch (word[0]) {
+    case '\1': return add_class_split(t, HT_CLASS_DIGIT, HT_SPLIT_ISOLATED, err);
+    case '\2': return add_class_split(t, HT_CLASS_DIGIT, HT_SPLIT_CONTIGUOUS, err);
+    case '\3': return add_class_split(t, HT_CLASS_PUNCT_STEP, HT_SPLIT_CONTIGUOUS, err);
+    case '\4':
+    case '\5': {
+        ht_pre_step *step = ht_add_pre(t, HT_PRE_BYTE_LEVEL, err);
+        if (!step) return HT_ERR_LIMIT;
+        step->scan = word[0] == '\5' ? ht_scan_gpt2 : NULL;
+        return HT_OK;
+    }
+    default: return ht_add_split_regex(t, word, strlen(word), HT_SPLIT_ISOLATED, false, err);
+    }
+}
+
+/* ---- the vocabulary ---- */
+
+typedef struct reader {
+    const ht_gguf *g;
+    ht_tokenizer *t;
+    const ht_gguf_value *types, *scores; /* NULL when absent */
+    bool sentencepiece;                  /* U+2581 for spaces, byte fallback */
+    ht_error *err;
+} reader;
+
+static int type_of(const reader *r, int32_t id) {
+    int64_t type;
+    if (!r->types || !ht_gguf_item_i64(r->types, (uint64_t)id, &type)) return TYPE_NORMAL;
+    return type >= TYPE_NORMAL && type <= TYPE_BYTE ? (int)type : TYPE_NORMAL;
+}
+
+static ht_status find_array(const reader *r, const char *key, ht_gguf_type type, uint64_t n,
+                            const ht_gguf_value **out) {
+    const ht_gguf_value *v = ht_gguf_find(r->g, key);
+    *out = NULL;
+    if (!v) return HT_OK;
+    if (v->type != HT_GGUF_ARRAY || v->item_type != type)
+        return ht_fail(r->err, HT_ERR_FORMAT, "%s is not an array of the type it should be", key);
+    if (n && v->n_items != n)
+        return ht_fail(r->err, HT_ERR_FORMAT, "%s has %llu items, but there are %llu tokens", key,
+                       (unsigned long long)v->n_items, (unsigned long long)n);
+    *out = v;
+    return HT_OK;
+}
+
+/* A SentencePiece vocabulary's user-defined tokens have had U+2581 turned into spaces by the converter; the vocabulary
+ * they come from spells them with U+2581. */
+static ht_status set_respelled(reader *r, int32_t id, ht_bytes text) {
+    ht_text respelled = {0};
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.data[i] == ' ')
+            ht_text_append_str(&respelled, METASPACE);
+        else
+            ht_text_append(&respelled, text.data + i, 1);
+    }
+    ht_status st = respelled.failed ? ht_fail_memory(r->err, text.len, "vocabulary")
+                                    : ht_vocab_set(&r->t->vocab, id, respelled.data, respelled.len, r->err);
+    ht_text_free(&respelled);
+    return st;
+}
+
+static ht_status read_tokens(reader *r) {
+    const ht_gguf_value *tokens;
+    ht_status st = find_array(r, "tokenizer.ggml.tokens", HT_GGUF_STRING, 0, &tokens);
+    if (st) return st;
+    if (!tokens || !tokens->n_items) return ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.tokens");
+    if (tokens->n_items > HT_MAX_VOCAB)
+        return ht_fail(r->err, HT_ERR_LIMIT, "tokenizer.ggml.tokens has %llu tokens; at most %d are supported",
+                       (unsigned long long)tokens->n_items, HT_MAX_VOCAB);
+    st = find_array(r, "tokenizer.ggml.token_type", HT_GGUF_I32, tokens->n_items, &r->types);
+    if (!st) st = find_array(r, "tokenizer.ggml.scores", HT_GGUF_F32, tokens->n_items, &r->scores);
+    if (!st) st = ht_vocab_reserve(&r->t->vocab, (int32_t)tokens->n_items, tokens->items_bytes, r->err);
+    size_t offset = 0;
+    ht_bytes text;
+    for (int32_t id = 0; !st && ht_gguf_next_string(tokens, &offset, &text); id++) {
+        if (!ht_utf8_valid(text.data, text.len))
+            st = ht_fail(r->err, HT_ERR_FORMAT, "token %d is not valid UTF-8", (int)id);
+        else if (r->sentencepiece && type_of(r, id) == TYPE_USER_DEFINED && memchr(text.data, ' ', text.len))
+            st = set_respelled(r, id, text);
+        else
+            st = ht_vocab_set(&r->t->vocab, id, text.data, text.len, r->err);
+    }
+    return st ? st : ht_vocab_index(&r->t->vocab, r->err);
+}
+
+static ht_status read_id(const reader *r, const char *key, int32_t otherwise, int32_t *id) {
+    uint64_t value;
+    *id = otherwise < r->t->vocab.n ? otherwise : -1;
+    if (!ht_gguf_find(r->g, key)) return HT_OK;
+    if (!ht_gguf_get_u64(r->g, key, &value) || value >= (uint64_t)r->t->vocab.n) {
+        /* -1, as a signed or an unsigned number, is how some files say that there is none */
+        const ht_gguf_value *v = ht_gguf_find(r->g, key);
+        int64_t number = 0;
+        if (v->type != HT_GGUF_ARRAY && ht_gguf_item_i64(v, 0, &number) && (number == -1 || number == UINT32_MAX)) {
+            *id = -1;
+            return HT_OK;
+        }
+        return ht_fail(r->err, HT_ERR_FORMAT, "%s is not the id of one of the %d tokens", key, (int)r->t->vocab.n);
+    }
+    *id = (int32_t)value;
+    return HT_OK;
+}
+
+/* Converters pad vocabularies with tokens called [PAD<id>], sometimes as user-defined ones; no text means them. */
+static bool is_padding(const ht_vocab *v, int32_t id) {
+    const char *text = ht_vocab_text(v, id);
+    if (strncmp(text, "[PAD", 4) != 0) return false;
+    char *end;
+    long number = strtol(text + 4, &end, 10);
+    return number == id && strcmp(end, "]") == 0;
+}
+
+static ht_status read_added(reader *r, int32_t unk, int32_t pad) {
+    ht_tokenizer *t = r->t;
+    for (int32_t id = 0; id < t->vocab.n; id++) {
+        int type = type_of(r, id);
+        bool named = id == t->bos || id == t->eos || id == unk || id == pad;
+        bool control = type == TYPE_CONTROL || (named && (type != TYPE_NORMAL || !r->types));
+        if (!control && type != TYPE_USER_DEFINED) continue;
+        if (!t->vocab.length[id] || is_padding(&t->vocab, id)) continue;
+        ht_status st = ht_add_added(t, (ht_added){.id = id, .special = control}, ht_vocab_text(&t->vocab, id),
+                                    t->vocab.length[id], r->err);
+        if (st) return st;
+    }
+    return HT_OK;
+}
+
+/* ---- merges ---- */
+
+static ht_status read_merges(reader *r, const ht_gguf_value *merges) {
+    if (merges->n_items > HT_MAX_MERGES)
+        return ht_fail(r->err, HT_ERR_LIMIT, "tokenizer.ggml.merges has %llu merges; at most %d are supported",
+                       (unsigned long long)merges->n_items, HT_MAX_MERGES);
+    ht_status st = ht_merges_reserve(&r->t->merges, (int32_t)merges->n_items, r->err);
+    size_t offset = 0;
+    ht_bytes text;
+    for (uint64_t i = 0; !st && ht_gguf_next_string(merges, &offset, &text); i++) {
+        const char *space = text.len > 2 ? memchr(text.data + 1, ' ', text.len - 2) : NULL;
+        if (!space)
+            return ht_fail(r->err, HT_ERR_FORMAT, "merge %llu is not two texts with a space between",
+                           (unsigned long long)i);
+        size_t left = (size_t)(space - text.data);
+        st = ht_add_merge(r->t, text.data, left, space + 1, text.len - left - 1, r->err);
+    }
+    return st;
+}
+
+typedef struct scored {
+    double score;
+    int32_t id;
+} scored;
+
+static int by_score(const void *a, const void *b) {
+    const scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Which tokens merges may produce, and in which order: user-defined ones first (their score in the file means nothing),
+ * then by score, and in the order of the ids where scores are equal. */
+static ht_status read_scores(reader *r) {
+    ht_tokenizer *t = r->t;
+    int32_t n = t->vocab.n, count = 0, order = 0;
+    t->merges.order = malloc((size_t)n * sizeof *t->merges.order);
+    scored *list = malloc((size_t)n * sizeof *list);
+    if (!t->merges.order || !list) {
+        free(list);
+        return ht_fail_memory(r->err, (size_t)n * sizeof *list, "token scores");
+    }
+    bool sorted = true;
+    for (int32_t id = 0; id < n; id++) {
+        t->merges.order[id] = HT_NO_ORDER;
+        int type = type_of(r, id);
+        if (type == TYPE_USER_DEFINED) t->merges.order[id] = (uint32_t)order++;
+        if (type != TYPE_NORMAL) continue;
+        list[count] = (scored){.id = id};
+        (void)ht_gguf_item_f64(r->scores, (uint64_t)id, &list[count].score);
+        if (isnan(list[count].score)) list[count].score = -INFINITY;
+        sorted = sorted && (count == 0 || list[count - 1].score >= list[count].score);
+        count++;
+    }
+    if (!sorted) qsort(list, (size_t)count, sizeof *list, by_score);
+    for (int32_t i = 0; i < count; i++) t->merges.order[list[i].id] = (uint32_t)order++;
+    free(list);
+    return HT_OK;
+}
+
+/* ---- the two kinds ---- */
+
+static ht_status read_bool(const reader *r, const char *key, bool otherwise, bool *out) {
+    *out = otherwise;
+    if (ht_gguf_find(r->g, key) && !ht_gguf_get_bool(r->g, key, out))
+        return ht_fail(r->err, HT_ERR_FORMAT, "%s is not a boolean", key);
+    return HT_OK;
+}
+
+/* BOS and EOS around the text, and the chat template. */
+static ht_status read_ends(reader *r, bool bos_by_default) {
+    ht_tokenizer *t = r->t;
+    bool add_bos, add_eos;
+    ht_bytes text;
+    ht_status st = read_bool(r, "tokenizer.ggml.add_bos_token", bos_by_default, &add_bos);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_eos_token", false, &add_eos);
+    if (!st && add_bos && t->bos >= 0) st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, r->err);
+    if (!st && add_eos && t->eos >= 0) st = ht_append_id(&t->suffix, &t->n_suffix, t->eos, r->err);
+    if (!st && ht_gguf_get_string(r->g, "tokenizer.chat_template", &text)) {
+        t->chat_template = ht_copy_text(text.data, text.len);
+        if (!t->chat_template) st = ht_fail_memory(r->err, text.len, "chat template");
+    }
+    return st;
+}
+
+static ht_status read_sentencepiece(reader *r, bool listed_merges) {
+    ht_tokenizer *t = r->t;
+    bool prefix_space;
+    int32_t unk, pad;
+    const ht_gguf_value *merges = NULL;
+    r->sentencepiece = true;
+    ht_status st = read_tokens(r);
+    if (!st) st = find_array(r, "tokenizer.ggml.merges", HT_GGUF_STRING, 0, &merges);
+    if (!st && listed_merges && !merges) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.merges");
+    if (!st && !merges && !r->scores) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.scores");
+    if (!st) st = merges ? read_merges(r, merges) : read_scores(r);
+    if (!st) st = read_id(r, "tokenizer.ggml.bos_token_id", listed_merges ? 2 : 1, &t->bos);
+    if (!st) st = read_id(r, "tokenizer.ggml.eos_token_id", listed_merges ? 1 : 2, &t->eos);
+    if (!st) st = read_id(r, "tokenizer.ggml.unknown_token_id", listed_merges ? 3 : 0, &unk);
+    if (!st) st = read_id(r, "tokenizer.ggml.padding_token_id", -1, &pad);
+    if (!st) st = read_bool(r, "tokenizer.ggml.add_space_prefix", !listed_merges, &prefix_space);
+    if (!st && prefix_space) {
+        ht_normal_step *step = ht_add_normal(t, HT_NORMAL_PREPEND, r->err);
+        if (!step) return HT_ERR_LIMIT;
+        step->to = ht_copy_text(METASPACE, 3);
+        step->n_to = 3;
+        t->decode.strip = ht_copy_text(" ", 1);
+        t->decode.n_strip = t->decode.strip_count = 1;
+        if (!step->to || !t->decode.strip) st = ht_fail_memory(r->err, 3, "normalizer");
+    }
+    if (!st) st = ht_add_normal_replace(t, " ", 1, METASPACE, 3, r->err);
+    if (!st) st = ht_add_decode_replace(t, METASPACE, 3, " ", 1, r->err);
+    if (st) return st;
+    t->byte_fallback = t->fuse_unk = t->decode.byte_fallback = true;
+    if (unk >= 0) {
+        t->unk_text = ht_copy_text(ht_vocab_text(&t->vocab, unk), t->vocab.length[unk]);
+        if (!t->unk_text) return ht_fail_memory(r->err, t->vocab.length[unk], "unknown token");
+    }
+    st = read_added(r, unk, pad);
+    return st ? st : read_ends(r, true);
+}
+
+static ht_status read_byte_level(reader *r) {
+    ht_tokenizer *t = r->t;
+    ht_bytes name = {"default", 7};
+    (void)ht_gguf_get_string(r->g, "tokenizer.ggml.pre", &name);
+    const pre_row *row = find_pre(name);
+    if (!row)
+        return ht_fail(r->err, HT_ERR_UNSUPPORTED,
+                       "the pre-tokenizer `%.*s` (tokenizer.ggml.pre) is not one that this version knows; use the "
+                       "checkpoint's tokenizer.json",
+                       (int)(name.len % 64), name.data);
+    if (row->nfc) {
+        ht_normal_step *step = ht_add_normal(t, HT_NORMAL_FORM, r->err);
+        if (!step) return HT_ERR_LIMIT;
+        step->form = HT_NFC;
+    }
+    ht_status st = HT_OK;
+    for (int i = 0; i < 8 && row->steps[i] && !st; i++) st = add_pre_step(t, row->steps[i], r->err);
+    t->ignore_merges = row->ignore_merges;
+    t->decode.byte_level = true;
+    int32_t unk, pad;
+    const ht_gguf_value *merges = NULL;
+    if (!st) st = read_tokens(r);
+    if (!st) st = find_array(r, "tokenizer.ggml.merges", HT_GGUF_STRING, 0, &merges);
+    if (!st && !merges) st = ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer.ggml.merges");
+    if (!st) st = read_merges(r, merges);
+    if (!st) st = read_id(r, "tokenizer.ggml.bos_token_id", -1, &t->bos);
+    if (!st) st = read_id(r, "tokenizer.ggml.eos_token_id", -1, &t->eos);
+    if (!st) st = read_id(r, "tokenizer.ggml.unknown_token_id", -1, &unk);
+    if (!st) st = read_id(r, "tokenizer.ggml.padding_token_id", -1, &pad);
+    if (!st) st = read_added(r, unk, pad);
+    return st ? st : read_ends(r, row->add_bos);
+}
+
+static ht_status read_model(reader *r) {
+    ht_bytes model;
+    if (!ht_gguf_get_string(r->g, "tokenizer.ggml.model", &model))
+        return ht_fail(r->err, HT_ERR_FORMAT, "the file has no tokenizer (tokenizer.ggml.model is missing)");
+    if (model.len == 4 && memcmp(model.data, "gpt2", 4) == 0) return read_byte_level(r);
+    if (model.len == 5 && memcmp(model.data, "llama", 5) == 0) return read_sentencepiece(r, false);
+    if (model.len == 6 && memcmp(model.data, "gemma4", 6) == 0) return read_sentencepiece(r, true);
+    return ht_fail(r->err, HT_ERR_UNSUPPORTED,
+                   "the tokenizer model `%.*s` is not supported; gpt2, llama and gemma4 (byte-pair encodings) are",
+                   (int)(model.len % 64), model.data);
+}
+
+ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenizer **out, ht_error *err) {
+    *out = NULL;
+    ht_tokenizer *t = ht_tokenizer_new(err);
+    if (!t) return HT_ERR_MEMORY;
+    reader r = {.g = g, .t = t, .err = err};
+    ht_status st = read_model(&r);
+    if (!st) st = ht_tokenizer_finish(t, err);
+    if (st) {
+        ht_tokenizer_free(t);
+        return ht_fail_in(err, st, "%s", name);
+    }
+    *out = t;
+    return HT_OK;
+}

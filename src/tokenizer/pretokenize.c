@@ -1,0 +1,247 @@
+/* The pre-tokenizer stage: each step splits or rewrites the pieces of the step before, depth first, so that no list of
+ * pieces is ever built; pieces that leave the last step go to the model. */
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void run_step(ht_encoder *e, int step, const char *text, size_t n, bool at_start);
+
+/* One Split over one piece: receives the alternating stretches (match or gap) in order and joins them by behaviour. */
+typedef struct splitter {
+    ht_encoder *e;
+    int next_step;
+    const char *text;
+    bool at_start;
+    ht_behavior behavior;
+    bool invert;
+    bool pending, pending_is_match; /* a stretch that may still grow: text[begin, end) */
+    bool previous_is_match;
+    size_t begin, end;
+} splitter;
+
+static void emit(splitter *s, size_t begin, size_t end) {
+    run_step(s->e, s->next_step, s->text + begin, end - begin, s->at_start && begin == 0);
+}
+
+static void flush(splitter *s) {
+    if (s->pending) emit(s, s->begin, s->end);
+    s->pending = false;
+}
+
+static void hold(splitter *s, size_t begin, size_t end, bool is_match) {
+    s->pending = true;
+    s->pending_is_match = is_match;
+    s->begin = begin;
+    s->end = end;
+}
+
+static void stretch(splitter *s, size_t begin, size_t end, bool is_match) {
+    is_match = is_match != s->invert;
+    switch (s->behavior) {
+    case HT_SPLIT_ISOLATED: emit(s, begin, end); return;
+    case HT_SPLIT_REMOVED:
+        if (!is_match) emit(s, begin, end);
+        return;
+    case HT_SPLIT_CONTIGUOUS:
+        if (s->pending && is_match == s->previous_is_match)
+            s->end = end;
+        else {
+            flush(s);
+            hold(s, begin, end, is_match);
+        }
+        break;
+    case HT_SPLIT_MERGED_WITH_PREVIOUS: /* a match joins the gap before it; a second match in a row does not */
+        if (s->pending && is_match && !s->previous_is_match)
+            s->end = end;
+        else {
+            flush(s);
+            hold(s, begin, end, is_match);
+        }
+        break;
+    case HT_SPLIT_MERGED_WITH_NEXT: /* a match joins the gap behind it; of several in a row, the last */
+        if (s->pending && s->pending_is_match && !is_match) {
+            s->end = end;
+            s->pending_is_match = false;
+        } else {
+            flush(s);
+            hold(s, begin, end, is_match);
+        }
+        break;
+    }
+    s->previous_is_match = is_match;
+}
+
+static void split_by_regex(splitter *s, const ht_regex *re, size_t n) {
+    ht_encoder *e = s->e;
+    if (!e->regex && !(e->regex = ht_regex_work_new())) {
+        e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
+        return;
+    }
+    size_t done = 0, from = 0, last_end = SIZE_MAX;
+    while (from <= n && !e->status) {
+        bool found;
+        size_t begin, end;
+        e->status = ht_regex_find(re, e->regex, s->text, n, from, &found, &begin, &end, e->err);
+        if (e->status || !found) break;
+        bool empty = begin == end;
+        if (!empty || end != last_end) { /* an empty match right behind a match does not count */
+            if (done < begin) stretch(s, done, begin, false);
+            stretch(s, begin, end, true);
+            done = last_end = end;
+        }
+        from = end;
+        if (empty) {
+            size_t length = 1;
+            if (end < n) ht_utf8_next(s->text + end, &length);
+            from += length;
+        }
+    }
+    if (!e->status && done < n) stretch(s, done, n, false);
+}
+
+static void split_by_text(splitter *s, const char *pattern, size_t n_pattern, size_t n) {
+    size_t done = 0, at = 0;
+    while (n_pattern && at + n_pattern <= n) {
+        const char *hit = memchr(s->text + at, pattern[0], n - n_pattern - at + 1);
+        if (!hit) break;
+        at = (size_t)(hit - s->text);
+        if (memcmp(hit, pattern, n_pattern) != 0) {
+            at++;
+            continue;
+        }
+        if (done < at) stretch(s, done, at, false);
+        stretch(s, at, at + n_pattern, true);
+        done = at = at + n_pattern;
+    }
+    if (done < n) stretch(s, done, n, false);
+}
+
+static void split_by_class(splitter *s, uint8_t classes, size_t n) {
+    size_t done = 0;
+    for (size_t at = 0, length; at < n; at += length) {
+        if (!(ht_unicode_class(ht_utf8_next(s->text + at, &length)) & classes)) continue;
+        if (done < at) stretch(s, done, at, false);
+        stretch(s, at, at + length, true);
+        done = at + length;
+    }
+    if (done < n) stretch(s, done, n, false);
+}
+
+static void split_by_scan(splitter *s, ht_scan_fn *scan, size_t n) {
+    for (size_t at = 0, end; at < n && !s->e->status; at = end) {
+        end = scan(s->text, n, at);
+        stretch(s, at, end, true);
+    }
+}
+
+static void run_split(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+    const ht_pre_step *p = &e->t->pre[step];
+    splitter s = {.e = e,
+                  .next_step = step + 1,
+                  .text = text,
+                  .at_start = at_start,
+                  .behavior = p->behavior,
+                  .invert = p->invert};
+    if (p->scan)
+        split_by_scan(&s, p->scan, n);
+    else if (p->regex)
+        split_by_regex(&s, p->regex, n);
+    else if (p->text)
+        split_by_text(&s, p->text, p->n_text, n);
+    else
+        split_by_class(&s, p->classes, n);
+    flush(&s);
+}
+
+/* Hands a piece of the byte-level step on: as it is when the model takes bytes next, spelled in the alphabet when
+ * another step follows. */
+static void leave_byte_level(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+    if (step + 1 == e->t->n_pre) {
+        ht_encode_piece(e, text, n);
+        return;
+    }
+    ht_text *spelled = &e->spelled[step];
+    ht_text_clear(spelled);
+    for (size_t i = 0; i < n; i++) ht_text_append_utf8(spelled, ht_char_of_byte((unsigned char)text[i]));
+    if (spelled->failed)
+        e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
+    else
+        run_step(e, step + 1, spelled->data, spelled->len, at_start);
+}
+
+static void run_byte_level(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+    const ht_pre_step *p = &e->t->pre[step];
+    if (p->add_prefix_space && text[0] != ' ') {
+        ht_text *rewritten = &e->scratch[step];
+        ht_text_clear(rewritten);
+        ht_text_append(rewritten, " ", 1);
+        ht_text_append(rewritten, text, n);
+        if (rewritten->failed) {
+            e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
+            return;
+        }
+        text = rewritten->data;
+        n = rewritten->len;
+    }
+    if (!p->scan) {
+        leave_byte_level(e, step, text, n, at_start);
+        return;
+    }
+    for (size_t at = 0, end; at < n && !e->status; at = end) {
+        end = p->scan(text, n, at);
+        leave_byte_level(e, step, text + at, end - at, at_start && at == 0);
+    }
+}
+
+static void run_metaspace(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+    const ht_pre_step *p = &e->t->pre[step];
+    bool has_prefix = text[0] == ' ' || (n >= p->n_replacement && memcmp(text, p->replacement, p->n_replacement) == 0);
+    ht_text *rewritten = &e->scratch[step];
+    ht_text_clear(rewritten);
+    if (!has_prefix && (p->add_prefix_space || (p->prefix_first && at_start)))
+        ht_text_append(rewritten, p->replacement, p->n_replacement);
+    for (size_t i = 0; i < n; i++)
+        if (text[i] == ' ')
+            ht_text_append(rewritten, p->replacement, p->n_replacement);
+        else
+            ht_text_append(rewritten, text + i, 1);
+    if (rewritten->failed) {
+        e->status = ht_fail_memory(e->err, n, "pre-tokenizer");
+        return;
+    }
+    if (!p->split) {
+        run_step(e, step + 1, rewritten->data, rewritten->len, at_start);
+        return;
+    }
+    splitter s = {.e = e,
+                  .next_step = step + 1,
+                  .text = rewritten->data,
+                  .at_start = at_start,
+                  .behavior = HT_SPLIT_MERGED_WITH_NEXT};
+    split_by_text(&s, p->replacement, p->n_replacement, rewritten->len);
+    flush(&s);
+}
+
+static void run_step(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
+    if (n == 0 || e->status) return;
+    if (step == e->t->n_pre) {
+        ht_encode_piece(e, text, n);
+        return;
+    }
+    switch (e->t->pre[step].kind) {
+    case HT_PRE_SPLIT: run_split(e, step, text, n, at_start); break;
+    case HT_PRE_BYTE_LEVEL: run_byte_level(e, step, text, n, at_start); break;
+    case HT_PRE_METASPACE: run_metaspace(e, step, text, n, at_start); break;
+    }
+}
+
+void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start) { run_step(e, 0, text, n, at_start); }
+
+void ht_pre_step_free(ht_pre_step *s) {
+    ht_regex_free(s->regex);
+    free(s->text);
+    free(s->replacement);
+    *s = (ht_pre_step){0};
+}

@@ -1,0 +1,140 @@
+/* Added tokens in a text: found before anything else, the longest at each place, left to right. */
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+static int32_t new_node(ht_trie *trie, unsigned char byte) {
+    if (trie->n == trie->capacity) {
+        int32_t capacity = trie->capacity ? trie->capacity * 2 : 256;
+        ht_trie_node *nodes = realloc(trie->nodes, (size_t)capacity * sizeof *nodes);
+        if (!nodes) return -1;
+        trie->nodes = nodes;
+        trie->capacity = capacity;
+    }
+    trie->nodes[trie->n] = (ht_trie_node){.child = -1, .sibling = -1, .value = -1, .byte = byte};
+    return trie->n++;
+}
+
+static int32_t find_child(const ht_trie *trie, int32_t node, unsigned char byte) {
+    int32_t child = trie->nodes[node].child;
+    while (child >= 0 && trie->nodes[child].byte != byte) child = trie->nodes[child].sibling;
+    return child;
+}
+
+static bool insert(ht_trie *trie, const char *text, size_t n, int32_t value) {
+    int32_t node = trie->root[(unsigned char)text[0]];
+    if (node < 0) {
+        node = new_node(trie, (unsigned char)text[0]);
+        if (node < 0) return false;
+        trie->root[(unsigned char)text[0]] = node;
+    }
+    for (size_t i = 1; i < n; i++) {
+        int32_t child = find_child(trie, node, (unsigned char)text[i]);
+        if (child < 0) {
+            child = new_node(trie, (unsigned char)text[i]);
+            if (child < 0) return false;
+            trie->nodes[child].sibling = trie->nodes[node].child;
+            trie->nodes[node].child = child;
+        }
+        node = child;
+    }
+    trie->nodes[node].value = value;
+    return true;
+}
+
+ht_status ht_trie_build(ht_trie *trie, const ht_added *added, size_t n, bool normalized, ht_error *err) {
+    memset(trie->root, -1, sizeof trie->root);
+    for (size_t i = 0; i < n; i++) {
+        if (added[i].normalized != normalized) continue;
+        const char *text = added[i].normal ? added[i].normal : added[i].text;
+        size_t length = added[i].normal ? added[i].n_normal : added[i].n_text;
+        if (length && !insert(trie, text, length, (int32_t)i))
+            return ht_fail_memory(err, (size_t)trie->n * sizeof *trie->nodes, "added tokens");
+    }
+    return HT_OK;
+}
+
+void ht_trie_free(ht_trie *trie) {
+    free(trie->nodes);
+    *trie = (ht_trie){0};
+}
+
+/* The longest added token that begins at text[at], or -1; *end is where it ends. */
+static int32_t longest_at(const ht_trie *trie, const char *text, size_t n, size_t at, size_t *end) {
+    int32_t node = trie->root[(unsigned char)text[at]], best = -1;
+    for (size_t i = at + 1; node >= 0; i++) {
+        if (trie->nodes[node].value >= 0) {
+            best = trie->nodes[node].value;
+            *end = i;
+        }
+        if (i == n) break;
+        node = find_child(trie, node, (unsigned char)text[i]);
+    }
+    return best;
+}
+
+/* \w: alphabetic characters, marks, decimal digits, connectors and joiners. */
+static bool is_word_char(uint32_t c) {
+    if (c == 0x200C || c == 0x200D) return true;
+    if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
+        (c >= 0x1F170 && c <= 0x1F189))
+        return true; /* circled and squared letters: symbols by category, alphabetic all the same */
+    utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC;
+}
+
+static size_t char_before(const char *text, size_t at) {
+    do at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static bool is_single_word(const char *text, size_t n, size_t begin, size_t end) {
+    size_t length;
+    if (begin > 0 && is_word_char(ht_utf8_next(text + char_before(text, begin), &length))) return false;
+    return end == n || !is_word_char(ht_utf8_next(text + end, &length));
+}
+
+static bool is_space_at(const char *text, size_t at, size_t *length) {
+    return ht_unicode_class(ht_utf8_next(text + at, length)) & HT_CLASS_SPACE;
+}
+
+static void report(const ht_added *token, int32_t value, const char *text, size_t n, size_t begin, size_t end,
+                   size_t *done, ht_part_fn *fn, void *user) {
+    size_t length;
+    if (token->lstrip)
+        while (begin > *done) {
+            size_t before = char_before(text, begin);
+            if (before < *done || !is_space_at(text, before, &length)) break;
+            begin = before;
+        }
+    if (token->rstrip)
+        while (end < n && is_space_at(text, end, &length)) end += length;
+    if (*done < begin) fn(user, text, *done, begin, -1);
+    fn(user, text, begin, end, value);
+    *done = end;
+}
+
+/* What follows from matching being leftmost-longest and not overlapping, as in the reference: a match that is then
+ * discarded (not a single word, or special tokens are to be read as text) still takes up its place; spaces taken by
+ * rstrip may hold the next match. */
+void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text, size_t n, bool parse_special,
+                   ht_part_fn *fn, void *user) {
+    size_t done = 0;
+    for (size_t at = 0; trie->n && at < n;) {
+        size_t end = at;
+        int32_t value = trie->root[(unsigned char)text[at]] < 0 ? -1 : longest_at(trie, text, n, at, &end);
+        if (value < 0) {
+            at++;
+            continue;
+        }
+        const ht_added *token = &t->added[value];
+        if ((parse_special || !token->special) && (!token->single_word || is_single_word(text, n, at, end)))
+            report(token, value, text, n, at, end, &done, fn, user);
+        at = end;
+    }
+    if (done < n) fn(user, text, done, n, -1);
+}

@@ -1,0 +1,207 @@
+/* Building a tokenizer's stages: the small constructors that both loaders use, and the completion at the end. */
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *ht_copy_text(const char *text, size_t n) {
+    char *copy = malloc(n + 1);
+    if (!copy) return NULL;
+    if (n) memcpy(copy, text, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+ht_tokenizer *ht_tokenizer_new(ht_error *err) {
+    ht_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) {
+        ht_fail_memory(err, sizeof *t, "tokenizer");
+        return NULL;
+    }
+    t->bos = t->eos = t->unk = -1;
+    return t;
+}
+
+ht_normal_step *ht_add_normal(ht_tokenizer *t, ht_normal_kind kind, ht_error *err) {
+    if (t->n_normalizer == HT_MAX_STEPS) {
+        ht_fail(err, HT_ERR_LIMIT, "the normalizer has more than %d steps", HT_MAX_STEPS);
+        return NULL;
+    }
+    ht_normal_step *step = &t->normalizer[t->n_normalizer++];
+    *step = (ht_normal_step){.kind = kind};
+    return step;
+}
+
+ht_pre_step *ht_add_pre(ht_tokenizer *t, ht_pre_kind kind, ht_error *err) {
+    if (t->n_pre == HT_MAX_STEPS) {
+        ht_fail(err, HT_ERR_LIMIT, "the pre_tokenizer has more than %d steps", HT_MAX_STEPS);
+        return NULL;
+    }
+    ht_pre_step *step = &t->pre[t->n_pre++];
+    *step = (ht_pre_step){.kind = kind};
+    return step;
+}
+
+ht_status ht_add_split_regex(ht_tokenizer *t, const char *pattern, size_t n, ht_behavior behavior, bool invert,
+                             ht_error *err) {
+    ht_pre_step *step = ht_add_pre(t, HT_PRE_SPLIT, err);
+    if (!step) return HT_ERR_LIMIT;
+    step->behavior = behavior;
+    step->invert = invert;
+    step->scan = ht_scan_known(pattern, n);
+    return step->scan ? HT_OK : ht_regex_new(pattern, n, &step->regex, err);
+}
+
+ht_status ht_add_normal_replace(ht_tokenizer *t, const char *from, size_t n_from, const char *to, size_t n_to,
+                                ht_error *err) {
+    ht_normal_step *step = ht_add_normal(t, HT_NORMAL_REPLACE, err);
+    if (!step) return HT_ERR_LIMIT;
+    step->from = ht_copy_text(from, n_from);
+    step->n_from = n_from;
+    step->to = ht_copy_text(to, n_to);
+    step->n_to = n_to;
+    return step->from && step->to ? HT_OK : ht_fail_memory(err, n_from + n_to, "normalizer");
+}
+
+ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from, const char *to, size_t n_to,
+                                ht_error *err) {
+    ht_decode_plan *plan = &t->decode;
+    int most = (int)(sizeof plan->replace / sizeof *plan->replace);
+    if (plan->n_replace == most) return ht_fail(err, HT_ERR_LIMIT, "the decoder has more than %d Replace steps", most);
+    ht_decode_replace *r = &plan->replace[plan->n_replace++];
+    *r = (ht_decode_replace){ht_copy_text(from, n_from), ht_copy_text(to, n_to), n_from, n_to};
+    return r->from && r->to ? HT_OK : ht_fail_memory(err, n_from + n_to, "decoder");
+}
+
+ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t n, ht_error *err) {
+    if ((t->n_added & (t->n_added - 1)) == 0) { /* at each power of two the array doubles */
+        size_t capacity = t->n_added ? t->n_added * 2 : 1;
+        ht_added *added = realloc(t->added, capacity * sizeof *added);
+        if (!added) return ht_fail_memory(err, capacity * sizeof *added, "added tokens");
+        t->added = added;
+    }
+    token.text = ht_copy_text(text, n);
+    token.n_text = n;
+    token.normal = NULL;
+    if (!token.text) return ht_fail_memory(err, n, "added tokens");
+    t->added[t->n_added++] = token;
+    return HT_OK;
+}
+
+ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err) {
+    int32_t *longer = realloc(*list, (*n + 1) * sizeof *longer);
+    if (!longer) return ht_fail_memory(err, *n, "special ids");
+    longer[(*n)++] = id;
+    *list = longer;
+    return HT_OK;
+}
+
+static ht_status missing_token(const char *text, size_t n, const char *left, size_t n_left, const char *right,
+                               size_t n_right, ht_error *err) {
+    return ht_fail(err, HT_ERR_FORMAT, "merge `%.*s` + `%.*s`: `%.*s` is not in the vocabulary", (int)(n_left % 256),
+                   left, (int)(n_right % 256), right, (int)(n % 256), text);
+}
+
+ht_status ht_add_merge(ht_tokenizer *t, const char *left, size_t n_left, const char *right, size_t n_right,
+                       ht_error *err) {
+    const ht_vocab *v = &t->vocab;
+    int32_t a = ht_vocab_find(v, left, n_left), b = ht_vocab_find(v, right, n_right);
+    if (a < 0) return missing_token(left, n_left, left, n_left, right, n_right, err);
+    if (b < 0) return missing_token(right, n_right, left, n_left, right, n_right, err);
+    char small[256], *joined = n_left + n_right <= sizeof small ? small : malloc(n_left + n_right);
+    if (!joined) return ht_fail_memory(err, n_left + n_right, "merges");
+    memcpy(joined, left, n_left);
+    memcpy(joined + n_left, right, n_right);
+    int32_t product = ht_vocab_find(v, joined, n_left + n_right);
+    ht_status st = product < 0 ? missing_token(joined, n_left + n_right, left, n_left, right, n_right, err) : HT_OK;
+    if (joined != small) free(joined);
+    if (!st) ht_merges_add(&t->merges, a, b, product);
+    return st;
+}
+
+/* The tokens that single bytes and ASCII characters begin as. */
+static void find_symbols(ht_tokenizer *t) {
+    for (int byte = 0; byte < 256; byte++) {
+        ht_text spelled = {0};
+        ht_text_append_utf8(&spelled, ht_char_of_byte((unsigned char)byte));
+        t->byte_id[byte] = spelled.data ? ht_vocab_find(&t->vocab, spelled.data, spelled.len) : -1;
+        ht_text_free(&spelled);
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
+        t->fallback_id[byte] = ht_vocab_find(&t->vocab, name, 6);
+    }
+    for (int c = 0; c < 128; c++) {
+        char text = (char)c;
+        t->ascii_id[c] = ht_vocab_find(&t->vocab, &text, 1);
+    }
+    if (t->unk_text) t->unk = ht_vocab_find(&t->vocab, t->unk_text, strlen(t->unk_text));
+}
+
+static bool continues_past_word(const ht_vocab *v, int32_t id) {
+    const char *text = ht_vocab_text(v, id);
+    size_t n = v->length[id];
+    bool inside = false; /* after a character that is not U+2581 */
+    for (size_t i = 0; i < n;) {
+        bool space = n - i >= 3 && memcmp(text + i, "\xE2\x96\x81", 3) == 0;
+        if (space && inside) return true;
+        inside = inside || !space;
+        i += space ? 3 : 1;
+    }
+    return false;
+}
+
+/* May the model be given words one by one? Then no merge may produce a token that continues past a word's beginning. */
+static bool words_stand_apart(const ht_tokenizer *t) {
+    if (t->byte_level || t->ignore_merges || ht_vocab_find(&t->vocab, "\xE2\x96\x81", 3) < 0) return false;
+    if (t->merges.order) {
+        for (int32_t id = 0; id < t->vocab.n; id++)
+            if (ht_vocab_has(&t->vocab, id) && t->merges.order[id] != HT_NO_ORDER && continues_past_word(&t->vocab, id))
+                return false;
+    } else
+        for (int32_t i = 0; i < t->merges.n; i++)
+            if (continues_past_word(&t->vocab, t->merges.product[i])) return false;
+    return true;
+}
+
+/* Added tokens that match after the normalizer are looked for in their normalised form. */
+static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
+    ht_text text = {0}, scratch = {0};
+    ht_regex_work *regex = NULL;
+    ht_status st = HT_OK;
+    for (size_t i = 0; i < t->n_added && !st && t->n_normalizer; i++) {
+        ht_added *a = &t->added[i];
+        if (!a->normalized) continue;
+        ht_text_clear(&text);
+        ht_text_append(&text, a->text, a->n_text);
+        st = ht_normalize(t->normalizer, t->n_normalizer, &regex, &text, &scratch, err);
+        if (st || (text.len == a->n_text && memcmp(text.data, a->text, text.len) == 0)) continue;
+        a->normal = ht_copy_text(text.data, text.len);
+        a->n_normal = text.len;
+        t->flags[a->id] |= HT_TOKEN_RESPELLED;
+        if (!a->normal) st = ht_fail_memory(err, text.len, "added tokens");
+    }
+    ht_regex_work_free(regex);
+    ht_text_free(&text);
+    ht_text_free(&scratch);
+    return st;
+}
+
+static ht_status finish_added(ht_tokenizer *t, ht_error *err) {
+    t->flags = calloc((size_t)t->vocab.n + 1, 1);
+    if (!t->flags) return ht_fail_memory(err, (size_t)t->vocab.n, "token flags");
+    for (size_t i = 0; i < t->n_added; i++)
+        t->flags[t->added[i].id] |= (uint8_t)(HT_TOKEN_ADDED | (t->added[i].special ? HT_TOKEN_SPECIAL : 0));
+    ht_status st = normalize_added(t, err);
+    if (!st) st = ht_trie_build(&t->raw_trie, t->added, t->n_added, false, err);
+    if (!st) st = ht_trie_build(&t->normal_trie, t->added, t->n_added, true, err);
+    return st;
+}
+
+ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err) {
+    find_symbols(t);
+    t->byte_level = t->n_pre && t->pre[t->n_pre - 1].kind == HT_PRE_BYTE_LEVEL;
+    t->words_apart = words_stand_apart(t);
+    return finish_added(t, err);
+}

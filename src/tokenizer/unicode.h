@@ -1,0 +1,77 @@
+/* Unicode as the reference tokenizers see it: character classes from a generated table (tools/unicode_tables.py), the
+ * GPT-2 byte alphabet, and normal forms through utf8proc. Text here is always valid UTF-8. */
+#ifndef HT_TOKENIZER_UNICODE_H
+#define HT_TOKENIZER_UNICODE_H
+
+#include "base/text.h"
+
+#include <hearth/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bits of a class; the generator writes them in this order. */
+enum {
+    HT_CLASS_LETTER = 1,
+    HT_CLASS_NUMBER = 2,
+    HT_CLASS_MARK = 4,
+    HT_CLASS_PUNCTUATION = 8,
+    HT_CLASS_SYMBOL = 16,
+    HT_CLASS_SPACE = 32,
+    HT_CLASS_DIGIT = 64, /* what the Digits pre-tokenizer splits off: a newer Unicode than HT_CLASS_NUMBER */
+    HT_CLASS_PUNCT_STEP =
+        128 /* what the Punctuation pre-tokenizer splits off: ASCII punctuation and an older Unicode */
+};
+
+typedef struct ht_unicode_range {
+    uint32_t begin, end;
+    uint8_t classes;
+} ht_unicode_range;
+
+#define HT_UNICODE_TABLE_END 0x20000u
+extern const uint16_t ht_unicode_page[HT_UNICODE_TABLE_END / 64];
+extern const uint8_t ht_unicode_class_table[][64];
+extern const ht_unicode_range ht_unicode_far[];
+extern const size_t ht_unicode_n_far;
+
+uint8_t ht_unicode_class_far(uint32_t c);
+
+static inline uint8_t ht_unicode_class(uint32_t c) {
+    if (c < HT_UNICODE_TABLE_END) return ht_unicode_class_table[ht_unicode_page[c >> 6]][c & 63];
+    return ht_unicode_class_far(c);
+}
+
+/* Decodes one code point of valid UTF-8 without checking. */
+static inline uint32_t ht_utf8_next(const char *text, size_t *length) {
+    const unsigned char *s = (const unsigned char *)text;
+    if (s[0] < 0x80) {
+        *length = 1;
+        return s[0];
+    }
+    if (s[0] < 0xE0) {
+        *length = 2;
+        return (uint32_t)(s[0] & 0x1F) << 6 | (s[1] & 0x3F);
+    }
+    if (s[0] < 0xF0) {
+        *length = 3;
+        return (uint32_t)(s[0] & 0x0F) << 12 | (uint32_t)(s[1] & 0x3F) << 6 | (s[2] & 0x3F);
+    }
+    *length = 4;
+    return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3F) << 12 | (uint32_t)(s[2] & 0x3F) << 6 | (s[3] & 0x3F);
+}
+
+/* The byte that a character of the GPT-2 alphabet stands for, or -1; and the character of a byte (0x21 to 0x143). */
+int ht_byte_of_char(uint32_t c);
+uint32_t ht_char_of_byte(unsigned char byte);
+
+typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD } ht_normal_form;
+
+/* Appends the normal form of n bytes to `out`. */
+ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err);
+/* Appends the full lower-case mapping. */
+void ht_unicode_lowercase(const char *text, size_t n, ht_text *out);
+/* Appends the text with invalid sequences replaced by U+FFFD. */
+void ht_unicode_repair(const char *text, size_t n, ht_text *out);
+
+#endif

@@ -1,0 +1,44 @@
+/* A vocabulary: token texts in one arena, and an open-addressing index from text to id. */
+#ifndef HT_TOKENIZER_VOCAB_H
+#define HT_TOKENIZER_VOCAB_H
+
+#include <hearth/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Ids are packed into 21 bits by the merge table. */
+#define HT_MAX_VOCAB (1 << 21)
+
+typedef struct ht_vocab {
+    char *arena; /* every text is followed by a NUL */
+    size_t arena_size, arena_capacity;
+    uint32_t *begin, *length; /* [n]; begin is HT_NO_TOKEN for ids that no token has */
+    int32_t n;
+    int32_t capacity;
+    uint32_t longest; /* bytes of the longest token */
+    uint64_t *slots;  /* hash's upper half, id + 1; 0 when free */
+    size_t mask;
+} ht_vocab;
+
+#define HT_NO_TOKEN UINT32_MAX
+
+/* Makes room for n tokens of about `bytes` bytes in all, to save growing. */
+ht_status ht_vocab_reserve(ht_vocab *v, int32_t n, size_t bytes, ht_error *err);
+/* Gives `id` its text (a second time: replaces it). Grows the vocabulary as needed; ids in between stay empty. */
+ht_status ht_vocab_set(ht_vocab *v, int32_t id, const char *text, size_t n, ht_error *err);
+/* Builds the index; of two ids with one text, the later one is found. */
+ht_status ht_vocab_index(ht_vocab *v, ht_error *err);
+void ht_vocab_free(ht_vocab *v);
+
+int32_t ht_vocab_find(const ht_vocab *v, const char *text, size_t n); /* -1 when absent */
+static inline bool ht_vocab_has(const ht_vocab *v, int32_t id) {
+    return id >= 0 && id < v->n && v->begin[id] != HT_NO_TOKEN;
+}
+static inline const char *ht_vocab_text(const ht_vocab *v, int32_t id) { return v->arena + v->begin[id]; }
+
+/* A 64-bit hash of a short text. */
+uint64_t ht_hash_bytes(const char *text, size_t n);
+
+#endif
