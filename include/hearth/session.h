@@ -25,8 +25,15 @@ HT_API void ht_session_close(ht_session **s);
 HT_API void ht_session_reset(ht_session *s);
 /* Keeps the first n tokens (n <= length). Refused when a rotating layer no longer holds what that would need. */
 HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
-HT_API int64_t ht_session_length(const ht_session *s); /* tokens in the KV cache */
-/* Asks the call in progress on the session, from any thread, to end with HT_ERR_CANCELLED at the next step. */
+/* Tokens of the conversation. The last one that was generated counts, although its keys and values are computed only by
+ * the next call. */
+HT_API int64_t ht_session_length(const ht_session *s);
+/* Those tokens, lent until the next call on the session; NULL when there are none. */
+HT_API const int32_t *ht_session_tokens(const ht_session *s);
+/* Bytes that the KV cache holds now. */
+HT_API size_t ht_session_cache_bytes(const ht_session *s);
+/* Asks the call in progress on the session, from any thread or a signal handler, to end with HT_ERR_CANCELLED at the next
+ * step. Without a call in progress it does nothing. */
 HT_API void ht_session_cancel(ht_session *s);
 
 /* ---- logits ---- */
@@ -35,13 +42,16 @@ HT_API void ht_session_cancel(ht_session *s);
  * to stop (the session then ends with HT_ERR_CANCELLED). */
 typedef bool ht_logits_fn(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user);
 
-/* Appends ids to the session in chunks and hands over the logits: after every position when all_rows, else after the
- * last one only. On failure the session is as it was after the last whole chunk. */
+/* Appends ids to the session in chunks and hands over the logits: after every position when all_rows (a chunk may come in
+ * several slices then), else after the last one only; fn may be NULL. Prompts longer than what is left of the context and
+ * ids outside the vocabulary are refused before anything is computed. On failure the session is as it was after the last
+ * whole chunk. */
 HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn,
                                     void *user, ht_error *err);
 
 /* One step of several sessions of one model together: row i appends ids[i] to sessions[i]; logits f32 [n, vocab] go to
- * `logits`. Each session gets the bits it would get alone. */
+ * `logits`. Each session gets the bits it would get alone. The sessions all belong to the calling thread, and none is
+ * named twice. On failure no session's tokens change. */
 HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
                                              ht_error *err);
 
@@ -68,8 +78,8 @@ typedef struct ht_sampler_options {
     ht_sampler_stage order[HT_SAMPLER_STAGES]; /* all 0: penalty, temperature, top_p, top_k, min_p */
 } ht_sampler_options;
 
-/* Parses "top_p,min_p,top_k,temperature" into order; stages left out come in their default place relative to the others
- * or, being off by default, not at all. Unknown or repeated names are errors. */
+/* Parses "top_p,min_p,top_k,temperature" into order. Stages left out are put in front of the first named one that by
+ * default comes after them (so the penalty comes first). Unknown or repeated names are errors. */
 HT_API ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err);
 
 /* ---- generation ---- */
@@ -85,7 +95,9 @@ typedef struct ht_generate_options {
 } ht_generate_options;
 
 typedef struct ht_metrics {
-    int64_t prompt_tokens, generated_tokens;
+    int64_t prompt_tokens;       /* computed in this call */
+    int64_t reused_tokens;       /* of the prompt, those the session already held (ht_chat) */
+    int64_t generated_tokens;    /* handed over; the token that stopped the output is not counted */
     double prefill_seconds;     /* prompt through the model */
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
@@ -96,12 +108,14 @@ typedef struct ht_metrics {
 /* Complete characters of the output as they come: n > 0 bytes of valid UTF-8, NUL-terminated. Return false to stop. */
 typedef bool ht_text_fn(const char *text, size_t n, void *user);
 
-/* Appends the prompt's ids to the session and generates. *metrics may be NULL. The generated tokens stay in the session,
- * so the next call continues the conversation. A prompt that does not fit the context is an error with the numbers; so
- * is a context that fills up before an end (what was generated until then has been handed over). */
+/* Appends the prompt's ids to the session and generates. fn and *metrics may be NULL. The generated tokens stay in the
+ * session, so the next call continues the conversation; an empty prompt continues where the last call ended. A prompt that
+ * does not fit the context with room for an answer is an error with the numbers; so is a context that fills up before an
+ * end. Whatever the end, what was generated until then has been handed over and counted. */
 HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                              ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
-/* The same from text: encoded with the special tokens the checkpoint asks for. */
+/* The same from text: encoded with the special tokens the checkpoint asks for at the beginning of a session; special
+ * tokens written in the text are recognised. */
 HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                                   void *user, ht_metrics *metrics, ht_error *err);
 
@@ -112,12 +126,14 @@ typedef struct ht_message {
     const char *content;
 } ht_message;
 
-/* The conversation as the checkpoint's chat format writes it, with the assistant's turn opened; allocated text, freed by
- * the caller. HT_ERR_UNSUPPORTED when the model has no chat format. */
+/* The conversation as the checkpoint's chat format writes it, with the assistant's turn opened, BOS included where the
+ * format has it, and with the checkpoint's own default system text when there is no system message; allocated text, freed
+ * by the caller with free. HT_ERR_UNSUPPORTED when the model has no chat format. */
 HT_API ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err);
-/* "chatml", "gemma", "llama3", or NULL. */
+/* "chatml", "gemma", "gemma4", "llama3", or NULL. */
 HT_API const char *ht_chat_format_name(const ht_model *m);
-/* Formats, encodes and generates the assistant's answer in a fresh or continued session. */
+/* Formats and encodes the whole conversation, and generates the assistant's answer. What the session already holds of it,
+ * from an earlier call, is not computed again; anything else it holds is dropped. */
 HT_API ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n, const ht_generate_options *options,
                          ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 

@@ -1,0 +1,28 @@
+/* A session's keys and values: pages of 256 positions per layer, allocated between steps as positions need them.
+ *
+ * A layer without a window keeps every page. A layer with one keeps a ring of pages, just enough for the window of the
+ * first row of a step while the step's last row is written. Pages are counted memory (array/memory.h). A cache belongs to
+ * one thread at a time. */
+#ifndef HT_GENERATE_CACHE_H
+#define HT_GENERATE_CACHE_H
+
+#include "device/step.h"
+#include "models/model.h"
+
+/* An empty cache for steps of up to `chunk` rows. */
+ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err);
+void ht_cache_free(ht_cache *c); /* NULL is fine */
+
+/* Makes room for a step that writes positions up to `positions` - 1 and may begin. On failure the cache is as it was. */
+ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err);
+
+/* Keeps the first n <= length positions. HT_ERR_LIMIT, with the numbers, when a ring has been written past what the
+ * position after them would look back on; the cache is then as it was. n = 0 always works. */
+ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err);
+
+/* Bytes of pages held now. */
+size_t ht_cache_held_bytes(const ht_cache *c);
+/* Bytes of pages that a cache for steps of `chunk` rows holds once it has `positions`; SIZE_MAX when that is no size. */
+size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk);
+
+#endif

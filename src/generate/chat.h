@@ -1,0 +1,13 @@
+/* The built-in chat formats. A format's dialect (default system text, dates, thinking) is read off the checkpoint's own
+ * template, so that the text is the one the template would write for system, user and assistant messages. */
+#ifndef HT_GENERATE_CHAT_H
+#define HT_GENERATE_CHAT_H
+
+#include <hearth/session.h>
+
+/* format: "chatml", "gemma", "gemma4" or "llama3"; template: the checkpoint's, or NULL; bos: the text of its BOS token,
+ * or NULL. *text is allocated. */
+ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const ht_message *messages,
+                        size_t n, char **text, ht_error *err);
+
+#endif

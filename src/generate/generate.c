@@ -1,0 +1,220 @@
+/* Generation: prompt in, tokens one by one, text out. */
+#include "base/error.h"
+#include "generate/output.h"
+#include "generate/sampler.h"
+#include "generate/session_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEFAULT_MAX_TOKENS = 256 };
+
+static double now_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* One call in progress. */
+typedef struct run {
+    ht_session *s;
+    const ht_generate_options *o;
+    int32_t max_tokens;
+    ht_sampler *sampler;
+    ht_decoder *decoder; /* NULL: nobody wants text */
+    ht_output output;
+    ht_metrics metrics;
+    double begin, first_token;
+} run;
+
+static const ht_generate_options default_options;
+
+static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
+    const ht_model *m = r->s->model;
+    if (r->o->max_tokens < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more, or 0 for %d", (int)r->o->max_tokens,
+                       DEFAULT_MAX_TOKENS);
+    r->max_tokens = r->o->max_tokens ? r->o->max_tokens : DEFAULT_MAX_TOKENS;
+    ht_status status = ht_output_check_stops(r->o->stop, r->o->n_stop, err);
+    if (status) return status;
+    r->output = (ht_output){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
+    status = ht_sampler_new(&r->o->sampler, m->vocab, &r->sampler, err);
+    if (status == HT_OK && (fn || r->o->n_stop)) status = ht_decoder_new(m->tokenizer, true, &r->decoder, err);
+    return status;
+}
+
+static void end_run(run *r) {
+    ht_sampler_free(r->sampler);
+    ht_decoder_free(r->decoder);
+    ht_output_free(&r->output);
+}
+
+/* ---- the prompt ---- */
+
+static ht_status check_prompt(const ht_session *s, const int32_t *prompt, size_t n, ht_error *err) {
+    ht_status status = ht_session_check_ids(s, prompt, n, err);
+    if (status) return status;
+    if (n == 0 && s->n_tokens == 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty and the session holds no tokens to continue from");
+    if (n > 0 && s->n_tokens + (int64_t)n == s->model->context)
+        return ht_fail(err, HT_ERR_LIMIT,
+                       "prompt of %zu tokens fills the context of %lld and leaves no position for an answer", n,
+                       (long long)s->model->context);
+    return HT_OK;
+}
+
+static ht_status run_prompt(run *r, const int32_t *prompt, size_t n, const float **logits, ht_error *err) {
+    ht_session *s = r->s;
+    /* Without new tokens the logits after the last one are computed once more. */
+    ht_status status = HT_OK;
+    if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
+    if (status == HT_OK) status = ht_session_run(s, prompt, n, logits, err);
+    r->metrics.prefill_seconds = now_seconds() - r->begin;
+    if (status == HT_OK) r->metrics.prompt_tokens = (int64_t)n;
+    return status;
+}
+
+/* ---- the answer ---- */
+
+static bool is_stop_id(const run *r, int32_t id) {
+    const ht_model *m = r->s->model;
+    for (int i = 0; i < m->n_stop_ids && !r->o->ignore_eos; i++)
+        if (m->stop_ids[i] == id) return true;
+    return false;
+}
+
+static ht_status after_output(run *r, ht_output_state state, ht_error *err) {
+    switch (state) {
+    case HT_OUTPUT_OPEN: break;
+    case HT_OUTPUT_STOPPED: r->metrics.finish = HT_FINISH_STOP; break;
+    case HT_OUTPUT_REFUSED: r->metrics.finish = HT_FINISH_CALLBACK; break;
+    case HT_OUTPUT_NO_MEMORY: return ht_fail_memory(err, r->output.held.len, "the generated text");
+    }
+    return HT_OK;
+}
+
+static ht_status show_token(run *r, int32_t id, ht_error *err) {
+    /* The head may have more rows than the vocabulary has tokens; those stand for nothing. */
+    if (!r->decoder || id >= ht_tokenizer_vocab_size(r->s->model->tokenizer)) return HT_OK;
+    const char *piece;
+    size_t n;
+    ht_status status = ht_decoder_feed(r->decoder, id, &piece, &n, err);
+    return status ? status : after_output(r, ht_output_put(&r->output, piece, n), err);
+}
+
+/* Picks the next token and shows it; sets the finish when it is the last one. */
+static ht_status next_token(run *r, const float *logits, ht_error *err) {
+    ht_session *s = r->s;
+    if (s->n_tokens >= s->model->context)
+        return ht_fail(err, HT_ERR_LIMIT, "the context of %lld is full after %lld generated tokens",
+                       (long long)s->model->context, (long long)r->metrics.generated_tokens);
+    int32_t id;
+    ht_status status = ht_sampler_pick(r->sampler, logits, s->token, s->n_tokens, &id, err);
+    if (status) return status;
+    if (r->first_token == 0) r->first_token = now_seconds();
+    if (is_stop_id(r, id)) {
+        r->metrics.finish = HT_FINISH_STOP;
+        return HT_OK;
+    }
+    status = ht_session_push(s, id, err);
+    if (status) return status;
+    r->metrics.generated_tokens++;
+    status = show_token(r, id, err);
+    if (status == HT_OK && !r->metrics.finish && r->metrics.generated_tokens >= r->max_tokens)
+        r->metrics.finish = HT_FINISH_LENGTH;
+    return status;
+}
+
+/* What was held back is shown whatever ended the run, but for a stop string or a reader who wants no more. */
+static void show_rest(run *r) {
+    const char *piece;
+    size_t n;
+    if (!r->decoder || r->output.closed) return;
+    if (ht_decoder_flush(r->decoder, &piece, &n, NULL) == HT_OK) (void)ht_output_put(&r->output, piece, n);
+    (void)ht_output_end(&r->output);
+}
+
+static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err) {
+    const float *logits;
+    ht_status status = run_prompt(r, prompt, n, &logits, err);
+    while (status == HT_OK) {
+        status = next_token(r, logits, err);
+        if (status || r->metrics.finish) break;
+        status = ht_session_run(r->s, NULL, 0, &logits, err);
+    }
+    show_rest(r);
+    return status;
+}
+
+static void report(run *r, ht_metrics *metrics) {
+    if (r->first_token > 0) {
+        r->metrics.first_token_seconds = r->first_token - r->begin;
+        r->metrics.decode_seconds = now_seconds() - r->first_token;
+    }
+    r->metrics.peak_memory_bytes = ht_memory_get().peak_bytes;
+    if (metrics) *metrics = r->metrics;
+}
+
+static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user, ht_metrics *metrics,
+                          ht_error *err) {
+    ht_status status = check_prompt(r->s, prompt, n, err);
+    if (status == HT_OK) status = begin_run(r, fn, user, err);
+    if (status == HT_OK) status = generate(r, prompt, n, err);
+    report(r, metrics);
+    end_run(r);
+    return status;
+}
+
+ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
+                      ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
+    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds()};
+    atomic_store(&s->cancelled, false);
+    return run_from(&r, prompt, n_prompt, fn, user, metrics, err);
+}
+
+ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
+                           void *user, ht_metrics *metrics, ht_error *err) {
+    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds()};
+    atomic_store(&s->cancelled, false);
+    if (metrics) *metrics = (ht_metrics){0};
+    int32_t *ids;
+    size_t n;
+    ht_status status =
+        ht_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
+                            (ht_encode_options){.add_special = s->n_tokens == 0, .parse_special = true}, &ids, &n, err);
+    if (status) return status;
+    status = run_from(&r, ids, n, fn, user, metrics, err);
+    free(ids);
+    return status;
+}
+
+/* ---- chat ---- */
+
+ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n_messages, const ht_generate_options *options,
+                  ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
+    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds()};
+    atomic_store(&s->cancelled, false);
+    if (metrics) *metrics = (ht_metrics){0};
+    char *text;
+    ht_status status = ht_chat_format(s->model, messages, n_messages, &text, err);
+    if (status) return status;
+    int32_t *ids;
+    size_t n, kept = 0;
+    /* A template has written all the special tokens it wants. */
+    const ht_tokenizer *t = s->model->tokenizer;
+    const ht_encode_options how = {.add_special = !ht_tokenizer_chat_template(t), .parse_special = true};
+    status = ht_tokenizer_encode(t, text, strlen(text), how, &ids, &n, err);
+    free(text);
+    if (status) return status;
+    if ((int64_t)n >= s->model->context) { /* before what the session holds is touched */
+        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
+                         (long long)s->model->context);
+    } else {
+        ht_session_keep_prefix(s, ids, n, &kept);
+        r.metrics.reused_tokens = (int64_t)kept;
+        status = run_from(&r, ids + kept, n - kept, fn, user, metrics, err);
+    }
+    free(ids);
+    return status;
+}
