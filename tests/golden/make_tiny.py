@@ -1,0 +1,301 @@
+"""Makes the tiny random checkpoints under tests/golden/tiny and what float32 `transformers` answers to them.
+
+    python tests/golden/make_tiny.py [NAME...]      # all, or those named; needs torch, transformers, safetensors, gguf
+
+Every checkpoint is a few dozen kilobytes and committed, so that the tests need no Python. The weights are seeded by the
+checkpoint's name. Files are written by `transformers` and by the `gguf` package, not by Hearth; the older spellings of
+config.json are put in by hand and read back by `transformers` to show that they mean the same.
+"""
+
+import json
+import pathlib
+import shutil
+import sys
+import zlib
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from transformers import (AutoModelForCausalLM, Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration,
+                          Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM)
+
+import reference
+
+HERE = pathlib.Path(__file__).parent / "tiny"
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+PROVENANCE = (f"tests/golden/make_tiny.py with transformers {transformers.__version__}, torch {torch.__version__}, "
+              f"gguf {getattr(gguf, '__version__', '0.19')}: float32 logits of the weights as stored")
+
+
+def seeded(name):
+    return np.random.default_rng(zlib.crc32(name.encode()))
+
+
+def fill(model, name, offset):
+    """Weights large enough that every part of the model moves the logits. offset: what a norm adds to its weight."""
+    rng = seeded(name)
+    with torch.no_grad():
+        for key, p in sorted(model.named_parameters()):
+            values = rng.standard_normal(tuple(p.shape)).astype(np.float32)
+            if p.dim() == 1:
+                values = values * 0.2 + (0 if key.endswith("bias") else 1 - offset)
+            elif "embed_tokens" in key:
+                values *= 0.7
+            else:
+                values *= 1.2 / np.sqrt(p.shape[-1])
+            p.copy_(torch.from_numpy(values))
+
+
+def answer(directory, model, name, vocab, n, out):
+    ids = [int(i) for i in seeded(name + " ids").integers(0, vocab, n)]
+    model = model.float().eval()
+    model.set_attn_implementation("eager")
+    logits = reference.logits_of(model, ids)
+    rows = sorted(set(np.linspace(0, n - 1, 6).astype(int).tolist()))
+    reference.write(directory / out, PROVENANCE, ids, logits, 3, rows, 1, reference.greedy(model, ids, 12))
+    return logits
+
+
+def old_spelling(config):
+    """rope_parameters back into rope_theta, rope_scaling and, for Gemma, rope_local_base_freq."""
+    for c in (config, config.get("text_config", {})):
+        rope = c.pop("rope_parameters", None)
+        if rope is None:
+            continue
+        if "full_attention" in rope:
+            c["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
+            rope = rope["full_attention"]
+        c["rope_theta"] = rope.pop("rope_theta")
+        kind = rope.pop("rope_type")
+        # Gemma's class reads only the newer key, the others take either.
+        key = "rope_type" if c.get("model_type", "").startswith("gemma3") else "type"
+        c["rope_scaling"] = None if kind == "default" else {key: kind, **rope}
+        c["torch_dtype"] = c.pop("dtype", "float32")
+        types = c.pop("layer_types", None)
+        if types and "sliding_window" in c and c.get("model_type", "").startswith("gemma3"):
+            c["sliding_window_pattern"] = types.index("full_attention") + 1
+    return config
+
+
+def check_same(directory, expected, ids, cls):
+    again = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager")
+    difference = np.abs(reference.logits_of(again, ids) - expected).max()
+    assert difference < 1e-4, f"{directory}: the rewritten config means something else, by {difference}"
+
+
+def wanted(name):
+    return len(sys.argv) == 1 or name in sys.argv[1:]
+
+
+def checkpoint(name, cls, config, dtype, n=40, shard=None, old=False, offset=0):
+    if not wanted(name):
+        return
+    directory = HERE / name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    torch.manual_seed(0)
+    model = cls(config).eval()
+    fill(model, name, offset)
+    model = model.to(DTYPES[dtype])
+    model.save_pretrained(directory, max_shard_size=shard or "1GB")
+    # Read back: a model that was converted to 16 bits keeps rounded RoPE frequencies, even when made float32 again.
+    model = cls.from_pretrained(directory, dtype=torch.float32)
+    logits = answer(directory, model, name, config.get_text_config().vocab_size, n, "reference.json")
+    path = directory / "config.json"
+    spelled = json.loads(path.read_text())
+    if old:
+        spelled = old_spelling(spelled)
+    path.write_text(json.dumps(spelled, indent=1) + "\n")
+    ids = json.loads((directory / "reference.json").read_text())["ids"]
+    check_same(directory, logits, ids, cls)
+
+
+# ---- GGUF ----
+
+LLAMA_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+               "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
+               "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+FAMILY_NAMES = {
+    "llama": {**LLAMA_NAMES, "post_attention_layernorm": "ffn_norm"},
+    "qwen2": {**LLAMA_NAMES, "post_attention_layernorm": "ffn_norm"},
+    "gemma3": {**LLAMA_NAMES, "post_attention_layernorm": "post_attention_norm", "self_attn.q_norm": "attn_q_norm",
+               "self_attn.k_norm": "attn_k_norm", "pre_feedforward_layernorm": "ffn_norm",
+               "post_feedforward_layernorm": "post_ffw_norm"},
+}
+TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
+         "q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1,
+         "q4_0": gguf.GGMLQuantizationType.Q4_0, "q5_1": gguf.GGMLQuantizationType.Q5_1}
+
+
+def gguf_name(arch, key):
+    key = key.removeprefix("model.")
+    for hf, g in (("embed_tokens", "token_embd"), ("norm", "output_norm"), ("lm_head", "output")):
+        if key.startswith(hf + "."):
+            return g + key[len(hf):]
+    _, layer, rest = key.split(".", 2)
+    stem, part = rest.rsplit(".", 1)
+    return f"blk.{layer}.{FAMILY_NAMES[arch][stem]}.{part}"
+
+
+def interleave(x, heads):
+    """The row order GGUF uses for llama's q and k: RoPE turns neighbours instead of halves."""
+    half = x.shape[0] // heads // 2
+    return x.reshape(heads, 2, half, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def write_gguf(name, arch, model, kind, n=40):
+    config = model.config
+    path = HERE / f"{name}.gguf"
+    w = gguf.GGUFWriter(path, arch)
+    w.add_name(name)
+    w.add_block_count(config.num_hidden_layers)
+    w.add_context_length(config.max_position_embeddings)
+    w.add_embedding_length(config.hidden_size)
+    w.add_feed_forward_length(config.intermediate_size)
+    w.add_head_count(config.num_attention_heads)
+    w.add_head_count_kv(config.num_key_value_heads)
+    w.add_layer_norm_rms_eps(config.rms_norm_eps)
+    w.add_vocab_size(config.vocab_size)
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    if head_dim * config.num_attention_heads != config.hidden_size or arch == "gemma3":
+        w.add_key_length(head_dim)
+        w.add_value_length(head_dim)
+    rope = config.rope_parameters
+    if arch == "gemma3":
+        w.add_sliding_window(config.sliding_window)
+        w.add_rope_freq_base(rope["full_attention"]["rope_theta"])
+        if rope["full_attention"]["rope_type"] == "linear":
+            w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            w.add_rope_scaling_factor(rope["full_attention"]["factor"])
+    else:
+        w.add_rope_freq_base(rope["rope_theta"])
+    if rope.get("rope_type") == "llama3":
+        inverse = model.model.rotary_emb.inv_freq.double().numpy()
+        plain = rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
+        w.add_tensor("rope_freqs.weight", (plain / inverse).astype(np.float32))
+    stored = {}
+    for key, p in model.state_dict().items():
+        if key == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        x = p.float().numpy()
+        if arch == "gemma3" and key.endswith("norm.weight"):
+            x = x + 1
+        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
+        if arch == "llama" and heads:
+            x = interleave(x, heads)
+        x = np.ascontiguousarray(x)
+        type_ = TYPES[kind] if x.ndim == 2 else TYPES["f32"]
+        data = gguf.quants.quantize(x, type_)
+        w.add_tensor(gguf_name(arch, key), data, raw_dtype=type_)
+        stored[key] = gguf.quants.dequantize(data, type_).reshape(x.shape)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    # The reference computes with what is in the file.
+    with torch.no_grad():
+        for key, p in model.state_dict().items():
+            if key not in stored:
+                continue
+            x = stored[key]
+            if arch == "gemma3" and key.endswith("norm.weight"):
+                x = x - 1
+            heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
+            if arch == "llama" and heads:  # the inverse of interleave
+                x = x.reshape(heads, x.shape[0] // heads // 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+            p.copy_(torch.from_numpy(np.ascontiguousarray(x)))
+    answer(HERE, model, name, config.vocab_size, n, f"{name}.reference.json")
+
+
+def gguf_checkpoint(name, arch, cls, config, kind, n=40, offset=0):
+    if not wanted(name):
+        return
+    HERE.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    model = cls(config).float().eval()
+    fill(model, name, offset)
+    write_gguf(name, arch, model, kind, n)
+
+
+def rope(kind="default", theta=10000.0, **more):
+    return {"rope_type": kind, "rope_theta": theta, **more}
+
+
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)
+
+
+def llama(**more):
+    base = dict(vocab_size=61, hidden_size=48, intermediate_size=60, num_hidden_layers=2, num_attention_heads=6,
+                num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                rope_parameters=rope(), bos_token_id=1, eos_token_id=2)
+    return LlamaConfig(**{**base, **more})
+
+
+def qwen2(**more):
+    base = dict(vocab_size=67, hidden_size=40, intermediate_size=52, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, max_position_embeddings=512, rms_norm_eps=1e-6, tie_word_embeddings=False,
+                rope_parameters=rope(theta=1000000.0), eos_token_id=[3, 4])
+    return Qwen2Config(**{**base, **more})
+
+
+def gemma3(**more):
+    base = dict(vocab_size=71, hidden_size=36, intermediate_size=44, num_hidden_layers=3, num_attention_heads=3,
+                num_key_value_heads=1, head_dim=16, max_position_embeddings=1024, rms_norm_eps=1e-6,
+                query_pre_attn_scalar=24, sliding_window=8, sliding_window_pattern=3,
+                rope_parameters={"full_attention": rope(theta=1000000.0), "sliding_attention": rope(theta=10000.0)})
+    return Gemma3TextConfig(**{**base, **more})
+
+
+def multimodal():
+    text = gemma3(num_attention_heads=2, num_key_value_heads=2, head_dim=12, num_hidden_layers=3)
+    vision = dict(model_type="siglip_vision_model", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+                  num_attention_heads=1, image_size=8, patch_size=4)
+    return Gemma3Config(text_config=text.to_dict(), vision_config=vision, mm_tokens_per_image=1, image_token_index=70,
+                        boi_token_index=68, eoi_token_index=69)
+
+
+def main():
+    checkpoint("llama-f32", LlamaForCausalLM, llama(), "f32")
+    checkpoint("llama-head-dim-bf16", LlamaForCausalLM,
+               llama(hidden_size=36, num_attention_heads=3, num_key_value_heads=3, head_dim=20, tie_word_embeddings=True),
+               "bf16", old=True)
+    checkpoint("llama-llama3-f16-shards", LlamaForCausalLM,
+               llama(num_key_value_heads=1, rope_parameters=rope("llama3", 500000.0, **LLAMA3)), "f16", n=120,
+               shard="20KB", old=True)
+    checkpoint("llama-llama3-bf16", LlamaForCausalLM,
+               llama(num_key_value_heads=6, rope_parameters=rope("llama3", 500000.0, **LLAMA3)), "bf16", n=120)
+    checkpoint("llama-linear-bias-bf16", LlamaForCausalLM,
+               llama(attention_bias=True, mlp_bias=True, rope_parameters=rope("linear", factor=4.0)), "bf16")
+    checkpoint("llama-yarn-f16", LlamaForCausalLM,
+               llama(rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=32)), "f16", n=100)
+    checkpoint("qwen2-f32", Qwen2ForCausalLM, qwen2(), "f32")
+    checkpoint("qwen2-tied-bf16", Qwen2ForCausalLM, qwen2(num_key_value_heads=1, tie_word_embeddings=True), "bf16",
+               old=True)
+    checkpoint("qwen2-sliding-f16", Qwen2ForCausalLM,
+               qwen2(use_sliding_window=True, sliding_window=7, max_window_layers=1), "f16", n=64)
+    checkpoint("gemma3-f32", Gemma3ForCausalLM, gemma3(), "f32", n=700, offset=1)
+    checkpoint("gemma3-scaled-bf16", Gemma3ForCausalLM,
+               gemma3(num_attention_heads=4, num_key_value_heads=2, final_logit_softcapping=5.0,
+                      rope_parameters={"full_attention": rope("linear", 1000000.0, factor=8.0),
+                                       "sliding_attention": rope(theta=10000.0)}),
+               "bf16", n=64, old=True, offset=1)
+    checkpoint("gemma3-multimodal-bf16-shards", Gemma3ForConditionalGeneration, multimodal(), "bf16", shard="24KB",
+               offset=1)
+    even = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=61, num_hidden_layers=1)
+    for kind in ("f32", "f16", "q8_0", "q4_1"):
+        gguf_checkpoint(f"llama-{kind}", "llama", LlamaForCausalLM, llama(**even), kind)
+    gguf_checkpoint("llama-llama3-q8_0", "llama", LlamaForCausalLM,
+                    llama(**even, tie_word_embeddings=True, rope_parameters=rope("llama3", 500000.0, **LLAMA3)), "q8_0",
+                    n=120)
+    gguf_checkpoint("qwen2-q4_0", "qwen2", Qwen2ForCausalLM, qwen2(**{**even, "vocab_size": 67}), "q4_0")
+    gguf_checkpoint("gemma3-q5_1", "gemma3", Gemma3ForCausalLM,
+                    gemma3(**{**even, "vocab_size": 71, "num_hidden_layers": 6}, num_key_value_heads=2, query_pre_attn_scalar=16,
+                           sliding_window_pattern=6, rope_parameters={"full_attention": rope("linear", 1000000.0, factor=8.0),
+                                                                 "sliding_attention": rope(theta=10000.0)}), "q5_1", n=64,
+                    offset=1)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).parent))
+    main()

@@ -1,0 +1,23 @@
+/* Reference answers, as tests/golden/reference.py writes them, compared with what Hearth computes. */
+#ifndef TESTS_SUPPORT_GOLDEN_H
+#define TESTS_SUPPORT_GOLDEN_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+typedef struct golden {
+    json_t *document;
+    int64_t n, vocab, top, stride;
+    double std; /* of all reference logits */
+    int32_t *ids;
+} golden;
+
+/* Failures end the test. */
+golden golden_open(const char *path);
+void golden_close(golden *g);
+
+/* The largest difference of any stored value (top logits, log-sum-exp, kept rows) from logits [n, vocab], in units of the
+ * reference's standard deviation. */
+double golden_difference(const golden *g, const float *logits);
+
+#endif

@@ -1,0 +1,126 @@
+/* Tiny random checkpoints of every family and shape against float32 transformers (tests/golden/make_tiny.py). */
+#include "support/golden.h"
+#include "support/model_run.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char directory[] = "tests/golden/tiny";
+
+static ht_device *device;
+
+static int open_device(void **state) {
+    (void)state;
+    ht_error err = {0};
+    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) != HT_OK;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    ht_device_release(device);
+    return 0;
+}
+
+static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    ht_model_options options = {.device = device, .precision = precision, .kv_dtype = kv};
+    ht_error err = {0};
+    ht_model *m;
+    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
+    return m;
+}
+
+static golden open_reference(const char *name) {
+    char path[256];
+    size_t stem = strlen(name) > 5 && !strcmp(name + strlen(name) - 5, ".gguf") ? strlen(name) - 5 : 0;
+    if (stem)
+        snprintf(path, sizeof path, "%s/%.*s.reference.json", directory, (int)stem, name);
+    else
+        snprintf(path, sizeof path, "%s/%s/reference.json", directory, name);
+    return golden_open(path);
+}
+
+static float *run(const ht_model *m, const golden *g, int32_t chunk) {
+    assert_int_equal(m->vocab, g->vocab);
+    float *logits = calloc((size_t)(g->n * g->vocab), sizeof *logits);
+    assert_non_null(logits);
+    model_run r = model_run_open(m, g->n, chunk);
+    model_run_feed(&r, g->ids, g->n, logits);
+    model_run_close(&r);
+    return logits;
+}
+
+/* One token at a time, as generation does: the ids the reference chose, from what it chose before. */
+static void check_greedy(const ht_model *m, const golden *g) {
+    const json_t *wanted = json_object_get(g->document, "greedy");
+    int64_t n = (int64_t)json_array_size(wanted);
+    assert_true(n > 0);
+    float *logits = calloc((size_t)(g->n * g->vocab), sizeof *logits), *row = logits + (g->n - 1) * g->vocab;
+    assert_non_null(logits);
+    model_run r = model_run_open(m, g->n + n, 64);
+    model_run_feed(&r, g->ids, g->n, logits);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t best = 0;
+        for (int32_t k = 1; k < g->vocab; k++)
+            if (row[k] > row[best]) best = k;
+        assert_int_equal(best, json_integer_value(json_array_get(wanted, (size_t)i)));
+        model_run_feed(&r, &best, 1, row);
+    }
+    model_run_close(&r);
+    free(logits);
+}
+
+static void check_checkpoint(void **state) {
+    const char *name = *state;
+    golden g = open_reference(name);
+    ht_model *m = load(name, HT_PRECISION_REFERENCE, HT_F32);
+    float *whole = run(m, &g, 1024);
+    double difference = golden_difference(&g, whole);
+    print_message("%s: largest difference %.2e of the deviation\n", name, difference);
+    assert_true(difference < 1e-3);
+    /* The rows a step holds are not to be seen in what it gives. */
+    float *pieces = run(m, &g, 7);
+    assert_memory_equal(pieces, whole, (size_t)(g.n * g.vocab) * sizeof *whole);
+    check_greedy(m, &g);
+    free(whole);
+    free(pieces);
+    ht_model_close(&m);
+    assert_null(m);
+    ht_model_close(&m);
+    golden_close(&g);
+}
+
+/* The default precision is no yardstick, but it is close. */
+static void check_fast(void **state) {
+    const char *name = *state;
+    golden g = open_reference(name);
+    ht_model *m = load(name, HT_PRECISION_FAST, HT_F16);
+    float *logits = run(m, &g, 32);
+    double difference = golden_difference(&g, logits);
+    print_message("%s: largest difference %.2e of the deviation in default precision\n", name, difference);
+    assert_true(difference < 0.15);
+    free(logits);
+    ht_model_close(&m);
+    golden_close(&g);
+}
+
+int main(void) {
+    static const char *const names[] = {"llama-f32",         "llama-head-dim-bf16",    "llama-llama3-f16-shards",
+                                        "llama-llama3-bf16", "llama-linear-bias-bf16", "llama-yarn-f16",
+                                        "qwen2-f32",         "qwen2-tied-bf16",        "qwen2-sliding-f16",
+                                        "gemma3-f32",        "gemma3-scaled-bf16",     "gemma3-multimodal-bf16-shards",
+                                        "llama-f32.gguf",    "llama-f16.gguf",         "llama-q8_0.gguf",
+                                        "llama-q4_1.gguf",   "llama-llama3-q8_0.gguf", "qwen2-q4_0.gguf",
+                                        "gemma3-q5_1.gguf"};
+    enum { N = sizeof names / sizeof *names };
+    struct CMUnitTest tests[2 * N];
+    for (int i = 0; i < N; i++) {
+        tests[i] = (struct CMUnitTest){names[i], check_checkpoint, NULL, NULL, (void *)(uintptr_t)names[i]};
+        tests[N + i] = (struct CMUnitTest){names[i], check_fast, NULL, NULL, (void *)(uintptr_t)names[i]};
+    }
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
