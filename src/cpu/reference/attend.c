@@ -59,16 +59,12 @@ static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t h = 0; h < call->in[0].shape[1]; h++) attend_head(call, row, h, sum);
 }
 
-static ht_status attend(const ht_call *call, ht_error *err) {
+ht_status ht_plain_attend(const ht_call *call, ht_error *err) {
     ht_status status = ht_kv_append(call, err);
     if (status == HT_OK) ht_pool_run(call->pool, call->in[0].shape[0], 1, attend_rows, (void *)call);
     return status;
 }
 
-static size_t attend_scratch(const ht_call *call) {
+size_t ht_plain_attend_scratch(const ht_call *call) {
     return (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
-}
-
-void ht_reference_attend(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_ATTEND] = (ht_kernel){.run = attend, .scratch = attend_scratch};
 }

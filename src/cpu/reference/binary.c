@@ -54,7 +54,7 @@ static int64_t div_int(bool s, int64_t a, int64_t b) {
     static void name##_span(const ht_call *call, const ht_span *s) {                                                   \
         apply(call, s, name##_f32, name##_f64, name##_int);                                                            \
     }                                                                                                                  \
-    static ht_status name##_run(const ht_call *call, ht_error *err) {                                                  \
+    ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
         (void)err;                                                                                                     \
         ht_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                             \
         return HT_OK;                                                                                                  \
@@ -74,7 +74,7 @@ static void find_zero(void *arg, const ht_span *s) {
     for (int64_t i = 0; i < s->n; i++) *found |= ht_get_int(v->dtype, v->data, s->offset[0] + i * s->stride[0]) == 0;
 }
 
-static ht_status div_run(const ht_call *call, ht_error *err) {
+ht_status ht_plain_div(const ht_call *call, ht_error *err) {
     if (!ht_dtype_is_float(call->out.dtype)) {
         const ht_view *divisor = &call->in[1];
         bool found = false;
@@ -85,13 +85,4 @@ static ht_status div_run(const ht_call *call, ht_error *err) {
     }
     ht_elementwise(call, HT_GRAIN_PLAIN, div_span);
     return HT_OK;
-}
-
-void ht_reference_binary(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_ADD].run = add_run;
-    kernels[HT_OP_SUB].run = sub_run;
-    kernels[HT_OP_MUL].run = mul_run;
-    kernels[HT_OP_DIV].run = div_run;
-    kernels[HT_OP_MINIMUM].run = minimum_run;
-    kernels[HT_OP_MAXIMUM].run = maximum_run;
 }

@@ -33,7 +33,7 @@ static void copy_span(const ht_call *call, const ht_span *s) {
     }
 }
 
-static ht_status copy(const ht_call *call, ht_error *err) {
+ht_status ht_plain_copy(const ht_call *call, ht_error *err) {
     (void)err;
     ht_elementwise(call, HT_GRAIN_CHEAP, copy_span);
     return HT_OK;
@@ -54,7 +54,7 @@ static void cast_span(const ht_call *call, const ht_span *s) {
     }
 }
 
-static ht_status cast(const ht_call *call, ht_error *err) {
+ht_status ht_plain_cast(const ht_call *call, ht_error *err) {
     (void)err;
     ht_elementwise(call, HT_GRAIN_PLAIN, cast_span);
     return HT_OK;
@@ -75,21 +75,14 @@ static void arange_span(const ht_call *call, const ht_span *s) {
     sequence_span(call, s, p->value, p->step);
 }
 
-static ht_status full(const ht_call *call, ht_error *err) {
+ht_status ht_plain_full(const ht_call *call, ht_error *err) {
     (void)err;
     ht_elementwise(call, HT_GRAIN_PLAIN, full_span);
     return HT_OK;
 }
 
-static ht_status arange(const ht_call *call, ht_error *err) {
+ht_status ht_plain_arange(const ht_call *call, ht_error *err) {
     (void)err;
     ht_elementwise(call, HT_GRAIN_PLAIN, arange_span);
     return HT_OK;
-}
-
-void ht_reference_make(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_COPY].run = copy;
-    kernels[HT_OP_CAST].run = cast;
-    kernels[HT_OP_FULL].run = full;
-    kernels[HT_OP_ARANGE].run = arange;
 }

@@ -29,12 +29,10 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static ht_status rms_norm(const ht_call *call, ht_error *err) {
+ht_status ht_plain_rms_norm(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1], size = ht_view_size(x);
     if (size > 0) ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), run_rows, (void *)call);
     return HT_OK;
 }
-
-void ht_reference_norm(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_RMS_NORM].run = rms_norm; }

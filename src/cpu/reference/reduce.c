@@ -111,7 +111,7 @@ static void softmax_row(const row *r) {
     }
 }
 
-static ht_status sum(const ht_call *call, ht_error *err) {
+ht_status ht_plain_sum(const ht_call *call, ht_error *err) {
     (void)err;
     over_rows(call, sum_row, 1);
     return HT_OK;
@@ -125,23 +125,15 @@ static ht_status of_some(const ht_call *call, const char *name, row_fn *fn, ht_e
     return HT_OK;
 }
 
-static ht_status mean(const ht_call *call, ht_error *err) { return of_some(call, "mean", mean_row, err); }
-static ht_status max(const ht_call *call, ht_error *err) { return of_some(call, "max", max_row, err); }
-static ht_status argmax(const ht_call *call, ht_error *err) { return of_some(call, "argmax", argmax_row, err); }
+ht_status ht_plain_mean(const ht_call *call, ht_error *err) { return of_some(call, "mean", mean_row, err); }
+ht_status ht_plain_max(const ht_call *call, ht_error *err) { return of_some(call, "max", max_row, err); }
+ht_status ht_plain_argmax(const ht_call *call, ht_error *err) { return of_some(call, "argmax", argmax_row, err); }
 
-static ht_status softmax(const ht_call *call, ht_error *err) {
+ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
     const ht_view *in = &call->in[0];
     if (!ht_dtype_is_float(in->dtype))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "softmax of %s is not defined; cast to a floating-point type first",
                        ht_dtype_name(in->dtype));
     over_rows(call, softmax_row, in->shape[in->n_dims - 1]);
     return HT_OK;
-}
-
-void ht_reference_reduce(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_SUM].run = sum;
-    kernels[HT_OP_MEAN].run = mean;
-    kernels[HT_OP_MAX].run = max;
-    kernels[HT_OP_ARGMAX].run = argmax;
-    kernels[HT_OP_SOFTMAX].run = softmax;
 }

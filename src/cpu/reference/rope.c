@@ -42,7 +42,7 @@ static void rotate_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t t = begin; t < end; t++) rotate_row(arg, t);
 }
 
-static ht_status rope(const ht_call *call, ht_error *err) {
+ht_status ht_plain_rope(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_view *x = &call->in[0];
     int64_t per_row = x->shape[1] * x->shape[2] * 16; /* libm's functions are slow */
@@ -50,5 +50,3 @@ static ht_status rope(const ht_call *call, ht_error *err) {
         ht_pool_run(call->pool, x->shape[0], ht_row_grain(HT_GRAIN_PLAIN, per_row), rotate_rows, (void *)call);
     return HT_OK;
 }
-
-void ht_reference_rope(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_ROPE].run = rope; }

@@ -1,17 +1,12 @@
-/* The plain kernels: one for every operation, any dtype, any strides. They are the yardstick of the vector kernels. */
+/* The plain kernels put together: the yardstick of the vector kernels, and what they fall back on. */
 #include "cpu/device.h"
 #include "cpu/linear.h"
 #include "cpu/reference/reference.h"
 
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
-    ht_reference_make(kernels);
-    ht_reference_unary(kernels);
-    ht_reference_binary(kernels);
-    ht_reference_reduce(kernels);
-    ht_reference_matmul(kernels);
-    ht_reference_take(kernels);
-    ht_reference_norm(kernels);
-    ht_reference_rope(kernels);
-    ht_reference_attend(kernels);
+#define X(id, name) kernels[HT_OP_##id].run = ht_plain_##name;
+    HT_REFERENCE_LIST(X)
+#undef X
+    kernels[HT_OP_ATTEND].scratch = ht_plain_attend_scratch;
     ht_cpu_linear_kernels(kernels);
 }

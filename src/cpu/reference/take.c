@@ -47,7 +47,7 @@ static void take_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-static ht_status take(const ht_call *call, ht_error *err) {
+ht_status ht_plain_take(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0], *index = &call->in[1];
     int64_t n = ht_view_size(index);
     for (int64_t i = 0; i < n; i++) {
@@ -75,5 +75,3 @@ static ht_status take(const ht_call *call, ht_error *err) {
     ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_CHEAP, size), take_rows, &job);
     return HT_OK;
 }
-
-void ht_reference_take(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_TAKE].run = take; }

@@ -71,13 +71,13 @@ static double gelu_tanh_f64(double x) {
 static void abs_span(const ht_call *call, const ht_span *s) {
     apply(call, s, abs_f32, abs_f64, ht_dtype_is_signed(call->out.dtype) ? abs_int : same_int);
 }
-static ht_status abs_run(const ht_call *call, ht_error *err) { return run(call, "abs", true, abs_span, err); }
+ht_status ht_plain_abs(const ht_call *call, ht_error *err) { return run(call, "abs", true, abs_span, err); }
 
 #define UNARY(name, integer)                                                                                           \
     static void name##_span(const ht_call *call, const ht_span *s) {                                                   \
         apply(call, s, name##_f32, name##_f64, integer);                                                               \
     }                                                                                                                  \
-    static ht_status name##_run(const ht_call *call, ht_error *err) {                                                  \
+    ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
         return run(call, #name, (int_fn *)integer != NULL, name##_span, err);                                          \
     }
 
@@ -105,7 +105,7 @@ static void scale_span(const ht_call *call, const ht_span *s) {
             ht_set_f64(t, call->out.data, o, ht_get_f64(t, call->in[0].data, a) * (double)value);
     }
 }
-static ht_status scale_run(const ht_call *call, ht_error *err) { return run(call, "scale", true, scale_span, err); }
+ht_status ht_plain_scale(const ht_call *call, ht_error *err) { return run(call, "scale", true, scale_span, err); }
 
 static void softcap_span(const ht_call *call, const ht_span *s) {
     float cap = ((const ht_scale_params *)call->params)->value;
@@ -118,24 +118,6 @@ static void softcap_span(const ht_call *call, const ht_span *s) {
             ht_set_f32(t, call->out.data, o, cap * ht_tanh_f32(ht_get_f32(t, call->in[0].data, a) / cap));
     }
 }
-static ht_status softcap_run(const ht_call *call, ht_error *err) {
+ht_status ht_plain_softcap(const ht_call *call, ht_error *err) {
     return run(call, "softcap", false, softcap_span, err);
-}
-
-void ht_reference_unary(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_NEG].run = neg_run;
-    kernels[HT_OP_ABS].run = abs_run;
-    kernels[HT_OP_SQUARE].run = square_run;
-    kernels[HT_OP_SQRT].run = sqrt_run;
-    kernels[HT_OP_RSQRT].run = rsqrt_run;
-    kernels[HT_OP_EXP].run = exp_run;
-    kernels[HT_OP_LOG].run = log_run;
-    kernels[HT_OP_SIN].run = sin_run;
-    kernels[HT_OP_COS].run = cos_run;
-    kernels[HT_OP_TANH].run = tanh_run;
-    kernels[HT_OP_SIGMOID].run = sigmoid_run;
-    kernels[HT_OP_SILU].run = silu_run;
-    kernels[HT_OP_GELU_TANH].run = gelu_tanh_run;
-    kernels[HT_OP_SCALE].run = scale_run;
-    kernels[HT_OP_SOFTCAP].run = softcap_run;
 }

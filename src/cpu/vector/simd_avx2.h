@@ -120,6 +120,7 @@ HT_INLINE v16i v16i_or(v16i x, v16i y) { return HT_I2(_mm256_or_si256(x.a, y.a),
 HT_INLINE v16i v16i_xor(v16i x, v16i y) { return HT_I2(_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)); }
 HT_INLINE v16i v16i_shl(v16i x, int n) { return HT_I2(_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)); }
 HT_INLINE v16i v16i_shr(v16i x, int n) { return HT_I2(_mm256_srli_epi32(x.a, n), _mm256_srli_epi32(x.b, n)); }
+HT_INLINE v16i v16i_sra(v16i x, int n) { return HT_I2(_mm256_srai_epi32(x.a, n), _mm256_srai_epi32(x.b, n)); }
 HT_INLINE v16i v16i_from_f(v16f x) { return HT_I2(_mm256_cvttps_epi32(x.a), _mm256_cvttps_epi32(x.b)); }
 HT_INLINE v16f v16f_from_i(v16i x) { return HT_F2(_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)); }
 HT_INLINE v16i v16f_bits(v16f x) { return HT_I2(_mm256_castps_si256(x.a), _mm256_castps_si256(x.b)); }
@@ -128,7 +129,7 @@ HT_INLINE v16f v16f_from_bits(v16i x) { return HT_F2(_mm256_castsi256_ps(x.a), _
 /* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
 HT_INLINE v16f v16f_scale(v16f v, v16f n) {
     v16i whole = v16i_from_f(n);
-    v16i half = HT_I2(_mm256_srai_epi32(whole.a, 1), _mm256_srai_epi32(whole.b, 1));
+    v16i half = v16i_sra(whole, 1);
     v16i bias = v16i_set1(127);
     v16f first = v16f_from_bits(v16i_shl(v16i_add(half, bias), 23));
     v16f second = v16f_from_bits(v16i_shl(v16i_add(v16i_sub(whole, half), bias), 23));

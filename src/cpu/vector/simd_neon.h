@@ -34,6 +34,7 @@ HT_INLINE v16f v16f_load(const float *p) {
     return (v16f){vld1q_f32(p), vld1q_f32(p + 4), vld1q_f32(p + 8), vld1q_f32(p + 12)};
 }
 HT_INLINE v16f v16f_load_n(const float *p, int n) {
+    if (n == 16) return v16f_load(p);
     float room[16] = {0};
     memcpy(room, p, (size_t)n * sizeof *p);
     return v16f_load(room);
@@ -45,6 +46,10 @@ HT_INLINE void v16f_store(float *p, v16f v) {
     vst1q_f32(p + 12, v.d);
 }
 HT_INLINE void v16f_store_n(float *p, v16f v, int n) {
+    if (n == 16) {
+        v16f_store(p, v);
+        return;
+    }
     float room[16];
     v16f_store(room, v);
     memcpy(p, room, (size_t)n * sizeof *p);
@@ -127,6 +132,7 @@ HT_BINARY(v16i_sub, v16i, v16i, vsubq_s32)
 HT_BINARY(v16i_and, v16i, v16i, vandq_s32)
 HT_BINARY(v16i_or, v16i, v16i, vorrq_s32)
 HT_BINARY(v16i_xor, v16i, v16i, veorq_s32)
+/* A negative count shifts right, the sign coming in. */
 HT_INLINE v16i v16i_shl(v16i x, int n) {
     int32x4_t s = vdupq_n_s32(n);
     return (v16i){vshlq_s32(x.a, s), vshlq_s32(x.b, s), vshlq_s32(x.c, s), vshlq_s32(x.d, s)};
@@ -138,17 +144,16 @@ HT_INLINE v16i v16i_shr(v16i x, int n) {
     int32x4_t s = vdupq_n_s32(-n);
     return (v16i){ht_shr4(x.a, s), ht_shr4(x.b, s), ht_shr4(x.c, s), ht_shr4(x.d, s)};
 }
+HT_INLINE v16i v16i_sra(v16i x, int n) { return v16i_shl(x, -n); }
 HT_UNARY(v16i_from_f, v16f, v16i, vcvtq_s32_f32)
 HT_UNARY(v16f_from_i, v16i, v16f, vcvtq_f32_s32)
 HT_UNARY(v16f_bits, v16f, v16i, vreinterpretq_s32_f32)
 HT_UNARY(v16f_from_bits, v16i, v16f, vreinterpretq_f32_s32)
 
 /* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
-HT_INLINE int32x4_t ht_half4(int32x4_t x) { return vshrq_n_s32(x, 1); }
-HT_UNARY(ht_half16, v16i, v16i, ht_half4)
 HT_INLINE v16f v16f_scale(v16f v, v16f n) {
     v16i whole = v16i_from_f(n);
-    v16i half = ht_half16(whole);
+    v16i half = v16i_sra(whole, 1);
     v16i bias = v16i_set1(127);
     v16f first = v16f_from_bits(v16i_shl(v16i_add(half, bias), 23));
     v16f second = v16f_from_bits(v16i_shl(v16i_add(v16i_sub(whole, half), bias), 23));

@@ -74,6 +74,7 @@ HT_INLINE v16i v16i_or(v16i a, v16i b) { HT_LANES(v16i, a.x[i] | b.x[i]); }
 HT_INLINE v16i v16i_xor(v16i a, v16i b) { HT_LANES(v16i, a.x[i] ^ b.x[i]); }
 HT_INLINE v16i v16i_shl(v16i a, int n) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] << n)); }
 HT_INLINE v16i v16i_shr(v16i a, int n) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] >> n)); }
+HT_INLINE v16i v16i_sra(v16i a, int n) { HT_LANES(v16i, (a.x[i] - (a.x[i] & ((1 << n) - 1))) / (1 << n)); }
 HT_INLINE v16i v16i_from_f(v16f a) { HT_LANES(v16i, (int32_t)a.x[i]); }
 HT_INLINE v16f v16f_from_i(v16i a) { HT_LANES(v16f, (float)a.x[i]); }
 HT_INLINE v16i v16f_bits(v16f a) {

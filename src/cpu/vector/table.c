@@ -1,5 +1,11 @@
 /* The vector kernels of one instruction set, put over the plain ones. */
 #include "cpu/device.h"
-#include "cpu/vector/simd.h"
+#include "cpu/vector/vector.h"
 
-void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) { (void)kernels; }
+void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
+    HT_ISA_NAME(ht_vector_elementwise)(kernels);
+    HT_ISA_NAME(ht_vector_reduce)(kernels);
+    HT_ISA_NAME(ht_vector_norm)(kernels);
+    HT_ISA_NAME(ht_vector_rope)(kernels);
+    HT_ISA_NAME(ht_vector_attend)(kernels);
+}

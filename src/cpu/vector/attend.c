@@ -1,0 +1,333 @@
+/* Attention over the caches of a step: what is computed by whom. The arithmetic is in attend_page.c.
+ *
+ * The unit of work is a tile: some adjacent rows of one sequence, one KV head, all query heads that read it. Usually each
+ * tile goes through its pages on one thread, converting a page to f32 once for all its rows when there are enough of them.
+ * When there are fewer tiles than threads could share (decoding), the pages of a tile are computed by several threads, in
+ * waves as large as the scratch memory allows, and merged in order after each wave. */
+#include "cpu/vector/attend.h"
+
+#include "base/checked.h"
+#include "cpu/kv.h"
+#include "cpu/reference/reference.h"
+#include "cpu/vector/vector.h"
+
+enum {
+    TILE_QUERIES = 96,    /* aimed at: enough that converting a page is a small part of using it */
+    CONVERT_QUERIES = 24, /* from so many queries on, a page of f16 or bf16 is converted first */
+    WAVE_PAGES = 16,      /* pages per head and wave, at least */
+    INLINE_WORK = 1 << 16 /* multiply-adds that are done before another thread has even noticed */
+};
+
+typedef struct attend_job {
+    const ht_call *call;
+    const ht_kv_layer *shape;                 /* of any sequence: heads, dimensions, dtype are alike */
+    int64_t n_heads, head_dim, padded, group; /* query heads per KV head */
+    int64_t tile_rows;
+    bool may_convert;
+    /* scratch */
+    float *threads; /* [n_threads][thread_floats] */
+    int64_t thread_floats, max_queries;
+    float *wave; /* [wave_queries][2 + padded]: max, sum, output */
+    int64_t wave_queries;
+    float *totals; /* [tiles of a split step * group][2]: max, sum */
+} attend_job;
+
+/* Some adjacent rows of one sequence and one KV head. */
+typedef struct attend_tile {
+    const ht_kv_layer *layer;
+    int64_t row, rows, kv_head;
+    int64_t first_page, end_page; /* that any of the rows sees */
+} attend_tile;
+
+static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t page) {
+    const ht_kv_layer *l = t->layer;
+    const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
+    size_t bytes = ht_dtype_bytes(l->dtype);
+    return (attend_page){.dtype = l->dtype,
+                         .k = base + (size_t)ht_kv_k_index(l, t->kv_head, 0) * bytes,
+                         .v = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes,
+                         .v_stride = job->head_dim,
+                         .head_dim = job->head_dim};
+}
+
+static int in_page(int64_t pos, int64_t page) {
+    int64_t i = pos - page * HT_KV_PAGE;
+    return (int)(i < 0 ? 0 : i > HT_KV_PAGE ? HT_KV_PAGE : i);
+}
+
+/* Tile `index` of the step: sequences in order, their row tiles in order, KV heads. */
+static attend_tile tile_at(const attend_job *job, int64_t index) {
+    const ht_step *step = job->call->step;
+    const ht_batch *b = step->batch;
+    const ht_attend_params *p = job->call->params;
+    attend_tile t = {.kv_head = index % job->shape->n_kv_heads};
+    int64_t skip = index / job->shape->n_kv_heads;
+    for (int32_t s = 0; s < b->n_seq; s++) {
+        int64_t rows = b->seq_start[s + 1] - b->seq_start[s], tiles = ht_ceil_div_i64(rows, job->tile_rows);
+        if (skip >= tiles) {
+            skip -= tiles;
+            continue;
+        }
+        t.row = b->seq_start[s] + skip * job->tile_rows;
+        t.rows = ht_min_i64(job->tile_rows, b->seq_start[s + 1] - t.row);
+        t.layer = &step->kv[s]->layer[p->layer];
+        t.first_page = ht_kv_first_visible(t.layer, b->pos[t.row]) / HT_KV_PAGE;
+        t.end_page = b->pos[t.row + t.rows - 1] / HT_KV_PAGE + 1;
+        break;
+    }
+    return t;
+}
+
+static int64_t tile_count(const attend_job *job) {
+    const ht_batch *b = job->call->step->batch;
+    int64_t n = 0;
+    for (int32_t s = 0; s < b->n_seq; s++) n += ht_ceil_div_i64(b->seq_start[s + 1] - b->seq_start[s], job->tile_rows);
+    return n * job->shape->n_kv_heads;
+}
+
+/* A thread's own memory. */
+typedef struct attend_room {
+    float *k, *v;   /* a converted page */
+    float *q;       /* the tile's queries, [max_queries][head_dim] */
+    float *totals;  /* [max_queries][2] */
+    float *weights; /* [ATTEND_QUERIES][256] */
+    float *out;     /* [ATTEND_QUERIES][padded] */
+} attend_room;
+
+static int64_t room_floats(int64_t padded, int64_t queries, bool may_convert) {
+    int64_t page = may_convert ? 2 * padded * HT_KV_PAGE : 0;
+    return page + queries * padded + (queries * 2 + 15) / 16 * 16 + ATTEND_QUERIES * (HT_KV_PAGE + padded);
+}
+
+static attend_room room_of(const attend_job *job, int worker) {
+    float *at = job->threads + worker * job->thread_floats;
+    attend_room r;
+    int64_t page = job->may_convert ? job->padded * HT_KV_PAGE : 0;
+    r.k = at, at += page;
+    r.v = at, at += page;
+    r.q = at, at += job->max_queries * job->padded;
+    r.totals = at, at += (job->max_queries * 2 + 15) / 16 * 16;
+    r.weights = at, at += ATTEND_QUERIES * HT_KV_PAGE;
+    r.out = at;
+    return r;
+}
+
+static void pack_queries(const attend_job *job, const attend_tile *t, float *to) {
+    const ht_view *q = &job->call->in[0];
+    for (int64_t r = 0; r < t->rows; r++)
+        for (int64_t g = 0; g < job->group; g++) {
+            const float *from =
+                (const float *)q->data + (t->row + r) * q->stride[0] + (t->kv_head * job->group + g) * q->stride[1];
+            for (int64_t d = 0; d < job->head_dim; d++) *to++ = from[d * q->stride[2]];
+        }
+}
+
+/* Queries [begin, begin + n) of the tile against one page. */
+static attend_group group_of(const attend_job *job, const attend_tile *t, const attend_room *room, int64_t page,
+                             int64_t begin, int n) {
+    const ht_attend_params *p = job->call->params;
+    attend_group g = {.n = n,
+                      .q = room->q + begin * job->head_dim,
+                      .scale = p->scale,
+                      .softcap = p->softcap,
+                      .weights = room->weights,
+                      .out = room->out};
+    for (int i = 0; i < n; i++) {
+        int64_t pos = job->call->step->batch->pos[t->row + (begin + i) / job->group];
+        g.first[i] = in_page(ht_kv_first_visible(t->layer, pos), page);
+        g.end[i] = in_page(pos + 1, page);
+    }
+    return g;
+}
+
+/* Where the tile's query i leaves its result. */
+static float *out_of(const attend_job *job, const attend_tile *t, int64_t i) {
+    int64_t head = t->kv_head * job->group + i % job->group;
+    return (float *)job->call->out.data + ((t->row + i / job->group) * job->n_heads + head) * job->head_dim;
+}
+
+/* Number of queries that go next, so that groups are of nearly the same size: 7 as 4 and 3. */
+static int next_group(int64_t left) {
+    int64_t groups = ht_ceil_div_i64(left, ATTEND_QUERIES);
+    return (int)ht_ceil_div_i64(left, groups);
+}
+
+/* ---- a whole tile on one thread ---- */
+
+static void attend_tile_page(const attend_job *job, const attend_tile *t, const attend_room *room, int64_t page) {
+    attend_page p = page_at(job, t, page);
+    int64_t queries = t->rows * job->group;
+    if (job->may_convert && queries >= CONVERT_QUERIES && p.dtype != HT_F32) {
+        const int32_t *pos = job->call->step->batch->pos + t->row;
+        HT_ISA_NAME(ht_attend_convert)
+        (&p, in_page(ht_kv_first_visible(t->layer, pos[0]), page), in_page(pos[t->rows - 1] + 1, page), room->k,
+         room->v);
+        p = (attend_page){
+            .dtype = HT_F32, .k = room->k, .v = room->v, .v_stride = job->padded, .head_dim = job->head_dim};
+    }
+    for (int64_t begin = 0; begin < queries;) {
+        int n = next_group(queries - begin);
+        attend_group g = group_of(job, t, room, page, begin, n);
+        HT_ISA_NAME(ht_attend_page)(&p, &g);
+        for (int i = 0; i < n; i++) {
+            if (g.first[i] >= g.end[i]) continue;
+            float *total = room->totals + 2 * (begin + i);
+            bool fresh = total[1] == 0.0f; /* a sum of weights is at least the 1 of the largest */
+            HT_ISA_NAME(ht_attend_merge)
+            (&total[0], &total[1], out_of(job, t, begin + i), job->head_dim, fresh, g.max[i], g.sum[i],
+             g.out + i * job->padded);
+        }
+        begin += n;
+    }
+}
+
+static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
+    const attend_job *job = arg;
+    attend_room room = room_of(job, worker);
+    int64_t last = tile_count(job) - 1;
+    for (int64_t index = begin; index < end; index++) {
+        attend_tile t = tile_at(job, last - index); /* the longest first: the others fill the gaps at the end */
+        int64_t queries = t.rows * job->group;
+        pack_queries(job, &t, room.q);
+        memset(room.totals, 0, (size_t)queries * 2 * sizeof(float));
+        for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &room, page);
+        for (int64_t i = 0; i < queries; i++)
+            HT_ISA_NAME(ht_attend_finish)(out_of(job, &t, i), job->head_dim, room.totals[2 * i + 1]);
+    }
+}
+
+/* ---- the pages of few tiles shared out ---- */
+
+typedef struct wave {
+    const attend_job *job;
+    int64_t n_tiles, pages, first; /* the wave: pages first .. first + pages - 1, counted from each tile's own first */
+} wave;
+
+static float *slot_of(const wave *w, int64_t tile, int64_t page, int64_t query) {
+    const attend_job *job = w->job;
+    return job->wave + ((tile * w->pages + page) * job->group + query) * (2 + job->padded);
+}
+
+static void attend_wave(void *arg, int64_t begin, int64_t end, int worker) {
+    const wave *w = arg;
+    const attend_job *job = w->job;
+    attend_room room = room_of(job, worker);
+    int64_t packed = -1;
+    for (int64_t index = begin; index < end; index++) {
+        int64_t tile = index / w->pages, page = index % w->pages;
+        attend_tile t = tile_at(job, tile);
+        int64_t absolute = t.first_page + w->first + page;
+        if (absolute >= t.end_page) continue;
+        if (packed != tile) pack_queries(job, &t, room.q);
+        packed = tile;
+        attend_page p = page_at(job, &t, absolute);
+        for (int64_t q = 0; q < job->group;) {
+            int n = next_group(job->group - q);
+            attend_group g = group_of(job, &t, &room, absolute, q, n);
+            HT_ISA_NAME(ht_attend_page)(&p, &g);
+            for (int i = 0; i < n; i++) {
+                float *slot = slot_of(w, tile, page, q + i);
+                slot[0] = g.max[i];
+                slot[1] = g.sum[i];
+                memcpy(slot + 2, g.out + i * job->padded, (size_t)job->padded * sizeof(float));
+            }
+            q += n;
+        }
+    }
+}
+
+static void merge_wave(const wave *w) {
+    const attend_job *job = w->job;
+    for (int64_t tile = 0; tile < w->n_tiles; tile++) {
+        attend_tile t = tile_at(job, tile);
+        for (int64_t page = 0; page < w->pages && t.first_page + w->first + page < t.end_page; page++)
+            for (int64_t q = 0; q < job->group; q++) {
+                float *slot = slot_of(w, tile, page, q), *total = job->totals + 2 * (tile * job->group + q);
+                bool fresh = w->first + page == 0;
+                HT_ISA_NAME(ht_attend_merge)
+                (&total[0], &total[1], out_of(job, &t, q), job->head_dim, fresh, slot[0], slot[1], slot + 2);
+            }
+    }
+}
+
+static void attend_split(const attend_job *job, int64_t n_tiles, int64_t most_pages) {
+    int64_t pages = ht_max_i64(1, job->wave_queries / (n_tiles * job->group));
+    wave w = {.job = job, .n_tiles = n_tiles, .pages = ht_min_i64(pages, most_pages)};
+    for (; w.first < most_pages; w.first += w.pages) {
+        ht_pool_run(job->call->pool, n_tiles * w.pages, 1, attend_wave, &w);
+        merge_wave(&w);
+    }
+    for (int64_t tile = 0; tile < n_tiles; tile++) {
+        attend_tile t = tile_at(job, tile);
+        for (int64_t q = 0; q < job->group; q++) HT_ISA_NAME(ht_attend_finish)
+        (out_of(job, &t, q), job->head_dim, job->totals[2 * (tile * job->group + q) + 1]);
+    }
+}
+
+/* ---- the kernel ---- */
+
+/* Tiles are split by pages when there are fewer than this. */
+static int64_t split_below(int n_threads) { return n_threads > 1 ? 4 * (int64_t)n_threads : 0; }
+
+/* The scratch memory's parts. Which rows belong together, and how many KV heads there are, is not known beforehand. */
+static size_t lay_out(const ht_call *call, attend_job *job) {
+    const ht_view *q = &call->in[0];
+    int n_threads = ht_pool_threads(call->pool);
+    *job = (attend_job){.call = call, .n_heads = q->shape[1], .head_dim = q->shape[2]};
+    job->padded = attend_padded(job->head_dim);
+    job->max_queries = ht_min_i64(ht_max_i64(TILE_QUERIES, job->n_heads), q->shape[0] * job->n_heads);
+    job->may_convert = q->shape[0] * job->n_heads >= CONVERT_QUERIES;
+    job->thread_floats = (room_floats(job->padded, job->max_queries, job->may_convert) + 15) / 16 * 16;
+    int64_t split_tiles = ht_min_i64(split_below(n_threads), q->shape[0] * job->n_heads);
+    job->wave_queries = split_tiles > 0 ? ht_max_i64(WAVE_PAGES, split_tiles) * job->n_heads : 0;
+    int64_t wave_floats = (job->wave_queries * (2 + job->padded) + 15) / 16 * 16;
+    float *at = call->scratch;
+    job->threads = at;
+    if (at) job->wave = at + n_threads * job->thread_floats, job->totals = job->wave + wave_floats;
+    return (size_t)(n_threads * job->thread_floats + wave_floats + split_tiles * job->n_heads * 2) * sizeof(float);
+}
+
+static size_t attend_scratch(const ht_call *call) {
+    attend_job job;
+    size_t vector = lay_out(call, &job), plain = ht_plain_attend_scratch(call);
+    return vector > plain ? vector : plain;
+}
+
+static ht_status attend(const ht_call *call, ht_error *err) {
+    const ht_view *q = &call->in[0];
+    const ht_attend_params *p = call->params;
+    if (q->dtype != HT_F32 || call->out.dtype != HT_F32) return ht_plain_attend(call, err);
+    ht_status status = ht_kv_append(call, err);
+    if (status != HT_OK || ht_view_size(q) == 0) return status;
+    attend_job job;
+    lay_out(call, &job);
+    job.shape = &call->step->kv[0]->layer[p->layer];
+    job.group = job.n_heads / job.shape->n_kv_heads;
+
+    /* The work, as if no row saw less than the last of its sequence: close enough for dividing it. */
+    job.tile_rows = 1;
+    int64_t n_tiles = tile_count(&job), most_pages = 0, keys = 0;
+    int n_threads = ht_pool_threads(call->pool);
+    bool split = n_tiles < split_below(n_threads);
+    if (!split) {
+        job.tile_rows = ht_max_i64(1, TILE_QUERIES / job.group);
+        while (job.tile_rows > 1 && tile_count(&job) < 2 * n_threads) job.tile_rows = (job.tile_rows + 1) / 2;
+        n_tiles = tile_count(&job);
+    }
+    for (int64_t i = 0; i < n_tiles; i++) {
+        attend_tile t = tile_at(&job, i);
+        most_pages = ht_max_i64(most_pages, t.end_page - t.first_page);
+        keys += t.rows * (call->step->batch->pos[t.row + t.rows - 1] + 1 -
+                          ht_kv_first_visible(t.layer, call->step->batch->pos[t.row]));
+    }
+    if (split && most_pages > 1)
+        attend_split(&job, n_tiles, most_pages);
+    else
+        ht_pool_run(call->pool, n_tiles, keys * job.group * job.head_dim < INLINE_WORK ? n_tiles : 1, attend_tiles,
+                    &job);
+    return HT_OK;
+}
+
+void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_ATTEND] = (ht_kernel){.run = attend, .scratch = attend_scratch};
+}

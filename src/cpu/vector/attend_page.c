@@ -1,0 +1,235 @@
+/* The inner loops of attention: scores of a page, their weights, the weighted sum of its values (attend.h). */
+#include "cpu/vector/attend.h"
+#include "cpu/vector/lanes.h"
+#include "cpu/vector/math.h"
+
+/* Accumulators that fit beside the operands: 24 registers of 32 with AVX-512, 12 of 16 with AVX2, 24 of 32 with NEON.
+ * WIDE(m) sixteen-lane columns go with m queries; one or two queries take more columns, or the chains of dependent
+ * multiply-adds would be too few to keep the units busy. */
+#if defined(HT_ISA_avx512)
+#define WIDE(m) ((m) == 1 ? 8 : 4)
+#else
+#define WIDE(m) ((m) == 1 ? 4 : (m) <= 3 ? 2 : 1)
+#endif
+
+HT_INLINE v16f load16(ht_dtype t, const void *p, int64_t at) {
+    switch (t) {
+    case HT_F16: return v16f_load_f16((const uint16_t *)p + at);
+    case HT_BF16: return v16f_load_bf16((const uint16_t *)p + at);
+    default: return v16f_load((const float *)p + at);
+    }
+}
+
+/* Scores of m queries against `tiles` adjacent tiles of K, beginning with `tile`. */
+HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t, int m, int tiles, int tile) {
+    int64_t head_dim = page->head_dim, base = tile * head_dim * HT_KV_TILE, tile_size = head_dim * HT_KV_TILE;
+    v16f sum[ATTEND_QUERIES][8];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+        for (int c = 0; c < tiles; c++) sum[i][c] = v16f_zero();
+    const float *q = g->q;
+    for (int64_t d = 0; d < head_dim; d++) {
+        v16f k[8];
+#pragma GCC unroll 8
+        for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE);
+#pragma GCC unroll 8
+        for (int i = 0; i < m; i++) {
+            v16f x = v16f_set1(q[i * head_dim + d]);
+#pragma GCC unroll 8
+            for (int c = 0; c < tiles; c++) sum[i][c] = v16f_fma(k[c], x, sum[i][c]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+        for (int c = 0; c < tiles; c++) v16f_store(g->weights + i * HT_KV_PAGE + (tile + c) * HT_KV_TILE, sum[i][c]);
+}
+
+HT_INLINE void score(const attend_page *page, attend_group *g, ht_dtype t, int m, int tile, int end) {
+    for (; tile + WIDE(m) <= end; tile += WIDE(m)) score_tiles(page, g, t, m, WIDE(m), tile);
+    for (; tile < end; tile++) score_tiles(page, g, t, m, 1, tile);
+}
+
+/* Adds keys [first, end) to `columns` adjacent sixteen-lane columns of the outputs of queries [query, query + m). */
+HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int columns,
+                             int64_t column, int first, int end) {
+    int64_t padded = attend_padded(page->head_dim);
+    float *out = g->out + query * padded + column;
+    const float *w = g->weights + query * HT_KV_PAGE;
+    v16f sum[ATTEND_QUERIES][8];
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++) sum[i][c] = v16f_load(out + i * padded + 16 * c);
+    for (int j = first; j < end; j++) {
+        v16f v[8];
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++) v[c] = load16(t, page->v, j * page->v_stride + column + 16 * c);
+#pragma GCC unroll 8
+        for (int i = 0; i < m; i++) {
+            v16f x = v16f_set1(w[i * HT_KV_PAGE + j]);
+#pragma GCC unroll 8
+            for (int c = 0; c < columns; c++) sum[i][c] = v16f_fma(v[c], x, sum[i][c]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < m; i++)
+#pragma GCC unroll 8
+        for (int c = 0; c < columns; c++) v16f_store(out + i * padded + 16 * c, sum[i][c]);
+}
+
+/* The last lanes of a head_dim that is no multiple of sixteen, where rows of V follow one another without padding. */
+HT_INLINE void weigh_tail(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int64_t column,
+                          int first, int end) {
+    int64_t padded = attend_padded(page->head_dim);
+    int lanes = (int)(page->head_dim - column);
+    for (int i = query; i < query + m; i++) {
+        float *out = g->out + i * padded + column;
+        v16f sum = v16f_load(out);
+        for (int j = first; j < end; j++)
+            sum = v16f_fma(lanes_load(t, page->v, j * page->v_stride + column, 1, lanes),
+                           v16f_set1(g->weights[i * HT_KV_PAGE + j]), sum);
+        v16f_store(out, sum);
+    }
+}
+
+HT_INLINE void weigh(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int first, int end) {
+    int64_t whole = page->v_stride / 16 * 16, column = 0;
+    if (first >= end) return;
+    for (; column + 16 * WIDE(m) <= whole; column += 16 * WIDE(m))
+        weigh_columns(page, g, t, query, m, WIDE(m), column, first, end);
+    for (; column < whole; column += 16) weigh_columns(page, g, t, query, m, 1, column, first, end);
+    if (column < page->v_stride) weigh_tail(page, g, t, query, m, column, first, end);
+}
+
+/* ---- from scores to weights, in place ---- */
+
+HT_INLINE v16f visible(v16f s, int tile, int first, int end, v16f otherwise) {
+    int from = first - tile * HT_KV_TILE, to = end - tile * HT_KV_TILE;
+    if (from <= 0 && to >= HT_KV_TILE) return s;
+    m16 before_end = m16_first(to < 0    ? 0
+                               : to > 16 ? 16
+                                         : to),
+        before = m16_first(from < 0    ? 0
+                           : from > 16 ? 16
+                                       : from);
+    return v16f_select(before, otherwise, v16f_select(before_end, s, otherwise));
+}
+
+static void weights_of(attend_group *g, int i) {
+    float *s = g->weights + i * HT_KV_PAGE;
+    int tile = g->first[i] / HT_KV_TILE, end = (g->end[i] + HT_KV_TILE - 1) / HT_KV_TILE;
+    v16f hidden = v16f_set1(-INFINITY), max = hidden, scale = v16f_set1(g->scale), cap = v16f_set1(g->softcap);
+    for (int t = tile; t < end; t++) {
+        v16f x = v16f_mul(v16f_load(s + t * HT_KV_TILE), scale);
+        if (g->softcap > 0.0f) x = v16f_mul(cap, v16f_tanh(v16f_div(x, cap)));
+        x = visible(x, t, g->first[i], g->end[i], hidden);
+        max = v16f_max(max, x);
+        v16f_store(s + t * HT_KV_TILE, x);
+    }
+    g->max[i] = v16f_hmax(max);
+    v16f sum = v16f_zero(), top = v16f_set1(g->max[i]);
+    for (int t = tile; t < end; t++) {
+        v16f w = v16f_exp(v16f_sub(v16f_load(s + t * HT_KV_TILE), top));
+        sum = v16f_add(sum, w);
+        v16f_store(s + t * HT_KV_TILE, w);
+    }
+    g->sum[i] = v16f_sum(sum);
+}
+
+/* ---- one page ---- */
+
+/* Keys that some query of the group sees, and keys that all of those see which see any. */
+typedef struct extent {
+    int first, end, common_first, common_end;
+} extent;
+
+static extent extent_of(const attend_group *g) {
+    extent e = {HT_KV_PAGE, 0, 0, HT_KV_PAGE};
+    for (int i = 0; i < g->n; i++) {
+        if (g->first[i] >= g->end[i]) continue;
+        if (g->first[i] < e.first) e.first = g->first[i];
+        if (g->end[i] > e.end) e.end = g->end[i];
+        if (g->first[i] > e.common_first) e.common_first = g->first[i];
+        if (g->end[i] < e.common_end) e.common_end = g->end[i];
+    }
+    return e;
+}
+
+/* A masked key must not even be multiplied by zero, for what it holds may be infinite: the keys that not all queries of
+ * the group see are added query by query, before and after those that all see. */
+HT_INLINE void page_of(const attend_page *page, attend_group *g, ht_dtype t, int m) {
+    extent e = extent_of(g);
+    if (e.first >= e.end) return;
+    score(page, g, t, m, e.first / HT_KV_TILE, (e.end + HT_KV_TILE - 1) / HT_KV_TILE);
+    for (int i = 0; i < m; i++)
+        if (g->first[i] < g->end[i]) weights_of(g, i);
+    memset(g->out, 0, (size_t)(m * attend_padded(page->head_dim)) * sizeof(float));
+    if (e.common_first >= e.common_end) {
+        for (int i = 0; i < m; i++) weigh(page, g, t, i, 1, g->first[i], g->end[i]);
+        return;
+    }
+    for (int i = 0; i < m; i++)
+        if (g->first[i] < g->end[i]) weigh(page, g, t, i, 1, g->first[i], e.common_first);
+    weigh(page, g, t, 0, m, e.common_first, e.common_end);
+    for (int i = 0; i < m; i++)
+        if (g->first[i] < g->end[i]) weigh(page, g, t, i, 1, e.common_end, g->end[i]);
+}
+
+HT_INLINE void page_of_dtype(const attend_page *page, attend_group *g, ht_dtype t) {
+    switch (g->n) {
+    case 1: page_of(page, g, t, 1); break;
+    case 2: page_of(page, g, t, 2); break;
+    case 3: page_of(page, g, t, 3); break;
+    case 4: page_of(page, g, t, 4); break;
+    case 5: page_of(page, g, t, 5); break;
+    default: page_of(page, g, t, ATTEND_QUERIES); break;
+    }
+}
+
+void HT_ISA_NAME(ht_attend_page)(const attend_page *page, attend_group *group) {
+    switch (page->dtype) {
+    case HT_F16: page_of_dtype(page, group, HT_F16); break;
+    case HT_BF16: page_of_dtype(page, group, HT_BF16); break;
+    default: page_of_dtype(page, group, HT_F32); break;
+    }
+}
+
+void HT_ISA_NAME(ht_attend_convert)(const attend_page *from, int first, int end, float *k, float *v) {
+    int64_t head_dim = from->head_dim, padded = attend_padded(head_dim), tile = head_dim * HT_KV_TILE;
+    for (int64_t i = first / HT_KV_TILE * tile; i < (end + HT_KV_TILE - 1) / HT_KV_TILE * tile; i += 16)
+        v16f_store(k + i, load16(from->dtype, from->k, i));
+    for (int j = first; j < end; j++)
+        for (int64_t d = 0; d < head_dim; d += 16)
+            v16f_store(v + j * padded + d,
+                       lanes_load(from->dtype, from->v, j * from->v_stride + d, 1, lanes_of(head_dim - d)));
+}
+
+/* One of the two factors is exp(0) = 1. */
+void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t head_dim, bool fresh, float page_max,
+                                  float page_sum, const float *page_out) {
+    if (fresh) {
+        *max = page_max;
+        *sum = page_sum;
+        memcpy(out, page_out, (size_t)head_dim * sizeof *out);
+        return;
+    }
+    float top = page_max > *max ? page_max : *max;
+    float keep = ht_exp_f32(*max - top), take = ht_exp_f32(page_max - top);
+    *max = top;
+    *sum = __builtin_fmaf(page_sum, take, *sum * keep);
+    for (int64_t d = 0; d < head_dim; d += 16) {
+        int n = lanes_of(head_dim - d);
+        v16f kept = v16f_mul(v16f_load_n(out + d, n), v16f_set1(keep));
+        v16f_store_n(out + d, v16f_fma(v16f_load(page_out + d), v16f_set1(take), kept), n);
+    }
+}
+
+void HT_ISA_NAME(ht_attend_finish)(float *out, int64_t head_dim, float sum) {
+    v16f factor = v16f_set1(1.0f / sum);
+    for (int64_t d = 0; d < head_dim; d += 16) {
+        int n = lanes_of(head_dim - d);
+        v16f_store_n(out + d, v16f_mul(v16f_load_n(out + d, n), factor), n);
+    }
+}

@@ -1,0 +1,71 @@
+/* RMS norm over the last axis, f32 sums. */
+#include "cpu/reference/reference.h"
+#include "cpu/vector/rows.h"
+#include "cpu/vector/vector.h"
+#include "device/params.h"
+
+#include <math.h>
+
+typedef struct norm_job {
+    const ht_call *call;
+    const ht_view *weight; /* NULL: none */
+    bool contiguous;
+} norm_job;
+
+HT_INLINE float sum_of_squares(ht_dtype t, const void *x, int64_t at, int64_t stride, int64_t n) {
+    row_sum sum = row_sum_zero();
+    int64_t i = 0;
+    if (t == HT_F32 && stride == 1) {
+        const float *p = (const float *)x + at;
+        for (; i + 64 <= n; i += 64)
+            for (int k = 0; k < 4; k++) {
+                v16f v = v16f_load(p + i + 16 * k);
+                sum.lane[k] = v16f_fma(v, v, sum.lane[k]);
+            }
+    }
+    for (; i < n; i += 16) {
+        v16f v = lanes_load(t, x, at + i * stride, stride, lanes_of(n - i));
+        sum.lane[i / 16 % 4] = v16f_fma(v, v, sum.lane[i / 16 % 4]);
+    }
+    return row_sum_total(&sum);
+}
+
+static void norm_row(const norm_job *job, int64_t row) {
+    const ht_call *call = job->call;
+    const ht_rms_norm_params *p = call->params;
+    const ht_view *x = &call->in[0], *w = job->weight, *out = &call->out;
+    int last = x->n_dims - 1;
+    int64_t n = x->shape[last], stride = x->stride[last], at = row_offset(x, job->contiguous, row), to = row * n;
+    float squares = sum_of_squares(x->dtype, x->data, at, stride, n);
+    v16f scale = v16f_set1(1.0f / sqrtf(squares / (float)n + p->eps)), offset = v16f_set1(p->weight_offset);
+    int64_t i = 0;
+    if (x->dtype == HT_F32 && out->dtype == HT_F32 && stride == 1 && w && w->stride[0] == 1) {
+        const float *in = (const float *)x->data + at, *by = w->data;
+        float *y = (float *)out->data + to;
+        for (; i + 16 <= n; i += 16)
+            v16f_store(y + i, v16f_mul(v16f_mul(v16f_load(in + i), scale), v16f_add(v16f_load(by + i), offset)));
+    }
+    for (; i < n; i += 16) {
+        int lanes = lanes_of(n - i);
+        v16f v = v16f_mul(lanes_load(x->dtype, x->data, at + i * stride, stride, lanes), scale);
+        if (w) v = v16f_mul(v, v16f_add(lanes_load(HT_F32, w->data, i * w->stride[0], w->stride[0], lanes), offset));
+        lanes_store(out->dtype, out->data, to + i, v, lanes);
+    }
+}
+
+static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    for (int64_t row = begin; row < end; row++) norm_row(arg, row);
+}
+
+static ht_status rms_norm(const ht_call *call, ht_error *err) {
+    const ht_view *x = &call->in[0];
+    const ht_view *w = call->n_in > 1 && !ht_view_absent(&call->in[1]) ? &call->in[1] : NULL;
+    if (!lanes_take(x->dtype) || !lanes_take(call->out.dtype) || (w && w->dtype != HT_F32))
+        return ht_plain_rms_norm(call, err);
+    norm_job job = {.call = call, .weight = w, .contiguous = ht_view_contiguous(x)};
+    ht_pool_run(call->pool, row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), norm_rows, &job);
+    return HT_OK;
+}
+
+void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_RMS_NORM].run = rms_norm; }

@@ -1,0 +1,217 @@
+/* Reductions over the last axis of f32, f16 and bf16 arrays, f32 sums. */
+#include "base/error.h"
+#include "cpu/reference/reference.h"
+#include "cpu/vector/math.h"
+#include "cpu/vector/rows.h"
+#include "cpu/vector/vector.h"
+
+/* One row: n elements of x from x[at] on, and what the result goes to. */
+typedef struct row {
+    const ht_view *x, *out;
+    int64_t at, stride, n, index;
+} row;
+
+typedef void row_fn(const row *r);
+
+typedef struct rows_job {
+    const ht_call *call;
+    row_fn *fn;
+    bool contiguous;
+} rows_job;
+
+static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const rows_job *job = arg;
+    const ht_view *x = &job->call->in[0];
+    int last = x->n_dims - 1;
+    for (int64_t i = begin; i < end; i++) {
+        row r = {.x = x,
+                 .out = &job->call->out,
+                 .at = row_offset(x, job->contiguous, i),
+                 .stride = x->stride[last],
+                 .n = x->shape[last],
+                 .index = i};
+        job->fn(&r);
+    }
+}
+
+static void over_rows(const ht_call *call, int64_t grain, row_fn *fn) {
+    const ht_view *x = &call->in[0];
+    rows_job job = {.call = call, .fn = fn, .contiguous = ht_view_contiguous(x)};
+    ht_pool_run(call->pool, row_count(x), ht_row_grain(grain, x->shape[x->n_dims - 1]), run_rows, &job);
+}
+
+HT_INLINE v16f load(const row *r, int64_t i, int n) {
+    return lanes_load(r->x->dtype, r->x->data, r->at + i * r->stride, r->stride, n);
+}
+
+static float sum_of(const row *r) {
+    row_sum sum = row_sum_zero();
+    int64_t i = 0;
+    if (r->x->dtype == HT_F32 && r->stride == 1) {
+        const float *p = (const float *)r->x->data + r->at;
+        for (; i + 64 <= r->n; i += 64)
+            for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
+    }
+    for (; i < r->n; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_of(r->n - i)));
+    return row_sum_total(&sum);
+}
+
+static void store_one(const row *r, float v) { lanes_store(r->out->dtype, r->out->data, r->index, v16f_set1(v), 1); }
+static void sum_row(const row *r) { store_one(r, sum_of(r)); }
+static void mean_row(const row *r) { store_one(r, sum_of(r) / (float)r->n); }
+
+/* ---- softmax ---- */
+
+static v16f max_lanes(const row *r) {
+    v16f max[4];
+    for (int k = 0; k < 4; k++) max[k] = v16f_set1(-INFINITY);
+    int64_t i = 0;
+    if (r->x->dtype == HT_F32 && r->stride == 1) {
+        const float *p = (const float *)r->x->data + r->at;
+        for (; i + 64 <= r->n; i += 64)
+            for (int k = 0; k < 4; k++) max[k] = v16f_max(max[k], v16f_load(p + i + 16 * k));
+    }
+    for (; i < r->n; i += 16) {
+        int n = lanes_of(r->n - i);
+        max[0] = v16f_select(m16_first(n), v16f_max(max[0], load(r, i, n)), max[0]);
+    }
+    return v16f_max(v16f_max(max[0], max[1]), v16f_max(max[2], max[3]));
+}
+
+/* A NaN anywhere in the row makes the sum, and so every element, NaN. An f16 result passes through the row of x twice
+ * rather than through memory of its own. */
+static void softmax_row(const row *r) {
+    v16f max = v16f_set1(v16f_hmax(max_lanes(r)));
+    row_sum sum = row_sum_zero();
+    bool direct = r->out->dtype == HT_F32;
+    int64_t to = r->index * r->n;
+    for (int64_t i = 0; i < r->n; i += 16) {
+        int n = lanes_of(r->n - i);
+        v16f e = v16f_select(m16_first(n), v16f_exp(v16f_sub(load(r, i, n), max)), v16f_zero());
+        if (direct) lanes_store(HT_F32, r->out->data, to + i, e, n);
+        sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], e);
+    }
+    v16f total = v16f_set1(row_sum_total(&sum));
+    for (int64_t i = 0; i < r->n; i += 16) {
+        int n = lanes_of(r->n - i);
+        v16f e = direct ? lanes_load(HT_F32, r->out->data, to + i, 1, n) : v16f_exp(v16f_sub(load(r, i, n), max));
+        lanes_store(r->out->dtype, r->out->data, to + i, v16f_div(e, total), n);
+    }
+}
+
+/* ---- max and argmax ----
+ *
+ * Long rows (262,144 logits) are cut into chunks, each read once for its maximum by whichever thread; then the first
+ * chunk that holds the row's maximum is searched for the first place where it stands. NaN is the largest value. */
+
+enum { CHUNK = 8192 };
+
+typedef struct max_job {
+    const ht_call *call;
+    bool contiguous;
+    int64_t chunks; /* per row */
+    float *max;     /* [rows][chunks] */
+} max_job;
+
+static row chunk_of(const max_job *job, int64_t i) {
+    const ht_view *x = &job->call->in[0];
+    int last = x->n_dims - 1;
+    int64_t begin = i % job->chunks * CHUNK, left = x->shape[last] - begin;
+    return (row){.x = x,
+                 .at = row_offset(x, job->contiguous, i / job->chunks) + begin * x->stride[last],
+                 .stride = x->stride[last],
+                 .n = left < CHUNK ? left : CHUNK};
+}
+
+static void max_chunks(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const max_job *job = arg;
+    for (int64_t c = begin; c < end; c++) {
+        row r = chunk_of(job, c);
+        m16 nan = m16_first(0);
+        for (int64_t i = 0; i < r.n; i += 16) nan = m16_or(nan, v16f_is_nan(load(&r, i, lanes_of(r.n - i))));
+        job->max[c] = m16_any(nan) ? NAN : v16f_hmax(max_lanes(&r));
+    }
+}
+
+/* Index in the chunk of the first element that equals `value`, or is NaN when it is. */
+static int64_t find(const row *r, float value) {
+    for (int64_t i = 0; i < r->n; i += 16) {
+        int n = lanes_of(r->n - i);
+        v16f v = load(r, i, n);
+        m16 hit = m16_and(m16_first(n), isnan(value) ? v16f_is_nan(v) : v16f_eq(v, v16f_set1(value)));
+        if (!m16_any(hit)) continue;
+        float room[16];
+        v16f_store(room, v);
+        for (int k = 0; k < n; k++)
+            if (isnan(value) ? isnan(room[k]) : room[k] == value) return i + k;
+    }
+    return 0;
+}
+
+static ht_status largest(const ht_call *call, const char *name, bool want_index, ht_error *err) {
+    const ht_view *x = &call->in[0], *out = &call->out;
+    int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
+    if (rows == 0) return HT_OK;
+    if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "%s over an axis of length 0 has no value", name);
+    max_job job = {
+        .call = call, .contiguous = ht_view_contiguous(x), .chunks = (n + CHUNK - 1) / CHUNK, .max = call->scratch};
+    ht_pool_run(call->pool, rows * job.chunks, ht_row_grain(HT_GRAIN_CHEAP, n < CHUNK ? n : CHUNK), max_chunks, &job);
+    for (int64_t row_index = 0; row_index < rows; row_index++) {
+        int64_t best = row_index * job.chunks;
+        for (int64_t c = best + 1; c < (row_index + 1) * job.chunks; c++)
+            if (!isnan(job.max[best]) && (isnan(job.max[c]) || job.max[c] > job.max[best])) best = c;
+        row r = chunk_of(&job, best);
+        int64_t at = find(&r, job.max[best]);
+        if (want_index)
+            ((int32_t *)out->data)[row_index] = (int32_t)(best % job.chunks * CHUNK + at);
+        else
+            lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r.at + at * r.stride, 1, 1), 1);
+    }
+    return HT_OK;
+}
+
+static size_t largest_scratch(const ht_call *call) {
+    const ht_view *x = &call->in[0];
+    return (size_t)(row_count(x) * ((x->shape[x->n_dims - 1] + CHUNK - 1) / CHUNK)) * sizeof(float);
+}
+
+/* ---- the table ---- */
+
+static bool takes(const ht_call *call) { return lanes_take(call->in[0].dtype) && lanes_take(call->out.dtype); }
+
+static ht_status sum(const ht_call *call, ht_error *err) {
+    if (!takes(call)) return ht_plain_sum(call, err);
+    over_rows(call, HT_GRAIN_CHEAP, sum_row);
+    return HT_OK;
+}
+
+static ht_status mean(const ht_call *call, ht_error *err) {
+    if (!takes(call) || call->in[0].shape[call->in[0].n_dims - 1] == 0) return ht_plain_mean(call, err);
+    over_rows(call, HT_GRAIN_CHEAP, mean_row);
+    return HT_OK;
+}
+
+static ht_status softmax(const ht_call *call, ht_error *err) {
+    if (!takes(call)) return ht_plain_softmax(call, err);
+    over_rows(call, HT_GRAIN_MATH, softmax_row);
+    return HT_OK;
+}
+
+static ht_status max(const ht_call *call, ht_error *err) {
+    return takes(call) ? largest(call, "max", false, err) : ht_plain_max(call, err);
+}
+
+static ht_status argmax(const ht_call *call, ht_error *err) {
+    bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_I32;
+    return ours ? largest(call, "argmax", true, err) : ht_plain_argmax(call, err);
+}
+
+void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_SUM].run = sum;
+    kernels[HT_OP_MEAN].run = mean;
+    kernels[HT_OP_SOFTMAX].run = softmax;
+    kernels[HT_OP_MAX] = (ht_kernel){.run = max, .scratch = largest_scratch};
+    kernels[HT_OP_ARGMAX] = (ht_kernel){.run = argmax, .scratch = largest_scratch};
+}

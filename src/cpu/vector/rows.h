@@ -1,0 +1,32 @@
+/* For kernels that work on the last axis row by row: where row i begins, and sums whose order depends on the length
+ * alone. */
+#ifndef HT_CPU_VECTOR_ROWS_H
+#define HT_CPU_VECTOR_ROWS_H
+
+#include "cpu/vector/lanes.h"
+#include "cpu/walk.h"
+
+/* Offset of row `i` of v; `contiguous` says that rows follow one another (ht_view_contiguous, asked once). */
+HT_INLINE int64_t row_offset(const ht_view *v, bool contiguous, int64_t i) {
+    int last = v->n_dims - 1;
+    return contiguous ? i * v->shape[last] : ht_view_offset(v, last, i);
+}
+
+HT_INLINE int64_t row_count(const ht_view *v) {
+    int64_t n = 1;
+    for (int d = 0; d < v->n_dims - 1; d++) n *= v->shape[d];
+    return n;
+}
+
+/* Four sums side by side: sixteen elements go to the first, the next sixteen to the second, and so on round. */
+typedef struct row_sum {
+    v16f lane[4];
+} row_sum;
+
+HT_INLINE row_sum row_sum_zero(void) { return (row_sum){{v16f_zero(), v16f_zero(), v16f_zero(), v16f_zero()}}; }
+
+HT_INLINE float row_sum_total(const row_sum *s) {
+    return v16f_sum(v16f_add(v16f_add(s->lane[0], s->lane[1]), v16f_add(s->lane[2], s->lane[3])));
+}
+
+#endif

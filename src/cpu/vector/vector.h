@@ -1,0 +1,15 @@
+/* The vector kernels, by family, of the instruction set being compiled; table.c puts them together. Each family fills in
+ * its rows of the table; what it does not take (integers, f64) it hands to the kernel that was there before. */
+#ifndef HT_CPU_VECTOR_VECTOR_H
+#define HT_CPU_VECTOR_VECTOR_H
+
+#include "cpu/vector/simd.h"
+#include "device/kernel.h"
+
+void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_rope)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
+
+#endif

@@ -1,0 +1,27 @@
+/* Running one kernel of a device on memory laid out by the test. */
+#ifndef TESTS_SUPPORT_KERNELS_H
+#define TESTS_SUPPORT_KERNELS_H
+
+#include "device/device.h"
+#include "device/params.h"
+
+/* Every CPU device this machine can run, the plain one first; threads counts for each. Returns how many. */
+enum { TEST_MAX_DEVICES = 4 };
+int test_devices(int threads, ht_device *out[TEST_MAX_DEVICES]);
+void test_devices_free(ht_device *devices[TEST_MAX_DEVICES], int n);
+
+/* Runs the kernel with scratch of exactly the size it asks for, as a step would: pool leased, denormals flushed. */
+ht_status test_run(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
+                   const ht_step *step, ht_error *err);
+/* The same, failing the test with the message when the kernel fails. */
+void test_run_ok(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
+                 const ht_step *step);
+
+/* A row-contiguous view of memory that the test owns. */
+ht_view test_view(void *data, ht_dtype dtype, int n_dims, const int64_t *shape);
+ht_view test_absent(void);
+
+/* Operation names, as in ht_op_id. */
+const char *test_op_name(ht_op_id op);
+
+#endif
