@@ -100,7 +100,7 @@ static void describe_tokenizer(info *in, const ht_checkpoint *c) {
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "none");
     p->chat_format = "none";
     ht_tokenizer *t;
-    if (ht_tokenizer_load(c->path, &t, NULL)) return;
+    if (ht_talk_tokenizer(c, &t, NULL) || !t) return;
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "%s", ht_tokenizer_kind(t));
     const char *format = ht_talk_format(t);
     if (format) p->chat_format = format;

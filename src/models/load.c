@@ -32,20 +32,6 @@ void ht_model_close(ht_model **m) {
     if (atomic_fetch_sub_explicit(&held->refs, 1, memory_order_acq_rel) == 1) free_model(held);
 }
 
-/* A checkpoint without a tokenizer can still be run on ids. */
-static ht_status load_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
-    *out = NULL;
-    if (c->gguf && !ht_gguf_find(c->gguf, "tokenizer.ggml.tokens")) return HT_OK;
-    if (!c->gguf) {
-        char *path = ht_path_join(c->path, "tokenizer.json");
-        if (!path) return ht_fail_memory(err, strlen(c->path) + 16, "a path");
-        bool found = ht_path_exists(path);
-        free(path);
-        if (!found) return HT_OK;
-    }
-    return ht_tokenizer_load(c->path, out, err);
-}
-
 static ht_status choose_context(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
     m->trained_context = m->config->context;
     if (o->context < 0)
@@ -124,7 +110,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_option
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
     if (!status) status = check_room(m, c, o, err);
-    if (!status) status = load_tokenizer(c, &m->tokenizer, err);
+    if (!status) status = ht_talk_tokenizer(c, &m->tokenizer, err);
     if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status && m->tokenizer) m->chat_format = ht_talk_format(m->tokenizer);

@@ -1,6 +1,7 @@
 #include "models/talk.h"
 
 #include "base/error.h"
+#include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,18 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 static const char *const endings[] = {"<end_of_turn>", "<turn|>",       "<|im_end|>",     "<|eot_id|>",
                                       "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
+
+ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
+    *out = NULL;
+    if (c->gguf)
+        return ht_gguf_find(c->gguf, "tokenizer.ggml.tokens") ? ht_tokenizer_from_gguf(c->gguf, c->name, out, err)
+                                                              : HT_OK;
+    char *path = ht_path_join(c->path, "tokenizer.json");
+    if (!path) return ht_fail_memory(err, strlen(c->path) + 16, "a path");
+    bool found = ht_path_exists(path);
+    free(path);
+    return found ? ht_tokenizer_load(c->path, out, err) : HT_OK;
+}
 
 const char *ht_talk_format(const ht_tokenizer *t) {
     const char *template = ht_tokenizer_chat_template(t);

@@ -3,9 +3,12 @@
 #ifndef HT_MODELS_TALK_H
 #define HT_MODELS_TALK_H
 
-#include "models/config.h"
+#include "models/checkpoint.h"
 
 #include <hearth/tokenizer.h>
+
+/* The checkpoint's tokenizer; *out is NULL when it has none: it can still be run on ids. */
+ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err);
 
 /* "chatml", "gemma", "gemma4", "llama3", or NULL: from the chat template, or from the special tokens there are. */
 const char *ht_talk_format(const ht_tokenizer *t);
