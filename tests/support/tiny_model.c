@@ -1,0 +1,165 @@
+#include "support/tiny_model.h"
+
+#include "base/half.h"
+#include "support/gguf_writer.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 16, FEED_FORWARD = 96 };
+
+static const char *const merges[] = {"t h", "th e", "i n", "e r", "a n", "o n", "Ġ t", "r e"};
+enum { N_MERGES = sizeof merges / sizeof *merges };
+
+/* The GPT-2 alphabet: printable bytes stand for themselves, the others for code points from 256 on. */
+static void byte_texts(char texts[256][4]) {
+    int n = 0, next = 256;
+    for (int pass = 0; pass < 2; pass++)
+        for (int b = 0; b < 256; b++) {
+            bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+            if (printable == (pass == 1)) continue;
+            int c = printable ? b : next++;
+            if (c < 128)
+                snprintf(texts[n++], 4, "%c", c);
+            else
+                snprintf(texts[n++], 4, "%c%c", 0xC0 | c >> 6, 0x80 | (c & 63));
+        }
+}
+
+static void put_tokenizer(gguf_writer *w) {
+    static char bytes[256][4], merged[N_MERGES][12], filler[TINY_VOCAB][12];
+    const char *tokens[TINY_VOCAB];
+    int32_t types[TINY_VOCAB];
+    byte_texts(bytes);
+    for (int i = 0; i < TINY_VOCAB; i++) {
+        types[i] = 1;
+        snprintf(filler[i], sizeof filler[i], "word%d", i);
+        tokens[i] = filler[i];
+        if (i < 256) tokens[i] = bytes[i];
+        if (i >= 256 && i < 256 + N_MERGES) {
+            const char *space = strchr(merges[i - 256], ' ');
+            snprintf(merged[i - 256], sizeof *merged, "%.*s%s", (int)(space - merges[i - 256]), merges[i - 256],
+                     space + 1);
+            tokens[i] = merged[i - 256];
+        }
+    }
+    tokens[TINY_IM_START] = "<|im_start|>";
+    tokens[TINY_IM_END] = "<|im_end|>";
+    tokens[TINY_EOS] = "<|endoftext|>";
+    for (int i = TINY_IM_START; i <= TINY_EOS; i++) types[i] = 3;
+    gguf_put_str(w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_str(w, "tokenizer.ggml.pre", "smollm");
+    gguf_put_strs(w, "tokenizer.ggml.tokens", tokens, TINY_VOCAB);
+    gguf_put_i32s(w, "tokenizer.ggml.token_type", types, TINY_VOCAB);
+    gguf_put_strs(w, "tokenizer.ggml.merges", merges, N_MERGES);
+    gguf_put_u32(w, "tokenizer.ggml.eos_token_id", TINY_EOS);
+}
+
+/* Weights of a size that keeps the activations near 1: the numbers of the blocks alone would grow from layer to layer. */
+static void put_matrix(gguf_writer *w, const char *name, ht_weight_type type, int64_t rows, int64_t k,
+                       uint64_t *random) {
+    enum { BLOCK = 32 };
+    int64_t n = rows * k;
+    unsigned char *stored = malloc((size_t)n * sizeof(float));
+    for (int64_t i = 0; type == HT_W_F32 && i < n; i++) {
+        float x = 0.35f * test_random_float(random);
+        memcpy(stored + (size_t)i * sizeof x, &x, sizeof x);
+    }
+    for (int64_t b = 0; type == HT_W_Q8_0 && b < n / BLOCK; b++) {
+        unsigned char *block = stored + b * (BLOCK + 2);
+        uint16_t scale = ht_f32_to_f16(0.0027f);
+        memcpy(block, &scale, sizeof scale);
+        for (int i = 0; i < BLOCK; i++) block[2 + i] = (unsigned char)(test_random(random) >> 3);
+    }
+    gguf_put_tensor(w, name, type, 2, (int64_t[]){k, rows}, stored);
+    free(stored);
+}
+
+static void put_vector(gguf_writer *w, const char *name, int64_t n, uint64_t *random) {
+    float x[HIDDEN];
+    for (int64_t i = 0; i < n; i++) x[i] = 1 + 0.3f * test_random_float(random);
+    gguf_put_tensor(w, name, HT_W_F32, 1, &n, x);
+}
+
+static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t *random) {
+    static const struct {
+        const char *name;
+        int64_t rows, k;
+    } matrices[] = {{"attn_q", HEADS * HEAD_DIM, HIDDEN},    {"attn_k", KV_HEADS * HEAD_DIM, HIDDEN},
+                    {"attn_v", KV_HEADS * HEAD_DIM, HIDDEN}, {"attn_output", HIDDEN, HEADS * HEAD_DIM},
+                    {"ffn_gate", FEED_FORWARD, HIDDEN},      {"ffn_up", FEED_FORWARD, HIDDEN},
+                    {"ffn_down", HIDDEN, FEED_FORWARD}};
+    static const struct {
+        const char *name;
+        int64_t n;
+        bool gemma;
+    } vectors[] = {{"attn_norm", HIDDEN, false},          {"ffn_norm", HIDDEN, false},
+                   {"attn_q_norm", HEAD_DIM, true},       {"attn_k_norm", HEAD_DIM, true},
+                   {"post_attention_norm", HIDDEN, true}, {"post_ffw_norm", HIDDEN, true}};
+    char name[64];
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, matrices[i].name);
+        put_matrix(w, name, o->type, matrices[i].rows, matrices[i].k, random);
+    }
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        if (vectors[i].gemma && !o->window) continue;
+        snprintf(name, sizeof name, "blk.%d.%s.weight", layer, vectors[i].name);
+        put_vector(w, name, vectors[i].n, random);
+    }
+}
+
+const char *tiny_write(const tiny_options *o) {
+    const char *architecture = o->window ? "gemma3" : "llama";
+    const struct {
+        const char *key;
+        uint32_t value;
+    } values[] = {{"block_count", o->window ? 6 : 2},
+                  {"embedding_length", HIDDEN},
+                  {"attention.head_count", HEADS},
+                  {"attention.head_count_kv", KV_HEADS},
+                  {"attention.key_length", HEAD_DIM},
+                  {"attention.value_length", HEAD_DIM},
+                  {"feed_forward_length", FEED_FORWARD},
+                  {"attention.sliding_window", (uint32_t)o->window},
+                  {"context_length", o->context ? (uint32_t)o->context : 4096}};
+    gguf_writer w = gguf_writer_new();
+    uint64_t random = 20240229;
+    char key[64];
+    gguf_put_str(&w, "general.architecture", architecture);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, values[i].key);
+        gguf_put_u32(&w, key, values[i].value);
+    }
+    put_tokenizer(&w);
+    put_matrix(&w, "token_embd.weight", o->type, TINY_VOCAB, HIDDEN, &random);
+    put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);
+    put_vector(&w, "output_norm.weight", HIDDEN, &random);
+    for (int i = 0; i < (int)values[0].value; i++) put_layer(&w, i, o, &random);
+    size_t size;
+    unsigned char *file = gguf_finish(&w, &size);
+    scratch_write("tiny.gguf", file, size);
+    free(file);
+    return scratch_path("tiny.gguf");
+}
+
+ht_model *tiny_load(const tiny_options *o) {
+    static const tiny_options defaults;
+    ht_error err = {0};
+    ht_device *device;
+    ht_model *m = NULL;
+    if (!o) o = &defaults;
+    ht_device_options threads = {.n_threads = o->n_threads ? o->n_threads : 2};
+    if (ht_device_open("cpu", &threads, &device, &err)) fail_msg("%s", err.message);
+    ht_model_options how = {.device = device, .kv_dtype = o->kv};
+    if (ht_model_load(tiny_write(o), &how, &m, &err)) fail_msg("%s", err.message);
+    ht_device_release(device);
+    return m;
+}
+
+void tiny_ids(int32_t *ids, int n, uint64_t seed) {
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)(test_random(&seed) % TINY_IM_START);
+}

@@ -1,0 +1,449 @@
+/* Sessions on a small model: the bits do not depend on chunks, company or history; limits, rewinding, cancellation. */
+#include "generate/session_inside.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 1300, WINDOW = 40 };
+
+/* A growing and a sliding model, in integer and in float arithmetic. */
+enum { N_MODELS = 3 };
+static ht_model *models[N_MODELS];
+static int32_t ids[TOKENS];
+static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
+
+static ht_session *open_session(ht_model *m, int32_t chunk) {
+    ht_session *s;
+    ht_error err = {0};
+    if (ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err)) fail_msg("%s", err.message);
+    return s;
+}
+
+static bool copy_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
+    assert_int_equal(vocab, TINY_VOCAB);
+    memcpy((float *)user + first * vocab, logits, (size_t)(n_rows * vocab) * sizeof(float));
+    return true;
+}
+
+static float *new_rows(void) { return calloc((size_t)TOKENS * TINY_VOCAB, sizeof(float)); }
+
+static void forward(ht_session *s, const int32_t *from, size_t n, bool all, float *rows) {
+    ht_error err = {0};
+    if (ht_session_forward(s, from, n, all, rows ? copy_rows : NULL, rows, &err)) fail_msg("%s", err.message);
+}
+
+static void assert_same_rows(const float *rows, int model, int64_t first, int64_t n) {
+    const float *want = expected[model] + first * TINY_VOCAB;
+    for (int64_t i = 0; i < n; i++)
+        if (memcmp(rows + (first + i) * TINY_VOCAB, want + i * TINY_VOCAB, TINY_VOCAB * sizeof(float)) != 0)
+            fail_msg("model %d: the logits of position %lld differ", model, (long long)(first + i));
+}
+
+static int setup(void **state) {
+    (void)state;
+    scratch_make();
+    models[0] = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    models[1] = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
+    models[2] = tiny_load(&(tiny_options){.window = WINDOW, .kv = HT_F32});
+    tiny_ids(ids, TOKENS, 7);
+    for (int m = 0; m < N_MODELS; m++) {
+        ht_session *s = open_session(models[m], 512);
+        forward(s, ids, TOKENS, true, expected[m] = new_rows());
+        ht_session_close(&s);
+    }
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    for (int m = 0; m < N_MODELS; m++) {
+        ht_model_close(&models[m]);
+        free(expected[m]);
+    }
+    scratch_remove();
+    return 0;
+}
+
+/* ---- bits ---- */
+
+static void chunks_do_not_change_bits(void **state) {
+    (void)state;
+    static const int32_t chunks[] = {1, 37, 64, 256, 1300};
+    float *rows = new_rows();
+    for (int m = 0; m < N_MODELS; m++)
+        for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+            ht_session *s = open_session(models[m], chunks[c]);
+            memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
+            forward(s, ids, TOKENS, true, rows);
+            assert_same_rows(rows, m, 0, TOKENS);
+            assert_int_equal(ht_session_length(s), TOKENS);
+            ht_session_reset(s); /* and in a used cache, in uneven calls, last rows alone */
+            memset(rows, 0, (size_t)TOKENS * TINY_VOCAB * sizeof *rows);
+            for (int at = 0, n = 1; at < TOKENS; at += n, n = 3 * n + 1) {
+                if (n > TOKENS - at) n = TOKENS - at;
+                forward(s, ids + at, (size_t)n, false, rows);
+                assert_same_rows(rows, m, at + n - 1, 1);
+                if (n > 1) assert_true(rows[(int64_t)at * TINY_VOCAB] == 0); /* the others were not asked for */
+            }
+            ht_session_close(&s);
+        }
+    free(rows);
+}
+
+/* The whole rows differ between positions and from zero, so that the comparisons above can fail. */
+static void logits_are_not_trivial(void **state) {
+    (void)state;
+    for (int m = 0; m < N_MODELS; m++)
+        for (int i = 1; i < TOKENS; i++) {
+            const float *row = expected[m] + (int64_t)i * TINY_VOCAB;
+            assert_memory_not_equal(row, row - TINY_VOCAB, TINY_VOCAB * sizeof *row);
+            assert_true(row[0] != 0 && row[TINY_VOCAB - 1] != 0);
+        }
+}
+
+typedef struct job {
+    int model;
+    float *rows;
+    ht_status status;
+} job;
+
+static void *run_alone(void *arg) {
+    job *j = arg;
+    ht_session *s;
+    ht_error err = {0};
+    j->status = ht_session_open(models[j->model], &(ht_session_options){.chunk = 100}, &s, &err);
+    if (!j->status) j->status = ht_session_forward(s, ids, TOKENS / 2, true, copy_rows, j->rows, &err);
+    for (int i = TOKENS / 2; i < TOKENS / 2 + 40 && !j->status; i++)
+        j->status = ht_session_forward(s, &ids[i], 1, false, copy_rows, j->rows, &err);
+    ht_session_close(&s);
+    return NULL;
+}
+
+static void sessions_in_two_threads(void **state) {
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        pthread_t thread[2];
+        job jobs[2] = {{.model = m, .rows = new_rows()}, {.model = m, .rows = new_rows()}};
+        for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, run_alone, &jobs[i]), 0);
+        for (int i = 0; i < 2; i++) {
+            pthread_join(thread[i], NULL);
+            assert_int_equal(jobs[i].status, HT_OK);
+            assert_same_rows(jobs[i].rows, m, 0, TOKENS / 2 + 40);
+            free(jobs[i].rows);
+        }
+    }
+}
+
+static void together_is_as_alone(void **state) {
+    (void)state;
+    enum { N = 4, STEPS = 30 };
+    static const int begin[N] = {1, 250, 511, 1000};
+    for (int m = 0; m < N_MODELS; m++) {
+        ht_session *s[N];
+        float *logits = malloc((size_t)N * TINY_VOCAB * sizeof *logits);
+        ht_error err = {0};
+        for (int i = 0; i < N; i++) {
+            s[i] = open_session(models[m], i == 1 ? 2 : 64);
+            forward(s[i], ids, (size_t)begin[i], false, NULL);
+        }
+        for (int step = 0; step < STEPS; step++) {
+            int32_t next[N];
+            int n = step % 3 == 2 ? N - 1 : N; /* one drops out now and then */
+            for (int i = 0; i < n; i++) next[i] = ids[ht_session_length(s[i])];
+            assert_int_equal(ht_session_forward_together(s, next, n, logits, &err), HT_OK);
+            for (int i = 0; i < n; i++)
+                assert_memory_equal(logits + (int64_t)i * TINY_VOCAB,
+                                    expected[m] + (ht_session_length(s[i]) - 1) * TINY_VOCAB,
+                                    TINY_VOCAB * sizeof *logits);
+        }
+        for (int i = 0; i < N; i++) ht_session_close(&s[i]);
+        free(logits);
+    }
+}
+
+/* ---- going back ---- */
+
+static void rewinding_gives_the_same_bits(void **state) {
+    (void)state;
+    static const int64_t places[] = {0, 1, 255, 256, 257, 700, 1299};
+    ht_error err = {0};
+    float *rows = new_rows();
+    ht_session *s = open_session(models[0], 128);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        forward(s, ids + ht_session_length(s), (size_t)(TOKENS - ht_session_length(s)), false, NULL);
+        size_t full = ht_session_cache_bytes(s);
+        assert_int_equal(ht_session_truncate(s, places[i], &err), HT_OK);
+        assert_int_equal(ht_session_length(s), places[i]);
+        assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[0], places[i], 128));
+        if (places[i] < 1024) assert_true(ht_session_cache_bytes(s) < full);
+        forward(s, ids + places[i], (size_t)(TOKENS - places[i]), true, rows);
+        assert_same_rows(rows, 0, places[i], TOKENS - places[i]);
+    }
+    assert_int_equal(ht_session_truncate(s, TOKENS + 1, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "1301 tokens were to be kept of a session that holds 1300"));
+    assert_int_equal(ht_session_truncate(s, -1, &err), HT_ERR_ARGUMENT);
+    ht_session_close(&s);
+    free(rows);
+}
+
+/* Places that a ring lost are refused and leave the session as it was; the others give the same bits. */
+static void rings_refuse_what_they_lost(void **state) {
+    (void)state;
+    enum { CHUNK = 100, PAGES = 2, LENGTH = 1200 }; /* 139 adjacent positions lie in at most 2 pages */
+    enum { HELD = 768 };                            /* 1200 positions end in page 4: the ring holds pages 3 and 4 */
+    static const int64_t allowed[] = {LENGTH, LENGTH - 1, 1024, 1023, 900, HELD + WINDOW - 1, 0};
+    ht_error err = {0};
+    float *rows = new_rows();
+    for (int m = 1; m < N_MODELS; m++) {
+        ht_session *s = open_session(models[m], CHUNK);
+        assert_int_equal(s->cache->layer[0].ring_pages, PAGES);
+        assert_int_equal(s->cache->layer[5].ring_pages, 0);
+        for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+            forward(s, ids + ht_session_length(s), (size_t)(LENGTH - ht_session_length(s)), false, NULL);
+            for (int64_t place = 1; place < HELD + WINDOW - 1; place++) {
+                assert_int_equal(ht_session_truncate(s, place, &err), HT_ERR_LIMIT);
+                assert_non_null(strstr(err.message, "from position"));
+                assert_non_null(strstr(err.message, "from 768 on"));
+            }
+            assert_int_equal(ht_session_length(s), LENGTH);
+            assert_int_equal(ht_session_truncate(s, allowed[i], &err), HT_OK);
+            assert_int_equal(ht_session_length(s), allowed[i]);
+            forward(s, ids + allowed[i], (size_t)(LENGTH - allowed[i]), true, rows);
+            assert_same_rows(rows, m, allowed[i], LENGTH - allowed[i]);
+        }
+        ht_session_close(&s);
+    }
+    free(rows);
+}
+
+/* A ring that went on, back and on again has lost what the furthest step pushed out, not only the last one. */
+static void rings_remember_how_far_they_were_written(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_session *s = open_session(models[1], 100);
+    forward(s, ids, 1020, false, NULL); /* page 3: the ring holds pages 2 and 3 */
+    assert_int_equal(ht_session_truncate(s, 600, &err), HT_OK);
+    forward(s, ids + 600, 430, false, NULL); /* into page 4: page 2 is gone */
+    assert_int_equal(ht_session_truncate(s, 1010, &err), HT_OK);
+    assert_int_equal(ht_session_truncate(s, 800, &err), HT_ERR_LIMIT);
+    assert_int_equal(ht_session_truncate(s, 807, &err), HT_OK);
+    float *rows = new_rows();
+    forward(s, ids + 807, 100, true, rows);
+    assert_same_rows(rows, 1, 807, 100);
+    ht_session_close(&s);
+    free(rows);
+}
+
+/* What a step may not see must not matter, even if it is no number. */
+static void stale_positions_do_not_matter(void **state) {
+    (void)state;
+    float *rows = new_rows();
+    for (int m = 0; m < N_MODELS; m++) {
+        ht_session *s = open_session(models[m], 50);
+        forward(s, ids, 300, false, NULL);
+        for (int32_t l = 0; l < s->cache->n_layers; l++) {
+            const ht_kv_layer *layer = &s->cache->layer[l];
+            size_t width = ht_dtype_bytes(layer->dtype);
+            int64_t half = (int64_t)layer->n_kv_heads * layer->head_dim * HT_KV_PAGE;
+            unsigned char *page = layer->pages[ht_kv_page_of(layer, 300)];
+            for (int64_t head = 0; head < layer->n_kv_heads; head++)
+                for (int64_t key = 300 % HT_KV_PAGE; key < HT_KV_PAGE; key++)
+                    for (int64_t d = 0; d < layer->head_dim; d++) {
+                        int64_t tile = (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * layer->head_dim;
+                        int64_t k = tile + d * HT_KV_TILE + key % HT_KV_TILE;
+                        int64_t v = half + (head * HT_KV_PAGE + key) * layer->head_dim + d;
+                        memset(page + (size_t)k * width, 0xFF, width);
+                        memset(page + (size_t)v * width, 0xFF, width);
+                    }
+        }
+        forward(s, ids + 300, 100, true, rows);
+        assert_same_rows(rows, m, 300, 100);
+        ht_session_close(&s);
+    }
+    free(rows);
+}
+
+/* ---- memory ---- */
+
+static void pages_are_as_forecast(void **state) {
+    (void)state;
+    for (int m = 0; m < N_MODELS; m++) {
+        size_t before = ht_memory_get().active_bytes;
+        ht_session *s = open_session(models[m], 64);
+        assert_int_equal(ht_session_cache_bytes(s), 0);
+        for (int at = 0; at < TOKENS; at += 50) {
+            forward(s, ids + at, 50, false, NULL);
+            assert_int_equal(ht_session_cache_bytes(s), ht_cache_bytes(models[m], at + 50, 64));
+        }
+        ht_session_reset(s);
+        assert_int_equal(ht_session_cache_bytes(s), 0);
+        assert_int_equal(ht_session_length(s), 0);
+        ht_session_close(&s);
+        assert_null(s);
+        ht_session_close(&s);
+        assert_int_equal(ht_memory_get().active_bytes, before);
+    }
+    /* Two growing layers of 2 heads of 16 in f16: 32 KiB a page. */
+    assert_int_equal(ht_cache_bytes(models[0], 1, 512), 2 * 32768);
+    assert_int_equal(ht_cache_bytes(models[0], 257, 512), 4 * 32768);
+    /* Five rings of four pages at most (551 positions), and one growing layer. */
+    assert_int_equal(ht_cache_bytes(models[1], 4096, 512), (5 * 4 + 16) * 32768);
+}
+
+/* When memory runs out at a page's end the session stays usable, and goes on with the same bits once there is room. */
+static void running_out_of_memory_changes_nothing(void **state) {
+    (void)state;
+    float *rows = new_rows();
+    for (int m = 0; m < 2; m++) {
+        ht_session *s = open_session(models[m], 64);
+        ht_error err = {0};
+        forward(s, ids, 256, false, NULL);
+        size_t held = ht_session_cache_bytes(s);
+        /* Room for one page, not for all layers'. */
+        size_t old = ht_memory_set_limit(ht_memory_get().active_bytes + 40000);
+        assert_int_equal(ht_session_forward(s, ids + 256, 10, false, NULL, NULL, &err), HT_ERR_MEMORY);
+        assert_non_null(strstr(err.message, "the KV cache cannot grow from 256 to 266 positions"));
+        assert_int_equal(ht_session_cache_bytes(s), held);
+        assert_int_equal(ht_session_length(s), 256);
+        ht_memory_set_limit(old);
+        forward(s, ids + 256, 100, true, rows);
+        assert_same_rows(rows, m, 256, 100);
+        ht_session_close(&s);
+    }
+    free(rows);
+}
+
+/* ---- refusals ---- */
+
+static void limits_and_ids_are_checked(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_session *s;
+    ht_model *small = tiny_load(&(tiny_options){.context = 100});
+    assert_int_equal(ht_session_open(small, &(ht_session_options){.chunk = -1}, &s, &err), HT_ERR_ARGUMENT);
+    assert_null(s);
+    assert_int_equal(ht_session_open(small, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 101, false, NULL, NULL, &err), HT_ERR_LIMIT);
+    assert_string_equal(err.message, "prompt of 101 tokens does not fit the context of 100");
+    assert_int_equal(ht_session_length(s), 0);
+    forward(s, ids, 60, false, NULL);
+    assert_int_equal(ht_session_forward(s, ids, 41, false, NULL, NULL, &err), HT_ERR_LIMIT);
+    assert_string_equal(err.message,
+                        "prompt of 41 tokens does not fit the context of 100, of which 60 positions are taken");
+    int32_t wrong[3] = {5, TINY_VOCAB, -1};
+    assert_int_equal(ht_session_forward(s, wrong, 2, false, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_string_equal(err.message, "token id 288 at place 1 is outside the vocabulary of 288");
+    assert_int_equal(ht_session_forward(s, wrong + 2, 1, false, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_length(s), 60);
+    forward(s, ids, 0, false, NULL);
+    forward(s, ids, 40, false, NULL);
+    assert_int_equal(ht_session_length(s), 100);
+    assert_int_equal(ht_session_forward(s, ids, 1, false, NULL, NULL, &err), HT_ERR_LIMIT);
+    ht_session_close(&s);
+    ht_model_close(&small);
+}
+
+static void bad_company_is_refused(void **state) {
+    (void)state;
+    ht_error err = {0};
+    float logits[2 * TINY_VOCAB];
+    ht_session *a = open_session(models[0], 0), *b = open_session(models[1], 0);
+    ht_session *mixed[] = {a, b}, *twice[] = {a, a};
+    assert_int_equal(ht_session_forward_together(mixed, ids, 2, logits, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "another model"));
+    assert_int_equal(ht_session_forward_together(twice, ids, 2, logits, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "the same"));
+    assert_int_equal(ht_session_forward_together(mixed, ids, 0, logits, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward_together(mixed, (const int32_t[]){-5}, 1, logits, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "session 0 of the step: token id -5"));
+    assert_int_equal(ht_session_length(a), 0);
+    ht_session_close(&a);
+    ht_session_close(&b);
+}
+
+/* ---- ending early ---- */
+
+typedef struct stop_after {
+    ht_session *s;
+    int calls, end;
+    bool cancel;
+} stop_after;
+
+static bool count_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
+    stop_after *c = user;
+    (void)logits, (void)first, (void)n_rows, (void)vocab;
+    if (++c->calls < c->end) return true;
+    if (c->cancel) ht_session_cancel(c->s);
+    return c->cancel;
+}
+
+static void ending_early_keeps_whole_chunks(void **state) {
+    (void)state;
+    float *rows = new_rows();
+    for (int cancel = 0; cancel < 2; cancel++) {
+        ht_session *s = open_session(models[1], 64);
+        ht_error err = {0};
+        stop_after c = {.s = s, .end = 3, .cancel = cancel};
+        assert_int_equal(ht_session_forward(s, ids, 1000, true, count_rows, &c, &err), HT_ERR_CANCELLED);
+        assert_int_equal(c.calls, 3);
+        assert_int_equal(ht_session_length(s), 3 * 64);
+        ht_session_cancel(s); /* no call in progress: means nothing */
+        forward(s, ids + 192, 500, true, rows);
+        assert_same_rows(rows, 1, 192, 500);
+        ht_session_close(&s);
+    }
+    free(rows);
+}
+
+static void *cancel_soon(void *arg) {
+    for (int i = 0; i < 200; i++) {
+        ht_session_cancel(arg);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void cancelling_from_another_thread(void **state) {
+    (void)state;
+    ht_session *s = open_session(models[0], 16);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, s), 0);
+    int cancelled = 0;
+    for (int i = 0; i < 20; i++) {
+        ht_error err = {0};
+        ht_session_reset(s);
+        ht_status status = ht_session_forward(s, ids, 200, false, NULL, NULL, &err);
+        assert_true(status == HT_OK || status == HT_ERR_CANCELLED);
+        assert_true(status == HT_OK ? ht_session_length(s) == 200 : ht_session_length(s) % 16 == 0);
+        cancelled += status != HT_OK;
+    }
+    (void)cancelled; /* how often is up to the scheduler */
+    pthread_join(thread, NULL);
+    ht_session_reset(s);
+    forward(s, ids, 200, false, NULL);
+    ht_session_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_not_trivial),
+        cmocka_unit_test(chunks_do_not_change_bits),
+        cmocka_unit_test(sessions_in_two_threads),
+        cmocka_unit_test(together_is_as_alone),
+        cmocka_unit_test(rewinding_gives_the_same_bits),
+        cmocka_unit_test(rings_refuse_what_they_lost),
+        cmocka_unit_test(rings_remember_how_far_they_were_written),
+        cmocka_unit_test(stale_positions_do_not_matter),
+        cmocka_unit_test(pages_are_as_forecast),
+        cmocka_unit_test(running_out_of_memory_changes_nothing),
+        cmocka_unit_test(limits_and_ids_are_checked),
+        cmocka_unit_test(bad_company_is_refused),
+        cmocka_unit_test(ending_early_keeps_whole_chunks),
+        cmocka_unit_test(cancelling_from_another_thread),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
