@@ -171,6 +171,7 @@ ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     ht_writer *w = calloc(1, sizeof *w);
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     w->fd = -1;
+    errno = ENOMEM;
     w->path = replaces ? realpath(path, NULL) : strdup(path);
     if (!w->path || !create_temporary(w)) {
         int code = errno;

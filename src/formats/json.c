@@ -51,7 +51,8 @@ static ht_status check_depth(const char *text, size_t size, const char *name, ht
 }
 
 static ht_status fail_parse(const json_error_t *e, size_t size, const char *name, ht_error *err) {
-    if (json_error_code(e) == json_error_out_of_memory) return ht_fail_memory(err, size, name);
+    /* Where an allocation fails, jansson mostly leaves the error as it was: without a text. */
+    if (json_error_code(e) == json_error_out_of_memory || !e->text[0]) return ht_fail_memory(err, size, name);
     /* jansson quotes the text near the error, which need not be printable. */
     char text[JSON_ERROR_TEXT_LENGTH];
     snprintf(text, sizeof text, "%s", e->text);

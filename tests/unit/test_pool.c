@@ -1,4 +1,4 @@
-/* The thread pool: every block runs once, leases take turns, more threads than cores do no harm. */
+/* The thread pool: every block exactly once, whatever the sizes; leases in turn; workers that park wake again. */
 #include "base/pool.h"
 #include "support/test.h"
 
@@ -8,117 +8,166 @@
 #include <string.h>
 #include <time.h>
 
-enum { N = 1000 };
+enum { MAX_N = 3000 };
 
 typedef struct job {
+    atomic_int count[MAX_N]; /* how often each block ran */
+    atomic_int wrong;        /* calls with a bad range or worker */
+    int64_t n, grain;
     int n_threads;
-    _Atomic int bad_worker;
-    _Atomic int runs[N];
 } job;
 
-static void count(void *arg, int64_t begin, int64_t end, int worker) {
+static void count_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     job *j = arg;
-    if (worker < 0 || worker >= j->n_threads) j->bad_worker = 1;
-    for (int64_t i = begin; i < end; i++) j->runs[i]++;
+    if (begin < 0 || begin >= end || end > j->n || worker < 0 || worker >= j->n_threads) atomic_fetch_add(&j->wrong, 1);
+    for (int64_t i = begin; i < end; i++) atomic_fetch_add(&j->count[i], 1);
 }
 
-static void every_block_runs_once(void **state) {
-    (void)state;
+static void run_once(ht_pool *pool, int64_t n, int64_t grain) {
+    static job j;
+    memset(&j, 0, sizeof j);
+    j.n = n;
+    j.grain = grain;
+    j.n_threads = ht_pool_threads(pool);
+    ht_pool_run(pool, n, grain, count_blocks, &j);
+    assert_int_equal(atomic_load(&j.wrong), 0);
+    for (int64_t i = 0; i < MAX_N; i++)
+        if (atomic_load(&j.count[i]) != (i < n)) fail_msg("n %ld grain %ld: block %ld", (long)n, (long)grain, (long)i);
+}
+
+static ht_pool *make(int n_threads) {
+    ht_pool *pool;
     ht_error err = {0};
+    if (ht_pool_new(n_threads, &pool, &err)) fail_msg("%s", err.message);
+    return pool;
+}
+
+static void every_block_once(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {-1, 0, 1, 2, 3, 7, 64, 1000, MAX_N};
+    static const int64_t grains[] = {-3, 0, 1, 2, 5, 63, 1000, MAX_N, INT64_MAX};
     for (int threads = 1; threads <= 5; threads++) {
-        ht_pool *p;
-        assert_int_equal(ht_pool_new(threads, &p, &err), HT_OK);
-        assert_int_equal(ht_pool_threads(p), threads);
-        for (int round = 0; round < 200; round++) {
-            job j = {.n_threads = threads};
-            int64_t n = (round * 37) % (N + 1), grain = round % 9;
-            ht_pool_lease(p);
-            ht_pool_run(p, n, grain, count, &j);
-            ht_pool_run(p, n, 1, count, &j);
-            ht_pool_release(p);
-            for (int64_t i = 0; i < N; i++) assert_int_equal(j.runs[i], i < n ? 2 : 0);
-            assert_int_equal(j.bad_worker, 0);
-        }
-        ht_pool_free(p);
+        ht_pool *pool = make(threads);
+        assert_int_equal(ht_pool_threads(pool), threads);
+        ht_pool_lease(pool);
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (size_t g = 0; g < sizeof grains / sizeof *grains; g++) run_once(pool, sizes[s], grains[g]);
+        ht_pool_release(pool);
+        ht_pool_free(pool);
     }
 }
 
-typedef struct leaser {
-    ht_pool *pool;
-    long long sum;
-} leaser;
-
-static void add(void *arg, int64_t begin, int64_t end, int worker) {
+static void add_one(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    long long local = 0;
-    for (int64_t i = begin; i < end; i++) local += i;
-    atomic_fetch_add((_Atomic long long *)arg, local);
+    int *values = arg; /* not atomic: the pool orders one job after the other */
+    for (int64_t i = begin; i < end; i++) values[i]++;
 }
 
-static void *lease_many_times(void *arg) {
-    leaser *l = arg;
-    for (int i = 0; i < 300; i++) {
-        _Atomic long long sum = 0;
-        ht_pool_lease(l->pool);
-        for (int k = 0; k < 3; k++) ht_pool_run(l->pool, 100, 7, add, &sum);
-        ht_pool_release(l->pool);
-        l->sum += sum;
+static void many_small_jobs(void **state) {
+    (void)state;
+    enum { JOBS = 5000, N = 17 };
+    int values[N] = {0};
+    ht_pool *pool = make(3);
+    ht_pool_lease(pool);
+    for (int k = 0; k < JOBS; k++) ht_pool_run(pool, N, 1, add_one, values);
+    ht_pool_release(pool);
+    for (int k = 0; k < JOBS; k++) ht_pool_run(pool, N, 2, add_one, values); /* without a lease, workers may park */
+    for (int i = 0; i < N; i++) assert_int_equal(values[i], 2 * JOBS);
+    ht_pool_free(pool);
+}
+
+/* Workers sleep between the jobs; a wake-up that is lost would hang here. */
+static void parked_workers_wake(void **state) {
+    (void)state;
+    int values[8] = {0};
+    ht_pool *pool = make(4);
+    for (int k = 0; k < 100; k++) {
+        nanosleep(&(struct timespec){.tv_nsec = k % 7 * 100000}, NULL);
+        ht_pool_lease(pool);
+        ht_pool_run(pool, 8, 1, add_one, values);
+        ht_pool_release(pool);
+    }
+    for (int i = 0; i < 8; i++) assert_int_equal(values[i], 100);
+    ht_pool_free(pool);
+}
+
+typedef struct tenant {
+    ht_pool *pool;
+    int *shared; /* only touched under the lease */
+    int values[40];
+} tenant;
+
+static void *lease_often(void *arg) {
+    tenant *t = arg;
+    for (int k = 0; k < 300; k++) {
+        ht_pool_lease(t->pool);
+        ++*t->shared;
+        ht_pool_run(t->pool, 40, 3, add_one, t->values);
+        ht_pool_run(t->pool, 40, 1, add_one, t->values);
+        ht_pool_release(t->pool);
     }
     return NULL;
 }
 
-static void leases_of_several_threads_take_turns(void **state) {
+static void leases_take_turns(void **state) {
     (void)state;
-    ht_error err = {0};
-    ht_pool *p;
-    assert_int_equal(ht_pool_new(3, &p, &err), HT_OK);
-    pthread_t thread[4];
-    leaser l[4];
-    for (int i = 0; i < 4; i++) {
-        l[i] = (leaser){.pool = p};
-        assert_int_equal(pthread_create(&thread[i], NULL, lease_many_times, &l[i]), 0);
+    ht_pool *pool = make(3);
+    int shared = 0;
+    tenant tenants[3];
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        tenants[i] = (tenant){.pool = pool, .shared = &shared};
+        assert_int_equal(pthread_create(&threads[i], NULL, lease_often, &tenants[i]), 0);
     }
-    for (int i = 0; i < 4; i++) {
-        pthread_join(thread[i], NULL);
-        assert_int_equal(l[i].sum, 300LL * 3 * 4950);
-    }
-    ht_pool_free(p);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(shared, 900);
+    for (int i = 0; i < 3; i++)
+        for (int v = 0; v < 40; v++) assert_int_equal(tenants[i].values[v], 600);
+    ht_pool_free(pool);
 }
 
-static void a_parked_pool_wakes_up(void **state) {
+static void sizes_of_a_pool(void **state) {
     (void)state;
+    ht_pool *pool = (void *)1;
     ht_error err = {0};
-    ht_pool *p;
-    assert_int_equal(ht_pool_new(2, &p, &err), HT_OK);
-    for (int round = 0; round < 5; round++) {
-        struct timespec nap = {0, 3000000};
-        nanosleep(&nap, NULL);
-        job j = {.n_threads = 2};
-        ht_pool_lease(p);
-        nanosleep(&nap, NULL);
-        ht_pool_run(p, N, 1, count, &j);
-        ht_pool_release(p);
-        for (int i = 0; i < N; i++) assert_int_equal(j.runs[i], 1);
-    }
-    ht_pool_free(p);
+    assert_int_equal(ht_pool_new(-1, &pool, &err), HT_ERR_ARGUMENT);
+    assert_null(pool);
+    assert_int_equal(ht_pool_new(1025, &pool, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "1025 threads were asked for, expected 0 (one per core) to 1024"));
+    pool = make(0);
+    assert_true(ht_pool_threads(pool) >= 1);
+    ht_pool_free(pool);
+    ht_pool_free(NULL);
+    for (int k = 0; k < 50; k++) ht_pool_free(make(4)); /* freed before the workers had anything to do */
 }
 
-static void bad_thread_counts_are_refused(void **state) {
+static void halve_smallest(void *arg, int64_t begin, int64_t end, int worker) {
+    volatile float smallest = 1.17549435e-38f, half = smallest * 0.5f;
+    (void)begin, (void)end;
+    if (worker > 0 && half != 0) atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void denormals(void **state) {
     (void)state;
-    ht_pool *p;
-    ht_error err = {0};
-    assert_int_equal(ht_pool_new(-1, &p, &err), HT_ERR_ARGUMENT);
-    assert_null(p);
-    assert_int_equal(ht_pool_new(100000, &p, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "100000"));
+    volatile float smallest = 1.17549435e-38f, half = smallest * 0.5f;
+    assert_true(half > 0);
+    unsigned old = ht_flush_denormals();
+    half = smallest * 0.5f;
+    ht_restore_denormals(old);
+    assert_true(half == 0);
+    half = smallest * 0.5f;
+    assert_true(half > 0);
+    ht_pool *pool = make(4);
+    atomic_int kept = 0;
+    for (int k = 0; k < 100; k++) ht_pool_run(pool, 64, 1, halve_smallest, &kept);
+    assert_int_equal(atomic_load(&kept), 0);
+    ht_pool_free(pool);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_block_runs_once),
-        cmocka_unit_test(leases_of_several_threads_take_turns),
-        cmocka_unit_test(a_parked_pool_wakes_up),
-        cmocka_unit_test(bad_thread_counts_are_refused),
+        cmocka_unit_test(every_block_once),  cmocka_unit_test(many_small_jobs), cmocka_unit_test(parked_workers_wake),
+        cmocka_unit_test(leases_take_turns), cmocka_unit_test(sizes_of_a_pool), cmocka_unit_test(denormals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

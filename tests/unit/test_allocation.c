@@ -1,0 +1,197 @@
+/* Out of memory is an error like any other: each scenario is run with its first, second, third ... allocation failing,
+ * alone and with all that follow. Linked with --wrap for the allocation functions (tests/CMakeLists.txt); leaks on the way
+ * out are the leak sanitizer's to find. */
+#include "base/file.h"
+#include "base/pool.h"
+#include "formats/gguf.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "support/gguf_writer.h"
+#include "support/safetensors_writer.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <hearth/npy.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+char *__wrap_strdup(const char *s);
+
+static bool armed, all_that_follow;
+static long until_failure;
+
+static bool fails(void) {
+    if (!armed) return false;
+    bool now = all_that_follow ? until_failure <= 0 : until_failure == 0;
+    until_failure--;
+    return now;
+}
+
+void *__wrap_malloc(size_t n) { return fails() ? NULL : __real_malloc(n); }
+void *__wrap_calloc(size_t n, size_t size) { return fails() ? NULL : __real_calloc(n, size); }
+void *__wrap_realloc(void *p, size_t n) { return fails() ? NULL : __real_realloc(p, n); }
+void *__wrap_aligned_alloc(size_t align, size_t n) { return fails() ? NULL : __real_aligned_alloc(align, n); }
+char *__wrap_strdup(const char *s) { return fails() ? NULL : __real_strdup(s); }
+
+/* The scenario succeeds when memory does; returns how many allocations it makes. jansson takes some of its own failed
+ * allocations for errors of the text: with `json` that is accepted as well. */
+static long try_every_failure(ht_status (*scenario)(ht_error *err), bool json) {
+    long n = 0;
+    for (int mode = 0; mode < 2; mode++) {
+        for (long k = 0;; k++) {
+            ht_error err = {0};
+            until_failure = k;
+            all_that_follow = mode;
+            armed = true;
+            ht_status st = scenario(&err);
+            armed = false;
+            if (until_failure >= 0) { /* nothing failed any more */
+                assert_int_equal(st, HT_OK);
+                n = k;
+                break;
+            }
+            if ((st != HT_ERR_MEMORY && !(json && st == HT_ERR_FORMAT)) || err.status != st || !err.message[0])
+                fail_msg("allocation %ld: status %d, \"%s\"", k, st, err.message);
+        }
+    }
+    return n;
+}
+
+static unsigned char *gguf_bytes, *safetensors_bytes;
+static size_t gguf_size, safetensors_size;
+
+static ht_status parse_gguf(ht_error *err) {
+    ht_gguf *g;
+    ht_status st = ht_gguf_parse(gguf_bytes, gguf_size, "f", &g, err);
+    ht_gguf_free(g);
+    return st;
+}
+
+static ht_status parse_safetensors(ht_error *err) {
+    ht_safetensors *s;
+    ht_status st = ht_safetensors_parse(safetensors_bytes, safetensors_size, "f", &s, err);
+    ht_safetensors_close(s);
+    return st;
+}
+
+static ht_status open_checkpoint(ht_error *err) {
+    ht_safetensors *s;
+    ht_status st = ht_safetensors_open(scratch_directory(), &s, err);
+    ht_safetensors_close(s);
+    return st;
+}
+
+static ht_status parse_json(ht_error *err) {
+    static const char text[] = "{\"a\":[1,2.5,\"text\"],\"b\":{\"c\":null}}";
+    json_t *root;
+    ht_status st = ht_json_parse(text, sizeof text - 1, "f", &root, err);
+    json_decref(root);
+    return st;
+}
+
+static ht_status read_file(ht_error *err) {
+    char *data;
+    size_t size;
+    ht_file *file;
+    ht_status st = ht_file_read_all(scratch_path("a.safetensors"), 10000, &data, &size, err);
+    free(data);
+    if (st) return st;
+    st = ht_file_open(scratch_path("a.safetensors"), &file, err);
+    ht_file_close(file);
+    return st;
+}
+
+static ht_status write_npy(ht_error *err) {
+    ht_npy_writer *w;
+    ht_status st = ht_npy_open(scratch_path("a.npy"), 1, 2, &w, err);
+    if (st) return st;
+    st = ht_npy_put_rows(w, (float[]){1, 2}, 1, err);
+    if (st) {
+        ht_npy_discard(w);
+        return st;
+    }
+    return ht_npy_commit(w, err);
+}
+
+static ht_status start_pool(ht_error *err) {
+    ht_pool *pool;
+    ht_status st = ht_pool_new(2, &pool, err);
+    ht_pool_free(pool);
+    return st;
+}
+
+static void parsers(void **state) {
+    (void)state;
+    assert_int_equal(try_every_failure(parse_gguf, false), 7);
+    assert_true(try_every_failure(parse_safetensors, true) > 10);
+    assert_true(try_every_failure(parse_json, true) > 5);
+}
+
+static void checkpoints(void **state) {
+    (void)state;
+    assert_true(try_every_failure(open_checkpoint, true) > 20); /* by index */
+    assert_int_equal(unlink(scratch_path("model.safetensors.index.json")), 0);
+    assert_true(try_every_failure(open_checkpoint, true) > 10); /* the only file */
+}
+
+static void files(void **state) {
+    (void)state;
+    assert_true(try_every_failure(read_file, false) >= 3);
+    int before = scratch_count();
+    assert_true(try_every_failure(write_npy, false) >= 3);
+    assert_int_equal(scratch_count(), before + 1);
+}
+
+static void pools(void **state) {
+    (void)state;
+    assert_true(try_every_failure(start_pool, false) >= 2);
+}
+
+static int make_inputs(void **state) {
+    (void)state;
+    static const char index[] = "{\"weight_map\":{\"a\":\"a.safetensors\",\"b\":\"a.safetensors\"}}";
+    gguf_writer g = gguf_writer_new();
+    gguf_put_str(&g, "general.architecture", "llama");
+    gguf_put_tensor(&g, "a", HT_W_F32, 1, (int64_t[]){4}, NULL);
+    gguf_bytes = gguf_finish(&g, &gguf_size);
+    safetensors_writer s = {0};
+    ht_text_append_str(&s.header, "\"__metadata__\":{\"format\":\"pt\"}");
+    safetensors_put(&s, "a", "F32", 1, (int64_t[]){4}, NULL, 16);
+    safetensors_put(&s, "b", "F16", 1, (int64_t[]){4}, NULL, 8);
+    safetensors_bytes = safetensors_finish(&s, &safetensors_size);
+    scratch_make();
+    scratch_write("a.safetensors", safetensors_bytes, safetensors_size);
+    scratch_write("model.safetensors.index.json", index, sizeof index - 1);
+    json_set_alloc_funcs(__wrap_malloc, free);
+    return 0;
+}
+
+static int free_inputs(void **state) {
+    (void)state;
+    free(gguf_bytes);
+    free(safetensors_bytes);
+    scratch_remove();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parsers),
+        cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),
+        cmocka_unit_test(pools),
+    };
+    return cmocka_run_group_tests(tests, make_inputs, free_inputs);
+}

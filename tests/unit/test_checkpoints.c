@@ -1,0 +1,109 @@
+/* Files that other programs wrote are read to the last tensor: the committed tiny checkpoints (made by transformers and the
+ * gguf package), and the real ones in $HEARTH_TEST_MODELS. */
+#define _GNU_SOURCE
+#include "base/file.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "support/test.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void check_gguf(const char *path) {
+    ht_file *file;
+    ht_gguf *g;
+    ht_error err = {0};
+    if (ht_file_open(path, &file, &err) || ht_gguf_parse(file->data, file->size, path, &g, &err))
+        fail_msg("%s", err.message);
+    ht_bytes architecture;
+    assert_true(ht_gguf_get_string(g, "general.architecture", &architecture));
+    const ht_gguf_value *tokens = ht_gguf_find(g, "tokenizer.ggml.tokens");
+    if (tokens) {
+        size_t offset = 0;
+        uint64_t n = 0;
+        for (ht_bytes token; ht_gguf_next_string(tokens, &offset, &token);) n++;
+        assert_int_equal(n, tokens->n_items);
+    }
+    for (size_t i = 0; i < ht_gguf_n_tensors(g); i++) {
+        const ht_gguf_tensor *t = ht_gguf_tensor_at(g, i);
+        const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
+        float values[256];
+        ht_dequantize(t->type, t->data + t->n_bytes - info->block_bytes, info->block, values);
+        for (int k = 0; k < info->block; k++)
+            if (!isfinite(values[k]))
+                fail_msg("%s: the last block of %.*s is not finite", path, (int)t->name.len, t->name.data);
+    }
+    ht_gguf_free(g);
+    ht_file_close(file);
+}
+
+static void check_safetensors(const char *path) {
+    ht_safetensors *s;
+    ht_error err = {0};
+    if (ht_safetensors_open(path, &s, &err)) fail_msg("%s", err.message);
+    assert_true(ht_safetensors_count(s) > 0);
+    for (size_t i = 0; i < ht_safetensors_count(s); i++) {
+        const ht_safetensor *t = ht_safetensors_at(s, i);
+        unsigned char last;
+        if (t->n_bytes == 0) continue;
+        assert_int_equal(ht_file_read_at(ht_safetensors_file(s, t->file), t->offset + t->n_bytes - 1, &last, 1, &err),
+                         HT_OK);
+        assert_int_equal(last, t->data[t->n_bytes - 1]);
+    }
+    ht_safetensors_close(s);
+}
+
+static bool has_safetensors(const char *directory) {
+    bool found = false;
+    DIR *dir = opendir(directory);
+    for (struct dirent *e; dir && (e = readdir(dir));) found = found || strstr(e->d_name, ".safetensors");
+    if (dir) closedir(dir);
+    return found;
+}
+
+/* Checks what is in a folder, one level deep; returns how many checkpoints that were. */
+static int check_folder(const char *folder) {
+    int n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir) fail_msg("%s cannot be read; run the tests from the repository root", folder);
+    for (struct dirent *e; (e = readdir(dir));) {
+        char *path = ht_path_join(folder, e->d_name);
+        size_t len = strlen(path);
+        if (e->d_name[0] != '.' && ht_path_is_directory(path) && has_safetensors(path)) {
+            check_safetensors(path);
+            n++;
+        } else if (len > 5 && strcmp(path + len - 5, ".gguf") == 0) {
+            check_gguf(path);
+            n++;
+        }
+        free(path);
+    }
+    closedir(dir);
+    return n;
+}
+
+static void committed_checkpoints(void **state) {
+    (void)state;
+    assert_true(check_folder("tests/golden/tiny") >= 10);
+}
+
+static void real_checkpoints(void **state) {
+    (void)state;
+    const char *folder = getenv("HEARTH_TEST_MODELS");
+    if (!folder || !*folder) {
+        print_message("skipped: HEARTH_TEST_MODELS is not set\n");
+        skip();
+    }
+    assert_true(check_folder(folder) > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(committed_checkpoints),
+        cmocka_unit_test(real_checkpoints),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
