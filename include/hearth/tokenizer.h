@@ -44,6 +44,8 @@ typedef struct ht_decoder ht_decoder;
 HT_API ht_status ht_decoder_new(const ht_tokenizer *t, bool skip_special, ht_decoder **out, ht_error *err);
 /* *piece (lent until the next call, NUL-terminated, maybe empty) is the text completed by this id. */
 HT_API ht_status ht_decoder_feed(ht_decoder *d, int32_t id, const char **piece, size_t *n, ht_error *err);
+/* Says, before the first id, that the ids go on with earlier text: a space in front of the first word is kept. */
+HT_API void ht_decoder_join(ht_decoder *d);
 /* Gives what is held back, invalid bytes as U+FFFD, and starts afresh. */
 HT_API ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_error *err);
 HT_API void ht_decoder_free(ht_decoder *d); /* NULL is fine */

@@ -222,7 +222,8 @@ ht_status ht_chat_write(const char *format, const char *template_text, const cha
 }
 
 ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err) {
-    const ht_tokenizer *t = m->tokenizer;
+    const ht_tokenizer *t = m->tokenizer; /* NULL: then there is no format either, and what follows says so */
+    if (!t) return ht_chat_write(NULL, NULL, NULL, messages, n, text, err);
     int32_t bos = ht_tokenizer_bos(t);
     return ht_chat_write(m->chat_format, ht_tokenizer_chat_template(t), bos >= 0 ? ht_tokenizer_piece(t, bos) : NULL,
                          messages, n, text, err);

@@ -24,11 +24,17 @@ typedef struct run {
     ht_sampler *sampler;
     ht_decoder *decoder; /* NULL: nobody wants text */
     ht_output output;
+    bool new_turn; /* the text stands by itself, it does not go on with the prompt's */
     ht_metrics metrics;
     double begin, first_token;
 } run;
 
 static const ht_generate_options default_options;
+
+static ht_status need_tokenizer(const ht_model *m, ht_error *err) {
+    if (m->tokenizer) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "the checkpoint has no tokenizer: it takes and gives token ids alone");
+}
 
 static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = r->s->model;
@@ -40,8 +46,9 @@ static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     if (status) return status;
     r->output = (ht_output){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
     status = ht_sampler_new(&r->o->sampler, m->vocab, &r->sampler, err);
-    if (status == HT_OK && (fn || r->o->n_stop)) status = ht_decoder_new(m->tokenizer, true, &r->decoder, err);
-    return status;
+    if (status || (!fn && !r->o->n_stop)) return status;
+    status = need_tokenizer(m, err);
+    return status ? status : ht_decoder_new(m->tokenizer, true, &r->decoder, err);
 }
 
 static void end_run(run *r) {
@@ -135,9 +142,16 @@ static void show_rest(run *r) {
     (void)ht_output_end(&r->output);
 }
 
+static bool has_text(const ht_session *s) {
+    int64_t i = 0;
+    while (i < s->n_tokens && ht_tokenizer_is_special(s->model->tokenizer, s->token[i])) i++;
+    return i < s->n_tokens;
+}
+
 static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err) {
     const float *logits;
     ht_status status = run_prompt(r, prompt, n, &logits, err);
+    if (r->decoder && !r->new_turn && has_text(r->s)) ht_decoder_join(r->decoder);
     while (status == HT_OK) {
         status = next_token(r, logits, err);
         if (status || r->metrics.finish) break;
@@ -180,7 +194,9 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
     if (metrics) *metrics = (ht_metrics){0};
     int32_t *ids;
     size_t n;
-    ht_status status =
+    ht_status status = need_tokenizer(s->model, err);
+    if (status) return status;
+    status =
         ht_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
                             (ht_encode_options){.add_special = s->n_tokens == 0, .parse_special = true}, &ids, &n, err);
     if (status) return status;
@@ -193,7 +209,7 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
 
 ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n_messages, const ht_generate_options *options,
                   ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds()};
+    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds(), .new_turn = true};
     atomic_store(&s->cancelled, false);
     if (metrics) *metrics = (ht_metrics){0};
     char *text;

@@ -35,6 +35,11 @@ ht_status ht_decoder_new(const ht_tokenizer *t, bool skip_special, ht_decoder **
     return HT_OK;
 }
 
+void ht_decoder_join(ht_decoder *d) {
+    d->started = true;
+    d->strip_left = 0;
+}
+
 void ht_decoder_free(ht_decoder *d) {
     if (!d) return;
     ht_text_free(&d->bytes);

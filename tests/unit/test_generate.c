@@ -1,0 +1,506 @@
+/* Generation on a small model: repeatable, streamed whole characters, stops, limits, cancellation, steady memory. */
+#include "base/text.h"
+#include "generate/output.h"
+#include "generate/session_inside.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROMPT = 20 };
+static ht_model *model;
+static int32_t prompt[PROMPT];
+
+static int setup(void **state) {
+    (void)state;
+    scratch_make();
+    model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    tiny_ids(prompt, PROMPT, 3);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    ht_model_close(&model);
+    scratch_remove();
+    return 0;
+}
+
+static ht_session *open_session(ht_model *m) {
+    ht_session *s;
+    ht_error err = {0};
+    if (ht_session_open(m, NULL, &s, &err)) fail_msg("%s", err.message);
+    return s;
+}
+
+/* Collects the output; every call must be whole characters, NUL-terminated. */
+typedef struct reader {
+    char text[20000];
+    size_t n;
+    int calls, last_call; /* after last_call calls it wants no more; 0: never */
+    ht_session *cancel;   /* cancelled at every call when set */
+} reader;
+
+static bool read_text(const char *text, size_t n, void *user) {
+    reader *r = user;
+    assert_true(n > 0 && text[n] == '\0' && ht_utf8_valid(text, n));
+    assert_true(r->n + n < sizeof r->text);
+    memcpy(r->text + r->n, text, n);
+    r->n += n;
+    r->text[r->n] = '\0';
+    if (r->cancel) ht_session_cancel(r->cancel);
+    return ++r->calls != r->last_call;
+}
+
+static void generate(ht_session *s, const int32_t *from, size_t n, const ht_generate_options *o, reader *r,
+                     ht_metrics *metrics) {
+    ht_error err = {0};
+    if (ht_generate(s, from, n, o, r ? read_text : NULL, r, metrics, &err)) fail_msg("%s", err.message);
+}
+
+static const ht_sampler_options lively = {.temperature = 1.2f, .top_p = 0.95f, .seed = 11, .repeat_penalty = 1.1f};
+
+/* ---- what comes out ---- */
+
+static void the_text_is_the_tokens_decoded(void **state) {
+    (void)state;
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        ht_session *s = open_session(model);
+        ht_generate_options o = {.max_tokens = 200, .sampler = lively, .ignore_eos = true};
+        o.sampler.seed = seed;
+        reader r = {0};
+        ht_metrics metrics;
+        ht_error err = {0};
+        generate(s, prompt, PROMPT, &o, &r, &metrics);
+        assert_int_equal(metrics.finish, HT_FINISH_LENGTH);
+        assert_int_equal(metrics.generated_tokens, 200);
+        assert_int_equal(metrics.prompt_tokens, PROMPT);
+        assert_int_equal(metrics.reused_tokens, 0);
+        assert_true(metrics.prefill_seconds > 0 && metrics.first_token_seconds >= metrics.prefill_seconds);
+        assert_true(metrics.decode_seconds > 0 && metrics.peak_memory_bytes > 0);
+        assert_int_equal(ht_session_length(s), PROMPT + 200);
+        assert_memory_equal(ht_session_tokens(s), prompt, sizeof prompt);
+        char *text;
+        size_t n;
+        assert_int_equal(
+            ht_tokenizer_decode(model->tokenizer, ht_session_tokens(s) + PROMPT, 200, true, &text, &n, &err), HT_OK);
+        assert_string_equal(r.text, text);
+        assert_true(r.calls > 50 && n > 150);
+        free(text);
+        ht_session_close(&s);
+    }
+}
+
+/* However a conversation is cut into calls, the tokens are the same, and so they are without a reader. */
+static void calls_continue_each_other(void **state) {
+    (void)state;
+    static const int32_t parts[] = {1, 2, 7, 30, 60};
+    for (int greedy = 0; greedy < 2; greedy++) {
+        ht_generate_options o = {.max_tokens = 100, .ignore_eos = true};
+        if (!greedy) o.sampler = lively;
+        ht_session *whole = open_session(model), *cut = open_session(model);
+        generate(whole, prompt, PROMPT, &o, NULL, NULL);
+        size_t n = PROMPT;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            o.max_tokens = parts[i];
+            generate(cut, prompt, n, &o, NULL, NULL);
+            n = 0;
+        }
+        assert_int_equal(ht_session_length(cut), ht_session_length(whole));
+        assert_memory_equal(ht_session_tokens(cut), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
+        /* Also when the last token has been computed, and after going back. */
+        ht_error err = {0};
+        assert_int_equal(ht_session_truncate(cut, PROMPT + 40, &err), HT_OK);
+        o.max_tokens = 60;
+        generate(cut, NULL, 0, &o, NULL, NULL);
+        assert_memory_equal(ht_session_tokens(cut), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
+        ht_session_close(&whole);
+        ht_session_close(&cut);
+    }
+}
+
+/* A token that was generated last and not yet computed is computed by whatever comes next. */
+static void the_last_token_is_not_lost(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_generate_options o = {.max_tokens = 5, .ignore_eos = true};
+    ht_session *a = open_session(model), *b = open_session(model), *c = open_session(model);
+    generate(a, prompt, PROMPT, &o, NULL, NULL);
+    generate(b, prompt, PROMPT, &o, NULL, NULL);
+    int32_t ids[PROMPT + 6];
+    memcpy(ids, ht_session_tokens(a), (PROMPT + 5) * sizeof *ids);
+    ids[PROMPT + 5] = 42;
+    float logits[3][TINY_VOCAB];
+    const float *lent;
+    assert_int_equal(a->cache->length, PROMPT + 4);
+    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, &lent, &err), HT_OK);
+    memcpy(logits[0], lent, sizeof logits[0]);
+    assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, logits[1], &err), HT_OK);
+    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, &lent, &err), HT_OK);
+    memcpy(logits[2], lent, sizeof logits[2]);
+    assert_memory_equal(logits[0], logits[2], sizeof logits[0]);
+    assert_memory_equal(logits[1], logits[2], sizeof logits[0]);
+    assert_int_equal(ht_session_length(b), PROMPT + 6);
+    ht_session_close(&a);
+    ht_session_close(&b);
+    ht_session_close(&c);
+}
+
+/* ---- where it ends ---- */
+
+static void stop_ids_end_the_output(void **state) {
+    (void)state;
+    ht_session *s = open_session(model);
+    ht_generate_options o = {.max_tokens = 60, .ignore_eos = true};
+    o.sampler = lively;
+    generate(s, prompt, PROMPT, &o, NULL, NULL);
+    int32_t tokens[60];
+    memcpy(tokens, ht_session_tokens(s) + PROMPT, sizeof tokens);
+    int at = 30, saved = model->stop_ids[0];
+    for (int i = 0; i < at; i++) /* the stop must not have come before */
+        if (tokens[i] == tokens[at]) at++, i = -1;
+    assert_true(at < 60);
+    model->stop_ids[0] = tokens[at];
+    o.ignore_eos = false;
+    ht_metrics metrics;
+    ht_session_reset(s);
+    generate(s, prompt, PROMPT, &o, NULL, &metrics);
+    assert_int_equal(metrics.finish, HT_FINISH_STOP);
+    assert_int_equal(metrics.generated_tokens, at);
+    assert_int_equal(ht_session_length(s), PROMPT + at); /* the stop is no part of it */
+    model->stop_ids[0] = saved;
+    ht_session_close(&s);
+}
+
+/* Every substring of an output, given as a stop string, ends it right before its first occurrence. */
+static void stop_strings_end_the_output(void **state) {
+    (void)state;
+    ht_session *s = open_session(model);
+    ht_generate_options o = {.max_tokens = 40, .ignore_eos = true, .sampler = lively};
+    static reader full, part;
+    full = (reader){0};
+    generate(s, prompt, PROMPT, &o, &full, NULL);
+    int tried = 0;
+    for (size_t begin = 0; begin < full.n; begin += 3)
+        for (size_t length = 1; length < 12 && begin + length <= full.n; length += 2) {
+            char stop[16];
+            memcpy(stop, full.text + begin, length);
+            stop[length] = '\0';
+            if (strlen(stop) != length || !ht_utf8_valid(stop, length)) continue;
+            const char *stops[] = {"never to be seen", stop};
+            o.stop = stops;
+            o.n_stop = 2;
+            part = (reader){0};
+            ht_metrics metrics;
+            ht_session_reset(s);
+            generate(s, prompt, PROMPT, &o, &part, &metrics);
+            assert_int_equal(metrics.finish, HT_FINISH_STOP);
+            assert_int_equal(part.n, (size_t)(strstr(full.text, stop) - full.text));
+            assert_memory_equal(part.text, full.text, part.n);
+            tried++;
+        }
+    assert_true(tried > 30);
+    ht_session_close(&s);
+}
+
+static void text_is_held_back_only_as_needed(void **state) {
+    (void)state;
+    static const char *const stops[] = {"abcd", "cx", "\xc3\xa9!"};
+    static const struct {
+        const char *put, *shown;
+        ht_output_state state;
+    } steps[] = {{"xa", "x", HT_OUTPUT_OPEN},        {"b", "", HT_OUTPUT_OPEN},      {"c", "", HT_OUTPUT_OPEN},
+                 {"e", "abce", HT_OUTPUT_OPEN},      {"abab", "ab", HT_OUTPUT_OPEN}, {"\xc3\xa9", "ab", HT_OUTPUT_OPEN},
+                 {"?", "\xc3\xa9?", HT_OUTPUT_OPEN}, {"abc", "", HT_OUTPUT_OPEN},    {"x!", "ab", HT_OUTPUT_STOPPED},
+                 {"more", "", HT_OUTPUT_OPEN}};
+    static reader r;
+    r = (reader){0};
+    ht_output o = {.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        r.n = 0, r.text[0] = '\0';
+        assert_int_equal(ht_output_put(&o, steps[i].put, strlen(steps[i].put)), steps[i].state);
+        assert_string_equal(r.text, steps[i].shown);
+    }
+    assert_int_equal(ht_output_end(&o), HT_OUTPUT_OPEN);
+    ht_output_free(&o);
+    r = (reader){0};
+    o = (ht_output){.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
+    ht_output_put(&o, "yabc", 4);
+    assert_string_equal(r.text, "y");
+    ht_output_end(&o);
+    assert_string_equal(r.text, "yabc"); /* no stop came: it belongs to the output */
+    ht_output_free(&o);
+}
+
+static void a_reader_can_stop(void **state) {
+    (void)state;
+    for (int calls = 1; calls < 20; calls += 6) {
+        ht_session *s = open_session(model);
+        ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+        reader r = {.last_call = calls};
+        ht_metrics metrics;
+        generate(s, prompt, PROMPT, &o, &r, &metrics);
+        assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
+        assert_int_equal(r.calls, calls); /* and is not called again */
+        assert_int_equal(ht_session_length(s), PROMPT + metrics.generated_tokens);
+        ht_session_close(&s);
+    }
+}
+
+static void a_full_context_is_an_error_with_the_numbers(void **state) {
+    (void)state;
+    ht_model *small = tiny_load(&(tiny_options){.context = 64});
+    ht_session *s = open_session(small);
+    ht_error err = {0};
+    ht_metrics metrics;
+    static reader r;
+    int32_t ids[70];
+    tiny_ids(ids, 70, 1);
+    ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+    assert_int_equal(ht_generate(s, ids, 65, &o, NULL, NULL, &metrics, &err), HT_ERR_LIMIT);
+    assert_string_equal(err.message, "prompt of 65 tokens does not fit the context of 64");
+    assert_int_equal(ht_generate(s, ids, 64, &o, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
+    assert_string_equal(err.message,
+                        "prompt of 64 tokens fills the context of 64 and leaves no position for an answer");
+    assert_int_equal(ht_session_length(s), 0);
+    r = (reader){0};
+    assert_int_equal(ht_generate(s, ids, 40, &o, read_text, &r, &metrics, &err), HT_ERR_LIMIT);
+    assert_string_equal(err.message, "the context of 64 is full after 24 generated tokens");
+    assert_int_equal(metrics.generated_tokens, 24);
+    assert_int_equal(ht_session_length(s), 64);
+    char *text;
+    size_t n;
+    assert_int_equal(ht_tokenizer_decode(small->tokenizer, ht_session_tokens(s) + 40, 24, true, &text, &n, &err),
+                     HT_OK);
+    assert_string_equal(r.text, text); /* all of it was handed over */
+    free(text);
+    o.max_tokens = 24; /* exactly as much as fits is no error */
+    ht_session_reset(s);
+    assert_int_equal(ht_generate(s, ids, 40, &o, NULL, NULL, &metrics, &err), HT_OK);
+    ht_session_close(&s);
+    ht_model_close(&small);
+}
+
+static void bad_requests_are_refused(void **state) {
+    (void)state;
+    ht_session *s = open_session(model);
+    ht_error err = {0};
+    const char *empty = "", *torn = "\xc3";
+    const struct {
+        ht_generate_options o;
+        const char *part;
+    } wrong[] = {{{.max_tokens = -1}, "max_tokens is -1"},
+                 {{.stop = &empty, .n_stop = 1}, "stop string 0 is empty"},
+                 {{.stop = &torn, .n_stop = 1}, "stop string 0 is not UTF-8"},
+                 {{.n_stop = 1}, "none given"},
+                 {{.sampler = {.temperature = -1}}, "temperature"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(ht_generate(s, prompt, PROMPT, &wrong[i].o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+        assert_non_null(strstr(err.message, wrong[i].part));
+    }
+    assert_int_equal(ht_generate(s, NULL, 0, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "the prompt is empty"));
+    assert_int_equal(ht_generate(s, (const int32_t[]){3, 999}, 2, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_generate_text(s, "", NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_length(s), 0);
+    ht_session_close(&s);
+}
+
+/* ---- cancelling ---- */
+
+static void cancelling_from_the_callback(void **state) {
+    (void)state;
+    ht_session *s = open_session(model);
+    ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+    reader r = {.cancel = s};
+    ht_metrics metrics;
+    ht_error err = {0};
+    assert_int_equal(ht_generate(s, prompt, PROMPT, &o, read_text, &r, &metrics, &err), HT_ERR_CANCELLED);
+    assert_non_null(strstr(err.message, "cancelled"));
+    assert_true(metrics.generated_tokens > 0 && metrics.generated_tokens < 20);
+    assert_int_equal(ht_session_length(s), PROMPT + metrics.generated_tokens);
+    o.max_tokens = (int32_t)(100 - metrics.generated_tokens); /* it goes on as if nothing had been */
+    generate(s, NULL, 0, &o, NULL, NULL);
+    ht_session *whole = open_session(model);
+    o.max_tokens = 100;
+    generate(whole, prompt, PROMPT, &o, NULL, NULL);
+    assert_memory_equal(ht_session_tokens(s), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
+    ht_session_close(&whole);
+    ht_session_close(&s);
+}
+
+typedef struct canceller {
+    ht_session *s;
+    _Atomic bool done;
+} canceller;
+
+static void *cancel_until_done(void *arg) {
+    canceller *c = arg;
+    while (!atomic_load(&c->done)) {
+        ht_session_cancel(c->s);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void cancelling_from_another_thread(void **state) {
+    (void)state;
+    canceller c = {.s = open_session(model)};
+    ht_generate_options o = {.max_tokens = 4000, .ignore_eos = true};
+    pthread_t thread;
+    ht_error err = {0};
+    assert_int_equal(pthread_create(&thread, NULL, cancel_until_done, &c), 0);
+    /* 4000 steps against a thread that keeps cancelling: one of them sees it. */
+    assert_int_equal(ht_generate(c.s, prompt, PROMPT, &o, NULL, NULL, NULL, &err), HT_ERR_CANCELLED);
+    atomic_store(&c.done, true);
+    pthread_join(thread, NULL);
+    o.max_tokens = 3;
+    if (ht_session_length(c.s) == 0)
+        generate(c.s, prompt, PROMPT, &o, NULL, NULL);
+    else
+        generate(c.s, NULL, 0, &o, NULL, NULL);
+    ht_session_close(&c.s);
+}
+
+/* ---- memory ---- */
+
+static ht_session *watched;
+static size_t first_bytes;
+
+static bool watch_memory(const char *text, size_t n, void *user) {
+    (void)text, (void)n;
+    int64_t generated = ht_session_length(watched) - PROMPT;
+    size_t besides = ht_memory_get().active_bytes - ht_session_cache_bytes(watched);
+    if (generated >= 10 && first_bytes == 0) first_bytes = besides;
+    if (generated >= 10) assert_int_equal(besides, first_bytes);
+    assert_int_equal(ht_session_cache_bytes(watched),
+                     ht_cache_bytes(watched->model, ht_session_length(watched) - 1, watched->chunk));
+    ++*(int *)user;
+    return true;
+}
+
+static void a_thousand_tokens_take_pages_alone(void **state) {
+    (void)state;
+    ht_model *sliding = tiny_load(&(tiny_options){.window = 100, .type = HT_W_Q8_0});
+    ht_model *both[] = {model, sliding};
+    for (int i = 0; i < 2; i++) {
+        watched = open_session(both[i]);
+        first_bytes = 0;
+        int calls = 0;
+        ht_error err = {0};
+        ht_generate_options o = {.max_tokens = 1000, .ignore_eos = true, .sampler = lively};
+        if (ht_generate(watched, prompt, PROMPT, &o, watch_memory, &calls, NULL, &err)) fail_msg("%s", err.message);
+        assert_true(calls > 300);
+        ht_session_close(&watched);
+    }
+    ht_model_close(&sliding);
+}
+
+static void loading_and_closing_leaks_nothing(void **state) {
+    (void)state;
+    size_t before = ht_memory_get().active_bytes;
+    const char *path = tiny_write(&(tiny_options){0});
+    for (int i = 0; i < 100; i++) {
+        ht_model *m;
+        ht_error err = {0};
+        if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
+        ht_session *s = open_session(m);
+        ht_model_close(&m); /* the session keeps it */
+        assert_null(m);
+        ht_model_close(&m);
+        ht_generate_options o = {.max_tokens = 5, .sampler = lively};
+        generate(s, prompt, PROMPT, &o, NULL, NULL);
+        ht_session_close(&s);
+        assert_null(s);
+        ht_session_close(&s);
+        assert_int_equal(ht_memory_get().active_bytes, before);
+    }
+}
+
+/* ---- from text ---- */
+
+static void text_and_chat_reuse_what_is_there(void **state) {
+    (void)state;
+    ht_session *s = open_session(model), *fresh = open_session(model);
+    ht_error err = {0};
+    ht_generate_options o = {.max_tokens = 12, .sampler = {.temperature = 0}};
+    ht_metrics metrics;
+    static reader first, second, again;
+    first = second = again = (reader){0};
+    assert_string_equal(ht_chat_format_name(model), "chatml");
+    ht_message talk[] = {{"user", "in the other on"}, {"assistant", first.text}, {"user", "then"}};
+    assert_int_equal(ht_chat(s, talk, 1, &o, read_text, &first, &metrics, &err), HT_OK);
+    assert_int_equal(metrics.reused_tokens, 0);
+    assert_int_equal(ht_session_tokens(s)[0], TINY_IM_START);
+    assert_int_equal(ht_chat(s, talk, 3, &o, read_text, &second, &metrics, &err), HT_OK);
+    assert_true(metrics.reused_tokens > 10);
+    assert_int_equal(metrics.reused_tokens + metrics.prompt_tokens + metrics.generated_tokens, ht_session_length(s));
+    assert_int_equal(ht_chat(fresh, talk, 3, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(metrics.reused_tokens, 0);
+    assert_string_equal(again.text, second.text);
+    assert_int_equal(ht_session_length(fresh), ht_session_length(s));
+    assert_memory_equal(ht_session_tokens(fresh), ht_session_tokens(s), (size_t)ht_session_length(s) * sizeof(int32_t));
+    /* The same conversation once more: all but the last prompt token is there. */
+    again = (reader){0};
+    assert_int_equal(ht_chat(s, talk, 3, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(metrics.prompt_tokens, 1);
+    assert_string_equal(again.text, second.text);
+    assert_int_equal(ht_chat(s, talk, 0, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+
+    ht_session_reset(s);
+    assert_int_equal(ht_generate_text(s, "the <|im_start|>x", &o, NULL, NULL, &metrics, &err), HT_OK);
+    assert_int_equal(metrics.prompt_tokens, 4); /* "the", " ", the special token, "x" */
+    assert_int_equal(ht_session_tokens(s)[2], TINY_IM_START);
+    ht_session_close(&s);
+    ht_session_close(&fresh);
+}
+
+/* Where a ring lost the place to go back to, the conversation is computed anew, with the same answer. */
+static void chat_starts_over_when_it_cannot_go_back(void **state) {
+    (void)state;
+    ht_model *sliding = tiny_load(&(tiny_options){.window = 30, .type = HT_W_Q8_0});
+    ht_session *s, *fresh = open_session(sliding);
+    ht_error err = {0};
+    assert_int_equal(ht_session_open(sliding, &(ht_session_options){.chunk = 16}, &s, &err), HT_OK);
+    char long_text[1200];
+    for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = "the rain on"[i % 11];
+    long_text[sizeof long_text - 1] = '\0';
+    ht_message one[] = {{"user", long_text}}, other[] = {{"user", "the sun"}};
+    ht_generate_options o = {.max_tokens = 8};
+    ht_metrics metrics;
+    static reader a, b;
+    a = b = (reader){0};
+    assert_int_equal(ht_chat(s, one, 1, &o, NULL, NULL, &metrics, &err), HT_OK);
+    assert_int_equal(ht_chat(s, other, 1, &o, read_text, &a, &metrics, &err), HT_OK);
+    assert_int_equal(metrics.reused_tokens, 0);
+    assert_int_equal(ht_chat(fresh, other, 1, &o, read_text, &b, &metrics, &err), HT_OK);
+    assert_string_equal(a.text, b.text);
+    ht_session_close(&s);
+    ht_session_close(&fresh);
+    ht_model_close(&sliding);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_text_is_the_tokens_decoded),
+        cmocka_unit_test(calls_continue_each_other),
+        cmocka_unit_test(the_last_token_is_not_lost),
+        cmocka_unit_test(stop_ids_end_the_output),
+        cmocka_unit_test(stop_strings_end_the_output),
+        cmocka_unit_test(text_is_held_back_only_as_needed),
+        cmocka_unit_test(a_reader_can_stop),
+        cmocka_unit_test(a_full_context_is_an_error_with_the_numbers),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(cancelling_from_the_callback),
+        cmocka_unit_test(cancelling_from_another_thread),
+        cmocka_unit_test(a_thousand_tokens_take_pages_alone),
+        cmocka_unit_test(loading_and_closing_leaks_nothing),
+        cmocka_unit_test(text_and_chat_reuse_what_is_there),
+        cmocka_unit_test(chat_starts_over_when_it_cannot_go_back),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
