@@ -26,9 +26,10 @@ static void locate(const char *text, size_t at, size_t *line, size_t *column) {
     }
 }
 
-/* jansson recurses once per level, when parsing and when freeing, so depth is limited before it sees the text. */
-static ht_status check_depth(const char *text, size_t size, const char *name, ht_error *err) {
-    size_t depth = 0;
+/* jansson recurses once per level, when parsing and when freeing, and takes up to forty bytes for every byte of text: both
+ * are limited before it sees the text. */
+static ht_status check_limits(const char *text, size_t size, const char *name, ht_error *err) {
+    size_t depth = 0, n_values = 1;
     bool in_string = false;
     for (size_t i = 0; i < size; i++) {
         char c = text[i];
@@ -46,7 +47,12 @@ static ht_status check_depth(const char *text, size_t size, const char *name, ht
                            column, HT_JSON_DEPTH_MAX);
         } else if ((c == '}' || c == ']') && depth)
             depth--;
+        else if (c == ',')
+            n_values++;
     }
+    if (n_values > HT_JSON_VALUES_MAX)
+        return ht_fail(err, HT_ERR_LIMIT, "%s: has %zu values, at most %d are accepted", name, n_values,
+                       HT_JSON_VALUES_MAX);
     return HT_OK;
 }
 
@@ -65,7 +71,7 @@ static ht_status fail_parse(const json_error_t *e, size_t size, const char *name
 
 ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
     *out = NULL;
-    ht_status st = check_depth(text, size, name, err);
+    ht_status st = check_limits(text, size, name, err);
     if (st) return st;
     json_error_t e;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &e);

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { HT_JSON_DEPTH_MAX = 64 };
+enum { HT_JSON_DEPTH_MAX = 64, HT_JSON_VALUES_MAX = 1 << 22 };
 
-/* Strict UTF-8, no duplicate members, the document is an object, nesting of at most HT_JSON_DEPTH_MAX. `name` and the
- * line and column are in the messages. An integer beyond 64 bits (tokenizer_config.json writes 10^30 for "no limit") makes
- * every number of the document a real; ht_json_i64 still reads whole ones up to 2^53. */
+/* Strict UTF-8, no duplicate members, the document is an object, nesting and number of values limited as above. `name`
+ * and the line and column are in the messages. An integer beyond 64 bits (tokenizer_config.json writes 10^30 for "no
+ * limit") makes every number of the document a real; ht_json_i64 still reads whole ones up to 2^53. */
 ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err);
 /* The same for a file of at most `limit` bytes. */
 ht_status ht_json_read(const char *path, size_t limit, json_t **out, ht_error *err);

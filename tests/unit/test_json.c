@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void contains(const char *message, const char *part) {
@@ -65,6 +66,17 @@ static void depth(void **state) {
         else
             expect_failure(text, (size_t)n, HT_ERR_LIMIT, "line 2, column 68: nested deeper than 64 levels");
     }
+}
+
+static void number_of_values(void **state) {
+    (void)state;
+    size_t n = 2 * (size_t)HT_JSON_VALUES_MAX + 100;
+    char *text = malloc(n);
+    memcpy(text, "{\"a\":[0", 7);
+    for (size_t i = 7; i < n - 3; i += 2) memcpy(text + i, ",0", 2);
+    memcpy(text + n - 3, "]} ", 3);
+    expect_failure(text, n, HT_ERR_LIMIT, "values, at most 4194304 are accepted");
+    free(text);
 }
 
 static void members(void **state) {
@@ -184,8 +196,9 @@ static void files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strictness),    cmocka_unit_test(depth),        cmocka_unit_test(members),
-        cmocka_unit_test(huge_integers), cmocka_unit_test(descriptions), cmocka_unit_test(files),
+        cmocka_unit_test(strictness), cmocka_unit_test(depth),         cmocka_unit_test(number_of_values),
+        cmocka_unit_test(members),    cmocka_unit_test(huge_integers), cmocka_unit_test(descriptions),
+        cmocka_unit_test(files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
