@@ -3,12 +3,14 @@
 
 The classes are read out of the `tokenizers` package itself, one code point at a time, because that is what Hearth has to
 agree with: its regular expressions know one version of Unicode, its Digits step another, its Punctuation step a third.
+Its normalizers know a fourth, older than utf8proc's: the marks that only utf8proc reorders or composes are listed too.
 
     python3 tools/unicode_tables.py > src/tokenizer/unicode_table.c        (made with tokenizers 0.23.3)
 """
+import ctypes
 import sys
 
-from tokenizers import Regex, __version__
+from tokenizers import Regex, __version__, normalizers
 from tokenizers import pre_tokenizers as P
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -53,6 +55,29 @@ CLASSES = [  # in the order of the bits in unicode.h
 ]
 
 
+def newer_marks():
+    """Characters with a combining class in utf8proc that the reference leaves where they are."""
+    library = ctypes.CDLL("libutf8proc.so.2")
+    library.utf8proc_get_property.restype = ctypes.POINTER(ctypes.c_uint16)
+    nfc = normalizers.NFC().normalize_str
+    found = {0x11930}  # has no class, but composes with U+11935 since Unicode 13
+    for c in CODE_POINTS:
+        moves = library.utf8proc_get_property(c)[1] > 1  # past U+0334, whose class is 1
+        if moves and nfc("\u4e00" + chr(c) + "\u0334") != "\u4e00\u0334" + nfc(chr(c)):
+            found.add(c)
+    return sorted(found)
+
+
+def as_ranges(members):
+    ranges = []
+    for c in members:
+        if ranges and ranges[-1][1] == c:
+            ranges[-1][1] = c + 1
+        else:
+            ranges.append([c, c + 1])
+    return ranges
+
+
 def main():
     flags = bytearray(0x110000)
     for bit, members in enumerate(CLASSES):
@@ -85,6 +110,11 @@ def main():
     for begin, end, value in ranges:
         out.write(f"    {{{begin:#x}, {end:#x}, {value}}},\n")
     out.write(f"}};\nconst size_t ht_unicode_n_far = {len(ranges)};\n")
+    newer = as_ranges(newer_marks())
+    out.write("const ht_unicode_range ht_unicode_newer_marks[] = {\n")
+    for begin, end in newer:
+        out.write(f"    {{{begin:#x}, {end:#x}, 0}},\n")
+    out.write(f"}};\nconst size_t ht_unicode_n_newer_marks = {len(newer)};\n")
 
 
 main()

@@ -188,12 +188,34 @@ static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
     return st;
 }
 
+/* Of several added tokens with one id the last one counts, in the place of the first. */
+static ht_status drop_repeated(ht_tokenizer *t, ht_error *err) {
+    int32_t *place = malloc(((size_t)t->vocab.n + 1) * sizeof *place);
+    if (!place) return ht_fail_memory(err, (size_t)t->vocab.n * sizeof *place, "added tokens");
+    memset(place, -1, ((size_t)t->vocab.n + 1) * sizeof *place);
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n_added; i++) {
+        ht_added token = t->added[i];
+        int32_t *at = &place[token.id];
+        if (*at < 0)
+            *at = (int32_t)kept++;
+        else
+            free(t->added[*at].text);
+        t->added[*at] = token;
+    }
+    t->n_added = kept;
+    free(place);
+    return HT_OK;
+}
+
 static ht_status finish_added(ht_tokenizer *t, ht_error *err) {
+    ht_status st = drop_repeated(t, err);
+    if (st) return st;
     t->flags = calloc((size_t)t->vocab.n + 1, 1);
     if (!t->flags) return ht_fail_memory(err, (size_t)t->vocab.n, "token flags");
     for (size_t i = 0; i < t->n_added; i++)
         t->flags[t->added[i].id] |= (uint8_t)(HT_TOKEN_ADDED | (t->added[i].special ? HT_TOKEN_SPECIAL : 0));
-    ht_status st = normalize_added(t, err);
+    st = normalize_added(t, err);
     if (!st) st = ht_trie_build(&t->raw_trie, t->added, t->n_added, false, err);
     if (!st) st = ht_trie_build(&t->normal_trie, t->added, t->n_added, true, err);
     return st;

@@ -1,8 +1,5 @@
-/* The tokenizer as its users see it: loading by path, questions, release. */
+/* The tokenizer as its users see it: questions and release. */
 #include "tokenizer/tokenizer.h"
-
-#include "base/error.h"
-#include "base/file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,20 +56,3 @@ const char *ht_tokenizer_kind(const ht_tokenizer *t) {
 }
 
 const char *ht_tokenizer_chat_template(const ht_tokenizer *t) { return t->chat_template; }
-
-static ht_status load_gguf(const char *path, ht_tokenizer **out, ht_error *err) {
-    ht_file *file;
-    ht_gguf *g = NULL;
-    ht_status st = ht_file_open(path, &file, err);
-    if (st) return st;
-    st = ht_gguf_parse(file->data, file->size, path, &g, err);
-    if (!st) st = ht_tokenizer_from_gguf(g, path, out, err);
-    ht_gguf_free(g);
-    ht_file_close(file);
-    return st;
-}
-
-ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err) {
-    *out = NULL;
-    return load_gguf(path, out, err);
-}

@@ -56,30 +56,40 @@ static ht_status normalize_run(ht_normal_form form, const char *text, size_t n, 
 /* No code point below these takes part in the form: it neither changes nor composes with what precedes it. */
 static uint32_t inert_below(ht_normal_form form) { return form == HT_NFC ? 0x300 : 0x80; }
 
+static bool is_newer_mark(uint32_t c) {
+    size_t low = 0, high = ht_unicode_n_newer_marks;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (c >= ht_unicode_newer_marks[middle].end)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < ht_unicode_n_newer_marks && c >= ht_unicode_newer_marks[low].begin;
+}
+
 /* Only the stretches around characters that can change go through utf8proc: from the last inert character before them
- * (a base that a mark may compose with) to the next inert one. */
+ * (a base that a mark may compose with) to the next inert one. A newer mark is inert and no base either. */
 ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err) {
     uint32_t limit = inert_below(form);
-    size_t done = 0, last_inert = 0, i = 0;
-    while (i < n) {
-        size_t length;
+    size_t done = 0, base = 0; /* base: where a stretch that begins now would begin */
+    for (size_t i = 0, length; i < n;) {
         uint32_t c = ht_utf8_next(text + i, &length);
-        if (c < limit) {
-            last_inert = i;
+        if (c < limit || is_newer_mark(c)) {
+            base = c < limit ? i : i + length;
             i += length;
             continue;
         }
-        size_t begin = i > 0 ? last_inert : 0, end = i;
+        size_t end = i;
         while (end < n) {
             c = ht_utf8_next(text + end, &length);
-            if (c < limit) break;
+            if (c < limit || is_newer_mark(c)) break;
             end += length;
         }
-        ht_text_append(out, text + done, begin - done);
-        ht_status st = normalize_run(form, text + begin, end - begin, out, err);
+        ht_text_append(out, text + done, base - done);
+        ht_status st = normalize_run(form, text + base, end - base, out, err);
         if (st) return st;
-        done = i = end;
-        last_inert = end;
+        done = base = i = end;
     }
     ht_text_append(out, text + done, n - done);
     return out->failed ? ht_fail_memory(err, n, "Unicode normalisation") : HT_OK;

@@ -34,6 +34,9 @@ extern const uint16_t ht_unicode_page[HT_UNICODE_TABLE_END / 64];
 extern const uint8_t ht_unicode_class_table[][64];
 extern const ht_unicode_range ht_unicode_far[];
 extern const size_t ht_unicode_n_far;
+/* Marks that utf8proc moves or composes and the reference normalizers, whose Unicode is older, do not. */
+extern const ht_unicode_range ht_unicode_newer_marks[];
+extern const size_t ht_unicode_n_newer_marks;
 
 uint8_t ht_unicode_class_far(uint32_t c);
 
