@@ -1,0 +1,170 @@
+/* Matrix products of three models, one type and shape after another: bytes per second with one row against what the
+ * machine reads, operations per second with many rows against what its units do from registers.
+ *
+ *   bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] [FILTER]
+ *
+ * FILTER is part of a line's name, such as "Q4_K" or "gemma". Weights are random; for one row they are spread over so
+ * many copies that no cache keeps them. Every figure is the best of its rounds, so that neighbours on a busy machine
+ * disturb less; the yardsticks are measured in the same run, before and after. */
+#include "cpu/matrix.h"
+
+#include "base/checked.h"
+#include "cpu/measure.h"
+#include "support/weights.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct shape {
+    const char *name;
+    ht_weight_type type;
+    int64_t n_rows, k;
+} shape;
+
+static const shape shapes[] = {
+    {"smollm2 Q4_1 q", HT_W_Q4_1, 576, 576},      {"smollm2 Q4_1 kv", HT_W_Q4_1, 192, 576},
+    {"smollm2 Q4_1 up", HT_W_Q4_1, 1536, 576},    {"smollm2 Q4_1 down", HT_W_Q4_1, 576, 1536},
+    {"smollm2 Q8_0 head", HT_W_Q8_0, 49152, 576}, {"gemma Q5_0 q", HT_W_Q5_0, 1024, 640},
+    {"gemma Q5_0 up", HT_W_Q5_0, 2048, 640},      {"gemma Q4_K down", HT_W_Q4_K, 640, 2048},
+    {"gemma Q6_K down", HT_W_Q6_K, 640, 2048},    {"gemma Q8_0 head", HT_W_Q8_0, 262144, 640},
+    {"qwen Q5_0 q", HT_W_Q5_0, 896, 896},         {"qwen Q8_0 kv", HT_W_Q8_0, 128, 896},
+    {"qwen Q5_0 up", HT_W_Q5_0, 4864, 896},       {"qwen Q4_K down", HT_W_Q4_K, 896, 4864},
+    {"qwen Q6_K down", HT_W_Q6_K, 896, 4864},     {"qwen Q8_0 head", HT_W_Q8_0, 151936, 896},
+    {"other Q4_0", HT_W_Q4_0, 2048, 2048},        {"other Q5_1", HT_W_Q5_1, 2048, 2048},
+    {"other Q2_K", HT_W_Q2_K, 2048, 2048},        {"other Q3_K", HT_W_Q3_K, 2048, 2048},
+    {"other Q5_K", HT_W_Q5_K, 2048, 2048},        {"other F32", HT_W_F32, 1024, 1024},
+    {"other F16", HT_W_F16, 2048, 2048},          {"other BF16", HT_W_BF16, 2048, 2048},
+};
+
+typedef struct options {
+    int threads, rounds;
+    int64_t rows;
+    const char *isa, *filter;
+    size_t bytes;
+    ht_precision precision;
+} options;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *allocate(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!p) {
+        fprintf(stderr, "bench_matrix: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    return p;
+}
+
+/* A matrix of random weights; the same 16 rows again and again, which the kernels cannot see. */
+static ht_matrix make(const shape *s, const ht_matrix_ops *ops) {
+    uint64_t seed = 1;
+    ht_matrix m = {.ops = ops, .type = s->type, .n_rows = s->n_rows, .k = s->k};
+    m.packed_bytes = ops->packed_bytes(s->type, s->n_rows, s->k);
+    m.packed = allocate(m.packed_bytes);
+    size_t row = test_row_bytes(s->type, s->k);
+    char *stored = allocate(64 * row);
+    test_random_weights(s->type, 64, s->k, &seed, stored);
+    for (int64_t r = 0; r < s->n_rows; r += 64) ops->pack(&m, r, ht_min_i64(64, s->n_rows - r), stored);
+    free(stored);
+    return m;
+}
+
+static void run(const shape *s, const options *o, ht_cpu_isa isa, ht_pool *pool, double peak_ops, double peak_bytes) {
+    const ht_matrix_ops *ops = ht_cpu_matrix_ops(isa, s->type, o->precision);
+    ht_matrix first = make(s, ops);
+    int64_t copies = o->rows > 16 ? 1 : (int64_t)(o->bytes / first.packed_bytes);
+    copies = ht_max_i64(1, ht_min_i64(copies, 4096));
+    ht_matrix *m = allocate((size_t)copies * sizeof *m);
+    for (int64_t i = 0; i < copies; i++) {
+        m[i] = first;
+        if (i == 0) continue;
+        m[i].packed = allocate(first.packed_bytes);
+        memcpy(m[i].packed, first.packed, first.packed_bytes);
+    }
+    float *x = allocate((size_t)(o->rows * s->k) * sizeof(float)),
+          *y = allocate((size_t)(o->rows * s->n_rows) * sizeof(float));
+    uint64_t seed = 2;
+    for (int64_t i = 0; i < o->rows * s->k; i++) x[i] = test_random_float(&seed);
+    void *scratch = allocate(ops->mul_scratch(&first, o->rows, o->threads));
+    double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows);
+    for (int r = 0; r <= o->rounds; r++) { /* the first round warms up */
+        double start = now();
+        for (int64_t i = 0; i < copies; i++) ops->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, pool);
+        double seconds = (now() - start) / (double)copies;
+        if (r && seconds < best) best = seconds;
+    }
+    double bytes = (double)first.packed_bytes / best, rate = work / best;
+    printf("%-20s %6lld x %-5lld %5lld rows %10.1f us %7.1f GB/s %4.0f %% %8.1f GOP/s %4.0f %%\n", s->name,
+           (long long)s->n_rows, (long long)s->k, (long long)o->rows, 1e6 * best, 1e-9 * bytes,
+           100 * bytes / peak_bytes, 1e-9 * rate, 100 * rate / peak_ops);
+    fflush(stdout);
+    for (int64_t i = 0; i < copies; i++) free(m[i].packed);
+    free(m);
+    free(x);
+    free(y);
+    free(scratch);
+}
+
+static options read_options(int argc, char **argv) {
+    options o = {.threads = 1, .rounds = 5, .rows = 1, .filter = "", .bytes = (size_t)300 << 20};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (argv[i][0] != '-')
+            o.filter = argv[i];
+        else if (strcmp(argv[i], "--reference") == 0)
+            o.precision = HT_PRECISION_REFERENCE;
+        else {
+            switch (argv[i][1]) {
+            case 't': o.threads = atoi(value); break;
+            case 'r': o.rounds = atoi(value); break;
+            case 'x': o.rows = atoll(value); break;
+            case 'm': o.bytes = (size_t)atoll(value) << 20; break;
+            case 'i': o.isa = value; break;
+            default:
+                fprintf(stderr, "usage: bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] "
+                                "[--reference] [FILTER]\n");
+                exit(2);
+            }
+            i++;
+        }
+    }
+    return o;
+}
+
+int main(int argc, char **argv) {
+    options o = read_options(argc, argv);
+    ht_error err = {0};
+    ht_cpu_isa isa;
+    ht_pool *pool;
+    if (o.rows < 1 || ht_cpu_isa_find(o.isa, &isa, &err) != HT_OK || ht_pool_new(o.threads, &pool, &err) != HT_OK) {
+        fprintf(stderr, "bench_matrix: %s\n", err.message);
+        return 1;
+    }
+    o.threads = ht_pool_threads(pool);
+    ht_flush_denormals();
+    ht_pool_lease(pool);
+    char *memory = allocate(o.bytes);
+    memset(memory, 1, o.bytes);
+    for (int pass = 0; pass < 2; pass++) {
+        double int8 = ht_measure_int8_ops(isa, pool, 20), f32 = ht_measure_f32_ops(isa, pool, 10);
+        double read = ht_measure_read_bytes(isa, pool, memory, o.bytes, 5);
+        printf("%s, %d threads: int8 %.0f GOP/s, f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(isa),
+               o.threads, 1e-9 * int8, 1e-9 * f32, o.bytes >> 20, 1e-9 * read);
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes && pass == 0; i++)
+            if (strstr(shapes[i].name, o.filter)) {
+                bool integers = o.precision == HT_PRECISION_FAST && shapes[i].type > HT_W_BF16;
+                run(&shapes[i], &o, isa, pool, integers ? int8 : f32, read);
+            }
+    }
+    free(memory);
+    ht_pool_release(pool);
+    ht_pool_free(pool);
+    return 0;
+}

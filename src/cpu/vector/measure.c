@@ -1,0 +1,60 @@
+/* Loops that do nothing but what the unit under measurement does. */
+#include "cpu/vector/measure.h"
+
+#include "cpu/vector/simd_int.h"
+
+/* Hides a value from the optimiser, so that a loop over it is not folded. */
+#if defined(HT_ISA_avx512)
+#define HIDE(v) __asm__ volatile("" : "+v"(v))
+#elif defined(HT_ISA_avx2)
+#define HIDE(v) __asm__ volatile("" : "+x"((v).a), "+x"((v).b))
+#elif defined(HT_ISA_neon)
+#define HIDE(v) __asm__ volatile("" : "+w"((v).a), "+w"((v).b), "+w"((v).c), "+w"((v).d))
+#else
+#define HIDE(v) __asm__ volatile("" : "+m"(v))
+#endif
+
+#if defined(HT_ISA_avx512)
+enum { CHAINS = 12 };
+#elif defined(HT_ISA_avx2)
+enum { CHAINS = 4 }; /* two registers each */
+#else
+enum { CHAINS = 3 };
+#endif
+
+double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
+    v16d d[CHAINS];
+    v16i w = v16i_set1(0x01020304), x = v16i_set1(0x04030201);
+    for (int c = 0; c < CHAINS; c++) d[c] = v16d_start(c);
+    for (int64_t i = 0; i < iterations; i++) {
+        HIDE(w);
+        HIDE(x);
+        for (int j = 0; j < 8; j++)
+            for (int c = 0; c < CHAINS; c++) d[c] = v16d_step(d[c], w, x, 4, 8, j);
+    }
+    for (int c = 0; c < CHAINS; c++) {
+        v16i sum = v16d_sum(d[c]);
+        HIDE(sum);
+    }
+    return (double)iterations * 8 * CHAINS * 128;
+}
+
+double HT_ISA_NAME(ht_f32_loop)(int64_t iterations) {
+    v16f y[CHAINS], w = v16f_set1(0.5f), x = v16f_set1(0.25f);
+    for (int c = 0; c < CHAINS; c++) y[c] = v16f_set1((float)c);
+    for (int64_t i = 0; i < iterations; i++) {
+        HIDE(w);
+        HIDE(x);
+        for (int j = 0; j < 8; j++)
+            for (int c = 0; c < CHAINS; c++) y[c] = v16f_fma(w, x, y[c]);
+    }
+    for (int c = 0; c < CHAINS; c++) HIDE(y[c]);
+    return (double)iterations * 8 * CHAINS * 32;
+}
+
+void HT_ISA_NAME(ht_read_loop)(const char *memory, size_t bytes) {
+    v16i sum[4] = {v16i_set1(0), v16i_set1(0), v16i_set1(0), v16i_set1(0)};
+    for (size_t i = 0; i + 256 <= bytes; i += 256)
+        for (int c = 0; c < 4; c++) sum[c] = v16i_xor(sum[c], v16i_load_bytes(memory + i + 64 * (size_t)c));
+    for (int c = 0; c < 4; c++) HIDE(sum[c]);
+}

@@ -1,0 +1,13 @@
+#ifndef HT_CPU_VECTOR_MEASURE_H
+#define HT_CPU_VECTOR_MEASURE_H
+
+#include "cpu/vector/simd.h"
+
+#include <stddef.h>
+
+/* Each gives the operations it did. */
+double HT_ISA_NAME(ht_int8_loop)(int64_t iterations);
+double HT_ISA_NAME(ht_f32_loop)(int64_t iterations);
+void HT_ISA_NAME(ht_read_loop)(const char *memory, size_t bytes);
+
+#endif
