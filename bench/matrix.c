@@ -6,6 +6,7 @@
  * FILTER is part of a line's name, such as "Q4_K" or "gemma". Weights are random; for one row they are spread over so
  * many copies that no cache keeps them. Every figure is the best of its rounds, so that neighbours on a busy machine
  * disturb less; the yardsticks are measured in the same run, before and after. */
+#define _DEFAULT_SOURCE
 #include "cpu/matrix.h"
 
 #include "base/checked.h"
@@ -16,7 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+
+enum { HUGE_PAGE = 2 << 20 }; /* as the library takes for its weights */
 
 typedef struct shape {
     const char *name;
@@ -54,7 +58,9 @@ static double now(void) {
 }
 
 static void *allocate(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    size_t align = bytes < HUGE_PAGE ? 64 : HUGE_PAGE;
+    void *p = aligned_alloc(align, (bytes + align - 1) / align * align);
+    if (p && align == HUGE_PAGE) madvise(p, bytes, MADV_HUGEPAGE);
     if (!p) {
         fprintf(stderr, "bench_matrix: no memory for %zu bytes\n", bytes);
         exit(1);
@@ -82,12 +88,13 @@ static void run(const shape *s, const options *o, ht_cpu_isa isa, ht_pool *pool,
     int64_t copies = o->rows > 16 ? 1 : (int64_t)(o->bytes / first.packed_bytes);
     copies = ht_max_i64(1, ht_min_i64(copies, 4096));
     ht_matrix *m = allocate((size_t)copies * sizeof *m);
+    char *all = allocate((size_t)copies * first.packed_bytes);
     for (int64_t i = 0; i < copies; i++) {
         m[i] = first;
-        if (i == 0) continue;
-        m[i].packed = allocate(first.packed_bytes);
+        m[i].packed = all + (size_t)i * first.packed_bytes;
         memcpy(m[i].packed, first.packed, first.packed_bytes);
     }
+    free(first.packed);
     float *x = allocate((size_t)(o->rows * s->k) * sizeof(float)),
           *y = allocate((size_t)(o->rows * s->n_rows) * sizeof(float));
     uint64_t seed = 2;
@@ -105,7 +112,7 @@ static void run(const shape *s, const options *o, ht_cpu_isa isa, ht_pool *pool,
            (long long)s->n_rows, (long long)s->k, (long long)o->rows, 1e6 * best, 1e-9 * bytes,
            100 * bytes / peak_bytes, 1e-9 * rate, 100 * rate / peak_ops);
     fflush(stdout);
-    for (int64_t i = 0; i < copies; i++) free(m[i].packed);
+    free(all);
     free(m);
     free(x);
     free(y);

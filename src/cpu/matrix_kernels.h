@@ -7,7 +7,7 @@
  *   types with a scale per 16) of stored weight times q is exact, in integers. Then
  *
  *     t = sum_0 * scale_0                       sum of (weight - bias) * q, times the weight's scale
- *     t = fma(sum_1, scale_1, t)                types with two scales per block
+ *     t = t + sum_1 * scale_1                   types with two scales per block; both products are rounded
  *     t = fma(min_h, sum of q in half h, t)     types with a minimum, each half in order
  *     y = fma(t, s, y)                          y begins at 0, blocks in order
  *
@@ -22,19 +22,33 @@
 #include "cpu/pack.h"
 
 enum {
-    HT_QCHUNK = 16,       /* blocks of 32 columns that are decoded at a time */
-    HT_DENSE_CHUNK = 128, /* columns per partial sum */
-    HT_TILE_ROWS_MAX = 8, /* bounds of the next two */
-    HT_TILE_PANELS_MAX = 4
+    HT_QCHUNK = 20,      /* blocks of 32 columns that are decoded at a time, at most */
+    HT_DENSE_CHUNK = 128 /* columns per partial sum */
 };
 
-/* A tile: up to tile_rows rows of activations, quantised, block after block so that a kernel reads them front to back. */
-typedef struct ht_qtile {
-    int n;              /* rows */
-    const int8_t *q;    /* [n_blocks][n][32] */
-    const float *scale; /* [n_blocks][n] */
-    const void *offset; /* [n_blocks][halves][n]: f32 sums of q for types with a minimum, else i32 -bias * sum of q */
-} ht_qtile;
+/* Activations quantised once, for any number of products. The rows are dealt evenly to tiles of at most tile_rows; a
+ * tile of n rows lies block after block, so that a kernel reads it front to back, and the tiles one after another:
+ * q [n_blocks][n][32], scale [n_blocks][n], sum [n_blocks][2][n], the latter of each half of a block. */
+typedef struct ht_qrows {
+    int64_t n, n_blocks, n_tiles;
+    int64_t tile_rows, n_larger; /* the first n_larger tiles have a row more than tile_rows */
+    int8_t *q;
+    float *scale;
+    int32_t *sum;
+} ht_qrows;
+
+static inline int ht_qtile_rows(const ht_qrows *x, int64_t tile) { return (int)(x->tile_rows + (tile < x->n_larger)); }
+static inline int64_t ht_qtile_first(const ht_qrows *x, int64_t tile) {
+    return tile * x->tile_rows + (tile < x->n_larger ? tile : x->n_larger);
+}
+
+/* Tiles [first, last) of them, with what the offsets of one weight type make of the sums: [n_blocks][halves][n], f32
+ * sums for types with a minimum, else what an integer sum starts with. */
+typedef struct ht_qtiles {
+    const ht_qrows *x;
+    const void *offset; /* of all tiles of x */
+    int64_t first, last;
+} ht_qtiles;
 
 /* HT_QCHUNK blocks of one panel, a byte per weight. */
 typedef struct ht_qpanel {
@@ -43,7 +57,7 @@ typedef struct ht_qpanel {
     float min[2 * HT_QCHUNK][HT_PANEL];
 } ht_qpanel;
 
-/* Rows row .. row + n - 1 of y = W x + bias; `y` points at row 0 of W. */
+/* Rows row .. row + n - 1 of y = W x + bias; `y` points at row 0 of W, and at row 0 of x. */
 typedef struct ht_product_out {
     float *y;
     int64_t ldy;
@@ -55,18 +69,18 @@ typedef struct ht_matrix_kernels {
     int tile_rows;   /* of activations */
     int tile_panels; /* of weights, in `decoded` */
 
-    /* Quantises n <= tile_rows rows of n_blocks blocks into a tile; sum is [n_blocks][2][n]: of each half of a block. */
+    /* Quantises n <= tile_rows rows of n_blocks blocks into one tile. */
     void (*quantise)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale, int32_t *sum);
-    /* A tile's offsets for weights of one type. */
+    /* One tile's offsets for weights of one type. */
     void (*offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);
 
     /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
-    void (*direct[HT_W_COUNT])(const uint8_t *panels, int64_t k, const ht_qtile *x, const ht_product_out *out);
+    void (*direct[HT_W_COUNT])(const uint8_t *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
     /* Blocks [block, block + n) of a panel, n <= HT_QCHUNK, block a multiple of 8. */
     void (*decode[HT_W_COUNT])(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to);
     /* Adds blocks [block, block + n) of up to tile_panels decoded panels to y; starts it when block is 0. The bias is
      * added when out->bias is not NULL. */
-    void (*decoded[HT_W_COUNT])(const ht_qpanel *panels, int64_t block, int n, const ht_qtile *x,
+    void (*decoded[HT_W_COUNT])(const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *x,
                                 const ht_product_out *out);
 
     /* Dense. Adds the partial sum of columns [column, column + n) to y, n <= HT_DENSE_CHUNK, column a multiple of it;

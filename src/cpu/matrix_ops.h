@@ -14,20 +14,6 @@ static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
     return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
 }
 
-/* Activations quantised once, for any number of products. Rows are dealt evenly to tiles of at most tile_rows; the
- * tiles lie one after another in each array. */
-typedef struct ht_qrows {
-    int64_t n, n_blocks, n_tiles;
-    int8_t *q;
-    float *scale;
-    int32_t *sum;
-} ht_qrows;
-
-static inline int64_t ht_qtile_first(const ht_qrows *x, int64_t tile) {
-    int64_t extra = x->n % x->n_tiles;
-    return tile * (x->n / x->n_tiles) + (tile < extra ? tile : extra);
-}
-
 /* n rows of k columns, k a multiple of 32. `memory` is 64-byte aligned and lives as long as *out. */
 size_t ht_quantised_bytes(int64_t n, int64_t k);
 void ht_quantise_rows(const ht_matrix_kernels *kernels, const float *x, int64_t ldx, int64_t n, int64_t k, void *memory,

@@ -20,10 +20,6 @@ static size_t sum_bytes(int64_t n, int64_t k) {
 
 size_t ht_quantised_bytes(int64_t n, int64_t k) { return q_bytes(n, k) + scale_bytes(n, k) + sum_bytes(n, k); }
 
-static int tile_rows(const ht_qrows *x, int64_t tile) {
-    return (int)(ht_qtile_first(x, tile + 1) - ht_qtile_first(x, tile));
-}
-
 typedef struct quantise_job {
     const ht_matrix_kernels *kernels;
     const float *x;
@@ -37,7 +33,7 @@ static void quantise_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const ht_qrows *rows = job->rows;
     for (int64_t t = begin; t < end; t++) {
         int64_t first = ht_qtile_first(rows, t), at = first * rows->n_blocks;
-        job->kernels->quantise(job->x + first * job->ldx, job->ldx, tile_rows(rows, t), rows->n_blocks,
+        job->kernels->quantise(job->x + first * job->ldx, job->ldx, ht_qtile_rows(rows, t), rows->n_blocks,
                                rows->q + at * HT_QBLOCK, rows->scale + at, rows->sum + 2 * at);
     }
 }
@@ -46,6 +42,8 @@ void ht_quantise_rows(const ht_matrix_kernels *kernels, const float *x, int64_t 
                       ht_pool *pool, ht_qrows *out) {
     char *at = memory;
     *out = (ht_qrows){.n = n, .n_blocks = k / HT_QBLOCK, .n_tiles = ht_ceil_div_i64(n, kernels->tile_rows)};
+    out->tile_rows = n / out->n_tiles;
+    out->n_larger = n % out->n_tiles;
     out->q = (void *)at;
     out->scale = (void *)(at + q_bytes(n, k));
     out->sum = (void *)(at + q_bytes(n, k) + scale_bytes(n, k));
@@ -65,6 +63,7 @@ typedef struct product {
     int64_t ldy;
     int64_t n_panels, n_groups; /* a group is what the kernels take at a time */
     int64_t n_parts;            /* of the tiles */
+    int64_t chunk;              /* blocks decoded at a time */
     char *decoded;              /* tile_panels ht_qpanel per worker */
 } product;
 
@@ -80,61 +79,52 @@ static const uint8_t *panel_at(const product *p, int64_t panel) {
     return (const uint8_t *)p->m->packed + (size_t)panel * ht_panel_bytes(p->m->type, p->m->k);
 }
 
-static ht_qtile tile_at(const product *p, int64_t tile) {
-    int64_t at = ht_qtile_first(p->x, tile) * p->x->n_blocks;
-    return (ht_qtile){.n = tile_rows(p->x, tile),
-                      .q = p->x->q + at * HT_QBLOCK,
-                      .scale = p->x->scale + at,
-                      .offset = p->offset + 4 * at * ht_panel_layout_of(p->m->type)->halves};
-}
-
-/* Where rows [panel, panel + n_panels) of y go, for one tile. */
-static ht_product_out out_at(const product *p, int64_t tile, int64_t panel, int64_t n_panels) {
+/* Where rows [panel, panel + n_panels) of y go. */
+static ht_product_out out_at(const product *p, int64_t panel, int64_t n_panels) {
     int64_t row = panel * HT_PANEL, left = p->m->n_rows - row;
-    return (ht_product_out){.y = p->y + ht_qtile_first(p->x, tile) * p->ldy,
-                            .ldy = p->ldy,
-                            .bias = p->bias,
-                            .row = row,
-                            .n = ht_min_i64(n_panels * HT_PANEL, left)};
+    return (ht_product_out){
+        .y = p->y, .ldy = p->ldy, .bias = p->bias, .row = row, .n = ht_min_i64(n_panels * HT_PANEL, left)};
 }
 
 static void make_offsets(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const product *p = arg;
+    int halves = ht_panel_layout_of(p->m->type)->halves;
     for (int64_t t = begin; t < end; t++) {
-        ht_qtile tile = tile_at(p, t);
-        const int32_t *sum = p->x->sum + 2 * ht_qtile_first(p->x, t) * p->x->n_blocks;
-        p->kernels->offsets(p->m->type, sum, tile.n, p->x->n_blocks, (void *)(uintptr_t)tile.offset);
+        int64_t at = ht_qtile_first(p->x, t) * p->x->n_blocks;
+        p->kernels->offsets(p->m->type, p->x->sum + 2 * at, ht_qtile_rows(p->x, t), p->x->n_blocks,
+                            p->offset + 4 * halves * at);
     }
 }
 
 static void multiply_direct(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const product *p = arg;
-    for (int64_t t = 0; t < p->x->n_tiles; t++) {
-        ht_qtile tile = tile_at(p, t);
-        ht_product_out out = out_at(p, t, begin, end - begin);
-        p->kernels->direct[p->m->type](panel_at(p, begin), p->m->k, &tile, &out);
-    }
+    ht_qtiles tiles = {p->x, p->offset, 0, p->x->n_tiles};
+    ht_product_out out = out_at(p, begin, end - begin);
+    p->kernels->direct[p->m->type](panel_at(p, begin), p->m->k, &tiles, &out);
 }
 
-/* One group of panels against one part of the tiles: HT_QCHUNK blocks at a time are decoded, small enough for the first
- * cache, and meet every tile. */
+/* One group of panels against one part of the tiles: a chunk of blocks at a time is decoded, small enough for the first
+ * cache, and meets every tile. */
 static void multiply_group(const product *p, int64_t group, int64_t part, ht_qpanel *decoded) {
     ht_weight_type type = p->m->type;
     int64_t panel = group * p->kernels->tile_panels, n = ht_min_i64(p->kernels->tile_panels, p->n_panels - panel);
-    int64_t first = part * p->x->n_tiles / p->n_parts, last = (part + 1) * p->x->n_tiles / p->n_parts;
-    for (int64_t block = 0; block < p->x->n_blocks; block += HT_QCHUNK) {
-        int count = (int)ht_min_i64(HT_QCHUNK, p->x->n_blocks - block);
+    ht_qtiles tiles = {p->x, p->offset, part * p->x->n_tiles / p->n_parts, (part + 1) * p->x->n_tiles / p->n_parts};
+    ht_product_out out = out_at(p, panel, n);
+    for (int64_t block = 0; block < p->x->n_blocks; block += p->chunk) {
+        int count = (int)ht_min_i64(p->chunk, p->x->n_blocks - block);
         for (int64_t i = 0; i < n; i++)
             p->kernels->decode[type](panel_at(p, panel + i), p->m->k, block, count, &decoded[i]);
-        for (int64_t t = first; t < last; t++) {
-            ht_qtile tile = tile_at(p, t);
-            ht_product_out out = out_at(p, t, panel, n);
-            if (block + count < p->x->n_blocks) out.bias = NULL;
-            p->kernels->decoded[type](decoded, block, count, &tile, &out);
-        }
+        out.bias = block + count < p->x->n_blocks ? NULL : p->bias;
+        p->kernels->decoded[type](decoded, block, count, &tiles, &out);
     }
+}
+
+/* Chunks of about the same size, as many whole scale units as HT_QCHUNK holds at most. */
+static int64_t chunk_of(ht_weight_type type, int64_t n_blocks) {
+    int64_t group = ht_panel_layout_of(type)->group, groups = n_blocks / group, most = HT_QCHUNK / group;
+    return ht_ceil_div_i64(groups, ht_ceil_div_i64(groups, most)) * group;
 }
 
 /* Blocks of work are numbered part by part, so that neighbours in time share activations. */
@@ -160,6 +150,7 @@ void ht_mul_quantised(const ht_matrix *m, const ht_qrows *x, const float *bias, 
         ht_pool_run(pool, p.n_panels, ht_max_i64(1, p.n_panels / wanted), multiply_direct, &p);
         return;
     }
+    p.chunk = chunk_of(m->type, x->n_blocks);
     p.n_groups = ht_ceil_div_i64(p.n_panels, kernels->tile_panels);
     int64_t parts_for_cache = ht_ceil_div_i64(x->n * m->k, ROWS_BYTES_MAX);
     int64_t parts_for_threads = ht_min_i64(ht_ceil_div_i64(wanted, p.n_groups), ht_ceil_div_i64(x->n_tiles, 8));

@@ -91,7 +91,7 @@ static float emulate_quantised(const product *p, const float *x, int64_t row) {
             sum[h] += q;
         }
         t = (float)dot[0] * w.scale[0];
-        if (w.halves == 2) t = fmaf((float)dot[1], w.scale[1], t);
+        if (w.halves == 2) t = t + (float)dot[1] * w.scale[1];
         for (int h = 0; h < w.halves && w.has_min; h++) t = fmaf(w.min[h], (float)sum[h], t);
         y = fmaf(t, s, y);
     }

@@ -3,6 +3,15 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
+/* An integer sum starts at the bits of 1.5 * 2^23 and stays under 2^22 in size, so its own bits, read as a float, are
+ * 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19 bits: a
+ * conversion and a multiplication for the price of one. */
+#define FLOAT_BASE 12582912.0f
+enum {
+    INT_BASE = 0x4b400000,
+    FETCH_AHEAD = 2048 /* bytes; a few hundred nanoseconds of one core's share of memory */
+};
+
 /* ---- activations ---- */
 
 void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale,
@@ -38,7 +47,7 @@ void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n
             if (l->has_min)
                 as_float[i] = (float)sum[i];
             else
-                as_int[i] = -bias * sum[i];
+                as_int[i] = INT_BASE - bias * sum[i];
         return;
     }
     for (int64_t b = 0; b < n_blocks; b++, sum += 2 * n)
@@ -47,64 +56,90 @@ void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n
             if (l->has_min)
                 as_float[b * n + i] = (float)whole;
             else
-                as_int[b * n + i] = -bias * whole;
+                as_int[b * n + i] = INT_BASE - bias * whole;
         }
 }
 
 /* ---- one block of one panel against rows of a tile ---- */
 
-/* A sum over the half of a block, begun with its offset. */
+/* A sum over a block or half of one, begun with its offset. */
 HT_INLINE v16d begin_sum(ht_qkind kind, const void *offset, int at) {
-    return v16d_start(kind.has_min ? 0 : ((const int32_t *)offset)[at]);
+    return v16d_start(kind.has_min ? INT_BASE : ((const int32_t *)offset)[at]);
+}
+
+/* What undoes the base of an integer sum. */
+HT_INLINE v16f base_of(v16f scale) { return v16f_mul(scale, v16f_set1(-FLOAT_BASE)); }
+HT_INLINE v16f scaled_sum(v16d d, v16f scale, v16f base) { return v16f_fma(v16f_from_bits(v16d_sum(d)), scale, base); }
+
+/* Where a tile's numbers are. */
+typedef struct tile {
+    const int8_t *q;
+    const float *scale;
+    const char *offset;
+} tile;
+
+HT_INLINE tile tile_at(ht_qkind kind, const ht_qtiles *x, int64_t t, int64_t block, int n_x) {
+    int64_t at = ht_qtile_first(x->x, t) * x->x->n_blocks + block * n_x;
+    return (tile){x->x->q + HT_QBLOCK * at, x->x->scale + at, (const char *)x->offset + 4 * kind.halves * at};
+}
+
+/* The next block. */
+HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
+    t->q += HT_QBLOCK * n_x;
+    t->scale += n_x;
+    t->offset += 4 * kind.halves * n_x;
 }
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, const ht_qtile *x, int n_x,
-                            const ht_product_out *out, int p) {
+/* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next. */
+HT_INLINE void fetch_ahead(const uint8_t *p, int bytes) {
+    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + FETCH_AHEAD + i, 0, 3);
+}
+
+HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_product_out *out,
+                            int64_t first, int p) {
     const int halves = kind.halves, steps = 8 / halves;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
-    const int8_t *q = x->q;
-    const float *s = x->scale;
-    const char *offset = x->offset;
     v16f y[TILE_ROWS];
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
     for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
         v16f scale[16], min[16];
+        fetch_ahead(scales, kind.scale_bytes);
         ht_decode_scales(kind, scales, scale, min);
         for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
             v16i w[8];
+            fetch_ahead(unit, 64 * kind.bits);
             ht_decode_weights(kind.bits, unit, w);
             for (int i = 0; i < n_x; i++) {
                 v16f t = v16f_zero();
                 for (int h = 0; h < halves; h++) {
-                    v16d d = begin_sum(kind, offset, h * n_x + i);
+                    v16d d = begin_sum(kind, x.offset, h * n_x + i);
                     for (int j = 0; j < steps; j++)
-                        d = v16d_step(d, w[steps * h + j], v16i_set4(q + HT_QBLOCK * i + 4 * (steps * h + j)),
+                        d = v16d_step(d, w[steps * h + j], v16i_set4(x.q + HT_QBLOCK * i + 4 * (steps * h + j)),
                                       kind.bits, steps, j);
-                    v16f sum = v16f_from_i(v16d_sum(d)), ws = scale[halves * b + h];
-                    t = h ? v16f_fma(sum, ws, t) : v16f_mul(sum, ws);
+                    v16f sum = scaled_sum(d, scale[halves * b + h], base_of(scale[halves * b + h]));
+                    t = h ? v16f_add(t, sum) : sum;
                 }
-                if (kind.has_min)
-                    for (int h = 0; h < halves; h++)
-                        t = v16f_fma(min[halves * b + h], v16f_set1(((const float *)(const void *)offset)[h * n_x + i]),
-                                     t);
-                y[i] = v16f_fma(t, v16f_set1(s[i]), y[i]);
+                for (int h = 0; h < halves && kind.has_min; h++)
+                    t = v16f_fma(min[halves * b + h], v16f_set1(((const float *)(const void *)x.offset)[h * n_x + i]),
+                                 t);
+                y[i] = v16f_fma(t, v16f_set1(x.scale[i]), y[i]);
             }
-            q += HT_QBLOCK * n_x;
-            s += n_x;
-            offset += 4 * halves * n_x;
+            advance(kind, &x, n_x);
         }
     }
     int lanes = ht_lanes_of(out, p);
-    for (int i = 0; i < n_x; i++) ht_store_out(out, i, p, lanes, y[i]);
+    for (int i = 0; i < n_x; i++) ht_store_out(out, (int)first + i, p, lanes, y[i]);
 }
 
-HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, const ht_qtile *x, int n_x,
+HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, const ht_qtiles *x, int64_t t, int n_x,
                              const ht_product_out *out) {
     size_t panel_bytes = ht_panel_bytes(kind.type, k);
     int n = (int)ht_panel_count(out->n);
-    for (int p = 0; p < n; p++, panels += panel_bytes) direct_panel(kind, panels, k, x, n_x, out, p);
+    tile at = tile_at(kind, x, t, 0, n_x);
+    for (int p = 0; p < n; p++, panels += panel_bytes)
+        direct_panel(kind, panels, k, at, n_x, out, ht_qtile_first(x->x, t), p);
 }
 
 /* ---- through a decoded panel: many rows ---- */
@@ -130,87 +165,87 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
 
 /* The block's t of rows first .. first + some - 1, folded into y. With two halves, t and the sums are both alive: some
  * of the rows at a time keeps them in registers. */
-HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const int8_t *q, const float *s,
-                             const void *offset, int n_x, int first, int some, v16f y[TILE_PANELS][TILE_ROWS]) {
+HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int some,
+                             v16f y[TILE_PANELS][TILE_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
     v16f t[TILE_PANELS][TILE_ROWS];
     for (int h = 0; h < halves; h++) {
         v16d d[TILE_PANELS][TILE_ROWS];
         for (int i = first; i < first + some; i++)
-            for (int p = 0; p < TILE_PANELS; p++) d[p][i] = begin_sum(kind, offset, h * n_x + i);
+            for (int p = 0; p < TILE_PANELS; p++) d[p][i] = begin_sum(kind, x->offset, h * n_x + i);
         for (int j = 0; j < steps; j++) {
             v16i w[TILE_PANELS];
             for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b] + 64 * (steps * h + j));
             for (int i = first; i < first + some; i++) {
-                v16i four = v16i_set4(q + HT_QBLOCK * i + 4 * (steps * h + j));
+                v16i four = v16i_set4(x->q + HT_QBLOCK * i + 4 * (steps * h + j));
                 for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16d_step(d[p][i], w[p], four, kind.bits, steps, j);
             }
         }
         for (int p = 0; p < TILE_PANELS; p++) {
-            v16f ws = v16f_load(panels[p].scale[halves * b + h]);
+            v16f scale = v16f_load(panels[p].scale[halves * b + h]), base = base_of(scale);
             for (int i = first; i < first + some; i++) {
-                v16f sum = v16f_from_i(v16d_sum(d[p][i]));
-                t[p][i] = h ? v16f_fma(sum, ws, t[p][i]) : v16f_mul(sum, ws);
+                v16f sum = scaled_sum(d[p][i], scale, base);
+                t[p][i] = h ? v16f_add(t[p][i], sum) : sum;
             }
         }
     }
-    if (kind.has_min)
-        for (int h = 0; h < halves; h++)
-            for (int p = 0; p < TILE_PANELS; p++) {
-                v16f min = v16f_load(panels[p].min[halves * b + h]);
-                for (int i = first; i < first + some; i++)
-                    t[p][i] = v16f_fma(min, v16f_set1(((const float *)offset)[h * n_x + i]), t[p][i]);
-            }
+    for (int h = 0; h < halves && kind.has_min; h++)
+        for (int p = 0; p < TILE_PANELS; p++) {
+            v16f min = v16f_load(panels[p].min[halves * b + h]);
+            for (int i = first; i < first + some; i++)
+                t[p][i] = v16f_fma(min, v16f_set1(((const float *)(const void *)x->offset)[h * n_x + i]), t[p][i]);
+        }
     for (int i = first; i < first + some; i++)
-        for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(s[i]), y[p][i]);
+        for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(x->scale[i]), y[p][i]);
 }
 
-HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtile *x, int n_x,
-                            const ht_product_out *out) {
-    const int8_t *q = x->q + block * HT_QBLOCK * n_x;
-    const float *s = x->scale + block * n_x;
-    const char *offset = (const char *)x->offset + block * 4 * kind.halves * n_x;
+HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
+                            int64_t t, int n_x, const ht_product_out *out) {
+    tile x = tile_at(kind, all, t, block, n_x);
+    const int first = (int)ht_qtile_first(all->x, t), half = (n_x + 1) / 2;
     v16f y[TILE_PANELS][TILE_ROWS];
     int lanes[TILE_PANELS];
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, i, p, lanes[p]) : v16f_zero();
+        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
         if (kind.halves == 1)
-            decoded_block(kind, panels, b, q, s, offset, n_x, 0, n_x, y);
+            decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
         else {
-            decoded_block(kind, panels, b, q, s, offset, n_x, 0, (n_x + 1) / 2, y);
-            if (n_x > 1) decoded_block(kind, panels, b, q, s, offset, n_x, (n_x + 1) / 2, n_x / 2, y);
+            decoded_block(kind, panels, b, &x, n_x, 0, half, y);
+            if (n_x > 1) decoded_block(kind, panels, b, &x, n_x, half, n_x - half, y);
         }
-        q += HT_QBLOCK * n_x;
-        s += n_x;
-        offset += 4 * kind.halves * n_x;
+        advance(kind, &x, n_x);
     }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) ht_store_out(out, i, p, lanes[p], y[p][i]);
+        for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- the same for every type ---- */
 
-#define DIRECT(n)  direct_panels(kind, panels, k, x, n, out)
-#define DECODED(n) decoded_tile(kind, panels, block, count, x, n, out)
+#define DIRECT(n)  direct_panels(kind, panels, k, x, t, n, out)
+#define DECODED(n) decoded_tile(kind, panels, block, count, x, t, n, out)
 
 #define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__}
 
 #define FUNCTIONS(type, ...)                                                                                           \
-    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtile *x,                            \
+    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
                                        const ht_product_out *out) {                                                    \
         KIND(type, __VA_ARGS__);                                                                                       \
-        switch (x->n) { HT_EVERY_ROWS(DIRECT) }                                                                        \
+        for (int64_t t = x->first; t < x->last; t++) switch (ht_qtile_rows(x->x, t)) {                                 \
+                HT_EVERY_ROWS(DIRECT)                                                                                  \
+            }                                                                                                          \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \
         KIND(type, __VA_ARGS__);                                                                                       \
         decode_panel(kind, panel, k, block, n, to);                                                                    \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtile *x,          \
+    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,         \
                                         const ht_product_out *out) {                                                   \
         KIND(type, __VA_ARGS__);                                                                                       \
-        switch (x->n) { HT_EVERY_ROWS(DECODED) }                                                                       \
+        for (int64_t t = x->first; t < x->last; t++) switch (ht_qtile_rows(x->x, t)) {                                 \
+                HT_EVERY_ROWS(DECODED)                                                                                 \
+            }                                                                                                          \
     }
 
 HT_QUANTISED_TYPES(FUNCTIONS)

@@ -10,10 +10,10 @@ void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n
 void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);
 
 #define HT_DECLARE(type, ...)                                                                                          \
-    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtile *x,                            \
+    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
                                        const ht_product_out *out);                                                     \
     void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to);          \
-    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int n, const ht_qtile *x,              \
+    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *x,             \
                                         const ht_product_out *out);
 HT_QUANTISED_TYPES(HT_DECLARE)
 #undef HT_DECLARE

@@ -37,19 +37,19 @@ HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int l
 
 /* `call(n)` for n rows, n a constant: the loops over rows unroll, and the sums stay in registers. */
 #define HT_ROWS_1_TO_4(call)                                                                                           \
-    case 1: call(1); return;                                                                                           \
-    case 2: call(2); return;                                                                                           \
-    case 3: call(3); return;                                                                                           \
+    case 1: call(1); break;                                                                                            \
+    case 2: call(2); break;                                                                                            \
+    case 3: call(3); break;                                                                                            \
     case 4:                                                                                                            \
         call(4);                                                                                                       \
-        return;
+        break;
 #if defined(HT_ISA_avx512)
 #define HT_EVERY_ROWS(call)                                                                                            \
     HT_ROWS_1_TO_4(call)                                                                                               \
-    case 5: call(5); return;                                                                                           \
+    case 5: call(5); break;                                                                                            \
     case 6:                                                                                                            \
         call(6);                                                                                                       \
-        return;
+        break;
 #else
 #define HT_EVERY_ROWS(call) HT_ROWS_1_TO_4(call)
 #endif
