@@ -1,0 +1,27 @@
+/* The subcommands: what each is called, takes and does. main.c holds the table. */
+#ifndef HEARTH_APP_COMMAND_H
+#define HEARTH_APP_COMMAND_H
+
+#include "options.h"
+
+/* Exit statuses of the program. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef struct command {
+    const char *name;
+    const char *arguments; /* as the usage line shows them */
+    const char *summary;   /* one line, for the list of commands */
+    const char *details;   /* paragraphs for the command's own help, or NULL */
+    unsigned bit;          /* in option_spec.commands */
+    int most_arguments;    /* after MODEL; -1: any number */
+    int (*run)(const options *o);
+} command;
+
+int run_command(const options *o);
+int info_command(const options *o);
+int tokenize_command(const options *o);
+int detokenize_command(const options *o);
+int logits_command(const options *o);
+int bench_command(const options *o);
+
+#endif

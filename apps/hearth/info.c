@@ -1,0 +1,117 @@
+/* hearth info: what a checkpoint says of itself and the memory it will need. */
+#include "command.h"
+#include "engine.h"
+#include "json.h"
+#include "model_path.h"
+#include "terminal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct needs {
+    int64_t context; /* positions the KV figures are for */
+    int64_t kv_bytes_per_position, kv_bytes, total_bytes;
+} needs;
+
+/* The library gives the cache's bytes at f16. */
+static ht_status compute_needs(const options *o, const ht_model_info *info, needs *n, ht_error *err) {
+    int64_t width = options_kv_dtype(o) == HT_F32 ? 2 : 1;
+    if (o->context > info->context && info->has_weights) {
+        snprintf(err->message, sizeof err->message, "--context %lld is more than the %lld positions of %s",
+                 (long long)o->context, (long long)info->context, o->model);
+        return err->status = HT_ERR_ARGUMENT;
+    }
+    n->context = o->context ? o->context : info->context;
+    n->kv_bytes_per_position = info->kv_bytes_per_position * width;
+    n->kv_bytes = n->kv_bytes_per_position * n->context + info->kv_bytes_fixed * width;
+    n->total_bytes = n->kv_bytes + info->weight_bytes;
+    return HT_OK;
+}
+
+static bool runs(const ht_model_info *info) {
+    for (const char *const *name = ht_model_architectures(); *name; name++)
+        if (strcmp(*name, info->architecture) == 0) return info->has_weights;
+    return false;
+}
+
+static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
+    json_t *sizes =
+        json_pack("{sI sI sI sI sI sI sI}", "layers", (json_int_t)i->n_layers, "hidden", (json_int_t)i->hidden, "heads",
+                  (json_int_t)i->n_heads, "kv_heads", (json_int_t)i->n_kv_heads, "head_dim", (json_int_t)i->head_dim,
+                  "feed_forward", (json_int_t)i->feed_forward, "vocab", (json_int_t)i->vocab);
+    json_t *memory = json_pack("{sI sI sI sI sI}", "weight_bytes", (json_int_t)i->weight_bytes, "kv_bytes_per_position",
+                               (json_int_t)n->kv_bytes_per_position, "kv_positions", (json_int_t)n->context, "kv_bytes",
+                               (json_int_t)n->kv_bytes, "total_bytes", (json_int_t)n->total_bytes);
+    json_t *value =
+        json_pack("{ss ss ss ss ss sb sb sI sI sI sb}", "model", o->model, "architecture", i->architecture, "name",
+                  i->name, "format", i->format, "quantization", i->quantization, "has_weights", (int)i->has_weights,
+                  "runs", (int)runs(i), "parameters", (json_int_t)i->n_parameters, "context", (json_int_t)i->context,
+                  "sliding_window", (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
+    json_t *text = json_pack("{ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format);
+    bool whole = json_object_update(value, sizes) == 0 && json_object_update(value, memory) == 0 &&
+                 json_object_update(value, text) == 0;
+    json_decref(sizes);
+    json_decref(memory);
+    json_decref(text);
+    if (!whole) {
+        json_decref(value);
+        value = NULL;
+    }
+    return json_output(value);
+}
+
+static void line(const char *name, const char *format, ...) HT_PRINTF(2, 3);
+static void line(const char *name, const char *format, ...) {
+    char value[512], text[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    int n = snprintf(text, sizeof text, "%-14s %s\n", name, value);
+    output_write(text, (size_t)n);
+}
+
+static void print_text(const options *o, const ht_model_info *i, const needs *n) {
+    const double mb = 1e6;
+    line("architecture", "%s%s", i->architecture, runs(i) || !i->has_weights ? "" : ", which this build cannot run");
+    if (i->name[0]) line("name", "%s", i->name);
+    line("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
+    line("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);
+    line("chat format", "%s", i->chat_format);
+    if (!i->has_weights) return;
+    line("parameters", "%.1f million", (double)i->n_parameters / 1e6);
+    line("layers", "%lld", (long long)i->n_layers);
+    line("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);
+    line("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
+         (long long)i->n_kv_heads);
+    line("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
+    line("context", "%lld positions", (long long)i->context);
+    if (i->sliding_window) line("sliding window", "%lld positions", (long long)i->sliding_window);
+    line("weights", "%.1f MB", (double)i->weight_bytes / mb);
+    static const char *const kv_names[] = {[HT_F16] = "f16", [HT_BF16] = "bf16", [HT_F32] = "f32"};
+    line("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
+         (long long)n->context, kv_names[options_kv_dtype(o)], (double)n->kv_bytes_per_position / 1e3);
+    line("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);
+}
+
+int info_command(const options *o) {
+    ht_error err = {0};
+    ht_model_info *info = NULL;
+    needs n = {0};
+    char *path;
+    int status = EXIT_OK;
+    ht_status st = model_path(o->model, &path, &err);
+    if (!st) st = ht_model_info_read(path, &info, &err);
+    if (!st) st = compute_needs(o, info, &n, &err);
+    if (st)
+        status = report(&err);
+    else if (!o->json)
+        print_text(o, info, &n);
+    else if (!print_json(o, info, &n))
+        status = EXIT_FAILED;
+    ht_model_info_free(info);
+    free(path);
+    return output_finish(status);
+}

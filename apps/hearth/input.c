@@ -1,0 +1,70 @@
+#include "input.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static ht_status out_of_memory(ht_error *err) {
+    err->status = HT_ERR_MEMORY;
+    snprintf(err->message, sizeof err->message, "out of memory while reading the input");
+    return HT_ERR_MEMORY;
+}
+
+ht_status input_read_all(char **text, size_t *n, ht_error *err) {
+    size_t capacity = 4096, used = 0;
+    char *bytes = malloc(capacity);
+    *text = NULL;
+    *n = 0;
+    while (bytes) {
+        if (capacity - used < 2) {
+            char *larger = capacity <= SIZE_MAX / 2 ? realloc(bytes, capacity * 2) : NULL;
+            if (!larger) break;
+            bytes = larger;
+            capacity *= 2;
+        }
+        ssize_t got = read(STDIN_FILENO, bytes + used, capacity - used - 1);
+        if (got > 0)
+            used += (size_t)got;
+        else if (got == 0) {
+            bytes[used] = '\0';
+            *text = bytes;
+            *n = used;
+            return HT_OK;
+        } else if (errno != EINTR) {
+            err->status = HT_ERR_IO;
+            snprintf(err->message, sizeof err->message, "standard input cannot be read: %s", strerror(errno));
+            free(bytes);
+            return HT_ERR_IO;
+        }
+    }
+    free(bytes);
+    return out_of_memory(err);
+}
+
+ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
+    static const char separators[] = ", \t\r\n";
+    size_t capacity = list->n;
+    for (const char *at = text + strspn(text, separators); *at; at += strspn(at, separators)) {
+        size_t n = strcspn(at, separators);
+        char *end;
+        errno = 0;
+        long long id = strtoll(at, &end, 10);
+        if (end != at + n || errno || id < 0 || id > INT32_MAX) {
+            err->status = HT_ERR_ARGUMENT;
+            snprintf(err->message, sizeof err->message, "\"%.*s\" is no token id: expected numbers such as 1,2,3",
+                     n < 60 ? (int)n : 60, at);
+            return HT_ERR_ARGUMENT;
+        }
+        if (list->n == capacity) {
+            capacity = capacity < 64 ? 64 : capacity * 2;
+            int32_t *larger = realloc(list->ids, capacity * sizeof *larger);
+            if (!larger) return out_of_memory(err);
+            list->ids = larger;
+        }
+        list->ids[list->n++] = (int32_t)id;
+        at += n;
+    }
+    return HT_OK;
+}

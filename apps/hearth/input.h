@@ -1,0 +1,22 @@
+/* Reading what the user hands over: standard input as a whole, and lists of token ids. */
+#ifndef HEARTH_APP_INPUT_H
+#define HEARTH_APP_INPUT_H
+
+#include <hearth/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All of standard input, with a NUL after the last byte; the caller frees *text. */
+ht_status input_read_all(char **text, size_t *n, ht_error *err);
+
+typedef struct id_list {
+    int32_t *ids;
+    size_t n;
+} id_list;
+
+/* Appends the ids of a text such as "1,2, 3\n4" to *list (freed with free(list->ids), also after a failure).
+ * HT_ERR_ARGUMENT names the first word that is no id. */
+ht_status ids_parse(const char *text, id_list *list, ht_error *err);
+
+#endif

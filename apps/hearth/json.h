@@ -1,0 +1,18 @@
+/* JSON results: jansson's values, printed as one line on stdout. */
+#ifndef HEARTH_APP_JSON_H
+#define HEARTH_APP_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Text as a JSON string; NULL when memory ran out. Bytes that are no UTF-8 make it a string that says so. */
+json_t *json_text(const char *text, size_t n);
+json_t *json_ids(const int32_t *ids, size_t n);
+
+/* Prints the value and a newline and gives the value back; false, with a message on stderr, when memory ran out (a NULL
+ * value included). Failures of writing are output_finish's. */
+bool json_output(json_t *value);
+
+#endif

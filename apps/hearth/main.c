@@ -1,0 +1,89 @@
+/* The `hearth` command: finds the subcommand and gives it its options. */
+#include "command.h"
+#include "terminal.h"
+
+#include <hearth/version.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static const command commands[] = {
+    {"run", "MODEL [PROMPT]", "Answer one prompt.",
+     "Without PROMPT the prompt is read from standard input. The model's chat format is used when there is one.",
+     FOR_RUN, 1, run_command},
+    {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, 0, info_command},
+    {"tokenize", "MODEL [TEXT]", "Print the token ids of a text.",
+     "Without TEXT standard input is read. Special tokens written in the text are recognised.", FOR_TOKENIZE, 1,
+     tokenize_command},
+    {"detokenize", "MODEL ID...", "Print the text of token ids.", "Without ids they are read from standard input.",
+     FOR_DETOKENIZE, -1, detokenize_command},
+    {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
+     NULL, FOR_LOGITS, 0, logits_command},
+    {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.", NULL, FOR_BENCH, 0,
+     bench_command},
+};
+enum { N_COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_usage(FILE *to) {
+    fprintf(to, "hearth runs language models on this machine.\n\n");
+    for (int i = 0; i < N_COMMANDS; i++) {
+        char left[80];
+        snprintf(left, sizeof left, "hearth %s %s", commands[i].name, commands[i].arguments);
+        fprintf(to, "  %-46s %s\n", left, commands[i].summary);
+    }
+    fprintf(to, "\n  %-46s %s\n  %-46s %s\n", "hearth COMMAND --help", "Show a command's options.", "hearth --version",
+            "Show the version.");
+}
+
+static const command *find_command(const char *name) {
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static int run_subcommand(const command *c, int argc, char **argv) {
+    options o;
+    int status = EXIT_USAGE;
+    if (options_parse(c, argc, argv, &o)) {
+        if (o.help) {
+            options_help(c);
+            status = output_finish(EXIT_OK);
+        } else
+            status = c->run(&o);
+    }
+    options_free(&o);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    terminal_begin();
+    const char *name = argc > 1 ? argv[1] : NULL;
+    if (!name) {
+        print_usage(stderr);
+        return EXIT_USAGE;
+    }
+    bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    if (help && argc > 2) {
+        name = argv[2];
+    } else if (help) {
+        print_usage(stdout);
+        return output_finish(EXIT_OK);
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("hearth %s\n", ht_version());
+        return output_finish(EXIT_OK);
+    }
+    const command *c = find_command(name);
+    if (!c) {
+        fprintf(stderr,
+                "hearth: there is no command \"%.80s\"; run, info, tokenize, detokenize, logits and bench are "
+                "(see hearth --help)\n",
+                name);
+        return EXIT_USAGE;
+    }
+    if (help) {
+        options_help(c);
+        return output_finish(EXIT_OK);
+    }
+    return run_subcommand(c, argc - 2, argv + 2);
+}

@@ -1,0 +1,49 @@
+/* Command-line options: one table, so that an option has the same name, range and meaning wherever it is accepted. */
+#ifndef HEARTH_APP_OPTIONS_H
+#define HEARTH_APP_OPTIONS_H
+
+#include <hearth/session.h>
+
+/* Which commands accept an option. */
+enum {
+    FOR_RUN = 1 << 0,
+    FOR_INFO = 1 << 1,
+    FOR_TOKENIZE = 1 << 2,
+    FOR_DETOKENIZE = 1 << 3,
+    FOR_LOGITS = 1 << 4,
+    FOR_BENCH = 1 << 5,
+    FOR_ALL = (1 << 6) - 1
+};
+
+typedef struct string_list {
+    const char **items; /* lent from argv */
+    int n;
+} string_list;
+
+/* What the user asked for; a field not asked for holds 0, which means the library's default, unless noted. */
+typedef struct options {
+    const char *model;     /* as typed */
+    string_list arguments; /* after MODEL */
+    string_list stop;
+    const char *system, *ids, *out; /* NULL when not given */
+    int64_t threads, context, top_k, repeat_window, seed, chunk;
+    int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
+    double temperature, top_p, min_p, repeat_penalty;
+    ht_sampler_stage order[HT_SAMPLER_STAGES];
+    int precision; /* ht_precision */
+    int kv;        /* index into f16, f32, bf16 */
+    bool json, quiet, raw, null, add_special, help;
+} options;
+
+struct command;
+
+/* Fills *o from the words after the command's name. On a mistake prints one sentence to stderr and returns false. */
+bool options_parse(const struct command *c, int argc, char **argv, options *o);
+void options_free(options *o);
+/* Prints the usage, details and options of a command to stdout. */
+void options_help(const struct command *c);
+
+ht_dtype options_kv_dtype(const options *o);
+ht_sampler_options options_sampler(const options *o);
+
+#endif

@@ -1,0 +1,117 @@
+#define _GNU_SOURCE
+#include "terminal.h"
+
+#include "command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+void terminal_begin(void) {
+    /* Opened the wrong way round: using a stream that was closed stays an error. */
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_FAILED);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* ---- stdout ---- */
+
+static int output_error; /* errno of the first failed write */
+
+static bool note_failure(bool good) {
+    if (!good && !output_error) output_error = errno ? errno : EIO;
+    return !output_error;
+}
+
+bool output_write(const char *bytes, size_t n) {
+    return note_failure(!output_error && fwrite(bytes, 1, n, stdout) == n);
+}
+
+bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0); }
+
+int output_finish(int status) {
+    if (output_flush() || output_reader_gone()) return status;
+    fprintf(stderr, "hearth: standard output cannot be written: %s\n", strerror(output_error));
+    return EXIT_FAILED;
+}
+
+bool output_reader_gone(void) { return output_error == EPIPE; }
+bool output_is_terminal(void) { return isatty(STDOUT_FILENO) == 1; }
+
+/* ---- stderr ---- */
+
+int report(const ht_error *err) {
+    fprintf(stderr, "hearth: %s\n", err->message);
+    return EXIT_FAILED;
+}
+
+void progress_begin(progress *p, const char *what, bool quiet) {
+    *p = (progress){.what = what, .on = !quiet && isatty(STDERR_FILENO) == 1, .begin = now_seconds()};
+}
+
+void progress_show(progress *p, double done) {
+    if (!p->on || now_seconds() - p->begin < 0.5) return;
+    fprintf(stderr, "\r\033[K%s %3.0f %%", p->what, done * 100);
+    fflush(stderr);
+    p->shown = true;
+}
+
+void progress_end(progress *p) {
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->on = p->shown = false;
+}
+
+/* ---- Ctrl-C ---- */
+
+static _Atomic(ht_session *) watched;
+static volatile sig_atomic_t signalled;
+
+static void on_signal(int number) {
+    (void)number;
+    signalled = 1;
+    ht_session *s = atomic_load(&watched);
+    if (s) ht_session_cancel(s);
+}
+
+void interrupt_watch(ht_session *s) {
+    static const int numbers[] = {SIGINT, SIGTERM};
+    bool first = !atomic_load(&watched) && !signalled;
+    atomic_store(&watched, s);
+    if (signalled && s) ht_session_cancel(s);
+    /* SA_RESETHAND: whoever presses Ctrl-C twice wants out at once. */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; first && i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
+}
+
+bool interrupted(void) { return signalled != 0; }
+
+/* ---- the process ---- */
+
+double now_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+long long peak_memory_bytes(void) {
+    /* VmHWM belongs to this program alone; ru_maxrss would start at what the parent had before exec. */
+    FILE *f = fopen("/proc/self/status", "re");
+    long long kib = 0;
+    if (f) {
+        char line[256];
+        while (!kib && fgets(line, sizeof line, f)) sscanf(line, "VmHWM: %lld kB", &kib);
+        fclose(f);
+    }
+    if (!kib) {
+        struct rusage usage;
+        if (getrusage(RUSAGE_SELF, &usage) == 0) kib = usage.ru_maxrss;
+    }
+    return kib * 1024;
+}

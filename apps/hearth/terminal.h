@@ -1,0 +1,53 @@
+/* The program's three streams and its signals: results on stdout, everything else on stderr, progress only when stderr
+ * is a terminal, an end without noise when a pipe closes, and Ctrl-C as a request to stop. */
+#ifndef HEARTH_APP_TERMINAL_H
+#define HEARTH_APP_TERMINAL_H
+
+#include <hearth/session.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Call first: standard streams that are closed are put where no file opened later can take their place, and a closed
+ * pipe becomes an error of writing. */
+void terminal_begin(void);
+
+/* ---- stdout ---- */
+
+/* Appends to stdout. False once a write has failed; what follows is then dropped. */
+bool output_write(const char *bytes, size_t n);
+bool output_flush(void);
+/* Flushes; returns `status`, or EXIT_FAILED with a message when stdout could not be written. A reader that went away
+ * is no failure and no message. */
+int output_finish(int status);
+/* Whether the reader of stdout has gone away. */
+bool output_reader_gone(void);
+bool output_is_terminal(void);
+
+/* ---- stderr ---- */
+
+/* Prints "hearth: " and the error's sentence; returns EXIT_FAILED. */
+int report(const ht_error *err);
+
+/* A line that is overwritten while something long goes on. Silent when `quiet` or when stderr is no terminal. */
+typedef struct progress {
+    const char *what;
+    bool on, shown;
+    double begin; /* seconds; the line appears half a second later */
+} progress;
+void progress_begin(progress *p, const char *what, bool quiet);
+void progress_show(progress *p, double done); /* 0 to 1 */
+void progress_end(progress *p);
+
+/* ---- Ctrl-C ---- */
+
+/* From now on SIGINT and SIGTERM cancel the call in progress on the session; a second one ends the process. NULL before
+ * there is a session: then only `interrupted` tells. */
+void interrupt_watch(ht_session *s);
+bool interrupted(void);
+
+double now_seconds(void); /* of a clock that only goes forward */
+/* The most memory the process has had resident, in bytes; 0 where the system does not say. */
+long long peak_memory_bytes(void);
+
+#endif
