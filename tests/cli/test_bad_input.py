@@ -1,0 +1,219 @@
+"""Bad input: one clear sentence, the right exit status, nothing half-written."""
+
+import os
+import struct
+import unittest
+
+from support import TINY, CommandTest, hearth, tiny_model
+
+COMMANDS = ["run", "info", "tokenize", "detokenize", "logits", "bench"]
+
+
+class Usage(CommandTest):
+    def test_no_command(self):
+        result = hearth()
+        self.assertEqual((result.status, result.out), (2, b""))
+        self.assertIn("hearth run", result.err)
+
+    def test_unknown_command(self):
+        self.fails(2, "walk", TINY, says=['"walk"', "tokenize"])
+        self.fails(2, "--bogus", says="--bogus")
+
+    def test_unknown_options(self):
+        for command in COMMANDS:
+            self.fails(2, command, TINY, "--bogus", says=["--bogus", f"hearth {command}"])
+            self.fails(2, command, TINY, "--bogus=3", says="--bogus")
+            self.fails(2, command, TINY, "-Z", says="-Z")
+            self.fails(2, command, TINY, "--thread", "2", says="--thread")
+
+    def test_options_of_other_commands(self):
+        self.fails(2, "run", TINY, "--ids", "1", "x", says="--ids")
+        self.fails(2, "info", TINY, "--raw", says="--raw")
+        self.fails(2, "bench", TINY, "--out", "x", says="--out")
+
+    def test_no_model(self):
+        for command in COMMANDS:
+            self.fails(2, command, says="model")
+
+    def test_values(self):
+        for option, value in [
+            ("--threads", "0"),
+            ("--threads", "two"),
+            ("--threads", "2x"),
+            ("--threads", ""),
+            ("--threads", "99999999999999999999"),
+            ("--context", "-1"),
+            ("--max-tokens", "1.5"),
+            ("--max-tokens", "0"),
+            ("--temperature", "-1"),
+            ("--temperature", "nan"),
+            ("--top-p", "1.5"),
+            ("--min-p", "2"),
+            ("--top-k", "-3"),
+            ("--seed", "-1"),
+            ("--precision", "best"),
+            ("--kv", "f64"),
+            ("--sampler-order", "top_p,bottom_p"),
+            ("--sampler-order", "top_p,top_p"),
+            ("--stop", ""),
+        ]:
+            self.fails(2, "run", TINY, "x", option, value, says=option)
+
+    def test_missing_value(self):
+        self.fails(2, "run", TINY, "x", "--threads", says=["--threads", "value"])
+        self.fails(2, "run", TINY, "x", "--raw=yes", says="--raw")
+
+    def test_too_many_words(self):
+        self.fails(2, "run", TINY, "two", "words", says=['"words"', "quotes"])
+        self.fails(2, "info", TINY, TINY)
+
+    def test_empty_prompt(self):
+        self.fails(2, "run", TINY, "", says="empty")
+        self.fails(2, "run", TINY, stdin=b"\n", says="empty")
+
+    def test_exclusive_options(self):
+        self.fails(2, "run", TINY, "x", "--raw", "--system", "y", says="--system")
+        self.fails(2, "tokenize", TINY, "--null", "text", says="--null")
+        self.fails(2, "bench", TINY, "-p", "0", "-n", "0")
+
+    def test_logits_needs(self):
+        self.fails(2, "logits", TINY, "--out", self.folder / "x.npy", says="--ids")
+        self.fails(2, "logits", TINY, "--ids", "1", says="--out")
+        for ids in ["", ",", "1,x", "1.5", "-1", "99999999999"]:
+            self.fails(2, "logits", TINY, "--ids", ids, "--out", self.folder / "x.npy", says="--ids")
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class Models(CommandTest):
+    """Paths that hold no model, or not one that works."""
+
+    def refuses(self, path, *says):
+        """Every command that loads the model names its file, or the directory, and says why not."""
+        for command in [("info", path), ("run", path, "x"), ("bench", path, "-p", "1", "-n", "1", "-r", "1")]:
+            self.fails(1, *command, says=[path.name, *says])
+        self.fails(1, "logits", path, "--ids", "1", "--out", self.folder / "x.npy", says=[path.name, *says])
+        self.assertFalse((self.folder / "x.npy").exists())
+
+    def file(self, name, data):
+        path = self.folder / name
+        path.write_bytes(data)
+        return path
+
+    def test_missing(self):
+        path = self.folder / "missing.gguf"
+        self.refuses(path, "No such file")
+        self.fails(1, "tokenize", path, "x", says=str(path))
+        self.fails(1, "detokenize", path, "1", says=str(path))
+
+    def test_directory_without_weights(self):
+        path = self.folder / "empty"
+        path.mkdir()
+        self.refuses(path)
+        self.fails(1, "tokenize", path, "x", says=str(path))
+
+    def test_directory_with_config_alone(self):
+        path = self.folder / "config"
+        path.mkdir()
+        (path / "config.json").write_text('{"model_type": "llama"}')
+        self.refuses(path)
+
+    def test_wrong_type(self):
+        self.refuses(self.file("text.txt", b"this is no model\n" * 100))
+        self.refuses(self.file("text.gguf", b"this is no model\n" * 100), "GGUF")
+        self.refuses(self.file("empty.gguf", b""))
+        self.fails(1, "info", "/dev/null", says="/dev/null")
+
+    def test_truncated(self):
+        whole = TINY.read_bytes()
+        for length in [4, 16, 30, 1000, len(whole) // 2, len(whole) - 1]:
+            self.refuses(self.file("cut.gguf", whole[:length]))
+
+    def test_unknown_architecture(self):
+        path = self.folder / "odd.gguf"
+        tiny_model.write(path, architecture="mamba")
+        known = ["mamba", "llama", "qwen2", "gemma3"]
+        self.fails(1, "run", path, "x", says=known)
+        self.fails(1, "bench", path, says=known)
+        self.fails(1, "logits", path, "--ids", "1", "--out", self.folder / "x.npy", says=known)
+        self.assertIn("cannot run", self.succeeds("info", path).text)
+        self.assertEqual(os.listdir(self.folder), ["odd.gguf"])
+
+    def test_vocabulary_only(self):
+        path = self.folder / "vocab.gguf"
+        tiny_model.write(path, with_weights=False)
+        self.fails(1, "run", path, "x", says=[path.name, "vocabulary"])
+        self.assertIn("byte-level BPE", self.succeeds("info", path).text)
+        self.assertEqual(self.succeeds("tokenize", path, "hello").text, "262\n")
+
+    def test_default_not_fetched(self):
+        env = {"XDG_CACHE_HOME": str(self.folder)}
+        for command in ["info", "run", "tokenize"]:
+            self.fails(1, command, "default", stdin=b"x", env=env, says=[str(self.folder), "scripts/"])
+        self.fails(1, "info", "default", env={"XDG_CACHE_HOME": "", "HOME": ""}, says="HOME")
+
+    def test_wrong_kind_of_metadata(self):
+        data = TINY.read_bytes()
+        key = b"llama.block_count"
+        at = data.index(key) + len(key)
+        for count in [0, 1 << 31]:
+            self.refuses(self.file("count.gguf", data[: at + 4] + struct.pack("<I", count) + data[at + 8 :]))
+
+
+class Limits(CommandTest):
+    def test_context_beyond_the_models_own(self):
+        path = self.folder / "short.gguf"
+        tiny_model.write(path, context=512)
+        for command in [("run", path, "x"), ("info", path), ("bench", path)]:
+            self.fails(1, *command, "--context", "513", says=["512", "513"])
+
+    def test_prompt_longer_than_the_context(self):
+        path = self.folder / "short.gguf"
+        tiny_model.write(path, context=32)
+        prompt = "a b c d " * 10
+        self.fails(1, "run", path, "--raw", prompt, says=["80", "32"])
+        ids = ",".join(["1"] * 33)
+        self.fails(1, "logits", path, "--ids", ids, "--out", self.folder / "x.npy", says=["33", "32"])
+        self.assertEqual(os.listdir(self.folder), ["short.gguf"])
+
+    def test_ids_out_of_range(self):
+        size = len(tiny_model.vocabulary())
+        self.fails(1, "detokenize", TINY, size, says=[str(size)])
+        self.fails(1, "detokenize", TINY, "5", "2147483647", says="2147483647")
+        self.fails(2, "detokenize", TINY, "five", says="five")
+        self.fails(1, "logits", TINY, "--ids", f"1,{size}", "--out", self.folder / "x.npy", says=[str(size)])
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class Outputs(CommandTest):
+    def test_unwritable_file(self):
+        missing = self.folder / "no" / "such" / "x.npy"
+        self.fails(1, "logits", TINY, "--ids", "1,2", "--out", missing, says=[str(missing)])
+        self.fails(1, "logits", TINY, "--ids", "1,2", "--out", self.folder, says=[str(self.folder), "directory"])
+        self.fails(1, "logits", TINY, "--ids", "1,2", "--out", "/dev/full", says="/dev/full")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_failure_keeps_what_was_there(self):
+        path = self.folder / "x.npy"
+        path.write_text("kept")
+        self.fails(1, "logits", TINY, "--ids", "1,99999", "--out", path)
+        self.assertEqual(path.read_text(), "kept")
+        self.assertEqual(os.listdir(self.folder), ["x.npy"])
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full here")
+    def test_full_stdout(self):
+        for command in [
+            ("run", TINY, "x", "-n", "4", "--quiet"),
+            ("run", TINY, "x", "-n", "4", "--quiet", "--json"),
+            ("info", TINY),
+            ("tokenize", TINY, "x"),
+            ("detokenize", TINY, "5"),
+            ("--version",),
+            ("--help",),
+            ("run", "--help"),
+        ]:
+            with open("/dev/full", "wb") as full:
+                self.fails(1, *command, stdout=full, says="standard output")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,216 @@
+"""What the subcommands answer."""
+
+import ast
+import json
+import os
+import struct
+import unittest
+
+from support import TINY, CommandTest, hearth, tiny_model
+
+MODELS = os.environ.get("HEARTH_TEST_MODELS")
+
+
+def read_npy(path):
+    """Shape and raw bytes of a version 1.0 .npy file."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<H", data[8:10])
+    header = ast.literal_eval(data[10 : 10 + length].decode())
+    assert data[:8] == b"\x93NUMPY\x01\x00" and header["descr"] == "<f4" and not header["fortran_order"]
+    return header["shape"], data[10 + length :]
+
+
+class Tokens(CommandTest):
+    def test_tokenize(self):
+        self.assertEqual(self.succeeds("tokenize", TINY, "hello world the").text, "262 267 269\n")
+
+    def test_special_tokens(self):
+        self.assertEqual(self.succeeds("tokenize", TINY, "<|im_end|>").text, "2\n")
+        self.assertEqual(self.succeeds("tokenize", TINY, "").text, "\n")
+
+    def test_standard_input(self):
+        self.assertEqual(self.succeeds("tokenize", TINY, stdin=b"hello").text, "262\n")
+        newline = tiny_model.byte_alphabet()[10]
+        last = tiny_model.vocabulary().index(newline)
+        self.assertEqual(self.succeeds("tokenize", TINY, stdin=b"hello\n").text, f"262 {last}\n")
+
+    def test_null(self):
+        for stdin in [b"hello\0\0the", b"hello\0\0the\0"]:
+            lines = self.succeeds("tokenize", TINY, "--null", stdin=stdin).text.split("\n")
+            self.assertEqual(len(lines), 4)
+            self.assertEqual((lines[0], lines[1]), ("262", ""))
+        self.assertEqual(self.succeeds("tokenize", TINY, "--null", stdin=b"").text, "")
+
+    def test_json(self):
+        value = json.loads(self.succeeds("tokenize", TINY, "hello\n", "--json").text)
+        self.assertEqual(value["pieces"], ["hello", "Ċ"])
+        self.assertEqual(value["ids"][0], 262)
+        self.assertEqual(json.loads(self.succeeds("detokenize", TINY, "262", "--json").text), {"text": "hello"})
+
+    def test_round_trip(self):
+        for text in ["hello world", "  two  spaces ", "tab\tnewline\n", "größer 北京 🎉\u200d", "<|im_start|>user"]:
+            ids = self.succeeds("tokenize", TINY, "--", text).text.split()
+            self.assertEqual(self.succeeds("detokenize", TINY, *ids).out.decode(), text)
+            self.assertEqual(self.succeeds("detokenize", TINY, stdin=" ".join(ids).encode()).out.decode(), text)
+
+    def test_invalid_utf8(self):
+        ids = self.succeeds("tokenize", TINY, stdin=b"a\xff\xc3b").text.split()
+        self.assertEqual(self.succeeds("detokenize", TINY, *ids).out.decode(), "a\ufffd\ufffdb")
+
+
+class Run(CommandTest):
+    def run_json(self, *words, **more):
+        return json.loads(self.succeeds("run", TINY, "--json", "--quiet", *words, **more).text)
+
+    def test_json(self):
+        value = self.run_json("hello", "-n", "8")
+        self.assertEqual(value["finish"], "length")
+        self.assertEqual(value["metrics"]["generated_tokens"], 8)
+        text = self.succeeds("run", TINY, "hello", "-n", "8", "--quiet").out.decode()
+        self.assertEqual(value["text"], text if value["text"].endswith("\n") else text[:-1])
+
+    def test_prompt_from_standard_input(self):
+        self.assertEqual(self.run_json("hello", "-n", "8")["text"], self.run_json("-n", "8", stdin=b"hello\n")["text"])
+
+    def test_chat_format(self):
+        plain = self.run_json("hello", "-n", "1", "--raw")["metrics"]["prompt_tokens"]
+        chat = self.run_json("hello", "-n", "1")["metrics"]["prompt_tokens"]
+        system = self.run_json("hello", "-n", "1", "--system", "hello")["metrics"]["prompt_tokens"]
+        self.assertEqual(plain, 1)
+        self.assertLess(plain, chat)
+        self.assertLess(chat, system)
+
+    def test_same_seed_same_text(self):
+        sampled = ["hello", "-n", "16", "--temperature", "1.5", "--seed"]
+        first = self.run_json(*sampled, "7")["text"]
+        self.assertEqual(first, self.run_json(*sampled, "7", "--threads", "1")["text"])
+        self.assertNotEqual(first, self.run_json(*sampled, "8")["text"])
+
+    def test_stop(self):
+        text = self.run_json("hello", "-n", "24")["text"]
+        stop = text[5:7]
+        value = self.run_json("hello", "-n", "24", "--stop", stop)
+        self.assertEqual(value["text"], text[: text.index(stop)])
+        self.assertEqual(value["finish"], "stop")
+
+    def test_context_fills_up(self):
+        result = hearth("run", TINY, "--raw", "hello", "--context", "8", "-n", "20", "--quiet")
+        self.assertEqual(result.status, 1)
+        self.assertIn("8", result.err)
+        self.assertNotEqual(result.out, b"")
+
+
+class Logits(CommandTest):
+    ids = ",".join(str(i * 37 % 271) for i in range(70))
+
+    def logits(self, *options):
+        path = self.folder / "x.npy"
+        self.succeeds("logits", TINY, "--ids", self.ids, "--out", path, *options)
+        return read_npy(path)
+
+    def test_shape(self):
+        shape, data = self.logits()
+        self.assertEqual(shape, (70, len(tiny_model.vocabulary())))
+        self.assertEqual(len(data), 4 * shape[0] * shape[1])
+        numbers = struct.unpack(f"<{len(data) // 4}f", data)
+        self.assertGreater(max(numbers) - min(numbers), 0.1)
+        self.assertTrue(all(abs(x) < 1e4 for x in numbers))
+
+    def test_chunks_and_threads_change_no_bit(self):
+        for precision in ["fast", "reference"]:
+            whole = self.logits("--precision", precision)
+            for chunk in ["1", "7", "37", "64", "512"]:
+                self.assertEqual(whole, self.logits("--precision", precision, "--chunk", chunk), chunk)
+            for threads in ["1", "2", "4"]:
+                self.assertEqual(whole, self.logits("--precision", precision, "--threads", threads), threads)
+
+    def test_kv_types_are_close_and_differ(self):
+        exact = self.logits("--kv", "f32")[1]
+        for kv in ["f16", "bf16"]:
+            other = self.logits("--kv", kv)[1]
+            self.assertNotEqual(exact, other)
+            for a, b in zip(struct.iter_unpack("<f", exact), struct.iter_unpack("<f", other)):
+                self.assertAlmostEqual(a[0], b[0], delta=0.2)
+
+    def test_ids_from_standard_input(self):
+        first = self.logits()
+        path = self.folder / "y.npy"
+        self.succeeds("logits", TINY, "--ids", "-", "--out", path, stdin=self.ids.replace(",", "\n").encode())
+        self.assertEqual(first, read_npy(path))
+
+    def test_json(self):
+        path = self.folder / "x.npy"
+        result = self.succeeds("logits", TINY, "--ids", "1,2", "--out", path, "--json")
+        self.assertEqual(json.loads(result.text), {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
+
+
+class Info(CommandTest):
+    def test_json(self):
+        value = json.loads(self.succeeds("info", TINY, "--json").text)
+        expected = {
+            "architecture": "llama",
+            "name": "tiny",
+            "format": "gguf",
+            "quantization": "F32",
+            "layers": 2,
+            "hidden": 64,
+            "heads": 4,
+            "kv_heads": 2,
+            "head_dim": 16,
+            "feed_forward": 96,
+            "vocab": len(tiny_model.vocabulary()),
+            "context": 1 << 20,
+            "tokenizer": "byte-level BPE",
+            "chat_format": "chatml",
+            "kv_bytes_per_position": 2 * 2 * 2 * 16 * 2,
+        }
+        self.assertEqual({key: value[key] for key in expected}, expected)
+
+    def test_memory(self):
+        value = json.loads(self.succeeds("info", TINY, "--json", "--context", "1000", "--kv", "f32").text)
+        self.assertEqual(value["kv_bytes"], 1000 * 4 * 2 * 2 * 2 * 16)
+        self.assertEqual(value["total_bytes"], value["kv_bytes"] + value["weight_bytes"])
+
+    def test_directory_with_one_gguf(self):
+        folder = self.folder / "model"
+        folder.mkdir()
+        (folder / "tiny.gguf").write_bytes(TINY.read_bytes())
+        value = json.loads(self.succeeds("info", folder, "--json").text)
+        self.assertEqual(value["architecture"], "llama")
+        self.assertEqual(self.succeeds("tokenize", folder, "hello").text, "262\n")
+
+
+class Bench(CommandTest):
+    def test_json(self):
+        result = self.succeeds("bench", TINY, "-p", "32", "-n", "16", "-t", "2", "-r", "3", "--depth", "40", "--json")
+        value = json.loads(result.text)
+        for key in [
+            "prefill_tokens_per_second",
+            "decode_tokens_per_second",
+            "time_to_first_token_ms",
+            "peak_memory_bytes",
+        ]:
+            self.assertGreater(value[key], 0)
+        self.assertEqual((value["threads"], value["depth"], value["repetitions"]), (2, 40, 3))
+
+    def test_text(self):
+        text = self.succeeds("bench", TINY, "-p", "8", "-n", "8", "-r", "2").text
+        for word in ["prefill", "decode", "time to first token", "peak memory", "±"]:
+            self.assertIn(word, text)
+
+
+@unittest.skipUnless(MODELS, "HEARTH_TEST_MODELS names no directory of real models")
+class RealModels(CommandTest):
+    def test_capital_of_france(self):
+        for name in ["smollm2-135m.gguf", "qwen2.5-coder-0.5b.gguf"]:
+            result = self.succeeds("run", f"{MODELS}/{name}", "What is the capital of France?", "-n", "24")
+            self.assertIn("Paris", result.text)
+
+    def test_continuing_a_text(self):
+        path = f"{MODELS}/gemma3-270m.gguf"
+        result = self.succeeds("run", path, "--raw", "The capital of France is", "-n", "8")
+        self.assertIn("Paris", result.text)
+
+
+if __name__ == "__main__":
+    unittest.main()

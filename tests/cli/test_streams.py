@@ -1,0 +1,134 @@
+"""Who writes where, and how the command ends when somebody stops it."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import unittest
+
+from support import HEARTH, TINY, CommandTest
+
+ENDLESS = ["run", str(TINY), "--raw", "x", "-n", "1000000"]
+
+
+def start(*words, **more):
+    return subprocess.Popen([HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **more)
+
+
+class Streams(CommandTest):
+    def test_statistics_on_stderr(self):
+        result = self.succeeds("run", TINY, "hello", "-n", "8")
+        self.assertRegex(result.err, r"^prefill \d+ tok · ttft \d+ ms · \d+\.\d tok/s · peak \d+\.\d GB\n$")
+        self.assertNotIn(b"ttft", result.out)
+        self.assertTrue(result.out.endswith(b"\n"))
+
+    def test_quiet(self):
+        for command in [
+            ("run", TINY, "hello", "-n", "8"),
+            ("info", TINY),
+            ("tokenize", TINY, "hello"),
+            ("detokenize", TINY, "262"),
+            ("logits", TINY, "--ids", "1,2", "--out", self.folder / "x.npy"),
+            ("bench", TINY, "-p", "4", "-n", "4", "-r", "1"),
+        ]:
+            self.assertEqual(self.succeeds(*command, "--quiet").err, "")
+
+    def test_no_progress_without_a_terminal(self):
+        result = self.succeeds("bench", TINY, "-p", "64", "-n", "64", "-r", "2")
+        self.assertNotIn("\r", result.err)
+        self.assertNotIn("\033", result.err)
+
+    def test_logits_say_nothing(self):
+        self.assertEqual(self.succeeds("logits", TINY, "--ids", "1", "--out", self.folder / "x.npy").out, b"")
+
+    def test_closed_pipe(self):
+        process = start(*ENDLESS)
+        self.assertTrue(process.stdout.read(1))
+        process.stdout.close()
+        self.assertEqual(process.wait(), 0)
+        self.assertEqual(process.stderr.read(), b"")
+        process.stderr.close()
+
+    def test_closed_stdout(self):
+        result = subprocess.run(
+            f'"{HEARTH}" logits "{TINY}" --ids 1,2 --out "{self.folder}/x.npy" --json >&-',
+            shell=True,
+            stderr=subprocess.PIPE,
+        )
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"standard output", result.stderr)
+        self.assertEqual((self.folder / "x.npy").read_bytes()[:6], b"\x93NUMPY")
+
+    def interrupt(self, *words):
+        """Sends Ctrl-C once text has come; returns the status and what was written."""
+        process = start(*words)
+        first = process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        return process.returncode, first + out, err.decode()
+
+    def test_ctrl_c(self):
+        status, out, err = self.interrupt(*ENDLESS)
+        self.assertEqual(status, 0)
+        self.assertTrue(out.endswith(b"\n"))
+        out.decode()  # no character is cut
+        self.assertIn("tok/s", err)
+        self.assertNotIn("hearth:", err)
+
+    def test_ctrl_c_leaves_no_file(self):
+        ids = ",".join(["1"] * 20000)
+        process = subprocess.Popen(
+            [HEARTH, "logits", str(TINY), "--ids", "-", "--out", str(self.folder / "x.npy")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        process.stdin.write(ids.encode())
+        process.stdin.close()
+        while not os.listdir(self.folder) and process.poll() is None:
+            pass
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(), 1)
+        self.assertIn(b"interrupted", process.stderr.read())
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_terminal_line_ends(self):
+        """On a terminal the text of detokenize does not stick to the next prompt."""
+        master, slave = pty.openpty()
+        subprocess.run([HEARTH, "detokenize", str(TINY), "262"], stdout=slave, check=True)
+        os.close(slave)
+        self.assertEqual(os.read(master, 100), b"hello\r\n")
+        os.close(master)
+
+
+class Help(CommandTest):
+    def test_help(self):
+        overview = self.succeeds("--help").text
+        for command in ["run", "info", "tokenize", "detokenize", "logits", "bench"]:
+            self.assertIn(f"hearth {command} ", overview)
+            result = self.succeeds(command, "--help")
+            self.assertEqual(result.out, self.succeeds("help", command).out)
+            self.assertIn("--threads" if command in ("run", "bench", "logits") else "--json", result.text)
+            self.assertEqual(result.err, "")
+
+    def test_version(self):
+        self.assertRegex(self.succeeds("--version").text, r"^hearth \d+\.\d+\.\d+\n$")
+
+    def test_common_options_are_accepted_everywhere(self):
+        common = "--threads 1 --context 64 --precision fast --kv f16 -n 4 --temperature 0 --top-k 1 --top-p 1 --min-p 0"
+        common += " --repeat-penalty 1 --sampler-order top_p --seed 1 --quiet --stop x"
+        common = common.split()
+        self.succeeds("run", TINY, "x", *common)
+        self.succeeds("info", TINY, *common)
+        self.succeeds("tokenize", TINY, "x", *common)
+        self.succeeds("detokenize", TINY, "5", *common)
+        self.succeeds("logits", TINY, "--ids", "1", "--out", self.folder / "x.npy", *common)
+        result = self.succeeds("bench", TINY, "-p", "4", "-r", "1", "--json", *common)
+        self.assertEqual(json.loads(result.text)["threads"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
