@@ -1,3 +1,7 @@
+# What `cmake --install` puts in place: headers, both libraries, the command and the pkg-config file.
+file(RELATIVE_PATH HEARTH_PC_TO_PREFIX
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" HEARTH_PC_TO_PREFIX "${HEARTH_PC_TO_PREFIX}")
 configure_file(cmake/hearth.pc.in ${CMAKE_BINARY_DIR}/hearth.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

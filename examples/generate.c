@@ -1,0 +1,38 @@
+/* Answers one prompt with the installed library:
+ *
+ *     cc generate.c $(pkg-config --cflags --libs hearth) -o generate
+ *     ./generate model.gguf "What is the capital of France?" */
+#include <hearth/hearth.h>
+
+#include <stdio.h>
+
+/* Called with each piece of the answer; returning false would end it. */
+static bool print_text(const char *text, size_t n, void *user) {
+    (void)user;
+    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 3) {
+        fprintf(stderr, "usage: %s MODEL PROMPT\n", argv[0]);
+        return 2;
+    }
+    ht_error err = {0};
+    ht_model *model = NULL;
+    ht_session *session = NULL;
+    ht_metrics metrics = {0};
+    ht_generate_options options = {.max_tokens = 128};
+    ht_message question = {"user", argv[2]};
+
+    ht_status st = ht_model_load(argv[1], NULL, &model, &err);
+    if (!st) st = ht_session_open(model, NULL, &session, &err);
+    if (!st) st = ht_chat(session, &question, 1, &options, print_text, NULL, &metrics, &err);
+    if (st)
+        fprintf(stderr, "%s\n", err.message);
+    else
+        printf("\n(%lld tokens in %.2f s)\n", (long long)metrics.generated_tokens,
+               metrics.first_token_seconds + metrics.decode_seconds);
+    ht_session_close(&session);
+    ht_model_close(&model);
+    return st ? 1 : 0;
+}
