@@ -32,7 +32,8 @@ show_progress() {
     if [ -n "${step_download:-}" ]; then
         note="$(du -sm "$step_download" 2>/dev/null | cut -f1) of ${step_megabytes} MB"
     else
-        note=$(tail -n 1 "$step_log" 2>/dev/null | tr -d '\r' | cut -c 1-70)
+        # The name of the file is what matters in "[3/9] Building C object CMakeFiles/a/b/c.c.o".
+        note=$(tail -n 1 "$step_log" 2>/dev/null | sed -E 's,Building C object .*/(.*)\.o$,\1,' | tr -d '\r' | cut -c 1-70)
     fi
     if [ -t 2 ]; then
         printf '\r\033[K%s ... %d s  %s' "$what" "$seconds" "$note" >&2
@@ -53,7 +54,7 @@ step() {
     while kill -0 "$step_pid" 2>/dev/null; do
         sleep 0.1
         seconds=$((SECONDS - begin))
-        if [ "$seconds" -ge 2 ] && [ "$seconds" -ge $((shown + ($([ -t 2 ] && echo 1 || echo 5)))) ]; then
+        if [ "$seconds" -ge 2 ] && [ "$seconds" -ge $((shown + ($([ -t 2 ] && echo 1 || echo 10)))) ]; then
             show_progress "$what" "$seconds"
             shown=$seconds
         fi
