@@ -6,6 +6,8 @@
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
 
+#include <string.h>
+
 /* One row of the operand and the element of the result (or the first of its row, for softmax). */
 typedef struct row {
     ht_dtype dtype, out_dtype;
@@ -87,12 +89,11 @@ static int64_t largest(const row *r) {
     return best;
 }
 
+/* The element itself, bit for bit. */
 static void max_row(const row *r) {
-    int64_t best = largest(r);
-    if (ht_dtype_is_float(r->dtype))
-        ht_set_f64(r->out_dtype, r->out, r->out_at, float_at(r, best));
-    else
-        ht_set_int(r->out_dtype, r->out, r->out_at, int_at(r, best));
+    size_t bytes = ht_dtype_bytes(r->dtype);
+    memcpy((char *)r->out + (size_t)r->out_at * bytes,
+           (const char *)r->data + (r->at + largest(r) * r->stride) * (int64_t)bytes, bytes);
 }
 
 static void argmax_row(const row *r) { ht_set_int(r->out_dtype, r->out, r->out_at, largest(r)); }

@@ -45,21 +45,30 @@ HT_INLINE v16f load(const row *r, int64_t i, int n) {
     return lanes_load(r->x->dtype, r->x->data, r->at + i * r->stride, r->stride, n);
 }
 
-static float sum_of(const row *r) {
+/* Long rows are summed by blocks, whose totals are added in f64: a lane that took in thousands of terms would lose digits. */
+enum { SUM_BLOCK = 4096 };
+
+static float sum_block(const row *r, int64_t i, int64_t end) {
     row_sum sum = row_sum_zero();
-    int64_t i = 0;
     if (r->x->dtype == HT_F32 && r->stride == 1) {
         const float *p = (const float *)r->x->data + r->at;
-        for (; i + 64 <= r->n; i += 64)
+        for (; i + 64 <= end; i += 64)
             for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
     }
-    for (; i < r->n; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_of(r->n - i)));
+    for (; i < end; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_of(end - i)));
     return row_sum_total(&sum);
 }
 
+static double sum_of(const row *r) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < r->n; i += SUM_BLOCK)
+        sum += (double)sum_block(r, i, r->n - i < SUM_BLOCK ? r->n : i + SUM_BLOCK);
+    return sum;
+}
+
 static void store_one(const row *r, float v) { lanes_store(r->out->dtype, r->out->data, r->index, v16f_set1(v), 1); }
-static void sum_row(const row *r) { store_one(r, sum_of(r)); }
-static void mean_row(const row *r) { store_one(r, sum_of(r) / (float)r->n); }
+static void sum_row(const row *r) { store_one(r, (float)sum_of(r)); }
+static void mean_row(const row *r) { store_one(r, (float)(sum_of(r) / (double)r->n)); }
 
 /* ---- softmax ---- */
 
@@ -84,6 +93,7 @@ static v16f max_lanes(const row *r) {
 static void softmax_row(const row *r) {
     v16f max = v16f_set1(v16f_hmax(max_lanes(r)));
     row_sum sum = row_sum_zero();
+    double blocks = 0.0;
     bool direct = r->out->dtype == HT_F32;
     int64_t to = r->index * r->n;
     for (int64_t i = 0; i < r->n; i += 16) {
@@ -91,8 +101,12 @@ static void softmax_row(const row *r) {
         v16f e = v16f_select(m16_first(n), v16f_exp(v16f_sub(load(r, i, n), max)), v16f_zero());
         if (direct) lanes_store(HT_F32, r->out->data, to + i, e, n);
         sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], e);
+        if ((i + 16) % SUM_BLOCK == 0 || i + 16 >= r->n) {
+            blocks += (double)row_sum_total(&sum);
+            sum = row_sum_zero();
+        }
     }
-    v16f total = v16f_set1(row_sum_total(&sum));
+    v16f total = v16f_set1((float)blocks);
     for (int64_t i = 0; i < r->n; i += 16) {
         int n = lanes_of(r->n - i);
         v16f e = direct ? lanes_load(HT_F32, r->out->data, to + i, 1, n) : v16f_exp(v16f_sub(load(r, i, n), max));
@@ -200,7 +214,8 @@ static ht_status softmax(const ht_call *call, ht_error *err) {
 }
 
 static ht_status max(const ht_call *call, ht_error *err) {
-    return takes(call) ? largest(call, "max", false, err) : ht_plain_max(call, err);
+    return takes(call) && call->in[0].dtype == call->out.dtype ? largest(call, "max", false, err)
+                                                               : ht_plain_max(call, err);
 }
 
 static ht_status argmax(const ht_call *call, ht_error *err) {

@@ -1,0 +1,331 @@
+/* Every kernel of every instruction set against the plain one: odd sizes, tails, any strides, extreme values, one thread
+ * and several. */
+#include "base/half.h"
+#include "cpu/reference/value.h"
+#include "support/kernels.h"
+#include "support/test.h"
+#include "support/weights.h"
+
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How an operand lies in memory. */
+typedef enum layout { CONTIGUOUS, SHIFTED, REVERSED_AXES, EVERY_SECOND, BACKWARDS, REPEATED, LAYOUT_COUNT } layout;
+
+typedef struct operand {
+    ht_view view;
+    void *memory;
+} operand;
+
+typedef enum values { ORDINARY, EXTREME, VALUES_COUNT } values;
+
+static float float_value(values kind, uint64_t *state) {
+    static const float extremes[] = {INFINITY, -INFINITY, NAN,      0.0f,  -0.0f,     FLT_MAX, -FLT_MAX,
+                                     FLT_MIN,  -FLT_MIN,  1e-41f,   1e20f, -1e20f,    65504.f, 65520.f,
+                                     88.7f,    -87.3f,    -87.337f, 1.0f,  -103.972f, 0.5f,    2147483648.0f};
+    if (kind == EXTREME && test_random(state) % 3 == 0)
+        return extremes[test_random(state) % (sizeof extremes / sizeof *extremes)];
+    return 4.0f * test_random_float(state);
+}
+
+/* An operand of the given shape with random elements, laid out in memory of its own. */
+static operand operand_make(ht_dtype dtype, int n_dims, const int64_t *shape, layout how, values kind,
+                            uint64_t *state) {
+    operand o = {.view = {.dtype = dtype, .n_dims = n_dims}};
+    int64_t step = how == EVERY_SECOND ? 2 : 1, size = 1;
+    for (int i = 0; i < n_dims; i++) {
+        int axis = how == REVERSED_AXES ? i : n_dims - 1 - i; /* the one that varies fastest comes first */
+        o.view.shape[axis] = shape[axis];
+        o.view.stride[axis] = size * step;
+        size *= shape[axis] > 0 ? shape[axis] : 1;
+    }
+    int64_t room = size * step + 1, first = how == SHIFTED ? 1 : 0;
+    if (how == BACKWARDS && n_dims > 0) {
+        first = (shape[n_dims - 1] > 0 ? shape[n_dims - 1] : 1) - 1;
+        o.view.stride[n_dims - 1] = -1;
+    }
+    if (how == REPEATED && n_dims > 0) o.view.stride[state[0] % (uint64_t)n_dims] = 0;
+    size_t bytes = ht_dtype_bytes(dtype);
+    o.memory = malloc((size_t)room * bytes);
+    assert_non_null(o.memory);
+    for (int64_t i = 0; i < room; i++) {
+        if (ht_dtype_is_float(dtype))
+            ht_set_f32(dtype, o.memory, i, float_value(kind, state));
+        else
+            ht_set_int(dtype, o.memory, i, (int64_t)((uint64_t)test_random(state) << 32 | test_random(state)));
+    }
+    o.view.data = (char *)o.memory + (size_t)first * bytes;
+    return o;
+}
+
+/* ---- comparing ---- */
+
+/* Equal, or both NaN, or for floats within `tolerance` of the larger of 1 and their size. */
+static bool alike(ht_dtype t, const void *a, const void *b, int64_t i, double tolerance) {
+    size_t bytes = ht_dtype_bytes(t);
+    if (memcmp((const char *)a + (size_t)i * bytes, (const char *)b + (size_t)i * bytes, bytes) == 0) return true;
+    if (!ht_dtype_is_float(t)) return false;
+    double x = ht_get_f64(t, a, i), y = ht_get_f64(t, b, i);
+    if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
+    if (isinf(x) || isinf(y) || tolerance == 0.0) return false;
+    double rounding = t == HT_F16 ? 0x1p-10 : t == HT_BF16 ? 0x1p-7 : 0.0;
+    return fabs(x - y) <= (tolerance + rounding) * fmax(1.0, fmax(fabs(x), fabs(y)));
+}
+
+typedef struct comparison {
+    ht_op_id op;
+    const void *params;
+    int n_in;
+    ht_view in[3], out; /* out.data is filled in */
+    double tolerance;
+    const char *what;
+} comparison;
+
+/* The kernel of every device and of 1 and 3 threads against the plain one's result. */
+static void compare(const comparison *c) {
+    int64_t size = ht_view_size(&c->out);
+    size_t bytes = (size_t)size * ht_dtype_bytes(c->out.dtype), guard = 64;
+    char *want = malloc(bytes + guard), *got = malloc(bytes + guard);
+    static ht_device *devices[2][TEST_MAX_DEVICES]; /* kept: starting threads for every case would take the time */
+    static int n;
+    if (n == 0) n = test_devices(1, devices[0]), test_devices(3, devices[1]);
+    ht_view out = c->out;
+    out.data = want;
+    ht_error err = {0};
+    ht_status expected = test_run(devices[0][0], c->op, c->params, c->n_in, c->in, &out, NULL, &err);
+    for (int t = 0; t < 2; t++)
+        for (int d = t ? 0 : 1; d < n; d++) {
+            memset(got, 0x5a, bytes + guard);
+            out.data = got;
+            ht_status status = test_run(devices[t][d], c->op, c->params, c->n_in, c->in, &out, NULL, &err);
+            const char *isa = devices[t][d]->instruction_set;
+            if (status != expected)
+                fail_msg("%s (%s, %s): status %d, not %d", test_op_name(c->op), isa, c->what, status, expected);
+            if (status != HT_OK) continue;
+            for (int64_t i = 0; i < size; i++)
+                if (!alike(out.dtype, want, got, i, c->tolerance))
+                    fail_msg("%s (%s, %s, %s): element %lld of %lld is %g, not %g", test_op_name(c->op), isa, c->what,
+                             ht_dtype_name(out.dtype), (long long)i, (long long)size, ht_get_f64(out.dtype, got, i),
+                             ht_get_f64(out.dtype, want, i));
+            for (size_t i = bytes; i < bytes + guard; i++)
+                if (got[i] != 0x5a) fail_msg("%s (%s, %s) writes past its result", test_op_name(c->op), isa, c->what);
+        }
+    free(want), free(got);
+}
+
+/* ---- cases ---- */
+
+typedef struct shape {
+    int n_dims;
+    int64_t dim[4];
+} shape;
+
+static const shape shapes[] = {
+    {0, {0}},      {1, {0}},       {1, {1}},        {1, {15}},         {1, {16}},       {1, {17}},    {1, {63}},
+    {1, {65}},     {1, {577}},     {2, {3, 0}},     {2, {0, 3}},       {2, {5, 1}},     {2, {1, 33}}, {2, {7, 31}},
+    {2, {19, 64}}, {3, {3, 5, 7}}, {3, {2, 1, 17}}, {4, {2, 3, 4, 5}}, {2, {2, 20011}}, {1, {70001}},
+};
+static const ht_dtype float_types[] = {HT_F32, HT_F16, HT_BF16, HT_F64};
+static const ht_dtype int_types[] = {HT_BOOL, HT_U8, HT_U16, HT_U32, HT_U64, HT_I8, HT_I16, HT_I32, HT_I64};
+#define EACH(i, list)                                                                                                  \
+    size_t i = 0;                                                                                                      \
+    i < sizeof(list) / sizeof *(list);                                                                                 \
+    i++
+
+/* One elementwise case: `n_in` operands in different layouts. */
+static void elementwise_case(ht_op_id op, const void *params, int n_in, ht_dtype from, ht_dtype to, const shape *s,
+                             int how, values kind, double tolerance) {
+    uint64_t state = (uint64_t)op * 1000003u + (uint64_t)how * 31u + (uint64_t)from;
+    operand o[2];
+    for (int i = 0; i < n_in; i++)
+        o[i] = operand_make(from, s->n_dims, s->dim, (layout)((how + 2 * i) % LAYOUT_COUNT), kind, &state);
+    char what[96];
+    snprintf(what, sizeof what, "%d axes, last %lld, layout %d, %s", s->n_dims,
+             (long long)(s->n_dims ? s->dim[s->n_dims - 1] : 1), how, kind == EXTREME ? "extreme" : "ordinary");
+    comparison c = {.op = op, .params = params, .n_in = n_in, .tolerance = tolerance, .what = what};
+    for (int i = 0; i < n_in; i++) c.in[i] = o[i].view;
+    c.out = test_view(NULL, to, s->n_dims, s->dim);
+    compare(&c);
+    for (int i = 0; i < n_in; i++) free(o[i].memory);
+}
+
+static void all_layouts(ht_op_id op, const void *params, int n_in, ht_dtype from, ht_dtype to) {
+    for (EACH(s, shapes))
+        for (int how = 0; how < LAYOUT_COUNT; how++)
+            for (int kind = 0; kind < VALUES_COUNT; kind++) {
+                bool large = shapes[s].n_dims > 0 && shapes[s].dim[shapes[s].n_dims - 1] > 10000;
+                if (large && (how > REVERSED_AXES || kind == EXTREME)) continue;
+                elementwise_case(op, params, n_in, from, to, &shapes[s], how, (values)kind, 0.0);
+            }
+}
+
+static void elementwise(void **state) {
+    (void)state;
+    static const ht_op_id unary[] = {HT_OP_NEG,     HT_OP_ABS,  HT_OP_SQUARE,    HT_OP_SQRT,  HT_OP_RSQRT,
+                                     HT_OP_EXP,     HT_OP_LOG,  HT_OP_SIN,       HT_OP_COS,   HT_OP_TANH,
+                                     HT_OP_SIGMOID, HT_OP_SILU, HT_OP_GELU_TANH, HT_OP_SCALE, HT_OP_SOFTCAP};
+    static const ht_op_id binary[] = {HT_OP_ADD, HT_OP_SUB, HT_OP_MUL, HT_OP_DIV, HT_OP_MINIMUM, HT_OP_MAXIMUM};
+    ht_scale_params factor = {.value = 3.7f};
+    for (EACH(t, float_types)) {
+        for (EACH(i, unary)) all_layouts(unary[i], &factor, 1, float_types[t], float_types[t]);
+        for (EACH(i, binary)) all_layouts(binary[i], NULL, 2, float_types[t], float_types[t]);
+        for (EACH(u, float_types)) all_layouts(HT_OP_CAST, NULL, 1, float_types[t], float_types[u]);
+        all_layouts(HT_OP_COPY, NULL, 1, float_types[t], float_types[t]);
+    }
+    for (EACH(t, int_types)) {
+        for (EACH(i, binary))
+            elementwise_case(binary[i], NULL, 2, int_types[t], int_types[t], &shapes[13], 1, ORDINARY, 0.0);
+        all_layouts(HT_OP_COPY, NULL, 1, int_types[t], int_types[t]);
+        elementwise_case(HT_OP_EXP, NULL, 1, int_types[t], int_types[t], &shapes[13], 0, ORDINARY,
+                         0.0); /* refused alike */
+    }
+}
+
+/* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
+static void reductions(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_MAX, HT_OP_ARGMAX, HT_OP_SOFTMAX};
+    for (EACH(i, ops))
+        for (EACH(t, float_types))
+            for (EACH(s, shapes)) {
+                if (shapes[s].n_dims == 0) continue;
+                bool exact = ops[i] == HT_OP_MAX || ops[i] == HT_OP_ARGMAX, whole = ops[i] == HT_OP_SOFTMAX;
+                for (int how = 0; how < LAYOUT_COUNT; how++) {
+                    uint64_t seed = s * 7 + (size_t)how;
+                    operand x = operand_make(float_types[t], shapes[s].n_dims, shapes[s].dim, (layout)how,
+                                             exact && how % 2 ? EXTREME : ORDINARY, &seed);
+                    int64_t n = shapes[s].dim[shapes[s].n_dims - 1];
+                    comparison c = {.op = ops[i],
+                                    .n_in = 1,
+                                    .in = {x.view},
+                                    .what = "rows",
+                                    .tolerance = exact                 ? 0.0
+                                                 : ops[i] == HT_OP_SUM ? 1e-6 * sqrt((double)n + 1)
+                                                                       : 4e-6};
+                    c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_I32 : float_types[t],
+                                      shapes[s].n_dims - (whole ? 0 : 1), shapes[s].dim);
+                    compare(&c);
+                    free(x.memory);
+                }
+            }
+}
+
+static void reductions_of_extremes(void **state) {
+    (void)state;
+    static const float rows[][3] = {
+        {1.0f, NAN, 2.0f},      {INFINITY, 1.0f, 2.0f},   {-INFINITY, 0.0f, -INFINITY},
+        {3e38f, 3e38f, -3e38f}, {-0.0f, 0.0f, -0.0f},     {NAN, NAN, NAN},
+        {1000.0f, -1000.0f, 0}, {INFINITY, -INFINITY, 0}, {-INFINITY, -INFINITY, -INFINITY}};
+    static const ht_op_id ops[] = {HT_OP_MEAN, HT_OP_MAX, HT_OP_ARGMAX, HT_OP_SOFTMAX};
+    for (EACH(r, rows))
+        for (int64_t n = 3; n < 40; n += 7)
+            for (EACH(i, ops)) {
+                if (r == 3 && ops[i] == HT_OP_MEAN) continue; /* an f32 sum overflows, one in f64 does not */
+                float x[40];
+                for (int64_t k = 0; k < n; k++) x[k] = k < n - 3 ? rows[r][2] : rows[r][k - (n - 3)];
+                comparison c = {.op = ops[i],
+                                .n_in = 1,
+                                .in = {test_view(x, HT_F32, 1, &n)},
+                                .tolerance = 2e-6,
+                                .what = "extremes"};
+                c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_I32 : HT_F32, ops[i] == HT_OP_SOFTMAX, &n);
+                compare(&c);
+            }
+}
+
+static void rms_norm(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 6, 16, 63, 64, 65, 128, 576, 577, 640, 896};
+    for (EACH(l, lengths))
+        for (EACH(t, float_types))
+            for (int how = 0; how < LAYOUT_COUNT; how++)
+                for (int weighted = 0; weighted < 3; weighted++) {
+                    uint64_t seed = l + 3;
+                    int64_t dims[3] = {3, 2, lengths[l]};
+                    operand x = operand_make(float_types[t], 3, dims, (layout)how, ORDINARY, &seed);
+                    operand w = operand_make(HT_F32, 1, &lengths[l], weighted == 2 ? EVERY_SECOND : CONTIGUOUS,
+                                             ORDINARY, &seed);
+                    ht_rms_norm_params p = {.eps = 1e-5f, .weight_offset = weighted == 2 ? 1.0f : 0.0f};
+                    comparison c = {.op = HT_OP_RMS_NORM, .params = &p, .n_in = 2, .tolerance = 2e-6, .what = "norm"};
+                    c.in[0] = x.view;
+                    c.in[1] = weighted ? w.view : test_absent();
+                    c.out = test_view(NULL, float_types[t], 3, dims);
+                    compare(&c);
+                    free(x.memory), free(w.memory);
+                }
+}
+
+static void rope(void **state) {
+    (void)state;
+    static const struct {
+        int64_t head_dim;
+        ht_rope_params p;
+    } cases[] = {{64, {1e4f, 1.0f, 1.0f, 64, false}},   {64, {1e6f, 0.125f, 1.2f, 64, true}},
+                 {6, {1e4f, 1.0f, 1.0f, 6, false}},     {80, {1e4f, 1.0f, 1.0f, 32, false}},
+                 {256, {1e6f, 1.0f, 1.0f, 256, false}}, {72, {5e5f, 1.0f, 1.0f, 70, true}}};
+    static const int32_t positions[] = {0, 1, 5, 4095, 131071, 1048575};
+    for (EACH(i, cases))
+        for (int how = 0; how < LAYOUT_COUNT; how++)
+            for (int factors = 0; factors < 2; factors++) {
+                uint64_t seed = i + 11;
+                int64_t dims[3] = {6, 3, cases[i].head_dim}, rows = 6, pairs = cases[i].p.dims / 2;
+                operand x = operand_make(HT_F32, 3, dims, (layout)how, ORDINARY, &seed);
+                float factor[128];
+                for (int k = 0; k < 128; k++) factor[k] = 1.0f + (float)(k % 9);
+                comparison c = {.op = HT_OP_ROPE, .params = &cases[i].p, .n_in = 3, .tolerance = 1e-6, .what = "rope"};
+                c.in[0] = x.view;
+                c.in[1] = test_view((void *)positions, HT_I32, 1, &rows);
+                c.in[2] = factors ? test_view(factor, HT_F32, 1, &pairs) : test_absent();
+                c.out = test_view(NULL, HT_F32, 3, dims);
+                compare(&c);
+                free(x.memory);
+            }
+}
+
+/* Products and gathers that vector devices take from the plain ones or may come to have of their own. */
+static void matmul_and_take(void **state) {
+    (void)state;
+    for (EACH(t, float_types))
+        for (int transposed = 0; transposed < 2; transposed++)
+            for (int how = 0; how < LAYOUT_COUNT; how++) {
+                uint64_t seed = 5;
+                int64_t a_dims[4] = {2, 3, 7, 33}, b_dims[3] = {3, transposed ? 5 : 33, transposed ? 33 : 5},
+                        out[4] = {2, 3, 7, 5};
+                operand a = operand_make(float_types[t], 4, a_dims, (layout)how, ORDINARY, &seed);
+                operand b = operand_make(float_types[t], 3, b_dims, (layout)how, ORDINARY, &seed);
+                ht_matmul_params p = {.transpose_b = transposed};
+                comparison c = {.op = HT_OP_MATMUL,
+                                .params = &p,
+                                .n_in = 2,
+                                .in = {a.view, b.view},
+                                .tolerance = 1e-5,
+                                .what = "product"};
+                c.out = test_view(NULL, float_types[t], 4, out);
+                compare(&c);
+                free(a.memory), free(b.memory);
+            }
+    static const int32_t ids[] = {4, 0, 4, 2};
+    for (int bad = 0; bad < 2; bad++)
+        for (int how = 0; how < LAYOUT_COUNT; how++) {
+            uint64_t seed = 6;
+            int64_t dims[3] = {bad ? 4 : 5, 3, 17}, n = 4, out[3] = {4, 3, 17};
+            operand x = operand_make(HT_F16, 3, dims, (layout)how, ORDINARY, &seed);
+            comparison c = {.op = HT_OP_TAKE,
+                            .n_in = 2,
+                            .in = {x.view, test_view((void *)ids, HT_I32, 1, &n)},
+                            .what = "rows by index"};
+            c.out = test_view(NULL, HT_F16, 3, out);
+            compare(&c);
+            free(x.memory);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise), cmocka_unit_test(reductions), cmocka_unit_test(reductions_of_extremes),
+        cmocka_unit_test(rms_norm),    cmocka_unit_test(rope),       cmocka_unit_test(matmul_and_take),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

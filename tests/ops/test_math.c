@@ -1,0 +1,111 @@
+/* Our elementary functions: against libm in double over a sweep of all floats, and the same bits from every device. */
+#include "base/math.h"
+#include "support/kernels.h"
+#include "support/test.h"
+
+#include <stdlib.h>
+
+enum {
+    STEP = 1009,
+    COUNT = (int)((UINT64_C(1) << 32) / STEP) + 1
+}; /* prime, so that every mantissa pattern comes up */
+
+typedef struct function {
+    ht_op_id op;
+    float (*ours)(float);
+    double (*exact)(double);
+    double ulps;  /* largest error in units of the last place */
+    double floor; /* and an absolute error that is allowed besides, where a factor underflows before the result does */
+} function;
+
+static double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
+static double silu(double x) { return x / (1.0 + exp(-x)); }
+static double gelu_tanh(double x) {
+    return x / (1.0 + exp(-2.0 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+static const function functions[] = {
+    {HT_OP_EXP, ht_exp_f32, exp, 1.1, 1.2e-38},
+    {HT_OP_LOG, ht_log_f32, log, 1.0, 0.0},
+    {HT_OP_SIN, ht_sin_f32, sin, 1.6, 0.0},
+    {HT_OP_COS, ht_cos_f32, cos, 1.6, 0.0},
+    {HT_OP_TANH, ht_tanh_f32, tanh, 2.6, 0.0},
+    {HT_OP_SIGMOID, ht_sigmoid_f32, sigmoid, 2.5, 1.2e-38},
+    {HT_OP_SILU, ht_silu_f32, silu, 3.0, 3e-37},
+    /* Far on the left the error of the exponent counts: |2 u| units for a result near x e^2u. */
+    {HT_OP_GELU_TANH, ht_gelu_tanh_f32, gelu_tanh, 4.0, 3e-7},
+};
+
+static float argument(int64_t i) { return ht_float_from_bits((uint32_t)(i * STEP)); }
+
+/* |got - want| in units of the last place of want as an f32. */
+static double error_of(const function *f, float got, double want) {
+    if (isnan(want)) return isnan(got) ? 0.0 : INFINITY;
+    if (isinf((float)want)) return got == (float)want ? 0.0 : INFINITY;
+    if (isnan(got) || isinf(got)) return INFINITY;
+    double difference = fabs((double)got - want);
+    if (difference <= f->floor) return 0.0;
+    int exponent;
+    frexp(want, &exponent);
+    return difference / ldexp(1.0, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+static void close_to_libm(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
+        const function *f = &functions[k];
+        for (int64_t i = 0; i < COUNT; i++) {
+            float x = argument(i);
+            if (x != 0.0f && fabsf(x) < 0x1p-126f) continue; /* flushed where it matters */
+            double error = error_of(f, f->ours(x), f->exact((double)x));
+            if (error > f->ulps) fail_msg("%s(%a) = %a is off by %g ulp", test_op_name(f->op), x, f->ours(x), error);
+        }
+    }
+}
+
+static void special_values(void **state) {
+    (void)state;
+    assert_true(ht_exp_f32(-INFINITY) == 0.0f && ht_exp_f32(INFINITY) == INFINITY && ht_exp_f32(0.0f) == 1.0f);
+    assert_true(ht_exp_f32(-87.4f) == 0.0f && ht_exp_f32(88.8f) == INFINITY && isnan(ht_exp_f32(NAN)));
+    assert_true(ht_log_f32(0.0f) == -INFINITY && ht_log_f32(-0.0f) == -INFINITY && ht_log_f32(1.0f) == 0.0f);
+    assert_true(isnan(ht_log_f32(-1.0f)) && isnan(ht_log_f32(NAN)) && ht_log_f32(INFINITY) == INFINITY);
+    assert_true(ht_tanh_f32(INFINITY) == 1.0f && ht_tanh_f32(-INFINITY) == -1.0f && signbit(ht_tanh_f32(-0.0f)));
+    assert_true(isnan(ht_sin_f32(INFINITY)) && isnan(ht_cos_f32(NAN)) && ht_cos_f32(0.0f) == 1.0f);
+    assert_true(ht_silu_f32(-200.0f) == 0.0f && ht_silu_f32(200.0f) == 200.0f);
+    assert_true(ht_gelu_tanh_f32(-1e30f) == 0.0f && ht_gelu_tanh_f32(1e30f) == 1e30f);
+}
+
+/* Whatever the device, with tails and in order, the kernel gives the bits of base/math.h. */
+static void same_bits_on_every_device(void **state) {
+    (void)state;
+    ht_device *devices[TEST_MAX_DEVICES];
+    int n = test_devices(2, devices);
+    float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y);
+    int64_t count = 0;
+    for (int64_t i = 0; i < COUNT; i++)
+        if (argument(i) == 0.0f || !(fabsf(argument(i)) < 0x1p-126f)) x[count++] = argument(i);
+    ht_view in = test_view(x, HT_F32, 1, &count), out = test_view(y, HT_F32, 1, &count);
+    unsigned flush = ht_flush_denormals();
+    for (int d = 0; d < n; d++)
+        for (size_t k = 0; k < sizeof functions / sizeof *functions; k++) {
+            test_run_ok(devices[d], functions[k].op, NULL, 1, &in, &out, NULL);
+            for (int64_t i = 0; i < count; i++) {
+                float want = functions[k].ours(x[i]);
+                if (ht_float_bits(want) != ht_float_bits(y[i]) && !(isnan(want) && isnan(y[i])))
+                    fail_msg("%s(%a) = %a with %s, %a in plain C", test_op_name(functions[k].op), x[i], y[i],
+                             devices[d]->instruction_set, want);
+            }
+        }
+    ht_restore_denormals(flush);
+    free(x), free(y);
+    test_devices_free(devices, n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(close_to_libm),
+        cmocka_unit_test(special_values),
+        cmocka_unit_test(same_bits_on_every_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,218 @@
+/* The plain kernels against values written down here: what the operations mean where that is not obvious. */
+#include "array/weight_type.h"
+#include "base/half.h"
+#include "cpu/cpu.h"
+#include "support/kernels.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ht_device *plain;
+
+static int start(void **state) {
+    (void)state;
+    ht_error err = {0};
+    return ht_cpu_device_new(2, "reference", &plain, &err) == HT_OK ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    ht_cpu_device_free(plain);
+    return 0;
+}
+
+static void run(ht_op_id op, const void *params, int n_in, const ht_view *in, ht_view out) {
+    test_run_ok(plain, op, params, n_in, in, &out, NULL);
+}
+static ht_status status_of(ht_op_id op, const void *params, int n_in, const ht_view *in, ht_view out, ht_error *err) {
+    return test_run(plain, op, params, n_in, in, &out, NULL, err);
+}
+
+static ht_view row(void *data, ht_dtype dtype, int64_t n) { return test_view(data, dtype, 1, &n); }
+
+static void integers_wrap_and_divide_towards_zero(void **state) {
+    (void)state;
+    int8_t a[4] = {127, -128, -7, 100}, b[4] = {1, -1, 2, 3}, y[4];
+    ht_view in[2] = {row(a, HT_I8, 4), row(b, HT_I8, 4)};
+    run(HT_OP_ADD, NULL, 2, in, row(y, HT_I8, 4));
+    assert_memory_equal(y, ((int8_t[]){-128, 127, -5, 103}), 4);
+    run(HT_OP_MUL, NULL, 2, in, row(y, HT_I8, 4));
+    assert_memory_equal(y, ((int8_t[]){127, -128, -14, 44}), 4);
+    run(HT_OP_DIV, NULL, 2, in, row(y, HT_I8, 4));
+    assert_memory_equal(y, ((int8_t[]){127, -128, -3, 33}), 4);
+    uint64_t big[2] = {UINT64_MAX, 5}, small[2] = {2, UINT64_MAX}, z[2];
+    ht_view wide[2] = {row(big, HT_U64, 2), row(small, HT_U64, 2)};
+    run(HT_OP_DIV, NULL, 2, wide, row(z, HT_U64, 2));
+    assert_true(z[0] == INT64_MAX && z[1] == 0);
+    run(HT_OP_MAXIMUM, NULL, 2, wide, row(z, HT_U64, 2));
+    assert_true(z[0] == UINT64_MAX && z[1] == UINT64_MAX);
+    int64_t lowest = INT64_MIN, minus = -1, q;
+    ht_view edge[2] = {row(&lowest, HT_I64, 1), row(&minus, HT_I64, 1)};
+    run(HT_OP_DIV, NULL, 2, edge, row(&q, HT_I64, 1));
+    assert_true(q == INT64_MIN);
+    minus = 0;
+    ht_error err = {0};
+    assert_int_equal(status_of(HT_OP_DIV, NULL, 2, edge, row(&q, HT_I64, 1), &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "i64"));
+}
+
+static void casts_saturate(void **state) {
+    (void)state;
+    double from[6] = {1e30, -1e30, NAN, 2.9, -2.9, 254.99};
+    ht_view in = row(from, HT_F64, 6);
+    int32_t i[6];
+    run(HT_OP_CAST, NULL, 1, &in, row(i, HT_I32, 6));
+    assert_memory_equal(i, ((int32_t[]){INT32_MAX, INT32_MIN, 0, 2, -2, 254}), sizeof i);
+    uint8_t u[6];
+    run(HT_OP_CAST, NULL, 1, &in, row(u, HT_U8, 6));
+    assert_memory_equal(u, ((uint8_t[]){255, 0, 0, 2, 0, 254}), sizeof u);
+    uint64_t w[6];
+    run(HT_OP_CAST, NULL, 1, &in, row(w, HT_U64, 6));
+    assert_true(w[0] == UINT64_MAX && w[1] == 0 && w[5] == 254);
+    int64_t v[6];
+    run(HT_OP_CAST, NULL, 1, &in, row(v, HT_I64, 6));
+    assert_true(v[0] == INT64_MAX && v[1] == INT64_MIN);
+    uint8_t truth[6];
+    run(HT_OP_CAST, NULL, 1, &in, row(truth, HT_BOOL, 6));
+    assert_memory_equal(truth, ((uint8_t[]){1, 1, 1, 1, 1, 1}), sizeof truth);
+    int64_t exact = (INT64_C(1) << 53) + 1, back;
+    ht_view one = row(&exact, HT_I64, 1);
+    run(HT_OP_CAST, NULL, 1, &one, row(&back, HT_I64, 1));
+    assert_true(back == exact);
+}
+
+static void copies_follow_strides(void **state) {
+    (void)state;
+    int16_t x[6] = {1, 2, 3, 4, 5, 6}, y[6];
+    ht_view in = test_view(x, HT_I16, 2, (int64_t[]){3, 2});
+    in.stride[0] = 1, in.stride[1] = 3; /* the transpose of [2, 3] */
+    run(HT_OP_COPY, NULL, 1, &in, test_view(y, HT_I16, 2, (int64_t[]){3, 2}));
+    assert_memory_equal(y, ((int16_t[]){1, 4, 2, 5, 3, 6}), sizeof y);
+    in = row(x + 5, HT_I16, 6);
+    in.stride[0] = -1;
+    run(HT_OP_COPY, NULL, 1, &in, row(y, HT_I16, 6));
+    assert_memory_equal(y, ((int16_t[]){6, 5, 4, 3, 2, 1}), sizeof y);
+    in.stride[0] = 0;
+    run(HT_OP_COPY, NULL, 1, &in, row(y, HT_I16, 6));
+    assert_memory_equal(y, ((int16_t[]){6, 6, 6, 6, 6, 6}), sizeof y);
+}
+
+static void fills(void **state) {
+    (void)state;
+    ht_full_params p = {.value = 3.0, .step = -2.0};
+    int32_t i[4];
+    run(HT_OP_ARANGE, &p, 0, NULL, row(i, HT_I32, 4));
+    assert_memory_equal(i, ((int32_t[]){3, 1, -1, -3}), sizeof i);
+    uint16_t h[3];
+    run(HT_OP_FULL, &p, 0, NULL, row(h, HT_F16, 3));
+    assert_memory_equal(h, ((uint16_t[]){0x4200, 0x4200, 0x4200}), sizeof h);
+}
+
+static void reduces(void **state) {
+    (void)state;
+    float x[6] = {1, 5, 5, -2, NAN, 7}, y[2];
+    int32_t at[2];
+    ht_view in = test_view(x, HT_F32, 2, (int64_t[]){2, 3});
+    run(HT_OP_ARGMAX, NULL, 1, &in, row(at, HT_I32, 2));
+    assert_true(at[0] == 1 && at[1] == 1); /* the first of equals; NaN is the largest */
+    run(HT_OP_MAX, NULL, 1, &in, row(y, HT_F32, 2));
+    assert_true(y[0] == 5.0f && isnan(y[1]));
+    in = test_view(x, HT_F32, 2, (int64_t[]){2, 0});
+    run(HT_OP_SUM, NULL, 1, &in, row(y, HT_F32, 2));
+    assert_true(y[0] == 0.0f && y[1] == 0.0f);
+    ht_error err = {0};
+    assert_int_equal(status_of(HT_OP_MAX, NULL, 1, &in, row(y, HT_F32, 2), &err), HT_ERR_ARGUMENT);
+    uint32_t many[3] = {UINT32_MAX, 1, 1};
+    uint64_t sum;
+    in = row(many, HT_U32, 3);
+    run(HT_OP_SUM, NULL, 1, &in, test_view(&sum, HT_U64, 0, NULL));
+    assert_true(sum == (uint64_t)UINT32_MAX + 2);
+    double wide[2] = {1000.0, 1000.0 + log(3.0)}, soft[2];
+    in = row(wide, HT_F64, 2);
+    run(HT_OP_SOFTMAX, NULL, 1, &in, row(soft, HT_F64, 2));
+    assert_true(fabs(soft[0] - 0.25) < 1e-12 && fabs(soft[1] - 0.75) < 1e-12);
+}
+
+static void multiplies_and_takes(void **state) {
+    (void)state;
+    int32_t a[4] = {1, 2, 3, 4}, b[4] = {5, 6, 7, 8}, y[4];
+    ht_view in[2] = {test_view(a, HT_I32, 2, (int64_t[]){2, 2}), test_view(b, HT_I32, 2, (int64_t[]){2, 2})};
+    ht_view out = test_view(y, HT_I32, 2, (int64_t[]){2, 2});
+    ht_matmul_params p = {.transpose_b = false};
+    run(HT_OP_MATMUL, &p, 2, in, out);
+    assert_memory_equal(y, ((int32_t[]){19, 22, 43, 50}), sizeof y);
+    p.transpose_b = true;
+    run(HT_OP_MATMUL, &p, 2, in, out);
+    assert_memory_equal(y, ((int32_t[]){17, 23, 39, 53}), sizeof y);
+    int32_t ids[2] = {1, 1};
+    ht_view gather[2] = {in[0], row(ids, HT_I32, 2)};
+    run(HT_OP_TAKE, NULL, 2, gather, out);
+    assert_memory_equal(y, ((int32_t[]){3, 4, 3, 4}), sizeof y);
+    ids[1] = 2;
+    ht_error err = {0};
+    assert_int_equal(status_of(HT_OP_TAKE, NULL, 2, gather, out, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "2"));
+}
+
+/* A 3 x 4 f32 weight packed for the plain device. */
+static ht_matrix matrix_make(const float *w) {
+    ht_matrix m = {
+        .ops = plain->matrix_ops(plain, HT_W_F32, HT_PRECISION_REFERENCE), .type = HT_W_F32, .n_rows = 3, .k = 4};
+    m.packed_bytes = m.ops->packed_bytes(m.type, m.n_rows, m.k);
+    m.packed = aligned_alloc(64, (m.packed_bytes + 63) / 64 * 64);
+    m.ops->pack(&m, 0, 3, w);
+    return m;
+}
+
+static void packed_weights(void **state) {
+    (void)state;
+    const float w[12] = {1, 0, 0, 0, 0, 2, 0, 0, 1, 1, 1, 1};
+    ht_matrix m = matrix_make(w);
+    ht_linear_params p = {.matrix = &m, .scale = 2.0f};
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8}, bias[6] = {10, 0, 20, 0, 30, 0}, y[6];
+    ht_view in[2] = {test_view(x, HT_F32, 2, (int64_t[]){2, 4}), test_absent()};
+    ht_view out = test_view(y, HT_F32, 2, (int64_t[]){2, 3});
+    run(HT_OP_LINEAR, &p, 2, in, out);
+    assert_memory_equal(y, ((float[]){1, 4, 10, 5, 12, 26}), sizeof y);
+    in[0].stride[0] = 1, in[0].stride[1] = 2; /* the rows are 1 3 5 7 and 2 4 6 8 */
+    in[1] = row(bias, HT_F32, 3);
+    in[1].stride[0] = 2;
+    run(HT_OP_LINEAR, &p, 2, in, out);
+    assert_memory_equal(y, ((float[]){11, 26, 46, 12, 28, 50}), sizeof y);
+    int32_t ids[2] = {2, 1};
+    ht_view id = row(ids, HT_I32, 2);
+    float e[8];
+    run(HT_OP_EMBED, &p, 1, &id, test_view(e, HT_F32, 2, (int64_t[]){2, 4}));
+    assert_memory_equal(e, ((float[]){2, 2, 2, 2, 0, 4, 0, 0}), sizeof e);
+    ids[0] = 3;
+    ht_error err = {0};
+    assert_int_equal(status_of(HT_OP_EMBED, &p, 1, &id, test_view(e, HT_F32, 2, (int64_t[]){2, 4}), &err),
+                     HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "3"));
+    free(m.packed);
+}
+
+static void unknown_instruction_sets_are_named(void **state) {
+    (void)state;
+    ht_device *d = plain;
+    ht_error err = {0};
+    assert_int_equal(ht_cpu_device_new(1, "sse9", &d, &err), HT_ERR_UNSUPPORTED);
+    assert_null(d);
+    assert_non_null(strstr(err.message, "sse9"));
+    assert_non_null(strstr(err.message, "reference"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_wrap_and_divide_towards_zero),
+        cmocka_unit_test(casts_saturate),
+        cmocka_unit_test(copies_follow_strides),
+        cmocka_unit_test(fills),
+        cmocka_unit_test(reduces),
+        cmocka_unit_test(multiplies_and_takes),
+        cmocka_unit_test(packed_weights),
+        cmocka_unit_test(unknown_instruction_sets_are_named),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
