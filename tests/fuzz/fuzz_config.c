@@ -1,0 +1,82 @@
+/* config.json with generation_config.json, or GGUF metadata: a configuration that is accepted keeps its promises. The
+ * first byte chooses the reader and the hints; a zero byte parts the two JSON texts. */
+#include "models/registry.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int promise) {
+    if (!promise) abort();
+}
+
+/* What loading relies on without looking again. */
+static void check_config(const ht_config *c) {
+    check(c->family && c->n_layers >= 1 && c->n_layers <= HT_MAX_LAYERS);
+    check(c->n_heads >= 1 && c->n_kv_heads >= 1 && c->n_heads % c->n_kv_heads == 0);
+    check(c->head_dim >= 2 && c->head_dim % 2 == 0 && c->hidden >= 1 && c->feed_forward >= 1);
+    check(c->vocab >= 1 && c->vocab <= INT32_MAX && c->context >= 1 && c->context <= INT32_MAX);
+    check(ht_config_q_rows(c) / c->n_heads == c->head_dim);
+    check(isfinite(c->attention_scale) && isfinite(c->rms_eps) && isfinite(c->final_softcap));
+    for (int64_t i = 0; i < c->n_layers; i++) check(!c->sliding[i] || c->window > 0);
+    for (int i = 0; i < c->n_eos; i++) check(c->eos[i] >= 0 && c->eos[i] < c->vocab);
+    check(memchr(c->name, 0, sizeof c->name) != NULL);
+    if (c->head_dim > 4096) return;
+    float factors[2048];
+    const ht_rope_spec *ropes[] = {&c->rope, &c->local_rope};
+    for (int i = 0; i < 2; i++) {
+        ht_rope_config how;
+        bool any = ht_rope_prepare(ropes[i], (int32_t)c->head_dim, &how, factors);
+        check(isfinite(how.theta) && isfinite(how.scale) && isfinite(how.magnitude));
+        for (int64_t k = 0; any && k < c->head_dim / 2; k++) check(isfinite(factors[k]) && factors[k] > 0);
+    }
+}
+
+static void check_error(ht_status status, const ht_error *err) {
+    check(err->status == status && err->message[0] && memchr(err->message, 0, sizeof err->message) != NULL);
+}
+
+static void from_gguf(const uint8_t *data, size_t size) {
+    ht_gguf *g;
+    ht_error err = {0};
+    if (ht_gguf_parse(data, size, "fuzz.gguf", &g, &err)) return;
+    ht_config c;
+    ht_status status = ht_config_from_gguf(g, "fuzz.gguf", &c, &err);
+    if (status)
+        check_error(status, &err);
+    else
+        check_config(&c);
+    ht_gguf_free(g);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) return 0;
+    uint8_t choice = data[0];
+    data++;
+    size--;
+    if (choice & 128) {
+        from_gguf(data, size);
+        return 0;
+    }
+    ht_config_hints hints = {.has_tensors = choice & 1,
+                             .has_q_norm = choice & 2,
+                             .has_q_bias = choice & 4,
+                             .has_head = choice & 8,
+                             .q_rows = choice & 16   ? 4096
+                                       : choice & 32 ? 1000
+                                                     : 0};
+    const uint8_t *part = memchr(data, 0, size);
+    ht_json_text config = {(const char *)data, part ? (size_t)(part - data) : size};
+    ht_json_text generation = {part ? (const char *)part + 1 : NULL, part ? size - config.size - 1 : 0};
+    ht_config c;
+    ht_error err = {0};
+    ht_status status = ht_config_from_json(config, generation, &hints, &c, &err);
+    if (status)
+        check_error(status, &err);
+    else
+        check_config(&c);
+    return 0;
+}

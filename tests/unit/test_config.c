@@ -1,0 +1,308 @@
+/* config.json: every spelling gives the same configuration, and what cannot be run is refused by name. */
+#include "models/registry.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+static const ht_config_hints no_tensors;
+
+static ht_status read_with(const char *text, const char *generation, const ht_config_hints *hints, ht_config *c,
+                           ht_error *err) {
+    *err = (ht_error){0};
+    return ht_config_from_json((ht_json_text){text, strlen(text)},
+                               (ht_json_text){generation, generation ? strlen(generation) : 0}, hints, c, err);
+}
+
+static ht_config read_ok(const char *text) {
+    ht_config c;
+    ht_error err;
+    if (read_with(text, NULL, &no_tensors, &c, &err)) fail_msg("%s", err.message);
+    return c;
+}
+
+/* The message holds every one of the words. */
+static void refused(const char *text, ht_status status, const char *const *words) {
+    ht_config c;
+    ht_error err;
+    ht_status got = read_with(text, NULL, &no_tensors, &c, &err);
+    if (got != status) fail_msg("%s: status %d (%s), expected %d", text, got, err.message, status);
+    assert_int_equal(err.status, status);
+    for (; *words; words++)
+        if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
+}
+#define REFUSED(text, status, ...) refused(text, status, (const char *const[]){__VA_ARGS__, NULL})
+
+static void class_defaults(void **state) {
+    (void)state;
+    ht_config c = read_ok("{\"model_type\": \"llama\"}");
+    assert_ptr_equal(c.family, &ht_family_llama);
+    assert_int_equal(c.n_layers, 32);
+    assert_int_equal(c.n_kv_heads, 32);
+    assert_int_equal(c.head_dim, 128);
+    assert_int_equal(c.context, 2048);
+    assert_true(c.rope.theta == 10000 && c.rope.kind == HT_ROPE_PLAIN);
+    assert_false(c.tied_head || c.q_bias || c.out_bias || c.interleaved_rows);
+    assert_true(c.norm_offset == 0 && c.rms_eps == 1e-6f);
+
+    c = read_ok("{\"model_type\": \"qwen2\"}");
+    assert_ptr_equal(c.family, &ht_family_qwen2);
+    assert_true(c.q_bias && !c.out_bias);
+    assert_int_equal(c.vocab, 151936);
+    assert_int_equal(c.n_kv_heads, 32);
+}
+
+/* The class has 32 K/V heads whatever the heads are: a config that lists 16 heads alone does not divide. */
+static void kv_heads_default(void **state) {
+    (void)state;
+    REFUSED("{\"model_type\": \"qwen2\", \"num_attention_heads\": 16}", HT_ERR_FORMAT, "16 attention heads",
+            "32 K/V heads");
+    ht_config c = read_ok("{\"model_type\": \"llama\", \"num_attention_heads\": 16}");
+    assert_int_equal(c.n_kv_heads, 16);
+    assert_int_equal(c.head_dim, 256);
+    c = read_ok("{\"model_type\": \"qwen2\", \"num_attention_heads\": 16, \"num_key_value_heads\": null}");
+    assert_int_equal(c.n_kv_heads, 16);
+}
+
+static void gemma_defaults(void **state) {
+    (void)state;
+    ht_config c =
+        read_ok("{\"model_type\": \"gemma3\", \"text_config\": {\"hidden_size\": 2560, \"num_hidden_layers\": 34,"
+                " \"sliding_window\": 1024, \"model_type\": \"gemma3_text\","
+                " \"rope_scaling\": {\"factor\": 8.0, \"rope_type\": \"linear\"}}, \"eos_token_id\": [1, 106]}");
+    assert_ptr_equal(c.family, &ht_family_gemma3);
+    assert_int_equal(c.n_heads, 8);
+    assert_int_equal(c.n_kv_heads, 4);
+    assert_int_equal(c.head_dim, 256);
+    assert_int_equal(c.vocab, 262208);
+    assert_int_equal(c.feed_forward, 9216);
+    assert_int_equal(c.window, 1024);
+    assert_true(c.tied_head && c.norm_offset == 1 && c.attention_scale == 0.0625f);
+    for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.sliding[i], (i + 1) % 6 != 0);
+    assert_true(c.rope.theta == 1e6 && c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 8);
+    assert_true(c.local_rope.theta == 1e4 && c.local_rope.kind == HT_ROPE_PLAIN);
+    assert_int_equal(c.n_eos, 2);
+    assert_int_equal(c.eos[1], 106);
+}
+
+static void same_rope(const ht_rope_spec *a, const ht_rope_spec *b) {
+    ht_rope_config how_a, how_b;
+    float factors_a[32] = {0}, factors_b[32] = {0};
+    assert_int_equal(ht_rope_prepare(a, 64, &how_a, factors_a), ht_rope_prepare(b, 64, &how_b, factors_b));
+    assert_true(how_a.theta == how_b.theta && how_a.scale == how_b.scale && how_a.magnitude == how_b.magnitude);
+    assert_memory_equal(factors_a, factors_b, sizeof factors_a);
+}
+
+static void rope_spellings(void **state) {
+    (void)state;
+#define LLAMA3                                                                                                         \
+    "\"factor\": 32.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": "    \
+    "8192"
+    ht_config a = read_ok(
+        "{\"model_type\": \"llama\", \"rope_theta\": 500000.0, \"rope_scaling\": {\"type\": \"llama3\", " LLAMA3 "}}");
+    ht_config b = read_ok(
+        "{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": 500000, \"rope_type\": \"llama3\", " LLAMA3
+        "}}");
+    ht_config d = read_ok("{\"model_type\": \"llama\", \"rope_parameters\": {\"full_attention\": {\"rope_theta\": "
+                          "500000, \"rope_type\": \"llama3\", " LLAMA3 "}}}");
+    assert_int_equal(a.rope.kind, HT_ROPE_LLAMA3);
+    same_rope(&a.rope, &b.rope);
+    same_rope(&a.rope, &d.rope);
+
+    a = read_ok("{\"model_type\": \"gemma3_text\", \"rope_theta\": 500000, \"rope_local_base_freq\": 20000.0}");
+    b = read_ok(
+        "{\"model_type\": \"gemma3_text\", \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\","
+        " \"rope_theta\": 500000}, \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 20000}}}");
+    same_rope(&a.rope, &b.rope);
+    same_rope(&a.local_rope, &b.local_rope);
+    assert_true(a.local_rope.theta == 20000);
+
+    a = read_ok("{\"model_type\": \"llama\", \"rope_scaling\": null}");
+    assert_int_equal(a.rope.kind, HT_ROPE_PLAIN);
+    a = read_ok("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", "
+                "\"original_max_position_embeddings\": 512}}");
+    assert_true(a.rope.factor == 4); /* from 2048 positions, when not given */
+}
+
+/* Values of transformers' ROPE_INIT_FUNCTIONS for head_dim 64. */
+static void rope_factors(void **state) {
+    (void)state;
+    ht_rope_spec llama3 = {.kind = HT_ROPE_LLAMA3,
+                           .theta = 500000,
+                           .factor = 32,
+                           .low_freq_factor = 1,
+                           .high_freq_factor = 4,
+                           .original_context = 8192};
+    ht_rope_config how;
+    float f[32];
+    assert_true(ht_rope_prepare(&llama3, 64, &how, f));
+    assert_true(f[0] == 1 && f[10] == 1 && f[31] == 32);
+    int between = 0;
+    for (int i = 1; i < 32; i++) {
+        assert_true(f[i] >= f[i - 1]);
+        between += f[i] > 1 && f[i] < 32;
+    }
+    assert_true(between > 0);
+    assert_true(how.magnitude == 1 && how.scale == 1 && how.dims == 64 && !how.interleaved);
+
+    ht_rope_spec yarn = {
+        .kind = HT_ROPE_YARN, .theta = 10000, .factor = 4, .original_context = 32768, .beta_fast = 32, .beta_slow = 1};
+    assert_true(ht_rope_prepare(&yarn, 64, &how, f));
+    assert_true(fabsf(how.magnitude - 1.1386294f) < 1e-6f); /* 0.1 ln 4 + 1 */
+    assert_true(f[0] == 1 && f[31] == 4);
+    yarn.attention_factor = 1.5;
+    ht_rope_prepare(&yarn, 64, &how, f);
+    assert_true(how.magnitude == 1.5f);
+    yarn.attention_factor = 0;
+    yarn.mscale = 1;
+    yarn.mscale_all_dim = 1;
+    ht_rope_prepare(&yarn, 64, &how, f);
+    assert_true(how.magnitude == 1);
+
+    ht_rope_spec linear = {.kind = HT_ROPE_LINEAR, .theta = 10000, .factor = 8};
+    assert_false(ht_rope_prepare(&linear, 64, &how, f));
+    assert_true(how.scale == 0.125f);
+}
+
+static void windows(void **state) {
+    (void)state;
+    ht_config c = read_ok("{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": false}");
+    for (int64_t i = 0; i < c.n_layers; i++) assert_false(c.sliding[i]);
+    c = read_ok(
+        "{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": true, \"max_window_layers\": 30}");
+    assert_int_equal(c.window, 99);
+    for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.sliding[i], i >= 30);
+    c = read_ok("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 4, \"sliding_window_pattern\": 2}");
+    assert_true(c.sliding[0] && !c.sliding[1] && c.sliding[2] && !c.sliding[3]);
+    c = read_ok("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 2, \"sliding_window_pattern\": 2,"
+                " \"layer_types\": [\"full_attention\", \"sliding_attention\"]}");
+    assert_true(!c.sliding[0] && c.sliding[1]);
+}
+
+static void hints_from_tensors(void **state) {
+    (void)state;
+    ht_config c;
+    ht_error err;
+    ht_config_hints hints = {.has_tensors = true, .has_q_bias = true, .q_rows = 1024};
+    const char *text = "{\"hidden_size\": 512, \"num_attention_heads\": 8, \"num_key_value_heads\": 2}";
+    assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_OK);
+    assert_ptr_equal(c.family, &ht_family_qwen2);
+    assert_int_equal(c.head_dim, 128); /* q_proj rows / heads */
+    assert_true(c.tied_head);          /* there is no lm_head.weight */
+    hints = (ht_config_hints){.has_tensors = true, .has_head = true};
+    assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_OK);
+    assert_ptr_equal(c.family, &ht_family_llama);
+    assert_int_equal(c.head_dim, 64);
+    assert_false(c.tied_head);
+    hints.has_q_norm = true;
+    assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "qwen3"));
+}
+
+static void end_ids(void **state) {
+    (void)state;
+    ht_config c;
+    ht_error err;
+    assert_int_equal(read_with("{\"model_type\": \"llama\", \"eos_token_id\": 7}", "{\"eos_token_id\": [7, 9, 11]}",
+                               &no_tensors, &c, &err),
+                     HT_OK);
+    assert_int_equal(c.n_eos, 3);
+    assert_true(c.eos[0] == 7 && c.eos[1] == 9 && c.eos[2] == 11);
+    assert_int_equal(read_with("{\"model_type\": \"llama\"}", "[]", &no_tensors, &c, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "generation_config.json"));
+    assert_int_equal(read_with("{\"model_type\": \"llama\"}", "{\"eos_token_id\": \"x\"}", &no_tensors, &c, &err),
+                     HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "generation_config.json"));
+    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": 32000}", HT_ERR_FORMAT, "32000", "vocabulary");
+    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": -1}", HT_ERR_FORMAT, "eos_token_id");
+    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": 4294967296}", HT_ERR_FORMAT, "eos_token_id");
+    REFUSED(
+        "{\"model_type\": \"llama\", \"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,"
+        "24,25,26,27,28,29,30,31,32]}",
+        HT_ERR_UNSUPPORTED, "more than 32");
+}
+
+static void unknown_things(void **state) {
+    (void)state;
+    REFUSED("{\"model_type\": \"mamba2\"}", HT_ERR_UNSUPPORTED, "config.json", "`mamba2`", "llama", "qwen2", "gemma3");
+    REFUSED("{}", HT_ERR_FORMAT, "model_type");
+    REFUSED("{\"model_type\": \"llama\", \"hidden_act\": \"relu\"}", HT_ERR_UNSUPPORTED, "hidden_act", "relu", "silu");
+    REFUSED("{\"model_type\": \"gemma3_text\", \"hidden_activation\": \"silu\"}", HT_ERR_UNSUPPORTED,
+            "gelu_pytorch_tanh");
+    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", HT_ERR_UNSUPPORTED,
+            "dynamic", "yarn");
+    REFUSED("{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_type\": \"longrope\"}}", HT_ERR_UNSUPPORTED,
+            "longrope");
+    REFUSED("{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", HT_ERR_UNSUPPORTED, "partial_rotary_factor");
+    REFUSED("{\"model_type\": \"llama\", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", HT_ERR_UNSUPPORTED,
+            "partial_rotary_factor");
+    REFUSED("{\"model_type\": \"llama\", \"quantization\": {\"bits\": 4, \"group_size\": 64}}", HT_ERR_UNSUPPORTED,
+            "MLX");
+    REFUSED("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\"}}", HT_ERR_UNSUPPORTED,
+            "gptq");
+    REFUSED("{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true}", HT_ERR_UNSUPPORTED,
+            "use_bidirectional_attention");
+    REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",
+            HT_ERR_UNSUPPORTED, "linear_attention");
+    REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 2, \"layer_types\": [\"full_attention\"]}",
+            HT_ERR_FORMAT, "layer_types");
+    REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"sliding_attention\"]}",
+            HT_ERR_FORMAT, "window");
+}
+
+static void bad_numbers(void **state) {
+    (void)state;
+    REFUSED("{\"model_type\": \"llama\", \"hidden_size\": \"4096\"}", HT_ERR_FORMAT, "config.json", "`hidden_size`",
+            "integer");
+    REFUSED("{\"model_type\": \"llama\", \"hidden_size\": 4096.5}", HT_ERR_FORMAT, "hidden_size");
+    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 0}", HT_ERR_FORMAT, "num_hidden_layers");
+    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 1025}", HT_ERR_FORMAT, "1024");
+    REFUSED("{\"model_type\": \"llama\", \"num_hidden_layers\": 9223372036854775807}", HT_ERR_FORMAT,
+            "num_hidden_layers");
+    REFUSED("{\"model_type\": \"llama\", \"num_attention_heads\": 0}", HT_ERR_FORMAT, "heads");
+    REFUSED("{\"model_type\": \"llama\", \"num_attention_heads\": -4}", HT_ERR_FORMAT, "heads");
+    REFUSED("{\"model_type\": \"llama\", \"num_attention_heads\": 7}", HT_ERR_FORMAT, "4096", "7");
+    REFUSED("{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", HT_ERR_FORMAT, "32 attention heads",
+            "5 K/V heads");
+    REFUSED("{\"model_type\": \"llama\", \"num_key_value_heads\": 0}", HT_ERR_FORMAT, "K/V heads");
+    REFUSED("{\"model_type\": \"llama\", \"head_dim\": 7}", HT_ERR_FORMAT, "even");
+    REFUSED("{\"model_type\": \"llama\", \"head_dim\": -8}", HT_ERR_FORMAT, "head size");
+    REFUSED("{\"model_type\": \"llama\", \"vocab_size\": 0}", HT_ERR_FORMAT, "vocabulary");
+    REFUSED("{\"model_type\": \"llama\", \"vocab_size\": 4611686018427387904}", HT_ERR_FORMAT, "vocabulary");
+    REFUSED("{\"model_type\": \"llama\", \"intermediate_size\": -1}", HT_ERR_FORMAT, "feed-forward");
+    REFUSED("{\"model_type\": \"llama\", \"max_position_embeddings\": 0}", HT_ERR_FORMAT, "context");
+    REFUSED("{\"model_type\": \"llama\", \"rms_norm_eps\": -1}", HT_ERR_FORMAT, "epsilon");
+    REFUSED("{\"model_type\": \"llama\", \"rope_theta\": 0}", HT_ERR_FORMAT, "rope_theta");
+    REFUSED("{\"model_type\": \"llama\", \"rope_theta\": 1e300}", HT_ERR_FORMAT, "rope_theta");
+    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\"}}", HT_ERR_FORMAT, "factor");
+    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}}", HT_ERR_FORMAT,
+            "factor");
+    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8}}", HT_ERR_FORMAT,
+            "low_freq_factor");
+    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"beta_fast\": 1, "
+            "\"beta_slow\": 2}}",
+            HT_ERR_FORMAT, "beta");
+    REFUSED("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, "
+            "\"original_max_position_embeddings\": 0}}",
+            HT_ERR_FORMAT, "original_max_position_embeddings");
+    REFUSED("{\"model_type\": \"gemma3_text\", \"sliding_window\": -3}", HT_ERR_FORMAT, "window");
+    REFUSED("{\"model_type\": \"gemma3_text\", \"sliding_window_pattern\": 0}", HT_ERR_FORMAT,
+            "sliding_window_pattern");
+    REFUSED("{\"model_type\": \"gemma3_text\", \"query_pre_attn_scalar\": 0}", HT_ERR_FORMAT, "query_pre_attn_scalar");
+    REFUSED("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": -30}", HT_ERR_FORMAT, "cap");
+    REFUSED("{\"model_type\": 3}", HT_ERR_FORMAT, "model_type");
+    REFUSED("{\"model_type\": \"llama\", \"text_config\": 3}", HT_ERR_FORMAT, "text_config");
+    REFUSED("[1]", HT_ERR_FORMAT, "config.json");
+    REFUSED("{", HT_ERR_FORMAT, "config.json", "line 1");
+    REFUSED("{\"model_type\": \"llama\", \"model_type\": \"llama\"}", HT_ERR_FORMAT, "config.json");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(class_defaults),     cmocka_unit_test(kv_heads_default), cmocka_unit_test(gemma_defaults),
+        cmocka_unit_test(rope_spellings),     cmocka_unit_test(rope_factors),     cmocka_unit_test(windows),
+        cmocka_unit_test(hints_from_tensors), cmocka_unit_test(end_ids),          cmocka_unit_test(unknown_things),
+        cmocka_unit_test(bad_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

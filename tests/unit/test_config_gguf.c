@@ -1,0 +1,209 @@
+/* The configuration in GGUF metadata: defaults of the family for what files leave out, refusals by name. */
+#include "models/registry.h"
+#include "support/gguf_writer.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A llama, qwen2 or gemma3 file's usual keys. */
+static gguf_writer usual(const char *architecture, uint32_t layers) {
+    gguf_writer w = gguf_writer_new();
+    char key[96];
+    const struct {
+        const char *name;
+        uint32_t value;
+    } sizes[] = {{"block_count", layers},     {"context_length", 128},     {"embedding_length", 64},
+                 {"feed_forward_length", 96}, {"attention.head_count", 4}, {"vocab_size", 50}};
+    gguf_put_str(&w, "general.architecture", architecture);
+    gguf_put_str(&w, "general.name", "A name");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].name);
+        gguf_put_u32(&w, key, sizes[i].value);
+    }
+    return w;
+}
+
+static ht_status read_config(gguf_writer *w, ht_config *c, ht_error *err) {
+    size_t size;
+    unsigned char *file = gguf_finish(w, &size);
+    ht_gguf *g;
+    *err = (ht_error){0};
+    if (ht_gguf_parse(file, size, "m.gguf", &g, err)) fail_msg("%s", err->message);
+    ht_status status = ht_config_from_gguf(g, "m.gguf", c, err);
+    ht_gguf_free(g);
+    free(file);
+    return status;
+}
+
+static ht_config read_ok(gguf_writer *w) {
+    ht_config c;
+    ht_error err;
+    if (read_config(w, &c, &err)) fail_msg("%s", err.message);
+    return c;
+}
+
+static void refused(gguf_writer *w, ht_status status, const char *word) {
+    ht_config c;
+    ht_error err;
+    assert_int_equal(read_config(w, &c, &err), status);
+    if (!strstr(err.message, "m.gguf: ") || !strstr(err.message, word))
+        fail_msg("\"%s\" does not say \"%s\"", err.message, word);
+}
+
+static void llama(void **state) {
+    (void)state;
+    gguf_writer w = usual("llama", 3);
+    gguf_put_u32(&w, "llama.attention.head_count_kv", 2);
+    gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 2);
+    gguf_put_u32(&w, "tokenizer.ggml.eot_token_id", 9);
+    ht_config c = read_ok(&w);
+    assert_ptr_equal(c.family, &ht_family_llama);
+    assert_string_equal(c.name, "A name");
+    assert_true(c.n_layers == 3 && c.n_heads == 4 && c.n_kv_heads == 2 && c.head_dim == 16 && c.vocab == 50);
+    assert_true(c.interleaved_rows && c.tied_head && !c.q_bias && c.norm_offset == 0);
+    assert_true(c.rope.theta == 10000 && c.attention_scale == 0.25f);
+    assert_true(c.n_eos == 2 && c.eos[0] == 2 && c.eos[1] == 9);
+}
+
+static void tensors_tell(void **state) {
+    (void)state;
+    gguf_writer w = usual("qwen2", 1);
+    gguf_put_tensor(&w, "token_embd.weight", HT_W_F32, 2, (int64_t[]){64, 53}, NULL);
+    gguf_put_tensor(&w, "output.weight", HT_W_F32, 2, (int64_t[]){64, 53}, NULL);
+    gguf_put_tensor(&w, "blk.0.attn_q.bias", HT_W_F32, 1, (int64_t[]){64}, NULL);
+    ht_config c = read_ok(&w);
+    assert_true(c.vocab == 53 && !c.tied_head && c.q_bias && !c.interleaved_rows);
+    assert_int_equal(c.n_kv_heads, 4);
+}
+
+static void gemma(void **state) {
+    (void)state;
+    gguf_writer w = usual("gemma3", 62); /* as many as the 27B, whose scale is not in the file */
+    gguf_put_u32(&w, "gemma3.attention.key_length", 32);
+    gguf_put_u32(&w, "gemma3.attention.value_length", 32);
+    gguf_put_u32(&w, "gemma3.attention.sliding_window", 20);
+    ht_config c = read_ok(&w);
+    assert_true(c.attention_scale == 0.25f && c.window == 20 && c.norm_offset == 0 && c.head_dim == 32);
+    assert_true(c.rope.theta == 1e6 && c.local_rope.theta == 1e4 && c.tied_head);
+    for (int i = 0; i < 62; i++) assert_int_equal(c.sliding[i], (i + 1) % 6 != 0);
+
+    w = usual("gemma3", 2);
+    gguf_put_u32(&w, "gemma3.attention.sliding_window", 20);
+    gguf_put_f32(&w, "gemma3.attention.scale", 0.5f);
+    gguf_put_f32(&w, "gemma3.rope.freq_base_swa", 5000);
+    gguf_put_f32(&w, "gemma3.final_logit_softcapping", 30);
+    gguf_put_str(&w, "gemma3.rope.scaling.type", "linear");
+    gguf_put_f32(&w, "gemma3.rope.scaling.factor", 8);
+    gguf_put_i32s(&w, "gemma3.attention.sliding_window_pattern", (int32_t[]){0, 1}, 2);
+    c = read_ok(&w);
+    assert_true(c.attention_scale == 0.5f && c.local_rope.theta == 5000 && c.final_softcap == 30);
+    assert_true(!c.sliding[0] && c.sliding[1]);
+    assert_true(c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 8 && c.local_rope.kind == HT_ROPE_PLAIN);
+
+    w = usual("gemma3", 2); /* no window: nothing slides */
+    c = read_ok(&w);
+    assert_true(c.window == 0 && !c.sliding[0] && !c.sliding[1]);
+
+    w = usual("gemma3", 4);
+    gguf_put_u32(&w, "gemma3.attention.sliding_window", 20);
+    gguf_put_u32(&w, "gemma3.attention.sliding_window_pattern", 2);
+    c = read_ok(&w);
+    assert_true(c.sliding[0] && !c.sliding[1] && c.sliding[2] && !c.sliding[3]);
+}
+
+static void head_counts_per_layer(void **state) {
+    (void)state;
+    gguf_writer w = usual("llama", 3);
+    gguf_put_i32s(&w, "llama.attention.head_count_kv", (int32_t[]){2, 2, 2}, 3);
+    assert_int_equal(read_ok(&w).n_kv_heads, 2);
+    w = usual("llama", 3);
+    gguf_put_i32s(&w, "llama.attention.head_count_kv", (int32_t[]){2, 1, 2}, 3);
+    refused(&w, HT_ERR_UNSUPPORTED, "differs between layers");
+}
+
+static void refusals(void **state) {
+    (void)state;
+    gguf_writer w = gguf_writer_new();
+    refused(&w, HT_ERR_FORMAT, "general.architecture");
+    w = usual("bert", 1);
+    refused(&w, HT_ERR_UNSUPPORTED, "`bert` is not supported; llama, qwen2 and gemma3 are");
+    w = usual("llama", 0);
+    refused(&w, HT_ERR_FORMAT, "block_count");
+    w = usual("llama", 4000000000u);
+    refused(&w, HT_ERR_FORMAT, "block_count");
+    w = gguf_writer_new();
+    gguf_put_str(&w, "general.architecture", "llama");
+    refused(&w, HT_ERR_FORMAT, "block_count");
+    w = usual("llama", 1);
+    gguf_put_u32(&w, "llama.expert_count", 8);
+    refused(&w, HT_ERR_UNSUPPORTED, "experts");
+    w = usual("llama", 1);
+    gguf_put_u32(&w, "llama.attention.head_count_kv", 3);
+    refused(&w, HT_ERR_FORMAT, "3 K/V heads");
+    w = usual("llama", 1);
+    gguf_put_u32(&w, "llama.attention.head_count_kv", 0);
+    refused(&w, HT_ERR_FORMAT, "K/V heads");
+    w = usual("llama", 1);
+    gguf_put_str(&w, "llama.attention.head_count_kv", "two");
+    refused(&w, HT_ERR_FORMAT, "expected an integer");
+    w = usual("llama", 1);
+    gguf_put_u32(&w, "llama.attention.key_length", 32);
+    gguf_put_u32(&w, "llama.attention.value_length", 16);
+    refused(&w, HT_ERR_UNSUPPORTED, "heads of V 16");
+    w = usual("llama", 1);
+    gguf_put_u32(&w, "llama.rope.dimension_count", 8);
+    refused(&w, HT_ERR_UNSUPPORTED, "8 of the 16");
+    w = usual("llama", 1);
+    gguf_put_str(&w, "llama.rope.scaling.type", "longrope");
+    refused(&w, HT_ERR_UNSUPPORTED, "longrope");
+    w = usual("llama", 1);
+    gguf_put_str(&w, "llama.rope.scaling.type", "linear");
+    refused(&w, HT_ERR_FORMAT, "factor");
+    w = usual("llama", 1);
+    gguf_put_f32(&w, "llama.rope.freq_base", NAN);
+    refused(&w, HT_ERR_FORMAT, "finite");
+    w = usual("llama", 1);
+    gguf_put_f32(&w, "llama.attention.layer_norm_rms_epsilon", INFINITY);
+    refused(&w, HT_ERR_FORMAT, "finite");
+    w = usual("llama", 1);
+    gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 50);
+    refused(&w, HT_ERR_FORMAT, "outside the vocabulary");
+    w = usual("llama", 1);
+    gguf_put_str(&w, "tokenizer.ggml.eos_token_id", "x");
+    refused(&w, HT_ERR_FORMAT, "eos_token_id");
+    w = usual("gemma3", 1);
+    gguf_put_u32(&w, "gemma3.attention.sliding_window_pattern", 0);
+    refused(&w, HT_ERR_FORMAT, "sliding_window_pattern");
+    w = usual("gemma3", 3);
+    gguf_put_i32s(&w, "gemma3.attention.sliding_window_pattern", (int32_t[]){0, 1}, 2);
+    refused(&w, HT_ERR_FORMAT, "3 layers");
+    w = usual("llama", 1);
+    const char *tokens[60];
+    char names[60][4];
+    for (int i = 0; i < 60; i++) {
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        tokens[i] = names[i];
+    }
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 60);
+    gguf_put_tensor(&w, "token_embd.weight", HT_W_F32, 2, (int64_t[]){64, 50}, NULL);
+    refused(&w, HT_ERR_FORMAT, "60 tokens");
+}
+
+static void older_linear_spelling(void **state) {
+    (void)state;
+    gguf_writer w = usual("llama", 1);
+    gguf_put_f32(&w, "llama.rope.scale_linear", 4);
+    ht_config c = read_ok(&w);
+    assert_true(c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama),    cmocka_unit_test(tensors_tell),
+        cmocka_unit_test(gemma),    cmocka_unit_test(head_counts_per_layer),
+        cmocka_unit_test(refusals), cmocka_unit_test(older_linear_spelling),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
