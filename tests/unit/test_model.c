@@ -1,0 +1,370 @@
+/* Loading and describing models: what is refused, with which words, and that nothing is left behind. */
+#include "models/model.h"
+#include "models/pack.h"
+#include "support/gguf_writer.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <hearth/hearth.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ht_device *device;
+
+static int open_all(void **state) {
+    (void)state;
+    scratch_make();
+    ht_error err = {0};
+    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) != HT_OK;
+}
+
+static int close_all(void **state) {
+    (void)state;
+    ht_device_release(device);
+    scratch_remove();
+    return 0;
+}
+
+static ht_status try_load(const char *path, ht_model_options options, ht_error *err) {
+    options.device = device;
+    *err = (ht_error){0};
+    ht_model *m = (ht_model *)1;
+    ht_status status = ht_model_load(path, &options, &m, err);
+    if (status)
+        assert_null(m);
+    else
+        ht_model_close(&m);
+    return status;
+}
+
+static void refused_with(const char *path, ht_model_options options, ht_status expected, const char *const *words) {
+    ht_error err;
+    ht_status status = try_load(path, options, &err);
+    if (status != expected) fail_msg("%s: status %d (%s), expected %d", path, status, err.message, expected);
+    for (; *words; words++)
+        if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
+}
+#define REFUSED(path, expected, ...)                                                                                   \
+    refused_with(path, (ht_model_options){0}, expected, (const char *const[]){__VA_ARGS__, NULL})
+#define REFUSED_OPTIONS(path, options, expected, ...)                                                                  \
+    refused_with(path, options, expected, (const char *const[]){__VA_ARGS__, NULL})
+
+static const char tiny[] = "tests/golden/tiny/llama-q4_1.gguf";
+
+/* Copies one of the tiny files here under a name. */
+static char *read_file(const char *path, size_t *size) {
+    char *data;
+    ht_error err = {0};
+    if (ht_file_read_all(path, 1 << 24, &data, size, &err)) fail_msg("%s", err.message);
+    return data;
+}
+
+static void copy_file(const char *from, const char *name) {
+    size_t size;
+    char *data = read_file(from, &size);
+    scratch_write(name, data, size);
+    free(data);
+}
+
+static void paths(void **state) {
+    (void)state;
+    REFUSED("does/not/exist.gguf", HT_ERR_IO, "does/not/exist.gguf");
+    REFUSED(scratch_directory(), HT_ERR_FORMAT, "no weights", "safetensors", ".gguf");
+    scratch_write("text.gguf", "hello, this is no model", 23);
+    REFUSED(scratch_path("text.gguf"), HT_ERR_FORMAT, "text.gguf", "not a GGUF file");
+    scratch_write("empty.gguf", "", 0);
+    REFUSED(scratch_path("empty.gguf"), HT_ERR_FORMAT, "empty.gguf");
+    REFUSED(scratch_directory(), HT_ERR_ARGUMENT, "2 GGUF files");
+    REFUSED("tests/golden/tiny/llama-f32/model.safetensors", HT_ERR_FORMAT, "directory");
+    REFUSED("tests/golden/tiny/llama-f32/config.json", HT_ERR_FORMAT, "not a GGUF file");
+    remove(scratch_path("text.gguf"));
+    remove(scratch_path("empty.gguf"));
+    /* One GGUF file in a directory, with a vision tower beside it that is no model. */
+    copy_file(tiny, "one.gguf");
+    scratch_write("mmproj-f16.gguf", "x", 1);
+    ht_error err;
+    if (try_load(scratch_directory(), (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    remove(scratch_path("one.gguf"));
+    remove(scratch_path("mmproj-f16.gguf"));
+}
+
+static bool cancel_at(double done, void *user) { return done < *(const double *)user; }
+
+static void options(void **state) {
+    (void)state;
+    REFUSED_OPTIONS(tiny, (ht_model_options){.context = 513}, HT_ERR_LIMIT, "llama-q4_1.gguf", "512", "513");
+    REFUSED_OPTIONS(tiny, (ht_model_options){.context = -1}, HT_ERR_ARGUMENT, "-1");
+    REFUSED_OPTIONS(tiny, (ht_model_options){.kv_dtype = HT_I32}, HT_ERR_ARGUMENT, "i32", "f16");
+    double limits[] = {0, 0.3, 1};
+    for (int i = 0; i < 3; i++)
+        REFUSED_OPTIONS(tiny, ((ht_model_options){.progress = cancel_at, .user = &limits[i]}), HT_ERR_CANCELLED,
+                        "cancelled");
+    ht_model *m;
+    ht_error err = {0};
+    assert_int_equal(ht_model_load(tiny, &(ht_model_options){.device = device, .context = 300}, &m, &err), HT_OK);
+    assert_int_equal(ht_model_context(m), 300);
+    assert_int_equal(ht_model_vocab_size(m), 61);
+    assert_null(ht_model_tokenizer(m));
+    ht_model_close(&m);
+}
+
+/* A llama of one layer with a change to one tensor. */
+typedef struct change {
+    const char *tensor;
+    int64_t dims[2]; /* 0: left out */
+    ht_weight_type type;
+} change;
+
+static void write_llama(const char *name, const change *c) {
+    static const struct {
+        const char *name;
+        int64_t dims[2];
+    } all[] = {
+        {"token_embd.weight", {32, 40}},        {"output_norm.weight", {32, 0}},    {"blk.0.attn_norm.weight", {32, 0}},
+        {"blk.0.attn_q.weight", {32, 32}},      {"blk.0.attn_k.weight", {32, 16}},  {"blk.0.attn_v.weight", {32, 16}},
+        {"blk.0.attn_output.weight", {32, 32}}, {"blk.0.ffn_norm.weight", {32, 0}}, {"blk.0.ffn_gate.weight", {32, 64}},
+        {"blk.0.ffn_up.weight", {32, 64}},      {"blk.0.ffn_down.weight", {64, 32}}};
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "general.architecture", "llama");
+    gguf_put_u32(&w, "llama.block_count", 1);
+    gguf_put_u32(&w, "llama.context_length", 64);
+    gguf_put_u32(&w, "llama.embedding_length", 32);
+    gguf_put_u32(&w, "llama.feed_forward_length", 64);
+    gguf_put_u32(&w, "llama.attention.head_count", 4);
+    gguf_put_u32(&w, "llama.attention.head_count_kv", 2);
+    bool added = false;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const int64_t *dims = all[i].dims;
+        ht_weight_type type = HT_W_F32;
+        if (!strcmp(all[i].name, c->tensor)) {
+            added = true;
+            if (!c->dims[0]) continue;
+            dims = c->dims;
+            type = c->type;
+        }
+        gguf_put_tensor(&w, all[i].name, type, dims[1] ? 2 : 1, dims, NULL);
+    }
+    if (!added && c->dims[0]) gguf_put_tensor(&w, c->tensor, c->type, c->dims[1] ? 2 : 1, c->dims, NULL);
+    size_t size;
+    unsigned char *file = gguf_finish(&w, &size);
+    scratch_write(name, file, size);
+    free(file);
+}
+
+static void tensors(void **state) {
+    (void)state;
+    const char *path = scratch_path("t.gguf");
+    ht_error err;
+    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32});
+    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {0, 0}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "t.gguf", "`blk.0.ffn_up.weight` is missing");
+    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {32, 65}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "t.gguf: tensor `blk.0.ffn_up.weight` is [65, 32], its metadata implies [64, 32]");
+    write_llama("t.gguf", &(change){"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "`blk.0.ffn_norm.weight` is [1, 32], its metadata implies [32]");
+    write_llama("t.gguf", &(change){"blk.0.attn_q.weight", {32, 0}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_q.weight` is [32], its metadata implies [32, 32]");
+    write_llama("t.gguf", &(change){"rope_freqs.weight", {4, 0}, HT_W_F32}); /* zeros */
+    REFUSED(path, HT_ERR_FORMAT, "rope_freqs.weight", "positive");
+    write_llama("t.gguf", &(change){"rope_freqs.weight", {3, 0}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "`rope_freqs.weight` is [3], its metadata implies [4]");
+    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {31, 0}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_q.bias` is [31]");
+    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {32, 0}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_k.bias` is missing");
+    write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32});
+    REFUSED(path, HT_ERR_FORMAT, "there is a tensor `blk.0.ffn_gate.bias`", "implies none");
+    remove(path);
+}
+
+/* Writes config.json with one piece of its text replaced by another of the same length. */
+static void write_changed(const char *text, size_t size, const char *from, const char *to) {
+    char changed[4096];
+    assert_true(size < sizeof changed && strlen(from) == strlen(to));
+    memcpy(changed, text, size);
+    changed[size] = '\0';
+    char *at = strstr(changed, from);
+    assert_non_null(at);
+    memcpy(at, to, strlen(to));
+    scratch_write("config.json", changed, size);
+}
+
+/* A directory of safetensors whose config.json says something else. */
+static void config_and_tensors(void **state) {
+    (void)state;
+    copy_file("tests/golden/tiny/llama-f32/model.safetensors", "model.safetensors");
+    REFUSED(scratch_directory(), HT_ERR_FORMAT, "no config.json");
+    size_t size;
+    char *text = read_file("tests/golden/tiny/llama-f32/config.json", &size);
+    write_changed(text, size, "\"intermediate_size\": 60", "\"intermediate_size\": 62");
+    REFUSED(
+        scratch_directory(), HT_ERR_FORMAT,
+        "model.safetensors: tensor `model.layers.0.mlp.gate_proj.weight` is [60, 48], config.json implies [62, 48]");
+    write_changed(text, size, "\"attention_bias\": false", "\"attention_bias\": true ");
+    REFUSED(scratch_directory(), HT_ERR_FORMAT,
+            "`model.layers.0.self_attn.q_proj.bias` is missing, which config.json implies");
+    write_changed(text, size, "\"model_type\": \"llama\"", "\"model_type\": \"lamna\"");
+    REFUSED(scratch_directory(), HT_ERR_UNSUPPORTED, "`lamna`", "llama, qwen2 and gemma3");
+    free(text);
+    remove(scratch_path("config.json"));
+    remove(scratch_path("model.safetensors"));
+}
+
+/* Rows come back from the packed form as they were, interleaved or not, at sizes that end inside a slab. */
+static void rows_in_order(void **state) {
+    (void)state;
+    enum { HEAD = 20, HEADS = 7, ROWS = HEAD * HEADS, K = 24 };
+    static float stored[ROWS][K], row[K];
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < K; k++) stored[r][k] = (float)(r * K + k);
+    scratch_write("rows", stored, sizeof stored);
+    ht_error err = {0};
+    ht_file *file;
+    assert_int_equal(ht_file_open(scratch_path("rows"), &file, &err), HT_OK);
+    ht_stored t = {
+        .file = file, .file_name = "rows", .type = HT_W_F32, .n_dims = 2, .dims = {ROWS, K}, .n_bytes = sizeof stored};
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        ht_matrix *m;
+        assert_int_equal(ht_matrix_new(device, HT_PRECISION_REFERENCE, HT_W_F32, ROWS, K, "rows", &m, &err), HT_OK);
+        ht_pool_lease(device->pool);
+        assert_int_equal(ht_matrix_pack(m, &t, interleaved ? HEAD : 0, device->pool, &err), HT_OK);
+        ht_pool_release(device->pool);
+        for (int r = 0; r < ROWS; r++) {
+            int within = r % HEAD, from = r;
+            if (interleaved) from = r - within + (within < HEAD / 2 ? 2 * within : 2 * within - HEAD + 1);
+            m->ops->row(m, r, row);
+            assert_memory_equal(row, stored[from], sizeof row);
+        }
+        /* A file that shrank since it was opened is an error, not a signal. */
+        scratch_write("short", stored, sizeof stored / 2);
+        ht_file *cut;
+        assert_int_equal(ht_file_open(scratch_path("short"), &cut, &err), HT_OK);
+        ht_stored missing = t;
+        missing.file = cut;
+        ht_pool_lease(device->pool);
+        assert_int_equal(ht_matrix_pack(m, &missing, interleaved ? HEAD : 0, device->pool, &err), HT_ERR_IO);
+        ht_pool_release(device->pool);
+        ht_file_close(cut);
+        ht_matrix_free(m);
+    }
+    ht_file_close(file);
+    remove(scratch_path("rows"));
+    remove(scratch_path("short"));
+}
+
+/* Whatever byte is cut off or turned over, loading gives an error or a model, and no memory is left behind. */
+static void damaged_files(void **state) {
+    (void)state;
+    size_t size;
+    char *file = read_file(tiny, &size);
+    size_t before = ht_memory_get().active_bytes;
+    ht_error err;
+    for (size_t n = 0; n < size; n += n < 2048 ? 1 : 211) {
+        scratch_write("cut.gguf", file, n);
+        assert_int_not_equal(try_load(scratch_path("cut.gguf"), (ht_model_options){0}, &err), HT_OK);
+        assert_true(err.message[0]);
+    }
+    remove(scratch_path("cut.gguf"));
+    size_t header = 1700; /* metadata and directory */
+    int loaded = 0, refused = 0;
+    for (size_t bit = 0; bit < header * 8; bit += 3) {
+        file[bit / 8] ^= (char)(1 << (bit % 8));
+        scratch_write("flip.gguf", file, size);
+        if (try_load(scratch_path("flip.gguf"), (ht_model_options){0}, &err) == HT_OK)
+            loaded++;
+        else
+            refused++;
+        file[bit / 8] ^= (char)(1 << (bit % 8));
+    }
+    print_message("%d loaded, %d refused\n", loaded, refused);
+    assert_true(refused > 0);
+    remove(scratch_path("flip.gguf"));
+    free(file);
+    ht_memory_clear_cache();
+    assert_int_equal(ht_memory_get().active_bytes, before);
+}
+
+static void opened_again_and_again(void **state) {
+    (void)state;
+    size_t before = ht_memory_get().active_bytes;
+    ht_error err;
+    for (int i = 0; i < 100; i++)
+        if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", (ht_model_options){0}, &err))
+            fail_msg("%s", err.message);
+    assert_int_equal(ht_memory_get().active_bytes, before);
+}
+
+static void info(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_model_info *in;
+    if (ht_model_info_read("tests/golden/tiny/llama-llama3-q8_0.gguf", &in, &err)) fail_msg("%s", err.message);
+    assert_string_equal(in->architecture, "llama");
+    assert_string_equal(in->name, "llama-llama3-q8_0");
+    assert_string_equal(in->format, "gguf");
+    assert_string_equal(in->quantization, "Q8_0");
+    assert_string_equal(in->tokenizer_kind, "none");
+    assert_string_equal(in->chat_format, "none");
+    assert_true(in->has_weights && in->tied_head);
+    assert_true(in->n_layers == 1 && in->hidden == 32 && in->n_heads == 4 && in->n_kv_heads == 2 && in->head_dim == 8);
+    assert_true(in->vocab == 61 && in->context == 512 && in->sliding_window == 0);
+    assert_int_equal(in->kv_bytes_per_position, 2 * 2 * 8 * 2);
+    ht_model_info_free(in);
+
+    if (ht_model_info_read("tests/golden/tiny/gemma3-multimodal-bf16-shards", &in, &err)) fail_msg("%s", err.message);
+    assert_string_equal(in->architecture, "gemma3");
+    assert_string_equal(in->format, "safetensors");
+    assert_string_equal(in->quantization, "BF16");
+    assert_int_equal(in->sliding_window, 8);
+    assert_true(in->kv_bytes_fixed > 0 && in->kv_bytes_per_position == 2 * 2 * 12 * 2);
+    ht_model_info_free(in);
+
+    /* A file of another family is described, though it cannot be run. */
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "general.architecture", "bert");
+    gguf_put_u32(&w, "bert.block_count", 12);
+    gguf_put_u32(&w, "bert.embedding_length", 384);
+    gguf_put_u32(&w, "bert.attention.head_count", 6);
+    size_t size;
+    unsigned char *file = gguf_finish(&w, &size);
+    scratch_write("bert.gguf", file, size);
+    free(file);
+    if (ht_model_info_read(scratch_path("bert.gguf"), &in, &err)) fail_msg("%s", err.message);
+    assert_string_equal(in->architecture, "bert");
+    assert_string_equal(in->quantization, "none");
+    assert_true(!in->has_weights && in->n_layers == 12 && in->head_dim == 64);
+    ht_model_info_free(in);
+    REFUSED(scratch_path("bert.gguf"), HT_ERR_FORMAT, "bert.gguf", "no weights");
+    remove(scratch_path("bert.gguf"));
+
+    ht_model_info_free(NULL);
+    assert_int_not_equal(ht_model_info_read("does/not/exist", &in, &err), HT_OK);
+    assert_null(in);
+}
+
+static void architectures(void **state) {
+    (void)state;
+    const char *const *names = ht_model_architectures();
+    int n = 0;
+    for (; names[n]; n++) assert_non_null(strchr("lqg", names[n][0]));
+    assert_int_equal(n, 3);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths),
+        cmocka_unit_test(options),
+        cmocka_unit_test(tensors),
+        cmocka_unit_test(config_and_tensors),
+        cmocka_unit_test(rows_in_order),
+        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(opened_again_and_again),
+        cmocka_unit_test(info),
+        cmocka_unit_test(architectures),
+    };
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
