@@ -3,6 +3,7 @@
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/kv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,35 +21,8 @@ struct ht_cache_owner {
 
 /* ---- sizes ---- */
 
-/* Pages of a ring in which a step of `chunk` rows may be written while its first row still sees its whole window: the
- * window - 1 + chunk adjacent positions lie in at most this many pages. 0 for a window that never slides. */
-static int64_t ring_pages(int64_t window, int64_t chunk, int64_t context) {
-    int64_t span;
-    if (window <= 0 || !ht_add_i64(window - 1, chunk, &span)) return 0;
-    int64_t pages = ht_ceil_div_i64(span - 1, HT_KV_PAGE) + 1;
-    return pages < ht_ceil_div_i64(context, HT_KV_PAGE) ? pages : 0;
-}
-
-static int64_t pages_for(int64_t ring, int64_t positions) {
-    int64_t pages = ht_ceil_div_i64(positions, HT_KV_PAGE);
-    return ring ? ht_min_i64(pages, ring) : pages;
-}
-
-static bool page_bytes(const ht_kv_shape *kv, ht_dtype dtype, size_t *bytes) {
-    return ht_mul_size((size_t)kv->n_kv_heads, (size_t)kv->head_dim, bytes) &&
-           ht_mul_size(*bytes, 2 * HT_KV_PAGE * ht_dtype_bytes(dtype), bytes);
-}
-
 size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
-    size_t total = 0;
-    for (int32_t i = 0; i < m->n_layers; i++) {
-        size_t bytes;
-        int64_t pages = pages_for(ring_pages(m->kv[i].window, chunk, m->context), positions);
-        if (!page_bytes(&m->kv[i], m->kv_dtype, &bytes) || !ht_mul_size(bytes, (size_t)pages, &bytes) ||
-            !ht_add_size(total, bytes, &total))
-            return SIZE_MAX;
-    }
-    return total;
+    return ht_kv_bytes(m->kv, m->n_layers, m->kv_dtype, positions, chunk, m->context);
 }
 
 size_t ht_cache_held_bytes(const ht_cache *c) {
@@ -62,7 +36,7 @@ size_t ht_cache_held_bytes(const ht_cache *c) {
 /* Gives back what the positions reserved do not need. */
 static void drop_pages(ht_cache *c, int32_t i) {
     ht_kv_layer *l = &c->layer[i];
-    int64_t keep = pages_for(l->ring_pages, l->ring_pages ? c->owner->written : c->owner->reserved);
+    int64_t keep = ht_kv_pages(l->ring_pages, l->ring_pages ? c->owner->written : c->owner->reserved);
     while (l->n_pages > keep) ht_memory_free(l->pages[--l->n_pages], c->owner->layer[i].page_bytes);
 }
 
@@ -96,7 +70,7 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     ht_status status = HT_OK;
     int32_t i = 0;
     for (; i < c->n_layers && status == HT_OK; i++) {
-        int64_t pages = pages_for(c->layer[i].ring_pages, positions);
+        int64_t pages = ht_kv_pages(c->layer[i].ring_pages, positions);
         status = add_pages(c, i, ht_max_i64(pages, c->layer[i].n_pages), err);
     }
     if (status) {
@@ -165,8 +139,9 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
                                     .head_dim = kv->head_dim,
                                     .dtype = m->kv_dtype,
                                     .window = kv->window,
-                                    .ring_pages = ring_pages(kv->window, chunk, m->context)};
-        if (!page_bytes(kv, m->kv_dtype, &c->owner->layer[i].page_bytes)) {
+                                    .ring_pages = ht_kv_ring_pages(kv->window, chunk, m->context)};
+        c->owner->layer[i].page_bytes = ht_kv_page_bytes(kv, m->kv_dtype);
+        if (c->owner->layer[i].page_bytes == SIZE_MAX) {
             ht_cache_free(c);
             return ht_fail(err, HT_ERR_LIMIT, "layer %d has %d KV heads of %d values: no page of that size can be held",
                            (int)i, (int)kv->n_kv_heads, (int)kv->head_dim);

@@ -1,19 +1,20 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "generate/session_inside.h"
+#include "models/kv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* All-rows logits are handed over in slices of about this size: a vocabulary of 262,144 times a chunk of 512 rows would
  * take half a gigabyte. An executor with an output larger than KEEP is not kept after the call that needed it. */
-enum { DEFAULT_CHUNK = 512, SLICE_BYTES = 32 << 20, KEEP_BYTES = 4 << 20, FIRST_TOKENS = 256 };
+enum { SLICE_BYTES = 32 << 20, KEEP_BYTES = 4 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
 
 ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
     *out = NULL;
-    int32_t chunk = options && options->chunk ? options->chunk : DEFAULT_CHUNK;
+    int32_t chunk = options && options->chunk ? options->chunk : HT_KV_CHUNK;
     if (chunk < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d rows, expected 1 or more", (int)chunk);
     if (m->context > INT32_MAX)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld positions, at most %d can be used",

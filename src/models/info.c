@@ -1,9 +1,8 @@
 /* What a checkpoint says of itself, without its weights. A GGUF file of a family that cannot be run is described all the
  * same, as far as its metadata goes. */
 #include "base/error.h"
-#include "models/model.h"
+#include "models/kv.h"
 #include "models/registry.h"
-#include "models/room.h"
 #include "models/talk.h"
 
 #include <stdio.h>
@@ -63,7 +62,7 @@ static void describe_config(info *in, const ht_config *c) {
         ht_kv_shape kv = {(int32_t)c->n_kv_heads, (int32_t)c->head_dim, c->sliding[i] ? c->window : 0};
         if (kv.window) {
             p->sliding_window = c->window;
-            p->kv_bytes_fixed += (int64_t)ht_room_kv_bytes(&kv, 1, HT_F16, c->context);
+            p->kv_bytes_fixed += (int64_t)ht_kv_bytes(&kv, 1, HT_F16, c->context, HT_KV_CHUNK, c->context);
         } else {
             p->kv_bytes_per_position += 2 * c->n_kv_heads * c->head_dim * (int64_t)ht_dtype_bytes(HT_F16);
         }

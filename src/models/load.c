@@ -1,4 +1,5 @@
 /* Loading a model: checkpoint, configuration, tokenizer, weights, plan; and giving it back. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "models/model.h"
 #include "models/registry.h"
@@ -71,7 +72,8 @@ static ht_status check_room(const ht_model *m, const ht_checkpoint *c, const ht_
                              .kv = m->kv,
                              .n_layers = m->n_layers,
                              .kv_dtype = m->kv_dtype,
-                             .positions = o->expected_positions < m->context ? o->expected_positions : m->context};
+                             .context = m->context,
+                             .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
     return ht_room_check(&wanted, free_bytes, err);
 }
 

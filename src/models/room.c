@@ -3,12 +3,13 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "models/kv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 1 << 20, PATH_BYTES = 1024, CHUNK = 512 /* rows of a prefill step, by default */ };
+enum { TEXT_BYTES_MAX = 1 << 20, PATH_BYTES = 1024 };
 
 /* /proc and cgroup files have no size, so they are read, not mapped. Returns false when there is no such file. */
 static bool read_text(const char *root, const char *path, char *text, size_t size) {
@@ -96,15 +97,9 @@ bool ht_room_free_under(const char *root, size_t *bytes) {
 
 bool ht_room_free(size_t *bytes) { return ht_room_free_under("", bytes); }
 
-size_t ht_room_kv_bytes(const ht_kv_shape *kv, int32_t n_layers, ht_dtype dtype, int64_t positions) {
-    size_t total = 0;
-    for (int32_t i = 0; i < n_layers; i++) {
-        int64_t pages = ht_ceil_div_i64(positions, HT_KV_PAGE);
-        if (kv[i].window) pages = ht_min_i64(pages, ht_ceil_div_i64(kv[i].window + CHUNK, HT_KV_PAGE) + 1);
-        total +=
-            (size_t)pages * HT_KV_PAGE * 2 * (size_t)kv[i].n_kv_heads * (size_t)kv[i].head_dim * ht_dtype_bytes(dtype);
-    }
-    return total;
+/* Of the cache at `positions`, in whole pages. */
+static size_t kv_bytes(const ht_room_wanted *w, ht_dtype dtype, int64_t positions) {
+    return ht_kv_bytes(w->kv, w->n_layers, dtype, positions, HT_KV_CHUNK, w->context);
 }
 
 const char *ht_room_text(size_t bytes, char out[32]) {
@@ -121,7 +116,7 @@ static int64_t positions_that_fit(const ht_room_wanted *w, ht_dtype dtype, size_
     int64_t low = 0, high = w->positions / HT_KV_PAGE;
     while (low < high) {
         int64_t middle = (low + high + 1) / 2;
-        if (ht_room_kv_bytes(w->kv, w->n_layers, dtype, middle * HT_KV_PAGE) <= bytes)
+        if (kv_bytes(w, dtype, middle * HT_KV_PAGE) <= bytes)
             low = middle;
         else
             high = middle - 1;
@@ -130,7 +125,7 @@ static int64_t positions_that_fit(const ht_room_wanted *w, ht_dtype dtype, size_
 }
 
 ht_status ht_room_check(const ht_room_wanted *w, size_t free_bytes, ht_error *err) {
-    size_t kv = ht_room_kv_bytes(w->kv, w->n_layers, w->kv_dtype, w->positions), sum;
+    size_t kv = kv_bytes(w, w->kv_dtype, w->positions), sum;
     if (ht_add_size(w->weight_bytes, kv, &sum) && sum <= free_bytes) return HT_OK;
     char weights_text[32], kv_text[32], free_text[32], remedy[160];
     ht_room_text(w->weight_bytes, weights_text);
@@ -143,7 +138,7 @@ ht_status ht_room_check(const ht_room_wanted *w, size_t free_bytes, ht_error *er
                        w->name, weights_text, free_text);
     size_t left = free_bytes - w->weight_bytes;
     int64_t fit = positions_that_fit(w, w->kv_dtype, left);
-    bool halves = w->kv_dtype == HT_F32 && ht_room_kv_bytes(w->kv, w->n_layers, HT_F16, w->positions) <= left;
+    bool halves = w->kv_dtype == HT_F32 && kv_bytes(w, HT_F16, w->positions) <= left;
     if (halves)
         snprintf(remedy, sizeof remedy, "a KV cache of f16 would fit (--kv f16)");
     else if (fit > 0)

@@ -12,10 +12,6 @@ bool ht_room_free(size_t *bytes);
 /* The same read from a given root instead of "/", for tests. */
 bool ht_room_free_under(const char *root, size_t *bytes);
 
-/* Bytes of K and V of all layers for a sequence of `positions`, in whole pages; rotating layers stop growing at their
- * window and one chunk of new positions. */
-size_t ht_room_kv_bytes(const ht_kv_shape *kv, int32_t n_layers, ht_dtype dtype, int64_t positions);
-
 typedef struct ht_room_wanted {
     const char *name; /* of the model, for the message */
     size_t weight_bytes;
@@ -23,6 +19,7 @@ typedef struct ht_room_wanted {
     int32_t n_layers;
     ht_dtype kv_dtype;
     int64_t positions; /* 0: weights alone */
+    int64_t context;   /* positions a session may use */
 } ht_room_wanted;
 
 /* HT_ERR_LIMIT with the numbers, and the option that would fit, when more is wanted than is free. */

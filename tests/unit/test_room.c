@@ -1,4 +1,5 @@
 /* What memory is free: the system's word, the control groups', and what is refused for the lack of it. */
+#include "models/kv.h"
 #include "models/room.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -120,11 +121,12 @@ enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
 
 static void cache_bytes(void **state) {
     (void)state;
-    assert_int_equal(ht_room_kv_bytes(kv, 1, HT_F16, 0), 0);
-    assert_int_equal(ht_room_kv_bytes(kv, 1, HT_F16, 1), PAGE_BYTES);
-    assert_int_equal(ht_room_kv_bytes(kv, 1, HT_F16, 257), 2 * PAGE_BYTES);
-    assert_int_equal(ht_room_kv_bytes(kv, 1, HT_F32, 257), 4 * PAGE_BYTES);
-    size_t one = ht_room_kv_bytes(kv + 1, 1, HT_F16, 100000), more = ht_room_kv_bytes(kv + 1, 1, HT_F16, 200000);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 0, HT_KV_CHUNK, 1 << 20), 0);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 1, HT_KV_CHUNK, 1 << 20), PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 257, HT_KV_CHUNK, 1 << 20), 2 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, 257, HT_KV_CHUNK, 1 << 20), 4 * PAGE_BYTES);
+    size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, 100000, HT_KV_CHUNK, 1 << 20),
+           more = ht_kv_bytes(kv + 1, 1, HT_F16, 200000, HT_KV_CHUNK, 1 << 20);
     assert_true(one == more && one < 8 * PAGE_BYTES); /* a ring stops growing */
 }
 
@@ -143,7 +145,8 @@ static void check_room(ht_room_wanted w, size_t free_now, const char *const *wor
 
 static void refusals(void **state) {
     (void)state;
-    ht_room_wanted w = {.name = "m.gguf", .weight_bytes = 10000000, .kv = kv, .n_layers = 1, .kv_dtype = HT_F16};
+    ht_room_wanted w = {
+        .name = "m.gguf", .weight_bytes = 10000000, .kv = kv, .n_layers = 1, .kv_dtype = HT_F16, .context = 1 << 20};
     CHECK_ROOM(w, 10000000, NULL);
     CHECK_ROOM(w, 9999999, "m.gguf", "10.0 MB", "weights", "smaller or more strongly quantised");
     w.positions = 1024;
