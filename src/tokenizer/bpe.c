@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,8 +70,28 @@ static uint64_t scored_rank(const ht_merges *m, const ht_vocab *v, int32_t left,
     return (uint64_t)m->order[id] << 32 | (uint64_t)(MAX_JOINED - a);
 }
 
-static uint64_t find_rank(const ht_merges *m, const ht_vocab *v, int32_t left, int32_t right, int32_t *product) {
+static uint64_t look_up(const ht_merges *m, const ht_vocab *v, int32_t left, int32_t right, int32_t *product) {
     return m->order ? scored_rank(m, v, left, right, product) : listed_rank(m, left, right, product);
+}
+
+static inline uint64_t find_rank(const ht_merges *m, const ht_vocab *v, const ht_bpe_work *w, int32_t left,
+                                 int32_t right, int32_t *product) {
+    if (!w->memo) return look_up(m, v, left, right, product);
+    uint64_t pair = ((uint64_t)left << 32 | (uint32_t)right) + 1;
+    ht_bpe_memo *memo = &w->memo[pair * 0x9E3779B97F4A7C15u >> (64 - 11)];
+    if (memo->pair != pair) {
+        memo->pair = pair;
+        memo->product = -1;
+        memo->rank = look_up(m, v, left, right, &memo->product);
+    }
+    *product = memo->product;
+    return memo->rank;
+}
+
+static_assert(HT_BPE_MEMO_SIZE == 1 << 11, "the memo's index has 11 bits");
+
+void ht_bpe_remember(ht_bpe_work *w) {
+    if (!w->memo) w->memo = calloc(HT_BPE_MEMO_SIZE, sizeof *w->memo);
 }
 
 bool ht_bpe_push(ht_bpe_work *w, int32_t symbol) {
@@ -86,6 +107,7 @@ bool ht_bpe_push(ht_bpe_work *w, int32_t symbol) {
 }
 
 void ht_bpe_work_free(ht_bpe_work *w) {
+    free(w->memo);
     free(w->symbols);
     free(w->links);
     free(w->heap);
@@ -96,7 +118,7 @@ static void merge_short(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w) {
     int32_t *symbols = w->symbols, product[SHORT];
     uint64_t rank[SHORT]; /* of the pair that begins at i */
     size_t n = w->n;
-    for (size_t i = 0; i + 1 < n; i++) rank[i] = find_rank(m, v, symbols[i], symbols[i + 1], &product[i]);
+    for (size_t i = 0; i + 1 < n; i++) rank[i] = find_rank(m, v, w, symbols[i], symbols[i + 1], &product[i]);
     while (n > 1) {
         size_t best = 0;
         for (size_t i = 1; i + 1 < n; i++)
@@ -108,8 +130,8 @@ static void merge_short(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w) {
         memmove(rank + best, rank + best + 1, tail * sizeof *rank);
         memmove(product + best, product + best + 1, tail * sizeof *product);
         n--;
-        if (best + 1 < n) rank[best] = find_rank(m, v, symbols[best], symbols[best + 1], &product[best]);
-        if (best > 0) rank[best - 1] = find_rank(m, v, symbols[best - 1], symbols[best], &product[best - 1]);
+        if (best + 1 < n) rank[best] = find_rank(m, v, w, symbols[best], symbols[best + 1], &product[best]);
+        if (best > 0) rank[best - 1] = find_rank(m, v, w, symbols[best - 1], symbols[best], &product[best - 1]);
     }
     w->n = n;
 }
@@ -158,7 +180,7 @@ static bool offer_pair(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w, ui
     ht_bpe_link *link = &w->links[left];
     link->rank = NO_MERGE;
     if (link->next == NO_SYMBOL) return true;
-    link->rank = find_rank(m, v, w->symbols[left], w->symbols[link->next], &link->product);
+    link->rank = find_rank(m, v, w, w->symbols[left], w->symbols[link->next], &link->product);
     return link->rank == NO_MERGE || heap_push(w, (ht_bpe_heap_entry){link->rank, left});
 }
 

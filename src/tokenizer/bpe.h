@@ -40,15 +40,28 @@ typedef struct ht_bpe_link {
     int32_t product;
 } ht_bpe_link;
 
+/* The answer to one question "does this pair merge": texts ask the same few thousand ones over and over, and the answer
+ * here is in a near cache, where the merge table is in a far one. */
+typedef struct ht_bpe_memo {
+    uint64_t pair; /* 0 when free */
+    uint64_t rank;
+    int32_t product;
+} ht_bpe_memo;
+
+#define HT_BPE_MEMO_SIZE 2048
+
 /* Working memory of one encoding thread, grown as needed. */
 typedef struct ht_bpe_work {
-    int32_t *symbols; /* in: the initial symbols; out: the merged ones */
+    ht_bpe_memo *memo; /* [HT_BPE_MEMO_SIZE], or NULL: short texts do without */
+    int32_t *symbols;  /* in: the initial symbols; out: the merged ones */
     size_t n, capacity;
     ht_bpe_link *links; /* the heap method's, beside symbols */
     ht_bpe_heap_entry *heap;
     size_t n_heap, heap_capacity, link_capacity;
 } ht_bpe_work;
 
+/* Adds a memo; without one, when memory ran out, everything is the same but slower. */
+void ht_bpe_remember(ht_bpe_work *w);
 /* Appends one initial symbol; false when memory ran out. */
 bool ht_bpe_push(ht_bpe_work *w, int32_t symbol);
 /* Merges w->symbols in place. */

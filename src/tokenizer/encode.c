@@ -87,7 +87,7 @@ static int32_t find_whole(ht_encoder *e, const char *text, size_t n) {
     return e->piece.failed ? -1 : ht_vocab_find(&e->t->vocab, e->piece.data, e->piece.len);
 }
 
-static void encode_uncut(ht_encoder *e, const char *text, size_t n) {
+static void encode_unknown(ht_encoder *e, const char *text, size_t n) {
     if (e->t->ignore_merges) {
         int32_t id = find_whole(e, text, n);
         if (id >= 0) {
@@ -105,23 +105,45 @@ static void encode_uncut(ht_encoder *e, const char *text, size_t n) {
     for (size_t i = 0; i < e->work.n && !e->status; i++) ht_encode_id(e, e->work.symbols[i]);
 }
 
+static void encode_uncut(ht_encoder *e, const char *text, size_t n) {
+    if (!e->known || n > sizeof e->known->text) {
+        encode_unknown(e, text, n);
+        return;
+    }
+    ht_known_piece *k = &e->known[ht_hash_bytes(text, n) & (HT_KNOWN_PIECES - 1)];
+    if (k->n_text == n && memcmp(k->text, text, n) == 0) {
+        for (int i = 0; i < k->n_ids; i++) ht_encode_id(e, k->ids[i]);
+        return;
+    }
+    size_t before = e->n_ids;
+    encode_unknown(e, text, n);
+    size_t made = e->n_ids - before;
+    if (e->status || made > sizeof k->ids / sizeof *k->ids) return;
+    k->n_text = (unsigned char)n;
+    k->n_ids = (unsigned char)made;
+    memcpy(k->text, text, n);
+    if (made) memcpy(k->ids, e->ids + before, made * sizeof *k->ids);
+}
+
 #define METASPACE "\xE2\x96\x81" /* U+2581 */
 
 /* SentencePiece vocabularies have no pre-tokenizer, so a whole text would be one piece. Where no token continues past
  * the beginning of a word, words are pieces of their own and the result is the same. */
 static void encode_words(ht_encoder *e, const char *text, size_t n) {
-    size_t begin = 0, at = 0;
-    while (at < n && !e->status) {
-        const char *hit = memchr(text + at, METASPACE[0], n - at);
+    size_t begin = 0, after_space = 0; /* where the last U+2581 ended */
+    for (size_t at = 0; at + 3 <= n && !e->status;) {
+        const char *hit = memchr(text + at, METASPACE[0], n - at - 2);
         if (!hit) break;
         at = (size_t)(hit - text);
-        if (n - at < 3 || memcmp(hit, METASPACE, 3) != 0) {
+        if (memcmp(hit, METASPACE, 3) != 0) {
             at++;
             continue;
         }
-        if (at > begin) encode_uncut(e, text + begin, at - begin);
-        begin = at;
-        while (n - at >= 3 && memcmp(text + at, METASPACE, 3) == 0) at += 3;
+        if (at > begin && at != after_space && !e->t->joins_space[(unsigned char)text[at - 1]]) {
+            encode_uncut(e, text + begin, at - begin);
+            begin = at;
+        }
+        after_space = at += 3;
     }
     if (begin < n && !e->status) encode_uncut(e, text + begin, n - begin);
 }
@@ -133,6 +155,8 @@ void ht_encode_piece(ht_encoder *e, const char *text, size_t n) {
     else
         encode_uncut(e, text, n);
 }
+
+#define LONG_TEXT 4096 /* bytes from which remembering pays for its memory */
 
 typedef struct pass {
     ht_encoder *e;
@@ -191,6 +215,7 @@ static void add_special(ht_encoder *e) {
 }
 
 static void encoder_free(ht_encoder *e) {
+    free(e->known);
     ht_bpe_work_free(&e->work);
     ht_regex_work_free(e->regex);
     for (int i = 0; i < HT_MAX_STEPS; i++) {
@@ -207,6 +232,10 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
     ht_encoder e = {.t = t, .parse_special = options.parse_special, .err = err};
     pass p = {.e = &e};
     ht_text repaired = {0};
+    if (n > LONG_TEXT) {
+        e.known = calloc(HT_KNOWN_PIECES, sizeof *e.known);
+        ht_bpe_remember(&e.work);
+    }
     if (!ht_utf8_valid(text, n)) {
         ht_unicode_repair(text, n, &repaired);
         if (repaired.failed) e.status = ht_fail_memory(err, n, "repaired text");

@@ -139,29 +139,26 @@ static void find_symbols(ht_tokenizer *t) {
     if (t->unk_text) t->unk = ht_vocab_find(&t->vocab, t->unk_text, strlen(t->unk_text));
 }
 
-static bool continues_past_word(const ht_vocab *v, int32_t id) {
-    const char *text = ht_vocab_text(v, id);
-    size_t n = v->length[id];
-    bool inside = false; /* after a character that is not U+2581 */
-    for (size_t i = 0; i < n;) {
-        bool space = n - i >= 3 && memcmp(text + i, "\xE2\x96\x81", 3) == 0;
-        if (space && inside) return true;
-        inside = inside || !space;
-        i += space ? 3 : 1;
+/* Notes the bytes that a token has directly before a U+2581. */
+static void note_joints(ht_tokenizer *t, int32_t id) {
+    const char *text = ht_vocab_text(&t->vocab, id);
+    size_t n = t->vocab.length[id], after_space = 0; /* where the last U+2581 ended */
+    for (size_t i = 0; i + 3 <= n; i++) {
+        if (memcmp(text + i, "\xE2\x96\x81", 3) != 0) continue;
+        if (i > 0 && i != after_space) t->joins_space[(unsigned char)text[i - 1]] = true;
+        after_space = i + 3;
     }
-    return false;
 }
 
-/* May the model be given words one by one? Then no merge may produce a token that continues past a word's beginning. */
-static bool words_stand_apart(const ht_tokenizer *t) {
+/* May the model be given words one by one? Where a byte is before a U+2581 in no token that a merge can produce, no merge
+ * reaches over that place. */
+static bool words_stand_apart(ht_tokenizer *t) {
     if (t->byte_level || t->ignore_merges || ht_vocab_find(&t->vocab, "\xE2\x96\x81", 3) < 0) return false;
     if (t->merges.order) {
         for (int32_t id = 0; id < t->vocab.n; id++)
-            if (ht_vocab_has(&t->vocab, id) && t->merges.order[id] != HT_NO_ORDER && continues_past_word(&t->vocab, id))
-                return false;
+            if (ht_vocab_has(&t->vocab, id) && t->merges.order[id] != HT_NO_ORDER) note_joints(t, id);
     } else
-        for (int32_t i = 0; i < t->merges.n; i++)
-            if (continues_past_word(&t->vocab, t->merges.product[i])) return false;
+        for (int32_t i = 0; i < t->merges.n; i++) note_joints(t, t->merges.product[i]);
     return true;
 }
 

@@ -127,7 +127,8 @@ struct ht_tokenizer {
     int32_t byte_id[256];     /* the token of a byte's character in the byte alphabet, or -1 */
     int32_t fallback_id[256]; /* the token <0xNN>, or -1 */
     int32_t ascii_id[128];
-    bool words_apart; /* no token has U+2581 after another character, so pieces may be cut before it */
+    bool words_apart;      /* pieces may be cut before a U+2581 that follows another character ... */
+    bool joins_space[256]; /* ... unless its last byte is one of these */
 
     ht_normal_step normalizer[HT_MAX_STEPS];
     int n_normalizer;
@@ -183,10 +184,20 @@ void ht_normal_step_free(ht_normal_step *s);
 ht_scan_fn *ht_scan_known(const char *pattern, size_t n);
 size_t ht_scan_gpt2(const char *text, size_t n, size_t at);
 
+/* The ids of a short piece met before: most words of a text are. */
+typedef struct ht_known_piece {
+    unsigned char n_text, n_ids; /* n_text is 0 when free */
+    char text[30];
+    int32_t ids[8];
+} ht_known_piece;
+
+#define HT_KNOWN_PIECES 4096
+
 /* encode.c's working memory. Errors stick: once `status` is set, nothing more is encoded. */
 typedef struct ht_encoder {
     const ht_tokenizer *t;
     ht_bpe_work work;
+    ht_known_piece *known; /* [HT_KNOWN_PIECES], or NULL: short texts do without */
     int32_t *ids;
     size_t n_ids, capacity;
     ht_text scratch[HT_MAX_STEPS], spelled[HT_MAX_STEPS]; /* rewritten pieces, for each pre-tokenizer step */
