@@ -1,0 +1,323 @@
+/* Small trained vocabularies under every kind of step, against Hugging Face tokenizers
+ * (tests/golden/make_tokenizer_golden.py), and the same texts fed to the streaming decoder. */
+#include "support/test.h"
+#include "tokenizer/tokenizer.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *golden;
+
+static int open_golden(void **state) {
+    (void)state;
+    json_error_t e;
+    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, &e);
+    if (!golden) print_error("tests/golden/tokenizer/synthetic.json:%d: %s\n", e.line, e.text);
+    return golden ? 0 : -1;
+}
+
+static int close_golden(void **state) {
+    (void)state;
+    json_decref(golden);
+    return 0;
+}
+
+/* The case's tokenizer.json: its stages with the vocabulary and merges of its base. */
+static ht_tokenizer *open_case(const json_t *c) {
+    json_t *whole = json_deep_copy(json_object_get(c, "tokenizer"));
+    const json_t *base =
+        json_object_get(json_object_get(golden, "bases"), json_string_value(json_object_get(c, "base")));
+    json_t *model = json_object_get(whole, "model");
+    json_object_set(model, "vocab", json_object_get(base, "vocab"));
+    json_object_set(model, "merges", json_object_get(base, "merges"));
+    char *text = json_dumps(whole, JSON_COMPACT);
+    json_decref(whole);
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+    free(text);
+    return t;
+}
+
+static void expect_ids(const char *name, const char *text, const int32_t *ids, size_t n, const json_t *expected) {
+    bool same = n == json_array_size(expected);
+    for (size_t i = 0; same && i < n; i++) same = ids[i] == json_integer_value(json_array_get(expected, i));
+    if (same) return;
+    char *wanted = json_dumps(expected, JSON_COMPACT);
+    print_error("%s: \"%s\"\n  expected %s\n  found    [", name, text, wanted);
+    for (size_t i = 0; i < n; i++) print_error("%s%d", i ? "," : "", (int)ids[i]);
+    print_error("]\n");
+    free(wanted);
+    fail();
+}
+
+static int32_t *encode(const ht_tokenizer *t, const json_t *text, ht_encode_options options, size_t *n) {
+    int32_t *ids;
+    ht_error err = {0};
+    if (ht_tokenizer_encode(t, json_string_value(text), json_string_length(text), options, &ids, n, &err))
+        fail_msg("%s", err.message);
+    return ids;
+}
+
+static void expect_decoded(const char *name, const ht_tokenizer *t, const int32_t *ids, size_t n, bool skip,
+                           const json_t *wanted) {
+    const char *expected = json_string_value(wanted);
+    size_t n_expected = json_string_length(wanted), length;
+    char *text;
+    ht_error err = {0};
+    if (ht_tokenizer_decode(t, ids, n, skip, &text, &length, &err)) fail_msg("%s", err.message);
+    if (length != n_expected || memcmp(text, expected, length) != 0)
+        fail_msg("%s: expected \"%s\", found \"%s\"", name, expected, text);
+    free(text);
+    ht_text streamed = {0};
+    ht_decoder *d;
+    assert_int_equal(ht_decoder_new(t, skip, &d, &err), HT_OK);
+    const char *piece;
+    for (int round = 0; round < 2; round++) { /* a flushed decoder starts afresh */
+        ht_text_clear(&streamed);
+        for (size_t i = 0; i <= n; i++) {
+            ht_status st =
+                i < n ? ht_decoder_feed(d, ids[i], &piece, &length, &err) : ht_decoder_flush(d, &piece, &length, &err);
+            assert_int_equal(st, HT_OK);
+            assert_true(ht_utf8_valid(piece, length));
+            assert_int_equal(piece[length], 0);
+            ht_text_append(&streamed, piece, length);
+        }
+        if (streamed.len != n_expected || memcmp(streamed.data, expected, n_expected) != 0)
+            fail_msg("%s, streamed: expected \"%s\", found \"%s\"", name, expected, streamed.data);
+    }
+    ht_text_free(&streamed);
+    ht_decoder_free(d);
+}
+
+static void follows_the_reference(void **state) {
+    (void)state;
+    const json_t *cases = json_object_get(golden, "cases"), *c, *row;
+    size_t i, k, n;
+    assert_true(json_array_size(cases) > 50);
+    json_array_foreach(cases, i, c) {
+        const char *name = json_string_value(json_object_get(c, "name"));
+        ht_tokenizer *t = open_case(c);
+        json_array_foreach(json_object_get(c, "texts"), k, row) {
+            const json_t *text = json_object_get(row, "text");
+            int32_t *ids = encode(t, text, (ht_encode_options){.parse_special = true}, &n);
+            expect_ids(name, json_string_value(text), ids, n, json_object_get(row, "ids"));
+            expect_decoded(name, t, ids, n, false, json_object_get(row, "decoded"));
+            bool has_own = n && t->n_prefix && ids[0] == t->prefix[0];
+            bool ends_own = n && t->n_suffix && ids[n - 1] == t->suffix[0];
+            free(ids);
+            if (has_own || ends_own) continue; /* the reference doubles them */
+            ids = encode(t, text, (ht_encode_options){.parse_special = true, .add_special = true}, &n);
+            expect_ids(name, json_string_value(text), ids, n, json_object_get(row, "with_special"));
+            free(ids);
+        }
+        json_array_foreach(json_object_get(c, "decodes"), k, row) {
+            const json_t *list = json_object_get(row, "ids");
+            int32_t ids[16];
+            n = json_array_size(list);
+            for (size_t j = 0; j < n; j++) ids[j] = (int32_t)json_integer_value(json_array_get(list, j));
+            expect_decoded(name, t, ids, n, false, json_object_get(row, "all"));
+            expect_decoded(name, t, ids, n, true, json_object_get(row, "skipped"));
+        }
+        ht_tokenizer_free(t);
+    }
+}
+
+static ht_tokenizer *open_named(const char *name) {
+    const json_t *c;
+    size_t i;
+    json_array_foreach(json_object_get(golden, "cases"), i,
+                       c) if (strcmp(json_string_value(json_object_get(c, "name")), name) == 0) return open_case(c);
+    fail_msg("no case %s", name);
+    return NULL;
+}
+
+/* Two patterns in different words, one scanned by hand and one matched by PCRE2. */
+static void scanners_agree_with_pcre2(void **state) {
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"gpt2 as split", "gpt2 by pcre2"}, {"llama3", "llama3 by pcre2"}, {"qwen2", "qwen2 by pcre2"}};
+    static const char *const parts[] = {" ",
+                                        "  ",
+                                        "\n",
+                                        "\r\n",
+                                        "\t",
+                                        "\xC2\xA0",
+                                        "'s",
+                                        "'LL",
+                                        "'\xC5\xBF",
+                                        "'",
+                                        "a",
+                                        "Zz",
+                                        "\xC3\xA9",
+                                        "\xCC\x81",
+                                        "\xE6\x97\xA5",
+                                        "1",
+                                        "23",
+                                        "456",
+                                        "\xC2\xBD",
+                                        "\xD9\xA3",
+                                        ".",
+                                        "!?",
+                                        "_",
+                                        "\xF0\x9F\x98\x80",
+                                        "\xE2\x80\xA8",
+                                        "\xE3\x80\x80",
+                                        "\xE0\xA5\x8D",
+                                        "<|",
+                                        "$",
+                                        "\xE2\x85\xA6"};
+    uint32_t seed = 12345;
+    for (size_t p = 0; p < sizeof pairs / sizeof *pairs; p++) {
+        ht_tokenizer *a = open_named(pairs[p][0]), *b = open_named(pairs[p][1]);
+        a->ignore_merges = false;
+        a->n_normalizer = 0;
+        assert_true(a->pre[0].scan && !a->pre[0].regex && !b->pre[0].scan && b->pre[0].regex);
+        for (int round = 0; round < 3000; round++) {
+            ht_text text = {0};
+            for (int i = 0; i < 12; i++) {
+                seed = seed * 1664525u + 1013904223u;
+                ht_text_append_str(&text, parts[(seed >> 8) % (sizeof parts / sizeof *parts)]);
+            }
+            for (size_t at = 0, end; at < text.len; at = end) {
+                bool found;
+                size_t begin, stop;
+                ht_error err = {0};
+                ht_regex_work *w = ht_regex_work_new();
+                end = a->pre[0].scan(text.data, text.len, at);
+                assert_int_equal(
+                    ht_regex_find(b->pre[0].regex, w, text.data, text.len, at, &found, &begin, &stop, &err), HT_OK);
+                ht_regex_work_free(w);
+                if (!found || begin != at || stop != end)
+                    fail_msg("%s at %zu of \"%s\": scanned to %zu, matched %zu-%zu", pairs[p][0], at, text.data, end,
+                             begin, stop);
+            }
+            ht_text_free(&text);
+        }
+        a->n_normalizer = 1; /* as it was, for ht_tokenizer_free */
+        ht_tokenizer_free(a);
+        ht_tokenizer_free(b);
+    }
+}
+
+static size_t count_ids(const ht_tokenizer *t, const char *text, size_t length, ht_encode_options options,
+                        int32_t *first) {
+    int32_t *ids;
+    size_t n;
+    ht_error err = {0};
+    assert_int_equal(ht_tokenizer_encode(t, text, length, options, &ids, &n, &err), HT_OK);
+    *first = n ? ids[0] : -1;
+    free(ids);
+    return n;
+}
+
+static void bos_is_never_doubled(void **state) {
+    (void)state;
+    ht_tokenizer *t = open_named("gemma");
+    const ht_encode_options with = {.add_special = true, .parse_special = true};
+    int32_t first;
+    size_t one = count_ids(t, "<s>hello", 8, with, &first);
+    assert_int_equal(first, 1);
+    assert_int_equal(count_ids(t, "hello", 5, with, &first), one);
+    assert_int_equal(first, 1);
+    assert_int_equal(count_ids(t, "", 0, with, &first), 1);
+    /* special tokens read as text */
+    assert_true(count_ids(t, "<s>hello", 8, (ht_encode_options){0}, &first) > one);
+    assert_int_not_equal(first, 1);
+    ht_tokenizer_free(t);
+}
+
+static void invalid_text_is_repaired(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *same;
+    } cases[] = {
+        {"a\xFF"
+         "b",
+         "a\xEF\xBF\xBD"
+         "b"},
+        {"\xE2\x82", "\xEF\xBF\xBD"},
+        {"\xF0\x9F\x98x", "\xEF\xBF\xBDx"},
+        {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+        {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+    };
+    ht_tokenizer *t = open_named("gpt2");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t *a, *b;
+        size_t n, m;
+        ht_error err = {0};
+        ht_encode_options options = {0};
+        assert_int_equal(ht_tokenizer_encode(t, cases[i].text, strlen(cases[i].text), options, &a, &n, &err), HT_OK);
+        assert_int_equal(ht_tokenizer_encode(t, cases[i].same, strlen(cases[i].same), options, &b, &m, &err), HT_OK);
+        assert_int_equal(n, m);
+        assert_memory_equal(a, b, n * sizeof *a);
+        free(a);
+        free(b);
+    }
+    ht_tokenizer_free(t);
+}
+
+/* Long pieces go another way than short ones; a long text remembers words. Both must give the same ids. */
+static void long_texts_are_like_short_ones(void **state) {
+    (void)state;
+    ht_tokenizer *t = open_named("gpt2"), *whole = open_named("bytes whole");
+    static const char words[] = " the quick brown fox jumps over lazy dogs 1234 values[i] hello";
+    ht_text text = {0};
+    for (int i = 0; i < 400; i++) ht_text_append(&text, words, sizeof words - 1);
+    int32_t *many, *once;
+    size_t n_many, n_once;
+    ht_error err = {0};
+    assert_int_equal(ht_tokenizer_encode(t, text.data, text.len, (ht_encode_options){0}, &many, &n_many, &err), HT_OK);
+    assert_int_equal(ht_tokenizer_encode(t, words, sizeof words - 1, (ht_encode_options){0}, &once, &n_once, &err),
+                     HT_OK);
+    assert_int_equal(n_many, 400 * n_once);
+    for (size_t i = 0; i < n_many; i++) assert_int_equal(many[i], once[i % n_once]);
+    free(many);
+    free(once);
+    /* one piece of 60 symbols by the heap, its first 40 by scanning: the merges at the front are the same */
+    char run[61];
+    memset(run, 'o', 60);
+    run[60] = '\0';
+    int32_t first_long, first_short;
+    count_ids(whole, run, 60, (ht_encode_options){0}, &first_long);
+    count_ids(whole, run, 40, (ht_encode_options){0}, &first_short);
+    assert_int_equal(first_long, first_short);
+    ht_text_free(&text);
+    ht_tokenizer_free(t);
+    ht_tokenizer_free(whole);
+}
+
+static void answers_questions(void **state) {
+    (void)state;
+    ht_tokenizer *t = open_named("added");
+    int32_t start = ht_tokenizer_find(t, "<|im_start|>");
+    assert_true(start >= 0 && start < ht_tokenizer_vocab_size(t));
+    assert_string_equal(ht_tokenizer_piece(t, start), "<|im_start|>");
+    assert_true(ht_tokenizer_is_special(t, start));
+    assert_false(ht_tokenizer_is_special(t, ht_tokenizer_find(t, "<tool>")));
+    assert_int_equal(ht_tokenizer_find(t, "no such token"), -1);
+    assert_null(ht_tokenizer_piece(t, -1));
+    assert_null(ht_tokenizer_piece(t, ht_tokenizer_vocab_size(t)));
+    assert_false(ht_tokenizer_is_special(t, -1));
+    assert_string_equal(ht_tokenizer_kind(t), "byte-level BPE");
+    assert_null(ht_tokenizer_chat_template(t));
+    int32_t bad = ht_tokenizer_vocab_size(t);
+    char *text;
+    size_t n;
+    ht_error err = {0};
+    assert_int_equal(ht_tokenizer_decode(t, &bad, 1, false, &text, &n, &err), HT_ERR_ARGUMENT);
+    assert_null(text);
+    ht_tokenizer_free(t);
+    ht_tokenizer_free(NULL);
+    ht_decoder_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(follows_the_reference),          cmocka_unit_test(scanners_agree_with_pcre2),
+        cmocka_unit_test(bos_is_never_doubled),           cmocka_unit_test(invalid_text_is_repaired),
+        cmocka_unit_test(long_texts_are_like_short_ones), cmocka_unit_test(answers_questions),
+    };
+    return cmocka_run_group_tests(tests, open_golden, close_golden);
+}
