@@ -4,8 +4,8 @@
  *   bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] [FILTER]
  *
  * FILTER is part of a line's name, such as "Q4_K" or "gemma". Weights are random; for one row they are spread over so
- * many copies that no cache keeps them. Every figure is the best of its rounds, so that neighbours on a busy machine
- * disturb less; the yardsticks are measured in the same run, before and after. */
+ * many copies that no cache keeps them. Rates are the best of their rounds. The percentages are medians over the rounds,
+ * each against the yardsticks measured right before it, so that neighbours on a busy machine disturb both alike. */
 #define _DEFAULT_SOURCE
 #include "cpu/matrix.h"
 
@@ -20,7 +20,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
-enum { HUGE_PAGE = 2 << 20 }; /* as the library takes for its weights */
+enum {
+    HUGE_PAGE = 2 << 20, /* as the library takes for its weights */
+    MOST_ROUNDS = 1000
+};
 
 typedef struct shape {
     const char *name;
@@ -51,9 +54,10 @@ typedef struct options {
     ht_precision precision;
 } options;
 
-static double now(void) {
+/* With one thread, its own time on the processor: what others run does not count. */
+static double now(int threads) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -82,11 +86,29 @@ static ht_matrix make(const shape *s, const ht_matrix_ops *ops) {
     return m;
 }
 
-static void run(const shape *s, const options *o, ht_cpu_isa isa, ht_pool *pool, double peak_ops, double peak_bytes) {
-    const ht_matrix_ops *ops = ht_cpu_matrix_ops(isa, s->type, o->precision);
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return values[n / 2];
+}
+
+/* What is multiplied, and by what it is measured. */
+typedef struct setup {
+    const options *o;
+    ht_cpu_isa isa;
+    ht_pool *pool;
+    const char *memory; /* o->bytes to read */
+} setup;
+
+static void run(const setup *u, const shape *s) {
+    const options *o = u->o;
+    const ht_matrix_ops *ops = ht_cpu_matrix_ops(u->isa, s->type, o->precision);
     ht_matrix first = make(s, ops);
-    int64_t copies = o->rows > 16 ? 1 : (int64_t)(o->bytes / first.packed_bytes);
-    copies = ht_max_i64(1, ht_min_i64(copies, 4096));
+    int64_t copies = o->rows > 16 ? 1 : ht_max_i64(1, ht_min_i64((int64_t)(o->bytes / first.packed_bytes), 4096));
     ht_matrix *m = allocate((size_t)copies * sizeof *m);
     char *all = allocate((size_t)copies * first.packed_bytes);
     for (int64_t i = 0; i < copies; i++) {
@@ -95,22 +117,28 @@ static void run(const shape *s, const options *o, ht_cpu_isa isa, ht_pool *pool,
         memcpy(m[i].packed, first.packed, first.packed_bytes);
     }
     free(first.packed);
-    float *x = allocate((size_t)(o->rows * s->k) * sizeof(float)),
-          *y = allocate((size_t)(o->rows * s->n_rows) * sizeof(float));
+    float *x = allocate((size_t)(o->rows * s->k) * sizeof(float));
+    float *y = allocate((size_t)(o->rows * s->n_rows) * sizeof(float));
     uint64_t seed = 2;
     for (int64_t i = 0; i < o->rows * s->k; i++) x[i] = test_random_float(&seed);
     void *scratch = allocate(ops->mul_scratch(&first, o->rows, o->threads));
-    double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows);
-    for (int r = 0; r <= o->rounds; r++) { /* the first round warms up */
-        double start = now();
-        for (int64_t i = 0; i < copies; i++) ops->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, pool);
-        double seconds = (now() - start) / (double)copies;
-        if (r && seconds < best) best = seconds;
+    bool integers = o->precision == HT_PRECISION_FAST && s->type > HT_W_BF16;
+    double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows), of_ops[MOST_ROUNDS], of_bytes[MOST_ROUNDS];
+    for (int r = -1; r < o->rounds; r++) { /* the first round warms up */
+        double peak = integers ? ht_measure_int8_ops(u->isa, u->pool, 2) : ht_measure_f32_ops(u->isa, u->pool, 2);
+        double read = o->rows > 16 ? 1e99 : ht_measure_read_bytes(u->isa, u->pool, u->memory, o->bytes, 1);
+        double start = now(o->threads);
+        for (int64_t i = 0; i < copies; i++) ops->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, u->pool);
+        double seconds = (now(o->threads) - start) / (double)copies;
+        if (r < 0) continue;
+        if (seconds < best) best = seconds;
+        of_ops[r] = work / seconds / peak;
+        of_bytes[r] = (double)first.packed_bytes / seconds / read;
     }
-    double bytes = (double)first.packed_bytes / best, rate = work / best;
     printf("%-20s %6lld x %-5lld %5lld rows %10.1f us %7.1f GB/s %4.0f %% %8.1f GOP/s %4.0f %%\n", s->name,
-           (long long)s->n_rows, (long long)s->k, (long long)o->rows, 1e6 * best, 1e-9 * bytes,
-           100 * bytes / peak_bytes, 1e-9 * rate, 100 * rate / peak_ops);
+           (long long)s->n_rows, (long long)s->k, (long long)o->rows, 1e6 * best,
+           1e-9 * (double)first.packed_bytes / best, 100 * median(of_bytes, o->rounds), 1e-9 * work / best,
+           100 * median(of_ops, o->rounds));
     fflush(stdout);
     free(all);
     free(m);
@@ -150,7 +178,8 @@ int main(int argc, char **argv) {
     ht_error err = {0};
     ht_cpu_isa isa;
     ht_pool *pool;
-    if (o.rows < 1 || ht_cpu_isa_find(o.isa, &isa, &err) != HT_OK || ht_pool_new(o.threads, &pool, &err) != HT_OK) {
+    if (o.rows < 1 || o.rounds < 1 || o.rounds > MOST_ROUNDS || ht_cpu_isa_find(o.isa, &isa, &err) != HT_OK ||
+        ht_pool_new(o.threads, &pool, &err) != HT_OK) {
         fprintf(stderr, "bench_matrix: %s\n", err.message);
         return 1;
     }
@@ -159,17 +188,12 @@ int main(int argc, char **argv) {
     ht_pool_lease(pool);
     char *memory = allocate(o.bytes);
     memset(memory, 1, o.bytes);
-    for (int pass = 0; pass < 2; pass++) {
-        double int8 = ht_measure_int8_ops(isa, pool, 20), f32 = ht_measure_f32_ops(isa, pool, 10);
-        double read = ht_measure_read_bytes(isa, pool, memory, o.bytes, 5);
-        printf("%s, %d threads: int8 %.0f GOP/s, f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(isa),
-               o.threads, 1e-9 * int8, 1e-9 * f32, o.bytes >> 20, 1e-9 * read);
-        for (size_t i = 0; i < sizeof shapes / sizeof *shapes && pass == 0; i++)
-            if (strstr(shapes[i].name, o.filter)) {
-                bool integers = o.precision == HT_PRECISION_FAST && shapes[i].type > HT_W_BF16;
-                run(&shapes[i], &o, isa, pool, integers ? int8 : f32, read);
-            }
-    }
+    printf("%s, %d threads: int8 %.0f GOP/s, f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(isa),
+           o.threads, 1e-9 * ht_measure_int8_ops(isa, pool, 20), 1e-9 * ht_measure_f32_ops(isa, pool, 20),
+           o.bytes >> 20, 1e-9 * ht_measure_read_bytes(isa, pool, memory, o.bytes, 5));
+    setup u = {&o, isa, pool, memory};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        if (strstr(shapes[i].name, o.filter)) run(&u, &shapes[i]);
     free(memory);
     ht_pool_release(pool);
     ht_pool_free(pool);

@@ -17,6 +17,7 @@ typedef struct product {
     uint8_t *stored;
     float *dense; /* [n_rows][k] */
     float *bias;
+    test_block *blocks; /* [n_rows][k / 32]; NULL for dense types */
 } product;
 
 static void *must_alloc(size_t bytes) {
@@ -26,7 +27,7 @@ static void *must_alloc(size_t bytes) {
 }
 
 static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t seed) {
-    product p = {type, n_rows, k, NULL, NULL, NULL};
+    product p = {.type = type, .n_rows = n_rows, .k = k};
     size_t row = test_row_bytes(type, k);
     p.stored = must_alloc((size_t)n_rows * row);
     p.dense = must_alloc((size_t)(n_rows * k) * sizeof(float));
@@ -36,6 +37,11 @@ static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint
         ht_dequantize(type, p.stored + (size_t)r * row, k, p.dense + r * k);
         p.bias[r] = test_random_float(&seed);
     }
+    if (ht_weight_type_info_of(type)->block > 1) {
+        p.blocks = must_alloc((size_t)(n_rows * (k / 32)) * sizeof *p.blocks);
+        for (int64_t i = 0; i < n_rows * (k / 32); i++)
+            p.blocks[i] = test_block_of(type, p.stored + (size_t)(i / (k / 32)) * row, i % (k / 32));
+    }
     return p;
 }
 
@@ -43,6 +49,7 @@ static void free_product(product *p) {
     free(p->stored);
     free(p->dense);
     free(p->bias);
+    free(p->blocks);
 }
 
 static ht_matrix pack(const product *p, ht_cpu_isa isa, ht_precision precision) {
@@ -76,10 +83,9 @@ static void multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_
 
 /* One output in the documented order. */
 static float emulate_quantised(const product *p, const float *x, int64_t row) {
-    const uint8_t *stored = p->stored + (size_t)row * test_row_bytes(p->type, p->k);
     float y = 0.0f;
     for (int64_t b = 0; b < p->k / 32; b++) {
-        test_block w = test_block_of(p->type, stored, b);
+        test_block w = p->blocks[row * (p->k / 32) + b];
         float peak = 0.0f;
         for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[32 * b + i]));
         float s = peak / 127.0f, inverse = s > 0.0f ? 1.0f / s : 0.0f, t = 0.0f;

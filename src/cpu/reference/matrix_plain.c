@@ -1,6 +1,8 @@
 /* The matrix kernels for machines without a vector form: the vector sources over plain lanes. */
-#define HT_ISA reference
+#define HT_ISA      reference
+#define FETCH_AHEAD FETCH_AHEAD_DENSE /* both sources have one */
 #include "cpu/vector/matrix_f32.c"
+#undef FETCH_AHEAD
 #undef FUNCTIONS
 #include "cpu/vector/matrix_int8.c"
 #undef FUNCTIONS

@@ -2,6 +2,8 @@
 
 #include "cpu/vector/tile.h"
 
+enum { FETCH_AHEAD = 4096 }; /* bytes */
+
 /* Two columns of a bf16 panel share a load: the first is the low half of each lane. */
 HT_INLINE v16f bf16_first(v16i pairs) { return v16f_from_bits(v16i_shl(pairs, 16)); }
 HT_INLINE v16f bf16_second(v16i pairs) { return v16f_from_bits(v16i_and(pairs, v16i_set1((int32_t)0xffff0000u))); }
@@ -29,6 +31,8 @@ HT_INLINE void dense_tile(ht_weight_type type, const void *panel, int64_t stride
         for (int i = 0; i < n_x; i++) y[p][i] = v16f_zero();
     int c = 0;
     for (; c + 2 <= n; c += 2) {
+        if (type != HT_W_F32) /* halves take few instructions per byte: the hardware alone does not keep up */
+            for (int p = 0; p < TILE_PANELS; p++) __builtin_prefetch(w[p] + c * HT_PANEL * 2 + FETCH_AHEAD, 0, 2);
         v16f first[TILE_PANELS], second[TILE_PANELS];
         for (int p = 0; p < TILE_PANELS; p++) {
             first[p] = load_column(type, w[p], c);

@@ -3,38 +3,59 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
+#include <float.h>
+
 /* An integer sum starts at the bits of 1.5 * 2^23 and stays under 2^22 in size, so its own bits, read as a float, are
  * 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19 bits: a
  * conversion and a multiplication for the price of one. */
 #define FLOAT_BASE 12582912.0f
 enum {
     INT_BASE = 0x4b400000,
-    FETCH_AHEAD = 2048 /* bytes; a few hundred nanoseconds of one core's share of memory */
+    FETCH_AHEAD = 8192 /* bytes; half a microsecond of one core's share of memory */
 };
 
 /* ---- activations ---- */
 
+/* One block; gives its scale. */
+HT_INLINE float quantise_block(const float *x, int8_t *q) {
+    v16f x0 = v16f_load(x), x1 = v16f_load(x + 16);
+    float s = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1))) / 127.0f;
+    v16f both = v16f_add(x0, x1);
+    if (m16_any(v16f_is_nan(both)) || !(s <= FLT_MAX)) {
+        /* A NaN may vanish in a maximum, and an infinity leaves no numbers: the scale makes the output a NaN. */
+        memset(q, 1, HT_QBLOCK);
+        return __builtin_nanf("");
+    }
+    v16f inverse = v16f_set1(s > 0.0f ? 1.0f / s : 0.0f);
+    v16i_store_s8(q, v16i_nearest(v16f_mul(x0, inverse)));
+    v16i_store_s8(q + 16, v16i_nearest(v16f_mul(x1, inverse)));
+    return s;
+}
+
+/* Sums of the halves of one block, or with `two` of the next one as well, which follows it. */
+HT_INLINE void sum_halves(const int8_t *q, bool two, int32_t *half) {
+    _Alignas(64) int8_t room[64] = {0};
+    _Alignas(64) int32_t four[16];
+    if (!two) memcpy(room, q, HT_QBLOCK);
+    v16d d = v16d_step(v16d_start(0), v16i_set1(0x01010101), v16i_load_bytes(two ? q : room), 4, 1, 0);
+    v16i_store(four, v16d_sum(d));
+    for (int h = 0; h < (two ? 4 : 2); h++) half[h] = four[4 * h] + four[4 * h + 1] + four[4 * h + 2] + four[4 * h + 3];
+}
+
 void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale,
                                    int32_t *sum) {
-    v16f most = v16f_set1(127.0f), least = v16f_set1(-127.0f);
-    for (int64_t b = 0; b < n_blocks; b++)
-        for (int i = 0; i < n; i++) {
-            const float *from = x + i * ldx + HT_QBLOCK * b;
-            v16f x0 = v16f_load(from), x1 = v16f_load(from + 16);
-            float peak = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1)));
-            float s = peak / 127.0f;
-            /* A NaN must not vanish in the maximum: it makes the scale, and so the output, a NaN. */
-            if (m16_any(m16_or(v16f_is_nan(x0), v16f_is_nan(x1)))) s = __builtin_nanf("");
-            v16f inverse = v16f_set1(s > 0.0f ? 1.0f / s : 0.0f);
-            v16i q0 = v16i_from_f(v16f_round(v16f_max(v16f_min(v16f_mul(x0, inverse), most), least)));
-            v16i q1 = v16i_from_f(v16f_round(v16f_max(v16f_min(v16f_mul(x1, inverse), most), least)));
-            int8_t *to = q + (b * n + i) * HT_QBLOCK;
-            v16i_store_s8(to, q0);
-            v16i_store_s8(to + 16, q1);
-            scale[b * n + i] = s;
-            sum[(2 * b) * n + i] = v16i_sum(q0);
-            sum[(2 * b + 1) * n + i] = v16i_sum(q1);
+    for (int64_t b = 0; b < n_blocks; b++, q += HT_QBLOCK * n, scale += n, sum += 2 * n) {
+        for (int i = 0; i < n; i++) scale[i] = quantise_block(x + i * ldx + HT_QBLOCK * b, q + HT_QBLOCK * i);
+        for (int i = 0; i < n; i += 2) {
+            int32_t half[4];
+            sum_halves(q + HT_QBLOCK * i, i + 1 < n, half);
+            sum[i] = half[0];
+            sum[n + i] = half[1];
+            if (i + 1 == n) break;
+            sum[i + 1] = half[2];
+            sum[n + i + 1] = half[3];
         }
+    }
 }
 
 void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset) {
@@ -92,24 +113,26 @@ HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-/* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next. */
-HT_INLINE void fetch_ahead(const uint8_t *p, int bytes) {
-    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + FETCH_AHEAD + i, 0, 3);
+/* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next, up to `end`, where
+ * another thread's share may begin. */
+HT_INLINE void fetch(const uint8_t *p, int bytes, const uint8_t *end) {
+    if (p + bytes > end) return;
+    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
 HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_product_out *out,
-                            int64_t first, int p) {
+                            int64_t first, int p, const uint8_t *end) {
     const int halves = kind.halves, steps = 8 / halves;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
     v16f y[TILE_ROWS];
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
     for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
         v16f scale[16], min[16];
-        fetch_ahead(scales, kind.scale_bytes);
+        fetch(scales + FETCH_AHEAD, kind.scale_bytes, end);
         ht_decode_scales(kind, scales, scale, min);
         for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
             v16i w[8];
-            fetch_ahead(unit, 64 * kind.bits);
+            fetch(unit + FETCH_AHEAD, 64 * kind.bits, end);
             ht_decode_weights(kind.bits, unit, w);
             for (int i = 0; i < n_x; i++) {
                 v16f t = v16f_zero();
@@ -137,9 +160,10 @@ HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, co
                              const ht_product_out *out) {
     size_t panel_bytes = ht_panel_bytes(kind.type, k);
     int n = (int)ht_panel_count(out->n);
+    const uint8_t *end = panels + (size_t)n * panel_bytes;
     tile at = tile_at(kind, x, t, 0, n_x);
     for (int p = 0; p < n; p++, panels += panel_bytes)
-        direct_panel(kind, panels, k, at, n_x, out, ht_qtile_first(x->x, t), p);
+        direct_panel(kind, panels, k, at, n_x, out, ht_qtile_first(x->x, t), p, end);
 }
 
 /* ---- through a decoded panel: many rows ---- */
