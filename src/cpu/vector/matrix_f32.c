@@ -65,7 +65,7 @@ HT_INLINE void widen(ht_weight_type type, const void *panel, int64_t column, int
     void HT_ISA_NAME(ht_dense_##name)(const void *panel, int64_t stride, int64_t column, int n, const float *x,        \
                                       int64_t ldx, int n_x, const ht_product_out *out) {                               \
         const ht_weight_type type = HT_W_##name;                                                                       \
-        switch (n_x) { HT_EVERY_ROWS(TILE) }                                                                           \
+        HT_WITH_ROWS(n_x, TILE);                                                                                       \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_widen_##name)(const void *panel, int64_t column, int n, float *to) {                           \
         widen(HT_W_##name, panel, column, n, to);                                                                      \

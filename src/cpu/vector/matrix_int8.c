@@ -256,9 +256,9 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
                                        const ht_product_out *out) {                                                    \
         KIND(type, __VA_ARGS__);                                                                                       \
-        for (int64_t t = x->first; t < x->last; t++) switch (ht_qtile_rows(x->x, t)) {                                 \
-                HT_EVERY_ROWS(DIRECT)                                                                                  \
-            }                                                                                                          \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            HT_WITH_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                              \
+        }                                                                                                              \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \
         KIND(type, __VA_ARGS__);                                                                                       \
@@ -267,9 +267,9 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,         \
                                         const ht_product_out *out) {                                                   \
         KIND(type, __VA_ARGS__);                                                                                       \
-        for (int64_t t = x->first; t < x->last; t++) switch (ht_qtile_rows(x->x, t)) {                                 \
-                HT_EVERY_ROWS(DECODED)                                                                                 \
-            }                                                                                                          \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            HT_WITH_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                             \
+        }                                                                                                              \
     }
 
 HT_QUANTISED_TYPES(FUNCTIONS)

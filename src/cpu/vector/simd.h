@@ -26,8 +26,13 @@
 #define HT_ISA_PASTE(a, b)  HT_ISA_PASTE_(a, b)
 #define HT_ISA_NAME(thing)  HT_ISA_PASTE(thing, HT_ISA)
 
-/* Kernels are built from small functions that must vanish: a call would spill every vector register. */
+/* Kernels are built from small functions that must vanish: a call would spill every vector register. Plain lanes have no
+ * registers to lose, and forcing everything into one function costs a sanitizer build many minutes. */
+#if defined(HT_ISA_avx512) || defined(HT_ISA_avx2) || defined(HT_ISA_neon)
 #define HT_INLINE static inline __attribute__((always_inline))
+#else
+#define HT_INLINE static inline
+#endif
 
 #if defined(HT_ISA_avx512)
 #include "cpu/vector/simd_avx512.h"

@@ -35,7 +35,7 @@ HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int l
     }
 }
 
-/* `call(n)` for n rows, n a constant: the loops over rows unroll, and the sums stay in registers. */
+/* Makes call(n) with n a constant, so that the loops over rows unroll and the sums stay in registers. */
 #define HT_ROWS_1_TO_4(call)                                                                                           \
     case 1: call(1); break;                                                                                            \
     case 2: call(2); break;                                                                                            \
@@ -44,14 +44,17 @@ HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int l
         call(4);                                                                                                       \
         break;
 #if defined(HT_ISA_avx512)
-#define HT_EVERY_ROWS(call)                                                                                            \
-    HT_ROWS_1_TO_4(call)                                                                                               \
+#define HT_WITH_ROWS(n, call)                                                                                          \
+    switch (n) {                                                                                                       \
+        HT_ROWS_1_TO_4(call)                                                                                           \
     case 5: call(5); break;                                                                                            \
-    case 6:                                                                                                            \
-        call(6);                                                                                                       \
-        break;
-#else
-#define HT_EVERY_ROWS(call) HT_ROWS_1_TO_4(call)
+    case 6: call(6); break;                                                                                            \
+    }
+#elif defined(HT_ISA_avx2) || defined(HT_ISA_neon)
+#define HT_WITH_ROWS(n, call)                                                                                          \
+    switch (n) { HT_ROWS_1_TO_4(call) }
+#else /* plain lanes live in memory: nothing is won by unrolling */
+#define HT_WITH_ROWS(n, call) call(n)
 #endif
 
 #endif
