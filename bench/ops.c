@@ -1,0 +1,260 @@
+/* The small kernels and attention, for one row and for many: time per call, bytes per second against what the machine
+ * reads, operations per second against what its units do from registers.
+ *
+ *   bench_ops [-t THREADS] [-i ISA] [-r ROUNDS] [FILTER]
+ *
+ * FILTER is part of a line's name. Every figure is the best of its rounds. Small kernels run on data that the caches
+ * hold, as they do within a step; attention reads a cache of many layers in turn, as a step does. */
+#include "cpu/cpu.h"
+#include "cpu/isa.h"
+#include "cpu/measure.h"
+#include "device/params.h"
+#include "support/kernels.h"
+#include "support/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct bench {
+    ht_device *device;
+    int rounds;
+    const char *filter;
+    double read_bytes, flops; /* per second */
+} bench;
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void *allocate(size_t bytes) {
+    void *p = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
+    if (!p) {
+        fprintf(stderr, "bench_ops: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    memset(p, 0, bytes);
+    return p;
+}
+
+static float *random_floats(int64_t n) {
+    uint64_t seed = 3;
+    float *x = allocate((size_t)n * sizeof *x);
+    for (int64_t i = 0; i < n; i++) x[i] = test_random_float(&seed);
+    return x;
+}
+
+/* Best seconds per call over the rounds; each round makes `calls` calls, taken from `call` in turn (n_calls of them). */
+static double best_of(const bench *b, ht_op_id op, const ht_call *call, int n_calls) {
+    const ht_kernel *kernel = &b->device->kernels[op];
+    ht_call c = call[0];
+    void *scratch = kernel->scratch ? allocate(kernel->scratch(&c)) : NULL;
+    double best = 1e9;
+    ht_error err = {0};
+    for (int r = 0; r <= b->rounds; r++) {
+        int64_t calls = 0;
+        double start = now(), elapsed;
+        do {
+            for (int i = 0; i < n_calls; i++, calls++) {
+                c = call[i];
+                c.scratch = scratch;
+                if (kernel->run(&c, &err) != HT_OK) {
+                    fprintf(stderr, "bench_ops: %s\n", err.message);
+                    exit(1);
+                }
+            }
+            elapsed = now() - start;
+        } while (elapsed < 0.02);
+        if (r && elapsed / (double)calls < best) best = elapsed / (double)calls;
+    }
+    free(scratch);
+    return best;
+}
+
+static void print(const bench *b, const char *name, double seconds, double bytes, double flops) {
+    printf("%-44s %10.2f us %7.1f GB/s %5.0f %%", name, 1e6 * seconds, 1e-9 * bytes / seconds,
+           100 * bytes / seconds / b->read_bytes);
+    if (flops > 0) printf(" %8.1f GFLOP/s %4.0f %%", 1e-9 * flops / seconds, 100 * flops / seconds / b->flops);
+    printf("\n");
+    fflush(stdout);
+}
+
+/* ---- small kernels ---- */
+
+typedef struct small_case {
+    const char *name;
+    ht_op_id op;
+    int64_t heads, n; /* per row: [heads, n] */
+} small_case;
+
+static const small_case small_cases[] = {
+    {"add 576", HT_OP_ADD, 1, 576},           {"mul 1536", HT_OP_MUL, 1, 1536},
+    {"silu 1536", HT_OP_SILU, 1, 1536},       {"gelu_tanh 2048", HT_OP_GELU_TANH, 1, 2048},
+    {"scale 640", HT_OP_SCALE, 1, 640},       {"rms_norm 576", HT_OP_RMS_NORM, 1, 576},
+    {"rms_norm 896", HT_OP_RMS_NORM, 1, 896}, {"rms_norm 4 x 256", HT_OP_RMS_NORM, 4, 256},
+    {"rope 9 x 64", HT_OP_ROPE, 9, 64},       {"rope 3 x 64", HT_OP_ROPE, 3, 64},
+    {"rope 4 x 256", HT_OP_ROPE, 4, 256},     {"softmax 2048", HT_OP_SOFTMAX, 1, 2048},
+    {"sum 2048", HT_OP_SUM, 1, 2048},
+};
+static const small_case large_cases[] = {
+    {"softcap 262144", HT_OP_SOFTCAP, 1, 262144},
+    {"argmax 262144", HT_OP_ARGMAX, 1, 262144},
+    {"softmax 262144", HT_OP_SOFTMAX, 1, 262144},
+};
+
+static void run_small(const bench *b, const small_case *c, int64_t rows) {
+    char name[96];
+    snprintf(name, sizeof name, "%s, %lld row%s", c->name, (long long)rows, rows > 1 ? "s" : "");
+    if (!strstr(name, b->filter)) return;
+    int64_t size = rows * c->heads * c->n, dims[3] = {rows, c->heads, c->n};
+    float *x = random_floats(size), *y = random_floats(size), *out = allocate((size_t)size * sizeof *out);
+    int32_t *pos = allocate((size_t)rows * sizeof *pos);
+    for (int64_t i = 0; i < rows; i++) pos[i] = (int32_t)i + 1000;
+    ht_rms_norm_params norm = {.eps = 1e-5f};
+    ht_rope_params rope = {.theta = 1e5f, .scale = 1.0f, .magnitude = 1.0f, .dims = (int32_t)c->n};
+    ht_scale_params scale = {.value = 30.0f};
+    ht_view in[3] = {test_view(x, HT_F32, 3, dims), test_view(y, HT_F32, 3, dims), test_absent()};
+    ht_call call = {
+        .params = &scale, .n_in = 1, .in = in, .out = test_view(out, HT_F32, 3, dims), .pool = b->device->pool};
+    double streams = 2.0;
+    switch (c->op) {
+    case HT_OP_ADD:
+    case HT_OP_MUL: call.n_in = 2, streams = 3.0; break;
+    case HT_OP_RMS_NORM: call.n_in = 2, call.params = &norm, in[1] = test_view(y, HT_F32, 1, &c->n); break;
+    case HT_OP_ROPE: call.n_in = 3, call.params = &rope, in[1] = test_view(pos, HT_I32, 1, &rows); break;
+    case HT_OP_ARGMAX: call.out = test_view(out, HT_I32, 2, dims), streams = 1.0; break;
+    case HT_OP_SUM: call.out = test_view(out, HT_F32, 2, dims), streams = 1.0; break;
+    default: break;
+    }
+    print(b, name, best_of(b, c->op, &call, 1), streams * 4.0 * (double)size, 0);
+    free(x), free(y), free(out), free(pos);
+}
+
+/* ---- attention ---- */
+
+typedef struct heads {
+    const char *name;
+    int32_t n_heads, n_kv_heads, head_dim, layers;
+    int64_t window;
+} heads;
+
+static const heads models[] = {
+    {"smollm2 9/3 x 64", 9, 3, 64, 30, 0},
+    {"gemma3 4/1 x 256", 4, 1, 256, 3, 0},
+    {"gemma3 window 512", 4, 1, 256, 15, 512},
+    {"qwen 14/2 x 64", 14, 2, 64, 24, 0},
+};
+
+/* `rows` new rows after `depth` positions, layer by layer. */
+static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t depth, ht_dtype dtype) {
+    char name[96];
+    snprintf(name, sizeof name, "attend %s %s, %lld at %lld", m->name, ht_dtype_name(dtype), (long long)rows,
+             (long long)depth);
+    if (!strstr(name, b->filter)) return;
+    int64_t pages = (depth + rows + HT_KV_PAGE - 1) / HT_KV_PAGE, kv = (int64_t)m->n_kv_heads * m->head_dim;
+    size_t page_bytes = (size_t)(2 * kv * HT_KV_PAGE) * ht_dtype_bytes(dtype);
+    ht_kv_layer *layer = allocate((size_t)m->layers * sizeof *layer);
+    for (int32_t l = 0; l < m->layers; l++) {
+        layer[l] = (ht_kv_layer){.n_kv_heads = m->n_kv_heads,
+                                 .head_dim = m->head_dim,
+                                 .dtype = dtype,
+                                 .window = m->window,
+                                 .n_pages = pages,
+                                 .pages = allocate((size_t)pages * sizeof(void *))};
+        for (int64_t p = 0; p < pages; p++) layer[l].pages[p] = allocate(page_bytes);
+    }
+    ht_cache cache = {.n_layers = m->layers, .layer = layer, .length = depth}, *pointer = &cache;
+    int32_t *pos = allocate((size_t)rows * sizeof *pos), start[2] = {0, (int32_t)rows},
+            kv_len = (int32_t)(depth + rows);
+    for (int64_t i = 0; i < rows; i++) pos[i] = (int32_t)(depth + i);
+    ht_batch batch = {.n_tok = (int32_t)rows, .n_seq = 1, .pos = pos, .seq_start = start, .kv_len = &kv_len};
+    ht_step step = {.batch = &batch, .kv = &pointer};
+    float *q = random_floats(rows * m->n_heads * m->head_dim), *k = random_floats(rows * kv),
+          *out = random_floats(rows * m->n_heads * m->head_dim);
+    int64_t q_dims[3] = {rows, m->n_heads, m->head_dim}, k_dims[3] = {rows, m->n_kv_heads, m->head_dim};
+    ht_view in[3] = {test_view(q, HT_F32, 3, q_dims), test_view(k, HT_F32, 3, k_dims), test_view(k, HT_F32, 3, k_dims)};
+    ht_attend_params *params = allocate((size_t)m->layers * sizeof *params);
+    ht_call *call = allocate((size_t)m->layers * sizeof *call);
+    for (int32_t l = 0; l < m->layers; l++) {
+        params[l] = (ht_attend_params){.layer = l, .scale = 0.125f};
+        call[l] = (ht_call){.params = &params[l],
+                            .n_in = 3,
+                            .in = in,
+                            .out = test_view(out, HT_F32, 3, q_dims),
+                            .step = &step,
+                            .pool = b->device->pool};
+    }
+    double keys = 0.0, read = 0.0;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t seen = depth + i + 1;
+        if (m->window && seen > m->window) seen = m->window;
+        keys += (double)seen;
+        read = (double)(seen + rows - 1 < depth + rows ? seen + rows - 1 : depth + rows);
+    }
+    double seconds = best_of(b, HT_OP_ATTEND, call, m->layers);
+    print(b, name, seconds, 2.0 * read * (double)kv * (double)ht_dtype_bytes(dtype),
+          4.0 * keys * (double)m->n_heads * (double)m->head_dim);
+    for (int32_t l = 0; l < m->layers; l++) {
+        for (int64_t p = 0; p < pages; p++) free(layer[l].pages[p]);
+        free(layer[l].pages);
+    }
+    free(layer), free(pos), free(q), free(k), free(out), free(params), free(call);
+}
+
+static void run_all(const bench *b) {
+    static const int64_t rows[] = {1, 512};
+    for (size_t r = 0; r < 2; r++)
+        for (size_t i = 0; i < sizeof small_cases / sizeof *small_cases; i++) run_small(b, &small_cases[i], rows[r]);
+    for (size_t i = 0; i < sizeof large_cases / sizeof *large_cases; i++) run_small(b, &large_cases[i], 1);
+    static const int64_t depths[] = {16, 128, 512, 4096, 16384};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        for (size_t d = 0; d < sizeof depths / sizeof *depths; d++) run_attend(b, &models[i], 1, depths[d], HT_F16);
+        run_attend(b, &models[i], 1, 4096, HT_F32);
+        run_attend(b, &models[i], 1, 4096, HT_BF16);
+        run_attend(b, &models[i], 64, 0, HT_F16);
+        run_attend(b, &models[i], 512, 0, HT_F16);
+        run_attend(b, &models[i], 512, 3584, HT_F16);
+        run_attend(b, &models[i], 512, 0, HT_F32);
+    }
+}
+
+int main(int argc, char **argv) {
+    bench b = {.rounds = 7, .filter = ""};
+    int threads = 1;
+    const char *isa = NULL;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (argv[i][0] != '-') {
+            b.filter = argv[i];
+            continue;
+        }
+        switch (argv[i++][1]) {
+        case 't': threads = atoi(value); break;
+        case 'i': isa = value; break;
+        case 'r': b.rounds = atoi(value); break;
+        default: fprintf(stderr, "usage: bench_ops [-t THREADS] [-i ISA] [-r ROUNDS] [FILTER]\n"); return 2;
+        }
+    }
+    ht_error err = {0};
+    ht_cpu_isa found;
+    if (ht_cpu_isa_find(isa, &found, &err) != HT_OK || ht_cpu_device_new(threads, isa, &b.device, &err) != HT_OK) {
+        fprintf(stderr, "bench_ops: %s\n", err.message);
+        return 1;
+    }
+    ht_flush_denormals();
+    ht_pool_lease(b.device->pool);
+    size_t bytes = (size_t)200 << 20;
+    void *memory = allocate(bytes);
+    b.flops = ht_measure_f32_ops(found, b.device->pool, 10);
+    b.read_bytes = ht_measure_read_bytes(found, b.device->pool, memory, bytes, 5);
+    free(memory);
+    printf("%s, %d threads: f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(found),
+           ht_pool_threads(b.device->pool), 1e-9 * b.flops, bytes >> 20, 1e-9 * b.read_bytes);
+    run_all(&b);
+    ht_pool_release(b.device->pool);
+    ht_cpu_device_free(b.device);
+    return 0;
+}
