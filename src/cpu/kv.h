@@ -40,8 +40,17 @@ static inline int32_t ht_batch_sequence(const ht_batch *b, int64_t row) {
     return low;
 }
 
+/* Checks that every page a row of the step needs is there. */
+ht_status ht_kv_check(const ht_call *call, ht_error *err);
+
 /* Appends K and V of every row of the step to their caches, unless they are absent (a layer that shares the cache of an
- * earlier one). Checks that every page a row needs is there. */
-ht_status ht_kv_append(const ht_call *call, ht_error *err);
+ * earlier one). ht_kv_check came before. */
+void ht_kv_append(const ht_call *call);
+
+/* The layer that row `row` of the step belongs to. */
+static inline ht_kv_layer *ht_kv_layer_of(const ht_call *call, int64_t row) {
+    const ht_attend_params *p = (const ht_attend_params *)call->params;
+    return &call->step->kv[ht_batch_sequence(call->step->batch, row)]->layer[p->layer];
+}
 
 #endif

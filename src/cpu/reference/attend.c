@@ -26,8 +26,7 @@ static double score(const ht_call *call, int64_t query, int64_t query_stride, co
 static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum) {
     const ht_view *q = &call->in[0], *out = &call->out;
     const ht_batch *b = call->step->batch;
-    const ht_attend_params *p = call->params;
-    const ht_kv_layer *l = &call->step->kv[ht_batch_sequence(b, row)]->layer[p->layer];
+    const ht_kv_layer *l = ht_kv_layer_of(call, row);
     int64_t pos = b->pos[row], n_heads = q->shape[1], kv_head = h / (n_heads / l->n_kv_heads);
     int64_t query = row * q->stride[0] + h * q->stride[1];
     double max = -INFINITY, total = 0.0;
@@ -60,9 +59,11 @@ static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 ht_status ht_plain_attend(const ht_call *call, ht_error *err) {
-    ht_status status = ht_kv_append(call, err);
-    if (status == HT_OK) ht_pool_run(call->pool, call->in[0].shape[0], 1, attend_rows, (void *)call);
-    return status;
+    ht_status status = ht_kv_check(call, err);
+    if (status != HT_OK) return status;
+    ht_kv_append(call);
+    ht_pool_run(call->pool, call->in[0].shape[0], 1, attend_rows, (void *)call);
+    return HT_OK;
 }
 
 size_t ht_plain_attend_scratch(const ht_call *call) {

@@ -42,12 +42,14 @@ typedef struct attend_tile {
 static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t page) {
     const ht_kv_layer *l = t->layer;
     const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
-    size_t bytes = ht_dtype_bytes(l->dtype);
+    size_t bytes = ht_dtype_bytes(l->dtype), k = (size_t)ht_kv_k_index(l, t->kv_head, 0) * bytes;
+    const char *next = page + 1 < t->end_page ? l->pages[ht_kv_page_of(l, (page + 1) * HT_KV_PAGE)] : NULL;
     return (attend_page){.dtype = l->dtype,
-                         .k = base + (size_t)ht_kv_k_index(l, t->kv_head, 0) * bytes,
+                         .k = base + k,
                          .v = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes,
                          .v_stride = job->head_dim,
-                         .head_dim = job->head_dim};
+                         .head_dim = job->head_dim,
+                         .next = next ? next + k : NULL};
 }
 
 static int in_page(int64_t pos, int64_t page) {
@@ -297,8 +299,9 @@ static ht_status attend(const ht_call *call, ht_error *err) {
     const ht_view *q = &call->in[0];
     const ht_attend_params *p = call->params;
     if (q->dtype != HT_F32 || call->out.dtype != HT_F32) return ht_plain_attend(call, err);
-    ht_status status = ht_kv_append(call, err);
+    ht_status status = ht_kv_check(call, err);
     if (status != HT_OK || ht_view_size(q) == 0) return status;
+    HT_ISA_NAME(ht_attend_append)(call);
     attend_job job;
     lay_out(call, &job);
     job.shape = &call->step->kv[0]->layer[p->layer];

@@ -8,6 +8,7 @@
 #define HT_CPU_VECTOR_ATTEND_H
 
 #include "cpu/vector/simd.h"
+#include "device/kernel.h"
 #include "device/params.h"
 #include "device/step.h"
 
@@ -22,6 +23,7 @@ typedef struct attend_page {
     const void *v;    /* [256 keys][v_stride] */
     int64_t v_stride; /* elements */
     int64_t head_dim;
+    const void *next; /* K of the page that comes after, or NULL: fetched towards the end */
 } attend_page;
 
 /* Queries of one KV head and what they get from a page. Query i sees keys [first[i], end[i]) of the page; one that sees
@@ -37,6 +39,9 @@ typedef struct attend_group {
 } attend_group;
 
 static inline int64_t attend_padded(int64_t head_dim) { return (head_dim + 15) / 16 * 16; }
+
+/* Puts the step's keys and values into the caches, rounded to their dtype. */
+void HT_ISA_NAME(ht_attend_append)(const ht_call *call);
 
 void HT_ISA_NAME(ht_attend_page)(const attend_page *page, attend_group *group);
 

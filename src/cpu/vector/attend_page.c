@@ -20,6 +20,20 @@ HT_INLINE v16f load16(ht_dtype t, const void *p, int64_t at) {
     }
 }
 
+/* Bytes that are asked for ahead of their use: some hundred nanoseconds of work. The tiles of K are several short streams
+ * and pages lie anywhere, so that the processor's own prefetching starts anew too often. */
+enum { AHEAD = 8192, LINE = 64 };
+
+HT_INLINE void prefetch_lines(const char *p, int64_t lines) {
+    for (int64_t i = 0; i < lines; i++) HT_PREFETCH(p + i * LINE);
+}
+
+/* What lies AHEAD bytes behind row j of V: more of V, then the next page. */
+HT_INLINE const char *ahead_of_value(const attend_page *page, int64_t j) {
+    int64_t row = page->v_stride * 2, at = j * row + AHEAD, rest = at - HT_KV_PAGE * row;
+    return rest >= 0 && page->next ? (const char *)page->next + rest : (const char *)page->v + at;
+}
+
 /* Scores of m queries against `tiles` adjacent tiles of K, beginning with `tile`. */
 HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t, int m, int tiles, int tile) {
     int64_t head_dim = page->head_dim, base = tile * head_dim * HT_KV_TILE, tile_size = head_dim * HT_KV_TILE;
@@ -29,10 +43,15 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
 #pragma GCC unroll 8
         for (int c = 0; c < tiles; c++) sum[i][c] = v16f_zero();
     const float *q = g->q;
+    const char *ahead = (const char *)page->k + (base + tiles * tile_size) * 2; /* the tiles after these, or V */
+    if (tile + tiles >= HT_KV_PAGE / HT_KV_TILE) ahead = page->v;
     for (int64_t d = 0; d < head_dim; d++) {
         v16f k[8];
 #pragma GCC unroll 8
         for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE);
+        if (t != HT_F32)
+#pragma GCC unroll 8
+            for (int c = 0; c < tiles; c++) HT_PREFETCH(ahead + (c * tile_size + d * HT_KV_TILE) * 2);
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
             v16f x = v16f_set1(q[i * head_dim + d]);
@@ -64,6 +83,7 @@ HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype 
         for (int c = 0; c < columns; c++) sum[i][c] = v16f_load(out + i * padded + 16 * c);
     for (int j = first; j < end; j++) {
         v16f v[8];
+        if (t != HT_F32) prefetch_lines(ahead_of_value(page, j) + column * 2, (columns * 32 + LINE - 1) / LINE);
 #pragma GCC unroll 8
         for (int c = 0; c < columns; c++) v[c] = load16(t, page->v, j * page->v_stride + column + 16 * c);
 #pragma GCC unroll 8
@@ -206,7 +226,6 @@ void HT_ISA_NAME(ht_attend_convert)(const attend_page *from, int first, int end,
                        lanes_load(from->dtype, from->v, j * from->v_stride + d, 1, lanes_of(head_dim - d)));
 }
 
-/* One of the two factors is exp(0) = 1. */
 void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t head_dim, bool fresh, float page_max,
                                   float page_sum, const float *page_out) {
     if (fresh) {
@@ -215,9 +234,11 @@ void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t he
         memcpy(out, page_out, (size_t)head_dim * sizeof *out);
         return;
     }
-    float top = page_max > *max ? page_max : *max;
-    float keep = ht_exp_f32(*max - top), take = ht_exp_f32(page_max - top);
-    *max = top;
+    /* Relative to the larger of the two maxima; the other factor is exp(0) = 1. */
+    bool grows = page_max > *max;
+    float shrink = ht_exp_f32(grows ? *max - page_max : page_max - *max);
+    float keep = grows ? shrink : 1.0f, take = grows ? 1.0f : shrink;
+    if (grows) *max = page_max;
     *sum = __builtin_fmaf(page_sum, take, *sum * keep);
     for (int64_t d = 0; d < head_dim; d += 16) {
         int n = lanes_of(head_dim - d);

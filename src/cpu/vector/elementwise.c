@@ -51,7 +51,7 @@ static float parameter_of(const ht_call *call) { return ((const ht_scale_params 
         unary_span(call, s, v16f_set1(parameter), name##_lanes);                                                       \
     }                                                                                                                  \
     static ht_status name##_run(const ht_call *call, ht_error *err) {                                                  \
-        if (!lanes_take(call->in[0].dtype) || !lanes_take(call->out.dtype)) return ht_plain_##name(call, err);     \
+        if (!lanes_take(call->in[0].dtype) || !lanes_take(call->out.dtype)) return ht_plain_##name(call, err);         \
         ht_elementwise(call, grain, name##_span);                                                                      \
         return HT_OK;                                                                                                  \
     }
@@ -75,7 +75,7 @@ UNARY(softcap, HT_GRAIN_MATH, parameter_of(call), v16f_mul(p, v16f_tanh(v16f_div
     HT_INLINE v16f name##_lanes(v16f a, v16f b) { return expression; }                                                 \
     static void name##_span(const ht_call *call, const ht_span *s) { binary_span(call, s, name##_lanes); }             \
     static ht_status name##_run(const ht_call *call, ht_error *err) {                                                  \
-        if (!lanes_take(call->out.dtype)) return ht_plain_##name(call, err);                                       \
+        if (!lanes_take(call->out.dtype)) return ht_plain_##name(call, err);                                           \
         ht_elementwise(call, HT_GRAIN_CHEAP, name##_span);                                                             \
         return HT_OK;                                                                                                  \
     }

@@ -34,6 +34,9 @@
 #define HT_INLINE static inline
 #endif
 
+/* Asks for the cache line at p, which need not be valid memory. */
+#define HT_PREFETCH(p) __builtin_prefetch((const void *)(p), 0, 3)
+
 #if defined(HT_ISA_avx512)
 #include "cpu/vector/simd_avx512.h"
 #elif defined(HT_ISA_avx2)

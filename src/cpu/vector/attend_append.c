@@ -1,0 +1,60 @@
+/* New keys and values into the caches of a step. */
+#include "cpu/kv.h"
+#include "cpu/vector/attend.h"
+#include "cpu/vector/lanes.h"
+#include "cpu/walk.h"
+
+/* One key vector to its place in the tiles: dimension d goes HT_KV_TILE elements behind dimension d - 1. */
+static void put_key(ht_dtype t, void *page, int64_t at, const float *x, int64_t n) {
+    for (int64_t d = 0; d < n; d += 16) {
+        int lanes = lanes_of(n - d);
+        if (t == HT_F32) {
+            float *to = (float *)page + at + d * HT_KV_TILE;
+            for (int i = 0; i < lanes; i++) to[i * HT_KV_TILE] = x[d + i];
+            continue;
+        }
+        uint16_t room[16], *to = (uint16_t *)page + at + d * HT_KV_TILE;
+        v16f v = v16f_load_n(x + d, lanes);
+        if (t == HT_BF16)
+            v16f_store_bf16(room, v);
+        else
+            v16f_store_f16(room, v);
+        for (int i = 0; i < lanes; i++) to[i * HT_KV_TILE] = room[i];
+    }
+}
+
+static void put_value(ht_dtype t, void *page, int64_t at, const float *x, int64_t n) {
+    for (int64_t d = 0; d < n; d += 16) {
+        int lanes = lanes_of(n - d);
+        lanes_store(t, page, at + d, v16f_load_n(x + d, lanes), lanes);
+    }
+}
+
+static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const ht_call *call = arg;
+    const ht_view *k = &call->in[1], *v = &call->in[2];
+    for (int64_t row = begin; row < end; row++) {
+        const ht_kv_layer *l = ht_kv_layer_of(call, row);
+        int64_t pos = call->step->batch->pos[row];
+        void *page = l->pages[ht_kv_page_of(l, pos)];
+        for (int64_t head = 0; head < l->n_kv_heads; head++) {
+            const float *key = (const float *)k->data + row * k->stride[0] + head * k->stride[1];
+            const float *value = (const float *)v->data + row * v->stride[0] + head * v->stride[1];
+            put_key(l->dtype, page, ht_kv_k_index(l, head, pos), key, l->head_dim);
+            put_value(l->dtype, page, ht_kv_v_index(l, head, pos), value, l->head_dim);
+        }
+    }
+}
+
+static bool adjacent_f32(const ht_view *v) { return v->dtype == HT_F32 && v->stride[2] == 1; }
+
+void HT_ISA_NAME(ht_attend_append)(const ht_call *call) {
+    const ht_view *k = &call->in[1];
+    if (ht_view_absent(k) || !adjacent_f32(k) || !adjacent_f32(&call->in[2])) {
+        ht_kv_append(call);
+        return;
+    }
+    ht_pool_run(call->pool, k->shape[0], ht_row_grain(HT_GRAIN_MATH, k->shape[1] * k->shape[2]), append_rows,
+                (void *)call);
+}
