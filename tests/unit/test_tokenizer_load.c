@@ -1,0 +1,282 @@
+/* Loading: directories, tokenizer_config.json, GGUF metadata, and files that are refused, by name. */
+#include "support/gguf_writer.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VOCAB  "\"vocab\":{\"<s>\":0,\"a\":1,\"b\":2,\"ab\":3,\" \":4}"
+#define MERGES "\"merges\":[[\"a\",\"b\"]]"
+#define MODEL  "\"model\":{\"type\":\"BPE\"," VOCAB "," MERGES "}"
+
+static void refuse(const char *json, ht_status status, const char *says) {
+    ht_tokenizer *t = (ht_tokenizer *)&t;
+    ht_error err = {0};
+    assert_int_equal(ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err), status);
+    assert_null(t);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+}
+
+static void unknown_things_are_named(void **state) {
+    (void)state;
+    const ht_status format = HT_ERR_FORMAT, unsupported = HT_ERR_UNSUPPORTED, limit = HT_ERR_LIMIT;
+    refuse("{\"normalizer\":{\"type\":\"Nmt\"}," MODEL "}", unsupported, "`Nmt`");
+    refuse("{\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}," MODEL "}", unsupported, "`UnicodeScripts`");
+    refuse("{\"post_processor\":{\"type\":\"Later\"}," MODEL "}", unsupported, "`Later`");
+    refuse("{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", unsupported, "`CTC`");
+    refuse("{\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}," MODEL "}", unsupported,
+           "Fuse");
+    refuse("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.5]]}}", unsupported, "`Unigram`");
+    refuse("{\"model\":{\"type\":\"WordPiece\"," VOCAB "}}", unsupported, "`WordPiece`");
+    refuse("{\"model\":{\"type\":\"BPE\",\"dropout\":0.1," VOCAB "," MERGES "}}", unsupported, "`dropout`");
+    refuse("{\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"," VOCAB "," MERGES "}}", unsupported,
+           "`end_of_word_suffix`");
+    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}," MODEL "}",
+           unsupported, "`Odd`");
+    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\bx\"},\"behavior\":\"Isolated\"}," MODEL
+           "}",
+           unsupported, "\\b");
+    refuse("{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}," MODEL
+           "}",
+           unsupported, "&&");
+    refuse("{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"a c\"]}}", format, "`c` is not in the vocabulary");
+    refuse("{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[\"abc\"]}}", format, "one space");
+    refuse("{\"model\":{\"type\":\"BPE\"," VOCAB ",\"merges\":[[\"a\"]]}}", format, "fewer than two");
+    refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1}," MERGES "}}", limit, "-1");
+    refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":99999999}," MERGES "}}", limit, "99999999");
+    refuse("{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"x\"}," MERGES "}}", format, "not an integer");
+    refuse("{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"a\"}]}", format, "`a` has the id 2, but 1");
+    refuse("{" MODEL ",\"added_tokens\":[{\"id\":2,\"content\":\"z\"}]}", format, "which is `b`");
+    refuse("{" MODEL "," MODEL "}", format, "twice");
+    refuse("{" MODEL ",}", format, "line 1, column");
+    refuse("[]", format, "not an object");
+    refuse("", format, "not valid JSON");
+    refuse("{}", format, "no `model`");
+}
+
+static void expect(const ht_tokenizer *t, const char *text, ht_encode_options options, size_t n, const int32_t *ids) {
+    int32_t *found;
+    size_t n_found;
+    ht_error err = {0};
+    if (ht_tokenizer_encode(t, text, strlen(text), options, &found, &n_found, &err)) fail_msg("%s", err.message);
+    assert_int_equal(n_found, n);
+    if (n) assert_memory_equal(found, ids, n * sizeof *ids);
+    free(found);
+}
+
+static void reads_the_config_beside(void **state) {
+    (void)state;
+    static const char json[] = "{" MODEL ",\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true,"
+                               "\"normalized\":false}]}";
+    static const char config[] =
+        "{\"bos_token\":{\"content\":\"<s>\"},\"eos_token\":\"</s>\",\"add_bos_token\":true,\"add_eos_token\":true,"
+        "\"model_max_length\":1000000000000000019884624838656,"
+        "\"added_tokens_decoder\":{\"5\":{\"content\":\"</s>\",\"special\":true,\"normalized\":false}},"
+        "\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},{\"name\":\"default\",\"template\":\"D\"}]}";
+    const ht_encode_options both = {.add_special = true, .parse_special = true};
+    scratch_make();
+    ht_tokenizer *t;
+    ht_error err = {0};
+    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_IO);
+    assert_non_null(strstr(err.message, "neither"));
+    scratch_write("tokenizer.json", json, sizeof json - 1);
+    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_OK);
+    expect(t, "ab", both, 1, (int32_t[]){3});
+    ht_tokenizer_free(t);
+    scratch_write("tokenizer_config.json", config, sizeof config - 1);
+    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_OK);
+    assert_int_equal(ht_tokenizer_bos(t), 0);
+    assert_int_equal(ht_tokenizer_eos(t), 5);
+    assert_int_equal(ht_tokenizer_vocab_size(t), 6);
+    assert_true(ht_tokenizer_is_special(t, 5));
+    assert_string_equal(ht_tokenizer_chat_template(t), "D");
+    expect(t, "ab", both, 3, (int32_t[]){0, 3, 5});
+    expect(t, "<s>ab</s>", both, 3, (int32_t[]){0, 3, 5});
+    ht_tokenizer_free(t);
+    scratch_write("chat_template.jinja", "J", 1);
+    assert_int_equal(ht_tokenizer_load(scratch_path("tokenizer.json"), &t, &err), HT_OK);
+    assert_string_equal(ht_tokenizer_chat_template(t), "J");
+    ht_tokenizer_free(t);
+    scratch_write("tokenizer_config.json", "{\"add_bos_token\":3}", 19);
+    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
+    assert_null(t);
+    assert_non_null(strstr(err.message, "add_bos_token"));
+    assert_int_equal(ht_tokenizer_load(scratch_path("absent.json"), &t, &err), HT_ERR_IO);
+    scratch_write("note.txt", "hello", 5);
+    assert_int_equal(ht_tokenizer_load(scratch_path("note.txt"), &t, &err), HT_ERR_FORMAT);
+    scratch_remove();
+}
+
+static ht_status load_gguf(gguf_writer *w, ht_tokenizer **t, ht_error *err) {
+    size_t size;
+    unsigned char *file = gguf_finish(w, &size);
+    ht_gguf *g;
+    if (ht_gguf_parse(file, size, "test.gguf", &g, err)) fail_msg("%s", err->message);
+    ht_status st = ht_tokenizer_from_gguf(g, "test.gguf", t, err);
+    ht_gguf_free(g);
+    free(file); /* nothing of the file may be referred to afterwards */
+    return st;
+}
+
+#define SPACE "\xE2\x96\x81"
+
+static gguf_writer sentencepiece(void) {
+    static const char *const tokens[] = {"<unk>",   "<s>", "</s>",     "<0x21>", SPACE, "a",      "b",
+                                         SPACE "a", "ab",  SPACE "ab", "  ",     "bb",  SPACE "b"};
+    static const int32_t types[] = {2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 4, 1, 1};
+    static const float scores[] = {0, 0, 0, 0, -9, -9, -9, -3, -2, -4, -1000, -6, -5};
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "llama");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 13);
+    gguf_put_i32s(&w, "tokenizer.ggml.token_type", types, 13);
+    gguf_put_f32s(&w, "tokenizer.ggml.scores", scores, 13);
+    return w;
+}
+
+static void merges_by_score(void **state) {
+    (void)state;
+    const ht_encode_options none = {0}, parse = {.parse_special = true}, both = {true, true};
+    ht_tokenizer *t;
+    ht_error err = {0};
+    gguf_writer w = sentencepiece();
+    if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+    assert_string_equal(ht_tokenizer_kind(t), "SentencePiece BPE");
+    assert_string_equal(ht_tokenizer_piece(t, 10), SPACE SPACE);
+    expect(t, "ab", both, 2, (int32_t[]){1, 9});            /* a+b scores -2, before space+a at -3; then space+ab */
+    expect(t, "b bb", none, 3, (int32_t[]){12, 12, 6});     /* space+b at -5 before b+b at -6 */
+    expect(t, "a!\xC3\xA9", none, 3, (int32_t[]){7, 3, 0}); /* a byte token; the unknown token for what has none */
+    expect(t, "<s>a", parse, 2, (int32_t[]){1, 7});
+    char *text;
+    size_t n;
+    assert_int_equal(ht_tokenizer_decode(t, (int32_t[]){1, 9, 4, 3}, 4, true, &text, &n, &err), HT_OK);
+    assert_string_equal(text, "ab !");
+    free(text);
+    ht_tokenizer_free(t);
+    w = sentencepiece();
+    gguf_put_bool(&w, "tokenizer.ggml.add_space_prefix", false);
+    gguf_put_bool(&w, "tokenizer.ggml.add_bos_token", false);
+    gguf_put_bool(&w, "tokenizer.ggml.add_eos_token", true);
+    if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+    expect(t, "ab", both, 2, (int32_t[]){8, 2});
+    expect(t, "   a", none, 2, (int32_t[]){10, 7}); /* user-defined tokens merge first */
+    ht_tokenizer_free(t);
+}
+
+static gguf_writer byte_level(const char *pre) {
+    static const char *const tokens[] = {"<|end|>",
+                                         "a",
+                                         "b",
+                                         "\xC4\xA0",
+                                         "ab",
+                                         "\xC4\xA0"
+                                         "a",
+                                         "1"};
+    static const char *const merges[] = {"a b", "\xC4\xA0 a"};
+    static const int32_t types[] = {3, 1, 1, 1, 1, 1, 1};
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    if (pre) gguf_put_str(&w, "tokenizer.ggml.pre", pre);
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 7);
+    gguf_put_i32s(&w, "tokenizer.ggml.token_type", types, 7);
+    gguf_put_strs(&w, "tokenizer.ggml.merges", merges, 2);
+    return w;
+}
+
+static void pre_tokenizers_by_name(void **state) {
+    (void)state;
+    static const char *const known[] = {"gpt-2",   "mpt",          "smollm",         "command-r",   "llama-bpe",
+                                        "glm4",    "qwen2",        "qwen35",         "tekken",      "gpt-4o",
+                                        "default", "deepseek-llm", "deepseek-coder", "deepseek-v3", "falcon",
+                                        "llama3",  "starcoder",    "refact",         "dbrx",        NULL};
+    ht_tokenizer *t;
+    ht_error err = {0};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        gguf_writer w = byte_level(known[i]);
+        if (load_gguf(&w, &t, &err)) fail_msg("%s: %s", known[i] ? known[i] : "(none)", err.message);
+        expect(t, "ab ab<|end|>", (ht_encode_options){.parse_special = true}, 4, (int32_t[]){4, 3, 4, 0});
+        ht_tokenizer_free(t);
+    }
+    gguf_writer w = byte_level("qwen3000");
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
+    assert_null(t);
+    assert_non_null(strstr(err.message, "test.gguf: "));
+    assert_non_null(strstr(err.message, "`qwen3000`"));
+    w = byte_level(" ");
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
+}
+
+static void broken_metadata_is_refused(void **state) {
+    (void)state;
+    ht_tokenizer *t;
+    ht_error err = {0};
+    gguf_writer w = gguf_writer_new();
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "tokenizer.ggml.model is missing"));
+    w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "t5");
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "`t5`"));
+    w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "tokenizer.ggml.tokens"));
+    w = byte_level("gpt-2");
+    gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 7);
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "eos_token_id"));
+    w = sentencepiece();
+    gguf_put_i32s(&w, "tokenizer.ggml.merges", (int32_t[]){1}, 1);
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "llama");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "b"}, 2);
+    gguf_put_f32s(&w, "tokenizer.ggml.scores", (float[]){1}, 1);
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "1 items, but there are 2 tokens"));
+    w = gguf_writer_new();
+    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "\xFF"}, 2);
+    assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "UTF-8"));
+}
+
+/* Every truncation of a file and every changed byte gives a tokenizer that works or an error. */
+static void damaged_files_are_survived(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"<s>\",\"special\":true}],\"normalizer\":{\"type\":\"NFC\"},"
+        "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":"
+        "\"[ab]+|c\"},\"behavior\":\"Isolated\",\"invert\":false}]},\"decoder\":{\"type\":\"ByteLevel\"}," MODEL "}";
+    size_t n = sizeof json - 1;
+    char copy[sizeof json];
+    ht_error err = {0};
+    for (size_t i = 0; i < n * 9; i++) {
+        size_t length = i < n ? i : n;
+        memcpy(copy, json, n);
+        if (i >= n) copy[(i - n) / 8] = (char)(copy[(i - n) / 8] ^ 1 << (i % 8));
+        ht_tokenizer *t;
+        if (ht_tokenizer_from_json(copy, length, NULL, 0, &t, &err)) {
+            assert_null(t);
+            assert_true(err.message[0] != '\0');
+            continue;
+        }
+        int32_t *ids;
+        size_t n_ids;
+        if (!ht_tokenizer_encode(t, "<s>ab abc", 9, (ht_encode_options){true, true}, &ids, &n_ids, &err)) free(ids);
+        ht_tokenizer_free(t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unknown_things_are_named),
+        cmocka_unit_test(reads_the_config_beside),
+        cmocka_unit_test(merges_by_score),
+        cmocka_unit_test(pre_tokenizers_by_name),
+        cmocka_unit_test(broken_metadata_is_refused),
+        cmocka_unit_test(damaged_files_are_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
