@@ -47,7 +47,12 @@ static ht_status open_gguf(ht_checkpoint *c, ht_error *err) {
         return ht_fail(err, HT_ERR_FORMAT, "%s: not a GGUF file%s", c->path,
                        ends_with(c->path, ".safetensors") ? "; for safetensors give the directory that holds them"
                                                           : "");
-    return ht_gguf_parse(c->file->data, c->file->size, c->name, &c->gguf, err);
+    status = ht_gguf_parse(c->file->data, c->file->size, c->name, &c->gguf, err);
+    uint64_t parts;
+    if (!status && ht_gguf_get_u64(c->gguf, "split.count", &parts) && parts > 1)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: is one of %llu parts of a model; join them to one file first",
+                       c->name, (unsigned long long)parts);
+    return status;
 }
 
 static ht_status read_text(const ht_checkpoint *c, const char *name, char **text, size_t *size, ht_error *err) {

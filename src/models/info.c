@@ -57,7 +57,7 @@ static void describe_config(info *in, const ht_config *c) {
     p->feed_forward = c->feed_forward;
     p->vocab = c->vocab;
     p->context = c->context;
-    p->tied_head = c->tied_head;
+    p->tied_head = c->tied_head && p->has_weights;
     for (int64_t i = 0; i < c->n_layers; i++) {
         ht_kv_shape kv = {(int32_t)c->n_kv_heads, (int32_t)c->head_dim, c->sliding[i] ? c->window : 0};
         if (kv.window) {

@@ -178,6 +178,14 @@ static void tensors(void **state) {
     REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_k.bias` is missing");
     write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32});
     REFUSED(path, HT_ERR_FORMAT, "there is a tensor `blk.0.ffn_gate.bias`", "implies none");
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "general.architecture", "llama");
+    gguf_put_u32(&w, "split.count", 3);
+    size_t size;
+    unsigned char *file = gguf_finish(&w, &size);
+    scratch_write("t.gguf", file, size);
+    free(file);
+    REFUSED(path, HT_ERR_UNSUPPORTED, "t.gguf", "one of 3 parts");
     remove(path);
 }
 
