@@ -22,6 +22,21 @@ static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
     }
 }
 
+static const ht_row_ops *row_ops(ht_cpu_isa isa) {
+    switch (isa) {
+#ifdef HT_HAVE_neon
+    case HT_CPU_NEON: return &ht_vector_row_neon;
+#endif
+#ifdef HT_HAVE_avx2
+    case HT_CPU_AVX2: return &ht_vector_row_avx2;
+#endif
+#ifdef HT_HAVE_avx512
+    case HT_CPU_AVX512: return &ht_vector_row_avx512;
+#endif
+    default: return &ht_vector_row_reference;
+    }
+}
+
 static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
     return ht_cpu_matrix_ops(ht_cpu_device_isa(d), type, precision);
 }
@@ -37,6 +52,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.name = "cpu";
     d->base.instruction_set = ht_cpu_isa_name(chosen);
     d->base.matrix_ops = matrix_ops;
+    d->base.row_ops = row_ops(chosen);
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);

@@ -18,4 +18,6 @@ void ht_vector_kernels_neon(ht_kernel kernels[HT_OP_COUNT]);
 void ht_vector_kernels_avx2(ht_kernel kernels[HT_OP_COUNT]);
 void ht_vector_kernels_avx512(ht_kernel kernels[HT_OP_COUNT]);
 
+extern const ht_row_ops ht_vector_row_reference, ht_vector_row_neon, ht_vector_row_avx2, ht_vector_row_avx512;
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "device/kernel.h"
 #include "device/matrix.h"
+#include "device/row.h"
 
 #include <stdatomic.h>
 
@@ -15,6 +16,7 @@ struct ht_device {
     ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the device does not support the op */
     const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type,
                                        ht_precision precision); /* NULL: cannot */
+    const ht_row_ops *row_ops;
     ht_pool *pool;
     void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;

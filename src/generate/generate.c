@@ -1,5 +1,6 @@
 /* Generation: prompt in, tokens one by one, text out. */
 #include "base/error.h"
+#include "device/device.h"
 #include "generate/output.h"
 #include "generate/sampler.h"
 #include "generate/session_inside.h"
@@ -45,7 +46,7 @@ static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     ht_status status = ht_output_check_stops(r->o->stop, r->o->n_stop, err);
     if (status) return status;
     r->output = (ht_output){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
-    status = ht_sampler_new(&r->o->sampler, m->vocab, &r->sampler, err);
+    status = ht_sampler_new(&r->o->sampler, m->vocab, m->device->row_ops, &r->sampler, err);
     if (status || (!fn && !r->o->n_stop)) return status;
     status = need_tokenizer(m, err);
     return status ? status : ht_decoder_new(m->tokenizer, true, &r->decoder, err);

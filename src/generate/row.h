@@ -1,17 +1,14 @@
 /* One row of logits and the parts of it that a sampler asks for, without ever sorting all of it.
  *
  * Every filter of the chain keeps a prefix of the row in descending order (ties: lowest index first). So what is kept
- * is described by its last member, an `ht_cut`, and found by scans over blocks of HT_ROW_BLOCK values. Results are the
- * same on every machine: plain C, own exp, fixed order of summation. */
+ * is described by its last member, an `ht_cut`, and found by scans over blocks of HT_ROW_BLOCK values. */
 #ifndef HT_GENERATE_ROW_H
 #define HT_GENERATE_ROW_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-enum { HT_ROW_BLOCK = 128 };
+#include "device/row.h"
 
 typedef struct ht_row {
+    const ht_row_ops *ops;
     const float *x; /* [n] finite logits */
     int32_t n;
     int32_t n_blocks;
@@ -39,9 +36,7 @@ static inline bool ht_cut_keeps(ht_cut c, float x, int32_t i) { return x > c.val
 /* The stricter of two. */
 ht_cut ht_cut_min(ht_cut a, ht_cut b);
 
-/* weight(x) = exp((x - max) * scale); what lies under e^-87 counts as zero. */
-void ht_row_weights(const float *x, int32_t n, float max, float scale, float *w);
-/* Sum of the weights of what the cut keeps. block_mass [n_blocks] takes the sum of each block; NULL: not wanted. */
+/* Sum of the weights exp((x - max) * scale) of what the cut keeps. block_mass [n_blocks] takes the sum of each block; NULL: not wanted. */
 double ht_row_mass(const ht_row *row, float scale, ht_cut cut, double *block_mass);
 /* The kept index at which the running sum of weights, in order of index, passes u * mass; u in [0, 1). block_mass and
  * mass are those of ht_row_mass with the same scale and cut. */

@@ -14,6 +14,7 @@ enum { DEFAULT_WINDOW = 64 };
 struct ht_sampler {
     ht_sampler_options o; /* order complete, window resolved */
     int32_t vocab;
+    const ht_row_ops *ops;
     bool filters;       /* any of top_k, top_p, min_p is on */
     float *x;           /* [vocab] the row once a penalty changed it; NULL without penalty */
     int32_t *ids;       /* [vocab] token ids of a row that filters shortened; NULL when that cannot happen */
@@ -130,7 +131,8 @@ static ht_status allocate(ht_sampler *s, ht_error *err) {
     return ok ? HT_OK : ht_fail_memory(err, n * (sizeof *s->x + sizeof *s->ids + sizeof *s->list), "the sampler");
 }
 
-ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, ht_sampler **out, ht_error *err) {
+ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
+                         ht_error *err) {
     *out = NULL;
     ht_status status = check_options(options, err);
     if (status) return status;
@@ -139,6 +141,7 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, ht_sa
     if (!s) return ht_fail_memory(err, sizeof *s, "the sampler");
     s->o = *options;
     s->vocab = vocab;
+    s->ops = ops;
     if (!s->o.repeat_window) s->o.repeat_window = DEFAULT_WINDOW;
     if (!complete_order(options->order, s->o.order))
         status = ht_fail(err, HT_ERR_ARGUMENT, "the sampler's order names a stage that does not exist, or one twice");
@@ -183,7 +186,7 @@ static double list_mass(const ht_sampler *s, const chain *c, int32_t n, double t
     for (int32_t first = 0; first < n; first += HT_ROW_BLOCK) {
         int32_t count = n - first < HT_ROW_BLOCK ? n - first : HT_ROW_BLOCK;
         for (int32_t i = 0; i < count; i++) x[i] = ht_ranked_value(s->list[first + i]);
-        ht_row_weights(x, count, c->row.max, c->scale, w);
+        s->ops->weights(x, count, c->row.max, c->scale, w);
         for (int32_t i = 0; i < count; i++) {
             total += (double)w[i];
             if (total >= target) {
@@ -314,7 +317,7 @@ static int32_t draw_from_list(ht_sampler *s, const chain *c, double u) {
     for (int32_t first = 0; first < n; first += HT_ROW_BLOCK) {
         int32_t count = n - first < HT_ROW_BLOCK ? n - first : HT_ROW_BLOCK;
         for (int32_t i = 0; i < count; i++) x[i] = c->row.x[ht_ranked_index(s->list[first + i] >> 32)];
-        ht_row_weights(x, count, c->row.max, c->scale, w);
+        s->ops->weights(x, count, c->row.max, c->scale, w);
         for (int32_t i = 0; i < count; i++) {
             if (w[i] <= 0) continue;
             last = ht_ranked_index(s->list[first + i] >> 32);
@@ -333,8 +336,10 @@ static int32_t draw(ht_sampler *s, const chain *c, double u) {
 
 ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
                           ht_error *err) {
-    chain c = {
-        .row = {.x = logits, .n = s->vocab, .block_max = s->block_max}, .scale = 1, .cut = ht_cut_none(), .n_list = -1};
+    chain c = {.row = {.ops = s->ops, .x = logits, .n = s->vocab, .block_max = s->block_max},
+               .scale = 1,
+               .cut = ht_cut_none(),
+               .n_list = -1};
     bool scanned = false, filtered = false;
     *id = -1;
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {

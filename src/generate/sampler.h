@@ -11,12 +11,15 @@
 #ifndef HT_GENERATE_SAMPLER_H
 #define HT_GENERATE_SAMPLER_H
 
+#include "device/row.h"
+
 #include <hearth/session.h>
 
 typedef struct ht_sampler ht_sampler;
 
-/* Checks the options and allocates all that sampling will need. */
-ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, ht_sampler **out, ht_error *err);
+/* Checks the options and allocates all that sampling will need. `ops` are the device's. */
+ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
+                         ht_error *err);
 void ht_sampler_free(ht_sampler *s); /* NULL is fine */
 
 /* Picks the token for position n_history from logits [vocab]. history: the tokens of all positions before it. A logit

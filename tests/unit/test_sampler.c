@@ -1,4 +1,5 @@
 /* The sampler against a plain implementation that sorts everything, its statistics, and its errors. */
+#include "device/device.h"
 #include "generate/philox.h"
 #include "generate/row.h"
 #include "generate/sampler.h"
@@ -99,6 +100,23 @@ static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *o
 
 /* ---- help ---- */
 
+static ht_device *device;
+static const ht_row_ops *ops;
+
+static int open_device(void **state) {
+    (void)state;
+    ht_error err = {0};
+    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &device, &err)) return 1;
+    ops = device->row_ops;
+    return 0;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    ht_device_release(device);
+    return 0;
+}
+
 static uint32_t lcg = 1;
 static uint32_t next_random(void) {
     lcg = lcg * 1664525u + 1013904223u;
@@ -116,7 +134,7 @@ static int32_t pick(const ht_sampler_options *o, const float *logits, int32_t n,
     ht_sampler *s;
     ht_error err = {0};
     int32_t id = -2;
-    if (ht_sampler_new(o, n, &s, &err)) fail_msg("%s", err.message);
+    if (ht_sampler_new(o, n, ops, &s, &err)) fail_msg("%s", err.message);
     if (ht_sampler_pick(s, logits, history, n_history, &id, &err)) fail_msg("%s", err.message);
     ht_sampler_free(s);
     return id;
@@ -224,7 +242,7 @@ static void wide_nucleus_is_exact(void **state) {
     ht_ranked *work = malloc(N * sizeof *work), *sorted = malloc(N * sizeof *sorted);
     for (int kind = 0; kind < 3; kind++) {
         for (int i = 0; i < N; i++) x[i] = kind == 0 ? bell() : kind == 1 ? 0.25f * floorf(4 * bell()) : 1;
-        ht_row row = {.x = x, .n = N, .block_max = block_max};
+        ht_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
         assert_true(ht_row_scan(&row));
         for (int i = 0; i < N; i++) sorted[i] = ht_rank(x[i], i);
         ht_ranked_sort(sorted, N);
@@ -260,14 +278,48 @@ static void sorting_and_weights(void **state) {
         for (int i = 1; i < N; i++) assert_true(r[i - 1] > r[i]);
     }
     for (int i = 0; i < N; i++) x[i] = -0.03f * (float)i;
-    ht_row_weights(x, N, 0, 1, w);
+    ops->weights(x, N, 0, 1, w);
     for (int i = 0; i < N; i++) {
         double expected = exp((double)x[i]);
-        if (x[i] > -87)
+        if (x[i] > -87.3f)
             assert_true(fabs((double)w[i] / expected - 1) < 3e-7);
-        else
+        else if (x[i] < -87.4f)
             assert_true(w[i] == 0);
     }
+}
+
+/* Every instruction set there is gives the same bits as the plain lanes. */
+static void scans_are_the_same_everywhere(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    static const char *const sets[] = {"avx512", "avx2", "neon"};
+    static float x[N], w[2][N], top[2][(N + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK];
+    ht_error err = {0};
+    ht_device *plain, *fast;
+    assert_int_equal(ht_device_open("cpu", &(ht_device_options){1, "reference"}, &plain, &err), HT_OK);
+    for (int i = 0; i < N; i++) x[i] = -40 * uniform();
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
+        if (ht_device_open("cpu", &(ht_device_options){1, sets[set]}, &fast, &err)) continue;
+        const ht_row_ops *a = plain->row_ops, *b = fast->row_ops;
+        for (int n = 1; n <= N; n += n < 300 ? 1 : 97) {
+            assert_true(a->maxima(x, n, top[0]) && b->maxima(x, n, top[1]));
+            assert_memory_equal(top[0], top[1], (size_t)ht_row_blocks(n) * sizeof(float));
+            a->weights(x, n, 1, 1.7f, w[0]);
+            b->weights(x, n, 1, 1.7f, w[1]);
+            assert_memory_equal(w[0], w[1], (size_t)n * sizeof(float));
+            int m = n < HT_ROW_BLOCK ? n : HT_ROW_BLOCK;
+            for (int strict = 0; strict < 2; strict++)
+                assert_true(a->mass(x, m, 1, 1.7f, x[n / 2], strict) == b->mass(x, m, 1, 1.7f, x[n / 2], strict));
+            int64_t count[2] = {5, 0}, expected = 0;
+            for (int i = 0; i < m; i++) expected += x[i] >= x[n / 2];
+            double sums[2] = {a->sum(x, w[0], m, x[n / 2], &count[0]), b->sum(x, w[1], m, x[n / 2], &count[1])};
+            assert_true(sums[0] == sums[1] && sums[0] == a->mass(x, m, 1, 1.7f, x[n / 2], false));
+            assert_int_equal(count[0], 5 + expected);
+            assert_int_equal(count[1], expected);
+        }
+        ht_device_release(fast);
+    }
+    ht_device_release(plain);
 }
 
 /* Frequencies of 40,000 draws against the probabilities: chi-squared with 7 degrees of freedom, 1 in 10^5 by chance. */
@@ -280,7 +332,7 @@ static void draws_follow_the_probabilities(void **state) {
     ht_sampler_options o = {.temperature = 0.7f, .seed = 42};
     ht_sampler *s;
     ht_error err = {0};
-    assert_int_equal(ht_sampler_new(&o, N, &s, &err), HT_OK);
+    assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
     for (int i = 0; i < DRAWS; i++) {
         int32_t id;
         assert_int_equal(ht_sampler_pick(s, x, NULL, i, &id, &err), HT_OK);
@@ -321,7 +373,7 @@ static void bad_logits_are_errors(void **state) {
                 ht_sampler *s;
                 ht_error err = {0};
                 int32_t id = 0;
-                assert_int_equal(ht_sampler_new(&chains[c], 300, &s, &err), HT_OK);
+                assert_int_equal(ht_sampler_new(&chains[c], 300, ops, &s, &err), HT_OK);
                 assert_int_equal(ht_sampler_pick(s, x, NULL, 0, &id, &err), HT_ERR_INTERNAL);
                 assert_int_equal(id, -1);
                 char token[32];
@@ -372,23 +424,29 @@ static void bad_options_are_refused(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ht_sampler *s = (void *)1;
         ht_error err = {0};
-        assert_int_equal(ht_sampler_new(&wrong[i], 10, &s, &err), HT_ERR_ARGUMENT);
+        assert_int_equal(ht_sampler_new(&wrong[i], 10, ops, &s, &err), HT_ERR_ARGUMENT);
         assert_null(s);
         assert_true(err.message[0] != 0);
     }
     ht_sampler *s;
     ht_error err = {0};
-    assert_int_equal(ht_sampler_new(&(ht_sampler_options){0}, 0, &s, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_sampler_new(&(ht_sampler_options){0}, 0, ops, &s, &err), HT_ERR_ARGUMENT);
     ht_sampler_free(NULL);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(generator_known_answers),     cmocka_unit_test(greedy_takes_the_lowest_of_ties),
-        cmocka_unit_test(agrees_with_the_plain_chain), cmocka_unit_test(wide_nucleus_is_exact),
-        cmocka_unit_test(sorting_and_weights),         cmocka_unit_test(draws_follow_the_probabilities),
-        cmocka_unit_test(same_seed_same_tokens),       cmocka_unit_test(bad_logits_are_errors),
-        cmocka_unit_test(orders_are_parsed),           cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(generator_known_answers),
+        cmocka_unit_test(greedy_takes_the_lowest_of_ties),
+        cmocka_unit_test(agrees_with_the_plain_chain),
+        cmocka_unit_test(wide_nucleus_is_exact),
+        cmocka_unit_test(sorting_and_weights),
+        cmocka_unit_test(scans_are_the_same_everywhere),
+        cmocka_unit_test(draws_follow_the_probabilities),
+        cmocka_unit_test(same_seed_same_tokens),
+        cmocka_unit_test(bad_logits_are_errors),
+        cmocka_unit_test(orders_are_parsed),
+        cmocka_unit_test(bad_options_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_device, close_device);
 }
