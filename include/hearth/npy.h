@@ -6,6 +6,7 @@
 #define HEARTH_NPY_H
 
 #include <hearth/status.h>
+
 #include <stdint.h>
 
 #ifdef __cplusplus
