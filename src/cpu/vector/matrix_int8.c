@@ -193,6 +193,8 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
                              v16f y[TILE_PANELS][TILE_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
     v16f t[TILE_PANELS][TILE_ROWS];
+    for (int i = first; i < first + some; i++)
+        for (int p = 0; p < TILE_PANELS; p++) t[p][i] = v16f_zero();
     for (int h = 0; h < halves; h++) {
         v16d d[TILE_PANELS][TILE_ROWS];
         for (int i = first; i < first + some; i++)
