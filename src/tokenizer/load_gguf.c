@@ -248,17 +248,21 @@ static ht_status read_merges(reader *r, const ht_gguf_value *merges) {
         return ht_fail(r->err, HT_ERR_LIMIT, "tokenizer.ggml.merges has %llu merges; at most %d are supported",
                        (unsigned long long)merges->n_items, HT_MAX_MERGES);
     ht_status st = ht_merges_reserve(&r->t->merges, (int32_t)merges->n_items, r->err);
-    size_t offset = 0;
+    size_t offset = 0, n = 0;
     ht_bytes text;
+    ht_merge_text batch[HT_MERGE_BATCH];
     for (uint64_t i = 0; !st && ht_gguf_next_string(merges, &offset, &text); i++) {
         const char *space = text.len > 2 ? memchr(text.data + 1, ' ', text.len - 2) : NULL;
         if (!space)
             return ht_fail(r->err, HT_ERR_FORMAT, "merge %llu is not two texts with a space between",
                            (unsigned long long)i);
         size_t left = (size_t)(space - text.data);
-        st = ht_add_merge(r->t, text.data, left, space + 1, text.len - left - 1, r->err);
+        batch[n++] = (ht_merge_text){text.data, space + 1, left, text.len - left - 1};
+        if (n < HT_MERGE_BATCH) continue;
+        st = ht_add_merges(r->t, batch, n, r->err);
+        n = 0;
     }
-    return st;
+    return st ? st : ht_add_merges(r->t, batch, n, r->err);
 }
 
 typedef struct scored {

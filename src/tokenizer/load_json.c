@@ -1,5 +1,6 @@
 /* A tokenizer from a tokenizer.json: each stage of the file becomes the stage of the same name. A step, or a parameter of
  * a step, that this version does not know is refused by name. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "tokenizer/json_document.h"
 #include "tokenizer/load_config.h"
@@ -354,10 +355,15 @@ static void load_merges(loader *l, const ht_json_document *d) {
     if (d->n_merges > HT_MAX_MERGES)
         FAIL(l, HT_ERR_LIMIT, "model.merges has %zu merges; at most %d are supported", d->n_merges, HT_MAX_MERGES);
     if (!l->status) l->status = ht_merges_reserve(&l->t->merges, (int32_t)d->n_merges, l->err);
-    for (size_t i = 0; i < d->n_merges && !l->status; i++) {
-        const ht_listed_merge *m = &d->merges[i];
-        const char *left = d->merge_text.data + m->begin;
-        l->status = ht_add_merge(l->t, left, m->n_left, left + m->n_left, m->n_right, l->err);
+    ht_merge_text batch[HT_MERGE_BATCH];
+    for (size_t i = 0, n; i < d->n_merges && !l->status; i += n) {
+        n = ht_min_size(HT_MERGE_BATCH, d->n_merges - i);
+        for (size_t k = 0; k < n; k++) {
+            const ht_listed_merge *m = &d->merges[i + k];
+            const char *left = d->merge_text.data + m->begin;
+            batch[k] = (ht_merge_text){left, left + m->n_left, m->n_left, m->n_right};
+        }
+        l->status = ht_add_merges(l->t, batch, n, l->err);
     }
 }
 

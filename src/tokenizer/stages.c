@@ -98,26 +98,55 @@ ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err) {
     return HT_OK;
 }
 
-static ht_status missing_token(const char *text, size_t n, const char *left, size_t n_left, const char *right,
-                               size_t n_right, ht_error *err) {
-    return ht_fail(err, HT_ERR_FORMAT, "merge `%.*s` + `%.*s`: `%.*s` is not in the vocabulary", (int)(n_left % 256),
-                   left, (int)(n_right % 256), right, (int)(n % 256), text);
+typedef struct merge_part { /* one of the three tokens of a merge */
+    const char *text;
+    size_t n;
+    uint64_t hash;
+} merge_part;
+
+static ht_status missing_token(const merge_part *part, const ht_merge_text *m, ht_error *err) {
+    return ht_fail(err, HT_ERR_FORMAT, "merge `%.*s` + `%.*s`: `%.*s` is not in the vocabulary", (int)(m->n_left % 256),
+                   m->left, (int)(m->n_right % 256), m->right, (int)(part->n % 256), part->text);
 }
 
-ht_status ht_add_merge(ht_tokenizer *t, const char *left, size_t n_left, const char *right, size_t n_right,
-                       ht_error *err) {
-    const ht_vocab *v = &t->vocab;
-    int32_t a = ht_vocab_find(v, left, n_left), b = ht_vocab_find(v, right, n_right);
-    if (a < 0) return missing_token(left, n_left, left, n_left, right, n_right, err);
-    if (b < 0) return missing_token(right, n_right, left, n_left, right, n_right, err);
-    char small[256], *joined = n_left + n_right <= sizeof small ? small : malloc(n_left + n_right);
-    if (!joined) return ht_fail_memory(err, n_left + n_right, "merges");
-    memcpy(joined, left, n_left);
-    memcpy(joined + n_left, right, n_right);
-    int32_t product = ht_vocab_find(v, joined, n_left + n_right);
-    ht_status st = product < 0 ? missing_token(joined, n_left + n_right, left, n_left, right, n_right, err) : HT_OK;
+static ht_status add_found(ht_tokenizer *t, merge_part (*parts)[3], const ht_merge_text *texts, size_t n,
+                           ht_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        int32_t ids[3];
+        for (int k = 0; k < 3; k++) {
+            const merge_part *part = &parts[i][k];
+            ids[k] = ht_vocab_find_hashed(&t->vocab, part->hash, part->text, part->n);
+            if (ids[k] < 0) return missing_token(part, &texts[i], err);
+        }
+        ht_merges_add(&t->merges, ids[0], ids[1], ids[2]);
+    }
+    return HT_OK;
+}
+
+ht_status ht_add_merges(ht_tokenizer *t, const ht_merge_text *texts, size_t n, ht_error *err) {
+    merge_part parts[HT_MERGE_BATCH][3];
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) bytes += texts[i].n_left + texts[i].n_right;
+    char small[HT_MERGE_BATCH * 32], *joined = bytes <= sizeof small ? small : malloc(bytes);
+    if (!joined) return ht_fail_memory(err, bytes, "merges");
+    char *at = joined;
+    for (size_t i = 0; i < n; i++) {
+        const ht_merge_text *m = &texts[i];
+        memcpy(at, m->left, m->n_left);
+        memcpy(at + m->n_left, m->right, m->n_right);
+        parts[i][0] = (merge_part){at, m->n_left, 0};
+        parts[i][1] = (merge_part){at + m->n_left, m->n_right, 0};
+        parts[i][2] = (merge_part){at, m->n_left + m->n_right, 0};
+        for (int k = 0; k < 3; k++) {
+            parts[i][k].hash = ht_hash_bytes(parts[i][k].text, parts[i][k].n);
+            ht_vocab_prefetch(&t->vocab, parts[i][k].hash);
+        }
+        at += m->n_left + m->n_right;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++) ht_vocab_peek(&t->vocab, parts[i][k].hash);
+    ht_status st = add_found(t, parts, texts, n, err);
     if (joined != small) free(joined);
-    if (!st) ht_merges_add(&t->merges, a, b, product);
     return st;
 }
 

@@ -169,9 +169,13 @@ ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from
 ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t n, ht_error *err);
 /* Replaces *list by its first *n ids and `id`. */
 ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err);
-/* Adds the merge of two texts; `what` names it in messages. Both and their concatenation must be tokens. */
-ht_status ht_add_merge(ht_tokenizer *t, const char *left, size_t n_left, const char *right, size_t n_right,
-                       ht_error *err);
+/* Adds merges, at most HT_MERGE_BATCH at a time. Both texts of each and their concatenation must be tokens. */
+#define HT_MERGE_BATCH 32
+typedef struct ht_merge_text {
+    const char *left, *right;
+    size_t n_left, n_right;
+} ht_merge_text;
+ht_status ht_add_merges(ht_tokenizer *t, const ht_merge_text *texts, size_t n, ht_error *err);
 /* Builds what follows from the stages; the last thing a loader does. */
 ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err);
 

@@ -99,12 +99,15 @@ ht_status ht_vocab_index(ht_vocab *v, ht_error *err) {
     return HT_OK;
 }
 
-int32_t ht_vocab_find(const ht_vocab *v, const char *text, size_t n) {
-    if (!v->slots || n > v->longest) return -1;
-    uint64_t hash = ht_hash_bytes(text, n);
+int32_t ht_vocab_find_hashed(const ht_vocab *v, uint64_t hash, const char *text, size_t n) {
     for (size_t i = (size_t)hash & v->mask; v->slots[i]; i = (i + 1) & v->mask)
         if (same_text(v, v->slots[i], hash, text, n)) return (int32_t)((uint32_t)v->slots[i] - 1);
     return -1;
+}
+
+int32_t ht_vocab_find(const ht_vocab *v, const char *text, size_t n) {
+    if (!v->slots || n > v->longest) return -1;
+    return ht_vocab_find_hashed(v, ht_hash_bytes(text, n), text, n);
 }
 
 void ht_vocab_free(ht_vocab *v) {

@@ -41,4 +41,17 @@ static inline const char *ht_vocab_text(const ht_vocab *v, int32_t id) { return 
 /* A 64-bit hash of a short text. */
 uint64_t ht_hash_bytes(const char *text, size_t n);
 
+/* Finding many tokens at once, in three rounds over all of them, so that the memory accesses of one overlap with those of
+ * the others: hash and prefetch, peek, find. */
+static inline void ht_vocab_prefetch(const ht_vocab *v, uint64_t hash) {
+    __builtin_prefetch(&v->slots[(size_t)hash & v->mask]);
+}
+static inline void ht_vocab_peek(const ht_vocab *v, uint64_t hash) {
+    uint32_t id = (uint32_t)v->slots[(size_t)hash & v->mask];
+    if (!id) return;
+    __builtin_prefetch(&v->length[id - 1]);
+    __builtin_prefetch(v->arena + v->begin[id - 1]);
+}
+int32_t ht_vocab_find_hashed(const ht_vocab *v, uint64_t hash, const char *text, size_t n);
+
 #endif
