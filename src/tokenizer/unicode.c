@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <utf8proc.h>
 
 uint8_t ht_unicode_class_far(uint32_t c) {
@@ -39,18 +40,63 @@ static utf8proc_option_t form_options(ht_normal_form form) {
     return UTF8PROC_STABLE;
 }
 
-static ht_status normalize_run(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err) {
-    utf8proc_uint8_t *result = NULL;
-    utf8proc_ssize_t size =
-        utf8proc_map((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &result, form_options(form));
-    if (size < 0) {
-        free(result);
-        if (size == UTF8PROC_ERROR_NOMEM) return ht_fail_memory(err, n, "Unicode normalisation");
-        return ht_fail(err, HT_ERR_INTERNAL, "Unicode normalisation failed: %s", utf8proc_errmsg(size));
+typedef struct code_points {
+    utf8proc_int32_t *c;
+    size_t n, capacity;
+} code_points;
+
+static bool decompose(const char *text, size_t n, utf8proc_option_t options, code_points *out) {
+    enum { MOST = 32 }; /* no character decomposes into more than 18 */
+    for (size_t i = 0, length; i < n; i += length) {
+        utf8proc_int32_t c = (utf8proc_int32_t)ht_utf8_next(text + i, &length);
+        if (out->capacity - out->n < MOST) {
+            size_t capacity = out->capacity ? out->capacity * 2 : 256;
+            utf8proc_int32_t *grown = realloc(out->c, capacity * sizeof *grown);
+            if (!grown) return false;
+            out->c = grown;
+            out->capacity = capacity;
+        }
+        utf8proc_ssize_t made = utf8proc_decompose_char(c, out->c + out->n, MOST, options, NULL);
+        if (made < 0 || made > MOST) return false;
+        out->n += (size_t)made;
     }
-    ht_text_append(out, result, (size_t)size);
-    free(result);
-    return HT_OK;
+    return true;
+}
+
+static int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+
+/* Sorts each run of marks by combining class, keeping the order within a class. utf8proc_map does so by exchanging
+ * neighbours, which takes a minute for a text of marks alone; here each class is gathered in turn. */
+static bool order_marks(code_points *p) {
+    utf8proc_int32_t *sorted = malloc((p->n + 1) * sizeof *sorted);
+    if (!sorted) return false;
+    for (size_t begin = 0, end; begin < p->n; begin = end) {
+        for (end = begin; end < p->n && combining_class(p->c[end]);) end++;
+        if (end - begin > 1) {
+            size_t place[257] = {0}; /* where the next mark of each class goes */
+            for (size_t i = begin; i < end; i++) place[combining_class(p->c[i]) + 1]++;
+            for (int k = 1; k < 257; k++) place[k] += place[k - 1];
+            for (size_t i = begin; i < end; i++) sorted[place[combining_class(p->c[i])]++] = p->c[i];
+            memcpy(p->c + begin, sorted, (end - begin) * sizeof *sorted);
+        }
+        if (end == begin) end++;
+    }
+    free(sorted);
+    return true;
+}
+
+static ht_status normalize_run(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err) {
+    code_points points = {0};
+    utf8proc_option_t options = form_options(form);
+    if (!decompose(text, n, options, &points) || !order_marks(&points)) {
+        free(points.c);
+        return ht_fail_memory(err, n, "Unicode normalisation");
+    }
+    utf8proc_ssize_t made = (utf8proc_ssize_t)points.n;
+    if (options & UTF8PROC_COMPOSE) made = utf8proc_normalize_utf32(points.c, made, options);
+    for (utf8proc_ssize_t i = 0; i < made; i++) ht_text_append_utf8(out, (uint32_t)points.c[i]);
+    free(points.c);
+    return made < 0 ? ht_fail(err, HT_ERR_INTERNAL, "Unicode normalisation failed: %s", utf8proc_errmsg(made)) : HT_OK;
 }
 
 /* No code point below these takes part in the form: it neither changes nor composes with what precedes it. */

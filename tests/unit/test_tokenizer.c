@@ -288,6 +288,21 @@ static void long_texts_are_like_short_ones(void **state) {
     ht_tokenizer_free(whole);
 }
 
+static void long_runs_of_marks_are_ordered(void **state) {
+    (void)state;
+    enum { MARKS = 100000 };
+    ht_text text = {0}, out = {0};
+    ht_error err = {0};
+    ht_text_append_str(&text, "q");
+    for (int i = 0; i < MARKS; i++) ht_text_append_str(&text, "\xCC\x81\xCC\xA3"); /* class 230, then 220 */
+    assert_int_equal(ht_unicode_normalize(HT_NFC, text.data, text.len, &out, &err), HT_OK);
+    assert_int_equal(out.len, text.len);
+    for (size_t i = 1; i < out.len; i += 2)
+        assert_memory_equal(out.data + i, i <= 2 * MARKS ? "\xCC\xA3" : "\xCC\x81", 2);
+    ht_text_free(&text);
+    ht_text_free(&out);
+}
+
 static void answers_questions(void **state) {
     (void)state;
     ht_tokenizer *t = open_named("added");
@@ -318,6 +333,7 @@ int main(void) {
         cmocka_unit_test(follows_the_reference),          cmocka_unit_test(scanners_agree_with_pcre2),
         cmocka_unit_test(bos_is_never_doubled),           cmocka_unit_test(invalid_text_is_repaired),
         cmocka_unit_test(long_texts_are_like_short_ones), cmocka_unit_test(answers_questions),
+        cmocka_unit_test(long_runs_of_marks_are_ordered),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }
