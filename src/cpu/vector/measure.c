@@ -27,10 +27,11 @@ double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
     v16i w = v16i_set1(0x01020304), x = v16i_set1(0x04030201);
     for (int c = 0; c < CHAINS; c++) d[c] = v16d_start(c);
     for (int64_t i = 0; i < iterations; i++) {
-        HIDE(w);
-        HIDE(x);
         for (int j = 0; j < 8; j++)
-            for (int c = 0; c < CHAINS; c++) d[c] = v16d_step(d[c], w, x, 4, 8, j);
+            for (int c = 0; c < CHAINS; c++) {
+                HIDE(w); /* each step anew: without a dot instruction its products could be shared */
+                d[c] = v16d_step(d[c], w, x, 4, 8, j);
+            }
     }
     for (int c = 0; c < CHAINS; c++) {
         v16i sum = v16d_sum(d[c]);
