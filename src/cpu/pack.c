@@ -47,9 +47,13 @@ static void put_planes(int bits, uint8_t w[8][64], uint8_t *to) {
         from += 2;
     }
     if (bits > from) {
-        memset(to, 0, 64);
-        for (int j = 0; j < 8; j++)
-            for (int i = 0; i < 64; i++) to[i] |= (uint8_t)((w[j][i] >> from & 1) << j);
+        for (int i = 0; i < 64; i++) {
+            int low = (w[0][i] >> from & 1) | (w[1][i] >> from & 1) << 1 | (w[2][i] >> from & 1) << 2 |
+                      (w[3][i] >> from & 1) << 3;
+            int high = (w[4][i] >> from & 1) | (w[5][i] >> from & 1) << 1 | (w[6][i] >> from & 1) << 2 |
+                       (w[7][i] >> from & 1) << 3;
+            to[i] = (uint8_t)(low | high << 4);
+        }
     }
 }
 
