@@ -95,9 +95,9 @@ typedef struct ht_generate_options {
 } ht_generate_options;
 
 typedef struct ht_metrics {
-    int64_t prompt_tokens;       /* computed in this call */
-    int64_t reused_tokens;       /* of the prompt, those the session already held (ht_chat) */
-    int64_t generated_tokens;    /* handed over; the token that stopped the output is not counted */
+    int64_t prompt_tokens;      /* computed in this call */
+    int64_t reused_tokens;      /* of the prompt, those the session already held (ht_chat) */
+    int64_t generated_tokens;   /* handed over; the token that stopped the output is not counted */
     double prefill_seconds;     /* prompt through the model */
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
