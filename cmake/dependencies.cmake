@@ -1,6 +1,11 @@
 # The libraries Hearth is built on; docs/decisions.md says why each one.
-find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
+if(HEARTH_KERNELS_ONLY)
+  add_library(hearth_dependencies INTERFACE)
+  target_link_libraries(hearth_dependencies INTERFACE Threads::Threads m)
+  return()
+endif()
+find_package(PkgConfig REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(YAJL REQUIRED IMPORTED_TARGET yajl)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)

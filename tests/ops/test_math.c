@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 enum {
-    STEP = 1009,
+    STEP = 4093,
     COUNT = (int)((UINT64_C(1) << 32) / STEP) + 1
 }; /* prime, so that every mantissa pattern comes up */
 

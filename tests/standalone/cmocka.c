@@ -1,0 +1,33 @@
+#include <cmocka.h>
+
+static jmp_buf end_of_test;
+
+void standalone_fail(const char *file, int line, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "%s:%d: ", file, line);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    longjmp(end_of_test, 1);
+}
+
+int standalone_run(const CMUnitTest *tests, size_t n, int (*setup)(void **), int (*teardown)(void **)) {
+    void *state = NULL;
+    volatile int failed = 0;
+    if (setup && setup(&state) != 0) {
+        fprintf(stderr, "the tests could not be set up\n");
+        return 1;
+    }
+    for (volatile size_t i = 0; i < n; i++) {
+        if (setjmp(end_of_test) == 0) {
+            tests[i].run(&state);
+            printf("%s: passed\n", tests[i].name);
+        } else {
+            printf("%s: FAILED\n", tests[i].name);
+            failed++;
+        }
+    }
+    if (teardown) teardown(&state);
+    return failed;
+}
