@@ -2,9 +2,6 @@
 # What the scripts share: saying what happens, running a step with progress, finding and installing packages, and where
 # models are kept. Sourced from the repository root with `set -euo pipefail` on.
 
-# Each step in a process group of its own, so that Ctrl-C can end all of it.
-set -m
-
 work=$(mktemp -d "${TMPDIR:-/tmp}/hearth.XXXXXX")
 step_pid=
 
@@ -16,8 +13,17 @@ clean_up() {
     rm -rf "$work" ${fetch_dir:+"$fetch_dir"}
 }
 trap clean_up EXIT
-trap 'printf "\n" >&2; say "Interrupted; running it again goes on from here."; exit 130' INT
-trap 'exit 143' TERM HUP
+# Signals are only noted here and acted on where leave_if_asked is called.
+stop=
+trap 'stop=130' INT
+trap 'stop=143' TERM HUP
+
+leave_if_asked() {
+    [ -n "$stop" ] || return 0
+    say
+    say "Interrupted; running it again goes on from here."
+    exit "$stop"
+}
 
 say() { printf '%s\n' "$*" >&2; }
 fail() {
@@ -49,10 +55,14 @@ step() {
     shift
     step_log=$work/step.log
     say "$what"
+    # In a process group of its own, so that Ctrl-C reaches this script and all of the step can be ended.
+    set -m
     "$@" >"$step_log" 2>&1 </dev/null &
     step_pid=$!
+    set +m
     while kill -0 "$step_pid" 2>/dev/null; do
         sleep 0.1
+        leave_if_asked
         seconds=$((SECONDS - begin))
         if [ "$seconds" -ge 2 ] && [ "$seconds" -ge $((shown + ($([ -t 2 ] && echo 1 || echo 10)))) ]; then
             show_progress "$what" "$seconds"
