@@ -1,8 +1,8 @@
 #include "cpu/pack.h"
 
-#include "array/blocks.h"
 #include "base/checked.h"
 #include "cpu/pack_types.h"
+#include "formats/blocks.h"
 
 #include <string.h>
 

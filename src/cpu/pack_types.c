@@ -10,7 +10,7 @@
  *   Q6_K             d[16], scales[16 groups][16 r] */
 #include "cpu/pack_types.h"
 
-#include "array/blocks.h"
+#include "formats/blocks.h"
 
 #include <string.h>
 

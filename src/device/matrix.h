@@ -3,8 +3,8 @@
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 
-#include "array/weight_type.h"
 #include "base/pool.h"
+#include "formats/weight_type.h"
 
 #include <hearth/precision.h>
 #include <hearth/status.h>

@@ -6,7 +6,7 @@
 #ifndef HT_FORMATS_GGUF_H
 #define HT_FORMATS_GGUF_H
 
-#include "array/weight_type.h"
+#include "formats/weight_type.h"
 
 #include <hearth/status.h>
 

@@ -6,8 +6,8 @@
 #ifndef HT_FORMATS_SAFETENSORS_H
 #define HT_FORMATS_SAFETENSORS_H
 
-#include "array/weight_type.h"
 #include "base/file.h"
+#include "formats/weight_type.h"
 
 #include <hearth/status.h>
 

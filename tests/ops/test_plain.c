@@ -1,7 +1,7 @@
 /* The plain kernels against values written down here: what the operations mean where that is not obvious. */
-#include "array/weight_type.h"
 #include "base/half.h"
 #include "cpu/cpu.h"
+#include "formats/weight_type.h"
 #include "support/kernels.h"
 #include "support/test.h"
 

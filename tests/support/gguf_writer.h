@@ -9,9 +9,9 @@
 #ifndef TESTS_SUPPORT_GGUF_WRITER_H
 #define TESTS_SUPPORT_GGUF_WRITER_H
 
-#include "array/weight_type.h"
 #include "base/text.h"
 #include "formats/gguf.h"
+#include "formats/weight_type.h"
 
 typedef struct gguf_writer {
     uint32_t version;   /* 3 */

@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_TINY_MODEL_H
 #define TESTS_SUPPORT_TINY_MODEL_H
 
-#include "array/weight_type.h"
+#include "formats/weight_type.h"
 
 #include <hearth/model.h>
 

@@ -1,7 +1,7 @@
 #include "support/weights.h"
 
-#include "array/blocks.h"
 #include "base/half.h"
+#include "formats/blocks.h"
 
 #include <string.h>
 

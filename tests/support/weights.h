@@ -2,7 +2,7 @@
 #ifndef TESTS_SUPPORT_WEIGHTS_H
 #define TESTS_SUPPORT_WEIGHTS_H
 
-#include "array/weight_type.h"
+#include "formats/weight_type.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* What every stored weight means: against the `gguf` package (tests/golden/dequantize.py), bit for bit. */
-#include "array/blocks.h"
-#include "array/weight_type.h"
 #include "base/half.h"
+#include "formats/blocks.h"
+#include "formats/weight_type.h"
 #include "golden/dequantize.inc"
 #include "support/test.h"
 

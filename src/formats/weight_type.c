@@ -1,6 +1,6 @@
-#include "array/weight_type.h"
+#include "formats/weight_type.h"
 
-#include "array/blocks.h"
+#include "formats/blocks.h"
 
 static const ht_weight_type_info infos[HT_W_COUNT] = {
     [HT_W_F32] = {"F32", 0, 1, 4},

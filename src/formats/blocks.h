@@ -1,8 +1,8 @@
 /* The on-disk blocks of the GGUF weight types, as the `gguf` package (gguf.quants) reads them. Every field is a byte array
  * or a little-endian half stored as two bytes, so a block may lie at any address. `d` is the scale, `m` or `dmin` the
  * offset; each comment gives the value of element i of the block. */
-#ifndef HT_ARRAY_BLOCKS_H
-#define HT_ARRAY_BLOCKS_H
+#ifndef HT_FORMATS_BLOCKS_H
+#define HT_FORMATS_BLOCKS_H
 
 #include <assert.h>
 #include <stdint.h>

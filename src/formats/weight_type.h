@@ -1,7 +1,7 @@
 /* The forms in which checkpoints store a weight: one table gives each its name, block length and bytes.
- * Block layouts: the `gguf` package (gguf.quants, gguf.constants); each layout's struct is in array/blocks.h. */
-#ifndef HT_ARRAY_WEIGHT_TYPE_H
-#define HT_ARRAY_WEIGHT_TYPE_H
+ * Block layouts: the `gguf` package (gguf.quants, gguf.constants); each layout's struct is in formats/blocks.h. */
+#ifndef HT_FORMATS_WEIGHT_TYPE_H
+#define HT_FORMATS_WEIGHT_TYPE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* What every stored weight means, in f32. The order of the multiplications is part of the meaning: the values equal those
  * of the `gguf` package bit for bit. Plain code, never on a fast path. */
-#include "array/blocks.h"
-#include "array/weight_type.h"
 #include "base/half.h"
+#include "formats/blocks.h"
+#include "formats/weight_type.h"
 
 #include <string.h>
 
