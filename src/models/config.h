@@ -27,13 +27,13 @@ typedef struct ht_config {
 
     bool q_bias, out_bias, mlp_bias; /* of the q, k and v projections; of the attention output; of the MLP */
     bool tied_head;                  /* the head is the embedding */
-    bool
-        interleaved_rows; /* q and k rows are stored for interleaved RoPE (GGUF llama) and are put back while packing */
+    /* Rows of q and k are stored for interleaved RoPE (a GGUF's llama); they are put back while packing. */
+    bool interleaved_rows;
 
     int64_t window;              /* keys a sliding layer sees; 0: no layer slides */
     bool sliding[HT_MAX_LAYERS]; /* which layers slide */
     ht_rope_spec rope;           /* of the layers that see everything */
-    ht_rope_spec local_rope;     /* of the sliding layers */
+    ht_rope_spec local_rope;     /* of the sliding layers, in families that give them their own */
 
     int32_t eos[HT_MAX_EOS]; /* ids that end the output, as the files say */
     int n_eos;

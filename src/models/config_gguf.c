@@ -60,7 +60,8 @@ static void read_rope(ht_config *c, ht_meta *m) {
     r->beta_fast = ht_meta_f64(m, "rope.scaling.yarn_beta_fast", 32);
     r->beta_slow = ht_meta_f64(m, "rope.scaling.yarn_beta_slow", 1);
     /* A llama3 scaling is in the file as the tensor rope_freqs.weight, one divisor per frequency. */
-    c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", r->theta);
+    double local_theta = c->family->defaults.local_rope_theta;
+    c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
 }
 
 static void read_eos(ht_config *c, ht_meta *m) {

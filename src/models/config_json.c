@@ -181,7 +181,8 @@ static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const j
     ht_json_bool(r, o, "attention_bias", &c->q_bias);
     c->out_bias = c->q_bias;
     ht_json_bool(r, o, "mlp_bias", &c->mlp_bias);
-    c->rope.theta = c->local_rope.theta = d->rope_theta;
+    c->rope.theta = d->rope_theta;
+    c->local_rope.theta = d->local_rope_theta > 0 ? d->local_rope_theta : d->rope_theta;
     check_activation(c, r, o);
     if (c->family->read_json) c->family->read_json(c, r, o);
     read_ropes(c, r, o);

@@ -1,17 +1,37 @@
-/* Pieces that decoder-only families share when they write their forward functions. */
+/* What decoder-only families share: the layer, tables of its weights, and the forward function that runs it.
+ *
+ * A family whose layers are made of these parts, some of which it may lack, is a row in the registry and the names of its
+ * other weights. One with parts of its own begins its layer struct with ht_decoder_layer and writes its forward function
+ * with the pieces below. */
 #ifndef HT_MODELS_DECODER_H
 #define HT_MODELS_DECODER_H
 
 #include "models/registry.h"
 
-/* x [T, n * head_dim] -> [T, n, head_dim] */
-static inline ht_array *ht_split_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim) {
-    return ht_reshape(c->s, x, (int64_t[]){-1, n, head_dim}, 3);
-}
+typedef struct ht_decoder_layer {
+    ht_array *attention_norm, *mlp_norm;             /* f32 [hidden]: of what goes into each half */
+    ht_array *after_attention_norm, *after_mlp_norm; /* f32 [hidden]: of what comes out; NULL: the family has none */
+    ht_array *q_norm, *k_norm;                       /* f32 [head_dim]; NULL: the family has none */
+    ht_weight q;                                     /* [n_heads * head_dim, hidden] */
+    ht_weight k, v;                                  /* [n_kv_heads * head_dim, hidden] */
+    ht_weight out;                                   /* [hidden, n_heads * head_dim] */
+    ht_weight gate, up;                              /* [feed_forward, hidden] */
+    ht_weight down;                                  /* [hidden, feed_forward] */
+} ht_decoder_layer;
 
-/* x [T, n, head_dim] -> [T, n * head_dim] */
-static inline ht_array *ht_merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim) {
-    return ht_reshape(c->s, x, (int64_t[]){-1, n * head_dim}, 2);
-}
+/* Tables for ht_family.layer. The norm before attention and its four matrices, and the three matrices of the feed-forward,
+ * have the same names in all families; the norm before the feed-forward has this one in Llama and its descendants. */
+extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_mlp_places[], ht_decoder_mlp_norm_places[];
+
+/* RMS norm over the last axis with the model's epsilon and offset; x itself when `weight` is NULL. */
+ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);
+/* Grouped-query attention with rotary positions, x [T, hidden], pos i32 [T] -> [T, hidden]. */
+ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x,
+                               ht_array *pos);
+/* Gated feed-forward with the family's activation, x [T, hidden] -> [T, hidden]. */
+ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x);
+
+/* The whole: embedding, layers, head. Given an ht_decoder whose layers are ht_decoder_layer. */
+ht_forward_fn ht_decoder_forward;
 
 #endif

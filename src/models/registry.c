@@ -5,13 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The one list; an entry's name is the architecture's. */
-#define FAMILIES(X) X(llama) X(qwen2) X(gemma3)
-
 #define ROW(name)  &ht_family_##name,
 #define NAME(name) #name,
-static const ht_family *const families[] = {FAMILIES(ROW)};
-static const char *const names[] = {FAMILIES(NAME) NULL};
+static const ht_family *const families[] = {HT_FAMILIES(ROW)};
+static const char *const names[] = {HT_FAMILIES(NAME) NULL};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 const ht_family *ht_family_of_architecture(const char *architecture) {

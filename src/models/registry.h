@@ -16,9 +16,10 @@ typedef struct ht_config_defaults {
     int64_t feed_forward, vocab, context;
     double rms_eps;
     double rope_theta;
+    double local_rope_theta; /* of sliding layers; 0: they turn positions as the others do */
     bool tied_head;
     const char *activation_field; /* where config.json names the activation */
-    const char *activation;       /* the only one the family computes */
+    const char *activation;       /* the only one the family computes, ht_family.activate */
 } ht_config_defaults;
 
 struct ht_family {
@@ -29,12 +30,19 @@ struct ht_family {
     void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);
     void (*read_gguf)(ht_config *c, ht_meta *g);
 
-    const ht_weight_place *layer; /* the weights of a layer */
-    size_t layer_bytes;           /* of the struct they go to */
-    ht_forward_fn *forward;       /* given an ht_decoder */
+    ht_array *(*activate)(ht_scope *s, ht_array *x); /* of the feed-forward's gate */
+    bool scaled_embedding;                           /* embeddings are multiplied by sqrt(hidden) */
+    const ht_weight_place *layer[4];                 /* tables of the weights of a layer, NULL-terminated */
+    size_t layer_bytes;                              /* of the struct they go to (decoder.h) */
+    ht_forward_fn *forward;                          /* given an ht_decoder */
 };
 
-extern const ht_family ht_family_llama, ht_family_qwen2, ht_family_gemma3;
+/* The one list; an entry's name is the architecture's. */
+#define HT_FAMILIES(X) X(llama) X(qwen2) X(gemma3)
+
+#define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
+HT_FAMILIES(HT_DECLARE_FAMILY)
+#undef HT_DECLARE_FAMILY
 
 const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when there is none */
 const ht_family *ht_family_of_model_type(const char *model_type);

@@ -161,21 +161,25 @@ static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer,
     return keep_slot(l, name, &w->slot);
 }
 
-static ht_status load_layer(loader *l, int64_t layer, char *base) {
-    for (const ht_weight_place *p = l->config->family->layer; p->gguf; p++) {
-        ht_status status;
-        if (p->columns != HT_EXTENT_NONE) {
-            ht_weight none = {0};
-            status = load_weight(l, p, layer, base ? (ht_weight *)(void *)(base + p->offset) : &none);
-        } else {
-            char name[NAME_SIZE];
-            layer_name(l, p, layer, "weight", name);
-            ht_array *none;
-            ht_array **to = base ? (ht_array **)(void *)(base + p->offset) : &none;
-            status = load_vector(l, name, extent(l->config, p->rows), 0, to);
-        }
-        if (status) return status;
+/* One row of a table; without a layer to fill it only checks. */
+static ht_status load_place(loader *l, const ht_weight_place *p, int64_t layer, char *base) {
+    if (p->columns != HT_EXTENT_NONE) {
+        ht_weight none = {0};
+        return load_weight(l, p, layer, base ? (ht_weight *)(void *)(base + p->offset) : &none);
     }
+    char name[NAME_SIZE];
+    layer_name(l, p, layer, "weight", name);
+    ht_array *none;
+    ht_array **to = base ? (ht_array **)(void *)(base + p->offset) : &none;
+    return load_vector(l, name, extent(l->config, p->rows), 0, to);
+}
+
+static ht_status load_layer(loader *l, int64_t layer, char *base) {
+    for (const ht_weight_place *const *table = l->config->family->layer; *table; table++)
+        for (const ht_weight_place *p = *table; p->gguf; p++) {
+            ht_status status = load_place(l, p, layer, base);
+            if (status) return status;
+        }
     return HT_OK;
 }
 
@@ -249,7 +253,8 @@ static ht_weights *new_weights(const ht_config *config) {
     ht_weights *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     int64_t places = 0;
-    for (const ht_weight_place *p = config->family->layer; p->gguf; p++) places++;
+    for (const ht_weight_place *const *table = config->family->layer; *table; table++)
+        for (const ht_weight_place *p = *table; p->gguf; p++) places++;
     w->capacity = 2 * places * config->n_layers + 8; /* a bias with every weight, and what is around the layers */
     w->decoder.config = config;
     w->decoder.layers = calloc((size_t)config->n_layers, config->family->layer_bytes);
@@ -282,7 +287,10 @@ ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const
     ht_decoder *d = &l.into->decoder;
     status = walk(&l, d);
     if (!status) status = prepare_rope(&l, &config->rope, true, &d->rope, &d->rope_factors);
-    if (!status) status = prepare_rope(&l, &config->local_rope, false, &d->local_rope, &d->local_rope_factors);
+    d->local_rope = d->rope;
+    d->local_rope_factors = d->rope_factors;
+    if (!status && config->family->defaults.local_rope_theta > 0)
+        status = prepare_rope(&l, &config->local_rope, false, &d->local_rope, &d->local_rope_factors);
     ht_scope_free(l.scope);
     if (status)
         ht_weights_free(l.into);

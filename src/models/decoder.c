@@ -1,0 +1,80 @@
+/* The decoder that most families are: blocks of attention and a gated feed-forward, each with a norm before it and maybe
+ * one after it. */
+#include "models/decoder.h"
+
+#include <math.h>
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+
+const ht_weight_place ht_decoder_attention_places[] = {
+    {AT(attention_norm), "input_layernorm", "attn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, HT_BIAS_Q, HT_HEADS_Q},
+    {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, HT_BIAS_Q, HT_HEADS_KV},
+    {AT(v), "self_attn.v_proj", "attn_v", HT_EXTENT_KV, HT_EXTENT_HIDDEN, HT_BIAS_Q, HT_HEADS_NONE},
+    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, HT_BIAS_OUT, HT_HEADS_NONE},
+    {.gguf = NULL}};
+
+const ht_weight_place ht_decoder_mlp_norm_places[] = {
+    {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {.gguf = NULL}};
+
+const ht_weight_place ht_decoder_mlp_places[] = {
+    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, HT_BIAS_MLP, HT_HEADS_NONE},
+    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, HT_BIAS_MLP, HT_HEADS_NONE},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, HT_BIAS_MLP, HT_HEADS_NONE},
+    {.gguf = NULL}};
+
+/* x [T, n * head_dim] -> [T, n, head_dim] */
+static ht_array *split_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim) {
+    return ht_reshape(c->s, x, (int64_t[]){-1, n, head_dim}, 3);
+}
+
+/* x [T, n, head_dim] -> [T, n * head_dim] */
+static ht_array *merge_heads(ht_ctx *c, ht_array *x, int64_t n, int64_t head_dim) {
+    return ht_reshape(c->s, x, (int64_t[]){-1, n * head_dim}, 2);
+}
+
+ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight) {
+    return weight ? ht_rms_norm(c->s, x, weight, config->rms_eps, config->norm_offset) : x;
+}
+
+ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x,
+                               ht_array *pos) {
+    const ht_config *cfg = m->config;
+    bool local = cfg->sliding[index];
+    const ht_rope_config *rope = local ? &m->local_rope : &m->rope;
+    ht_array *factors = local ? m->local_rope_factors : m->rope_factors;
+    ht_array *q = split_heads(c, ht_linear(c, x, &l->q), cfg->n_heads, cfg->head_dim); /* [T, n_heads, head_dim] */
+    ht_array *k =
+        split_heads(c, ht_linear(c, x, &l->k), cfg->n_kv_heads, cfg->head_dim); /* [T, n_kv_heads, head_dim] */
+    ht_array *v = split_heads(c, ht_linear(c, x, &l->v), cfg->n_kv_heads, cfg->head_dim);
+    q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
+    k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
+    ht_array *o = ht_attend(c, q, k, v, index, &(ht_attention){.scale = cfg->attention_scale}); /* as q */
+    return ht_linear(c, merge_heads(c, o, cfg->n_heads, cfg->head_dim), &l->out);
+}
+
+ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x) {
+    ht_array *gate = ht_linear(c, x, &l->gate), *up = ht_linear(c, x, &l->up); /* [T, feed_forward] */
+    return ht_linear(c, ht_mul(c->s, m->config->family->activate(c->s, gate), up), &l->down);
+}
+
+ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
+    const ht_decoder *m = model;
+    const ht_config *cfg = m->config;
+    const ht_decoder_layer *layers = m->layers;
+    float embedding_scale = cfg->family->scaled_embedding ? (float)sqrt((double)cfg->hidden) : 1;
+    ht_array *pos = ht_batch_positions(c);
+    ht_array *h = ht_embed(c, ht_batch_ids(c), &m->embedding, embedding_scale); /* [T, hidden] */
+    for (int i = 0; i < cfg->n_layers; i++) {
+        const ht_decoder_layer *l = &layers[i];
+        ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), pos);
+        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
+        /* After the last attention rows no longer meet: only those asked for go on, [n_out, hidden]. */
+        if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c));
+        ht_array *f = ht_decoder_mlp(c, m, l, ht_decoder_norm(c, cfg, h, l->mlp_norm));
+        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
+    }
+    ht_array *logits = ht_linear(c, ht_decoder_norm(c, cfg, h, m->final_norm), &m->head); /* [n_out, vocab] */
+    return cfg->final_softcap > 0 ? ht_softcap(c->s, logits, cfg->final_softcap) : logits;
+}
