@@ -2,17 +2,20 @@
 #ifndef HT_DEVICE_OP_ID_H
 #define HT_DEVICE_OP_ID_H
 
-/* X(id, name). Views move no data and have no kernel. */
-#define HT_OP_LIST(X)                                                                                                  \
-    X(LEAF, leaf)             /* data, no operation */                                                                 \
-    X(RESHAPE, reshape)       /* view */                                                                               \
-    X(TRANSPOSE, transpose)   /* view */                                                                               \
-    X(AS_STRIDED, as_strided) /* view */                                                                               \
-    X(SLICE, slice)           /* view */                                                                               \
-    X(BROADCAST, broadcast)   /* view */                                                                               \
-    X(COPY, copy)             /* any strides -> contiguous */                                                          \
-    X(CAST, cast)             /* to another dtype */                                                                   \
-    X(FULL, full)             /* one value everywhere */                                                               \
+/* Each list is X(id, name). Views move no data and have no kernel. */
+#define HT_OP_VIEWS(X)                                                                                                 \
+    X(LEAF, leaf) /* data, no operation */                                                                             \
+    X(RESHAPE, reshape)                                                                                                \
+    X(TRANSPOSE, transpose)                                                                                            \
+    X(AS_STRIDED, as_strided)                                                                                          \
+    X(SLICE, slice)                                                                                                    \
+    X(BROADCAST, broadcast)
+
+/* On arrays alone. */
+#define HT_OP_KERNELS(X)                                                                                               \
+    X(COPY, copy) /* any strides -> contiguous */                                                                      \
+    X(CAST, cast) /* to another dtype */                                                                               \
+    X(FULL, full) /* one value everywhere */                                                                           \
     X(ARANGE, arange)                                                                                                  \
     X(NEG, neg)                                                                                                        \
     X(ABS, abs)                                                                                                        \
@@ -44,9 +47,14 @@
     X(TAKE, take)       /* rows of an array by index */                                                                \
     X(RMS_NORM, rms_norm)                                                                                              \
     X(ROPE, rope)                                                                                                      \
-    X(LINEAR, linear) /* activations x packed weight */                                                                \
-    X(EMBED, embed)   /* rows of a packed weight by index */                                                           \
     X(ATTEND, attend) /* append K, V to the caches of the step, then attend */
+
+/* On packed weights. */
+#define HT_OP_PACKED(X)                                                                                                \
+    X(LINEAR, linear) /* activations x packed weight */                                                                \
+    X(EMBED, embed)   /* rows of a packed weight by index */
+
+#define HT_OP_LIST(X) HT_OP_VIEWS(X) HT_OP_KERNELS(X) HT_OP_PACKED(X)
 
 typedef enum ht_op_id {
 #define X(id, name) HT_OP_##id,

@@ -5,7 +5,7 @@
 
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
 #define X(id, name) kernels[HT_OP_##id].run = ht_plain_##name;
-    HT_REFERENCE_LIST(X)
+    HT_OP_KERNELS(X)
 #undef X
     kernels[HT_OP_ATTEND].scratch = ht_plain_attend_scratch;
     ht_cpu_linear_kernels(kernels);
