@@ -81,14 +81,40 @@ static void multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_
 
 /* ---- what the result must be ---- */
 
+/* The error of rounding a block's values times `inverse`, summed as the lanes of a vector are. */
+static float rounding_error(const float *x, float inverse) {
+    float lane[16];
+    for (int i = 0; i < 16; i++) {
+        float y0 = x[i] * inverse, y1 = x[16 + i] * inverse, e0 = y0 - nearbyintf(y0), e1 = y1 - nearbyintf(y1);
+        lane[i] = fmaf(e0, e0, e1 * e1);
+    }
+    for (int n = 8; n > 0; n /= 2)
+        for (int i = 0; i < n; i++) lane[i] += lane[i + n];
+    return lane[0];
+}
+
+/* The scale of a block of activations, and what its values are multiplied by: the best of three. */
+static float block_scale(const float *x, float *inverse) {
+    float peak = 0.0f, least = INFINITY, scale = 0.0f;
+    for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[i]));
+    float s = peak / 127.0f, one = s > 0.0f ? 1.0f / s : 0.0f;
+    for (int level = 127; level >= 125; level--) {
+        float step = level == 127 ? 1.0f : 127.0f / (float)level, by = one * ((float)level / 127.0f);
+        float error = rounding_error(x, by) * (step * step);
+        if (!(error < least)) continue;
+        least = error;
+        scale = s * step;
+        *inverse = by;
+    }
+    return scale;
+}
+
 /* One output in the documented order. */
 static float emulate_quantised(const product *p, const float *x, int64_t row) {
     float y = 0.0f;
     for (int64_t b = 0; b < p->k / 32; b++) {
         test_block w = p->blocks[row * (p->k / 32) + b];
-        float peak = 0.0f;
-        for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[32 * b + i]));
-        float s = peak / 127.0f, inverse = s > 0.0f ? 1.0f / s : 0.0f, t = 0.0f;
+        float inverse = 0.0f, t = 0.0f, s = block_scale(x + 32 * b, &inverse);
         int dot[2] = {0}, sum[2] = {0};
         for (int i = 0; i < 32; i++) {
             int h = w.halves == 2 ? i / 16 : 0;
@@ -115,7 +141,7 @@ static float emulate_dense(const product *p, const float *x, int64_t row) {
     return y;
 }
 
-/* The product in f64, and a bound of what a correct kernel may be off: half a step of each activation's block, and the
+/* The product in f64, and a bound of what a correct kernel may be off: half the coarsest step of each activation's block, and the
  * rounding of sums. */
 static double exact(const product *p, const float *x, int64_t row, bool quantised, double *bound) {
     const float *w = p->dense + row * p->k;
@@ -130,7 +156,7 @@ static double exact(const product *p, const float *x, int64_t row, bool quantise
             peak = fmax(peak, fabs((double)x[32 * b + i]));
             weights += fabs((double)w[32 * b + i]);
         }
-        steps += 0.5001 * peak / 127 * weights;
+        steps += 0.5001 * peak / 125 * weights;
         /* Scaled weight and offset are added apart: their sizes count, not that of their sum. */
         size += 40 * peak * weights;
     }
