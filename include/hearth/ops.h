@@ -32,7 +32,7 @@ HT_API ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape,
 HT_API ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis);
 HT_API ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis);
 
-/* ---- elementwise ---- */
+/* ---- elementwise: f32 arithmetic takes and gives zero for a denormal; neg and abs change the sign bit alone ---- */
 HT_API ht_array *ht_neg(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_abs(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_square(ht_scope *s, ht_array *x);

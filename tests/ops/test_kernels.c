@@ -62,16 +62,12 @@ static operand operand_make(ht_dtype dtype, int n_dims, const int64_t *shape, la
 
 /* ---- comparing ---- */
 
-/* A thread that computes takes a denormal f32 for a zero of its sign. Whether an operation that only moves bits (neg, abs)
- * already writes the zero is the compiler's choice, and no reader can tell. */
-static double as_computed(ht_dtype t, double x) { return t == HT_F32 && fabs(x) < FLT_MIN ? copysign(0.0, x) : x; }
-
 /* Equal, or both NaN, or for floats within `tolerance` of the larger of 1 and their size. */
 static bool alike(ht_dtype t, const void *a, const void *b, int64_t i, double tolerance) {
     size_t bytes = ht_dtype_bytes(t);
     if (memcmp((const char *)a + (size_t)i * bytes, (const char *)b + (size_t)i * bytes, bytes) == 0) return true;
     if (!ht_dtype_is_float(t)) return false;
-    double x = as_computed(t, ht_get_f64(t, a, i)), y = as_computed(t, ht_get_f64(t, b, i));
+    double x = ht_get_f64(t, a, i), y = ht_get_f64(t, b, i);
     if (isnan(x) || isnan(y)) return isnan(x) && isnan(y);
     if (x == 0.0 && y == 0.0) return signbit(x) == signbit(y) || tolerance > 0.0;
     if (isinf(x) || isinf(y) || tolerance == 0.0) return false;
