@@ -95,6 +95,20 @@ static ht_status measure(bench *b, int rounds, ht_error *err) {
     return st;
 }
 
+/* Before anything is computed: whether a whole round fits, with the token that generating holds back. */
+static ht_status check_context(const bench *b, ht_error *err) {
+    long long prefill = b->n_prompt ? b->depth + (long long)b->n_prompt + 1 : 0;
+    long long decode = b->n_decode ? b->depth + (long long)b->n_decode + 2 : 0;
+    long long positions = prefill > decode ? prefill : decode, context = ht_model_context(b->e.model);
+    if (positions <= context) return HT_OK;
+    snprintf(err->message, sizeof err->message, "a round takes %lld positions, the context has %lld: choose less of %s",
+             positions, context,
+             b->depth           ? "--depth, -p or -n"
+             : prefill > decode ? "-p"
+                                : "-n");
+    return err->status = HT_ERR_LIMIT;
+}
+
 /* Buffers for `rounds` rounds and the ids; false when memory ran out. */
 static bool prepare(bench *b, int rounds) {
     size_t n = (size_t)(b->n_prompt > b->depth ? b->n_prompt : b->depth) + 1;
@@ -116,10 +130,10 @@ static bool prepare(bench *b, int rounds) {
 
 static bool print_json(const bench *b) {
     ht_device *d = b->e.device;
-    json_t *value =
-        json_pack("{ss ss si si si si si}", "model", b->o->model, "instruction_set", ht_device_instruction_set(d),
-                  "threads", ht_device_threads(d), "prompt_tokens", (int)b->n_prompt, "decode_tokens", (int)b->n_decode,
-                  "depth", (int)b->depth, "repetitions", b->prefill.n > b->decode.n ? b->prefill.n : b->decode.n);
+    json_t *value = json_pack("{so ss si si si si si}", "model", json_path(b->o->model), "instruction_set",
+                              ht_device_instruction_set(d), "threads", ht_device_threads(d), "prompt_tokens",
+                              (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth", (int)b->depth,
+                              "repetitions", b->prefill.n > b->decode.n ? b->prefill.n : b->decode.n);
     struct {
         const char *name;
         double value;
@@ -174,6 +188,7 @@ int bench_command(const options *o) {
     int64_t positions = b.depth + (int64_t)(b.n_prompt > b.n_decode ? b.n_prompt : b.n_decode) + 2;
     int status = EXIT_OK;
     ht_status st = engine_open(&b.e, o, positions, &err);
+    if (!st) st = check_context(&b, &err);
     if (!st && !prepare(&b, rounds)) {
         snprintf(err.message, sizeof err.message, "out of memory for the measurements");
         st = HT_ERR_MEMORY;

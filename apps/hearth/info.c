@@ -44,11 +44,11 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
     json_t *memory = json_pack("{sI sI sI sI sI}", "weight_bytes", (json_int_t)i->weight_bytes, "kv_bytes_per_position",
                                (json_int_t)n->kv_bytes_per_position, "kv_positions", (json_int_t)n->context, "kv_bytes",
                                (json_int_t)n->kv_bytes, "total_bytes", (json_int_t)n->total_bytes);
-    json_t *value =
-        json_pack("{ss ss ss ss ss sb sb sI sI sI sb}", "model", o->model, "architecture", i->architecture, "name",
-                  i->name, "format", i->format, "quantization", i->quantization, "has_weights", (int)i->has_weights,
-                  "runs", (int)runs(i), "parameters", (json_int_t)i->n_parameters, "context", (json_int_t)i->context,
-                  "sliding_window", (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
+    json_t *value = json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", json_path(o->model), "architecture",
+                              i->architecture, "name", i->name, "format", i->format, "quantization", i->quantization,
+                              "has_weights", (int)i->has_weights, "runs", (int)runs(i), "parameters",
+                              (json_int_t)i->n_parameters, "context", (json_int_t)i->context, "sliding_window",
+                              (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
     json_t *text = json_pack("{ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format);
     bool whole = json_object_update(value, sizes) == 0 && json_object_update(value, memory) == 0 &&
                  json_object_update(value, text) == 0;
@@ -69,6 +69,7 @@ static void line(const char *name, const char *format, ...) {
     va_start(args, format);
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
+    make_printable(value);
     int n = snprintf(text, sizeof text, "%-14s %s\n", name, value);
     output_write(text, (size_t)n);
 }

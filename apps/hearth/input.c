@@ -1,6 +1,7 @@
 #include "input.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +45,17 @@ ht_status input_read_all(char **text, size_t *n, ht_error *err) {
 }
 
 ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
-    static const char separators[] = ", \t\r\n";
+    static const char separators[] = ", \t\r\n", *blanks = separators + 1;
     size_t capacity = list->n;
-    for (const char *at = text + strspn(text, separators); *at; at += strspn(at, separators)) {
+    bool comma = false; /* just before `at`: an id has to follow */
+    for (const char *at = text;;) {
+        at += strspn(at, blanks);
+        if (!*at && !comma) return HT_OK;
         size_t n = strcspn(at, separators);
         char *end;
         errno = 0;
         long long id = strtoll(at, &end, 10);
-        if (end != at + n || errno || id < 0 || id > INT32_MAX) {
+        if (!n || end != at + n || errno || id < 0 || id > INT32_MAX) {
             err->status = HT_ERR_ARGUMENT;
             snprintf(err->message, sizeof err->message, "\"%.*s\" is no token id: expected numbers such as 1,2,3",
                      n < 60 ? (int)n : 60, at);
@@ -65,6 +69,8 @@ ht_status ids_parse(const char *text, id_list *list, ht_error *err) {
         }
         list->ids[list->n++] = (int32_t)id;
         at += n;
+        at += strspn(at, blanks);
+        comma = *at == ',';
+        at += comma;
     }
-    return HT_OK;
 }

@@ -7,8 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Text as a JSON string; NULL when memory ran out. Bytes that are no UTF-8 make it a string that says so. */
+/* Text as a JSON string; NULL when memory ran out. Bytes that are no UTF-8 become U+FFFD. */
 json_t *json_text(const char *text, size_t n);
+/* The same for the name of a file, which may be any bytes. */
+json_t *json_path(const char *path);
 json_t *json_ids(const int32_t *ids, size_t n);
 
 /* Prints the value and a newline and gives the value back; false, with a message on stderr, when memory ran out (a NULL

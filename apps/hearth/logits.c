@@ -73,7 +73,7 @@ int logits_command(const options *o) {
     if (!st) st = write_logits(&e, o, &list, &err);
     if (st)
         status = report(&err);
-    else if (o->json && !json_output(json_pack("{ss s[II]}", "out", o->out, "shape", (json_int_t)list.n,
+    else if (o->json && !json_output(json_pack("{so s[II]}", "out", json_path(o->out), "shape", (json_int_t)list.n,
                                                (json_int_t)ht_model_vocab_size(e.model))))
         status = EXIT_FAILED;
     engine_close(&e);

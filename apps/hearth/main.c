@@ -63,13 +63,18 @@ int main(int argc, char **argv) {
         return EXIT_USAGE;
     }
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
+    bool version = strcmp(name, "--version") == 0;
+    if (argc > (help ? 3 : 2) && (help || version)) {
+        fprintf(stderr, "hearth: \"%.80s\" is one argument too many (see hearth --help)\n", argv[help ? 3 : 2]);
+        return EXIT_USAGE;
+    }
     if (help && argc > 2) {
         name = argv[2];
     } else if (help) {
         print_usage(stdout);
         return output_finish(EXIT_OK);
     }
-    if (strcmp(name, "--version") == 0) {
+    if (version) {
         printf("hearth %s\n", ht_version());
         return output_finish(EXIT_OK);
     }

@@ -1,8 +1,10 @@
 #include "options.h"
 
 #include "command.h"
+#include "terminal.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@ typedef enum option_kind {
     KIND_INTEGER,
     KIND_NUMBER,
     KIND_TEXT,
+    KIND_PATH,
     KIND_LIST,
     KIND_CHOICE,
     KIND_ORDER
@@ -64,7 +67,7 @@ static const option_spec specs[] = {
     {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, SAMPLING, true, "N", "same seed, same text (0)"},
     {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS, false, "1,2,3",
      "the token ids; - reads them from standard input"},
-    {"out", 'o', KIND_TEXT, AT(out), 0, 0, NULL, FOR_LOGITS, false, "FILE.npy", "where the logits go"},
+    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS, false, "FILE.npy", "where the logits go"},
     {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | FOR_RUN | FOR_BENCH, false, "N",
      "feed the prompt N tokens at a time (512)"},
     {"null", '0', KIND_FLAG, AT(null), 0, 0, NULL, FOR_TOKENIZE, false, NULL,
@@ -77,7 +80,7 @@ static const option_spec specs[] = {
      "rounds to measure (5), after one to warm up"},
     {"depth", 'd', KIND_INTEGER, AT(depth), 0, MAX_COUNT, NULL, FOR_BENCH, false, "N",
      "fill the cache with N tokens first (0)"},
-    {"threads", 't', KIND_INTEGER, AT(threads), 1, 4096, NULL, COMPUTING, true, "N",
+    {"threads", 't', KIND_INTEGER, AT(threads), 1, 1024, NULL, COMPUTING, true, "N",
      "threads to compute with (one per core)"},
     {"context", 'c', KIND_INTEGER, AT(context), 1, MAX_COUNT, NULL, COMPUTING | FOR_INFO, true, "N",
      "positions to allow, at most the model's own"},
@@ -92,7 +95,10 @@ static const option_spec specs[] = {
 enum { N_SPECS = sizeof specs / sizeof *specs };
 
 static bool usage_error(const command *c, const char *sentence) {
-    fprintf(stderr, "hearth %s: %s (see hearth %s --help)\n", c->name, sentence, c->name);
+    char shown[1024];
+    snprintf(shown, sizeof shown, "%s", sentence);
+    make_printable(shown);
+    fprintf(stderr, "hearth %s: %s (see hearth %s --help)\n", c->name, shown, c->name);
     return false;
 }
 
@@ -156,6 +162,10 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
     case KIND_INTEGER:
     case KIND_NUMBER: return set_number(c, spec, value, field);
     case KIND_TEXT: *(const char **)field = value; return true;
+    case KIND_PATH:
+        if (*value == '\0') return bad_value(c, spec, value, "the name of a file");
+        *(const char **)field = value;
+        return true;
     case KIND_LIST:
         if (*value == '\0') return bad_value(c, spec, value, "some text");
         return append(field, value);
@@ -246,7 +256,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
         } else if (!take_word(c, argv[at++], o))
             return false;
     }
-    if (!o->model && !o->help)
+    if (!o->help && (!o->model || !*o->model))
         return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
 }
@@ -278,13 +288,16 @@ void options_help(const command *c) {
 
 ht_dtype options_kv_dtype(const options *o) { return kv_dtypes[o->kv]; }
 
+/* A number too small for a float must not become the 0 that switches its option off. */
+static float above_zero(double number) { return number > 0 && number < FLT_MIN ? FLT_MIN : (float)number; }
+
 ht_sampler_options options_sampler(const options *o) {
     ht_sampler_options sampler = {
         .temperature = (float)o->temperature,
         .top_k = (int32_t)o->top_k,
-        .top_p = (float)o->top_p,
+        .top_p = above_zero(o->top_p),
         .min_p = (float)o->min_p,
-        .repeat_penalty = (float)o->repeat_penalty,
+        .repeat_penalty = above_zero(o->repeat_penalty),
         .repeat_window = (int32_t)o->repeat_window,
         .seed = (uint64_t)o->seed,
     };

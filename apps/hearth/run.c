@@ -122,17 +122,21 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
                   m->decode_seconds, "time_to_first_token_ms", m->first_token_seconds * 1e3,
                   "prefill_tokens_per_second", rate((double)m->prompt_tokens, m->prefill_seconds),
                   "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_memory_bytes());
-    return json_output(json_pack("{ss so ss so}", "model", o->model, "text", json_text(a->text, a->n), "finish",
-                                 finish_name(m->finish), "metrics", metrics));
+    return json_output(json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text, a->n),
+                                 "finish", finish_name(m->finish), "metrics", metrics));
 }
 
 static int finish_run(const options *o, const answer *a, const ht_metrics *metrics, ht_status st, const ht_error *err) {
-    bool cancelled = st == HT_ERR_CANCELLED && interrupted();
+    bool cancelled = st == HT_ERR_CANCELLED && interrupted() && metrics->generated_tokens > 0;
     if (a->out_of_memory) {
         fprintf(stderr, "hearth: out of memory for the answer's text\n");
         return EXIT_FAILED;
     }
     if (output_reader_gone()) return EXIT_OK;
+    if (st == HT_ERR_CANCELLED && !cancelled) {
+        fprintf(stderr, "hearth: interrupted before the first token\n");
+        return EXIT_FAILED;
+    }
     if (o->json && (!st || cancelled)) {
         if (!print_json(o, a, metrics)) return EXIT_FAILED;
     } else if (!o->json && !a->ends_line)

@@ -13,11 +13,23 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Checkpoints are mapped: when another process truncates one, or its disk fails, reading it raises SIGBUS. */
+static void on_lost_page(int number) {
+    static const char sentence[] =
+        "hearth: the model could not be read to its end: its file changed, or its disk failed\n";
+    (void)number;
+    ssize_t ignored = write(STDERR_FILENO, sentence, sizeof sentence - 1);
+    (void)ignored;
+    _exit(EXIT_FAILED);
+}
+
 void terminal_begin(void) {
     /* Opened the wrong way round: using a stream that was closed stays an error. */
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_FAILED);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGBUS, on_lost_page);
 }
 
 /* ---- stdout ---- */
@@ -46,8 +58,19 @@ bool output_is_terminal(void) { return isatty(STDOUT_FILENO) == 1; }
 
 /* ---- stderr ---- */
 
+void make_printable(char *text) {
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        /* C1 controls are C2 80 to C2 9F in UTF-8. */
+        bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
+        if (c1) *at++ = '?';
+        if (c1 || *at < 0x20 || *at == 0x7F) *at = '?';
+    }
+}
+
 int report(const ht_error *err) {
-    fprintf(stderr, "hearth: %s\n", err->message);
+    ht_error shown = *err;
+    make_printable(shown.message);
+    fprintf(stderr, "hearth: %s\n", shown.message);
     return EXIT_FAILED;
 }
 
@@ -80,14 +103,19 @@ static void on_signal(int number) {
 }
 
 void interrupt_watch(ht_session *s) {
-    static const int numbers[] = {SIGINT, SIGTERM};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     bool first = !atomic_load(&watched) && !signalled;
     atomic_store(&watched, s);
     if (signalled && s) ht_session_cancel(s);
     /* SA_RESETHAND: whoever presses Ctrl-C twice wants out at once. */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; first && i < sizeof numbers / sizeof *numbers; i++) sigaction(numbers[i], &action, NULL);
+    for (size_t i = 0; first && i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction before;
+        /* `nohup` has a hang-up ignored, and means it. */
+        bool ignored = sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!(ignored && numbers[i] == SIGHUP)) sigaction(numbers[i], &action, NULL);
+    }
 }
 
 bool interrupted(void) { return signalled != 0; }

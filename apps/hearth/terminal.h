@@ -8,8 +8,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Call first: standard streams that are closed are put where no file opened later can take their place, and a closed
- * pipe becomes an error of writing. */
+/* Call first: standard streams that are closed are put where no file opened later can take their place, a closed pipe
+ * and a file-size limit become errors of writing, and a file that shrinks while it is read ends the process with a
+ * sentence. */
 void terminal_begin(void);
 
 /* ---- stdout ---- */
@@ -26,6 +27,9 @@ bool output_is_terminal(void);
 
 /* ---- stderr ---- */
 
+/* Makes a text fit for one line of a terminal, in place: control characters, which paths and checkpoints may hold, become
+ * question marks. */
+void make_printable(char *text);
 /* Prints "hearth: " and the error's sentence; returns EXIT_FAILED. */
 int report(const ht_error *err);
 
@@ -41,7 +45,7 @@ void progress_end(progress *p);
 
 /* ---- Ctrl-C ---- */
 
-/* From now on SIGINT and SIGTERM cancel the call in progress on the session; a second one ends the process. NULL before
+/* From now on SIGINT, SIGTERM and SIGHUP cancel the call in progress on the session; a second one ends the process. NULL before
  * there is a session: then only `interrupted` tells. */
 void interrupt_watch(ht_session *s);
 bool interrupted(void);

@@ -14,6 +14,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What a thing that is no regular file is. */
+static const char *kind_of(mode_t mode) {
+    if (S_ISDIR(mode)) return "a directory";
+    if (S_ISFIFO(mode)) return "a pipe";
+    if (S_ISSOCK(mode)) return "a socket";
+    return "a device";
+}
+
 static ht_status open_regular(const char *path, int *fd, size_t *size, ht_error *err) {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -25,8 +33,7 @@ static ht_status open_regular(const char *path, int *fd, size_t *size, ht_error 
     }
     if (!S_ISREG(st.st_mode)) {
         close(*fd);
-        return ht_fail(err, HT_ERR_IO, "%s: is %s, expected a regular file", path,
-                       S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+        return ht_fail(err, HT_ERR_IO, "%s: is %s, expected a regular file", path, kind_of(st.st_mode));
     }
     *size = (size_t)st.st_size;
     return HT_OK;
@@ -167,7 +174,7 @@ ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     bool replaces = stat(path, &st) == 0;
     if (replaces && !S_ISREG(st.st_mode))
         return ht_fail(err, HT_ERR_IO, "%s: cannot be written: it is %s, expected a regular file or none", path,
-                       S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+                       kind_of(st.st_mode));
     ht_writer *w = calloc(1, sizeof *w);
     if (!w) return ht_fail_memory(err, sizeof *w, path);
     w->fd = -1;

@@ -1,6 +1,9 @@
 """Bad input: one clear sentence, the right exit status, nothing half-written."""
 
+import json
 import os
+import pathlib
+import resource
 import struct
 import unittest
 
@@ -18,6 +21,12 @@ class Usage(CommandTest):
     def test_unknown_command(self):
         self.fails(2, "walk", TINY, says=['"walk"', "tokenize"])
         self.fails(2, "--bogus", says="--bogus")
+        self.fails(2, "", says='""')
+
+    def test_words_after_what_takes_none(self):
+        self.fails(2, "--version", "extra", says='"extra"')
+        self.fails(2, "help", "run", "extra", says='"extra"')
+        self.fails(2, "help", "walk", says='"walk"')
 
     def test_unknown_options(self):
         for command in COMMANDS:
@@ -34,6 +43,7 @@ class Usage(CommandTest):
     def test_no_model(self):
         for command in COMMANDS:
             self.fails(2, command, says="model")
+            self.fails(2, command, "", says="model")
 
     def test_values(self):
         for option, value in [
@@ -41,7 +51,23 @@ class Usage(CommandTest):
             ("--threads", "two"),
             ("--threads", "2x"),
             ("--threads", ""),
+            ("--threads", "1025"),
             ("--threads", "99999999999999999999"),
+            ("--threads", "-1"),
+            ("--context", "0"),
+            ("--context", "2147483648"),
+            ("--max-tokens", "-1"),
+            ("--max-tokens", "9223372036854775808"),
+            ("--chunk", "0"),
+            ("--chunk", "0x10"),
+            ("--repeat-window", "-2"),
+            ("--repeat-penalty", "inf"),
+            ("--temperature", "1e400"),
+            ("--temperature", ""),
+            ("--top-p", "-inf"),
+            ("--top-k", "1e5"),
+            ("--seed", "٣"),
+            ("--sampler-order", ""),
             ("--context", "-1"),
             ("--max-tokens", "1.5"),
             ("--max-tokens", "0"),
@@ -76,10 +102,21 @@ class Usage(CommandTest):
         self.fails(2, "tokenize", TINY, "--null", "text", says="--null")
         self.fails(2, "bench", TINY, "-p", "0", "-n", "0")
 
+    def test_numbers_too_small_for_a_float_are_not_zero(self):
+        """0 switches top-p off; next to 0 it leaves the most likely token."""
+        greedy = self.succeeds("run", TINY, "x", "-n", "8", "--raw").out
+        for option in [("--temperature", "1e-40"), ("--temperature", "5", "--top-p", "1e-50")]:
+            self.assertEqual(self.succeeds("run", TINY, "x", "-n", "8", "--raw", *option).out, greedy)
+
+    def test_control_characters_do_not_reach_the_terminal(self):
+        self.fails(1, "info", "no\nsuch\x1b[31m\x7f\u009b.gguf", says="no?such?[31m???.gguf: ")
+        self.fails(2, "run", TINY, "--a\nb\x1b", says="--a?b?")
+
     def test_logits_needs(self):
         self.fails(2, "logits", TINY, "--out", self.folder / "x.npy", says="--ids")
         self.fails(2, "logits", TINY, "--ids", "1", says="--out")
-        for ids in ["", ",", "1,x", "1.5", "-1", "99999999999"]:
+        self.fails(2, "logits", TINY, "--ids", "1", "--out", "", says="--out")
+        for ids in ["", ",", "1,,2", ",1", "1,2,", "1,x", "1.5", "-1", "99999999999"]:
             self.fails(2, "logits", TINY, "--ids", ids, "--out", self.folder / "x.npy", says="--ids")
         self.assertEqual(os.listdir(self.folder), [])
 
@@ -121,7 +158,27 @@ class Models(CommandTest):
         self.refuses(self.file("text.txt", b"this is no model\n" * 100))
         self.refuses(self.file("text.gguf", b"this is no model\n" * 100), "GGUF")
         self.refuses(self.file("empty.gguf", b""))
-        self.fails(1, "info", "/dev/null", says="/dev/null")
+        for device in ["/dev/null", "/dev/zero"]:
+            self.refuses(pathlib.Path(device), "a device, expected a regular file")
+
+    def test_pipes(self):
+        """Nobody writes to them, so opening one must not wait."""
+        pipe = self.folder / "pipe.gguf"
+        os.mkfifo(pipe)
+        self.refuses(pipe, "a pipe, expected a regular file")
+
+    def test_links_to_nowhere(self):
+        link = self.folder / "link.gguf"
+        link.symlink_to(link)
+        self.refuses(link, "symbolic links")
+
+    def test_name_that_is_not_utf8(self):
+        path = os.fsencode(self.folder) + b"/odd\xff.gguf"
+        with open(path, "wb") as odd:
+            odd.write(TINY.read_bytes())
+        for command in [("info",), ("run", "x", "-n", "1"), ("bench", "-p", "1", "-n", "1", "-r", "1")]:
+            words = [command[0], os.fsdecode(path), *command[1:], "--json"]
+            self.assertTrue(json.loads(self.succeeds(*words).text)["model"].endswith("/odd\ufffd.gguf"))
 
     def test_truncated(self):
         whole = TINY.read_bytes()
@@ -184,6 +241,18 @@ class Limits(CommandTest):
         self.assertEqual(os.listdir(self.folder), [])
 
 
+    def test_bench_beyond_the_context(self):
+        """Refused before anything is measured, or a long prompt is made up."""
+        path = self.folder / "short.gguf"
+        tiny_model.write(path, context=512)
+        most = "2147483647"
+        for words in [("-p", most), ("-p", "0", "-n", most), ("-p", "0", "--depth", most), ("-p", most, "--depth", most)]:
+            self.fails(1, "bench", path, *words, says=["512", "choose less"])
+        self.fails(1, "bench", path, "-p", "512", "-n", "0", says=["513", "512", "-p"])
+        self.fails(1, "bench", path, "-p", "1", "-n", "500", "--depth", "12", says=["514", "512", "--depth"])
+        self.succeeds("bench", path, "-p", "511", "-n", "510", "-r", "1")
+
+
 class Outputs(CommandTest):
     def test_unwritable_file(self):
         missing = self.folder / "no" / "such" / "x.npy"
@@ -198,6 +267,23 @@ class Outputs(CommandTest):
         self.fails(1, "logits", TINY, "--ids", "1,99999", "--out", path)
         self.assertEqual(path.read_text(), "kept")
         self.assertEqual(os.listdir(self.folder), ["x.npy"])
+
+    def test_file_size_limit(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # noqa: E731
+        path = self.folder / "x.npy"
+        self.fails(1, "logits", TINY, "--ids", "1,2", "--out", path, says=[str(path), "too large"], preexec_fn=limit)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    @unittest.skipIf(os.geteuid() == 0, "root may write everywhere")
+    def test_no_permission(self):
+        self.folder.chmod(0o500)
+        self.fails(1, "logits", TINY, "--ids", "1", "--out", self.folder / "x.npy", says="Permission denied")
+        self.folder.chmod(0o700)
+
+    def test_closed_stdin(self):
+        closed = lambda: os.close(0)  # noqa: E731
+        for command in [("run",), ("tokenize",), ("detokenize",)]:
+            self.fails(1, command[0], TINY, says="standard input", preexec_fn=closed)
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full here")
     def test_full_stdout(self):

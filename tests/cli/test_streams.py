@@ -12,8 +12,15 @@ from support import HEARTH, TINY, CommandTest
 ENDLESS = ["run", str(TINY), "--raw", "x", "-n", "1000000"]
 
 
+def listen():
+    """Undoes nohup, under which the tests may run."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start(*words, **more):
-    return subprocess.Popen([HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **more)
+    return subprocess.Popen(
+        [HEARTH, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, preexec_fn=listen, **more
+    )
 
 
 class Streams(CommandTest):
@@ -76,19 +83,65 @@ class Streams(CommandTest):
         self.assertIn("tok/s", err)
         self.assertNotIn("hearth:", err)
 
+    def wait_for_handler(self, process):
+        """Until the command has its own way with Ctrl-C."""
+        caught = 0
+        while not caught >> (signal.SIGINT - 1) & 1 and process.poll() is None:
+            with open(f"/proc/{process.pid}/status") as status:
+                fields = dict(line.split(":", 1) for line in status)
+            caught = int(fields.get("SigCgt", "0"), 16)
+
+    @unittest.skipUnless(os.path.exists("/proc/self/status"), "there is no /proc here")
+    def test_ctrl_c_before_the_first_token(self):
+        """Without a token there is no answer, so that is a failure."""
+        prompt = self.folder / "long.txt"
+        prompt.write_text("a b c d " * 100000)
+        for more in [[], ["--json"]]:
+            with open(prompt) as text:
+                words = ["run", str(TINY), "--raw", *more]
+                process = subprocess.Popen([HEARTH, *words], stdin=text, stdout=-1, stderr=-1)
+            self.wait_for_handler(process)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate()
+            self.assertEqual((process.returncode, out), (1, b""))
+            self.assertEqual(err, b"hearth: interrupted before the first token\n")
+
+    def test_hang_up(self):
+        process = start(*ENDLESS)
+        process.stdout.read(1)
+        process.send_signal(signal.SIGHUP)
+        process.communicate()
+        self.assertEqual(process.returncode, 0)
+
+    def test_file_that_shrinks(self):
+        """What the kernel sends to a reader of a mapped file that another process has cut."""
+        process = start(*ENDLESS)
+        process.stdout.read(1)
+        process.send_signal(signal.SIGBUS)
+        _, err = process.communicate()
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(err, rb"^hearth: the model could not be read [^\n]*\n$")
+
     def test_ctrl_c_leaves_no_file(self):
+        self.stopping_leaves_no_file(signal.SIGINT)
+
+    def test_hang_up_leaves_no_file(self):
+        self.stopping_leaves_no_file(signal.SIGHUP)
+
+    def stopping_leaves_no_file(self, number):
         ids = ",".join(["1"] * 20000)
         process = subprocess.Popen(
             [HEARTH, "logits", str(TINY), "--ids", "-", "--out", str(self.folder / "x.npy")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            preexec_fn=listen,
         )
         process.stdin.write(ids.encode())
         process.stdin.close()
         while not os.listdir(self.folder) and process.poll() is None:
             pass
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         self.assertEqual(process.wait(), 1)
         self.assertIn(b"interrupted", process.stderr.read())
         process.stdout.close()
