@@ -6,33 +6,21 @@
 
 #include <stdlib.h>
 
+#define FILL(name, id)                                                                                                 \
+    case id: ht_vector_kernels_##name(kernels); break;
 static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
     ht_reference_kernels(kernels);
     switch (isa) {
-#ifdef HT_HAVE_neon
-    case HT_CPU_NEON: ht_vector_kernels_neon(kernels); break;
-#endif
-#ifdef HT_HAVE_avx2
-    case HT_CPU_AVX2: ht_vector_kernels_avx2(kernels); break;
-#endif
-#ifdef HT_HAVE_avx512
-    case HT_CPU_AVX512: ht_vector_kernels_avx512(kernels); break;
-#endif
+        HT_EACH_ISA(FILL)
     default: break;
     }
 }
 
+#define ROW_OPS(name, id)                                                                                              \
+    case id: return &ht_vector_row_##name;
 static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     switch (isa) {
-#ifdef HT_HAVE_neon
-    case HT_CPU_NEON: return &ht_vector_row_neon;
-#endif
-#ifdef HT_HAVE_avx2
-    case HT_CPU_AVX2: return &ht_vector_row_avx2;
-#endif
-#ifdef HT_HAVE_avx512
-    case HT_CPU_AVX512: return &ht_vector_row_avx512;
-#endif
+        HT_EACH_ISA(ROW_OPS)
     default: return &ht_vector_row_reference;
     }
 }

@@ -14,10 +14,11 @@ static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const 
 
 /* Each fills in the kernels it has and leaves the others: first the plain ones, then what a vector unit does better. */
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
-void ht_vector_kernels_neon(ht_kernel kernels[HT_OP_COUNT]);
-void ht_vector_kernels_avx2(ht_kernel kernels[HT_OP_COUNT]);
-void ht_vector_kernels_avx512(ht_kernel kernels[HT_OP_COUNT]);
-
-extern const ht_row_ops ht_vector_row_reference, ht_vector_row_neon, ht_vector_row_avx2, ht_vector_row_avx512;
+#define HT_DECLARE(name, id)                                                                                           \
+    void ht_vector_kernels_##name(ht_kernel kernels[HT_OP_COUNT]);                                                     \
+    extern const ht_row_ops ht_vector_row_##name;
+HT_EACH_ISA(HT_DECLARE)
+#undef HT_DECLARE
+extern const ht_row_ops ht_vector_row_reference;
 
 #endif

@@ -13,7 +13,9 @@
 #endif
 
 static const char *const names[HT_CPU_ISA_COUNT] = {
-    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon", [HT_CPU_AVX2] = "avx2", [HT_CPU_AVX512] = "avx512"};
+    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",     [HT_CPU_AVX2] = "avx2",
+    [HT_CPU_AVXVNNI] = "avxvnni",     [HT_CPU_AVX512] = "avx512",
+};
 
 const char *ht_cpu_isa_name(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_ISA_COUNT ? names[isa] : "?"; }
 
@@ -35,6 +37,10 @@ static bool machine_has(ht_cpu_isa isa) {
     if (!osxsave || (saved_state() & 0x6) != 0x6) return false;
     bool avx2 = has(c, 28) && has(c, 12) /* FMA */ && has(c, 29) /* F16C */ && has(b7, 5) && has(b7, 8) /* BMI2 */;
     if (isa == HT_CPU_AVX2) return avx2;
+    if (isa == HT_CPU_AVXVNNI) {
+        uint32_t a71;
+        return avx2 && __get_cpuid_count(7, 1, &a71, &b, &c, &d) && has(a71, 4);
+    }
     bool avx512 = has(b7, 16) /* F */ && has(b7, 17) /* DQ */ && has(b7, 28) /* CD */ && has(b7, 30) /* BW */ &&
                   has(b7, 31) /* VL */ && has(c7, 1) /* VBMI */ && has(c7, 11) /* VNNI */;
     return isa == HT_CPU_AVX512 && avx2 && avx512 && (saved_state() & 0xe6) == 0xe6;
@@ -52,17 +58,11 @@ static bool machine_has(ht_cpu_isa isa) {
 }
 #endif
 
+#define IS_BUILT_IN(name, id)                                                                                          \
+    case id: return true;
 static bool built_in(ht_cpu_isa isa) {
     switch (isa) {
-#ifdef HT_HAVE_neon
-    case HT_CPU_NEON: return true;
-#endif
-#ifdef HT_HAVE_avx2
-    case HT_CPU_AVX2: return true;
-#endif
-#ifdef HT_HAVE_avx512
-    case HT_CPU_AVX512: return true;
-#endif
+        HT_EACH_ISA(IS_BUILT_IN)
     default: return false;
     }
 }

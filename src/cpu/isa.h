@@ -11,11 +11,35 @@ typedef enum ht_cpu_isa {
     HT_CPU_REFERENCE, /* plain C, always there */
     HT_CPU_NEON,      /* ARMv8.2 with dot products */
     HT_CPU_AVX2,      /* with FMA, F16C, BMI2 */
+    HT_CPU_AVXVNNI,   /* AVX2 and its byte dot products */
     HT_CPU_AVX512,    /* F, BW, DQ, VL, CD, VNNI, VBMI */
     HT_CPU_ISA_COUNT
 } ht_cpu_isa;
 
-/* "reference", "neon", "avx2", "avx512"; "?" for a value that is none. */
+/* HT_EACH_ISA(X): X(name, HT_CPU_...) for every instruction set this build holds vector kernels for. */
+#ifdef HT_HAVE_neon
+#define HT_WITH_NEON(X) X(neon, HT_CPU_NEON)
+#else
+#define HT_WITH_NEON(X)
+#endif
+#ifdef HT_HAVE_avx2
+#define HT_WITH_AVX2(X) X(avx2, HT_CPU_AVX2)
+#else
+#define HT_WITH_AVX2(X)
+#endif
+#ifdef HT_HAVE_avxvnni
+#define HT_WITH_AVXVNNI(X) X(avxvnni, HT_CPU_AVXVNNI)
+#else
+#define HT_WITH_AVXVNNI(X)
+#endif
+#ifdef HT_HAVE_avx512
+#define HT_WITH_AVX512(X) X(avx512, HT_CPU_AVX512)
+#else
+#define HT_WITH_AVX512(X)
+#endif
+#define HT_EACH_ISA(X) HT_WITH_NEON(X) HT_WITH_AVX2(X) HT_WITH_AVXVNNI(X) HT_WITH_AVX512(X)
+
+/* "reference", "neon", "avx2", "avxvnni", "avx512"; "?" for a value that is none. */
 const char *ht_cpu_isa_name(ht_cpu_isa isa);
 /* Whether this build has its kernels and both the processor and the operating system support it. */
 bool ht_cpu_isa_available(ht_cpu_isa isa);

@@ -17,7 +17,7 @@
             &ht_matrix_kernels_##isa                                                                                   \
     }
 
-#define TABLE(isa)                                                                                                     \
+#define TABLE(isa, id)                                                                                                 \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops fast_##isa[HT_W_COUNT] = {                                                                 \
         DENSE_OPS(F32, isa) DENSE_OPS(F16, isa) DENSE_OPS(BF16, isa) QUANTISED_OPS(Q4_0, isa) QUANTISED_OPS(Q4_1, isa) \
@@ -25,30 +25,16 @@
                 QUANTISED_OPS(Q3_K, isa) QUANTISED_OPS(Q4_K, isa) QUANTISED_OPS(Q5_K, isa) QUANTISED_OPS(Q6_K, isa)};  \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa);
 
-TABLE(reference)
-#ifdef HT_HAVE_neon
-TABLE(neon)
-#endif
-#ifdef HT_HAVE_avx2
-TABLE(avx2)
-#endif
-#ifdef HT_HAVE_avx512
-TABLE(avx512)
-#endif
+TABLE(reference, HT_CPU_REFERENCE)
+HT_EACH_ISA(TABLE)
 
 #define CHOOSE(isa) precision == HT_PRECISION_REFERENCE ? &reference_##isa.base : &fast_##isa[type].base
+#define CHOOSE_FOR(isa, id)                                                                                            \
+    case id: return CHOOSE(isa);
 
 const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
     switch (isa) {
-#ifdef HT_HAVE_neon
-    case HT_CPU_NEON: return CHOOSE(neon);
-#endif
-#ifdef HT_HAVE_avx2
-    case HT_CPU_AVX2: return CHOOSE(avx2);
-#endif
-#ifdef HT_HAVE_avx512
-    case HT_CPU_AVX512: return CHOOSE(avx512);
-#endif
+        HT_EACH_ISA(CHOOSE_FOR)
     default: return CHOOSE(reference);
     }
 }

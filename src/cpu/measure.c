@@ -9,34 +9,20 @@ typedef struct loops {
     void (*read)(const char *memory, size_t bytes);
 } loops;
 
-#define LOOPS(isa)                                                                                                     \
+#define LOOPS(isa, id)                                                                                                 \
     double ht_int8_loop_##isa(int64_t iterations);                                                                     \
     double ht_f32_loop_##isa(int64_t iterations);                                                                      \
     void ht_read_loop_##isa(const char *memory, size_t bytes);                                                         \
     static const loops loops_##isa = {ht_int8_loop_##isa, ht_f32_loop_##isa, ht_read_loop_##isa};
 
-LOOPS(reference)
-#ifdef HT_HAVE_neon
-LOOPS(neon)
-#endif
-#ifdef HT_HAVE_avx2
-LOOPS(avx2)
-#endif
-#ifdef HT_HAVE_avx512
-LOOPS(avx512)
-#endif
+LOOPS(reference, HT_CPU_REFERENCE)
+HT_EACH_ISA(LOOPS)
 
+#define LOOPS_OF(isa, id)                                                                                              \
+    case id: return &loops_##isa;
 static const loops *loops_of(ht_cpu_isa isa) {
     switch (isa) {
-#ifdef HT_HAVE_neon
-    case HT_CPU_NEON: return &loops_neon;
-#endif
-#ifdef HT_HAVE_avx2
-    case HT_CPU_AVX2: return &loops_avx2;
-#endif
-#ifdef HT_HAVE_avx512
-    case HT_CPU_AVX512: return &loops_avx512;
-#endif
+        HT_EACH_ISA(LOOPS_OF)
     default: return &loops_reference;
     }
 }

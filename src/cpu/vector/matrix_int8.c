@@ -59,7 +59,7 @@ HT_INLINE void sum_halves(const int8_t *q, bool two, int32_t *half) {
     _Alignas(64) int32_t four[16];
     if (!two) memcpy(room, q, HT_QBLOCK);
     v16d d = v16d_step(v16d_start(0), v16i_set1(0x01010101), v16i_load_bytes(two ? q : room), 4, 1, 0);
-    v16i_store(four, v16d_sum(d));
+    v16i_store(four, v16d_sum(d, 0));
     for (int h = 0; h < (two ? 4 : 2); h++) half[h] = four[4 * h] + four[4 * h + 1] + four[4 * h + 2] + four[4 * h + 3];
 }
 
@@ -104,14 +104,14 @@ void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n
 
 /* ---- one block of one panel against rows of a tile ---- */
 
-/* A sum over a block or half of one, begun with its offset. */
-HT_INLINE v16d begin_sum(ht_qkind kind, const void *offset, int at) {
-    return v16d_start(kind.has_min ? INT_BASE : ((const int32_t *)offset)[at]);
+/* What a sum over a block or half of one is offset by. */
+HT_INLINE int32_t sum_offset(ht_qkind kind, const void *offset, int at) {
+    return kind.has_min ? INT_BASE : ((const int32_t *)offset)[at];
 }
 
 /* What undoes the base of an integer sum. */
 HT_INLINE v16f base_of(v16f scale) { return v16f_mul(scale, v16f_set1(-FLOAT_BASE)); }
-HT_INLINE v16f scaled_sum(v16d d, v16f scale, v16f base) { return v16f_fma(v16f_from_bits(v16d_sum(d)), scale, base); }
+HT_INLINE v16f scaled_sum(v16i sum, v16f scale, v16f base) { return v16f_fma(v16f_from_bits(sum), scale, base); }
 
 /* Where a tile's numbers are. */
 typedef struct tile {
@@ -155,14 +155,18 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
             v16i w[8];
             fetch(unit + FETCH_AHEAD, 64 * kind.bits, end);
             ht_decode_weights(kind.bits, unit, w);
+            HT_UNROLL
             for (int i = 0; i < n_x; i++) {
                 v16f t = v16f_zero();
+                HT_UNROLL
                 for (int h = 0; h < halves; h++) {
-                    v16d d = begin_sum(kind, x.offset, h * n_x + i);
+                    int32_t offset = sum_offset(kind, x.offset, h * n_x + i);
+                    v16d d = v16d_start(offset);
+                    HT_UNROLL
                     for (int j = 0; j < steps; j++)
                         d = v16d_step(d, w[steps * h + j], v16i_set4(x.q + HT_QBLOCK * i + 4 * (steps * h + j)),
                                       kind.bits, steps, j);
-                    v16f sum = scaled_sum(d, scale[halves * b + h], base_of(scale[halves * b + h]));
+                    v16f sum = scaled_sum(v16d_sum(d, offset), scale[halves * b + h], base_of(scale[halves * b + h]));
                     t = h ? v16f_add(t, sum) : sum;
                 }
                 for (int h = 0; h < halves && kind.has_min; h++)
@@ -214,36 +218,48 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
                              v16f y[TILE_PANELS][TILE_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
     v16f t[TILE_PANELS][TILE_ROWS];
-    for (int i = first; i < first + some; i++)
-        for (int p = 0; p < TILE_PANELS; p++) t[p][i] = v16f_zero();
+    HT_UNROLL
+    for (int i = first; i < first + some; i++) HT_UNROLL
+    for (int p = 0; p < TILE_PANELS; p++) t[p][i] = v16f_zero();
+    HT_UNROLL
     for (int h = 0; h < halves; h++) {
         v16d d[TILE_PANELS][TILE_ROWS];
-        for (int i = first; i < first + some; i++)
-            for (int p = 0; p < TILE_PANELS; p++) d[p][i] = begin_sum(kind, x->offset, h * n_x + i);
+        HT_UNROLL
+        for (int i = first; i < first + some; i++) HT_UNROLL
+        for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16d_start(sum_offset(kind, x->offset, h * n_x + i));
+        HT_UNROLL
         for (int j = 0; j < steps; j++) {
             v16i w[TILE_PANELS];
+            HT_UNROLL
             for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b] + 64 * (steps * h + j));
+            HT_UNROLL
             for (int i = first; i < first + some; i++) {
                 v16i four = v16i_set4(x->q + HT_QBLOCK * i + 4 * (steps * h + j));
+                HT_UNROLL
                 for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16d_step(d[p][i], w[p], four, kind.bits, steps, j);
             }
         }
+        HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++) {
             v16f scale = v16f_load(panels[p].scale[halves * b + h]), base = base_of(scale);
+            HT_UNROLL
             for (int i = first; i < first + some; i++) {
-                v16f sum = scaled_sum(d[p][i], scale, base);
+                v16i whole = v16d_sum(d[p][i], sum_offset(kind, x->offset, h * n_x + i));
+                v16f sum = scaled_sum(whole, scale, base);
                 t[p][i] = h ? v16f_add(t[p][i], sum) : sum;
             }
         }
     }
-    for (int h = 0; h < halves && kind.has_min; h++)
-        for (int p = 0; p < TILE_PANELS; p++) {
-            v16f min = v16f_load(panels[p].min[halves * b + h]);
-            for (int i = first; i < first + some; i++)
-                t[p][i] = v16f_fma(min, v16f_set1(((const float *)(const void *)x->offset)[h * n_x + i]), t[p][i]);
-        }
-    for (int i = first; i < first + some; i++)
-        for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(x->scale[i]), y[p][i]);
+    for (int h = 0; h < halves && kind.has_min; h++) HT_UNROLL
+    for (int p = 0; p < TILE_PANELS; p++) {
+        v16f min = v16f_load(panels[p].min[halves * b + h]);
+        HT_UNROLL
+        for (int i = first; i < first + some; i++)
+            t[p][i] = v16f_fma(min, v16f_set1(((const float *)(const void *)x->offset)[h * n_x + i]), t[p][i]);
+    }
+    HT_UNROLL
+    for (int i = first; i < first + some; i++) HT_UNROLL
+    for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(x->scale[i]), y[p][i]);
 }
 
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,

@@ -6,7 +6,7 @@
 /* Hides a value from the optimiser, so that a loop over it is not folded. */
 #if defined(HT_ISA_avx512)
 #define HIDE(v) __asm__ volatile("" : "+v"(v))
-#elif defined(HT_ISA_avx2)
+#elif defined(HT_ISA_YMM)
 #define HIDE(v) __asm__ volatile("" : "+x"((v).a), "+x"((v).b))
 #elif defined(HT_ISA_neon)
 #define HIDE(v) __asm__ volatile("" : "+w"((v).a), "+w"((v).b), "+w"((v).c), "+w"((v).d))
@@ -16,7 +16,9 @@
 
 #if defined(HT_ISA_avx512)
 enum { CHAINS = 12 };
-#elif defined(HT_ISA_avx2)
+#elif defined(HT_ISA_avxvnni)
+enum { CHAINS = 6 }; /* two registers each, which hide five cycles of latency */
+#elif defined(HT_ISA_YMM)
 enum { CHAINS = 4 }; /* two registers each */
 #else
 enum { CHAINS = 3 };
@@ -34,7 +36,7 @@ double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
             }
     }
     for (int c = 0; c < CHAINS; c++) {
-        v16i sum = v16d_sum(d[c]);
+        v16i sum = v16d_sum(d[c], c);
         HIDE(sum);
     }
     return (double)iterations * 8 * CHAINS * 128;

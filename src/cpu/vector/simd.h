@@ -28,10 +28,20 @@
 
 /* Kernels are built from small functions that must vanish: a call would spill every vector register. Plain lanes have no
  * registers to lose, and forcing everything into one function costs a sanitizer build many minutes. */
-#if defined(HT_ISA_avx512) || defined(HT_ISA_avx2) || defined(HT_ISA_neon)
+#if defined(HT_ISA_avx2) || defined(HT_ISA_avxvnni)
+#define HT_ISA_YMM 1 /* two 256-bit registers */
+#endif
+#if defined(HT_ISA_avx512) || defined(HT_ISA_YMM) || defined(HT_ISA_neon)
 #define HT_INLINE static inline __attribute__((always_inline))
+/* Before a loop whose counter must be a constant in its body; compilers give up on large bodies. */
+#if defined(__clang__)
+#define HT_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define HT_UNROLL _Pragma("GCC unroll 16")
+#endif
 #else
 #define HT_INLINE static inline
+#define HT_UNROLL
 #endif
 
 /* Asks for the cache line at p, which need not be valid memory. */
@@ -39,7 +49,7 @@
 
 #if defined(HT_ISA_avx512)
 #include "cpu/vector/simd_avx512.h"
-#elif defined(HT_ISA_avx2)
+#elif defined(HT_ISA_YMM)
 #include "cpu/vector/simd_avx2.h"
 #elif defined(HT_ISA_neon)
 #include "cpu/vector/simd_neon.h"

@@ -11,8 +11,9 @@
  *
  *   v16d d = v16d_start(offset);
  *   for (j = 0; j < steps; j++) d = v16d_step(d, w, x, bits, steps, j);
- *   v16i sum = v16d_sum(d);
+ *   v16i sum = v16d_sum(d, offset);
  *
+ * The offset is added once: before the first step where the instruction accumulates, else at the end.
  * w are weights of `bits` bits: unsigned below 8 bits. Weights of 8 bits are stored with 128 added; what a step takes is
  * v16d_weights8(stored), which is the weight plus HT_DOT_BIAS_8. x are signed, -127 to 127. `bits`, `steps` and `j` must
  * be constants once inlined. */
@@ -47,16 +48,12 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     (void)bits, (void)steps, (void)j;
     return _mm512_dpbusd_epi32(d, w, x);
 }
-HT_INLINE v16i v16d_sum(v16d d) { return d; }
+HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
+    (void)offset;
+    return d;
+}
 
-#elif defined(HT_ISA_avx2)
-
-enum { HT_DOT_BIAS_8 = 0 };
-
-/* Pairs of products are added in 16 bits for as many steps as fit, then widened. */
-typedef struct v16d {
-    v16i pairs, sum;
-} v16d;
+#elif defined(HT_ISA_YMM)
 
 HT_INLINE __m128i ht_load_8x8(const void *p) { return _mm_loadl_epi64((const __m128i *)p); }
 HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
@@ -72,11 +69,41 @@ HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
 }
 HT_INLINE v16i v16i_nearest(v16f v) { return (v16i){_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b)}; }
 
+#if defined(HT_ISA_avxvnni)
+
+enum { HT_DOT_BIAS_8 = 128 };
+
+typedef v16i v16d;
+
+HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
+HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
+HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
+    (void)bits, (void)steps, (void)j;
+    return (v16i){_mm256_dpbusd_avx_epi32(d.a, w.a, x.a), _mm256_dpbusd_avx_epi32(d.b, w.b, x.b)};
+}
+HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
+    (void)offset;
+    return d;
+}
+
+#else
+
+enum { HT_DOT_BIAS_8 = 0 };
+
+/* Pairs of products are added in 16 bits for as many steps as fit, then widened. */
+typedef struct v16d {
+    v16i pairs, sum;
+} v16d;
+
 HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
 HT_INLINE v16d v16d_start(int32_t offset) {
-    v16i sum = v16i_set1(offset);
-    return (v16d){sum, sum};
+    (void)offset;
+    return (v16d){v16i_set1(0), v16i_set1(0)};
 }
+/* Sixteen-bit sums are added where they are written: left to itself, the compiler computes every product first and
+ * keeps them all in memory. */
+#define HT_ADD_NOW(v) __asm__ volatile("" : "+x"((v).a), "+x"((v).b))
+HT_INLINE __m256i ht_widen_pairs(__m256i p) { return _mm256_madd_epi16(p, _mm256_set1_epi16(1)); }
 /* Two products of a b-bit weight and an activation reach 2 * (2^b - 1) * 127, which fits 16 bits 8, 4 and 2 times for
  * 4, 5 and 6 bits. At 8 bits the weight is signed: its magnitude takes the unsigned side and its sign goes to x, and
  * 2 * 128 * 127 still fits once. */
@@ -94,16 +121,19 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     if (j % room != 0) {
         p.a = _mm256_add_epi16(d.pairs.a, p.a);
         p.b = _mm256_add_epi16(d.pairs.b, p.b);
+        HT_ADD_NOW(p);
     }
     d.pairs = p;
     if (j % room == room - 1) {
-        __m256i ones = _mm256_set1_epi16(1);
-        d.sum.a = _mm256_add_epi32(d.sum.a, _mm256_madd_epi16(p.a, ones));
-        d.sum.b = _mm256_add_epi32(d.sum.b, _mm256_madd_epi16(p.b, ones));
+        v16i wide = {ht_widen_pairs(p.a), ht_widen_pairs(p.b)};
+        d.sum = j < room ? wide : v16i_add(d.sum, wide);
+        HT_ADD_NOW(d.sum);
     }
     return d;
 }
-HT_INLINE v16i v16d_sum(v16d d) { return d.sum; }
+HT_INLINE v16i v16d_sum(v16d d, int32_t offset) { return v16i_add(d.sum, v16i_set1(offset)); }
+
+#endif
 
 #elif defined(HT_ISA_neon)
 
@@ -142,7 +172,10 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     (void)bits, (void)steps, (void)j;
     return (v16i){ht_dot4(d.a, w.a, x.a), ht_dot4(d.b, w.b, x.b), ht_dot4(d.c, w.c, x.c), ht_dot4(d.d, w.d, x.d)};
 }
-HT_INLINE v16i v16d_sum(v16d d) { return d; }
+HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
+    (void)offset;
+    return d;
+}
 
 #else
 
@@ -176,7 +209,10 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     for (int i = 0; i < 64; i++) d.x[i / 4] += wb[i] * xb[i];
     return d;
 }
-HT_INLINE v16i v16d_sum(v16d d) { return d; }
+HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
+    (void)offset;
+    return d;
+}
 
 #endif
 

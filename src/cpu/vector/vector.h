@@ -6,6 +6,8 @@
 #include "cpu/vector/simd.h"
 #include "device/kernel.h"
 
+void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]); /* all of them */
+
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
