@@ -18,7 +18,7 @@ ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *
     interrupt_watch(NULL);
     progress loading;
     progress_begin(&loading, "loading", o->quiet);
-    ht_device_options device = {.n_threads = (int)o->threads};
+    ht_device_options device = {.n_threads = (int)o->threads, .instruction_set = o->cpu};
     st = ht_device_open("cpu", &device, &e->device, err);
     if (!st) {
         ht_model_options model = {

@@ -25,7 +25,7 @@ typedef struct options {
     const char *model;     /* as typed */
     string_list arguments; /* after MODEL */
     string_list stop;
-    const char *system, *ids, *out; /* NULL when not given */
+    const char *system, *ids, *out, *cpu; /* NULL when not given */
     int64_t threads, context, top_k, repeat_window, seed, chunk;
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;

@@ -35,7 +35,8 @@ HT_API extern ht_array *const HT_NONE;
 
 typedef struct ht_device_options {
     int n_threads;               /* 0: one per available core */
-    const char *instruction_set; /* NULL: the best found; else "avx512", "avx2", "neon" or "reference" */
+    const char *instruction_set; /* NULL: the best found; else "avx512", "avxvnni", "avx2", "neon" or "reference", an
+                                    error that lists the possible ones where the machine cannot run it */
 } ht_device_options;
 
 /* Opens a device ("cpu"). The caller releases it; models, streams and arrays hold it as long as they need it. NULL

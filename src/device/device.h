@@ -12,7 +12,7 @@ typedef struct ht_device ht_device;
 
 struct ht_device {
     const char *name;               /* "cpu" */
-    const char *instruction_set;    /* "avx512", "avx2", "neon", "reference" */
+    const char *instruction_set;    /* such as "avx512"; cpu/isa.h has the names */
     ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the device does not support the op */
     const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type,
                                        ht_precision precision); /* NULL: cannot */

@@ -35,6 +35,9 @@ class Usage(CommandTest):
             self.fails(2, command, TINY, "-Z", says="-Z")
             self.fails(2, command, TINY, "--thread", "2", says="--thread")
 
+    def test_instruction_set_that_cannot_run(self):
+        self.fails(1, "run", TINY, "x", "--cpu", "abacus", says=["`abacus`", "reference"])
+
     def test_options_of_other_commands(self):
         self.fails(2, "run", TINY, "--ids", "1", "x", says="--ids")
         self.fails(2, "info", TINY, "--raw", says="--raw")
