@@ -32,24 +32,43 @@ fail() {
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 
+# A step that downloads sets these: where its file grows, megabytes that came before it, and megabytes in all.
+step_download=
+step_megabytes_before=0
+step_megabytes=0
+
+megabytes_downloaded() {
+    # The largest file alone: pip has the file twice while it moves it.
+    local most
+    most=$(find "$step_download" -type f -exec du -m {} + 2>/dev/null | sort -n | tail -n 1 | cut -f 1) || true # files come and go
+    most=$((step_megabytes_before + ${most:-0}))
+    echo $((most < step_megabytes ? most : step_megabytes))
+}
+
 # One line about a running step: seconds, then how much a download has, or the last line its command wrote.
 show_progress() {
-    local what=$1 seconds=$2 note
-    if [ -n "${step_download:-}" ]; then
-        note="$(du -sm "$step_download" 2>/dev/null | cut -f1) of ${step_megabytes} MB"
+    local what=$1 seconds=$2 note line columns
+    if [ -n "$step_download" ]; then
+        note="$(megabytes_downloaded) of $step_megabytes MB"
     else
         # The name of the file is what matters in "[3/9] Building C object CMakeFiles/a/b/c.c.o".
         note=$(tail -n 1 "$step_log" 2>/dev/null | sed -E 's,Building C object .*/(.*)\.o$,\1,' | tr -d '\r' | cut -c 1-70)
     fi
     if [ -t 2 ]; then
-        printf '\r\033[K%s ... %d s  %s' "$what" "$seconds" "$note" >&2
+        # A line that wraps could not be overwritten.
+        columns=$(stty size <&2 2>/dev/null | cut -d ' ' -f 2) || columns=
+        [ "${columns:-0}" -ge 20 ] || columns=80
+        [ ${#what} -le 40 ] || what=${what:0:37}...
+        line="$what $seconds s  $note"
+        printf '\r\033[K%s' "${line:0:$((columns - 1))}" >&2
     else
         say "$what ... $seconds s  $note"
     fi
 }
 
 # step TEXT COMMAND...: runs the command quietly. Says what it is, shows progress once it takes two seconds, and on failure
-# shows the end of what the command wrote.
+# shows the end of what the command wrote. A function given as the command joins its parts with &&: bash does not end it
+# at the first failure where the step's own status is asked for.
 step() {
     local what=$1 begin=$SECONDS shown=0 seconds status=0
     shift
@@ -114,10 +133,10 @@ apt_install() {
     local as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
     # A run that was interrupted while packages were being unpacked is finished first.
-    "${as_root[@]}" dpkg --configure -a
-    "${as_root[@]}" apt-get update
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-        -o DPkg::Lock::Timeout=300 "$@"
+    "${as_root[@]}" dpkg --configure -a &&
+        "${as_root[@]}" apt-get update &&
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
+            -o DPkg::Lock::Timeout=300 "$@"
 }
 
 # install PACKAGE...: makes sure of Debian packages, or says which ones somebody has to install.
@@ -132,12 +151,21 @@ install() {
     fi
     if [ "$(id -u)" -ne 0 ]; then
         have sudo || fail "Packages are missing. As root: apt-get update && apt-get install -y $*"
-        sudo -n true 2>/dev/null || { say "Installing $* needs your password."; sudo -v; }
+        sudo -n true 2>/dev/null || { say "Installing $* needs your password."; sudo -v; } ||
+            fail "Packages are missing. As root: apt-get update && apt-get install -y $*"
     fi
-    step "Installing $*" apt_install "$@"
+    step "Installing $*" apt_install "$@" ||
+        fail "The packages could not be installed: is there a network, and room on the disk?"
 }
 
 # ---- models ----
+
+# make_directory DIRECTORY: makes sure that it is there and can be written to.
+make_directory() {
+    if ! mkdir -p "$1" 2>/dev/null || [ ! -w "$1" ] || [ ! -x "$1" ]; then
+        fail "$1 cannot be written to, and models are kept there; XDG_CACHE_HOME names another place."
+    fi
+}
 
 # The directory of fetched models; the command looks in the same place (apps/hearth/model_path.c).
 models_directory() {
