@@ -28,9 +28,9 @@ static void open_layer(ht_kv_layer *l, const ht_kv_shape *shape, ht_dtype dtype,
 }
 
 model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
-    model_run r = {.model = m, .capacity = capacity, .chunk = chunk};
+    model_run r = {.model = m, .capacity = capacity, .chunk = chunk, .rows = 2 * chunk};
     ht_error err = {0};
-    check(ht_exec_new(m->plan, chunk, chunk, &r.exec, &err), &err);
+    check(ht_exec_new(m->plan, r.rows, r.rows, &r.exec, &err), &err);
     r.cache.n_layers = m->n_layers;
     r.cache.layer = calloc((size_t)m->n_layers, sizeof *r.cache.layer);
     assert_non_null(r.cache.layer);
@@ -48,36 +48,69 @@ void model_run_close(model_run *r) {
     *r = (model_run){0};
 }
 
-static void step(model_run *r, const int32_t *ids, int32_t n, float *logits) {
-    int32_t *pos = malloc((size_t)n * 2 * sizeof *pos), *out_row = pos + n;
-    assert_non_null(pos);
-    int32_t begin = (int32_t)r->cache.length, seq_start[2] = {0, n}, kv_len = begin + n;
-    assert_true(kv_len <= r->capacity);
-    for (int32_t i = 0; i < n; i++) {
-        pos[i] = begin + i;
-        out_row[i] = i;
+/* One step of n runs of one model, in the executor of the first; run i appends rows[i] > 0 ids and gets its logits. */
+static void step(model_run *const *runs, int n, const int32_t *const *ids, const int32_t *rows, float *const *logits) {
+    const model_run *host = runs[0];
+    int32_t total = 0, seq_start[3] = {0}, kv_len[2];
+    ht_cache *caches[2];
+    int32_t *id = malloc((size_t)host->rows * 3 * sizeof *id), *pos = id + host->rows, *out_row = pos + host->rows;
+    assert_non_null(id);
+    for (int s = 0; s < n; s++) {
+        assert_true(total + rows[s] <= host->rows);
+        seq_start[s] = total;
+        caches[s] = &runs[s]->cache;
+        kv_len[s] = (int32_t)caches[s]->length + rows[s];
+        assert_true(kv_len[s] <= runs[s]->capacity);
+        for (int32_t i = 0; i < rows[s]; i++, total++) {
+            id[total] = ids[s][i];
+            pos[total] = (int32_t)caches[s]->length + i;
+            out_row[total] = total;
+        }
     }
-    ht_batch batch = {.n_tok = n,
-                      .n_seq = 1,
-                      .n_out = n,
-                      .id = ids,
+    seq_start[n] = total;
+    ht_batch batch = {.n_tok = total,
+                      .n_seq = n,
+                      .n_out = total,
+                      .id = id,
                       .pos = pos,
                       .seq_start = seq_start,
-                      .kv_len = &kv_len,
+                      .kv_len = kv_len,
                       .out_row = out_row};
-    ht_cache *caches[1] = {&r->cache};
-    ht_step s = {.batch = &batch, .kv = caches};
     ht_error err = {0};
-    const float *rows;
-    check(ht_exec_run(r->exec, &s, &rows, &err), &err);
-    memcpy(logits, rows, (size_t)n * (size_t)r->model->vocab * sizeof *logits);
-    r->cache.length = kv_len;
-    free(pos);
+    const float *output;
+    check(ht_exec_run(host->exec, &(ht_step){.batch = &batch, .kv = caches}, &output, &err), &err);
+    for (int s = 0; s < n; s++) {
+        size_t values = (size_t)rows[s] * (size_t)host->model->vocab;
+        memcpy(logits[s], output, values * sizeof *output);
+        output += values;
+        caches[s]->length = kv_len[s];
+    }
+    free(id);
 }
 
 void model_run_feed(model_run *r, const int32_t *ids, int64_t n, float *logits) {
     for (int64_t i = 0; i < n; i += r->chunk) {
-        int64_t rows = n - i < r->chunk ? n - i : r->chunk;
-        step(r, ids + i, (int32_t)rows, logits + i * r->model->vocab);
+        int32_t rows = (int32_t)(n - i < r->chunk ? n - i : r->chunk);
+        step(&r, 1, &(const int32_t *){ids + i}, &rows, &(float *){logits + i * r->model->vocab});
+    }
+}
+
+void model_run_feed_two(model_run *const runs[2], const int32_t *const ids[2], const int64_t n[2],
+                        float *const logits[2]) {
+    int64_t chunk = runs[0]->chunk, vocab = runs[0]->model->vocab;
+    for (int64_t at = 0; at < n[0] || at < n[1]; at += chunk) {
+        model_run *now[2];
+        const int32_t *next[2];
+        int32_t rows[2];
+        float *to[2];
+        int count = 0;
+        for (int s = 0; s < 2; s++) {
+            if (at >= n[s]) continue;
+            now[count] = runs[s];
+            next[count] = ids[s] + at;
+            rows[count] = (int32_t)(n[s] - at < chunk ? n[s] - at : chunk);
+            to[count++] = logits[s] + at * vocab;
+        }
+        step(now, count, next, rows, to);
     }
 }

@@ -8,8 +8,8 @@ typedef struct model_run {
     const ht_model *model;
     ht_exec *exec;
     ht_cache cache;
-    int64_t capacity; /* positions */
-    int32_t chunk;
+    int64_t capacity;    /* positions */
+    int32_t chunk, rows; /* of one sequence in a step, of all */
 } model_run;
 
 /* For up to `capacity` positions, fed at most `chunk` at a time. Failures end the test. */
@@ -18,5 +18,8 @@ void model_run_close(model_run *r);
 
 /* Appends n ids and writes the logits after each, [n, vocab]. */
 void model_run_feed(model_run *r, const int32_t *ids, int64_t n, float *logits);
+/* The same for two runs of one model and chunk side by side: every step holds rows of both until the shorter one ends. */
+void model_run_feed_two(model_run *const runs[2], const int32_t *const ids[2], const int64_t n[2],
+                        float *const logits[2]);
 
 #endif

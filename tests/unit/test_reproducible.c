@@ -1,6 +1,7 @@
-/* The real models give the same bits for every number of threads, every chunk size, and in company. Skipped without
- * HEARTH_TEST_MODELS. */
+/* Logits are the same bits for every number of threads, every chunk size, and in company: the whole cross product, on a
+ * tiny checkpoint of each family and, with HEARTH_TEST_MODELS, on the real models. */
 #include "support/golden.h"
+#include "support/model_run.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -9,57 +10,99 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct rows {
-    float *logits; /* [n, vocab] */
-    int64_t n, seen;
-    bool compare; /* against what is there, else fill */
-    char what[64];
-} rows;
+static const int all_threads[] = {1, 2, 4};
+static const int32_t all_chunks[] = {1, 37, 64, 512};
+enum {
+    N_THREADS = sizeof all_threads / sizeof *all_threads,
+    N_CHUNKS = sizeof all_chunks / sizeof *all_chunks,
+    STEPS = 8 /* that sessions take together after their prompts */
+};
+
+typedef struct prompt {
+    const int32_t *ids;
+    int64_t n;
+    float *wanted; /* [n, vocab]: the first run's logits */
+    bool known;
+    int64_t seen; /* rows in the run at hand */
+} prompt;
+
+static char run_name[96]; /* what a message says was run */
+
+static void take(prompt *p, const float *logits, int64_t first, int64_t n_rows, int64_t vocab) {
+    assert_true(first >= 0 && first + n_rows <= p->n);
+    size_t row_bytes = (size_t)vocab * sizeof *logits;
+    for (int64_t i = 0; i < n_rows; i++) {
+        float *row = p->wanted + (first + i) * vocab;
+        if (!p->known)
+            memcpy(row, logits + i * vocab, row_bytes);
+        else if (memcmp(row, logits + i * vocab, row_bytes) != 0)
+            fail_msg("%s: the logits of position %lld differ", run_name, (long long)(first + i));
+    }
+    p->seen += n_rows;
+}
 
 static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    rows *r = user;
-    assert_true(first >= 0 && first + n_rows <= r->n);
-    for (int64_t i = 0; i < n_rows; i++) {
-        float *row = r->logits + (first + i) * vocab;
-        size_t bytes = (size_t)vocab * sizeof *row;
-        if (!r->compare)
-            memcpy(row, logits + i * vocab, bytes);
-        else if (memcmp(row, logits + i * vocab, bytes) != 0)
-            fail_msg("%s: the logits of position %lld differ", r->what, (long long)(first + i));
-    }
-    r->seen += n_rows;
+    take(user, logits, first, n_rows, vocab);
     return true;
+}
+
+static void ok(ht_status status, const ht_error *err) {
+    if (status) fail_msg("%s: %s", run_name, err->message);
 }
 
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    if (ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err)) fail_msg("%s", err.message);
+    ok(ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err), &err);
     return s;
 }
 
-static void feed(ht_model *m, int32_t chunk, const int32_t *ids, rows *r) {
+static void feed_apart(ht_model *m, int32_t chunk, prompt *p) {
     ht_error err = {0};
     ht_session *s = open_session(m, chunk);
-    r->seen = 0;
-    if (ht_session_forward(s, ids, (size_t)r->n, true, take_rows, r, &err)) fail_msg("%s", err.message);
-    assert_int_equal(r->seen, r->n);
+    p->seen = 0;
+    ok(ht_session_forward(s, p->ids, (size_t)p->n, true, take_rows, p, &err), &err);
+    assert_int_equal(p->seen, p->n);
+    p->known = true;
     ht_session_close(&s);
 }
 
-/* Two sessions at different places step by step together. */
-static void feed_together(ht_model *m, const int32_t *ids, rows *r) {
-    enum { STEPS = 12 };
+/* Rows of both prompts in every step, as long as both last. */
+static void feed_together(const ht_model *m, int32_t chunk, prompt prompts[2]) {
+    model_run runs[2];
+    float *logits[2];
+    for (int i = 0; i < 2; i++) {
+        runs[i] = model_run_open(m, prompts[i].n, chunk);
+        logits[i] = malloc((size_t)(prompts[i].n * m->vocab) * sizeof **logits);
+        assert_non_null(logits[i]);
+    }
+    model_run_feed_two((model_run *const[]){&runs[0], &runs[1]},
+                       (const int32_t *const[]){prompts[0].ids, prompts[1].ids},
+                       (const int64_t[]){prompts[0].n, prompts[1].n}, logits);
+    for (int i = 0; i < 2; i++) {
+        take(&prompts[i], logits[i], 0, prompts[i].n, m->vocab);
+        free(logits[i]);
+        model_run_close(&runs[i]);
+    }
+}
+
+/* Two sessions, each some way into its prompt and at another place, step by step together. */
+static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
     ht_error err = {0};
     int32_t vocab = ht_model_vocab_size(m);
-    ht_session *s[2] = {open_session(m, 0), open_session(m, 0)};
+    ht_session *s[2];
     float *logits = malloc(2 * (size_t)vocab * sizeof *logits);
-    for (int i = 0; i < 2; i++)
-        if (ht_session_forward(s[i], ids, i ? 70 : 5, false, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_non_null(logits);
+    for (int i = 0; i < 2; i++) {
+        s[i] = open_session(m, chunk);
+        int64_t begin = i ? prompts[1].n - STEPS : prompts[1].n / 2;
+        ok(ht_session_forward(s[i], prompts[i].ids, (size_t)begin, false, NULL, NULL, &err), &err);
+    }
     for (int step = 0; step < STEPS; step++) {
-        int32_t next[2] = {ids[ht_session_length(s[0])], ids[ht_session_length(s[1])]};
-        if (ht_session_forward_together(s, next, 2, logits, &err)) fail_msg("%s", err.message);
-        for (int i = 0; i < 2; i++) take_rows(logits + (int64_t)i * vocab, ht_session_length(s[i]) - 1, 1, vocab, r);
+        int64_t at[2] = {ht_session_length(s[0]), ht_session_length(s[1])};
+        int32_t next[2] = {prompts[0].ids[at[0]], prompts[1].ids[at[1]]};
+        ok(ht_session_forward_together(s, next, 2, logits, &err), &err);
+        for (int i = 0; i < 2; i++) take(&prompts[i], logits + (int64_t)i * vocab, at[i], 1, vocab);
     }
     free(logits);
     ht_session_close(&s[0]);
@@ -70,50 +113,73 @@ static ht_model *load(const char *path, int threads) {
     ht_error err = {0};
     ht_device *device;
     ht_model *m;
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &device, &err)) fail_msg("%s", err.message);
-    if (ht_model_load(path, &(ht_model_options){.device = device}, &m, &err)) fail_msg("%s", err.message);
+    ok(ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &device, &err), &err);
+    ok(ht_model_load(path, &(ht_model_options){.device = device}, &m, &err), &err);
     ht_device_release(device);
     return m;
 }
 
-static void check_model(void **state) {
+static void check_all(const char *path, const int32_t *ids, int64_t n, int64_t n_second) {
+    prompt prompts[2] = {{.ids = ids, .n = n}, {.ids = ids + n - n_second, .n = n_second}};
+    for (int t = 0; t < N_THREADS; t++) {
+        snprintf(run_name, sizeof run_name, "%d threads", all_threads[t]);
+        ht_model *m = load(path, all_threads[t]);
+        for (int i = 0; i < 2 && t == 0; i++) {
+            prompts[i].wanted = malloc((size_t)(prompts[i].n * m->vocab) * sizeof(float));
+            assert_non_null(prompts[i].wanted);
+        }
+        for (int k = 0; k < N_CHUNKS; k++) {
+            int32_t chunk = all_chunks[k];
+            snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, apart", all_threads[t], (int)chunk);
+            for (int i = 0; i < 2; i++) feed_apart(m, chunk, &prompts[i]);
+            snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, together", all_threads[t], (int)chunk);
+            feed_together(m, chunk, prompts);
+            step_together(m, chunk, prompts);
+        }
+        ht_model_close(&m);
+    }
+    free(prompts[0].wanted);
+    free(prompts[1].wanted);
+}
+
+static void check_tiny(void **state) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", (const char *)*state);
+    ht_model_info *info;
+    ht_error err = {0};
+    ok(ht_model_info_read(path, &info, &err), &err);
+    int32_t ids[560]; /* more than the largest chunk and than two pages of the cache, where the context is as long */
+    int64_t n = info->context < 560 ? info->context : 560;
+    for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)((i * i * 7 + 3 * i + 5) % info->vocab);
+    ht_model_info_free(info);
+    check_all(path, ids, n, n / 3);
+}
+
+static void check_real(void **state) {
     const char *name = *state, *directory = getenv("HEARTH_TEST_MODELS");
     if (!directory || !*directory) {
         print_message("skipped: HEARTH_TEST_MODELS does not name a directory with %s.gguf\n", name);
         skip();
     }
-    static const struct {
-        int threads;
-        int32_t chunk;
-    } runs[] = {{2, 512}, {2, 64}, {2, 37}, {2, 1}, {1, 512}, {4, 512}, {4, 1}};
+    enum { N = 140, N_SECOND = 45 };
     char path[1024];
     snprintf(path, sizeof path, "tests/golden/real/%s.json", name);
     golden g = golden_open(path);
+    assert_true(g.n >= N);
     snprintf(path, sizeof path, "%s/%s.gguf", directory, name);
-    rows r = {.n = g.n, .logits = malloc((size_t)(g.n * g.vocab) * sizeof(float))};
-    assert_non_null(r.logits);
-    ht_model *m = NULL;
-    for (size_t i = 0, threads = 0; i < sizeof runs / sizeof *runs; i++) {
-        if ((size_t)runs[i].threads != threads) {
-            ht_model_close(&m);
-            m = load(path, runs[i].threads);
-            threads = (size_t)runs[i].threads;
-        }
-        snprintf(r.what, sizeof r.what, "%d threads, chunks of %d", runs[i].threads, (int)runs[i].chunk);
-        feed(m, runs[i].chunk, g.ids, &r);
-        r.compare = true;
-    }
-    snprintf(r.what, sizeof r.what, "two sessions together");
-    feed_together(m, g.ids, &r);
-    ht_model_close(&m);
-    free(r.logits);
+    check_all(path, g.ids, N, N_SECOND);
     golden_close(&g);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(check_model, (void *)(uintptr_t) "smollm2-135m"),
-        cmocka_unit_test_prestate(check_model, (void *)(uintptr_t) "gemma3-270m"),
-        cmocka_unit_test_prestate(check_model, (void *)(uintptr_t) "qwen2.5-coder-0.5b")};
+    static const char *const tiny[] = {"llama-llama3-bf16", "llama-q4_1.gguf", "qwen2-sliding-f16",
+                                       "qwen2-q4_0.gguf",   "gemma3-f32",      "gemma3-q5_1.gguf"};
+    static const char *const real[] = {"smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b"};
+    enum { N_TINY = sizeof tiny / sizeof *tiny, N_REAL = sizeof real / sizeof *real };
+    struct CMUnitTest tests[N_TINY + N_REAL];
+    for (int i = 0; i < N_TINY; i++)
+        tests[i] = (struct CMUnitTest){tiny[i], check_tiny, NULL, NULL, (void *)(uintptr_t)tiny[i]};
+    for (int i = 0; i < N_REAL; i++)
+        tests[N_TINY + i] = (struct CMUnitTest){real[i], check_real, NULL, NULL, (void *)(uintptr_t)real[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
