@@ -24,7 +24,8 @@ ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_ses
     if (!s) return ht_fail_memory(err, sizeof *s, "a session");
     s->chunk = chunk;
     s->model = ht_model_retain(m);
-    ht_status status = ht_cache_new(m, chunk, &s->cache, err);
+    /* A step with others takes the token that was generated last along with the new one: two rows even in chunks of one. */
+    ht_status status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
     if (status)
         ht_session_close(&s);
     else
