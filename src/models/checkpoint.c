@@ -63,11 +63,12 @@ static ht_status read_text(const ht_checkpoint *c, const char *name, char **text
     return status;
 }
 
-static bool has_file(const ht_checkpoint *c, const char *name) {
+static ht_status look_for(const ht_checkpoint *c, const char *name, bool *found, ht_error *err) {
     char *path = ht_path_join(c->path, name);
-    bool found = path && ht_path_exists(path);
+    if (!path) return ht_fail_memory(err, strlen(c->path) + strlen(name) + 2, "a path");
+    *found = ht_path_exists(path);
     free(path);
-    return found;
+    return HT_OK;
 }
 
 /* Names differ by how deep the text model sits in the checkpoint. */
@@ -88,10 +89,14 @@ static void find_prefix(ht_checkpoint *c) {
 
 static ht_status open_safetensors(ht_checkpoint *c, ht_error *err) {
     c->name = "config.json";
-    if (!has_file(c, "config.json"))
+    bool has_config = false, has_generation = false;
+    ht_status status = look_for(c, "config.json", &has_config, err);
+    if (status) return status;
+    if (!has_config)
         return ht_fail(err, HT_ERR_FORMAT, "%s: there are weights but no config.json beside them", c->path);
-    ht_status status = read_text(c, "config.json", &c->config_text, &c->config_size, err);
-    if (!status && has_file(c, "generation_config.json"))
+    status = read_text(c, "config.json", &c->config_text, &c->config_size, err);
+    if (!status) status = look_for(c, "generation_config.json", &has_generation, err);
+    if (!status && has_generation)
         status = read_text(c, "generation_config.json", &c->generation_text, &c->generation_size, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
     if (!status) find_prefix(c);
