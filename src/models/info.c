@@ -59,12 +59,12 @@ static void describe_config(info *in, const ht_config *c) {
     p->context = c->context;
     p->tied_head = c->tied_head && p->has_weights;
     for (int64_t i = 0; i < c->n_layers; i++) {
-        ht_kv_shape kv = {(int32_t)c->n_kv_heads, (int32_t)c->head_dim, c->sliding[i] ? c->window : 0};
+        ht_kv_shape kv = ht_kv_shape_of(c, i);
         if (kv.window) {
             p->sliding_window = c->window;
             p->kv_bytes_fixed += (int64_t)ht_kv_bytes(&kv, 1, HT_F16, c->context, HT_KV_CHUNK, c->context);
         } else {
-            p->kv_bytes_per_position += 2 * c->n_kv_heads * c->head_dim * (int64_t)ht_dtype_bytes(HT_F16);
+            p->kv_bytes_per_position += (int64_t)(ht_kv_page_bytes(&kv, HT_F16) / HT_KV_PAGE);
         }
     }
 }

@@ -2,6 +2,12 @@
 
 #include "base/checked.h"
 
+ht_kv_shape ht_kv_shape_of(const ht_config *c, int64_t layer) {
+    return (ht_kv_shape){.n_kv_heads = (int32_t)c->n_kv_heads,
+                         .head_dim = (int32_t)c->head_dim,
+                         .window = c->sliding[layer] ? c->window : 0};
+}
+
 int64_t ht_kv_ring_pages(int64_t window, int64_t chunk, int64_t context) {
     int64_t span;
     if (window <= 0 || !ht_add_i64(window - 1, chunk, &span)) return 0;

@@ -2,10 +2,14 @@
 #ifndef HT_MODELS_KV_H
 #define HT_MODELS_KV_H
 
+#include "models/config.h"
 #include "models/model.h"
 
 /* Rows of a prefill step unless a session says otherwise. */
 enum { HT_KV_CHUNK = 512 };
+
+/* What layer `layer` of a model of this configuration keeps. */
+ht_kv_shape ht_kv_shape_of(const ht_config *c, int64_t layer);
 
 /* Pages of a ring in which a step of `chunk` rows may be written while its first row still sees its whole window: the
  * window - 1 + chunk adjacent positions lie in at most this many pages. 0 for a window that never slides. */

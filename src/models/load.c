@@ -1,6 +1,7 @@
 /* Loading a model: checkpoint, configuration, tokenizer, weights, plan; and giving it back. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/kv.h"
 #include "models/model.h"
 #include "models/registry.h"
 #include "models/room.h"
@@ -56,10 +57,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     m->n_layers = (int32_t)c->n_layers;
     m->kv = calloc((size_t)c->n_layers, sizeof *m->kv);
     if (!m->kv) return ht_fail_memory(err, (size_t)c->n_layers * sizeof *m->kv, "a model");
-    for (int32_t i = 0; i < m->n_layers; i++)
-        m->kv[i] = (ht_kv_shape){.n_kv_heads = (int32_t)c->n_kv_heads,
-                                 .head_dim = (int32_t)c->head_dim,
-                                 .window = c->sliding[i] ? c->window : 0};
+    for (int32_t i = 0; i < m->n_layers; i++) m->kv[i] = ht_kv_shape_of(c, i);
     return choose_context(m, o, name, err);
 }
 
@@ -80,7 +78,7 @@ static ht_status check_room(const ht_model *m, const ht_checkpoint *c, const ht_
 static ht_array *trace(ht_scope *s, void *model) {
     const ht_model *m = model;
     ht_ctx c = {.s = s};
-    return m->forward(&c, m->family);
+    return m->config->family->forward(&c, ht_weights_decoder(m->weights));
 }
 
 static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *err) {
@@ -98,8 +96,6 @@ static ht_status load_weights(ht_model *m, const ht_checkpoint *c, const ht_mode
         .device = m->device, .stream = m->stream, .precision = m->precision, .progress = o->progress, .user = o->user};
     ht_status status = ht_weights_load(c, m->config, &how, &m->weights, err);
     if (status) return status;
-    m->forward = m->config->family->forward;
-    m->family = ht_weights_decoder(m->weights);
     return ht_plan_trace(m->device, trace, m, &m->plan, err);
 }
 

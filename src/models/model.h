@@ -27,12 +27,10 @@ struct ht_model {
     int32_t vocab;
     int32_t n_layers;
     ht_kv_shape *kv; /* [n_layers] */
-    ht_forward_fn *forward;
-    const void *family; /* what `forward` is given: config and weights, ht_decoder in models/weights.h */
     struct ht_config *config;
     struct ht_weights *weights; /* owns what the plan refers to */
     ht_plan *plan;              /* the traced forward */
-    const char *chat_format;    /* "chatml", "gemma", "llama3", or NULL */
+    const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", or NULL */
     int32_t *stop_ids;          /* tokens that end the output */
     int n_stop_ids;
     _Atomic int refs;
