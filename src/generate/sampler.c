@@ -265,6 +265,10 @@ static void compact(ht_sampler *s, chain *c, bool filtered) {
     c->whole = false;
 }
 
+static float penalised(const ht_sampler *s, float x) {
+    return x > 0 ? x / s->o.repeat_penalty : x * s->o.repeat_penalty;
+}
+
 static void run_penalty(ht_sampler *s, chain *c, bool filtered, const int32_t *history, int64_t n_history) {
     compact(s, c, filtered);
     int64_t first = s->o.repeat_window > 0 && n_history > s->o.repeat_window ? n_history - s->o.repeat_window : 0;
@@ -272,11 +276,10 @@ static void run_penalty(ht_sampler *s, chain *c, bool filtered, const int32_t *h
         int32_t id = history[i];
         if (id < 0 || id >= s->vocab || (s->seen[id / 8] >> (id % 8) & 1)) continue;
         s->seen[id / 8] = (uint8_t)(s->seen[id / 8] | 1 << (id % 8));
-        if (!c->ids) s->x[id] = s->x[id] > 0 ? s->x[id] / s->o.repeat_penalty : s->x[id] * s->o.repeat_penalty;
+        if (!c->ids) s->x[id] = penalised(s, s->x[id]);
     }
     for (int32_t i = 0; c->ids && i < c->row.n; i++)
-        if (s->seen[c->ids[i] / 8] >> (c->ids[i] % 8) & 1)
-            s->x[i] = s->x[i] > 0 ? s->x[i] / s->o.repeat_penalty : s->x[i] * s->o.repeat_penalty;
+        if (s->seen[c->ids[i] / 8] >> (c->ids[i] % 8) & 1) s->x[i] = penalised(s, s->x[i]);
     for (int64_t i = first; i < n_history; i++)
         if (history[i] >= 0 && history[i] < s->vocab) s->seen[history[i] / 8] = 0;
 }
