@@ -49,3 +49,15 @@ void scratch_remove(void) {
     closedir(dir);
     rmdir(directory);
 }
+
+int scratch_start(void **state) {
+    (void)state;
+    scratch_make();
+    return 0;
+}
+
+int scratch_finish(void **state) {
+    (void)state;
+    scratch_remove();
+    return 0;
+}

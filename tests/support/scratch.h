@@ -14,5 +14,8 @@ void scratch_write(const char *name, const void *bytes, size_t n);
 int scratch_count(void);
 /* Removes the directory and the files in it. */
 void scratch_remove(void);
+/* Both as a test's or a group's setup and teardown. */
+int scratch_start(void **state);
+int scratch_finish(void **state);
 
 #endif

@@ -13,18 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int start(void **state) {
-    (void)state;
-    scratch_make();
-    return 0;
-}
-
-static int finish(void **state) {
-    (void)state;
-    scratch_remove();
-    return 0;
-}
-
 static void contains(const ht_error *err, const char *part) {
     if (!strstr(err->message, part)) fail_msg("\"%s\" lacks \"%s\"", err->message, part);
 }
@@ -233,12 +221,12 @@ static void checked_arithmetic(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(mapping, start, finish),
-        cmocka_unit_test_setup_teardown(reading_whole, start, finish),
-        cmocka_unit_test_setup_teardown(paths, start, finish),
-        cmocka_unit_test_setup_teardown(writing, start, finish),
-        cmocka_unit_test_setup_teardown(unwritable_places, start, finish),
-        cmocka_unit_test_setup_teardown(a_full_disk, start, finish),
+        cmocka_unit_test_setup_teardown(mapping, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(reading_whole, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(paths, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(writing, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(unwritable_places, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(a_full_disk, scratch_start, scratch_finish),
         cmocka_unit_test(checked_arithmetic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,18 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int start(void **state) {
-    (void)state;
-    scratch_make();
-    return 0;
-}
-
-static int finish(void **state) {
-    (void)state;
-    scratch_remove();
-    return 0;
-}
-
 static void bytes_of_a_small_file(void **state) {
     (void)state;
     /* numpy.save of [[1, -2], [0.5, nan]] in float32. */
@@ -102,9 +90,9 @@ static void failures_leave_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(bytes_of_a_small_file, start, finish),
-        cmocka_unit_test_setup_teardown(many_rows, start, finish),
-        cmocka_unit_test_setup_teardown(failures_leave_nothing, start, finish),
+        cmocka_unit_test_setup_teardown(bytes_of_a_small_file, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(many_rows, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(failures_leave_nothing, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,18 +239,6 @@ static void expect_open(const char *path, ht_status status, const char *part) {
     ht_safetensors_close(s);
 }
 
-static int start(void **state) {
-    (void)state;
-    scratch_make();
-    return 0;
-}
-
-static int finish(void **state) {
-    (void)state;
-    scratch_remove();
-    return 0;
-}
-
 static void shards_with_an_index(void **state) {
     (void)state;
     const char *dir = scratch_directory();
@@ -331,8 +319,8 @@ int main(void) {
         cmocka_unit_test(json_checks),
         cmocka_unit_test(tensor_checks),
         cmocka_unit_test(every_truncation_and_bit_flip),
-        cmocka_unit_test_setup_teardown(shards_with_an_index, start, finish),
-        cmocka_unit_test_setup_teardown(files_without_an_index, start, finish),
+        cmocka_unit_test_setup_teardown(shards_with_an_index, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(files_without_an_index, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
