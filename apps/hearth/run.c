@@ -72,8 +72,8 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
     extra += (size_t)(o->max_tokens > 0 ? o->max_tokens : DEFAULT_MAX_TOKENS);
     ht_status st = engine_open(e, o, (int64_t)(n + extra), err);
     size_t count;
-    ht_error ignored;
-    if (st != HT_ERR_MEMORY || n < 256 || count_tokens(o, prompt, n, &count, &ignored)) return st;
+    ht_error ignored = {0};
+    if (st != HT_ERR_LIMIT || n < 256 || count_tokens(o, prompt, n, &count, &ignored)) return st;
     engine_close(e);
     return engine_open(e, o, (int64_t)(count + extra), err);
 }
