@@ -39,7 +39,8 @@ typedef struct ht_device_options {
                                     error that lists the possible ones where the machine cannot run it */
 } ht_device_options;
 
-/* Opens a device ("cpu"). The caller releases it; models, streams and arrays hold it as long as they need it. NULL
+/* Opens a device ("cpu"); HT_ERR_UNSUPPORTED for another name, or an instruction set that machine or build lacks. The
+ * caller releases it; models, streams and arrays hold it as long as they need it. NULL
  * options mean the defaults. */
 HT_API ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err);
 HT_API ht_device *ht_device_retain(ht_device *d);

@@ -29,25 +29,32 @@ typedef struct ht_model_options {
     void *user;
 } ht_model_options;
 
+/* Loads weights and tokenizer; NULL options mean the defaults. The caller closes *out. HT_ERR_LIMIT when memory or the
+ * context does not suffice, HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run,
+ * HT_ERR_FORMAT for files that are damaged or do not fit together, HT_ERR_CANCELLED when `progress` returned false. */
 HT_API ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err);
 /* Gives the caller's hold back and sets *m to NULL; a NULL *m is fine, so closing twice is. Sessions keep the model
  * alive until they are closed too. */
 HT_API void ht_model_close(ht_model **m);
 
-HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m); /* lent */
-HT_API int64_t ht_model_context(const ht_model *m);               /* positions a session may use */
-HT_API int32_t ht_model_vocab_size(const ht_model *m);            /* columns of the logits */
+/* Lent until the model is closed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
+ * tokenizer.json): such a model takes and gives token ids alone. */
+HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m);
+HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use */
+HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may know fewer ids */
 
-/* What a checkpoint says of itself; read without loading weights. Strings are lent until ht_model_info_free. */
+/* What a checkpoint says of itself; read without loading weights. Strings are never NULL and lent until
+ * ht_model_info_free; numbers the files do not tell are 0. */
 typedef struct ht_model_info {
     const char *architecture;   /* "llama", "qwen2", "gemma3" */
     const char *name;           /* the file's own name for itself, or "" */
     const char *format;         /* "gguf" or "safetensors" */
     const char *quantization;   /* dominant weight type by bytes: "Q4_1", "BF16"; "none" for a vocabulary-only file */
     const char *tokenizer_kind; /* or "none" */
-    const char *chat_format;    /* "chatml", "gemma", "llama3", or "none" */
+    const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", or "none" */
     bool has_weights;
-    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context, sliding_window;
+    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context;
+    int64_t sliding_window; /* keys a sliding layer sees; 0: no layer slides */
     int64_t n_parameters;
     int64_t weight_bytes;          /* as stored, and as held in memory up to 3 % */
     int64_t kv_bytes_per_position; /* of growing layers, at f16 */
@@ -55,10 +62,12 @@ typedef struct ht_model_info {
     bool tied_head;
 } ht_model_info;
 
+/* The caller frees *out. A GGUF file that this build cannot run, or that holds a vocabulary alone, is described as far as
+ * its metadata goes. */
 HT_API ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err);
 HT_API void ht_model_info_free(ht_model_info *info); /* NULL is fine */
 
-/* Architectures this build can run, as a NULL-terminated list. */
+/* Architectures this build can run, as a NULL-terminated list that is never freed. */
 HT_API const char *const *ht_model_architectures(void);
 
 #ifdef __cplusplus

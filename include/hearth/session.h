@@ -18,12 +18,14 @@ typedef struct ht_session_options {
     int32_t chunk; /* most rows in one prefill step; 0: 512 */
 } ht_session_options;
 
+/* NULL options mean the defaults. The session holds the model until it is closed. */
 HT_API ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
 /* Frees the session and sets *s to NULL; a NULL *s is fine. */
 HT_API void ht_session_close(ht_session **s);
 /* Forgets all tokens; memory of the KV cache is given back. */
 HT_API void ht_session_reset(ht_session *s);
-/* Keeps the first n tokens (n <= length). Refused when a rotating layer no longer holds what that would need. */
+/* Keeps the first n tokens; HT_ERR_ARGUMENT unless 0 <= n <= length, HT_ERR_LIMIT when a sliding layer no longer holds
+ * the keys that the next token would look back on (reset, and compute again). A failure changes nothing. */
 HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
 /* Tokens of the conversation. The last one that was generated counts, although its keys and values are computed only by
  * the next call. */
@@ -78,12 +80,14 @@ typedef struct ht_sampler_options {
     ht_sampler_stage order[HT_SAMPLER_STAGES]; /* all 0: penalty, temperature, top_p, top_k, min_p */
 } ht_sampler_options;
 
-/* Parses "top_p,min_p,top_k,temperature" into order. Stages left out are put in front of the first named one that by
- * default comes after them (so the penalty comes first). Unknown or repeated names are errors. */
+/* Parses a text such as "top_p,min_p,top_k,temperature" into order. Stages left out are put in front of
+ * the first named one that by default comes after them (so the penalty comes first). Unknown or repeated names are
+ * errors. */
 HT_API ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err);
 
 /* ---- generation ---- */
 
+/* Why the output ended: a stop id or stop string; max_tokens; the callback returned false. */
 typedef enum ht_finish { HT_FINISH_STOP = 1, HT_FINISH_LENGTH, HT_FINISH_CALLBACK } ht_finish;
 
 typedef struct ht_generate_options {
@@ -91,7 +95,7 @@ typedef struct ht_generate_options {
     ht_sampler_options sampler;
     const char *const *stop; /* strings that end the output and are not part of it */
     int n_stop;
-    bool ignore_eos;
+    bool ignore_eos; /* stop ids are tokens like others */
 } ht_generate_options;
 
 typedef struct ht_metrics {
@@ -102,20 +106,21 @@ typedef struct ht_metrics {
     double first_token_seconds; /* from the call to the first token */
     double decode_seconds;      /* all tokens after the first */
     size_t peak_memory_bytes;   /* of the process's arrays, weights and caches, so far */
-    ht_finish finish;
+    ht_finish finish;           /* 0 when the call failed */
 } ht_metrics;
 
 /* Complete characters of the output as they come: n > 0 bytes of valid UTF-8, NUL-terminated. Return false to stop. */
 typedef bool ht_text_fn(const char *text, size_t n, void *user);
 
-/* Appends the prompt's ids to the session and generates. fn and *metrics may be NULL. The generated tokens stay in the
- * session, so the next call continues the conversation; an empty prompt continues where the last call ended. A prompt that
- * does not fit the context with room for an answer is an error with the numbers; so is a context that fills up before an
- * end. Whatever the end, what was generated until then has been handed over and counted. */
+/* Appends the prompt's ids to the session and generates. options, fn and metrics may be NULL; with fn or stop strings the
+ * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The generated tokens stay in the session, so the next
+ * call continues the conversation; an empty prompt continues where the last call ended. A prompt that does not fit the
+ * context with room for an answer is HT_ERR_LIMIT with the numbers; so is a context that fills up before an end. Whatever
+ * the end, what was generated until then has been handed over and counted. */
 HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                              ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
-/* The same from text: encoded with the special tokens the checkpoint asks for at the beginning of a session; special
- * tokens written in the text are recognised. */
+/* The same from NUL-terminated UTF-8 text: encoded with the special tokens the checkpoint asks for at the beginning of a
+ * session; special tokens written in the text are recognised. */
 HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                                   void *user, ht_metrics *metrics, ht_error *err);
 
@@ -130,9 +135,9 @@ typedef struct ht_message {
  * format has it, and with the checkpoint's own default system text when there is no system message; allocated text, freed
  * by the caller with free. HT_ERR_UNSUPPORTED when the model has no chat format. */
 HT_API ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err);
-/* "chatml", "gemma", "gemma4", "llama3", or NULL. */
+/* "chatml", "gemma", "gemma4", "llama3", or NULL when the model has none that Hearth writes. A constant, never freed. */
 HT_API const char *ht_chat_format_name(const ht_model *m);
-/* Formats and encodes the whole conversation, and generates the assistant's answer. What the session already holds of it,
+/* Formats (as ht_chat_format) and encodes the whole conversation, and generates the assistant's answer. What the session already holds of it,
  * from an earlier call, is not computed again; anything else it holds is dropped. */
 HT_API ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n, const ht_generate_options *options,
                          ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);

@@ -33,14 +33,15 @@ typedef struct ht_encode_options {
 HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, ht_encode_options options,
                                      int32_t **ids, size_t *n_ids, ht_error *err);
 
-/* Decodes ids to UTF-8 text (allocated, NUL-terminated, freed by the caller; *n its length without the NUL). Special
- * tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
+/* Decodes ids to UTF-8 text (allocated, NUL-terminated, freed by the caller with free; *n its length without the NUL).
+ * Special tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
 HT_API ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special,
                                      char **text, size_t *n, ht_error *err);
 
 /* Streaming decode: feed ids one by one, get complete characters. The concatenation of all pieces and the flushed rest
  * equals ht_tokenizer_decode of the same ids. One thread at a time. */
 typedef struct ht_decoder ht_decoder;
+/* The tokenizer must outlive the decoder, which the caller frees. */
 HT_API ht_status ht_decoder_new(const ht_tokenizer *t, bool skip_special, ht_decoder **out, ht_error *err);
 /* *piece (lent until the next call, NUL-terminated, maybe empty) is the text completed by this id. */
 HT_API ht_status ht_decoder_feed(ht_decoder *d, int32_t id, const char **piece, size_t *n, ht_error *err);
