@@ -82,11 +82,15 @@ def run(command):
 def compare(path, arguments, python):
     rounds = {"hearth": [], "llama.cpp": []}
     t = arguments.threads
-    for _ in range(arguments.rounds):
+    for i in range(arguments.rounds):
         rounds["hearth"].append(run(
             [arguments.hearth, "bench", path, "-p", PREFILL, "-n", DECODE, "-t", t, "-r", 1, "--json", "--quiet"]
         ))
         rounds["llama.cpp"].append(run([python, __file__, "--measure-llama", "--threads", t, path]))
+        last = {engine: "{prefill_tokens_per_second:.0f} and {decode_tokens_per_second:.0f} tok/s".format(**r[-1])
+                for engine, r in rounds.items()}
+        print(f"round {i + 1} of {arguments.rounds}: hearth {last['hearth']}, llama.cpp {last['llama.cpp']}",
+              file=sys.stderr)
 
     def median(engine, key):
         return statistics.median(r[key] for r in rounds[engine])
