@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const ht_config_hints no_tensors;
@@ -297,12 +298,54 @@ static void bad_numbers(void **state) {
     REFUSED("{\"model_type\": \"llama\", \"model_type\": \"llama\"}", HT_ERR_FORMAT, "config.json");
 }
 
+/* Reads bytes that are not a text: the memory ends where they end, so that reading on is seen by the sanitizers. */
+static bool reads(const char *bytes, size_t size) {
+    char *exact = malloc(size + !size);
+    assert_non_null(exact);
+    memcpy(exact, bytes, size);
+    ht_config c;
+    ht_error err = {0};
+    ht_status status = ht_config_from_json((ht_json_text){exact, size}, (ht_json_text){NULL, 0}, &no_tensors, &c, &err);
+    free(exact);
+    if (status) {
+        assert_int_equal(err.status, status);
+        assert_true(err.message[0] != 0);
+        return false;
+    }
+    assert_int_equal(ht_config_check(&c, "config.json", &err), HT_OK);
+    return true;
+}
+
+static void every_truncation_and_bit_flip(void **state) {
+    (void)state;
+    char text[] = "{\"model_type\": \"gemma3\", \"text_config\": {\"hidden_size\": 96, \"num_hidden_layers\": 7, "
+                  "\"num_attention_heads\": 6, \"num_key_value_heads\": 2, \"head_dim\": 20, \"vocab_size\": 300, "
+                  "\"intermediate_size\": 72, \"sliding_window\": 33, \"rope_theta\": 1e6, \"rope_scaling\": "
+                  "{\"rope_type\": \"linear\", \"factor\": 8.0}, \"eos_token_id\": [1, 106]}}";
+    size_t size = strlen(text), accepted = 0;
+    assert_true(reads(text, size));
+    for (size_t i = 0; i < size; i++) assert_false(reads(text, i));
+    for (size_t i = 0; i < 8 * size; i++) {
+        text[i / 8] = (char)(text[i / 8] ^ (1 << i % 8));
+        accepted += reads(text, size);
+        text[i / 8] = (char)(text[i / 8] ^ (1 << i % 8));
+    }
+    assert_true(accepted > 0 && accepted < 8 * size); /* another digit is another number */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(class_defaults),     cmocka_unit_test(kv_heads_default), cmocka_unit_test(gemma_defaults),
-        cmocka_unit_test(rope_spellings),     cmocka_unit_test(rope_factors),     cmocka_unit_test(windows),
-        cmocka_unit_test(hints_from_tensors), cmocka_unit_test(end_ids),          cmocka_unit_test(unknown_things),
+        cmocka_unit_test(class_defaults),
+        cmocka_unit_test(kv_heads_default),
+        cmocka_unit_test(gemma_defaults),
+        cmocka_unit_test(rope_spellings),
+        cmocka_unit_test(rope_factors),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(hints_from_tensors),
+        cmocka_unit_test(end_ids),
+        cmocka_unit_test(unknown_things),
         cmocka_unit_test(bad_numbers),
+        cmocka_unit_test(every_truncation_and_bit_flip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
