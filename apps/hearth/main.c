@@ -41,6 +41,15 @@ static const command *find_command(const char *name) {
     return NULL;
 }
 
+/* Names come from anywhere: the sentence about one stays one line, and leaves the terminal as it is. */
+static int refuse_word(const char *word, const char *why) {
+    char shown[81];
+    snprintf(shown, sizeof shown, "%s", word);
+    make_printable(shown);
+    fprintf(stderr, "hearth: \"%s\" %s (see hearth --help)\n", shown, why);
+    return EXIT_USAGE;
+}
+
 static int run_subcommand(const command *c, int argc, char **argv) {
     options o;
     int status = EXIT_USAGE;
@@ -64,10 +73,7 @@ int main(int argc, char **argv) {
     }
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     bool version = strcmp(name, "--version") == 0;
-    if (argc > (help ? 3 : 2) && (help || version)) {
-        fprintf(stderr, "hearth: \"%.80s\" is one argument too many (see hearth --help)\n", argv[help ? 3 : 2]);
-        return EXIT_USAGE;
-    }
+    if (argc > (help ? 3 : 2) && (help || version)) return refuse_word(argv[help ? 3 : 2], "is one argument too many");
     if (help && argc > 2) {
         name = argv[2];
     } else if (help) {
@@ -79,13 +85,7 @@ int main(int argc, char **argv) {
         return output_finish(EXIT_OK);
     }
     const command *c = find_command(name);
-    if (!c) {
-        fprintf(stderr,
-                "hearth: there is no command \"%.80s\"; run, info, tokenize, detokenize, logits and bench are "
-                "(see hearth --help)\n",
-                name);
-        return EXIT_USAGE;
-    }
+    if (!c) return refuse_word(name, "is no command; run, info, tokenize, detokenize, logits and bench are");
     if (help) {
         options_help(c);
         return output_finish(EXIT_OK);

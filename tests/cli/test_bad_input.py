@@ -20,6 +20,7 @@ class Usage(CommandTest):
 
     def test_unknown_command(self):
         self.fails(2, "walk", TINY, says=['"walk"', "tokenize"])
+        self.fails(2, "wal\nk\x1b[31m", TINY, says='"wal?k?[31m"')
         self.fails(2, "--bogus", says="--bogus")
         self.fails(2, "", says='""')
 
