@@ -95,17 +95,23 @@ static ht_status measure(bench *b, int rounds, ht_error *err) {
     return st;
 }
 
-/* Before anything is computed: whether a whole round fits, with the token that generating holds back. */
+/* The positions that a round takes, with the token that generating holds back. */
+static int64_t prefill_positions(const bench *b) { return b->n_prompt ? b->depth + (int64_t)b->n_prompt + 1 : 0; }
+static int64_t decode_positions(const bench *b) { return b->n_decode ? b->depth + (int64_t)b->n_decode + 2 : 0; }
+static int64_t round_positions(const bench *b) {
+    int64_t prefill = prefill_positions(b), decode = decode_positions(b);
+    return prefill > decode ? prefill : decode;
+}
+
+/* Before anything is computed: whether a whole round fits. */
 static ht_status check_context(const bench *b, ht_error *err) {
-    long long prefill = b->n_prompt ? b->depth + (long long)b->n_prompt + 1 : 0;
-    long long decode = b->n_decode ? b->depth + (long long)b->n_decode + 2 : 0;
-    long long positions = prefill > decode ? prefill : decode, context = ht_model_context(b->e.model);
+    long long positions = round_positions(b), context = ht_model_context(b->e.model);
     if (positions <= context) return HT_OK;
     snprintf(err->message, sizeof err->message, "a round takes %lld positions, the context has %lld: choose less of %s",
              positions, context,
-             b->depth           ? "--depth, -p or -n"
-             : prefill > decode ? "-p"
-                                : "-n");
+             b->depth                                     ? "--depth, -p or -n"
+             : prefill_positions(b) > decode_positions(b) ? "-p"
+                                                          : "-n");
     return err->status = HT_ERR_LIMIT;
 }
 
@@ -185,9 +191,8 @@ int bench_command(const options *o) {
         fprintf(stderr, "hearth bench: with -p 0 and -n 0 there is nothing to measure (see hearth bench --help)\n");
         return EXIT_USAGE;
     }
-    int64_t positions = b.depth + (int64_t)(b.n_prompt > b.n_decode ? b.n_prompt : b.n_decode) + 2;
     int status = EXIT_OK;
-    ht_status st = engine_open(&b.e, o, positions, &err);
+    ht_status st = engine_open(&b.e, o, round_positions(&b), &err);
     if (!st) st = check_context(&b, &err);
     if (!st && !prepare(&b, rounds)) {
         snprintf(err.message, sizeof err.message, "out of memory for the measurements");
