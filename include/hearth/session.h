@@ -1,7 +1,8 @@
 /* Sessions and generation: one conversation's tokens, KV cache, sampler and metrics.
  *
- * A session belongs to one thread at a time (ht_session_cancel excepted); any number of sessions may share a model. The
- * output depends on the model, the tokens and the seed: not on threads, batch or cache. */
+ * A session belongs to one thread at a time (ht_session_cancel excepted); any number of sessions may share a model. On one
+ * instruction set the output depends, to the bit, on the model, the tokens and the seed: not on threads, batch or cache.
+ * Across instruction sets equal bits are not promised. */
 #ifndef HEARTH_SESSION_H
 #define HEARTH_SESSION_H
 
