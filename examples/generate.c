@@ -1,7 +1,7 @@
 /* Answers one prompt with the installed library:
  *
  *     cc generate.c $(pkg-config --cflags --libs hearth) -o generate
- *     ./generate model.gguf "What is the capital of France?" */
+ *     ./generate model.gguf "What is the capital of Germany?" */
 #include <hearth/hearth.h>
 
 #include <stdio.h>
