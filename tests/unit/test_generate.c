@@ -150,6 +150,37 @@ static void the_last_token_is_not_lost(void **state) {
     ht_session_close(&c);
 }
 
+/* The same where the two rows straddle a page of a ring for chunks of one row: the window of 256 n + 1 keys then fills
+ * whole pages for one row, and for two it does not. */
+static void the_last_token_is_not_lost_in_a_ring(void **state) {
+    (void)state;
+    enum { WINDOW = 257, TOTAL = 513 };
+    ht_model *sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
+    ht_session *narrow, *wide = open_session(sliding);
+    ht_error err = {0};
+    assert_int_equal(ht_session_open(sliding, &(ht_session_options){.chunk = 1}, &narrow, &err), HT_OK);
+    ht_generate_options o = {.max_tokens = TOTAL - 1 - PROMPT, .ignore_eos = true};
+    generate(narrow, prompt, PROMPT, &o, NULL, NULL);
+    assert_int_equal(ht_session_length(narrow), TOTAL - 1); /* the last one at position 511 waits */
+    assert_int_equal(narrow->cache->length, TOTAL - 2);
+    int32_t ids[TOTAL];
+    memcpy(ids, ht_session_tokens(narrow), (TOTAL - 1) * sizeof *ids);
+    ids[TOTAL - 1] = 42;
+    float together[TINY_VOCAB];
+    const float *lent;
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
+    assert_int_equal(ht_session_run(wide, ids, TOTAL, &lent, &err), HT_OK);
+    assert_memory_equal(together, lent, sizeof together);
+    /* Both rows can be taken back: the ring holds the keys that the first one looked back on. */
+    if (ht_session_truncate(narrow, TOTAL - 2, &err)) fail_msg("%s", err.message);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, together, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
+    assert_memory_equal(together, lent, sizeof together);
+    ht_session_close(&narrow);
+    ht_session_close(&wide);
+    ht_model_close(&sliding);
+}
+
 /* ---- where it ends ---- */
 
 static void stop_ids_end_the_output(void **state) {
@@ -489,6 +520,7 @@ int main(void) {
         cmocka_unit_test(the_text_is_the_tokens_decoded),
         cmocka_unit_test(calls_continue_each_other),
         cmocka_unit_test(the_last_token_is_not_lost),
+        cmocka_unit_test(the_last_token_is_not_lost_in_a_ring),
         cmocka_unit_test(stop_ids_end_the_output),
         cmocka_unit_test(stop_strings_end_the_output),
         cmocka_unit_test(text_is_held_back_only_as_needed),
