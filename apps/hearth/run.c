@@ -34,9 +34,14 @@ static bool collect(answer *a, const char *text, size_t n) {
 
 static bool on_text(const char *text, size_t n, void *user) {
     answer *a = user;
-    if (a->o->json) return collect(a, text, n);
-    a->ends_line = text[n - 1] == '\n';
-    return output_write(text, n) && output_flush();
+    bool good = true;
+    if (a->o->json)
+        good = collect(a, text, n);
+    else {
+        a->ends_line = text[n - 1] == '\n';
+        good = output_write(text, n) && output_flush();
+    }
+    return good && !interrupted(); /* a signal that came just before the call cancelled nothing */
 }
 
 /* The prompt, in fresh memory. A final newline of standard input is the shell's, not the question's. */
@@ -166,6 +171,7 @@ int run_command(const options *o) {
     ht_metrics metrics = {0};
     answer a = {.o = o, .ends_line = true};
     if (!st) st = open_for(&e, o, prompt, n, &err);
+    if (!st && interrupted()) st = HT_ERR_CANCELLED; /* after loading, and before there was a call to cancel */
     if (!st) st = generate(&e, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);
     engine_close(&e);
