@@ -20,6 +20,8 @@ static size_t valid_start(const char *text, size_t n) {
     return at;
 }
 
+bool text_is_utf8(const char *text) { return valid_start(text, strlen(text)) == strlen(text); }
+
 json_t *json_text(const char *text, size_t n) {
     static const char replacement[] = "\xEF\xBF\xBD";
     json_t *value = json_stringn(n ? text : "", n);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whether a text is UTF-8. */
+bool text_is_utf8(const char *text);
 /* Text as a JSON string; NULL when memory ran out. Bytes that are no UTF-8 become U+FFFD. */
 json_t *json_text(const char *text, size_t n);
 /* The same for the name of a file, which may be any bytes. */

@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include "command.h"
+#include "json.h"
 #include "terminal.h"
 
 #include <errno.h>
@@ -169,7 +170,7 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
         *(const char **)field = value;
         return true;
     case KIND_LIST:
-        if (*value == '\0') return bad_value(c, spec, value, "some text");
+        if (*value == '\0' || !text_is_utf8(value)) return bad_value(c, spec, value, "some text in UTF-8");
         return append(field, value);
     case KIND_CHOICE: return set_choice(c, spec, value, field);
     case KIND_ORDER:

@@ -5,9 +5,10 @@ import os
 import pathlib
 import resource
 import struct
+import subprocess
 import unittest
 
-from support import TINY, CommandTest, hearth, tiny_model
+from support import HEARTH, TINY, CommandTest, hearth, tiny_model
 
 COMMANDS = ["run", "info", "tokenize", "detokenize", "logits", "bench"]
 
@@ -88,6 +89,14 @@ class Usage(CommandTest):
             ("--stop", ""),
         ]:
             self.fails(2, "run", TINY, "x", option, value, says=option)
+
+    def test_stop_that_is_not_utf8(self):
+        """No text the model writes could hold it."""
+        for value in [b"\xff", b"a\xc3", b"\xed\xa0\x80"]:
+            result = subprocess.run([HEARTH, "run", TINY, "x", "--stop", value], stdout=-1, stderr=-1)
+            self.assertEqual((result.returncode, result.stdout), (2, b""))
+            self.assertIn(b"--stop", result.stderr)
+            self.assertIn(b"UTF-8", result.stderr)
 
     def test_missing_value(self):
         self.fails(2, "run", TINY, "x", "--threads", says=["--threads", "value"])
