@@ -1,0 +1,96 @@
+"""From process start to the first token, files in the cache: Hearth and the least use of llama.cpp, in turns.
+
+    python3 bench/start.py [--hearth PATH] [--threads 2] [--rounds 9] [--json] MODEL.gguf...
+
+Each round runs `hearth run MODEL PROMPT --max-tokens 1` and bench/peers/llama_start.c, a C program on the library that
+llama-cpp-python brings along, on the same prompt of five tokens. Measured are the whole life of the process, release of
+its memory included, and its peak resident memory; printed are medians over the rounds and the ratio Hearth / llama.cpp.
+
+Needs a C compiler, and llama-cpp-python in the Python that runs this or that --python names.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+PROMPT = "The quick brown fox jumps"
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def build_llama_start(python, directory):
+    """Compiles llama_start.c into `directory`; returns the program's path."""
+    where = "import llama_cpp, pathlib, sysconfig; print(pathlib.Path(llama_cpp.__file__).parent); print(sysconfig.get_path('purelib'))"
+    package, site = subprocess.run([python, "-c", where], check=True, stdout=subprocess.PIPE, text=True).stdout.split("\n")[:2]
+    library, program = os.path.join(package, "lib"), os.path.join(directory, "llama_start")
+    subprocess.run(["cc", "-O2", HERE / "peers" / "llama_start.c", "-o", program, "-I", os.path.join(site, "include"),
+                    "-L", library, "-lllama", "-Wl,-rpath," + library, "-Wl,-rpath-link," + library], check=True)
+    return program
+
+
+def run(command):
+    """(seconds, peak resident bytes) of a process from its start to its end."""
+    actions = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    begin = time.perf_counter()
+    pid = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
+    _, status, usage = os.wait4(pid, 0)
+    seconds = time.perf_counter() - begin
+    if status:
+        sys.exit(f"{' '.join(command)}: failed")
+    return seconds, usage.ru_maxrss * 1024
+
+
+def measure(models, hearth="build/release/bin/hearth", threads=2, rounds=9, python=sys.executable):
+    """{model's path: {"hearth": {...}, "llama.cpp": {...}, "ratio": {...}}}, of "seconds" and "peak_bytes"."""
+    results = {}
+    with tempfile.TemporaryDirectory() as directory:
+        llama = build_llama_start(python, directory)
+        for path in map(str, models):
+            commands = {
+                "hearth": [str(hearth), "run", path, PROMPT, "--raw", "--max-tokens", "1", "--temperature", "0", "--quiet",
+                           "--threads", str(threads)],
+                "llama.cpp": [llama, path, PROMPT, str(threads)],
+            }
+            runs = {engine: [] for engine in commands}
+            for i in range(rounds + 1):
+                for engine, command in commands.items():
+                    once = run(command)
+                    if i:  # the first round reads the file into the cache
+                        runs[engine].append(once)
+            result = {engine: {"seconds": statistics.median(s for s, _ in r), "best_seconds": min(s for s, _ in r),
+                               "peak_bytes": statistics.median(b for _, b in r)} for engine, r in runs.items()}
+            ours, theirs = result["hearth"], result["llama.cpp"]
+            result["ratio"] = {key: ours[key] / theirs[key] for key in ours}
+            results[path] = result
+    return results
+
+
+def show(results):
+    for path, result in results.items():
+        print(pathlib.Path(path).name)
+        for title, key, scale, unit in [("to the first token", "seconds", 1e-3, "ms"), ("best", "best_seconds", 1e-3, "ms"),
+                                        ("peak memory", "peak_bytes", 1e6, "MB")]:
+            ours, theirs = result["hearth"][key] / scale, result["llama.cpp"][key] / scale
+            print(f"  {title:18} hearth {ours:7.1f}  llama.cpp {theirs:7.1f} {unit}  ratio {result['ratio'][key]:.2f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--hearth", default="build/release/bin/hearth")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has llama-cpp-python")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    results = measure(arguments.models, arguments.hearth, arguments.threads, arguments.rounds, arguments.python)
+    print(json.dumps(results, indent=2)) if arguments.json else show(results)
+
+
+if __name__ == "__main__":
+    main()
