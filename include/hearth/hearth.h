@@ -5,6 +5,7 @@
 #include <hearth/array.h>
 #include <hearth/dtype.h>
 #include <hearth/log.h>
+#include <hearth/measure.h>
 #include <hearth/model.h>
 #include <hearth/npy.h>
 #include <hearth/ops.h>

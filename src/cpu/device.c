@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "cpu/matrix.h"
+#include "cpu/measure.h"
 
 #include <stdlib.h>
 
@@ -41,6 +42,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.instruction_set = ht_cpu_isa_name(chosen);
     d->base.matrix_ops = matrix_ops;
     d->base.row_ops = row_ops(chosen);
+    d->base.measure = &ht_cpu_measure;
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);

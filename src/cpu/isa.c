@@ -17,6 +17,15 @@ static const char *const names[HT_CPU_ISA_COUNT] = {
     [HT_CPU_AVXVNNI] = "avxvnni",     [HT_CPU_AVX512] = "avx512",
 };
 
+static const char *const needs[HT_CPU_ISA_COUNT] = {
+    [HT_CPU_REFERENCE] = "nothing",
+    [HT_CPU_NEON] = "ARMv8.2 with dot products",
+    [HT_CPU_AVX2] = "AVX2, FMA, F16C, BMI2",
+    [HT_CPU_AVXVNNI] = "AVX2, FMA, F16C, BMI2, AVX-VNNI",
+    [HT_CPU_AVX512] = "AVX-512 F, BW, DQ, VL, CD, VNNI, VBMI",
+};
+
+const char *ht_cpu_isa_needs(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_ISA_COUNT ? needs[isa] : "?"; }
 const char *ht_cpu_isa_name(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_ISA_COUNT ? names[isa] : "?"; }
 
 #if defined(__x86_64__)
@@ -60,14 +69,15 @@ static bool machine_has(ht_cpu_isa isa) {
 
 #define IS_BUILT_IN(name, id)                                                                                          \
     case id: return true;
-static bool built_in(ht_cpu_isa isa) {
+bool ht_cpu_isa_built_in(ht_cpu_isa isa) {
     switch (isa) {
-        HT_EACH_ISA(IS_BUILT_IN)
+    case HT_CPU_REFERENCE: return true; HT_EACH_ISA(IS_BUILT_IN)
     default: return false;
     }
 }
 
-bool ht_cpu_isa_available(ht_cpu_isa isa) { return isa == HT_CPU_REFERENCE || (built_in(isa) && machine_has(isa)); }
+bool ht_cpu_isa_on_machine(ht_cpu_isa isa) { return isa == HT_CPU_REFERENCE || machine_has(isa); }
+bool ht_cpu_isa_available(ht_cpu_isa isa) { return ht_cpu_isa_built_in(isa) && ht_cpu_isa_on_machine(isa); }
 
 ht_cpu_isa ht_cpu_isa_best(void) {
     for (int i = HT_CPU_ISA_COUNT - 1; i > 0; i--)

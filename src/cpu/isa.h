@@ -41,6 +41,10 @@ typedef enum ht_cpu_isa {
 
 /* "reference", "neon", "avx2", "avxvnni", "avx512"; "?" for a value that is none. */
 const char *ht_cpu_isa_name(ht_cpu_isa isa);
+/* What a processor must offer for it: "AVX2, FMA, F16C, BMI2"; "nothing" for the plain one. */
+const char *ht_cpu_isa_needs(ht_cpu_isa isa);
+bool ht_cpu_isa_built_in(ht_cpu_isa isa);
+bool ht_cpu_isa_on_machine(ht_cpu_isa isa); /* processor and operating system support it */
 /* Whether this build has its kernels and both the processor and the operating system support it. */
 bool ht_cpu_isa_available(ht_cpu_isa isa);
 ht_cpu_isa ht_cpu_isa_best(void);

@@ -1,11 +1,12 @@
 #include "cpu/measure.h"
 
+#include "cpu/device.h"
+
 #include <stdint.h>
 #include <time.h>
 
 typedef struct loops {
-    double (*int8)(int64_t iterations);
-    double (*f32)(int64_t iterations);
+    double (*compute[HT_ARITHMETICS])(int64_t iterations); /* NULL: no unit for it */
     void (*read)(const char *memory, size_t bytes);
 } loops;
 
@@ -13,7 +14,8 @@ typedef struct loops {
     double ht_int8_loop_##isa(int64_t iterations);                                                                     \
     double ht_f32_loop_##isa(int64_t iterations);                                                                      \
     void ht_read_loop_##isa(const char *memory, size_t bytes);                                                         \
-    static const loops loops_##isa = {ht_int8_loop_##isa, ht_f32_loop_##isa, ht_read_loop_##isa};
+    static const loops loops_##isa = {                                                                                 \
+        {[HT_ARITHMETIC_INT8] = ht_int8_loop_##isa, [HT_ARITHMETIC_F32] = ht_f32_loop_##isa}, ht_read_loop_##isa};
 
 LOOPS(reference, HT_CPU_REFERENCE)
 HT_EACH_ISA(LOOPS)
@@ -27,12 +29,18 @@ static const loops *loops_of(ht_cpu_isa isa) {
     }
 }
 
-/* With one thread, its own time on the processor: what others run does not count. */
-static double now(int threads) {
+static double seconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
+
+static double wall(void) { return seconds_of(CLOCK_MONOTONIC); }
+
+/* With one thread, its own time on the processor: what others run does not count. */
+static double now(int threads) { return threads == 1 ? seconds_of(CLOCK_THREAD_CPUTIME_ID) : wall(); }
+
+enum { READ_PART = 1 << 20, BLOCKS_PER_THREAD = 16 };
 
 typedef struct job {
     double (*loop)(int64_t iterations);
@@ -77,15 +85,15 @@ static double measure_loop(double (*loop)(int64_t), ht_pool *pool, int rounds) {
 }
 
 double ht_measure_int8_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
-    return measure_loop(loops_of(isa)->int8, pool, rounds);
+    return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_INT8], pool, rounds);
 }
 
 double ht_measure_f32_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
-    return measure_loop(loops_of(isa)->f32, pool, rounds);
+    return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_F32], pool, rounds);
 }
 
 double ht_measure_read_bytes(ht_cpu_isa isa, ht_pool *pool, const void *memory, size_t bytes, int rounds) {
-    job j = {.loops = loops_of(isa), .memory = memory, .bytes = bytes, .part = 1 << 20};
+    job j = {.loops = loops_of(isa), .memory = memory, .bytes = bytes, .part = READ_PART};
     double best = 0;
     int threads = ht_pool_threads(pool);
     for (int r = 0; r < rounds; r++) {
@@ -96,3 +104,46 @@ double ht_measure_read_bytes(ht_cpu_isa isa, ht_pool *pool, const void *memory, 
     }
     return best;
 }
+
+/* ---- as a device ---- */
+
+static int64_t parts(size_t bytes) { return (int64_t)((bytes + READ_PART - 1) / READ_PART); }
+
+static double device_read(ht_device *d, const void *memory, size_t bytes, double seconds) {
+    job j = {.loops = loops_of(ht_cpu_device_isa(d)), .memory = memory, .bytes = bytes, .part = READ_PART};
+    ht_pool_lease(d->pool);
+    ht_pool_run(d->pool, parts(bytes), 1, run_read, &j); /* to begin with a cache as the later passes find it */
+    double start = wall(), passed = 0, done = 0;
+    for (; passed < seconds; passed = wall() - start, done += (double)bytes)
+        ht_pool_run(d->pool, parts(bytes), 1, run_read, &j);
+    ht_pool_release(d->pool);
+    return done / passed;
+}
+
+/* In blocks of some tenths of a millisecond, which the threads take one by one, as kernels take theirs: a thread that was kept
+ * off the processor does not hold up the others for long. */
+static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
+    job j = {.loop = loops_of(ht_cpu_device_isa(d))->compute[a], .iterations = 16};
+    if (!j.loop) return 0;
+    double ops = 0, took = 0;
+    for (; took < 1e-4; j.iterations *= 2) {
+        double start = wall();
+        ops = 2 * j.loop(j.iterations); /* of the next, twice as long */
+        took = wall() - start;
+    }
+    ht_pool_lease(d->pool);
+    int64_t blocks = (int64_t)ht_pool_threads(d->pool) * BLOCKS_PER_THREAD;
+    double start = wall(), passed = 0, done = 0;
+    for (; passed < seconds; passed = wall() - start, done += ops * (double)blocks)
+        ht_pool_run(d->pool, blocks, 1, run_loop, &j);
+    ht_pool_release(d->pool);
+    return done / passed;
+}
+
+static ht_arithmetic device_arithmetic(const ht_device *d, ht_weight_type type, ht_precision precision) {
+    (void)d;
+    bool quantised = type > HT_W_BF16;
+    return quantised && precision == HT_PRECISION_FAST ? HT_ARITHMETIC_INT8 : HT_ARITHMETIC_F32;
+}
+
+const ht_measure_ops ht_cpu_measure = {.read = device_read, .compute = device_compute, .arithmetic = device_arithmetic};

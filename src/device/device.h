@@ -4,6 +4,7 @@
 
 #include "device/kernel.h"
 #include "device/matrix.h"
+#include "device/measure.h"
 #include "device/row.h"
 
 #include <stdatomic.h>
@@ -17,6 +18,7 @@ struct ht_device {
     const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type,
                                        ht_precision precision); /* NULL: cannot */
     const ht_row_ops *row_ops;
+    const ht_measure_ops *measure; /* NULL: cannot */
     ht_pool *pool;
     void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;

@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "models/kv.h"
 
+#include <hearth/measure.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +98,11 @@ bool ht_room_free_under(const char *root, size_t *bytes) {
 }
 
 bool ht_room_free(size_t *bytes) { return ht_room_free_under("", bytes); }
+
+bool ht_memory_available(size_t *bytes) {
+    *bytes = 0;
+    return ht_room_free(bytes);
+}
 
 /* Of the cache at `positions`, in whole pages. */
 static size_t kv_bytes(const ht_room_wanted *w, ht_dtype dtype, int64_t positions) {

@@ -312,3 +312,8 @@ void ht_weights_free(ht_weights *w) {
 }
 
 const ht_decoder *ht_weights_decoder(const ht_weights *w) { return &w->decoder; }
+
+ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n) {
+    *n = w->n_matrices;
+    return w->matrices;
+}

@@ -72,5 +72,7 @@ ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const
 void ht_weights_free(ht_weights *w); /* NULL is fine */
 
 const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
+/* Every matrix there is, each once: *n of them, lent. */
+ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
 
 #endif

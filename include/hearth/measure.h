@@ -1,0 +1,80 @@
+/* Yardsticks: what a device can do at best, measured, and what a token of a model asks of it. Together they say which
+ * part of the machine a speed is; docs/performance.md has the reasoning.
+ *
+ * A shared machine gives more in one second than in the next. So a speed is to be divided by what was measured next to
+ * it, not by a figure from yesterday. */
+#ifndef HEARTH_MEASURE_H
+#define HEARTH_MEASURE_H
+
+#include <hearth/model.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what the machine has ---- */
+
+typedef struct ht_instruction_set {
+    const char *name;  /* as ht_device_options takes it */
+    const char *needs; /* what the processor must offer: "AVX2, FMA, F16C, BMI2" */
+    bool built_in;     /* this build of Hearth has kernels for it */
+    bool machine_has;  /* processor and operating system support it; false for another architecture's */
+    bool best;         /* what a CPU device uses unless told otherwise: the last one that is both */
+} ht_instruction_set;
+
+/* All that Hearth knows of, worst first, never freed; *n is their number. */
+HT_API const ht_instruction_set *ht_instruction_sets(int *n);
+
+/* Bytes that can be allocated without pushing others out: what ht_model_load measures a model against. Control groups
+ * count. False, and 0, when the system does not say. */
+HT_API bool ht_memory_available(size_t *bytes);
+
+/* ---- what it can do ---- */
+
+/* How products are computed. */
+typedef enum ht_arithmetic {
+    HT_ARITHMETIC_INT8, /* products of bytes, 32-bit sums: quantised weights */
+    HT_ARITHMETIC_BF16, /* pairs of bf16 products, f32 sums: bf16 weights where the device has such a unit */
+    HT_ARITHMETIC_F32   /* everything else */
+} ht_arithmetic;
+enum { HT_ARITHMETICS = 3 };
+
+HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "bf16", "f32" */
+
+typedef struct ht_meter ht_meter;
+
+/* A meter with `bytes` of memory of its own to read, allocated as weights are (0: none, it can then only compute). Choose
+ * the size of the weights it is to be compared with: what fits a cache is read faster. HT_ERR_UNSUPPORTED for a device
+ * that cannot measure. The meter holds the device; it belongs to one thread at a time. */
+HT_API ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err);
+HT_API void ht_meter_free(ht_meter *m); /* NULL is fine */
+
+/* Both occupy all threads of the device for about `seconds` and give the mean over that time by the wall clock. */
+
+/* Bytes per second of reading the meter's memory front to back, over and over; 0 without memory. */
+HT_API double ht_meter_read(ht_meter *m, double seconds);
+/* Operations per second, a multiplication and an addition being two, with all operands in registers; 0 when the device
+ * has no unit for it. */
+HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
+
+/* ---- what a model asks of it ---- */
+
+/* Matrix products alone: norms, attention and its keys and values come on top. */
+typedef struct ht_model_cost {
+    /* That a decoded token reads: every matrix it is multiplied by, as packed, the output head's included. An embedding
+     * of which one row is looked up is not. */
+    int64_t bytes_per_token;
+    /* Multiply-adds by the arithmetic in which the device does them: of a token in the layers, and of a token whose
+     * logits are asked for in the head. */
+    int64_t layer_products[HT_ARITHMETICS];
+    int64_t head_products[HT_ARITHMETICS];
+} ht_model_cost;
+
+HT_API ht_model_cost ht_model_cost_of(const ht_model *m);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

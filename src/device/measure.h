@@ -1,0 +1,17 @@
+/* What a device measures of itself, for benchmarks: a part of its function table. */
+#ifndef HT_DEVICE_MEASURE_H
+#define HT_DEVICE_MEASURE_H
+
+#include "formats/weight_type.h"
+
+#include <hearth/measure.h>
+
+/* The rates are means over about `seconds` of wall clock, on all threads; the caller does not hold the pool's lease. */
+typedef struct ht_measure_ops {
+    double (*read)(ht_device *d, const void *memory, size_t bytes, double seconds); /* bytes per second */
+    double (*compute)(ht_device *d, ht_arithmetic a, double seconds);               /* operations per second, or 0 */
+    /* In which arithmetic products with such a matrix are done. */
+    ht_arithmetic (*arithmetic)(const ht_device *d, ht_weight_type type, ht_precision precision);
+} ht_measure_ops;
+
+#endif
