@@ -13,6 +13,7 @@ typedef struct command {
     const char *summary;   /* one line, for the list of commands */
     const char *details;   /* paragraphs for the command's own help, or NULL */
     unsigned bit;          /* in option_spec.commands */
+    bool takes_model;      /* MODEL comes first */
     int most_arguments;    /* after MODEL; -1: any number */
     int (*run)(const options *o);
 } command;
@@ -23,5 +24,6 @@ int tokenize_command(const options *o);
 int detokenize_command(const options *o);
 int logits_command(const options *o);
 int bench_command(const options *o);
+int doctor_command(const options *o);
 
 #endif

@@ -10,17 +10,19 @@
 static const command commands[] = {
     {"run", "MODEL [PROMPT]", "Answer one prompt.",
      "Without PROMPT the prompt is read from standard input. The model's chat format is used when there is one.",
-     FOR_RUN, 1, run_command},
-    {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, 0, info_command},
+     FOR_RUN, true, 1, run_command},
+    {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, true, 0, info_command},
     {"tokenize", "MODEL [TEXT]", "Print the token ids of a text.",
-     "Without TEXT standard input is read. Special tokens written in the text are recognised.", FOR_TOKENIZE, 1,
+     "Without TEXT standard input is read. Special tokens written in the text are recognised.", FOR_TOKENIZE, true, 1,
      tokenize_command},
     {"detokenize", "MODEL ID...", "Print the text of token ids.", "Without ids they are read from standard input.",
-     FOR_DETOKENIZE, -1, detokenize_command},
+     FOR_DETOKENIZE, true, -1, detokenize_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
-     NULL, FOR_LOGITS, 0, logits_command},
-    {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.", NULL, FOR_BENCH, 0,
-     bench_command},
+     NULL, FOR_LOGITS, true, 0, logits_command},
+    {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.", NULL, FOR_BENCH,
+     true, 0, bench_command},
+    {"doctor", "[--json]", "Show what this machine offers, measured, and what is missing.", NULL, FOR_DOCTOR, false, 0,
+     doctor_command},
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -85,7 +87,7 @@ int main(int argc, char **argv) {
         return output_finish(EXIT_OK);
     }
     const command *c = find_command(name);
-    if (!c) return refuse_word(name, "is no command; run, info, tokenize, detokenize, logits and bench are");
+    if (!c) return refuse_word(name, "is no command; run, info, tokenize, detokenize, logits, bench and doctor are");
     if (help) {
         options_help(c);
         return output_finish(EXIT_OK);

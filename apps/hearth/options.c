@@ -81,11 +81,11 @@ static const option_spec specs[] = {
      "rounds to measure (5), after one to warm up"},
     {"depth", 'd', KIND_INTEGER, AT(depth), 0, MAX_COUNT, NULL, FOR_BENCH, false, "N",
      "fill the cache with N tokens first (0)"},
-    {"threads", 't', KIND_INTEGER, AT(threads), 1, 1024, NULL, COMPUTING, true, "N",
+    {"threads", 't', KIND_INTEGER, AT(threads), 1, 1024, NULL, COMPUTING | FOR_DOCTOR, true, "N",
      "threads to compute with (one per core)"},
     {"context", 'c', KIND_INTEGER, AT(context), 1, MAX_COUNT, NULL, COMPUTING | FOR_INFO, true, "N",
      "positions to allow, at most the model's own"},
-    {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING, true, "NAME",
+    {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | FOR_DOCTOR, true, "NAME",
      "instruction set: avx512, avxvnni, avx2, neon, reference (best)"},
     {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "fast|reference",
      "reference computes in f32 from exact weights"},
@@ -235,7 +235,7 @@ static bool parse_option(const command *c, int argc, char **argv, int *at, optio
 
 static bool take_word(const command *c, const char *word, options *o) {
     char sentence[256];
-    if (!o->model) {
+    if (!o->model && c->takes_model) {
         o->model = word;
         return true;
     }
@@ -259,7 +259,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
         } else if (!take_word(c, argv[at++], o))
             return false;
     }
-    if (!o->help && (!o->model || !*o->model))
+    if (!o->help && c->takes_model && (!o->model || !*o->model))
         return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
 }
@@ -273,8 +273,10 @@ void options_free(options *o) {
 void options_help(const command *c) {
     printf("hearth %s %s\n%s\n", c->name, c->arguments, c->summary);
     if (c->details) printf("\n%s\n", c->details);
-    printf("\nMODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
-           "or the word default for the model that scripts/quickstart fetches.\n\n");
+    if (c->takes_model)
+        printf("\nMODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
+               "or the word default for the model that scripts/quickstart fetches.\n");
+    printf("\n");
     for (int i = 0; i < N_SPECS; i++) {
         const option_spec *spec = &specs[i];
         if (!(spec->commands & c->bit)) continue;

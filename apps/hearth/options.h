@@ -12,7 +12,8 @@ enum {
     FOR_DETOKENIZE = 1 << 3,
     FOR_LOGITS = 1 << 4,
     FOR_BENCH = 1 << 5,
-    FOR_ALL = (1 << 6) - 1
+    FOR_DOCTOR = 1 << 6,
+    FOR_ALL = (1 << 7) - 1
 };
 
 typedef struct string_list {

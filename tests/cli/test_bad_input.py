@@ -10,7 +10,7 @@ import unittest
 
 from support import HEARTH, TINY, CommandTest, hearth, tiny_model
 
-COMMANDS = ["run", "info", "tokenize", "detokenize", "logits", "bench"]
+COMMANDS = ["run", "info", "tokenize", "detokenize", "logits", "bench"]  # with a MODEL
 
 
 class Usage(CommandTest):

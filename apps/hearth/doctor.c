@@ -1,0 +1,208 @@
+/* hearth doctor: what the machine is, which part of it Hearth uses and why, what it can do at best, what is missing. */
+#include "command.h"
+#include "json.h"
+#include "machine.h"
+#include "model_path.h"
+#include "terminal.h"
+
+#include <hearth/measure.h>
+#include <hearth/version.h>
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 4, MOST_ADVICE = 12 };
+static const double probe_seconds = 0.05;
+static const size_t least_read_bytes = (size_t)256 << 20;
+
+typedef struct checkup {
+    const options *o;
+    machine machine;
+    size_t available_bytes, read_bytes;
+    ht_device *device;
+    const ht_instruction_set *sets;
+    int n_sets;
+    double read, compute[HT_ARITHMETICS]; /* the best of the rounds, per second */
+    char *model;                          /* path of the default model, or NULL */
+    char advice[MOST_ADVICE][sizeof((ht_error *)NULL)->message];
+    int n_advice;
+} checkup;
+
+__attribute__((format(printf, 2, 3))) static void advise(checkup *c, const char *sentence, ...) {
+    if (c->n_advice == MOST_ADVICE) return;
+    va_list arguments;
+    va_start(arguments, sentence);
+    vsnprintf(c->advice[c->n_advice], sizeof c->advice[0], sentence, arguments);
+    va_end(arguments);
+    make_printable(c->advice[c->n_advice++]);
+}
+
+/* ---- what is found ---- */
+
+/* Twice what the caches hold, and small beside what is free. */
+static size_t bytes_to_read(const checkup *c) {
+    size_t bytes = 2 * c->machine.l3_bytes, limit = c->available_bytes / 4;
+    if (bytes < least_read_bytes) bytes = least_read_bytes;
+    return limit && limit < bytes ? limit : bytes;
+}
+
+static ht_status measure(checkup *c, ht_error *err) {
+    ht_meter *meter;
+    progress show;
+    progress_begin(&show, "measuring", c->o->quiet);
+    c->read_bytes = bytes_to_read(c);
+    ht_status st = ht_meter_new(c->device, c->read_bytes, &meter, err);
+    for (int i = 0; i < ROUNDS && !st && !interrupted(); i++) {
+        c->read = fmax(c->read, ht_meter_read(meter, probe_seconds));
+        for (int a = 0; a < HT_ARITHMETICS; a++)
+            c->compute[a] = fmax(c->compute[a], ht_meter_compute(meter, (ht_arithmetic)a, probe_seconds));
+        progress_show(&show, (double)(i + 1) / ROUNDS);
+    }
+    progress_end(&show);
+    if (!st && interrupted()) {
+        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
+        st = err->status = HT_ERR_CANCELLED;
+    }
+    if (!st) ht_meter_free(meter);
+    return st;
+}
+
+static const ht_instruction_set *find_set(const checkup *c, const char *name) {
+    for (int i = 0; i < c->n_sets; i++)
+        if (strcmp(c->sets[i].name, name) == 0) return &c->sets[i];
+    return &c->sets[0];
+}
+
+/* Each piece of advice says what is missing and what to do. */
+static void look_for_troubles(checkup *c) {
+    const ht_instruction_set *used = find_set(c, ht_device_instruction_set(c->device));
+    for (const ht_instruction_set *s = used + 1; s < c->sets + c->n_sets; s++)
+        if (s->machine_has && !s->built_in)
+            advise(c, "this machine has %s, but this build has no kernels for it: build with a newer compiler",
+                   s->name);
+    if (!used->best) advise(c, "%s was asked for with --cpu; without it the best set is used", used->name);
+    if (used->best && used == c->sets)
+        advise(c, "no vector unit can be used, so everything runs in plain C, slowly: x86-64 with AVX2 or ARM with dot "
+                  "products is needed");
+    if (ht_device_threads(c->device) > c->machine.cores)
+        advise(c, "%d threads share %d cores and wait for each other: use --threads %d", ht_device_threads(c->device),
+               c->machine.cores, c->machine.cores);
+    if (strcmp(c->machine.huge_pages, "never") == 0)
+        advise(c, "huge pages are off, which slows reading weights down: echo madvise, as root, to "
+                  "/sys/kernel/mm/transparent_hugepage/enabled");
+    if (c->available_bytes && c->available_bytes < (size_t)1 << 30)
+        advise(c, "less than 1 GB of memory is available: close other programs, or choose a small model");
+}
+
+static ht_status examine(checkup *c, ht_error *err) {
+    machine_read(&c->machine);
+    (void)ht_memory_available(&c->available_bytes);
+    c->sets = ht_instruction_sets(&c->n_sets);
+    ht_device_options how = {.n_threads = (int)c->o->threads, .instruction_set = c->o->cpu};
+    ht_status st = ht_device_open("cpu", &how, &c->device, err);
+    if (st) return st;
+    look_for_troubles(c);
+    ht_error missing = {0};
+    if (model_path("default", &c->model, &missing)) advise(c, "%s", missing.message);
+    return measure(c, err);
+}
+
+/* ---- what is said ---- */
+
+static bool print_json(const checkup *c) {
+    const machine *m = &c->machine;
+    json_t *sets = json_array(), *advice = json_array();
+    for (int i = 0; i < c->n_sets; i++)
+        json_array_append_new(sets,
+                              json_pack("{ss ss sb sb}", "name", c->sets[i].name, "needs", c->sets[i].needs, "built_in",
+                                        (int)c->sets[i].built_in, "machine_has", (int)c->sets[i].machine_has));
+    for (int i = 0; i < c->n_advice; i++) json_array_append_new(advice, json_path(c->advice[i]));
+    json_t *value = json_pack(
+        "{ss so si si sI sI sI sI ss ss so si sI so so}", "version", ht_version(), "processor", json_path(m->processor),
+        "cores", m->cores, "cores_online", m->online, "memory_bytes", (json_int_t)m->memory_bytes,
+        "memory_available_bytes", (json_int_t)c->available_bytes, "l2_bytes", (json_int_t)m->l2_bytes, "l3_bytes",
+        (json_int_t)m->l3_bytes, "huge_pages", m->huge_pages, "instruction_set", ht_device_instruction_set(c->device),
+        "instruction_sets", sets, "threads", ht_device_threads(c->device), "read_buffer_bytes",
+        (json_int_t)c->read_bytes, "default_model", c->model ? json_path(c->model) : json_null(), "advice", advice);
+    json_object_set_new(value, "read_bytes_per_second", json_real(c->read));
+    for (int a = 0; a < HT_ARITHMETICS; a++) {
+        char name[40];
+        snprintf(name, sizeof name, "%s_ops_per_second", ht_arithmetic_name((ht_arithmetic)a));
+        json_object_set_new(value, name, c->compute[a] > 0 ? json_real(c->compute[a]) : json_null());
+    }
+    return json_output(value);
+}
+
+__attribute__((format(printf, 2, 3))) static void say(const char *what, const char *sentence, ...) {
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, sentence);
+    int used = snprintf(text, sizeof text, "%-18s ", what);
+    vsnprintf(text + used, sizeof text - (size_t)used - 1, sentence, arguments);
+    va_end(arguments);
+    make_printable(text);
+    strcat(text, "\n");
+    output_write(text, strlen(text));
+}
+
+static void print_sets(const checkup *c) {
+    const char *used = ht_device_instruction_set(c->device);
+    for (int i = c->n_sets - 1; i >= 0; i--) {
+        const ht_instruction_set *s = &c->sets[i];
+        const char *why = strcmp(s->name, used) == 0 ? (s->best ? "used: the best this machine has" : "used: asked for")
+                          : s->built_in && s->machine_has ? "can be used"
+                          : s->machine_has                ? "not in this build"
+                          : s->built_in                   ? "the machine lacks it"
+                                                          : "neither in this build nor on this machine";
+        say(i == c->n_sets - 1 ? "instruction sets" : "", "%-12s %s; needs %s", s->name, why, s->needs);
+    }
+}
+
+static const char *size_text(size_t bytes, char text[32]) {
+    bool large = bytes >= 1000000000;
+    snprintf(text, 32, large ? "%.1f GB" : "%.0f MB", (double)bytes / (large ? 1e9 : 1e6));
+    return text;
+}
+
+static void print_text(const checkup *c) {
+    const machine *m = &c->machine;
+    char a[32], b[32];
+    say("hearth", "%s", ht_version());
+    say("processor", "%s", *m->processor ? m->processor : "unknown");
+    say("cores", "%d of %d may be used", m->cores, m->online);
+    if (m->l2_bytes || m->l3_bytes) say("caches", "L2 %zu MiB, L3 %zu MiB", m->l2_bytes >> 20, m->l3_bytes >> 20);
+    say("memory", "%s, of which %s are available", size_text(m->memory_bytes, a), size_text(c->available_bytes, b));
+    say("huge pages", "%s%s", *m->huge_pages ? m->huge_pages : "unknown",
+        strcmp(m->huge_pages, "never") == 0 || !*m->huge_pages ? "" : ": asked for where weights lie");
+    print_sets(c);
+    say("threads", "%d", ht_device_threads(c->device));
+    say("reading memory", "%.1f GB/s (%s, front to back)", c->read / 1e9, size_text(c->read_bytes, a));
+    for (int i = 0; i < HT_ARITHMETICS; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "%s peak", ht_arithmetic_name((ht_arithmetic)i));
+        if (c->compute[i] > 0) say(what, "%.0f G operations/s", c->compute[i] / 1e9);
+    }
+    say("default model", "%s", c->model ? c->model : "not there");
+    for (int i = 0; i < c->n_advice; i++) say(i ? "" : "what to do", "%s", c->advice[i]);
+    if (!c->n_advice) say("what to do", "nothing: all is well");
+}
+
+int doctor_command(const options *o) {
+    ht_error err = {0};
+    checkup c = {.o = o};
+    int status = EXIT_OK;
+    interrupt_watch(NULL);
+    ht_status st = examine(&c, &err);
+    if (st)
+        status = report(&err);
+    else if (!o->json)
+        print_text(&c);
+    else if (!print_json(&c))
+        status = EXIT_FAILED;
+    ht_device_release(c.device);
+    free(c.model);
+    return output_finish(status);
+}
