@@ -1,41 +1,18 @@
-/* hearth bench: how fast prompts are read and text is written, over several rounds.
+/* hearth bench: how fast prompts are read and text is written, over several rounds, and which part of the machine that is.
  *
- * Prefill and decoding are measured apart, each from an empty cache (or one filled with --depth tokens first). */
+ * Prefill and decoding are measured apart, each from an empty cache (or one filled with --depth tokens first), and right
+ * before and after each of them what the machine can do at best: it gives more in one second than in the next. */
+#include "bench.h"
+
 #include "command.h"
-#include "engine.h"
-#include "json.h"
 #include "terminal.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-typedef struct series {
-    double *values;
-    int n;
-} series;
-
-typedef struct bench {
-    const options *o;
-    engine e;
-    int32_t *ids; /* [longest of prompt and depth], any valid ones: the work does not depend on which */
-    int32_t n_prompt, n_decode, depth;
-    series prefill, decode, first_token_ms;
-} bench;
-
-static double mean(const series *s) {
-    double sum = 0;
-    for (int i = 0; i < s->n; i++) sum += s->values[i];
-    return s->n ? sum / s->n : 0;
-}
-
-/* Of the sample, so with n - 1. */
-static double deviation(const series *s) {
-    double sum = 0, m = mean(s);
-    for (int i = 0; i < s->n; i++) sum += (s->values[i] - m) * (s->values[i] - m);
-    return s->n > 1 ? sqrt(sum / (s->n - 1)) : 0;
-}
+/* Of one probe, and the most memory one reads: beyond a gigabyte no cache is left that could matter. */
+static const double read_seconds = 0.05, compute_seconds = 0.03;
+static const int64_t most_read_bytes = (int64_t)1 << 30;
 
 static bool keep_going(const char *text, size_t n, void *user) {
     (void)text, (void)n, (void)user;
@@ -64,31 +41,84 @@ static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metri
     return st;
 }
 
-static ht_status measure_round(bench *b, ht_error *err) {
+/* ---- what the machine can do at best ---- */
+
+static bool uses(const bench *b, int a) { return b->cost.layer_products[a] || b->cost.head_products[a]; }
+
+/* Adds what each arithmetic of the model reaches to `rates`; one half, as it is called before and after. */
+static void probe_compute(bench *b, double rates[HT_ARITHMETICS]) {
+    for (int a = 0; b->meter && a < HT_ARITHMETICS; a++)
+        if (uses(b, a)) rates[a] += ht_meter_compute(b->meter, (ht_arithmetic)a, compute_seconds) / 2;
+}
+
+static double probe_read(bench *b) { return b->meter ? ht_meter_read(b->meter, read_seconds) / 2 : 0; }
+
+/* The seconds that the products of the prompt take at best; only its last row meets the head. */
+static double least_seconds(const bench *b, const double rates[HT_ARITHMETICS]) {
+    double seconds = 0;
+    for (int a = 0; a < HT_ARITHMETICS; a++) {
+        double products = (double)b->cost.layer_products[a] * b->n_prompt + (double)b->cost.head_products[a];
+        if (uses(b, a) && rates[a] > 0) seconds += 2 * products / rates[a];
+    }
+    return seconds;
+}
+
+/* ---- rounds ---- */
+
+static ht_status measure_prefill(bench *b, ht_error *err) {
     ht_metrics m;
-    ht_status st = HT_OK;
-    if (b->n_prompt) {
-        st = generate(b, b->n_prompt, 1, &m, err);
-        if (st) return st;
-        b->prefill.values[b->prefill.n++] = b->n_prompt / m.prefill_seconds;
-        b->first_token_ms.values[b->first_token_ms.n++] = m.first_token_seconds * 1e3;
-    }
-    if (b->n_decode) {
-        /* The first token belongs to reading the one-token prompt; the n after it are decoding. */
-        st = generate(b, 1, b->n_decode + 1, &m, err);
-        if (!st) b->decode.values[b->decode.n++] = (double)(m.generated_tokens - 1) / m.decode_seconds;
-    }
+    double rates[HT_ARITHMETICS] = {0};
+    probe_compute(b, rates);
+    ht_status st = generate(b, b->n_prompt, 1, &m, err);
+    if (st) return st;
+    probe_compute(b, rates);
+    series_add(&b->series[PREFILL], b->n_prompt / m.prefill_seconds);
+    series_add(&b->series[FIRST_TOKEN], m.first_token_seconds * 1e3);
+    if (!b->meter) return HT_OK;
+    series_add(&b->series[OF_PEAK], least_seconds(b, rates) / m.prefill_seconds);
+    for (int a = 0; a < HT_ARITHMETICS; a++)
+        if (uses(b, a)) series_add(&b->series[PEAK + a], rates[a]);
+    return HT_OK;
+}
+
+static ht_status measure_decode(bench *b, ht_error *err) {
+    ht_metrics m;
+    double read = probe_read(b);
+    /* The first token belongs to reading the one-token prompt; the n after it are decoding. */
+    ht_status st = generate(b, 1, b->n_decode + 1, &m, err);
+    if (st) return st;
+    read += probe_read(b);
+    double rate = (double)(m.generated_tokens - 1) / m.decode_seconds;
+    series_add(&b->series[DECODE], rate);
+    if (!b->meter) return HT_OK;
+    series_add(&b->series[READ], read);
+    series_add(&b->series[OF_READ], rate * (double)b->cost.bytes_per_token / read);
+    return HT_OK;
+}
+
+static ht_status measure_round(bench *b, ht_error *err) {
+    ht_status st = b->n_prompt ? measure_prefill(b, err) : HT_OK;
+    if (!st && b->n_decode) st = measure_decode(b, err);
+    if (!st && b->n_together) st = bench_together(b, err);
     return st;
+}
+
+/* Round 0 warms up: caches, page tables, clocks. By its end all memory is in use that the work needs. */
+static ht_status after_warm_up(bench *b, ht_error *err) {
+    for (int i = 0; i < N_SERIES; i++) b->series[i].n = 0;
+    b->peak_bytes = peak_memory_bytes();
+    int64_t bytes = b->cost.bytes_per_token < most_read_bytes ? b->cost.bytes_per_token : most_read_bytes;
+    return ht_meter_new(b->e.device, (size_t)bytes, &b->meter, err);
 }
 
 static ht_status measure(bench *b, int rounds, ht_error *err) {
     progress show;
     progress_begin(&show, "measuring", b->o->quiet);
+    b->cost = ht_model_cost_of(b->e.model);
     ht_status st = HT_OK;
     for (int i = 0; i <= rounds && !st; i++) {
-        /* Round 0 warms up: caches, page tables, clocks. */
-        if (i == 1) b->prefill.n = b->decode.n = b->first_token_ms.n = 0;
         st = measure_round(b, err);
+        if (i == 0 && !st) st = after_warm_up(b, err);
         progress_show(&show, (double)(i + 1) / (rounds + 1));
     }
     progress_end(&show);
@@ -115,67 +145,52 @@ static ht_status check_context(const bench *b, ht_error *err) {
     return err->status = HT_ERR_LIMIT;
 }
 
-/* Buffers for `rounds` rounds and the ids; false when memory ran out. */
-static bool prepare(bench *b, int rounds) {
+static ht_status out_of_memory(ht_error *err) {
+    snprintf(err->message, sizeof err->message, "out of memory for the measurements");
+    return err->status = HT_ERR_MEMORY;
+}
+
+static ht_status open_sessions(bench *b, ht_error *err) {
+    size_t n = (size_t)b->n_together;
+    if (!n) return HT_OK;
+    b->sessions = calloc(n, sizeof *b->sessions);
+    b->next = calloc(n, sizeof *b->next);
+    b->logits = malloc(n * (size_t)ht_model_vocab_size(b->e.model) * sizeof *b->logits);
+    if (!b->sessions || !b->next || !b->logits) return out_of_memory(err);
+    ht_session_options how = {.chunk = (int32_t)b->o->chunk};
+    ht_status st = HT_OK;
+    for (size_t i = 0; i < n && !st; i++) st = ht_session_open(b->e.model, &how, &b->sessions[i], err);
+    return st;
+}
+
+/* Room for the figures of all rounds, the ids and the sessions. */
+static ht_status prepare(bench *b, int rounds, ht_error *err) {
     size_t n = (size_t)(b->n_prompt > b->depth ? b->n_prompt : b->depth) + 1;
     int32_t vocab = ht_model_vocab_size(b->e.model);
-    series *all[] = {&b->prefill, &b->decode, &b->first_token_ms};
     b->ids = malloc(n * sizeof *b->ids);
     bool good = b->ids != NULL;
-    for (int i = 0; i < 3; i++) {
-        all[i]->values = calloc((size_t)rounds + 1, sizeof(double));
-        good = good && all[i]->values;
+    for (int i = 0; i < N_SERIES; i++) {
+        b->series[i].values = calloc((size_t)rounds + 1, sizeof(double));
+        good = good && b->series[i].values;
     }
+    if (!good) return out_of_memory(err);
     uint32_t state = 1;
-    for (size_t i = 0; good && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         state = state * 1664525u + 1013904223u;
         b->ids[i] = (int32_t)((state >> 8) % (uint32_t)vocab);
     }
-    return good;
+    return open_sessions(b, err);
 }
 
-static bool print_json(const bench *b) {
-    ht_device *d = b->e.device;
-    json_t *value = json_pack("{so ss si si si si si}", "model", json_path(b->o->model), "instruction_set",
-                              ht_device_instruction_set(d), "threads", ht_device_threads(d), "prompt_tokens",
-                              (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth", (int)b->depth,
-                              "repetitions", b->prefill.n > b->decode.n ? b->prefill.n : b->decode.n);
-    struct {
-        const char *name;
-        double value;
-    } numbers[] = {
-        {"prefill_tokens_per_second", mean(&b->prefill)},
-        {"prefill_deviation", deviation(&b->prefill)},
-        {"decode_tokens_per_second", mean(&b->decode)},
-        {"decode_deviation", deviation(&b->decode)},
-        {"time_to_first_token_ms", mean(&b->first_token_ms)},
-        {"time_to_first_token_deviation_ms", deviation(&b->first_token_ms)},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        json_object_set_new(value, numbers[i].name, json_real(numbers[i].value));
-    json_object_set_new(value, "peak_memory_bytes", json_integer(peak_memory_bytes()));
-    return json_output(value);
-}
-
-static void print_series(const char *name, int32_t n_tokens, const series *s, const char *unit) {
-    char text[160];
-    if (!s->n) return;
-    int n = snprintf(text, sizeof text, "%-20s %6d tok  %10.2f ± %.2f %s\n", name, (int)n_tokens, mean(s), deviation(s),
-                     unit);
-    output_write(text, (size_t)n);
-}
-
-static void print_text(const bench *b) {
-    char text[160];
-    print_series("prefill", b->n_prompt, &b->prefill, "tok/s");
-    print_series("decode", b->n_decode, &b->decode, "tok/s");
-    print_series("time to first token", b->n_prompt, &b->first_token_ms, "ms");
-    int n =
-        snprintf(text, sizeof text, "%-20s %10s  %10.2f GB\n", "peak memory", "", (double)peak_memory_bytes() / 1e9);
-    output_write(text, (size_t)n);
-    if (b->o->quiet) return;
-    fprintf(stderr, "%s, %d threads, depth %d\n", ht_device_instruction_set(b->e.device),
-            ht_device_threads(b->e.device), (int)b->depth);
+static void free_bench(bench *b) {
+    ht_meter_free(b->meter);
+    for (int i = 0; b->sessions && i < b->n_together; i++) ht_session_close(&b->sessions[i]);
+    for (int i = 0; i < N_SERIES; i++) free(b->series[i].values);
+    free(b->sessions);
+    free(b->logits);
+    free(b->next);
+    free(b->ids);
+    engine_close(&b->e);
 }
 
 int bench_command(const options *o) {
@@ -186,29 +201,25 @@ int bench_command(const options *o) {
         .n_prompt = o->prompt_tokens >= 0 ? (int32_t)o->prompt_tokens : 512,
         .n_decode = o->max_tokens >= 0 ? (int32_t)o->max_tokens : 128,
         .depth = o->depth > 0 ? (int32_t)o->depth : 0,
+        .n_together = (int)o->parallel,
     };
-    if (!b.n_prompt && !b.n_decode) {
-        fprintf(stderr, "hearth bench: with -p 0 and -n 0 there is nothing to measure (see hearth bench --help)\n");
+    if ((!b.n_prompt && !b.n_decode) || (b.n_together && !b.n_decode)) {
+        fprintf(stderr, "hearth bench: %s (see hearth bench --help)\n",
+                b.n_together ? "--parallel decodes, and with -n 0 there is nothing to decode"
+                             : "with -p 0 and -n 0 there is nothing to measure");
         return EXIT_USAGE;
     }
     int status = EXIT_OK;
     ht_status st = engine_open(&b.e, o, round_positions(&b), &err);
     if (!st) st = check_context(&b, &err);
-    if (!st && !prepare(&b, rounds)) {
-        snprintf(err.message, sizeof err.message, "out of memory for the measurements");
-        st = HT_ERR_MEMORY;
-    }
+    if (!st) st = prepare(&b, rounds, &err);
     if (!st) st = measure(&b, rounds, &err);
     if (st)
         status = report(&err);
     else if (!o->json)
-        print_text(&b);
-    else if (!print_json(&b))
+        bench_print_text(&b);
+    else if (!bench_print_json(&b))
         status = EXIT_FAILED;
-    engine_close(&b.e);
-    free(b.ids);
-    free(b.prefill.values);
-    free(b.decode.values);
-    free(b.first_token_ms.values);
+    free_bench(&b);
     return output_finish(status);
 }

@@ -19,8 +19,13 @@ static const command commands[] = {
      FOR_DETOKENIZE, true, -1, detokenize_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
-    {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.", NULL, FOR_BENCH,
-     true, 0, bench_command},
+    {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.",
+     "Each figure is followed by the part of the machine that it is, measured right before and after it on the same\n"
+     "threads: of prefill, two operations per weight and token by the peak of a loop with all operands in registers; "
+     "of\n"
+     "decoding, the bytes of all matrices that a token is multiplied by, by the speed of reading a buffer of the same\n"
+     "size, so that a cache helps both alike.",
+     FOR_BENCH, true, 0, bench_command},
     {"doctor", "[--json]", "Show what this machine offers, measured, and what is missing.", NULL, FOR_DOCTOR, false, 0,
      doctor_command},
 };

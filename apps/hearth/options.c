@@ -81,6 +81,8 @@ static const option_spec specs[] = {
      "rounds to measure (5), after one to warm up"},
     {"depth", 'd', KIND_INTEGER, AT(depth), 0, MAX_COUNT, NULL, FOR_BENCH, false, "N",
      "fill the cache with N tokens first (0)"},
+    {"parallel", 0, KIND_INTEGER, AT(parallel), 1, 1024, NULL, FOR_BENCH, false, "N",
+     "also decode in N sessions at once, one step for all"},
     {"threads", 't', KIND_INTEGER, AT(threads), 1, 1024, NULL, COMPUTING | FOR_DOCTOR, true, "N",
      "threads to compute with (one per core)"},
     {"context", 'c', KIND_INTEGER, AT(context), 1, MAX_COUNT, NULL, COMPUTING | FOR_INFO, true, "N",

@@ -27,7 +27,7 @@ typedef struct options {
     string_list arguments; /* after MODEL */
     string_list stop;
     const char *system, *ids, *out, *cpu; /* NULL when not given */
-    int64_t threads, context, top_k, repeat_window, seed, chunk;
+    int64_t threads, context, top_k, repeat_window, seed, chunk, parallel;
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;
     ht_sampler_stage order[HT_SAMPLER_STAGES];

@@ -114,6 +114,8 @@ class Usage(CommandTest):
         self.fails(2, "run", TINY, "x", "--raw", "--system", "y", says="--system")
         self.fails(2, "tokenize", TINY, "--null", "text", says="--null")
         self.fails(2, "bench", TINY, "-p", "0", "-n", "0")
+        self.fails(2, "bench", TINY, "-n", "0", "--parallel", "2", says="--parallel")
+        self.fails(2, "bench", TINY, "--parallel", "0", says="--parallel")
 
     def test_numbers_too_small_for_a_float_are_not_zero(self):
         """0 switches top-p off; next to 0 it leaves the most likely token."""

@@ -192,6 +192,30 @@ class Bench(CommandTest):
         ]:
             self.assertGreater(value[key], 0)
         self.assertEqual((value["threads"], value["depth"], value["repetitions"]), (2, 40, 3))
+        self.assertNotIn("parallel", value)
+
+    def test_part_of_the_machine(self):
+        """The tiny model is of f32, with 2 layers of these products and a head of its own size."""
+        value = json.loads(self.succeeds("bench", TINY, "-p", "32", "-n", "16", "-r", "2", "--json").text)
+        layers, head = 2 * 64 * (2 * 64 + 2 * 32 + 3 * 96), 64 * len(tiny_model.vocabulary())
+        self.assertEqual(value["layer_products_per_token"], layers)
+        self.assertEqual(value["head_products_per_token"], head)
+        self.assertGreaterEqual(value["bytes_per_token"], 4 * (layers + head))
+        self.assertEqual(value["arithmetic"], "f32")
+        for key in ["read_bytes_per_second", "f32_ops_per_second", "decode_of_read_bandwidth", "prefill_of_peak"]:
+            self.assertGreater(value[key], 0, key)
+        self.assertLess(value["prefill_of_peak"], 1)
+        self.assertIsNone(value["int8_ops_per_second"])
+        alone = json.loads(self.succeeds("bench", TINY, "-p", "0", "-n", "4", "-r", "1", "--json").text)
+        self.assertIsNone(alone["prefill_of_peak"])
+
+    def test_several_at_once(self):
+        words = ["bench", TINY, "-p", "0", "-n", "16", "-r", "2", "--parallel", "3", "--depth", "5"]
+        value = json.loads(self.succeeds(*words, "--json").text)
+        self.assertEqual(value["parallel"], 3)
+        self.assertGreater(value["parallel_tokens_per_second"], 0)
+        self.assertGreater(value["parallel_of_one"], 0)
+        self.assertIn("3 together", self.succeeds(*words).text)
 
     def test_text(self):
         text = self.succeeds("bench", TINY, "-p", "8", "-n", "8", "-r", "2").text
