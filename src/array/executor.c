@@ -20,6 +20,7 @@ struct ht_exec {
     size_t scratch_bytes;
     ht_view *view;       /* one per operand of the plan */
     ht_call *call;       /* one per instruction */
+    ht_chain *chain;     /* one per stage */
     bool *skip;          /* instructions with nothing to do for these row counts */
     int32_t *from_batch; /* operands that read the batch */
     int32_t n_from_batch;
@@ -94,6 +95,18 @@ static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
     return st;
 }
 
+static bool is_chain(const ht_stage *s) { return s->n_rowwise + s->n_products > 1; }
+
+static void make_chains(ht_exec *e) {
+    const ht_plan *p = e->plan;
+    for (int32_t i = 0; i < p->n_stages; i++) {
+        const ht_stage *s = &p->stage[i];
+        e->chain[i] = (ht_chain){s->n_rowwise, s->n_products, e->call + s->first, {0}};
+        for (int j = 0; j < s->n_rowwise; j++)
+            e->chain[i].rows[j] = p->device->kernels[p->instruction[s->first + j].op].rows;
+    }
+}
+
 static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error *err) {
     const ht_plan *p = e->plan;
     if (e->n_tok == n_tok && e->n_out == n_out) return HT_OK;
@@ -110,6 +123,9 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
         e->skip[i] = !ins->effect && resolve(ins->elements, n_tok, n_out) == 0;
         if (kernel->scratch && !e->skip[i]) scratch = ht_max_size(scratch, kernel->scratch(c));
     }
+    for (int32_t i = 0; i < p->n_stages; i++)
+        if (is_chain(&p->stage[i]) && !e->skip[p->stage[i].first])
+            scratch = ht_max_size(scratch, p->device->chain_scratch(&e->chain[i]));
     ht_status st = grow_scratch(e, scratch, err);
     if (st) return st;
     for (int32_t i = 0; i < p->n_instructions; i++) e->call[i].scratch = e->scratch;
@@ -134,14 +150,16 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     e->slot_offset = calloc((size_t)p->n_slots + 1, sizeof *e->slot_offset);
     e->view = calloc(n_operands, sizeof *e->view);
     e->call = calloc(n_ins, sizeof *e->call);
+    e->chain = calloc((size_t)p->n_stages + 1, sizeof *e->chain);
     e->skip = calloc(n_ins, sizeof *e->skip);
     e->from_batch = calloc(n_operands, sizeof *e->from_batch);
     ht_status st = HT_OK;
     void *arena = NULL;
     size_t total = 0;
-    if (!e->slot_offset || !e->view || !e->call || !e->skip || !e->from_batch ||
+    if (!e->slot_offset || !e->view || !e->call || !e->chain || !e->skip || !e->from_batch ||
         place_slots(p, max_rows, max_out, e->slot_offset, &total))
         st = ht_fail_memory(err, n_ins * sizeof *e->call, "an executor");
+    if (st == HT_OK) make_chains(e);
     for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
         if (p->operand[i].source == HT_FROM_BATCH) e->from_batch[e->n_from_batch++] = i;
     if (st == HT_OK) st = ht_memory_alloc(total, "an executor's arena", &arena, err);
@@ -167,6 +185,7 @@ void ht_exec_free(ht_exec *e) {
     free(e->slot_offset);
     free(e->view);
     free(e->call);
+    free(e->chain);
     free(e->skip);
     free(e->from_batch);
     free(e);
@@ -195,8 +214,13 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     bind_batch(e, b);
     unsigned denormals = ht_flush_denormals();
     ht_pool_lease(p->device->pool);
-    for (int32_t i = 0; i < p->n_instructions && st == HT_OK; i++) {
-        if (e->skip[i]) continue;
+    for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
+        int32_t i = p->stage[s].first;
+        if (e->skip[i]) continue; /* all of a chain or nothing: its calls have the same rows */
+        if (is_chain(&p->stage[s])) {
+            p->device->run_chain(&e->chain[s]);
+            continue;
+        }
         e->call[i].step = step;
         st = p->device->kernels[p->instruction[i].op].run(&e->call[i], err);
     }

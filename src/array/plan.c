@@ -64,15 +64,11 @@ static ht_status add_instruction(ht_plan *p, ht_array *a, ht_error *err) {
     return HT_OK;
 }
 
-static bool same_form(ht_linear_form a, ht_linear_form b) {
-    return a.constant == b.constant && a.rows == b.rows && a.out == b.out;
-}
-
 static ht_linear_form times(ht_linear_form f, int64_t k) {
     return (ht_linear_form){f.constant * k, f.rows * k, f.out * k};
 }
 
-/* The last instruction that reads each instruction's output. */
+/* The last instruction that reads each instruction's output, n_instructions for what the plan gives back. */
 static void find_last_reads(const ht_plan *p, int32_t *last) {
     for (int32_t i = 0; i < p->n_instructions; i++) last[i] = i;
     for (int32_t i = 0; i < p->n_instructions; i++)
@@ -92,8 +88,8 @@ static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
         const ht_operand *o = &p->operand[ins->first_in + j];
         if (o->source != HT_FROM_VALUE || last[o->index] != i || o->dtype != ins->out.dtype) continue;
         const ht_instruction *maker = &p->instruction[o->index];
-        bool whole = same_form(maker->elements, ins->elements) && o->n_dims == ins->out.n_dims;
-        for (int d = 0; whole && d < o->n_dims; d++) whole = same_form(o->stride[d], ins->out.stride[d]);
+        bool whole = ht_same_form(maker->elements, ins->elements) && o->n_dims == ins->out.n_dims;
+        for (int d = 0; whole && d < o->n_dims; d++) whole = ht_same_form(o->stride[d], ins->out.stride[d]);
         for (int other = 0; whole && other < ins->n_in; other++) {
             const ht_operand *q = &p->operand[ins->first_in + other];
             whole = other == j || q->source != HT_FROM_VALUE || q->index != o->index;
@@ -103,22 +99,33 @@ static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
     return -1;
 }
 
+/* Within a stage rows of different instructions take turns, so its slots are alive from its beginning to its end. */
 static ht_status assign_slots(ht_plan *p, ht_error *err) {
-    int32_t *last = malloc((size_t)(p->n_instructions + 1) * sizeof *last);
-    if (!last) return ht_fail_memory(err, (size_t)p->n_instructions * sizeof *last, "a plan");
+    int32_t n = p->n_instructions;
+    int32_t *last = malloc((size_t)(n + 1) * sizeof *last), *stage_of = malloc((size_t)(n + 1) * sizeof *stage_of);
+    if (!last || !stage_of) {
+        free(last);
+        free(stage_of);
+        return ht_fail_memory(err, 2 * (size_t)n * sizeof *last, "a plan");
+    }
     find_last_reads(p, last);
-    for (int32_t i = 0; i < p->n_instructions; i++) {
+    for (int32_t s = 0; s < p->n_stages; s++)
+        for (int j = 0; j < ht_stage_length(&p->stage[s]); j++) stage_of[p->stage[s].first + j] = s;
+    stage_of[n] = p->n_stages;
+    for (int32_t i = 0; i < n; i++) {
         ht_instruction *ins = &p->instruction[i];
         int32_t donor = donor_of(p, i, last);
         if (donor >= 0) {
             ins->slot = p->instruction[donor].slot;
-            p->slot[ins->slot].last = last[i];
+            p->slot[ins->slot].last = stage_of[last[i]];
             continue;
         }
         ins->slot = p->n_slots++;
-        p->slot[ins->slot] = (ht_slot){times(ins->elements, (int64_t)ht_dtype_bytes(ins->out.dtype)), i, last[i]};
+        p->slot[ins->slot] =
+            (ht_slot){times(ins->elements, (int64_t)ht_dtype_bytes(ins->out.dtype)), stage_of[i], stage_of[last[i]]};
     }
     free(last);
+    free(stage_of);
     return HT_OK;
 }
 
@@ -131,8 +138,9 @@ static ht_status build(ht_plan *p, const ht_worklist *w, ht_array *output, ht_er
     p->instruction = calloc(n_nodes + 1, sizeof *p->instruction);
     p->operand = calloc(n_inputs + 1, sizeof *p->operand);
     p->slot = calloc(n_nodes + 1, sizeof *p->slot);
+    p->stage = calloc(n_nodes + 1, sizeof *p->stage);
     p->constants = calloc(n_inputs + 1, sizeof *p->constants);
-    if (!p->instruction || !p->operand || !p->slot || !p->constants)
+    if (!p->instruction || !p->operand || !p->slot || !p->stage || !p->constants)
         return ht_fail_memory(err, n_nodes * sizeof *p->instruction, "a plan");
     for (size_t i = 0; i < w->n; i++) {
         ht_array *a = w->order[i];
@@ -145,7 +153,8 @@ static ht_status build(ht_plan *p, const ht_worklist *w, ht_array *output, ht_er
     if (p->output.source != HT_FROM_VALUE || output->dtype != HT_F32 || output->n_dims < 1 ||
         !ht_array_is_contiguous(output) || output->offset != 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a traced function must return a computed, contiguous f32 array");
-    return assign_slots(p, err);
+    st = ht_plan_fuse(p, err);
+    return st ? st : assign_slots(p, err);
 }
 
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan **out, ht_error *err) {
@@ -186,6 +195,7 @@ void ht_plan_free(ht_plan *p) {
     free(p->instruction);
     free(p->operand);
     free(p->slot);
+    free(p->stage);
     free(p->constants);
     ht_device_release(p->device);
     free(p);

@@ -29,7 +29,13 @@ typedef struct ht_instruction {
     _Alignas(8) unsigned char params[HT_MAX_PARAMS];
 } ht_instruction;
 
-/* A piece of the arena, from the instruction that first writes it to the last that reads it. */
+/* What is run at a time: one instruction, or several as a chain (device/kernel.h). */
+typedef struct ht_stage {
+    int32_t first;
+    int n_rowwise, n_products; /* both 0: the instruction `first` alone */
+} ht_stage;
+
+/* A piece of the arena, from the stage that first writes it to the last that reads it. */
 typedef struct ht_slot {
     ht_linear_form bytes;
     int32_t first, last;
@@ -37,12 +43,21 @@ typedef struct ht_slot {
 
 struct ht_plan {
     ht_device *device;
-    int32_t n_instructions, n_operands, n_slots, n_constants;
+    int32_t n_instructions, n_operands, n_slots, n_constants, n_stages;
     ht_instruction *instruction;
     ht_operand *operand;
     ht_slot *slot;
+    ht_stage *stage;
     ht_array **constants; /* held: the leaves the graph refers to */
     ht_operand output;
 };
+
+/* Orders the instructions so that what can run as one is adjacent, and cuts them into stages. */
+ht_status ht_plan_fuse(ht_plan *p, ht_error *err);
+
+static inline int ht_stage_length(const ht_stage *s) { return s->n_products ? s->n_rowwise + s->n_products : 1; }
+static inline bool ht_same_form(ht_linear_form a, ht_linear_form b) {
+    return a.constant == b.constant && a.rows == b.rows && a.out == b.out;
+}
 
 #endif

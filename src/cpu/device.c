@@ -2,6 +2,7 @@
 #include "cpu/device.h"
 
 #include "base/error.h"
+#include "cpu/chain.h"
 #include "cpu/matrix.h"
 #include "cpu/measure.h"
 
@@ -43,6 +44,8 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.matrix_ops = matrix_ops;
     d->base.row_ops = row_ops(chosen);
     d->base.measure = &ht_cpu_measure;
+    d->base.run_chain = ht_cpu_run_chain;
+    d->base.chain_scratch = ht_cpu_chain_scratch;
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);

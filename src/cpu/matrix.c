@@ -5,16 +5,18 @@
 #define QUANTISED_OPS(type, isa)                                                                                       \
     [HT_W_##type] = {                                                                                                  \
         {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_fast_scratch, ht_fast_mul},    \
-        &ht_matrix_kernels_##isa},
+        &ht_matrix_kernels_##isa,                                                                                      \
+        true},
 #define DENSE_OPS(type, isa)                                                                                           \
     [HT_W_##type] = {                                                                                                  \
         {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_dense_scratch, ht_dense_mul},  \
-        &ht_matrix_kernels_##isa},
+        &ht_matrix_kernels_##isa,                                                                                      \
+        false},
 #define REFERENCE_OPS(isa)                                                                                             \
     {                                                                                                                  \
         {"as stored, in f32 (" #isa ")", ht_stored_bytes, ht_stored_pack, ht_stored_row,                               \
          ht_reference_scratch,           ht_reference_mul},                                                            \
-            &ht_matrix_kernels_##isa                                                                                   \
+            &ht_matrix_kernels_##isa, false                                                                            \
     }
 
 #define TABLE(isa, id)                                                                                                 \

@@ -8,20 +8,42 @@
 typedef struct ht_cpu_ops {
     ht_matrix_ops base;
     const ht_matrix_kernels *kernels;
+    bool quantised; /* multiplies activations quantised by the kernels, which other such matrices can share */
 } ht_cpu_ops;
 
 static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
     return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
 }
 
-/* n rows of k columns, k a multiple of 32. `memory` is 64-byte aligned and lives as long as *out. */
-size_t ht_quantised_bytes(int64_t n, int64_t k);
-void ht_quantise_rows(const ht_matrix_kernels *kernels, const float *x, int64_t ldx, int64_t n, int64_t k, void *memory,
-                      ht_pool *pool, ht_qrows *out);
-/* y = W x for activations already quantised by the kernels of m. */
-size_t ht_mul_quantised_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
-void ht_mul_quantised(const ht_matrix *m, const ht_qrows *x, const float *bias, float *y, int64_t ldy, void *scratch,
-                      ht_pool *pool);
+static inline bool ht_is_quantised(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->quantised; }
+
+/* One of several products with the same activations: y = W x + bias. */
+typedef struct ht_product {
+    const ht_matrix *m;
+    const float *bias; /* NULL: none */
+    float *y;
+    int64_t ldy;
+} ht_product;
+
+enum { HT_MAX_PRODUCTS = 8 };
+
+/* Products with quantised weights, all of them with the same kernels and k. The activations are given tile by tile
+ * (ht_quantised_take, from any thread), each once; then all matrices are multiplied in one go. */
+typedef struct ht_quantised {
+    const ht_matrix_kernels *kernels;
+    int n; /* 1 to HT_MAX_PRODUCTS */
+    const ht_product *product;
+    ht_qrows x;
+    char *offset[HT_MAX_PRODUCTS]; /* of all tiles, shared by products of one type */
+    char *decoded;                 /* tile_panels ht_qpanel per worker */
+} ht_quantised;
+
+size_t ht_quantised_scratch(const ht_product *product, int n, int64_t n_x, int n_threads);
+/* n_x > 0; `scratch` is 64-byte aligned and, like `product`, lives as long as *s. */
+void ht_quantised_begin(ht_quantised *s, const ht_product *product, int n, int64_t n_x, void *scratch);
+/* The rows of one tile (ht_qtile_first, ht_qtile_rows); x is row 0. */
+void ht_quantised_take(const ht_quantised *s, int64_t tile, const float *x, int64_t ldx);
+void ht_quantised_multiply(const ht_quantised *s, ht_pool *pool);
 
 /* The functions of ht_matrix_ops. */
 size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads);

@@ -87,11 +87,22 @@ static void run_block(void *arg, int64_t begin, int64_t end, int worker) {
     ht_walk_range(&job->walk, begin, end, visit_span, job);
 }
 
-void ht_elementwise(const ht_call *call, int64_t grain, ht_elements_fn *fn) {
+static elements_job job_of(const ht_call *call, ht_elements_fn *fn) {
     const ht_view *views[HT_WALK_VIEWS] = {&call->out};
     int n = call->n_in < 2 ? call->n_in : 2;
     for (int i = 0; i < n; i++) views[i + 1] = &call->in[i];
     elements_job job = {.call = call, .fn = fn};
     ht_walk_init(&job.walk, n + 1, views);
+    return job;
+}
+
+void ht_elementwise(const ht_call *call, int64_t grain, ht_elements_fn *fn) {
+    elements_job job = job_of(call, fn);
     ht_pool_run(call->pool, job.walk.size, grain, run_block, &job);
+}
+
+void ht_elementwise_rows(const ht_call *call, int64_t begin, int64_t end, ht_elements_fn *fn) {
+    elements_job job = job_of(call, fn);
+    int64_t width = call->out.shape[0] > 0 ? job.walk.size / call->out.shape[0] : 0;
+    run_block(&job, begin * width, end * width, 0);
 }

@@ -36,6 +36,9 @@ int64_t ht_view_offset(const ht_view *v, int n_dims, int64_t flat);
 typedef void ht_elements_fn(const ht_call *call, const ht_span *span);
 void ht_elementwise(const ht_call *call, int64_t grain, ht_elements_fn *fn);
 
+/* The same for rows [begin, end) of the leading axis of call->out, on the calling thread. */
+void ht_elementwise_rows(const ht_call *call, int64_t begin, int64_t end, ht_elements_fn *fn);
+
 /* Elements per block such that handing a block to another thread is worth it. */
 enum { HT_GRAIN_PLAIN = 4096, HT_GRAIN_MATH = 8192, HT_GRAIN_CHEAP = 32768 };
 

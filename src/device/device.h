@@ -19,6 +19,9 @@ struct ht_device {
                                        ht_precision precision); /* NULL: cannot */
     const ht_row_ops *row_ops;
     const ht_measure_ops *measure; /* NULL: cannot */
+    /* Runs a chain; both NULL: the device runs its calls one by one. */
+    void (*run_chain)(const ht_chain *chain);
+    size_t (*chain_scratch)(const ht_chain *chain); /* bytes for chain->call[0].scratch */
     ht_pool *pool;
     void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;

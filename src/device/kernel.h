@@ -40,10 +40,24 @@ typedef ht_status ht_kernel_fn(const ht_call *call, ht_error *err);
 /* Bytes of scratch the kernel needs for these shapes; data pointers are not to be read. */
 typedef size_t ht_scratch_fn(const ht_call *call);
 
+/* Rows [begin, end) of the leading axis of call->out, on the calling thread, with the bits `run` gives. Everything is f32,
+ * and row i needs of the inputs that have such rows no other than row i. Cannot fail and uses no scratch. */
+typedef void ht_rows_fn(const ht_call *call, int64_t begin, int64_t end);
+
 typedef struct ht_kernel {
     ht_kernel_fn *run;
     ht_scratch_fn *scratch; /* NULL: none */
+    ht_rows_fn *rows;       /* NULL: the kernel does not work row by row */
 } ht_kernel;
+
+/* Calls that are made as one: first kernels that work row by row, a few rows at a time through all of them, then products
+ * (LINEAR) that read the same f32 rows, which are the output of the last kernel if there is any. */
+enum { HT_CHAIN_CALLS = 8 }; /* at most, of either kind */
+typedef struct ht_chain {
+    int n_rowwise, n_products;
+    const ht_call *call; /* [n_rowwise + n_products] */
+    ht_rows_fn *rows[HT_CHAIN_CALLS];
+} ht_chain;
 
 static inline bool ht_view_absent(const ht_view *v) { return v->n_dims < 0; }
 

@@ -1,5 +1,7 @@
 #include "support/model_run.h"
 
+#include "models/registry.h"
+#include "models/weights.h"
 #include "support/test.h"
 
 #include <stdlib.h>
@@ -48,6 +50,24 @@ void model_run_close(model_run *r) {
     *r = (model_run){0};
 }
 
+/* Logits [n_out, vocab] of a step. */
+static void compute(const model_run *host, const ht_step *step, float *logits) {
+    const ht_model *m = host->model;
+    size_t bytes = (size_t)step->batch->n_out * (size_t)m->vocab * sizeof *logits;
+    ht_error err = {0};
+    const void *output;
+    if (!host->eager) {
+        check(ht_exec_run(host->exec, step, (const float **)&output, &err), &err);
+        memcpy(logits, output, bytes);
+        return;
+    }
+    ht_scope *s = ht_scope_new(m->stream);
+    ht_array *y = m->config->family->forward(&(ht_ctx){.s = s, .step = step}, ht_weights_decoder(m->weights));
+    check(ht_array_data(s, y, &output, &err), &err);
+    memcpy(logits, output, bytes);
+    ht_scope_free(s);
+}
+
 /* One step of n runs of one model, in the executor of the first; run i appends rows[i] > 0 ids and gets its logits. */
 static void step(model_run *const *runs, int n, const int32_t *const *ids, const int32_t *rows, float *const *logits) {
     const model_run *host = runs[0];
@@ -76,15 +96,17 @@ static void step(model_run *const *runs, int n, const int32_t *const *ids, const
                       .seq_start = seq_start,
                       .kv_len = kv_len,
                       .out_row = out_row};
-    ht_error err = {0};
-    const float *output;
-    check(ht_exec_run(host->exec, &(ht_step){.batch = &batch, .kv = caches}, &output, &err), &err);
+    size_t vocab = (size_t)host->model->vocab;
+    float *all = malloc((size_t)total * vocab * sizeof *all), *output = all;
+    assert_non_null(all);
+    compute(host, &(ht_step){.batch = &batch, .kv = caches}, all);
     for (int s = 0; s < n; s++) {
-        size_t values = (size_t)rows[s] * (size_t)host->model->vocab;
+        size_t values = (size_t)rows[s] * vocab;
         memcpy(logits[s], output, values * sizeof *output);
         output += values;
         caches[s]->length = kv_len[s];
     }
+    free(all);
     free(id);
 }
 

@@ -1,11 +1,14 @@
 /* Plans: a traced function gives, for any row counts, the bits that eager evaluation gives. */
 #include "array/array.h"
 #include "array/plan.h"
+#include "device/device.h"
 #include "models/forward.h"
 #include "support/test.h"
+#include "support/weights.h"
 
 #include <hearth/hearth.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +68,68 @@ static ht_array *trace_forward(ht_scope *s, void *user) {
     return forward(&c);
 }
 
+/* ---- chains: kernels that go row by row, and the products behind them ---- */
+
+enum { WIDTH = 64, N_MATRICES = 4, CHAIN_ROWS = 40 };
+static ht_matrix matrices[N_MATRICES]; /* [WIDTH, WIDTH] */
+static void *stored[N_MATRICES];
+
+static void make_matrices(void) {
+    const ht_weight_type types[N_MATRICES] = {HT_W_Q8_0, HT_W_Q4_1, HT_W_Q8_0, HT_W_F32};
+    uint64_t state = 5;
+    for (int i = 0; i < N_MATRICES; i++) {
+        ht_matrix *m = &matrices[i];
+        *m = (ht_matrix){.ops = device->matrix_ops(device, types[i], HT_PRECISION_FAST),
+                         .type = types[i],
+                         .n_rows = WIDTH,
+                         .k = WIDTH};
+        m->packed_bytes = m->ops->packed_bytes(m->type, m->n_rows, m->k);
+        m->packed = aligned_alloc(64, (m->packed_bytes + 63) / 64 * 64);
+        stored[i] = malloc(WIDTH * test_row_bytes(m->type, WIDTH));
+        test_random_weights(m->type, WIDTH, WIDTH, &state, stored[i]);
+        m->ops->pack(m, 0, WIDTH, stored[i]);
+    }
+}
+
+static void free_matrices(void) {
+    for (int i = 0; i < N_MATRICES; i++) {
+        free(matrices[i].packed);
+        free(stored[i]);
+    }
+}
+
+static ht_array *product(ht_ctx *c, ht_array *x, int i) {
+    /* Sums of random weights grow: scaled back, so that no row ends as infinities. */
+    return ht_scale(c->s, ht_linear(c, x, &(ht_weight){.matrix = &matrices[i], .bias = HT_NONE}), 1e-3f);
+}
+
+/* Products of one type, of two, and of a dense one; rows that look at another row (a broadcast first row, rows that
+ * overlap), which must not take turns with what writes them; a product of a product. */
+static ht_array *chained(ht_ctx *c) {
+    ht_scope *s = c->s;
+    ht_array *wide = ht_sin(s, ht_arange(s, 0.3, 0.7, VOCAB * WIDTH, HT_F32));
+    ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(c)); /* [T, WIDTH] */
+    int64_t rows = ht_array_dim(x, 0), shape[2] = {rows, WIDTH};
+    ht_array *first = ht_slice(s, x, (int64_t[]){0, 0}, (int64_t[]){1, WIDTH}, NULL);
+    ht_array *y = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_positions(c));
+    /* The sum is written over x, whose first row the product reads for every row. */
+    ht_array *a = ht_add(s, x, ht_mul(s, y, ht_broadcast_to(s, first, shape, 2)));
+    ht_array *b = ht_rms_norm(s, a, HT_NONE, 1e-6f, 0.0f);
+    ht_array *q = product(c, b, 0), *k = product(c, b, 1), *v = product(c, b, 2), *u = product(c, b, 3);
+    ht_array *halves = ht_as_strided(s, q, shape, (int64_t[]){WIDTH / 2, 1}, 2, 0);
+    ht_array *g = ht_mul(s, ht_silu(s, ht_mul(s, q, halves)), ht_add(s, k, u));
+    ht_array *h = ht_add(s, ht_add(s, a, product(c, g, 1)), v);
+    h = ht_add(s, h, product(c, product(c, h, 3), 2));
+    h = ht_take(s, h, ht_batch_out_rows(c));
+    return product(c, ht_rms_norm(s, h, HT_NONE, 1e-6f, 0.0f), 0); /* [n_out, WIDTH] */
+}
+
+static ht_array *trace_chained(ht_scope *s, void *user) {
+    (void)user;
+    ht_ctx c = {.s = s};
+    return chained(&c);
+}
+
 static void fill_batch(int32_t n_tok, int32_t n_out, int32_t *id, int32_t *pos, int32_t *out) {
     for (int32_t i = 0; i < n_tok; i++) {
         id[i] = (7 * i + 3 * n_tok) % VOCAB;
@@ -99,6 +164,36 @@ static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
         }
     ht_exec_free(exec);
     ht_plan_free(plan);
+}
+
+static void chains_give_the_bits_of_eager_evaluation(void **state) {
+    (void)state;
+    ht_error err = {0};
+    ht_plan *plan;
+    ht_exec *exec;
+    make_matrices();
+    assert_int_equal(ht_plan_trace(device, trace_chained, NULL, &plan, &err), HT_OK);
+    assert_int_equal(ht_exec_new(plan, CHAIN_ROWS, CHAIN_ROWS, &exec, &err), HT_OK);
+    for (int32_t n_tok = CHAIN_ROWS; n_tok >= 1; n_tok--) {
+        int32_t id[CHAIN_ROWS], pos[CHAIN_ROWS], out[CHAIN_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
+        int32_t n_out = n_tok % 5 ? n_tok : n_tok / 2;
+        fill_batch(n_tok, n_out, id, pos, out);
+        for (int32_t i = 0; i < n_tok; i++) pos[i] %= VOCAB;
+        const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
+        const ht_step step = {&b, NULL};
+        const float *fast;
+        assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
+        ht_scope *s = ht_scope_new(stream);
+        ht_array *eager = chained(&(ht_ctx){.s = s, .step = &step});
+        const void *slow;
+        assert_int_equal(ht_array_data(s, eager, &slow, &err), HT_OK);
+        for (int32_t i = 0; i < n_out * WIDTH; i++) assert_true(isfinite(fast[i]));
+        assert_memory_equal(fast, slow, (size_t)(n_out * WIDTH) * sizeof *fast);
+        ht_scope_free(s);
+    }
+    ht_exec_free(exec);
+    ht_plan_free(plan);
+    free_matrices();
 }
 
 static void a_step_allocates_nothing(void **state) {
@@ -181,6 +276,7 @@ static void untraceable_functions_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_gives_the_bits_of_eager_evaluation),
+        cmocka_unit_test(chains_give_the_bits_of_eager_evaluation),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(more_rows_than_the_executor_holds_are_refused),
         cmocka_unit_test(untraceable_functions_are_refused),

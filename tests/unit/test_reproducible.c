@@ -1,5 +1,6 @@
 /* Logits are the same bits for every number of threads, every chunk size, and in company: the whole cross product, on a
- * tiny checkpoint of each family and, with HEARTH_TEST_MODELS, on the real models. */
+ * tiny checkpoint of each family and, with HEARTH_TEST_MODELS, on the real models. And for every chunk size, evaluating the
+ * forward function eagerly gives the bits of the plan. */
 #include "support/golden.h"
 #include "support/model_run.h"
 #include "support/test.h"
@@ -68,11 +69,12 @@ static void feed_apart(ht_model *m, int32_t chunk, prompt *p) {
 }
 
 /* Rows of both prompts in every step, as long as both last. */
-static void feed_together(const ht_model *m, int32_t chunk, prompt prompts[2]) {
+static void feed_together(const ht_model *m, int32_t chunk, prompt prompts[2], bool eager) {
     model_run runs[2];
     float *logits[2];
     for (int i = 0; i < 2; i++) {
         runs[i] = model_run_open(m, prompts[i].n, chunk);
+        runs[i].eager = eager;
         logits[i] = malloc((size_t)(prompts[i].n * m->vocab) * sizeof **logits);
         assert_non_null(logits[i]);
     }
@@ -133,8 +135,11 @@ static void check_all(const char *path, const int32_t *ids, int64_t n, int64_t n
             snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, apart", all_threads[t], (int)chunk);
             for (int i = 0; i < 2; i++) feed_apart(m, chunk, &prompts[i]);
             snprintf(run_name, sizeof run_name, "%d threads, chunks of %d, together", all_threads[t], (int)chunk);
-            feed_together(m, chunk, prompts);
+            feed_together(m, chunk, prompts, false);
             step_together(m, chunk, prompts);
+            if (all_threads[t] != 2) continue;
+            snprintf(run_name, sizeof run_name, "2 threads, chunks of %d, eager", (int)chunk);
+            feed_together(m, chunk, prompts, true);
         }
         ht_model_close(&m);
     }

@@ -54,6 +54,9 @@ static float parameter_of(const ht_call *call) { return ((const ht_scale_params 
         if (!lanes_take(call->in[0].dtype) || !lanes_take(call->out.dtype)) return ht_plain_##name(call, err);         \
         ht_elementwise(call, grain, name##_span);                                                                      \
         return HT_OK;                                                                                                  \
+    }                                                                                                                  \
+    static void name##_rows(const ht_call *call, int64_t begin, int64_t end) {                                         \
+        ht_elementwise_rows(call, begin, end, name##_span);                                                            \
     }
 
 UNARY(cast, HT_GRAIN_CHEAP, 0.0f, x)
@@ -78,6 +81,9 @@ UNARY(softcap, HT_GRAIN_MATH, parameter_of(call), v16f_mul(p, v16f_tanh(v16f_div
         if (!lanes_take(call->out.dtype)) return ht_plain_##name(call, err);                                           \
         ht_elementwise(call, HT_GRAIN_CHEAP, name##_span);                                                             \
         return HT_OK;                                                                                                  \
+    }                                                                                                                  \
+    static void name##_rows(const ht_call *call, int64_t begin, int64_t end) {                                         \
+        ht_elementwise_rows(call, begin, end, name##_span);                                                            \
     }
 
 BINARY(add, v16f_add(a, b))
@@ -88,25 +94,28 @@ BINARY(div, v16f_div(a, b))
 BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
 BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
 
+#define KERNEL(name)                                                                                                   \
+    (ht_kernel) { .run = name##_run, .rows = name##_rows }
+
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_CAST].run = cast_run;
-    kernels[HT_OP_NEG].run = neg_run;
-    kernels[HT_OP_ABS].run = abs_run;
-    kernels[HT_OP_SQUARE].run = square_run;
-    kernels[HT_OP_SQRT].run = sqrt_run;
-    kernels[HT_OP_RSQRT].run = rsqrt_run;
-    kernels[HT_OP_EXP].run = exp_run;
-    kernels[HT_OP_LOG].run = log_run;
-    kernels[HT_OP_TANH].run = tanh_run;
-    kernels[HT_OP_SIGMOID].run = sigmoid_run;
-    kernels[HT_OP_SILU].run = silu_run;
-    kernels[HT_OP_GELU_TANH].run = gelu_tanh_run;
-    kernels[HT_OP_SCALE].run = scale_run;
-    kernels[HT_OP_SOFTCAP].run = softcap_run;
-    kernels[HT_OP_ADD].run = add_run;
-    kernels[HT_OP_SUB].run = sub_run;
-    kernels[HT_OP_MUL].run = mul_run;
-    kernels[HT_OP_DIV].run = div_run;
-    kernels[HT_OP_MINIMUM].run = minimum_run;
-    kernels[HT_OP_MAXIMUM].run = maximum_run;
+    kernels[HT_OP_CAST] = KERNEL(cast);
+    kernels[HT_OP_NEG] = KERNEL(neg);
+    kernels[HT_OP_ABS] = KERNEL(abs);
+    kernels[HT_OP_SQUARE] = KERNEL(square);
+    kernels[HT_OP_SQRT] = KERNEL(sqrt);
+    kernels[HT_OP_RSQRT] = KERNEL(rsqrt);
+    kernels[HT_OP_EXP] = KERNEL(exp);
+    kernels[HT_OP_LOG] = KERNEL(log);
+    kernels[HT_OP_TANH] = KERNEL(tanh);
+    kernels[HT_OP_SIGMOID] = KERNEL(sigmoid);
+    kernels[HT_OP_SILU] = KERNEL(silu);
+    kernels[HT_OP_GELU_TANH] = KERNEL(gelu_tanh);
+    kernels[HT_OP_SCALE] = KERNEL(scale);
+    kernels[HT_OP_SOFTCAP] = KERNEL(softcap);
+    kernels[HT_OP_ADD] = KERNEL(add);
+    kernels[HT_OP_SUB] = KERNEL(sub);
+    kernels[HT_OP_MUL] = KERNEL(mul);
+    kernels[HT_OP_DIV] = KERNEL(div);
+    kernels[HT_OP_MINIMUM] = KERNEL(minimum);
+    kernels[HT_OP_MAXIMUM] = KERNEL(maximum);
 }

@@ -58,6 +58,16 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end; row++) norm_row(arg, row);
 }
 
+/* Rows of the leading axis: each holds as many of the last axis as the axes between them make. */
+static void rms_norm_rows(const ht_call *call, int64_t begin, int64_t end) {
+    const ht_view *x = &call->in[0];
+    int64_t each = 1;
+    for (int d = 1; d < x->n_dims - 1; d++) each *= x->shape[d];
+    bool has_weight = call->n_in > 1 && !ht_view_absent(&call->in[1]);
+    norm_job job = {.call = call, .weight = has_weight ? &call->in[1] : NULL, .contiguous = ht_view_contiguous(x)};
+    norm_rows(&job, begin * each, end * each, 0);
+}
+
 static ht_status rms_norm(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     const ht_view *w = call->n_in > 1 && !ht_view_absent(&call->in[1]) ? &call->in[1] : NULL;
@@ -68,4 +78,6 @@ static ht_status rms_norm(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_RMS_NORM].run = rms_norm; }
+void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_RMS_NORM] = (ht_kernel){.run = rms_norm, .rows = rms_norm_rows};
+}

@@ -1,0 +1,160 @@
+/* Fusion: which instructions of a plan run as one. A stage is a few kernels that work row by row, then the products that
+ * read what they made: a residual sum, a norm and the projections after it, or an activation, a product of two arrays and
+ * the projection back. Rows stay in the cache between the kernels, the activations are quantised once, and the threads
+ * meet twice instead of after every instruction. Every kernel does the arithmetic it does alone. */
+#include "array/plan_inside.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+static const ht_operand *input(const ht_plan *p, const ht_instruction *ins, int i) {
+    return &p->operand[ins->first_in + i];
+}
+
+static bool is_constant(ht_linear_form f) { return f.rows == 0 && f.out == 0; }
+
+/* Whether n rows of an array are meant: of all rows, or of those asked for. */
+static bool counts_rows(ht_linear_form n) { return n.constant == 0 && n.rows + n.out == 1; }
+
+/* ---- which instructions ---- */
+
+/* A product whose activations can be shared: f32 rows in place. *rows says how many. */
+static bool is_product(const ht_plan *p, const ht_instruction *ins, ht_linear_form *rows) {
+    if (ins->op != HT_OP_LINEAR) return false;
+    const ht_operand *x = input(p, ins, 0), *bias = input(p, ins, 1);
+    *rows = x->shape[0];
+    if (x->source != HT_FROM_VALUE || x->dtype != HT_F32 || x->n_dims != 2 || !counts_rows(x->shape[0])) return false;
+    if (!is_constant(x->stride[0]) || !is_constant(x->stride[1]) || x->stride[1].constant != 1) return false;
+    return bias->source == HT_FROM_NOTHING ||
+           (bias->source == HT_FROM_CONSTANT && bias->dtype == HT_F32 && bias->stride[0].constant == 1);
+}
+
+static bool same_view(const ht_operand *a, const ht_operand *b) {
+    bool same = a->source == b->source && a->index == b->index && a->dtype == b->dtype && a->n_dims == b->n_dims &&
+                ht_same_form(a->offset, b->offset);
+    for (int d = 0; same && d < a->n_dims; d++)
+        same = ht_same_form(a->shape[d], b->shape[d]) && ht_same_form(a->stride[d], b->stride[d]);
+    return same;
+}
+
+/* Whether row i of this view lies within row i of the value it looks at. */
+static bool sees_own_row(const ht_plan *p, const ht_operand *o, ht_linear_form rows) {
+    const ht_instruction *maker = &p->instruction[o->index];
+    int64_t width = rows.rows ? maker->elements.rows : maker->elements.out, last = 0;
+    if (!ht_same_form(maker->out.shape[0], rows) || !ht_same_form(o->shape[0], rows)) return false;
+    if (!ht_same_form(o->offset, (ht_linear_form){0}) ||
+        !ht_same_form(o->stride[0], (ht_linear_form){.constant = width}))
+        return false;
+    for (int d = 1; d < o->n_dims; d++) {
+        if (!is_constant(o->shape[d]) || !is_constant(o->stride[d]) || o->stride[d].constant < 0) return false;
+        last += (o->shape[d].constant - 1) * o->stride[d].constant;
+    }
+    return last < width;
+}
+
+static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_form rows) {
+    if (!p->device->kernels[ins->op].rows || ins->out.dtype != HT_F32 || ins->out.n_dims < 2) return false;
+    if (!ht_same_form(ins->out.shape[0], rows)) return false;
+    for (int i = 0; i < ins->n_in; i++) {
+        const ht_operand *o = input(p, ins, i);
+        if (o->source == HT_FROM_NOTHING) continue;
+        if (o->dtype != HT_F32 || o->source == HT_FROM_BATCH) return false;
+        if (o->source == HT_FROM_VALUE && !sees_own_row(p, o, rows)) return false;
+    }
+    return true;
+}
+
+/* ---- the order ---- */
+
+/* Products move up to the instruction whose output they read: nothing else holds them back, as their biases are there
+ * from the start. order[i] is the instruction that comes i-th. */
+static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *err) {
+    int32_t n = p->n_instructions, placed = 0;
+    int32_t *next = malloc((size_t)(3 * n + 1) * sizeof *next), *first = next + n, *last = first + n;
+    if (!next) return ht_fail_memory(err, (size_t)(3 * n) * sizeof *next, "a plan");
+    for (int32_t i = 0; i < n; i++) next[i] = first[i] = last[i] = -1;
+    for (int32_t i = 0; i < n; i++) {
+        ht_linear_form rows;
+        if (!is_product(p, &p->instruction[i], &rows)) continue;
+        int32_t maker = input(p, &p->instruction[i], 0)->index;
+        if (first[maker] < 0)
+            first[maker] = i;
+        else
+            next[last[maker]] = i;
+        last[maker] = i;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        ht_linear_form rows;
+        const ht_instruction *ins = &p->instruction[i];
+        /* A product of a product has its turn where it stands: by then that one has come. */
+        bool moved = is_product(p, ins, &rows) && !is_product(p, &p->instruction[input(p, ins, 0)->index], &rows);
+        if (moved) continue;
+        order[placed++] = i;
+        if (is_product(p, ins, &rows)) continue;
+        for (int32_t l = first[i]; l >= 0; l = next[l]) order[placed++] = l;
+    }
+    free(next);
+    return HT_OK;
+}
+
+static ht_status reorder(ht_plan *p, ht_error *err) {
+    int32_t n = p->n_instructions;
+    int32_t *order = malloc((size_t)(2 * n + 1) * sizeof *order), *now_at = order + n;
+    ht_instruction *old = malloc((size_t)(n + 1) * sizeof *old);
+    ht_status st =
+        order && old ? order_instructions(p, order, err) : ht_fail_memory(err, (size_t)n * sizeof *old, "a plan");
+    if (st == HT_OK) {
+        for (int32_t i = 0; i < n; i++) old[i] = p->instruction[i];
+        for (int32_t i = 0; i < n; i++) {
+            p->instruction[i] = old[order[i]];
+            p->instruction[i].out.index = i;
+            now_at[order[i]] = i;
+        }
+        for (int32_t i = 0; i < p->n_operands; i++)
+            if (p->operand[i].source == HT_FROM_VALUE) p->operand[i].index = now_at[p->operand[i].index];
+        if (p->output.source == HT_FROM_VALUE) p->output.index = now_at[p->output.index];
+    }
+    free(order);
+    free(old);
+    return st;
+}
+
+/* ---- the stages ---- */
+
+/* How many products from instruction i on read the same rows. */
+static int count_products(const ht_plan *p, int32_t i, ht_linear_form *rows) {
+    int n = 0;
+    while (n < HT_CHAIN_CALLS && i + n < p->n_instructions && is_product(p, &p->instruction[i + n], rows) &&
+           same_view(input(p, &p->instruction[i], 0), input(p, &p->instruction[i + n], 0)))
+        n++;
+    return n;
+}
+
+/* How many instructions before the product at i go row by row up to what it reads. */
+static int count_rowwise(const ht_plan *p, int32_t i, ht_linear_form rows) {
+    const ht_operand *x = input(p, &p->instruction[i], 0);
+    if (x->index != i - 1 || !sees_own_row(p, x, rows)) return 0;
+    int n = 0;
+    while (n < HT_CHAIN_CALLS && n < i && is_rowwise(p, &p->instruction[i - 1 - n], rows)) n++;
+    return n;
+}
+
+ht_status ht_plan_fuse(ht_plan *p, ht_error *err) {
+    bool chains = p->device->run_chain != NULL;
+    ht_status st = chains ? reorder(p, err) : HT_OK;
+    for (int32_t i = 0; st == HT_OK && i < p->n_instructions;) {
+        ht_linear_form rows;
+        int n = chains ? count_products(p, i, &rows) : 0;
+        ht_stage stage = {.first = i};
+        if (n > 0) {
+            /* The kernels before it are stages of their own so far: no product, no chain. */
+            stage.n_rowwise = count_rowwise(p, i, rows);
+            stage.n_products = n;
+            stage.first -= stage.n_rowwise;
+            p->n_stages -= stage.n_rowwise;
+        }
+        p->stage[p->n_stages++] = stage;
+        i += n > 0 ? n : 1;
+    }
+    return st;
+}
