@@ -26,36 +26,7 @@ size_t ht_panels_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
     return (size_t)ht_panel_count(n_rows) * ht_panel_bytes(type, k);
 }
 
-/* ---- planes of one block: W[8][64] to and from its unit ---- */
-
-static void put_planes(int bits, uint8_t w[8][64], uint8_t *to) {
-    if (bits == 8) {
-        memcpy(to, w, HT_QBLOCK_W);
-        return;
-    }
-    int from = 0; /* the lowest bit not yet written */
-    if (bits >= 4) {
-        for (int j = 0; j < 4; j++, to += 64)
-            for (int i = 0; i < 64; i++) to[i] = (uint8_t)((w[j][i] & 15) | (w[j + 4][i] & 15) << 4);
-        from = 4;
-    }
-    if (bits - from >= 2) {
-        for (int p = 0; p < 2; p++, to += 64)
-            for (int i = 0; i < 64; i++)
-                to[i] = (uint8_t)((w[4 * p][i] >> from & 3) | (w[4 * p + 1][i] >> from & 3) << 2 |
-                                  (w[4 * p + 2][i] >> from & 3) << 4 | (w[4 * p + 3][i] >> from & 3) << 6);
-        from += 2;
-    }
-    if (bits > from) {
-        for (int i = 0; i < 64; i++) {
-            int low = (w[0][i] >> from & 1) | (w[1][i] >> from & 1) << 1 | (w[2][i] >> from & 1) << 2 |
-                      (w[3][i] >> from & 1) << 3;
-            int high = (w[4][i] >> from & 1) | (w[5][i] >> from & 1) << 1 | (w[6][i] >> from & 1) << 2 |
-                       (w[7][i] >> from & 1) << 3;
-            to[i] = (uint8_t)(low | high << 4);
-        }
-    }
-}
+/* ---- quantised panels ---- */
 
 /* Weight at byte i of W[j]. */
 static uint8_t get_weight(int bits, const uint8_t *unit, int j, int i) {
@@ -75,31 +46,21 @@ static uint8_t get_weight(int bits, const uint8_t *unit, int j, int i) {
     return (uint8_t)q;
 }
 
-/* ---- quantised panels ---- */
-
 static void pack_quantised(ht_weight_type type, int64_t k, int n, const uint8_t *stored, size_t row_bytes,
                            uint8_t *panel) {
+    static const uint8_t missing[sizeof(ht_block_q6_k)]; /* the longest */
     const ht_panel_layout *l = ht_panel_layout_of(type);
-    const ht_block_codec *codec = ht_block_codec_of(type);
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
-    uint8_t q[HT_PANEL][HT_BLOCK_K], w[8][64];
-    memset(q, 0, sizeof q);
-    uint8_t *quants = panel, *scales = panel + ht_panel_scales_at(type, k);
+    ht_pack_block_fn *pack_block = ht_pack_block_of(type);
+    uint8_t *scales = panel + ht_panel_scales_at(type, k), *end = panel + ht_panel_bytes(type, k);
+    const uint8_t *row[HT_PANEL];
+    for (int r = 0; r < HT_PANEL; r++) row[r] = r < n ? stored + (size_t)r * row_bytes : missing;
     for (int64_t g = 0; g < k / info->block; g++, scales += l->scale_bytes) {
-        memset(scales, 0, (size_t)l->scale_bytes);
-        for (int r = 0; r < n; r++) {
-            const uint8_t *block = stored + (size_t)r * row_bytes + (size_t)g * info->block_bytes;
-            codec->split(block, q[r]);
-            codec->put(scales, r, block);
-        }
-        for (int b = 0; b < l->group; b++, quants += 64 * l->bits) {
-            for (int r = 0; r < HT_PANEL; r++)
-                for (int j = 0; j < 8; j++) memcpy(&w[j][4 * r], &q[r][HT_QBLOCK * b + 4 * j], 4);
-            put_planes(l->bits, w, quants);
-        }
+        pack_block(row, panel, scales);
+        panel += 64 * l->bits * l->group;
+        for (int r = 0; r < n; r++) row[r] += info->block_bytes;
     }
-    size_t end = ht_panel_bytes(type, k);
-    memset(scales, 0, (size_t)(panel + end - scales));
+    memset(scales, 0, (size_t)(end - scales));
 }
 
 /* Stored block g of row r of a panel. */

@@ -22,8 +22,6 @@ static const ht_panel_layout layouts[HT_W_COUNT] = {HT_QUANTISED_TYPES(LAYOUT)};
 
 const ht_panel_layout *ht_panel_layout_of(ht_weight_type type) { return &layouts[type]; }
 
-static void put_half(uint8_t *at, int r, ht_half_bytes h) { memcpy(at + 2 * r, &h, sizeof h); }
-
 static ht_half_bytes get_half(const uint8_t *at, int r) {
     ht_half_bytes h;
     memcpy(&h, at + 2 * r, sizeof h);
@@ -32,89 +30,47 @@ static ht_half_bytes get_half(const uint8_t *at, int r) {
 
 /* ---- 32 columns ---- */
 
-static void split_nibbles(const uint8_t qs[16], uint8_t *q) {
-    for (int i = 0; i < 16; i++) {
-        q[i] = qs[i] & 15;
-        q[i + 16] = qs[i] >> 4;
-    }
-}
 static void join_nibbles(const uint8_t *q, uint8_t qs[16]) {
     for (int i = 0; i < 16; i++) qs[i] = (uint8_t)((q[i] & 15) | (q[i + 16] & 15) << 4);
 }
 /* The fifth bits: bit i of the 32-bit word qh. */
-static void split_fifth(const uint8_t qh[4], uint8_t *q) {
-    static const uint8_t bit[32] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128,
-                                    1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    uint8_t from[32]; /* the byte of each weight: comparing bytes is what the compiler can do sixteen at a time */
-    for (int i = 0; i < 4; i++) memset(from + 8 * i, qh[i], 8);
-    for (int i = 0; i < 32; i++) q[i] |= (uint8_t)((from[i] & bit[i]) ? 16 : 0);
-}
 static void join_fifth(const uint8_t *q, uint8_t qh[4]) {
     memset(qh, 0, 4);
     for (int i = 0; i < 32; i++) qh[i / 8] |= (uint8_t)(((q[i] >> 4) & 1) << (i % 8));
 }
 
-static void split_q4_0(const void *p, uint8_t *q) { split_nibbles(((const ht_block_q4_0 *)p)->qs, q); }
 static void join_q4_0(const uint8_t *q, void *p) { join_nibbles(q, ((ht_block_q4_0 *)p)->qs); }
-static void put_q4_0(uint8_t *u, int r, const void *p) { put_half(u, r, ((const ht_block_q4_0 *)p)->d); }
 static void get_q4_0(const uint8_t *u, int r, void *p) { ((ht_block_q4_0 *)p)->d = get_half(u, r); }
 
-static void split_q4_1(const void *p, uint8_t *q) { split_nibbles(((const ht_block_q4_1 *)p)->qs, q); }
 static void join_q4_1(const uint8_t *q, void *p) { join_nibbles(q, ((ht_block_q4_1 *)p)->qs); }
-static void put_q4_1(uint8_t *u, int r, const void *p) {
-    put_half(u, r, ((const ht_block_q4_1 *)p)->d);
-    put_half(u + HALVES, r, ((const ht_block_q4_1 *)p)->m);
-}
 static void get_q4_1(const uint8_t *u, int r, void *p) {
     ((ht_block_q4_1 *)p)->d = get_half(u, r);
     ((ht_block_q4_1 *)p)->m = get_half(u + HALVES, r);
 }
 
-static void split_q5_0(const void *p, uint8_t *q) {
-    split_nibbles(((const ht_block_q5_0 *)p)->qs, q);
-    split_fifth(((const ht_block_q5_0 *)p)->qh, q);
-}
 static void join_q5_0(const uint8_t *q, void *p) {
     join_nibbles(q, ((ht_block_q5_0 *)p)->qs);
     join_fifth(q, ((ht_block_q5_0 *)p)->qh);
 }
-static void put_q5_0(uint8_t *u, int r, const void *p) { put_half(u, r, ((const ht_block_q5_0 *)p)->d); }
 static void get_q5_0(const uint8_t *u, int r, void *p) { ((ht_block_q5_0 *)p)->d = get_half(u, r); }
 
-static void split_q5_1(const void *p, uint8_t *q) {
-    split_nibbles(((const ht_block_q5_1 *)p)->qs, q);
-    split_fifth(((const ht_block_q5_1 *)p)->qh, q);
-}
 static void join_q5_1(const uint8_t *q, void *p) {
     join_nibbles(q, ((ht_block_q5_1 *)p)->qs);
     join_fifth(q, ((ht_block_q5_1 *)p)->qh);
-}
-static void put_q5_1(uint8_t *u, int r, const void *p) {
-    put_half(u, r, ((const ht_block_q5_1 *)p)->d);
-    put_half(u + HALVES, r, ((const ht_block_q5_1 *)p)->m);
 }
 static void get_q5_1(const uint8_t *u, int r, void *p) {
     ((ht_block_q5_1 *)p)->d = get_half(u, r);
     ((ht_block_q5_1 *)p)->m = get_half(u + HALVES, r);
 }
 
-static void split_q8_0(const void *p, uint8_t *q) {
-    for (int i = 0; i < 32; i++) q[i] = (uint8_t)(((const ht_block_q8_0 *)p)->qs[i] ^ 0x80);
-}
 static void join_q8_0(const uint8_t *q, void *p) {
     for (int i = 0; i < 32; i++) ((ht_block_q8_0 *)p)->qs[i] = (int8_t)(q[i] ^ 0x80);
 }
-static void put_q8_0(uint8_t *u, int r, const void *p) { put_half(u, r, ((const ht_block_q8_0 *)p)->d); }
 static void get_q8_0(const uint8_t *u, int r, void *p) { ((ht_block_q8_0 *)p)->d = get_half(u, r); }
 
 /* ---- 256 columns ---- */
 
 /* Pairs of bits as q2_k and q3_k keep them: element 128 h + 32 s + j is bits 2 s, 2 s + 1 of qs[32 h + j]. */
-static void split_pairs(const uint8_t qs[64], uint8_t *q) {
-    for (int h = 0; h < 2; h++)
-        for (int s = 0; s < 4; s++)
-            for (int j = 0; j < 32; j++) q[128 * h + 32 * s + j] = (qs[32 * h + j] >> (2 * s)) & 3;
-}
 static void join_pairs(const uint8_t *q, uint8_t qs[64]) {
     memset(qs, 0, 64);
     for (int h = 0; h < 2; h++)
@@ -122,36 +78,18 @@ static void join_pairs(const uint8_t *q, uint8_t qs[64]) {
             for (int j = 0; j < 32; j++) qs[32 * h + j] |= (uint8_t)((q[128 * h + 32 * s + j] & 3) << (2 * s));
 }
 /* One bit: element 32 s + j is bit s of bits[j]; it goes to bit `to` of q. */
-static void split_bits(const uint8_t bits[32], int to, uint8_t *q) {
-    for (int s = 0; s < 8; s++)
-        for (int j = 0; j < 32; j++) q[32 * s + j] |= (uint8_t)(((bits[j] >> s) & 1) << to);
-}
 static void join_bits(const uint8_t *q, int from, uint8_t bits[32]) {
     memset(bits, 0, 32);
     for (int s = 0; s < 8; s++)
         for (int j = 0; j < 32; j++) bits[j] |= (uint8_t)(((q[32 * s + j] >> from) & 1) << s);
 }
 /* Nibbles as q4_k and q5_k keep them: element 64 h + 32 s + j is nibble s of qs[32 h + j]. */
-static void split_k_nibbles(const uint8_t qs[128], uint8_t *q) {
-    for (int h = 0; h < 4; h++)
-        for (int j = 0; j < 32; j++) {
-            q[64 * h + j] = qs[32 * h + j] & 15;
-            q[64 * h + 32 + j] = qs[32 * h + j] >> 4;
-        }
-}
 static void join_k_nibbles(const uint8_t *q, uint8_t qs[128]) {
     for (int h = 0; h < 4; h++)
         for (int j = 0; j < 32; j++) qs[32 * h + j] = (uint8_t)((q[64 * h + j] & 15) | (q[64 * h + 32 + j] & 15) << 4);
 }
 
-static void split_q2_k(const void *p, uint8_t *q) { split_pairs(((const ht_block_q2_k *)p)->qs, q); }
 static void join_q2_k(const uint8_t *q, void *p) { join_pairs(q, ((ht_block_q2_k *)p)->qs); }
-static void put_q2_k(uint8_t *u, int r, const void *p) {
-    const ht_block_q2_k *b = p;
-    put_half(u, r, b->d);
-    put_half(u + HALVES, r, b->dmin);
-    for (int g = 0; g < 16; g++) u[2 * HALVES + HT_PANEL * g + r] = b->scales[g];
-}
 static void get_q2_k(const uint8_t *u, int r, void *p) {
     ht_block_q2_k *b = p;
     b->d = get_half(u, r);
@@ -160,35 +98,17 @@ static void get_q2_k(const uint8_t *u, int r, void *p) {
 }
 
 /* The file subtracts 4 where the mask bit is clear: with the bit as the third, q - 4 says the same. */
-static void split_q3_k(const void *p, uint8_t *q) {
-    split_pairs(((const ht_block_q3_k *)p)->qs, q);
-    split_bits(((const ht_block_q3_k *)p)->hmask, 2, q);
-}
 static void join_q3_k(const uint8_t *q, void *p) {
     join_pairs(q, ((ht_block_q3_k *)p)->qs);
     join_bits(q, 2, ((ht_block_q3_k *)p)->hmask);
 }
 /* The file's own 12 bytes have the shape of the unit: nibbles of g and g + 8, then pairs of bits. */
-static void put_q3_k(uint8_t *u, int r, const void *p) {
-    const ht_block_q3_k *b = p;
-    put_half(u, r, b->d);
-    for (int i = 0; i < 12; i++) u[HALVES + HT_PANEL * i + r] = b->scales[i];
-}
 static void get_q3_k(const uint8_t *u, int r, void *p) {
     ht_block_q3_k *b = p;
     b->d = get_half(u, r);
     for (int i = 0; i < 12; i++) b->scales[i] = u[HALVES + HT_PANEL * i + r];
 }
 
-static void put_k_scales(uint8_t *u, int r, const uint8_t scales[12]) {
-    uint8_t *low = u + 2 * HALVES, *high = low + 8 * HT_PANEL;
-    for (int g = 0; g < 8; g++) {
-        uint8_t scale, min;
-        ht_k_scale_min(scales, g, &scale, &min);
-        low[HT_PANEL * g + r] = (uint8_t)((scale & 15) | (min & 15) << 4);
-        high[HT_PANEL * (g & 3) + r] |= (uint8_t)((scale >> 4 | (min >> 4) << 2) << (g < 4 ? 0 : 4));
-    }
-}
 /* The inverse of ht_k_scale_min. */
 static void get_k_scales(const uint8_t *u, int r, uint8_t scales[12]) {
     const uint8_t *low = u + 2 * HALVES, *high = low + 8 * HT_PANEL;
@@ -207,14 +127,7 @@ static void get_k_scales(const uint8_t *u, int r, uint8_t scales[12]) {
     }
 }
 
-static void split_q4_k(const void *p, uint8_t *q) { split_k_nibbles(((const ht_block_q4_k *)p)->qs, q); }
 static void join_q4_k(const uint8_t *q, void *p) { join_k_nibbles(q, ((ht_block_q4_k *)p)->qs); }
-static void put_q4_k(uint8_t *u, int r, const void *p) {
-    const ht_block_q4_k *b = p;
-    put_half(u, r, b->d);
-    put_half(u + HALVES, r, b->dmin);
-    put_k_scales(u, r, b->scales);
-}
 static void get_q4_k(const uint8_t *u, int r, void *p) {
     ht_block_q4_k *b = p;
     b->d = get_half(u, r);
@@ -222,19 +135,9 @@ static void get_q4_k(const uint8_t *u, int r, void *p) {
     get_k_scales(u, r, b->scales);
 }
 
-static void split_q5_k(const void *p, uint8_t *q) {
-    split_k_nibbles(((const ht_block_q5_k *)p)->qs, q);
-    split_bits(((const ht_block_q5_k *)p)->qh, 4, q);
-}
 static void join_q5_k(const uint8_t *q, void *p) {
     join_k_nibbles(q, ((ht_block_q5_k *)p)->qs);
     join_bits(q, 4, ((ht_block_q5_k *)p)->qh);
-}
-static void put_q5_k(uint8_t *u, int r, const void *p) {
-    const ht_block_q5_k *b = p;
-    put_half(u, r, b->d);
-    put_half(u + HALVES, r, b->dmin);
-    put_k_scales(u, r, b->scales);
 }
 static void get_q5_k(const uint8_t *u, int r, void *p) {
     ht_block_q5_k *b = p;
@@ -243,15 +146,6 @@ static void get_q5_k(const uint8_t *u, int r, void *p) {
     get_k_scales(u, r, b->scales);
 }
 
-static void split_q6_k(const void *p, uint8_t *q) {
-    const ht_block_q6_k *b = p;
-    for (int h = 0; h < 2; h++)
-        for (int s = 0; s < 4; s++)
-            for (int j = 0; j < 32; j++) {
-                int low = (b->ql[64 * h + 32 * (s & 1) + j] >> (s < 2 ? 0 : 4)) & 15;
-                q[128 * h + 32 * s + j] = (uint8_t)(low | ((b->qh[32 * h + j] >> (2 * s)) & 3) << 4);
-            }
-}
 static void join_q6_k(const uint8_t *q, void *p) {
     ht_block_q6_k *b = p;
     memset(b->ql, 0, sizeof b->ql);
@@ -264,11 +158,6 @@ static void join_q6_k(const uint8_t *q, void *p) {
                 b->qh[32 * h + j] |= (uint8_t)((v >> 4) << (2 * s));
             }
 }
-static void put_q6_k(uint8_t *u, int r, const void *p) {
-    const ht_block_q6_k *b = p;
-    put_half(u, r, b->d);
-    for (int g = 0; g < 16; g++) u[HALVES + HT_PANEL * g + r] = (uint8_t)b->scales[g];
-}
 static void get_q6_k(const uint8_t *u, int r, void *p) {
     ht_block_q6_k *b = p;
     b->d = get_half(u, r);
@@ -276,16 +165,10 @@ static void get_q6_k(const uint8_t *u, int r, void *p) {
 }
 
 static const ht_block_codec codecs[HT_W_COUNT] = {
-    [HT_W_Q4_0] = {split_q4_0, join_q4_0, put_q4_0, get_q4_0},
-    [HT_W_Q4_1] = {split_q4_1, join_q4_1, put_q4_1, get_q4_1},
-    [HT_W_Q5_0] = {split_q5_0, join_q5_0, put_q5_0, get_q5_0},
-    [HT_W_Q5_1] = {split_q5_1, join_q5_1, put_q5_1, get_q5_1},
-    [HT_W_Q8_0] = {split_q8_0, join_q8_0, put_q8_0, get_q8_0},
-    [HT_W_Q2_K] = {split_q2_k, join_q2_k, put_q2_k, get_q2_k},
-    [HT_W_Q3_K] = {split_q3_k, join_q3_k, put_q3_k, get_q3_k},
-    [HT_W_Q4_K] = {split_q4_k, join_q4_k, put_q4_k, get_q4_k},
-    [HT_W_Q5_K] = {split_q5_k, join_q5_k, put_q5_k, get_q5_k},
-    [HT_W_Q6_K] = {split_q6_k, join_q6_k, put_q6_k, get_q6_k},
+    [HT_W_Q4_0] = {join_q4_0, get_q4_0}, [HT_W_Q4_1] = {join_q4_1, get_q4_1}, [HT_W_Q5_0] = {join_q5_0, get_q5_0},
+    [HT_W_Q5_1] = {join_q5_1, get_q5_1}, [HT_W_Q8_0] = {join_q8_0, get_q8_0}, [HT_W_Q2_K] = {join_q2_k, get_q2_k},
+    [HT_W_Q3_K] = {join_q3_k, get_q3_k}, [HT_W_Q4_K] = {join_q4_k, get_q4_k}, [HT_W_Q5_K] = {join_q5_k, get_q5_k},
+    [HT_W_Q6_K] = {join_q6_k, get_q6_k},
 };
 
-const ht_block_codec *ht_block_codec_of(ht_weight_type type) { return codecs[type].split ? &codecs[type] : NULL; }
+const ht_block_codec *ht_block_codec_of(ht_weight_type type) { return codecs[type].join ? &codecs[type] : NULL; }

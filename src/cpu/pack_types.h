@@ -4,12 +4,17 @@
 
 #include "cpu/pack.h"
 
+/* Packs one stored block of each of 16 rows (row[r] is that of row r) to its units of both planes. */
+typedef void ht_pack_block_fn(const uint8_t *const row[HT_PANEL], uint8_t *quants, uint8_t *scales);
+
+/* NULL for dense types. */
+ht_pack_block_fn *ht_pack_block_of(ht_weight_type type);
+
+/* The way back, for one row. */
 typedef struct ht_block_codec {
-    /* The weights of one stored block as unsigned numbers, and back into an otherwise untouched block. */
-    void (*split)(const void *block, uint8_t *q);
+    /* Puts the weights, as unsigned numbers, into an otherwise untouched block. */
     void (*join)(const uint8_t *q, void *block);
-    /* The block's scales to and from row r (0 to 15) of a scale unit. `unit` is zero before the first put. */
-    void (*put)(uint8_t *unit, int r, const void *block);
+    /* Puts the scales of row r (0 to 15) of a scale unit into a block. */
     void (*get)(const uint8_t *unit, int r, void *block);
 } ht_block_codec;
 
