@@ -9,6 +9,7 @@
 #include <hearth/precision.h>
 #include <hearth/status.h>
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,6 +47,7 @@ struct ht_matrix {
     int64_t n_rows, k; /* y = W x with W [n_rows, k] */
     void *packed;      /* 64-byte aligned */
     size_t packed_bytes;
+    bool lent; /* `packed` belongs to someone else */
 };
 
 #endif

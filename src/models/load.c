@@ -91,12 +91,27 @@ static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *e
     return ht_stream_new(m->device, &m->stream, err);
 }
 
+/* The tokenizer is built beside the weights: on machines with few cores it takes about as long as the smallest models do,
+ * and one thread is all it can use. */
+typedef struct tokenizer_job {
+    const ht_checkpoint *c;
+    ht_tokenizer **out;
+} tokenizer_job;
+
+static ht_status load_tokenizer(void *user, ht_error *err) {
+    const tokenizer_job *job = user;
+    return ht_talk_tokenizer(job->c, job->out, err);
+}
+
 static ht_status load_weights(ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+    tokenizer_job job = {c, &m->tokenizer};
     ht_weights_options how = {
-        .device = m->device, .stream = m->stream, .precision = m->precision, .progress = o->progress, .user = o->user};
-    ht_status status = ht_weights_load(c, m->config, &how, &m->weights, err);
-    if (status) return status;
-    return ht_plan_trace(m->device, trace, m, &m->plan, err);
+        .device = m->device,
+        .stream = m->stream,
+        .precision = m->precision,
+        .company = {
+            .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = o->progress, .progress_user = o->user}};
+    return ht_weights_load(c, m->config, &how, &m->weights, err);
 }
 
 static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
@@ -108,9 +123,9 @@ static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_option
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
     if (!status) status = check_room(m, c, o, err);
-    if (!status) status = ht_talk_tokenizer(c, &m->tokenizer, err);
-    if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
     if (!status) status = load_weights(m, c, o, err);
+    if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
+    if (!status) status = ht_plan_trace(m->device, trace, m, &m->plan, err);
     if (!status && m->tokenizer) m->chat_format = ht_talk_format(m->tokenizer);
     return status;
 }

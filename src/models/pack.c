@@ -17,7 +17,7 @@ size_t ht_matrix_bytes(const ht_device *d, ht_precision precision, ht_weight_typ
 }
 
 ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k,
-                        const char *name, ht_matrix **out, ht_error *err) {
+                        const char *name, void *memory, ht_matrix **out, ht_error *err) {
     *out = NULL;
     const ht_matrix_ops *ops = d->matrix_ops(d, type, precision);
     if (!ops)
@@ -25,9 +25,9 @@ ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_ty
                        name, ht_weight_type_info_of(type)->name, d->name, d->instruction_set);
     ht_matrix *m = calloc(1, sizeof *m);
     if (!m) return ht_fail_memory(err, sizeof *m, name);
-    *m = (ht_matrix){.ops = ops, .type = type, .n_rows = n_rows, .k = k};
+    *m = (ht_matrix){.ops = ops, .type = type, .n_rows = n_rows, .k = k, .packed = memory, .lent = memory != NULL};
     m->packed_bytes = ops->packed_bytes(type, n_rows, k);
-    ht_status status = ht_memory_alloc(m->packed_bytes, name, &m->packed, err);
+    ht_status status = memory ? HT_OK : ht_memory_alloc(m->packed_bytes, name, &m->packed, err);
     if (status)
         free(m);
     else
@@ -37,73 +37,150 @@ ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_ty
 
 void ht_matrix_free(ht_matrix *m) {
     if (!m) return;
-    ht_memory_free(m->packed, m->packed_bytes);
+    if (!m->lent) ht_memory_free(m->packed, m->packed_bytes);
     free(m);
 }
 
-typedef struct pack_job {
-    ht_matrix *m;
-    const ht_stored *t;
-    int64_t head_rows; /* 0: rows are in order */
+/* A task cut into blocks of rows. */
+typedef struct part {
+    const ht_pack_task *task;
     size_t row_bytes;
     int64_t rows_per_block; /* a multiple of HT_MATRIX_SLAB */
-    size_t staging_bytes;   /* per worker: rows as read, and behind them rows put in order */
-    size_t ordered_offset;
+    int64_t first_block;    /* in the numbering of all blocks */
+    size_t ordered_offset;  /* in staging: behind the rows as read, the rows in order */
+} part;
+
+typedef struct pack_job {
+    part *parts;
+    int64_t n_parts, n_blocks;
+    int64_t n_streams, stream_blocks;
+    size_t staging_bytes;   /* per worker */
     unsigned char *staging; /* [n_threads][staging_bytes] */
-    pthread_mutex_t lock;   /* of the error */
+    const ht_pack_company *company;
+    size_t total_bytes;
+    _Atomic size_t done_bytes;
+    pthread_mutex_t lock; /* of the error */
     _Atomic int status;
     ht_error *err;
 } pack_job;
 
+/* The first failure is the one that counts. */
+static void fail_job(pack_job *job, ht_status status, const ht_error *why) {
+    pthread_mutex_lock(&job->lock);
+    if (!atomic_load(&job->status)) {
+        if (job->err) *job->err = *why;
+        atomic_store(&job->status, (int)status);
+    }
+    pthread_mutex_unlock(&job->lock);
+}
+
 /* Rows [row, row + n) in canonical order. NULL when the file could not be read. */
-static const unsigned char *stage_rows(pack_job *job, int64_t row, int64_t n, unsigned char *staging) {
+static const unsigned char *stage_rows(pack_job *job, const part *p, int64_t row, int64_t n, unsigned char *staging) {
     /* Interleaved rows change places within a head: whole heads are read. */
-    int64_t head = job->head_rows ? job->head_rows : 1;
-    int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, job->m->n_rows);
+    const ht_stored *t = &p->task->stored;
+    int64_t head = p->task->head_rows ? p->task->head_rows : 1;
+    int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, p->task->m->n_rows);
     ht_error local = {0};
-    ht_status status = ht_file_read_at(job->t->file, job->t->offset + (size_t)first * job->row_bytes, staging,
-                                       (size_t)(last - first) * job->row_bytes, &local);
+    ht_status status = ht_file_read_at(t->file, t->offset + (size_t)first * p->row_bytes, staging,
+                                       (size_t)(last - first) * p->row_bytes, &local);
     if (status) {
-        pthread_mutex_lock(&job->lock);
-        if (!atomic_load(&job->status)) {
-            if (job->err) *job->err = local;
-            atomic_store(&job->status, (int)status);
-        }
-        pthread_mutex_unlock(&job->lock);
+        fail_job(job, status, &local);
         return NULL;
     }
-    if (!job->head_rows) return staging;
-    unsigned char *ordered = staging + job->ordered_offset;
+    if (!p->task->head_rows) return staging;
+    unsigned char *ordered = staging + p->ordered_offset;
     for (int64_t i = 0; i < n; i++)
-        memcpy(ordered + (size_t)i * job->row_bytes,
-               staging + (size_t)(ht_interleaved_row(row + i, head) - first) * job->row_bytes, job->row_bytes);
+        memcpy(ordered + (size_t)i * p->row_bytes,
+               staging + (size_t)(ht_interleaved_row(row + i, head) - first) * p->row_bytes, p->row_bytes);
     return ordered;
 }
 
-static void pack_blocks(void *arg, int64_t begin, int64_t end, int worker) {
+static const part *part_of_block(const pack_job *job, int64_t block) {
+    int64_t low = 0, high = job->n_parts - 1;
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        if (job->parts[middle].first_block <= block)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &job->parts[low];
+}
+
+static void pack_block(pack_job *job, int64_t block, int worker) {
+    const part *p = part_of_block(job, block);
+    ht_matrix *m = p->task->m;
+    int64_t row = (block - p->first_block) * p->rows_per_block, n = ht_min_i64(p->rows_per_block, m->n_rows - row);
+    const unsigned char *rows = stage_rows(job, p, row, n, job->staging + (size_t)worker * job->staging_bytes);
+    if (!rows) return;
+    m->ops->pack(m, row, n, rows);
+    atomic_fetch_add(&job->done_bytes, (size_t)n * p->row_bytes);
+}
+
+static void report(pack_job *job) {
+    const ht_pack_company *c = job->company;
+    double done = job->total_bytes ? (double)atomic_load(&job->done_bytes) / (double)job->total_bytes : 1;
+    if (!c || !c->progress || c->progress(done, c->progress_user)) return;
+    ht_error local = {0};
+    fail_job(job, ht_fail(&local, HT_ERR_CANCELLED, "loading was cancelled"), &local);
+}
+
+static void run_meanwhile(pack_job *job) {
+    const ht_pack_company *c = job->company;
+    ht_error local = {0};
+    ht_status status = c && c->meanwhile ? c->meanwhile(c->meanwhile_user, &local) : HT_OK;
+    if (status) fail_job(job, status, &local);
+}
+
+/* Item 0 is what is done meanwhile: first, as it cannot be divided. Of the others, neighbours are far apart in memory: two
+ * threads that touch one large page for the first time would both clear it. */
+static void pack_items(void *arg, int64_t begin, int64_t end, int worker) {
     pack_job *job = arg;
-    unsigned char *staging = job->staging + (size_t)worker * job->staging_bytes;
-    for (int64_t block = begin; block < end && !atomic_load(&job->status); block++) {
-        int64_t row = block * job->rows_per_block, n = ht_min_i64(job->rows_per_block, job->m->n_rows - row);
-        const unsigned char *rows = stage_rows(job, row, n, staging);
-        if (rows) job->m->ops->pack(job->m, row, n, rows);
+    for (int64_t item = begin; item < end && !atomic_load(&job->status); item++) {
+        if (item == 0) {
+            run_meanwhile(job);
+            continue;
+        }
+        int64_t block = (item - 1) % job->n_streams * job->stream_blocks + (item - 1) / job->n_streams;
+        if (block >= job->n_blocks) continue;
+        pack_block(job, block, worker);
+        if (worker == 0) report(job);
     }
 }
 
-ht_status ht_matrix_pack(ht_matrix *m, const ht_stored *t, int64_t head_rows, ht_pool *pool, ht_error *err) {
-    pack_job job = {.m = m, .t = t, .head_rows = head_rows, .err = err, .row_bytes = t->n_bytes / (size_t)m->n_rows};
-    int64_t slab_bytes = (int64_t)job.row_bytes * HT_MATRIX_SLAB;
-    job.rows_per_block = HT_MATRIX_SLAB * ht_max_i64(1, READ_BYTES / ht_max_i64(slab_bytes, 1));
-    job.rows_per_block = ht_min_i64(job.rows_per_block, ht_ceil_div_i64(m->n_rows, HT_MATRIX_SLAB) * HT_MATRIX_SLAB);
-    job.ordered_offset = (size_t)(job.rows_per_block + 2 * head_rows) * job.row_bytes;
-    job.staging_bytes = job.ordered_offset + (head_rows ? (size_t)job.rows_per_block * job.row_bytes : 0);
-    size_t staging_bytes = job.staging_bytes * (size_t)ht_pool_threads(pool);
-    job.staging = malloc(staging_bytes);
-    if (!job.staging) return ht_fail_memory(err, staging_bytes, "reading weights");
+static void plan_part(pack_job *job, const ht_pack_task *task) {
+    part *p = &job->parts[job->n_parts++];
+    int64_t n_rows = task->m->n_rows;
+    *p = (part){.task = task, .row_bytes = task->stored.n_bytes / (size_t)n_rows, .first_block = job->n_blocks};
+    int64_t slab_bytes = (int64_t)p->row_bytes * HT_MATRIX_SLAB;
+    p->rows_per_block = HT_MATRIX_SLAB * ht_max_i64(1, READ_BYTES / ht_max_i64(slab_bytes, 1));
+    p->rows_per_block = ht_min_i64(p->rows_per_block, ht_ceil_div_i64(n_rows, HT_MATRIX_SLAB) * HT_MATRIX_SLAB);
+    p->ordered_offset = (size_t)(p->rows_per_block + 2 * task->head_rows) * p->row_bytes;
+    size_t staging_bytes = p->ordered_offset + (task->head_rows ? (size_t)p->rows_per_block * p->row_bytes : 0);
+    job->staging_bytes = ht_max_size(job->staging_bytes, staging_bytes);
+    job->n_blocks += ht_ceil_div_i64(n_rows, p->rows_per_block);
+    job->total_bytes += (size_t)n_rows * p->row_bytes;
+}
+
+ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_pool *pool,
+                           ht_error *err) {
+    pack_job job = {.company = company, .err = err, .n_streams = ht_pool_threads(pool)};
+    job.parts = malloc(((size_t)n + 1) * sizeof *job.parts);
+    for (int64_t i = 0; job.parts && i < n; i++) plan_part(&job, &tasks[i]);
+    job.stream_blocks = ht_ceil_div_i64(job.n_blocks, job.n_streams);
+    size_t staging_bytes = job.staging_bytes * (size_t)job.n_streams;
+    job.staging = malloc(staging_bytes + 1);
+    if (!job.parts || !job.staging) {
+        free(job.parts);
+        free(job.staging);
+        return ht_fail_memory(err, staging_bytes, "reading weights");
+    }
     pthread_mutex_init(&job.lock, NULL);
-    ht_pool_run(pool, ht_ceil_div_i64(m->n_rows, job.rows_per_block), 1, pack_blocks, &job);
+    ht_pool_run(pool, 1 + job.n_streams * job.stream_blocks, 1, pack_items, &job);
+    if (!atomic_load(&job.status)) report(&job);
     pthread_mutex_destroy(&job.lock);
     free(job.staging);
+    free(job.parts);
     return (ht_status)atomic_load(&job.status);
 }
 

@@ -1,21 +1,39 @@
-/* Packing one stored tensor into a matrix of a device, slab by slab on all threads of a leased pool. */
+/* Packing stored tensors into matrices of a device, all of them at once. */
 #ifndef HT_MODELS_PACK_H
 #define HT_MODELS_PACK_H
 
 #include "device/device.h"
 #include "models/checkpoint.h"
 
-/* An empty matrix of this type and shape; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages. */
+/* An empty matrix of this type and shape; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
+ * `memory` is where its packed form goes, 64-byte aligned, of as many bytes as ht_matrix_bytes says and lent until the
+ * matrix is freed; NULL: it gets its own. */
 ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k,
-                        const char *name, ht_matrix **out, ht_error *err);
+                        const char *name, void *memory, ht_matrix **out, ht_error *err);
 void ht_matrix_free(ht_matrix *m); /* NULL is fine */
 /* Bytes such a matrix would take, or 0 when the device has no such kind. */
 size_t ht_matrix_bytes(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k);
 
-/* Fills `m` from the file. head_rows is 0, or the rows of one head when the file stores them interleaved for RoPE (row
- * 2 j + p of a head holds row p * head_rows / 2 + j): they are put back. The rows are read, not mapped, so that a file that
- * shrinks meanwhile is an error, and its pages never count as the process's. */
-ht_status ht_matrix_pack(ht_matrix *m, const ht_stored *t, int64_t head_rows, ht_pool *pool, ht_error *err);
+/* A matrix to fill and what to fill it from. head_rows is 0, or the rows of one head when the file stores them interleaved
+ * for RoPE (row 2 j + p of a head holds row p * head_rows / 2 + j): they are put back. */
+typedef struct ht_pack_task {
+    ht_matrix *m;
+    ht_stored stored;
+    int64_t head_rows;
+} ht_pack_task;
+
+/* What goes on beside packing. All may be NULL. */
+typedef struct ht_pack_company {
+    ht_status (*meanwhile)(void *user, ht_error *err); /* run once by one of the threads; its failure ends packing */
+    void *meanwhile_user;
+    bool (*progress)(double done, void *user); /* on the calling thread; false cancels */
+    void *progress_user;
+} ht_pack_company;
+
+/* Fills n matrices from their files, block by block on all threads of a leased pool. The rows are read, not mapped, so that
+ * a file that shrinks meanwhile is an error, and its pages never count as the process's. */
+ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_pool *pool,
+                           ht_error *err);
 
 /* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
 ht_status ht_stored_read_f32(const ht_stored *t, int64_t n, float *out, ht_error *err);

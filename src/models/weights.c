@@ -1,5 +1,6 @@
 #include "models/weights.h"
 
+#include "array/memory.h"
 #include "base/error.h"
 #include "models/pack.h"
 #include "models/registry.h"
@@ -18,6 +19,8 @@ struct ht_weights {
     ht_matrix **matrices;
     ht_array **arrays;
     char **slots;
+    void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
+    size_t memory_bytes;
 };
 
 /* One walk over all tables; without a store it only checks and adds up. */
@@ -28,8 +31,8 @@ typedef struct loader {
     ht_precision precision;
     ht_weights *into; /* NULL: measure */
     ht_scope *scope;
-    size_t bytes, total_bytes; /* in memory: so far, at the end */
-    const ht_weights_options *options;
+    size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
+    ht_pack_task *tasks;        /* one per matrix, carried out at the end */
     ht_error *err;
 } loader;
 
@@ -69,13 +72,6 @@ static ht_status look_up(const loader *l, const char *name, int64_t rows, int64_
     return HT_OK;
 }
 
-static ht_status report(loader *l) {
-    const ht_weights_options *o = l->options;
-    if (!o || !o->progress || o->progress((double)l->bytes / (double)(l->total_bytes ? l->total_bytes : 1), o->user))
-        return HT_OK;
-    return ht_fail(l->err, HT_ERR_CANCELLED, "loading was cancelled");
-}
-
 /* The name under which adapters find the weight, whatever the file calls it. */
 static ht_status keep_slot(loader *l, const char *slot, const char **out) {
     char *copy = strdup(slot);
@@ -90,21 +86,20 @@ static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t 
     ht_stored t;
     ht_status status = look_up(l, name, rows, columns, &t);
     if (status) return status;
-    if (!l->into) {
-        size_t bytes = ht_matrix_bytes(l->device, l->precision, (ht_weight_type)t.type, rows, columns);
-        l->bytes += bytes ? bytes : t.n_bytes;
-        return HT_OK;
-    }
+    size_t bytes = ht_matrix_bytes(l->device, l->precision, (ht_weight_type)t.type, rows, columns),
+           at = l->matrix_bytes;
+    if (!bytes) bytes = t.n_bytes;
+    l->bytes += bytes;
+    l->matrix_bytes += (bytes + 63) & ~(size_t)63;
+    if (!l->into) return HT_OK;
     ht_matrix *m;
-    status = ht_matrix_new(l->device, l->precision, (ht_weight_type)t.type, rows, columns, name, &m, l->err);
+    status = ht_matrix_new(l->device, l->precision, (ht_weight_type)t.type, rows, columns, name,
+                           (char *)l->into->memory + at, &m, l->err);
     if (status) return status;
+    l->tasks[l->into->n_matrices] = (ht_pack_task){m, t, head_rows};
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
-    ht_pool_lease(l->device->pool);
-    status = ht_matrix_pack(m, &t, head_rows, l->device->pool, l->err);
-    ht_pool_release(l->device->pool);
-    l->bytes += m->packed_bytes;
-    return status ? status : report(l);
+    return HT_OK;
 }
 
 static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array **out) {
@@ -240,11 +235,15 @@ static ht_status walk(loader *l, ht_decoder *d) {
     return status;
 }
 
+static ht_status measure(loader *l) {
+    ht_decoder none = {0};
+    return walk(l, &none);
+}
+
 ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht_device *device, ht_precision precision,
                              size_t *bytes, ht_error *err) {
     loader l = {.from = c, .config = config, .device = device, .precision = precision, .err = err};
-    ht_decoder none = {0};
-    ht_status status = walk(&l, &none);
+    ht_status status = measure(&l);
     *bytes = l.bytes;
     return status;
 }
@@ -266,31 +265,40 @@ static ht_weights *new_weights(const ht_config *config) {
     return NULL;
 }
 
+static ht_status fill(loader *l, const ht_weights_options *options) {
+    ht_decoder *d = &l->into->decoder;
+    ht_status status = walk(l, d);
+    if (!status) status = prepare_rope(l, &l->config->rope, true, &d->rope, &d->rope_factors);
+    d->local_rope = d->rope;
+    d->local_rope_factors = d->rope_factors;
+    if (!status && l->config->family->defaults.local_rope_theta > 0)
+        status = prepare_rope(l, &l->config->local_rope, false, &d->local_rope, &d->local_rope_factors);
+    if (status) return status;
+    ht_pool_lease(l->device->pool);
+    status = ht_matrices_pack(l->tasks, l->into->n_matrices, &options->company, l->device->pool, l->err);
+    ht_pool_release(l->device->pool);
+    return status;
+}
+
 ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err) {
     *out = NULL;
-    loader l = {.from = c,
-                .config = config,
-                .device = options->device,
-                .precision = options->precision,
-                .options = options,
-                .err = err};
-    ht_status status = ht_weights_measure(c, config, l.device, l.precision, &l.total_bytes, err);
+    loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
+    ht_status status = measure(&l);
     if (status) return status;
+    size_t matrix_bytes = l.matrix_bytes;
+    l.bytes = l.matrix_bytes = 0;
     l.into = new_weights(config);
     l.scope = ht_scope_new(options->stream);
-    if (!l.into || !l.scope) {
-        ht_weights_free(l.into);
-        ht_scope_free(l.scope);
-        return ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
+    if (l.into) l.tasks = calloc((size_t)l.into->capacity, sizeof *l.tasks);
+    if (!l.into || !l.scope || !l.tasks)
+        status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
+    if (!status) status = ht_memory_alloc(matrix_bytes, "the weights", &l.into->memory, err);
+    if (!status) {
+        l.into->memory_bytes = matrix_bytes;
+        status = fill(&l, options);
     }
-    ht_decoder *d = &l.into->decoder;
-    status = walk(&l, d);
-    if (!status) status = prepare_rope(&l, &config->rope, true, &d->rope, &d->rope_factors);
-    d->local_rope = d->rope;
-    d->local_rope_factors = d->rope_factors;
-    if (!status && config->family->defaults.local_rope_theta > 0)
-        status = prepare_rope(&l, &config->local_rope, false, &d->local_rope, &d->local_rope_factors);
+    free(l.tasks);
     ht_scope_free(l.scope);
     if (status)
         ht_weights_free(l.into);
@@ -304,6 +312,7 @@ void ht_weights_free(ht_weights *w) {
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_release(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
+    ht_memory_free(w->memory, w->memory_bytes);
     free(w->matrices);
     free(w->arrays);
     free(w->slots);

@@ -7,6 +7,7 @@
 
 #include "models/checkpoint.h"
 #include "models/forward.h"
+#include "models/pack.h"
 
 /* ---- tables ---- */
 
@@ -59,8 +60,7 @@ typedef struct ht_weights_options {
     ht_device *device;
     ht_stream *stream; /* for the arrays */
     ht_precision precision;
-    bool (*progress)(double done, void *user); /* may be NULL; false cancels */
-    void *user;
+    ht_pack_company company; /* while the matrices are packed */
 } ht_weights_options;
 
 /* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */

@@ -237,9 +237,11 @@ static void rows_in_order(void **state) {
         .file = file, .file_name = "rows", .type = HT_W_F32, .n_dims = 2, .dims = {ROWS, K}, .n_bytes = sizeof stored};
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         ht_matrix *m;
-        assert_int_equal(ht_matrix_new(device, HT_PRECISION_REFERENCE, HT_W_F32, ROWS, K, "rows", &m, &err), HT_OK);
+        assert_int_equal(ht_matrix_new(device, HT_PRECISION_REFERENCE, HT_W_F32, ROWS, K, "rows", NULL, &m, &err),
+                         HT_OK);
+        ht_pack_task task = {m, t, interleaved ? HEAD : 0};
         ht_pool_lease(device->pool);
-        assert_int_equal(ht_matrix_pack(m, &t, interleaved ? HEAD : 0, device->pool, &err), HT_OK);
+        assert_int_equal(ht_matrices_pack(&task, 1, NULL, device->pool, &err), HT_OK);
         ht_pool_release(device->pool);
         for (int r = 0; r < ROWS; r++) {
             int within = r % HEAD, from = r;
@@ -251,10 +253,10 @@ static void rows_in_order(void **state) {
         scratch_write("short", stored, sizeof stored / 2);
         ht_file *cut;
         assert_int_equal(ht_file_open(scratch_path("short"), &cut, &err), HT_OK);
-        ht_stored missing = t;
-        missing.file = cut;
+        ht_pack_task missing = task;
+        missing.stored.file = cut;
         ht_pool_lease(device->pool);
-        assert_int_equal(ht_matrix_pack(m, &missing, interleaved ? HEAD : 0, device->pool, &err), HT_ERR_IO);
+        assert_int_equal(ht_matrices_pack(&missing, 1, NULL, device->pool, &err), HT_ERR_IO);
         ht_pool_release(device->pool);
         ht_file_close(cut);
         ht_matrix_free(m);
