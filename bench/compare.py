@@ -1,125 +1,89 @@
-"""Compares Hearth with llama.cpp (through llama-cpp-python) on the same files, in turns, on this machine.
+"""Compares Hearth with its peers on the same files, in turns, on this machine, and says whether each gate holds.
 
-    python3 bench/compare.py [--hearth PATH] [--threads 2] [--rounds 5] MODEL.gguf...
+    python3 bench/compare.py [--only SECTION,...] [--quick] [--threads 2] [--rounds 5] [--json FILE] [MODEL.gguf...]
 
-Each round runs first one engine, then the other, each in a process of its own, so that what else the machine does meets
-both. Every process loads the model, warms up, and measures prefill of 512 tokens and decoding of 128 from an empty cache.
-Printed are the medians over the rounds, the ratio Hearth / llama.cpp, and each one's peak resident memory (of
-llama.cpp without what Python took before the model was loaded).
+Without models those that `scripts/fetch-test-models` fetches are compared. The sections:
 
-llama-cpp-python is installed into build/compare the first time (a compiler is needed), unless this Python has it.
+    speed        prefill of 512 tokens, decoding of 128, peak memory beside llama.cpp, and the part of the machine's
+                 int8 peak and read bandwidth that they are, measured in the same process around each of them
+    one-thread   the same with one thread
+    depth        prefill of 4,096 tokens and decoding after as many (SmolLM2)
+    batch        eight conversations in one step beside one (SmolLM2)
+    avx2         the other instruction sets that this machine has, beside its best one
+    start        from process start to the first token beside a minimal C program on llama.cpp, and peak memory
+    tokenizer    vocabulary ready and 1 MB of English encoded beside Hugging Face `tokenizers`
+    dense        bf16 checkpoints made of the same files beside `transformers`
+
+Every measurement is a process of its own that loads and warms up. Engines take turns round by round, so that what else the
+machine does meets all of them; printed are medians and their ratios. Peers that this Python lacks (llama-cpp-python, built
+from source; tokenizers, transformers, torch) are installed into build/compare; --python names one that has them. The exit
+status is 1 when a gate does not hold. How faithful the answers are is measured by tests/golden/kl.py.
 """
 
 import argparse
 import json
+import os
 import pathlib
-import statistics
-import subprocess
 import sys
-import time
 
-PREFILL, DECODE = 512, 128
+import engines
+import gates
+from sections import DECODE, SECTIONS
 
-
-def resident_bytes(field):
-    for line in open("/proc/self/status"):
-        if line.startswith(field):
-            return int(line.split()[1]) * 1024
-    return 0
+ROOT = engines.HERE.parent
 
 
-def measure_llama(path, threads):
-    """Run in a process of its own: prints one JSON object of the same shape as `hearth bench --json`."""
-    import llama_cpp
-
-    python_bytes = resident_bytes("VmRSS")
-    llm = llama_cpp.Llama(
-        path, n_ctx=PREFILL + DECODE, n_batch=PREFILL, n_ubatch=PREFILL, n_threads=threads, n_threads_batch=threads,
-        verbose=False,
-    )
-    ids = [(i * 7919 + 13) % llm.n_vocab() for i in range(PREFILL)]
-
-    def prefill():
-        llm.reset()
-        begin = time.perf_counter()
-        llm.eval(ids)
-        return PREFILL / (time.perf_counter() - begin)
-
-    def decode():
-        llm.reset()
-        llm.eval(ids[:1])
-        begin = time.perf_counter()
-        for _ in range(DECODE):
-            llm.eval(ids[:1])  # choosing the token is left out, in its favour
-        return DECODE / (time.perf_counter() - begin)
-
-    prefill(), decode()
-    print(json.dumps({
-        "prefill_tokens_per_second": prefill(),
-        "decode_tokens_per_second": decode(),
-        "peak_memory_bytes": resident_bytes("VmHWM") - python_bytes,
-    }))
+def find_models():
+    """What HEARTH_TEST_MODELS or the cache has of the models that the gates are about."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    folder = pathlib.Path(os.environ.get("HEARTH_TEST_MODELS") or pathlib.Path(cache) / "hearth" / "models")
+    models = [folder / f"{name}.gguf" for name in gates.MODELS]
+    missing = [m for m in models if not m.exists()]
+    if missing:
+        sys.exit(f"{missing[0]} is missing: run scripts/fetch-test-models, or name the models to compare")
+    return models
 
 
-def python_with_llama():
-    """A Python that has llama-cpp-python: this one, or that of build/compare, made the first time."""
-    has = [sys.executable, "-c", "import llama_cpp"]
-    if subprocess.run(has, stderr=subprocess.DEVNULL).returncode == 0:
-        return sys.executable
-    venv = pathlib.Path(__file__).parent.parent / "build" / "compare"
-    python = venv / "bin" / "python"
-    if subprocess.run([python, "-c", "import llama_cpp"], stderr=subprocess.DEVNULL).returncode if python.exists() else 1:
-        print("Building llama-cpp-python in build/compare; this takes some minutes.", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "llama-cpp-python"], check=True)
-    return str(python)
-
-
-def run(command):
-    return json.loads(subprocess.run(list(map(str, command)), check=True, stdout=subprocess.PIPE).stdout)
-
-
-def compare(path, arguments, python):
-    rounds = {"hearth": [], "llama.cpp": []}
-    t = arguments.threads
-    for i in range(arguments.rounds):
-        rounds["hearth"].append(run(
-            [arguments.hearth, "bench", path, "-p", PREFILL, "-n", DECODE, "-t", t, "-r", 1, "--json", "--quiet"]
-        ))
-        rounds["llama.cpp"].append(run([python, __file__, "--measure-llama", "--threads", t, path]))
-        last = {engine: "{prefill_tokens_per_second:.0f} and {decode_tokens_per_second:.0f} tok/s".format(**r[-1])
-                for engine, r in rounds.items()}
-        print(f"round {i + 1} of {arguments.rounds}: hearth {last['hearth']}, llama.cpp {last['llama.cpp']}",
-              file=sys.stderr)
-
-    def median(engine, key):
-        return statistics.median(r[key] for r in rounds[engine])
-
-    print(f"{pathlib.Path(path).name}, {t} threads, medians of {arguments.rounds} rounds")
-    for title, key, scale, unit in [
-        (f"prefill {PREFILL}", "prefill_tokens_per_second", 1, "tok/s"),
-        (f"decode {DECODE}", "decode_tokens_per_second", 1, "tok/s"),
-        ("peak memory", "peak_memory_bytes", 1e6, "MB"),
-    ]:
-        ours, theirs = median("hearth", key) / scale, median("llama.cpp", key) / scale
-        print(f"  {title:12} hearth {ours:8.1f}  llama.cpp {theirs:8.1f} {unit:5}  ratio {ours / theirs:.2f}")
+def read_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL.gguf")
+    parser.add_argument("--only", default=",".join(SECTIONS), metavar="SECTION,...", help=", ".join(SECTIONS))
+    parser.add_argument("--quick", action="store_true", help="two rounds of 32 tokens decoded: a look, no result")
+    parser.add_argument("--hearth", default=ROOT / "build" / "release" / "bin" / "hearth")
+    parser.add_argument("--python", help="one that has the peers")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", metavar="FILE", help="write every round, the rows and the gates there")
+    o = parser.parse_args()
+    o.only = o.only.split(",")
+    for name in o.only:
+        if name not in SECTIONS:
+            parser.error(f"--only names {name!r}; the sections are {', '.join(SECTIONS)}")
+    if not pathlib.Path(o.hearth).exists():
+        parser.error(f"{o.hearth} is missing: cmake --preset release && ninja -C build/release")
+    o.decode = DECODE
+    if o.quick:
+        o.rounds, o.decode = 2, 32
+    o.models = o.models or find_models()
+    return o
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--hearth", default="build/release/bin/hearth")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--measure-llama", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure_llama:
-        measure_llama(arguments.models[0], arguments.threads)
-        return
-    python = python_with_llama()
-    for path in arguments.models:
-        compare(path, arguments, python)
+    o = read_arguments()
+    machine = engines.run_json([o.hearth, "doctor", "--json", "--quiet"])
+    print(f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}; medians of {o.rounds} rounds")
+    sections = {}
+    for name in o.only:
+        sections[name] = SECTIONS[name](o)
+        gates.show(sections[name])
+        sys.stdout.flush()
+        if o.json:  # after each one: a later one may fail
+            pathlib.Path(o.json).write_text(json.dumps({"machine": machine, "sections": sections}, indent=1) + "\n")
+    checks = [c for s in sections.values() for r in s["rows"] for c in r["checks"]]
+    failed = sum(not c["holds"] for c in checks)
+    print(f"\n{len(checks)} gates, {failed} of which do not hold")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""What the comparison must show, and rows that say whether it does."""
+
+SMOLLM2, GEMMA3, QWEN2 = MODELS = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b")
+
+# Hearth / llama.cpp in tokens per second, with one thread and with two.
+RATIO = {"prefill": {SMOLLM2: 9, GEMMA3: 4, QWEN2: 4.5}, "decode": {SMOLLM2: 1.7, GEMMA3: 1.3, QWEN2: 1.25}}
+# Of the machine, as measured beside it: prefill of the int8 peak, decoding of the read bandwidth.
+OF_MACHINE = {"prefill": {SMOLLM2: 0.4, GEMMA3: 0.4, QWEN2: 0.5}, "decode": {GEMMA3: 0.85, QWEN2: 0.85}}
+DEPTH = {"prefill": {SMOLLM2: 3}, "decode": {SMOLLM2: 1.8}}
+TOGETHER = {SMOLLM2: 4}  # eight sessions / one
+OTHER_SET = 0.5  # AVX2 / the best instruction set
+DENSE, DENSE_OF_MACHINE = {"prefill": 2.5, "decode": 3}, {"decode": 0.85}  # Hearth / transformers
+PEAK_MEMORY = 1  # at most, of llama.cpp's
+START = 0.5  # likewise
+TOKENIZER = 4  # tokenizers' time / Hearth's
+
+
+def check(what, value, at_least=None, at_most=None):
+    """None when nothing is asked, or when there is nothing to look at."""
+    wanted = at_most if at_least is None else at_least
+    if wanted is None or value is None:
+        return None
+    holds = value >= at_least if at_most is None else value <= at_most
+    return {"what": what, "value": value, "at_least": at_least, "at_most": at_most, "holds": bool(holds)}
+
+
+def row(model, what, ours, theirs, unit, *checks, of=None):
+    """`of`: the text that says which part of the machine it is."""
+    return {"model": model, "what": what, "hearth": ours, "peer": theirs, "unit": unit, "of_machine": of,
+            "ratio": ours / theirs if theirs else None, "checks": [c for c in checks if c]}
+
+
+def show(section):
+    peer = section["peer"]
+    print(f"\n{section['title']}")
+    for r in section["rows"]:
+        theirs = f"{peer} {r['peer']:8.1f}" if r["peer"] is not None else " " * (len(peer) + 9)
+        ratio = f"ratio {r['ratio']:5.2f}" if r["ratio"] is not None else " " * 11
+        line = f"  {r['model']:20.20} {r['what']:22} hearth {r['hearth']:8.1f}  {theirs} {r['unit']:6} {ratio}"
+        if r["of_machine"]:
+            line += f"  {r['of_machine']}"
+        for c in r["checks"]:
+            sign, wanted = (">=", c["at_least"]) if c["at_most"] is None else ("<=", c["at_most"])
+            line += f"  [{c['what']} {c['value']:.2f} {sign} {wanted:g}: {'holds' if c['holds'] else 'FAILS'}]"
+        print(line)

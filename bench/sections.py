@@ -1,0 +1,168 @@
+"""The sections of the comparison: each measures, and gives rows for the table."""
+
+import importlib
+import pathlib
+import tempfile
+
+import engines
+import gates
+from engines import median
+from gates import check, row
+
+PREFILL, DECODE, DEPTH, TOGETHER = 512, 128, 4096, 8
+
+
+def known(path):
+    return pathlib.Path(path).stem
+
+
+def only(wanted, models):
+    """Those of the models that a gate is about, or all when it is about none of them."""
+    return [m for m in models if known(m) in wanted] or models
+
+
+def of_machine(what, results):
+    """(part, text) of the machine that a figure of Hearth's is."""
+    key, name = {"prefill": ("prefill_of_peak", f"of {results[0]['arithmetic']} peak"),
+                 "decode": ("decode_of_read_bandwidth", "of reading")}[what]
+    part = median(results, key)
+    return part, f"{100 * part:3.0f} % {name}"
+
+
+def speed_rows(model, results, o, peer="llama.cpp", ratios=gates.RATIO, parts=gates.OF_MACHINE):
+    rows = []
+    for what, n in [("prefill", PREFILL), ("decode", o.decode)]:
+        key = f"{what}_tokens_per_second"
+        ours, theirs = median(results["hearth"], key), median(results[peer], key)
+        part, text = of_machine(what, results["hearth"])
+        rows.append(row(model, f"{what} {n}", ours, theirs, "tok/s",
+                        check("ratio", ours / theirs, ratios.get(what, {}).get(model)),
+                        check("part", part, parts.get(what, {}).get(model)), of=text))
+    return rows
+
+
+def speed(o, threads):
+    section = {"title": f"Prefill of {PREFILL} tokens, decoding of {DECODE}, {threads} thread{'s' * (threads > 1)}",
+               "peer": "llama.cpp", "rows": [], "rounds": {}}
+    python = engines.python_with(["llama_cpp"], o.python)
+    for path in o.models:
+        results = engines.in_turns({
+            "hearth": lambda: engines.hearth(o.hearth, path, threads, PREFILL, o.decode),
+            "llama.cpp": lambda: engines.llama(python, path, threads, PREFILL, o.decode),
+        }, o.rounds, f"{known(path)}, {threads} threads")
+        ours, theirs = (median(results[e], "peak_memory_bytes") / 1e6 for e in ("hearth", "llama.cpp"))
+        section["rows"] += speed_rows(known(path), results, o)
+        section["rows"].append(row(known(path), "peak memory", ours, theirs, "MB",
+                                   check("ratio", ours / theirs, at_most=gates.PEAK_MEMORY)))
+        section["rounds"][known(path)] = results
+    return section
+
+
+def depth(o):
+    section = {"title": f"Prefill of {DEPTH} tokens, decoding after as many, {o.threads} threads", "peer": "llama.cpp",
+               "rows": [], "rounds": {}}
+    python = engines.python_with(["llama_cpp"], o.python)
+    for path in only(gates.DEPTH["prefill"], o.models):
+        kept = section["rounds"][known(path)] = {}
+        for what, prefill, decode, at in [("prefill", DEPTH, 0, 0), ("decode", 0, o.decode, DEPTH)]:
+            results = kept[what] = engines.in_turns({
+                "hearth": lambda: engines.hearth(o.hearth, path, o.threads, prefill, decode, "-d", at),
+                "llama.cpp": lambda: engines.llama(python, path, o.threads, prefill, decode, at),
+            }, o.rounds, f"{known(path)}, {what}, depth {DEPTH}")
+            ours, theirs = (median(results[e], f"{what}_tokens_per_second") for e in ("hearth", "llama.cpp"))
+            name = f"prefill {DEPTH}" if what == "prefill" else f"decode after {DEPTH}"
+            section["rows"].append(row(known(path), name, ours, theirs, "tok/s",
+                                       check("ratio", ours / theirs, gates.DEPTH[what].get(known(path)))))
+    return section
+
+
+def batch(o):
+    section = {"title": f"{TOGETHER} conversations in one step, {o.threads} threads", "peer": "one alone", "rows": [],
+               "rounds": {}}
+    for path in only(gates.TOGETHER, o.models):
+        results = section["rounds"][known(path)] = engines.in_turns({
+            "hearth": lambda: engines.hearth(o.hearth, path, o.threads, 0, o.decode, "--parallel", TOGETHER),
+        }, o.rounds, f"{known(path)}, {TOGETHER} together")["hearth"]
+        gain = median(results, "parallel_of_one")
+        section["rows"].append(row(known(path), f"decode, {TOGETHER} together", median(results, "parallel_tokens_per_second"),
+                                   median(results, "decode_tokens_per_second"), "tok/s",
+                                   check("gain", gain, gates.TOGETHER.get(known(path)))))
+    return section
+
+
+def instruction_sets(o):
+    """Whichever the machine has below its best one, of which AVX2 is asked for something."""
+    machine = engines.run_json([o.hearth, "doctor", "--json", "--quiet"])
+    best = machine["instruction_set"]
+    sets = [s["name"] for s in machine["instruction_sets"] if s["built_in"] and s["machine_has"] and s["name"] != "reference"]
+    others = sets[: sets.index(best)] if best in sets else []
+    section = {"title": f"Other instruction sets, {o.threads} threads", "peer": best, "rows": [], "rounds": {}}
+    for path in o.models if others else []:
+        results = section["rounds"][known(path)] = engines.in_turns({
+            name: lambda name=name: engines.hearth(o.hearth, path, o.threads, PREFILL, o.decode, "--cpu", name)
+            for name in [*others, best]
+        }, o.rounds, f"{known(path)}, instruction sets")
+        for what in ("prefill", "decode"):
+            for name in others:
+                ours, full = (median(results[s], f"{what}_tokens_per_second") for s in (name, best))
+                section["rows"].append(row(known(path), f"{what}, {name}", ours, full, "tok/s",
+                                           check("ratio", ours / full, gates.OTHER_SET if name == "avx2" else None)))
+    return section
+
+
+def start(o):
+    section = {"title": f"From process start to the first token, {o.threads} threads", "peer": "llama.cpp", "rows": []}
+    measured = importlib.import_module("start").measure(o.models, o.hearth, o.threads, 2 * o.rounds - 1,
+                                                        engines.python_with(["llama_cpp"], o.python))
+    section["rounds"] = measured
+    for path, result in measured.items():
+        ours, theirs = result["hearth"], result["llama.cpp"]
+        for what, key, scale, unit, wanted in [("to the first token", "seconds", 1e-3, "ms", gates.START),
+                                               ("peak memory", "peak_bytes", 1e6, "MB", gates.PEAK_MEMORY)]:
+            section["rows"].append(row(known(path), what, ours[key] / scale, theirs[key] / scale, unit,
+                                       check("ratio", ours[key] / theirs[key], at_most=wanted)))
+    return section
+
+
+def tokenizer(o):
+    section = {"title": "Vocabulary ready, 1 MB of English encoded, one thread", "peer": "tokenizers", "rows": []}
+    program = pathlib.Path(o.hearth).parent / "bench_tokenizer"
+    measured = importlib.import_module("tokenizer").measure(
+        o.models, program, o.rounds, engines.python_with(["tokenizers", "gguf", "transformers"], o.python))
+    section["rounds"] = measured
+    for path, result in measured.items():
+        for what, key in [("vocabulary ready", "ready_seconds"), ("1 MB encoded", "encode_seconds")]:
+            ours, theirs = result["hearth"][key] * 1e3, result["tokenizers"][key] * 1e3
+            section["rows"].append(row(known(path), what, ours, theirs, "ms",
+                                       check("gain", theirs / ours, gates.TOKENIZER)))
+    return section
+
+
+def dense(o):
+    """Checkpoints in bf16, made of the same files."""
+    section = {"title": f"Dense bf16 checkpoints, {o.threads} threads", "peer": "transformers", "rows": [], "rounds": {}}
+    python = engines.python_with(["torch", "transformers", "gguf", "safetensors"], o.python)
+    peer = importlib.import_module("compare_dense")
+    for path in o.models:
+        with tempfile.TemporaryDirectory() as directory:
+            engines.run([python, engines.HERE / "make_dense.py", path, directory])
+            results = section["rounds"][known(path)] = engines.in_turns({
+                "hearth": lambda: engines.hearth(o.hearth, directory, o.threads, PREFILL, o.decode),
+                "transformers": lambda: peer.measure_transformers(directory, o.threads, python),
+            }, o.rounds, f"{known(path)} in bf16")
+        wanted = {what: {known(path): ratio} for what, ratio in gates.DENSE.items()}
+        parts = {what: {known(path): part} for what, part in gates.DENSE_OF_MACHINE.items()}
+        section["rows"] += speed_rows(known(path), results, o, "transformers", wanted, parts)
+    return section
+
+
+SECTIONS = {
+    "speed": lambda o: speed(o, o.threads),
+    "one-thread": lambda o: speed(o, 1),
+    "depth": depth,
+    "batch": batch,
+    "avx2": instruction_sets,
+    "start": start,
+    "tokenizer": tokenizer,
+    "dense": dense,
+}
