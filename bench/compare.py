@@ -13,11 +13,14 @@ Without models those that `scripts/fetch-test-models` fetches are compared. The 
     start        from process start to the first token beside a minimal C program on llama.cpp, and peak memory
     tokenizer    vocabulary ready and 1 MB of English encoded beside Hugging Face `tokenizers`
     dense        bf16 checkpoints made of the same files beside `transformers`
+    overhead     what a token costs beside matrix products and attention, and an operation run eagerly
+    sampling     greedy and the full chain over 262,144 logits
+    fidelity     mean KL divergence from exact arithmetic beside llama.cpp's own (tests/golden/kl.py)
 
 Every measurement is a process of its own that loads and warms up. Engines take turns round by round, so that what else the
 machine does meets all of them; printed are medians and their ratios. Peers that this Python lacks (llama-cpp-python, built
 from source; tokenizers, transformers, torch) are installed into build/compare; --python names one that has them. The exit
-status is 1 when a gate does not hold. How faithful the answers are is measured by tests/golden/kl.py.
+status is 1 when a gate does not hold.
 """
 
 import argparse
@@ -61,9 +64,9 @@ def read_arguments():
             parser.error(f"--only names {name!r}; the sections are {', '.join(SECTIONS)}")
     if not pathlib.Path(o.hearth).exists():
         parser.error(f"{o.hearth} is missing: cmake --preset release && ninja -C build/release")
-    o.decode = DECODE
+    o.decode, o.tokens = DECODE, 3072
     if o.quick:
-        o.rounds, o.decode = 2, 32
+        o.rounds, o.decode, o.tokens = 2, 32, 512
     o.models = o.models or find_models()
     return o
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,8 @@ def python_with(modules, python=None):
 def run(command):
     """What a command prints; its failure ends the comparison."""
     command = list(map(str, command))
+    if not shutil.which(command[0]):
+        sys.exit(f"{command[0]} is missing: cmake --preset release && ninja -C build/release")
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -13,6 +13,8 @@ DENSE, DENSE_OF_MACHINE = {"prefill": 2.5, "decode": 3}, {"decode": 0.85}  # Hea
 PEAK_MEMORY = 1  # at most, of llama.cpp's
 START = 0.5  # likewise
 TOKENIZER = 4  # tokenizers' time / Hearth's
+OUTSIDE_PERCENT, EAGER_US = 4, 1  # of a token outside products and attention; per operation run eagerly
+SAMPLING_US = {"greedy": 40, "all": 300}  # at most, as bench_sampler calls the chains
 
 
 def check(what, value, at_least=None, at_most=None):

@@ -6,6 +6,7 @@ import tempfile
 
 import engines
 import gates
+import inside
 from engines import median
 from gates import check, row
 
@@ -126,9 +127,8 @@ def start(o):
 
 def tokenizer(o):
     section = {"title": "Vocabulary ready, 1 MB of English encoded, one thread", "peer": "tokenizers", "rows": []}
-    program = pathlib.Path(o.hearth).parent / "bench_tokenizer"
     measured = importlib.import_module("tokenizer").measure(
-        o.models, program, o.rounds, engines.python_with(["tokenizers", "gguf", "transformers"], o.python))
+        o.models, inside.beside(o.hearth, "bench_tokenizer"), o.rounds, engines.python_with(["tokenizers", "gguf", "transformers"], o.python))
     section["rounds"] = measured
     for path, result in measured.items():
         for what, key in [("vocabulary ready", "ready_seconds"), ("1 MB encoded", "encode_seconds")]:
@@ -165,4 +165,7 @@ SECTIONS = {
     "start": start,
     "tokenizer": tokenizer,
     "dense": dense,
+    "overhead": inside.overhead,
+    "sampling": inside.sampling,
+    "fidelity": inside.fidelity,
 }
