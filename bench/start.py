@@ -3,8 +3,10 @@
     python3 bench/start.py [--hearth PATH] [--threads 2] [--rounds 9] [--json] MODEL.gguf...
 
 Each round runs `hearth run MODEL PROMPT --max-tokens 1` and bench/peers/llama_start.c, a C program on the library that
-llama-cpp-python brings along, on the same prompt of five tokens. Measured are the whole life of the process, release of
-its memory included, and its peak resident memory; printed are medians over the rounds and the ratio Hearth / llama.cpp.
+llama-cpp-python brings along, on the same prompt of five tokens. Each runs twice in a row and the second run counts: a
+virtual machine may have given free memory back to its host, and getting it again would cost whoever comes first. Measured
+are the whole life of the process, release of its memory included, and its peak resident memory; printed are medians over
+the rounds and the ratio Hearth / llama.cpp.
 
 Needs a C compiler, and llama-cpp-python in the Python that runs this or that --python names.
 """
@@ -57,11 +59,10 @@ def measure(models, hearth="build/release/bin/hearth", threads=2, rounds=9, pyth
                 "llama.cpp": [llama, path, PROMPT, str(threads)],
             }
             runs = {engine: [] for engine in commands}
-            for i in range(rounds + 1):
+            for _ in range(rounds):
                 for engine, command in commands.items():
-                    once = run(command)
-                    if i:  # the first round reads the file into the cache
-                        runs[engine].append(once)
+                    run(command)
+                    runs[engine].append(run(command))
             result = {engine: {"seconds": statistics.median(s for s, _ in r), "best_seconds": min(s for s, _ in r),
                                "peak_bytes": statistics.median(b for _, b in r)} for engine, r in runs.items()}
             ours, theirs = result["hearth"], result["llama.cpp"]
