@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HT_ROW_BLOCK = 128 };
+enum { HT_ROW_BLOCK = 128, HT_ROW_BUCKETS = 512 };
 
 typedef struct ht_row_ops {
     /* The largest value of each block of HT_ROW_BLOCK values, the last one maybe shorter. False when a value is NaN or
@@ -16,8 +16,9 @@ typedef struct ht_row_ops {
     void (*weights)(const float *x, int64_t n, float max, float scale, float *w);
     /* Sum of the weights of those x, n <= HT_ROW_BLOCK of them, that are >= from, or with `strict` > from. */
     double (*mass)(const float *x, int64_t n, float max, float scale, float from, bool strict);
-    /* The same for x >= from of weights that are there already; how many there are is added to *count. */
-    double (*sum)(const float *x, const float *w, int64_t n, float from, int64_t *count);
+    /* bucket[i] = (high - x[i]) * per_bucket, truncated, at most HT_ROW_BUCKETS - 1; where x is not within [low, high],
+     * HT_ROW_BUCKETS. */
+    void (*buckets)(const float *x, int64_t n, float low, float high, float per_bucket, uint16_t *bucket);
 } ht_row_ops;
 
 #endif

@@ -99,7 +99,7 @@ int32_t ht_row_draw(const ht_row *row, float scale, ht_cut cut, const double *bl
 
 ht_ranked ht_rank(float x, int32_t index) {
     uint32_t bits = ht_float_bits(x + 0.0f); /* -0 ties with 0 */
-    uint32_t key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+    uint32_t key = bits ^ ((uint32_t) - (int32_t)(bits >> 31) | 0x80000000u);
     return (uint64_t)key << 32 | (uint32_t)~index;
 }
 
@@ -203,37 +203,55 @@ static void select_top(ht_ranked *r, int32_t n, int32_t k) {
 
 /* ---- selections ---- */
 
-static int32_t collect(const ht_row *row, float from, ht_cut cut, ht_ranked *out) {
-    int32_t count = 0;
-    for (int32_t b = 0; b < row->n_blocks; b++) {
-        if (row->block_max[b] < from) continue;
-        int32_t first = b * HT_ROW_BLOCK, n = block_length(row, b);
-        for (int32_t i = first; i < first + n; i++)
-            if (row->x[i] >= from && ht_cut_keeps(cut, row->x[i], i)) out[count++] = ht_rank(row->x[i], i);
-    }
-    return count;
+static ht_ranked lowest_of(const ht_ranked *r, int32_t n) {
+    ht_ranked lowest = r[0];
+    for (int32_t i = 1; i < n; i++) lowest = r[i] < lowest ? r[i] : lowest;
+    return lowest;
 }
 
-/* The k-th highest block maximum (k <= n_blocks): at least k values of the row are as high. */
-static float block_bound(const ht_row *row, int32_t k, ht_ranked *work) {
-    for (int32_t b = 0; b < row->n_blocks; b++) work[b] = ht_rank(row->block_max[b], b);
-    select_top(work, row->n_blocks, k);
-    ht_ranked lowest = work[0];
-    for (int32_t i = 1; i < k; i++) lowest = work[i] < lowest ? work[i] : lowest;
-    return ht_ranked_value(lowest);
+/* The highest values met so far, of which k count; once it is full, `floor` is the lowest that could still be among them. */
+typedef struct top {
+    ht_ranked *out;
+    int32_t k, count, room;
+    ht_ranked floor;
+} top;
+
+static void add_block(const ht_row *row, int32_t block, top *t) {
+    int32_t first = block * HT_ROW_BLOCK, n = block_length(row, block);
+    if (ht_rank(row->block_max[block], first) < t->floor) return;
+    for (int32_t i = first; i < first + n; i++) {
+        ht_ranked r = ht_rank(row->x[i], i);
+        if (r < t->floor) continue;
+        t->out[t->count++] = r;
+        if (t->count < t->room) continue;
+        select_top(t->out, t->count, t->k);
+        t->count = t->k;
+        t->floor = lowest_of(t->out, t->k);
+    }
 }
 
 void ht_row_top(const ht_row *row, int32_t k, ht_ranked *out) {
-    float from = k <= row->n_blocks ? block_bound(row, k, out) : -FLT_MAX;
-    int32_t count = collect(row, from, ht_cut_none(), out);
-    select_top(out, count, k);
+    enum { LEAST = 1024 };
+    top t = {.out = out, .k = k, .room = k < LEAST / 4 ? LEAST : k < INT32_MAX / 4 ? 4 * k : INT32_MAX};
+    if (k <= row->n_blocks && row->n >= 4 * HT_ROW_BLOCK) {
+        /* The k blocks of the highest maxima hold k values as high as the lowest of those; highest first, so that the
+         * floor rises soon. Others count only where they tie. */
+        ht_ranked *blocks = out + row->n - row->n_blocks;
+        for (int32_t b = 0; b < row->n_blocks; b++) blocks[b] = ht_rank(row->block_max[b], b);
+        select_top(blocks, row->n_blocks, k);
+        ht_ranked_sort(blocks, k);
+        ht_ranked visited = blocks[k - 1];
+        float from = ht_ranked_value(visited);
+        t.floor = ht_rank(from, INT32_MAX);
+        t.room = t.room < row->n - row->n_blocks ? t.room : row->n - row->n_blocks;
+        for (int32_t i = 0; i < k; i++) add_block(row, ht_ranked_index(blocks[i]), &t);
+        for (int32_t b = ht_ranked_index(visited) + 1; b < row->n_blocks; b++)
+            if (row->block_max[b] == from) add_block(row, b, &t);
+    } else {
+        for (int32_t b = 0; b < row->n_blocks; b++) add_block(row, b, &t);
+    }
+    select_top(out, t.count, k);
     ht_ranked_sort(out, k);
-}
-
-int32_t ht_row_above(const ht_row *row, float value, ht_cut cut, ht_ranked *out) {
-    int32_t count = collect(row, value, cut, out);
-    ht_ranked_sort(out, count);
-    return count;
 }
 
 /* ---- nucleus ---- */
@@ -255,63 +273,100 @@ static bool reach(const ht_row *row, const ht_ranked *sorted, int32_t n, float s
     return false;
 }
 
-/* Those with low <= x < high that `within` keeps. */
-static int32_t collect_between(const ht_row *row, float low, float high, ht_cut within, ht_ranked *out) {
-    int32_t count = 0;
+/* Where the target may lie: low <= x <= high; what is higher has mass `above`. */
+typedef struct range {
+    float low, high;
+    double above;
+} range;
+
+/* Adds up the weights in each bucket of the range: four sums side by side, as a sum that waits for the one before it takes
+ * four times as long. Returns the bucket in which the target is reached, *r->above then is the mass before it; or -1. */
+static int fill_buckets(const ht_row *row, float scale, float per_bucket, double target, range *r) {
+    double mass[4][HT_ROW_BUCKETS + 1] = {{0}};
+    float w[HT_ROW_BLOCK];
+    uint16_t bucket[HT_ROW_BLOCK];
     for (int32_t b = 0; b < row->n_blocks; b++) {
-        if (row->block_max[b] < low) continue;
-        int32_t first = b * HT_ROW_BLOCK, n = block_length(row, b);
-        for (int32_t i = first; i < first + n; i++)
-            if (row->x[i] >= low && row->x[i] < high && ht_cut_keeps(within, row->x[i], i))
-                out[count++] = ht_rank(row->x[i], i);
+        if (row->block_max[b] < r->low) continue;
+        int32_t first = b * HT_ROW_BLOCK, n = block_length(row, b), i = 0;
+        row->ops->weights(row->x + first, n, row->max, scale, w);
+        row->ops->buckets(row->x + first, n, r->low, r->high, per_bucket, bucket);
+        for (; i + 4 <= n; i += 4)
+            for (int k = 0; k < 4; k++) mass[k][bucket[i + k]] += (double)w[i + k];
+        for (; i < n; i++) mass[0][bucket[i]] += (double)w[i];
     }
+    for (int i = 0; i < HT_ROW_BUCKETS; i++) {
+        double inside = (mass[0][i] + mass[1][i]) + (mass[2][i] + mass[3][i]);
+        if (r->above + inside >= target) return i;
+        r->above += inside;
+    }
+    return -1;
+}
+
+/* The values of one bucket that `within` keeps, in order of index; *r becomes the range they span. */
+static int32_t collect_bucket(const ht_row *row, int wanted, float per_bucket, ht_cut within, range *r,
+                              ht_ranked *out) {
+    enum { GROUP = 16 };
+    uint16_t bucket[HT_ROW_BLOCK];
+    int32_t count = 0;
+    ht_ranked lowest = UINT64_MAX, highest = 0;
+    for (int32_t b = 0; b < row->n_blocks; b++) {
+        if (row->block_max[b] < r->low) continue;
+        int32_t first = b * HT_ROW_BLOCK, n = block_length(row, b);
+        row->ops->buckets(row->x + first, n, r->low, r->high, per_bucket, bucket);
+        for (int32_t i = n; i < HT_ROW_BLOCK; i++) bucket[i] = HT_ROW_BUCKETS;
+        for (int32_t from = 0; from < n; from += GROUP) {
+            int32_t hits = 0, end = from + GROUP < n ? from + GROUP : n;
+            for (int32_t i = from; i < from + GROUP; i++) hits |= bucket[i] == wanted;
+            for (int32_t i = from; hits && i < end; i++) { /* no branch on the data */
+                float x = row->x[first + i];
+                out[count] = ht_rank(x, first + i);
+                count += (bucket[i] == wanted) & (x > within.value || first + i <= within.last);
+            }
+        }
+    }
+    for (int32_t i = 0; i < count; i++) {
+        lowest = out[i] < lowest ? out[i] : lowest;
+        highest = out[i] > highest ? out[i] : highest;
+    }
+    if (!count) return 0;
+    r->low = ht_ranked_value(lowest);
+    r->high = ht_ranked_value(highest);
     return count;
 }
 
-/* Sum and number of the stored weights of values >= from. */
-static double mass_above(const ht_row *row, const float *weight, float from, int64_t *count) {
-    double total = 0;
-    *count = 0;
-    for (int32_t b = 0; b < row->n_blocks; b++) {
-        ptrdiff_t first = (ptrdiff_t)b * HT_ROW_BLOCK;
-        if (row->block_max[b] >= from)
-            total += row->ops->sum(row->x + first, weight + first, block_length(row, b), from, count);
-    }
-    return total;
+/* So many of n candidates of one value, in order, that their weights reach the target. */
+static ht_cut equals_that_reach(const ht_row *row, const ht_ranked *list, int32_t n, float scale, double target) {
+    float value = ht_ranked_value(list[0]), weight;
+    row->ops->weights(&value, 1, row->max, scale, &weight);
+    double wanted = ceil(target / (double)weight);
+    int32_t last = wanted < 1 ? 0 : wanted < (double)n ? (int32_t)wanted - 1 : n - 1;
+    return (ht_cut){value, ht_ranked_index(list[last])};
 }
 
-ht_cut ht_row_nucleus(const ht_row *row, float scale, ht_cut within, double target, float *weight, ht_ranked *work) {
-    enum { FEW = 512, SMALL = 1024 };
+ht_cut ht_row_nucleus(const ht_row *row, float scale, ht_cut within, double target, ht_ranked *work) {
+    enum { FEW = 512, SMALL = 2048 };
     /* Mostly some hundred candidates are enough. */
     ht_cut cut = within;
-    int32_t few = row->n_blocks / 4 < FEW ? row->n_blocks / 4 : FEW;
-    float high = few >= 4 ? block_bound(row, few, work) : -FLT_MAX;
-    int32_t n = ht_row_above(row, high, within, work);
-    if (reach(row, work, n, scale, 0, target, &cut) || high <= within.value) return cut;
-
-    /* Else halve the range of values in which the end lies until few are left in it: the values >= high have less than
-     * the target, the values >= low all there is. */
-    row->ops->weights(row->x, row->n, row->max, scale, weight);
-    float low = row->max - 88 / scale; /* weights end at e^-87 */
-    if (low < within.value) low = within.value;
-    int64_t n_low, n_high, n_mid;
-    double above = mass_above(row, weight, high, &n_high);
-    mass_above(row, weight, low, &n_low);
-    while (n_low - n_high > SMALL) {
-        float mid = low + (high - low) * 0.5f;
-        if (!(mid > low && mid < high)) break; /* neighbours: all that is left has one value */
-        double mass = mass_above(row, weight, mid, &n_mid);
-        if (mass < target) {
-            high = mid;
-            above = mass;
-            n_high = n_mid;
-        } else {
-            low = mid;
-            n_low = n_mid;
-        }
+    range r = {.low = row->max - 88 / scale, .high = row->max}; /* weights end at e^-87 */
+    if (r.low < within.value) r.low = within.value;
+    if (row->n > 4 * FEW) {
+        ht_row_top(row, FEW, work);
+        int32_t n = FEW;
+        while (n > 1 && !ht_cut_keeps(within, ht_ranked_value(work[n - 1]), ht_ranked_index(work[n - 1]))) n--;
+        if (reach(row, work, n, scale, 0, target, &cut) || n < FEW) return cut;
     }
-    n = collect_between(row, low, high, within, work);
-    ht_ranked_sort(work, n);
-    reach(row, work, n, scale, above, target, &cut);
-    return cut;
+    /* Else the values are dealt to buckets, and those of one bucket to narrower ones, until few are left, or one value. */
+    for (;;) {
+        float per_bucket = (float)HT_ROW_BUCKETS / (r.high - r.low);
+        bool narrow = !(per_bucket < 1e30f); /* no room for buckets */
+        int found = fill_buckets(row, scale, narrow ? 0 : per_bucket, target, &r);
+        if (found < 0) return within;
+        int32_t n = collect_bucket(row, found, narrow ? 0 : per_bucket, within, &r, work);
+        if (n > SMALL && r.low < r.high && !narrow) continue;
+        if (n > SMALL && r.low == r.high) return equals_that_reach(row, work, n, scale, target - r.above);
+        ht_ranked_sort(work, n);
+        cut = within;
+        reach(row, work, n, scale, r.above, target, &cut);
+        return cut;
+    }
 }

@@ -53,10 +53,8 @@ void ht_ranked_sort(ht_ranked *r, int32_t n);
 
 /* The k highest (k <= n), in descending order, in `out`, which has room for n. */
 void ht_row_top(const ht_row *row, int32_t k, ht_ranked *out);
-/* Those that the cut keeps and that are >= value, in descending order, in `out`, which has room for n. */
-int32_t ht_row_above(const ht_row *row, float value, ht_cut cut, ht_ranked *out);
 /* The smallest prefix of what `within` keeps whose weights reach `target`; all of it when rounding keeps them from it.
- * `weight` and `work` have room for n. */
-ht_cut ht_row_nucleus(const ht_row *row, float scale, ht_cut within, double target, float *weight, ht_ranked *work);
+ * `work` has room for n. */
+ht_cut ht_row_nucleus(const ht_row *row, float scale, ht_cut within, double target, ht_ranked *work);
 
 #endif

@@ -20,7 +20,6 @@ struct ht_sampler {
     int32_t *ids;       /* [vocab] token ids of a row that filters shortened; NULL when that cannot happen */
     float *block_max;   /* [blocks] */
     double *block_mass; /* [blocks]; NULL when greedy */
-    float *weight;      /* [vocab]; NULL without filters */
     uint8_t *seen;      /* [vocab] bits, clear between calls; NULL without penalty */
     ht_ranked *list;    /* [vocab]; NULL without filters */
 };
@@ -127,7 +126,7 @@ static ht_status allocate(ht_sampler *s, ht_error *err) {
     ok = ok && (s->block_mass = malloc(blocks * sizeof *s->block_mass)) != NULL;
     if (penalty) ok = ok && (s->x = malloc(n * sizeof *s->x)) && (s->seen = calloc((n + 7) / 8, 1));
     if (shortened) ok = ok && (s->ids = malloc(n * sizeof *s->ids)) != NULL;
-    if (s->filters) ok = ok && (s->list = malloc(n * sizeof *s->list)) && (s->weight = malloc(n * sizeof *s->weight));
+    if (s->filters) ok = ok && (s->list = malloc(n * sizeof *s->list)) != NULL;
     return ok ? HT_OK : ht_fail_memory(err, n * (sizeof *s->x + sizeof *s->ids + sizeof *s->list), "the sampler");
 }
 
@@ -162,7 +161,6 @@ void ht_sampler_free(ht_sampler *s) {
     free(s->block_mass);
     free(s->seen);
     free(s->list);
-    free(s->weight);
     free(s);
 }
 
@@ -219,7 +217,7 @@ static void run_top_p(ht_sampler *s, chain *c) {
         list_mass(s, c, c->n_list, target, &reached);
         end_list(s, c, reached);
     } else {
-        c->cut = ht_row_nucleus(&c->row, c->scale, c->cut, target, s->weight, s->list);
+        c->cut = ht_row_nucleus(&c->row, c->scale, c->cut, target, s->list);
     }
 }
 

@@ -233,15 +233,17 @@ static void agrees_with_the_plain_chain(void **state) {
     assert_true(close * 10 < compared);
 }
 
-/* A nucleus of most of a flat row takes the halving path; the set must be the plain one's to the last member. */
+/* A nucleus of most of a flat row is found bucket by bucket; the set must be the plain one's to the last member. */
 static void wide_nucleus_is_exact(void **state) {
     (void)state;
     enum { N = 100000 };
-    float *x = malloc(N * sizeof *x), *weight = malloc(N * sizeof *weight);
+    float *x = malloc(N * sizeof *x);
     float *block_max = malloc((size_t)ht_row_blocks(N) * sizeof *block_max);
     ht_ranked *work = malloc(N * sizeof *work), *sorted = malloc(N * sizeof *sorted);
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 5; kind++) {
         for (int i = 0; i < N; i++) x[i] = kind == 0 ? bell() : kind == 1 ? 0.25f * floorf(4 * bell()) : 1;
+        for (int i = 0; i < N && kind == 3; i++) x[i] = 10 * (float)i / N;            /* rises */
+        for (int i = 0; i < N && kind == 4; i++) x[i] = i ? 1 + 0.0001f * bell() : 8; /* all but one close together */
         ht_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
         assert_true(ht_row_scan(&row));
         for (int i = 0; i < N; i++) sorted[i] = ht_rank(x[i], i);
@@ -249,7 +251,7 @@ static void wide_nucleus_is_exact(void **state) {
         double mass = ht_row_mass(&row, 1, ht_cut_none(), NULL);
         for (int tenth = 1; tenth < 10; tenth++) {
             double target = 0.1 * tenth * mass, sum = 0;
-            ht_cut cut = ht_row_nucleus(&row, 1, ht_cut_none(), target, weight, work);
+            ht_cut cut = ht_row_nucleus(&row, 1, ht_cut_none(), target, work);
             int end = 0;
             while (end < N && sum < target) sum += exp((double)x[ht_ranked_index(sorted[end++])] - (double)row.max);
             int kept = 0;
@@ -259,7 +261,31 @@ static void wide_nucleus_is_exact(void **state) {
             assert_false(ht_cut_keeps(cut, x[ht_ranked_index(sorted[kept])], ht_ranked_index(sorted[kept])));
         }
     }
-    free(x), free(weight), free(block_max), free(work), free(sorted);
+    free(x), free(block_max), free(work), free(sorted);
+}
+
+/* The highest k, whatever the row's shape: ties go to the lowest index. */
+static void the_highest_are_found(void **state) {
+    (void)state;
+    enum { N = 30000 };
+    static float x[N], block_max[(N + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK];
+    static ht_ranked out[N], sorted[N];
+    static const int32_t counts[] = {1, 2, 40, 200, 234, 235, 236, 5000, N};
+    for (int kind = 0; kind < 6; kind++) {
+        for (int i = 0; i < N; i++) {
+            float rise = (float)(i / 7);
+            x[i] = kind == 0 ? bell() : kind == 1 ? floorf(bell()) : kind == 2 ? 1 : kind == 3 ? rise : -rise;
+            if (kind == 5) x[i] = i % HT_ROW_BLOCK == 77 ? 3 : (float)(i % 2); /* all blocks have the same maximum */
+            sorted[i] = ht_rank(x[i], i);
+        }
+        ht_ranked_sort(sorted, N);
+        ht_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
+        assert_true(ht_row_scan(&row));
+        for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+            ht_row_top(&row, counts[c], out);
+            assert_memory_equal(out, sorted, (size_t)counts[c] * sizeof *out);
+        }
+    }
 }
 
 static void sorting_and_weights(void **state) {
@@ -293,6 +319,7 @@ static void scans_are_the_same_everywhere(void **state) {
     (void)state;
     enum { N = 1000 };
     static const char *const sets[] = {"avx512", "avx2", "neon"};
+    static uint16_t bucket[2][HT_ROW_BLOCK];
     static float x[N], w[2][N], top[2][(N + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK];
     ht_error err = {0};
     ht_device *plain, *fast;
@@ -310,12 +337,11 @@ static void scans_are_the_same_everywhere(void **state) {
             int m = n < HT_ROW_BLOCK ? n : HT_ROW_BLOCK;
             for (int strict = 0; strict < 2; strict++)
                 assert_true(a->mass(x, m, 1, 1.7f, x[n / 2], strict) == b->mass(x, m, 1, 1.7f, x[n / 2], strict));
-            int64_t count[2] = {5, 0}, expected = 0;
-            for (int i = 0; i < m; i++) expected += x[i] >= x[n / 2];
-            double sums[2] = {a->sum(x, w[0], m, x[n / 2], &count[0]), b->sum(x, w[1], m, x[n / 2], &count[1])};
-            assert_true(sums[0] == sums[1] && sums[0] == a->mass(x, m, 1, 1.7f, x[n / 2], false));
-            assert_int_equal(count[0], 5 + expected);
-            assert_int_equal(count[1], expected);
+            a->buckets(x, m, x[n / 3], x[n / 2], 7.3f, bucket[0]);
+            b->buckets(x, m, x[n / 3], x[n / 2], 7.3f, bucket[1]);
+            assert_memory_equal(bucket[0], bucket[1], (size_t)m * sizeof(uint16_t));
+            for (int i = 0; i < m; i++)
+                assert_int_equal(bucket[0][i] == HT_ROW_BUCKETS, x[i] < x[n / 3] || x[i] > x[n / 2]);
         }
         ht_device_release(fast);
     }
@@ -440,6 +466,7 @@ int main(void) {
         cmocka_unit_test(greedy_takes_the_lowest_of_ties),
         cmocka_unit_test(agrees_with_the_plain_chain),
         cmocka_unit_test(wide_nucleus_is_exact),
+        cmocka_unit_test(the_highest_are_found),
         cmocka_unit_test(sorting_and_weights),
         cmocka_unit_test(scans_are_the_same_everywhere),
         cmocka_unit_test(draws_follow_the_probabilities),

@@ -62,22 +62,15 @@ static double mass(const float *x, int64_t n, float max, float scale, float from
     return strict ? mass_of(x, n, max, scale, from, true) : mass_of(x, n, max, scale, from, false);
 }
 
-static double sum(const float *x, const float *w, int64_t n, float from, int64_t *count) {
-    v16f f = v16f_set1(from), one = v16f_set1(1), total = v16f_zero(), number = v16f_zero();
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        v16f v = v16f_load(x + i);
-        total = v16f_add(total, kept(v, v16f_load(w + i), f, false));
-        number = v16f_add(number, kept(v, one, f, false));
+/* Plain C: compilers vectorise it, and it rounds the same everywhere. */
+static void buckets(const float *x, int64_t n, float low, float high, float per_bucket, uint16_t *bucket) {
+    const float last = HT_ROW_BUCKETS - 1;
+    for (int64_t i = 0; i < n; i++) {
+        float at = (high - x[i]) * per_bucket;
+        at = at < last ? at : last;
+        at = x[i] > high || x[i] < low ? (float)HT_ROW_BUCKETS : at;
+        bucket[i] = (uint16_t)(int32_t)at;
     }
-    if (i < n) {
-        int lanes = (int)(n - i);
-        v16f v = v16f_load_n(x + i, lanes);
-        total = v16f_add(total, kept(v, v16f_load_n(w + i, lanes), f, false)); /* lanes past the end weigh 0 */
-        number = v16f_add(number, v16f_select(m16_first(lanes), kept(v, one, f, false), v16f_zero()));
-    }
-    *count += (int64_t)v16f_sum(number);
-    return (double)v16f_sum(total);
 }
 
-const ht_row_ops HT_ISA_NAME(ht_vector_row) = {.maxima = maxima, .weights = weights, .mass = mass, .sum = sum};
+const ht_row_ops HT_ISA_NAME(ht_vector_row) = {.maxima = maxima, .weights = weights, .mass = mass, .buckets = buckets};
