@@ -2,9 +2,11 @@
  *
  * The order of every quantised product, for one output y of row x of activations and row w of weights:
  *
- *   x is cut into blocks of 32 columns. A block's scale is s = max |x| / 127 and its numbers are
- *   q = round(x * (1 / s)), to nearest even, 0 where s is 0. The block's sum over its 32 columns (or its two halves, for
- *   types with a scale per 16) of stored weight times q is exact, in integers. Then
+ *   x is cut into blocks of 32 columns. With p = max |x|, y = x * (256 * 127 / p) is rounded once, to the nearest
+ *   integer; it is 0 where p is at most 2^-110. A block's numbers are q = (y * l + 2^14) >> 15, and its scale is
+ *   s = p / 127 * (128 / l), for l = 128, 127 or 126: the one with the least sum of e^2, times (128 / l)^2, for
+ *   e = (y * l - 2^15 q) >> 7. The block's sum over its 32 columns (or its two halves, for types with a scale per 16) of
+ *   stored weight times q is exact, in integers. Then
  *
  *     t = sum_0 * scale_0                       sum of (weight - bias) * q, times the weight's scale
  *     t = t + sum_1 * scale_1                   types with two scales per block; both products are rounded

@@ -81,30 +81,25 @@ static void multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_
 
 /* ---- what the result must be ---- */
 
-/* The error of rounding a block's values times `inverse`, summed as the lanes of a vector are. */
-static float rounding_error(const float *x, float inverse) {
-    float lane[16];
-    for (int i = 0; i < 16; i++) {
-        float y0 = x[i] * inverse, y1 = x[16 + i] * inverse, e0 = y0 - nearbyintf(y0), e1 = y1 - nearbyintf(y1);
-        lane[i] = fmaf(e0, e0, e1 * e1);
-    }
-    for (int n = 8; n > 0; n /= 2)
-        for (int i = 0; i < n; i++) lane[i] += lane[i + n];
-    return lane[0];
-}
-
-/* The scale of a block of activations, and what its values are multiplied by: the best of three. */
-static float block_scale(const float *x, float *inverse) {
+/* A block of activations as numbers, and its scale: the best of three. */
+static float quantise_block(const float *x, int q[32]) {
     float peak = 0.0f, least = INFINITY, scale = 0.0f;
     for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[i]));
-    float s = peak / 127.0f, one = s > 0.0f ? 1.0f / s : 0.0f;
-    for (int level = 127; level >= 125; level--) {
-        float step = level == 127 ? 1.0f : 127.0f / (float)level, by = one * ((float)level / 127.0f);
-        float error = rounding_error(x, by) * (step * step);
+    float s = peak / 127.0f, by = peak > 0x1p-110f ? 256.0f * 127.0f / peak : 0.0f;
+    for (int level = 128; level >= 126; level--) {
+        int try[32], sum = 0;
+        float step = 128.0f / (float)level;
+        for (int i = 0; i < 32; i++) {
+            int y = (int)(fmaf(x[i], by, 12582912.0f) - 12582912.0f);
+            try[i] = (y * level + 16384) >> 15;
+            int e = (2 * (y * level - 32768 * try[i])) >> 8;
+            sum += e * e;
+        }
+        float error = (float)sum * (step * step);
         if (!(error < least)) continue;
         least = error;
         scale = s * step;
-        *inverse = by;
+        memcpy(q, try, sizeof try);
     }
     return scale;
 }
@@ -114,13 +109,12 @@ static float emulate_quantised(const product *p, const float *x, int64_t row) {
     float y = 0.0f;
     for (int64_t b = 0; b < p->k / 32; b++) {
         test_block w = p->blocks[row * (p->k / 32) + b];
-        float inverse = 0.0f, t = 0.0f, s = block_scale(x + 32 * b, &inverse);
-        int dot[2] = {0}, sum[2] = {0};
+        int q[32], dot[2] = {0}, sum[2] = {0};
+        float t, s = quantise_block(x + 32 * b, q);
         for (int i = 0; i < 32; i++) {
             int h = w.halves == 2 ? i / 16 : 0;
-            int q = (int)nearbyintf(fmaxf(fminf(x[32 * b + i] * inverse, 127.0f), -127.0f));
-            dot[h] += w.q[i] * q;
-            sum[h] += q;
+            dot[h] += w.q[i] * q[i];
+            sum[h] += q[i];
         }
         t = (float)dot[0] * w.scale[0];
         if (w.halves == 2) t = t + (float)dot[1] * w.scale[1];
@@ -156,7 +150,7 @@ static double exact(const product *p, const float *x, int64_t row, bool quantise
             peak = fmax(peak, fabs((double)x[32 * b + i]));
             weights += fabs((double)w[32 * b + i]);
         }
-        steps += 0.5001 * peak / 125 * weights;
+        steps += 0.505 * peak / 125 * weights;
         /* Scaled weight and offset are added apart: their sizes count, not that of their sum. */
         size += 40 * peak * weights;
     }

@@ -9,3 +9,4 @@
 #undef DIRECT
 #undef DECODED
 #include "cpu/vector/matrix_table.c"
+#include "cpu/vector/quantise.c"

@@ -3,8 +3,6 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
-#include <float.h>
-
 /* An integer sum starts at the bits of 1.5 * 2^23 and stays under 2^22 in size, so its own bits, read as a float, are
  * 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19 bits: a
  * conversion and a multiplication for the price of one. */
@@ -13,71 +11,6 @@ enum {
     INT_BASE = 0x4b400000,
     FETCH_AHEAD = 8192 /* bytes; half a microsecond of one core's share of memory */
 };
-
-/* ---- activations ---- */
-
-/* Rounding is a matter of luck, and a block may try its luck more than once: the largest value becomes 127, 126 or 125,
- * whichever leaves the least error in the block's 32 values. The coarser steps cost less than the best of three draws
- * gains: 7 % of the divergence of SmolLM2's output. */
-enum { QUANTISE_TRIES = 3 };
-static const float try_levels[QUANTISE_TRIES] = {1.0f, 126.0f / 127.0f, 125.0f / 127.0f};
-static const float try_steps[QUANTISE_TRIES] = {1.0f, 127.0f / 126.0f, 127.0f / 125.0f};
-
-/* The squared error of x0 and x1 in steps of 1 / inverse, in squares of those steps. */
-HT_INLINE float rounding_error(v16f x0, v16f x1, float inverse) {
-    v16f y0 = v16f_mul(x0, v16f_set1(inverse)), y1 = v16f_mul(x1, v16f_set1(inverse));
-    v16f e0 = v16f_sub(y0, v16f_round(y0)), e1 = v16f_sub(y1, v16f_round(y1));
-    return v16f_sum(v16f_fma(e0, e0, v16f_mul(e1, e1)));
-}
-
-/* One block; gives its scale. */
-HT_INLINE float quantise_block(const float *x, int8_t *q) {
-    v16f x0 = v16f_load(x), x1 = v16f_load(x + 16);
-    float s = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1))) / 127.0f;
-    v16f both = v16f_add(x0, x1);
-    if (m16_any(v16f_is_nan(both)) || !(s <= FLT_MAX)) {
-        /* A NaN may vanish in a maximum, and an infinity leaves no numbers: the scale makes the output a NaN. */
-        memset(q, 1, HT_QBLOCK);
-        return __builtin_nanf("");
-    }
-    float inverse = s > 0.0f ? 1.0f / s : 0.0f, least = rounding_error(x0, x1, inverse);
-    int best = 0;
-    for (int i = 1; i < QUANTISE_TRIES; i++) {
-        float error = rounding_error(x0, x1, inverse * try_levels[i]) * (try_steps[i] * try_steps[i]);
-        best = error < least ? i : best;
-        least = error < least ? error : least;
-    }
-    v16f scaled = v16f_set1(inverse * try_levels[best]);
-    v16i_store_s8(q, v16i_nearest(v16f_mul(x0, scaled)));
-    v16i_store_s8(q + 16, v16i_nearest(v16f_mul(x1, scaled)));
-    return s * try_steps[best];
-}
-
-/* Sums of the halves of one block, or with `two` of the next one as well, which follows it. */
-HT_INLINE void sum_halves(const int8_t *q, bool two, int32_t *half) {
-    _Alignas(64) int8_t room[64] = {0};
-    _Alignas(64) int32_t four[16];
-    if (!two) memcpy(room, q, HT_QBLOCK);
-    v16d d = v16d_step(v16d_start(0), v16i_set1(0x01010101), v16i_load_bytes(two ? q : room), 4, 1, 0);
-    v16i_store(four, v16d_sum(d, 0));
-    for (int h = 0; h < (two ? 4 : 2); h++) half[h] = four[4 * h] + four[4 * h + 1] + four[4 * h + 2] + four[4 * h + 3];
-}
-
-void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale,
-                                   int32_t *sum) {
-    for (int64_t b = 0; b < n_blocks; b++, q += HT_QBLOCK * n, scale += n, sum += 2 * n) {
-        for (int i = 0; i < n; i++) scale[i] = quantise_block(x + i * ldx + HT_QBLOCK * b, q + HT_QBLOCK * i);
-        for (int i = 0; i < n; i += 2) {
-            int32_t half[4];
-            sum_halves(q + HT_QBLOCK * i, i + 1 < n, half);
-            sum[i] = half[0];
-            sum[n + i] = half[1];
-            if (i + 1 == n) break;
-            sum[i + 1] = half[2];
-            sum[n + i + 1] = half[3];
-        }
-    }
-}
 
 void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset) {
     const ht_panel_layout *l = ht_panel_layout_of(type);

@@ -7,6 +7,7 @@
  *
  *   loads      v16f_load(p), v16f_load_n(p, n): n in 0..16, the lanes from n on are 0; no memory past p[n - 1] is read.
  *              Also from f16 and bf16 bits: v16f_load_f16, v16f_load_f16_n, v16f_load_bf16, v16f_load_bf16_n
+ *              v16f_load_quads(p0, p1, p2, p3): four lanes from each
  *   stores     v16f_store(p, v), v16f_store_n(p, v, n), v16f_store_f16 and v16f_store_bf16 likewise, to nearest even
  *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, rounded once
  *   min, max   v16f_min(a, b) = a < b ? a : b, v16f_max(a, b) = a > b ? a : b: a NaN on either side gives b
@@ -14,6 +15,7 @@
  *              v16f_select(m, a, b) = m ? a : b
  *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
  *   scaling    v16f_scale(v, n) = v * 2^n for integral n in [-252, 252]
+ *   transposing v16f_transpose_quads(v): lane 4 g + i of v[j] goes to lane 4 g + j of v[i]
  *   reductions v16f_sum and v16f_hmax combine lane i with i + 8, then i + 4, i + 2, i + 1 */
 #ifndef HT_CPU_VECTOR_SIMD_H
 #define HT_CPU_VECTOR_SIMD_H

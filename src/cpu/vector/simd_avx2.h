@@ -44,6 +44,25 @@ HT_INLINE void v16f_store_n(float *p, v16f v, int n) {
     _mm256_maskstore_ps(p + 8, _mm256_castps_si256(m.b), v.b);
 }
 
+HT_INLINE __m256 ht_load_2x4(const float *low, const float *high) {
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+}
+HT_INLINE v16f v16f_load_quads(const float *p0, const float *p1, const float *p2, const float *p3) {
+    return HT_F2(ht_load_2x4(p0, p1), ht_load_2x4(p2, p3));
+}
+HT_INLINE void ht_transpose_2x4(__m256 *v0, __m256 *v1, __m256 *v2, __m256 *v3) {
+    __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(*v0, *v1)), b = _mm256_castps_pd(_mm256_unpackhi_ps(*v0, *v1));
+    __m256d c = _mm256_castps_pd(_mm256_unpacklo_ps(*v2, *v3)), d = _mm256_castps_pd(_mm256_unpackhi_ps(*v2, *v3));
+    *v0 = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c));
+    *v1 = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
+    *v2 = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
+    *v3 = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+}
+HT_INLINE void v16f_transpose_quads(v16f v[4]) {
+    ht_transpose_2x4(&v[0].a, &v[1].a, &v[2].a, &v[3].a);
+    ht_transpose_2x4(&v[0].b, &v[1].b, &v[2].b, &v[3].b);
+}
+
 HT_INLINE __m128i ht_load_8x16(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 HT_INLINE void ht_store_8x16(uint16_t *p, __m128i v) { _mm_storeu_si128((__m128i *)(void *)p, v); }
 
@@ -115,6 +134,7 @@ HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
 }
 HT_INLINE v16i v16i_add(v16i x, v16i y) { return HT_I2(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_sub(v16i x, v16i y) { return HT_I2(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)); }
+HT_INLINE v16i v16i_max(v16i x, v16i y) { return HT_I2(_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_and(v16i x, v16i y) { return HT_I2(_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)); }
 HT_INLINE v16i v16i_or(v16i x, v16i y) { return HT_I2(_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)); }
 HT_INLINE v16i v16i_xor(v16i x, v16i y) { return HT_I2(_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)); }

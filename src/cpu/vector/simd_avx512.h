@@ -16,6 +16,19 @@ HT_INLINE v16f v16f_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps
 HT_INLINE void v16f_store(float *p, v16f v) { _mm512_storeu_ps(p, v); }
 HT_INLINE void v16f_store_n(float *p, v16f v, int n) { _mm512_mask_storeu_ps(p, m16_first(n), v); }
 
+HT_INLINE v16f v16f_load_quads(const float *p0, const float *p1, const float *p2, const float *p3) {
+    __m512 v = _mm512_insertf32x4(_mm512_castps128_ps512(_mm_loadu_ps(p0)), _mm_loadu_ps(p1), 1);
+    return _mm512_insertf32x4(_mm512_insertf32x4(v, _mm_loadu_ps(p2), 2), _mm_loadu_ps(p3), 3);
+}
+HT_INLINE void v16f_transpose_quads(v16f v[4]) {
+    __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1])), b = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+    __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3])), d = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+    v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+    v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+    v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+    v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+}
+
 HT_INLINE v16f v16f_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
@@ -57,6 +70,7 @@ HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
 }
 HT_INLINE v16i v16i_add(v16i a, v16i b) { return _mm512_add_epi32(a, b); }
 HT_INLINE v16i v16i_sub(v16i a, v16i b) { return _mm512_sub_epi32(a, b); }
+HT_INLINE v16i v16i_max(v16i a, v16i b) { return _mm512_max_epi32(a, b); }
 HT_INLINE v16i v16i_and(v16i a, v16i b) { return _mm512_and_si512(a, b); }
 HT_INLINE v16i v16i_or(v16i a, v16i b) { return _mm512_or_si512(a, b); }
 HT_INLINE v16i v16i_xor(v16i a, v16i b) { return _mm512_xor_si512(a, b); }

@@ -3,9 +3,7 @@
  *
  *   v16i_load_bytes(p)       64 bytes
  *   v16i_load_u8, _s8(p)     16 bytes, one per lane
- *   v16i_store_s8(p, v)      the low byte of every lane
  *   v16i_set4(p)             the same 4 bytes in every lane
- *   v16i_nearest(v)          from float, to nearest even; for what fits
  *
  * A dot product of up to 8 steps of 4 columns:
  *
@@ -39,8 +37,6 @@ typedef v16i v16d;
 HT_INLINE __m128i ht_load_16x8(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
 HT_INLINE v16i v16i_load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(ht_load_16x8(p)); }
 HT_INLINE v16i v16i_load_s8(const uint8_t *p) { return _mm512_cvtepi8_epi32(ht_load_16x8(p)); }
-HT_INLINE void v16i_store_s8(int8_t *p, v16i v) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(v)); }
-HT_INLINE v16i v16i_nearest(v16f v) { return _mm512_cvtps_epi32(v); }
 
 HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
 HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
@@ -62,12 +58,6 @@ HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
 HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
     return (v16i){_mm256_cvtepi8_epi32(ht_load_8x8(p)), _mm256_cvtepi8_epi32(ht_load_8x8(p + 8))};
 }
-HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
-    __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(v.a, v.b), 0xd8);
-    __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
-    _mm_storeu_si128((__m128i *)(void *)p, bytes);
-}
-HT_INLINE v16i v16i_nearest(v16f v) { return (v16i){_mm256_cvtps_epi32(v.a), _mm256_cvtps_epi32(v.b)}; }
 
 #if defined(HT_ISA_avxvnni)
 
@@ -154,13 +144,6 @@ HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
     return (v16i){vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)), vmovl_s16(vget_low_s16(high)),
                   vmovl_s16(vget_high_s16(high))};
 }
-HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
-    int16x8_t low = vcombine_s16(vmovn_s32(v.a), vmovn_s32(v.b)), high = vcombine_s16(vmovn_s32(v.c), vmovn_s32(v.d));
-    vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
-}
-HT_INLINE v16i v16i_nearest(v16f v) {
-    return (v16i){vcvtnq_s32_f32(v.a), vcvtnq_s32_f32(v.b), vcvtnq_s32_f32(v.c), vcvtnq_s32_f32(v.d)};
-}
 
 /* The instruction takes signed weights, which those of up to 7 bits are as well. */
 HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
@@ -193,10 +176,6 @@ HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
     for (int i = 0; i < 16; i++) v.x[i] = (int8_t)p[i];
     return v;
 }
-HT_INLINE void v16i_store_s8(int8_t *p, v16i v) {
-    for (int i = 0; i < 16; i++) p[i] = (int8_t)v.x[i];
-}
-HT_INLINE v16i v16i_nearest(v16f v) { return v16i_from_f(v16f_round(v)); }
 
 HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
 HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }

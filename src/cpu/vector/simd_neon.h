@@ -55,6 +55,23 @@ HT_INLINE void v16f_store_n(float *p, v16f v, int n) {
     memcpy(p, room, (size_t)n * sizeof *p);
 }
 
+HT_INLINE v16f v16f_load_quads(const float *p0, const float *p1, const float *p2, const float *p3) {
+    return (v16f){vld1q_f32(p0), vld1q_f32(p1), vld1q_f32(p2), vld1q_f32(p3)};
+}
+HT_INLINE void ht_transpose_4x4(float32x4_t *v0, float32x4_t *v1, float32x4_t *v2, float32x4_t *v3) {
+    float32x4x2_t p = vtrnq_f32(*v0, *v1), q = vtrnq_f32(*v2, *v3);
+    *v0 = vcombine_f32(vget_low_f32(p.val[0]), vget_low_f32(q.val[0]));
+    *v1 = vcombine_f32(vget_low_f32(p.val[1]), vget_low_f32(q.val[1]));
+    *v2 = vcombine_f32(vget_high_f32(p.val[0]), vget_high_f32(q.val[0]));
+    *v3 = vcombine_f32(vget_high_f32(p.val[1]), vget_high_f32(q.val[1]));
+}
+HT_INLINE void v16f_transpose_quads(v16f v[4]) {
+    ht_transpose_4x4(&v[0].a, &v[1].a, &v[2].a, &v[3].a);
+    ht_transpose_4x4(&v[0].b, &v[1].b, &v[2].b, &v[3].b);
+    ht_transpose_4x4(&v[0].c, &v[1].c, &v[2].c, &v[3].c);
+    ht_transpose_4x4(&v[0].d, &v[1].d, &v[2].d, &v[3].d);
+}
+
 HT_INLINE float32x4_t ht_load_4xf16(const uint16_t *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 HT_INLINE v16f v16f_load_f16(const uint16_t *p) {
     return (v16f){ht_load_4xf16(p), ht_load_4xf16(p + 4), ht_load_4xf16(p + 8), ht_load_4xf16(p + 12)};
@@ -129,6 +146,7 @@ HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
 }
 HT_BINARY(v16i_add, v16i, v16i, vaddq_s32)
 HT_BINARY(v16i_sub, v16i, v16i, vsubq_s32)
+HT_BINARY(v16i_max, v16i, v16i, vmaxq_s32)
 HT_BINARY(v16i_and, v16i, v16i, vandq_s32)
 HT_BINARY(v16i_or, v16i, v16i, vorrq_s32)
 HT_BINARY(v16i_xor, v16i, v16i, veorq_s32)

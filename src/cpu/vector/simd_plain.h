@@ -29,6 +29,17 @@ HT_INLINE v16f v16f_load_n(const float *p, int n) { HT_LANES(v16f, i < n ? p[i] 
 HT_INLINE void v16f_store(float *p, v16f v) { memcpy(p, v.x, sizeof v.x); }
 HT_INLINE void v16f_store_n(float *p, v16f v, int n) { memcpy(p, v.x, (size_t)n * sizeof *p); }
 
+HT_INLINE v16f v16f_load_quads(const float *p0, const float *p1, const float *p2, const float *p3) {
+    const float *const quad[4] = {p0, p1, p2, p3};
+    HT_LANES(v16f, quad[i / 4][i % 4]);
+}
+HT_INLINE void v16f_transpose_quads(v16f v[4]) {
+    v16f from[4];
+    memcpy(from, v, sizeof from);
+    for (int i = 0; i < 4; i++)
+        for (int l = 0; l < 16; l++) v[i].x[l] = from[l % 4].x[l - l % 4 + i];
+}
+
 HT_INLINE v16f v16f_load_f16(const uint16_t *p) { HT_LANES(v16f, ht_f16_to_f32(p[i])); }
 HT_INLINE void v16f_store_f16(uint16_t *p, v16f v) {
     for (int i = 0; i < 16; i++) p[i] = ht_f32_to_f16(v.x[i]);
@@ -69,6 +80,7 @@ HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
 }
 HT_INLINE v16i v16i_add(v16i a, v16i b) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] + (uint32_t)b.x[i])); }
 HT_INLINE v16i v16i_sub(v16i a, v16i b) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] - (uint32_t)b.x[i])); }
+HT_INLINE v16i v16i_max(v16i a, v16i b) { HT_LANES(v16i, a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
 HT_INLINE v16i v16i_and(v16i a, v16i b) { HT_LANES(v16i, a.x[i] & b.x[i]); }
 HT_INLINE v16i v16i_or(v16i a, v16i b) { HT_LANES(v16i, a.x[i] | b.x[i]); }
 HT_INLINE v16i v16i_xor(v16i a, v16i b) { HT_LANES(v16i, a.x[i] ^ b.x[i]); }
