@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -127,8 +128,13 @@ static void report(pack_job *job) {
 
 static void run_meanwhile(pack_job *job) {
     const ht_pack_company *c = job->company;
+    if (!c || !c->meanwhile) return;
+    fenv_t flushing; /* threads of a pool read tiny numbers as 0; this work reads a file, on whichever thread it is */
+    fegetenv(&flushing);
+    fesetenv(FE_DFL_ENV);
     ht_error local = {0};
-    ht_status status = c && c->meanwhile ? c->meanwhile(c->meanwhile_user, &local) : HT_OK;
+    ht_status status = c->meanwhile(c->meanwhile_user, &local);
+    fesetenv(&flushing);
     if (status) fail_job(job, status, &local);
 }
 

@@ -38,6 +38,10 @@ void ht_merges_add(ht_merges *m, int32_t left, int32_t right, int32_t product) {
     m->slots[i] = key | (uint64_t)m->n;
 }
 
+void ht_merges_prefetch(const ht_merges *m, int32_t left, int32_t right) {
+    __builtin_prefetch(&m->slots[pair_slot(pair_key(left, right), m->mask)], 1);
+}
+
 void ht_merges_free(ht_merges *m) {
     free(m->slots);
     free(m->product);

@@ -26,6 +26,8 @@ ht_status ht_merges_reserve(ht_merges *m, int32_t n, ht_error *err);
 /* Adds the next merge; its rank is the number added before. A pair that is listed twice keeps its last rank. The table
  * must have been reserved. */
 void ht_merges_add(ht_merges *m, int32_t left, int32_t right, int32_t product);
+/* Brings the place of a merge to be added into the cache: of many at a time, they come together. */
+void ht_merges_prefetch(const ht_merges *m, int32_t left, int32_t right);
 void ht_merges_free(ht_merges *m);
 
 typedef struct ht_bpe_heap_entry {

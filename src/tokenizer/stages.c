@@ -111,15 +111,16 @@ static ht_status missing_token(const merge_part *part, const ht_merge_text *m, h
 
 static ht_status add_found(ht_tokenizer *t, merge_part (*parts)[3], const ht_merge_text *texts, size_t n,
                            ht_error *err) {
+    int32_t ids[HT_MERGE_BATCH][3];
     for (size_t i = 0; i < n; i++) {
-        int32_t ids[3];
         for (int k = 0; k < 3; k++) {
             const merge_part *part = &parts[i][k];
-            ids[k] = ht_vocab_find_hashed(&t->vocab, part->hash, part->text, part->n);
-            if (ids[k] < 0) return missing_token(part, &texts[i], err);
+            ids[i][k] = ht_vocab_find_hashed(&t->vocab, part->hash, part->text, part->n);
+            if (ids[i][k] < 0) return missing_token(part, &texts[i], err);
         }
-        ht_merges_add(&t->merges, ids[0], ids[1], ids[2]);
+        ht_merges_prefetch(&t->merges, ids[i][0], ids[i][1]);
     }
+    for (size_t i = 0; i < n; i++) ht_merges_add(&t->merges, ids[i][0], ids[i][1], ids[i][2]);
     return HT_OK;
 }
 

@@ -80,6 +80,12 @@ static bool same_text(const ht_vocab *v, uint64_t slot, uint64_t hash, const cha
     return v->length[id] == n && memcmp(v->arena + v->begin[id], text, n) == 0;
 }
 
+static void add_slot(ht_vocab *v, int32_t id, uint64_t hash) {
+    size_t i = (size_t)hash & v->mask;
+    while (v->slots[i] && !same_text(v, v->slots[i], hash, ht_vocab_text(v, id), v->length[id])) i = (i + 1) & v->mask;
+    v->slots[i] = TAG(hash) | (uint32_t)(id + 1);
+}
+
 ht_status ht_vocab_index(ht_vocab *v, ht_error *err) {
     size_t size = 16;
     while (size < (size_t)v->n * 2) size *= 2;
@@ -87,14 +93,18 @@ ht_status ht_vocab_index(ht_vocab *v, ht_error *err) {
     v->slots = calloc(size, sizeof *v->slots);
     if (!v->slots) return ht_fail_memory(err, size * sizeof *v->slots, "vocabulary index");
     v->mask = size - 1;
-    for (int32_t id = 0; id < v->n; id++) {
-        if (v->begin[id] == HT_NO_TOKEN) continue;
-        const char *text = ht_vocab_text(v, id);
-        size_t n = v->length[id];
-        uint64_t hash = ht_hash_bytes(text, n);
-        size_t i = (size_t)hash & v->mask;
-        while (v->slots[i] && !same_text(v, v->slots[i], hash, text, n)) i = (i + 1) & v->mask;
-        v->slots[i] = TAG(hash) | (uint32_t)(id + 1);
+    /* A batch at a time, so that the slots, which lie anywhere, are fetched together. */
+    enum { BATCH = 32 };
+    uint64_t hash[BATCH];
+    for (int32_t first = 0; first < v->n; first += BATCH) {
+        int32_t end = v->n - first < BATCH ? v->n : first + BATCH;
+        for (int32_t id = first; id < end; id++) {
+            if (v->begin[id] == HT_NO_TOKEN) continue;
+            hash[id - first] = ht_hash_bytes(ht_vocab_text(v, id), v->length[id]);
+            __builtin_prefetch(&v->slots[(size_t)hash[id - first] & v->mask], 1);
+        }
+        for (int32_t id = first; id < end; id++)
+            if (v->begin[id] != HT_NO_TOKEN) add_slot(v, id, hash[id - first]);
     }
     return HT_OK;
 }
