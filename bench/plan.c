@@ -1,0 +1,179 @@
+/* What a token costs beside its products: where the time of a decoding step goes, and what an operation costs eagerly.
+ *
+ *   bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA]
+ *
+ * Every kernel of the device is wrapped in a clock, some 50 ns a call. `products` are the packed matrices with the
+ * quantisation of their activations, `attention` includes the writing of K and V; `kernels` are all others, and `around`
+ * is what is left of the time in ht_session_forward: the walk over the plan, the batch, the hand-over of logits. Medians
+ * over the tokens. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
+#include "device/device.h"
+
+#include <hearth/hearth.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PRODUCTS, ATTENTION, KERNELS, AROUND, TOTAL, N_PARTS };
+static const char *const part_names[N_PARTS] = {"products", "attention", "kernels", "around", "token"};
+
+static double spent[N_PARTS];
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- clocks around the kernels ---- */
+
+static ht_kernel kernels[HT_OP_COUNT];
+static void (*run_chain)(const ht_chain *chain);
+
+static int part_of(ht_op_id op) { return op == HT_OP_LINEAR ? PRODUCTS : op == HT_OP_ATTEND ? ATTENTION : KERNELS; }
+
+static ht_status clocked(ht_op_id op, const ht_call *call, ht_error *err) {
+    double begin = now();
+    ht_status status = kernels[op].run(call, err);
+    spent[part_of(op)] += now() - begin;
+    return status;
+}
+
+/* Within a chain: what its row-wise kernels take is not its products'. With several threads they run at once; what is
+ * written down is a bit much then. */
+static void clocked_rows(ht_op_id op, const ht_call *call, int64_t begin, int64_t end) {
+    double from = now();
+    kernels[op].rows(call, begin, end);
+    double took = now() - from;
+    spent[KERNELS] += took;
+    spent[PRODUCTS] -= took;
+}
+
+static void clocked_chain(const ht_chain *chain) {
+    double begin = now();
+    run_chain(chain);
+    spent[PRODUCTS] += now() - begin;
+}
+
+#define WRAPPERS(id, name)                                                                                             \
+    static ht_status run_##name(const ht_call *call, ht_error *err) { return clocked(HT_OP_##id, call, err); }         \
+    static void rows_##name(const ht_call *call, int64_t begin, int64_t end) {                                         \
+        clocked_rows(HT_OP_##id, call, begin, end);                                                                    \
+    }
+HT_OP_KERNELS(WRAPPERS)
+HT_OP_PACKED(WRAPPERS)
+
+static void wrap_kernels(ht_device *d) {
+    memcpy(kernels, d->kernels, sizeof kernels);
+    run_chain = d->run_chain;
+    if (run_chain) d->run_chain = clocked_chain;
+#define WRAP(id, name)                                                                                                 \
+    if (kernels[HT_OP_##id].run) d->kernels[HT_OP_##id].run = run_##name;                                              \
+    if (kernels[HT_OP_##id].rows) d->kernels[HT_OP_##id].rows = rows_##name;
+    HT_OP_KERNELS(WRAP)
+    HT_OP_PACKED(WRAP)
+}
+
+static void unwrap_kernels(ht_device *d) {
+    memcpy(d->kernels, kernels, sizeof kernels);
+    d->run_chain = run_chain;
+}
+
+/* ---- tokens ---- */
+
+static void stop(const ht_error *err) {
+    fprintf(stderr, "bench_plan: %s\n", err->message);
+    exit(1);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, ascending);
+    return values[n / 2];
+}
+
+static void measure_tokens(ht_device *d, ht_model *m, int n) {
+    ht_error err = {0};
+    ht_session *s;
+    if (ht_session_open(m, NULL, &s, &err)) stop(&err);
+    double *each[N_PARTS];
+    for (int p = 0; p < N_PARTS; p++) each[p] = malloc((size_t)n * sizeof **each);
+    for (int i = 0; i < n + 8; i++) { /* the first ones warm up */
+        int32_t id = (int32_t)((i * 7919 + 13) % ht_model_vocab_size(m));
+        memset(spent, 0, sizeof spent);
+        double begin = now();
+        if (ht_session_forward(s, &id, 1, false, NULL, NULL, &err)) stop(&err);
+        spent[TOTAL] = now() - begin;
+        spent[AROUND] = spent[TOTAL] - spent[PRODUCTS] - spent[ATTENTION] - spent[KERNELS];
+        for (int p = 0; p < N_PARTS && i >= 8; p++) each[p][i - 8] = spent[p];
+    }
+    double total = median(each[TOTAL], n);
+    printf("%s, %d threads, medians of %d tokens\n", ht_device_instruction_set(d), ht_device_threads(d), n);
+    for (int p = 0; p < N_PARTS; p++) {
+        double t = median(each[p], n);
+        printf("  %-10s %9.1f us %6.1f %%\n", part_names[p], 1e6 * t, 100 * t / total);
+        free(each[p]);
+    }
+    ht_session_close(&s);
+}
+
+/* ---- eager operations ---- */
+
+static void measure_eager(ht_device *d) {
+    enum { OPS = 1000, ROUNDS = 50 };
+    ht_error err = {0};
+    ht_stream *stream;
+    if (ht_stream_new(d, &stream, &err)) stop(&err);
+    double each[ROUNDS];
+    for (int r = 0; r < ROUNDS; r++) {
+        double begin = now();
+        ht_scope *s = ht_scope_new(stream);
+        ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){16}, 1), *y = x;
+        for (int i = 0; i < OPS; i++) y = ht_add(s, y, x);
+        if (ht_eval(s, &y, 1, &err)) stop(&err);
+        ht_scope_free(s);
+        each[r] = (now() - begin) / OPS;
+    }
+    printf("eager: %.2f us per operation\n", 1e6 * median(each, ROUNDS));
+    ht_stream_free(stream);
+}
+
+int main(int argc, char **argv) {
+    const char *path = NULL;
+    ht_device_options how = {.n_threads = 1};
+    int n = 200;
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (argv[i][0] != '-') {
+            path = argv[i];
+            continue;
+        }
+        switch (argv[i++][1]) {
+        case 't': how.n_threads = atoi(value); break;
+        case 'n': n = atoi(value); break;
+        case 'i': how.instruction_set = value; break;
+        default: path = NULL; i = argc;
+        }
+    }
+    if (!path || n < 1) {
+        fprintf(stderr, "usage: bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA]\n");
+        return 2;
+    }
+    ht_error err = {0};
+    ht_device *d;
+    ht_model *m;
+    if (ht_device_open("cpu", &how, &d, &err)) stop(&err);
+    if (ht_model_load(path, &(ht_model_options){.device = d}, &m, &err)) stop(&err);
+    wrap_kernels(d);
+    measure_tokens(d, m, n);
+    unwrap_kernels(d);
+    measure_eager(d);
+    ht_model_close(&m);
+    ht_device_release(d);
+    return 0;
+}
