@@ -15,17 +15,15 @@ typedef struct needs {
     int64_t kv_bytes_per_position, kv_bytes, total_bytes;
 } needs;
 
-/* The library gives the cache's bytes at f16. */
 static ht_status compute_needs(const options *o, const ht_model_info *info, needs *n, ht_error *err) {
-    int64_t width = options_kv_dtype(o) == HT_F32 ? 2 : 1;
     if (o->context > info->context && info->has_weights) {
         snprintf(err->message, sizeof err->message, "--context %lld is more than the %lld positions of %s",
                  (long long)o->context, (long long)info->context, o->model);
         return err->status = HT_ERR_ARGUMENT;
     }
     n->context = o->context ? o->context : info->context;
-    n->kv_bytes_per_position = info->kv_bytes_per_position * width;
-    n->kv_bytes = n->kv_bytes_per_position * n->context + info->kv_bytes_fixed * width;
+    n->kv_bytes_per_position = ht_model_info_kv_bytes_per_position(info, options_kv_dtype(o));
+    n->kv_bytes = n->kv_bytes_per_position * n->context + ht_model_info_kv_bytes_fixed(info, options_kv_dtype(o));
     n->total_bytes = n->kv_bytes + info->weight_bytes;
     return HT_OK;
 }
@@ -91,9 +89,8 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     line("context", "%lld positions", (long long)i->context);
     if (i->sliding_window) line("sliding window", "%lld positions", (long long)i->sliding_window);
     line("weights", "%.1f MB", (double)i->weight_bytes / mb);
-    static const char *const kv_names[] = {[HT_F16] = "f16", [HT_BF16] = "bf16", [HT_F32] = "f32"};
     line("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
-         (long long)n->context, kv_names[options_kv_dtype(o)], (double)n->kv_bytes_per_position / 1e3);
+         (long long)n->context, options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
     line("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);
 }
 

@@ -35,8 +35,8 @@ typedef struct option_spec {
 } option_spec;
 
 static const char *const precisions[] = {"fast", "reference", NULL};
-static const char *const kv_names[] = {"f16", "f32", "bf16", NULL};
-static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16};
+static const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
+static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
@@ -91,7 +91,7 @@ static const option_spec specs[] = {
      "instruction set: avx512, avxvnni, avx2, neon, reference (best)"},
     {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "fast|reference",
      "reference computes in f32 from exact weights"},
-    {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16",
+    {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16|q8",
      "how the cache stores keys and values"},
     {"json", 0, KIND_FLAG, AT(json), 0, 0, NULL, FOR_ALL, true, NULL, "one JSON object on standard output"},
     {"quiet", 'q', KIND_FLAG, AT(quiet), 0, 0, NULL, FOR_ALL, true, NULL, "no progress and no statistics"},
@@ -294,6 +294,7 @@ void options_help(const command *c) {
 /* ---- what the library takes ---- */
 
 ht_dtype options_kv_dtype(const options *o) { return kv_dtypes[o->kv]; }
+const char *options_kv_name(const options *o) { return kv_names[o->kv]; }
 
 /* A number too small for a float must not become the 0 that switches its option off. */
 static float above_zero(double number) { return number > 0 && number < FLT_MIN ? FLT_MIN : (float)number; }

@@ -45,6 +45,7 @@ void options_free(options *o);
 void options_help(const struct command *c);
 
 ht_dtype options_kv_dtype(const options *o);
+const char *options_kv_name(const options *o); /* as the user writes it */
 ht_sampler_options options_sampler(const options *o);
 
 #endif

@@ -19,8 +19,10 @@ typedef struct ht_model ht_model;
 typedef struct ht_model_options {
     ht_device *device; /* NULL: the CPU with one thread per core; the model holds it */
     ht_precision precision;
-    int64_t context;   /* limit on positions; 0: the model's own; larger than the model's own is an error */
-    ht_dtype kv_dtype; /* HT_F16, HT_BF16 or HT_F32; 0 means HT_F16 */
+    int64_t context; /* limit on positions; 0: the model's own; larger than the model's own is an error */
+    /* How keys and values are kept: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32; 0 means
+     * HT_F16. */
+    ht_dtype kv_dtype;
     /* Load only if the weights and the KV cache of this many positions fit in free memory; 0 checks the weights alone. */
     int64_t expected_positions;
     bool skip_memory_check;
@@ -56,11 +58,14 @@ typedef struct ht_model_info {
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context;
     int64_t sliding_window; /* keys a sliding layer sees; 0: no layer slides */
     int64_t n_parameters;
-    int64_t weight_bytes;          /* as stored, and as held in memory up to 3 % */
-    int64_t kv_bytes_per_position; /* of growing layers, at f16 */
-    int64_t kv_bytes_fixed;        /* of rotating layers at their full size, at f16 */
+    int64_t weight_bytes; /* as stored, and as held in memory up to 3 % */
     bool tied_head;
 } ht_model_info;
+
+/* Bytes of a session's keys and values when they are kept as `dtype` (as in ht_model_options): of growing layers for each
+ * position, and of rotating layers at their full size. 0 for a dtype that no cache can have. */
+HT_API int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *info, ht_dtype dtype);
+HT_API int64_t ht_model_info_kv_bytes_fixed(const ht_model_info *info, ht_dtype dtype);
 
 /* The caller frees *out. A GGUF file that this build cannot run, or that holds a vocabulary alone, is described as far as
  * its metadata goes. */

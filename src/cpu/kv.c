@@ -1,13 +1,68 @@
 #include "cpu/kv.h"
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "base/half.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
 
+#include <float.h>
+#include <math.h>
+
+uint16_t ht_kv_quantise(const float *x, int64_t n, int8_t *q, int64_t step) {
+    float max = 0.0f, sum = 0.0f;
+    for (int64_t i = 0; i < n; i++) {
+        float size = fabsf(x[i]);
+        max = size > max ? size : max;
+        sum += size * 0.0f; /* 0, or NaN where there is a NaN or an infinity */
+    }
+    if (sum != 0.0f) {
+        for (int64_t i = 0; i < n; i++) q[i * step] = 1;
+        return ht_f32_to_bf16(NAN);
+    }
+    /* Rounded up, no number is more than 127 scales. Under the smallest normal number there is nothing. */
+    uint32_t bits = (ht_float_bits(max / (float)HT_KV_QMAX) + 0xFFFFu) >> 16;
+    float scale = ht_bf16_to_f32((uint16_t)bits);
+    if (scale < FLT_MIN) scale = 0.0f;
+    float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+    for (int64_t i = 0; i < n; i++) q[i * step] = (int8_t)rintf(x[i] * inverse);
+    return ht_f32_to_bf16(scale);
+}
+
+float ht_kv_key(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
+    void *page = l->pages[ht_kv_page_of(l, pos)];
+    float x = ht_get_f32(l->dtype, page, ht_kv_k_index(l, head, pos) + d * HT_KV_TILE);
+    if (l->dtype != HT_I8) return x;
+    int64_t scale = ht_kv_k_scale_index(l, head, pos) + d / HT_KV_QBLOCK * HT_KV_TILE;
+    return x * ht_bf16_to_f32(ht_kv_scales(l, page)[scale]);
+}
+
+float ht_kv_value(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
+    void *page = l->pages[ht_kv_page_of(l, pos)];
+    float x = ht_get_f32(l->dtype, page, ht_kv_v_index(l, head, pos) + d);
+    if (l->dtype != HT_I8) return x;
+    return x * ht_bf16_to_f32(ht_kv_scales(l, page)[ht_kv_v_scale_index(l, head, pos) + d / HT_KV_QBLOCK]);
+}
+
+/* One row's k or v of an 8-bit page; dimensions lie `step` apart, and so do the scales of blocks. */
+static void put_quantised(const ht_view *from, int64_t base, const ht_kv_layer *l, int8_t *to, uint16_t *scale,
+                          int64_t step) {
+    for (int64_t d = 0; d < l->head_dim; d += HT_KV_QBLOCK, scale += step) {
+        float x[HT_KV_QBLOCK];
+        int64_t n = ht_min_i64(HT_KV_QBLOCK, l->head_dim - d);
+        for (int64_t i = 0; i < n; i++) x[i] = ht_get_f32(from->dtype, from->data, base + (d + i) * from->stride[2]);
+        *scale = ht_kv_quantise(x, n, to + d * step, step);
+    }
+}
+
 /* One row's k or v: head by head, with `step` elements between the dimensions of the stored vector. */
 static void put(const ht_view *from, int64_t row, int64_t head, const ht_kv_layer *l, void *page, int64_t at,
-                int64_t step) {
+                int64_t scale, int64_t step) {
     int64_t base = row * from->stride[0] + head * from->stride[1];
+    if (l->dtype == HT_I8) {
+        put_quantised(from, base, l, (int8_t *)page + at, ht_kv_scales(l, page) + scale, step);
+        return;
+    }
     for (int64_t d = 0; d < l->head_dim; d++)
         ht_set_f32(l->dtype, page, at + d * step, ht_get_f32(from->dtype, from->data, base + d * from->stride[2]));
 }
@@ -20,8 +75,9 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t pos = call->step->batch->pos[row];
         void *page = l->pages[ht_kv_page_of(l, pos)];
         for (int64_t head = 0; head < l->n_kv_heads; head++) {
-            put(&call->in[1], row, head, l, page, ht_kv_k_index(l, head, pos), HT_KV_TILE);
-            put(&call->in[2], row, head, l, page, ht_kv_v_index(l, head, pos), 1);
+            put(&call->in[1], row, head, l, page, ht_kv_k_index(l, head, pos), ht_kv_k_scale_index(l, head, pos),
+                HT_KV_TILE);
+            put(&call->in[2], row, head, l, page, ht_kv_v_index(l, head, pos), ht_kv_v_scale_index(l, head, pos), 1);
         }
     }
 }

@@ -22,6 +22,26 @@ static inline int64_t ht_kv_v_index(const ht_kv_layer *l, int64_t head, int64_t 
     return ht_kv_half_page(l) + (head * HT_KV_PAGE + pos % HT_KV_PAGE) * l->head_dim;
 }
 
+/* Of 8-bit pages: the scales, and the index among them of those of K (block b lies HT_KV_TILE further on each) and V
+ * (blocks are adjacent). */
+static inline uint16_t *ht_kv_scales(const ht_kv_layer *l, void *page) {
+    return (uint16_t *)(void *)((char *)page + 2 * ht_kv_half_page(l));
+}
+static inline int64_t ht_kv_k_scale_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
+    int64_t key = pos % HT_KV_PAGE;
+    return (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * ht_kv_blocks(l->head_dim) + key % HT_KV_TILE;
+}
+static inline int64_t ht_kv_v_scale_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
+    return ((l->n_kv_heads + head) * HT_KV_PAGE + pos % HT_KV_PAGE) * ht_kv_blocks(l->head_dim);
+}
+
+/* Quantises up to 32 numbers, q[i * step] for x[i]; gives the scale's bits. */
+uint16_t ht_kv_quantise(const float *x, int64_t n, int8_t *q, int64_t step);
+
+/* Dimension d of the key and of the value at pos, as stored. */
+float ht_kv_key(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d);
+float ht_kv_value(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d);
+
 /* The first key that a row at `pos` sees. */
 static inline int64_t ht_kv_first_visible(const ht_kv_layer *l, int64_t pos) {
     return l->window > 0 && pos >= l->window ? pos - l->window + 1 : 0;

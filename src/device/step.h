@@ -21,8 +21,10 @@ typedef struct ht_batch {
 } ht_batch;
 
 enum {
-    HT_KV_PAGE = 256, /* positions per page */
-    HT_KV_TILE = 16   /* keys per tile of the K layout */
+    HT_KV_PAGE = 256,  /* positions per page */
+    HT_KV_TILE = 16,   /* keys per tile of the K layout */
+    HT_KV_QBLOCK = 32, /* dimensions that share a scale in 8-bit pages */
+    HT_KV_QMAX = 127
 };
 
 /* The pages of one layer of one sequence. A growing layer keeps every page (ring_pages == 0): position p is in
@@ -30,11 +32,18 @@ enum {
  *
  * A page holds K then V, both in `dtype`:
  *   K [n_kv_heads][256 / 16 tiles][head_dim][16 keys]   sixteen scores advance together, d by d
- *   V [n_kv_heads][256][head_dim] */
+ *   V [n_kv_heads][256][head_dim]
+ *
+ * 8-bit pages go on with the scales of K and those of V, bf16, one for every 32 dimensions of a vector (n_blocks of them,
+ * the last one maybe for fewer):
+ *   K [n_kv_heads][256 / 16 tiles][n_blocks][16 keys]
+ *   V [n_kv_heads][256][n_blocks]
+ * A number is scale * q, which is exact in f32. The scale is max |x| / 127, rounded up, and q the nearest integer to
+ * x / scale; a block with a NaN or an infinity has a NaN for a scale. */
 typedef struct ht_kv_layer {
     int32_t n_kv_heads;
     int32_t head_dim;
-    ht_dtype dtype;     /* HT_F16, HT_BF16 or HT_F32 */
+    ht_dtype dtype;     /* HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with scales */
     int64_t window;     /* keys visible to a row, itself included; 0: all */
     int64_t ring_pages; /* 0: growing */
     int64_t n_pages;    /* pages allocated so far */
@@ -49,6 +58,8 @@ typedef struct ht_cache {
     int64_t length;
     struct ht_cache_owner *owner; /* who allocates; the kernels do not look at it */
 } ht_cache;
+
+static inline int64_t ht_kv_blocks(int64_t head_dim) { return (head_dim + HT_KV_QBLOCK - 1) / HT_KV_QBLOCK; }
 
 typedef struct ht_step {
     const ht_batch *batch;

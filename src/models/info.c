@@ -13,7 +13,10 @@
 typedef struct info {
     ht_model_info public;
     char architecture[64], name[128], quantization[32], tokenizer_kind[64];
+    int64_t kv_per_position[HT_DTYPE_COUNT], kv_fixed[HT_DTYPE_COUNT]; /* by the cache's dtype */
 } info;
+
+static const ht_dtype kv_dtypes[] = {HT_F16, HT_BF16, HT_F32, HT_I8};
 
 static void describe_tensors(info *in, const ht_checkpoint *c) {
     /* Types are told apart by name, which a format's type table lends. */
@@ -60,13 +63,31 @@ static void describe_config(info *in, const ht_config *c) {
     p->tied_head = c->tied_head && p->has_weights;
     for (int64_t i = 0; i < c->n_layers; i++) {
         ht_kv_shape kv = ht_kv_shape_of(c, i);
-        if (kv.window) {
-            p->sliding_window = c->window;
-            p->kv_bytes_fixed += (int64_t)ht_kv_bytes(&kv, 1, HT_F16, c->context, HT_KV_CHUNK, c->context);
-        } else {
-            p->kv_bytes_per_position += (int64_t)(ht_kv_page_bytes(&kv, HT_F16) / HT_KV_PAGE);
+        if (kv.window) p->sliding_window = c->window;
+        for (size_t t = 0; t < sizeof kv_dtypes / sizeof *kv_dtypes; t++) {
+            ht_dtype dtype = kv_dtypes[t];
+            if (kv.window)
+                in->kv_fixed[dtype] += (int64_t)ht_kv_bytes(&kv, 1, dtype, c->context, HT_KV_CHUNK, c->context);
+            else
+                in->kv_per_position[dtype] += (int64_t)(ht_kv_page_bytes(&kv, dtype) / HT_KV_PAGE);
         }
     }
+}
+
+static bool is_kv_dtype(ht_dtype dtype) {
+    for (size_t t = 0; t < sizeof kv_dtypes / sizeof *kv_dtypes; t++)
+        if (kv_dtypes[t] == dtype) return true;
+    return false;
+}
+
+int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dtype) {
+    if (dtype == 0) dtype = HT_F16;
+    return is_kv_dtype(dtype) ? ((const info *)(const void *)p)->kv_per_position[dtype] : 0;
+}
+
+int64_t ht_model_info_kv_bytes_fixed(const ht_model_info *p, ht_dtype dtype) {
+    if (dtype == 0) dtype = HT_F16;
+    return is_kv_dtype(dtype) ? ((const info *)(const void *)p)->kv_fixed[dtype] : 0;
 }
 
 /* The common keys of a GGUF whose family is unknown, or which holds a vocabulary alone; what is missing stays 0. */

@@ -21,9 +21,10 @@ int64_t ht_kv_pages(int64_t ring, int64_t positions) {
 }
 
 size_t ht_kv_page_bytes(const ht_kv_shape *kv, ht_dtype dtype) {
-    size_t bytes;
-    bool fits = ht_mul_size((size_t)kv->n_kv_heads, (size_t)kv->head_dim, &bytes) &&
-                ht_mul_size(bytes, 2 * HT_KV_PAGE * ht_dtype_bytes(dtype), &bytes);
+    size_t vector, bytes;
+    bool fits = ht_mul_size((size_t)kv->head_dim, ht_dtype_bytes(dtype), &vector);
+    if (dtype == HT_I8) fits = fits && ht_add_size(vector, (size_t)ht_kv_blocks(kv->head_dim) * 2, &vector);
+    fits = fits && ht_mul_size((size_t)kv->n_kv_heads, vector, &bytes) && ht_mul_size(bytes, 2 * HT_KV_PAGE, &bytes);
     return fits ? bytes : SIZE_MAX;
 }
 

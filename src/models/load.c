@@ -50,8 +50,8 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     m->architecture = c->family->architecture;
     m->precision = o->precision;
     m->kv_dtype = o->kv_dtype ? o->kv_dtype : HT_F16; /* HT_BOOL, which is 0, is no KV type: it means unset */
-    if (m->kv_dtype != HT_F16 && m->kv_dtype != HT_BF16 && m->kv_dtype != HT_F32)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16 and f32 can",
+    if (m->kv_dtype != HT_F16 && m->kv_dtype != HT_BF16 && m->kv_dtype != HT_F32 && m->kv_dtype != HT_I8)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16, f32 and i8 can",
                        ht_dtype_name(m->kv_dtype));
     m->vocab = (int32_t)c->vocab;
     m->n_layers = (int32_t)c->n_layers;

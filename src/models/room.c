@@ -146,8 +146,11 @@ ht_status ht_room_check(const ht_room_wanted *w, size_t free_bytes, ht_error *er
     size_t left = free_bytes - w->weight_bytes;
     int64_t fit = positions_that_fit(w, w->kv_dtype, left);
     bool halves = w->kv_dtype == HT_F32 && kv_bytes(w, HT_F16, w->positions) <= left;
+    bool quarters = w->kv_dtype != HT_I8 && kv_bytes(w, HT_I8, w->positions) <= left;
     if (halves)
         snprintf(remedy, sizeof remedy, "a KV cache of f16 would fit (--kv f16)");
+    else if (quarters)
+        snprintf(remedy, sizeof remedy, "a KV cache of 8 bits would fit (--kv q8)");
     else if (fit > 0)
         snprintf(remedy, sizeof remedy, "a context of %lld positions would fit (--context %lld)", (long long)fit,
                  (long long)fit);

@@ -126,7 +126,7 @@ class Logits(CommandTest):
 
     def test_kv_types_are_close_and_differ(self):
         exact = self.logits("--kv", "f32")[1]
-        for kv in ["f16", "bf16"]:
+        for kv in ["f16", "bf16", "q8"]:
             other = self.logits("--kv", kv)[1]
             self.assertNotEqual(exact, other)
             for a, b in zip(struct.iter_unpack("<f", exact), struct.iter_unpack("<f", other)):

@@ -20,10 +20,10 @@ typedef struct attend_case {
     int n_sequences, length[MAX_SEQUENCES];
 } attend_case;
 
-/* q, k and v of every position of every sequence, and the results. */
+/* q, k and v of every position of every sequence; k and v also as the cache should hold them. */
 typedef struct texts {
     const attend_case *c;
-    float *q[MAX_SEQUENCES], *k[MAX_SEQUENCES], *v[MAX_SEQUENCES];
+    float *q[MAX_SEQUENCES], *k[MAX_SEQUENCES], *v[MAX_SEQUENCES], *held_k[MAX_SEQUENCES], *held_v[MAX_SEQUENCES];
 } texts;
 
 static float *random_floats(int64_t n, float size, uint64_t *state) {
@@ -31,6 +31,28 @@ static float *random_floats(int64_t n, float size, uint64_t *state) {
     assert_non_null(x);
     for (int64_t i = 0; i < n; i++) x[i] = size * test_random_float(state);
     return x;
+}
+
+/* 8 bits: per 32 numbers (or what is left of the vector) a bf16 scale, rounded up from max / 127. */
+static void hold_block(const float *x, int n, float *held) {
+    float max = 0;
+    for (int i = 0; i < n; i++) max = fmaxf(max, fabsf(x[i]));
+    float least = max / 127, scale = ht_bf16_to_f32((uint16_t)(ht_float_bits(least) >> 16));
+    if (scale < least) scale = ht_bf16_to_f32((uint16_t)((ht_float_bits(least) >> 16) + 1));
+    for (int i = 0; i < n; i++) held[i] = scale > 0 ? scale * rintf(x[i] * (1 / scale)) : 0;
+}
+
+static float *held_vectors(ht_dtype dtype, const float *x, int64_t n_vectors, int head_dim) {
+    float *held = malloc((size_t)(n_vectors * head_dim) * sizeof *held);
+    assert_non_null(held);
+    for (int64_t i = 0; i < n_vectors * head_dim; i++)
+        held[i] = dtype == HT_F16    ? ht_f16_to_f32(ht_f32_to_f16(x[i]))
+                  : dtype == HT_BF16 ? ht_bf16_to_f32(ht_f32_to_bf16(x[i]))
+                                     : x[i];
+    for (int64_t i = 0; i < n_vectors && dtype == HT_I8; i++)
+        for (int d = 0; d < head_dim; d += 32)
+            hold_block(x + i * head_dim + d, head_dim - d < 32 ? head_dim - d : 32, held + i * head_dim + d);
+    return held;
 }
 
 static texts texts_make(const attend_case *c) {
@@ -41,12 +63,15 @@ static texts texts_make(const attend_case *c) {
         t.q[s] = random_floats((int64_t)c->length[s] * c->n_heads * c->head_dim, 4.0f, &state);
         t.k[s] = random_floats(kv, 2.0f, &state);
         t.v[s] = random_floats(kv, 1.0f, &state);
+        t.held_k[s] = held_vectors(c->dtype, t.k[s], kv / c->head_dim, c->head_dim);
+        t.held_v[s] = held_vectors(c->dtype, t.v[s], kv / c->head_dim, c->head_dim);
     }
     return t;
 }
 
 static void texts_free(texts *t) {
-    for (int s = 0; s < MAX_SEQUENCES; s++) free(t->q[s]), free(t->k[s]), free(t->v[s]);
+    for (int s = 0; s < MAX_SEQUENCES; s++)
+        free(t->q[s]), free(t->k[s]), free(t->v[s]), free(t->held_k[s]), free(t->held_v[s]);
 }
 
 /* ---- caches ---- */
@@ -61,7 +86,9 @@ static void caches_make(const attend_case *c, caches *out) {
     memset(out, 0, sizeof *out);
     for (int s = 0; s < c->n_sequences; s++) {
         int64_t pages = c->ring_pages ? c->ring_pages : (c->length[s] + HT_KV_PAGE - 1) / HT_KV_PAGE;
-        size_t bytes = 2 * (size_t)c->n_kv_heads * (size_t)c->head_dim * HT_KV_PAGE * ht_dtype_bytes(c->dtype);
+        size_t vector = (size_t)c->head_dim * ht_dtype_bytes(c->dtype);
+        if (c->dtype == HT_I8) vector += 2 * (((size_t)c->head_dim + 31) / 32);
+        size_t bytes = 2 * (size_t)c->n_kv_heads * HT_KV_PAGE * vector;
         out->layer[s] = (ht_kv_layer){.n_kv_heads = c->n_kv_heads,
                                       .head_dim = c->head_dim,
                                       .dtype = c->dtype,
@@ -165,19 +192,13 @@ static void results_free(const attend_case *c, float *out[]) {
 
 /* ---- the naive form ---- */
 
-static double stored(ht_dtype dtype, float x) {
-    if (dtype == HT_F16) return ht_f16_to_f32(ht_f32_to_f16(x));
-    if (dtype == HT_BF16) return ht_bf16_to_f32(ht_f32_to_bf16(x));
-    return x;
-}
-
 static double score_of(const texts *t, int s, int i, int h, int j) {
     const attend_case *c = t->c;
     int kv_head = h / (c->n_heads / c->n_kv_heads);
     const float *q = t->q[s] + ((int64_t)i * c->n_heads + h) * c->head_dim;
-    const float *k = t->k[s] + ((int64_t)j * c->n_kv_heads + kv_head) * c->head_dim;
+    const float *k = t->held_k[s] + ((int64_t)j * c->n_kv_heads + kv_head) * c->head_dim;
     double dot = 0.0;
-    for (int d = 0; d < c->head_dim; d++) dot += (double)q[d] * stored(c->dtype, k[d]);
+    for (int d = 0; d < c->head_dim; d++) dot += (double)q[d] * (double)k[d];
     dot *= (double)c->scale;
     return c->softcap > 0.0f ? (double)c->softcap * tanh(dot / (double)c->softcap) : dot;
 }
@@ -197,12 +218,8 @@ static double worst_difference(const texts *t, int s, const float *out) {
             for (int j = first; j <= i; j++) sum += w[j] = exp(w[j] - max);
             for (int d = 0; d < c->head_dim; d++) {
                 double y = 0.0;
-                for (int j = first; j <= i; j++)
-                    y +=
-                        w[j] *
-                        stored(
-                            c->dtype,
-                            t->v[s][((int64_t)j * c->n_kv_heads + h / (c->n_heads / c->n_kv_heads)) * c->head_dim + d]);
+                const float *v = t->held_v[s] + (int64_t)(h / (c->n_heads / c->n_kv_heads)) * c->head_dim + d;
+                for (int j = first; j <= i; j++) y += w[j] * (double)v[(int64_t)j * c->n_kv_heads * c->head_dim];
                 double difference = fabs(y / sum - (double)out[((int64_t)i * c->n_heads + h) * c->head_dim + d]);
                 if (!(difference <= worst)) worst = difference; /* a NaN is the worst of all */
             }
@@ -225,6 +242,9 @@ static const attend_case cases[] = {
     {"odd head_dim 72, f32", 2, 1, 72, HT_F32, 70, 0, 0.12f, 50.0f, 1, {512}},
     {"head_dim 8, many heads", 12, 1, 8, HT_F32, 0, 0, 0.35f, 0.0f, 1, {511}},
     {"three queries per KV head", 9, 3, 16, HT_F16, 0, 0, 0.25f, 0.0f, 1, {513}},
+    {"SmolLM2's heads, 8 bits", 9, 3, 64, HT_I8, 0, 0, 0.125f, 0.0f, 2, {600, 259}},
+    {"odd head_dim 72, 8 bits, window", 4, 2, 72, HT_I8, 100, 3, 0.12f, 0.0f, 1, {700}},
+    {"odd head_dim 6, 8 bits", 2, 1, 6, HT_I8, 0, 0, 0.4f, 5.0f, 2, {257, 3}},
     {"head_dim 80, no grouping", 5, 5, 80, HT_F16, 0, 0, 0.11f, 0.0f, 1, {300}},
 };
 

@@ -125,6 +125,7 @@ static void cache_bytes(void **state) {
     assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 1, HT_KV_CHUNK, 1 << 20), PAGE_BYTES);
     assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 257, HT_KV_CHUNK, 1 << 20), 2 * PAGE_BYTES);
     assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, 257, HT_KV_CHUNK, 1 << 20), 4 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_I8, 257, HT_KV_CHUNK, 1 << 20), 2 * (PAGE_BYTES / 2) * 68 / 64);
     size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, 100000, HT_KV_CHUNK, 1 << 20),
            more = ht_kv_bytes(kv + 1, 1, HT_F16, 200000, HT_KV_CHUNK, 1 << 20);
     assert_true(one == more && one < 8 * PAGE_BYTES); /* a ring stops growing */
@@ -151,11 +152,13 @@ static void refusals(void **state) {
     CHECK_ROOM(w, 9999999, "m.gguf", "10.0 MB", "weights", "smaller or more strongly quantised");
     w.positions = 1024;
     CHECK_ROOM(w, 10000000 + 4 * PAGE_BYTES, NULL);
-    CHECK_ROOM(w, 10000000 + 3 * PAGE_BYTES, "1024 positions", "--context 768");
+    CHECK_ROOM(w, 10000000 + 3 * PAGE_BYTES, "1024 positions", "--kv q8");
+    CHECK_ROOM(w, 10000000 + 2 * PAGE_BYTES, "1024 positions", "--context 512");
     CHECK_ROOM(w, 10000000, "smaller or more strongly quantised");
     w.kv_dtype = HT_F32;
     CHECK_ROOM(w, 10000000 + 4 * PAGE_BYTES, "--kv f16");
-    CHECK_ROOM(w, 10000000 + 3 * PAGE_BYTES, "--context 256");
+    CHECK_ROOM(w, 10000000 + 3 * PAGE_BYTES, "--kv q8");
+    CHECK_ROOM(w, 10000000 + 2 * PAGE_BYTES, "--context 256");
     w.weight_bytes = SIZE_MAX;
     CHECK_ROOM(w, 10000000, "weights");
     w.weight_bytes = (size_t)3100 * 1000 * 1000;

@@ -11,12 +11,9 @@ static double score(const ht_call *call, int64_t query, int64_t query_stride, co
                     int64_t j) {
     const ht_attend_params *p = call->params;
     const ht_view *q = &call->in[0];
-    const void *page = l->pages[ht_kv_page_of(l, j)];
-    int64_t key = ht_kv_k_index(l, head, j);
     double dot = 0.0;
     for (int64_t d = 0; d < l->head_dim; d++)
-        dot +=
-            ht_get_f64(q->dtype, q->data, query + d * query_stride) * ht_get_f64(l->dtype, page, key + d * HT_KV_TILE);
+        dot += ht_get_f64(q->dtype, q->data, query + d * query_stride) * (double)ht_kv_key(l, head, j, d);
     dot *= (double)p->scale;
     return p->softcap > 0.0f ? (double)p->softcap * tanh(dot / (double)p->softcap) : dot;
 }
@@ -40,9 +37,7 @@ static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum
             max = s;
         }
         double weight = exp(s - max);
-        const void *page = l->pages[ht_kv_page_of(l, j)];
-        int64_t value = ht_kv_v_index(l, kv_head, j);
-        for (int64_t d = 0; d < l->head_dim; d++) sum[d] += weight * ht_get_f64(l->dtype, page, value + d);
+        for (int64_t d = 0; d < l->head_dim; d++) sum[d] += weight * (double)ht_kv_value(l, kv_head, j, d);
         total += weight;
     }
     for (int64_t d = 0; d < l->head_dim; d++)

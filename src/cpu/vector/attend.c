@@ -13,7 +13,7 @@
 
 enum {
     TILE_QUERIES = 96,    /* aimed at: enough that converting a page is a small part of using it */
-    CONVERT_QUERIES = 24, /* from so many queries on, a page of f16 or bf16 is converted first */
+    CONVERT_QUERIES = 24, /* from so many queries on, a page is converted to f32 first */
     WAVE_PAGES = 16,      /* pages per head and wave, at least */
     INLINE_WORK = 1 << 16 /* multiply-adds that are done before another thread has even noticed */
 };
@@ -43,10 +43,13 @@ static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t 
     const ht_kv_layer *l = t->layer;
     const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
     size_t bytes = ht_dtype_bytes(l->dtype), k = (size_t)ht_kv_k_index(l, t->kv_head, 0) * bytes;
+    const uint16_t *scales = ht_kv_scales(l, l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]);
     const char *next = page + 1 < t->end_page ? l->pages[ht_kv_page_of(l, (page + 1) * HT_KV_PAGE)] : NULL;
     return (attend_page){.dtype = l->dtype,
                          .k = base + k,
                          .v = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes,
+                         .k_scale = scales + ht_kv_k_scale_index(l, t->kv_head, 0),
+                         .v_scale = scales + ht_kv_v_scale_index(l, t->kv_head, 0),
                          .v_stride = job->head_dim,
                          .head_dim = job->head_dim,
                          .next = next ? next + k : NULL};

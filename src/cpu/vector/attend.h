@@ -16,12 +16,14 @@
 
 enum { ATTEND_QUERIES = 6 }; /* at most so many queries go through a page together: what the registers hold */
 
-/* One KV head of one page: f16 or bf16 as stored, or f32 (stored or converted). */
+/* One KV head of one page: f16, bf16 or 8 bits as stored, or f32 (stored or converted). */
 typedef struct attend_page {
     ht_dtype dtype;
-    const void *k;    /* [16 tiles][head_dim][16 keys] */
-    const void *v;    /* [256 keys][v_stride] */
-    int64_t v_stride; /* elements */
+    const void *k;           /* [16 tiles][head_dim][16 keys] */
+    const void *v;           /* [256 keys][v_stride] */
+    const uint16_t *k_scale; /* of 8 bits: [16 tiles][blocks][16 keys] */
+    const uint16_t *v_scale; /* [256 keys][blocks] */
+    int64_t v_stride;        /* elements */
     int64_t head_dim;
     const void *next; /* K of the page that comes after, or NULL: fetched towards the end */
 } attend_page;

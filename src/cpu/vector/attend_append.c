@@ -30,6 +30,19 @@ static void put_value(ht_dtype t, void *page, int64_t at, const float *x, int64_
     }
 }
 
+static void put_quantised(const ht_kv_layer *l, void *page, int64_t head, int64_t pos, const float *key,
+                          const float *value) {
+    int8_t *k = (int8_t *)page + ht_kv_k_index(l, head, pos), *v = (int8_t *)page + ht_kv_v_index(l, head, pos);
+    uint16_t *k_scale = ht_kv_scales(l, page) + ht_kv_k_scale_index(l, head, pos);
+    uint16_t *v_scale = ht_kv_scales(l, page) + ht_kv_v_scale_index(l, head, pos);
+    for (int64_t d = 0; d < l->head_dim; d += HT_KV_QBLOCK) {
+        int64_t n = l->head_dim - d < HT_KV_QBLOCK ? l->head_dim - d : HT_KV_QBLOCK;
+        *k_scale = ht_kv_quantise(key + d, n, k + d * HT_KV_TILE, HT_KV_TILE);
+        *v_scale++ = ht_kv_quantise(value + d, n, v + d, 1);
+        k_scale += HT_KV_TILE;
+    }
+}
+
 static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const ht_call *call = arg;
@@ -41,6 +54,10 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t head = 0; head < l->n_kv_heads; head++) {
             const float *key = (const float *)k->data + row * k->stride[0] + head * k->stride[1];
             const float *value = (const float *)v->data + row * v->stride[0] + head * v->stride[1];
+            if (l->dtype == HT_I8) {
+                put_quantised(l, page, head, pos, key, value);
+                continue;
+            }
             put_key(l->dtype, page, ht_kv_k_index(l, head, pos), key, l->head_dim);
             put_value(l->dtype, page, ht_kv_v_index(l, head, pos), value, l->head_dim);
         }

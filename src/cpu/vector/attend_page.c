@@ -2,6 +2,7 @@
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/math.h"
+#include "cpu/vector/simd_int.h"
 
 /* Accumulators that fit beside the operands: 24 registers of 32 with AVX-512, 12 of 16 with AVX2, 24 of 32 with NEON.
  * WIDE(m) sixteen-lane columns go with m queries; one or two queries take more columns, or the chains of dependent
@@ -12,17 +13,30 @@
 #define WIDE(m) ((m) == 1 ? 4 : (m) <= 3 ? 2 : 1)
 #endif
 
-HT_INLINE v16f load16(ht_dtype t, const void *p, int64_t at) {
+/* `scale` is of 8 bits alone. */
+HT_INLINE v16f load16(ht_dtype t, const void *p, int64_t at, v16f scale) {
     switch (t) {
     case HT_F16: return v16f_load_f16((const uint16_t *)p + at);
     case HT_BF16: return v16f_load_bf16((const uint16_t *)p + at);
+    case HT_I8: return v16f_mul(v16f_from_i(v16i_load_s8((const uint8_t *)p + at)), scale);
     default: return v16f_load((const float *)p + at);
     }
+}
+
+/* Scales of the keys of a tile, and of a value, in the block that dimension d is in. */
+HT_INLINE v16f key_scales(const attend_page *page, int64_t tile, int64_t d) {
+    int64_t blocks = ht_kv_blocks(page->head_dim);
+    return v16f_load_bf16(page->k_scale + (tile * blocks + d / HT_KV_QBLOCK) * HT_KV_TILE);
+}
+HT_INLINE v16f value_scale(const attend_page *page, int64_t key, int64_t d) {
+    return v16f_set1(ht_bf16_to_f32(page->v_scale[key * ht_kv_blocks(page->head_dim) + d / HT_KV_QBLOCK]));
 }
 
 /* Bytes that are asked for ahead of their use: some hundred nanoseconds of work. The tiles of K are several short streams
  * and pages lie anywhere, so that the processor's own prefetching starts anew too often. */
 enum { AHEAD = 8192, LINE = 64 };
+
+HT_INLINE bool fetches_ahead(ht_dtype t) { return t == HT_F16 || t == HT_BF16; }
 
 HT_INLINE void prefetch_lines(const char *p, int64_t lines) {
     for (int64_t i = 0; i < lines; i++) HT_PREFETCH(p + i * LINE);
@@ -45,11 +59,17 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
     const float *q = g->q;
     const char *ahead = (const char *)page->k + (base + tiles * tile_size) * 2; /* the tiles after these, or V */
     if (tile + tiles >= HT_KV_PAGE / HT_KV_TILE) ahead = page->v;
+    v16f scale[8];
+#pragma GCC unroll 8
+    for (int c = 0; c < tiles; c++) scale[c] = v16f_zero();
     for (int64_t d = 0; d < head_dim; d++) {
         v16f k[8];
+        if (t == HT_I8 && d % HT_KV_QBLOCK == 0)
 #pragma GCC unroll 8
-        for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE);
-        if (t != HT_F32)
+            for (int c = 0; c < tiles; c++) scale[c] = key_scales(page, tile + c, d);
+#pragma GCC unroll 8
+        for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE, scale[c]);
+        if (fetches_ahead(t))
 #pragma GCC unroll 8
             for (int c = 0; c < tiles; c++) HT_PREFETCH(ahead + (c * tile_size + d * HT_KV_TILE) * 2);
 #pragma GCC unroll 8
@@ -83,9 +103,11 @@ HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype 
         for (int c = 0; c < columns; c++) sum[i][c] = v16f_load(out + i * padded + 16 * c);
     for (int j = first; j < end; j++) {
         v16f v[8];
-        if (t != HT_F32) prefetch_lines(ahead_of_value(page, j) + column * 2, (columns * 32 + LINE - 1) / LINE);
+        if (fetches_ahead(t)) prefetch_lines(ahead_of_value(page, j) + column * 2, (columns * 32 + LINE - 1) / LINE);
 #pragma GCC unroll 8
-        for (int c = 0; c < columns; c++) v[c] = load16(t, page->v, j * page->v_stride + column + 16 * c);
+        for (int c = 0; c < columns; c++)
+            v[c] = load16(t, page->v, j * page->v_stride + column + 16 * c,
+                          t == HT_I8 ? value_scale(page, j, column + 16 * c) : v16f_zero());
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
             v16f x = v16f_set1(w[i * HT_KV_PAGE + j]);
@@ -99,6 +121,15 @@ HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype 
         for (int c = 0; c < columns; c++) v16f_store(out + i * padded + 16 * c, sum[i][c]);
 }
 
+/* Up to sixteen dimensions of a value. */
+HT_INLINE v16f load_value(const attend_page *page, ht_dtype t, int64_t key, int64_t d, int lanes) {
+    int64_t at = key * page->v_stride + d;
+    if (t != HT_I8) return lanes_load(t, page->v, at, 1, lanes);
+    uint8_t room[16] = {0};
+    memcpy(room, (const uint8_t *)page->v + at, (size_t)lanes);
+    return load16(t, room, 0, value_scale(page, key, d));
+}
+
 /* The last lanes of a head_dim that is no multiple of sixteen, where rows of V follow one another without padding. */
 HT_INLINE void weigh_tail(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int64_t column,
                           int first, int end) {
@@ -108,8 +139,7 @@ HT_INLINE void weigh_tail(const attend_page *page, attend_group *g, ht_dtype t, 
         float *out = g->out + i * padded + column;
         v16f sum = v16f_load(out);
         for (int j = first; j < end; j++)
-            sum = v16f_fma(lanes_load(t, page->v, j * page->v_stride + column, 1, lanes),
-                           v16f_set1(g->weights[i * HT_KV_PAGE + j]), sum);
+            sum = v16f_fma(load_value(page, t, j, column, lanes), v16f_set1(g->weights[i * HT_KV_PAGE + j]), sum);
         v16f_store(out, sum);
     }
 }
@@ -212,18 +242,33 @@ void HT_ISA_NAME(ht_attend_page)(const attend_page *page, attend_group *group) {
     switch (page->dtype) {
     case HT_F16: page_of_dtype(page, group, HT_F16); break;
     case HT_BF16: page_of_dtype(page, group, HT_BF16); break;
+    case HT_I8: page_of_dtype(page, group, HT_I8); break;
     default: page_of_dtype(page, group, HT_F32); break;
     }
 }
 
-void HT_ISA_NAME(ht_attend_convert)(const attend_page *from, int first, int end, float *k, float *v) {
-    int64_t head_dim = from->head_dim, padded = attend_padded(head_dim), tile = head_dim * HT_KV_TILE;
-    for (int64_t i = first / HT_KV_TILE * tile; i < (end + HT_KV_TILE - 1) / HT_KV_TILE * tile; i += 16)
-        v16f_store(k + i, load16(from->dtype, from->k, i));
+HT_INLINE void convert(const attend_page *from, ht_dtype t, int first, int end, float *k, float *v) {
+    int64_t head_dim = from->head_dim, padded = attend_padded(head_dim);
+    for (int64_t tile = first / HT_KV_TILE; tile < (end + HT_KV_TILE - 1) / HT_KV_TILE; tile++) {
+        v16f scale = v16f_zero();
+        for (int64_t d = 0; d < head_dim; d++) {
+            if (t == HT_I8 && d % HT_KV_QBLOCK == 0) scale = key_scales(from, tile, d);
+            int64_t at = (tile * head_dim + d) * HT_KV_TILE;
+            v16f_store(k + at, load16(t, from->k, at, scale));
+        }
+    }
     for (int j = first; j < end; j++)
         for (int64_t d = 0; d < head_dim; d += 16)
-            v16f_store(v + j * padded + d,
-                       lanes_load(from->dtype, from->v, j * from->v_stride + d, 1, lanes_of(head_dim - d)));
+            v16f_store(v + j * padded + d, load_value(from, t, j, d, lanes_of(head_dim - d)));
+}
+
+void HT_ISA_NAME(ht_attend_convert)(const attend_page *from, int first, int end, float *k, float *v) {
+    switch (from->dtype) {
+    case HT_F16: convert(from, HT_F16, first, end, k, v); break;
+    case HT_BF16: convert(from, HT_BF16, first, end, k, v); break;
+    case HT_I8: convert(from, HT_I8, first, end, k, v); break;
+    default: convert(from, HT_F32, first, end, k, v); break;
+    }
 }
 
 void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t head_dim, bool fresh, float page_max,
