@@ -11,9 +11,7 @@
 
 enum { CONTEXT = 256 };
 
-static void be_silent(enum ggml_log_level level, const char *text, void *user) {
-    (void)level, (void)text, (void)user;
-}
+static void be_silent(enum ggml_log_level level, const char *text, void *user) { (void)level, (void)text, (void)user; }
 
 static int failed(const char *what) {
     fprintf(stderr, "llama_start: %s failed\n", what);
