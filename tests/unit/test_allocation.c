@@ -1,8 +1,9 @@
 /* Out of memory is an error like any other: each scenario is run with its first, second, third ... allocation failing,
- * alone and with all that follow. Linked with --wrap for the allocation functions (tests/CMakeLists.txt); leaks on the way
+ * alone and with all that follow. And decoding allocates nothing but pages of its cache. Linked with --wrap for the allocation functions (tests/CMakeLists.txt); leaks on the way
  * out are the leak sanitizer's to find. */
 #include "base/file.h"
 #include "base/pool.h"
+#include "device/step.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
@@ -10,8 +11,10 @@
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
+#include "support/tiny_model.h"
 
 #include <hearth/npy.h>
+#include <hearth/session.h>
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -30,9 +33,10 @@ void *__wrap_aligned_alloc(size_t align, size_t n);
 char *__wrap_strdup(const char *s);
 
 static bool armed, all_that_follow;
-static long until_failure;
+static long until_failure, n_allocations;
 
 static bool fails(void) {
+    n_allocations++;
     if (!armed) return false;
     bool now = all_that_follow ? until_failure <= 0 : until_failure == 0;
     until_failure--;
@@ -159,6 +163,54 @@ static void pools(void **state) {
     assert_true(try_every_failure(start_pool, false) >= 2);
 }
 
+/* ---- decoding allocates nothing ---- */
+
+typedef struct decoding {
+    ht_session *session;
+    const char *what;
+    long seen; /* allocations up to the last token */
+    int64_t tokens;
+} decoding;
+
+/* One more token: since the last one, pages of the KV cache and the room for the tokens' ids may have grown, if a page
+ * was full, and nothing else. */
+static bool count_allocations(const char *text, size_t n, void *user) {
+    (void)text, (void)n;
+    decoding *d = user;
+    int64_t length = ht_session_length(d->session);
+    bool full = (length - 1) % HT_KV_PAGE < 2; /* the last token is computed with the next one */
+    if (d->tokens++ > 2 && !full && n_allocations != d->seen)
+        fail_msg("%s: %ld allocations for the token at %lld", d->what, n_allocations - d->seen, (long long)length);
+    d->seen = n_allocations;
+    return true;
+}
+
+static void decode(const tiny_options *o, const char *what, const ht_sampler_options *sampler) {
+    enum { N_TOKENS = 700 };
+    ht_error err = {0};
+    ht_model *m = tiny_load(o);
+    decoding d = {.what = what};
+    int32_t ids[3];
+    tiny_ids(ids, 3, 1);
+    assert_int_equal(ht_session_open(m, NULL, &d.session, &err), HT_OK);
+    const ht_generate_options how = {.max_tokens = N_TOKENS, .ignore_eos = true, .sampler = *sampler};
+    if (ht_generate(d.session, ids, 3, &how, count_allocations, &d, NULL, &err)) fail_msg("%s", err.message);
+    assert_true(d.tokens > N_TOKENS / 4); /* a token may complete no character */
+    ht_session_close(&d.session);
+    ht_model_close(&m);
+}
+
+static void decoding_allocates_nothing(void **state) {
+    (void)state;
+    const ht_sampler_options greedy = {0};
+    const ht_sampler_options all = {
+        .temperature = 0.9f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f, .repeat_penalty = 1.1f, .seed = 3};
+    decode(&(tiny_options){0}, "greedy", &greedy);
+    decode(&(tiny_options){0}, "the whole chain", &all);
+    decode(&(tiny_options){.window = 300, .type = HT_W_Q8_0}, "a ring", &greedy);
+    decode(&(tiny_options){.kv = HT_I8, .n_threads = 1}, "8-bit keys", &greedy);
+}
+
 static int make_inputs(void **state) {
     (void)state;
     static const char index[] = "{\"weight_map\":{\"a\":\"a.safetensors\",\"b\":\"a.safetensors\"}}";
@@ -192,6 +244,7 @@ int main(void) {
         cmocka_unit_test(checkpoints),
         cmocka_unit_test(files),
         cmocka_unit_test(pools),
+        cmocka_unit_test(decoding_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }
