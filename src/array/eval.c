@@ -91,7 +91,7 @@ enum { STACK_VIEWS = 8 };
 static ht_status run_kernel(walk *w, ht_array *a) {
     ht_stream *s = w->stream;
     const ht_kernel *kernel = &s->device->kernels[a->op];
-    const char *name = ht_op_info_of(a->op)->name;
+    const char *name = ht_op_name(a->op);
     if (!kernel->run) return ht_fail(w->err, HT_ERR_UNSUPPORTED, "%s: not supported on %s", name, s->device->name);
     ht_view on_stack[STACK_VIEWS], *views = on_stack;
     if (a->n_in > STACK_VIEWS && !(views = malloc((size_t)a->n_in * sizeof *views)))

@@ -42,7 +42,7 @@ static ht_status push_inputs(ht_worklist *w, ht_array *a, ht_error *err) {
 }
 
 static ht_status failed_before(const ht_array *a, ht_error *err) {
-    if (!a->failure) return ht_fail(err, HT_ERR_MEMORY, "%s failed before", ht_op_info_of(a->op)->name);
+    if (!a->failure) return ht_fail(err, HT_ERR_MEMORY, "%s failed before", ht_op_name(a->op));
     if (err) *err = *a->failure;
     return a->failure->status;
 }

@@ -14,7 +14,7 @@
 static ht_status bad_count(const ht_array *a, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED,
                    "%s: a traced function may only multiply row counts; this result adds to them or mixes them",
-                   ht_op_info_of(a->op)->name);
+                   ht_op_name(a->op));
 }
 
 static ht_status operand_of(const ht_array *a, ht_operand *o, ht_error *err) {
@@ -48,7 +48,7 @@ static ht_status add_instruction(ht_plan *p, ht_array *a, ht_error *err) {
     ht_instruction *ins = &p->instruction[p->n_instructions];
     const ht_op_info *info = ht_op_info_of(a->op);
     if (!p->device->kernels[a->op].run)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: not supported on %s", info->name, p->device->name);
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: not supported on %s", ht_op_name(a->op), p->device->name);
     *ins = (ht_instruction){.op = a->op, .effect = info->effect, .n_in = a->n_in, .first_in = p->n_operands};
     memcpy(ins->params, a->params, sizeof ins->params);
     for (int i = 0; i < a->n_in; i++) {

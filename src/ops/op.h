@@ -1,4 +1,4 @@
-/* The op table: one row per operation, with its name, its shape rule and what the graph may do with it. Kernels are in
+/* The op table: one row per operation, with its shape rule and what the graph may do with it. Kernels are in
  * the device's table, indexed the same way. */
 #ifndef HT_OPS_OP_H
 #define HT_OPS_OP_H
@@ -22,7 +22,6 @@ typedef bool ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_arr
 typedef ht_array *ht_jvp_fn(ht_scope *s, const ht_array *node, ht_array *const *tangent_in);
 
 typedef struct ht_op_info {
-    const char *name;
     ht_shape_fn *shape; /* NULL: a view or a leaf, shaped where it is made */
     size_t params_bytes;
     bool in_place;  /* the kernel may write over an input of the output's size and dtype */
@@ -32,6 +31,7 @@ typedef struct ht_op_info {
 } ht_op_info;
 
 const ht_op_info *ht_op_info_of(ht_op_id op);
+const char *ht_op_name(ht_op_id op); /* "rms_norm" */
 
 /* A new node of operation `op` on `in`. NULL when an input is NULL, or with an error in the scope. `params` points to
  * the op's parameter struct, or is NULL. */
