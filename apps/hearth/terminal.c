@@ -13,23 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Checkpoints are mapped: when another process truncates one, or its disk fails, reading it raises SIGBUS. */
-static void on_lost_page(int number) {
-    static const char sentence[] =
-        "hearth: the model could not be read to its end: its file changed, or its disk failed\n";
-    (void)number;
-    ssize_t ignored = write(STDERR_FILENO, sentence, sizeof sentence - 1);
-    (void)ignored;
-    _exit(EXIT_FAILED);
-}
-
 void terminal_begin(void) {
     /* Opened the wrong way round: using a stream that was closed stays an error. */
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(EXIT_FAILED);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    signal(SIGBUS, on_lost_page);
 }
 
 /* ---- stdout ---- */

@@ -57,13 +57,12 @@ ht_status ht_file_open(const char *path, ht_file **out, ht_error *err) {
     file->size = size;
     file->path = copy;
     if (size) {
-        void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED) {
-            int code = errno;
+        void *room = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (room == MAP_FAILED) {
             ht_file_close(file);
-            return ht_fail(err, HT_ERR_IO, "%s: cannot be mapped (%zu bytes): %s", path, size, strerror(code));
+            return ht_fail_memory(err, size, path);
         }
-        file->data = map;
+        file->data = room;
     }
     *out = file;
     return HT_OK;
@@ -91,11 +90,17 @@ ht_status ht_file_read_at(const ht_file *file, size_t offset, void *out, size_t 
     return HT_OK;
 }
 
-void ht_file_drop(const ht_file *file, size_t offset, size_t n) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t begin = (offset + page - 1) & ~(page - 1), end = (offset + n) & ~(page - 1);
-    if (file->data && begin < end && end <= file->size)
-        madvise((void *)(uintptr_t)(file->data + begin), end - begin, MADV_DONTNEED);
+ht_status ht_file_fetch(ht_file *file, size_t n, ht_error *err) {
+    enum { STEP = 1 << 20 };
+    if (n <= file->loaded) return HT_OK;
+    size_t end = ht_min_size(file->size, ht_max_size(n, file->loaded + STEP)), page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *to = (unsigned char *)(uintptr_t)file->data;
+    size_t first = file->loaded & ~(page - 1);
+    if (mprotect(to + first, end - first, PROT_READ | PROT_WRITE) != 0)
+        return ht_fail_memory(err, end - first, file->path);
+    ht_status st = ht_file_read_at(file, file->loaded, to + file->loaded, end - file->loaded, err);
+    if (!st) file->loaded = end;
+    return st;
 }
 
 ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *size, ht_error *err) {

@@ -1,4 +1,4 @@
-/* Files: read-only maps of whole files, and writing a file so that it appears whole or not at all. */
+/* Files: reading parts or all of one, and writing a file so that it appears whole or not at all. */
 #ifndef HT_BASE_FILE_H
 #define HT_BASE_FILE_H
 
@@ -8,25 +8,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A read-only map of a regular file. The map may be shared between threads. Reading through `data` a file that another
- * process shrinks meanwhile raises SIGBUS; code that reads long after opening uses ht_file_read_at instead, which
- * reports that as an error. */
+/* A regular file that is read, never mapped: a map of a file that another process shrinks meanwhile raises SIGBUS, while
+ * a read is an error that says so. Room for all of it is set aside in the address space, so that what was fetched stays
+ * where it is; memory is taken only for that. */
 typedef struct ht_file {
-    const unsigned char *data; /* NULL for an empty file */
-    size_t size;
+    const unsigned char *data; /* NULL for an empty file; the first `loaded` bytes may be read */
+    size_t size, loaded;
     int fd;
     char *path;
 } ht_file;
 
-/* Opens and maps a regular file; directories and devices are refused with a sentence that says so. */
+/* Opens a regular file; directories and devices are refused with a sentence that says so. */
 ht_status ht_file_open(const char *path, ht_file **out, ht_error *err);
 void ht_file_close(ht_file *file); /* NULL is fine */
 
+/* Makes at least the first n bytes (n <= size) readable at `data`. One thread, before others use `data`. */
+ht_status ht_file_fetch(ht_file *file, size_t n, ht_error *err);
+
 /* Reads exactly n bytes at `offset`; a short file is an error. Thread-safe. */
 ht_status ht_file_read_at(const ht_file *file, size_t offset, void *out, size_t n, ht_error *err);
-
-/* Tells the kernel that a range of the map is not needed any more (whole pages inside it are dropped). */
-void ht_file_drop(const ht_file *file, size_t offset, size_t n);
 
 /* Reads a whole (small) file; the caller frees *data. A NUL is put after the last byte. Files above `limit` bytes are
  * refused. */

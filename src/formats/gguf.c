@@ -32,6 +32,8 @@ struct ht_gguf {
 typedef struct cursor {
     const unsigned char *data;
     size_t size, pos;
+    size_t ready;  /* bytes of data that can be read; the others have to be fetched */
+    ht_file *from; /* NULL: all are ready */
     const char *file;
     ht_status status;
     ht_error *err;
@@ -50,6 +52,14 @@ HT_PRINTF(3, 4) static void fail(cursor *c, ht_status status, const char *fmt, .
 /* For "%.*s": only names that take_name passed are shown. */
 static int shown(ht_bytes name) { return ht_name_shown(name.data, name.len); }
 
+/* Makes the next n bytes readable, which are in the range. */
+static bool have(cursor *c, size_t n) {
+    if (n <= c->ready - c->pos) return true;
+    if (!c->status) c->status = ht_file_fetch(c->from, c->pos + n, c->err);
+    if (!c->status) c->ready = c->from->loaded;
+    return !c->status;
+}
+
 /* The next n bytes, or NULL once anything failed. */
 static const unsigned char *take(cursor *c, uint64_t n, const char *what) {
     if (c->status) return NULL;
@@ -59,6 +69,7 @@ static const unsigned char *take(cursor *c, uint64_t n, const char *what) {
              c->pos, n, c->size - c->pos);
         return NULL;
     }
+    if (!have(c, (size_t)n)) return NULL;
     const unsigned char *p = c->data + c->pos;
     c->pos += (size_t)n;
     return p;
@@ -97,6 +108,7 @@ static void take_string_array(cursor *c, uint64_t n, ht_bytes key) {
     }
     for (uint64_t i = 0; i < n; i++) {
         size_t left = c->size - c->pos;
+        if (left >= 8 && !have(c, 8)) return;
         uint64_t len = left >= 8 ? ht_le64(c->data + c->pos) : 0;
         if (left < 8 || len > left - 8) {
             fail(c, HT_ERR_FORMAT,
@@ -104,6 +116,7 @@ static void take_string_array(cursor *c, uint64_t n, ht_bytes key) {
                  shown(key), key.data, c->pos);
             return;
         }
+        if (!have(c, 8 + (size_t)len)) return;
         c->pos += 8 + (size_t)len;
     }
 }
@@ -117,7 +130,7 @@ static void take_items(cursor *c, ht_gguf_value *v) {
              n_bytes > c->size - c->pos)
         fail(c, HT_ERR_FORMAT, "key `%.*s` claims %" PRIu64 " values of %zu bytes, only %zu bytes remain",
              shown(v->key), v->key.data, v->n_items, ht_gguf_type_bytes(type), c->size - c->pos);
-    else
+    else if (have(c, n_bytes))
         c->pos += n_bytes;
     v->items = c->data + begin;
     v->items_bytes = c->pos - begin;
@@ -328,6 +341,7 @@ static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
 
 static void check_magic(cursor *c) {
     static const char lfs[] = "version https://git-lfs";
+    if (!have(c, ht_min_size(c->size, sizeof lfs - 1))) return;
     if (c->size >= sizeof lfs - 1 && memcmp(c->data, lfs, sizeof lfs - 1) == 0)
         fail(c, HT_ERR_FORMAT, "is a Git LFS pointer, not the model itself; fetch the real file (`git lfs pull`)");
     else if (c->size < 4)
@@ -349,23 +363,32 @@ static void check_version(cursor *c) {
         fail(c, HT_ERR_UNSUPPORTED, "is GGUF version %" PRIu32 ", versions 2 and 3 are supported", version);
 }
 
-ht_status ht_gguf_parse(const void *data, size_t size, const char *name, ht_gguf **out, ht_error *err) {
+static ht_status parse(cursor *c, ht_gguf **out) {
     *out = NULL;
-    cursor c = {.data = data, .size = size, .file = name, .err = err};
     ht_gguf *g = calloc(1, sizeof *g);
-    if (!g) return ht_fail_memory(err, sizeof *g, name);
-    check_magic(&c);
-    check_version(&c);
-    uint64_t n_tensors = take_u64(&c, "the number of tensors");
-    uint64_t n_values = take_u64(&c, "the number of metadata values");
-    parse_values(&c, g, n_values);
-    parse_tensors(&c, g, n_tensors);
-    if (c.status) {
+    if (!g) return ht_fail_memory(c->err, sizeof *g, c->file);
+    check_magic(c);
+    check_version(c);
+    uint64_t n_tensors = take_u64(c, "the number of tensors");
+    uint64_t n_values = take_u64(c, "the number of metadata values");
+    parse_values(c, g, n_values);
+    parse_tensors(c, g, n_tensors);
+    if (c->status) {
         ht_gguf_free(g);
-        return c.status;
+        return c->status;
     }
     *out = g;
     return HT_OK;
+}
+
+ht_status ht_gguf_parse(const void *data, size_t size, const char *name, ht_gguf **out, ht_error *err) {
+    cursor c = {.data = data, .size = size, .ready = size, .file = name, .err = err};
+    return parse(&c, out);
+}
+
+ht_status ht_gguf_read(ht_file *file, const char *name, ht_gguf **out, ht_error *err) {
+    cursor c = {.data = file->data, .size = file->size, .ready = file->loaded, .from = file, .file = name, .err = err};
+    return parse(&c, out);
 }
 
 void ht_gguf_free(ht_gguf *g) {

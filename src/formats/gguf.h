@@ -6,6 +6,7 @@
 #ifndef HT_FORMATS_GGUF_H
 #define HT_FORMATS_GGUF_H
 
+#include "base/file.h"
 #include "formats/weight_type.h"
 
 #include <hearth/status.h>
@@ -57,6 +58,9 @@ typedef struct ht_gguf ht_gguf;
 
 /* Parses `size` bytes at `data`, which must outlive the result. `name` is used in messages. */
 ht_status ht_gguf_parse(const void *data, size_t size, const char *name, ht_gguf **out, ht_error *err);
+/* The same for a file, of which only metadata and directory are fetched: the `data` of tensors tells their place in the
+ * file, not where to read them. `file` must outlive the result. */
+ht_status ht_gguf_read(ht_file *file, const char *name, ht_gguf **out, ht_error *err);
 void ht_gguf_free(ht_gguf *g); /* NULL is fine */
 
 size_t ht_gguf_n_values(const ht_gguf *g);

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_BYTES_MAX = 100000000 };
-
 /* The element types of the format and their width in bits. */
 static const struct {
     const char *name;
@@ -197,10 +195,10 @@ static ht_status find_header(const unsigned char *bytes, size_t size, const char
         return ht_fail(err, HT_ERR_FORMAT, "%s: has %zu bytes, which is too short for a safetensors file", name, size);
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--) n = n << 8 | bytes[i];
-    if (n > HEADER_BYTES_MAX)
+    if (n > HT_SAFETENSORS_HEADER_MAX)
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: claims a header of %" PRIu64 " bytes, at most %d are allowed; is it a safetensors file?",
-                       name, n, HEADER_BYTES_MAX);
+                       name, n, HT_SAFETENSORS_HEADER_MAX);
     if (n > size - 8)
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: claims a header of %" PRIu64 " bytes, only %zu remain; the file is cut short", name, n,

@@ -22,7 +22,7 @@ typedef struct ht_safetensor {
     int weight_type;                        /* ht_weight_type, or -1 when `dtype` is none that Hearth multiplies by */
     int rank;                               /* 0 to 8 */
     int64_t shape[HT_SAFETENSORS_RANK_MAX]; /* outermost first; a zero is possible */
-    const unsigned char *data;
+    const unsigned char *data;              /* in an opened file only a place: the bytes are read at `offset` */
     size_t n_bytes;
     int file;      /* which file, for ht_safetensors_file */
     size_t offset; /* of `data` in that file */

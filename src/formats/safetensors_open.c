@@ -1,5 +1,6 @@
 /* Which files make a safetensors checkpoint: an index, one file, or numbered shards. */
 #define _GNU_SOURCE
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "formats/json.h"
@@ -15,7 +16,18 @@ enum { INDEX_BYTES_MAX = 100000000, FILES_MAX = 4096 };
 
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
-/* Maps and parses directory/name (or `name` when directory is NULL) as the next file of the set. */
+/* Of a file only its header is read: 8 bytes with its length, and so many more. A length that cannot be is left to the
+ * parser to complain about. */
+static ht_status fetch_header(ht_file *file, ht_error *err) {
+    size_t length_bytes = ht_min_size(file->size, 8), length = 0;
+    ht_status st = ht_file_fetch(file, length_bytes, err);
+    for (size_t i = 0; !st && i < length_bytes; i++) length |= (size_t)file->data[i] << 8 * i;
+    return st || length > HT_SAFETENSORS_HEADER_MAX || length > file->size - length_bytes
+               ? st
+               : ht_file_fetch(file, length_bytes + length, err);
+}
+
+/* Opens and parses directory/name (or `name` when directory is NULL) as the next file of the set. */
 static ht_status add_file(ht_safetensors *set, const char *directory, const char *name, ht_error *err) {
     if (set->n_files == FILES_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name, FILES_MAX);
@@ -33,7 +45,8 @@ static ht_status add_file(ht_safetensors *set, const char *directory, const char
     free(path);
     if (st) return st;
     set->files[set->n_files++] = file;
-    return ht_safetensors_add(set, file->data, file->size, file->path, set->n_files - 1, err);
+    st = fetch_header(file, err);
+    return st ? st : ht_safetensors_add(set, file->data, file->size, file->path, set->n_files - 1, err);
 }
 
 /* A name from an index is joined to the directory, so it must not lead out of it. */

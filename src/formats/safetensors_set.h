@@ -11,6 +11,8 @@
 /* The two arguments of "%.*s" for a name in a message. */
 #define SHOWN(name) ht_name_shown(name, strlen(name)), name
 
+enum { HT_SAFETENSORS_HEADER_MAX = 100000000 }; /* bytes of a header */
+
 struct ht_safetensors {
     ht_safetensor *tensors; /* their names are owned here */
     size_t n_tensors, capacity;

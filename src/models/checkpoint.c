@@ -1,5 +1,6 @@
 #include "models/checkpoint.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 
 #include <dirent.h>
@@ -43,11 +44,13 @@ static ht_status open_gguf(ht_checkpoint *c, ht_error *err) {
     ht_status status = ht_file_open(c->path, &c->file, err);
     if (status) return status;
     c->name = ht_base_name(c->path);
+    status = ht_file_fetch(c->file, ht_min_size(c->file->size, 4), err);
+    if (status) return status;
     if (c->file->size < 4 || memcmp(c->file->data, "GGUF", 4))
         return ht_fail(err, HT_ERR_FORMAT, "%s: not a GGUF file%s", c->path,
                        ends_with(c->path, ".safetensors") ? "; for safetensors give the directory that holds them"
                                                           : "");
-    status = ht_gguf_parse(c->file->data, c->file->size, c->name, &c->gguf, err);
+    status = ht_gguf_read(c->file, c->name, &c->gguf, err);
     uint64_t parts;
     if (!status && ht_gguf_get_u64(c->gguf, "split.count", &parts) && parts > 1)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: is one of %llu parts of a model; join them to one file first",

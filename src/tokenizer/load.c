@@ -1,4 +1,5 @@
 /* Loading by path: a GGUF, a tokenizer.json, or a directory with either. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "tokenizer/tokenizer.h"
@@ -14,9 +15,9 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static ht_status load_gguf(const ht_file *file, ht_tokenizer **out, ht_error *err) {
+static ht_status load_gguf(ht_file *file, ht_tokenizer **out, ht_error *err) {
     ht_gguf *g;
-    ht_status st = ht_gguf_parse(file->data, file->size, file->path, &g, err);
+    ht_status st = ht_gguf_read(file, file->path, &g, err);
     if (!st) st = ht_tokenizer_from_gguf(g, file->path, out, err);
     ht_gguf_free(g);
     return st;
@@ -44,11 +45,16 @@ static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error 
     return HT_OK;
 }
 
-static ht_status load_json(const ht_file *file, const char *directory, ht_tokenizer **out, ht_error *err) {
+static ht_status load_json(ht_file *file, const char *directory, ht_tokenizer **out, ht_error *err) {
     char *config;
     size_t n_config;
     ht_status st = read_beside(directory, "tokenizer_config.json", &config, &n_config, err);
     if (st) return st;
+    st = ht_file_fetch(file, file->size, err);
+    if (st) {
+        free(config);
+        return st;
+    }
     st = ht_tokenizer_from_json((const char *)file->data, file->size, config, n_config, out, err);
     if (st) ht_fail_in(err, st, "%s", file->path);
     free(config);
@@ -60,6 +66,11 @@ static ht_status load_file(const char *path, ht_tokenizer **out, ht_error *err) 
     ht_file *file;
     ht_status st = ht_file_open(path, &file, err);
     if (st) return st;
+    st = ht_file_fetch(file, ht_min_size(file->size, 4), err);
+    if (st) {
+        ht_file_close(file);
+        return st;
+    }
     if (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)
         st = load_gguf(file, out, err);
     else if (ends_with(path, ".json")) {

@@ -113,15 +113,6 @@ class Streams(CommandTest):
         process.communicate()
         self.assertEqual(process.returncode, 0)
 
-    def test_file_that_shrinks(self):
-        """What the kernel sends to a reader of a mapped file that another process has cut."""
-        process = start(*ENDLESS)
-        process.stdout.read(1)
-        process.send_signal(signal.SIGBUS)
-        _, err = process.communicate()
-        self.assertEqual(process.returncode, 1)
-        self.assertRegex(err, rb"^hearth: the model could not be read [^\n]*\n$")
-
     def test_ctrl_c_leaves_no_file(self):
         self.stopping_leaves_no_file(signal.SIGINT)
 

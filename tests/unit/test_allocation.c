@@ -113,6 +113,7 @@ static ht_status read_file(ht_error *err) {
     free(data);
     if (st) return st;
     st = ht_file_open(scratch_path("a.safetensors"), &file, err);
+    if (!st) st = ht_file_fetch(file, file->size, err);
     ht_file_close(file);
     return st;
 }

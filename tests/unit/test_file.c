@@ -1,4 +1,4 @@
-/* Files: mapping, reading, and replacing a file so that it appears whole or not at all. */
+/* Files: fetching, reading, and replacing a file so that it appears whole or not at all. */
 #define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/file.h"
@@ -17,7 +17,7 @@ static void contains(const ht_error *err, const char *part) {
     if (!strstr(err->message, part)) fail_msg("\"%s\" lacks \"%s\"", err->message, part);
 }
 
-static void mapping(void **state) {
+static void fetching(void **state) {
     (void)state;
     char page[10000], back[100];
     for (size_t i = 0; i < sizeof page; i++) page[i] = (char)(i * 7);
@@ -27,10 +27,11 @@ static void mapping(void **state) {
     ht_error err = {0};
     assert_int_equal(ht_file_open(scratch_path("a"), &f, &err), HT_OK);
     assert_int_equal(f->size, sizeof page);
-    assert_memory_equal(f->data, page, sizeof page);
-    ht_file_drop(f, 100, 9000);
-    ht_file_drop(f, 0, sizeof page);
-    ht_file_drop(f, sizeof page, 0);
+    assert_int_equal(ht_file_fetch(f, 0, &err), HT_OK);
+    assert_int_equal(f->loaded, 0);
+    assert_int_equal(ht_file_fetch(f, 5000, &err), HT_OK);
+    assert_int_equal(ht_file_fetch(f, sizeof page, &err), HT_OK);
+    assert_int_equal(f->loaded, sizeof page);
     assert_memory_equal(f->data, page, sizeof page);
     assert_int_equal(ht_file_read_at(f, 9900, back, 100, &err), HT_OK);
     assert_memory_equal(back, page + 9900, 100);
@@ -39,13 +40,19 @@ static void mapping(void **state) {
     /* Another process shrinks the file: an error, no signal. */
     assert_int_equal(truncate(scratch_path("a"), 5000), 0);
     assert_int_equal(ht_file_read_at(f, 9000, back, 100, &err), HT_ERR_IO);
+    assert_memory_equal(f->data, page, sizeof page);
+    ht_file_close(f);
+    assert_int_equal(ht_file_open(scratch_path("a"), &f, &err), HT_OK);
+    assert_int_equal(truncate(scratch_path("a"), 4000), 0);
+    assert_int_equal(ht_file_fetch(f, 5000, &err), HT_ERR_IO);
+    contains(&err, "the file ends before offset 5000; it was 5000 bytes when it was opened");
     ht_file_close(f);
     ht_file_close(NULL);
 
     assert_int_equal(ht_file_open(scratch_path("empty"), &f, &err), HT_OK);
     assert_int_equal(f->size, 0);
     assert_null(f->data);
-    ht_file_drop(f, 0, 0);
+    assert_int_equal(ht_file_fetch(f, 0, &err), HT_OK);
     ht_file_close(f);
 
     assert_int_equal(ht_file_open(scratch_path("absent"), &f, &err), HT_ERR_IO);
@@ -57,6 +64,28 @@ static void mapping(void **state) {
     contains(&err, "is a device, expected a regular file");
     assert_int_equal(mkfifo(scratch_path("pipe"), 0600), 0);
     assert_int_equal(ht_file_open(scratch_path("pipe"), &f, &err), HT_ERR_IO); /* and does not wait for a writer */
+}
+
+/* What was fetched stays where it is while more is. */
+static void fetching_in_steps(void **state) {
+    (void)state;
+    enum { SIZE = 5000001 };
+    unsigned char *bytes = malloc(SIZE);
+    for (size_t i = 0; i < SIZE; i++) bytes[i] = (unsigned char)(i * 31 >> 8);
+    scratch_write("long", bytes, SIZE);
+    ht_file *f;
+    ht_error err = {0};
+    assert_int_equal(ht_file_open(scratch_path("long"), &f, &err), HT_OK);
+    const unsigned char *data = f->data;
+    for (size_t n = 1; n < SIZE; n += 70001) {
+        assert_int_equal(ht_file_fetch(f, n, &err), HT_OK);
+        assert_true(f->loaded >= n && f->loaded <= SIZE);
+    }
+    assert_int_equal(ht_file_fetch(f, SIZE, &err), HT_OK);
+    assert_ptr_equal(f->data, data);
+    assert_memory_equal(f->data, bytes, SIZE);
+    ht_file_close(f);
+    free(bytes);
 }
 
 static void reading_whole(void **state) {
@@ -221,7 +250,8 @@ static void checked_arithmetic(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(mapping, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(fetching, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(fetching_in_steps, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(reading_whole, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(paths, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(writing, scratch_start, scratch_finish),

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static ht_device *device;
 
@@ -266,6 +267,33 @@ static void rows_in_order(void **state) {
     remove(scratch_path("short"));
 }
 
+static bool shrink(double done, void *user) {
+    (void)done;
+    if (!*(bool *)user && truncate(scratch_path("shrinks.gguf"), 4096)) fail();
+    return *(bool *)user = true;
+}
+
+/* Another process cuts the file while it is loaded: an error, no signal. */
+static void a_file_that_shrinks(void **state) {
+    (void)state;
+    size_t size;
+    char *file = read_file(tiny, &size);
+    scratch_write("shrinks.gguf", file, size);
+    free(file);
+    bool shrunk = false;
+    ht_device *one;
+    ht_model *m;
+    ht_error err = {0};
+    assert_int_equal(ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &one, &err), HT_OK);
+    ht_model_options o = {.device = one, .progress = shrink, .user = &shrunk};
+    assert_int_equal(ht_model_load(scratch_path("shrinks.gguf"), &o, &m, &err), HT_ERR_IO);
+    assert_null(m);
+    assert_true(shrunk);
+    assert_non_null(strstr(err.message, "shrinks.gguf: the file ends before offset"));
+    ht_device_release(one);
+    remove(scratch_path("shrinks.gguf"));
+}
+
 /* Whatever byte is cut off or turned over, loading gives an error or a model, and no memory is left behind. */
 static void damaged_files(void **state) {
     (void)state;
@@ -370,15 +398,11 @@ static void architectures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths),
-        cmocka_unit_test(options),
-        cmocka_unit_test(tensors),
-        cmocka_unit_test(config_and_tensors),
-        cmocka_unit_test(rows_in_order),
-        cmocka_unit_test(damaged_files),
-        cmocka_unit_test(opened_again_and_again),
-        cmocka_unit_test(info),
-        cmocka_unit_test(architectures),
+        cmocka_unit_test(paths),         cmocka_unit_test(options),
+        cmocka_unit_test(tensors),       cmocka_unit_test(config_and_tensors),
+        cmocka_unit_test(rows_in_order), cmocka_unit_test(a_file_that_shrinks),
+        cmocka_unit_test(damaged_files), cmocka_unit_test(opened_again_and_again),
+        cmocka_unit_test(info),          cmocka_unit_test(architectures),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

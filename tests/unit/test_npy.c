@@ -53,6 +53,7 @@ static void many_rows(void **state) {
     ht_file *file;
     assert_int_equal(ht_file_open(scratch_path("b.npy"), &file, &err), HT_OK);
     assert_int_equal(file->size, 128 + sizeof(float) * COLUMNS * ROWS);
+    assert_int_equal(ht_file_fetch(file, file->size, &err), HT_OK);
     for (int i = 0; i < COLUMNS * ROWS; i++) {
         const unsigned char *b = file->data + 128 + 4 * i;
         uint32_t bits = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24, want;
