@@ -27,8 +27,8 @@ def python_with(modules, python=None):
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
     missing = [PACKAGES.get(m, m) for m in modules if lacks(own, m)]
     if missing:
-        print(f"Installing {' '.join(missing)} in {VENV}; llama.cpp is built from source, which takes some minutes.",
-              file=sys.stderr)
+        built = "; llama.cpp is built from source, which takes some minutes" if "llama-cpp-python" in missing else ""
+        print(f"Installing {' '.join(missing)} in {VENV}{built}", file=sys.stderr)
         subprocess.run([own, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *missing], check=True)
     return str(own)
 

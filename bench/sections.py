@@ -128,7 +128,7 @@ def start(o):
 def tokenizer(o):
     section = {"title": "Vocabulary ready, 1 MB of English encoded, one thread", "peer": "tokenizers", "rows": []}
     measured = importlib.import_module("tokenizer").measure(
-        o.models, inside.beside(o.hearth, "bench_tokenizer"), o.rounds, engines.python_with(["tokenizers", "gguf", "transformers"], o.python))
+        o.models, inside.beside(o.hearth, "bench_tokenizer"), o.rounds, engines.python_with(["tokenizers", "gguf"], o.python))
     section["rounds"] = measured
     for path, result in measured.items():
         for what, key in [("vocabulary ready", "ready_seconds"), ("1 MB encoded", "encode_seconds")]:
