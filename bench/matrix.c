@@ -44,6 +44,8 @@ static const shape shapes[] = {
     {"other Q2_K", HT_W_Q2_K, 2048, 2048},        {"other Q3_K", HT_W_Q3_K, 2048, 2048},
     {"other Q5_K", HT_W_Q5_K, 2048, 2048},        {"other F32", HT_W_F32, 1024, 1024},
     {"other F16", HT_W_F16, 2048, 2048},          {"other BF16", HT_W_BF16, 2048, 2048},
+    {"smollm2 BF16 kv", HT_W_BF16, 192, 576},     {"smollm2 BF16 up", HT_W_BF16, 1536, 576},
+    {"smollm2 BF16 down", HT_W_BF16, 576, 1536},  {"qwen BF16 down", HT_W_BF16, 896, 4864},
 };
 
 typedef struct options {
@@ -122,10 +124,13 @@ static void run(const setup *u, const shape *s) {
     uint64_t seed = 2;
     for (int64_t i = 0; i < o->rows * s->k; i++) x[i] = test_random_float(&seed);
     void *scratch = allocate(ops->mul_scratch(&first, o->rows, o->threads));
-    bool integers = o->precision == HT_PRECISION_FAST && s->type > HT_W_BF16;
+    bool fast = o->precision == HT_PRECISION_FAST, integers = fast && s->type > HT_W_BF16;
+    bool words = fast && (s->type == HT_W_F16 || s->type == HT_W_BF16) && ht_cpu_multiplies_words(u->isa);
     double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows), of_ops[MOST_ROUNDS], of_bytes[MOST_ROUNDS];
     for (int r = -1; r < o->rounds; r++) { /* the first round warms up */
-        double peak = integers ? ht_measure_int8_ops(u->isa, u->pool, 2) : ht_measure_f32_ops(u->isa, u->pool, 2);
+        double peak = integers ? ht_measure_int8_ops(u->isa, u->pool, 2)
+                      : words  ? ht_measure_int16_ops(u->isa, u->pool, 2)
+                               : ht_measure_f32_ops(u->isa, u->pool, 2);
         double read = o->rows > 16 ? 1e99 : ht_measure_read_bytes(u->isa, u->pool, u->memory, o->bytes, 1);
         double start = now(o->threads);
         for (int64_t i = 0; i < copies; i++) ops->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, u->pool);

@@ -35,13 +35,13 @@ HT_API bool ht_memory_available(size_t *bytes);
 
 /* How products are computed. */
 typedef enum ht_arithmetic {
-    HT_ARITHMETIC_INT8, /* products of bytes, 32-bit sums: quantised weights */
-    HT_ARITHMETIC_BF16, /* pairs of bf16 products, f32 sums: bf16 weights where the device has such a unit */
-    HT_ARITHMETIC_F32   /* everything else */
+    HT_ARITHMETIC_INT8,  /* products of bytes, 32-bit sums: quantised weights */
+    HT_ARITHMETIC_INT16, /* products of 16 bits, 32-bit sums: f16 and bf16 weights where the device has such a unit */
+    HT_ARITHMETIC_F32    /* everything else */
 } ht_arithmetic;
 enum { HT_ARITHMETICS = 3 };
 
-HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "bf16", "f32" */
+HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "int16", "f32" */
 
 typedef struct ht_meter ht_meter;
 

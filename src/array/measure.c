@@ -18,7 +18,7 @@ struct ht_meter {
 
 const char *ht_arithmetic_name(ht_arithmetic a) {
     static const char *const names[HT_ARITHMETICS] = {
-        [HT_ARITHMETIC_INT8] = "int8", [HT_ARITHMETIC_BF16] = "bf16", [HT_ARITHMETIC_F32] = "f32"};
+        [HT_ARITHMETIC_INT8] = "int8", [HT_ARITHMETIC_INT16] = "int16", [HT_ARITHMETIC_F32] = "f32"};
     return names[a];
 }
 

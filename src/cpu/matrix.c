@@ -12,6 +12,11 @@
         {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_dense_scratch, ht_dense_mul},  \
         &ht_matrix_kernels_##isa,                                                                                      \
         false},
+#define HALF_OPS(type, isa)                                                                                            \
+    [HT_W_##type] = {                                                                                                  \
+        {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_half_scratch, ht_half_mul},    \
+        &ht_matrix_kernels_##isa,                                                                                      \
+        false},
 #define REFERENCE_OPS(isa)                                                                                             \
     {                                                                                                                  \
         {"as stored, in f32 (" #isa ")", ht_stored_bytes, ht_stored_pack, ht_stored_row,                               \
@@ -22,7 +27,7 @@
 #define TABLE(isa, id)                                                                                                 \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops fast_##isa[HT_W_COUNT] = {                                                                 \
-        DENSE_OPS(F32, isa) DENSE_OPS(F16, isa) DENSE_OPS(BF16, isa) QUANTISED_OPS(Q4_0, isa) QUANTISED_OPS(Q4_1, isa) \
+        DENSE_OPS(F32, isa) HALF_OPS(F16, isa) HALF_OPS(BF16, isa) QUANTISED_OPS(Q4_0, isa) QUANTISED_OPS(Q4_1, isa)   \
             QUANTISED_OPS(Q5_0, isa) QUANTISED_OPS(Q5_1, isa) QUANTISED_OPS(Q8_0, isa) QUANTISED_OPS(Q2_K, isa)        \
                 QUANTISED_OPS(Q3_K, isa) QUANTISED_OPS(Q4_K, isa) QUANTISED_OPS(Q5_K, isa) QUANTISED_OPS(Q6_K, isa)};  \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa);
@@ -39,4 +44,9 @@ const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_p
         HT_EACH_ISA(CHOOSE_FOR)
     default: return CHOOSE(reference);
     }
+}
+
+bool ht_cpu_multiplies_words(ht_cpu_isa isa) {
+    const ht_matrix_ops *ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST);
+    return ((const ht_cpu_ops *)(const void *)ops)->kernels->words_of != NULL;
 }

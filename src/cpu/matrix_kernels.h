@@ -16,16 +16,31 @@
  *   and y = y + bias at the end. `scale` and `min` are the products the file implies (d * scale, -(dmin * min)), which
  *   are exact in f32. Nothing else rounds, so every instruction set gives the same bits.
  *
- * Dense products: y is the sum, in order, of one partial sum per HT_DENSE_CHUNK columns, each of which begins at 0 and
- * takes one fma per column in order. */
+ * Products in f32: y is the sum, in order, of one partial sum per HT_DENSE_CHUNK columns, each of which begins at 0 and
+ * takes one fma per column in order. So are products with f32 weights everywhere, and with f16 and bf16 weights where
+ * the instruction set has no dot product of words.
+ *
+ * Products in words: where it has one, f16 and bf16 weights and what they meet become integers of 14 bits, which are
+ * exact for all weights of a block but those smaller than a 32nd (bf16; f16: a quarter) of its largest. x and each row
+ * of w are cut into blocks of 32 columns, the last one shorter.
+ *
+ *   x: scale s = max |x| / HT_WORD_X, numbers q = round(x * (1 / s)), to nearest even, 0 where s is 0
+ *   w: scale u = 2^(e - 13) with the least e for which all |w| < 2^e, and at least -110; numbers v = round(w / u), to
+ *      nearest even; u is NaN where a weight of the block is a NaN or an infinity
+ *   t = sum of v * q                          exact, under 2^31; then rounded to f32
+ *   y = fma(t * u, s, y)                      y begins at 0, blocks in order; the product t * u is exact
+ *
+ *   and y = y + bias at the end. */
 #ifndef HT_CPU_MATRIX_KERNELS_H
 #define HT_CPU_MATRIX_KERNELS_H
 
 #include "cpu/pack.h"
 
 enum {
-    HT_QCHUNK = 20,      /* blocks of 32 columns that are decoded at a time, at most */
-    HT_DENSE_CHUNK = 128 /* columns per partial sum */
+    HT_QCHUNK = 20,       /* blocks of 32 columns that are decoded at a time, at most */
+    HT_DENSE_CHUNK = 128, /* columns per partial sum */
+    HT_WORD_X = 8191,     /* what the largest activation of a block becomes */
+    HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
 /* Activations quantised once, for any number of products. The rows are dealt evenly to tiles of at most tile_rows; a
@@ -58,6 +73,26 @@ typedef struct ht_qpanel {
     float scale[2 * HT_QCHUNK][HT_PANEL]; /* [block][half], halves as the type has */
     float min[2 * HT_QCHUNK][HT_PANEL];
 } ht_qpanel;
+
+/* Activations as words: tiles of tile_rows rows, the last one of what is left, each block after block, so that a kernel
+ * reads it front to back: q [n_blocks][rows of the tile][32], scale [n_blocks][rows of the tile]. */
+typedef struct ht_wrows {
+    int64_t n, n_blocks, tile_rows;
+    int16_t *q;
+    float *scale;
+} ht_wrows;
+
+static inline int64_t ht_wtiles(const ht_wrows *x) { return (x->n + x->tile_rows - 1) / x->tile_rows; }
+static inline int ht_wtile_rows(const ht_wrows *x, int64_t tile) {
+    int64_t left = x->n - tile * x->tile_rows;
+    return (int)(left < x->tile_rows ? left : x->tile_rows);
+}
+
+/* HT_WCHUNK blocks of one panel as words: w[block][pair of columns], each [16][2]. */
+typedef struct ht_wpanel {
+    _Alignas(64) int16_t w[HT_WCHUNK][HT_QBLOCK / 2][2 * HT_PANEL];
+    float scale[HT_WCHUNK][HT_PANEL];
+} ht_wpanel;
 
 /* Rows row .. row + n - 1 of y = W x + bias; `y` points at row 0 of W, and at row 0 of x. */
 typedef struct ht_product_out {
@@ -92,6 +127,17 @@ typedef struct ht_matrix_kernels {
                                  int n_x, const ht_product_out *out);
     /* Columns [column, column + n) of a panel as f32 [n][16]. */
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
+    /* Words; NULL where f16 and bf16 weights are multiplied in f32. words_of: n <= tile_rows rows of k values into one tile. */
+    void (*words_of)(const float *x, int64_t ldx, int n, int64_t k, int16_t *q, float *scale);
+    /* Whole products of x->n <= tile_rows rows from the packed panels, of which `panels` is that of row out->row. */
+    void (*words_direct[HT_W_BF16 + 1])(const void *panels, int64_t k, const ht_wrows *x, const ht_product_out *out);
+    /* Columns [column, column + n) of a panel, n <= 32 * HT_WCHUNK, column a multiple of 32. */
+    void (*words_convert[HT_W_BF16 + 1])(const void *panel, int64_t column, int64_t n, ht_wpanel *to);
+    /* Adds blocks [block, block + n_blocks) of up to tile_panels converted panels to y, for tiles [first, last); starts y
+     * when block is 0; adds the bias when out->bias is not NULL. */
+    void (*words_multiply)(const ht_wpanel *panels, int64_t block, int n_blocks, const ht_wrows *x, int64_t first,
+                           int64_t last, const ht_product_out *out);
+
     /* 16 rows of n values, ld apart, to f32 [n][16]. */
     void (*transpose)(const float *rows, int64_t ld, int n, float *to);
 } ht_matrix_kernels;

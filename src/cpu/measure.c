@@ -1,21 +1,25 @@
 #include "cpu/measure.h"
 
 #include "cpu/device.h"
+#include "cpu/matrix.h"
 
 #include <stdint.h>
 #include <time.h>
 
 typedef struct loops {
-    double (*compute[HT_ARITHMETICS])(int64_t iterations); /* NULL: no unit for it */
+    double (*compute[HT_ARITHMETICS])(int64_t iterations);
     void (*read)(const char *memory, size_t bytes);
 } loops;
 
 #define LOOPS(isa, id)                                                                                                 \
     double ht_int8_loop_##isa(int64_t iterations);                                                                     \
+    double ht_int16_loop_##isa(int64_t iterations);                                                                    \
     double ht_f32_loop_##isa(int64_t iterations);                                                                      \
     void ht_read_loop_##isa(const char *memory, size_t bytes);                                                         \
-    static const loops loops_##isa = {                                                                                 \
-        {[HT_ARITHMETIC_INT8] = ht_int8_loop_##isa, [HT_ARITHMETIC_F32] = ht_f32_loop_##isa}, ht_read_loop_##isa};
+    static const loops loops_##isa = {{[HT_ARITHMETIC_INT8] = ht_int8_loop_##isa,                                      \
+                                       [HT_ARITHMETIC_INT16] = ht_int16_loop_##isa,                                    \
+                                       [HT_ARITHMETIC_F32] = ht_f32_loop_##isa},                                       \
+                                      ht_read_loop_##isa};
 
 LOOPS(reference, HT_CPU_REFERENCE)
 HT_EACH_ISA(LOOPS)
@@ -88,6 +92,10 @@ double ht_measure_int8_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
     return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_INT8], pool, rounds);
 }
 
+double ht_measure_int16_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
+    return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_INT16], pool, rounds);
+}
+
 double ht_measure_f32_ops(ht_cpu_isa isa, ht_pool *pool, int rounds) {
     return measure_loop(loops_of(isa)->compute[HT_ARITHMETIC_F32], pool, rounds);
 }
@@ -123,8 +131,9 @@ static double device_read(ht_device *d, const void *memory, size_t bytes, double
 /* In blocks of some tenths of a millisecond, which the threads take one by one, as kernels take theirs: a thread that was kept
  * off the processor does not hold up the others for long. */
 static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
-    job j = {.loop = loops_of(ht_cpu_device_isa(d))->compute[a], .iterations = 16};
-    if (!j.loop) return 0;
+    ht_cpu_isa isa = ht_cpu_device_isa(d);
+    job j = {.loop = loops_of(isa)->compute[a], .iterations = 16};
+    if (a == HT_ARITHMETIC_INT16 && !ht_cpu_multiplies_words(isa)) return 0; /* no unit for it */
     double ops = 0, took = 0;
     for (; took < 1e-4; j.iterations *= 2) {
         double start = wall();
@@ -141,9 +150,9 @@ static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
 }
 
 static ht_arithmetic device_arithmetic(const ht_device *d, ht_weight_type type, ht_precision precision) {
-    (void)d;
-    bool quantised = type > HT_W_BF16;
-    return quantised && precision == HT_PRECISION_FAST ? HT_ARITHMETIC_INT8 : HT_ARITHMETIC_F32;
+    if (precision != HT_PRECISION_FAST || type == HT_W_F32) return HT_ARITHMETIC_F32;
+    if (type > HT_W_BF16) return HT_ARITHMETIC_INT8;
+    return ht_cpu_multiplies_words(ht_cpu_device_isa(d)) ? HT_ARITHMETIC_INT16 : HT_ARITHMETIC_F32;
 }
 
 const ht_measure_ops ht_cpu_measure = {.read = device_read, .compute = device_compute, .arithmetic = device_arithmetic};

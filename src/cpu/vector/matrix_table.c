@@ -1,5 +1,6 @@
 /* The table of one instruction set's matrix kernels. */
 #include "cpu/vector/matrix_f32.h"
+#include "cpu/vector/matrix_int16.h"
 #include "cpu/vector/matrix_int8.h"
 #include "cpu/vector/tile.h"
 
@@ -10,6 +11,8 @@ extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
 #define DECODED(type, ...) [HT_W_##type] = HT_ISA_NAME(ht_decoded_##type),
 #define DENSE(type)        [HT_W_##type] = HT_ISA_NAME(ht_dense_##type),
 #define WIDEN(type)        [HT_W_##type] = HT_ISA_NAME(ht_widen_##type),
+#define DIRECT_WORDS(type) [HT_W_##type] = HT_ISA_NAME(ht_words_direct_##type),
+#define CONVERT(type)      [HT_W_##type] = HT_ISA_NAME(ht_words_convert_##type),
 
 const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .tile_rows = TILE_ROWS,
@@ -21,5 +24,11 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .decoded = {HT_QUANTISED_TYPES(DECODED)},
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
+#if HT_DOT_WORDS
+    .words_of = HT_ISA_NAME(ht_words_of),
+    .words_direct = {HT_HALF_TYPES(DIRECT_WORDS)},
+    .words_convert = {HT_HALF_TYPES(CONVERT)},
+    .words_multiply = HT_ISA_NAME(ht_words_multiply),
+#endif
     .transpose = HT_ISA_NAME(ht_transpose_panel),
 };

@@ -1,7 +1,7 @@
 /* Loops that do nothing but what the unit under measurement does. */
 #include "cpu/vector/measure.h"
 
-#include "cpu/vector/simd_int.h"
+#include "cpu/vector/simd_half.h"
 
 /* Hides a value from the optimiser, so that a loop over it is not folded. */
 #if defined(HT_ISA_avx512)
@@ -40,6 +40,24 @@ double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
         HIDE(sum);
     }
     return (double)iterations * 8 * CHAINS * 128;
+}
+
+double HT_ISA_NAME(ht_int16_loop)(int64_t iterations) {
+#if HT_DOT_WORDS
+    v16i d[CHAINS], w = v16i_set1(0x00020001), x = v16i_set1(0x00010002);
+    for (int c = 0; c < CHAINS; c++) d[c] = v16i_set1(c);
+    for (int64_t i = 0; i < iterations; i++) {
+        HIDE(w);
+        HIDE(x);
+        for (int j = 0; j < 8; j++)
+            for (int c = 0; c < CHAINS; c++) d[c] = v16w_dot(d[c], w, x);
+    }
+    for (int c = 0; c < CHAINS; c++) HIDE(d[c]);
+    return (double)iterations * 8 * CHAINS * 64;
+#else
+    (void)iterations;
+    return 0;
+#endif
 }
 
 double HT_ISA_NAME(ht_f32_loop)(int64_t iterations) {

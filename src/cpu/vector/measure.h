@@ -7,6 +7,7 @@
 
 /* Each gives the operations it did. */
 double HT_ISA_NAME(ht_int8_loop)(int64_t iterations);
+double HT_ISA_NAME(ht_int16_loop)(int64_t iterations); /* 0 without a dot product of words */
 double HT_ISA_NAME(ht_f32_loop)(int64_t iterations);
 void HT_ISA_NAME(ht_read_loop)(const char *memory, size_t bytes);
 

@@ -56,9 +56,15 @@ HT_INLINE v16i v16w_mul(v16i x, v16i y) { return (v16i){_mm256_mullo_epi16(x.a, 
 HT_INLINE v16i v16w_scale(v16i x, v16i y) {
     return (v16i){_mm256_mulhrs_epi16(x.a, y.a), _mm256_mulhrs_epi16(x.b, y.b)};
 }
+#if defined(HT_ISA_avxvnni)
+HT_INLINE v16i v16w_dot(v16i sum, v16i x, v16i y) {
+    return (v16i){_mm256_dpwssd_avx_epi32(sum.a, x.a, y.a), _mm256_dpwssd_avx_epi32(sum.b, x.b, y.b)};
+}
+#else
 HT_INLINE v16i v16w_dot(v16i sum, v16i x, v16i y) {
     return v16i_add(sum, (v16i){_mm256_madd_epi16(x.a, y.a), _mm256_madd_epi16(x.b, y.b)});
 }
+#endif
 
 #elif defined(HT_ISA_neon)
 

@@ -1,0 +1,221 @@
+#include "cpu/vector/matrix_int16.h"
+
+#if HT_DOT_WORDS
+
+#include "cpu/vector/tile.h"
+
+#include <float.h>
+
+/* How many bytes ahead of the weights at work, a block at a time: into the second cache in time for memory, and from
+ * there into the first. The hardware does neither across the end of a page, and alone reaches half the speed. */
+enum { FETCH_FAR = 8192, FETCH_NEAR = 1024 };
+
+enum {
+    STEPS = HT_QBLOCK / 2, /* of a block */
+    BLOCK_BYTES = 64 * STEPS,
+    LEAST_BF16 = 16 /* exponent of which a block's scale is made at least: that of 2^-111 */
+};
+
+/* ---- activations ---- */
+
+HT_INLINE float words_of_block(v16f x0, v16f x1, int16_t *q) {
+    float s = v16f_hmax(v16f_max(v16f_abs(x0), v16f_abs(x1))) / (float)HT_WORD_X;
+    if (m16_any(v16f_is_nan(v16f_add(x0, x1))) || !(s <= FLT_MAX)) {
+        /* A NaN may vanish in a maximum, and an infinity leaves no numbers: the scale makes the output a NaN. */
+        memset(q, 0, 32 * sizeof *q);
+        return __builtin_nanf("");
+    }
+    v16f inverse = v16f_set1(s > 0.0f ? 1.0f / s : 0.0f);
+    v16i_store_u16((uint16_t *)q, v16i_nearest(v16f_mul(x0, inverse)));
+    v16i_store_u16((uint16_t *)q + 16, v16i_nearest(v16f_mul(x1, inverse)));
+    return s;
+}
+
+void HT_ISA_NAME(ht_words_of)(const float *x, int64_t ldx, int n, int64_t k, int16_t *q, float *scale) {
+    for (int64_t c = 0; c < k; c += HT_QBLOCK, scale += n)
+        for (int i = 0; i < n; i++, q += HT_QBLOCK) {
+            const float *at = x + i * ldx + c;
+            int left = k - c < HT_QBLOCK ? (int)(k - c) : HT_QBLOCK;
+            if (left == HT_QBLOCK)
+                scale[i] = words_of_block(v16f_load(at), v16f_load(at + 16), q);
+            else
+                scale[i] = words_of_block(v16f_load_n(at, left < 16 ? left : 16),
+                                          left > 16 ? v16f_load_n(at + 16, left - 16) : v16f_zero(), q);
+        }
+}
+
+/* ---- weights: a step is two columns of a panel, 64 bytes of either type ---- */
+
+HT_INLINE const char *step_at(const void *w, int64_t step) { return (const char *)w + 64 * step; }
+
+/* What a row's weights of one block are multiplied by to become words, and its inverse: the power of two that takes
+ * the largest to just under 2^13. Doubled, a half is its exponent and then its mantissa, and the larger one has the
+ * larger exponent. A row with a NaN or an infinity becomes a NaN. */
+HT_INLINE void block_scale(ht_weight_type type, const void *w, v16f *up, v16f *down) {
+    const bool bf16 = type == HT_W_BF16;
+    /* A bf16 may be too small for the power to be a float: there is a least exponent, and what is smaller vanishes. */
+    v16i top[2] = {v16i_set1(bf16 ? LEAST_BF16 << 8 : 0), v16i_set1(0)}, e;
+    HT_UNROLL
+    for (int s = 0; s < STEPS; s++) top[s % 2] = v16w_max(top[s % 2], v16w_double(v16i_load_bytes(step_at(w, s))));
+    top[0] = v16w_max(top[0], top[1]);
+    if (bf16)
+        e = v16w_max(v16i_shr(top[0], 24), v16i_and(v16i_shr(top[0], 8), v16i_set1(0xff)));
+    else
+        e = v16i_shr(v16w_max_halves(top[0]), 11);
+    /* |w| < 2^(e - bias + 1) is to be < 2^13: down is 2^(e - bias - 12). */
+    const int bias = bf16 ? 127 : 15, most = bf16 ? 255 : 31;
+    *down = v16f_from_bits(v16i_shl(v16i_add(e, v16i_set1(127 - bias - 12)), 23));
+    *up = v16f_from_bits(v16i_shl(v16i_sub(v16i_set1(127 + bias + 12), e), 23));
+    *down = v16f_select(v16i_eq(e, v16i_set1(most)), v16f_set1(__builtin_nanf("")), *down);
+}
+
+HT_INLINE v16i words_of_step(ht_weight_type type, const char *step, v16f up) {
+    v16f even, odd;
+    if (type == HT_W_BF16) {
+        v16i pairs = v16i_load_bytes(step);
+        even = v16f_from_bits(v16i_shl(pairs, 16));
+        odd = v16f_from_bits(v16i_and(pairs, v16i_set1((int32_t)0xffff0000u)));
+    } else {
+        even = v16f_load_f16((const uint16_t *)(const void *)step);
+        odd = v16f_load_f16((const uint16_t *)(const void *)(step + 32));
+    }
+    return v16w_join(v16i_nearest(v16f_mul(even, up)), v16i_nearest(v16f_mul(odd, up)));
+}
+
+/* A block of fewer columns, filled up with zeros in `room`. */
+HT_INLINE const char *short_block(const char *w, int columns, char room[BLOCK_BYTES]) {
+    int bytes = (columns + 1) / 2 * 64;
+    memcpy(room, w, (size_t)bytes);
+    memset(room + bytes, 0, (size_t)(BLOCK_BYTES - bytes));
+    return room;
+}
+
+HT_INLINE v16f add_block(v16i sum, v16f w_scale, float x_scale, v16f y) {
+    return v16f_fma(v16f_mul(v16f_from_i(sum), w_scale), v16f_set1(x_scale), y);
+}
+
+/* ---- from the packed panels: one tile of rows ---- */
+
+/* One block; two sums for a row alone hide the latency of adding to one. */
+HT_INLINE void direct_block(ht_weight_type type, const void *w, const int16_t *q, const float *scale, int n_x,
+                            v16f *y) {
+    v16f up, down;
+    v16i d[2][TILE_ROWS];
+    block_scale(type, w, &up, &down);
+    HT_UNROLL
+    for (int i = 0; i < n_x; i++) d[0][i] = d[1][i] = v16i_set1(0);
+    HT_UNROLL
+    for (int s = 0; s < STEPS; s++) {
+        v16i words = words_of_step(type, step_at(w, s), up);
+        HT_UNROLL
+        for (int i = 0; i < n_x; i++) {
+            v16i *to = &d[n_x <= 2 ? s % 2 : 0][i];
+            *to = v16w_dot(*to, words, v16i_set2(q + HT_QBLOCK * i + 2 * s));
+        }
+    }
+    HT_UNROLL
+    for (int i = 0; i < n_x; i++)
+        y[i] = add_block(n_x <= 2 ? v16i_add(d[0][i], d[1][i]) : d[0][i], down, scale[i], y[i]);
+}
+
+HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, const ht_wrows *x, int n_x,
+                             const ht_product_out *out) {
+    const size_t panel_bytes = ht_panel_bytes(type, k);
+    int n = (int)ht_panel_count(out->n);
+    char room[BLOCK_BYTES];
+    for (int p = 0; p < n; p++, panel += panel_bytes) {
+        const char *w = panel;
+        const int16_t *q = x->q;
+        const float *scale = x->scale;
+        v16f y[TILE_ROWS];
+        for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
+        for (int64_t left = k; left > 0; left -= HT_QBLOCK, w += BLOCK_BYTES, q += HT_QBLOCK * n_x, scale += n_x) {
+            for (int i = 0; i < BLOCK_BYTES; i += 64) {
+                __builtin_prefetch(w + i + FETCH_FAR, 0, 2);
+                __builtin_prefetch(w + i + FETCH_NEAR, 0, 3);
+            }
+            direct_block(type, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, q, scale, n_x, y);
+        }
+        int lanes = ht_lanes_of(out, p);
+        for (int i = 0; i < n_x; i++) ht_store_out(out, i, p, lanes, y[i]);
+    }
+}
+
+/* ---- through converted panels: many rows ---- */
+
+HT_INLINE void convert_panel(ht_weight_type type, const char *w, int64_t n, ht_wpanel *to) {
+    char room[BLOCK_BYTES];
+    for (int b = 0; HT_QBLOCK * b < n; b++, w += BLOCK_BYTES) {
+        int left = (int)(n - HT_QBLOCK * b);
+        const char *from = left < HT_QBLOCK ? short_block(w, left, room) : w;
+        v16f up, down;
+        block_scale(type, from, &up, &down);
+        v16f_store(to->scale[b], down);
+        for (int s = 0; s < STEPS; s++)
+            v16i_store((int32_t *)(void *)to->w[b][s], words_of_step(type, step_at(from, s), up));
+    }
+}
+
+HT_INLINE void multiply_tile(const ht_wpanel *panels, int64_t block, int n_blocks, const ht_wrows *x, int64_t t,
+                             int n_x, const ht_product_out *out) {
+    const int64_t first = t * x->tile_rows, at = first * x->n_blocks + block * n_x;
+    const int16_t *q = x->q + HT_QBLOCK * at;
+    const float *scale = x->scale + at;
+    v16f y[TILE_PANELS][TILE_ROWS];
+    int lanes[TILE_PANELS];
+    for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
+    for (int p = 0; p < TILE_PANELS; p++)
+        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, (int)first + i, p, lanes[p]) : v16f_zero();
+    for (int b = 0; b < n_blocks; b++, q += HT_QBLOCK * n_x, scale += n_x) {
+        v16i d[TILE_PANELS][TILE_ROWS];
+        HT_UNROLL
+        for (int i = 0; i < n_x; i++) HT_UNROLL
+        for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16i_set1(0);
+        HT_UNROLL
+        for (int s = 0; s < STEPS; s++) {
+            v16i w[TILE_PANELS];
+            HT_UNROLL
+            for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b][s]);
+            HT_UNROLL
+            for (int i = 0; i < n_x; i++) {
+                v16i two = v16i_set2(q + HT_QBLOCK * i + 2 * s);
+                HT_UNROLL
+                for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16w_dot(d[p][i], w[p], two);
+            }
+        }
+        HT_UNROLL
+        for (int p = 0; p < TILE_PANELS; p++) {
+            v16f down = v16f_load(panels[p].scale[b]);
+            HT_UNROLL
+            for (int i = 0; i < n_x; i++) y[p][i] = add_block(d[p][i], down, scale[i], y[p][i]);
+        }
+    }
+    for (int p = 0; p < TILE_PANELS; p++)
+        for (int i = 0; i < n_x; i++) ht_store_out(out, (int)first + i, p, lanes[p], y[p][i]);
+}
+
+/* ---- the functions of the table ---- */
+
+#define MULTIPLY(n) multiply_tile(panels, block, n_blocks, x, t, n, out)
+#define DIRECT(n)   direct_panels(type, panels, k, x, n, out)
+
+void HT_ISA_NAME(ht_words_multiply)(const ht_wpanel *panels, int64_t block, int n_blocks, const ht_wrows *x,
+                                    int64_t first, int64_t last, const ht_product_out *out) {
+    for (int64_t t = first; t < last; t++) {
+        HT_WITH_ROWS(ht_wtile_rows(x, t), MULTIPLY);
+    }
+}
+
+#define FUNCTIONS(name)                                                                                                \
+    void HT_ISA_NAME(ht_words_direct_##name)(const void *panels, int64_t k, const ht_wrows *x,                         \
+                                             const ht_product_out *out) {                                              \
+        const ht_weight_type type = HT_W_##name;                                                                       \
+        HT_WITH_ROWS((int)x->n, DIRECT);                                                                               \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_words_convert_##name)(const void *panel, int64_t column, int64_t n, ht_wpanel *to) {           \
+        convert_panel(HT_W_##name, step_at(panel, column / 2), n, to);                                                 \
+    }
+
+HT_HALF_TYPES(FUNCTIONS)
+
+#endif
