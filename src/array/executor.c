@@ -81,7 +81,8 @@ static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok
     }
     int64_t offset = resolve(o->offset, n_tok, n_out) * (int64_t)ht_dtype_bytes(o->dtype);
     if (o->source == HT_FROM_CONSTANT) v.data = (void *)(uintptr_t)o->constant;
-    if (o->source == HT_FROM_VALUE) v.data = e->arena + e->slot_offset[e->plan->instruction[o->index].slot] + offset;
+    if (o->source == HT_FROM_VALUE && e->plan->instruction[o->index].slot >= 0)
+        v.data = e->arena + e->slot_offset[e->plan->instruction[o->index].slot] + offset;
     return v;
 }
 
@@ -97,13 +98,24 @@ static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
 
 static bool is_chain(const ht_stage *s) { return s->n_rowwise + s->n_products > 1; }
 
+/* By which call of the stage a local input is made; -1: it is not local. */
+static int8_t local_maker(const ht_plan *p, const ht_stage *s, const ht_operand *o) {
+    if (o->source != HT_FROM_VALUE || p->instruction[o->index].slot >= 0) return -1;
+    return (int8_t)(o->index - s->first);
+}
+
 static void make_chains(ht_exec *e) {
     const ht_plan *p = e->plan;
     for (int32_t i = 0; i < p->n_stages; i++) {
         const ht_stage *s = &p->stage[i];
-        e->chain[i] = (ht_chain){s->n_rowwise, s->n_products, e->call + s->first, {0}};
-        for (int j = 0; j < s->n_rowwise; j++)
-            e->chain[i].rows[j] = p->device->kernels[p->instruction[s->first + j].op].rows;
+        ht_chain *c = &e->chain[i];
+        *c = (ht_chain){.n_rowwise = s->n_rowwise, .n_products = s->n_products, .call = e->call + s->first};
+        for (int j = 0; j < s->n_rowwise; j++) {
+            const ht_instruction *ins = &p->instruction[s->first + j];
+            c->rows[j] = p->device->kernels[ins->op].rows;
+            c->is_local[j] = ins->slot < 0;
+            for (int k = 0; k < ins->n_in; k++) c->local_in[j][k] = local_maker(p, s, &p->operand[ins->first_in + k]);
+        }
     }
 }
 

@@ -54,7 +54,7 @@ static bool sees_own_row(const ht_plan *p, const ht_operand *o, ht_linear_form r
 
 static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_form rows) {
     if (!p->device->kernels[ins->op].rows || ins->out.dtype != HT_F32 || ins->out.n_dims < 2) return false;
-    if (!ht_same_form(ins->out.shape[0], rows)) return false;
+    if (!ht_same_form(ins->out.shape[0], rows) || ins->n_in > HT_CHAIN_INPUTS) return false;
     for (int i = 0; i < ins->n_in; i++) {
         const ht_operand *o = input(p, ins, i);
         if (o->source == HT_FROM_NOTHING) continue;

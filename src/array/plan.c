@@ -88,6 +88,7 @@ static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
         const ht_operand *o = &p->operand[ins->first_in + j];
         if (o->source != HT_FROM_VALUE || last[o->index] != i || o->dtype != ins->out.dtype) continue;
         const ht_instruction *maker = &p->instruction[o->index];
+        if (maker->slot < 0) continue;
         bool whole = ht_same_form(maker->elements, ins->elements) && o->n_dims == ins->out.n_dims;
         for (int d = 0; whole && d < o->n_dims; d++) whole = ht_same_form(o->stride[d], ins->out.stride[d]);
         for (int other = 0; whole && other < ins->n_in; other++) {
@@ -97,6 +98,17 @@ static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
         if (whole) return o->index;
     }
     return -1;
+}
+
+/* Whether the output of instruction i, read for the last time by instruction `last`, need not be kept: nothing outside
+ * its stage reads it, and the products of the stage do not have to see it whole. */
+static bool is_local(const ht_plan *p, int32_t i, const ht_stage *s, int32_t last) {
+    int32_t first_product = s->first + s->n_rowwise, end = first_product + s->n_products;
+    if (i >= first_product || last >= end) return false;
+    for (int32_t j = first_product; j <= last; j++)
+        if (!((const ht_linear_params *)(const void *)p->instruction[j].params)->matrix->ops->takes_rows_once)
+            return false;
+    return true;
 }
 
 /* Within a stage rows of different instructions take turns, so its slots are alive from its beginning to its end. */
@@ -114,6 +126,8 @@ static ht_status assign_slots(ht_plan *p, ht_error *err) {
     stage_of[n] = p->n_stages;
     for (int32_t i = 0; i < n; i++) {
         ht_instruction *ins = &p->instruction[i];
+        ins->slot = -1;
+        if (is_local(p, i, &p->stage[stage_of[i]], last[i])) continue;
         int32_t donor = donor_of(p, i, last);
         if (donor >= 0) {
             ins->slot = p->instruction[donor].slot;

@@ -23,7 +23,7 @@ typedef struct ht_instruction {
     bool effect;
     int n_in;
     int32_t first_in; /* operands of the plan */
-    int32_t slot;     /* piece of the arena its output lives in */
+    int32_t slot;     /* piece of the arena its output lives in; -1: it is local to its stage */
     ht_operand out;
     ht_linear_form elements; /* of the output */
     _Alignas(8) unsigned char params[HT_MAX_PARAMS];

@@ -3,25 +3,22 @@
 #include "cpu/matrix_ops.h"
 
 #define QUANTISED_OPS(type, isa)                                                                                       \
-    [HT_W_##type] = {                                                                                                  \
-        {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_fast_scratch, ht_fast_mul},    \
-        &ht_matrix_kernels_##isa,                                                                                      \
-        true},
+    [HT_W_##type] = {{#type " panels (" #isa ")", true, ht_panels_bytes, ht_panels_pack, ht_panels_row,                \
+                      ht_fast_scratch, ht_fast_mul},                                                                   \
+                     &ht_matrix_kernels_##isa},
 #define DENSE_OPS(type, isa)                                                                                           \
-    [HT_W_##type] = {                                                                                                  \
-        {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_dense_scratch, ht_dense_mul},  \
-        &ht_matrix_kernels_##isa,                                                                                      \
-        false},
+    [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_panels_row,               \
+                      ht_dense_scratch, ht_dense_mul},                                                                 \
+                     &ht_matrix_kernels_##isa},
 #define HALF_OPS(type, isa)                                                                                            \
-    [HT_W_##type] = {                                                                                                  \
-        {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, ht_half_scratch, ht_half_mul},    \
-        &ht_matrix_kernels_##isa,                                                                                      \
-        false},
+    [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_panels_row,               \
+                      ht_half_scratch, ht_half_mul},                                                                   \
+                     &ht_matrix_kernels_##isa},
 #define REFERENCE_OPS(isa)                                                                                             \
     {                                                                                                                  \
-        {"as stored, in f32 (" #isa ")", ht_stored_bytes, ht_stored_pack, ht_stored_row,                               \
+        {"as stored, in f32 (" #isa ")", false,           ht_stored_bytes, ht_stored_pack, ht_stored_row,              \
          ht_reference_scratch,           ht_reference_mul},                                                            \
-            &ht_matrix_kernels_##isa, false                                                                            \
+            &ht_matrix_kernels_##isa                                                                                   \
     }
 
 #define TABLE(isa, id)                                                                                                 \

@@ -8,14 +8,11 @@
 typedef struct ht_cpu_ops {
     ht_matrix_ops base;
     const ht_matrix_kernels *kernels;
-    bool quantised; /* multiplies activations quantised by the kernels, which other such matrices can share */
 } ht_cpu_ops;
 
 static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
     return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
 }
-
-static inline bool ht_is_quantised(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->quantised; }
 
 /* One of several products with the same activations: y = W x + bias. */
 typedef struct ht_product {

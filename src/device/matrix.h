@@ -18,6 +18,9 @@ typedef struct ht_matrix ht_matrix;
 typedef struct ht_matrix_ops {
     const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
 
+    /* In a chain the activations are read once, a few rows at a time, while they are made: they need not be kept. */
+    bool takes_rows_once;
+
     /* Bytes of the packed form of n_rows x k. At most 3 % more than in the file. */
     size_t (*packed_bytes)(ht_weight_type type, int64_t n_rows, int64_t k);
 
