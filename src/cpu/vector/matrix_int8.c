@@ -67,26 +67,26 @@ HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-/* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next, up to `end`, where
- * another thread's share may begin. */
-HT_INLINE void fetch(const uint8_t *p, int bytes, const uint8_t *end) {
-    if (p + bytes > end) return;
+/* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next. Past the end of this
+ * share of the work that is most often this thread's next share, or the next matrix; to wait for memory at each beginning
+ * cost small matrices up to a third of their speed. */
+HT_INLINE void fetch(const uint8_t *p, int bytes) {
     for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
 HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_product_out *out,
-                            int64_t first, int p, const uint8_t *end) {
+                            int64_t first, int p) {
     const int halves = kind.halves, steps = 8 / halves;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
     v16f y[TILE_ROWS];
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
     for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
         v16f scale[16], min[16];
-        fetch(scales + FETCH_AHEAD, kind.scale_bytes, end);
+        fetch(scales + FETCH_AHEAD, kind.scale_bytes);
         ht_decode_scales(kind, scales, scale, min);
         for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
             v16i w[8];
-            fetch(unit + FETCH_AHEAD, 64 * kind.bits, end);
+            fetch(unit + FETCH_AHEAD, 64 * kind.bits);
             ht_decode_weights(kind.bits, unit, w);
             HT_UNROLL
             for (int i = 0; i < n_x; i++) {
@@ -118,10 +118,9 @@ HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, co
                              const ht_product_out *out) {
     size_t panel_bytes = ht_panel_bytes(kind.type, k);
     int n = (int)ht_panel_count(out->n);
-    const uint8_t *end = panels + (size_t)n * panel_bytes;
     tile at = tile_at(kind, x, t, 0, n_x);
     for (int p = 0; p < n; p++, panels += panel_bytes)
-        direct_panel(kind, panels, k, at, n_x, out, ht_qtile_first(x->x, t), p, end);
+        direct_panel(kind, panels, k, at, n_x, out, ht_qtile_first(x->x, t), p);
 }
 
 /* ---- through a decoded panel: many rows ---- */
@@ -132,6 +131,7 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
     scales += (size_t)(block / kind.group) * (size_t)kind.scale_bytes;
     for (int b = 0; b < n; b++, unit += 64 * kind.bits) {
         v16i w[8];
+        fetch(unit + n * 64 * kind.bits, 64 * kind.bits); /* the next chunk */
         ht_decode_weights(kind.bits, unit, w);
         for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
     }
@@ -145,8 +145,7 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
     }
 }
 
-/* The block's t of rows first .. first + some - 1, folded into y. With two halves, t and the sums are both alive: some
- * of the rows at a time keeps them in registers. */
+/* The block's t of rows first .. first + some - 1, folded into y. */
 HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int some,
                              v16f y[TILE_PANELS][TILE_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
@@ -195,19 +194,35 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
     for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(x->scale[i]), y[p][i]);
 }
 
+/* The results of rows [first, first + n) on their way to the first cache, where the next tile will look for them. */
+HT_INLINE void fetch_results(const ht_product_out *out, int64_t first, int n) {
+    const float *y = out->y + first * out->ldy + out->row;
+    for (int i = 0; i < n; i++, y += out->ldy)
+        for (int p = 0; p < TILE_PANELS; p++) HT_PREFETCH(y + HT_PANEL * p);
+}
+
+/* With two halves, y, t and the sums are more than the registers hold. Of AVX-512's, y waits in memory from block to
+ * block, where the compiler left to itself would put t and read the weights twice; elsewhere some of the rows go at a
+ * time. */
+#define KEEP_IN_MEMORY(v) __asm__ volatile("" : : "r"(v) : "memory")
+
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
                             int64_t t, int n_x, const ht_product_out *out) {
     tile x = tile_at(kind, all, t, block, n_x);
     const int first = (int)ht_qtile_first(all->x, t), half = (n_x + 1) / 2;
     v16f y[TILE_PANELS][TILE_ROWS];
     int lanes[TILE_PANELS];
+    if (t + 1 < all->last) fetch_results(out, first + n_x, ht_qtile_rows(all->x, t + 1));
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
         if (kind.halves == 1)
             decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
-        else {
+        else if (TILE_PANELS == 2) {
+            KEEP_IN_MEMORY(y);
+            decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
+        } else {
             decoded_block(kind, panels, b, &x, n_x, 0, half, y);
             if (n_x > 1) decoded_block(kind, panels, b, &x, n_x, half, n_x - half, y);
         }
