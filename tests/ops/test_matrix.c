@@ -163,6 +163,7 @@ typedef enum input {
     INPUT_ZERO,
     INPUT_HUGE,
     INPUT_TINY,
+    INPUT_TINIEST,
     INPUT_NEGATIVE,
     INPUT_EQUAL,
     INPUT_OUTLIER,
@@ -176,6 +177,7 @@ static void fill_input(float *x, int64_t n, input kind, uint64_t *state) {
         case INPUT_ZERO: v = 0.0f; break;
         case INPUT_HUGE: v *= 1e30f; break;
         case INPUT_TINY: v *= 1e-30f; break;
+        case INPUT_TINIEST: v *= 3e-36f; break; /* 1 / scale times 256 is no f32 */
         case INPUT_NEGATIVE: v = -fabsf(v); break;
         case INPUT_EQUAL: v = 0.75f; break;
         case INPUT_OUTLIER: v = i % 37 == 5 ? 100.0f * v : 0.01f * v; break;
