@@ -97,7 +97,7 @@ static chain_job job_of(const ht_chain *c) {
     chain_job job = {.chain = c, .x = x->data, .ldx = x->stride[0], .n_x = x->shape[0]};
     collect(&job, true);
     collect(&job, false);
-    job.most_rows = job.n_quantised ? ht_kernels_of(job.product[0].m)->tile_rows : PLAIN_ROWS;
+    job.most_rows = job.n_quantised ? ht_kernels_of(job.product[0].m)->direct_rows : PLAIN_ROWS;
     job.local_bytes = (local_bytes(c, job.most_rows) + 63) & ~(size_t)63;
     return job;
 }

@@ -43,9 +43,9 @@ enum {
     HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
-/* Activations quantised once, for any number of products. The rows are dealt evenly to tiles of at most tile_rows; a
- * tile of n rows lies block after block, so that a kernel reads it front to back, and the tiles one after another:
- * q [n_blocks][n][32], scale [n_blocks][n], sum [n_blocks][2][n], the latter of each half of a block. */
+/* Activations quantised once, for any number of products. The rows are dealt evenly to tiles of at most tile_rows, or
+ * are one tile of at most direct_rows. A tile of n rows lies block after block, so that a kernel reads it front to back,
+ * and the tiles one after another: q [n_blocks][n][32], scale [n_blocks][n], sum [n_blocks][2][n], the latter of each half of a block. */
 typedef struct ht_qrows {
     int64_t n, n_blocks, n_tiles;
     int64_t tile_rows, n_larger; /* the first n_larger tiles have a row more than tile_rows */
@@ -104,9 +104,10 @@ typedef struct ht_product_out {
 
 typedef struct ht_matrix_kernels {
     int tile_rows;   /* of activations */
+    int direct_rows; /* of a tile that is alone, in `direct`; not less than tile_rows */
     int tile_panels; /* of weights, in `decoded` */
 
-    /* Quantises n <= tile_rows rows of n_blocks blocks into one tile. */
+    /* Quantises n <= direct_rows rows of n_blocks blocks into one tile. */
     void (*quantise)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale, int32_t *sum);
     /* One tile's offsets for weights of one type. */
     void (*offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);

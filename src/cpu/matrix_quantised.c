@@ -47,7 +47,8 @@ void ht_quantised_begin(ht_quantised *s, const ht_product *product, int n, int64
     int64_t k = product->m->k;
     char *at = scratch;
     *s = (ht_quantised){.kernels = kernels, .n = n, .product = product};
-    s->x = (ht_qrows){.n = n_x, .n_blocks = k / HT_QBLOCK, .n_tiles = ht_ceil_div_i64(n_x, kernels->tile_rows)};
+    int64_t n_tiles = n_x <= kernels->direct_rows ? 1 : ht_ceil_div_i64(n_x, kernels->tile_rows);
+    s->x = (ht_qrows){.n = n_x, .n_blocks = k / HT_QBLOCK, .n_tiles = n_tiles};
     s->x.tile_rows = n_x / s->x.n_tiles;
     s->x.n_larger = n_x % s->x.n_tiles;
     s->x.q = (void *)at, at += q_bytes(n_x, k);

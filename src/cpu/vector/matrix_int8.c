@@ -78,7 +78,7 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
                             int64_t first, int p) {
     const int halves = kind.halves, steps = 8 / halves;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
-    v16f y[TILE_ROWS];
+    v16f y[DIRECT_ROWS];
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
     for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
         v16f scale[16], min[16];
@@ -244,7 +244,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
                                        const ht_product_out *out) {                                                    \
         KIND(type, __VA_ARGS__);                                                                                       \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            HT_WITH_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                              \
+            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
         }                                                                                                              \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \

@@ -16,6 +16,7 @@ extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
 
 const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .tile_rows = TILE_ROWS,
+    .direct_rows = DIRECT_ROWS,
     .tile_panels = TILE_PANELS,
     .quantise = HT_ISA_NAME(ht_quantise_tile),
     .offsets = HT_ISA_NAME(ht_tile_offsets),

@@ -7,8 +7,10 @@
 
 #if defined(HT_ISA_avx512)
 enum { TILE_ROWS = 6, TILE_PANELS = 2 }; /* 12 sums of integers and 12 of floats in 32 registers */
+enum { DIRECT_ROWS = 8 };                /* beside a decoded block: eight sums, and eight registers of weights */
 #else
 enum { TILE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
+enum { DIRECT_ROWS = 4 };
 #endif
 
 /* Rows of panel `panel` that exist: 0 to 16. */
@@ -43,18 +45,33 @@ HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int l
     case 4:                                                                                                            \
         call(4);                                                                                                       \
         break;
+#define HT_ROWS_5_AND_6(call)                                                                                          \
+    case 5: call(5); break;                                                                                            \
+    case 6:                                                                                                            \
+        call(6);                                                                                                       \
+        break;
 #if defined(HT_ISA_avx512)
 #define HT_WITH_ROWS(n, call)                                                                                          \
     switch (n) {                                                                                                       \
         HT_ROWS_1_TO_4(call)                                                                                           \
-    case 5: call(5); break;                                                                                            \
-    case 6: call(6); break;                                                                                            \
+        HT_ROWS_5_AND_6(call)                                                                                          \
+    }
+#define HT_WITH_DIRECT_ROWS(n, call)                                                                                   \
+    switch (n) {                                                                                                       \
+        HT_ROWS_1_TO_4(call)                                                                                           \
+        HT_ROWS_5_AND_6(call)                                                                                          \
+    case 7: call(7); break;                                                                                            \
+    case 8: call(8); break;                                                                                            \
     }
 #elif defined(HT_ISA_YMM) || defined(HT_ISA_neon)
 #define HT_WITH_ROWS(n, call)                                                                                          \
     switch (n) { HT_ROWS_1_TO_4(call) }
 #else /* plain lanes live in memory: nothing is won by unrolling */
 #define HT_WITH_ROWS(n, call) call(n)
+#endif
+
+#ifndef HT_WITH_DIRECT_ROWS
+#define HT_WITH_DIRECT_ROWS HT_WITH_ROWS
 #endif
 
 #endif
