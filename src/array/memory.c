@@ -3,20 +3,19 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/pages.h"
 
 #include <hearth/array.h>
 
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 /* Freed buffers are kept in bins. A size is rounded up to one of eight steps per power of two, so that a buffer serves
  * requests of nearly its size and rounding wastes at most an eighth; large ones are rounded to pages only and are not
  * kept. */
 enum { MIN_SHIFT = 6, MAX_SHIFT = 26, STEPS = 8, N_BINS = (MAX_SHIFT - MIN_SHIFT) * STEPS };
 
-#define HUGE_PAGE     ((size_t)2 << 20)
 #define DEFAULT_CACHE ((size_t)256 << 20)
 
 typedef struct freed {
@@ -58,16 +57,6 @@ static void give_back_cache(size_t keep) {
     }
 }
 
-static void *from_system(size_t bytes) {
-    if (bytes < 2 * HUGE_PAGE) return aligned_alloc(64, bytes);
-    size_t rounded;
-    if (!ht_align_size(bytes, 4096, &rounded)) return NULL;
-    void *p = aligned_alloc(HUGE_PAGE, (rounded + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1));
-    /* Weights and arenas are read end to end again and again: fewer, larger pages spare the address translation. */
-    if (p) (void)madvise(p, rounded & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
-    return p;
-}
-
 ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *err) {
     *out = NULL;
     if (bytes > SIZE_MAX / 2) return ht_fail_memory(err, bytes, what);
@@ -88,9 +77,9 @@ ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *
         memory.bin[bin] = f->next;
         memory.cached -= rounded;
         p = f;
-    } else if (!(p = from_system(rounded))) {
+    } else if (!(p = ht_pages_new(rounded))) {
         give_back_cache(0);
-        p = from_system(rounded);
+        p = ht_pages_new(rounded);
     }
     if (p) {
         memory.active += rounded;

@@ -1,6 +1,7 @@
 #include "tokenizer/bpe.h"
 
 #include "base/error.h"
+#include "base/pages.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@ static size_t pair_slot(uint64_t key, size_t mask) {
 ht_status ht_merges_reserve(ht_merges *m, int32_t n, ht_error *err) {
     size_t size = 16;
     while (size < (size_t)n * 2) size *= 2;
-    m->slots = calloc(size, sizeof *m->slots);
+    m->slots = ht_pages_zeroed(size, sizeof *m->slots);
     m->product = malloc(((size_t)n + 1) * sizeof *m->product);
     if (!m->slots || !m->product) return ht_fail_memory(err, size * sizeof *m->slots, "merges");
     m->mask = size - 1;

@@ -1,6 +1,7 @@
 #include "tokenizer/vocab.h"
 
 #include "base/checked.h"
+#include "base/pages.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -90,7 +91,7 @@ ht_status ht_vocab_index(ht_vocab *v, ht_error *err) {
     size_t size = 16;
     while (size < (size_t)v->n * 2) size *= 2;
     free(v->slots);
-    v->slots = calloc(size, sizeof *v->slots);
+    v->slots = ht_pages_zeroed(size, sizeof *v->slots);
     if (!v->slots) return ht_fail_memory(err, size * sizeof *v->slots, "vocabulary index");
     v->mask = size - 1;
     /* A batch at a time, so that the slots, which lie anywhere, are fetched together. */
