@@ -1,8 +1,8 @@
 #include "tokenizer/vocab.h"
 
 #include "base/checked.h"
-#include "base/pages.h"
 #include "base/error.h"
+#include "base/pages.h"
 
 #include <stdlib.h>
 #include <string.h>
