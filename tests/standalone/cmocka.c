@@ -12,6 +12,8 @@ void standalone_fail(const char *file, int line, const char *format, ...) {
     longjmp(end_of_test, 1);
 }
 
+void standalone_skip(void) { longjmp(end_of_test, 2); }
+
 int standalone_run(const CMUnitTest *tests, size_t n, int (*setup)(void **), int (*teardown)(void **)) {
     void *state = NULL;
     volatile int failed = 0;
@@ -20,12 +22,16 @@ int standalone_run(const CMUnitTest *tests, size_t n, int (*setup)(void **), int
         return 1;
     }
     for (volatile size_t i = 0; i < n; i++) {
-        if (setjmp(end_of_test) == 0) {
+        switch (setjmp(end_of_test)) {
+        case 0:
             tests[i].run(&state);
             printf("%s: passed\n", tests[i].name);
-        } else {
+            break;
+        case 1:
             printf("%s: FAILED\n", tests[i].name);
             failed++;
+            break;
+        default: printf("%s: skipped\n", tests[i].name);
         }
     }
     if (teardown) teardown(&state);
