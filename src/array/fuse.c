@@ -18,11 +18,10 @@ static bool counts_rows(ht_linear_form n) { return n.constant == 0 && n.rows + n
 
 /* ---- which instructions ---- */
 
-/* A product whose activations can be shared: f32 rows in place. *rows says how many. */
-static bool is_product(const ht_plan *p, const ht_instruction *ins, ht_linear_form *rows) {
+/* A product whose activations can be shared: f32 rows in place. */
+static bool is_product(const ht_plan *p, const ht_instruction *ins) {
     if (ins->op != HT_OP_LINEAR) return false;
     const ht_operand *x = input(p, ins, 0), *bias = input(p, ins, 1);
-    *rows = x->shape[0];
     if (x->source != HT_FROM_VALUE || x->dtype != HT_F32 || x->n_dims != 2 || !counts_rows(x->shape[0])) return false;
     if (!is_constant(x->stride[0]) || !is_constant(x->stride[1]) || x->stride[1].constant != 1) return false;
     return bias->source == HT_FROM_NOTHING ||
@@ -70,12 +69,12 @@ static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_fo
  * from the start. order[i] is the instruction that comes i-th. */
 static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *err) {
     int32_t n = p->n_instructions, placed = 0;
-    int32_t *next = malloc((size_t)(3 * n + 1) * sizeof *next), *first = next + n, *last = first + n;
+    int32_t *next = malloc((size_t)(3 * n + 1) * sizeof *next);
     if (!next) return ht_fail_memory(err, (size_t)(3 * n) * sizeof *next, "a plan");
+    int32_t *first = next + n, *last = first + n;
     for (int32_t i = 0; i < n; i++) next[i] = first[i] = last[i] = -1;
     for (int32_t i = 0; i < n; i++) {
-        ht_linear_form rows;
-        if (!is_product(p, &p->instruction[i], &rows)) continue;
+        if (!is_product(p, &p->instruction[i])) continue;
         int32_t maker = input(p, &p->instruction[i], 0)->index;
         if (first[maker] < 0)
             first[maker] = i;
@@ -84,13 +83,12 @@ static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *
         last[maker] = i;
     }
     for (int32_t i = 0; i < n; i++) {
-        ht_linear_form rows;
         const ht_instruction *ins = &p->instruction[i];
+        bool product = is_product(p, ins);
         /* A product of a product has its turn where it stands: by then that one has come. */
-        bool moved = is_product(p, ins, &rows) && !is_product(p, &p->instruction[input(p, ins, 0)->index], &rows);
-        if (moved) continue;
+        if (product && !is_product(p, &p->instruction[input(p, ins, 0)->index])) continue;
         order[placed++] = i;
-        if (is_product(p, ins, &rows)) continue;
+        if (product) continue;
         for (int32_t l = first[i]; l >= 0; l = next[l]) order[placed++] = l;
     }
     free(next);
@@ -99,11 +97,12 @@ static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *
 
 static ht_status reorder(ht_plan *p, ht_error *err) {
     int32_t n = p->n_instructions;
-    int32_t *order = malloc((size_t)(2 * n + 1) * sizeof *order), *now_at = order + n;
+    int32_t *order = malloc((size_t)(2 * n + 1) * sizeof *order);
     ht_instruction *old = malloc((size_t)(n + 1) * sizeof *old);
     ht_status st =
         order && old ? order_instructions(p, order, err) : ht_fail_memory(err, (size_t)n * sizeof *old, "a plan");
     if (st == HT_OK) {
+        int32_t *now_at = order + n;
         for (int32_t i = 0; i < n; i++) old[i] = p->instruction[i];
         for (int32_t i = 0; i < n; i++) {
             p->instruction[i] = old[order[i]];
@@ -122,17 +121,18 @@ static ht_status reorder(ht_plan *p, ht_error *err) {
 /* ---- the stages ---- */
 
 /* How many products from instruction i on read the same rows. */
-static int count_products(const ht_plan *p, int32_t i, ht_linear_form *rows) {
+static int count_products(const ht_plan *p, int32_t i) {
     int n = 0;
-    while (n < HT_CHAIN_CALLS && i + n < p->n_instructions && is_product(p, &p->instruction[i + n], rows) &&
+    while (n < HT_CHAIN_CALLS && i + n < p->n_instructions && is_product(p, &p->instruction[i + n]) &&
            same_view(input(p, &p->instruction[i], 0), input(p, &p->instruction[i + n], 0)))
         n++;
     return n;
 }
 
 /* How many instructions before the product at i go row by row up to what it reads. */
-static int count_rowwise(const ht_plan *p, int32_t i, ht_linear_form rows) {
+static int count_rowwise(const ht_plan *p, int32_t i) {
     const ht_operand *x = input(p, &p->instruction[i], 0);
+    ht_linear_form rows = x->shape[0];
     if (x->index != i - 1 || !sees_own_row(p, x, rows)) return 0;
     int n = 0;
     while (n < HT_CHAIN_CALLS && n < i && is_rowwise(p, &p->instruction[i - 1 - n], rows)) n++;
@@ -143,12 +143,11 @@ ht_status ht_plan_fuse(ht_plan *p, ht_error *err) {
     bool chains = p->device->run_chain != NULL;
     ht_status st = chains ? reorder(p, err) : HT_OK;
     for (int32_t i = 0; st == HT_OK && i < p->n_instructions;) {
-        ht_linear_form rows;
-        int n = chains ? count_products(p, i, &rows) : 0;
+        int n = chains ? count_products(p, i) : 0;
         ht_stage stage = {.first = i};
         if (n > 0) {
             /* The kernels before it are stages of their own so far: no product, no chain. */
-            stage.n_rowwise = count_rowwise(p, i, rows);
+            stage.n_rowwise = count_rowwise(p, i);
             stage.n_products = n;
             stage.first -= stage.n_rowwise;
             p->n_stages -= stage.n_rowwise;
