@@ -39,7 +39,7 @@ enum {
  *   K [n_kv_heads][256 / 16 tiles][n_blocks][16 keys]
  *   V [n_kv_heads][256][n_blocks]
  * A number is scale * q, which is exact in f32. The scale is max |x| / 127, rounded up, and q the nearest integer to
- * x / scale; a block with a NaN or an infinity has a NaN for a scale. */
+ * x / scale; a scale under the smallest normal number is 0; a block with a NaN or an infinity has a NaN for a scale. */
 typedef struct ht_kv_layer {
     int32_t n_kv_heads;
     int32_t head_dim;

@@ -1,9 +1,11 @@
 /* Attention over KV caches: against a naive one in double, and bit for bit the same however the work is cut. */
 #include "base/half.h"
+#include "cpu/kv.h"
 #include "support/kernels.h"
 #include "support/test.h"
 #include "support/weights.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -308,6 +310,32 @@ static void same_bits_however_cut(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
 }
 
+/* Blocks of 8 bits at their edges. */
+static void eight_bit_blocks(void **state) {
+    (void)state;
+    int8_t q[2 * 32];
+    float x[32] = {0};
+    assert_int_equal(ht_kv_quantise(x, 32, q, 1), 0);
+    for (int i = 0; i < 32; i++) assert_int_equal(q[i], 0);
+    const float sizes[] = {1e-44f, 1e-37f, 0.01f, 1.0f, 126.9f, 3e38f};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        for (int i = 0; i < 32; i++) x[i] = sizes[s] * ((float)(i - 16) / 16.0f);
+        float scale = ht_bf16_to_f32(ht_kv_quantise(x, 32, q, 2));
+        for (int i = 0; i < 32; i++) {
+            assert_true(q[2 * i] >= -127);
+            double error = fabs((double)x[i] - (double)scale * q[2 * i]);
+            assert_true(error <= 0.5001 * (double)scale || (scale == 0 && sizes[s] / 127 < FLT_MIN));
+        }
+        assert_true(scale <= sizes[s] / 127 * 1.0079f);
+    }
+    const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t b = 0; b < 3; b++) {
+        x[7] = bad[b];
+        assert_true(isnan(ht_bf16_to_f32(ht_kv_quantise(x, 32, q, 1))));
+        assert_true(q[0] != 0 && q[31] != 0); /* so that every number of the block is a NaN */
+    }
+}
+
 static void missing_page_is_an_error(void **state) {
     (void)state;
     const attend_case c = {"", 2, 1, 8, HT_F16, 0, 0, 1.0f, 0.0f, 1, {256}};
@@ -335,6 +363,7 @@ static void missing_page_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_however_cut),
+        cmocka_unit_test(eight_bit_blocks),
         cmocka_unit_test(missing_page_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

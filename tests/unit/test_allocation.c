@@ -169,7 +169,8 @@ static void pools(void **state) {
 typedef struct decoding {
     ht_session *session;
     const char *what;
-    long seen; /* allocations up to the last token */
+    long seen;  /* allocations up to the last token */
+    long grown; /* allocations at full pages */
     int64_t tokens;
 } decoding;
 
@@ -182,6 +183,7 @@ static bool count_allocations(const char *text, size_t n, void *user) {
     bool full = (length - 1) % HT_KV_PAGE < 2; /* the last token is computed with the next one */
     if (d->tokens++ > 2 && !full && n_allocations != d->seen)
         fail_msg("%s: %ld allocations for the token at %lld", d->what, n_allocations - d->seen, (long long)length);
+    if (d->tokens > 3 && full) d->grown += n_allocations - d->seen;
     d->seen = n_allocations;
     return true;
 }
@@ -197,6 +199,7 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
     const ht_generate_options how = {.max_tokens = N_TOKENS, .ignore_eos = true, .sampler = *sampler};
     if (ht_generate(d.session, ids, 3, &how, count_allocations, &d, NULL, &err)) fail_msg("%s", err.message);
     assert_true(d.tokens > N_TOKENS / 4); /* a token may complete no character */
+    assert_true(d.grown > 0);             /* else nothing was counted */
     ht_session_close(&d.session);
     ht_model_close(&m);
 }
