@@ -24,7 +24,7 @@ static ht_status compute_needs(const options *o, const ht_model_info *info, need
     n->context = o->context ? o->context : info->context;
     n->kv_bytes_per_position = ht_model_info_kv_bytes_per_position(info, options_kv_dtype(o));
     n->kv_bytes = n->kv_bytes_per_position * n->context + ht_model_info_kv_bytes_fixed(info, options_kv_dtype(o));
-    n->total_bytes = n->kv_bytes + info->weight_bytes;
+    n->total_bytes = n->kv_bytes + info->memory_bytes;
     return HT_OK;
 }
 
@@ -39,7 +39,8 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
         json_pack("{sI sI sI sI sI sI sI}", "layers", (json_int_t)i->n_layers, "hidden", (json_int_t)i->hidden, "heads",
                   (json_int_t)i->n_heads, "kv_heads", (json_int_t)i->n_kv_heads, "head_dim", (json_int_t)i->head_dim,
                   "feed_forward", (json_int_t)i->feed_forward, "vocab", (json_int_t)i->vocab);
-    json_t *memory = json_pack("{sI sI sI sI sI}", "weight_bytes", (json_int_t)i->weight_bytes, "kv_bytes_per_position",
+    json_t *memory = json_pack("{sI sI sI sI sI sI}", "weight_bytes", (json_int_t)i->weight_bytes, "memory_bytes",
+                               (json_int_t)i->memory_bytes, "kv_bytes_per_position",
                                (json_int_t)n->kv_bytes_per_position, "kv_positions", (json_int_t)n->context, "kv_bytes",
                                (json_int_t)n->kv_bytes, "total_bytes", (json_int_t)n->total_bytes);
     json_t *value = json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", json_path(o->model), "architecture",
@@ -88,7 +89,11 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     line("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
     line("context", "%lld positions", (long long)i->context);
     if (i->sliding_window) line("sliding window", "%lld positions", (long long)i->sliding_window);
-    line("weights", "%.1f MB", (double)i->weight_bytes / mb);
+    if (i->memory_bytes < i->weight_bytes)
+        line("weights", "%.1f MB, %.1f MB of them in memory", (double)i->weight_bytes / mb,
+             (double)i->memory_bytes / mb);
+    else
+        line("weights", "%.1f MB", (double)i->weight_bytes / mb);
     line("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
          (long long)n->context, options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
     line("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);

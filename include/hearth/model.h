@@ -58,7 +58,8 @@ typedef struct ht_model_info {
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context;
     int64_t sliding_window; /* keys a sliding layer sees; 0: no layer slides */
     int64_t n_parameters;
-    int64_t weight_bytes; /* as stored, and as held in memory up to 3 % */
+    int64_t weight_bytes; /* as stored */
+    int64_t memory_bytes; /* of them in memory, up to 3 %; an embedding that is not the head, too, stays in the file */
     bool tied_head;
 } ht_model_info;
 

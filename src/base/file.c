@@ -22,49 +22,78 @@ static const char *kind_of(mode_t mode) {
     return "a device";
 }
 
-static ht_status open_regular(const char *path, int *fd, size_t *size, ht_error *err) {
+static int64_t modified_ns(const struct stat *st) {
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+/* Fills in all but `data`, `loaded` and `path`. */
+static ht_status open_regular(const char *path, ht_file *file, ht_error *err) {
     struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(*fd, &st) != 0) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(fd, &st) != 0) {
         int code = errno;
-        close(*fd);
+        close(fd);
         return ht_fail(err, HT_ERR_IO, "%s: cannot be examined: %s", path, strerror(code));
     }
     if (!S_ISREG(st.st_mode)) {
-        close(*fd);
+        close(fd);
         return ht_fail(err, HT_ERR_IO, "%s: is %s, expected a regular file", path, kind_of(st.st_mode));
     }
-    *size = (size_t)st.st_size;
+    file->fd = fd;
+    file->size = (size_t)st.st_size;
+    file->modified_ns = modified_ns(&st);
+    return HT_OK;
+}
+
+/* Moves `from`, which has no path yet, to memory of its own; its descriptor is closed when that fails. */
+static ht_status new_file(ht_file from, const char *path, ht_file **out, ht_error *err) {
+    ht_file *file = calloc(1, sizeof *file);
+    from.path = strdup(path);
+    if (!file || !from.path) {
+        close(from.fd);
+        free(file);
+        free(from.path);
+        return ht_fail_memory(err, sizeof *file, path);
+    }
+    *file = from;
+    *out = file;
     return HT_OK;
 }
 
 ht_status ht_file_open(const char *path, ht_file **out, ht_error *err) {
     *out = NULL;
-    int fd;
-    size_t size = 0;
-    ht_status st = open_regular(path, &fd, &size, err);
+    ht_file opened = {0}, *file = NULL;
+    ht_status st = open_regular(path, &opened, err);
+    if (!st) st = new_file(opened, path, &file, err);
     if (st) return st;
-    ht_file *file = calloc(1, sizeof *file);
-    char *copy = strdup(path);
-    if (!file || !copy) {
-        close(fd);
-        free(file);
-        free(copy);
-        return ht_fail_memory(err, sizeof *file, path);
-    }
-    file->fd = fd;
-    file->size = size;
-    file->path = copy;
-    if (size) {
-        void *room = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (file->size) {
+        void *room = mmap(NULL, file->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (room == MAP_FAILED) {
+            size_t size = file->size;
             ht_file_close(file);
             return ht_fail_memory(err, size, path);
         }
         file->data = room;
     }
     *out = file;
+    return HT_OK;
+}
+
+ht_status ht_file_share(const ht_file *file, ht_file **out, ht_error *err) {
+    *out = NULL;
+    int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be kept open: %s", file->path, strerror(errno));
+    ht_file shared = {.fd = fd, .size = file->size, .modified_ns = file->modified_ns};
+    return new_file(shared, file->path, out, err);
+}
+
+ht_status ht_file_unchanged(const ht_file *file, ht_error *err) {
+    struct stat st;
+    if (fstat(file->fd, &st) != 0)
+        return ht_fail(err, HT_ERR_IO, "%s: cannot be examined: %s", file->path, strerror(errno));
+    if (modified_ns(&st) != file->modified_ns || (size_t)st.st_size != file->size)
+        return ht_fail(err, HT_ERR_IO, "%s: has changed since it was opened; open it anew", file->path);
     return HT_OK;
 }
 
@@ -107,7 +136,7 @@ ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *
     *data = NULL;
     *size = 0;
     ht_file file = {.path = (char *)(uintptr_t)path};
-    ht_status st = open_regular(path, &file.fd, &file.size, err);
+    ht_status st = open_regular(path, &file, err);
     if (st) return st;
     char *bytes = NULL;
     if (file.size > limit)

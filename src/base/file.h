@@ -12,14 +12,17 @@
  * a read is an error that says so. Room for all of it is set aside in the address space, so that what was fetched stays
  * where it is; memory is taken only for that. */
 typedef struct ht_file {
-    const unsigned char *data; /* NULL for an empty file; the first `loaded` bytes may be read */
+    const unsigned char *data; /* NULL for an empty or shared file; the first `loaded` bytes may be read */
     size_t size, loaded;
+    int64_t modified_ns; /* when it was last written to, as of opening it */
     int fd;
     char *path;
 } ht_file;
 
 /* Opens a regular file; directories and devices are refused with a sentence that says so. */
 ht_status ht_file_open(const char *path, ht_file **out, ht_error *err);
+/* The same file once more, for ht_file_read_at alone, whatever becomes of the first. */
+ht_status ht_file_share(const ht_file *file, ht_file **out, ht_error *err);
 void ht_file_close(ht_file *file); /* NULL is fine */
 
 /* Makes at least the first n bytes (n <= size) readable at `data`. One thread, before others use `data`. */
@@ -27,6 +30,9 @@ ht_status ht_file_fetch(ht_file *file, size_t n, ht_error *err);
 
 /* Reads exactly n bytes at `offset`; a short file is an error. Thread-safe. */
 ht_status ht_file_read_at(const ht_file *file, size_t offset, void *out, size_t n, ht_error *err);
+
+/* An error that says so when the file was written to or cut since it was opened. Thread-safe. */
+ht_status ht_file_unchanged(const ht_file *file, ht_error *err);
 
 /* Reads a whole (small) file; the caller frees *data. A NUL is put after the last byte. Files above `limit` bytes are
  * refused. */

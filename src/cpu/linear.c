@@ -6,6 +6,8 @@
 #include "cpu/walk.h"
 #include "device/params.h"
 
+#include <stdatomic.h>
+
 enum { ALIGN = 64 };
 
 static size_t aligned(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
@@ -86,19 +88,26 @@ typedef struct embed_job {
     const ht_view *ids;
     float *out;
     float scale;
+    atomic_bool failed;
 } embed_job;
 
-static void embed_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const embed_job *job = arg;
+static ht_status embed_range(const embed_job *job, int64_t begin, int64_t end, ht_error *err) {
     const ht_matrix *m = job->matrix;
     for (int64_t i = begin; i < end; i++) {
         int64_t id = ht_get_int(job->ids->dtype, job->ids->data, ht_view_offset(job->ids, job->ids->n_dims, i));
         float *out = job->out + i * m->k;
-        m->ops->row(m, id, out);
+        ht_status status = m->ops->row(m, id, out, err);
+        if (status) return status;
         if (job->scale != 1.0f)
             for (int64_t j = 0; j < m->k; j++) out[j] *= job->scale;
     }
+    return HT_OK;
+}
+
+static void embed_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    embed_job *job = arg;
+    if (embed_range(job, begin, end, NULL)) atomic_store(&job->failed, true);
 }
 
 static ht_status embed(const ht_call *call, ht_error *err) {
@@ -113,7 +122,8 @@ static ht_status embed(const ht_call *call, ht_error *err) {
     }
     embed_job job = {.matrix = p->matrix, .ids = ids, .out = call->out.data, .scale = p->scale};
     ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_CHEAP, p->matrix->k), embed_rows, &job);
-    return HT_OK;
+    /* Once more in order, for the first row that fails to say why. */
+    return atomic_load(&job.failed) ? embed_range(&job, 0, n, err) : HT_OK;
 }
 
 void ht_cpu_linear_kernels(ht_kernel kernels[HT_OP_COUNT]) {

@@ -104,8 +104,10 @@ static const char *stored_at(const ht_matrix *m, int64_t row, int64_t column) {
     return (const char *)m->packed + (size_t)row * stored_row_bytes(m->type, m->k) + stored_row_bytes(m->type, column);
 }
 
-void ht_stored_row(const ht_matrix *m, int64_t row, float *out) {
+ht_status ht_stored_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
+    (void)err;
     ht_dequantize(m->type, stored_at(m, row, 0), m->k, out);
+    return HT_OK;
 }
 
 static size_t reference_panel_bytes(void) { return (size_t)HT_PANEL * STORED_CHUNK * sizeof(float); }

@@ -54,7 +54,7 @@ void ht_half_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, c
                  void *scratch, ht_pool *pool);
 size_t ht_stored_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
 void ht_stored_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored);
-void ht_stored_row(const ht_matrix *m, int64_t row, float *out);
+ht_status ht_stored_row(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 size_t ht_reference_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_reference_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
                       int64_t ldy, void *scratch, ht_pool *pool);

@@ -128,7 +128,8 @@ void ht_panels_unpack(const ht_matrix *m, int64_t row, void *stored) {
     }
 }
 
-void ht_panels_row(const ht_matrix *m, int64_t row, float *out) {
+ht_status ht_panels_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
+    (void)err;
     const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
     const uint8_t *panel = panel_of(m, row);
     int r = (int)(row % HT_PANEL);
@@ -141,4 +142,5 @@ void ht_panels_row(const ht_matrix *m, int64_t row, float *out) {
         } else
             ht_dequantize(m->type, panel + info->block_bytes * dense_at(m->type, r, g), 1, out + g);
     }
+    return HT_OK;
 }

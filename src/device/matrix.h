@@ -1,5 +1,6 @@
 /* A weight in the form a device multiplies by, packed once at load, bijectively: the stored values can be had back
- * exactly. One row of ht_matrix_ops exists per weight type, precision and device. */
+ * exactly. One row of ht_matrix_ops exists per weight type, precision and device; and one for tables that stay in their
+ * file, which have rows but no products (models/table.h). */
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 
@@ -29,8 +30,8 @@ typedef struct ht_matrix_ops {
      * and n is too, or reaches the last row. */
     void (*pack)(ht_matrix *m, int64_t row, int64_t n, const void *stored);
 
-    /* Exact f32 values of row `row`, [k]. */
-    void (*row)(const ht_matrix *m, int64_t row, float *out);
+    /* Exact f32 values of row `row`, [k]. Fails only where rows are not in memory. Thread-safe. */
+    ht_status (*row)(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 
     /* Scratch bytes that `mul` needs for n_x rows. */
     size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
@@ -48,7 +49,7 @@ struct ht_matrix {
     const ht_matrix_ops *ops;
     ht_weight_type type;
     int64_t n_rows, k; /* y = W x with W [n_rows, k] */
-    void *packed;      /* 64-byte aligned */
+    void *packed;      /* 64-byte aligned; NULL: not in memory */
     size_t packed_bytes;
     bool lent; /* `packed` belongs to someone else */
 };

@@ -13,7 +13,6 @@ ht_model_cost ht_model_cost_of(const ht_model *m) {
     for (int64_t i = 0; i < n; i++) {
         const ht_matrix *w = all[i];
         bool head = w == d->head.matrix;
-        if (w == d->embedding.matrix && !head) continue; /* rows of it are looked up */
         ht_arithmetic a = HT_ARITHMETIC_F32;
         if (m->device->measure) a = m->device->measure->arithmetic(m->device, w->type, m->precision);
         cost.bytes_per_token += (int64_t)w->packed_bytes;

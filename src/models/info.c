@@ -4,6 +4,7 @@
 #include "models/kv.h"
 #include "models/registry.h"
 #include "models/talk.h"
+#include "models/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,10 +46,11 @@ static void describe_tensors(info *in, const ht_checkpoint *c) {
             snprintf(in->quantization, sizeof in->quantization, "%s", t.type_name);
         }
     }
+    in->public.memory_bytes = in->public.weight_bytes;
     in->public.has_weights = ht_checkpoint_n_tensors(c) > 0;
 }
 
-static void describe_config(info *in, const ht_config *c) {
+static void describe_config(info *in, const ht_checkpoint *from, const ht_config *c) {
     ht_model_info *p = &in->public;
     snprintf(in->architecture, sizeof in->architecture, "%s", c->family->architecture);
     snprintf(in->name, sizeof in->name, "%s", c->name);
@@ -61,6 +63,8 @@ static void describe_config(info *in, const ht_config *c) {
     p->vocab = c->vocab;
     p->context = c->context;
     p->tied_head = c->tied_head && p->has_weights;
+    ht_stored table;
+    if (ht_weights_in_file(from, c, &table)) p->memory_bytes -= (int64_t)table.n_bytes;
     for (int64_t i = 0; i < c->n_layers; i++) {
         ht_kv_shape kv = ht_kv_shape_of(c, i);
         if (kv.window) p->sliding_window = c->window;
@@ -141,7 +145,7 @@ ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *er
         ht_error unknown = {0};
         ht_status known = ht_checkpoint_config(c, config, &unknown);
         if (!known)
-            describe_config(in, config);
+            describe_config(in, c, config);
         else if (c->gguf && (known == HT_ERR_UNSUPPORTED || !in->public.has_weights))
             describe_metadata(in, c);
         else

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "models/pack.h"
 #include "models/registry.h"
+#include "models/table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ struct ht_weights {
     int64_t n_matrices, n_arrays, n_slots;
     int64_t capacity; /* of each list: one more than all places of all layers can need */
     ht_matrix **matrices;
+    ht_matrix *table; /* the embedding when the head is another matrix; or NULL */
     ht_array **arrays;
     char **slots;
     void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
@@ -202,13 +204,35 @@ static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool from_fil
     return status;
 }
 
+static void embedding_name(const ht_checkpoint *from, char name[NAME_SIZE]) {
+    snprintf(name, NAME_SIZE, from->gguf ? "token_embd.weight" : "%sembed_tokens.weight", from->prefix);
+}
+
+bool ht_weights_in_file(const ht_checkpoint *c, const ht_config *config, ht_stored *table) {
+    char name[NAME_SIZE];
+    embedding_name(c, name);
+    return !config->tied_head && ht_checkpoint_find(c, name, table);
+}
+
+/* Rows of an embedding that is not the head, too, are few per step and read where they lie. */
+static ht_status load_embedding(loader *l, ht_decoder *d) {
+    const ht_config *c = l->config;
+    char name[NAME_SIZE];
+    embedding_name(l->from, name);
+    if (c->tied_head) return load_matrix(l, name, c->vocab, c->hidden, 0, &d->embedding.matrix);
+    ht_stored t;
+    ht_status status = look_up(l, name, c->vocab, c->hidden, &t);
+    if (status || !l->into) return status;
+    status = ht_table_new(&t, &l->into->table, l->err);
+    d->embedding.matrix = l->into->table;
+    return status;
+}
+
 static ht_status load_around(loader *l, ht_decoder *d) {
     const ht_config *c = l->config;
     const ht_checkpoint *from = l->from;
     char name[NAME_SIZE];
-    snprintf(name, sizeof name, "%sembed_tokens.weight", from->gguf ? "" : from->prefix);
-    ht_status status =
-        load_matrix(l, from->gguf ? "token_embd.weight" : name, c->vocab, c->hidden, 0, &d->embedding.matrix);
+    ht_status status = load_embedding(l, d);
     if (status) return status;
     snprintf(name, sizeof name, "%snorm.weight", from->gguf ? "" : from->prefix);
     status = load_vector(l, from->gguf ? "output_norm.weight" : name, c->hidden, 0, &d->final_norm);
@@ -310,6 +334,7 @@ ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const
 void ht_weights_free(ht_weights *w) {
     if (!w) return;
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
+    ht_table_free(w->table);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_release(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
     ht_memory_free(w->memory, w->memory_bytes);

@@ -1,7 +1,8 @@
 /* Weights: from a family's table of tensor names to packed matrices and f32 arrays.
  *
  * Each tensor is looked up under its name in the checkpoint's format, checked for type and shape, and packed by the device
- * slab by slab on all threads. What was loaded belongs to a store, which frees it all at once. */
+ * slab by slab on all threads; an embedding that only gives rows stays in the file (models/table.h). What was loaded
+ * belongs to a store, which frees it all at once. */
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H
 
@@ -66,13 +67,15 @@ typedef struct ht_weights_options {
 /* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */
 ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht_device *device, ht_precision precision,
                              size_t *bytes, ht_error *err);
+/* Whether there is a table that stays in the file, and which. */
+bool ht_weights_in_file(const ht_checkpoint *c, const ht_config *config, ht_stored *table);
 /* `config` must outlive the result. */
 ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err);
 void ht_weights_free(ht_weights *w); /* NULL is fine */
 
 const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
-/* Every matrix there is, each once: *n of them, lent. */
+/* Every matrix in memory, each once: *n of them, lent. */
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
 
 #endif

@@ -169,7 +169,7 @@ class Info(CommandTest):
     def test_memory(self):
         value = json.loads(self.succeeds("info", TINY, "--json", "--context", "1000", "--kv", "f32").text)
         self.assertEqual(value["kv_bytes"], 1000 * 4 * 2 * 2 * 2 * 16)
-        self.assertEqual(value["total_bytes"], value["kv_bytes"] + value["weight_bytes"])
+        self.assertEqual(value["total_bytes"], value["kv_bytes"] + value["memory_bytes"])
 
     def test_directory_with_one_gguf(self):
         folder = self.folder / "model"

@@ -316,7 +316,7 @@ static void check_packing(ht_weight_type type, ht_precision precision, int64_t n
     ht_matrix m = pack(&p, ht_cpu_isa_best(), precision);
     float *row = must_alloc((size_t)k * sizeof(float));
     for (int64_t r = 0; r < n_rows; r++) {
-        m.ops->row(&m, r, row);
+        assert_int_equal(m.ops->row(&m, r, row, NULL), HT_OK);
         assert_memory_equal(row, p.dense + r * k, (size_t)k * sizeof(float));
     }
     ht_matrix slabs = m;

@@ -141,6 +141,7 @@ const char *tiny_write(const tiny_options *o) {
     for (int i = 0; i < (int)values[0].value; i++) put_layer(&w, i, o, &random);
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
+    remove(scratch_path("tiny.gguf")); /* a model that is loaded keeps the file it has */
     scratch_write("tiny.gguf", file, size);
     free(file);
     return scratch_path("tiny.gguf");

@@ -5,6 +5,7 @@
 #include "support/scratch.h"
 #include "support/test.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,42 @@
 
 static void contains(const ht_error *err, const char *part) {
     if (!strstr(err->message, part)) fail_msg("\"%s\" lacks \"%s\"", err->message, part);
+}
+
+/* A shared file outlives the one it was shared from, and its name; both notice writing. */
+static void sharing(void **state) {
+    (void)state;
+    char back[4];
+    scratch_write("s", "0123456789", 10);
+    ht_file *f, *shared;
+    ht_error err = {0};
+    assert_int_equal(ht_file_open(scratch_path("s"), &f, &err), HT_OK);
+    assert_int_equal(ht_file_share(f, &shared, &err), HT_OK);
+    assert_int_equal(ht_file_unchanged(f, &err), HT_OK);
+    ht_file_close(f);
+    assert_int_equal(ht_file_unchanged(shared, &err), HT_OK);
+    assert_int_equal(truncate(scratch_path("s"), 9), 0);
+    assert_int_equal(ht_file_unchanged(shared, &err), HT_ERR_IO);
+    contains(&err, "s: has changed since it was opened; open it anew");
+    ht_file_close(shared);
+
+    scratch_write("s", "0123456789", 10);
+    assert_int_equal(ht_file_open(scratch_path("s"), &f, &err), HT_OK);
+    assert_int_equal(ht_file_share(f, &shared, &err), HT_OK);
+    remove(scratch_path("s"));
+    scratch_write("s", "another", 7);
+    assert_int_equal(ht_file_unchanged(shared, &err), HT_OK);
+    assert_int_equal(ht_file_read_at(shared, 6, back, 4, &err), HT_OK);
+    assert_memory_equal(back, "6789", 4);
+    ht_file_close(f);
+    ht_file_close(shared);
+
+    /* The same length, written later. */
+    assert_int_equal(ht_file_open(scratch_path("s"), &f, &err), HT_OK);
+    struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
+    assert_int_equal(utimensat(AT_FDCWD, scratch_path("s"), times, 0), 0);
+    assert_int_equal(ht_file_unchanged(f, &err), HT_ERR_IO);
+    ht_file_close(f);
 }
 
 static void fetching(void **state) {
@@ -251,6 +288,7 @@ static void checked_arithmetic(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(fetching, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(sharing, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(fetching_in_steps, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(reading_whole, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(paths, scratch_start, scratch_finish),

@@ -1,9 +1,11 @@
 /* Loading and describing models: what is refused, with which words, and that nothing is left behind. */
 #include "models/model.h"
 #include "models/pack.h"
+#include "models/table.h"
 #include "support/gguf_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
+#include "support/tiny_model.h"
 
 #include <hearth/hearth.h>
 
@@ -247,7 +249,7 @@ static void rows_in_order(void **state) {
         for (int r = 0; r < ROWS; r++) {
             int within = r % HEAD, from = r;
             if (interleaved) from = r - within + (within < HEAD / 2 ? 2 * within : 2 * within - HEAD + 1);
-            m->ops->row(m, r, row);
+            assert_int_equal(m->ops->row(m, r, row, &err), HT_OK);
             assert_memory_equal(row, stored[from], sizeof row);
         }
         /* A file that shrank since it was opened is an error, not a signal. */
@@ -265,6 +267,66 @@ static void rows_in_order(void **state) {
     ht_file_close(file);
     remove(scratch_path("rows"));
     remove(scratch_path("short"));
+}
+
+/* Rows of a table are those of the stored tensor, at places that end within a piece that is read at once. */
+static void rows_of_a_table(void **state) {
+    (void)state;
+    enum { ROWS = 5, K = 5000, BEFORE = 12 };
+    static float stored[ROWS][K], row[K];
+    static char file_bytes[BEFORE + sizeof stored];
+    for (int r = 0; r < ROWS; r++)
+        for (int k = 0; k < K; k++) stored[r][k] = (float)(r * K + k);
+    memcpy(file_bytes + BEFORE, stored, sizeof stored);
+    scratch_write("rows", file_bytes, sizeof file_bytes);
+    ht_error err = {0};
+    ht_file *file;
+    ht_matrix *m;
+    assert_int_equal(ht_file_open(scratch_path("rows"), &file, &err), HT_OK);
+    ht_stored t = {
+        .file = file, .type = HT_W_F32, .n_dims = 2, .dims = {ROWS, K}, .offset = BEFORE, .n_bytes = sizeof stored};
+    assert_int_equal(ht_table_new(&t, &m, &err), HT_OK);
+    ht_file_close(file);
+    assert_true(m->n_rows == ROWS && m->k == K && m->packed_bytes == 0);
+    for (int r = ROWS - 1; r >= 0; r--) {
+        assert_int_equal(m->ops->row(m, r, row, &err), HT_OK);
+        assert_memory_equal(row, stored[r], sizeof row);
+    }
+    ht_table_free(m);
+    remove(scratch_path("rows"));
+}
+
+/* An embedding that is not the head, too, takes no memory; a file that goes away does not matter, one that is cut while the
+ * model is in use is an error. */
+static void an_embedding_in_the_file(void **state) {
+    (void)state;
+    ht_error err = {0};
+    const int32_t ids[3] = {72, 80, 72};
+    size_t before = ht_memory_get().active_bytes;
+    ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    ht_model_info *in;
+    assert_int_equal(ht_model_info_read(scratch_path("tiny.gguf"), &in, &err), HT_OK);
+    int64_t table = in->vocab * in->hidden / 32 * 34;
+    assert_false(in->tied_head);
+    assert_int_equal(in->memory_bytes, in->weight_bytes - table);
+    assert_true(ht_memory_get().active_bytes - before < (size_t)in->weight_bytes);
+    ht_model_info_free(in);
+    ht_session *s;
+    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
+    assert_int_equal(truncate(scratch_path("tiny.gguf"), 4096), 0);
+    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_ERR_IO);
+    assert_non_null(strstr(err.message, "tiny.gguf: has changed since it was opened"));
+    assert_int_equal(ht_session_length(s), 3);
+    ht_session_close(&s);
+    ht_model_close(&m);
+
+    m = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    remove(scratch_path("tiny.gguf"));
+    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
+    ht_session_close(&s);
+    ht_model_close(&m);
 }
 
 static bool shrink(double done, void *user) {
@@ -398,11 +460,18 @@ static void architectures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths),         cmocka_unit_test(options),
-        cmocka_unit_test(tensors),       cmocka_unit_test(config_and_tensors),
-        cmocka_unit_test(rows_in_order), cmocka_unit_test(a_file_that_shrinks),
-        cmocka_unit_test(damaged_files), cmocka_unit_test(opened_again_and_again),
-        cmocka_unit_test(info),          cmocka_unit_test(architectures),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(options),
+        cmocka_unit_test(tensors),
+        cmocka_unit_test(config_and_tensors),
+        cmocka_unit_test(rows_in_order),
+        cmocka_unit_test(rows_of_a_table),
+        cmocka_unit_test(an_embedding_in_the_file),
+        cmocka_unit_test(a_file_that_shrinks),
+        cmocka_unit_test(damaged_files),
+        cmocka_unit_test(opened_again_and_again),
+        cmocka_unit_test(info),
+        cmocka_unit_test(architectures),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

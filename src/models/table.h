@@ -1,0 +1,13 @@
+/* A table of which only rows are asked for, such as an embedding that is not the output head as well: it stays in the file,
+ * and a row is read when it is needed. A file that was written to since is an error, as its rows would be others. */
+#ifndef HT_MODELS_TABLE_H
+#define HT_MODELS_TABLE_H
+
+#include "device/device.h"
+#include "models/checkpoint.h"
+
+/* A matrix that has rows but no products, of a stored tensor [n_rows, k]. It keeps the file open by itself. */
+ht_status ht_table_new(const ht_stored *stored, ht_matrix **out, ht_error *err);
+void ht_table_free(ht_matrix *m); /* NULL is fine */
+
+#endif
