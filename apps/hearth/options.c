@@ -88,7 +88,7 @@ static const option_spec specs[] = {
     {"context", 'c', KIND_INTEGER, AT(context), 1, MAX_COUNT, NULL, COMPUTING | FOR_INFO, true, "N",
      "positions to allow, at most the model's own"},
     {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | FOR_DOCTOR, true, "NAME",
-     "instruction set: avx512, avxvnni, avx2, neon, reference (best)"},
+     "instruction set: avx512, avxvnni, avx2, i8mm, neon, reference (best)"},
     {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "fast|reference",
      "reference computes in f32 from exact weights"},
     {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16|q8",

@@ -13,13 +13,14 @@
 #endif
 
 static const char *const names[HT_CPU_ISA_COUNT] = {
-    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",     [HT_CPU_AVX2] = "avx2",
-    [HT_CPU_AVXVNNI] = "avxvnni",     [HT_CPU_AVX512] = "avx512",
+    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",       [HT_CPU_I8MM] = "i8mm",
+    [HT_CPU_AVX2] = "avx2",           [HT_CPU_AVXVNNI] = "avxvnni", [HT_CPU_AVX512] = "avx512",
 };
 
 static const char *const needs[HT_CPU_ISA_COUNT] = {
     [HT_CPU_REFERENCE] = "nothing",
     [HT_CPU_NEON] = "ARMv8.2 with dot products",
+    [HT_CPU_I8MM] = "ARMv8.2 with dot products, I8MM",
     [HT_CPU_AVX2] = "AVX2, FMA, F16C, BMI2",
     [HT_CPU_AVXVNNI] = "AVX2, FMA, F16C, BMI2, AVX-VNNI",
     [HT_CPU_AVX512] = "AVX-512 F, BW, DQ, VL, CD, VNNI, VBMI",
@@ -56,9 +57,11 @@ static bool machine_has(ht_cpu_isa isa) {
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static bool machine_has(ht_cpu_isa isa) {
-    enum { ASIMD = 1, DOT_PRODUCT = 20 }; /* bits of AT_HWCAP */
-    unsigned long caps = getauxval(AT_HWCAP);
-    return isa == HT_CPU_NEON && (caps >> ASIMD & 1) && (caps >> DOT_PRODUCT & 1);
+    enum { ASIMD = 1, DOT_PRODUCT = 20, I8MM = 13 }; /* bits of AT_HWCAP, the last one of AT_HWCAP2 */
+    unsigned long caps = getauxval(AT_HWCAP), more = getauxval(AT_HWCAP2);
+    bool neon = (caps >> ASIMD & 1) && (caps >> DOT_PRODUCT & 1);
+    if (isa == HT_CPU_NEON) return neon;
+    return isa == HT_CPU_I8MM && neon && (more >> I8MM & 1);
 }
 #else
 static bool machine_has(ht_cpu_isa isa) {

@@ -10,6 +10,7 @@
 typedef enum ht_cpu_isa {
     HT_CPU_REFERENCE, /* plain C, always there */
     HT_CPU_NEON,      /* ARMv8.2 with dot products */
+    HT_CPU_I8MM,      /* NEON and its products of 8-bit matrices */
     HT_CPU_AVX2,      /* with FMA, F16C, BMI2 */
     HT_CPU_AVXVNNI,   /* AVX2 and its byte dot products */
     HT_CPU_AVX512,    /* F, BW, DQ, VL, CD, VNNI, VBMI */
@@ -21,6 +22,11 @@ typedef enum ht_cpu_isa {
 #define HT_WITH_NEON(X) X(neon, HT_CPU_NEON)
 #else
 #define HT_WITH_NEON(X)
+#endif
+#ifdef HT_HAVE_i8mm
+#define HT_WITH_I8MM(X) X(i8mm, HT_CPU_I8MM)
+#else
+#define HT_WITH_I8MM(X)
 #endif
 #ifdef HT_HAVE_avx2
 #define HT_WITH_AVX2(X) X(avx2, HT_CPU_AVX2)
@@ -37,9 +43,9 @@ typedef enum ht_cpu_isa {
 #else
 #define HT_WITH_AVX512(X)
 #endif
-#define HT_EACH_ISA(X) HT_WITH_NEON(X) HT_WITH_AVX2(X) HT_WITH_AVXVNNI(X) HT_WITH_AVX512(X)
+#define HT_EACH_ISA(X) HT_WITH_NEON(X) HT_WITH_I8MM(X) HT_WITH_AVX2(X) HT_WITH_AVXVNNI(X) HT_WITH_AVX512(X)
 
-/* "reference", "neon", "avx2", "avxvnni", "avx512"; "?" for a value that is none. */
+/* "reference", "neon", "i8mm", "avx2", "avxvnni", "avx512"; "?" for a value that is none. */
 const char *ht_cpu_isa_name(ht_cpu_isa isa);
 /* What a processor must offer for it: "AVX2, FMA, F16C, BMI2"; "nothing" for the plain one. */
 const char *ht_cpu_isa_needs(ht_cpu_isa isa);

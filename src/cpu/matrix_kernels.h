@@ -67,7 +67,7 @@ typedef struct ht_qtiles {
     int64_t first, last;
 } ht_qtiles;
 
-/* HT_QCHUNK blocks of one panel, a byte per weight. */
+/* HT_QCHUNK blocks of one panel, a byte per weight, in the order that the kernels want. */
 typedef struct ht_qpanel {
     uint8_t w[HT_QCHUNK][HT_QBLOCK_W];
     float scale[2 * HT_QCHUNK][HT_PANEL]; /* [block][half], halves as the type has */

@@ -133,6 +133,7 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
         v16i w[8];
         fetch(unit + n * 64 * kind.bits, 64 * kind.bits); /* the next chunk */
         ht_decode_weights(kind.bits, unit, w);
+        v16r_order(w);
         for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
     }
     for (int b = 0; b < n; b += kind.group, scales += kind.scale_bytes) {
@@ -145,38 +146,45 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
     }
 }
 
-/* The block's t of rows first .. first + some - 1, folded into y. */
-HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int some,
+/* The row that goes beside row i: the next one, or itself. */
+HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
+
+/* The block's t of rows first .. end - 1, folded into y. */
+HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int end,
                              v16f y[TILE_PANELS][TILE_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
     v16f t[TILE_PANELS][TILE_ROWS];
     HT_UNROLL
-    for (int i = first; i < first + some; i++) HT_UNROLL
+    for (int i = first; i < end; i++) HT_UNROLL
     for (int p = 0; p < TILE_PANELS; p++) t[p][i] = v16f_zero();
     HT_UNROLL
     for (int h = 0; h < halves; h++) {
-        v16d d[TILE_PANELS][TILE_ROWS];
+        v16r d[TILE_PANELS][TILE_ROWS];
         HT_UNROLL
-        for (int i = first; i < first + some; i++) HT_UNROLL
-        for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16d_start(sum_offset(kind, x->offset, h * n_x + i));
+        for (int i = first; i < end; i += HT_ABREAST) HT_UNROLL
+        for (int p = 0; p < TILE_PANELS; p++)
+            d[p][i] = v16r_start(sum_offset(kind, x->offset, h * n_x + i),
+                                 sum_offset(kind, x->offset, h * n_x + beside(i, end)));
         HT_UNROLL
         for (int j = 0; j < steps; j++) {
             v16i w[TILE_PANELS];
             HT_UNROLL
             for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b] + 64 * (steps * h + j));
             HT_UNROLL
-            for (int i = first; i < first + some; i++) {
-                v16i four = v16i_set4(x->q + HT_QBLOCK * i + 4 * (steps * h + j));
+            for (int i = first; i < end; i += HT_ABREAST) {
+                const int8_t *q = x->q + HT_QBLOCK * i, *q1 = x->q + HT_QBLOCK * beside(i, end);
                 HT_UNROLL
-                for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16d_step(d[p][i], w[p], four, kind.bits, steps, j);
+                for (int p = 0; p < TILE_PANELS; p++)
+                    d[p][i] = v16r_step(d[p][i], w[p], v16r_load(q, q1, steps * h + j), kind.bits, steps, j);
             }
         }
         HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++) {
             v16f scale = v16f_load(panels[p].scale[halves * b + h]), base = base_of(scale);
             HT_UNROLL
-            for (int i = first; i < first + some; i++) {
-                v16i whole = v16d_sum(d[p][i], sum_offset(kind, x->offset, h * n_x + i));
+            for (int i = first; i < end; i++) {
+                int of = (i - first) % HT_ABREAST;
+                v16i whole = v16r_sum(d[p][i - of], of, sum_offset(kind, x->offset, h * n_x + i));
                 v16f sum = scaled_sum(whole, scale, base);
                 t[p][i] = h ? v16f_add(t[p][i], sum) : sum;
             }
@@ -186,11 +194,11 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
     for (int p = 0; p < TILE_PANELS; p++) {
         v16f min = v16f_load(panels[p].min[halves * b + h]);
         HT_UNROLL
-        for (int i = first; i < first + some; i++)
+        for (int i = first; i < end; i++)
             t[p][i] = v16f_fma(min, v16f_set1(((const float *)(const void *)x->offset)[h * n_x + i]), t[p][i]);
     }
     HT_UNROLL
-    for (int i = first; i < first + some; i++) HT_UNROLL
+    for (int i = first; i < end; i++) HT_UNROLL
     for (int p = 0; p < TILE_PANELS; p++) y[p][i] = v16f_fma(t[p][i], v16f_set1(x->scale[i]), y[p][i]);
 }
 
@@ -209,7 +217,8 @@ HT_INLINE void fetch_results(const ht_product_out *out, int64_t first, int n) {
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
                             int64_t t, int n_x, const ht_product_out *out) {
     tile x = tile_at(kind, all, t, block, n_x);
-    const int first = (int)ht_qtile_first(all->x, t), half = (n_x + 1) / 2;
+    const int first = (int)ht_qtile_first(all->x, t);
+    const int half = n_x <= HT_ABREAST ? n_x : (n_x + 2 * HT_ABREAST - 1) / 2 / HT_ABREAST * HT_ABREAST;
     v16f y[TILE_PANELS][TILE_ROWS];
     int lanes[TILE_PANELS];
     if (t + 1 < all->last) fetch_results(out, first + n_x, ht_qtile_rows(all->x, t + 1));
@@ -224,7 +233,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
             decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
         } else {
             decoded_block(kind, panels, b, &x, n_x, 0, half, y);
-            if (n_x > 1) decoded_block(kind, panels, b, &x, n_x, half, n_x - half, y);
+            if (n_x > half) decoded_block(kind, panels, b, &x, n_x, half, n_x, y);
         }
         advance(kind, &x, n_x);
     }

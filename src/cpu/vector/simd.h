@@ -32,8 +32,10 @@
  * registers to lose, and forcing everything into one function costs a sanitizer build many minutes. */
 #if defined(HT_ISA_avx2) || defined(HT_ISA_avxvnni)
 #define HT_ISA_YMM 1 /* two 256-bit registers */
+#elif defined(HT_ISA_neon) || defined(HT_ISA_i8mm)
+#define HT_ISA_ARM 1 /* four 128-bit registers */
 #endif
-#if defined(HT_ISA_avx512) || defined(HT_ISA_YMM) || defined(HT_ISA_neon)
+#if defined(HT_ISA_avx512) || defined(HT_ISA_YMM) || defined(HT_ISA_ARM)
 #define HT_INLINE static inline __attribute__((always_inline))
 /* Before a loop whose counter must be a constant in its body; compilers give up on large bodies. */
 #if defined(__clang__)
@@ -53,7 +55,7 @@
 #include "cpu/vector/simd_avx512.h"
 #elif defined(HT_ISA_YMM)
 #include "cpu/vector/simd_avx2.h"
-#elif defined(HT_ISA_neon)
+#elif defined(HT_ISA_ARM)
 #include "cpu/vector/simd_neon.h"
 #else
 #include "cpu/vector/simd_plain.h"

@@ -14,7 +14,17 @@
  * The offset is added once: before the first step where the instruction accumulates, else at the end.
  * w are weights of `bits` bits: unsigned below 8 bits. Weights of 8 bits are stored with 128 added; what a step takes is
  * v16d_weights8(stored), which is the weight plus HT_DOT_BIAS_8. x are signed, -127 to 127. `bits`, `steps` and `j` must
- * be constants once inlined. */
+ * be constants once inlined.
+ *
+ * Dot products of many rows of x with the same 16 x 32 weights. Where an instruction multiplies 2 x 8 by 8 x 2 numbers,
+ * rows go in pairs: HT_ABREAST is 2, else 1.
+ *
+ *   v16r_order(w)            w[0] to w[7] in the order that v16r_step takes
+ *   v16r d = v16r_start(offset, offset1);
+ *   for (j = 0; j < steps; j++) d = v16r_step(d, w[first + j], v16r_load(x, x1, first + j), bits, steps, j);
+ *   v16i sum = v16r_sum(d, i, offset)   of row i < HT_ABREAST
+ *
+ * x1 and offset1 are those of the other row; without one, the same again. `first` is 0, or 4 for 4 steps. */
 #ifndef HT_CPU_VECTOR_SIMD_INT_H
 #define HT_CPU_VECTOR_SIMD_INT_H
 
@@ -125,9 +135,7 @@ HT_INLINE v16i v16d_sum(v16d d, int32_t offset) { return v16i_add(d.sum, v16i_se
 
 #endif
 
-#elif defined(HT_ISA_neon)
-
-enum { HT_DOT_BIAS_8 = 0 };
+#elif defined(HT_ISA_ARM)
 
 typedef v16i v16d;
 
@@ -145,12 +153,21 @@ HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
                   vmovl_s16(vget_high_s16(high))};
 }
 
+#if defined(HT_ISA_i8mm)
+enum { HT_DOT_BIAS_8 = 128 };
+HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
+HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
+    return vusdotq_s32(d, vreinterpretq_u8_s32(w), vreinterpretq_s8_s32(x));
+}
+#else
 /* The instruction takes signed weights, which those of up to 7 bits are as well. */
+enum { HT_DOT_BIAS_8 = 0 };
 HT_INLINE v16i v16d_weights8(v16i stored) { return v16i_xor(stored, v16i_set1((int32_t)0x80808080u)); }
-HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
 HT_INLINE int32x4_t ht_dot4(int32x4_t d, int32x4_t w, int32x4_t x) {
     return vdotq_s32(d, vreinterpretq_s8_s32(w), vreinterpretq_s8_s32(x));
 }
+#endif
+HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
 HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     (void)bits, (void)steps, (void)j;
     return (v16i){ht_dot4(d.a, w.a, x.a), ht_dot4(d.b, w.b, x.b), ht_dot4(d.c, w.c, x.c), ht_dot4(d.d, w.d, x.d)};
@@ -191,6 +208,74 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
 HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
     (void)offset;
     return d;
+}
+
+#endif
+
+#if defined(HT_ISA_i8mm)
+
+enum { HT_ABREAST = 2 };
+
+/* Rows 0 to 7 of the weights, and 8 to 15: of two in a register, their sums with one row of x, the other row's between. */
+typedef struct v16r {
+    v16i low, high;
+} v16r;
+
+/* w[2 j] and w[2 j + 1] become rows 0 to 7 and 8 to 15 of 8 columns. */
+HT_INLINE void v16r_order(v16i w[8]) {
+    for (int j = 0; j < 8; j += 2) {
+        v16i x = w[j], y = w[j + 1];
+        w[j] = (v16i){vzip1q_s32(x.a, y.a), vzip2q_s32(x.a, y.a), vzip1q_s32(x.b, y.b), vzip2q_s32(x.b, y.b)};
+        w[j + 1] = (v16i){vzip1q_s32(x.c, y.c), vzip2q_s32(x.c, y.c), vzip1q_s32(x.d, y.d), vzip2q_s32(x.d, y.d)};
+    }
+}
+HT_INLINE v16r v16r_start(int32_t offset, int32_t offset1) {
+    int32x4_t v = vreinterpretq_s32_u64(vdupq_n_u64((uint64_t)(uint32_t)offset1 << 32 | (uint32_t)offset));
+    return (v16r){{v, v, v, v}, {v, v, v, v}};
+}
+HT_INLINE int8x16_t v16r_load(const int8_t *x, const int8_t *x1, int j) {
+    return vcombine_s8(vld1_s8(x + j / 2 * 8), vld1_s8(x1 + j / 2 * 8));
+}
+HT_INLINE int32x4_t ht_products(int32x4_t d, int32x4_t w, int8x16_t x) {
+    return vusmmlaq_s32(d, vreinterpretq_u8_s32(w), x);
+}
+HT_INLINE v16r v16r_step(v16r d, v16i w, int8x16_t x, int bits, int steps, int j) {
+    (void)bits, (void)steps;
+    v16i *half = j % 2 ? &d.high : &d.low;
+    *half = (v16i){ht_products(half->a, w.a, x), ht_products(half->b, w.b, x), ht_products(half->c, w.c, x),
+                   ht_products(half->d, w.d, x)};
+    return d;
+}
+HT_INLINE v16i v16r_sum(v16r d, int i, int32_t offset) {
+    (void)offset;
+    if (i)
+        return (v16i){vuzp2q_s32(d.low.a, d.low.b), vuzp2q_s32(d.low.c, d.low.d), vuzp2q_s32(d.high.a, d.high.b),
+                      vuzp2q_s32(d.high.c, d.high.d)};
+    return (v16i){vuzp1q_s32(d.low.a, d.low.b), vuzp1q_s32(d.low.c, d.low.d), vuzp1q_s32(d.high.a, d.high.b),
+                  vuzp1q_s32(d.high.c, d.high.d)};
+}
+
+#else
+
+enum { HT_ABREAST = 1 };
+
+typedef v16d v16r;
+
+HT_INLINE void v16r_order(v16i w[8]) { (void)w; }
+HT_INLINE v16r v16r_start(int32_t offset, int32_t offset1) {
+    (void)offset1;
+    return v16d_start(offset);
+}
+HT_INLINE v16i v16r_load(const int8_t *x, const int8_t *x1, int j) {
+    (void)x1;
+    return v16i_set4(x + 4 * j);
+}
+HT_INLINE v16r v16r_step(v16r d, v16i w, v16i x, int bits, int steps, int j) {
+    return v16d_step(d, w, x, bits, steps, j);
+}
+HT_INLINE v16i v16r_sum(v16r d, int i, int32_t offset) {
+    (void)i;
+    return v16d_sum(d, offset);
 }
 
 #endif

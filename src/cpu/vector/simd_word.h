@@ -66,7 +66,7 @@ HT_INLINE v16i v16w_dot(v16i sum, v16i x, v16i y) {
 }
 #endif
 
-#elif defined(HT_ISA_neon)
+#elif defined(HT_ISA_ARM)
 
 HT_INLINE void v16i_store_quads(void *p0, void *p1, void *p2, void *p3, v16i v) {
     vst1q_s32(p0, v.a);

@@ -63,7 +63,7 @@ HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int l
     case 7: call(7); break;                                                                                            \
     case 8: call(8); break;                                                                                            \
     }
-#elif defined(HT_ISA_YMM) || defined(HT_ISA_neon)
+#elif defined(HT_ISA_YMM) || defined(HT_ISA_ARM)
 #define HT_WITH_ROWS(n, call)                                                                                          \
     switch (n) { HT_ROWS_1_TO_4(call) }
 #else /* plain lanes live in memory: nothing is won by unrolling */
