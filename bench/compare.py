@@ -51,11 +51,11 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="*", metavar="MODEL.gguf")
     parser.add_argument("--only", default=",".join(SECTIONS), metavar="SECTION,...", help=", ".join(SECTIONS))
-    parser.add_argument("--quick", action="store_true", help="two rounds of 32 tokens decoded: a look, no result")
+    parser.add_argument("--quick", action="store_true", help="32 tokens decoded, two rounds unless --rounds says otherwise: a look, no result")
     parser.add_argument("--hearth", default=ROOT / "build" / "release" / "bin" / "hearth")
     parser.add_argument("--python", help="one that has the peers")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, help="5, or 2 with --quick")
     parser.add_argument("--json", metavar="FILE", help="write every round, the rows and the gates there")
     o = parser.parse_args()
     o.only = o.only.split(",")
@@ -64,9 +64,9 @@ def read_arguments():
             parser.error(f"--only names {name!r}; the sections are {', '.join(SECTIONS)}")
     if not pathlib.Path(o.hearth).exists():
         parser.error(f"{o.hearth} is missing: cmake --preset release && ninja -C build/release")
-    o.decode, o.tokens = DECODE, 3072
-    if o.quick:
-        o.rounds, o.decode, o.tokens = 2, 32, 512
+    rounds, o.decode, o.tokens = (2, 32, 512) if o.quick else (5, DECODE, 3072)
+    if o.rounds is None:
+        o.rounds = rounds
     o.models = o.models or find_models()
     return o
 

@@ -11,8 +11,6 @@ the rounds and the ratio Hearth / llama.cpp.
 Needs a C compiler, and llama-cpp-python in the Python that runs this or that --python names.
 """
 
-import argparse
-import json
 import os
 import pathlib
 import statistics
@@ -20,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import single
 
 PROMPT = "The quick brown fox jumps"
 HERE = pathlib.Path(__file__).resolve().parent
@@ -81,16 +81,10 @@ def show(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--hearth", default="build/release/bin/hearth")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has llama-cpp-python")
+    parser = single.parser(__doc__, "hearth", "build/release/bin/hearth", "llama-cpp-python", rounds=9)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    results = measure(arguments.models, arguments.hearth, arguments.threads, arguments.rounds, arguments.python)
-    print(json.dumps(results, indent=2)) if arguments.json else show(results)
+    o = parser.parse_args()
+    single.print_results(measure(o.models, o.hearth, o.threads, o.rounds, o.python), o.json, show)
 
 
 if __name__ == "__main__":

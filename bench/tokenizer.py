@@ -24,6 +24,8 @@ import sysconfig
 import tempfile
 import time
 
+import single
+
 TEXT_BYTES = 1_000_000
 REFERENCE = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"
 
@@ -127,19 +129,13 @@ def show(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("models", nargs="+")
-    parser.add_argument("--program", default="build/release/bin/bench_tokenizer")
-    parser.add_argument("--python", default=sys.executable, help="a Python that has tokenizers and gguf")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
+    parser = single.parser(__doc__, "program", "build/release/bin/bench_tokenizer", "tokenizers and gguf", rounds=5)
     parser.add_argument("--measure-peer", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure_peer:
-        measure_peer(arguments.models[0], arguments.models[1:])
-        return
-    results = measure(arguments.models, arguments.program, arguments.rounds, arguments.python)
-    print(json.dumps(results, indent=2)) if arguments.json else show(results)
+    o = parser.parse_args()
+    if o.measure_peer:
+        measure_peer(o.models[0], o.models[1:])
+    else:
+        single.print_results(measure(o.models, o.program, o.rounds, o.python), o.json, show)
 
 
 if __name__ == "__main__":
