@@ -1,7 +1,7 @@
 /* Matrix products of three models, one type and shape after another: bytes per second with one row against what the
  * machine reads, operations per second with many rows against what its units do from registers.
  *
- *   bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] [FILTER]
+ *   bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] [-p fast|reference] [FILTER]
  *
  * FILTER is part of a line's name, such as "Q4_K" or "gemma". Weights are random; for one row they are spread over so
  * many copies that no cache keeps them. Rates are the best of their rounds. The percentages are medians over the rounds,
@@ -10,6 +10,7 @@
 #include "cpu/matrix.h"
 
 #include "base/checked.h"
+#include "bench.h"
 #include "cpu/measure.h"
 #include "support/weights.h"
 
@@ -88,16 +89,6 @@ static ht_matrix make(const shape *s, const ht_matrix_ops *ops) {
     return m;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    return values[n / 2];
-}
-
 /* What is multiplied, and by what it is measured. */
 typedef struct setup {
     const options *o;
@@ -142,8 +133,8 @@ static void run(const setup *u, const shape *s) {
     }
     printf("%-20s %6lld x %-5lld %5lld rows %10.1f us %7.1f GB/s %4.0f %% %8.1f GOP/s %4.0f %%\n", s->name,
            (long long)s->n_rows, (long long)s->k, (long long)o->rows, 1e6 * best,
-           1e-9 * (double)first.packed_bytes / best, 100 * median(of_bytes, o->rounds), 1e-9 * work / best,
-           100 * median(of_ops, o->rounds));
+           1e-9 * (double)first.packed_bytes / best, 100 * bench_median(of_bytes, o->rounds), 1e-9 * work / best,
+           100 * bench_median(of_ops, o->rounds));
     fflush(stdout);
     free(all);
     free(m);
@@ -154,27 +145,21 @@ static void run(const setup *u, const shape *s) {
 
 static options read_options(int argc, char **argv) {
     options o = {.threads = 1, .rounds = 5, .rows = 1, .filter = "", .bytes = (size_t)300 << 20};
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (argv[i][0] != '-')
-            o.filter = argv[i];
-        else if (strcmp(argv[i], "--reference") == 0)
-            o.precision = HT_PRECISION_REFERENCE;
-        else {
-            switch (argv[i][1]) {
-            case 't': o.threads = atoi(value); break;
-            case 'r': o.rounds = atoi(value); break;
-            case 'x': o.rows = atoll(value); break;
-            case 'm': o.bytes = (size_t)atoll(value) << 20; break;
-            case 'i': o.isa = value; break;
-            default:
-                fprintf(stderr, "usage: bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] "
-                                "[--reference] [FILTER]\n");
-                exit(2);
-            }
-            i++;
+    bench_arguments a = {argc, argv, 0};
+    const char *value;
+    for (int option; (option = bench_next(&a, &value)) >= 0;) switch (option) {
+        case 0: o.filter = value; break;
+        case 't': o.threads = atoi(value); break;
+        case 'r': o.rounds = atoi(value); break;
+        case 'x': o.rows = atoll(value); break;
+        case 'm': o.bytes = (size_t)atoll(value) << 20; break;
+        case 'i': o.isa = value; break;
+        case 'p': o.precision = strcmp(value, "reference") == 0 ? HT_PRECISION_REFERENCE : HT_PRECISION_FAST; break;
+        default:
+            fprintf(stderr, "usage: bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] "
+                            "[-p fast|reference] [FILTER]\n");
+            exit(2);
         }
-    }
     return o;
 }
 

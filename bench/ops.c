@@ -5,6 +5,7 @@
  *
  * FILTER is part of a line's name. Every figure is the best of its rounds. Small kernels run on data that the caches
  * hold, as they do within a step; attention reads a cache of many layers in turn, as a step does. */
+#include "bench.h"
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "cpu/measure.h"
@@ -228,19 +229,15 @@ int main(int argc, char **argv) {
     bench b = {.rounds = 15, .filter = ""};
     int threads = 1;
     const char *isa = NULL;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (argv[i][0] != '-') {
-            b.filter = argv[i];
-            continue;
-        }
-        switch (argv[i++][1]) {
+    bench_arguments a = {argc, argv, 0};
+    const char *value;
+    for (int option; (option = bench_next(&a, &value)) >= 0;) switch (option) {
+        case 0: b.filter = value; break;
         case 't': threads = atoi(value); break;
         case 'i': isa = value; break;
         case 'r': b.rounds = atoi(value); break;
         default: fprintf(stderr, "usage: bench_ops [-t THREADS] [-i ISA] [-r ROUNDS] [FILTER]\n"); return 2;
         }
-    }
     ht_error err = {0};
     ht_cpu_isa found;
     if (ht_cpu_isa_find(isa, &found, &err) != HT_OK || ht_cpu_device_new(threads, isa, &b.device, &err) != HT_OK) {

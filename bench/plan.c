@@ -6,6 +6,7 @@
  * quantisation of their activations, `attention` includes the writing of K and V; `kernels` are all others, and `around`
  * is what is left of the time in ht_session_forward: the walk over the plan, the batch, the hand-over of logits. Medians
  * over the tokens. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
+#include "bench.h"
 #include "device/device.h"
 
 #include <hearth/hearth.h>
@@ -87,16 +88,6 @@ static void stop(const ht_error *err) {
     exit(1);
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, ascending);
-    return values[n / 2];
-}
-
 static void measure_tokens(ht_device *d, ht_model *m, int n) {
     ht_error err = {0};
     ht_session *s;
@@ -112,10 +103,10 @@ static void measure_tokens(ht_device *d, ht_model *m, int n) {
         spent[AROUND] = spent[TOTAL] - spent[PRODUCTS] - spent[ATTENTION] - spent[KERNELS];
         for (int p = 0; p < N_PARTS && i >= 8; p++) each[p][i - 8] = spent[p];
     }
-    double total = median(each[TOTAL], n);
+    double total = bench_median(each[TOTAL], n);
     printf("%s, %d threads, medians of %d tokens\n", ht_device_instruction_set(d), ht_device_threads(d), n);
     for (int p = 0; p < N_PARTS; p++) {
-        double t = median(each[p], n);
+        double t = bench_median(each[p], n);
         printf("  %-10s %9.1f us %6.1f %%\n", part_names[p], 1e6 * t, 100 * t / total);
         free(each[p]);
     }
@@ -139,7 +130,7 @@ static void measure_eager(ht_device *d) {
         ht_scope_free(s);
         each[r] = (now() - begin) / OPS;
     }
-    printf("eager: %.2f us per operation\n", 1e6 * median(each, ROUNDS));
+    printf("eager: %.2f us per operation\n", 1e6 * bench_median(each, ROUNDS));
     ht_stream_free(stream);
 }
 
@@ -147,20 +138,17 @@ int main(int argc, char **argv) {
     const char *path = NULL;
     ht_device_options how = {.n_threads = 1};
     int n = 200;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        if (argv[i][0] != '-') {
-            path = argv[i];
-            continue;
-        }
-        switch (argv[i++][1]) {
+    bench_arguments a = {argc, argv, 0};
+    const char *value;
+    bool known = true;
+    for (int option; (option = bench_next(&a, &value)) >= 0;) switch (option) {
+        case 0: path = value; break;
         case 't': how.n_threads = atoi(value); break;
         case 'n': n = atoi(value); break;
         case 'i': how.instruction_set = value; break;
-        default: path = NULL; i = argc;
+        default: known = false;
         }
-    }
-    if (!path || n < 1) {
+    if (!known || !path || n < 1) {
         fprintf(stderr, "usage: bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA]\n");
         return 2;
     }

@@ -8,6 +8,7 @@
  * so that nothing is remembered from the last. */
 #include "generate/sampler.h"
 
+#include "bench.h"
 #include "device/device.h"
 
 #include <math.h>
@@ -86,14 +87,18 @@ int main(int argc, char **argv) {
     int32_t n = 262144;
     int rounds = 40;
     const char *isa = NULL;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "-n")) n = atoi(argv[i + 1]);
-        if (!strcmp(argv[i], "-r")) rounds = atoi(argv[i + 1]);
-        if (!strcmp(argv[i], "-i")) isa = argv[i + 1];
-    }
+    bench_arguments a = {argc, argv, 0};
+    const char *value;
+    bool known = true;
+    for (int option; (option = bench_next(&a, &value)) >= 0;) switch (option) {
+        case 'n': n = atoi(value); break;
+        case 'r': rounds = atoi(value); break;
+        case 'i': isa = value; break;
+        default: known = false;
+        }
     ht_error err = {0};
     ht_device *device;
-    if (argc % 2 == 0 || n < 1 || rounds < 1) {
+    if (!known || n < 1 || rounds < 1) {
         fprintf(stderr, "usage: bench_sampler [-n VOCABULARY] [-i ISA] [-r ROUNDS]\n");
         return 2;
     }
