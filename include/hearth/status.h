@@ -35,7 +35,7 @@ typedef enum ht_status {
 } ht_status;
 
 /* What happened, where, and what to do about it. Zero-initialise before the first use; a call writes it only on failure.
- * `message` is one UTF-8 sentence without a final newline, cut at the buffer's end if longer. */
+ * `message` is one UTF-8 sentence without a final newline; of one that is too long, "..." takes the place of the middle. */
 typedef struct ht_error {
     ht_status status;
     char message[768];

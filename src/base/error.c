@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *ht_status_name(ht_status status) {
@@ -21,11 +22,36 @@ const char *ht_status_name(ht_status status) {
     return "unknown";
 }
 
-/* A message that was cut must not end inside a character. */
-static void end_message(ht_error *err, int wanted) {
-    if (wanted >= 0 && (size_t)wanted < sizeof err->message) return;
-    err->message[sizeof err->message - 1] = '\0';
-    ht_utf8_trim(err->message);
+/* A text that is too long loses some of its middle: a message begins with what it is about, such as a path, and ends with
+ * what was wrong with it. */
+static void set_message(ht_error *err, const char *text, size_t n) {
+    static const char gap[] = "...";
+    size_t room = sizeof err->message - 1;
+    if (n <= room) {
+        memcpy(err->message, text, n + 1);
+        return;
+    }
+    size_t head = ht_utf8_complete_prefix(text, room / 3), tail = room - room / 3 - strlen(gap);
+    while (((unsigned char)text[n - tail] & 0xC0) == 0x80) tail--; /* not inside a character */
+    memcpy(err->message, text, head);
+    memcpy(err->message + head, gap, strlen(gap));
+    memcpy(err->message + head + strlen(gap), text + n - tail, tail + 1);
+}
+
+static void format_message(ht_error *err, const char *fmt, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(err->message, sizeof err->message, fmt, args);
+    if (n >= (int)sizeof err->message) {
+        char *whole = malloc((size_t)n + 1);
+        if (whole) {
+            vsnprintf(whole, (size_t)n + 1, fmt, again);
+            set_message(err, whole, (size_t)n);
+        } else
+            ht_utf8_trim(err->message);
+        free(whole);
+    }
+    va_end(again);
 }
 
 ht_status ht_fail(ht_error *err, ht_status status, const char *fmt, ...) {
@@ -33,7 +59,7 @@ ht_status ht_fail(ht_error *err, ht_status status, const char *fmt, ...) {
         va_list args;
         err->status = status;
         va_start(args, fmt);
-        end_message(err, vsnprintf(err->message, sizeof err->message, fmt, args));
+        format_message(err, fmt, args);
         va_end(args);
     }
     return status;
@@ -44,12 +70,11 @@ ht_status ht_fail_in(ht_error *err, ht_status status, const char *fmt, ...) {
     ht_error inner = *err;
     va_list args;
     va_start(args, fmt);
-    int n = vsnprintf(err->message, sizeof err->message, fmt, args);
+    format_message(err, fmt, args);
     va_end(args);
-    size_t room = sizeof err->message;
-    if (n >= 0 && (size_t)n < room)
-        n += snprintf(err->message + n, room - (size_t)n, ": %.*s", (int)(room - 1), inner.message);
-    end_message(err, n);
+    char both[2 * sizeof err->message + 2];
+    int n = snprintf(both, sizeof both, "%s: %s", err->message, inner.message);
+    set_message(err, both, (size_t)n);
     if (err->status == HT_OK) err->status = status;
     return err->status;
 }

@@ -155,6 +155,7 @@ class Models(CommandTest):
     def test_missing(self):
         path = self.folder / "missing.gguf"
         self.refuses(path, "No such file")
+        self.fails(1, "info", path.parent.joinpath(*["x" * 200] * 10), says=[str(path.parent), "...", "No such file"])
         self.fails(1, "tokenize", path, "x", says=str(path))
         self.fails(1, "detokenize", path, "1", says=str(path))
 

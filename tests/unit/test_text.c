@@ -207,7 +207,7 @@ static void messages(void **state) {
     assert_string_equal(ht_status_name(HT_ERR_CANCELLED), "cancelled");
     assert_string_equal(ht_status_name((ht_status)99), "unknown");
 
-    /* Long messages are cut between characters, wherever the cut falls. */
+    /* Long messages lose their middle, between characters wherever that falls. */
     ht_text t = {0};
     for (int shift = 0; shift < 4; shift++) {
         ht_text_clear(&t);
@@ -215,7 +215,8 @@ static void messages(void **state) {
         while (t.len < 1000) ht_text_append_utf8(&t, 0x1F600);
         ht_fail(&err, HT_ERR_IO, "%s", t.data);
         assert_true(ht_utf8_valid(err.message, strlen(err.message)));
-        assert_true(strlen(err.message) >= sizeof err.message - 4);
+        assert_true(strlen(err.message) >= sizeof err.message - 7);
+        assert_non_null(strstr(err.message, "..."));
         ht_fail_in(&err, HT_ERR_IO, "where");
         assert_memory_equal(err.message, "where: ", 7);
         assert_true(ht_utf8_valid(err.message, strlen(err.message)));
@@ -223,6 +224,31 @@ static void messages(void **state) {
         assert_true(ht_utf8_valid(err.message, strlen(err.message)));
     }
     ht_text_free(&t);
+
+    /* Of a long path the reason stays, and where it begins. */
+    static const char start[] = "/models/", reason[] = ": cannot be opened: No such file or directory";
+    char path[4096], fits[sizeof err.message];
+    memset(path, 'x', sizeof path);
+    memcpy(path, start, strlen(start));
+    path[sizeof path - 1] = '\0';
+    for (int nested = 0; nested < 2; nested++) {
+        if (nested) {
+            ht_fail(&err, HT_ERR_IO, "%s", reason + 2);
+            ht_fail_in(&err, HT_ERR_IO, "%s", path);
+        } else
+            ht_fail(&err, HT_ERR_IO, "%s%s", path, reason);
+        size_t n = strlen(err.message);
+        assert_int_equal(n, sizeof err.message - 1);
+        assert_memory_equal(err.message, start, strlen(start));
+        assert_string_equal(err.message + n - strlen(reason), reason);
+    }
+    /* What just fits stays whole. */
+    memset(fits, 'y', sizeof fits - 1);
+    fits[sizeof fits - 1] = '\0';
+    ht_fail(&err, HT_ERR_IO, "%s", fits);
+    assert_string_equal(err.message, fits);
+    ht_fail(&err, HT_ERR_IO, "z%s", fits);
+    assert_non_null(strstr(err.message, "y...y"));
 }
 
 int main(void) {
