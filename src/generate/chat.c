@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "models/model.h"
+#include "models/talk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -174,10 +175,12 @@ static ht_status write_gemma4(chat *c, ht_error *err) {
 
 /* ---- choosing ---- */
 
+#define FORMAT(name, opening, bos) {#name, write_##name, bos},
 static const struct {
     const char *name;
     ht_status (*write)(chat *c, ht_error *err);
-} formats[] = {{"chatml", write_chatml}, {"gemma", write_gemma}, {"gemma4", write_gemma4}, {"llama3", write_llama3}};
+    bool bos;
+} formats[] = {HT_CHAT_FORMATS(FORMAT)};
 
 static ht_status check_messages(const ht_message *messages, size_t n, ht_error *err) {
     static const char *const roles[] = {"system", "user", "assistant"};
@@ -206,7 +209,7 @@ ht_status ht_chat_write(const char *format, const char *template_text, const cha
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "the model has no chat format that Hearth knows; give it the text as it is instead");
     /* A template says whether it writes BOS. Without one the formats of models that were trained with BOS do. */
-    bool with_bos = template_text ? strstr(template_text, "bos_token") != NULL : strcmp(format, "chatml") != 0;
+    bool with_bos = template_text ? strstr(template_text, "bos_token") != NULL : formats[f].bos;
     chat c = {.template_text = template_text ? template_text : "",
               .bos = bos && with_bos ? bos : "",
               .messages = messages,

@@ -5,7 +5,7 @@
 
 #include <hearth/session.h>
 
-/* format: "chatml", "gemma", "gemma4" or "llama3"; template: the checkpoint's, or NULL; bos: the text of its BOS token,
+/* format: the name of one of HT_CHAT_FORMATS (models/talk.h), or NULL: an error; template: the checkpoint's, or NULL; bos: the text of its BOS token,
  * or NULL. *text is allocated. */
 ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const ht_message *messages,
                         size_t n, char **text, ht_error *err);

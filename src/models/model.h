@@ -30,7 +30,7 @@ struct ht_model {
     struct ht_config *config;
     struct ht_weights *weights; /* owns what the plan refers to */
     ht_plan *plan;              /* the traced forward */
-    const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", or NULL */
+    const char *chat_format;    /* of HT_CHAT_FORMATS (models/talk.h), or NULL */
     int32_t *stop_ids;          /* tokens that end the output */
     int n_stop_ids;
     _Atomic int refs;

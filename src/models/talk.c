@@ -6,11 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The token that opens a turn is how a format is told, in a template's text and in a vocabulary alike. */
-static const struct {
-    const char *opening, *format;
-} formats[] = {
-    {"<|im_start|>", "chatml"}, {"<start_of_turn>", "gemma"}, {"<|turn>", "gemma4"}, {"<|start_header_id|>", "llama3"}};
+#define FORMAT(name, opening, bos) {opening, #name},
+static const struct { const char *opening, *name; } formats[] = {HT_CHAT_FORMATS(FORMAT)};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
 
 /* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
@@ -33,10 +30,10 @@ ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error
 const char *ht_talk_format(const ht_tokenizer *t) {
     const char *template = ht_tokenizer_chat_template(t);
     for (int i = 0; template && i < N_FORMATS; i++)
-        if (strstr(template, formats[i].opening)) return formats[i].format;
+        if (strstr(template, formats[i].opening)) return formats[i].name;
     /* A template in none of the formats is not to be replaced by another one. */
     for (int i = 0; !template && i < N_FORMATS; i++)
-        if (ht_tokenizer_find(t, formats[i].opening) >= 0) return formats[i].format;
+        if (ht_tokenizer_find(t, formats[i].opening) >= 0) return formats[i].name;
     return NULL;
 }
 

@@ -7,10 +7,18 @@
 
 #include <hearth/tokenizer.h>
 
+/* X(name, opening, bos): the chat formats there are, with the token that opens a turn, by which a format is told in a
+ * template's text and in a vocabulary alike, and whether its models were trained on texts that begin with BOS. */
+#define HT_CHAT_FORMATS(X)                                                                                             \
+    X(chatml, "<|im_start|>", false)                                                                                   \
+    X(gemma, "<start_of_turn>", true)                                                                                  \
+    X(gemma4, "<|turn>", true)                                                                                         \
+    X(llama3, "<|start_header_id|>", true)
+
 /* The checkpoint's tokenizer; *out is NULL when it has none: it can still be run on ids. */
 ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err);
 
-/* "chatml", "gemma", "gemma4", "llama3", or NULL: from the chat template, or from the special tokens there are. */
+/* The name of one of them, or NULL: from the chat template, or from the special tokens there are. */
 const char *ht_talk_format(const ht_tokenizer *t);
 
 /* The ids that end the output, once each: those of the configuration, the tokenizer's end of text, and the ends of turns
