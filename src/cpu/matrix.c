@@ -2,7 +2,7 @@
 
 #include "cpu/matrix_ops.h"
 
-#define QUANTISED_OPS(type, isa)                                                                                       \
+#define QUANTISED_OPS(isa, type)                                                                                       \
     [HT_W_##type] = {{#type " panels (" #isa ")", true, ht_panels_bytes, ht_panels_pack, ht_panels_row,                \
                       ht_fast_scratch, ht_fast_mul},                                                                   \
                      &ht_matrix_kernels_##isa},
@@ -24,9 +24,14 @@
 #define TABLE(isa, id)                                                                                                 \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops fast_##isa[HT_W_COUNT] = {                                                                 \
-        DENSE_OPS(F32, isa) HALF_OPS(F16, isa) HALF_OPS(BF16, isa) QUANTISED_OPS(Q4_0, isa) QUANTISED_OPS(Q4_1, isa)   \
-            QUANTISED_OPS(Q5_0, isa) QUANTISED_OPS(Q5_1, isa) QUANTISED_OPS(Q8_0, isa) QUANTISED_OPS(Q2_K, isa)        \
-                QUANTISED_OPS(Q3_K, isa) QUANTISED_OPS(Q4_K, isa) QUANTISED_OPS(Q5_K, isa) QUANTISED_OPS(Q6_K, isa)};  \
+        DENSE_OPS(F32, isa) HALF_OPS(F16, isa) HALF_OPS(BF16, isa) QUANTISED_OPS(isa, Q4_0) QUANTISED_OPS(isa, Q4_1)   \
+            QUANTISED_OPS(isa, Q5_0) QUANTISED_OPS(isa, Q5_1) QUANTISED_OPS(isa, Q8_0) QUANTISED_OPS(isa, Q2_K)        \
+                QUANTISED_OPS(isa, Q3_K) QUANTISED_OPS(isa, Q4_K) QUANTISED_OPS(isa, Q5_K) QUANTISED_OPS(isa, Q6_K)    \
+                    QUANTISED_OPS(isa, IQ4_NL) QUANTISED_OPS(isa, IQ4_XS) QUANTISED_OPS(isa, MXFP4)                    \
+                        QUANTISED_OPS(isa, NVFP4) QUANTISED_OPS(isa, TQ2_0) QUANTISED_OPS(isa, TQ1_0)                  \
+                            QUANTISED_OPS(isa, Q1_0) QUANTISED_OPS(isa, IQ1_S) QUANTISED_OPS(isa, IQ1_M)               \
+                                QUANTISED_OPS(isa, IQ2_XXS) QUANTISED_OPS(isa, IQ2_XS) QUANTISED_OPS(isa, IQ2_S)       \
+                                    QUANTISED_OPS(isa, IQ3_XXS) QUANTISED_OPS(isa, IQ3_S)};                            \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa);
 
 TABLE(reference, HT_CPU_REFERENCE)

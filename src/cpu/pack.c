@@ -16,8 +16,9 @@ size_t ht_panel_scales_at(ht_weight_type type, int64_t k) {
 
 size_t ht_panel_bytes(ht_weight_type type, int64_t k) {
     const ht_panel_layout *l = ht_panel_layout_of(type);
-    if (!l->bits)
-        return round_up_64((size_t)dense_columns(type, k) * HT_PANEL * ht_weight_type_info_of(type)->block_bytes);
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    if (l->unpacked) return (size_t)(k / info->block) * info->block_bytes * HT_PANEL;
+    if (!l->bits) return round_up_64((size_t)dense_columns(type, k) * HT_PANEL * info->block_bytes);
     size_t groups = (size_t)(k / HT_QBLOCK / l->group);
     return round_up_64(ht_panel_scales_at(type, k) + groups * (size_t)l->scale_bytes);
 }
@@ -75,6 +76,22 @@ static void unpack_block(ht_weight_type type, const uint8_t *panel, int64_t k, i
     codec->get(panel + ht_panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes, r, block);
 }
 
+/* ---- panels of stored blocks ---- */
+
+static uint8_t *stored_at(ht_weight_type type, uint8_t *panel, int r, int64_t g) {
+    return panel + (size_t)(g * HT_PANEL + r) * ht_weight_type_info_of(type)->block_bytes;
+}
+
+static void pack_stored(ht_weight_type type, int64_t k, int n, const uint8_t *stored, size_t row_bytes,
+                        uint8_t *panel) {
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    if (n < HT_PANEL) memset(panel, 0, ht_panel_bytes(type, k));
+    for (int r = 0; r < n; r++)
+        for (int64_t g = 0; g < k / info->block; g++)
+            memcpy(stored_at(type, panel, r, g), stored + (size_t)r * row_bytes + (size_t)g * info->block_bytes,
+                   info->block_bytes);
+}
+
 /* ---- dense panels ---- */
 
 /* Place of element (r, column) in a panel, in elements. */
@@ -107,40 +124,41 @@ void ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored) {
     const uint8_t *from = stored;
     for (int64_t done = 0; done < n; done += HT_PANEL, from += HT_PANEL * row_bytes) {
         int rows = (int)ht_min_i64(HT_PANEL, n - done);
-        if (ht_panel_layout_of(m->type)->bits)
+        if (ht_panel_layout_of(m->type)->unpacked)
+            pack_stored(m->type, m->k, rows, from, row_bytes, panel_of(m, row + done));
+        else if (ht_panel_layout_of(m->type)->bits)
             pack_quantised(m->type, m->k, rows, from, row_bytes, panel_of(m, row + done));
         else
             pack_dense(m->type, m->k, rows, from, row_bytes, panel_of(m, row + done));
     }
 }
 
-/* Unpacks units of `block` columns of one row, one after another, to `use`. */
+/* Stored block g of row r of a panel; of dense types, element g. */
+static void get_block(ht_weight_type type, uint8_t *panel, int64_t k, int r, int64_t g, void *block) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    if (l->unpacked)
+        memcpy(block, stored_at(type, panel, r, g), info->block_bytes);
+    else if (l->bits)
+        unpack_block(type, panel, k, r, g, block);
+    else
+        memcpy(block, panel + info->block_bytes * dense_at(type, r, g), info->block_bytes);
+}
+
 void ht_panels_unpack(const ht_matrix *m, int64_t row, void *stored) {
     const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
-    const uint8_t *panel = panel_of(m, row);
     uint8_t *to = stored;
-    int r = (int)(row % HT_PANEL);
-    for (int64_t g = 0; g < m->k / info->block; g++, to += info->block_bytes) {
-        if (ht_panel_layout_of(m->type)->bits)
-            unpack_block(m->type, panel, m->k, r, g, to);
-        else
-            memcpy(to, panel + info->block_bytes * dense_at(m->type, r, g), info->block_bytes);
-    }
+    for (int64_t g = 0; g < m->k / info->block; g++, to += info->block_bytes)
+        get_block(m->type, panel_of(m, row), m->k, (int)(row % HT_PANEL), g, to);
 }
 
 ht_status ht_panels_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
     (void)err;
     const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
-    const uint8_t *panel = panel_of(m, row);
-    int r = (int)(row % HT_PANEL);
-    bool quantised = ht_panel_layout_of(m->type)->bits != 0;
     for (int64_t g = 0; g < m->k / info->block; g++) {
-        if (quantised) {
-            uint8_t block[sizeof(ht_block_q6_k)]; /* the longest */
-            unpack_block(m->type, panel, m->k, r, g, block);
-            ht_dequantize(m->type, block, info->block, out + g * info->block);
-        } else
-            ht_dequantize(m->type, panel + info->block_bytes * dense_at(m->type, r, g), 1, out + g);
+        uint8_t block[sizeof(ht_block_q6_k)]; /* the longest */
+        get_block(m->type, panel_of(m, row), m->k, (int)(row % HT_PANEL), g, block);
+        ht_dequantize(m->type, block, info->block, out + g * info->block);
     }
     return HT_OK;
 }

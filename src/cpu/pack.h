@@ -15,9 +15,12 @@
  *   2 bits   P[0..1]: bits 2 c, 2 c + 1 of P[i] are those of W[4 i + c]
  *   8 bits   W[0..7]
  *
- * 5 bits are N then H, 6 bits N then P, 3 bits P then H: low bits first. Scale units are described in pack.c. Dense types
+ * Of codes, which stand for values of a table, the planes are those of their 4 bits. 5 bits are N then H, 6 bits N then P, 3 bits P then H: low bits first. Scale units are described in pack.c. Dense types
  * hold 16 rows per column: f32 and f16 [k][16], bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns that
- * are missing at the end of a matrix are zero. */
+ * are missing at the end of a matrix are zero.
+ *
+ * Types that are unpacked (formats/unpack.h) keep their blocks as they are in the file, block g of all 16 rows before block
+ * g + 1. */
 #ifndef HT_CPU_PACK_H
 #define HT_CPU_PACK_H
 
@@ -31,6 +34,13 @@ enum {
     HT_QBLOCK_W = 512 /* weights of a block of a panel, and bytes once they are one byte each */
 };
 
+/* What the numbers in the planes are. */
+typedef enum ht_codes {
+    HT_CODES_NONE, /* weights */
+    HT_CODES_IQ4,  /* codes of weights of 8 bits, or */
+    HT_CODES_E2M1  /* 5 bits */
+} ht_codes;
+
 typedef struct ht_panel_layout {
     int bits;        /* per weight; 0: dense */
     int bias;        /* subtracted from the unsigned weight */
@@ -38,20 +48,44 @@ typedef struct ht_panel_layout {
     bool has_min;    /* an offset is added to the scaled weight */
     int group;       /* blocks of 32 per scale unit: 1 or 8 */
     int scale_bytes; /* per scale unit of a panel */
+    ht_codes codes;
+    bool unpacked; /* there are no planes; `bits` are those of an unpacked weight */
 } ht_panel_layout;
 
-/* X(type, bits, bias, halves, has_min, group, scale_bytes): the layouts as constants for the kernels. */
+/* X(type, bits, bias, halves, has_min, group, scale_bytes, codes): the layouts as constants for the kernels. */
 #define HT_QUANTISED_TYPES(X)                                                                                          \
-    X(Q4_0, 4, 8, 1, 0, 1, 32)                                                                                         \
-    X(Q4_1, 4, 0, 1, 1, 1, 64)                                                                                         \
-    X(Q5_0, 5, 16, 1, 0, 1, 32)                                                                                        \
-    X(Q5_1, 5, 0, 1, 1, 1, 64)                                                                                         \
-    X(Q8_0, 8, 128, 1, 0, 1, 32)                                                                                       \
-    X(Q2_K, 2, 0, 2, 1, 8, 320)                                                                                        \
-    X(Q3_K, 3, 4, 2, 0, 8, 224)                                                                                        \
-    X(Q4_K, 4, 0, 1, 1, 8, 256)                                                                                        \
-    X(Q5_K, 5, 0, 1, 1, 8, 256)                                                                                        \
-    X(Q6_K, 6, 32, 2, 0, 8, 288)
+    X(Q4_0, 4, 8, 1, 0, 1, 32, HT_CODES_NONE)                                                                          \
+    X(Q4_1, 4, 0, 1, 1, 1, 64, HT_CODES_NONE)                                                                          \
+    X(Q5_0, 5, 16, 1, 0, 1, 32, HT_CODES_NONE)                                                                         \
+    X(Q5_1, 5, 0, 1, 1, 1, 64, HT_CODES_NONE)                                                                          \
+    X(Q8_0, 8, 128, 1, 0, 1, 32, HT_CODES_NONE)                                                                        \
+    X(Q2_K, 2, 0, 2, 1, 8, 320, HT_CODES_NONE)                                                                         \
+    X(Q3_K, 3, 4, 2, 0, 8, 224, HT_CODES_NONE)                                                                         \
+    X(Q4_K, 4, 0, 1, 1, 8, 256, HT_CODES_NONE)                                                                         \
+    X(Q5_K, 5, 0, 1, 1, 8, 256, HT_CODES_NONE)                                                                         \
+    X(Q6_K, 6, 32, 2, 0, 8, 288, HT_CODES_NONE)                                                                        \
+    X(IQ4_NL, 4, 128, 1, 0, 1, 32, HT_CODES_IQ4)                                                                       \
+    X(IQ4_XS, 4, 128, 1, 0, 8, 128, HT_CODES_IQ4)                                                                      \
+    X(MXFP4, 4, 12, 1, 0, 1, 16, HT_CODES_E2M1)                                                                        \
+    X(NVFP4, 4, 12, 2, 0, 2, 64, HT_CODES_E2M1)                                                                        \
+    X(TQ2_0, 2, 1, 1, 0, 8, 32, HT_CODES_NONE)
+
+/* X(type, bits, bias, halves, group): unpacked types, for the kernels that take their bytes. */
+#define HT_UNPACKED_TYPES(X)                                                                                           \
+    X(TQ1_0, 2, 1, 1, 8)                                                                                               \
+    X(Q1_0, 2, 1, 1, 4)                                                                                                \
+    X(IQ1_S, 5, 9, 1, 8)                                                                                               \
+    X(IQ1_M, 5, 9, 2, 8)                                                                                               \
+    X(IQ2_XXS, 7, 43, 1, 8)                                                                                            \
+    X(IQ2_XS, 7, 43, 2, 8)                                                                                             \
+    X(IQ2_S, 7, 43, 2, 8)                                                                                              \
+    X(IQ3_XXS, 7, 62, 1, 8)                                                                                            \
+    X(IQ3_S, 5, 15, 1, 8)
+
+/* Bits of a weight once it is a byte. */
+static inline int ht_weight_bits(int bits, ht_codes codes) {
+    return codes == HT_CODES_IQ4 ? 8 : codes == HT_CODES_E2M1 ? 5 : bits;
+}
 
 /* Dense types have 0 bits. */
 const ht_panel_layout *ht_panel_layout_of(ht_weight_type type);

@@ -141,7 +141,54 @@ static void pack_q8_0(rows row, uint8_t *quants, uint8_t *scales) {
     memcpy(quants, w, sizeof w);
 }
 
+static void pack_iq4_nl(rows row, uint8_t *quants, uint8_t *scales) {
+    put_halves(row, offsetof(ht_block_iq4_nl, d), scales);
+    put_stored_nibbles(row, offsetof(ht_block_iq4_nl, qs), quants);
+}
+
+static void pack_mxfp4(rows row, uint8_t *quants, uint8_t *scales) {
+    for (int r = 0; r < HT_PANEL; r++) scales[r] = row[r][offsetof(ht_block_mxfp4, e)];
+    put_stored_nibbles(row, offsetof(ht_block_mxfp4, qs), quants);
+}
+
+/* ---- 64 columns ---- */
+
+/* The nibbles of a group of 16 are those of columns i and i + 8; a panel wants i and i + 16, which are in the next group. */
+static void pack_nvfp4(rows row, uint8_t *quants, uint8_t *scales) {
+    words d, w[4], n[4];
+    for (int r = 0; r < HT_PANEL; r++) memcpy(&d[r], row[r] + offsetof(ht_block_nvfp4, d), 4);
+    put_bytes(d, scales);
+    for (size_t b = 0; b < 2; b++, quants += sizeof n) {
+        gather4(row, offsetof(ht_block_nvfp4, qs) + 16 * b, w);
+        for (int i = 0; i < 2; i++)
+            for (int r = 0; r < HT_PANEL; r++) {
+                n[i][r] = (w[i][r] & LOW) | (w[i + 2][r] & LOW) << 4;
+                n[i + 2][r] = (w[i][r] >> 4 & LOW) | (w[i + 2][r] & HIGH);
+            }
+        memcpy(quants, n, sizeof n);
+    }
+}
+
 /* ---- 256 columns, b: blocks of 32 ---- */
+
+static void pack_iq4_xs(rows row, uint8_t *quants, uint8_t *scales) {
+    static_assert(offsetof(ht_block_iq4_xs, scales_l) == offsetof(ht_block_iq4_xs, scales_h) + 2,
+                  "one behind the other");
+    put_halves(row, offsetof(ht_block_iq4_xs, d), scales);
+    for (size_t i = 0; i < 6; i++) /* the low ones first */
+        for (int r = 0; r < HT_PANEL; r++)
+            scales[HALVES + HT_PANEL * i + (size_t)r] = row[r][offsetof(ht_block_iq4_xs, scales_h) + (i + 2) % 6];
+    for (size_t b = 0; b < 8; b++) put_stored_nibbles(row, offsetof(ht_block_iq4_xs, qs) + 16 * b, quants + 256 * b);
+}
+
+static void pack_tq2_0(rows row, uint8_t *quants, uint8_t *scales) {
+    words w[8];
+    put_halves(row, offsetof(ht_block_tq2_0, d), scales);
+    for (size_t h = 0; h < 2; h++) {
+        gather8(row, offsetof(ht_block_tq2_0, qs) + 32 * h, w);
+        for (int s = 0; s < 4; s++, quants += 128) put_pairs(w, 2 * s, quants);
+    }
+}
 
 static void pack_q2_k(rows row, uint8_t *quants, uint8_t *scales) {
     words w[8];
@@ -229,9 +276,10 @@ static void pack_q6_k(rows row, uint8_t *quants, uint8_t *scales) {
 }
 
 static ht_pack_block_fn *const table[HT_W_COUNT] = {
-    [HT_W_Q4_0] = pack_q4_0, [HT_W_Q4_1] = pack_q4_1, [HT_W_Q5_0] = pack_q5_0, [HT_W_Q5_1] = pack_q5_1,
-    [HT_W_Q8_0] = pack_q8_0, [HT_W_Q2_K] = pack_q2_k, [HT_W_Q3_K] = pack_q3_k, [HT_W_Q4_K] = pack_q4_k,
-    [HT_W_Q5_K] = pack_q5_k, [HT_W_Q6_K] = pack_q6_k,
+    [HT_W_Q4_0] = pack_q4_0,   [HT_W_Q4_1] = pack_q4_1,   [HT_W_Q5_0] = pack_q5_0,     [HT_W_Q5_1] = pack_q5_1,
+    [HT_W_Q8_0] = pack_q8_0,   [HT_W_Q2_K] = pack_q2_k,   [HT_W_Q3_K] = pack_q3_k,     [HT_W_Q4_K] = pack_q4_k,
+    [HT_W_Q5_K] = pack_q5_k,   [HT_W_Q6_K] = pack_q6_k,   [HT_W_IQ4_NL] = pack_iq4_nl, [HT_W_IQ4_XS] = pack_iq4_xs,
+    [HT_W_MXFP4] = pack_mxfp4, [HT_W_NVFP4] = pack_nvfp4, [HT_W_TQ2_0] = pack_tq2_0,
 };
 
 ht_pack_block_fn *ht_pack_block_of(ht_weight_type type) { return table[type]; }

@@ -7,7 +7,12 @@
  *                    g + 4 c; together a scale plus 32
  *   Q4_K Q5_K        d[16], dmin[16], low[8][16]: nibbles of scale g (low) and minimum g (high), high[4][16]: two bits
  *                    each of scale g, minimum g, scale g + 4, minimum g + 4
- *   Q6_K             d[16], scales[16 groups][16 r] */
+ *   Q6_K             d[16], scales[16 groups][16 r]
+ *   IQ4_NL TQ2_0     d[16]
+ *   IQ4_XS           d[16], low[4][16]: nibbles of groups 2 g and 2 g + 1, high[2][16]: two bits each of groups 4 g to
+ *                    4 g + 3; together a scale plus 32
+ *   MXFP4            e[16]
+ *   NVFP4            d[4 groups][16 r] */
 #include "cpu/pack_types.h"
 
 #include "formats/blocks.h"
@@ -16,9 +21,10 @@
 
 enum { HALVES = 2 * HT_PANEL }; /* bytes of one half per row */
 
-#define LAYOUT(type, bits, bias, halves, has_min, group, scale_bytes)                                                  \
-    [HT_W_##type] = {bits, bias, halves, has_min, group, scale_bytes},
-static const ht_panel_layout layouts[HT_W_COUNT] = {HT_QUANTISED_TYPES(LAYOUT)};
+#define LAYOUT(type, ...) [HT_W_##type] = {__VA_ARGS__, .unpacked = false},
+#define UNPACKED(type, width, less, halves_of, group_of)                                                               \
+    [HT_W_##type] = {.bits = width, .bias = less, .halves = halves_of, .group = group_of, .unpacked = true},
+static const ht_panel_layout layouts[HT_W_COUNT] = {HT_QUANTISED_TYPES(LAYOUT) HT_UNPACKED_TYPES(UNPACKED)};
 
 const ht_panel_layout *ht_panel_layout_of(ht_weight_type type) { return &layouts[type]; }
 
@@ -67,6 +73,23 @@ static void join_q8_0(const uint8_t *q, void *p) {
     for (int i = 0; i < 32; i++) ((ht_block_q8_0 *)p)->qs[i] = (int8_t)(q[i] ^ 0x80);
 }
 static void get_q8_0(const uint8_t *u, int r, void *p) { ((ht_block_q8_0 *)p)->d = get_half(u, r); }
+
+static void join_iq4_nl(const uint8_t *q, void *p) { join_nibbles(q, ((ht_block_iq4_nl *)p)->qs); }
+static void get_iq4_nl(const uint8_t *u, int r, void *p) { ((ht_block_iq4_nl *)p)->d = get_half(u, r); }
+
+static void join_mxfp4(const uint8_t *q, void *p) { join_nibbles(q, ((ht_block_mxfp4 *)p)->qs); }
+static void get_mxfp4(const uint8_t *u, int r, void *p) { ((ht_block_mxfp4 *)p)->e = u[r]; }
+
+/* ---- 64 columns ---- */
+
+static void join_nvfp4(const uint8_t *q, void *p) {
+    ht_block_nvfp4 *b = p;
+    for (int g = 0; g < 4; g++)
+        for (int i = 0; i < 8; i++) b->qs[8 * g + i] = (uint8_t)((q[16 * g + i] & 15) | (q[16 * g + 8 + i] & 15) << 4);
+}
+static void get_nvfp4(const uint8_t *u, int r, void *p) {
+    for (int g = 0; g < 4; g++) ((ht_block_nvfp4 *)p)->d[g] = u[HT_PANEL * g + r];
+}
 
 /* ---- 256 columns ---- */
 
@@ -164,11 +187,28 @@ static void get_q6_k(const uint8_t *u, int r, void *p) {
     for (int g = 0; g < 16; g++) b->scales[g] = (int8_t)u[HALVES + HT_PANEL * g + r];
 }
 
+static void join_iq4_xs(const uint8_t *q, void *p) {
+    for (int g = 0; g < 8; g++) join_nibbles(q + 32 * g, ((ht_block_iq4_xs *)p)->qs + 16 * g);
+}
+static void get_iq4_xs(const uint8_t *u, int r, void *p) {
+    ht_block_iq4_xs *b = p;
+    b->d = get_half(u, r);
+    for (int i = 0; i < 4; i++) b->scales_l[i] = u[HALVES + HT_PANEL * i + r];
+    for (int i = 0; i < 2; i++) b->scales_h[i] = u[HALVES + HT_PANEL * (4 + i) + r];
+}
+
+static void join_tq2_0(const uint8_t *q, void *p) { join_pairs(q, ((ht_block_tq2_0 *)p)->qs); }
+static void get_tq2_0(const uint8_t *u, int r, void *p) { ((ht_block_tq2_0 *)p)->d = get_half(u, r); }
+
 static const ht_block_codec codecs[HT_W_COUNT] = {
-    [HT_W_Q4_0] = {join_q4_0, get_q4_0}, [HT_W_Q4_1] = {join_q4_1, get_q4_1}, [HT_W_Q5_0] = {join_q5_0, get_q5_0},
-    [HT_W_Q5_1] = {join_q5_1, get_q5_1}, [HT_W_Q8_0] = {join_q8_0, get_q8_0}, [HT_W_Q2_K] = {join_q2_k, get_q2_k},
-    [HT_W_Q3_K] = {join_q3_k, get_q3_k}, [HT_W_Q4_K] = {join_q4_k, get_q4_k}, [HT_W_Q5_K] = {join_q5_k, get_q5_k},
-    [HT_W_Q6_K] = {join_q6_k, get_q6_k},
+    [HT_W_Q4_0] = {join_q4_0, get_q4_0},       [HT_W_Q4_1] = {join_q4_1, get_q4_1},
+    [HT_W_Q5_0] = {join_q5_0, get_q5_0},       [HT_W_Q5_1] = {join_q5_1, get_q5_1},
+    [HT_W_Q8_0] = {join_q8_0, get_q8_0},       [HT_W_Q2_K] = {join_q2_k, get_q2_k},
+    [HT_W_Q3_K] = {join_q3_k, get_q3_k},       [HT_W_Q4_K] = {join_q4_k, get_q4_k},
+    [HT_W_Q5_K] = {join_q5_k, get_q5_k},       [HT_W_Q6_K] = {join_q6_k, get_q6_k},
+    [HT_W_IQ4_NL] = {join_iq4_nl, get_iq4_nl}, [HT_W_IQ4_XS] = {join_iq4_xs, get_iq4_xs},
+    [HT_W_MXFP4] = {join_mxfp4, get_mxfp4},    [HT_W_NVFP4] = {join_nvfp4, get_nvfp4},
+    [HT_W_TQ2_0] = {join_tq2_0, get_tq2_0},
 };
 
 const ht_block_codec *ht_block_codec_of(ht_weight_type type) { return codecs[type].join ? &codecs[type] : NULL; }

@@ -2,9 +2,13 @@
  * of the `gguf` package bit for bit. Plain code, never on a fast path. */
 #include "base/half.h"
 #include "formats/blocks.h"
+#include "formats/unpack.h"
 #include "formats/weight_type.h"
 
 #include <string.h>
+
+#define CODE(value) value
+static const int8_t codes_iq4[16] = {HT_IQ4_VALUES(CODE)}, codes_e2m1[16] = {HT_E2M1_VALUES(CODE)};
 
 static float half_value(ht_half_bytes h) { return ht_half_at(h.b); }
 
@@ -128,13 +132,74 @@ static void q6_k(const uint8_t *p, float *y) {
     }
 }
 
+static void iq4_nl(const uint8_t *p, float *y) {
+    const ht_block_iq4_nl *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)codes_iq4[b->qs[i] & 15];
+        y[i + 16] = d * (float)codes_iq4[b->qs[i] >> 4];
+    }
+}
+
+static void iq4_xs(const uint8_t *p, float *y) {
+    const ht_block_iq4_xs *b = (const void *)p;
+    for (int g = 0; g < 8; g++) {
+        float scale = half_value(b->d) * (float)ht_iq4_xs_scale(b, g);
+        for (int i = 0; i < 16; i++) {
+            y[32 * g + i] = scale * (float)codes_iq4[b->qs[16 * g + i] & 15];
+            y[32 * g + i + 16] = scale * (float)codes_iq4[b->qs[16 * g + i] >> 4];
+        }
+    }
+}
+
+static void mxfp4(const uint8_t *p, float *y) {
+    const ht_block_mxfp4 *b = (const void *)p;
+    float d = ht_mxfp4_scale(b->e);
+    for (int i = 0; i < 16; i++) {
+        y[i] = d * (float)codes_e2m1[b->qs[i] & 15];
+        y[i + 16] = d * (float)codes_e2m1[b->qs[i] >> 4];
+    }
+}
+
+static void nvfp4(const uint8_t *p, float *y) {
+    const ht_block_nvfp4 *b = (const void *)p;
+    for (int g = 0; g < 4; g++) {
+        float d = ht_ue4m3_half(b->d[g]);
+        for (int i = 0; i < 8; i++) {
+            y[16 * g + i] = d * (float)codes_e2m1[b->qs[8 * g + i] & 15];
+            y[16 * g + i + 8] = d * (float)codes_e2m1[b->qs[8 * g + i] >> 4];
+        }
+    }
+}
+
+static void tq2_0(const uint8_t *p, float *y) {
+    const ht_block_tq2_0 *b = (const void *)p;
+    float d = half_value(b->d);
+    for (int i = 0; i < 256; i++) y[i] = d * (float)(two_bits(b->qs, i) - 1);
+}
+
+static void unpacked_block(const ht_unpacker *u, const uint8_t *p, int n, float *y) {
+    for (int g = 0; g < n / 32; g++) {
+        ht_unpacked w;
+        u->unpack(p, g, &w);
+        for (int i = 0; i < 32; i++) y[32 * g + i] = w.scale[u->halves == 2 ? i / 16 : 0] * (float)(w.q[i] - u->bias);
+    }
+}
+
 void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out) {
     static void (*const one_block[HT_W_COUNT])(const uint8_t *, float *) = {
-        [HT_W_F32] = f32,   [HT_W_F16] = f16,   [HT_W_BF16] = bf16, [HT_W_Q4_0] = q4_0, [HT_W_Q4_1] = q4_1,
-        [HT_W_Q5_0] = q5_0, [HT_W_Q5_1] = q5_1, [HT_W_Q8_0] = q8_0, [HT_W_Q2_K] = q2_k, [HT_W_Q3_K] = q3_k,
-        [HT_W_Q4_K] = q4_k, [HT_W_Q5_K] = q5_k, [HT_W_Q6_K] = q6_k,
+        [HT_W_F32] = f32,     [HT_W_F16] = f16,       [HT_W_BF16] = bf16,     [HT_W_Q4_0] = q4_0,
+        [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,     [HT_W_Q8_0] = q8_0,
+        [HT_W_Q2_K] = q2_k,   [HT_W_Q3_K] = q3_k,     [HT_W_Q4_K] = q4_k,     [HT_W_Q5_K] = q5_k,
+        [HT_W_Q6_K] = q6_k,   [HT_W_IQ4_NL] = iq4_nl, [HT_W_IQ4_XS] = iq4_xs, [HT_W_MXFP4] = mxfp4,
+        [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,
     };
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
+    const ht_unpacker *unpacker = ht_unpacker_of(type);
     const uint8_t *p = blocks;
-    for (int64_t i = 0; i < n; i += info->block, p += info->block_bytes) one_block[type](p, out + i);
+    for (int64_t i = 0; i < n; i += info->block, p += info->block_bytes)
+        if (unpacker)
+            unpacked_block(unpacker, p, info->block, out + i);
+        else
+            one_block[type](p, out + i);
 }

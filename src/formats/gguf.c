@@ -206,17 +206,6 @@ static size_t find_alignment(cursor *c, const ht_gguf *g) {
     return alignment;
 }
 
-/* Type numbers of the format that Hearth does not read, so that the message can name them. */
-static const char *foreign_type_name(uint32_t id) {
-    static const char *const names[] = {
-        [9] = "Q8_1",    [15] = "Q8_K",  [16] = "IQ2_XXS", [17] = "IQ2_XS", [18] = "IQ3_XXS", [19] = "IQ1_S",
-        [20] = "IQ4_NL", [21] = "IQ3_S", [22] = "IQ2_S",   [23] = "IQ4_XS", [24] = "I8",      [25] = "I16",
-        [26] = "I32",    [27] = "I64",   [28] = "F64",     [29] = "IQ1_M",  [34] = "TQ1_0",   [35] = "TQ2_0",
-        [39] = "MXFP4",  [40] = "NVFP4", [41] = "Q1_0",
-    };
-    return id < sizeof names / sizeof *names && names[id] ? names[id] : "unknown";
-}
-
 /* Reads the dimensions of `t` and counts its elements. */
 static uint64_t take_dims(cursor *c, ht_gguf_tensor *t) {
     uint32_t n_dims = take_u32(c, "the number of dimensions of a tensor");
@@ -248,21 +237,20 @@ static uint64_t take_tensor(cursor *c, size_t number, ht_gguf_tensor *t) {
     uint32_t id = take_u32(c, "the type of a tensor");
     uint64_t offset = take_u64(c, "the offset of a tensor");
     if (c->status) return 0;
-    int type = ht_weight_type_from_gguf(id);
-    if (type < 0) {
+    ht_gguf_layout layout;
+    if (!ht_gguf_layout_of(id, &layout)) {
         fail(c, HT_ERR_UNSUPPORTED,
-             "tensor `%.*s` has type %" PRIu32
-             " (%s), which is not supported; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and "
-             "Q2_K to Q6_K are",
-             shown(t->name), t->name.data, id, foreign_type_name(id));
+             "tensor `%.*s` has type number %" PRIu32
+             ", which is none that Hearth knows; is the file newer, or damaged?",
+             shown(t->name), t->name.data, id);
         return 0;
     }
-    t->type = (ht_weight_type)type;
-    const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
-    if (t->dims[0] % info->block)
+    t->type = ht_weight_type_from_gguf(id);
+    t->type_name = layout.name;
+    if (t->dims[0] % layout.block)
         fail(c, HT_ERR_FORMAT, "rows of tensor `%.*s` have %" PRId64 " elements, type %s needs a multiple of %d",
-             shown(t->name), t->name.data, t->dims[0], info->name, info->block);
-    else if (!ht_mul_size((size_t)count / (size_t)info->block, info->block_bytes, &t->n_bytes))
+             shown(t->name), t->name.data, t->dims[0], layout.name, layout.block);
+    else if (!ht_mul_size((size_t)count / (size_t)layout.block, layout.block_bytes, &t->n_bytes))
         fail(c, HT_ERR_FORMAT, "tensor `%.*s` has more bytes than can be counted", shown(t->name), t->name.data);
     return offset;
 }

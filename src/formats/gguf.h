@@ -47,7 +47,8 @@ typedef struct ht_gguf_value {
 
 typedef struct ht_gguf_tensor {
     ht_bytes name;
-    ht_weight_type type;
+    int type;                  /* ht_weight_type, or -1 for one that is no weight's: I32, F64 ... */
+    const char *type_name;     /* "Q4_K" */
     int n_dims;                /* 1 to 4 */
     int64_t dims[4];           /* as in the file: dims[0] is the contiguous one (columns); unused ones are 1 */
     const unsigned char *data; /* inside the parsed range */

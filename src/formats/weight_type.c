@@ -16,6 +16,20 @@ static const ht_weight_type_info infos[HT_W_COUNT] = {
     [HT_W_Q4_K] = {"Q4_K", 12, HT_BLOCK_K, sizeof(ht_block_q4_k)},
     [HT_W_Q5_K] = {"Q5_K", 13, HT_BLOCK_K, sizeof(ht_block_q5_k)},
     [HT_W_Q6_K] = {"Q6_K", 14, HT_BLOCK_K, sizeof(ht_block_q6_k)},
+    [HT_W_IQ4_NL] = {"IQ4_NL", 20, HT_BLOCK_SMALL, sizeof(ht_block_iq4_nl)},
+    [HT_W_IQ4_XS] = {"IQ4_XS", 23, HT_BLOCK_K, sizeof(ht_block_iq4_xs)},
+    [HT_W_MXFP4] = {"MXFP4", 39, HT_BLOCK_SMALL, sizeof(ht_block_mxfp4)},
+    [HT_W_NVFP4] = {"NVFP4", 40, HT_BLOCK_NVFP4, sizeof(ht_block_nvfp4)},
+    [HT_W_TQ2_0] = {"TQ2_0", 35, HT_BLOCK_K, sizeof(ht_block_tq2_0)},
+    [HT_W_TQ1_0] = {"TQ1_0", 34, HT_BLOCK_K, sizeof(ht_block_tq1_0)},
+    [HT_W_Q1_0] = {"Q1_0", 41, HT_BLOCK_Q1, sizeof(ht_block_q1_0)},
+    [HT_W_IQ1_S] = {"IQ1_S", 19, HT_BLOCK_K, sizeof(ht_block_iq1_s)},
+    [HT_W_IQ1_M] = {"IQ1_M", 29, HT_BLOCK_K, sizeof(ht_block_iq1_m)},
+    [HT_W_IQ2_XXS] = {"IQ2_XXS", 16, HT_BLOCK_K, sizeof(ht_block_iq2_xxs)},
+    [HT_W_IQ2_XS] = {"IQ2_XS", 17, HT_BLOCK_K, sizeof(ht_block_iq2_xs)},
+    [HT_W_IQ2_S] = {"IQ2_S", 22, HT_BLOCK_K, sizeof(ht_block_iq2_s)},
+    [HT_W_IQ3_XXS] = {"IQ3_XXS", 18, HT_BLOCK_K, sizeof(ht_block_iq3_xxs)},
+    [HT_W_IQ3_S] = {"IQ3_S", 21, HT_BLOCK_K, sizeof(ht_block_iq3_s)},
 };
 
 const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type) { return &infos[type]; }
@@ -24,4 +38,25 @@ int ht_weight_type_from_gguf(uint32_t gguf_id) {
     for (int i = 0; i < HT_W_COUNT; i++)
         if (infos[i].gguf_id >= 0 && (uint32_t)infos[i].gguf_id == gguf_id) return i;
     return -1;
+}
+
+/* gguf.constants.GGML_QUANT_SIZES, less the types above. */
+static const struct {
+    uint32_t id;
+    ht_gguf_layout layout;
+} others[] = {{9, {"Q8_1", 32, 40}}, {15, {"Q8_K", 256, 292}}, {24, {"I8", 1, 1}}, {25, {"I16", 1, 2}},
+              {26, {"I32", 1, 4}},   {27, {"I64", 1, 8}},      {28, {"F64", 1, 8}}};
+
+bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out) {
+    int type = ht_weight_type_from_gguf(gguf_id);
+    if (type >= 0) {
+        *out = (ht_gguf_layout){infos[type].name, infos[type].block, infos[type].block_bytes};
+        return true;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].id == gguf_id) {
+            *out = others[i].layout;
+            return true;
+        }
+    return false;
 }

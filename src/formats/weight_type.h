@@ -3,6 +3,7 @@
 #ifndef HT_FORMATS_WEIGHT_TYPE_H
 #define HT_FORMATS_WEIGHT_TYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,20 @@ typedef enum ht_weight_type {
     HT_W_Q4_K,
     HT_W_Q5_K,
     HT_W_Q6_K,
+    HT_W_IQ4_NL,
+    HT_W_IQ4_XS,
+    HT_W_MXFP4,
+    HT_W_NVFP4,
+    HT_W_TQ2_0,
+    HT_W_TQ1_0,
+    HT_W_Q1_0,
+    HT_W_IQ1_S,
+    HT_W_IQ1_M,
+    HT_W_IQ2_XXS,
+    HT_W_IQ2_XS,
+    HT_W_IQ2_S,
+    HT_W_IQ3_XXS,
+    HT_W_IQ3_S,
     HT_W_COUNT
 } ht_weight_type;
 
@@ -34,6 +49,15 @@ typedef struct ht_weight_type_info {
 const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type);
 /* Type of a GGUF type number, or -1 when Hearth does not read it. */
 int ht_weight_type_from_gguf(uint32_t gguf_id);
+
+/* Any type of the GGUF format, also those that no weight is read from: integers, F64, intermediate forms. */
+typedef struct ht_gguf_layout {
+    const char *name;
+    int block;
+    size_t block_bytes;
+} ht_gguf_layout;
+/* False for numbers that the format does not know. */
+bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out);
 
 /* Exact f32 values of n consecutive elements (n a multiple of the block) from their stored form. This is the one
  * definition of what every stored weight means; the fast kernels are tested against it. */

@@ -174,8 +174,8 @@ ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error 
 static void from_gguf(const ht_checkpoint *c, const ht_gguf_tensor *t, ht_stored *out) {
     *out = (ht_stored){.file = c->file,
                        .file_name = c->name,
-                       .type_name = ht_weight_type_info_of(t->type)->name,
-                       .type = (int)t->type,
+                       .type_name = t->type_name,
+                       .type = t->type,
                        .n_dims = t->n_dims,
                        .offset = (size_t)(t->data - c->file->data),
                        .n_bytes = t->n_bytes};

@@ -69,7 +69,7 @@ static ht_status look_up(const loader *l, const char *name, int64_t rows, int64_
                        source_of_shapes(l), expected);
     }
     if (t->type < 0)
-        return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16 or BF16",
+        return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, which is none of weights",
                        t->file_name, name, t->type_name);
     return HT_OK;
 }

@@ -38,14 +38,15 @@ static void walk_value(const ht_gguf *g, const ht_gguf_value *v) {
 }
 
 static void walk_tensor(const ht_gguf_tensor *t, const uint8_t *data, size_t size) {
-    const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
     if (t->data < data || t->n_bytes > size - (size_t)(t->data - data)) abort();
+    if (t->type < 0) return;
+    const ht_weight_type_info *info = ht_weight_type_info_of((ht_weight_type)t->type);
     float values[256];
     int64_t blocks = t->dims[0] / info->block;
     for (int d = 1; d < 4; d++) blocks *= t->dims[d];
     if ((size_t)blocks * info->block_bytes != t->n_bytes) abort();
     for (int64_t i = 0; i < blocks; i++) {
-        ht_dequantize(t->type, t->data + (size_t)i * info->block_bytes, info->block, values);
+        ht_dequantize((ht_weight_type)t->type, t->data + (size_t)i * info->block_bytes, info->block, values);
         sink += (uint64_t)(values[0] > 0);
     }
 }

@@ -11,7 +11,9 @@ import gguf
 import numpy as np
 
 HALVES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
-          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+          "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [], "NVFP4": [],
+          "TQ2_0": [64], "TQ1_0": [52], "IQ1_S": [0], "IQ1_M": [], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0],
+          "IQ3_XXS": [0], "IQ3_S": [0]}
 SPECIAL = np.array([0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0xFBFF, 0x3C00], dtype=np.uint16)
 rng = np.random.default_rng(20)
 
@@ -23,6 +25,13 @@ def blocks(name, size):
         scale = rng.normal(0, 0.05, n).astype(np.float16).view(np.uint16)
         scale[: len(SPECIAL)] = rng.permutation(SPECIAL)
         raw[:, at : at + 2] = scale.view(np.uint8).reshape(n, 2)
+    if name == "IQ1_M":  # the scale is spread over four words
+        scale = rng.normal(0, 0.05, n).astype(np.float16).view(np.uint16)
+        scale[: len(SPECIAL)] = rng.permutation(SPECIAL)
+        for i in range(4):
+            raw[:, 49 + 2 * i] = raw[:, 49 + 2 * i] & 15 | (scale >> 4 * i & 15) << 4
+    if name == "MXFP4":
+        raw[:, 0] = np.linspace(0, 251, n)
     return raw
 
 

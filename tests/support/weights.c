@@ -2,6 +2,7 @@
 
 #include "base/half.h"
 #include "formats/blocks.h"
+#include "formats/unpack.h"
 
 #include <string.h>
 
@@ -52,6 +53,26 @@ static void random_scales(ht_weight_type type, uint64_t *state, void *block) {
         ((ht_block_q5_k *)block)->dmin = random_half(state, 0.02f);
         return;
     case HT_W_Q6_K: ((ht_block_q6_k *)block)->d = random_half(state, 0.0003f); return;
+    case HT_W_IQ4_NL: ((ht_block_iq4_nl *)block)->d = random_half(state, 0.01f); return;
+    case HT_W_IQ4_XS: ((ht_block_iq4_xs *)block)->d = random_half(state, 0.0003f); return;
+    case HT_W_MXFP4: ((ht_block_mxfp4 *)block)->e = (uint8_t)(118 + test_random(state) % 9); return;
+    case HT_W_NVFP4: return; /* any byte is a scale */
+    case HT_W_TQ2_0: ((ht_block_tq2_0 *)block)->d = random_half(state, 1.0f); return;
+    case HT_W_TQ1_0: ((ht_block_tq1_0 *)block)->d = random_half(state, 1.0f); return;
+    case HT_W_Q1_0: ((ht_block_q1_0 *)block)->d = random_half(state, 1.0f); return;
+    case HT_W_IQ1_S: ((ht_block_iq1_s *)block)->d = random_half(state, 0.1f); return;
+    case HT_W_IQ1_M: { /* nibbles of four words */
+        ht_block_iq1_m *b = block;
+        ht_half_bytes d = random_half(state, 0.1f);
+        for (int i = 0; i < 4; i++)
+            b->scales[2 * i + 1] = (uint8_t)((b->scales[2 * i + 1] & 15) | (d.b[i / 2] >> 4 * (i & 1) & 15) << 4);
+        return;
+    }
+    case HT_W_IQ2_XXS: ((ht_block_iq2_xxs *)block)->d = random_half(state, 0.01f); return;
+    case HT_W_IQ2_XS: ((ht_block_iq2_xs *)block)->d = random_half(state, 0.01f); return;
+    case HT_W_IQ2_S: ((ht_block_iq2_s *)block)->d = random_half(state, 0.01f); return;
+    case HT_W_IQ3_XXS: ((ht_block_iq3_xxs *)block)->d = random_half(state, 0.002f); return;
+    case HT_W_IQ3_S: ((ht_block_iq3_s *)block)->d = random_half(state, 0.002f); return;
     default: return;
     }
 }
@@ -165,8 +186,50 @@ static void take_scales(ht_weight_type type, void *block, int g, test_block *out
         memset(b->scales, 1, sizeof b->scales);
         return;
     }
+    case HT_W_IQ4_NL: {
+        ht_block_iq4_nl *b = block;
+        out->scale[0] = value_of(b->d);
+        b->d = half_of(1.0f);
+        return;
+    }
+    case HT_W_IQ4_XS: {
+        ht_block_iq4_xs *b = block;
+        out->scale[0] = value_of(b->d) * (float)ht_iq4_xs_scale(b, g);
+        b->d = half_of(1.0f);
+        memset(b->scales_l, 0x11, sizeof b->scales_l); /* 33 - 32 = 1 everywhere */
+        memset(b->scales_h, 0xaa, sizeof b->scales_h);
+        return;
+    }
+    case HT_W_MXFP4: {
+        ht_block_mxfp4 *b = block;
+        out->scale[0] = ht_mxfp4_scale(b->e);
+        b->e = 128;
+        return;
+    }
+    case HT_W_NVFP4: {
+        ht_block_nvfp4 *b = block;
+        out->halves = 2;
+        for (int h = 0; h < 2; h++) out->scale[h] = ht_ue4m3_half(b->d[2 * g + h]);
+        memset(b->d, 0x40, sizeof b->d); /* 2, halved */
+        return;
+    }
+    case HT_W_TQ2_0: {
+        ht_block_tq2_0 *b = block;
+        out->scale[0] = value_of(b->d);
+        b->d = half_of(1.0f);
+        return;
+    }
     default: return;
     }
+}
+
+/* Types that are unpacked: test_dequantize.c says that they are so correctly. */
+static test_block unpacked_block(const ht_unpacker *u, const void *block, int g) {
+    ht_unpacked w;
+    u->unpack(block, g, &w);
+    test_block out = {.halves = u->halves, .scale = {w.scale[0], u->halves == 2 ? w.scale[1] : 0.0f}};
+    for (int i = 0; i < 32; i++) out.q[i] = w.q[i] - u->bias;
+    return out;
 }
 
 test_block test_block_of(ht_weight_type type, const void *row, int64_t block) {
@@ -176,6 +239,7 @@ test_block test_block_of(ht_weight_type type, const void *row, int64_t block) {
     float integers[HT_BLOCK_K];
     memcpy(copy, (const uint8_t *)row + (size_t)(block / per) * info->block_bytes, info->block_bytes);
     test_block out = {0};
+    if (ht_unpacker_of(type)) return unpacked_block(ht_unpacker_of(type), copy, group);
     take_scales(type, copy, group, &out);
     ht_dequantize(type, copy, info->block, integers);
     for (int i = 0; i < 32; i++) out.q[i] = (int)integers[32 * group + i];

@@ -28,12 +28,14 @@ static void check_gguf(const char *path) {
     }
     for (size_t i = 0; i < ht_gguf_n_tensors(g); i++) {
         const ht_gguf_tensor *t = ht_gguf_tensor_at(g, i);
-        const ht_weight_type_info *info = ht_weight_type_info_of(t->type);
+        assert_true(t->type >= 0);
+        ht_weight_type type = (ht_weight_type)t->type;
+        const ht_weight_type_info *info = ht_weight_type_info_of(type);
         float values[256];
         unsigned char block[1024];
         size_t end = (size_t)(t->data - file->data) + t->n_bytes;
         assert_int_equal(ht_file_read_at(file, end - info->block_bytes, block, info->block_bytes, &err), HT_OK);
-        ht_dequantize(t->type, block, info->block, values);
+        ht_dequantize(type, block, info->block, values);
         for (int k = 0; k < info->block; k++)
             if (!isfinite(values[k]))
                 fail_msg("%s: the last block of %.*s is not finite", path, (int)t->name.len, t->name.data);

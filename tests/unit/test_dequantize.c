@@ -46,19 +46,35 @@ static void values_equal_the_gguf_package(void **state) {
         uint32_t crc;
     } cases[] = {
 #define CASE(NAME, blocks) {HT_W_##NAME, blocks, sizeof blocks, NAME##_COUNT, NAME##_CRC}
-        CASE(F32, f32_blocks),   CASE(F16, f16_blocks),   CASE(BF16, bf16_blocks), CASE(Q4_0, q4_0_blocks),
-        CASE(Q4_1, q4_1_blocks), CASE(Q5_0, q5_0_blocks), CASE(Q5_1, q5_1_blocks), CASE(Q8_0, q8_0_blocks),
-        CASE(Q2_K, q2_k_blocks), CASE(Q3_K, q3_k_blocks), CASE(Q4_K, q4_k_blocks), CASE(Q5_K, q5_k_blocks),
-        CASE(Q6_K, q6_k_blocks),
+        CASE(F32, f32_blocks),         CASE(F16, f16_blocks),       CASE(BF16, bf16_blocks),
+        CASE(Q4_0, q4_0_blocks),       CASE(Q4_1, q4_1_blocks),     CASE(Q5_0, q5_0_blocks),
+        CASE(Q5_1, q5_1_blocks),       CASE(Q8_0, q8_0_blocks),     CASE(Q2_K, q2_k_blocks),
+        CASE(Q3_K, q3_k_blocks),       CASE(Q4_K, q4_k_blocks),     CASE(Q5_K, q5_k_blocks),
+        CASE(Q6_K, q6_k_blocks),       CASE(IQ4_NL, iq4_nl_blocks), CASE(IQ4_XS, iq4_xs_blocks),
+        CASE(MXFP4, mxfp4_blocks),     CASE(NVFP4, nvfp4_blocks),   CASE(TQ2_0, tq2_0_blocks),
+        CASE(TQ1_0, tq1_0_blocks),     CASE(IQ1_S, iq1_s_blocks),   CASE(IQ1_M, iq1_m_blocks),
+        CASE(IQ2_XXS, iq2_xxs_blocks), CASE(IQ2_XS, iq2_xs_blocks), CASE(IQ2_S, iq2_s_blocks),
+        CASE(IQ3_XXS, iq3_xxs_blocks), CASE(IQ3_S, iq3_s_blocks),
 #undef CASE
     };
-    assert_int_equal(sizeof cases / sizeof *cases, HT_W_COUNT);
-    for (size_t i = 0; i < HT_W_COUNT; i++) {
+    const size_t n_cases = sizeof cases / sizeof *cases;
+    assert_int_equal(n_cases, HT_W_COUNT - 1); /* the package does not dequantise Q1_0: one_bit below */
+    for (size_t i = 0; i < n_cases; i++) {
         const ht_weight_type_info *info = ht_weight_type_info_of(cases[i].type);
         assert_int_equal(cases[i].n * (int64_t)info->block_bytes, (int64_t)cases[i].n_bytes * info->block);
         uint32_t crc = values_crc(cases[i].type, cases[i].blocks, cases[i].n_bytes, cases[i].n);
         if (crc != cases[i].crc) fail_msg("%s: checksum %08x, expected %08x", info->name, crc, cases[i].crc);
     }
+}
+
+/* Q1_0: a half, and 128 bits of which a set one is +d. */
+static void one_bit(void **state) {
+    (void)state;
+    uint8_t block[18] = {0x00, 0xC1}; /* -2.5 */
+    for (int i = 0; i < 16; i++) block[2 + i] = (uint8_t)(37 * i + 11);
+    float values[128];
+    ht_dequantize(HT_W_Q1_0, block, 128, values);
+    for (int i = 0; i < 128; i++) assert_true(values[i] == (block[2 + i / 8] >> (i % 8) & 1 ? -2.5f : 2.5f));
 }
 
 static void type_table(void **state) {
@@ -69,6 +85,10 @@ static void type_table(void **state) {
         assert_int_equal(ht_weight_type_from_gguf((uint32_t)info->gguf_id), t);
     }
     assert_int_equal(ht_weight_type_from_gguf(4), -1);
+    ht_gguf_layout layout;
+    assert_true(ht_gguf_layout_of(28, &layout) && layout.block_bytes == 8 && !strcmp(layout.name, "F64"));
+    assert_true(ht_gguf_layout_of(14, &layout) && layout.block_bytes == 210 && layout.block == 256);
+    assert_false(ht_gguf_layout_of(4, &layout) || ht_gguf_layout_of(UINT32_MAX, &layout));
     assert_int_equal(ht_weight_type_from_gguf(UINT32_MAX), -1);
 }
 
@@ -136,6 +156,7 @@ static void bfloat16(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_equal_the_gguf_package),
+        cmocka_unit_test(one_bit),
         cmocka_unit_test(type_table),
         cmocka_unit_test(every_half_widens_and_narrows),
         cmocka_unit_test(narrowing_rounds_to_nearest_even),

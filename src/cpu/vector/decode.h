@@ -4,19 +4,34 @@
 
 #include "cpu/pack.h"
 #include "cpu/vector/simd_int.h"
+#include "formats/blocks.h"
 
 /* What distinguishes the quantised types, constant once inlined. */
 typedef struct ht_qkind {
     ht_weight_type type;
-    int bits, bias, halves, has_min, group, scale_bytes;
+    int bits, bias, halves, has_min, group, scale_bytes, codes;
 } ht_qkind;
+
+/* What v16d_step takes. */
+HT_INLINE int ht_step_bits(ht_qkind kind) { return ht_weight_bits(kind.bits, (ht_codes)kind.codes); }
 
 /* x with bits shifted left by n, or right when n is negative. */
 HT_INLINE v16i ht_shift(v16i x, int n) { return n == 0 ? x : n > 0 ? v16i_shl(x, n) : v16i_shr(x, -n); }
 HT_INLINE v16i ht_bytes(int value) { return v16i_set1(value * 0x01010101); }
 
+#define HT_CODE_OF_8(value) (uint8_t)((value) + HT_DOT_BIAS_8)
+#define HT_CODE_OF_5(value) (uint8_t)((value) + 12)
+
+/* W[0] to W[7] from codes. */
+HT_INLINE void ht_look_up_weights(int codes, v16i w[8]) {
+    static const uint8_t iq4[16] = {HT_IQ4_VALUES(HT_CODE_OF_8)}, e2m1[16] = {HT_E2M1_VALUES(HT_CODE_OF_5)};
+    const uint8_t *table = codes == HT_CODES_IQ4 ? iq4 : e2m1;
+    for (int j = 0; j < 8; j++) w[j] = v16i_lookup(table, w[j]);
+}
+
 /* W[0] to W[7] of the block at `unit`, as v16d_step takes them. */
-HT_INLINE void ht_decode_weights(int bits, const uint8_t *unit, v16i w[8]) {
+HT_INLINE void ht_decode_weights(ht_qkind kind, const uint8_t *unit, v16i w[8]) {
+    const int bits = kind.bits;
     if (bits == 8) {
         for (int j = 0; j < 8; j++) w[j] = v16d_weights8(v16i_load_bytes(unit + 64 * j));
         return;
@@ -46,12 +61,34 @@ HT_INLINE void ht_decode_weights(int bits, const uint8_t *unit, v16i w[8]) {
         v16i h = v16i_load_bytes(unit);
         for (int j = 0; j < 8; j++) w[j] = v16i_or(w[j], v16i_and(ht_shift(h, from - j), ht_bytes(1 << from)));
     }
+    if (kind.codes) ht_look_up_weights(kind.codes, w);
 }
 
 HT_INLINE v16f ht_halves_at(const uint8_t *p) { return v16f_load_f16((const uint16_t *)(const void *)p); }
 
+/* From the codes of 16 e4m3 scales, as halves: their exponents differ by 8 from those of halves, with and without a leading
+ * one, and twice is for the doubled weights. Halves of any size are read exactly, whatever becomes of small floats. */
+HT_INLINE v16f ht_ue4m3_halves(v16i codes) {
+    uint16_t half[16];
+    v16i_store_u16(half, v16i_shl(v16i_and(codes, v16i_set1(127)), 7));
+    v16f value = v16f_mul(v16f_load_f16(half), v16f_set1(128.0f));
+    return v16f_select(v16i_eq(codes, v16i_set1(127)), v16f_set1(0.0f), value);
+}
+
+/* Scales of the types whose units hold no halves. */
+HT_INLINE void ht_decode_small_scales(ht_qkind kind, const uint8_t *u, v16f *scale) {
+    if (kind.type == HT_W_MXFP4) /* 2^(e - 128); the least two would be denormal, which is as good as 0 */
+        scale[0] = v16f_from_bits(v16i_shl(v16i_sub(v16i_max(v16i_load_u8(u), v16i_set1(1)), v16i_set1(1)), 23));
+    else
+        for (int g = 0; g < 4; g++) scale[g] = ht_ue4m3_halves(v16i_load_u8(u + 16 * g));
+}
+
 /* Scales and minima of a unit: [group * halves] vectors of 16 rows each. */
 HT_INLINE void ht_decode_scales(ht_qkind kind, const uint8_t *u, v16f *scale, v16f *min) {
+    if (kind.codes == HT_CODES_E2M1) {
+        ht_decode_small_scales(kind, u, scale);
+        return;
+    }
     v16f d = ht_halves_at(u);
     switch (kind.type) {
     case HT_W_Q4_1:
@@ -97,6 +134,17 @@ HT_INLINE void ht_decode_scales(ht_qkind kind, const uint8_t *u, v16f *scale, v1
     }
     case HT_W_Q6_K:
         for (int g = 0; g < 16; g++) scale[g] = v16f_mul(d, v16f_from_i(v16i_load_s8(u + 32 + 16 * g)));
+        return;
+    case HT_W_IQ4_XS:
+        for (int g = 0; g < 8; g++) {
+            v16i low = v16i_and(v16i_shr(v16i_load_u8(u + 32 + 16 * (g / 2)), 4 * (g & 1)), v16i_set1(15));
+            v16i high = v16i_and(v16i_shr(v16i_load_u8(u + 96 + 16 * (g / 4)), 2 * (g & 3)), v16i_set1(3));
+            v16i code = v16i_or(low, v16i_shl(high, 4));
+            scale[g] = v16f_mul(d, v16f_from_i(v16i_sub(code, v16i_set1(32))));
+        }
+        return;
+    case HT_W_TQ2_0:
+        for (int g = 0; g < 8; g++) scale[g] = d;
         return;
     default: scale[0] = d; return;
     }

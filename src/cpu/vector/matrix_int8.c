@@ -1,5 +1,7 @@
 #include "cpu/vector/matrix_int8.h"
 
+#include "base/checked.h"
+#include "cpu/unpacked.h"
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
@@ -14,7 +16,7 @@ enum {
 
 void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset) {
     const ht_panel_layout *l = ht_panel_layout_of(type);
-    int32_t bias = l->bits == 8 ? HT_DOT_BIAS_8 : l->bias;
+    int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
     int32_t *as_int = offset;
     float *as_float = offset;
     if (l->halves == 2) {
@@ -87,7 +89,7 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
         for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
             v16i w[8];
             fetch(unit + FETCH_AHEAD, 64 * kind.bits);
-            ht_decode_weights(kind.bits, unit, w);
+            ht_decode_weights(kind, unit, w);
             HT_UNROLL
             for (int i = 0; i < n_x; i++) {
                 v16f t = v16f_zero();
@@ -98,7 +100,7 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
                     HT_UNROLL
                     for (int j = 0; j < steps; j++)
                         d = v16d_step(d, w[steps * h + j], v16i_set4(x.q + HT_QBLOCK * i + 4 * (steps * h + j)),
-                                      kind.bits, steps, j);
+                                      ht_step_bits(kind), steps, j);
                     v16f sum = scaled_sum(v16d_sum(d, offset), scale[halves * b + h], base_of(scale[halves * b + h]));
                     t = h ? v16f_add(t, sum) : sum;
                 }
@@ -132,7 +134,7 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
     for (int b = 0; b < n; b++, unit += 64 * kind.bits) {
         v16i w[8];
         fetch(unit + n * 64 * kind.bits, 64 * kind.bits); /* the next chunk */
-        ht_decode_weights(kind.bits, unit, w);
+        ht_decode_weights(kind, unit, w);
         v16r_order(w);
         for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
     }
@@ -151,15 +153,15 @@ HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABR
 
 /* The block's t of rows first .. end - 1, folded into y. */
 HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, const tile *x, int n_x, int first, int end,
-                             v16f y[TILE_PANELS][TILE_ROWS]) {
+                             v16f y[TILE_PANELS][DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
-    v16f t[TILE_PANELS][TILE_ROWS];
+    v16f t[TILE_PANELS][DIRECT_ROWS];
     HT_UNROLL
     for (int i = first; i < end; i++) HT_UNROLL
     for (int p = 0; p < TILE_PANELS; p++) t[p][i] = v16f_zero();
     HT_UNROLL
     for (int h = 0; h < halves; h++) {
-        v16r d[TILE_PANELS][TILE_ROWS];
+        v16r d[TILE_PANELS][DIRECT_ROWS];
         HT_UNROLL
         for (int i = first; i < end; i += HT_ABREAST) HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++)
@@ -175,7 +177,7 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
                 const int8_t *q = x->q + HT_QBLOCK * i, *q1 = x->q + HT_QBLOCK * beside(i, end);
                 HT_UNROLL
                 for (int p = 0; p < TILE_PANELS; p++)
-                    d[p][i] = v16r_step(d[p][i], w[p], v16r_load(q, q1, steps * h + j), kind.bits, steps, j);
+                    d[p][i] = v16r_step(d[p][i], w[p], v16r_load(q, q1, steps * h + j), ht_step_bits(kind), steps, j);
             }
         }
         HT_UNROLL
@@ -210,8 +212,8 @@ HT_INLINE void fetch_results(const ht_product_out *out, int64_t first, int n) {
 }
 
 /* With two halves, y, t and the sums are more than the registers hold. Of AVX-512's, y waits in memory from block to
- * block, where the compiler left to itself would put t and read the weights twice; elsewhere some of the rows go at a
- * time. */
+ * block, where the compiler left to itself would put t and read the weights twice; elsewhere, and of a tile that is alone,
+ * some of the rows go at a time. */
 #define KEEP_IN_MEMORY(v) __asm__ volatile("" : : "r"(v) : "memory")
 
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
@@ -219,16 +221,16 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     tile x = tile_at(kind, all, t, block, n_x);
     const int first = (int)ht_qtile_first(all->x, t);
     const int half = n_x <= HT_ABREAST ? n_x : (n_x + 2 * HT_ABREAST - 1) / 2 / HT_ABREAST * HT_ABREAST;
-    v16f y[TILE_PANELS][TILE_ROWS];
+    v16f y[TILE_PANELS][DIRECT_ROWS];
     int lanes[TILE_PANELS];
     if (t + 1 < all->last) fetch_results(out, first + n_x, ht_qtile_rows(all->x, t + 1));
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
-        if (kind.halves == 1)
+        if (kind.halves == 1 && n_x <= TILE_ROWS)
             decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
-        else if (TILE_PANELS == 2) {
+        else if (TILE_PANELS == 2 && n_x <= TILE_ROWS) {
             KEEP_IN_MEMORY(y);
             decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
         } else {
@@ -269,3 +271,69 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     }
 
 HT_QUANTISED_TYPES(FUNCTIONS)
+
+/* ---- unpacked types: always through decoded panels ---- */
+
+/* One loop for all types of one shape. */
+#define UNPACKED_SHAPE(bits, halves)                                                                                   \
+    static void decoded_##bits##_##halves(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,       \
+                                          const ht_product_out *out) {                                                 \
+        const ht_qkind kind = {HT_W_COUNT, bits, 0, halves, 0, 1, 0, HT_CODES_NONE};                                   \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                      \
+        }                                                                                                              \
+    }
+UNPACKED_SHAPE(2, 1)
+UNPACKED_SHAPE(5, 1)
+UNPACKED_SHAPE(5, 2)
+UNPACKED_SHAPE(7, 1)
+UNPACKED_SHAPE(7, 2)
+
+static void unpack(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
+    ht_unpack_panel(type, panel, k, block, n, to);
+    for (int b = 0; HT_ABREAST > 1 && b < n; b++) {
+        v16i w[8];
+        for (int j = 0; j < 8; j++) w[j] = v16i_load_bytes(to->w[b] + 64 * j);
+        v16r_order(w);
+        for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
+    }
+}
+
+typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,
+                        const ht_product_out *out);
+
+/* A chunk of TILE_PANELS panels at a time meets all rows. */
+static void direct_unpacked(ht_weight_type type, decoded_fn *decoded, const uint8_t *panels, int64_t k,
+                            const ht_qtiles *x, const ht_product_out *out) {
+    const size_t panel_bytes = ht_panel_bytes(type, k);
+    const int64_t n_blocks = k / HT_QBLOCK, chunk = HT_QCHUNK / 8 * 8;
+    ht_qpanel room[TILE_PANELS];
+    for (int64_t row = 0; row < out->n; row += TILE_PANELS * HT_PANEL, panels += TILE_PANELS * panel_bytes) {
+        ht_product_out part = *out;
+        part.row += row;
+        part.n = ht_min_i64(TILE_PANELS * HT_PANEL, out->n - row);
+        for (int64_t block = 0; block < n_blocks; block += chunk) {
+            int n = (int)ht_min_i64(chunk, n_blocks - block);
+            for (int64_t p = 0; p < TILE_PANELS; p++) /* there is always one to compute with */
+                unpack(type, panels + (p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0), k, block, n,
+                       &room[p]);
+            part.bias = block + n < n_blocks ? NULL : out->bias;
+            decoded(room, block, n, x, &part);
+        }
+    }
+}
+
+#define UNPACKED_FUNCTIONS(type, bits, bias, halves, group)                                                            \
+    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
+                                       const ht_product_out *out) {                                                    \
+        direct_unpacked(HT_W_##type, decoded_##bits##_##halves, panels, k, x, out);                                    \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \
+        unpack(HT_W_##type, panel, k, block, n, to);                                                                   \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,         \
+                                        const ht_product_out *out) {                                                   \
+        decoded_##bits##_##halves(panels, block, count, x, out);                                                       \
+    }
+
+HT_UNPACKED_TYPES(UNPACKED_FUNCTIONS)

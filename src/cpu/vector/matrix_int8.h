@@ -16,6 +16,7 @@ void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n
     void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *x,             \
                                         const ht_product_out *out);
 HT_QUANTISED_TYPES(HT_DECLARE)
+HT_UNPACKED_TYPES(HT_DECLARE)
 #undef HT_DECLARE
 
 #endif

@@ -20,9 +20,9 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .tile_panels = TILE_PANELS,
     .quantise = HT_ISA_NAME(ht_quantise_tile),
     .offsets = HT_ISA_NAME(ht_tile_offsets),
-    .direct = {HT_QUANTISED_TYPES(DIRECT)},
-    .decode = {HT_QUANTISED_TYPES(DECODE)},
-    .decoded = {HT_QUANTISED_TYPES(DECODED)},
+    .direct = {HT_QUANTISED_TYPES(DIRECT) HT_UNPACKED_TYPES(DIRECT)},
+    .decode = {HT_QUANTISED_TYPES(DECODE) HT_UNPACKED_TYPES(DECODE)},
+    .decoded = {HT_QUANTISED_TYPES(DECODED) HT_UNPACKED_TYPES(DECODED)},
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
 #if HT_DOT_WORDS

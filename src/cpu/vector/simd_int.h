@@ -4,6 +4,7 @@
  *   v16i_load_bytes(p)       64 bytes
  *   v16i_load_u8, _s8(p)     16 bytes, one per lane
  *   v16i_set4(p)             the same 4 bytes in every lane
+ *   v16i_lookup(table, v)    bytes of a table of 16; those of v are 0 to 15
  *
  * A dot product of up to 8 steps of 4 columns:
  *
@@ -48,6 +49,10 @@ HT_INLINE __m128i ht_load_16x8(const void *p) { return _mm_loadu_si128((const __
 HT_INLINE v16i v16i_load_u8(const uint8_t *p) { return _mm512_cvtepu8_epi32(ht_load_16x8(p)); }
 HT_INLINE v16i v16i_load_s8(const uint8_t *p) { return _mm512_cvtepi8_epi32(ht_load_16x8(p)); }
 
+HT_INLINE v16i v16i_lookup(const uint8_t table[16], v16i v) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(ht_load_16x8(table)), v);
+}
+
 HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
 HT_INLINE v16d v16d_start(int32_t offset) { return v16i_set1(offset); }
 HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
@@ -67,6 +72,10 @@ HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
 }
 HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
     return (v16i){_mm256_cvtepi8_epi32(ht_load_8x8(p)), _mm256_cvtepi8_epi32(ht_load_8x8(p + 8))};
+}
+HT_INLINE v16i v16i_lookup(const uint8_t table[16], v16i v) {
+    __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
+    return (v16i){_mm256_shuffle_epi8(both, v.a), _mm256_shuffle_epi8(both, v.b)};
 }
 
 #if defined(HT_ISA_avxvnni)
@@ -153,6 +162,14 @@ HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
                   vmovl_s16(vget_high_s16(high))};
 }
 
+HT_INLINE int32x4_t ht_lookup4(uint8x16_t table, int32x4_t v) {
+    return vreinterpretq_s32_u8(vqtbl1q_u8(table, vreinterpretq_u8_s32(v)));
+}
+HT_INLINE v16i v16i_lookup(const uint8_t table[16], v16i v) {
+    uint8x16_t t = vld1q_u8(table);
+    return (v16i){ht_lookup4(t, v.a), ht_lookup4(t, v.b), ht_lookup4(t, v.c), ht_lookup4(t, v.d)};
+}
+
 #if defined(HT_ISA_i8mm)
 enum { HT_DOT_BIAS_8 = 128 };
 HT_INLINE v16i v16d_weights8(v16i stored) { return stored; }
@@ -191,6 +208,14 @@ HT_INLINE v16i v16i_load_u8(const uint8_t *p) {
 HT_INLINE v16i v16i_load_s8(const uint8_t *p) {
     v16i v;
     for (int i = 0; i < 16; i++) v.x[i] = (int8_t)p[i];
+    return v;
+}
+
+HT_INLINE v16i v16i_lookup(const uint8_t table[16], v16i v) {
+    uint8_t b[64];
+    memcpy(b, v.x, sizeof b);
+    for (int i = 0; i < 64; i++) b[i] = table[b[i]];
+    memcpy(v.x, b, sizeof b);
     return v;
 }
 

@@ -1,0 +1,10 @@
+/* From panels of stored blocks to decoded panels, for types that are unpacked (formats/unpack.h). */
+#ifndef HT_CPU_UNPACKED_H
+#define HT_CPU_UNPACKED_H
+
+#include "cpu/matrix_kernels.h"
+
+/* Blocks [block, block + n) of 32 columns of a panel; both multiples of the layout's group. */
+void ht_unpack_panel(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to);
+
+#endif
