@@ -72,13 +72,55 @@ HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
 /* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next. Past the end of this
  * share of the work that is most often this thread's next share, or the next matrix; to wait for memory at each beginning
  * cost small matrices up to a third of their speed. */
+#if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
+HT_INLINE void fetch_line(const uint8_t *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*p)); }
+#else
+HT_INLINE void fetch_line(const uint8_t *p) { __builtin_prefetch(p, 0, 2); }
+#endif
 HT_INLINE void fetch(const uint8_t *p, int bytes) {
-    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+    for (int i = 0; i < bytes; i += 64) fetch_line(p + i);
+}
+
+/* One decoded block against rows [first, first + some), step by step for all of them, folded into y. The first of them
+ * ask for the lines of the block at `ahead`, one per step: all at once they would hold up the products until most of them
+ * are on their way. */
+HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, const v16f *min, const tile *x, int n_x,
+                           int first, int some, const uint8_t *ahead, v16f y[DIRECT_ROWS]) {
+    const int halves = kind.halves, steps = 8 / halves;
+    v16f t[DIRECT_ROWS];
+    for (int i = 0; i < some; i++) t[i] = v16f_zero();
+    HT_UNROLL
+    for (int h = 0; h < halves; h++) {
+        v16d d[DIRECT_ROWS];
+        HT_UNROLL
+        for (int i = 0; i < some; i++) d[i] = v16d_start(sum_offset(kind, x->offset, h * n_x + first + i));
+        HT_UNROLL
+        for (int j = 0; j < steps; j++) {
+            if (first == 0 && steps * h + j < kind.bits) fetch_line(ahead + 64 * (steps * h + j));
+            HT_UNROLL
+            for (int i = 0; i < some; i++)
+                d[i] = v16d_step4(d[i], w[steps * h + j], x->q + HT_QBLOCK * (first + i) + 4 * (steps * h + j),
+                                  ht_step_bits(kind), steps, j);
+        }
+        v16f base = base_of(scale[h]);
+        HT_UNROLL
+        for (int i = 0; i < some; i++) {
+            v16i whole = v16d_sum(d[i], sum_offset(kind, x->offset, h * n_x + first + i));
+            v16f sum = scaled_sum(whole, scale[h], base);
+            t[i] = h ? v16f_add(t[i], sum) : sum;
+        }
+    }
+    HT_UNROLL
+    for (int i = 0; i < some; i++) {
+        const float *sums = (const float *)(const void *)x->offset + first + i;
+        for (int h = 0; h < halves && kind.has_min; h++) t[i] = v16f_fma(min[h], v16f_set1(sums[h * n_x]), t[i]);
+        y[first + i] = v16f_fma(t[i], v16f_set1(x->scale[first + i]), y[first + i]);
+    }
 }
 
 HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_product_out *out,
                             int64_t first, int p) {
-    const int halves = kind.halves, steps = 8 / halves;
+    const int halves = kind.halves, abreast = halves == 1 ? DIRECT_ABREAST : DIRECT_ABREAST_HALVES;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
     v16f y[DIRECT_ROWS];
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
@@ -88,27 +130,11 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
         ht_decode_scales(kind, scales, scale, min);
         for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
             v16i w[8];
-            fetch(unit + FETCH_AHEAD, 64 * kind.bits);
             ht_decode_weights(kind, unit, w);
             HT_UNROLL
-            for (int i = 0; i < n_x; i++) {
-                v16f t = v16f_zero();
-                HT_UNROLL
-                for (int h = 0; h < halves; h++) {
-                    int32_t offset = sum_offset(kind, x.offset, h * n_x + i);
-                    v16d d = v16d_start(offset);
-                    HT_UNROLL
-                    for (int j = 0; j < steps; j++)
-                        d = v16d_step(d, w[steps * h + j], v16i_set4(x.q + HT_QBLOCK * i + 4 * (steps * h + j)),
-                                      ht_step_bits(kind), steps, j);
-                    v16f sum = scaled_sum(v16d_sum(d, offset), scale[halves * b + h], base_of(scale[halves * b + h]));
-                    t = h ? v16f_add(t, sum) : sum;
-                }
-                for (int h = 0; h < halves && kind.has_min; h++)
-                    t = v16f_fma(min[halves * b + h], v16f_set1(((const float *)(const void *)x.offset)[h * n_x + i]),
-                                 t);
-                y[i] = v16f_fma(t, v16f_set1(x.scale[i]), y[i]);
-            }
+            for (int i = 0; i < n_x; i += abreast)
+                direct_rows(kind, w, scale + halves * b, min + halves * b, &x, n_x, i,
+                            n_x - i < abreast ? n_x - i : abreast, unit + FETCH_AHEAD, y);
             advance(kind, &x, n_x);
         }
     }

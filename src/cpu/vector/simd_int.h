@@ -12,6 +12,8 @@
  *   for (j = 0; j < steps; j++) d = v16d_step(d, w, x, bits, steps, j);
  *   v16i sum = v16d_sum(d, offset);
  *
+ * v16d_step4(d, w, p, bits, steps, j) is v16d_step(d, w, v16i_set4(p), bits, steps, j), for an x that is used once.
+ *
  * The offset is added once: before the first step where the instruction accumulates, else at the end.
  * w are weights of `bits` bits: unsigned below 8 bits. Weights of 8 bits are stored with 128 added; what a step takes is
  * v16d_weights8(stored), which is the weight plus HT_DOT_BIAS_8. x are signed, -127 to 127. `bits`, `steps` and `j` must
@@ -59,6 +61,17 @@ HT_INLINE v16d v16d_step(v16d d, v16i w, v16i x, int bits, int steps, int j) {
     (void)bits, (void)steps, (void)j;
     return _mm512_dpbusd_epi32(d, w, x);
 }
+/* The instruction repeats four bytes of memory by itself, which saves a register and a sixth of the time of eight rows;
+ * gcc 12 does not know. */
+#if !defined(__clang__)
+#define HT_HAS_STEP4
+typedef int32_t ht_four __attribute__((may_alias, aligned(1)));
+HT_INLINE v16d v16d_step4(v16d d, v16i w, const int8_t *p, int bits, int steps, int j) {
+    (void)bits, (void)steps, (void)j;
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(d) : "v"(w), "m"(*(const ht_four *)(const void *)p));
+    return d;
+}
+#endif
 HT_INLINE v16i v16d_sum(v16d d, int32_t offset) {
     (void)offset;
     return d;
@@ -303,6 +316,12 @@ HT_INLINE v16i v16r_sum(v16r d, int i, int32_t offset) {
     return v16d_sum(d, offset);
 }
 
+#endif
+
+#if !defined(HT_HAS_STEP4)
+HT_INLINE v16d v16d_step4(v16d d, v16i w, const int8_t *p, int bits, int steps, int j) {
+    return v16d_step(d, w, v16i_set4(p), bits, steps, j);
+}
 #endif
 
 #endif
