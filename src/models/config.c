@@ -43,9 +43,11 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     if (!isfinite(c->attention_scale) || c->attention_scale <= 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the attention scale is %g, expected a positive number", file,
                        (double)c->attention_scale);
-    if (!isfinite(c->final_softcap) || c->final_softcap < 0)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: the cap of the logits is %g, expected a positive number or none", file,
-                       (double)c->final_softcap);
+    const float caps[] = {c->attention_softcap, c->final_softcap};
+    for (int i = 0; i < 2; i++)
+        if (!isfinite(caps[i]) || caps[i] < 0)
+            return ht_fail(err, HT_ERR_FORMAT, "%s: the cap of the %s is %g, expected a positive number or none", file,
+                           i ? "logits" : "attention scores", (double)caps[i]);
     bool slides = false;
     for (int64_t i = 0; i < c->n_layers; i++) slides |= c->sliding[i];
     if (c->window < 0 || c->window > INT32_MAX || (slides && c->window == 0))

@@ -21,9 +21,10 @@ typedef struct ht_config {
     int64_t vocab;   /* rows of the embedding */
     int64_t context; /* positions the model was trained for */
     float rms_eps;
-    float norm_offset;     /* norms multiply by norm_offset + weight */
-    float attention_scale; /* on q.k */
-    float final_softcap;   /* 0: none */
+    float norm_offset;       /* norms multiply by norm_offset + weight */
+    float attention_scale;   /* on q.k */
+    float attention_softcap; /* of scaled q.k; 0: none */
+    float final_softcap;     /* of the logits; 0: none */
 
     bool q_bias, out_bias, mlp_bias; /* of the q, k and v projections; of the attention output; of the MLP */
     bool tied_head;                  /* the head is the embedding */

@@ -141,8 +141,9 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const h
     bool is_null = json_is_null(json_object_get(o, "num_key_value_heads"));
     c->n_kv_heads = d->n_kv_heads && !is_null ? d->n_kv_heads : c->n_heads;
     ht_json_i64(r, o, "num_key_value_heads", &c->n_kv_heads);
-    if (!ht_json_i64(r, o, "head_dim", &c->head_dim) && d->head_dim == 0 && c->n_heads > 0) {
-        int64_t rows = hints->has_tensors && hints->q_rows > 0 ? hints->q_rows : c->hidden;
+    bool from_tensors = hints->has_tensors && hints->q_rows > 0;
+    if (!ht_json_i64(r, o, "head_dim", &c->head_dim) && (d->head_dim == 0 || from_tensors) && c->n_heads > 0) {
+        int64_t rows = from_tensors ? hints->q_rows : c->hidden;
         if (rows % c->n_heads)
             ht_json_fail(
                 r, HT_ERR_FORMAT,

@@ -14,6 +14,11 @@ const ht_weight_place ht_decoder_attention_places[] = {
     {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, HT_BIAS_OUT, HT_HEADS_NONE},
     {.gguf = NULL}};
 
+const ht_weight_place ht_decoder_head_norm_places[] = {
+    {AT(q_norm), "self_attn.q_norm", "attn_q_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE},
+    {.gguf = NULL}};
+
 const ht_weight_place ht_decoder_mlp_norm_places[] = {
     {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
     {.gguf = NULL}};
@@ -50,7 +55,8 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
     ht_array *v = split_heads(c, ht_linear(c, x, &l->v), cfg->n_kv_heads, cfg->head_dim);
     q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
     k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
-    ht_array *o = ht_attend(c, q, k, v, index, &(ht_attention){.scale = cfg->attention_scale}); /* as q */
+    ht_array *o =
+        ht_attend(c, q, k, v, index, &(ht_attention){cfg->attention_scale, cfg->attention_softcap}); /* as q */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, cfg->head_dim), &l->out);
 }
 

@@ -20,8 +20,10 @@ typedef struct ht_decoder_layer {
 } ht_decoder_layer;
 
 /* Tables for ht_family.layer. The norm before attention and its four matrices, and the three matrices of the feed-forward,
- * have the same names in all families; the norm before the feed-forward has this one in Llama and its descendants. */
-extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_mlp_places[], ht_decoder_mlp_norm_places[];
+ * have the same names in all families, and so have the norms of q and k where there are any; the norm before the
+ * feed-forward has this one in Llama and its descendants. */
+extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_head_norm_places[], ht_decoder_mlp_places[],
+    ht_decoder_mlp_norm_places[];
 
 /* RMS norm over the last axis with the model's epsilon and offset; x itself when `weight` is NULL. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);

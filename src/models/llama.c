@@ -1,4 +1,5 @@
-/* Llama: pre-norm blocks of grouped-query attention with rotary positions and a SwiGLU feed-forward. */
+/* Llama: pre-norm blocks of grouped-query attention with rotary positions and a SwiGLU feed-forward. Mistral: the same,
+ * and all of its layers may slide. */
 #include "models/decoder.h"
 
 /* GGUF files of this architecture hold q and k for the RoPE that turns neighbours. */
@@ -21,6 +22,34 @@ const ht_family ht_family_llama = {
                  .activation_field = "hidden_act",
                  .activation = "silu"},
     .read_gguf = read_gguf,
+    .activate = ht_silu,
+    .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
+    .layer_bytes = sizeof(ht_decoder_layer),
+    .forward = ht_decoder_forward};
+
+/* A GGUF file calls the family llama. */
+static void read_mistral(ht_config *c, ht_json_reader *r, const json_t *object) {
+    c->q_bias = c->out_bias = c->mlp_bias = false;
+    c->window = json_is_null(json_object_get(object, "sliding_window")) ? 0 : 4096;
+    ht_json_i64(r, object, "sliding_window", &c->window);
+    for (int64_t i = 0; i < c->n_layers; i++) c->sliding[i] = c->window > 0;
+}
+
+const ht_family ht_family_mistral = {
+    .architecture = "mistral",
+    .model_types = {"mistral"},
+    .defaults = {.n_layers = 32,
+                 .hidden = 4096,
+                 .n_heads = 32,
+                 .n_kv_heads = 8,
+                 .feed_forward = 14336,
+                 .vocab = 32000,
+                 .context = 131072,
+                 .rms_eps = 1e-6,
+                 .rope_theta = 10000,
+                 .activation_field = "hidden_act",
+                 .activation = "silu"},
+    .read_json = read_mistral,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
     .layer_bytes = sizeof(ht_decoder_layer),

@@ -32,13 +32,13 @@ struct ht_family {
 
     ht_array *(*activate)(ht_scope *s, ht_array *x); /* of the feed-forward's gate */
     bool scaled_embedding;                           /* embeddings are multiplied by sqrt(hidden) */
-    const ht_weight_place *layer[4];                 /* tables of the weights of a layer, NULL-terminated */
+    const ht_weight_place *layer[5];                 /* tables of the weights of a layer, NULL-terminated */
     size_t layer_bytes;                              /* of the struct they go to (decoder.h) */
     ht_forward_fn *forward;                          /* given an ht_decoder */
 };
 
 /* The one list; an entry's name is the architecture's. */
-#define HT_FAMILIES(X) X(llama) X(qwen2) X(gemma3)
+#define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(gemma2) X(gemma3)
 
 #define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
 HT_FAMILIES(HT_DECLARE_FAMILY)

@@ -17,8 +17,9 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from transformers import (AutoModelForCausalLM, Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration,
-                          Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM)
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM,
+                          Gemma3ForConditionalGeneration, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 import reference
 
@@ -116,12 +117,15 @@ def checkpoint(name, cls, config, dtype, n=40, shard=None, old=False, offset=0):
 LLAMA_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
                "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
                "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+GEMMA_NAMES = {**LLAMA_NAMES, "post_attention_layernorm": "post_attention_norm",
+               "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm"}
+HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 FAMILY_NAMES = {
     "llama": {**LLAMA_NAMES, "post_attention_layernorm": "ffn_norm"},
     "qwen2": {**LLAMA_NAMES, "post_attention_layernorm": "ffn_norm"},
-    "gemma3": {**LLAMA_NAMES, "post_attention_layernorm": "post_attention_norm", "self_attn.q_norm": "attn_q_norm",
-               "self_attn.k_norm": "attn_k_norm", "pre_feedforward_layernorm": "ffn_norm",
-               "post_feedforward_layernorm": "post_ffw_norm"},
+    "qwen3": {**LLAMA_NAMES, **HEAD_NORMS, "post_attention_layernorm": "ffn_norm"},
+    "gemma2": GEMMA_NAMES,
+    "gemma3": {**GEMMA_NAMES, **HEAD_NORMS},
 }
 TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
          "q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1,
@@ -158,10 +162,14 @@ def write_gguf(name, arch, model, kind, n=40):
     w.add_layer_norm_rms_eps(config.rms_norm_eps)
     w.add_vocab_size(config.vocab_size)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    if head_dim * config.num_attention_heads != config.hidden_size or arch == "gemma3":
+    if head_dim * config.num_attention_heads != config.hidden_size or arch.startswith("gemma"):
         w.add_key_length(head_dim)
         w.add_value_length(head_dim)
     rope = config.rope_parameters
+    if arch == "gemma2":
+        w.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        w.add_final_logit_softcapping(config.final_logit_softcapping)
+        w.add_sliding_window(config.sliding_window)
     if arch == "gemma3":
         w.add_sliding_window(config.sliding_window)
         w.add_rope_freq_base(rope["full_attention"]["rope_theta"])
@@ -179,7 +187,7 @@ def write_gguf(name, arch, model, kind, n=40):
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         x = p.float().numpy()
-        if arch == "gemma3" and key.endswith("norm.weight"):
+        if arch.startswith("gemma") and key.endswith("norm.weight"):
             x = x + 1
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
         if arch == "llama" and heads:
@@ -199,7 +207,7 @@ def write_gguf(name, arch, model, kind, n=40):
             if key not in stored:
                 continue
             x = stored[key]
-            if arch == "gemma3" and key.endswith("norm.weight"):
+            if arch.startswith("gemma") and key.endswith("norm.weight"):
                 x = x - 1
             heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
             if arch == "llama" and heads:  # the inverse of interleave
@@ -247,6 +255,28 @@ def gemma3(**more):
     return Gemma3TextConfig(**{**base, **more})
 
 
+def mistral(**more):
+    base = dict(vocab_size=59, hidden_size=40, intermediate_size=56, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=1, max_position_embeddings=512, rms_norm_eps=1e-5, rope_parameters=rope(),
+                bos_token_id=1, eos_token_id=2)
+    return MistralConfig(**{**base, **more})
+
+
+def qwen3(**more):
+    base = dict(vocab_size=73, hidden_size=44, intermediate_size=36, num_hidden_layers=2, num_attention_heads=3,
+                num_key_value_heads=1, head_dim=24, max_position_embeddings=512, rms_norm_eps=1e-6,
+                tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), eos_token_id=[3, 4])
+    return Qwen3Config(**{**base, **more})
+
+
+def gemma2(**more):
+    base = dict(vocab_size=79, hidden_size=36, intermediate_size=44, num_hidden_layers=3, num_attention_heads=3,
+                num_key_value_heads=1, head_dim=16, max_position_embeddings=1024, rms_norm_eps=1e-6,
+                query_pre_attn_scalar=24, sliding_window=8, attn_logit_softcapping=2.0, final_logit_softcapping=4.0,
+                rope_parameters=rope())
+    return Gemma2Config(**{**base, **more})
+
+
 def multimodal():
     text = gemma3(num_attention_heads=2, num_key_value_heads=2, head_dim=12, num_hidden_layers=3)
     vision = dict(model_type="siglip_vision_model", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
@@ -274,6 +304,17 @@ def main():
                old=True)
     checkpoint("qwen2-sliding-f16", Qwen2ForCausalLM,
                qwen2(use_sliding_window=True, sliding_window=7, max_window_layers=1), "f16", n=64)
+    checkpoint("mistral-sliding-f32", MistralForCausalLM, mistral(sliding_window=9), "f32", n=300, old=True)
+    checkpoint("mistral-head-dim-bf16", MistralForCausalLM,
+               mistral(sliding_window=None, num_key_value_heads=2, head_dim=14, tie_word_embeddings=True), "bf16")
+    checkpoint("qwen3-f32", Qwen3ForCausalLM, qwen3(), "f32")
+    checkpoint("qwen3-bias-sliding-bf16", Qwen3ForCausalLM,
+               qwen3(attention_bias=True, num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=False,
+                     use_sliding_window=True, sliding_window=7, max_window_layers=1), "bf16", n=64, old=True)
+    checkpoint("gemma2-f32", Gemma2ForCausalLM, gemma2(), "f32", n=300, offset=1)
+    checkpoint("gemma2-f16-shards", Gemma2ForCausalLM,
+               gemma2(num_attention_heads=4, num_key_value_heads=2, hidden_size=48, attn_logit_softcapping=None,
+                      sliding_window=64), "f16", n=100, shard="24KB", old=True, offset=1)
     checkpoint("gemma3-f32", Gemma3ForCausalLM, gemma3(), "f32", n=700, offset=1)
     checkpoint("gemma3-scaled-bf16", Gemma3ForCausalLM,
                gemma3(num_attention_heads=4, num_key_value_heads=2, final_logit_softcapping=5.0,
@@ -289,6 +330,10 @@ def main():
                     llama(**even, tie_word_embeddings=True, rope_parameters=rope("llama3", 500000.0, **LLAMA3)), "q8_0",
                     n=120)
     gguf_checkpoint("qwen2-q4_0", "qwen2", Qwen2ForCausalLM, qwen2(**{**even, "vocab_size": 67}), "q4_0")
+    gguf_checkpoint("qwen3-q8_0", "qwen3", Qwen3ForCausalLM, qwen3(**{**even, "vocab_size": 73}, head_dim=16), "q8_0")
+    gguf_checkpoint("gemma2-q4_1", "gemma2", Gemma2ForCausalLM,
+                    gemma2(**{**even, "vocab_size": 79, "num_hidden_layers": 4}, num_key_value_heads=2,
+                           query_pre_attn_scalar=16), "q4_1", n=64, offset=1)
     gguf_checkpoint("gemma3-q5_1", "gemma3", Gemma3ForCausalLM,
                     gemma3(**{**even, "vocab_size": 71, "num_hidden_layers": 6}, num_key_value_heads=2, query_pre_attn_scalar=16,
                            sliding_window_pattern=6, rope_parameters={"full_attention": rope("linear", 1000000.0, factor=8.0),

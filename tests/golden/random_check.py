@@ -13,8 +13,9 @@ import tempfile
 
 import numpy as np
 import torch
-from transformers import (Gemma3Config, Gemma3ForCausalLM, Gemma3ForConditionalGeneration, Gemma3TextConfig, LlamaConfig,
-                          LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM)
+from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM,
+                          Gemma3ForConditionalGeneration, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 import make_tiny
 import reference
@@ -38,17 +39,29 @@ def sizes(rng):
 
 
 def draw(rng):
-    family = rng.choice(["llama", "qwen2", "gemma3", "multimodal"])
+    family = rng.choice(["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "multimodal"])
     common, head_dim = sizes(rng), 2 * int(rng.integers(1, 40))
     if family == "llama":
         return LlamaForCausalLM, LlamaConfig(**common, head_dim=head_dim, rope_parameters=rope(rng),
                                              attention_bias=bool(rng.integers(2)), mlp_bias=bool(rng.integers(2))), 0
-    if family == "qwen2":
+    if family == "mistral":
+        return MistralForCausalLM, MistralConfig(**common, head_dim=head_dim, rope_parameters=rope(rng),
+                                                 sliding_window=[None, 3, 40, 300][rng.integers(4)]), 0
+    if family.startswith("qwen"):
+        window = dict(rope_parameters=rope(rng), use_sliding_window=bool(rng.integers(2)),
+                      sliding_window=int(rng.integers(1, 40)), max_window_layers=int(rng.integers(0, 4)))
+        if family == "qwen3":
+            return Qwen3ForCausalLM, Qwen3Config(**common, **window, head_dim=head_dim,
+                                                 attention_bias=bool(rng.integers(2))), 0
         common["hidden_size"] = common["num_attention_heads"] * head_dim
-        return Qwen2ForCausalLM, Qwen2Config(
-            **common, rope_parameters=rope(rng), use_sliding_window=bool(rng.integers(2)),
-            sliding_window=int(rng.integers(1, 40)), max_window_layers=int(rng.integers(0, 4))), 0
+        return Qwen2ForCausalLM, Qwen2Config(**common, **window), 0
     common["tie_word_embeddings"] = True
+    if family == "gemma2":
+        caps = dict(attn_logit_softcapping=[None, 2.0, 50.0][rng.integers(3)],
+                    final_logit_softcapping=[None, 3.0][rng.integers(2)])
+        return Gemma2ForCausalLM, Gemma2Config(
+            **common, **caps, head_dim=head_dim, query_pre_attn_scalar=int(rng.integers(4, 64)),
+            sliding_window=int(rng.integers(1, 300)), rope_parameters=make_tiny.rope()), 1
     # The multimodal class of transformers does not cap its logits, whatever the text config says; no checkpoint does.
     cap = 3.0 if family == "gemma3" and rng.integers(2) else None
     text = Gemma3TextConfig(

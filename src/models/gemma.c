@@ -1,0 +1,159 @@
+/* Gemma 2 and 3: blocks with a norm before and after both halves, and a window on many layers. Gemma 2 caps the scores of
+ * attention; Gemma 3 norms q and k per head instead, and its sliding layers turn positions by a base of their own. */
+#include "models/decoder.h"
+
+#include <math.h>
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_weight_place norm_places[] = {
+    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", HT_EXTENT_HIDDEN,
+     .columns = HT_EXTENT_NONE},
+    {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {.gguf = NULL}};
+#undef AT
+
+/* Every second or sixth layer sees everything, unless the file says otherwise. */
+enum { PATTERN_2 = 2, PATTERN_3 = 6 };
+
+enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* of Gemma 2, unless the file says otherwise */
+
+static void slide_by_pattern(ht_config *c, int64_t pattern) {
+    for (int64_t i = 0; i < c->n_layers; i++) c->sliding[i] = c->window > 0 && (i + 1) % pattern != 0;
+}
+
+/* A number, or null for none; `fallback` where the config does not say. */
+static float read_cap(ht_json_reader *r, const json_t *object, const char *key, double fallback) {
+    double cap = json_object_get(object, key) ? 0 : fallback;
+    ht_json_f64(r, object, key, &cap);
+    return (float)cap;
+}
+
+static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
+    c->norm_offset = 1;
+    c->mlp_bias = false;
+    c->window = 4096;
+    ht_json_i64(r, object, "sliding_window", &c->window);
+    double scalar = 256;
+    ht_json_f64(r, object, "query_pre_attn_scalar", &scalar);
+    if (!(scalar > 0))
+        ht_json_fail(r, HT_ERR_FORMAT, "`query_pre_attn_scalar` is %g, expected a positive number", scalar);
+    c->attention_scale = (float)(1 / sqrt(scalar));
+    bool both_ways = false;
+    if (ht_json_bool(r, object, "use_bidirectional_attention", &both_ways) && both_ways)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "`use_bidirectional_attention` is true: the model is an encoder, not a generator");
+}
+
+static void read_json_2(ht_config *c, ht_json_reader *r, const json_t *object) {
+    read_json(c, r, object);
+    c->attention_softcap = read_cap(r, object, "attn_logit_softcapping", CAP_OF_SCORES);
+    c->final_softcap = read_cap(r, object, "final_logit_softcapping", CAP_OF_LOGITS);
+    slide_by_pattern(c, PATTERN_2);
+}
+
+static void read_json_3(ht_config *c, ht_json_reader *r, const json_t *object) {
+    read_json(c, r, object);
+    c->final_softcap = read_cap(r, object, "final_logit_softcapping", 0);
+    int64_t pattern = PATTERN_3;
+    ht_json_i64(r, object, "sliding_window_pattern", &pattern);
+    if (pattern < 1)
+        ht_json_fail(r, HT_ERR_FORMAT, "`sliding_window_pattern` is %lld, expected a positive number",
+                     (long long)pattern);
+    else
+        slide_by_pattern(c, pattern);
+}
+
+/* The pattern as one number, or as one boolean per layer. */
+static void read_pattern(ht_config *c, ht_meta *m, int64_t pattern) {
+    const char *name = "attention.sliding_window_pattern";
+    const ht_gguf_value *v = ht_meta_value(m, name);
+    if (!v || v->type != HT_GGUF_ARRAY) {
+        pattern = ht_meta_i64(m, name, pattern);
+        if (pattern < 1)
+            ht_meta_fail(m, HT_ERR_FORMAT, "`%s.%s` is %lld, expected a positive number", m->architecture, name,
+                         (long long)pattern);
+        else
+            slide_by_pattern(c, pattern);
+        return;
+    }
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        int64_t slides;
+        if (!ht_gguf_item_i64(v, (uint64_t)i, &slides)) {
+            ht_meta_fail(m, HT_ERR_FORMAT, "`%s.%s` does not say for each of %lld layers whether it slides",
+                         m->architecture, name, (long long)c->n_layers);
+            return;
+        }
+        c->sliding[i] = slides != 0;
+    }
+}
+
+/* The file has 1 + w as the weight of a norm; what it lacks is as the family has it. The scale of the 27B, told by its
+ * layers, is the one that is not from head_dim, and files do not say so. */
+static void read_gguf(ht_config *c, ht_meta *m, int64_t layers_of_27b, int64_t pattern) {
+    if (c->n_layers == layers_of_27b && c->n_heads > 0 && !ht_meta_has(m, "attention.scale"))
+        c->attention_scale = (float)(1 / sqrt((double)c->hidden / (double)c->n_heads));
+    c->mlp_bias = false;
+    read_pattern(c, m, pattern);
+}
+
+static void read_gguf_2(ht_config *c, ht_meta *m) {
+    c->attention_softcap = (float)ht_meta_f64(m, "attn_logit_softcapping", CAP_OF_SCORES);
+    c->final_softcap = (float)ht_meta_f64(m, "final_logit_softcapping", CAP_OF_LOGITS);
+    c->window = ht_meta_i64(m, "attention.sliding_window", 4096);
+    read_gguf(c, m, 46, PATTERN_2);
+}
+
+static void read_gguf_3(ht_config *c, ht_meta *m) {
+    c->final_softcap = (float)ht_meta_f64(m, "final_logit_softcapping", 0);
+    c->window = ht_meta_i64(m, "attention.sliding_window", 0);
+    read_gguf(c, m, 62, PATTERN_3);
+}
+
+const ht_family ht_family_gemma2 = {.architecture = "gemma2",
+                                    .model_types = {"gemma2"},
+                                    .defaults = {.n_layers = 26,
+                                                 .hidden = 2304,
+                                                 .n_heads = 8,
+                                                 .n_kv_heads = 4,
+                                                 .head_dim = 256,
+                                                 .feed_forward = 9216,
+                                                 .vocab = 256000,
+                                                 .context = 8192,
+                                                 .rms_eps = 1e-6,
+                                                 .rope_theta = 10000,
+                                                 .tied_head = true,
+                                                 .activation_field = "hidden_activation",
+                                                 .activation = "gelu_pytorch_tanh"},
+                                    .read_json = read_json_2,
+                                    .read_gguf = read_gguf_2,
+                                    .activate = ht_gelu_tanh,
+                                    .scaled_embedding = true,
+                                    .layer = {ht_decoder_attention_places, ht_decoder_mlp_places, norm_places},
+                                    .layer_bytes = sizeof(ht_decoder_layer),
+                                    .forward = ht_decoder_forward};
+
+const ht_family ht_family_gemma3 = {
+    .architecture = "gemma3",
+    .model_types = {"gemma3_text", "gemma3"},
+    .defaults = {.n_layers = 26,
+                 .hidden = 2304,
+                 .n_heads = 8,
+                 .n_kv_heads = 4,
+                 .head_dim = 256,
+                 .feed_forward = 9216,
+                 .vocab = 262208,
+                 .context = 131072,
+                 .rms_eps = 1e-6,
+                 .rope_theta = 1000000,
+                 .local_rope_theta = 10000,
+                 .tied_head = true,
+                 .activation_field = "hidden_activation",
+                 .activation = "gelu_pytorch_tanh"},
+    .read_json = read_json_3,
+    .read_gguf = read_gguf_3,
+    .activate = ht_gelu_tanh,
+    .scaled_embedding = true,
+    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places, ht_decoder_mlp_places, norm_places},
+    .layer_bytes = sizeof(ht_decoder_layer),
+    .forward = ht_decoder_forward};
