@@ -22,7 +22,7 @@ struct ht_cache_owner {
 /* ---- sizes ---- */
 
 size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
-    return ht_kv_bytes(m->kv, m->n_layers, m->kv_dtype, positions, chunk, m->context);
+    return ht_kv_bytes(m->kv, m->n_kv_layers, m->kv_dtype, positions, chunk, m->context);
 }
 
 size_t ht_cache_held_bytes(const ht_cache *c) {
@@ -122,9 +122,9 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
 ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err) {
     *out = NULL;
     ht_cache *c = calloc(1, sizeof *c);
-    size_t n = (size_t)m->n_layers;
+    size_t n = (size_t)m->n_kv_layers;
     if (c) {
-        c->n_layers = m->n_layers;
+        c->n_layers = m->n_kv_layers;
         c->layer = calloc(n ? n : 1, sizeof *c->layer);
         c->owner = calloc(1, sizeof *c->owner);
         if (c->owner) c->owner->layer = calloc(n ? n : 1, sizeof *c->owner->layer);
@@ -133,7 +133,7 @@ ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_erro
         ht_cache_free(c);
         return ht_fail_memory(err, n * sizeof *c->layer, "a KV cache");
     }
-    for (int32_t i = 0; i < m->n_layers; i++) {
+    for (int32_t i = 0; i < m->n_kv_layers; i++) {
         const ht_kv_shape *kv = &m->kv[i];
         c->layer[i] = (ht_kv_layer){.n_kv_heads = kv->n_kv_heads,
                                     .head_dim = kv->head_dim,

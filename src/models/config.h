@@ -13,13 +13,22 @@ enum { HT_MAX_LAYERS = 1024, HT_MAX_EOS = 32 };
 
 typedef struct ht_family ht_family; /* registry.h */
 
+/* What may differ from layer to layer. */
+typedef struct ht_layer_config {
+    bool slides; /* sees the last `window` keys alone */
+    int64_t n_kv_heads, head_dim, feed_forward;
+    int64_t kv_layer; /* whose keys and values it attends to: its own, or an earlier layer's that it shares */
+    bool v_is_k;      /* values are what the k projection gives */
+} ht_layer_config;
+
 typedef struct ht_config {
     const ht_family *family;
     char name[128]; /* the file's own name for the model, or "" */
 
-    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward;
-    int64_t vocab;   /* rows of the embedding */
-    int64_t context; /* positions the model was trained for */
+    int64_t n_layers, hidden, n_heads;
+    int64_t n_kv_heads, head_dim, feed_forward; /* of most layers: `layer` has the last word */
+    int64_t vocab;                              /* rows of the embedding */
+    int64_t context;                            /* positions the model was trained for */
     float rms_eps;
     float norm_offset;       /* norms multiply by norm_offset + weight */
     float attention_scale;   /* on q.k */
@@ -31,10 +40,14 @@ typedef struct ht_config {
     /* Rows of q and k are stored for interleaved RoPE (a GGUF's llama); they are put back while packing. */
     bool interleaved_rows;
 
-    int64_t window;              /* keys a sliding layer sees; 0: no layer slides */
-    bool sliding[HT_MAX_LAYERS]; /* which layers slide */
-    ht_rope_spec rope;           /* of the layers that see everything */
-    ht_rope_spec local_rope;     /* of the sliding layers, in families that give them their own */
+    int64_t window;          /* keys a sliding layer sees; 0: no layer slides */
+    ht_rope_spec rope;       /* of the layers that see everything */
+    ht_rope_spec local_rope; /* of the sliding layers, in families that give them their own */
+    ht_layer_config layer[HT_MAX_LAYERS];
+
+    /* Gemma 4's inputs per layer: every layer adds a projection of its own part of a second embedding. */
+    int64_t layer_input; /* values per layer; 0: none */
+    int64_t layer_input_vocab;
 
     int32_t eos[HT_MAX_EOS]; /* ids that end the output, as the files say */
     int n_eos;
@@ -68,8 +81,9 @@ ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
 /* Adds an id once; false when the list is full. */
 bool ht_config_add_eos(ht_config *c, int64_t id);
 
-/* Rows of the q projection, and of the k and v projections. */
-static inline int64_t ht_config_q_rows(const ht_config *c) { return c->n_heads * c->head_dim; }
-static inline int64_t ht_config_kv_rows(const ht_config *c) { return c->n_kv_heads * c->head_dim; }
+/* Gives every layer what most layers have, and keys and values of its own. */
+void ht_config_fill_layers(ht_config *c);
+/* Which layers slide: all but every pattern-th, when there is a window. */
+void ht_config_slide_by_pattern(ht_config *c, int64_t pattern);
 
 #endif

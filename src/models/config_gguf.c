@@ -10,8 +10,8 @@ static void read_sizes(ht_config *c, ht_meta *m) {
     c->n_layers = ht_meta_i64(m, "block_count", 0);
     c->hidden = ht_meta_i64(m, "embedding_length", 0);
     c->n_heads = ht_meta_uniform_i64(m, "attention.head_count", 0);
-    c->n_kv_heads = ht_meta_uniform_i64(m, "attention.head_count_kv", c->n_heads);
-    c->feed_forward = ht_meta_uniform_i64(m, "feed_forward_length", 0);
+    c->n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", 0, c->n_heads);
+    c->feed_forward = ht_meta_layer_i64(m, "feed_forward_length", 0, 0);
     c->context = ht_meta_i64(m, "context_length", 0);
     c->head_dim = ht_meta_i64(m, "attention.key_length", 0);
     int64_t value_length = ht_meta_i64(m, "attention.value_length", c->head_dim);
@@ -31,6 +31,14 @@ static void read_sizes(ht_config *c, ht_meta *m) {
     if (ht_meta_i64(m, "expert_count", 0) > 0)
         ht_meta_fail(m, HT_ERR_UNSUPPORTED, "mixtures of experts are not supported (`%s.expert_count` is %lld)",
                      m->architecture, (long long)ht_meta_i64(m, "expert_count", 0));
+}
+
+static void read_layers(ht_config *c, ht_meta *m) {
+    ht_config_fill_layers(c);
+    for (int64_t i = 0; i < c->n_layers && !m->status; i++) {
+        c->layer[i].n_kv_heads = ht_meta_layer_i64(m, "attention.head_count_kv", i, c->n_heads);
+        c->layer[i].feed_forward = ht_meta_layer_i64(m, "feed_forward_length", i, 0);
+    }
 }
 
 /* The embedding has the last word on the vocabulary: its rows are what ids index. */
@@ -92,6 +100,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     if (ht_gguf_get_string(g, "general.name", &name))
         snprintf(out->name, sizeof out->name, "%.*s", (int)(name.len < 127 ? name.len : 127), name.data);
     read_sizes(out, &m);
+    if (!m.status) read_layers(out, &m);
     read_vocab(out, &m);
     out->rms_eps = (float)ht_meta_f64(&m, "attention.layer_norm_rms_epsilon", out->family->defaults.rms_eps);
     double scale = out->head_dim > 0 ? 1 / sqrt((double)out->head_dim) : 0;

@@ -26,9 +26,11 @@ static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
     }
 }
 
-static void check_partial_rotary(ht_json_reader *r, const json_t *object) {
+static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const json_t *object) {
     double share = 1;
-    if (ht_json_f64(r, object, "partial_rotary_factor", &share) && share != 1)
+    if (!ht_json_f64(r, object, "partial_rotary_factor", &share)) return;
+    rope->share = share;
+    if (share != 1 && rope->kind != HT_ROPE_PROPORTIONAL)
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
                      "`partial_rotary_factor` is %g; only heads that are rotated whole are supported", share);
 }
@@ -39,9 +41,9 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, in
     if (!ht_json_str(r, o, "rope_type", &kind)) ht_json_str(r, o, "type", &kind);
     if (!ht_rope_kind_from_name(kind, &rope->kind))
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
-                     "RoPE scaling `%.40s` is not supported; default, linear, llama3 and yarn are", kind);
+                     "RoPE scaling `%.40s` is not supported; default, linear, llama3, yarn and proportional are", kind);
     ht_json_f64(r, o, "rope_theta", &rope->theta);
-    check_partial_rotary(r, o);
+    read_partial_rotary(rope, r, o);
     rope->original_context = (double)context;
     ht_json_f64(r, o, "original_max_position_embeddings", &rope->original_context);
     bool has_factor = ht_json_f64(r, o, "factor", &rope->factor);
@@ -66,7 +68,7 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, in
 static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
     ht_json_f64(r, o, "rope_theta", &c->rope.theta);
     ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
-    check_partial_rotary(r, o);
+    read_partial_rotary(&c->rope, r, o);
     const json_t *parameters = ht_json_object(r, o, "rope_parameters");
     const json_t *full = ht_json_object(r, parameters, "full_attention");
     const json_t *local = ht_json_object(r, parameters, "sliding_attention");
@@ -88,8 +90,9 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
     }
     for (int64_t i = 0; i < c->n_layers; i++) {
         const char *type = json_string_value(json_array_get(list, (size_t)i));
-        c->sliding[i] = type && !strcmp(type, "sliding_attention");
-        if (!c->sliding[i] && (!type || strcmp(type, "full_attention")))
+        bool slides = type && !strcmp(type, "sliding_attention");
+        c->layer[i].slides = slides;
+        if (!slides && (!type || strcmp(type, "full_attention")))
             ht_json_fail(r, HT_ERR_UNSUPPORTED,
                          "layer %lld is of type `%.40s`; full_attention and sliding_attention are supported",
                          (long long)i, type ? type : "?");
@@ -155,6 +158,8 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const h
     if (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS)
         ht_json_fail(r, HT_ERR_FORMAT, "`num_hidden_layers` is %lld, expected 1 to %d", (long long)c->n_layers,
                      HT_MAX_LAYERS);
+    else
+        ht_config_fill_layers(c);
 }
 
 static void check_activation(const ht_config *c, ht_json_reader *r, const json_t *o) {
@@ -188,6 +193,7 @@ static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const j
     if (c->family->read_json) c->family->read_json(c, r, o);
     read_ropes(c, r, o);
     read_layer_types(c, r, o);
+    if (c->family->read_json_layers) c->family->read_json_layers(c, r, o);
     read_eos(c, r, o);
     if (o != root) read_eos(c, r, root);
     const char *name = "";

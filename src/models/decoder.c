@@ -6,27 +6,40 @@
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 
+static bool keeps_keys(const ht_config *c, int64_t layer) { return c->layer[layer].kv_layer == layer; }
+static bool projects_values(const ht_config *c, int64_t layer) {
+    return keeps_keys(c, layer) && !c->layer[layer].v_is_k;
+}
+
 const ht_weight_place ht_decoder_attention_places[] = {
     {AT(attention_norm), "input_layernorm", "attn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
-    {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, HT_BIAS_Q, HT_HEADS_Q},
-    {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, HT_BIAS_Q, HT_HEADS_KV},
-    {AT(v), "self_attn.v_proj", "attn_v", HT_EXTENT_KV, HT_EXTENT_HIDDEN, HT_BIAS_Q, HT_HEADS_NONE},
-    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, HT_BIAS_OUT, HT_HEADS_NONE},
+    {AT(q), "self_attn.q_proj", "attn_q", HT_EXTENT_Q, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_Q},
+    {AT(k), "self_attn.k_proj", "attn_k", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .heads = HT_HEADS_KV,
+     .has = keeps_keys},
+    {AT(v), "self_attn.v_proj", "attn_v", HT_EXTENT_KV, HT_EXTENT_HIDDEN, .bias = HT_BIAS_Q, .has = projects_values},
+    {AT(out), "self_attn.o_proj", "attn_output", HT_EXTENT_HIDDEN, HT_EXTENT_Q, .bias = HT_BIAS_OUT},
     {.gguf = NULL}};
 
 const ht_weight_place ht_decoder_head_norm_places[] = {
     {AT(q_norm), "self_attn.q_norm", "attn_q_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE},
-    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE},
+    {AT(k_norm), "self_attn.k_norm", "attn_k_norm", HT_EXTENT_HEAD, .columns = HT_EXTENT_NONE, .has = keeps_keys},
     {.gguf = NULL}};
 
 const ht_weight_place ht_decoder_mlp_norm_places[] = {
     {AT(mlp_norm), "post_attention_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
     {.gguf = NULL}};
 
+const ht_weight_place ht_decoder_sandwich_norm_places[] = {
+    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", HT_EXTENT_HIDDEN,
+     .columns = HT_EXTENT_NONE},
+    {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
+    {.gguf = NULL}};
+
 const ht_weight_place ht_decoder_mlp_places[] = {
-    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, HT_BIAS_MLP, HT_HEADS_NONE},
-    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, HT_BIAS_MLP, HT_HEADS_NONE},
-    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, HT_BIAS_MLP, HT_HEADS_NONE},
+    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
+    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP},
     {.gguf = NULL}};
 
 /* x [T, n * head_dim] -> [T, n, head_dim] */
@@ -46,18 +59,21 @@ ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_ar
 ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x,
                                ht_array *pos) {
     const ht_config *cfg = m->config;
-    bool local = cfg->sliding[index];
-    const ht_rope_config *rope = local ? &m->local_rope : &m->rope;
-    ht_array *factors = local ? m->local_rope_factors : m->rope_factors;
-    ht_array *q = split_heads(c, ht_linear(c, x, &l->q), cfg->n_heads, cfg->head_dim); /* [T, n_heads, head_dim] */
-    ht_array *k =
-        split_heads(c, ht_linear(c, x, &l->k), cfg->n_kv_heads, cfg->head_dim); /* [T, n_kv_heads, head_dim] */
-    ht_array *v = split_heads(c, ht_linear(c, x, &l->v), cfg->n_kv_heads, cfg->head_dim);
+    const ht_layer_config *shape = &cfg->layer[index];
+    const ht_rope_config *rope = shape->slides ? &m->local_rope : &m->rope;
+    ht_array *factors = shape->slides ? m->local_rope_factors : m->rope_factors;
+    ht_array *q = split_heads(c, ht_linear(c, x, &l->q), cfg->n_heads, shape->head_dim); /* [T, n_heads, head_dim] */
+    ht_array *k = HT_NONE, *v = HT_NONE;
+    if (keeps_keys(cfg, index)) {
+        k = split_heads(c, ht_linear(c, x, &l->k), shape->n_kv_heads, shape->head_dim); /* [T, n_kv_heads, head_dim] */
+        v = shape->v_is_k ? k : split_heads(c, ht_linear(c, x, &l->v), shape->n_kv_heads, shape->head_dim);
+        if (cfg->family->normed_values) v = ht_rms_norm(c->s, v, HT_NONE, cfg->rms_eps, 0);
+        k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
+    }
     q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
-    k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
-    ht_array *o =
-        ht_attend(c, q, k, v, index, &(ht_attention){cfg->attention_scale, cfg->attention_softcap}); /* as q */
-    return ht_linear(c, merge_heads(c, o, cfg->n_heads, cfg->head_dim), &l->out);
+    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap};
+    ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* as q */
+    return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }
 
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x) {
@@ -65,13 +81,22 @@ ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer 
     return ht_linear(c, ht_mul(c->s, m->config->family->activate(c->s, gate), up), &l->down);
 }
 
+ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m) {
+    float scale = m->config->family->scaled_embedding ? (float)sqrt((double)m->config->hidden) : 1;
+    return ht_embed(c, ht_batch_ids(c), &m->embedding, scale);
+}
+
+ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h) {
+    ht_array *logits = ht_linear(c, ht_decoder_norm(c, m->config, h, m->final_norm), &m->head);
+    return m->config->final_softcap > 0 ? ht_softcap(c->s, logits, m->config->final_softcap) : logits;
+}
+
 ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
     const ht_decoder *m = model;
     const ht_config *cfg = m->config;
     const ht_decoder_layer *layers = m->layers;
-    float embedding_scale = cfg->family->scaled_embedding ? (float)sqrt((double)cfg->hidden) : 1;
     ht_array *pos = ht_batch_positions(c);
-    ht_array *h = ht_embed(c, ht_batch_ids(c), &m->embedding, embedding_scale); /* [T, hidden] */
+    ht_array *h = ht_decoder_embed(c, m); /* [T, hidden] */
     for (int i = 0; i < cfg->n_layers; i++) {
         const ht_decoder_layer *l = &layers[i];
         ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), pos);
@@ -81,6 +106,5 @@ ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
         ht_array *f = ht_decoder_mlp(c, m, l, ht_decoder_norm(c, cfg, h, l->mlp_norm));
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
     }
-    ht_array *logits = ht_linear(c, ht_decoder_norm(c, cfg, h, m->final_norm), &m->head); /* [n_out, vocab] */
-    return cfg->final_softcap > 0 ? ht_softcap(c->s, logits, cfg->final_softcap) : logits;
+    return ht_decoder_head(c, m, h);
 }

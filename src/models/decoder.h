@@ -21,10 +21,14 @@ typedef struct ht_decoder_layer {
 
 /* Tables for ht_family.layer. The norm before attention and its four matrices, and the three matrices of the feed-forward,
  * have the same names in all families, and so have the norms of q and k where there are any; the norm before the
- * feed-forward has this one in Llama and its descendants. */
+ * feed-forward has this one in Llama and its descendants; Gemma has norms before and after both halves. */
 extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_head_norm_places[], ht_decoder_mlp_places[],
-    ht_decoder_mlp_norm_places[];
+    ht_decoder_mlp_norm_places[], ht_decoder_sandwich_norm_places[];
 
+/* The embeddings of the step's tokens, scaled as the family does: [T, hidden]. */
+ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m);
+/* The last norm, the head and the cap of logits: h [n_out, hidden] -> [n_out, vocab]. */
+ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h);
 /* RMS norm over the last axis with the model's epsilon and offset; x itself when `weight` is NULL. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);
 /* Grouped-query attention with rotary positions, x [T, hidden], pos i32 [T] -> [T, hidden]. */

@@ -53,7 +53,8 @@ typedef struct ht_attention {
 } ht_attention;
 
 /* Appends k and v [T, n_kv_heads, head_dim] to layer `layer` of the caches of the step, then attends with
- * q [T, n_heads, head_dim]; causal, with the layer's window. Gives [T, n_heads, head_dim]. */
+ * q [T, n_heads, head_dim]; causal, with the layer's window. Gives [T, n_heads, head_dim]. Both HT_NONE: attends to what
+ * that layer appended earlier in the same step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
 
 /* A family's forward function: logits f32 [n_out, vocab] of the rows asked for. `model` is the family's own struct. */

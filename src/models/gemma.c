@@ -4,23 +4,10 @@
 
 #include <math.h>
 
-#define AT(field) offsetof(ht_decoder_layer, field)
-static const ht_weight_place norm_places[] = {
-    {AT(after_attention_norm), "post_attention_layernorm", "post_attention_norm", HT_EXTENT_HIDDEN,
-     .columns = HT_EXTENT_NONE},
-    {AT(mlp_norm), "pre_feedforward_layernorm", "ffn_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
-    {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
-    {.gguf = NULL}};
-#undef AT
-
 /* Every second or sixth layer sees everything, unless the file says otherwise. */
 enum { PATTERN_2 = 2, PATTERN_3 = 6 };
 
 enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* of Gemma 2, unless the file says otherwise */
-
-static void slide_by_pattern(ht_config *c, int64_t pattern) {
-    for (int64_t i = 0; i < c->n_layers; i++) c->sliding[i] = c->window > 0 && (i + 1) % pattern != 0;
-}
 
 /* A number, or null for none; `fallback` where the config does not say. */
 static float read_cap(ht_json_reader *r, const json_t *object, const char *key, double fallback) {
@@ -49,7 +36,7 @@ static void read_json_2(ht_config *c, ht_json_reader *r, const json_t *object) {
     read_json(c, r, object);
     c->attention_softcap = read_cap(r, object, "attn_logit_softcapping", CAP_OF_SCORES);
     c->final_softcap = read_cap(r, object, "final_logit_softcapping", CAP_OF_LOGITS);
-    slide_by_pattern(c, PATTERN_2);
+    ht_config_slide_by_pattern(c, PATTERN_2);
 }
 
 static void read_json_3(ht_config *c, ht_json_reader *r, const json_t *object) {
@@ -61,7 +48,7 @@ static void read_json_3(ht_config *c, ht_json_reader *r, const json_t *object) {
         ht_json_fail(r, HT_ERR_FORMAT, "`sliding_window_pattern` is %lld, expected a positive number",
                      (long long)pattern);
     else
-        slide_by_pattern(c, pattern);
+        ht_config_slide_by_pattern(c, pattern);
 }
 
 /* The pattern as one number, or as one boolean per layer. */
@@ -74,7 +61,7 @@ static void read_pattern(ht_config *c, ht_meta *m, int64_t pattern) {
             ht_meta_fail(m, HT_ERR_FORMAT, "`%s.%s` is %lld, expected a positive number", m->architecture, name,
                          (long long)pattern);
         else
-            slide_by_pattern(c, pattern);
+            ht_config_slide_by_pattern(c, pattern);
         return;
     }
     for (int64_t i = 0; i < c->n_layers; i++) {
@@ -84,7 +71,7 @@ static void read_pattern(ht_config *c, ht_meta *m, int64_t pattern) {
                          m->architecture, name, (long long)c->n_layers);
             return;
         }
-        c->sliding[i] = slides != 0;
+        c->layer[i].slides = slides != 0;
     }
 }
 
@@ -110,50 +97,51 @@ static void read_gguf_3(ht_config *c, ht_meta *m) {
     read_gguf(c, m, 62, PATTERN_3);
 }
 
-const ht_family ht_family_gemma2 = {.architecture = "gemma2",
-                                    .model_types = {"gemma2"},
-                                    .defaults = {.n_layers = 26,
-                                                 .hidden = 2304,
-                                                 .n_heads = 8,
-                                                 .n_kv_heads = 4,
-                                                 .head_dim = 256,
-                                                 .feed_forward = 9216,
-                                                 .vocab = 256000,
-                                                 .context = 8192,
-                                                 .rms_eps = 1e-6,
-                                                 .rope_theta = 10000,
-                                                 .tied_head = true,
-                                                 .activation_field = "hidden_activation",
-                                                 .activation = "gelu_pytorch_tanh"},
-                                    .read_json = read_json_2,
-                                    .read_gguf = read_gguf_2,
-                                    .activate = ht_gelu_tanh,
-                                    .scaled_embedding = true,
-                                    .layer = {ht_decoder_attention_places, ht_decoder_mlp_places, norm_places},
-                                    .layer_bytes = sizeof(ht_decoder_layer),
-                                    .forward = ht_decoder_forward};
-
-const ht_family ht_family_gemma3 = {
-    .architecture = "gemma3",
-    .model_types = {"gemma3_text", "gemma3"},
+const ht_family ht_family_gemma2 = {
+    .architecture = "gemma2",
+    .model_types = {"gemma2"},
     .defaults = {.n_layers = 26,
                  .hidden = 2304,
                  .n_heads = 8,
                  .n_kv_heads = 4,
                  .head_dim = 256,
                  .feed_forward = 9216,
-                 .vocab = 262208,
-                 .context = 131072,
+                 .vocab = 256000,
+                 .context = 8192,
                  .rms_eps = 1e-6,
-                 .rope_theta = 1000000,
-                 .local_rope_theta = 10000,
+                 .rope_theta = 10000,
                  .tied_head = true,
                  .activation_field = "hidden_activation",
                  .activation = "gelu_pytorch_tanh"},
-    .read_json = read_json_3,
-    .read_gguf = read_gguf_3,
+    .read_json = read_json_2,
+    .read_gguf = read_gguf_2,
     .activate = ht_gelu_tanh,
     .scaled_embedding = true,
-    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places, ht_decoder_mlp_places, norm_places},
+    .layer = {ht_decoder_attention_places, ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
     .layer_bytes = sizeof(ht_decoder_layer),
     .forward = ht_decoder_forward};
+
+const ht_family ht_family_gemma3 = {.architecture = "gemma3",
+                                    .model_types = {"gemma3_text", "gemma3"},
+                                    .defaults = {.n_layers = 26,
+                                                 .hidden = 2304,
+                                                 .n_heads = 8,
+                                                 .n_kv_heads = 4,
+                                                 .head_dim = 256,
+                                                 .feed_forward = 9216,
+                                                 .vocab = 262208,
+                                                 .context = 131072,
+                                                 .rms_eps = 1e-6,
+                                                 .rope_theta = 1000000,
+                                                 .local_rope_theta = 10000,
+                                                 .tied_head = true,
+                                                 .activation_field = "hidden_activation",
+                                                 .activation = "gelu_pytorch_tanh"},
+                                    .read_json = read_json_3,
+                                    .read_gguf = read_gguf_3,
+                                    .activate = ht_gelu_tanh,
+                                    .scaled_embedding = true,
+                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
+                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places},
+                                    .layer_bytes = sizeof(ht_decoder_layer),
+                                    .forward = ht_decoder_forward};

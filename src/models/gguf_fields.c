@@ -78,6 +78,16 @@ int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback) {
     return first;
 }
 
+int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback) {
+    const ht_gguf_value *v = ht_meta_value(m, name);
+    if (!v || v->type != HT_GGUF_ARRAY) return ht_meta_i64(m, name, fallback);
+    int64_t value;
+    if (ht_gguf_item_i64(v, (uint64_t)layer, &value)) return value;
+    ht_meta_fail(m, HT_ERR_FORMAT, "`%s.%s` has no whole number for layer %lld", m->architecture, name,
+                 (long long)layer);
+    return fallback;
+}
+
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size) {
     *out = '\0';
     const ht_gguf_value *v = ht_meta_value(m, name);

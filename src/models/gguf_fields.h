@@ -21,6 +21,8 @@ int64_t ht_meta_i64(ht_meta *m, const char *name, int64_t fallback);
 double ht_meta_f64(ht_meta *m, const char *name, double fallback);
 /* A number, or one number per layer that must all be the same. */
 int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
+/* A number for all layers, or layer i's of one number (or boolean) per layer. */
+int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback);
 /* Copies at most size - 1 bytes and a NUL; "" when absent. */
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
 /* NULL when absent. */

@@ -63,9 +63,8 @@ static void describe_config(info *in, const ht_checkpoint *from, const ht_config
     p->vocab = c->vocab;
     p->context = c->context;
     p->tied_head = c->tied_head && p->has_weights;
-    ht_stored table;
-    if (ht_weights_in_file(from, c, &table)) p->memory_bytes -= (int64_t)table.n_bytes;
-    for (int64_t i = 0; i < c->n_layers; i++) {
+    p->memory_bytes -= (int64_t)ht_weights_bytes_in_file(from, c);
+    for (int64_t i = 0; i < ht_kv_layers(c); i++) {
         ht_kv_shape kv = ht_kv_shape_of(c, i);
         if (kv.window) p->sliding_window = c->window;
         for (size_t t = 0; t < sizeof kv_dtypes / sizeof *kv_dtypes; t++) {

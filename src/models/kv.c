@@ -3,9 +3,15 @@
 #include "base/checked.h"
 
 ht_kv_shape ht_kv_shape_of(const ht_config *c, int64_t layer) {
-    return (ht_kv_shape){.n_kv_heads = (int32_t)c->n_kv_heads,
-                         .head_dim = (int32_t)c->head_dim,
-                         .window = c->sliding[layer] ? c->window : 0};
+    const ht_layer_config *l = &c->layer[layer];
+    return (ht_kv_shape){
+        .n_kv_heads = (int32_t)l->n_kv_heads, .head_dim = (int32_t)l->head_dim, .window = l->slides ? c->window : 0};
+}
+
+int64_t ht_kv_layers(const ht_config *c) {
+    int64_t n = 0;
+    while (n < c->n_layers && c->layer[n].kv_layer == n) n++;
+    return n;
 }
 
 int64_t ht_kv_ring_pages(int64_t window, int64_t chunk, int64_t context) {
@@ -28,10 +34,10 @@ size_t ht_kv_page_bytes(const ht_kv_shape *kv, ht_dtype dtype) {
     return fits ? bytes : SIZE_MAX;
 }
 
-size_t ht_kv_bytes(const ht_kv_shape *kv, int32_t n_layers, ht_dtype dtype, int64_t positions, int64_t chunk,
+size_t ht_kv_bytes(const ht_kv_shape *kv, int32_t n_kv_layers, ht_dtype dtype, int64_t positions, int64_t chunk,
                    int64_t context) {
     size_t total = 0;
-    for (int32_t i = 0; i < n_layers; i++) {
+    for (int32_t i = 0; i < n_kv_layers; i++) {
         size_t pages = (size_t)ht_kv_pages(ht_kv_ring_pages(kv[i].window, chunk, context), positions), bytes;
         if (!ht_mul_size(ht_kv_page_bytes(&kv[i], dtype), pages, &bytes) || !ht_add_size(total, bytes, &total))
             return SIZE_MAX;

@@ -54,10 +54,10 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
         return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16, f32 and i8 can",
                        ht_dtype_name(m->kv_dtype));
     m->vocab = (int32_t)c->vocab;
-    m->n_layers = (int32_t)c->n_layers;
-    m->kv = calloc((size_t)c->n_layers, sizeof *m->kv);
-    if (!m->kv) return ht_fail_memory(err, (size_t)c->n_layers * sizeof *m->kv, "a model");
-    for (int32_t i = 0; i < m->n_layers; i++) m->kv[i] = ht_kv_shape_of(c, i);
+    m->n_kv_layers = (int32_t)ht_kv_layers(c);
+    m->kv = calloc((size_t)m->n_kv_layers, sizeof *m->kv);
+    if (!m->kv) return ht_fail_memory(err, (size_t)m->n_kv_layers * sizeof *m->kv, "a model");
+    for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_kv_shape_of(c, i);
     return choose_context(m, o, name, err);
 }
 
@@ -68,7 +68,7 @@ static ht_status check_room(const ht_model *m, const ht_checkpoint *c, const ht_
     ht_room_wanted wanted = {.name = ht_base_name(c->path),
                              .weight_bytes = weight_bytes,
                              .kv = m->kv,
-                             .n_layers = m->n_layers,
+                             .n_kv_layers = m->n_kv_layers,
                              .kv_dtype = m->kv_dtype,
                              .context = m->context,
                              .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};

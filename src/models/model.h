@@ -25,8 +25,8 @@ struct ht_model {
     int64_t context;         /* positions a session may use */
     int64_t trained_context; /* what the checkpoint says */
     int32_t vocab;
-    int32_t n_layers;
-    ht_kv_shape *kv; /* [n_layers] */
+    int32_t n_kv_layers; /* the first so many layers keep keys and values, the others use theirs */
+    ht_kv_shape *kv;     /* [n_kv_layers] */
     struct ht_config *config;
     struct ht_weights *weights; /* owns what the plan refers to */
     ht_plan *plan;              /* the traced forward */

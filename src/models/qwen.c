@@ -9,7 +9,7 @@ static void read_window(ht_config *c, ht_json_reader *r, const json_t *object) {
     ht_json_i64(r, object, "sliding_window", &c->window);
     ht_json_i64(r, object, "max_window_layers", &first);
     if (!slides) c->window = 0;
-    for (int64_t i = 0; i < c->n_layers; i++) c->sliding[i] = slides && i >= first;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = slides && i >= first;
 }
 
 static void read_qwen2(ht_config *c, ht_json_reader *r, const json_t *object) {

@@ -28,17 +28,21 @@ struct ht_family {
     ht_config_defaults defaults;
     /* What only this family's files say, after the common fields were read. NULL: nothing. */
     void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);
+    void (*read_json_layers)(ht_config *c, ht_json_reader *r, const json_t *object); /* once it is known which slide */
     void (*read_gguf)(ht_config *c, ht_meta *g);
 
     ht_array *(*activate)(ht_scope *s, ht_array *x); /* of the feed-forward's gate */
     bool scaled_embedding;                           /* embeddings are multiplied by sqrt(hidden) */
-    const ht_weight_place *layer[5];                 /* tables of the weights of a layer, NULL-terminated */
+    bool normed_values;                              /* values are normed per head, without a weight */
+    const ht_weight_place *layer[6];                 /* tables of the weights of a layer, NULL-terminated */
     size_t layer_bytes;                              /* of the struct they go to (decoder.h) */
+    const ht_weight_place *around;                   /* the family's own weights outside the layers; NULL: none */
+    size_t around_bytes;                             /* of the struct they go to */
     ht_forward_fn *forward;                          /* given an ht_decoder */
 };
 
 /* The one list; an entry's name is the architecture's. */
-#define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(gemma2) X(gemma3)
+#define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(gemma2) X(gemma3) X(gemma4)
 
 #define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
 HT_FAMILIES(HT_DECLARE_FAMILY)

@@ -106,7 +106,7 @@ bool ht_memory_available(size_t *bytes) {
 
 /* Of the cache at `positions`, in whole pages. */
 static size_t kv_bytes(const ht_room_wanted *w, ht_dtype dtype, int64_t positions) {
-    return ht_kv_bytes(w->kv, w->n_layers, dtype, positions, HT_KV_CHUNK, w->context);
+    return ht_kv_bytes(w->kv, w->n_kv_layers, dtype, positions, HT_KV_CHUNK, w->context);
 }
 
 const char *ht_room_text(size_t bytes, char out[32]) {

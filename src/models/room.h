@@ -16,7 +16,7 @@ typedef struct ht_room_wanted {
     const char *name; /* of the model, for the message */
     size_t weight_bytes;
     const ht_kv_shape *kv;
-    int32_t n_layers;
+    int32_t n_kv_layers;
     ht_dtype kv_dtype;
     int64_t positions; /* 0: weights alone */
     int64_t context;   /* positions a session may use */

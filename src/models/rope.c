@@ -9,11 +9,8 @@ bool ht_rope_kind_from_name(const char *name, ht_rope_kind *out) {
     static const struct {
         const char *name;
         ht_rope_kind kind;
-    } kinds[] = {{"default", HT_ROPE_PLAIN},
-                 {"none", HT_ROPE_PLAIN},
-                 {"linear", HT_ROPE_LINEAR},
-                 {"llama3", HT_ROPE_LLAMA3},
-                 {"yarn", HT_ROPE_YARN}};
+    } kinds[] = {{"default", HT_ROPE_PLAIN}, {"none", HT_ROPE_PLAIN}, {"linear", HT_ROPE_LINEAR},
+                 {"llama3", HT_ROPE_LLAMA3}, {"yarn", HT_ROPE_YARN},  {"proportional", HT_ROPE_PROPORTIONAL}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(name, kinds[i].name)) {
             *out = kinds[i].kind;
@@ -27,6 +24,10 @@ static bool positive(double x) { return isfinite(x) && x > 0 && x <= 1e12; }
 const char *ht_rope_problem(const ht_rope_spec *r) {
     if (!positive(r->theta) || r->theta <= 1) return "the RoPE base (rope_theta) must be a number above 1";
     if (r->kind == HT_ROPE_PLAIN) return "";
+    if (r->kind == HT_ROPE_PROPORTIONAL) {
+        if (r->factor != 0 && !positive(r->factor)) return "the RoPE scaling factor must be a positive number";
+        return r->share >= 0 && r->share <= 1 ? "" : "the share of a head that RoPE turns must be between 0 and 1";
+    }
     if (!positive(r->factor)) return "the RoPE scaling factor must be a positive number";
     if (r->kind == HT_ROPE_LINEAR) return "";
     if (!positive(r->original_context)) return "RoPE scaling needs a positive original_max_position_embeddings";
@@ -80,6 +81,10 @@ static double yarn_magnitude(const ht_rope_spec *r) {
     return yarn_mscale(r->factor, 1);
 }
 
+static int32_t turning_pairs(const ht_rope_spec *r, int32_t dims) {
+    return r->share > 0 ? (int32_t)(r->share * dims / 2) : dims / 2;
+}
+
 bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, float *factors) {
     *how = (ht_rope_config){.theta = (float)r->theta, .scale = 1, .magnitude = 1, .dims = dims};
     if (r->kind == HT_ROPE_LINEAR) how->scale = (float)(1 / r->factor);
@@ -90,7 +95,9 @@ bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, f
         how->magnitude = (float)yarn_magnitude(r);
     }
     for (int32_t i = 0; i < dims / 2; i++) {
-        if (r->kind == HT_ROPE_LLAMA3) {
+        if (r->kind == HT_ROPE_PROPORTIONAL) {
+            factors[i] = i < turning_pairs(r, dims) ? (float)(r->factor > 0 ? r->factor : 1) : INFINITY;
+        } else if (r->kind == HT_ROPE_LLAMA3) {
             factors[i] = (float)llama3_factor(r, pow(r->theta, -2.0 * i / dims));
         } else { /* yarn: from the kept frequency (ramp 0) to the divided one (ramp 1) */
             double ramp = fmin(fmax((i - low) / (high - low), 0), 1);

@@ -1,6 +1,7 @@
 #include "models/weights.h"
 
 #include "array/memory.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "models/pack.h"
 #include "models/registry.h"
@@ -15,10 +16,10 @@ enum { NAME_SIZE = 160 };
 
 struct ht_weights {
     ht_decoder decoder;
-    int64_t n_matrices, n_arrays, n_slots;
-    int64_t capacity; /* of each list: one more than all places of all layers can need */
+    int64_t n_matrices, n_tables, n_arrays, n_slots;
+    int64_t capacity; /* of each list: more than all places of all layers can need */
     ht_matrix **matrices;
-    ht_matrix *table; /* the embedding when the head is another matrix; or NULL */
+    ht_matrix **tables; /* in their file */
     ht_array **arrays;
     char **slots;
     void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
@@ -29,24 +30,30 @@ struct ht_weights {
 typedef struct loader {
     const ht_checkpoint *from;
     const ht_config *config;
-    ht_device *device;
+    ht_device *device; /* NULL: only what is in the files is looked at */
     ht_precision precision;
     ht_weights *into; /* NULL: measure */
     ht_scope *scope;
     size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
+    size_t table_bytes;         /* in the file */
     ht_pack_task *tasks;        /* one per matrix, carried out at the end */
     ht_error *err;
 } loader;
 
-static int64_t extent(const ht_config *c, ht_extent e) {
+static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
+    const ht_layer_config *l = &c->layer[layer];
     switch (e) {
     case HT_EXTENT_NONE: break;
     case HT_EXTENT_HIDDEN: return c->hidden;
-    case HT_EXTENT_Q: return ht_config_q_rows(c);
-    case HT_EXTENT_KV: return ht_config_kv_rows(c);
-    case HT_EXTENT_HEAD: return c->head_dim;
-    case HT_EXTENT_FEED_FORWARD: return c->feed_forward;
+    case HT_EXTENT_Q: return c->n_heads * l->head_dim;
+    case HT_EXTENT_KV: return l->n_kv_heads * l->head_dim;
+    case HT_EXTENT_HEAD: return l->head_dim;
+    case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
     case HT_EXTENT_VOCAB: return c->vocab;
+    case HT_EXTENT_ONE: return 1;
+    case HT_EXTENT_LAYER_INPUT: return c->layer_input;
+    case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
+    case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
     }
     return 0;
 }
@@ -88,8 +95,8 @@ static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t 
     ht_stored t;
     ht_status status = look_up(l, name, rows, columns, &t);
     if (status) return status;
-    size_t bytes = ht_matrix_bytes(l->device, l->precision, (ht_weight_type)t.type, rows, columns),
-           at = l->matrix_bytes;
+    size_t at = l->matrix_bytes, bytes = 0;
+    if (l->device) bytes = ht_matrix_bytes(l->device, l->precision, (ht_weight_type)t.type, rows, columns);
     if (!bytes) bytes = t.n_bytes;
     l->bytes += bytes;
     l->matrix_bytes += (bytes + 63) & ~(size_t)63;
@@ -102,6 +109,17 @@ static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t 
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
     return HT_OK;
+}
+
+/* A table stays where it is: it takes no memory. */
+static ht_status load_table(loader *l, const char *name, int64_t rows, int64_t columns, ht_matrix **out) {
+    ht_stored t;
+    ht_status status = look_up(l, name, rows, columns, &t);
+    if (!status) l->table_bytes += t.n_bytes;
+    if (status || !l->into) return status;
+    status = ht_table_new(&t, out, l->err);
+    if (!status) l->into->tables[l->into->n_tables++] = *out;
+    return status;
 }
 
 static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array **out) {
@@ -131,22 +149,32 @@ static bool has_bias(const ht_config *c, ht_bias_rule rule) {
            (rule == HT_BIAS_MLP && c->mlp_bias);
 }
 
-static void layer_name(const loader *l, const ht_weight_place *p, int64_t layer, const char *part, char *out) {
-    if (l->from->gguf)
-        snprintf(out, NAME_SIZE, "blk.%lld.%s.%s", (long long)layer, p->gguf, part);
+enum { AROUND = -1 }; /* as a layer: outside of them */
+
+static void place_name(const loader *l, const ht_weight_place *p, int64_t layer, const char *part, char *out) {
+    const char *name = l->from->gguf ? p->gguf : p->safetensors, *dot = p->bare ? "" : ".";
+    if (p->bare) part = "";
+    if (l->from->gguf && layer == AROUND)
+        snprintf(out, NAME_SIZE, "%s%s%s", name, dot, part);
+    else if (l->from->gguf)
+        snprintf(out, NAME_SIZE, "blk.%lld.%s%s%s", (long long)layer, name, dot, part);
+    else if (layer == AROUND)
+        snprintf(out, NAME_SIZE, "%s%s%s%s", l->from->prefix, name, dot, part);
     else
-        snprintf(out, NAME_SIZE, "%slayers.%lld.%s.%s", l->from->prefix, (long long)layer, p->safetensors, part);
+        snprintf(out, NAME_SIZE, "%slayers.%lld.%s%s%s", l->from->prefix, (long long)layer, name, dot, part);
 }
 
 static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer, ht_weight *w) {
     char name[NAME_SIZE];
-    layer_name(l, p, layer, "weight", name);
+    place_name(l, p, layer, "weight", name);
     const ht_config *c = l->config;
-    int64_t rows = extent(c, p->rows), head_rows = c->interleaved_rows && p->heads != HT_HEADS_NONE ? c->head_dim : 0;
-    ht_status status = load_matrix(l, name, rows, extent(c, p->columns), head_rows, &w->matrix);
+    int64_t of = ht_max_i64(layer, 0), rows = extent(c, p->rows, of), columns = extent(c, p->columns, of);
+    int64_t head_rows = c->interleaved_rows && p->heads != HT_HEADS_NONE ? c->layer[of].head_dim : 0;
+    ht_status status = p->looked_up ? load_table(l, name, rows, columns, &w->matrix)
+                                    : load_matrix(l, name, rows, columns, head_rows, &w->matrix);
     if (status) return status;
     w->bias = HT_NONE;
-    layer_name(l, p, layer, "bias", name);
+    place_name(l, p, layer, "bias", name);
     ht_stored unwanted;
     if (has_bias(c, p->bias))
         status = load_vector(l, name, rows, head_rows, &w->bias);
@@ -154,36 +182,43 @@ static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer,
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
                        name, source_of_shapes(l));
     if (status || !l->into) return status;
-    snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)layer, p->safetensors);
+    if (layer == AROUND)
+        snprintf(name, sizeof name, "model.%s", p->safetensors);
+    else
+        snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)layer, p->safetensors);
     return keep_slot(l, name, &w->slot);
 }
 
-/* One row of a table; without a layer to fill it only checks. */
+/* One row of a table; without a struct to fill it only checks. */
 static ht_status load_place(loader *l, const ht_weight_place *p, int64_t layer, char *base) {
+    if (p->has && !p->has(l->config, ht_max_i64(layer, 0))) return HT_OK;
     if (p->columns != HT_EXTENT_NONE) {
         ht_weight none = {0};
         return load_weight(l, p, layer, base ? (ht_weight *)(void *)(base + p->offset) : &none);
     }
     char name[NAME_SIZE];
-    layer_name(l, p, layer, "weight", name);
+    place_name(l, p, layer, "weight", name);
     ht_array *none;
     ht_array **to = base ? (ht_array **)(void *)(base + p->offset) : &none;
-    return load_vector(l, name, extent(l->config, p->rows), 0, to);
+    return load_vector(l, name, extent(l->config, p->rows, ht_max_i64(layer, 0)), 0, to);
+}
+
+static ht_status load_places(loader *l, const ht_weight_place *table, int64_t layer, char *base) {
+    ht_status status = HT_OK;
+    for (const ht_weight_place *p = table; !status && p->gguf; p++) status = load_place(l, p, layer, base);
+    return status;
 }
 
 static ht_status load_layer(loader *l, int64_t layer, char *base) {
-    for (const ht_weight_place *const *table = l->config->family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++) {
-            ht_status status = load_place(l, p, layer, base);
-            if (status) return status;
-        }
-    return HT_OK;
+    ht_status status = HT_OK;
+    for (const ht_weight_place *const *table = l->config->family->layer; !status && *table; table++)
+        status = load_places(l, *table, layer, base);
+    return status;
 }
 
 /* Divisors of the frequencies: from the scheme of the configuration, or as a GGUF file lists them. */
-static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool from_file, ht_rope_config *how,
+static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, int32_t dims, bool from_file, ht_rope_config *how,
                               ht_array **factors) {
-    int32_t dims = (int32_t)l->config->head_dim;
     *factors = HT_NONE;
     float *values = malloc((size_t)dims * sizeof *values);
     if (!values) return ht_fail_memory(l->err, (size_t)dims * sizeof *values, "rotary embedding");
@@ -204,35 +239,14 @@ static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, bool from_fil
     return status;
 }
 
-static void embedding_name(const ht_checkpoint *from, char name[NAME_SIZE]) {
-    snprintf(name, NAME_SIZE, from->gguf ? "token_embd.weight" : "%sembed_tokens.weight", from->prefix);
-}
-
-bool ht_weights_in_file(const ht_checkpoint *c, const ht_config *config, ht_stored *table) {
-    char name[NAME_SIZE];
-    embedding_name(c, name);
-    return !config->tied_head && ht_checkpoint_find(c, name, table);
-}
-
-/* Rows of an embedding that is not the head, too, are few per step and read where they lie. */
-static ht_status load_embedding(loader *l, ht_decoder *d) {
-    const ht_config *c = l->config;
-    char name[NAME_SIZE];
-    embedding_name(l->from, name);
-    if (c->tied_head) return load_matrix(l, name, c->vocab, c->hidden, 0, &d->embedding.matrix);
-    ht_stored t;
-    ht_status status = look_up(l, name, c->vocab, c->hidden, &t);
-    if (status || !l->into) return status;
-    status = ht_table_new(&t, &l->into->table, l->err);
-    d->embedding.matrix = l->into->table;
-    return status;
-}
-
 static ht_status load_around(loader *l, ht_decoder *d) {
     const ht_config *c = l->config;
     const ht_checkpoint *from = l->from;
     char name[NAME_SIZE];
-    ht_status status = load_embedding(l, d);
+    snprintf(name, sizeof name, "%sembed_tokens.weight", from->gguf ? "" : from->prefix);
+    const char *embedding = from->gguf ? "token_embd.weight" : name;
+    ht_status status = c->tied_head ? load_matrix(l, embedding, c->vocab, c->hidden, 0, &d->embedding.matrix)
+                                    : load_table(l, embedding, c->vocab, c->hidden, &d->embedding.matrix);
     if (status) return status;
     snprintf(name, sizeof name, "%snorm.weight", from->gguf ? "" : from->prefix);
     status = load_vector(l, from->gguf ? "output_norm.weight" : name, c->hidden, 0, &d->final_norm);
@@ -247,6 +261,7 @@ static ht_status load_around(loader *l, ht_decoder *d) {
     d->embedding.bias = d->head.bias = HT_NONE;
     d->embedding.slot = "model.embed_tokens";
     d->head.slot = "lm_head";
+    if (!status && c->family->around) status = load_places(l, c->family->around, AROUND, d->around);
     return status;
 }
 
@@ -272,31 +287,51 @@ ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht
     return status;
 }
 
+size_t ht_weights_bytes_in_file(const ht_checkpoint *c, const ht_config *config) {
+    ht_error unwanted = {0};
+    ht_decoder none = {0};
+    loader l = {.from = c, .config = config, .err = &unwanted};
+    load_around(&l, &none);
+    return l.table_bytes;
+}
+
 static ht_weights *new_weights(const ht_config *config) {
     ht_weights *w = calloc(1, sizeof *w);
     if (!w) return NULL;
-    int64_t places = 0;
-    for (const ht_weight_place *const *table = config->family->layer; *table; table++)
+    const ht_family *family = config->family;
+    int64_t places = 0, around = 0;
+    for (const ht_weight_place *const *table = family->layer; *table; table++)
         for (const ht_weight_place *p = *table; p->gguf; p++) places++;
-    w->capacity = 2 * places * config->n_layers + 8; /* a bias with every weight, and what is around the layers */
+    for (const ht_weight_place *p = family->around; p && p->gguf; p++) around++;
+    w->capacity = 2 * (places * config->n_layers + around) + 8; /* a bias with every weight, and what all have */
     w->decoder.config = config;
-    w->decoder.layers = calloc((size_t)config->n_layers, config->family->layer_bytes);
+    w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
+    w->decoder.around = calloc(1, family->around_bytes + 1);
     w->matrices = calloc((size_t)w->capacity, sizeof(ht_matrix *));
+    w->tables = calloc((size_t)w->capacity, sizeof(ht_matrix *));
     w->arrays = calloc((size_t)w->capacity, sizeof(ht_array *));
     w->slots = calloc((size_t)w->capacity, sizeof(char *));
-    if (w->decoder.layers && w->matrices && w->arrays && w->slots) return w;
+    if (w->decoder.layers && w->decoder.around && w->matrices && w->tables && w->arrays && w->slots) return w;
     ht_weights_free(w);
     return NULL;
+}
+
+/* The head size of the layers that slide, or of those that do not. */
+static int32_t rotated_dims(const ht_config *c, bool slides) {
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (c->layer[i].slides == slides) return (int32_t)c->layer[i].head_dim;
+    return (int32_t)c->head_dim;
 }
 
 static ht_status fill(loader *l, const ht_weights_options *options) {
     ht_decoder *d = &l->into->decoder;
     ht_status status = walk(l, d);
-    if (!status) status = prepare_rope(l, &l->config->rope, true, &d->rope, &d->rope_factors);
+    const ht_config *c = l->config;
+    if (!status) status = prepare_rope(l, &c->rope, rotated_dims(c, false), true, &d->rope, &d->rope_factors);
     d->local_rope = d->rope;
     d->local_rope_factors = d->rope_factors;
-    if (!status && l->config->family->defaults.local_rope_theta > 0)
-        status = prepare_rope(l, &l->config->local_rope, false, &d->local_rope, &d->local_rope_factors);
+    if (!status && c->family->defaults.local_rope_theta > 0)
+        status = prepare_rope(l, &c->local_rope, rotated_dims(c, true), false, &d->local_rope, &d->local_rope_factors);
     if (status) return status;
     ht_pool_lease(l->device->pool);
     status = ht_matrices_pack(l->tasks, l->into->n_matrices, &options->company, l->device->pool, l->err);
@@ -334,14 +369,16 @@ ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const
 void ht_weights_free(ht_weights *w) {
     if (!w) return;
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
-    ht_table_free(w->table);
+    for (int64_t i = 0; i < w->n_tables; i++) ht_table_free(w->tables[i]);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_release(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
     ht_memory_free(w->memory, w->memory_bytes);
     free(w->matrices);
+    free(w->tables);
     free(w->arrays);
     free(w->slots);
     free(w->decoder.layers);
+    free(w->decoder.around);
     free(w);
 }
 

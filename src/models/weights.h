@@ -1,8 +1,8 @@
 /* Weights: from a family's table of tensor names to packed matrices and f32 arrays.
  *
  * Each tensor is looked up under its name in the checkpoint's format, checked for type and shape, and packed by the device
- * slab by slab on all threads; an embedding that only gives rows stays in the file (models/table.h). What was loaded
- * belongs to a store, which frees it all at once. */
+ * slab by slab on all threads; a table that only gives rows stays in the file (models/table.h). What was loaded belongs to
+ * a store, which frees it all at once. */
 #ifndef HT_MODELS_WEIGHTS_H
 #define HT_MODELS_WEIGHTS_H
 
@@ -16,11 +16,15 @@
 typedef enum ht_extent {
     HT_EXTENT_NONE,
     HT_EXTENT_HIDDEN,
-    HT_EXTENT_Q,  /* n_heads * head_dim */
-    HT_EXTENT_KV, /* n_kv_heads * head_dim */
+    HT_EXTENT_Q,  /* n_heads * head_dim of the layer */
+    HT_EXTENT_KV, /* n_kv_heads * head_dim of the layer */
     HT_EXTENT_HEAD,
     HT_EXTENT_FEED_FORWARD,
-    HT_EXTENT_VOCAB
+    HT_EXTENT_VOCAB,
+    HT_EXTENT_ONE,
+    HT_EXTENT_LAYER_INPUT,  /* of one layer */
+    HT_EXTENT_LAYER_INPUTS, /* of all layers */
+    HT_EXTENT_LAYER_INPUT_VOCAB
 } ht_extent;
 
 typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } ht_bias_rule; /* the config's flag */
@@ -28,15 +32,19 @@ typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } 
 /* Whose heads the rows of a matrix are, for those that a GGUF file stores for interleaved RoPE. */
 typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
 
-/* One row per weight of a layer: where it goes, what it is called, what shape it has. A row with columns is a matrix and
- * goes to an ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. */
+/* One row per weight: where it goes, what it is called, what shape it has. A row with columns is a matrix and goes to an
+ * ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. Names are followed
+ * by ".weight" or ".bias" in the file. */
 typedef struct ht_weight_place {
-    size_t offset;           /* in the family's layer struct */
-    const char *safetensors; /* after "model.layers.N."; the slot, too */
-    const char *gguf;        /* after "blk.N." */
+    size_t offset;           /* in the family's layer struct, or in its struct of what is around the layers */
+    const char *safetensors; /* after "model.layers.N.", or after "model."; the slot, too */
+    const char *gguf;        /* after "blk.N.", or whole */
     ht_extent rows, columns;
     ht_bias_rule bias;
     ht_heads_rule heads;
+    bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
+    bool bare;                                      /* a vector: nothing follows the names, the GGUF's is whole */
+    bool looked_up; /* a matrix of which only rows are looked up: it stays in the file */
 } ht_weight_place;
 
 /* ---- what every decoder has around its layers ---- */
@@ -51,6 +59,7 @@ typedef struct ht_decoder {
     ht_rope_config local_rope; /* of sliding layers */
     ht_array *local_rope_factors;
     void *layers; /* [n_layers] of the family's layer struct */
+    void *around; /* the family's struct of its other weights outside the layers */
 } ht_decoder;
 
 /* ---- loading ---- */
@@ -67,15 +76,15 @@ typedef struct ht_weights_options {
 /* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */
 ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht_device *device, ht_precision precision,
                              size_t *bytes, ht_error *err);
-/* Whether there is a table that stays in the file, and which. */
-bool ht_weights_in_file(const ht_checkpoint *c, const ht_config *config, ht_stored *table);
+/* Bytes of the tables that stay in the file. */
+size_t ht_weights_bytes_in_file(const ht_checkpoint *c, const ht_config *config);
 /* `config` must outlive the result. */
 ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err);
 void ht_weights_free(ht_weights *w); /* NULL is fine */
 
 const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
-/* Every matrix in memory, each once: *n of them, lent. */
+/* Every matrix in memory, each once: *n of them, lent. Tables that stayed in their file are not among them. */
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
 
 #endif

@@ -59,8 +59,17 @@ ht_status ht_shape_attend(const char *op, ht_array *const *in, int n_in, const v
     (void)params;
     const ht_array *q = in[0], *k = in[1], *v = in[2];
     char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
-    bool ok = q->dtype == HT_F32 && k->dtype == HT_F32 && v->dtype == HT_F32;
-    ok = ok && q->n_dims == 3 && k->n_dims == 3 && v->n_dims == 3;
+    bool ok = q->dtype == HT_F32 && q->n_dims == 3;
+    if (k == HT_NONE && v == HT_NONE) {
+        if (!ok)
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s: q %s, expected f32 [T, heads, head_dim]", op,
+                           ht_shape_text(q->shape, q->n_dims, tq));
+        *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
+        return HT_OK;
+    }
+    if (k == HT_NONE || v == HT_NONE)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: keys and values come together or not at all", op);
+    ok = ok && k->dtype == HT_F32 && v->dtype == HT_F32 && k->n_dims == 3 && v->n_dims == 3;
     for (int i = 0; ok && i < 3; i++) ok = k->shape[i] == v->shape[i];
     ok = ok && q->shape[0] == k->shape[0] && q->shape[2] == k->shape[2];
     ok = ok && k->shape[1] > 0 && q->shape[1] % k->shape[1] == 0;

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 import transformers
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM,
-                          Gemma3ForConditionalGeneration, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          Gemma3ForConditionalGeneration, Gemma3TextConfig, Gemma4Config, Gemma4ForCausalLM,
+                          Gemma4ForConditionalGeneration, Gemma4TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 import reference
@@ -41,11 +42,16 @@ def fill(model, name, offset):
             values = rng.standard_normal(tuple(p.shape)).astype(np.float32)
             if p.dim() == 1:
                 values = values * 0.2 + (0 if key.endswith("bias") else 1 - offset)
+                if "q_norm" in key and model.config.model_type.startswith("gemma4"):
+                    values *= 0.4  # nothing else scales its scores
             elif "embed_tokens" in key:
                 values *= 0.7
             else:
                 values *= 1.2 / np.sqrt(p.shape[-1])
             p.copy_(torch.from_numpy(values))
+        for key, b in sorted(model.named_buffers()):
+            if key.endswith("layer_scalar"):
+                b.copy_(torch.from_numpy(rng.uniform(0.5, 1.0, tuple(b.shape)).astype(np.float32)))
 
 
 def answer(directory, model, name, vocab, n, out):
@@ -54,13 +60,18 @@ def answer(directory, model, name, vocab, n, out):
     model.set_attn_implementation("eager")
     logits = reference.logits_of(model, ids)
     rows = sorted(set(np.linspace(0, n - 1, 6).astype(int).tolist()))
-    reference.write(directory / out, PROVENANCE, ids, logits, 3, rows, 1, reference.greedy(model, ids, 12))
+    reference.write(directory / out, PROVENANCE, ids, logits, 3, rows, 1, reference.greedy(model, ids, 64))
     return logits
 
 
 def old_spelling(config):
     """rope_parameters back into rope_theta, rope_scaling and, for Gemma, rope_local_base_freq."""
     for c in (config, config.get("text_config", {})):
+        if c.get("model_type") == "gemma4_text":
+            full = next(iter(c.pop("per_layer_config").values()))
+            c["global_head_dim"] = full["head_dim"]
+            c["num_global_key_value_heads"] = full.get("num_key_value_heads")
+            continue
         rope = c.pop("rope_parameters", None)
         if rope is None:
             continue
@@ -126,6 +137,8 @@ FAMILY_NAMES = {
     "qwen3": {**LLAMA_NAMES, **HEAD_NORMS, "post_attention_layernorm": "ffn_norm"},
     "gemma2": GEMMA_NAMES,
     "gemma3": {**GEMMA_NAMES, **HEAD_NORMS},
+    "gemma4": {**GEMMA_NAMES, **HEAD_NORMS, "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+               "post_per_layer_input_norm": "post_norm"},
 }
 TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
          "q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1,
@@ -134,12 +147,21 @@ TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.
 
 def gguf_name(arch, key):
     key = key.removeprefix("model.")
-    for hf, g in (("embed_tokens", "token_embd"), ("norm", "output_norm"), ("lm_head", "output")):
+    for hf, g in (("embed_tokens", "token_embd"), ("norm", "output_norm"), ("lm_head", "output"),
+                  ("embed_tokens_per_layer", "per_layer_token_embd"),
+                  ("per_layer_model_projection", "per_layer_model_proj"),
+                  ("per_layer_projection_norm", "per_layer_proj_norm")):
         if key.startswith(hf + "."):
             return g + key[len(hf):]
     _, layer, rest = key.split(".", 2)
+    if rest == "layer_scalar":
+        return f"blk.{layer}.layer_output_scale.weight"
     stem, part = rest.rsplit(".", 1)
     return f"blk.{layer}.{FAMILY_NAMES[arch][stem]}.{part}"
+
+
+def heads_of(config, key):
+    return {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
 
 
 def interleave(x, heads):
@@ -148,19 +170,38 @@ def interleave(x, heads):
     return x.reshape(heads, 2, half, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
 
 
-def write_gguf(name, arch, model, kind, n=40):
-    config = model.config
-    path = HERE / f"{name}.gguf"
-    w = gguf.GGUFWriter(path, arch)
-    w.add_name(name)
-    w.add_block_count(config.num_hidden_layers)
-    w.add_context_length(config.max_position_embeddings)
-    w.add_embedding_length(config.hidden_size)
+def describe_gemma4(w, config):
+    """What sets Gemma 4's metadata apart: as llama.cpp's converter writes it."""
+    text = config.to_dict()
+    full, head_dim = next(iter(text["per_layer_config"].values())), text["head_dim"]
+    kv_heads = text["num_key_value_heads"]
+    slides = [t == "sliding_attention" for t in config.layer_types]
+    first_shared = config.num_hidden_layers - config.num_kv_shared_layers
+    w.add_head_count_kv([kv_heads if s else full.get("num_key_value_heads", kv_heads) for s in slides])
+    w.add_feed_forward_length([config.intermediate_size * (2 if config.use_double_wide_mlp and i >= first_shared else 1)
+                               for i in range(config.num_hidden_layers)])
+    w.add_key_length(full["head_dim"])
+    w.add_value_length(full["head_dim"])
+    w.add_key_length_swa(head_dim)
+    w.add_value_length_swa(head_dim)
+    w.add_rope_dimension_count(full["head_dim"])
+    w.add_rope_dimension_count_swa(head_dim)
+    w.add_shared_kv_layers(config.num_kv_shared_layers)
+    w.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    w.add_sliding_window(config.sliding_window)
+    w.add_sliding_window_pattern(slides)
+    if config.final_logit_softcapping:
+        w.add_final_logit_softcapping(config.final_logit_softcapping)
+    rope = config.rope_parameters
+    w.add_rope_freq_base(rope["full_attention"]["rope_theta"])
+    w.add_rope_freq_base_swa(rope["sliding_attention"]["rope_theta"])
+    turning = int(full["head_dim"] * rope["full_attention"]["partial_rotary_factor"] / 2)
+    w.add_tensor("rope_freqs.weight", np.array([1.0] * turning + [1e30] * (full["head_dim"] // 2 - turning), np.float32))
+
+
+def describe_others(w, arch, model, config):
     w.add_feed_forward_length(config.intermediate_size)
-    w.add_head_count(config.num_attention_heads)
     w.add_head_count_kv(config.num_key_value_heads)
-    w.add_layer_norm_rms_eps(config.rms_norm_eps)
-    w.add_vocab_size(config.vocab_size)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     if head_dim * config.num_attention_heads != config.hidden_size or arch.startswith("gemma"):
         w.add_key_length(head_dim)
@@ -182,15 +223,32 @@ def write_gguf(name, arch, model, kind, n=40):
         inverse = model.model.rotary_emb.inv_freq.double().numpy()
         plain = rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
         w.add_tensor("rope_freqs.weight", (plain / inverse).astype(np.float32))
+
+
+def write_gguf(name, arch, model, kind, n=40):
+    config = model.config
+    path = HERE / f"{name}.gguf"
+    w = gguf.GGUFWriter(path, arch)
+    w.add_name(name)
+    w.add_block_count(config.num_hidden_layers)
+    w.add_context_length(config.max_position_embeddings)
+    w.add_embedding_length(config.hidden_size)
+    w.add_head_count(config.num_attention_heads)
+    w.add_layer_norm_rms_eps(config.rms_norm_eps)
+    w.add_vocab_size(config.vocab_size)
+    if arch == "gemma4":
+        describe_gemma4(w, config)
+    else:
+        describe_others(w, arch, model, config)
+    offset = 1 if arch in ("gemma2", "gemma3") else 0
     stored = {}
     for key, p in model.state_dict().items():
         if key == "lm_head.weight" and config.tie_word_embeddings:
             continue
         x = p.float().numpy()
-        if arch.startswith("gemma") and key.endswith("norm.weight"):
-            x = x + 1
-        heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
-        if arch == "llama" and heads:
+        if key.endswith("norm.weight"):
+            x = x + offset
+        if arch == "llama" and (heads := heads_of(config, key)):
             x = interleave(x, heads)
         x = np.ascontiguousarray(x)
         type_ = TYPES[kind] if x.ndim == 2 else TYPES["f32"]
@@ -207,10 +265,9 @@ def write_gguf(name, arch, model, kind, n=40):
             if key not in stored:
                 continue
             x = stored[key]
-            if arch.startswith("gemma") and key.endswith("norm.weight"):
-                x = x - 1
-            heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(key.split(".")[-2])
-            if arch == "llama" and heads:  # the inverse of interleave
+            if key.endswith("norm.weight"):
+                x = x - offset
+            if arch == "llama" and (heads := heads_of(config, key)):  # the inverse of interleave
                 x = x.reshape(heads, x.shape[0] // heads // 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
             p.copy_(torch.from_numpy(np.ascontiguousarray(x)))
     answer(HERE, model, name, config.vocab_size, n, f"{name}.reference.json")
@@ -277,12 +334,27 @@ def gemma2(**more):
     return Gemma2Config(**{**base, **more})
 
 
+def gemma4(**more):
+    base = dict(vocab_size=83, hidden_size=36, intermediate_size=44, num_hidden_layers=4, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=12, global_head_dim=20, max_position_embeddings=1024,
+                rms_norm_eps=1e-6, sliding_window=8, hidden_size_per_layer_input=10, vocab_size_per_layer_input=83,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention", "full_attention"])
+    return Gemma4TextConfig(**{**base, **more})
+
+
 def multimodal():
     text = gemma3(num_attention_heads=2, num_key_value_heads=2, head_dim=12, num_hidden_layers=3)
     vision = dict(model_type="siglip_vision_model", hidden_size=8, intermediate_size=8, num_hidden_layers=1,
                   num_attention_heads=1, image_size=8, patch_size=4)
     return Gemma3Config(text_config=text.to_dict(), vision_config=vision, mm_tokens_per_image=1, image_token_index=70,
                         boi_token_index=68, eoi_token_index=69)
+
+
+def multimodal4():
+    vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1,
+                  head_dim=8, patch_size=4, position_embedding_size=16, pooling_kernel_size=1)
+    return Gemma4Config(text_config=gemma4().to_dict(), vision_config=vision, audio_config=None, image_token_id=200,
+                        boi_token_id=201, eoi_token_id=202)  # beyond the ids of the texts: they are not read as text
 
 
 def main():
@@ -323,6 +395,16 @@ def main():
                "bf16", n=64, old=True, offset=1)
     checkpoint("gemma3-multimodal-bf16-shards", Gemma3ForConditionalGeneration, multimodal(), "bf16", shard="24KB",
                offset=1)
+    checkpoint("gemma4-f32", Gemma4ForCausalLM, gemma4(), "f32", n=300)
+    checkpoint("gemma4-shared-bf16", Gemma4ForCausalLM,
+               gemma4(num_hidden_layers=6, num_kv_shared_layers=3, use_double_wide_mlp=True, final_logit_softcapping=5.0,
+                      vocab_size_per_layer_input=90, num_key_value_heads=1, sliding_window=20,
+                      layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention",
+                                   "sliding_attention", "full_attention"]), "bf16", n=100)
+    checkpoint("gemma4-k-is-v-f16-shards", Gemma4ForCausalLM,
+               gemma4(attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
+                      num_key_value_heads=4, intermediate_size=60), "f16", n=64, shard="24KB", old=True)
+    checkpoint("gemma4-multimodal-bf16", Gemma4ForConditionalGeneration, multimodal4(), "bf16")
     even = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=61, num_hidden_layers=1)
     for kind in ("f32", "f16", "q8_0", "q4_1"):
         gguf_checkpoint(f"llama-{kind}", "llama", LlamaForCausalLM, llama(**even), kind)
@@ -334,6 +416,14 @@ def main():
     gguf_checkpoint("gemma2-q4_1", "gemma2", Gemma2ForCausalLM,
                     gemma2(**{**even, "vocab_size": 79, "num_hidden_layers": 4}, num_key_value_heads=2,
                            query_pre_attn_scalar=16), "q4_1", n=64, offset=1)
+    gguf_checkpoint("gemma4-q8_0", "gemma4", Gemma4ForCausalLM,
+                    gemma4(hidden_size=64, intermediate_size=64, num_hidden_layers=6, num_kv_shared_layers=2,
+                           use_double_wide_mlp=True, final_logit_softcapping=5.0, head_dim=8, global_head_dim=16,
+                           hidden_size_per_layer_input=32, sliding_window=20,
+                           layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2), "q8_0", n=100)
+    gguf_checkpoint("gemma4-k-is-v-q4_1", "gemma4", Gemma4ForCausalLM,
+                    gemma4(hidden_size=32, intermediate_size=64, attention_k_eq_v=True, num_global_key_value_heads=1,
+                           head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0), "q4_1", n=64)
     gguf_checkpoint("gemma3-q5_1", "gemma3", Gemma3ForCausalLM,
                     gemma3(**{**even, "vocab_size": 71, "num_hidden_layers": 6}, num_key_value_heads=2, query_pre_attn_scalar=16,
                            sliding_window_pattern=6, rope_parameters={"full_attention": rope("linear", 1000000.0, factor=8.0),

@@ -14,7 +14,7 @@ import tempfile
 import numpy as np
 import torch
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM,
-                          Gemma3ForConditionalGeneration, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
+                          Gemma3ForConditionalGeneration, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 import make_tiny
@@ -39,7 +39,7 @@ def sizes(rng):
 
 
 def draw(rng):
-    family = rng.choice(["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "multimodal"])
+    family = rng.choice(["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "gemma4", "multimodal"])
     common, head_dim = sizes(rng), 2 * int(rng.integers(1, 40))
     if family == "llama":
         return LlamaForCausalLM, LlamaConfig(**common, head_dim=head_dim, rope_parameters=rope(rng),
@@ -62,6 +62,21 @@ def draw(rng):
         return Gemma2ForCausalLM, Gemma2Config(
             **common, **caps, head_dim=head_dim, query_pre_attn_scalar=int(rng.integers(4, 64)),
             sliding_window=int(rng.integers(1, 300)), rope_parameters=make_tiny.rope()), 1
+    if family == "gemma4":
+        n = common["num_hidden_layers"] = int(rng.integers(2, 8))
+        types = [str(t) for t in rng.choice(["sliding_attention", "full_attention"], n - 1)] + ["full_attention"]
+        shared = int(rng.integers(0, n))
+        if set(types[:n - shared]) != set(types):
+            shared = 0
+        kv = common["num_key_value_heads"]
+        return Gemma4ForCausalLM, Gemma4TextConfig(
+            **common, layer_types=types, num_kv_shared_layers=shared, head_dim=head_dim,
+            global_head_dim=2 * int(rng.integers(1, 40)), attention_k_eq_v=bool(rng.integers(2)),
+            num_global_key_value_heads=[None, 1, kv][rng.integers(3)], use_double_wide_mlp=bool(rng.integers(2)),
+            sliding_window=int(rng.integers(1, 300)), final_logit_softcapping=[None, 3.0][rng.integers(2)],
+            # transformers fails on layers that share keys without inputs per layer.
+            hidden_size_per_layer_input=int(rng.choice([3, 16] if shared else [0, 3, 16])),
+            vocab_size_per_layer_input=common["vocab_size"] + int(rng.integers(0, 9))), 0
     # The multimodal class of transformers does not cap its logits, whatever the text config says; no checkpoint does.
     cap = 3.0 if family == "gemma3" and rng.integers(2) else None
     text = Gemma3TextConfig(
@@ -92,8 +107,9 @@ def check(hearth, rng, number, directory):
     subprocess.run([hearth, "logits", directory, "--ids", ",".join(map(str, ids)), "--out", out, "--precision", "reference",
                     "--kv", "f32", "--chunk", str(chunk), "--quiet"], check=True)
     difference = np.abs(np.load(out) - expected).max() / expected.std()
+    sizes = text.to_dict()
     print(f"{number:3} {config.model_type:12} {dtype:4} layers {text.num_hidden_layers} hidden {text.hidden_size:3} "
-          f"heads {text.num_attention_heads}/{text.num_key_value_heads} head_dim {text.head_dim if hasattr(text, 'head_dim') else '-'} "
+          f"heads {text.num_attention_heads}/{sizes['num_key_value_heads']} head_dim {sizes.get('head_dim', '-')} "
           f"tokens {len(ids):3} chunk {chunk:3}: {difference:.1e}", flush=True)
     return difference < 1e-3
 

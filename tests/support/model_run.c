@@ -33,10 +33,10 @@ model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
     model_run r = {.model = m, .capacity = capacity, .chunk = chunk, .rows = 2 * chunk};
     ht_error err = {0};
     check(ht_exec_new(m->plan, r.rows, r.rows, &r.exec, &err), &err);
-    r.cache.n_layers = m->n_layers;
-    r.cache.layer = calloc((size_t)m->n_layers, sizeof *r.cache.layer);
+    r.cache.n_layers = m->n_kv_layers;
+    r.cache.layer = calloc((size_t)m->n_kv_layers, sizeof *r.cache.layer);
     assert_non_null(r.cache.layer);
-    for (int32_t i = 0; i < m->n_layers; i++) open_layer(&r.cache.layer[i], &m->kv[i], m->kv_dtype, capacity, chunk);
+    for (int32_t i = 0; i < m->n_kv_layers; i++) open_layer(&r.cache.layer[i], &m->kv[i], m->kv_dtype, capacity, chunk);
     return r;
 }
 

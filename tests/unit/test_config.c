@@ -69,14 +69,14 @@ static void windows_of_all_layers(void **state) {
     (void)state;
     ht_config c = read_ok("{\"model_type\": \"mistral\", \"num_hidden_layers\": 3}");
     assert_int_equal(c.window, 4096); /* the class's own, when the file says nothing */
-    assert_true(c.sliding[0] && c.sliding[1] && c.sliding[2]);
+    assert_true(c.layer[0].slides && c.layer[1].slides && c.layer[2].slides);
     assert_int_equal(c.n_kv_heads, 8);
     c = read_ok("{\"model_type\": \"mistral\", \"sliding_window\": null}");
-    assert_false(c.sliding[0]);
+    assert_false(c.layer[0].slides);
     c = read_ok("{\"model_type\": \"qwen3\", \"use_sliding_window\": true, \"max_window_layers\": 2,"
                 " \"num_hidden_layers\": 4, \"sliding_window\": 9}");
     assert_int_equal(c.window, 9);
-    assert_true(!c.sliding[1] && c.sliding[2]);
+    assert_true(!c.layer[1].slides && c.layer[2].slides);
     assert_false(c.q_bias || c.out_bias);
     assert_int_equal(c.head_dim, 128);
 }
@@ -85,7 +85,7 @@ static void caps(void **state) {
     (void)state;
     ht_config c = read_ok("{\"model_type\": \"gemma2\"}");
     assert_true(c.attention_softcap == 50 && c.final_softcap == 30 && c.norm_offset == 1 && c.tied_head);
-    assert_true(c.sliding[0] && !c.sliding[1] && c.sliding[2]);
+    assert_true(c.layer[0].slides && !c.layer[1].slides && c.layer[2].slides);
     assert_true(c.rope.theta == 10000 && c.local_rope.theta == 10000);
     c = read_ok("{\"model_type\": \"gemma2\", \"attn_logit_softcapping\": null, \"final_logit_softcapping\": 8}");
     assert_true(c.attention_softcap == 0 && c.final_softcap == 8);
@@ -107,7 +107,7 @@ static void gemma_defaults(void **state) {
     assert_int_equal(c.feed_forward, 9216);
     assert_int_equal(c.window, 1024);
     assert_true(c.tied_head && c.norm_offset == 1 && c.attention_scale == 0.0625f);
-    for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.sliding[i], (i + 1) % 6 != 0);
+    for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.layer[i].slides, (i + 1) % 6 != 0);
     assert_true(c.rope.theta == 1e6 && c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 8);
     assert_true(c.local_rope.theta == 1e4 && c.local_rope.kind == HT_ROPE_PLAIN);
     assert_int_equal(c.n_eos, 2);
@@ -196,16 +196,16 @@ static void rope_factors(void **state) {
 static void windows(void **state) {
     (void)state;
     ht_config c = read_ok("{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": false}");
-    for (int64_t i = 0; i < c.n_layers; i++) assert_false(c.sliding[i]);
+    for (int64_t i = 0; i < c.n_layers; i++) assert_false(c.layer[i].slides);
     c = read_ok(
         "{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": true, \"max_window_layers\": 30}");
     assert_int_equal(c.window, 99);
-    for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.sliding[i], i >= 30);
+    for (int64_t i = 0; i < c.n_layers; i++) assert_int_equal(c.layer[i].slides, i >= 30);
     c = read_ok("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 4, \"sliding_window_pattern\": 2}");
-    assert_true(c.sliding[0] && !c.sliding[1] && c.sliding[2] && !c.sliding[3]);
+    assert_true(c.layer[0].slides && !c.layer[1].slides && c.layer[2].slides && !c.layer[3].slides);
     c = read_ok("{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 2, \"sliding_window_pattern\": 2,"
                 " \"layer_types\": [\"full_attention\", \"sliding_attention\"]}");
-    assert_true(!c.sliding[0] && c.sliding[1]);
+    assert_true(!c.layer[0].slides && c.layer[1].slides);
 }
 
 static void hints_from_tensors(void **state) {

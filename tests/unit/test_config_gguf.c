@@ -87,7 +87,7 @@ static void gemma(void **state) {
     ht_config c = read_ok(&w);
     assert_true(c.attention_scale == 0.25f && c.window == 20 && c.norm_offset == 0 && c.head_dim == 32);
     assert_true(c.rope.theta == 1e6 && c.local_rope.theta == 1e4 && c.tied_head);
-    for (int i = 0; i < 62; i++) assert_int_equal(c.sliding[i], (i + 1) % 6 != 0);
+    for (int i = 0; i < 62; i++) assert_int_equal(c.layer[i].slides, (i + 1) % 6 != 0);
 
     w = usual("gemma3", 2);
     gguf_put_u32(&w, "gemma3.attention.sliding_window", 20);
@@ -99,18 +99,18 @@ static void gemma(void **state) {
     gguf_put_i32s(&w, "gemma3.attention.sliding_window_pattern", (int32_t[]){0, 1}, 2);
     c = read_ok(&w);
     assert_true(c.attention_scale == 0.5f && c.local_rope.theta == 5000 && c.final_softcap == 30);
-    assert_true(!c.sliding[0] && c.sliding[1]);
+    assert_true(!c.layer[0].slides && c.layer[1].slides);
     assert_true(c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 8 && c.local_rope.kind == HT_ROPE_PLAIN);
 
     w = usual("gemma3", 2); /* no window: nothing slides */
     c = read_ok(&w);
-    assert_true(c.window == 0 && !c.sliding[0] && !c.sliding[1]);
+    assert_true(c.window == 0 && !c.layer[0].slides && !c.layer[1].slides);
 
     w = usual("gemma3", 4);
     gguf_put_u32(&w, "gemma3.attention.sliding_window", 20);
     gguf_put_u32(&w, "gemma3.attention.sliding_window_pattern", 2);
     c = read_ok(&w);
-    assert_true(c.sliding[0] && !c.sliding[1] && c.sliding[2] && !c.sliding[3]);
+    assert_true(c.layer[0].slides && !c.layer[1].slides && c.layer[2].slides && !c.layer[3].slides);
 }
 
 static void head_counts_per_layer(void **state) {
@@ -120,7 +120,11 @@ static void head_counts_per_layer(void **state) {
     assert_int_equal(read_ok(&w).n_kv_heads, 2);
     w = usual("llama", 3);
     gguf_put_i32s(&w, "llama.attention.head_count_kv", (int32_t[]){2, 1, 2}, 3);
-    refused(&w, HT_ERR_UNSUPPORTED, "differs between layers");
+    ht_config c = read_ok(&w);
+    assert_true(c.layer[0].n_kv_heads == 2 && c.layer[1].n_kv_heads == 1 && c.layer[2].n_kv_heads == 2);
+    w = usual("llama", 3);
+    gguf_put_i32s(&w, "llama.attention.head_count_kv", (int32_t[]){2, 1}, 2);
+    refused(&w, HT_ERR_FORMAT, "layer 2");
 }
 
 static void refusals(void **state) {

@@ -109,15 +109,39 @@ static void check_fast(void **state) {
 }
 
 int main(void) {
-    static const char *const names[] = {"llama-f32",         "llama-head-dim-bf16",     "llama-llama3-f16-shards",
-                                        "llama-llama3-bf16", "llama-linear-bias-bf16",  "llama-yarn-f16",
-                                        "qwen2-f32",         "qwen2-tied-bf16",         "qwen2-sliding-f16",
-                                        "gemma3-f32",        "gemma3-scaled-bf16",      "gemma3-multimodal-bf16-shards",
-                                        "llama-f32.gguf",    "llama-f16.gguf",          "llama-q8_0.gguf",
-                                        "llama-q4_1.gguf",   "llama-llama3-q8_0.gguf",  "qwen2-q4_0.gguf",
-                                        "gemma3-q5_1.gguf",  "mistral-sliding-f32",     "mistral-head-dim-bf16",
-                                        "qwen3-f32",         "qwen3-bias-sliding-bf16", "qwen3-q8_0.gguf",
-                                        "gemma2-f32",        "gemma2-f16-shards",       "gemma2-q4_1.gguf"};
+    static const char *const names[] = {"llama-f32",
+                                        "llama-head-dim-bf16",
+                                        "llama-llama3-f16-shards",
+                                        "llama-llama3-bf16",
+                                        "llama-linear-bias-bf16",
+                                        "llama-yarn-f16",
+                                        "qwen2-f32",
+                                        "qwen2-tied-bf16",
+                                        "qwen2-sliding-f16",
+                                        "gemma3-f32",
+                                        "gemma3-scaled-bf16",
+                                        "gemma3-multimodal-bf16-shards",
+                                        "llama-f32.gguf",
+                                        "llama-f16.gguf",
+                                        "llama-q8_0.gguf",
+                                        "llama-q4_1.gguf",
+                                        "llama-llama3-q8_0.gguf",
+                                        "qwen2-q4_0.gguf",
+                                        "gemma3-q5_1.gguf",
+                                        "mistral-sliding-f32",
+                                        "mistral-head-dim-bf16",
+                                        "qwen3-f32",
+                                        "qwen3-bias-sliding-bf16",
+                                        "qwen3-q8_0.gguf",
+                                        "gemma2-f32",
+                                        "gemma2-f16-shards",
+                                        "gemma2-q4_1.gguf",
+                                        "gemma4-f32",
+                                        "gemma4-shared-bf16",
+                                        "gemma4-k-is-v-f16-shards",
+                                        "gemma4-multimodal-bf16",
+                                        "gemma4-q8_0.gguf",
+                                        "gemma4-k-is-v-q4_1.gguf"};
     enum { N = sizeof names / sizeof *names };
     struct CMUnitTest tests[2 * N];
     for (int i = 0; i < N; i++) {

@@ -147,7 +147,7 @@ static void check_room(ht_room_wanted w, size_t free_now, const char *const *wor
 static void refusals(void **state) {
     (void)state;
     ht_room_wanted w = {
-        .name = "m.gguf", .weight_bytes = 10000000, .kv = kv, .n_layers = 1, .kv_dtype = HT_F16, .context = 1 << 20};
+        .name = "m.gguf", .weight_bytes = 10000000, .kv = kv, .n_kv_layers = 1, .kv_dtype = HT_F16, .context = 1 << 20};
     CHECK_ROOM(w, 10000000, NULL);
     CHECK_ROOM(w, 9999999, "m.gguf", "10.0 MB", "weights", "smaller or more strongly quantised");
     w.positions = 1024;

@@ -1,0 +1,235 @@
+/* Gemma 4: Gemma 3's blocks with plain norms, values that are normed too, and wider heads on the layers that see
+ * everything, which turn a quarter of them. Some sizes share the keys and values of earlier layers, add to every layer a
+ * part of a second embedding, and scale what a layer gives. */
+#include "models/decoder.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct gemma4_layer {
+    ht_decoder_layer base;
+    ht_weight input_gate;       /* [layer_input, hidden] */
+    ht_weight input_projection; /* [hidden, layer_input] */
+    ht_array *after_input_norm; /* f32 [hidden] */
+    ht_array *scalar;           /* f32 [1]: on what the layer gives */
+} gemma4_layer;
+
+typedef struct gemma4_around {
+    ht_weight inputs;            /* [layer_input_vocab, n_layers * layer_input]: by token, for all layers */
+    ht_weight inputs_projection; /* [n_layers * layer_input, hidden]: from the embedding */
+    ht_array *inputs_norm;       /* f32 [layer_input] */
+} gemma4_around;
+
+static bool has_inputs(const ht_config *c, int64_t layer) {
+    (void)layer;
+    return c->layer_input > 0;
+}
+
+#define AT(field) offsetof(gemma4_layer, field)
+static const ht_weight_place places[] = {
+    {AT(input_gate), "per_layer_input_gate", "inp_gate", HT_EXTENT_LAYER_INPUT, HT_EXTENT_HIDDEN, .has = has_inputs},
+    {AT(input_projection), "per_layer_projection", "proj", HT_EXTENT_HIDDEN, HT_EXTENT_LAYER_INPUT, .has = has_inputs},
+    {AT(after_input_norm), "post_per_layer_input_norm", "post_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE,
+     .has = has_inputs},
+    {AT(scalar), "layer_scalar", "layer_output_scale.weight", HT_EXTENT_ONE, .columns = HT_EXTENT_NONE, .bare = true},
+    {.gguf = NULL}};
+#undef AT
+
+#define AT(field) offsetof(gemma4_around, field)
+static const ht_weight_place around[] = {{AT(inputs), "embed_tokens_per_layer", "per_layer_token_embd",
+                                          HT_EXTENT_LAYER_INPUT_VOCAB, HT_EXTENT_LAYER_INPUTS, .has = has_inputs,
+                                          .looked_up = true},
+                                         {AT(inputs_projection), "per_layer_model_projection", "per_layer_model_proj",
+                                          HT_EXTENT_LAYER_INPUTS, HT_EXTENT_HIDDEN, .has = has_inputs},
+                                         {AT(inputs_norm), "per_layer_projection_norm", "per_layer_proj_norm",
+                                          HT_EXTENT_LAYER_INPUT, .columns = HT_EXTENT_NONE, .has = has_inputs},
+                                         {.gguf = NULL}};
+#undef AT
+
+/* ---- configuration ---- */
+
+enum { PATTERN = 6 }; /* every sixth layer sees everything, unless the file says otherwise */
+
+/* The last n layers use the keys and values of the last layer of their kind that has its own. False: there is none. */
+static bool share_keys(ht_config *c, int64_t n) {
+    if (n < 0 || n >= c->n_layers) return n == 0;
+    for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
+        int64_t from = c->n_layers - n - 1;
+        while (from >= 0 && c->layer[from].slides != c->layer[i].slides) from--;
+        if (from < 0) return false;
+        c->layer[i].kv_layer = from;
+    }
+    return true;
+}
+
+static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
+    double cap = 0;
+    ht_json_f64(r, object, "final_logit_softcapping", &cap);
+    c->final_softcap = (float)cap;
+    c->attention_scale = 1;
+    c->mlp_bias = false;
+    c->window = 512;
+    ht_json_i64(r, object, "sliding_window", &c->window);
+    ht_config_slide_by_pattern(c, PATTERN);
+    c->layer[c->n_layers - 1].slides = false;
+    c->rope.kind = HT_ROPE_PROPORTIONAL;
+    c->rope.share = 0.25;
+    c->layer_input = 256;
+    c->layer_input_vocab = 262144;
+    if (json_is_null(json_object_get(object, "hidden_size_per_layer_input"))) c->layer_input = 0;
+    ht_json_i64(r, object, "hidden_size_per_layer_input", &c->layer_input);
+    ht_json_i64(r, object, "vocab_size_per_layer_input", &c->layer_input_vocab);
+    const char *both_ways = NULL;
+    const json_t *direction = json_object_get(object, "use_bidirectional_attention");
+    if (json_is_string(direction)) both_ways = json_string_value(direction);
+    if (both_ways && !strcmp(both_ways, "all"))
+        ht_json_fail(r, HT_ERR_UNSUPPORTED,
+                     "`use_bidirectional_attention` is `all`: the model is an encoder, not a generator");
+    bool experts = false;
+    if (ht_json_bool(r, object, "enable_moe_block", &experts) && experts)
+        ht_json_fail(r, HT_ERR_UNSUPPORTED, "mixtures of experts are not supported (`enable_moe_block` is true)");
+}
+
+/* The newer spelling: per_layer_config {"5": {"head_dim": ..., "num_key_value_heads": ...}, ...}, or one entry for all
+ * layers of a type. */
+static void read_layer_overrides(ht_config *c, ht_json_reader *r, const json_t *overrides) {
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%lld", (long long)i);
+        const json_t *one = ht_json_object(r, overrides, key);
+        if (!one) one = ht_json_object(r, overrides, c->layer[i].slides ? "sliding_attention" : "full_attention");
+        ht_json_i64(r, one, "head_dim", &c->layer[i].head_dim);
+        ht_json_i64(r, one, "num_key_value_heads", &c->layer[i].n_kv_heads);
+    }
+}
+
+static void read_json_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
+    bool v_is_k = false, wide = false;
+    int64_t full_head_dim = 512, full_kv_heads = c->n_kv_heads, n_shared = 0;
+    ht_json_bool(r, object, "attention_k_eq_v", &v_is_k);
+    ht_json_bool(r, object, "use_double_wide_mlp", &wide);
+    ht_json_i64(r, object, "num_kv_shared_layers", &n_shared);
+    ht_json_i64(r, object, "global_head_dim", &full_head_dim);
+    if (v_is_k) ht_json_i64(r, object, "num_global_key_value_heads", &full_kv_heads);
+    const json_t *overrides = ht_json_object(r, object, "per_layer_config");
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        if (c->layer[i].slides) continue;
+        c->layer[i].v_is_k = v_is_k;
+        if (overrides) continue;
+        c->layer[i].head_dim = full_head_dim;
+        c->layer[i].n_kv_heads = full_kv_heads;
+    }
+    if (overrides) read_layer_overrides(c, r, overrides);
+    if (!share_keys(c, n_shared))
+        ht_json_fail(r, HT_ERR_FORMAT,
+                     "`num_kv_shared_layers` is %lld of %lld: no earlier layer of the same type has keys and values",
+                     (long long)n_shared, (long long)c->n_layers);
+    for (int64_t i = 0; wide && i < c->n_layers; i++)
+        if (c->layer[i].kv_layer != i) c->layer[i].feed_forward *= 2;
+}
+
+static void read_gguf(ht_config *c, ht_meta *m) {
+    c->attention_scale = 1;
+    c->mlp_bias = false;
+    c->final_softcap = (float)ht_meta_f64(m, "final_logit_softcapping", 0);
+    c->window = ht_meta_i64(m, "attention.sliding_window", 512);
+    c->layer_input = ht_meta_i64(m, "embedding_length_per_layer_input", 0);
+    c->layer_input_vocab = c->vocab;
+    int64_t local_head_dim = ht_meta_i64(m, "attention.key_length_swa", c->head_dim);
+    bool has_pattern = ht_meta_has(m, "attention.sliding_window_pattern");
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        ht_layer_config *l = &c->layer[i];
+        l->slides = has_pattern ? ht_meta_layer_i64(m, "attention.sliding_window_pattern", i, 0) != 0
+                                : (i + 1) % PATTERN != 0 && i + 1 < c->n_layers;
+        if (l->slides) l->head_dim = local_head_dim;
+    }
+    if (!share_keys(c, ht_meta_i64(m, "attention.shared_kv_layers", 0)))
+        ht_meta_fail(m, HT_ERR_FORMAT,
+                     "`%s.attention.shared_kv_layers` leaves no earlier layer of the same type with keys and values",
+                     m->architecture);
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%lld.attn_v.weight", (long long)i);
+        c->layer[i].v_is_k = c->layer[i].kv_layer == i && !ht_gguf_find_tensor(m->gguf, name);
+    }
+}
+
+/* ---- the forward function ---- */
+
+/* What every layer gets: [T, n_layers, layer_input]. The part that depends on the token alone, and one that the embedding
+ * h projects to, which is normed. */
+static ht_array *layer_inputs(ht_ctx *c, const ht_decoder *m, ht_array *h) {
+    const ht_config *cfg = m->config;
+    const gemma4_around *a = m->around;
+    const int64_t shape[] = {-1, cfg->n_layers, cfg->layer_input};
+    ht_array *by_token = ht_embed(c, ht_batch_ids(c), &a->inputs, (float)sqrt((double)cfg->layer_input));
+    ht_array *projected =
+        ht_scale(c->s, ht_linear(c, h, &a->inputs_projection), (float)(1 / sqrt((double)cfg->hidden)));
+    projected = ht_decoder_norm(c, cfg, ht_reshape(c->s, projected, shape, 3), a->inputs_norm);
+    return ht_scale(c->s, ht_add(c->s, projected, ht_reshape(c->s, by_token, shape, 3)), (float)sqrt(0.5));
+}
+
+/* Layer i's part of the inputs: [T, layer_input]. */
+static ht_array *input_of(ht_ctx *c, const ht_config *cfg, ht_array *inputs, int64_t i) {
+    if (!inputs) return NULL;
+    const int64_t start[] = {0, i, 0}, stop[] = {ht_array_dim(inputs, 0), i + 1, cfg->layer_input};
+    return ht_squeeze(c->s, ht_slice(c->s, inputs, start, stop, NULL), 1);
+}
+
+static ht_array *add_input(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, ht_array *h, ht_array *input) {
+    ht_array *gate = m->config->family->activate(c->s, ht_linear(c, h, &l->input_gate)); /* [T, layer_input] */
+    ht_array *y = ht_linear(c, ht_mul(c->s, gate, input), &l->input_projection);
+    return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, l->after_input_norm));
+}
+
+static ht_array *forward(ht_ctx *c, const void *model) {
+    const ht_decoder *m = model;
+    const ht_config *cfg = m->config;
+    const gemma4_layer *layers = m->layers;
+    ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
+    ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;
+    for (int i = 0; i < cfg->n_layers; i++) {
+        const gemma4_layer *l = &layers[i];
+        ht_array *input = cfg->layer_input ? input_of(c, cfg, inputs, i) : NULL;
+        ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), pos);
+        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
+        if (i == cfg->n_layers - 1) { /* only rows that are asked for go on */
+            h = ht_take(c->s, h, ht_batch_out_rows(c));
+            if (cfg->layer_input) input = ht_take(c->s, input, ht_batch_out_rows(c));
+        }
+        ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, l->base.mlp_norm));
+        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));
+        if (cfg->layer_input) h = add_input(c, m, l, h, input);
+        h = ht_mul(c->s, h, l->scalar);
+    }
+    return ht_decoder_head(c, m, h);
+}
+
+const ht_family ht_family_gemma4 = {.architecture = "gemma4",
+                                    .model_types = {"gemma4_text", "gemma4"},
+                                    .defaults = {.n_layers = 30,
+                                                 .hidden = 2304,
+                                                 .n_heads = 8,
+                                                 .n_kv_heads = 4,
+                                                 .head_dim = 256,
+                                                 .feed_forward = 9216,
+                                                 .vocab = 262144,
+                                                 .context = 131072,
+                                                 .rms_eps = 1e-6,
+                                                 .rope_theta = 1000000,
+                                                 .local_rope_theta = 10000,
+                                                 .tied_head = true,
+                                                 .activation_field = "hidden_activation",
+                                                 .activation = "gelu_pytorch_tanh"},
+                                    .read_json = read_json,
+                                    .read_json_layers = read_json_layers,
+                                    .read_gguf = read_gguf,
+                                    .activate = ht_gelu_tanh,
+                                    .scaled_embedding = true,
+                                    .normed_values = true,
+                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
+                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places, places},
+                                    .layer_bytes = sizeof(gemma4_layer),
+                                    .around = around,
+                                    .around_bytes = sizeof(gemma4_around),
+                                    .forward = forward};
