@@ -41,7 +41,7 @@ HT_INLINE void ht_decode_weights(ht_qkind kind, const uint8_t *unit, v16i w[8]) 
         for (int j = 0; j < 4; j++) {
             v16i n = v16i_load_bytes(unit + 64 * j);
             w[j] = v16i_and(n, ht_bytes(15));
-            w[j + 4] = v16i_and(v16i_shr(n, 4), ht_bytes(15));
+            w[j + 4] = v16i_high_nibbles(n);
         }
         unit += 256;
         from = 4;
@@ -50,8 +50,8 @@ HT_INLINE void ht_decode_weights(ht_qkind kind, const uint8_t *unit, v16i w[8]) 
         for (int i = 0; i < 2; i++) {
             v16i p = v16i_load_bytes(unit + 64 * i);
             for (int c = 0; c < 4; c++) {
-                v16i pair = v16i_and(ht_shift(p, from - 2 * c), ht_bytes(3 << from));
-                w[4 * i + c] = from ? v16i_or(w[4 * i + c], pair) : pair;
+                v16i pair = ht_shift(p, from - 2 * c), mask = ht_bytes(3 << from);
+                w[4 * i + c] = from ? v16i_insert(w[4 * i + c], pair, mask) : v16i_and(pair, mask);
             }
         }
         unit += 128;
@@ -59,7 +59,7 @@ HT_INLINE void ht_decode_weights(ht_qkind kind, const uint8_t *unit, v16i w[8]) 
     }
     if (bits > from) {
         v16i h = v16i_load_bytes(unit);
-        for (int j = 0; j < 8; j++) w[j] = v16i_or(w[j], v16i_and(ht_shift(h, from - j), ht_bytes(1 << from)));
+        for (int j = 0; j < 8; j++) w[j] = v16i_insert(w[j], ht_shift(h, from - j), ht_bytes(1 << from));
     }
     if (kind.codes) ht_look_up_weights(kind.codes, w);
 }

@@ -237,16 +237,15 @@ HT_INLINE void fetch_results(const ht_product_out *out, int64_t first, int n) {
         for (int p = 0; p < TILE_PANELS; p++) HT_PREFETCH(y + HT_PANEL * p);
 }
 
-/* With two halves, y, t and the sums are more than the registers hold. Of AVX-512's, y waits in memory from block to
- * block, where the compiler left to itself would put t and read the weights twice; elsewhere, and of a tile that is alone,
- * some of the rows go at a time. */
+/* With two halves, and on ARM always, y, t and the sums are more than the registers hold. y then waits in memory from
+ * block to block, where the compiler left to itself would put t and read the weights twice; with the few registers of
+ * AVX2, and of a tile that is alone, some of the rows go at a time. */
 #define KEEP_IN_MEMORY(v) __asm__ volatile("" : : "r"(v) : "memory")
 
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
                             int64_t t, int n_x, const ht_product_out *out) {
     tile x = tile_at(kind, all, t, block, n_x);
-    const int first = (int)ht_qtile_first(all->x, t);
-    const int half = n_x <= HT_ABREAST ? n_x : (n_x + 2 * HT_ABREAST - 1) / 2 / HT_ABREAST * HT_ABREAST;
+    const int first = (int)ht_qtile_first(all->x, t), half = (n_x + 1) / 2;
     v16f y[TILE_PANELS][DIRECT_ROWS];
     int lanes[TILE_PANELS];
     if (t + 1 < all->last) fetch_results(out, first + n_x, ht_qtile_rows(all->x, t + 1));
@@ -254,14 +253,12 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     for (int p = 0; p < TILE_PANELS; p++)
         for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
     for (int b = 0; b < n; b++) {
-        if (kind.halves == 1 && n_x <= TILE_ROWS)
-            decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
-        else if (TILE_PANELS == 2 && n_x <= TILE_ROWS) {
-            KEEP_IN_MEMORY(y);
-            decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
-        } else {
+        if (n_x > TILE_ROWS || (TILE_SPLITS && kind.halves == 2)) {
             decoded_block(kind, panels, b, &x, n_x, 0, half, y);
             if (n_x > half) decoded_block(kind, panels, b, &x, n_x, half, n_x, y);
+        } else {
+            if (TILE_SPILLS || kind.halves == 2) KEEP_IN_MEMORY(y);
+            decoded_block(kind, panels, b, &x, n_x, 0, n_x, y);
         }
         advance(kind, &x, n_x);
     }

@@ -4,6 +4,8 @@
  *   v16i_load_bytes(p)       64 bytes
  *   v16i_load_u8, _s8(p)     16 bytes, one per lane
  *   v16i_set4(p)             the same 4 bytes in every lane
+ *   v16i_high_nibbles(v)     of each byte, moved to the low ones
+ *   v16i_insert(v, x, mask)  v | x & mask, for a v that has no bit of the mask
  *   v16i_lookup(table, v)    bytes of a table of 16; those of v are 0 to 15
  *
  * A dot product of up to 8 steps of 4 columns:
@@ -40,6 +42,25 @@ HT_INLINE v16i v16i_set4(const int8_t *p) {
     memcpy(&four, p, sizeof four);
     return v16i_set1(four);
 }
+
+#if defined(HT_ISA_ARM)
+HT_INLINE int32x4_t ht_high_nibbles(int32x4_t v) {
+    return vreinterpretq_s32_u8(vshrq_n_u8(vreinterpretq_u8_s32(v), 4));
+}
+HT_INLINE v16i v16i_high_nibbles(v16i v) {
+    return (v16i){ht_high_nibbles(v.a), ht_high_nibbles(v.b), ht_high_nibbles(v.c), ht_high_nibbles(v.d)};
+}
+HT_INLINE int32x4_t ht_insert(int32x4_t v, int32x4_t x, int32x4_t mask) {
+    return vbslq_s32(vreinterpretq_u32_s32(mask), x, v);
+}
+HT_INLINE v16i v16i_insert(v16i v, v16i x, v16i mask) {
+    return (v16i){ht_insert(v.a, x.a, mask.a), ht_insert(v.b, x.b, mask.b), ht_insert(v.c, x.c, mask.c),
+                  ht_insert(v.d, x.d, mask.d)};
+}
+#else
+HT_INLINE v16i v16i_high_nibbles(v16i v) { return v16i_and(v16i_shr(v, 4), v16i_set1(0x0f0f0f0f)); }
+HT_INLINE v16i v16i_insert(v16i v, v16i x, v16i mask) { return v16i_or(v, v16i_and(x, mask)); }
+#endif
 
 #if defined(HT_ISA_avx512)
 

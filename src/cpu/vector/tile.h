@@ -17,6 +17,15 @@ enum { DIRECT_ROWS = 4 };
 enum { DIRECT_ABREAST = 1, DIRECT_ABREAST_HALVES = 1 };
 #endif
 
+/* What becomes of sums and results that are more than the registers hold (matrix_int8.c). */
+#if defined(HT_ISA_YMM)
+enum { TILE_SPLITS = 1, TILE_SPILLS = 0 };
+#elif defined(HT_ISA_ARM)
+enum { TILE_SPLITS = 0, TILE_SPILLS = 1 };
+#else
+enum { TILE_SPLITS = 0, TILE_SPILLS = 0 };
+#endif
+
 /* Rows of panel `panel` that exist: 0 to 16. */
 HT_INLINE int ht_lanes_of(const ht_product_out *out, int64_t panel) {
     int64_t left = out->n - HT_PANEL * panel;
