@@ -43,10 +43,15 @@ static const shape shapes[] = {
     {"qwen Q6_K down", HT_W_Q6_K, 896, 4864},     {"qwen Q8_0 head", HT_W_Q8_0, 151936, 896},
     {"other Q4_0", HT_W_Q4_0, 2048, 2048},        {"other Q5_1", HT_W_Q5_1, 2048, 2048},
     {"other Q2_K", HT_W_Q2_K, 2048, 2048},        {"other Q3_K", HT_W_Q3_K, 2048, 2048},
-    {"other Q5_K", HT_W_Q5_K, 2048, 2048},        {"other F32", HT_W_F32, 1024, 1024},
-    {"other F16", HT_W_F16, 2048, 2048},          {"other BF16", HT_W_BF16, 2048, 2048},
-    {"smollm2 BF16 kv", HT_W_BF16, 192, 576},     {"smollm2 BF16 up", HT_W_BF16, 1536, 576},
-    {"smollm2 BF16 down", HT_W_BF16, 576, 1536},  {"qwen BF16 down", HT_W_BF16, 896, 4864},
+    {"other Q5_K", HT_W_Q5_K, 2048, 2048},        {"other IQ4_NL", HT_W_IQ4_NL, 2048, 2048},
+    {"other IQ4_XS", HT_W_IQ4_XS, 2048, 2048},    {"other MXFP4", HT_W_MXFP4, 2048, 2048},
+    {"other NVFP4", HT_W_NVFP4, 2048, 2048},      {"other TQ2_0", HT_W_TQ2_0, 2048, 2048},
+    {"other TQ1_0", HT_W_TQ1_0, 2048, 2048},      {"other IQ1_S", HT_W_IQ1_S, 2048, 2048},
+    {"other IQ2_XS", HT_W_IQ2_XS, 2048, 2048},    {"other IQ3_S", HT_W_IQ3_S, 2048, 2048},
+    {"other F32", HT_W_F32, 1024, 1024},          {"other F16", HT_W_F16, 2048, 2048},
+    {"other BF16", HT_W_BF16, 2048, 2048},        {"smollm2 BF16 kv", HT_W_BF16, 192, 576},
+    {"smollm2 BF16 up", HT_W_BF16, 1536, 576},    {"smollm2 BF16 down", HT_W_BF16, 576, 1536},
+    {"qwen BF16 down", HT_W_BF16, 896, 4864},
 };
 
 typedef struct options {
