@@ -27,6 +27,7 @@ struct ht_gguf {
     ht_gguf_tensor *tensors;
     size_t n_values, n_tensors;
     ht_name_index value_names, tensor_names;
+    const ht_gguf *next; /* with more tensors, or NULL */
 };
 
 typedef struct cursor {
@@ -399,7 +400,12 @@ const ht_gguf_value *ht_gguf_find(const ht_gguf *g, const char *key) {
 size_t ht_gguf_n_tensors(const ht_gguf *g) { return g->n_tensors; }
 const ht_gguf_tensor *ht_gguf_tensor_at(const ht_gguf *g, size_t i) { return &g->tensors[i]; }
 
+void ht_gguf_continue(ht_gguf *g, const ht_gguf *next) { g->next = next; }
+
 const ht_gguf_tensor *ht_gguf_find_tensor(const ht_gguf *g, const char *name) {
-    size_t i = ht_name_index_find(&g->tensor_names, name, strlen(name));
-    return i == SIZE_MAX ? NULL : &g->tensors[i];
+    for (; g; g = g->next) {
+        size_t i = ht_name_index_find(&g->tensor_names, name, strlen(name));
+        if (i != SIZE_MAX) return &g->tensors[i];
+    }
+    return NULL;
 }

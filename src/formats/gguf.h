@@ -72,6 +72,10 @@ size_t ht_gguf_n_tensors(const ht_gguf *g);
 const ht_gguf_tensor *ht_gguf_tensor_at(const ht_gguf *g, size_t i);
 const ht_gguf_tensor *ht_gguf_find_tensor(const ht_gguf *g, const char *name); /* NULL when absent; hashed */
 
+/* Of a checkpoint in several files: from now on ht_gguf_find_tensor(g) looks in `next`, too, and what that goes on to, so
+ * that whoever reads the metadata can ask which tensors there are. `next` must outlive g. */
+void ht_gguf_continue(ht_gguf *g, const ht_gguf *next);
+
 /* "u32", "string", ...: for messages. */
 const char *ht_gguf_type_name(ht_gguf_type type);
 

@@ -26,6 +26,15 @@ typedef struct contents {
     char gguf[256];
 } contents;
 
+/* Whether two files are parts of one model. */
+static bool same_model(const char *a, const char *b) {
+    int number, count, other_count;
+    size_t prefix, other_prefix;
+    return ht_gguf_part_name(a, &number, &count, &prefix) &&
+           ht_gguf_part_name(b, &number, &other_count, &other_prefix) && count == other_count &&
+           prefix == other_prefix && !memcmp(a, b, prefix);
+}
+
 static ht_status look_inside(const char *path, contents *out, ht_error *err) {
     *out = (contents){0};
     DIR *dir = opendir(path);
@@ -33,6 +42,7 @@ static ht_status look_inside(const char *path, contents *out, ht_error *err) {
     for (const struct dirent *e; (e = readdir(dir));) {
         if (ends_with(e->d_name, ".safetensors")) out->n_safetensors++;
         if (!ends_with(e->d_name, ".gguf") || !strncmp(e->d_name, "mmproj", 6)) continue;
+        if (out->n_gguf && same_model(out->gguf, e->d_name)) continue;
         out->n_gguf++;
         snprintf(out->gguf, sizeof out->gguf, "%s", e->d_name);
     }
@@ -41,21 +51,11 @@ static ht_status look_inside(const char *path, contents *out, ht_error *err) {
 }
 
 static ht_status open_gguf(ht_checkpoint *c, ht_error *err) {
-    ht_status status = ht_file_open(c->path, &c->file, err);
+    ht_status status = ht_gguf_set_open(c->path, &c->parts, err);
     if (status) return status;
-    c->name = ht_base_name(c->path);
-    status = ht_file_fetch(c->file, ht_min_size(c->file->size, 4), err);
-    if (status) return status;
-    if (c->file->size < 4 || memcmp(c->file->data, "GGUF", 4))
-        return ht_fail(err, HT_ERR_FORMAT, "%s: not a GGUF file%s", c->path,
-                       ends_with(c->path, ".safetensors") ? "; for safetensors give the directory that holds them"
-                                                          : "");
-    status = ht_gguf_read(c->file, c->name, &c->gguf, err);
-    uint64_t parts;
-    if (!status && ht_gguf_get_u64(c->gguf, "split.count", &parts) && parts > 1)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: is one of %llu parts of a model; join them to one file first",
-                       c->name, (unsigned long long)parts);
-    return status;
+    c->gguf = ht_gguf_set_metadata(c->parts);
+    c->name = ht_gguf_set_part(c->parts, 0)->name;
+    return HT_OK;
 }
 
 static ht_status read_text(const ht_checkpoint *c, const char *name, char **text, size_t *size, ht_error *err) {
@@ -125,7 +125,9 @@ static ht_status open_any(const char *path, ht_checkpoint *c, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the directory holds %d GGUF files; name the one to load", path,
                        inside.n_gguf);
     c->path = ht_path_join(path, inside.gguf);
-    return c->path ? open_gguf(c, err) : ht_fail_memory(err, strlen(path) + sizeof inside.gguf, "a path");
+    c->directory = strdup(path);
+    return c->path && c->directory ? open_gguf(c, err)
+                                   : ht_fail_memory(err, strlen(path) + sizeof inside.gguf, "a path");
 }
 
 ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *err) {
@@ -142,11 +144,11 @@ ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *er
 
 void ht_checkpoint_close(ht_checkpoint *c) {
     if (!c) return;
-    ht_gguf_free(c->gguf);
-    ht_file_close(c->file);
+    ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
     free(c->config_text);
     free(c->generation_text);
+    free(c->directory);
     free(c->path);
     free(c);
 }
@@ -171,13 +173,13 @@ ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error 
                                (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
 }
 
-static void from_gguf(const ht_checkpoint *c, const ht_gguf_tensor *t, ht_stored *out) {
-    *out = (ht_stored){.file = c->file,
-                       .file_name = c->name,
+static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, ht_stored *out) {
+    *out = (ht_stored){.file = part->file,
+                       .file_name = part->name,
                        .type_name = t->type_name,
                        .type = t->type,
                        .n_dims = t->n_dims,
-                       .offset = (size_t)(t->data - c->file->data),
+                       .offset = (size_t)(t->data - part->file->data),
                        .n_bytes = t->n_bytes};
     for (int i = 0; i < t->n_dims; i++) out->dims[i] = t->dims[t->n_dims - 1 - i];
 }
@@ -196,8 +198,9 @@ static void from_safetensors(const ht_checkpoint *c, const ht_safetensor *t, ht_
 
 bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out) {
     if (c->gguf) {
-        const ht_gguf_tensor *t = ht_gguf_find_tensor(c->gguf, name);
-        if (t) from_gguf(c, t, out);
+        const ht_gguf_part *part;
+        const ht_gguf_tensor *t = ht_gguf_set_find(c->parts, name, &part);
+        if (t) from_gguf(part, t, out);
         return t != NULL;
     }
     const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
@@ -206,12 +209,14 @@ bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out
 }
 
 size_t ht_checkpoint_n_tensors(const ht_checkpoint *c) {
-    return c->gguf ? ht_gguf_n_tensors(c->gguf) : ht_safetensors_count(c->tensors);
+    return c->gguf ? ht_gguf_set_n_tensors(c->parts) : ht_safetensors_count(c->tensors);
 }
 
 void ht_checkpoint_tensor_at(const ht_checkpoint *c, size_t i, ht_stored *out) {
-    if (c->gguf)
-        from_gguf(c, ht_gguf_tensor_at(c->gguf, i), out);
-    else
+    if (c->gguf) {
+        const ht_gguf_part *part;
+        const ht_gguf_tensor *t = ht_gguf_set_tensor_at(c->parts, i, &part);
+        from_gguf(part, t, out);
+    } else
         from_safetensors(c, ht_safetensors_at(c->tensors, i), out);
 }

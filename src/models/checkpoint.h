@@ -6,15 +6,16 @@
 #define HT_MODELS_CHECKPOINT_H
 
 #include "base/file.h"
-#include "formats/gguf.h"
+#include "formats/gguf_set.h"
 #include "formats/safetensors.h"
 #include "models/config.h"
 
 typedef struct ht_checkpoint {
-    char *path;                          /* of the GGUF file or of the directory of safetensors */
+    char *path;                          /* of the GGUF file (of several, of any) or of the directory of safetensors */
     const char *name;                    /* what messages call it: the file's name, or "config.json" */
-    ht_file *file;                       /* GGUF */
-    ht_gguf *gguf;                       /* NULL: safetensors */
+    char *directory;                     /* that was opened, when it holds the GGUF file; else NULL */
+    ht_gguf_set *parts;                  /* GGUF: one file or several */
+    const ht_gguf *gguf;                 /* NULL: safetensors; else that of the first file, with the metadata */
     ht_safetensors *tensors;             /* NULL: GGUF */
     char *config_text, *generation_text; /* safetensors; the latter may be NULL */
     size_t config_size, generation_size;
@@ -22,7 +23,8 @@ typedef struct ht_checkpoint {
     const char *head;   /* name of the output head's tensor, or NULL when there is none */
 } ht_checkpoint;
 
-/* `path` is a .gguf file or a directory with safetensors and config.json, or with one GGUF file. */
+/* `path` is a .gguf file or a directory with safetensors and config.json, or with one GGUF file. Of a GGUF
+ * in several files, it names any. */
 ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *err);
 void ht_checkpoint_close(ht_checkpoint *c); /* NULL is fine */
 

@@ -15,16 +15,18 @@ static const char *const endings[] = {"<end_of_turn>", "<turn|>",       "<|im_en
                                       "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
+/* A GGUF file's own vocabulary comes before a tokenizer.json beside it. */
 ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
     *out = NULL;
-    if (c->gguf)
-        return ht_gguf_find(c->gguf, "tokenizer.ggml.tokens") ? ht_tokenizer_from_gguf(c->gguf, c->name, out, err)
-                                                              : HT_OK;
-    char *path = ht_path_join(c->path, "tokenizer.json");
-    if (!path) return ht_fail_memory(err, strlen(c->path) + 16, "a path");
+    if (c->gguf && ht_gguf_find(c->gguf, "tokenizer.ggml.tokens"))
+        return ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
+    const char *directory = c->gguf ? c->directory : c->path;
+    if (!directory) return HT_OK;
+    char *path = ht_path_join(directory, "tokenizer.json");
+    if (!path) return ht_fail_memory(err, strlen(directory) + 16, "a path");
     bool found = ht_path_exists(path);
     free(path);
-    return found ? ht_tokenizer_load(c->path, out, err) : HT_OK;
+    return found ? ht_tokenizer_load(directory, out, err) : HT_OK;
 }
 
 const char *ht_talk_format(const ht_tokenizer *t) {

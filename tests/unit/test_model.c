@@ -189,7 +189,7 @@ static void tensors(void **state) {
     unsigned char *file = gguf_finish(&w, &size);
     scratch_write("t.gguf", file, size);
     free(file);
-    REFUSED(path, HT_ERR_UNSUPPORTED, "t.gguf", "one of 3 parts");
+    REFUSED(path, HT_ERR_FORMAT, "t.gguf", "one of 3 parts");
     remove(path);
 }
 
