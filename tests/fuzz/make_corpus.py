@@ -47,8 +47,26 @@ def tensors_of_types(*names):
 
 
 write_gguf("values.gguf", every_value)
+def part(no, *names):
+    def fill(w):
+        w.add_uint16("split.no", no), w.add_uint16("split.count", 2), w.add_int32("split.tensors.count", 3)
+        tensors_of_types(*names)(w)
+    return fill
+
+
+sets = out / "fuzz_gguf_set"
+sets.mkdir(parents=True, exist_ok=True)
+for folder, names in (("both", (("F32",), ("Q4_0", "MXFP4"))), ("twice", (("F32",), ("F32", "Q8_0")))):
+    halves = []
+    for no in range(2):
+        write_gguf("part.gguf", part(no, *names[no]))
+        halves.append((ggufs / "part.gguf").read_bytes())
+    (ggufs / "part.gguf").unlink()
+    (sets / folder).write_bytes(struct.pack("<I", len(halves[0])) + halves[0] + halves[1])
 write_gguf("small_blocks.gguf", tensors_of_types("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"))
 write_gguf("k_blocks.gguf", tensors_of_types("Q2_K", "Q6_K"), alignment=8)
+write_gguf("codes.gguf", tensors_of_types("IQ4_NL", "MXFP4", "NVFP4", "I32"))
+write_gguf("grids.gguf", tensors_of_types("TQ1_0", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ3_S"))
 (ggufs / "empty.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 2, 0, 0))
 
 (tensors / "two.safetensors").write_bytes(
