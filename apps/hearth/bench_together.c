@@ -4,17 +4,25 @@
 
 #include <stdio.h>
 
-/* The lowest id of the largest value. In two passes, of which the first runs on vectors. */
+/* The lowest id of the largest value: the block with the largest is found on vectors, and searched. */
 static int32_t most_likely(const float *logits, int32_t vocab) {
-    enum { LANES = 16 };
-    float largest[LANES], best = logits[0];
-    for (int j = 0; j < LANES; j++) largest[j] = logits[0];
-    int32_t i = 0;
-    for (; i + LANES <= vocab; i += LANES)
-        for (int j = 0; j < LANES; j++) largest[j] = logits[i + j] > largest[j] ? logits[i + j] : largest[j];
-    for (; i < vocab; i++) best = logits[i] > best ? logits[i] : best;
-    for (int j = 0; j < LANES; j++) best = largest[j] > best ? largest[j] : best;
-    int32_t id = 0;
+    enum { LANES = 16, BLOCK = 512 };
+    float best = logits[0];
+    int32_t first = 0;
+    for (int32_t at = 0; at < vocab; at += BLOCK) {
+        int32_t end = vocab - at < BLOCK ? vocab : at + BLOCK, i = at;
+        float largest[LANES], most;
+        for (int j = 0; j < LANES; j++) largest[j] = logits[at];
+        for (; i + LANES <= end; i += LANES)
+            for (int j = 0; j < LANES; j++) largest[j] = logits[i + j] > largest[j] ? logits[i + j] : largest[j];
+        most = largest[0];
+        for (int j = 1; j < LANES; j++) most = largest[j] > most ? largest[j] : most;
+        for (; i < end; i++) most = logits[i] > most ? logits[i] : most;
+        if (!(most > best)) continue;
+        best = most;
+        first = at;
+    }
+    int32_t id = first;
     while (id + 1 < vocab && logits[id] != best) id++;
     return id;
 }

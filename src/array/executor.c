@@ -24,7 +24,8 @@ struct ht_exec {
     bool *skip;          /* instructions with nothing to do for these row counts */
     int32_t *from_batch; /* operands that read the batch */
     int32_t n_from_batch;
-    const float *output;
+    float *output;       /* in the arena */
+    bool output_is_read; /* by an instruction as well */
 };
 
 enum { ARENA_ALIGN = 64 };
@@ -174,6 +175,8 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     if (st == HT_OK) make_chains(e);
     for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
         if (p->operand[i].source == HT_FROM_BATCH) e->from_batch[e->n_from_batch++] = i;
+    for (int32_t i = 0; i < p->n_operands; i++)
+        if (p->operand[i].source == HT_FROM_VALUE && p->operand[i].index == p->output.index) e->output_is_read = true;
     if (st == HT_OK) st = ht_memory_alloc(total, "an executor's arena", &arena, err);
     if (st == HT_OK) {
         e->arena = arena;
@@ -224,6 +227,8 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     ht_status st = resolve_for(e, b->n_tok, b->n_out, err);
     if (st) return st;
     bind_batch(e, b);
+    float *to = step->output && !e->output_is_read ? step->output : e->output;
+    e->call[p->output.index].out.data = to;
     unsigned denormals = ht_flush_denormals();
     ht_pool_lease(p->device->pool);
     for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
@@ -238,6 +243,11 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     }
     ht_pool_release(p->device->pool);
     ht_restore_denormals(denormals);
-    if (st == HT_OK) *output = e->output;
+    if (st) return st;
+    if (step->output && to != step->output) {
+        memcpy(step->output, to, (size_t)ht_view_size(&e->call[p->output.index].out) * sizeof *to);
+        to = step->output;
+    }
+    *output = to;
     return st;
 }

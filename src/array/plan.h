@@ -24,7 +24,7 @@ void ht_exec_free(ht_exec *e);
 /* Bytes of arena an executor of these limits would hold. */
 size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out);
 
-/* Runs one step. *output (lent until the next run) is f32 [n_out, columns], row-contiguous. The lengths of the caches
+/* Runs one step. *output (step->output, or else lent until the next run) is f32 [n_out, columns], row-contiguous. The lengths of the caches
  * are not moved: that is the caller's, after success. Allocates nothing. */
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err);
 

@@ -64,6 +64,7 @@ static inline int64_t ht_kv_blocks(int64_t head_dim) { return (head_dim + HT_KV_
 typedef struct ht_step {
     const ht_batch *batch;
     ht_cache *const *kv; /* [n_seq] */
+    float *output;       /* where the plan's output goes; NULL: somewhere in the executor */
 } ht_step;
 
 static inline int64_t ht_kv_page_of(const ht_kv_layer *l, int64_t pos) {

@@ -304,9 +304,8 @@ ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t
     for (int i = 0; i < n; i++)
         add_sequence(&host->room, &b, sessions[i], sessions[i]->n_tokens + 1, sessions[i]->n_tokens);
     const float *output;
-    status = ht_exec_run(host->exec, &(ht_step){.batch = &b, .kv = host->room.kv}, &output, err);
+    status = ht_exec_run(host->exec, &(ht_step){.batch = &b, .kv = host->room.kv, .output = logits}, &output, err);
     if (status) return status;
-    memcpy(logits, output, (size_t)n * (size_t)host->model->vocab * sizeof *logits);
     for (int i = 0; i < n; i++) sessions[i]->cache->length = ++sessions[i]->n_tokens;
     return HT_OK;
 }

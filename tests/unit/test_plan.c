@@ -150,7 +150,7 @@ static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
             int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n_tok}, len = 5 + n_tok;
             fill_batch(n_tok, n_out, id, pos, out);
             const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
-            const ht_step step = {&b, NULL};
+            const ht_step step = {.batch = &b};
             const float *fast;
             assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
             ht_scope *s = ht_scope_new(stream);
@@ -180,7 +180,7 @@ static void chains_give_the_bits_of_eager_evaluation(void **state) {
         fill_batch(n_tok, n_out, id, pos, out);
         for (int32_t i = 0; i < n_tok; i++) pos[i] %= VOCAB;
         const ht_batch b = {n_tok, 1, n_out, id, pos, seq, &len, out};
-        const ht_step step = {&b, NULL};
+        const ht_step step = {.batch = &b};
         const float *fast;
         assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
         ht_scope *s = ht_scope_new(stream);
@@ -210,7 +210,7 @@ static void a_step_allocates_nothing(void **state) {
         fill_batch(n, 1, id, pos, out);
         const ht_batch b = {n, 1, 1, id, pos, seq, &len, out};
         const float *logits;
-        assert_int_equal(ht_exec_run(exec, &(ht_step){&b, NULL}, &logits, &err), HT_OK);
+        assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b}, &logits, &err), HT_OK);
     }
     assert_int_equal(ht_memory_get().active_bytes, before.active_bytes);
     assert_int_equal(ht_memory_get().peak_bytes, before.active_bytes);
@@ -228,7 +228,7 @@ static void more_rows_than_the_executor_holds_are_refused(void **state) {
     int32_t id[3] = {0}, pos[3] = {0, 1, 2}, out[1] = {2}, seq[2] = {0, 3}, len = 3;
     const ht_batch b = {3, 1, 1, id, pos, seq, &len, out};
     const float *logits;
-    assert_int_equal(ht_exec_run(exec, &(ht_step){&b, NULL}, &logits, &err), HT_ERR_LIMIT);
+    assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b}, &logits, &err), HT_ERR_LIMIT);
     assert_null(logits);
     ht_exec_free(exec);
     ht_plan_free(plan);

@@ -24,6 +24,7 @@ typedef struct attend_job {
     int64_t n_heads, head_dim, padded, group; /* query heads per KV head */
     int64_t tile_rows;
     bool may_convert;
+    bool appends; /* tiles put their own keys and values into the cache */
     /* scratch */
     float *threads; /* [n_threads][thread_floats] */
     int64_t thread_floats, max_queries;
@@ -193,6 +194,9 @@ static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t index = begin; index < end; index++) {
         attend_tile t = tile_at(job, last - index); /* the longest first: the others fill the gaps at the end */
         int64_t queries = t.rows * job->group;
+        if (job->appends)
+            for (int64_t row = t.row; row < t.row + t.rows; row++)
+                HT_ISA_NAME(ht_attend_append_head)(job->call, t.layer, row, t.kv_head);
         pack_queries(job, &t, room.q);
         memset(room.totals, 0, (size_t)queries * 2 * sizeof(float));
         for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &room, page);
@@ -298,13 +302,20 @@ static size_t attend_scratch(const ht_call *call) {
     return vector > plain ? vector : plain;
 }
 
+/* Whether no tile reads keys of rows that are in another one. */
+static bool one_tile_each(const attend_job *job) {
+    const ht_batch *b = job->call->step->batch;
+    for (int32_t s = 0; s < b->n_seq; s++)
+        if (b->seq_start[s + 1] - b->seq_start[s] > job->tile_rows) return false;
+    return true;
+}
+
 static ht_status attend(const ht_call *call, ht_error *err) {
     const ht_view *q = &call->in[0];
     const ht_attend_params *p = call->params;
     if (q->dtype != HT_F32 || call->out.dtype != HT_F32) return ht_plain_attend(call, err);
     ht_status status = ht_kv_check(call, err);
     if (status != HT_OK || ht_view_size(q) == 0) return status;
-    HT_ISA_NAME(ht_attend_append)(call);
     attend_job job;
     lay_out(call, &job);
     job.shape = &call->step->kv[0]->layer[p->layer];
@@ -326,7 +337,10 @@ static ht_status attend(const ht_call *call, ht_error *err) {
         keys += t.rows * (call->step->batch->pos[t.row + t.rows - 1] + 1 -
                           ht_kv_first_visible(t.layer, call->step->batch->pos[t.row]));
     }
-    if (split && most_pages > 1)
+    split = split && most_pages > 1;
+    job.appends = !split && one_tile_each(&job) && HT_ISA_NAME(ht_attend_appends_heads)(call);
+    if (!job.appends) HT_ISA_NAME(ht_attend_append)(call);
+    if (split)
         attend_split(&job, n_tiles, most_pages);
     else
         ht_pool_run(call->pool, n_tiles, keys * job.group * job.head_dim < INLINE_WORK ? n_tiles : 1, attend_tiles,

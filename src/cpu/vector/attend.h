@@ -44,6 +44,9 @@ static inline int64_t attend_padded(int64_t head_dim) { return (head_dim + 15) /
 
 /* Puts the step's keys and values into the caches, rounded to their dtype. */
 void HT_ISA_NAME(ht_attend_append)(const ht_call *call);
+/* The same for one row and KV head, if ht_attend_appends_heads. */
+bool HT_ISA_NAME(ht_attend_appends_heads)(const ht_call *call);
+void HT_ISA_NAME(ht_attend_append_head)(const ht_call *call, const ht_kv_layer *l, int64_t row, int64_t head);
 
 void HT_ISA_NAME(ht_attend_page)(const attend_page *page, attend_group *group);
 

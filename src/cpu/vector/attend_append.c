@@ -43,32 +43,39 @@ static void put_quantised(const ht_kv_layer *l, void *page, int64_t head, int64_
     }
 }
 
+void HT_ISA_NAME(ht_attend_append_head)(const ht_call *call, const ht_kv_layer *l, int64_t row, int64_t head) {
+    const ht_view *k = &call->in[1], *v = &call->in[2];
+    int64_t pos = call->step->batch->pos[row];
+    void *page = l->pages[ht_kv_page_of(l, pos)];
+    const float *key = (const float *)k->data + row * k->stride[0] + head * k->stride[1];
+    const float *value = (const float *)v->data + row * v->stride[0] + head * v->stride[1];
+    if (l->dtype == HT_I8) {
+        put_quantised(l, page, head, pos, key, value);
+        return;
+    }
+    put_key(l->dtype, page, ht_kv_k_index(l, head, pos), key, l->head_dim);
+    put_value(l->dtype, page, ht_kv_v_index(l, head, pos), value, l->head_dim);
+}
+
 static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const ht_call *call = arg;
-    const ht_view *k = &call->in[1], *v = &call->in[2];
     for (int64_t row = begin; row < end; row++) {
         const ht_kv_layer *l = ht_kv_layer_of(call, row);
-        int64_t pos = call->step->batch->pos[row];
-        void *page = l->pages[ht_kv_page_of(l, pos)];
-        for (int64_t head = 0; head < l->n_kv_heads; head++) {
-            const float *key = (const float *)k->data + row * k->stride[0] + head * k->stride[1];
-            const float *value = (const float *)v->data + row * v->stride[0] + head * v->stride[1];
-            if (l->dtype == HT_I8) {
-                put_quantised(l, page, head, pos, key, value);
-                continue;
-            }
-            put_key(l->dtype, page, ht_kv_k_index(l, head, pos), key, l->head_dim);
-            put_value(l->dtype, page, ht_kv_v_index(l, head, pos), value, l->head_dim);
-        }
+        for (int64_t head = 0; head < l->n_kv_heads; head++) HT_ISA_NAME(ht_attend_append_head)(call, l, row, head);
     }
 }
 
 static bool adjacent_f32(const ht_view *v) { return v->dtype == HT_F32 && v->stride[2] == 1; }
 
+bool HT_ISA_NAME(ht_attend_appends_heads)(const ht_call *call) {
+    const ht_view *k = &call->in[1];
+    return !ht_view_absent(k) && adjacent_f32(k) && adjacent_f32(&call->in[2]);
+}
+
 void HT_ISA_NAME(ht_attend_append)(const ht_call *call) {
     const ht_view *k = &call->in[1];
-    if (ht_view_absent(k) || !adjacent_f32(k) || !adjacent_f32(&call->in[2])) {
+    if (!HT_ISA_NAME(ht_attend_appends_heads)(call)) {
         ht_kv_append(call);
         return;
     }
