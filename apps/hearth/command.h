@@ -20,6 +20,7 @@ typedef struct command {
 
 int run_command(const options *o);
 int info_command(const options *o);
+int discover_command(const options *o);
 int tokenize_command(const options *o);
 int detokenize_command(const options *o);
 int logits_command(const options *o);

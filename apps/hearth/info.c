@@ -28,12 +28,6 @@ static ht_status compute_needs(const options *o, const ht_model_info *info, need
     return HT_OK;
 }
 
-static bool runs(const ht_model_info *info) {
-    for (const char *const *name = ht_model_architectures(); *name; name++)
-        if (strcmp(*name, info->architecture) == 0) return info->has_weights;
-    return false;
-}
-
 static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
     json_t *sizes =
         json_pack("{sI sI sI sI sI sI sI}", "layers", (json_int_t)i->n_layers, "hidden", (json_int_t)i->hidden, "heads",
@@ -45,7 +39,7 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                                (json_int_t)n->kv_bytes, "total_bytes", (json_int_t)n->total_bytes);
     json_t *value = json_pack("{so ss ss ss ss sb sb sI sI sI sb}", "model", json_path(o->model), "architecture",
                               i->architecture, "name", i->name, "format", i->format, "quantization", i->quantization,
-                              "has_weights", (int)i->has_weights, "runs", (int)runs(i), "parameters",
+                              "has_weights", (int)i->has_weights, "runs", (int)i->runs, "parameters",
                               (json_int_t)i->n_parameters, "context", (json_int_t)i->context, "sliding_window",
                               (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
     json_t *text = json_pack("{ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format);
@@ -75,7 +69,7 @@ static void line(const char *name, const char *format, ...) {
 
 static void print_text(const options *o, const ht_model_info *i, const needs *n) {
     const double mb = 1e6;
-    line("architecture", "%s%s", i->architecture, runs(i) || !i->has_weights ? "" : ", which this build cannot run");
+    line("architecture", "%s%s", i->architecture, i->runs || !i->has_weights ? "" : ", which this build cannot run");
     if (i->name[0]) line("name", "%s", i->name);
     line("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
     line("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);

@@ -12,6 +12,9 @@ static const command commands[] = {
      "Without PROMPT the prompt is read from standard input. The model's chat format is used when there is one.",
      FOR_RUN, true, 1, run_command},
     {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, true, 0, info_command},
+    {"discover", "DIR", "List the checkpoints under a directory.",
+     "Directories are searched recursively, but for hidden ones. What cannot be read is listed with the reason.",
+     FOR_DISCOVER, false, 1, discover_command},
     {"tokenize", "MODEL [TEXT]", "Print the token ids of a text.",
      "Without TEXT standard input is read. Special tokens written in the text are recognised.", FOR_TOKENIZE, true, 1,
      tokenize_command},
@@ -92,7 +95,9 @@ int main(int argc, char **argv) {
         return output_finish(EXIT_OK);
     }
     const command *c = find_command(name);
-    if (!c) return refuse_word(name, "is no command; run, info, tokenize, detokenize, logits, bench and doctor are");
+    if (!c)
+        return refuse_word(name,
+                           "is no command; run, info, discover, tokenize, detokenize, logits, bench and doctor are");
     if (help) {
         options_help(c);
         return output_finish(EXIT_OK);

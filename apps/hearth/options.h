@@ -13,7 +13,8 @@ enum {
     FOR_LOGITS = 1 << 4,
     FOR_BENCH = 1 << 5,
     FOR_DOCTOR = 1 << 6,
-    FOR_ALL = (1 << 7) - 1
+    FOR_DISCOVER = 1 << 7,
+    FOR_ALL = (1 << 8) - 1
 };
 
 typedef struct string_list {

@@ -55,6 +55,9 @@ typedef struct ht_model_info {
     const char *tokenizer_kind; /* or "none" */
     const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", or "none" */
     bool has_weights;
+    bool runs;          /* a family this build runs, and weights */
+    int32_t n_files;    /* that hold the weights */
+    int64_t file_bytes; /* of all of them */
     int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context;
     int64_t sliding_window; /* keys a sliding layer sees; 0: no layer slides */
     int64_t n_parameters;

@@ -1,5 +1,7 @@
 /* What a checkpoint says of itself, without its weights. A GGUF file of a family that cannot be run is described all the
  * same, as far as its metadata goes. */
+#include "models/info.h"
+
 #include "base/error.h"
 #include "models/kv.h"
 #include "models/registry.h"
@@ -77,6 +79,14 @@ static void describe_config(info *in, const ht_checkpoint *from, const ht_config
     }
 }
 
+static void describe_files(info *in, const ht_checkpoint *c) {
+    ht_model_info *p = &in->public;
+    p->n_files = c->gguf ? ht_gguf_set_n_parts(c->parts) : ht_safetensors_n_files(c->tensors);
+    for (int i = 0; i < p->n_files; i++)
+        p->file_bytes +=
+            (int64_t)(c->gguf ? ht_gguf_set_part(c->parts, i)->file : ht_safetensors_file(c->tensors, i))->size;
+}
+
 static bool is_kv_dtype(ht_dtype dtype) {
     for (size_t t = 0; t < sizeof kv_dtypes / sizeof *kv_dtypes; t++)
         if (kv_dtypes[t] == dtype) return true;
@@ -131,27 +141,33 @@ static void describe_tokenizer(info *in, const ht_checkpoint *c) {
     ht_tokenizer_free(t);
 }
 
-ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err) {
+static ht_status describe(info *in, const ht_checkpoint *c, ht_config *config, ht_error *err) {
+    describe_tensors(in, c);
+    describe_files(in, c);
+    ht_error unknown = {0};
+    ht_status known = ht_checkpoint_config(c, config, &unknown);
+    if (!known)
+        describe_config(in, c, config);
+    else if (c->gguf && (known == HT_ERR_UNSUPPORTED || !in->public.has_weights))
+        describe_metadata(in, c);
+    else
+        return ht_fail(err, known, "%s", unknown.message);
+    in->public.runs = !known && in->public.has_weights;
+    return HT_OK;
+}
+
+static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info **out, ht_error *err) {
     *out = NULL;
     ht_checkpoint *c;
     ht_status status = ht_checkpoint_open(path, &c, err);
     if (status) return status;
     info *in = calloc(1, sizeof *in);
     ht_config *config = malloc(sizeof *config);
-    if (!in || !config) status = ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
+    status =
+        in && config ? describe(in, c, config, err) : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
     if (!status) {
-        describe_tensors(in, c);
-        ht_error unknown = {0};
-        ht_status known = ht_checkpoint_config(c, config, &unknown);
-        if (!known)
-            describe_config(in, c, config);
-        else if (c->gguf && (known == HT_ERR_UNSUPPORTED || !in->public.has_weights))
-            describe_metadata(in, c);
-        else
-            status = ht_fail(err, known, "%s", unknown.message);
-    }
-    if (!status) {
-        describe_tokenizer(in, c);
+        in->public.chat_format = "";
+        if (with_tokenizer) describe_tokenizer(in, c);
         in->public.architecture = in->architecture;
         in->public.name = in->name;
         in->public.format = c->gguf ? "gguf" : "safetensors";
@@ -164,6 +180,14 @@ ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *er
     free(config);
     ht_checkpoint_close(c);
     return status;
+}
+
+ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err) {
+    return read_info(path, true, out, err);
+}
+
+ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *err) {
+    return read_info(path, false, out, err);
 }
 
 void ht_model_info_free(ht_model_info *p) { free(p); /* the first member of `info` */ }

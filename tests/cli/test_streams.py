@@ -151,7 +151,7 @@ class Streams(CommandTest):
 class Help(CommandTest):
     def test_help(self):
         overview = self.succeeds("--help").text
-        for command in ["run", "info", "tokenize", "detokenize", "logits", "bench", "doctor"]:
+        for command in ["run", "info", "discover", "tokenize", "detokenize", "logits", "bench", "doctor"]:
             self.assertIn(f"hearth {command} ", overview)
             result = self.succeeds(command, "--help")
             self.assertEqual(result.out, self.succeeds("help", command).out)

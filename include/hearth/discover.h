@@ -1,0 +1,31 @@
+/* Finding checkpoints: what lies under a directory and can be given to ht_model_load. */
+#ifndef HEARTH_DISCOVER_H
+#define HEARTH_DISCOVER_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One checkpoint. All of it is lent during the call alone. */
+typedef struct ht_find {
+    const char *path;          /* as ht_model_load takes it: the directory that was searched, and on from there */
+    const ht_model_info *info; /* what it is, but for tokenizer_kind and chat_format, which are ""; NULL: broken */
+    const ht_error *problem;   /* why it could not be read; NULL: it could */
+} ht_find;
+
+/* Return false to stop. */
+typedef bool ht_discover_fn(const ht_find *find, void *user);
+
+/* Calls `fn` for every checkpoint in `directory` and in all directories below it, in the order of their names: a GGUF file
+ * (one in parts counts once, vision towers named "mmproj..." not at all), or a directory with safetensors (one with LoRA
+ * adapters alone is none). Names that begin with a dot are skipped below `directory`; links are followed, but no directory
+ * is searched twice, so circles end. Broken checkpoints, and directories that cannot be read, are finds with a `problem`.
+ * HT_ERR_IO when `directory` itself cannot be read, HT_ERR_CANCELLED when `fn` returned false, HT_ERR_MEMORY. Thread-safe. */
+HT_API ht_status ht_discover(const char *directory, ht_discover_fn *fn, void *user, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
