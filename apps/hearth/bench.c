@@ -92,7 +92,7 @@ static ht_status measure_decode(bench *b, ht_error *err) {
     series_add(&b->series[DECODE], rate);
     if (!b->meter) return HT_OK;
     series_add(&b->series[READ], read);
-    series_add(&b->series[OF_READ], rate * (double)b->cost.bytes_per_token / read);
+    series_add(&b->series[OF_READ], rate * (double)b->bytes_per_token / read);
     return HT_OK;
 }
 
@@ -107,7 +107,7 @@ static ht_status measure_round(bench *b, ht_error *err) {
 static ht_status after_warm_up(bench *b, ht_error *err) {
     for (int i = 0; i < N_SERIES; i++) b->series[i].n = 0;
     b->peak_bytes = peak_memory_bytes();
-    int64_t bytes = b->cost.bytes_per_token < most_read_bytes ? b->cost.bytes_per_token : most_read_bytes;
+    int64_t bytes = b->bytes_per_token < most_read_bytes ? b->bytes_per_token : most_read_bytes;
     return ht_meter_new(b->e.device, (size_t)bytes, &b->meter, err);
 }
 
@@ -115,6 +115,8 @@ static ht_status measure(bench *b, int rounds, ht_error *err) {
     progress show;
     progress_begin(&show, "measuring", b->o->quiet);
     b->cost = ht_model_cost_of(b->e.model);
+    bool greedy = options_sampler(b->o).temperature == 0;
+    b->bytes_per_token = greedy ? b->cost.bytes_per_greedy_token : b->cost.bytes_per_token;
     ht_status st = HT_OK;
     for (int i = 0; i <= rounds && !st; i++) {
         st = measure_round(b, err);

@@ -41,6 +41,7 @@ typedef struct bench {
     int32_t *next;         /* [n_together] */
     ht_meter *meter;       /* after the first round: its memory is not to be part of the peak */
     ht_model_cost cost;
+    int64_t bytes_per_token; /* of the cost: what picking as the options say reads */
     long long peak_bytes;
     series series[N_SERIES];
 } bench;

@@ -30,7 +30,7 @@ static void set_number(json_t *to, const char *name, double value, bool there) {
 }
 
 static void set_yardsticks(json_t *to, const bench *b) {
-    json_object_set_new(to, "bytes_per_token", json_integer((json_int_t)b->cost.bytes_per_token));
+    json_object_set_new(to, "bytes_per_token", json_integer((json_int_t)b->bytes_per_token));
     json_object_set_new(to, "layer_products_per_token", json_integer((json_int_t)sum(b->cost.layer_products)));
     json_object_set_new(to, "head_products_per_token", json_integer((json_int_t)sum(b->cost.head_products)));
     json_object_set_new(to, "arithmetic", json_string(ht_arithmetic_name(main_arithmetic(b))));
@@ -100,7 +100,7 @@ void bench_print_text(const bench *b) {
                  1e2 * series_median(&s[OF_PEAK]), ht_arithmetic_name(a), 1e-9 * series_median(&s[PEAK + a]));
     double read = series_median(&s[READ]);
     print_series("decode", b->n_decode, &s[DECODE], "tok/s", ", %.0f %% of reading %.0f MB per token at %.1f GB/s",
-                 1e2 * series_median(&s[OF_READ]), 1e-6 * (double)b->cost.bytes_per_token, 1e-9 * read);
+                 1e2 * series_median(&s[OF_READ]), 1e-6 * (double)b->bytes_per_token, 1e-9 * read);
     char name[32];
     snprintf(name, sizeof name, "decode, %d together", b->n_together);
     print_series(name, (int64_t)b->n_together * b->n_decode, &s[TOGETHER], "tok/s", ", %.2f times one alone",

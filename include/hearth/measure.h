@@ -66,6 +66,9 @@ typedef struct ht_model_cost {
     /* That a decoded token reads: every matrix it is multiplied by, as packed, the output head's included. An embedding
      * of which one row is looked up is not. */
     int64_t bytes_per_token;
+    /* The same when only the most likely token is wanted: of some heads a part is enough to tell which logits need not be
+     * computed. The few rows that need be are not counted. */
+    int64_t bytes_per_greedy_token;
     /* Multiply-adds by the arithmetic in which the device does them: of a token in the layers, and of a token whose
      * logits are asked for in the head. */
     int64_t layer_products[HT_ARITHMETICS];

@@ -229,6 +229,7 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     bind_batch(e, b);
     float *to = step->output && !e->output_is_read ? step->output : e->output;
     e->call[p->output.index].out.data = to;
+    if (p->top_product >= 0) e->call[p->top_product].top_k = step->top_k;
     unsigned denormals = ht_flush_denormals();
     ht_pool_lease(p->device->pool);
     for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {

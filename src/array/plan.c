@@ -143,6 +143,21 @@ static ht_status assign_slots(ht_plan *p, ht_error *err) {
     return HT_OK;
 }
 
+static bool same_place(const ht_operand *a, const ht_operand *b) {
+    bool same = a->n_dims == b->n_dims && ht_same_form(a->offset, b->offset);
+    for (int d = 0; same && d < a->n_dims; d++) same = ht_same_form(a->shape[d], b->shape[d]);
+    return same;
+}
+
+static int32_t find_top_product(const ht_plan *p) {
+    int32_t made = p->output.index;
+    const ht_instruction *ins = &p->instruction[made];
+    if (ins->op != HT_OP_LINEAR || !same_place(&ins->out, &p->output)) return -1;
+    for (int32_t i = 0; i < p->n_operands; i++)
+        if (p->operand[i].source == HT_FROM_VALUE && p->operand[i].index == made) return -1;
+    return made;
+}
+
 static ht_status build(ht_plan *p, const ht_worklist *w, ht_array *output, ht_error *err) {
     size_t n_nodes = 0, n_inputs = 0;
     for (size_t i = 0; i < w->n; i++) {
@@ -168,7 +183,9 @@ static ht_status build(ht_plan *p, const ht_worklist *w, ht_array *output, ht_er
         !ht_array_is_contiguous(output) || output->offset != 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "a traced function must return a computed, contiguous f32 array");
     st = ht_plan_fuse(p, err);
-    return st ? st : assign_slots(p, err);
+    if (st) return st;
+    p->top_product = find_top_product(p);
+    return assign_slots(p, err);
 }
 
 ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan **out, ht_error *err) {

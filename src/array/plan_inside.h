@@ -50,6 +50,7 @@ struct ht_plan {
     ht_stage *stage;
     ht_array **constants; /* held: the leaves the graph refers to */
     ht_operand output;
+    int32_t top_product; /* the product whose output the plan gives back as it is, and nothing else reads; -1: none */
 };
 
 /* Orders the instructions so that what can run as one is adjacent, and cuts them into stages. */

@@ -35,8 +35,8 @@ static void collect(chain_job *job, bool quantised) {
         const ht_matrix *m = matrix_of(call);
         if (is_shared(job, m) != quantised) continue;
         const ht_view *bias = &call->in[1];
-        job->product[n++] =
-            (ht_product){m, ht_view_absent(bias) ? NULL : (const float *)bias->data, call->out.data, m->n_rows};
+        job->product[n++] = (ht_product){m, ht_view_absent(bias) ? NULL : (const float *)bias->data, call->out.data,
+                                         m->n_rows, call->top_k};
         if (quantised) job->n_quantised = n;
     }
 }

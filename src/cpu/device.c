@@ -31,6 +31,11 @@ static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, 
     return ht_cpu_matrix_ops(ht_cpu_device_isa(d), type, precision);
 }
 
+static const ht_matrix_ops *head_ops(const ht_device *d, ht_weight_type type, ht_precision precision, int64_t n_rows,
+                                     int64_t k) {
+    return ht_cpu_head_ops(ht_cpu_device_isa(d), type, precision, n_rows, k);
+}
+
 ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_error *err) {
     *out = NULL;
     ht_cpu_isa chosen;
@@ -42,6 +47,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.name = "cpu";
     d->base.instruction_set = ht_cpu_isa_name(chosen);
     d->base.matrix_ops = matrix_ops;
+    d->base.head_ops = head_ops;
     d->base.row_ops = row_ops(chosen);
     d->base.measure = &ht_cpu_measure;
     d->base.run_chain = ht_cpu_run_chain;

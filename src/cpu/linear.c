@@ -79,7 +79,10 @@ static ht_status linear(const ht_call *call, ht_error *err) {
     }
     if (call->n_in > 1 && !ht_view_absent(&call->in[1]))
         bias = bias_in_place(&call->in[1]) ? call->in[1].data : copy_f32(&call->in[1], (float *)(void *)room);
-    m->ops->mul(m, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, call->pool);
+    if (call->top_k && m->ops->mul_top)
+        m->ops->mul_top(m, call->top_k, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, call->pool);
+    else
+        m->ops->mul(m, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, call->pool);
     return HT_OK;
 }
 

@@ -74,6 +74,11 @@ typedef struct ht_qpanel {
     float min[2 * HT_QCHUNK][HT_PANEL];
 } ht_qpanel;
 
+/* Both parts of a split head (cpu/split.h), from some panel on. */
+typedef struct ht_split_panels {
+    const uint8_t *first, *rest;
+} ht_split_panels;
+
 /* Activations as words: tiles of tile_rows rows, the last one of what is left, each block after block, so that a kernel
  * reads it front to back: q [n_blocks][rows of the tile][32], scale [n_blocks][rows of the tile]. */
 typedef struct ht_wrows {
@@ -120,6 +125,14 @@ typedef struct ht_matrix_kernels {
      * added when out->bias is not NULL. */
     void (*decoded[HT_W_COUNT])(const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *x,
                                 const ht_product_out *out);
+
+    /* Split heads. The highest bound of each of n panels for one row, q [n_blocks][32], whose integer sums begin at
+     * `offset`, per block; INFINITY where there is none. */
+    void (*split_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q, const float *scale,
+                         const int32_t *offset, float *bound);
+    /* As `direct` and `decode` of Q8_0, whose `decoded` goes on from there. */
+    void (*split_direct)(ht_split_panels panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
+    void (*split_decode)(ht_split_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
 
     /* Dense. Adds the partial sum of columns [column, column + n) to y, n <= HT_DENSE_CHUNK, column a multiple of it;
      * starts y when column is 0; adds the bias when out->bias is not NULL. `panel` is at `column` of the first panel,

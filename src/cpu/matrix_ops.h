@@ -8,11 +8,14 @@
 typedef struct ht_cpu_ops {
     ht_matrix_ops base;
     const ht_matrix_kernels *kernels;
+    bool split; /* the form of cpu/split.h */
 } ht_cpu_ops;
 
 static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
     return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
 }
+
+static inline bool ht_is_split(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->split; }
 
 /* One of several products with the same activations: y = W x + bias. */
 typedef struct ht_product {
@@ -20,6 +23,7 @@ typedef struct ht_product {
     const float *bias; /* NULL: none */
     float *y;
     int64_t ldy;
+    int32_t top_k; /* as mul_top; 0: all outputs are wanted */
 } ht_product;
 
 enum { HT_MAX_PRODUCTS = 8 };
@@ -33,6 +37,7 @@ typedef struct ht_quantised {
     ht_qrows x;
     char *offset[HT_MAX_PRODUCTS]; /* of all tiles, shared by products of one type */
     char *decoded;                 /* tile_panels ht_qpanel per worker */
+    char *top;                     /* what ht_split_top works in */
 } ht_quantised;
 
 size_t ht_quantised_scratch(const ht_product *product, int n, int64_t n_x, int n_threads);
@@ -46,6 +51,8 @@ void ht_quantised_multiply(const ht_quantised *s, ht_pool *pool);
 size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_fast_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
                  void *scratch, ht_pool *pool);
+void ht_fast_mul_top(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
+                     float *y, int64_t ldy, void *scratch, ht_pool *pool);
 size_t ht_dense_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_dense_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
                   int64_t ldy, void *scratch, ht_pool *pool);

@@ -1,7 +1,7 @@
 /* Products with quantised weights: the activations quantised tile by tile, then the panels of all matrices that read them
  * cut into one list of work for the pool. */
 #include "base/checked.h"
-#include "cpu/matrix_ops.h"
+#include "cpu/split.h"
 
 enum {
     DIRECT_TILES = 2,            /* up to so many tiles of rows, decoding weights in registers beats keeping them */
@@ -39,6 +39,8 @@ size_t ht_quantised_scratch(const ht_product *product, int n, int64_t n_x, int n
     size_t bytes = q_bytes(n_x, k) + scale_bytes(n_x, k) + sum_bytes(n_x, k);
     for (int i = 0; i < n; i++)
         if (first_alike(product, i) == i) bytes += offset_bytes(product[i].m->type, n_x, k);
+    for (int i = 0; i < n; i++)
+        if (n_x == 1 && ht_is_split(product[i].m)) bytes += ht_split_top_scratch(product[i].m);
     return bytes + (size_t)n_threads * decoded_bytes(ht_kernels_of(product->m));
 }
 
@@ -59,6 +61,9 @@ void ht_quantised_begin(ht_quantised *s, const ht_product *product, int n, int64
         s->offset[i] = first < i ? s->offset[first] : at;
         if (first == i) at += offset_bytes(product[i].m->type, n_x, k);
     }
+    s->top = at;
+    for (int i = 0; i < n; i++)
+        if (n_x == 1 && ht_is_split(product[i].m)) at += ht_split_top_scratch(product[i].m);
     s->decoded = at;
 }
 
@@ -120,8 +125,18 @@ static void multiply_direct(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t panel = (piece - w->of[i].first) * w->of[i].grain;
         ht_qtiles tiles = {&s->x, s->offset[i], 0, s->x.n_tiles};
         ht_product_out out = out_at(p, panel, ht_min_i64(w->of[i].grain, w->of[i].n_panels - panel));
-        s->kernels->direct[p->m->type](panel_at(p, panel), p->m->k, &tiles, &out);
+        if (ht_is_split(p->m))
+            s->kernels->split_direct(ht_split_panels_at(p->m, panel), p->m->k, &tiles, &out);
+        else
+            s->kernels->direct[p->m->type](panel_at(p, panel), p->m->k, &tiles, &out);
     }
+}
+
+static void decode(const ht_quantised *s, const ht_product *p, int64_t panel, int64_t block, int n, ht_qpanel *to) {
+    if (ht_is_split(p->m))
+        s->kernels->split_decode(ht_split_panels_at(p->m, panel), p->m->k, block, n, to);
+    else
+        s->kernels->decode[p->m->type](panel_at(p, panel), p->m->k, block, n, to);
 }
 
 /* One group of panels against one part of the tiles: a chunk of blocks at a time is decoded, small enough for the first
@@ -136,8 +151,7 @@ static void multiply_group(const work *w, int i, int64_t group, int64_t part, ht
     ht_product_out out = out_at(p, panel, n);
     for (int64_t block = 0; block < s->x.n_blocks; block += w->of[i].chunk) {
         int count = (int)ht_min_i64(w->of[i].chunk, s->x.n_blocks - block);
-        for (int64_t j = 0; j < n; j++)
-            kernels->decode[type](panel_at(p, panel + j), p->m->k, block, count, &decoded[j]);
+        for (int64_t j = 0; j < n; j++) decode(s, p, panel + j, block, count, &decoded[j]);
         out.bias = block + count < s->x.n_blocks ? NULL : p->bias;
         kernels->decoded[type](decoded, block, count, &tiles, &out);
     }
@@ -161,6 +175,7 @@ static int64_t chunk_of(ht_weight_type type, int64_t n_blocks) {
 }
 
 void ht_quantised_multiply(const ht_quantised *s, ht_pool *pool) {
+    if (s->product->top_k && ht_split_top(s, pool)) return;
     work w = {.s = s};
     int64_t wanted = (int64_t)ht_pool_threads(pool) * BLOCKS_PER_THREAD, n_panels = 0, n_groups = 0, n_pieces = 0;
     for (int i = 0; i < s->n; i++) {
@@ -203,12 +218,17 @@ size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads) {
     return ht_quantised_scratch(&(ht_product){.m = m}, 1, n_x, n_threads);
 }
 
-void ht_fast_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
-                 void *scratch, ht_pool *pool) {
-    const ht_product product = {m, bias, y, ldy};
+void ht_fast_mul_top(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
+                     float *y, int64_t ldy, void *scratch, ht_pool *pool) {
+    const ht_product product = {m, bias, y, ldy, top_k};
     ht_quantised s;
     if (n_x <= 0) return;
     ht_quantised_begin(&s, &product, 1, n_x, scratch);
     ht_pool_run(pool, s.x.n_tiles, 1, take_tiles, &(take_job){&s, x, ldx});
     ht_quantised_multiply(&s, pool);
+}
+
+void ht_fast_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
+                 void *scratch, ht_pool *pool) {
+    ht_fast_mul_top(m, 0, x, ldx, n_x, bias, y, ldy, scratch, pool);
 }

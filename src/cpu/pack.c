@@ -29,8 +29,7 @@ size_t ht_panels_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
 
 /* ---- quantised panels ---- */
 
-/* Weight at byte i of W[j]. */
-static uint8_t get_weight(int bits, const uint8_t *unit, int j, int i) {
+uint8_t ht_panel_weight(int bits, const uint8_t *unit, int j, int i) {
     if (bits == 8) return unit[64 * j + i];
     int q = 0, from = 0;
     if (bits >= 4) {
@@ -71,7 +70,8 @@ static void unpack_block(ht_weight_type type, const uint8_t *panel, int64_t k, i
     const uint8_t *quants = panel + (size_t)(g * l->group) * 64 * (size_t)l->bits;
     uint8_t q[HT_BLOCK_K];
     for (int b = 0; b < l->group; b++, quants += 64 * l->bits)
-        for (int i = 0; i < HT_QBLOCK; i++) q[HT_QBLOCK * b + i] = get_weight(l->bits, quants, i / 4, 4 * r + i % 4);
+        for (int i = 0; i < HT_QBLOCK; i++)
+            q[HT_QBLOCK * b + i] = ht_panel_weight(l->bits, quants, i / 4, 4 * r + i % 4);
     codec->join(q, block);
     codec->get(panel + ht_panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes, r, block);
 }

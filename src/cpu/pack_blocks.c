@@ -169,6 +169,18 @@ static void pack_nvfp4(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
+void ht_pack_split_block(const uint8_t *const row[HT_PANEL], uint8_t *first, uint8_t *rest, uint8_t *scales) {
+    words w[8];
+    put_halves(row, offsetof(ht_block_q8_0, d), scales);
+    gather8(row, offsetof(ht_block_q8_0, qs), w);
+    for (int j = 0; j < 8; j++)
+        for (int r = 0; r < HT_PANEL; r++) w[j][r] ^= 0x80808080u;
+    put_nibbles(w, 3, first);
+    put_bits(w, 7, first + 256);
+    put_pairs(w, 0, rest);
+    put_bits(w, 2, rest + 128);
+}
+
 /* ---- 256 columns, b: blocks of 32 ---- */
 
 static void pack_iq4_xs(rows row, uint8_t *quants, uint8_t *scales) {

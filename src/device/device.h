@@ -17,6 +17,9 @@ struct ht_device {
     ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the device does not support the op */
     const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type,
                                        ht_precision precision); /* NULL: cannot */
+    /* The same for an output head of that size, of which often the highest outputs alone are wanted. */
+    const ht_matrix_ops *(*head_ops)(const ht_device *d, ht_weight_type type, ht_precision precision, int64_t n_rows,
+                                     int64_t k);
     const ht_row_ops *row_ops;
     const ht_measure_ops *measure; /* NULL: cannot */
     /* Runs a chain; both NULL: the device runs its calls one by one. */

@@ -31,6 +31,7 @@ typedef struct ht_call {
     ht_view out;         /* row-contiguous, never overlaps an input unless the op is marked in-place */
     const ht_step *step; /* NULL outside a model step */
     ht_pool *pool;       /* leased */
+    int32_t top_k;       /* LINEAR: only the so many highest of each row are wanted (device/matrix.h); 0: all */
     void *scratch;       /* 64-byte aligned, at least what the kernel's scratch function asked for */
 } ht_call;
 

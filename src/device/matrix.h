@@ -1,6 +1,6 @@
 /* A weight in the form a device multiplies by, packed once at load, bijectively: the stored values can be had back
- * exactly. One row of ht_matrix_ops exists per weight type, precision and device; and one for tables that stay in their
- * file, which have rows but no products (models/table.h). */
+ * exactly. One row of ht_matrix_ops exists per weight type, precision and device; one for output heads whose highest outputs
+ * are wanted most often; and one for tables that stay in their file, which have rows but no products (models/table.h). */
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 
@@ -41,7 +41,17 @@ typedef struct ht_matrix_ops {
      * i, the thread count or the other rows. */
     void (*mul)(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
                 void *scratch, ht_pool *pool);
+
+    /* NULL: there is no faster way than `mul`. As `mul`, with its scratch, but only the top_k highest of each row of y,
+     * and what equals the lowest of them, need to be there: what is not is HT_LEFT_OUT, and lower than all of them. */
+    void (*mul_top)(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
+                    float *y, int64_t ldy, void *scratch, ht_pool *pool);
+    /* Bytes of the packed form that `mul_top` reads in any case. */
+    size_t (*top_bytes)(const ht_matrix *m);
 } ht_matrix_ops;
+
+/* In the place of an output that nobody needs: finite, so that a row with it can be searched and scaled. */
+#define HT_LEFT_OUT (-1e30f)
 
 enum { HT_MATRIX_SLAB = 64 };
 

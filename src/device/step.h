@@ -65,6 +65,9 @@ typedef struct ht_step {
     const ht_batch *batch;
     ht_cache *const *kv; /* [n_seq] */
     float *output;       /* where the plan's output goes; NULL: somewhere in the executor */
+    /* Of each row of the output only the so many highest are wanted, and what equals the lowest of them: others may be
+     * HT_LEFT_OUT (device/matrix.h). 0: all. */
+    int32_t top_k;
 } ht_step;
 
 static inline int64_t ht_kv_page_of(const ht_kv_layer *l, int64_t pos) {

@@ -77,7 +77,10 @@ static ht_status run_prompt(run *r, const int32_t *prompt, size_t n, const float
     /* Without new tokens the logits after the last one are computed once more. */
     ht_status status = HT_OK;
     if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
-    if (status == HT_OK) status = ht_session_run(s, prompt, n, logits, err);
+    if (status == HT_OK) {
+        int32_t top_k = ht_sampler_top_k(r->sampler, s->n_tokens + (int64_t)n);
+        status = ht_session_run(s, prompt, n, top_k, logits, err);
+    }
     r->metrics.prefill_seconds = now_seconds() - r->begin;
     if (status == HT_OK) r->metrics.prompt_tokens = (int64_t)n;
     return status;
@@ -156,7 +159,7 @@ static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err
     while (status == HT_OK) {
         status = next_token(r, logits, err);
         if (status || r->metrics.finish) break;
-        status = ht_session_run(r->s, NULL, 0, &logits, err);
+        status = ht_session_run(r->s, NULL, 0, ht_sampler_top_k(r->sampler, r->s->n_tokens), &logits, err);
     }
     show_rest(r);
     return status;

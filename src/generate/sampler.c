@@ -335,6 +335,26 @@ static int32_t draw(ht_sampler *s, const chain *c, double u) {
     return ht_row_draw(&c->row, c->scale, c->cut, s->block_mass, mass, u);
 }
 
+/* A penalty above 1 only lowers: as many more as it can concern will do. Times the largest one taken here, HT_LEFT_OUT is
+ * still finite. */
+static int64_t most_penalised(const ht_sampler *s, int64_t n_history) {
+    if (!(s->o.repeat_penalty >= 1 && s->o.repeat_penalty <= 1e6f)) return INT32_MAX;
+    return s->o.repeat_window > 0 && n_history > s->o.repeat_window ? s->o.repeat_window : n_history;
+}
+
+int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
+    int64_t more = 0, k = s->o.temperature > 0 ? INT32_MAX : 1;
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
+        ht_sampler_stage stage = s->o.order[i];
+        if (!stage_on(&s->o, stage)) continue;
+        if (stage == HT_STAGE_REPEAT_PENALTY) more = most_penalised(s, n_history);
+        if (!is_filter(stage) || !s->filters) continue;
+        k = stage == HT_STAGE_TOP_K ? s->o.top_k : INT32_MAX; /* what comes after it sees what it left */
+        break;
+    }
+    return k + more < s->vocab ? (int32_t)(k + more) : 0;
+}
+
 ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
                           ht_error *err) {
     chain c = {.row = {.ops = s->ops, .x = logits, .n = s->vocab, .block_max = s->block_max},

@@ -22,6 +22,10 @@ ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const
                          ht_error *err);
 void ht_sampler_free(ht_sampler *s); /* NULL is fine */
 
+/* How many of the highest logits decide what is picked after n_history tokens; 0: all may. The others may then be
+ * HT_LEFT_OUT (device/matrix.h). */
+int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history);
+
 /* Picks the token for position n_history from logits [vocab]. history: the tokens of all positions before it. A logit
  * that is NaN or infinite is an error. Allocates nothing. */
 ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,

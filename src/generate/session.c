@@ -189,7 +189,8 @@ static ht_batch begin_batch(ht_batch_room *r) {
 }
 
 /* Runs tokens cache->length .. end - 1 in one step. The length moves when all of it worked. */
-static ht_status step(ht_session *s, int64_t end, int64_t first_out, const float **logits, ht_error *err) {
+static ht_status step(ht_session *s, int64_t end, int64_t first_out, int32_t top_k, const float **logits,
+                      ht_error *err) {
     int32_t rows = (int32_t)(end - s->cache->length);
     int64_t out = ht_max_i64(0, end - ht_max_i64(first_out, s->cache->length));
     ht_status status = make_batch_room(&s->room, rows, 1, err);
@@ -198,7 +199,7 @@ static ht_status step(ht_session *s, int64_t end, int64_t first_out, const float
     if (status) return status;
     ht_batch b = begin_batch(&s->room);
     add_sequence(&s->room, &b, s, end, first_out);
-    status = ht_exec_run(s->exec, &(ht_step){.batch = &b, .kv = s->room.kv}, logits, err);
+    status = ht_exec_run(s->exec, &(ht_step){.batch = &b, .kv = s->room.kv, .top_k = top_k}, logits, err);
     if (status == HT_OK) s->cache->length = end;
     return status;
 }
@@ -206,7 +207,8 @@ static ht_status step(ht_session *s, int64_t end, int64_t first_out, const float
 /* ---- running tokens ---- */
 
 typedef struct rows_wanted {
-    bool all; /* else the last one alone */
+    bool all;      /* else the last one alone */
+    int32_t top_k; /* of a row, the so many highest; 0: all of it */
     ht_logits_fn *fn;
     void *user;
     const float *last; /* after the last step, when fn is NULL */
@@ -228,7 +230,7 @@ static ht_status run_chunks(ht_session *s, int64_t total, int64_t first_out, int
             return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld tokens", (long long)s->cache->length);
         int64_t begin = s->cache->length, end = ht_min_i64(total, begin + chunk);
         const float *logits;
-        status = step(s, end, first_out, &logits, err);
+        status = step(s, end, first_out, w->top_k, &logits, err);
         if (status) break;
         s->n_tokens = ht_max_i64(s->n_tokens, end);
         int64_t first = ht_max_i64(begin, first_out);
@@ -250,8 +252,9 @@ static ht_status run(ht_session *s, const int32_t *ids, size_t n, rows_wanted *w
     return run_chunks(s, total, first_out, chunk, w, err);
 }
 
-ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, const float **logits, ht_error *err) {
-    rows_wanted w = {0};
+ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const float **logits,
+                         ht_error *err) {
+    rows_wanted w = {.top_k = top_k};
     ht_status status = run(s, ids, n, &w, err);
     *logits = w.last;
     return status;

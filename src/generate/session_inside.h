@@ -37,8 +37,9 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
 /* Adds one token without computing it. */
 ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
 /* Appends n checked ids and runs all that has not been computed. *logits [vocab], of the last position, is lent until
- * the next call. On failure the session keeps the whole chunks that were computed. */
-ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, const float **logits, ht_error *err);
+ * the next call; with a top_k only the so many highest need to be there, as ht_step (device/step.h) has it. On failure the session keeps the whole chunks that were computed. */
+ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const float **logits,
+                         ht_error *err);
 /* Shortens the session to the beginning it shares with ids, at most n - 1 tokens, so that the rest may be run after it;
  * *kept is that length. A beginning that the cache cannot go back to is given up: the session is then empty. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);

@@ -15,7 +15,9 @@ ht_model_cost ht_model_cost_of(const ht_model *m) {
         bool head = w == d->head.matrix;
         ht_arithmetic a = HT_ARITHMETIC_F32;
         if (m->device->measure) a = m->device->measure->arithmetic(m->device, w->type, m->precision);
+        bool partly = head && w->ops->top_bytes;
         cost.bytes_per_token += (int64_t)w->packed_bytes;
+        cost.bytes_per_greedy_token += (int64_t)(partly ? w->ops->top_bytes(w) : w->packed_bytes);
         (head ? cost.head_products : cost.layer_products)[a] += w->n_rows * w->k;
     }
     return cost;

@@ -12,22 +12,28 @@
 
 enum { READ_BYTES = 1 << 20 }; /* about what one thread reads at a time */
 
-size_t ht_matrix_bytes(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k) {
-    const ht_matrix_ops *ops = d->matrix_ops(d, type, precision);
-    return ops ? ops->packed_bytes(type, n_rows, k) : 0;
+static const ht_matrix_ops *ops_of(const ht_device *d, const ht_matrix_kind *kind) {
+    if (kind->is_head) return d->head_ops(d, kind->type, kind->precision, kind->n_rows, kind->k);
+    return d->matrix_ops(d, kind->type, kind->precision);
 }
 
-ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k,
-                        const char *name, void *memory, ht_matrix **out, ht_error *err) {
+size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind) {
+    const ht_matrix_ops *ops = ops_of(d, kind);
+    return ops ? ops->packed_bytes(kind->type, kind->n_rows, kind->k) : 0;
+}
+
+ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const char *name, void *memory, ht_matrix **out,
+                        ht_error *err) {
     *out = NULL;
-    const ht_matrix_ops *ops = d->matrix_ops(d, type, precision);
+    const ht_matrix_ops *ops = ops_of(d, kind);
     if (!ops)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "`%s` is stored as %s, which the device %s (%s) cannot multiply by",
-                       name, ht_weight_type_info_of(type)->name, d->name, d->instruction_set);
+                       name, ht_weight_type_info_of(kind->type)->name, d->name, d->instruction_set);
     ht_matrix *m = calloc(1, sizeof *m);
     if (!m) return ht_fail_memory(err, sizeof *m, name);
-    *m = (ht_matrix){.ops = ops, .type = type, .n_rows = n_rows, .k = k, .packed = memory, .lent = memory != NULL};
-    m->packed_bytes = ops->packed_bytes(type, n_rows, k);
+    *m = (ht_matrix){.ops = ops, .type = kind->type, .n_rows = kind->n_rows, .k = kind->k, .packed = memory};
+    m->lent = memory != NULL;
+    m->packed_bytes = ops->packed_bytes(m->type, m->n_rows, m->k);
     ht_status status = memory ? HT_OK : ht_memory_alloc(m->packed_bytes, name, &m->packed, err);
     if (status)
         free(m);

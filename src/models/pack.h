@@ -5,14 +5,22 @@
 #include "device/device.h"
 #include "models/checkpoint.h"
 
-/* An empty matrix of this type and shape; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
+/* What a matrix is to be made of. */
+typedef struct ht_matrix_kind {
+    ht_precision precision;
+    ht_weight_type type;
+    int64_t n_rows, k;
+    bool is_head; /* its outputs are logits, of which often the highest alone are wanted */
+} ht_matrix_kind;
+
+/* An empty matrix of this kind; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
  * `memory` is where its packed form goes, 64-byte aligned, of as many bytes as ht_matrix_bytes says and lent until the
  * matrix is freed; NULL: it gets its own. */
-ht_status ht_matrix_new(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k,
-                        const char *name, void *memory, ht_matrix **out, ht_error *err);
+ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const char *name, void *memory, ht_matrix **out,
+                        ht_error *err);
 void ht_matrix_free(ht_matrix *m); /* NULL is fine */
 /* Bytes such a matrix would take, or 0 when the device has no such kind. */
-size_t ht_matrix_bytes(const ht_device *d, ht_precision precision, ht_weight_type type, int64_t n_rows, int64_t k);
+size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind);
 
 /* A matrix to fill and what to fill it from. head_rows is 0, or the rows of one head when the file stores them interleaved
  * for RoPE (row 2 j + p of a head holds row p * head_rows / 2 + j): they are put back. */

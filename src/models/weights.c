@@ -90,25 +90,34 @@ static ht_status keep_slot(loader *l, const char *slot, const char **out) {
     return HT_OK;
 }
 
-static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
-                             ht_matrix **out) {
+static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
+                         ht_matrix **out) {
     ht_stored t;
     ht_status status = look_up(l, name, rows, columns, &t);
     if (status) return status;
-    size_t at = l->matrix_bytes, bytes = 0;
-    if (l->device) bytes = ht_matrix_bytes(l->device, l->precision, (ht_weight_type)t.type, rows, columns);
+    const ht_matrix_kind kind = {l->precision, (ht_weight_type)t.type, rows, columns, is_head};
+    size_t at = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
     if (!bytes) bytes = t.n_bytes;
     l->bytes += bytes;
     l->matrix_bytes += (bytes + 63) & ~(size_t)63;
     if (!l->into) return HT_OK;
     ht_matrix *m;
-    status = ht_matrix_new(l->device, l->precision, (ht_weight_type)t.type, rows, columns, name,
-                           (char *)l->into->memory + at, &m, l->err);
+    status = ht_matrix_new(l->device, &kind, name, (char *)l->into->memory + at, &m, l->err);
     if (status) return status;
     l->tasks[l->into->n_matrices] = (ht_pack_task){m, t, head_rows};
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
     return HT_OK;
+}
+
+static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
+                             ht_matrix **out) {
+    return load_as(l, false, name, rows, columns, head_rows, out);
+}
+
+/* The head; or the embedding that is also the head. */
+static ht_status load_head(loader *l, const char *name, ht_matrix **out) {
+    return load_as(l, true, name, l->config->vocab, l->config->hidden, 0, out);
 }
 
 /* A table stays where it is: it takes no memory. */
@@ -245,7 +254,7 @@ static ht_status load_around(loader *l, ht_decoder *d) {
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%sembed_tokens.weight", from->gguf ? "" : from->prefix);
     const char *embedding = from->gguf ? "token_embd.weight" : name;
-    ht_status status = c->tied_head ? load_matrix(l, embedding, c->vocab, c->hidden, 0, &d->embedding.matrix)
+    ht_status status = c->tied_head ? load_head(l, embedding, &d->embedding.matrix)
                                     : load_table(l, embedding, c->vocab, c->hidden, &d->embedding.matrix);
     if (status) return status;
     snprintf(name, sizeof name, "%snorm.weight", from->gguf ? "" : from->prefix);
@@ -253,11 +262,11 @@ static ht_status load_around(loader *l, ht_decoder *d) {
     if (status) return status;
     d->head.matrix = d->embedding.matrix;
     if (!c->tied_head)
-        status = load_matrix(l,
-                             from->gguf   ? "output.weight"
-                             : from->head ? from->head
-                                          : "lm_head.weight",
-                             c->vocab, c->hidden, 0, &d->head.matrix);
+        status = load_head(l,
+                           from->gguf   ? "output.weight"
+                           : from->head ? from->head
+                                        : "lm_head.weight",
+                           &d->head.matrix);
     d->embedding.bias = d->head.bias = HT_NONE;
     d->embedding.slot = "model.embed_tokens";
     d->head.slot = "lm_head";

@@ -137,10 +137,10 @@ static void the_last_token_is_not_lost(void **state) {
     float logits[3][TINY_VOCAB];
     const float *lent;
     assert_int_equal(a->cache->length, PROMPT + 4);
-    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, 0, &lent, &err), HT_OK);
     memcpy(logits[0], lent, sizeof logits[0]);
     assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, logits[1], &err), HT_OK);
-    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, 0, &lent, &err), HT_OK);
     memcpy(logits[2], lent, sizeof logits[2]);
     assert_memory_equal(logits[0], logits[2], sizeof logits[0]);
     assert_memory_equal(logits[1], logits[2], sizeof logits[0]);
@@ -169,7 +169,7 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     float together[TINY_VOCAB];
     const float *lent;
     assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
-    assert_int_equal(ht_session_run(wide, ids, TOTAL, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_run(wide, ids, TOTAL, 0, &lent, &err), HT_OK);
     assert_memory_equal(together, lent, sizeof together);
     /* Both rows can be taken back: the ring holds the keys that the first one looked back on. */
     if (ht_session_truncate(narrow, TOTAL - 2, &err)) fail_msg("%s", err.message);

@@ -121,6 +121,7 @@ static void a_cost_is_that_of_the_matrices(void **state) {
         }
         int64_t stored = quantised ? (products + head) / 32 * 34 : (products + head) * 4;
         assert_in_range(cost.bytes_per_token, stored, stored + stored * 3 / 100);
+        assert_int_equal(cost.bytes_per_greedy_token, cost.bytes_per_token); /* too small a head to be split */
         ht_model_info_free(info);
         ht_model_close(&m);
     }

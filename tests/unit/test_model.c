@@ -239,10 +239,10 @@ static void rows_in_order(void **state) {
     assert_int_equal(ht_file_open(scratch_path("rows"), &file, &err), HT_OK);
     ht_stored t = {
         .file = file, .file_name = "rows", .type = HT_W_F32, .n_dims = 2, .dims = {ROWS, K}, .n_bytes = sizeof stored};
+    const ht_matrix_kind kind = {.precision = HT_PRECISION_REFERENCE, .type = HT_W_F32, .n_rows = ROWS, .k = K};
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         ht_matrix *m;
-        assert_int_equal(ht_matrix_new(device, HT_PRECISION_REFERENCE, HT_W_F32, ROWS, K, "rows", NULL, &m, &err),
-                         HT_OK);
+        assert_int_equal(ht_matrix_new(device, &kind, "rows", NULL, &m, &err), HT_OK);
         ht_pack_task task = {m, t, interleaved ? HEAD : 0};
         ht_pool_lease(device->pool);
         assert_int_equal(ht_matrices_pack(&task, 1, NULL, device->pool, &err), HT_OK);

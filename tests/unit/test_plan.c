@@ -1,7 +1,9 @@
 /* Plans: a traced function gives, for any row counts, the bits that eager evaluation gives. */
 #include "array/array.h"
 #include "array/plan.h"
+#include "cpu/matrix.h"
 #include "device/device.h"
+#include "formats/blocks.h"
 #include "models/forward.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -196,6 +198,75 @@ static void chains_give_the_bits_of_eager_evaluation(void **state) {
     free_matrices();
 }
 
+/* A head of which the highest outputs can be had for less (cpu/split.h). */
+enum { OUTPUTS = 2300 };
+static ht_matrix head;
+
+static ht_array *headed(ht_scope *s, void *scaled) {
+    ht_ctx c = {.s = s};
+    ht_array *wide = ht_sin(s, ht_arange(s, 0.3, 0.7, VOCAB * WIDTH, HT_F32));
+    ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(&c));
+    x = ht_rms_norm(s, ht_take(s, x, ht_batch_out_rows(&c)), HT_NONE, 1e-6f, 0.0f);
+    ht_array *y = ht_linear(&c, x, &(ht_weight){.matrix = &head, .bias = HT_NONE});
+    return scaled ? ht_scale(s, y, -1.0f) : y;
+}
+
+/* One step of `n` rows that are all asked for, into `out`. */
+static void run_headed(void *scaled, int32_t n, int32_t top_k, float *out) {
+    ht_error err = {0};
+    ht_plan *plan;
+    ht_exec *exec;
+    const float *y;
+    int32_t id[MAX_ROWS], pos[MAX_ROWS], rows[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
+    fill_batch(n, n, id, pos, rows);
+    const ht_batch b = {n, 1, n, id, pos, seq, &len, rows};
+    assert_int_equal(ht_plan_trace(device, headed, scaled, &plan, &err), HT_OK);
+    assert_int_equal(ht_exec_new(plan, MAX_ROWS, MAX_ROWS, &exec, &err), HT_OK);
+    for (int again = 0; again < 2; again++) { /* what one step asks for does not stay for the next */
+        assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = again ? top_k : 0}, &y, &err), HT_OK);
+        memcpy(out, y, (size_t)n * OUTPUTS * sizeof *out);
+        assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = again ? 0 : top_k}, &y, &err), HT_OK);
+    }
+    assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b, .top_k = top_k}, &y, &err), HT_OK);
+    assert_memory_equal(out, y, (size_t)n * OUTPUTS * sizeof *out);
+    ht_exec_free(exec);
+    ht_plan_free(plan);
+}
+
+static void the_highest_outputs_are_there(void **state) {
+    (void)state;
+    static float all[MAX_ROWS * OUTPUTS], top[MAX_ROWS * OUTPUTS];
+    uint64_t seed = 6;
+    head = (ht_matrix){.ops = ht_cpu_split_ops(ht_cpu_isa_best()), .type = HT_W_Q8_0, .n_rows = OUTPUTS, .k = WIDTH};
+    head.packed_bytes = head.ops->packed_bytes(head.type, OUTPUTS, WIDTH);
+    head.packed = aligned_alloc(64, (head.packed_bytes + 63) / 64 * 64);
+    ht_block_q8_0 *rows = malloc(OUTPUTS * test_row_bytes(HT_W_Q8_0, WIDTH));
+    test_random_weights(HT_W_Q8_0, OUTPUTS, WIDTH, &seed, rows);
+    for (int i = 0; i < OUTPUTS * WIDTH / 32; i++) rows[i].d = (ht_half_bytes){{0, i % 200 < 2 ? 0x38 : 0x18}};
+    head.ops->pack(&head, 0, OUTPUTS, rows);
+    run_headed(NULL, 1, 0, all);
+    run_headed(NULL, 1, 1, top);
+    int best = 0, left_out = 0;
+    for (int i = 0; i < OUTPUTS; i++) {
+        if (all[i] > all[best]) best = i;
+        if (top[i] == HT_LEFT_OUT)
+            left_out++;
+        else
+            assert_memory_equal(&top[i], &all[i], sizeof *top);
+    }
+    assert_true(left_out > OUTPUTS / 2);
+    assert_true(top[best] == all[best]);
+    /* Several rows, and what is not the plan's output as it is, are whole. */
+    run_headed(NULL, 3, 0, all);
+    run_headed(NULL, 3, 1, top);
+    assert_memory_equal(all, top, sizeof(float) * 3 * OUTPUTS);
+    run_headed(&head, 1, 0, all);
+    run_headed(&head, 1, 1, top);
+    assert_memory_equal(all, top, sizeof(float) * OUTPUTS);
+    free(rows);
+    free(head.packed);
+}
+
 static void a_step_allocates_nothing(void **state) {
     (void)state;
     ht_error err = {0};
@@ -277,6 +348,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_gives_the_bits_of_eager_evaluation),
         cmocka_unit_test(chains_give_the_bits_of_eager_evaluation),
+        cmocka_unit_test(the_highest_outputs_are_there),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(more_rows_than_the_executor_holds_are_refused),
         cmocka_unit_test(untraceable_functions_are_refused),

@@ -1,6 +1,8 @@
 /* Logits are the same bits for every number of threads, every chunk size, and in company: the whole cross product, on a
  * tiny checkpoint of each family and, with HEARTH_TEST_MODELS, on the real models. And for every chunk size, evaluating the
- * forward function eagerly gives the bits of the plan. */
+ * forward function eagerly gives the bits of the plan. Tokens are those that the logits of every step give. */
+#include "device/device.h"
+#include "generate/sampler.h"
 #include "support/golden.h"
 #include "support/model_run.h"
 #include "support/test.h"
@@ -160,19 +162,71 @@ static void check_tiny(void **state) {
     check_all(path, ids, n, n / 3);
 }
 
-static void check_real(void **state) {
-    const char *name = *state, *directory = getenv("HEARTH_TEST_MODELS");
+typedef struct picked {
+    ht_sampler *sampler;
+    const ht_session *s;
+    int32_t id;
+} picked;
+
+static bool pick(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
+    (void)first, (void)n_rows, (void)vocab;
+    picked *p = user;
+    ht_error err = {0};
+    ok(ht_sampler_pick(p->sampler, logits, ht_session_tokens(p->s), ht_session_length(p->s), &p->id, &err), &err);
+    return true;
+}
+
+/* What is generated, where only the highest logits need to be there, against picking from all logits of every step. */
+static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_options *o) {
+    enum { PROMPT = 20, N = 200 };
+    snprintf(run_name, sizeof run_name, "temperature %g, top_k %d", (double)o->temperature, (int)o->top_k);
+    ht_error err = {0};
+    ht_session *a = open_session(m, 0), *b = open_session(m, 0);
+    const ht_generate_options how = {.max_tokens = N, .sampler = *o, .ignore_eos = true};
+    ok(ht_generate(a, ids, PROMPT, &how, NULL, NULL, NULL, &err), &err);
+    picked p = {.s = b};
+    ok(ht_sampler_new(o, m->vocab, m->device->row_ops, &p.sampler, &err), &err);
+    ok(ht_session_forward(b, ids, PROMPT, false, pick, &p, &err), &err);
+    for (int i = 0; i < N; i++) {
+        int32_t id = ht_session_tokens(a)[PROMPT + i];
+        if (id != p.id) fail_msg("%s: token %d is %d, expected %d", run_name, i, (int)id, (int)p.id);
+        ok(ht_session_forward(b, &p.id, 1, false, pick, &p, &err), &err);
+    }
+    ht_sampler_free(p.sampler);
+    ht_session_close(&a);
+    ht_session_close(&b);
+}
+
+/* The prompt of a real model, whose path goes to `path`; skips the test without models. */
+static golden open_real(const char *name, char path[1024]) {
+    const char *directory = getenv("HEARTH_TEST_MODELS");
     if (!directory || !*directory) {
         print_message("skipped: HEARTH_TEST_MODELS does not name a directory with %s.gguf\n", name);
         skip();
     }
+    snprintf(path, 1024, "tests/golden/real/%s.json", name);
+    golden g = golden_open(path);
+    snprintf(path, 1024, "%s/%s.gguf", directory, name);
+    return g;
+}
+
+static void check_real(void **state) {
     enum { N = 140, N_SECOND = 45 };
     char path[1024];
-    snprintf(path, sizeof path, "tests/golden/real/%s.json", name);
-    golden g = golden_open(path);
+    golden g = open_real(*state, path);
     assert_true(g.n >= N);
-    snprintf(path, sizeof path, "%s/%s.gguf", directory, name);
     check_all(path, g.ids, N, N_SECOND);
+    golden_close(&g);
+}
+
+static void check_real_picks(void **state) {
+    char path[1024];
+    golden g = open_real(*state, path);
+    ht_model *m = load(path, 2);
+    check_picks(m, g.ids, &(ht_sampler_options){0});
+    check_picks(m, g.ids, &(ht_sampler_options){.repeat_penalty = 1.2f});
+    check_picks(m, g.ids, &(ht_sampler_options){.temperature = 0.9f, .top_k = 40, .seed = 7});
+    ht_model_close(&m);
     golden_close(&g);
 }
 
@@ -182,10 +236,12 @@ int main(void) {
                                        "gemma2-f16-shards", "gemma4-shared-bf16", "gemma4-q8_0.gguf"};
     static const char *const real[] = {"smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b"};
     enum { N_TINY = sizeof tiny / sizeof *tiny, N_REAL = sizeof real / sizeof *real };
-    struct CMUnitTest tests[N_TINY + N_REAL];
+    struct CMUnitTest tests[N_TINY + 2 * N_REAL];
     for (int i = 0; i < N_TINY; i++)
         tests[i] = (struct CMUnitTest){tiny[i], check_tiny, NULL, NULL, (void *)(uintptr_t)tiny[i]};
-    for (int i = 0; i < N_REAL; i++)
-        tests[N_TINY + i] = (struct CMUnitTest){real[i], check_real, NULL, NULL, (void *)(uintptr_t)real[i]};
+    for (int i = 0; i < N_REAL; i++) {
+        tests[N_TINY + i] = (struct CMUnitTest){real[i], check_real_picks, NULL, NULL, (void *)(uintptr_t)real[i]};
+        tests[N_TINY + N_REAL + i] = (struct CMUnitTest){real[i], check_real, NULL, NULL, (void *)(uintptr_t)real[i]};
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

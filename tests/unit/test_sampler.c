@@ -1,5 +1,6 @@
 /* The sampler against a plain implementation that sorts everything, its statistics, and its errors. */
 #include "device/device.h"
+#include "device/matrix.h"
 #include "generate/philox.h"
 #include "generate/row.h"
 #include "generate/sampler.h"
@@ -233,6 +234,75 @@ static void agrees_with_the_plain_chain(void **state) {
     assert_true(close * 10 < compared);
 }
 
+/* With all but the logits it asks for left out, a sampler picks what it picks from all. */
+static void the_highest_are_enough(void **state) {
+    (void)state;
+    enum { N = 3000 };
+    static float x[N], left[N];
+    static ht_ranked sorted[N];
+    int32_t history[100];
+    int asked = 0;
+    for (int round = 0; round < 3000; round++) {
+        float spread = 0.2f + 6 * uniform(), shift = 20 * uniform() - 10;
+        for (int i = 0; i < N; i++) {
+            x[i] = spread * bell() + shift;
+            if (round % 3 == 1) x[i] = floorf(x[i]); /* many ties */
+            sorted[i] = ht_rank(x[i], i);
+        }
+        ht_ranked_sort(sorted, N);
+        int n_history = (int)(next_random() % 100);
+        for (int i = 0; i < n_history; i++)
+            history[i] = ht_ranked_index(sorted[next_random() % (uniform() < 0.5f ? 30 : N)]);
+        ht_sampler_options o = {.seed = next_random()};
+        if (next_random() % 2) o.temperature = 0.1f + 2 * uniform();
+        if (next_random() % 4) o.top_k = 1 + (int32_t)(next_random() % 50);
+        if (next_random() % 3 == 0) o.top_p = uniform();
+        if (next_random() % 3 == 0) o.min_p = uniform() * uniform();
+        if (next_random() % 2) o.repeat_penalty = uniform() < 0.1f ? 1e6f : 0.8f + uniform();
+        o.repeat_window = (int32_t)(next_random() % 100) - 1;
+        shuffle(o.order);
+        ht_sampler *s;
+        ht_error err = {0};
+        assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
+        int32_t k = ht_sampler_top_k(s, n_history), all, some;
+        assert_true(k >= 0 && k < N);
+        if (k > 0) {
+            asked++;
+            float lowest = ht_ranked_value(sorted[k - 1]);
+            for (int i = 0; i < N; i++) left[i] = x[i] < lowest ? HT_LEFT_OUT : x[i];
+            assert_int_equal(ht_sampler_pick(s, x, history, n_history, &all, &err), HT_OK);
+            assert_int_equal(ht_sampler_pick(s, left, history, n_history, &some, &err), HT_OK);
+            if (all != some) fail_msg("round %d: %d instead of %d from the highest %d", round, some, all, k);
+        }
+        ht_sampler_free(s);
+    }
+    assert_true(asked > 1000);
+}
+
+static int32_t top_k_of(const ht_sampler_options *o, int64_t n_history) {
+    ht_sampler *s;
+    ht_error err = {0};
+    assert_int_equal(ht_sampler_new(o, 1000, ops, &s, &err), HT_OK);
+    int32_t k = ht_sampler_top_k(s, n_history);
+    ht_sampler_free(s);
+    return k;
+}
+
+static void how_many_are_asked_for(void **state) {
+    (void)state;
+    assert_int_equal(top_k_of(&(ht_sampler_options){0}, 5), 1);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.top_p = 0.5f, .min_p = 0.1f}, 5), 1); /* keep the highest */
+    assert_int_equal(top_k_of(&(ht_sampler_options){.repeat_penalty = 1.1f}, 5), 6);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.repeat_penalty = 1.1f}, 500), 65);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.repeat_penalty = 0.9f}, 5), 0);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1}, 5), 0);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 40}, 5), 40);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 40, .min_p = 0.1f}, 5), 40);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 40, .top_p = 0.9f}, 5), 0); /* p first */
+    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .min_p = 0.1f}, 5), 0);
+    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 1000}, 5), 0);
+}
+
 /* A nucleus of most of a flat row is found bucket by bucket; the set must be the plain one's to the last member. */
 static void wide_nucleus_is_exact(void **state) {
     (void)state;
@@ -464,6 +534,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generator_known_answers),
         cmocka_unit_test(greedy_takes_the_lowest_of_ties),
+        cmocka_unit_test(the_highest_are_enough),
+        cmocka_unit_test(how_many_are_asked_for),
         cmocka_unit_test(agrees_with_the_plain_chain),
         cmocka_unit_test(wide_nucleus_is_exact),
         cmocka_unit_test(the_highest_are_found),

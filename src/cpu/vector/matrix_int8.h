@@ -9,6 +9,11 @@ void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n
                                    int32_t *sum);
 void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);
 
+void HT_ISA_NAME(ht_split_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q,
+                                  const float *scale, const int32_t *offset, float *bound);
+void HT_ISA_NAME(ht_split_direct)(ht_split_panels panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
+void HT_ISA_NAME(ht_split_decode)(ht_split_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
+
 #define HT_DECLARE(type, ...)                                                                                          \
     void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
                                        const ht_product_out *out);                                                     \

@@ -23,6 +23,9 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .direct = {HT_QUANTISED_TYPES(DIRECT) HT_UNPACKED_TYPES(DIRECT)},
     .decode = {HT_QUANTISED_TYPES(DECODE) HT_UNPACKED_TYPES(DECODE)},
     .decoded = {HT_QUANTISED_TYPES(DECODED) HT_UNPACKED_TYPES(DECODED)},
+    .split_bounds = HT_ISA_NAME(ht_split_bounds),
+    .split_direct = HT_ISA_NAME(ht_split_direct),
+    .split_decode = HT_ISA_NAME(ht_split_decode),
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
 #if HT_DOT_WORDS
