@@ -22,6 +22,11 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
                       ht_half_scratch, ht_half_mul, NULL, NULL},                                                       \
                      &ht_matrix_kernels_##isa,                                                                         \
                      false},
+#define F8_OPS(isa, type)                                                                                              \
+    [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_f8_row, ht_dense_scratch, \
+                      ht_dense_mul, NULL, NULL},                                                                       \
+                     &ht_matrix_kernels_##isa,                                                                         \
+                     false},
 #define REFERENCE_OPS(isa)                                                                                             \
     {                                                                                                                  \
         {"as stored, in f32 (" #isa ")",                                                                               \
@@ -60,13 +65,16 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
                         QUANTISED_OPS(isa, NVFP4) QUANTISED_OPS(isa, TQ2_0) QUANTISED_OPS(isa, TQ1_0)                  \
                             QUANTISED_OPS(isa, Q1_0) QUANTISED_OPS(isa, IQ1_S) QUANTISED_OPS(isa, IQ1_M)               \
                                 QUANTISED_OPS(isa, IQ2_XXS) QUANTISED_OPS(isa, IQ2_XS) QUANTISED_OPS(isa, IQ2_S)       \
-                                    QUANTISED_OPS(isa, IQ3_XXS) QUANTISED_OPS(isa, IQ3_S)};                            \
+                                    QUANTISED_OPS(isa, IQ3_XXS) QUANTISED_OPS(isa, IQ3_S) F8_OPS(isa, F8_E4M3)         \
+                                        F8_OPS(isa, F8_E5M2)};                                                         \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = SPLIT_OPS(isa);
 
 TABLE(reference, HT_CPU_REFERENCE)
 HT_EACH_ISA(TABLE)
 
-#define CHOOSE(isa) precision == HT_PRECISION_REFERENCE ? &reference_##isa.base : &fast_##isa[type].base
+/* Products with 8-bit floats are always in f32, from exact weights. */
+#define CHOOSE(isa)                                                                                                    \
+    precision == HT_PRECISION_REFERENCE && !ht_weight_is_f8(type) ? &reference_##isa.base : &fast_##isa[type].base
 #define CHOOSE_FOR(isa, id)                                                                                            \
     case id: return CHOOSE(isa);
 

@@ -43,7 +43,8 @@ static void multiply_dense(void *arg, int64_t begin, int64_t end, int worker) {
     const ht_matrix_kernels *kernels = p->kernels;
     size_t panel_bytes = ht_panel_bytes(m->type, m->k), bytes = ht_weight_type_info_of(m->type)->block_bytes;
     float *wide = (void *)(p->scratch + (size_t)worker * p->scratch_bytes);
-    bool widen = m->type != HT_W_F32 && p->n_x > kernels->tile_rows;
+    const bool f8 = ht_weight_is_f8(m->type);
+    bool widen = f8 || (m->type != HT_W_F32 && p->n_x > kernels->tile_rows);
     for (int64_t g = begin; g < end; g++) {
         int64_t row = g * kernels->tile_panels * HT_PANEL;
         int64_t n_rows = ht_min_i64(kernels->tile_panels * HT_PANEL, m->n_rows - row);
@@ -55,8 +56,13 @@ static void multiply_dense(void *arg, int64_t begin, int64_t end, int worker) {
                                row, n_rows);
                 continue;
             }
-            for (int64_t i = 0; i < ht_panel_count(n_rows); i++)
-                kernels->widen[m->type](panel + (size_t)i * panel_bytes, c, n, wide + i * HT_DENSE_CHUNK * HT_PANEL);
+            for (int64_t i = 0; i < ht_panel_count(n_rows); i++) {
+                float *to = wide + i * HT_DENSE_CHUNK * HT_PANEL;
+                if (f8)
+                    ht_f8_widen(m, row + i * HT_PANEL, c, n, to);
+                else
+                    kernels->widen[m->type](panel + (size_t)i * panel_bytes, c, n, to);
+            }
             multiply_chunk(p, HT_W_F32, wide, HT_DENSE_CHUNK * HT_PANEL, c, n, row, n_rows);
         }
     }

@@ -141,6 +141,8 @@ typedef struct ht_matrix_kernels {
                                  int n_x, const ht_product_out *out);
     /* Columns [column, column + n) of a panel as f32 [n][16]. */
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
+    /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */
+    void (*widen_f8[2])(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
     /* Words; NULL where f16 and bf16 weights are multiplied in f32. words_of: n <= tile_rows rows of k values into one tile. */
     void (*words_of)(const float *x, int64_t ldx, int n, int64_t k, int16_t *q, float *scale);
     /* Whole products of x->n <= tile_rows rows from the packed panels, of which `panels` is that of row out->row. */

@@ -59,6 +59,10 @@ void ht_dense_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, 
 size_t ht_half_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_half_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
                  void *scratch, ht_pool *pool);
+/* 8-bit floats: a row with its scales, and columns [column, column + n) of the panel of rows [row, row + 16) as f32
+ * [n][16]. */
+ht_status ht_f8_row(const ht_matrix *m, int64_t row, float *out, ht_error *err);
+void ht_f8_widen(const ht_matrix *m, int64_t row, int64_t column, int n, float *to);
 size_t ht_stored_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
 void ht_stored_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored);
 ht_status ht_stored_row(const ht_matrix *m, int64_t row, float *out, ht_error *err);

@@ -150,7 +150,7 @@ static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
 }
 
 static ht_arithmetic device_arithmetic(const ht_device *d, ht_weight_type type, ht_precision precision) {
-    if (precision != HT_PRECISION_FAST || type == HT_W_F32) return HT_ARITHMETIC_F32;
+    if (precision != HT_PRECISION_FAST || type == HT_W_F32 || ht_weight_is_f8(type)) return HT_ARITHMETIC_F32;
     if (type > HT_W_BF16) return HT_ARITHMETIC_INT8;
     return ht_cpu_multiplies_words(ht_cpu_device_isa(d)) ? HT_ARITHMETIC_INT16 : HT_ARITHMETIC_F32;
 }

@@ -102,13 +102,15 @@ static size_t dense_at(ht_weight_type type, int r, int64_t column) {
 
 static void pack_dense(ht_weight_type type, int64_t k, int n, const uint8_t *stored, size_t row_bytes, uint8_t *panel) {
     size_t bytes = ht_weight_type_info_of(type)->block_bytes;
-    if (n < HT_PANEL || k % 2) memset(panel, 0, ht_panel_bytes(type, k));
+    if (n < HT_PANEL || k % 4) memset(panel, 0, ht_panel_bytes(type, k));
     for (int r = 0; r < n; r++) {
         const uint8_t *from = stored + (size_t)r * row_bytes;
         if (bytes == 4)
             for (int64_t i = 0; i < k; i++) memcpy(panel + 4 * dense_at(type, r, i), from + 4 * i, 4);
-        else
+        else if (bytes == 2)
             for (int64_t i = 0; i < k; i++) memcpy(panel + 2 * dense_at(type, r, i), from + 2 * i, 2);
+        else
+            for (int64_t i = 0; i < k; i++) panel[dense_at(type, r, i)] = from[i];
     }
 }
 

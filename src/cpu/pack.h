@@ -16,7 +16,7 @@
  *   8 bits   W[0..7]
  *
  * Of codes, which stand for values of a table, the planes are those of their 4 bits. 5 bits are N then H, 6 bits N then P, 3 bits P then H: low bits first. Scale units are described in pack.c. Dense types
- * hold 16 rows per column: f32 and f16 [k][16], bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns that
+ * hold 16 rows per column: f32, f16 and f8 [k][16], bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns that
  * are missing at the end of a matrix are zero.
  *
  * Types that are unpacked (formats/unpack.h) keep their blocks as they are in the file, block g of all 16 rows before block

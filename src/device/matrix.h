@@ -62,6 +62,10 @@ struct ht_matrix {
     void *packed;      /* 64-byte aligned; NULL: not in memory */
     size_t packed_bytes;
     bool lent; /* `packed` belongs to someone else */
+    /* Of 8-bit floats: what weight (r, c) is multiplied by, scales[r / scale_rows * n + c / scale_columns] with n scales to
+     * a row; malloc'ed, owned. NULL: nothing. */
+    float *scales;
+    int64_t scale_rows, scale_columns;
 };
 
 #endif

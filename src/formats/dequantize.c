@@ -5,6 +5,7 @@
 #include "formats/unpack.h"
 #include "formats/weight_type.h"
 
+#include <math.h>
 #include <string.h>
 
 #define CODE(value) value
@@ -23,6 +24,16 @@ static void bf16(const uint8_t *p, float *y) {
     uint32_t bits = (uint32_t)ht_u16_at(p) << 16;
     memcpy(y, &bits, sizeof bits);
 }
+
+/* The bits of a half with 8 less in its exponent; all ones are the NaN, there is no infinity. */
+static void f8_e4m3(const uint8_t *p, float *y) {
+    int magnitude = *p & 127;
+    float value = magnitude == 127 ? NAN : ht_f16_to_f32((uint16_t)(magnitude << 7)) * 256.0f;
+    *y = *p >> 7 ? -value : value;
+}
+
+/* The upper byte of a half. */
+static void f8_e5m2(const uint8_t *p, float *y) { *y = ht_f16_to_f32((uint16_t)(*p << 8)); }
 
 static void q4_0(const uint8_t *p, float *y) {
     const ht_block_q4_0 *b = (const void *)p;
@@ -188,11 +199,11 @@ static void unpacked_block(const ht_unpacker *u, const uint8_t *p, int n, float 
 
 void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out) {
     static void (*const one_block[HT_W_COUNT])(const uint8_t *, float *) = {
-        [HT_W_F32] = f32,     [HT_W_F16] = f16,       [HT_W_BF16] = bf16,     [HT_W_Q4_0] = q4_0,
-        [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,     [HT_W_Q8_0] = q8_0,
-        [HT_W_Q2_K] = q2_k,   [HT_W_Q3_K] = q3_k,     [HT_W_Q4_K] = q4_k,     [HT_W_Q5_K] = q5_k,
-        [HT_W_Q6_K] = q6_k,   [HT_W_IQ4_NL] = iq4_nl, [HT_W_IQ4_XS] = iq4_xs, [HT_W_MXFP4] = mxfp4,
-        [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,
+        [HT_W_F32] = f32,     [HT_W_F16] = f16,       [HT_W_BF16] = bf16,       [HT_W_Q4_0] = q4_0,
+        [HT_W_Q4_1] = q4_1,   [HT_W_Q5_0] = q5_0,     [HT_W_Q5_1] = q5_1,       [HT_W_Q8_0] = q8_0,
+        [HT_W_Q2_K] = q2_k,   [HT_W_Q3_K] = q3_k,     [HT_W_Q4_K] = q4_k,       [HT_W_Q5_K] = q5_k,
+        [HT_W_Q6_K] = q6_k,   [HT_W_IQ4_NL] = iq4_nl, [HT_W_IQ4_XS] = iq4_xs,   [HT_W_MXFP4] = mxfp4,
+        [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,   [HT_W_F8_E4M3] = f8_e4m3, [HT_W_F8_E5M2] = f8_e5m2,
     };
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
     const ht_unpacker *unpacker = ht_unpacker_of(type);

@@ -30,6 +30,8 @@ static const ht_weight_type_info infos[HT_W_COUNT] = {
     [HT_W_IQ2_S] = {"IQ2_S", 22, HT_BLOCK_K, sizeof(ht_block_iq2_s)},
     [HT_W_IQ3_XXS] = {"IQ3_XXS", 18, HT_BLOCK_K, sizeof(ht_block_iq3_xxs)},
     [HT_W_IQ3_S] = {"IQ3_S", 21, HT_BLOCK_K, sizeof(ht_block_iq3_s)},
+    [HT_W_F8_E4M3] = {"F8_E4M3", -1, 1, 1},
+    [HT_W_F8_E5M2] = {"F8_E5M2", -1, 1, 1},
 };
 
 const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type) { return &infos[type]; }

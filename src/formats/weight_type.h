@@ -35,12 +35,14 @@ typedef enum ht_weight_type {
     HT_W_IQ2_S,
     HT_W_IQ3_XXS,
     HT_W_IQ3_S,
+    HT_W_F8_E4M3, /* of safetensors alone; a matrix may have scales beside it */
+    HT_W_F8_E5M2,
     HT_W_COUNT
 } ht_weight_type;
 
 typedef struct ht_weight_type_info {
     const char *name; /* "Q4_K" */
-    int gguf_id;      /* ggml type number in a GGUF tensor directory */
+    int gguf_id;      /* ggml type number in a GGUF tensor directory, or -1 */
     int block;        /* elements per block; 1 for dense types */
     size_t block_bytes;
 } ht_weight_type_info;
@@ -58,6 +60,9 @@ typedef struct ht_gguf_layout {
 } ht_gguf_layout;
 /* False for numbers that the format does not know. */
 bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out);
+
+/* 8-bit floats: scales, if there are any, lie beside them. */
+static inline bool ht_weight_is_f8(ht_weight_type type) { return type == HT_W_F8_E4M3 || type == HT_W_F8_E5M2; }
 
 /* Exact f32 values of n consecutive elements (n a multiple of the block) from their stored form. This is the one
  * definition of what every stored weight means; the fast kernels are tested against it. */

@@ -10,6 +10,12 @@
 #include "formats/safetensors.h"
 #include "models/config.h"
 
+/* What config.json says of weights in 8-bit floats (quantization_config with quant_method fp8). */
+typedef struct ht_fp8_spec {
+    bool stated;
+    int64_t block[2]; /* rows and columns that share a scale; 0: not said */
+} ht_fp8_spec;
+
 typedef struct ht_checkpoint {
     char *path;                          /* of the GGUF file (of several, of any) or of the directory of safetensors */
     const char *name;                    /* what messages call it: the file's name, or "config.json" */
@@ -19,6 +25,7 @@ typedef struct ht_checkpoint {
     ht_safetensors *tensors;             /* NULL: GGUF */
     char *config_text, *generation_text; /* safetensors; the latter may be NULL */
     size_t config_size, generation_size;
+    ht_fp8_spec fp8;
     const char *prefix; /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
     const char *head;   /* name of the output head's tensor, or NULL when there is none */
 } ht_checkpoint;

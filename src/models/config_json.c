@@ -100,13 +100,17 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
 }
 
 static void refuse_quantised(ht_json_reader *r, const json_t *root) {
-    static const char what_works[] = "a GGUF file, or f32, f16 or bf16 weights, are";
+    static const char what_works[] = "a GGUF file, or f32, f16, bf16 or fp8 weights, are";
     if (ht_json_object(r, root, "quantization"))
         ht_json_fail(r, HT_ERR_UNSUPPORTED, "MLX-quantised weights are not supported; %s", what_works);
     const json_t *other = ht_json_object(r, root, "quantization_config");
     if (!other) return;
     const char *method = "an unnamed method";
     ht_json_str(r, other, "quant_method", &method);
+    /* Weights in 8-bit floats with scales beside them, whoever made them (models/scales.h). */
+    const char *format = json_string_value(json_object_get(other, "format"));
+    if (!strcmp(method, "fp8") || !strcmp(method, "fbgemm_fp8")) return;
+    if (!strcmp(method, "compressed-tensors") && format && !strcmp(format, "float-quantized")) return;
     ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights quantised by `%.40s` are not supported; %s", method, what_works);
 }
 

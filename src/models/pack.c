@@ -45,6 +45,7 @@ ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const ch
 void ht_matrix_free(ht_matrix *m) {
     if (!m) return;
     if (!m->lent) ht_memory_free(m->packed, m->packed_bytes);
+    free(m->scales);
     free(m);
 }
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "models/pack.h"
 #include "models/registry.h"
+#include "models/scales.h"
 #include "models/table.h"
 
 #include <math.h>
@@ -76,7 +77,7 @@ static ht_status look_up(const loader *l, const char *name, int64_t rows, int64_
                        source_of_shapes(l), expected);
     }
     if (t->type < 0)
-        return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, which is none of weights",
+        return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected a float or quantised type",
                        t->file_name, name, t->type_name);
     return HT_OK;
 }
@@ -94,6 +95,9 @@ static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows
                          ht_matrix **out) {
     ht_stored t;
     ht_status status = look_up(l, name, rows, columns, &t);
+    ht_scales scales = {0};
+    if (!status && ht_weight_is_f8((ht_weight_type)t.type))
+        status = ht_scales_find(l->from, name, rows, columns, &scales, l->err);
     if (status) return status;
     const ht_matrix_kind kind = {l->precision, (ht_weight_type)t.type, rows, columns, is_head};
     size_t at = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
@@ -107,7 +111,7 @@ static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows
     l->tasks[l->into->n_matrices] = (ht_pack_task){m, t, head_rows};
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
-    return HT_OK;
+    return ht_scales_read(&scales, m, l->err);
 }
 
 static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
@@ -124,6 +128,7 @@ static ht_status load_head(loader *l, const char *name, ht_matrix **out) {
 static ht_status load_table(loader *l, const char *name, int64_t rows, int64_t columns, ht_matrix **out) {
     ht_stored t;
     ht_status status = look_up(l, name, rows, columns, &t);
+    if (!status && ht_weight_is_f8((ht_weight_type)t.type)) return load_matrix(l, name, rows, columns, 0, out);
     if (!status) l->table_bytes += t.n_bytes;
     if (status || !l->into) return status;
     status = ht_table_new(&t, out, l->err);

@@ -22,6 +22,8 @@ from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3F
                           Gemma4ForConditionalGeneration, Gemma4TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
+from safetensors.torch import save_file
+
 import reference
 
 HERE = pathlib.Path(__file__).parent / "tiny"
@@ -121,6 +123,55 @@ def checkpoint(name, cls, config, dtype, n=40, shard=None, old=False, offset=0):
     path.write_text(json.dumps(spelled, indent=1) + "\n")
     ids = json.loads((directory / "reference.json").read_text())["ids"]
     check_same(directory, logits, ids, cls)
+
+
+# ---- 8-bit floats ----
+
+
+def scaled(x, block, kind, scale_dtype):
+    """A matrix in 8-bit floats, one scale per block, and what they mean."""
+    rows, columns = -(-x.shape[0] // block[0]), -(-x.shape[1] // block[1])
+    padded = torch.zeros(rows * block[0], columns * block[1])
+    padded[: x.shape[0], : x.shape[1]] = x
+    peaks = padded.reshape(rows, block[0], columns, block[1]).abs().amax(dim=(1, 3))
+    scales = (peaks / torch.finfo(kind).max).to(scale_dtype)
+    spread = scales.float().repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)[: x.shape[0], : x.shape[1]]
+    codes = (x / spread).clamp(-torch.finfo(kind).max, torch.finfo(kind).max).to(kind)
+    return codes, scales, codes.float() * spread
+
+
+def fp8_checkpoint(name, cls, config, kind, block, key, scale_dtype, stated, n=40):
+    """block: None for one scale, (1, None) for one per row. stated: what config.json says. """
+    if not wanted(name):
+        return
+    directory = HERE / name
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    torch.manual_seed(0)
+    model = cls(config).float().eval()
+    fill(model, name, 0)
+    tensors = {}
+    with torch.no_grad():
+        for name_of, p in model.state_dict().items():
+            if "proj" not in name_of or p.dim() != 2:
+                tensors[name_of] = p.clone()
+                continue
+            size = (block or (None, None))
+            size = (size[0] or p.shape[0], size[1] or p.shape[1])
+            codes, scales, values = scaled(p, size, kind, scale_dtype)
+            tensors[name_of] = codes
+            tensors[name_of + key] = scales if block else scales.reshape(())
+            p.copy_(values)
+    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+    described = {**config.to_dict(), "architectures": [cls.__name__], **stated}
+    (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n")
+    logits = answer(directory, model, name, config.vocab_size, n, "reference.json")
+    if "quantization_config" in stated:
+        again = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
+                                    quantization_config=transformers.FineGrainedFP8Config(dequantize=True))
+        ids = json.loads((directory / "reference.json").read_text())["ids"]
+        difference = np.abs(reference.logits_of(again, ids) - logits).max()
+        assert difference < 1e-4, f"{directory}: transformers dequantises to something else, by {difference}"
 
 
 # ---- GGUF ----
@@ -405,6 +456,11 @@ def main():
                gemma4(attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
                       num_key_value_heads=4, intermediate_size=60), "f16", n=64, shard="24KB", old=True)
     checkpoint("gemma4-multimodal-bf16", Gemma4ForConditionalGeneration, multimodal4(), "bf16")
+    blocks = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [4, 12]}}
+    fp8_checkpoint("llama-fp8-blocks", LlamaForCausalLM, llama(), torch.float8_e4m3fn, (4, 12), "_scale_inv",
+                   torch.float32, blocks)
+    fp8_checkpoint("llama-fp8-rows", LlamaForCausalLM, llama(), torch.float8_e5m2, (1, None), "_scale", torch.bfloat16, {})
+    fp8_checkpoint("llama-fp8-whole", LlamaForCausalLM, llama(), torch.float8_e4m3fn, None, "_scale", torch.float32, {})
     even = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=61, num_hidden_layers=1)
     for kind in ("f32", "f16", "q8_0", "q4_1"):
         gguf_checkpoint(f"llama-{kind}", "llama", LlamaForCausalLM, llama(**even), kind)

@@ -85,6 +85,8 @@ void test_random_weights(ht_weight_type type, int64_t n_rows, int64_t k, uint64_
         uint16_t half = type == HT_W_F16 ? ht_f32_to_f16(value) : ht_f32_to_bf16(value);
         if (type == HT_W_F32)
             memcpy(p, &value, sizeof value);
+        else if (ht_weight_is_f8(type)) /* a finite code of each sign */
+            *p = (uint8_t)((test_random(state) >> 24) % (type == HT_W_F8_E4M3 ? 127 : 124) | (half & 0x80));
         else if (info->block == 1)
             memcpy(p, &half, sizeof half);
         else {

@@ -226,6 +226,70 @@ static void config_and_tensors(void **state) {
     remove(scratch_path("model.safetensors"));
 }
 
+/* Replaces every `from` by `to`, of the same length. */
+static void replace(char *data, size_t size, const char *from, const char *to) {
+    size_t n = strlen(from), found = 0;
+    assert_int_equal(n, strlen(to));
+    for (size_t i = 0; i + n <= size; i++)
+        if (!memcmp(data + i, from, n)) {
+            memcpy(data + i, to, n);
+            found++;
+        }
+    assert_true(found > 0);
+}
+
+/* 8-bit floats whose scales are not there, not of a fitting shape, not numbers. */
+static void scales(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *from, *to;
+        ht_status status;
+        const char *words;
+    } cases[] = {
+        {"model.safetensors", "down_proj.weight_scale_inv", "down_proj.weight_scale_xxx", HT_ERR_FORMAT,
+         "`model.layers.0.mlp.down_proj.weight_scale_inv` is missing, which the quantization_config"},
+        {"model.safetensors", "\"shape\":[12,5]", "\"shape\":[5,12]", HT_ERR_FORMAT,
+         "down_proj.weight_scale_inv` is [5, 12], expected one scale, 48, or one for each block of a matrix [48, 60]"},
+        {"model.safetensors", "\"dtype\":\"F32\",\"shape\":[12,5]", "\"dtype\":\"I32\",\"shape\":[12,5]",
+         HT_ERR_UNSUPPORTED, "down_proj.weight_scale_inv` is of type I32, expected F32"},
+        {"config.json", "\"weight_block_size\": [\n   4", "\"weight_block_size\": [\n   0", HT_ERR_FORMAT,
+         "weight_block_size is"},
+        {"config.json", "\"quant_method\": \"fp8\"", "\"quant_method\": \"awq\"", HT_ERR_UNSUPPORTED,
+         "weights quantised by `awq`"},
+    };
+    static const char *const files[] = {"model.safetensors", "config.json"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int f = 0; f < 2; f++) {
+            char path[128];
+            snprintf(path, sizeof path, "tests/golden/tiny/llama-fp8-blocks/%s", files[f]);
+            size_t size;
+            char *data = read_file(path, &size);
+            if (!strcmp(files[f], cases[i].file)) replace(data, size, cases[i].from, cases[i].to);
+            scratch_write(files[f], data, size);
+            free(data);
+        }
+        REFUSED(scratch_directory(), cases[i].status, cases[i].words);
+    }
+    /* A scale that is infinite, at the end of the file. */
+    size_t size;
+    copy_file("tests/golden/tiny/llama-fp8-blocks/config.json", "config.json");
+    char *data = read_file("tests/golden/tiny/llama-fp8-blocks/model.safetensors", &size);
+    const char *last = NULL;
+    for (size_t i = 0; i + 16 < size; i++)
+        if (!memcmp(data + i, "weight_scale_inv", 16)) last = data + i;
+    assert_non_null(last);
+    unsigned long end;
+    assert_int_equal(sscanf(strstr(last, "data_offsets"), "data_offsets\":[%*u,%lu]", &end), 1);
+    uint64_t header = 0;
+    for (int i = 7; i >= 0; i--) header = header << 8 | (unsigned char)data[i];
+    memcpy(data + 8 + header + end - 4, "\0\0\x80\x7f", 4);
+    scratch_write("model.safetensors", data, size);
+    free(data);
+    REFUSED(scratch_directory(), HT_ERR_FORMAT, "expected a finite number");
+    remove(scratch_path("config.json"));
+    remove(scratch_path("model.safetensors"));
+}
+
 /* Rows come back from the packed form as they were, interleaved or not, at sizes that end inside a slab. */
 static void rows_in_order(void **state) {
     (void)state;
@@ -465,6 +529,7 @@ int main(void) {
         cmocka_unit_test(options),
         cmocka_unit_test(tensors),
         cmocka_unit_test(config_and_tensors),
+        cmocka_unit_test(scales),
         cmocka_unit_test(rows_in_order),
         cmocka_unit_test(rows_of_a_table),
         cmocka_unit_test(an_embedding_in_the_file),

@@ -1,5 +1,6 @@
 #include "cpu/vector/matrix_f32.h"
 
+#include "cpu/vector/simd_int.h"
 #include "cpu/vector/tile.h"
 
 enum { FETCH_AHEAD = 4096 }; /* bytes */
@@ -76,4 +77,26 @@ HT_DENSE_TYPES(FUNCTIONS)
 void HT_ISA_NAME(ht_transpose_panel)(const float *rows, int64_t ld, int n, float *to) {
     for (int c = 0; c < n; c++)
         for (int r = 0; r < HT_PANEL; r++) to[HT_PANEL * c + r] = rows[r * ld + c];
+}
+
+/* By way of halves: e5m2 are their upper bytes, e4m3 have 8 less in the exponent. Halves of any size are read exactly,
+ * whatever becomes of small floats. */
+HT_INLINE void widen_f8(bool e5m2, const uint8_t *panel, int n, const float *scale, float *to) {
+    const v16f s = v16f_load(scale), up = v16f_set1(256.0f), nan = v16f_set1(__builtin_nanf(""));
+    for (int c = 0; c < n; c++) {
+        uint16_t half[HT_PANEL];
+        v16i code = v16i_load_u8(panel + HT_PANEL * c), magnitude = v16i_and(code, v16i_set1(127));
+        v16i sign = v16i_shl(v16i_sub(code, magnitude), 8);
+        v16i_store_u16(half, e5m2 ? v16i_shl(code, 8) : v16i_or(v16i_shl(magnitude, 7), sign));
+        v16f value = v16f_load_f16(half);
+        if (!e5m2) value = v16f_select(v16i_eq(magnitude, v16i_set1(127)), nan, v16f_mul(value, up));
+        v16f_store(to + HT_PANEL * c, v16f_mul(value, s));
+    }
+}
+
+void HT_ISA_NAME(ht_widen_e4m3)(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to) {
+    widen_f8(false, panel + HT_PANEL * column, n, scale, to);
+}
+void HT_ISA_NAME(ht_widen_e5m2)(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to) {
+    widen_f8(true, panel + HT_PANEL * column, n, scale, to);
 }

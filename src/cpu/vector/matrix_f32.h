@@ -15,5 +15,7 @@ HT_DENSE_TYPES(HT_DECLARE)
 #undef HT_DECLARE
 
 void HT_ISA_NAME(ht_transpose_panel)(const float *rows, int64_t ld, int n, float *to);
+void HT_ISA_NAME(ht_widen_e4m3)(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
+void HT_ISA_NAME(ht_widen_e5m2)(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
 
 #endif

@@ -28,6 +28,7 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .split_decode = HT_ISA_NAME(ht_split_decode),
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
+    .widen_f8 = {HT_ISA_NAME(ht_widen_e4m3), HT_ISA_NAME(ht_widen_e5m2)},
 #if HT_DOT_WORDS
     .words_of = HT_ISA_NAME(ht_words_of),
     .words_direct = {HT_HALF_TYPES(DIRECT_WORDS)},

@@ -1,0 +1,24 @@
+/* Scales of weights in 8-bit floats, which lie beside them as tensors of their own: `x.weight_scale_inv` or
+ * `x.weight_scale`, by either of which a weight is multiplied. One for the whole matrix, one per row, or one per block of
+ * the size that config.json states (quantization_config.weight_block_size), as `transformers` reads them. */
+#ifndef HT_MODELS_SCALES_H
+#define HT_MODELS_SCALES_H
+
+#include "device/matrix.h"
+#include "models/checkpoint.h"
+
+typedef struct ht_scales {
+    bool any;
+    ht_stored stored;
+    int64_t rows, columns; /* that share one */
+    int64_t n;
+} ht_scales;
+
+/* Those of the tensor `name`, [rows, columns] of an 8-bit float; an error when they are of another shape, or missing where
+ * config.json says that there are some. */
+ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t rows, int64_t columns, ht_scales *out,
+                         ht_error *err);
+/* Reads them into a matrix. */
+ht_status ht_scales_read(const ht_scales *s, ht_matrix *m, ht_error *err);
+
+#endif
