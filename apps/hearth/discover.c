@@ -5,7 +5,6 @@
 
 #include <hearth/discover.h>
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,25 +27,6 @@ static json_t *as_json(const ht_find *f) {
                      (json_int_t)i->context);
 }
 
-static void line(const char *format, ...) HT_PRINTF(1, 2);
-static void line(const char *format, ...) {
-    char *text;
-    va_list args, again;
-    va_start(args, format);
-    va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    text = n < 0 ? NULL : malloc((size_t)n + 1);
-    if (text) {
-        vsnprintf(text, (size_t)n + 1, format, again);
-        make_printable(text);
-        output_write(text, strlen(text));
-        output_write("\n", 1);
-    }
-    va_end(again);
-    free(text);
-}
-
 static void print_find(finds *all, const ht_find *f) {
     const ht_model_info *i = f->info;
     char size[32], context[32] = "-";
@@ -56,9 +36,10 @@ static void print_find(finds *all, const ht_find *f) {
         snprintf(size, sizeof size, "%.2f GB", (double)i->file_bytes / 1e9);
     if (i->context) snprintf(context, sizeof context, "%lld", (long long)i->context);
     if (all->n == 0)
-        line("%-12s %10s  %-12s %5s %9s  %s", "family", "size", "quantisation", "files", "context", "path");
-    line("%-12s %10s  %-12s %5d %9s  %s%s", i->architecture, size, i->has_weights ? i->quantization : "no weights",
-         (int)i->n_files, context, f->path, i->runs || !i->has_weights ? "" : " (this build cannot run it)");
+        output_line("%-12s %10s  %-12s %5s %9s  %s", "family", "size", "quantisation", "files", "context", "path");
+    output_line("%-12s %10s  %-12s %5d %9s  %s%s", i->architecture, size,
+                i->has_weights ? i->quantization : "no weights", (int)i->n_files, context, f->path,
+                i->runs || !i->has_weights ? "" : " (this build cannot run it)");
 }
 
 static bool on_find(const ht_find *f, void *user) {
@@ -73,11 +54,11 @@ static bool on_find(const ht_find *f, void *user) {
 static void print_broken(const finds *all) {
     size_t i;
     json_t *each;
-    if (all->n == 0 && json_array_size(all->broken) == 0) line("no checkpoints");
+    if (all->n == 0 && json_array_size(all->broken) == 0) output_line("no checkpoints");
     json_array_foreach(all->broken, i, each) {
-        if (i == 0) line("broken:");
-        line("  %s: %s", json_string_value(json_object_get(each, "path")),
-             json_string_value(json_object_get(each, "problem")));
+        if (i == 0) output_line("broken:");
+        output_line("  %s: %s", json_string_value(json_object_get(each, "path")),
+                    json_string_value(json_object_get(each, "problem")));
     }
 }
 

@@ -10,30 +10,42 @@ static bool on_progress(double done, void *user) {
     return !interrupted();
 }
 
-ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err) {
-    *e = (engine){0};
+static ht_status open_device(engine *e, const options *o, ht_error *err) {
+    if (e->device) return HT_OK;
+    ht_device_options device = {.n_threads = (int)o->threads, .instruction_set = o->cpu};
+    return ht_device_open("cpu", &device, &e->device, err);
+}
+
+ht_status engine_load(engine *e, const options *o, const engine_model *which, ht_model **out, ht_error *err) {
+    *out = NULL;
     char *path;
-    ht_status st = model_path(o->model, &path, err);
+    ht_status st = model_path(which->name, &path, err);
     if (st) return st;
     interrupt_watch(NULL);
     progress loading;
     progress_begin(&loading, "loading", o->quiet);
-    ht_device_options device = {.n_threads = (int)o->threads, .instruction_set = o->cpu};
-    st = ht_device_open("cpu", &device, &e->device, err);
+    st = open_device(e, o, err);
     if (!st) {
         ht_model_options model = {
             .device = e->device,
-            .precision = (ht_precision)o->precision,
+            .precision = which->precision,
             .context = o->context,
-            .kv_dtype = options_kv_dtype(o),
-            .expected_positions = positions,
+            .kv_dtype = which->kv,
+            .expected_positions = which->positions,
             .progress = on_progress,
             .user = &loading,
         };
-        st = ht_model_load(path, &model, &e->model, err);
+        st = ht_model_load(path, &model, out, err);
     }
     free(path);
     progress_end(&loading);
+    return st;
+}
+
+ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err) {
+    *e = (engine){0};
+    engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions};
+    ht_status st = engine_load(e, o, &which, &e->model, err);
     if (st) return st;
     ht_session_options session = {.chunk = (int32_t)o->chunk};
     st = ht_session_open(e->model, &session, &e->session, err);

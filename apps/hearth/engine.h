@@ -15,6 +15,16 @@ typedef struct engine {
 ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err);
 void engine_close(engine *e);
 
+/* Opens the device, if it is not yet, and loads a model as the options say but for its name, precision and cache. The
+ * caller closes *out before the engine. */
+typedef struct engine_model {
+    const char *name; /* as typed */
+    ht_precision precision;
+    ht_dtype kv;
+    int64_t positions; /* as above */
+} engine_model;
+ht_status engine_load(engine *e, const options *o, const engine_model *which, ht_model **out, ht_error *err);
+
 /* Loads only the tokenizer of MODEL; the caller frees it. */
 ht_status engine_tokenizer(const options *o, ht_tokenizer **t, ht_error *err);
 

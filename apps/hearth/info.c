@@ -5,7 +5,6 @@
 #include "model_path.h"
 #include "terminal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,42 +54,31 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
     return json_output(value);
 }
 
-static void line(const char *name, const char *format, ...) HT_PRINTF(2, 3);
-static void line(const char *name, const char *format, ...) {
-    char value[512], text[600];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(value, sizeof value, format, args);
-    va_end(args);
-    make_printable(value);
-    int n = snprintf(text, sizeof text, "%-14s %s\n", name, value);
-    output_write(text, (size_t)n);
-}
-
 static void print_text(const options *o, const ht_model_info *i, const needs *n) {
     const double mb = 1e6;
-    line("architecture", "%s%s", i->architecture, i->runs || !i->has_weights ? "" : ", which this build cannot run");
-    if (i->name[0]) line("name", "%s", i->name);
-    line("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
-    line("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);
-    line("chat format", "%s", i->chat_format);
+    output_field("architecture", "%s%s", i->architecture,
+                 i->runs || !i->has_weights ? "" : ", which this build cannot run");
+    if (i->name[0]) output_field("name", "%s", i->name);
+    output_field("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
+    output_field("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);
+    output_field("chat format", "%s", i->chat_format);
     if (!i->has_weights) return;
-    line("parameters", "%.1f million", (double)i->n_parameters / 1e6);
-    line("layers", "%lld", (long long)i->n_layers);
-    line("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);
-    line("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
-         (long long)i->n_kv_heads);
-    line("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
-    line("context", "%lld positions", (long long)i->context);
-    if (i->sliding_window) line("sliding window", "%lld positions", (long long)i->sliding_window);
+    output_field("parameters", "%.1f million", (double)i->n_parameters / 1e6);
+    output_field("layers", "%lld", (long long)i->n_layers);
+    output_field("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);
+    output_field("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
+                 (long long)i->n_kv_heads);
+    output_field("output head", "%s", i->tied_head ? "tied to the embedding" : "of its own");
+    output_field("context", "%lld positions", (long long)i->context);
+    if (i->sliding_window) output_field("sliding window", "%lld positions", (long long)i->sliding_window);
     if (i->memory_bytes < i->weight_bytes)
-        line("weights", "%.1f MB, %.1f MB of them in memory", (double)i->weight_bytes / mb,
-             (double)i->memory_bytes / mb);
+        output_field("weights", "%.1f MB, %.1f MB of them in memory", (double)i->weight_bytes / mb,
+                     (double)i->memory_bytes / mb);
     else
-        line("weights", "%.1f MB", (double)i->weight_bytes / mb);
-    line("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
-         (long long)n->context, options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
-    line("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);
+        output_field("weights", "%.1f MB", (double)i->weight_bytes / mb);
+    output_field("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
+                 (long long)n->context, options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
+    output_field("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);
 }
 
 int info_command(const options *o) {

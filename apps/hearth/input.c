@@ -1,6 +1,7 @@
 #include "input.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,15 @@ static ht_status out_of_memory(ht_error *err) {
     return HT_ERR_MEMORY;
 }
 
-ht_status input_read_all(char **text, size_t *n, ht_error *err) {
+static ht_status cannot_read(const char *what, ht_error *err) {
+    err->status = HT_ERR_IO;
+    snprintf(err->message, sizeof err->message, "%.400s cannot be read: %s", what, strerror(errno));
+    return HT_ERR_IO;
+}
+
+static ht_status read_to_end(int fd, const char *what, char **text, size_t *n, ht_error *err) {
     size_t capacity = 4096, used = 0;
     char *bytes = malloc(capacity);
-    *text = NULL;
-    *n = 0;
     while (bytes) {
         if (capacity - used < 2) {
             char *larger = capacity <= SIZE_MAX / 2 ? realloc(bytes, capacity * 2) : NULL;
@@ -25,7 +30,7 @@ ht_status input_read_all(char **text, size_t *n, ht_error *err) {
             bytes = larger;
             capacity *= 2;
         }
-        ssize_t got = read(STDIN_FILENO, bytes + used, capacity - used - 1);
+        ssize_t got = read(fd, bytes + used, capacity - used - 1);
         if (got > 0)
             used += (size_t)got;
         else if (got == 0) {
@@ -34,14 +39,29 @@ ht_status input_read_all(char **text, size_t *n, ht_error *err) {
             *n = used;
             return HT_OK;
         } else if (errno != EINTR) {
-            err->status = HT_ERR_IO;
-            snprintf(err->message, sizeof err->message, "standard input cannot be read: %s", strerror(errno));
             free(bytes);
-            return HT_ERR_IO;
+            return cannot_read(what, err);
         }
     }
     free(bytes);
     return out_of_memory(err);
+}
+
+ht_status input_read_all(char **text, size_t *n, ht_error *err) {
+    *text = NULL;
+    *n = 0;
+    return read_to_end(STDIN_FILENO, "standard input", text, n, err);
+}
+
+ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err) {
+    if (strcmp(path, "-") == 0) return input_read_all(text, n, err);
+    *text = NULL;
+    *n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return cannot_read(path, err);
+    ht_status st = read_to_end(fd, path, text, n, err);
+    close(fd);
+    return st;
 }
 
 ht_status ids_parse(const char *text, id_list *list, ht_error *err) {

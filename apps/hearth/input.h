@@ -10,6 +10,9 @@
 /* All of standard input, with a NUL after the last byte; the caller frees *text. */
 ht_status input_read_all(char **text, size_t *n, ht_error *err);
 
+/* The same of a file; "-" is standard input. */
+ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err);
+
 typedef struct id_list {
     int32_t *ids;
     size_t n;

@@ -22,6 +22,20 @@ static const command commands[] = {
      FOR_DETOKENIZE, true, -1, detokenize_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
+    {"eval", "MODEL --text FILE [--kl-vs MODEL2]", "Measure how well a model predicts a text.",
+     "The text is encoded as a whole and cut into windows of --ctx tokens, one after the other, without overlap; each "
+     "is\n"
+     "computed by itself. Where the checkpoint asks for BOS, every window begins with it and holds one token of the "
+     "text\n"
+     "less. Every token of a window but the first one counts: it is predicted from all before it (with BOS, that is "
+     "every\n"
+     "token of the text). --ids takes the ids as they are, without BOS.\n\n"
+     "Perplexity is exp of the mean of -log p; errors are standard errors, as if tokens were independent. With a "
+     "second\n"
+     "model, KL is the mean of sum p log(p / q) in nats, p being the second model's probabilities, and \"same top\" "
+     "the\n"
+     "share of tokens for which both find the same one most likely.",
+     FOR_EVAL, true, 0, eval_command},
     {"bench", "MODEL [-p 512] [-n 128] [-t N] [-r 5]", "Measure the speed of prefill and decoding.",
      "Each figure is followed by the part of the machine that it is, measured right before and after it on the same\n"
      "threads: of prefill, two operations per weight and token by the peak of a loop with all operands in registers; "
@@ -96,8 +110,8 @@ int main(int argc, char **argv) {
     }
     const command *c = find_command(name);
     if (!c)
-        return refuse_word(name,
-                           "is no command; run, info, discover, tokenize, detokenize, logits, bench and doctor are");
+        return refuse_word(
+            name, "is no command; run, info, discover, tokenize, detokenize, logits, eval, bench and doctor are");
     if (help) {
         options_help(c);
         return output_finish(EXIT_OK);

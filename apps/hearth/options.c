@@ -40,7 +40,7 @@ static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
 
 #define AT(field) offsetof(options, field)
 #define MAX_COUNT 2147483647.0
-#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_BENCH)
+#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_BENCH | FOR_EVAL)
 #define SAMPLING  (FOR_RUN | FOR_BENCH)
 
 static const option_spec specs[] = {
@@ -66,11 +66,17 @@ static const option_spec specs[] = {
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, true, "A,B,...",
      "order of repeat_penalty, temperature, top_p, top_k, min_p"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, SAMPLING, true, "N", "same seed, same text (0)"},
-    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS, false, "1,2,3",
+    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_EVAL, false, "1,2,3",
      "the token ids; - reads them from standard input"},
     {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS, false, "FILE.npy", "where the logits go"},
     {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | FOR_RUN | FOR_BENCH, false, "N",
      "feed the prompt N tokens at a time (512)"},
+    {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL, false, "FILE", "the text; - reads it from standard input"},
+    {"ctx", 0, KIND_INTEGER, AT(window), 2, MAX_COUNT, NULL, FOR_EVAL, false, "N", "tokens of a window (512)"},
+    {"kl-vs", 0, KIND_PATH, AT(kl_vs), 0, 0, NULL, FOR_EVAL, false, "MODEL2",
+     "also the divergence from another checkpoint's predictions"},
+    {"kl-vs-reference", 0, KIND_FLAG, AT(kl_vs_reference), 0, 0, NULL, FOR_EVAL, false, NULL,
+     "also the divergence from the same checkpoint's in reference precision with a cache of f32"},
     {"null", '0', KIND_FLAG, AT(null), 0, 0, NULL, FOR_TOKENIZE, false, NULL,
      "texts on standard input, separated by NUL; one line each"},
     {"add-special", 0, KIND_FLAG, AT(add_special), 0, 0, NULL, FOR_TOKENIZE, false, NULL,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +33,31 @@ static bool note_failure(bool good) {
 
 bool output_write(const char *bytes, size_t n) {
     return note_failure(!output_error && fwrite(bytes, 1, n, stdout) == n);
+}
+
+enum { LINE_BYTES = 8192 }; /* a path and a message */
+
+static void write_line(const char *name, const char *format, va_list args) {
+    char text[LINE_BYTES];
+    int n = name ? snprintf(text, sizeof text, "%-14s ", name) : 0;
+    vsnprintf(text + n, sizeof text - (size_t)n, format, args);
+    make_printable(text);
+    output_write(text, strlen(text));
+    output_write("\n", 1);
+}
+
+void output_line(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    write_line(NULL, format, args);
+    va_end(args);
+}
+
+void output_field(const char *name, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    write_line(name, format, args);
+    va_end(args);
 }
 
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0); }

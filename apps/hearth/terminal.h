@@ -17,6 +17,10 @@ void terminal_begin(void);
 
 /* Appends to stdout. False once a write has failed; what follows is then dropped. */
 bool output_write(const char *bytes, size_t n);
+/* One line: control characters in it become question marks. */
+void output_line(const char *format, ...) HT_PRINTF(1, 2);
+/* The same with a name in front, in a column of its own. */
+void output_field(const char *name, const char *format, ...) HT_PRINTF(2, 3);
 bool output_flush(void);
 /* Flushes; returns `status`, or EXIT_FAILED with a message when stdout could not be written. A reader that went away
  * is no failure and no message. */

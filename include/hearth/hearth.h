@@ -5,6 +5,7 @@
 #include <hearth/array.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
+#include <hearth/evaluate.h>
 #include <hearth/log.h>
 #include <hearth/measure.h>
 #include <hearth/model.h>

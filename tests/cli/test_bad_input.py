@@ -11,7 +11,7 @@ import unittest
 
 from support import HEARTH, TINY, CommandTest, hearth, tiny_model
 
-COMMANDS = ["run", "info", "tokenize", "detokenize", "logits", "bench"]  # with a MODEL
+COMMANDS = ["run", "info", "tokenize", "detokenize", "logits", "eval", "bench"]  # with a MODEL
 
 
 class Usage(CommandTest):

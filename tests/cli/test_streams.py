@@ -151,11 +151,11 @@ class Streams(CommandTest):
 class Help(CommandTest):
     def test_help(self):
         overview = self.succeeds("--help").text
-        for command in ["run", "info", "discover", "tokenize", "detokenize", "logits", "bench", "doctor"]:
+        for command in ["run", "info", "discover", "tokenize", "detokenize", "logits", "eval", "bench", "doctor"]:
             self.assertIn(f"hearth {command} ", overview)
             result = self.succeeds(command, "--help")
             self.assertEqual(result.out, self.succeeds("help", command).out)
-            self.assertIn("--threads" if command in ("run", "bench", "logits", "doctor") else "--json", result.text)
+            self.assertIn("--threads" if command in ("run", "bench", "logits", "eval", "doctor") else "--json", result.text)
             self.assertEqual(result.err, "")
 
     def test_version(self):

@@ -1,0 +1,144 @@
+/* hearth eval: how well a model predicts a text, and how far it is from another one, or from exact arithmetic. */
+#include "command.h"
+#include "engine.h"
+#include "input.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <hearth/evaluate.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_WINDOW = 512 };
+
+typedef struct source { /* one of them */
+    char *text;
+    size_t n;
+    id_list list;
+} source;
+
+static ht_status read_source(const options *o, source *s, ht_error *err) {
+    ht_status st = HT_OK;
+    if (o->text) return input_read_file(o->text, &s->text, &s->n, err);
+    if (strcmp(o->ids, "-") == 0) st = input_read_all(&s->text, &s->n, err);
+    return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
+}
+
+static bool on_progress(double done, void *user) {
+    progress_show(user, done);
+    return !interrupted();
+}
+
+static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_model *reference, ht_evaluation *out,
+                          ht_error *err) {
+    progress computing;
+    progress_begin(&computing, "computing", o->quiet);
+    ht_evaluate_options how = {
+        .window = (int32_t)o->window, .reference = reference, .progress = on_progress, .user = &computing};
+    ht_status st = o->text ? ht_evaluate_text(m, s->text, s->n, &how, out, err)
+                           : ht_evaluate_ids(m, s->list.ids, s->list.n, &how, out, err);
+    progress_end(&computing);
+    if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
+    return st;
+}
+
+static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluation *out, ht_error *err) {
+    engine e = {0};
+    ht_model *reference = NULL;
+    int64_t positions = o->window ? o->window : DEFAULT_WINDOW;
+    engine_model first = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions}, second = first;
+    ht_status st = engine_load(&e, o, &first, &e.model, err);
+    if (o->kl_vs) second.name = o->kl_vs;
+    if (o->kl_vs_reference) {
+        second.precision = HT_PRECISION_REFERENCE;
+        second.kv = HT_F32;
+    }
+    if (!st && (o->kl_vs || o->kl_vs_reference)) st = engine_load(&e, o, &second, &reference, err);
+    if (!st) st = evaluate(o, s, e.model, reference, out, err);
+    ht_model_close(&reference);
+    engine_close(&e);
+    return st;
+}
+
+/* "50", "99.9" */
+static void percentile_name(int i, char out[16]) { snprintf(out, 16, "%g", ht_kl_percentile(i)); }
+
+static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
+    json_t *value = json_pack("{so sI sI sI si sf sf sf sf}", "model", json_path(o->model), "tokens",
+                              (json_int_t)r->n_tokens, "windows", (json_int_t)r->n_windows, "scored_tokens",
+                              (json_int_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll, "perplexity",
+                              r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
+    if (!o->kl_vs && !o->kl_vs_reference) return json_output(value);
+    json_t *percentiles = json_object();
+    for (int i = 0; i < HT_KL_PERCENTILES; i++) {
+        char name[16];
+        percentile_name(i, name);
+        json_object_set_new(percentiles, name, json_real(r->kl_percentile[i]));
+    }
+    json_t *more = json_pack("{so sf sf sf sf so sf sf}", "compared_with",
+                             o->kl_vs ? json_path(o->kl_vs) : json_string("reference"), "compared_perplexity",
+                             r->reference_perplexity, "compared_perplexity_error", r->reference_perplexity_error,
+                             "kl_mean", r->kl_mean, "kl_error", r->kl_error, "kl_percentiles", percentiles, "kl_max",
+                             r->kl_max, "same_top", r->same_top);
+    bool whole = value && more && json_object_update(value, more) == 0 &&
+                 json_object_set_new(value, "same_top_error", json_real(r->same_top_error)) == 0;
+    json_decref(more);
+    if (!whole) {
+        json_decref(value);
+        value = NULL;
+    }
+    return json_output(value);
+}
+
+static void print_text(const options *o, const ht_evaluation *r, double seconds) {
+    output_field("tokens", "%lld, of which %lld count, in %lld windows of %d", (long long)r->n_tokens,
+                 (long long)r->n_scored, (long long)r->n_windows, (int)r->window);
+    output_field("perplexity", "%.4f ± %.4f", r->perplexity, r->perplexity_error);
+    if (o->kl_vs || o->kl_vs_reference) {
+        output_field("compared with", "%s", o->kl_vs ? o->kl_vs : "reference precision");
+        output_field("its perplexity", "%.4f ± %.4f", r->reference_perplexity, r->reference_perplexity_error);
+        output_field("KL", "%.3g ± %.2g nats", r->kl_mean, r->kl_error);
+        for (int i = 0; i < HT_KL_PERCENTILES; i++) {
+            char number[16], name[32];
+            percentile_name(i, number);
+            snprintf(name, sizeof name, "KL %s %%", number);
+            output_field(name, "%.3g", r->kl_percentile[i]);
+        }
+        output_field("KL max", "%.3g", r->kl_max);
+        output_field("same top", "%.2f %% ± %.2f %%", 100 * r->same_top, 100 * r->same_top_error);
+    }
+    if (!o->quiet) fprintf(stderr, "%.1f s, %.0f tok/s\n", seconds, seconds > 0 ? (double)r->n_tokens / seconds : 0);
+}
+
+static const char *mistake(const options *o) {
+    if (!o->text && !o->ids) return "--text FILE is needed";
+    if (o->text && o->ids) return "--text and --ids exclude each other";
+    if (o->kl_vs && o->kl_vs_reference) return "--kl-vs and --kl-vs-reference exclude each other";
+    return NULL;
+}
+
+int eval_command(const options *o) {
+    const char *wrong = mistake(o);
+    if (wrong) {
+        fprintf(stderr, "hearth eval: %s (see hearth eval --help)\n", wrong);
+        return EXIT_USAGE;
+    }
+    ht_error err = {0};
+    source s = {0};
+    ht_evaluation result;
+    double begin = now_seconds();
+    ht_status st = read_source(o, &s, &err);
+    if (!st) st = load_and_evaluate(o, &s, &result, &err);
+    int status = EXIT_OK;
+    if (st)
+        status = report(&err);
+    else if (!o->json)
+        print_text(o, &result, now_seconds() - begin);
+    else if (!print_json(o, &result, now_seconds() - begin))
+        status = EXIT_FAILED;
+    free(s.text);
+    free(s.list.ids);
+    return output_finish(status);
+}

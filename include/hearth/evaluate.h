@@ -1,0 +1,60 @@
+/* Evaluation: how well a model predicts a text, and how far its predictions are from those of another model.
+ *
+ * Windows. The ids are cut into windows of `window` tokens, one after the other, without overlap; each is computed by
+ * itself. Within a window every token but the first one counts: it is predicted from all tokens before it. A last window of
+ * one token has nothing to predict and is left out. A text is encoded as a whole; where the checkpoint asks for BOS at the
+ * beginning of a text, every window begins with it and holds one token of the text less, and all of these count.
+ *
+ * Memory: logits are never kept for more than some rows (about 16 MB, or one row); beside them a few bytes per token. */
+#ifndef HEARTH_EVALUATE_H
+#define HEARTH_EVALUATE_H
+
+#include <hearth/model.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Zero-initialise, then set what differs from the default. */
+typedef struct ht_evaluate_options {
+    int32_t window;                            /* tokens, 2 or more; 0: 512, or the context when that is less */
+    ht_model *reference;                       /* to be compared with; the same vocabulary; NULL: none */
+    bool (*progress)(double done, void *user); /* share done, 0 to 1; returning false cancels; NULL: none */
+    void *user;
+} ht_evaluate_options;
+
+enum { HT_KL_PERCENTILES = 5 }; /* 50, 90, 95, 99 and 99.9 */
+
+/* Errors are standard errors of the mean over tokens, as if these were independent. */
+typedef struct ht_evaluation {
+    int64_t n_tokens;                    /* of the text, BOS not counted */
+    int64_t n_windows;                   /* that were computed */
+    int64_t n_scored;                    /* tokens that count */
+    int32_t window;                      /* tokens, the one used */
+    double mean_nll;                     /* of -log p(token), in nats */
+    double perplexity, perplexity_error; /* exp(mean_nll), and its error */
+    /* Only with a reference, else 0. KL is sum p log(p / q) in nats, p the reference's distribution, q the model's. */
+    double reference_perplexity, reference_perplexity_error;
+    double kl_mean, kl_error, kl_max;
+    double kl_percentile[HT_KL_PERCENTILES];
+    double same_top, same_top_error; /* share of tokens before which both find the same one most likely */
+} ht_evaluation;
+
+/* Evaluates on n ids as they are, without BOS. HT_ERR_ARGUMENT for fewer than two ids, ids outside the vocabulary, or a
+ * reference with another vocabulary; HT_ERR_LIMIT for a window longer than a context; HT_ERR_FORMAT when logits are not
+ * finite; HT_ERR_CANCELLED when `progress` returned false. The models are used like by a session; *out is all 0 after a
+ * failure. */
+HT_API ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
+                                 ht_evaluation *out, ht_error *err);
+/* The same on n bytes of UTF-8, encoded by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens written
+ * in the text are recognised. */
+HT_API ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
+                                  ht_evaluation *out, ht_error *err);
+
+/* The percentile that kl_percentile[i] is: 50 ... 99.9; 0 for another i. */
+HT_API double ht_kl_percentile(int i);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

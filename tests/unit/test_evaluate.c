@@ -1,0 +1,213 @@
+/* Perplexity and divergence: against float32 transformers (tests/golden/make_perplexity.py), and what is refused. */
+#include "device/device.h"
+#include "generate/divergence.h"
+#include "models/model.h"
+#include "support/golden.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/hearth.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- golden ---- */
+
+static ht_model *load(const char *name) {
+    char path[256];
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", name);
+    ht_model_options options = {.precision = HT_PRECISION_REFERENCE, .kv_dtype = HT_F32};
+    ht_error err = {0};
+    ht_model *m;
+    if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
+    return m;
+}
+
+static void check_near(const json_t *c, const char *key, double found) {
+    double wanted = json_number_value(json_object_get(c, key));
+    print_message("%s %s: %.9g, transformers %.9g\n", json_string_value(json_object_get(c, "checkpoint")), key, found,
+                  wanted);
+    if (!(fabs(found - wanted) <= 1e-3 * fabs(wanted))) fail_msg("%s is %.9g, expected %.9g", key, found, wanted);
+}
+
+static void check_case(const json_t *c) {
+    const json_t *list = json_object_get(c, "ids");
+    size_t n = json_array_size(list);
+    int32_t *ids = calloc(n, sizeof *ids);
+    assert_true(ids && n > 0);
+    for (size_t i = 0; i < n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(list, i));
+    const char *other = json_string_value(json_object_get(c, "other"));
+    ht_model *m = load(json_string_value(json_object_get(c, "checkpoint"))), *reference = other ? load(other) : NULL;
+    ht_evaluate_options o = {.window = (int32_t)json_integer_value(json_object_get(c, "window")),
+                             .reference = reference};
+    ht_evaluation r;
+    ht_error err = {0};
+    if (ht_evaluate_ids(m, ids, n, &o, &r, &err)) fail_msg("%s", err.message);
+    assert_true(r.n_tokens == (int64_t)n);
+    assert_int_equal(r.n_scored, json_integer_value(json_object_get(c, "scored")));
+    check_near(c, "mean_nll", r.mean_nll);
+    check_near(c, "perplexity", r.perplexity);
+    check_near(c, "perplexity_error", r.perplexity_error);
+    if (reference) {
+        check_near(c, "other_perplexity", r.reference_perplexity);
+        check_near(c, "kl_mean", r.kl_mean);
+        check_near(c, "kl_error", r.kl_error);
+        check_near(c, "kl_max", r.kl_max);
+        check_near(c, "same_top", r.same_top);
+        for (size_t i = 0; i < HT_KL_PERCENTILES; i++) {
+            double wanted = json_number_value(json_array_get(json_object_get(c, "kl_percentiles"), i));
+            assert_true(fabs(r.kl_percentile[i] - wanted) <= 1e-3 * wanted);
+        }
+    }
+    ht_model_close(&m);
+    ht_model_close(&reference);
+    free(ids);
+}
+
+static void against_transformers(void **state) {
+    (void)state;
+    json_error_t e;
+    json_t *document = json_load_file("tests/golden/perplexity.json", 0, &e);
+    if (!document) fail_msg("%s", e.text);
+    size_t i;
+    json_t *c;
+    assert_true(json_array_size(json_object_get(document, "cases")) >= 4);
+    json_array_foreach(json_object_get(document, "cases"), i, c) check_case(c);
+    json_decref(document);
+}
+
+/* ---- windows ---- */
+
+enum { N = 200 };
+
+static ht_evaluation evaluate(ht_model *m, const int32_t *ids, size_t n, ht_evaluate_options o) {
+    ht_evaluation r;
+    ht_error err = {0};
+    if (ht_evaluate_ids(m, ids, n, &o, &r, &err)) fail_msg("%s", err.message);
+    return r;
+}
+
+static void windows(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){.context = 256});
+    int32_t ids[N];
+    tiny_ids(ids, N, 3);
+    /* 66 + 66 + 66 + 2; 99 + 99 + 2; 199 and a last window of one token that has nothing to predict. */
+    ht_evaluation a = evaluate(m, ids, N, (ht_evaluate_options){.window = 66});
+    assert_true(a.n_windows == 4 && a.n_scored == 3 * 65 + 1 && a.n_tokens == N);
+    ht_evaluation b = evaluate(m, ids, N, (ht_evaluate_options){.window = 199});
+    assert_true(b.n_windows == 1 && b.n_scored == 198);
+    /* The default is 512 or the context. */
+    ht_evaluation c = evaluate(m, ids, N, (ht_evaluate_options){0});
+    assert_true(c.n_windows == 1 && c.n_scored == 199 && c.window == 256);
+    ht_evaluation d = evaluate(m, ids, N, (ht_evaluate_options){.window = 256});
+    assert_true(c.n_scored == d.n_scored && c.mean_nll == d.mean_nll);
+    assert_true(a.mean_nll != b.mean_nll);
+    ht_model_close(&m);
+}
+
+static void with_itself(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){0});
+    int32_t ids[N];
+    tiny_ids(ids, N, 4);
+    ht_evaluation alone = evaluate(m, ids, N, (ht_evaluate_options){.window = 50}),
+                  r = evaluate(m, ids, N, (ht_evaluate_options){.window = 50, .reference = m});
+    assert_true(r.kl_mean == 0 && r.kl_max == 0 && r.same_top == 1 && r.same_top_error == 0);
+    assert_true(r.perplexity == r.reference_perplexity && r.perplexity == alone.perplexity);
+    assert_true(alone.kl_mean == 0 && alone.same_top == 0 && alone.reference_perplexity == 0);
+    ht_model_close(&m);
+}
+
+static bool stop_at_half(double done, void *user) {
+    *(double *)user = done;
+    return done < 0.5;
+}
+
+static void refusals(void **state) {
+    (void)state;
+    ht_model *m = tiny_load(&(tiny_options){.context = 256}), *other = load("llama-f32");
+    int32_t ids[N];
+    tiny_ids(ids, N, 5);
+    ht_evaluation r;
+    ht_error err = {0};
+#define REFUSED(n, status, says, ...)                                                                                  \
+    do {                                                                                                               \
+        assert_int_equal(ht_evaluate_ids(m, ids, n, &(ht_evaluate_options){__VA_ARGS__}, &r, &err), status);           \
+        if (!strstr(err.message, says)) fail_msg("\"%s\" does not say %s", err.message, says);                         \
+        assert_true(r.n_scored == 0 && r.perplexity == 0);                                                             \
+    } while (0)
+    REFUSED(N, HT_ERR_LIMIT, "256", .window = 257);
+    REFUSED(N, HT_ERR_ARGUMENT, "2 or more", .window = 1);
+    REFUSED(N, HT_ERR_ARGUMENT, "2 or more", .window = -5);
+    REFUSED(1, HT_ERR_ARGUMENT, "nothing to predict", .window = 8);
+    REFUSED(N, HT_ERR_ARGUMENT, "vocabularies of 288 and 61", .reference = other);
+    double done = 0;
+    REFUSED(N, HT_ERR_CANCELLED, "stopped", .window = 10, .progress = stop_at_half, .user = &done);
+    assert_true(done >= 0.5 && done < 0.7);
+    ids[7] = 288;
+    REFUSED(N, HT_ERR_ARGUMENT, "place 7", .window = 8);
+    assert_int_equal(ht_evaluate_text(other, "hello", 5, NULL, &r, &err), HT_ERR_UNSUPPORTED);
+    ht_model_close(&m);
+    ht_model_close(&other);
+}
+
+/* ---- rows ---- */
+
+enum { VOCAB = 3000 };
+
+/* The definition, in double precision. */
+static double divergence(const float *x, const float *y, int n) {
+    double sx = 0, sy = 0, total = 0;
+    for (int i = 0; i < n; i++) sx += exp((double)x[i]), sy += exp((double)y[i]);
+    for (int i = 0; i < n; i++) {
+        double p = exp((double)x[i]) / sx, q = exp((double)y[i]) / sy;
+        total += p * (log(p) - log(q));
+    }
+    return total;
+}
+
+static void rows(void **state) {
+    (void)state;
+    ht_device *device;
+    ht_error err = {0};
+    if (ht_device_open("cpu", NULL, &device, &err)) fail_msg("%s", err.message);
+    const ht_row_ops *ops = device->row_ops;
+    static float x[VOCAB], y[VOCAB];
+    for (double off = 1e-4; off < 20; off *= 10) {
+        uint32_t seed = 9;
+        for (int i = 0; i < VOCAB; i++) {
+            seed = seed * 1664525 + 1013904223;
+            x[i] = (float)(seed >> 8) / (1 << 24) * 20 - 10;
+            seed = seed * 1664525 + 1013904223;
+            y[i] = x[i] + (float)(((double)(seed >> 8) / (1 << 24) - 0.5) * off);
+        }
+        ht_row_summary sx = ht_row_summarise(ops, x, VOCAB), sy = ht_row_summarise(ops, y, VOCAB);
+        double found = ht_row_divergence(ops, x, &sx, y, &sy, VOCAB), wanted = divergence(x, y, VOCAB);
+        print_message("logits that are off by %g: divergence %g, %g by its definition\n", off, found, wanted);
+        assert_true(fabs(found - wanted) <= 1e-4 * wanted);
+        assert_true(x[sx.top] == sx.max && ht_row_divergence(ops, x, &sx, x, &sx, VOCAB) == 0);
+    }
+    for (int i = 0; i < VOCAB; i++) x[i] = 1;
+    ht_row_summary s = ht_row_summarise(ops, x, VOCAB);
+    assert_int_equal(s.top, 0); /* the lowest id on ties */
+    assert_true(fabs(ht_row_nll(x, &s, 77) - log(VOCAB)) < 1e-6);
+    x[VOCAB - 1] = NAN;
+    s = ht_row_summarise(ops, x, VOCAB);
+    assert_true(isnan(ht_row_nll(x, &s, 0)));
+    ht_device_release(device);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(against_transformers),
+        cmocka_unit_test_setup_teardown(windows, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(with_itself, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(refusals, scratch_start, scratch_finish),
+        cmocka_unit_test(rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
