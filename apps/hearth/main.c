@@ -81,8 +81,10 @@ static int run_subcommand(const command *c, int argc, char **argv) {
         if (o.help) {
             options_help(c);
             status = output_finish(EXIT_OK);
-        } else
+        } else {
+            if (!o.quiet) notes_begin();
             status = c->run(&o);
+        }
     }
     options_free(&o);
     return status;

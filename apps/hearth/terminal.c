@@ -3,6 +3,8 @@
 
 #include "command.h"
 
+#include <hearth/log.h>
+
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -88,6 +90,16 @@ int report(const ht_error *err) {
     fprintf(stderr, "hearth: %s\n", shown.message);
     return EXIT_FAILED;
 }
+
+static void print_note(ht_log_level level, const char *message, void *user) {
+    (void)level, (void)user;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", message);
+    make_printable(text);
+    fprintf(stderr, "hearth: %s\n", text);
+}
+
+void notes_begin(void) { ht_log_set(print_note, HT_LOG_INFO, NULL); }
 
 void progress_begin(progress *p, const char *what, bool quiet) {
     *p = (progress){.what = what, .on = !quiet && isatty(STDERR_FILENO) == 1, .begin = now_seconds()};

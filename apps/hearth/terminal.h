@@ -37,6 +37,9 @@ void make_printable(char *text);
 /* Prints "hearth: " and the error's sentence; returns EXIT_FAILED. */
 int report(const ht_error *err);
 
+/* From now on what the library has to say beside results is printed, a line each. */
+void notes_begin(void);
+
 /* A line that is overwritten while something long goes on. Silent when `quiet` or when stderr is no terminal. */
 typedef struct progress {
     const char *what;

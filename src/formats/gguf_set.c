@@ -262,3 +262,7 @@ const ht_gguf_tensor *ht_gguf_set_find(const ht_gguf_set *set, const char *name,
     size_t i = ht_name_index_find(&set->names, name, strlen(name));
     return i == SIZE_MAX ? NULL : ht_gguf_set_tensor_at(set, i, part);
 }
+
+size_t ht_gguf_set_number(const ht_gguf_set *set, const ht_gguf_tensor *t, const ht_gguf_part *part) {
+    return set->first[part - set->parts] + (size_t)(t - ht_gguf_tensor_at(part->gguf, 0));
+}

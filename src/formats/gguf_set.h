@@ -37,6 +37,9 @@ const ht_gguf_tensor *ht_gguf_set_tensor_at(const ht_gguf_set *set, size_t i, co
 const ht_gguf_tensor *ht_gguf_set_find(const ht_gguf_set *set, const char *name,
                                        const ht_gguf_part **part); /* or NULL */
 
+/* The i for which ht_gguf_set_tensor_at gives this tensor of this part. */
+size_t ht_gguf_set_number(const ht_gguf_set *set, const ht_gguf_tensor *t, const ht_gguf_part *part);
+
 /* Whether a file name ends as that of a part does; then its number and their count, from 1, and the length of what is
  * before that end. */
 bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix_len);

@@ -198,8 +198,11 @@ ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error 
                                (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
 }
 
-static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, ht_stored *out) {
-    *out = (ht_stored){.file = part->file,
+static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, size_t number, ht_stored *out) {
+    *out = (ht_stored){.name = t->name.data,
+                       .name_len = t->name.len,
+                       .number = number,
+                       .file = part->file,
                        .file_name = part->name,
                        .type_name = t->type_name,
                        .type = t->type,
@@ -211,7 +214,10 @@ static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, ht_stor
 
 static void from_safetensors(const ht_checkpoint *c, const ht_safetensor *t, ht_stored *out) {
     const ht_file *file = ht_safetensors_file(c->tensors, t->file);
-    *out = (ht_stored){.file = file,
+    *out = (ht_stored){.name = t->name,
+                       .name_len = strlen(t->name),
+                       .number = (size_t)(t - ht_safetensors_at(c->tensors, 0)),
+                       .file = file,
                        .file_name = ht_base_name(file->path),
                        .type_name = t->dtype,
                        .type = t->weight_type,
@@ -225,7 +231,7 @@ bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out
     if (c->gguf) {
         const ht_gguf_part *part;
         const ht_gguf_tensor *t = ht_gguf_set_find(c->parts, name, &part);
-        if (t) from_gguf(part, t, out);
+        if (t) from_gguf(part, t, ht_gguf_set_number(c->parts, t, part), out);
         return t != NULL;
     }
     const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
@@ -241,7 +247,7 @@ void ht_checkpoint_tensor_at(const ht_checkpoint *c, size_t i, ht_stored *out) {
     if (c->gguf) {
         const ht_gguf_part *part;
         const ht_gguf_tensor *t = ht_gguf_set_tensor_at(c->parts, i, &part);
-        from_gguf(part, t, out);
+        from_gguf(part, t, i, out);
     } else
         from_safetensors(c, ht_safetensors_at(c->tensors, i), out);
 }

@@ -40,6 +40,9 @@ ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error 
 
 /* A tensor as it lies in a file. */
 typedef struct ht_stored {
+    const char *name; /* not NUL-terminated */
+    size_t name_len;
+    size_t number; /* for ht_checkpoint_tensor_at */
     const ht_file *file;
     const char *file_name;
     const char *type_name; /* "Q4_K", "BF16", "I64" */

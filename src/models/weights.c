@@ -3,6 +3,7 @@
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/extras.h"
 #include "models/pack.h"
 #include "models/registry.h"
 #include "models/scales.h"
@@ -38,6 +39,7 @@ typedef struct loader {
     size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
     size_t table_bytes;         /* in the file */
     ht_pack_task *tasks;        /* one per matrix, carried out at the end */
+    bool *used;                 /* one per tensor of the checkpoint; NULL: nobody asks */
     ht_error *err;
 } loader;
 
@@ -66,6 +68,7 @@ static ht_status look_up(const loader *l, const char *name, int64_t rows, int64_
     if (!ht_checkpoint_find(l->from, name, t))
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: tensor `%s` is missing, which %s implies",
                        ht_base_name(l->from->path), name, source_of_shapes(l));
+    if (l->used) l->used[t->number] = true;
     int n_dims = columns ? 2 : 1;
     if (t->n_dims != n_dims || t->dims[0] != rows || (columns && t->dims[1] != columns)) {
         char found[128] = "";
@@ -91,6 +94,23 @@ static ht_status keep_slot(loader *l, const char *slot, const char **out) {
     return HT_OK;
 }
 
+/* Some NVFP4 files have one more scale for the whole tensor, `x.scale` beside `x.weight`. */
+static ht_status refuse_second_scale(const loader *l, const char *name, const ht_stored *t) {
+    char scale[NAME_SIZE];
+    ht_stored found;
+    size_t stem = strlen(name) - strlen("weight");
+    if (t->type != HT_W_NVFP4 || snprintf(scale, sizeof scale, "%.*sscale", (int)stem, name) >= NAME_SIZE ||
+        !ht_checkpoint_find(l->from, scale, &found))
+        return HT_OK;
+    float value = 0;
+    ht_status status = look_up(l, scale, 1, 0, &found);
+    if (!status) status = ht_stored_read_f32(&found, 1, &value, l->err);
+    if (!status && value != 1.0f)
+        return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: `%s` is scaled by `%s` as well, which is not supported",
+                       t->file_name, name, scale);
+    return status;
+}
+
 static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
                          ht_matrix **out) {
     ht_stored t;
@@ -98,6 +118,7 @@ static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows
     ht_scales scales = {0};
     if (!status && ht_weight_is_f8((ht_weight_type)t.type))
         status = ht_scales_find(l->from, name, rows, columns, &scales, l->err);
+    if (!status) status = refuse_second_scale(l, name, &t);
     if (status) return status;
     const ht_matrix_kind kind = {l->precision, (ht_weight_type)t.type, rows, columns, is_head};
     size_t at = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
@@ -357,7 +378,11 @@ ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const
                           ht_weights **out, ht_error *err) {
     *out = NULL;
     loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
+    l.used = calloc(ht_checkpoint_n_tensors(c) + 1, sizeof *l.used);
     ht_status status = measure(&l);
+    if (!status && l.used) ht_extras_note(c, l.used);
+    free(l.used);
+    l.used = NULL;
     if (status) return status;
     size_t matrix_bytes = l.matrix_bytes;
     l.bytes = l.matrix_bytes = 0;

@@ -138,6 +138,7 @@ static void tensors_are_found(void **state) {
             snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
             assert_ptr_equal(ht_gguf_set_find(set, name, &again), t);
             assert_ptr_equal(part, again);
+            assert_int_equal(ht_gguf_set_number(set, t, part), i);
             assert_ptr_equal(ht_gguf_find_tensor(part->gguf, name), t);
             assert_ptr_equal(ht_gguf_find_tensor(ht_gguf_set_metadata(set), name), t);
         }

@@ -193,6 +193,37 @@ static void tensors(void **state) {
     remove(path);
 }
 
+static char noted[1024];
+static int n_notes;
+static void take_note(ht_log_level level, const char *message, void *user) {
+    assert_int_equal(level, HT_LOG_INFO);
+    assert_null(user);
+    snprintf(noted, sizeof noted, "%s", message);
+    n_notes++;
+}
+
+/* Tensors that no family asks for are named once, and do no harm. */
+static void extra_tensors(void **state) {
+    (void)state;
+    ht_error err;
+    const char *path = scratch_path("t.gguf");
+    ht_log_set(take_note, HT_LOG_INFO, NULL);
+    write_llama("t.gguf", &(change){"blk.0.attn_z.weight", {32, 2}, HT_W_F32});
+    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    assert_int_equal(n_notes, 1);
+    assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.0.attn_z.weight`");
+    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32});
+    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load("tests/golden/tiny/llama-fp8-blocks", (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    assert_int_equal(n_notes, 1);
+    if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", (ht_model_options){0}, &err))
+        fail_msg("%s", err.message);
+    assert_int_equal(n_notes, 2);
+    assert_non_null(strstr(noted, "tensors of vision and audio are left out"));
+    ht_log_set(NULL, HT_LOG_INFO, NULL);
+    remove(path);
+}
+
 /* Writes config.json with one piece of its text replaced by another of the same length. */
 static void write_changed(const char *text, size_t size, const char *from, const char *to) {
     char changed[4096];
@@ -528,6 +559,7 @@ int main(void) {
         cmocka_unit_test(paths),
         cmocka_unit_test(options),
         cmocka_unit_test(tensors),
+        cmocka_unit_test(extra_tensors),
         cmocka_unit_test(config_and_tensors),
         cmocka_unit_test(scales),
         cmocka_unit_test(rows_in_order),

@@ -1,0 +1,10 @@
+/* Tensors that a checkpoint has beyond what its family needs: named once, in one line of the log, and never fatal. */
+#ifndef HT_MODELS_EXTRAS_H
+#define HT_MODELS_EXTRAS_H
+
+#include "models/checkpoint.h"
+
+/* used: one per tensor, in the order of ht_checkpoint_tensor_at. */
+void ht_extras_note(const ht_checkpoint *c, const bool *used);
+
+#endif
