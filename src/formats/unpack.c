@@ -116,23 +116,22 @@ static void iq1_m(const void *p, int g, ht_unpacked *out) {
 
 /* ---- digits ---- */
 
-static uint8_t digit(uint8_t fraction, int n) {
+/* Digit n of n_bytes fractions. */
+static inline void digits(const uint8_t *fraction, int n_bytes, int n, uint8_t *to) {
     static const uint8_t powers[] = {1, 3, 9, 27, 81};
-    return (uint8_t)((uint8_t)(fraction * powers[n]) * 3 >> 8);
+    const uint8_t power = powers[n];
+    for (int i = 0; i < n_bytes; i++) to[i] = (uint8_t)((uint8_t)(fraction[i] * power) * 3 >> 8);
 }
 
 static void tq1_0(const void *p, int g, ht_unpacked *out) {
     const ht_block_tq1_0 *b = p;
     out->scale[0] = ht_half_at(b->d.b);
-    for (int j = 0; j < 32; j++) {
-        int i = 32 * g + j;
-        if (i < 160)
-            out->q[j] = digit(b->qs[i % 32], i / 32);
-        else if (i < 240)
-            out->q[j] = digit(b->qs[32 + i % 16], (i - 160) / 16);
-        else
-            out->q[j] = digit(b->qh[i % 4], (i - 240) / 4);
-    }
+    if (g < 5)
+        digits(b->qs, 32, g, out->q);
+    else
+        digits(b->qs + 32, 16, 2 * g - 10, out->q);
+    if (g == 5 || g == 6) digits(b->qs + 32, 16, 2 * g - 9, out->q + 16);
+    for (int n = 0; g == 7 && n < 4; n++) digits(b->qh, 4, n, out->q + 16 + 4 * n);
 }
 
 static void q1_0(const void *p, int g, ht_unpacked *out) {
