@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "cpu/matrix.h"
 #include "cpu/matrix_kernels.h"
+#include "support/multiply.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -20,25 +21,19 @@ typedef struct product {
     test_block *blocks; /* [n_rows][k / 32]; NULL for dense types */
 } product;
 
-static void *must_alloc(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
-    assert_non_null(p);
-    return p;
-}
-
 static product make_product(ht_weight_type type, int64_t n_rows, int64_t k, uint64_t seed) {
     product p = {.type = type, .n_rows = n_rows, .k = k};
     size_t row = test_row_bytes(type, k);
-    p.stored = must_alloc((size_t)n_rows * row);
-    p.dense = must_alloc((size_t)(n_rows * k) * sizeof(float));
-    p.bias = must_alloc((size_t)n_rows * sizeof(float));
+    p.stored = test_alloc((size_t)n_rows * row);
+    p.dense = test_alloc((size_t)(n_rows * k) * sizeof(float));
+    p.bias = test_alloc((size_t)n_rows * sizeof(float));
     test_random_weights(type, n_rows, k, &seed, p.stored);
     for (int64_t r = 0; r < n_rows; r++) {
         ht_dequantize(type, p.stored + (size_t)r * row, k, p.dense + r * k);
         p.bias[r] = test_random_float(&seed);
     }
     if (ht_weight_type_info_of(type)->block > 1) {
-        p.blocks = must_alloc((size_t)(n_rows * (k / 32)) * sizeof *p.blocks);
+        p.blocks = test_alloc((size_t)(n_rows * (k / 32)) * sizeof *p.blocks);
         for (int64_t i = 0; i < n_rows * (k / 32); i++)
             p.blocks[i] = test_block_of(type, p.stored + (size_t)(i / (k / 32)) * row, i % (k / 32));
     }
@@ -53,30 +48,7 @@ static void free_product(product *p) {
 }
 
 static ht_matrix pack(const product *p, ht_cpu_isa isa, ht_precision precision) {
-    const ht_matrix_ops *ops = ht_cpu_matrix_ops(isa, p->type, precision);
-    assert_non_null(ops);
-    ht_matrix m = {.ops = ops, .type = p->type, .n_rows = p->n_rows, .k = p->k};
-    m.packed_bytes = ops->packed_bytes(p->type, p->n_rows, p->k);
-    m.packed = must_alloc(m.packed_bytes);
-    memset(m.packed, 0xa5, m.packed_bytes);
-    ops->pack(&m, 0, p->n_rows, p->stored);
-    return m;
-}
-
-static ht_pool *pool_of(int n_threads) {
-    static ht_pool *pools[5];
-    if (!pools[n_threads]) assert_int_equal(ht_pool_new(n_threads, &pools[n_threads], NULL), HT_OK);
-    return pools[n_threads];
-}
-
-static void multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
-                     int64_t ldy, int n_threads) {
-    ht_pool *pool = pool_of(n_threads);
-    void *scratch = must_alloc(m->ops->mul_scratch(m, n_x, n_threads));
-    ht_pool_lease(pool);
-    m->ops->mul(m, x, ldx, n_x, bias, y, ldy, scratch, pool);
-    ht_pool_release(pool);
-    free(scratch);
+    return test_pack(ht_cpu_matrix_ops(isa, p->type, precision), p->type, p->n_rows, p->k, p->stored);
 }
 
 /* ---- what the result must be ---- */
@@ -209,10 +181,10 @@ static void check_outputs(const product *p, bool fast, const float *x, int64_t l
 static void check_one(const product *p, const ht_matrix *m, bool fast, int64_t n_x, input kind, bool with_bias,
                       int n_threads, uint64_t *state) {
     int64_t ldx = p->k + (int64_t)(test_random(state) % 5), ldy = p->n_rows + (int64_t)(test_random(state) % 20);
-    float *x = must_alloc((size_t)(ldx * n_x) * sizeof(float)), *y = must_alloc((size_t)(ldy * n_x) * sizeof(float));
+    float *x = test_alloc((size_t)(ldx * n_x) * sizeof(float)), *y = test_alloc((size_t)(ldy * n_x) * sizeof(float));
     fill_input(x, ldx * n_x, kind, state);
     for (int64_t i = 0; i < ldy * n_x; i++) y[i] = -7.0f;
-    multiply(m, x, ldx, n_x, with_bias ? p->bias : NULL, y, ldy, n_threads);
+    test_multiply(m, x, ldx, n_x, with_bias ? p->bias : NULL, y, ldy, n_threads);
     check_outputs(p, fast, x, ldx, n_x, with_bias, y, ldy, m->ops->name);
     free(x);
     free(y);
@@ -285,13 +257,13 @@ static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precisio
     uint64_t seed = 5;
     product p = make_product(type, OUT, k, 3);
     ht_matrix m = pack(&p, isa, precision);
-    float *x = must_alloc((size_t)(ROWS * k) * sizeof(float));
-    float *alone = must_alloc(ROWS * OUT * sizeof(float)), *many = must_alloc(ROWS * OUT * sizeof(float));
+    float *x = test_alloc((size_t)(ROWS * k) * sizeof(float));
+    float *alone = test_alloc(ROWS * OUT * sizeof(float)), *many = test_alloc(ROWS * OUT * sizeof(float));
     fill_input(x, ROWS * k, INPUT_RANDOM, &seed);
-    for (int i = 0; i < ROWS; i++) multiply(&m, x + i * k, k, 1, p.bias, alone + i * OUT, OUT, 1);
+    for (int i = 0; i < ROWS; i++) test_multiply(&m, x + i * k, k, 1, p.bias, alone + i * OUT, OUT, 1);
     for (int threads = 1; threads <= 4; threads *= 2)
         for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++) {
-            multiply(&m, x, k, x_counts[i], p.bias, many, OUT, threads);
+            test_multiply(&m, x, k, x_counts[i], p.bias, many, OUT, threads);
             assert_memory_equal(alone, many, (size_t)x_counts[i] * OUT * sizeof(float));
         }
     free(x);
@@ -314,13 +286,13 @@ static void test_same_bits(void **state) {
 static void check_packing(ht_weight_type type, ht_precision precision, int64_t n_rows, int64_t k) {
     product p = make_product(type, n_rows, k, 11);
     ht_matrix m = pack(&p, ht_cpu_isa_best(), precision);
-    float *row = must_alloc((size_t)k * sizeof(float));
+    float *row = test_alloc((size_t)k * sizeof(float));
     for (int64_t r = 0; r < n_rows; r++) {
         assert_int_equal(m.ops->row(&m, r, row, NULL), HT_OK);
         assert_memory_equal(row, p.dense + r * k, (size_t)k * sizeof(float));
     }
     ht_matrix slabs = m;
-    slabs.packed = must_alloc(m.packed_bytes);
+    slabs.packed = test_alloc(m.packed_bytes);
     for (int64_t r = (n_rows - 1) / HT_MATRIX_SLAB * HT_MATRIX_SLAB; r >= 0; r -= HT_MATRIX_SLAB)
         m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), p.stored + (size_t)r * test_row_bytes(type, k));
     assert_memory_equal(slabs.packed, m.packed, m.packed_bytes);
@@ -360,8 +332,8 @@ static void test_not_finite(void **state) {
             fill_input(x, 3 * 256, INPUT_RANDOM, &seed);
             x[256 + 70] = NAN;
             x[512 + 3] = INFINITY;
-            multiply(&m, x, 256, 3, NULL, y, 20, 1);
-            multiply(&m, x, 256, 1, NULL, alone, 20, 1);
+            test_multiply(&m, x, 256, 3, NULL, y, 20, 1);
+            test_multiply(&m, x, 256, 1, NULL, alone, 20, 1);
             assert_memory_equal(y, alone, sizeof alone);
             for (int r = 0; r < 20; r++) {
                 assert_true(isnan(y[20 + r]));

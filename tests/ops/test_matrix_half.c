@@ -5,6 +5,7 @@
 #include "base/half.h"
 #include "cpu/matrix.h"
 #include "cpu/matrix_kernels.h"
+#include "support/multiply.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -27,12 +28,6 @@ typedef enum weights {
 } weights;
 
 typedef enum input { INPUT_RANDOM, INPUT_ZERO, INPUT_EQUAL, INPUT_OUTLIER, INPUT_HUGE, INPUT_TINY, INPUT_COUNT } input;
-
-static void *must_alloc(size_t bytes) {
-    void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
-    assert_non_null(p);
-    return p;
-}
 
 static uint16_t half_of(ht_weight_type type, float v) {
     return type == HT_W_F16 ? ht_f32_to_f16(v) : ht_f32_to_bf16(v);
@@ -103,23 +98,6 @@ static float emulate(ht_weight_type type, const uint16_t *w, const float *x, int
 
 /* ---- products ---- */
 
-static ht_pool *pool_of(int n_threads) {
-    static ht_pool *pools[4];
-    if (!pools[n_threads]) assert_int_equal(ht_pool_new(n_threads, &pools[n_threads], NULL), HT_OK);
-    return pools[n_threads];
-}
-
-static void multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
-                     int64_t ldy, int n_threads) {
-    ht_pool *pool = pool_of(n_threads);
-    void *scratch = must_alloc(m->ops->mul_scratch(m, n_x, n_threads));
-    memset(scratch, 0xa5, m->ops->mul_scratch(m, n_x, n_threads));
-    ht_pool_lease(pool);
-    m->ops->mul(m, x, ldx, n_x, bias, y, ldy, scratch, pool);
-    ht_pool_release(pool);
-    free(scratch);
-}
-
 typedef struct product {
     ht_matrix m;
     uint16_t *stored;
@@ -128,15 +106,12 @@ typedef struct product {
 
 static product make_product(ht_cpu_isa isa, ht_weight_type type, int64_t n_rows, int64_t k, weights kind,
                             uint64_t *state) {
-    product p = {.m = {.ops = ht_cpu_matrix_ops(isa, type, HT_PRECISION_FAST), .type = type, .n_rows = n_rows, .k = k}};
-    p.stored = must_alloc((size_t)(n_rows * k) * sizeof *p.stored);
-    p.bias = must_alloc((size_t)n_rows * sizeof *p.bias);
+    product p;
+    p.stored = test_alloc((size_t)(n_rows * k) * sizeof *p.stored);
+    p.bias = test_alloc((size_t)n_rows * sizeof *p.bias);
     for (int64_t i = 0; i < n_rows * k; i++) p.stored[i] = weight(type, kind, i, state);
     for (int64_t r = 0; r < n_rows; r++) p.bias[r] = test_random_float(state);
-    p.m.packed_bytes = p.m.ops->packed_bytes(type, n_rows, k);
-    p.m.packed = must_alloc(p.m.packed_bytes);
-    memset(p.m.packed, 0xa5, p.m.packed_bytes);
-    p.m.ops->pack(&p.m, 0, n_rows, p.stored);
+    p.m = test_pack(ht_cpu_matrix_ops(isa, type, HT_PRECISION_FAST), type, n_rows, k, p.stored);
     return p;
 }
 
@@ -148,10 +123,10 @@ static void free_product(product *p) {
 
 static void check(const product *p, int64_t n_x, input kind, bool with_bias, int n_threads, uint64_t *state) {
     const int64_t k = p->m.k, n = p->m.n_rows, ldx = k + (int64_t)(test_random(state) % 3), ldy = n + 3;
-    float *x = must_alloc((size_t)(n_x * ldx) * sizeof *x), *y = must_alloc((size_t)(n_x * ldy) * sizeof *y);
+    float *x = test_alloc((size_t)(n_x * ldx) * sizeof *x), *y = test_alloc((size_t)(n_x * ldy) * sizeof *y);
     for (int64_t i = 0; i < n_x * ldx; i++) x[i] = activation(kind, i, state);
     for (int64_t i = 0; i < n_x * ldy; i++) y[i] = -7.0f;
-    multiply(&p->m, x, ldx, n_x, with_bias ? p->bias : NULL, y, ldy, n_threads);
+    test_multiply(&p->m, x, ldx, n_x, with_bias ? p->bias : NULL, y, ldy, n_threads);
     for (int64_t i = 0; i < n_x; i++) {
         for (int64_t r = 0; r < n; r++) {
             float got = y[i * ldy + r], expected = emulate(p->m.type, p->stored + r * k, x + i * ldx, k);
@@ -180,7 +155,7 @@ static void everywhere(test_of *test) {
     if (!ran) skip(); /* no instruction set here has a dot product of words */
 }
 
-static const int64_t x_counts[] = {1, 2, 3, 4, 5, 6, 7, 13, 64};
+static const int64_t x_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13, 64};
 enum { X_COUNTS = sizeof x_counts / sizeof *x_counts };
 
 static void sizes(ht_cpu_isa isa, ht_weight_type type) {
@@ -213,13 +188,13 @@ static void same_bits(ht_cpu_isa isa, ht_weight_type type) {
     enum { ROWS = 64, OUT = 212, K = 1130 };
     uint64_t state = 3;
     product p = make_product(isa, type, OUT, K, WEIGHTS_RANDOM, &state);
-    float *x = must_alloc((size_t)ROWS * K * sizeof *x), *alone = must_alloc((size_t)ROWS * OUT * sizeof *alone);
-    float *many = must_alloc((size_t)ROWS * OUT * sizeof *many);
+    float *x = test_alloc((size_t)ROWS * K * sizeof *x), *alone = test_alloc((size_t)ROWS * OUT * sizeof *alone);
+    float *many = test_alloc((size_t)ROWS * OUT * sizeof *many);
     for (int i = 0; i < ROWS * K; i++) x[i] = test_random_float(&state);
-    for (int i = 0; i < ROWS; i++) multiply(&p.m, x + i * K, K, 1, p.bias, alone + i * OUT, OUT, 1);
+    for (int i = 0; i < ROWS; i++) test_multiply(&p.m, x + i * K, K, 1, p.bias, alone + i * OUT, OUT, 1);
     for (int threads = 1; threads <= 3; threads++)
         for (int i = 0; i < X_COUNTS; i++) {
-            multiply(&p.m, x, K, x_counts[i], p.bias, many, OUT, threads);
+            test_multiply(&p.m, x, K, x_counts[i], p.bias, many, OUT, threads);
             assert_memory_equal(alone, many, (size_t)x_counts[i] * OUT * sizeof *many);
         }
     free(x);
@@ -237,8 +212,8 @@ static void not_finite(ht_cpu_isa isa, ht_weight_type type) {
     for (int i = 0; i < 3 * K; i++) x[i] = test_random_float(&state);
     x[K + 70] = NAN;
     x[2 * K + 3] = -INFINITY;
-    multiply(&p.m, x, K, 3, NULL, y, OUT, 1);
-    multiply(&p.m, x, K, 1, NULL, alone, OUT, 1);
+    test_multiply(&p.m, x, K, 3, NULL, y, OUT, 1);
+    test_multiply(&p.m, x, K, 1, NULL, alone, OUT, 1);
     assert_memory_equal(y, alone, sizeof alone);
     for (int r = OUT; r < 3 * OUT; r++) assert_true(isnan(y[r]));
     free_product(&p);
@@ -251,7 +226,7 @@ static void accurate(ht_cpu_isa isa, ht_weight_type type) {
     product p = make_product(isa, type, OUT, K, WEIGHTS_RANDOM, &state);
     float x[K], y[OUT];
     for (int i = 0; i < K; i++) x[i] = test_random_float(&state);
-    multiply(&p.m, x, K, 1, NULL, y, OUT, 1);
+    test_multiply(&p.m, x, K, 1, NULL, y, OUT, 1);
     for (int r = 0; r < OUT; r++) {
         double exact = 0, size_x = 0, size_w = 0;
         for (int i = 0; i < K; i++) {
