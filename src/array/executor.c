@@ -18,14 +18,17 @@ struct ht_exec {
     size_t arena_bytes;
     void *scratch;
     size_t scratch_bytes;
-    ht_view *view;       /* one per operand of the plan */
-    ht_call *call;       /* one per instruction */
-    ht_chain *chain;     /* one per stage */
+    ht_view *view;   /* one per operand of the plan */
+    ht_call *call;   /* one per instruction */
+    ht_chain *chain; /* one per stage */
+    void *layouts;   /* the chains' */
+    size_t layouts_bytes;
     bool *skip;          /* instructions with nothing to do for these row counts */
     int32_t *from_batch; /* operands that read the batch */
     int32_t n_from_batch;
     float *output;       /* in the arena */
     bool output_is_read; /* by an instruction as well */
+    int32_t output_stage;
 };
 
 enum { ARENA_ALIGN = 64 };
@@ -88,7 +91,6 @@ static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok
 }
 
 static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
-    if (bytes <= e->scratch_bytes) return HT_OK;
     ht_memory_free(e->scratch, e->scratch_bytes);
     e->scratch = NULL;
     e->scratch_bytes = 0;
@@ -120,6 +122,33 @@ static void make_chains(ht_exec *e) {
     }
 }
 
+static size_t layout_bytes(const ht_exec *e, int32_t stage) {
+    const ht_device *d = e->plan->device;
+    if (!is_chain(&e->plan->stage[stage])) return 0;
+    return (d->chain_bytes(&e->chain[stage], ht_pool_threads(d->pool)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+}
+
+static ht_status make_layouts(ht_exec *e, ht_error *err) {
+    for (int32_t i = 0; i < e->plan->n_stages; i++) e->layouts_bytes += layout_bytes(e, i);
+    ht_status st = ht_memory_alloc(e->layouts_bytes, "the chains of a plan", &e->layouts, err);
+    char *at = e->layouts;
+    for (int32_t i = 0; st == HT_OK && i < e->plan->n_stages; i++) {
+        e->chain[i].layout = at;
+        at += layout_bytes(e, i);
+    }
+    return st;
+}
+
+/* Gives the scratch that the chains need. */
+static size_t lay_chains(ht_exec *e) {
+    const ht_plan *p = e->plan;
+    size_t scratch = 0;
+    for (int32_t i = 0; i < p->n_stages; i++)
+        if (is_chain(&p->stage[i]) && !e->skip[p->stage[i].first])
+            scratch = ht_max_size(scratch, p->device->lay_chain(&e->chain[i]));
+    return scratch;
+}
+
 static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error *err) {
     const ht_plan *p = e->plan;
     if (e->n_tok == n_tok && e->n_out == n_out) return HT_OK;
@@ -133,15 +162,17 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
         *c =
             (ht_call){.params = ins->params, .n_in = ins->n_in, .in = e->view + ins->first_in, .pool = p->device->pool};
         c->out = resolve_view(e, &ins->out, n_tok, n_out);
+        c->scratch = e->scratch;
         e->skip[i] = !ins->effect && resolve(ins->elements, n_tok, n_out) == 0;
         if (kernel->scratch && !e->skip[i]) scratch = ht_max_size(scratch, kernel->scratch(c));
     }
-    for (int32_t i = 0; i < p->n_stages; i++)
-        if (is_chain(&p->stage[i]) && !e->skip[p->stage[i].first])
-            scratch = ht_max_size(scratch, p->device->chain_scratch(&e->chain[i]));
-    ht_status st = grow_scratch(e, scratch, err);
-    if (st) return st;
-    for (int32_t i = 0; i < p->n_instructions; i++) e->call[i].scratch = e->scratch;
+    scratch = ht_max_size(scratch, lay_chains(e));
+    if (scratch > e->scratch_bytes) {
+        ht_status st = grow_scratch(e, scratch, err);
+        if (st) return st;
+        for (int32_t i = 0; i < p->n_instructions; i++) e->call[i].scratch = e->scratch;
+        lay_chains(e);
+    }
     e->output = resolve_view(e, &p->output, n_tok, n_out).data;
     e->n_tok = n_tok;
     e->n_out = n_out;
@@ -172,11 +203,16 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     if (!e->slot_offset || !e->view || !e->call || !e->chain || !e->skip || !e->from_batch ||
         place_slots(p, max_rows, max_out, e->slot_offset, &total))
         st = ht_fail_memory(err, n_ins * sizeof *e->call, "an executor");
-    if (st == HT_OK) make_chains(e);
+    if (st == HT_OK) {
+        make_chains(e);
+        st = make_layouts(e, err);
+    }
     for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
         if (p->operand[i].source == HT_FROM_BATCH) e->from_batch[e->n_from_batch++] = i;
     for (int32_t i = 0; i < p->n_operands; i++)
         if (p->operand[i].source == HT_FROM_VALUE && p->operand[i].index == p->output.index) e->output_is_read = true;
+    while (e->output_stage + 1 < p->n_stages && p->stage[e->output_stage + 1].first <= p->output.index)
+        e->output_stage++;
     if (st == HT_OK) st = ht_memory_alloc(total, "an executor's arena", &arena, err);
     if (st == HT_OK) {
         e->arena = arena;
@@ -196,6 +232,7 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
 void ht_exec_free(ht_exec *e) {
     if (!e) return;
     ht_memory_free(e->scratch, e->scratch_bytes);
+    ht_memory_free(e->layouts, e->layouts_bytes);
     ht_memory_free(e->arena, e->arena_bytes);
     free(e->slot_offset);
     free(e->view);
@@ -217,6 +254,17 @@ static void bind_batch(ht_exec *e, const ht_batch *b) {
     }
 }
 
+/* Where the output goes, and how much of it is wanted. A chain knows both from its layout. */
+static void place_output(ht_exec *e, float *to, int32_t top_k) {
+    const ht_stage *s = &e->plan->stage[e->output_stage];
+    ht_call *call = &e->call[e->plan->output.index];
+    if (e->plan->top_product < 0) top_k = 0;
+    if (call->out.data == to && call->top_k == top_k) return;
+    call->out.data = to;
+    call->top_k = top_k;
+    if (is_chain(s) && !e->skip[s->first]) e->plan->device->lay_chain(&e->chain[e->output_stage]);
+}
+
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err) {
     const ht_plan *p = e->plan;
     const ht_batch *b = step->batch;
@@ -228,8 +276,7 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     if (st) return st;
     bind_batch(e, b);
     float *to = step->output && !e->output_is_read ? step->output : e->output;
-    e->call[p->output.index].out.data = to;
-    if (p->top_product >= 0) e->call[p->top_product].top_k = step->top_k;
+    place_output(e, to, step->top_k);
     unsigned denormals = ht_flush_denormals();
     ht_pool_lease(p->device->pool);
     for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {

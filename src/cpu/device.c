@@ -50,8 +50,9 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.head_ops = head_ops;
     d->base.row_ops = row_ops(chosen);
     d->base.measure = &ht_cpu_measure;
+    d->base.chain_bytes = ht_cpu_chain_bytes;
+    d->base.lay_chain = ht_cpu_lay_chain;
     d->base.run_chain = ht_cpu_run_chain;
-    d->base.chain_scratch = ht_cpu_chain_scratch;
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);

@@ -7,19 +7,14 @@
  * joining the two parts, and gain nothing. */
 enum { SPLIT_WEIGHTS = 64 << 20 };
 
-#define QUANTISED_OPS(isa, type)                                                                                       \
+#define INTEGER_OPS(isa, type)                                                                                         \
     [HT_W_##type] = {{#type " panels (" #isa ")", true, ht_panels_bytes, ht_panels_pack, ht_panels_row,                \
                       ht_fast_scratch, ht_fast_mul, NULL, NULL},                                                       \
                      &ht_matrix_kernels_##isa,                                                                         \
                      false},
-#define DENSE_OPS(type, isa)                                                                                           \
+#define DENSE_OPS(isa, type)                                                                                           \
     [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_panels_row,               \
                       ht_dense_scratch, ht_dense_mul, NULL, NULL},                                                     \
-                     &ht_matrix_kernels_##isa,                                                                         \
-                     false},
-#define HALF_OPS(type, isa)                                                                                            \
-    [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_panels_row,               \
-                      ht_half_scratch, ht_half_mul, NULL, NULL},                                                       \
                      &ht_matrix_kernels_##isa,                                                                         \
                      false},
 #define F8_OPS(isa, type)                                                                                              \
@@ -57,24 +52,30 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
 
 #define TABLE(isa, id)                                                                                                 \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
-    static const ht_cpu_ops fast_##isa[HT_W_COUNT] = {                                                                 \
-        DENSE_OPS(F32, isa) HALF_OPS(F16, isa) HALF_OPS(BF16, isa) QUANTISED_OPS(isa, Q4_0) QUANTISED_OPS(isa, Q4_1)   \
-            QUANTISED_OPS(isa, Q5_0) QUANTISED_OPS(isa, Q5_1) QUANTISED_OPS(isa, Q8_0) QUANTISED_OPS(isa, Q2_K)        \
-                QUANTISED_OPS(isa, Q3_K) QUANTISED_OPS(isa, Q4_K) QUANTISED_OPS(isa, Q5_K) QUANTISED_OPS(isa, Q6_K)    \
-                    QUANTISED_OPS(isa, IQ4_NL) QUANTISED_OPS(isa, IQ4_XS) QUANTISED_OPS(isa, MXFP4)                    \
-                        QUANTISED_OPS(isa, NVFP4) QUANTISED_OPS(isa, TQ2_0) QUANTISED_OPS(isa, TQ1_0)                  \
-                            QUANTISED_OPS(isa, Q1_0) QUANTISED_OPS(isa, IQ1_S) QUANTISED_OPS(isa, IQ1_M)               \
-                                QUANTISED_OPS(isa, IQ2_XXS) QUANTISED_OPS(isa, IQ2_XS) QUANTISED_OPS(isa, IQ2_S)       \
-                                    QUANTISED_OPS(isa, IQ3_XXS) QUANTISED_OPS(isa, IQ3_S) F8_OPS(isa, F8_E4M3)         \
-                                        F8_OPS(isa, F8_E5M2)};                                                         \
+    static const ht_cpu_ops integer_##isa[HT_W_COUNT] = {                                                              \
+        INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) INTEGER_OPS(isa, Q4_0) INTEGER_OPS(isa, Q4_1)                     \
+            INTEGER_OPS(isa, Q5_0) INTEGER_OPS(isa, Q5_1) INTEGER_OPS(isa, Q8_0) INTEGER_OPS(isa, Q2_K)                \
+                INTEGER_OPS(isa, Q3_K) INTEGER_OPS(isa, Q4_K) INTEGER_OPS(isa, Q5_K) INTEGER_OPS(isa, Q6_K)            \
+                    INTEGER_OPS(isa, IQ4_NL) INTEGER_OPS(isa, IQ4_XS) INTEGER_OPS(isa, MXFP4) INTEGER_OPS(isa, NVFP4)  \
+                        INTEGER_OPS(isa, TQ2_0) INTEGER_OPS(isa, TQ1_0) INTEGER_OPS(isa, Q1_0) INTEGER_OPS(isa, IQ1_S) \
+                            INTEGER_OPS(isa, IQ1_M) INTEGER_OPS(isa, IQ2_XXS) INTEGER_OPS(isa, IQ2_XS)                 \
+                                INTEGER_OPS(isa, IQ2_S) INTEGER_OPS(isa, IQ3_XXS) INTEGER_OPS(isa, IQ3_S)};            \
+    static const ht_cpu_ops dense_##isa[] = {DENSE_OPS(isa, F32) DENSE_OPS(isa, F16) DENSE_OPS(isa, BF16)              \
+                                                 F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = SPLIT_OPS(isa);
 
 TABLE(reference, HT_CPU_REFERENCE)
 HT_EACH_ISA(TABLE)
 
-/* Products with 8-bit floats are always in f32, from exact weights. */
-#define CHOOSE(isa)                                                                                                    \
-    precision == HT_PRECISION_REFERENCE && !ht_weight_is_f8(type) ? &reference_##isa.base : &fast_##isa[type].base
+/* What a type is multiplied by: in integers where there are kernels for that. Products with 8-bit floats are always in
+ * f32, from exact weights. */
+static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, const ht_matrix_kernels *kernels,
+                                   const ht_cpu_ops *integer, const ht_cpu_ops *dense, const ht_cpu_ops *reference) {
+    if (precision == HT_PRECISION_REFERENCE && !ht_weight_is_f8(type)) return &reference->base;
+    return kernels->direct[type] ? &integer[type].base : &dense[type].base;
+}
+
+#define CHOOSE(isa) choose(type, precision, &ht_matrix_kernels_##isa, integer_##isa, dense_##isa, &reference_##isa)
 #define CHOOSE_FOR(isa, id)                                                                                            \
     case id: return CHOOSE(isa);
 
@@ -102,6 +103,5 @@ const ht_matrix_ops *ht_cpu_head_ops(ht_cpu_isa isa, ht_weight_type type, ht_pre
 }
 
 bool ht_cpu_multiplies_words(ht_cpu_isa isa) {
-    const ht_matrix_ops *ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST);
-    return ((const ht_cpu_ops *)(const void *)ops)->kernels->words_of != NULL;
+    return ht_kernels_of(&(ht_matrix){.ops = ht_cpu_matrix_ops(isa, HT_W_BF16, HT_PRECISION_FAST)})->direct[HT_W_BF16];
 }

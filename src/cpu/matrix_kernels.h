@@ -43,13 +43,24 @@ enum {
     HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
-/* Activations quantised once, for any number of products. The rows are dealt evenly to tiles of at most tile_rows, or
- * are one tile of at most direct_rows. A tile of n rows lies block after block, so that a kernel reads it front to back,
- * and the tiles one after another: q [n_blocks][n][32], scale [n_blocks][n], sum [n_blocks][2][n], the latter of each half of a block. */
+/* What activations become for products in integers. */
+typedef enum ht_form {
+    HT_FORM_BYTES, /* for quantised weights */
+    HT_FORM_WORDS, /* for f16 and bf16 weights, where the instruction set multiplies them so */
+    HT_FORM_COUNT
+} ht_form;
+
+/* Activations brought into a form once, for any number of products. The rows are dealt evenly to tiles of at most
+ * tile_rows, or are one tile of at most direct_rows. A tile of n rows lies block after block, so that a kernel reads it
+ * front to back, and the tiles one after another: numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes
+ * sum [n_blocks][2][n], of each half of a block. Different threads may write different rows of a tile. */
 typedef struct ht_qrows {
     int64_t n, n_blocks, n_tiles;
     int64_t tile_rows, n_larger; /* the first n_larger tiles have a row more than tile_rows */
-    int8_t *q;
+    union {
+        int8_t *q;
+        int16_t *word;
+    };
     float *scale;
     int32_t *sum;
 } ht_qrows;
@@ -59,8 +70,14 @@ static inline int64_t ht_qtile_first(const ht_qrows *x, int64_t tile) {
     return tile * x->tile_rows + (tile < x->n_larger ? tile : x->n_larger);
 }
 
-/* Tiles [first, last) of them, with what the offsets of one weight type make of the sums: [n_blocks][halves][n], f32
- * sums for types with a minimum, else what an integer sum starts with. */
+/* Where who makes rows of a tile from `first` on begins, going round: threads with other rows of it write into the same
+ * cache lines, and had better not do so at the same time. */
+static inline int64_t ht_first_block(const ht_qrows *x, int64_t tile, int first) {
+    return first * x->n_blocks / ht_qtile_rows(x, tile);
+}
+
+/* Tiles [first, last) of them, and for bytes what the offsets of one weight type make of the sums:
+ * [n_blocks][halves][n], f32 sums for types with a minimum, else what an integer sum starts with. */
 typedef struct ht_qtiles {
     const ht_qrows *x;
     const void *offset; /* of all tiles of x */
@@ -78,20 +95,6 @@ typedef struct ht_qpanel {
 typedef struct ht_split_panels {
     const uint8_t *first, *rest;
 } ht_split_panels;
-
-/* Activations as words: tiles of tile_rows rows, the last one of what is left, each block after block, so that a kernel
- * reads it front to back: q [n_blocks][rows of the tile][32], scale [n_blocks][rows of the tile]. */
-typedef struct ht_wrows {
-    int64_t n, n_blocks, tile_rows;
-    int16_t *q;
-    float *scale;
-} ht_wrows;
-
-static inline int64_t ht_wtiles(const ht_wrows *x) { return (x->n + x->tile_rows - 1) / x->tile_rows; }
-static inline int ht_wtile_rows(const ht_wrows *x, int64_t tile) {
-    int64_t left = x->n - tile * x->tile_rows;
-    return (int)(left < x->tile_rows ? left : x->tile_rows);
-}
 
 /* HT_WCHUNK blocks of one panel as words: w[block][pair of columns], each [16][2]. */
 typedef struct ht_wpanel {
@@ -112,18 +115,22 @@ typedef struct ht_matrix_kernels {
     int direct_rows; /* of a tile that is alone, in `direct`; not less than tile_rows */
     int tile_panels; /* of weights, in `decoded` */
 
-    /* Quantises n <= direct_rows rows of n_blocks blocks into one tile. */
-    void (*quantise)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale, int32_t *sum);
-    /* One tile's offsets for weights of one type. */
-    void (*offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset);
+    /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
+     * those are multiplied in f32. */
 
+    /* Rows [first, last) of a tile; x is row 0 of all. A last block of fewer columns is for words alone. */
+    void (*prepare[HT_FORM_COUNT])(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
+                                   int last);
+    /* The offsets of such rows, of bytes, for weights of one type; `offset` is that of all tiles. */
+    void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
     /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
-    void (*direct[HT_W_COUNT])(const uint8_t *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
-    /* Blocks [block, block + n) of a panel, n <= HT_QCHUNK, block a multiple of 8. */
-    void (*decode[HT_W_COUNT])(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to);
+    void (*direct[HT_W_COUNT])(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
+    /* Blocks [block, block + n) of a panel to a ht_qpanel, n <= HT_QCHUNK and block a multiple of 8, or a ht_wpanel,
+     * n <= HT_WCHUNK. */
+    void (*decode[HT_W_COUNT])(const void *panel, int64_t k, int64_t block, int n, void *to);
     /* Adds blocks [block, block + n) of up to tile_panels decoded panels to y; starts it when block is 0. The bias is
      * added when out->bias is not NULL. */
-    void (*decoded[HT_W_COUNT])(const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *x,
+    void (*decoded[HT_W_COUNT])(const void *panels, int64_t block, int n, const ht_qtiles *x,
                                 const ht_product_out *out);
 
     /* Split heads. The highest bound of each of n panels for one row, q [n_blocks][32], whose integer sums begin at
@@ -143,16 +150,6 @@ typedef struct ht_matrix_kernels {
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
     /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */
     void (*widen_f8[2])(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
-    /* Words; NULL where f16 and bf16 weights are multiplied in f32. words_of: n <= tile_rows rows of k values into one tile. */
-    void (*words_of)(const float *x, int64_t ldx, int n, int64_t k, int16_t *q, float *scale);
-    /* Whole products of x->n <= tile_rows rows from the packed panels, of which `panels` is that of row out->row. */
-    void (*words_direct[HT_W_BF16 + 1])(const void *panels, int64_t k, const ht_wrows *x, const ht_product_out *out);
-    /* Columns [column, column + n) of a panel, n <= 32 * HT_WCHUNK, column a multiple of 32. */
-    void (*words_convert[HT_W_BF16 + 1])(const void *panel, int64_t column, int64_t n, ht_wpanel *to);
-    /* Adds blocks [block, block + n_blocks) of up to tile_panels converted panels to y, for tiles [first, last); starts y
-     * when block is 0; adds the bias when out->bias is not NULL. */
-    void (*words_multiply)(const ht_wpanel *panels, int64_t block, int n_blocks, const ht_wrows *x, int64_t first,
-                           int64_t last, const ht_product_out *out);
 
     /* 16 rows of n values, ld apart, to f32 [n][16]. */
     void (*transpose)(const float *rows, int64_t ld, int n, float *to);

@@ -1,6 +1,7 @@
 #include "cpu/split.h"
 
 #include "base/checked.h"
+#include "cpu/matrix_ops.h"
 #include "cpu/pack_types.h"
 #include "formats/blocks.h"
 
@@ -12,7 +13,7 @@ enum {
     TOP_MOST = 128,       /* with more wanted, too few are left out */
     MORE_SEEDS = 15,      /* panels computed for the threshold, beside one for each output that is wanted */
     PANELS_PER_SEED = 8,  /* of a matrix for which it pays */
-    BLOCKS_PER_THREAD = 8 /* as in matrix_quantised.c */
+    PIECES_PER_THREAD = 8 /* as in products.c */
 };
 /* Scales of activations up to which no sum of an output can overflow, where a bound might not. */
 #define SCALE_MOST 1e20f
@@ -87,7 +88,7 @@ typedef struct seed {
 } seed;
 
 typedef struct top_job {
-    const ht_quantised *s;
+    const ht_products *s;
     const ht_product *p;
     int64_t n_panels;
     int32_t *offset; /* [n_blocks] */
@@ -105,11 +106,11 @@ size_t ht_split_top_scratch(const ht_matrix *m) {
            round_up_64((TOP_MOST + MORE_SEEDS) * sizeof(seed));
 }
 
-static top_job job_of(const ht_quantised *s) {
+static top_job job_of(const ht_products *s) {
     const ht_matrix *m = s->product->m;
     top_job job = {.s = s, .p = s->product, .n_panels = ht_panel_count(m->n_rows)};
     char *at = s->top;
-    job.offset = (void *)at, at += round_up_64((size_t)s->x.n_blocks * sizeof(int32_t));
+    job.offset = (void *)at, at += round_up_64((size_t)(m->k / HT_QBLOCK) * sizeof(int32_t));
     job.bound = (void *)at, at += round_up_64((size_t)job.n_panels * sizeof(float));
     job.seeds = (void *)at;
     return job;
@@ -117,7 +118,7 @@ static top_job job_of(const ht_quantised *s) {
 
 /* What the integer sums begin with; false when a scale is too large, or no number. */
 static bool prepare(top_job *job) {
-    const ht_qrows *x = &job->s->x;
+    const ht_qrows *x = &job->s->x[HT_FORM_BYTES];
     for (int64_t b = 0; b < x->n_blocks; b++) {
         int32_t positive = 0;
         for (int i = 0; i < HT_QBLOCK; i++) {
@@ -133,7 +134,7 @@ static bool prepare(top_job *job) {
 static void find_bounds(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const top_job *job = arg;
-    const ht_qrows *x = &job->s->x;
+    const ht_qrows *x = &job->s->x[HT_FORM_BYTES];
     job->s->kernels->split_bounds(ht_split_panels_at(job->p->m, begin).first, x->n_blocks, end - begin, x->q, x->scale,
                                   job->offset, job->bound + begin);
 }
@@ -153,7 +154,7 @@ static void choose_seeds(top_job *job) {
 
 static void multiply(const top_job *job, int64_t panel, int64_t n) {
     const ht_product *p = job->p;
-    ht_qtiles tiles = {&job->s->x, job->s->offset[0], 0, 1};
+    ht_qtiles tiles = {&job->s->x[HT_FORM_BYTES], job->s->of[0].offset, 0, 1};
     ht_product_out out = {.y = p->y, .ldy = p->ldy, .row = panel * HT_PANEL};
     out.n = ht_min_i64(n * HT_PANEL, p->m->n_rows - out.row);
     job->s->kernels->split_direct(ht_split_panels_at(p->m, panel), p->m->k, &tiles, &out);
@@ -204,13 +205,13 @@ static void multiply_rest(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-bool ht_split_top(const ht_quantised *s, ht_pool *pool) {
+bool ht_split_top(const ht_products *s, ht_pool *pool) {
     const ht_product *p = s->product;
-    if (s->n != 1 || s->x.n != 1 || !ht_is_split(p->m) || p->bias || p->top_k < 1 || p->top_k > TOP_MOST) return false;
+    if (s->n != 1 || s->n_x != 1 || !ht_is_split(p->m) || p->bias || p->top_k < 1 || p->top_k > TOP_MOST) return false;
     top_job job = job_of(s);
     job.n_seeds = p->top_k + MORE_SEEDS;
     if (job.n_panels < PANELS_PER_SEED * job.n_seeds || !prepare(&job)) return false;
-    int64_t grain = ht_max_i64(1, job.n_panels / ((int64_t)ht_pool_threads(pool) * BLOCKS_PER_THREAD));
+    int64_t grain = ht_max_i64(1, job.n_panels / ((int64_t)ht_pool_threads(pool) * PIECES_PER_THREAD));
     ht_pool_run(pool, job.n_panels, grain, find_bounds, &job);
     choose_seeds(&job);
     ht_pool_run(pool, job.n_seeds, 1, multiply_seeds, &job);

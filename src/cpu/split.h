@@ -16,7 +16,7 @@
 #ifndef HT_CPU_SPLIT_H
 #define HT_CPU_SPLIT_H
 
-#include "cpu/matrix_ops.h"
+#include "cpu/products.h"
 
 enum {
     HT_SPLIT_FIRST = 5, /* bits */
@@ -41,7 +41,7 @@ ht_split_panels ht_split_panels_at(const ht_matrix *m, int64_t panel);
 
 /* Of the one product and the one row of activations of s, the highest outputs. False when all are to be computed instead:
  * there are several rows, or too many outputs are wanted, or numbers are not what the bounds rely on. */
-bool ht_split_top(const ht_quantised *s, ht_pool *pool);
+bool ht_split_top(const ht_products *s, ht_pool *pool);
 size_t ht_split_top_scratch(const ht_matrix *m);
 
 #endif

@@ -22,9 +22,12 @@ struct ht_device {
                                      int64_t k);
     const ht_row_ops *row_ops;
     const ht_measure_ops *measure; /* NULL: cannot */
-    /* Runs a chain; both NULL: the device runs its calls one by one. */
+    /* Chains; all NULL: the device runs their calls one by one. A chain is laid out once for many runs: again when the
+     * sizes of its calls, their addresses or the scratch memory have changed. */
+    size_t (*chain_bytes)(const ht_chain *chain, int n_threads); /* of chain->layout, whatever the sizes */
+    size_t (*lay_chain)(const ht_chain *chain); /* gives the bytes for chain->call[0].scratch, which may
+                                                                  * be NULL if that is all that is asked */
     void (*run_chain)(const ht_chain *chain);
-    size_t (*chain_scratch)(const ht_chain *chain); /* bytes for chain->call[0].scratch */
     ht_pool *pool;
     void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;

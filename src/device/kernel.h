@@ -65,6 +65,7 @@ typedef struct ht_chain {
      * inputs that read it. The device keeps the rows it is at. */
     bool is_local[HT_CHAIN_CALLS];
     int8_t local_in[HT_CHAIN_CALLS][HT_CHAIN_INPUTS]; /* by which call of the chain; -1: not a local one */
+    void *layout;                                     /* the device's own (device/device.h), 64-byte aligned */
 } ht_chain;
 
 static inline bool ht_view_absent(const ht_view *v) { return v->n_dims < 0; }

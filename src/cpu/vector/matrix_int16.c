@@ -2,6 +2,7 @@
 
 #if HT_DOT_WORDS
 
+#include "base/checked.h"
 #include "cpu/vector/tile.h"
 
 #include <float.h>
@@ -31,17 +32,23 @@ HT_INLINE float words_of_block(v16f x0, v16f x1, int16_t *q) {
     return s;
 }
 
-void HT_ISA_NAME(ht_words_of)(const float *x, int64_t ldx, int n, int64_t k, int16_t *q, float *scale) {
-    for (int64_t c = 0; c < k; c += HT_QBLOCK, scale += n)
-        for (int i = 0; i < n; i++, q += HT_QBLOCK) {
-            const float *at = x + i * ldx + c;
-            int left = k - c < HT_QBLOCK ? (int)(k - c) : HT_QBLOCK;
+void HT_ISA_NAME(ht_prepare_words)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
+                                   int last) {
+    const int64_t n = ht_qtile_rows(to, tile), row = ht_qtile_first(to, tile), start = row * to->n_blocks;
+    int64_t b = ht_first_block(to, tile, first);
+    for (int64_t done = 0; done < to->n_blocks; done++, b = b + 1 < to->n_blocks ? b + 1 : 0) {
+        const int left = (int)(k - HT_QBLOCK * b < HT_QBLOCK ? k - HT_QBLOCK * b : HT_QBLOCK);
+        for (int i = first; i < last; i++) {
+            const float *from = x + (row + i) * ldx + HT_QBLOCK * b;
+            int64_t at = start + n * b + i;
+            int16_t *q = to->word + HT_QBLOCK * at;
             if (left == HT_QBLOCK)
-                scale[i] = words_of_block(v16f_load(at), v16f_load(at + 16), q);
+                to->scale[at] = words_of_block(v16f_load(from), v16f_load(from + 16), q);
             else
-                scale[i] = words_of_block(v16f_load_n(at, left < 16 ? left : 16),
-                                          left > 16 ? v16f_load_n(at + 16, left - 16) : v16f_zero(), q);
+                to->scale[at] = words_of_block(v16f_load_n(from, left < 16 ? left : 16),
+                                               left > 16 ? v16f_load_n(from + 16, left - 16) : v16f_zero(), q);
         }
+    }
 }
 
 /* ---- weights: a step is two columns of a panel, 64 bytes of either type ---- */
@@ -94,13 +101,30 @@ HT_INLINE v16f add_block(v16i sum, v16f w_scale, float x_scale, v16f y) {
     return v16f_fma(v16f_mul(v16f_from_i(sum), w_scale), v16f_set1(x_scale), y);
 }
 
-/* ---- from the packed panels: one tile of rows ---- */
+/* A tile's numbers from a block on. */
+typedef struct tile {
+    const int16_t *q;
+    const float *scale;
+} tile;
+
+HT_INLINE tile tile_at(const ht_qtiles *x, int64_t t, int64_t block, int n_x) {
+    int64_t at = ht_qtile_first(x->x, t) * x->x->n_blocks + block * n_x;
+    return (tile){x->x->word + HT_QBLOCK * at, x->x->scale + at};
+}
+
+/* The next block. */
+HT_INLINE void advance(tile *t, int n_x) {
+    t->q += HT_QBLOCK * n_x;
+    t->scale += n_x;
+}
+
+/* ---- from the packed panels: few rows ---- */
 
 /* One block; two sums for a row alone hide the latency of adding to one. */
 HT_INLINE void direct_block(ht_weight_type type, const void *w, const int16_t *q, const float *scale, int n_x,
                             v16f *y) {
     v16f up, down;
-    v16i d[2][TILE_ROWS];
+    v16i d[2][DIRECT_ROWS];
     block_scale(type, w, &up, &down);
     HT_UNROLL
     for (int i = 0; i < n_x; i++) d[0][i] = d[1][i] = v16i_set1(0);
@@ -118,35 +142,35 @@ HT_INLINE void direct_block(ht_weight_type type, const void *w, const int16_t *q
         y[i] = add_block(n_x <= 2 ? v16i_add(d[0][i], d[1][i]) : d[0][i], down, scale[i], y[i]);
 }
 
-HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, const ht_wrows *x, int n_x,
-                             const ht_product_out *out) {
+HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, const ht_qtiles *all, int64_t t,
+                             int n_x, const ht_product_out *out) {
     const size_t panel_bytes = ht_panel_bytes(type, k);
-    int n = (int)ht_panel_count(out->n);
+    const int n = (int)ht_panel_count(out->n), first = (int)ht_qtile_first(all->x, t);
     char room[BLOCK_BYTES];
     for (int p = 0; p < n; p++, panel += panel_bytes) {
         const char *w = panel;
-        const int16_t *q = x->q;
-        const float *scale = x->scale;
-        v16f y[TILE_ROWS];
+        tile x = tile_at(all, t, 0, n_x);
+        v16f y[DIRECT_ROWS];
         for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
-        for (int64_t left = k; left > 0; left -= HT_QBLOCK, w += BLOCK_BYTES, q += HT_QBLOCK * n_x, scale += n_x) {
+        for (int64_t left = k; left > 0; left -= HT_QBLOCK, w += BLOCK_BYTES, advance(&x, n_x)) {
             for (int i = 0; i < BLOCK_BYTES; i += 64) {
                 __builtin_prefetch(w + i + FETCH_FAR, 0, 2);
                 __builtin_prefetch(w + i + FETCH_NEAR, 0, 3);
             }
-            direct_block(type, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, q, scale, n_x, y);
+            direct_block(type, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, x.q, x.scale, n_x, y);
         }
         int lanes = ht_lanes_of(out, p);
-        for (int i = 0; i < n_x; i++) ht_store_out(out, i, p, lanes, y[i]);
+        for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes, y[i]);
     }
 }
 
-/* ---- through converted panels: many rows ---- */
+/* ---- through decoded panels: many rows ---- */
 
-HT_INLINE void convert_panel(ht_weight_type type, const char *w, int64_t n, ht_wpanel *to) {
+HT_INLINE void decode_panel(ht_weight_type type, const char *panel, int64_t k, int64_t block, int n, ht_wpanel *to) {
+    const char *w = panel + BLOCK_BYTES * block;
     char room[BLOCK_BYTES];
-    for (int b = 0; HT_QBLOCK * b < n; b++, w += BLOCK_BYTES) {
-        int left = (int)(n - HT_QBLOCK * b);
+    for (int b = 0; b < n; b++, w += BLOCK_BYTES) {
+        int left = (int)ht_min_i64(HT_QBLOCK, k - HT_QBLOCK * (block + b));
         const char *from = left < HT_QBLOCK ? short_block(w, left, room) : w;
         v16f up, down;
         block_scale(type, from, &up, &down);
@@ -156,17 +180,16 @@ HT_INLINE void convert_panel(ht_weight_type type, const char *w, int64_t n, ht_w
     }
 }
 
-HT_INLINE void multiply_tile(const ht_wpanel *panels, int64_t block, int n_blocks, const ht_wrows *x, int64_t t,
-                             int n_x, const ht_product_out *out) {
-    const int64_t first = t * x->tile_rows, at = first * x->n_blocks + block * n_x;
-    const int16_t *q = x->q + HT_QBLOCK * at;
-    const float *scale = x->scale + at;
+HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const ht_qtiles *all, int64_t t, int n_x,
+                            const ht_product_out *out) {
+    const int first = (int)ht_qtile_first(all->x, t);
+    tile x = tile_at(all, t, block, n_x);
     v16f y[TILE_PANELS][TILE_ROWS];
     int lanes[TILE_PANELS];
     for (int p = 0; p < TILE_PANELS; p++) lanes[p] = ht_lanes_of(out, p);
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, (int)first + i, p, lanes[p]) : v16f_zero();
-    for (int b = 0; b < n_blocks; b++, q += HT_QBLOCK * n_x, scale += n_x) {
+        for (int i = 0; i < n_x; i++) y[p][i] = block ? ht_load_out(out, first + i, p, lanes[p]) : v16f_zero();
+    for (int b = 0; b < n; b++, advance(&x, n_x)) {
         v16i d[TILE_PANELS][TILE_ROWS];
         HT_UNROLL
         for (int i = 0; i < n_x; i++) HT_UNROLL
@@ -178,7 +201,7 @@ HT_INLINE void multiply_tile(const ht_wpanel *panels, int64_t block, int n_block
             for (int p = 0; p < TILE_PANELS; p++) w[p] = v16i_load_bytes(panels[p].w[b][s]);
             HT_UNROLL
             for (int i = 0; i < n_x; i++) {
-                v16i two = v16i_set2(q + HT_QBLOCK * i + 2 * s);
+                v16i two = v16i_set2(x.q + HT_QBLOCK * i + 2 * s);
                 HT_UNROLL
                 for (int p = 0; p < TILE_PANELS; p++) d[p][i] = v16w_dot(d[p][i], w[p], two);
             }
@@ -187,33 +210,35 @@ HT_INLINE void multiply_tile(const ht_wpanel *panels, int64_t block, int n_block
         for (int p = 0; p < TILE_PANELS; p++) {
             v16f down = v16f_load(panels[p].scale[b]);
             HT_UNROLL
-            for (int i = 0; i < n_x; i++) y[p][i] = add_block(d[p][i], down, scale[i], y[p][i]);
+            for (int i = 0; i < n_x; i++) y[p][i] = add_block(d[p][i], down, x.scale[i], y[p][i]);
         }
     }
     for (int p = 0; p < TILE_PANELS; p++)
-        for (int i = 0; i < n_x; i++) ht_store_out(out, (int)first + i, p, lanes[p], y[p][i]);
+        for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
 /* ---- the functions of the table ---- */
 
-#define MULTIPLY(n) multiply_tile(panels, block, n_blocks, x, t, n, out)
-#define DIRECT(n)   direct_panels(type, panels, k, x, n, out)
+#define DIRECT(n)  direct_panels(type, panels, k, x, t, n, out)
+#define DECODED(n) decoded_tile(panels, block, count, x, t, n, out)
 
-void HT_ISA_NAME(ht_words_multiply)(const ht_wpanel *panels, int64_t block, int n_blocks, const ht_wrows *x,
-                                    int64_t first, int64_t last, const ht_product_out *out) {
-    for (int64_t t = first; t < last; t++) {
-        HT_WITH_ROWS(ht_wtile_rows(x, t), MULTIPLY);
+void HT_ISA_NAME(ht_words_decoded)(const void *panels, int64_t block, int count, const ht_qtiles *x,
+                                   const ht_product_out *out) {
+    for (int64_t t = x->first; t < x->last; t++) {
+        HT_WITH_ROWS(ht_qtile_rows(x->x, t), DECODED);
     }
 }
 
 #define FUNCTIONS(name)                                                                                                \
-    void HT_ISA_NAME(ht_words_direct_##name)(const void *panels, int64_t k, const ht_wrows *x,                         \
+    void HT_ISA_NAME(ht_words_direct_##name)(const void *panels, int64_t k, const ht_qtiles *x,                        \
                                              const ht_product_out *out) {                                              \
         const ht_weight_type type = HT_W_##name;                                                                       \
-        HT_WITH_ROWS((int)x->n, DIRECT);                                                                               \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
+        }                                                                                                              \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_words_convert_##name)(const void *panel, int64_t column, int64_t n, ht_wpanel *to) {           \
-        convert_panel(HT_W_##name, step_at(panel, column / 2), n, to);                                                 \
+    void HT_ISA_NAME(ht_words_decode_##name)(const void *panel, int64_t k, int64_t block, int n, void *to) {           \
+        decode_panel(HT_W_##name, panel, k, block, n, to);                                                             \
     }
 
 HT_HALF_TYPES(FUNCTIONS)

@@ -14,27 +14,32 @@ enum {
     FETCH_AHEAD = 8192 /* bytes; half a microsecond of one core's share of memory */
 };
 
-void HT_ISA_NAME(ht_tile_offsets)(ht_weight_type type, const int32_t *sum, int n, int64_t n_blocks, void *offset) {
-    const ht_panel_layout *l = ht_panel_layout_of(type);
+/* Of some sums, what the weights' bias, or their minimum, needs of them. */
+HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int32_t *b, int n, void *to) {
     int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
-    int32_t *as_int = offset;
-    float *as_float = offset;
-    if (l->halves == 2) {
-        for (int64_t i = 0; i < 2 * n * n_blocks; i++)
-            if (l->has_min)
-                as_float[i] = (float)sum[i];
-            else
-                as_int[i] = INT_BASE - bias * sum[i];
-        return;
+    for (int i = 0; i < n; i++) {
+        int32_t sum = b ? a[i] + b[i] : a[i];
+        if (l->has_min)
+            ((float *)to)[i] = (float)sum;
+        else
+            ((int32_t *)to)[i] = INT_BASE - bias * sum;
     }
-    for (int64_t b = 0; b < n_blocks; b++, sum += 2 * n)
-        for (int i = 0; i < n; i++) {
-            int32_t whole = sum[i] + sum[n + i];
-            if (l->has_min)
-                as_float[b * n + i] = (float)whole;
-            else
-                as_int[b * n + i] = INT_BASE - bias * whole;
-        }
+}
+
+void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last,
+                                 void *offset) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    const int64_t n = ht_qtile_rows(x, tile), at = ht_qtile_first(x, tile) * x->n_blocks;
+    int64_t b = ht_first_block(x, tile, first);
+    for (int64_t done = 0; done < x->n_blocks; done++, b = b + 1 < x->n_blocks ? b + 1 : 0) {
+        const int32_t *sum = x->sum + 2 * (at + b * n) + first;
+        char *to = (char *)offset + 4 * (l->halves * (at + b * n) + first);
+        if (l->halves == 2) {
+            offsets_of(l, sum, NULL, last - first, to);
+            offsets_of(l, sum + n, NULL, last - first, to + 4 * n);
+        } else
+            offsets_of(l, sum, sum + n, last - first, to);
+    }
 }
 
 /* ---- one block of one panel against rows of a tile ---- */
@@ -274,18 +279,17 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
 #define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__}
 
 #define FUNCTIONS(type, ...)                                                                                           \
-    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
-                                       const ht_product_out *out) {                                                    \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
         KIND(type, __VA_ARGS__);                                                                                       \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
         }                                                                                                              \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \
+    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
         KIND(type, __VA_ARGS__);                                                                                       \
         decode_panel(kind, panel, k, block, n, to);                                                                    \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,         \
+    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
                                         const ht_product_out *out) {                                                   \
         KIND(type, __VA_ARGS__);                                                                                       \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
@@ -347,14 +351,13 @@ static void direct_unpacked(ht_weight_type type, decoded_fn *decoded, const uint
 }
 
 #define UNPACKED_FUNCTIONS(type, bits, bias, halves, group)                                                            \
-    void HT_ISA_NAME(ht_direct_##type)(const uint8_t *panels, int64_t k, const ht_qtiles *x,                           \
-                                       const ht_product_out *out) {                                                    \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
         direct_unpacked(HT_W_##type, decoded_##bits##_##halves, panels, k, x, out);                                    \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_decode_##type)(const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {         \
+    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
         unpack(HT_W_##type, panel, k, block, n, to);                                                                   \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_decoded_##type)(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,         \
+    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
                                         const ht_product_out *out) {                                                   \
         decoded_##bits##_##halves(panels, block, count, x, out);                                                       \
     }

@@ -6,34 +6,37 @@
 
 extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
 
-#define DIRECT(type, ...)  [HT_W_##type] = HT_ISA_NAME(ht_direct_##type),
-#define DECODE(type, ...)  [HT_W_##type] = HT_ISA_NAME(ht_decode_##type),
-#define DECODED(type, ...) [HT_W_##type] = HT_ISA_NAME(ht_decoded_##type),
-#define DENSE(type)        [HT_W_##type] = HT_ISA_NAME(ht_dense_##type),
-#define WIDEN(type)        [HT_W_##type] = HT_ISA_NAME(ht_widen_##type),
-#define DIRECT_WORDS(type) [HT_W_##type] = HT_ISA_NAME(ht_words_direct_##type),
-#define CONVERT(type)      [HT_W_##type] = HT_ISA_NAME(ht_words_convert_##type),
+#define DIRECT(type, ...)   [HT_W_##type] = HT_ISA_NAME(ht_direct_##type),
+#define DECODE(type, ...)   [HT_W_##type] = HT_ISA_NAME(ht_decode_##type),
+#define DECODED(type, ...)  [HT_W_##type] = HT_ISA_NAME(ht_decoded_##type),
+#define DENSE(type)         [HT_W_##type] = HT_ISA_NAME(ht_dense_##type),
+#define WIDEN(type)         [HT_W_##type] = HT_ISA_NAME(ht_widen_##type),
+#define DIRECT_WORDS(type)  [HT_W_##type] = HT_ISA_NAME(ht_words_direct_##type),
+#define DECODE_WORDS(type)  [HT_W_##type] = HT_ISA_NAME(ht_words_decode_##type),
+#define WORDS_DECODED(type) [HT_W_##type] = HT_ISA_NAME(ht_words_decoded),
+#if HT_DOT_WORDS
+#define WITH_WORDS(X) HT_HALF_TYPES(X)
+#else
+#define WITH_WORDS(X)
+#endif
 
 const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .tile_rows = TILE_ROWS,
     .direct_rows = DIRECT_ROWS,
     .tile_panels = TILE_PANELS,
-    .quantise = HT_ISA_NAME(ht_quantise_tile),
-    .offsets = HT_ISA_NAME(ht_tile_offsets),
-    .direct = {HT_QUANTISED_TYPES(DIRECT) HT_UNPACKED_TYPES(DIRECT)},
-    .decode = {HT_QUANTISED_TYPES(DECODE) HT_UNPACKED_TYPES(DECODE)},
-    .decoded = {HT_QUANTISED_TYPES(DECODED) HT_UNPACKED_TYPES(DECODED)},
+    .prepare[HT_FORM_BYTES] = HT_ISA_NAME(ht_prepare_bytes),
+#if HT_DOT_WORDS
+    .prepare[HT_FORM_WORDS] = HT_ISA_NAME(ht_prepare_words),
+#endif
+    .offsets = HT_ISA_NAME(ht_row_offsets),
+    .direct = {HT_QUANTISED_TYPES(DIRECT) HT_UNPACKED_TYPES(DIRECT) WITH_WORDS(DIRECT_WORDS)},
+    .decode = {HT_QUANTISED_TYPES(DECODE) HT_UNPACKED_TYPES(DECODE) WITH_WORDS(DECODE_WORDS)},
+    .decoded = {HT_QUANTISED_TYPES(DECODED) HT_UNPACKED_TYPES(DECODED) WITH_WORDS(WORDS_DECODED)},
     .split_bounds = HT_ISA_NAME(ht_split_bounds),
     .split_direct = HT_ISA_NAME(ht_split_direct),
     .split_decode = HT_ISA_NAME(ht_split_decode),
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
     .widen_f8 = {HT_ISA_NAME(ht_widen_e4m3), HT_ISA_NAME(ht_widen_e5m2)},
-#if HT_DOT_WORDS
-    .words_of = HT_ISA_NAME(ht_words_of),
-    .words_direct = {HT_HALF_TYPES(DIRECT_WORDS)},
-    .words_convert = {HT_HALF_TYPES(CONVERT)},
-    .words_multiply = HT_ISA_NAME(ht_words_multiply),
-#endif
     .transpose = HT_ISA_NAME(ht_transpose_panel),
 };

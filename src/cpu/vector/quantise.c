@@ -90,10 +90,8 @@ HT_INLINE v16i whole_steps(const group *g, int w, v16i level) {
     return v16i_or(v16i_and(even, both_words(255)), v16w_shl(odd, 8));
 }
 
-/* The numbers of n blocks to q[32 l ...], their sums to g. */
-HT_INLINE void store_numbers(group *g, v16i level, int n, int8_t *q) {
-    _Alignas(64) int8_t room[LANES][HT_QBLOCK];
-    int8_t(*to)[HT_QBLOCK] = n == LANES ? (int8_t(*)[HT_QBLOCK])q : room;
+/* The numbers of block l to q[l], their sums to g. */
+HT_INLINE void store_numbers(group *g, v16i level, int8_t *const q[LANES]) {
     for (int h = 0; h < 2; h++) {
         v16i v[4];
         v16d d = v16d_start(0);
@@ -105,56 +103,65 @@ HT_INLINE void store_numbers(group *g, v16i level, int n, int8_t *q) {
         v16i_store(g->half[h], v16d_sum(d, 0));
         v16i_transpose_quads(v);
         for (int i = 0; i < 4; i++)
-            v16i_store_quads(to[i] + 16 * h, to[4 + i] + 16 * h, to[8 + i] + 16 * h, to[12 + i] + 16 * h, v[i]);
+            v16i_store_quads(q[i] + 16 * h, q[4 + i] + 16 * h, q[8 + i] + 16 * h, q[12 + i] + 16 * h, v[i]);
     }
-    if (n < LANES) memcpy(q, room, (size_t)n * HT_QBLOCK);
 }
 
 /* Gives the scales. */
-HT_INLINE v16f quantise_blocks(const float *const block[LANES], int n, group *g, int8_t *q) {
+HT_INLINE v16f quantise_blocks(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
     v16f peak = v16f_from_bits(load_blocks(block, g)), step;
     m16 finite = v16f_lt(peak, v16f_set1(INFINITY));
     v16f s = v16f_div(peak, v16f_set1(127.0f)), by = v16f_div(v16f_set1(256.0f * 127.0f), peak);
     by = v16f_select(v16f_gt(peak, v16f_set1(TINY)), by, v16f_zero());
     v16i level = choose_level(g, by, &step);
-    store_numbers(g, level, n, q);
+    store_numbers(g, level, q);
     return v16f_select(finite, v16f_mul(s, step), v16f_set1(NAN));
 }
 
 /* An infinity or a NaN leaves no numbers; the scale makes the output a NaN, whatever they are. */
-static void replace_numbers(group *g, const float *scale, int n, int8_t *q) {
+static void replace_numbers(group *g, const float *scale, int n, int8_t *const q[LANES]) {
     for (int l = 0; l < n; l++)
         if (isnan(scale[l])) {
-            memset(q + HT_QBLOCK * l, 1, HT_QBLOCK);
+            memset(q[l], 1, HT_QBLOCK);
             g->half[0][l] = g->half[1][l] = HT_QBLOCK / 2;
         }
 }
 
-void HT_ISA_NAME(ht_quantise_tile)(const float *x, int64_t ldx, int n, int64_t n_blocks, int8_t *q, float *scale,
-                                   int32_t *sum) {
+void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t t, int first,
+                                   int last) {
+    const int64_t n = ht_qtile_rows(to, t), row = ht_qtile_first(to, t), start = row * to->n_blocks;
+    const int64_t n_blocks = k / HT_QBLOCK;
+    _Alignas(64) float scale[LANES];
+    int8_t nowhere[HT_QBLOCK];
     group g;
-    int64_t b = 0, i = 0; /* the next block: of row i */
-    while (b < n_blocks) {
+    int64_t b = ht_first_block(to, t, first), i = first,
+            left = n_blocks * (last - first); /* the next block: of row i */
+    while (left > 0) {
         const float *block[LANES];
-        int64_t at[LANES];
-        int count = 0;
-        for (; count < LANES && b < n_blocks; count++) {
-            block[count] = x + i * ldx + HT_QBLOCK * b;
-            at[count] = 2 * n * b + i;
-            if (++i == n) {
-                i = 0;
-                b++;
-            }
+        int8_t *q[LANES];
+        int64_t at[LANES], sum[LANES];
+        const int count = (int)(left < LANES ? left : LANES);
+        for (int l = 0; l < count; l++) {
+            block[l] = x + (row + i) * ldx + HT_QBLOCK * b;
+            at[l] = start + n * b + i;
+            sum[l] = 2 * (start + n * b) + i;
+            q[l] = to->q + HT_QBLOCK * at[l];
+            if (++i < last) continue;
+            i = first;
+            if (++b == n_blocks) b = 0;
         }
-        for (int l = count; l < LANES; l++) block[l] = block[0];
-        v16f scales = quantise_blocks(block, count, &g, q);
-        v16f_store_n(scale, scales, count);
+        for (int l = count; l < LANES; l++) {
+            block[l] = x + (row + first) * ldx;
+            q[l] = nowhere;
+        }
+        v16f scales = quantise_blocks(block, &g, q);
+        v16f_store(scale, scales);
         if (m16_any(v16f_is_nan(scales))) replace_numbers(&g, scale, count, q);
         for (int l = 0; l < count; l++) {
-            sum[at[l]] = g.half[0][l];
-            sum[at[l] + n] = g.half[1][l];
+            to->scale[at[l]] = scale[l];
+            to->sum[sum[l]] = g.half[0][l];
+            to->sum[sum[l] + n] = g.half[1][l];
         }
-        q += HT_QBLOCK * count;
-        scale += count;
+        left -= count;
     }
 }

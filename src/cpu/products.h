@@ -1,0 +1,67 @@
+/* Products in integers with the same activations: every row is brought into the form that the weights ask for (bytes,
+ * words, or both), once for all products and by any thread; then the panels of all matrices are cut into one list of
+ * work for the pool. Everything is laid out before the first row is there, so that a plan does it once for many steps. */
+#ifndef HT_CPU_PRODUCTS_H
+#define HT_CPU_PRODUCTS_H
+
+#include "cpu/matrix_kernels.h"
+
+/* y = W x + bias. */
+typedef struct ht_product {
+    const ht_matrix *m;
+    const float *bias; /* NULL: none */
+    float *y;
+    int64_t ldy;
+    int32_t top_k; /* as mul_top; 0: all outputs are wanted */
+} ht_product;
+
+enum { HT_MAX_PRODUCTS = 8 };
+
+/* How one product is cut into pieces, of which threads take one at a time. */
+typedef struct ht_pieces {
+    ht_form form;
+    bool direct;             /* from the packed panels, `grain` panels per piece */
+    int64_t first, end;      /* pieces, among those of all products */
+    int64_t n_panels, grain; /* panels in all, and per piece */
+    int64_t n_parts, chunk;  /* not direct: of the tiles; and blocks decoded at a time */
+    size_t panel_bytes;
+    void *offset; /* of all tiles, shared by products of one type; bytes only */
+} ht_pieces;
+
+typedef struct ht_products {
+    const ht_matrix_kernels *kernels;
+    int64_t n_x;   /* rows, > 0 */
+    int n_threads; /* of the pool */
+    int n;
+    ht_product product[HT_MAX_PRODUCTS]; /* all of the same k and kernels */
+
+    /* The layout. */
+    ht_qrows x[HT_FORM_COUNT]; /* alike but for their memory, which only those have that are needed */
+    int64_t n_shares;          /* of a tile's rows, each made by one thread */
+    ht_pieces of[HT_MAX_PRODUCTS];
+    char *decoded; /* decoded_bytes per worker */
+    size_t decoded_bytes;
+    void *top; /* what ht_split_top works in */
+} ht_products;
+
+/* Whether the product with such a matrix is in integers, and may be one of several. */
+bool ht_product_shared(const ht_matrix *m);
+
+/* Lays out what stands above "The layout". `scratch` is 64-byte aligned; gives the bytes that are needed there, which is
+ * all that it does with NULL. */
+size_t ht_products_lay(ht_products *s, void *scratch);
+
+/* Rows are made by shares: rows [begin, end) of x, of one tile, in ht_products_shares shares in all, each once. */
+typedef struct ht_share {
+    int64_t tile, begin, end;
+} ht_share;
+int64_t ht_products_shares(const ht_products *s);
+int64_t ht_products_share_rows(const ht_products *s); /* of a share, at most */
+ht_share ht_products_share(const ht_products *s, int64_t share);
+/* x is row 0. */
+void ht_products_take(const ht_products *s, ht_share share, const float *x, int64_t ldx);
+
+/* When all rows are there. */
+void ht_products_multiply(const ht_products *s, ht_pool *pool);
+
+#endif
