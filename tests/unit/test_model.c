@@ -120,6 +120,7 @@ typedef struct change {
     const char *tensor;
     int64_t dims[2]; /* 0: left out */
     ht_weight_type type;
+    const char *also; /* a tensor of one zero */
 } change;
 
 static void write_llama(const char *name, const change *c) {
@@ -152,6 +153,7 @@ static void write_llama(const char *name, const change *c) {
         gguf_put_tensor(&w, all[i].name, type, dims[1] ? 2 : 1, dims, NULL);
     }
     if (!added && c->dims[0]) gguf_put_tensor(&w, c->tensor, c->type, c->dims[1] ? 2 : 1, c->dims, NULL);
+    if (c->also) gguf_put_tensor(&w, c->also, HT_W_F32, 1, (int64_t[]){1}, NULL);
     size_t size;
     unsigned char *file = gguf_finish(&w, &size);
     scratch_write(name, file, size);
@@ -162,26 +164,30 @@ static void tensors(void **state) {
     (void)state;
     const char *path = scratch_path("t.gguf");
     ht_error err;
-    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
     if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
-    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {0, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "t.gguf", "`blk.0.ffn_up.weight` is missing");
-    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {32, 65}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "t.gguf: tensor `blk.0.ffn_up.weight` is [65, 32], its metadata implies [64, 32]");
-    write_llama("t.gguf", &(change){"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.ffn_norm.weight", {32, 1}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "`blk.0.ffn_norm.weight` is [1, 32], its metadata implies [32]");
-    write_llama("t.gguf", &(change){"blk.0.attn_q.weight", {32, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.attn_q.weight", {32, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_q.weight` is [32], its metadata implies [32, 32]");
-    write_llama("t.gguf", &(change){"rope_freqs.weight", {4, 0}, HT_W_F32}); /* zeros */
+    write_llama("t.gguf", &(change){"rope_freqs.weight", {4, 0}, HT_W_F32, NULL}); /* zeros */
     REFUSED(path, HT_ERR_FORMAT, "rope_freqs.weight", "positive");
-    write_llama("t.gguf", &(change){"rope_freqs.weight", {3, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"rope_freqs.weight", {3, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "`rope_freqs.weight` is [3], its metadata implies [4]");
-    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {31, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {31, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_q.bias` is [31]");
-    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {32, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.attn_q.bias", {32, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "`blk.0.attn_k.bias` is missing");
-    write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "there is a tensor `blk.0.ffn_gate.bias`", "implies none");
+    write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL});
+    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"});
+    REFUSED(path, HT_ERR_UNSUPPORTED, "`blk.0.ffn_down.weight` is scaled by `blk.0.ffn_down.scale` as well");
     gguf_writer w = gguf_writer_new();
     gguf_put_str(&w, "general.architecture", "llama");
     gguf_put_u32(&w, "split.count", 3);
@@ -208,11 +214,11 @@ static void extra_tensors(void **state) {
     ht_error err;
     const char *path = scratch_path("t.gguf");
     ht_log_set(take_note, HT_LOG_INFO, NULL);
-    write_llama("t.gguf", &(change){"blk.0.attn_z.weight", {32, 2}, HT_W_F32});
+    write_llama("t.gguf", &(change){"blk.0.attn_z.weight", {32, 2}, HT_W_F32, NULL});
     if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
     assert_int_equal(n_notes, 1);
     assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.0.attn_z.weight`");
-    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32});
+    write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
     if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
     if (try_load("tests/golden/tiny/llama-fp8-blocks", (ht_model_options){0}, &err)) fail_msg("%s", err.message);
     assert_int_equal(n_notes, 1);
