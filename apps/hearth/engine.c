@@ -13,7 +13,7 @@ static bool on_progress(double done, void *user) {
 static ht_status open_device(engine *e, const options *o, ht_error *err) {
     if (e->device) return HT_OK;
     ht_device_options device = {.n_threads = (int)o->threads, .instruction_set = o->cpu};
-    return ht_device_open("cpu", &device, &e->device, err);
+    return ht_device_open(o->device ? o->device : "cpu", &device, &e->device, err);
 }
 
 ht_status engine_load(engine *e, const options *o, const engine_model *which, ht_model **out, ht_error *err) {
@@ -30,6 +30,9 @@ ht_status engine_load(engine *e, const options *o, const engine_model *which, ht
             .device = e->device,
             .precision = which->precision,
             .context = o->context,
+            .sliding = o->sliding,
+            .slots = (int32_t)o->slots,
+            .adapter = o->adapter,
             .kv_dtype = which->kv,
             .expected_positions = which->positions,
             .progress = on_progress,

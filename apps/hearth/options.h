@@ -28,14 +28,15 @@ typedef struct options {
     const char *model;     /* as typed */
     string_list arguments; /* after MODEL */
     string_list stop;
-    const char *system, *ids, *out, *cpu, *text, *kl_vs; /* NULL when not given */
-    int64_t threads, context, top_k, repeat_window, seed, chunk, parallel, window;
+    const char *system, *ids, *out, *cpu, *text, *kl_vs, *adapter, *device; /* NULL when not given */
+    int64_t threads, context, top_k, repeat_window, seed, chunk, parallel, window, slots;
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;
     ht_sampler_stage order[HT_SAMPLER_STAGES];
     int precision; /* ht_precision */
     int kv;        /* index into f16, f32, bf16 */
     bool kl_vs_reference;
+    bool sliding;
     bool json, quiet, raw, null, add_special, help;
 } options;
 

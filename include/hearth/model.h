@@ -20,6 +20,14 @@ typedef struct ht_model_options {
     ht_device *device; /* NULL: the CPU with one thread per core; the model holds it */
     ht_precision precision;
     int64_t context; /* limit on positions; 0: the model's own; larger than the model's own is an error */
+    /* Instead of ending there, forget: all growing caches become rotating ones, in which a position sees the last `context`
+     * of them, so that generation goes on. Memory is limited by `context`, positions by 2147483647. */
+    bool sliding;
+    /* Calls that compute on the model at once, whatever their number of sessions; more wait for their turn, in the order in
+     * which they came. 0: one for every two threads of the device, 1 to 4. A call made by a callback of another one shares
+     * its slot. Waiting ends early by ht_session_cancel. */
+    int32_t slots;
+    const char *adapter; /* a LoRA adapter's path; this version refuses any: HT_ERR_UNSUPPORTED. NULL: none */
     /* How keys and values are kept: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32; 0 means
      * HT_F16. */
     ht_dtype kv_dtype;
@@ -42,7 +50,8 @@ HT_API void ht_model_close(ht_model **m);
 /* Lent until the model is closed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
  * tokenizer.json): such a model takes and gives token ids alone. */
 HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m);
-HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use */
+HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use; 2147483647 when sliding */
+HT_API int32_t ht_model_slots(const ht_model *m);      /* calls at once */
 HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may know fewer ids */
 
 /* What a checkpoint says of itself; read without loading weights. Strings are never NULL and lent until

@@ -178,7 +178,12 @@ static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *f
                           ht_error *err) {
     ht_status status = check_prompt(r->s, prompt, n, err);
     if (status == HT_OK) status = begin_run(r, fn, user, err);
-    if (status == HT_OK) status = generate(r, prompt, n, err);
+    ht_slot slot;
+    if (status == HT_OK) status = ht_slots_enter(r->s->model->slots, &r->s->cancelled, &slot, err);
+    if (status == HT_OK) {
+        status = generate(r, prompt, n, err);
+        ht_slots_leave(&slot);
+    }
     report(r, metrics);
     end_run(r);
     return status;

@@ -266,7 +266,11 @@ ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool a
     ht_status status = ht_session_check_ids(s, ids, n, err);
     if (status || n == 0) return status;
     rows_wanted w = {.all = all_rows, .fn = fn, .user = user};
+    ht_slot slot;
+    status = ht_slots_enter(s->model->slots, &s->cancelled, &slot, err);
+    if (status) return status;
     status = run(s, ids, n, &w, err);
+    ht_slots_leave(&slot);
     if ((size_t)s->exec_out * (size_t)s->model->vocab * sizeof(float) > KEEP_BYTES) drop_exec(s);
     return status;
 }
@@ -287,10 +291,8 @@ static ht_status check_together(ht_session *const *sessions, const int32_t *ids,
     return HT_OK;
 }
 
-ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
-                                      ht_error *err) {
-    ht_status status = check_together(sessions, ids, n, err);
-    if (status) return status;
+static ht_status step_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits, ht_error *err) {
+    ht_status status = HT_OK;
     ht_session *host = sessions[0]; /* lends its executor */
     int64_t rows = 0;
     for (int i = 0; i < n && status == HT_OK; i++) {
@@ -311,4 +313,15 @@ ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t
     if (status) return status;
     for (int i = 0; i < n; i++) sessions[i]->cache->length = ++sessions[i]->n_tokens;
     return HT_OK;
+}
+
+ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
+                                      ht_error *err) {
+    ht_status status = check_together(sessions, ids, n, err);
+    ht_slot slot;
+    if (!status) status = ht_slots_enter(sessions[0]->model->slots, NULL, &slot, err);
+    if (status) return status;
+    status = step_together(sessions, ids, n, logits, err);
+    ht_slots_leave(&slot);
+    return status;
 }

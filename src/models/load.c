@@ -23,6 +23,7 @@ static void free_model(ht_model *m) {
     free(m->stop_ids);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
+    ht_slots_free(m->slots);
     ht_device_release(m->device);
     free(m);
 }
@@ -45,6 +46,23 @@ static ht_status choose_context(ht_model *m, const ht_model_options *o, const ch
     return HT_OK;
 }
 
+/* Every cache that would grow becomes a ring for the last `context` positions, and positions are not limited any more. */
+static void make_sliding(ht_model *m) {
+    for (int32_t i = 0; i < m->n_kv_layers; i++)
+        if (!m->kv[i].window || m->kv[i].window > m->context) m->kv[i].window = m->context;
+    m->context = INT32_MAX;
+}
+
+/* Two cores are what one call keeps busy: while one thread does what is not shared out, the others idle. */
+static ht_status open_slots(ht_model *m, const ht_model_options *o, ht_error *err) {
+    enum { MOST_BY_DEFAULT = 4 };
+    if (o->slots < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%d slots, expected 1 or more, or 0 for the default", (int)o->slots);
+    int64_t n = o->slots;
+    if (!n) n = ht_max_i64(1, ht_min_i64(ht_device_threads(m->device) / 2, MOST_BY_DEFAULT));
+    return ht_slots_new((int32_t)n, &m->slots, err);
+}
+
 static ht_status describe(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
     const ht_config *c = m->config;
     m->architecture = c->family->architecture;
@@ -58,7 +76,9 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     m->kv = calloc((size_t)m->n_kv_layers, sizeof *m->kv);
     if (!m->kv) return ht_fail_memory(err, (size_t)m->n_kv_layers * sizeof *m->kv, "a model");
     for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_kv_shape_of(c, i);
-    return choose_context(m, o, name, err);
+    ht_status status = choose_context(m, o, name, err);
+    if (!status && o->sliding) make_sliding(m);
+    return status;
 }
 
 static ht_status check_room(const ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
@@ -122,6 +142,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_option
     ht_status status = ht_checkpoint_config(c, m->config, err);
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
+    if (!status) status = open_slots(m, o, err);
     if (!status) status = check_room(m, c, o, err);
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
@@ -133,6 +154,9 @@ static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_option
 ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err) {
     *out = NULL;
     static const ht_model_options defaults;
+    if (options && options->adapter)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "%s: this version of Hearth cannot use adapters; load the model without", options->adapter);
     ht_checkpoint *c;
     ht_status status = ht_checkpoint_open(path, &c, err);
     if (status) return status;
@@ -153,4 +177,5 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
 
 const ht_tokenizer *ht_model_tokenizer(const ht_model *m) { return m->tokenizer; }
 int64_t ht_model_context(const ht_model *m) { return m->context; }
+int32_t ht_model_slots(const ht_model *m) { return ht_slots_count(m->slots); }
 int32_t ht_model_vocab_size(const ht_model *m) { return m->vocab; }

@@ -4,6 +4,7 @@
 
 #include "array/plan.h"
 #include "models/forward.h"
+#include "models/slots.h"
 
 #include <hearth/model.h>
 
@@ -22,7 +23,7 @@ struct ht_model {
     const char *architecture;
     ht_precision precision;
     ht_dtype kv_dtype;
-    int64_t context;         /* positions a session may use */
+    int64_t context;         /* positions a session may use; INT32_MAX when all caches rotate */
     int64_t trained_context; /* what the checkpoint says */
     int32_t vocab;
     int32_t n_kv_layers; /* the first so many layers keep keys and values, the others use theirs */
@@ -33,6 +34,7 @@ struct ht_model {
     const char *chat_format;    /* of HT_CHAT_FORMATS (models/talk.h), or NULL */
     int32_t *stop_ids;          /* tokens that end the output */
     int n_stop_ids;
+    ht_slots *slots; /* for the calls that compute */
     _Atomic int refs;
 };
 

@@ -100,6 +100,20 @@ class Run(CommandTest):
         self.assertNotEqual(result.out, b"")
 
 
+    def test_sliding(self):
+        value = self.run_json("--raw", "hello", "--context", "8", "-n", "300", "--sliding")
+        self.assertEqual((value["finish"], value["metrics"]["generated_tokens"]), ("length", 300))
+        again = self.run_json("--raw", "hello", "--context", "8", "-n", "300", "--sliding", "--chunk", "1")
+        self.assertEqual(again["text"], value["text"])
+
+    def test_load_options(self):
+        value = self.run_json("hello", "-n", "4", "--device", "cpu", "--slots", "3")
+        self.assertEqual(value["metrics"]["generated_tokens"], 4)
+        self.fails(1, "run", TINY, "hello", "--device", "abacus", says="abacus")
+        self.fails(1, "run", TINY, "hello", "--adapter", "lora", says=["lora", "adapters"])
+        self.fails(2, "run", TINY, "hello", "--slots", "0", says="--slots")
+
+
 class Logits(CommandTest):
     ids = ",".join(str(i * 37 % 271) for i in range(70))
 
