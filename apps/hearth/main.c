@@ -43,6 +43,8 @@ static const command commands[] = {
      "decoding, the bytes of all matrices that a token is multiplied by, by the speed of reading a buffer of the same\n"
      "size, so that a cache helps both alike.",
      FOR_BENCH, true, 0, bench_command},
+    {"formats", "[--markdown]", "List the families, weight types and chat formats that this build reads.", NULL,
+     FOR_FORMATS, false, 0, formats_command},
     {"doctor", "[--json]", "Show what this machine offers, measured, and what is missing.", NULL, FOR_DOCTOR, false, 0,
      doctor_command},
 };
@@ -113,7 +115,8 @@ int main(int argc, char **argv) {
     const command *c = find_command(name);
     if (!c)
         return refuse_word(
-            name, "is no command; run, info, discover, tokenize, detokenize, logits, eval, bench and doctor are");
+            name,
+            "is no command; run, info, discover, tokenize, detokenize, logits, eval, bench, formats and doctor are");
     if (help) {
         options_help(c);
         return output_finish(EXIT_OK);

@@ -77,6 +77,7 @@ static const option_spec specs[] = {
      "also the divergence from another checkpoint's predictions"},
     {"kl-vs-reference", 0, KIND_FLAG, AT(kl_vs_reference), 0, 0, NULL, FOR_EVAL, false, NULL,
      "also the divergence from the same checkpoint's in reference precision with a cache of f32"},
+    {"markdown", 0, KIND_FLAG, AT(markdown), 0, 0, NULL, FOR_FORMATS, false, NULL, "as rows of a Markdown table"},
     {"null", '0', KIND_FLAG, AT(null), 0, 0, NULL, FOR_TOKENIZE, false, NULL,
      "texts on standard input, separated by NUL; one line each"},
     {"add-special", 0, KIND_FLAG, AT(add_special), 0, 0, NULL, FOR_TOKENIZE, false, NULL,

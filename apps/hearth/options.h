@@ -15,7 +15,8 @@ enum {
     FOR_DOCTOR = 1 << 6,
     FOR_DISCOVER = 1 << 7,
     FOR_EVAL = 1 << 8,
-    FOR_ALL = (1 << 9) - 1
+    FOR_FORMATS = 1 << 9,
+    FOR_ALL = (1 << 10) - 1
 };
 
 typedef struct string_list {
@@ -36,7 +37,7 @@ typedef struct options {
     int precision; /* ht_precision */
     int kv;        /* index into f16, f32, bf16 */
     bool kl_vs_reference;
-    bool sliding;
+    bool sliding, markdown;
     bool json, quiet, raw, null, add_special, help;
 } options;
 

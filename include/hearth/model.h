@@ -87,6 +87,10 @@ HT_API void ht_model_info_free(ht_model_info *info); /* NULL is fine */
 
 /* Architectures this build can run, as a NULL-terminated list that is never freed. */
 HT_API const char *const *ht_model_architectures(void);
+/* The i-th type of weights read from files of a format, "gguf" or "safetensors"; NULL past the last one. A constant. */
+HT_API const char *ht_model_weight_type(const char *format, int i);
+/* The i-th chat format that Hearth writes; NULL past the last one. A constant. */
+HT_API const char *ht_model_chat_format(int i);
 
 #ifdef __cplusplus
 }

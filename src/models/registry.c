@@ -1,5 +1,7 @@
 #include "models/registry.h"
 
+#include "formats/weight_type.h"
+
 #include <hearth/model.h>
 
 #include <stdio.h>
@@ -36,3 +38,14 @@ const char *ht_family_list(char out[HT_FAMILY_LIST]) {
 }
 
 const char *const *ht_model_architectures(void) { return names; }
+
+const char *ht_model_weight_type(const char *format, int i) {
+    bool gguf = !strcmp(format, "gguf");
+    if (!gguf && strcmp(format, "safetensors") != 0) return NULL;
+    for (int t = 0; t < HT_W_COUNT; t++) {
+        const ht_weight_type_info *type = ht_weight_type_info_of((ht_weight_type)t);
+        bool there = gguf ? type->gguf_id >= 0 : type->block == 1; /* safetensors knows no blocks */
+        if (there && i-- == 0) return type->name;
+    }
+    return NULL;
+}

@@ -3,12 +3,16 @@
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
+#include <hearth/model.h>
+
 #include <stdlib.h>
 #include <string.h>
 
 #define FORMAT(name, opening, bos) {opening, #name},
 static const struct { const char *opening, *name; } formats[] = {HT_CHAT_FORMATS(FORMAT)};
 enum { N_FORMATS = sizeof formats / sizeof *formats };
+
+const char *ht_model_chat_format(int i) { return i >= 0 && i < N_FORMATS ? formats[i].name : NULL; }
 
 /* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
 static const char *const endings[] = {"<end_of_turn>", "<turn|>",       "<|im_end|>",     "<|eot_id|>",

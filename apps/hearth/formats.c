@@ -1,0 +1,51 @@
+/* hearth formats: what this build reads, from the library's own tables; the README's table is its output. */
+#include "command.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef const char *name_at(int i);
+
+static const char *family(int i) { return ht_model_architectures()[i]; }
+static const char *in_gguf(int i) { return ht_model_weight_type("gguf", i); }
+static const char *in_safetensors(int i) { return ht_model_weight_type("safetensors", i); }
+
+static const struct {
+    const char *name, *key;
+    name_at *at;
+} rows[] = {
+    {"families", "families", family},
+    {"weights in GGUF", "gguf", in_gguf},
+    {"weights in safetensors", "safetensors", in_safetensors},
+    {"chat formats", "chat_formats", ht_model_chat_format},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+static bool print_json(void) {
+    json_t *value = json_object();
+    for (int r = 0; r < N_ROWS; r++) {
+        json_t *list = json_array();
+        for (int i = 0; rows[r].at(i); i++) json_array_append_new(list, json_string(rows[r].at(i)));
+        json_object_set_new(value, rows[r].key, list);
+    }
+    return json_output(value);
+}
+
+static void print_row(int r, bool markdown) {
+    char list[2048] = "";
+    size_t n = 0;
+    for (int i = 0; rows[r].at(i) && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", rows[r].at(i));
+    if (markdown)
+        output_line("| %s | %s |", rows[r].name, list);
+    else
+        output_line("%-22s  %s", rows[r].name, list);
+}
+
+int formats_command(const options *o) {
+    if (o->json) return output_finish(print_json() ? EXIT_OK : EXIT_FAILED);
+    for (int r = 0; r < N_ROWS; r++) print_row(r, o->markdown);
+    return output_finish(EXIT_OK);
+}

@@ -1,0 +1,33 @@
+"""`hearth formats` says what the build reads, and the README says the same."""
+
+import json
+import pathlib
+import unittest
+
+from support import CommandTest
+
+README = pathlib.Path(__file__).parent.parent.parent / "README.md"
+
+
+class Formats(CommandTest):
+    def test_json(self):
+        value = json.loads(self.succeeds("formats", "--json").text)
+        self.assertEqual(list(value), ["families", "gguf", "safetensors", "chat_formats"])
+        self.assertIn("llama", value["families"])
+        self.assertIn("Q4_K", value["gguf"])
+        self.assertIn("BF16", value["safetensors"])
+        self.assertNotIn("Q4_K", value["safetensors"])
+        self.assertIn("chatml", value["chat_formats"])
+
+    def test_readme_is_not_stale(self):
+        rows = self.succeeds("formats", "--markdown").text
+        self.assertEqual(rows.count("\n"), 4)
+        self.assertIn(rows, README.read_text(), "put the output of `hearth formats --markdown` into the README")
+
+    def test_text(self):
+        self.assertIn("llama, mistral", self.succeeds("formats").text)
+        self.fails(2, "formats", "x")
+
+
+if __name__ == "__main__":
+    unittest.main()
