@@ -50,6 +50,13 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
             &ht_matrix_kernels_##isa, true                                                                             \
     }
 
+#define AFFINE_OPS_reference(type, ...) INTEGER_OPS(reference, type)
+#define AFFINE_OPS_neon(type, ...)      INTEGER_OPS(neon, type)
+#define AFFINE_OPS_i8mm(type, ...)      INTEGER_OPS(i8mm, type)
+#define AFFINE_OPS_avx2(type, ...)      INTEGER_OPS(avx2, type)
+#define AFFINE_OPS_avxvnni(type, ...)   INTEGER_OPS(avxvnni, type)
+#define AFFINE_OPS_avx512(type, ...)    INTEGER_OPS(avx512, type)
+
 #define TABLE(isa, id)                                                                                                 \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops integer_##isa[HT_W_COUNT] = {                                                              \
@@ -59,7 +66,8 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
                     INTEGER_OPS(isa, IQ4_NL) INTEGER_OPS(isa, IQ4_XS) INTEGER_OPS(isa, MXFP4) INTEGER_OPS(isa, NVFP4)  \
                         INTEGER_OPS(isa, TQ2_0) INTEGER_OPS(isa, TQ1_0) INTEGER_OPS(isa, Q1_0) INTEGER_OPS(isa, IQ1_S) \
                             INTEGER_OPS(isa, IQ1_M) INTEGER_OPS(isa, IQ2_XXS) INTEGER_OPS(isa, IQ2_XS)                 \
-                                INTEGER_OPS(isa, IQ2_S) INTEGER_OPS(isa, IQ3_XXS) INTEGER_OPS(isa, IQ3_S)};            \
+                                INTEGER_OPS(isa, IQ2_S) INTEGER_OPS(isa, IQ3_XXS) INTEGER_OPS(isa, IQ3_S)              \
+                                    HT_AFFINE_TYPES(AFFINE_OPS_##isa)};                                                \
     static const ht_cpu_ops dense_##isa[] = {DENSE_OPS(isa, F32) DENSE_OPS(isa, F16) DENSE_OPS(isa, BF16)              \
                                                  F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = SPLIT_OPS(isa);

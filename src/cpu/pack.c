@@ -52,11 +52,15 @@ static void pack_quantised(ht_weight_type type, int64_t k, int n, const uint8_t 
     const ht_panel_layout *l = ht_panel_layout_of(type);
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
     ht_pack_block_fn *pack_block = ht_pack_block_of(type);
+    const ht_affine affine = ht_affine_of(type);
     uint8_t *scales = panel + ht_panel_scales_at(type, k), *end = panel + ht_panel_bytes(type, k);
     const uint8_t *row[HT_PANEL];
     for (int r = 0; r < HT_PANEL; r++) row[r] = r < n ? stored + (size_t)r * row_bytes : missing;
     for (int64_t g = 0; g < k / info->block; g++, scales += l->scale_bytes) {
-        pack_block(row, panel, scales);
+        if (affine.bits)
+            ht_pack_affine(&affine, row, panel, scales);
+        else
+            pack_block(row, panel, scales);
         panel += 64 * l->bits * l->group;
         for (int r = 0; r < n; r++) row[r] += info->block_bytes;
     }
@@ -66,14 +70,20 @@ static void pack_quantised(ht_weight_type type, int64_t k, int n, const uint8_t 
 /* Stored block g of row r of a panel. */
 static void unpack_block(ht_weight_type type, const uint8_t *panel, int64_t k, int r, int64_t g, void *block) {
     const ht_panel_layout *l = ht_panel_layout_of(type);
-    const ht_block_codec *codec = ht_block_codec_of(type);
     const uint8_t *quants = panel + (size_t)(g * l->group) * 64 * (size_t)l->bits;
+    const uint8_t *scales = panel + ht_panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes;
     uint8_t q[HT_BLOCK_K];
     for (int b = 0; b < l->group; b++, quants += 64 * l->bits)
         for (int i = 0; i < HT_QBLOCK; i++)
             q[HT_QBLOCK * b + i] = ht_panel_weight(l->bits, quants, i / 4, 4 * r + i % 4);
-    codec->join(q, block);
-    codec->get(panel + ht_panel_scales_at(type, k) + (size_t)g * (size_t)l->scale_bytes, r, block);
+    if (l->affine) {
+        const ht_affine affine = ht_affine_of(type);
+        ht_join_affine(&affine, q, block);
+        ht_get_affine(&affine, scales, r, block);
+    } else {
+        ht_block_codec_of(type)->join(q, block);
+        ht_block_codec_of(type)->get(scales, r, block);
+    }
 }
 
 /* ---- panels of stored blocks ---- */

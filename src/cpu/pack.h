@@ -46,10 +46,11 @@ typedef struct ht_panel_layout {
     int bias;        /* subtracted from the unsigned weight */
     int halves;      /* scales per block of 32: 1 or 2 */
     bool has_min;    /* an offset is added to the scaled weight */
-    int group;       /* blocks of 32 per scale unit: 1 or 8 */
+    int group;       /* blocks of 32 per scale unit */
     int scale_bytes; /* per scale unit of a panel */
     ht_codes codes;
     bool unpacked; /* there are no planes; `bits` are those of an unpacked weight */
+    bool affine;   /* MLX's groups (formats/affine.h), of `group` blocks that share a scale and a bias */
 } ht_panel_layout;
 
 /* X(type, bits, bias, halves, has_min, group, scale_bytes, codes): the layouts as constants for the kernels. */

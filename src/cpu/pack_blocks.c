@@ -287,6 +287,44 @@ static void pack_q6_k(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
+/* ---- MLX's groups: numbers of any width in one stream, spread to bytes first ---- */
+
+static inline void put_affine_block(rows row, size_t at, int bits, uint8_t *to) {
+    words w[8];
+    for (int r = 0; r < HT_PANEL; r++)
+        for (int i = 0; i < 4; i++) {
+            uint64_t eight = ht_affine_spread(bits, row[r] + at + (size_t)(bits * i));
+            w[2 * i][r] = (uint32_t)eight;
+            w[2 * i + 1][r] = (uint32_t)(eight >> 32);
+        }
+    if (bits == 8) {
+        memcpy(to, w, sizeof w);
+        return;
+    }
+    int from = bits >= 4 ? 4 : 0;
+    if (from) put_nibbles(w, 0, to), to += 4 * sizeof(words);
+    if (bits - from >= 2) put_pairs(w, from, to), to += 2 * sizeof(words), from += 2;
+    if (bits > from) put_bits(w, from, to);
+}
+
+void ht_pack_affine(const ht_affine *a, rows row, uint8_t *quants, uint8_t *scales) {
+    size_t n = (size_t)a->scale_bytes;
+    for (size_t r = 0; r < HT_PANEL; r++) {
+        memcpy(scales + n * r, row[r], n);
+        memcpy(scales + n * (HT_PANEL + r), row[r] + n, n);
+    }
+    size_t at = 2 * n, step = 4 * (size_t)a->bits;
+    for (int b = 0; b < a->group / HT_QBLOCK; b++, at += step, quants += 64 * a->bits)
+        switch (a->bits) { /* constants, so that the loops over bits vanish */
+        case 2: put_affine_block(row, at, 2, quants); break;
+        case 3: put_affine_block(row, at, 3, quants); break;
+        case 4: put_affine_block(row, at, 4, quants); break;
+        case 5: put_affine_block(row, at, 5, quants); break;
+        case 6: put_affine_block(row, at, 6, quants); break;
+        default: put_affine_block(row, at, 8, quants); break;
+        }
+}
+
 static ht_pack_block_fn *const table[HT_W_COUNT] = {
     [HT_W_Q4_0] = pack_q4_0,   [HT_W_Q4_1] = pack_q4_1,   [HT_W_Q5_0] = pack_q5_0,     [HT_W_Q5_1] = pack_q5_1,
     [HT_W_Q8_0] = pack_q8_0,   [HT_W_Q2_K] = pack_q2_k,   [HT_W_Q3_K] = pack_q3_k,     [HT_W_Q4_K] = pack_q4_k,

@@ -12,7 +12,8 @@
  *   IQ4_XS           d[16], low[4][16]: nibbles of groups 2 g and 2 g + 1, high[2][16]: two bits each of groups 4 g to
  *                    4 g + 3; together a scale plus 32
  *   MXFP4            e[16]
- *   NVFP4            d[4 groups][16 r] */
+ *   NVFP4            d[4 groups][16 r]
+ *   MLX              scale[16], bias[16], of 16 or 32 bits */
 #include "cpu/pack_types.h"
 
 #include "formats/blocks.h"
@@ -21,10 +22,18 @@
 
 enum { HALVES = 2 * HT_PANEL }; /* bytes of one half per row */
 
-#define LAYOUT(type, ...) [HT_W_##type] = {__VA_ARGS__, .unpacked = false},
+#define LAYOUT(type, ...) [HT_W_##type] = {__VA_ARGS__, .unpacked = false, .affine = false},
 #define UNPACKED(type, width, less, halves_of, group_of)                                                               \
     [HT_W_##type] = {.bits = width, .bias = less, .halves = halves_of, .group = group_of, .unpacked = true},
-static const ht_panel_layout layouts[HT_W_COUNT] = {HT_QUANTISED_TYPES(LAYOUT) HT_UNPACKED_TYPES(UNPACKED)};
+#define AFFINE(type, width, columns, scale)                                                                            \
+    [HT_W_##type] = {.bits = width,                                                                                    \
+                     .halves = 1,                                                                                      \
+                     .has_min = true,                                                                                  \
+                     .group = (columns) / HT_QBLOCK,                                                                   \
+                     .scale_bytes = 2 * HT_PANEL * (HT_W_##scale == HT_W_F32 ? 4 : 2),                                 \
+                     .affine = true},
+static const ht_panel_layout layouts[HT_W_COUNT] = {HT_QUANTISED_TYPES(LAYOUT) HT_UNPACKED_TYPES(UNPACKED)
+                                                        HT_AFFINE_TYPES(AFFINE)};
 
 const ht_panel_layout *ht_panel_layout_of(ht_weight_type type) { return &layouts[type]; }
 
@@ -212,3 +221,20 @@ static const ht_block_codec codecs[HT_W_COUNT] = {
 };
 
 const ht_block_codec *ht_block_codec_of(ht_weight_type type) { return codecs[type].join ? &codecs[type] : NULL; }
+
+/* ---- MLX's groups ---- */
+
+void ht_join_affine(const ht_affine *a, const uint8_t *q, void *block) {
+    uint8_t *to = (uint8_t *)block + 2 * a->scale_bytes;
+    for (int i = 0; i < a->group; i += 8, to += a->bits) {
+        uint64_t numbers = 0;
+        for (int k = 0; k < 8; k++) numbers |= (uint64_t)q[i + k] << 8 * k;
+        ht_affine_gather(a->bits, numbers, to);
+    }
+}
+
+void ht_get_affine(const ht_affine *a, const uint8_t *unit, int r, void *block) {
+    size_t n = (size_t)a->scale_bytes;
+    memcpy(block, unit + n * (size_t)r, n);
+    memcpy((uint8_t *)block + n, unit + n * (size_t)(HT_PANEL + r), n);
+}

@@ -1,6 +1,7 @@
 /* What every stored weight means, in f32. The order of the multiplications is part of the meaning: the values equal those
  * of the `gguf` package bit for bit. Plain code, never on a fast path. */
 #include "base/half.h"
+#include "formats/affine.h"
 #include "formats/blocks.h"
 #include "formats/unpack.h"
 #include "formats/weight_type.h"
@@ -207,9 +208,12 @@ void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *ou
     };
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
     const ht_unpacker *unpacker = ht_unpacker_of(type);
+    const ht_affine affine = ht_affine_of(type);
     const uint8_t *p = blocks;
     for (int64_t i = 0; i < n; i += info->block, p += info->block_bytes)
-        if (unpacker)
+        if (affine.bits)
+            ht_affine_dequantize(&affine, p, out + i);
+        else if (unpacker)
             unpacked_block(unpacker, p, info->block, out + i);
         else
             one_block[type](p, out + i);

@@ -1,6 +1,13 @@
 #include "formats/weight_type.h"
 
+#include "formats/affine.h"
 #include "formats/blocks.h"
+
+#define SCALE_BYTES_F32  4
+#define SCALE_BYTES_F16  2
+#define SCALE_BYTES_BF16 2
+#define AFFINE(type, bits, group, scale)                                                                               \
+    [HT_W_##type] = {#type, -1, group, 2 * SCALE_BYTES_##scale + (group) * (bits) / 8},
 
 static const ht_weight_type_info infos[HT_W_COUNT] = {
     [HT_W_F32] = {"F32", 0, 1, 4},
@@ -32,7 +39,7 @@ static const ht_weight_type_info infos[HT_W_COUNT] = {
     [HT_W_IQ3_S] = {"IQ3_S", 21, HT_BLOCK_K, sizeof(ht_block_iq3_s)},
     [HT_W_F8_E4M3] = {"F8_E4M3", -1, 1, 1},
     [HT_W_F8_E5M2] = {"F8_E5M2", -1, 1, 1},
-};
+    HT_AFFINE_TYPES(AFFINE)};
 
 const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type) { return &infos[type]; }
 

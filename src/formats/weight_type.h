@@ -1,11 +1,24 @@
 /* The forms in which checkpoints store a weight: one table gives each its name, block length and bytes.
- * Block layouts: the `gguf` package (gguf.quants, gguf.constants); each layout's struct is in formats/blocks.h. */
+ * Block layouts: the `gguf` package (gguf.quants, gguf.constants); each layout's struct is in formats/blocks.h. Those of MLX's
+ * affine groups are described in formats/affine.h. */
 #ifndef HT_FORMATS_WEIGHT_TYPE_H
 #define HT_FORMATS_WEIGHT_TYPE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* X(type, bits, columns of a group, type of scale and bias) */
+#define HT_AFFINE_SCALES(X, bits, group)                                                                               \
+    X(MLX##bits##_##group##_F16, bits, group, F16)                                                                     \
+    X(MLX##bits##_##group##_BF16, bits, group, BF16) X(MLX##bits##_##group##_F32, bits, group, F32)
+#define HT_AFFINE_GROUPS(X, bits)                                                                                      \
+    HT_AFFINE_SCALES(X, bits, 32) HT_AFFINE_SCALES(X, bits, 64) HT_AFFINE_SCALES(X, bits, 128)
+#define HT_AFFINE_TYPES(X)                                                                                             \
+    HT_AFFINE_GROUPS(X, 2)                                                                                             \
+    HT_AFFINE_GROUPS(X, 3)                                                                                             \
+    HT_AFFINE_GROUPS(X, 4) HT_AFFINE_GROUPS(X, 5) HT_AFFINE_GROUPS(X, 6) HT_AFFINE_GROUPS(X, 8)
+#define HT_AFFINE_ENUM(type, ...) HT_W_##type,
 
 typedef enum ht_weight_type {
     HT_W_F32,
@@ -37,6 +50,7 @@ typedef enum ht_weight_type {
     HT_W_IQ3_S,
     HT_W_F8_E4M3, /* of safetensors alone; a matrix may have scales beside it */
     HT_W_F8_E5M2,
+    HT_AFFINE_TYPES(HT_AFFINE_ENUM) /* from here on */
     HT_W_COUNT
 } ht_weight_type;
 

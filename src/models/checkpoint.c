@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/json.h"
+#include "models/mlx.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -127,8 +128,9 @@ static ht_status open_safetensors(ht_checkpoint *c, ht_error *err) {
         status = read_text(c, "generation_config.json", &c->generation_text, &c->generation_size, err);
     if (!status) status = read_fp8(c, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
-    if (!status) find_prefix(c);
-    return status;
+    if (status) return status;
+    find_prefix(c);
+    return ht_mlx_open(c, err);
 }
 
 static ht_status open_any(const char *path, ht_checkpoint *c, ht_error *err) {
@@ -171,6 +173,7 @@ void ht_checkpoint_close(ht_checkpoint *c) {
     if (!c) return;
     ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
+    json_decref(c->quantization);
     free(c->config_text);
     free(c->generation_text);
     free(c->directory);
@@ -225,6 +228,7 @@ static void from_safetensors(const ht_checkpoint *c, const ht_safetensor *t, ht_
                        .offset = t->offset,
                        .n_bytes = t->n_bytes};
     memcpy(out->dims, t->shape, sizeof out->dims);
+    ht_mlx_complete(c, t->name, out);
 }
 
 bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out) {

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "formats/gguf_set.h"
+#include "formats/json.h"
 #include "formats/safetensors.h"
 #include "models/config.h"
 
@@ -26,8 +27,9 @@ typedef struct ht_checkpoint {
     char *config_text, *generation_text; /* safetensors; the latter may be NULL */
     size_t config_size, generation_size;
     ht_fp8_spec fp8;
-    const char *prefix; /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
-    const char *head;   /* name of the output head's tensor, or NULL when there is none */
+    const char *prefix;   /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
+    const char *head;     /* name of the output head's tensor, or NULL when there is none */
+    json_t *quantization; /* how weights are quantised, of MLX's safetensors (models/mlx.h); else NULL */
 } ht_checkpoint;
 
 /* `path` is a .gguf file or a directory with safetensors and config.json, or with one GGUF file. Of a GGUF
@@ -38,7 +40,13 @@ void ht_checkpoint_close(ht_checkpoint *c); /* NULL is fine */
 /* The configuration its files state. */
 ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err);
 
-/* A tensor as it lies in a file. */
+/* Where one of the tensors lies that a quantised weight is joined from. */
+typedef struct ht_stored_part {
+    const ht_file *file;
+    size_t offset, unit_bytes;
+} ht_stored_part;
+
+/* A tensor as it lies in a file; models/stored.h reads it. */
 typedef struct ht_stored {
     const char *name; /* not NUL-terminated */
     size_t name_len;
@@ -50,6 +58,11 @@ typedef struct ht_stored {
     int n_dims;
     int64_t dims[HT_SAFETENSORS_RANK_MAX]; /* outermost first */
     size_t offset, n_bytes;
+    /* Of MLX: numbers, scales and biases, by the bytes that `unit` columns have there. `file` and `offset` are those of the
+     * numbers, `type` and `n_bytes` what they are joined to. */
+    int n_parts; /* 0: the tensor lies in one piece */
+    int64_t unit;
+    ht_stored_part part[3];
 } ht_stored;
 
 bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out);

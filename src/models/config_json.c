@@ -1,6 +1,7 @@
 /* config.json and generation_config.json: every spelling of a field that checkpoints use. */
 #include "base/error.h"
 #include "formats/json.h"
+#include "models/mlx.h"
 #include "models/registry.h"
 
 #include <math.h>
@@ -100,9 +101,8 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
 }
 
 static void refuse_quantised(ht_json_reader *r, const json_t *root) {
-    static const char what_works[] = "a GGUF file, or f32, f16, bf16 or fp8 weights, are";
-    if (ht_json_object(r, root, "quantization"))
-        ht_json_fail(r, HT_ERR_UNSUPPORTED, "MLX-quantised weights are not supported; %s", what_works);
+    static const char what_works[] = "a GGUF file, MLX's ways, or f32, f16, bf16 or fp8 weights, are";
+    if (ht_mlx_describes(root)) return; /* checked with the tensors */
     const json_t *other = ht_json_object(r, root, "quantization_config");
     if (!other) return;
     const char *method = "an unnamed method";

@@ -3,6 +3,7 @@
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/stored.h"
 
 #include <fenv.h>
 #include <pthread.h>
@@ -56,6 +57,7 @@ typedef struct part {
     int64_t rows_per_block; /* a multiple of HT_MATRIX_SLAB */
     int64_t first_block;    /* in the numbering of all blocks */
     size_t ordered_offset;  /* in staging: behind the rows as read, the rows in order */
+    size_t room_offset;     /* and what joining them needs */
 } part;
 
 typedef struct pack_job {
@@ -89,8 +91,8 @@ static const unsigned char *stage_rows(pack_job *job, const part *p, int64_t row
     int64_t head = p->task->head_rows ? p->task->head_rows : 1;
     int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, p->task->m->n_rows);
     ht_error local = {0};
-    ht_status status = ht_file_read_at(t->file, t->offset + (size_t)first * p->row_bytes, staging,
-                                       (size_t)(last - first) * p->row_bytes, &local);
+    int64_t k = p->task->m->k;
+    ht_status status = ht_stored_read(t, first * k, (last - first) * k, staging, staging + p->room_offset, &local);
     if (status) {
         fail_job(job, status, &local);
         return NULL;
@@ -169,7 +171,9 @@ static void plan_part(pack_job *job, const ht_pack_task *task) {
     p->rows_per_block = HT_MATRIX_SLAB * ht_max_i64(1, READ_BYTES / ht_max_i64(slab_bytes, 1));
     p->rows_per_block = ht_min_i64(p->rows_per_block, ht_ceil_div_i64(n_rows, HT_MATRIX_SLAB) * HT_MATRIX_SLAB);
     p->ordered_offset = (size_t)(p->rows_per_block + 2 * task->head_rows) * p->row_bytes;
-    size_t staging_bytes = p->ordered_offset + (task->head_rows ? (size_t)p->rows_per_block * p->row_bytes : 0);
+    p->room_offset = p->ordered_offset + (task->head_rows ? (size_t)p->rows_per_block * p->row_bytes : 0);
+    size_t staging_bytes =
+        p->room_offset + ht_stored_room(&task->stored, (p->rows_per_block + 2 * task->head_rows) * task->m->k);
     job->staging_bytes = ht_max_size(job->staging_bytes, staging_bytes);
     job->n_blocks += ht_ceil_div_i64(n_rows, p->rows_per_block);
     job->total_bytes += (size_t)n_rows * p->row_bytes;
@@ -198,9 +202,10 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
 }
 
 ht_status ht_stored_read_f32(const ht_stored *t, int64_t n, float *out, ht_error *err) {
-    unsigned char *bytes = malloc(t->n_bytes ? t->n_bytes : 1);
-    if (!bytes) return ht_fail_memory(err, t->n_bytes, "reading weights");
-    ht_status status = ht_file_read_at(t->file, t->offset, bytes, t->n_bytes, err);
+    size_t n_bytes = ht_stored_size(t, n) + ht_stored_room(t, n);
+    unsigned char *bytes = malloc(n_bytes ? n_bytes : 1);
+    if (!bytes) return ht_fail_memory(err, n_bytes, "reading weights");
+    ht_status status = ht_stored_read(t, 0, n, bytes, bytes + ht_stored_size(t, n), err);
     if (!status) ht_dequantize((ht_weight_type)t->type, bytes, n, out);
     free(bytes);
     return status;

@@ -50,8 +50,11 @@ ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t rows,
                          ht_error *err) {
     *out = (ht_scales){.rows = rows, .columns = columns, .n = 1};
     char scale[NAME_SIZE];
-    snprintf(scale, sizeof scale, "%s_scale_inv", name);
-    if (!ht_checkpoint_find(c, scale, &out->stored)) {
+    size_t stem = strlen(name) - (sizeof ".weight" - 1); /* with which the name of a matrix ends */
+    snprintf(scale, sizeof scale, "%.*s.scales", (int)stem, name);
+    bool of_mlx = c->quantization && ht_checkpoint_find(c, scale, &out->stored);
+    if (!of_mlx) snprintf(scale, sizeof scale, "%s_scale_inv", name);
+    if (!of_mlx && !ht_checkpoint_find(c, scale, &out->stored)) {
         snprintf(scale, sizeof scale, "%s_scale", name);
         if (!ht_checkpoint_find(c, scale, &out->stored)) {
             if (!c->fp8.stated) return HT_OK; /* the weights are what they are */

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/stored.h"
 
 #include <stdlib.h>
 
@@ -9,8 +10,8 @@ enum { PIECE_BYTES = 8192 }; /* of a row, read at a time: most rows are shorter 
 
 typedef struct table {
     ht_matrix base;
-    ht_file *file;
-    size_t offset, row_bytes;
+    ht_stored stored; /* of files opened for this alone */
+    ht_file *file[3]; /* its parts', or the one */
 } table;
 
 static size_t no_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
@@ -20,17 +21,14 @@ static size_t no_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
 
 static ht_status read_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
     const table *t = (const table *)m;
-    const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
-    ht_status status = ht_file_unchanged(t->file, err);
-    unsigned char stored[PIECE_BYTES];
-    int64_t piece = (int64_t)(PIECE_BYTES / info->block_bytes) * info->block;
-    size_t at = t->offset + (size_t)row * t->row_bytes;
+    ht_status status = HT_OK;
+    for (int i = 0; !status && i < 3 && t->file[i]; i++) status = ht_file_unchanged(t->file[i], err);
+    unsigned char stored[PIECE_BYTES], room[PIECE_BYTES];
+    int64_t unit = ht_stored_unit(&t->stored), piece = (int64_t)(PIECE_BYTES / ht_stored_size(&t->stored, unit)) * unit;
     for (int64_t column = 0; !status && column < m->k; column += piece) {
         int64_t n = ht_min_i64(piece, m->k - column);
-        size_t bytes = (size_t)(n / info->block) * info->block_bytes;
-        status = ht_file_read_at(t->file, at, stored, bytes, err);
+        status = ht_stored_read(&t->stored, row * m->k + column, n, stored, room, err);
         if (!status) ht_dequantize(m->type, stored, n, out + column);
-        at += bytes;
     }
     return status;
 }
@@ -43,11 +41,18 @@ ht_status ht_table_new(const ht_stored *stored, ht_matrix **out, ht_error *err) 
     if (!t) return ht_fail_memory(err, sizeof *t, "a table");
     t->base =
         (ht_matrix){.ops = &ops, .type = (ht_weight_type)stored->type, .n_rows = stored->dims[0], .k = stored->dims[1]};
-    t->offset = stored->offset;
-    t->row_bytes = stored->n_bytes / (size_t)stored->dims[0];
-    ht_status status = ht_file_share(stored->file, &t->file, err);
+    t->stored = *stored;
+    ht_status status = HT_OK;
+    if (!stored->n_parts) {
+        status = ht_file_share(stored->file, &t->file[0], err);
+        t->stored.file = t->file[0];
+    }
+    for (int i = 0; !status && i < stored->n_parts; i++) {
+        status = ht_file_share(stored->part[i].file, &t->file[i], err);
+        t->stored.part[i].file = t->file[i];
+    }
     if (status)
-        free(t);
+        ht_table_free(&t->base);
     else
         *out = &t->base;
     return status;
@@ -55,6 +60,6 @@ ht_status ht_table_new(const ht_stored *stored, ht_matrix **out, ht_error *err) 
 
 void ht_table_free(ht_matrix *m) {
     if (!m) return;
-    ht_file_close(((table *)m)->file);
+    for (int i = 0; i < 3; i++) ht_file_close(((table *)m)->file[i]);
     free(m);
 }

@@ -1,6 +1,7 @@
 #include "support/weights.h"
 
 #include "base/half.h"
+#include "formats/affine.h"
 #include "formats/blocks.h"
 #include "formats/unpack.h"
 
@@ -26,7 +27,26 @@ static ht_half_bytes random_half(uint64_t *state, float size) {
     return h;
 }
 
+static void put_float(ht_weight_type type, float value, uint8_t *to) {
+    uint16_t half = type == HT_W_F16 ? ht_f32_to_f16(value) : ht_f32_to_bf16(value);
+    if (type == HT_W_F32)
+        memcpy(to, &value, sizeof value);
+    else
+        memcpy(to, &half, sizeof half);
+}
+
+static void put_affine(const ht_affine *a, float scale, float bias, uint8_t *block) {
+    put_float(a->scale, scale, block);
+    put_float(a->scale, bias, block + a->scale_bytes);
+}
+
 static void random_scales(ht_weight_type type, uint64_t *state, void *block) {
+    const ht_affine affine = ht_affine_of(type);
+    if (affine.bits) {
+        float scale = test_random_float(state) / (float)(1 << affine.bits);
+        put_affine(&affine, scale, test_random_float(state), block);
+        return;
+    }
     switch (type) {
     case HT_W_Q4_0: ((ht_block_q4_0 *)block)->d = random_half(state, 0.1f); return;
     case HT_W_Q4_1:
@@ -82,13 +102,11 @@ void test_random_weights(ht_weight_type type, int64_t n_rows, int64_t k, uint64_
     uint8_t *p = stored;
     for (int64_t i = 0; i < n_rows * k / info->block; i++, p += info->block_bytes) {
         float value = test_random_float(state);
-        uint16_t half = type == HT_W_F16 ? ht_f32_to_f16(value) : ht_f32_to_bf16(value);
-        if (type == HT_W_F32)
-            memcpy(p, &value, sizeof value);
-        else if (ht_weight_is_f8(type)) /* a finite code of each sign */
-            *p = (uint8_t)((test_random(state) >> 24) % (type == HT_W_F8_E4M3 ? 127 : 124) | (half & 0x80));
+        if (ht_weight_is_f8(type)) /* a finite code of each sign */
+            *p = (uint8_t)((test_random(state) >> 24) % (type == HT_W_F8_E4M3 ? 127 : 124) |
+                           (ht_f32_to_bf16(value) & 0x80));
         else if (info->block == 1)
-            memcpy(p, &half, sizeof half);
+            put_float(type, value, p);
         else {
             for (size_t b = 0; b < info->block_bytes; b++) p[b] = (uint8_t)(test_random(state) >> 24);
             random_scales(type, state, p);
@@ -107,7 +125,15 @@ static float value_of(ht_half_bytes h) { return ht_half_at(h.b); }
 
 /* Takes scale and offset out of a block, so that it dequantises to its integers, and gives those of group g. */
 static void take_scales(ht_weight_type type, void *block, int g, test_block *out) {
+    const ht_affine affine = ht_affine_of(type);
     out->halves = 1;
+    if (affine.bits) {
+        out->scale[0] = ht_affine_scale(&affine, block);
+        out->min[0] = ht_affine_bias(&affine, block);
+        out->has_min = 1;
+        put_affine(&affine, 1.0f, 0.0f, block);
+        return;
+    }
     switch (type) {
     case HT_W_Q4_0: {
         ht_block_q4_0 *b = block;

@@ -270,8 +270,6 @@ static void unknown_things(void **state) {
     REFUSED("{\"model_type\": \"llama\", \"partial_rotary_factor\": 0.5}", HT_ERR_UNSUPPORTED, "partial_rotary_factor");
     REFUSED("{\"model_type\": \"llama\", \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}", HT_ERR_UNSUPPORTED,
             "partial_rotary_factor");
-    REFUSED("{\"model_type\": \"llama\", \"quantization\": {\"bits\": 4, \"group_size\": 64}}", HT_ERR_UNSUPPORTED,
-            "MLX");
     REFUSED("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\"}}", HT_ERR_UNSUPPORTED,
             "gptq");
     REFUSED("{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true}", HT_ERR_UNSUPPORTED,

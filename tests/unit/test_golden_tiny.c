@@ -1,4 +1,5 @@
-/* Tiny random checkpoints of every family and shape against float32 transformers (tests/golden/make_tiny.py). */
+/* Tiny random checkpoints of every family and shape against float32 transformers (tests/golden/make_tiny.py) and
+ * mlx-lm (tests/golden/make_mlx.py). */
 #include "support/golden.h"
 #include "support/model_run.h"
 #include "support/test.h"
@@ -144,7 +145,16 @@ int main(void) {
                                         "gemma4-k-is-v-f16-shards",
                                         "gemma4-multimodal-bf16",
                                         "gemma4-q8_0.gguf",
-                                        "gemma4-k-is-v-q4_1.gguf"};
+                                        "gemma4-k-is-v-q4_1.gguf",
+                                        "llama-mlx4-bf16",
+                                        "llama-mlx8-f16",
+                                        "llama-mxfp4",
+                                        "qwen2-mlx3-f16",
+                                        "qwen2-nvfp4",
+                                        "qwen3-mlx5-f32",
+                                        "qwen3-mxfp8",
+                                        "gemma3-mlx6-bf16",
+                                        "gemma4-mlx2-f16"};
     enum { N = sizeof names / sizeof *names };
     struct CMUnitTest tests[2 * N];
     for (int i = 0; i < N; i++) {

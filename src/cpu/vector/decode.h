@@ -10,7 +10,16 @@
 typedef struct ht_qkind {
     ht_weight_type type;
     int bits, bias, halves, has_min, group, scale_bytes, codes;
+    /* MLX's groups, of which only `bits` and `wide` are constant. */
+    int affine; /* a unit has one scale, for all of its blocks */
+    int wide;   /* of 32 bits, which the sum's own base would round */
+    ht_weight_type scale;
 } ht_qkind;
+
+/* How many scales a unit has. */
+HT_INLINE int ht_unit_scales(ht_qkind kind) { return kind.affine ? 1 : kind.group * kind.halves; }
+/* Which of them is that of block b. */
+HT_INLINE int ht_scale_of(ht_qkind kind, int b) { return kind.affine ? 0 : kind.halves * b; }
 
 /* What v16d_step takes. */
 HT_INLINE int ht_step_bits(ht_qkind kind) { return ht_weight_bits(kind.bits, (ht_codes)kind.codes); }
@@ -83,8 +92,18 @@ HT_INLINE void ht_decode_small_scales(ht_qkind kind, const uint8_t *u, v16f *sca
         for (int g = 0; g < 4; g++) scale[g] = ht_ue4m3_halves(v16i_load_u8(u + 16 * g));
 }
 
-/* Scales and minima of a unit: [group * halves] vectors of 16 rows each. */
+HT_INLINE v16f ht_affine_scales_at(ht_qkind kind, const uint8_t *p) {
+    if (kind.wide) return v16f_load((const float *)(const void *)p);
+    return kind.scale == HT_W_F16 ? ht_halves_at(p) : v16f_load_bf16((const uint16_t *)(const void *)p);
+}
+
+/* Scales and minima of a unit: ht_unit_scales vectors of 16 rows each. */
 HT_INLINE void ht_decode_scales(ht_qkind kind, const uint8_t *u, v16f *scale, v16f *min) {
+    if (kind.affine) {
+        scale[0] = ht_affine_scales_at(kind, u);
+        min[0] = ht_affine_scales_at(kind, u + kind.scale_bytes / 2);
+        return;
+    }
     if (kind.codes == HT_CODES_E2M1) {
         ht_decode_small_scales(kind, u, scale);
         return;

@@ -44,14 +44,21 @@ void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t
 
 /* ---- one block of one panel against rows of a tile ---- */
 
-/* What a sum over a block or half of one is offset by. */
+/* What a sum over a block or half of one is offset by. Of weights of 8 bits, all of them positive, products may have been
+ * summed with 128 less. */
 HT_INLINE int32_t sum_offset(ht_qkind kind, const void *offset, int at) {
-    return kind.has_min ? INT_BASE : ((const int32_t *)offset)[at];
+    if (!kind.has_min) return ((const int32_t *)offset)[at];
+    int32_t base = kind.wide ? 0 : INT_BASE;
+    if (kind.bits < 8 || HT_DOT_BIAS_8 == 128) return base;
+    return base + (128 - HT_DOT_BIAS_8) * (int32_t)((const float *)offset)[at];
 }
 
-/* What undoes the base of an integer sum. */
+/* What undoes the base of an integer sum. Scales of more bits do without. */
 HT_INLINE v16f base_of(v16f scale) { return v16f_mul(scale, v16f_set1(-FLOAT_BASE)); }
-HT_INLINE v16f scaled_sum(v16i sum, v16f scale, v16f base) { return v16f_fma(v16f_from_bits(sum), scale, base); }
+HT_INLINE v16f scaled_sum(ht_qkind kind, v16i sum, v16f scale, v16f base) {
+    if (kind.wide) return v16f_mul(v16f_from_i(sum), scale);
+    return v16f_fma(v16f_from_bits(sum), scale, base);
+}
 
 /* Where a tile's numbers are. */
 typedef struct tile {
@@ -111,7 +118,7 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
         HT_UNROLL
         for (int i = 0; i < some; i++) {
             v16i whole = v16d_sum(d[i], sum_offset(kind, x->offset, h * n_x + first + i));
-            v16f sum = scaled_sum(whole, scale[h], base);
+            v16f sum = scaled_sum(kind, whole, scale[h], base);
             t[i] = h ? v16f_add(t[i], sum) : sum;
         }
     }
@@ -125,7 +132,7 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
 
 HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_product_out *out,
                             int64_t first, int p) {
-    const int halves = kind.halves, abreast = halves == 1 ? DIRECT_ABREAST : DIRECT_ABREAST_HALVES;
+    const int abreast = kind.halves == 1 ? DIRECT_ABREAST : DIRECT_ABREAST_HALVES;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
     v16f y[DIRECT_ROWS];
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
@@ -138,7 +145,7 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
             ht_decode_weights(kind, unit, w);
             HT_UNROLL
             for (int i = 0; i < n_x; i += abreast)
-                direct_rows(kind, w, scale + halves * b, min + halves * b, &x, n_x, i,
+                direct_rows(kind, w, scale + ht_scale_of(kind, b), min + ht_scale_of(kind, b), &x, n_x, i,
                             n_x - i < abreast ? n_x - i : abreast, unit + FETCH_AHEAD, y);
             advance(kind, &x, n_x);
         }
@@ -173,8 +180,9 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
         v16f scale[16], min[16];
         ht_decode_scales(kind, scales, scale, min);
         for (int i = 0; i < kind.group * kind.halves; i++) {
-            v16f_store(to->scale[b * kind.halves + i], scale[i]);
-            if (kind.has_min) v16f_store(to->min[b * kind.halves + i], min[i]);
+            const int of = kind.affine ? 0 : i;
+            v16f_store(to->scale[b * kind.halves + i], scale[of]);
+            if (kind.has_min) v16f_store(to->min[b * kind.halves + i], min[of]);
         }
     }
 }
@@ -218,7 +226,7 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
             for (int i = first; i < end; i++) {
                 int of = (i - first) % HT_ABREAST;
                 v16i whole = v16r_sum(d[p][i - of], of, sum_offset(kind, x->offset, h * n_x + i));
-                v16f sum = scaled_sum(whole, scale, base);
+                v16f sum = scaled_sum(kind, whole, scale, base);
                 t[p][i] = h ? v16f_add(t[p][i], sum) : sum;
             }
         }
@@ -276,7 +284,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
 #define DIRECT(n)  direct_panels(kind, panels, k, x, t, n, out)
 #define DECODED(n) decoded_tile(kind, panels, block, count, x, t, n, out)
 
-#define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__}
+#define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__, 0, 0, HT_W_COUNT}
 
 #define FUNCTIONS(type, ...)                                                                                           \
     void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
@@ -305,7 +313,7 @@ HT_QUANTISED_TYPES(FUNCTIONS)
 #define UNPACKED_SHAPE(bits, halves)                                                                                   \
     static void decoded_##bits##_##halves(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,       \
                                           const ht_product_out *out) {                                                 \
-        const ht_qkind kind = {HT_W_COUNT, bits, 0, halves, 0, 1, 0, HT_CODES_NONE};                                   \
+        const ht_qkind kind = {HT_W_COUNT, bits, 0, halves, 0, 1, 0, HT_CODES_NONE, 0, 0, HT_W_COUNT};                 \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                      \
         }                                                                                                              \
@@ -329,9 +337,11 @@ static void unpack(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t
 typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,
                         const ht_product_out *out);
 
+typedef void decode_fn(const void *panel, int64_t k, int64_t block, int n, void *to);
+
 /* A chunk of TILE_PANELS panels at a time meets all rows. */
-static void direct_unpacked(ht_weight_type type, decoded_fn *decoded, const uint8_t *panels, int64_t k,
-                            const ht_qtiles *x, const ht_product_out *out) {
+static void direct_through_panels(ht_weight_type type, decode_fn *decode, decoded_fn *decoded, const uint8_t *panels,
+                                  int64_t k, const ht_qtiles *x, const ht_product_out *out) {
     const size_t panel_bytes = ht_panel_bytes(type, k);
     const int64_t n_blocks = k / HT_QBLOCK, chunk = HT_QCHUNK / 8 * 8;
     ht_qpanel room[TILE_PANELS];
@@ -342,8 +352,7 @@ static void direct_unpacked(ht_weight_type type, decoded_fn *decoded, const uint
         for (int64_t block = 0; block < n_blocks; block += chunk) {
             int n = (int)ht_min_i64(chunk, n_blocks - block);
             for (int64_t p = 0; p < TILE_PANELS; p++) /* there is always one to compute with */
-                unpack(type, panels + (p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0), k, block, n,
-                       &room[p]);
+                decode(panels + (p < ht_panel_count(part.n) ? (size_t)p * panel_bytes : 0), k, block, n, &room[p]);
             part.bias = block + n < n_blocks ? NULL : out->bias;
             decoded(room, block, n, x, &part);
         }
@@ -352,7 +361,8 @@ static void direct_unpacked(ht_weight_type type, decoded_fn *decoded, const uint
 
 #define UNPACKED_FUNCTIONS(type, bits, bias, halves, group)                                                            \
     void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
-        direct_unpacked(HT_W_##type, decoded_##bits##_##halves, panels, k, x, out);                                    \
+        direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), decoded_##bits##_##halves, panels, k, x,     \
+                              out);                                                                                    \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
         unpack(HT_W_##type, panel, k, block, n, to);                                                                   \
@@ -363,3 +373,101 @@ static void direct_unpacked(ht_weight_type type, decoded_fn *decoded, const uint
     }
 
 HT_UNPACKED_TYPES(UNPACKED_FUNCTIONS)
+
+/* ---- MLX's groups: one loop for all types of as many bits ---- */
+
+HT_INLINE ht_qkind affine_kind(ht_weight_type type, int bits, int group, ht_weight_type scale) {
+    const int wide = scale == HT_W_F32;
+    return (ht_qkind){.type = type,
+                      .bits = bits,
+                      .halves = 1,
+                      .has_min = 1,
+                      .group = group / HT_QBLOCK,
+                      .scale_bytes = 2 * HT_PANEL * (wide ? 4 : 2),
+                      .affine = 1,
+                      .wide = wide,
+                      .scale = scale};
+}
+
+#define AFFINE_DIRECT(bits)                                                                                            \
+    static void direct_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panels,      \
+                                     int64_t k, const ht_qtiles *x, const ht_product_out *out) {                       \
+        ht_qkind kind = affine_kind(type, bits, group, HT_W_F16);                                                      \
+        kind.scale = scale;                                                                                            \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
+        }                                                                                                              \
+    }
+AFFINE_DIRECT(2)
+AFFINE_DIRECT(3)
+AFFINE_DIRECT(4)
+AFFINE_DIRECT(5)
+AFFINE_DIRECT(6)
+AFFINE_DIRECT(8)
+
+/* Decoded, what counts is how many products fit 16 bits (simd_int.h). */
+#define AFFINE_DECODED(name, step_bits, of_scale, WITH)                                                                \
+    static void decoded_affine_##name(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,           \
+                                      const ht_product_out *out) {                                                     \
+        const ht_qkind kind = affine_kind(HT_W_COUNT, step_bits, HT_QBLOCK, of_scale);                                 \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            WITH(ht_qtile_rows(x->x, t), DECODED);                                                                     \
+        }                                                                                                              \
+    }
+AFFINE_DECODED(4, 4, HT_W_F16, HT_WITH_ROWS)
+AFFINE_DECODED(5, 5, HT_W_F16, HT_WITH_ROWS)
+AFFINE_DECODED(6, 6, HT_W_F16, HT_WITH_ROWS)
+AFFINE_DECODED(8, 8, HT_W_F16, HT_WITH_ROWS)
+AFFINE_DECODED(wide_6, 6, HT_W_F32, HT_WITH_DIRECT_ROWS)
+AFFINE_DECODED(wide_8, 8, HT_W_F32, HT_WITH_DIRECT_ROWS)
+
+#define DECODED_2_F16  decoded_affine_4
+#define DECODED_3_F16  decoded_affine_4
+#define DECODED_4_F16  decoded_affine_4
+#define DECODED_5_F16  decoded_affine_5
+#define DECODED_6_F16  decoded_affine_6
+#define DECODED_8_F16  decoded_affine_8
+#define DECODED_2_BF16 decoded_affine_4
+#define DECODED_3_BF16 decoded_affine_4
+#define DECODED_4_BF16 decoded_affine_4
+#define DECODED_5_BF16 decoded_affine_5
+#define DECODED_6_BF16 decoded_affine_6
+#define DECODED_8_BF16 decoded_affine_8
+#define DECODED_2_F32  decoded_affine_wide_6
+#define DECODED_3_F32  decoded_affine_wide_6
+#define DECODED_4_F32  decoded_affine_wide_6
+#define DECODED_5_F32  decoded_affine_wide_6
+#define DECODED_6_F32  decoded_affine_wide_6
+#define DECODED_8_F32  decoded_affine_wide_8
+
+/* Scales of 32 bits are rare: not worth a loop of their own for few rows. */
+#define DIRECT_F16(type, bits, group)  direct_affine_##bits(HT_W_##type, group, HT_W_F16, panels, k, x, out)
+#define DIRECT_BF16(type, bits, group) direct_affine_##bits(HT_W_##type, group, HT_W_BF16, panels, k, x, out)
+#define DIRECT_F32(type, bits, group)                                                                                  \
+    direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), DECODED_##bits##_F32, panels, k, x, out)
+
+#define AFFINE_DECODE(bits)                                                                                            \
+    static void decode_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panel,       \
+                                     int64_t k, int64_t block, int n, ht_qpanel *to) {                                 \
+        decode_panel(affine_kind(type, bits, group, scale), panel, k, block, n, to);                                   \
+    }
+AFFINE_DECODE(2)
+AFFINE_DECODE(3)
+AFFINE_DECODE(4)
+AFFINE_DECODE(5)
+AFFINE_DECODE(6)
+AFFINE_DECODE(8)
+
+#define AFFINE_FUNCTIONS(type, bits, group, scale)                                                                     \
+    void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
+        decode_affine_##bits(HT_W_##type, group, HT_W_##scale, panel, k, block, n, to);                                \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
+        DIRECT_##scale(type, bits, group);                                                                             \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
+                                        const ht_product_out *out) {                                                   \
+        DECODED_##bits##_##scale(panels, block, count, x, out);                                                        \
+    }
+
+HT_AFFINE_TYPES(AFFINE_FUNCTIONS)

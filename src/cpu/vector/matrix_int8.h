@@ -22,6 +22,7 @@ void HT_ISA_NAME(ht_split_decode)(ht_split_panels panel, int64_t k, int64_t bloc
                                         const ht_product_out *out);
 HT_QUANTISED_TYPES(HT_DECLARE)
 HT_UNPACKED_TYPES(HT_DECLARE)
+HT_AFFINE_TYPES(HT_DECLARE)
 #undef HT_DECLARE
 
 #endif
