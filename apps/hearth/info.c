@@ -42,8 +42,22 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                               (json_int_t)i->n_parameters, "context", (json_int_t)i->context, "sliding_window",
                               (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
     json_t *text = json_pack("{ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format);
-    bool whole = json_object_update(value, sizes) == 0 && json_object_update(value, memory) == 0 &&
-                 json_object_update(value, text) == 0;
+    json_t *types = json_array();
+    for (int32_t t = 0; t < i->n_tensor_types; t++) {
+        const ht_tensor_type *type = &i->tensor_types[t];
+        json_array_append_new(types, json_pack("{ss sI sI sI}", "type", type->name, "tensors",
+                                               (json_int_t)type->n_tensors, "parameters",
+                                               (json_int_t)type->n_parameters, "bytes", (json_int_t)type->bytes));
+    }
+    json_t *more =
+        json_pack("{sf si si so sI sI sI si si si}", "bits_per_weight", i->bits_per_weight, "quantization_bits",
+                  (int)i->quantization_bits, "quantization_group", (int)i->quantization_group, "tensor_types", types,
+                  "sliding_layers", (json_int_t)i->n_sliding_layers, "experts", (json_int_t)i->n_experts,
+                  "experts_used", (json_int_t)i->n_experts_used, "bos", (int)i->bos_id, "eos", (int)i->eos_id,
+                  "special_tokens", (int)i->n_special_tokens);
+    bool whole = more && json_object_update(value, more) == 0 && json_object_update(value, sizes) == 0 &&
+                 json_object_update(value, memory) == 0 && json_object_update(value, text) == 0;
+    json_decref(more);
     json_decref(sizes);
     json_decref(memory);
     json_decref(text);
@@ -54,6 +68,36 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
     return json_output(value);
 }
 
+static void print_special(const ht_model_info *i) {
+    char bos[96] = "no BOS", eos[96] = "no EOS";
+    if (i->bos_id >= 0) snprintf(bos, sizeof bos, "BOS %d %s", (int)i->bos_id, i->bos);
+    if (i->eos_id >= 0) snprintf(eos, sizeof eos, "EOS %d %s", (int)i->eos_id, i->eos);
+    output_field("special tokens", "%d, %s, %s", (int)i->n_special_tokens, bos, eos);
+}
+
+static void print_types(const ht_model_info *i) {
+    char list[1024] = "";
+    size_t n = 0;
+    for (int32_t t = 0; t < i->n_tensor_types && n < sizeof list; t++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%lld in %s (%.1f MB)", t ? ", " : "",
+                              (long long)i->tensor_types[t].n_tensors, i->tensor_types[t].name,
+                              (double)i->tensor_types[t].bytes / 1e6);
+    output_field("tensors", "%s", list);
+    output_field("bits per weight", "%.2f", i->bits_per_weight);
+}
+
+/* Weights and cache at some lengths that people use, and at the model's own. */
+static void print_memory(const options *o, const ht_model_info *i) {
+    char list[512] = "";
+    size_t n = 0;
+    int64_t fixed = i->memory_bytes + ht_model_info_kv_bytes_fixed(i, options_kv_dtype(o));
+    for (int64_t at = 2048; at < i->context && at <= 131072 && n < sizeof list; at *= 4)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%.1f MB at %lld", n ? ", " : "",
+                              (double)(fixed + at * ht_model_info_kv_bytes_per_position(i, options_kv_dtype(o))) / 1e6,
+                              (long long)at);
+    if (n) output_field("memory", "%s positions", list);
+}
+
 static void print_text(const options *o, const ht_model_info *i, const needs *n) {
     const double mb = 1e6;
     output_field("architecture", "%s%s", i->architecture,
@@ -61,10 +105,17 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     if (i->name[0]) output_field("name", "%s", i->name);
     output_field("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
     output_field("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);
+    print_special(i);
     output_field("chat format", "%s", i->chat_format);
     if (!i->has_weights) return;
     output_field("parameters", "%.1f million", (double)i->n_parameters / 1e6);
-    output_field("layers", "%lld", (long long)i->n_layers);
+    print_types(i);
+    if (i->n_sliding_layers)
+        output_field("layers", "%lld, %lld of them sliding", (long long)i->n_layers, (long long)i->n_sliding_layers);
+    else
+        output_field("layers", "%lld", (long long)i->n_layers);
+    if (i->n_experts)
+        output_field("experts", "%lld, %lld for a token", (long long)i->n_experts, (long long)i->n_experts_used);
     output_field("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);
     output_field("heads", "%lld of %lld, %lld for keys and values", (long long)i->n_heads, (long long)i->head_dim,
                  (long long)i->n_kv_heads);
@@ -78,6 +129,7 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
         output_field("weights", "%.1f MB", (double)i->weight_bytes / mb);
     output_field("KV cache", "%.1f MB at %lld positions in %s (%.1f kB per position)", (double)n->kv_bytes / mb,
                  (long long)n->context, options_kv_name(o), (double)n->kv_bytes_per_position / 1e3);
+    print_memory(o, i);
     output_field("memory needed", "%.1f MB with a full cache", (double)n->total_bytes / mb);
 }
 

@@ -54,6 +54,14 @@ HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session ma
 HT_API int32_t ht_model_slots(const ht_model *m);      /* calls at once */
 HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits; the tokenizer may know fewer ids */
 
+/* The tensors of one stored type. */
+typedef struct ht_tensor_type {
+    char name[16]; /* "Q4_K" */
+    int64_t n_tensors, n_parameters, bytes;
+} ht_tensor_type;
+
+enum { HT_TENSOR_TYPES = 32 };
+
 /* What a checkpoint says of itself; read without loading weights. Strings are never NULL and lent until
  * ht_model_info_free; numbers the files do not tell are 0. */
 typedef struct ht_model_info {
@@ -73,6 +81,16 @@ typedef struct ht_model_info {
     int64_t weight_bytes; /* as stored */
     int64_t memory_bytes; /* of them in memory, up to 3 %; an embedding that is not the head, too, stays in the file */
     bool tied_head;
+    int64_t n_sliding_layers;          /* of n_layers */
+    int64_t n_experts, n_experts_used; /* of a layer, of them for a token; 0: none */
+    double bits_per_weight;            /* of all weights as stored, scales included */
+    int32_t quantization_bits;         /* nominal, of the dominant type: 4 for "Q4_K", 16 for "BF16" */
+    int32_t quantization_group;        /* weights of that type that share a block; 0: stored one by one */
+    int32_t n_tensor_types;
+    ht_tensor_type tensor_types[HT_TENSOR_TYPES]; /* in the order of the files */
+    /* Of the tokenizer: -1 and "" for none. The strings are the tokens as stored. */
+    int32_t bos_id, eos_id, n_special_tokens;
+    const char *bos, *eos;
 } ht_model_info;
 
 /* Bytes of a session's keys and values when they are kept as `dtype` (as in ht_model_options): of growing layers for each

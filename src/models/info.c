@@ -15,41 +15,56 @@
 /* The public struct, with room for the strings it lends. */
 typedef struct info {
     ht_model_info public;
-    char architecture[64], name[128], quantization[32], tokenizer_kind[64];
+    char architecture[64], name[128], quantization[32], tokenizer_kind[64], bos[64], eos[64];
     int64_t kv_per_position[HT_DTYPE_COUNT], kv_fixed[HT_DTYPE_COUNT]; /* by the cache's dtype */
 } info;
 
 static const ht_dtype kv_dtypes[] = {HT_F16, HT_BF16, HT_F32, HT_I8};
 
+static ht_tensor_type *type_named(ht_model_info *p, const char *name) {
+    for (int32_t i = 0; i < p->n_tensor_types; i++)
+        if (!strncmp(p->tensor_types[i].name, name, sizeof p->tensor_types[i].name - 1)) return &p->tensor_types[i];
+    if (p->n_tensor_types == HT_TENSOR_TYPES) return NULL;
+    ht_tensor_type *t = &p->tensor_types[p->n_tensor_types++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    return t;
+}
+
+/* A type's name tells its bits, its row in the table of types its block. */
+static void describe_quantization(info *in, const char *name) {
+    ht_model_info *p = &in->public;
+    snprintf(in->quantization, sizeof in->quantization, "%s", name);
+    const char *digit = name + strcspn(name, "0123456789");
+    p->quantization_bits = (int32_t)strtol(digit, NULL, 10);
+    for (int t = 0; t < HT_W_COUNT; t++) {
+        const ht_weight_type_info *type = ht_weight_type_info_of((ht_weight_type)t);
+        if (!strcmp(type->name, name) && type->block > 1) p->quantization_group = type->block;
+    }
+}
+
 static void describe_tensors(info *in, const ht_checkpoint *c) {
-    /* Types are told apart by name, which a format's type table lends. */
-    enum { MOST_TYPES = 64 };
-    const char *types[MOST_TYPES];
-    size_t bytes[MOST_TYPES], best = 0;
-    int n_types = 0;
-    snprintf(in->quantization, sizeof in->quantization, "none");
+    ht_model_info *p = &in->public;
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
         ht_stored t;
         ht_checkpoint_tensor_at(c, i, &t);
         int64_t elements = 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
-        in->public.n_parameters += elements;
-        in->public.weight_bytes += (int64_t)t.n_bytes;
-        int k = 0;
-        while (k < n_types && strcmp(types[k], t.type_name)) k++;
-        if (k == MOST_TYPES) continue;
-        if (k == n_types) {
-            types[n_types] = t.type_name;
-            bytes[n_types++] = 0;
-        }
-        bytes[k] += t.n_bytes;
-        if (bytes[k] > best) {
-            best = bytes[k];
-            snprintf(in->quantization, sizeof in->quantization, "%s", t.type_name);
-        }
+        p->n_parameters += elements;
+        p->weight_bytes += (int64_t)t.n_bytes;
+        ht_tensor_type *type = type_named(p, t.type_name);
+        if (!type) continue;
+        type->n_tensors++;
+        type->n_parameters += elements;
+        type->bytes += (int64_t)t.n_bytes;
     }
-    in->public.memory_bytes = in->public.weight_bytes;
-    in->public.has_weights = ht_checkpoint_n_tensors(c) > 0;
+    const ht_tensor_type *most = NULL;
+    for (int32_t i = 0; i < p->n_tensor_types; i++)
+        if (!most || p->tensor_types[i].bytes > most->bytes) most = &p->tensor_types[i];
+    snprintf(in->quantization, sizeof in->quantization, "none");
+    if (most) describe_quantization(in, most->name);
+    if (p->n_parameters > 0) p->bits_per_weight = 8 * (double)p->weight_bytes / (double)p->n_parameters;
+    p->memory_bytes = p->weight_bytes;
+    p->has_weights = ht_checkpoint_n_tensors(c) > 0;
 }
 
 static void describe_config(info *in, const ht_checkpoint *from, const ht_config *c) {
@@ -66,6 +81,7 @@ static void describe_config(info *in, const ht_checkpoint *from, const ht_config
     p->context = c->context;
     p->tied_head = c->tied_head && p->has_weights;
     p->memory_bytes -= (int64_t)ht_weights_bytes_in_file(from, c);
+    for (int64_t i = 0; i < c->n_layers; i++) p->n_sliding_layers += c->layer[i].slides;
     for (int64_t i = 0; i < ht_kv_layers(c); i++) {
         ht_kv_shape kv = ht_kv_shape_of(c, i);
         if (kv.window) p->sliding_window = c->window;
@@ -120,6 +136,8 @@ static void describe_metadata(info *in, const ht_checkpoint *c) {
     p->n_kv_heads = ht_meta_uniform_i64(&m, "attention.head_count_kv", p->n_heads);
     p->feed_forward = ht_meta_uniform_i64(&m, "feed_forward_length", 0);
     p->context = ht_meta_i64(&m, "context_length", 0);
+    p->n_experts = ht_meta_i64(&m, "expert_count", 0);
+    p->n_experts_used = ht_meta_i64(&m, "expert_used_count", 0);
     p->sliding_window = ht_meta_i64(&m, "attention.sliding_window", 0);
     int64_t even = p->n_heads > 0 && p->hidden % p->n_heads == 0 ? p->hidden / p->n_heads : 0;
     p->head_dim = ht_meta_i64(&m, "attention.key_length", even);
@@ -138,6 +156,11 @@ static void describe_tokenizer(info *in, const ht_checkpoint *c) {
     const char *format = ht_talk_format(t);
     if (format) p->chat_format = format;
     if (!p->vocab) p->vocab = ht_tokenizer_vocab_size(t);
+    p->bos_id = ht_tokenizer_bos(t);
+    p->eos_id = ht_tokenizer_eos(t);
+    if (p->bos_id >= 0) snprintf(in->bos, sizeof in->bos, "%s", ht_tokenizer_piece(t, p->bos_id));
+    if (p->eos_id >= 0) snprintf(in->eos, sizeof in->eos, "%s", ht_tokenizer_piece(t, p->eos_id));
+    for (int32_t id = 0; id < ht_tokenizer_vocab_size(t); id++) p->n_special_tokens += ht_tokenizer_is_special(t, id);
     ht_tokenizer_free(t);
 }
 
@@ -167,6 +190,9 @@ static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info 
         in && config ? describe(in, c, config, err) : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
     if (!status) {
         in->public.chat_format = "";
+        in->public.bos_id = in->public.eos_id = -1;
+        in->public.bos = in->bos;
+        in->public.eos = in->eos;
         if (with_tokenizer) describe_tokenizer(in, c);
         in->public.architecture = in->architecture;
         in->public.name = in->name;

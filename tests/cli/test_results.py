@@ -177,7 +177,18 @@ class Info(CommandTest):
             "tokenizer": "byte-level BPE",
             "chat_format": "chatml",
             "kv_bytes_per_position": 2 * 2 * 2 * 16 * 2,
+            "bits_per_weight": 32,
+            "quantization_bits": 32,
+            "quantization_group": 0,
+            "sliding_layers": 0,
+            "experts": 0,
+            "bos": 1,
+            "eos": 2,
+            "special_tokens": len(tiny_model.SPECIAL),
         }
+        (kind,) = value["tensor_types"]
+        self.assertEqual((kind["type"], kind["tensors"]), ("F32", 2 + 9 * 2))
+        self.assertEqual((kind["bytes"], kind["parameters"]), (value["weight_bytes"], value["parameters"]))
         self.assertEqual({key: value[key] for key in expected}, expected)
 
     def test_memory(self):

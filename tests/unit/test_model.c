@@ -509,6 +509,8 @@ static void info(void **state) {
     assert_string_equal(in->name, "llama-llama3-q8_0");
     assert_string_equal(in->format, "gguf");
     assert_string_equal(in->quantization, "Q8_0");
+    assert_true(in->quantization_bits == 8 && in->quantization_group == 32);
+    assert_true(in->n_tensor_types == 2 && in->bits_per_weight > 8.5 && in->bits_per_weight < 10);
     assert_string_equal(in->tokenizer_kind, "none");
     assert_string_equal(in->chat_format, "none");
     assert_true(in->has_weights && in->tied_head);
