@@ -61,6 +61,11 @@ HT_API ht_array *ht_mean(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_max(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_argmax(ht_scope *s, ht_array *x); /* i32; the lowest index on ties */
 HT_API ht_array *ht_softmax(ht_scope *s, ht_array *x);
+/* Indices of the k largest of f32 [..., n] -> i32 [..., k], the largest first; the lowest index first among equals, and a
+ * NaN before all numbers. */
+HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);
+/* Values of x [..., n] at index i32 [..., m] -> [..., m]; an index outside is an error of evaluation. */
+HT_API ht_array *ht_take_along(ht_scope *s, ht_array *x, ht_array *index);
 
 /* ---- products and gathers ---- */
 /* a [..., m, k] by b [..., k, n], or b [..., n, k] when transpose_b; leading axes broadcast; f32 sums. */

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/experts.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
 #include "device/params.h"
@@ -132,4 +133,5 @@ static ht_status embed(const ht_call *call, ht_error *err) {
 void ht_cpu_linear_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_LINEAR] = (ht_kernel){.run = linear, .scratch = linear_scratch};
     kernels[HT_OP_EMBED].run = embed;
+    kernels[HT_OP_LINEAR_GATHER] = (ht_kernel){.run = ht_cpu_linear_gather, .scratch = ht_cpu_linear_gather_scratch};
 }

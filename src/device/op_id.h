@@ -42,17 +42,20 @@
     X(MEAN, mean)                                                                                                      \
     X(MAX, max)                                                                                                        \
     X(ARGMAX, argmax)                                                                                                  \
-    X(SOFTMAX, softmax) /* over the last axis */                                                                       \
-    X(MATMUL, matmul)   /* arrays, batched */                                                                          \
-    X(TAKE, take)       /* rows of an array by index */                                                                \
+    X(SOFTMAX, softmax)       /* over the last axis */                                                                 \
+    X(MATMUL, matmul)         /* arrays, batched */                                                                    \
+    X(TAKE, take)             /* rows of an array by index */                                                          \
+    X(TOP_K, top_k)           /* indices of the largest, over the last axis */                                         \
+    X(TAKE_ALONG, take_along) /* values by index, over the last axis */                                                \
     X(RMS_NORM, rms_norm)                                                                                              \
     X(ROPE, rope)                                                                                                      \
     X(ATTEND, attend) /* append K, V to the caches of the step, then attend */
 
 /* On packed weights. */
 #define HT_OP_PACKED(X)                                                                                                \
-    X(LINEAR, linear) /* activations x packed weight */                                                                \
-    X(EMBED, embed)   /* rows of a packed weight by index */
+    X(LINEAR, linear)               /* activations x packed weight */                                                  \
+    X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
+    X(LINEAR_GATHER, linear_gather) /* activations x those of several packed weights that each row asks for */
 
 #define HT_OP_LIST(X) HT_OP_VIEWS(X) HT_OP_KERNELS(X) HT_OP_PACKED(X)
 

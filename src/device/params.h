@@ -42,6 +42,19 @@ typedef struct ht_linear_params {
     float scale;             /* EMBED only */
 } ht_linear_params;
 
+/* LINEAR_GATHER(x f32 [T, k] or [T, m, k], ids i32 [T, m]) -> f32 [T, m, n]: y[t, i] = experts[ids[t, i]] x[t] or x[t, i].
+ * An id outside is an error. Matrices that no row asks for are not read. */
+typedef struct ht_linear_gather_params {
+    ht_matrix *const *experts; /* [n_experts], all n x k; lent: they outlive the graph and the plan */
+    int32_t n_experts;
+} ht_linear_gather_params;
+
+/* TOP_K(x f32 [..., n]) -> i32 [..., k]: the indices of the k largest, the largest first, the lowest index first among
+ * equals; a NaN counts as the largest. */
+typedef struct ht_top_k_params {
+    int32_t k;
+} ht_top_k_params;
+
 /* ATTEND(q f32 [T, n_heads, head_dim], k f32 [T, n_kv_heads, head_dim], v likewise) -> f32 [T, n_heads, head_dim].
  * Rows, positions and caches come from the step. Row i of a sequence sees the keys j <= pos_i of that sequence's layer,
  * and with a window only i - j < window. Score: scale * q.k, then softcap * tanh(score / softcap) when softcap > 0.

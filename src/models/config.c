@@ -45,7 +45,7 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
         int64_t value, most;
     } sizes[] = {{"K/V heads", l->n_kv_heads, 1 << 16},
                  {"head size", l->head_dim, 1 << 16},
-                 {"feed-forward size", l->feed_forward, 1 << 26}};
+                 {"feed-forward size", l->feed_forward + l->has_experts, 1 << 26}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
             return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,
@@ -56,6 +56,21 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
     if (l->head_dim % 2)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the head size is %lld, rotary embedding needs an even one", file,
                        (long long)l->head_dim);
+    return HT_OK;
+}
+
+static ht_status check_experts(const ht_config *c, const char *file, ht_error *err) {
+    enum { MOST = 1 << 16 };
+    if (c->n_experts < 0 || c->n_experts > MOST)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: %lld experts, expected at most %d", file, (long long)c->n_experts,
+                       MOST);
+    if (c->n_experts == 0) return HT_OK;
+    if (c->experts_used < 1 || c->experts_used > c->n_experts)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: every token is to use %lld of %lld experts", file,
+                       (long long)c->experts_used, (long long)c->n_experts);
+    if (c->expert_feed_forward < 1 || c->expert_feed_forward > 1 << 26)
+        return ht_fail(err, HT_ERR_FORMAT, "%s: the feed-forward size of an expert is %lld, expected 1 to %d", file,
+                       (long long)c->expert_feed_forward, 1 << 26);
     return HT_OK;
 }
 
@@ -83,6 +98,7 @@ static ht_status check_sharing(const ht_config *c, const char *file, ht_error *e
 ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err) {
     ht_status status = check_sizes(c, file, err);
     for (int64_t i = 0; !status && i < c->n_layers; i++) status = check_layer(c, &c->layer[i], file, err);
+    if (!status) status = check_experts(c, file, err);
     if (!status) status = check_sharing(c, file, err);
     if (status) return status;
     if (!isfinite(c->rms_eps) || c->rms_eps < 0 || c->rms_eps > 1)

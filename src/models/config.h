@@ -19,6 +19,7 @@ typedef struct ht_layer_config {
     int64_t n_kv_heads, head_dim, feed_forward;
     int64_t kv_layer; /* whose keys and values it attends to: its own, or an earlier layer's that it shares */
     bool v_is_k;      /* values are what the k projection gives */
+    bool has_experts; /* a feed-forward of experts: beside the dense one, or in its place when feed_forward is 0 */
 } ht_layer_config;
 
 typedef struct ht_config {
@@ -44,6 +45,10 @@ typedef struct ht_config {
     ht_rope_spec rope;       /* of the layers that see everything */
     ht_rope_spec local_rope; /* of the sliding layers, in families that give them their own */
     ht_layer_config layer[HT_MAX_LAYERS];
+
+    /* Of the layers that have experts; n_experts == 0: none has. */
+    int64_t n_experts, experts_used, expert_feed_forward;
+    bool scaled_routing; /* the weights of the chosen experts are made to add up to 1 */
 
     /* Gemma 4's inputs per layer: every layer adds a projection of its own part of a second embedding. */
     int64_t layer_input; /* values per layer; 0: none */

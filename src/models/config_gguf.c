@@ -28,9 +28,12 @@ static void read_sizes(ht_config *c, ht_meta *m) {
     if (!m->status && (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS))
         ht_meta_fail(m, HT_ERR_FORMAT, "`%s.block_count` is %lld, expected 1 to %d", m->architecture,
                      (long long)c->n_layers, HT_MAX_LAYERS);
-    if (ht_meta_i64(m, "expert_count", 0) > 0)
-        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "mixtures of experts are not supported (`%s.expert_count` is %lld)",
-                     m->architecture, (long long)ht_meta_i64(m, "expert_count", 0));
+    c->n_experts = ht_meta_i64(m, "expert_count", 0);
+    c->experts_used = ht_meta_i64(m, "expert_used_count", 0);
+    c->expert_feed_forward = ht_meta_layer_i64(m, "expert_feed_forward_length", 0, 0);
+    if (c->n_experts > 0 && !c->family->routed)
+        ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.expert_count` is %lld, but %s models are run without experts",
+                     m->architecture, (long long)c->n_experts, m->architecture);
 }
 
 static void read_layers(ht_config *c, ht_meta *m) {

@@ -36,10 +36,24 @@ const ht_weight_place ht_decoder_sandwich_norm_places[] = {
     {AT(after_mlp_norm), "post_feedforward_layernorm", "post_ffw_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE},
     {.gguf = NULL}};
 
+static bool is_dense(const ht_config *c, int64_t layer) { return c->layer[layer].feed_forward > 0; }
+bool ht_decoder_has_experts(const ht_config *c, int64_t layer) { return c->layer[layer].has_experts; }
+
+const ht_weight_place ht_decoder_expert_places[] = {
+    {AT(expert_gate), "experts.gate_proj", "ffn_gate_exps", HT_EXTENT_EXPERT_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts, .expert = HT_EXPERT_GATE},
+    {AT(expert_up), "experts.up_proj", "ffn_up_exps", HT_EXTENT_EXPERT_FEED_FORWARD, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts, .expert = HT_EXPERT_UP},
+    {AT(expert_down), "experts.down_proj", "ffn_down_exps", HT_EXTENT_HIDDEN, HT_EXTENT_EXPERT_FEED_FORWARD,
+     .has = ht_decoder_has_experts, .expert = HT_EXPERT_DOWN},
+    {.gguf = NULL}};
+
 const ht_weight_place ht_decoder_mlp_places[] = {
-    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
-    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP},
-    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP},
+    {AT(gate), "mlp.gate_proj", "ffn_gate", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP,
+     .has = is_dense},
+    {AT(up), "mlp.up_proj", "ffn_up", HT_EXTENT_FEED_FORWARD, HT_EXTENT_HIDDEN, .bias = HT_BIAS_MLP, .has = is_dense},
+    {AT(down), "mlp.down_proj", "ffn_down", HT_EXTENT_HIDDEN, HT_EXTENT_FEED_FORWARD, .bias = HT_BIAS_MLP,
+     .has = is_dense},
     {.gguf = NULL}};
 
 /* x [T, n * head_dim] -> [T, n, head_dim] */
@@ -81,6 +95,28 @@ ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer 
     return ht_linear(c, ht_mul(c->s, m->config->family->activate(c->s, gate), up), &l->down);
 }
 
+ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights) {
+    ht_array *ids = ht_top_k(c->s, scores, (int32_t)config->experts_used);
+    ht_array *w = ht_take_along(c->s, ht_softmax(c->s, scores), ids);
+    *weights = config->scaled_routing ? ht_div(c->s, w, ht_expand_dims(c->s, ht_sum(c->s, w), -1)) : w;
+    return ids;
+}
+
+ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x, ht_array *ids,
+                             ht_array *weights) {
+    ht_array *gate = ht_linear_gather(c, x, &l->expert_gate, ids); /* [T, m, expert_feed_forward] */
+    ht_array *up = ht_linear_gather(c, x, &l->expert_up, ids);
+    ht_array *y = ht_mul(c->s, m->config->family->activate(c->s, gate), up);
+    y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
+    return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
+}
+
+ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x) {
+    if (!m->config->layer[index].has_experts) return ht_decoder_mlp(c, m, l, x);
+    ht_array *weights, *ids = ht_decoder_route(c, m->config, ht_linear(c, x, &l->router), &weights);
+    return ht_decoder_experts(c, m, l, x, ids, weights);
+}
+
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m) {
     float scale = m->config->family->scaled_embedding ? (float)sqrt((double)m->config->hidden) : 1;
     return ht_embed(c, ht_batch_ids(c), &m->embedding, scale);
@@ -103,7 +139,7 @@ ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
         /* After the last attention rows no longer meet: only those asked for go on, [n_out, hidden]. */
         if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c));
-        ht_array *f = ht_decoder_mlp(c, m, l, ht_decoder_norm(c, cfg, h, l->mlp_norm));
+        ht_array *f = ht_decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
     }
     return ht_decoder_head(c, m, h);

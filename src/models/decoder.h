@@ -17,13 +17,16 @@ typedef struct ht_decoder_layer {
     ht_weight out;                                   /* [hidden, n_heads * head_dim] */
     ht_weight gate, up;                              /* [feed_forward, hidden] */
     ht_weight down;                                  /* [hidden, feed_forward] */
+    ht_weight router;                                /* [n_experts, hidden]; a layer that has experts */
+    ht_experts expert_gate, expert_up;               /* [n_experts][expert_feed_forward, hidden] */
+    ht_experts expert_down;                          /* [n_experts][hidden, expert_feed_forward] */
 } ht_decoder_layer;
 
 /* Tables for ht_family.layer. The norm before attention and its four matrices, and the three matrices of the feed-forward,
  * have the same names in all families, and so have the norms of q and k where there are any; the norm before the
  * feed-forward has this one in Llama and its descendants; Gemma has norms before and after both halves. */
 extern const ht_weight_place ht_decoder_attention_places[], ht_decoder_head_norm_places[], ht_decoder_mlp_places[],
-    ht_decoder_mlp_norm_places[], ht_decoder_sandwich_norm_places[];
+    ht_decoder_mlp_norm_places[], ht_decoder_sandwich_norm_places[], ht_decoder_expert_places[];
 
 /* The embeddings of the step's tokens, scaled as the family does: [T, hidden]. */
 ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m);
@@ -36,6 +39,16 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
                                ht_array *pos);
 /* Gated feed-forward with the family's activation, x [T, hidden] -> [T, hidden]. */
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x);
+/* What a router's scores [T, n_experts] choose: ids i32 [T, experts_used] and their weights, of which the softmax of all
+ * scores gives the ratios. */
+ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights);
+/* The gated feed-forward of the chosen experts, added up by their weights [T, m]: x [T, hidden] -> [T, hidden]. */
+ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x, ht_array *ids,
+                             ht_array *weights);
+/* A layer's feed-forward: dense, or of the experts that its router chooses. */
+ht_array *ht_decoder_feed_forward(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x);
+/* Whether a layer has experts: for tables. */
+bool ht_decoder_has_experts(const ht_config *c, int64_t layer);
 
 /* The whole: embedding, layers, head. Given an ht_decoder whose layers are ht_decoder_layer. */
 ht_forward_fn ht_decoder_forward;

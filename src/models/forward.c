@@ -50,6 +50,11 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     return ht_add(c->s, y, ht_scale(c->s, ht_matmul(c->s, low, pair->b, true), pair->scale));
 }
 
+ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
+    const ht_linear_gather_params p = {experts->matrix, experts->n};
+    return ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2);
+}
+
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale) {
     const ht_linear_params p = {.matrix = table->matrix, .scale = scale};
     return ht_apply(c->s, HT_OP_EMBED, &p, &ids, 1);

@@ -44,6 +44,15 @@ ht_array *ht_batch_out_rows(ht_ctx *c);
 
 /* x f32 [..., k] -> f32 [..., n_rows]: x W^T + bias, plus the adapter of the slot if there is one. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
+/* Matrices of one shape of which each row is multiplied by a few: [n][n_rows, k]. */
+typedef struct ht_experts {
+    ht_matrix **matrix; /* [n] */
+    int32_t n;
+} ht_experts;
+
+/* x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows]: row t by each of the experts ids[t]. */
+ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids);
+
 /* Rows of `table` at ids i32 [T], times scale -> f32 [T, k]. */
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale);
 

@@ -1,6 +1,6 @@
 /* Gemma 4: Gemma 3's blocks with plain norms, values that are normed too, and wider heads on the layers that see
- * everything, which turn a quarter of them. Some sizes share the keys and values of earlier layers, add to every layer a
- * part of a second embedding, and scale what a layer gives. */
+ * everything, which turn a quarter of them, and a scale on what a layer gives. Some sizes share the keys and values of
+ * earlier layers and add to every layer a part of a second embedding; some have experts beside the feed-forward. */
 #include "models/decoder.h"
 
 #include <math.h>
@@ -8,10 +8,14 @@
 
 typedef struct gemma4_layer {
     ht_decoder_layer base;
-    ht_weight input_gate;       /* [layer_input, hidden] */
-    ht_weight input_projection; /* [hidden, layer_input] */
-    ht_array *after_input_norm; /* f32 [hidden] */
-    ht_array *scalar;           /* f32 [1]: on what the layer gives */
+    ht_weight input_gate;                      /* [layer_input, hidden] */
+    ht_weight input_projection;                /* [hidden, layer_input] */
+    ht_array *after_input_norm;                /* f32 [hidden] */
+    ht_array *after_dense_norm;                /* f32 [hidden]: of what the feed-forward gives, beside experts */
+    ht_array *expert_norm, *after_expert_norm; /* f32 [hidden]: of what goes into the experts, and comes out */
+    ht_array *router_scale;                    /* f32 [hidden]: on the normed rows that the router sees */
+    ht_array *expert_scale;                    /* f32 [n_experts]: on the weights of the chosen */
+    ht_array *scalar;                          /* f32 [1]: on what the layer gives */
 } gemma4_layer;
 
 typedef struct gemma4_around {
@@ -31,6 +35,18 @@ static const ht_weight_place places[] = {
     {AT(input_projection), "per_layer_projection", "proj", HT_EXTENT_HIDDEN, HT_EXTENT_LAYER_INPUT, .has = has_inputs},
     {AT(after_input_norm), "post_per_layer_input_norm", "post_norm", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE,
      .has = has_inputs},
+    {AT(base.router), "router.proj", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN,
+     .has = ht_decoder_has_experts},
+    {AT(router_scale), "router.scale", "ffn_gate_inp.scale", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE,
+     .has = ht_decoder_has_experts, .bare = true},
+    {AT(expert_scale), "router.per_expert_scale", "ffn_down_exps.scale", HT_EXTENT_EXPERTS, .columns = HT_EXTENT_NONE,
+     .has = ht_decoder_has_experts, .bare = true},
+    {AT(after_dense_norm), "post_feedforward_layernorm_1", "post_ffw_norm_1", HT_EXTENT_HIDDEN,
+     .columns = HT_EXTENT_NONE, .has = ht_decoder_has_experts},
+    {AT(expert_norm), "pre_feedforward_layernorm_2", "pre_ffw_norm_2", HT_EXTENT_HIDDEN, .columns = HT_EXTENT_NONE,
+     .has = ht_decoder_has_experts},
+    {AT(after_expert_norm), "post_feedforward_layernorm_2", "post_ffw_norm_2", HT_EXTENT_HIDDEN,
+     .columns = HT_EXTENT_NONE, .has = ht_decoder_has_experts},
     {AT(scalar), "layer_scalar", "layer_output_scale.weight", HT_EXTENT_ONE, .columns = HT_EXTENT_NONE, .bare = true},
     {.gguf = NULL}};
 #undef AT
@@ -86,8 +102,16 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
         ht_json_fail(r, HT_ERR_UNSUPPORTED,
                      "`use_bidirectional_attention` is `all`: the model is an encoder, not a generator");
     bool experts = false;
-    if (ht_json_bool(r, object, "enable_moe_block", &experts) && experts)
-        ht_json_fail(r, HT_ERR_UNSUPPORTED, "mixtures of experts are not supported (`enable_moe_block` is true)");
+    ht_json_bool(r, object, "enable_moe_block", &experts);
+    if (!experts) return;
+    ht_json_i64(r, object, "num_experts", &c->n_experts);
+    ht_json_i64(r, object, "top_k_experts", &c->experts_used);
+    ht_json_i64(r, object, "moe_intermediate_size", &c->expert_feed_forward);
+    if (c->n_experts < 1)
+        ht_json_fail(r, HT_ERR_FORMAT, "`enable_moe_block` is true, but `num_experts` is %lld",
+                     (long long)c->n_experts);
+    c->scaled_routing = true;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].has_experts = true;
 }
 
 /* The newer spelling: per_layer_config {"5": {"head_dim": ..., "num_key_value_heads": ...}, ...}, or one entry for all
@@ -135,6 +159,7 @@ static void read_gguf(ht_config *c, ht_meta *m) {
     c->window = ht_meta_i64(m, "attention.sliding_window", 512);
     c->layer_input = ht_meta_i64(m, "embedding_length_per_layer_input", 0);
     c->layer_input_vocab = c->vocab;
+    c->scaled_routing = true;
     int64_t local_head_dim = ht_meta_i64(m, "attention.key_length_swa", c->head_dim);
     bool has_pattern = ht_meta_has(m, "attention.sliding_window_pattern");
     for (int64_t i = 0; i < c->n_layers; i++) {
@@ -151,6 +176,8 @@ static void read_gguf(ht_config *c, ht_meta *m) {
         char name[48];
         snprintf(name, sizeof name, "blk.%lld.attn_v.weight", (long long)i);
         c->layer[i].v_is_k = c->layer[i].kv_layer == i && !ht_gguf_find_tensor(m->gguf, name);
+        snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
+        c->layer[i].has_experts = c->n_experts > 0 && ht_gguf_find_tensor(m->gguf, name);
     }
 }
 
@@ -182,6 +209,27 @@ static ht_array *add_input(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l
     return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, l->after_input_norm));
 }
 
+/* The router sees h itself, normed by its own scale. */
+static ht_array *experts(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, ht_array *h) {
+    const ht_config *cfg = m->config;
+    ht_array *seen = ht_rms_norm(c->s, h, l->router_scale, cfg->rms_eps, 0);
+    seen = ht_scale(c->s, seen, (float)(1 / sqrt((double)cfg->hidden)));
+    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, seen, &l->base.router), &weights);
+    if (!ids) return NULL;
+    const int64_t all[] = {ht_array_dim(ids, 0), cfg->n_experts};
+    ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids);
+    ht_array *x = ht_decoder_norm(c, cfg, h, l->expert_norm);
+    ht_array *y = ht_decoder_experts(c, m, &l->base, x, ids, ht_mul(c->s, weights, scale));
+    return ht_decoder_norm(c, cfg, y, l->after_expert_norm);
+}
+
+static ht_array *feed_forward(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, int index, ht_array *h) {
+    const ht_config *cfg = m->config;
+    ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, l->base.mlp_norm));
+    if (!cfg->layer[index].has_experts) return f;
+    return ht_add(c->s, ht_decoder_norm(c, cfg, f, l->after_dense_norm), experts(c, m, l, h));
+}
+
 static ht_array *forward(ht_ctx *c, const void *model) {
     const ht_decoder *m = model;
     const ht_config *cfg = m->config;
@@ -197,7 +245,7 @@ static ht_array *forward(ht_ctx *c, const void *model) {
             h = ht_take(c->s, h, ht_batch_out_rows(c));
             if (cfg->layer_input) input = ht_take(c->s, input, ht_batch_out_rows(c));
         }
-        ht_array *f = ht_decoder_mlp(c, m, &l->base, ht_decoder_norm(c, cfg, h, l->base.mlp_norm));
+        ht_array *f = feed_forward(c, m, l, i, h);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));
         if (cfg->layer_input) h = add_input(c, m, l, h, input);
         h = ht_mul(c->s, h, l->scalar);
@@ -226,9 +274,11 @@ const ht_family ht_family_gemma4 = {.architecture = "gemma4",
                                     .read_gguf = read_gguf,
                                     .activate = ht_gelu_tanh,
                                     .scaled_embedding = true,
+                                    .routed = true,
                                     .normed_values = true,
                                     .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
-                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places, places},
+                                              ht_decoder_mlp_places, ht_decoder_sandwich_norm_places,
+                                              ht_decoder_expert_places, places},
                                     .layer_bytes = sizeof(gemma4_layer),
                                     .around = around,
                                     .around_bytes = sizeof(gemma4_around),

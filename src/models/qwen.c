@@ -1,5 +1,8 @@
-/* Qwen: Llama's layer, of which the last ones may slide. Qwen2 has biases on q, k and v; Qwen3 norms q and k per head. */
+/* Qwen: Llama's layer, of which the last ones may slide. Qwen2 has biases on q, k and v; Qwen3 norms q and k per head, and
+ * may have experts in place of the feed-forward. */
 #include "models/decoder.h"
+
+#include <stdio.h>
 
 static void read_window(ht_config *c, ht_json_reader *r, const json_t *object) {
     bool slides = false;
@@ -63,3 +66,86 @@ const ht_family ht_family_qwen3 = {.architecture = "qwen3",
                                              ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
                                    .layer_bytes = sizeof(ht_decoder_layer),
                                    .forward = ht_decoder_forward};
+
+/* ---- with experts ---- */
+
+#define AT(field) offsetof(ht_decoder_layer, field)
+static const ht_weight_place router_places[] = {
+    {AT(router), "mlp.gate", "ffn_gate_inp", HT_EXTENT_EXPERTS, HT_EXTENT_HIDDEN, .has = ht_decoder_has_experts},
+    {.gguf = NULL}};
+#undef AT
+
+/* Which layers have experts: every decoder_sparse_step-th but those that are listed. */
+static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
+    int64_t step = 1;
+    ht_json_i64(r, object, "decoder_sparse_step", &step);
+    if (step < 1) {
+        ht_json_fail(r, HT_ERR_FORMAT, "`decoder_sparse_step` is %lld, expected a positive number", (long long)step);
+        return;
+    }
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].has_experts = c->n_experts > 0 && (i + 1) % step == 0;
+    const json_t *dense = ht_json_array(r, object, "mlp_only_layers");
+    for (size_t i = 0; i < json_array_size(dense); i++) {
+        int64_t layer;
+        if (!ht_json_whole(json_array_get(dense, i), &layer) || layer < 0 || layer >= c->n_layers)
+            ht_json_fail(r, HT_ERR_FORMAT, "`mlp_only_layers` lists something that is no layer of %lld",
+                         (long long)c->n_layers);
+        else
+            c->layer[layer].has_experts = false;
+    }
+    for (int64_t i = 0; i < c->n_layers; i++)
+        if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+}
+
+static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const json_t *object) {
+    c->mlp_bias = false;
+    bool slides = false;
+    c->window = 4096;
+    ht_json_bool(r, object, "use_sliding_window", &slides);
+    ht_json_i64(r, object, "sliding_window", &c->window);
+    if (!slides) c->window = 0;
+    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
+    c->n_experts = 128;
+    c->experts_used = 8;
+    c->expert_feed_forward = 768;
+    ht_json_i64(r, object, "num_experts", &c->n_experts);
+    ht_json_i64(r, object, "num_local_experts", &c->n_experts); /* what `transformers` calls them when it writes */
+    ht_json_i64(r, object, "num_experts_per_tok", &c->experts_used);
+    ht_json_i64(r, object, "moe_intermediate_size", &c->expert_feed_forward);
+    ht_json_bool(r, object, "norm_topk_prob", &c->scaled_routing);
+    read_sparse_layers(c, r, object);
+}
+
+/* A GGUF file says neither which layers have experts, which the tensors tell, nor that weights are scaled, which they are. */
+static void read_qwen3_moe_gguf(ht_config *c, ht_meta *m) {
+    c->scaled_routing = true;
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "blk.%lld.ffn_gate_inp.weight", (long long)i);
+        c->layer[i].has_experts = ht_gguf_find_tensor(m->gguf, name) != NULL;
+        if (c->layer[i].has_experts) c->layer[i].feed_forward = 0;
+    }
+}
+
+const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
+                                      .model_types = {"qwen3_moe"},
+                                      .defaults = {.n_layers = 24,
+                                                   .hidden = 2048,
+                                                   .n_heads = 32,
+                                                   .n_kv_heads = 4,
+                                                   .feed_forward = 6144,
+                                                   .vocab = 151936,
+                                                   .context = 32768,
+                                                   .rms_eps = 1e-6,
+                                                   .rope_theta = 10000,
+                                                   .activation_field = "hidden_act",
+                                                   .activation = "silu"},
+                                      .read_json = read_qwen3_moe,
+                                      .read_gguf = read_qwen3_moe_gguf,
+                                      .activate = ht_silu,
+                                      .routed = true,
+                                      .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
+                                                ht_decoder_mlp_norm_places, ht_decoder_mlp_places, router_places,
+                                                ht_decoder_expert_places},
+                                      .layer_bytes = sizeof(ht_decoder_layer),
+                                      .forward = ht_decoder_forward};

@@ -33,8 +33,9 @@ struct ht_family {
 
     ht_array *(*activate)(ht_scope *s, ht_array *x); /* of the feed-forward's gate */
     bool scaled_embedding;                           /* embeddings are multiplied by sqrt(hidden) */
+    bool routed;                                     /* layers may have experts */
     bool normed_values;                              /* values are normed per head, without a weight */
-    const ht_weight_place *layer[6];                 /* tables of the weights of a layer, NULL-terminated */
+    const ht_weight_place *layer[8];                 /* tables of the weights of a layer, NULL-terminated */
     size_t layer_bytes;                              /* of the struct they go to (decoder.h) */
     const ht_weight_place *around;                   /* the family's own weights outside the layers; NULL: none */
     size_t around_bytes;                             /* of the struct they go to */
@@ -42,7 +43,7 @@ struct ht_family {
 };
 
 /* The one list; an entry's name is the architecture's. */
-#define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(gemma2) X(gemma3) X(gemma4)
+#define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(qwen3moe) X(gemma2) X(gemma3) X(gemma4)
 
 #define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
 HT_FAMILIES(HT_DECLARE_FAMILY)

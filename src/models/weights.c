@@ -18,10 +18,12 @@ enum { NAME_SIZE = 160 };
 
 struct ht_weights {
     ht_decoder decoder;
-    int64_t n_matrices, n_tables, n_arrays, n_slots;
+    int64_t n_matrices, n_tables, n_arrays, n_slots, n_experts;
     int64_t capacity; /* of each list: more than all places of all layers can need */
     ht_matrix **matrices;
-    ht_matrix **tables; /* in their file */
+    bool *is_expert;      /* of each matrix */
+    ht_matrix **tables;   /* in their file */
+    ht_matrix ***experts; /* lists of matrices */
     ht_array **arrays;
     char **slots;
     void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
@@ -54,6 +56,8 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
     case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
     case HT_EXTENT_VOCAB: return c->vocab;
     case HT_EXTENT_ONE: return 1;
+    case HT_EXTENT_EXPERTS: return c->n_experts;
+    case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
     case HT_EXTENT_LAYER_INPUT: return c->layer_input;
     case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
     case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
@@ -63,19 +67,22 @@ static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
 
 static const char *source_of_shapes(const loader *l) { return l->from->gguf ? "its metadata" : "config.json"; }
 
-/* Finds `name` with the shape [rows, columns], or [rows] when columns is 0, in a type that can be read. */
-static ht_status look_up(const loader *l, const char *name, int64_t rows, int64_t columns, ht_stored *t) {
+static void shape_text(const int64_t *dims, int n, char out[128]) {
+    *out = '\0';
+    for (int i = 0, at = 0; i < n && at < 100; i++)
+        at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)dims[i]);
+}
+
+/* Finds `name` with the shape dims[0 .. n_dims - 1], in a type that can be read. */
+static ht_status look_up(const loader *l, const char *name, const int64_t *dims, int n_dims, ht_stored *t) {
     if (!ht_checkpoint_find(l->from, name, t))
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: tensor `%s` is missing, which %s implies",
                        ht_base_name(l->from->path), name, source_of_shapes(l));
     if (l->used) l->used[t->number] = true;
-    int n_dims = columns ? 2 : 1;
-    if (t->n_dims != n_dims || t->dims[0] != rows || (columns && t->dims[1] != columns)) {
-        char found[128] = "";
-        for (int i = 0, at = 0; i < t->n_dims && at < 100; i++)
-            at += snprintf(found + at, sizeof found - (size_t)at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
-        char expected[64];
-        snprintf(expected, sizeof expected, columns ? "%lld, %lld" : "%lld", (long long)rows, (long long)columns);
+    if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof *dims)) {
+        char found[128], expected[128];
+        shape_text(t->dims, t->n_dims, found);
+        shape_text(dims, n_dims, expected);
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: tensor `%s` is [%s], %s implies [%s]", t->file_name, name, found,
                        source_of_shapes(l), expected);
     }
@@ -103,7 +110,7 @@ static ht_status refuse_second_scale(const loader *l, const char *name, const ht
         !ht_checkpoint_find(l->from, scale, &found))
         return HT_OK;
     float value = 0;
-    ht_status status = look_up(l, scale, 1, 0, &found);
+    ht_status status = look_up(l, scale, (int64_t[]){1}, 1, &found);
     if (!status) status = ht_stored_read_f32(&found, 1, &value, l->err);
     if (!status && value != 1.0f)
         return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: `%s` is scaled by `%s` as well, which is not supported",
@@ -111,28 +118,34 @@ static ht_status refuse_second_scale(const loader *l, const char *name, const ht
     return status;
 }
 
-static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
-                         ht_matrix **out) {
-    ht_stored t;
-    ht_status status = look_up(l, name, rows, columns, &t);
+/* A matrix to be packed from `t`, [rows, columns], with the scales that the checkpoint has for `name`. */
+static ht_status add_matrix(loader *l, bool is_head, const ht_stored *t, const char *name, int64_t head_rows,
+                            ht_matrix **out) {
+    const ht_matrix_kind kind = {l->precision, (ht_weight_type)t->type, t->dims[0], t->dims[1], is_head};
+    ht_status status = HT_OK;
     ht_scales scales = {0};
-    if (!status && ht_weight_is_f8((ht_weight_type)t.type))
-        status = ht_scales_find(l->from, name, rows, columns, &scales, l->err);
-    if (!status) status = refuse_second_scale(l, name, &t);
+    if (ht_weight_is_f8(kind.type)) status = ht_scales_find(l->from, name, kind.n_rows, kind.k, &scales, l->err);
     if (status) return status;
-    const ht_matrix_kind kind = {l->precision, (ht_weight_type)t.type, rows, columns, is_head};
     size_t at = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
-    if (!bytes) bytes = t.n_bytes;
+    if (!bytes) bytes = t->n_bytes;
     l->bytes += bytes;
     l->matrix_bytes += (bytes + 63) & ~(size_t)63;
     if (!l->into) return HT_OK;
     ht_matrix *m;
     status = ht_matrix_new(l->device, &kind, name, (char *)l->into->memory + at, &m, l->err);
     if (status) return status;
-    l->tasks[l->into->n_matrices] = (ht_pack_task){m, t, head_rows};
+    l->tasks[l->into->n_matrices] = (ht_pack_task){m, *t, head_rows};
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
     return ht_scales_read(&scales, m, l->err);
+}
+
+static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
+                         ht_matrix **out) {
+    ht_stored t;
+    ht_status status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
+    if (!status) status = refuse_second_scale(l, name, &t);
+    return status ? status : add_matrix(l, is_head, &t, name, head_rows, out);
 }
 
 static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
@@ -148,7 +161,7 @@ static ht_status load_head(loader *l, const char *name, ht_matrix **out) {
 /* A table stays where it is: it takes no memory. */
 static ht_status load_table(loader *l, const char *name, int64_t rows, int64_t columns, ht_matrix **out) {
     ht_stored t;
-    ht_status status = look_up(l, name, rows, columns, &t);
+    ht_status status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
     if (!status && ht_weight_is_f8((ht_weight_type)t.type)) return load_matrix(l, name, rows, columns, 0, out);
     if (!status) l->table_bytes += t.n_bytes;
     if (status || !l->into) return status;
@@ -167,7 +180,7 @@ static ht_status keep_array(loader *l, const float *values, int64_t n, ht_array 
 /* Vectors are few and small: they are kept as f32 arrays. */
 static ht_status load_vector(loader *l, const char *name, int64_t n, int64_t head_rows, ht_array **out) {
     ht_stored t;
-    ht_status status = look_up(l, name, n, 0, &t);
+    ht_status status = look_up(l, name, &n, 1, &t);
     l->bytes += (size_t)n * sizeof(float);
     if (status || !l->into) return status;
     float *values = malloc((size_t)n * 2 * sizeof *values), *ordered = values + n;
@@ -224,9 +237,118 @@ static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer,
     return keep_slot(l, name, &w->slot);
 }
 
+/* ---- experts ---- */
+
+/* How checkpoints name the matrices of a layer's experts, after the layer's prefix: one tensor for each, with its number
+ * in the name; or all in one, [n_experts, rows, columns], which may hold another part's rows as well. */
+typedef struct expert_form {
+    ht_expert_part part;
+    bool gguf, stacked;
+    const char *name;
+    int share, n_shares; /* of the rows of an expert */
+} expert_form;
+
+static const expert_form expert_forms[] = {{HT_EXPERT_GATE, true, true, "ffn_gate_exps.weight", 0, 1},
+                                           {HT_EXPERT_UP, true, true, "ffn_up_exps.weight", 0, 1},
+                                           {HT_EXPERT_DOWN, true, true, "ffn_down_exps.weight", 0, 1},
+                                           {HT_EXPERT_GATE, true, true, "ffn_gate_up_exps.weight", 0, 2},
+                                           {HT_EXPERT_UP, true, true, "ffn_gate_up_exps.weight", 1, 2},
+                                           {HT_EXPERT_GATE, false, false, "mlp.experts.%d.gate_proj.weight", 0, 1},
+                                           {HT_EXPERT_UP, false, false, "mlp.experts.%d.up_proj.weight", 0, 1},
+                                           {HT_EXPERT_DOWN, false, false, "mlp.experts.%d.down_proj.weight", 0, 1},
+                                           {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj", 0, 2},
+                                           {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj", 1, 2},
+                                           {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj", 0, 1},
+                                           {HT_EXPERT_GATE, false, true, "mlp.switch_mlp.gate_proj.weight", 0, 1},
+                                           {HT_EXPERT_UP, false, true, "mlp.switch_mlp.up_proj.weight", 0, 1},
+                                           {HT_EXPERT_DOWN, false, true, "mlp.switch_mlp.down_proj.weight", 0, 1},
+                                           {HT_EXPERT_GATE, false, true, "experts.gate_up_proj", 0, 2},
+                                           {HT_EXPERT_UP, false, true, "experts.gate_up_proj", 1, 2},
+                                           {HT_EXPERT_DOWN, false, true, "experts.down_proj", 0, 1},
+                                           {HT_EXPERT_GATE, false, true, "experts.switch_glu.gate_proj.weight", 0, 1},
+                                           {HT_EXPERT_UP, false, true, "experts.switch_glu.up_proj.weight", 0, 1},
+                                           {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1}};
+
+static void expert_name(const loader *l, const expert_form *f, int64_t layer, int64_t expert, char *out) {
+    char part[96];
+    if (f->stacked)
+        snprintf(part, sizeof part, "%s", f->name);
+    else { /* the one directive is the number */
+        const char *number = strstr(f->name, "%d");
+        snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
+    }
+    if (l->from->gguf)
+        snprintf(out, NAME_SIZE, "blk.%lld.%s", (long long)layer, part);
+    else
+        snprintf(out, NAME_SIZE, "%slayers.%lld.%s", l->from->prefix, (long long)layer, part);
+}
+
+/* The form in which the layer's experts are there; the first one of the format when none is. */
+static const expert_form *find_form(const loader *l, ht_expert_part part, int64_t layer) {
+    const expert_form *first = NULL;
+    for (size_t i = 0; i < sizeof expert_forms / sizeof *expert_forms; i++) {
+        const expert_form *f = &expert_forms[i];
+        if (f->part != part || f->gguf != (l->from->gguf != NULL)) continue;
+        char name[NAME_SIZE];
+        ht_stored t;
+        expert_name(l, f, layer, 0, name);
+        if (ht_checkpoint_find(l->from, name, &t)) return f;
+        if (!first) first = f;
+    }
+    return first;
+}
+
+/* Expert `expert`'s rows of a tensor that holds those of all. */
+static ht_stored slice_of(const ht_stored *all, const expert_form *f, int64_t expert, int64_t rows) {
+    ht_stored t = *all;
+    size_t row_bytes = all->n_bytes / (size_t)(all->dims[0] * all->dims[1]);
+    t.n_dims = 2;
+    t.dims[0] = rows;
+    t.dims[1] = all->dims[2];
+    t.offset += (size_t)(expert * all->dims[1] + f->share * rows) * row_bytes;
+    t.n_bytes = (size_t)rows * row_bytes;
+    return t;
+}
+
+static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer, ht_experts *out) {
+    const ht_config *c = l->config;
+    int64_t n = c->n_experts, rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
+    const expert_form *f = find_form(l, p->expert, layer);
+    ht_matrix **matrix = NULL;
+    if (l->into) {
+        matrix = calloc((size_t)n, sizeof *matrix);
+        if (!matrix) return ht_fail_memory(l->err, (size_t)n * sizeof *matrix, "experts");
+        l->into->experts[l->into->n_experts++] = matrix;
+        *out = (ht_experts){matrix, (int32_t)n};
+    }
+    ht_status status = HT_OK;
+    for (int64_t e = 0; !status && e < n; e++) {
+        char name[NAME_SIZE];
+        ht_stored t;
+        expert_name(l, f, layer, e, name);
+        if (f->stacked) {
+            ht_stored all;
+            status = look_up(l, name, (int64_t[]){n, rows * f->n_shares, columns}, 3, &all);
+            if (!status && ht_weight_is_f8((ht_weight_type)all.type))
+                return ht_fail(l->err, HT_ERR_UNSUPPORTED,
+                               "%s: tensor `%s` holds all experts in %s; 8-bit floats are read expert by expert alone",
+                               all.file_name, name, all.type_name);
+            if (!status) t = slice_of(&all, f, e, rows);
+        } else
+            status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
+        if (!status) status = add_matrix(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
+        if (!status && l->into) l->into->is_expert[l->into->n_matrices - 1] = true;
+    }
+    return status;
+}
+
 /* One row of a table; without a struct to fill it only checks. */
 static ht_status load_place(loader *l, const ht_weight_place *p, int64_t layer, char *base) {
     if (p->has && !p->has(l->config, ht_max_i64(layer, 0))) return HT_OK;
+    if (p->expert) {
+        ht_experts none = {0};
+        return load_experts(l, p, layer, base ? (ht_experts *)(void *)(base + p->offset) : &none);
+    }
     if (p->columns != HT_EXTENT_NONE) {
         ht_weight none = {0};
         return load_weight(l, p, layer, base ? (ht_weight *)(void *)(base + p->offset) : &none);
@@ -261,7 +383,7 @@ static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, int32_t dims,
     ht_status status = HT_OK;
     ht_stored t;
     if (from_file && l->from->gguf && ht_checkpoint_find(l->from, "rope_freqs.weight", &t)) {
-        status = look_up(l, "rope_freqs.weight", dims / 2, 0, &t);
+        status = look_up(l, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t);
         if (!status) status = ht_stored_read_f32(&t, dims / 2, values, l->err);
         for (int32_t i = 0; !status && i < dims / 2; i++)
             if (!isfinite(values[i]) || values[i] <= 0)
@@ -336,17 +458,21 @@ static ht_weights *new_weights(const ht_config *config) {
     const ht_family *family = config->family;
     int64_t places = 0, around = 0;
     for (const ht_weight_place *const *table = family->layer; *table; table++)
-        for (const ht_weight_place *p = *table; p->gguf; p++) places++;
+        for (const ht_weight_place *p = *table; p->gguf; p++) places += p->expert ? config->n_experts : 1;
     for (const ht_weight_place *p = family->around; p && p->gguf; p++) around++;
     w->capacity = 2 * (places * config->n_layers + around) + 8; /* a bias with every weight, and what all have */
     w->decoder.config = config;
     w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
     w->decoder.around = calloc(1, family->around_bytes + 1);
     w->matrices = calloc((size_t)w->capacity, sizeof(ht_matrix *));
+    w->is_expert = calloc((size_t)w->capacity, sizeof(bool));
     w->tables = calloc((size_t)w->capacity, sizeof(ht_matrix *));
+    w->experts = calloc((size_t)w->capacity, sizeof(ht_matrix **));
     w->arrays = calloc((size_t)w->capacity, sizeof(ht_array *));
     w->slots = calloc((size_t)w->capacity, sizeof(char *));
-    if (w->decoder.layers && w->decoder.around && w->matrices && w->tables && w->arrays && w->slots) return w;
+    if (w->decoder.layers && w->decoder.around && w->matrices && w->is_expert && w->tables && w->experts && w->arrays &&
+        w->slots)
+        return w;
     ht_weights_free(w);
     return NULL;
 }
@@ -412,7 +538,10 @@ void ht_weights_free(ht_weights *w) {
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_release(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
     ht_memory_free(w->memory, w->memory_bytes);
+    for (int64_t i = 0; i < w->n_experts; i++) free(w->experts[i]);
+    free(w->experts);
     free(w->matrices);
+    free(w->is_expert);
     free(w->tables);
     free(w->arrays);
     free(w->slots);
@@ -427,3 +556,5 @@ ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n) {
     *n = w->n_matrices;
     return w->matrices;
 }
+
+bool ht_weights_is_expert(const ht_weights *w, int64_t i) { return w->is_expert[i]; }

@@ -22,6 +22,8 @@ typedef enum ht_extent {
     HT_EXTENT_FEED_FORWARD,
     HT_EXTENT_VOCAB,
     HT_EXTENT_ONE,
+    HT_EXTENT_EXPERTS,
+    HT_EXTENT_EXPERT_FEED_FORWARD,
     HT_EXTENT_LAYER_INPUT,  /* of one layer */
     HT_EXTENT_LAYER_INPUTS, /* of all layers */
     HT_EXTENT_LAYER_INPUT_VOCAB
@@ -31,6 +33,9 @@ typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } 
 
 /* Whose heads the rows of a matrix are, for those that a GGUF file stores for interleaved RoPE. */
 typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
+
+/* Which matrix of an expert. All experts' are one place, whose names weights.c knows: they lie in one tensor or in many. */
+typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_EXPERT_DOWN } ht_expert_part;
 
 /* One row per weight: where it goes, what it is called, what shape it has. A row with columns is a matrix and goes to an
  * ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. Names are followed
@@ -44,6 +49,7 @@ typedef struct ht_weight_place {
     ht_heads_rule heads;
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: nothing follows the names, the GGUF's is whole */
+    ht_expert_part expert;                          /* goes to an ht_experts; the names are for messages */
     bool looked_up; /* a matrix of which only rows are looked up: it stays in the file */
 } ht_weight_place;
 
@@ -86,5 +92,7 @@ void ht_weights_free(ht_weights *w); /* NULL is fine */
 const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
 /* Every matrix in memory, each once: *n of them, lent. Tables that stayed in their file are not among them. */
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
+/* Whether matrix i of them is an expert's, which not every token meets. */
+bool ht_weights_is_expert(const ht_weights *w, int64_t i);
 
 #endif

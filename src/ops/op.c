@@ -39,10 +39,13 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_SOFTMAX] = {.shape = ht_shape_softmax},
     [HT_OP_MATMUL] = {.shape = ht_shape_matmul, .params_bytes = sizeof(ht_matmul_params)},
     [HT_OP_TAKE] = {.shape = ht_shape_take},
+    [HT_OP_TOP_K] = {.shape = ht_shape_top_k, .params_bytes = sizeof(ht_top_k_params)},
+    [HT_OP_TAKE_ALONG] = {.shape = ht_shape_take_along},
     [HT_OP_RMS_NORM] = {.shape = ht_shape_rms_norm, .params_bytes = sizeof(ht_rms_norm_params)},
     [HT_OP_ROPE] = {.shape = ht_shape_rope, .params_bytes = sizeof(ht_rope_params)},
     [HT_OP_LINEAR] = {.shape = ht_shape_linear, .params_bytes = sizeof(ht_linear_params)},
     [HT_OP_EMBED] = {.shape = ht_shape_embed, .params_bytes = sizeof(ht_linear_params)},
+    [HT_OP_LINEAR_GATHER] = {.shape = ht_shape_linear_gather, .params_bytes = sizeof(ht_linear_gather_params)},
     [HT_OP_ATTEND] = {.shape = ht_shape_attend, .params_bytes = sizeof(ht_attend_params), .effect = true},
 };
 

@@ -45,6 +45,7 @@ ht_shape_fn ht_shape_reduce;    /* [..., n] -> [...] */
 ht_shape_fn ht_shape_argreduce; /* [..., n] -> i32 [...] */
 ht_shape_fn ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul, ht_shape_take;
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
+ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;
 
 /* Broadcast of two shapes as NumPy defines it; false when they do not fit. */
 bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims);

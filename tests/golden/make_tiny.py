@@ -20,7 +20,8 @@ import transformers
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM,
                           Gemma3ForConditionalGeneration, Gemma3TextConfig, Gemma4Config, Gemma4ForCausalLM,
                           Gemma4ForConditionalGeneration, Gemma4TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
+                          Qwen3MoeForCausalLM)
 
 from safetensors.torch import save_file
 
@@ -186,10 +187,13 @@ FAMILY_NAMES = {
     "llama": {**LLAMA_NAMES, "post_attention_layernorm": "ffn_norm"},
     "qwen2": {**LLAMA_NAMES, "post_attention_layernorm": "ffn_norm"},
     "qwen3": {**LLAMA_NAMES, **HEAD_NORMS, "post_attention_layernorm": "ffn_norm"},
+    "qwen3moe": {**LLAMA_NAMES, **HEAD_NORMS, "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp"},
     "gemma2": GEMMA_NAMES,
     "gemma3": {**GEMMA_NAMES, **HEAD_NORMS},
     "gemma4": {**GEMMA_NAMES, **HEAD_NORMS, "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
-               "post_per_layer_input_norm": "post_norm"},
+               "post_per_layer_input_norm": "post_norm", "router.proj": "ffn_gate_inp",
+               "post_feedforward_layernorm_1": "post_ffw_norm_1", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+               "post_feedforward_layernorm_2": "post_ffw_norm_2"},
 }
 TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
          "q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1,
@@ -205,8 +209,11 @@ def gguf_name(arch, key):
         if key.startswith(hf + "."):
             return g + key[len(hf):]
     _, layer, rest = key.split(".", 2)
-    if rest == "layer_scalar":
-        return f"blk.{layer}.layer_output_scale.weight"
+    whole = {"layer_scalar": "layer_output_scale.weight", "router.scale": "ffn_gate_inp.scale",
+             "router.per_expert_scale": "ffn_down_exps.scale", "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+             "experts.down_proj": "ffn_down_exps.weight", "mlp.experts.down_proj": "ffn_down_exps.weight"}
+    if rest in whole:
+        return f"blk.{layer}.{whole[rest]}"
     stem, part = rest.rsplit(".", 1)
     return f"blk.{layer}.{FAMILY_NAMES[arch][stem]}.{part}"
 
@@ -219,6 +226,12 @@ def interleave(x, heads):
     """The row order GGUF uses for llama's q and k: RoPE turns neighbours instead of halves."""
     half = x.shape[0] // heads // 2
     return x.reshape(heads, 2, half, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def describe_experts(w, count, used, size):
+    w.add_expert_count(count)
+    w.add_expert_used_count(used)
+    w.add_expert_feed_forward_length(size)
 
 
 def describe_gemma4(w, config):
@@ -243,6 +256,8 @@ def describe_gemma4(w, config):
     w.add_sliding_window_pattern(slides)
     if config.final_logit_softcapping:
         w.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.enable_moe_block:
+        describe_experts(w, config.num_experts, config.top_k_experts, config.moe_intermediate_size)
     rope = config.rope_parameters
     w.add_rope_freq_base(rope["full_attention"]["rope_theta"])
     w.add_rope_freq_base_swa(rope["sliding_attention"]["rope_theta"])
@@ -257,6 +272,8 @@ def describe_others(w, arch, model, config):
     if head_dim * config.num_attention_heads != config.hidden_size or arch.startswith("gemma"):
         w.add_key_length(head_dim)
         w.add_value_length(head_dim)
+    if arch == "qwen3moe":
+        describe_experts(w, config.num_experts, config.num_experts_per_tok, config.moe_intermediate_size)
     rope = config.rope_parameters
     if arch == "gemma2":
         w.add_attn_logit_softcapping(config.attn_logit_softcapping)
@@ -302,9 +319,15 @@ def write_gguf(name, arch, model, kind, n=40):
         if arch == "llama" and (heads := heads_of(config, key)):
             x = interleave(x, heads)
         x = np.ascontiguousarray(x)
-        type_ = TYPES[kind] if x.ndim == 2 else TYPES["f32"]
+        router = key.endswith(("mlp.gate.weight", "router.proj.weight"))
+        type_ = TYPES[kind] if x.ndim >= 2 and not router else TYPES["f32"]
         data = gguf.quants.quantize(x, type_)
-        w.add_tensor(gguf_name(arch, key), data, raw_dtype=type_)
+        if key.endswith("mlp.experts.gate_up_proj"):  # Qwen's file has the halves as two tensors
+            layer, half = key.split(".")[2], x.shape[1] // 2
+            w.add_tensor(f"blk.{layer}.ffn_gate_exps.weight", np.ascontiguousarray(data[:, :half]), raw_dtype=type_)
+            w.add_tensor(f"blk.{layer}.ffn_up_exps.weight", np.ascontiguousarray(data[:, half:]), raw_dtype=type_)
+        else:
+            w.add_tensor(gguf_name(arch, key), data, raw_dtype=type_)
         stored[key] = gguf.quants.dequantize(data, type_).reshape(x.shape)
     w.write_header_to_file()
     w.write_kv_data_to_file()
@@ -375,6 +398,14 @@ def qwen3(**more):
                 num_key_value_heads=1, head_dim=24, max_position_embeddings=512, rms_norm_eps=1e-6,
                 tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), eos_token_id=[3, 4])
     return Qwen3Config(**{**base, **more})
+
+
+def qwen3_moe(**more):
+    base = dict(vocab_size=89, hidden_size=44, intermediate_size=36, num_hidden_layers=3, num_attention_heads=3,
+                num_key_value_heads=1, head_dim=24, max_position_embeddings=512, rms_norm_eps=1e-6,
+                tie_word_embeddings=True, rope_parameters=rope(theta=1000000.0), eos_token_id=[3, 4],
+                moe_intermediate_size=20, num_experts=7, num_experts_per_tok=3)
+    return Qwen3MoeConfig(**{**base, **more})
 
 
 def gemma2(**more):
@@ -455,6 +486,13 @@ def main():
     checkpoint("gemma4-k-is-v-f16-shards", Gemma4ForCausalLM,
                gemma4(attention_k_eq_v=True, num_global_key_value_heads=1, hidden_size_per_layer_input=0,
                       num_key_value_heads=4, intermediate_size=60), "f16", n=64, shard="24KB", old=True)
+    checkpoint("gemma4-experts-bf16", Gemma4ForCausalLM,
+               gemma4(enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=20,
+                      hidden_size_per_layer_input=0, attention_k_eq_v=True, num_global_key_value_heads=1), "bf16", n=64)
+    checkpoint("qwen3-moe-f32", Qwen3MoeForCausalLM, qwen3_moe(), "f32", n=64)
+    checkpoint("qwen3-moe-mixed-bf16", Qwen3MoeForCausalLM,
+               qwen3_moe(norm_topk_prob=True, decoder_sparse_step=2, num_hidden_layers=5, mlp_only_layers=[1],
+                         num_experts_per_tok=1, tie_word_embeddings=False), "bf16", n=64)
     checkpoint("gemma4-multimodal-bf16", Gemma4ForConditionalGeneration, multimodal4(), "bf16")
     blocks = {"quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [4, 12]}}
     fp8_checkpoint("llama-fp8-blocks", LlamaForCausalLM, llama(), torch.float8_e4m3fn, (4, 12), "_scale_inv",
@@ -480,6 +518,13 @@ def main():
     gguf_checkpoint("gemma4-k-is-v-q4_1", "gemma4", Gemma4ForCausalLM,
                     gemma4(hidden_size=32, intermediate_size=64, attention_k_eq_v=True, num_global_key_value_heads=1,
                            head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0), "q4_1", n=64)
+    gguf_checkpoint("qwen3-moe-q4_1", "qwen3moe", Qwen3MoeForCausalLM,
+                    qwen3_moe(**{**even, "vocab_size": 89, "num_hidden_layers": 2}, head_dim=16, norm_topk_prob=True,
+                              moe_intermediate_size=32), "q4_1", n=64)
+    gguf_checkpoint("gemma4-experts-q8_0", "gemma4", Gemma4ForCausalLM,
+                    gemma4(hidden_size=32, intermediate_size=64, attention_k_eq_v=True, num_global_key_value_heads=1,
+                           head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0, enable_moe_block=True,
+                           num_experts=6, top_k_experts=2, moe_intermediate_size=32), "q8_0", n=64)
     gguf_checkpoint("gemma3-q5_1", "gemma3", Gemma3ForCausalLM,
                     gemma3(**{**even, "vocab_size": 71, "num_hidden_layers": 6}, num_key_value_heads=2, query_pre_attn_scalar=16,
                            sliding_window_pattern=6, rope_parameters={"full_attention": rope("linear", 1000000.0, factor=8.0),

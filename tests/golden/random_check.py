@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3ForCausalLM,
                           Gemma3ForConditionalGeneration, Gemma3TextConfig, Gemma4ForCausalLM, Gemma4TextConfig, LlamaConfig, LlamaForCausalLM, MistralConfig,
-                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
+                          MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM,
+                          Qwen3MoeConfig, Qwen3MoeForCausalLM)
 
 import make_tiny
 import reference
@@ -39,7 +40,7 @@ def sizes(rng):
 
 
 def draw(rng):
-    family = rng.choice(["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "gemma4", "multimodal"])
+    family = rng.choice(["llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3", "gemma4", "multimodal"])
     common, head_dim = sizes(rng), 2 * int(rng.integers(1, 40))
     if family == "llama":
         return LlamaForCausalLM, LlamaConfig(**common, head_dim=head_dim, rope_parameters=rope(rng),
@@ -50,6 +51,12 @@ def draw(rng):
     if family.startswith("qwen"):
         window = dict(rope_parameters=rope(rng), use_sliding_window=bool(rng.integers(2)),
                       sliding_window=int(rng.integers(1, 40)), max_window_layers=int(rng.integers(0, 4)))
+        if family == "qwen3_moe":
+            experts = int(rng.integers(1, 12))
+            return Qwen3MoeForCausalLM, Qwen3MoeConfig(
+                **common, rope_parameters=window["rope_parameters"], head_dim=head_dim, num_experts=experts,
+                num_experts_per_tok=int(rng.integers(1, experts + 1)), moe_intermediate_size=int(rng.integers(1, 60)),
+                norm_topk_prob=bool(rng.integers(2)), decoder_sparse_step=int(rng.integers(1, 3))), 0
         if family == "qwen3":
             return Qwen3ForCausalLM, Qwen3Config(**common, **window, head_dim=head_dim,
                                                  attention_bias=bool(rng.integers(2))), 0
@@ -76,6 +83,8 @@ def draw(rng):
             sliding_window=int(rng.integers(1, 300)), final_logit_softcapping=[None, 3.0][rng.integers(2)],
             # transformers fails on layers that share keys without inputs per layer.
             hidden_size_per_layer_input=int(rng.choice([3, 16] if shared else [0, 3, 16])),
+            enable_moe_block=bool(rng.integers(2)), num_experts=5, top_k_experts=int(rng.integers(1, 6)),
+            moe_intermediate_size=int(rng.integers(1, 60)),
             vocab_size_per_layer_input=common["vocab_size"] + int(rng.integers(0, 9))), 0
     # The multimodal class of transformers does not cap its logits, whatever the text config says; no checkpoint does.
     cap = 3.0 if family == "gemma3" and rng.integers(2) else None
@@ -98,7 +107,8 @@ def check(hearth, rng, number, directory):
     make_tiny.fill(model, f"random {number}", offset)
     model = model.to(make_tiny.DTYPES[dtype])
     model.save_pretrained(directory, max_shard_size=str(rng.choice(["20KB", "1GB"])))
-    model = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager")
+    model = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
+                                experts_implementation="eager")
     text = config.get_text_config()
     ids = rng.integers(0, text.vocab_size, int(rng.integers(1, 600))).tolist()
     expected = reference.logits_of(model, ids)

@@ -39,6 +39,20 @@ static double log_sum_exp(const float *row, int64_t n) {
     return top + log(sum);
 }
 
+double golden_share_within(const golden *g, const float *logits, double limit) {
+    int64_t near = 0;
+    for (int64_t i = 0; i < g->n; i++) {
+        const float *row = logits + i * g->vocab;
+        const json_t *ids = json_array_get(json_object_get(g->document, "top_ids"), (size_t)i);
+        const json_t *values = json_array_get(json_object_get(g->document, "top_logits"), (size_t)i);
+        double worst = fabs(log_sum_exp(row, g->vocab) - number_at(json_object_get(g->document, "logsumexp"), i));
+        for (size_t k = 0; k < json_array_size(ids); k++)
+            worst = worse(worst, fabs(row[json_integer_value(json_array_get(ids, k))] - number_at(values, (int64_t)k)));
+        near += worst < limit * g->std;
+    }
+    return (double)near / (double)g->n;
+}
+
 double golden_difference(const golden *g, const float *logits) {
     double worst = 0;
     const json_t *sums = json_object_get(g->document, "logsumexp");

@@ -19,5 +19,7 @@ void golden_close(golden *g);
 /* The largest difference of any stored value (top logits, log-sum-exp, kept rows) from logits [n, vocab], in units of the
  * reference's standard deviation. */
 double golden_difference(const golden *g, const float *logits);
+/* The share of positions at which the top logits and the log-sum-exp differ by less than `limit` of that deviation. */
+double golden_share_within(const golden *g, const float *logits, double limit);
 
 #endif

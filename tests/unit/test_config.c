@@ -93,6 +93,33 @@ static void caps(void **state) {
     REFUSED("{\"model_type\": \"gemma3_text\", \"final_logit_softcapping\": -2}", HT_ERR_FORMAT, "logits", "-2");
 }
 
+static void experts(void **state) {
+    (void)state;
+    ht_config c = read_ok("{\"model_type\": \"qwen3_moe\", \"num_hidden_layers\": 4, \"decoder_sparse_step\": 2,"
+                          " \"mlp_only_layers\": [3], \"num_local_experts\": 6, \"num_experts_per_tok\": 2}");
+    assert_true(c.n_experts == 6 && c.experts_used == 2 && c.expert_feed_forward == 768 && !c.scaled_routing);
+    assert_true(!c.layer[0].has_experts && c.layer[1].has_experts && !c.layer[3].has_experts);
+    assert_true(c.layer[0].feed_forward == 6144 && c.layer[1].feed_forward == 0);
+    REFUSED("{\"model_type\": \"qwen3_moe\", \"num_experts\": 4}", HT_ERR_FORMAT, "8 of 4 experts");
+    REFUSED("{\"model_type\": \"qwen3_moe\", \"mlp_only_layers\": [24]}", HT_ERR_FORMAT, "mlp_only_layers", "24");
+    REFUSED("{\"model_type\": \"qwen3_moe\", \"decoder_sparse_step\": 0}", HT_ERR_FORMAT, "decoder_sparse_step");
+    REFUSED("{\"model_type\": \"gemma4\", \"text_config\": {\"enable_moe_block\": true}}", HT_ERR_FORMAT,
+            "num_experts");
+}
+
+static void shared_keys(void **state) {
+    (void)state;
+    ht_config c = read_ok("{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 12, \"num_kv_shared_layers\": 5,"
+                          " \"use_double_wide_mlp\": true, \"global_head_dim\": 64, \"head_dim\": 32}");
+    assert_true(c.layer[5].kv_layer == 5 && c.layer[11].kv_layer == 5 && c.layer[7].kv_layer == 6);
+    assert_true(c.layer[5].head_dim == 64 && c.layer[6].head_dim == 32);
+    assert_true(c.layer[6].feed_forward == 9216 && c.layer[7].feed_forward == 2 * 9216);
+    assert_true(c.rope.kind == HT_ROPE_PROPORTIONAL && c.rope.share == 0.25 && c.attention_scale == 1);
+    REFUSED("{\"model_type\": \"gemma4_text\", \"num_hidden_layers\": 12, \"num_kv_shared_layers\": 7}", HT_ERR_FORMAT,
+            "num_kv_shared_layers", "7 of 12");
+    REFUSED("{\"model_type\": \"gemma4_text\", \"num_kv_shared_layers\": -1}", HT_ERR_FORMAT, "num_kv_shared_layers");
+}
+
 static void gemma_defaults(void **state) {
     (void)state;
     ht_config c =
@@ -371,6 +398,8 @@ int main(void) {
         cmocka_unit_test(gemma_defaults),
         cmocka_unit_test(windows_of_all_layers),
         cmocka_unit_test(caps),
+        cmocka_unit_test(experts),
+        cmocka_unit_test(shared_keys),
         cmocka_unit_test(rope_spellings),
         cmocka_unit_test(rope_factors),
         cmocka_unit_test(windows),

@@ -95,15 +95,19 @@ static void check_checkpoint(void **state) {
     golden_close(&g);
 }
 
-/* The default precision is no yardstick, but it is close. */
+/* The default precision is no yardstick, but it is close; except where a router nearly ties, and rounding chooses. */
 static void check_fast(void **state) {
     const char *name = *state;
     golden g = open_reference(name);
     ht_model *m = load(name, HT_PRECISION_FAST, HT_F16);
     float *logits = run(m, &g, 32);
     double difference = golden_difference(&g, logits);
-    print_message("%s: largest difference %.2e of the deviation in default precision\n", name, difference);
-    assert_true(difference < 0.15);
+    bool routed = strstr(name, "experts") || strstr(name, "moe");
+    double share = golden_share_within(&g, logits, 0.15);
+    print_message(
+        "%s: largest difference %.2e of the deviation in default precision, %.0f %% of positions below 0.15\n", name,
+        difference, 100 * share);
+    assert_true(routed ? share > 0.8 : difference < 0.15);
     free(logits);
     ht_model_close(&m);
     golden_close(&g);
@@ -154,7 +158,12 @@ int main(void) {
                                         "qwen3-mlx5-f32",
                                         "qwen3-mxfp8",
                                         "gemma3-mlx6-bf16",
-                                        "gemma4-mlx2-f16"};
+                                        "gemma4-mlx2-f16",
+                                        "gemma4-experts-bf16",
+                                        "gemma4-experts-q8_0.gguf",
+                                        "qwen3-moe-f32",
+                                        "qwen3-moe-mixed-bf16",
+                                        "qwen3-moe-q4_1.gguf"};
     enum { N = sizeof names / sizeof *names };
     struct CMUnitTest tests[2 * N];
     for (int i = 0; i < N; i++) {

@@ -231,9 +231,10 @@ static void check_real_picks(void **state) {
 }
 
 int main(void) {
-    static const char *const tiny[] = {"llama-llama3-bf16", "llama-q4_1.gguf",    "qwen2-sliding-f16",
-                                       "qwen2-q4_0.gguf",   "gemma3-f32",         "gemma3-q5_1.gguf",
-                                       "gemma2-f16-shards", "gemma4-shared-bf16", "gemma4-q8_0.gguf"};
+    static const char *const tiny[] = {"llama-llama3-bf16",        "llama-q4_1.gguf",    "qwen2-sliding-f16",
+                                       "qwen2-q4_0.gguf",          "gemma3-f32",         "gemma3-q5_1.gguf",
+                                       "gemma2-f16-shards",        "gemma4-shared-bf16", "gemma4-q8_0.gguf",
+                                       "gemma4-experts-q8_0.gguf", "qwen3-moe-f32"};
     static const char *const real[] = {"smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b"};
     enum { N_TINY = sizeof tiny / sizeof *tiny, N_REAL = sizeof real / sizeof *real };
     struct CMUnitTest tests[N_TINY + 2 * N_REAL];

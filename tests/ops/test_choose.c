@@ -1,0 +1,153 @@
+/* Choosing along the last axis, and products with the chosen matrices. */
+#include "cpu/cpu.h"
+#include "device/params.h"
+#include "support/kernels.h"
+#include "support/test.h"
+#include "support/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ht_device *device;
+
+static int start(void **state) {
+    (void)state;
+    ht_error err = {0};
+    return ht_cpu_device_new(2, NULL, &device, &err) == HT_OK ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    ht_cpu_device_free(device);
+    return 0;
+}
+
+static void check_top_k(const float *x, int64_t n, int32_t k, const int32_t *expected) {
+    int32_t got[16];
+    ht_view in = test_view((void *)(uintptr_t)x, HT_F32, 2, (int64_t[]){1, n});
+    ht_view out = test_view(got, HT_I32, 2, (int64_t[]){1, k});
+    test_run_ok(device, HT_OP_TOP_K, &(ht_top_k_params){k}, 1, &in, &out, NULL);
+    assert_memory_equal(got, expected, (size_t)k * sizeof *got);
+}
+
+static void largest_first(void **state) {
+    (void)state;
+    check_top_k((float[]){1, 5, 3, 5, 2}, 5, 3, (int32_t[]){1, 3, 2});
+    check_top_k((float[]){1, 5, 3, 5, 2}, 5, 5, (int32_t[]){1, 3, 2, 4, 0});
+    check_top_k((float[]){0.0f, -0.0f, 0.0f}, 3, 2, (int32_t[]){0, 1});
+    check_top_k((float[]){-INFINITY, 1, INFINITY, -3}, 4, 4, (int32_t[]){2, 1, 3, 0});
+    check_top_k((float[]){1, NAN, INFINITY, NAN}, 4, 3, (int32_t[]){1, 3, 2});
+    check_top_k((float[]){7}, 1, 1, (int32_t[]){0});
+}
+
+/* Rows with strides, against a selection that looks for the largest k times. */
+static void many_rows(void **state) {
+    (void)state;
+    enum { ROWS = 37, N = 21, K = 8 };
+    float x[ROWS][2 * N];
+    uint64_t seed = 5;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < 2 * N; j++) x[i][j] = (float)((int)(test_random(&seed) % 9) - 4);
+    int32_t got[ROWS][K];
+    ht_view in = test_view(x, HT_F32, 2, (int64_t[]){ROWS, N}), out = test_view(got, HT_I32, 2, (int64_t[]){ROWS, K});
+    in.stride[0] = 2 * N;
+    in.stride[1] = 2;
+    test_run_ok(device, HT_OP_TOP_K, &(ht_top_k_params){K}, 1, &in, &out, NULL);
+    for (int i = 0; i < ROWS; i++) {
+        bool used[N] = {false};
+        for (int k = 0; k < K; k++) {
+            int best = -1;
+            for (int j = 0; j < N; j++)
+                if (!used[j] && (best < 0 || x[i][2 * j] > x[i][2 * best])) best = j;
+            used[best] = true;
+            assert_int_equal(got[i][k], best);
+        }
+    }
+    float values[ROWS][K];
+    ht_view along[] = {in, out}, to = test_view(values, HT_F32, 2, (int64_t[]){ROWS, K});
+    test_run_ok(device, HT_OP_TAKE_ALONG, NULL, 2, along, &to, NULL);
+    for (int i = 0; i < ROWS; i++)
+        for (int k = 0; k < K; k++) assert_true(values[i][k] == x[i][2 * got[i][k]]);
+    got[3][2] = N;
+    ht_error err = {0};
+    assert_int_equal(test_run(device, HT_OP_TAKE_ALONG, NULL, 2, along, &to, NULL, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "21"));
+}
+
+/* ---- products ---- */
+
+enum { EXPERTS = 5, ROWS_OUT = 19, K = 64, T = 700, M = 3 };
+
+static void make_expert(ht_matrix *m, uint64_t seed) {
+    const ht_matrix_ops *ops = device->matrix_ops(device, HT_W_Q4_1, HT_PRECISION_FAST);
+    *m = (ht_matrix){.ops = ops, .type = HT_W_Q4_1, .n_rows = ROWS_OUT, .k = K};
+    m->packed_bytes = ops->packed_bytes(HT_W_Q4_1, ROWS_OUT, K);
+    m->packed = aligned_alloc(64, (m->packed_bytes + 63) / 64 * 64);
+    unsigned char *stored = malloc(ROWS_OUT * test_row_bytes(HT_W_Q4_1, K));
+    assert_true(m->packed && stored);
+    test_random_weights(HT_W_Q4_1, ROWS_OUT, K, &seed, stored);
+    ops->pack(m, 0, ROWS_OUT, stored);
+    free(stored);
+}
+
+/* Every row gives the bits that its matrix alone gives for it, whatever asks beside it; a matrix nobody asks for is not
+ * touched, and one that all ask for takes more rows than go at once. */
+static void check_products(const ht_matrix *all, int64_t t, bool per_choice, int crowd) {
+    ht_matrix experts[EXPERTS], *list[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) {
+        experts[e] = all[e];
+        list[e] = &experts[e];
+    }
+    experts[EXPERTS - 1].packed = NULL; /* nobody asks for the last */
+    int64_t n_x = per_choice ? t * M : t;
+    float *x = malloc((size_t)(n_x * K) * sizeof *x), *y = malloc((size_t)(t * M * ROWS_OUT) * sizeof *y);
+    int32_t *ids = malloc((size_t)(t * M) * sizeof *ids);
+    assert_true(x && y && ids);
+    uint64_t seed = 9;
+    for (int64_t i = 0; i < n_x * K; i++) x[i] = test_random_float(&seed);
+    for (int64_t i = 0; i < t * M; i++) ids[i] = crowd >= 0 ? crowd : (int32_t)(test_random(&seed) % (EXPERTS - 1));
+    ht_view in[2] = {test_view(x, HT_F32, 2, (int64_t[]){t, K}), test_view(ids, HT_I32, 2, (int64_t[]){t, M})};
+    if (per_choice) in[0] = test_view(x, HT_F32, 3, (int64_t[]){t, M, K});
+    ht_view out = test_view(y, HT_F32, 3, (int64_t[]){t, M, ROWS_OUT});
+    const ht_linear_gather_params p = {list, EXPERTS};
+    test_run_ok(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL);
+    void *scratch = aligned_alloc(64, 1 << 20);
+    for (int64_t i = 0; i < t * M; i++) {
+        float alone[ROWS_OUT];
+        const ht_matrix *m = list[ids[i]];
+        ht_pool_lease(device->pool);
+        m->ops->mul(m, x + (per_choice ? i : i / M) * K, K, 1, NULL, alone, ROWS_OUT, scratch, device->pool);
+        ht_pool_release(device->pool);
+        assert_memory_equal(alone, y + i * ROWS_OUT, sizeof alone);
+    }
+    ids[t * M - 1] = EXPERTS;
+    ht_error err = {0};
+    assert_int_equal(test_run(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "expert 5"));
+    free(scratch);
+    free(x);
+    free(y);
+    free(ids);
+}
+
+static void products(void **state) {
+    (void)state;
+    ht_matrix experts[EXPERTS];
+    for (int e = 0; e < EXPERTS; e++) make_expert(&experts[e], 100 + (uint64_t)e);
+    static const int64_t rows[] = {1, 2, 7, 40, T};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        check_products(experts, rows[i], false, -1);
+        check_products(experts, rows[i], true, -1);
+        check_products(experts, rows[i], false, 2);
+    }
+    for (int e = 0; e < EXPERTS; e++) free(experts[e].packed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(largest_first),
+        cmocka_unit_test(many_rows),
+        cmocka_unit_test(products),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
