@@ -7,6 +7,7 @@
 #include "models/pack.h"
 #include "models/registry.h"
 #include "models/scales.h"
+#include "models/stored.h"
 #include "models/table.h"
 
 #include <math.h>
@@ -300,14 +301,7 @@ static const expert_form *find_form(const loader *l, ht_expert_part part, int64_
 
 /* Expert `expert`'s rows of a tensor that holds those of all. */
 static ht_stored slice_of(const ht_stored *all, const expert_form *f, int64_t expert, int64_t rows) {
-    ht_stored t = *all;
-    size_t row_bytes = all->n_bytes / (size_t)(all->dims[0] * all->dims[1]);
-    t.n_dims = 2;
-    t.dims[0] = rows;
-    t.dims[1] = all->dims[2];
-    t.offset += (size_t)(expert * all->dims[1] + f->share * rows) * row_bytes;
-    t.n_bytes = (size_t)rows * row_bytes;
-    return t;
+    return ht_stored_rows(all, expert * all->dims[1] + f->share * rows, rows);
 }
 
 static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer, ht_experts *out) {
