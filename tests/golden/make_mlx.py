@@ -85,6 +85,10 @@ def checkpoint(name, cls, config, dtype, mode, bits, group, predicate=None, n=40
         if name.startswith("gemma4"):  # mlx-lm reads the older spelling
             path = dense / "config.json"
             path.write_text(json.dumps(make_tiny.old_spelling(json.loads(path.read_text()))))
+        if "moe" in name:  # and asks for these by its own names
+            path = dense / "config.json"
+            path.write_text(json.dumps({**json.loads(path.read_text()), "num_experts": config.num_experts,
+                                        "rope_theta": config.rope_parameters["rope_theta"]}))
         quantise(dense, HERE / name, mode, bits, group, predicate)
     ids = [int(i) for i in seeded(name + " ids").integers(0, config.get_text_config().vocab_size, n)]
     model = load_f32(HERE / name)
@@ -151,6 +155,9 @@ def main():
                         use_double_wide_mlp=True, head_dim=8, global_head_dim=16, hidden_size_per_layer_input=32,
                         sliding_window=20, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2),
                "f16", "affine", 2, 32, n=64)
+    checkpoint("qwen3-moe-mlx4-bf16", t.Qwen3MoeForCausalLM,
+               t.qwen3_moe(**even, head_dim=16, moe_intermediate_size=64), "bf16", "affine", 4, 64,
+               others("mlp.gate", by={"bits": 8, "group_size": 64}))
 
 
 if __name__ == "__main__":

@@ -159,6 +159,7 @@ int main(void) {
                                         "qwen3-mxfp8",
                                         "gemma3-mlx6-bf16",
                                         "gemma4-mlx2-f16",
+                                        "qwen3-moe-mlx4-bf16",
                                         "gemma4-experts-bf16",
                                         "gemma4-experts-q8_0.gguf",
                                         "qwen3-moe-f32",
