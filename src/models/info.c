@@ -47,6 +47,7 @@ static void describe_tensors(info *in, const ht_checkpoint *c) {
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
         ht_stored t;
         ht_checkpoint_tensor_at(c, i, &t);
+        if (!t.n_bytes) continue; /* the scales of a tensor, which count with it */
         int64_t elements = 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;

@@ -531,6 +531,11 @@ static void info(void **state) {
     assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_I32), 0);
     ht_model_info_free(in);
 
+    if (ht_model_info_read("tests/golden/tiny/llama-mlx4-bf16", &in, &err)) fail_msg("%s", err.message);
+    assert_true(in->quantization_bits == 4 && in->quantization_group == 64 && in->n_tensor_types == 3);
+    assert_int_equal(in->tensor_types[1].n_tensors, 5); /* norms; scales and biases are no tensors of their own */
+    ht_model_info_free(in);
+
     /* A file of another family is described, though it cannot be run. */
     gguf_writer w = gguf_writer_new();
     gguf_put_str(&w, "general.architecture", "bert");
