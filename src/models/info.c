@@ -80,6 +80,8 @@ static void describe_config(info *in, const ht_checkpoint *from, const ht_config
     p->feed_forward = c->feed_forward;
     p->vocab = c->vocab;
     p->context = c->context;
+    p->n_experts = c->n_experts;
+    p->n_experts_used = c->experts_used;
     p->tied_head = c->tied_head && p->has_weights;
     p->memory_bytes -= (int64_t)ht_weights_bytes_in_file(from, c);
     for (int64_t i = 0; i < c->n_layers; i++) p->n_sliding_layers += c->layer[i].slides;
