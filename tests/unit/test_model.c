@@ -563,7 +563,7 @@ static void architectures(void **state) {
     (void)state;
     const char *const *names = ht_model_architectures();
     int n = 0;
-    for (; names[n]; n++) assert_ptr_equal(ht_family_of_architecture(names[n])->architecture, names[n]);
+    for (; names[n]; n++) assert_string_equal(ht_family_of_architecture(names[n])->architecture, names[n]);
     assert_true(n >= 6);
 }
 
