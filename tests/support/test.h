@@ -10,4 +10,16 @@
 #include <cmocka.h>
 /* clang-format on */
 
+/* In builds where everything takes many times as long, tests of many combinations run fewer. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#if defined(TEST_EMULATED) || defined(TEST_SANITIZED)
+enum { TEST_SLOW = 1 };
+#else
+enum { TEST_SLOW = 0 };
+#endif
+
 #endif
