@@ -295,14 +295,14 @@ HT_INLINE v16r v16r_start(int32_t offset, int32_t offset1) {
 HT_INLINE int8x16_t v16r_load(const int8_t *x, const int8_t *x1, int j) {
     return vcombine_s8(vld1_s8(x + j / 2 * 8), vld1_s8(x1 + j / 2 * 8));
 }
-HT_INLINE int32x4_t ht_products(int32x4_t d, int32x4_t w, int8x16_t x) {
+HT_INLINE int32x4_t ht_dot_add(int32x4_t d, int32x4_t w, int8x16_t x) {
     return vusmmlaq_s32(d, vreinterpretq_u8_s32(w), x);
 }
 HT_INLINE v16r v16r_step(v16r d, v16i w, int8x16_t x, int bits, int steps, int j) {
     (void)bits, (void)steps;
     v16i *half = j % 2 ? &d.high : &d.low;
-    *half = (v16i){ht_products(half->a, w.a, x), ht_products(half->b, w.b, x), ht_products(half->c, w.c, x),
-                   ht_products(half->d, w.d, x)};
+    *half = (v16i){ht_dot_add(half->a, w.a, x), ht_dot_add(half->b, w.b, x), ht_dot_add(half->c, w.c, x),
+                   ht_dot_add(half->d, w.d, x)};
     return d;
 }
 HT_INLINE v16i v16r_sum(v16r d, int i, int32_t offset) {
