@@ -13,26 +13,35 @@ static void check(int promise) {
     if (!promise) abort();
 }
 
+static void check_rope(const ht_rope_spec *rope, int64_t dims) {
+    float factors[2048];
+    ht_rope_config how;
+    if (dims > 4096) return;
+    bool any = ht_rope_prepare(rope, (int32_t)dims, &how, factors);
+    check(isfinite(how.theta) && isfinite(how.scale) && isfinite(how.magnitude));
+    for (int64_t k = 0; any && k < dims / 2; k++) check(factors[k] > 0); /* infinity: the pair stays where it is */
+}
+
+static void check_layer(const ht_config *c, const ht_layer_config *l, int64_t i) {
+    check(l->n_kv_heads >= 1 && c->n_heads % l->n_kv_heads == 0 && l->head_dim >= 2 && l->head_dim % 2 == 0);
+    check(l->feed_forward >= 1 || l->has_experts);
+    check(!l->slides || c->window > 0);
+    check(l->kv_layer >= 0 && l->kv_layer <= i && c->layer[l->kv_layer].kv_layer == l->kv_layer);
+    check(c->layer[l->kv_layer].slides == l->slides && c->layer[l->kv_layer].head_dim == l->head_dim);
+    if (l->has_experts) check(c->experts_used >= 1 && c->experts_used <= c->n_experts && c->expert_feed_forward >= 1);
+    check_rope(l->slides ? &c->local_rope : &c->rope, l->head_dim);
+}
+
 /* What loading relies on without looking again. */
 static void check_config(const ht_config *c) {
     check(c->family && c->n_layers >= 1 && c->n_layers <= HT_MAX_LAYERS);
-    check(c->n_heads >= 1 && c->n_kv_heads >= 1 && c->n_heads % c->n_kv_heads == 0);
-    check(c->head_dim >= 2 && c->head_dim % 2 == 0 && c->hidden >= 1 && c->feed_forward >= 1);
+    check(c->n_heads >= 1 && c->hidden >= 1);
     check(c->vocab >= 1 && c->vocab <= INT32_MAX && c->context >= 1 && c->context <= INT32_MAX);
-    check(ht_config_q_rows(c) / c->n_heads == c->head_dim);
-    check(isfinite(c->attention_scale) && isfinite(c->rms_eps) && isfinite(c->final_softcap));
-    for (int64_t i = 0; i < c->n_layers; i++) check(!c->sliding[i] || c->window > 0);
+    check(isfinite(c->attention_scale) && isfinite(c->rms_eps));
+    check(isfinite(c->attention_softcap) && isfinite(c->final_softcap));
+    for (int64_t i = 0; i < c->n_layers; i++) check_layer(c, &c->layer[i], i);
     for (int i = 0; i < c->n_eos; i++) check(c->eos[i] >= 0 && c->eos[i] < c->vocab);
     check(memchr(c->name, 0, sizeof c->name) != NULL);
-    if (c->head_dim > 4096) return;
-    float factors[2048];
-    const ht_rope_spec *ropes[] = {&c->rope, &c->local_rope};
-    for (int i = 0; i < 2; i++) {
-        ht_rope_config how;
-        bool any = ht_rope_prepare(ropes[i], (int32_t)c->head_dim, &how, factors);
-        check(isfinite(how.theta) && isfinite(how.scale) && isfinite(how.magnitude));
-        for (int64_t k = 0; any && k < c->head_dim / 2; k++) check(isfinite(factors[k]) && factors[k] > 0);
-    }
 }
 
 static void check_error(ht_status status, const ht_error *err) {
