@@ -45,7 +45,7 @@ static ht_status check_layer(const ht_config *c, const ht_layer_config *l, const
         int64_t value, most;
     } sizes[] = {{"K/V heads", l->n_kv_heads, 1 << 16},
                  {"head size", l->head_dim, 1 << 16},
-                 {"feed-forward size", l->feed_forward + l->has_experts, 1 << 26}};
+                 {"feed-forward size", l->has_experts && l->feed_forward == 0 ? 1 : l->feed_forward, 1 << 26}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].value < 1 || sizes[i].value > sizes[i].most)
             return ht_fail(err, HT_ERR_FORMAT, "%s: %s is %lld, expected 1 to %lld", file, sizes[i].what,

@@ -149,7 +149,7 @@ static void read_json_layers(ht_config *c, ht_json_reader *r, const json_t *obje
                      "`num_kv_shared_layers` is %lld of %lld: no earlier layer of the same type has keys and values",
                      (long long)n_shared, (long long)c->n_layers);
     for (int64_t i = 0; wide && i < c->n_layers; i++)
-        if (c->layer[i].kv_layer != i) c->layer[i].feed_forward *= 2;
+        if (c->layer[i].kv_layer != i && c->feed_forward <= INT32_MAX) c->layer[i].feed_forward *= 2;
 }
 
 static void read_gguf(ht_config *c, ht_meta *m) {

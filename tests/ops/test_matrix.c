@@ -241,7 +241,7 @@ static bool is_repetition(int type) {
 }
 
 /* Where everything takes many times as long, repetitions are left out altogether. */
-static bool is_left_out(int isa, int type, int precision) {
+static bool is_left_out(int isa, int type, ht_precision precision) {
     return is_repetition(type) && (TEST_SLOW || precision == HT_PRECISION_REFERENCE || isa == HT_CPU_REFERENCE);
 }
 
@@ -249,7 +249,7 @@ static void every_type_everywhere(ht_precision precision) {
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
         for (int type = 0; type < HT_W_COUNT; type++)
             if (ht_cpu_isa_available((ht_cpu_isa)isa) && !in_words(isa, type, precision) &&
-                !is_left_out(isa, type, precision))
+                !is_left_out(isa, type, (ht_precision)precision))
                 check_type((ht_cpu_isa)isa, (ht_weight_type)type, precision);
 }
 
@@ -292,7 +292,7 @@ static void test_same_bits(void **state) {
         for (int type = 0; type < HT_W_COUNT; type++)
             for (int precision = 0; precision < 2; precision++)
                 if (ht_cpu_isa_available((ht_cpu_isa)isa) && (isa != HT_CPU_REFERENCE || type % 4 == 0) &&
-                    !is_left_out(isa, type, precision))
+                    !is_left_out(isa, type, (ht_precision)precision))
                     same_bits((ht_cpu_isa)isa, (ht_weight_type)type, (ht_precision)precision);
 }
 
