@@ -251,17 +251,11 @@ static const attend_case cases[] = {
 };
 
 /* An emulator takes a thousand times as long: there only the small cases, cut in two ways. */
-#ifdef TEST_EMULATED
-enum { EMULATED = 1 };
-#else
-enum { EMULATED = 0 };
-#endif
-
 static bool too_long(const attend_case *c, int threads, int chunk) {
     double keys = 0.0;
     for (int s = 0; s < c->n_sequences; s++)
         keys += (double)c->length[s] * (double)(c->window ? c->window : c->length[s] / 2);
-    return EMULATED && (keys * c->n_heads * c->head_dim > 2e7 || threads != 2 || (chunk != 1 && chunk != 64));
+    return TEST_EMULATED && (keys * c->n_heads * c->head_dim > 2e7 || threads != 2 || (chunk != 1 && chunk != 64));
 }
 
 static void run_case(const attend_case *c) {
@@ -273,7 +267,7 @@ static void run_case(const attend_case *c) {
         for (int d = 0; d < n; d++) {
             static const int chunks[] = {1, 37, 64, 512};
             bool plain = d == 0;
-            if (plain && threads != (EMULATED ? 2 : 1)) continue;
+            if (plain && threads != (TEST_EMULATED ? 2 : 1)) continue;
             for (size_t k = 0; k < (plain ? 1 : sizeof chunks / sizeof *chunks); k++) {
                 int chunk = plain ? 64 : chunks[k];
                 if (too_long(c, threads, chunk)) continue;

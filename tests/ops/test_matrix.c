@@ -240,12 +240,8 @@ static bool is_repetition(int type) {
     return a.bits && type % 7;
 }
 
-/* Where everything takes many times as long, repetitions are left out altogether; and under an emulator the plain kernels,
- * which are the same on every machine. */
+/* Where everything takes many times as long, repetitions are left out altogether. */
 static bool is_left_out(int isa, int type, ht_precision precision) {
-#ifdef TEST_EMULATED
-    if (isa == HT_CPU_REFERENCE) return true;
-#endif
     return is_repetition(type) && (TEST_SLOW || precision == HT_PRECISION_REFERENCE || isa == HT_CPU_REFERENCE);
 }
 
@@ -253,7 +249,7 @@ static void every_type_everywhere(ht_precision precision) {
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
         for (int type = 0; type < HT_W_COUNT; type++)
             if (ht_cpu_isa_available((ht_cpu_isa)isa) && !in_words(isa, type, precision) &&
-                !is_left_out(isa, type, (ht_precision)precision))
+                !is_left_out(isa, type, precision))
                 check_type((ht_cpu_isa)isa, (ht_weight_type)type, precision);
 }
 

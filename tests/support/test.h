@@ -16,7 +16,10 @@
 #define TEST_SANITIZED 1
 #endif
 #endif
-#if defined(TEST_EMULATED) || defined(TEST_SANITIZED)
+#if !defined(TEST_EMULATED)
+#define TEST_EMULATED 0
+#endif
+#if TEST_EMULATED || defined(TEST_SANITIZED)
 enum { TEST_SLOW = 1 };
 #else
 enum { TEST_SLOW = 0 };
