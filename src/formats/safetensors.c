@@ -157,6 +157,7 @@ static void read_tensor(parser *p, const char *name, const json_t *entry) {
 static void read_metadata(parser *p, const json_t *metadata) {
     const char *key;
     json_t *value;
+    if (json_is_null(metadata)) return; /* what mlx writes when there is none */
     if (!json_is_object(metadata)) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "`__metadata__` is not an object");
         return;

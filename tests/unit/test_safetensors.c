@@ -107,6 +107,7 @@ static void json_checks(void **state) {
     expect_header("{}", 0, HT_OK, "");
     expect_header("{}   ", 0, HT_OK, "");
     expect_header("{\"__metadata__\":{}}", 0, HT_OK, "");
+    expect_header("{\"__metadata__\":null}", 0, HT_OK, "");
     expect_header(" {}", 0, HT_ERR_FORMAT, "does not start with `{`");
     expect_header("[]", 0, HT_ERR_FORMAT, "does not start with `{`");
     expect_header("{}\n", 0, HT_ERR_FORMAT, "does not end with `}` and spaces");
@@ -124,6 +125,7 @@ static void json_checks(void **state) {
     expect_header("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, HT_ERR_FORMAT,
                   "duplicate object key");
     expect_header("{\"__metadata__\":[]}", 0, HT_ERR_FORMAT, "`__metadata__` is not an object");
+    expect_header("{\"__metadata__\":{\"a\":null}}", 0, HT_ERR_FORMAT, "is null, expected strings only");
     expect_header("{\"__metadata__\":{\"a\":1}}", 0, HT_ERR_FORMAT, "expected strings only");
     char deep[300] = "{\"a\":";
     memset(deep + 5, '[', 100);
