@@ -43,7 +43,12 @@ static const ht_adapter_pair *adapter_for(const ht_ctx *c, const char *slot) {
 
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     const ht_linear_params p = {.matrix = w->matrix};
-    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){x, w->bias ? w->bias : HT_NONE}, 2);
+    ht_array *bias = w->bias ? w->bias : HT_NONE;
+    ht_array *y = ht_apply(c->s, HT_OP_LINEAR, &p, (ht_array *[]){x, w->scale != 0 ? HT_NONE : bias}, 2);
+    if (w->scale != 0) {
+        y = ht_scale(c->s, y, w->scale);
+        if (bias != HT_NONE) y = ht_add(c->s, y, bias);
+    }
     const ht_adapter_pair *pair = adapter_for(c, w->slot);
     if (!pair || !y) return y;
     ht_array *low = ht_matmul(c->s, x, pair->a, true); /* [..., rank] */
@@ -52,11 +57,15 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
 
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
     const ht_linear_gather_params p = {experts->matrix, experts->n};
-    return ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2);
+    ht_array *y = ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2);
+    if (!y || !experts->scale || experts->scale == HT_NONE) return y;
+    const int64_t all[] = {ht_array_dim(ids, 0), experts->n};
+    ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids); /* [T, m] */
+    return ht_mul(c->s, y, ht_expand_dims(c->s, scale, -1));
 }
 
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale) {
-    const ht_linear_params p = {.matrix = table->matrix, .scale = scale};
+    const ht_linear_params p = {.matrix = table->matrix, .scale = table->scale != 0 ? scale * table->scale : scale};
     return ht_apply(c->s, HT_OP_EMBED, &p, &ids, 1);
 }
 

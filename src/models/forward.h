@@ -16,6 +16,7 @@ typedef struct ht_weight {
     ht_matrix *matrix; /* [n_rows, k]; NULL: the layer has no such weight */
     ht_array *bias;    /* f32 [n_rows], or HT_NONE */
     const char *slot;
+    float scale; /* by which the file says to multiply what the matrix gives; 0: by nothing */
 } ht_weight;
 
 /* A LoRA pair for one slot: y += scale * B (A x), A f32 [rank, k], B f32 [n_rows, rank]. */
@@ -42,18 +43,19 @@ ht_array *ht_batch_ids(ht_ctx *c);
 ht_array *ht_batch_positions(ht_ctx *c);
 ht_array *ht_batch_out_rows(ht_ctx *c);
 
-/* x f32 [..., k] -> f32 [..., n_rows]: x W^T + bias, plus the adapter of the slot if there is one. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale x W^T + bias, plus the adapter of the slot if there is one. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 /* Matrices of one shape of which each row is multiplied by a few: [n][n_rows, k]. */
 typedef struct ht_experts {
     ht_matrix **matrix; /* [n] */
     int32_t n;
+    ht_array *scale; /* f32 [n], on what each of them gives; or HT_NONE */
 } ht_experts;
 
 /* x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows]: row t by each of the experts ids[t]. */
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids);
 
-/* Rows of `table` at ids i32 [T], times scale -> f32 [T, k]. */
+/* Rows of `table` at ids i32 [T], times scale and the table's own -> f32 [T, k]. */
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale);
 
 typedef struct ht_attention {

@@ -102,20 +102,39 @@ static ht_status keep_slot(loader *l, const char *slot, const char **out) {
     return HT_OK;
 }
 
-/* Some NVFP4 files have one more scale for the whole tensor, `x.scale` beside `x.weight`. */
-static ht_status refuse_second_scale(const loader *l, const char *name, const ht_stored *t) {
+/* Whether the family has a vector of this name of its own (Gemma 4's `ffn_down_exps.scale`). */
+static bool is_place(const loader *l, const char *gguf) {
+    for (const ht_weight_place *const *table = l->config->family->layer; *table; table++)
+        for (const ht_weight_place *p = *table; p->gguf; p++)
+            if (p->bare && !strcmp(p->gguf, gguf)) return true;
+    return false;
+}
+
+/* A GGUF file may have `x.scale` beside `x.weight`, by which a product of the matrix is multiplied: the scale of a whole
+ * tensor in NVFP4, or one for each of its n experts. *found is false when there is none. */
+static ht_status read_product_scale(const loader *l, const char *name, int64_t n, float *out, bool *found) {
     char scale[NAME_SIZE];
-    ht_stored found;
-    size_t stem = strlen(name) - strlen("weight");
-    if (t->type != HT_W_NVFP4 || snprintf(scale, sizeof scale, "%.*sscale", (int)stem, name) >= NAME_SIZE ||
-        !ht_checkpoint_find(l->from, scale, &found))
-        return HT_OK;
-    float value = 0;
-    ht_status status = look_up(l, scale, (int64_t[]){1}, 1, &found);
-    if (!status) status = ht_stored_read_f32(&found, 1, &value, l->err);
-    if (!status && value != 1.0f)
-        return ht_fail(l->err, HT_ERR_UNSUPPORTED, "%s: `%s` is scaled by `%s` as well, which is not supported",
-                       t->file_name, name, scale);
+    ht_stored t;
+    const char *stem = strstr(name, "weight"), *place = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1;
+    *found = false;
+    if (!l->from->gguf || !stem) return HT_OK;
+    snprintf(scale, sizeof scale, "%.*sscale", (int)(stem - name), name);
+    if (is_place(l, scale + (place - name)) || !ht_checkpoint_find(l->from, scale, &t)) return HT_OK;
+    *found = true;
+    ht_status status = look_up(l, scale, &n, 1, &t);
+    if (!status) status = ht_stored_read_f32(&t, n, out, l->err);
+    for (int64_t i = 0; !status && i < n; i++)
+        if (!isfinite(out[i]) || out[i] == 0)
+            status = ht_fail(l->err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected a finite number that is not 0",
+                             t.file_name, scale, (double)out[i]);
+    return status;
+}
+
+static ht_status load_product_scale(const loader *l, const char *name, ht_weight *w) {
+    float scale;
+    bool found;
+    ht_status status = read_product_scale(l, name, 1, &scale, &found);
+    w->scale = found && !status && scale != 1 ? scale : 0;
     return status;
 }
 
@@ -145,7 +164,6 @@ static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows
                          ht_matrix **out) {
     ht_stored t;
     ht_status status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
-    if (!status) status = refuse_second_scale(l, name, &t);
     return status ? status : add_matrix(l, is_head, &t, name, head_rows, out);
 }
 
@@ -221,6 +239,7 @@ static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer,
     int64_t head_rows = c->interleaved_rows && p->heads != HT_HEADS_NONE ? c->layer[of].head_dim : 0;
     ht_status status = p->looked_up ? load_table(l, name, rows, columns, &w->matrix)
                                     : load_matrix(l, name, rows, columns, head_rows, &w->matrix);
+    if (!status) status = load_product_scale(l, name, w);
     if (status) return status;
     w->bias = HT_NONE;
     place_name(l, p, layer, "bias", name);
@@ -304,6 +323,18 @@ static ht_stored slice_of(const ht_stored *all, const expert_form *f, int64_t ex
     return ht_stored_rows(all, expert * all->dims[1] + f->share * rows, rows);
 }
 
+static ht_status load_expert_scales(loader *l, const char *name, ht_experts *out) {
+    int64_t n = l->config->n_experts;
+    float *values = malloc((size_t)n * sizeof *values);
+    if (!values) return ht_fail_memory(l->err, (size_t)n * sizeof *values, "scales");
+    bool found;
+    out->scale = HT_NONE;
+    ht_status status = read_product_scale(l, name, n, values, &found);
+    if (!status && found && l->into) status = keep_array(l, values, n, &out->scale);
+    free(values);
+    return status;
+}
+
 static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer, ht_experts *out) {
     const ht_config *c = l->config;
     int64_t n = c->n_experts, rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
@@ -313,7 +344,7 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
         matrix = calloc((size_t)n, sizeof *matrix);
         if (!matrix) return ht_fail_memory(l->err, (size_t)n * sizeof *matrix, "experts");
         l->into->experts[l->into->n_experts++] = matrix;
-        *out = (ht_experts){matrix, (int32_t)n};
+        *out = (ht_experts){matrix, (int32_t)n, HT_NONE};
     }
     ht_status status = HT_OK;
     for (int64_t e = 0; !status && e < n; e++) {
@@ -332,6 +363,11 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
             status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
         if (!status) status = add_matrix(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
         if (!status && l->into) l->into->is_expert[l->into->n_matrices - 1] = true;
+    }
+    if (!status && f->stacked) {
+        char name[NAME_SIZE];
+        expert_name(l, f, layer, 0, name);
+        status = load_expert_scales(l, name, out);
     }
     return status;
 }
@@ -398,17 +434,18 @@ static ht_status load_around(loader *l, ht_decoder *d) {
     const char *embedding = from->gguf ? "token_embd.weight" : name;
     ht_status status = c->tied_head ? load_head(l, embedding, &d->embedding.matrix)
                                     : load_table(l, embedding, c->vocab, c->hidden, &d->embedding.matrix);
+    if (!status) status = load_product_scale(l, embedding, &d->embedding);
     if (status) return status;
     snprintf(name, sizeof name, "%snorm.weight", from->gguf ? "" : from->prefix);
     status = load_vector(l, from->gguf ? "output_norm.weight" : name, c->hidden, 0, &d->final_norm);
     if (status) return status;
     d->head.matrix = d->embedding.matrix;
-    if (!c->tied_head)
-        status = load_head(l,
-                           from->gguf   ? "output.weight"
-                           : from->head ? from->head
-                                        : "lm_head.weight",
-                           &d->head.matrix);
+    d->head.scale = d->embedding.scale;
+    if (!c->tied_head) {
+        const char *head = from->gguf ? "output.weight" : from->head ? from->head : "lm_head.weight";
+        status = load_head(l, head, &d->head.matrix);
+        if (!status) status = load_product_scale(l, head, &d->head);
+    }
     d->embedding.bias = d->head.bias = HT_NONE;
     d->embedding.slot = "model.embed_tokens";
     d->head.slot = "lm_head";

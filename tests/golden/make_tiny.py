@@ -197,7 +197,8 @@ FAMILY_NAMES = {
 }
 TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
          "q8_0": gguf.GGMLQuantizationType.Q8_0, "q4_1": gguf.GGMLQuantizationType.Q4_1,
-         "q4_0": gguf.GGMLQuantizationType.Q4_0, "q5_1": gguf.GGMLQuantizationType.Q5_1}
+         "q4_0": gguf.GGMLQuantizationType.Q4_0, "q5_1": gguf.GGMLQuantizationType.Q5_1,
+         "nvfp4": gguf.GGMLQuantizationType.NVFP4}
 
 
 def gguf_name(arch, key):
@@ -293,6 +294,27 @@ def describe_others(w, arch, model, config):
         w.add_tensor("rope_freqs.weight", (plain / inverse).astype(np.float32))
 
 
+def nvfp4(x):
+    """Blocks and one scale for the whole of x [n, k], as NVIDIA's tools choose it: the largest block scale is 448."""
+    whole = np.float32(np.abs(x).max() / (448 * 6))
+    groups = (x / whole).reshape(-1, 4, 16)
+    scales = gguf.quants.NVFP4.fp32_to_ue4m3(np.abs(groups).max(-1) / 6)
+    values = np.array(gguf.quants.NVFP4.kvalues) / 2.0
+    spread = 2 * gguf.quants.NVFP4.ue4m3_to_fp32(scales)[..., None, None]
+    codes = np.abs(groups[..., None] - spread * values).argmin(-1).astype(np.uint8)
+    blocks = np.concatenate([scales.reshape(-1, 4), (codes[..., :8] | codes[..., 8:] << 4).reshape(-1, 32)], -1)
+    return blocks.reshape(*x.shape[:-1], -1), whole
+
+
+def quantised(x, kind):
+    """The bytes, and the scales beside them or None."""
+    if kind != TYPES["nvfp4"]:
+        return gguf.quants.quantize(x, kind), None
+    parts = [nvfp4(one) for one in (x if x.ndim == 3 else [x])]
+    data = np.stack([p[0] for p in parts])
+    return data if x.ndim == 3 else data[0], np.array([p[1] for p in parts], np.float32)
+
+
 def write_gguf(name, arch, model, kind, n=40):
     config = model.config
     path = HERE / f"{name}.gguf"
@@ -321,14 +343,21 @@ def write_gguf(name, arch, model, kind, n=40):
         x = np.ascontiguousarray(x)
         router = key.endswith(("mlp.gate.weight", "router.proj.weight"))
         type_ = TYPES[kind] if x.ndim >= 2 and not router else TYPES["f32"]
-        data = gguf.quants.quantize(x, type_)
+        data, scales = quantised(x, type_)
         if key.endswith("mlp.experts.gate_up_proj"):  # Qwen's file has the halves as two tensors
             layer, half = key.split(".")[2], x.shape[1] // 2
             w.add_tensor(f"blk.{layer}.ffn_gate_exps.weight", np.ascontiguousarray(data[:, :half]), raw_dtype=type_)
             w.add_tensor(f"blk.{layer}.ffn_up_exps.weight", np.ascontiguousarray(data[:, half:]), raw_dtype=type_)
+            if scales is not None:
+                w.add_tensor(f"blk.{layer}.ffn_gate_exps.scale", scales)
+                w.add_tensor(f"blk.{layer}.ffn_up_exps.scale", scales)
         else:
             w.add_tensor(gguf_name(arch, key), data, raw_dtype=type_)
+            if scales is not None:
+                w.add_tensor(gguf_name(arch, key).removesuffix("weight") + "scale", scales)
         stored[key] = gguf.quants.dequantize(data, type_).reshape(x.shape)
+        if scales is not None:
+            stored[key] *= scales.reshape(-1, *[1] * (x.ndim - 1))
     w.write_header_to_file()
     w.write_kv_data_to_file()
     w.write_tensors_to_file()
@@ -505,6 +534,8 @@ def main():
     gguf_checkpoint("llama-llama3-q8_0", "llama", LlamaForCausalLM,
                     llama(**even, tie_word_embeddings=True, rope_parameters=rope("llama3", 500000.0, **LLAMA3)), "q8_0",
                     n=120)
+    gguf_checkpoint("llama-nvfp4", "llama", LlamaForCausalLM, llama(**{**even, "hidden_size": 64}, attention_bias=True),
+                    "nvfp4")
     gguf_checkpoint("qwen2-q4_0", "qwen2", Qwen2ForCausalLM, qwen2(**{**even, "vocab_size": 67}), "q4_0")
     gguf_checkpoint("qwen3-q8_0", "qwen3", Qwen3ForCausalLM, qwen3(**{**even, "vocab_size": 73}, head_dim=16), "q8_0")
     gguf_checkpoint("gemma2-q4_1", "gemma2", Gemma2ForCausalLM,
@@ -521,6 +552,9 @@ def main():
     gguf_checkpoint("qwen3-moe-q4_1", "qwen3moe", Qwen3MoeForCausalLM,
                     qwen3_moe(**{**even, "vocab_size": 89, "num_hidden_layers": 2}, head_dim=16, norm_topk_prob=True,
                               moe_intermediate_size=32), "q4_1", n=64)
+    gguf_checkpoint("qwen3-moe-nvfp4", "qwen3moe", Qwen3MoeForCausalLM,
+                    qwen3_moe(**{**even, "vocab_size": 89, "hidden_size": 64}, head_dim=16, norm_topk_prob=True,
+                              moe_intermediate_size=64, tie_word_embeddings=True), "nvfp4", n=64)
     gguf_checkpoint("gemma4-experts-q8_0", "gemma4", Gemma4ForCausalLM,
                     gemma4(hidden_size=32, intermediate_size=64, attention_k_eq_v=True, num_global_key_value_heads=1,
                            head_dim=8, global_head_dim=16, hidden_size_per_layer_input=0, enable_moe_block=True,

@@ -133,6 +133,7 @@ int main(void) {
                                         "llama-f16.gguf",
                                         "llama-q8_0.gguf",
                                         "llama-q4_1.gguf",
+                                        "llama-nvfp4.gguf",
                                         "llama-llama3-q8_0.gguf",
                                         "qwen2-q4_0.gguf",
                                         "gemma3-q5_1.gguf",
@@ -164,7 +165,8 @@ int main(void) {
                                         "gemma4-experts-q8_0.gguf",
                                         "qwen3-moe-f32",
                                         "qwen3-moe-mixed-bf16",
-                                        "qwen3-moe-q4_1.gguf"};
+                                        "qwen3-moe-q4_1.gguf",
+                                        "qwen3-moe-nvfp4.gguf"};
     enum { N = sizeof names / sizeof *names };
     struct CMUnitTest tests[2 * N];
     for (int i = 0; i < N; i++) {

@@ -187,7 +187,7 @@ static void tensors(void **state) {
     write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL});
     if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
     write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"});
-    REFUSED(path, HT_ERR_UNSUPPORTED, "`blk.0.ffn_down.weight` is scaled by `blk.0.ffn_down.scale` as well");
+    REFUSED(path, HT_ERR_FORMAT, "t.gguf: `blk.0.ffn_down.scale` holds 0, expected a finite number");
     gguf_writer w = gguf_writer_new();
     gguf_put_str(&w, "general.architecture", "llama");
     gguf_put_u32(&w, "split.count", 3);
