@@ -1,0 +1,109 @@
+/* Every byte-pair vocabulary of the package that scripts/fetch-test-models unpacks: the texts (.inp) and ids (.out) that
+ * stand beside it. Skipped without HEARTH_TEST_MODELS. */
+#include "base/file.h"
+#include "support/test.h"
+
+#include <hearth/tokenizer.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIMIT = 1 << 20, PATH_MOST = 1024 };
+
+typedef struct vocabulary {
+    const char *name;
+    int n_texts;
+    int n_bare; /* texts whose ids were made without the tokenizer's own normal form */
+} vocabulary;
+
+static void path_of(char path[PATH_MOST], const vocabulary *v, const char *end) {
+    const char *directory = getenv("HEARTH_TEST_MODELS");
+    snprintf(path, PATH_MOST, "%s/vocab/ggml-vocab-%s.gguf%s", directory ? directory : "", v->name, end);
+}
+
+static char *read_beside(const vocabulary *v, const char *end) {
+    char path[PATH_MOST], *text;
+    size_t n;
+    ht_error err = {0};
+    path_of(path, v, end);
+    if (ht_file_read_all(path, LIMIT, &text, &n, &err)) fail_msg("%s", err.message);
+    char *whole = malloc(n + 1);
+    assert_non_null(whole);
+    memcpy(whole, text, n);
+    whole[n] = '\0';
+    free(text);
+    return whole;
+}
+
+/* The combining marks that the three bare texts have; composed, they would be other tokens. */
+static bool has_marks(const char *text) { return strstr(text, "\xcc\x80") || strstr(text, "\xcc\x81"); }
+
+static bool same_ids(const int32_t *ids, size_t n, const char *expected) {
+    for (size_t i = 0; i < n; i++) {
+        char *end;
+        long id = strtol(expected, &end, 10);
+        if (end == expected || id != ids[i]) return false;
+        expected = end;
+    }
+    return expected[strspn(expected, " ")] == '\0';
+}
+
+/* Whether a text gives the ids. */
+static bool gives(const ht_tokenizer *t, const char *text, const char *expected) {
+    int32_t *ids;
+    size_t n;
+    ht_error err = {0};
+    if (ht_tokenizer_encode(t, text, strlen(text), (ht_encode_options){0}, &ids, &n, &err)) fail_msg("%s", err.message);
+    bool same = same_ids(ids, n, expected);
+    free(ids);
+    return same;
+}
+
+static void follows_the_package(void **state) {
+    static const char separator[] = "\n__ggml_vocab_test__\n";
+    const vocabulary *v = *state;
+    char path[PATH_MOST];
+    path_of(path, v, ".inp");
+    FILE *there = getenv("HEARTH_TEST_MODELS") ? fopen(path, "rb") : NULL;
+    if (!there) {
+        print_message("skipped: HEARTH_TEST_MODELS does not name a directory with %s\n", path);
+        skip();
+    }
+    fclose(there);
+    path_of(path, v, "");
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message);
+    char *texts = read_beside(v, ".inp"), *ids = read_beside(v, ".out"), *text = texts, *line = ids;
+    int n = 0, n_bare = 0;
+    for (; *line; n++) { /* the last text may end without a separator */
+        char *end = strstr(text, separator), *line_end = strchr(line, '\n');
+        assert_non_null(line_end);
+        if (end) *end = '\0';
+        *line_end = '\0';
+        bool same = gives(t, text, line);
+        n_bare += !same;
+        if (!same && (!v->n_bare || !has_marks(text))) fail_msg("%s: \"%s\" does not give %s", v->name, text, line);
+        text = end ? end + sizeof separator - 1 : text + strlen(text);
+        line = line_end + 1;
+    }
+    assert_int_equal(n, v->n_texts);
+    assert_int_equal(n_bare, v->n_bare);
+    free(texts);
+    free(ids);
+    ht_tokenizer_free(t);
+}
+
+int main(void) {
+    static vocabulary all[] = {{"command-r", 46, 0}, {"deepseek-coder", 46, 0}, {"deepseek-llm", 46, 0},
+                               {"falcon", 46, 0},    {"gemma-4", 46, 0},        {"gpt-2", 46, 0},
+                               {"llama-bpe", 46, 0}, {"llama-spm", 46, 0},      {"mpt", 46, 0},
+                               {"phi-3", 46, 0},     {"qwen2", 46, 0},          {"qwen35", 50, 3},
+                               {"refact", 46, 0},    {"starcoder", 46, 0}};
+    enum { COUNT = sizeof all / sizeof *all };
+    struct CMUnitTest tests[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        tests[i] = (struct CMUnitTest)cmocka_unit_test_prestate(follows_the_package, &all[i]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
