@@ -1,0 +1,97 @@
+/* A safetensors checkpoint: config.json, a NUL, and the header of model.safetensors. What is accepted has tensors whose
+ * values can be read, whole and row by row: plain ones, those that MLX's parts are joined to, 8-bit floats with scales. */
+#include "files.h"
+#include "models/pack.h"
+#include "models/scales.h"
+#include "models/stored.h"
+#include "models/weights.h"
+
+#include <hearth/hearth.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check(int promise) {
+    if (!promise) abort();
+}
+
+/* With its scales, if they are found: then there is one for each part. */
+static void read_scaled(const ht_checkpoint *c, const char *name, const ht_stored *t) {
+    ht_scales scales;
+    ht_error err = {0};
+    size_t n = strlen(name);
+    if (t->n_dims != 2 || n < 7 || strcmp(name + n - 7, ".weight") != 0) return;
+    ht_status status = ht_scales_find(c, name, t->dims[0], t->dims[1], &scales, &err);
+    check(!status || (err.status == status && err.message[0]));
+    if (status || !scales.any) return;
+    ht_matrix m = {.n_rows = t->dims[0], .k = t->dims[1]};
+    check(scales.rows >= 1 && scales.columns >= 1 && scales.n >= 1);
+    int64_t parts = (m.n_rows + scales.rows - 1) / scales.rows * ((m.k + scales.columns - 1) / scales.columns);
+    check(parts <= scales.n);
+    status = ht_scales_read(&scales, &m, &err);
+    check(!status || (err.status == status && err.message[0]));
+    free(m.scales);
+}
+
+static void read_values(const ht_checkpoint *c, const ht_stored *t) {
+    int64_t n = 1, k = t->n_dims ? t->dims[t->n_dims - 1] : 1;
+    for (int d = 0; d < t->n_dims; d++) n *= t->dims[d];
+    if (t->type < 0 || n < 1) return;
+    check((size_t)n <= 8 * (size_t)FILES_DATA_MAX && ht_stored_size(t, n) == t->n_bytes && k % ht_stored_unit(t) == 0);
+    float *values = malloc(2 * (size_t)n * sizeof *values), *row = values + n;
+    if (!values) return;
+    ht_error err = {0};
+    check(ht_stored_read_f32(t, n, values, &err) == HT_OK);
+    for (int64_t r = 0; t->n_dims >= 2 && r < n / k; r++) {
+        ht_stored one = ht_stored_rows(t, r, 1);
+        check(one.n_dims == 2 && one.dims[0] == 1 && one.dims[1] == k);
+        check(ht_stored_read_f32(&one, k, row + r * k, &err) == HT_OK);
+    }
+    check(t->n_dims < 2 || !memcmp(values, row, (size_t)n * sizeof *values));
+    free(values);
+    char name[256];
+    if (t->name_len >= sizeof name || !ht_weight_is_f8((ht_weight_type)t->type)) return;
+    memcpy(name, t->name, t->name_len);
+    name[t->name_len] = 0;
+    read_scaled(c, name, t);
+}
+
+static void use(const ht_checkpoint *c) {
+    static ht_config config;
+    static ht_device *device;
+    ht_error err = {0};
+    size_t stored = 0, told = 0, bytes;
+    for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
+        ht_stored t;
+        ht_checkpoint_tensor_at(c, i, &t);
+        check(t.number == i && t.n_dims <= HT_SAFETENSORS_RANK_MAX && t.type_name && t.type_name[0]);
+        stored += ht_safetensors_at(c->tensors, i)->n_bytes;
+        told += t.n_bytes;
+        read_values(c, &t);
+    }
+    check(told <= stored); /* some parts may belong to two weights or to none */
+    if (ht_checkpoint_config(c, &config, &err)) return;
+    if (!device) check(ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &device, &err) == HT_OK);
+    ht_status status = ht_weights_measure(c, &config, device, HT_PRECISION_FAST, &bytes, &err);
+    check(!status || (err.status == status && err.message[0]));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const char *directory = files_begin();
+    size_t n;
+    const uint8_t *config = files_part(&data, &size, &n);
+    files_write("config.json", config, n);
+    files_write_safetensors("model.safetensors", data, size);
+    ht_checkpoint *c;
+    ht_error err = {0};
+    ht_status status = ht_checkpoint_open(directory, &c, &err);
+    if (status) {
+        check(!c && err.status == status && err.message[0]);
+        return 0;
+    }
+    use(c);
+    ht_checkpoint_close(c);
+    return 0;
+}
