@@ -1,7 +1,8 @@
 /* Models: a checkpoint's configuration and weights, loaded once, immutable, shared by any number of sessions.
  *
  * A checkpoint is a `.gguf` file, or a directory with safetensors shards, config.json and tokenizer.json, or a directory
- * with one GGUF file. */
+ * with one GGUF file. What that file does not say (a chat template, which tokens end the output) is looked for in the files
+ * beside it. */
 #ifndef HEARTH_MODEL_H
 #define HEARTH_MODEL_H
 

@@ -17,8 +17,8 @@ extern "C" {
 
 typedef struct ht_tokenizer ht_tokenizer;
 
-/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either. The
- * caller frees the result with ht_tokenizer_free. */
+/* Loads from a `.gguf` file (vocabulary-only ones too), a `tokenizer.json` file, or a directory holding either: where there
+ * is one GGUF and no safetensors, its own vocabulary is taken first. The caller frees the result with ht_tokenizer_free. */
 HT_API ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err);
 HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
 

@@ -60,17 +60,17 @@ static ht_status open_gguf(ht_checkpoint *c, ht_error *err) {
     return HT_OK;
 }
 
-static ht_status read_text(const ht_checkpoint *c, const char *name, char **text, size_t *size, ht_error *err) {
-    char *path = ht_path_join(c->path, name);
-    if (!path) return ht_fail_memory(err, strlen(c->path) + strlen(name) + 2, "a path");
+static ht_status read_text(const char *directory, const char *name, char **text, size_t *size, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name) + 2, "a path");
     ht_status status = ht_file_read_all(path, CONFIG_BYTES_MAX, text, size, err);
     free(path);
     return status;
 }
 
-static ht_status look_for(const ht_checkpoint *c, const char *name, bool *found, ht_error *err) {
-    char *path = ht_path_join(c->path, name);
-    if (!path) return ht_fail_memory(err, strlen(c->path) + strlen(name) + 2, "a path");
+static ht_status look_for(const char *directory, const char *name, bool *found, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name) + 2, "a path");
     *found = ht_path_exists(path);
     free(path);
     return HT_OK;
@@ -118,14 +118,14 @@ static ht_status read_fp8(ht_checkpoint *c, ht_error *err) {
 static ht_status open_safetensors(ht_checkpoint *c, ht_error *err) {
     c->name = "config.json";
     bool has_config = false, has_generation = false;
-    ht_status status = look_for(c, "config.json", &has_config, err);
+    ht_status status = look_for(c->path, "config.json", &has_config, err);
     if (status) return status;
     if (!has_config)
         return ht_fail(err, HT_ERR_FORMAT, "%s: there are weights but no config.json beside them", c->path);
-    status = read_text(c, "config.json", &c->config_text, &c->config_size, err);
-    if (!status) status = look_for(c, "generation_config.json", &has_generation, err);
+    status = read_text(c->path, "config.json", &c->config_text, &c->config_size, err);
+    if (!status) status = look_for(c->path, "generation_config.json", &has_generation, err);
     if (!status && has_generation)
-        status = read_text(c, "generation_config.json", &c->generation_text, &c->generation_size, err);
+        status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
     if (!status) status = read_fp8(c, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
     if (status) return status;
@@ -133,12 +133,24 @@ static ht_status open_safetensors(ht_checkpoint *c, ht_error *err) {
     return ht_mlx_open(c, err);
 }
 
+static bool is_it(const contents *c, const char *name) { return !strcmp(c->gguf, name) || same_model(c->gguf, name); }
+
+static char *directory_of(const char *path) {
+    size_t n = strlen(path) - strlen(ht_base_name(path));
+    return n ? strndup(path, n) : strdup(".");
+}
+
 static ht_status open_any(const char *path, ht_checkpoint *c, ht_error *err) {
+    contents inside;
     if (!ht_path_is_directory(path)) {
         c->path = strdup(path);
-        return c->path ? open_gguf(c, err) : ht_fail_memory(err, strlen(path) + 1, "a path");
+        if (!c->path || !(c->directory = directory_of(path))) return ht_fail_memory(err, strlen(path) + 1, "a path");
+        if (look_inside(c->directory, &inside, NULL) || inside.n_gguf != 1 || !is_it(&inside, ht_base_name(path))) {
+            free(c->directory);
+            c->directory = NULL;
+        }
+        return open_gguf(c, err);
     }
-    contents inside;
     ht_status status = look_inside(path, &inside, err);
     if (status) return status;
     if (inside.n_safetensors) {
@@ -187,8 +199,29 @@ static bool exists(const ht_checkpoint *c, const char *suffix) {
     return ht_safetensors_find(c->tensors, name) != NULL;
 }
 
+/* What ends the output, when a GGUF file does not say it: as the files beside it do. */
+static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) {
+    static const char *const names[] = {"generation_config.json", "config.json"};
+    ht_status status = HT_OK;
+    for (int i = 0; i < 2 && !status && out->n_eos == 0; i++) {
+        bool found = false;
+        char *text;
+        size_t size;
+        status = look_for(directory, names[i], &found, err);
+        if (status || !found) continue;
+        status = read_text(directory, names[i], &text, &size, err);
+        if (status) return status;
+        status = ht_config_eos_from_json((ht_json_text){text, size}, names[i], out, err);
+        free(text);
+    }
+    return status;
+}
+
 ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err) {
-    if (c->gguf) return ht_config_from_gguf(c->gguf, c->name, out, err);
+    if (c->gguf) {
+        ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
+        return status || !c->directory ? status : find_eos(c->directory, out, err);
+    }
     ht_config_hints hints = {.has_tensors = true,
                              .has_q_norm = exists(c, "layers.0.self_attn.q_norm.weight"),
                              .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),

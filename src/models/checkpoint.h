@@ -20,7 +20,7 @@ typedef struct ht_fp8_spec {
 typedef struct ht_checkpoint {
     char *path;                          /* of the GGUF file (of several, of any) or of the directory of safetensors */
     const char *name;                    /* what messages call it: the file's name, or "config.json" */
-    char *directory;                     /* that was opened, when it holds the GGUF file; else NULL */
+    char *directory;                     /* that holds the GGUF file and no other model's; else NULL */
     ht_gguf_set *parts;                  /* GGUF: one file or several */
     const ht_gguf *gguf;                 /* NULL: safetensors; else that of the first file, with the metadata */
     ht_safetensors *tensors;             /* NULL: GGUF */

@@ -76,6 +76,9 @@ typedef struct ht_json_text { /* a JSON file's bytes; data NULL: no such file */
 ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, const ht_config_hints *hints,
                               ht_config *out, ht_error *err);
 
+/* Adds the ids that end the output, as a config.json or generation_config.json (`file`) lists them. */
+ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err);
+
 struct ht_gguf;
 /* From a GGUF file's metadata; `file` is its name for messages. */
 ht_status ht_config_from_gguf(const struct ht_gguf *g, const char *file, ht_config *out, ht_error *err);

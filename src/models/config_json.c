@@ -220,13 +220,17 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
     json_decref(root);
     if (r.status) return r.status;
 
-    if (generation.data) {
-        status = ht_json_parse(generation.data, generation.size, generation_file, &root, err);
-        if (status) return status;
-        r = (ht_json_reader){.file = generation_file, .err = err};
-        read_eos(out, &r, root);
-        json_decref(root);
-        if (r.status) return r.status;
-    }
-    return ht_config_check(out, config_file, err);
+    status = ht_config_check(out, config_file, err);
+    return status || !generation.data ? status : ht_config_eos_from_json(generation, generation_file, out, err);
+}
+
+ht_status ht_config_eos_from_json(ht_json_text text, const char *file, ht_config *c, ht_error *err) {
+    json_t *root;
+    ht_status status = ht_json_parse(text.data, text.size, file, &root, err);
+    if (status) return status;
+    ht_json_reader r = {.file = file, .err = err};
+    read_eos(c, &r, ht_json_object(&r, root, "text_config"));
+    read_eos(c, &r, root);
+    json_decref(root);
+    return r.status ? r.status : ht_config_check(c, file, err);
 }

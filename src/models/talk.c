@@ -19,18 +19,26 @@ static const char *const endings[] = {"<end_of_turn>", "<turn|>",       "<|im_en
                                       "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
-/* A GGUF file's own vocabulary comes before a tokenizer.json beside it. */
+/* A GGUF file's own vocabulary comes before a tokenizer.json beside it; a chat template that it lacks may lie there. */
+static ht_status from_gguf(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
+    ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
+    if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);
+    if (!status) return HT_OK;
+    ht_tokenizer_free(*out);
+    *out = NULL;
+    return status;
+}
+
 ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
     *out = NULL;
-    if (c->gguf && ht_gguf_find(c->gguf, "tokenizer.ggml.tokens"))
-        return ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
+    if (c->gguf && ht_gguf_find(c->gguf, "tokenizer.ggml.tokens")) return from_gguf(c, out, err);
     const char *directory = c->gguf ? c->directory : c->path;
     if (!directory) return HT_OK;
     char *path = ht_path_join(directory, "tokenizer.json");
     if (!path) return ht_fail_memory(err, strlen(directory) + 16, "a path");
-    bool found = ht_path_exists(path);
+    ht_status status = ht_path_exists(path) ? ht_tokenizer_load(path, out, err) : HT_OK;
     free(path);
-    return found ? ht_tokenizer_load(directory, out, err) : HT_OK;
+    return status;
 }
 
 const char *ht_talk_format(const ht_tokenizer *t) {

@@ -2,9 +2,12 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "formats/gguf_set.h"
+#include "tokenizer/load_config.h"
 #include "tokenizer/tokenizer.h"
 
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +18,12 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-static ht_status load_gguf(ht_file *file, ht_tokenizer **out, ht_error *err) {
+/* optional: a file without a vocabulary gives no tokenizer, which is no error. */
+static ht_status load_gguf(ht_file *file, bool optional, ht_tokenizer **out, ht_error *err) {
     ht_gguf *g;
     ht_status st = ht_gguf_read(file, file->path, &g, err);
-    if (!st) st = ht_tokenizer_from_gguf(g, file->path, out, err);
+    if (!st && !(optional && !ht_gguf_find(g, "tokenizer.ggml.tokens")))
+        st = ht_tokenizer_from_gguf(g, file->path, out, err);
     ht_gguf_free(g);
     return st;
 }
@@ -39,10 +44,27 @@ static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error 
     char *data;
     size_t n;
     ht_status st = read_beside(directory, "chat_template.jinja", &data, &n, err);
-    if (st || !data) return st;
-    free(t->chat_template);
-    t->chat_template = data;
-    return HT_OK;
+    if (!st && data) {
+        free(t->chat_template);
+        t->chat_template = data;
+    }
+    if (st || t->chat_template) return st;
+    st = read_beside(directory, "chat_template.json", &data, &n, err); /* older, of multimodal checkpoints */
+    if (!st && data) st = ht_load_template(t, data, n, "chat_template.json", err);
+    free(data);
+    return st;
+}
+
+ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_error *err) {
+    char *data;
+    size_t n;
+    if (t->chat_template) return HT_OK;
+    ht_status st = load_template(t, directory, err);
+    if (st || t->chat_template) return st;
+    st = read_beside(directory, "tokenizer_config.json", &data, &n, err);
+    if (!st && data) st = ht_load_template(t, data, n, "tokenizer_config.json", err);
+    free(data);
+    return st;
 }
 
 static ht_status load_json(ht_file *file, const char *directory, ht_tokenizer **out, ht_error *err) {
@@ -62,7 +84,7 @@ static ht_status load_json(ht_file *file, const char *directory, ht_tokenizer **
     return st;
 }
 
-static ht_status load_file(const char *path, ht_tokenizer **out, ht_error *err) {
+static ht_status load_file(const char *path, bool optional, ht_tokenizer **out, ht_error *err) {
     ht_file *file;
     ht_status st = ht_file_open(path, &file, err);
     if (st) return st;
@@ -72,7 +94,7 @@ static ht_status load_file(const char *path, ht_tokenizer **out, ht_error *err) 
         return st;
     }
     if (file->size >= 4 && memcmp(file->data, "GGUF", 4) == 0)
-        st = load_gguf(file, out, err);
+        st = load_gguf(file, optional, out, err);
     else if (ends_with(path, ".json")) {
         const char *slash = strrchr(path, '/');
         char *directory = slash ? ht_copy_text(path, (size_t)(slash - path) + 1) : ht_copy_text(".", 1);
@@ -84,41 +106,62 @@ static ht_status load_file(const char *path, ht_tokenizer **out, ht_error *err) 
     return st;
 }
 
-/* The path of the one GGUF in a directory; NULL when there is none. */
-static ht_status find_gguf(const char *directory, char **path, ht_error *err) {
-    *path = NULL;
-    DIR *dir = opendir(directory);
-    if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", directory);
-    ht_status st = HT_OK;
-    for (const struct dirent *entry; !st && (entry = readdir(dir)) != NULL;) {
-        if (!ends_with(entry->d_name, ".gguf") || strncmp(entry->d_name, "mmproj", 6) == 0) continue;
-        if (*path)
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: holds more than one .gguf file; name the one you mean", directory);
-        else if (!(*path = ht_path_join(directory, entry->d_name)))
-            st = ht_fail_memory(err, strlen(directory), directory);
-    }
-    closedir(dir);
-    return st;
+/* Whether two files are parts of one model, which has its vocabulary in the first. */
+static bool same_set(const char *a, const char *b) {
+    int number, count, other_count;
+    size_t n, other_n;
+    return ht_gguf_part_name(a, &number, &count, &n) && ht_gguf_part_name(b, &number, &other_count, &other_n) &&
+           count == other_count && n == other_n && memcmp(a, b, n) == 0;
 }
 
-static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
-    char *path = ht_path_join(directory, "tokenizer.json");
-    if (!path) return ht_fail_memory(err, strlen(directory), directory);
-    ht_status st = HT_OK;
-    if (!ht_path_exists(path)) {
-        free(path);
-        st = find_gguf(directory, &path, err);
+typedef struct contents {
+    char gguf[256]; /* the one there is, of several parts the first one; "" */
+    bool several, safetensors;
+} contents;
+
+static ht_status look_inside(const char *directory, contents *c, ht_error *err) {
+    *c = (contents){0};
+    DIR *dir = opendir(directory);
+    if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", directory);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        const char *name = entry->d_name;
+        c->safetensors = c->safetensors || ends_with(name, ".safetensors");
+        if (!ends_with(name, ".gguf") || strncmp(name, "mmproj", 6) == 0) continue;
+        bool other = *c->gguf && !same_set(c->gguf, name);
+        c->several = c->several || other;
+        if (!*c->gguf || (!other && strcmp(name, c->gguf) < 0)) snprintf(c->gguf, sizeof c->gguf, "%s", name);
     }
-    if (!st)
-        st = path ? load_file(path, out, err)
-                  : ht_fail(err, HT_ERR_IO, "%s: holds neither a tokenizer.json nor a .gguf file", directory);
-    free(path);
+    closedir(dir);
+    return HT_OK;
+}
+
+/* As a model is opened: safetensors have their tokenizer.json; a GGUF's own vocabulary goes before one. */
+static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
+    contents c;
+    ht_status st = look_inside(directory, &c, err);
+    if (st) return st;
+    char *gguf = ht_path_join(directory, c.gguf), *json = ht_path_join(directory, "tokenizer.json");
+    bool has_json = json && ht_path_exists(json);
+    if (!gguf || !json)
+        st = ht_fail_memory(err, strlen(directory), directory);
+    else if (*c.gguf && !c.several && !(has_json && c.safetensors))
+        st = load_file(gguf, has_json, out, err);
+    else if (c.several && !has_json)
+        st = ht_fail(err, HT_ERR_ARGUMENT, "%s: holds more than one .gguf file; name the one you mean", directory);
+    else if (!has_json)
+        st = ht_fail(err, HT_ERR_IO, "%s: holds neither a tokenizer.json nor a .gguf file", directory);
+    if (!st && *out)
+        st = ht_tokenizer_find_template(*out, directory, err);
+    else if (!st)
+        st = load_file(json, false, out, err);
+    free(gguf);
+    free(json);
     return st;
 }
 
 ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err) {
     *out = NULL;
-    ht_status st = ht_path_is_directory(path) ? load_directory(path, out, err) : load_file(path, out, err);
+    ht_status st = ht_path_is_directory(path) ? load_directory(path, out, err) : load_file(path, false, out, err);
     if (st) {
         ht_tokenizer_free(*out);
         *out = NULL;

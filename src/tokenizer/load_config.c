@@ -101,3 +101,13 @@ ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, 
     json_decref(config);
     return st;
 }
+
+ht_status ht_load_template(ht_tokenizer *t, const char *text, size_t n, const char *name, ht_error *err) {
+    json_t *document;
+    if (t->chat_template) return HT_OK;
+    ht_status st = ht_json_parse(text, n, name, &document, err);
+    if (st) return st;
+    st = read_template(t, document, err);
+    json_decref(document);
+    return st;
+}

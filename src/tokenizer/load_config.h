@@ -11,4 +11,7 @@ ht_status ht_merge_added(ht_tokenizer *t, ht_added token, int32_t id, const char
 /* Reads bos_token, eos_token, add_bos_token, add_eos_token, added_tokens_decoder and chat_template. */
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *config, size_t n, ht_error *err);
 
+/* The chat template alone, as a member of a JSON document (`name` for messages); a tokenizer that has one keeps it. */
+ht_status ht_load_template(ht_tokenizer *t, const char *text, size_t n, const char *name, ht_error *err);
+
 #endif

@@ -151,6 +151,9 @@ ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenize
 ht_status ht_tokenizer_from_json(const char *json, size_t n, const char *config, size_t n_config, ht_tokenizer **out,
                                  ht_error *err);
 
+/* load.c: the chat template that files of a directory hold, for a tokenizer that has none. */
+ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_error *err);
+
 /* stages.c: what the loaders share. */
 ht_tokenizer *ht_tokenizer_new(ht_error *err);
 /* A NUL-terminated copy, or NULL when memory ran out. */

@@ -1,9 +1,11 @@
-/* Stop ids and chat formats, from what a vocabulary holds and what its files forget to say. */
+/* Stop ids and chat formats, from what a vocabulary holds, what its files forget to say, and what lies beside them. */
 #include "models/talk.h"
 #include "support/gguf_writer.h"
+#include "support/scratch.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,7 +89,88 @@ static void stop_ids(void **state) {
     free(ids);
 }
 
+/* A GGUF file of a llama without weights: metadata, and one token per letter; eos < 0 and NULL leave a value out. */
+static void write_gguf(const char *name, const char *template, int eos) {
+    static const char *const tokens[] = {"a", "b", "c", "<|im_end|>"};
+    gguf_writer w = gguf_writer_new();
+    gguf_put_str(&w, "general.architecture", "llama");
+    gguf_put_u32(&w, "llama.block_count", 1);
+    gguf_put_u32(&w, "llama.embedding_length", 32);
+    gguf_put_u32(&w, "llama.attention.head_count", 4);
+    gguf_put_u32(&w, "llama.feed_forward_length", 64);
+    gguf_put_u32(&w, "llama.context_length", 128);
+    gguf_put_str(&w, "tokenizer.ggml.model", "gpt2");
+    gguf_put_str(&w, "tokenizer.ggml.pre", "gpt-2");
+    gguf_put_strs(&w, "tokenizer.ggml.tokens", tokens, 4);
+    gguf_put_strs(&w, "tokenizer.ggml.merges", (const char *const[]){"a b"}, 0);
+    if (eos >= 0) gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
+    if (template) gguf_put_str(&w, "tokenizer.chat_template", template);
+    size_t size;
+    unsigned char *file = gguf_finish(&w, &size);
+    scratch_write(name, file, size);
+    free(file);
+}
+
+static void write_text(const char *name, const char *text) { scratch_write(name, text, strlen(text)); }
+
+/* What is found when `path` is opened. */
+static void expect_beside(const char *path, const char *template, int n_eos, int32_t eos) {
+    static ht_config config;
+    ht_checkpoint *c;
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_checkpoint_open(path, &c, &err) || ht_checkpoint_config(c, &config, &err) || ht_talk_tokenizer(c, &t, &err))
+        fail_msg("%s", err.message);
+    const char *found = ht_tokenizer_chat_template(t);
+    assert_true(template ? found && !strcmp(found, template) : !found);
+    assert_int_equal(ht_tokenizer_vocab_size(t), 4); /* the GGUF's own, always */
+    assert_int_equal(config.n_eos, n_eos);
+    if (n_eos) assert_int_equal(config.eos[0], eos);
+    ht_tokenizer_free(t);
+    ht_checkpoint_close(c);
+    if (ht_tokenizer_load(path, &t, &err)) fail_msg("%s", err.message); /* what needs no model agrees */
+    assert_int_equal(ht_tokenizer_vocab_size(t), 4);
+    ht_tokenizer_free(t);
+}
+
+/* A GGUF file says first what it says; what it lacks is looked for in the files beside it. */
+static void files_beside_a_gguf(void **state) {
+    (void)state;
+    const char *directory = scratch_directory();
+    char file[1024];
+    snprintf(file, sizeof file, "%s", scratch_path("m.gguf"));
+    write_gguf("m.gguf", NULL, -1);
+    expect_beside(directory, NULL, 0, 0);
+    write_text("tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"z\": 0}, \"merges\": []}}");
+    write_text("tokenizer_config.json", "{\"chat_template\": \"beside\", \"bos_token\": \"z\"}");
+    write_text("config.json", "{\"model_type\": \"llama\", \"eos_token_id\": 2, \"hidden_size\": 7}");
+    expect_beside(directory, "beside", 1, 2);
+    expect_beside(file, "beside", 1, 2);
+    write_text("generation_config.json", "{\"eos_token_id\": [1, 3]}");
+    write_text("chat_template.jinja", "jinja");
+    expect_beside(file, "jinja", 2, 1);
+    write_gguf("m.gguf", "own", 0);
+    expect_beside(directory, "own", 1, 0);
+    expect_beside(file, "own", 1, 0);
+    /* With another model there, nobody knows whose the other files are. */
+    write_gguf("m.gguf", NULL, -1);
+    write_gguf("n.gguf", NULL, -1);
+    expect_beside(file, NULL, 0, 0);
+    remove(scratch_path("n.gguf"));
+    expect_beside(file, "jinja", 2, 1);
+    write_text("generation_config.json", "{\"eos_token_id\": 4}");
+    ht_checkpoint *c;
+    static ht_config config;
+    ht_error err = {0};
+    assert_int_equal(ht_checkpoint_open(directory, &c, &err), HT_OK);
+    assert_int_equal(ht_checkpoint_config(c, &config, &err), HT_ERR_FORMAT);
+    assert_string_equal(err.message, "generation_config.json: end-of-text id 4 is outside the vocabulary of 4 tokens");
+    ht_checkpoint_close(c);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(formats), cmocka_unit_test(stop_ids)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formats), cmocka_unit_test(stop_ids),
+        cmocka_unit_test_setup_teardown(files_beside_a_gguf, scratch_start, scratch_finish)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
