@@ -117,7 +117,7 @@ static void write_text(const char *name, const char *text) { scratch_write(name,
 static void expect_beside(const char *path, const char *template, int n_eos, int32_t eos) {
     static ht_config config;
     ht_checkpoint *c;
-    ht_tokenizer *t;
+    ht_tokenizer *t = NULL;
     ht_error err = {0};
     if (ht_checkpoint_open(path, &c, &err) || ht_checkpoint_config(c, &config, &err) || ht_talk_tokenizer(c, &t, &err))
         fail_msg("%s", err.message);
