@@ -257,72 +257,6 @@ static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer,
     return keep_slot(l, name, &w->slot);
 }
 
-/* ---- experts ---- */
-
-/* How checkpoints name the matrices of a layer's experts, after the layer's prefix: one tensor for each, with its number
- * in the name; or all in one, [n_experts, rows, columns], which may hold another part's rows as well. */
-typedef struct expert_form {
-    ht_expert_part part;
-    bool gguf, stacked;
-    const char *name;
-    int share, n_shares; /* of the rows of an expert */
-} expert_form;
-
-static const expert_form expert_forms[] = {{HT_EXPERT_GATE, true, true, "ffn_gate_exps.weight", 0, 1},
-                                           {HT_EXPERT_UP, true, true, "ffn_up_exps.weight", 0, 1},
-                                           {HT_EXPERT_DOWN, true, true, "ffn_down_exps.weight", 0, 1},
-                                           {HT_EXPERT_GATE, true, true, "ffn_gate_up_exps.weight", 0, 2},
-                                           {HT_EXPERT_UP, true, true, "ffn_gate_up_exps.weight", 1, 2},
-                                           {HT_EXPERT_GATE, false, false, "mlp.experts.%d.gate_proj.weight", 0, 1},
-                                           {HT_EXPERT_UP, false, false, "mlp.experts.%d.up_proj.weight", 0, 1},
-                                           {HT_EXPERT_DOWN, false, false, "mlp.experts.%d.down_proj.weight", 0, 1},
-                                           {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj", 0, 2},
-                                           {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj", 1, 2},
-                                           {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj", 0, 1},
-                                           {HT_EXPERT_GATE, false, true, "mlp.switch_mlp.gate_proj.weight", 0, 1},
-                                           {HT_EXPERT_UP, false, true, "mlp.switch_mlp.up_proj.weight", 0, 1},
-                                           {HT_EXPERT_DOWN, false, true, "mlp.switch_mlp.down_proj.weight", 0, 1},
-                                           {HT_EXPERT_GATE, false, true, "experts.gate_up_proj", 0, 2},
-                                           {HT_EXPERT_UP, false, true, "experts.gate_up_proj", 1, 2},
-                                           {HT_EXPERT_DOWN, false, true, "experts.down_proj", 0, 1},
-                                           {HT_EXPERT_GATE, false, true, "experts.switch_glu.gate_proj.weight", 0, 1},
-                                           {HT_EXPERT_UP, false, true, "experts.switch_glu.up_proj.weight", 0, 1},
-                                           {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1}};
-
-static void expert_name(const loader *l, const expert_form *f, int64_t layer, int64_t expert, char *out) {
-    char part[96];
-    if (f->stacked)
-        snprintf(part, sizeof part, "%s", f->name);
-    else { /* the one directive is the number */
-        const char *number = strstr(f->name, "%d");
-        snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
-    }
-    if (l->from->gguf)
-        snprintf(out, NAME_SIZE, "blk.%lld.%s", (long long)layer, part);
-    else
-        snprintf(out, NAME_SIZE, "%slayers.%lld.%s", l->from->prefix, (long long)layer, part);
-}
-
-/* The form in which the layer's experts are there; the first one of the format when none is. */
-static const expert_form *find_form(const loader *l, ht_expert_part part, int64_t layer) {
-    const expert_form *first = NULL;
-    for (size_t i = 0; i < sizeof expert_forms / sizeof *expert_forms; i++) {
-        const expert_form *f = &expert_forms[i];
-        if (f->part != part || f->gguf != (l->from->gguf != NULL)) continue;
-        char name[NAME_SIZE];
-        ht_stored t;
-        expert_name(l, f, layer, 0, name);
-        if (ht_checkpoint_find(l->from, name, &t)) return f;
-        if (!first) first = f;
-    }
-    return first;
-}
-
-/* Expert `expert`'s rows of a tensor that holds those of all. */
-static ht_stored slice_of(const ht_stored *all, const expert_form *f, int64_t expert, int64_t rows) {
-    return ht_stored_rows(all, expert * all->dims[1] + f->share * rows, rows);
-}
-
 static ht_status load_expert_scales(loader *l, const char *name, ht_experts *out) {
     int64_t n = l->config->n_experts;
     float *values = malloc((size_t)n * sizeof *values);
@@ -335,10 +269,11 @@ static ht_status load_expert_scales(loader *l, const char *name, ht_experts *out
     return status;
 }
 
+/* A layer's experts, each a matrix of its own; those in one tensor are looked up once. */
 static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer, ht_experts *out) {
     const ht_config *c = l->config;
     int64_t n = c->n_experts, rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
-    const expert_form *f = find_form(l, p->expert, layer);
+    const ht_expert_form *f = ht_expert_form_of(l->from, p->expert, layer);
     ht_matrix **matrix = NULL;
     if (l->into) {
         matrix = calloc((size_t)n, sizeof *matrix);
@@ -346,30 +281,28 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
         l->into->experts[l->into->n_experts++] = matrix;
         *out = (ht_experts){matrix, (int32_t)n, HT_NONE};
     }
+    char name[NAME_SIZE];
+    ht_stored all, t;
     ht_status status = HT_OK;
+    if (f->stacked) {
+        ht_expert_name(l->from, f, layer, 0, name, sizeof name);
+        status = look_up(l, name, (int64_t[]){n, rows * f->n_shares, columns}, 3, &all);
+        if (!status && ht_weight_is_f8((ht_weight_type)all.type))
+            return ht_fail(l->err, HT_ERR_UNSUPPORTED,
+                           "%s: tensor `%s` holds all experts in %s; 8-bit floats are read expert by expert alone",
+                           all.file_name, name, all.type_name);
+    }
     for (int64_t e = 0; !status && e < n; e++) {
-        char name[NAME_SIZE];
-        ht_stored t;
-        expert_name(l, f, layer, e, name);
-        if (f->stacked) {
-            ht_stored all;
-            status = look_up(l, name, (int64_t[]){n, rows * f->n_shares, columns}, 3, &all);
-            if (!status && ht_weight_is_f8((ht_weight_type)all.type))
-                return ht_fail(l->err, HT_ERR_UNSUPPORTED,
-                               "%s: tensor `%s` holds all experts in %s; 8-bit floats are read expert by expert alone",
-                               all.file_name, name, all.type_name);
-            if (!status) t = slice_of(&all, f, e, rows);
-        } else
+        if (f->stacked)
+            t = ht_expert_slice(&all, f, e, rows);
+        else {
+            ht_expert_name(l->from, f, layer, e, name, sizeof name);
             status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
+        }
         if (!status) status = add_matrix(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
         if (!status && l->into) l->into->is_expert[l->into->n_matrices - 1] = true;
     }
-    if (!status && f->stacked) {
-        char name[NAME_SIZE];
-        expert_name(l, f, layer, 0, name);
-        status = load_expert_scales(l, name, out);
-    }
-    return status;
+    return !status && f->stacked ? load_expert_scales(l, name, out) : status;
 }
 
 /* One row of a table; without a struct to fill it only checks. */

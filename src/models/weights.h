@@ -7,6 +7,7 @@
 #define HT_MODELS_WEIGHTS_H
 
 #include "models/checkpoint.h"
+#include "models/experts.h"
 #include "models/forward.h"
 #include "models/pack.h"
 
@@ -34,9 +35,6 @@ typedef enum ht_bias_rule { HT_BIAS_NONE, HT_BIAS_Q, HT_BIAS_OUT, HT_BIAS_MLP } 
 /* Whose heads the rows of a matrix are, for those that a GGUF file stores for interleaved RoPE. */
 typedef enum ht_heads_rule { HT_HEADS_NONE, HT_HEADS_Q, HT_HEADS_KV } ht_heads_rule;
 
-/* Which matrix of an expert. All experts' are one place, whose names weights.c knows: they lie in one tensor or in many. */
-typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_EXPERT_DOWN } ht_expert_part;
-
 /* One row per weight: where it goes, what it is called, what shape it has. A row with columns is a matrix and goes to an
  * ht_weight; one without is a vector and goes to an ht_array *. A table ends with a row without names. Names are followed
  * by ".weight" or ".bias" in the file. */
@@ -49,8 +47,8 @@ typedef struct ht_weight_place {
     ht_heads_rule heads;
     bool (*has)(const ht_config *c, int64_t layer); /* whether the layer has this weight; NULL: yes */
     bool bare;                                      /* a vector: nothing follows the names, the GGUF's is whole */
-    ht_expert_part expert;                          /* goes to an ht_experts; the names are for messages */
-    bool looked_up; /* a matrix of which only rows are looked up: it stays in the file */
+    ht_expert_part expert; /* all experts' are one place and go to an ht_experts; their names are in experts.c */
+    bool looked_up;        /* a matrix of which only rows are looked up: it stays in the file */
 } ht_weight_place;
 
 /* ---- what every decoder has around its layers ---- */

@@ -1,0 +1,65 @@
+#include "models/experts.h"
+
+#include "models/stored.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_SIZE = 160 };
+
+/* A format's first row of each part is what messages name when none is there. */
+static const ht_expert_form forms[] = {
+    {HT_EXPERT_GATE, true, true, "ffn_gate_exps.weight", 0, 1},
+    {HT_EXPERT_UP, true, true, "ffn_up_exps.weight", 0, 1},
+    {HT_EXPERT_DOWN, true, true, "ffn_down_exps.weight", 0, 1},
+    {HT_EXPERT_GATE, true, true, "ffn_gate_up_exps.weight", 0, 2},
+    {HT_EXPERT_UP, true, true, "ffn_gate_up_exps.weight", 1, 2},
+    {HT_EXPERT_GATE, false, false, "mlp.experts.%d.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, false, "mlp.experts.%d.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, false, "mlp.experts.%d.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, true, "mlp.experts.gate_up_proj", 0, 2},
+    {HT_EXPERT_UP, false, true, "mlp.experts.gate_up_proj", 1, 2},
+    {HT_EXPERT_DOWN, false, true, "mlp.experts.down_proj", 0, 1},
+    {HT_EXPERT_GATE, false, true, "mlp.switch_mlp.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, true, "mlp.switch_mlp.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, true, "mlp.switch_mlp.down_proj.weight", 0, 1},
+    {HT_EXPERT_GATE, false, true, "experts.gate_up_proj", 0, 2},
+    {HT_EXPERT_UP, false, true, "experts.gate_up_proj", 1, 2},
+    {HT_EXPERT_DOWN, false, true, "experts.down_proj", 0, 1},
+    {HT_EXPERT_GATE, false, true, "experts.switch_glu.gate_proj.weight", 0, 1},
+    {HT_EXPERT_UP, false, true, "experts.switch_glu.up_proj.weight", 0, 1},
+    {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1},
+};
+
+void ht_expert_name(const ht_checkpoint *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+                    size_t size) {
+    char part[96];
+    if (f->stacked)
+        snprintf(part, sizeof part, "%s", f->name);
+    else { /* the one directive is the number */
+        const char *number = strstr(f->name, "%d");
+        snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
+    }
+    if (c->gguf)
+        snprintf(out, size, "blk.%lld.%s", (long long)layer, part);
+    else
+        snprintf(out, size, "%slayers.%lld.%s", c->prefix, (long long)layer, part);
+}
+
+const ht_expert_form *ht_expert_form_of(const ht_checkpoint *c, ht_expert_part part, int64_t layer) {
+    const ht_expert_form *first = NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        const ht_expert_form *f = &forms[i];
+        if (f->part != part || f->gguf != (c->gguf != NULL)) continue;
+        char name[NAME_SIZE];
+        ht_stored t;
+        ht_expert_name(c, f, layer, 0, name, sizeof name);
+        if (ht_checkpoint_find(c, name, &t)) return f;
+        if (!first) first = f;
+    }
+    return first;
+}
+
+ht_stored ht_expert_slice(const ht_stored *all, const ht_expert_form *f, int64_t expert, int64_t rows) {
+    return ht_stored_rows(all, expert * all->dims[1] + f->share * rows, rows);
+}
