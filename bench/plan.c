@@ -5,9 +5,10 @@
  * Every kernel of the device is wrapped in a clock, some 50 ns a call. `products` are the packed matrices with the
  * quantisation of their activations, `attention` includes the writing of K and V; `kernels` are all others, and `around`
  * is what is left of the time in ht_session_forward: the walk over the plan, the batch, the hand-over of logits. Medians
- * over the tokens. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
+ * over the tokens; below them, the mean of each kernel that takes a thousandth of a token or more. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
 #include "bench.h"
 #include "device/device.h"
+#include "ops/op.h"
 
 #include <hearth/hearth.h>
 
@@ -20,6 +21,7 @@ enum { PRODUCTS, ATTENTION, KERNELS, AROUND, TOTAL, N_PARTS };
 static const char *const part_names[N_PARTS] = {"products", "attention", "kernels", "around", "token"};
 
 static double spent[N_PARTS];
+static double spent_in[HT_OP_COUNT]; /* kernels, over all tokens */
 
 static double now(void) {
     struct timespec t;
@@ -32,12 +34,17 @@ static double now(void) {
 static ht_kernel kernels[HT_OP_COUNT];
 static void (*run_chain)(const ht_chain *chain);
 
-static int part_of(ht_op_id op) { return op == HT_OP_LINEAR ? PRODUCTS : op == HT_OP_ATTEND ? ATTENTION : KERNELS; }
+static int part_of(ht_op_id op) {
+    if (op == HT_OP_LINEAR || op == HT_OP_LINEAR_GATHER) return PRODUCTS;
+    return op == HT_OP_ATTEND ? ATTENTION : KERNELS;
+}
 
 static ht_status clocked(ht_op_id op, const ht_call *call, ht_error *err) {
     double begin = now();
     ht_status status = kernels[op].run(call, err);
-    spent[part_of(op)] += now() - begin;
+    double took = now() - begin;
+    spent[part_of(op)] += took;
+    spent_in[op] += took;
     return status;
 }
 
@@ -49,6 +56,7 @@ static void clocked_rows(ht_op_id op, const ht_call *call, int64_t begin, int64_
     double took = now() - from;
     spent[KERNELS] += took;
     spent[PRODUCTS] -= took;
+    spent_in[op] += took;
 }
 
 static void clocked_chain(const ht_chain *chain) {
@@ -97,6 +105,7 @@ static void measure_tokens(ht_device *d, ht_model *m, int n) {
     for (int i = 0; i < n + 8; i++) { /* the first ones warm up */
         int32_t id = (int32_t)((i * 7919 + 13) % ht_model_vocab_size(m));
         memset(spent, 0, sizeof spent);
+        if (i == 8) memset(spent_in, 0, sizeof spent_in);
         double begin = now();
         if (ht_session_forward(s, &id, 1, false, NULL, NULL, &err)) stop(&err);
         spent[TOTAL] = now() - begin;
@@ -110,6 +119,9 @@ static void measure_tokens(ht_device *d, ht_model *m, int n) {
         printf("  %-10s %9.1f us %6.1f %%\n", part_names[p], 1e6 * t, 100 * t / total);
         free(each[p]);
     }
+    for (int op = 0; op < HT_OP_COUNT; op++)
+        if (part_of((ht_op_id)op) == KERNELS && spent_in[op] / n > 1e-3 * total)
+            printf("    %-16s %5.1f us\n", ht_op_name((ht_op_id)op), 1e6 * spent_in[op] / n);
     ht_session_close(&s);
 }
 

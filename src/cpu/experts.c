@@ -1,111 +1,437 @@
-/* Products with the matrices that rows ask for: the rows of each matrix are brought together, multiplied at once, and put
- * where they belong. A matrix that no row asks for is not read. */
+/* Products with the matrices that rows ask for. A matrix that no row asks for is not read.
+ *
+ * Products in integers are one list of work: every row of x is brought into the form that the weights ask for once, the
+ * rows that ask for one matrix become tiles of their own, and the panels of all those matrices are cut into pieces for the
+ * pool. Others (cpu/matrix_dense.c) are made one matrix after another. */
 #include "cpu/experts.h"
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/matrix_ops.h"
+#include "cpu/products.h"
 #include "device/params.h"
 
 #include <string.h>
 
-enum { ROWS_AT_ONCE = 512 /* of one matrix; the order of sums does not depend on it */ };
+enum {
+    ROWS_AT_ONCE = 512, /* of one matrix; the order of sums does not depend on it */
+    ROWS_OF_WAVE = 1024,
+    MOST_TYPES = 4 /* of matrices that are multiplied together: one, or two where some have more bits */
+};
 
-/* The scratch memory's parts. A pair is a row of x and one of the matrices it asks for. */
+/* What a call asks for. A pair is a row of x and one of the matrices it asks for. */
+typedef struct job {
+    const ht_call *call;
+    const ht_linear_gather_params *p;
+    int64_t n_x, pairs, per_row; /* rows of x; pairs, of each row of ids */
+    int64_t n_rows, k, n_blocks; /* of every matrix; blocks of 32 columns */
+    int64_t width;               /* floats that a pair gives */
+    bool together;               /* in integers */
+    const ht_matrix_kernels *kernels;
+    int n_types;
+    ht_weight_type type[MOST_TYPES];
+    bool needed[HT_FORM_COUNT];
+} job;
+
+/* Rows in the forms that are needed, with the offsets for each type of weights. */
+typedef struct rows {
+    ht_qrows form[HT_FORM_COUNT];
+    void *offset[MOST_TYPES];
+} rows;
+
+/* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
+typedef struct group {
+    ht_products s;
+    int64_t begin, n;
+    float *y;                    /* of several rows; NULL: the one goes where it belongs */
+    int64_t end_tile, end_piece; /* among those of the wave */
+} group;
+
+/* The scratch memory's parts. */
 typedef struct room {
-    int64_t *first; /* [n + 1] of each matrix's pairs in `order` */
-    int64_t *order; /* [pairs] pairs, matrix by matrix */
+    int64_t *first; /* [n_experts + 1] of each expert's pairs in `order` */
+    int64_t *order; /* [pairs] pairs, expert by expert */
     float *x, *y;   /* rows brought together, and what they give */
     void *product;  /* the product's own scratch */
+    rows all, tiles;
+    group *groups;
+    char *decoded;
 } room;
 
-static size_t aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+/* ---- what there is to do ---- */
 
-static int64_t pairs_of(const ht_call *call) { return ht_view_size(&call->in[1]); }
-
-static size_t lay_out(const ht_call *call, room *r) {
-    const ht_linear_gather_params *p = call->params;
-    const ht_matrix *m = p->experts[0];
-    int64_t pairs = pairs_of(call), rows = ht_min_i64(pairs, ROWS_AT_ONCE);
-    size_t first = 0, order = aligned(((size_t)p->n_experts + 1) * sizeof(int64_t));
-    size_t x = order + aligned((size_t)pairs * sizeof(int64_t));
-    size_t y = x + aligned((size_t)(rows * m->k) * sizeof(float));
-    size_t product = y + aligned((size_t)(rows * m->n_rows) * sizeof(float)), largest = 0;
-    for (int32_t e = 0; e < p->n_experts; e++) {
-        const ht_matrix *one = p->experts[e];
-        largest = ht_max_size(largest, one->ops->mul_scratch(one, rows, ht_pool_threads(call->pool)));
-    }
-    char *at = call->scratch;
-    if (r) *r = (room){(void *)(at + first), (void *)(at + order), (void *)(at + x), (void *)(at + y), at + product};
-    return product + largest;
+static bool add_type(job *j, ht_weight_type type) {
+    for (int i = 0; i < j->n_types; i++)
+        if (j->type[i] == type) return true;
+    if (j->n_types == MOST_TYPES) return false;
+    j->type[j->n_types++] = type;
+    j->needed[ht_product_form(type)] = true;
+    return true;
 }
 
-size_t ht_cpu_linear_gather_scratch(const ht_call *call) { return lay_out(call, NULL); }
+static job describe(const ht_call *call) {
+    const ht_linear_gather_params *p = call->params;
+    const ht_view *x = &call->in[0], *ids = &call->in[1];
+    const ht_matrix *m = p->experts[0][0];
+    job j = {.call = call, .p = p, .pairs = ht_view_size(ids), .per_row = ids->shape[1]};
+    j.n_x = x->n_dims == 3 ? j.pairs : x->shape[0];
+    j.n_rows = m->n_rows;
+    j.k = m->k;
+    j.n_blocks = ht_ceil_div_i64(m->k, HT_QBLOCK);
+    j.width = p->n_sets * m->n_rows;
+    j.together = x->stride[x->n_dims - 1] == 1 || m->k == 1;
+    j.kernels = ht_kernels_of(m);
+    for (int s = 0; s < p->n_sets; s++)
+        for (int32_t e = 0; j.together && e < p->n_experts; e++)
+            j.together = ht_product_shared(p->experts[s][e]) && add_type(&j, p->experts[s][e]->type);
+    return j;
+}
+
+static int64_t wave_rows(const job *j) { return ht_min_i64(j->pairs, ROWS_OF_WAVE); }
+/* An expert with more rows than go at once has several groups. */
+static int64_t most_groups(const job *j) {
+    return ht_min_i64(j->pairs, (int64_t)j->p->n_experts + ROWS_OF_WAVE / ROWS_AT_ONCE);
+}
+
+/* ---- laying out ---- */
+
+/* Memory dealt from its beginning; at NULL it is only counted. */
+typedef struct dealer {
+    char *at;
+    size_t used;
+} dealer;
+
+static void *deal(dealer *d, int64_t n, size_t bytes) {
+    void *p = d->at ? d->at + d->used : NULL;
+    d->used += ((size_t)n * bytes + 63) & ~(size_t)63;
+    return p;
+}
+
+static int64_t halves_of(ht_weight_type type) { return ht_panel_layout_of(type)->halves; }
+
+/* Room for n rows, a tile each. */
+static void deal_rows(const job *j, int64_t n, dealer *d, rows *r) {
+    int64_t blocks = n * j->n_blocks;
+    *r = (rows){0};
+    for (int f = 0; f < HT_FORM_COUNT; f++) {
+        ht_qrows *to = &r->form[f];
+        *to = (ht_qrows){.n = n, .n_blocks = j->n_blocks, .n_tiles = n, .tile_rows = 1};
+        if (!j->needed[f]) continue;
+        if (f == HT_FORM_BYTES) {
+            to->q = deal(d, blocks * HT_QBLOCK, sizeof *to->q);
+            to->sum = deal(d, blocks * 2, sizeof *to->sum);
+        } else
+            to->word = deal(d, blocks * HT_QBLOCK, sizeof *to->word);
+        to->scale = deal(d, blocks, sizeof *to->scale);
+    }
+    for (int i = 0; i < j->n_types; i++)
+        if (ht_product_form(j->type[i]) == HT_FORM_BYTES)
+            r->offset[i] = deal(d, blocks * halves_of(j->type[i]), sizeof(int32_t));
+}
+
+static void deal_together(const job *j, dealer *d, room *r) {
+    size_t panel = ht_max_size(sizeof(ht_qpanel), sizeof(ht_wpanel));
+    deal_rows(j, j->n_x, d, &r->all);
+    deal_rows(j, wave_rows(j), d, &r->tiles);
+    r->y = deal(d, wave_rows(j) * j->width, sizeof *r->y);
+    r->groups = deal(d, most_groups(j), sizeof *r->groups);
+    r->decoded = deal(d, (int64_t)ht_pool_threads(j->call->pool) * j->kernels->tile_panels, panel);
+}
+
+static void deal_apart(const job *j, dealer *d, room *r) {
+    int64_t n = ht_min_i64(j->pairs, ROWS_AT_ONCE);
+    r->x = deal(d, n * j->k, sizeof *r->x);
+    r->y = deal(d, n * j->n_rows, sizeof *r->y);
+    size_t largest = 0;
+    for (int s = 0; s < j->p->n_sets; s++)
+        for (int32_t e = 0; e < j->p->n_experts; e++) {
+            const ht_matrix *one = j->p->experts[s][e];
+            largest = ht_max_size(largest, one->ops->mul_scratch(one, n, ht_pool_threads(j->call->pool)));
+        }
+    r->product = deal(d, 1, largest);
+}
+
+static size_t lay_out(const job *j, room *r) {
+    dealer d = {.at = j->call->scratch};
+    *r = (room){0};
+    r->first = deal(&d, (int64_t)j->p->n_experts + 1, sizeof *r->first);
+    r->order = deal(&d, j->pairs, sizeof *r->order);
+    (j->together ? deal_together : deal_apart)(j, &d, r);
+    return d.used;
+}
+
+size_t ht_cpu_linear_gather_scratch(const ht_call *call) {
+    ht_call counted = *call;
+    counted.scratch = NULL;
+    room r;
+    job j = describe(&counted);
+    return lay_out(&j, &r);
+}
+
+/* ---- who asks for what ---- */
 
 static int64_t expert_of(const ht_view *ids, int64_t pair) {
     int64_t m = ids->shape[1];
     return ((const int32_t *)ids->data)[pair / m * ids->stride[0] + pair % m * ids->stride[1]];
 }
 
-/* Counts the pairs of every matrix and puts them in order: by matrix, then as they come. */
-static ht_status sort_pairs(const ht_call *call, const room *r, ht_error *err) {
-    const ht_linear_gather_params *p = call->params;
-    const ht_view *ids = &call->in[1];
-    int64_t pairs = pairs_of(call);
-    memset(r->first, 0, ((size_t)p->n_experts + 1) * sizeof *r->first);
-    for (int64_t i = 0; i < pairs; i++) {
+/* Counts the pairs of every expert and puts them in order: by expert, then as they come. */
+static ht_status sort_pairs(const job *j, const room *r, ht_error *err) {
+    const ht_view *ids = &j->call->in[1];
+    int64_t n = j->p->n_experts;
+    memset(r->first, 0, ((size_t)n + 1) * sizeof *r->first);
+    for (int64_t i = 0; i < j->pairs; i++) {
         int64_t e = expert_of(ids, i);
-        if (e < 0 || e >= p->n_experts)
+        if (e < 0 || e >= n)
             return ht_fail(err, HT_ERR_ARGUMENT, "linear_gather: expert %lld of row %lld is none of the %d there are",
-                           (long long)e, (long long)(i / ids->shape[1]), (int)p->n_experts);
+                           (long long)e, (long long)(i / ids->shape[1]), (int)n);
         r->first[e]++;
     }
-    for (int64_t e = 0, before = 0; e <= p->n_experts; e++) {
+    for (int64_t e = 0, before = 0; e <= n; e++) {
         int64_t count = r->first[e];
         r->first[e] = before;
         before += count;
     }
-    for (int64_t i = 0; i < pairs; i++) r->order[r->first[expert_of(ids, i)]++] = i;
-    /* Each entry has moved on to where the next matrix begins. */
-    memmove(r->first + 1, r->first, (size_t)p->n_experts * sizeof *r->first);
+    for (int64_t i = 0; i < j->pairs; i++) r->order[r->first[expert_of(ids, i)]++] = i;
+    /* Each entry has moved on to where the next expert begins. */
+    memmove(r->first + 1, r->first, (size_t)n * sizeof *r->first);
     r->first[0] = 0;
     return HT_OK;
 }
 
-static const float *row_of(const ht_call *call, int64_t pair, int64_t *stride) {
-    const ht_view *x = &call->in[0];
-    int64_t m = call->in[1].shape[1];
-    *stride = x->stride[x->n_dims - 1];
-    int64_t at = pair / m * x->stride[0] + (x->n_dims == 3 ? pair % m * x->stride[1] : 0);
-    return (const float *)x->data + at;
+/* Row `row` of x, of which there is one per pair or one per row of ids. */
+static const float *row_of(const job *j, int64_t row) {
+    const ht_view *x = &j->call->in[0];
+    int64_t m = j->per_row;
+    return (const float *)x->data +
+           (x->n_dims == 3 ? row / m * x->stride[0] + row % m * x->stride[1] : row * x->stride[0]);
 }
 
-static void bring_row(const ht_call *call, int64_t pair, int64_t k, float *to) {
-    int64_t stride;
-    const float *from = row_of(call, pair, &stride);
-    if (stride == 1)
-        memcpy(to, from, (size_t)k * sizeof *to);
+static int64_t row_of_pair(const job *j, int64_t pair) { return j->call->in[0].n_dims == 3 ? pair : pair / j->per_row; }
+
+static float *out_of(const job *j, int64_t pair) { return (float *)j->call->out.data + pair * j->width; }
+
+/* ---- together: the rows of x, each once ---- */
+
+typedef struct wave {
+    const job *j;
+    const room *r;
+    int64_t n_groups;
+} wave;
+
+static void prepare_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const wave *w = arg;
+    const job *j = w->j;
+    const rows *to = &w->r->all;
+    for (int64_t i = begin; i < end; i++) {
+        for (int f = 0; f < HT_FORM_COUNT; f++)
+            if (j->needed[f]) j->kernels->prepare[f](row_of(j, i), 0, j->k, &to->form[f], i, 0, 1);
+        for (int t = 0; t < j->n_types; t++)
+            if (to->offset[t]) j->kernels->offsets(j->type[t], &to->form[HT_FORM_BYTES], i, 0, 1, to->offset[t]);
+    }
+}
+
+/* ---- together: a wave of experts ---- */
+
+/* As `all`, beginning at row `row`. */
+static void point_at(const job *j, const rows *all, int64_t row, ht_products *s) {
+    int64_t blocks = row * j->n_blocks;
+    for (int f = 0; f < HT_FORM_COUNT; f++) {
+        const ht_qrows *from = &all->form[f];
+        if (!j->needed[f]) continue;
+        if (f == HT_FORM_BYTES) {
+            s->x[f].q = from->q + blocks * HT_QBLOCK;
+            s->x[f].sum = from->sum + blocks * 2;
+        } else
+            s->x[f].word = from->word + blocks * HT_QBLOCK;
+        s->x[f].scale = from->scale + blocks;
+    }
+    for (int i = 0; i < s->n; i++)
+        for (int t = 0; t < j->n_types; t++)
+            if (s->product[i].m->type == j->type[t] && all->offset[t])
+                s->of[i].offset = (int32_t *)all->offset[t] + blocks * halves_of(j->type[t]);
+}
+
+/* `row`: how many rows of the wave are before it. */
+static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, int n_threads, group *g) {
+    ht_products *s = &g->s;
+    bool alone = g->n == 1;
+    int64_t pair = r->order[g->begin];
+    g->y = alone ? NULL : r->y + row * j->width;
+    float *y = alone ? out_of(j, pair) : g->y;
+    s->kernels = j->kernels;
+    s->n_x = g->n;
+    s->n_threads = n_threads;
+    s->n = j->p->n_sets;
+    for (int i = 0; i < s->n; i++)
+        s->product[i] = (ht_product){.m = j->p->experts[i][expert], .y = y + i * j->n_rows, .ldy = j->width};
+    ht_products_cut(s);
+    if (alone)
+        point_at(j, &r->all, row_of_pair(j, pair), s);
     else
-        for (int64_t i = 0; i < k; i++) to[i] = from[i * stride];
+        point_at(j, &r->tiles, row, s);
+    s->decoded = r->decoded;
 }
 
-/* Pairs order[begin] to order[begin + n - 1], which ask for one matrix. */
-static void multiply(const ht_call *call, const room *r, const ht_matrix *m, int64_t begin, int64_t n) {
-    float *out = call->out.data;
-    for (int64_t i = 0; i < n; i++) bring_row(call, r->order[begin + i], m->k, r->x + i * m->k);
-    float *y = n == 1 ? out + r->order[begin] * m->n_rows : r->y;
-    m->ops->mul(m, r->x, m->k, n, NULL, y, m->n_rows, r->product, call->pool);
-    for (int64_t i = 0; n > 1 && i < n; i++)
-        memcpy(out + r->order[begin + i] * m->n_rows, r->y + i * m->n_rows, (size_t)m->n_rows * sizeof *out);
+/* Fills a wave from pair *pair of expert *expert on, as far as there is room, and moves them on. */
+static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pair) {
+    wave w = {.j = j, .r = r};
+    int64_t n_rows = 0, max_groups = most_groups(j), at[2] = {*expert, *pair};
+    for (int64_t e = at[0]; e < j->p->n_experts && w.n_groups < max_groups;) {
+        int64_t n = ht_min_i64(r->first[e + 1] - at[1], ROWS_AT_ONCE);
+        if (n == 0) {
+            e++;
+            continue;
+        }
+        if (n_rows + n > ROWS_OF_WAVE) break;
+        r->groups[w.n_groups].begin = at[1];
+        r->groups[w.n_groups++].n = n;
+        n_rows += n;
+        at[1] += n;
+    }
+    int threads = ht_pool_threads(j->call->pool), each = (int)ht_ceil_div_i64(threads, ht_max_i64(w.n_groups, 1));
+    int64_t row = 0, tile = 0, piece = 0;
+    for (int64_t i = 0; i < w.n_groups; i++) {
+        group *g = &r->groups[i];
+        while (r->first[*expert + 1] <= g->begin) ++*expert;
+        lay_group(j, r, *expert, row, each, g);
+        row += g->n;
+        if (g->y) tile += g->s.x[0].n_tiles;
+        piece += ht_products_pieces(&g->s);
+        g->end_tile = tile;
+        g->end_piece = piece;
+    }
+    *pair = at[1];
+    return w;
+}
+
+/* A row of the prepared ones, block by block to where row i of the tile that begins at row `first` has them. */
+static void copy_row(const job *j, const rows *all, const ht_products *s, int64_t from, int64_t first, int64_t n,
+                     int64_t i) {
+    const ht_qrows *bytes = &s->x[HT_FORM_BYTES], *words = &s->x[HT_FORM_WORDS];
+    const ht_qrows *all_bytes = &all->form[HT_FORM_BYTES], *all_words = &all->form[HT_FORM_WORDS];
+    from *= j->n_blocks;
+    for (int64_t b = 0; b < j->n_blocks; b++, from++) {
+        int64_t block = first * j->n_blocks + n * b, to = block + i;
+        if (j->needed[HT_FORM_BYTES]) {
+            memcpy(bytes->q + to * HT_QBLOCK, all_bytes->q + from * HT_QBLOCK, HT_QBLOCK);
+            bytes->scale[to] = all_bytes->scale[from];
+            bytes->sum[2 * block + i] = all_bytes->sum[2 * from];
+            bytes->sum[2 * block + n + i] = all_bytes->sum[2 * from + 1];
+        }
+        if (j->needed[HT_FORM_WORDS]) {
+            memcpy(words->word + to * HT_QBLOCK, all_words->word + from * HT_QBLOCK, HT_QBLOCK * sizeof *words->word);
+            words->scale[to] = all_words->scale[from];
+        }
+    }
+}
+
+static int64_t tiles_until(const group *g) { return g->end_tile; }
+static int64_t pieces_until(const group *g) { return g->end_piece; }
+
+/* The group that item `item` is of, and how many items are before that. */
+static const group *group_of(const wave *w, int64_t (*until)(const group *), int64_t item, int64_t *first) {
+    int64_t low = 0, high = w->n_groups - 1;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (until(&w->r->groups[middle]) > item)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    *first = low ? until(&w->r->groups[low - 1]) : 0;
+    return &w->r->groups[low];
+}
+
+static void make_tiles(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const wave *w = arg;
+    const job *j = w->j;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t before;
+        const group *g = group_of(w, tiles_until, item, &before);
+        const ht_products *s = &g->s;
+        int64_t tile = item - before, first = ht_qtile_first(s->x, tile), n = ht_qtile_rows(s->x, tile);
+        for (int64_t i = 0; i < n; i++)
+            copy_row(j, &w->r->all, s, row_of_pair(j, w->r->order[g->begin + first + i]), first, n, i);
+        for (int i = 0; i < s->n; i++)
+            if (s->of[i].offset && (i == 0 || s->of[i].offset != s->of[i - 1].offset))
+                j->kernels->offsets(s->product[i].m->type, &s->x[HT_FORM_BYTES], tile, 0, (int)n, s->of[i].offset);
+    }
+}
+
+static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+    const wave *w = arg;
+    while (begin < end) {
+        int64_t before;
+        const group *g = group_of(w, pieces_until, begin, &before);
+        int64_t last = ht_min_i64(end, g->end_piece);
+        ht_products_run(&g->s, begin - before, last - before, worker);
+        begin = last;
+    }
+}
+
+/* What tiles gave, to where it belongs. */
+static void put_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const wave *w = arg;
+    const job *j = w->j;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t before;
+        const group *g = group_of(w, tiles_until, item, &before);
+        int64_t first = ht_qtile_first(g->s.x, item - before), n = ht_qtile_rows(g->s.x, item - before);
+        for (int64_t i = first; i < first + n; i++)
+            memcpy(out_of(j, w->r->order[g->begin + i]), g->y + i * j->width, (size_t)j->width * sizeof *g->y);
+    }
+}
+
+static void multiply_together(const job *j, const room *r) {
+    ht_pool *pool = j->call->pool;
+    wave w = {.j = j, .r = r};
+    ht_pool_run(pool, j->n_x, 1, prepare_rows, &w);
+    for (int64_t expert = 0, pair = 0; pair < j->pairs;) {
+        w = next_wave(j, r, &expert, &pair);
+        const group *last = &r->groups[w.n_groups - 1];
+        ht_pool_run(pool, last->end_tile, 1, make_tiles, &w);
+        ht_pool_run(pool, last->end_piece, 1, multiply_pieces, &w);
+        ht_pool_run(pool, last->end_tile, 1, put_rows, &w);
+    }
+}
+
+/* ---- one matrix after another ---- */
+
+static void bring_row(const job *j, int64_t row, float *to) {
+    const ht_view *x = &j->call->in[0];
+    int64_t stride = x->stride[x->n_dims - 1];
+    const float *from = row_of(j, row);
+    for (int64_t i = 0; i < j->k; i++) to[i] = from[i * stride];
+}
+
+/* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
+static void multiply_apart(const job *j, const room *r, int64_t expert, int64_t begin, int64_t n) {
+    for (int64_t i = 0; i < n; i++) bring_row(j, row_of_pair(j, r->order[begin + i]), r->x + i * j->k);
+    for (int s = 0; s < j->p->n_sets; s++) {
+        const ht_matrix *m = j->p->experts[s][expert];
+        m->ops->mul(m, r->x, j->k, n, NULL, r->y, j->n_rows, r->product, j->call->pool);
+        for (int64_t i = 0; i < n; i++)
+            memcpy(out_of(j, r->order[begin + i]) + s * j->n_rows, r->y + i * j->n_rows,
+                   (size_t)j->n_rows * sizeof *r->y);
+    }
 }
 
 ht_status ht_cpu_linear_gather(const ht_call *call, ht_error *err) {
-    const ht_linear_gather_params *p = call->params;
-    room r;
     if (ht_view_size(&call->out) == 0) return HT_OK;
-    lay_out(call, &r);
-    ht_status status = sort_pairs(call, &r, err);
-    for (int32_t e = 0; !status && e < p->n_experts; e++)
-        for (int64_t i = r.first[e]; i < r.first[e + 1]; i += ROWS_AT_ONCE)
-            multiply(call, &r, p->experts[e], i, ht_min_i64(ROWS_AT_ONCE, r.first[e + 1] - i));
-    return status;
+    job j = describe(call);
+    room r;
+    lay_out(&j, &r);
+    ht_status status = sort_pairs(&j, &r, err);
+    if (status) return status;
+    if (j.together)
+        multiply_together(&j, &r);
+    else
+        for (int32_t e = 0; e < j.p->n_experts; e++)
+            for (int64_t i = r.first[e]; i < r.first[e + 1]; i += ROWS_AT_ONCE)
+                multiply_apart(&j, &r, e, i, ht_min_i64(ROWS_AT_ONCE, r.first[e + 1] - i));
+    return HT_OK;
 }

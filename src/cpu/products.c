@@ -13,7 +13,7 @@ enum {
 
 bool ht_product_shared(const ht_matrix *m) { return m->ops->takes_rows_once; }
 
-static ht_form form_of(ht_weight_type type) { return ht_panel_layout_of(type)->bits ? HT_FORM_BYTES : HT_FORM_WORDS; }
+ht_form ht_product_form(ht_weight_type type) { return ht_panel_layout_of(type)->bits ? HT_FORM_BYTES : HT_FORM_WORDS; }
 
 /* ---- laying out ---- */
 
@@ -77,18 +77,17 @@ static void lay_offsets(ht_products *s, room *r) {
     }
 }
 
-static void lay_decoded(ht_products *s, room *r) {
+static void count_decoded(ht_products *s) {
     size_t panel = 0;
     for (int i = 0; i < s->n; i++)
         if (!s->of[i].direct)
             panel = ht_max_size(panel, s->of[i].form == HT_FORM_BYTES ? sizeof(ht_qpanel) : sizeof(ht_wpanel));
     s->decoded_bytes = (size_t)s->kernels->tile_panels * panel;
-    s->decoded = deal(r, (size_t)s->n_threads * s->decoded_bytes);
 }
 
 /* Chunks of about the same size, as many whole scale units as can be decoded at a time. */
 static int64_t chunk_of(ht_weight_type type, int64_t n_blocks) {
-    bool bytes = form_of(type) == HT_FORM_BYTES;
+    bool bytes = ht_product_form(type) == HT_FORM_BYTES;
     int64_t group = bytes ? ht_panel_layout_of(type)->group : 1, most = (bytes ? HT_QCHUNK : HT_WCHUNK) / group;
     int64_t groups = n_blocks / group;
     return ht_ceil_div_i64(groups, ht_ceil_div_i64(groups, most)) * group;
@@ -103,7 +102,7 @@ static void lay_pieces(ht_products *s) {
             groups = 0;
     for (int i = 0; i < s->n; i++) {
         const ht_matrix *m = s->product[i].m;
-        s->of[i] = (ht_pieces){.form = form_of(m->type),
+        s->of[i] = (ht_pieces){.form = ht_product_form(m->type),
                                .direct = n_tiles <= DIRECT_TILES,
                                .n_panels = ht_panel_count(m->n_rows),
                                .chunk = chunk_of(m->type, s->x[0].n_blocks),
@@ -124,13 +123,18 @@ static void lay_pieces(ht_products *s) {
     }
 }
 
-size_t ht_products_lay(ht_products *s, void *scratch) {
-    room r = {.at = scratch};
+void ht_products_cut(ht_products *s) {
     lay_tiles(s);
     lay_pieces(s);
+    count_decoded(s);
+}
+
+size_t ht_products_lay(ht_products *s, void *scratch) {
+    room r = {.at = scratch};
+    ht_products_cut(s);
     lay_rows(s, &r);
     lay_offsets(s, &r);
-    lay_decoded(s, &r);
+    s->decoded = deal(&r, (size_t)s->n_threads * s->decoded_bytes);
     bool top = s->n == 1 && s->n_x == 1 && ht_is_split(s->product[0].m);
     s->top = top ? deal(&r, ht_split_top_scratch(s->product[0].m)) : NULL;
     return r.used;
@@ -212,8 +216,7 @@ static void multiply_group(const ht_products *s, int i, int64_t group, int64_t p
 }
 
 /* The pieces of a product that are no panels are numbered part by part, so that neighbours in time share activations. */
-static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
-    const ht_products *s = arg;
+void ht_products_run(const ht_products *s, int64_t begin, int64_t end, int worker) {
     char *decoded = s->decoded + (size_t)worker * s->decoded_bytes;
     int i = 0;
     for (int64_t piece = begin; piece < end; piece++) {
@@ -227,9 +230,15 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+int64_t ht_products_pieces(const ht_products *s) { return s->n ? s->of[s->n - 1].end : 0; }
+
+static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+    ht_products_run(arg, begin, end, worker);
+}
+
 void ht_products_multiply(const ht_products *s, ht_pool *pool) {
     if (!s->n || (s->product->top_k && ht_split_top(s, pool))) return;
-    ht_pool_run(pool, s->of[s->n - 1].end, 1, multiply_pieces, (void *)(uintptr_t)s);
+    ht_pool_run(pool, ht_products_pieces(s), 1, multiply_pieces, (void *)(uintptr_t)s);
 }
 
 /* ---- one matrix ---- */

@@ -46,6 +46,8 @@ typedef struct ht_products {
 
 /* Whether the product with such a matrix is in integers, and may be one of several. */
 bool ht_product_shared(const ht_matrix *m);
+/* The form that weights of such a type ask for. */
+ht_form ht_product_form(ht_weight_type type);
 
 /* Lays out what stands above "The layout". `scratch` is 64-byte aligned; gives the bytes that are needed there, which is
  * all that it does with NULL. */
@@ -63,5 +65,12 @@ void ht_products_take(const ht_products *s, ht_share share, const float *x, int6
 
 /* When all rows are there. */
 void ht_products_multiply(const ht_products *s, ht_pool *pool);
+
+/* The same by parts, for a caller who has the rows and the memory and makes one list of work of several ht_products: lays
+ * out without memory, so that what x, the offsets and `decoded` point at is the caller's to fill in; then pieces [begin,
+ * end) of all there are. */
+void ht_products_cut(ht_products *s);
+int64_t ht_products_pieces(const ht_products *s);
+void ht_products_run(const ht_products *s, int64_t begin, int64_t end, int worker);
 
 #endif

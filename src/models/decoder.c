@@ -104,9 +104,9 @@ ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores,
 
 ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x, ht_array *ids,
                              ht_array *weights) {
-    ht_array *gate = ht_linear_gather(c, x, &l->expert_gate, ids); /* [T, m, expert_feed_forward] */
-    ht_array *up = ht_linear_gather(c, x, &l->expert_up, ids);
-    ht_array *y = ht_mul(c->s, m->config->family->activate(c->s, gate), up);
+    ht_array *both[2]; /* gate and up, [T, m, expert_feed_forward] */
+    ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
+    ht_array *y = ht_mul(c->s, m->config->family->activate(c->s, both[0]), both[1]);
     y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
 }

@@ -55,13 +55,29 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     return ht_add(c->s, y, ht_scale(c->s, ht_matmul(c->s, low, pair->b, true), pair->scale));
 }
 
-ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
-    const ht_linear_gather_params p = {experts->matrix, experts->n};
-    ht_array *y = ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2);
+/* y [T, m, n] times the scales of the experts that gave it. */
+static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
     const int64_t all[] = {ht_array_dim(ids, 0), experts->n};
     ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids); /* [T, m] */
     return ht_mul(c->s, y, ht_expand_dims(c->s, scale, -1));
+}
+
+ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
+    const ht_linear_gather_params p = {{experts->matrix}, 1, experts->n};
+    return scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
+}
+
+void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const experts[2], ht_array *ids, ht_array *y[2]) {
+    const ht_linear_gather_params p = {{experts[0]->matrix, experts[1]->matrix}, 2, experts[0]->n};
+    ht_array *both = ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2); /* [T, m, 2 n] */
+    y[0] = y[1] = NULL;
+    if (!both) return;
+    int64_t t = ht_array_dim(both, 0), m = ht_array_dim(both, 1), n = ht_array_dim(both, 2) / 2;
+    for (int i = 0; i < 2; i++) {
+        const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
+        y[i] = scale_by(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
+    }
 }
 
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale) {

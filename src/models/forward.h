@@ -54,6 +54,8 @@ typedef struct ht_experts {
 
 /* x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows]: row t by each of the experts ids[t]. */
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids);
+/* The same by two sets of experts at once, whose matrices have one shape. */
+void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const experts[2], ht_array *ids, ht_array *y[2]);
 
 /* Rows of `table` at ids i32 [T], times scale and the table's own -> f32 [T, k]. */
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale);

@@ -53,7 +53,7 @@ ht_status ht_shape_linear_gather(const char *op, ht_array *const *in, int n_in, 
                                  ht_error *err) {
     (void)n_in;
     const ht_linear_gather_params *p = params;
-    const ht_matrix *m = p->experts[0];
+    const ht_matrix *m = p->experts[0][0];
     const ht_array *x = in[0], *ids = in[1];
     char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
     bool ok = ids->dtype == HT_I32 && ids->n_dims == 2 && x->dtype == HT_F32 && (x->n_dims == 2 || x->n_dims == 3);
@@ -65,6 +65,6 @@ ht_status ht_shape_linear_gather(const char *op, ht_array *const *in, int n_in, 
                        ht_shape_text(x->shape, x->n_dims, tx), ht_dtype_name(x->dtype),
                        ht_shape_text(ids->shape, ids->n_dims, ti), ht_dtype_name(ids->dtype), (long long)m->k,
                        (long long)m->k);
-    *out = (ht_result_type){HT_F32, 3, {ids->shape[0], ids->shape[1], m->n_rows}};
+    *out = (ht_result_type){HT_F32, 3, {ids->shape[0], ids->shape[1], p->n_sets * m->n_rows}};
     return HT_OK;
 }

@@ -76,71 +76,110 @@ static void many_rows(void **state) {
 
 /* ---- products ---- */
 
-enum { EXPERTS = 5, ROWS_OUT = 19, K = 64, T = 700, M = 3 };
+enum { EXPERTS = 5, SETS = 2, ROWS_OUT = 19, K = 64, T = 700, M = 3 };
 
-static void make_expert(ht_matrix *m, uint64_t seed) {
-    const ht_matrix_ops *ops = device->matrix_ops(device, HT_W_Q4_1, HT_PRECISION_FAST);
-    *m = (ht_matrix){.ops = ops, .type = HT_W_Q4_1, .n_rows = ROWS_OUT, .k = K};
-    m->packed_bytes = ops->packed_bytes(HT_W_Q4_1, ROWS_OUT, K);
+static void make_expert(ht_matrix *m, ht_weight_type type, ht_precision precision, uint64_t seed) {
+    const ht_matrix_ops *ops = device->matrix_ops(device, type, precision);
+    *m = (ht_matrix){.ops = ops, .type = type, .n_rows = ROWS_OUT, .k = K};
+    m->packed_bytes = ops->packed_bytes(type, ROWS_OUT, K);
     m->packed = aligned_alloc(64, (m->packed_bytes + 63) / 64 * 64);
-    unsigned char *stored = malloc(ROWS_OUT * test_row_bytes(HT_W_Q4_1, K));
+    unsigned char *stored = malloc(ROWS_OUT * test_row_bytes(type, K));
     assert_true(m->packed && stored);
-    test_random_weights(HT_W_Q4_1, ROWS_OUT, K, &seed, stored);
+    test_random_weights(type, ROWS_OUT, K, &seed, stored);
     ops->pack(m, 0, ROWS_OUT, stored);
     free(stored);
 }
 
+typedef struct gather_case {
+    int64_t t;
+    int sets;
+    bool per_choice; /* x has a row for each choice */
+    int crowd;       /* the one that all ask for; -1: they differ */
+} gather_case;
+
+static void check_pair(const ht_matrix *m, const float *x, const float *y) {
+    static _Alignas(64) char scratch[1 << 20];
+    float alone[ROWS_OUT];
+    ht_pool_lease(device->pool);
+    m->ops->mul(m, x, K, 1, NULL, alone, ROWS_OUT, scratch, device->pool);
+    ht_pool_release(device->pool);
+    assert_memory_equal(alone, y, sizeof alone);
+}
+
 /* Every row gives the bits that its matrix alone gives for it, whatever asks beside it; a matrix nobody asks for is not
  * touched, and one that all ask for takes more rows than go at once. */
-static void check_products(const ht_matrix *all, int64_t t, bool per_choice, int crowd) {
-    ht_matrix experts[EXPERTS], *list[EXPERTS];
-    for (int e = 0; e < EXPERTS; e++) {
-        experts[e] = all[e];
-        list[e] = &experts[e];
+static void check_products(ht_matrix all[SETS][EXPERTS], const gather_case *c) {
+    ht_matrix experts[SETS][EXPERTS], *list[SETS][EXPERTS];
+    memcpy(experts, all, sizeof experts);
+    for (int s = 0; s < SETS; s++) {
+        for (int e = 0; e < EXPERTS; e++) list[s][e] = &experts[s][e];
+        experts[s][EXPERTS - 1].packed = NULL; /* nobody asks for the last */
     }
-    experts[EXPERTS - 1].packed = NULL; /* nobody asks for the last */
-    int64_t n_x = per_choice ? t * M : t;
-    float *x = malloc((size_t)(n_x * K) * sizeof *x), *y = malloc((size_t)(t * M * ROWS_OUT) * sizeof *y);
-    int32_t *ids = malloc((size_t)(t * M) * sizeof *ids);
+    int64_t n_x = c->per_choice ? c->t * M : c->t, width = c->sets * ROWS_OUT;
+    float *x = malloc((size_t)(n_x * K) * sizeof *x), *y = malloc((size_t)(c->t * M * width) * sizeof *y);
+    int32_t *ids = malloc((size_t)(c->t * M) * sizeof *ids);
     assert_true(x && y && ids);
     uint64_t seed = 9;
     for (int64_t i = 0; i < n_x * K; i++) x[i] = test_random_float(&seed);
-    for (int64_t i = 0; i < t * M; i++) ids[i] = crowd >= 0 ? crowd : (int32_t)(test_random(&seed) % (EXPERTS - 1));
-    ht_view in[2] = {test_view(x, HT_F32, 2, (int64_t[]){t, K}), test_view(ids, HT_I32, 2, (int64_t[]){t, M})};
-    if (per_choice) in[0] = test_view(x, HT_F32, 3, (int64_t[]){t, M, K});
-    ht_view out = test_view(y, HT_F32, 3, (int64_t[]){t, M, ROWS_OUT});
-    const ht_linear_gather_params p = {list, EXPERTS};
+    for (int64_t i = 0; i < c->t * M; i++)
+        ids[i] = c->crowd >= 0 ? c->crowd : (int32_t)(test_random(&seed) % (EXPERTS - 1));
+    ht_view in[2] = {test_view(x, HT_F32, 2, (int64_t[]){c->t, K}), test_view(ids, HT_I32, 2, (int64_t[]){c->t, M})};
+    if (c->per_choice) in[0] = test_view(x, HT_F32, 3, (int64_t[]){c->t, M, K});
+    ht_view out = test_view(y, HT_F32, 3, (int64_t[]){c->t, M, width});
+    const ht_linear_gather_params p = {{list[0], list[1]}, c->sets, EXPERTS};
     test_run_ok(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL);
-    void *scratch = aligned_alloc(64, 1 << 20);
-    for (int64_t i = 0; i < t * M; i++) {
-        float alone[ROWS_OUT];
-        const ht_matrix *m = list[ids[i]];
-        ht_pool_lease(device->pool);
-        m->ops->mul(m, x + (per_choice ? i : i / M) * K, K, 1, NULL, alone, ROWS_OUT, scratch, device->pool);
-        ht_pool_release(device->pool);
-        assert_memory_equal(alone, y + i * ROWS_OUT, sizeof alone);
-    }
-    ids[t * M - 1] = EXPERTS;
+    for (int64_t i = 0; i < c->t * M; i++)
+        for (int s = 0; s < c->sets; s++)
+            check_pair(list[s][ids[i]], x + (c->per_choice ? i : i / M) * K, y + i * width + s * ROWS_OUT);
+    ids[c->t * M - 1] = EXPERTS;
     ht_error err = {0};
     assert_int_equal(test_run(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "expert 5"));
-    free(scratch);
     free(x);
     free(y);
     free(ids);
 }
 
+static void check_types(ht_precision precision, const ht_weight_type type[SETS][EXPERTS]) {
+    ht_matrix experts[SETS][EXPERTS];
+    for (int s = 0; s < SETS; s++)
+        for (int e = 0; e < EXPERTS; e++)
+            make_expert(&experts[s][e], type[s][e], precision, 100 + (uint64_t)(EXPERTS * s + e));
+    static const int64_t rows[] = {1, 2, 7, 40, T};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int sets = 1; sets <= SETS; sets++) {
+            check_products(experts, &(gather_case){rows[i], sets, false, -1});
+            check_products(experts, &(gather_case){rows[i], sets, true, -1});
+            check_products(experts, &(gather_case){rows[i], sets, false, 2});
+        }
+    for (int s = 0; s < SETS; s++)
+        for (int e = 0; e < EXPERTS; e++) free(experts[s][e].packed);
+}
+
+#define ALL_OF(type)                                                                                                   \
+    { type, type, type, type, type }
+#define BOTH_OF(type)                                                                                                  \
+    { ALL_OF(type), ALL_OF(type) }
+#define MIXED(one, two)                                                                                                \
+    {                                                                                                                  \
+        {one, two, one, two, one}, { two, two, one, one, two }                                                         \
+    }
+
+/* Bytes, words, both at once, and what is multiplied in f32; more types than one list of work takes. */
 static void products(void **state) {
     (void)state;
-    ht_matrix experts[EXPERTS];
-    for (int e = 0; e < EXPERTS; e++) make_expert(&experts[e], 100 + (uint64_t)e);
-    static const int64_t rows[] = {1, 2, 7, 40, T};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        check_products(experts, rows[i], false, -1);
-        check_products(experts, rows[i], true, -1);
-        check_products(experts, rows[i], false, 2);
-    }
-    for (int e = 0; e < EXPERTS; e++) free(experts[e].packed);
+    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_Q4_1));
+    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_BF16));
+    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_Q5_0, HT_W_Q8_0));
+    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_Q4_1, HT_W_F16));
+    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_F32, HT_W_Q4_0));
+    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS]){
+                                       {HT_W_Q4_0, HT_W_Q4_1, HT_W_Q5_0, HT_W_Q5_1, HT_W_Q8_0}, ALL_OF(HT_W_Q4_0)});
+}
+
+static void products_in_reference_precision(void **state) {
+    (void)state;
+    check_types(HT_PRECISION_REFERENCE, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_Q4_1));
 }
 
 int main(void) {
@@ -148,6 +187,7 @@ int main(void) {
         cmocka_unit_test(largest_first),
         cmocka_unit_test(many_rows),
         cmocka_unit_test(products),
+        cmocka_unit_test(products_in_reference_precision),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
