@@ -95,7 +95,7 @@ typedef struct small_case {
 } small_case;
 
 static const small_case small_cases[] = {
-    {"add 576", HT_OP_ADD, 1, 576},           {"mul 1536", HT_OP_MUL, 1, 1536},
+    {"add 576", HT_OP_ADD, 1, 576},           {"mul 1536", HT_OP_MULTIPLY, 1, 1536},
     {"silu 1536", HT_OP_SILU, 1, 1536},       {"gelu_tanh 2048", HT_OP_GELU_TANH, 1, 2048},
     {"scale 640", HT_OP_SCALE, 1, 640},       {"rms_norm 576", HT_OP_RMS_NORM, 1, 576},
     {"rms_norm 896", HT_OP_RMS_NORM, 1, 896}, {"rms_norm 4 x 256", HT_OP_RMS_NORM, 4, 256},
@@ -126,7 +126,7 @@ static void run_small(const bench *b, const small_case *c, int64_t rows) {
     double streams = 2.0;
     switch (c->op) {
     case HT_OP_ADD:
-    case HT_OP_MUL: call.n_in = 2, streams = 3.0; break;
+    case HT_OP_MULTIPLY: call.n_in = 2, streams = 3.0; break;
     case HT_OP_RMS_NORM: call.n_in = 2, call.params = &norm, in[1] = test_view(y, HT_F32, 1, &c->n); break;
     case HT_OP_ROPE: call.n_in = 3, call.params = &rope, in[1] = test_view(pos, HT_I32, 1, &rows); break;
     case HT_OP_ARGMAX: call.out = test_view(out, HT_I32, 2, dims), streams = 1.0; break;

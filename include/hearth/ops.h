@@ -1,6 +1,6 @@
 /* Operations on arrays. Each returns a new lazy array of the scope, or NULL (see array.h). Shapes are written [a, b];
- * `...` stands for any leading axes. Binary operations broadcast as NumPy does; their operands have one dtype. Axes may
- * be negative. Floating-point operations compute f16 and bf16 in f32. */
+ * `...` stands for any leading axes. Names and dtypes are MLX's where both have the operation. Axes may be negative.
+ * Floating-point operations compute f16 and bf16 in f32. */
 #ifndef HEARTH_OPS_H
 #define HEARTH_OPS_H
 
@@ -14,7 +14,7 @@ extern "C" {
 HT_API ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shape, int n_dims);
 /* start + i * step, i < n */
 HT_API ht_array *ht_arange(ht_scope *s, double start, double step, int64_t n, ht_dtype dtype);
-HT_API ht_array *ht_cast(ht_scope *s, ht_array *x, ht_dtype dtype);
+HT_API ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype);
 /* Row-contiguous copy, or x itself when it is contiguous already. */
 HT_API ht_array *ht_contiguous(ht_scope *s, ht_array *x);
 
@@ -32,28 +32,98 @@ HT_API ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape,
 HT_API ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis);
 HT_API ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis);
 
-/* ---- elementwise: f32 arithmetic takes and gives zero for a denormal; neg and abs change the sign bit alone ---- */
-HT_API ht_array *ht_neg(ht_scope *s, ht_array *x);
+/* ---- of one element ---- */
+/* f32 arithmetic takes and gives zero for a denormal; negative and abs change the sign bit alone. Results keep the dtype;
+ * integers wrap around. */
+HT_API ht_array *ht_negative(ht_scope *s, ht_array *x); /* not of bool */
 HT_API ht_array *ht_abs(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_sign(ht_scope *s, ht_array *x); /* -1, 0 or 1; 0 for NaN */
 HT_API ht_array *ht_square(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_floor(ht_scope *s, ht_array *x); /* integers are whole already, here and in ceil and round */
+HT_API ht_array *ht_ceil(ht_scope *s, ht_array *x);
+/* To the nearest value of so many decimals, which may be negative; halves to the even one. */
+HT_API ht_array *ht_round(ht_scope *s, ht_array *x, int decimals);
+/* NaN becomes `nan`, infinities `posinf` and `neginf`, which are the dtype's largest finite values where NAN is given. */
+HT_API ht_array *ht_nan_to_num(ht_scope *s, ht_array *x, double nan, double posinf, double neginf);
+HT_API ht_array *ht_bitwise_invert(ht_scope *s, ht_array *x); /* integers and bool */
+HT_API ht_array *ht_relu(ht_scope *s, ht_array *x);           /* maximum(x, 0) */
+HT_API ht_array *ht_softplus(ht_scope *s, ht_array *x);       /* log(1 + e^x) */
+
+/* To floating point: integers and bool become f32 first. */
 HT_API ht_array *ht_sqrt(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_rsqrt(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_reciprocal(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_exp(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_expm1(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_log(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_log2(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_log10(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_log1p(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_sin(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_cos(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_tan(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_arcsin(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_arccos(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_arctan(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_sinh(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_cosh(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_tanh(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_erf(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_erfinv(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_sigmoid(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_silu(ht_scope *s, ht_array *x);               /* x * sigmoid(x) */
-HT_API ht_array *ht_gelu_tanh(ht_scope *s, ht_array *x);          /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
-HT_API ht_array *ht_scale(ht_scope *s, ht_array *x, float value); /* x * value */
+HT_API ht_array *ht_silu(ht_scope *s, ht_array *x);      /* x * sigmoid(x) */
+HT_API ht_array *ht_gelu(ht_scope *s, ht_array *x);      /* 0.5 x (1 + erf(x / sqrt(2))) */
+HT_API ht_array *ht_gelu_tanh(ht_scope *s, ht_array *x); /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
+
+/* To bool. */
+HT_API ht_array *ht_isnan(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_isinf(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_isfinite(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_logical_not(ht_scope *s, ht_array *x);
+
+/* With a constant; of floating point alone. */
+HT_API ht_array *ht_scale(ht_scope *s, ht_array *x, float value);   /* x * value */
 HT_API ht_array *ht_softcap(ht_scope *s, ht_array *x, float value); /* value * tanh(x / value) */
+
+/* ---- of two elements ---- */
+/* Operands broadcast as NumPy does it and meet in the dtype that ht_dtype_promote gives, which the result has. Of bools,
+ * add is or, subtract is exclusive or, multiply is and. */
 HT_API ht_array *ht_add(ht_scope *s, ht_array *a, ht_array *b);
-HT_API ht_array *ht_sub(ht_scope *s, ht_array *a, ht_array *b);
-HT_API ht_array *ht_mul(ht_scope *s, ht_array *a, ht_array *b);
-HT_API ht_array *ht_div(ht_scope *s, ht_array *a, ht_array *b);
-HT_API ht_array *ht_minimum(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_subtract(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_multiply(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_minimum(ht_scope *s, ht_array *a, ht_array *b); /* NaN when either is, as maximum */
 HT_API ht_array *ht_maximum(ht_scope *s, ht_array *a, ht_array *b);
+/* Rounded down; what is left of it has the sign of b. Of integers, 0 for b = 0. */
+HT_API ht_array *ht_floor_divide(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_remainder(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_power(ht_scope *s, ht_array *a, ht_array *b);
+
+/* To floating point: integers and bool become f32 first. */
+HT_API ht_array *ht_divide(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_logaddexp(ht_scope *s, ht_array *a, ht_array *b); /* log(e^a + e^b) */
+HT_API ht_array *ht_arctan2(ht_scope *s, ht_array *a, ht_array *b);   /* the angle of the point (b, a) */
+
+/* To bool; the logical ones ask whether an element is not 0. */
+HT_API ht_array *ht_equal(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_not_equal(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_less(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_less_equal(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_greater(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_greater_equal(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_logical_and(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_logical_or(ht_scope *s, ht_array *a, ht_array *b);
+
+/* Integers and bool; a shift makes bool u8, and by as many bits as the dtype has leaves nothing but the sign. */
+HT_API ht_array *ht_bitwise_and(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_bitwise_or(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_bitwise_xor(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_left_shift(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_right_shift(ht_scope *s, ht_array *a, ht_array *b);
+
+/* a where condition is not 0, else b; all three broadcast. */
+HT_API ht_array *ht_where(ht_scope *s, ht_array *condition, ht_array *a, ht_array *b);
+/* minimum(maximum(x, low), high); one of the bounds may be HT_NONE. */
+HT_API ht_array *ht_clip(ht_scope *s, ht_array *x, ht_array *low, ht_array *high);
 
 /* ---- over the last axis ---- */
 HT_API ht_array *ht_sum(ht_scope *s, ht_array *x); /* [..., n] -> [...] */

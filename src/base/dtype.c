@@ -1,4 +1,4 @@
-#include <hearth/dtype.h>
+#include "base/dtype.h"
 
 static const struct {
     const char *name;
@@ -12,3 +12,24 @@ static const struct {
 size_t ht_dtype_bytes(ht_dtype dtype) { return (unsigned)dtype < HT_DTYPE_COUNT ? table[dtype].bytes : 0; }
 
 const char *ht_dtype_name(ht_dtype dtype) { return (unsigned)dtype < HT_DTYPE_COUNT ? table[dtype].name : "?"; }
+
+/* ---- promotion ---- */
+
+static ht_dtype larger(ht_dtype a, ht_dtype b) { return a > b ? a : b; }
+
+/* The signed type that holds an unsigned one: none holds u64. */
+static ht_dtype promote_signs(ht_dtype unsigned_type, ht_dtype signed_type) {
+    if (unsigned_type == HT_U64) return HT_F32;
+    return larger((ht_dtype)(HT_I16 + (unsigned_type - HT_U8)), signed_type);
+}
+
+ht_dtype ht_dtype_promote(ht_dtype a, ht_dtype b) {
+    if ((unsigned)a >= HT_DTYPE_COUNT || (unsigned)b >= HT_DTYPE_COUNT) return HT_DTYPE_COUNT;
+    if (a == b || b == HT_BOOL) return a;
+    if (a == HT_BOOL) return b;
+    if (ht_dtype_is_float(a) && ht_dtype_is_float(b)) return a == HT_F64 || b == HT_F64 ? HT_F64 : HT_F32;
+    if (ht_dtype_is_float(a)) return a;
+    if (ht_dtype_is_float(b)) return b;
+    if (ht_dtype_is_signed(a) == ht_dtype_is_signed(b)) return larger(a, b);
+    return ht_dtype_is_signed(b) ? promote_signs(a, b) : promote_signs(b, a);
+}

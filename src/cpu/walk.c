@@ -89,7 +89,7 @@ static void run_block(void *arg, int64_t begin, int64_t end, int worker) {
 
 static elements_job job_of(const ht_call *call, ht_elements_fn *fn) {
     const ht_view *views[HT_WALK_VIEWS] = {&call->out};
-    int n = call->n_in < 2 ? call->n_in : 2;
+    int n = call->n_in < HT_WALK_VIEWS ? call->n_in : HT_WALK_VIEWS - 1;
     for (int i = 0; i < n; i++) views[i + 1] = &call->in[i];
     elements_job job = {.call = call, .fn = fn};
     ht_walk_init(&job.walk, n + 1, views);

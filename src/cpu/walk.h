@@ -5,7 +5,7 @@
 
 #include "device/kernel.h"
 
-enum { HT_WALK_VIEWS = 3 };
+enum { HT_WALK_VIEWS = 4 };
 
 typedef struct ht_walk {
     int n_views, n_dims; /* n_dims >= 1; the last axis is the span */
@@ -32,7 +32,7 @@ void ht_walk_range(const ht_walk *w, int64_t begin, int64_t end, ht_span_visit *
 int64_t ht_view_offset(const ht_view *v, int n_dims, int64_t flat);
 
 /* An elementwise kernel: `fn` computes one span of call->out (view 0, stride 1) from call->in[0] (view 1) and, when there
- * are two operands, call->in[1] (view 2). Spans go to several threads when there are more than `grain` elements. */
+ * are more operands, call->in[1] (view 2) and call->in[2] (view 3). Spans go to several threads when there are more than `grain` elements. */
 typedef void ht_elements_fn(const ht_call *call, const ht_span *span);
 void ht_elementwise(const ht_call *call, int64_t grain, ht_elements_fn *fn);
 

@@ -17,25 +17,66 @@
     X(CAST, cast) /* to another dtype */                                                                               \
     X(FULL, full) /* one value everywhere */                                                                           \
     X(ARANGE, arange)                                                                                                  \
-    X(NEG, neg)                                                                                                        \
+    X(NEGATIVE, negative)                                                                                              \
     X(ABS, abs)                                                                                                        \
+    X(SIGN, sign)                                                                                                      \
     X(SQUARE, square)                                                                                                  \
     X(SQRT, sqrt)                                                                                                      \
     X(RSQRT, rsqrt)                                                                                                    \
+    X(RECIPROCAL, reciprocal)                                                                                          \
     X(EXP, exp)                                                                                                        \
+    X(EXPM1, expm1)                                                                                                    \
     X(LOG, log)                                                                                                        \
+    X(LOG2, log2)                                                                                                      \
+    X(LOG10, log10)                                                                                                    \
+    X(LOG1P, log1p)                                                                                                    \
     X(SIN, sin)                                                                                                        \
     X(COS, cos)                                                                                                        \
+    X(TAN, tan)                                                                                                        \
+    X(ARCSIN, arcsin)                                                                                                  \
+    X(ARCCOS, arccos)                                                                                                  \
+    X(ARCTAN, arctan)                                                                                                  \
+    X(SINH, sinh)                                                                                                      \
+    X(COSH, cosh)                                                                                                      \
     X(TANH, tanh)                                                                                                      \
+    X(ERF, erf)                                                                                                        \
+    X(ERFINV, erfinv)                                                                                                  \
     X(SIGMOID, sigmoid)                                                                                                \
     X(SILU, silu)                                                                                                      \
+    X(GELU, gelu)                                                                                                      \
     X(GELU_TANH, gelu_tanh)                                                                                            \
+    X(FLOOR, floor)                                                                                                    \
+    X(CEIL, ceil)                                                                                                      \
+    X(ROUND, round)                                                                                                    \
+    X(IS_NAN, is_nan)                                                                                                  \
+    X(IS_INF, is_inf)                                                                                                  \
+    X(IS_FINITE, is_finite)                                                                                            \
+    X(LOGICAL_NOT, logical_not)                                                                                        \
+    X(BITWISE_INVERT, bitwise_invert)                                                                                  \
+    X(NAN_TO_NUM, nan_to_num)                                                                                          \
     X(ADD, add)                                                                                                        \
-    X(SUB, sub)                                                                                                        \
-    X(MUL, mul)                                                                                                        \
-    X(DIV, div)                                                                                                        \
+    X(SUBTRACT, subtract)                                                                                              \
+    X(MULTIPLY, multiply)                                                                                              \
+    X(DIVIDE, divide)                                                                                                  \
+    X(FLOOR_DIVIDE, floor_divide)                                                                                      \
+    X(REMAINDER, remainder)                                                                                            \
+    X(POWER, power)                                                                                                    \
+    X(LOGADDEXP, logaddexp)                                                                                            \
+    X(ARCTAN2, arctan2)                                                                                                \
     X(MINIMUM, minimum)                                                                                                \
     X(MAXIMUM, maximum)                                                                                                \
+    X(EQUAL, equal)                                                                                                    \
+    X(NOT_EQUAL, not_equal)                                                                                            \
+    X(LESS, less)                                                                                                      \
+    X(LESS_EQUAL, less_equal)                                                                                          \
+    X(LOGICAL_AND, logical_and)                                                                                        \
+    X(LOGICAL_OR, logical_or)                                                                                          \
+    X(BITWISE_AND, bitwise_and)                                                                                        \
+    X(BITWISE_OR, bitwise_or)                                                                                          \
+    X(BITWISE_XOR, bitwise_xor)                                                                                        \
+    X(LEFT_SHIFT, left_shift)                                                                                          \
+    X(RIGHT_SHIFT, right_shift)                                                                                        \
+    X(WHERE, where)     /* of two, by a third */                                                                       \
     X(SCALE, scale)     /* x * constant */                                                                             \
     X(SOFTCAP, softcap) /* c * tanh(x / c) */                                                                          \
     X(SUM, sum)         /* over the last axis */                                                                       \

@@ -17,6 +17,11 @@ typedef struct ht_scale_params { /* SCALE: x * value; SOFTCAP: value * tanh(x / 
     float value;
 } ht_scale_params;
 
+/* NAN_TO_NUM: what a NaN and the infinities become; for `posinf` and `neginf` NAN is the largest finite value. */
+typedef struct ht_nan_to_num_params {
+    double nan, posinf, neginf;
+} ht_nan_to_num_params;
+
 /* RMS_NORM(x [..., n], weight [n] or none): x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis;
  * the sum of squares and the scale are f32. */
 typedef struct ht_rms_norm_params {

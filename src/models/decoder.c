@@ -92,13 +92,13 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
 
 ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, ht_array *x) {
     ht_array *gate = ht_linear(c, x, &l->gate), *up = ht_linear(c, x, &l->up); /* [T, feed_forward] */
-    return ht_linear(c, ht_mul(c->s, m->config->family->activate(c->s, gate), up), &l->down);
+    return ht_linear(c, ht_multiply(c->s, m->config->family->activate(c->s, gate), up), &l->down);
 }
 
 ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights) {
     ht_array *ids = ht_top_k(c->s, scores, (int32_t)config->experts_used);
     ht_array *w = ht_take_along(c->s, ht_softmax(c->s, scores), ids);
-    *weights = config->scaled_routing ? ht_div(c->s, w, ht_expand_dims(c->s, ht_sum(c->s, w), -1)) : w;
+    *weights = config->scaled_routing ? ht_divide(c->s, w, ht_expand_dims(c->s, ht_sum(c->s, w), -1)) : w;
     return ids;
 }
 
@@ -106,7 +106,7 @@ ht_array *ht_decoder_experts(ht_ctx *c, const ht_decoder *m, const ht_decoder_la
                              ht_array *weights) {
     ht_array *both[2]; /* gate and up, [T, m, expert_feed_forward] */
     ht_linear_gather_two(c, x, (const ht_experts *const[]){&l->expert_gate, &l->expert_up}, ids, both);
-    ht_array *y = ht_mul(c->s, m->config->family->activate(c->s, both[0]), both[1]);
+    ht_array *y = ht_multiply(c->s, m->config->family->activate(c->s, both[0]), both[1]);
     y = ht_linear_gather(c, y, &l->expert_down, ids); /* [T, m, hidden] */
     return ht_squeeze(c->s, ht_matmul(c->s, ht_expand_dims(c->s, weights, 1), y, false), 1);
 }

@@ -60,7 +60,7 @@ static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
     const int64_t all[] = {ht_array_dim(ids, 0), experts->n};
     ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids); /* [T, m] */
-    return ht_mul(c->s, y, ht_expand_dims(c->s, scale, -1));
+    return ht_multiply(c->s, y, ht_expand_dims(c->s, scale, -1));
 }
 
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {

@@ -205,7 +205,7 @@ static ht_array *input_of(ht_ctx *c, const ht_config *cfg, ht_array *inputs, int
 
 static ht_array *add_input(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, ht_array *h, ht_array *input) {
     ht_array *gate = m->config->family->activate(c->s, ht_linear(c, h, &l->input_gate)); /* [T, layer_input] */
-    ht_array *y = ht_linear(c, ht_mul(c->s, gate, input), &l->input_projection);
+    ht_array *y = ht_linear(c, ht_multiply(c->s, gate, input), &l->input_projection);
     return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, l->after_input_norm));
 }
 
@@ -219,7 +219,7 @@ static ht_array *experts(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, 
     const int64_t all[] = {ht_array_dim(ids, 0), cfg->n_experts};
     ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids);
     ht_array *x = ht_decoder_norm(c, cfg, h, l->expert_norm);
-    ht_array *y = ht_decoder_experts(c, m, &l->base, x, ids, ht_mul(c->s, weights, scale));
+    ht_array *y = ht_decoder_experts(c, m, &l->base, x, ids, ht_multiply(c->s, weights, scale));
     return ht_decoder_norm(c, cfg, y, l->after_expert_norm);
 }
 
@@ -248,7 +248,7 @@ static ht_array *forward(ht_ctx *c, const void *model) {
         ht_array *f = feed_forward(c, m, l, i, h);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));
         if (cfg->layer_input) h = add_input(c, m, l, h, input);
-        h = ht_mul(c->s, h, l->scalar);
+        h = ht_multiply(c->s, h, l->scalar);
     }
     return ht_decoder_head(c, m, h);
 }

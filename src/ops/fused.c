@@ -15,7 +15,7 @@ ht_status ht_shape_rms_norm(const char *op, ht_array *const *in, int n_in, const
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: the weight is %s of %s, x %s needs f32 [%lld]", op,
                        ht_shape_text(w->shape, w->n_dims, tw), ht_dtype_name(w->dtype),
                        ht_shape_text(x->shape, x->n_dims, tx), (long long)x->shape[x->n_dims - 1]);
-    return ht_shape_unary(op, in, n_in, params, out, err);
+    return ht_shape_float(op, in, n_in, params, out, err);
 }
 
 ht_array *ht_rms_norm(ht_scope *s, ht_array *x, ht_array *weight, float eps, float weight_offset) {

@@ -49,7 +49,7 @@ ht_array *ht_arange(ht_scope *s, double start, double step, int64_t n, ht_dtype 
     return ht_apply(s, HT_OP_ARANGE, &p, NULL, 0);
 }
 
-ht_array *ht_cast(ht_scope *s, ht_array *x, ht_dtype dtype) {
+ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype) {
     if (x && x->dtype == dtype) return x;
     const ht_make_params p = {.dtype = dtype};
     return ht_apply(s, HT_OP_CAST, &p, &x, 1);

@@ -19,7 +19,7 @@ ht_status ht_shape_matmul(const char *op, ht_array *const *in, int n_in, const v
     if (!ok)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: %s by %s%s do not multiply", op, ht_shape_text(a->shape, n, ta),
                        ht_shape_text(b->shape, b->n_dims, tb), transposed ? " transposed" : "");
-    if (a->dtype != b->dtype || !ht_is_float(a->dtype))
+    if (a->dtype != b->dtype || !ht_dtype_is_float(a->dtype))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s and %s, expected one floating-point dtype", op,
                        ht_dtype_name(a->dtype), ht_dtype_name(b->dtype));
     out->dtype = a->dtype;

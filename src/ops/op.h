@@ -4,6 +4,7 @@
 #define HT_OPS_OP_H
 
 #include "array/array.h"
+#include "base/dtype.h"
 
 /* What an operation returns, as its shape rule says. */
 typedef struct ht_result_type {
@@ -38,9 +39,12 @@ const char *ht_op_name(ht_op_id op); /* "rms_norm" */
 ht_array *ht_apply(ht_scope *s, ht_op_id op, const void *params, ht_array *const *in, int n_in);
 
 /* ---- shape rules shared between families ---- */
-ht_shape_fn ht_shape_unary;     /* floating point -> the same */
-ht_shape_fn ht_shape_any_unary; /* numbers of any dtype -> the same */
-ht_shape_fn ht_shape_binary;    /* broadcast, one dtype */
+ht_shape_fn ht_shape_same;      /* any dtype -> the same */
+ht_shape_fn ht_shape_float;     /* floating point -> the same */
+ht_shape_fn ht_shape_test;      /* any dtype -> bool */
+ht_shape_fn ht_shape_binary;    /* two of one dtype and shape -> the same */
+ht_shape_fn ht_shape_compare;   /* two of one dtype and shape -> bool */
+ht_shape_fn ht_shape_where;     /* bool, and two of one dtype and its shape -> the same as those */
 ht_shape_fn ht_shape_reduce;    /* [..., n] -> [...] */
 ht_shape_fn ht_shape_argreduce; /* [..., n] -> i32 [...] */
 ht_shape_fn ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul, ht_shape_take;
@@ -57,7 +61,5 @@ typedef struct ht_make_params {
     int n_dims;
     const int64_t *shape; /* lent for the call of the shape rule only */
 } ht_make_params;
-
-static inline bool ht_is_float(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t == HT_F32 || t == HT_F64; }
 
 #endif

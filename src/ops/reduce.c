@@ -24,7 +24,7 @@ ht_status ht_shape_reduce(const char *op, ht_array *const *in, int n_in, const v
     (void)n_in;
     (void)params;
     bool is_sum = strcmp(op, "sum") == 0;
-    if (strcmp(op, "mean") == 0 && !ht_is_float(in[0]->dtype))
+    if (strcmp(op, "mean") == 0 && !ht_dtype_is_float(in[0]->dtype))
         return ht_fail(err, HT_ERR_ARGUMENT, "mean: needs a floating-point array, got %s; cast it first",
                        ht_dtype_name(in[0]->dtype));
     return without_last(op, in[0], !is_sum, in[0]->dtype, out, err);
@@ -40,7 +40,7 @@ ht_status ht_shape_argreduce(const char *op, ht_array *const *in, int n_in, cons
 ht_status ht_shape_softmax(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                            ht_error *err) {
     if (in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", op);
-    return ht_shape_unary(op, in, n_in, params, out, err);
+    return ht_shape_float(op, in, n_in, params, out, err);
 }
 
 ht_array *ht_sum(ht_scope *s, ht_array *x) { return ht_apply(s, HT_OP_SUM, NULL, &x, 1); }

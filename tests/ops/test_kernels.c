@@ -164,10 +164,12 @@ static void all_layouts(ht_op_id op, const void *params, int n_in, ht_dtype from
 
 static void elementwise(void **state) {
     (void)state;
-    static const ht_op_id unary[] = {HT_OP_NEG,     HT_OP_ABS,  HT_OP_SQUARE,    HT_OP_SQRT,  HT_OP_RSQRT,
-                                     HT_OP_EXP,     HT_OP_LOG,  HT_OP_SIN,       HT_OP_COS,   HT_OP_TANH,
-                                     HT_OP_SIGMOID, HT_OP_SILU, HT_OP_GELU_TANH, HT_OP_SCALE, HT_OP_SOFTCAP};
-    static const ht_op_id binary[] = {HT_OP_ADD, HT_OP_SUB, HT_OP_MUL, HT_OP_DIV, HT_OP_MINIMUM, HT_OP_MAXIMUM};
+    static const ht_op_id unary[] = {HT_OP_NEGATIVE,  HT_OP_ABS,   HT_OP_SQUARE,  HT_OP_SQRT,
+                                     HT_OP_RSQRT,     HT_OP_EXP,   HT_OP_LOG,     HT_OP_SIN,
+                                     HT_OP_COS,       HT_OP_TANH,  HT_OP_SIGMOID, HT_OP_SILU,
+                                     HT_OP_GELU_TANH, HT_OP_SCALE, HT_OP_SOFTCAP, HT_OP_RECIPROCAL};
+    static const ht_op_id binary[] = {HT_OP_ADD,    HT_OP_SUBTRACT, HT_OP_MULTIPLY,
+                                      HT_OP_DIVIDE, HT_OP_MINIMUM,  HT_OP_MAXIMUM};
     ht_scale_params factor = {.value = 3.7f};
     for (EACH(t, float_types)) {
         for (EACH(i, unary)) all_layouts(unary[i], &factor, 1, float_types[t], float_types[t]);

@@ -31,30 +31,45 @@ static ht_status status_of(ht_op_id op, const void *params, int n_in, const ht_v
 
 static ht_view row(void *data, ht_dtype dtype, int64_t n) { return test_view(data, dtype, 1, &n); }
 
-static void integers_wrap_and_divide_towards_zero(void **state) {
+static void integers_wrap_and_divide_downwards(void **state) {
     (void)state;
-    int8_t a[4] = {127, -128, -7, 100}, b[4] = {1, -1, 2, 3}, y[4];
+    int8_t a[4] = {127, -128, -7, 100}, b[4] = {1, -1, 2, 0}, y[4];
     ht_view in[2] = {row(a, HT_I8, 4), row(b, HT_I8, 4)};
     run(HT_OP_ADD, NULL, 2, in, row(y, HT_I8, 4));
-    assert_memory_equal(y, ((int8_t[]){-128, 127, -5, 103}), 4);
-    run(HT_OP_MUL, NULL, 2, in, row(y, HT_I8, 4));
-    assert_memory_equal(y, ((int8_t[]){127, -128, -14, 44}), 4);
-    run(HT_OP_DIV, NULL, 2, in, row(y, HT_I8, 4));
-    assert_memory_equal(y, ((int8_t[]){127, -128, -3, 33}), 4);
+    assert_memory_equal(y, ((int8_t[]){-128, 127, -5, 100}), 4);
+    run(HT_OP_MULTIPLY, NULL, 2, in, row(y, HT_I8, 4));
+    assert_memory_equal(y, ((int8_t[]){127, -128, -14, 0}), 4);
+    run(HT_OP_FLOOR_DIVIDE, NULL, 2, in, row(y, HT_I8, 4));
+    assert_memory_equal(y, ((int8_t[]){127, -128, -4, 0}), 4);
+    run(HT_OP_REMAINDER, NULL, 2, in, row(y, HT_I8, 4));
+    assert_memory_equal(y, ((int8_t[]){0, 0, 1, 0}), 4);
     uint64_t big[2] = {UINT64_MAX, 5}, small[2] = {2, UINT64_MAX}, z[2];
     ht_view wide[2] = {row(big, HT_U64, 2), row(small, HT_U64, 2)};
-    run(HT_OP_DIV, NULL, 2, wide, row(z, HT_U64, 2));
+    run(HT_OP_FLOOR_DIVIDE, NULL, 2, wide, row(z, HT_U64, 2));
     assert_true(z[0] == INT64_MAX && z[1] == 0);
     run(HT_OP_MAXIMUM, NULL, 2, wide, row(z, HT_U64, 2));
     assert_true(z[0] == UINT64_MAX && z[1] == UINT64_MAX);
     int64_t lowest = INT64_MIN, minus = -1, q;
     ht_view edge[2] = {row(&lowest, HT_I64, 1), row(&minus, HT_I64, 1)};
-    run(HT_OP_DIV, NULL, 2, edge, row(&q, HT_I64, 1));
+    run(HT_OP_FLOOR_DIVIDE, NULL, 2, edge, row(&q, HT_I64, 1));
     assert_true(q == INT64_MIN);
-    minus = 0;
     ht_error err = {0};
-    assert_int_equal(status_of(HT_OP_DIV, NULL, 2, edge, row(&q, HT_I64, 1), &err), HT_ERR_ARGUMENT);
+    assert_int_equal(status_of(HT_OP_DIVIDE, NULL, 2, edge, row(&q, HT_I64, 1), &err), HT_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.message, "i64"));
+}
+
+static void shifts_leave_the_sign(void **state) {
+    (void)state;
+    int32_t a[5] = {1, 1, -8, -8, -8}, by[5] = {31, 32, 1, 40, -1}, y[5];
+    ht_view in[2] = {row(a, HT_I32, 5), row(by, HT_I32, 5)};
+    run(HT_OP_LEFT_SHIFT, NULL, 2, in, row(y, HT_I32, 5));
+    assert_memory_equal(y, ((int32_t[]){INT32_MIN, 0, -16, 0, 0}), sizeof y);
+    run(HT_OP_RIGHT_SHIFT, NULL, 2, in, row(y, HT_I32, 5));
+    assert_memory_equal(y, ((int32_t[]){0, 0, -4, -1, -1}), sizeof y);
+    uint8_t b[2] = {200, 200}, few[2] = {1, 8}, z[2];
+    ht_view bytes[2] = {row(b, HT_U8, 2), row(few, HT_U8, 2)};
+    run(HT_OP_RIGHT_SHIFT, NULL, 2, bytes, row(z, HT_U8, 2));
+    assert_memory_equal(z, ((uint8_t[]){100, 0}), 2);
 }
 
 static void casts_saturate(void **state) {
@@ -205,7 +220,8 @@ static void unknown_instruction_sets_are_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integers_wrap_and_divide_towards_zero),
+        cmocka_unit_test(integers_wrap_and_divide_downwards),
+        cmocka_unit_test(shifts_leave_the_sign),
         cmocka_unit_test(casts_saturate),
         cmocka_unit_test(copies_follow_strides),
         cmocka_unit_test(fills),

@@ -43,7 +43,7 @@ static void expect_values(ht_scope *s, ht_array *a, const float *want, int64_t n
 static void nothing_is_computed_before_a_read(void **state) {
     (void)state;
     ht_scope *s = ht_scope_new(stream);
-    ht_array *x = ht_arange(s, 1, 1, 4, HT_F32), *y = ht_mul(s, ht_add(s, x, x), x);
+    ht_array *x = ht_arange(s, 1, 1, 4, HT_F32), *y = ht_multiply(s, ht_add(s, x, x), x);
     assert_false(ht_array_is_evaluated(y));
     expect_values(s, y, (float[]){2, 8, 18, 32}, 4);
     assert_true(ht_array_is_evaluated(y));
@@ -122,7 +122,7 @@ static void the_first_error_is_kept_and_null_flows_through(void **state) {
     ht_array *a = counting(s, (int64_t[]){2, 3}, 2), *b = counting(s, (int64_t[]){4}, 1);
     ht_array *bad = ht_add(s, a, b);
     assert_null(bad);
-    ht_array *y = ht_exp(s, ht_mul(s, bad, a));
+    ht_array *y = ht_exp(s, ht_multiply(s, bad, a));
     assert_null(y);
     assert_null(ht_reshape(s, a, (int64_t[]){5}, 1));
     assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_ARGUMENT);
@@ -169,7 +169,7 @@ static void chains_are_computed_in_place(void **state) {
     ht_error err = {0};
     const int64_t n = 1 << 20;
     ht_array *x = ht_arange(s, 0, 1e-6, n, HT_F32);
-    for (int i = 0; i < 50; i++) x = ht_square(s, ht_neg(s, x));
+    for (int i = 0; i < 50; i++) x = ht_square(s, ht_negative(s, x));
     size_t before = ht_memory_get().active_bytes;
     ht_memory_reset_peak();
     assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
@@ -182,7 +182,7 @@ static void an_input_used_twice_is_not_written_over(void **state) {
     ht_scope *s = ht_scope_new(stream);
     ht_array *x = ht_add(s, ht_arange(s, 0, 1, 4, HT_F32), ht_arange(s, 0, 1, 4, HT_F32));
     ht_array *m = ht_reshape(s, x, (int64_t[]){2, 2}, 2);
-    ht_array *y = ht_sub(s, m, ht_transpose(s, m, NULL));
+    ht_array *y = ht_subtract(s, m, ht_transpose(s, m, NULL));
     expect_values(s, y, (float[]){0, -2, 2, 0}, 4);
     ht_array *z = ht_add(s, ht_square(s, m), ht_scale(s, m, 2));
     expect_values(s, z, (float[]){0, 8, 24, 48}, 4);
@@ -233,7 +233,7 @@ static void wrapped_memory_is_released_once_after_its_last_user(void **state) {
     released = 0;
     ht_array *x = ht_array_wrap(s, values, HT_F32, (int64_t[]){4}, 1, count_release, NULL);
     ht_array *view = ht_array_retain(ht_slice(s, x, (int64_t[]){1}, (int64_t[]){3}, NULL));
-    expect_values(s, ht_neg(s, x), (float[]){-1, -2, -3, -4}, 4);
+    expect_values(s, ht_negative(s, x), (float[]){-1, -2, -3, -4}, 4);
     assert_float_equal(values[0], 1, 0);
     ht_scope_free(s);
     assert_int_equal(released, 0);
@@ -258,7 +258,7 @@ static void bad_views_are_refused_by_name(void **state) {
         case 4: bad = ht_squeeze(s, x, 0); break;
         case 5: bad = ht_expand_dims(s, x, 4); break;
         case 6: bad = ht_matmul(s, x, x, false); break;
-        case 7: bad = ht_cast(s, x, (ht_dtype)99); break;
+        case 7: bad = ht_astype(s, x, (ht_dtype)99); break;
         }
         assert_null(bad);
         assert_int_equal(strncmp(ht_scope_error(s)->message, want[i].message, strlen(want[i].message)), 0);

@@ -115,12 +115,12 @@ static ht_array *chained(ht_ctx *c) {
     ht_array *first = ht_slice(s, x, (int64_t[]){0, 0}, (int64_t[]){1, WIDTH}, NULL);
     ht_array *y = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_positions(c));
     /* The sum is written over x, whose first row the product reads for every row. */
-    ht_array *a = ht_add(s, x, ht_mul(s, y, ht_broadcast_to(s, first, shape, 2)));
+    ht_array *a = ht_add(s, x, ht_multiply(s, y, ht_broadcast_to(s, first, shape, 2)));
     ht_array *b = ht_rms_norm(s, a, HT_NONE, 1e-6f, 0.0f);
     ht_array *q = product(c, b, 0), *k = product(c, b, 1), *v = product(c, b, 2), *u = product(c, b, 3),
              *w = product(c, b, 4);
     ht_array *halves = ht_as_strided(s, q, shape, (int64_t[]){WIDTH / 2, 1}, 2, 0);
-    ht_array *g = ht_mul(s, ht_silu(s, ht_mul(s, q, halves)), ht_add(s, k, u));
+    ht_array *g = ht_multiply(s, ht_silu(s, ht_multiply(s, q, halves)), ht_add(s, k, u));
     ht_array *h = ht_add(s, ht_add(s, a, product(c, g, 1)), v);
     h = ht_add(s, h, product(c, product(c, h, 3), 2));
     h = ht_add(s, h, product(c, ht_silu(s, w), 4));

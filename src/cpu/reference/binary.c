@@ -1,88 +1,197 @@
-/* Functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers wrap around;
- * minimum and maximum give NaN when either side is NaN. */
+/* Functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers wrap around, and
+ * what they give when divided by zero is 0, as in NumPy. */
 #include "base/error.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
 
+#include <string.h>
+
 typedef float f32_fn(float, float);
 typedef double f64_fn(double, double);
 typedef int64_t int_fn(bool is_signed, int64_t, int64_t);
+typedef bool bool_fn(bool, bool);
 
-static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f32, f64_fn *f64, int_fn *integer) {
-    ht_dtype t = call->out.dtype;
+static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f32, f64_fn *f64, int_fn *integer,
+                         bool_fn *truth) {
+    ht_dtype t = call->in[0].dtype, r = call->out.dtype;
     bool is_signed = ht_dtype_is_signed(t);
     const void *x = call->in[0].data, *y = call->in[1].data;
     void *out = call->out.data;
     for (int64_t i = 0; i < s->n; i++) {
         int64_t a = s->offset[1] + i * s->stride[1], b = s->offset[2] + i * s->stride[2], o = s->offset[0] + i;
         if (t == HT_F64)
-            ht_set_f64(t, out, o, f64(ht_get_f64(t, x, a), ht_get_f64(t, y, b)));
+            ht_set_f64(r, out, o, f64(ht_get_f64(t, x, a), ht_get_f64(t, y, b)));
         else if (ht_dtype_is_float(t))
-            ht_set_f32(t, out, o, f32(ht_get_f32(t, x, a), ht_get_f32(t, y, b)));
+            ht_set_f32(r, out, o, f32(ht_get_f32(t, x, a), ht_get_f32(t, y, b)));
+        else if (t == HT_BOOL && truth)
+            ht_set_int(r, out, o, truth(ht_get_int(t, x, a), ht_get_int(t, y, b)));
         else
-            ht_set_int(t, out, o, integer(is_signed, ht_get_int(t, x, a), ht_get_int(t, y, b)));
+            ht_set_int(r, out, o, integer(is_signed, ht_get_int(t, x, a), ht_get_int(t, y, b)));
     }
 }
 
 static bool less(bool is_signed, int64_t a, int64_t b) { return is_signed ? a < b : (uint64_t)a < (uint64_t)b; }
 
-static float add_f32(float a, float b) { return a + b; }
-static double add_f64(double a, double b) { return a + b; }
-static int64_t add_int(bool s, int64_t a, int64_t b) { return (void)s, (int64_t)((uint64_t)a + (uint64_t)b); }
-static float sub_f32(float a, float b) { return a - b; }
-static double sub_f64(double a, double b) { return a - b; }
-static int64_t sub_int(bool s, int64_t a, int64_t b) { return (void)s, (int64_t)((uint64_t)a - (uint64_t)b); }
-static float mul_f32(float a, float b) { return a * b; }
-static double mul_f64(double a, double b) { return a * b; }
-static int64_t mul_int(bool s, int64_t a, int64_t b) { return (void)s, (int64_t)((uint64_t)a * (uint64_t)b); }
-static float minimum_f32(float a, float b) { return isnan(a) || a < b ? a : b; }
-static double minimum_f64(double a, double b) { return isnan(a) || a < b ? a : b; }
-static int64_t minimum_int(bool s, int64_t a, int64_t b) { return less(s, a, b) ? a : b; }
-static float maximum_f32(float a, float b) { return isnan(a) || a > b ? a : b; }
-static double maximum_f64(double a, double b) { return isnan(a) || a > b ? a : b; }
-static int64_t maximum_int(bool s, int64_t a, int64_t b) { return less(s, b, a) ? a : b; }
-static float div_f32(float a, float b) { return a / b; }
-static double div_f64(double a, double b) { return a / b; }
-/* Towards zero; the divisor was checked. The one signed quotient that does not fit wraps around. */
-static int64_t div_int(bool s, int64_t a, int64_t b) {
-    if (!s) return (int64_t)((uint64_t)a / (uint64_t)b);
-    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
-}
-
-#define BINARY(name)                                                                                                   \
-    static void name##_span(const ht_call *call, const ht_span *s) {                                                   \
-        apply(call, s, name##_f32, name##_f64, name##_int);                                                            \
-    }                                                                                                                  \
+/* A function of integers alone gives NULL for f32 and f64, one of floating point alone for integers. */
+#define BINARY(name, f32, f64, integer, truth)                                                                         \
+    static void name##_span(const ht_call *call, const ht_span *s) { apply(call, s, f32, f64, integer, truth); }       \
     ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
-        (void)err;                                                                                                     \
+        bool floating = ht_dtype_is_float(call->in[0].dtype);                                                          \
+        if (floating ? (f32_fn *)f32 == NULL : (int_fn *)integer == NULL)                                              \
+            return ht_fail(err, HT_ERR_UNSUPPORTED, "%s of %s is not defined", #name,                                  \
+                           ht_dtype_name(call->in[0].dtype));                                                          \
         ht_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                             \
         return HT_OK;                                                                                                  \
     }
 
-BINARY(add)
-BINARY(sub)
-BINARY(mul)
-BINARY(minimum)
-BINARY(maximum)
+#define FLOATING(name, expression_f32, expression_f64)                                                                 \
+    static float name##_f32(float a, float b) { return expression_f32; }                                               \
+    static double name##_f64(double a, double b) { return expression_f64; }
+#define INTEGER(name, expression)                                                                                      \
+    static int64_t name##_int(bool s, int64_t a, int64_t b) { return (void)s, (int64_t)(expression); }
+#define TRUTH(name, expression)                                                                                        \
+    static bool name##_bool(bool a, bool b) { return expression; }
 
-static void div_span(const ht_call *call, const ht_span *s) { apply(call, s, div_f32, div_f64, div_int); }
+/* ---- arithmetic ---- */
 
-static void find_zero(void *arg, const ht_span *s) {
-    const ht_view *v = ((void **)arg)[0];
-    bool *found = ((void **)arg)[1];
-    for (int64_t i = 0; i < s->n; i++) *found |= ht_get_int(v->dtype, v->data, s->offset[0] + i * s->stride[0]) == 0;
+FLOATING(add, a + b, a + b)
+INTEGER(add, (uint64_t)a + (uint64_t)b)
+TRUTH(add, a || b)
+BINARY(add, add_f32, add_f64, add_int, add_bool)
+
+FLOATING(subtract, a - b, a - b)
+INTEGER(subtract, (uint64_t)a - (uint64_t)b)
+TRUTH(subtract, a != b)
+BINARY(subtract, subtract_f32, subtract_f64, subtract_int, subtract_bool)
+
+FLOATING(multiply, a *b, a *b)
+INTEGER(multiply, (uint64_t)a *(uint64_t)b)
+BINARY(multiply, multiply_f32, multiply_f64, multiply_int, NULL)
+
+FLOATING(divide, a / b, a / b)
+BINARY(divide, divide_f32, divide_f64, NULL, NULL)
+
+/* A NaN on either side stays. */
+FLOATING(minimum, isnan(a) || a < b ? a : b, isnan(a) || a < b ? a : b)
+INTEGER(minimum, less(s, a, b) ? a : b)
+BINARY(minimum, minimum_f32, minimum_f64, minimum_int, NULL)
+
+FLOATING(maximum, isnan(a) || a > b ? a : b, isnan(a) || a > b ? a : b)
+INTEGER(maximum, less(s, b, a) ? a : b)
+BINARY(maximum, maximum_f32, maximum_f64, maximum_int, NULL)
+
+/* Quotients are rounded down; a remainder has the sign of the divisor. The one signed quotient that does not fit wraps
+ * around. */
+static double remainder_of(double a, double b) {
+    double r = fmod(a, b);
+    if (r == 0.0) return copysign(0.0, b);
+    return (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+static float remainder_of_f32(float a, float b) {
+    float r = fmodf(a, b);
+    if (r == 0.0f) return copysignf(0.0f, b);
+    return (r < 0.0f) != (b < 0.0f) ? r + b : r;
+}
+static int64_t quotient_of(bool s, int64_t a, int64_t b) {
+    if (b == 0) return 0;
+    if (!s) return (int64_t)((uint64_t)a / (uint64_t)b);
+    if (b == -1) return (int64_t)(0 - (uint64_t)a);
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-ht_status ht_plain_div(const ht_call *call, ht_error *err) {
-    if (!ht_dtype_is_float(call->out.dtype)) {
-        const ht_view *divisor = &call->in[1];
-        bool found = false;
-        ht_walk walk;
-        ht_walk_init(&walk, 1, &divisor);
-        ht_walk_range(&walk, 0, walk.size, find_zero, (void *[]){(void *)divisor, &found});
-        if (found) return ht_fail(err, HT_ERR_ARGUMENT, "division of %s by zero", ht_dtype_name(call->out.dtype));
+FLOATING(floor_divide, floorf(a / b), floor(a / b))
+INTEGER(floor_divide, quotient_of(s, a, b))
+BINARY(floor_divide, floor_divide_f32, floor_divide_f64, floor_divide_int, NULL)
+
+FLOATING(remainder, remainder_of_f32(a, b), remainder_of(a, b))
+INTEGER(remainder, b ? (uint64_t)a - (uint64_t)quotient_of(s, a, b) * (uint64_t)b : 0)
+BINARY(remainder, remainder_f32, remainder_f64, remainder_int, NULL)
+
+/* By squaring. A negative exponent leaves 1 / base without its fraction. */
+static int64_t power_of(bool s, int64_t base, int64_t exponent) {
+    uint64_t result = 1, factor = (uint64_t)base, left = (uint64_t)exponent;
+    if (s && exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+    for (; left; left >>= 1, factor *= factor)
+        if (left & 1) result *= factor;
+    return (int64_t)result;
+}
+
+FLOATING(power, powf(a, b), pow(a, b))
+INTEGER(power, power_of(s, a, b))
+BINARY(power, power_f32, power_f64, power_int, NULL)
+
+/* log(e^a + e^b) without overflow; equal infinities are their own result. */
+static double logaddexp_of(double a, double b) {
+    double high = a > b ? a : b, low = a > b ? b : a;
+    if (isnan(a) || isnan(b)) return a + b;
+    return isinf(high) || isinf(low) ? high : high + log1p(exp(low - high));
+}
+static float logaddexp_of_f32(float a, float b) {
+    float high = a > b ? a : b, low = a > b ? b : a;
+    if (isnan(a) || isnan(b)) return a + b;
+    return isinf(high) || isinf(low) ? high : high + log1pf(expf(low - high));
+}
+FLOATING(logaddexp, logaddexp_of_f32(a, b), logaddexp_of(a, b))
+BINARY(logaddexp, logaddexp_f32, logaddexp_f64, NULL, NULL)
+
+FLOATING(arctan2, atan2f(a, b), atan2(a, b))
+BINARY(arctan2, arctan2_f32, arctan2_f64, NULL, NULL)
+
+/* ---- comparisons and logic ---- */
+
+#define COMPARISON(name, operator, integer)                                                                            \
+    FLOATING(name, a operator b, a operator b)                                                                         \
+    INTEGER(name, integer)                                                                                             \
+    BINARY(name, name##_f32, name##_f64, name##_int, NULL)
+
+COMPARISON(equal, ==, a == b)
+COMPARISON(not_equal, !=, a != b)
+COMPARISON(less, <, less(s, a, b))
+COMPARISON(less_equal, <=, !less(s, b, a))
+
+INTEGER(logical_and, a &&b)
+BINARY(logical_and, NULL, NULL, logical_and_int, NULL)
+INTEGER(logical_or, a || b)
+BINARY(logical_or, NULL, NULL, logical_or_int, NULL)
+
+/* ---- bits ---- */
+
+INTEGER(bitwise_and, a &b)
+BINARY(bitwise_and, NULL, NULL, bitwise_and_int, NULL)
+INTEGER(bitwise_or, a | b)
+BINARY(bitwise_or, NULL, NULL, bitwise_or_int, NULL)
+INTEGER(bitwise_xor, a ^ b)
+BINARY(bitwise_xor, NULL, NULL, bitwise_xor_int, NULL)
+
+/* By as many bits as the type has, or more, or fewer than none, nothing is left but the sign. */
+INTEGER(left_shift, (uint64_t)b < 64 ? (uint64_t)a << b : 0)
+BINARY(left_shift, NULL, NULL, left_shift_int, NULL)
+static int64_t shifted_right(bool s, int64_t a, int64_t b) {
+    uint64_t by = (uint64_t)b < 63 ? (uint64_t)b : 63;
+    if (!s) return (uint64_t)b < 64 ? (int64_t)((uint64_t)a >> b) : 0;
+    return a < 0 ? ~(int64_t)(~(uint64_t)a >> by) : (int64_t)((uint64_t)a >> by);
+}
+INTEGER(right_shift, shifted_right(s, a, b))
+BINARY(right_shift, NULL, NULL, right_shift_int, NULL)
+
+/* ---- one of two ---- */
+
+static void where_span(const ht_call *call, const ht_span *s) {
+    const uint8_t *condition = call->in[0].data;
+    const char *x = call->in[1].data, *y = call->in[2].data;
+    char *out = call->out.data;
+    const int64_t bytes = (int64_t)ht_dtype_bytes(call->out.dtype);
+    for (int64_t i = 0; i < s->n; i++) {
+        bool first = condition[s->offset[1] + i * s->stride[1]];
+        const char *from =
+            first ? x + (s->offset[2] + i * s->stride[2]) * bytes : y + (s->offset[3] + i * s->stride[3]) * bytes;
+        memcpy(out + (s->offset[0] + i) * bytes, from, (size_t)bytes);
     }
-    ht_elementwise(call, HT_GRAIN_PLAIN, div_span);
+}
+
+ht_status ht_plain_where(const ht_call *call, ht_error *err) {
+    (void)err;
+    ht_elementwise(call, HT_GRAIN_PLAIN, where_span);
     return HT_OK;
 }

@@ -34,45 +34,6 @@ static ht_status run(const ht_call *call, const char *name, bool takes_integers,
     return HT_OK;
 }
 
-static float neg_f32(float x) { return -x; }
-static double neg_f64(double x) { return -x; }
-static uint64_t neg_int(int64_t x) { return 0 - (uint64_t)x; }
-static double abs_f64(double x) { return fabs(x); }
-static float abs_f32(float x) { return fabsf(x); }
-static uint64_t abs_int(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
-static uint64_t same_int(int64_t x) { return (uint64_t)x; } /* abs of an unsigned type */
-static float square_f32(float x) { return x * x; }
-static double square_f64(double x) { return x * x; }
-static uint64_t square_int(int64_t x) { return (uint64_t)x * (uint64_t)x; }
-static float sqrt_f32(float x) { return sqrtf(x); }
-static double sqrt_f64(double x) { return sqrt(x); }
-static float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
-static double rsqrt_f64(double x) { return 1.0 / sqrt(x); }
-static float exp_f32(float x) { return ht_exp_f32(x); }
-static double exp_f64(double x) { return exp(x); }
-static float log_f32(float x) { return ht_log_f32(x); }
-static double log_f64(double x) { return log(x); }
-static float sin_f32(float x) { return ht_sin_f32(x); }
-static double sin_f64(double x) { return sin(x); }
-static float cos_f32(float x) { return ht_cos_f32(x); }
-static double cos_f64(double x) { return cos(x); }
-static float tanh_f32(float x) { return ht_tanh_f32(x); }
-static double tanh_f64(double x) { return tanh(x); }
-static float sigmoid_f32(float x) { return ht_sigmoid_f32(x); }
-static double sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
-static float silu_f32(float x) { return ht_silu_f32(x); }
-static double silu_f64(double x) { return x / (1.0 + exp(-x)); }
-static float gelu_tanh_f32(float x) { return ht_gelu_tanh_f32(x); }
-static double gelu_tanh_f64(double x) {
-    double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x); /* sqrt(2 / pi) */
-    return x / (1.0 + exp(-2.0 * u));
-}
-
-static void abs_span(const ht_call *call, const ht_span *s) {
-    apply(call, s, abs_f32, abs_f64, ht_dtype_is_signed(call->out.dtype) ? abs_int : same_int);
-}
-ht_status ht_plain_abs(const ht_call *call, ht_error *err) { return run(call, "abs", true, abs_span, err); }
-
 #define UNARY(name, integer)                                                                                           \
     static void name##_span(const ht_call *call, const ht_span *s) {                                                   \
         apply(call, s, name##_f32, name##_f64, integer);                                                               \
@@ -81,18 +42,159 @@ ht_status ht_plain_abs(const ht_call *call, ht_error *err) { return run(call, "a
         return run(call, #name, (int_fn *)integer != NULL, name##_span, err);                                          \
     }
 
-UNARY(neg, neg_int)
+/* ---- of any number ---- */
+
+static float negative_f32(float x) { return -x; }
+static double negative_f64(double x) { return -x; }
+static uint64_t negative_int(int64_t x) { return 0 - (uint64_t)x; }
+static float square_f32(float x) { return x * x; }
+static double square_f64(double x) { return x * x; }
+static uint64_t square_int(int64_t x) { return (uint64_t)x * (uint64_t)x; }
+static float abs_f32(float x) { return fabsf(x); }
+static double abs_f64(double x) { return fabs(x); }
+static uint64_t abs_int(int64_t x) { return x < 0 ? 0 - (uint64_t)x : (uint64_t)x; }
+static uint64_t same_int(int64_t x) { return (uint64_t)x; } /* abs of an unsigned type */
+static float sign_f32(float x) { return (float)((x > 0.0f) - (x < 0.0f)); }
+static double sign_f64(double x) { return (double)((x > 0.0) - (x < 0.0)); }
+static uint64_t sign_int(int64_t x) { return x < 0 ? UINT64_MAX : x > 0; }
+static uint64_t positive_int(int64_t x) { return x != 0; } /* sign of an unsigned type */
+
+UNARY(negative, negative_int)
 UNARY(square, square_int)
-UNARY(sqrt, NULL)
-UNARY(rsqrt, NULL)
-UNARY(exp, NULL)
-UNARY(log, NULL)
-UNARY(sin, NULL)
-UNARY(cos, NULL)
-UNARY(tanh, NULL)
-UNARY(sigmoid, NULL)
-UNARY(silu, NULL)
-UNARY(gelu_tanh, NULL)
+
+static void abs_span(const ht_call *call, const ht_span *s) {
+    apply(call, s, abs_f32, abs_f64, ht_dtype_is_signed(call->out.dtype) ? abs_int : same_int);
+}
+ht_status ht_plain_abs(const ht_call *call, ht_error *err) { return run(call, "abs", true, abs_span, err); }
+
+static void sign_span(const ht_call *call, const ht_span *s) {
+    apply(call, s, sign_f32, sign_f64, ht_dtype_is_signed(call->out.dtype) ? sign_int : positive_int);
+}
+ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "sign", true, sign_span, err); }
+
+/* ---- of floating point ---- */
+
+/* One expression for both widths; FN(sqrt) is sqrtf or sqrt. */
+#define FLOATING(name, expression_f32, expression_f64)                                                                 \
+    static float name##_f32(float x) { return expression_f32; }                                                        \
+    static double name##_f64(double x) { return expression_f64; }                                                      \
+    UNARY(name, NULL)
+
+/* The inverse of erf: Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2011), his f32 polynomials; for
+ * f64 two steps of Newton's method from there. */
+static float erfinv_of(float x) {
+    static const float central[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 0.00021858087f,
+                                    -0.00125372503f, -0.00417768164f, 0.246640727f,    1.50140941f};
+    static const float tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f,
+                                 -0.0076224613f,   0.00943887047f,  1.00167406f,    2.83297682f};
+    float w = -logf((1.0f - x) * (1.0f + x));
+    if (!(w < INFINITY)) return x * INFINITY;
+    const float *c = w < 5.0f ? central : tail;
+    w = w < 5.0f ? w - 2.5f : sqrtf(w) - 3.0f;
+    float p = c[0];
+    for (int i = 1; i < 9; i++) p = fmaf(p, w, c[i]);
+    return p * x;
+}
+static double erfinv_f64_of(double x) {
+    if (fabs(x) >= 1.0) return fabs(x) == 1.0 ? x * (double)INFINITY : (double)NAN;
+    double y = (double)erfinv_of((float)x);
+    if (isinf(y)) y = copysign(5.9, x);
+    for (int i = 0; i < 3; i++) y -= (erf(y) - x) * 0.88622692545275801365 * exp(y * y); /* sqrt(pi) / 2 */
+    return y;
+}
+
+#define HALF_ERFC(x, erfc, half, root) (half * (x)*erfc(-(x)*root)) /* sqrt(1 / 2) */
+
+FLOATING(sqrt, sqrtf(x), sqrt(x))
+FLOATING(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
+FLOATING(reciprocal, 1.0f / x, 1.0 / x)
+FLOATING(exp, ht_exp_f32(x), exp(x))
+FLOATING(expm1, expm1f(x), expm1(x))
+FLOATING(log, ht_log_f32(x), log(x))
+FLOATING(log2, log2f(x), log2(x))
+FLOATING(log10, log10f(x), log10(x))
+FLOATING(log1p, log1pf(x), log1p(x))
+FLOATING(sin, ht_sin_f32(x), sin(x))
+FLOATING(cos, ht_cos_f32(x), cos(x))
+FLOATING(tan, tanf(x), tan(x))
+FLOATING(arcsin, asinf(x), asin(x))
+FLOATING(arccos, acosf(x), acos(x))
+FLOATING(arctan, atanf(x), atan(x))
+FLOATING(sinh, sinhf(x), sinh(x))
+FLOATING(cosh, coshf(x), cosh(x))
+FLOATING(tanh, ht_tanh_f32(x), tanh(x))
+FLOATING(erf, erff(x), erf(x))
+FLOATING(erfinv, fabsf(x) > 1.0f ? NAN : erfinv_of(x), erfinv_f64_of(x))
+FLOATING(sigmoid, ht_sigmoid_f32(x), 1.0 / (1.0 + exp(-x)))
+FLOATING(silu, ht_silu_f32(x), x / (1.0 + exp(-x)))
+FLOATING(gelu, HALF_ERFC(x, erfcf, 0.5f, 0.70710678f), HALF_ERFC(x, erfc, 0.5, 0.70710678118654752440))
+/* 0.7978... is sqrt(2 / pi). */
+FLOATING(gelu_tanh, ht_gelu_tanh_f32(x), x / (1.0 + exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x))))
+FLOATING(floor, floorf(x), floor(x))
+FLOATING(ceil, ceilf(x), ceil(x))
+FLOATING(round, rintf(x), rint(x))
+
+/* ---- of integers and bool ---- */
+
+static void bitwise_invert_span(const ht_call *call, const ht_span *s) {
+    ht_dtype t = call->out.dtype;
+    for (int64_t i = 0; i < s->n; i++)
+        ht_set_int(t, call->out.data, s->offset[0] + i,
+                   ~ht_get_int(t, call->in[0].data, s->offset[1] + i * s->stride[1]));
+}
+ht_status ht_plain_bitwise_invert(const ht_call *call, ht_error *err) {
+    if (ht_dtype_is_float(call->out.dtype) || call->out.dtype == HT_BOOL)
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "bitwise_invert of %s is not defined", ht_dtype_name(call->out.dtype));
+    ht_elementwise(call, HT_GRAIN_PLAIN, bitwise_invert_span);
+    return HT_OK;
+}
+
+/* ---- tests ---- */
+
+typedef bool test_fn(double);
+
+static inline void apply_test(const ht_call *call, const ht_span *s, test_fn *test) {
+    uint8_t *out = call->out.data;
+    for (int64_t i = 0; i < s->n; i++)
+        out[s->offset[0] + i] = test(ht_get_f64(call->in[0].dtype, call->in[0].data, s->offset[1] + i * s->stride[1]));
+}
+
+#define TEST(name, expression)                                                                                         \
+    static bool name##_test(double x) { return expression; }                                                           \
+    static void name##_span(const ht_call *call, const ht_span *s) { apply_test(call, s, name##_test); }               \
+    ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
+        (void)err;                                                                                                     \
+        ht_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                             \
+        return HT_OK;                                                                                                  \
+    }
+
+TEST(is_nan, isnan(x))
+TEST(is_inf, isinf(x))
+TEST(is_finite, isfinite(x))
+TEST(logical_not, x == 0.0)
+
+/* ---- with parameters ---- */
+
+static double largest_of(ht_dtype t) {
+    return t == HT_F16 ? 65504.0 : t == HT_BF16 ? 0x1.fep+127 : t == HT_F32 ? 0x1.fffffep+127 : 0x1.fffffffffffffp+1023;
+}
+
+static void nan_to_num_span(const ht_call *call, const ht_span *s) {
+    const ht_nan_to_num_params *p = call->params;
+    ht_dtype t = call->out.dtype;
+    double high = isnan(p->posinf) ? largest_of(t) : p->posinf, low = isnan(p->neginf) ? -largest_of(t) : p->neginf;
+    for (int64_t i = 0; i < s->n; i++) {
+        double x = ht_get_f64(t, call->in[0].data, s->offset[1] + i * s->stride[1]);
+        if (isnan(x))
+            x = p->nan;
+        else if (isinf(x))
+            x = x > 0 ? high : low;
+        ht_set_f64(t, call->out.data, s->offset[0] + i, x);
+    }
+}
+ht_status ht_plain_nan_to_num(const ht_call *call, ht_error *err) {
+    return run(call, "nan_to_num", false, nan_to_num_span, err);
+}
 
 static void scale_span(const ht_call *call, const ht_span *s) {
     float value = ((const ht_scale_params *)call->params)->value;

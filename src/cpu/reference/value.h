@@ -3,16 +3,12 @@
 #ifndef HT_CPU_REFERENCE_VALUE_H
 #define HT_CPU_REFERENCE_VALUE_H
 
+#include "base/dtype.h"
 #include "base/half.h"
-
-#include <hearth/dtype.h>
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-static inline bool ht_dtype_is_float(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t == HT_F32 || t == HT_F64; }
-static inline bool ht_dtype_is_signed(ht_dtype t) { return t >= HT_I8 && t <= HT_I64; }
 
 static inline int64_t ht_get_int(ht_dtype t, const void *p, int64_t i) {
     switch (t) {

@@ -60,11 +60,12 @@ static float parameter_of(const ht_call *call) { return ((const ht_scale_params 
     }
 
 UNARY(cast, HT_GRAIN_CHEAP, 0.0f, x)
-UNARY(neg, HT_GRAIN_CHEAP, 0.0f, v16f_neg(x))
+UNARY(negative, HT_GRAIN_CHEAP, 0.0f, v16f_neg(x))
 UNARY(abs, HT_GRAIN_CHEAP, 0.0f, v16f_abs(x))
 UNARY(square, HT_GRAIN_CHEAP, 0.0f, v16f_mul(x, x))
 UNARY(sqrt, HT_GRAIN_CHEAP, 0.0f, v16f_sqrt(x))
 UNARY(rsqrt, HT_GRAIN_CHEAP, 1.0f, v16f_div(p, v16f_sqrt(x)))
+UNARY(reciprocal, HT_GRAIN_CHEAP, 1.0f, v16f_div(p, x))
 UNARY(exp, HT_GRAIN_MATH, 0.0f, v16f_exp(x))
 UNARY(log, HT_GRAIN_MATH, 0.0f, v16f_log(x))
 UNARY(tanh, HT_GRAIN_MATH, 0.0f, v16f_tanh(x))
@@ -87,9 +88,9 @@ UNARY(softcap, HT_GRAIN_MATH, parameter_of(call), v16f_mul(p, v16f_tanh(v16f_div
     }
 
 BINARY(add, v16f_add(a, b))
-BINARY(sub, v16f_sub(a, b))
-BINARY(mul, v16f_mul(a, b))
-BINARY(div, v16f_div(a, b))
+BINARY(subtract, v16f_sub(a, b))
+BINARY(multiply, v16f_mul(a, b))
+BINARY(divide, v16f_div(a, b))
 /* A NaN on the right comes out by itself, one on the left is put back. */
 BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
 BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
@@ -99,11 +100,12 @@ BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
 
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_CAST] = KERNEL(cast);
-    kernels[HT_OP_NEG] = KERNEL(neg);
+    kernels[HT_OP_NEGATIVE] = KERNEL(negative);
     kernels[HT_OP_ABS] = KERNEL(abs);
     kernels[HT_OP_SQUARE] = KERNEL(square);
     kernels[HT_OP_SQRT] = KERNEL(sqrt);
     kernels[HT_OP_RSQRT] = KERNEL(rsqrt);
+    kernels[HT_OP_RECIPROCAL] = KERNEL(reciprocal);
     kernels[HT_OP_EXP] = KERNEL(exp);
     kernels[HT_OP_LOG] = KERNEL(log);
     kernels[HT_OP_TANH] = KERNEL(tanh);
@@ -113,9 +115,9 @@ void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_SCALE] = KERNEL(scale);
     kernels[HT_OP_SOFTCAP] = KERNEL(softcap);
     kernels[HT_OP_ADD] = KERNEL(add);
-    kernels[HT_OP_SUB] = KERNEL(sub);
-    kernels[HT_OP_MUL] = KERNEL(mul);
-    kernels[HT_OP_DIV] = KERNEL(div);
+    kernels[HT_OP_SUBTRACT] = KERNEL(subtract);
+    kernels[HT_OP_MULTIPLY] = KERNEL(multiply);
+    kernels[HT_OP_DIVIDE] = KERNEL(divide);
     kernels[HT_OP_MINIMUM] = KERNEL(minimum);
     kernels[HT_OP_MAXIMUM] = KERNEL(maximum);
 }

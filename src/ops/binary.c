@@ -1,0 +1,161 @@
+/* Functions of two elements: shapes broadcast as NumPy defines it, dtypes meet as MLX defines it (ht_dtype_promote). */
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <string.h>
+
+bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims) {
+    int n = a->n_dims > b->n_dims ? a->n_dims : b->n_dims;
+    for (int i = 0; i < n; i++) {
+        int ia = i - (n - a->n_dims), ib = i - (n - b->n_dims);
+        int64_t da = ia < 0 ? 1 : a->shape[ia], db = ib < 0 ? 1 : b->shape[ib];
+        if (da != db && da != 1 && db != 1) return false;
+        shape[i] = da == 1 ? db : da;
+    }
+    *n_dims = n;
+    return true;
+}
+
+/* ---- shape rules: operands have been brought to one dtype and shape, if they could be ---- */
+
+static ht_status same_shapes(const char *op, const ht_array *a, const ht_array *b, ht_error *err) {
+    char text_a[HT_SHAPE_TEXT], text_b[HT_SHAPE_TEXT];
+    bool same = a->n_dims == b->n_dims;
+    for (int i = 0; same && i < a->n_dims; i++) same = a->shape[i] == b->shape[i];
+    if (same) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: shapes %s and %s do not broadcast", op,
+                   ht_shape_text(a->shape, a->n_dims, text_a), ht_shape_text(b->shape, b->n_dims, text_b));
+}
+
+static ht_status same_operands(const char *op, const ht_array *a, const ht_array *b, ht_error *err) {
+    if (a->dtype == b->dtype) return same_shapes(op, a, b, err);
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: operands are %s and %s; cast one of them", op, ht_dtype_name(a->dtype),
+                   ht_dtype_name(b->dtype));
+}
+
+static ht_status result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out) {
+    out->dtype = dtype;
+    out->n_dims = x->n_dims;
+    memcpy(out->shape, x->shape, sizeof out->shape);
+    return HT_OK;
+}
+
+ht_status ht_shape_binary(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                          ht_error *err) {
+    (void)n_in, (void)params;
+    ht_status status = same_operands(op, in[0], in[1], err);
+    return status ? status : result_like(in[0], in[0]->dtype, out);
+}
+
+ht_status ht_shape_compare(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                           ht_error *err) {
+    (void)n_in, (void)params;
+    ht_status status = same_operands(op, in[0], in[1], err);
+    return status ? status : result_like(in[0], HT_BOOL, out);
+}
+
+ht_status ht_shape_where(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                         ht_error *err) {
+    (void)n_in, (void)params;
+    ht_status status = same_operands(op, in[1], in[2], err);
+    if (!status) status = same_shapes(op, in[0], in[1], err);
+    return status ? status : result_like(in[1], in[1]->dtype, out);
+}
+
+/* ---- operands ---- */
+
+/* Kernels take operands of the result's shape, so they are stretched first; a view that stretches nothing is not made. */
+static ht_array *stretched(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+    bool same = x->n_dims == n_dims;
+    for (int i = 0; same && i < n_dims; i++) same = x->shape[i] == shape[i];
+    return same ? x : ht_broadcast_to(s, x, shape, n_dims);
+}
+
+/* As they are when their shapes do not fit: the shape rule says so. */
+static void stretch_both(ht_scope *s, ht_array **a, ht_array **b) {
+    int64_t shape[HT_MAX_DIMS];
+    int n_dims;
+    if (!*a || !*b || !ht_broadcast_shapes(*a, *b, shape, &n_dims)) return;
+    *a = stretched(s, *a, shape, n_dims);
+    *b = stretched(s, *b, shape, n_dims);
+}
+
+static ht_array *of_dtype(ht_scope *s, ht_op_id op, ht_dtype dtype, ht_array *a, ht_array *b) {
+    a = ht_astype(s, a, dtype);
+    b = ht_astype(s, b, dtype);
+    stretch_both(s, &a, &b);
+    return ht_apply(s, op, NULL, (ht_array *[]){a, b}, 2);
+}
+
+static ht_array *promoted(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
+    return a && b ? of_dtype(s, op, ht_dtype_promote(a->dtype, b->dtype), a, b) : NULL;
+}
+
+static ht_array *floating(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
+    if (!a || !b) return NULL;
+    return of_dtype(s, op, ht_dtype_at_least_float(ht_dtype_promote(a->dtype, b->dtype)), a, b);
+}
+
+static ht_array *of_bits(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
+    if (!a || !b) return NULL;
+    ht_dtype dtype = ht_dtype_promote(a->dtype, b->dtype);
+    if (ht_dtype_is_float(dtype))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: operands are %s and %s, expected integers or bool",
+                             ht_op_name(op), ht_dtype_name(a->dtype), ht_dtype_name(b->dtype));
+    bool shifts = op == HT_OP_LEFT_SHIFT || op == HT_OP_RIGHT_SHIFT;
+    return of_dtype(s, op, shifts && dtype == HT_BOOL ? HT_U8 : dtype, a, b);
+}
+
+/* ---- the functions ---- */
+
+#define BINARY(name, operands, id)                                                                                     \
+    ht_array *name(ht_scope *s, ht_array *a, ht_array *b) { return operands(s, HT_OP_##id, a, b); }
+
+BINARY(ht_add, promoted, ADD)
+BINARY(ht_subtract, promoted, SUBTRACT)
+BINARY(ht_multiply, promoted, MULTIPLY)
+BINARY(ht_divide, floating, DIVIDE)
+BINARY(ht_floor_divide, promoted, FLOOR_DIVIDE)
+BINARY(ht_remainder, promoted, REMAINDER)
+BINARY(ht_power, promoted, POWER)
+BINARY(ht_logaddexp, floating, LOGADDEXP)
+BINARY(ht_arctan2, floating, ARCTAN2)
+BINARY(ht_minimum, promoted, MINIMUM)
+BINARY(ht_maximum, promoted, MAXIMUM)
+BINARY(ht_equal, promoted, EQUAL)
+BINARY(ht_not_equal, promoted, NOT_EQUAL)
+BINARY(ht_less, promoted, LESS)
+BINARY(ht_less_equal, promoted, LESS_EQUAL)
+BINARY(ht_bitwise_and, of_bits, BITWISE_AND)
+BINARY(ht_bitwise_or, of_bits, BITWISE_OR)
+BINARY(ht_bitwise_xor, of_bits, BITWISE_XOR)
+BINARY(ht_left_shift, of_bits, LEFT_SHIFT)
+BINARY(ht_right_shift, of_bits, RIGHT_SHIFT)
+
+ht_array *ht_greater(ht_scope *s, ht_array *a, ht_array *b) { return ht_less(s, b, a); }
+ht_array *ht_greater_equal(ht_scope *s, ht_array *a, ht_array *b) { return ht_less_equal(s, b, a); }
+ht_array *ht_logical_and(ht_scope *s, ht_array *a, ht_array *b) {
+    return of_dtype(s, HT_OP_LOGICAL_AND, HT_BOOL, a, b);
+}
+ht_array *ht_logical_or(ht_scope *s, ht_array *a, ht_array *b) { return of_dtype(s, HT_OP_LOGICAL_OR, HT_BOOL, a, b); }
+
+ht_array *ht_where(ht_scope *s, ht_array *condition, ht_array *a, ht_array *b) {
+    if (!condition || !a || !b) return NULL;
+    ht_dtype dtype = ht_dtype_promote(a->dtype, b->dtype);
+    condition = ht_astype(s, condition, HT_BOOL);
+    a = ht_astype(s, a, dtype);
+    b = ht_astype(s, b, dtype);
+    stretch_both(s, &a, &b);
+    stretch_both(s, &condition, &a);
+    stretch_both(s, &condition, &b);
+    return ht_apply(s, HT_OP_WHERE, NULL, (ht_array *[]){condition, a, b}, 3);
+}
+
+ht_array *ht_clip(ht_scope *s, ht_array *x, ht_array *low, ht_array *high) {
+    if (low == HT_NONE && high == HT_NONE)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "clip: neither a lower nor an upper bound is given");
+    if (low != HT_NONE) x = ht_maximum(s, x, low);
+    return high == HT_NONE ? x : ht_minimum(s, x, high);
+}
