@@ -1,0 +1,45 @@
+"""Element types, by the names that they have in MLX."""
+
+import struct
+
+
+class Dtype:
+    """An element type. `format` is its code in the struct module; bfloat16 has none."""
+
+    def __init__(self, code, name, size, format, kind):
+        self.code, self.name, self.size, self.format, self.kind = code, name, size, format, kind
+
+    def __repr__(self):
+        return f"hearth.{self.name}"
+
+    @property
+    def is_float(self):
+        return self.kind == "f"
+
+
+# In the order of ht_dtype.
+ALL = [
+    Dtype(0, "bool_", 1, "?", "b"),
+    Dtype(1, "uint8", 1, "B", "u"),
+    Dtype(2, "uint16", 2, "H", "u"),
+    Dtype(3, "uint32", 4, "I", "u"),
+    Dtype(4, "uint64", 8, "Q", "u"),
+    Dtype(5, "int8", 1, "b", "i"),
+    Dtype(6, "int16", 2, "h", "i"),
+    Dtype(7, "int32", 4, "i", "i"),
+    Dtype(8, "int64", 8, "q", "i"),
+    Dtype(9, "float16", 2, "e", "f"),
+    Dtype(10, "bfloat16", 2, None, "f"),
+    Dtype(11, "float32", 4, "f", "f"),
+    Dtype(12, "float64", 8, "d", "f"),
+]
+bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64 = ALL
+BY_FORMAT = {d.format: d for d in ALL if d.format} | {"l": int64, "L": uint64, "c": uint8}
+
+
+def unpack(dtype, data):
+    """The elements in `data` as Python numbers."""
+    if dtype is bfloat16:  # the upper half of a float
+        halves = struct.unpack(f"<{len(data) // 2}H", data)
+        return list(struct.unpack(f"<{len(halves)}f", struct.pack(f"<{len(halves)}I", *(h << 16 for h in halves))))
+    return list(struct.unpack(f"={len(data) // dtype.size}{dtype.format}", data))

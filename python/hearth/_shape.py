@@ -1,0 +1,133 @@
+"""Shapes and views: other windows on the same elements."""
+
+from ctypes import POINTER, c_int, c_int64, c_void_p
+
+from . import _library as lib
+from ._array import array, operand, shape_argument
+
+__all__ = ["reshape", "transpose", "broadcast_to", "expand_dims", "squeeze", "swapaxes", "moveaxis", "flatten"]
+
+_SHAPE = POINTER(c_int64)
+_reshape = lib.operation("ht_reshape", c_void_p, _SHAPE, c_int)
+_transpose = lib.operation("ht_transpose", c_void_p, POINTER(c_int))
+_broadcast_to = lib.operation("ht_broadcast_to", c_void_p, _SHAPE, c_int)
+_expand_dims = lib.operation("ht_expand_dims", c_void_p, c_int)
+_squeeze = lib.operation("ht_squeeze", c_void_p, c_int)
+_slice = lib.operation("ht_slice", c_void_p, _SHAPE, _SHAPE, _SHAPE)
+
+
+def _call(function, a, *arguments):
+    return array._own(lib.call(function, operand(a)._handle, *arguments))
+
+
+def _axes(axes):
+    return list(axes) if isinstance(axes, (list, tuple)) else [axes]
+
+
+def reshape(a, shape):
+    return _call(_reshape, a, *shape_argument(shape))
+
+
+def transpose(a, axes=None):
+    if axes is not None and len(axes) != operand(a).ndim:
+        raise ValueError(f"transpose: {len(axes)} axes are named, the array has {operand(a).ndim}")
+    return _call(_transpose, a, None if axes is None else (c_int * len(axes))(*axes))
+
+
+def broadcast_to(a, shape):
+    return _call(_broadcast_to, a, *shape_argument(shape))
+
+
+def expand_dims(a, axis):
+    axes = _axes(axis)
+    n = operand(a).ndim + len(axes)
+    for at in sorted(axis + n if axis < 0 else axis for axis in axes):
+        a = _call(_expand_dims, a, at)
+    return a
+
+
+def squeeze(a, axis=None):
+    a = operand(a)
+    axes = [i for i, d in enumerate(a.shape) if d == 1] if axis is None else _axes(axis)
+    for at in sorted((i + a.ndim if i < 0 else i for i in axes), reverse=True):
+        a = _call(_squeeze, a, at)
+    return a
+
+
+def swapaxes(a, axis1, axis2):
+    a = operand(a)
+    axes = list(range(a.ndim))
+    axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
+    return transpose(a, axes)
+
+
+def moveaxis(a, source, destination):
+    a = operand(a)
+    axes = list(range(a.ndim))
+    axis = axes.pop(source)
+    axes.insert(destination if destination >= 0 else destination + a.ndim, axis)
+    return transpose(a, axes)
+
+
+def flatten(a, start_axis=0, end_axis=-1):
+    a = operand(a)
+    start, end = (axis + a.ndim if axis < 0 else axis for axis in (start_axis, end_axis))
+    return reshape(a, (*a.shape[:start], -1, *a.shape[end + 1 :]) if a.ndim else (1,))
+
+
+# ---- indexing with integers, slices, None and ... ----
+
+
+def _spread(a, index):
+    """The index as a tuple that names every axis."""
+    index = index if isinstance(index, tuple) else (index,)
+    named = sum(i is not None and i is not Ellipsis for i in index)
+    if named > a.ndim or sum(i is Ellipsis for i in index) > 1:
+        raise IndexError(f"an index of {named} axes does not fit an array of {a.ndim}")
+    rest = (slice(None),) * (a.ndim - named)
+    at = next((k for k, i in enumerate(index) if i is Ellipsis), None)
+    return index + rest if at is None else index[:at] + rest + index[at + 1 :]
+
+
+def _position(i, n, axis):
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is outside axis {axis}, which has {n} elements")
+    return i % n
+
+
+def _cut(a, index):
+    start, stop, step = [], [], []
+    for axis, (i, n) in enumerate(zip((i for i in index if i is not None), a.shape)):
+        if isinstance(i, slice):
+            begin, end, by = i.indices(n)
+            end = begin if (end - begin) * by <= 0 else end
+        else:
+            begin = _position(i, n, axis)
+            end, by = begin + 1, 1
+        start.append(begin)
+        stop.append(end)
+        step.append(by)
+    arguments = ((c_int64 * a.ndim)(*values) for values in (start, stop, step))
+    return _call(_slice, a, *arguments) if a.ndim else a
+
+
+def get_item(a, index):
+    index = _spread(a, index)
+    cut = _cut(a, index)
+    axis = 0
+    for i in index:
+        if i is None:
+            cut = _call(_expand_dims, cut, axis)
+        elif not isinstance(i, slice):
+            cut = _call(_squeeze, cut, axis)
+            continue
+        axis += 1
+    return cut
+
+
+array.__getitem__ = get_item
+array.T = property(transpose)
+array.reshape = lambda self, *shape: reshape(self, shape[0] if isinstance(shape[0], (list, tuple)) else shape)
+array.transpose = lambda self, *axes: transpose(self, axes or None)
+for _name in ("flatten", "squeeze", "swapaxes", "moveaxis"):
+    setattr(array, _name, globals()[_name])

@@ -1,0 +1,318 @@
+"""Operations of the array library on generated operands, against NumPy, and against MLX where it is installed.
+
+  differential.py [--cases N] [--seed N]     needs numpy; mlx if there is one; HEARTH_LIBRARY and PYTHONPATH=python
+
+Every operation meets every dtype, in random shapes (scalars, empty ones, up to five axes) and as views: transposed, cut with
+steps, turned around, broadcast. NumPy computes floating point in double; a result may be off by some units in the last
+place of its dtype. Integers, and dtypes, are equal. Of disagreements the smallest is printed.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+
+import hearth as hx
+
+try:
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+except ImportError:
+    mx = None
+
+FLOATS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
+INTS = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
+DTYPES = ["bool_", *INTS, *FLOATS]
+
+_erf = np.vectorize(__import__("math").erf, otypes=[np.float64])
+
+
+def _erfinv(x):
+    """By bisection."""
+    low, high = np.full(x.shape, -6.0), np.full(x.shape, 6.0)
+    for _ in range(80):
+        middle = (low + high) / 2
+        below = _erf(middle) < x
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.where(np.abs(x) < 1, (low + high) / 2, np.where(np.abs(x) == 1, x * np.inf, np.nan))
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def _sign(x):
+    return np.sign(np.where(np.isnan(x), 0, x)).astype(x.dtype) if x.dtype.kind == "f" else np.sign(x)
+
+
+def _shift(function):
+    def shifted(a, b):
+        bits = a.dtype.itemsize * 8
+        far = (b < 0) | (b >= bits)
+        result = function(a, np.where(far, 0, b).astype(b.dtype))
+        return np.where(far, np.where((a < 0) & (function is np.right_shift), -1, 0), result).astype(a.dtype)
+
+    return shifted
+
+
+def _power(a, b):
+    if a.dtype.kind not in "iu":
+        return np.power(a, b)
+    whole = np.power(a, np.where(b < 0, 0, b).astype(b.dtype))
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 1, -1, 1), 0)) if a.dtype.kind == "i" else 0
+    return np.where(b < 0, inverse, whole).astype(a.dtype)
+
+
+# name: (NumPy's function, the values it takes, the ulps it may be off, what it takes beside floating point)
+#   takes: "n" all dtypes to the same, "f" to at least f32, "i" integers and bool, "c" all, to bool
+SMALL, POSITIVE, UNIT, ABOVE_ONE, ANY = (-4, 4), (0.01, 50), (-1, 1), (1, 50), (-50, 50)
+UNARY = {
+    "negative": (np.negative, ANY, 0, "n"),
+    "abs": (np.abs, ANY, 0, "n"),
+    "sign": (_sign, ANY, 0, "n"),
+    "square": (np.square, ANY, 1, "n"),
+    "floor": (np.floor, ANY, 0, "n"),
+    "ceil": (np.ceil, ANY, 0, "n"),
+    "round": (np.round, ANY, 0, "n"),
+    "bitwise_invert": (np.invert, ANY, 0, "i"),
+    "sqrt": (np.sqrt, POSITIVE, 1, "f"),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), POSITIVE, 2, "f"),
+    "reciprocal": (lambda x: 1 / x, POSITIVE, 1, "f"),
+    "exp": (np.exp, SMALL, 2, "f"),
+    "expm1": (np.expm1, SMALL, 2, "f"),
+    "log": (np.log, POSITIVE, 2, "f"),
+    "log2": (np.log2, POSITIVE, 2, "f"),
+    "log10": (np.log10, POSITIVE, 2, "f"),
+    "log1p": (np.log1p, POSITIVE, 2, "f"),
+    "sin": (np.sin, ANY, 2, "f"),
+    "cos": (np.cos, ANY, 2, "f"),
+    "tan": (np.tan, UNIT, 2, "f"),
+    "arcsin": (np.arcsin, UNIT, 2, "f"),
+    "arccos": (np.arccos, UNIT, 2, "f"),
+    "arctan": (np.arctan, ANY, 2, "f"),
+    "sinh": (np.sinh, SMALL, 3, "f"),
+    "cosh": (np.cosh, SMALL, 3, "f"),
+    "tanh": (np.tanh, SMALL, 3, "f"),
+    "erf": (_erf, SMALL, 2, "f"),
+    "erfinv": (_erfinv, (-0.95, 0.95), 8, "f"),
+    "sigmoid": (_sigmoid, SMALL, 3, "f"),
+    "isnan": (np.isnan, ANY, 0, "c"),
+    "isinf": (np.isinf, ANY, 0, "c"),
+    "isfinite": (np.isfinite, ANY, 0, "c"),
+    "logical_not": (np.logical_not, ANY, 0, "c"),
+}
+BINARY = {
+    "add": (np.add, ANY, 1, "n"),
+    "subtract": (np.subtract, ANY, 1, "n"),
+    "multiply": (np.multiply, ANY, 1, "n"),
+    "floor_divide": (np.floor_divide, ANY, 0, "n"),
+    "remainder": (np.remainder, ANY, 1, "n"),
+    "power": (_power, POSITIVE, 4, "n"),
+    "minimum": (np.minimum, ANY, 0, "n"),
+    "maximum": (np.maximum, ANY, 0, "n"),
+    "divide": (np.divide, ANY, 1, "f"),
+    "logaddexp": (np.logaddexp, ANY, 3, "f"),
+    "arctan2": (np.arctan2, ANY, 2, "f"),
+    "equal": (np.equal, ANY, 0, "c"),
+    "not_equal": (np.not_equal, ANY, 0, "c"),
+    "less": (np.less, ANY, 0, "c"),
+    "less_equal": (np.less_equal, ANY, 0, "c"),
+    "greater": (np.greater, ANY, 0, "c"),
+    "greater_equal": (np.greater_equal, ANY, 0, "c"),
+    "logical_and": (np.logical_and, ANY, 0, "c"),
+    "logical_or": (np.logical_or, ANY, 0, "c"),
+    "bitwise_and": (np.bitwise_and, ANY, 0, "i"),
+    "bitwise_or": (np.bitwise_or, ANY, 0, "i"),
+    "bitwise_xor": (np.bitwise_xor, ANY, 0, "i"),
+    "left_shift": (_shift(np.left_shift), (0, 20), 0, "i"),
+    "right_shift": (_shift(np.right_shift), (0, 20), 0, "i"),
+}
+
+# Where the two sides rightly differ: bools are truth values to MLX, and no numbers to NumPy.
+NOT_FOR_BOOL = {"negative", "subtract", "sign", "floor_divide", "remainder", "power", "left_shift", "right_shift"}
+
+
+def numpy_dtype(name):
+    return np.float32 if name == "bfloat16" else np.bool_ if name == "bool_" else np.dtype(name)
+
+
+def rounded(x, name):
+    """x in that dtype; bfloat16, which NumPy lacks, in float32."""
+    x = x.astype(numpy_dtype(name))
+    if name != "bfloat16":
+        return x
+    bits = x.view(np.uint32)
+    even = (bits >> np.uint32(16)) & np.uint32(1)
+    return np.where(np.isnan(x), x, ((bits + np.uint32(0x7FFF) + even) & np.uint32(0xFFFF0000)).view(np.float32))
+
+
+class Case:
+    """One operation on operands of one dtype each."""
+
+    def __init__(self, rng, name, table):
+        self.name, (self.reference, self.range, self.ulps, self.takes) = name, table[name]
+        self.n_in = 1 if table is UNARY else 2
+        self.dtypes = [self.pick_dtype(rng) for _ in range(self.n_in)]
+        if rng.random() < 0.7 or (self.takes == "i" and self.joined() in FLOATS):
+            self.dtypes = self.dtypes[:1] * self.n_in
+        self.operands = self.make_operands(rng)
+
+    def pick_dtype(self, rng):
+        pool = [d for d in DTYPES if self.takes != "i" or d not in FLOATS]
+        if self.name in NOT_FOR_BOOL:
+            pool.remove("bool_")
+        return str(rng.choice(pool))
+
+    def make_operands(self, rng):
+        shape = tuple(int(d) for d in rng.integers(0, 6, rng.integers(0, 6))) if rng.random() < 0.2 else tuple(
+            int(d) for d in rng.integers(1, 7, rng.integers(0, 6)))
+        if rng.random() < 0.1:
+            shape = (int(rng.integers(1, 5000)),)
+        operands = []
+        for i, dtype in enumerate(self.dtypes):
+            own = shape
+            if i and rng.random() < 0.4:  # to be broadcast
+                own = tuple(1 if rng.random() < 0.4 else d for d in shape)[int(rng.integers(0, len(shape) + 1)) :]
+            operands.append(self.operand(rng, own, dtype))
+        return operands
+
+    def values(self, rng, shape, dtype):
+        low, high = self.range
+        if dtype == "bool_":
+            return rng.random(shape) < 0.5
+        if dtype in FLOATS:
+            x = rng.uniform(low, high, shape)
+            x = np.where(rng.random(shape) < 0.2, np.round(x), x)
+            return x.astype(numpy_dtype(dtype))
+        info = np.iinfo(dtype)
+        if low == 0 or self.range in (POSITIVE, UNIT) or rng.random() < 0.7:
+            return rng.integers(max(info.min, int(np.ceil(low))), int(high) + 1, shape).astype(dtype)
+        return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+
+    def operand(self, rng, shape, dtype):
+        """(ours, NumPy's) as views that are made alike."""
+        axes = [int(a) for a in rng.permutation(len(shape))]
+        steps = [int(s) for s in rng.choice([1, 1, 1, 2, -1, -2], len(shape))]
+        stored = tuple(shape[a] * abs(steps[a]) for a in axes)
+        back = [axes.index(a) for a in range(len(shape))]
+        x = self.values(rng, stored, dtype)
+        ours = hx.array(x, getattr(hx, dtype)) if dtype != "bool_" else hx.array(x)
+        theirs = np.array(ours)  # as rounded to the dtype
+        cut = tuple(slice(None, None, s) for s in steps)
+        return ours.transpose(*back)[cut] if shape else ours, theirs.transpose(back)[cut] if shape else theirs
+
+    def result_dtype(self):
+        if self.takes == "c":
+            return "bool_"
+        joined = self.joined()
+        return "float32" if self.takes == "f" and joined not in FLOATS else joined
+
+    def joined(self):
+        joined = self.dtypes[0]
+        for other in self.dtypes[1:]:
+            joined = promote(joined, other)
+        return joined
+
+    def check(self):
+        ours = getattr(hx, self.name)(*(a for a, _ in self.operands))
+        dtype = self.result_dtype()
+        if ours.dtype.name != dtype:
+            return f"is {ours.dtype.name}, expected {dtype}"
+        common = dtype if self.takes in "ni" else self.common()
+        wide = np.float64 if common in FLOATS else numpy_dtype(common)
+        inputs = [rounded(x, common).astype(wide) for _, x in self.operands]
+        expected = self.reference(*inputs)
+        if tuple(ours.shape) != np.shape(expected):
+            return f"has shape {ours.shape}, expected {np.shape(expected)}"
+        return self.compare(np.array(ours), np.asarray(expected), dtype)
+
+    def common(self):
+        joined = self.joined()
+        return joined if self.takes == "c" or joined in FLOATS else "float32"
+
+    def compare(self, got, expected, dtype):
+        if dtype not in FLOATS:
+            wrong = got != expected.astype(got.dtype)
+        else:
+            ulp = FLOATS[dtype]
+            error = np.abs(got.astype(np.float64) - expected)
+            near = error <= (self.ulps + 1) * ulp * np.maximum(np.abs(expected), self.floor(dtype))
+            same = (np.isnan(got) & np.isnan(expected)) | (got == expected) | near
+            same |= np.isinf(got) & overflows(expected, dtype) & (np.sign(got) == np.sign(expected))
+            if self.name in ("floor_divide", "remainder"):  # a quotient at a whole number may fall to either side
+                same |= self.at_a_step(got, expected)
+                same |= np.isinf(got) & np.isnan(expected)  # NumPy has no whole part of infinity
+            wrong = ~same
+        if not np.any(wrong):
+            return None
+        at = tuple(np.argwhere(wrong)[0])
+        inputs = [np.broadcast_to(x, expected.shape)[at] for _, x in self.operands]
+        return f"gives {got[at]!r} for {inputs}, expected {expected[at]!r}"
+
+    def floor(self, dtype):
+        """Below which errors are measured against this."""
+        if self.name == "logaddexp":  # may cancel
+            return 1.0
+        return 2.0**-14 if dtype == "float16" else 2.0**-20
+
+    def at_a_step(self, got, expected):
+        a, b = (np.broadcast_to(x, expected.shape).astype(np.float64) for _, x in self.operands)
+        quotient = a / b
+        near_whole = np.abs(quotient - np.round(quotient)) < 0.02 * np.maximum(1, np.abs(quotient))
+        off = np.abs(got - expected)
+        return near_whole & ((off <= 1.01) if self.name == "floor_divide" else off <= np.abs(b) * 1.01)
+
+    def size(self):
+        return sum(x.size for _, x in self.operands)
+
+    def __str__(self):
+        views = ", ".join(f"{d}{list(x.shape)}" for d, (_, x) in zip(self.dtypes, self.operands))
+        return f"{self.name}({views})"
+
+
+LARGEST = {"float16": 65500.0, "bfloat16": 3.38e38, "float32": 3.4e38, "float64": 1.79e308}
+
+
+def overflows(expected, dtype):
+    return np.abs(expected) > LARGEST[dtype]
+
+
+_promoted = {}
+
+
+def promote(a, b):
+    """MLX's answer where it is installed, else ours (the rule has a test of its own in C)."""
+    if (a, b) not in _promoted:
+        if mx:
+            joined = mx.zeros((1,), getattr(mx, a)) + mx.zeros((1,), getattr(mx, b))
+            name = str(joined.dtype).split(".")[-1]
+        else:
+            name = (hx.array([0]).astype(getattr(hx, a)) + hx.array([0]).astype(getattr(hx, b))).dtype.name
+        _promoted[a, b] = "bool_" if name == "bool" else name
+    return _promoted[a, b]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=20000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"seed {options.seed}, against NumPy{' and MLX' if mx else ''}")
+    rng = np.random.default_rng(options.seed)
+    names = [(name, table) for table in (UNARY, BINARY) for name in table]
+    failures = {}
+    for i in range(options.cases):
+        case = Case(rng, *names[i % len(names)])
+        with np.errstate(all="ignore"):
+            problem = case.check()
+        if problem and (case.name not in failures or case.size() < failures[case.name][0]):
+            failures[case.name] = (case.size(), f"case {i}: {case} {problem}")
+    for _, text in failures.values():
+        print(text)
+    print(f"{options.cases} cases, {len(failures)} operations disagree")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

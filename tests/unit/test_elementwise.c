@@ -1,0 +1,143 @@
+/* Elementwise operations as they are built: dtypes, shapes, and what is refused. Their values are compared with NumPy's in
+ * tests/arrays/differential.py. */
+#include "array/array.h"
+#include "support/test.h"
+
+#include <hearth/hearth.h>
+
+#include <math.h>
+#include <string.h>
+
+static ht_device *device;
+static ht_stream *stream;
+
+static int open_device(void **state) {
+    (void)state;
+    ht_error err = {0};
+    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) ||
+           ht_stream_new(device, &stream, &err);
+}
+
+static int close_device(void **state) {
+    (void)state;
+    ht_stream_free(stream);
+    ht_device_release(device);
+    return 0;
+}
+
+static ht_array *of(ht_scope *s, ht_dtype dtype, int64_t n) { return ht_full(s, 1, dtype, &n, 1); }
+
+static void expect_error(ht_scope *s, const ht_array *result, const char *text) {
+    assert_null(result);
+    assert_non_null(ht_scope_error(s));
+    if (!strstr(ht_scope_error(s)->message, text)) fail_msg("%s", ht_scope_error(s)->message);
+    ht_scope_free(s);
+}
+
+static void what_is_not_defined_is_refused_by_name(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(stream);
+    expect_error(s, ht_negative(s, of(s, HT_BOOL, 3)), "negative: not defined for bool; use logical_not");
+    s = ht_scope_new(stream);
+    expect_error(s, ht_bitwise_invert(s, of(s, HT_F16, 3)), "bitwise_invert: not defined for f16");
+    s = ht_scope_new(stream);
+    expect_error(s, ht_bitwise_and(s, of(s, HT_I8, 3), of(s, HT_F32, 3)), "bitwise_and: operands are i8 and f32");
+    s = ht_scope_new(stream); /* which meet in f32 */
+    expect_error(s, ht_bitwise_or(s, of(s, HT_U64, 3), of(s, HT_I8, 3)), "bitwise_or: operands are u64 and i8");
+    s = ht_scope_new(stream);
+    expect_error(s, ht_add(s, of(s, HT_F32, 3), of(s, HT_F32, 4)), "add: shapes [3] and [4] do not broadcast");
+    s = ht_scope_new(stream);
+    expect_error(s, ht_where(s, of(s, HT_BOOL, 2), of(s, HT_F32, 3), of(s, HT_F32, 1)), "where: shapes [2] and [3]");
+    s = ht_scope_new(stream);
+    expect_error(s, ht_clip(s, of(s, HT_F32, 3), HT_NONE, HT_NONE), "clip: neither");
+}
+
+static void whole_numbers_pass_through(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(stream);
+    ht_array *x = of(s, HT_U8, 3);
+    assert_ptr_equal(ht_abs(s, x), x);
+    assert_ptr_equal(ht_floor(s, x), x);
+    assert_ptr_equal(ht_round(s, x, 2), x);
+    assert_ptr_equal(ht_nan_to_num(s, x, 0, NAN, NAN), x);
+    assert_int_equal(ht_array_dtype(ht_isnan(s, x)), HT_BOOL);
+    assert_int_equal(ht_array_dtype(ht_sqrt(s, x)), HT_F32);
+    assert_int_equal(ht_array_dtype(ht_divide(s, x, x)), HT_F32);
+    assert_int_equal(ht_array_dtype(ht_left_shift(s, of(s, HT_BOOL, 3), of(s, HT_BOOL, 3))), HT_U8);
+    assert_null(ht_scope_error(s));
+    ht_scope_free(s);
+}
+
+static void expect_floats(ht_scope *s, ht_array *a, const float *want, size_t n) {
+    float got[8];
+    ht_error err = {0};
+    if (ht_array_read(s, a, got, n * sizeof *got, &err)) fail_msg("%s", err.message);
+    for (size_t i = 0; i < n; i++)
+        if (got[i] != want[i]) fail_msg("element %zu is %g, not %g", i, (double)got[i], (double)want[i]);
+}
+
+static void constants_take_the_place_of_what_is_no_number(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(stream);
+    const float values[4] = {NAN, INFINITY, -INFINITY, 2.5f};
+    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){4}, 1);
+    expect_floats(s, ht_nan_to_num(s, x, 7, NAN, -1), (float[]){7, 0x1.fffffep+127f, -1, 2.5f}, 4);
+    ht_array *half = ht_astype(s, ht_nan_to_num(s, ht_astype(s, x, HT_F16), 0, NAN, NAN), HT_F32);
+    expect_floats(s, half, (float[]){0, 65504, -65504, 2.5f}, 4);
+    ht_scope_free(s);
+}
+
+static void rounding_takes_decimals(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(stream);
+    const float values[4] = {0.5f, 1.5f, 2.5f, -0.25f};
+    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){4}, 1);
+    expect_floats(s, ht_round(s, x, 0), (float[]){0, 2, 2, -0.0f}, 4);
+    expect_floats(s, ht_round(s, x, 1), (float[]){0.5f, 1.5f, 2.5f, -0.2f}, 4);
+    const int32_t whole[2] = {12345, -12355};
+    ht_array *hundreds = ht_round(s, ht_array_from(s, whole, HT_I32, (int64_t[]){2}, 1), -2);
+    assert_int_equal(ht_array_dtype(hundreds), HT_I32);
+    expect_floats(s, ht_astype(s, hundreds, HT_F32), (float[]){12300, -12400}, 2);
+    ht_scope_free(s);
+}
+
+static void bounds_may_be_absent_and_broadcast(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(stream);
+    const float values[4] = {-2, 0, 3, NAN};
+    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){2, 2}, 2), *one = ht_full(s, 1, HT_F32, NULL, 0);
+    ht_array *low = ht_array_from(s, (const float[]){-1, 1}, HT_F32, (int64_t[]){2}, 1);
+    ht_array *y = ht_nan_to_num(s, ht_clip(s, x, low, HT_NONE), 9, NAN, NAN);
+    expect_floats(s, y, (float[]){-1, 1, 3, 9}, 4);
+    expect_floats(s, ht_nan_to_num(s, ht_clip(s, x, HT_NONE, one), 9, NAN, NAN), (float[]){-2, 0, 1, 9}, 4);
+    ht_array *chosen = ht_where(s, ht_array_from(s, (const int8_t[]){2, 0}, HT_I8, (int64_t[]){2}, 1), one, x);
+    expect_floats(s, ht_nan_to_num(s, chosen, 9, NAN, NAN), (float[]){1, 0, 1, 9}, 4);
+    ht_scope_free(s);
+}
+
+static void activations_follow_their_definitions(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(stream);
+    const float values[3] = {-1.5f, 0, 2};
+    ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){3}, 1);
+    expect_floats(s, ht_relu(s, x), (float[]){0, 0, 2}, 3);
+    float got[3];
+    ht_error err = {0};
+    assert_int_equal(ht_array_read(s, ht_gelu(s, x), got, sizeof got, &err), HT_OK);
+    for (int i = 0; i < 3; i++) assert_float_equal(got[i], 0.5f * values[i] * (1 + erff(values[i] / sqrtf(2))), 1e-6);
+    assert_int_equal(ht_array_read(s, ht_softplus(s, x), got, sizeof got, &err), HT_OK);
+    for (int i = 0; i < 3; i++) assert_float_equal(got[i], log1pf(expf(values[i])), 1e-6);
+    ht_scope_free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_defined_is_refused_by_name),
+        cmocka_unit_test(whole_numbers_pass_through),
+        cmocka_unit_test(constants_take_the_place_of_what_is_no_number),
+        cmocka_unit_test(rounding_takes_decimals),
+        cmocka_unit_test(bounds_may_be_absent_and_broadcast),
+        cmocka_unit_test(activations_follow_their_definitions),
+    };
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
