@@ -22,9 +22,22 @@ static ht_status compute_needs(const options *o, const ht_model_info *info, need
     }
     n->context = o->context ? o->context : info->context;
     n->kv_bytes_per_position = ht_model_info_kv_bytes_per_position(info, options_kv_dtype(o));
-    n->kv_bytes = n->kv_bytes_per_position * n->context + ht_model_info_kv_bytes_fixed(info, options_kv_dtype(o));
+    n->kv_bytes = ht_model_info_kv_bytes(info, options_kv_dtype(o), n->context);
     n->total_bytes = n->kv_bytes + info->memory_bytes;
     return HT_OK;
+}
+
+/* One object per layer. */
+static json_t *json_layers(const ht_model_info *i) {
+    json_t *list = json_array();
+    for (int64_t n = 0; i->layers && n < i->n_layers; n++) {
+        const ht_layer_info *l = &i->layers[n];
+        json_array_append_new(list, json_pack("{ss sI sI sI sI sb}", "type", l->slides ? "sliding" : "full", "kv_heads",
+                                              (json_int_t)l->n_kv_heads, "head_dim", (json_int_t)l->head_dim,
+                                              "feed_forward", (json_int_t)l->feed_forward, "kv_layer",
+                                              (json_int_t)l->kv_layer, "experts", (int)l->has_experts));
+    }
+    return list;
 }
 
 static bool print_json(const options *o, const ht_model_info *i, const needs *n) {
@@ -50,11 +63,11 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                                                (json_int_t)type->n_parameters, "bytes", (json_int_t)type->bytes));
     }
     json_t *more =
-        json_pack("{sf si si so sI sI sI si si si}", "bits_per_weight", i->bits_per_weight, "quantization_bits",
+        json_pack("{sf si si so so sI sI sI si si si}", "bits_per_weight", i->bits_per_weight, "quantization_bits",
                   (int)i->quantization_bits, "quantization_group", (int)i->quantization_group, "tensor_types", types,
-                  "sliding_layers", (json_int_t)i->n_sliding_layers, "experts", (json_int_t)i->n_experts,
-                  "experts_used", (json_int_t)i->n_experts_used, "bos", (int)i->bos_id, "eos", (int)i->eos_id,
-                  "special_tokens", (int)i->n_special_tokens);
+                  "layer_types", json_layers(i), "sliding_layers", (json_int_t)i->n_sliding_layers, "experts",
+                  (json_int_t)i->n_experts, "experts_used", (json_int_t)i->n_experts_used, "bos", (int)i->bos_id, "eos",
+                  (int)i->eos_id, "special_tokens", (int)i->n_special_tokens);
     bool whole = more && json_object_update(value, more) == 0 && json_object_update(value, sizes) == 0 &&
                  json_object_update(value, memory) == 0 && json_object_update(value, text) == 0;
     json_decref(more);
@@ -86,14 +99,70 @@ static void print_types(const ht_model_info *i) {
     output_field("bits per weight", "%.2f", i->bits_per_weight);
 }
 
+typedef struct run { /* of layers alike */
+    int kind;
+    int64_t n;
+} run;
+
+/* The layers one by one, written as runs of those alike: "3 x (5 sliding, 1 full), 2 sliding". */
+static void layers_text(const ht_model_info *i, char *out, size_t size) {
+    static const char *const kinds[] = {"full", "sliding", "full with experts", "sliding with experts"};
+    bool mixed = false;
+    run *runs = calloc((size_t)i->n_layers + 2, sizeof *runs); /* ends with runs of no layers */
+    size_t n_runs = 0, n = 0;
+    if (!runs) return;
+    for (int64_t l = 1; l < i->n_layers; l++) mixed = mixed || i->layers[l].has_experts != i->layers[0].has_experts;
+    for (int64_t l = 0; l < i->n_layers; l++) {
+        int kind = i->layers[l].slides + 2 * (mixed && i->layers[l].has_experts);
+        n_runs += !l || kind != runs[n_runs - 1].kind;
+        runs[n_runs - 1].kind = kind;
+        runs[n_runs - 1].n++;
+    }
+    for (size_t at = 0, times; at < n_runs && n < size; at += 2 * times) {
+        const run *a = &runs[at], *b = &runs[at + 1];
+        for (times = 1; at + 2 * times + 1 < n_runs && !memcmp(a, a + 2 * times, 2 * sizeof *a);) times++;
+        n += (size_t)snprintf(out + n, size - n, at ? ", " : "");
+        if (times > 1 && n < size) n += (size_t)snprintf(out + n, size - n, "%zu x (", times);
+        if (n < size) n += (size_t)snprintf(out + n, size - n, "%lld %s", (long long)a->n, kinds[a->kind]);
+        if (b->n && n < size) n += (size_t)snprintf(out + n, size - n, ", %lld %s", (long long)b->n, kinds[b->kind]);
+        if (times > 1 && n < size) n += (size_t)snprintf(out + n, size - n, ")");
+    }
+    free(runs);
+}
+
+/* Heads of keys and values where layers differ in them, and the layers that have none of their own. */
+static void print_unlike_layers(const ht_model_info *i) {
+    const ht_layer_info *kind[2] = {NULL, NULL}; /* the first full and the first sliding one */
+    int64_t n_sharing = 0;
+    for (int64_t l = 0; l < i->n_layers; l++) {
+        n_sharing += i->layers[l].kv_layer != l;
+        if (!kind[i->layers[l].slides]) kind[i->layers[l].slides] = &i->layers[l];
+    }
+    if (kind[0] && kind[1] && (kind[0]->n_kv_heads != kind[1]->n_kv_heads || kind[0]->head_dim != kind[1]->head_dim))
+        output_field("K/V heads", "%lld of %lld in full layers, %lld of %lld in sliding ones",
+                     (long long)kind[0]->n_kv_heads, (long long)kind[0]->head_dim, (long long)kind[1]->n_kv_heads,
+                     (long long)kind[1]->head_dim);
+    if (n_sharing) output_field("shared K/V", "the last %lld layers use those of earlier ones", (long long)n_sharing);
+}
+
+static void print_layers(const ht_model_info *i) {
+    char text[512] = "";
+    if (!i->layers) {
+        output_field("layers", "%lld", (long long)i->n_layers);
+        return;
+    }
+    layers_text(i, text, sizeof text);
+    output_field("layers", "%lld: %s", (long long)i->n_layers, text);
+    print_unlike_layers(i);
+}
+
 /* Weights and cache at some lengths that people use, and at the model's own. */
 static void print_memory(const options *o, const ht_model_info *i) {
     char list[512] = "";
     size_t n = 0;
-    int64_t fixed = i->memory_bytes + ht_model_info_kv_bytes_fixed(i, options_kv_dtype(o));
     for (int64_t at = 2048; at < i->context && at <= 131072 && n < sizeof list; at *= 4)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%.1f MB at %lld", n ? ", " : "",
-                              (double)(fixed + at * ht_model_info_kv_bytes_per_position(i, options_kv_dtype(o))) / 1e6,
+                              (double)(i->memory_bytes + ht_model_info_kv_bytes(i, options_kv_dtype(o), at)) / 1e6,
                               (long long)at);
     if (n) output_field("memory", "%s positions", list);
 }
@@ -110,10 +179,7 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     if (!i->has_weights) return;
     output_field("parameters", "%.1f million", (double)i->n_parameters / 1e6);
     print_types(i);
-    if (i->n_sliding_layers)
-        output_field("layers", "%lld, %lld of them sliding", (long long)i->n_layers, (long long)i->n_sliding_layers);
-    else
-        output_field("layers", "%lld", (long long)i->n_layers);
+    print_layers(i);
     if (i->n_experts)
         output_field("experts", "%lld, %lld for a token", (long long)i->n_experts, (long long)i->n_experts_used);
     output_field("hidden", "%lld, feed-forward %lld", (long long)i->hidden, (long long)i->feed_forward);

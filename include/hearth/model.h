@@ -63,6 +63,13 @@ typedef struct ht_tensor_type {
 
 enum { HT_TENSOR_TYPES = 32 };
 
+typedef struct ht_layer_info {
+    bool slides,
+        has_experts; /* sees the last `sliding_window` positions alone; experts beside or in place of the dense part */
+    int64_t n_kv_heads, head_dim, feed_forward; /* the latter is 0 where there are experts alone */
+    int64_t kv_layer; /* whose keys and values it uses: its own number, or that of an earlier layer, which it shares */
+} ht_layer_info;
+
 /* What a checkpoint says of itself; read without loading weights. Strings are never NULL and lent until
  * ht_model_info_free; numbers the files do not tell are 0. */
 typedef struct ht_model_info {
@@ -76,8 +83,9 @@ typedef struct ht_model_info {
     bool runs;          /* a family this build runs, and weights */
     int32_t n_files;    /* that hold the weights */
     int64_t file_bytes; /* of all of them */
-    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context;
-    int64_t sliding_window; /* keys a sliding layer sees; 0: no layer slides */
+    int64_t n_layers, hidden, n_heads, n_kv_heads, head_dim, feed_forward, vocab, context; /* of most layers */
+    const ht_layer_info *layers; /* [n_layers]; NULL for a file that this build cannot run */
+    int64_t sliding_window;      /* keys a sliding layer sees; 0: no layer slides */
     int64_t n_parameters;
     int64_t weight_bytes; /* as stored */
     int64_t memory_bytes; /* of them in memory, up to 3 %; an embedding that is not the head, too, stays in the file */
@@ -94,10 +102,12 @@ typedef struct ht_model_info {
     const char *bos, *eos;
 } ht_model_info;
 
-/* Bytes of a session's keys and values when they are kept as `dtype` (as in ht_model_options): of growing layers for each
- * position, and of rotating layers at their full size. 0 for a dtype that no cache can have. */
+/* Bytes that a session of default options holds for keys and values once it has `positions`, when they are kept as `dtype`
+ * (as in ht_model_options): whole pages of 256 positions, in rotating layers at most those of the ring. 0 for a dtype that no
+ * cache can have, and for a file that this build cannot run. */
+HT_API int64_t ht_model_info_kv_bytes(const ht_model_info *info, ht_dtype dtype, int64_t positions);
+/* Of them, what each position adds in the layers that grow. */
 HT_API int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *info, ht_dtype dtype);
-HT_API int64_t ht_model_info_kv_bytes_fixed(const ht_model_info *info, ht_dtype dtype);
 
 /* The caller frees *out. A GGUF file that this build cannot run, or that holds a vocabulary alone, is described as far as
  * its metadata goes. */

@@ -2,6 +2,7 @@
  * same, as far as its metadata goes. */
 #include "models/info.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "models/kv.h"
 #include "models/registry.h"
@@ -16,10 +17,8 @@
 typedef struct info {
     ht_model_info public;
     char architecture[64], name[128], quantization[32], tokenizer_kind[64], bos[64], eos[64];
-    int64_t kv_per_position[HT_DTYPE_COUNT], kv_fixed[HT_DTYPE_COUNT]; /* by the cache's dtype */
+    ht_layer_info *layers;
 } info;
-
-static const ht_dtype kv_dtypes[] = {HT_F16, HT_BF16, HT_F32, HT_I8};
 
 static ht_tensor_type *type_named(ht_model_info *p, const char *name) {
     for (int32_t i = 0; i < p->n_tensor_types; i++)
@@ -84,18 +83,18 @@ static void describe_config(info *in, const ht_checkpoint *from, const ht_config
     p->n_experts_used = c->experts_used;
     p->tied_head = c->tied_head && p->has_weights;
     p->memory_bytes -= (int64_t)ht_weights_bytes_in_file(from, c);
-    for (int64_t i = 0; i < c->n_layers; i++) p->n_sliding_layers += c->layer[i].slides;
-    for (int64_t i = 0; i < ht_kv_layers(c); i++) {
-        ht_kv_shape kv = ht_kv_shape_of(c, i);
-        if (kv.window) p->sliding_window = c->window;
-        for (size_t t = 0; t < sizeof kv_dtypes / sizeof *kv_dtypes; t++) {
-            ht_dtype dtype = kv_dtypes[t];
-            if (kv.window)
-                in->kv_fixed[dtype] += (int64_t)ht_kv_bytes(&kv, 1, dtype, c->context, HT_KV_CHUNK, c->context);
-            else
-                in->kv_per_position[dtype] += (int64_t)(ht_kv_page_bytes(&kv, dtype) / HT_KV_PAGE);
-        }
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        const ht_layer_config *l = &c->layer[i];
+        p->n_sliding_layers += l->slides;
+        in->layers[i] = (ht_layer_info){.slides = l->slides,
+                                        .has_experts = l->has_experts,
+                                        .n_kv_heads = l->n_kv_heads,
+                                        .head_dim = l->head_dim,
+                                        .feed_forward = l->feed_forward,
+                                        .kv_layer = l->kv_layer};
     }
+    p->layers = in->layers;
+    if (p->n_sliding_layers) p->sliding_window = c->window;
 }
 
 static void describe_files(info *in, const ht_checkpoint *c) {
@@ -106,20 +105,42 @@ static void describe_files(info *in, const ht_checkpoint *c) {
             (int64_t)(c->gguf ? ht_gguf_set_part(c->parts, i)->file : ht_safetensors_file(c->tensors, i))->size;
 }
 
-static bool is_kv_dtype(ht_dtype dtype) {
-    for (size_t t = 0; t < sizeof kv_dtypes / sizeof *kv_dtypes; t++)
-        if (kv_dtypes[t] == dtype) return true;
-    return false;
+static ht_dtype kv_dtype_of(ht_dtype dtype) {
+    if (dtype == 0) return HT_F16;
+    return dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32 || dtype == HT_I8 ? dtype : 0;
+}
+
+/* Of one layer: bytes of a page, and what its ring has; 0 pages when it grows. */
+static size_t page_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
+    const ht_layer_info *l = &p->layers[layer];
+    const ht_kv_shape kv = {.n_kv_heads = (int32_t)l->n_kv_heads, .head_dim = (int32_t)l->head_dim};
+    *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_KV_CHUNK, p->context) : 0;
+    return l->kv_layer == layer ? ht_kv_page_bytes(&kv, dtype) : 0;
+}
+
+static int64_t as_i64(size_t bytes) { return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX; }
+
+int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t positions) {
+    size_t total = 0;
+    if (!kv_dtype_of(dtype) || !p->layers || positions < 0) return 0;
+    positions = ht_min_i64(positions, p->context);
+    for (int64_t i = 0; i < p->n_layers; i++) {
+        int64_t ring;
+        size_t bytes, page = page_of(p, i, kv_dtype_of(dtype), &ring);
+        if (!ht_mul_size(page, (size_t)ht_kv_pages(ring, positions), &bytes) || !ht_add_size(total, bytes, &total))
+            return INT64_MAX;
+    }
+    return as_i64(total);
 }
 
 int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dtype) {
-    if (dtype == 0) dtype = HT_F16;
-    return is_kv_dtype(dtype) ? ((const info *)(const void *)p)->kv_per_position[dtype] : 0;
-}
-
-int64_t ht_model_info_kv_bytes_fixed(const ht_model_info *p, ht_dtype dtype) {
-    if (dtype == 0) dtype = HT_F16;
-    return is_kv_dtype(dtype) ? ((const info *)(const void *)p)->kv_fixed[dtype] : 0;
+    size_t total = 0;
+    for (int64_t i = 0; kv_dtype_of(dtype) && p->layers && i < p->n_layers; i++) {
+        int64_t ring;
+        size_t page = page_of(p, i, kv_dtype_of(dtype), &ring);
+        if (!ring && !ht_add_size(total, page / HT_KV_PAGE, &total)) return INT64_MAX;
+    }
+    return as_i64(total);
 }
 
 /* The common keys of a GGUF whose family is unknown, or which holds a vocabulary alone; what is missing stays 0. */
@@ -189,8 +210,9 @@ static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info 
     if (status) return status;
     info *in = calloc(1, sizeof *in);
     ht_config *config = malloc(sizeof *config);
-    status =
-        in && config ? describe(in, c, config, err) : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
+    if (in) in->layers = calloc(HT_MAX_LAYERS, sizeof *in->layers);
+    status = in && in->layers && config ? describe(in, c, config, err)
+                                        : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
     if (!status) {
         in->public.chat_format = "";
         in->public.bos_id = in->public.eos_id = -1;
@@ -203,9 +225,8 @@ static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info 
         in->public.quantization = in->quantization;
         in->public.tokenizer_kind = in->tokenizer_kind;
         *out = &in->public;
-    } else {
-        free(in);
-    }
+    } else if (in)
+        ht_model_info_free(&in->public);
     free(config);
     ht_checkpoint_close(c);
     return status;
@@ -219,4 +240,8 @@ ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *
     return read_info(path, false, out, err);
 }
 
-void ht_model_info_free(ht_model_info *p) { free(p); /* the first member of `info` */ }
+void ht_model_info_free(ht_model_info *p) {
+    info *in = (info *)(void *)p; /* of which it is the first member */
+    if (in) free(in->layers);
+    free(in);
+}

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import pathlib
 import struct
 import unittest
 
@@ -158,6 +159,9 @@ class Logits(CommandTest):
         self.assertEqual(json.loads(result.text), {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
 
 
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny"
+
+
 class Info(CommandTest):
     def test_json(self):
         value = json.loads(self.succeeds("info", TINY, "--json").text)
@@ -186,6 +190,8 @@ class Info(CommandTest):
             "eos": 2,
             "special_tokens": len(tiny_model.SPECIAL),
         }
+        layer = {"type": "full", "kv_heads": 2, "head_dim": 16, "feed_forward": 96, "experts": False}
+        self.assertEqual(value["layer_types"], [{**layer, "kv_layer": i} for i in range(2)])
         (kind,) = value["tensor_types"]
         self.assertEqual((kind["type"], kind["tensors"]), ("F32", 2 + 9 * 2))
         self.assertEqual((kind["bytes"], kind["parameters"]), (value["weight_bytes"], value["parameters"]))
@@ -193,8 +199,20 @@ class Info(CommandTest):
 
     def test_memory(self):
         value = json.loads(self.succeeds("info", TINY, "--json", "--context", "1000", "--kv", "f32").text)
-        self.assertEqual(value["kv_bytes"], 1000 * 4 * 2 * 2 * 2 * 16)
+        self.assertEqual(value["kv_bytes"], 1024 * 4 * 2 * 2 * 2 * 16)  # whole pages of 256 positions
         self.assertEqual(value["total_bytes"], value["kv_bytes"] + value["memory_bytes"])
+
+    def test_layers(self):
+        text = self.succeeds("info", GOLDEN / "gemma4-shared-bf16").text
+        self.assertIn("6: 2 x (2 sliding, 1 full)", text)
+        self.assertIn("1 of 20 in full layers, 1 of 12 in sliding ones", text)
+        self.assertIn("the last 3 layers use those of earlier ones", text)
+        value = json.loads(self.succeeds("info", GOLDEN / "gemma4-shared-bf16", "--json").text)
+        self.assertEqual([i["kv_layer"] for i in value["layer_types"]], [0, 1, 2, 1, 1, 2])
+        self.assertEqual([i["type"] for i in value["layer_types"]], ["sliding", "sliding", "full"] * 2)
+        self.assertIn("3: 2 sliding, 1 full", self.succeeds("info", GOLDEN / "gemma3-f32").text)
+        mixed = self.succeeds("info", GOLDEN / "qwen3-moe-mixed-bf16").text
+        self.assertIn("5: 3 full, 1 full with experts, 1 full", mixed)
 
     def test_directory_with_one_gguf(self):
         folder = self.folder / "model"

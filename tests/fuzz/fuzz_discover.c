@@ -27,7 +27,8 @@ static void check_info(const ht_model_info *i) {
     for (int32_t t = 0; t < i->n_tensor_types; t++) check(i->tensor_types[t].name[0] && i->tensor_types[t].bytes >= 0);
     if (!i->runs) return;
     check(i->n_layers >= 1 && i->hidden >= 1 && i->n_heads >= 1 && i->vocab >= 1 && i->context >= 1);
-    check(ht_model_info_kv_bytes_per_position(i, HT_F16) >= 0 && ht_model_info_kv_bytes_fixed(i, HT_F16) >= 0);
+    check(i->layers && ht_model_info_kv_bytes_per_position(i, HT_F16) >= 0);
+    check(ht_model_info_kv_bytes(i, HT_F16, i->context) >= ht_model_info_kv_bytes(i, HT_F16, 1));
 }
 
 static bool look(const ht_find *find, void *user) {

@@ -1,4 +1,6 @@
 /* Loading and describing models: what is refused, with which words, and that nothing is left behind. */
+#include "generate/cache.h"
+#include "models/kv.h"
 #include "models/model.h"
 #include "models/pack.h"
 #include "models/registry.h"
@@ -524,10 +526,13 @@ static void info(void **state) {
     assert_string_equal(in->format, "safetensors");
     assert_string_equal(in->quantization, "BF16");
     assert_int_equal(in->sliding_window, 8);
-    assert_true(ht_model_info_kv_bytes_fixed(in, HT_F16) > 0);
-    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_F16), 2 * 2 * 12 * 2);
-    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_F32), 2 * 2 * 12 * 4);
-    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_I8), 2 * 2 * (12 + 2));
+    assert_true(in->layers[0].slides && !in->layers[2].slides && in->layers[2].kv_layer == 2);
+    assert_true(ht_model_info_kv_bytes(in, HT_F16, 1) == 3 * 256 * 2 * 2 * 12 * 2);
+    assert_int_equal(ht_model_info_kv_bytes(in, HT_I32, 1), 0);
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_F16),
+                     3 * 2 * 2 * 12 * 2); /* rings would be no shorter */
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_F32), 3 * 2 * 2 * 12 * 4);
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_I8), 3 * 2 * 2 * (12 + 2));
     assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_I32), 0);
     ht_model_info_free(in);
 
@@ -559,6 +564,39 @@ static void info(void **state) {
     assert_null(in);
 }
 
+/* What is said of memory beforehand is what a cache then holds, to the byte. */
+static void memory_of_a_cache(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama-f32",           "mistral-sliding-f32",      "gemma2-f32",
+                                        "gemma4-shared-bf16",  "gemma4-k-is-v-f16-shards", "gemma3-q5_1.gguf",
+                                        "qwen3-moe-mixed-bf16"};
+    static const ht_dtype dtypes[] = {HT_F16, HT_F32, HT_I8};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int t = 0; t < 3; t++) {
+            char path[128];
+            ht_error err = {0};
+            ht_model_info *in;
+            ht_model *m;
+            ht_cache *c;
+            snprintf(path, sizeof path, "tests/golden/tiny/%s", names[i]);
+            const ht_model_options how = {.device = device, .kv_dtype = dtypes[t]};
+            if (ht_model_info_read(path, &in, &err) || ht_model_load(path, &how, &m, &err) ||
+                ht_cache_new(m, HT_KV_CHUNK, &c, &err))
+                fail_msg("%s", err.message);
+            size_t before = ht_memory_get().active_bytes;
+            const int64_t lengths[] = {1, 256, 257, in->context - 200, in->context};
+            for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
+                if (ht_cache_reserve(c, lengths[n], &err)) fail_msg("%s", err.message);
+                int64_t told = ht_model_info_kv_bytes(in, dtypes[t], lengths[n]);
+                assert_int_equal(ht_cache_held_bytes(c), told);
+                assert_int_equal(ht_memory_get().active_bytes - before, told);
+            }
+            ht_cache_free(c);
+            ht_model_close(&m);
+            ht_model_info_free(in);
+        }
+}
+
 static void architectures(void **state) {
     (void)state;
     const char *const *names = ht_model_architectures();
@@ -582,6 +620,7 @@ int main(void) {
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(opened_again_and_again),
         cmocka_unit_test(info),
+        cmocka_unit_test(memory_of_a_cache),
         cmocka_unit_test(architectures),
     };
     return cmocka_run_group_tests(tests, open_all, close_all);
