@@ -22,6 +22,14 @@ typedef struct ht_decoder_layer {
     ht_experts expert_down;                          /* [n_experts][hidden, expert_feed_forward] */
 } ht_decoder_layer;
 
+/* What families' rows have in common: defaults of Llama's descendants and of Gemma's, and of families whose layers are made
+ * of these parts alone, how they run. */
+#define HT_LLAMA_DEFAULTS .rms_eps = 1e-6, .rope_theta = 10000, .activation_field = "hidden_act", .activation = "silu"
+#define HT_GEMMA_DEFAULTS                                                                                              \
+    .hidden = 2304, .n_heads = 8, .n_kv_heads = 4, .head_dim = 256, .feed_forward = 9216, .rms_eps = 1e-6,             \
+    .tied_head = true, .activation_field = "hidden_activation", .activation = "gelu_pytorch_tanh"
+#define HT_DECODER_RUNS .layer_bytes = sizeof(ht_decoder_layer), .forward = ht_decoder_forward
+
 /* Tables for ht_family.layer. The norm before attention and its four matrices, and the three matrices of the feed-forward,
  * have the same names in all families, and so have the norms of q and k where there are any; the norm before the
  * feed-forward has this one in Llama and its descendants; Gemma has norms before and after both halves. */

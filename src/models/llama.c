@@ -17,15 +17,11 @@ const ht_family ht_family_llama = {
                  .feed_forward = 11008,
                  .vocab = 32000,
                  .context = 2048,
-                 .rms_eps = 1e-6,
-                 .rope_theta = 10000,
-                 .activation_field = "hidden_act",
-                 .activation = "silu"},
+                 HT_LLAMA_DEFAULTS},
     .read_gguf = read_gguf,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
-    .layer_bytes = sizeof(ht_decoder_layer),
-    .forward = ht_decoder_forward};
+    HT_DECODER_RUNS};
 
 /* A GGUF file calls the family llama. */
 static void read_mistral(ht_config *c, ht_json_reader *r, const json_t *object) {
@@ -45,12 +41,8 @@ const ht_family ht_family_mistral = {
                  .feed_forward = 14336,
                  .vocab = 32000,
                  .context = 131072,
-                 .rms_eps = 1e-6,
-                 .rope_theta = 10000,
-                 .activation_field = "hidden_act",
-                 .activation = "silu"},
+                 HT_LLAMA_DEFAULTS},
     .read_json = read_mistral,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
-    .layer_bytes = sizeof(ht_decoder_layer),
-    .forward = ht_decoder_forward};
+    HT_DECODER_RUNS};

@@ -4,26 +4,32 @@
 
 #include <stdio.h>
 
-static void read_window(ht_config *c, ht_json_reader *r, const json_t *object) {
+/* Layers slide from number `first` on, if the file wants windows at all. */
+static void read_window(ht_config *c, ht_json_reader *r, const json_t *object, int64_t first) {
     bool slides = false;
-    int64_t first = 28;
     c->window = 4096;
     ht_json_bool(r, object, "use_sliding_window", &slides);
     ht_json_i64(r, object, "sliding_window", &c->window);
-    ht_json_i64(r, object, "max_window_layers", &first);
+    if (json_is_null(json_object_get(object, "sliding_window"))) slides = false;
     if (!slides) c->window = 0;
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = slides && i >= first;
+}
+
+static int64_t max_window_layers(ht_json_reader *r, const json_t *object) {
+    int64_t first = 28;
+    ht_json_i64(r, object, "max_window_layers", &first);
+    return first;
 }
 
 static void read_qwen2(ht_config *c, ht_json_reader *r, const json_t *object) {
     c->q_bias = true; /* always, and only there; the class has no such field */
     c->out_bias = c->mlp_bias = false;
-    read_window(c, r, object);
+    read_window(c, r, object, max_window_layers(r, object));
 }
 
 static void read_qwen3(ht_config *c, ht_json_reader *r, const json_t *object) {
     c->mlp_bias = false;
-    read_window(c, r, object);
+    read_window(c, r, object, max_window_layers(r, object));
 }
 
 const ht_family ht_family_qwen2 = {
@@ -36,15 +42,11 @@ const ht_family ht_family_qwen2 = {
                  .feed_forward = 22016,
                  .vocab = 151936,
                  .context = 32768,
-                 .rms_eps = 1e-6,
-                 .rope_theta = 10000,
-                 .activation_field = "hidden_act",
-                 .activation = "silu"},
+                 HT_LLAMA_DEFAULTS},
     .read_json = read_qwen2,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
-    .layer_bytes = sizeof(ht_decoder_layer),
-    .forward = ht_decoder_forward};
+    HT_DECODER_RUNS};
 
 const ht_family ht_family_qwen3 = {.architecture = "qwen3",
                                    .model_types = {"qwen3"},
@@ -56,16 +58,12 @@ const ht_family ht_family_qwen3 = {.architecture = "qwen3",
                                                 .feed_forward = 22016,
                                                 .vocab = 151936,
                                                 .context = 32768,
-                                                .rms_eps = 1e-6,
-                                                .rope_theta = 10000,
-                                                .activation_field = "hidden_act",
-                                                .activation = "silu"},
+                                                HT_LLAMA_DEFAULTS},
                                    .read_json = read_qwen3,
                                    .activate = ht_silu,
                                    .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
                                              ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
-                                   .layer_bytes = sizeof(ht_decoder_layer),
-                                   .forward = ht_decoder_forward};
+                                   HT_DECODER_RUNS};
 
 /* ---- with experts ---- */
 
@@ -99,12 +97,7 @@ static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *ob
 
 static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const json_t *object) {
     c->mlp_bias = false;
-    bool slides = false;
-    c->window = 4096;
-    ht_json_bool(r, object, "use_sliding_window", &slides);
-    ht_json_i64(r, object, "sliding_window", &c->window);
-    if (!slides) c->window = 0;
-    for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].slides = c->window > 0;
+    read_window(c, r, object, 0);
     c->n_experts = 128;
     c->experts_used = 8;
     c->expert_feed_forward = 768;
@@ -136,10 +129,7 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                                    .feed_forward = 6144,
                                                    .vocab = 151936,
                                                    .context = 32768,
-                                                   .rms_eps = 1e-6,
-                                                   .rope_theta = 10000,
-                                                   .activation_field = "hidden_act",
-                                                   .activation = "silu"},
+                                                   HT_LLAMA_DEFAULTS},
                                       .read_json = read_qwen3_moe,
                                       .read_gguf = read_qwen3_moe_gguf,
                                       .activate = ht_silu,
@@ -147,5 +137,4 @@ const ht_family ht_family_qwen3moe = {.architecture = "qwen3moe",
                                       .layer = {ht_decoder_attention_places, ht_decoder_head_norm_places,
                                                 ht_decoder_mlp_norm_places, ht_decoder_mlp_places, router_places,
                                                 ht_decoder_expert_places},
-                                      .layer_bytes = sizeof(ht_decoder_layer),
-                                      .forward = ht_decoder_forward};
+                                      HT_DECODER_RUNS};

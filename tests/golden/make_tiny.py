@@ -103,15 +103,21 @@ def wanted(name):
     return len(sys.argv) == 1 or name in sys.argv[1:]
 
 
-def checkpoint(name, cls, config, dtype, n=40, shard=None, old=False, offset=0):
-    if not wanted(name):
-        return
+def begin(name, cls, config, offset):
+    """An empty directory, and a model with the weights that go with the name."""
     directory = HERE / name
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     torch.manual_seed(0)
-    model = cls(config).eval()
+    model = cls(config).float().eval()
     fill(model, name, offset)
+    return directory, model
+
+
+def checkpoint(name, cls, config, dtype, n=40, shard=None, old=False, offset=0):
+    if not wanted(name):
+        return
+    directory, model = begin(name, cls, config, offset)
     model = model.to(DTYPES[dtype])
     model.save_pretrained(directory, max_shard_size=shard or "1GB")
     # Read back: a model that was converted to 16 bits keeps rounded RoPE frequencies, even when made float32 again.
@@ -145,12 +151,7 @@ def fp8_checkpoint(name, cls, config, kind, block, key, scale_dtype, stated, n=4
     """block: None for one scale, (1, None) for one per row. stated: what config.json says. """
     if not wanted(name):
         return
-    directory = HERE / name
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    torch.manual_seed(0)
-    model = cls(config).float().eval()
-    fill(model, name, 0)
+    directory, model = begin(name, cls, config, 0)
     tensors = {}
     with torch.no_grad():
         for name_of, p in model.state_dict().items():

@@ -154,6 +154,13 @@ static ht_status open_sample(const sample *s, ht_error *err) {
 
 #define WAY(text) "{\"model_type\": \"llama\", \"quantization\": {" text "}}"
 #define FOUR      WAY("\"bits\": 4, \"group_size\": 64")
+#define GROUPS    "U32", "F16", "F16", 8, 1, 1 /* of 64 columns in 4 bits */
+/* A config.json with which such parts are read; and with which others, or they, are refused, and how. */
+#define FINE(config)                                                                                                   \
+    { {config, GROUPS}, HT_OK, "" }
+#define BAD(...) BAD_(__VA_ARGS__)
+#define BAD_(config, w, s, b, nw, ns, nb, how, m)                                                                      \
+    { {config, w, s, b, nw, ns, nb}, HT_ERR_##how, m }
 
 static void broken_checkpoints(void **state) {
     (void)state;
@@ -163,47 +170,36 @@ static void broken_checkpoints(void **state) {
         ht_status status;
         const char *part; /* of the message */
     } cases[] = {
-        {{FOUR, "U32", "F16", "F16", 8, 1, 1}, HT_OK, ""},
-        {{WAY("\"bits\": 8, \"group_size\": 32, \"model.x\": {\"bits\": 4, \"group_size\": 64}"), "U32", "F16", "F16",
-          8, 1, 1},
-         HT_OK,
-         ""},
-        {{"{\"quantization_config\": {\"bits\": 4, \"group_size\": 64}}", "U32", "F16", "F16", 8, 1, 1}, HT_OK, ""},
-        {{FOUR, "U32", "", "F16", 8, 1, 1}, HT_ERR_FORMAT, "`model.x.scales` is missing"},
-        {{FOUR, "U32", "F16", "", 8, 1, 1}, HT_ERR_FORMAT, "`model.x.biases` is missing"},
-        {{FOUR, "", "F16", "F16", 8, 1, 1}, HT_ERR_FORMAT, "`model.x.weight` is missing"},
-        {{"{\"model_type\": \"llama\"}", "U32", "F16", "F16", 8, 1, 1}, HT_ERR_FORMAT, "has no `quantization`"},
-        {{FOUR, "U32", "F16", "F16", 9, 1, 1}, HT_ERR_FORMAT, "`model.x.scales` is [4, 1], which does not go with"},
-        {{FOUR, "U32", "F16", "F16", 8, 2, 1}, HT_ERR_FORMAT, "`model.x.scales` is [4, 2], which does not go with"},
-        {{FOUR, "U32", "F16", "F16", 8, 1, 2}, HT_ERR_FORMAT, "`model.x.biases` is [4, 2], which does not go with"},
-        {{FOUR, "U32", "F16", "BF16", 8, 1, 1}, HT_ERR_FORMAT, "`model.x.biases` is of type BF16, expected F16"},
-        {{FOUR, "U32", "U8", "U8", 8, 1, 1}, HT_ERR_UNSUPPORTED, "of type U8, expected F32, F16 or BF16"},
-        {{WAY("\"bits\": 5, \"group_size\": 64"), "U32", "F16", "F16", 8, 1, 1},
-         HT_ERR_FORMAT,
-         "holds no rows of 5-bit numbers"},
-        {{WAY("\"bits\": 7, \"group_size\": 64"), "U32", "F16", "F16", 14, 1, 1},
-         HT_ERR_UNSUPPORTED,
-         "7 bits in groups of 64 are not supported"},
-        {{WAY("\"bits\": 4, \"group_size\": 16"), "U32", "F16", "F16", 8, 4, 4},
-         HT_ERR_UNSUPPORTED,
-         "4 bits in groups of 16 are not supported"},
-        {{WAY("\"bits\": 4, \"group_size\": 64, \"mode\": \"zip\""), "U32", "F16", "F16", 8, 1, 1},
-         HT_ERR_UNSUPPORTED,
-         "the mode `zip` is not supported"},
-        {{WAY("\"bits\": 4, \"group_size\": 64, \"mode\": \"mxfp4\""), "U32", "U8", "", 8, 1, 1},
-         HT_ERR_FORMAT,
-         "mxfp4 has 4 bits in groups of 32"},
-        {{WAY("\"bits\": 4, \"group_size\": 32, \"mode\": \"mxfp4\""), "U32", "F16", "", 8, 2, 1},
-         HT_ERR_FORMAT,
-         "of type F16, expected U8"},
-        {{WAY("\"bits\": 4, \"group_size\": 64, \"model.x\": {\"bits\": 1}"), "U32", "F16", "F16", 8, 1, 1},
-         HT_ERR_UNSUPPORTED,
-         "`model.x`: 1 bits"},
-        {{WAY("\"bits\": 4, \"group_size\": 64, \"model.x\": false"), "U32", "F16", "F16", 8, 1, 1},
-         HT_ERR_FORMAT,
-         "`model.x` is not to be quantised"},
-        {{WAY("\"bits\": \"4\", \"group_size\": 64"), "U32", "F16", "F16", 8, 1, 1}, HT_ERR_FORMAT, "`bits` is"},
-        {{WAY("\"bits\": -4, \"group_size\": 0"), "U32", "F16", "F16", 8, 1, 1}, HT_ERR_UNSUPPORTED, "-4 bits"},
+        FINE(FOUR),
+        FINE(WAY("\"bits\": 8, \"group_size\": 32, \"model.x\": {\"bits\": 4, \"group_size\": 64}")),
+        FINE(WAY("\"bits\": 4, \"group_size\": 64, \"model.x\": true, \"model.y\": {\"bits\": 1}")),
+        FINE("{\"quantization_config\": {\"bits\": 4, \"group_size\": 64}}"),
+        BAD(FOUR, "U32", "", "F16", 8, 1, 1, FORMAT, "`model.x.scales` is missing"),
+        BAD(FOUR, "U32", "F16", "", 8, 1, 1, FORMAT, "`model.x.biases` is missing"),
+        BAD(FOUR, "", "F16", "F16", 8, 1, 1, FORMAT, "`model.x.weight` is missing"),
+        BAD(FOUR, "U32", "F16", "F16", 9, 1, 1, FORMAT, "`model.x.scales` is [4, 1], which does not go with"),
+        BAD(FOUR, "U32", "F16", "F16", 8, 2, 1, FORMAT, "`model.x.scales` is [4, 2], which does not go with"),
+        BAD(FOUR, "U32", "F16", "F16", 8, 1, 2, FORMAT, "`model.x.biases` is [4, 2], which does not go with"),
+        BAD(FOUR, "U32", "F16", "BF16", 8, 1, 1, FORMAT, "`model.x.biases` is of type BF16, expected F16"),
+        BAD(FOUR, "U32", "U8", "U8", 8, 1, 1, UNSUPPORTED, "of type U8, expected F32, F16 or BF16"),
+        BAD(WAY("\"bits\": 5, \"group_size\": 64"), GROUPS, FORMAT, "holds no rows of 5-bit numbers"),
+        BAD(WAY("\"bits\": 7, \"group_size\": 64"), "U32", "F16", "F16", 14, 1, 1, UNSUPPORTED,
+            "7 bits in groups of 64 are not supported"),
+        BAD(WAY("\"bits\": 4, \"group_size\": 16"), "U32", "F16", "F16", 8, 4, 4, UNSUPPORTED,
+            "4 bits in groups of 16 are not supported"),
+        BAD(WAY("\"bits\": 4, \"group_size\": 32, \"mode\": \"mxfp4\""), "U32", "F16", "", 8, 2, 1, FORMAT,
+            "of type F16, expected U8"),
+        BAD(WAY("\"bits\": 4, \"group_size\": 64, \"mode\": \"mxfp4\""), "U32", "U8", "", 8, 1, 1, FORMAT,
+            "mxfp4 has 4 bits in groups of 32"),
+        BAD(WAY("\"bits\": 4, \"group_size\": 64, \"mode\": \"zip\""), GROUPS, UNSUPPORTED,
+            "the mode `zip` is not supported"),
+        BAD(WAY("\"bits\": 4, \"group_size\": 64, \"model.x\": {\"bits\": 1}"), GROUPS, UNSUPPORTED,
+            "`model.x`: 1 bits"),
+        BAD(WAY("\"bits\": 4, \"group_size\": 64, \"model.x\": false"), GROUPS, FORMAT,
+            "`model.x` is not to be quantised"),
+        BAD(WAY("\"bits\": \"4\", \"group_size\": 64"), GROUPS, FORMAT, "`bits` is"),
+        BAD(WAY("\"bits\": -4, \"group_size\": 0"), GROUPS, UNSUPPORTED, "-4 bits"),
+        BAD("{\"model_type\": \"llama\"}", GROUPS, FORMAT, "has no `quantization`"),
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_error err = {0};
