@@ -129,7 +129,7 @@ static void run_small(const bench *b, const small_case *c, int64_t rows) {
     case HT_OP_MULTIPLY: call.n_in = 2, streams = 3.0; break;
     case HT_OP_RMS_NORM: call.n_in = 2, call.params = &norm, in[1] = test_view(y, HT_F32, 1, &c->n); break;
     case HT_OP_ROPE: call.n_in = 3, call.params = &rope, in[1] = test_view(pos, HT_I32, 1, &rows); break;
-    case HT_OP_ARGMAX: call.out = test_view(out, HT_I32, 2, dims), streams = 1.0; break;
+    case HT_OP_ARGMAX: call.out = test_view(out, HT_U32, 2, dims), streams = 1.0; break;
     case HT_OP_SUM: call.out = test_view(out, HT_F32, 2, dims), streams = 1.0; break;
     default: break;
     }

@@ -125,12 +125,39 @@ HT_API ht_array *ht_where(ht_scope *s, ht_array *condition, ht_array *a, ht_arra
 /* minimum(maximum(x, low), high); one of the bounds may be HT_NONE. */
 HT_API ht_array *ht_clip(ht_scope *s, ht_array *x, ht_array *low, ht_array *high);
 
+/* ---- over axes ---- */
+/* axis[0 .. n_axes) are taken together; NULL: all. keepdims leaves them, of length 1. Floating-point sums are taken in more
+ * digits than the result has. */
+/* Of no elements 0 and 1; integers of fewer than 64 bits are summed in i32 or u32. */
+HT_API ht_array *ht_sum(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
+HT_API ht_array *ht_prod(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
+/* Of no elements an error, like all that follow but all and any. A NaN is both the largest and the smallest element. */
+HT_API ht_array *ht_mean(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims); /* floating point */
+HT_API ht_array *ht_max(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
+HT_API ht_array *ht_min(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
+/* The mean square distance from the mean and its root, with n - ddof in the place of n; floating point. */
+HT_API ht_array *ht_var(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof);
+HT_API ht_array *ht_std(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof);
+HT_API ht_array *ht_logsumexp(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims); /* log(sum(e^x)) */
+/* bool: whether all elements, or any, are not 0. */
+HT_API ht_array *ht_all(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
+HT_API ht_array *ht_any(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims);
+/* u32: the place of the largest or smallest element along one axis, or, with NULL, among all in row-major order; the first
+ * on ties. */
+HT_API ht_array *ht_argmax(ht_scope *s, ht_array *x, const int *axis, bool keepdims);
+HT_API ht_array *ht_argmin(ht_scope *s, ht_array *x, const int *axis, bool keepdims);
+
+/* ---- along one axis: the same shape ---- */
+HT_API ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis); /* floating point */
+/* What the elements up to a place give together: from the end when `reverse`; with the one at the place when `inclusive`,
+ * else without it, the first being what no elements give (0, 1, the lowest, the highest, minus infinity). */
+HT_API ht_array *ht_cumsum(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
+HT_API ht_array *ht_cumprod(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
+HT_API ht_array *ht_cummax(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
+HT_API ht_array *ht_cummin(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
+HT_API ht_array *ht_logcumsumexp(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
+
 /* ---- over the last axis ---- */
-HT_API ht_array *ht_sum(ht_scope *s, ht_array *x); /* [..., n] -> [...] */
-HT_API ht_array *ht_mean(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_max(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_argmax(ht_scope *s, ht_array *x); /* i32; the lowest index on ties */
-HT_API ht_array *ht_softmax(ht_scope *s, ht_array *x);
 /* Indices of the k largest of f32 [..., n] -> i32 [..., k], the largest first; the lowest index first among equals, and a
  * NaN before all numbers. */
 HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);

@@ -80,10 +80,18 @@
     X(SCALE, scale)     /* x * constant */                                                                             \
     X(SOFTCAP, softcap) /* c * tanh(x / c) */                                                                          \
     X(SUM, sum)         /* over the last axis */                                                                       \
+    X(PROD, prod)                                                                                                      \
     X(MEAN, mean)                                                                                                      \
     X(MAX, max)                                                                                                        \
+    X(MIN, min)                                                                                                        \
     X(ARGMAX, argmax)                                                                                                  \
-    X(SOFTMAX, softmax)       /* over the last axis */                                                                 \
+    X(ARGMIN, argmin)                                                                                                  \
+    X(SOFTMAX, softmax) /* along the last axis */                                                                      \
+    X(CUMSUM, cumsum)                                                                                                  \
+    X(CUMPROD, cumprod)                                                                                                \
+    X(CUMMAX, cummax)                                                                                                  \
+    X(CUMMIN, cummin)                                                                                                  \
+    X(LOGCUMSUMEXP, logcumsumexp)                                                                                      \
     X(MATMUL, matmul)         /* arrays, batched */                                                                    \
     X(TAKE, take)             /* rows of an array by index */                                                          \
     X(TOP_K, top_k)           /* indices of the largest, over the last axis */                                         \

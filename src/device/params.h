@@ -22,6 +22,11 @@ typedef struct ht_nan_to_num_params {
     double nan, posinf, neginf;
 } ht_nan_to_num_params;
 
+/* CUMSUM and the like: from the end when `reverse`; what is at a place counts there when `inclusive`, else from the next. */
+typedef struct ht_scan_params {
+    bool reverse, inclusive;
+} ht_scan_params;
+
 /* RMS_NORM(x [..., n], weight [n] or none): x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis;
  * the sum of squares and the scale are f32. */
 typedef struct ht_rms_norm_params {

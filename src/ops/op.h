@@ -39,14 +39,16 @@ const char *ht_op_name(ht_op_id op); /* "rms_norm" */
 ht_array *ht_apply(ht_scope *s, ht_op_id op, const void *params, ht_array *const *in, int n_in);
 
 /* ---- shape rules shared between families ---- */
-ht_shape_fn ht_shape_same;      /* any dtype -> the same */
-ht_shape_fn ht_shape_float;     /* floating point -> the same */
-ht_shape_fn ht_shape_test;      /* any dtype -> bool */
-ht_shape_fn ht_shape_binary;    /* two of one dtype and shape -> the same */
-ht_shape_fn ht_shape_compare;   /* two of one dtype and shape -> bool */
-ht_shape_fn ht_shape_where;     /* bool, and two of one dtype and its shape -> the same as those */
-ht_shape_fn ht_shape_reduce;    /* [..., n] -> [...] */
-ht_shape_fn ht_shape_argreduce; /* [..., n] -> i32 [...] */
+ht_shape_fn ht_shape_same;    /* any dtype -> the same */
+ht_shape_fn ht_shape_float;   /* floating point -> the same */
+ht_shape_fn ht_shape_test;    /* any dtype -> bool */
+ht_shape_fn ht_shape_binary;  /* two of one dtype and shape -> the same */
+ht_shape_fn ht_shape_compare; /* two of one dtype and shape -> bool */
+ht_shape_fn ht_shape_where;   /* bool, and two of one dtype and its shape -> the same as those */
+ht_shape_fn ht_shape_total;   /* [..., n] -> [...] */
+ht_shape_fn ht_shape_choice;  /* the same, n > 0 */
+ht_shape_fn ht_shape_place;   /* [..., n] -> u32 [...], n > 0 */
+ht_shape_fn ht_shape_scan;    /* [..., n] -> the same */
 ht_shape_fn ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul, ht_shape_take;
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
 ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;

@@ -1,10 +1,13 @@
-/* Operations along the last axis: sums, means, maxima, softmax. */
+/* Reductions and scans. Kernels work along the last axis: other axes are moved there first, as a view. */
 #include "base/error.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
 
+#include <math.h>
 #include <string.h>
+
+/* ---- shape rules ---- */
 
 static ht_status without_last(const char *op, const ht_array *x, bool needs_values, ht_dtype dtype, ht_result_type *out,
                               ht_error *err) {
@@ -12,29 +15,28 @@ static ht_status without_last(const char *op, const ht_array *x, bool needs_valu
     if (x->n_dims < 1 || (needs_values && x->shape[x->n_dims - 1] == 0))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis%s, got shape %s", op,
                        needs_values ? " that is not empty" : "", ht_shape_text(x->shape, x->n_dims, text));
-    if (x->dtype == HT_BOOL) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs numbers, got bool", op);
     out->dtype = dtype;
     out->n_dims = x->n_dims - 1;
     memcpy(out->shape, x->shape, (size_t)out->n_dims * sizeof out->shape[0]);
     return HT_OK;
 }
 
-ht_status ht_shape_reduce(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
-    (void)n_in;
-    (void)params;
-    bool is_sum = strcmp(op, "sum") == 0;
-    if (strcmp(op, "mean") == 0 && !ht_dtype_is_float(in[0]->dtype))
-        return ht_fail(err, HT_ERR_ARGUMENT, "mean: needs a floating-point array, got %s; cast it first",
-                       ht_dtype_name(in[0]->dtype));
-    return without_last(op, in[0], !is_sum, in[0]->dtype, out, err);
+ht_status ht_shape_total(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                         ht_error *err) {
+    (void)n_in, (void)params;
+    return without_last(op, in[0], false, in[0]->dtype, out, err);
 }
 
-ht_status ht_shape_argreduce(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                             ht_error *err) {
-    (void)n_in;
-    (void)params;
-    return without_last(op, in[0], true, HT_I32, out, err);
+ht_status ht_shape_choice(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                          ht_error *err) {
+    (void)n_in, (void)params;
+    return without_last(op, in[0], true, in[0]->dtype, out, err);
+}
+
+ht_status ht_shape_place(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                         ht_error *err) {
+    (void)n_in, (void)params;
+    return without_last(op, in[0], true, HT_U32, out, err);
 }
 
 ht_status ht_shape_softmax(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
@@ -43,8 +45,200 @@ ht_status ht_shape_softmax(const char *op, ht_array *const *in, int n_in, const 
     return ht_shape_float(op, in, n_in, params, out, err);
 }
 
-ht_array *ht_sum(ht_scope *s, ht_array *x) { return ht_apply(s, HT_OP_SUM, NULL, &x, 1); }
-ht_array *ht_mean(ht_scope *s, ht_array *x) { return ht_apply(s, HT_OP_MEAN, NULL, &x, 1); }
-ht_array *ht_max(ht_scope *s, ht_array *x) { return ht_apply(s, HT_OP_MAX, NULL, &x, 1); }
-ht_array *ht_argmax(ht_scope *s, ht_array *x) { return ht_apply(s, HT_OP_ARGMAX, NULL, &x, 1); }
-ht_array *ht_softmax(ht_scope *s, ht_array *x) { return ht_apply(s, HT_OP_SOFTMAX, NULL, &x, 1); }
+ht_status ht_shape_scan(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                        ht_error *err) {
+    if (in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", op);
+    return ht_shape_same(op, in, n_in, params, out, err);
+}
+
+/* ---- which axes ---- */
+
+typedef struct axes {
+    bool is_reduced[HT_MAX_DIMS];
+    int n;
+} axes;
+
+static bool find_axis(ht_scope *s, ht_op_id op, const ht_array *x, int axis, int *out) {
+    *out = axis < 0 ? axis + x->n_dims : axis;
+    if (*out >= 0 && *out < x->n_dims) return true;
+    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d does not fit an array of %d dimensions", ht_op_name(op), axis,
+                  x->n_dims);
+    return false;
+}
+
+static bool find_axes(ht_scope *s, ht_op_id op, const ht_array *x, const int *axis, int n, axes *out) {
+    *out = (axes){.n = axis ? n : x->n_dims};
+    for (int i = 0; i < x->n_dims; i++) out->is_reduced[i] = !axis;
+    for (int i = 0; axis && i < n; i++) {
+        int at;
+        if (!find_axis(s, op, x, axis[i], &at)) return false;
+        if (out->is_reduced[at]) {
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d is named twice", ht_op_name(op), axis[i]);
+            return false;
+        }
+        out->is_reduced[at] = true;
+    }
+    return true;
+}
+
+static bool already_last(const ht_array *x, const axes *a) { return a->n == 1 && a->is_reduced[x->n_dims - 1]; }
+
+/* x with the reduced axes as one, behind the others. */
+static ht_array *moved(ht_scope *s, ht_array *x, const axes *a) {
+    if (x->n_dims && already_last(x, a)) return x;
+    int order[HT_MAX_DIMS], n = 0, kept;
+    int64_t shape[HT_MAX_DIMS + 1], size = 1;
+    for (int i = 0; i < x->n_dims; i++)
+        if (!a->is_reduced[i]) order[n++] = i;
+    kept = n;
+    for (int i = 0; i < x->n_dims; i++)
+        if (a->is_reduced[i]) order[n++] = i;
+    for (int i = 0; i < kept; i++) shape[i] = x->shape[order[i]];
+    for (int i = kept; i < n; i++) size *= x->shape[order[i]];
+    shape[kept] = size;
+    if (kept == HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "no axis of %d is named to be reduced", x->n_dims);
+    return ht_reshape(s, ht_transpose(s, x, order), shape, kept + 1);
+}
+
+/* The reduced axes put back, of length 1. */
+static ht_array *with_axes(ht_scope *s, ht_array *y, const axes *a, bool keepdims) {
+    for (int i = 0; keepdims && y && i < HT_MAX_DIMS; i++)
+        if (a->is_reduced[i]) y = ht_expand_dims(s, y, i);
+    return y;
+}
+
+static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+    axes a;
+    if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
+    if (axis && n_axes == 0) return x;
+    x = moved(s, x, &a);
+    return with_axes(s, ht_apply(s, op, NULL, &x, 1), &a, keepdims);
+}
+
+/* ---- reductions ---- */
+
+/* Small integers are added and multiplied in 32 bits. */
+static ht_array *for_total(ht_scope *s, ht_array *x) {
+    if (!x || ht_dtype_is_float(x->dtype) || ht_dtype_bytes(x->dtype) == 8) return x;
+    return ht_astype(s, x, x->dtype == HT_BOOL || ht_dtype_is_signed(x->dtype) ? HT_I32 : HT_U32);
+}
+
+static ht_array *for_floating(ht_scope *s, ht_array *x) {
+    return x ? ht_astype(s, x, ht_dtype_at_least_float(x->dtype)) : NULL;
+}
+
+#define REDUCTION(name, id, prepared)                                                                                  \
+    ht_array *name(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims) {                             \
+        return reduce(s, HT_OP_##id, prepared, axis, n_axes, keepdims);                                                \
+    }
+
+REDUCTION(ht_sum, SUM, for_total(s, x))
+REDUCTION(ht_prod, PROD, for_total(s, x))
+REDUCTION(ht_mean, MEAN, for_floating(s, x))
+REDUCTION(ht_max, MAX, x)
+REDUCTION(ht_min, MIN, x)
+
+/* True where every element, or some element, is not 0: of none, every one is. */
+static ht_array *truth(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+    axes a;
+    x = ht_astype(s, x, HT_BOOL);
+    if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
+    for (int i = 0; i < x->n_dims; i++) {
+        if (!a.is_reduced[i] || x->shape[i]) continue;
+        int64_t shape[HT_MAX_DIMS];
+        int n = 0;
+        for (int k = 0; k < x->n_dims; k++)
+            if (!a.is_reduced[k]) shape[n++] = x->shape[k];
+        return with_axes(s, ht_full(s, op == HT_OP_MIN, HT_BOOL, shape, n), &a, keepdims);
+    }
+    return reduce(s, op, x, axis, n_axes, keepdims);
+}
+ht_array *ht_all(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+    return truth(s, HT_OP_MIN, x, axis, n_axes, keepdims);
+}
+ht_array *ht_any(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+    return truth(s, HT_OP_MAX, x, axis, n_axes, keepdims);
+}
+
+static ht_array *place(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, bool keepdims) {
+    return reduce(s, op, x, axis, 1, keepdims);
+}
+ht_array *ht_argmax(ht_scope *s, ht_array *x, const int *axis, bool keepdims) {
+    return place(s, HT_OP_ARGMAX, x, axis, keepdims);
+}
+ht_array *ht_argmin(ht_scope *s, ht_array *x, const int *axis, bool keepdims) {
+    return place(s, HT_OP_ARGMIN, x, axis, keepdims);
+}
+
+static double count_of(const ht_array *x, const axes *a) {
+    double n = 1;
+    for (int i = 0; i < x->n_dims; i++)
+        if (a->is_reduced[i]) n *= (double)x->shape[i];
+    return n;
+}
+
+/* The mean of the squared distances from the mean, with ddof fewer in the divisor. */
+ht_array *ht_var(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof) {
+    axes a;
+    x = for_floating(s, x);
+    if (!x || !find_axes(s, HT_OP_MEAN, x, axis, n_axes, &a)) return NULL;
+    ht_array *off = ht_square(s, ht_subtract(s, x, ht_mean(s, x, axis, n_axes, true)));
+    double n = count_of(x, &a), divisor = n - ddof;
+    ht_array *factor = ht_full(s, divisor > 0 ? 1.0 / divisor : (double)INFINITY, x->dtype, NULL, 0);
+    if (ddof == 0) return ht_mean(s, off, axis, n_axes, keepdims);
+    return ht_multiply(s, ht_sum(s, off, axis, n_axes, keepdims), factor);
+}
+
+ht_array *ht_std(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof) {
+    return ht_sqrt(s, ht_var(s, x, axis, n_axes, keepdims, ddof));
+}
+
+/* Around the largest element, so that nothing overflows; when that is infinite it is the result. */
+ht_array *ht_logsumexp(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+    axes a;
+    x = for_floating(s, x);
+    if (!x || !find_axes(s, HT_OP_MAX, x, axis, n_axes, &a)) return NULL;
+    ht_array *high = ht_max(s, x, axis, n_axes, true);
+    ht_array *around = ht_nan_to_num(s, high, (double)NAN, 0.0, 0.0);
+    ht_array *sum = ht_sum(s, ht_exp(s, ht_subtract(s, x, around)), axis, n_axes, true);
+    ht_array *y = ht_where(s, ht_isinf(s, high), high, ht_add(s, ht_log(s, sum), around));
+    for (int i = x->n_dims - 1; !keepdims && y && i >= 0; i--)
+        if (a.is_reduced[i]) y = ht_squeeze(s, y, i);
+    return y;
+}
+
+/* ---- along one axis, of the same shape ---- */
+
+/* x with `axis` last, and back: its own inverse. */
+static ht_array *swapped(ht_scope *s, ht_array *x, int axis) {
+    int order[HT_MAX_DIMS], last = x ? x->n_dims - 1 : 0;
+    if (!x || axis == last) return x;
+    for (int i = 0; i <= last; i++) order[i] = i;
+    order[axis] = last;
+    order[last] = axis;
+    return ht_transpose(s, x, order);
+}
+
+static ht_array *along(ht_scope *s, ht_op_id op, const void *params, ht_array *x, int axis) {
+    int at;
+    if (!x || !find_axis(s, op, x, axis, &at)) return NULL;
+    x = swapped(s, x, at);
+    return swapped(s, ht_apply(s, op, params, &x, 1), at);
+}
+
+ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis) {
+    return along(s, HT_OP_SOFTMAX, NULL, for_floating(s, x), axis);
+}
+
+#define SCAN(name, id, prepared)                                                                                       \
+    ht_array *name(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive) {                                 \
+        const ht_scan_params p = {reverse, inclusive};                                                                 \
+        return along(s, HT_OP_##id, &p, prepared, axis);                                                               \
+    }
+
+SCAN(ht_cumsum, CUMSUM, x && x->dtype == HT_BOOL ? ht_astype(s, x, HT_I32) : x)
+SCAN(ht_cumprod, CUMPROD, x)
+SCAN(ht_cummax, CUMMAX, x)
+SCAN(ht_cummin, CUMMIN, x)
+SCAN(ht_logcumsumexp, LOGCUMSUMEXP, for_floating(s, x))

@@ -129,6 +129,52 @@ BINARY = {
     "right_shift": (_shift(np.right_shift), (0, 20), 0, "i"),
 }
 
+def _along(function):
+    """A reference for scans: by steps along one axis."""
+
+    def scan(x, axis, reverse, inclusive, start):
+        x = np.flip(x, axis) if reverse else x
+        y = function.accumulate(x, axis=axis, dtype=x.dtype)
+        if not inclusive:
+            first = np.full_like(np.take(y, [0], axis), start) if y.shape[axis] else y
+            y = np.concatenate([first, np.delete(y, -1, axis)], axis) if y.shape[axis] else y
+        return np.flip(y, axis) if reverse else y
+
+    return scan
+
+
+def _logsumexp(x, axis, keepdims):
+    return np.logaddexp.reduce(x, axis=axis, keepdims=keepdims) if axis is None or isinstance(axis, int) else np.log(
+        np.sum(np.exp(x), axis=axis, keepdims=keepdims))
+
+
+def _softmax(x, axis):
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+#   takes: "t" totals (small integers in 32 bits), else as above; "p" a place, "s" a scan
+REDUCTIONS = {
+    "sum": (np.sum, ANY, 4, "t"),
+    "prod": (np.prod, (0.5, 1.5), 4, "t"),
+    "mean": (np.mean, ANY, 4, "f"),
+    "max": (np.max, ANY, 0, "n"),
+    "min": (np.min, ANY, 0, "n"),
+    "var": (np.var, SMALL, 8, "f"),
+    "std": (np.std, SMALL, 8, "f"),
+    "all": (np.all, UNIT, 0, "c"),
+    "any": (np.any, UNIT, 0, "c"),
+    "logsumexp": (_logsumexp, SMALL, 4, "f"),
+    "argmax": (np.argmax, SMALL, 0, "p"),
+    "argmin": (np.argmin, SMALL, 0, "p"),
+    "softmax": (_softmax, SMALL, 4, "f"),
+    "cumsum": (_along(np.add), ANY, 4, "s"),
+    "cumprod": (_along(np.multiply), (0.5, 1.5), 8, "s"),
+    "cummax": (_along(np.maximum), ANY, 0, "s"),
+    "cummin": (_along(np.minimum), ANY, 0, "s"),
+    "logcumsumexp": (_along(np.logaddexp), SMALL, 4, "s"),
+}
+
 # Where the two sides rightly differ: bools are truth values to MLX, and no numbers to NumPy.
 NOT_FOR_BOOL = {"negative", "subtract", "sign", "floor_divide", "remainder", "power", "left_shift", "right_shift"}
 
@@ -152,7 +198,7 @@ class Case:
 
     def __init__(self, rng, name, table):
         self.name, (self.reference, self.range, self.ulps, self.takes) = name, table[name]
-        self.n_in = 1 if table is UNARY else 2
+        self.n_in = 2 if table is BINARY else 1
         self.dtypes = [self.pick_dtype(rng) for _ in range(self.n_in)]
         if rng.random() < 0.7 or (self.takes == "i" and self.joined() in FLOATS):
             self.dtypes = self.dtypes[:1] * self.n_in
@@ -186,7 +232,7 @@ class Case:
             x = np.where(rng.random(shape) < 0.2, np.round(x), x)
             return x.astype(numpy_dtype(dtype))
         info = np.iinfo(dtype)
-        if low == 0 or self.range in (POSITIVE, UNIT) or rng.random() < 0.7:
+        if low == 0 or self.range in (POSITIVE, UNIT) or self.name in ("var", "std") or rng.random() < 0.7:
             return rng.integers(max(info.min, int(np.ceil(low))), int(high) + 1, shape).astype(dtype)
         return rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
 
@@ -247,8 +293,10 @@ class Case:
         if not np.any(wrong):
             return None
         at = tuple(np.argwhere(wrong)[0])
-        inputs = [np.broadcast_to(x, expected.shape)[at] for _, x in self.operands]
-        return f"gives {got[at]!r} for {inputs}, expected {expected[at]!r}"
+        return f"gives {got[at]!r}{self.inputs(at, expected.shape)}, expected {expected[at]!r}"
+
+    def inputs(self, at, shape):
+        return f" for {[np.broadcast_to(x, shape)[at] for _, x in self.operands]}"
 
     def floor(self, dtype):
         """Below which errors are measured against this."""
@@ -261,7 +309,7 @@ class Case:
         quotient = a / b
         near_whole = np.abs(quotient - np.round(quotient)) < 0.02 * np.maximum(1, np.abs(quotient))
         off = np.abs(got - expected)
-        return near_whole & ((off <= 1.01) if self.name == "floor_divide" else off <= np.abs(b) * 1.01)
+        return near_whole & ((off <= 1.01 + 1e-15 * np.abs(expected)) if self.name == "floor_divide" else off <= np.abs(b) * 1.01)
 
     def size(self):
         return sum(x.size for _, x in self.operands)
@@ -269,6 +317,78 @@ class Case:
     def __str__(self):
         views = ", ".join(f"{d}{list(x.shape)}" for d, (_, x) in zip(self.dtypes, self.operands))
         return f"{self.name}({views})"
+
+
+class Reduction(Case):
+    """One reduction or scan, with its options."""
+
+    def __init__(self, rng, name, table):
+        super().__init__(rng, name, table)
+        self.options = self.pick_options(rng, self.operands[0][1].ndim)
+
+    def pick_dtype(self, rng):
+        return str(rng.choice([d for d in DTYPES if d != "bool_" or self.takes != "s"]))
+
+    def pick_options(self, rng, n):
+        one = int(rng.integers(-n, n))
+        if self.takes == "s":
+            return {"axis": one, "reverse": bool(rng.random() < 0.4), "inclusive": bool(rng.random() < 0.7)}
+        if self.name == "softmax":
+            return {"axis": one}
+        options = {"axis": one if rng.random() < 0.7 else None, "keepdims": bool(rng.random() < 0.5)}
+        if self.takes != "p" and rng.random() < 0.3:
+            options["axis"] = tuple(int(a) for a in rng.permutation(n)[: int(rng.integers(1, n + 1))])
+        return options
+
+    def make_operands(self, rng):
+        empty = self.name in ("sum", "prod", "all", "any") and rng.random() < 0.1
+        shape = tuple(int(d) for d in rng.integers(0 if empty else 1, 8, rng.integers(1, 6)))
+        if rng.random() < 0.1:
+            shape = (int(rng.integers(1, 4)), int(rng.integers(1, 5000)))
+        return [self.operand(rng, shape, self.dtypes[0])]
+
+    def result_dtype(self):
+        dtype = self.dtypes[0]
+        if self.takes == "c":
+            return "bool_"
+        if self.takes == "p":
+            return "uint32"
+        if self.takes == "f" or self.name == "logcumsumexp":
+            return dtype if dtype in FLOATS else "float32"
+        if self.takes == "t" and dtype not in FLOATS and dtype[-2:] != "64":
+            return "uint32" if dtype[0] == "u" else "int32"
+        return dtype
+
+    def check(self):
+        ours = getattr(hx, self.name)(self.operands[0][0], **self.options)
+        dtype = self.result_dtype()
+        if ours.dtype.name != dtype:
+            return f"is {ours.dtype.name}, expected {dtype}"
+        x, options = self.operands[0][1], dict(self.options)
+        if self.takes == "s":
+            options["start"] = self.start(dtype)
+        wide = np.float64 if dtype in FLOATS else dtype if self.takes == "t" else x.dtype
+        expected = self.reference(x.astype(wide), **options)
+        if tuple(ours.shape) != np.shape(expected):
+            return f"has shape {ours.shape}, expected {np.shape(expected)}"
+        return self.compare(np.array(ours), np.asarray(expected), dtype)
+
+    def start(self, dtype):
+        """What a scan gives of no elements."""
+        low, high = (-np.inf, np.inf) if dtype in FLOATS else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return {"cumsum": 0, "cumprod": 1, "cummax": low, "cummin": high, "logcumsumexp": low}[self.name]
+
+    def inputs(self, at, shape):
+        x = self.operands[0][1]
+        return f" for {x.tolist()}" if x.size < 20 else f" at {at}"
+
+    def floor(self, dtype):
+        """Sums may cancel, and errors walk at random."""
+        x = np.abs(self.operands[0][1].astype(np.float64))
+        return max(1.0, float(np.max(x, initial=0.0))) * np.sqrt(x.size) if self.takes in "tfs" else 0.0
+
+    def __str__(self):
+        return f"{super().__str__()} with {self.options}"
 
 
 LARGEST = {"float16": 65500.0, "bfloat16": 3.38e38, "float32": 3.4e38, "float64": 1.79e308}
@@ -300,10 +420,11 @@ def main():
     options = parser.parse_args()
     print(f"seed {options.seed}, against NumPy{' and MLX' if mx else ''}")
     rng = np.random.default_rng(options.seed)
-    names = [(name, table) for table in (UNARY, BINARY) for name in table]
+    names = [(name, table) for table in (UNARY, BINARY, REDUCTIONS) for name in table]
     failures = {}
     for i in range(options.cases):
-        case = Case(rng, *names[i % len(names)])
+        name, table = names[i % len(names)]
+        case = (Reduction if table is REDUCTIONS else Case)(rng, name, table)
         with np.errstate(all="ignore"):
             problem = case.check()
         if problem and (case.name not in failures or case.size() < failures[case.name][0]):

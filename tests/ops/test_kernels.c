@@ -207,7 +207,7 @@ static void reductions(void **state) {
                                     .tolerance = exact                 ? 0.0
                                                  : ops[i] == HT_OP_SUM ? 1e-6 * sqrt((double)n + 1)
                                                                        : 4e-6};
-                    c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_I32 : float_types[t],
+                    c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_U32 : float_types[t],
                                       shapes[s].n_dims - (whole ? 0 : 1), shapes[s].dim);
                     compare(&c);
                     free(x.memory);
@@ -233,7 +233,7 @@ static void reductions_of_extremes(void **state) {
                                 .in = {test_view(x, HT_F32, 1, &n)},
                                 .tolerance = 2e-6,
                                 .what = "extremes"};
-                c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_I32 : HT_F32, ops[i] == HT_OP_SOFTMAX, &n);
+                c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_U32 : HT_F32, ops[i] == HT_OP_SOFTMAX, &n);
                 compare(&c);
             }
 }

@@ -129,7 +129,7 @@ static void reduces(void **state) {
     float x[6] = {1, 5, 5, -2, NAN, 7}, y[2];
     int32_t at[2];
     ht_view in = test_view(x, HT_F32, 2, (int64_t[]){2, 3});
-    run(HT_OP_ARGMAX, NULL, 1, &in, row(at, HT_I32, 2));
+    run(HT_OP_ARGMAX, NULL, 1, &in, row(at, HT_U32, 2));
     assert_true(at[0] == 1 && at[1] == 1); /* the first of equals; NaN is the largest */
     run(HT_OP_MAX, NULL, 1, &in, row(y, HT_F32, 2));
     assert_true(y[0] == 5.0f && isnan(y[1]));

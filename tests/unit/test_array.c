@@ -75,7 +75,8 @@ static void views_share_memory(void **state) {
     ht_array *e = ht_squeeze(s, ht_expand_dims(s, ht_transpose(s, x, NULL), 1), 1);
     assert_int_equal(ht_array_dim(e, 0), 4);
     assert_int_equal(ht_array_dim(e, -1), 2);
-    expect_values(s, ht_sum(s, e), (float[]){12, 20, 28, 14, 22, 30, 16, 24, 32, 18, 26, 34}, 12);
+    expect_values(s, ht_sum(s, e, (int[]){-1}, 1, false), (float[]){12, 20, 28, 14, 22, 30, 16, 24, 32, 18, 26, 34},
+                  12);
     ht_scope_free(s);
 }
 
@@ -107,7 +108,7 @@ static void a_retained_array_outlives_its_scope(void **state) {
     assert_int_equal(ht_array_detach(s, kept, &err), HT_OK);
     ht_scope_free(s);
     ht_scope *other = ht_scope_new(stream);
-    ht_array *sum = ht_sum(other, kept);
+    ht_array *sum = ht_sum(other, kept, (int[]){-1}, 1, false);
     expect_values(other, sum, (float[]){332833500.0f}, 1);
     ht_scope_free(other);
     assert_true(ht_memory_get().active_bytes > before);
@@ -210,7 +211,7 @@ static void asynchronous_evaluation_keeps_order_and_reports(void **state) {
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 1, 100000, HT_F32), *y = ht_sqrt(s, ht_square(s, x));
     assert_int_equal(ht_eval_async(s, &y, 1, &err), HT_OK);
-    ht_array *z = ht_sum(s, y);
+    ht_array *z = ht_sum(s, y, NULL, 0, false);
     assert_int_equal(ht_eval_async(s, &z, 1, &err), HT_OK);
     assert_int_equal(ht_array_wait(s, z, &err), HT_OK);
     assert_true(ht_array_is_evaluated(y));

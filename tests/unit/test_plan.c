@@ -56,7 +56,7 @@ static ht_array *forward(ht_ctx *c) {
     ht_rope_config rope = {.theta = 100.0f, .scale = 1, .magnitude = 1, .dims = HEAD_DIM};
     h = ht_rope(s, h, ht_batch_positions(c), HT_NONE, &rope);
     ht_array *turned = ht_transpose(s, h, (int[]){1, 0, 2}); /* [heads, T, head_dim] */
-    ht_array *per_head = ht_softmax(s, ht_contiguous(s, turned));
+    ht_array *per_head = ht_softmax(s, ht_contiguous(s, turned), -1);
     ht_array *back = ht_transpose(s, per_head, (int[]){1, 0, 2});
     h = ht_add(s, x, ht_reshape(s, back, (int64_t[]){rows, HIDDEN}, 2));
     h = ht_add(s, h, ht_silu(s, ht_matmul(s, h, mix, true)));

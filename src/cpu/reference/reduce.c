@@ -70,6 +70,18 @@ static void sum_row(const row *r) {
     ht_set_int(r->out_dtype, r->out, r->out_at, (int64_t)sum);
 }
 
+static void prod_row(const row *r) {
+    if (ht_dtype_is_float(r->dtype)) {
+        double product = 1.0;
+        for (int64_t i = 0; i < r->n; i++) product *= float_at(r, i);
+        ht_set_f64(r->out_dtype, r->out, r->out_at, product);
+        return;
+    }
+    uint64_t product = 1; /* wraps around */
+    for (int64_t i = 0; i < r->n; i++) product *= (uint64_t)int_at(r, i);
+    ht_set_int(r->out_dtype, r->out, r->out_at, (int64_t)product);
+}
+
 static void mean_row(const row *r) { ht_set_f64(r->out_dtype, r->out, r->out_at, float_sum(r) / (double)r->n); }
 
 /* Whether element b comes after element a in the order in which NaN is the largest. */
@@ -82,6 +94,12 @@ static bool greater(const row *r, int64_t b, int64_t a) {
     return ht_dtype_is_signed(r->dtype) ? y > x : (uint64_t)y > (uint64_t)x;
 }
 
+/* The other way around, NaN still being first. */
+static bool smaller(const row *r, int64_t b, int64_t a) {
+    if (ht_dtype_is_float(r->dtype) && (isnan(float_at(r, a)) || isnan(float_at(r, b)))) return greater(r, b, a);
+    return greater(r, a, b);
+}
+
 static int64_t largest(const row *r) {
     int64_t best = 0;
     for (int64_t i = 1; i < r->n; i++)
@@ -89,14 +107,24 @@ static int64_t largest(const row *r) {
     return best;
 }
 
-/* The element itself, bit for bit. */
-static void max_row(const row *r) {
-    size_t bytes = ht_dtype_bytes(r->dtype);
-    memcpy((char *)r->out + (size_t)r->out_at * bytes,
-           (const char *)r->data + (r->at + largest(r) * r->stride) * (int64_t)bytes, bytes);
+static int64_t smallest(const row *r) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < r->n; i++)
+        if (smaller(r, i, best)) best = i;
+    return best;
 }
 
+/* The element itself, bit for bit. */
+static void copy_element(const row *r, int64_t from, int64_t to) {
+    size_t bytes = ht_dtype_bytes(r->dtype);
+    memcpy((char *)r->out + (size_t)(r->out_at + to) * bytes,
+           (const char *)r->data + (r->at + from * r->stride) * (int64_t)bytes, bytes);
+}
+
+static void max_row(const row *r) { copy_element(r, largest(r), 0); }
+static void min_row(const row *r) { copy_element(r, smallest(r), 0); }
 static void argmax_row(const row *r) { ht_set_int(r->out_dtype, r->out, r->out_at, largest(r)); }
+static void argmin_row(const row *r) { ht_set_int(r->out_dtype, r->out, r->out_at, smallest(r)); }
 
 static void softmax_row(const row *r) {
     if (r->n == 0) return;
@@ -118,6 +146,12 @@ ht_status ht_plain_sum(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
+ht_status ht_plain_prod(const ht_call *call, ht_error *err) {
+    (void)err;
+    over_rows(call, prod_row, 1);
+    return HT_OK;
+}
+
 static ht_status of_some(const ht_call *call, const char *name, row_fn *fn, ht_error *err) {
     const ht_view *in = &call->in[0];
     if (ht_view_size(&call->out) > 0 && in->shape[in->n_dims - 1] == 0)
@@ -128,7 +162,9 @@ static ht_status of_some(const ht_call *call, const char *name, row_fn *fn, ht_e
 
 ht_status ht_plain_mean(const ht_call *call, ht_error *err) { return of_some(call, "mean", mean_row, err); }
 ht_status ht_plain_max(const ht_call *call, ht_error *err) { return of_some(call, "max", max_row, err); }
+ht_status ht_plain_min(const ht_call *call, ht_error *err) { return of_some(call, "min", min_row, err); }
 ht_status ht_plain_argmax(const ht_call *call, ht_error *err) { return of_some(call, "argmax", argmax_row, err); }
+ht_status ht_plain_argmin(const ht_call *call, ht_error *err) { return of_some(call, "argmin", argmin_row, err); }
 
 ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
     const ht_view *in = &call->in[0];

@@ -179,7 +179,7 @@ static ht_status largest(const ht_call *call, const char *name, bool want_index,
         row r = chunk_of(&job, best);
         int64_t at = find(&r, job.max[best]);
         if (want_index)
-            ((int32_t *)out->data)[row_index] = (int32_t)(best % job.chunks * CHUNK + at);
+            ((uint32_t *)out->data)[row_index] = (uint32_t)(best % job.chunks * CHUNK + at);
         else
             lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r.at + at * r.stride, 1, 1), 1);
     }
@@ -219,7 +219,7 @@ static ht_status max(const ht_call *call, ht_error *err) {
 }
 
 static ht_status argmax(const ht_call *call, ht_error *err) {
-    bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_I32;
+    bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_U32;
     return ours ? largest(call, "argmax", true, err) : ht_plain_argmax(call, err);
 }
 

@@ -1,0 +1,86 @@
+"""Reductions and scans over axes."""
+
+from ctypes import POINTER, c_bool, c_int, c_void_p
+
+from . import _library as lib
+from ._array import array, operand
+
+__all__ = []
+
+
+def _export(name, function):
+    function.__name__ = function.__qualname__ = name
+    globals()[name] = function
+    setattr(array, name, function)
+    __all__.append(name)
+
+
+def _axes(axis):
+    """As the library takes them: an array and its length, or nothing for all axes."""
+    if axis is None:
+        return None, 0
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    return (c_int * len(axes))(*axes), len(axes)
+
+
+def _reduction(name, *more):
+    function = lib.operation(f"ht_{name}", c_void_p, POINTER(c_int), c_int, c_bool, *(c_int for _ in more))
+
+    def apply(a, axis=None, keepdims=False, **options):
+        extra = (options.pop(key, 0) for key in more)
+        arguments = (operand(a)._handle, *_axes(axis), keepdims, *extra)
+        if options:
+            raise TypeError(f"{name}() takes no argument {next(iter(options))!r}")
+        return array._own(lib.call(function, *arguments))
+
+    _export(name, apply)
+
+
+def _place(name):
+    function = lib.operation(f"ht_{name}", c_void_p, POINTER(c_int), c_bool)
+
+    def apply(a, axis=None, keepdims=False):
+        axes = None if axis is None else (c_int * 1)(axis)
+        return array._own(lib.call(function, operand(a)._handle, axes, keepdims))
+
+    _export(name, apply)
+
+
+def _scan(name):
+    function = lib.operation(f"ht_{name}", c_void_p, c_int, c_bool, c_bool)
+
+    def apply(a, axis=None, *, reverse=False, inclusive=True):
+        a = operand(a)
+        if axis is None:
+            a, axis = a.flatten(), 0
+        return array._own(lib.call(function, a._handle, axis, reverse, inclusive))
+
+    _export(name, apply)
+
+
+for _name in "sum prod mean max min all any logsumexp".split():
+    _reduction(_name)
+_reduction("var", "ddof")
+_reduction("std", "ddof")
+_place("argmax")
+_place("argmin")
+for _name in "cumsum cumprod cummax cummin logcumsumexp".split():
+    _scan(_name)
+
+_softmax = lib.operation("ht_softmax", c_void_p, c_int)
+
+
+def softmax(a, axis=None):
+    """Over one axis, several, or all."""
+    a = operand(a)
+    if isinstance(axis, int):
+        return array._own(lib.call(_softmax, a._handle, axis))
+    axes = [i % a.ndim for i in (range(a.ndim) if axis is None else axis)]
+    order = [i for i in range(a.ndim) if i not in axes] + axes
+    moved = a.transpose(*order)
+    kept = moved.shape[: a.ndim - len(axes)]
+    y = array._own(lib.call(_softmax, moved.reshape(*kept, -1)._handle, -1))
+    return y.reshape(moved.shape).transpose(*(order.index(i) for i in range(a.ndim)))
+
+
+__all__.append("softmax")

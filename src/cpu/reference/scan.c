@@ -1,0 +1,95 @@
+/* What the elements of a row give together up to each place. Floating point is kept in f64 on the way. */
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+typedef double float_fn(double so_far, double next);
+typedef int64_t int_fn(bool is_signed, int64_t so_far, int64_t next);
+
+typedef struct scan {
+    const ht_call *call;
+    double float_start;
+    float_fn *floating;
+    int_fn *integer;
+} scan;
+
+/* The limits of an integer type: what the smallest and largest of no elements are. */
+static int64_t lowest_of(ht_dtype t) {
+    return ht_dtype_is_signed(t) ? (int64_t)(UINT64_MAX << (8 * ht_dtype_bytes(t) - 1)) : 0;
+}
+static int64_t highest_of(ht_dtype t) {
+    if (t == HT_BOOL) return 1;
+    return ht_dtype_is_signed(t) ? ~lowest_of(t) : (int64_t)(UINT64_MAX >> (64 - 8 * ht_dtype_bytes(t)));
+}
+
+static int64_t int_start(const scan *s) {
+    ht_dtype t = s->call->out.dtype;
+    if (isinf(s->float_start)) return s->float_start < 0 ? lowest_of(t) : highest_of(t);
+    return (int64_t)s->float_start;
+}
+
+static void scan_row(const scan *s, int64_t at, int64_t to) {
+    const ht_scan_params *p = s->call->params;
+    const ht_view *x = &s->call->in[0], *out = &s->call->out;
+    ht_dtype t = out->dtype;
+    int64_t n = x->shape[x->n_dims - 1], stride = x->stride[x->n_dims - 1], whole = int_start(s);
+    double value = s->float_start;
+    bool floating = ht_dtype_is_float(t), is_signed = ht_dtype_is_signed(t);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = p->reverse ? n - 1 - k : k;
+        for (int step = 0; step < 2; step++) {
+            if ((step == 0) == p->inclusive) { /* take the element, before or after the place is written */
+                if (floating)
+                    value = s->floating(value, ht_get_f64(t, x->data, at + i * stride));
+                else
+                    whole = s->integer(is_signed, whole, ht_get_int(t, x->data, at + i * stride));
+            } else if (floating)
+                ht_set_f64(t, out->data, to + i, value);
+            else
+                ht_set_int(t, out->data, to + i, whole);
+        }
+    }
+}
+
+static void scan_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const scan *s = arg;
+    const ht_view *x = &s->call->in[0];
+    int last = x->n_dims - 1;
+    for (int64_t i = begin; i < end; i++) scan_row(s, ht_view_offset(x, last, i), i * x->shape[last]);
+}
+
+static ht_status run(const ht_call *call, double start, float_fn *floating, int_fn *integer) {
+    scan s = {call, start, floating, integer};
+    int64_t n = call->in[0].shape[call->in[0].n_dims - 1], size = ht_view_size(&call->out);
+    if (size > 0) ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), scan_rows, &s);
+    return HT_OK;
+}
+
+static bool less(bool is_signed, int64_t a, int64_t b) { return is_signed ? a < b : (uint64_t)a < (uint64_t)b; }
+
+static double sum_f64(double a, double b) { return a + b; }
+static int64_t sum_int(bool s, int64_t a, int64_t b) { return (void)s, (int64_t)((uint64_t)a + (uint64_t)b); }
+static double prod_f64(double a, double b) { return a * b; }
+static int64_t prod_int(bool s, int64_t a, int64_t b) { return (void)s, (int64_t)((uint64_t)a * (uint64_t)b); }
+static double max_f64(double a, double b) { return isnan(a) || a > b ? a : b; }
+static int64_t max_int(bool s, int64_t a, int64_t b) { return less(s, a, b) ? b : a; }
+static double min_f64(double a, double b) { return isnan(a) || a < b ? a : b; }
+static int64_t min_int(bool s, int64_t a, int64_t b) { return less(s, b, a) ? b : a; }
+static double logsumexp_f64(double a, double b) {
+    double high = max_f64(a, b), low = min_f64(a, b);
+    return isinf(high) || isinf(low) || isnan(high) ? high : high + log1p(exp(low - high));
+}
+
+#define SCAN(name, start, floating, integer)                                                                           \
+    ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
+        (void)err;                                                                                                     \
+        return run(call, start, floating, integer);                                                                    \
+    }
+
+SCAN(cumsum, 0.0, sum_f64, sum_int)
+SCAN(cumprod, 1.0, prod_f64, prod_int)
+SCAN(cummax, (double)-INFINITY, max_f64, max_int)
+SCAN(cummin, (double)INFINITY, min_f64, min_int)
+SCAN(logcumsumexp, (double)-INFINITY, logsumexp_f64, NULL)
