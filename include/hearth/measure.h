@@ -70,7 +70,7 @@ typedef struct ht_model_cost {
      * computed. The few rows that need be are not counted. */
     int64_t bytes_per_greedy_token;
     /* Multiply-adds by the arithmetic in which the device does them: of a token in the layers, and of a token whose
-     * logits are asked for in the head. */
+     * logits are asked for in the head, and in layers that only such tokens go through. */
     int64_t layer_products[HT_ARITHMETICS];
     int64_t head_products[HT_ARITHMETICS];
 } ht_model_cost;

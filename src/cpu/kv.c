@@ -100,3 +100,53 @@ ht_status ht_kv_check(const ht_call *call, ht_error *err) {
     }
     return HT_OK;
 }
+
+/* ---- the rows that are asked for ---- */
+
+static bool for_asked(const ht_call *call) { return ((const ht_attend_params *)call->params)->asked; }
+
+/* Positions, sequences and their caches, of which there are no more than rows. */
+size_t ht_kv_asked_bytes(const ht_call *call) {
+    size_t n = (size_t)call->in[0].shape[0];
+    if (!for_asked(call)) return 0;
+    return (n * sizeof(ht_cache *) + (3 * n + 1) * sizeof(int32_t) + 63) & ~(size_t)63;
+}
+
+/* The step's rows that are asked for, and the sequences that have some of them. */
+static ht_status narrow(const ht_call *call, ht_batch *to, ht_step *step, ht_error *err) {
+    const ht_batch *b = call->step->batch;
+    int32_t n = b->n_out, sequence = -1;
+    if (call->in[0].shape[0] != n)
+        return ht_fail(err, HT_ERR_INTERNAL, "attend: %lld rows, %d are asked for", (long long)call->in[0].shape[0],
+                       (int)n);
+    ht_cache **kv = call->scratch;
+    int32_t *pos = (int32_t *)(kv + n), *kv_len = pos + n, *start = kv_len + n;
+    *to = (ht_batch){.n_tok = n, .n_out = n, .pos = pos, .seq_start = start, .kv_len = kv_len};
+    for (int32_t i = 0; i < n; i++) {
+        int32_t row = b->out_row[i];
+        if (row < (i ? b->out_row[i - 1] + 1 : 0) || row >= b->n_tok)
+            return ht_fail(err, HT_ERR_INTERNAL, "attend: rows that are asked for are not in order");
+        pos[i] = b->pos[row];
+        if (ht_batch_sequence(b, row) == sequence) continue;
+        sequence = ht_batch_sequence(b, row);
+        kv[to->n_seq] = call->step->kv[sequence];
+        kv_len[to->n_seq] = b->kv_len[sequence];
+        start[to->n_seq++] = i;
+    }
+    start[to->n_seq] = n;
+    *step = (ht_step){.batch = to, .kv = kv};
+    return HT_OK;
+}
+
+ht_status ht_kv_run(const ht_call *call, ht_kernel_fn *attend, ht_error *err) {
+    if (!for_asked(call)) return attend(call, err);
+    if (ht_view_size(&call->in[0]) == 0) return HT_OK;
+    ht_batch batch;
+    ht_step step;
+    ht_status status = narrow(call, &batch, &step, err);
+    if (status) return status;
+    ht_call narrowed = *call;
+    narrowed.step = &step;
+    narrowed.scratch = (char *)call->scratch + ht_kv_asked_bytes(call);
+    return attend(&narrowed, err);
+}

@@ -60,6 +60,11 @@ static inline int32_t ht_batch_sequence(const ht_batch *b, int64_t row) {
     return low;
 }
 
+/* Runs an attention kernel for the rows that the call is for: with `asked`, on a step that has those rows alone. That takes
+ * ht_kv_asked_bytes of the scratch memory, behind which the kernel gets its own. */
+ht_status ht_kv_run(const ht_call *call, ht_kernel_fn *attend, ht_error *err);
+size_t ht_kv_asked_bytes(const ht_call *call);
+
 /* Checks that every page a row of the step needs is there. */
 ht_status ht_kv_check(const ht_call *call, ht_error *err);
 

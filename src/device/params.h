@@ -70,11 +70,13 @@ typedef struct ht_top_k_params {
 /* ATTEND(q f32 [T, n_heads, head_dim], k f32 [T, n_kv_heads, head_dim], v likewise) -> f32 [T, n_heads, head_dim].
  * Rows, positions and caches come from the step. Row i of a sequence sees the keys j <= pos_i of that sequence's layer,
  * and with a window only i - j < window. Score: scale * q.k, then softcap * tanh(score / softcap) when softcap > 0.
- * Query head h reads K/V head h / (n_heads / n_kv_heads). */
+ * Query head h reads K/V head h / (n_heads / n_kv_heads). With `asked` the rows are those of the step that are asked for,
+ * and k and v are none. */
 typedef struct ht_attend_params {
     int32_t layer;
     float scale;
     float softcap;
+    bool asked;
 } ht_attend_params;
 
 typedef struct ht_matmul_params {

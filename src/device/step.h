@@ -17,7 +17,7 @@ typedef struct ht_batch {
     const int32_t *pos;       /* [n_tok] absolute positions */
     const int32_t *seq_start; /* [n_seq + 1] first row of each sequence; the last entry is n_tok */
     const int32_t *kv_len;    /* [n_seq] positions in the sequence's cache after this step */
-    const int32_t *out_row;   /* [n_out] rows that meet the output head */
+    const int32_t *out_row;   /* [n_out] rows that meet the output head, increasing */
 } ht_batch;
 
 enum {

@@ -2,6 +2,8 @@
  * one after it. */
 #include "models/decoder.h"
 
+#include "models/kv.h"
+
 #include <math.h>
 
 #define AT(field) offsetof(ht_decoder_layer, field)
@@ -85,7 +87,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
         k = ht_rope(c->s, ht_decoder_norm(c, cfg, k, l->k_norm), pos, factors, rope);
     }
     q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
-    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap};
+    const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg)};
     ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* as q */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }

@@ -42,7 +42,8 @@ ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m);
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h);
 /* RMS norm over the last axis with the model's epsilon and offset; x itself when `weight` is NULL. */
 ht_array *ht_decoder_norm(ht_ctx *c, const ht_config *config, ht_array *x, ht_array *weight);
-/* Grouped-query attention with rotary positions, x [T, hidden], pos i32 [T] -> [T, hidden]. */
+/* Grouped-query attention with rotary positions, x [T, hidden], pos i32 [T] -> [T, hidden]. Behind the last layer that
+ * keeps keys and values (models/kv.h) rows no longer meet: there x and pos have the rows that are asked for alone. */
 ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer *l, int index, ht_array *x,
                                ht_array *pos);
 /* Gated feed-forward with the family's activation, x [T, hidden] -> [T, hidden]. */

@@ -86,7 +86,7 @@ ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale
 }
 
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
-    const ht_attend_params p = {layer, how->scale, how->softcap};
+    const ht_attend_params p = {layer, how->scale, how->softcap, how->asked};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
     if (a) a->step = c->step;
     return a;

@@ -63,6 +63,7 @@ ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale
 typedef struct ht_attention {
     float scale;   /* on q.k */
     float softcap; /* 0: none */
+    bool asked;    /* q has the rows that are asked for alone, [n_out, n_heads, head_dim]; k and v are HT_NONE */
 } ht_attention;
 
 /* Appends k and v [T, n_kv_heads, head_dim] to layer `layer` of the caches of the step, then attends with

@@ -2,6 +2,7 @@
  * everything, which turn a quarter of them, and a scale on what a layer gives. Some sizes share the keys and values of
  * earlier layers and add to every layer a part of a second embedding; some have experts beside the feed-forward. */
 #include "models/decoder.h"
+#include "models/kv.h"
 
 #include <math.h>
 #include <string.h>
@@ -236,14 +237,20 @@ static ht_array *forward(ht_ctx *c, const void *model) {
     const gemma4_layer *layers = m->layers;
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
     ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;
+    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention only rows that are asked for go on */
     for (int i = 0; i < cfg->n_layers; i++) {
         const gemma4_layer *l = &layers[i];
         ht_array *input = cfg->layer_input ? input_of(c, cfg, inputs, i) : NULL;
         ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), pos);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
-        if (i == cfg->n_layers - 1) { /* only rows that are asked for go on */
-            h = ht_take(c->s, h, ht_batch_out_rows(c));
-            if (cfg->layer_input) input = ht_take(c->s, input, ht_batch_out_rows(c));
+        if (i == last_keys) {
+            ht_array *rows = ht_batch_out_rows(c);
+            h = ht_take(c->s, h, rows);
+            pos = ht_take(c->s, pos, rows);
+            if (cfg->layer_input) {
+                input = ht_take(c->s, input, rows);
+                inputs = ht_take(c->s, inputs, rows);
+            }
         }
         ht_array *f = feed_forward(c, m, l, i, h);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));

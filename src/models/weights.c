@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "models/extras.h"
+#include "models/kv.h"
 #include "models/pack.h"
 #include "models/registry.h"
 #include "models/scales.h"
@@ -22,7 +23,7 @@ struct ht_weights {
     int64_t n_matrices, n_tables, n_arrays, n_slots, n_experts;
     int64_t capacity; /* of each list: more than all places of all layers can need */
     ht_matrix **matrices;
-    bool *is_expert;      /* of each matrix */
+    ht_matrix_use *use;   /* of each matrix */
     ht_matrix **tables;   /* in their file */
     ht_matrix ***experts; /* lists of matrices */
     ht_array **arrays;
@@ -42,6 +43,7 @@ typedef struct loader {
     size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
     size_t table_bytes;         /* in the file */
     ht_pack_task *tasks;        /* one per matrix, carried out at the end */
+    bool late;                  /* in a layer that only rows meet whose logits are asked for */
     bool *used;                 /* one per tensor of the checkpoint; NULL: nobody asks */
     ht_error *err;
 } loader;
@@ -155,6 +157,7 @@ static ht_status add_matrix(loader *l, bool is_head, const ht_stored *t, const c
     status = ht_matrix_new(l->device, &kind, name, (char *)l->into->memory + at, &m, l->err);
     if (status) return status;
     l->tasks[l->into->n_matrices] = (ht_pack_task){m, *t, head_rows};
+    l->into->use[l->into->n_matrices].late = l->late;
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
     return ht_scales_read(&scales, m, l->err);
@@ -300,7 +303,7 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
             status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
         }
         if (!status) status = add_matrix(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
-        if (!status && l->into) l->into->is_expert[l->into->n_matrices - 1] = true;
+        if (!status && l->into) l->into->use[l->into->n_matrices - 1].expert = true;
     }
     return !status && f->stacked ? load_expert_scales(l, name, out) : status;
 }
@@ -331,6 +334,7 @@ static ht_status load_places(loader *l, const ht_weight_place *table, int64_t la
 
 static ht_status load_layer(loader *l, int64_t layer, char *base) {
     ht_status status = HT_OK;
+    l->late = layer >= ht_kv_layers(l->config);
     for (const ht_weight_place *const *table = l->config->family->layer; !status && *table; table++)
         status = load_places(l, *table, layer, base);
     return status;
@@ -429,12 +433,12 @@ static ht_weights *new_weights(const ht_config *config) {
     w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
     w->decoder.around = calloc(1, family->around_bytes + 1);
     w->matrices = calloc((size_t)w->capacity, sizeof(ht_matrix *));
-    w->is_expert = calloc((size_t)w->capacity, sizeof(bool));
+    w->use = calloc((size_t)w->capacity, sizeof *w->use);
     w->tables = calloc((size_t)w->capacity, sizeof(ht_matrix *));
     w->experts = calloc((size_t)w->capacity, sizeof(ht_matrix **));
     w->arrays = calloc((size_t)w->capacity, sizeof(ht_array *));
     w->slots = calloc((size_t)w->capacity, sizeof(char *));
-    if (w->decoder.layers && w->decoder.around && w->matrices && w->is_expert && w->tables && w->experts && w->arrays &&
+    if (w->decoder.layers && w->decoder.around && w->matrices && w->use && w->tables && w->experts && w->arrays &&
         w->slots)
         return w;
     ht_weights_free(w);
@@ -505,7 +509,7 @@ void ht_weights_free(ht_weights *w) {
     for (int64_t i = 0; i < w->n_experts; i++) free(w->experts[i]);
     free(w->experts);
     free(w->matrices);
-    free(w->is_expert);
+    free(w->use);
     free(w->tables);
     free(w->arrays);
     free(w->slots);
@@ -521,4 +525,4 @@ ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n) {
     return w->matrices;
 }
 
-bool ht_weights_is_expert(const ht_weights *w, int64_t i) { return w->is_expert[i]; }
+ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i) { return w->use[i]; }

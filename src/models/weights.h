@@ -90,7 +90,11 @@ void ht_weights_free(ht_weights *w); /* NULL is fine */
 const ht_decoder *ht_weights_decoder(const ht_weights *w); /* lent */
 /* Every matrix in memory, each once: *n of them, lent. Tables that stayed in their file are not among them. */
 ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n);
-/* Whether matrix i of them is an expert's, which not every token meets. */
-bool ht_weights_is_expert(const ht_weights *w, int64_t i);
+/* What meets matrix i of them. */
+typedef struct ht_matrix_use {
+    bool expert; /* not every token: it is an expert's */
+    bool late;   /* only rows whose logits are asked for: it is in a layer behind the last one that keeps keys */
+} ht_matrix_use;
+ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i);
 
 #endif

@@ -116,6 +116,32 @@ static void caches_free(caches *c) {
 
 /* ---- running ---- */
 
+/* The rows of a step that are asked for, without the others: the same bits, [rows, per_q] in `whole`. */
+static void check_asked(ht_device *d, const ht_step *of, const ht_attend_params *params, const ht_view *q,
+                        const float *whole, int64_t per_q) {
+    ht_batch batch = *of->batch;
+    int32_t *row = malloc((size_t)batch.n_tok * sizeof *row);
+    float *asked = malloc((size_t)(batch.n_tok * per_q) * sizeof *asked),
+          *y = malloc((size_t)(batch.n_tok * per_q) * sizeof *y);
+    for (int every = 1; every <= 4; every++) { /* with 4, sequences of a few rows may have none of them */
+        batch.n_out = 0;
+        for (int32_t i = every - 1; i < batch.n_tok; i += every) {
+            memcpy(asked + batch.n_out * per_q, (const float *)q->data + i * per_q, (size_t)per_q * sizeof *asked);
+            row[batch.n_out++] = i;
+        }
+        batch.out_row = row;
+        const ht_view none = {.n_dims = -1};
+        ht_view in[3] = {test_view(asked, HT_F32, 3, (int64_t[]){batch.n_out, q->shape[1], q->shape[2]}), none, none};
+        ht_view to = test_view(y, HT_F32, 3, (int64_t[]){batch.n_out, q->shape[1], q->shape[2]});
+        ht_attend_params narrowed = *params;
+        narrowed.asked = true;
+        test_run_ok(d, HT_OP_ATTEND, &narrowed, 3, in, &to, &(ht_step){.batch = &batch, .kv = of->kv});
+        for (int32_t i = 0; i < batch.n_out; i++)
+            assert_memory_equal(y + i * per_q, whole + row[i] * per_q, (size_t)per_q * sizeof *y);
+    }
+    free(row), free(asked), free(y);
+}
+
 /* One step: rows begin[s] .. end[s] - 1 of every sequence s. */
 static void step(ht_device *d, const texts *t, caches *kv, const int *begin, const int *end, float *const out[]) {
     const attend_case *c = t->c;
@@ -151,6 +177,7 @@ static void step(ht_device *d, const texts *t, caches *kv, const int *begin, con
                      test_view(v, HT_F32, 3, (int64_t[]){rows, c->n_kv_heads, c->head_dim})};
     ht_view to = test_view(y, HT_F32, 3, (int64_t[]){rows, c->n_heads, c->head_dim});
     test_run_ok(d, HT_OP_ATTEND, &params, 3, in, &to, &at);
+    check_asked(d, &at, &params, &in[0], y, per_q);
     for (int i = 0; i < n_seq; i++) {
         int s = which[i];
         memcpy(out[s] + begin[s] * per_q, y + start[i] * per_q,

@@ -47,7 +47,7 @@ static void check(const char *name) {
     memset(broken, 255, largest); /* scales that are no numbers */
     for (int64_t i = 0; i < n; i++) {
         packed[i] = all[i]->packed;
-        if (!ht_weights_is_expert(m->weights, i)) {
+        if (!ht_weights_use(m->weights, i).expert) {
             dense_bytes += (int64_t)all[i]->packed_bytes;
             continue;
         }

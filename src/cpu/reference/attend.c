@@ -53,7 +53,7 @@ static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t h = 0; h < call->in[0].shape[1]; h++) attend_head(call, row, h, sum);
 }
 
-ht_status ht_plain_attend(const ht_call *call, ht_error *err) {
+static ht_status attend(const ht_call *call, ht_error *err) {
     ht_status status = ht_kv_check(call, err);
     if (status != HT_OK) return status;
     ht_kv_append(call);
@@ -61,6 +61,8 @@ ht_status ht_plain_attend(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
+ht_status ht_plain_attend(const ht_call *call, ht_error *err) { return ht_kv_run(call, attend, err); }
+
 size_t ht_plain_attend_scratch(const ht_call *call) {
-    return (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
+    return ht_kv_asked_bytes(call) + (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
 }

@@ -299,7 +299,7 @@ static size_t lay_out(const ht_call *call, attend_job *job) {
 static size_t attend_scratch(const ht_call *call) {
     attend_job job;
     size_t vector = lay_out(call, &job), plain = ht_plain_attend_scratch(call);
-    return vector > plain ? vector : plain;
+    return ht_max_size(ht_kv_asked_bytes(call) + vector, plain);
 }
 
 /* Whether no tile reads keys of rows that are in another one. */
@@ -313,7 +313,6 @@ static bool one_tile_each(const attend_job *job) {
 static ht_status attend(const ht_call *call, ht_error *err) {
     const ht_view *q = &call->in[0];
     const ht_attend_params *p = call->params;
-    if (q->dtype != HT_F32 || call->out.dtype != HT_F32) return ht_plain_attend(call, err);
     ht_status status = ht_kv_check(call, err);
     if (status != HT_OK || ht_view_size(q) == 0) return status;
     attend_job job;
@@ -348,6 +347,11 @@ static ht_status attend(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
+static ht_status run(const ht_call *call, ht_error *err) {
+    if (call->in[0].dtype != HT_F32 || call->out.dtype != HT_F32) return ht_plain_attend(call, err);
+    return ht_kv_run(call, attend, err);
+}
+
 void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_ATTEND] = (ht_kernel){.run = attend, .scratch = attend_scratch};
+    kernels[HT_OP_ATTEND] = (ht_kernel){.run = run, .scratch = attend_scratch};
 }
