@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "models/pack.h"
+#include "models/stored.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,40 +20,69 @@ static bool readable(const ht_stored *t) {
     return is_e8m0(t) || t->type == HT_W_F32 || t->type == HT_W_F16 || t->type == HT_W_BF16;
 }
 
-static ht_status wrong_shape(const ht_scales *s, const char *name, int64_t rows, int64_t columns, ht_error *err) {
-    const ht_stored *t = &s->stored;
-    char found[64] = "";
+static ht_status wrong_shape(const ht_stored *t, const char *name, int64_t n, int64_t rows, int64_t columns,
+                             ht_error *err) {
+    char found[64] = "", each[48] = "";
     for (int i = 0, at = 0; i < t->n_dims && at < 40; i++)
         at += snprintf(found + at, sizeof found - (size_t)at, i ? ", %lld" : "%lld", (long long)t->dims[i]);
-    return ht_fail(err, HT_ERR_FORMAT,
-                   "%s: tensor `%s` is [%s], expected one scale, %lld, or one for each block of a matrix [%lld, %lld]; "
-                   "config.json's weight_block_size tells their size",
-                   t->file_name, name, found, (long long)rows, (long long)rows, (long long)columns);
+    if (n) snprintf(each, sizeof each, "for each of %lld matrices ", (long long)n);
+    return ht_fail(
+        err, HT_ERR_FORMAT,
+        "%s: tensor `%s` is [%s], expected %sone scale, %lld, or one for each block of a matrix [%lld, %lld]; "
+        "config.json's weight_block_size tells their size",
+        t->file_name, name, found, each, (long long)rows, (long long)rows, (long long)columns);
 }
 
 /* One scale per block: of the size that config.json states, else of one that divides the matrix. */
-static bool find_blocks(const ht_fp8_spec *spec, int64_t rows, int64_t columns, ht_scales *s) {
-    const ht_stored *t = &s->stored;
-    if (t->n_dims != 2 || t->dims[0] < 1 || t->dims[1] < 1) return false;
-    if (spec->block[0] && t->dims[0] == ht_ceil_div_i64(rows, spec->block[0]) &&
-        t->dims[1] == ht_ceil_div_i64(columns, spec->block[1])) {
+static bool find_blocks(const ht_fp8_spec *spec, const int64_t *dims, int n_dims, int64_t columns, ht_scales *s) {
+    if (n_dims != 2 || dims[0] < 1 || dims[1] < 1) return false;
+    s->per_row = dims[1];
+    if (spec->block[0] && dims[0] == ht_ceil_div_i64(s->n_rows, spec->block[0]) &&
+        dims[1] == ht_ceil_div_i64(columns, spec->block[1])) {
         s->rows = spec->block[0];
         s->columns = spec->block[1];
         return true;
     }
-    if (rows % t->dims[0] || columns % t->dims[1]) return false;
-    s->rows = rows / t->dims[0];
-    s->columns = columns / t->dims[1];
+    if (s->n_rows % dims[0] || columns % dims[1]) return false;
+    s->rows = s->n_rows / dims[0];
+    s->columns = columns / dims[1];
     return true;
 }
 
-ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t rows, int64_t columns, ht_scales *out,
-                         ht_error *err) {
-    *out = (ht_scales){.rows = rows, .columns = columns, .n = 1};
+static bool find_shape(const ht_fp8_spec *spec, int64_t n_matrices, int64_t columns, ht_scales *s) {
+    const int64_t *dims = s->stored.dims;
+    int n_dims = s->stored.n_dims;
+    int64_t n = 1;
+    for (int i = 0; i < n_dims; i++) n *= dims[i];
+    if (n_matrices && n != 1) {
+        if (n_dims < 1 || *dims != n_matrices) return false;
+        s->n_matrices = n_matrices;
+        n /= n_matrices;
+        dims++;
+        n_dims--;
+    }
+    if (n == 1) return true;
+    if (n_dims >= 1 && dims[0] == s->n_rows && n == s->n_rows) {
+        s->rows = 1;
+        return true;
+    }
+    return find_blocks(spec, dims, n_dims, columns, s);
+}
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && !strcmp(s + n - m, end);
+}
+
+ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t n_matrices, int64_t rows, int64_t columns,
+                         ht_scales *out, ht_error *err) {
+    *out = (ht_scales){.rows = rows, .columns = columns, .per_row = 1, .n_matrices = 1, .n_rows = rows};
     char scale[NAME_SIZE];
-    size_t stem = strlen(name) - (sizeof ".weight" - 1); /* with which the name of a matrix ends */
-    snprintf(scale, sizeof scale, "%.*s.scales", (int)stem, name);
-    bool of_mlx = c->quantization && ht_checkpoint_find(c, scale, &out->stored);
+    bool of_mlx = false;
+    if (c->quantization && ends_with(name, ".weight")) {
+        snprintf(scale, sizeof scale, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
+        of_mlx = ht_checkpoint_find(c, scale, &out->stored);
+    }
     if (!of_mlx) snprintf(scale, sizeof scale, "%s_scale_inv", name);
     if (!of_mlx && !ht_checkpoint_find(c, scale, &out->stored)) {
         snprintf(scale, sizeof scale, "%s_scale", name);
@@ -65,16 +95,11 @@ ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t rows,
     }
     const ht_stored *t = &out->stored;
     out->any = true;
-    for (int i = 0; i < t->n_dims; i++) out->n *= t->dims[i];
     if (!readable(t))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16, BF16 or F8_E8M0",
                        t->file_name, scale, t->type_name);
-    if (out->n == 1) return HT_OK;
-    if (t->n_dims >= 1 && t->dims[0] == rows && out->n == rows) {
-        out->rows = 1;
-        return HT_OK;
-    }
-    return find_blocks(&c->fp8, rows, columns, out) ? HT_OK : wrong_shape(out, scale, rows, columns, err);
+    return find_shape(&c->fp8, n_matrices, columns, out) ? HT_OK
+                                                         : wrong_shape(t, scale, n_matrices, rows, columns, err);
 }
 
 static ht_status read_e8m0(const ht_stored *t, int64_t n, float *out, ht_error *err) {
@@ -87,17 +112,45 @@ static ht_status read_e8m0(const ht_stored *t, int64_t n, float *out, ht_error *
     return status;
 }
 
-ht_status ht_scales_read(const ht_scales *s, ht_matrix *m, ht_error *err) {
-    if (!s->any) return HT_OK;
-    m->scales = malloc((size_t)s->n * sizeof *m->scales);
-    if (!m->scales) return ht_fail_memory(err, (size_t)s->n * sizeof *m->scales, "scales");
-    m->scale_rows = s->rows;
-    m->scale_columns = s->columns;
-    ht_status status = is_e8m0(&s->stored) ? read_e8m0(&s->stored, s->n, m->scales, err)
-                                           : ht_stored_read_f32(&s->stored, s->n, m->scales, err);
-    for (int64_t i = 0; !status && i < s->n; i++)
-        if (!isfinite(m->scales[i]))
+/* Numbers first .. first + n - 1 of the tensor, checked. */
+static ht_status read_numbers(const ht_scales *s, int64_t first, int64_t n, float *out, ht_error *err) {
+    ht_stored t = s->stored;
+    t.offset += is_e8m0(&t) ? (size_t)first : ht_stored_size(&t, first);
+    ht_status status = is_e8m0(&t) ? read_e8m0(&t, n, out, err) : ht_stored_read_f32(&t, n, out, err);
+    for (int64_t i = 0; !status && i < n; i++)
+        if (!isfinite(out[i]))
             status = ht_fail(err, HT_ERR_FORMAT, "%s: a scale at byte %zu is %g, expected a finite number",
-                             s->stored.file_name, s->stored.offset, (double)m->scales[i]);
+                             s->stored.file_name, t.offset, (double)out[i]);
+    return status;
+}
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* A matrix may begin within a block: then its rows are in smaller ones, of which several have the same scales. */
+ht_status ht_scales_read(const ht_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err) {
+    if (!s->any) return HT_OK;
+    int64_t rows = common_divisor(s->rows, row), n = ht_ceil_div_i64(m->n_rows, rows);
+    int64_t first = row / s->rows, n_read = (row + m->n_rows - 1) / s->rows + 1 - first;
+    float *read = malloc((size_t)(n_read * s->per_row) * sizeof *read);
+    m->scales = malloc((size_t)(n * s->per_row) * sizeof *m->scales);
+    m->scale_rows = rows;
+    m->scale_columns = s->columns;
+    if (!read || !m->scales) {
+        free(read);
+        return ht_fail_memory(err, (size_t)((n + n_read) * s->per_row) * sizeof *read, "scales");
+    }
+    int64_t blocks = ht_ceil_div_i64(s->n_rows, s->rows), matrix = s->n_matrices > 1 ? index : 0;
+    ht_status status = read_numbers(s, (matrix * blocks + first) * s->per_row, n_read * s->per_row, read, err);
+    for (int64_t i = 0; !status && i < n; i++)
+        memcpy(m->scales + i * s->per_row, read + ((row + i * rows) / s->rows - first) * s->per_row,
+               (size_t)s->per_row * sizeof *read);
+    free(read);
     return status;
 }

@@ -140,34 +140,41 @@ static ht_status load_product_scale(const loader *l, const char *name, ht_weight
     return status;
 }
 
-/* A matrix to be packed from `t`, [rows, columns], with the scales that the checkpoint has for `name`. */
+/* The scales that the checkpoint has for t, of n matrices one after another, or of the one that it is when n is 0. */
+static ht_status find_scales(loader *l, const ht_stored *t, const char *name, int64_t n, ht_scales *out) {
+    *out = (ht_scales){0};
+    if (!ht_weight_is_f8((ht_weight_type)t->type)) return HT_OK;
+    const int64_t *dims = t->dims + t->n_dims - 2;
+    return ht_scales_find(l->from, name, n, dims[0], dims[1], out, l->err);
+}
+
+/* A matrix to be packed from `t`, [rows, columns]. */
 static ht_status add_matrix(loader *l, bool is_head, const ht_stored *t, const char *name, int64_t head_rows,
                             ht_matrix **out) {
     const ht_matrix_kind kind = {l->precision, (ht_weight_type)t->type, t->dims[0], t->dims[1], is_head};
-    ht_status status = HT_OK;
-    ht_scales scales = {0};
-    if (ht_weight_is_f8(kind.type)) status = ht_scales_find(l->from, name, kind.n_rows, kind.k, &scales, l->err);
-    if (status) return status;
     size_t at = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
     if (!bytes) bytes = t->n_bytes;
     l->bytes += bytes;
     l->matrix_bytes += (bytes + 63) & ~(size_t)63;
     if (!l->into) return HT_OK;
     ht_matrix *m;
-    status = ht_matrix_new(l->device, &kind, name, (char *)l->into->memory + at, &m, l->err);
+    ht_status status = ht_matrix_new(l->device, &kind, name, (char *)l->into->memory + at, &m, l->err);
     if (status) return status;
     l->tasks[l->into->n_matrices] = (ht_pack_task){m, *t, head_rows};
     l->into->use[l->into->n_matrices].late = l->late;
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;
-    return ht_scales_read(&scales, m, l->err);
+    return HT_OK;
 }
 
 static ht_status load_as(loader *l, bool is_head, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
                          ht_matrix **out) {
     ht_stored t;
+    ht_scales scales;
     ht_status status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
-    return status ? status : add_matrix(l, is_head, &t, name, head_rows, out);
+    if (!status) status = find_scales(l, &t, name, 0, &scales);
+    if (!status) status = add_matrix(l, is_head, &t, name, head_rows, out);
+    return status || !l->into ? status : ht_scales_read(&scales, 0, 0, *out, l->err);
 }
 
 static ht_status load_matrix(loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
@@ -286,14 +293,12 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
     }
     char name[NAME_SIZE];
     ht_stored all, t;
+    ht_scales scales;
     ht_status status = HT_OK;
     if (f->stacked) {
         ht_expert_name(l->from, f, layer, 0, name, sizeof name);
         status = look_up(l, name, (int64_t[]){n, rows * f->n_shares, columns}, 3, &all);
-        if (!status && ht_weight_is_f8((ht_weight_type)all.type))
-            return ht_fail(l->err, HT_ERR_UNSUPPORTED,
-                           "%s: tensor `%s` holds all experts in %s; 8-bit floats are read expert by expert alone",
-                           all.file_name, name, all.type_name);
+        if (!status) status = find_scales(l, &all, name, n, &scales);
     }
     for (int64_t e = 0; !status && e < n; e++) {
         if (f->stacked)
@@ -301,9 +306,12 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
         else {
             ht_expert_name(l->from, f, layer, e, name, sizeof name);
             status = look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
+            if (!status) status = find_scales(l, &t, name, 0, &scales);
         }
         if (!status) status = add_matrix(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
-        if (!status && l->into) l->into->use[l->into->n_matrices - 1].expert = true;
+        if (status || !l->into) continue;
+        l->into->use[l->into->n_matrices - 1].expert = true;
+        status = ht_scales_read(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
     }
     return !status && f->stacked ? load_expert_scales(l, name, out) : status;
 }

@@ -158,6 +158,8 @@ def main():
     checkpoint("qwen3-moe-mlx4-bf16", t.Qwen3MoeForCausalLM,
                t.qwen3_moe(**even, head_dim=16, moe_intermediate_size=64), "bf16", "affine", 4, 64,
                others("mlp.gate", by={"bits": 8, "group_size": 64}))
+    checkpoint("qwen3-moe-mxfp8", t.Qwen3MoeForCausalLM,
+               t.qwen3_moe(**even, head_dim=16, moe_intermediate_size=32), "bf16", "mxfp8", 8, 32)
 
 
 if __name__ == "__main__":

@@ -155,20 +155,21 @@ def fp8_checkpoint(name, cls, config, kind, block, key, scale_dtype, stated, n=4
     tensors = {}
     with torch.no_grad():
         for name_of, p in model.state_dict().items():
-            if "proj" not in name_of or p.dim() != 2:
+            if "proj" not in name_of or p.dim() < 2:
                 tensors[name_of] = p.clone()
                 continue
             size = (block or (None, None))
-            size = (size[0] or p.shape[0], size[1] or p.shape[1])
-            codes, scales, values = scaled(p, size, kind, scale_dtype)
+            size = (size[0] or p.shape[-2], size[1] or p.shape[-1])
+            each = [scaled(one, size, kind, scale_dtype) for one in (p if p.dim() == 3 else [p])]
+            codes, scales, values = (torch.stack(parts) if p.dim() == 3 else parts[0] for parts in zip(*each))
             tensors[name_of] = codes
-            tensors[name_of + key] = scales if block else scales.reshape(())
+            tensors[name_of + key] = scales if block else scales.reshape(p.shape[:-2])
             p.copy_(values)
     save_file(tensors, directory / "model.safetensors", {"format": "pt"})
     described = {**config.to_dict(), "architectures": [cls.__name__], **stated}
     (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n")
     logits = answer(directory, model, name, config.vocab_size, n, "reference.json")
-    if "quantization_config" in stated:
+    if "quantization_config" in stated and not any(t.dim() == 3 for t in tensors.values()):  # which it reads one by one
         again = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
                                     quantization_config=transformers.FineGrainedFP8Config(dequantize=True))
         ids = json.loads((directory / "reference.json").read_text())["ids"]
@@ -529,6 +530,14 @@ def main():
                    torch.float32, blocks)
     fp8_checkpoint("llama-fp8-rows", LlamaForCausalLM, llama(), torch.float8_e5m2, (1, None), "_scale", torch.bfloat16, {})
     fp8_checkpoint("llama-fp8-whole", LlamaForCausalLM, llama(), torch.float8_e4m3fn, None, "_scale", torch.float32, {})
+    # All experts in one tensor, of which `up` begins within a block.
+    fp8_checkpoint("qwen3-moe-fp8-blocks", Qwen3MoeForCausalLM, qwen3_moe(), torch.float8_e4m3fn, (8, 12), "_scale_inv",
+                   torch.float32, {"quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 12]}})
+    fp8_checkpoint("gemma4-experts-fp8-rows", Gemma4ForCausalLM,
+                   gemma4(hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=6, top_k_experts=2,
+                          moe_intermediate_size=20), torch.float8_e5m2, (1, None), "_scale", torch.bfloat16, {})
+    fp8_checkpoint("qwen3-moe-fp8-whole", Qwen3MoeForCausalLM, qwen3_moe(), torch.float8_e4m3fn, None, "_scale",
+                   torch.float32, {})
     even = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=61, num_hidden_layers=1)
     for kind in ("f32", "f16", "q8_0", "q4_1"):
         gguf_checkpoint(f"llama-{kind}", "llama", LlamaForCausalLM, llama(**even), kind)

@@ -34,7 +34,7 @@ static void read_values(const ht_checkpoint *c, const char *name, const ht_store
     if (t->type != HT_W_F8_E4M3) return;
     ht_scales scales;
     ht_matrix m = {.n_rows = ROWS, .k = COLUMNS};
-    if (ht_scales_find(c, name, ROWS, COLUMNS, &scales, &err) || ht_scales_read(&scales, &m, &err))
+    if (ht_scales_find(c, name, 0, ROWS, COLUMNS, &scales, &err) || ht_scales_read(&scales, 0, 0, &m, &err))
         fail_msg("%s: %s", name, err.message);
     assert_true(scales.any && m.scale_rows == 1 && m.scale_columns == 32);
     for (int i = 0; i < N; i++) values[i] *= m.scales[i / 32];
