@@ -217,6 +217,31 @@ static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) 
     return status;
 }
 
+/* A head may be there although the configuration ties it: then it is the head, unless it is the same. Fine-tuned models
+ * come with a config.json that has not noticed. (In MLX's form the configuration alone counts, as in mlx-lm.) */
+static ht_status untie(const ht_checkpoint *c, ht_config *config, ht_error *err) {
+    enum { PIECE = 1 << 16 };
+    char name[128];
+    ht_stored head, embedding;
+    snprintf(name, sizeof name, "%sembed_tokens.weight", c->prefix);
+    if (!config->tied_head || !c->head || !ht_checkpoint_find(c, c->head, &head) ||
+        !ht_checkpoint_find(c, name, &embedding) || head.n_dims != embedding.n_dims || head.n_parts ||
+        embedding.n_parts || memcmp(head.dims, embedding.dims, sizeof head.dims) != 0)
+        return HT_OK;
+    bool same = head.type == embedding.type;
+    char *a = malloc(2 * (size_t)PIECE), *b = a ? a + PIECE : NULL;
+    ht_status status = a ? HT_OK : ht_fail_memory(err, 2 * (size_t)PIECE, "comparing two tensors");
+    for (size_t at = 0; same && !status && at < head.n_bytes; at += PIECE) {
+        size_t n = ht_min_size(head.n_bytes - at, PIECE);
+        status = ht_file_read_at(head.file, head.offset + at, a, n, err);
+        if (!status) status = ht_file_read_at(embedding.file, embedding.offset + at, b, n, err);
+        same = !status && !memcmp(a, b, n);
+    }
+    free(a);
+    config->tied_head = same;
+    return status;
+}
+
 ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
@@ -230,8 +255,9 @@ ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error 
     ht_stored q;
     snprintf(name, sizeof name, "%slayers.0.self_attn.q_proj.weight", c->prefix);
     if (ht_checkpoint_find(c, name, &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
-    return ht_config_from_json((ht_json_text){c->config_text, c->config_size},
-                               (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
+    ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
+                                           (ht_json_text){c->generation_text, c->generation_size}, &hints, out, err);
+    return status ? status : untie(c, out, err);
 }
 
 static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, size_t number, ht_stored *out) {

@@ -65,7 +65,8 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, in
 }
 
 /* rope_theta + rope_scaling, or the newer rope_parameters, flat or one per layer type. A scaling that is not given per
- * layer type is of the layers that see everything; the sliding ones have none. */
+ * layer type is of the layers that see everything; the sliding ones have none. Of two flat ones rope_scaling is the one
+ * that counts, and what stands beside it as original_max_position_embeddings goes before what is in it. */
 static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
     ht_json_f64(r, o, "rope_theta", &c->rope.theta);
     ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
@@ -75,9 +76,12 @@ static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
     const json_t *local = ht_json_object(r, parameters, "sliding_attention");
     if (full) read_rope(&c->rope, r, full, c->context);
     if (local) read_rope(&c->local_rope, r, local, c->context);
-    if (parameters && !full && !local) read_rope(&c->rope, r, parameters, c->context);
     const json_t *scaling = ht_json_object(r, o, "rope_scaling");
-    if (scaling && json_object_size(scaling)) read_rope(&c->rope, r, scaling, c->context);
+    if (scaling && json_object_size(scaling))
+        read_rope(&c->rope, r, scaling, c->context);
+    else if (parameters && !full && !local)
+        read_rope(&c->rope, r, parameters, c->context);
+    if (!full) ht_json_f64(r, o, "original_max_position_embeddings", &c->rope.original_context);
 }
 
 /* Which layers slide, when the file says it layer by layer. */

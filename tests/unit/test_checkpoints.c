@@ -4,6 +4,9 @@
 #include "base/file.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "models/checkpoint.h"
+#include "support/safetensors_writer.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 #include <dirent.h>
@@ -104,9 +107,43 @@ static void real_checkpoints(void **state) {
     assert_true(check_folder(folder) > 0);
 }
 
+/* Whether the head is the embedding, of a checkpoint whose configuration says that it is. */
+static bool is_tied(const float *embedding, const float *head, const char *head_type) {
+    static ht_config config;
+    static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 4, \"hidden_size\": 8, "
+                               "\"num_attention_heads\": 2, \"tie_word_embeddings\": true}";
+    size_t size, bytes = strcmp(head_type, "F32") ? 64 : 128;
+    safetensors_writer w = {0};
+    safetensors_put(&w, "model.embed_tokens.weight", "F32", 2, (int64_t[]){4, 8}, embedding, 128);
+    if (head) safetensors_put(&w, "lm_head.weight", head_type, 2, (int64_t[]){4, 8}, head, bytes);
+    unsigned char *file = safetensors_finish(&w, &size);
+    scratch_write("model.safetensors", file, size);
+    scratch_write("config.json", text, sizeof text - 1);
+    free(file);
+    ht_checkpoint *c;
+    ht_error err = {0};
+    if (ht_checkpoint_open(scratch_directory(), &c, &err) || ht_checkpoint_config(c, &config, &err))
+        fail_msg("%s", err.message);
+    ht_checkpoint_close(c);
+    return config.tied_head;
+}
+
+/* As `transformers` does it: a head that is there and is another one is the head, whatever the configuration says. */
+static void a_head_beside_a_tied_one(void **state) {
+    (void)state;
+    float a[32], b[32];
+    for (int i = 0; i < 32; i++) a[i] = b[i] = (float)i;
+    b[31] = 7;
+    assert_true(is_tied(a, NULL, "F32"));
+    assert_true(is_tied(a, a, "F32"));
+    assert_false(is_tied(a, b, "F32"));
+    assert_false(is_tied(a, a, "BF16"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(committed_checkpoints),
+        cmocka_unit_test_setup_teardown(a_head_beside_a_tied_one, scratch_start, scratch_finish),
         cmocka_unit_test(real_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

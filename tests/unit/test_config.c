@@ -178,6 +178,15 @@ static void rope_spellings(void **state) {
     a = read_ok("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"yarn\", "
                 "\"original_max_position_embeddings\": 512}}");
     assert_true(a.rope.factor == 4); /* from 2048 positions, when not given */
+
+    /* Beside the scaling, and against it, the number of the model goes before that of the scaling. */
+    b = read_ok("{\"model_type\": \"llama\", \"original_max_position_embeddings\": 512, \"rope_scaling\": "
+                "{\"type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 64}}");
+    same_rope(&a.rope, &b.rope);
+    /* rope_scaling stands in the place of rope_parameters, its base among them. */
+    a = read_ok("{\"model_type\": \"llama\", \"rope_parameters\": {\"rope_theta\": 500000, \"rope_type\": "
+                "\"default\"}, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}");
+    assert_true(a.rope.kind == HT_ROPE_LINEAR && a.rope.factor == 2 && a.rope.theta == 10000);
 }
 
 /* Values of transformers' ROPE_INIT_FUNCTIONS for head_dim 64. */
@@ -222,6 +231,9 @@ static void rope_factors(void **state) {
 
 static void windows(void **state) {
     (void)state;
+    ht_config none = read_ok("{\"model_type\": \"qwen2\", \"sliding_window\": null, \"use_sliding_window\": true, "
+                             "\"max_window_layers\": 0}");
+    assert_true(none.window == 0 && !none.layer[0].slides && !none.layer[31].slides);
     ht_config c = read_ok("{\"model_type\": \"qwen2\", \"sliding_window\": 99, \"use_sliding_window\": false}");
     for (int64_t i = 0; i < c.n_layers; i++) assert_false(c.layer[i].slides);
     c = read_ok(
