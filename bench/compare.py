@@ -13,6 +13,7 @@ Without models those that `scripts/fetch-test-models` fetches are compared. The 
     start        from process start to the first token beside a minimal C program on llama.cpp, and peak memory
     tokenizer    vocabulary ready and 1 MB of English encoded beside Hugging Face `tokenizers`
     dense        bf16 checkpoints made of the same files beside `transformers`
+    experts      large random Gemma 4 checkpoints in 4 bits, dense and with experts, that bench/make_gemma4.py writes
     overhead     what a token costs beside matrix products and attention, and an operation run eagerly
     sampling     greedy and the full chain over 262,144 logits
     fidelity     mean KL divergence from exact arithmetic beside llama.cpp's own (tests/golden/kl.py)

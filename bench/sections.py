@@ -156,6 +156,23 @@ def dense(o):
     return section
 
 
+def experts(o):
+    """Large random checkpoints of Gemma 4's shapes in 4 bits, with experts and without: what counts is the bandwidth."""
+    section = {"title": f"Random Gemma 4 checkpoints in 4 bits, {o.threads} threads", "peer": "none", "rows": [], "rounds": {}}
+    python = engines.python_with(["numpy"], o.python)
+    for kind, part in gates.LARGE_OF_MACHINE.items():
+        with tempfile.TemporaryDirectory() as directory:
+            engines.run([python, engines.HERE / "make_gemma4.py", kind, directory])
+            results = section["rounds"][kind] = engines.in_turns({
+                "hearth": lambda: engines.hearth(o.hearth, directory, o.threads, PREFILL, o.decode),
+            }, o.rounds, f"Gemma 4, {kind}")["hearth"]
+        for what, n in [("prefill", PREFILL), ("decode", o.decode)]:
+            reached, text = of_machine(what, results)
+            section["rows"].append(row(f"gemma4, {kind}", f"{what} {n}", median(results, f"{what}_tokens_per_second"), None,
+                                       "tok/s", check("part", reached, part if what == "decode" else None), of=text))
+    return section
+
+
 SECTIONS = {
     "speed": lambda o: speed(o, o.threads),
     "one-thread": lambda o: speed(o, 1),
@@ -165,6 +182,7 @@ SECTIONS = {
     "start": start,
     "tokenizer": tokenizer,
     "dense": dense,
+    "experts": experts,
     "overhead": inside.overhead,
     "sampling": inside.sampling,
     "fidelity": inside.fidelity,
