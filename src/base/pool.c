@@ -29,19 +29,31 @@ typedef struct worker {
     int index;
 } worker;
 
+/* A thread's part of the job: a run of blocks, so that each thread walks through memory on its own. The owner takes
+ * blocks from the front, threads without work of their own take them from the back.
+ *
+ * `left` holds both ends, the first block in its high half, the one after the last in its low half. A block is claimed
+ * by exchanging the word for one without that block. Nobody but ht_pool_run makes an empty share full, which it does
+ * when all blocks of the job before are done. A thread that read the word long ago may find the same value there again,
+ * of a later job: its claim is good then, too, as the word alone says what is claimed, and the other fields, written
+ * before the word, are read after the exchange. They stay until the claimed block is done, because the job cannot end
+ * before. */
+typedef struct share {
+    _Alignas(64) _Atomic uint64_t left;
+    _Atomic uint64_t job; /* counts the jobs that the owner has a share of: it waits for a change */
+    ht_block_fn *fn;
+    void *arg;
+    int64_t n, grain;
+} share;
+
 struct ht_pool {
     int n_threads;
     worker *workers; /* n_threads - 1 of them */
+    share *shares;   /* n_threads of them; the first is the caller's, who is there already, and never the smaller */
     int n_started;
     pthread_mutex_t lease;
 
-    /* The job. `ticket` holds the generation in its high half and the count of unclaimed blocks in its low half; the
-     * other fields may be read by whoever claimed a block, because the job cannot end before that block is done. */
-    _Alignas(64) _Atomic uint64_t ticket;
-    _Alignas(64) _Atomic int64_t completed;
-    ht_block_fn *fn;
-    void *arg;
-    int64_t n, grain, n_blocks;
+    _Alignas(64) _Atomic int64_t completed; /* blocks of the job, added by those who have run them */
 
     _Alignas(64) _Atomic int parked;
     _Atomic bool leased;
@@ -75,25 +87,52 @@ void ht_restore_denormals(unsigned state) {
 #endif
 }
 
-/* Takes one block of the current job and runs it; false when none is left. */
-static bool run_one_block(ht_pool *p, int index) {
-    uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+static uint64_t blocks(int64_t begin, int64_t end) { return (uint64_t)begin << 32 | (uint64_t)end; }
+
+/* Claims the share's first or last block; -1 when none is left. */
+static int64_t claim(share *s, bool last) {
+    uint64_t left = atomic_load_explicit(&s->left, memory_order_acquire);
+    int64_t begin, end;
     do {
-        if ((uint32_t)t == 0) return false;
-    } while (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel, memory_order_acquire));
-    int64_t block = p->n_blocks - (int64_t)(uint32_t)t;
-    int64_t begin = block * p->grain;
-    p->fn(p->arg, begin, begin + ht_min_i64(p->grain, p->n - begin), index);
-    atomic_fetch_add_explicit(&p->completed, 1, memory_order_release);
-    return true;
+        begin = (int64_t)(left >> 32);
+        end = (uint32_t)left;
+        if (begin == end) return -1;
+    } while (!atomic_compare_exchange_weak_explicit(&s->left, &left,
+                                                    last ? blocks(begin, end - 1) : blocks(begin + 1, end),
+                                                    memory_order_acq_rel, memory_order_acquire));
+    return last ? end - 1 : begin;
 }
 
-/* Announces itself as parked, then looks for work once more; ht_pool_run publishes work, then looks for parked workers.
- * All four accesses are sequentially consistent, so one of the two sees the other. */
-static void park_until_work(ht_pool *p) {
+static void run_block(const share *s, int64_t block, int index) {
+    int64_t begin = block * s->grain;
+    s->fn(s->arg, begin, begin + ht_min_i64(s->grain, s->n - begin), index);
+}
+
+static void add_completed(ht_pool *p, int64_t n) { atomic_fetch_add_explicit(&p->completed, n, memory_order_release); }
+
+/* Runs the thread's own share, then what is left of the others', until there is another job. Completed blocks are added
+ * late for the own share: a job with blocks not yet added cannot end, so they are all of one job. */
+static void run_job(ht_pool *p, int index, uint64_t job) {
+    share *own = &p->shares[index];
+    int64_t n = 0, block;
+    for (; (block = claim(own, false)) >= 0; n++) run_block(own, block, index);
+    if (n > 0) add_completed(p, n);
+    for (int i = 1; i < p->n_threads; i++) {
+        share *other = &p->shares[(index + i) % p->n_threads];
+        while (atomic_load_explicit(&own->job, memory_order_relaxed) == job && (block = claim(other, true)) >= 0) {
+            run_block(other, block, index);
+            add_completed(p, 1);
+        }
+    }
+}
+
+/* The worker announces itself as parked, then looks for work once more; whoever has work makes it known, then looks for
+ * parked workers. Both do so by changing `parked`, and the second to change it sees what the first did before. */
+static void park_until_work(ht_pool *p, int index, uint64_t seen) {
     pthread_mutex_lock(&p->park_lock);
     atomic_fetch_add(&p->parked, 1);
-    while ((uint32_t)atomic_load(&p->ticket) == 0 && !atomic_load(&p->stopping) && !atomic_load(&p->leased))
+    while (atomic_load_explicit(&p->shares[index].job, memory_order_acquire) == seen && !atomic_load(&p->stopping) &&
+           !atomic_load(&p->leased))
         pthread_cond_wait(&p->park, &p->park_lock);
     atomic_fetch_sub(&p->parked, 1);
     pthread_mutex_unlock(&p->park_lock);
@@ -103,9 +142,14 @@ static void *work(void *arg) {
     worker *w = arg;
     ht_pool *p = w->pool;
     ht_flush_denormals();
+    const share *own = &p->shares[w->index];
+    uint64_t seen = 0;
     int idle = 0;
     while (!atomic_load_explicit(&p->stopping, memory_order_relaxed)) {
-        if (run_one_block(p, w->index)) {
+        uint64_t job = atomic_load_explicit(&own->job, memory_order_acquire);
+        if (job != seen) {
+            seen = job;
+            run_job(p, w->index, job);
             idle = 0;
             continue;
         }
@@ -120,7 +164,7 @@ static void *work(void *arg) {
             else
                 relax();
         } else if (idle > SPIN_IDLE) {
-            park_until_work(p);
+            park_until_work(p, w->index, seen);
             idle = 0;
         } else
             relax();
@@ -129,7 +173,7 @@ static void *work(void *arg) {
 }
 
 static void wake_parked(ht_pool *p) {
-    if (atomic_load(&p->parked) == 0) return;
+    if (atomic_fetch_add(&p->parked, 0) == 0) return; /* see park_until_work */
     pthread_mutex_lock(&p->park_lock);
     pthread_cond_broadcast(&p->park);
     pthread_mutex_unlock(&p->park_lock);
@@ -154,10 +198,12 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     pthread_mutex_init(&p->park_lock, NULL);
     pthread_cond_init(&p->park, NULL);
     p->workers = calloc((size_t)n_threads, sizeof *p->workers);
-    if (!p->workers) {
+    p->shares = aligned_alloc(64, (size_t)n_threads * sizeof *p->shares);
+    if (!p->workers || !p->shares) {
         ht_pool_free(p);
-        return ht_fail_memory(err, (size_t)n_threads * sizeof(worker), "the thread pool");
+        return ht_fail_memory(err, (size_t)n_threads * (sizeof(worker) + sizeof(share)), "the thread pool");
     }
+    for (int i = 0; i < n_threads; i++) p->shares[i] = (share){0};
     for (int i = 0; i < n_threads - 1; i++) {
         worker *w = &p->workers[i];
         *w = (worker){.pool = p, .index = i + 1};
@@ -181,6 +227,7 @@ void ht_pool_free(ht_pool *p) {
     pthread_cond_destroy(&p->park);
     pthread_mutex_destroy(&p->park_lock);
     pthread_mutex_destroy(&p->lease);
+    free(p->shares);
     free(p->workers);
     free(p);
 }
@@ -198,6 +245,21 @@ void ht_pool_release(ht_pool *p) {
     pthread_mutex_unlock(&p->lease);
 }
 
+/* Shares differ by at most a block; the first are the larger ones. */
+static int64_t share_begin(int64_t i, int64_t n_blocks, int64_t n_shares) {
+    return i * (n_blocks / n_shares) + ht_min_i64(i, n_blocks % n_shares);
+}
+
+static int64_t share_of(int64_t block, int64_t n_blocks, int64_t n_shares) {
+    int64_t smaller = n_blocks / n_shares, n_larger = n_blocks % n_shares, in_larger = n_larger * (smaller + 1);
+    return block < in_larger ? block / (smaller + 1) : n_larger + (block - in_larger) / smaller;
+}
+
+int64_t ht_pool_rank(const ht_pool *p, int64_t n_blocks, int64_t block) {
+    int64_t n_shares = ht_min_i64(p->n_threads, n_blocks), i = share_of(block, n_blocks, n_shares);
+    return (block - share_begin(i, n_blocks, n_shares)) * n_shares + i;
+}
+
 void ht_pool_run(ht_pool *p, int64_t n, int64_t grain, ht_block_fn *fn, void *arg) {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
@@ -211,16 +273,22 @@ void ht_pool_run(ht_pool *p, int64_t n, int64_t grain, ht_block_fn *fn, void *ar
         fn(arg, 0, n, 0);
         return;
     }
-    p->fn = fn;
-    p->arg = arg;
-    p->n = n;
-    p->grain = grain;
-    p->n_blocks = n_blocks;
     atomic_store_explicit(&p->completed, 0, memory_order_relaxed);
-    uint64_t generation = (atomic_load_explicit(&p->ticket, memory_order_relaxed) >> 32) + 1;
-    atomic_store(&p->ticket, generation << 32 | (uint64_t)n_blocks);
+    int n_shares = (int)ht_min_i64(p->n_threads, n_blocks);
+    for (int i = n_shares - 1; i >= 0; i--) {
+        share *s = &p->shares[i];
+        s->fn = fn;
+        s->arg = arg;
+        s->n = n;
+        s->grain = grain;
+        atomic_store_explicit(&s->left,
+                              blocks(share_begin(i, n_blocks, n_shares), share_begin(i + 1, n_blocks, n_shares)),
+                              memory_order_release);
+        uint64_t job = atomic_load_explicit(&s->job, memory_order_relaxed);
+        atomic_store_explicit(&s->job, job + 1, memory_order_release);
+    }
     wake_parked(p);
-    while (run_one_block(p, 0)) {}
+    run_job(p, 0, atomic_load_explicit(&p->shares[0].job, memory_order_relaxed));
     for (int spins = 1; atomic_load_explicit(&p->completed, memory_order_acquire) != n_blocks; spins++) {
         if (spins % SPIN_YIELD == 0)
             sched_yield();

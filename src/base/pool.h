@@ -1,4 +1,6 @@
-/* A thread pool for one device: work is cut into numbered blocks which the caller and the workers take one by one.
+/* A thread pool for one device: work is cut into numbered blocks, of which the caller and each worker get a run of the
+ * same length. They take its blocks one by one, and then those that are left at the ends of other runs, so that a thread
+ * reads memory front to back, and one that was kept off its core holds up the others only for a block.
  *
  * The pool is leased: ht_pool_run may be called from several threads, which then take turns. Workers spin briefly for the
  * next job and park after that. Every thread that computes flushes denormals. */
@@ -27,6 +29,10 @@ void ht_pool_release(ht_pool *pool);
 
 /* Runs fn over n blocks, `grain` at a time, and returns when all are done. The caller holds the lease. */
 void ht_pool_run(ht_pool *pool, int64_t n, int64_t grain, ht_block_fn *fn, void *arg);
+
+/* Where block `block` (of a job of n_blocks, with a grain of 1) comes in time when all threads are equally fast: a
+ * permutation of 0 .. n_blocks - 1, for jobs whose long blocks should begin first. */
+int64_t ht_pool_rank(const ht_pool *pool, int64_t n_blocks, int64_t block);
 
 /* Sets flush-to-zero on the calling thread and returns the state to restore. */
 unsigned ht_flush_denormals(void);

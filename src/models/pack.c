@@ -63,7 +63,6 @@ typedef struct part {
 typedef struct pack_job {
     part *parts;
     int64_t n_parts, n_blocks;
-    int64_t n_streams, stream_blocks;
     size_t staging_bytes;   /* per worker */
     unsigned char *staging; /* [n_threads][staging_bytes] */
     const ht_pack_company *company;
@@ -147,8 +146,8 @@ static void run_meanwhile(pack_job *job) {
     if (status) fail_job(job, status, &local);
 }
 
-/* Item 0 is what is done meanwhile: first, as it cannot be divided. Of the others, neighbours are far apart in memory: two
- * threads that touch one large page for the first time would both clear it. */
+/* Item 0 is what is done meanwhile: first, as it cannot be divided. The others are in the order of memory, as threads take
+ * runs of items: two that touch one large page for the first time would both clear it. */
 static void pack_items(void *arg, int64_t begin, int64_t end, int worker) {
     pack_job *job = arg;
     for (int64_t item = begin; item < end && !atomic_load(&job->status); item++) {
@@ -156,9 +155,7 @@ static void pack_items(void *arg, int64_t begin, int64_t end, int worker) {
             run_meanwhile(job);
             continue;
         }
-        int64_t block = (item - 1) % job->n_streams * job->stream_blocks + (item - 1) / job->n_streams;
-        if (block >= job->n_blocks) continue;
-        pack_block(job, block, worker);
+        pack_block(job, item - 1, worker);
         if (worker == 0) report(job);
     }
 }
@@ -181,11 +178,10 @@ static void plan_part(pack_job *job, const ht_pack_task *task) {
 
 ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_pool *pool,
                            ht_error *err) {
-    pack_job job = {.company = company, .err = err, .n_streams = ht_pool_threads(pool)};
+    pack_job job = {.company = company, .err = err};
     job.parts = malloc(((size_t)n + 1) * sizeof *job.parts);
     for (int64_t i = 0; job.parts && i < n; i++) plan_part(&job, &tasks[i]);
-    job.stream_blocks = ht_ceil_div_i64(job.n_blocks, job.n_streams);
-    size_t staging_bytes = job.staging_bytes * (size_t)job.n_streams;
+    size_t staging_bytes = job.staging_bytes * (size_t)ht_pool_threads(pool);
     job.staging = malloc(staging_bytes + 1);
     if (!job.parts || !job.staging) {
         free(job.parts);
@@ -193,7 +189,7 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
         return ht_fail_memory(err, staging_bytes, "reading weights");
     }
     pthread_mutex_init(&job.lock, NULL);
-    ht_pool_run(pool, 1 + job.n_streams * job.stream_blocks, 1, pack_items, &job);
+    ht_pool_run(pool, 1 + job.n_blocks, 1, pack_items, &job);
     if (!atomic_load(&job.status)) report(&job);
     pthread_mutex_destroy(&job.lock);
     free(job.staging);

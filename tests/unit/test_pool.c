@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,118 @@ static void leases_take_turns(void **state) {
     ht_pool_free(pool);
 }
 
+static void count_slowly(void *arg, int64_t begin, int64_t end, int worker) {
+    count_blocks(arg, begin, end, worker);
+    if (begin % 7 == worker % 7) sched_yield(); /* some threads lose their core, others take what is left of theirs */
+}
+
+typedef struct crowd {
+    ht_pool *pool;
+    atomic_int wrong;
+} crowd;
+
+/* Jobs of changing sizes, so that a thread which comes late finds other jobs in the place of the one it knew. */
+static void *run_in_a_crowd(void *arg) {
+    crowd *c = arg;
+    job *j = calloc(1, sizeof *j);
+    if (!j) return NULL;
+    j->n_threads = ht_pool_threads(c->pool);
+    int64_t ran = 0;
+    for (int k = 0; k < 200; k++) {
+        ht_pool_lease(c->pool);
+        for (int small = 0; small < 5; small++) {
+            j->n = 1 + (k * 5 + small) * 13 % 40;
+            j->grain = 1 + small % 2;
+            ht_pool_run(c->pool, j->n, j->grain, small < 4 ? count_blocks : count_slowly, j);
+            int64_t total = 0;
+            for (int i = 0; i < 40; i++) total += atomic_load(&j->count[i]);
+            ran += j->n;
+            if (total != ran) atomic_fetch_add(&c->wrong, 1);
+        }
+        ht_pool_release(c->pool);
+    }
+    for (int i = 1; i < 40; i++) /* a job has all blocks up to its last */
+        if (atomic_load(&j->count[i]) > atomic_load(&j->count[i - 1])) atomic_fetch_add(&c->wrong, 1);
+    atomic_fetch_add(&c->wrong, atomic_load(&j->wrong));
+    free(j);
+    return c;
+}
+
+static void every_block_once_in_a_crowd(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 8; threads++) {
+        enum { POOLS = 2, TENANTS = 2 };
+        crowd crowds[POOLS];
+        pthread_t tenants[POOLS][TENANTS];
+        for (int p = 0; p < POOLS; p++) {
+            crowds[p] = (crowd){.pool = make(threads)};
+            for (int t = 0; t < TENANTS; t++)
+                assert_int_equal(pthread_create(&tenants[p][t], NULL, run_in_a_crowd, &crowds[p]), 0);
+        }
+        for (int p = 0; p < POOLS; p++) {
+            for (int t = 0; t < TENANTS; t++) {
+                void *done;
+                pthread_join(tenants[p][t], &done);
+                assert_non_null(done);
+            }
+            assert_int_equal(atomic_load(&crowds[p].wrong), 0);
+            ht_pool_free(crowds[p].pool);
+        }
+    }
+}
+
+typedef struct held {
+    atomic_int others;   /* blocks that other workers have run */
+    atomic_int expected; /* of them, before the one that is held goes on */
+} held;
+
+static void hold_first(void *arg, int64_t begin, int64_t end, int worker) {
+    held *h = arg;
+    (void)end;
+    (void)worker;
+    if (begin > 0)
+        atomic_fetch_add(&h->others, 1);
+    else
+        while (atomic_load(&h->others) < atomic_load(&h->expected)) sched_yield();
+}
+
+/* One block does not end before all others have: the blocks behind it must be taken by another thread. */
+static void nobody_waits_for_more_than_a_block(void **state) {
+    (void)state;
+    for (int threads = 2; threads <= 5; threads++) {
+        ht_pool *pool = make(threads);
+        for (int n = 2; n <= 50; n += 6) {
+            held h = {.expected = n - 1};
+            ht_pool_run(pool, n, 1, hold_first, &h);
+            assert_int_equal(atomic_load(&h.others), n - 1);
+        }
+        ht_pool_free(pool);
+    }
+}
+
+/* Block 0 is first; each thread's run ascends; every rank once. */
+static void ranks(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 5; threads++) {
+        ht_pool *pool = make(threads);
+        for (int64_t n = 1; n <= 40; n++) {
+            int seen[40] = {0};
+            int runs = 1;
+            for (int64_t i = 0; i < n; i++) {
+                int64_t rank = ht_pool_rank(pool, n, i);
+                assert_in_range(rank, 0, n - 1);
+                seen[rank]++;
+                if (i > 0 && rank < ht_pool_rank(pool, n, i - 1)) runs++;
+            }
+            for (int64_t i = 0; i < n; i++) assert_int_equal(seen[i], 1);
+            assert_int_equal(ht_pool_rank(pool, n, 0), 0);
+            assert_true(runs <= threads);
+            if (n >= 2 * threads) assert_int_equal(runs, threads);
+        }
+        ht_pool_free(pool);
+    }
+}
+
 static void sizes_of_a_pool(void **state) {
     (void)state;
     ht_pool *pool = (void *)1;
@@ -166,8 +279,15 @@ static void denormals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_block_once),  cmocka_unit_test(many_small_jobs), cmocka_unit_test(parked_workers_wake),
-        cmocka_unit_test(leases_take_turns), cmocka_unit_test(sizes_of_a_pool), cmocka_unit_test(denormals),
+        cmocka_unit_test(every_block_once_in_a_crowd),
+        cmocka_unit_test(nobody_waits_for_more_than_a_block),
+        cmocka_unit_test(ranks),
+        cmocka_unit_test(every_block_once),
+        cmocka_unit_test(many_small_jobs),
+        cmocka_unit_test(parked_workers_wake),
+        cmocka_unit_test(leases_take_turns),
+        cmocka_unit_test(sizes_of_a_pool),
+        cmocka_unit_test(denormals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

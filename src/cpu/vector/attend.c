@@ -187,12 +187,13 @@ static void attend_tile_page(const attend_job *job, const attend_tile *t, const 
     }
 }
 
+/* The longest tiles first: the others fill the gaps at the end. */
 static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const attend_job *job = arg;
     attend_room room = room_of(job, worker);
-    int64_t last = tile_count(job) - 1;
+    int64_t n_tiles = tile_count(job);
     for (int64_t index = begin; index < end; index++) {
-        attend_tile t = tile_at(job, last - index); /* the longest first: the others fill the gaps at the end */
+        attend_tile t = tile_at(job, n_tiles - 1 - ht_pool_rank(job->call->pool, n_tiles, index));
         int64_t queries = t.rows * job->group;
         if (job->appends)
             for (int64_t row = t.row; row < t.row + t.rows; row++)
