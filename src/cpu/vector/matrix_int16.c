@@ -9,7 +9,7 @@
 
 /* How many bytes ahead of the weights at work, a block at a time: into the second cache in time for memory, and from
  * there into the first. The hardware does neither across the end of a page, and alone reaches half the speed. */
-enum { FETCH_FAR = 8192, FETCH_NEAR = 1024 };
+enum { FETCH_FAR = 8192, FETCH_NEAR = 2048 };
 
 enum {
     STEPS = HT_QBLOCK / 2, /* of a block */
@@ -57,13 +57,16 @@ HT_INLINE const char *step_at(const void *w, int64_t step) { return (const char 
 
 /* What a row's weights of one block are multiplied by to become words, and its inverse: the power of two that takes
  * the largest to just under 2^13. Doubled, a half is its exponent and then its mantissa, and the larger one has the
- * larger exponent. A row with a NaN or an infinity becomes a NaN. */
-HT_INLINE void block_scale(ht_weight_type type, const void *w, v16f *up, v16f *down) {
+ * larger exponent. A row with a NaN or an infinity becomes a NaN. The block at `ahead` is asked for, unless it is NULL. */
+HT_INLINE void block_scale(ht_weight_type type, const void *w, const char *ahead, v16f *up, v16f *down) {
     const bool bf16 = type == HT_W_BF16;
     /* A bf16 may be too small for the power to be a float: there is a least exponent, and what is smaller vanishes. */
     v16i top[2] = {v16i_set1(bf16 ? LEAST_BF16 << 8 : 0), v16i_set1(0)}, e;
     HT_UNROLL
-    for (int s = 0; s < STEPS; s++) top[s % 2] = v16w_max(top[s % 2], v16w_double(v16i_load_bytes(step_at(w, s))));
+    for (int s = 0; s < STEPS; s++) {
+        if (ahead) ht_fetch_far(step_at(ahead, s));
+        top[s % 2] = v16w_max(top[s % 2], v16w_double(v16i_load_bytes(step_at(w, s))));
+    }
     top[0] = v16w_max(top[0], top[1]);
     if (bf16)
         e = v16w_max(v16i_shr(top[0], 24), v16i_and(v16i_shr(top[0], 8), v16i_set1(0xff)));
@@ -76,7 +79,10 @@ HT_INLINE void block_scale(ht_weight_type type, const void *w, v16f *up, v16f *d
     *down = v16f_select(v16i_eq(e, v16i_set1(most)), v16f_set1(__builtin_nanf("")), *down);
 }
 
+/* Above 1.5 x 2^23 a float's last bit is worth 1: one fused multiply-add scales, rounds to nearest even, and leaves the
+ * integer in its low bits. */
 HT_INLINE v16i words_of_step(ht_weight_type type, const char *step, v16f up) {
+    const v16f base = v16f_set1(12582912.0f);
     v16f even, odd;
     if (type == HT_W_BF16) {
         v16i pairs = v16i_load_bytes(step);
@@ -86,7 +92,7 @@ HT_INLINE v16i words_of_step(ht_weight_type type, const char *step, v16f up) {
         even = v16f_load_f16((const uint16_t *)(const void *)step);
         odd = v16f_load_f16((const uint16_t *)(const void *)(step + 32));
     }
-    return v16w_join(v16i_nearest(v16f_mul(even, up)), v16i_nearest(v16f_mul(odd, up)));
+    return v16w_join(v16f_bits(v16f_fma(even, up, base)), v16f_bits(v16f_fma(odd, up, base)));
 }
 
 /* A block of fewer columns, filled up with zeros in `room`. */
@@ -120,17 +126,18 @@ HT_INLINE void advance(tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows ---- */
 
-/* One block; two sums for a row alone hide the latency of adding to one. */
-HT_INLINE void direct_block(ht_weight_type type, const void *w, const int16_t *q, const float *scale, int n_x,
-                            v16f *y) {
+/* One block, whose place in memory is `at`; two sums for a row alone hide the latency of adding to one. */
+HT_INLINE void direct_block(ht_weight_type type, const char *at, const void *w, const int16_t *q, const float *scale,
+                            int n_x, v16f *y) {
     v16f up, down;
     v16i d[2][DIRECT_ROWS];
-    block_scale(type, w, &up, &down);
+    block_scale(type, w, at + FETCH_FAR, &up, &down);
     HT_UNROLL
     for (int i = 0; i < n_x; i++) d[0][i] = d[1][i] = v16i_set1(0);
     HT_UNROLL
     for (int s = 0; s < STEPS; s++) {
         v16i words = words_of_step(type, step_at(w, s), up);
+        ht_fetch_near(step_at(at + FETCH_NEAR, s));
         HT_UNROLL
         for (int i = 0; i < n_x; i++) {
             v16i *to = &d[n_x <= 2 ? s % 2 : 0][i];
@@ -152,13 +159,8 @@ HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, 
         tile x = tile_at(all, t, 0, n_x);
         v16f y[DIRECT_ROWS];
         for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
-        for (int64_t left = k; left > 0; left -= HT_QBLOCK, w += BLOCK_BYTES, advance(&x, n_x)) {
-            for (int i = 0; i < BLOCK_BYTES; i += 64) {
-                __builtin_prefetch(w + i + FETCH_FAR, 0, 2);
-                __builtin_prefetch(w + i + FETCH_NEAR, 0, 3);
-            }
-            direct_block(type, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, x.q, x.scale, n_x, y);
-        }
+        for (int64_t left = k; left > 0; left -= HT_QBLOCK, w += BLOCK_BYTES, advance(&x, n_x))
+            direct_block(type, w, left < HT_QBLOCK ? short_block(w, (int)left, room) : w, x.q, x.scale, n_x, y);
         int lanes = ht_lanes_of(out, p);
         for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes, y[i]);
     }
@@ -173,7 +175,7 @@ HT_INLINE void decode_panel(ht_weight_type type, const char *panel, int64_t k, i
         int left = (int)ht_min_i64(HT_QBLOCK, k - HT_QBLOCK * (block + b));
         const char *from = left < HT_QBLOCK ? short_block(w, left, room) : w;
         v16f up, down;
-        block_scale(type, from, &up, &down);
+        block_scale(type, from, NULL, &up, &down);
         v16f_store(to->scale[b], down);
         for (int s = 0; s < STEPS; s++)
             v16i_store((int32_t *)(void *)to->w[b][s], words_of_step(type, step_at(from, s), up));

@@ -84,13 +84,8 @@ HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
 /* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next. Past the end of this
  * share of the work that is most often this thread's next share, or the next matrix; to wait for memory at each beginning
  * cost small matrices up to a third of their speed. */
-#if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
-HT_INLINE void fetch_line(const uint8_t *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*p)); }
-#else
-HT_INLINE void fetch_line(const uint8_t *p) { __builtin_prefetch(p, 0, 2); }
-#endif
 HT_INLINE void fetch(const uint8_t *p, int bytes) {
-    for (int i = 0; i < bytes; i += 64) fetch_line(p + i);
+    for (int i = 0; i < bytes; i += 64) ht_fetch_far(p + i);
 }
 
 /* One decoded block against rows [first, first + some), step by step for all of them, folded into y. The first of them
@@ -108,7 +103,7 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
         for (int i = 0; i < some; i++) d[i] = v16d_start(sum_offset(kind, x->offset, h * n_x + first + i));
         HT_UNROLL
         for (int j = 0; j < steps; j++) {
-            if (first == 0 && steps * h + j < kind.bits) fetch_line(ahead + 64 * (steps * h + j));
+            if (first == 0 && steps * h + j < kind.bits) ht_fetch_far(ahead + 64 * (steps * h + j));
             HT_UNROLL
             for (int i = 0; i < some; i++)
                 d[i] = v16d_step4(d[i], w[steps * h + j], x->q + HT_QBLOCK * (first + i) + 4 * (steps * h + j),

@@ -28,7 +28,8 @@ HT_INLINE void v16i_store_quads(void *p0, void *p1, void *p2, void *p3, v16i v) 
     _mm_storeu_si128((__m128i *)p3, _mm512_extracti32x4_epi32(v, 3));
 }
 HT_INLINE v16i v16w_join(v16i low, v16i high) {
-    return _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xffff), low, _mm512_slli_epi32(high, 16), 0xca); /* select */
+    const __m512i to_high = _mm512_broadcast_i32x4(_mm_setr_epi32(0x01000000, 0x05040000, 0x09080000, 0x0d0c0000));
+    return _mm512_mask_shuffle_epi8(low, UINT64_C(0xcccccccccccccccc), high, to_high);
 }
 HT_INLINE v16i v16w_shl(v16i x, int n) { return _mm512_slli_epi16(x, (uint8_t)n); }
 HT_INLINE v16i v16w_sra(v16i x, int n) { return _mm512_srai_epi16(x, (uint8_t)n); }

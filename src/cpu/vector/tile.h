@@ -26,6 +26,15 @@ enum { TILE_SPLITS = 0, TILE_SPILLS = 1 };
 enum { TILE_SPLITS = 0, TILE_SPILLS = 0 };
 #endif
 
+/* Asks for the cache line at p, which need not be valid memory: far ahead into the second cache, near into the first. */
+#if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
+HT_INLINE void ht_fetch_far(const void *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)p)); }
+HT_INLINE void ht_fetch_near(const void *p) { __asm__ volatile("prefetcht0 %0" : : "m"(*(const char *)p)); }
+#else
+HT_INLINE void ht_fetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
+HT_INLINE void ht_fetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
+#endif
+
 /* Rows of panel `panel` that exist: 0 to 16. */
 HT_INLINE int ht_lanes_of(const ht_product_out *out, int64_t panel) {
     int64_t left = out->n - HT_PANEL * panel;
