@@ -17,22 +17,30 @@ static void check(int promise) {
     if (!promise) abort();
 }
 
-/* With its scales, if they are found: then there is one for each part. */
+/* With its scales, if they are found: then there is one for each part. Of several matrices in one tensor the last one is
+ * read, and its second half. */
 static void read_scaled(const ht_checkpoint *c, const char *name, const ht_stored *t) {
     ht_scales scales;
     ht_error err = {0};
-    size_t n = strlen(name);
-    if (t->n_dims != 2 || n < 7 || strcmp(name + n - 7, ".weight") != 0) return;
-    ht_status status = ht_scales_find(c, name, t->dims[0], t->dims[1], &scales, &err);
+    if (t->n_dims != 2 && t->n_dims != 3) return;
+    int64_t n = t->n_dims == 3 ? t->dims[0] : 0, rows = t->dims[t->n_dims - 2], k = t->dims[t->n_dims - 1];
+    ht_status status = ht_scales_find(c, name, n, rows, k, &scales, &err);
     check(!status || (err.status == status && err.message[0]));
     if (status || !scales.any) return;
-    ht_matrix m = {.n_rows = t->dims[0], .k = t->dims[1]};
-    check(scales.rows >= 1 && scales.columns >= 1 && scales.n >= 1);
-    int64_t parts = (m.n_rows + scales.rows - 1) / scales.rows * ((m.k + scales.columns - 1) / scales.columns);
-    check(parts <= scales.n);
-    status = ht_scales_read(&scales, &m, &err);
-    check(!status || (err.status == status && err.message[0]));
-    free(m.scales);
+    check(scales.rows >= 1 && scales.columns >= 1 && scales.n_rows == rows);
+    check(scales.per_row >= (k + scales.columns - 1) / scales.columns);
+    for (int half = 0; half < 2; half++) {
+        int64_t row = half * (rows / 2);
+        ht_matrix m = {.n_rows = rows - row, .k = k};
+        status = ht_scales_read(&scales, n ? n - 1 : 0, row, &m, &err);
+        check(!status || (err.status == status && err.message[0]));
+        check(status || (m.scale_rows >= 1 && m.scale_columns == scales.columns));
+        float sum = 0;
+        for (int64_t i = 0; !status && i < (m.n_rows + m.scale_rows - 1) / m.scale_rows * scales.per_row; i++)
+            sum += m.scales[i];
+        check(sum == sum);
+        free(m.scales);
+    }
 }
 
 static void read_values(const ht_checkpoint *c, const ht_stored *t) {
