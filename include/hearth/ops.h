@@ -12,8 +12,18 @@ extern "C" {
 
 /* ---- make ---- */
 HT_API ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shape, int n_dims);
-/* start + i * step, i < n */
-HT_API ht_array *ht_arange(ht_scope *s, double start, double step, int64_t n, ht_dtype dtype);
+HT_API ht_array *ht_zeros(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims);
+HT_API ht_array *ht_ones(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims);
+/* start, start + step, ... before stop. */
+HT_API ht_array *ht_arange(ht_scope *s, double start, double stop, double step, ht_dtype dtype);
+/* n values from start to stop, both among them. */
+HT_API ht_array *ht_linspace(ht_scope *s, double start, double stop, int64_t n, ht_dtype dtype);
+/* [n, m]: 1 on the diagonal that begins k columns to the right, or on it and to the left of it, else 0. */
+HT_API ht_array *ht_eye(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype);
+HT_API ht_array *ht_tri(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype);
+/* x [..., n, m] with zeros to the right of that diagonal, or to the left. */
+HT_API ht_array *ht_tril(ht_scope *s, ht_array *x, int64_t k);
+HT_API ht_array *ht_triu(ht_scope *s, ht_array *x, int64_t k);
 HT_API ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype);
 /* Row-contiguous copy, or x itself when it is contiguous already. */
 HT_API ht_array *ht_contiguous(ht_scope *s, ht_array *x);
@@ -31,6 +41,29 @@ HT_API ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const 
 HT_API ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims);
 HT_API ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis);
 HT_API ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis);
+
+HT_API ht_array *ht_swapaxes(ht_scope *s, ht_array *x, int axis1, int axis2);
+HT_API ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to);
+/* Axes first .. last as one; copies where strides do not allow a view, as unflatten, which makes several of one (-1 once). */
+HT_API ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last);
+HT_API ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape, int n_dims);
+/* Elements (i, i + offset) of two axes, as the last axis of the result. */
+HT_API ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2);
+/* parts[0 .. n] are the pieces of an axis between the places at[0 .. n); false, and all NULL, on failure. */
+HT_API bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts);
+
+/* ---- from several, or from one several times ---- */
+/* n > 0 arrays behind each other along an axis, or along a new one, in the dtype in which all of them meet. */
+HT_API ht_array *ht_concatenate(ht_scope *s, ht_array *const *arrays, int n, int axis);
+HT_API ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis);
+/* The whole of x times[i] times along each of the last n axes; new axes come first where x has fewer. */
+HT_API ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n);
+/* Each element of an axis so many times. */
+HT_API ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis);
+/* widths[i] elements before and behind axis i: the value, an array without axes, or with HT_NONE the edge. */
+HT_API ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array *value);
+/* Elements `shift` places on along an axis, those that leave the end coming in at the beginning. */
+HT_API ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis);
 
 /* ---- of one element ---- */
 /* f32 arithmetic takes and gives zero for a denormal; negative and abs change the sign bit alone. Results keep the dtype;

@@ -4,7 +4,7 @@ import ctypes
 import ctypes.util
 import os
 import threading
-from ctypes import POINTER, byref, c_char, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
 
 class Error(RuntimeError):

@@ -5,7 +5,10 @@ from ctypes import POINTER, c_int, c_int64, c_void_p
 from . import _library as lib
 from ._array import array, operand, shape_argument
 
-__all__ = ["reshape", "transpose", "broadcast_to", "expand_dims", "squeeze", "swapaxes", "moveaxis", "flatten"]
+__all__ = [
+    "reshape", "transpose", "broadcast_to", "expand_dims", "squeeze", "swapaxes", "moveaxis", "flatten", "unflatten",
+    "diagonal",
+]  # fmt: skip
 
 _SHAPE = POINTER(c_int64)
 _reshape = lib.operation("ht_reshape", c_void_p, _SHAPE, c_int)
@@ -13,6 +16,11 @@ _transpose = lib.operation("ht_transpose", c_void_p, POINTER(c_int))
 _broadcast_to = lib.operation("ht_broadcast_to", c_void_p, _SHAPE, c_int)
 _expand_dims = lib.operation("ht_expand_dims", c_void_p, c_int)
 _squeeze = lib.operation("ht_squeeze", c_void_p, c_int)
+_swapaxes = lib.operation("ht_swapaxes", c_void_p, c_int, c_int)
+_moveaxis = lib.operation("ht_moveaxis", c_void_p, c_int, c_int)
+_flatten = lib.operation("ht_flatten", c_void_p, c_int, c_int)
+_unflatten = lib.operation("ht_unflatten", c_void_p, c_int, _SHAPE, c_int)
+_diagonal = lib.operation("ht_diagonal", c_void_p, c_int64, c_int, c_int)
 _slice = lib.operation("ht_slice", c_void_p, _SHAPE, _SHAPE, _SHAPE)
 
 
@@ -55,24 +63,24 @@ def squeeze(a, axis=None):
 
 
 def swapaxes(a, axis1, axis2):
-    a = operand(a)
-    axes = list(range(a.ndim))
-    axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
-    return transpose(a, axes)
+    return _call(_swapaxes, a, axis1, axis2)
 
 
 def moveaxis(a, source, destination):
-    a = operand(a)
-    axes = list(range(a.ndim))
-    axis = axes.pop(source)
-    axes.insert(destination if destination >= 0 else destination + a.ndim, axis)
-    return transpose(a, axes)
+    return _call(_moveaxis, a, source, destination)
 
 
 def flatten(a, start_axis=0, end_axis=-1):
-    a = operand(a)
-    start, end = (axis + a.ndim if axis < 0 else axis for axis in (start_axis, end_axis))
-    return reshape(a, (*a.shape[:start], -1, *a.shape[end + 1 :]) if a.ndim else (1,))
+    return _call(_flatten, a, start_axis, end_axis)
+
+
+def unflatten(a, axis, shape):
+    sizes, n = shape_argument(shape)
+    return _call(_unflatten, a, axis, sizes, n)
+
+
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    return _call(_diagonal, a, offset, axis1, axis2)
 
 
 # ---- indexing with integers, slices, None and ... ----
@@ -129,5 +137,5 @@ array.__getitem__ = get_item
 array.T = property(transpose)
 array.reshape = lambda self, *shape: reshape(self, shape[0] if isinstance(shape[0], (list, tuple)) else shape)
 array.transpose = lambda self, *axes: transpose(self, axes or None)
-for _name in ("flatten", "squeeze", "swapaxes", "moveaxis"):
+for _name in ("flatten", "unflatten", "squeeze", "swapaxes", "moveaxis", "diagonal", "broadcast_to"):
     setattr(array, _name, globals()[_name])

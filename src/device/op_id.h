@@ -9,6 +9,7 @@
     X(TRANSPOSE, transpose)                                                                                            \
     X(AS_STRIDED, as_strided)                                                                                          \
     X(SLICE, slice)                                                                                                    \
+    X(DIAGONAL, diagonal)                                                                                              \
     X(BROADCAST, broadcast)
 
 /* On arrays alone. */
@@ -92,6 +93,7 @@
     X(CUMMAX, cummax)                                                                                                  \
     X(CUMMIN, cummin)                                                                                                  \
     X(LOGCUMSUMEXP, logcumsumexp)                                                                                      \
+    X(CONCATENATE, concatenate)                                                                                        \
     X(MATMUL, matmul)         /* arrays, batched */                                                                    \
     X(TAKE, take)             /* rows of an array by index */                                                          \
     X(TOP_K, top_k)           /* indices of the largest, over the last axis */                                         \

@@ -22,6 +22,11 @@ typedef struct ht_nan_to_num_params {
     double nan, posinf, neginf;
 } ht_nan_to_num_params;
 
+/* CONCATENATE: along which axis. */
+typedef struct ht_axis_params {
+    int axis;
+} ht_axis_params;
+
 /* CUMSUM and the like: from the end when `reverse`; what is at a place counts there when `inclusive`, else from the next. */
 typedef struct ht_scan_params {
     bool reverse, inclusive;

@@ -4,6 +4,7 @@
 
 #include <hearth/ops.h>
 
+#include <math.h>
 #include <string.h>
 
 static ht_status result_of(const ht_make_params *p, const char *op, const int64_t *shape, int n_dims,
@@ -44,10 +45,55 @@ ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shap
     return ht_apply(s, HT_OP_FULL, &p, NULL, 0);
 }
 
-ht_array *ht_arange(ht_scope *s, double start, double step, int64_t n, ht_dtype dtype) {
+ht_array *ht_zeros(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    return ht_full(s, 0.0, dtype, shape, n_dims);
+}
+ht_array *ht_ones(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    return ht_full(s, 1.0, dtype, shape, n_dims);
+}
+
+static ht_array *sequence(ht_scope *s, double start, double step, int64_t n, ht_dtype dtype) {
     const ht_make_params p = {.value = {start, step}, .dtype = dtype, .n_dims = 1, .shape = &n};
     return ht_apply(s, HT_OP_ARANGE, &p, NULL, 0);
 }
+
+ht_array *ht_arange(ht_scope *s, double start, double stop, double step, ht_dtype dtype) {
+    double n = ceil((stop - start) / step);
+    if (!(fabs(n) < 0x1p62))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "arange: from %g to %g by %g are no countable elements", start, stop,
+                             step);
+    return sequence(s, start, step, n > 0 ? (int64_t)n : 0, dtype);
+}
+
+ht_array *ht_linspace(ht_scope *s, double start, double stop, int64_t n, ht_dtype dtype) {
+    double step = n > 1 ? (stop - start) / (double)(n - 1) : 0.0;
+    return sequence(s, start, step, n, dtype);
+}
+
+/* bool [n, m]: what `compare` says of a column and the row's number + k. */
+static ht_array *triangle(ht_scope *s, ht_array *(*compare)(ht_scope *, ht_array *, ht_array *), int64_t n, int64_t m,
+                          int64_t k) {
+    ht_array *column = sequence(s, 0.0, 1.0, m, HT_I64), *row = sequence(s, (double)k, 1.0, n, HT_I64);
+    return compare(s, column, ht_expand_dims(s, row, 1));
+}
+
+ht_array *ht_eye(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype) {
+    return ht_astype(s, triangle(s, ht_equal, n, m, k), dtype);
+}
+ht_array *ht_tri(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype) {
+    return ht_astype(s, triangle(s, ht_less_equal, n, m, k), dtype);
+}
+
+static ht_array *kept(ht_scope *s, ht_array *(*compare)(ht_scope *, ht_array *, ht_array *), const char *name,
+                      ht_array *x, int64_t k) {
+    if (!x) return NULL;
+    if (x->n_dims < 2)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: needs matrices, got an array of %d dimensions", name, x->n_dims);
+    ht_array *mask = triangle(s, compare, x->shape[x->n_dims - 2], x->shape[x->n_dims - 1], k);
+    return ht_where(s, mask, x, ht_full(s, 0.0, x->dtype, NULL, 0));
+}
+ht_array *ht_tril(ht_scope *s, ht_array *x, int64_t k) { return kept(s, ht_less_equal, "tril", x, k); }
+ht_array *ht_triu(ht_scope *s, ht_array *x, int64_t k) { return kept(s, ht_greater_equal, "triu", x, k); }
 
 ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype) {
     if (x && x->dtype == dtype) return x;

@@ -86,6 +86,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_CUMMAX] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params)},
     [HT_OP_CUMMIN] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params)},
     [HT_OP_LOGCUMSUMEXP] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params)},
+    [HT_OP_CONCATENATE] = {.shape = ht_shape_concatenate, .params_bytes = sizeof(ht_axis_params)},
     [HT_OP_MATMUL] = {.shape = ht_shape_matmul, .params_bytes = sizeof(ht_matmul_params)},
     [HT_OP_TAKE] = {.shape = ht_shape_take},
     [HT_OP_TOP_K] = {.shape = ht_shape_top_k, .params_bytes = sizeof(ht_top_k_params)},

@@ -49,7 +49,8 @@ ht_shape_fn ht_shape_total;   /* [..., n] -> [...] */
 ht_shape_fn ht_shape_choice;  /* the same, n > 0 */
 ht_shape_fn ht_shape_place;   /* [..., n] -> u32 [...], n > 0 */
 ht_shape_fn ht_shape_scan;    /* [..., n] -> the same */
-ht_shape_fn ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul, ht_shape_take;
+ht_shape_fn ht_shape_concatenate, ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul,
+    ht_shape_take;
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
 ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;
 

@@ -391,6 +391,96 @@ class Reduction(Case):
         return f"{super().__str__()} with {self.options}"
 
 
+def _some_shape(rng, x):
+    """Another shape for as many elements."""
+    sizes, left = [], x.size
+    while left > 1 and len(sizes) < 4:
+        d = int(rng.choice([k for k in range(1, left + 1) if left % k == 0]))
+        sizes.append(d)
+        left //= d
+    return (*sizes, left)
+
+
+def _axis(rng, x):
+    return int(rng.integers(-x.ndim, x.ndim))
+
+
+def _two_axes(rng, x):
+    return tuple(int(a) for a in rng.permutation(x.ndim)[:2]) if x.ndim > 1 else (0, 0)
+
+
+def _places(rng, x, axis):
+    return sorted(int(i) for i in rng.integers(0, x.shape[axis] + 1, int(rng.integers(1, 4))))
+
+
+def _widths(rng, x):
+    return [(int(a), int(b)) for a, b in rng.integers(0, 3, (x.ndim, 2))]
+
+
+def _pad(xp, x, widths, edge):
+    return xp.pad(x, widths, mode="edge") if edge else xp.pad(x, widths, constant_values=1)
+
+
+def _flat(results):
+    """A list of results as one array."""
+    return [r.reshape(-1) for r in results]
+
+
+# name: what it is called with, and the call in a library `xp` that has NumPy's names
+SHAPES = {
+    "reshape": lambda rng, x: (lambda xp, a, to=_some_shape(rng, x): a.reshape(to)),
+    "transpose": lambda rng, x: (lambda xp, a, to=tuple(map(int, rng.permutation(x.ndim))): a.transpose(*to)),
+    "expand_dims": lambda rng, x: (lambda xp, a, to=int(rng.integers(-x.ndim - 1, x.ndim + 1)): xp.expand_dims(a, to)),
+    "swapaxes": lambda rng, x: (lambda xp, a, two=_two_axes(rng, x): xp.swapaxes(a, *two)),
+    "moveaxis": lambda rng, x: (lambda xp, a, f=_axis(rng, x), t=_axis(rng, x): xp.moveaxis(a, f, t)),
+    "diagonal": lambda rng, x: (
+        lambda xp, a, two=_two_axes(rng, x), k=int(rng.integers(-3, 4)): xp.diagonal(a, k, *two) if two[0] != two[1] else a
+    ),
+    "concatenate": lambda rng, x: (lambda xp, a, to=_axis(rng, x): xp.concatenate([a, a[::-1], a], to)),
+    "stack": lambda rng, x: (lambda xp, a, to=int(rng.integers(-x.ndim - 1, x.ndim + 1)): xp.stack([a, a[::-1]], to)),
+    "split": lambda rng, x: (
+        lambda xp, a, to=_axis(rng, x), seed=int(rng.integers(1 << 30)): xp.concatenate(
+            _flat(xp.split(a, _places(np.random.default_rng(seed), x, to), to)), 0
+        )
+    ),
+    "tile": lambda rng, x: (lambda xp, a, to=tuple(int(i) for i in rng.integers(0, 4, rng.integers(1, 6))): xp.tile(a, to)),
+    "repeat": lambda rng, x: (lambda xp, a, n=int(rng.integers(0, 4)), to=_axis(rng, x): xp.repeat(a, n, to)),
+    "pad": lambda rng, x: (lambda xp, a, w=_widths(rng, x), e=bool(rng.random() < 0.4): _pad(xp, a, w, e)),
+    "roll": lambda rng, x: (lambda xp, a, n=int(rng.integers(-9, 9)), to=_axis(rng, x): xp.roll(a, n, to)),
+    "roll_all": lambda rng, x: (lambda xp, a, n=int(rng.integers(-9, 9)): xp.roll(a, n)),
+    "tril": lambda rng, x: (lambda xp, a, k=int(rng.integers(-3, 4)): xp.tril(a, k) if a.ndim > 1 else a),
+    "triu": lambda rng, x: (lambda xp, a, k=int(rng.integers(-3, 4)): xp.triu(a, k) if a.ndim > 1 else a),
+    "broadcast_to": lambda rng, x: (lambda xp, a, n=int(rng.integers(0, 4)): xp.broadcast_to(a, (n, *a.shape))),
+    "slice": lambda rng, x: (
+        lambda xp, a, cut=tuple(
+            slice(*(None if v == 9 else int(v) for v in rng.choice([9, 0, 1, 3, -1, -3], 2)), int(rng.choice([1, 2, -1, -2])))
+            for _ in range(int(rng.integers(1, x.ndim + 1)))
+        ): a[cut]
+    ),
+    "index": lambda rng, x: (lambda xp, a, i=int(rng.integers(0, x.shape[0])): a[i, ..., None] if a.ndim > 1 else a[None, i]),
+}
+
+
+class Shape(Case):
+    """A change of shape: the same elements, exactly."""
+
+    def __init__(self, rng, name, table):
+        self.name, self.range = name, ANY
+        self.dtypes = [str(rng.choice(DTYPES))]
+        shape = tuple(int(d) for d in rng.integers(1, 6, rng.integers(1, 5)))
+        self.operands = [self.operand(rng, shape, self.dtypes[0])]
+        self.call = table[name](rng, self.operands[0][1])
+
+    def check(self):
+        ours, theirs = self.operands[0]
+        got, expected = self.call(hx, ours), np.asarray(self.call(np, theirs))
+        if got.dtype.name != self.dtypes[0]:
+            return f"is {got.dtype.name}, expected {self.dtypes[0]}"
+        if tuple(got.shape) != expected.shape:
+            return f"has shape {got.shape}, expected {expected.shape}"
+        return None if np.array_equal(np.array(got), expected) else f"gives {got}, expected {expected.tolist()}"
+
+
 LARGEST = {"float16": 65500.0, "bfloat16": 3.38e38, "float32": 3.4e38, "float64": 1.79e308}
 
 
@@ -420,11 +510,12 @@ def main():
     options = parser.parse_args()
     print(f"seed {options.seed}, against NumPy{' and MLX' if mx else ''}")
     rng = np.random.default_rng(options.seed)
-    names = [(name, table) for table in (UNARY, BINARY, REDUCTIONS) for name in table]
+    names = [(name, table) for table in (UNARY, BINARY, REDUCTIONS, SHAPES) for name in table]
     failures = {}
     for i in range(options.cases):
         name, table = names[i % len(names)]
-        case = (Reduction if table is REDUCTIONS else Case)(rng, name, table)
+        kind = Reduction if table is REDUCTIONS else Shape if table is SHAPES else Case
+        case = kind(rng, name, table)
         with np.errstate(all="ignore"):
             problem = case.check()
         if problem and (case.name not in failures or case.size() < failures[case.name][0]):

@@ -22,7 +22,7 @@ static ht_scope *weights;
 static ht_array *table, *norm, *mix;
 
 static ht_array *wave(ht_scope *s, double step, int64_t rows, int64_t columns) {
-    ht_array *x = ht_sin(s, ht_arange(s, 0.3, step, rows * columns, HT_F32));
+    ht_array *x = ht_sin(s, ht_linspace(s, 0.3, 0.3 + step * (double)(rows * columns - 1), rows * columns, HT_F32));
     return ht_reshape(s, x, (int64_t[]){rows, columns}, 2);
 }
 
@@ -109,7 +109,7 @@ static ht_array *product(ht_ctx *c, ht_array *x, int i) {
  * overlap), which must not take turns with what writes them; a product of a product. */
 static ht_array *chained(ht_ctx *c) {
     ht_scope *s = c->s;
-    ht_array *wide = ht_sin(s, ht_arange(s, 0.3, 0.7, VOCAB * WIDTH, HT_F32));
+    ht_array *wide = ht_sin(s, ht_linspace(s, 0.3, 0.3 + 0.7 * (VOCAB * WIDTH - 1), VOCAB * WIDTH, HT_F32));
     ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(c)); /* [T, WIDTH] */
     int64_t rows = ht_array_dim(x, 0), shape[2] = {rows, WIDTH};
     ht_array *first = ht_slice(s, x, (int64_t[]){0, 0}, (int64_t[]){1, WIDTH}, NULL);
@@ -208,7 +208,7 @@ static ht_matrix head;
 
 static ht_array *headed(ht_scope *s, void *scaled) {
     ht_ctx c = {.s = s};
-    ht_array *wide = ht_sin(s, ht_arange(s, 0.3, 0.7, VOCAB * WIDTH, HT_F32));
+    ht_array *wide = ht_sin(s, ht_linspace(s, 0.3, 0.3 + 0.7 * (VOCAB * WIDTH - 1), VOCAB * WIDTH, HT_F32));
     ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(&c));
     x = ht_rms_norm(s, ht_take(s, x, ht_batch_out_rows(&c)), HT_NONE, 1e-6f, 0.0f);
     ht_array *y = ht_linear(&c, x, &(ht_weight){.matrix = &head, .bias = HT_NONE});

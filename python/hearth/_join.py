@@ -1,0 +1,105 @@
+"""Arrays from several, or from one several times."""
+
+from ctypes import POINTER, c_int, c_int64, c_void_p
+
+from . import _library as lib
+from ._array import array, operand
+
+__all__ = ["concatenate", "stack", "split", "tile", "repeat", "pad", "roll", "meshgrid"]
+
+_LIST = POINTER(c_void_p)
+_concatenate = lib.operation("ht_concatenate", _LIST, c_int, c_int)
+_stack = lib.operation("ht_stack", _LIST, c_int, c_int)
+_tile = lib.operation("ht_tile", c_void_p, POINTER(c_int64), c_int)
+_repeat = lib.operation("ht_repeat", c_void_p, c_int64, c_int)
+_pad = lib.operation("ht_pad", c_void_p, POINTER(c_int64), c_void_p)
+_roll = lib.operation("ht_roll", c_void_p, c_int64, c_int)
+
+
+def _own(function, *arguments):
+    return array._own(lib.call(function, *arguments))
+
+
+def _joined(function, arrays, axis):
+    arrays = [operand(a) for a in arrays]
+    return _own(function, (c_void_p * len(arrays))(*(a._handle for a in arrays)), len(arrays), axis)
+
+
+def concatenate(arrays, axis=0):
+    if axis is None:
+        arrays, axis = [operand(a).flatten() for a in arrays], 0
+    return _joined(_concatenate, arrays, axis)
+
+
+def stack(arrays, axis=0):
+    return _joined(_stack, arrays, axis)
+
+
+def split(a, indices_or_sections, axis=0):
+    """Into so many equal parts, or at the places given."""
+    a = operand(a)
+    n, places = a.shape[axis], indices_or_sections
+    if isinstance(places, int):
+        if places < 1 or n % places:
+            raise ValueError(f"split: {n} elements are no {places} equal parts")
+        places = range(n // places, n, n // places)
+    axis %= a.ndim
+    bounds = [0, *places, n]
+    return [a[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(bounds, bounds[1:])]
+
+
+def tile(a, reps):
+    reps = (reps,) if isinstance(reps, int) else tuple(reps)
+    return _own(_tile, operand(a)._handle, (c_int64 * len(reps))(*reps), len(reps))
+
+
+def repeat(a, repeats, axis=None):
+    a = operand(a)
+    if axis is None:
+        a, axis = a.flatten(), 0
+    return _own(_repeat, a._handle, repeats, axis)
+
+
+def pad(a, pad_width, mode="constant", constant_values=0):
+    a = operand(a)
+    if mode not in ("constant", "edge"):
+        raise ValueError(f"pad: there is no mode {mode!r}, only 'constant' and 'edge'")
+    widths = pad_width if isinstance(pad_width, (list, tuple)) else [pad_width]
+    widths = [(w, w) if isinstance(w, int) else tuple(w) for w in widths]
+    if isinstance(pad_width, tuple) and len(pad_width) == 2 and all(isinstance(w, int) for w in pad_width):
+        widths = [pad_width]
+    widths = widths * a.ndim if len(widths) == 1 else widths
+    if len(widths) != a.ndim:
+        raise ValueError(f"pad: {len(widths)} widths for an array of {a.ndim} axes")
+    flat = [width for pair in widths for width in pair]
+    value = None if mode == "edge" else operand(constant_values, a)
+    return _own(_pad, a._handle, (c_int64 * len(flat))(*flat), lib.none if value is None else value._handle)
+
+
+def roll(a, shift, axis=None):
+    a = operand(a)
+    if axis is None:
+        return roll(a.flatten(), shift if isinstance(shift, int) else sum(shift), 0).reshape(a.shape)
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    shifts = shift if isinstance(shift, (list, tuple)) else [shift] * len(axes)
+    for by, along in zip(shifts, axes):
+        a = _own(_roll, a._handle, by, along)
+    return a
+
+
+def meshgrid(*arrays, sparse=False, indexing="xy"):
+    """Each array along an axis of its own, repeated along those of the others unless `sparse`."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"meshgrid: there is no indexing {indexing!r}, only 'xy' and 'ij'")
+    arrays = [operand(a).flatten() for a in arrays]
+    n = len(arrays)
+    axes = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else range(n)
+    shape = [1] * n
+    for a, axis in zip(arrays, axes):
+        shape[axis] = a.size
+    grids = [a.reshape([a.size if i == axis else 1 for i in range(n)]) for a, axis in zip(arrays, axes)]
+    return grids if sparse else [g.broadcast_to(shape) for g in grids]
+
+
+for _name in ("split", "repeat"):
+    setattr(array, _name, globals()[_name])

@@ -1,0 +1,94 @@
+/* Axes in another order, merged, taken apart, or walked together: views of the same elements. */
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <string.h>
+
+static bool find_axis(ht_scope *s, const char *name, const ht_array *x, int axis, int *out) {
+    *out = axis < 0 ? axis + x->n_dims : axis;
+    if (*out >= 0 && *out < x->n_dims) return true;
+    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d does not fit an array of %d dimensions", name, axis, x->n_dims);
+    return false;
+}
+
+ht_array *ht_swapaxes(ht_scope *s, ht_array *x, int axis1, int axis2) {
+    int order[HT_MAX_DIMS], a, b;
+    if (!x || !find_axis(s, "swapaxes", x, axis1, &a) || !find_axis(s, "swapaxes", x, axis2, &b)) return NULL;
+    for (int i = 0; i < x->n_dims; i++) order[i] = i == a ? b : i == b ? a : i;
+    return ht_transpose(s, x, order);
+}
+
+ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to) {
+    int order[HT_MAX_DIMS], a, b;
+    if (!x || !find_axis(s, "moveaxis", x, from, &a) || !find_axis(s, "moveaxis", x, to, &b)) return NULL;
+    for (int i = 0, next = 0; i < x->n_dims; i++) {
+        if (next == a) next++;
+        order[i] = i == b ? a : next++;
+    }
+    return ht_transpose(s, x, order);
+}
+
+ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
+    int64_t shape[HT_MAX_DIMS];
+    int a, b, n = 0;
+    if (!x) return NULL;
+    if (x->n_dims == 0) return ht_expand_dims(s, x, 0);
+    if (!find_axis(s, "flatten", x, first, &a) || !find_axis(s, "flatten", x, last, &b)) return NULL;
+    if (a > b) return ht_scope_fail(s, HT_ERR_ARGUMENT, "flatten: axis %d comes after axis %d", first, last);
+    for (int i = 0; i < x->n_dims; i++) {
+        if (i > a && i <= b)
+            shape[n - 1] *= x->shape[i];
+        else
+            shape[n++] = x->shape[i];
+    }
+    return ht_reshape(s, x, shape, n);
+}
+
+ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape, int n_dims) {
+    int64_t whole[HT_MAX_DIMS];
+    int at, n = 0;
+    if (!x || !find_axis(s, "unflatten", x, axis, &at)) return NULL;
+    if (n_dims < 0 || x->n_dims - 1 + n_dims > HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT,
+                             "unflatten: %d axes for one of %d are too many, at most %d are possible", n_dims,
+                             x->n_dims, HT_MAX_DIMS);
+    for (int i = 0; i < x->n_dims; i++) {
+        if (i != at) {
+            whole[n++] = x->shape[i];
+            continue;
+        }
+        for (int k = 0; k < n_dims; k++) whole[n++] = shape[k];
+    }
+    return ht_reshape(s, x, whole, n);
+}
+
+/* Element i of the result's last axis is that at i of one axis and i + offset of the other: their strides add up. */
+ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2) {
+    int a, b;
+    if (!x || !find_axis(s, "diagonal", x, axis1, &a) || !find_axis(s, "diagonal", x, axis2, &b)) return NULL;
+    if (a == b) return ht_scope_fail(s, HT_ERR_ARGUMENT, "diagonal: axis %d is named twice", axis1);
+    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
+    memcpy(stop, x->shape, sizeof stop);
+    int64_t rows = x->shape[a], columns = x->shape[b];
+    start[a] = offset < 0 ? (offset < -rows ? rows : -offset) : 0;
+    start[b] = offset > 0 ? (offset > columns ? columns : offset) : 0;
+    int64_t n = rows - start[a] < columns - start[b] ? rows - start[a] : columns - start[b];
+    stop[a] = start[a] + n;
+    stop[b] = start[b] + n;
+    ht_array *v = ht_slice(s, x, start, stop, NULL); /* a square, so far */
+    if (!v) return NULL;
+    int64_t step = v->stride[a] + v->stride[b];
+    int n_dims = 0;
+    for (int i = 0; i < v->n_dims; i++) {
+        if (i == a || i == b) continue;
+        v->shape[n_dims] = v->shape[i];
+        v->stride[n_dims++] = v->stride[i];
+    }
+    v->shape[n_dims] = n;
+    v->stride[n_dims++] = step;
+    v->op = HT_OP_DIAGONAL;
+    v->n_dims = n_dims;
+    return v;
+}

@@ -1,0 +1,175 @@
+/* Arrays made of several, or of one several times. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- concatenate ---- */
+
+ht_status ht_shape_concatenate(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                               ht_error *err) {
+    int axis = ((const ht_axis_params *)params)->axis;
+    char first[HT_SHAPE_TEXT], other[HT_SHAPE_TEXT];
+    out->dtype = in[0]->dtype;
+    out->n_dims = in[0]->n_dims;
+    memcpy(out->shape, in[0]->shape, sizeof out->shape);
+    for (int k = 1; k < n_in; k++) {
+        bool fits = in[k]->n_dims == out->n_dims;
+        for (int i = 0; fits && i < out->n_dims; i++) fits = i == axis || in[k]->shape[i] == out->shape[i];
+        if (!fits || !ht_add_i64(out->shape[axis], in[k]->shape[axis], &out->shape[axis]))
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s: shapes %s and %s do not fit together along axis %d", op,
+                           ht_shape_text(in[0]->shape, in[0]->n_dims, first),
+                           ht_shape_text(in[k]->shape, in[k]->n_dims, other), axis);
+    }
+    return HT_OK;
+}
+
+/* The arrays in the dtype in which all of them meet; false when one is missing. Freed by the caller. */
+static bool promoted(ht_scope *s, ht_array *const *arrays, int n, ht_array ***out) {
+    ht_dtype dtype = HT_BOOL;
+    *out = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!arrays[i]) return false;
+        dtype = ht_dtype_promote(dtype, arrays[i]->dtype);
+    }
+    ht_array **all = calloc((size_t)n, sizeof(ht_array *));
+    if (!all) {
+        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %zu bytes for a list of arrays", (size_t)n * sizeof *all);
+        return false;
+    }
+    for (int i = 0; i < n; i++) all[i] = ht_astype(s, arrays[i], dtype);
+    *out = all;
+    return true;
+}
+
+ht_array *ht_concatenate(ht_scope *s, ht_array *const *arrays, int n, int axis) {
+    ht_array **all;
+    if (n < 1) return ht_scope_fail(s, HT_ERR_ARGUMENT, "concatenate: no arrays are given");
+    if (!promoted(s, arrays, n, &all)) return NULL;
+    int at = axis < 0 ? axis + arrays[0]->n_dims : axis;
+    ht_array *y = NULL;
+    if (at < 0 || at >= arrays[0]->n_dims)
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "concatenate: axis %d does not fit an array of %d dimensions", axis,
+                      arrays[0]->n_dims);
+    else
+        y = n == 1 ? all[0] : ht_apply(s, HT_OP_CONCATENATE, &(ht_axis_params){at}, all, n);
+    free(all);
+    return y;
+}
+
+ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis) {
+    if (n < 1) return ht_scope_fail(s, HT_ERR_ARGUMENT, "stack: no arrays are given");
+    ht_array **all = calloc((size_t)n, sizeof(ht_array *));
+    if (!all) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d arrays", n);
+    for (int i = 0; i < n; i++) all[i] = ht_expand_dims(s, arrays[i], axis);
+    int at = arrays[0] && axis < 0 ? axis + arrays[0]->n_dims + 1 : axis;
+    ht_array *y = ht_concatenate(s, all, n, at);
+    free(all);
+    return y;
+}
+
+/* ---- the same elements several times ---- */
+
+/* Axis `axis` `by` times as long: the whole of it again and again, or each element so many times. */
+static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole) {
+    if (!x || by == 1) return x;
+    int64_t shape[HT_MAX_DIMS], outer = 1, inner = 1, n = x->shape[axis], length;
+    memcpy(shape, x->shape, sizeof shape);
+    if (by < 0 || !ht_mul_i64(n, by, &length))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%lld times an axis of %lld elements cannot be", (long long)by,
+                             (long long)n);
+    for (int i = 0; i < axis; i++) outer *= shape[i];
+    for (int i = axis + 1; i < x->n_dims; i++) inner *= shape[i];
+    shape[axis] = length;
+    const int64_t once[4] = {outer, whole ? 1 : n, whole ? n : 1, inner};
+    const int64_t often[4] = {outer, whole ? by : n, whole ? n : by, inner};
+    ht_array *y = ht_broadcast_to(s, ht_reshape(s, x, once, 4), often, 4);
+    return ht_reshape(s, y, shape, x->n_dims);
+}
+
+ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n) {
+    if (x && (n < 0 || n > HT_MAX_DIMS))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "tile: %d axes, at most %d are possible", n, HT_MAX_DIMS);
+    while (x && x->n_dims < n) x = ht_expand_dims(s, x, 0);
+    for (int i = 0; x && i < n; i++) x = repeated(s, x, times[i], x->n_dims - n + i, true);
+    return x;
+}
+
+ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis) {
+    if (!x) return NULL;
+    int at = axis < 0 ? axis + x->n_dims : axis;
+    if (at < 0 || at >= x->n_dims)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "repeat: axis %d does not fit an array of %d dimensions", axis,
+                             x->n_dims);
+    return repeated(s, x, times, at, false);
+}
+
+/* ---- more at the ends, or in another order ---- */
+
+/* Elements [begin, end) of one axis. */
+static ht_array *part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t end) {
+    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
+    memcpy(stop, x->shape, sizeof stop);
+    start[axis] = begin;
+    stop[axis] = end;
+    return ht_slice(s, x, start, stop, NULL);
+}
+
+/* What is put before or behind x along an axis: n times its edge, or the value. */
+static ht_array *padding(ht_scope *s, ht_array *x, int axis, int64_t n, int64_t edge, ht_array *value) {
+    int64_t shape[HT_MAX_DIMS];
+    memcpy(shape, x->shape, sizeof shape);
+    shape[axis] = n;
+    return ht_broadcast_to(s, value == HT_NONE ? part(s, x, axis, edge, edge + 1) : value, shape, x->n_dims);
+}
+
+ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array *value) {
+    if (!x || !value) return NULL;
+    value = value == HT_NONE ? value : ht_astype(s, value, x->dtype);
+    if (value && value != HT_NONE && value->n_dims)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: the value has %d dimensions, expected none", value->n_dims);
+    for (int i = 0, n = x->n_dims; x && i < n; i++) {
+        int64_t before = widths[i][0], behind = widths[i][1], length = x->shape[i];
+        if (before < 0 || behind < 0 || (value == HT_NONE && length == 0 && before + behind > 0))
+            return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: axis %d of %lld elements cannot get %lld and %lld more", i,
+                                 (long long)length, (long long)before, (long long)behind);
+        if (before + behind == 0) continue;
+        ht_array *parts[3] = {padding(s, x, i, before, 0, value), x, padding(s, x, i, behind, length - 1, value)};
+        x = ht_concatenate(s, parts, 3, i);
+    }
+    return x;
+}
+
+ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
+    if (!x) return NULL;
+    int at = axis < 0 ? axis + x->n_dims : axis;
+    if (at < 0 || at >= x->n_dims)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "roll: axis %d does not fit an array of %d dimensions", axis,
+                             x->n_dims);
+    int64_t n = x->shape[at], by = n ? (shift % n + n) % n : 0;
+    if (by == 0) return x;
+    ht_array *parts[2] = {part(s, x, at, n - by, n), part(s, x, at, 0, n - by)};
+    return ht_concatenate(s, parts, 2, at);
+}
+
+bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts) {
+    for (int i = 0; i <= n; i++) parts[i] = NULL;
+    if (!x) return false;
+    int along = axis < 0 ? axis + x->n_dims : axis;
+    if (along < 0 || along >= x->n_dims) {
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "split: axis %d does not fit an array of %d dimensions", axis, x->n_dims);
+        return false;
+    }
+    bool ok = true;
+    for (int i = 0; ok && i <= n; i++) {
+        int64_t begin = i ? at[i - 1] : 0, end = i < n ? at[i] : x->shape[along];
+        parts[i] = part(s, x, along, begin, end);
+        ok = parts[i] != NULL;
+    }
+    for (int i = 0; !ok && i <= n; i++) parts[i] = NULL;
+    return ok;
+}
