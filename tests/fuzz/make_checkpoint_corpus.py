@@ -87,6 +87,12 @@ for part in ("gate", "up", "down"):
     moe.update({f"{path}.weight": ("U32", (2, 64, 8)), f"{path}.scales": ("F16", (2, 64, 1)), f"{path}.biases": ("F16", (2, 64, 1))})
 weights("experts", {"model_type": "qwen3_moe", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 64,
                     "head_dim": 32, **way(bits=4, group_size=64)}, moe)
+stacked = {k: v for k, v in moe.items() if "switch_mlp" not in k}
+for part, rows, shape in (("gate_up", 128, (2, 8, 2)), ("down", 64, (2, 64, 1))):
+    path = f"model.layers.0.mlp.experts.{part}_proj"
+    stacked.update({path: ("F8_E4M3", (2, rows, 64)), f"{path}_scale_inv": ("F32", shape)})
+weights("experts-fp8", {"model_type": "qwen3_moe", "num_experts": 2, "num_experts_per_tok": 1,
+                        "moe_intermediate_size": 64, "head_dim": 32, **FP8}, stacked)
 
 names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors"]
 a, b = {"a": ("F32", (2, 3)), "b": ("U8", (0, 4))}, {"c": ("BF16", ()), "d": ("I64", (2,))}
