@@ -173,6 +173,33 @@ static ht_status write_gemma4(chat *c, ht_error *err) {
     return HT_OK;
 }
 
+/* ---- deepseek ---- */
+
+#define DEEPSEEK(name) "<\xEF\xBD\x9C" name "\xEF\xBD\x9C>"
+#define UNDERLINE      "\xE2\x96\x81"
+
+/* The last system text, without a header; then the turns. Earlier answers are written without their thoughts, and the next
+ * one begins with one where the template says so. */
+static ht_status write_deepseek(chat *c, ht_error *err) {
+    (void)err;
+    const char *system = "", *close = "</think>";
+    for (size_t i = 0; i < c->n; i++)
+        if (has_role(&c->messages[i], "system")) system = c->messages[i].content;
+    put_text(c, system);
+    for (size_t i = 0; i < c->n; i++) {
+        const ht_message *m = &c->messages[i];
+        if (has_role(m, "user")) ht_text_printf(&c->out, DEEPSEEK("User") "%s", m->content);
+        if (!has_role(m, "assistant")) continue;
+        const char *answer = m->content;
+        for (const char *p = answer; (p = strstr(p, close));) answer = p += strlen(close);
+        ht_text_printf(&c->out, DEEPSEEK("Assistant") "%s" DEEPSEEK("end" UNDERLINE "of" UNDERLINE "sentence"), answer);
+    }
+    put_text(c, DEEPSEEK("Assistant"));
+    if (strstr(c->template_text, DEEPSEEK("Assistant") "<think>\\n")) put_text(c, "<think>\n");
+    if (strstr(c->template_text, "{% if not enable_thinking %}{{- '</think>' -}}")) put_text(c, close);
+    return HT_OK;
+}
+
 /* ---- choosing ---- */
 
 #define FORMAT(name, opening, bos) {#name, write_##name, bos},

@@ -15,8 +15,11 @@ enum { N_FORMATS = sizeof formats / sizeof *formats };
 const char *ht_model_chat_format(int i) { return i >= 0 && i < N_FORMATS ? formats[i].name : NULL; }
 
 /* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
-static const char *const endings[] = {"<end_of_turn>", "<turn|>",       "<|im_end|>",     "<|eot_id|>",
-                                      "<|eom_id|>",    "<|endoftext|>", "<|end_of_text|>"};
+static const char *const endings[] = {
+    "<end_of_turn>",   "<turn|>",
+    "<|im_end|>",      "<|eot_id|>",
+    "<|eom_id|>",      "<|endoftext|>",
+    "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
 /* A GGUF file's own vocabulary comes before a tokenizer.json beside it; a chat template that it lacks may lie there. */

@@ -13,7 +13,8 @@
     X(chatml, "<|im_start|>", false)                                                                                   \
     X(gemma, "<start_of_turn>", true)                                                                                  \
     X(gemma4, "<|turn>", true)                                                                                         \
-    X(llama3, "<|start_header_id|>", true)
+    X(llama3, "<|start_header_id|>", true)                                                                             \
+    X(deepseek, "<\xEF\xBD\x9CUser\xEF\xBD\x9C>", true)
 
 /* The checkpoint's tokenizer; *out is NULL when it has none: it can still be run on ids. */
 ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err);

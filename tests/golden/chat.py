@@ -26,6 +26,7 @@ def of_gguf(path):
 QWEN25 = ["{{- '<|im_start|>system\\n' }}", "{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}",
           "{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}"]
 LLAMA31 = ["{{- bos_token }}", '{{- "Cutting Knowledge Date: December 2023\\n" }}']
+THINK = "{{'<\uff5cAssistant\uff5c><think>\\n'}}"
 NO_THOUGHT = "{{- '<|channel>thought\\n<channel|>' -}}"
 CASES = [  # name, format, BOS, template, fragments
     ("SmolLM2", "chatml", "<|im_start|>", of_gguf(f"{MODELS}/smollm2-135m.gguf"),
@@ -39,6 +40,11 @@ CASES = [  # name, format, BOS, template, fragments
     ("Llama 3.1", "llama3", "<|begin_of_text|>", of_file("meta-llama-Llama-3.1-8B-Instruct"), LLAMA31),
     ("Llama 3.2", "llama3", "<|begin_of_text|>", of_file("meta-llama-Llama-3.2-3B-Instruct"), LLAMA31),
     ("Llama 3.3", "llama3", "<|begin_of_text|>", of_file("meta-llama-Llama-3.3-70B-Instruct"), LLAMA31),
+    ("R1 distill of Llama", "deepseek", "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
+     of_file("deepseek-ai-DeepSeek-R1-Distill-Llama-8B"), ["{{bos_token}}", THINK]),
+    ("R1 distill of Qwen", "deepseek", "<\uff5cbegin\u2581of\u2581sentence\uff5c>",
+     of_file("deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"),
+     ["{{bos_token}}", THINK, "{% if not enable_thinking %}{{- '</think>' -}}"]),
     ("Gemma 2", "gemma", "<bos>", of_file("google-gemma-2-2b-it"), ["{{ bos_token }}"]),
     ("Gemma 4", "gemma4", "<bos>", of_file("google-gemma-4-31B-it"),
      ["{{- bos_token -}}", "{%- set continue_same_model_turn = ", NO_THOUGHT]),
@@ -61,6 +67,9 @@ THOUGHT = [{"role": "user", "content": "Go"},
            {"role": "assistant", "content": "a <|channel>thought\nhm<channel|> b<channel|>c<|channel>open"},
            {"role": "user", "content": "On"}]
 
+DEEP_THOUGHT = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "<think>\nhm</think>a</think>\n\nb "},
+                {"role": "user", "content": "On"}]
+
 
 def c_string(text):
     return '"' + "".join(chr(b) if 32 <= b < 127 and chr(b) not in '"\\?' else f"\\{b:03o}" for b in text.encode()) + '"'
@@ -71,7 +80,7 @@ def conversation(messages):
 
 
 print("/* Made by tests/golden/chat.py. */\n/* clang-format off */")
-conversations = CONVERSATIONS + [ANSWERS_IN_A_ROW, THOUGHT]
+conversations = CONVERSATIONS + [ANSWERS_IN_A_ROW, THOUGHT, DEEP_THOUGHT]
 print("static const ht_message golden_chats[][8] = {")
 for messages in conversations:
     print(f"    {conversation(messages)},")
@@ -84,7 +93,7 @@ for name, kind, bos, template, fragments in CASES:
     for i, messages in enumerate(conversations):
         if name == "Gemma 2" and messages[0]["role"] == "system" or kind == "gemma" and messages is ANSWERS_IN_A_ROW:
             continue  # refused by the template
-        if messages is THOUGHT and kind != "gemma4":
+        if messages is THOUGHT and kind != "gemma4" or messages is DEEP_THOUGHT and kind != "deepseek":
             continue
         rendered, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True,
                                             bos_token=bos, date_string="26 Jul 2024")

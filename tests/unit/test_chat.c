@@ -51,7 +51,10 @@ static void formats_without_a_template(void **state) {
         {"llama3", "<bos><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|><|start_header_id|>user"
                    "<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nYes<|eot_id|>"
                    "<|start_header_id|>user<|end_header_id|>\n\nBye<|eot_id|><|start_header_id|>assistant"
-                   "<|end_header_id|>\n\n"}};
+                   "<|end_header_id|>\n\n"},
+        {"deepseek", "<bos>Be brief.<\357\275\234User\357\275\234> Hi <\357\275\234Assistant\357\275\234>Yes"
+                     "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"
+                     "<\357\275\234User\357\275\234>Bye<\357\275\234Assistant\357\275\234>"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text;
         ht_error err = {0};
