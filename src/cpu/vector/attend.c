@@ -40,20 +40,27 @@ typedef struct attend_tile {
     int64_t first_page, end_page; /* that any of the rows sees */
 } attend_tile;
 
-static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t page) {
+static const char *keys_at(const attend_tile *t, int64_t page) {
     const ht_kv_layer *l = t->layer;
     const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
-    size_t bytes = ht_dtype_bytes(l->dtype), k = (size_t)ht_kv_k_index(l, t->kv_head, 0) * bytes;
+    return base + (size_t)ht_kv_k_index(l, t->kv_head, 0) * ht_dtype_bytes(l->dtype);
+}
+
+/* `after` is the tile that the thread takes up after this one, or NULL. */
+static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t page, const attend_tile *after) {
+    const ht_kv_layer *l = t->layer;
+    const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
+    size_t bytes = ht_dtype_bytes(l->dtype);
     const uint16_t *scales = ht_kv_scales(l, l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]);
-    const char *next = page + 1 < t->end_page ? l->pages[ht_kv_page_of(l, (page + 1) * HT_KV_PAGE)] : NULL;
+    const char *next = page + 1 < t->end_page ? keys_at(t, page + 1) : after ? keys_at(after, after->first_page) : NULL;
     return (attend_page){.dtype = l->dtype,
-                         .k = base + k,
+                         .k = keys_at(t, page),
                          .v = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes,
                          .k_scale = scales + ht_kv_k_scale_index(l, t->kv_head, 0),
                          .v_scale = scales + ht_kv_v_scale_index(l, t->kv_head, 0),
                          .v_stride = job->head_dim,
                          .head_dim = job->head_dim,
-                         .next = next ? next + k : NULL};
+                         .next = next};
 }
 
 static int in_page(int64_t pos, int64_t page) {
@@ -160,8 +167,9 @@ static int next_group(int64_t left) {
 
 /* ---- a whole tile on one thread ---- */
 
-static void attend_tile_page(const attend_job *job, const attend_tile *t, const attend_room *room, int64_t page) {
-    attend_page p = page_at(job, t, page);
+static void attend_tile_page(const attend_job *job, const attend_tile *t, const attend_room *room, int64_t page,
+                             const attend_tile *after) {
+    attend_page p = page_at(job, t, page, after);
     int64_t queries = t->rows * job->group;
     if (job->may_convert && queries >= CONVERT_QUERIES && p.dtype != HT_F32) {
         const int32_t *pos = job->call->step->batch->pos + t->row;
@@ -188,19 +196,25 @@ static void attend_tile_page(const attend_job *job, const attend_tile *t, const 
 }
 
 /* The longest tiles first: the others fill the gaps at the end. */
+static attend_tile tile_of_rank(const attend_job *job, int64_t n_tiles, int64_t index) {
+    return tile_at(job, n_tiles - 1 - ht_pool_rank(job->call->pool, n_tiles, index));
+}
+
 static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const attend_job *job = arg;
     attend_room room = room_of(job, worker);
     int64_t n_tiles = tile_count(job);
+    attend_tile next = tile_of_rank(job, n_tiles, begin);
     for (int64_t index = begin; index < end; index++) {
-        attend_tile t = tile_at(job, n_tiles - 1 - ht_pool_rank(job->call->pool, n_tiles, index));
+        const attend_tile t = next;
+        if (index + 1 < n_tiles) next = tile_of_rank(job, n_tiles, index + 1);
         int64_t queries = t.rows * job->group;
         if (job->appends)
             for (int64_t row = t.row; row < t.row + t.rows; row++)
                 HT_ISA_NAME(ht_attend_append_head)(job->call, t.layer, row, t.kv_head);
         pack_queries(job, &t, room.q);
         memset(room.totals, 0, (size_t)queries * 2 * sizeof(float));
-        for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &room, page);
+        for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &room, page, &next);
         for (int64_t i = 0; i < queries; i++)
             HT_ISA_NAME(ht_attend_finish)(out_of(job, &t, i), job->head_dim, room.totals[2 * i + 1]);
     }
@@ -230,7 +244,7 @@ static void attend_wave(void *arg, int64_t begin, int64_t end, int worker) {
         if (absolute >= t.end_page) continue;
         if (packed != tile) pack_queries(job, &t, room.q);
         packed = tile;
-        attend_page p = page_at(job, &t, absolute);
+        attend_page p = page_at(job, &t, absolute, NULL);
         for (int64_t q = 0; q < job->group;) {
             int n = next_group(job->group - q);
             attend_group g = group_of(job, &t, &room, absolute, q, n);

@@ -25,7 +25,7 @@ typedef struct attend_page {
     const uint16_t *v_scale; /* [256 keys][blocks] */
     int64_t v_stride;        /* elements */
     int64_t head_dim;
-    const void *next; /* K of the page that comes after, or NULL: fetched towards the end */
+    const void *next; /* K of the page that the thread reads after this, or NULL: fetched towards the end */
 } attend_page;
 
 /* Queries of one KV head and what they get from a page. Query i sees keys [first[i], end[i]) of the page; one that sees

@@ -36,20 +36,34 @@ HT_INLINE v16f value_scale(const attend_page *page, int64_t key, int64_t d) {
  * and pages lie anywhere, so that the processor's own prefetching starts anew too often. */
 enum { AHEAD = 8192, LINE = 64 };
 
-HT_INLINE bool fetches_ahead(ht_dtype t) { return t == HT_F16 || t == HT_BF16; }
+HT_INLINE bool fetches_ahead(ht_dtype t) { return t != HT_F32; } /* converted, so just written */
+HT_INLINE int64_t bytes_of(ht_dtype t) { return t == HT_I8 ? 1 : 2; }
 
 HT_INLINE void prefetch_lines(const char *p, int64_t lines) {
     for (int64_t i = 0; i < lines; i++) HT_PREFETCH(p + i * LINE);
 }
 
-/* What lies AHEAD bytes behind row j of V: more of V, then the next page. */
-HT_INLINE const char *ahead_of_value(const attend_page *page, int64_t j) {
-    int64_t row = page->v_stride * 2, at = j * row + AHEAD, rest = at - HT_KV_PAGE * row;
+/* What lies AHEAD bytes behind row j of the `end` rows of V that are read: more of V, then what comes next. */
+HT_INLINE const char *ahead_of_value(const attend_page *page, ht_dtype t, int64_t j, int64_t end) {
+    int64_t row = page->v_stride * bytes_of(t), at = j * row + AHEAD, rest = at - end * row;
     return rest >= 0 && page->next ? (const char *)page->next + rest : (const char *)page->v + at;
 }
 
-/* Scores of m queries against `tiles` adjacent tiles of K, beginning with `tile`. */
-HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t, int m, int tiles, int tile) {
+/* In step d of the last scores: the share of the first AHEAD bytes of V. */
+HT_INLINE void prefetch_values(const attend_page *page, int64_t d) {
+    int64_t lines = (AHEAD / LINE + page->head_dim - 1) / page->head_dim;
+    prefetch_lines((const char *)page->v + d * lines * LINE, lines);
+}
+
+/* In step d of others: what that step reads of the tiles after these. */
+HT_INLINE void prefetch_keys(ht_dtype t, const char *after, int64_t tile_size, int tiles, int64_t d) {
+    if (d * HT_KV_TILE * bytes_of(t) % LINE) return;
+#pragma GCC unroll 8
+    for (int c = 0; c < tiles; c++) HT_PREFETCH(after + (c * tile_size + d * HT_KV_TILE) * bytes_of(t));
+}
+
+/* Scores of m queries against `tiles` adjacent tiles of K, beginning with `tile`; there are `end` to go through. */
+HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t, int m, int tiles, int tile, int end) {
     int64_t head_dim = page->head_dim, base = tile * head_dim * HT_KV_TILE, tile_size = head_dim * HT_KV_TILE;
     v16f sum[ATTEND_QUERIES][8];
 #pragma GCC unroll 8
@@ -57,8 +71,8 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
 #pragma GCC unroll 8
         for (int c = 0; c < tiles; c++) sum[i][c] = v16f_zero();
     const float *q = g->q;
-    const char *ahead = (const char *)page->k + (base + tiles * tile_size) * 2; /* the tiles after these, or V */
-    if (tile + tiles >= HT_KV_PAGE / HT_KV_TILE) ahead = page->v;
+    const char *after = (const char *)page->k + (base + tiles * tile_size) * bytes_of(t);
+    const bool last = tile + tiles >= end;
     v16f scale[8];
 #pragma GCC unroll 8
     for (int c = 0; c < tiles; c++) scale[c] = v16f_zero();
@@ -69,9 +83,10 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
             for (int c = 0; c < tiles; c++) scale[c] = key_scales(page, tile + c, d);
 #pragma GCC unroll 8
         for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE, scale[c]);
-        if (fetches_ahead(t))
-#pragma GCC unroll 8
-            for (int c = 0; c < tiles; c++) HT_PREFETCH(ahead + (c * tile_size + d * HT_KV_TILE) * 2);
+        if (fetches_ahead(t) && last)
+            prefetch_values(page, d);
+        else if (fetches_ahead(t))
+            prefetch_keys(t, after, tile_size, tiles, d);
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
             v16f x = v16f_set1(q[i * head_dim + d]);
@@ -86,8 +101,8 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
 }
 
 HT_INLINE void score(const attend_page *page, attend_group *g, ht_dtype t, int m, int tile, int end) {
-    for (; tile + WIDE(m) <= end; tile += WIDE(m)) score_tiles(page, g, t, m, WIDE(m), tile);
-    for (; tile < end; tile++) score_tiles(page, g, t, m, 1, tile);
+    for (; tile + WIDE(m) <= end; tile += WIDE(m)) score_tiles(page, g, t, m, WIDE(m), tile, end);
+    for (; tile < end; tile++) score_tiles(page, g, t, m, 1, tile, end);
 }
 
 /* Adds keys [first, end) to `columns` adjacent sixteen-lane columns of the outputs of queries [query, query + m). */
@@ -103,7 +118,9 @@ HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype 
         for (int c = 0; c < columns; c++) sum[i][c] = v16f_load(out + i * padded + 16 * c);
     for (int j = first; j < end; j++) {
         v16f v[8];
-        if (fetches_ahead(t)) prefetch_lines(ahead_of_value(page, j) + column * 2, (columns * 32 + LINE - 1) / LINE);
+        if (fetches_ahead(t))
+            prefetch_lines(ahead_of_value(page, t, j, end) + column * bytes_of(t),
+                           (columns * 16 * bytes_of(t) + LINE - 1) / LINE);
 #pragma GCC unroll 8
         for (int c = 0; c < columns; c++)
             v[c] = load16(t, page->v, j * page->v_stride + column + 16 * c,
