@@ -7,8 +7,7 @@
 enum {
     DIRECT_TILES = 2,            /* up to so many tiles of rows, decoding weights in registers beats keeping them */
     ROWS_BYTES_MAX = 768 * 1024, /* activations that stay in the second-level cache while all weights pass */
-    PIECES_PER_THREAD = 8,       /* so that a thread that lost its core for a while does not hold up the others */
-    TILES_PER_THREAD = 4         /* the same, for making rows */
+    TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for making rows */
 };
 
 bool ht_product_shared(const ht_matrix *m) { return m->ops->takes_rows_once; }
@@ -98,7 +97,7 @@ static int64_t groups_of(const ht_products *s, int i) {
 }
 
 static void lay_pieces(ht_products *s) {
-    int64_t n_tiles = s->x[0].n_tiles, wanted = (int64_t)s->n_threads * PIECES_PER_THREAD, at = 0, panels = 0,
+    int64_t n_tiles = s->x[0].n_tiles, wanted = (int64_t)s->n_threads * HT_PIECES_PER_THREAD, at = 0, panels = 0,
             groups = 0;
     for (int i = 0; i < s->n; i++) {
         const ht_matrix *m = s->product[i].m;

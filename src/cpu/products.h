@@ -15,7 +15,10 @@ typedef struct ht_product {
     int32_t top_k; /* as mul_top; 0: all outputs are wanted */
 } ht_product;
 
-enum { HT_MAX_PRODUCTS = 8 };
+enum {
+    HT_MAX_PRODUCTS = 8,
+    HT_PIECES_PER_THREAD = 8 /* so that a thread that lost its core for a while does not hold up the others */
+};
 
 /* How one product is cut into pieces, of which threads take one at a time. */
 typedef struct ht_pieces {

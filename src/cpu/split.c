@@ -10,10 +10,9 @@
 
 enum {
     REST_MAX = (1 << HT_SPLIT_REST) - 1,
-    TOP_MOST = 128,       /* with more wanted, too few are left out */
-    MORE_SEEDS = 15,      /* panels computed for the threshold, beside one for each output that is wanted */
-    PANELS_PER_SEED = 8,  /* of a matrix for which it pays */
-    PIECES_PER_THREAD = 8 /* as in products.c */
+    TOP_MOST = 128,     /* with more wanted, too few are left out */
+    MORE_SEEDS = 15,    /* panels computed for the threshold, beside one for each output that is wanted */
+    PANELS_PER_SEED = 8 /* of a matrix for which it pays */
 };
 /* Scales of activations up to which no sum of an output can overflow, where a bound might not. */
 #define SCALE_MOST 1e20f
@@ -211,7 +210,7 @@ bool ht_split_top(const ht_products *s, ht_pool *pool) {
     top_job job = job_of(s);
     job.n_seeds = p->top_k + MORE_SEEDS;
     if (job.n_panels < PANELS_PER_SEED * job.n_seeds || !prepare(&job)) return false;
-    int64_t grain = ht_max_i64(1, job.n_panels / ((int64_t)ht_pool_threads(pool) * PIECES_PER_THREAD));
+    int64_t grain = ht_max_i64(1, job.n_panels / ((int64_t)ht_pool_threads(pool) * HT_PIECES_PER_THREAD));
     ht_pool_run(pool, job.n_panels, grain, find_bounds, &job);
     choose_seeds(&job);
     ht_pool_run(pool, job.n_seeds, 1, multiply_seeds, &job);

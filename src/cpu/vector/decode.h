@@ -24,6 +24,13 @@ HT_INLINE int ht_scale_of(ht_qkind kind, int b) { return kind.affine ? 0 : kind.
 /* What v16d_step takes. */
 HT_INLINE int ht_step_bits(ht_qkind kind) { return ht_weight_bits(kind.bits, (ht_codes)kind.codes); }
 
+/* An integer sum starts at HT_SUM_BASE, the bits of 1.5 * 2^23, and stays under 2^22 in size, so its own bits, read as a
+ * float, are 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19
+ * bits: a conversion and a multiplication for the price of one. */
+enum { HT_SUM_BASE = 0x4b400000 };
+HT_INLINE v16f ht_scale_base(v16f scale) { return v16f_mul(scale, v16f_set1(-0x1.8p23f)); }
+HT_INLINE v16f ht_scaled_sum(v16i sum, v16f scale, v16f base) { return v16f_fma(v16f_from_bits(sum), scale, base); }
+
 /* x with bits shifted left by n, or right when n is negative. */
 HT_INLINE v16i ht_shift(v16i x, int n) { return n == 0 ? x : n > 0 ? v16i_shl(x, n) : v16i_shr(x, -n); }
 HT_INLINE v16i ht_bytes(int value) { return v16i_set1(value * 0x01010101); }

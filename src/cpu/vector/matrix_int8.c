@@ -5,14 +5,7 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
-/* An integer sum starts at the bits of 1.5 * 2^23 and stays under 2^22 in size, so its own bits, read as a float, are
- * 1.5 * 2^23 + sum. fma(that, scale, -1.5 * 2^23 * scale) is sum * scale rounded once, as scales have at most 19 bits: a
- * conversion and a multiplication for the price of one. */
-#define FLOAT_BASE 12582912.0f
-enum {
-    INT_BASE = 0x4b400000,
-    FETCH_AHEAD = 8192 /* bytes; half a microsecond of one core's share of memory */
-};
+enum { FETCH_AHEAD = 8192 /* bytes; half a microsecond of one core's share of memory */ };
 
 /* Of some sums, what the weights' bias, or their minimum, needs of them. */
 HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int32_t *b, int n, void *to) {
@@ -22,7 +15,7 @@ HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int3
         if (l->has_min)
             ((float *)to)[i] = (float)sum;
         else
-            ((int32_t *)to)[i] = INT_BASE - bias * sum;
+            ((int32_t *)to)[i] = HT_SUM_BASE - bias * sum;
     }
 }
 
@@ -48,16 +41,14 @@ void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t
  * summed with 128 less. */
 HT_INLINE int32_t sum_offset(ht_qkind kind, const void *offset, int at) {
     if (!kind.has_min) return ((const int32_t *)offset)[at];
-    int32_t base = kind.wide ? 0 : INT_BASE;
+    int32_t base = kind.wide ? 0 : HT_SUM_BASE;
     if (kind.bits < 8 || HT_DOT_BIAS_8 == 128) return base;
     return base + (128 - HT_DOT_BIAS_8) * (int32_t)((const float *)offset)[at];
 }
 
-/* What undoes the base of an integer sum. Scales of more bits do without. */
-HT_INLINE v16f base_of(v16f scale) { return v16f_mul(scale, v16f_set1(-FLOAT_BASE)); }
+/* Scales of more bits do without the sum's base. */
 HT_INLINE v16f scaled_sum(ht_qkind kind, v16i sum, v16f scale, v16f base) {
-    if (kind.wide) return v16f_mul(v16f_from_i(sum), scale);
-    return v16f_fma(v16f_from_bits(sum), scale, base);
+    return kind.wide ? v16f_mul(v16f_from_i(sum), scale) : ht_scaled_sum(sum, scale, base);
 }
 
 /* Where a tile's numbers are. */
@@ -109,7 +100,7 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
                 d[i] = v16d_step4(d[i], w[steps * h + j], x->q + HT_QBLOCK * (first + i) + 4 * (steps * h + j),
                                   ht_step_bits(kind), steps, j);
         }
-        v16f base = base_of(scale[h]);
+        v16f base = ht_scale_base(scale[h]);
         HT_UNROLL
         for (int i = 0; i < some; i++) {
             v16i whole = v16d_sum(d[i], sum_offset(kind, x->offset, h * n_x + first + i));
@@ -216,7 +207,7 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
         }
         HT_UNROLL
         for (int p = 0; p < TILE_PANELS; p++) {
-            v16f scale = v16f_load(panels[p].scale[halves * b + h]), base = base_of(scale);
+            v16f scale = v16f_load(panels[p].scale[halves * b + h]), base = ht_scale_base(scale);
             HT_UNROLL
             for (int i = first; i < end; i++) {
                 int of = (i - first) % HT_ABREAST;

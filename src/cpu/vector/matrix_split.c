@@ -6,13 +6,9 @@
 
 #include <math.h>
 
-/* As in matrix_int8.c: an integer sum that can be read as a float. */
-#define FLOAT_BASE 12582912.0f
-enum { INT_BASE = 0x4b400000, FETCH_AHEAD = 8192, UNIT = 64 * HT_SPLIT_FIRST, REST = 64 * HT_SPLIT_REST };
+enum { FETCH_AHEAD = 8192, UNIT = 64 * HT_SPLIT_FIRST, REST = 64 * HT_SPLIT_REST };
 
-HT_INLINE v16f scaled(v16i sum, v16f scale) {
-    return v16f_fma(v16f_from_bits(sum), scale, v16f_mul(scale, v16f_set1(-FLOAT_BASE)));
-}
+HT_INLINE v16f scaled(v16i sum, v16f scale) { return ht_scaled_sum(sum, scale, ht_scale_base(scale)); }
 
 HT_INLINE void fetch(const uint8_t *p, int bytes) {
     for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
@@ -32,7 +28,7 @@ HT_INLINE float panel_bound(const uint8_t *unit, int64_t n_blocks, const int8_t 
         ht_decode_weights((ht_qkind){.bits = HT_SPLIT_FIRST}, unit, w);
         HT_UNROLL
         for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + 4 * j), HT_SPLIT_FIRST, 8, j);
-        v16i sum = v16i_add(v16i_shl(v16d_sum(d, 0), HT_SPLIT_REST), v16i_set1(INT_BASE + offset[b]));
+        v16i sum = v16i_add(v16i_shl(v16d_sum(d, 0), HT_SPLIT_REST), v16i_set1(HT_SUM_BASE + offset[b]));
         v16f scale = ht_halves_at(scales);
         lowest = v16f_min(scale, lowest);
         y = v16f_fma(scaled(sum, scale), v16f_set1(x_scale[b]), y);
