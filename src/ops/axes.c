@@ -6,23 +6,23 @@
 
 #include <string.h>
 
-static bool find_axis(ht_scope *s, const char *name, const ht_array *x, int axis, int *out) {
+bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out) {
     *out = axis < 0 ? axis + x->n_dims : axis;
     if (*out >= 0 && *out < x->n_dims) return true;
-    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d does not fit an array of %d dimensions", name, axis, x->n_dims);
+    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d does not fit an array of %d dimensions", op, axis, x->n_dims);
     return false;
 }
 
 ht_array *ht_swapaxes(ht_scope *s, ht_array *x, int axis1, int axis2) {
     int order[HT_MAX_DIMS], a, b;
-    if (!x || !find_axis(s, "swapaxes", x, axis1, &a) || !find_axis(s, "swapaxes", x, axis2, &b)) return NULL;
+    if (!x || !ht_find_axis(s, "swapaxes", x, axis1, &a) || !ht_find_axis(s, "swapaxes", x, axis2, &b)) return NULL;
     for (int i = 0; i < x->n_dims; i++) order[i] = i == a ? b : i == b ? a : i;
     return ht_transpose(s, x, order);
 }
 
 ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to) {
     int order[HT_MAX_DIMS], a, b;
-    if (!x || !find_axis(s, "moveaxis", x, from, &a) || !find_axis(s, "moveaxis", x, to, &b)) return NULL;
+    if (!x || !ht_find_axis(s, "moveaxis", x, from, &a) || !ht_find_axis(s, "moveaxis", x, to, &b)) return NULL;
     for (int i = 0, next = 0; i < x->n_dims; i++) {
         if (next == a) next++;
         order[i] = i == b ? a : next++;
@@ -35,7 +35,7 @@ ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
     int a, b, n = 0;
     if (!x) return NULL;
     if (x->n_dims == 0) return ht_expand_dims(s, x, 0);
-    if (!find_axis(s, "flatten", x, first, &a) || !find_axis(s, "flatten", x, last, &b)) return NULL;
+    if (!ht_find_axis(s, "flatten", x, first, &a) || !ht_find_axis(s, "flatten", x, last, &b)) return NULL;
     if (a > b) return ht_scope_fail(s, HT_ERR_ARGUMENT, "flatten: axis %d comes after axis %d", first, last);
     for (int i = 0; i < x->n_dims; i++) {
         if (i > a && i <= b)
@@ -49,7 +49,7 @@ ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
 ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape, int n_dims) {
     int64_t whole[HT_MAX_DIMS];
     int at, n = 0;
-    if (!x || !find_axis(s, "unflatten", x, axis, &at)) return NULL;
+    if (!x || !ht_find_axis(s, "unflatten", x, axis, &at)) return NULL;
     if (n_dims < 0 || x->n_dims - 1 + n_dims > HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT,
                              "unflatten: %d axes for one of %d are too many, at most %d are possible", n_dims,
@@ -67,7 +67,7 @@ ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape,
 /* Element i of the result's last axis is that at i of one axis and i + offset of the other: their strides add up. */
 ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2) {
     int a, b;
-    if (!x || !find_axis(s, "diagonal", x, axis1, &a) || !find_axis(s, "diagonal", x, axis2, &b)) return NULL;
+    if (!x || !ht_find_axis(s, "diagonal", x, axis1, &a) || !ht_find_axis(s, "diagonal", x, axis2, &b)) return NULL;
     if (a == b) return ht_scope_fail(s, HT_ERR_ARGUMENT, "diagonal: axis %d is named twice", axis1);
     int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
     memcpy(stop, x->shape, sizeof stop);

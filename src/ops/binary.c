@@ -35,25 +35,18 @@ static ht_status same_operands(const char *op, const ht_array *a, const ht_array
                    ht_dtype_name(b->dtype));
 }
 
-static ht_status result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out) {
-    out->dtype = dtype;
-    out->n_dims = x->n_dims;
-    memcpy(out->shape, x->shape, sizeof out->shape);
-    return HT_OK;
-}
-
 ht_status ht_shape_binary(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                           ht_error *err) {
     (void)n_in, (void)params;
     ht_status status = same_operands(op, in[0], in[1], err);
-    return status ? status : result_like(in[0], in[0]->dtype, out);
+    return status ? status : ht_result_like(in[0], in[0]->dtype, out);
 }
 
 ht_status ht_shape_compare(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                            ht_error *err) {
     (void)n_in, (void)params;
     ht_status status = same_operands(op, in[0], in[1], err);
-    return status ? status : result_like(in[0], HT_BOOL, out);
+    return status ? status : ht_result_like(in[0], HT_BOOL, out);
 }
 
 ht_status ht_shape_where(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
@@ -61,7 +54,7 @@ ht_status ht_shape_where(const char *op, ht_array *const *in, int n_in, const vo
     (void)n_in, (void)params;
     ht_status status = same_operands(op, in[1], in[2], err);
     if (!status) status = same_shapes(op, in[0], in[1], err);
-    return status ? status : result_like(in[1], in[1]->dtype, out);
+    return status ? status : ht_result_like(in[1], in[1]->dtype, out);
 }
 
 /* ---- operands ---- */

@@ -9,7 +9,7 @@
 
 /* ---- shape rules ---- */
 
-static ht_status shape_of(const ht_array *x, ht_dtype dtype, ht_result_type *out) {
+ht_status ht_result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out) {
     out->dtype = dtype;
     out->n_dims = x->n_dims;
     memcpy(out->shape, x->shape, sizeof out->shape);
@@ -19,7 +19,7 @@ static ht_status shape_of(const ht_array *x, ht_dtype dtype, ht_result_type *out
 ht_status ht_shape_same(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                         ht_error *err) {
     (void)op, (void)n_in, (void)params, (void)err;
-    return shape_of(in[0], in[0]->dtype, out);
+    return ht_result_like(in[0], in[0]->dtype, out);
 }
 
 ht_status ht_shape_float(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
@@ -28,13 +28,13 @@ ht_status ht_shape_float(const char *op, ht_array *const *in, int n_in, const vo
     if (!ht_dtype_is_float(in[0]->dtype))
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a floating-point array, got %s; cast it first", op,
                        ht_dtype_name(in[0]->dtype));
-    return shape_of(in[0], in[0]->dtype, out);
+    return ht_result_like(in[0], in[0]->dtype, out);
 }
 
 ht_status ht_shape_test(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                         ht_error *err) {
     (void)op, (void)n_in, (void)params, (void)err;
-    return shape_of(in[0], HT_BOOL, out);
+    return ht_result_like(in[0], HT_BOOL, out);
 }
 
 /* ---- any dtype to the same ---- */

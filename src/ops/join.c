@@ -50,12 +50,9 @@ ht_array *ht_concatenate(ht_scope *s, ht_array *const *arrays, int n, int axis) 
     ht_array **all;
     if (n < 1) return ht_scope_fail(s, HT_ERR_ARGUMENT, "concatenate: no arrays are given");
     if (!promoted(s, arrays, n, &all)) return NULL;
-    int at = axis < 0 ? axis + arrays[0]->n_dims : axis;
     ht_array *y = NULL;
-    if (at < 0 || at >= arrays[0]->n_dims)
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "concatenate: axis %d does not fit an array of %d dimensions", axis,
-                      arrays[0]->n_dims);
-    else
+    int at;
+    if (ht_find_axis(s, "concatenate", arrays[0], axis, &at))
         y = n == 1 ? all[0] : ht_apply(s, HT_OP_CONCATENATE, &(ht_axis_params){at}, all, n);
     free(all);
     return y;
@@ -100,11 +97,8 @@ ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n) {
 }
 
 ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis) {
-    if (!x) return NULL;
-    int at = axis < 0 ? axis + x->n_dims : axis;
-    if (at < 0 || at >= x->n_dims)
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "repeat: axis %d does not fit an array of %d dimensions", axis,
-                             x->n_dims);
+    int at;
+    if (!x || !ht_find_axis(s, "repeat", x, axis, &at)) return NULL;
     return repeated(s, x, times, at, false);
 }
 
@@ -145,11 +139,8 @@ ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array 
 }
 
 ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
-    if (!x) return NULL;
-    int at = axis < 0 ? axis + x->n_dims : axis;
-    if (at < 0 || at >= x->n_dims)
-        return ht_scope_fail(s, HT_ERR_ARGUMENT, "roll: axis %d does not fit an array of %d dimensions", axis,
-                             x->n_dims);
+    int at;
+    if (!x || !ht_find_axis(s, "roll", x, axis, &at)) return NULL;
     int64_t n = x->shape[at], by = n ? (shift % n + n) % n : 0;
     if (by == 0) return x;
     ht_array *parts[2] = {part(s, x, at, n - by, n), part(s, x, at, 0, n - by)};
@@ -158,12 +149,8 @@ ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
 
 bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts) {
     for (int i = 0; i <= n; i++) parts[i] = NULL;
-    if (!x) return false;
-    int along = axis < 0 ? axis + x->n_dims : axis;
-    if (along < 0 || along >= x->n_dims) {
-        ht_scope_fail(s, HT_ERR_ARGUMENT, "split: axis %d does not fit an array of %d dimensions", axis, x->n_dims);
-        return false;
-    }
+    int along;
+    if (!x || !ht_find_axis(s, "split", x, axis, &along)) return false;
     bool ok = true;
     for (int i = 0; ok && i <= n; i++) {
         int64_t begin = i ? at[i - 1] : 0, end = i < n ? at[i] : x->shape[along];

@@ -54,6 +54,12 @@ ht_shape_fn ht_shape_concatenate, ht_shape_softmax, ht_shape_copy, ht_shape_cast
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
 ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;
 
+/* A result of x's shape. Always succeeds. */
+ht_status ht_result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out);
+
+/* Counts a negative axis from the end; false, with an error in the scope, when there is no such axis. */
+bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out);
+
 /* Broadcast of two shapes as NumPy defines it; false when they do not fit. */
 bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims);
 

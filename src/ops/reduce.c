@@ -58,20 +58,12 @@ typedef struct axes {
     int n;
 } axes;
 
-static bool find_axis(ht_scope *s, ht_op_id op, const ht_array *x, int axis, int *out) {
-    *out = axis < 0 ? axis + x->n_dims : axis;
-    if (*out >= 0 && *out < x->n_dims) return true;
-    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d does not fit an array of %d dimensions", ht_op_name(op), axis,
-                  x->n_dims);
-    return false;
-}
-
 static bool find_axes(ht_scope *s, ht_op_id op, const ht_array *x, const int *axis, int n, axes *out) {
     *out = (axes){.n = axis ? n : x->n_dims};
     for (int i = 0; i < x->n_dims; i++) out->is_reduced[i] = !axis;
     for (int i = 0; axis && i < n; i++) {
         int at;
-        if (!find_axis(s, op, x, axis[i], &at)) return false;
+        if (!ht_find_axis(s, ht_op_name(op), x, axis[i], &at)) return false;
         if (out->is_reduced[at]) {
             ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d is named twice", ht_op_name(op), axis[i]);
             return false;
@@ -184,9 +176,9 @@ ht_array *ht_var(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool kee
     x = for_floating(s, x);
     if (!x || !find_axes(s, HT_OP_MEAN, x, axis, n_axes, &a)) return NULL;
     ht_array *off = ht_square(s, ht_subtract(s, x, ht_mean(s, x, axis, n_axes, true)));
-    double n = count_of(x, &a), divisor = n - ddof;
-    ht_array *factor = ht_full(s, divisor > 0 ? 1.0 / divisor : (double)INFINITY, x->dtype, NULL, 0);
     if (ddof == 0) return ht_mean(s, off, axis, n_axes, keepdims);
+    double divisor = count_of(x, &a) - ddof;
+    ht_array *factor = ht_full(s, divisor > 0 ? 1.0 / divisor : (double)INFINITY, x->dtype, NULL, 0);
     return ht_multiply(s, ht_sum(s, off, axis, n_axes, keepdims), factor);
 }
 
@@ -222,7 +214,7 @@ static ht_array *swapped(ht_scope *s, ht_array *x, int axis) {
 
 static ht_array *along(ht_scope *s, ht_op_id op, const void *params, ht_array *x, int axis) {
     int at;
-    if (!x || !find_axis(s, op, x, axis, &at)) return NULL;
+    if (!x || !ht_find_axis(s, ht_op_name(op), x, axis, &at)) return NULL;
     x = swapped(s, x, at);
     return swapped(s, ht_apply(s, op, params, &x, 1), at);
 }
