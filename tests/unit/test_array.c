@@ -1,34 +1,10 @@
 /* The array core: laziness, views, holds, errors, memory, streams. */
 #include "array/array.h"
+#include "support/arrays.h"
 #include "support/test.h"
-
-#include <hearth/hearth.h>
 
 #include <stdlib.h>
 #include <string.h>
-
-static ht_device *device;
-static ht_stream *stream;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) ||
-           ht_stream_new(device, &stream, &err);
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_stream_free(stream);
-    ht_device_release(device);
-    return 0;
-}
-
-static ht_array *counting(ht_scope *s, const int64_t *shape, int n_dims) {
-    int64_t n = 1;
-    for (int i = 0; i < n_dims; i++) n *= shape[i];
-    return ht_reshape(s, ht_arange(s, 0, (double)n, 1, HT_F32), shape, n_dims);
-}
 
 static void expect_values(ht_scope *s, ht_array *a, const float *want, int64_t n) {
     ht_error err = {0};
@@ -42,7 +18,7 @@ static void expect_values(ht_scope *s, ht_array *a, const float *want, int64_t n
 
 static void nothing_is_computed_before_a_read(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_arange(s, 1, 5, 1, HT_F32), *y = ht_multiply(s, ht_add(s, x, x), x);
     assert_false(ht_array_is_evaluated(y));
     expect_values(s, y, (float[]){2, 8, 18, 32}, 4);
@@ -55,9 +31,9 @@ static void nothing_is_computed_before_a_read(void **state) {
 
 static void views_share_memory(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
-    ht_array *x = counting(s, (int64_t[]){2, 3, 4}, 3);
+    ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
     assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
     size_t before = ht_memory_get().active_bytes;
     ht_array *t = ht_transpose(s, x, (int[]){2, 0, 1});                                               /* [4, 2, 3] */
@@ -83,8 +59,8 @@ static void views_share_memory(void **state) {
 /* A reshape of a transposed array moves elements only where strides cannot say it. */
 static void reshape_keeps_what_strides_allow(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    ht_array *x = counting(s, (int64_t[]){2, 3, 4}, 3);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
     ht_array *t = ht_transpose(s, x, (int[]){1, 0, 2});
     ht_array *split = ht_reshape(s, t, (int64_t[]){3, 2, 2, 2}, 4);
     assert_ptr_equal(ht_storage(split), ht_storage(x));
@@ -102,12 +78,12 @@ static void a_retained_array_outlives_its_scope(void **state) {
     (void)state;
     ht_error err = {0};
     size_t before = ht_memory_get().active_bytes;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_arange(s, 0, 1000, 1, HT_F32);
     ht_array *kept = ht_array_retain(ht_square(s, x));
     assert_int_equal(ht_array_detach(s, kept, &err), HT_OK);
     ht_scope_free(s);
-    ht_scope *other = ht_scope_new(stream);
+    ht_scope *other = ht_scope_new(test_stream);
     ht_array *sum = ht_sum(other, kept, (int[]){-1}, 1, false);
     expect_values(other, sum, (float[]){332833500.0f}, 1);
     ht_scope_free(other);
@@ -118,9 +94,9 @@ static void a_retained_array_outlives_its_scope(void **state) {
 
 static void the_first_error_is_kept_and_null_flows_through(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
-    ht_array *a = counting(s, (int64_t[]){2, 3}, 2), *b = counting(s, (int64_t[]){4}, 1);
+    ht_array *a = test_counting(s, (int64_t[]){2, 3}, 2), *b = test_counting(s, (int64_t[]){4}, 1);
     ht_array *bad = ht_add(s, a, b);
     assert_null(bad);
     ht_array *y = ht_exp(s, ht_multiply(s, bad, a));
@@ -134,9 +110,9 @@ static void the_first_error_is_kept_and_null_flows_through(void **state) {
 
 static void a_failed_node_stays_failed(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
-    ht_array *x = counting(s, (int64_t[]){2, 3}, 2);
+    ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2);
     ht_array *at = ht_array_from(s, (int32_t[]){0, 7}, HT_I32, (int64_t[]){2}, 1);
     ht_array *rows = ht_take(s, x, at), *y = ht_square(s, rows), *fine = ht_square(s, x);
     assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_ARGUMENT);
@@ -151,7 +127,7 @@ static void a_failed_node_stays_failed(void **state) {
 
 static void a_memory_limit_is_an_error_that_leaves_everything_usable(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 1 << 20, 1, HT_F32), *y = ht_add(s, x, ht_square(s, x));
     size_t old = ht_memory_set_limit(ht_memory_get().active_bytes + (1 << 20));
@@ -166,7 +142,7 @@ static void a_memory_limit_is_an_error_that_leaves_everything_usable(void **stat
 /* A chain of elementwise operations runs in one buffer. */
 static void chains_are_computed_in_place(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     const int64_t n = 1 << 20;
     ht_array *x = ht_linspace(s, 0, 1e-6 * (double)(n - 1), n, HT_F32);
@@ -180,7 +156,7 @@ static void chains_are_computed_in_place(void **state) {
 
 static void an_input_used_twice_is_not_written_over(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_add(s, ht_arange(s, 0, 4, 1, HT_F32), ht_arange(s, 0, 4, 1, HT_F32));
     ht_array *m = ht_reshape(s, x, (int64_t[]){2, 2}, 2);
     ht_array *y = ht_subtract(s, m, ht_transpose(s, m, NULL));
@@ -192,13 +168,13 @@ static void an_input_used_twice_is_not_written_over(void **state) {
 
 static void deep_graphs_live_and_die_without_recursion(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     size_t before = ht_memory_get().active_bytes;
     ht_array *x = ht_arange(s, 0, 3, 1, HT_F32), *one = ht_full(s, 1, HT_F32, (int64_t[]){3}, 1);
     for (int i = 0; i < 100000; i++) x = ht_add(s, x, one);
     ht_array *kept = ht_array_retain(x);
     ht_scope_free(s);
-    s = ht_scope_new(stream);
+    s = ht_scope_new(test_stream);
     expect_values(s, kept, (float[]){100000, 100001, 100002}, 3);
     ht_scope_free(s);
     ht_array_release(kept);
@@ -207,7 +183,7 @@ static void deep_graphs_live_and_die_without_recursion(void **state) {
 
 static void asynchronous_evaluation_keeps_order_and_reports(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 100000, 1, HT_F32), *y = ht_sqrt(s, ht_square(s, x));
     assert_int_equal(ht_eval_async(s, &y, 1, &err), HT_OK);
@@ -230,7 +206,7 @@ static void count_release(void *user) {
 static void wrapped_memory_is_released_once_after_its_last_user(void **state) {
     (void)state;
     static const float values[4] = {1, 2, 3, 4};
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     released = 0;
     ht_array *x = ht_array_wrap(s, values, HT_F32, (int64_t[]){4}, 1, count_release, NULL);
     ht_array *view = ht_array_retain(ht_slice(s, x, (int64_t[]){1}, (int64_t[]){3}, NULL));
@@ -249,8 +225,8 @@ static void bad_views_are_refused_by_name(void **state) {
     } want[] = {{"transpose"}, {"as_strided"},  {"slice"},  {"broadcast"},
                 {"squeeze"},   {"expand_dims"}, {"matmul"}, {"cast"}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-        ht_scope *s = ht_scope_new(stream);
-        ht_array *x = counting(s, (int64_t[]){2, 3}, 2), *bad = NULL;
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2), *bad = NULL;
         switch (i) {
         case 0: bad = ht_transpose(s, x, (int[]){0, 0}); break;
         case 1: bad = ht_as_strided(s, x, (int64_t[]){2}, (int64_t[]){6}, 1, 0); break;
@@ -283,5 +259,5 @@ int main(void) {
         cmocka_unit_test(wrapped_memory_is_released_once_after_its_last_user),
         cmocka_unit_test(bad_views_are_refused_by_name),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

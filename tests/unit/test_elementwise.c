@@ -1,60 +1,36 @@
 /* Elementwise operations as they are built: dtypes, shapes, and what is refused. Their values are compared with NumPy's in
  * tests/arrays/differential.py. */
 #include "array/array.h"
+#include "support/arrays.h"
 #include "support/test.h"
-
-#include <hearth/hearth.h>
 
 #include <math.h>
 #include <string.h>
 
-static ht_device *device;
-static ht_stream *stream;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) ||
-           ht_stream_new(device, &stream, &err);
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_stream_free(stream);
-    ht_device_release(device);
-    return 0;
-}
-
 static ht_array *of(ht_scope *s, ht_dtype dtype, int64_t n) { return ht_full(s, 1, dtype, &n, 1); }
-
-static void expect_error(ht_scope *s, const ht_array *result, const char *text) {
-    assert_null(result);
-    assert_non_null(ht_scope_error(s));
-    if (!strstr(ht_scope_error(s)->message, text)) fail_msg("%s", ht_scope_error(s)->message);
-    ht_scope_free(s);
-}
 
 static void what_is_not_defined_is_refused_by_name(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    expect_error(s, ht_negative(s, of(s, HT_BOOL, 3)), "negative: not defined for bool; use logical_not");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_bitwise_invert(s, of(s, HT_F16, 3)), "bitwise_invert: not defined for f16");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_bitwise_and(s, of(s, HT_I8, 3), of(s, HT_F32, 3)), "bitwise_and: operands are i8 and f32");
-    s = ht_scope_new(stream); /* which meet in f32 */
-    expect_error(s, ht_bitwise_or(s, of(s, HT_U64, 3), of(s, HT_I8, 3)), "bitwise_or: operands are u64 and i8");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_add(s, of(s, HT_F32, 3), of(s, HT_F32, 4)), "add: shapes [3] and [4] do not broadcast");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_where(s, of(s, HT_BOOL, 2), of(s, HT_F32, 3), of(s, HT_F32, 1)), "where: shapes [2] and [3]");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_clip(s, of(s, HT_F32, 3), HT_NONE, HT_NONE), "clip: neither");
+    ht_scope *s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_negative(s, of(s, HT_BOOL, 3)), "negative: not defined for bool; use logical_not");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_bitwise_invert(s, of(s, HT_F16, 3)), "bitwise_invert: not defined for f16");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_bitwise_and(s, of(s, HT_I8, 3), of(s, HT_F32, 3)), "bitwise_and: operands are i8 and f32");
+    s = ht_scope_new(test_stream); /* which meet in f32 */
+    test_expect_error(s, ht_bitwise_or(s, of(s, HT_U64, 3), of(s, HT_I8, 3)), "bitwise_or: operands are u64 and i8");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_add(s, of(s, HT_F32, 3), of(s, HT_F32, 4)), "add: shapes [3] and [4] do not broadcast");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_where(s, of(s, HT_BOOL, 2), of(s, HT_F32, 3), of(s, HT_F32, 1)),
+                      "where: shapes [2] and [3]");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_clip(s, of(s, HT_F32, 3), HT_NONE, HT_NONE), "clip: neither");
 }
 
 static void whole_numbers_pass_through(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = of(s, HT_U8, 3);
     assert_ptr_equal(ht_abs(s, x), x);
     assert_ptr_equal(ht_floor(s, x), x);
@@ -78,7 +54,7 @@ static void expect_floats(ht_scope *s, ht_array *a, const float *want, size_t n)
 
 static void constants_take_the_place_of_what_is_no_number(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     const float values[4] = {NAN, INFINITY, -INFINITY, 2.5f};
     ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){4}, 1);
     expect_floats(s, ht_nan_to_num(s, x, 7, NAN, -1), (float[]){7, 0x1.fffffep+127f, -1, 2.5f}, 4);
@@ -89,7 +65,7 @@ static void constants_take_the_place_of_what_is_no_number(void **state) {
 
 static void rounding_takes_decimals(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     const float values[4] = {0.5f, 1.5f, 2.5f, -0.25f};
     ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){4}, 1);
     expect_floats(s, ht_round(s, x, 0), (float[]){0, 2, 2, -0.0f}, 4);
@@ -103,7 +79,7 @@ static void rounding_takes_decimals(void **state) {
 
 static void bounds_may_be_absent_and_broadcast(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     const float values[4] = {-2, 0, 3, NAN};
     ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){2, 2}, 2), *one = ht_full(s, 1, HT_F32, NULL, 0);
     ht_array *low = ht_array_from(s, (const float[]){-1, 1}, HT_F32, (int64_t[]){2}, 1);
@@ -117,7 +93,7 @@ static void bounds_may_be_absent_and_broadcast(void **state) {
 
 static void activations_follow_their_definitions(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     const float values[3] = {-1.5f, 0, 2};
     ht_array *x = ht_array_from(s, values, HT_F32, (int64_t[]){3}, 1);
     expect_floats(s, ht_relu(s, x), (float[]){0, 0, 2}, 3);
@@ -139,5 +115,5 @@ int main(void) {
         cmocka_unit_test(bounds_may_be_absent_and_broadcast),
         cmocka_unit_test(activations_follow_their_definitions),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

@@ -1,36 +1,11 @@
 /* Reductions, scans, and arrays joined, repeated and turned, on small cases written down here; generated ones are compared
  * with NumPy in tests/arrays/differential.py. */
 #include "array/array.h"
+#include "support/arrays.h"
 #include "support/test.h"
-
-#include <hearth/hearth.h>
 
 #include <math.h>
 #include <string.h>
-
-static ht_device *device;
-static ht_stream *stream;
-
-static int open_device(void **state) {
-    (void)state;
-    ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) ||
-           ht_stream_new(device, &stream, &err);
-}
-
-static int close_device(void **state) {
-    (void)state;
-    ht_stream_free(stream);
-    ht_device_release(device);
-    return 0;
-}
-
-/* 0, 1, 2, ... in f32. */
-static ht_array *counting(ht_scope *s, const int64_t *shape, int n_dims) {
-    int64_t n = 1;
-    for (int i = 0; i < n_dims; i++) n *= shape[i];
-    return ht_reshape(s, ht_arange(s, 0, (double)n, 1, HT_F32), shape, n_dims);
-}
 
 /* Whatever the dtype, as floats. */
 static void expect(ht_scope *s, ht_array *a, const float *want, size_t n) {
@@ -51,17 +26,10 @@ static void expect_shape(const ht_array *a, const int64_t *shape, int n_dims) {
 }
 #define SHAPE(a, ...) expect_shape(a, (int64_t[]){__VA_ARGS__}, (int)(sizeof((int64_t[]){__VA_ARGS__}) / 8))
 
-static void expect_error(ht_scope *s, const ht_array *result, const char *text) {
-    assert_null(result);
-    assert_non_null(ht_scope_error(s));
-    if (!strstr(ht_scope_error(s)->message, text)) fail_msg("%s", ht_scope_error(s)->message);
-    ht_scope_free(s);
-}
-
 static void any_axes_are_reduced(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    ht_array *x = counting(s, (int64_t[]){2, 3, 2}, 3);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = test_counting(s, (int64_t[]){2, 3, 2}, 3);
     EXPECT(ht_sum(s, x, NULL, 0, false), 66);
     EXPECT(ht_sum(s, x, (int[]){1}, 1, false), 6, 9, 24, 27);
     EXPECT(ht_sum(s, x, (int[]){0, -1}, 2, false), 14, 22, 30);
@@ -80,7 +48,7 @@ static void any_axes_are_reduced(void **state) {
 
 static void small_integers_are_summed_in_32_bits(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     const int8_t bytes[3] = {100, 100, -50};
     ht_array *x = ht_array_from(s, bytes, HT_I8, (int64_t[]){3}, 1);
     EXPECT(ht_sum(s, x, NULL, 0, false), 150);
@@ -94,22 +62,24 @@ static void small_integers_are_summed_in_32_bits(void **state) {
 
 static void nothing_has_a_sum_but_no_maximum(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     ht_array *none = ht_zeros(s, HT_F32, (int64_t[]){2, 0}, 2);
     EXPECT(ht_sum(s, none, (int[]){1}, 1, false), 0, 0);
     EXPECT(ht_prod(s, none, (int[]){1}, 1, false), 1, 1);
     EXPECT(ht_all(s, none, (int[]){1}, 1, false), 1, 1);
     EXPECT(ht_any(s, none, NULL, 0, false), 0);
-    expect_error(s, ht_max(s, none, (int[]){1}, 1, false), "max: needs a last axis that is not empty");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_sum(s, counting(s, (int64_t[]){2, 2}, 2), (int[]){0, -2}, 2, false), "axis -2 is named twice");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_cumsum(s, counting(s, (int64_t[]){2}, 1), 1, false, true), "cumsum: axis 1 does not fit");
+    test_expect_error(s, ht_max(s, none, (int[]){1}, 1, false), "max: needs a last axis that is not empty");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_sum(s, test_counting(s, (int64_t[]){2, 2}, 2), (int[]){0, -2}, 2, false),
+                      "axis -2 is named twice");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_cumsum(s, test_counting(s, (int64_t[]){2}, 1), 1, false, true),
+                      "cumsum: axis 1 does not fit");
 }
 
 static void infinities_do_not_spoil_sums_of_exponentials(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     const float rows[6] = {-INFINITY, -INFINITY, INFINITY, 0, 1000, -INFINITY};
     ht_array *x = ht_array_from(s, rows, HT_F32, (int64_t[]){3, 2}, 2);
     EXPECT(ht_logsumexp(s, x, (int[]){1}, 1, false), -INFINITY, INFINITY, 1000);
@@ -120,8 +90,8 @@ static void infinities_do_not_spoil_sums_of_exponentials(void **state) {
 
 static void scans_go_both_ways(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    ht_array *x = ht_add(s, counting(s, (int64_t[]){2, 3}, 2), ht_ones(s, HT_F32, NULL, 0));
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = ht_add(s, test_counting(s, (int64_t[]){2, 3}, 2), ht_ones(s, HT_F32, NULL, 0));
     EXPECT(ht_cumsum(s, x, 1, false, true), 1, 3, 6, 4, 9, 15);
     EXPECT(ht_cumsum(s, x, 0, false, true), 1, 2, 3, 5, 7, 9);
     EXPECT(ht_cumsum(s, x, -1, true, true), 6, 5, 3, 15, 11, 6);
@@ -132,8 +102,8 @@ static void scans_go_both_ways(void **state) {
 
 static void arrays_are_joined_and_cut(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    ht_array *x = counting(s, (int64_t[]){2, 2}, 2), *i = ht_ones(s, HT_I32, (int64_t[]){2, 1}, 2), *parts[3];
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = test_counting(s, (int64_t[]){2, 2}, 2), *i = ht_ones(s, HT_I32, (int64_t[]){2, 1}, 2), *parts[3];
     ht_array *both = ht_concatenate(s, (ht_array *[]){x, i, x}, 3, -1);
     EXPECT(both, 0, 1, 1, 0, 1, 2, 3, 1, 2, 3);
     EXPECT(ht_stack(s, (ht_array *[]){x, x}, 2, -1), 0, 0, 1, 1, 2, 2, 3, 3);
@@ -147,18 +117,18 @@ static void arrays_are_joined_and_cut(void **state) {
     assert_false(ht_split(s, both, (int64_t[]){4, 2}, 2, 1, parts));
     assert_null(parts[0]);
     ht_scope_free(s);
-    s = ht_scope_new(stream);
-    x = counting(s, (int64_t[]){2, 2}, 2);
-    expect_error(s, ht_concatenate(s, (ht_array *[]){x, counting(s, (int64_t[]){3}, 1)}, 2, 0),
-                 "concatenate: shapes [2, 2] and [3] do not fit together along axis 0");
-    s = ht_scope_new(stream);
-    expect_error(s, ht_stack(s, NULL, 0, 0), "stack: no arrays");
+    s = ht_scope_new(test_stream);
+    x = test_counting(s, (int64_t[]){2, 2}, 2);
+    test_expect_error(s, ht_concatenate(s, (ht_array *[]){x, test_counting(s, (int64_t[]){3}, 1)}, 2, 0),
+                      "concatenate: shapes [2, 2] and [3] do not fit together along axis 0");
+    s = ht_scope_new(test_stream);
+    test_expect_error(s, ht_stack(s, NULL, 0, 0), "stack: no arrays");
 }
 
 static void arrays_are_repeated_padded_and_rolled(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    ht_array *x = counting(s, (int64_t[]){2, 2}, 2), *nine = ht_full(s, 9, HT_I32, NULL, 0);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = test_counting(s, (int64_t[]){2, 2}, 2), *nine = ht_full(s, 9, HT_I32, NULL, 0);
     EXPECT(ht_tile(s, x, (int64_t[]){2}, 1), 0, 1, 0, 1, 2, 3, 2, 3);
     SHAPE(ht_tile(s, x, (int64_t[]){3, 1, 0}, 3), 3, 2, 0);
     EXPECT(ht_repeat(s, x, 2, 0), 0, 1, 0, 1, 2, 3, 2, 3);
@@ -168,13 +138,13 @@ static void arrays_are_repeated_padded_and_rolled(void **state) {
     EXPECT(ht_roll(s, x, 3, 1), 1, 0, 3, 2);
     EXPECT(ht_roll(s, x, -1, 0), 2, 3, 0, 1);
     assert_null(ht_scope_error(s));
-    expect_error(s, ht_repeat(s, x, -1, 0), "-1 times");
+    test_expect_error(s, ht_repeat(s, x, -1, 0), "-1 times");
 }
 
 static void axes_are_turned_and_merged(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
-    ht_array *x = counting(s, (int64_t[]){2, 3, 4}, 3);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
     SHAPE(ht_moveaxis(s, x, 0, -1), 3, 4, 2);
     SHAPE(ht_swapaxes(s, x, 0, 2), 4, 3, 2);
     SHAPE(ht_flatten(s, x, 1, -1), 2, 12);
@@ -183,22 +153,22 @@ static void axes_are_turned_and_merged(void **state) {
     EXPECT(ht_diagonal(s, x, 1, 1, 2), 1, 6, 11, 13, 18, 23);
     EXPECT(ht_diagonal(s, x, -1, 0, 1), 12, 13, 14, 15);
     SHAPE(ht_diagonal(s, x, 9, 0, 1), 4, 0);
-    expect_error(s, ht_diagonal(s, x, 0, 1, -2), "diagonal: axis 1 is named twice");
+    test_expect_error(s, ht_diagonal(s, x, 0, 1, -2), "diagonal: axis 1 is named twice");
 }
 
 static void matrices_are_made(void **state) {
     (void)state;
-    ht_scope *s = ht_scope_new(stream);
+    ht_scope *s = ht_scope_new(test_stream);
     EXPECT(ht_eye(s, 2, 3, 1, HT_F16), 0, 1, 0, 0, 0, 1);
     EXPECT(ht_tri(s, 2, 3, 0, HT_I32), 1, 0, 0, 1, 1, 0);
-    ht_array *x = counting(s, (int64_t[]){2, 2}, 2);
+    ht_array *x = test_counting(s, (int64_t[]){2, 2}, 2);
     EXPECT(ht_tril(s, x, 0), 0, 0, 2, 3);
     EXPECT(ht_triu(s, x, 1), 0, 1, 0, 0);
     EXPECT(ht_linspace(s, 1, 2, 5, HT_F32), 1, 1.25f, 1.5f, 1.75f, 2);
     EXPECT(ht_linspace(s, 7, 9, 1, HT_F32), 7);
     EXPECT(ht_arange(s, 5, 0, -2, HT_I32), 5, 3, 1);
     SHAPE(ht_arange(s, 3, 3, 1, HT_I32), 0);
-    expect_error(s, ht_arange(s, 0, 1, 0, HT_F32), "no countable elements");
+    test_expect_error(s, ht_arange(s, 0, 1, 0, HT_F32), "no countable elements");
 }
 
 int main(void) {
@@ -213,5 +183,5 @@ int main(void) {
         cmocka_unit_test(axes_are_turned_and_merged),
         cmocka_unit_test(matrices_are_made),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

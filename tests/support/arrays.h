@@ -1,0 +1,18 @@
+/* What tests of arrays share: a stream on the CPU, and small arrays. */
+#ifndef TESTS_SUPPORT_ARRAYS_H
+#define TESTS_SUPPORT_ARRAYS_H
+
+#include <hearth/hearth.h>
+
+/* On a device of two threads, between test_open_stream and test_close_stream: set-up and tear-down of a cmocka group. */
+extern ht_stream *test_stream;
+int test_open_stream(void **state);
+int test_close_stream(void **state);
+
+/* 0, 1, 2, ... in f32. */
+ht_array *test_counting(ht_scope *s, const int64_t *shape, int n_dims);
+
+/* The operation has failed with a message that contains `text`; frees the scope. */
+void test_expect_error(ht_scope *s, const ht_array *result, const char *text);
+
+#endif
