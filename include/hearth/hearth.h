@@ -6,6 +6,7 @@
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
 #include <hearth/evaluate.h>
+#include <hearth/index.h>
 #include <hearth/log.h>
 #include <hearth/measure.h>
 #include <hearth/model.h>

@@ -64,9 +64,10 @@ static void used_by_kernel(walk *w, ht_array *in) {
 
 /* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
 static ht_buffer *donated(walk *w, ht_array *a) {
-    if (!ht_op_info_of(a->op)->in_place) return NULL;
+    const ht_op_info *info = ht_op_info_of(a->op);
+    int candidates = info->in_place ? a->n_in : info->updates ? 1 : 0;
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
-    for (int i = 0; i < a->n_in; i++) {
+    for (int i = 0; i < candidates; i++) {
         ht_array *in = a->in[i];
         if (in == HT_NONE || in->base || in->visit != w->visit || in->keep || in->kernel_uses != 1) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;

@@ -83,8 +83,9 @@ static void find_last_reads(const ht_plan *p, int32_t *last) {
  * and only once. -1: none. */
 static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
     const ht_instruction *ins = &p->instruction[i];
-    if (!ht_op_info_of(ins->op)->in_place) return -1;
-    for (int j = 0; j < ins->n_in; j++) {
+    const ht_op_info *info = ht_op_info_of(ins->op);
+    int32_t candidates = info->in_place ? ins->n_in : info->updates ? 1 : 0;
+    for (int j = 0; j < candidates; j++) {
         const ht_operand *o = &p->operand[ins->first_in + j];
         if (o->source != HT_FROM_VALUE || last[o->index] != i || o->dtype != ins->out.dtype) continue;
         const ht_instruction *maker = &p->instruction[o->index];

@@ -94,6 +94,7 @@
     X(CUMMIN, cummin)                                                                                                  \
     X(LOGCUMSUMEXP, logcumsumexp)                                                                                      \
     X(CONCATENATE, concatenate)                                                                                        \
+    X(SLICE_UPDATE, slice_update)                                                                                      \
     X(MATMUL, matmul)         /* arrays, batched */                                                                    \
     X(TAKE, take)             /* rows of an array by index */                                                          \
     X(TOP_K, top_k)           /* indices of the largest, over the last axis */                                         \

@@ -2,6 +2,7 @@
 #ifndef HT_DEVICE_PARAMS_H
 #define HT_DEVICE_PARAMS_H
 
+#include "device/kernel.h"
 #include "device/matrix.h"
 
 #include <hearth/dtype.h>
@@ -88,7 +89,12 @@ typedef struct ht_matmul_params {
     bool transpose_b; /* b is [..., n, k] */
 } ht_matmul_params;
 
+/* SLICE_UPDATE(x, update of x's dtype): element i of an axis of the update goes to start + i * step of x. */
+typedef struct ht_slice_update_params {
+    int64_t start[HT_MAX_DIMS], step[HT_MAX_DIMS];
+} ht_slice_update_params;
+
 /* Room for any of them. */
-enum { HT_MAX_PARAMS = 64 };
+enum { HT_MAX_PARAMS = 144 };
 
 #endif

@@ -87,6 +87,9 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_CUMMIN] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params)},
     [HT_OP_LOGCUMSUMEXP] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params)},
     [HT_OP_CONCATENATE] = {.shape = ht_shape_concatenate, .params_bytes = sizeof(ht_axis_params)},
+    [HT_OP_SLICE_UPDATE] = {.shape = ht_shape_slice_update,
+                            .params_bytes = sizeof(ht_slice_update_params),
+                            .updates = true},
     [HT_OP_MATMUL] = {.shape = ht_shape_matmul, .params_bytes = sizeof(ht_matmul_params)},
     [HT_OP_TAKE] = {.shape = ht_shape_take},
     [HT_OP_TOP_K] = {.shape = ht_shape_top_k, .params_bytes = sizeof(ht_top_k_params)},
@@ -100,6 +103,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
 };
 
 _Static_assert(sizeof(ht_make_params) <= HT_MAX_PARAMS, "parameters fit a node");
+_Static_assert(sizeof(ht_slice_update_params) <= HT_MAX_PARAMS, "parameters fit a node");
 _Static_assert(sizeof(ht_rope_params) <= HT_MAX_PARAMS, "parameters fit a node");
 
 const ht_op_info *ht_op_info_of(ht_op_id op) { return &table[op]; }

@@ -26,6 +26,7 @@ typedef struct ht_op_info {
     ht_shape_fn *shape; /* NULL: a view or a leaf, shaped where it is made */
     size_t params_bytes;
     bool in_place;  /* the kernel may write over an input of the output's size and dtype */
+    bool updates;   /* as in_place, but over the first input alone */
     bool effect;    /* changes something beside its output: run even when the output is empty */
     ht_vjp_fn *vjp; /* NULL: not differentiable */
     ht_jvp_fn *jvp;
@@ -51,6 +52,7 @@ ht_shape_fn ht_shape_place;   /* [..., n] -> u32 [...], n > 0 */
 ht_shape_fn ht_shape_scan;    /* [..., n] -> the same */
 ht_shape_fn ht_shape_concatenate, ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul,
     ht_shape_take;
+ht_shape_fn ht_shape_slice_update;
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
 ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;
 
