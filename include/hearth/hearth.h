@@ -7,6 +7,7 @@
 #include <hearth/dtype.h>
 #include <hearth/evaluate.h>
 #include <hearth/index.h>
+#include <hearth/linalg.h>
 #include <hearth/log.h>
 #include <hearth/measure.h>
 #include <hearth/model.h>

@@ -1,6 +1,15 @@
 """Arrays of Hearth, under the names of `mlx.core`."""
 
-from . import _elementwise, _index, _join, _library, _make, _reduce, _shape
+from . import (
+    _elementwise,
+    _index,
+    _join,
+    _library,
+    _linalg,
+    _make,
+    _reduce,
+    _shape,
+)
 from ._array import array
 from ._dtype import (
     Dtype,
@@ -22,13 +31,21 @@ from ._elementwise import *  # noqa: F403
 from ._index import *  # noqa: F403
 from ._join import *  # noqa: F403
 from ._library import Error
+from ._linalg import *  # noqa: F403
 from ._make import *  # noqa: F403
 from ._reduce import *  # noqa: F403
 from ._shape import *  # noqa: F403
 
 __all__ = [
     "Dtype", "Error", "array", "eval", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
-    "int64", "float16", "bfloat16", "float32", "float64", *_elementwise.__all__, *_index.__all__, *_join.__all__, *_make.__all__, *_reduce.__all__, *_shape.__all__,
+    "int64", "float16", "bfloat16", "float32", "float64",
+    *_elementwise.__all__,
+    *_index.__all__,
+    *_join.__all__,
+    *_linalg.__all__,
+    *_make.__all__,
+    *_reduce.__all__,
+    *_shape.__all__,
 ]  # fmt: skip
 
 

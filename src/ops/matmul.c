@@ -39,19 +39,40 @@ static ht_array *stretch_batch(ht_scope *s, ht_array *x, const int64_t *shape, i
     return same ? x : ht_broadcast_to(s, x, full, n_dims);
 }
 
+/* Broadcasts the leading axes as though the matrices were single elements. */
+static void stretch_both(ht_scope *s, ht_array **a, ht_array **b) {
+    ht_array one = **a, other = **b;
+    int64_t shape[HT_MAX_DIMS];
+    int n_dims;
+    for (int i = 1; i <= 2; i++) one.shape[one.n_dims - i] = other.shape[other.n_dims - i] = 1;
+    if (!ht_broadcast_shapes(&one, &other, shape, &n_dims)) return;
+    *a = stretch_batch(s, *a, shape, n_dims);
+    *b = stretch_batch(s, *b, shape, n_dims);
+}
+
+/* Operands of one axis are a row on the left, a column on the right; the axis that makes them so is not in the result. */
+static ht_array *with_vectors(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
+    bool row = a->n_dims == 1, column = b->n_dims == 1;
+    if (a->n_dims == 0 || b->n_dims == 0)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "matmul: operands have %d and %d axes, expected at least one",
+                             a->n_dims, b->n_dims);
+    if (row) a = ht_expand_dims(s, a, 0);
+    if (column) b = ht_expand_dims(s, b, transpose_b ? 0 : 1);
+    ht_array *y = ht_matmul(s, a, b, transpose_b);
+    if (y && column) y = ht_squeeze(s, y, -1);
+    return y && row ? ht_squeeze(s, y, column ? -1 : -2) : y;
+}
+
 ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
     if (!a || !b) return NULL;
-    if (a->n_dims >= 2 && b->n_dims >= 2) {
-        /* Broadcast the leading axes as though the matrices were single elements. */
-        ht_array one = *a, other = *b;
-        int64_t shape[HT_MAX_DIMS];
-        int n_dims;
-        for (int i = 1; i <= 2; i++) one.shape[a->n_dims - i] = other.shape[b->n_dims - i] = 1;
-        if (ht_broadcast_shapes(&one, &other, shape, &n_dims)) {
-            a = stretch_batch(s, a, shape, n_dims);
-            b = stretch_batch(s, b, shape, n_dims);
-        }
+    if (a->n_dims < 2 || b->n_dims < 2) return with_vectors(s, a, b, transpose_b);
+    if (a->dtype != b->dtype) {
+        ht_dtype dtype = ht_dtype_promote(a->dtype, b->dtype);
+        a = ht_astype(s, a, dtype);
+        b = ht_astype(s, b, dtype);
+        if (!a || !b) return NULL;
     }
+    stretch_both(s, &a, &b);
     const ht_matmul_params p = {transpose_b};
     return ht_apply(s, HT_OP_MATMUL, &p, (ht_array *[]){a, b}, 2);
 }

@@ -1,0 +1,32 @@
+/* Products of arrays: sums over one axis, over several, or as Einstein's convention writes them. Operands meet in the dtype
+ * that ht_dtype_promote gives, which has to be of floating point wherever elements are summed. Axes may be negative. All
+ * is built of ht_matmul (ops.h), or of ht_multiply where nothing is summed. */
+#ifndef HEARTH_LINALG_H
+#define HEARTH_LINALG_H
+
+#include <hearth/array.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* alpha * (a by b) + beta * c; c stretches to the shape of the product. */
+HT_API ht_array *ht_addmm(ht_scope *s, ht_array *c, ht_array *a, ht_array *b, float alpha, float beta);
+/* [..., k] with [..., k]: over the last axis of both, whose other axes follow one another; a scalar multiplies. */
+HT_API ht_array *ht_inner(ht_scope *s, ht_array *a, ht_array *b);
+/* Every element of a, flat, times every element of b: [a's size, b's size]. */
+HT_API ht_array *ht_outer(ht_scope *s, ht_array *a, ht_array *b);
+/* Summed over axis axes_a[i] of a together with axis axes_b[i] of b, for i < n; what is left of a, then of b. */
+HT_API ht_array *ht_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a, const int *axes_b, int n);
+
+/* The sum of products that `subscripts` writes: a letter names an axis, operands are separated by commas, "..." stands for
+ * the axes that have no letter and broadcast. "ij,jk->ik" is a product of matrices, "ii->i" a diagonal, "ij->" a sum.
+ * Letters that are missing behind the arrow are summed over; without an arrow the result has the letters that occur
+ * once, in their order, behind the axes of "...". Three operands and more are taken two by two, first those whose product
+ * is smallest beside them. */
+HT_API ht_array *ht_einsum(ht_scope *s, const char *subscripts, ht_array *const *operands, int n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
