@@ -23,10 +23,10 @@ enum {
 typedef struct job {
     const ht_call *call;
     const ht_linear_gather_params *p;
-    int64_t n_x, pairs, per_row; /* rows of x; pairs, of each row of ids */
-    int64_t n_rows, k, n_blocks; /* of every matrix; blocks of 32 columns */
-    int64_t width;               /* floats that a pair gives */
-    bool together;               /* in integers */
+    int64_t n_experts, n_x, pairs, per_row; /* rows of x; pairs, of each row of ids */
+    int64_t n_rows, k, n_blocks;            /* of every matrix; blocks of 32 columns */
+    int64_t width;                          /* floats that a pair gives */
+    bool together;                          /* in integers */
     const ht_matrix_kernels *kernels;
     int n_types;
     ht_weight_type type[MOST_TYPES];
@@ -69,10 +69,15 @@ static bool add_type(job *j, ht_weight_type type) {
     return true;
 }
 
+/* One of the matrices of a set that are of its i-th weight type. */
+static const ht_matrix *kind_of(const ht_linear_gather_params *p, int set, int32_t i) {
+    return p->experts[set]->matrix[p->experts[set]->n + i];
+}
+
 static job describe(const ht_call *call) {
     const ht_linear_gather_params *p = call->params;
     const ht_view *x = &call->in[0], *ids = &call->in[1];
-    const ht_matrix *m = p->experts[0][0];
+    const ht_matrix *m = p->experts[0]->matrix[0];
     job j = {.call = call, .p = p, .pairs = ht_view_size(ids), .per_row = ids->shape[1]};
     j.n_x = x->n_dims == 3 ? j.pairs : x->shape[0];
     j.n_rows = m->n_rows;
@@ -81,81 +86,59 @@ static job describe(const ht_call *call) {
     j.width = p->n_sets * m->n_rows;
     j.together = x->stride[x->n_dims - 1] == 1 || m->k == 1;
     j.kernels = ht_kernels_of(m);
+    j.n_experts = p->experts[0]->n;
     for (int s = 0; s < p->n_sets; s++)
-        for (int32_t e = 0; j.together && e < p->n_experts; e++)
-            j.together = ht_product_shared(p->experts[s][e]) && add_type(&j, p->experts[s][e]->type);
+        for (int32_t i = 0; j.together && i < p->experts[s]->n_kinds; i++)
+            j.together = ht_product_shared(kind_of(p, s, i)) && add_type(&j, kind_of(p, s, i)->type);
     return j;
 }
 
 static int64_t wave_rows(const job *j) { return ht_min_i64(j->pairs, ROWS_OF_WAVE); }
 /* An expert with more rows than go at once has several groups. */
-static int64_t most_groups(const job *j) {
-    return ht_min_i64(j->pairs, (int64_t)j->p->n_experts + ROWS_OF_WAVE / ROWS_AT_ONCE);
-}
+static int64_t most_groups(const job *j) { return ht_min_i64(j->pairs, j->n_experts + ROWS_OF_WAVE / ROWS_AT_ONCE); }
 
 /* ---- laying out ---- */
-
-/* Memory dealt from its beginning; at NULL it is only counted. */
-typedef struct dealer {
-    char *at;
-    size_t used;
-} dealer;
-
-static void *deal(dealer *d, int64_t n, size_t bytes) {
-    void *p = d->at ? d->at + d->used : NULL;
-    d->used += ((size_t)n * bytes + 63) & ~(size_t)63;
-    return p;
-}
 
 static int64_t halves_of(ht_weight_type type) { return ht_panel_layout_of(type)->halves; }
 
 /* Room for n rows, a tile each. */
-static void deal_rows(const job *j, int64_t n, dealer *d, rows *r) {
+static void deal_rows(const job *j, int64_t n, ht_dealer *d, rows *r) {
     int64_t blocks = n * j->n_blocks;
     *r = (rows){0};
     for (int f = 0; f < HT_FORM_COUNT; f++) {
-        ht_qrows *to = &r->form[f];
-        *to = (ht_qrows){.n = n, .n_blocks = j->n_blocks, .n_tiles = n, .tile_rows = 1};
-        if (!j->needed[f]) continue;
-        if (f == HT_FORM_BYTES) {
-            to->q = deal(d, blocks * HT_QBLOCK, sizeof *to->q);
-            to->sum = deal(d, blocks * 2, sizeof *to->sum);
-        } else
-            to->word = deal(d, blocks * HT_QBLOCK, sizeof *to->word);
-        to->scale = deal(d, blocks, sizeof *to->scale);
+        r->form[f] = (ht_qrows){.n = n, .n_blocks = j->n_blocks, .n_tiles = n, .tile_rows = 1};
+        if (j->needed[f]) ht_qrows_deal(&r->form[f], (ht_form)f, blocks, d);
     }
-    for (int i = 0; i < j->n_types; i++)
-        if (ht_product_form(j->type[i]) == HT_FORM_BYTES)
-            r->offset[i] = deal(d, blocks * halves_of(j->type[i]), sizeof(int32_t));
+    for (int i = 0; i < j->n_types; i++) r->offset[i] = ht_offsets_deal(j->type[i], blocks, d);
 }
 
-static void deal_together(const job *j, dealer *d, room *r) {
+static void deal_together(const job *j, ht_dealer *d, room *r) {
     size_t panel = ht_max_size(sizeof(ht_qpanel), sizeof(ht_wpanel));
     deal_rows(j, j->n_x, d, &r->all);
     deal_rows(j, wave_rows(j), d, &r->tiles);
-    r->y = deal(d, wave_rows(j) * j->width, sizeof *r->y);
-    r->groups = deal(d, most_groups(j), sizeof *r->groups);
-    r->decoded = deal(d, (int64_t)ht_pool_threads(j->call->pool) * j->kernels->tile_panels, panel);
+    r->y = ht_deal(d, wave_rows(j) * j->width, sizeof *r->y);
+    r->groups = ht_deal(d, most_groups(j), sizeof *r->groups);
+    r->decoded = ht_deal(d, (int64_t)ht_pool_threads(j->call->pool) * j->kernels->tile_panels, panel);
 }
 
-static void deal_apart(const job *j, dealer *d, room *r) {
+static void deal_apart(const job *j, ht_dealer *d, room *r) {
     int64_t n = ht_min_i64(j->pairs, ROWS_AT_ONCE);
-    r->x = deal(d, n * j->k, sizeof *r->x);
-    r->y = deal(d, n * j->n_rows, sizeof *r->y);
+    r->x = ht_deal(d, n * j->k, sizeof *r->x);
+    r->y = ht_deal(d, n * j->n_rows, sizeof *r->y);
     size_t largest = 0;
     for (int s = 0; s < j->p->n_sets; s++)
-        for (int32_t e = 0; e < j->p->n_experts; e++) {
-            const ht_matrix *one = j->p->experts[s][e];
+        for (int32_t i = 0; i < j->p->experts[s]->n_kinds; i++) {
+            const ht_matrix *one = kind_of(j->p, s, i);
             largest = ht_max_size(largest, one->ops->mul_scratch(one, n, ht_pool_threads(j->call->pool)));
         }
-    r->product = deal(d, 1, largest);
+    r->product = ht_deal(d, 1, largest);
 }
 
 static size_t lay_out(const job *j, room *r) {
-    dealer d = {.at = j->call->scratch};
+    ht_dealer d = {.at = j->call->scratch};
     *r = (room){0};
-    r->first = deal(&d, (int64_t)j->p->n_experts + 1, sizeof *r->first);
-    r->order = deal(&d, j->pairs, sizeof *r->order);
+    r->first = ht_deal(&d, j->n_experts + 1, sizeof *r->first);
+    r->order = ht_deal(&d, j->pairs, sizeof *r->order);
     (j->together ? deal_together : deal_apart)(j, &d, r);
     return d.used;
 }
@@ -178,7 +161,7 @@ static int64_t expert_of(const ht_view *ids, int64_t pair) {
 /* Counts the pairs of every expert and puts them in order: by expert, then as they come. */
 static ht_status sort_pairs(const job *j, const room *r, ht_error *err) {
     const ht_view *ids = &j->call->in[1];
-    int64_t n = j->p->n_experts;
+    int64_t n = j->n_experts;
     memset(r->first, 0, ((size_t)n + 1) * sizeof *r->first);
     for (int64_t i = 0; i < j->pairs; i++) {
         int64_t e = expert_of(ids, i);
@@ -265,7 +248,7 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
     s->n_threads = n_threads;
     s->n = j->p->n_sets;
     for (int i = 0; i < s->n; i++)
-        s->product[i] = (ht_product){.m = j->p->experts[i][expert], .y = y + i * j->n_rows, .ldy = j->width};
+        s->product[i] = (ht_product){.m = j->p->experts[i]->matrix[expert], .y = y + i * j->n_rows, .ldy = j->width};
     ht_products_cut(s);
     if (alone)
         point_at(j, &r->all, row_of_pair(j, pair), s);
@@ -278,7 +261,7 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
 static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pair) {
     wave w = {.j = j, .r = r};
     int64_t n_rows = 0, max_groups = most_groups(j), at[2] = {*expert, *pair};
-    for (int64_t e = at[0]; e < j->p->n_experts && w.n_groups < max_groups;) {
+    for (int64_t e = at[0]; e < j->n_experts && w.n_groups < max_groups;) {
         int64_t n = ht_min_i64(r->first[e + 1] - at[1], ROWS_AT_ONCE);
         if (n == 0) {
             e++;
@@ -344,20 +327,36 @@ static const group *group_of(const wave *w, int64_t (*until)(const group *), int
     return &w->r->groups[low];
 }
 
+/* One tile of a wave: rows [first, first + n) of its group. */
+typedef struct tile {
+    const group *g;
+    int64_t number, first, n;
+} tile;
+
+static tile tile_of(const wave *w, int64_t item) {
+    int64_t before;
+    tile t = {.g = group_of(w, tiles_until, item, &before)};
+    t.number = item - before;
+    t.first = ht_qtile_first(t.g->s.x, t.number);
+    t.n = ht_qtile_rows(t.g->s.x, t.number);
+    return t;
+}
+
+static int64_t pair_of(const wave *w, const tile *t, int64_t i) { return w->r->order[t->g->begin + t->first + i]; }
+
 static void make_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const wave *w = arg;
     const job *j = w->j;
     for (int64_t item = begin; item < end; item++) {
-        int64_t before;
-        const group *g = group_of(w, tiles_until, item, &before);
-        const ht_products *s = &g->s;
-        int64_t tile = item - before, first = ht_qtile_first(s->x, tile), n = ht_qtile_rows(s->x, tile);
-        for (int64_t i = 0; i < n; i++)
-            copy_row(j, &w->r->all, s, row_of_pair(j, w->r->order[g->begin + first + i]), first, n, i);
+        tile t = tile_of(w, item);
+        const ht_products *s = &t.g->s;
+        for (int64_t i = 0; i < t.n; i++)
+            copy_row(j, &w->r->all, s, row_of_pair(j, pair_of(w, &t, i)), t.first, t.n, i);
         for (int i = 0; i < s->n; i++)
             if (s->of[i].offset && (i == 0 || s->of[i].offset != s->of[i - 1].offset))
-                j->kernels->offsets(s->product[i].m->type, &s->x[HT_FORM_BYTES], tile, 0, (int)n, s->of[i].offset);
+                j->kernels->offsets(s->product[i].m->type, &s->x[HT_FORM_BYTES], t.number, 0, (int)t.n,
+                                    s->of[i].offset);
     }
 }
 
@@ -376,13 +375,11 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
 static void put_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const wave *w = arg;
-    const job *j = w->j;
+    const int64_t width = w->j->width;
     for (int64_t item = begin; item < end; item++) {
-        int64_t before;
-        const group *g = group_of(w, tiles_until, item, &before);
-        int64_t first = ht_qtile_first(g->s.x, item - before), n = ht_qtile_rows(g->s.x, item - before);
-        for (int64_t i = first; i < first + n; i++)
-            memcpy(out_of(j, w->r->order[g->begin + i]), g->y + i * j->width, (size_t)j->width * sizeof *g->y);
+        tile t = tile_of(w, item);
+        for (int64_t i = 0; i < t.n; i++)
+            memcpy(out_of(w->j, pair_of(w, &t, i)), t.g->y + (t.first + i) * width, (size_t)width * sizeof(float));
     }
 }
 
@@ -412,7 +409,7 @@ static void bring_row(const job *j, int64_t row, float *to) {
 static void multiply_apart(const job *j, const room *r, int64_t expert, int64_t begin, int64_t n) {
     for (int64_t i = 0; i < n; i++) bring_row(j, row_of_pair(j, r->order[begin + i]), r->x + i * j->k);
     for (int s = 0; s < j->p->n_sets; s++) {
-        const ht_matrix *m = j->p->experts[s][expert];
+        const ht_matrix *m = j->p->experts[s]->matrix[expert];
         m->ops->mul(m, r->x, j->k, n, NULL, r->y, j->n_rows, r->product, j->call->pool);
         for (int64_t i = 0; i < n; i++)
             memcpy(out_of(j, r->order[begin + i]) + s * j->n_rows, r->y + i * j->n_rows,
@@ -430,7 +427,7 @@ ht_status ht_cpu_linear_gather(const ht_call *call, ht_error *err) {
     if (j.together)
         multiply_together(&j, &r);
     else
-        for (int32_t e = 0; e < j.p->n_experts; e++)
+        for (int32_t e = 0; e < j.n_experts; e++)
             for (int64_t i = r.first[e]; i < r.first[e + 1]; i += ROWS_AT_ONCE)
                 multiply_apart(&j, &r, e, i, ht_min_i64(ROWS_AT_ONCE, r.first[e + 1] - i));
     return HT_OK;

@@ -16,16 +16,18 @@ ht_form ht_product_form(ht_weight_type type) { return ht_panel_layout_of(type)->
 
 /* ---- laying out ---- */
 
-/* Memory dealt from its beginning; at NULL it is only counted. */
-typedef struct room {
-    char *at;
-    size_t used;
-} room;
+void ht_qrows_deal(ht_qrows *x, ht_form form, int64_t blocks, ht_dealer *d) {
+    if (form == HT_FORM_BYTES) {
+        x->q = ht_deal(d, blocks * HT_QBLOCK, sizeof *x->q);
+        x->sum = ht_deal(d, blocks * 2, sizeof *x->sum);
+    } else
+        x->word = ht_deal(d, blocks * HT_QBLOCK, sizeof *x->word);
+    x->scale = ht_deal(d, blocks, sizeof *x->scale);
+}
 
-static void *deal(room *r, size_t bytes) {
-    void *p = r->at ? r->at + r->used : NULL;
-    r->used += (bytes + 63) & ~(size_t)63;
-    return p;
+void *ht_offsets_deal(ht_weight_type type, int64_t blocks, ht_dealer *d) {
+    if (ht_product_form(type) != HT_FORM_BYTES) return NULL;
+    return ht_deal(d, blocks * ht_panel_layout_of(type)->halves, sizeof(int32_t));
 }
 
 static void lay_tiles(ht_products *s) {
@@ -47,18 +49,9 @@ static bool needed(const ht_products *s, ht_form form) {
     return false;
 }
 
-static void lay_rows(ht_products *s, room *r) {
-    size_t blocks = (size_t)(s->n_x * s->x[0].n_blocks);
-    ht_qrows *bytes = &s->x[HT_FORM_BYTES], *words = &s->x[HT_FORM_WORDS];
-    if (needed(s, HT_FORM_BYTES)) {
-        bytes->q = deal(r, blocks * HT_QBLOCK * sizeof *bytes->q);
-        bytes->scale = deal(r, blocks * sizeof *bytes->scale);
-        bytes->sum = deal(r, blocks * 2 * sizeof *bytes->sum);
-    }
-    if (needed(s, HT_FORM_WORDS)) {
-        words->word = deal(r, blocks * HT_QBLOCK * sizeof *words->word);
-        words->scale = deal(r, blocks * sizeof *words->scale);
-    }
+static void lay_rows(ht_products *s, ht_dealer *d) {
+    for (int f = 0; f < HT_FORM_COUNT; f++)
+        if (needed(s, (ht_form)f)) ht_qrows_deal(&s->x[f], (ht_form)f, s->n_x * s->x[0].n_blocks, d);
 }
 
 /* The first product whose weights are of the type of product i: they share their offsets. */
@@ -68,11 +61,11 @@ static int first_alike(const ht_products *s, int i) {
     return first;
 }
 
-static void lay_offsets(ht_products *s, room *r) {
+static void lay_offsets(ht_products *s, ht_dealer *d) {
     for (int i = 0; i < s->n; i++) {
-        if (s->of[i].form != HT_FORM_BYTES) continue;
-        int first = first_alike(s, i), halves = ht_panel_layout_of(s->product[i].m->type)->halves;
-        s->of[i].offset = first < i ? s->of[first].offset : deal(r, (size_t)(s->n_x * s->x[0].n_blocks * halves) * 4);
+        int first = first_alike(s, i);
+        s->of[i].offset =
+            first < i ? s->of[first].offset : ht_offsets_deal(s->product[i].m->type, s->n_x * s->x[0].n_blocks, d);
     }
 }
 
@@ -129,14 +122,14 @@ void ht_products_cut(ht_products *s) {
 }
 
 size_t ht_products_lay(ht_products *s, void *scratch) {
-    room r = {.at = scratch};
+    ht_dealer d = {.at = scratch};
     ht_products_cut(s);
-    lay_rows(s, &r);
-    lay_offsets(s, &r);
-    s->decoded = deal(&r, (size_t)s->n_threads * s->decoded_bytes);
+    lay_rows(s, &d);
+    lay_offsets(s, &d);
+    s->decoded = ht_deal(&d, s->n_threads, s->decoded_bytes);
     bool top = s->n == 1 && s->n_x == 1 && ht_is_split(s->product[0].m);
-    s->top = top ? deal(&r, ht_split_top_scratch(s->product[0].m)) : NULL;
-    return r.used;
+    s->top = top ? ht_deal(&d, 1, ht_split_top_scratch(s->product[0].m)) : NULL;
+    return d.used;
 }
 
 /* ---- activations ---- */

@@ -4,6 +4,7 @@
 #ifndef HT_CPU_PRODUCTS_H
 #define HT_CPU_PRODUCTS_H
 
+#include "cpu/dealer.h"
 #include "cpu/matrix_kernels.h"
 
 /* y = W x + bias. */
@@ -51,6 +52,10 @@ typedef struct ht_products {
 bool ht_product_shared(const ht_matrix *m);
 /* The form that weights of such a type ask for. */
 ht_form ht_product_form(ht_weight_type type);
+
+/* Room for so many blocks of rows in one form; and for their offsets under weights of a type, which has some or not. */
+void ht_qrows_deal(ht_qrows *x, ht_form form, int64_t blocks, ht_dealer *d);
+void *ht_offsets_deal(ht_weight_type type, int64_t blocks, ht_dealer *d);
 
 /* Lays out what stands above "The layout". `scratch` is 64-byte aligned; gives the bytes that are needed there, which is
  * all that it does with NULL. */

@@ -97,21 +97,19 @@ typedef struct top_job {
     float threshold;
 } top_job;
 
-static size_t round_up_64(size_t n) { return (n + 63) & ~(size_t)63; }
-
-size_t ht_split_top_scratch(const ht_matrix *m) {
-    return round_up_64((size_t)(m->k / HT_QBLOCK) * sizeof(int32_t)) +
-           round_up_64((size_t)ht_panel_count(m->n_rows) * sizeof(float)) +
-           round_up_64((TOP_MOST + MORE_SEEDS) * sizeof(seed));
+static size_t lay_top(const ht_matrix *m, void *scratch, top_job *job) {
+    ht_dealer d = {.at = scratch};
+    job->offset = ht_deal(&d, m->k / HT_QBLOCK, sizeof *job->offset);
+    job->bound = ht_deal(&d, ht_panel_count(m->n_rows), sizeof *job->bound);
+    job->seeds = ht_deal(&d, TOP_MOST + MORE_SEEDS, sizeof *job->seeds);
+    return d.used;
 }
 
+size_t ht_split_top_scratch(const ht_matrix *m) { return lay_top(m, NULL, &(top_job){0}); }
+
 static top_job job_of(const ht_products *s) {
-    const ht_matrix *m = s->product->m;
-    top_job job = {.s = s, .p = s->product, .n_panels = ht_panel_count(m->n_rows)};
-    char *at = s->top;
-    job.offset = (void *)at, at += round_up_64((size_t)(m->k / HT_QBLOCK) * sizeof(int32_t));
-    job.bound = (void *)at, at += round_up_64((size_t)job.n_panels * sizeof(float));
-    job.seeds = (void *)at;
+    top_job job = {.s = s, .p = s->product, .n_panels = ht_panel_count(s->product->m->n_rows)};
+    lay_top(s->product->m, s->top, &job);
     return job;
 }
 

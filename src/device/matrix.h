@@ -68,4 +68,20 @@ struct ht_matrix {
     int64_t scale_rows, scale_columns;
 };
 
+/* Matrices of one shape, of which each row of activations is multiplied by a few. */
+typedef struct ht_matrix_list {
+    ht_matrix **matrix; /* [n], and behind them [n_kinds] one of each weight type there is among them */
+    int32_t n, n_kinds;
+} ht_matrix_list;
+
+/* Fills in what stands behind the n matrices, in memory for as many again: who multiplies needs not look at all. */
+static inline void ht_matrix_list_find_kinds(ht_matrix_list *l) {
+    ht_matrix **kind = l->matrix + l->n;
+    l->n_kinds = 0;
+    for (int32_t i = 0, k; i < l->n; i++) {
+        for (k = 0; k < l->n_kinds && kind[k]->type != l->matrix[i]->type; k++) {}
+        if (k == l->n_kinds) kind[l->n_kinds++] = l->matrix[i];
+    }
+}
+
 #endif

@@ -59,12 +59,12 @@ typedef struct ht_linear_params {
 } ht_linear_params;
 
 /* LINEAR_GATHER(x f32 [T, k] or [T, m, k], ids i32 [T, m]) -> f32 [T, m, n_sets * n]: the rows of y[t, i] are those of
- * experts[0][ids[t, i]] x[t] or x[t, i], then those of the next set. An id outside is an error. Matrices that no row asks
+ * experts[0]->matrix[ids[t, i]] x[t] or x[t, i], then those of the next set. An id outside is an error. Matrices that no row asks
  * for are not read. */
 enum { HT_EXPERT_SETS = 2 };
 typedef struct ht_linear_gather_params {
-    ht_matrix *const *experts[HT_EXPERT_SETS]; /* [n_experts], all n x k; lent: they outlive the graph and the plan */
-    int32_t n_sets, n_experts;
+    const ht_matrix_list *experts[HT_EXPERT_SETS]; /* as many in each, all n x k; lent: they outlive graph and plan */
+    int32_t n_sets;
 } ht_linear_gather_params;
 
 /* TOP_K(x f32 [..., n]) -> i32 [..., k]: the indices of the k largest, the largest first, the lowest index first among

@@ -58,18 +58,18 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
 /* y [T, m, n] times the scales of the experts that gave it. */
 static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
-    const int64_t all[] = {ht_array_dim(ids, 0), experts->n};
+    const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};
     ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids); /* [T, m] */
     return ht_multiply(c->s, y, ht_expand_dims(c->s, scale, -1));
 }
 
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
-    const ht_linear_gather_params p = {{experts->matrix}, 1, experts->n};
+    const ht_linear_gather_params p = {{&experts->list}, 1};
     return scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
 }
 
 void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const experts[2], ht_array *ids, ht_array *y[2]) {
-    const ht_linear_gather_params p = {{experts[0]->matrix, experts[1]->matrix}, 2, experts[0]->n};
+    const ht_linear_gather_params p = {{&experts[0]->list, &experts[1]->list}, 2};
     ht_array *both = ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2); /* [T, m, 2 n] */
     y[0] = y[1] = NULL;
     if (!both) return;

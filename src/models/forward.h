@@ -45,11 +45,9 @@ ht_array *ht_batch_out_rows(ht_ctx *c);
 
 /* x f32 [..., k] -> f32 [..., n_rows]: scale x W^T + bias, plus the adapter of the slot if there is one. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
-/* Matrices of one shape of which each row is multiplied by a few: [n][n_rows, k]. */
 typedef struct ht_experts {
-    ht_matrix **matrix; /* [n] */
-    int32_t n;
-    ht_array *scale; /* f32 [n], on what each of them gives; or HT_NONE */
+    ht_matrix_list list; /* [n][n_rows, k] */
+    ht_array *scale;     /* f32 [n], on what each of them gives; or HT_NONE */
 } ht_experts;
 
 /* x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows]: row t by each of the experts ids[t]. */

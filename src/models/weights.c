@@ -286,10 +286,10 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
     const ht_expert_form *f = ht_expert_form_of(l->from, p->expert, layer);
     ht_matrix **matrix = NULL;
     if (l->into) {
-        matrix = calloc((size_t)n, sizeof *matrix);
-        if (!matrix) return ht_fail_memory(l->err, (size_t)n * sizeof *matrix, "experts");
+        matrix = calloc((size_t)n * 2, sizeof *matrix);
+        if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
         l->into->experts[l->into->n_experts++] = matrix;
-        *out = (ht_experts){matrix, (int32_t)n, HT_NONE};
+        *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE};
     }
     char name[NAME_SIZE];
     ht_stored all, t;
@@ -313,6 +313,7 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
         l->into->use[l->into->n_matrices - 1].expert = true;
         status = ht_scales_read(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
     }
+    if (!status && matrix) ht_matrix_list_find_kinds(&out->list);
     return !status && f->stacked ? load_expert_scales(l, name, out) : status;
 }
 

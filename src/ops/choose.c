@@ -53,7 +53,7 @@ ht_status ht_shape_linear_gather(const char *op, ht_array *const *in, int n_in, 
                                  ht_error *err) {
     (void)n_in;
     const ht_linear_gather_params *p = params;
-    const ht_matrix *m = p->experts[0][0];
+    const ht_matrix *m = p->experts[0]->matrix[0];
     const ht_array *x = in[0], *ids = in[1];
     char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
     bool ok = ids->dtype == HT_I32 && ids->n_dims == 2 && x->dtype == HT_F32 && (x->n_dims == 2 || x->n_dims == 3);

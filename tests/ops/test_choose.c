@@ -109,7 +109,7 @@ static void check_pair(const ht_matrix *m, const float *x, const float *y) {
 /* Every row gives the bits that its matrix alone gives for it, whatever asks beside it; a matrix nobody asks for is not
  * touched, and one that all ask for takes more rows than go at once. */
 static void check_products(ht_matrix all[SETS][EXPERTS], const gather_case *c) {
-    ht_matrix experts[SETS][EXPERTS], *list[SETS][EXPERTS];
+    ht_matrix experts[SETS][EXPERTS], *list[SETS][2 * EXPERTS];
     memcpy(experts, all, sizeof experts);
     for (int s = 0; s < SETS; s++) {
         for (int e = 0; e < EXPERTS; e++) list[s][e] = &experts[s][e];
@@ -126,7 +126,9 @@ static void check_products(ht_matrix all[SETS][EXPERTS], const gather_case *c) {
     ht_view in[2] = {test_view(x, HT_F32, 2, (int64_t[]){c->t, K}), test_view(ids, HT_I32, 2, (int64_t[]){c->t, M})};
     if (c->per_choice) in[0] = test_view(x, HT_F32, 3, (int64_t[]){c->t, M, K});
     ht_view out = test_view(y, HT_F32, 3, (int64_t[]){c->t, M, width});
-    const ht_linear_gather_params p = {{list[0], list[1]}, c->sets, EXPERTS};
+    ht_matrix_list lists[SETS] = {{list[0], EXPERTS, 0}, {list[1], EXPERTS, 0}};
+    for (int s = 0; s < SETS; s++) ht_matrix_list_find_kinds(&lists[s]);
+    const ht_linear_gather_params p = {{&lists[0], &lists[1]}, c->sets};
     test_run_ok(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL);
     for (int64_t i = 0; i < c->t * M; i++)
         for (int s = 0; s < c->sets; s++)

@@ -5,6 +5,7 @@
 #include "device/device.h"
 #include "formats/blocks.h"
 #include "models/forward.h"
+#include "support/arrays.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -16,8 +17,7 @@
 
 enum { VOCAB = 11, HEADS = 3, HEAD_DIM = 4, HIDDEN = HEADS * HEAD_DIM, MAX_ROWS = 9 };
 
-static ht_device *device;
-static ht_stream *stream;
+static ht_device *device; /* of the stream */
 static ht_scope *weights;
 static ht_array *table, *norm, *mix;
 
@@ -26,24 +26,20 @@ static ht_array *wave(ht_scope *s, double step, int64_t rows, int64_t columns) {
     return ht_reshape(s, x, (int64_t[]){rows, columns}, 2);
 }
 
-static int open_device(void **state) {
-    (void)state;
+static int open_weights(void **state) {
     ht_error err = {0};
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err)) return 1;
-    if (ht_stream_new(device, &stream, &err)) return 1;
-    weights = ht_scope_new(stream);
+    if (test_open_stream(state)) return 1;
+    device = ht_stream_device(test_stream);
+    weights = ht_scope_new(test_stream);
     table = wave(weights, 0.7, VOCAB, HIDDEN);
     mix = wave(weights, 1.3, HIDDEN, HIDDEN);
     norm = ht_reshape(weights, wave(weights, 0.1, 1, HIDDEN), (int64_t[]){HIDDEN}, 1);
     return ht_eval(weights, (ht_array *[]){table, mix, norm}, 3, &err) != HT_OK;
 }
 
-static int close_device(void **state) {
-    (void)state;
+static int close_weights(void **state) {
     ht_scope_free(weights);
-    ht_stream_free(stream);
-    ht_device_release(device);
-    return 0;
+    return test_close_stream(state);
 }
 
 /* Views, in-place chains, a value used twice, a transposed copy, the rows asked for. */
@@ -157,7 +153,7 @@ static void a_plan_gives_the_bits_of_eager_evaluation(void **state) {
             const ht_step step = {.batch = &b};
             const float *fast;
             assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
-            ht_scope *s = ht_scope_new(stream);
+            ht_scope *s = ht_scope_new(test_stream);
             ht_ctx c = {.s = s, .step = &step};
             ht_array *eager = forward(&c);
             const void *slow;
@@ -189,7 +185,7 @@ static void chains_give_the_bits_of_eager_evaluation(void **state) {
         const float *fast;
         assert_int_equal(ht_exec_run(exec, &step, &fast, &err), HT_OK);
         if (step.output) assert_ptr_equal(fast, step.output);
-        ht_scope *s = ht_scope_new(stream);
+        ht_scope *s = ht_scope_new(test_stream);
         ht_array *eager = chained(&(ht_ctx){.s = s, .step = &step});
         const void *slow;
         assert_int_equal(ht_array_data(s, eager, &slow, &err), HT_OK);
@@ -357,5 +353,5 @@ int main(void) {
         cmocka_unit_test(more_rows_than_the_executor_holds_are_refused),
         cmocka_unit_test(untraceable_functions_are_refused),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, open_weights, close_weights);
 }

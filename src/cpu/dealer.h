@@ -1,0 +1,19 @@
+/* Memory dealt from its beginning, every piece in cache lines of its own; at NULL it is only counted. */
+#ifndef HT_CPU_DEALER_H
+#define HT_CPU_DEALER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ht_dealer {
+    char *at;
+    size_t used;
+} ht_dealer;
+
+static inline void *ht_deal(ht_dealer *d, int64_t n, size_t bytes) {
+    void *p = d->at ? d->at + d->used : NULL;
+    d->used += ((size_t)n * bytes + 63) & ~(size_t)63;
+    return p;
+}
+
+#endif
