@@ -32,8 +32,9 @@ static ht_status start_at_depth(bench *b, ht_error *err) {
 
 static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metrics *metrics, ht_error *err) {
     ht_generate_options how = {.max_tokens = n_tokens, .sampler = options_sampler(b->o), .ignore_eos = true};
+    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? keep_going : NULL; /* ids without a text are measured, too */
     ht_status st = start_at_depth(b, err);
-    if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, keep_going, NULL, metrics, err);
+    if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, each, NULL, metrics, err);
     if (!st && metrics->finish == HT_FINISH_CALLBACK) {
         snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
         st = err->status = HT_ERR_CANCELLED;

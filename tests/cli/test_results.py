@@ -252,6 +252,10 @@ class Bench(CommandTest):
         alone = json.loads(self.succeeds("bench", TINY, "-p", "0", "-n", "4", "-r", "1", "--json").text)
         self.assertIsNone(alone["prefill_of_peak"])
 
+    def test_a_checkpoint_without_a_tokenizer(self):
+        value = json.loads(self.succeeds("bench", GOLDEN / "qwen3-f32", "-p", "8", "-n", "8", "-r", "1", "--json").text)
+        self.assertGreater(value["decode_tokens_per_second"], 0)
+
     def test_several_at_once(self):
         words = ["bench", TINY, "-p", "0", "-n", "16", "-r", "2", "--parallel", "3", "--depth", "5"]
         value = json.loads(self.succeeds(*words, "--json").text)

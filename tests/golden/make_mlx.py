@@ -155,6 +155,12 @@ def main():
                         use_double_wide_mlp=True, head_dim=8, global_head_dim=16, hidden_size_per_layer_input=32,
                         sliding_window=20, layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2),
                "f16", "affine", 2, 32, n=64)
+    routed = dict(hidden_size=64, intermediate_size=64, attention_k_eq_v=True, head_dim=8,
+                  num_global_key_value_heads=1, global_head_dim=16, hidden_size_per_layer_input=0, sliding_window=20,
+                  enable_moe_block=True, num_experts=6, top_k_experts=2, moe_intermediate_size=32)
+    for name, dtype, bits, router in (("mlx4-f16", "f16", 4, 4), ("mlx4-router8-bf16", "bf16", 4, 8), ("mlx8-bf16", "bf16", 8, 8)):
+        checkpoint(f"gemma4-experts-{name}", t.Gemma4ForCausalLM, t.gemma4(**routed), dtype, "affine", bits, 32,
+                   others("router.proj", by={"bits": router, "group_size": 32}), n=64)
     checkpoint("qwen3-moe-mlx4-bf16", t.Qwen3MoeForCausalLM,
                t.qwen3_moe(**even, head_dim=16, moe_intermediate_size=64), "bf16", "affine", 4, 64,
                others("mlp.gate", by={"bits": 8, "group_size": 64}))

@@ -89,6 +89,7 @@ static void a_token_reads_its_experts_alone(void **state) {
     check("qwen3-moe-mlx4-bf16");
     check("qwen3-moe-f32");
     check("gemma4-experts-bf16");
+    check("gemma4-experts-mlx4-router8-bf16");
     check("gemma4-experts-q8_0.gguf");
 }
 
