@@ -12,12 +12,9 @@
     X(DIAGONAL, diagonal)                                                                                              \
     X(BROADCAST, broadcast)
 
-/* On arrays alone. */
-#define HT_OP_KERNELS(X)                                                                                               \
-    X(COPY, copy) /* any strides -> contiguous */                                                                      \
+/* Of one element each of their operands, which have one shape. */
+#define HT_OP_ELEMENTWISE(X)                                                                                           \
     X(CAST, cast) /* to another dtype */                                                                               \
-    X(FULL, full) /* one value everywhere */                                                                           \
-    X(ARANGE, arange)                                                                                                  \
     X(NEGATIVE, negative)                                                                                              \
     X(ABS, abs)                                                                                                        \
     X(SIGN, sign)                                                                                                      \
@@ -79,8 +76,15 @@
     X(RIGHT_SHIFT, right_shift)                                                                                        \
     X(WHERE, where)     /* of two, by a third */                                                                       \
     X(SCALE, scale)     /* x * constant */                                                                             \
-    X(SOFTCAP, softcap) /* c * tanh(x / c) */                                                                          \
-    X(SUM, sum)         /* over the last axis */                                                                       \
+    X(SOFTCAP, softcap) /* c * tanh(x / c) */
+
+/* On arrays alone. */
+#define HT_OP_KERNELS(X)                                                                                               \
+    HT_OP_ELEMENTWISE(X)                                                                                               \
+    X(COPY, copy) /* any strides -> contiguous */                                                                      \
+    X(FULL, full) /* one value everywhere */                                                                           \
+    X(ARANGE, arange)                                                                                                  \
+    X(SUM, sum) /* over the last axis */                                                                               \
     X(PROD, prod)                                                                                                      \
     X(MEAN, mean)                                                                                                      \
     X(MAX, max)                                                                                                        \

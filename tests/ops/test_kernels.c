@@ -164,26 +164,83 @@ static void all_layouts(ht_op_id op, const void *params, int n_in, ht_dtype from
 
 static void elementwise(void **state) {
     (void)state;
-    static const ht_op_id unary[] = {HT_OP_NEGATIVE,  HT_OP_ABS,   HT_OP_SQUARE,  HT_OP_SQRT,
-                                     HT_OP_RSQRT,     HT_OP_EXP,   HT_OP_LOG,     HT_OP_SIN,
-                                     HT_OP_COS,       HT_OP_TANH,  HT_OP_SIGMOID, HT_OP_SILU,
-                                     HT_OP_GELU_TANH, HT_OP_SCALE, HT_OP_SOFTCAP, HT_OP_RECIPROCAL};
-    static const ht_op_id binary[] = {HT_OP_ADD,    HT_OP_SUBTRACT, HT_OP_MULTIPLY,
-                                      HT_OP_DIVIDE, HT_OP_MINIMUM,  HT_OP_MAXIMUM};
+    static const ht_op_id unary[] = {HT_OP_NEGATIVE, HT_OP_ABS,   HT_OP_SQUARE,    HT_OP_SQRT,  HT_OP_RSQRT,
+                                     HT_OP_EXP,      HT_OP_LOG,   HT_OP_SIN,       HT_OP_COS,   HT_OP_TANH,
+                                     HT_OP_SIGMOID,  HT_OP_SILU,  HT_OP_GELU_TANH, HT_OP_SCALE, HT_OP_SOFTCAP,
+                                     HT_OP_SIGN,     HT_OP_FLOOR, HT_OP_CEIL,      HT_OP_ROUND, HT_OP_RECIPROCAL};
+    static const ht_op_id binary[] = {HT_OP_ADD,     HT_OP_SUBTRACT, HT_OP_MULTIPLY,    HT_OP_DIVIDE,
+                                      HT_OP_MINIMUM, HT_OP_MAXIMUM,  HT_OP_FLOOR_DIVIDE};
     ht_scale_params factor = {.value = 3.7f};
     for (EACH(t, float_types)) {
         for (EACH(i, unary)) all_layouts(unary[i], &factor, 1, float_types[t], float_types[t]);
         for (EACH(i, binary)) all_layouts(binary[i], NULL, 2, float_types[t], float_types[t]);
-        for (EACH(u, float_types)) all_layouts(HT_OP_CAST, NULL, 1, float_types[t], float_types[u]);
         all_layouts(HT_OP_COPY, NULL, 1, float_types[t], float_types[t]);
     }
     for (EACH(t, int_types)) {
-        for (EACH(i, binary))
-            elementwise_case(binary[i], NULL, 2, int_types[t], int_types[t], &shapes[13], 1, ORDINARY, 0.0);
         all_layouts(HT_OP_COPY, NULL, 1, int_types[t], int_types[t]);
         elementwise_case(HT_OP_EXP, NULL, 1, int_types[t], int_types[t], &shapes[13], 0, ORDINARY,
                          0.0); /* refused alike */
     }
+}
+
+/* Some shapes in every layout: what blocks of each dtype compute, not how they are cut. */
+static void some_layouts(ht_op_id op, int n_in, ht_dtype from, ht_dtype to) {
+    static const int which[] = {0, 5, 6, 8, 13, 15};
+    for (EACH(s, which))
+        for (int how = 0; how < LAYOUT_COUNT; how++)
+            elementwise_case(op, NULL, n_in, from, to, &shapes[which[s]], how, (values)(how % VALUES_COUNT), 0.0);
+}
+
+static void integers(void **state) {
+    (void)state;
+    static const ht_op_id unary[] = {HT_OP_NEGATIVE, HT_OP_ABS, HT_OP_SQUARE, HT_OP_SIGN, HT_OP_BITWISE_INVERT};
+    static const ht_op_id binary[] = {HT_OP_ADD,          HT_OP_SUBTRACT,    HT_OP_MULTIPLY,    HT_OP_DIVIDE,
+                                      HT_OP_MINIMUM,      HT_OP_MAXIMUM,     HT_OP_BITWISE_AND, HT_OP_BITWISE_OR,
+                                      HT_OP_FLOOR_DIVIDE, HT_OP_BITWISE_XOR, HT_OP_LEFT_SHIFT,  HT_OP_RIGHT_SHIFT,
+                                      HT_OP_REMAINDER,    HT_OP_POWER};
+    for (EACH(t, int_types)) {
+        for (EACH(i, unary)) some_layouts(unary[i], 1, int_types[t], int_types[t]);
+        for (EACH(i, binary)) some_layouts(binary[i], 2, int_types[t], int_types[t]);
+    }
+}
+
+static void tests_and_comparisons(void **state) {
+    (void)state;
+    static const ht_op_id unary[] = {HT_OP_IS_NAN, HT_OP_IS_INF, HT_OP_IS_FINITE, HT_OP_LOGICAL_NOT};
+    static const ht_op_id binary[] = {HT_OP_EQUAL, HT_OP_NOT_EQUAL, HT_OP_LESS, HT_OP_LESS_EQUAL};
+    for (int t = HT_BOOL; t < HT_DTYPE_COUNT; t++) {
+        for (EACH(i, unary)) some_layouts(unary[i], 1, (ht_dtype)t, HT_BOOL);
+        for (EACH(i, binary)) some_layouts(binary[i], 2, (ht_dtype)t, HT_BOOL);
+    }
+    some_layouts(HT_OP_LOGICAL_AND, 2, HT_BOOL, HT_BOOL);
+    some_layouts(HT_OP_LOGICAL_OR, 2, HT_BOOL, HT_BOOL);
+}
+
+static void casts(void **state) {
+    (void)state;
+    for (int from = HT_BOOL; from < HT_DTYPE_COUNT; from++)
+        for (int to = HT_BOOL; to < HT_DTYPE_COUNT; to++)
+            if (from != to) some_layouts(HT_OP_CAST, 1, (ht_dtype)from, (ht_dtype)to);
+}
+
+static void choices(void **state) {
+    (void)state;
+    static const int which[] = {0, 6, 8, 13, 15, 18};
+    for (int t = HT_BOOL; t < HT_DTYPE_COUNT; t++)
+        for (EACH(s, which))
+            for (int how = 0; how < LAYOUT_COUNT; how++) {
+                const shape *of = &shapes[which[s]];
+                uint64_t seed = (uint64_t)(t * 7 + how);
+                operand o[3];
+                for (int i = 0; i < 3; i++)
+                    o[i] = operand_make(i ? (ht_dtype)t : HT_BOOL, of->n_dims, of->dim,
+                                        (layout)((how + 2 * i) % LAYOUT_COUNT), EXTREME, &seed);
+                comparison c = {.op = HT_OP_WHERE, .n_in = 3, .what = "choice"};
+                for (int i = 0; i < 3; i++) c.in[i] = o[i].view;
+                c.out = test_view(NULL, (ht_dtype)t, of->n_dims, of->dim);
+                compare(&c);
+                for (int i = 0; i < 3; i++) free(o[i].memory);
+            }
 }
 
 /* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
@@ -327,8 +384,16 @@ static void matmul_and_take(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementwise), cmocka_unit_test(reductions), cmocka_unit_test(reductions_of_extremes),
-        cmocka_unit_test(rms_norm),    cmocka_unit_test(rope),       cmocka_unit_test(matmul_and_take),
+        cmocka_unit_test(elementwise),
+        cmocka_unit_test(integers),
+        cmocka_unit_test(tests_and_comparisons),
+        cmocka_unit_test(casts),
+        cmocka_unit_test(choices),
+        cmocka_unit_test(reductions),
+        cmocka_unit_test(reductions_of_extremes),
+        cmocka_unit_test(rms_norm),
+        cmocka_unit_test(rope),
+        cmocka_unit_test(matmul_and_take),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

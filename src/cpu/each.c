@@ -1,0 +1,311 @@
+/* The walk behind each.h: cuts the elements of the result into pieces for the threads and those into blocks, brings
+ * operands that do not lie one element after the other into blocks of their own, and calls the steps' functions. */
+#include "cpu/each.h"
+
+#include "base/checked.h"
+#include "cpu/walk.h"
+
+#include <string.h>
+
+/* How an input is read. */
+typedef enum access {
+    WHOLE,   /* lies like the result */
+    SCALAR,  /* one element */
+    BY_AXIS, /* anything else */
+} access;
+
+typedef struct source {
+    const char *data;
+    int64_t bytes; /* of an element */
+    access how;
+    int64_t stride[HT_MAX_DIMS]; /* BY_AXIS, in elements, over the merged axes */
+} source;
+
+typedef struct each_job {
+    const ht_program *p;
+    int64_t size, block; /* elements */
+    int n_dims;          /* of the merged axes */
+    bool by_rows;        /* a block is within a row of the last merged axis */
+    int64_t shape[HT_MAX_DIMS];
+    source in[HT_PROGRAM_INPUTS];
+    char *out[HT_PROGRAM_OUTPUTS];
+} each_job;
+
+/* Rows from this length on are worth blocks of their own. */
+enum { LONG_ROW = 192 };
+
+/* ---- preparing ---- */
+
+static bool is_math(ht_op_id op) {
+    switch (op) {
+    case HT_OP_COPY:
+    case HT_OP_CAST:
+    case HT_OP_NEGATIVE:
+    case HT_OP_ABS:
+    case HT_OP_SIGN:
+    case HT_OP_SQUARE:
+    case HT_OP_ADD:
+    case HT_OP_SUBTRACT:
+    case HT_OP_MULTIPLY:
+    case HT_OP_SCALE: return false;
+    default: return true;
+    }
+}
+
+/* The last step that reads what each step makes. */
+static void find_last_reads(const ht_program *p, int8_t *last) {
+    for (int i = 0; i < p->n_steps; i++) {
+        last[i] = (int8_t)i;
+        for (int k = 0; k < p->step[i].n_in; k++)
+            if (p->step[i].in[k] < 0) last[-1 - p->step[i].in[k]] = (int8_t)i;
+    }
+}
+
+bool ht_each_prepare(ht_program *p, ht_find_each_fn *find) {
+    int8_t last[HT_PROGRAM_STEPS], owner[HT_PROGRAM_LOCALS];
+    find_last_reads(p, last);
+    for (int l = 0; l < HT_PROGRAM_LOCALS; l++) owner[l] = -1;
+    for (int i = 0; i < p->n_steps; i++) {
+        ht_program_step *s = &p->step[i];
+        s->kernel = (void (*)(void))find(s->op, s->from, s->to);
+        s->local = -1;
+        if (!s->kernel) return false;
+        if (s->out >= 0) continue;
+        /* A place is free again behind the last step that reads it: a result is never written over its own operands. */
+        for (int l = 0; l < HT_PROGRAM_LOCALS && s->local < 0; l++)
+            if (owner[l] < 0 || last[owner[l]] < i) s->local = (int8_t)l;
+        if (s->local < 0) return false;
+        owner[s->local] = (int8_t)i;
+    }
+    return true;
+}
+
+/* ---- laying out a run ---- */
+
+static bool lies_like(const ht_view *v, const ht_view *out) {
+    for (int d = 0; d < out->n_dims; d++)
+        if (out->shape[d] != 1 && v->stride[d] != out->stride[d]) return false;
+    return true;
+}
+
+static bool is_scalar(const ht_view *v, const ht_view *out) {
+    for (int d = 0; d < out->n_dims; d++)
+        if (out->shape[d] != 1 && v->stride[d] != 0) return false;
+    return true;
+}
+
+static bool mergeable(const each_job *j, int outer, int inner) {
+    for (int k = 0; k < j->p->n_in; k++)
+        if (j->in[k].how == BY_AXIS && j->in[k].stride[outer] != j->in[k].stride[inner] * j->shape[inner]) return false;
+    return true;
+}
+
+/* Axes that no input can tell apart become one. */
+static void merge_axes(each_job *j, const ht_view *in, const ht_view *out) {
+    int d = 0;
+    for (int axis = 0; axis < out->n_dims; axis++) {
+        if (out->shape[axis] == 1) continue;
+        j->shape[d] = out->shape[axis];
+        for (int k = 0; k < j->p->n_in; k++) j->in[k].stride[d] = in[k].stride[axis];
+        if (d > 0 && mergeable(j, d - 1, d)) {
+            j->shape[d - 1] *= j->shape[d];
+            for (int k = 0; k < j->p->n_in; k++) j->in[k].stride[d - 1] = j->in[k].stride[d];
+        } else
+            d++;
+    }
+    j->n_dims = d;
+}
+
+static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const ht_view *out) {
+    j->p = p;
+    j->size = ht_view_size(&out[0]);
+    j->n_dims = 0;
+    j->by_rows = false;
+    size_t widest = 1;
+    bool by_axis = false;
+    for (int k = 0; k < p->n_in; k++) {
+        source *s = &j->in[k];
+        s->data = in[k].data;
+        s->bytes = (int64_t)ht_dtype_bytes(in[k].dtype);
+        s->how = lies_like(&in[k], out) ? WHOLE : is_scalar(&in[k], out) ? SCALAR : BY_AXIS;
+        by_axis |= s->how == BY_AXIS;
+        widest = ht_max_size(widest, (size_t)s->bytes);
+    }
+    for (int k = 0; k < p->n_out; k++) j->out[k] = out[k].data;
+    for (int i = 0; i < p->n_steps; i++) widest = ht_max_size(widest, ht_dtype_bytes(p->step[i].to));
+    j->block = HT_EACH_BYTES / (int64_t)(widest < 4 ? 4 : widest);
+    if (!by_axis) return;
+    merge_axes(j, in, out);
+    j->by_rows = j->shape[j->n_dims - 1] >= LONG_ROW;
+}
+
+/* ---- bringing operands ---- */
+
+static void gather2(uint16_t *to, const uint16_t *from, int64_t stride, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+}
+static void gather4(uint32_t *to, const uint32_t *from, int64_t stride, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+}
+static void gather8(uint64_t *to, const uint64_t *from, int64_t stride, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+}
+
+static void fill(char *to, const char *from, int64_t n, size_t bytes) {
+    switch (bytes) {
+    case 1: memset(to, *from, (size_t)n); break;
+    case 2: gather2((uint16_t *)(void *)to, (const uint16_t *)(const void *)from, 0, n); break;
+    case 4: gather4((uint32_t *)(void *)to, (const uint32_t *)(const void *)from, 0, n); break;
+    default: gather8((uint64_t *)(void *)to, (const uint64_t *)(const void *)from, 0, n);
+    }
+}
+
+void ht_gather_elements(char *to, const char *from, int64_t stride, int64_t n, size_t bytes) {
+    if (stride == 0) {
+        fill(to, from, n, bytes);
+        return;
+    }
+    if (stride == 1) {
+        memcpy(to, from, (size_t)n * bytes);
+        return;
+    }
+    switch (bytes) {
+    case 1:
+        for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+        break;
+    case 2: gather2((uint16_t *)(void *)to, (const uint16_t *)(const void *)from, stride, n); break;
+    case 4: gather4((uint32_t *)(void *)to, (const uint32_t *)(const void *)from, stride, n); break;
+    default: gather8((uint64_t *)(void *)to, (const uint64_t *)(const void *)from, stride, n);
+    }
+}
+
+/* Where a thread is: the indices of an element over the merged axes. */
+typedef struct place {
+    int64_t index[HT_MAX_DIMS];
+} place;
+
+static void find_place(const each_job *j, int64_t at, place *p) {
+    for (int d = j->n_dims - 1; d >= 0; d--) {
+        p->index[d] = at % j->shape[d];
+        at /= j->shape[d];
+    }
+}
+
+static int64_t offset_of(const each_job *j, const source *s, const place *p) {
+    int64_t offset = 0;
+    for (int d = 0; d < j->n_dims; d++) offset += p->index[d] * s->stride[d];
+    return offset;
+}
+
+/* n elements from a place on, across the ends of rows. */
+static void gather_rows(const each_job *j, const source *s, const place *from, char *to, int64_t n) {
+    place p = *from;
+    int last = j->n_dims - 1;
+    int64_t offset = offset_of(j, s, &p);
+    while (n > 0) {
+        int64_t run = ht_min_i64(n, j->shape[last] - p.index[last]);
+        ht_gather_elements(to, s->data + offset * s->bytes, s->stride[last], run, (size_t)s->bytes);
+        to += run * s->bytes;
+        n -= run;
+        offset -= p.index[last] * s->stride[last];
+        p.index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            offset += s->stride[d];
+            if (++p.index[d] < j->shape[d]) break;
+            offset -= p.index[d] * s->stride[d];
+            p.index[d] = 0;
+        }
+    }
+}
+
+/* ---- running ---- */
+
+typedef struct room {
+    _Alignas(64) char local[HT_PROGRAM_LOCALS][HT_EACH_BYTES];
+    _Alignas(64) char staged[HT_PROGRAM_INPUTS][HT_EACH_BYTES];
+} room;
+
+/* Where n elements of an input are, from element `at` on. */
+static const void *bring(const each_job *j, int k, int64_t at, const place *p, int64_t n, room *r) {
+    const source *s = &j->in[k];
+    if (s->how == WHOLE) return s->data + at * s->bytes;
+    if (s->how == SCALAR) return r->staged[k];
+    if (!j->by_rows)
+        gather_rows(j, s, p, r->staged[k], n);
+    else {
+        const char *from = s->data + offset_of(j, s, p) * s->bytes;
+        int64_t stride = s->stride[j->n_dims - 1];
+        if (stride == 1) return from;
+        ht_gather_elements(r->staged[k], from, stride, n, (size_t)s->bytes);
+    }
+    return r->staged[k];
+}
+
+static void run_block(const each_job *j, int64_t at, const place *where, int64_t n, room *r) {
+    const ht_program *p = j->p;
+    const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
+    for (int k = 0; k < p->n_in; k++) input[k] = bring(j, k, at, where, n, r);
+    for (int i = 0; i < p->n_steps; i++) {
+        const ht_program_step *s = &p->step[i];
+        const void *in[HT_STEP_INPUTS];
+        for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
+        void *to = s->out >= 0 ? j->out[s->out] + at * (int64_t)ht_dtype_bytes(s->to) : r->local[s->local];
+        ((ht_each_fn *)s->kernel)(in, to, n, s->params);
+        made[i] = to;
+    }
+}
+
+static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const each_job *j = arg;
+    room r;
+    int64_t most = ht_min_i64(j->block, end - begin);
+    for (int k = 0; k < j->p->n_in; k++)
+        if (j->in[k].how == SCALAR) fill(r.staged[k], j->in[k].data, most, (size_t)j->in[k].bytes);
+    place where;
+    for (int64_t at = begin, n; at < end; at += n) {
+        n = ht_min_i64(j->block, end - at);
+        if (j->n_dims) find_place(j, at, &where);
+        if (j->by_rows) n = ht_min_i64(n, j->shape[j->n_dims - 1] - where.index[j->n_dims - 1]);
+        run_block(j, at, &where, n, &r);
+    }
+}
+
+void ht_each_run_program(const ht_program_run *run) {
+    each_job j;
+    lay_job(&j, run->program, run->in, run->out);
+    int64_t grain = HT_GRAIN_CHEAP;
+    for (int i = 0; i < run->program->n_steps; i++)
+        if (run->program->n_steps > 3 || is_math(run->program->step[i].op)) grain = HT_GRAIN_MATH;
+    ht_pool_run(run->pool, j.size, grain, run_piece, &j);
+}
+
+/* ---- one operation ---- */
+
+static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn *fn) {
+    p->n_steps = 1;
+    p->n_in = call->n_in;
+    p->n_out = 1;
+    p->step[0] = (ht_program_step){.op = op,
+                                   .from = call->n_in ? call->in[call->n_in - 1].dtype : call->out.dtype,
+                                   .to = call->out.dtype,
+                                   .n_in = (int8_t)call->n_in,
+                                   .in = {0, 1, 2},
+                                   .params = call->params,
+                                   .kernel = (void (*)(void))fn};
+}
+
+void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn) {
+    ht_program p;
+    one_step(&p, call, op, fn);
+    ht_each_run_program(&(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .pool = call->pool});
+}
+
+void ht_each_run_rows(const ht_call *call, ht_op_id op, ht_each_fn *fn, int64_t begin, int64_t end) {
+    ht_program p;
+    each_job j;
+    one_step(&p, call, op, fn);
+    lay_job(&j, &p, call->in, &call->out);
+    int64_t width = call->out.shape[0] > 0 ? j.size / call->out.shape[0] : 0;
+    run_piece(&j, begin * width, end * width, 0);
+}

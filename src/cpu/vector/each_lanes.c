@@ -1,0 +1,99 @@
+/* Functions of f32, f16 and bf16 in lanes: what inference is made of, with the bits of base/math.h. */
+#include "cpu/vector/each.h"
+#include "cpu/vector/math.h"
+
+#define FOR_LANES(n)                                                                                                   \
+    int64_t i = 0;                                                                                                     \
+    for (; i + 16 <= n; i += 16)
+
+#define UNARY_OF(name, kind, type, suffix, parameter)                                                                  \
+    static void name##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
+        (void)params;                                                                                                  \
+        const type *a = in[0];                                                                                         \
+        type *y = out;                                                                                                 \
+        v16f p = v16f_set1(parameter);                                                                                 \
+        FOR_LANES(n) v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), p));                             \
+        int left = (int)(n - i);                                                                                       \
+        if (left) v16f_store##suffix##_n(y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), p), left);            \
+    }
+
+#define BINARY_OF(name, kind, type, suffix)                                                                            \
+    static void name##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
+        (void)params;                                                                                                  \
+        const type *a = in[0], *b = in[1];                                                                             \
+        type *y = out;                                                                                                 \
+        FOR_LANES(n) v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), v16f_load##suffix(b + i)));      \
+        int left = (int)(n - i);                                                                                       \
+        if (left)                                                                                                      \
+            v16f_store##suffix##_n(                                                                                    \
+                y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), v16f_load##suffix##_n(b + i, left)), left);    \
+    }
+
+#define UNARY(name, parameter, expression)                                                                             \
+    HT_INLINE v16f name##_lanes(v16f x, v16f p) {                                                                      \
+        (void)p;                                                                                                       \
+        return expression;                                                                                             \
+    }                                                                                                                  \
+    UNARY_OF(name, f32, float, , parameter)                                                                            \
+    UNARY_OF(name, f16, uint16_t, _f16, parameter)                                                                     \
+    UNARY_OF(name, bf16, uint16_t, _bf16, parameter)
+
+#define BINARY(name, expression)                                                                                       \
+    HT_INLINE v16f name##_lanes(v16f a, v16f b) { return expression; }                                                 \
+    BINARY_OF(name, f32, float, )                                                                                      \
+    BINARY_OF(name, f16, uint16_t, _f16)                                                                               \
+    BINARY_OF(name, bf16, uint16_t, _bf16)
+
+static float value_of(const void *params) { return ((const ht_scale_params *)params)->value; }
+
+UNARY(negative, 0.0f, v16f_neg(x))
+UNARY(abs, 0.0f, v16f_abs(x))
+UNARY(square, 0.0f, v16f_mul(x, x))
+UNARY(sqrt, 0.0f, v16f_sqrt(x))
+UNARY(rsqrt, 1.0f, v16f_div(p, v16f_sqrt(x)))
+UNARY(reciprocal, 1.0f, v16f_div(p, x))
+UNARY(exp, 0.0f, v16f_exp(x))
+UNARY(log, 0.0f, v16f_log(x))
+UNARY(tanh, 0.0f, v16f_tanh(x))
+UNARY(sigmoid, 0.0f, v16f_sigmoid(x))
+UNARY(silu, 0.0f, v16f_silu(x))
+UNARY(gelu_tanh, 0.0f, v16f_gelu_tanh(x))
+UNARY(scale, value_of(params), v16f_mul(x, p))
+UNARY(softcap, value_of(params), v16f_mul(p, v16f_tanh(v16f_div(x, p))))
+BINARY(add, v16f_add(a, b))
+BINARY(subtract, v16f_sub(a, b))
+BINARY(multiply, v16f_mul(a, b))
+BINARY(divide, v16f_div(a, b))
+/* A NaN on the right comes out by itself, one on the left is put back. */
+BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
+BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
+
+#define ROW(id, name)                                                                                                  \
+    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
+
+ht_each_fn *HT_ISA_NAME(ht_find_each_lanes)(ht_op_id op, ht_dtype from, ht_dtype to) {
+    if (from != to || !lanes_take(from)) return NULL;
+    switch (op) {
+        ROW(NEGATIVE, negative);
+        ROW(ABS, abs);
+        ROW(SQUARE, square);
+        ROW(SQRT, sqrt);
+        ROW(RSQRT, rsqrt);
+        ROW(RECIPROCAL, reciprocal);
+        ROW(EXP, exp);
+        ROW(LOG, log);
+        ROW(TANH, tanh);
+        ROW(SIGMOID, sigmoid);
+        ROW(SILU, silu);
+        ROW(GELU_TANH, gelu_tanh);
+        ROW(SCALE, scale);
+        ROW(SOFTCAP, softcap);
+        ROW(ADD, add);
+        ROW(SUBTRACT, subtract);
+        ROW(MULTIPLY, multiply);
+        ROW(DIVIDE, divide);
+        ROW(MINIMUM, minimum);
+        ROW(MAXIMUM, maximum);
+    default: return NULL;
+    }
+}
