@@ -1,7 +1,9 @@
-/* Evaluation: finds what the asked arrays need, in order, and runs one kernel after another.
+/* Evaluation: finds what the asked arrays need, in order, and runs one kernel after another, or several elementwise
+ * ones in one pass.
  *
  * What was only needed on the way is given back as soon as its last consumer has run, and computed again should anyone
  * ask for it later; what was asked for, is retained by the user, or has consumers outside this evaluation stays. */
+#include "array/fuse_elementwise.h"
 #include "array/graph.h"
 #include "array/memory.h"
 #include "base/checked.h"
@@ -16,7 +18,11 @@ typedef struct walk {
     ht_worklist *list; /* the stream's: what to compute, inputs first */
     uint64_t visit;
     ht_error *err;
+    ht_fused fused; /* the group in progress */
 } walk;
+
+/* What became of a node: its `slot`, above 0 for members of the group in progress. */
+enum { TO_DO = 0, DONE = -1, WAITING = -2 /* for the group in progress */ };
 
 static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
 
@@ -38,6 +44,7 @@ static void count_uses(walk *w, ht_array *const *targets, int n) {
     ht_array **order = w->list->order;
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = order[i];
+        a->slot = TO_DO;
         for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
         if (a->base) count_use(w, a->base, false);
     }
@@ -110,6 +117,7 @@ static ht_status run_kernel(walk *w, ht_array *a) {
     }
     if (st == HT_OK) st = kernel->run(&call, w->err);
     if (st == HT_OK) {
+        a->slot = DONE;
         a->buffer = buffer;
         atomic_store_explicit(&a->state, HT_READY, memory_order_release);
         for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
@@ -118,6 +126,137 @@ static ht_status run_kernel(walk *w, ht_array *a) {
     if (views != on_stack) free(views);
     return st;
 }
+
+/* ---- elementwise nodes as one ----
+ *
+ * From an elementwise node on, those of its shape that follow in order become one program. What stands between them is
+ * run before them when it is small and needs none of them, and behind them when it needs one. */
+
+enum { SMALL_BYTES = 4096, LOOK_AHEAD = 96, MOST_WAITING = 8 };
+
+static bool is_output(const ht_array *member, int32_t reads) { return member->keep || member->kernel_uses > reads; }
+
+/* Whether a node is computed from one that waits, or from a member. */
+static bool reads_waiting(const walk *w, const ht_array *a, bool or_member) {
+    for (int i = 0; i < a->n_in; i++) {
+        if (a->in[i] == HT_NONE) continue;
+        const ht_array *from = ht_storage(a->in[i]);
+        if (from->visit == w->visit && (from->slot == WAITING || (or_member && from->slot > 0))) return true;
+    }
+    return false;
+}
+
+static bool is_small(const ht_array *a) {
+    return !ht_op_info_of(a->op)->effect && (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype) <= SMALL_BYTES;
+}
+
+/* The group that begins with order[*at]. A node that was run before the group and failed is left in *at. */
+static ht_status gather(walk *w, size_t *at) {
+    ht_fused *f = &w->fused;
+    const ht_device *d = w->stream->device;
+    ht_array **order = w->list->order;
+    size_t i = *at, end = i + LOOK_AHEAD < w->list->n ? i + LOOK_AHEAD : w->list->n;
+    ht_status st = HT_OK;
+    f->program.n_steps = f->program.n_in = 0;
+    if (!ht_fused_add(f, d, order[i])) return HT_OK;
+    int waiting = 0;
+    while (st == HT_OK && waiting < MOST_WAITING && ++i < end) {
+        ht_array *a = order[i];
+        if (a->base || a->slot == DONE) continue;
+        if (!reads_waiting(w, a, false) && ht_fused_add(f, d, a)) continue;
+        if (reads_waiting(w, a, true)) {
+            a->slot = WAITING;
+            waiting++;
+        } else if (!is_small(a))
+            break;
+        else
+            st = run_kernel(w, a);
+    }
+    for (size_t k = *at; waiting && k < end; k++)
+        if (order[k]->slot == WAITING) order[k]->slot = TO_DO;
+    if (st) *at = i;
+    return st;
+}
+
+/* The input whose buffer output `out` may be written over: not needed any more, looked at whole, and read by no step behind
+ * the one that makes the output. */
+static ht_buffer *donated_to(const walk *w, int out, ht_buffer *const *taken) {
+    const ht_fused *f = &w->fused;
+    const ht_program *p = &f->program;
+    const ht_array *a = f->out[out];
+    size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
+    for (int k = 0; k < p->n_in; k++) {
+        ht_array *in = f->in[k];
+        if (in->base || in->visit != w->visit || in->keep || in->dtype != a->dtype) continue;
+        if (in->buffer->wrapped || in->buffer->bytes != bytes) continue;
+        if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
+        if (in->kernel_uses != ht_fused_reads(f, in)) continue;
+        bool free = true;
+        for (int o = 0; o < out; o++) free = free && taken[o] != in->buffer;
+        for (int j = 0; j < p->n_in; j++) free = free && (j == k || ht_storage(f->in[j]) != in);
+        for (int i = a->slot; i < p->n_steps; i++) /* slot: step + 1 */
+            for (int j = 0; j < p->step[i].n_in; j++) free = free && p->step[i].in[j] != k;
+        if (free) return ht_buffer_retain(in->buffer);
+    }
+    return NULL;
+}
+
+static void finish_members(walk *w, ht_buffer *const *buffer) {
+    const ht_fused *f = &w->fused;
+    for (int k = 0; k < f->program.n_out; k++) {
+        f->out[k]->buffer = buffer[k];
+        atomic_store_explicit(&f->out[k]->state, HT_READY, memory_order_release);
+    }
+    for (int i = 0; i < f->program.n_steps; i++) f->member[i]->slot = DONE;
+    for (int i = 0; i < f->program.n_steps; i++)
+        for (int k = 0; k < f->member[i]->n_in; k++) {
+            ht_array *in = f->member[i]->in[k];
+            if (ht_storage(in)->buffer) used_by_kernel(w, in); /* what has none was never written */
+        }
+}
+
+/* False when memory for the outputs ran out. */
+static bool run_program(walk *w) {
+    const ht_fused *f = &w->fused;
+    const ht_program *p = &f->program;
+    ht_buffer *buffer[HT_PROGRAM_OUTPUTS];
+    ht_view in[HT_PROGRAM_INPUTS], out[HT_PROGRAM_OUTPUTS];
+    for (int k = 0; k < p->n_out; k++) {
+        const ht_array *a = f->out[k];
+        size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
+        buffer[k] = donated_to(w, k, buffer);
+        if (!buffer[k] && ht_buffer_new(bytes, &buffer[k], NULL)) {
+            while (k-- > 0) ht_buffer_release(buffer[k]);
+            return false;
+        }
+        out[k] = ht_array_view(a, buffer[k]->data);
+    }
+    for (int k = 0; k < p->n_in; k++) in[k] = ht_array_view(f->in[k], ht_storage(f->in[k])->buffer->data);
+    w->stream->device->run_program(&(ht_program_run){p, in, out, w->stream->device->pool});
+    finish_members(w, buffer);
+    return true;
+}
+
+/* One after another, as far as memory goes: a single node can be written over its operand where a group cannot. */
+static ht_status run_members(walk *w, size_t *at) {
+    ht_status st = HT_OK;
+    for (int i = 0; st == HT_OK && i < w->fused.program.n_steps; i++) {
+        st = run_kernel(w, w->fused.member[i]);
+        while (st && w->list->order[*at] != w->fused.member[i]) ++*at;
+    }
+    return st;
+}
+
+/* Runs order[*at] and what can be put together with it; what failed is left in *at. */
+static ht_status run_elementwise(walk *w, size_t *at) {
+    ht_status st = gather(w, at);
+    if (st) return st;
+    if (w->fused.program.n_steps < 2 || ht_fused_close(&w->fused, w->stream->device, is_output) < 2)
+        return run_kernel(w, w->list->order[*at]);
+    return run_program(w) ? HT_OK : run_members(w, at);
+}
+
+/* ---- when something fails ---- */
 
 static void mark_failed(ht_array *a, const ht_error *err) {
     if (!a->failure) a->failure = malloc(sizeof *a->failure);
@@ -149,7 +288,10 @@ static void drop_leftovers(walk *w) {
 
 ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, ht_error *err) {
     ht_error local = {0};
-    walk w = {.stream = stream, .list = &stream->list, .err = err ? err : &local};
+    walk w; /* the group in it is large and needs no beginning */
+    w.stream = stream;
+    w.list = &stream->list;
+    w.err = err ? err : &local;
     ht_status st = ht_graph_order(w.list, arrays, n, &w.visit, w.err);
     if (st || w.list->n == 0) return st;
     count_uses(&w, arrays, n);
@@ -157,10 +299,11 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, ht_erro
     ht_pool_lease(stream->device->pool);
     for (size_t i = 0; i < w.list->n && st == HT_OK; i++) {
         ht_array *a = w.list->order[i];
-        if (a->base) continue;
-        st = run_kernel(&w, a);
+        if (a->base || a->slot == DONE) continue;
+        size_t at = i;
+        st = stream->device->run_program && ht_fused_takes(a->op) ? run_elementwise(&w, &at) : run_kernel(&w, a);
         if (st == HT_OK) continue;
-        fail_dependents(&w, i, w.err);
+        fail_dependents(&w, at, w.err);
         drop_leftovers(&w);
     }
     ht_pool_release(stream->device->pool);

@@ -27,6 +27,23 @@ static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     }
 }
 
+#define FIND_EACH(name, id)                                                                                            \
+    case id: return ht_find_each_##name;
+static ht_find_each_fn *find_each(ht_cpu_isa isa) {
+    switch (isa) {
+        HT_EACH_ISA(FIND_EACH)
+    default: return NULL;
+    }
+}
+
+static bool takes_step(const ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to) {
+    return ((const ht_cpu_device *)d)->find_each(op, from, to) != NULL;
+}
+
+static bool prepare_program(const ht_device *d, ht_program *p) {
+    return ht_each_prepare(p, ((const ht_cpu_device *)d)->find_each);
+}
+
 static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
     return ht_cpu_matrix_ops(ht_cpu_device_isa(d), type, precision);
 }
@@ -53,6 +70,12 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.chain_bytes = ht_cpu_chain_bytes;
     d->base.lay_chain = ht_cpu_lay_chain;
     d->base.run_chain = ht_cpu_run_chain;
+    d->find_each = find_each(chosen);
+    if (d->find_each) {
+        d->base.takes_step = takes_step;
+        d->base.prepare_program = prepare_program;
+        d->base.run_program = ht_each_run_program;
+    }
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
     fill_kernels(chosen, d->base.kernels);

@@ -3,11 +3,13 @@
 #define HT_CPU_DEVICE_H
 
 #include "cpu/cpu.h"
+#include "cpu/each.h"
 #include "cpu/isa.h"
 
 typedef struct ht_cpu_device {
     ht_device base;
     ht_cpu_isa isa;
+    ht_find_each_fn *find_each; /* NULL: plain kernels alone */
 } ht_cpu_device;
 
 static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const ht_cpu_device *)d)->isa; }
@@ -16,7 +18,8 @@ static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const 
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
 #define HT_DECLARE(name, id)                                                                                           \
     void ht_vector_kernels_##name(ht_kernel kernels[HT_OP_COUNT]);                                                     \
-    extern const ht_row_ops ht_vector_row_##name;
+    extern const ht_row_ops ht_vector_row_##name;                                                                      \
+    ht_find_each_fn ht_find_each_##name;
 HT_EACH_ISA(HT_DECLARE)
 #undef HT_DECLARE
 extern const ht_row_ops ht_vector_row_reference;

@@ -5,6 +5,7 @@
 #include "device/kernel.h"
 #include "device/matrix.h"
 #include "device/measure.h"
+#include "device/program.h"
 #include "device/row.h"
 
 #include <stdatomic.h>
@@ -28,6 +29,10 @@ struct ht_device {
     size_t (*lay_chain)(const ht_chain *chain); /* gives the bytes for chain->call[0].scratch, which may
                                                                   * be NULL if that is all that is asked */
     void (*run_chain)(const ht_chain *chain);
+    /* Programs of elementwise operations; all NULL: the device runs operations one by one. */
+    bool (*takes_step)(const ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to);
+    bool (*prepare_program)(const ht_device *d, ht_program *p); /* false: it is too large */
+    void (*run_program)(const ht_program_run *run);
     ht_pool *pool;
     void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;

@@ -135,8 +135,9 @@ static void in_two(ht_each_fn *first, size_t from_bytes, ht_each_fn *second, siz
     }
 #define EACH_KIND(X, half)                                                                                             \
     X(half, bool, 1)                                                                                                   \
-    X(half, u8, 1) X(half, u16, 2) X(half, u32, 4) X(half, u64, 8) X(half, i8, 1) X(half, i16, 2) X(half, i32, 4)      \
-        X(half, i64, 8) X(half, f64, 8)
+    X(half, u8, 1)                                                                                                     \
+    X(half, u16, 2)                                                                                                    \
+    X(half, u32, 4) X(half, u64, 8) X(half, i8, 1) X(half, i16, 2) X(half, i32, 4) X(half, i64, 8) X(half, f64, 8)
 EACH_KIND(FROM_HALF, f16)
 EACH_KIND(FROM_HALF, bf16)
 EACH_KIND(TO_HALF, f16)
