@@ -5,8 +5,6 @@
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
-enum { FETCH_AHEAD = 8192 /* bytes; half a microsecond of one core's share of memory */ };
-
 /* Of some sums, what the weights' bias, or their minimum, needs of them. */
 HT_INLINE void offsets_of(const ht_panel_layout *l, const int32_t *a, const int32_t *b, int n, void *to) {
     int32_t bias = ht_weight_bits(l->bits, l->codes) == 8 ? HT_DOT_BIAS_8 : l->bias;
@@ -72,18 +70,11 @@ HT_INLINE void advance(ht_qkind kind, tile *t, int n_x) {
 
 /* ---- from the packed panels: few rows, each block decoded into registers ---- */
 
-/* Panels end anywhere in a page, where the hardware's prefetching stops: it is told what comes next. Past the end of this
- * share of the work that is most often this thread's next share, or the next matrix; to wait for memory at each beginning
- * cost small matrices up to a third of their speed. */
-HT_INLINE void fetch(const uint8_t *p, int bytes) {
-    for (int i = 0; i < bytes; i += 64) ht_fetch_far(p + i);
-}
-
 /* One decoded block against rows [first, first + some), step by step for all of them, folded into y. The first of them
- * ask for the lines of the block at `ahead`, one per step: all at once they would hold up the products until most of them
- * are on their way. */
+ * ask for the lines ahead of `unit`, one per step: all at once they would hold up the products until most of them are on
+ * their way. */
 HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, const v16f *min, const tile *x, int n_x,
-                           int first, int some, const uint8_t *ahead, v16f y[DIRECT_ROWS]) {
+                           int first, int some, const uint8_t *unit, v16f y[DIRECT_ROWS]) {
     const int halves = kind.halves, steps = 8 / halves;
     v16f t[DIRECT_ROWS];
     for (int i = 0; i < some; i++) t[i] = v16f_zero();
@@ -94,7 +85,7 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
         for (int i = 0; i < some; i++) d[i] = v16d_start(sum_offset(kind, x->offset, h * n_x + first + i));
         HT_UNROLL
         for (int j = 0; j < steps; j++) {
-            if (first == 0 && steps * h + j < kind.bits) ht_fetch_far(ahead + 64 * (steps * h + j));
+            if (FETCH_BY_STEP && first == 0 && steps * h + j < kind.bits) ht_fetch_ahead(unit + 64 * (steps * h + j));
             HT_UNROLL
             for (int i = 0; i < some; i++)
                 d[i] = v16d_step4(d[i], w[steps * h + j], x->q + HT_QBLOCK * (first + i) + 4 * (steps * h + j),
@@ -124,15 +115,16 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
     for (int64_t g = 0; g < k / HT_QBLOCK / kind.group; g++, scales += kind.scale_bytes) {
         v16f scale[16], min[16];
-        fetch(scales + FETCH_AHEAD, kind.scale_bytes);
+        for (int i = 0; i < kind.scale_bytes; i += 64) ht_fetch_ahead(scales + i);
         ht_decode_scales(kind, scales, scale, min);
         for (int b = 0; b < kind.group; b++, unit += 64 * kind.bits) {
             v16i w[8];
+            for (int i = 0; i < kind.bits && !FETCH_BY_STEP; i++) ht_fetch_ahead(unit + 64 * i);
             ht_decode_weights(kind, unit, w);
             HT_UNROLL
             for (int i = 0; i < n_x; i += abreast)
                 direct_rows(kind, w, scale + ht_scale_of(kind, b), min + ht_scale_of(kind, b), &x, n_x, i,
-                            n_x - i < abreast ? n_x - i : abreast, unit + FETCH_AHEAD, y);
+                            n_x - i < abreast ? n_x - i : abreast, unit, y);
             advance(kind, &x, n_x);
         }
     }
@@ -157,7 +149,7 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
     scales += (size_t)(block / kind.group) * (size_t)kind.scale_bytes;
     for (int b = 0; b < n; b++, unit += 64 * kind.bits) {
         v16i w[8];
-        fetch(unit + n * 64 * kind.bits, 64 * kind.bits); /* the next chunk */
+        for (int i = 0; i < kind.bits; i++) ht_fetch_far(unit + 64 * (n * kind.bits + i)); /* the next chunk */
         ht_decode_weights(kind, unit, w);
         v16r_order(w);
         for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);

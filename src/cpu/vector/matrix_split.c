@@ -6,12 +6,16 @@
 
 #include <math.h>
 
-enum { FETCH_AHEAD = 8192, UNIT = 64 * HT_SPLIT_FIRST, REST = 64 * HT_SPLIT_REST };
+enum { UNIT = 64 * HT_SPLIT_FIRST, REST = 64 * HT_SPLIT_REST };
 
 HT_INLINE v16f scaled(v16i sum, v16f scale) { return ht_scaled_sum(sum, scale, ht_scale_base(scale)); }
 
 HT_INLINE void fetch(const uint8_t *p, int bytes) {
-    for (int i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
+    for (int i = 0; i < bytes; i += 64) ht_fetch_far(p + i);
+}
+
+HT_INLINE void fetch_ahead(const uint8_t *p, int bytes) {
+    for (int i = 0; i < bytes; i += 64) ht_fetch_ahead(p + i);
 }
 
 /* ---- bounds ---- */
@@ -23,8 +27,8 @@ HT_INLINE float panel_bound(const uint8_t *unit, int64_t n_blocks, const int8_t 
     for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, scales += HT_SPLIT_SCALES, q += HT_QBLOCK) {
         v16i w[8];
         v16d d = v16d_start(0);
-        fetch(scales + FETCH_AHEAD, HT_SPLIT_SCALES);
-        fetch(unit + FETCH_AHEAD, UNIT);
+        fetch_ahead(scales, HT_SPLIT_SCALES);
+        fetch_ahead(unit, UNIT);
         ht_decode_weights((ht_qkind){.bits = HT_SPLIT_FIRST}, unit, w);
         HT_UNROLL
         for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + 4 * j), HT_SPLIT_FIRST, 8, j);
@@ -67,9 +71,9 @@ HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_q
     for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
     for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, rest += REST, scales += HT_SPLIT_SCALES) {
         v16i w[8];
-        fetch(scales + FETCH_AHEAD, HT_SPLIT_SCALES);
-        fetch(unit + FETCH_AHEAD, UNIT);
-        fetch(rest + FETCH_AHEAD, REST);
+        fetch_ahead(scales, HT_SPLIT_SCALES);
+        fetch_ahead(unit, UNIT);
+        fetch_ahead(rest, REST);
         join(unit, rest, w);
         v16f scale = ht_halves_at(scales);
         HT_UNROLL

@@ -26,6 +26,13 @@ enum { TILE_SPLITS = 0, TILE_SPILLS = 1 };
 enum { TILE_SPLITS = 0, TILE_SPILLS = 0 };
 #endif
 
+/* Whether the lines of a block are asked for one by one between the steps of its products: see matrix_int8.c. */
+#if defined(HT_ISA_avx512)
+enum { FETCH_BY_STEP = 1 };
+#else
+enum { FETCH_BY_STEP = 0 };
+#endif
+
 /* Asks for the cache line at p, which need not be valid memory: far ahead into the second cache, near into the first. */
 #if defined(HT_ISA_avx512) /* where it is written: left to itself, the compiler moves all of them to the front */
 HT_INLINE void ht_fetch_far(const void *p) { __asm__ volatile("prefetcht1 %0" : : "m"(*(const char *)p)); }
@@ -34,6 +41,15 @@ HT_INLINE void ht_fetch_near(const void *p) { __asm__ volatile("prefetcht0 %0" :
 HT_INLINE void ht_fetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 HT_INLINE void ht_fetch_near(const void *p) { __builtin_prefetch(p, 0, 3); }
 #endif
+
+/* Weights are asked for twice: so far ahead that they come from memory in time, in spite of the ends of pages and panels
+ * where the hardware's own prefetching stops, and once more on their way from the second cache, so that no load waits
+ * there and keeps the requests behind it from being made. */
+enum { HT_FETCH_FAR = 16384, HT_FETCH_NEAR = 2048 };
+HT_INLINE void ht_fetch_ahead(const void *p) {
+    ht_fetch_far((const char *)p + HT_FETCH_FAR);
+    ht_fetch_near((const char *)p + HT_FETCH_NEAR);
+}
 
 /* Rows of panel `panel` that exist: 0 to 16. */
 HT_INLINE int ht_lanes_of(const ht_product_out *out, int64_t panel) {
