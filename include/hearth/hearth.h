@@ -17,6 +17,7 @@
 #include <hearth/session.h>
 #include <hearth/status.h>
 #include <hearth/tokenizer.h>
+#include <hearth/transform.h>
 #include <hearth/version.h>
 
 #endif

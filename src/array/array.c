@@ -1,9 +1,12 @@
 /* Arrays as objects: making, holding and releasing nodes, buffers and scopes. Graphs are torn down iteratively. */
 #include "array/array.h"
 
+#include "array/custom.h"
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
+
+#include <hearth/transform.h>
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +15,7 @@
 
 static ht_array none = {.n_dims = -1};
 ht_array *const HT_NONE = &none;
+_Thread_local int ht_graphs_kept;
 
 /* ---- buffers ---- */
 
@@ -81,6 +85,7 @@ static void free_dying(ht_array *dying) {
         drop(a->base, true, &dying);
         drop(a->contiguous, true, &dying);
         ht_buffer_release(a->buffer);
+        ht_custom_release(a->custom);
         free(a->failure);
         free(a);
     }
@@ -92,8 +97,7 @@ void ht_array_release(ht_array *a) {
     free_dying(dying);
 }
 
-/* Lets go of what made an evaluated array. A view keeps its base. */
-static void cut_off(ht_array *a) {
+void ht_array_cut_off(ht_array *a) {
     ht_array *dying = NULL;
     drop_inputs(a, &dying);
     if (!a->base) a->op = HT_OP_LEAF;
@@ -103,8 +107,8 @@ static void cut_off(ht_array *a) {
 ht_status ht_array_detach(ht_scope *s, ht_array *a, ht_error *err) {
     ht_status st = ht_eval(s, &a, 1, err);
     if (st) return st;
-    if (a->base) cut_off(a->base);
-    cut_off(a);
+    if (a->base) ht_array_cut_off(a->base);
+    ht_array_cut_off(a);
     return HT_OK;
 }
 
@@ -121,8 +125,15 @@ static ht_scope *scope_new(ht_stream *stream, bool tracing) {
 ht_scope *ht_scope_new(ht_stream *stream) { return scope_new(stream, false); }
 ht_scope *ht_scope_new_tracing(ht_stream *stream) { return scope_new(stream, true); }
 
-void ht_scope_drop(ht_scope *s, ht_array *a) {
-    if (!a || a == HT_NONE || a->scope != s) return;
+static void link_to(ht_scope *s, ht_array *a) {
+    a->scope = s;
+    a->previous = NULL;
+    a->next = s->first;
+    if (s->first) s->first->previous = a;
+    s->first = a;
+}
+
+static void unlink_from(ht_scope *s, ht_array *a) {
     if (a->previous)
         a->previous->next = a->next;
     else
@@ -130,7 +141,20 @@ void ht_scope_drop(ht_scope *s, ht_array *a) {
     if (a->next) a->next->previous = a->previous;
     a->scope = NULL;
     a->previous = a->next = NULL;
+}
+
+void ht_scope_drop(ht_scope *s, ht_array *a) {
+    if (!a || a == HT_NONE || a->scope != s) return;
+    unlink_from(s, a);
     ht_array_release(a);
+}
+
+ht_array *ht_scope_take(ht_scope *s, ht_scope *from, ht_array *a) {
+    if (!a || a == HT_NONE) return a;
+    if (a->scope != from) return ht_view_node(s, HT_OP_IDENTITY, &a, 1, 0);
+    unlink_from(from, a);
+    link_to(s, a);
+    return a;
 }
 
 void ht_scope_free(ht_scope *s) {
@@ -149,6 +173,8 @@ ht_array *ht_scope_fail_with(ht_scope *s, const ht_error *err) {
     }
     return NULL;
 }
+
+void ht_scope_report(ht_scope *s, ht_status status, const char *message) { ht_scope_fail(s, status, "%s", message); }
 
 ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
     ht_error err = {.status = status};
@@ -180,10 +206,45 @@ ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) 
         a->in[i] = in[i];
         hold_from_graph(in[i]);
     }
-    a->scope = s;
-    a->next = s->first;
-    if (s->first) s->first->previous = a;
-    s->first = a;
+    link_to(s, a);
+    return a;
+}
+
+/* A view's storage is that of one of its inputs. */
+static void look_at(ht_array *view, ht_array *in) {
+    view->base = ht_array_retain(ht_storage(in));
+    atomic_fetch_add_explicit(&view->base->graph_refs, 1, memory_order_relaxed);
+}
+
+ht_array *ht_view_node(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in, int shown) {
+    for (int i = 0; i < n_in; i++)
+        if (!in[i]) return NULL;
+    if (in[shown] == HT_NONE) return HT_NONE;
+    ht_array *v = ht_array_new(s, op, in, n_in), *x = in[shown];
+    if (!v) return NULL;
+    v->dtype = x->dtype;
+    v->n_dims = x->n_dims;
+    memcpy(v->shape, x->shape, sizeof v->shape);
+    memcpy(v->stride, x->stride, sizeof v->stride);
+    v->offset = x->offset;
+    look_at(v, x);
+    return v;
+}
+
+ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in) {
+    ht_array *a = ht_array_new(s, node->op, in, node->n_in);
+    if (!a) return NULL;
+    a->dtype = node->dtype;
+    a->n_dims = node->n_dims;
+    memcpy(a->shape, node->shape, sizeof a->shape);
+    memcpy(a->stride, node->stride, sizeof a->stride);
+    a->offset = node->offset;
+    memcpy(a->params, node->params, sizeof a->params);
+    a->step = node->step;
+    a->custom = ht_custom_retain(node->custom);
+    int looks_at = 0;
+    while (node->base && ht_storage(node->in[looks_at]) != node->base) looks_at++;
+    if (node->base) look_at(a, in[looks_at]);
     return a;
 }
 

@@ -49,9 +49,11 @@ struct ht_array {
     ht_array **in; /* inline_in, or allocated when there are more */
     ht_array *inline_in[HT_INLINE_INPUTS];
     _Alignas(8) unsigned char params[HT_MAX_PARAMS];
-    const ht_step *step; /* ATTEND outside a trace: the step it belongs to */
+    struct ht_custom *custom; /* CUSTOM: the user's function */
+    const ht_step *step;      /* ATTEND outside a trace: the step it belongs to */
     ht_batch_field batch_field;
 
+    bool settled;    /* under asynchronous evaluation, which will cut it off: no derivative goes beyond it */
     ht_scope *scope; /* NULL once the scope gave its hold back */
     ht_array *previous, *next;
 
@@ -69,6 +71,9 @@ struct ht_scope {
     ht_error error;
     ht_array *first;
 };
+
+/* While a user's function is being differentiated on this thread, evaluated arrays keep what made them. */
+extern _Thread_local int ht_graphs_kept;
 
 typedef struct ht_stream_task ht_stream_task;
 
@@ -103,6 +108,14 @@ ht_array *ht_scope_fail_with(ht_scope *s, const ht_error *err);
 /* A fresh node of the scope with refs == 1 (the scope's), holding its inputs. NULL and a recorded error when memory ran
  * out. Shape, strides and params are the caller's to fill. */
 ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in);
+/* A view that looks at in[shown] as it is. NULL when an input is NULL or memory ran out. */
+ht_array *ht_view_node(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in, int shown);
+/* The same operation on other inputs, which have the shapes, strides and dtypes of node's. */
+ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in);
+/* Lets go of what made an evaluated array. A view keeps its storage. */
+void ht_array_cut_off(ht_array *a);
+/* Makes the scope hold `a` for `from`, which is about to end: `a` itself, or a view of it when it is not from's. */
+ht_array *ht_scope_take(ht_scope *s, ht_scope *from, ht_array *a);
 void ht_array_set_contiguous(ht_array *a, ht_dtype dtype, const int64_t *shape, int n_dims);
 
 ht_status ht_buffer_new(size_t bytes, ht_buffer **out, ht_error *err);
@@ -118,8 +131,9 @@ bool ht_array_is_contiguous(const ht_array *a);
 enum { HT_SHAPE_TEXT = 192 };
 const char *ht_shape_text(const int64_t *shape, int n_dims, char *out);
 
-/* Runs what is needed for `arrays` on the calling thread; the stream's run_lock is held. */
-ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, ht_error *err);
+/* Runs what is needed for `arrays` on the calling thread; the stream's run_lock is held. `cut`: what was evaluated and
+ * stays lets go of what made it. */
+ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cut, ht_error *err);
 
 /* A scope for tracing: its arrays are never evaluated. */
 ht_scope *ht_scope_new_tracing(ht_stream *stream);

@@ -286,7 +286,15 @@ static void drop_leftovers(walk *w) {
         if (!order[i]->base && !order[i]->keep && order[i]->n_in && state_of(order[i]) == HT_READY) give_back(order[i]);
 }
 
-ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, ht_error *err) {
+/* Inputs come first in the order, so that what a node lets go of has had its turn. */
+static void cut_off_kept(walk *w) {
+    for (size_t i = 0; i < w->list->n; i++) {
+        ht_array *a = w->list->order[i], *storage = ht_storage(a);
+        if (storage->keep && storage->visit == w->visit && state_of(storage) == HT_READY) ht_array_cut_off(a);
+    }
+}
+
+ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cut, ht_error *err) {
     ht_error local = {0};
     walk w; /* the group in it is large and needs no beginning */
     w.stream = stream;
@@ -308,5 +316,6 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, ht_erro
     }
     ht_pool_release(stream->device->pool);
     ht_restore_denormals(denormals);
+    if (st == HT_OK && cut) cut_off_kept(&w);
     return st;
 }

@@ -47,9 +47,13 @@ static ht_status failed_before(const ht_array *a, ht_error *err) {
     return a->failure->status;
 }
 
-ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
+static uint64_t new_visit(void) {
     static _Atomic uint64_t visits;
-    *visit = atomic_fetch_add(&visits, 1) + 1;
+    return atomic_fetch_add(&visits, 1) + 1;
+}
+
+/* Depth first, the last of `arrays` and of each node's inputs before the others. */
+static ht_status order_depth_first(ht_worklist *w, ht_array *const *arrays, int n, uint64_t visit, ht_error *err) {
     w->n = w->n_stack = 0;
     ht_status st = HT_OK;
     for (int i = 0; i < n && st == HT_OK; i++) st = push_need(w, arrays[i], err);
@@ -59,8 +63,8 @@ ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_
             if (!push(&w->order, &w->n, &w->capacity, untagged(a))) st = out_of_memory(w, err);
             continue;
         }
-        if (a->visit == *visit) continue;
-        a->visit = *visit;
+        if (a->visit == visit) continue;
+        a->visit = visit;
         a->graph_uses = a->kernel_uses = 0;
         a->keep = false;
         if (state_of(a) == HT_FAILED)
@@ -71,6 +75,68 @@ ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_
             st = push_inputs(w, a, err);
     }
     return st;
+}
+
+/* ---- which of several results comes first ---- */
+
+typedef struct ranked {
+    ht_array *array;
+    int32_t depth;
+    int index;
+} ranked;
+
+/* The number of nodes on the longest way to each, in `slot`. */
+static void find_depths(ht_worklist *w, uint64_t visit) {
+    for (size_t i = 0; i < w->n; i++) {
+        ht_array *a = w->order[i];
+        a->slot = 0;
+        for (int k = 0; k < a->n_in; k++)
+            if (a->in[k] != HT_NONE && a->in[k]->visit == visit && a->in[k]->slot >= a->slot)
+                a->slot = a->in[k]->slot + 1;
+    }
+}
+
+static int deepest_first(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (x->depth != y->depth) return x->depth > y->depth ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+/* What lies on the way to a deeper result is computed before it, and what hangs on it given back early: of the gradients of
+ * a network, those of the last layers come first whatever the order in which they are asked for. */
+static ht_status order_shallow_first(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
+    find_depths(w, *visit);
+    ranked *rank = malloc((size_t)n * sizeof *rank);
+    ht_array **sorted = malloc((size_t)n * sizeof *sorted);
+    if (!rank || !sorted) {
+        free(rank);
+        free(sorted);
+        return out_of_memory(w, err);
+    }
+    for (int i = 0; i < n; i++) {
+        bool computed = arrays[i] == HT_NONE || arrays[i]->visit != *visit;
+        rank[i] = (ranked){arrays[i], computed ? -1 : arrays[i]->slot, i};
+    }
+    qsort(rank, (size_t)n, sizeof *rank, deepest_first);
+    bool other = false;
+    for (int i = 0; i < n; i++) {
+        sorted[i] = rank[i].array;
+        other |= rank[i].index != i;
+    }
+    ht_status st = HT_OK;
+    if (other) {
+        *visit = new_visit();
+        st = order_depth_first(w, sorted, n, *visit, err);
+    }
+    free(rank);
+    free(sorted);
+    return st;
+}
+
+ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
+    *visit = new_visit();
+    ht_status st = order_depth_first(w, arrays, n, *visit, err);
+    return st == HT_OK && n > 1 && w->n > (size_t)n ? order_shallow_first(w, arrays, n, visit, err) : st;
 }
 
 void ht_worklist_free(ht_worklist *w) {

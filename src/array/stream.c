@@ -48,9 +48,16 @@ ht_device *ht_stream_device(const ht_stream *s) { return s->device; }
 static void run_task(ht_stream *s, ht_stream_task *t) {
     pthread_mutex_lock(&s->run_lock);
     /* A failure is recorded in the arrays themselves, where whoever waits for them finds it. */
-    (void)ht_eval_now(s, t->arrays, t->n, NULL);
+    (void)ht_eval_now(s, t->arrays, t->n, false, NULL);
     pthread_mutex_unlock(&s->run_lock);
-    for (int i = 0; i < t->n; i++) ht_array_release(t->arrays[i]);
+    for (int i = 0; i < t->n; i++) {
+        ht_array *a = t->arrays[i];
+        if (a->settled && ht_array_is_evaluated(a)) {
+            if (a->base) ht_array_cut_off(a->base);
+            ht_array_cut_off(a);
+        }
+        ht_array_release(a);
+    }
     free(t);
 }
 
@@ -97,7 +104,7 @@ ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
     if (st) return st;
     ht_stream_synchronize(s->stream);
     pthread_mutex_lock(&s->stream->run_lock);
-    st = ht_eval_now(s->stream, arrays, n, err);
+    st = ht_eval_now(s->stream, arrays, n, ht_graphs_kept == 0, err);
     pthread_mutex_unlock(&s->stream->run_lock);
     return st;
 }
@@ -120,7 +127,11 @@ ht_status ht_eval_async(ht_scope *scope, ht_array *const *arrays, int n, ht_erro
     pthread_mutex_lock(&s->queue_lock);
     st = start_worker(s, err);
     if (st == HT_OK) {
-        for (int i = 0; i < n; i++) t->arrays[i] = ht_array_retain(arrays[i]);
+        for (int i = 0; i < n; i++) {
+            t->arrays[i] = ht_array_retain(arrays[i]);
+            if (ht_graphs_kept == 0 && arrays[i] != HT_NONE && !ht_array_is_evaluated(arrays[i]))
+                arrays[i]->settled = ht_storage(arrays[i])->settled = true;
+        }
         *s->tail = t;
         s->tail = &t->next;
         s->submitted++;

@@ -10,7 +10,12 @@
     X(AS_STRIDED, as_strided)                                                                                          \
     X(SLICE, slice)                                                                                                    \
     X(DIAGONAL, diagonal)                                                                                              \
-    X(BROADCAST, broadcast)
+    X(BROADCAST, broadcast)                                                                                            \
+    X(IDENTITY, identity)           /* the same, as a node of its own */                                               \
+    X(STOP_GRADIENT, stop_gradient) /* the same, constant to derivatives */                                            \
+    X(AFTER, after)                 /* the first, not computed from before the others are */                           \
+    X(CUSTOM, custom)               /* a user's function (array/custom.h) */                                           \
+    X(CUSTOM_OUT, custom_out)
 
 /* Of one element each of their operands, which have one shape. */
 #define HT_OP_ELEMENTWISE(X)                                                                                           \
@@ -97,6 +102,8 @@
     X(CUMMAX, cummax)                                                                                                  \
     X(CUMMIN, cummin)                                                                                                  \
     X(LOGCUMSUMEXP, logcumsumexp)                                                                                      \
+    X(STRIDED_ADD, strided_add) /* the elements added to zeros, at the places of a window */                           \
+    X(RECURRENCE, recurrence)   /* y_i = x_i + d_i * y_(i-1) */                                                        \
     X(CONCATENATE, concatenate)                                                                                        \
     X(SLICE_UPDATE, slice_update)                                                                                      \
     X(MATMUL, matmul)         /* arrays, batched */                                                                    \

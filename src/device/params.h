@@ -10,6 +10,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* ---- views: how what is seen came about, for derivatives and for other shapes ---- */
+
+typedef struct ht_transpose_params { /* which axis of x each axis is */
+    int8_t axis[HT_MAX_DIMS];
+} ht_transpose_params;
+
+/* SLICE: element i of an axis is element start + i * step of x. SLICE_UPDATE(x, update of x's dtype): x with the update
+ * where SLICE would look. */
+typedef struct ht_slice_params {
+    int64_t start[HT_MAX_DIMS], step[HT_MAX_DIMS];
+} ht_slice_params;
+
+typedef struct ht_diagonal_params { /* the last axis walks `start` + i along two axes of x */
+    int axis1, axis2;
+    int64_t start[2];
+} ht_diagonal_params;
+
+/* AS_STRIDED: the window, in elements of x in row-major order. STRIDED_ADD(x) -> zeros of the result's shape with each
+ * element of x added at its place of such a window. */
+typedef struct ht_window_params {
+    int64_t stride[HT_MAX_DIMS], offset;
+} ht_window_params;
+
+/* ---- operations ---- */
+
 typedef struct ht_full_params { /* FULL; ARANGE: value + i * step */
     double value, step;
 } ht_full_params;
@@ -32,6 +57,10 @@ typedef struct ht_axis_params {
 typedef struct ht_scan_params {
     bool reverse, inclusive;
 } ht_scan_params;
+
+typedef struct ht_recurrence_params {
+    bool reverse;
+} ht_recurrence_params;
 
 /* RMS_NORM(x [..., n], weight [n] or none): x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis;
  * the sum of squares and the scale are f32. */
@@ -88,11 +117,6 @@ typedef struct ht_attend_params {
 typedef struct ht_matmul_params {
     bool transpose_b; /* b is [..., n, k] */
 } ht_matmul_params;
-
-/* SLICE_UPDATE(x, update of x's dtype): element i of an axis of the update goes to start + i * step of x. */
-typedef struct ht_slice_update_params {
-    int64_t start[HT_MAX_DIMS], step[HT_MAX_DIMS];
-} ht_slice_update_params;
 
 /* Room for any of them. */
 enum { HT_MAX_PARAMS = 144 };

@@ -52,7 +52,7 @@ static ht_status look_inside(const char *path, contents *out, ht_error *err) {
     return HT_OK;
 }
 
-static ht_status open_gguf(ht_checkpoint *c, ht_error *err) {
+static ht_status open_gguf(ht_checkpoint_files *c, ht_error *err) {
     ht_status status = ht_gguf_set_open(c->path, &c->parts, err);
     if (status) return status;
     c->gguf = ht_gguf_set_metadata(c->parts);
@@ -77,7 +77,7 @@ static ht_status look_for(const char *directory, const char *name, bool *found, 
 }
 
 /* Names differ by how deep the text model sits in the checkpoint. */
-static void find_prefix(ht_checkpoint *c) {
+static void find_prefix(ht_checkpoint_files *c) {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
     static const char *const heads[] = {"lm_head.weight", "language_model.lm_head.weight",
                                         "model.language_model.lm_head.weight", "model.lm_head.weight"};
@@ -92,7 +92,7 @@ static void find_prefix(ht_checkpoint *c) {
         if (ht_checkpoint_find(c, heads[i], &t)) c->head = heads[i];
 }
 
-static ht_status read_fp8(ht_checkpoint *c, ht_error *err) {
+static ht_status read_fp8(ht_checkpoint_files *c, ht_error *err) {
     json_t *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, "config.json", &root, err);
     if (status) return status;
@@ -115,7 +115,7 @@ static ht_status read_fp8(ht_checkpoint *c, ht_error *err) {
     return r.status;
 }
 
-static ht_status open_safetensors(ht_checkpoint *c, ht_error *err) {
+static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     c->name = "config.json";
     bool has_config = false, has_generation = false;
     ht_status status = look_for(c->path, "config.json", &has_config, err);
@@ -140,7 +140,7 @@ static char *directory_of(const char *path) {
     return n ? strndup(path, n) : strdup(".");
 }
 
-static ht_status open_any(const char *path, ht_checkpoint *c, ht_error *err) {
+static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *err) {
     contents inside;
     if (!ht_path_is_directory(path)) {
         c->path = strdup(path);
@@ -169,9 +169,9 @@ static ht_status open_any(const char *path, ht_checkpoint *c, ht_error *err) {
                                    : ht_fail_memory(err, strlen(path) + sizeof inside.gguf, "a path");
 }
 
-ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *err) {
+ht_status ht_checkpoint_open(const char *path, ht_checkpoint_files **out, ht_error *err) {
     *out = NULL;
-    ht_checkpoint *c = calloc(1, sizeof *c);
+    ht_checkpoint_files *c = calloc(1, sizeof *c);
     if (!c) return ht_fail_memory(err, sizeof *c, "a checkpoint");
     ht_status status = open_any(path, c, err);
     if (status)
@@ -181,7 +181,7 @@ ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *er
     return status;
 }
 
-void ht_checkpoint_close(ht_checkpoint *c) {
+void ht_checkpoint_close(ht_checkpoint_files *c) {
     if (!c) return;
     ht_gguf_set_close(c->parts);
     ht_safetensors_close(c->tensors);
@@ -193,7 +193,7 @@ void ht_checkpoint_close(ht_checkpoint *c) {
     free(c);
 }
 
-static bool exists(const ht_checkpoint *c, const char *suffix) {
+static bool exists(const ht_checkpoint_files *c, const char *suffix) {
     char name[128];
     snprintf(name, sizeof name, "%s%s", c->prefix, suffix);
     return ht_safetensors_find(c->tensors, name) != NULL;
@@ -219,7 +219,7 @@ static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) 
 
 /* A head may be there although the configuration ties it: then it is the head, unless it is the same. Fine-tuned models
  * come with a config.json that has not noticed. (In MLX's form the configuration alone counts, as in mlx-lm.) */
-static ht_status untie(const ht_checkpoint *c, ht_config *config, ht_error *err) {
+static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     enum { PIECE = 1 << 16 };
     char name[128];
     ht_stored head, embedding;
@@ -242,7 +242,7 @@ static ht_status untie(const ht_checkpoint *c, ht_config *config, ht_error *err)
     return status;
 }
 
-ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err) {
+ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err) {
     if (c->gguf) {
         ht_status status = ht_config_from_gguf(c->gguf, c->name, out, err);
         return status || !c->directory ? status : find_eos(c->directory, out, err);
@@ -274,7 +274,7 @@ static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, size_t 
     for (int i = 0; i < t->n_dims; i++) out->dims[i] = t->dims[t->n_dims - 1 - i];
 }
 
-static void from_safetensors(const ht_checkpoint *c, const ht_safetensor *t, ht_stored *out) {
+static void from_safetensors(const ht_checkpoint_files *c, const ht_safetensor *t, ht_stored *out) {
     const ht_file *file = ht_safetensors_file(c->tensors, t->file);
     *out = (ht_stored){.name = t->name,
                        .name_len = strlen(t->name),
@@ -290,7 +290,7 @@ static void from_safetensors(const ht_checkpoint *c, const ht_safetensor *t, ht_
     ht_mlx_complete(c, t->name, out);
 }
 
-bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out) {
+bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored *out) {
     if (c->gguf) {
         const ht_gguf_part *part;
         const ht_gguf_tensor *t = ht_gguf_set_find(c->parts, name, &part);
@@ -302,11 +302,11 @@ bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out
     return t != NULL;
 }
 
-size_t ht_checkpoint_n_tensors(const ht_checkpoint *c) {
+size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c) {
     return c->gguf ? ht_gguf_set_n_tensors(c->parts) : ht_safetensors_count(c->tensors);
 }
 
-void ht_checkpoint_tensor_at(const ht_checkpoint *c, size_t i, ht_stored *out) {
+void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored *out) {
     if (c->gguf) {
         const ht_gguf_part *part;
         const ht_gguf_tensor *t = ht_gguf_set_tensor_at(c->parts, i, &part);

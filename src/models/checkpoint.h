@@ -17,7 +17,7 @@ typedef struct ht_fp8_spec {
     int64_t block[2]; /* rows and columns that share a scale; 0: not said */
 } ht_fp8_spec;
 
-typedef struct ht_checkpoint {
+typedef struct ht_checkpoint_files {
     char *path;                          /* of the GGUF file (of several, of any) or of the directory of safetensors */
     const char *name;                    /* what messages call it: the file's name, or "config.json" */
     char *directory;                     /* that holds the GGUF file and no other model's; else NULL */
@@ -30,15 +30,15 @@ typedef struct ht_checkpoint {
     const char *prefix;   /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
     const char *head;     /* name of the output head's tensor, or NULL when there is none */
     json_t *quantization; /* how weights are quantised, of MLX's safetensors (models/mlx.h); else NULL */
-} ht_checkpoint;
+} ht_checkpoint_files;
 
 /* `path` is a .gguf file or a directory with safetensors and config.json, or with one GGUF file. Of a GGUF
  * in several files, it names any. */
-ht_status ht_checkpoint_open(const char *path, ht_checkpoint **out, ht_error *err);
-void ht_checkpoint_close(ht_checkpoint *c); /* NULL is fine */
+ht_status ht_checkpoint_open(const char *path, ht_checkpoint_files **out, ht_error *err);
+void ht_checkpoint_close(ht_checkpoint_files *c); /* NULL is fine */
 
 /* The configuration its files state. */
-ht_status ht_checkpoint_config(const ht_checkpoint *c, ht_config *out, ht_error *err);
+ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err);
 
 /* Where one of the tensors lies that a quantised weight is joined from. */
 typedef struct ht_stored_part {
@@ -65,9 +65,9 @@ typedef struct ht_stored {
     ht_stored_part part[3];
 } ht_stored;
 
-bool ht_checkpoint_find(const ht_checkpoint *c, const char *name, ht_stored *out);
-size_t ht_checkpoint_n_tensors(const ht_checkpoint *c);
-void ht_checkpoint_tensor_at(const ht_checkpoint *c, size_t i, ht_stored *out);
+bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored *out);
+size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c);
+void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored *out);
 
 /* The part of a path after the last '/'. */
 const char *ht_base_name(const char *path);

@@ -31,7 +31,7 @@ static const ht_expert_form forms[] = {
     {HT_EXPERT_DOWN, false, true, "experts.switch_glu.down_proj.weight", 0, 1},
 };
 
-void ht_expert_name(const ht_checkpoint *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                     size_t size) {
     char part[96];
     if (f->stacked)
@@ -46,7 +46,7 @@ void ht_expert_name(const ht_checkpoint *c, const ht_expert_form *f, int64_t lay
         snprintf(out, size, "%slayers.%lld.%s", c->prefix, (long long)layer, part);
 }
 
-const ht_expert_form *ht_expert_form_of(const ht_checkpoint *c, ht_expert_part part, int64_t layer) {
+const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_part part, int64_t layer) {
     const ht_expert_form *first = NULL;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const ht_expert_form *f = &forms[i];

@@ -16,9 +16,9 @@ typedef struct ht_expert_form {
 } ht_expert_form;
 
 /* The form in which a layer's experts are there; the first one of the format when none is. */
-const ht_expert_form *ht_expert_form_of(const ht_checkpoint *c, ht_expert_part part, int64_t layer);
+const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_part part, int64_t layer);
 /* The tensor that holds expert `expert`. */
-void ht_expert_name(const ht_checkpoint *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
+void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                     size_t size);
 /* The matrix of expert `expert`, [rows, columns], in a tensor that holds those of all. */
 ht_stored ht_expert_slice(const ht_stored *all, const ht_expert_form *f, int64_t expert, int64_t rows);

@@ -28,7 +28,7 @@ static bool is_of_a_tower(const char *name, size_t len) {
     return contains(name, len, words);
 }
 
-void ht_extras_note(const ht_checkpoint *c, const bool *used) {
+void ht_extras_note(const ht_checkpoint_files *c, const bool *used) {
     size_t n_others = 0, n_towers = 0, at = 0;
     char names[NAMED * (NAME_SHOWN + 8)] = "", towers[64] = "";
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {

@@ -5,6 +5,6 @@
 #include "models/checkpoint.h"
 
 /* used: one per tensor, in the order of ht_checkpoint_tensor_at. */
-void ht_extras_note(const ht_checkpoint *c, const bool *used);
+void ht_extras_note(const ht_checkpoint_files *c, const bool *used);
 
 #endif

@@ -41,7 +41,7 @@ static void describe_quantization(info *in, const char *name) {
     }
 }
 
-static void describe_tensors(info *in, const ht_checkpoint *c) {
+static void describe_tensors(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
         ht_stored t;
@@ -67,7 +67,7 @@ static void describe_tensors(info *in, const ht_checkpoint *c) {
     p->has_weights = ht_checkpoint_n_tensors(c) > 0;
 }
 
-static void describe_config(info *in, const ht_checkpoint *from, const ht_config *c) {
+static void describe_config(info *in, const ht_checkpoint_files *from, const ht_config *c) {
     ht_model_info *p = &in->public;
     snprintf(in->architecture, sizeof in->architecture, "%s", c->family->architecture);
     snprintf(in->name, sizeof in->name, "%s", c->name);
@@ -97,7 +97,7 @@ static void describe_config(info *in, const ht_checkpoint *from, const ht_config
     if (p->n_sliding_layers) p->sliding_window = c->window;
 }
 
-static void describe_files(info *in, const ht_checkpoint *c) {
+static void describe_files(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     p->n_files = c->gguf ? ht_gguf_set_n_parts(c->parts) : ht_safetensors_n_files(c->tensors);
     for (int i = 0; i < p->n_files; i++)
@@ -144,7 +144,7 @@ int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dty
 }
 
 /* The common keys of a GGUF whose family is unknown, or which holds a vocabulary alone; what is missing stays 0. */
-static void describe_metadata(info *in, const ht_checkpoint *c) {
+static void describe_metadata(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     ht_error ignored = {0};
     ht_meta m = {.gguf = c->gguf, .file = c->name, .err = &ignored};
@@ -170,7 +170,7 @@ static void describe_metadata(info *in, const ht_checkpoint *c) {
 }
 
 /* A tokenizer of an unknown kind, or none, is no reason to say nothing. */
-static void describe_tokenizer(info *in, const ht_checkpoint *c) {
+static void describe_tokenizer(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "none");
     p->chat_format = "none";
@@ -188,7 +188,7 @@ static void describe_tokenizer(info *in, const ht_checkpoint *c) {
     ht_tokenizer_free(t);
 }
 
-static ht_status describe(info *in, const ht_checkpoint *c, ht_config *config, ht_error *err) {
+static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     describe_tensors(in, c);
     describe_files(in, c);
     ht_error unknown = {0};
@@ -205,7 +205,7 @@ static ht_status describe(info *in, const ht_checkpoint *c, ht_config *config, h
 
 static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info **out, ht_error *err) {
     *out = NULL;
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_status status = ht_checkpoint_open(path, &c, err);
     if (status) return status;
     info *in = calloc(1, sizeof *in);

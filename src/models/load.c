@@ -81,7 +81,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     return status;
 }
 
-static ht_status check_room(const ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     size_t weight_bytes, free_bytes;
     ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
     if (status || o->skip_memory_check || !ht_room_free(&free_bytes)) return status;
@@ -114,7 +114,7 @@ static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *e
 /* The tokenizer is built beside the weights: on machines with few cores it takes about as long as the smallest models do,
  * and one thread is all it can use. */
 typedef struct tokenizer_job {
-    const ht_checkpoint *c;
+    const ht_checkpoint_files *c;
     ht_tokenizer **out;
 } tokenizer_job;
 
@@ -123,7 +123,7 @@ static ht_status load_tokenizer(void *user, ht_error *err) {
     return ht_talk_tokenizer(job->c, job->out, err);
 }
 
-static ht_status load_weights(ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     tokenizer_job job = {c, &m->tokenizer};
     ht_weights_options how = {
         .device = m->device,
@@ -134,7 +134,7 @@ static ht_status load_weights(ht_model *m, const ht_checkpoint *c, const ht_mode
     return ht_weights_load(c, m->config, &how, &m->weights, err);
 }
 
-static ht_status fill(ht_model *m, const ht_checkpoint *c, const ht_model_options *o, ht_error *err) {
+static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     if (ht_checkpoint_n_tensors(c) == 0)
         return ht_fail(err, HT_ERR_FORMAT, "%s holds a vocabulary but no weights", ht_base_name(c->path));
     m->config = malloc(sizeof *m->config);
@@ -157,7 +157,7 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
     if (options && options->adapter)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: this version of Hearth cannot use adapters; load the model without", options->adapter);
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_status status = ht_checkpoint_open(path, &c, err);
     if (status) return status;
     ht_model *m = calloc(1, sizeof *m);

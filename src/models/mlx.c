@@ -10,14 +10,14 @@
 enum { NAME_SIZE = 192 };
 
 /* One tensor as it is in the file. */
-static bool find(const ht_checkpoint *c, const char *path, const char *part, const ht_safetensor **out) {
+static bool find(const ht_checkpoint_files *c, const char *path, const char *part, const ht_safetensor **out) {
     char name[NAME_SIZE];
     int n = snprintf(name, sizeof name, "%s.%s", path, part);
     *out = n < NAME_SIZE ? ht_safetensors_find(c->tensors, name) : NULL;
     return *out != NULL;
 }
 
-static const char *file_of(const ht_checkpoint *c, const ht_safetensor *t) {
+static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t) {
     return ht_base_name(ht_safetensors_file(c->tensors, t->file)->path);
 }
 
@@ -96,7 +96,7 @@ static void shape_text(const ht_safetensor *t, char out[128]) {
 }
 
 /* Every dimension but the last is the weight's; the last one has one value per group. */
-static ht_status check_part(const ht_checkpoint *c, const ht_safetensor *weight, const ht_safetensor *part,
+static ht_status check_part(const ht_checkpoint_files *c, const ht_safetensor *weight, const ht_safetensor *part,
                             const char *type, int64_t columns, const way *w, ht_error *err) {
     char found[128], beside[128];
     shape_text(part, found);
@@ -113,13 +113,13 @@ static ht_status check_part(const ht_checkpoint *c, const ht_safetensor *weight,
     return HT_OK;
 }
 
-static void put_part(const ht_checkpoint *c, const ht_safetensor *t, int64_t unit_bytes, ht_stored *out) {
+static void put_part(const ht_checkpoint_files *c, const ht_safetensor *t, int64_t unit_bytes, ht_stored *out) {
     out->part[out->n_parts++] =
         (ht_stored_part){ht_safetensors_file(c->tensors, t->file), t->offset, (size_t)unit_bytes};
 }
 
-static ht_status find_beside(const ht_checkpoint *c, const char *path, const ht_safetensor *weight, const char *part,
-                             const ht_safetensor **out, ht_error *err) {
+static ht_status find_beside(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
+                             const char *part, const ht_safetensor **out, ht_error *err) {
     if (find(c, path, part, out)) return HT_OK;
     return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s.%s` is missing, without which `%s` means nothing",
                    file_of(c, weight), path, part, weight->name);
@@ -132,7 +132,7 @@ static int64_t columns_of(const ht_safetensor *weight, const way *w) {
     return words > 0 && words < INT64_MAX / 32 && words * 32 % w->bits == 0 ? words * 32 / w->bits : -1;
 }
 
-static ht_status complete(const ht_checkpoint *c, const char *path, const ht_safetensor *weight, ht_stored *out,
+static ht_status complete(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight, ht_stored *out,
                           ht_error *err) {
     ht_json_reader r = {.file = c->name, .err = err};
     const ht_safetensor *scales, *biases = NULL;
@@ -182,7 +182,7 @@ static ht_status complete(const ht_checkpoint *c, const char *path, const ht_saf
     return HT_OK;
 }
 
-void ht_mlx_complete(const ht_checkpoint *c, const char *name, ht_stored *t) {
+void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored *t) {
     char path[NAME_SIZE];
     const ht_safetensor *weight;
     if (!c->quantization) return;
@@ -215,11 +215,11 @@ static const json_t *description(const json_t *root) {
 
 bool ht_mlx_describes(const json_t *root) { return description(root) != NULL; }
 
-static bool is_text(const ht_checkpoint *c, const char *name) {
+static bool is_text(const ht_checkpoint_files *c, const char *name) {
     return !strncmp(name, c->prefix, strlen(c->prefix)) || (c->head && !strcmp(name, c->head));
 }
 
-ht_status ht_mlx_open(ht_checkpoint *c, ht_error *err) {
+ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err) {
     json_t *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, c->name, &root, err);
     if (status) return status;

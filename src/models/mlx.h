@@ -7,11 +7,11 @@
 #include "models/checkpoint.h"
 
 /* Finds what config.json says, keeps it in c->quantization, and checks every quantised weight of the text model. */
-ht_status ht_mlx_open(ht_checkpoint *c, ht_error *err);
+ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err);
 
 /* Makes of a tensor found in the file, if it is the numbers of a quantised weight, the whole; if it is a part of one, nothing:
  * a tensor of no bytes. Leaves all others as they are. Weights of mxfp8 become 8-bit floats with scales beside them. */
-void ht_mlx_complete(const ht_checkpoint *c, const char *name, ht_stored *t);
+void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored *t);
 
 /* Whether a config.json says that weights are quantised this way. */
 bool ht_mlx_describes(const json_t *root);

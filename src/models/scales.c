@@ -74,8 +74,8 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && !strcmp(s + n - m, end);
 }
 
-ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t n_matrices, int64_t rows, int64_t columns,
-                         ht_scales *out, ht_error *err) {
+ht_status ht_scales_find(const ht_checkpoint_files *c, const char *name, int64_t n_matrices, int64_t rows,
+                         int64_t columns, ht_scales *out, ht_error *err) {
     *out = (ht_scales){.rows = rows, .columns = columns, .per_row = 1, .n_matrices = 1, .n_rows = rows};
     char scale[NAME_SIZE];
     bool of_mlx = false;

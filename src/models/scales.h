@@ -18,8 +18,8 @@ typedef struct ht_scales {
 
 /* Those of the tensor `name`, [rows, columns] of an 8-bit float, or [n_matrices, rows, columns] when that is not 0; an error
  * when they are of another shape, or missing where config.json says that there are some. */
-ht_status ht_scales_find(const ht_checkpoint *c, const char *name, int64_t n_matrices, int64_t rows, int64_t columns,
-                         ht_scales *out, ht_error *err);
+ht_status ht_scales_find(const ht_checkpoint_files *c, const char *name, int64_t n_matrices, int64_t rows,
+                         int64_t columns, ht_scales *out, ht_error *err);
 /* Reads those of matrix `index` from row `row` on into m. */
 ht_status ht_scales_read(const ht_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err);
 

@@ -23,7 +23,7 @@ static const char *const endings[] = {
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
 /* A GGUF file's own vocabulary comes before a tokenizer.json beside it; a chat template that it lacks may lie there. */
-static ht_status from_gguf(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
+static ht_status from_gguf(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
     ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
     if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);
     if (!status) return HT_OK;
@@ -32,7 +32,7 @@ static ht_status from_gguf(const ht_checkpoint *c, ht_tokenizer **out, ht_error 
     return status;
 }
 
-ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err) {
+ht_status ht_talk_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
     *out = NULL;
     if (c->gguf && ht_gguf_find(c->gguf, "tokenizer.ggml.tokens")) return from_gguf(c, out, err);
     const char *directory = c->gguf ? c->directory : c->path;

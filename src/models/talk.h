@@ -17,7 +17,7 @@
     X(deepseek, "<\xEF\xBD\x9CUser\xEF\xBD\x9C>", true)
 
 /* The checkpoint's tokenizer; *out is NULL when it has none: it can still be run on ids. */
-ht_status ht_talk_tokenizer(const ht_checkpoint *c, ht_tokenizer **out, ht_error *err);
+ht_status ht_talk_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err);
 
 /* The name of one of them, or NULL: from the chat template, or from the special tokens there are. */
 const char *ht_talk_format(const ht_tokenizer *t);

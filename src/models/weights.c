@@ -34,7 +34,7 @@ struct ht_weights {
 
 /* One walk over all tables; without a store it only checks and adds up. */
 typedef struct loader {
-    const ht_checkpoint *from;
+    const ht_checkpoint_files *from;
     const ht_config *config;
     ht_device *device; /* NULL: only what is in the files is looked at */
     ht_precision precision;
@@ -374,7 +374,7 @@ static ht_status prepare_rope(loader *l, const ht_rope_spec *rope, int32_t dims,
 
 static ht_status load_around(loader *l, ht_decoder *d) {
     const ht_config *c = l->config;
-    const ht_checkpoint *from = l->from;
+    const ht_checkpoint_files *from = l->from;
     char name[NAME_SIZE];
     snprintf(name, sizeof name, "%sembed_tokens.weight", from->gguf ? "" : from->prefix);
     const char *embedding = from->gguf ? "token_embd.weight" : name;
@@ -413,15 +413,15 @@ static ht_status measure(loader *l) {
     return walk(l, &none);
 }
 
-ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht_device *device, ht_precision precision,
-                             size_t *bytes, ht_error *err) {
+ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *config, ht_device *device,
+                             ht_precision precision, size_t *bytes, ht_error *err) {
     loader l = {.from = c, .config = config, .device = device, .precision = precision, .err = err};
     ht_status status = measure(&l);
     *bytes = l.bytes;
     return status;
 }
 
-size_t ht_weights_bytes_in_file(const ht_checkpoint *c, const ht_config *config) {
+size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *config) {
     ht_error unwanted = {0};
     ht_decoder none = {0};
     loader l = {.from = c, .config = config, .err = &unwanted};
@@ -477,7 +477,7 @@ static ht_status fill(loader *l, const ht_weights_options *options) {
     return status;
 }
 
-ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const ht_weights_options *options,
+ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err) {
     *out = NULL;
     loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};

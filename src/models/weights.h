@@ -78,12 +78,12 @@ typedef struct ht_weights_options {
 } ht_weights_options;
 
 /* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */
-ht_status ht_weights_measure(const ht_checkpoint *c, const ht_config *config, ht_device *device, ht_precision precision,
-                             size_t *bytes, ht_error *err);
+ht_status ht_weights_measure(const ht_checkpoint_files *c, const ht_config *config, ht_device *device,
+                             ht_precision precision, size_t *bytes, ht_error *err);
 /* Bytes of the tables that stay in the file. */
-size_t ht_weights_bytes_in_file(const ht_checkpoint *c, const ht_config *config);
+size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *config);
 /* `config` must outlive the result. */
-ht_status ht_weights_load(const ht_checkpoint *c, const ht_config *config, const ht_weights_options *options,
+ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config, const ht_weights_options *options,
                           ht_weights **out, ht_error *err);
 void ht_weights_free(ht_weights *w); /* NULL is fine */
 

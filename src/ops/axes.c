@@ -90,5 +90,6 @@ ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int a
     v->stride[n_dims++] = step;
     v->op = HT_OP_DIAGONAL;
     v->n_dims = n_dims;
+    *(ht_diagonal_params *)(void *)v->params = (ht_diagonal_params){a, b, {start[a], start[b]}};
     return v;
 }

@@ -18,13 +18,17 @@ bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, i
     return true;
 }
 
+bool ht_same_shape(const ht_array *a, const ht_array *b) {
+    bool same = a->n_dims == b->n_dims;
+    for (int i = 0; same && i < a->n_dims; i++) same = a->shape[i] == b->shape[i];
+    return same;
+}
+
 /* ---- shape rules: operands have been brought to one dtype and shape, if they could be ---- */
 
 static ht_status same_shapes(const char *op, const ht_array *a, const ht_array *b, ht_error *err) {
     char text_a[HT_SHAPE_TEXT], text_b[HT_SHAPE_TEXT];
-    bool same = a->n_dims == b->n_dims;
-    for (int i = 0; same && i < a->n_dims; i++) same = a->shape[i] == b->shape[i];
-    if (same) return HT_OK;
+    if (ht_same_shape(a, b)) return HT_OK;
     return ht_fail(err, HT_ERR_ARGUMENT, "%s: shapes %s and %s do not broadcast", op,
                    ht_shape_text(a->shape, a->n_dims, text_a), ht_shape_text(b->shape, b->n_dims, text_b));
 }

@@ -20,7 +20,7 @@ ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int6
                           const int64_t *step) {
     ht_array *window = ht_slice(s, x, start, stop, step); /* says where it lies, and checks it */
     if (!window || !update) return NULL;
-    ht_slice_update_params p = {{0}, {0}};
+    ht_slice_params p = {{0}, {0}};
     for (int i = 0; i < x->n_dims; i++) {
         p.start[i] = window->shape[i] > 0 ? start[i] : 0;
         p.step[i] = step ? step[i] : 1;

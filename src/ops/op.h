@@ -17,10 +17,10 @@ typedef struct ht_result_type {
  * dtypes. Works on symbolic row counts. */
 typedef ht_status ht_shape_fn(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                               ht_error *err);
-/* Reverse rule: from the node and the gradient of its output, the gradients of its inputs (HT_NONE: none). */
+/* Reverse rule: fills grad_in[i] with the gradient of the node's input i, or leaves HT_NONE, from the gradient of its output.
+ * Linear in that, and made of operations that have a rule themselves: so there are second derivatives, and forward mode is
+ * this rule transposed. False when something failed. */
 typedef bool ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
-/* Forward rule: from the node and the tangents of its inputs (HT_NONE: zero), the tangent of its output. */
-typedef ht_array *ht_jvp_fn(ht_scope *s, const ht_array *node, ht_array *const *tangent_in);
 
 typedef struct ht_op_info {
     ht_shape_fn *shape; /* NULL: a view or a leaf, shaped where it is made */
@@ -28,8 +28,7 @@ typedef struct ht_op_info {
     bool in_place;  /* the kernel may write over an input of the output's size and dtype */
     bool updates;   /* as in_place, but over the first input alone */
     bool effect;    /* changes something beside its output: run even when the output is empty */
-    ht_vjp_fn *vjp; /* NULL: not differentiable */
-    ht_jvp_fn *jvp;
+    ht_vjp_fn *vjp; /* NULL: asking for a derivative is an error; ht_vjp_none: it is zero everywhere */
 } ht_op_info;
 
 const ht_op_info *ht_op_info_of(ht_op_id op);
@@ -54,7 +53,10 @@ ht_shape_fn ht_shape_concatenate, ht_shape_softmax, ht_shape_copy, ht_shape_cast
     ht_shape_take;
 ht_shape_fn ht_shape_slice_update;
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
+ht_shape_fn ht_shape_strided_add, ht_shape_recurrence;
 ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;
+
+bool ht_same_shape(const ht_array *a, const ht_array *b);
 
 /* A result of x's shape. Always succeeds. */
 ht_status ht_result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out);
@@ -64,6 +66,18 @@ bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int 
 
 /* Broadcast of two shapes as NumPy defines it; false when they do not fit. */
 bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims);
+
+/* What STRIDED_ADD's shape rule needs. */
+typedef struct ht_strided_add_params {
+    ht_window_params window; /* first: what the kernel reads */
+    int n_dims;
+    const int64_t *shape; /* lent for the call of the shape rule only */
+} ht_strided_add_params;
+/* Zeros of a shape, with x added at the places of a window in them: what AS_STRIDED has seen, put back. */
+ht_array *ht_strided_add(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims, const int64_t *stride,
+                         int64_t offset);
+/* y_i = x_i + d_i y_(i-1) along the last axis, or y_(i+1) when `reverse`; floating point. */
+ht_array *ht_recurrence(ht_scope *s, ht_array *x, ht_array *d, bool reverse);
 
 /* The parameters of CAST, FULL and ARANGE that their shape rules need. */
 typedef struct ht_make_params {

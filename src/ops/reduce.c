@@ -234,3 +234,17 @@ SCAN(ht_cumprod, CUMPROD, x)
 SCAN(ht_cummax, CUMMAX, x)
 SCAN(ht_cummin, CUMMIN, x)
 SCAN(ht_logcumsumexp, LOGCUMSUMEXP, for_floating(s, x))
+
+/* ---- recurrence ---- */
+
+ht_status ht_shape_recurrence(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                              ht_error *err) {
+    ht_status st = ht_shape_binary(op, in, n_in, params, out, err);
+    if (st || (out->n_dims > 0 && ht_dtype_is_float(out->dtype))) return st;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis of floating point", op);
+}
+
+ht_array *ht_recurrence(ht_scope *s, ht_array *x, ht_array *d, bool reverse) {
+    const ht_recurrence_params p = {reverse};
+    return ht_apply(s, HT_OP_RECURRENCE, &p, (ht_array *[]){x, d}, 2);
+}

@@ -7,20 +7,6 @@
 
 #include <string.h>
 
-/* A view of x's storage: the same window as x, to be reshaped by the caller. */
-static ht_array *view_of(ht_scope *s, ht_op_id op, ht_array *x) {
-    ht_array *v = ht_array_new(s, op, &x, 1);
-    if (!v) return NULL;
-    v->dtype = x->dtype;
-    v->n_dims = x->n_dims;
-    memcpy(v->shape, x->shape, sizeof v->shape);
-    memcpy(v->stride, x->stride, sizeof v->stride);
-    v->offset = x->offset;
-    v->base = ht_array_retain(ht_storage(x));
-    atomic_fetch_add_explicit(&v->base->graph_refs, 1, memory_order_relaxed);
-    return v;
-}
-
 /* Replaces the one axis of size -1, and checks that the sizes match. */
 static bool complete_shape(ht_scope *s, const ht_array *x, const int64_t *shape, int n_dims, int64_t *full) {
     char from[HT_SHAPE_TEXT], to[HT_SHAPE_TEXT];
@@ -90,7 +76,7 @@ ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims)
             step *= full[i] > 0 ? full[i] : 1;
         }
     }
-    ht_array *v = view_of(s, HT_OP_RESHAPE, x);
+    ht_array *v = ht_view_node(s, HT_OP_RESHAPE, &x, 1, 0);
     if (!v) return NULL;
     v->n_dims = n_dims;
     memcpy(v->shape, full, (size_t)n_dims * sizeof full[0]);
@@ -110,11 +96,13 @@ ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes) {
         seen[axis] = true;
         order[i] = axis;
     }
-    ht_array *v = view_of(s, HT_OP_TRANSPOSE, x);
+    ht_array *v = ht_view_node(s, HT_OP_TRANSPOSE, &x, 1, 0);
     if (!v) return NULL;
+    ht_transpose_params *p = (void *)v->params;
     for (int i = 0; i < x->n_dims; i++) {
         v->shape[i] = x->shape[order[i]];
         v->stride[i] = x->stride[order[i]];
+        p->axis[i] = (int8_t)order[i];
     }
     return v;
 }
@@ -136,12 +124,15 @@ ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, const in
     if (!ok || (count > 0 && (low < 0 || high >= size)))
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "as_strided: a window %s reaches outside the %lld elements",
                              ht_shape_text(shape, n_dims, text), (long long)size);
-    ht_array *v = view_of(s, HT_OP_AS_STRIDED, x);
+    ht_array *v = ht_view_node(s, HT_OP_AS_STRIDED, &x, 1, 0);
     if (!v) return NULL;
     v->n_dims = n_dims;
     memcpy(v->shape, shape, (size_t)n_dims * sizeof shape[0]);
     memcpy(v->stride, stride, (size_t)n_dims * sizeof stride[0]);
     v->offset = x->offset + offset;
+    ht_window_params *p = (void *)v->params;
+    memcpy(p->stride, v->stride, sizeof p->stride);
+    p->offset = offset;
     return v;
 }
 
@@ -155,10 +146,13 @@ ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t
             return ht_scope_fail(s, HT_ERR_ARGUMENT, "slice: axis %d of %lld cannot be cut from %lld to %lld by %lld",
                                  i, (long long)n, (long long)start[i], (long long)stop[i], (long long)by);
     }
-    ht_array *v = view_of(s, HT_OP_SLICE, x);
+    ht_array *v = ht_view_node(s, HT_OP_SLICE, &x, 1, 0);
     if (!v) return NULL;
+    ht_slice_params *p = (void *)v->params;
     for (int i = 0; i < x->n_dims; i++) {
         int64_t by = step ? step[i] : 1, distance = stop[i] - start[i];
+        p->start[i] = start[i];
+        p->step[i] = by;
         v->shape[i] = by > 0 ? ht_ceil_div_i64(distance, by) : ht_ceil_div_i64(-distance, -by);
         if (v->shape[i] > 0) v->offset += start[i] * x->stride[i];
         v->stride[i] = x->stride[i] * by;
@@ -177,7 +171,7 @@ ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "broadcast: %s does not stretch to %s",
                              ht_shape_text(x->shape, x->n_dims, from),
                              n_dims >= 0 && n_dims <= HT_MAX_DIMS ? ht_shape_text(shape, n_dims, to) : "that shape");
-    ht_array *v = view_of(s, HT_OP_BROADCAST, x);
+    ht_array *v = ht_view_node(s, HT_OP_BROADCAST, &x, 1, 0);
     if (!v) return NULL;
     v->n_dims = n_dims;
     for (int i = 0; i < n_dims; i++) {
@@ -193,7 +187,7 @@ ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis) {
     if (at < 0 || at > n || n == HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "expand_dims: axis %d does not fit an array of %d dimensions", axis,
                              n);
-    ht_array *v = view_of(s, HT_OP_RESHAPE, x);
+    ht_array *v = ht_view_node(s, HT_OP_RESHAPE, &x, 1, 0);
     if (!v) return NULL;
     v->n_dims = n + 1;
     for (int i = n; i > at; i--) {
@@ -212,7 +206,7 @@ ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
     if (at < 0 || at >= n || x->shape[at] != 1)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "squeeze: axis %d of %s is not 1", axis,
                              ht_shape_text(x->shape, n, text));
-    ht_array *v = view_of(s, HT_OP_RESHAPE, x);
+    ht_array *v = ht_view_node(s, HT_OP_RESHAPE, &x, 1, 0);
     if (!v) return NULL;
     v->n_dims = n - 1;
     for (int i = at; i < n - 1; i++) {
@@ -220,4 +214,24 @@ ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
         v->stride[i] = x->stride[i + 1];
     }
     return v;
+}
+
+/* ---- what a window has seen, put back ---- */
+
+ht_status ht_shape_strided_add(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                               ht_error *err) {
+    (void)n_in, (void)op, (void)err;
+    const ht_strided_add_params *p = params;
+    out->dtype = in[0]->dtype;
+    out->n_dims = p->n_dims;
+    memcpy(out->shape, p->shape, (size_t)p->n_dims * sizeof *p->shape);
+    return HT_OK;
+}
+
+ht_array *ht_strided_add(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims, const int64_t *stride,
+                         int64_t offset) {
+    if (!x) return NULL;
+    ht_strided_add_params p = {.window = {.offset = offset}, .n_dims = n_dims, .shape = shape};
+    memcpy(p.window.stride, stride, (size_t)x->n_dims * sizeof *stride);
+    return ht_apply(s, HT_OP_STRIDED_ADD, &p, &x, 1);
 }

@@ -19,7 +19,7 @@ static void check(int promise) {
 
 /* With its scales, if they are found: then there is one for each part. Of several matrices in one tensor the last one is
  * read, and its second half. */
-static void read_scaled(const ht_checkpoint *c, const char *name, const ht_stored *t) {
+static void read_scaled(const ht_checkpoint_files *c, const char *name, const ht_stored *t) {
     ht_scales scales;
     ht_error err = {0};
     if (t->n_dims != 2 && t->n_dims != 3) return;
@@ -43,7 +43,7 @@ static void read_scaled(const ht_checkpoint *c, const char *name, const ht_store
     }
 }
 
-static void read_values(const ht_checkpoint *c, const ht_stored *t) {
+static void read_values(const ht_checkpoint_files *c, const ht_stored *t) {
     int64_t n = 1, k = t->n_dims ? t->dims[t->n_dims - 1] : 1;
     for (int d = 0; d < t->n_dims; d++) n *= t->dims[d];
     if (t->type < 0 || n < 1) return;
@@ -66,7 +66,7 @@ static void read_values(const ht_checkpoint *c, const ht_stored *t) {
     read_scaled(c, name, t);
 }
 
-static void use(const ht_checkpoint *c) {
+static void use(const ht_checkpoint_files *c) {
     static ht_config config;
     static ht_device *device;
     ht_error err = {0};
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *config = files_part(&data, &size, &n);
     files_write("config.json", config, n);
     files_write_safetensors("model.safetensors", data, size);
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_error err = {0};
     ht_status status = ht_checkpoint_open(directory, &c, &err);
     if (status) {

@@ -120,7 +120,7 @@ static bool is_tied(const float *embedding, const float *head, const char *head_
     scratch_write("model.safetensors", file, size);
     scratch_write("config.json", text, sizeof text - 1);
     free(file);
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_error err = {0};
     if (ht_checkpoint_open(scratch_directory(), &c, &err) || ht_checkpoint_config(c, &config, &err))
         fail_msg("%s", err.message);

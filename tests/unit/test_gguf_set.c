@@ -224,7 +224,7 @@ static void refused(const char *path, ht_status expected, const char *words) {
 static void missing_parts(void **state) {
     (void)state;
     write_parts("m", &(plan){.n_parts = 3, .twice = -1});
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_error err = {0};
     remove(scratch_path("m-00002-of-00003.gguf"));
     refused(scratch_path("m-00003-of-00003.gguf"), HT_ERR_IO, "m-00002-of-00003.gguf: is missing, part 2 of 3");

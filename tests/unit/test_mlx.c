@@ -28,7 +28,7 @@ static uint32_t crc32_of(const void *bytes, size_t n) {
 }
 
 /* Its values; those of mxfp8 with the scales beside them. */
-static void read_values(const ht_checkpoint *c, const char *name, const ht_stored *t, float values[N]) {
+static void read_values(const ht_checkpoint_files *c, const char *name, const ht_stored *t, float values[N]) {
     ht_error err = {0};
     if (ht_stored_read_f32(t, N, values, &err)) fail_msg("%s: %s", name, err.message);
     if (t->type != HT_W_F8_E4M3) return;
@@ -43,7 +43,7 @@ static void read_values(const ht_checkpoint *c, const char *name, const ht_store
 
 static void values_equal_mlx(void **state) {
     (void)state;
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_error err = {0};
     json_t *golden, *value;
     char path[256];
@@ -83,7 +83,7 @@ static void rows_and_tables(void **state) {
     (void)state;
     static const char *const names[] = {"model.b3_32_bfloat16.weight", "model.b6_128_float32.weight",
                                         "model.mxfp4.weight", "model.nvfp4.weight"};
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_error err = {0};
     if (ht_checkpoint_open(types, &c, &err)) fail_msg("%s", err.message);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -146,7 +146,7 @@ static ht_status open_sample(const sample *s, ht_error *err) {
     scratch_write("model.safetensors", file, size);
     scratch_write("config.json", s->config, strlen(s->config));
     free(file);
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_status status = ht_checkpoint_open(scratch_directory(), &c, err);
     ht_checkpoint_close(c);
     return status;

@@ -117,7 +117,7 @@ static void write_text(const char *name, const char *text) { scratch_write(name,
 /* What is found when `path` is opened. */
 static void expect_beside(const char *path, const char *template, int n_eos, int32_t eos) {
     static ht_config config;
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     ht_tokenizer *t = NULL;
     ht_error err = {0};
     if (ht_checkpoint_open(path, &c, &err) || ht_checkpoint_config(c, &config, &err) || ht_talk_tokenizer(c, &t, &err))
@@ -160,7 +160,7 @@ static void files_beside_a_gguf(void **state) {
     remove(scratch_path("n.gguf"));
     expect_beside(file, "jinja", 2, 1);
     write_text("generation_config.json", "{\"eos_token_id\": 4}");
-    ht_checkpoint *c;
+    ht_checkpoint_files *c;
     static ht_config config;
     ht_error err = {0};
     assert_int_equal(ht_checkpoint_open(directory, &c, &err), HT_OK);

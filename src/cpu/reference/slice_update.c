@@ -6,7 +6,7 @@
 
 ht_status ht_plain_slice_update(const ht_call *call, ht_error *err) {
     (void)err;
-    const ht_slice_update_params *p = call->params;
+    const ht_slice_params *p = call->params;
     ht_view window = call->out;
     int64_t offset = 0;
     if (call->out.data != call->in[0].data) ht_move(call->pool, &call->out, &call->in[0]);

@@ -1,0 +1,70 @@
+/* Transformations: derivatives of functions of arrays.
+ *
+ * A function is given as ht_function. A transformation calls it once, with stand-ins for its arguments that belong to a
+ * scope of that call; the function makes its results of them with ordinary operations. What it reads or captures beside its
+ * arguments counts as constant. It may evaluate arrays, and it may itself use transformations, to any depth: second
+ * derivatives are the derivative of a derivative. Results belong to the scope `s` of the transformation.
+ *
+ * Errors: as in array.h; a failure inside the function is the scope's error. Several outputs are all NULL on failure. */
+#ifndef HEARTH_TRANSFORM_H
+#define HEARTH_TRANSFORM_H
+
+#include <hearth/array.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ht_function {
+    /* Makes arrays out[0 .. count) of in[0 .. n_in) and returns their count, at most max_out; or -1, after an operation in
+     * `s` has failed or ht_scope_report was called. Retains or releases nothing. */
+    int (*call)(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user);
+    void *user;
+} ht_function;
+
+/* Records a failure of a user's function in the scope it was given; the first one counts. */
+HT_API void ht_scope_report(ht_scope *s, ht_status status, const char *message);
+
+/* Reverse mode. out[0 .. n_out) = f(in), and grad_in[i], of in[i]'s shape and dtype, the gradient of sum_k <grad_out[k],
+ * out[k]> with respect to in[i]. The function gives exactly n_out arrays; grad_out[k] has the shape of out[k]. Every in[i]
+ * is floating point. `out` may be NULL. */
+HT_API bool ht_vjp(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array *const *grad_out,
+                   int n_out, ht_array **out, ht_array **grad_in);
+
+/* Forward mode. out = f(in), and tangent_out[k] the derivative of out[k] when every in[i] moves along tangent_in[i], of
+ * in[i]'s shape. Returns how many arrays f gives, at most max_out, or -1. */
+HT_API int ht_jvp(ht_scope *s, const ht_function *f, ht_array *const *in, ht_array *const *tangent_in, int n_in,
+                  ht_array **out, ht_array **tangent_out, int max_out);
+
+/* out = f(in) and the gradient of out[0], which has one element, with respect to in[argument[i]], i < n_arguments, each
+ * floating point. Further outputs are passed through. Returns how many arrays f gives, at most max_out, or -1. */
+HT_API int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
+                             int n_arguments, ht_array **out, int max_out, ht_array **grad);
+/* The gradients alone. */
+HT_API bool ht_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
+                    int n_arguments, ht_array **grad);
+
+/* x, which counts as constant wherever derivatives are taken. */
+HT_API ht_array *ht_stop_gradient(ht_scope *s, ht_array *x);
+
+/* f(in), of which reverse mode keeps the inputs alone: what f made on the way is computed again when gradients need it. */
+HT_API int ht_checkpoint(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out, int max_out);
+
+/* The derivative of a function as its user gives it. */
+typedef struct ht_custom_vjp {
+    /* Fills grad_in[0 .. n_in) with the gradients of in[i], HT_NONE where there is none, from the outputs' gradients
+     * grad_out[0 .. n_out). False after a failure. */
+    bool (*call)(ht_scope *s, ht_array *const *in, int n_in, ht_array *const *out, ht_array *const *grad_out, int n_out,
+                 ht_array **grad_in, void *user);
+    void *user;
+    void (*release)(void *user); /* NULL, or called once when no graph needs `user` any more, also on failure */
+} ht_custom_vjp;
+
+/* f(in), with `vjp` in the place of the derivative of what f does. */
+HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom_vjp *vjp, ht_array *const *in,
+                              int n_in, ht_array **out, int max_out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

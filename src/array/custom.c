@@ -1,0 +1,187 @@
+/* Functions of a user as nodes of a graph: with a gradient of their own, or computed again when it is asked for. */
+#include "array/custom.h"
+
+#include "array/call.h"
+#include "array/differentiate.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A CUSTOM node's inputs are the call's [n_in], its results [n_out], and, when its gradient comes of computing them again,
+ * the stand-ins [n_in] that they were made of. */
+struct ht_custom {
+    _Atomic int refs;
+    int n_in, n_out;
+    bool recompute;
+    ht_custom_vjp vjp;
+};
+
+ht_custom *ht_custom_retain(ht_custom *c) {
+    if (c) atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
+void ht_custom_release(ht_custom *c) {
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1) return;
+    if (c->vjp.release) c->vjp.release(c->vjp.user);
+    free(c);
+}
+
+int ht_custom_n_in(const ht_array *node) { return node->custom->n_in; }
+int ht_custom_n_out(const ht_array *node) { return node->custom->n_out; }
+
+int ht_custom_out_index(const ht_array *node) {
+    int index;
+    memcpy(&index, node->params, sizeof index);
+    return index;
+}
+
+/* ---- the gradient ---- */
+
+/* x, no sooner than the gradients are there: until then nothing computed from it takes room. */
+static ht_array *after(ht_scope *s, ht_array *x, ht_array *const *grad, int n) {
+    ht_array **in = ht_array_list(s, n + 1);
+    if (!in) return NULL;
+    in[0] = x;
+    memcpy(in + 1, grad, (size_t)n * sizeof(ht_array *));
+    ht_array *late = ht_view_node(s, HT_OP_AFTER, in, n + 1, 0);
+    free(in);
+    return late;
+}
+
+static bool gradient_of_results_again(ht_scope *s, const ht_array *node, ht_array *const *grad, ht_array **grad_in) {
+    const int n_in = node->custom->n_in, n_out = node->custom->n_out;
+    ht_array *const *out = node->in + n_in, *const *stand_in = out + n_out;
+    ht_array **late = ht_array_list(s, n_in + n_out), **again = late + n_in;
+    bool ok = late != NULL;
+    for (int i = 0; ok && i < n_in; i++) {
+        late[i] = after(s, node->in[i], grad, n_out);
+        ok = late[i] != NULL;
+    }
+    ok = ok && ht_recompute(s, stand_in, late, n_in, out, n_out, again);
+    ok = ok && ht_backward(s, again, grad, n_out, late, n_in, grad_in);
+    free(late);
+    return ok;
+}
+
+/* Gradients must be there for each input, of its shape; they are brought to its dtype. */
+static bool check_gradients(ht_scope *s, const ht_array *node, ht_array **grad_in) {
+    char want[HT_SHAPE_TEXT], have[HT_SHAPE_TEXT];
+    for (int i = 0; i < node->custom->n_in && !s->failed; i++) {
+        const ht_array *x = node->in[i], *g = grad_in[i];
+        if (!g)
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "a custom gradient, of input %d, is missing", i);
+        else if (g != HT_NONE && !ht_same_shape(g, x))
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "a custom gradient, of input %d, is %s, expected %s", i,
+                          ht_shape_text(g->shape, g->n_dims, have), ht_shape_text(x->shape, x->n_dims, want));
+        else if (g != HT_NONE)
+            grad_in[i] = ht_dtype_is_float(x->dtype) ? ht_astype(s, grad_in[i], x->dtype) : HT_NONE;
+    }
+    return !s->failed;
+}
+
+static bool gradient_of_the_user(ht_scope *s, const ht_array *node, ht_array *const *grad, ht_array **grad_in) {
+    const ht_custom *c = node->custom;
+    ht_scope *inner = ht_scope_inside(s);
+    if (!inner) return false;
+    ht_graphs_kept++;
+    bool ok = c->vjp.call(inner, node->in, c->n_in, node->in + c->n_in, grad, c->n_out, grad_in, c->vjp.user);
+    ht_graphs_kept--;
+    return ht_scope_give(s, inner, ok && check_gradients(inner, node, grad_in), grad_in, c->n_in);
+}
+
+bool ht_custom_backward(ht_scope *s, const ht_array *node, ht_array *const *grad_out, ht_array **grad_in) {
+    const ht_custom *c = node->custom;
+    ht_array **grad = ht_array_list(s, c->n_out);
+    bool ok = grad != NULL;
+    for (int i = 0; ok && i < c->n_out; i++) {
+        const ht_array *y = node->in[c->n_in + i];
+        grad[i] = grad_out[i] ? grad_out[i] : ht_zeros(s, y->dtype, y->shape, y->n_dims);
+        ok = grad[i] != NULL;
+    }
+    if (ok && c->recompute)
+        ok = gradient_of_results_again(s, node, grad, grad_in);
+    else if (ok)
+        ok = gradient_of_the_user(s, node, grad, grad_in);
+    free(grad);
+    return ok;
+}
+
+/* ---- the nodes ---- */
+
+/* Puts a CUSTOM_OUT view in the place of each result. */
+static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *stand_in, ht_array **out) {
+    const int n = c->n_in + c->n_out;
+    ht_array **all = ht_array_list(s, n + c->n_in);
+    if (!all) return false;
+    memcpy(all, in, (size_t)c->n_in * sizeof(ht_array *));
+    memcpy(all + c->n_in, out, (size_t)c->n_out * sizeof(ht_array *));
+    memcpy(all + n, stand_in, (size_t)c->n_in * sizeof(ht_array *));
+    ht_array *node = ht_view_node(s, HT_OP_CUSTOM, all, c->recompute ? n + c->n_in : n, 0);
+    free(all);
+    if (!node) return false;
+    node->custom = ht_custom_retain(c);
+    for (int i = 0; i < c->n_out; i++) {
+        out[i] = ht_view_node(s, HT_OP_CUSTOM_OUT, (ht_array *[]){node, out[i]}, 2, 1);
+        if (!out[i]) return false;
+        memcpy(out[i]->params, &i, sizeof i);
+    }
+    return true;
+}
+
+/* f's results on stand-ins, shown through a CUSTOM node that has `c`'s gradient. */
+static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_array *const *in, int n_in, ht_array **out,
+                        int max_out) {
+    for (int i = 0; i < max_out; i++) out[i] = NULL;
+    ht_scope *inner = ht_scope_inside(s);
+    if (!inner) return -1;
+    ht_array **stand_in = ht_array_list(inner, n_in);
+    bool ok = stand_in != NULL;
+    for (int i = 0; ok && i < n_in; i++) {
+        stand_in[i] = ht_stand_in(inner, in[i]);
+        ok = stand_in[i] && stand_in[i] != HT_NONE;
+    }
+    if (!ok && !inner->failed && !s->failed)
+        ht_scope_fail(inner, HT_ERR_ARGUMENT, "an argument of a function is missing");
+    int n = ok ? ht_function_call(inner, f, stand_in, n_in, out, max_out) : -1;
+    c->n_in = n_in;
+    c->n_out = n > 0 ? n : 0;
+    ok = n >= 0 && (n == 0 || n_in == 0 || show_results(inner, c, in, stand_in, out));
+    free(stand_in);
+    if (ht_scope_give(s, inner, ok, out, c->n_out)) return n;
+    for (int i = 0; i < max_out; i++) out[i] = NULL;
+    return -1;
+}
+
+int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom_vjp *vjp, ht_array *const *in, int n_in,
+                       ht_array **out, int max_out) {
+    ht_custom *c = calloc(1, sizeof *c);
+    if (!c) {
+        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a function with a gradient");
+        if (vjp->release) vjp->release(vjp->user);
+        return -1;
+    }
+    c->refs = 1;
+    c->vjp = *vjp;
+    int n = call_as_node(s, f, c, in, n_in, out, max_out);
+    ht_custom_release(c);
+    return n;
+}
+
+int ht_checkpoint(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out, int max_out) {
+    ht_custom *c = calloc(1, sizeof *c);
+    if (!c) {
+        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a checkpoint");
+        return -1;
+    }
+    c->refs = 1;
+    c->recompute = true;
+    int n = call_as_node(s, f, c, in, n_in, out, max_out);
+    ht_custom_release(c);
+    return n;
+}
+
+ht_array *ht_stop_gradient(ht_scope *s, ht_array *x) { return ht_view_node(s, HT_OP_STOP_GRADIENT, &x, 1, 0); }

@@ -1,0 +1,190 @@
+#include "array/differentiate.h"
+
+#include "array/custom.h"
+#include "array/tape.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+ht_array *ht_stand_in(ht_scope *s, ht_array *x) { return ht_view_node(s, HT_OP_IDENTITY, &x, 1, 0); }
+
+ht_array **ht_array_list(ht_scope *s, int n) {
+    ht_array **list = calloc((size_t)n + 1, sizeof(ht_array *));
+    if (!list) ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a list of %d arrays", n);
+    return list;
+}
+
+/* ---- reverse ---- */
+
+static bool accumulate(ht_scope *s, ht_array **sum, ht_array *more) {
+    if (!more) return false;
+    if (more == HT_NONE) return true;
+    *sum = *sum ? ht_add(s, *sum, more) : more;
+    return *sum != NULL;
+}
+
+static bool no_rule(ht_scope *s, const ht_array *node) {
+    ht_scope_fail(s, HT_ERR_UNSUPPORTED, "%s: has no gradient", ht_op_name(node->op));
+    return false;
+}
+
+/* The gradients of a step's inputs, from what was collected for its output. */
+static bool apply_rule(ht_scope *s, const ht_tape_step *step, ht_array **grad_in) {
+    const ht_array *node = step->node;
+    if (node->op == HT_OP_CUSTOM) return ht_custom_backward(s, node, step->mark, grad_in);
+    if (node->op == HT_OP_CUSTOM_OUT) {
+        grad_in[0] = step->mark[0];
+        return true;
+    }
+    ht_vjp_fn *rule = ht_op_info_of(node->op)->vjp;
+    return rule ? rule(s, node, step->mark[0], grad_in) : no_rule(s, node);
+}
+
+static bool any_mark(const ht_tape_step *step) {
+    for (int i = 0; i < step->n_marks; i++)
+        if (step->mark[i]) return true;
+    return false;
+}
+
+static bool back_through(ht_scope *s, ht_tape *t, const ht_tape_step *step) {
+    ht_array *few[HT_INLINE_INPUTS], **grad_in = few;
+    if (step->node->n_in > HT_INLINE_INPUTS && !(grad_in = ht_array_list(s, step->node->n_in))) return false;
+    for (int i = 0; i < step->node->n_in; i++) grad_in[i] = HT_NONE;
+    bool ok = apply_rule(s, step, grad_in);
+    int which = step->node->op == HT_OP_CUSTOM_OUT ? ht_custom_out_index(step->node) : 0;
+    for (int i = 0; ok && i < step->n_in; i++)
+        if (step->in[i] >= 0) ok = accumulate(s, &t->step[step->in[i]].mark[which], grad_in[i]);
+    if (grad_in != few) free(grad_in);
+    return ok;
+}
+
+bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, int n_out, ht_array *const *wrt,
+                 int n_wrt, ht_array **grad) {
+    for (int i = 0; i < n_wrt; i++) grad[i] = NULL;
+    ht_tape t;
+    if (!ht_tape_make(s, HT_WAYS_OF_DERIVATIVES, wrt, n_wrt, out, n_out, &t)) return false;
+    bool ok = true;
+    for (int i = 0; ok && i < n_out; i++) {
+        ht_tape_step *end = ht_tape_at(&t, out[i]);
+        if (end) ok = accumulate(s, &end->mark[0], grad_out[i]);
+    }
+    for (int64_t i = t.n - 1; ok && i >= 0; i--)
+        if (t.step[i].n_in && any_mark(&t.step[i])) ok = back_through(s, &t, &t.step[i]);
+    for (int i = 0; ok && i < n_wrt; i++) {
+        ht_tape_step *beginning = ht_tape_at(&t, wrt[i]);
+        grad[i] = beginning && beginning->mark[0] ? beginning->mark[0] : HT_NONE;
+    }
+    ht_tape_free(&t);
+    return ok;
+}
+
+/* ---- forward: the reverse rule, which is linear in the gradient it is given, transposed once more ---- */
+
+/* From the tangents of a step's inputs (NULL or HT_NONE: none) those of its outputs. */
+static bool forward_through(ht_scope *s, const ht_tape *t, ht_tape_step *step) {
+    const ht_array *node = step->node;
+    int n_in = node->n_in, n = 0;
+    if (node->op == HT_OP_CUSTOM_OUT) {
+        step->mark[0] = t->step[step->in[0]].mark[ht_custom_out_index(node)];
+        return true;
+    }
+    ht_array **list = ht_array_list(s, 3 * n_in + 2 * step->n_marks);
+    if (!list) return false;
+    ht_array **pull = list, **end = list + n_in, **tangent = end + n_in, **cotangent = tangent + n_in;
+    bool ok = true;
+    for (int i = 0; ok && i < step->n_marks; i++) {
+        const ht_array *y = node->op == HT_OP_CUSTOM ? node->in[ht_custom_n_in(node) + i] : node;
+        cotangent[i] = ht_zeros(s, y->dtype, y->shape, y->n_dims);
+        ok = cotangent[i] != NULL;
+    }
+    for (int i = 0; i < n_in; i++) pull[i] = HT_NONE;
+    ht_tape_step reversed = *step;
+    reversed.mark = cotangent;
+    ok = ok && apply_rule(s, &reversed, pull);
+    for (int i = 0; ok && i < step->n_in; i++) {
+        ht_array *moves = step->in[i] >= 0 ? t->step[step->in[i]].mark[0] : NULL;
+        if (!pull[i]) ok = false;
+        if (!ok || !moves || moves == HT_NONE || pull[i] == HT_NONE) continue;
+        end[n] = pull[i];
+        tangent[n++] = moves;
+    }
+    ok = ok && ht_backward(s, end, tangent, n, cotangent, step->n_marks, step->mark);
+    free(list);
+    return ok;
+}
+
+bool ht_forward(ht_scope *s, ht_array *const *wrt, ht_array *const *tangent, int n_wrt, ht_array *const *out, int n_out,
+                ht_array **tangent_out) {
+    for (int i = 0; i < n_out; i++) tangent_out[i] = NULL;
+    ht_tape t;
+    if (!ht_tape_make(s, HT_WAYS_OF_DERIVATIVES, wrt, n_wrt, out, n_out, &t)) return false;
+    bool ok = true;
+    for (int i = 0; i < n_wrt; i++) {
+        ht_tape_step *beginning = ht_tape_at(&t, wrt[i]);
+        if (beginning) beginning->mark[0] = tangent[i];
+    }
+    for (int64_t i = 0; ok && i < t.n; i++)
+        if (t.step[i].n_in) ok = forward_through(s, &t, &t.step[i]);
+    for (int i = 0; ok && i < n_out; i++) {
+        ht_tape_step *end = ht_tape_at(&t, out[i]);
+        tangent_out[i] = end && end->mark[0] ? end->mark[0] : HT_NONE;
+    }
+    ht_tape_free(&t);
+    return ok;
+}
+
+/* ---- once more ---- */
+
+/* The node's copy on the copies of its inputs. */
+static ht_array *copy_on(ht_scope *s, const ht_tape *t, const ht_tape_step *step) {
+    const ht_array *node = step->node;
+    ht_array **in = ht_array_list(s, node->n_in);
+    if (!in) return NULL;
+    for (int i = 0; i < node->n_in; i++) {
+        const ht_tape_step *from = ht_tape_at(t, node->in[i]);
+        in[i] = from ? from->mark[0] : node->in[i];
+    }
+    ht_array *a = ht_array_like(s, node, in);
+    free(in);
+    return a;
+}
+
+bool ht_recompute(ht_scope *s, ht_array *const *from, ht_array *const *to, int n_from, ht_array *const *out, int n_out,
+                  ht_array **again) {
+    for (int i = 0; i < n_out; i++) again[i] = NULL;
+    ht_tape t;
+    if (!ht_tape_make(s, HT_WAYS_OF_VALUES, from, n_from, out, n_out, &t)) return false;
+    bool ok = true;
+    for (int i = 0; i < n_from; i++) ht_tape_at(&t, from[i])->mark[0] = to[i];
+    for (int64_t i = 0; ok && i < t.n; i++) {
+        if (t.step[i].mark[0]) continue;
+        t.step[i].mark[0] = copy_on(s, &t, &t.step[i]);
+        ok = t.step[i].mark[0] != NULL;
+    }
+    for (int i = 0; ok && i < n_out; i++) {
+        ht_tape_step *end = ht_tape_at(&t, out[i]);
+        again[i] = end ? end->mark[0] : out[i];
+    }
+    ht_tape_free(&t);
+    return ok;
+}
+
+/* ---- rules by composition ---- */
+
+bool ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
+                           ht_array **grad_in) {
+    ht_array **in = ht_array_list(s, node->n_in);
+    if (!in) return false;
+    bool ok = true;
+    for (int i = 0; ok && i < node->n_in; i++) {
+        in[i] = node->in[i] == HT_NONE ? HT_NONE : ht_stand_in(s, node->in[i]);
+        ok = in[i] != NULL;
+    }
+    ht_array *y = ok ? compose(s, node->params, in) : NULL;
+    ok = y && ht_backward(s, &y, &grad, 1, in, node->n_in, grad_in);
+    free(in);
+    return ok;
+}

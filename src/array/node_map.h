@@ -1,0 +1,20 @@
+/* Numbers for the nodes of a graph, looked up by address: marks in the nodes themselves would not do, as walks nest and
+ * evaluated arrays are shared between threads. */
+#ifndef HT_ARRAY_NODE_MAP_H
+#define HT_ARRAY_NODE_MAP_H
+
+#include "array/array.h"
+
+typedef struct ht_node_map {
+    const ht_array **key;
+    int64_t *value;
+    size_t n, capacity; /* a power of two, or 0 */
+} ht_node_map;
+
+/* -1 when the node has none. */
+int64_t ht_node_map_get(const ht_node_map *m, const ht_array *node);
+/* Sets or replaces; false when memory ran out. */
+bool ht_node_map_set(ht_node_map *m, const ht_array *node, int64_t value);
+void ht_node_map_free(ht_node_map *m);
+
+#endif

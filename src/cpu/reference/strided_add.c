@@ -1,0 +1,83 @@
+/* Elements added to zeros at the places of a window. */
+#include "base/half.h"
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct add_job {
+    ht_dtype dtype;
+    void *to;         /* element 0 of the window */
+    const void *from; /* element 0 of x */
+    ht_walk walk;     /* x, then the window */
+} add_job;
+
+static void add_span(void *arg, const ht_span *s) {
+    const add_job *job = arg;
+    int64_t from = s->offset[0], to = s->offset[1], step = s->stride[0], step_to = s->stride[1];
+    if (job->dtype == HT_F32) {
+        const float *x = (const float *)job->from + from;
+        float *y = (float *)job->to + to;
+        for (int64_t i = 0; i < s->n; i++) y[i * step_to] += x[i * step];
+        return;
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t a = from + i * step, o = to + i * step_to;
+        if (!ht_dtype_is_float(job->dtype))
+            ht_set_int(job->dtype, job->to, o,
+                       (int64_t)((uint64_t)ht_get_int(job->dtype, job->to, o) +
+                                 (uint64_t)ht_get_int(job->dtype, job->from, a)));
+        else if (job->dtype == HT_F64)
+            ((double *)job->to)[o] += ((const double *)job->from)[a];
+        else
+            ht_set_f32(job->dtype, job->to, o,
+                       ht_get_f32(job->dtype, job->to, o) + ht_get_f32(job->dtype, job->from, a));
+    }
+}
+
+static void add_block(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    add_job *job = arg;
+    ht_walk_range(&job->walk, begin, end, add_span, job);
+}
+
+/* Whether two elements of the window may be at one place: they are not where every step is longer than all that the
+ * shorter ones reach together. */
+static bool may_meet(const ht_view *window) {
+    bool used[HT_MAX_DIMS] = {false};
+    int64_t reach = 0;
+    for (int round = 0; round < window->n_dims; round++) {
+        int shortest = -1;
+        for (int i = 0; i < window->n_dims; i++)
+            if (!used[i] && (shortest < 0 || llabs(window->stride[i]) < llabs(window->stride[shortest]))) shortest = i;
+        used[shortest] = true;
+        if (window->shape[shortest] == 1) continue;
+        int64_t step = llabs(window->stride[shortest]);
+        if (step <= reach) return true;
+        reach += step * (window->shape[shortest] - 1);
+    }
+    return false;
+}
+
+ht_status ht_plain_strided_add(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_window_params *p = call->params;
+    const ht_view *x = &call->in[0];
+    size_t bytes = ht_dtype_bytes(call->out.dtype);
+    memset(call->out.data, 0, (size_t)ht_view_size(&call->out) * bytes);
+    ht_view window = *x;
+    memcpy(window.stride, p->stride, sizeof window.stride);
+    const ht_view *views[] = {x, &window};
+    add_job job = {.dtype = call->out.dtype, .from = x->data};
+    ht_walk_init(&job.walk, 2, views);
+    if (!job.walk.size) return HT_OK;
+    job.to = (char *)call->out.data + p->offset * (int64_t)bytes;
+    if (may_meet(&window))
+        add_block(&job, 0, job.walk.size, 0);
+    else
+        ht_pool_run(call->pool, job.walk.size, HT_GRAIN_CHEAP, add_block, &job);
+    return HT_OK;
+}

@@ -1,0 +1,39 @@
+/* Reverse rules (ops/op.h), and what they share. */
+#ifndef HT_OPS_GRADIENT_H
+#define HT_OPS_GRADIENT_H
+
+#include "base/dtype.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+/* The derivative is zero everywhere (steps, comparisons, integers). */
+ht_vjp_fn ht_vjp_none;
+
+ht_vjp_fn ht_vjp_copy, ht_vjp_cast;
+ht_vjp_fn ht_vjp_negative, ht_vjp_abs, ht_vjp_square, ht_vjp_sqrt, ht_vjp_rsqrt, ht_vjp_reciprocal, ht_vjp_exp,
+    ht_vjp_expm1, ht_vjp_log, ht_vjp_log2, ht_vjp_log10, ht_vjp_log1p, ht_vjp_sin, ht_vjp_cos, ht_vjp_tan,
+    ht_vjp_arcsin, ht_vjp_arccos, ht_vjp_arctan, ht_vjp_sinh, ht_vjp_cosh, ht_vjp_tanh, ht_vjp_erf, ht_vjp_erfinv,
+    ht_vjp_sigmoid, ht_vjp_silu, ht_vjp_gelu, ht_vjp_gelu_tanh, ht_vjp_nan_to_num, ht_vjp_scale, ht_vjp_softcap;
+ht_vjp_fn ht_vjp_add, ht_vjp_subtract, ht_vjp_multiply, ht_vjp_divide, ht_vjp_remainder, ht_vjp_power, ht_vjp_logaddexp,
+    ht_vjp_arctan2, ht_vjp_minimum, ht_vjp_maximum, ht_vjp_where;
+ht_vjp_fn ht_vjp_sum, ht_vjp_prod, ht_vjp_mean, ht_vjp_extreme, ht_vjp_softmax, ht_vjp_cumsum, ht_vjp_cumprod,
+    ht_vjp_running_extreme, ht_vjp_logcumsumexp, ht_vjp_recurrence;
+ht_vjp_fn ht_vjp_reshape, ht_vjp_transpose, ht_vjp_window, ht_vjp_slice, ht_vjp_diagonal, ht_vjp_broadcast,
+    ht_vjp_strided_add, ht_vjp_concatenate;
+ht_vjp_fn ht_vjp_matmul;
+
+/* One number of x's dtype, to be broadcast. */
+static inline ht_array *ht_constant_like(ht_scope *s, const ht_array *x, double value) {
+    return ht_full(s, value, x->dtype, NULL, 0);
+}
+static inline ht_array *ht_times(ht_scope *s, ht_array *x, double value) {
+    return x ? ht_multiply(s, x, ht_constant_like(s, x, value)) : NULL;
+}
+static inline ht_array *ht_plus(ht_scope *s, ht_array *x, double value) {
+    return x ? ht_add(s, x, ht_constant_like(s, x, value)) : NULL;
+}
+/* The output of the node whose rule is run, as an operand. */
+static inline ht_array *ht_output(const ht_array *node) { return (ht_array *)(uintptr_t)node; }
+
+#endif

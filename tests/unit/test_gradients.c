@@ -1,0 +1,141 @@
+/* The gradient of every operation, against finite differences in f64. */
+#include "ops/op.h"
+#include "support/arrays.h"
+#include "support/gradients.h"
+#include "support/test.h"
+
+/* clang-format off */
+#define ANY      {2, {3, 4}, -1.5, 1.5}
+#define POSITIVE {2, {3, 4}, 0.3, 2.0}
+#define INSIDE   {2, {3, 4}, -0.9, 0.9}
+#define ROW      {1, {4}, 0.2, 1.7}
+
+/* X(name, expression of x, y and z, number of operands, their shapes and ranges) */
+#define ELEMENTWISE(X)                                                       \
+    X(negative, ht_negative(s, x), 1, ANY)                                   \
+    X(abs, ht_abs(s, x), 1, ANY)                                             \
+    X(square, ht_square(s, x), 1, ANY)                                       \
+    X(sqrt, ht_sqrt(s, x), 1, POSITIVE)                                      \
+    X(rsqrt, ht_rsqrt(s, x), 1, POSITIVE)                                    \
+    X(reciprocal, ht_reciprocal(s, x), 1, POSITIVE)                          \
+    X(exp, ht_exp(s, x), 1, ANY)                                             \
+    X(expm1, ht_expm1(s, x), 1, ANY)                                         \
+    X(log, ht_log(s, x), 1, POSITIVE)                                        \
+    X(log2, ht_log2(s, x), 1, POSITIVE)                                      \
+    X(log10, ht_log10(s, x), 1, POSITIVE)                                    \
+    X(log1p, ht_log1p(s, x), 1, POSITIVE)                                    \
+    X(sin, ht_sin(s, x), 1, ANY)                                             \
+    X(cos, ht_cos(s, x), 1, ANY)                                             \
+    X(tan, ht_tan(s, x), 1, INSIDE)                                          \
+    X(arcsin, ht_arcsin(s, x), 1, INSIDE)                                    \
+    X(arccos, ht_arccos(s, x), 1, INSIDE)                                    \
+    X(arctan, ht_arctan(s, x), 1, ANY)                                       \
+    X(sinh, ht_sinh(s, x), 1, ANY)                                           \
+    X(cosh, ht_cosh(s, x), 1, ANY)                                           \
+    X(tanh, ht_tanh(s, x), 1, ANY)                                           \
+    X(erf, ht_erf(s, x), 1, ANY)                                             \
+    X(erfinv, ht_erfinv(s, x), 1, INSIDE)                                    \
+    X(sigmoid, ht_sigmoid(s, x), 1, ANY)                                     \
+    X(silu, ht_silu(s, x), 1, ANY)                                           \
+    X(gelu, ht_gelu(s, x), 1, ANY)                                           \
+    X(gelu_tanh, ht_gelu_tanh(s, x), 1, ANY)                                 \
+    X(relu, ht_relu(s, x), 1, ANY)                                           \
+    X(softplus, ht_softplus(s, x), 1, ANY)                                   \
+    X(sign, ht_sign(s, x), 1, ANY)                                           \
+    X(floor, ht_floor(s, x), 1, ANY)                                         \
+    X(scale, ht_scale(s, ht_square(s, x), 3), 1, ANY)                        \
+    X(softcap, ht_softcap(s, x, 2), 1, ANY)                                  \
+    X(nan_to_num, ht_nan_to_num(s, ht_square(s, x), 0, 1, -1), 1, ANY)       \
+    X(clip, ht_clip(s, x, ht_full(s, -0.5, HT_F64, NULL, 0), ht_full(s, 0.5, HT_F64, NULL, 0)), 1, ANY) \
+    X(add, ht_add(s, x, y), 2, ANY, ROW)                                     \
+    X(subtract, ht_subtract(s, x, y), 2, ROW, ANY)                           \
+    X(multiply, ht_multiply(s, x, y), 2, ANY, ROW)                           \
+    X(divide, ht_divide(s, x, y), 2, ANY, ROW)                               \
+    X(remainder, ht_remainder(s, x, y), 2, ANY, POSITIVE)                    \
+    X(power, ht_power(s, x, y), 2, POSITIVE, ANY)                            \
+    X(logaddexp, ht_logaddexp(s, x, y), 2, ANY, ROW)                         \
+    X(arctan2, ht_arctan2(s, x, y), 2, ANY, POSITIVE)                        \
+    X(minimum, ht_minimum(s, x, y), 2, ANY, POSITIVE)                        \
+    X(maximum, ht_maximum(s, x, y), 2, ROW, ANY)                             \
+    X(where, ht_where(s, ht_less(s, x, y), ht_square(s, x), z), 3, ANY, ROW, INSIDE)
+
+#define REDUCTIONS(X)                                                        \
+    X(sum, ht_square(s, ht_sum(s, x, (int[]){1}, 1, false)), 1, ANY)         \
+    X(sum_all, ht_square(s, ht_sum(s, ht_exp(s, x), NULL, 0, false)), 1, ANY) \
+    X(mean, ht_square(s, ht_mean(s, x, (int[]){0}, 1, true)), 1, ANY)        \
+    X(prod, ht_prod(s, x, (int[]){-1}, 1, false), 1, ANY)                    \
+    X(prod_with_zero, ht_prod(s, ht_multiply(s, x, ht_tri(s, 3, 4, 2, HT_F64)), (int[]){1}, 1, false), 1, ANY) \
+    X(max, ht_square(s, ht_max(s, x, (int[]){-1}, 1, false)), 1, ANY)        \
+    X(min, ht_square(s, ht_min(s, x, (int[]){0}, 1, false)), 1, ANY)         \
+    X(var, ht_var(s, x, (int[]){1}, 1, false, 1), 1, ANY)                    \
+    X(std, ht_std(s, x, (int[]){0, 1}, 2, false, 0), 1, ANY)                 \
+    X(logsumexp, ht_logsumexp(s, x, (int[]){1}, 1, false), 1, ANY)           \
+    X(softmax, ht_softmax(s, x, 0), 1, ANY)                                  \
+    X(cumsum, ht_square(s, ht_cumsum(s, x, 1, false, false)), 1, ANY)        \
+    X(cumsum_back, ht_square(s, ht_cumsum(s, x, 1, true, true)), 1, ANY)     \
+    X(cumprod, ht_cumprod(s, x, 1, false, true), 1, ANY)                     \
+    X(cumprod_back, ht_cumprod(s, x, 1, true, false), 1, ANY)                \
+    X(cumprod_with_zero, ht_cumprod(s, ht_multiply(s, x, ht_tri(s, 3, 4, 1, HT_F64)), 1, false, true), 1, ANY) \
+    X(cummax, ht_square(s, ht_cummax(s, x, 1, false, true)), 1, ANY)         \
+    X(cummax_before, ht_square(s, ht_maximum(s, ht_cummax(s, x, 1, false, false), y)), 2, ANY, ROW) \
+    X(cummin_back, ht_square(s, ht_cummin(s, x, 0, true, true)), 1, ANY)     \
+    X(logcumsumexp, ht_logcumsumexp(s, x, 1, false, true), 1, ANY)           \
+    X(logcumsumexp_back, ht_logcumsumexp(s, x, 1, true, true), 1, ANY)       \
+    X(logcumsumexp_before, ht_logaddexp(s, ht_logcumsumexp(s, x, 1, false, false), y), 2, ANY, ROW) \
+    X(recurrence, ht_recurrence(s, x, y, false), 2, ANY, INSIDE)             \
+    X(recurrence_back, ht_recurrence(s, x, y, true), 2, ANY, INSIDE)
+
+#define SHAPES(X)                                                            \
+    X(contiguous, ht_square(s, ht_contiguous(s, ht_transpose(s, x, NULL))), 1, ANY) \
+    X(reshape, ht_square(s, ht_reshape(s, x, (int64_t[]){4, 3}, 2)), 1, ANY) \
+    X(transpose, ht_square(s, ht_transpose(s, x, (int[]){2, 0, 1})), 1, {3, {2, 3, 2}, -1, 1}) \
+    X(slice, ht_square(s, ht_slice(s, x, (int64_t[]){2, 1}, (int64_t[]){-1, 4}, (int64_t[]){-2, 2})), 1, ANY) \
+    X(windows, ht_square(s, ht_as_strided(s, x, (int64_t[]){3, 3}, (int64_t[]){2, 1}, 2, 1)), 1, ANY) \
+    X(diagonal, ht_square(s, ht_diagonal(s, x, 1, 0, 2)), 1, {3, {3, 2, 4}, -1, 1}) \
+    X(diagonal_below, ht_square(s, ht_diagonal(s, x, -1, 1, 0)), 1, ANY)     \
+    X(broadcast, ht_square(s, ht_broadcast_to(s, x, (int64_t[]){2, 3, 4}, 3)), 1, ROW) \
+    X(squeeze, ht_square(s, ht_squeeze(s, ht_expand_dims(s, x, 1), 1)), 1, ANY) \
+    X(concatenate, ht_square(s, ht_concatenate(s, (ht_array *[]){x, y}, 2, 1)), 2, ANY, {2, {3, 2}, -1, 1}) \
+    X(pad, ht_square(s, ht_pad(s, x, (const int64_t[2][2]){{1, 0}, {0, 2}}, HT_NONE)), 1, ANY) \
+    X(roll, ht_multiply(s, x, ht_roll(s, x, 1, 1)), 1, ANY)                  \
+    X(tile, ht_square(s, ht_tile(s, x, (int64_t[]){2, 2}, 2)), 1, ANY)       \
+    X(tril, ht_square(s, ht_tril(s, x, 0)), 1, {3, {2, 3, 3}, -1, 1})        \
+    X(matmul, ht_matmul(s, x, y, false), 2, {3, {2, 2, 3}, -1, 1}, {2, {3, 4}, -1, 1}) \
+    X(matmul_transposed, ht_matmul(s, x, y, true), 2, {2, {2, 3}, -1, 1}, {3, {2, 4, 3}, -1, 1}) \
+    X(network, ht_softmax(s, ht_matmul(s, ht_gelu(s, ht_add(s, ht_matmul(s, x, y, false), z)), y, true), 1), 3, \
+      {2, {2, 3}, -1, 1}, {2, {3, 4}, -1, 1}, ROW)
+/* clang-format on */
+
+#define FUNCTION(name, expression, count, ...)                                                                         \
+    static ht_array *do_##name(ht_scope *s, ht_array *const *in) {                                                     \
+        ht_array *x = in[0], *y = in[1], *z = in[2];                                                                   \
+        (void)x, (void)y, (void)z;                                                                                     \
+        return expression;                                                                                             \
+    }
+ELEMENTWISE(FUNCTION)
+REDUCTIONS(FUNCTION)
+SHAPES(FUNCTION)
+
+#define CASE(name, expression, count, ...) {#name, do_##name, count, {__VA_ARGS__}},
+
+static void run(const gradient_case *cases, size_t n) {
+    for (size_t i = 0; i < n; i++) test_gradient(test_stream, &cases[i]);
+}
+#define RUN(name, LIST)                                                                                                \
+    static void name(void **state) {                                                                                   \
+        (void)state;                                                                                                   \
+        const gradient_case cases[] = {LIST(CASE)};                                                                    \
+        run(cases, sizeof cases / sizeof *cases);                                                                      \
+    }
+RUN(gradients_of_elements, ELEMENTWISE)
+RUN(gradients_of_reductions_and_scans, REDUCTIONS)
+RUN(gradients_of_shapes_and_products, SHAPES)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_elements),
+        cmocka_unit_test(gradients_of_reductions_and_scans),
+        cmocka_unit_test(gradients_of_shapes_and_products),
+    };
+    return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
+}

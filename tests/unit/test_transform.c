@@ -1,0 +1,355 @@
+/* Transformations: what they give, what they refuse, and what they cost in memory. */
+#include "array/array.h"
+#include "support/arrays.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <string.h>
+
+static float value_of(ht_scope *s, ht_array *a) {
+    float v = NAN;
+    ht_error err = {0};
+    if (!a) fail_msg("%s", ht_scope_error(s) ? ht_scope_error(s)->message : "no array");
+    if (ht_array_read(s, ht_astype(s, a, HT_F32), &v, sizeof v, &err)) fail_msg("%s", err.message);
+    return v;
+}
+
+static ht_array *number(ht_scope *s, float v) { return ht_array_from(s, &v, HT_F32, NULL, 0); }
+
+/* x^3, and 2 x beside it */
+static int cube(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out;
+    int *calls = user;
+    if (calls) ++*calls;
+    out[0] = ht_multiply(s, in[0], ht_square(s, in[0]));
+    out[1] = ht_scale(s, in[0], 2);
+    return 2;
+}
+
+static void a_function_is_called_once(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    int calls = 0;
+    const ht_function f = {cube, &calls};
+    ht_array *x = number(s, 3), *out[2], *grad[1];
+    assert_int_equal(ht_value_and_grad(s, &f, &x, 1, (int[]){0}, 1, out, 2, grad), 2);
+    assert_int_equal(calls, 1);
+    assert_float_equal(value_of(s, out[0]), 27, 0);
+    assert_float_equal(value_of(s, out[1]), 6, 0);
+    assert_float_equal(value_of(s, grad[0]), 27, 0);
+    ht_array *both[2] = {number(s, 1), number(s, 10)};
+    assert_true(ht_vjp(s, &f, &x, 1, both, 2, NULL, grad));
+    assert_float_equal(value_of(s, grad[0]), 47, 0);
+    ht_array *tangent = number(s, 2), *moved[2];
+    assert_int_equal(ht_jvp(s, &f, &x, &tangent, 1, out, moved, 2), 2);
+    assert_float_equal(value_of(s, moved[0]), 54, 0);
+    assert_float_equal(value_of(s, moved[1]), 4, 0);
+    ht_scope_free(s);
+}
+
+/* The derivative of the function that `user` is. */
+static int derivative(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)max_out;
+    return ht_grad(s, user, in, n_in, (int[]){0}, 1, out) ? 1 : -1;
+}
+
+static void derivatives_nest(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_function f = {cube, NULL}, first = {derivative, &f}, second = {derivative, &first},
+                third = {derivative, &second};
+    ht_array *x = number(s, 5), *grad[1];
+    assert_true(ht_grad(s, &first, &x, 1, (int[]){0}, 1, grad));
+    assert_float_equal(value_of(s, grad[0]), 30, 0);
+    assert_true(ht_grad(s, &second, &x, 1, (int[]){0}, 1, grad));
+    assert_float_equal(value_of(s, grad[0]), 6, 0);
+    assert_true(ht_grad(s, &third, &x, 1, (int[]){0}, 1, grad));
+    assert_float_equal(value_of(s, grad[0]), 0, 0);
+    ht_array *one = number(s, 1), *value[1], *moved[1];
+    assert_int_equal(ht_jvp(s, &first, &x, &one, 1, value, moved, 1), 1);
+    assert_float_equal(value_of(s, value[0]), 75, 0);
+    assert_float_equal(value_of(s, moved[0]), 30, 0);
+    ht_scope_free(s);
+}
+
+/* Evaluates on the way, captures an array, and gives back an argument as it is. */
+static int looks_inside(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out;
+    ht_array *square = ht_square(s, in[0]);
+    float seen = value_of(s, square);
+    out[0] = ht_multiply(s, seen > 0 ? ht_exp(s, square) : square, user);
+    ht_error err;
+    if (ht_eval(s, out, 1, &err)) return -1;
+    out[1] = in[0];
+    out[2] = user;
+    return 3;
+}
+
+static void a_function_may_evaluate_and_capture(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = number(s, 0.5f), *captured = ht_scale(s, number(s, 1), 2), *out[3], *grad[1];
+    const ht_function f = {looks_inside, captured};
+    assert_int_equal(ht_value_and_grad(s, &f, &x, 1, (int[]){0}, 1, out, 3, grad), 3);
+    assert_float_equal(value_of(s, out[0]), 2 * expf(0.25f), 1e-6f);
+    assert_float_equal(value_of(s, out[1]), 0.5, 0);
+    assert_float_equal(value_of(s, out[2]), 2, 0);
+    assert_float_equal(value_of(s, grad[0]), 2 * expf(0.25f), 1e-6f);
+    ht_scope_free(s);
+}
+
+static int fails(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)out, (void)max_out, (void)n_in;
+    if (user) ht_scope_report(s, HT_ERR_UNSUPPORTED, user);
+    out[0] = ht_reshape(s, in[0], (int64_t[]){7}, 1);
+    return -1;
+}
+
+static int gives_three(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)s, (void)n_in, (void)user;
+    for (int i = 0; i < max_out && i < 3; i++) out[i] = in[0];
+    return 3;
+}
+
+static int gives_places(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    out[0] = ht_argmax(s, in[0], NULL, false);
+    return 1;
+}
+
+static void expect_refusal(const ht_function *f, ht_array *x, ht_scope *s, int room, const char *text) {
+    ht_array *out[4], *grad[1];
+    assert_int_equal(ht_value_and_grad(s, f, &x, 1, (int[]){0}, 1, out, room, grad), -1);
+    assert_null(grad[0]);
+    assert_null(out[0]);
+    test_expect_error(s, NULL, text);
+}
+
+static void failures_are_the_scopes(void **state) {
+    (void)state;
+    ht_function f = {fails, (void *)(uintptr_t) "the user's own words"};
+    ht_scope *s = ht_scope_new(test_stream);
+    expect_refusal(&f, number(s, 1), s, 4, "the user's own words");
+    f.user = NULL;
+    s = ht_scope_new(test_stream);
+    expect_refusal(&f, number(s, 1), s, 4, "reshape: [] cannot become [7]");
+    f.call = gives_three;
+    s = ht_scope_new(test_stream);
+    expect_refusal(&f, number(s, 1), s, 2, "3 arrays where there is room for 2");
+    s = ht_scope_new(test_stream);
+    expect_refusal(&f, ht_zeros(s, HT_F32, (int64_t[]){2}, 1), s, 4, "first output is [2] of f32");
+    s = ht_scope_new(test_stream);
+    expect_refusal(&f, ht_zeros(s, HT_I32, NULL, 0), s, 4, "argument 0 of the function is i32");
+    f.call = gives_places;
+    s = ht_scope_new(test_stream);
+    expect_refusal(&f, ht_zeros(s, HT_F32, (int64_t[]){2}, 1), s, 4, "first output is [] of u32");
+    s = ht_scope_new(test_stream);
+    f.call = cube;
+    ht_array *x = number(s, 1), *cotangent[2] = {number(s, 1), ht_zeros(s, HT_F32, (int64_t[]){2}, 1)}, *grad[1];
+    assert_false(ht_vjp(s, &f, &x, 1, cotangent, 2, NULL, grad));
+    test_expect_error(s, grad[0], "the gradient of output 1 is [2], expected []");
+    s = ht_scope_new(test_stream);
+    x = number(s, 1);
+    assert_false(ht_grad(s, &f, &x, 1, (int[]){1}, 1, grad));
+    test_expect_error(s, grad[0], "there is no argument 1 among the 1");
+}
+
+static int stopped(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    out[0] = ht_multiply(s, in[0], ht_stop_gradient(s, ht_square(s, in[0])));
+    return 1;
+}
+
+static void what_is_stopped_is_constant(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    const ht_function f = {stopped, NULL};
+    ht_array *x = number(s, 3), *grad[1];
+    assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
+    assert_float_equal(value_of(s, grad[0]), 9, 0);
+    ht_scope_free(s);
+}
+
+/* ---- gradients of the user's ---- */
+
+typedef struct own_gradient {
+    int calls, released;
+    bool fail;
+} own_gradient;
+
+/* (a b, a + b), with ten times the gradient for a, and none for b. */
+static int both_ways(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    out[0] = ht_multiply(s, in[0], in[1]);
+    out[1] = ht_add(s, in[0], in[1]);
+    return 2;
+}
+static bool ten_times(ht_scope *s, ht_array *const *in, int n_in, ht_array *const *out, ht_array *const *grad_out,
+                      int n_out, ht_array **grad_in, void *user) {
+    own_gradient *own = user;
+    own->calls++;
+    if (own->fail || n_in != 2 || n_out != 2 || !out[0]) {
+        ht_scope_report(s, HT_ERR_UNSUPPORTED, "no gradient today");
+        return false;
+    }
+    grad_in[0] = ht_scale(s, ht_add(s, ht_multiply(s, grad_out[0], in[1]), grad_out[1]), 10);
+    return true;
+}
+static void count_release(void *user) { ((own_gradient *)user)->released++; }
+
+static int use_both(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)max_out;
+    ht_array *pair[2];
+    const ht_function f = {both_ways, NULL};
+    const ht_custom_vjp vjp = {ten_times, user, count_release};
+    if (ht_custom_function(s, &f, &vjp, in, n_in, pair, 2) != 2) return -1;
+    out[0] = ht_add(s, ht_scale(s, pair[0], 3), pair[1]);
+    return 1;
+}
+
+static void a_gradient_may_be_the_users(void **state) {
+    (void)state;
+    own_gradient own = {0};
+    ht_scope *s = ht_scope_new(test_stream);
+    const ht_function f = {use_both, &own};
+    ht_array *in[2] = {number(s, 2), number(s, 5)}, *out[1], *grad[2], *moved[1];
+    assert_int_equal(ht_value_and_grad(s, &f, in, 2, (int[]){0, 1}, 2, out, 1, grad), 1);
+    assert_float_equal(value_of(s, out[0]), 37, 0);
+    assert_float_equal(value_of(s, grad[0]), 160, 0);
+    assert_float_equal(value_of(s, grad[1]), 0, 0);
+    assert_int_equal(own.calls, 1);
+    ht_array *tangent[2] = {number(s, 1), number(s, 1)};
+    assert_int_equal(ht_jvp(s, &f, in, tangent, 2, out, moved, 1), 1);
+    assert_float_equal(value_of(s, moved[0]), 160, 0);
+    own.fail = true;
+    assert_false(ht_grad(s, &f, in, 2, (int[]){0}, 1, grad));
+    assert_non_null(strstr(ht_scope_error(s)->message, "no gradient today"));
+    ht_scope_free(s);
+    assert_int_equal(own.released, 3);
+}
+
+/* ---- memory ---- */
+
+enum { LAYERS = 16, WIDTH = 4096, ROUNDS = 8 };
+
+/* A layer whose inside is much larger than its result. */
+static int layer(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    ht_array *x = in[0];
+    for (int i = 0; i < ROUNDS; i++) x = ht_sin(s, ht_multiply(s, x, in[1]));
+    out[0] = x;
+    return 1;
+}
+
+static int network(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)max_out;
+    const ht_function f = {layer, NULL};
+    ht_array *x = in[0];
+    for (int i = 1; i < n_in; i++) {
+        ht_array *pair[2] = {x, in[i]}, *y[1];
+        int n = user ? ht_checkpoint(s, &f, pair, 2, y, 1) : layer(s, pair, 2, y, 1, NULL);
+        if (n != 1) return -1;
+        x = y[0];
+    }
+    out[0] = ht_sum(s, x, NULL, 0, false);
+    return 1;
+}
+
+static size_t gradients_and_peak(bool checkpointed, bool backwards, float *grads) {
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *in[LAYERS + 1], *grad[LAYERS + 1];
+    int which[LAYERS + 1];
+    for (int i = 0; i <= LAYERS; i++) {
+        in[i] = ht_full(s, 0.5 + 0.01 * i, HT_F32, (int64_t[]){WIDTH}, 1);
+        which[i] = backwards ? LAYERS - i : i;
+    }
+    ht_error err;
+    assert_int_equal(ht_eval(s, in, LAYERS + 1, &err), HT_OK);
+    const ht_function f = {network, checkpointed ? in : NULL};
+    ht_memory_clear_cache();
+    ht_memory_reset_peak();
+    size_t before = ht_memory_get().active_bytes;
+    if (!ht_grad(s, &f, in, LAYERS + 1, which, LAYERS + 1, grad)) fail_msg("%s", ht_scope_error(s)->message);
+    assert_int_equal(ht_eval(s, grad, LAYERS + 1, &err), HT_OK);
+    size_t peak = ht_memory_get().peak_bytes - before;
+    for (int i = 0; i <= LAYERS; i++) grads[which[i]] = value_of(s, ht_sum(s, grad[i], NULL, 0, false));
+    ht_scope_free(s);
+    return peak;
+}
+
+static void a_checkpoint_saves_memory_and_changes_nothing(void **state) {
+    (void)state;
+    float plain[LAYERS + 1], saved[LAYERS + 1];
+    for (int backwards = 0; backwards < 2; backwards++) {
+        size_t whole = gradients_and_peak(false, backwards, plain), less = gradients_and_peak(true, backwards, saved);
+        assert_memory_equal(plain, saved, sizeof plain);
+        /* Without it every layer keeps its inside; with it one layer does, and all keep their inputs and gradients. */
+        assert_true(whole > (size_t)(LAYERS * ROUNDS) * WIDTH * sizeof(float));
+        if (less > whole / 3) fail_msg("%zu bytes at the peak, %zu without checkpoints", less, whole);
+    }
+}
+
+enum { DEEP = 100000 };
+
+static int deep(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    ht_array *x = in[0];
+    for (int i = 0; i < DEEP; i++) x = ht_add(s, x, in[0]);
+    out[0] = x;
+    return 1;
+}
+
+static void deep_graphs_are_differentiated_without_recursion(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    const ht_function f = {deep, NULL};
+    ht_array *x = number(s, 1), *grad[1];
+    assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
+    assert_float_equal(value_of(s, grad[0]), DEEP + 1, 0);
+    ht_scope_free(s);
+}
+
+/* What has been evaluated does not keep what made it, so that a loop of steps takes no more memory with every step. */
+static void steps_do_not_pile_up(void **state) {
+    (void)state;
+    ht_error err;
+    const ht_function f = {cube, NULL};
+    ht_scope *first = ht_scope_new(test_stream);
+    ht_array *x = ht_array_retain(number(first, 0.5f));
+    ht_scope_free(first);
+    size_t after_one = 0;
+    for (int i = 0; i < 50; i++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_array *grad[1];
+        assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
+        ht_array *next = ht_subtract(s, x, ht_scale(s, grad[0], 0.01f));
+        if (i % 2)
+            assert_int_equal(ht_eval(s, &next, 1, &err), HT_OK);
+        else
+            assert_int_equal(ht_eval_async(s, &next, 1, &err), HT_OK);
+        ht_array_retain(next);
+        ht_array_release(x);
+        x = next;
+        ht_scope_free(s);
+        ht_stream_synchronize(test_stream);
+        size_t active = ht_memory_get().active_bytes;
+        if (i == 0) after_one = active;
+        assert_true(active <= after_one);
+    }
+    ht_array_release(x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_function_is_called_once),
+        cmocka_unit_test(derivatives_nest),
+        cmocka_unit_test(a_function_may_evaluate_and_capture),
+        cmocka_unit_test(failures_are_the_scopes),
+        cmocka_unit_test(what_is_stopped_is_constant),
+        cmocka_unit_test(a_gradient_may_be_the_users),
+        cmocka_unit_test(a_checkpoint_saves_memory_and_changes_nothing),
+        cmocka_unit_test(deep_graphs_are_differentiated_without_recursion),
+        cmocka_unit_test(steps_do_not_pile_up),
+    };
+    return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
+}
