@@ -1,7 +1,6 @@
 /* hearth doctor: what the machine is, which part of it Hearth uses and why, what it can do at best, what is missing. */
 #include "command.h"
 #include "json.h"
-#include "machine.h"
 #include "model_path.h"
 #include "terminal.h"
 
@@ -20,7 +19,7 @@ static const size_t least_read_bytes = (size_t)256 << 20;
 
 typedef struct checkup {
     const options *o;
-    machine machine;
+    ht_machine machine;
     size_t available_bytes, read_bytes;
     ht_device *device;
     const ht_instruction_set *sets;
@@ -98,7 +97,7 @@ static void look_for_troubles(checkup *c) {
 }
 
 static ht_status examine(checkup *c, ht_error *err) {
-    machine_read(&c->machine);
+    ht_machine_read(&c->machine);
     (void)ht_memory_available(&c->available_bytes);
     c->sets = ht_instruction_sets(&c->n_sets);
     ht_device_options how = {.n_threads = (int)c->o->threads, .instruction_set = c->o->cpu};
@@ -113,7 +112,7 @@ static ht_status examine(checkup *c, ht_error *err) {
 /* ---- what is said ---- */
 
 static bool print_json(const checkup *c) {
-    const machine *m = &c->machine;
+    const ht_machine *m = &c->machine;
     json_t *sets = json_array(), *advice = json_array();
     for (int i = 0; i < c->n_sets; i++)
         json_array_append_new(sets,
@@ -168,7 +167,7 @@ static const char *size_text(size_t bytes, char text[32]) {
 }
 
 static void print_text(const checkup *c) {
-    const machine *m = &c->machine;
+    const ht_machine *m = &c->machine;
     char a[32], b[32];
     say("hearth", "%s", ht_version());
     say("processor", "%s", *m->processor ? m->processor : "unknown");

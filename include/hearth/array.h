@@ -14,6 +14,7 @@
 #define HEARTH_ARRAY_H
 
 #include <hearth/dtype.h>
+#include <hearth/memory.h>
 #include <hearth/status.h>
 
 #include <stdbool.h>
@@ -75,12 +76,19 @@ HT_API ht_array *ht_array_retain(ht_array *a);
 HT_API void ht_array_release(ht_array *a);
 /* Gives back the scope's own hold before the scope ends; `a` is not to be used after it unless retained. */
 HT_API void ht_scope_drop(ht_scope *s, ht_array *a);
+/* Ends an expression: the caller now holds `a`, its result; the scope lets go of every array it has, forgets its error,
+ * and is as new. So one scope serves any number of expressions, each of which leaves only its result behind. Returns a;
+ * NULL is fine. */
+HT_API ht_array *ht_scope_finish(ht_scope *s, ht_array *a);
 
 HT_API ht_dtype ht_array_dtype(const ht_array *a);
 HT_API int ht_array_n_dims(const ht_array *a);
 /* Size of axis `axis`; negative axes count from the end. 0 for an axis that does not exist. */
 HT_API int64_t ht_array_dim(const ht_array *a, int axis);
 HT_API int64_t ht_array_size(const ht_array *a); /* elements */
+/* Of axis `axis`, as ht_array_dim: how many elements of memory lie between its neighbours. 0 along what was broadcast,
+ * negative where a view walks backwards. */
+HT_API int64_t ht_array_stride(const ht_array *a, int axis);
 HT_API bool ht_array_is_evaluated(const ht_array *a);
 
 /* From values in memory: copies shape[0] * ... elements of dtype, row-major. */
@@ -103,26 +111,12 @@ HT_API ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err);
 HT_API ht_status ht_array_read(ht_scope *s, ht_array *a, void *out, size_t bytes, ht_error *err);
 /* Evaluates and lends the elements, row-major, valid while the array lives. NULL in *data on failure. */
 HT_API ht_status ht_array_data(ht_scope *s, ht_array *a, const void **data, ht_error *err);
+/* The same without making them row-major: element [i, j, ...] lies i * ht_array_stride(a, 0) + j * ... elements behind
+ * *data. Memory shared with other views of the array. */
+HT_API ht_status ht_array_lend(ht_scope *s, ht_array *a, const void **data, ht_error *err);
 
 /* Evaluates `a` and cuts it off the graph that made it, which can then be freed. */
 HT_API ht_status ht_array_detach(ht_scope *s, ht_array *a, ht_error *err);
-
-/* ---- memory ---- */
-
-typedef struct ht_memory_stats {
-    size_t active_bytes; /* in use by arrays, weights, caches and plans */
-    size_t peak_bytes;   /* the largest active_bytes since the last reset */
-    size_t cache_bytes;  /* freed buffers kept for reuse */
-} ht_memory_stats;
-
-HT_API ht_memory_stats ht_memory_get(void);
-HT_API void ht_memory_reset_peak(void);
-/* An allocation that would make active_bytes larger than the limit fails with the numbers, after the cache was given
- * back. 0: no limit. Returns the previous limit. */
-HT_API size_t ht_memory_set_limit(size_t bytes);
-/* Freed buffers above this total go back to the system. Returns the previous limit. */
-HT_API size_t ht_memory_set_cache_limit(size_t bytes);
-HT_API void ht_memory_clear_cache(void);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #include <hearth/linalg.h>
 #include <hearth/log.h>
 #include <hearth/measure.h>
+#include <hearth/memory.h>
 #include <hearth/model.h>
 #include <hearth/npy.h>
 #include <hearth/ops.h>

@@ -1,45 +1,54 @@
 """Arrays: lazy, immutable, with operators, and readable by NumPy."""
 
 import ctypes
+import functools
 import itertools
 import struct
 
+from . import _dlpack
 from . import _library as lib
-from ._dtype import ALL, BY_FORMAT, bfloat16, bool_, float32, int32, unpack
+from ._dtype import ALL, BY_FORMAT, bfloat16, bool_, float32, float64, int32, int64, unpack
 
 _from = lib.operation("ht_array_from", ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
 _astype = lib.operation("ht_astype", ctypes.c_void_p, ctypes.c_int)
 
 
-def shape_argument(shape):
+@functools.lru_cache(maxsize=1024)
+def _shape_argument(shape):
     return (ctypes.c_int64 * len(shape))(*shape), len(shape)
+
+
+def shape_argument(shape):
+    """As the library takes it, which does not write to it: so it is made once."""
+    return _shape_argument(tuple(shape))
+
+
+class Handle(int):
+    """A pointer to an array of the library, and the hold on it, which ends with this object. So `operand(x)._handle` may
+    be passed on although nothing else keeps what operand() made."""
+
+    def __del__(self, release=lib.release):
+        release(self)
 
 
 class array:
     """An n-dimensional array. From a number, (nested) lists of numbers, another array, or anything with the buffer
     protocol; `dtype` converts."""
 
-    __slots__ = ("_handle", "__weakref__")
+    __slots__ = ("_handle", "_shape", "__weakref__")
     __array_priority__ = 1000  # of NumPy: our operators come first
 
     def __init__(self, values, dtype=None):
         handle = _handle_of(values, dtype)
         if dtype is not None and ALL[lib.dtype_of(handle)] is not dtype:
-            converted = lib.call(_astype, handle, dtype.code)
-            lib.release(handle)
-            handle = converted
+            handle = Handle(lib.call(_astype, handle, dtype.code))
         self._handle = handle
 
     @classmethod
     def _own(cls, handle):
-        self = cls.__new__(cls)
-        self._handle = handle
+        self = _new(cls)
+        self._handle = Handle(handle)
         return self
-
-    def __del__(self):
-        handle = getattr(self, "_handle", None)
-        if handle:
-            lib.release(handle)
 
     # ---- what it is ----
 
@@ -53,7 +62,12 @@ class array:
 
     @property
     def shape(self):
-        return tuple(lib.dim_of(self._handle, i) for i in range(self.ndim))
+        try:
+            return self._shape
+        except AttributeError:
+            handle = self._handle
+            self._shape = tuple([lib.dim_of(handle, i) for i in range(lib.n_dims_of(handle))])
+            return self._shape
 
     @property
     def size(self):
@@ -72,34 +86,21 @@ class array:
             raise TypeError("len() of an array without axes")
         return self.shape[0]
 
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
     # ---- its values ----
 
     def _bytes(self):
         return lib.read(self._handle, self.nbytes)
 
     def tolist(self):
-        values = iter(unpack(self.dtype, self._bytes()))
-        shape = self.shape
-
-        def nested(axis):
-            if axis == len(shape):
-                return next(values)
-            return [nested(axis + 1) for _ in range(shape[axis])]
-
-        return nested(0)
+        return _nested(self)
 
     def item(self):
         if self.size != 1:
             raise ValueError(f"item() needs an array of one element, this one has {self.size}")
         return unpack(self.dtype, self._bytes())[0]
-
-    def __array__(self, dtype=None, copy=None):
-        import numpy
-
-        source = self if self.dtype is not bfloat16 else self.astype(float32)
-        values = numpy.frombuffer(source._bytes(), "?" if source.dtype is bool_ else source.dtype.name)
-        values = values.reshape(self.shape)
-        return values if dtype is None else values.astype(dtype)
 
     def __bool__(self):
         return bool(self.item())
@@ -110,14 +111,97 @@ class array:
     def __float__(self):
         return float(self.item())
 
+    def __index__(self):
+        if self.dtype.kind not in "iu":
+            raise TypeError("only an array of one integer can be an index")
+        return self.item()
+
     def __repr__(self):
-        name = self.dtype.name.rstrip("_")
-        return f"array({self.tolist()}, dtype={name})"
+        return f"array({_text(self, self.shape, 7)}, dtype={self.dtype.name.rstrip('_')})"
+
+    def __format__(self, spec):
+        return format(self.item() if self.size == 1 and spec else str(self), spec)
 
     def astype(self, dtype):
         return array._own(lib.call(_astype, self._handle, dtype.code))
 
+    def __copy__(self):
+        same = _new(array)
+        same._handle = self._handle
+        return same
+
+    def __deepcopy__(self, memo):
+        return self.__copy__()
+
+    def __reduce__(self):
+        return _from_pickle, (self._bytes(), self.dtype.code, self.shape)
+
+    # ---- for others, without a copy ----
+
+    def __array__(self, dtype=None, copy=None):
+        """For NumPy, which has no bfloat16: that becomes float32."""
+        import numpy
+
+        source = self if self.dtype is not bfloat16 else self.astype(float32)
+        values = numpy.asarray(_dlpack.Lent(source))
+        if dtype is not None and values.dtype != dtype:
+            return values.astype(dtype)
+        return values.copy() if copy else values
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        return _dlpack.to_capsule(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self):
+        return _dlpack.CPU
+
+    def __buffer__(self, flags):
+        """What memoryview() asks from Python 3.12 on."""
+        return _dlpack.to_buffer(self)
+
     __hash__ = object.__hash__
+
+
+_new = object.__new__
+
+
+def _from_pickle(data, code, shape):
+    a = _new(array)
+    a._handle = _make(data, ALL[code], shape)
+    return a
+
+
+def _nested(a):
+    values = unpack(a.dtype, a._bytes())
+    shape = a.shape
+    for axis in range(len(shape) - 1, 0, -1):
+        d = shape[axis]
+        values = [values[i * d : (i + 1) * d] for i in range(_product(shape[:axis]))]
+    return values if shape else values[0]
+
+
+# ---- as text ----
+
+
+def _number(value, dtype):
+    return f"{value:.6g}" if dtype.is_float else str(value)
+
+
+def _text(a, shape, indent):
+    """As MLX prints: of an axis of more than six, three from each end."""
+    if not shape:
+        return _number(a.item(), a.dtype)
+    n = shape[0]
+    cut = n > 6
+    if len(shape) == 1:
+        parts = [*a[:3].tolist(), *a[n - 3 :].tolist()] if cut else a.tolist()
+        parts = [_number(v, a.dtype) for v in parts]
+    else:
+        at = [*range(3), *range(n - 3, n)] if cut else range(n)
+        parts = [_text(a[i], shape[1:], indent + 1) for i in at]
+    if cut:
+        parts.insert(3, "...")
+    between = ", " if len(shape) == 1 else ",\n" + " " * indent
+    return f"[{between.join(parts)}]"
 
 
 def _product(shape):
@@ -131,7 +215,7 @@ def _product(shape):
 
 
 def _make(data, dtype, shape):
-    return lib.call(_from, data, dtype.code, *shape_argument(shape))
+    return Handle(lib.call(_from, data, dtype.code, *shape_argument(shape)))
 
 
 def _shape_of(values):
@@ -149,38 +233,112 @@ def _flat(values, depth):
     return list(values)
 
 
-def _dtype_of_numbers(numbers):
-    if all(isinstance(v, bool) for v in numbers) and numbers:
+def _dtype_of_kinds(numbers, kinds):
+    if not kinds or not all(issubclass(kind, int) for kind in kinds):
+        return float32
+    if kinds == {bool}:
         return bool_
-    return int32 if all(isinstance(v, int) for v in numbers) and numbers else float32
+    return int32 if -(2**31) <= min(numbers) and max(numbers) < 2**31 else int64
 
 
 def _from_numbers(numbers, dtype, shape):
-    if dtype is bfloat16 or (dtype and not dtype.is_float and not all(isinstance(v, int) for v in numbers)):
-        dtype = float32
-    dtype = dtype or _dtype_of_numbers(numbers)
-    numbers = [float(v) for v in numbers] if dtype.is_float else numbers
-    return _make(struct.pack(f"={len(numbers)}{dtype.format}", *numbers), dtype, shape)
+    kinds = set(map(type, numbers))
+    if any(not issubclass(kind, (int, float)) for kind in kinds):
+        wrong = next(kind for kind in kinds if not issubclass(kind, (int, float)))
+        raise ValueError(f"an array is made of numbers, not of {wrong.__name__}")
+    natural = _dtype_of_kinds(numbers, kinds)
+    if dtype is None or dtype is bfloat16 or (natural is float32 and not dtype.is_float):
+        dtype = natural  # which array() then converts
+    try:
+        return _make(struct.pack(f"={len(numbers)}{dtype.format}", *numbers), dtype, shape)
+    except OverflowError:  # of a floating point number, which is infinite then
+        wide = _make(struct.pack(f"={len(numbers)}d", *numbers), float64, shape)
+        return Handle(lib.call(_astype, wide, dtype.code))
+    except struct.error as error:
+        raise ValueError(f"a number does not fit {dtype.name}: {error}") from None
+
+
+def _copied(handle):
+    """A copy of an array, held by the caller."""
+    shape = tuple(lib.dim_of(handle, i) for i in range(lib.n_dims_of(handle)))
+    return _make(lib.data(handle), ALL[lib.dtype_of(handle)], shape)
 
 
 def _from_buffer(view):
     code = view.format.lstrip("@=<") if view.format[-1] != ">" else view.format
     if code not in BY_FORMAT:
-        raise TypeError(f"a buffer of elements {view.format!r} has no dtype here")
+        return None
+    if view.c_contiguous:
+        return _dlpack.with_address(view, lambda address: _make(address, BY_FORMAT[code], view.shape))
     return _make(view.tobytes(), BY_FORMAT[code], view.shape)
+
+
+def _from_other(values):
+    """A copy of what has the buffer protocol or DLPack."""
+    handle = None
+    try:
+        handle = _from_buffer(memoryview(values))
+    except (TypeError, ValueError, BufferError):  # none, or of a type that has no format there
+        pass
+    if handle is None and hasattr(values, "__dlpack__"):
+        handle = _copied(Handle(_dlpack.from_capsule(values)))
+    if handle is None:
+        raise TypeError(f"an array cannot be made of {type(values).__name__}")
+    return handle
+
+
+def _holds_arrays(values):
+    return any(isinstance(v, array) or (isinstance(v, (list, tuple)) and _holds_arrays(v)) for v in values)
+
+
+def _stacked(values):
+    from ._join import stack
+
+    return stack([v if isinstance(v, array) else array(v) for v in values])
 
 
 def _handle_of(values, dtype):
     if isinstance(values, array):
-        return lib._retain(values._handle)
+        return values._handle
     if isinstance(values, (bool, int, float)):
         return _from_numbers([values], dtype, ())
     if isinstance(values, (list, tuple)):
+        if _holds_arrays(values):
+            return _stacked(values)._handle
         shape = _shape_of(values)
         if shape is None:
             raise ValueError("the lists have different lengths: they make no array")
         return _from_numbers(_flat(values, len(shape) - 1), dtype, shape)
-    return _from_buffer(memoryview(values))
+    handle = _from_other(values)
+    if dtype is None and lib.dtype_of(handle) == float64.code:  # as MLX takes NumPy's numbers
+        return Handle(lib.call(_astype, handle, float32.code))
+    return handle
+
+
+def from_dlpack(x, /, *, copy=None):
+    """An array on the memory of `x`, anything that has `__dlpack__`, which must not be written to while the array lives;
+    `copy=True` copies it."""
+    a, shared = _new(array), Handle(_dlpack.from_capsule(x))
+    a._handle = _copied(shared) if copy else shared
+    return a
+
+
+# ---- operands ----
+
+_scalars = {}  # bare numbers as arrays, which most programs use few of
+_MOST_SCALARS = 256
+
+
+def _scalar(value, dtype):
+    key = value, dtype.code
+    known = _scalars.get(key) if value or value.__class__ is not float else None  # 0.0 and -0.0 are equal
+    if known is None:
+        known = array(value, dtype)
+        if value or value.__class__ is not float:
+            if len(_scalars) >= _MOST_SCALARS:
+                _scalars.clear()
+            _scalars[key] = known
+    return known
 
 
 def operand(value, beside=None):
@@ -189,6 +347,7 @@ def operand(value, beside=None):
         return value
     if isinstance(value, (bool, int, float)) and beside is not None:
         weak = bool_ if isinstance(value, bool) else int32 if isinstance(value, int) else float32
-        fits = weak is bool_ or beside.dtype.is_float or (weak is int32 and beside.dtype.kind in "iu")
-        return array(value, beside.dtype if fits else weak)
+        dtype = beside.dtype
+        fits = weak is bool_ or dtype.is_float or (weak is int32 and dtype.kind in "iu")
+        return _scalar(value, dtype if fits else weak)
     return array(value)

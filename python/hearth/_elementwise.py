@@ -6,6 +6,7 @@ from . import _library as lib
 from ._array import array, operand
 
 __all__ = []
+_call, _own = lib.call, array._own
 
 
 def _export(name, function):
@@ -18,7 +19,9 @@ def _unary(name):
     function = lib.operation(f"ht_{name}", c_void_p)
 
     def apply(a):
-        return array._own(lib.call(function, operand(a)._handle))
+        if a.__class__ is not array:
+            a = operand(a)
+        return _own(_call(function, a._handle))
 
     _export(name, apply)
 
@@ -27,8 +30,11 @@ def _binary(name):
     function = lib.operation(f"ht_{name}", c_void_p, c_void_p)
 
     def apply(a, b):
-        a, b = operand(a, b if isinstance(b, array) else None), operand(b, a if isinstance(a, array) else None)
-        return array._own(lib.call(function, a._handle, b._handle))
+        if b.__class__ is not array:
+            b = operand(b, a if isinstance(a, array) else None)
+        if a.__class__ is not array:
+            a = operand(a, b)
+        return _own(_call(function, a._handle, b._handle))
 
     _export(name, apply)
 
@@ -77,7 +83,7 @@ __all__ += ["round", "nan_to_num", "where", "clip"]
 
 def _operator(symbol, name):
     function = globals()[name]
-    setattr(array, f"__{symbol}__", lambda self, other: function(self, other))
+    setattr(array, f"__{symbol}__", function)
     if symbol not in ("lt", "le", "gt", "ge", "eq", "ne"):
         setattr(array, f"__r{symbol}__", lambda self, other: function(other, self))
 

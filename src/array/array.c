@@ -157,9 +157,28 @@ ht_array *ht_scope_take(ht_scope *s, ht_scope *from, ht_array *a) {
     return a;
 }
 
+static void drop_all(ht_scope *s) {
+    ht_array *dying = NULL;
+    while (s->first) {
+        ht_array *a = s->first;
+        s->first = a->next;
+        a->scope = NULL;
+        a->previous = a->next = NULL;
+        drop(a, false, &dying);
+    }
+    free_dying(dying);
+}
+
+ht_array *ht_scope_finish(ht_scope *s, ht_array *a) {
+    ht_array_retain(a);
+    drop_all(s);
+    s->failed = false;
+    return a;
+}
+
 void ht_scope_free(ht_scope *s) {
     if (!s) return;
-    while (s->first) ht_scope_drop(s, s->first);
+    drop_all(s);
     free(s);
 }
 
@@ -265,6 +284,11 @@ int ht_array_n_dims(const ht_array *a) { return a->n_dims; }
 int64_t ht_array_dim(const ht_array *a, int axis) {
     if (axis < 0) axis += a->n_dims;
     return axis >= 0 && axis < a->n_dims ? a->shape[axis] : 0;
+}
+
+int64_t ht_array_stride(const ht_array *a, int axis) {
+    if (axis < 0) axis += a->n_dims;
+    return axis >= 0 && axis < a->n_dims ? a->stride[axis] : 0;
 }
 
 bool ht_shape_size(const int64_t *shape, int n_dims, int64_t *size) {

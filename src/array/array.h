@@ -85,7 +85,6 @@ typedef struct ht_worklist {
 
 struct ht_stream {
     ht_device *device;
-    pthread_mutex_t run_lock; /* held while something is computed on the stream */
     pthread_mutex_t queue_lock;
     pthread_cond_t changed;
     pthread_t worker;
@@ -131,7 +130,7 @@ bool ht_array_is_contiguous(const ht_array *a);
 enum { HT_SHAPE_TEXT = 192 };
 const char *ht_shape_text(const int64_t *shape, int n_dims, char *out);
 
-/* Runs what is needed for `arrays` on the calling thread; the stream's run_lock is held. `cut`: what was evaluated and
+/* Runs what is needed for `arrays` on the calling thread; the device's run_lock is held. `cut`: what was evaluated and
  * stays lets go of what made it. */
 ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cut, ht_error *err);
 

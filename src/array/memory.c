@@ -1,3 +1,4 @@
+/* The allocator: bins of freed buffers, three limits, and what is locked in memory. */
 #define _GNU_SOURCE
 #include "array/memory.h"
 
@@ -5,11 +6,13 @@
 #include "base/error.h"
 #include "base/pages.h"
 
-#include <hearth/array.h>
+#include <hearth/memory.h>
 
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 /* Freed buffers are kept in bins. A size is rounded up to one of eight steps per power of two, so that a buffer serves
  * requests of nearly its size and rounding wastes at most an eighth; large ones are rounded to pages only and are not
@@ -22,10 +25,21 @@ typedef struct freed {
     struct freed *next;
 } freed;
 
+/* Smaller buffers share pages with others, or nearly do. */
+#define SMALLEST_WIRED ((size_t)64 << 10)
+
+typedef struct wired {
+    const void *buffer;
+    char *begin; /* of the whole pages inside it */
+    size_t bytes;
+} wired;
+
 static struct {
     pthread_mutex_t lock;
     freed *bin[N_BINS];
     size_t active, peak, cached, limit, cache_limit;
+    wired *wired; /* what is locked */
+    size_t n_wired, wired_capacity, wired_bytes, wired_limit;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .cache_limit = DEFAULT_CACHE};
 
 /* Rounds `bytes` up; *bin is its bin, or -1 for sizes that are not kept. */
@@ -45,6 +59,49 @@ static size_t size_class(size_t bytes, int *bin) {
     return rounded;
 }
 
+/* ---- locking in memory ---- */
+
+/* Only an attempt: a buffer serves as well where it may not be locked. */
+static void wire(const void *buffer, size_t bytes) {
+    if (bytes < SMALLEST_WIRED) return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)buffer;
+    uintptr_t begin = (from + page - 1) & ~(page - 1), end = (from + bytes) & ~(page - 1);
+    size_t whole = end - begin;
+    if (memory.wired_bytes > memory.wired_limit || whole > memory.wired_limit - memory.wired_bytes) return;
+    if (memory.n_wired == memory.wired_capacity) {
+        size_t more = memory.wired_capacity ? 2 * memory.wired_capacity : 64;
+        wired *grown = realloc(memory.wired, more * sizeof *grown);
+        if (!grown) return;
+        memory.wired = grown;
+        memory.wired_capacity = more;
+    }
+    if (mlock((void *)begin, whole) != 0) return;
+    memory.wired[memory.n_wired++] = (wired){buffer, (char *)begin, whole};
+    memory.wired_bytes += whole;
+}
+
+static void unwire_at(size_t i) {
+    (void)munlock(memory.wired[i].begin, memory.wired[i].bytes);
+    memory.wired_bytes -= memory.wired[i].bytes;
+    memory.wired[i] = memory.wired[--memory.n_wired];
+}
+
+/* Before the buffer goes back to the system. */
+static void unwire(const void *buffer) {
+    for (size_t i = memory.n_wired; i-- > 0;)
+        if (memory.wired[i].buffer == buffer) {
+            unwire_at(i);
+            return;
+        }
+}
+
+/* ---- allocating ---- */
+
+static void give_back(void *p) {
+    unwire(p);
+    free(p);
+}
+
 static void give_back_cache(size_t keep) {
     for (int b = N_BINS - 1; b >= 0 && memory.cached > keep; b--) {
         size_t bytes = (((size_t)1 << 3) + (size_t)(b % STEPS)) << (b / STEPS + MIN_SHIFT - 3);
@@ -52,7 +109,7 @@ static void give_back_cache(size_t keep) {
             freed *f = memory.bin[b];
             memory.bin[b] = f->next;
             memory.cached -= bytes;
-            free(f);
+            give_back(f);
         }
     }
 }
@@ -77,9 +134,13 @@ ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *
         memory.bin[bin] = f->next;
         memory.cached -= rounded;
         p = f;
-    } else if (!(p = ht_pages_new(rounded))) {
-        give_back_cache(0);
-        p = ht_pages_new(rounded);
+    } else {
+        if (memory.limit) give_back_cache(memory.limit - memory.active - rounded);
+        if (!(p = ht_pages_new(rounded))) {
+            give_back_cache(0);
+            p = ht_pages_new(rounded);
+        }
+        if (p && memory.wired_limit) wire(p, rounded);
     }
     if (p) {
         memory.active += rounded;
@@ -103,14 +164,17 @@ void ht_memory_free(void *p, size_t bytes) {
         f->next = memory.bin[bin];
         memory.bin[bin] = f;
         memory.cached += rounded;
-    }
+    } else
+        unwire(p);
     pthread_mutex_unlock(&memory.lock);
     if (!keep) free(p);
 }
 
+/* ---- looking and steering ---- */
+
 ht_memory_stats ht_memory_get(void) {
     pthread_mutex_lock(&memory.lock);
-    ht_memory_stats stats = {memory.active, memory.peak, memory.cached};
+    ht_memory_stats stats = {memory.active, memory.peak, memory.cached, memory.wired_bytes};
     pthread_mutex_unlock(&memory.lock);
     return stats;
 }
@@ -129,6 +193,13 @@ size_t ht_memory_set_limit(size_t bytes) {
     return old;
 }
 
+size_t ht_memory_limit(void) {
+    pthread_mutex_lock(&memory.lock);
+    size_t limit = memory.limit;
+    pthread_mutex_unlock(&memory.lock);
+    return limit;
+}
+
 size_t ht_memory_set_cache_limit(size_t bytes) {
     pthread_mutex_lock(&memory.lock);
     size_t old = memory.cache_limit;
@@ -142,4 +213,13 @@ void ht_memory_clear_cache(void) {
     pthread_mutex_lock(&memory.lock);
     give_back_cache(0);
     pthread_mutex_unlock(&memory.lock);
+}
+
+size_t ht_memory_set_wired_limit(size_t bytes) {
+    pthread_mutex_lock(&memory.lock);
+    size_t old = memory.wired_limit;
+    memory.wired_limit = bytes;
+    while (memory.wired_bytes > bytes) unwire_at(memory.n_wired - 1);
+    pthread_mutex_unlock(&memory.lock);
+    return old;
 }

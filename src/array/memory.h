@@ -1,5 +1,5 @@
 /* The allocator behind arrays, weights, caches and plans: counted, limited, with a cache of freed buffers.
- * Thread-safe. The public side (limits, counters) is in <hearth/array.h>. */
+ * Thread-safe. The public side (limits, counters) is in <hearth/memory.h>. */
 #ifndef HT_ARRAY_MEMORY_H
 #define HT_ARRAY_MEMORY_H
 

@@ -80,12 +80,23 @@ static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_er
     return HT_OK;
 }
 
+static const void *first_element(ht_array *a) {
+    return (const char *)ht_storage(a)->buffer->data + a->offset * (int64_t)ht_dtype_bytes(a->dtype);
+}
+
+ht_status ht_array_lend(ht_scope *s, ht_array *a, const void **data, ht_error *err) {
+    *data = NULL;
+    ht_status st = ht_eval(s, &a, 1, err);
+    if (st == HT_OK) *data = first_element(a);
+    return st;
+}
+
 ht_status ht_array_data(ht_scope *s, ht_array *a, const void **data, ht_error *err) {
     *data = NULL;
     ht_array *c;
     ht_status st = contiguous_form(s, a, &c, err);
     if (st) return st;
-    *data = (const char *)ht_storage(c)->buffer->data + c->offset * (int64_t)ht_dtype_bytes(c->dtype);
+    *data = first_element(c);
     return HT_OK;
 }
 

@@ -18,7 +18,6 @@ ht_status ht_stream_new(ht_device *d, ht_stream **out, ht_error *err) {
     if (!s) return ht_fail_memory(err, sizeof *s, "a stream");
     s->device = ht_device_retain(d);
     s->tail = &s->head;
-    pthread_mutex_init(&s->run_lock, NULL);
     pthread_mutex_init(&s->queue_lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     *out = s;
@@ -36,7 +35,6 @@ void ht_stream_free(ht_stream *s) {
     }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->queue_lock);
-    pthread_mutex_destroy(&s->run_lock);
     ht_memory_free(s->scratch, s->scratch_bytes);
     ht_worklist_free(&s->list);
     ht_device_release(s->device);
@@ -46,10 +44,9 @@ void ht_stream_free(ht_stream *s) {
 ht_device *ht_stream_device(const ht_stream *s) { return s->device; }
 
 static void run_task(ht_stream *s, ht_stream_task *t) {
-    pthread_mutex_lock(&s->run_lock);
+    pthread_mutex_lock(&s->device->run_lock);
     /* A failure is recorded in the arrays themselves, where whoever waits for them finds it. */
     (void)ht_eval_now(s, t->arrays, t->n, false, NULL);
-    pthread_mutex_unlock(&s->run_lock);
     for (int i = 0; i < t->n; i++) {
         ht_array *a = t->arrays[i];
         if (a->settled && ht_array_is_evaluated(a)) {
@@ -58,6 +55,7 @@ static void run_task(ht_stream *s, ht_stream_task *t) {
         }
         ht_array_release(a);
     }
+    pthread_mutex_unlock(&s->device->run_lock);
     free(t);
 }
 
@@ -103,9 +101,9 @@ ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
     ht_status st = check_targets(s, arrays, n, err);
     if (st) return st;
     ht_stream_synchronize(s->stream);
-    pthread_mutex_lock(&s->stream->run_lock);
+    pthread_mutex_lock(&s->stream->device->run_lock);
     st = ht_eval_now(s->stream, arrays, n, ht_graphs_kept == 0, err);
-    pthread_mutex_unlock(&s->stream->run_lock);
+    pthread_mutex_unlock(&s->stream->device->run_lock);
     return st;
 }
 

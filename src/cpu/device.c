@@ -78,6 +78,7 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     }
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);
+    pthread_mutex_init(&d->base.run_lock, NULL);
     fill_kernels(chosen, d->base.kernels);
     status = ht_pool_new(n_threads, &d->base.pool, err);
     if (status != HT_OK) {
@@ -91,5 +92,6 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
 void ht_cpu_device_free(ht_device *device) {
     if (!device) return;
     ht_pool_free(device->pool);
+    pthread_mutex_destroy(&device->run_lock);
     free((ht_cpu_device *)device);
 }

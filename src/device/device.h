@@ -8,6 +8,7 @@
 #include "device/program.h"
 #include "device/row.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 typedef struct ht_device ht_device;
@@ -34,6 +35,9 @@ struct ht_device {
     bool (*prepare_program)(const ht_device *d, ht_program *p); /* false: it is too large */
     void (*run_program)(const ht_program_run *run);
     ht_pool *pool;
+    /* Held while a graph is walked and computed. One for all streams, which share the pool anyway: so a stream never sees
+     * an array half computed by another, and what two of them need is computed once. */
+    pthread_mutex_t run_lock;
     void (*destroy)(ht_device *d); /* called when the last hold is released */
     _Atomic int refs;
 };

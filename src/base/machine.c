@@ -1,10 +1,13 @@
+/* What the operating system says of the machine: Linux's /proc and /sys. */
 #define _GNU_SOURCE
-#include "machine.h"
+#include <hearth/memory.h>
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 static bool read_line(const char *path, char *line, size_t size) {
@@ -31,33 +34,38 @@ static bool cpu_info(const char *key, char *value, size_t size) {
     return found;
 }
 
-static void read_caches(machine *m) {
+static void read_caches(ht_machine *m) {
     for (int i = 0; i < 8; i++) {
-        char path[96], level[16], size[32];
+        char path[96], level[16], size[32], type[32];
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
         if (!read_line(path, level, sizeof level)) return;
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
         if (!read_line(path, size, sizeof size)) return;
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
+        if (!read_line(path, type, sizeof type)) return;
         size_t bytes = strtoull(size, NULL, 10) << (strchr(size, 'M') ? 20 : 10); /* "2048K" */
+        if (level[0] == '1' && type[0] == 'D') m->l1_bytes = bytes;
         if (level[0] == '2') m->l2_bytes = bytes;
         if (level[0] == '3') m->l3_bytes = bytes;
     }
 }
 
 /* "always [madvise] never": the one in brackets holds. */
-static void read_huge_pages(machine *m) {
+static void read_huge_pages(ht_machine *m) {
     char line[64];
     if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line)) return;
     char *begin = strchr(line, '['), *end = begin ? strchr(begin, ']') : NULL;
     if (end) snprintf(m->huge_pages, sizeof m->huge_pages, "%.*s", (int)(end - begin - 1), begin + 1);
 }
 
-void machine_read(machine *m) {
-    *m = (machine){0};
+void ht_machine_read(ht_machine *m) {
+    *m = (ht_machine){0};
     /* An ARM kernel gives numbers for makers and parts; its firmware may have a name. */
     if (!cpu_info("model name", m->processor, sizeof m->processor) &&
         !read_line("/sys/firmware/devicetree/base/model", m->processor, sizeof m->processor))
         m->processor[0] = '\0';
+    struct utsname system;
+    if (uname(&system) == 0) snprintf(m->architecture, sizeof m->architecture, "%.31s", system.machine);
     cpu_set_t set;
     long online = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     m->online = online > 0 ? (int)online : 1;

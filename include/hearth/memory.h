@@ -1,0 +1,61 @@
+/* Memory and machine: what the library holds, limits on it, and what the system says of the machine.
+ *
+ * All buffers of arrays, weights, caches and plans come from one allocator, which these calls look at and steer. They may
+ * be called at any time, from any thread. */
+#ifndef HEARTH_MEMORY_H
+#define HEARTH_MEMORY_H
+
+#include <hearth/status.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what is held ---- */
+
+typedef struct ht_memory_stats {
+    size_t active_bytes; /* in use by arrays, weights, caches and plans */
+    size_t peak_bytes;   /* the largest active_bytes since the last reset */
+    size_t cache_bytes;  /* freed buffers kept for reuse */
+    size_t wired_bytes;  /* locked in memory */
+} ht_memory_stats;
+
+HT_API ht_memory_stats ht_memory_get(void);
+HT_API void ht_memory_reset_peak(void);
+/* Gives back to the system all freed buffers that were kept. */
+HT_API void ht_memory_clear_cache(void);
+
+/* ---- limits: each setter returns the previous one ---- */
+
+/* An allocation that would make active_bytes larger than the limit fails with the numbers, after the cache was given
+ * back; one that fits beside what is active takes from the cache what it needs. 0: no limit, as in the beginning. */
+HT_API size_t ht_memory_set_limit(size_t bytes);
+HT_API size_t ht_memory_limit(void);
+/* Freed buffers above this total go back to the system. 256 MiB in the beginning. */
+HT_API size_t ht_memory_set_cache_limit(size_t bytes);
+/* Buffers of 64 KiB and more that are allocated from now on are locked in memory (mlock), whole pages of them, while
+ * their total stays within the limit and within what the system allows the process (RLIMIT_MEMLOCK); wired_bytes tells
+ * how much is. A lower limit unlocks what is above it. 0: none, as in the beginning. */
+HT_API size_t ht_memory_set_wired_limit(size_t bytes);
+
+/* ---- the machine ---- */
+
+typedef struct ht_machine {
+    char processor[128];       /* "" when the system does not say */
+    char architecture[32];     /* "x86_64", "aarch64", as the system names it */
+    int cores, online;         /* that this process may run on; that there are */
+    size_t memory_bytes;       /* 0 when unknown */
+    size_t l1_bytes;           /* of the first core's data; 0: none or unknown, here and below */
+    size_t l2_bytes, l3_bytes; /* as the first core sees them */
+    char huge_pages[16];       /* "always", "madvise", "never", or "" */
+} ht_machine;
+
+/* What the system says now; what it does not say is 0 or "". */
+HT_API void ht_machine_read(ht_machine *m);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

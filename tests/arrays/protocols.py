@@ -1,0 +1,186 @@
+"""What arrays share with other libraries: memory both ways, text, copies, streams, limits. NumPy and MLX are needed, torch is
+used where it is installed. Run with PYTHONPATH=python and HEARTH_LIBRARY naming the library."""
+
+import copy
+import gc
+import pickle
+import threading
+import unittest
+
+import mlx.core as mx
+import numpy as np
+
+import hearth as hx
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+
+def address(a):
+    return np.asarray(a).__array_interface__["data"][0]
+
+
+class Sharing(unittest.TestCase):
+    def setUp(self):
+        self.a = hx.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        self.values = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+    def test_numpy_looks_at_the_memory_of_an_array(self):
+        n = np.asarray(self.a)
+        self.assertEqual(address(self.a), n.__array_interface__["data"][0])
+        self.assertFalse(n.flags.writeable)
+        self.assertEqual(np.asarray(self.a.T).strides, (4, 12))
+        self.assertEqual(np.asarray(self.a[:, ::-1]).tolist(), [[3, 2, 1], [6, 5, 4]])
+        self.assertTrue(np.array(self.a).flags.writeable)
+
+    def test_lent_memory_outlives_the_array(self):
+        n, v = np.asarray(self.a + 1), np.from_dlpack(self.a[1])
+        self.a = None
+        gc.collect()
+        hx.eval([hx.full((2, 3), i) for i in range(9)])
+        self.assertEqual((n.tolist(), v.tolist()), ([[2, 3, 4], [5, 6, 7]], [4, 5, 6]))
+
+    def test_dlpack_shares_memory(self):
+        n = np.from_dlpack(self.a)
+        self.assertEqual(n.__array_interface__["data"][0], address(self.a))
+        self.assertFalse(n.flags.writeable)
+        self.assertEqual(np.from_dlpack(self.a.T).tolist(), [list(c) for c in zip(*self.values)])
+        self.assertEqual(mx.from_dlpack(self.a).tolist(), self.values)
+        x = np.arange(6.0).reshape(2, 3)
+        h = hx.from_dlpack(x[:, ::2])
+        self.assertEqual(address(h), x.__array_interface__["data"][0])
+        x[0, 0] = 9
+        del x
+        gc.collect()
+        self.assertEqual((h.tolist(), h.dtype), ([[9, 2], [3, 5]], hx.float64))
+
+    def test_bfloat16_goes_through_dlpack(self):
+        b = mx.from_dlpack(hx.array([1.5, 2.5], hx.bfloat16))
+        self.assertEqual((b.tolist(), b.dtype), ([1.5, 2.5], mx.bfloat16))
+        b = hx.from_dlpack(mx.array([[1, 2], [3, 4]], mx.bfloat16))
+        self.assertEqual(((b + 1).tolist(), b.dtype), ([[2, 3], [4, 5]], hx.bfloat16))
+        self.assertEqual(hx.array(mx.array([0.5], mx.bfloat16)).dtype, hx.bfloat16)
+        self.assertEqual(np.array(b).dtype, np.float32)
+
+    @unittest.skipUnless(torch, "torch is not installed")
+    def test_torch(self):
+        t = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16)
+        h = hx.from_dlpack(t.T)
+        self.assertEqual(hx._library.lend(h._handle), t.data_ptr())
+        self.assertEqual(torch.from_dlpack(h).tolist(), [[1, 3], [2, 4]])
+        self.assertEqual(torch.from_dlpack(self.a[:, ::-1]).tolist(), [[3, 2, 1], [6, 5, 4]])
+
+    def test_capsules_that_nobody_uses_leave_nothing(self):
+        before = hx.get_active_memory()
+        for _ in range(10):
+            (self.a + 1).__dlpack__(), (self.a + 1).__dlpack__(max_version=(1, 0))
+        gc.collect()
+        self.assertEqual(len(hx._dlpack._lent), 0)
+        self.assertLessEqual(hx.get_active_memory(), before)
+
+    def test_what_cannot_be_shared_says_so(self):
+        for wrong in (np.arange(3)[::-1], np.zeros(3, complex)):
+            self.assertRaises(BufferError, hx.from_dlpack, wrong)
+        self.assertRaises(BufferError, hx.array, np.array(["a"]))
+        self.assertRaises(BufferError, self.a.__dlpack__, dl_device=(2, 0))
+        self.assertRaises(BufferError, self.a[:, ::-1].__dlpack__, copy=False)
+        for wrong in ("a", None, {1: 2}):
+            self.assertRaises(TypeError, hx.array, wrong)
+        for wrong in ([1, "a"], [[1], [2, 3]]):
+            self.assertRaises(ValueError, hx.array, wrong)
+
+    def test_the_buffer_of_an_array(self):
+        view = self.a.T.__buffer__(0)
+        self.assertEqual((view.tolist(), view.readonly), ([list(c) for c in zip(*self.values)], True))
+        self.assertEqual(hx.zeros((0, 3)).__buffer__(0).nbytes, 0)
+        self.assertRaises(BufferError, hx.array([1], hx.bfloat16).__buffer__, 0)
+
+
+class Values(unittest.TestCase):
+    def test_dtypes_of_values_are_mlx_s(self):
+        for v in (1, 1.5, True, [1, 2.5, True], [True, 1], [], 2**31, -(2**31), [2**40], np.float32(2), np.arange(3), np.ones(2)):
+            ours, theirs = hx.array(v), mx.array(v)
+            self.assertEqual((ours.tolist(), f"{ours.dtype}"[7:].rstrip("_")), (theirs.tolist(), f"{theirs.dtype}"[9:]))
+        self.assertEqual(hx.array([hx.array([1.0, 2]), hx.array([2, 3])]).tolist(), [[1, 2], [2, 3]])
+        self.assertEqual(hx.array(1e300).item(), float("inf"))
+        self.assertEqual(hx.array(np.arange(4)[::-1]).tolist(), [3, 2, 1, 0])
+
+    def test_text_is_mlx_s(self):
+        for shape in [(), (1,), (6,), (7,), (2, 3), (10, 10), (2, 3, 4), (8, 8, 8), (0,), (2, 0)]:
+            self.assertEqual(repr(hx.zeros(shape)), repr(mx.zeros(shape)))
+        values = [1e-8, 1e10, float("nan"), float("inf"), -0.0, 0.1, 123456.789, 1234567.0, 3.14159274]
+        for name in ("float32", "float16", "bfloat16"):
+            self.assertEqual(repr(hx.array(values, getattr(hx, name))), repr(mx.array(values, getattr(mx, name))))
+        self.assertEqual(f"{hx.array(2.5):.3f}", "2.500")
+
+    def test_lists(self):
+        for shape in [(), (3,), (2, 3, 4), (2, 0), (0, 2), (2, 0, 3)]:
+            self.assertEqual(hx.ones(shape).tolist(), mx.ones(shape).tolist())
+
+    def test_copies(self):
+        a = hx.array([[1, 2], [3, 4]], hx.bfloat16)
+        for other in (copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(a))):
+            self.assertEqual((other.tolist(), other.dtype), (a.tolist(), a.dtype))
+
+    def test_bare_numbers(self):
+        self.assertEqual(repr(-0.0 * hx.array(1.0)), "array(-0, dtype=float32)")
+        self.assertEqual(repr(0.0 * hx.array(1.0)), "array(0, dtype=float32)")
+        self.assertEqual(hx.exp(0).item(), 1)
+        for i in range(1000):
+            self.assertEqual((hx.array([1]) + i).item(), 1 + i)
+
+
+class Running(unittest.TestCase):
+    def test_streams(self):
+        s = hx.new_stream(hx.cpu)
+        x = hx.ones((100,))
+        for _ in range(50):
+            with hx.stream(s):
+                x = x + 1
+                hx.async_eval(x)
+                self.assertEqual(hx.default_stream(hx.cpu), s)
+            x = x * 1
+            hx.async_eval(x)
+        self.assertNotEqual(hx.default_stream(hx.cpu), s)
+        self.assertEqual(x.sum().item(), 5100)
+        hx.synchronize(s)
+        with hx.stream(hx.cpu):
+            self.assertEqual(hx.default_device(), hx.cpu)
+        self.assertRaises(ValueError, hx.set_default_device, hx.gpu)
+
+    def test_threads(self):
+        shared, results = hx.arange(1000.0).reshape(10, 100), []
+        work = [threading.Thread(target=lambda: results.append((shared.T * 2).sum().item())) for _ in range(8)]
+        [t.start() for t in work]
+        [t.join() for t in work]
+        self.assertEqual(results, [999000.0] * 8)
+
+    def test_a_limit_is_an_error_that_passes(self):
+        x = hx.ones((1 << 18,))
+        hx.eval(x)
+        self.assertEqual(hx.set_memory_limit(hx.get_active_memory() + (1 << 19)), 0)
+        with self.assertRaisesRegex(MemoryError, "the memory limit is"):
+            hx.eval(hx.cumsum(x) + x)
+        self.assertGreater(hx.set_memory_limit(0), 0)
+        self.assertEqual((hx.cumsum(x) + x)[5].item(), 7)
+
+    def test_limits_return_the_previous_one(self):
+        for set_limit in (hx.set_memory_limit, hx.set_cache_limit, hx.set_wired_limit):
+            old = set_limit(1 << 30)
+            self.assertEqual(set_limit(old), 1 << 30)
+            self.assertRaises(ValueError, set_limit, -1)
+        hx.reset_peak_memory()
+        self.assertEqual(hx.get_peak_memory(), hx.get_active_memory())
+        hx.clear_cache()
+        self.assertEqual(hx.get_cache_memory(), 0)
+
+    def test_the_device_is_described(self):
+        info = hx.device_info()
+        self.assertEqual(info["architecture"], mx.device_info()["architecture"])
+        self.assertGreaterEqual(info["cores"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
