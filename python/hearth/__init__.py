@@ -9,6 +9,7 @@ from . import (
     _memory,
     _reduce,
     _shape,
+    _transform,
 )
 from ._array import array, from_dlpack
 from ._dtype import (
@@ -36,6 +37,7 @@ from ._make import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._reduce import *  # noqa: F403
 from ._shape import *  # noqa: F403
+from ._transform import *  # noqa: F403
 
 __all__ = [
     "Dtype", "Error", "array", "from_dlpack", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
@@ -48,4 +50,5 @@ __all__ = [
     *_memory.__all__,
     *_reduce.__all__,
     *_shape.__all__,
+    *_transform.__all__,
 ]  # fmt: skip

@@ -98,3 +98,6 @@ for _symbol, _name in {
 for _symbol, _name in {"neg": "negative", "abs": "abs", "invert": "bitwise_invert"}.items():
     setattr(array, f"__{_symbol}__", lambda self, function=globals()[_name]: function(self))
 array.__hash__ = object.__hash__
+for _name in "abs square sqrt rsqrt reciprocal exp log log2 log10 log1p sin cos round".split():
+    setattr(array, _name, globals()[_name])
+array.__pos__ = lambda self: self

@@ -103,3 +103,6 @@ def meshgrid(*arrays, sparse=False, indexing="xy"):
 
 for _name in ("split", "repeat"):
     setattr(array, _name, globals()[_name])
+
+
+array.split = split

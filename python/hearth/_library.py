@@ -49,9 +49,9 @@ _device_open = declare("ht_device_open", c_int, c_char_p, c_void_p, POINTER(c_vo
 _stream_new = declare("ht_stream_new", c_int, c_void_p, POINTER(c_void_p), _ERROR)
 _stream_free = declare("ht_stream_free", None, c_void_p)
 _scope_new = declare("ht_scope_new", c_void_p, c_void_p)
-_scope_free = declare("ht_scope_free", None, _SCOPE)
+scope_free = declare("ht_scope_free", None, _SCOPE)
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
-_scope_finish = declare("ht_scope_finish", _ARRAY, _SCOPE, _ARRAY)
+scope_finish = declare("ht_scope_finish", _ARRAY, _SCOPE, _ARRAY)
 release = declare("ht_array_release", None, _ARRAY)
 dtype_of = declare("ht_array_dtype", c_int, _ARRAY)
 n_dims_of = declare("ht_array_n_dims", c_int, _ARRAY)
@@ -93,7 +93,7 @@ class Queue:
         check(_stream_new, device, byref(self.handle))
         self.scopes = []
 
-    def __del__(self, scope_free=_scope_free, stream_free=_stream_free):
+    def __del__(self, scope_free=scope_free, stream_free=_stream_free):
         for scope in getattr(self, "scopes", ()):
             scope_free(scope)
         if getattr(self, "handle", None):
@@ -102,11 +102,12 @@ class Queue:
 
 class _Thread(threading.local):
     """What a thread computes on: a stream of its own, until it names another. What a user's function raised inside a
-    call of the library waits in `raised` until that call returns."""
+    call of the library waits in `raised` until that call returns, and what it gave lives in `kept` until the outermost one
+    (`depth` 1) does."""
 
     def __init__(self):
         self.use(Queue())
-        self.raised = None
+        self.raised, self.kept, self.depth = None, [], 0
 
     def use(self, queue):
         self.queue, self.scopes = queue, queue.scopes
@@ -122,12 +123,12 @@ def new_scope():
     return scope
 
 
-def _fail(scope):
+def fail(scope):
     """Raises what went wrong in a scope, which ends with it."""
     error, raised = _scope_error(scope), thread.raised
     thread.raised = None
     raised = raised or (exception_of(error.contents) if error else Error("an operation failed without saying why"))
-    _scope_free(scope)
+    scope_free(scope)
     raise raised
 
 
@@ -138,11 +139,11 @@ def call(function, *arguments):
     try:
         result = function(scope, *arguments)
     except BaseException:
-        _scope_free(scope)
+        scope_free(scope)
         raise
     if not result:
-        _fail(scope)
-    _scope_finish(scope, result)
+        fail(scope)
+    scope_finish(scope, result)
     scopes.append(scope)
     return result
 
@@ -154,9 +155,9 @@ def within(function, *arguments):
     try:
         status = function(scope, *arguments, byref(error))
     except BaseException:
-        _scope_free(scope)
+        scope_free(scope)
         raise
-    _scope_finish(scope, None)
+    scope_finish(scope, None)
     scopes.append(scope)
     if status:
         raised, thread.raised = thread.raised, None

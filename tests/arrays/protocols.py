@@ -166,6 +166,16 @@ class Running(unittest.TestCase):
         self.assertGreater(hx.set_memory_limit(0), 0)
         self.assertEqual((hx.cumsum(x) + x)[5].item(), 7)
 
+    def test_operations_leave_nothing(self):
+        x, before = hx.zeros((4,)), None
+        for i in range(20000):
+            x = hx.softmax(x + 1) if i % 3 else x * 2
+            if i % 100 == 0:
+                hx.eval(x)
+                before = before or hx.get_active_memory()
+        hx.eval(x)
+        self.assertLess(hx.get_active_memory() - before, 4096)
+
     def test_limits_return_the_previous_one(self):
         for set_limit in (hx.set_memory_limit, hx.set_cache_limit, hx.set_wired_limit):
             old = set_limit(1 << 30)

@@ -1,0 +1,351 @@
+"""Transformations of functions: derivatives, checkpoints, derivatives of one's own.
+
+The library calls back for the values of a function. What the function raises is kept, ends the call of the library, and
+is raised again by it."""
+
+import ctypes
+import functools
+import itertools
+from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_int, c_void_p
+
+from . import _library as lib
+from ._array import array, operand
+from ._tree import flatten
+
+__all__ = [
+    "grad", "value_and_grad", "vjp", "jvp", "checkpoint", "stop_gradient", "custom_function", "compile", "disable_compile",
+    "enable_compile",
+]  # fmt: skip
+
+_LIST = POINTER(c_void_p)
+_CALL = CFUNCTYPE(c_int, c_void_p, _LIST, c_int, _LIST, c_int, c_void_p)
+_CUSTOM = CFUNCTYPE(c_bool, c_void_p, _LIST, c_int, _LIST, _LIST, c_int, _LIST, c_void_p)
+_RELEASE = CFUNCTYPE(None, c_void_p)
+_MOST = 4096  # arrays that a function may give
+
+
+class _Function(Structure):
+    """ht_function."""
+
+    _fields_ = [("call", _CALL), ("user", c_void_p)]
+
+
+class _CustomVjp(Structure):
+    """ht_custom_vjp."""
+
+    _fields_ = [("call", _CUSTOM), ("user", c_void_p), ("release", _RELEASE)]
+
+
+_FUNCTION = POINTER(_Function)
+_vjp = lib.declare("ht_vjp", c_bool, c_void_p, _FUNCTION, _LIST, c_int, _LIST, c_int, _LIST, _LIST)
+_jvp = lib.declare("ht_jvp", c_int, c_void_p, _FUNCTION, _LIST, _LIST, c_int, _LIST, _LIST, c_int)
+_value_and_grad = lib.declare(
+    "ht_value_and_grad", c_int, c_void_p, _FUNCTION, _LIST, c_int, POINTER(c_int), c_int, _LIST, c_int, _LIST
+)
+_checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, _FUNCTION, _LIST, c_int, _LIST, c_int)
+_custom = lib.declare("ht_custom_function", c_int, c_void_p, _FUNCTION, POINTER(_CustomVjp), _LIST, c_int, _LIST, c_int)
+_stop_gradient = lib.operation("ht_stop_gradient", c_void_p)
+_report = lib.declare("ht_scope_report", None, c_void_p, c_int, c_char_p)
+_retain = lib.declare("ht_array_retain", c_void_p, c_void_p)
+
+# ---- callbacks ----
+
+_users = {}  # what a `user` pointer stands for
+_numbers = itertools.count(1)
+
+
+def _arrays(handles, n):
+    return [array._own(_retain(handles[i])) for i in range(n)]
+
+
+def _give(arrays, out):
+    """Their handles; the arrays live until the outermost transformation is done."""
+    lib.thread.kept.extend(arrays)
+    for i, a in enumerate(arrays):
+        out[i] = a._handle
+
+
+def _raised(scope, error):
+    lib.thread.raised = lib.thread.raised or error
+    _report(scope, 1, f"{type(error).__name__} in a user's function".encode())
+
+
+@_CALL
+def _on_call(scope, inputs, n, out, most, user):
+    try:
+        results = _users[user](_arrays(inputs, n))
+        if len(results) > most:
+            raise ValueError(f"a function gave {len(results)} arrays, at most {most} are possible here")
+        _give(results, out)
+        return len(results)
+    except BaseException as error:
+        _raised(scope, error)
+        return -1
+
+
+@_CUSTOM
+def _on_custom(scope, inputs, n_in, outputs, cotangents, n_out, gradients, user):
+    try:
+        rule = _users[user]
+        _give(rule(_arrays(inputs, n_in), _arrays(outputs, n_out), _arrays(cotangents, n_out)), gradients)
+        return True
+    except BaseException as error:
+        _raised(scope, error)
+        return False
+
+
+@_RELEASE
+def _on_release(user):
+    _users.pop(user, None)
+
+
+def _handles(arrays):
+    return (c_void_p * max(1, len(arrays)))(*(a._handle for a in arrays))
+
+
+def _transform(function, fun, *arguments, results):
+    """Calls a transformation of `fun`, a function of a list of arrays that gives a list of arrays. `results` takes what the
+    transformation returns and makes arrays of its outputs."""
+    scopes, number, thread = lib.thread.scopes, next(_numbers), lib.thread
+    scope = scopes.pop() if scopes else lib.new_scope()
+    _users[number] = fun
+    thread.depth += 1
+    try:
+        returned = function(scope, byref(_Function(_on_call, number)), *arguments)
+        if returned is False or (returned is not True and returned < 0):
+            failed, scope = scope, None
+            lib.fail(failed)
+        made = results(returned)
+        lib.scope_finish(scope, None)
+        scopes.append(scope)
+        return made
+    except BaseException:
+        if scope:
+            lib.scope_free(scope)
+        raise
+    finally:
+        del _users[number]
+        thread.depth -= 1
+        if not thread.depth:
+            thread.kept.clear()
+
+
+# ---- gradients ----
+
+
+def _indices(argnums, argnames):
+    if argnums is None:
+        argnums = () if argnames else 0
+    argnames = (argnames,) if isinstance(argnames, str) else tuple(argnames or ())
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for kind, given in (("index", numbers), ("name", argnames)):
+        if len(set(given)) < len(given):
+            raise ValueError(f"an argument {kind} is named twice: {given}")
+    if not numbers and not argnames:
+        raise ValueError("there is no argument to take the gradient with respect to")
+    return argnums, numbers, argnames
+
+
+def _chosen(numbers, names, args, kwargs):
+    for number in numbers:
+        if not -len(args) <= number < len(args):
+            raise ValueError(f"the gradient of argument {number} was asked for, there are {len(args)} positional ones")
+    for name in names:
+        if name not in kwargs:
+            raise ValueError(f"the gradient of argument {name!r} was asked for, the named ones are {sorted(kwargs)}")
+    return [args[n] for n in numbers], {name: kwargs[name] for name in names}
+
+
+def _only_arrays(tree):
+    if isinstance(tree, dict):
+        return all(map(_only_arrays, tree.values()))
+    if isinstance(tree, (list, tuple)):
+        return all(map(_only_arrays, tree))
+    return isinstance(tree, array)
+
+
+def _loss_of(value):
+    loss = value[0] if isinstance(value, (list, tuple)) and value else value
+    if not isinstance(loss, array) or loss.shape != ():
+        found = f"an array of shape {loss.shape}" if isinstance(loss, array) else type(loss).__name__
+        raise ValueError(f"a gradient is taken of a function that gives a scalar array, or a tuple that begins with one; this one gives {found}")
+
+
+def value_and_grad(fun, argnums=None, argnames=None):
+    """A function that gives (value, gradients): of the arguments at `argnums` (0 unless told otherwise), which may be trees,
+    and of those named in `argnames`."""
+    argnums, numbers, names = _indices(argnums, argnames)
+
+    @functools.wraps(fun, updated=())
+    def transformed(*args, **kwargs):
+        tree = _chosen(numbers, names, args, kwargs)
+        if not _only_arrays(tree):
+            raise ValueError("an argument whose gradient is asked for may only hold arrays")
+        leaves, rebuild = flatten(tree)
+        rebuild_value = None
+
+        def call(stand_ins):
+            nonlocal rebuild_value
+            positional, named = rebuild(stand_ins)
+            replaced = list(args)
+            for number, value in zip(numbers, positional):
+                replaced[number] = value
+            value = fun(*replaced, **{**kwargs, **named})
+            _loss_of(value)
+            results, rebuild_value = flatten(value)
+            return results
+
+        n = len(leaves)
+        out, gradients = (c_void_p * _MOST)(), (c_void_p * max(1, n))()
+        value, grads = _transform(
+            _value_and_grad, call, _handles(leaves), n, (c_int * max(1, n))(*range(n)), n, out, _MOST, gradients,
+            results=lambda count: (_arrays(out, count), _arrays(gradients, n)),
+        )  # fmt: skip
+        positional, named = rebuild(grads)
+        positional = positional[0] if isinstance(argnums, int) else tuple(positional) if numbers else None
+        if numbers and not isinstance(argnums, int) and len(numbers) == 1:
+            positional = positional[0]
+        return rebuild_value(value), (positional, named) if names else positional
+
+    return transformed
+
+
+def grad(fun, argnums=None, argnames=None):
+    """A function that gives the gradients of `fun`, as value_and_grad does, without the value."""
+    both = value_and_grad(fun, argnums, argnames)
+
+    @functools.wraps(fun, updated=())
+    def gradient(*args, **kwargs):
+        return both(*args, **kwargs)[1]
+
+    return gradient
+
+
+def _results_of(fun):
+    def call(arrays):
+        results = fun(*arrays)
+        return [results] if isinstance(results, array) else [operand(r) for r in results]
+
+    return call
+
+
+def vjp(fun, primals, cotangents):
+    """(outputs, the gradients of the primals) of a function of arrays, when the gradient of its outputs is `cotangents`."""
+    primals, cotangents = [operand(p) for p in primals], [operand(c) for c in cotangents]
+    n, m = len(primals), len(cotangents)
+    out, gradients = (c_void_p * max(1, m))(), (c_void_p * max(1, n))()
+    return _transform(
+        _vjp, _results_of(fun), _handles(primals), n, _handles(cotangents), m, out, gradients,
+        results=lambda _: (_arrays(out, m), _arrays(gradients, n)),
+    )  # fmt: skip
+
+
+def jvp(fun, primals, tangents):
+    """(outputs, how they move) of a function of arrays, when the primals move along `tangents`."""
+    primals, tangents = [operand(p) for p in primals], [operand(t) for t in tangents]
+    if len(primals) != len(tangents):
+        raise ValueError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
+    out, moved = (c_void_p * _MOST)(), (c_void_p * _MOST)()
+    return _transform(
+        _jvp, _results_of(fun), _handles(primals), _handles(tangents), len(primals), out, moved, _MOST,
+        results=lambda count: (_arrays(out, count), _arrays(moved, count)),
+    )  # fmt: skip
+
+
+def stop_gradient(x):
+    """x, which counts as constant wherever derivatives are taken."""
+    return array._own(lib.call(_stop_gradient, operand(x)._handle))
+
+
+# ---- functions with a derivative of their own ----
+
+
+def _as_operation(fun, function, more, args, kwargs):
+    """fun's result, from a transformation that takes its arrays and gives its outputs."""
+    leaves, rebuild = flatten((args, kwargs))
+    rebuild_value = None
+
+    def call(stand_ins):
+        nonlocal rebuild_value
+        positional, named = rebuild(stand_ins)
+        results, rebuild_value = flatten(fun(*positional, **named))
+        return results
+
+    out = (c_void_p * _MOST)()
+    made = _transform(
+        function, call, *more, _handles(leaves), len(leaves), out, _MOST, results=lambda count: _arrays(out, count)
+    )
+    return rebuild_value(made)
+
+
+def checkpoint(fun):
+    """`fun`, of which reverse mode keeps the arguments alone and computes again what it made on the way."""
+
+    @functools.wraps(fun, updated=())
+    def checkpointed(*args, **kwargs):
+        return _as_operation(fun, _checkpoint, (), args, kwargs)
+
+    return checkpointed
+
+
+class custom_function:
+    """A decorator: a function whose derivative may be given with `@f.vjp`, as `rule(primals, cotangents, outputs)`. It is
+    the derivative of the arguments; what the function captures counts as constant. `@f.jvp` is kept for programs that
+    give one; forward mode uses the reverse rule."""
+
+    def __init__(self, fun):
+        self._fun, self._rule, self._forward = fun, None, None
+        functools.update_wrapper(self, fun)
+
+    def vjp(self, rule):
+        self._rule = rule
+        return rule
+
+    def jvp(self, rule):
+        self._forward = rule
+        return rule
+
+    def __call__(self, *args, **kwargs):
+        if self._rule is None:
+            return self._fun(*args, **kwargs)
+        one_in = len(args) == 1
+        structure = {}
+
+        def fun(*positional, **named):
+            value = self._fun(*positional, **named)
+            structure["outputs"] = flatten(value)[1]
+            return value
+
+        _, rebuild_in = flatten((args, kwargs))
+
+        def rule(inputs, outputs, cotangents):
+            positional, named = rebuild_in(inputs)
+            primals = positional[0] if one_in else tuple(positional)
+            as_output = structure["outputs"]
+            gradients = self._rule(primals, as_output(cotangents), as_output(outputs), **named)
+            given = flatten(gradients)[0]
+            if len(given) != len(inputs):
+                raise ValueError(f"the derivative of a function of {len(inputs)} arrays gave {len(given)}")
+            return given
+
+        number = next(_numbers)
+        _users[number] = rule
+        custom = _CustomVjp(_on_custom, number, _on_release)
+        return _as_operation(fun, _custom, (byref(custom),), args, kwargs)
+
+
+# ---- compiling ----
+
+
+def compile(fun, inputs=None, outputs=None, shapeless=False):
+    """`fun` itself: evaluation already runs elementwise chains as one pass. What the function captures and changes
+    (`inputs`, `outputs`) is seen and changed as if it were not compiled."""
+    return fun
+
+
+def disable_compile():
+    """Nothing is left to disable."""
+
+
+def enable_compile():
+    """Nothing is left to enable."""
