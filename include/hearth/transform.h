@@ -64,6 +64,19 @@ typedef struct ht_custom_vjp {
 HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom_vjp *vjp, ht_array *const *in,
                               int n_in, ht_array **out, int max_out);
 
+/* ---- compiled functions ---- */
+
+/* A function that is called once for every combination of its arguments' shapes and dtypes, with arguments that have no
+ * value: it must not evaluate them. Later calls lay out what that call made for new arguments. What the function reads beside
+ * its arguments is kept as it was then, and computed once. Can be differentiated, and used in other functions, as the
+ * function itself; may be called from several threads. */
+typedef struct ht_compiled ht_compiled;
+/* `release(f->user)`, if not NULL, is called when the compiled function goes. */
+HT_API ht_status ht_compile(const ht_function *f, void (*release)(void *user), ht_compiled **out, ht_error *err);
+/* Results as of ht_function: their count, or -1 after an error in `s`. The 64 combinations used last are kept. */
+HT_API int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, ht_array **out, int max_out);
+HT_API void ht_compiled_free(ht_compiled *c); /* NULL is fine */
+
 #ifdef __cplusplus
 }
 #endif

@@ -263,7 +263,10 @@ ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in) 
     a->custom = ht_custom_retain(node->custom);
     int looks_at = 0;
     while (node->base && ht_storage(node->in[looks_at]) != node->base) looks_at++;
-    if (node->base) look_at(a, in[looks_at]);
+    if (node->base) {
+        look_at(a, in[looks_at]);
+        a->offset += in[looks_at]->offset - node->in[looks_at]->offset;
+    }
     return a;
 }
 

@@ -109,7 +109,8 @@ ht_array *ht_scope_fail_with(ht_scope *s, const ht_error *err);
 ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in);
 /* A view that looks at in[shown] as it is. NULL when an input is NULL or memory ran out. */
 ht_array *ht_view_node(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in, int shown);
-/* The same operation on other inputs, which have the shapes, strides and dtypes of node's. */
+/* The same operation on other inputs, which have the shapes, strides and dtypes of node's; a view is moved to where its new
+ * input begins. */
 ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in);
 /* Lets go of what made an evaluated array. A view keeps its storage. */
 void ht_array_cut_off(ht_array *a);

@@ -100,6 +100,9 @@ static ht_status run_kernel(walk *w, ht_array *a) {
     ht_stream *s = w->stream;
     const ht_kernel *kernel = &s->device->kernels[a->op];
     const char *name = ht_op_name(a->op);
+    if (a->op == HT_OP_LEAF)
+        return ht_fail(w->err, HT_ERR_ARGUMENT,
+                       "an argument of a function that is being compiled has no value: it cannot be evaluated");
     if (!kernel->run) return ht_fail(w->err, HT_ERR_UNSUPPORTED, "%s: not supported on %s", name, s->device->name);
     ht_view on_stack[STACK_VIEWS], *views = on_stack;
     if (a->n_in > STACK_VIEWS && !(views = malloc((size_t)a->n_in * sizeof *views)))

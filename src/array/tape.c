@@ -108,6 +108,11 @@ bool ht_tape_make(ht_scope *s, ht_tape_ways ways, ht_array *const *from, int n_f
     return false;
 }
 
+int64_t ht_tape_index(const ht_tape *t, const ht_array *node) {
+    int64_t at = seen_as(t, node);
+    return at >= 0 ? at : -1;
+}
+
 ht_tape_step *ht_tape_at(const ht_tape *t, const ht_array *node) {
     int64_t at = seen_as(t, node);
     return at >= 0 ? &t->step[at] : NULL;

@@ -25,6 +25,8 @@ typedef struct ht_tape {
  * do. False, with an error in the scope, when memory ran out. */
 bool ht_tape_make(ht_scope *s, ht_tape_ways ways, ht_array *const *from, int n_from, ht_array *const *to, int n_to,
                   ht_tape *out);
+/* The place of a node's step; -1 when it does not depend on a beginning. */
+int64_t ht_tape_index(const ht_tape *t, const ht_array *node);
 /* The step of a node; NULL when it does not depend on a beginning. */
 ht_tape_step *ht_tape_at(const ht_tape *t, const ht_array *node);
 void ht_tape_free(ht_tape *t);

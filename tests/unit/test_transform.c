@@ -339,6 +339,129 @@ static void steps_do_not_pile_up(void **state) {
     ht_array_release(x);
 }
 
+/* ---- compiled functions ---- */
+
+typedef struct counted {
+    int calls, released;
+    ht_array *captured;
+} counted;
+
+/* A view, a reduction and a chain of elements, with a captured array among them; and an argument as it is. */
+static int mixed(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out;
+    counted *c = user;
+    c->calls++;
+    ht_array *turned = ht_exp(s, ht_scale(s, ht_transpose(s, in[0], NULL), -0.5f));
+    ht_array *sum = ht_sum(s, ht_multiply(s, turned, c->captured), (int[]){1}, 1, false);
+    out[0] = ht_sum(s, ht_square(s, ht_add(s, sum, in[1])), NULL, 0, false);
+    out[1] = turned;
+    out[2] = in[1];
+    out[3] = c->captured;
+    return 4;
+}
+static void counted_release(void *user) { ((counted *)user)->released++; }
+
+/* Rows of a larger array, so that the argument neither begins where its memory does nor is contiguous. */
+static ht_array *part_of(ht_scope *s, int64_t rows, bool contiguous) {
+    ht_array *whole = ht_scale(s, test_counting(s, (int64_t[]){rows + 2, 6}, 2), 0.1f);
+    return ht_slice(s, whole, (int64_t[]){1, contiguous ? 0 : 2}, (int64_t[]){rows + 1, contiguous ? 6 : 5}, NULL);
+}
+
+static void expect_same(ht_scope *s, ht_array *a, ht_array *b) {
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_float_equal(value_of(s, ht_astype(s, ht_all(s, ht_equal(s, a, b), NULL, 0, false), HT_F32)), 1, 0);
+}
+
+static void a_compiled_function_is_called_once_for_each_shape(void **state) {
+    (void)state;
+    ht_error err;
+    ht_compiled *compiled;
+    ht_scope *outer = ht_scope_new(test_stream);
+    counted once = {.captured = ht_sqrt(outer, number(outer, 2))}, plain = once;
+    const ht_function f = {mixed, &once}, direct = {mixed, &plain};
+    assert_int_equal(ht_compile(&f, counted_release, &compiled, &err), HT_OK);
+    for (int round = 0; round < 6; round++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_array *in[2] = {part_of(s, 3 + round % 3, round < 3), number(s, (float)round)}, *got[4], *want[4];
+        if (ht_compiled_call(s, compiled, in, 2, got, 4) != 4) fail_msg("%s", ht_scope_error(s)->message);
+        assert_int_equal(direct.call(s, in, 2, want, 4, direct.user), 4);
+        for (int i = 0; i < 4; i++) expect_same(s, got[i], want[i]);
+        ht_scope_free(s);
+    }
+    assert_int_equal(once.calls, 6); /* 3 to 5 rows, of 6 and of 3 elements */
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *in[2] = {part_of(s, 4, true), number(s, 1)}, *got[4];
+    assert_int_equal(ht_compiled_call(s, compiled, in, 2, got, 4), 4);
+    assert_int_equal(once.calls, 6);
+    in[1] = ht_zeros(s, HT_F16, NULL, 0);
+    assert_int_equal(ht_compiled_call(s, compiled, in, 2, got, 4), 4);
+    assert_int_equal(once.calls, 7);
+    ht_compiled_free(compiled); /* what it has laid out goes on */
+    assert_int_equal(once.released, 1);
+    assert_true(isfinite(value_of(s, got[0])));
+    ht_scope_free(s);
+    ht_scope_free(outer);
+}
+
+static int call_compiled(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    return ht_compiled_call(s, user, in, n_in, out, max_out);
+}
+
+static void compiling_and_differentiating_go_together(void **state) {
+    (void)state;
+    ht_error err;
+    int calls = 0;
+    ht_compiled *inner, *outer;
+    ht_function f = {cube, &calls}, through = {call_compiled, NULL}, slope = {derivative, &through},
+                of_outer = {call_compiled, NULL};
+    assert_int_equal(ht_compile(&f, NULL, &inner, &err), HT_OK);
+    through.user = inner;
+    assert_int_equal(ht_compile(&slope, NULL, &outer, &err), HT_OK); /* compiled(grad(compiled(cube))) */
+    of_outer.user = outer;
+    for (int i = 1; i < 4; i++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_array *x = number(s, (float)i), *out[1], *grad[1];
+        assert_int_equal(ht_compiled_call(s, outer, &x, 1, out, 1), 1);
+        assert_float_equal(value_of(s, out[0]), (float)(3 * i * i), 0);
+        assert_true(ht_grad(s, &of_outer, &x, 1, (int[]){0}, 1, grad));
+        assert_float_equal(value_of(s, grad[0]), (float)(6 * i), 0);
+        ht_scope_free(s);
+    }
+    assert_int_equal(calls, 1);
+    ht_compiled_free(outer);
+    ht_compiled_free(inner);
+}
+
+static int looks_at_values(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    ht_error err;
+    if (!ht_eval(s, in, 1, &err)) fail_msg("an argument of a trace was evaluated");
+    ht_scope *other = ht_scope_new(test_stream); /* which does not know that it is a trace */
+    out[0] = ht_square(s, in[0]);
+    ht_status st = ht_eval(other, out, 1, &err);
+    ht_scope_free(other);
+    if (!st) fail_msg("an array of a trace was evaluated");
+    ht_scope_report(s, err.status, err.message);
+    return -1;
+}
+
+static void a_compiled_function_must_not_look_at_values(void **state) {
+    (void)state;
+    ht_error err;
+    ht_compiled *compiled;
+    ht_function f = {looks_at_values, NULL};
+    assert_int_equal(ht_compile(&f, NULL, &compiled, &err), HT_OK);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = number(s, 1), *out[1];
+    assert_int_equal(ht_compiled_call(s, compiled, &x, 1, out, 1), -1);
+    test_expect_error(s, out[0], "has no value");
+    s = ht_scope_new(test_stream);
+    assert_int_equal(ht_compiled_call(s, compiled, (ht_array *[]){HT_NONE}, 1, out, 1), -1);
+    test_expect_error(s, out[0], "argument 0 of a compiled function is HT_NONE");
+    ht_compiled_free(compiled);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_function_is_called_once),
@@ -350,6 +473,9 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_saves_memory_and_changes_nothing),
         cmocka_unit_test(deep_graphs_are_differentiated_without_recursion),
         cmocka_unit_test(steps_do_not_pile_up),
+        cmocka_unit_test(a_compiled_function_is_called_once_for_each_shape),
+        cmocka_unit_test(compiling_and_differentiating_go_together),
+        cmocka_unit_test(a_compiled_function_must_not_look_at_values),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

@@ -1,0 +1,187 @@
+/* Compiled functions: traced once for every combination of shapes and dtypes, then their graph is laid out again for new
+ * arguments without calling them. */
+#include "array/call.h"
+#include "array/differentiate.h"
+#include "array/tape.h"
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What one call made, for arguments of given shapes and dtypes. Read-only once it is in the list. */
+typedef struct trace {
+    struct trace *next;
+    ht_tape tape; /* the arguments come first */
+    int n_in, n_out;
+    ht_array **in, **out; /* held; `in` are leaves without values */
+} trace;
+
+enum { MAX_TRACES = 64 };
+
+struct ht_compiled {
+    ht_function f;
+    void (*release)(void *user);
+    pthread_mutex_t lock; /* over the list, and while the function is called */
+    trace *traces;        /* the latest first */
+};
+
+static void free_trace(trace *t) {
+    if (!t) return;
+    ht_tape_free(&t->tape);
+    for (int i = 0; t->in && i < t->n_in; i++) ht_array_release(t->in[i]);
+    for (int i = 0; t->out && i < t->n_out; i++) ht_array_release(t->out[i]);
+    free(t->in);
+    free(t->out);
+    free(t);
+}
+
+ht_status ht_compile(const ht_function *f, void (*release)(void *user), ht_compiled **out, ht_error *err) {
+    *out = NULL;
+    ht_compiled *c = calloc(1, sizeof *c);
+    if (!c) return ht_fail_memory(err, sizeof *c, "a compiled function");
+    *c = (ht_compiled){.f = *f, .release = release};
+    pthread_mutexattr_t recursive; /* the function may call itself */
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&c->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    *out = c;
+    return HT_OK;
+}
+
+void ht_compiled_free(ht_compiled *c) {
+    if (!c) return;
+    while (c->traces) {
+        trace *next = c->traces->next;
+        free_trace(c->traces);
+        c->traces = next;
+    }
+    if (c->release) c->release(c->f.user);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+/* ---- tracing ---- */
+
+static bool same_kind(const ht_array *a, const ht_array *b) { return a->dtype == b->dtype && ht_same_shape(a, b); }
+
+static trace *find(const ht_compiled *c, ht_array *const *in, int n_in) {
+    for (trace *t = c->traces; t; t = t->next) {
+        bool same = t->n_in == n_in;
+        for (int i = 0; same && i < n_in; i++) same = same_kind(t->in[i], in[i]);
+        if (same) return t;
+    }
+    return NULL;
+}
+
+/* A leaf like x that has no value. */
+static ht_array *argument_like(ht_scope *inner, const ht_array *x) {
+    ht_array *a = ht_array_new(inner, HT_OP_LEAF, NULL, 0);
+    if (a) ht_array_set_contiguous(a, x->dtype, x->shape, x->n_dims);
+    return a;
+}
+
+static bool trace_in(ht_scope *inner, const ht_function *f, ht_array *const *in, trace *t, int max_out) {
+    t->in = ht_array_list(inner, t->n_in);
+    t->out = ht_array_list(inner, max_out);
+    if (!t->in || !t->out) return false;
+    for (int i = 0; i < t->n_in; i++) {
+        t->in[i] = ht_array_retain(argument_like(inner, in[i]));
+        if (!t->in[i]) return false;
+    }
+    int n = ht_function_call(inner, f, t->in, t->n_in, t->out, max_out);
+    if (n < 0) return false;
+    t->n_out = n;
+    for (int i = 0; i < n; i++) ht_array_retain(t->out[i]);
+    return ht_tape_make(inner, HT_WAYS_OF_VALUES, t->in, t->n_in, t->out, n, &t->tape);
+}
+
+static trace *new_trace(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, int max_out) {
+    trace *t = calloc(1, sizeof *t);
+    ht_scope *inner = ht_scope_new_tracing(s->stream);
+    bool ok = t && inner;
+    if (!ok)
+        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a trace of a function");
+    else {
+        t->n_in = n_in;
+        ok = ht_scope_succeeded(s, inner, trace_in(inner, &c->f, in, t, max_out));
+    }
+    ht_scope_free(inner);
+    if (ok) return t;
+    free_trace(t);
+    return NULL;
+}
+
+/* The list stays short: what was used longest ago goes. */
+static void put_first(ht_compiled *c, trace *t) {
+    trace **at = &c->traces;
+    while (*at && *at != t) at = &(*at)->next;
+    if (*at) *at = t->next;
+    t->next = c->traces;
+    c->traces = t;
+    at = &c->traces;
+    for (int i = 0; *at && i < MAX_TRACES; i++) at = &(*at)->next;
+    free_trace(*at);
+    *at = NULL;
+}
+
+/* ---- calling ---- */
+
+/* The traced nodes once more, on the arguments. */
+static bool lay_out(ht_scope *inner, const trace *t, ht_array *const *in, ht_array **out) {
+    const ht_tape *tape = &t->tape;
+    ht_array **made = malloc((size_t)(tape->n + 1) * sizeof *made), *few[HT_INLINE_INPUTS];
+    bool ok = made != NULL;
+    if (!ok) ht_scope_fail(inner, HT_ERR_MEMORY, "out of memory: a call of a compiled function");
+    for (int i = 0; ok && i < t->n_in; i++) {
+        made[i] = ht_contiguous(inner, in[i]);
+        ok = made[i] != NULL;
+    }
+    for (int64_t i = t->n_in; ok && i < tape->n; i++) {
+        const ht_tape_step *step = &tape->step[i];
+        ht_array **operand = step->n_in <= HT_INLINE_INPUTS ? few : ht_array_list(inner, step->n_in);
+        for (int k = 0; operand && k < step->n_in; k++)
+            operand[k] = step->in[k] >= 0 ? made[step->in[k]] : step->node->in[k];
+        made[i] = operand ? ht_array_like(inner, step->node, operand) : NULL;
+        if (operand != few) free(operand);
+        ok = made[i] != NULL;
+    }
+    for (int i = 0; ok && i < t->n_out; i++) {
+        int64_t at = ht_tape_index(tape, t->out[i]);
+        out[i] = at >= 0 ? made[at] : ht_stand_in(inner, t->out[i]);
+        ok = out[i] != NULL;
+    }
+    free(made);
+    return ok;
+}
+
+static bool all_there(ht_scope *s, ht_array *const *in, int n_in) {
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i]) return false;
+        if (in[i] == HT_NONE) {
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "argument %d of a compiled function is HT_NONE", i);
+            return false;
+        }
+    }
+    return true;
+}
+
+int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, ht_array **out, int max_out) {
+    for (int i = 0; i < max_out; i++) out[i] = NULL;
+    if (!all_there(s, in, n_in)) return -1;
+    pthread_mutex_lock(&c->lock);
+    trace *t = find(c, in, n_in);
+    if (!t) t = new_trace(s, c, in, n_in, max_out);
+    if (t) put_first(c, t);
+    int n = t ? t->n_out : -1;
+    bool ok = n >= 0 && n <= max_out;
+    if (n > max_out)
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "a function gave %d arrays where there is room for %d", n, max_out);
+    ht_scope *inner = ok ? ht_scope_inside(s) : NULL;
+    if (inner) ok = ht_scope_give(s, inner, lay_out(inner, t, in, out), out, n);
+    pthread_mutex_unlock(&c->lock);
+    return ok && inner ? n : -1;
+}
