@@ -13,6 +13,7 @@ Without models those that `scripts/fetch-test-models` fetches are compared. The 
     start        from process start to the first token beside a minimal C program on llama.cpp, and peak memory
     tokenizer    vocabulary ready and 1 MB of English encoded beside Hugging Face `tokenizers`
     dense        bf16 checkpoints made of the same files beside `transformers`
+    four-bits    the same matrices in groups of MLX and in blocks of GGUF
     experts      large random Gemma 4 checkpoints in 4 bits, dense and with experts, that bench/make_gemma4.py writes
     overhead     what a token costs beside matrix products and attention, and an operation run eagerly
     sampling     greedy and the full chain over 262,144 logits
@@ -20,7 +21,7 @@ Without models those that `scripts/fetch-test-models` fetches are compared. The 
 
 Every measurement is a process of its own that loads and warms up. Engines take turns round by round, so that what else the
 machine does meets all of them; printed are medians and their ratios. Peers that this Python lacks (llama-cpp-python, built
-from source; tokenizers, transformers, torch) are installed into build/compare; --python names one that has them. The exit
+from source; tokenizers, transformers, torch, mlx-lm) are installed into build/compare; --python names one that has them. The exit
 status is 1 when a gate does not hold.
 """
 

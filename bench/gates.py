@@ -10,6 +10,7 @@ DEPTH = {"prefill": {SMOLLM2: 3}, "decode": {SMOLLM2: 1.8}}
 TOGETHER = {SMOLLM2: 4}  # eight sessions / one
 OTHER_SET = 0.5  # AVX2 / the best instruction set
 DENSE, DENSE_OF_MACHINE = {"prefill": 2.5, "decode": 3}, {"decode": 0.85}  # Hearth / transformers
+MLX_OF_BLOCKS = 0.85  # MLX's groups / Q4_1
 LARGE_OF_MACHINE = {"dense": 0.8, "experts": 0.8}  # decoding of the read bandwidth, as bench/make_gemma4.py calls them
 PEAK_MEMORY = 1  # at most, of llama.cpp's
 START = 0.5  # likewise

@@ -156,6 +156,25 @@ def dense(o):
     return section
 
 
+def four_bits(o):
+    """The same matrices as groups of MLX and as blocks of GGUF, Hearth beside itself."""
+    section = {"title": f"4 bits as mlx-lm stores them, {o.threads} threads", "peer": "Q4_1", "rows": [], "rounds": {}}
+    python = engines.python_with(["mlx_lm", "torch", "transformers", "gguf"], o.python)
+    for path in o.models:
+        with tempfile.TemporaryDirectory() as directory:
+            engines.run([python, engines.HERE / "make_four_bits.py", path, directory])
+            results = section["rounds"][known(path)] = engines.in_turns({
+                name: lambda name=name: engines.hearth(o.hearth, pathlib.Path(directory) / name, o.threads, PREFILL, o.decode)
+                for name in ("mlx-32", "mlx-64", "q4_1.gguf")
+            }, o.rounds, f"{known(path)} in 4 bits")
+        for what in ("prefill", "decode"):
+            for group in ("mlx-32", "mlx-64"):
+                ours, blocks = (median(results[e], f"{what}_tokens_per_second") for e in (group, "q4_1.gguf"))
+                section["rows"].append(row(known(path), f"{what}, groups of {group[4:]}", ours, blocks, "tok/s",
+                                           check("ratio", ours / blocks, gates.MLX_OF_BLOCKS)))
+    return section
+
+
 def experts(o):
     """Large random checkpoints of Gemma 4's shapes in 4 bits, with experts and without: what counts is the bandwidth."""
     section = {"title": f"Random Gemma 4 checkpoints in 4 bits, {o.threads} threads", "peer": "none", "rows": [], "rounds": {}}
@@ -182,6 +201,7 @@ SECTIONS = {
     "start": start,
     "tokenizer": tokenizer,
     "dense": dense,
+    "four-bits": four_bits,
     "experts": experts,
     "overhead": inside.overhead,
     "sampling": inside.sampling,

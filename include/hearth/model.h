@@ -78,7 +78,7 @@ typedef struct ht_model_info {
     const char *format;         /* "gguf" or "safetensors" */
     const char *quantization;   /* dominant weight type by bytes: "Q4_1", "BF16"; "none" for a vocabulary-only file */
     const char *tokenizer_kind; /* or "none" */
-    const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", "deepseek", or "none" */
+    const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2", "mistral", or "none" */
     bool has_weights;
     bool runs;          /* a family this build runs, and weights */
     int32_t n_files;    /* that hold the weights */

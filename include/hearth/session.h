@@ -136,7 +136,7 @@ typedef struct ht_message {
  * format has it, and with the checkpoint's own default system text when there is no system message; allocated text, freed
  * by the caller with free. HT_ERR_UNSUPPORTED when the model has no chat format. */
 HT_API ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err);
-/* "chatml", "gemma", "gemma4", "llama3", "deepseek", or NULL when the model has none that Hearth writes. A constant, never freed. */
+/* "chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2", "mistral", or NULL when the model has none that Hearth writes. A constant, never freed. */
 HT_API const char *ht_chat_format_name(const ht_model *m);
 /* Formats (as ht_chat_format) and encodes the whole conversation, and generates the assistant's answer. What the session already holds of it,
  * from an earlier call, is not computed again; anything else it holds is dropped. */

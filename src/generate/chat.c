@@ -1,32 +1,15 @@
 #include "generate/chat.h"
 
 #include "base/error.h"
-#include "base/text.h"
+#include "generate/chat_inside.h"
 #include "models/model.h"
 #include "models/talk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct span {
-    const char *text;
-    size_t n;
-} span;
-
-/* A conversation being written. */
-typedef struct chat {
-    const char *template_text; /* "" when there is none */
-    const char *bos;           /* "" when there is none */
-    const ht_message *messages;
-    size_t n;
-    ht_text out;
-} chat;
-
-static span whole(const char *text) { return (span){text, strlen(text)}; }
-static void put(chat *c, span s) { ht_text_append(&c->out, s.text, s.n); }
-static void put_text(chat *c, const char *text) { ht_text_append_str(&c->out, text); }
-static bool has_role(const ht_message *m, const char *role) { return strcmp(m->role, role) == 0; }
-static bool begins_with_system(const chat *c) { return has_role(&c->messages[0], "system"); }
+bool ht_chat_has_role(const ht_message *m, const char *role) { return strcmp(m->role, role) == 0; }
+bool ht_chat_begins_with_system(const ht_chat_writer *c) { return ht_chat_has_role(&c->messages[0], "system"); }
 
 /* What templates trim: the white space of Python's str.strip. */
 static bool is_space(uint32_t c) {
@@ -34,25 +17,43 @@ static bool is_space(uint32_t c) {
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-static span trim(span s) {
-    size_t begin = s.n, end = 0;
-    for (size_t at = 0; at < s.n;) {
+ht_span ht_chat_trim(const char *text, size_t n) {
+    size_t begin = n, end = 0;
+    for (size_t at = 0; at < n;) {
         uint32_t code_point;
-        size_t length = ht_utf8_decode(s.text + at, s.n - at, &code_point);
+        size_t length = ht_utf8_decode(text + at, n - at, &code_point);
         if (!is_space(code_point)) {
-            if (begin == s.n) begin = at;
+            if (begin == n) begin = at;
             end = at + length;
         }
         at += length;
     }
-    return begin < end ? (span){s.text + begin, end - begin} : (span){s.text, 0};
+    return begin < end ? (ht_span){text + begin, end - begin} : (ht_span){text, 0};
+}
+
+static void put_trimmed(ht_chat_writer *c, const char *text) { ht_chat_put(c, ht_chat_trim(text, strlen(text))); }
+
+ht_status ht_chat_check_turns(const ht_chat_writer *c, size_t first, const char *format, ht_error *err) {
+    if (c->n == first)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the %s chat format needs a user message after the system message",
+                       format);
+    for (size_t i = first; i < c->n; i++) {
+        const char *expected = (i - first) % 2 ? "assistant" : "user";
+        if (!ht_chat_has_role(&c->messages[i], expected))
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "message %zu has the role %s, but the %s chat format alternates user and assistant: expected "
+                "%s",
+                i, c->messages[i].role, format, expected);
+    }
+    return HT_OK;
 }
 
 /* ---- chatml ---- */
 
 /* The system text that a template writes by itself: what stands between the system header and <|im_end|> in one string
  * literal. Newlines in literals come as a line feed or as \n. */
-static span default_system(const char *template_text) {
+static ht_span default_system(const char *template_text) {
     static const char header[] = "<|im_start|>system", end[] = "<|im_end|>";
     for (const char *p = template_text; (p = strstr(p, header));) {
         p += strlen(header);
@@ -64,46 +65,46 @@ static span default_system(const char *template_text) {
             continue;
         const char *stop = strstr(p, end);
         size_t literal = strcspn(p, "'\"{}\\");
-        if (stop && (size_t)(stop - p) <= literal) return (span){p, (size_t)(stop - p)};
+        if (stop && (size_t)(stop - p) <= literal) return (ht_span){p, (size_t)(stop - p)};
     }
-    return (span){"", 0};
+    return (ht_span){"", 0};
 }
 
-static ht_status write_chatml(chat *c, ht_error *err) {
+static ht_status ht_chat_write_chatml(ht_chat_writer *c, ht_error *err) {
     (void)err;
-    span system = default_system(c->template_text);
-    if (system.n && !begins_with_system(c)) {
-        put_text(c, "<|im_start|>system\n");
-        put(c, system);
-        put_text(c, "<|im_end|>\n");
+    ht_span system = default_system(c->template_text);
+    if (system.n && !ht_chat_begins_with_system(c)) {
+        ht_chat_put_text(c, "<|im_start|>system\n");
+        ht_chat_put(c, system);
+        ht_chat_put_text(c, "<|im_end|>\n");
     }
     for (size_t i = 0; i < c->n; i++)
         ht_text_printf(&c->out, "<|im_start|>%s\n%s<|im_end|>\n", c->messages[i].role, c->messages[i].content);
-    put_text(c, "<|im_start|>assistant\n");
+    ht_chat_put_text(c, "<|im_start|>assistant\n");
     return HT_OK;
 }
 
 /* ---- llama3 ---- */
 
-static void put_llama3_header(chat *c, const char *role) {
+static void put_llama3_header(ht_chat_writer *c, const char *role) {
     ht_text_printf(&c->out, "<|start_header_id|>%s<|end_header_id|>\n\n", role);
 }
 
-static ht_status write_llama3(chat *c, ht_error *err) {
+static ht_status ht_chat_write_llama3(ht_chat_writer *c, ht_error *err) {
     (void)err;
     size_t first = 0;
     if (strstr(c->template_text, "Cutting Knowledge Date: December 2023")) {
         /* Llama 3.1 and later always write a system turn with dates. The date is the templates' own fallback: an answer
          * may not depend on the day. */
         put_llama3_header(c, "system");
-        put_text(c, "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
-        if (begins_with_system(c)) put(c, trim(whole(c->messages[first++].content)));
-        put_text(c, "<|eot_id|>");
+        ht_chat_put_text(c, "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
+        if (ht_chat_begins_with_system(c)) put_trimmed(c, c->messages[first++].content);
+        ht_chat_put_text(c, "<|eot_id|>");
     }
     for (size_t i = first; i < c->n; i++) {
         put_llama3_header(c, c->messages[i].role);
-        put(c, trim(whole(c->messages[i].content)));
-        put_text(c, "<|eot_id|>");
+        put_trimmed(c, c->messages[i].content);
+        ht_chat_put_text(c, "<|eot_id|>");
     }
     put_llama3_header(c, "assistant");
     return HT_OK;
@@ -111,34 +112,28 @@ static ht_status write_llama3(chat *c, ht_error *err) {
 
 /* ---- gemma ---- */
 
-static const char *gemma_role(const ht_message *m) { return has_role(m, "assistant") ? "model" : m->role; }
+static const char *gemma_role(const ht_message *m) { return ht_chat_has_role(m, "assistant") ? "model" : m->role; }
 
 /* The system text goes in front of the first user message; turns alternate. */
-static ht_status write_gemma(chat *c, ht_error *err) {
-    size_t first = begins_with_system(c) ? 1 : 0;
-    if (c->n == first)
-        return ht_fail(err, HT_ERR_ARGUMENT, "the gemma chat format needs a user message after the system message");
+static ht_status ht_chat_write_gemma(ht_chat_writer *c, ht_error *err) {
+    size_t first = ht_chat_begins_with_system(c) ? 1 : 0;
+    ht_status status = ht_chat_check_turns(c, first, "gemma", err);
+    if (status) return status;
     for (size_t i = first; i < c->n; i++) {
         const ht_message *m = &c->messages[i];
-        const char *expected = (i - first) % 2 ? "assistant" : "user";
-        if (!has_role(m, expected))
-            return ht_fail(err, HT_ERR_ARGUMENT,
-                           "message %zu has the role %s, but the gemma chat format alternates user and assistant: "
-                           "expected %s",
-                           i, m->role, expected);
         ht_text_printf(&c->out, "<start_of_turn>%s\n", gemma_role(m));
         if (i == first && first) ht_text_printf(&c->out, "%s\n\n", c->messages[0].content);
-        put(c, trim(whole(m->content)));
-        put_text(c, "<end_of_turn>\n");
+        put_trimmed(c, m->content);
+        ht_chat_put_text(c, "<end_of_turn>\n");
     }
-    put_text(c, "<start_of_turn>model\n");
+    ht_chat_put_text(c, "<start_of_turn>model\n");
     return HT_OK;
 }
 
 /* ---- gemma4 ---- */
 
 /* An earlier answer without its thoughts: of every stretch up to a `<channel|>`, what stands before `<|channel>`. */
-static void put_answer(chat *c, const char *content) {
+static void put_answer(ht_chat_writer *c, const char *content) {
     static const char open[] = "<|channel>", close[] = "<channel|>";
     ht_text kept = {0};
     for (const char *p = content; p;) {
@@ -148,28 +143,28 @@ static void put_answer(chat *c, const char *content) {
         ht_text_append(&kept, p, n);
         p = end ? end + strlen(close) : NULL;
     }
-    if (kept.len) put(c, trim((span){kept.data, kept.len}));
+    if (kept.len) ht_chat_put(c, ht_chat_trim(kept.data, kept.len));
     c->out.failed = c->out.failed || kept.failed;
     ht_text_free(&kept);
 }
 
-static ht_status write_gemma4(chat *c, ht_error *err) {
+static ht_status ht_chat_write_gemma4(ht_chat_writer *c, ht_error *err) {
     (void)err;
     bool joins = strstr(c->template_text, "continue_same_model_turn") != NULL;
     bool no_thought = strstr(c->template_text, "<|channel>thought\\n<channel|>") != NULL;
     for (size_t i = 0; i < c->n; i++) {
         const ht_message *m = &c->messages[i];
-        bool answer = has_role(m, "assistant");
-        if (!(joins && answer && i > 0 && has_role(m - 1, "assistant")))
+        bool answer = ht_chat_has_role(m, "assistant");
+        if (!(joins && answer && i > 0 && ht_chat_has_role(m - 1, "assistant")))
             ht_text_printf(&c->out, "<|turn>%s\n", gemma_role(m));
         if (answer)
             put_answer(c, m->content);
         else
-            put(c, trim(whole(m->content)));
-        put_text(c, "<turn|>\n");
+            put_trimmed(c, m->content);
+        ht_chat_put_text(c, "<turn|>\n");
     }
-    put_text(c, "<|turn>model\n");
-    if (no_thought) put_text(c, "<|channel>thought\n<channel|>");
+    ht_chat_put_text(c, "<|turn>model\n");
+    if (no_thought) ht_chat_put_text(c, "<|channel>thought\n<channel|>");
     return HT_OK;
 }
 
@@ -180,32 +175,32 @@ static ht_status write_gemma4(chat *c, ht_error *err) {
 
 /* The last system text, without a header; then the turns. Earlier answers are written without their thoughts, and the next
  * one begins with one where the template says so. */
-static ht_status write_deepseek(chat *c, ht_error *err) {
+static ht_status ht_chat_write_deepseek(ht_chat_writer *c, ht_error *err) {
     (void)err;
     const char *system = "", *close = "</think>";
     for (size_t i = 0; i < c->n; i++)
-        if (has_role(&c->messages[i], "system")) system = c->messages[i].content;
-    put_text(c, system);
+        if (ht_chat_has_role(&c->messages[i], "system")) system = c->messages[i].content;
+    ht_chat_put_text(c, system);
     for (size_t i = 0; i < c->n; i++) {
         const ht_message *m = &c->messages[i];
-        if (has_role(m, "user")) ht_text_printf(&c->out, DEEPSEEK("User") "%s", m->content);
-        if (!has_role(m, "assistant")) continue;
+        if (ht_chat_has_role(m, "user")) ht_text_printf(&c->out, DEEPSEEK("User") "%s", m->content);
+        if (!ht_chat_has_role(m, "assistant")) continue;
         const char *answer = m->content;
         for (const char *p = answer; (p = strstr(p, close));) answer = p += strlen(close);
         ht_text_printf(&c->out, DEEPSEEK("Assistant") "%s" DEEPSEEK("end" UNDERLINE "of" UNDERLINE "sentence"), answer);
     }
-    put_text(c, DEEPSEEK("Assistant"));
-    if (strstr(c->template_text, DEEPSEEK("Assistant") "<think>\\n")) put_text(c, "<think>\n");
-    if (strstr(c->template_text, "{% if not enable_thinking %}{{- '</think>' -}}")) put_text(c, close);
+    ht_chat_put_text(c, DEEPSEEK("Assistant"));
+    if (strstr(c->template_text, DEEPSEEK("Assistant") "<think>\\n")) ht_chat_put_text(c, "<think>\n");
+    if (strstr(c->template_text, "{% if not enable_thinking %}{{- '</think>' -}}")) ht_chat_put_text(c, close);
     return HT_OK;
 }
 
 /* ---- choosing ---- */
 
-#define FORMAT(name, opening, bos) {#name, write_##name, bos},
+#define FORMAT(name, opening, bos) {#name, ht_chat_write_##name, bos},
 static const struct {
     const char *name;
-    ht_status (*write)(chat *c, ht_error *err);
+    ht_status (*write)(ht_chat_writer *c, ht_error *err);
     bool bos;
 } formats[] = {HT_CHAT_FORMATS(FORMAT)};
 
@@ -225,8 +220,8 @@ static ht_status check_messages(const ht_message *messages, size_t n, ht_error *
     return HT_OK;
 }
 
-ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const ht_message *messages,
-                        size_t n, char **text, ht_error *err) {
+ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const char *eos,
+                        const ht_message *messages, size_t n, char **text, ht_error *err) {
     *text = NULL;
     ht_status status = check_messages(messages, n, err);
     if (status) return status;
@@ -237,11 +232,12 @@ ht_status ht_chat_write(const char *format, const char *template_text, const cha
                        "the model has no chat format that Hearth knows; give it the text as it is instead");
     /* A template says whether it writes BOS. Without one the formats of models that were trained with BOS do. */
     bool with_bos = template_text ? strstr(template_text, "bos_token") != NULL : formats[f].bos;
-    chat c = {.template_text = template_text ? template_text : "",
-              .bos = bos && with_bos ? bos : "",
-              .messages = messages,
-              .n = n};
-    put_text(&c, c.bos);
+    ht_chat_writer c = {.template_text = template_text ? template_text : "",
+                        .bos = bos && with_bos ? bos : "",
+                        .eos = eos ? eos : "",
+                        .messages = messages,
+                        .n = n};
+    ht_chat_put_text(&c, c.bos);
     status = formats[f].write(&c, err);
     if (status) {
         ht_text_free(&c.out);
@@ -251,12 +247,13 @@ ht_status ht_chat_write(const char *format, const char *template_text, const cha
     return *text ? HT_OK : ht_fail_memory(err, c.out.len, "the formatted conversation");
 }
 
+static const char *piece_of(const ht_tokenizer *t, int32_t id) { return id >= 0 ? ht_tokenizer_piece(t, id) : NULL; }
+
 ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err) {
     const ht_tokenizer *t = m->tokenizer; /* NULL: then there is no format either, and what follows says so */
-    if (!t) return ht_chat_write(NULL, NULL, NULL, messages, n, text, err);
-    int32_t bos = ht_tokenizer_bos(t);
-    return ht_chat_write(m->chat_format, ht_tokenizer_chat_template(t), bos >= 0 ? ht_tokenizer_piece(t, bos) : NULL,
-                         messages, n, text, err);
+    if (!t) return ht_chat_write(NULL, NULL, NULL, NULL, messages, n, text, err);
+    return ht_chat_write(m->chat_format, ht_tokenizer_chat_template(t), piece_of(t, ht_tokenizer_bos(t)),
+                         piece_of(t, ht_tokenizer_eos(t)), messages, n, text, err);
 }
 
 const char *ht_chat_format_name(const ht_model *m) { return m->chat_format; }

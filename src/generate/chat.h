@@ -5,9 +5,9 @@
 
 #include <hearth/session.h>
 
-/* format: the name of one of HT_CHAT_FORMATS (models/talk.h), or NULL: an error; template: the checkpoint's, or NULL; bos: the text of its BOS token,
- * or NULL. *text is allocated. */
-ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const ht_message *messages,
-                        size_t n, char **text, ht_error *err);
+/* format: the name of one of HT_CHAT_FORMATS (models/talk.h), or NULL: an error; template: the checkpoint's, or NULL; bos
+ * and eos: the texts of these tokens, or NULL. *text is allocated. */
+ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const char *eos,
+                        const ht_message *messages, size_t n, char **text, ht_error *err);
 
 #endif

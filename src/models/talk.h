@@ -8,13 +8,15 @@
 #include <hearth/tokenizer.h>
 
 /* X(name, opening, bos): the chat formats there are, with the token that opens a turn, by which a format is told in a
- * template's text and in a vocabulary alike, and whether its models were trained on texts that begin with BOS. */
+ * template's text and in a vocabulary alike (the first that is there), and whether its models were trained on texts that begin with BOS. */
 #define HT_CHAT_FORMATS(X)                                                                                             \
     X(chatml, "<|im_start|>", false)                                                                                   \
     X(gemma, "<start_of_turn>", true)                                                                                  \
     X(gemma4, "<|turn>", true)                                                                                         \
     X(llama3, "<|start_header_id|>", true)                                                                             \
-    X(deepseek, "<\xEF\xBD\x9CUser\xEF\xBD\x9C>", true)
+    X(deepseek, "<\xEF\xBD\x9CUser\xEF\xBD\x9C>", true)                                                                \
+    X(llama2, "<<SYS>>", true)                                                                                         \
+    X(mistral, "[INST]", true)
 
 /* The checkpoint's tokenizer; *out is NULL when it has none: it can still be run on ids. */
 ht_status ht_talk_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err);

@@ -6,10 +6,14 @@ TEMPLATES is the folder `vendor/llama.cpp/models` of the llama-cpp-python 0.3.36
 smollm2-135m.gguf and qwen2.5-coder-0.5b.gguf. Rendered by transformers 5.23 (pip install transformers gguf). Of the
 templates themselves only the fragments by which Hearth tells their dialects apart are written, after a check that they
 are in there."""
+import datetime
 import json
+import re
 import sys
 
 import gguf
+import jinja2
+from transformers.utils import chat_template_utils
 from transformers.utils.chat_template_utils import render_jinja_template
 
 TEMPLATES, MODELS = sys.argv[1:]
@@ -23,11 +27,40 @@ def of_gguf(path):
     return gguf.GGUFReader(path).fields["tokenizer.chat_template"].contents()
 
 
+def of_tests(name):
+    """One of those that llama.cpp's own tests hold."""
+    text = open(f"{TEMPLATES}/../tests/test-chat-template.cpp", encoding="utf-8").read()
+    entry = text[text.index(f'.name= */ "{name}'):]
+    return json.loads(re.search(r'\.template_str= \*/ ("(?:[^"\\]|\\.)*")', entry).group(1))
+
+
+def of_python(name):
+    text = open(f"{TEMPLATES}/../../../llama_cpp/llama_chat_format.py", encoding="utf-8").read()
+    return json.loads(re.search(name + r' = ("(?:[^"\\]|\\.)*")', text).group(1))
+
+
+def default_system(template):
+    return re.search(r"set default_system_message = .*?%}", template, re.DOTALL).group(0)
+
+
+class FixedDate(datetime.datetime):
+    """Today, for templates that ask: Hearth writes this date whatever the day."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2024, 7, 26)
+
+
+chat_template_utils.datetime = FixedDate
+
+
 QWEN25 = ["{{- '<|im_start|>system\\n' }}", "{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}",
           "{{- '<|im_start|>system\\nYou are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>\\n' }}"]
 LLAMA31 = ["{{- bos_token }}", '{{- "Cutting Knowledge Date: December 2023\\n" }}']
 THINK = "{{'<\uff5cAssistant\uff5c><think>\\n'}}"
 NO_THOUGHT = "{{- '<|channel>thought\\n<channel|>' -}}"
+ALTERNATES = "must alternate"
+SMALL32, MINISTRAL = (of_file(n) for n in ("Mistral-Small-3.2-24B-Instruct-2506", "mistralai-Ministral-3-14B-Reasoning-2512"))
 CASES = [  # name, format, BOS, template, fragments
     ("SmolLM2", "chatml", "<|im_start|>", of_gguf(f"{MODELS}/smollm2-135m.gguf"),
      ["{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' }}"]),
@@ -52,7 +85,32 @@ CASES = [  # name, format, BOS, template, fragments
      ["{{- bos_token -}}", NO_THOUGHT]),
     ("Gemma 4, in the GGUF", "gemma4", "<bos>", of_gguf(f"{TEMPLATES}/ggml-vocab-gemma-4.gguf"),
      ["{{ bos_token }}", NO_THOUGHT]),
+    ("Mistral 7B v0.1", "mistral", "<s>", of_python("MISTRAL_INSTRUCT_CHAT_TEMPLATE"),
+     ["{{ bos_token }}", ALTERNATES, "{{ '[INST] ' + message['content'] + ' [/INST]' }}",
+      "{{ message['content'] + eos_token + ' ' }}"]),
+    ("Mistral 7B v0.2", "mistral", "<s>", of_tests("mistralai/Mistral-7B-Instruct-v0.2 (NOTE"),
+     ["{{ bos_token }}", ALTERNATES, "{{ '[INST] ' + message['content'] + ' [/INST]' }}",
+      "{{ message['content'] + eos_token}}"]),
+    ("Mistral 7B v0.2, v1", "mistral", "<s>", of_tests("mistralai/Mistral-7B-Instruct-v0.2 (mistralai 'v1'"),
+     ["{{- bos_token }}", ALTERNATES, "loop.first and system_message is defined", "' [INST] ' + message['content'] + ' [/INST]'",
+      "{{- ' ' + message['content'] + eos_token}}"]),
+    ("Mistral Large 2407, v3", "mistral", "<s>", of_tests("Mistral-Large-Instruct-2407"),
+     ["{{- bos_token }}", ALTERNATES, "loop.last and system_message is defined",
+      '{{- "[INST] " + message["content"] + "[/INST]" }}', '{{- " " + message["content"]|trim + eos_token}}']),
+    ("Mistral Nemo 2407", "mistral", "<s>", of_file("mistralai-Mistral-Nemo-Instruct-2407"),
+     ["{{- bos_token }}", ALTERNATES, "loop.last and system_message is defined",
+      '{{- "[INST]" + message["content"] + "[/INST]" }}', '{{- message["content"] + eos_token}}']),
+    ("Mistral Large 2411, v7", "mistral", "<s>", of_tests("mistralai/Mistral-Large-Instruct-2411"),
+     ["{{ bos_token }}", "'[INST] ' + message['content'] + '[/INST]'", "'[SYSTEM_PROMPT] ' + message['content'] + '[/SYSTEM_PROMPT]'",
+      "{{ ' ' + message['content'] + eos_token }}"]),
+    ("Mistral Small 3.2", "mistral", "<s>", SMALL32,
+     ["{{- bos_token }}", ALTERNATES, "{{- '[INST]' }}", "{{- '[/INST]' }}", "{{- message['content'] + eos_token }}",
+      "{{- '[SYSTEM_PROMPT]' + system_prompt + '[/SYSTEM_PROMPT]' }}", default_system(SMALL32)]),
+    ("Ministral 3", "mistral", "<s>", MINISTRAL,
+     ["{{- bos_token }}", ALTERNATES, "{{- '[INST]' + message['content'] + '[/INST]' }}",
+      "{{- '[SYSTEM_PROMPT]' + default_system_message + '[/SYSTEM_PROMPT]' }}", default_system(MINISTRAL)]),
 ]
+EOS = "</s>"
 SYSTEM = {"role": "system", "content": "  Answer in \"verse\", 100 % of it.\n"}
 CONVERSATIONS = [
     [{"role": "user", "content": "What is the capital of France?"}],
@@ -91,12 +149,13 @@ for name, kind, bos, template, fragments in CASES:
     for fragment in fragments:
         assert fragment in template, (name, fragment)
     for i, messages in enumerate(conversations):
-        if name == "Gemma 2" and messages[0]["role"] == "system" or kind == "gemma" and messages is ANSWERS_IN_A_ROW:
-            continue  # refused by the template
         if messages is THOUGHT and kind != "gemma4" or messages is DEEP_THOUGHT and kind != "deepseek":
             continue
-        rendered, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True,
-                                            bos_token=bos, date_string="26 Jul 2024")
+        try:
+            rendered, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True,
+                                                bos_token=bos, eos_token=EOS, date_string="26 Jul 2024")
+        except jinja2.exceptions.TemplateError:
+            continue  # refused by the template
         print(f"    {{{c_string(name)}, {c_string(kind)}, {c_string(bos)}, {c_string(' '.join(fragments))}, {i},\n"
               f"     {c_string(rendered[0])}}},")
 print("};")

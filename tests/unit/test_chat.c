@@ -24,8 +24,8 @@ static void as_the_templates_write_it(void **state) {
         const ht_message *chat = golden_chats[golden_texts[i].chat];
         char *text;
         ht_error err = {0};
-        if (ht_chat_write(golden_texts[i].format, golden_texts[i].fragments, golden_texts[i].bos, chat, length_of(chat),
-                          &text, &err))
+        if (ht_chat_write(golden_texts[i].format, golden_texts[i].fragments, golden_texts[i].bos, "</s>", chat,
+                          length_of(chat), &text, &err))
             fail_msg("%s", err.message);
         if (strcmp(text, golden_texts[i].expected) != 0)
             fail_msg("%s, conversation %d: expected\n%s\nfound\n%s", golden_texts[i].name, golden_texts[i].chat,
@@ -54,14 +54,16 @@ static void formats_without_a_template(void **state) {
                    "<|end_header_id|>\n\n"},
         {"deepseek", "<bos>Be brief.<\357\275\234User\357\275\234> Hi <\357\275\234Assistant\357\275\234>Yes"
                      "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"
-                     "<\357\275\234User\357\275\234>Bye<\357\275\234Assistant\357\275\234>"}};
+                     "<\357\275\234User\357\275\234>Bye<\357\275\234Assistant\357\275\234>"},
+        {"llama2", "<bos>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\n Hi [/INST] Yes <eos>[INST] Bye [/INST]"},
+        {"mistral", "<bos>[INST]Be brief.\n\n Hi [/INST]Yes<eos>[INST]Bye[/INST]"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text;
         ht_error err = {0};
-        assert_int_equal(ht_chat_write(cases[i].format, NULL, "<bos>", chat, 4, &text, &err), HT_OK);
+        assert_int_equal(ht_chat_write(cases[i].format, NULL, "<bos>", "<eos>", chat, 4, &text, &err), HT_OK);
         assert_string_equal(text, cases[i].expected);
         free(text);
-        assert_int_equal(ht_chat_write(cases[i].format, NULL, NULL, chat, 4, &text, &err), HT_OK);
+        assert_int_equal(ht_chat_write(cases[i].format, NULL, NULL, NULL, chat, 4, &text, &err), HT_OK);
         assert_null(strstr(text, "<bos>"));
         free(text);
     }
@@ -70,9 +72,44 @@ static void formats_without_a_template(void **state) {
 static void expect_refusal(const char *format, const ht_message *chat, size_t n, ht_status status, const char *part) {
     char *text = (char *)1;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(format, NULL, NULL, chat, n, &text, &err), status);
+    assert_int_equal(ht_chat_write(format, NULL, NULL, NULL, chat, n, &text, &err), status);
     assert_null(text);
     if (!strstr(err.message, part)) fail_msg("message \"%s\" lacks \"%s\"", err.message, part);
+}
+
+/* Dialects that no template at hand has. */
+static void parts_of_templates(void **state) {
+    (void)state;
+    const ht_message chat[] = {{"system", "S"}, {"user", "a"}, {"assistant", " b "}, {"user", "c"}};
+    static const struct {
+        const char *format, *template, *expected;
+    } cases[] = {{"mistral", "(message == user_messages[-1]) and system_message \"[INST] \" \"[/INST]\" must alternate",
+                  "[INST] a[/INST] b </s>[INST] S\n\nc[/INST]"},
+                 {"llama2", "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}",
+                  "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\na [/INST] b </s><s>[INST] c [/INST]"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text;
+        ht_error err = {0};
+        assert_int_equal(ht_chat_write(cases[i].format, cases[i].template, "<s>", "</s>", chat, 4, &text, &err), HT_OK);
+        assert_string_equal(text, cases[i].expected);
+        free(text);
+    }
+}
+
+/* A default system text that is not a sum of strings and dates is asked for, not made up. */
+static void a_default_that_cannot_be_read(void **state) {
+    (void)state;
+    static const char *const templates[] = {"'[SYSTEM_PROMPT]' {%- set default_system_message = 'a' + name %}",
+                                            "'[SYSTEM_PROMPT]' {%- set default_system_message = 'a",
+                                            "'[SYSTEM_PROMPT]' {%- set default_system_message =",
+                                            "'[SYSTEM_PROMPT]' {%- set default_system_message = 'a' ~ 'b' %}"};
+    const ht_message chat[] = {{"user", "a"}};
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        char *text;
+        ht_error err = {0};
+        assert_int_equal(ht_chat_write("mistral", templates[i], "", "", chat, 1, &text, &err), HT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "begin the conversation with a system message"));
+    }
 }
 
 static void what_is_refused(void **state) {
@@ -84,14 +121,16 @@ static void what_is_refused(void **state) {
     expect_refusal("gemma", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
     expect_refusal("gemma", (const ht_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
     expect_refusal("gemma", (const ht_message[]){user, system}, 2, HT_ERR_ARGUMENT, "message 1 has the role system");
+    expect_refusal("mistral", (const ht_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
+    expect_refusal("llama2", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
     expect_refusal(NULL, &user, 1, HT_ERR_UNSUPPORTED, "no chat format");
     expect_refusal("vicuna", &user, 1, HT_ERR_UNSUPPORTED, "no chat format");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_templates_write_it),
-        cmocka_unit_test(formats_without_a_template),
+        cmocka_unit_test(as_the_templates_write_it), cmocka_unit_test(formats_without_a_template),
+        cmocka_unit_test(parts_of_templates),        cmocka_unit_test(a_default_that_cannot_be_read),
         cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

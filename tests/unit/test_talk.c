@@ -61,9 +61,11 @@ static void formats(void **state) {
     check_format("<|turn>", NULL, "gemma4");
     check_format("<|start_header_id|>", NULL, "llama3");
     check_format("<\357\275\234User\357\275\234>", NULL, "deepseek");
+    check_format("[INST]", NULL, "mistral");
+    check_format("<other>", "{{ '[INST] <<SYS>>' }}", "llama2");
     check_format("<other>", NULL, NULL);
     check_format("<other>", "{{ '<start_of_turn>' + role }}", "gemma");
-    check_format("<|im_start|>", "{{ '[INST]' + content }}", NULL); /* a template of its own is not replaced */
+    check_format("<|im_start|>", "{{ '<other>' + content }}", NULL); /* a template of its own is not replaced */
 }
 
 static void stop_ids(void **state) {
