@@ -7,6 +7,7 @@ from . import (
     _linalg,
     _make,
     _memory,
+    _model,
     _reduce,
     _shape,
     _transform,
@@ -35,6 +36,7 @@ from ._library import Error
 from ._linalg import *  # noqa: F403
 from ._make import *  # noqa: F403
 from ._memory import *  # noqa: F403
+from ._model import *  # noqa: F403
 from ._reduce import *  # noqa: F403
 from ._shape import *  # noqa: F403
 from ._transform import *  # noqa: F403
@@ -48,6 +50,7 @@ __all__ = [
     *_linalg.__all__,
     *_make.__all__,
     *_memory.__all__,
+    *_model.__all__,
     *_reduce.__all__,
     *_shape.__all__,
     *_transform.__all__,

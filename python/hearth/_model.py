@@ -1,0 +1,421 @@
+"""Language models: text and logits from a checkpoint, computed without holding Python's lock."""
+
+import atexit
+import contextlib
+import ctypes
+import functools
+import os
+import queue
+import threading
+import weakref
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    byref,
+    c_bool,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+)
+
+from . import _library as lib
+from ._array import array
+from ._dtype import bfloat16, float16, float32, int8
+
+__all__ = ["load", "Model", "Session", "Generation"]
+
+_TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
+_LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
+_STAGES = 5
+
+
+class _DeviceOptions(Structure):
+    _fields_ = [("n_threads", c_int), ("instruction_set", c_char_p)]
+
+
+class _ModelOptions(Structure):
+    _fields_ = [
+        ("device", c_void_p), ("precision", c_int), ("context", c_int64), ("sliding", c_bool), ("slots", c_int32),
+        ("adapter", c_char_p), ("kv_dtype", c_int), ("expected_positions", c_int64), ("skip_memory_check", c_bool),
+        ("progress", c_void_p), ("user", c_void_p),
+    ]  # fmt: skip
+
+
+class _EncodeOptions(Structure):
+    _fields_ = [("add_special", c_bool), ("parse_special", c_bool)]
+
+
+class _SamplerOptions(Structure):
+    _fields_ = [
+        ("temperature", c_float), ("top_k", c_int32), ("top_p", c_float), ("min_p", c_float),
+        ("repeat_penalty", c_float), ("repeat_window", c_int32), ("seed", c_uint64), ("order", c_int * _STAGES),
+    ]  # fmt: skip
+
+
+class _GenerateOptions(Structure):
+    _fields_ = [
+        ("max_tokens", c_int32), ("sampler", _SamplerOptions), ("stop", POINTER(c_char_p)), ("n_stop", c_int),
+        ("ignore_eos", c_bool),
+    ]  # fmt: skip
+
+
+class _Metrics(Structure):
+    _fields_ = [
+        ("prompt_tokens", c_int64), ("reused_tokens", c_int64), ("generated_tokens", c_int64),
+        ("prefill_seconds", c_double), ("first_token_seconds", c_double), ("decode_seconds", c_double),
+        ("peak_memory_bytes", c_size_t), ("finish", c_int),
+    ]  # fmt: skip
+
+
+class _Message(Structure):
+    _fields_ = [("role", c_char_p), ("content", c_char_p)]
+
+
+def _fallible(name, *arguments):
+    """A function whose failure is an exception."""
+    return functools.partial(lib.check, lib.declare(name, c_int, *arguments, lib._ERROR))
+
+
+_device_open = _fallible("ht_device_open", c_char_p, POINTER(_DeviceOptions), POINTER(c_void_p))
+_device_release = lib.declare("ht_device_release", None, c_void_p)
+_load = _fallible("ht_model_load", c_char_p, POINTER(_ModelOptions), POINTER(c_void_p))
+_model_close = lib.declare("ht_model_close", None, POINTER(c_void_p))
+_tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
+_context = lib.declare("ht_model_context", c_int64, c_void_p)
+_vocab_size = lib.declare("ht_model_vocab_size", c_int32, c_void_p)
+_format_name = lib.declare("ht_chat_format_name", c_char_p, c_void_p)
+_format = _fallible("ht_chat_format", c_void_p, POINTER(_Message), c_size_t, POINTER(c_void_p))
+_encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, _EncodeOptions, POINTER(POINTER(c_int32)),
+                    POINTER(c_size_t))  # fmt: skip
+_decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p),
+                    POINTER(c_size_t))  # fmt: skip
+_session_open = _fallible("ht_session_open", c_void_p, c_void_p, POINTER(c_void_p))
+_session_close = lib.declare("ht_session_close", None, POINTER(c_void_p))
+_session_reset = lib.declare("ht_session_reset", None, c_void_p)
+_session_length = lib.declare("ht_session_length", c_int64, c_void_p)
+_session_cancel = lib.declare("ht_session_cancel", None, c_void_p)
+_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, c_bool, _LOGITS, c_void_p)
+_generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
+                      POINTER(_Metrics))  # fmt: skip
+_generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
+                           POINTER(_Metrics))  # fmt: skip
+_chat = _fallible("ht_chat", c_void_p, POINTER(_Message), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
+                  POINTER(_Metrics))  # fmt: skip
+_array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
+_free = ctypes.CDLL(None).free
+_free.restype, _free.argtypes = None, [c_void_p]
+
+_PRECISIONS = {"fast": 0, "reference": 1}
+_CACHES = (float16, bfloat16, float32, int8)
+_FINISHES = {0: None, 1: "stop", 2: "length", 3: "closed"}
+
+
+def _ids(ids):
+    ids = list(ids)
+    return (c_int32 * len(ids))(*ids), len(ids)
+
+
+def _text(text, what="text"):
+    data = text.encode()
+    if b"\0" in data:
+        raise ValueError(f"the {what} holds a NUL character")
+    return data
+
+
+def _messages(messages):
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    return (_Message * len(messages))(*((_text(m["role"], "role"), _text(m["content"], "content")) for m in messages))
+
+
+def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
+             stop=(), ignore_eos=False):  # fmt: skip
+    stop = [stop] if isinstance(stop, str) else list(stop)
+    strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
+    sampler = _SamplerOptions(temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, seed)
+    return _GenerateOptions(max_tokens, sampler, strings, len(stop), ignore_eos)
+
+
+_running = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    for generation in list(_running):
+        generation.close()
+
+
+class _Answer:
+    """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
+    dropped ends."""
+
+    def __init__(self, start):
+        self.start, self.pieces, self.metrics, self.closed = start, queue.SimpleQueue(), _Metrics(), False
+        self.fn = _TEXT(self.put)
+
+    def put(self, text, n, user):
+        self.pieces.put(ctypes.string_at(text, n).decode("utf-8", "replace"))
+        return not self.closed
+
+    def run(self, session):
+        try:
+            self.start(session, self.fn, self.metrics)
+            self.pieces.put(None)
+        except BaseException as e:  # whatever it is, it is raised where the pieces are read
+            self.pieces.put(e)
+
+
+class Generation:
+    """An answer as it comes: an iterator of pieces of text. It is computed by a thread of its own, which begins with the
+    first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it."""
+
+    def __init__(self, session, start):
+        self._session, self._answer, self._thread, self._ended = session, _Answer(start), None, False
+
+    def _begin(self):
+        handle = self._session._take(self)
+        self._thread = threading.Thread(target=self._answer.run, args=(handle,), daemon=True)
+        _running.add(self)
+        self._thread.start()
+
+    def _end(self):
+        self._ended = True
+        if self._thread:
+            self._thread.join()
+            _running.discard(self)
+            self._session._give_back()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._ended:
+            raise StopIteration
+        if not self._thread:
+            self._begin()
+        piece = self._answer.pieces.get()
+        if isinstance(piece, str):
+            return piece
+        self._end()
+        if piece is None:
+            raise StopIteration
+        raise piece
+
+    def close(self):
+        """Ends the answer; what was generated until then stays in the session. Harmless when it has ended."""
+        if self._ended:
+            return
+        self._answer.closed = True
+        while self._thread and self._thread.is_alive():
+            _session_cancel(self._session._handle)  # which does nothing before the call has begun
+            self._thread.join(0.01)
+        self._end()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        self.close()
+
+    @property
+    def metrics(self):
+        """What was counted and measured, once the answer has ended: `finish` is "stop", "length", or "closed"; None after a
+        failure."""
+        values = {name: getattr(self._answer.metrics, name) for name, _ in _Metrics._fields_}
+        return {**values, "finish": "closed" if self._answer.closed else _FINISHES[values["finish"]]}
+
+
+class Session:
+    """One conversation: its tokens and its cache. Used by one call at a time."""
+
+    def __init__(self, model):
+        self._model, self._handle = model, c_void_p()
+        self._free, self._answer = threading.Lock(), None
+        _session_open(model._handle, None, byref(self._handle))
+
+    def _take(self, generation=None):
+        """For one call, until it is given back."""
+        if not self._free.acquire(blocking=False):
+            raise RuntimeError("the session is busy with another answer: finish or close that one first")
+        if not self._handle:
+            self._free.release()
+            raise ValueError("the session is closed")
+        self._answer = generation and weakref.ref(generation)
+        return self._handle
+
+    def _give_back(self):
+        self._answer = None
+        self._free.release()
+
+    @contextlib.contextmanager
+    def _taken(self):
+        handle = self._take()
+        try:
+            yield handle
+        finally:
+            self._give_back()
+
+    def __len__(self):
+        with self._taken() as handle:
+            return _session_length(handle)
+
+    def reset(self):
+        """Forgets all tokens."""
+        with self._taken() as handle:
+            _session_reset(handle)
+
+    def close(self):
+        answer = self._answer and self._answer()
+        if answer:
+            answer.close()
+        _session_close(byref(self._handle))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def generate(self, prompt, **options):
+        """A Generation that goes on after `prompt`, a text or token ids. Options, with what they are by default:
+        max_tokens=256, temperature=0.0 (the most likely token), top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0,
+        repeat_window=64, seed=0, stop=() (a string or several), ignore_eos=False."""
+        how = _options(**options)
+        if isinstance(prompt, str):
+            text = _text(prompt, "prompt")
+            return Generation(self, lambda s, fn, m: _generate_text(s, text, byref(how), fn, None, byref(m)))
+        ids, n = _ids(prompt)
+        return Generation(self, lambda s, fn, m: _generate(s, ids, n, byref(how), fn, None, byref(m)))
+
+    def chat(self, messages, **options):
+        """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
+        the user says. What the session already holds of it is not computed again. Options as in generate."""
+        how, given = _options(**options), _messages(messages)
+        return Generation(self, lambda s, fn, m: _chat(s, given, len(given), byref(how), fn, None, byref(m)))
+
+    def logits(self, prompt, last=False):
+        """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""
+        ids, n = _ids(self._model.tokenize(prompt) if isinstance(prompt, str) else prompt)
+        if not n:
+            raise ValueError("logits of no tokens")
+        vocab = self._model.vocab_size
+        rows = (c_float * ((1 if last else n) * vocab))()
+        at = ctypes.addressof(rows)
+
+        def put(values, first, n_rows, n_columns, user):
+            nonlocal at
+            ctypes.memmove(at, values, 4 * n_rows * n_columns)
+            at += 4 * n_rows * n_columns
+            return True
+
+        with self._taken() as handle:
+            _forward(handle, ids, n, not last, _LOGITS(put), None)
+        shape = (vocab,) if last else (n, vocab)
+        return array._own(lib.call(_array_from, rows, float32.code, (c_int64 * len(shape))(*shape), len(shape)))
+
+
+class Model:
+    """A checkpoint in memory. It may be used from several threads; each call has a session of its own."""
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _model_close(byref(self._handle))
+
+    @property
+    def context(self):
+        """Positions that a session may use."""
+        return _context(self._handle)
+
+    @property
+    def vocab_size(self):
+        return _vocab_size(self._handle)
+
+    @property
+    def chat_format(self):
+        name = _format_name(self._handle)
+        return name and name.decode()
+
+    def session(self):
+        return Session(self)
+
+    def _need_tokenizer(self):
+        tokenizer = _tokenizer(self._handle)
+        if not tokenizer:
+            raise lib.Error("the checkpoint has no tokenizer: it takes and gives token ids alone")
+        return tokenizer
+
+    def tokenize(self, text, add_special=True, parse_special=True):
+        """The token ids of a text, with BOS or EOS where the checkpoint asks for it."""
+        data, ids, n = text.encode(), POINTER(c_int32)(), c_size_t()
+        _encode(self._need_tokenizer(), data, len(data), _EncodeOptions(add_special, parse_special), byref(ids), byref(n))
+        try:
+            return ids[: n.value] if n.value else []
+        finally:
+            _free(ids)
+
+    def detokenize(self, ids, skip_special=False):
+        given, n = _ids(ids)
+        text, length = c_void_p(), c_size_t()
+        _decode(self._need_tokenizer(), given, n, skip_special, byref(text), byref(length))
+        try:
+            return ctypes.string_at(text, length.value).decode("utf-8", "replace")
+        finally:
+            _free(text)
+
+    def format_chat(self, messages):
+        """The conversation as the checkpoint's chat format writes it, with the assistant's turn opened."""
+        given, text = _messages(messages), c_void_p()
+        _format(self._handle, given, len(given), byref(text))
+        try:
+            return ctypes.string_at(text).decode("utf-8", "replace")
+        finally:
+            _free(text)
+
+    def generate(self, prompt, **options):
+        """Session.generate in a new session."""
+        return self.session().generate(prompt, **options)
+
+    def chat(self, messages, **options):
+        """Session.chat in a new session."""
+        return self.session().chat(messages, **options)
+
+    def logits(self, prompt, last=False):
+        """Session.logits in a new session."""
+        with self.session() as session:
+            return session.logits(prompt, last)
+
+
+def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0, kv_dtype=float16):
+    """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "fast", or "reference" for
+    float32 throughout. `context`: a limit on positions; `sliding`: forget beyond it instead of ending. `slots`: how many
+    calls compute at once. `kv_dtype`: how keys and values are kept: float16, bfloat16, float32 or int8."""
+    if precision not in _PRECISIONS:
+        raise ValueError(f"precision is {precision!r}, expected one of {', '.join(_PRECISIONS)}")
+    if kv_dtype not in _CACHES:
+        raise ValueError(f"kv_dtype is {kv_dtype!r}, expected one of {', '.join(d.name for d in _CACHES)}")
+    device, handle = c_void_p(), c_void_p()
+    _device_open(b"cpu", _DeviceOptions(threads, None), byref(device))
+    try:
+        how = _ModelOptions(device=device, precision=_PRECISIONS[precision], context=context, sliding=sliding, slots=slots,
+                            kv_dtype=kv_dtype.code)  # fmt: skip
+        _load(os.fsencode(path), byref(how), byref(handle))
+    finally:
+        _device_release(device)
+    return Model(handle)

@@ -1,0 +1,198 @@
+"""hearth.load: text and logits of models from Python. Needs HEARTH_LIBRARY and PYTHONPATH=python, nothing else."""
+
+import json
+import os
+import pathlib
+import struct
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
+
+import hearth  # noqa: E402
+import tiny_model  # noqa: E402
+
+GOLDEN = ROOT / "tests" / "golden" / "tiny"
+MODELS = os.environ.get("HEARTH_TEST_MODELS")
+
+
+class WithTinyModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        path = pathlib.Path(cls.folder.name) / "tiny.gguf"
+        tiny_model.write(path)
+        cls.model = hearth.load(path, threads=2)
+
+    @classmethod
+    def tearDownClass(cls):
+        del cls.model
+        cls.folder.cleanup()
+
+
+class Texts(WithTinyModel):
+    def test_tokens_and_back(self):
+        ids = self.model.tokenize("hello world")
+        self.assertEqual(self.model.detokenize(ids), "hello world")
+        self.assertEqual(self.model.detokenize(self.model.tokenize("Größe 👋\0")), "Größe 👋\0")
+        self.assertEqual(self.model.tokenize(""), [])
+        with self.assertRaises(ValueError):
+            self.model.detokenize([10**6])
+
+    def test_generating(self):
+        answer = self.model.generate("hello", max_tokens=12, ignore_eos=True)
+        pieces = list(answer)
+        self.assertEqual(answer.metrics["finish"], "length")
+        self.assertEqual(answer.metrics["generated_tokens"], 12)
+        self.assertEqual(list(answer), [])
+        again = self.model.generate(self.model.tokenize("hello"), max_tokens=12, ignore_eos=True)
+        self.assertEqual("".join(again), "".join(pieces))
+
+    def test_sampling_is_repeatable(self):
+        def text(seed):
+            return "".join(self.model.generate("hello", max_tokens=24, temperature=1.5, seed=seed, ignore_eos=True))
+
+        self.assertEqual(text(3), text(3))
+        self.assertNotEqual(text(3), text(4))
+
+    def test_a_stop_string(self):
+        whole = "".join(self.model.generate("hello", max_tokens=24, ignore_eos=True))
+        middle = whole[len(whole) // 2]
+        answer = self.model.generate("hello", max_tokens=24, ignore_eos=True, stop=middle)
+        self.assertEqual("".join(answer), whole[: whole.index(middle)])
+        self.assertEqual(answer.metrics["finish"], "stop")
+
+    def test_chat(self):
+        self.assertEqual(self.model.chat_format, "chatml")
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        self.assertEqual(self.model.format_chat(messages), text)
+        with self.model.session() as session:
+            answer = "".join(session.chat(messages, max_tokens=8))
+            self.assertEqual(answer, "".join(self.model.chat(messages, max_tokens=8)))
+            messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Why?"}]
+            following = session.chat(messages, max_tokens=8)
+            text = "".join(following)
+            self.assertGreater(following.metrics["reused_tokens"], 0)
+            self.assertEqual(text, "".join(self.model.chat(messages, max_tokens=8)))
+
+    def test_failures_are_exceptions(self):
+        for call, kind, says in [
+            (lambda: hearth.load("/nowhere.gguf"), OSError, "nowhere"),
+            (lambda: hearth.load(GOLDEN / "llama-f32", precision="best"), ValueError, "best"),
+            (lambda: hearth.load(GOLDEN / "llama-f32", kv_dtype=hearth.int32), ValueError, "int32"),
+            (lambda: list(self.model.chat([{"role": "tool", "content": "x"}])), ValueError, "tool"),
+            (lambda: list(self.model.generate("x", max_tokens=-1)), ValueError, "max_tokens"),
+            (lambda: list(self.model.generate("a\0b")), ValueError, "NUL"),
+            (lambda: self.model.generate("x", heat=1), TypeError, "heat"),
+            (lambda: self.model.logits([]), ValueError, "no tokens"),
+            (lambda: self.model.logits([10**6]), ValueError, "1000000"),
+            (lambda: hearth.load(GOLDEN / "llama-f32").tokenize("x"), hearth.Error, "no tokenizer"),
+        ]:
+            with self.assertRaises(kind) as caught:
+                call()
+            self.assertIn(says, str(caught.exception))
+
+
+class Ending(WithTinyModel):
+    LONG = {"max_tokens": 500_000, "ignore_eos": True}
+
+    def test_closing_an_answer(self):
+        session = self.model.session()
+        answer = session.generate("hello", **self.LONG)
+        first = [next(answer), next(answer)]
+        with self.assertRaisesRegex(RuntimeError, "busy"):
+            session.logits("x")
+        answer.close()
+        answer.close()
+        self.assertEqual(list(answer), [])
+        self.assertEqual(answer.metrics["finish"], "closed")
+        self.assertLess(len(session), 500_000)
+        self.assertEqual("".join(first), "".join(self.model.generate("hello", max_tokens=500))[: len("".join(first))])
+        session.reset()
+        self.assertEqual(len(session), 0)
+        self.assertTrue(list(session.generate("hello", max_tokens=4, ignore_eos=True)))
+
+    def test_dropping_an_answer(self):
+        session = self.model.session()
+        for piece in session.generate("hello", **self.LONG):
+            break
+        self.assertLess(len(session), 500_000)
+
+    def test_an_answer_that_was_never_begun(self):
+        session = self.model.session()
+        answer = session.generate("hello")
+        answer.close()
+        self.assertEqual((len(session), list(answer)), (0, []))
+
+    def test_closing_the_session(self):
+        with self.model.session() as session:
+            answer = session.generate("hello", **self.LONG)
+            next(answer)
+        self.assertEqual(list(answer), [])
+        with self.assertRaisesRegex(ValueError, "closed"):
+            len(session)
+
+    def test_python_runs_meanwhile(self):
+        """A long prompt is computed while another thread counts."""
+        counted, done = 0, threading.Event()
+
+        def compute():
+            self.model.logits(self.model.tokenize("hello world " * 4000), last=True)
+            done.set()
+
+        thread = threading.Thread(target=compute)
+        thread.start()
+        while not done.is_set():
+            counted += 1
+            time.sleep(0.0005)
+        thread.join()
+        self.assertGreater(counted, 10)
+
+    def test_several_threads(self):
+        expected = "".join(self.model.generate("hello", max_tokens=64, ignore_eos=True))
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append("".join(self.model.generate("hello", max_tokens=64, ignore_eos=True))))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(found, [expected] * 6)
+
+
+class Logits(unittest.TestCase):
+    def test_as_the_reference(self):
+        """Rows that float32 transformers gives, as tests/golden/make_tiny.py stored them."""
+        for name in ["llama-f32", "gemma4-experts-mlx4-router8-bf16"]:
+            golden = json.loads((GOLDEN / name / "reference.json").read_text())
+            model = hearth.load(GOLDEN / name, precision="reference", kv_dtype=hearth.float32)
+            logits = model.logits(golden["ids"])
+            self.assertEqual(logits.shape, (len(golden["ids"]), model.vocab_size))
+            rows = logits.tolist()
+            for position, expected in golden["rows"].items():
+                for found, wanted in zip(rows[int(position)], expected, strict=True):
+                    self.assertAlmostEqual(found, wanted, delta=1e-3 * golden["std"])
+            last = model.logits(golden["ids"], last=True)
+            self.assertEqual(last.shape, (model.vocab_size,))
+            self.assertEqual(struct.pack(f"{model.vocab_size}f", *last.tolist()), struct.pack(f"{model.vocab_size}f", *rows[-1]))
+
+
+@unittest.skipUnless(MODELS, "HEARTH_TEST_MODELS names no directory of real models")
+class RealModels(unittest.TestCase):
+    def test_answering_a_question(self):
+        model = hearth.load(f"{MODELS}/smollm2-135m.gguf")
+        answer = model.chat("What is the capital of Germany?", max_tokens=24)
+        self.assertIn("Berlin", "".join(answer))
+        self.assertGreater(answer.metrics["decode_seconds"], 0)
+        self.assertEqual(model.tokenize("hello world"), [28120, 905])
+
+
+if __name__ == "__main__":
+    unittest.main()
