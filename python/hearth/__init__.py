@@ -1,6 +1,7 @@
 """Arrays of Hearth, under the names of `mlx.core`."""
 
 from . import (
+    _compile,
     _elementwise,
     _index,
     _join,
@@ -13,6 +14,7 @@ from . import (
     _transform,
 )
 from ._array import array, from_dlpack
+from ._compile import *  # noqa: F403
 from ._dtype import (
     Dtype,
     bfloat16,
@@ -44,6 +46,7 @@ from ._transform import *  # noqa: F403
 __all__ = [
     "Dtype", "Error", "array", "from_dlpack", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64",
+    *_compile.__all__,
     *_elementwise.__all__,
     *_index.__all__,
     *_join.__all__,

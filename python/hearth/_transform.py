@@ -13,18 +13,17 @@ from ._array import array, operand
 from ._tree import flatten
 
 __all__ = [
-    "grad", "value_and_grad", "vjp", "jvp", "checkpoint", "stop_gradient", "custom_function", "compile", "disable_compile",
-    "enable_compile",
+    "grad", "value_and_grad", "vjp", "jvp", "checkpoint", "stop_gradient", "custom_function",
 ]  # fmt: skip
 
-_LIST = POINTER(c_void_p)
-_CALL = CFUNCTYPE(c_int, c_void_p, _LIST, c_int, _LIST, c_int, c_void_p)
-_CUSTOM = CFUNCTYPE(c_bool, c_void_p, _LIST, c_int, _LIST, _LIST, c_int, _LIST, c_void_p)
+LIST = POINTER(c_void_p)
+_CALL = CFUNCTYPE(c_int, c_void_p, LIST, c_int, LIST, c_int, c_void_p)
+_CUSTOM = CFUNCTYPE(c_bool, c_void_p, LIST, c_int, LIST, LIST, c_int, LIST, c_void_p)
 _RELEASE = CFUNCTYPE(None, c_void_p)
-_MOST = 4096  # arrays that a function may give
+MOST = 4096  # arrays that a function may give
 
 
-class _Function(Structure):
+class Function(Structure):
     """ht_function."""
 
     _fields_ = [("call", _CALL), ("user", c_void_p)]
@@ -36,14 +35,14 @@ class _CustomVjp(Structure):
     _fields_ = [("call", _CUSTOM), ("user", c_void_p), ("release", _RELEASE)]
 
 
-_FUNCTION = POINTER(_Function)
-_vjp = lib.declare("ht_vjp", c_bool, c_void_p, _FUNCTION, _LIST, c_int, _LIST, c_int, _LIST, _LIST)
-_jvp = lib.declare("ht_jvp", c_int, c_void_p, _FUNCTION, _LIST, _LIST, c_int, _LIST, _LIST, c_int)
+FUNCTION = POINTER(Function)
+_vjp = lib.declare("ht_vjp", c_bool, c_void_p, FUNCTION, LIST, c_int, LIST, c_int, LIST, LIST)
+_jvp = lib.declare("ht_jvp", c_int, c_void_p, FUNCTION, LIST, LIST, c_int, LIST, LIST, c_int)
 _value_and_grad = lib.declare(
-    "ht_value_and_grad", c_int, c_void_p, _FUNCTION, _LIST, c_int, POINTER(c_int), c_int, _LIST, c_int, _LIST
+    "ht_value_and_grad", c_int, c_void_p, FUNCTION, LIST, c_int, POINTER(c_int), c_int, LIST, c_int, LIST
 )
-_checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, _FUNCTION, _LIST, c_int, _LIST, c_int)
-_custom = lib.declare("ht_custom_function", c_int, c_void_p, _FUNCTION, POINTER(_CustomVjp), _LIST, c_int, _LIST, c_int)
+_checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, FUNCTION, LIST, c_int, LIST, c_int)
+_custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(_CustomVjp), LIST, c_int, LIST, c_int)
 _stop_gradient = lib.operation("ht_stop_gradient", c_void_p)
 _report = lib.declare("ht_scope_report", None, c_void_p, c_int, c_char_p)
 _retain = lib.declare("ht_array_retain", c_void_p, c_void_p)
@@ -54,7 +53,7 @@ _users = {}  # what a `user` pointer stands for
 _numbers = itertools.count(1)
 
 
-def _arrays(handles, n):
+def arrays_of(handles, n):
     return [array._own(_retain(handles[i])) for i in range(n)]
 
 
@@ -73,7 +72,7 @@ def _raised(scope, error):
 @_CALL
 def _on_call(scope, inputs, n, out, most, user):
     try:
-        results = _users[user](_arrays(inputs, n))
+        results = _users[user](arrays_of(inputs, n))
         if len(results) > most:
             raise ValueError(f"a function gave {len(results)} arrays, at most {most} are possible here")
         _give(results, out)
@@ -87,7 +86,7 @@ def _on_call(scope, inputs, n, out, most, user):
 def _on_custom(scope, inputs, n_in, outputs, cotangents, n_out, gradients, user):
     try:
         rule = _users[user]
-        _give(rule(_arrays(inputs, n_in), _arrays(outputs, n_out), _arrays(cotangents, n_out)), gradients)
+        _give(rule(arrays_of(inputs, n_in), arrays_of(outputs, n_out), arrays_of(cotangents, n_out)), gradients)
         return True
     except BaseException as error:
         _raised(scope, error)
@@ -99,19 +98,17 @@ def _on_release(user):
     _users.pop(user, None)
 
 
-def _handles(arrays):
+def handles_of(arrays):
     return (c_void_p * max(1, len(arrays)))(*(a._handle for a in arrays))
 
 
-def _transform(function, fun, *arguments, results):
-    """Calls a transformation of `fun`, a function of a list of arrays that gives a list of arrays. `results` takes what the
-    transformation returns and makes arrays of its outputs."""
-    scopes, number, thread = lib.thread.scopes, next(_numbers), lib.thread
+def run(call, results):
+    """What `results` makes of call(scope)'s return value, which is False or negative after a failure."""
+    scopes, thread = lib.thread.scopes, lib.thread
     scope = scopes.pop() if scopes else lib.new_scope()
-    _users[number] = fun
     thread.depth += 1
     try:
-        returned = function(scope, byref(_Function(_on_call, number)), *arguments)
+        returned = call(scope)
         if returned is False or (returned is not True and returned < 0):
             failed, scope = scope, None
             lib.fail(failed)
@@ -124,10 +121,30 @@ def _transform(function, fun, *arguments, results):
             lib.scope_free(scope)
         raise
     finally:
-        del _users[number]
         thread.depth -= 1
         if not thread.depth:
             thread.kept.clear()
+
+
+def function_of(fun):
+    """ht_function of a function of a list of arrays that gives a list of arrays, and the number to forget it by."""
+    number = next(_numbers)
+    _users[number] = fun
+    return Function(_on_call, number), number
+
+
+def forget(number):
+    _users.pop(number, None)
+
+
+def _transform(function, fun, *arguments, results):
+    """Calls a transformation of `fun`, which takes and gives lists of arrays. `results` takes what the transformation
+    returns and makes arrays of its outputs."""
+    as_function, number = function_of(fun)
+    try:
+        return run(lambda scope: function(scope, byref(as_function), *arguments), results)
+    finally:
+        forget(number)
 
 
 # ---- gradients ----
@@ -196,10 +213,10 @@ def value_and_grad(fun, argnums=None, argnames=None):
             return results
 
         n = len(leaves)
-        out, gradients = (c_void_p * _MOST)(), (c_void_p * max(1, n))()
+        out, gradients = (c_void_p * MOST)(), (c_void_p * max(1, n))()
         value, grads = _transform(
-            _value_and_grad, call, _handles(leaves), n, (c_int * max(1, n))(*range(n)), n, out, _MOST, gradients,
-            results=lambda count: (_arrays(out, count), _arrays(gradients, n)),
+            _value_and_grad, call, handles_of(leaves), n, (c_int * max(1, n))(*range(n)), n, out, MOST, gradients,
+            results=lambda count: (arrays_of(out, count), arrays_of(gradients, n)),
         )  # fmt: skip
         positional, named = rebuild(grads)
         positional = positional[0] if isinstance(argnums, int) else tuple(positional) if numbers else None
@@ -235,8 +252,8 @@ def vjp(fun, primals, cotangents):
     n, m = len(primals), len(cotangents)
     out, gradients = (c_void_p * max(1, m))(), (c_void_p * max(1, n))()
     return _transform(
-        _vjp, _results_of(fun), _handles(primals), n, _handles(cotangents), m, out, gradients,
-        results=lambda _: (_arrays(out, m), _arrays(gradients, n)),
+        _vjp, _results_of(fun), handles_of(primals), n, handles_of(cotangents), m, out, gradients,
+        results=lambda _: (arrays_of(out, m), arrays_of(gradients, n)),
     )  # fmt: skip
 
 
@@ -245,10 +262,10 @@ def jvp(fun, primals, tangents):
     primals, tangents = [operand(p) for p in primals], [operand(t) for t in tangents]
     if len(primals) != len(tangents):
         raise ValueError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
-    out, moved = (c_void_p * _MOST)(), (c_void_p * _MOST)()
+    out, moved = (c_void_p * MOST)(), (c_void_p * MOST)()
     return _transform(
-        _jvp, _results_of(fun), _handles(primals), _handles(tangents), len(primals), out, moved, _MOST,
-        results=lambda count: (_arrays(out, count), _arrays(moved, count)),
+        _jvp, _results_of(fun), handles_of(primals), handles_of(tangents), len(primals), out, moved, MOST,
+        results=lambda count: (arrays_of(out, count), arrays_of(moved, count)),
     )  # fmt: skip
 
 
@@ -271,9 +288,9 @@ def _as_operation(fun, function, more, args, kwargs):
         results, rebuild_value = flatten(fun(*positional, **named))
         return results
 
-    out = (c_void_p * _MOST)()
+    out = (c_void_p * MOST)()
     made = _transform(
-        function, call, *more, _handles(leaves), len(leaves), out, _MOST, results=lambda count: _arrays(out, count)
+        function, call, *more, handles_of(leaves), len(leaves), out, MOST, results=lambda count: arrays_of(out, count)
     )
     return rebuild_value(made)
 
@@ -332,20 +349,3 @@ class custom_function:
         _users[number] = rule
         custom = _CustomVjp(_on_custom, number, _on_release)
         return _as_operation(fun, _custom, (byref(custom),), args, kwargs)
-
-
-# ---- compiling ----
-
-
-def compile(fun, inputs=None, outputs=None, shapeless=False):
-    """`fun` itself: evaluation already runs elementwise chains as one pass. What the function captures and changes
-    (`inputs`, `outputs`) is seen and changed as if it were not compiled."""
-    return fun
-
-
-def disable_compile():
-    """Nothing is left to disable."""
-
-
-def enable_compile():
-    """Nothing is left to enable."""

@@ -1,0 +1,125 @@
+"""Compiled functions: traced once for each combination of arguments, then laid out again without running Python."""
+
+import functools
+from ctypes import POINTER, byref, c_int, c_void_p
+
+from . import _library as lib
+from ._array import array
+from ._transform import FUNCTION, LIST, MOST, arrays_of, forget, function_of, handles_of, run
+from ._tree import flatten, leaves, structure
+
+__all__ = ["compile", "disable_compile", "enable_compile"]
+
+_new = lib.declare("ht_compile", c_int, FUNCTION, c_void_p, POINTER(c_void_p), c_void_p)
+_call = lib.declare("ht_compiled_call", c_int, c_void_p, c_void_p, LIST, c_int, LIST, c_int)
+_free = lib.declare("ht_compiled_free", None, c_void_p)
+_enabled = True
+
+
+def _snapshot(tree):
+    """A tree of the same arrays in containers of its own."""
+    arrays, rebuild = flatten(tree)
+    return rebuild(arrays)
+
+
+def _assign(container, tree):
+    """Puts the arrays of `tree` into the lists and dicts of `container`."""
+    if isinstance(container, tuple):
+        for old, new in zip(container, tree):
+            if isinstance(old, array):
+                raise TypeError("compile: state that changes lies in lists and dicts, not directly in a tuple")
+            _assign(old, new)
+    elif isinstance(container, (dict, list)):
+        if isinstance(container, list) and len(container) < len(tree):
+            container.extend(tree[len(container) :])
+        for key in tree if isinstance(tree, dict) else range(len(tree)):
+            old = container.get(key) if isinstance(container, dict) else container[key]
+            if isinstance(old, (dict, list, tuple)) and structure(old) != array:
+                _assign(old, tree[key])
+            else:
+                container[key] = tree[key]
+
+
+class _Trace:
+    """What the library has laid out for arguments of one kind."""
+
+    def __init__(self, compiled, args, kwargs, state):
+        self._results = None
+        rebuild = flatten((args, kwargs, state))[1]
+
+        def call(stand_ins):
+            positional, named, at_first = rebuild(stand_ins)
+            before = _snapshot(compiled.inputs), _snapshot(compiled.outputs)
+            try:
+                _assign(compiled.inputs, at_first)
+                value = compiled.fun(*positional, **named)
+                made, self._results = flatten(_snapshot((value, compiled.outputs)))
+                return made
+            finally:
+                _assign(compiled.inputs, before[0])
+                _assign(compiled.outputs, before[1])
+
+        as_function, self._number = function_of(call)
+        self._pointer = c_void_p()
+        lib.check(_new, byref(as_function), None, byref(self._pointer))
+
+    def __del__(self):
+        _free(self._pointer)
+        forget(self._number)
+
+    def __call__(self, arguments):
+        out = (c_void_p * MOST)()
+        made = run(
+            lambda scope: _call(scope, self._pointer, handles_of(arguments), len(arguments), out, MOST),
+            results=lambda count: arrays_of(out, count),
+        )
+        return self._results(made)
+
+
+class _Compiled:
+    def __init__(self, fun, inputs, outputs):
+        self.fun = fun
+        self.inputs = [] if inputs is None else inputs
+        self.outputs = [] if outputs is None else outputs
+        self._traces = {}
+
+    def __call__(self, *args, **kwargs):
+        if not _enabled:
+            return self.fun(*args, **kwargs)
+        tree = args, kwargs, self.inputs
+        arguments = list(leaves(tree))
+        kind = structure(tree), tuple((a.dtype, a.shape) for a in arguments)
+        trace = self._traces.get(kind)
+        if trace is None:
+            trace = self._traces[kind] = _Trace(self, args, kwargs, _snapshot(self.inputs))
+        try:
+            value, state = trace(arguments)
+        except BaseException:
+            self._traces.pop(kind, None)
+            raise
+        _assign(self.outputs, state)
+        return value
+
+
+def compile(fun, inputs=None, outputs=None, shapeless=False):
+    """`fun`, called once for every combination of shapes, dtypes and other values among its arguments; later calls lay out
+    the operations of that one for the new arrays. `inputs` and `outputs` are lists or dicts of arrays that it reads and
+    changes beside its arguments. With `shapeless`, too, a new shape calls `fun` again."""
+    compiled = _Compiled(fun, inputs, outputs)
+
+    @functools.wraps(fun, updated=())
+    def call(*args, **kwargs):
+        return compiled(*args, **kwargs)
+
+    return call
+
+
+def disable_compile():
+    """Compiled functions run as they are."""
+    global _enabled
+    _enabled = False
+
+
+def enable_compile():
+    global _enabled
+    _enabled = True
