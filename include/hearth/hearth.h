@@ -14,7 +14,9 @@
 #include <hearth/model.h>
 #include <hearth/npy.h>
 #include <hearth/ops.h>
+#include <hearth/order.h>
 #include <hearth/precision.h>
+#include <hearth/random.h>
 #include <hearth/session.h>
 #include <hearth/status.h>
 #include <hearth/tokenizer.h>

@@ -194,15 +194,11 @@ HT_API ht_array *ht_logcumsumexp(ht_scope *s, ht_array *x, int axis, bool revers
 /* Indices of the k largest of f32 [..., n] -> i32 [..., k], the largest first; the lowest index first among equals, and a
  * NaN before all numbers. */
 HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);
-/* Values of x [..., n] at index i32 [..., m] -> [..., m]; an index outside is an error of evaluation. */
-HT_API ht_array *ht_take_along(ht_scope *s, ht_array *x, ht_array *index);
 
-/* ---- products and gathers ---- */
+/* ---- products ---- */
 /* a [..., m, k] by b [..., k, n], or b [..., n, k] when transpose_b; leading axes broadcast; f32 sums. A vector [k] is a row
  * on the left, a column on the right, and its result lacks that axis. Floating point, as ht_dtype_promote gives it. */
 HT_API ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b);
-/* Rows of x [n, ...] at index i32 [m] -> [m, ...]; an index outside is an error of evaluation. */
-HT_API ht_array *ht_take(ht_scope *s, ht_array *x, ht_array *index);
 
 /* ---- fused; each equals a composition of the above ---- */
 /* x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis; weight f32 [n] or HT_NONE. */

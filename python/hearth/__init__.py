@@ -9,9 +9,11 @@ from . import (
     _make,
     _memory,
     _model,
+    _order,
     _reduce,
     _shape,
     _transform,
+    random,
 )
 from ._array import array, from_dlpack
 from ._compile import *  # noqa: F403
@@ -39,12 +41,13 @@ from ._linalg import *  # noqa: F403
 from ._make import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
+from ._order import *  # noqa: F403
 from ._reduce import *  # noqa: F403
 from ._shape import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
-    "Dtype", "Error", "array", "from_dlpack", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
+    "Dtype", "Error", "array", "from_dlpack", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64",
     *_compile.__all__,
     *_elementwise.__all__,
@@ -54,6 +57,7 @@ __all__ = [
     *_make.__all__,
     *_memory.__all__,
     *_model.__all__,
+    *_order.__all__,
     *_reduce.__all__,
     *_shape.__all__,
     *_transform.__all__,

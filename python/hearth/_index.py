@@ -1,29 +1,322 @@
-"""Elements by their place: windows that are replaced."""
+"""Elements by their place: functions that take and put them, and indexing as `array[...]`."""
 
-from ctypes import POINTER, c_int64, c_void_p
+from ctypes import POINTER, c_int, c_int64, c_void_p
 
 from . import _library as lib
 from ._array import array, operand
+from ._dtype import bool_, int32
+from ._elementwise import add as plus
+from ._elementwise import divide, maximum, minimum, multiply, subtract, where
+from ._reduce import cumsum
 
-__all__ = ["slice_update"]
+__all__ = ["take", "take_along_axis", "put_along_axis", "slice", "slice_update"]
 
-_SIZES = POINTER(c_int64)
+_python_slice = slice
+_SIZES, _LIST = POINTER(c_int64), POINTER(c_void_p)
+_slice = lib.operation("ht_slice", c_void_p, _SIZES, _SIZES, _SIZES)
 _slice_update = lib.operation("ht_slice_update", c_void_p, c_void_p, _SIZES, _SIZES, _SIZES)
+_take = lib.operation("ht_take", c_void_p, c_void_p, c_int)
+_take_along_axis = lib.operation("ht_take_along_axis", c_void_p, c_void_p, c_int)
+_put_along_axis = lib.operation("ht_put_along_axis", c_void_p, c_void_p, c_void_p, c_int)
+_gather = lib.operation("ht_gather", c_void_p, _LIST, POINTER(c_int), c_int, _SIZES)
+_scatter = lib.operation("ht_scatter", c_void_p, _LIST, POINTER(c_int), c_int, c_void_p, c_int)
+_SET, _ADD, _PROD, _MIN, _MAX = range(5)
+
+
+def _own(function, *arguments):
+    return array._own(lib.call(function, *arguments))
+
+
+def _sizes(*lists):
+    return ((c_int64 * len(values))(*values) for values in lists)
+
+
+def _whole(value):
+    """A number or (nested) list as an index."""
+    return value if isinstance(value, array) else array(value, int32)
+
+
+# ---- functions ----
+
+
+def take(a, indices, axis=None):
+    a = operand(a)
+    if axis is None:
+        a, axis = a.flatten(), 0
+    return _own(_take, a._handle, _whole(indices)._handle, axis)
+
+
+def take_along_axis(a, indices, axis=-1):
+    a = operand(a)
+    if axis is None:
+        a, axis = a.flatten(), 0
+    return _own(_take_along_axis, a._handle, _whole(indices)._handle, axis)
+
+
+def put_along_axis(a, indices, values, axis=None):
+    a = operand(a)
+    values, flat = operand(values, a), a.flatten() if axis is None else a
+    put = _own(_put_along_axis, flat._handle, _whole(indices)._handle, values._handle, 0 if axis is None else axis)
+    return put.reshape(a.shape)
 
 
 def _window(a, starts, axes):
     """Where the axes begin, those that are not named at 0."""
-    starts = [int(i) for i in (starts.tolist() if isinstance(starts, array) else starts)]
+    starts = operand(starts).flatten().tolist()
+    if len(starts) != len(axes):
+        raise ValueError(f"{len(starts)} starts are given for {len(axes)} axes")
     begin = [0] * a.ndim
     for start, axis in zip(starts, axes):
-        begin[axis] = start
+        begin[axis] = int(start)
     return begin
 
 
+def slice(a, start_indices, axes, slice_size):
+    """A window of so many elements of every axis; it begins where the axes that are named say, others at 0."""
+    a = operand(a)
+    begin = _window(a, start_indices, axes)
+    return _own(_slice, a._handle, *_sizes(begin, [i + n for i, n in zip(begin, slice_size)]), None)
+
+
 def slice_update(a, update, start_indices, axes):
-    a, update = operand(a), operand(update, a)
+    a, update = operand(a), operand(update, operand(a))
     begin = _window(a, start_indices, axes)
     shape = (1,) * (a.ndim - update.ndim) + update.shape
-    end = [i + n for i, n in zip(begin, shape)]
-    sizes = ((c_int64 * a.ndim)(*values) for values in (begin, end))
-    return array._own(lib.call(_slice_update, a._handle, update._handle, *sizes, None))
+    return _own(_slice_update, a._handle, update._handle, *_sizes(begin, [i + n for i, n in zip(begin, shape)]), None)
+
+
+# ---- an index of [...] taken apart ----
+
+
+def _is_whole(i):
+    return hasattr(i, "__index__") and not isinstance(i, (bool, array))
+
+
+def _entry(i):
+    """What may stand in an index: None, ..., an integer, a slice, or an array of integers."""
+    if i is None or i is Ellipsis or isinstance(i, _python_slice):
+        return i
+    if isinstance(i, (array, list)) or hasattr(i, "__array_interface__") and not _is_whole(i):
+        places = i if isinstance(i, array) else array(i)
+        if places.dtype is bool_:
+            raise ValueError("an array of bools is no index; use where(), or assign to it")
+        return places
+    if _is_whole(i):
+        return i.__index__()
+    raise ValueError(f"{i!r} is no index: that is an integer, a slice, None, ... or an array of integers")
+
+
+def _broadcast_shape(shapes):
+    shape = [1] * max(map(len, shapes))
+    for s in shapes:
+        for k, d in enumerate(s, len(shape) - len(s)):
+            shape[k] = d if shape[k] == 1 else shape[k]
+    return tuple(shape)
+
+
+class _Index:
+    """An index that names every axis of `a`.
+
+    It is a window of `a` with all its axes, of which those of integers have one element; `places`, arrays of indices for
+    some of the axes; and how the axes of the result follow from these."""
+
+    def __init__(self, a, index):
+        index = [_entry(i) for i in (index if isinstance(index, tuple) else (index,))]
+        named = sum(i is not None and i is not Ellipsis for i in index)
+        dots = [k for k, i in enumerate(index) if i is Ellipsis]
+        if named > a.ndim or len(dots) > 1:
+            raise ValueError(f"an index of {named} axes does not fit an array of {a.ndim}")
+        at = dots[0] if dots else len(index)
+        index[at : at + len(dots)] = [_python_slice(None)] * (a.ndim - named)
+        self.a, self.index, self.places = a, index, {}
+        self.start, self.stop, self.step = [], [], []
+        for i in index:
+            if i is not None:
+                self._cut(i, len(self.start), a.shape[len(self.start)])
+        self.shape = [len(range(*cut)) for cut in zip(self.start, self.stop, self.step)]
+        self.common = _broadcast_shape([p.shape for p in self.places.values()]) if self.places else ()
+
+    def _cut(self, i, axis, n):
+        begin, end, by = 0, n, 1
+        if isinstance(i, _python_slice):
+            begin, end, by = i.indices(n)
+            end = begin if (end - begin) * by <= 0 else end
+        elif isinstance(i, array):
+            self.places[axis] = i
+        elif -n <= i < n:
+            begin = i % n
+            end = begin + 1
+        else:
+            raise IndexError(f"index {i} is outside axis {axis}, which has {n} elements")
+        self.start.append(begin)
+        self.stop.append(end)
+        self.step.append(by)
+
+    def window(self):
+        if self.shape == list(self.a.shape) and all(step == 1 for step in self.step):
+            return self.a
+        return _own(_slice, self.a._handle, *_sizes(self.start, self.stop, self.step))
+
+    # The axes of the places stand together: where the first of them is named when all that is no slice (integers count)
+    # stands together too, else in front.
+
+    def _layout(self):
+        """The entries of the index that give axes of the result, in order: None, an axis of a, or "places"."""
+        layout, axis, chosen = [], 0, []
+        for i in self.index:
+            if i is not None and not isinstance(i, _python_slice):
+                chosen.append(len(layout))
+                layout.append("gone")
+            else:
+                layout.append(None if i is None else axis)
+            axis += i is not None
+        if self.places:
+            together = chosen[-1] - chosen[0] == len(chosen) - 1
+            layout.insert(chosen[0] if together else 0, "places")
+        return [i for i in layout if i != "gone"]
+
+    def result_shape(self):
+        shape = []
+        for i in self._layout():
+            shape += self.common if i == "places" else [1 if i is None else self.shape[i]]
+        return shape
+
+    def _without_none(self):
+        return [i for i in self._layout() if i is not None]
+
+    def get(self):
+        y, kept = self.window(), self._without_none()
+        if not self.places:
+            return y.reshape(self.result_shape())
+        n = len(self.common)
+        if len(self.places) == 1:
+            ((axis, places),) = self.places.items()
+            y = _own(_take, y._handle, places._handle, axis)
+            order = [i for i in range(self.a.ndim) if i < axis] + ["places"] + [i for i in range(self.a.ndim) if i > axis]
+        else:
+            y = self._gathered(y)
+            order = ["places", *range(self.a.ndim)]
+        spread = [k for i in order for k in ([("places", j) for j in range(n)] if i == "places" else [i])]
+        wanted = [k for i in kept for k in ([("places", j) for j in range(n)] if i == "places" else [i])]
+        rest = [k for k in spread if k not in wanted]  # of one element
+        y = y.transpose(*(spread.index(k) for k in wanted + rest)) if spread != wanted + rest else y
+        return y.reshape(self.result_shape())
+
+    def _handles(self):
+        axes = list(self.places)
+        handles = (c_void_p * len(axes))(*(self.places[axis]._handle for axis in axes))
+        return handles, (c_int * len(axes))(*axes), len(axes)
+
+    def _gathered(self, y):
+        size = [1 if axis in self.places else n for axis, n in enumerate(self.shape)]
+        return _own(_gather, y._handle, *self._handles(), *_sizes(size))
+
+    def _as_result(self, values):
+        """Values to be put, stretched to the shape of what get() would give."""
+        values, shape = operand(values, self.a).astype(self.a.dtype), self.result_shape()
+        while values.ndim > len(shape) and values.shape[0] == 1:
+            values = values.reshape(values.shape[1:])
+        return values.broadcast_to(shape)
+
+    def put(self, values, join=None, mode=_SET):
+        """The array with values in these places, or with join(what is there, values); scatters know this as `mode`."""
+        values = self._as_result(values)
+        if not self.places:
+            window = self.window()
+            values = values.reshape(self.shape)
+            values = join(window, values) if join else values
+            return _own(_slice_update, self.a._handle, values._handle, *_sizes(self.start, self.stop, self.step))
+        n, kept = len(self.common), self._without_none()
+        sizes = [k for i in kept for k in (self.common if i == "places" else [self.shape[i]])]
+        at = sum(1 for i in kept[: kept.index("places")])
+        values = values.reshape(sizes).transpose(*range(at, at + n), *range(at), *range(at + n, len(sizes)))
+        values = values.reshape(list(self.common) + [1 if k in self.places else d for k, d in enumerate(self.shape)])
+        window = self.window()
+        updated = _own(_scatter, window._handle, *self._handles(), values._handle, mode)
+        if window is self.a:
+            return updated
+        return _own(_slice_update, self.a._handle, updated._handle, *_sizes(self.start, self.stop, self.step))
+
+
+# ---- masks ----
+
+
+def _is_mask(index):
+    return isinstance(index, array) and index.dtype is bool_
+
+
+def _put_masked(a, mask, values):
+    """a with values where the mask, of its leading axes, is true: one for all, or one after another."""
+    if mask.shape != a.shape[: mask.ndim]:
+        raise ValueError(f"a mask {mask.shape} does not fit an array {a.shape}")
+    values, rest = operand(values, a).astype(a.dtype), a.shape[mask.ndim :]
+    wide = mask.reshape(mask.shape + (1,) * len(rest))
+    if values.ndim > len(rest) and values.shape[0] != 1:
+        rank = maximum(subtract(cumsum(mask.flatten()), 1), 0)
+        values = take(values, minimum(rank, values.shape[0] - 1), 0).reshape(a.shape)
+    elif values.ndim > len(rest):
+        values = values.reshape(values.shape[1:])
+    return where(wide, values, a)
+
+
+# ---- as methods of arrays ----
+
+
+def _get_item(self, index):
+    if _is_mask(index):
+        raise ValueError("how many elements a mask selects is known when it is computed; use where()")
+    return _Index(self, index).get()
+
+
+def _replace(self, other):
+    """Makes this object stand for another array."""
+    self._handle = other._handle
+    if hasattr(self, "_shape"):
+        del self._shape
+    return self
+
+
+def _set_item(self, index, values):
+    updated = _put_masked(self, index, values) if _is_mask(index) else _Index(self, index).put(values)
+    _replace(self, updated)
+
+
+class _At:
+    """array.at[index].add(values) and the like: all of several values for one place count."""
+
+    def __init__(self, a):
+        self._a = a
+
+    def __getitem__(self, index):
+        return _Places(self._a, index)
+
+
+class _Places:
+    def __init__(self, a, index):
+        self._a, self._index = a, index
+
+    def _put(self, values, join, mode):
+        return _Index(self._a, self._index).put(values, join, mode)
+
+    def add(self, value):
+        return self._put(value, plus, _ADD)
+
+    def subtract(self, value):
+        return self._put(-operand(value, self._a), plus, _ADD)
+
+    def multiply(self, value):
+        return self._put(value, multiply, _PROD)
+
+    def divide(self, value):
+        return self._put(divide(array(1, self._a.dtype), operand(value, self._a)), multiply, _PROD)
+
+    def maximum(self, value):
+        return self._put(value, maximum, _MAX)
+
+    def minimum(self, value):
+        return self._put(value, minimum, _MIN)
+
+
+array.__getitem__ = _get_item
+array.__setitem__ = _set_item
+array.at = property(_At)

@@ -21,7 +21,6 @@ _moveaxis = lib.operation("ht_moveaxis", c_void_p, c_int, c_int)
 _flatten = lib.operation("ht_flatten", c_void_p, c_int, c_int)
 _unflatten = lib.operation("ht_unflatten", c_void_p, c_int, _SHAPE, c_int)
 _diagonal = lib.operation("ht_diagonal", c_void_p, c_int64, c_int, c_int)
-_slice = lib.operation("ht_slice", c_void_p, _SHAPE, _SHAPE, _SHAPE)
 
 
 def _call(function, a, *arguments):
@@ -83,57 +82,6 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return _call(_diagonal, a, offset, axis1, axis2)
 
 
-# ---- indexing with integers, slices, None and ... ----
-
-
-def _spread(a, index):
-    """The index as a tuple that names every axis."""
-    index = index if isinstance(index, tuple) else (index,)
-    named = sum(i is not None and i is not Ellipsis for i in index)
-    if named > a.ndim or sum(i is Ellipsis for i in index) > 1:
-        raise IndexError(f"an index of {named} axes does not fit an array of {a.ndim}")
-    rest = (slice(None),) * (a.ndim - named)
-    at = next((k for k, i in enumerate(index) if i is Ellipsis), None)
-    return index + rest if at is None else index[:at] + rest + index[at + 1 :]
-
-
-def _position(i, n, axis):
-    if not -n <= i < n:
-        raise IndexError(f"index {i} is outside axis {axis}, which has {n} elements")
-    return i % n
-
-
-def _cut(a, index):
-    start, stop, step = [], [], []
-    for axis, (i, n) in enumerate(zip((i for i in index if i is not None), a.shape)):
-        if isinstance(i, slice):
-            begin, end, by = i.indices(n)
-            end = begin if (end - begin) * by <= 0 else end
-        else:
-            begin = _position(i, n, axis)
-            end, by = begin + 1, 1
-        start.append(begin)
-        stop.append(end)
-        step.append(by)
-    arguments = ((c_int64 * a.ndim)(*values) for values in (start, stop, step))
-    return _call(_slice, a, *arguments) if a.ndim else a
-
-
-def get_item(a, index):
-    index = _spread(a, index)
-    cut = _cut(a, index)
-    axis = 0
-    for i in index:
-        if i is None:
-            cut = _call(_expand_dims, cut, axis)
-        elif not isinstance(i, slice):
-            cut = _call(_squeeze, cut, axis)
-            continue
-        axis += 1
-    return cut
-
-
-array.__getitem__ = get_item
 array.T = property(transpose)
 array.reshape = lambda self, *shape: reshape(self, shape[0] if isinstance(shape[0], (list, tuple)) else shape)
 array.transpose = lambda self, *axes: transpose(self, axes or None)

@@ -105,11 +105,19 @@
     X(STRIDED_ADD, strided_add) /* the elements added to zeros, at the places of a window */                           \
     X(RECURRENCE, recurrence)   /* y_i = x_i + d_i * y_(i-1) */                                                        \
     X(CONCATENATE, concatenate)                                                                                        \
+    X(TAKE, take)             /* slices of an array by an index of one axis */                                         \
+    X(GATHER, gather)         /* by indices of several axes */                                                         \
+    X(SCATTER, scatter)       /* put there, or joined with what is there */                                            \
+    X(TAKE_ALONG, take_along) /* elements, each by an index of its own */                                              \
+    X(PUT_ALONG, put_along)                                                                                            \
+    X(SORT, sort)           /* along the last axis */                                                                  \
+    X(ARGSORT, argsort)     /* the places that elements come from */                                                   \
+    X(PARTITION, partition) /* one element where sorting puts it, between those before and behind it */                \
+    X(ARGPARTITION, argpartition)                                                                                      \
+    X(RANDOM_BITS, random_bits)                                                                                        \
     X(SLICE_UPDATE, slice_update)                                                                                      \
-    X(MATMUL, matmul)         /* arrays, batched */                                                                    \
-    X(TAKE, take)             /* rows of an array by index */                                                          \
-    X(TOP_K, top_k)           /* indices of the largest, over the last axis */                                         \
-    X(TAKE_ALONG, take_along) /* values by index, over the last axis */                                                \
+    X(MATMUL, matmul) /* arrays, batched */                                                                            \
+    X(TOP_K, top_k)   /* indices of the largest, over the last axis */                                                 \
     X(RMS_NORM, rms_norm)                                                                                              \
     X(ROPE, rope)                                                                                                      \
     X(ATTEND, attend) /* append K, V to the caches of the step, then attend */

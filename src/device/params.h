@@ -6,6 +6,7 @@
 #include "device/matrix.h"
 
 #include <hearth/dtype.h>
+#include <hearth/index.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,7 +49,7 @@ typedef struct ht_nan_to_num_params {
     double nan, posinf, neginf;
 } ht_nan_to_num_params;
 
-/* CONCATENATE: along which axis. */
+/* CONCATENATE, TAKE, TAKE_ALONG: along which axis. */
 typedef struct ht_axis_params {
     int axis;
 } ht_axis_params;
@@ -117,6 +118,36 @@ typedef struct ht_attend_params {
 typedef struct ht_matmul_params {
     bool transpose_b; /* b is [..., n, k] */
 } ht_matmul_params;
+
+/* GATHER(x, an index for each of some axes, all of one shape): slices of a size for every axis of x. */
+typedef struct ht_gather_params {
+    int64_t size[HT_MAX_DIMS];
+    int8_t axis[HT_MAX_DIMS];
+} ht_gather_params;
+
+/* SCATTER(x, indices as for GATHER, updates [the shape of the indices, sizes of a slice] of x's dtype). */
+typedef struct ht_scatter_params {
+    ht_scatter_mode mode;
+    int8_t axis[HT_MAX_DIMS];
+} ht_scatter_params;
+
+/* PUT_ALONG(x, index, values of the index's shape and x's dtype). */
+typedef struct ht_put_along_params {
+    ht_scatter_mode mode;
+    int axis;
+} ht_put_along_params;
+
+/* PARTITION, ARGPARTITION: which place of a row is to be right. */
+typedef struct ht_partition_params {
+    int64_t kth;
+} ht_partition_params;
+
+/* RANDOM_BITS(key u32 [2]): u8, u16 or u32, or f32 from 0 to below 1. */
+typedef struct ht_random_bits_params {
+    int64_t shape[HT_MAX_DIMS];
+    int n_dims;
+    ht_dtype dtype;
+} ht_random_bits_params;
 
 /* Room for any of them. */
 enum { HT_MAX_PARAMS = 144 };

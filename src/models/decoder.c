@@ -99,7 +99,7 @@ ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer 
 
 ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights) {
     ht_array *ids = ht_top_k(c->s, scores, (int32_t)config->experts_used);
-    ht_array *w = ht_take_along(c->s, ht_softmax(c->s, scores, -1), ids);
+    ht_array *w = ht_take_along_axis(c->s, ht_softmax(c->s, scores, -1), ids, -1);
     *weights = config->scaled_routing ? ht_divide(c->s, w, ht_sum(c->s, w, (int[]){-1}, 1, true)) : w;
     return ids;
 }
@@ -140,7 +140,7 @@ ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
         ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), pos);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
         /* After the last attention rows no longer meet: only those asked for go on, [n_out, hidden]. */
-        if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c));
+        if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
         ht_array *f = ht_decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
     }

@@ -59,7 +59,7 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
 static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
     const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};
-    ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids); /* [T, m] */
+    ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, experts->scale, all, 2), ids, -1); /* [T, m] */
     return ht_multiply(c->s, y, ht_expand_dims(c->s, scale, -1));
 }
 

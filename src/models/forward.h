@@ -9,6 +9,7 @@
 #include "device/matrix.h"
 #include "device/step.h"
 
+#include <hearth/index.h>
 #include <hearth/ops.h>
 
 /* A matrix with its bias and its slot, the stable name by which an adapter finds it ("model.layers.3.mlp.up_proj"). */

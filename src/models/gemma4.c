@@ -218,7 +218,7 @@ static ht_array *experts(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, 
     ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, seen, &l->base.router), &weights);
     if (!ids) return NULL;
     const int64_t all[] = {ht_array_dim(ids, 0), cfg->n_experts};
-    ht_array *scale = ht_take_along(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids);
+    ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids, -1);
     ht_array *x = ht_decoder_norm(c, cfg, h, l->expert_norm);
     ht_array *y = ht_decoder_experts(c, m, &l->base, x, ids, ht_multiply(c->s, weights, scale));
     return ht_decoder_norm(c, cfg, y, l->after_expert_norm);
@@ -245,11 +245,11 @@ static ht_array *forward(ht_ctx *c, const void *model) {
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
         if (i == last_keys) {
             ht_array *rows = ht_batch_out_rows(c);
-            h = ht_take(c->s, h, rows);
-            pos = ht_take(c->s, pos, rows);
+            h = ht_take(c->s, h, rows, 0);
+            pos = ht_take(c->s, pos, rows, 0);
             if (cfg->layer_input) {
-                input = ht_take(c->s, input, rows);
-                inputs = ht_take(c->s, inputs, rows);
+                input = ht_take(c->s, input, rows, 0);
+                inputs = ht_take(c->s, inputs, rows, 0);
             }
         }
         ht_array *f = feed_forward(c, m, l, i, h);

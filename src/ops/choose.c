@@ -27,28 +27,6 @@ ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k) {
     return ht_apply(s, HT_OP_TOP_K, &p, &x, 1);
 }
 
-ht_status ht_shape_take_along(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                              ht_error *err) {
-    (void)n_in;
-    (void)params;
-    const ht_array *x = in[0], *index = in[1];
-    char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
-    bool ok = x->n_dims >= 1 && index->n_dims == x->n_dims && index->dtype == HT_I32;
-    for (int i = 0; ok && i < x->n_dims - 1; i++) ok = x->shape[i] == index->shape[i];
-    if (!ok)
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: x %s, index %s of %s; expected [..., n] and i32 [..., m]", op,
-                       ht_shape_text(x->shape, x->n_dims, tx), ht_shape_text(index->shape, index->n_dims, ti),
-                       ht_dtype_name(index->dtype));
-    out->dtype = x->dtype;
-    out->n_dims = index->n_dims;
-    memcpy(out->shape, index->shape, sizeof out->shape);
-    return HT_OK;
-}
-
-ht_array *ht_take_along(ht_scope *s, ht_array *x, ht_array *index) {
-    return ht_apply(s, HT_OP_TAKE_ALONG, NULL, (ht_array *[]){x, index}, 2);
-}
-
 ht_status ht_shape_linear_gather(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                                  ht_error *err) {
     (void)n_in;

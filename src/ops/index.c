@@ -1,11 +1,113 @@
-/* Elements by their place: windows that are replaced. */
+/* Elements by their place: taken, put, joined with what is there; windows that are replaced. */
 #include "base/error.h"
 #include "ops/op.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>
 
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- shape rules ---- */
+
+static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
+    if (!ht_dtype_is_float(index->dtype) && index->dtype != HT_BOOL) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: the index is %s, expected integers", op, ht_dtype_name(index->dtype));
+}
+
+static ht_status too_many_axes(const char *op, int n, ht_error *err) {
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: the result would have %d dimensions, at most %d are possible", op, n,
+                   HT_MAX_DIMS);
+}
+
+ht_status ht_shape_take(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                        ht_error *err) {
+    (void)n_in;
+    const ht_array *x = in[0], *index = in[1];
+    const int axis = ((const ht_axis_params *)params)->axis, n_dims = x->n_dims - 1 + index->n_dims;
+    ht_status st = check_index(op, index, err);
+    if (st) return st;
+    if (n_dims > HT_MAX_DIMS) return too_many_axes(op, n_dims, err);
+    out->dtype = x->dtype;
+    for (int i = 0; i < axis; i++) out->shape[out->n_dims++] = x->shape[i];
+    for (int i = 0; i < index->n_dims; i++) out->shape[out->n_dims++] = index->shape[i];
+    for (int i = axis + 1; i < x->n_dims; i++) out->shape[out->n_dims++] = x->shape[i];
+    return HT_OK;
+}
+
+/* Of n indices of one shape into axes of x, and sizes of slices. */
+static ht_status check_slices(const char *op, const ht_array *x, ht_array *const *index, const int8_t *axis, int n,
+                              const int64_t *size, ht_error *err) {
+    char tx[HT_SHAPE_TEXT], ts[HT_SHAPE_TEXT];
+    bool used[HT_MAX_DIMS] = {false};
+    for (int i = 0; i < n; i++) {
+        ht_status st = check_index(op, index[i], err);
+        if (st) return st;
+        if (used[axis[i]]) return ht_fail(err, HT_ERR_ARGUMENT, "%s: axis %d is named twice", op, axis[i]);
+        used[axis[i]] = true;
+    }
+    for (int i = 0; i < x->n_dims; i++)
+        if (size[i] < 0 || size[i] > x->shape[i])
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s: slices %s do not lie within %s", op,
+                           ht_shape_text(size, x->n_dims, ts), ht_shape_text(x->shape, x->n_dims, tx));
+    return HT_OK;
+}
+
+ht_status ht_shape_gather(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                          ht_error *err) {
+    const ht_gather_params *p = params;
+    const ht_array *x = in[0], *index = in[1];
+    ht_status st = check_slices(op, x, in + 1, p->axis, n_in - 1, p->size, err);
+    if (st) return st;
+    out->dtype = x->dtype;
+    out->n_dims = index->n_dims + x->n_dims;
+    if (out->n_dims > HT_MAX_DIMS) return too_many_axes(op, out->n_dims, err);
+    memcpy(out->shape, index->shape, (size_t)index->n_dims * sizeof *out->shape);
+    memcpy(out->shape + index->n_dims, p->size, (size_t)x->n_dims * sizeof *out->shape);
+    return HT_OK;
+}
+
+ht_status ht_shape_scatter(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                           ht_error *err) {
+    const ht_scatter_params *p = params;
+    const ht_array *x = in[0], *index = in[1], *updates = in[n_in - 1];
+    char ti[HT_SHAPE_TEXT], tu[HT_SHAPE_TEXT];
+    bool fits = updates->n_dims == index->n_dims + x->n_dims && updates->dtype == x->dtype;
+    for (int i = 0; fits && i < index->n_dims; i++) fits = updates->shape[i] == index->shape[i];
+    if (!fits)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: updates %s for indices %s, expected the axes of the indices and then %d of a slice", op,
+                       ht_shape_text(updates->shape, updates->n_dims, tu),
+                       ht_shape_text(index->shape, index->n_dims, ti), x->n_dims);
+    ht_status st = check_slices(op, x, in + 1, p->axis, n_in - 2, updates->shape + index->n_dims, err);
+    return st ? st : ht_result_like(x, x->dtype, out);
+}
+
+static ht_status check_along(const char *op, const ht_array *x, const ht_array *index, int axis, ht_error *err) {
+    char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
+    ht_status st = check_index(op, index, err);
+    if (st) return st;
+    bool ok = index->n_dims == x->n_dims;
+    for (int i = 0; ok && i < x->n_dims; i++) ok = i == axis || x->shape[i] == index->shape[i];
+    if (!ok)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: index %s does not fit an array %s along axis %d", op,
+                       ht_shape_text(index->shape, index->n_dims, ti), ht_shape_text(x->shape, x->n_dims, tx), axis);
+    return HT_OK;
+}
+
+ht_status ht_shape_take_along(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                              ht_error *err) {
+    (void)n_in;
+    ht_status st = check_along(op, in[0], in[1], ((const ht_axis_params *)params)->axis, err);
+    return st ? st : ht_result_like(in[1], in[0]->dtype, out);
+}
+
+ht_status ht_shape_put_along(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                             ht_error *err) {
+    (void)n_in;
+    ht_status st = check_along(op, in[0], in[1], ((const ht_put_along_params *)params)->axis, err);
+    return st ? st : ht_result_like(in[0], in[0]->dtype, out);
+}
 
 ht_status ht_shape_slice_update(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                                 ht_error *err) {
@@ -15,6 +117,129 @@ ht_status ht_shape_slice_update(const char *op, ht_array *const *in, int n_in, c
                        ht_dtype_name(in[1]->dtype), in[1]->n_dims, ht_dtype_name(in[0]->dtype), in[0]->n_dims);
     return ht_result_like(in[0], in[0]->dtype, out);
 }
+
+/* ---- along one axis ---- */
+
+ht_array *ht_take(ht_scope *s, ht_array *x, ht_array *index, int axis) {
+    ht_axis_params p;
+    if (!x || !ht_find_axis(s, "take", x, axis, &p.axis)) return NULL;
+    return ht_apply(s, HT_OP_TAKE, &p, (ht_array *[]){x, index}, 2);
+}
+
+/* a and b with the axes that broadcast stretched, all but one. As they are when they do not fit: the shape rule says so. */
+static void stretch_beside(ht_scope *s, ht_array **a, ht_array **b, int axis) {
+    if (!*a || !*b || (*a)->n_dims != (*b)->n_dims) return;
+    int64_t to_a[HT_MAX_DIMS], to_b[HT_MAX_DIMS];
+    bool changes = false;
+    for (int i = 0; i < (*a)->n_dims; i++) {
+        int64_t m = to_a[i] = (*a)->shape[i], n = to_b[i] = (*b)->shape[i];
+        if (i == axis || m == n) continue;
+        if (m != 1 && n != 1) return;
+        to_a[i] = to_b[i] = m == 1 ? n : m;
+        changes = true;
+    }
+    if (!changes) return;
+    *a = ht_broadcast_to(s, *a, to_a, (*a)->n_dims);
+    *b = ht_broadcast_to(s, *b, to_b, (*b)->n_dims);
+}
+
+ht_array *ht_take_along_axis(ht_scope *s, ht_array *x, ht_array *index, int axis) {
+    ht_axis_params p;
+    if (!x || !ht_find_axis(s, "take_along_axis", x, axis, &p.axis)) return NULL;
+    stretch_beside(s, &x, &index, p.axis);
+    return ht_apply(s, HT_OP_TAKE_ALONG, &p, (ht_array *[]){x, index}, 2);
+}
+
+static ht_array *put_along(ht_scope *s, const char *op, ht_array *x, ht_array *index, ht_array *values, int axis,
+                           ht_scatter_mode mode) {
+    ht_put_along_params p = {mode, 0};
+    if (!x || !index || !ht_find_axis(s, op, x, axis, &p.axis)) return NULL;
+    ht_array *whole = x;
+    stretch_beside(s, &whole, &index, p.axis);
+    if (whole != x && whole) { /* the result has the shape of x */
+        char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
+        for (int i = 0; i < x->n_dims; i++)
+            if (whole->shape[i] != x->shape[i])
+                return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: index %s does not fit an array %s along axis %d", op,
+                                     ht_shape_text(index->shape, index->n_dims, ti),
+                                     ht_shape_text(x->shape, x->n_dims, tx), p.axis);
+    }
+    if (whole != x) ht_scope_drop(s, whole); /* it would hold x, whose memory may be wanted */
+    values = index ? ht_broadcast_to(s, ht_astype(s, values, x->dtype), index->shape, index->n_dims) : NULL;
+    return ht_apply(s, HT_OP_PUT_ALONG, &p, (ht_array *[]){x, index, values}, 3);
+}
+
+ht_array *ht_put_along_axis(ht_scope *s, ht_array *x, ht_array *index, ht_array *values, int axis) {
+    return put_along(s, "put_along_axis", x, index, values, axis, HT_SCATTER_SET);
+}
+ht_array *ht_scatter_add_axis(ht_scope *s, ht_array *x, ht_array *index, ht_array *values, int axis) {
+    return put_along(s, "scatter_add_axis", x, index, values, axis, HT_SCATTER_ADD);
+}
+
+ht_array *ht_one_hot(ht_scope *s, ht_array *index, int64_t n, ht_dtype dtype) {
+    if (!index) return NULL;
+    ht_error err;
+    if (check_index("one_hot", index, &err)) return ht_scope_fail_with(s, &err);
+    ht_array *places = ht_expand_dims(s, ht_astype(s, index, HT_I64), -1);
+    return ht_astype(s, ht_equal(s, places, ht_arange(s, 0, (double)n, 1, HT_I64)), dtype);
+}
+
+/* ---- along several axes ---- */
+
+/* The operands of gather and scatter: x, the n indices in one shape, and room for one more. Freed by the caller; NULL on
+ * failure. */
+static ht_array **operands(ht_scope *s, const char *op, ht_array *x, ht_array *const *index, const int *axis, int n,
+                           int8_t *axes) {
+    if (!x) return NULL;
+    if (n < 1 || n > x->n_dims) {
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: %d indices for an array of %d dimensions", op, n, x->n_dims);
+        return NULL;
+    }
+    ht_array shape = {.n_dims = 0};
+    for (int i = 0; i < n; i++) {
+        int at;
+        if (!index[i] || !ht_find_axis(s, op, x, axis[i], &at)) return NULL;
+        axes[i] = (int8_t)at;
+        ht_array wider = {.n_dims = 0};
+        bool fits = ht_broadcast_shapes(&shape, index[i], wider.shape, &wider.n_dims);
+        shape = wider;
+        if (fits) continue;
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: the shapes of the indices do not broadcast", op);
+        return NULL;
+    }
+    ht_array **in = calloc((size_t)n + 2, sizeof(ht_array *));
+    if (!in) {
+        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d arrays", n + 2);
+        return NULL;
+    }
+    in[0] = x;
+    for (int i = 0; i < n; i++) in[1 + i] = ht_broadcast_to(s, index[i], shape.shape, shape.n_dims);
+    return in;
+}
+
+ht_array *ht_gather(ht_scope *s, ht_array *x, ht_array *const *index, const int *axis, int n, const int64_t *size) {
+    ht_gather_params p = {{0}, {0}};
+    ht_array **in = operands(s, "gather", x, index, axis, n, p.axis);
+    if (!in) return NULL;
+    memcpy(p.size, size, (size_t)x->n_dims * sizeof *size);
+    ht_array *y = ht_apply(s, HT_OP_GATHER, &p, in, n + 1);
+    free(in);
+    return y;
+}
+
+ht_array *ht_scatter(ht_scope *s, ht_array *x, ht_array *const *index, const int *axis, int n, ht_array *updates,
+                     ht_scatter_mode mode) {
+    ht_scatter_params p = {.mode = mode};
+    if (!updates) return NULL;
+    ht_array **in = operands(s, "scatter", x, index, axis, n, p.axis);
+    if (!in) return NULL;
+    in[n + 1] = ht_astype(s, updates, x->dtype);
+    ht_array *y = ht_apply(s, HT_OP_SCATTER, &p, in, n + 2);
+    free(in);
+    return y;
+}
+
+/* ---- a window ---- */
 
 ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int64_t *start, const int64_t *stop,
                           const int64_t *step) {

@@ -1,4 +1,4 @@
-/* Products of arrays with arrays, and with packed weights; gathers of rows. */
+/* Products of arrays with arrays, and with packed weights; rows of those. */
 #include "base/error.h"
 #include "ops/op.h"
 
@@ -77,31 +77,6 @@ ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
     return ht_apply(s, HT_OP_MATMUL, &p, (ht_array *[]){a, b}, 2);
 }
 
-static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
-    char text[HT_SHAPE_TEXT];
-    if (index->dtype == HT_I32 && index->n_dims == 1) return HT_OK;
-    return ht_fail(err, HT_ERR_ARGUMENT, "%s: the index is %s of %s, expected one axis of i32", op,
-                   ht_shape_text(index->shape, index->n_dims, text), ht_dtype_name(index->dtype));
-}
-
-ht_status ht_shape_take(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                        ht_error *err) {
-    (void)n_in;
-    (void)params;
-    if (in[0]->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs an array with rows, got a scalar", op);
-    ht_status st = check_index(op, in[1], err);
-    if (st) return st;
-    out->dtype = in[0]->dtype;
-    out->n_dims = in[0]->n_dims;
-    memcpy(out->shape, in[0]->shape, sizeof out->shape);
-    out->shape[0] = in[1]->shape[0];
-    return HT_OK;
-}
-
-ht_array *ht_take(ht_scope *s, ht_array *x, ht_array *index) {
-    return ht_apply(s, HT_OP_TAKE, NULL, (ht_array *[]){x, index}, 2);
-}
-
 ht_status ht_shape_linear(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                           ht_error *err) {
     (void)n_in;
@@ -122,6 +97,13 @@ ht_status ht_shape_linear(const char *op, ht_array *const *in, int n_in, const v
     memcpy(out->shape, x->shape, sizeof out->shape);
     out->shape[x->n_dims - 1] = m->n_rows;
     return HT_OK;
+}
+
+static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
+    char text[HT_SHAPE_TEXT];
+    if (index->dtype == HT_I32 && index->n_dims == 1) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: the index is %s of %s, expected one axis of i32", op,
+                   ht_shape_text(index->shape, index->n_dims, text), ht_dtype_name(index->dtype));
 }
 
 ht_status ht_shape_embed(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,

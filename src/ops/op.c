@@ -113,11 +113,36 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_CONCATENATE] = {.shape = ht_shape_concatenate,
                            .params_bytes = sizeof(ht_axis_params),
                            .vjp = ht_vjp_concatenate},
-    [HT_OP_SLICE_UPDATE] = {.shape = ht_shape_slice_update, .params_bytes = sizeof(ht_slice_params), .updates = true},
+    [HT_OP_TAKE] = {.shape = ht_shape_take, .params_bytes = sizeof(ht_axis_params), .vjp = ht_vjp_take},
+    [HT_OP_GATHER] = {.shape = ht_shape_gather, .params_bytes = sizeof(ht_gather_params), .vjp = ht_vjp_gather},
+    [HT_OP_SCATTER] = {.shape = ht_shape_scatter,
+                       .params_bytes = sizeof(ht_scatter_params),
+                       .updates = true,
+                       .vjp = ht_vjp_scatter},
+    [HT_OP_TAKE_ALONG] = {.shape = ht_shape_take_along,
+                          .params_bytes = sizeof(ht_axis_params),
+                          .vjp = ht_vjp_take_along},
+    [HT_OP_PUT_ALONG] = {.shape = ht_shape_put_along,
+                         .params_bytes = sizeof(ht_put_along_params),
+                         .updates = true,
+                         .vjp = ht_vjp_put_along},
+    [HT_OP_SORT] = {.shape = ht_shape_scan, .vjp = ht_vjp_sort},
+    [HT_OP_ARGSORT] = {.shape = ht_shape_argsort, .vjp = ht_vjp_none},
+    [HT_OP_PARTITION] = {.shape = ht_shape_partition,
+                         .params_bytes = sizeof(ht_partition_params),
+                         .vjp = ht_vjp_partition},
+    [HT_OP_ARGPARTITION] = {.shape = ht_shape_argpartition,
+                            .params_bytes = sizeof(ht_partition_params),
+                            .vjp = ht_vjp_none},
+    [HT_OP_RANDOM_BITS] = {.shape = ht_shape_random_bits,
+                           .params_bytes = sizeof(ht_random_bits_params),
+                           .vjp = ht_vjp_none},
+    [HT_OP_SLICE_UPDATE] = {.shape = ht_shape_slice_update,
+                            .params_bytes = sizeof(ht_slice_params),
+                            .updates = true,
+                            .vjp = ht_vjp_slice_update},
     [HT_OP_MATMUL] = {.shape = ht_shape_matmul, .params_bytes = sizeof(ht_matmul_params), .vjp = ht_vjp_matmul},
-    [HT_OP_TAKE] = {.shape = ht_shape_take},
     [HT_OP_TOP_K] = {.shape = ht_shape_top_k, .params_bytes = sizeof(ht_top_k_params), .vjp = ht_vjp_none},
-    [HT_OP_TAKE_ALONG] = {.shape = ht_shape_take_along},
     [HT_OP_RMS_NORM] = {.shape = ht_shape_rms_norm, .params_bytes = sizeof(ht_rms_norm_params)},
     [HT_OP_ROPE] = {.shape = ht_shape_rope, .params_bytes = sizeof(ht_rope_params)},
     [HT_OP_LINEAR] = {.shape = ht_shape_linear, .params_bytes = sizeof(ht_linear_params)},
@@ -129,6 +154,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
 _Static_assert(sizeof(ht_make_params) <= HT_MAX_PARAMS, "parameters fit a node");
 _Static_assert(sizeof(ht_strided_add_params) <= HT_MAX_PARAMS, "parameters fit a node");
 _Static_assert(sizeof(ht_slice_params) <= HT_MAX_PARAMS, "parameters fit a node");
+_Static_assert(sizeof(ht_gather_params) <= HT_MAX_PARAMS, "parameters fit a node");
 _Static_assert(sizeof(ht_rope_params) <= HT_MAX_PARAMS, "parameters fit a node");
 
 const ht_op_info *ht_op_info_of(ht_op_id op) { return &table[op]; }

@@ -49,12 +49,13 @@ ht_shape_fn ht_shape_total;   /* [..., n] -> [...] */
 ht_shape_fn ht_shape_choice;  /* the same, n > 0 */
 ht_shape_fn ht_shape_place;   /* [..., n] -> u32 [...], n > 0 */
 ht_shape_fn ht_shape_scan;    /* [..., n] -> the same */
-ht_shape_fn ht_shape_concatenate, ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul,
-    ht_shape_take;
-ht_shape_fn ht_shape_slice_update;
+ht_shape_fn ht_shape_concatenate, ht_shape_softmax, ht_shape_copy, ht_shape_cast, ht_shape_full, ht_shape_matmul;
+ht_shape_fn ht_shape_take, ht_shape_gather, ht_shape_scatter, ht_shape_take_along, ht_shape_put_along,
+    ht_shape_slice_update;
+ht_shape_fn ht_shape_argsort, ht_shape_partition, ht_shape_argpartition, ht_shape_random_bits;
 ht_shape_fn ht_shape_rms_norm, ht_shape_rope, ht_shape_linear, ht_shape_embed, ht_shape_attend;
 ht_shape_fn ht_shape_strided_add, ht_shape_recurrence;
-ht_shape_fn ht_shape_top_k, ht_shape_take_along, ht_shape_linear_gather;
+ht_shape_fn ht_shape_top_k, ht_shape_linear_gather;
 
 bool ht_same_shape(const ht_array *a, const ht_array *b);
 
@@ -63,6 +64,9 @@ ht_status ht_result_like(const ht_array *x, ht_dtype dtype, ht_result_type *out)
 
 /* Counts a negative axis from the end; false, with an error in the scope, when there is no such axis. */
 bool ht_find_axis(ht_scope *s, const char *op, const ht_array *x, int axis, int *out);
+
+/* An operation along the last axis, of the same shape, along another one. */
+ht_array *ht_apply_along(ht_scope *s, ht_op_id op, const void *params, ht_array *x, int axis);
 
 /* Broadcast of two shapes as NumPy defines it; false when they do not fit. */
 bool ht_broadcast_shapes(const ht_array *a, const ht_array *b, int64_t *shape, int *n_dims);

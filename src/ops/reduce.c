@@ -212,7 +212,7 @@ static ht_array *swapped(ht_scope *s, ht_array *x, int axis) {
     return ht_transpose(s, x, order);
 }
 
-static ht_array *along(ht_scope *s, ht_op_id op, const void *params, ht_array *x, int axis) {
+ht_array *ht_apply_along(ht_scope *s, ht_op_id op, const void *params, ht_array *x, int axis) {
     int at;
     if (!x || !ht_find_axis(s, ht_op_name(op), x, axis, &at)) return NULL;
     x = swapped(s, x, at);
@@ -220,13 +220,13 @@ static ht_array *along(ht_scope *s, ht_op_id op, const void *params, ht_array *x
 }
 
 ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis) {
-    return along(s, HT_OP_SOFTMAX, NULL, for_floating(s, x), axis);
+    return ht_apply_along(s, HT_OP_SOFTMAX, NULL, for_floating(s, x), axis);
 }
 
 #define SCAN(name, id, prepared)                                                                                       \
     ht_array *name(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive) {                                 \
         const ht_scan_params p = {reverse, inclusive};                                                                 \
-        return along(s, HT_OP_##id, &p, prepared, axis);                                                               \
+        return ht_apply_along(s, HT_OP_##id, &p, prepared, axis);                                                      \
     }
 
 SCAN(ht_cumsum, CUMSUM, x && x->dtype == HT_BOOL ? ht_astype(s, x, HT_I32) : x)

@@ -65,12 +65,13 @@ static void many_rows(void **state) {
     }
     float values[ROWS][K];
     ht_view along[] = {in, out}, to = test_view(values, HT_F32, 2, (int64_t[]){ROWS, K});
-    test_run_ok(device, HT_OP_TAKE_ALONG, NULL, 2, along, &to, NULL);
+    test_run_ok(device, HT_OP_TAKE_ALONG, &(ht_axis_params){1}, 2, along, &to, NULL);
     for (int i = 0; i < ROWS; i++)
         for (int k = 0; k < K; k++) assert_true(values[i][k] == x[i][2 * got[i][k]]);
     got[3][2] = N;
     ht_error err = {0};
-    assert_int_equal(test_run(device, HT_OP_TAKE_ALONG, NULL, 2, along, &to, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(test_run(device, HT_OP_TAKE_ALONG, &(ht_axis_params){1}, 2, along, &to, NULL, &err),
+                     HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "21"));
 }
 

@@ -373,6 +373,7 @@ static void matmul_and_take(void **state) {
             int64_t dims[3] = {bad ? 4 : 5, 3, 17}, n = 4, out[3] = {4, 3, 17};
             operand x = operand_make(HT_F16, 3, dims, (layout)how, ORDINARY, &seed);
             comparison c = {.op = HT_OP_TAKE,
+                            .params = &(ht_axis_params){0},
                             .n_in = 2,
                             .in = {x.view, test_view((void *)ids, HT_I32, 1, &n)},
                             .what = "rows by index"};

@@ -162,11 +162,11 @@ static void multiplies_and_takes(void **state) {
     assert_memory_equal(y, ((int32_t[]){17, 23, 39, 53}), sizeof y);
     int32_t ids[2] = {1, 1};
     ht_view gather[2] = {in[0], row(ids, HT_I32, 2)};
-    run(HT_OP_TAKE, NULL, 2, gather, out);
+    run(HT_OP_TAKE, &(ht_axis_params){0}, 2, gather, out);
     assert_memory_equal(y, ((int32_t[]){3, 4, 3, 4}), sizeof y);
     ids[1] = 2;
     ht_error err = {0};
-    assert_int_equal(status_of(HT_OP_TAKE, NULL, 2, gather, out, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(status_of(HT_OP_TAKE, &(ht_axis_params){0}, 2, gather, out, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "2"));
 }
 

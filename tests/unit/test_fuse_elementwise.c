@@ -227,7 +227,7 @@ static void a_failure_within_reach_of_a_group(void **state) {
     ht_scope *s = ht_scope_new(stream);
     ht_array *x = test_counting(s, (int64_t[]){3}, 1),
              *at = ht_array_from(s, (int32_t[]){9}, HT_I32, (int64_t[]){1}, 1);
-    ht_array *a = ht_square(s, x), *bad = ht_take(s, x, at);
+    ht_array *a = ht_square(s, x), *bad = ht_take(s, x, at, 0);
     ht_array *b = ht_add(s, ht_negative(s, a), bad), *c = ht_square(s, b);
     assert_int_equal(ht_eval(s, (ht_array *[]){a, c}, 2, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_eval(s, &b, 1, &err), HT_ERR_ARGUMENT);

@@ -104,6 +104,39 @@
     X(matmul_transposed, ht_matmul(s, x, y, true), 2, {2, {2, 3}, -1, 1}, {3, {2, 4, 3}, -1, 1}) \
     X(network, ht_softmax(s, ht_matmul(s, ht_gelu(s, ht_add(s, ht_matmul(s, x, y, false), z)), y, true), 1), 3, \
       {2, {2, 3}, -1, 1}, {2, {3, 4}, -1, 1}, ROW)
+
+#define AT2(...) ht_array_from(s, (int32_t[]){__VA_ARGS__}, HT_I32, (int64_t[]){2}, 1)
+#define AT22(...) ht_array_from(s, (int32_t[]){__VA_ARGS__}, HT_I32, (int64_t[]){2, 2}, 2)
+#define AT34 ht_array_from(s, (int32_t[]){0, 1, 1, 2, 2, 2, 1, 0, 0, 0, 1, -1}, HT_I32, (int64_t[]){3, 4}, 2)
+#define SCATTERED(mode) \
+    ht_square(s, ht_scatter(s, x, (ht_array *[]){AT22(0, 2, 2, -3), AT2(3, 1)}, (int[]){0, 1}, 2, y, HT_SCATTER_##mode))
+#define SLICES {4, {2, 2, 1, 1}, -1.3, 1.4}
+#define WITH_ZEROS(a) ht_multiply(s, a, ht_tri(s, 3, 4, 1, HT_F64))
+
+#define PLACES(X)                                                            \
+    X(take, ht_square(s, ht_take(s, x, AT22(3, 0, -1, 3), 1)), 1, {3, {2, 4, 3}, -1, 1}) \
+    X(take_rows, ht_exp(s, ht_take(s, x, AT2(2, 2), 0)), 1, ANY)             \
+    X(take_one, ht_square(s, ht_take(s, x, ht_full(s, 1, HT_I32, NULL, 0), 0)), 1, ANY) \
+    X(take_along, ht_square(s, ht_take_along_axis(s, x, AT34, 0)), 1, ANY)   \
+    X(put_along, ht_square(s, ht_put_along_axis(s, x, AT34, y, 1)), 2, ANY, ANY) \
+    X(put_along_row, ht_square(s, ht_put_along_axis(s, x, AT34, y, 0)), 2, ANY, ROW) \
+    X(add_along, ht_square(s, ht_scatter_add_axis(s, x, AT34, y, 1)), 2, ANY, ANY) \
+    X(gather, ht_square(s, ht_gather(s, x, (ht_array *[]){AT22(0, 2, 2, 0), AT2(3, -4)}, (int[]){0, 1}, 2, \
+                                     (int64_t[]){1, 1})), 1, ANY)            \
+    X(gather_windows, ht_square(s, ht_gather(s, x, (ht_array *[]){AT2(1, 2)}, (int[]){1}, 1, (int64_t[]){2, 2})), 1, ANY) \
+    X(scatter_set, SCATTERED(SET), 2, ANY, SLICES)                           \
+    X(scatter_add, SCATTERED(ADD), 2, ANY, SLICES)                           \
+    X(scatter_prod, SCATTERED(PROD), 2, ANY, SLICES)                         \
+    X(scatter_min, SCATTERED(MIN), 2, ANY, SLICES)                           \
+    X(scatter_max, SCATTERED(MAX), 2, ANY, SLICES)                           \
+    X(scatter_prod_of_zeros, ht_scatter(s, WITH_ZEROS(x), (ht_array *[]){AT2(0, 0)}, (int[]){0}, 1, \
+                                        ht_expand_dims(s, y, 1), HT_SCATTER_PROD), 2, ANY, {2, {2, 4}, -1, 1}) \
+    X(slice_update, ht_square(s, ht_slice_update(s, x, y, (int64_t[]){2, 1}, (int64_t[]){-1, 4}, (int64_t[]){-2, 2})), 2, \
+      ANY, {2, {2, 2}, -1, 1})                                               \
+    X(sort, ht_multiply(s, ht_sort(s, x, 0), y), 2, ANY, ROW)                \
+    X(partition, ht_square(s, ht_slice(s, ht_partition(s, x, 1, 1), (int64_t[]){0, 1}, (int64_t[]){3, 2}, NULL)), 1, ANY) \
+    X(topk, ht_square(s, ht_topk(s, x, 2, -1)), 1, ANY)                      \
+    X(one_hot, ht_multiply(s, x, ht_one_hot(s, AT34, 3, HT_F64)), 1, {3, {3, 4, 3}, -1, 1})
 /* clang-format on */
 
 #define FUNCTION(name, expression, count, ...)                                                                         \
@@ -115,6 +148,7 @@
 ELEMENTWISE(FUNCTION)
 REDUCTIONS(FUNCTION)
 SHAPES(FUNCTION)
+PLACES(FUNCTION)
 
 #define CASE(name, expression, count, ...) {#name, do_##name, count, {__VA_ARGS__}},
 
@@ -130,12 +164,14 @@ static void run(const gradient_case *cases, size_t n) {
 RUN(gradients_of_elements, ELEMENTWISE)
 RUN(gradients_of_reductions_and_scans, REDUCTIONS)
 RUN(gradients_of_shapes_and_products, SHAPES)
+RUN(gradients_of_places, PLACES)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_elements),
         cmocka_unit_test(gradients_of_reductions_and_scans),
         cmocka_unit_test(gradients_of_shapes_and_products),
+        cmocka_unit_test(gradients_of_places),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

@@ -45,7 +45,7 @@ static int close_weights(void **state) {
 /* Views, in-place chains, a value used twice, a transposed copy, the rows asked for. */
 static ht_array *forward(ht_ctx *c) {
     ht_scope *s = c->s;
-    ht_array *x = ht_take(s, table, ht_batch_ids(c)); /* [T, hidden] */
+    ht_array *x = ht_take(s, table, ht_batch_ids(c), 0); /* [T, hidden] */
     int64_t rows = ht_array_dim(x, 0);
     ht_array *h = ht_rms_norm(s, x, norm, 1e-6f, 1.0f);
     h = ht_reshape(s, h, (int64_t[]){rows, HEADS, HEAD_DIM}, 3);
@@ -56,8 +56,8 @@ static ht_array *forward(ht_ctx *c) {
     ht_array *back = ht_transpose(s, per_head, (int[]){1, 0, 2});
     h = ht_add(s, x, ht_reshape(s, back, (int64_t[]){rows, HIDDEN}, 2));
     h = ht_add(s, h, ht_silu(s, ht_matmul(s, h, mix, true)));
-    h = ht_take(s, h, ht_batch_out_rows(c)); /* [n_out, hidden] */
-    return ht_matmul(s, h, table, true);     /* [n_out, vocab] */
+    h = ht_take(s, h, ht_batch_out_rows(c), 0); /* [n_out, hidden] */
+    return ht_matmul(s, h, table, true);        /* [n_out, vocab] */
 }
 
 static ht_array *trace_forward(ht_scope *s, void *user) {
@@ -106,10 +106,10 @@ static ht_array *product(ht_ctx *c, ht_array *x, int i) {
 static ht_array *chained(ht_ctx *c) {
     ht_scope *s = c->s;
     ht_array *wide = ht_sin(s, ht_linspace(s, 0.3, 0.3 + 0.7 * (VOCAB * WIDTH - 1), VOCAB * WIDTH, HT_F32));
-    ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(c)); /* [T, WIDTH] */
+    ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(c), 0); /* [T, WIDTH] */
     int64_t rows = ht_array_dim(x, 0), shape[2] = {rows, WIDTH};
     ht_array *first = ht_slice(s, x, (int64_t[]){0, 0}, (int64_t[]){1, WIDTH}, NULL);
-    ht_array *y = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_positions(c));
+    ht_array *y = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_positions(c), 0);
     /* The sum is written over x, whose first row the product reads for every row. */
     ht_array *a = ht_add(s, x, ht_multiply(s, y, ht_broadcast_to(s, first, shape, 2)));
     ht_array *b = ht_rms_norm(s, a, HT_NONE, 1e-6f, 0.0f);
@@ -120,7 +120,7 @@ static ht_array *chained(ht_ctx *c) {
     ht_array *h = ht_add(s, ht_add(s, a, product(c, g, 1)), v);
     h = ht_add(s, h, product(c, product(c, h, 3), 2));
     h = ht_add(s, h, product(c, ht_silu(s, w), 4));
-    h = ht_take(s, h, ht_batch_out_rows(c));
+    h = ht_take(s, h, ht_batch_out_rows(c), 0);
     return product(c, ht_rms_norm(s, h, HT_NONE, 1e-6f, 0.0f), 0); /* [n_out, WIDTH] */
 }
 
@@ -205,8 +205,8 @@ static ht_matrix head;
 static ht_array *headed(ht_scope *s, void *scaled) {
     ht_ctx c = {.s = s};
     ht_array *wide = ht_sin(s, ht_linspace(s, 0.3, 0.3 + 0.7 * (VOCAB * WIDTH - 1), VOCAB * WIDTH, HT_F32));
-    ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(&c));
-    x = ht_rms_norm(s, ht_take(s, x, ht_batch_out_rows(&c)), HT_NONE, 1e-6f, 0.0f);
+    ht_array *x = ht_take(s, ht_reshape(s, wide, (int64_t[]){VOCAB, WIDTH}, 2), ht_batch_ids(&c), 0);
+    x = ht_rms_norm(s, ht_take(s, x, ht_batch_out_rows(&c), 0), HT_NONE, 1e-6f, 0.0f);
     ht_array *y = ht_linear(&c, x, &(ht_weight){.matrix = &head, .bias = HT_NONE});
     return scaled ? ht_scale(s, y, -1.0f) : y;
 }
@@ -309,7 +309,7 @@ static void more_rows_than_the_executor_holds_are_refused(void **state) {
 static ht_array *adds_to_rows(ht_scope *s, void *user) {
     (void)user;
     ht_ctx c = {.s = s};
-    ht_array *x = ht_take(s, table, ht_batch_ids(&c));
+    ht_array *x = ht_take(s, table, ht_batch_ids(&c), 0);
     int64_t n = ht_array_dim(x, 0);
     ht_array *window = ht_slice(s, x, (int64_t[]){1, 0}, (int64_t[]){n, HIDDEN}, NULL);
     return ht_square(s, window);
@@ -318,7 +318,7 @@ static ht_array *adds_to_rows(ht_scope *s, void *user) {
 static ht_array *reads_a_value(ht_scope *s, void *user) {
     (void)user;
     ht_ctx c = {.s = s};
-    ht_array *x = ht_take(s, table, ht_batch_ids(&c));
+    ht_array *x = ht_take(s, table, ht_batch_ids(&c), 0);
     ht_error err = {0};
     const void *data;
     if (ht_array_data(s, x, &data, &err)) return ht_scope_fail_with(s, &err);

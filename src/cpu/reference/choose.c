@@ -1,5 +1,4 @@
-/* Choosing along the last axis: the largest values, and values by index. */
-#include "base/error.h"
+/* Choosing along the last axis: where the largest values are. */
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
@@ -43,24 +42,5 @@ ht_status ht_plain_top_k(const ht_call *call, ht_error *err) {
     int64_t n = x->shape[x->n_dims - 1];
     if (ht_view_size(x) > 0)
         ht_pool_run(call->pool, ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), choose_rows, (void *)call);
-    return HT_OK;
-}
-
-ht_status ht_plain_take_along(const ht_call *call, ht_error *err) {
-    const ht_view *x = &call->in[0], *index = &call->in[1];
-    int last = index->n_dims - 1;
-    int64_t m = index->shape[last], n = x->shape[last], rows = m > 0 ? ht_view_size(index) / m : 0;
-    size_t bytes = ht_dtype_bytes(x->dtype);
-    for (int64_t row = 0; row < rows; row++) {
-        int64_t from = ht_view_offset(x, last, row), of = ht_view_offset(index, last, row);
-        for (int64_t i = 0; i < m; i++) {
-            int64_t at = ht_get_int(index->dtype, index->data, of + i * index->stride[last]);
-            if (at < 0 || at >= n)
-                return ht_fail(err, HT_ERR_ARGUMENT, "take_along: index %lld of row %lld is outside the %lld values",
-                               (long long)at, (long long)row, (long long)n);
-            memcpy((char *)call->out.data + (size_t)(row * m + i) * bytes,
-                   (const char *)x->data + (from + at * x->stride[last]) * (int64_t)bytes, bytes);
-        }
-    }
     return HT_OK;
 }

@@ -8,5 +8,12 @@ void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     HT_OP_KERNELS(X)
 #undef X
     kernels[HT_OP_ATTEND].scratch = ht_plain_attend_scratch;
+    kernels[HT_OP_SORT].scratch = ht_plain_sort_scratch;
+    kernels[HT_OP_PARTITION].scratch = ht_plain_sort_scratch;
+    kernels[HT_OP_ARGSORT].scratch = ht_plain_argsort_scratch;
+    kernels[HT_OP_ARGPARTITION].scratch = ht_plain_argsort_scratch;
+    kernels[HT_OP_TAKE].scratch = ht_plain_take_scratch;
+    kernels[HT_OP_GATHER].scratch = ht_plain_take_scratch;
+    kernels[HT_OP_SCATTER].scratch = ht_plain_take_scratch;
     ht_cpu_linear_kernels(kernels);
 }

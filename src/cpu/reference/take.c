@@ -1,77 +1,118 @@
-/* Rows of an array by index. */
-#include "base/error.h"
+/* Slices of an array by index: along one axis, or along several. */
+#include "base/dtype.h"
+#include "cpu/reference/move.h"
+#include "cpu/reference/places.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
 #include "cpu/walk.h"
+#include "device/params.h"
 
 #include <string.h>
 
 typedef struct take_job {
-    const ht_call *call;
-    int64_t row_size; /* elements */
-    size_t bytes;     /* of one element */
-    ht_walk walk;     /* over one row: the result, then x */
+    const ht_view *x;
+    int n_outer;          /* leading axes of x, for each of which all places are taken */
+    const int64_t *place; /* [n]: where slices begin, from there */
+    int64_t n, size;      /* elements of a slice */
+    char *out;
+    size_t bytes; /* of an element */
+    ht_walk walk; /* of a slice in the result and in x */
 } take_job;
 
-typedef struct row_job {
-    char *out;
-    const char *in;
+typedef struct slice_job {
+    char *to;
+    const char *from;
     size_t bytes;
-} row_job;
+} slice_job;
 
 static void copy_span(void *arg, const ht_span *s) {
-    const row_job *job = arg;
-    int64_t bytes = (int64_t)job->bytes;
-    if (s->stride[1] == 1) {
-        memcpy(job->out + s->offset[0] * bytes, job->in + s->offset[1] * bytes, (size_t)(s->n * bytes));
+    const slice_job *job = arg;
+    const int64_t bytes = (int64_t)job->bytes;
+    ht_move_span(job->to + s->offset[0] * bytes, s->stride[0], job->from + s->offset[1] * bytes, s->stride[1], s->n,
+                 job->bytes);
+}
+
+#define GATHER(type)                                                                                                   \
+    for (int64_t i = 0; i < n; i++) ((type *)(void *)to)[i] = ((const type *)(const void *)from)[place[i]];            \
+    return
+
+static void gather_elements(char *to, const char *from, const int64_t *place, int64_t n, size_t bytes) {
+    switch (bytes) {
+    case 1: GATHER(uint8_t);
+    case 2: GATHER(uint16_t);
+    case 4: GATHER(uint32_t);
+    default: GATHER(uint64_t);
+    }
+}
+
+static void take_slices(const take_job *job, char *to, const char *from, const int64_t *place, int64_t n) {
+    const int64_t bytes = (int64_t)job->bytes;
+    if (job->size == 1) {
+        gather_elements(to, from, place, n, job->bytes);
         return;
     }
-    for (int64_t i = 0; i < s->n; i++)
-        memcpy(job->out + (s->offset[0] + i) * bytes, job->in + (s->offset[1] + i * s->stride[1]) * bytes, job->bytes);
-}
-
-static int64_t index_at(const ht_view *index, int64_t i) {
-    return ht_get_int(index->dtype, index->data, ht_view_offset(index, index->n_dims, i));
-}
-
-static void take_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const take_job *job = arg;
-    const ht_view *x = &job->call->in[0];
-    for (int64_t i = begin; i < end; i++) {
-        int64_t from = index_at(&job->call->in[1], i) * x->stride[0];
-        row_job row = {.out = (char *)job->call->out.data + i * job->row_size * (int64_t)job->bytes,
-                       .in = (const char *)x->data + from * (int64_t)job->bytes,
-                       .bytes = job->bytes};
-        ht_walk_range(&job->walk, 0, job->walk.size, copy_span, &row);
+    for (int64_t i = 0; i < n; i++) {
+        slice_job slice = {to + i * job->size * bytes, from + place[i] * bytes, job->bytes};
+        if (job->walk.n_dims == 1)
+            ht_move_span(slice.to, 1, slice.from, job->walk.stride[1][0], job->size, job->bytes);
+        else
+            ht_walk_range(&job->walk, 0, job->size, copy_span, &slice);
     }
 }
+
+static void take_block(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const take_job *job = arg;
+    const int64_t bytes = (int64_t)job->bytes;
+    for (int64_t row = begin; row < end;) {
+        int64_t first = row % job->n, n = job->n - first < end - row ? job->n - first : end - row;
+        const char *from = (const char *)job->x->data + ht_view_offset(job->x, job->n_outer, row / job->n) * bytes;
+        take_slices(job, job->out + row * job->size * bytes, from, job->place + first, n);
+        row += n;
+    }
+}
+
+/* Slices of `shape` along the axes from `first` on. */
+static void take(const ht_call *call, int n_outer, int first, const int64_t *shape, int64_t n) {
+    const ht_view *x = &call->in[0];
+    ht_view slice = {.dtype = x->dtype, .n_dims = x->n_dims - first}, packed;
+    for (int i = first; i < x->n_dims; i++) {
+        slice.shape[i - first] = shape[i];
+        slice.stride[i - first] = x->stride[i];
+    }
+    packed = slice;
+    int64_t size = 1, outer = 1;
+    for (int i = slice.n_dims - 1; i >= 0; size *= slice.shape[i--]) packed.stride[i] = size;
+    for (int i = 0; i < n_outer; i++) outer *= x->shape[i];
+    take_job job = {.x = x, .n_outer = n_outer, .place = call->scratch, .n = n, .size = size};
+    job.out = call->out.data;
+    job.bytes = ht_dtype_bytes(x->dtype);
+    const ht_view *views[] = {&packed, &slice};
+    ht_walk_init(&job.walk, 2, views);
+    if (ht_view_size(&call->out) > 0)
+        ht_pool_run(call->pool, outer * n, ht_row_grain(HT_GRAIN_CHEAP, size), take_block, &job);
+}
+
+size_t ht_plain_take_scratch(const ht_call *call) { return (size_t)ht_view_size(&call->in[1]) * sizeof(int64_t); }
 
 ht_status ht_plain_take(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0], *index = &call->in[1];
-    int64_t n = ht_view_size(index);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = index_at(index, i);
-        if (at < 0 || at >= x->shape[0])
-            return ht_fail(err, HT_ERR_ARGUMENT,
-                           "take: index %lld at position %lld is outside the %lld rows of the array", (long long)at,
-                           (long long)i, (long long)x->shape[0]);
+    const int axis = ((const ht_axis_params *)call->params)->axis;
+    const ht_place_limit limit = {x->shape[axis], x->shape[axis], x->stride[axis]};
+    ht_status st = ht_places(call->pool, "take", index, axis, limit, false, call->scratch, err);
+    if (st == HT_OK) take(call, axis, axis + 1, x->shape, ht_view_size(index));
+    return st;
+}
+
+ht_status ht_plain_gather(const ht_call *call, ht_error *err) {
+    const ht_gather_params *p = call->params;
+    const ht_view *x = &call->in[0];
+    const int n = call->n_in - 1;
+    for (int i = 0; i < n; i++) {
+        const int axis = p->axis[i];
+        const ht_place_limit limit = {x->shape[axis], x->shape[axis] - p->size[axis] + 1, x->stride[axis]};
+        ht_status st = ht_places(call->pool, "gather", &call->in[1 + i], axis, limit, i > 0, call->scratch, err);
+        if (st) return st;
     }
-    if (ht_view_size(&call->out) == 0) return HT_OK;
-    /* One row of x, and the same shape contiguous. */
-    ht_view row = *x, packed;
-    row.n_dims--;
-    memmove(row.shape, row.shape + 1, (size_t)row.n_dims * sizeof *row.shape);
-    memmove(row.stride, row.stride + 1, (size_t)row.n_dims * sizeof *row.stride);
-    packed = row;
-    int64_t size = 1;
-    for (int d = row.n_dims - 1; d >= 0; d--) {
-        packed.stride[d] = size;
-        size *= row.shape[d];
-    }
-    take_job job = {.call = call, .row_size = size, .bytes = ht_dtype_bytes(x->dtype)};
-    const ht_view *views[] = {&packed, &row};
-    ht_walk_init(&job.walk, 2, views);
-    ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_CHEAP, size), take_rows, &job);
+    take(call, 0, 0, p->size, ht_view_size(&call->in[1]));
     return HT_OK;
 }

@@ -13,5 +13,6 @@ void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_rope)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
 
 #endif

@@ -1,0 +1,118 @@
+/* Slices put to where an index says, or joined with what is there.
+ *
+ * Slices that meet join in the order of the index, whatever the threads: each of these has elements of the result of its
+ * own, columns of all slices where slices are long, and else a range of places. */
+#include "base/dtype.h"
+#include "cpu/reference/combine.h"
+#include "cpu/reference/move.h"
+#include "cpu/reference/places.h"
+#include "cpu/reference/reference.h"
+#include "cpu/walk.h"
+
+typedef struct scatter_job {
+    ht_scatter_mode mode;
+    const ht_view *updates, *out;
+    const int64_t *place; /* [n] */
+    int n_index_dims;     /* leading axes of updates */
+    int64_t n, size, n_parts;
+    size_t bytes;
+    ht_walk walk; /* of a slice in the result and in the updates */
+} scatter_job;
+
+typedef struct slice_job {
+    const scatter_job *job;
+    char *to;
+    const char *from;
+} slice_job;
+
+static void join_span(void *arg, const ht_span *s) {
+    const slice_job *slice = arg;
+    const int64_t bytes = (int64_t)slice->job->bytes;
+    ht_combine(slice->job->mode, slice->job->out->dtype, slice->to + s->offset[0] * bytes, s->stride[0], NULL,
+               slice->from + s->offset[1] * bytes, s->stride[1], s->n);
+}
+
+/* Elements [begin, end) of slice i. */
+static void join_slice(const scatter_job *job, int64_t i, int64_t begin, int64_t end) {
+    const int64_t bytes = (int64_t)job->bytes;
+    slice_job slice = {job, (char *)job->out->data + job->place[i] * bytes,
+                       (const char *)job->updates->data + ht_view_offset(job->updates, job->n_index_dims, i) * bytes};
+    ht_walk_range(&job->walk, begin, end, join_span, &slice);
+}
+
+static void join_columns(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const scatter_job *job = arg;
+    for (int64_t i = 0; i < job->n; i++) join_slice(job, i, begin, end);
+}
+
+static bool updates_are_a_row(const scatter_job *job, int64_t *stride) {
+    const ht_view *u = job->updates;
+    *stride = 0;
+    int axis = -1;
+    for (int i = 0; i < job->n_index_dims; i++) {
+        if (u->shape[i] == 1) continue;
+        if (axis >= 0) return false;
+        axis = i;
+        *stride = u->stride[i];
+    }
+    return true;
+}
+
+/* Those slices that begin within a part of the result. */
+static void join_part(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const scatter_job *job = arg;
+    const int64_t room = ht_view_size(job->out), low = room / job->n_parts * begin;
+    const int64_t high = end == job->n_parts ? room : room / job->n_parts * end;
+    for (int64_t i = 0; i < job->n; i++)
+        if (job->place[i] >= low && job->place[i] < high) join_slice(job, i, 0, job->size);
+}
+
+enum { LONG_SLICE = 1024 };
+
+static void scatter(const ht_call *call, scatter_job *job, bool can_be_parted) {
+    int64_t stride;
+    if (job->size == 1 && updates_are_a_row(job, &stride) && (job->n < HT_GRAIN_CHEAP || !can_be_parted)) {
+        ht_combine(job->mode, job->out->dtype, job->out->data, 0, job->place, job->updates->data, stride, job->n);
+        return;
+    }
+    bool small = job->n * job->size < HT_GRAIN_CHEAP || ht_pool_threads(call->pool) == 1;
+    if (!small && job->size >= LONG_SLICE)
+        ht_pool_run(call->pool, job->size, LONG_SLICE / 4, join_columns, job);
+    else if (!small && can_be_parted) {
+        job->n_parts = 2 * ht_pool_threads(call->pool);
+        ht_pool_run(call->pool, job->n_parts, 1, join_part, job);
+    } else
+        for (int64_t i = 0; i < job->n; i++) join_slice(job, i, 0, job->size);
+}
+
+ht_status ht_plain_scatter(const ht_call *call, ht_error *err) {
+    const ht_scatter_params *p = call->params;
+    const ht_view *out = &call->out, *updates = &call->in[call->n_in - 1];
+    const int n = call->n_in - 2, n_index_dims = updates->n_dims - out->n_dims;
+    bool can_be_parted = true; /* two slices are the same elements, or have none in common */
+    for (int i = 0; i < n; i++) {
+        const int axis = p->axis[i];
+        const int64_t length = out->shape[axis], size = updates->shape[n_index_dims + axis];
+        const ht_place_limit limit = {length, length - size + 1, out->stride[axis]};
+        can_be_parted &= size == 1;
+        ht_status st = ht_places(call->pool, "scatter", &call->in[1 + i], axis, limit, i > 0, call->scratch, err);
+        if (st) return st;
+    }
+    if (out->data != call->in[0].data) ht_move(call->pool, out, &call->in[0]);
+    ht_view to = *out, from = {.dtype = out->dtype, .n_dims = out->n_dims};
+    for (int i = 0; i < out->n_dims; i++) {
+        from.shape[i] = to.shape[i] = updates->shape[n_index_dims + i];
+        from.stride[i] = updates->stride[n_index_dims + i];
+    }
+    scatter_job job = {.mode = p->mode, .updates = updates, .out = out, .place = call->scratch};
+    job.n_index_dims = n_index_dims;
+    job.n = ht_view_size(&call->in[1]);
+    job.size = ht_view_size(&to);
+    job.bytes = ht_dtype_bytes(out->dtype);
+    const ht_view *views[] = {&to, &from};
+    ht_walk_init(&job.walk, 2, views);
+    if (job.n > 0 && job.size > 0) scatter(call, &job, can_be_parted);
+    return HT_OK;
+}

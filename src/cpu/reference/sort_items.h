@@ -1,0 +1,104 @@
+/* Sorting, selecting and merging of one kind of item. Included once for each, with
+ *   ITEM     its type
+ *   KEY(x)   the bits that are sorted by, a uint64_t, of which those from `low` on count, `n_bits` of them
+ *   BEFORE(a, b)  whether a comes before b; agrees with those bits
+ *   NAME(f)  the name of function f for these items
+ *
+ * Sorting is by digits, the lowest first, which keeps the order of equal keys. */
+
+/* Digits are so wide that counting them costs less than a pass that is saved. */
+static int NAME(digit_bits)(int64_t n) { return n >= 1 << 14 ? 11 : 8; }
+
+static void NAME(insertion)(ITEM *a, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        ITEM x = a[i];
+        int64_t j = i;
+        for (; j > 0 && BEFORE(x, a[j - 1]); j--) a[j] = a[j - 1];
+        a[j] = x;
+    }
+}
+
+/* Sorts a[0 .. n), with room for as many in `other` and for the counts of all digits in `count`. */
+static void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bits, uint32_t *count) {
+    if (n <= SMALL_SORT) {
+        NAME(insertion)(a, n);
+        return;
+    }
+    const int digit = NAME(digit_bits)(n), n_digits = (n_bits + digit - 1) / digit;
+    const uint64_t mask = ((uint64_t)1 << digit) - 1;
+    memset(count, 0, ((size_t)n_digits << digit) * sizeof *count);
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t key = KEY(a[i]) >> low;
+        for (int d = 0; d < n_digits; d++, key >>= digit) count[((uint64_t)d << digit) + (key & mask)]++;
+    }
+    ITEM *from = a, *to = other;
+    for (int d = 0; d < n_digits; d++) {
+        uint32_t *next = count + ((size_t)d << digit), sum = 0;
+        const int shift = low + d * digit;
+        if (next[KEY(from[0]) >> shift & mask] == n) continue; /* all alike */
+        for (uint64_t i = 0; i <= mask; i++) {
+            uint32_t here = next[i];
+            next[i] = sum;
+            sum += here;
+        }
+        for (int64_t i = 0; i < n; i++) to[next[KEY(from[i]) >> shift & mask]++] = from[i];
+        ITEM *done = from;
+        from = to;
+        to = done;
+    }
+    if (from != a) memcpy(a, from, (size_t)n * sizeof *a);
+}
+
+/* Leaves at kth what sorting would put there, what comes before it in front, and the others behind: by digits, the highest
+ * first, of those alone that share all digits so far with it. */
+static void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int low, int n_bits, uint32_t *count) {
+    int top = low + n_bits;
+    while (n > SMALL_SORT && top > low) {
+        const int digit = NAME(digit_bits)(n) < top - low ? NAME(digit_bits)(n) : top - low, shift = top - digit;
+        const uint64_t mask = ((uint64_t)1 << digit) - 1;
+        memset(count, 0, (mask + 1) * sizeof *count);
+        for (int64_t i = 0; i < n; i++) count[KEY(a[i]) >> shift & mask]++;
+        uint64_t bucket = 0;
+        int64_t before = 0;
+        while (before + count[bucket] <= kth) before += count[bucket++];
+        const int64_t inside = count[bucket];
+        top = shift;
+        if (inside == n) continue;
+        int64_t next[3] = {0, before, before + inside};
+        for (int64_t i = 0; i < n; i++) {
+            const uint64_t key = KEY(a[i]) >> shift & mask;
+            other[next[(key >= bucket) + (key > bucket)]++] = a[i];
+        }
+        memcpy(a, other, (size_t)n * sizeof *a);
+        a += before;
+        kth -= before;
+        n = inside;
+    }
+    if (top > low) NAME(insertion)(a, n);
+}
+
+/* How many of a are among the first `n` of a and b merged; of equal items those of a come first. */
+static int64_t NAME(share)(const ITEM *a, int64_t n_a, const ITEM *b, int64_t n_b, int64_t n) {
+    int64_t low = n > n_b ? n - n_b : 0, high = n < n_a ? n : n_a;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (BEFORE(b[n - middle - 1], a[middle]))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Elements [begin, end) of a and b merged. */
+static void NAME(merge)(const ITEM *a, int64_t n_a, const ITEM *b, int64_t n_b, int64_t begin, int64_t end, ITEM *out) {
+    int64_t i = NAME(share)(a, n_a, b, n_b, begin), j = begin - i, k = begin;
+    while (k < end && i < n_a && j < n_b) {
+        bool second = BEFORE(b[j], a[i]);
+        out[k++] = second ? b[j] : a[i];
+        i += !second;
+        j += second;
+    }
+    while (k < end && i < n_a) out[k++] = a[i++];
+    while (k < end) out[k++] = b[j++];
+}

@@ -1,0 +1,109 @@
+/* Bits from a key: Threefry-2x32 of 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3), a
+ * pair of words from a pair of counters. Word i of the first half and word i of the second are a pair; of an odd number the
+ * one in the middle has a pair of its own, whose second counter is 0. */
+#include "base/dtype.h"
+#include "cpu/vector/vector.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+#include <string.h>
+
+typedef struct bits_job {
+    uint32_t key[3];
+    int64_t pairs, second; /* word `second` + i belongs to word i */
+    void *words;
+} bits_job;
+
+static inline uint32_t turned(uint32_t x, int by) { return x << by | x >> (32 - by); }
+
+#define ROUND(by)                                                                                                      \
+    x += y;                                                                                                            \
+    y = turned(y, by) ^ x
+
+/* Four rounds, then the next words of the key. */
+#define ROUNDS(a, b, c, d, k, l, i)                                                                                    \
+    ROUND(a);                                                                                                          \
+    ROUND(b);                                                                                                          \
+    ROUND(c);                                                                                                          \
+    ROUND(d);                                                                                                          \
+    x += k;                                                                                                            \
+    y += l + i
+
+#define THREEFRY(first, second)                                                                                        \
+    uint32_t x = (uint32_t)(first) + k0, y = (uint32_t)(second) + k1;                                                  \
+    ROUNDS(13, 15, 26, 6, k1, k2, 1);                                                                                  \
+    ROUNDS(17, 29, 16, 24, k2, k0, 2);                                                                                 \
+    ROUNDS(13, 15, 26, 6, k0, k1, 3);                                                                                  \
+    ROUNDS(17, 29, 16, 24, k1, k2, 4);                                                                                 \
+    ROUNDS(13, 15, 26, 6, k2, k0, 5)
+
+static inline float unit(uint32_t bits) {
+    float u = (float)bits * 0x1p-32f;
+    return u < 0x1.fffffep-1f ? u : 0x1.fffffep-1f;
+}
+
+/* The loops are plain so that compilers see through them: one pair for each lane. */
+static void draw_bits(const uint32_t *key, uint32_t i, uint32_t j, int64_t n, uint32_t *restrict a,
+                      uint32_t *restrict b) {
+    const uint32_t k0 = key[0], k1 = key[1], k2 = key[2];
+    for (int64_t k = 0; k < n; k++) {
+        THREEFRY(i + (uint32_t)k, j + (uint32_t)k);
+        a[k] = x;
+        b[k] = y;
+    }
+}
+
+static void draw_units(const uint32_t *key, uint32_t i, uint32_t j, int64_t n, float *restrict a, float *restrict b) {
+    const uint32_t k0 = key[0], k1 = key[1], k2 = key[2];
+    for (int64_t k = 0; k < n; k++) {
+        THREEFRY(i + (uint32_t)k, j + (uint32_t)k);
+        a[k] = unit(x);
+        b[k] = unit(y);
+    }
+}
+
+static void bits_block(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const bits_job *job = arg;
+    uint32_t *words = job->words;
+    draw_bits(job->key, (uint32_t)begin, (uint32_t)(begin + job->second), end - begin, words + begin,
+              words + begin + job->second);
+}
+
+static void units_block(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const bits_job *job = arg;
+    float *words = job->words;
+    draw_units(job->key, (uint32_t)begin, (uint32_t)(begin + job->second), end - begin, words + begin,
+               words + begin + job->second);
+}
+
+enum { PAIR_GRAIN = 4096 };
+
+static ht_status random_bits(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_view *key = &call->in[0], *out = &call->out;
+    const uint32_t *k = key->data;
+    const int64_t bytes = ht_view_size(out) * (int64_t)ht_dtype_bytes(out->dtype), n = bytes / 4 + (bytes % 4 > 0);
+    bits_job job = {.key = {k[0], k[key->stride[0]]}, .words = out->data};
+    job.key[2] = job.key[0] ^ job.key[1] ^ 0x1BD11BDA;
+    job.second = n / 2 + n % 2;
+    job.pairs = n / 2 - (bytes % 4 > 0 && n > 1); /* but for the one that makes an incomplete word */
+    if (job.pairs > 0)
+        ht_pool_run(call->pool, job.pairs, PAIR_GRAIN, out->dtype == HT_F32 ? units_block : bits_block, &job);
+    uint32_t word[2];
+    char *to = out->data;
+    if (n % 2 > 0) {
+        draw_bits(job.key, (uint32_t)(n / 2), 0, 1, &word[0], &word[1]);
+        const float u = unit(word[0]);
+        memcpy(to + 4 * (n / 2), out->dtype == HT_F32 ? (const void *)&u : word, bytes < 4 ? (size_t)bytes : 4);
+    }
+    if (job.pairs < n / 2) {
+        draw_bits(job.key, (uint32_t)job.pairs, (uint32_t)(job.pairs + job.second), 1, &word[0], &word[1]);
+        memcpy(to + 4 * job.pairs, &word[0], 4);
+        memcpy(to + 4 * (n - 1), &word[1], (size_t)(bytes % 4));
+    }
+    return HT_OK;
+}
+
+void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_RANDOM_BITS].run = random_bits; }

@@ -1,0 +1,215 @@
+/* Random numbers: bits from a key, and what is made of them. The order of the steps, and of what is rounded to which dtype,
+ * is what makes the numbers those of MLX. */
+#include "base/error.h"
+#include "ops/op.h"
+
+#include <hearth/index.h>
+#include <hearth/ops.h>
+#include <hearth/order.h>
+#include <hearth/random.h>
+
+#include <math.h>
+#include <string.h>
+
+/* ---- bits ---- */
+
+ht_status ht_shape_random_bits(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                               ht_error *err) {
+    (void)n_in;
+    const ht_random_bits_params *p = params;
+    const ht_array *key = in[0];
+    char text[HT_SHAPE_TEXT];
+    if (key->dtype != HT_U32 || key->n_dims != 1 || key->shape[0] != 2)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: the key is %s of %s, expected u32 [2]", op,
+                       ht_shape_text(key->shape, key->n_dims, text), ht_dtype_name(key->dtype));
+    out->dtype = p->dtype;
+    out->n_dims = p->n_dims;
+    memcpy(out->shape, p->shape, sizeof out->shape);
+    return HT_OK;
+}
+
+static ht_array *bits(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key) {
+    ht_random_bits_params p = {.n_dims = n_dims, .dtype = dtype};
+    if (n_dims < 0 || n_dims > HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "random_bits: %d dimensions, expected 0 to %d", n_dims, HT_MAX_DIMS);
+    for (int i = 0; i < n_dims; i++) p.shape[i] = shape[i];
+    return ht_apply(s, HT_OP_RANDOM_BITS, &p, &key, 1);
+}
+
+ht_array *ht_random_key(ht_scope *s, uint64_t seed) {
+    const uint32_t words[2] = {(uint32_t)(seed >> 32), (uint32_t)seed};
+    return ht_array_from(s, words, HT_U32, (int64_t[]){2}, 1);
+}
+
+ht_array *ht_random_split(ht_scope *s, ht_array *key, int64_t n) { return bits(s, HT_U32, (int64_t[]){n, 2}, 2, key); }
+
+ht_array *ht_random_bits(ht_scope *s, int width, const int64_t *shape, int n_dims, ht_array *key) {
+    if (width != 1 && width != 2 && width != 4)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "random_bits: %d bytes, expected 1, 2 or 4", width);
+    return bits(s, width == 1 ? HT_U8 : width == 2 ? HT_U16 : HT_U32, shape, n_dims, key);
+}
+
+/* ---- real numbers ---- */
+
+static ht_array *number(ht_scope *s, double value, ht_dtype dtype) { return ht_full(s, value, dtype, NULL, 0); }
+
+static bool is_drawn(ht_scope *s, const char *name, ht_dtype dtype) {
+    if (dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32) return true;
+    ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: gives f16, bf16 or f32, not %s", name, ht_dtype_name(dtype));
+    return false;
+}
+
+/* x has the shape that was asked for, or less, to be stretched. */
+static bool stretches(ht_scope *s, const char *name, const ht_array *x, const int64_t *shape, int n_dims) {
+    ht_array want = {.n_dims = n_dims}, both = {.n_dims = 0};
+    char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
+    if (!x || n_dims < 0 || n_dims > HT_MAX_DIMS) return x != NULL; /* refused with the bits */
+    if (n_dims) memcpy(want.shape, shape, (size_t)n_dims * sizeof *shape);
+    bool ok = ht_broadcast_shapes(x, &want, both.shape, &both.n_dims) && both.n_dims == n_dims;
+    for (int i = 0; ok && i < n_dims; i++) ok = both.shape[i] == shape[i];
+    if (!ok)
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: bounds of shape %s do not stretch to %s", name,
+                      ht_shape_text(x->shape, x->n_dims, tx), ht_shape_text(want.shape, n_dims, tw));
+    return ok;
+}
+
+/* From 0 to below 1: what f32 rounds up is brought below 1 in the dtype itself. */
+static ht_array *unit(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key) {
+    ht_array *u = bits(s, HT_F32, shape, n_dims, key);
+    if (dtype == HT_F32) return u;
+    const double below_one = dtype == HT_F16 ? 1.0 - 0x1p-11 : 1.0 - 0x1p-8;
+    return ht_minimum(s, ht_astype(s, u, dtype), number(s, below_one, dtype));
+}
+
+ht_array *ht_random_uniform(ht_scope *s, ht_array *low, ht_array *high, ht_dtype dtype, const int64_t *shape,
+                            int n_dims, ht_array *key) {
+    if (!is_drawn(s, "uniform", dtype)) return NULL;
+    ht_array *u = unit(s, dtype, shape, n_dims, key);
+    if (low == HT_NONE && high == HT_NONE) return u;
+    low = low == HT_NONE ? number(s, 0, dtype) : ht_astype(s, low, dtype);
+    high = high == HT_NONE ? number(s, 1, dtype) : ht_astype(s, high, dtype);
+    ht_array *range = ht_subtract(s, high, low);
+    if (!stretches(s, "uniform", range, shape, n_dims)) return NULL;
+    return ht_add(s, ht_multiply(s, range, u), low);
+}
+
+/* Between -1 and 1 without either, in f32. */
+static ht_array *open_interval(ht_scope *s, const int64_t *shape, int n_dims, ht_array *key) {
+    ht_array *low = number(s, (double)nextafterf(-1.0f, 0.0f), HT_F32);
+    return ht_random_uniform(s, low, HT_NONE, HT_F32, shape, n_dims, key);
+}
+
+static ht_array *moved(ht_scope *s, const char *name, ht_array *x, ht_array *loc, const int64_t *shape, int n_dims) {
+    if (loc == HT_NONE || !x) return x;
+    loc = ht_astype(s, loc, x->dtype);
+    return stretches(s, name, loc, shape, n_dims) ? ht_add(s, loc, x) : NULL;
+}
+
+ht_array *ht_random_normal(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype dtype, const int64_t *shape,
+                           int n_dims, ht_array *key) {
+    if (!is_drawn(s, "normal", dtype)) return NULL;
+    ht_array *x = ht_astype(s, ht_erfinv(s, open_interval(s, shape, n_dims, key)), dtype);
+    ht_array *by = number(s, sqrt(2.0), dtype);
+    if (scale != HT_NONE) by = ht_multiply(s, by, ht_astype(s, scale, dtype));
+    if (!stretches(s, "normal", by, shape, n_dims)) return NULL;
+    return moved(s, "normal", ht_multiply(s, by, x), loc, shape, n_dims);
+}
+
+ht_array *ht_random_truncated_normal(ht_scope *s, ht_array *lower, ht_array *upper, ht_dtype dtype,
+                                     const int64_t *shape, int n_dims, ht_array *key) {
+    if (!is_drawn(s, "truncated_normal", dtype)) return NULL;
+    ht_array *root = number(s, sqrt(2.0), dtype);
+    lower = ht_astype(s, lower, dtype);
+    upper = ht_astype(s, upper, dtype);
+    ht_array *low = ht_erf(s, ht_divide(s, lower, root)), *high = ht_erf(s, ht_divide(s, upper, root));
+    ht_array *u = ht_random_uniform(s, low, high, dtype, shape, n_dims, key);
+    return ht_maximum(s, ht_minimum(s, upper, ht_multiply(s, root, ht_erfinv(s, u))), lower);
+}
+
+ht_array *ht_random_laplace(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype dtype, const int64_t *shape,
+                            int n_dims, ht_array *key) {
+    if (!is_drawn(s, "laplace", dtype)) return NULL;
+    ht_array *u = open_interval(s, shape, n_dims, key);
+    ht_array *x = ht_multiply(s, ht_sign(s, u), ht_log1p(s, ht_negative(s, ht_abs(s, u))));
+    x = ht_astype(s, x, dtype);
+    if (scale != HT_NONE) {
+        scale = ht_astype(s, scale, dtype);
+        if (!stretches(s, "laplace", scale, shape, n_dims)) return NULL;
+        x = ht_multiply(s, scale, x);
+    }
+    return moved(s, "laplace", x, loc, shape, n_dims);
+}
+
+ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key) {
+    ht_array *u = ht_random_uniform(s, HT_NONE, HT_NONE, dtype, shape, n_dims, key);
+    return ht_negative(s, ht_log(s, ht_negative(s, ht_log(s, u))));
+}
+
+/* ---- choices ---- */
+
+ht_array *ht_random_randint(ht_scope *s, ht_array *low, ht_array *high, ht_dtype dtype, const int64_t *shape,
+                            int n_dims, ht_array *key) {
+    if (ht_dtype_is_float(dtype))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "randint: gives integers or bool, not %s", ht_dtype_name(dtype));
+    return ht_astype(s, ht_floor(s, ht_random_uniform(s, low, high, HT_F32, shape, n_dims, key)), dtype);
+}
+
+ht_array *ht_random_bernoulli(ht_scope *s, ht_array *p, const int64_t *shape, int n_dims, ht_array *key) {
+    if (p && !ht_dtype_is_float(p->dtype))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "bernoulli: probabilities are %s, expected floating point",
+                             ht_dtype_name(p->dtype));
+    if (!stretches(s, "bernoulli", p, shape, n_dims)) return NULL;
+    return ht_less(s, bits(s, HT_F32, shape, n_dims, key), p);
+}
+
+/* How many elements of `x` f32 [n], in order, are not above those of v: from the left, in steps that halve. */
+static ht_array *count_below(ht_scope *s, ht_array *x, ht_array *v) {
+    if (!x || !v) return NULL;
+    const int64_t n = x->shape[0];
+    int64_t step = 1;
+    while (step <= n / 2) step *= 2;
+    ht_array *found = ht_full(s, 0, HT_I32, v->shape, v->n_dims);
+    for (; step > 0; step /= 2) {
+        ht_array *next = ht_add(s, found, number(s, (double)step, HT_I32));
+        ht_array *place = ht_minimum(s, ht_subtract(s, next, number(s, 1, HT_I32)), number(s, (double)(n - 1), HT_I32));
+        ht_array *is_below = ht_less_equal(s, ht_take(s, x, place, 0), v);
+        is_below = ht_logical_and(s, is_below, ht_less_equal(s, next, number(s, (double)n, HT_I32)));
+        found = ht_where(s, is_below, next, found);
+    }
+    return found;
+}
+
+/* From one distribution: where its sums up to each place pass a number between 0 and the whole. */
+static ht_array *drawn_from_one(ht_scope *s, ht_array *logits, const int64_t *shape, int n_dims, ht_array *key) {
+    const int64_t n = ht_array_size(logits);
+    ht_array *x = ht_astype(s, ht_reshape(s, logits, &n, 1), HT_F32);
+    x = ht_cumsum(s, ht_exp(s, ht_subtract(s, x, ht_max(s, x, NULL, 0, false))), 0, false, true);
+    ht_array *whole = ht_slice(s, x, (int64_t[]){n - 1}, &n, NULL);
+    ht_array *v = ht_multiply(s, bits(s, HT_F32, shape, n_dims, key), whole);
+    return ht_astype(s, ht_minimum(s, count_below(s, x, v), number(s, (double)(n - 1), HT_I32)), HT_U32);
+}
+
+/* From many: the largest of the logits, each with noise of its own. */
+ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const int64_t *shape, int n_dims,
+                                ht_array *key) {
+    int at;
+    if (!logits || !ht_find_axis(s, "categorical", logits, axis, &at)) return NULL;
+    const int behind = logits->n_dims - 1 - at; /* axes of the result behind that of the logits */
+    if (n_dims < behind || n_dims >= HT_MAX_DIMS)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "categorical: a result of %d dimensions, expected %d to %d", n_dims,
+                             behind, HT_MAX_DIMS - 1);
+    if (n_dims > 0 && logits->shape[at] > 0 && ht_array_size(logits) == logits->shape[at])
+        return drawn_from_one(s, logits, shape, n_dims, key);
+    int64_t wide[HT_MAX_DIMS];
+    const int along = n_dims - behind;
+    for (int i = 0; i <= n_dims; i++) wide[i] = i == along ? logits->shape[at] : shape[i - (i > along)];
+    if (!stretches(s, "categorical", logits, wide, n_dims + 1)) return NULL;
+    ht_array *noise = ht_random_gumbel(s, HT_F32, wide, n_dims + 1, key);
+    return ht_argmax(s, ht_add(s, noise, logits), &along, false);
+}
+
+ht_array *ht_random_permutation(ht_scope *s, ht_array *x, int axis, ht_array *key) {
+    int at;
+    if (!x || !ht_find_axis(s, "permutation", x, axis, &at)) return NULL;
+    return ht_take(s, x, ht_argsort(s, bits(s, HT_U32, &x->shape[at], 1, key), 0), at);
+}

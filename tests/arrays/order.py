@@ -1,0 +1,120 @@
+"""Elements of generated arrays in order, against NumPy.
+
+  order.py [--cases N] [--seed N]     needs numpy; HEARTH_LIBRARY and PYTHONPATH=python
+
+Rows are short, long and empty, of any dtype and strides, with equal elements, zeros of both signs, infinities and NaN.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+from differential import DTYPES, FLOATS, Case
+
+import hearth as hx
+
+
+class Operands(Case):
+    """Only what makes operands: whole ranges of integers, and what is no number."""
+
+    def __init__(self):
+        self.name, self.range = "order", (-50, 50)
+
+    def values(self, rng, shape, dtype):
+        x = super().values(rng, shape, dtype)
+        if dtype in FLOATS:
+            odd = rng.choice([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1.5], shape)
+            x = np.where(rng.random(shape) < rng.choice([0, 0.3]), odd, x).astype(x.dtype)
+        return x
+
+
+_operands = Operands()
+LENGTHS = [0, 1, 2, 5, 24, 25, 60, 300, 3000, 17000, 40000, 70001]
+
+
+def _array(rng):
+    n = int(rng.choice(LENGTHS[:8] if rng.random() < 0.9 else LENGTHS))
+    shape = [n] if n > 500 else [*(int(d) for d in rng.integers(1, 5, int(rng.integers(0, 4)))), n]
+    axis = int(rng.integers(0, len(shape)))
+    shape[axis], shape[-1] = shape[-1], shape[axis]
+    return *_operands.operand(rng, tuple(shape), str(rng.choice(DTYPES))), axis - (len(shape) if rng.random() < 0.5 else 0)
+
+
+def _same(got, expected):
+    return np.array_equal(got, expected, equal_nan=expected.dtype.kind == "f")
+
+
+def _is_parted(parted, ordered, kth, axis):
+    """Whether the element at kth is right, and what is on either side of it belongs there."""
+    before, behind = np.split(parted, [kth], axis)
+    right = np.concatenate([np.sort(before, axis), np.sort(behind, axis)], axis)
+    return _same(right, ordered) and _same(np.take(parted, kth, axis), np.take(ordered, kth, axis))
+
+
+def sort(rng, a, x, axis):
+    return _same(np.array(hx.sort(a, axis)), np.sort(x, axis))
+
+
+def argsort(rng, a, x, axis):
+    places = hx.argsort(a, axis)
+    return places.dtype is hx.uint32 and _same(np.array(places), np.argsort(x, axis, kind="stable"))
+
+
+def flat(rng, a, x, axis):
+    return _same(np.array(hx.sort(a, None)), np.sort(x, None))
+
+
+def _kth(rng, x, axis):
+    kth = int(rng.integers(0, x.shape[axis]))
+    return kth, kth - (x.shape[axis] if rng.random() < 0.5 else 0)
+
+
+def partition(rng, a, x, axis):
+    if not x.size:
+        return True
+    kth, given = _kth(rng, x, axis)
+    return _is_parted(np.array(hx.partition(a, given, axis)), np.sort(x, axis), kth, axis)
+
+
+def argpartition(rng, a, x, axis):
+    if not x.size:
+        return True
+    kth, given = _kth(rng, x, axis)
+    places = np.array(hx.argpartition(a, given, axis)).astype(np.int64)
+    counting = np.arange(x.shape[axis]).reshape([-1 if k == axis % x.ndim else 1 for k in range(x.ndim)])
+    all_there = np.array_equal(np.sort(places, axis), np.broadcast_to(counting, x.shape))
+    return all_there and _is_parted(np.take_along_axis(x, places, axis), np.sort(x, axis), kth, axis)
+
+
+def topk(rng, a, x, axis):
+    n = x.shape[axis]
+    k = int(rng.integers(0, n + 1))
+    got = np.array(hx.topk(a, k, axis))
+    return _same(np.sort(got, axis), np.split(np.sort(x, axis), [n - k], axis)[1])
+
+
+CALLS = [sort, argsort, flat, partition, argpartition, topk]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=int, default=6000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(f"seed {options.seed}, against NumPy")
+    rng = np.random.default_rng(options.seed)
+    failures = {}
+    for i in range(options.cases):
+        call = CALLS[i % len(CALLS)]
+        a, x, axis = _array(rng)
+        if not call(rng, a, x, axis):
+            text = f"case {i}: {call.__name__}({a.dtype.name}{list(x.shape)}, axis {axis}) {x.tolist() if x.size < 30 else ''}"
+            failures[call.__name__] = min(failures.get(call.__name__, text), text, key=len)
+    for text in failures.values():
+        print(text)
+    print(f"{options.cases} cases, {len(failures)} operations disagree")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
