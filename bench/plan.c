@@ -1,11 +1,11 @@
 /* What a token costs beside its products: where the time of a decoding step goes, and what an operation costs eagerly.
  *
- *   bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA]
+ *   bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA] [-x SESSIONS]
  *
  * Every kernel of the device is wrapped in a clock, some 50 ns a call. `products` are the packed matrices with the
  * quantisation of their activations, `attention` includes the writing of K and V; `kernels` are all others, and `around`
  * is what is left of the time in ht_session_forward: the walk over the plan, the batch, the hand-over of logits. Medians
- * over the tokens; below them, the mean of each kernel that takes a thousandth of a token or more. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
+ * over the tokens (steps, when several sessions go on together); below them, the mean of each kernel that takes a thousandth of a token or more. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
 #include "bench.h"
 #include "device/device.h"
 #include "ops/op.h"
@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { MOST_SESSIONS = 64 };
 
 enum { PRODUCTS, ATTENTION, KERNELS, AROUND, TOTAL, N_PARTS };
 static const char *const part_names[N_PARTS] = {"products", "attention", "kernels", "around", "token"};
@@ -96,18 +98,23 @@ static void stop(const ht_error *err) {
     exit(1);
 }
 
-static void measure_tokens(ht_device *d, ht_model *m, int n) {
+static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
     ht_error err = {0};
-    ht_session *s;
-    if (ht_session_open(m, NULL, &s, &err)) stop(&err);
+    ht_session *s[MOST_SESSIONS];
+    float *logits = malloc((size_t)together * (size_t)ht_model_vocab_size(m) * sizeof *logits);
+    for (int i = 0; i < together; i++)
+        if (ht_session_open(m, NULL, &s[i], &err)) stop(&err);
     double *each[N_PARTS];
     for (int p = 0; p < N_PARTS; p++) each[p] = malloc((size_t)n * sizeof **each);
     for (int i = 0; i < n + 8; i++) { /* the first ones warm up */
-        int32_t id = (int32_t)((i * 7919 + 13) % ht_model_vocab_size(m));
+        int32_t id[MOST_SESSIONS];
+        for (int j = 0; j < together; j++) id[j] = (int32_t)(((i + 31 * j) * 7919 + 13) % ht_model_vocab_size(m));
         memset(spent, 0, sizeof spent);
         if (i == 8) memset(spent_in, 0, sizeof spent_in);
         double begin = now();
-        if (ht_session_forward(s, &id, 1, false, NULL, NULL, &err)) stop(&err);
+        if (together == 1 ? ht_session_forward(s[0], id, 1, false, NULL, NULL, &err)
+                          : ht_session_forward_together(s, id, together, logits, &err))
+            stop(&err);
         spent[TOTAL] = now() - begin;
         spent[AROUND] = spent[TOTAL] - spent[PRODUCTS] - spent[ATTENTION] - spent[KERNELS];
         for (int p = 0; p < N_PARTS && i >= 8; p++) each[p][i - 8] = spent[p];
@@ -122,7 +129,8 @@ static void measure_tokens(ht_device *d, ht_model *m, int n) {
     for (int op = 0; op < HT_OP_COUNT; op++)
         if (part_of((ht_op_id)op) == KERNELS && spent_in[op] / n > 1e-3 * total)
             printf("    %-16s %5.1f us\n", ht_op_name((ht_op_id)op), 1e6 * spent_in[op] / n);
-    ht_session_close(&s);
+    for (int i = 0; i < together; i++) ht_session_close(&s[i]);
+    free(logits);
 }
 
 /* ---- eager operations ---- */
@@ -149,7 +157,7 @@ static void measure_eager(ht_device *d) {
 int main(int argc, char **argv) {
     const char *path = NULL;
     ht_device_options how = {.n_threads = 1};
-    int n = 200;
+    int n = 200, together = 1;
     bench_arguments a = {argc, argv, 0};
     const char *value;
     bool known = true;
@@ -158,10 +166,11 @@ int main(int argc, char **argv) {
         case 't': how.n_threads = atoi(value); break;
         case 'n': n = atoi(value); break;
         case 'i': how.instruction_set = value; break;
+        case 'x': together = atoi(value); break;
         default: known = false;
         }
-    if (!known || !path || n < 1) {
-        fprintf(stderr, "usage: bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA]\n");
+    if (!known || !path || n < 1 || together < 1 || together > MOST_SESSIONS) {
+        fprintf(stderr, "usage: bench_plan MODEL [-t THREADS] [-n TOKENS] [-i ISA] [-x SESSIONS]\n");
         return 2;
     }
     ht_error err = {0};
@@ -170,7 +179,7 @@ int main(int argc, char **argv) {
     if (ht_device_open("cpu", &how, &d, &err)) stop(&err);
     if (ht_model_load(path, &(ht_model_options){.device = d}, &m, &err)) stop(&err);
     wrap_kernels(d);
-    measure_tokens(d, m, n);
+    measure_tokens(d, m, n, together);
     unwrap_kernels(d);
     measure_eager(d);
     ht_model_close(&m);

@@ -344,6 +344,61 @@ static void rope(void **state) {
             }
 }
 
+/* Sizes beyond those of tiles, pieces, chunks and blocks, and some that are none of them. */
+static void large_matmul(void **state) {
+    (void)state;
+    static const int64_t sizes[][4] = {/* matrices, m, n, k */
+                                       {1, 1, 2100, 300}, {1, 2, 139, 513}, {1, 7, 64, 256},    {1, 9, 2065, 31},
+                                       {1, 130, 800, 70}, {1, 2051, 17, 5}, {1, 2050, 2051, 2}, {5, 33, 49, 257},
+                                       {2, 1, 130, 64},   {9, 1, 1, 700},   {2, 140, 140, 140}};
+    for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
+        for (EACH(t, float_types))
+            for (int transposed = 0; transposed < 2; transposed++) {
+                uint64_t seed = 8;
+                const int64_t *s = sizes[i], a_dims[3] = {s[0], s[1], s[3]}, out[3] = {s[0], s[1], s[2]};
+                int64_t b_dims[3] = {s[0], transposed ? s[2] : s[3], transposed ? s[3] : s[2]};
+                operand a = operand_make(float_types[t], 3, a_dims, CONTIGUOUS, ORDINARY, &seed);
+                operand b = operand_make(float_types[t], 3, b_dims, CONTIGUOUS, ORDINARY, &seed);
+                ht_matmul_params p = {.transpose_b = transposed};
+                comparison c = {.op = HT_OP_MATMUL,
+                                .params = &p,
+                                .n_in = 2,
+                                .in = {a.view, b.view},
+                                .tolerance = 1e-4,
+                                .what = "large product"};
+                c.out = test_view(NULL, float_types[t], 3, out);
+                compare(&c);
+                free(a.memory), free(b.memory);
+            }
+}
+
+/* A sum takes the same steps whatever is computed beside it. */
+static void matmul_bits(void **state) {
+    (void)state;
+    enum { M = 37, N = 150, K = 600 };
+    uint64_t seed = 9;
+    operand a = operand_make(HT_F32, 2, (int64_t[]){M, K}, CONTIGUOUS, ORDINARY, &seed);
+    operand b = operand_make(HT_F32, 2, (int64_t[]){K, N}, CONTIGUOUS, ORDINARY, &seed);
+    static float all[M * N], one[N];
+    ht_device *devices[2][TEST_MAX_DEVICES];
+    int n = test_devices(1, devices[0]);
+    test_devices(3, devices[1]);
+    ht_matmul_params p = {0};
+    ht_error err = {0};
+    for (int d = 0; d < n; d++)
+        for (int64_t row = 0; row < M; row += 9) {
+            ht_view in[2] = {a.view, b.view}, out = test_view(all, HT_F32, 2, (int64_t[]){M, N});
+            assert_int_equal(test_run(devices[1][d], HT_OP_MATMUL, &p, 2, in, &out, NULL, &err), HT_OK);
+            in[0].data = (float *)a.view.data + row * K;
+            in[0].shape[0] = 1;
+            out = test_view(one, HT_F32, 2, (int64_t[]){1, N});
+            assert_int_equal(test_run(devices[0][d], HT_OP_MATMUL, &p, 2, in, &out, NULL, &err), HT_OK);
+            assert_memory_equal(one, all + row * N, sizeof one);
+        }
+    for (int t = 0; t < 2; t++) test_devices_free(devices[t], n);
+    free(a.memory), free(b.memory);
+}
+
 /* Products and gathers that vector devices take from the plain ones or may come to have of their own. */
 static void matmul_and_take(void **state) {
     (void)state;
@@ -395,6 +450,8 @@ int main(void) {
         cmocka_unit_test(rms_norm),
         cmocka_unit_test(rope),
         cmocka_unit_test(matmul_and_take),
+        cmocka_unit_test(large_matmul),
+        cmocka_unit_test(matmul_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,4 +13,13 @@ ht_scratch_fn ht_plain_attend_scratch;
 ht_scratch_fn ht_plain_sort_scratch, ht_plain_argsort_scratch; /* and of partition and argpartition */
 ht_scratch_fn ht_plain_take_scratch;                           /* and of gather and scatter */
 
+/* MATMUL: the sizes of its matrices, out [m, n] = a [m, k] b [k, n], and the strides between their elements. */
+typedef struct ht_matmul_shape {
+    int64_t m, n, k, a_row, a_k, b_k, b_col;
+} ht_matmul_shape;
+ht_matmul_shape ht_matmul_shape_of(const ht_call *call);
+/* Offset of an operand's matrix for matrix `flat` of the result; leading axes that are missing or of length 1 are
+ * repeated. */
+int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat);
+
 #endif
