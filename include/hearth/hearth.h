@@ -6,6 +6,7 @@
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
 #include <hearth/evaluate.h>
+#include <hearth/fast.h>
 #include <hearth/index.h>
 #include <hearth/linalg.h>
 #include <hearth/log.h>

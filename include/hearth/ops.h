@@ -200,22 +200,6 @@ HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);
  * on the left, a column on the right, and its result lacks that axis. Floating point, as ht_dtype_promote gives it. */
 HT_API ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b);
 
-/* ---- fused; each equals a composition of the above ---- */
-/* x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis; weight f32 [n] or HT_NONE. */
-HT_API ht_array *ht_rms_norm(ht_scope *s, ht_array *x, ht_array *weight, float eps, float weight_offset);
-
-typedef struct ht_rope_config {
-    float theta;      /* base of the frequencies */
-    float scale;      /* factor on positions; 1 for none */
-    float magnitude;  /* factor on cos and sin; 1 for none */
-    int32_t dims;     /* leading dimensions of a head that are rotated */
-    bool interleaved; /* pairs (2 i, 2 i + 1) instead of (i, i + dims / 2) */
-} ht_rope_config;
-
-/* Rotary position embedding of x f32 [T, heads, head_dim] at positions i32 [T]: pair i is turned by
- * pos * scale * theta^(-2 i / dims) / freq_factors[i]; freq_factors f32 [dims / 2] or HT_NONE. */
-HT_API ht_array *ht_rope(ht_scope *s, ht_array *x, ht_array *pos, ht_array *freq_factors, const ht_rope_config *how);
-
 #ifdef __cplusplus
 }
 #endif

@@ -13,6 +13,7 @@ from . import (
     _reduce,
     _shape,
     _transform,
+    fast,
     random,
 )
 from ._array import array, from_dlpack
@@ -47,7 +48,7 @@ from ._shape import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
-    "Dtype", "Error", "array", "from_dlpack", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
+    "Dtype", "Error", "array", "from_dlpack", "fast", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64",
     *_compile.__all__,
     *_elementwise.__all__,

@@ -119,6 +119,8 @@
     X(MATMUL, matmul) /* arrays, batched */                                                                            \
     X(TOP_K, top_k)   /* indices of the largest, over the last axis */                                                 \
     X(RMS_NORM, rms_norm)                                                                                              \
+    X(LAYER_NORM, layer_norm)                                                                                          \
+    X(SDPA, scaled_dot_product_attention)                                                                              \
     X(ROPE, rope)                                                                                                      \
     X(ATTEND, attend) /* append K, V to the caches of the step, then attend */
 

@@ -70,7 +70,12 @@ typedef struct ht_rms_norm_params {
     float weight_offset; /* 1 for the (1 + w) form, else 0 */
 } ht_rms_norm_params;
 
-/* ROPE(x [T, heads, head_dim], pos i32 [T], freq_factors f32 [dims / 2] or none): pair (i, i + dims / 2), or with
+/* LAYER_NORM(x [..., n], weight [n] or none, bias [n] or none): (x - mean) / sqrt(var + eps) * weight + bias. */
+typedef struct ht_layer_norm_params {
+    float eps;
+} ht_layer_norm_params;
+
+/* ROPE(x [..., heads, head_dim], pos i32 [...], freq_factors f32 [dims / 2] or none): pair (i, i + dims / 2), or with
  * `interleaved` (2 i, 2 i + 1), is rotated by angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; elements from
  * `dims` on are copied. cos and sin are multiplied by `magnitude` (yarn; else 1). Angles are computed in double. */
 typedef struct ht_rope_params {
@@ -114,6 +119,14 @@ typedef struct ht_attend_params {
     float softcap;
     bool asked;
 } ht_attend_params;
+
+/* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads] or
+ * none) -> [B, heads, L, dv]: include/hearth/fast.h. All but a mask of bool have one dtype. */
+typedef struct ht_sdpa_params {
+    float scale;
+    bool causal;
+    int64_t window;
+} ht_sdpa_params;
 
 typedef struct ht_matmul_params {
     bool transpose_b; /* b is [..., n, k] */

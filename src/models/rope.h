@@ -4,6 +4,7 @@
 #ifndef HT_MODELS_ROPE_H
 #define HT_MODELS_ROPE_H
 
+#include <hearth/fast.h>
 #include <hearth/ops.h>
 
 #include <stdbool.h>

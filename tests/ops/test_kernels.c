@@ -79,7 +79,7 @@ typedef struct comparison {
     ht_op_id op;
     const void *params;
     int n_in;
-    ht_view in[3], out; /* out.data is filled in */
+    ht_view in[8], out; /* out.data is filled in */
     double tolerance;
     const char *what;
 } comparison;
@@ -305,7 +305,7 @@ static void rms_norm(void **state) {
                     uint64_t seed = l + 3;
                     int64_t dims[3] = {3, 2, lengths[l]};
                     operand x = operand_make(float_types[t], 3, dims, (layout)how, ORDINARY, &seed);
-                    operand w = operand_make(HT_F32, 1, &lengths[l], weighted == 2 ? EVERY_SECOND : CONTIGUOUS,
+                    operand w = operand_make(float_types[t], 1, &lengths[l], weighted == 2 ? EVERY_SECOND : CONTIGUOUS,
                                              ORDINARY, &seed);
                     ht_rms_norm_params p = {.eps = 1e-5f, .weight_offset = weighted == 2 ? 1.0f : 0.0f};
                     comparison c = {.op = HT_OP_RMS_NORM, .params = &p, .n_in = 2, .tolerance = 2e-6, .what = "norm"};
@@ -331,14 +331,15 @@ static void rope(void **state) {
             for (int factors = 0; factors < 2; factors++) {
                 uint64_t seed = i + 11;
                 int64_t dims[3] = {6, 3, cases[i].head_dim}, rows = 6, pairs = cases[i].p.dims / 2;
-                operand x = operand_make(HT_F32, 3, dims, (layout)how, ORDINARY, &seed);
+                ht_dtype type = float_types[(i + (size_t)how) % (sizeof float_types / sizeof *float_types)];
+                operand x = operand_make(type, 3, dims, (layout)how, ORDINARY, &seed);
                 float factor[128];
                 for (int k = 0; k < 128; k++) factor[k] = 1.0f + (float)(k % 9);
                 comparison c = {.op = HT_OP_ROPE, .params = &cases[i].p, .n_in = 3, .tolerance = 1e-6, .what = "rope"};
                 c.in[0] = x.view;
                 c.in[1] = test_view((void *)positions, HT_I32, 1, &rows);
                 c.in[2] = factors ? test_view(factor, HT_F32, 1, &pairs) : test_absent();
-                c.out = test_view(NULL, HT_F32, 3, dims);
+                c.out = test_view(NULL, type, 3, dims);
                 compare(&c);
                 free(x.memory);
             }
@@ -397,6 +398,64 @@ static void matmul_bits(void **state) {
         }
     for (int t = 0; t < 2; t++) test_devices_free(devices[t], n);
     free(a.memory), free(b.memory);
+static void layer_norm(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 6, 17, 64, 65, 577};
+    for (EACH(l, lengths))
+        for (EACH(t, float_types))
+            for (int how = 0; how < LAYOUT_COUNT; how++)
+                for (int given = 0; given < 4; given++) {
+                    uint64_t seed = l + 3;
+                    int64_t dims[3] = {3, 2, lengths[l]};
+                    operand x = operand_make(float_types[t], 3, dims, (layout)how, ORDINARY, &seed);
+                    operand w = operand_make(float_types[t], 1, &lengths[l], (layout)how, ORDINARY, &seed);
+                    ht_layer_norm_params p = {.eps = 1e-3f};
+                    comparison c = {
+                        .op = HT_OP_LAYER_NORM, .params = &p, .n_in = 3, .tolerance = 1e-5, .what = "layer norm"};
+                    c.in[0] = x.view;
+                    c.in[1] = given & 1 ? w.view : test_absent();
+                    c.in[2] = given & 2 ? w.view : test_absent();
+                    c.out = test_view(NULL, float_types[t], 3, dims);
+                    compare(&c);
+                    free(x.memory), free(w.memory);
+                }
+}
+
+/* Queries, keys, values, a mask and sinks. */
+static void attention(void **state) {
+    (void)state;
+    static const struct {
+        int64_t batch, kv_heads, group, n_q, n_k, d, dv;
+        ht_sdpa_params p;
+    } cases[] = {{2, 2, 3, 5, 7, 6, 9, {0.4f, false, 0}},      {1, 1, 1, 1, 200, 64, 64, {0.1f, true, 0}},
+                 {1, 2, 1, 100, 100, 33, 16, {0.2f, true, 0}}, {1, 1, 2, 70, 140, 16, 20, {0.2f, true, 40}},
+                 {1, 1, 2, 9, 4, 8, 8, {0.3f, true, 0}},       {1, 1, 1, 3, 64, 8, 40, {0.3f, false, 0}}};
+    for (EACH(i, cases))
+        for (EACH(t, float_types))
+            for (int how = 0; how < LAYOUT_COUNT; how += t ? 3 : 1)
+                for (int masked = 0; masked < 3; masked++) {
+                    uint64_t seed = i + 5;
+                    int64_t heads = cases[i].group * cases[i].kv_heads;
+                    int64_t q[4] = {cases[i].batch, heads, cases[i].n_q, cases[i].d};
+                    int64_t k[4] = {cases[i].batch, cases[i].kv_heads, cases[i].n_k, cases[i].d};
+                    int64_t v[4] = {cases[i].batch, cases[i].kv_heads, cases[i].n_k, cases[i].dv};
+                    int64_t m[4] = {cases[i].batch, heads, cases[i].n_q, cases[i].n_k};
+                    int64_t out[4] = {cases[i].batch, heads, cases[i].n_q, cases[i].dv};
+                    ht_dtype type = float_types[t];
+                    operand in[5] = {operand_make(type, 4, q, (layout)how, ORDINARY, &seed),
+                                     operand_make(type, 4, k, (layout)how, ORDINARY, &seed),
+                                     operand_make(type, 4, v, (layout)how, ORDINARY, &seed),
+                                     operand_make(masked == 1 ? HT_BOOL : type, 4, m, (layout)how, ORDINARY, &seed),
+                                     operand_make(type, 1, &heads, (layout)how, ORDINARY, &seed)};
+                    comparison c = {
+                        .op = HT_OP_SDPA, .params = &cases[i].p, .n_in = 5, .tolerance = 2e-5, .what = "attention"};
+                    for (int a = 0; a < 5; a++) c.in[a] = in[a].view;
+                    if (!masked) c.in[3] = test_absent();
+                    if (masked != 1) c.in[4] = test_absent();
+                    c.out = test_view(NULL, type, 4, out);
+                    compare(&c);
+                    for (int a = 0; a < 5; a++) free(in[a].memory);
+                }
 }
 
 /* Products and gathers that vector devices take from the plain ones or may come to have of their own. */
@@ -452,6 +511,8 @@ int main(void) {
         cmocka_unit_test(matmul_and_take),
         cmocka_unit_test(large_matmul),
         cmocka_unit_test(matmul_bits),
+        cmocka_unit_test(layer_norm),
+        cmocka_unit_test(attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Rotary position embedding of f32 heads. The angles of a row are computed once, in f64, and turned into f32 sines and
+/* Rotary position embedding of heads in f32, f16 or bf16. The angles of a row are computed once, in f64, and turned into f32 sines and
  * cosines sixteen at a time; every head of the row uses them. */
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
@@ -71,50 +71,76 @@ static void turn_halves(const float *x, float *out, const float *cosine, const f
     }
 }
 
+/* The same from and to any dtype. */
+static void turn_halves_of(ht_dtype t, const void *x, int64_t at, void *out, int64_t to, const float *cosine,
+                           const float *sine, int64_t pairs) {
+    for (int64_t i = 0; i < pairs; i += 16) {
+        int n = lanes_of(pairs - i);
+        v16f a = lanes_load(t, x, at + i, 1, n), b = lanes_load(t, x, at + pairs + i, 1, n);
+        v16f c = v16f_load(cosine + i), s = v16f_load(sine + i);
+        lanes_store(t, out, to + i, v16f_fnma(b, s, v16f_mul(a, c)), n);
+        lanes_store(t, out, to + pairs + i, v16f_fma(a, s, v16f_mul(b, c)), n);
+    }
+}
+
 /* One head with any stride or pairing; the same operations one by one. */
-static void turn_pairs(const rope_job *job, const float *x, int64_t stride, float *out, const float *cosine,
+static void turn_pairs(const rope_job *job, const void *x, int64_t at, int64_t stride, int64_t to, const float *cosine,
                        const float *sine) {
     bool interleaved = ((const ht_rope_params *)job->call->params)->interleaved;
+    const ht_view *out = &job->call->out;
     for (int64_t pair = 0; pair < job->pairs; pair++) {
         int64_t i = interleaved ? 2 * pair : pair, j = interleaved ? i + 1 : i + job->pairs;
-        float a = x[i * stride], b = x[j * stride], c = cosine[pair], s = sine[pair];
-        out[i] = __builtin_fmaf(-b, s, a * c);
-        out[j] = __builtin_fmaf(a, s, b * c);
+        float a = ht_get_f32(out->dtype, x, at + i * stride), b = ht_get_f32(out->dtype, x, at + j * stride);
+        float c = cosine[pair], s = sine[pair];
+        ht_set_f32(out->dtype, out->data, to + i, __builtin_fmaf(-b, s, a * c));
+        ht_set_f32(out->dtype, out->data, to + j, __builtin_fmaf(a, s, b * c));
+    }
+}
+
+static void turn_head(const rope_job *job, int64_t at, int64_t to, const float *cosine, const float *sine) {
+    const ht_rope_params *p = job->call->params;
+    const ht_view *x = &job->call->in[0], *out = &job->call->out;
+    int64_t head_dim = x->shape[x->n_dims - 1], step = x->stride[x->n_dims - 1];
+    if (step != 1 || p->interleaved)
+        turn_pairs(job, x->data, at, step, to, cosine, sine);
+    else if (x->dtype == HT_F32)
+        turn_halves((const float *)x->data + at, (float *)out->data + to, cosine, sine, job->pairs);
+    else
+        turn_halves_of(x->dtype, x->data, at, out->data, to, cosine, sine, job->pairs);
+    for (int64_t i = p->dims; i < head_dim; i += 16) {
+        int n = lanes_of(head_dim - i);
+        lanes_store(x->dtype, out->data, to + i, lanes_load(x->dtype, x->data, at + i * step, step, n), n);
     }
 }
 
 static void rotate_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const rope_job *job = arg;
-    const ht_rope_params *p = job->call->params;
     const ht_view *x = &job->call->in[0], *pos = &job->call->in[1];
-    int64_t heads = x->shape[1], head_dim = x->shape[2];
+    int lead = x->n_dims - 2;
+    int64_t heads = x->shape[lead], head_dim = x->shape[lead + 1];
     float *cosine = job->turns + worker * 2 * job->padded, *sine = cosine + job->padded;
     for (int64_t t = begin; t < end; t++) {
-        fill_turns(job, (double)ht_get_int(pos->dtype, pos->data, t * pos->stride[0]), cosine, sine);
-        for (int64_t h = 0; h < heads; h++) {
-            const float *from = (const float *)x->data + t * x->stride[0] + h * x->stride[1];
-            float *to = (float *)job->call->out.data + (t * heads + h) * head_dim;
-            if (x->stride[2] == 1 && !p->interleaved)
-                turn_halves(from, to, cosine, sine, job->pairs);
-            else
-                turn_pairs(job, from, x->stride[2], to, cosine, sine);
-            for (int64_t i = p->dims; i < head_dim; i++) to[i] = from[i * x->stride[2]];
-        }
+        int64_t position = ht_get_int(pos->dtype, pos->data, ht_view_offset(pos, lead, t));
+        int64_t from = ht_view_offset(x, lead, t);
+        fill_turns(job, (double)position, cosine, sine);
+        for (int64_t h = 0; h < heads; h++)
+            turn_head(job, from + h * x->stride[lead], (t * heads + h) * head_dim, cosine, sine);
     }
 }
 
 static ht_status rope(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
-    if (x->dtype != HT_F32) return ht_plain_rope(call, err);
-    if (ht_view_size(x) == 0) return HT_OK;
-    int64_t padded = padded_pairs(call);
+    if (!lanes_take(x->dtype)) return ht_plain_rope(call, err);
+    int64_t size = ht_view_size(x), padded = padded_pairs(call);
+    if (size == 0) return HT_OK;
     rope_job job = {.call = call,
                     .frequency = call->scratch,
                     .turns = (float *)(void *)((double *)call->scratch + padded),
                     .pairs = ((const ht_rope_params *)call->params)->dims / 2,
                     .padded = padded};
     fill_frequencies(&job);
-    ht_pool_run(call->pool, x->shape[0], ht_row_grain(HT_GRAIN_MATH, x->shape[1] * x->shape[2]), rotate_rows, &job);
+    int64_t per_row = x->shape[x->n_dims - 2] * x->shape[x->n_dims - 1];
+    ht_pool_run(call->pool, size / per_row, ht_row_grain(HT_GRAIN_MATH, per_row), rotate_rows, &job);
     return HT_OK;
 }
 

@@ -1,0 +1,82 @@
+/* Scaled dot-product attention and its gradient, in f64, one query at a time. */
+#include "cpu/reference/reference.h"
+#include "cpu/reference/value.h"
+#include "cpu/walk.h"
+#include "device/params.h"
+
+#include <float.h>
+#include <math.h>
+
+/* A head's part of a [B, heads, n, d] view: rows and their elements. */
+typedef struct head {
+    const ht_view *v;
+    int64_t at;
+} head;
+
+static head head_of(const ht_view *v, int64_t b, int64_t h) { return (head){v, b * v->stride[0] + h * v->stride[1]}; }
+
+static double value(const head *h, int64_t row, int64_t i) {
+    return ht_get_f64(h->v->dtype, h->v->data, h->at + row * h->v->stride[2] + i * h->v->stride[3]);
+}
+
+static double dot(const head *a, int64_t i, const head *b, int64_t j) {
+    double sum = 0.0;
+    for (int64_t d = 0; d < a->v->shape[3]; d++) sum += value(a, i, d) * value(b, j, d);
+    return sum;
+}
+
+static bool hidden(const ht_call *call, const head *mask, int64_t i, int64_t j) {
+    const ht_sdpa_params *p = call->params;
+    int64_t last = i + call->in[1].shape[2] - call->in[0].shape[2];
+    if (p->causal && (j > last || (p->window > 0 && last - j >= p->window))) return true;
+    return !ht_view_absent(mask->v) && mask->v->dtype == HT_BOOL && value(mask, i, j) == 0.0;
+}
+
+/* weight[j] of every key for query i of head h; a hidden key counts as the lowest score there is. */
+static void weigh(const ht_call *call, int64_t b, int64_t h, int64_t i, double *weight) {
+    const ht_sdpa_params *p = call->params;
+    const ht_view *q = &call->in[0], *k = &call->in[1], *m = &call->in[3], *sinks = &call->in[4];
+    head query = head_of(q, b, h), key = head_of(k, b, h / (q->shape[1] / k->shape[1])), mask = {m, 0};
+    bool adds = !ht_view_absent(m) && m->dtype != HT_BOOL;
+    if (!ht_view_absent(m)) mask = head_of(m, b, h);
+    double sink = ht_view_absent(sinks) ? 0.0 : ht_get_f64(sinks->dtype, sinks->data, h * sinks->stride[0]);
+    double max = ht_view_absent(sinks) ? (double)-INFINITY : sink, sum = 0.0;
+    for (int64_t j = 0; j < k->shape[2]; j++) {
+        weight[j] = (double)-FLT_MAX;
+        if (!hidden(call, &mask, i, j))
+            weight[j] = dot(&query, i, &key, j) * (double)p->scale + (adds ? value(&mask, i, j) : 0.0);
+        if (weight[j] > max || isnan(weight[j])) max = weight[j];
+    }
+    for (int64_t j = 0; j < k->shape[2]; j++) sum += weight[j] = exp(weight[j] - max);
+    if (!ht_view_absent(sinks)) sum += exp(sink - max);
+    for (int64_t j = 0; j < k->shape[2]; j++) weight[j] /= sum;
+}
+
+size_t ht_plain_sdpa_scratch(const ht_call *call) {
+    return (size_t)ht_pool_threads(call->pool) * (size_t)call->in[1].shape[2] * sizeof(double);
+}
+
+static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const ht_call *call = arg;
+    const ht_view *q = &call->in[0], *v = &call->in[2], *out = &call->out;
+    int64_t heads = q->shape[1], n_q = q->shape[2], n_k = v->shape[2], dv = v->shape[3];
+    double *weight = (double *)call->scratch + worker * n_k;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t b = row / (heads * n_q), h = row / n_q % heads;
+        head values = head_of(v, b, h / (heads / v->shape[1]));
+        weigh(call, b, h, row % n_q, weight);
+        for (int64_t d = 0; d < dv; d++) {
+            double sum = 0.0;
+            for (int64_t j = 0; j < n_k; j++) sum += weight[j] * value(&values, j, d);
+            ht_set_f64(out->dtype, out->data, row * dv + d, sum);
+        }
+    }
+}
+
+ht_status ht_plain_scaled_dot_product_attention(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_view *q = &call->in[0];
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    ht_pool_run(call->pool, q->shape[0] * q->shape[1] * q->shape[2], 1, attend_rows, (void *)call);
+    return HT_OK;
+}
