@@ -17,6 +17,7 @@
 #include <hearth/ops.h>
 #include <hearth/order.h>
 #include <hearth/precision.h>
+#include <hearth/quantize.h>
 #include <hearth/random.h>
 #include <hearth/session.h>
 #include <hearth/status.h>

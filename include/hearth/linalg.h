@@ -26,6 +26,11 @@ HT_API ht_array *ht_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *
  * is smallest beside them. */
 HT_API ht_array *ht_einsum(ht_scope *s, const char *subscripts, ht_array *const *operands, int n);
 
+/* Matrix left[i] of a [..., m, k] by matrix right[i] of b [..., k, n], for every i: matrices are counted over all leading
+ * axes. The indices, of any integers, broadcast, and HT_NONE counts up over the leading axes; -> [i..., m, n]. An index
+ * outside is an error of evaluation. */
+HT_API ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht_array *right);
+
 #ifdef __cplusplus
 }
 #endif

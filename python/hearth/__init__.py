@@ -10,6 +10,7 @@ from . import (
     _memory,
     _model,
     _order,
+    _quantize,
     _reduce,
     _shape,
     _transform,
@@ -43,6 +44,7 @@ from ._make import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
 from ._order import *  # noqa: F403
+from ._quantize import *  # noqa: F403
 from ._reduce import *  # noqa: F403
 from ._shape import *  # noqa: F403
 from ._transform import *  # noqa: F403
@@ -59,6 +61,7 @@ __all__ = [
     *_memory.__all__,
     *_model.__all__,
     *_order.__all__,
+    *_quantize.__all__,
     *_reduce.__all__,
     *_shape.__all__,
     *_transform.__all__,

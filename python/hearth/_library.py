@@ -50,6 +50,7 @@ _stream_new = declare("ht_stream_new", c_int, c_void_p, POINTER(c_void_p), _ERRO
 _stream_free = declare("ht_stream_free", None, c_void_p)
 _scope_new = declare("ht_scope_new", c_void_p, c_void_p)
 scope_free = declare("ht_scope_free", None, _SCOPE)
+_retain = declare("ht_array_retain", _ARRAY, _ARRAY)
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
 scope_finish = declare("ht_scope_finish", _ARRAY, _SCOPE, _ARRAY)
 release = declare("ht_array_release", None, _ARRAY)
@@ -162,6 +163,16 @@ def within(function, *arguments):
     if status:
         raised, thread.raised = thread.raised, None
         raise raised or exception_of(error)
+
+
+def call_several(function, n, *arguments):
+    """The arrays that an operation fills a list with, telling whether it could."""
+    scope, results = new_scope(), (_ARRAY * n)()
+    if not function(scope, *arguments, results):
+        fail(scope)
+    held = [_retain(result) for result in results]
+    scope_free(scope)
+    return held
 
 
 def evaluate(handles):

@@ -119,6 +119,10 @@
     X(MATMUL, matmul) /* arrays, batched */                                                                            \
     X(TOP_K, top_k)   /* indices of the largest, over the last axis */                                                 \
     X(RMS_NORM, rms_norm)                                                                                              \
+    X(GATHER_MM, gather_mm) /* of matrices by index */                                                                 \
+    X(QUANTIZE, quantize)                                                                                              \
+    X(DEQUANTIZE, dequantize)                                                                                          \
+    X(QUANTIZED_MATMUL, quantized_matmul)                                                                              \
     X(LAYER_NORM, layer_norm)                                                                                          \
     X(SDPA, scaled_dot_product_attention)                                                                              \
     X(ROPE, rope)                                                                                                      \

@@ -7,6 +7,7 @@
 
 #include <hearth/dtype.h>
 #include <hearth/index.h>
+#include <hearth/quantize.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -127,6 +128,17 @@ typedef struct ht_sdpa_params {
     bool causal;
     int64_t window;
 } ht_sdpa_params;
+
+/* QUANTIZE(w) -> one part of it: 0 the numbers, 1 the scales, 2 the biases. DEQUANTIZE(numbers, scales, biases or none) ->
+ * `dtype`. QUANTIZED_MATMUL(x, numbers, scales, biases or none, left or none, right or none): include/hearth/quantize.h. Rows
+ * of numbers, scales and biases are contiguous. Without indices the leading axes of the weights broadcast to those of x,
+ * which the result has. */
+typedef struct ht_quantize_params {
+    ht_quantization how;
+    int32_t part;
+    ht_dtype dtype;
+    bool transpose;
+} ht_quantize_params;
 
 typedef struct ht_matmul_params {
     bool transpose_b; /* b is [..., n, k] */
