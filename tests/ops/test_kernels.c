@@ -398,6 +398,8 @@ static void matmul_bits(void **state) {
         }
     for (int t = 0; t < 2; t++) test_devices_free(devices[t], n);
     free(a.memory), free(b.memory);
+}
+
 static void layer_norm(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 6, 17, 64, 65, 577};
