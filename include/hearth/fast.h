@@ -1,5 +1,5 @@
 /* Operations of transformers computed in one pass. Each equals a composition of those in ops.h, which is also what their
- * second derivatives are taken of; first derivatives have kernels of their own. Floating point of any dtype, operands meet in
+ * derivatives are taken of; that of a rotary embedding is one that turns back. Floating point of any dtype, operands meet in
  * the dtype that ht_dtype_promote gives; sums and angles are computed in f32 or better. */
 #ifndef HEARTH_FAST_H
 #define HEARTH_FAST_H
@@ -41,8 +41,7 @@ typedef struct ht_attention_config {
  * v [batch, kv_heads, n_keys, dv] -> [batch, heads, n_queries, dv]; query head h reads head h / (heads / kv_heads).
  * `mask` stretches to [batch, heads, n_queries, n_keys]: of bool, false hides a key, else it is added to the score; or
  * HT_NONE. A query from which everything is hidden sees all keys alike. `sinks` [heads] or HT_NONE are scores of keys
- * without a value. Memory beside the operands does not grow with n_queries * n_keys, here and in the gradient of q, k and
- * v. */
+ * without a value. Memory beside the operands does not grow with n_queries * n_keys; that of the gradient does. */
 HT_API ht_array *ht_scaled_dot_product_attention(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, ht_array *mask,
                                                  ht_array *sinks, const ht_attention_config *how);
 

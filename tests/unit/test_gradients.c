@@ -137,7 +137,53 @@
     X(partition, ht_square(s, ht_slice(s, ht_partition(s, x, 1, 1), (int64_t[]){0, 1}, (int64_t[]){3, 2}, NULL)), 1, ANY) \
     X(topk, ht_square(s, ht_topk(s, x, 2, -1)), 1, ANY)                      \
     X(one_hot, ht_multiply(s, x, ht_one_hot(s, AT34, 3, HT_F64)), 1, {3, {3, 4, 3}, -1, 1})
+#define FUSED(X)                                                             \
+    X(rms_norm, ht_rms_norm(s, x, y, 1e-2f, 0), 2, ANY, ROW)                 \
+    X(rms_norm_plain, ht_rms_norm(s, x, HT_NONE, 1e-2f, 1), 1, ANY)          \
+    X(layer_norm, ht_layer_norm(s, x, y, z, 1e-2f), 3, ANY, ROW, ROW)        \
+    X(rope, ht_square(s, turned(s, x, false)), 1, {4, {1, 2, 3, 6}, -1, 1})  \
+    X(rope_pairs, ht_square(s, turned(s, x, true)), 1, {3, {2, 3, 4}, -1, 1}) \
+    X(attention, attended(s, in, false, 0), 3, {4, {1, 4, 2, 3}, -1, 1}, {4, {1, 2, 3, 3}, -1, 1}, {4, {1, 2, 3, 2}, -1, 1}) \
+    X(attention_causal, attended(s, in, true, 0), 3, {4, {1, 2, 3, 3}, -1, 1}, {4, {1, 2, 3, 3}, -1, 1}, {4, {1, 2, 3, 2}, -1, 1}) \
+    X(attention_window, attended(s, in, true, 2), 3, {4, {1, 2, 3, 3}, -1, 1}, {4, {1, 1, 4, 3}, -1, 1}, {4, {1, 1, 4, 2}, -1, 1}) \
+    X(attention_sinks, masked(s, in), 4, {4, {1, 2, 2, 3}, -1, 1}, {4, {1, 1, 3, 3}, -1, 1}, {2, {2, 3}, -1, 1}, {1, {2}, -1, 1}) \
+    X(gather_mm, ht_gather_mm(s, x, y, numbers(s, 3, 1, 0, 1), numbers(s, 3, 0, 1, 1)), 2, {3, {2, 2, 3}, -1, 1}, {3, {2, 3, 2}, -1, 1}) \
+    X(quantized_matmul, ht_square(s, quantised(s, x, true, false)), 1, {2, {3, 32}, -1, 1}) \
+    X(quantized_matmul_other, ht_square(s, quantised(s, x, false, false)), 1, {2, {3, 2}, -1, 1}) \
+    X(gather_qmm, ht_square(s, quantised(s, x, true, true)), 1, {3, {2, 1, 32}, -1, 1})
 /* clang-format on */
+
+static ht_array *turned(ht_scope *s, ht_array *x, bool interleaved) {
+    const ht_rope_config how = {100.0f, 0.5f, 1.0f, 4, interleaved};
+    return ht_rope_rows(s, x, ht_full(s, 3, HT_I32, NULL, 0), HT_NONE, &how);
+}
+
+static ht_array *attended(ht_scope *s, ht_array *const *in, bool causal, int64_t window) {
+    const ht_attention_config how = {0.7f, causal, window};
+    return ht_scaled_dot_product_attention(s, in[0], in[1], in[2], HT_NONE, HT_NONE, &how);
+}
+
+/* The keys are the values, too. */
+static ht_array *masked(ht_scope *s, ht_array *const *in) {
+    const ht_attention_config how = {0.7f, false, 0};
+    return ht_scaled_dot_product_attention(s, in[0], in[1], in[1], in[2], in[3], &how);
+}
+
+static ht_array *numbers(ht_scope *s, int64_t n, int32_t a, int32_t b, int32_t c) {
+    return ht_array_from(s, (int32_t[]){a, b, c}, HT_I32, &n, 1);
+}
+
+/* By a matrix [2, 32], or one of two. */
+static ht_array *quantised(ht_scope *s, ht_array *x, bool transpose, bool gather) {
+    const ht_quantization how = {HT_QUANT_AFFINE, 32, 4};
+    ht_array *parts[3], *w = ht_sin(s, ht_arange(s, 0, 128, 1, HT_F32));
+    w = ht_reshape(s, w, (int64_t[]){2, 2, 32}, 3);
+    if (!gather) w = ht_take(s, w, ht_full(s, 1, HT_I32, NULL, 0), 0);
+    if (!ht_quantize(s, w, &how, parts)) return NULL;
+    if (!gather) return ht_quantized_matmul(s, x, parts[0], parts[1], parts[2], transpose, &how);
+    return ht_gather_qmm(s, x, parts[0], parts[1], parts[2], numbers(s, 3, 1, 0, 1), numbers(s, 3, 0, 1, 1), transpose,
+                         &how);
+}
 
 #define FUNCTION(name, expression, count, ...)                                                                         \
     static ht_array *do_##name(ht_scope *s, ht_array *const *in) {                                                     \
@@ -148,6 +194,7 @@
 ELEMENTWISE(FUNCTION)
 REDUCTIONS(FUNCTION)
 SHAPES(FUNCTION)
+FUSED(FUNCTION)
 PLACES(FUNCTION)
 
 #define CASE(name, expression, count, ...) {#name, do_##name, count, {__VA_ARGS__}},
@@ -164,6 +211,7 @@ static void run(const gradient_case *cases, size_t n) {
 RUN(gradients_of_elements, ELEMENTWISE)
 RUN(gradients_of_reductions_and_scans, REDUCTIONS)
 RUN(gradients_of_shapes_and_products, SHAPES)
+RUN(gradients_of_fused_operations, FUSED)
 RUN(gradients_of_places, PLACES)
 
 int main(void) {
@@ -171,6 +219,7 @@ int main(void) {
         cmocka_unit_test(gradients_of_elements),
         cmocka_unit_test(gradients_of_reductions_and_scans),
         cmocka_unit_test(gradients_of_shapes_and_products),
+        cmocka_unit_test(gradients_of_fused_operations),
         cmocka_unit_test(gradients_of_places),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
