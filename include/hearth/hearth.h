@@ -8,6 +8,7 @@
 #include <hearth/evaluate.h>
 #include <hearth/fast.h>
 #include <hearth/index.h>
+#include <hearth/io.h>
 #include <hearth/linalg.h>
 #include <hearth/log.h>
 #include <hearth/measure.h>

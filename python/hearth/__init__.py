@@ -3,6 +3,7 @@
 from . import (
     _compile,
     _elementwise,
+    _files,
     _index,
     _join,
     _linalg,
@@ -36,6 +37,7 @@ from ._dtype import (
     uint64,
 )
 from ._elementwise import *  # noqa: F403
+from ._files import *  # noqa: F403
 from ._index import *  # noqa: F403
 from ._join import *  # noqa: F403
 from ._library import Error
@@ -54,6 +56,7 @@ __all__ = [
     "int64", "float16", "bfloat16", "float32", "float64",
     *_compile.__all__,
     *_elementwise.__all__,
+    *_files.__all__,
     *_index.__all__,
     *_join.__all__,
     *_linalg.__all__,

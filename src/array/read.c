@@ -1,5 +1,6 @@
 /* Making arrays from memory and reading them back. */
 #include "array/array.h"
+#include "array/load.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -32,15 +33,23 @@ static ht_array *leaf(ht_scope *s, ht_buffer *b, ht_dtype dtype, const int64_t *
     return a;
 }
 
-ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims) {
+ht_array *ht_array_unfilled(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, void **data) {
     size_t bytes;
     ht_error err;
     ht_buffer *b;
     if (!shape_is_sound(s, dtype, shape, n_dims, &bytes)) return NULL;
     if (ht_buffer_new(bytes, &b, &err)) return ht_scope_fail_with(s, &err);
-    if (bytes) memcpy(b->data, values, bytes);
+    *data = b->data;
     ht_array *a = leaf(s, b, dtype, shape, n_dims);
     if (!a) ht_buffer_release(b);
+    return a;
+}
+
+ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims) {
+    void *data;
+    ht_array *a = ht_array_unfilled(s, dtype, shape, n_dims, &data);
+    size_t bytes = a ? (size_t)ht_array_size(a) * ht_dtype_bytes(dtype) : 0;
+    if (bytes) memcpy(data, values, bytes);
     return a;
 }
 

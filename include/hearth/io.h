@@ -1,0 +1,50 @@
+/* Arrays in files: npy, safetensors, and the tensors of GGUF.
+ *
+ * Files are read, not mapped: one that another process cuts meanwhile is an error, not a signal. A file that is written
+ * appears whole or not at all. Every size a file claims is checked before memory is taken for it. */
+#ifndef HEARTH_IO_H
+#define HEARTH_IO_H
+
+#include <hearth/array.h>
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- one array: NumPy's npy, versions 1 to 3 ---- */
+
+/* Every dtype but structures, strings and complex numbers, little-endian; bfloat16 as two bytes without a meaning ('V2'),
+ * as MLX writes them. */
+HT_API ht_array *ht_npy_load(ht_scope *s, const char *path);
+/* The same from `size` bytes in memory; `name` is used in messages. */
+HT_API ht_array *ht_npy_parse(ht_scope *s, const void *data, size_t size, const char *name);
+HT_API ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err);
+
+/* ---- arrays by name ---- */
+
+typedef struct ht_array_file ht_array_file;
+
+/* Opens a safetensors file or one GGUF file, told apart by how they begin. Reads names, shapes and metadata; an array's
+ * elements are read when it is asked for. */
+HT_API ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err);
+HT_API void ht_array_file_close(ht_array_file *f); /* NULL is fine; arrays stay */
+HT_API size_t ht_array_file_count(const ht_array_file *f);
+HT_API const char *ht_array_file_name(const ht_array_file *f, size_t i); /* lent */
+/* Array i < count. 8-bit floats, which are no dtype, come as u8. Of a GGUF, blocks of Q4_0, Q4_1 and Q8_0 come as MLX's
+ * affine groups of 32 columns: `name` of u32 words, and beside it `scales` and `biases` of f16; other blocks as f16. */
+HT_API ht_array *ht_array_file_read(ht_scope *s, ht_array_file *f, size_t i);
+/* Metadata as a JSON object, lent: strings, lists of strings, and numbers as {"dtype": "u32", "value": ...}, whose value
+ * is a list for arrays of numbers. */
+HT_API const char *ht_array_file_metadata(const ht_array_file *f);
+
+/* Writes n arrays under their names, and n_pairs keys and values (NULL: none), as safetensors. */
+HT_API ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays,
+                                     int n, const char *const *keys, const char *const *values, int n_pairs,
+                                     ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,137 @@
+/* Arrays from files (hearth/io.h): each is read when it is asked for, straight into its buffer. */
+#include "array/load.h"
+
+#include "array/array.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/gguf.h"
+#include "formats/npy_header.h"
+#include "formats/safetensors_set.h"
+
+#include <hearth/io.h>
+#include <hearth/ops.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- npy ---- */
+
+/* Elements that lie column by column are those of the reversed shape, turned around. */
+static ht_array *place_for(ht_scope *s, const ht_npy_header *h, void **data) {
+    int64_t shape[HT_NPY_RANK_MAX];
+    for (int i = 0; i < h->rank; i++) shape[i] = h->shape[h->fortran ? h->rank - 1 - i : i];
+    return ht_array_unfilled(s, h->dtype, shape, h->rank, data);
+}
+
+static ht_array *turned(ht_scope *s, const ht_npy_header *h, ht_array *a) {
+    return h->fortran && h->rank > 1 ? ht_transpose(s, a, NULL) : a;
+}
+
+ht_array *ht_npy_parse(ht_scope *s, const void *data, size_t size, const char *name) {
+    ht_npy_header h;
+    ht_error err = {0};
+    void *to;
+    if (ht_npy_read_header(data, size, size, name, &h, &err)) return ht_scope_fail_with(s, &err);
+    ht_array *a = place_for(s, &h, &to);
+    if (a && h.n_bytes) memcpy(to, (const char *)data + h.begin, h.n_bytes);
+    return a ? turned(s, &h, a) : NULL;
+}
+
+static ht_array *load_npy(ht_scope *s, ht_file *file, ht_error *err) {
+    ht_npy_header h;
+    size_t size = file->size < HT_NPY_HEADER_MAX ? file->size : HT_NPY_HEADER_MAX;
+    void *to;
+    if (ht_file_fetch(file, size, err)) return NULL;
+    if (ht_npy_read_header(file->data, size, file->size, file->path, &h, err)) return NULL;
+    ht_array *a = place_for(s, &h, &to);
+    if (!a || (h.n_bytes && ht_file_read_at(file, h.begin, to, h.n_bytes, err))) return NULL;
+    return turned(s, &h, a);
+}
+
+ht_array *ht_npy_load(ht_scope *s, const char *path) {
+    ht_file *file;
+    ht_error err = {0};
+    if (ht_file_open(path, &file, &err)) return ht_scope_fail_with(s, &err);
+    ht_array *a = load_npy(s, file, &err);
+    ht_file_close(file);
+    return a || !err.status ? a : ht_scope_fail_with(s, &err);
+}
+
+/* ---- safetensors and GGUF ---- */
+
+static ht_status open_safetensors(ht_array_file *f, const char *path, ht_error *err) {
+    ht_status st = ht_safetensors_open(path, &f->safetensors, err);
+    if (st) return st;
+    f->count = ht_safetensors_count(f->safetensors);
+    const json_t *metadata = f->safetensors->metadata;
+    f->metadata = metadata ? json_dumps(metadata, JSON_COMPACT) : strdup("{}");
+    return f->metadata ? HT_OK : ht_fail_memory(err, 0, path);
+}
+
+ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err) {
+    *out = NULL;
+    ht_array_file *f = calloc(1, sizeof *f);
+    if (!f) return ht_fail_memory(err, sizeof *f, path);
+    char magic[4] = "";
+    ht_status st = ht_file_open(path, &f->file, err);
+    if (!st && f->file->size >= sizeof magic) st = ht_file_read_at(f->file, 0, magic, sizeof magic, err);
+    if (!st) st = memcmp(magic, "GGUF", 4) == 0 ? ht_array_file_open_gguf(f, err) : open_safetensors(f, path, err);
+    if (st)
+        ht_array_file_close(f);
+    else
+        *out = f;
+    return st;
+}
+
+void ht_array_file_close(ht_array_file *f) {
+    if (!f) return;
+    ht_safetensors_close(f->safetensors);
+    for (size_t i = 0; f->parts && i < f->count; i++) free(f->parts[i].name);
+    free(f->parts);
+    ht_gguf_free(f->gguf);
+    ht_file_close(f->file);
+    free(f->metadata);
+    free(f);
+}
+
+size_t ht_array_file_count(const ht_array_file *f) { return f->count; }
+const char *ht_array_file_metadata(const ht_array_file *f) { return f->metadata; }
+
+const char *ht_array_file_name(const ht_array_file *f, size_t i) {
+    return f->gguf ? f->parts[i].name : ht_safetensors_at(f->safetensors, i)->name;
+}
+
+static bool find_dtype(const char *name, ht_dtype *out) {
+    static const struct {
+        const char *name;
+        ht_dtype dtype;
+    } known[] = {{"BOOL", HT_BOOL}, {"U8", HT_U8},   {"U16", HT_U16}, {"U32", HT_U32},    {"U64", HT_U64},
+                 {"I8", HT_I8},     {"I16", HT_I16}, {"I32", HT_I32}, {"I64", HT_I64},    {"F16", HT_F16},
+                 {"BF16", HT_BF16}, {"F32", HT_F32}, {"F64", HT_F64}, {"F8_E4M3", HT_U8}, {"F8_E5M2", HT_U8}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0) {
+            *out = known[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+static ht_array *read_safetensor(ht_scope *s, const ht_array_file *f, const ht_safetensor *t) {
+    ht_dtype dtype;
+    void *to;
+    ht_error err = {0};
+    if (!find_dtype(t->dtype, &dtype))
+        return ht_scope_fail(s, HT_ERR_UNSUPPORTED, "%s: `%s` is of %s, which is no dtype here", f->file->path, t->name,
+                             t->dtype);
+    ht_array *a = ht_array_unfilled(s, dtype, t->shape, t->rank, &to);
+    if (a && t->n_bytes &&
+        ht_file_read_at(ht_safetensors_file(f->safetensors, t->file), t->offset, to, t->n_bytes, &err))
+        return ht_scope_fail_with(s, &err);
+    return a;
+}
+
+ht_array *ht_array_file_read(ht_scope *s, ht_array_file *f, size_t i) {
+    if (i >= f->count)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: array %zu of %zu was asked for", f->file->path, i, f->count);
+    return f->gguf ? ht_array_file_read_gguf(s, f, i) : read_safetensor(s, f, ht_safetensors_at(f->safetensors, i));
+}

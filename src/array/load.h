@@ -1,0 +1,35 @@
+/* The inside of ht_array_file. */
+#ifndef HT_ARRAY_LOAD_H
+#define HT_ARRAY_LOAD_H
+
+#include "array/array.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+
+#include <hearth/io.h>
+
+/* What becomes an array of its own: a whole tensor of a GGUF, or a part of its blocks. */
+typedef enum ht_part { HT_PART_ALL, HT_PART_NUMBERS, HT_PART_SCALES, HT_PART_BIASES } ht_part;
+
+typedef struct ht_gguf_part {
+    char *name;
+    size_t tensor;
+    ht_part part;
+} ht_gguf_part;
+
+struct ht_array_file {
+    ht_file *file;
+    ht_safetensors *safetensors; /* one of the two */
+    ht_gguf *gguf;
+    ht_gguf_part *parts; /* of the GGUF */
+    size_t count;
+    char *metadata;
+};
+
+ht_status ht_array_file_open_gguf(ht_array_file *f, ht_error *err);
+ht_array *ht_array_file_read_gguf(ht_scope *s, ht_array_file *f, size_t i);
+
+/* An evaluated array whose elements the caller writes to *data before anybody else sees it. */
+ht_array *ht_array_unfilled(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, void **data);
+
+#endif
