@@ -8,6 +8,7 @@ import zipfile
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 
 from . import _library as lib
+from . import _model
 from ._array import array, operand
 from ._dtype import ALL
 
@@ -79,9 +80,17 @@ def load_arrays(file, format=None, return_metadata=False):
     return (arrays, metadata) if return_metadata else arrays
 
 
-def load(file, /, format=None, return_metadata=False, *, stream=None):
-    """The array of a .npy file, or the arrays by name of a .npz, .safetensors or .gguf file; with `return_metadata`, a
-    pair of those and the metadata of a safetensors or GGUF file."""
+def load(file, /, format=None, return_metadata=False, *, stream=None, **options):
+    """Arrays or a model, by what the file is.
+
+    A .npy file gives its array; .npz and .safetensors files give arrays by name. With `return_metadata`, the metadata of a
+    safetensors or GGUF file comes second. A directory, or a .gguf file, is a model (`options` as of the model's loader);
+    `format="gguf"` or `return_metadata` give a GGUF's tensors as arrays instead."""
+    if not hasattr(file, "read"):
+        path = pathlib.Path(file)
+        gguf_model = path.suffix == ".gguf" and format is None and not return_metadata
+        if gguf_model or options or (path.is_dir() and format is None):
+            return _model.load(file, **options)
     return load_arrays(file, format, return_metadata)
 
 

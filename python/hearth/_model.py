@@ -29,7 +29,7 @@ from . import _library as lib
 from ._array import array
 from ._dtype import bfloat16, float16, float32, int8
 
-__all__ = ["load", "Model", "Session", "Generation"]
+__all__ = ["Model", "Session", "Generation"]
 
 _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
