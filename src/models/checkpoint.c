@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "formats/json.h"
 #include "models/mlx.h"
+#include "models/nvfp4.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -130,7 +131,8 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
     if (status) return status;
     find_prefix(c);
-    return ht_mlx_open(c, err);
+    status = ht_mlx_open(c, err);
+    return status ? status : ht_nvfp4_open(c, err);
 }
 
 static bool is_it(const contents *c, const char *name) { return !strcmp(c->gguf, name) || same_model(c->gguf, name); }
@@ -288,6 +290,7 @@ static void from_safetensors(const ht_checkpoint_files *c, const ht_safetensor *
                        .n_bytes = t->n_bytes};
     memcpy(out->dims, t->shape, sizeof out->dims);
     ht_mlx_complete(c, t->name, out);
+    ht_nvfp4_complete(c, t->name, out);
 }
 
 bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored *out) {
@@ -298,6 +301,7 @@ bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_store
         return t != NULL;
     }
     const ht_safetensor *t = ht_safetensors_find(c->tensors, name);
+    if (!t) t = ht_nvfp4_numbers(c, name);
     if (t) from_safetensors(c, t, out);
     return t != NULL;
 }

@@ -104,18 +104,40 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
     }
 }
 
+/* Weights in 8-bit floats or NVFP4 with scales beside them, whoever made them (models/scales.h, models/nvfp4.h): what
+ * quant_method says, and its `format` or `quant_algo`. What a tensor is in then, it tells itself. */
+static const struct {
+    const char *method, *form;
+} known_ways[] = {
+    {"fp8", NULL},
+    {"fbgemm_fp8", NULL},
+    {"compressed-tensors", "float-quantized"},
+    {"compressed-tensors", "naive-quantized"},
+    {"compressed-tensors", "nvfp4-pack-quantized"},
+    {"compressed-tensors", "mixed-precision"},
+    {"modelopt", "FP8"},
+    {"modelopt", "NVFP4"},
+};
+
 static void refuse_quantised(ht_json_reader *r, const json_t *root) {
-    static const char what_works[] = "a GGUF file, MLX's ways, or f32, f16, bf16 or fp8 weights, are";
+    static const char what_works[] = "a GGUF file, MLX's ways, or f32, f16, bf16, fp8 or nvfp4 weights, are";
     if (ht_mlx_describes(root)) return; /* checked with the tensors */
     const json_t *other = ht_json_object(r, root, "quantization_config");
     if (!other) return;
     const char *method = "an unnamed method";
     ht_json_str(r, other, "quant_method", &method);
-    /* Weights in 8-bit floats with scales beside them, whoever made them (models/scales.h). */
-    const char *format = json_string_value(json_object_get(other, "format"));
-    if (!strcmp(method, "fp8") || !strcmp(method, "fbgemm_fp8")) return;
-    if (!strcmp(method, "compressed-tensors") && format && !strcmp(format, "float-quantized")) return;
-    ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights quantised by `%.40s` are not supported; %s", method, what_works);
+    const char *form = "";
+    ht_json_str(r, other, !strcmp(method, "modelopt") ? "quant_algo" : "format", &form);
+    if (r->status) return;
+    for (size_t i = 0; i < sizeof known_ways / sizeof *known_ways; i++)
+        if (!strcmp(method, known_ways[i].method) && (!known_ways[i].form || !strcmp(form, known_ways[i].form))) {
+            if (json_object_size(json_object_get(other, "transform_config")))
+                ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights with a transform_config are not supported; %s",
+                             what_works);
+            return;
+        }
+    ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights quantised by `%.40s`%s%.40s are not supported; %s", method,
+                 *form ? " as " : "", form, what_works);
 }
 
 static const ht_family *find_family(ht_json_reader *r, const json_t *text, const json_t *root,

@@ -18,8 +18,9 @@ static bool contains(const char *name, size_t len, const char *const *words) {
 /* Read where they are needed, or of no use to anyone who computes by himself. */
 static bool is_expected(const char *name, size_t len) {
     static const char *const words[] = {
-        "_scale_inv",          "weight_scale",      "_proj_scale", "input_scale", "activation_scale",
-        "rotary_emb.inv_freq", "rope_freqs.weight", ".scales",     ".biases",     NULL};
+        "_scale_inv",    "weight_scale", "_proj_scale", "input_scale",         "activation_scale",
+        "_global_scale", "k_scale",      "v_scale",     "rotary_emb.inv_freq", "rope_freqs.weight",
+        ".scales",       ".biases",      NULL};
     return contains(name, len, words);
 }
 

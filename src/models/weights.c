@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "models/extras.h"
 #include "models/kv.h"
+#include "models/nvfp4.h"
 #include "models/pack.h"
 #include "models/registry.h"
 #include "models/scales.h"
@@ -112,13 +113,14 @@ static bool is_place(const loader *l, const char *gguf) {
     return false;
 }
 
-/* A GGUF file may have `x.scale` beside `x.weight`, by which a product of the matrix is multiplied: the scale of a whole
- * tensor in NVFP4, or one for each of its n experts. *found is false when there is none. */
+/* What a product of the matrix is multiplied by: the scale of a whole tensor in NVFP4. A GGUF file may have `x.scale` beside
+ * `x.weight`, with one for each of its n experts. *found is false when there is none. */
 static ht_status read_product_scale(const loader *l, const char *name, int64_t n, float *out, bool *found) {
     char scale[NAME_SIZE];
     ht_stored t;
     const char *stem = strstr(name, "weight"), *place = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1;
     *found = false;
+    if (!l->from->gguf && n == 1) return ht_nvfp4_whole_scale(l->from, name, out, found, l->err);
     if (!l->from->gguf || !stem) return HT_OK;
     snprintf(scale, sizeof scale, "%.*sscale", (int)(stem - name), name);
     if (is_place(l, scale + (place - name)) || !ht_checkpoint_find(l->from, scale, &t)) return HT_OK;
@@ -267,14 +269,23 @@ static ht_status load_weight(loader *l, const ht_weight_place *p, int64_t layer,
     return keep_slot(l, name, &w->slot);
 }
 
-static ht_status load_expert_scales(loader *l, const char *name, ht_experts *out) {
+/* What products with the experts are multiplied by: stated together, or by each. */
+static ht_status load_expert_scales(loader *l, const ht_expert_form *f, int64_t layer, ht_experts *out) {
     int64_t n = l->config->n_experts;
     float *values = malloc((size_t)n * sizeof *values);
     if (!values) return ht_fail_memory(l->err, (size_t)n * sizeof *values, "scales");
-    bool found;
+    bool any = false;
+    char name[NAME_SIZE];
     out->scale = HT_NONE;
-    ht_status status = read_product_scale(l, name, n, values, &found);
-    if (!status && found && l->into) status = keep_array(l, values, n, &out->scale);
+    ht_status status = HT_OK;
+    for (int64_t e = 0; !status && e < (f->stacked ? 1 : n); e++) {
+        bool found;
+        values[e] = 1;
+        ht_expert_name(l->from, f, layer, e, name, sizeof name);
+        status = read_product_scale(l, name, f->stacked ? n : 1, values + e, &found);
+        any = any || found;
+    }
+    if (!status && any && l->into) status = keep_array(l, values, n, &out->scale);
     free(values);
     return status;
 }
@@ -314,7 +325,7 @@ static ht_status load_experts(loader *l, const ht_weight_place *p, int64_t layer
         status = ht_scales_read(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
     }
     if (!status && matrix) ht_matrix_list_find_kinds(&out->list);
-    return !status && f->stacked ? load_expert_scales(l, name, out) : status;
+    return status ? status : load_expert_scales(l, f, layer, out);
 }
 
 /* One row of a table; without a struct to fill it only checks. */

@@ -177,6 +177,60 @@ def fp8_checkpoint(name, cls, config, kind, block, key, scale_dtype, stated, n=4
         assert difference < 1e-4, f"{directory}: transformers dequantises to something else, by {difference}"
 
 
+# ---- NVFP4 in safetensors ----
+
+E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+
+
+def packed_nvfp4(x, divides):
+    """Numbers, scales and the scale of the whole, as ModelOpt stores them, or as compressed-tensors does, who divides by the
+    last; and what they mean."""
+    whole = (x.abs().max() / (448 * 6)).float()
+    groups = (x / whole).reshape(x.shape[0], -1, 16)
+    scales = (groups.abs().amax(-1) / 6).to(torch.float8_e4m3fn)
+    scaled = groups / scales.float().clamp(min=2.0**-9)[..., None]
+    codes = (scaled.abs()[..., None] - E2M1).abs().argmin(-1)
+    values = E2M1[codes] * scaled.sign() * scales.float()[..., None]
+    codes = (codes + 8 * (scaled < 0)).reshape(x.shape).to(torch.uint8)
+    stated = 1 / whole if divides else whole
+    means = (values / stated if divides else values * stated).reshape(x.shape)
+    return codes[:, ::2] | codes[:, 1::2] << 4, scales, stated, means
+
+
+def nvfp4_checkpoint(name, cls, config, tool, stated, n=40):
+    """Layers in NVFP4, their experts as tensors of their own."""
+    if not wanted(name):
+        return
+    directory, model = begin(name, cls, config, 0)
+    divides = tool == "compressed-tensors"
+    tensors = {}
+
+    def put(stem, x):
+        codes, scales, whole, means = packed_nvfp4(x, divides)
+        tensors[f"{stem}.weight_packed" if divides else f"{stem}.weight"] = codes
+        tensors[f"{stem}.weight_scale"] = scales
+        tensors[f"{stem}.weight_global_scale" if divides else f"{stem}.weight_scale_2"] = whole.reshape([1] if divides else [])
+        tensors[f"{stem}.input_global_scale" if divides else f"{stem}.input_scale"] = torch.ones([1] if divides else [])
+        return means
+
+    with torch.no_grad():
+        for key, p in model.state_dict().items():
+            if p.dim() == 3:  # all experts
+                experts = key.rsplit(".", 1)[0]
+                parts = ("gate_proj", "up_proj") if "gate_up" in key else ("down_proj",)
+                for e in range(p.shape[0]):
+                    halves = p[e].chunk(len(parts))
+                    p[e].copy_(torch.cat([put(f"{experts}.{e}.{part}", half) for part, half in zip(parts, halves)]))
+            elif "_proj" in key:
+                p.copy_(put(key.removesuffix(".weight"), p))
+            else:
+                tensors[key] = p.clone()
+    save_file({k: t.contiguous() for k, t in tensors.items()}, directory / "model.safetensors", {"format": "pt"})
+    described = {**config.to_dict(), "architectures": [cls.__name__], "quantization_config": stated}
+    (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n")
+    answer(directory, model, name, config.vocab_size, n, "reference.json")
+
+
 # ---- GGUF ----
 
 LLAMA_NAMES = {"input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
@@ -536,6 +590,12 @@ def main():
     fp8_checkpoint("gemma4-experts-fp8-rows", Gemma4ForCausalLM,
                    gemma4(hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=6, top_k_experts=2,
                           moe_intermediate_size=20), torch.float8_e5m2, (1, None), "_scale", torch.bfloat16, {})
+    wide = dict(hidden_size=64, intermediate_size=128, num_attention_heads=4)
+    nvfp4_checkpoint("llama-modelopt-nvfp4", LlamaForCausalLM, llama(**wide), "modelopt",
+                     {"quant_method": "modelopt", "quant_algo": "NVFP4", "producer": {"name": "modelopt"}, "ignore": ["lm_head"]})
+    nvfp4_checkpoint("qwen3-moe-compressed-nvfp4", Qwen3MoeForCausalLM,
+                     qwen3_moe(**wide, head_dim=16, moe_intermediate_size=64, num_hidden_layers=1), "compressed-tensors",
+                     {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "ignore": ["lm_head", "re:.*gate$"]})
     fp8_checkpoint("qwen3-moe-fp8-whole", Qwen3MoeForCausalLM, qwen3_moe(), torch.float8_e4m3fn, None, "_scale",
                    torch.float32, {})
     even = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=61, num_hidden_layers=1)

@@ -311,6 +311,17 @@ static void unknown_things(void **state) {
             "partial_rotary_factor");
     REFUSED("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"gptq\"}}", HT_ERR_UNSUPPORTED,
             "gptq");
+    REFUSED(
+        "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+        "\"pack-quantized\"}}",
+        HT_ERR_UNSUPPORTED, "`compressed-tensors` as pack-quantized");
+    REFUSED("{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"modelopt\", \"quant_algo\": "
+            "\"W4A16_AWQ\"}}",
+            HT_ERR_UNSUPPORTED, "`modelopt` as W4A16_AWQ");
+    REFUSED(
+        "{\"model_type\": \"llama\", \"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+        "\"nvfp4-pack-quantized\", \"transform_config\": {\"config_groups\": {}}}}",
+        HT_ERR_UNSUPPORTED, "transform_config");
     REFUSED("{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true}", HT_ERR_UNSUPPORTED,
             "use_bidirectional_attention");
     REFUSED("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": [\"linear_attention\"]}",

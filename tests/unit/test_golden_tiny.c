@@ -123,6 +123,8 @@ int main(void) {
                                         "llama-fp8-blocks",
                                         "llama-fp8-rows",
                                         "llama-fp8-whole",
+                                        "llama-modelopt-nvfp4",
+                                        "qwen3-moe-compressed-nvfp4",
                                         "qwen2-f32",
                                         "qwen2-tied-bf16",
                                         "qwen2-sliding-f16",

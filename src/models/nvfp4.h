@@ -1,0 +1,21 @@
+/* NVFP4 weights of safetensors as tools for NVIDIA's processors write them: two numbers of 4 bits to a byte, a scale in
+ * 8-bit floats for every 16 columns, and one for the whole tensor. ModelOpt calls them `X.weight`, `X.weight_scale` and
+ * `X.weight_scale_2`; compressed-tensors `X.weight_packed`, `X.weight_scale` and `X.weight_global_scale`, by which is
+ * divided. (MLX's are models/mlx.h's.) The first two are one tensor, whose rows models/stored.h joins. */
+#ifndef HT_MODELS_NVFP4_H
+#define HT_MODELS_NVFP4_H
+
+#include "models/checkpoint.h"
+
+/* Checks every such weight of the text model. */
+ht_status ht_nvfp4_open(const ht_checkpoint_files *c, ht_error *err);
+
+/* The tensor with the numbers of the weight `name`, "X.weight", where it is not called so; or NULL. */
+const ht_safetensor *ht_nvfp4_numbers(const ht_checkpoint_files *c, const char *name);
+/* As ht_mlx_complete: makes of the numbers the whole, and of their scales nothing. */
+void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored *t);
+/* What products with the weight "X.weight" are multiplied by; *found is false when that is nothing. */
+ht_status ht_nvfp4_whole_scale(const ht_checkpoint_files *c, const char *name, float *scale, bool *found,
+                               ht_error *err);
+
+#endif
