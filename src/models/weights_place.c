@@ -1,0 +1,192 @@
+/* The places of a family's tables: what each is called in the checkpoint and what shape it has, and which tensors fill it. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "models/kv.h"
+#include "models/weights_inside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int64_t extent(const ht_config *c, ht_extent e, int64_t layer) {
+    const ht_layer_config *l = &c->layer[layer];
+    switch (e) {
+    case HT_EXTENT_NONE: break;
+    case HT_EXTENT_HIDDEN: return c->hidden;
+    case HT_EXTENT_Q: return c->n_heads * l->head_dim;
+    case HT_EXTENT_KV: return l->n_kv_heads * l->head_dim;
+    case HT_EXTENT_HEAD: return l->head_dim;
+    case HT_EXTENT_FEED_FORWARD: return l->feed_forward;
+    case HT_EXTENT_VOCAB: return c->vocab;
+    case HT_EXTENT_ONE: return 1;
+    case HT_EXTENT_EXPERTS: return c->n_experts;
+    case HT_EXTENT_EXPERT_FEED_FORWARD: return c->expert_feed_forward;
+    case HT_EXTENT_LAYER_INPUT: return c->layer_input;
+    case HT_EXTENT_LAYER_INPUTS: return c->layer_input * c->n_layers;
+    case HT_EXTENT_LAYER_INPUT_VOCAB: return c->layer_input_vocab;
+    }
+    return 0;
+}
+
+static bool has_bias(const ht_config *c, ht_bias_rule rule) {
+    return (rule == HT_BIAS_Q && c->q_bias) || (rule == HT_BIAS_OUT && c->out_bias) ||
+           (rule == HT_BIAS_MLP && c->mlp_bias);
+}
+
+enum { AROUND = -1 }; /* as a layer: outside of them */
+
+static void place_name(const ht_loader *l, const ht_weight_place *p, int64_t layer, const char *part, char *out) {
+    const char *name = l->from->gguf ? p->gguf : p->safetensors, *dot = p->bare ? "" : ".";
+    if (p->bare) part = "";
+    if (l->from->gguf && layer == AROUND)
+        snprintf(out, HT_WEIGHT_NAME, "%s%s%s", name, dot, part);
+    else if (l->from->gguf)
+        snprintf(out, HT_WEIGHT_NAME, "blk.%lld.%s%s%s", (long long)layer, name, dot, part);
+    else if (layer == AROUND)
+        snprintf(out, HT_WEIGHT_NAME, "%s%s%s%s", l->from->prefix, name, dot, part);
+    else
+        snprintf(out, HT_WEIGHT_NAME, "%slayers.%lld.%s%s%s", l->from->prefix, (long long)layer, name, dot, part);
+}
+
+static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t layer, ht_weight *w) {
+    char name[HT_WEIGHT_NAME];
+    place_name(l, p, layer, "weight", name);
+    const ht_config *c = l->config;
+    int64_t of = ht_max_i64(layer, 0), rows = extent(c, p->rows, of), columns = extent(c, p->columns, of);
+    int64_t head_rows = c->interleaved_rows && p->heads != HT_HEADS_NONE ? c->layer[of].head_dim : 0;
+    ht_status status = p->looked_up ? ht_loader_table(l, name, rows, columns, &w->matrix)
+                                    : ht_loader_matrix(l, name, rows, columns, head_rows, &w->matrix);
+    if (!status) status = ht_loader_scale_products(l, name, w);
+    if (status) return status;
+    w->bias = HT_NONE;
+    place_name(l, p, layer, "bias", name);
+    ht_stored unwanted;
+    if (has_bias(c, p->bias))
+        status = ht_loader_vector(l, name, rows, head_rows, &w->bias);
+    else if (ht_checkpoint_find(l->from, name, &unwanted))
+        return ht_fail(l->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
+                       name, ht_loader_source(l));
+    if (status || !l->into) return status;
+    if (layer == AROUND)
+        snprintf(name, sizeof name, "model.%s", p->safetensors);
+    else
+        snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)layer, p->safetensors);
+    return ht_loader_keep_slot(l, name, &w->slot);
+}
+
+/* What products with the experts are multiplied by: stated together, or by each. */
+static ht_status load_expert_scales(ht_loader *l, const ht_expert_form *f, int64_t layer, ht_experts *out) {
+    int64_t n = l->config->n_experts;
+    float *values = malloc((size_t)n * sizeof *values);
+    if (!values) return ht_fail_memory(l->err, (size_t)n * sizeof *values, "scales");
+    bool any = false;
+    char name[HT_WEIGHT_NAME];
+    out->scale = HT_NONE;
+    ht_status status = HT_OK;
+    for (int64_t e = 0; !status && e < (f->stacked ? 1 : n); e++) {
+        bool found;
+        values[e] = 1;
+        ht_expert_name(l->from, f, layer, e, name, sizeof name);
+        status = ht_loader_product_scales(l, name, f->stacked ? n : 1, values + e, &found);
+        any = any || found;
+    }
+    if (!status && any && l->into) status = ht_loader_keep_array(l, values, n, &out->scale);
+    free(values);
+    return status;
+}
+
+/* A layer's experts, each a matrix of its own; those in one tensor are looked up once. */
+static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t layer, ht_experts *out) {
+    const ht_config *c = l->config;
+    int64_t n = c->n_experts, rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
+    const ht_expert_form *f = ht_expert_form_of(l->from, p->expert, layer);
+    ht_matrix **matrix = NULL;
+    if (l->into) {
+        matrix = calloc((size_t)n * 2, sizeof *matrix);
+        if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
+        l->into->experts[l->into->n_experts++] = matrix;
+        *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE};
+    }
+    char name[HT_WEIGHT_NAME];
+    ht_stored all, t;
+    ht_scales scales;
+    ht_status status = HT_OK;
+    if (f->stacked) {
+        ht_expert_name(l->from, f, layer, 0, name, sizeof name);
+        status = ht_loader_look_up(l, name, (int64_t[]){n, rows * f->n_shares, columns}, 3, &all);
+        if (!status) status = ht_loader_find_scales(l, &all, name, n, &scales);
+    }
+    for (int64_t e = 0; !status && e < n; e++) {
+        if (f->stacked)
+            t = ht_expert_slice(&all, f, e, rows);
+        else {
+            ht_expert_name(l->from, f, layer, e, name, sizeof name);
+            status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
+            if (!status) status = ht_loader_find_scales(l, &t, name, 0, &scales);
+        }
+        if (!status) status = ht_loader_add(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
+        if (status || !l->into) continue;
+        l->into->use[l->into->n_matrices - 1].expert = true;
+        status = ht_scales_read(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
+    }
+    if (!status && matrix) ht_matrix_list_find_kinds(&out->list);
+    return status ? status : load_expert_scales(l, f, layer, out);
+}
+
+/* One row of a table; without a struct to fill it only checks. */
+static ht_status load_place(ht_loader *l, const ht_weight_place *p, int64_t layer, char *base) {
+    if (p->has && !p->has(l->config, ht_max_i64(layer, 0))) return HT_OK;
+    if (p->expert) {
+        ht_experts none = {0};
+        return load_experts(l, p, layer, base ? (ht_experts *)(void *)(base + p->offset) : &none);
+    }
+    if (p->columns != HT_EXTENT_NONE) {
+        ht_weight none = {0};
+        return load_weight(l, p, layer, base ? (ht_weight *)(void *)(base + p->offset) : &none);
+    }
+    char name[HT_WEIGHT_NAME];
+    place_name(l, p, layer, "weight", name);
+    ht_array *none;
+    ht_array **to = base ? (ht_array **)(void *)(base + p->offset) : &none;
+    return ht_loader_vector(l, name, extent(l->config, p->rows, ht_max_i64(layer, 0)), 0, to);
+}
+
+static ht_status load_places(ht_loader *l, const ht_weight_place *table, int64_t layer, char *base) {
+    ht_status status = HT_OK;
+    for (const ht_weight_place *p = table; !status && p->gguf; p++) status = load_place(l, p, layer, base);
+    return status;
+}
+
+ht_status ht_loader_layer(ht_loader *l, int64_t layer, char *base) {
+    ht_status status = HT_OK;
+    l->late = layer >= ht_kv_layers(l->config);
+    for (const ht_weight_place *const *table = l->config->family->layer; !status && *table; table++)
+        status = load_places(l, *table, layer, base);
+    return status;
+}
+
+ht_status ht_loader_around(ht_loader *l, ht_decoder *d) {
+    const ht_config *c = l->config;
+    const ht_checkpoint_files *from = l->from;
+    char name[HT_WEIGHT_NAME];
+    snprintf(name, sizeof name, "%sembed_tokens.weight", from->gguf ? "" : from->prefix);
+    const char *embedding = from->gguf ? "token_embd.weight" : name;
+    ht_status status = c->tied_head ? ht_loader_head(l, embedding, &d->embedding.matrix)
+                                    : ht_loader_table(l, embedding, c->vocab, c->hidden, &d->embedding.matrix);
+    if (!status) status = ht_loader_scale_products(l, embedding, &d->embedding);
+    if (status) return status;
+    snprintf(name, sizeof name, "%snorm.weight", from->gguf ? "" : from->prefix);
+    status = ht_loader_vector(l, from->gguf ? "output_norm.weight" : name, c->hidden, 0, &d->final_norm);
+    if (status) return status;
+    d->head.matrix = d->embedding.matrix;
+    d->head.scale = d->embedding.scale;
+    if (!c->tied_head) {
+        const char *head = from->gguf ? "output.weight" : from->head ? from->head : "lm_head.weight";
+        status = ht_loader_head(l, head, &d->head.matrix);
+        if (!status) status = ht_loader_scale_products(l, head, &d->head);
+    }
+    d->embedding.bias = d->head.bias = HT_NONE;
+    d->embedding.slot = "model.embed_tokens";
+    d->head.slot = "lm_head";
+    if (!status && c->family->around) status = load_places(l, c->family->around, AROUND, d->around);
+    return status;
+}
