@@ -5,10 +5,12 @@
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/op.h"
 
 #include <hearth/transform.h>
 
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,8 +209,11 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
 /* ---- nodes ---- */
 
 ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) {
-    ht_array *a = calloc(1, sizeof *a);
-    if (a) a->in = a->inline_in;
+    ht_array *a = malloc(sizeof *a);
+    if (a) {
+        memset(a, 0, offsetof(ht_array, shape));
+        a->in = a->inline_in;
+    }
     if (a && n_in > HT_INLINE_INPUTS && !(a->in = calloc((size_t)n_in, sizeof *a->in))) {
         free(a);
         a = NULL;
@@ -255,10 +260,11 @@ ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in) 
     if (!a) return NULL;
     a->dtype = node->dtype;
     a->n_dims = node->n_dims;
-    memcpy(a->shape, node->shape, sizeof a->shape);
-    memcpy(a->stride, node->stride, sizeof a->stride);
+    memcpy(a->shape, node->shape, (size_t)node->n_dims * sizeof a->shape[0]);
+    memcpy(a->stride, node->stride, (size_t)node->n_dims * sizeof a->stride[0]);
     a->offset = node->offset;
-    memcpy(a->params, node->params, sizeof a->params);
+    const size_t params_bytes = node->base ? sizeof a->params : ht_op_info_of(node->op)->params_bytes;
+    if (params_bytes) memcpy(a->params, node->params, params_bytes);
     a->step = node->step;
     a->custom = ht_custom_retain(node->custom);
     int looks_at = 0;

@@ -37,7 +37,6 @@ struct ht_array {
     ht_op_id op;
     ht_dtype dtype;
     int n_dims;
-    int64_t shape[HT_MAX_DIMS], stride[HT_MAX_DIMS];
     int64_t offset; /* elements from the start of the storage */
 
     ht_array *base; /* views: the storage; else NULL */
@@ -48,7 +47,6 @@ struct ht_array {
     int n_in;
     ht_array **in; /* inline_in, or allocated when there are more */
     ht_array *inline_in[HT_INLINE_INPUTS];
-    _Alignas(8) unsigned char params[HT_MAX_PARAMS];
     struct ht_custom *custom; /* CUSTOM: the user's function */
     const ht_step *step;      /* ATTEND outside a trace: the step it belongs to */
     ht_batch_field batch_field;
@@ -62,6 +60,11 @@ struct ht_array {
     int32_t graph_uses, kernel_uses;
     int32_t slot;
     bool keep;
+
+    /* Last, as of most nodes little of it is used, and a line of memory that is not touched costs nothing: what is beyond
+     * n_dims, and beyond the operation's parameters, is not initialised. */
+    int64_t shape[HT_MAX_DIMS], stride[HT_MAX_DIMS];
+    _Alignas(8) unsigned char params[HT_MAX_PARAMS];
 };
 
 struct ht_scope {
