@@ -14,8 +14,8 @@ bool ht_vjp_sort(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     return put_back(s, node, ht_argsort(s, node->in[0], -1), grad, grad_in);
 }
 
-/* Places and elements are parted alike. */
+/* In order, what was parted and what it was made of are the same. */
 bool ht_vjp_partition(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    const ht_partition_params *p = (const void *)node->params;
-    return put_back(s, node, ht_argpartition(s, node->in[0], p->kth, -1), grad, grad_in);
+    ht_array *ordered = ht_take_along_axis(s, grad, ht_argsort(s, ht_output(node), -1), -1);
+    return put_back(s, node, ht_argsort(s, node->in[0], -1), ordered, grad_in);
 }

@@ -12,4 +12,5 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_sdpa)(kernels);
     HT_ISA_NAME(ht_vector_attend)(kernels);
     HT_ISA_NAME(ht_vector_random)(kernels);
+    HT_ISA_NAME(ht_vector_sort)(kernels);
 }

@@ -17,5 +17,6 @@ void HT_ISA_NAME(ht_vector_gathered)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]);
 
 #endif

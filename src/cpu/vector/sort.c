@@ -5,7 +5,8 @@
  * last. */
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "cpu/reference/reference.h"
+#include "cpu/vector/sort_lanes.h"
+#include "cpu/vector/vector.h"
 #include "cpu/walk.h"
 #include "device/params.h"
 
@@ -22,12 +23,12 @@ typedef struct ht_keyed {
 #define KEY(x)       ((uint64_t)(x))
 #define BEFORE(a, b) ((a) < (b))
 #define NAME(f)      f##_32
-#include "cpu/reference/sort_items.h"
+#include "cpu/sort_items.h"
 #undef ITEM
 #undef NAME
 #define ITEM    uint64_t
 #define NAME(f) f##_64
-#include "cpu/reference/sort_items.h"
+#include "cpu/sort_items.h"
 #undef ITEM
 #undef KEY
 #undef BEFORE
@@ -36,7 +37,7 @@ typedef struct ht_keyed {
 #define KEY(x)       ((x).key)
 #define BEFORE(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
 #define NAME(f)      f##_keyed
-#include "cpu/reference/sort_items.h"
+#include "cpu/sort_items.h"
 
 /* ---- keys ---- */
 
@@ -209,13 +210,18 @@ static void order(const sort_job *job, void *a, void *other, int64_t n) {
     uint32_t *counts = job->counts;
     if (job->kth >= 0) {
         switch (job->kind) {
-        case ITEMS_32: select_32(a, other, n, job->kth, job->low, job->n_bits, counts); return;
+        case ITEMS_32:
+            if (!select_by_lanes(a, other, n, job->kth, depth_for(n)))
+                select_32(a, other, n, job->kth, job->low, job->n_bits, counts);
+            return;
         case ITEMS_64: select_64(a, other, n, job->kth, job->low, job->n_bits, counts); return;
         case ITEMS_KEYED: select_keyed(a, other, n, job->kth, job->low, job->n_bits, counts); return;
         }
     }
     switch (job->kind) {
-    case ITEMS_32: sort_32(a, other, n, job->low, job->n_bits, counts); return;
+    case ITEMS_32:
+        if (!sort_by_lanes(a, other, n, depth_for(n))) sort_32(a, other, n, job->low, job->n_bits, counts);
+        return;
     case ITEMS_64: sort_64(a, other, n, job->low, job->n_bits, counts); return;
     case ITEMS_KEYED: sort_keyed(a, other, n, job->low, job->n_bits, counts); return;
     }
@@ -315,29 +321,36 @@ static size_t scratch_for(const ht_call *call, bool places) {
     return (size_t)ht_pool_threads(call->pool) * room_of(&job);
 }
 
-size_t ht_plain_sort_scratch(const ht_call *call) { return scratch_for(call, false); }
-size_t ht_plain_argsort_scratch(const ht_call *call) { return scratch_for(call, true); }
+static size_t sort_scratch(const ht_call *call) { return scratch_for(call, false); }
+static size_t argsort_scratch(const ht_call *call) { return scratch_for(call, true); }
 
-ht_status ht_plain_sort(const ht_call *call, ht_error *err) {
+static ht_status sort(const ht_call *call, ht_error *err) {
     (void)err;
     run(job_of(call, false, -1));
     return HT_OK;
 }
 
-ht_status ht_plain_argsort(const ht_call *call, ht_error *err) {
+static ht_status argsort(const ht_call *call, ht_error *err) {
     (void)err;
     run(job_of(call, true, -1));
     return HT_OK;
 }
 
-ht_status ht_plain_partition(const ht_call *call, ht_error *err) {
+static ht_status partition(const ht_call *call, ht_error *err) {
     (void)err;
     run(job_of(call, false, ((const ht_partition_params *)call->params)->kth));
     return HT_OK;
 }
 
-ht_status ht_plain_argpartition(const ht_call *call, ht_error *err) {
+static ht_status argpartition(const ht_call *call, ht_error *err) {
     (void)err;
     run(job_of(call, true, ((const ht_partition_params *)call->params)->kth));
     return HT_OK;
+}
+
+void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_SORT] = (ht_kernel){.run = sort, .scratch = sort_scratch};
+    kernels[HT_OP_ARGSORT] = (ht_kernel){.run = argsort, .scratch = argsort_scratch};
+    kernels[HT_OP_PARTITION] = (ht_kernel){.run = partition, .scratch = sort_scratch};
+    kernels[HT_OP_ARGPARTITION] = (ht_kernel){.run = argpartition, .scratch = argsort_scratch};
 }
