@@ -1,5 +1,6 @@
 """Arrays from nothing but sizes."""
 
+import math
 from ctypes import POINTER, c_double, c_int, c_int64, c_void_p
 
 from . import _library as lib
@@ -80,3 +81,7 @@ def tril(x, k=0):
 
 def triu(x, k=0):
     return _own(_triu, operand(x)._handle, k)
+
+
+pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None
+__all__ += ["pi", "e", "inf", "nan", "newaxis"]
