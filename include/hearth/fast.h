@@ -41,7 +41,8 @@ typedef struct ht_attention_config {
  * v [batch, kv_heads, n_keys, dv] -> [batch, heads, n_queries, dv]; query head h reads head h / (heads / kv_heads).
  * `mask` stretches to [batch, heads, n_queries, n_keys]: of bool, false hides a key, else it is added to the score; or
  * HT_NONE. A query from which everything is hidden sees all keys alike. `sinks` [heads] or HT_NONE are scores of keys
- * without a value. Memory beside the operands does not grow with n_queries * n_keys; that of the gradient does. */
+ * without a value. Memory beside the operands does not grow with n_queries * n_keys, here and in the gradient of q, k and
+ * v. */
 HT_API ht_array *ht_scaled_dot_product_attention(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, ht_array *mask,
                                                  ht_array *sinks, const ht_attention_config *how);
 

@@ -125,6 +125,7 @@
     X(QUANTIZED_MATMUL, quantized_matmul)                                                                              \
     X(LAYER_NORM, layer_norm)                                                                                          \
     X(SDPA, scaled_dot_product_attention)                                                                              \
+    X(SDPA_GRAD, attention_gradient)                                                                                   \
     X(ROPE, rope)                                                                                                      \
     X(ATTEND, attend) /* append K, V to the caches of the step, then attend */
 

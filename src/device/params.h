@@ -122,7 +122,8 @@ typedef struct ht_attend_params {
 } ht_attend_params;
 
 /* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads] or
- * none) -> [B, heads, L, dv]: include/hearth/fast.h. All but a mask of bool have one dtype. */
+ * none) -> [B, heads, L, dv]: include/hearth/fast.h. All but a mask of bool have one dtype. SDPA_GRAD(the same, the result,
+ * its gradient) -> the gradients of q, k and v behind one another. */
 typedef struct ht_sdpa_params {
     float scale;
     bool causal;

@@ -40,6 +40,14 @@ ht_status ht_shape_sdpa(const char *op, ht_array *const *in, int n_in, const voi
     return HT_OK;
 }
 
+ht_status ht_shape_sdpa_grad(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                             ht_error *err) {
+    ht_status st = ht_shape_sdpa(op, in, n_in, params, out, err);
+    if (st) return st;
+    *out = (ht_result_type){in[0]->dtype, 1, {ht_array_size(in[0]) + ht_array_size(in[1]) + ht_array_size(in[2])}};
+    return HT_OK;
+}
+
 /* A mask or the sinks in the dtype of the rest; it must not be a wider one. */
 static ht_array *narrowed(ht_scope *s, ht_array *x, ht_dtype dtype, const char *what) {
     if (x == HT_NONE || x->dtype == dtype) return x;

@@ -107,8 +107,50 @@ static ht_array *compose_sdpa(ht_scope *s, const void *params, ht_array *const *
     return ht_astype(s, y, q->dtype);
 }
 
+/* A mask that is added, and the sinks, have their gradients from the composition: the one of a mask is as large as it. */
+static bool sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[5], *wrt[2] = {HT_NONE, HT_NONE};
+    memcpy(in, node->in, sizeof in);
+    for (int i = 0; i < 2; i++)
+        if (in[3 + i] != HT_NONE && !(in[3 + i] = wrt[i] = ht_stand_in(s, in[3 + i]))) return false;
+    grad_in[3] = grad_in[4] = HT_NONE;
+    if (wrt[0] == HT_NONE && wrt[1] == HT_NONE) return true;
+    ht_array *y = compose_sdpa(s, node->params, in);
+    for (int i = 0; i < 2; i++) {
+        bool wanted = wrt[i] != HT_NONE && ht_dtype_is_float(wrt[i]->dtype);
+        if (!y || (wanted && !ht_backward(s, &y, &grad, 1, &wrt[i], 1, &grad_in[3 + i]))) return false;
+    }
+    return true;
+}
+
 bool ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_sdpa, node, grad, grad_in);
+    ht_array *in[7];
+    memcpy(in, node->in, 5 * sizeof *in);
+    in[5] = ht_output(node);
+    in[6] = grad;
+    ht_array *flat = ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7);
+    int64_t at = 0;
+    for (int i = 0; flat && i < 3; i++) {
+        int64_t end = at + ht_array_size(in[i]);
+        grad_in[i] = ht_reshape(s, ht_slice(s, flat, &at, &end, NULL), in[i]->shape, in[i]->n_dims);
+        if (!grad_in[i]) return false;
+        at = end;
+    }
+    return flat && sdpa_mask_gradients(s, node, grad, grad_in);
+}
+
+static ht_array *compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const *in) {
+    ht_array *grad = in[6], *y = compose_sdpa(s, params, in), *parts[3] = {NULL};
+    if (!y || !ht_backward(s, &y, &grad, 1, in, 3, parts)) return NULL;
+    for (int i = 0; i < 3; i++) {
+        if (parts[i] == HT_NONE) parts[i] = ht_zeros(s, in[i]->dtype, in[i]->shape, in[i]->n_dims);
+        parts[i] = ht_reshape(s, parts[i], (int64_t[]){-1}, 1);
+    }
+    return ht_concatenate(s, parts, 3, 0);
+}
+
+bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_sdpa_grad, node, grad, grad_in);
 }
 
 /* ---- products by chosen matrices ---- */

@@ -156,6 +156,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
                           .params_bytes = sizeof(ht_layer_norm_params),
                           .vjp = ht_vjp_layer_norm},
     [HT_OP_SDPA] = {.shape = ht_shape_sdpa, .params_bytes = sizeof(ht_sdpa_params), .vjp = ht_vjp_sdpa},
+    [HT_OP_SDPA_GRAD] = {.shape = ht_shape_sdpa_grad, .params_bytes = sizeof(ht_sdpa_params), .vjp = ht_vjp_sdpa_grad},
     [HT_OP_ROPE] = {.shape = ht_shape_rope, .params_bytes = sizeof(ht_rope_params), .vjp = ht_vjp_rope},
     [HT_OP_LINEAR] = {.shape = ht_shape_linear, .params_bytes = sizeof(ht_linear_params)},
     [HT_OP_EMBED] = {.shape = ht_shape_embed, .params_bytes = sizeof(ht_linear_params)},

@@ -423,6 +423,34 @@ static void layer_norm(void **state) {
                 }
 }
 
+/* Of the same operands: the result as the plain kernel gives it, any gradient of it, and the gradients of q, k and v. */
+static void compare_gradient(const comparison *attention) {
+    comparison c = *attention;
+    uint64_t seed = 21;
+    operand result = operand_make(c.out.dtype, 4, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
+    operand grad = operand_make(c.out.dtype, 4, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
+    ht_device *devices[TEST_MAX_DEVICES];
+    int n = test_devices(1, devices);
+    test_run_ok(devices[0], HT_OP_SDPA, c.params, c.n_in, c.in, &result.view, NULL);
+    test_devices_free(devices, n);
+    int64_t size = ht_view_size(&c.in[0]) + ht_view_size(&c.in[1]) + ht_view_size(&c.in[2]);
+    c.op = HT_OP_SDPA_GRAD;
+    c.n_in = 7;
+    c.in[5] = result.view;
+    c.in[6] = grad.view;
+    c.tolerance = c.out.dtype == HT_F32 ? 5e-4 : c.out.dtype == HT_F64 ? 1e-12 : 0.1;
+    c.what = "gradient of attention";
+    c.out = test_view(NULL, c.out.dtype, 1, &size);
+    compare(&c);
+    free(result.memory), free(grad.memory);
+}
+
+#ifdef TEST_EMULATED
+enum { ATTENTION_STEP = LAYOUT_COUNT };
+#else
+enum { ATTENTION_STEP = 2 };
+#endif
+
 /* Queries, keys, values, a mask and sinks. */
 static void attention(void **state) {
     (void)state;
@@ -434,7 +462,7 @@ static void attention(void **state) {
                  {1, 1, 2, 9, 4, 8, 8, {0.3f, true, 0}},       {1, 1, 1, 3, 64, 8, 40, {0.3f, false, 0}}};
     for (EACH(i, cases))
         for (EACH(t, float_types))
-            for (int how = 0; how < LAYOUT_COUNT; how += t ? 3 : 1)
+            for (int how = 0; how < LAYOUT_COUNT; how += ATTENTION_STEP)
                 for (int masked = 0; masked < 3; masked++) {
                     uint64_t seed = i + 5;
                     int64_t heads = cases[i].group * cases[i].kv_heads;
@@ -456,6 +484,7 @@ static void attention(void **state) {
                     if (masked != 1) c.in[4] = test_absent();
                     c.out = test_view(NULL, type, 4, out);
                     compare(&c);
+                    compare_gradient(&c);
                     for (int a = 0; a < 5; a++) free(in[a].memory);
                 }
 }

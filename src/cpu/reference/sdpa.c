@@ -80,3 +80,64 @@ ht_status ht_plain_scaled_dot_product_attention(const ht_call *call, ht_error *e
     ht_pool_run(call->pool, q->shape[0] * q->shape[1] * q->shape[2], 1, attend_rows, (void *)call);
     return HT_OK;
 }
+
+/* ---- the gradient ---- */
+
+/* Of one key head, in one thread: the weights of a query, their gradients, and the sums for the keys and the values. */
+static int64_t gradient_room(const ht_call *call) {
+    return call->in[1].shape[2] * (2 + call->in[1].shape[3] + call->in[2].shape[3]);
+}
+
+size_t ht_plain_sdpa_grad_scratch(const ht_call *call) {
+    return (size_t)ht_pool_threads(call->pool) * (size_t)gradient_room(call) * sizeof(double);
+}
+
+static void query_gradient(const ht_call *call, int64_t b, int64_t h, int64_t i, double *room) {
+    const ht_sdpa_params *p = call->params;
+    const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *m = &call->in[3];
+    int64_t n_k = k->shape[2], d = k->shape[3], dv = v->shape[3], kv = h / (q->shape[1] / k->shape[1]);
+    double *weight = room, *change = room + n_k, *dk = change + n_k, *dval = dk + n_k * d, mean = 0.0;
+    head query = head_of(q, b, h), key = head_of(k, b, kv), values = head_of(v, b, kv);
+    head grad = head_of(&call->in[6], b, h), mask = {m, 0};
+    if (!ht_view_absent(m)) mask = head_of(m, b, h);
+    weigh(call, b, h, i, weight);
+    for (int64_t j = 0; j < n_k; j++) {
+        change[j] = dot(&grad, i, &values, j);
+        mean += weight[j] * change[j];
+    }
+    for (int64_t j = 0; j < n_k; j++) {
+        for (int64_t c = 0; c < dv; c++) dval[j * dv + c] += weight[j] * value(&grad, i, c);
+        change[j] = hidden(call, &mask, i, j) ? 0.0 : weight[j] * (change[j] - mean) * (double)p->scale;
+        for (int64_t c = 0; c < d; c++) dk[j * d + c] += change[j] * value(&query, i, c);
+    }
+    for (int64_t c = 0; c < d; c++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < n_k; j++) sum += change[j] * value(&key, j, c);
+        ht_set_f64(call->out.dtype, call->out.data, ((b * q->shape[1] + h) * q->shape[2] + i) * d + c, sum);
+    }
+}
+
+static void head_gradients(void *arg, int64_t begin, int64_t end, int worker) {
+    const ht_call *call = arg;
+    const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2];
+    int64_t group = q->shape[1] / k->shape[1], n_k = k->shape[2], d = k->shape[3], dv = v->shape[3];
+    double *room = (double *)call->scratch + worker * gradient_room(call), *sums = room + 2 * n_k;
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t b = unit / k->shape[1], kv = unit % k->shape[1];
+        for (int64_t i = 0; i < n_k * (d + dv); i++) sums[i] = 0.0;
+        for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+            for (int64_t i = 0; i < q->shape[2]; i++) query_gradient(call, b, h, i, room);
+        int64_t keys = ht_view_size(q), values = keys + ht_view_size(k);
+        for (int64_t i = 0; i < n_k * d; i++)
+            ht_set_f64(call->out.dtype, call->out.data, keys + unit * n_k * d + i, sums[i]);
+        for (int64_t i = 0; i < n_k * dv; i++)
+            ht_set_f64(call->out.dtype, call->out.data, values + unit * n_k * dv + i, sums[n_k * d + i]);
+    }
+}
+
+ht_status ht_plain_attention_gradient(const ht_call *call, ht_error *err) {
+    (void)err;
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    ht_pool_run(call->pool, call->in[1].shape[0] * call->in[1].shape[1], 1, head_gradients, (void *)call);
+    return HT_OK;
+}
