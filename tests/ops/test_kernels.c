@@ -246,12 +246,14 @@ static void choices(void **state) {
 /* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
 static void reductions(void **state) {
     (void)state;
-    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_MAX, HT_OP_ARGMAX, HT_OP_SOFTMAX};
+    static const ht_op_id ops[] = {HT_OP_SUM,    HT_OP_MEAN,   HT_OP_MAX,    HT_OP_MIN,
+                                   HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_SOFTMAX};
     for (EACH(i, ops))
         for (EACH(t, float_types))
             for (EACH(s, shapes)) {
                 if (shapes[s].n_dims == 0) continue;
-                bool exact = ops[i] == HT_OP_MAX || ops[i] == HT_OP_ARGMAX, whole = ops[i] == HT_OP_SOFTMAX;
+                bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN, whole = ops[i] == HT_OP_SOFTMAX;
+                bool exact = place || ops[i] == HT_OP_MAX || ops[i] == HT_OP_MIN;
                 for (int how = 0; how < LAYOUT_COUNT; how++) {
                     uint64_t seed = s * 7 + (size_t)how;
                     operand x = operand_make(float_types[t], shapes[s].n_dims, shapes[s].dim, (layout)how,
@@ -264,8 +266,8 @@ static void reductions(void **state) {
                                     .tolerance = exact                 ? 0.0
                                                  : ops[i] == HT_OP_SUM ? 1e-6 * sqrt((double)n + 1)
                                                                        : 4e-6};
-                    c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_U32 : float_types[t],
-                                      shapes[s].n_dims - (whole ? 0 : 1), shapes[s].dim);
+                    c.out = test_view(NULL, place ? HT_U32 : float_types[t], shapes[s].n_dims - (whole ? 0 : 1),
+                                      shapes[s].dim);
                     compare(&c);
                     free(x.memory);
                 }
@@ -278,7 +280,7 @@ static void reductions_of_extremes(void **state) {
         {1.0f, NAN, 2.0f},      {INFINITY, 1.0f, 2.0f},   {-INFINITY, 0.0f, -INFINITY},
         {3e38f, 3e38f, -3e38f}, {-0.0f, 0.0f, -0.0f},     {NAN, NAN, NAN},
         {1000.0f, -1000.0f, 0}, {INFINITY, -INFINITY, 0}, {-INFINITY, -INFINITY, -INFINITY}};
-    static const ht_op_id ops[] = {HT_OP_MEAN, HT_OP_MAX, HT_OP_ARGMAX, HT_OP_SOFTMAX};
+    static const ht_op_id ops[] = {HT_OP_MEAN, HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_SOFTMAX};
     for (EACH(r, rows))
         for (int64_t n = 3; n < 40; n += 7)
             for (EACH(i, ops)) {
@@ -290,9 +292,61 @@ static void reductions_of_extremes(void **state) {
                                 .in = {test_view(x, HT_F32, 1, &n)},
                                 .tolerance = 2e-6,
                                 .what = "extremes"};
-                c.out = test_view(NULL, ops[i] == HT_OP_ARGMAX ? HT_U32 : HT_F32, ops[i] == HT_OP_SOFTMAX, &n);
+                bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
+                c.out = test_view(NULL, place ? HT_U32 : HT_F32, ops[i] == HT_OP_SOFTMAX, &n);
                 compare(&c);
             }
+}
+
+static void reductions_of_integers(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_PROD, HT_OP_MAX, HT_OP_MIN};
+    static const shape some[] = {{1, {1}}, {1, {9000}}, {2, {19, 64}}, {3, {3, 5, 7}}, {3, {2, 9, 300}}};
+    for (EACH(i, ops))
+        for (EACH(t, int_types))
+            for (EACH(s, some))
+                for (int how = 0; how < LAYOUT_COUNT; how++) {
+                    if (int_types[t] == HT_BOOL && i < 2) continue; /* never in that type */
+                    uint64_t seed = s * 7 + (size_t)how;
+                    operand x = operand_make(int_types[t], some[s].n_dims, some[s].dim, (layout)how, ORDINARY, &seed);
+                    comparison c = {.op = ops[i], .n_in = 1, .in = {x.view}, .what = "integers"};
+                    c.out = test_view(NULL, int_types[t], some[s].n_dims - 1, some[s].dim);
+                    compare(&c);
+                    free(x.memory);
+                }
+}
+
+/* Sums do not depend on which axis is last in memory, nor on the number of threads. */
+static void sums_are_the_same_along_columns(void **state) {
+    (void)state;
+    static const int64_t dims[][2] = {{9, 3}, {40, 63}, {40, 65}, {300, 1000}, {17, 9001}};
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN};
+    for (int threads = 1; threads < 4; threads += 2) {
+        ht_device *devices[TEST_MAX_DEVICES];
+        int n = test_devices(threads, devices);
+        for (EACH(i, dims))
+            for (EACH(t, float_types))
+                for (EACH(o, ops))
+                    for (int d = 1; d < n; d++) {
+                        const int64_t rows = dims[i][0], length = dims[i][1];
+                        const ht_dtype type = float_types[t];
+                        if (type == HT_F64) continue;
+                        uint64_t seed = 3;
+                        operand x = operand_make(type, 2, dims[i], CONTIGUOUS, ORDINARY, &seed);
+                        operand y = operand_make(type, 2, dims[i], REVERSED_AXES, ORDINARY, &seed);
+                        for (int64_t r = 0; r < rows; r++)
+                            for (int64_t k = 0; k < length; k++)
+                                ht_set_f32(type, y.view.data, k * rows + r,
+                                           ht_get_f32(type, x.view.data, r * length + k));
+                        float a[300], b[300];
+                        ht_view to_a = test_view(a, type, 1, &rows), to_b = test_view(b, type, 1, &rows);
+                        test_run_ok(devices[d], ops[o], NULL, 1, &x.view, &to_a, NULL);
+                        test_run_ok(devices[d], ops[o], NULL, 1, &y.view, &to_b, NULL);
+                        assert_memory_equal(a, b, (size_t)rows * ht_dtype_bytes(type));
+                        free(x.memory), free(y.memory);
+                    }
+        test_devices_free(devices, n);
+    }
 }
 
 static void rms_norm(void **state) {
@@ -537,6 +591,8 @@ int main(void) {
         cmocka_unit_test(choices),
         cmocka_unit_test(reductions),
         cmocka_unit_test(reductions_of_extremes),
+        cmocka_unit_test(reductions_of_integers),
+        cmocka_unit_test(sums_are_the_same_along_columns),
         cmocka_unit_test(rms_norm),
         cmocka_unit_test(rope),
         cmocka_unit_test(matmul_and_take),

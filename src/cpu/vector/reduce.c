@@ -59,33 +59,127 @@ static float sum_block(const row *r, int64_t i, int64_t end) {
     return row_sum_total(&sum);
 }
 
-static double sum_of(const row *r) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < r->n; i += SUM_BLOCK)
-        sum += (double)sum_block(r, i, r->n - i < SUM_BLOCK ? r->n : i + SUM_BLOCK);
-    return sum;
+static void store_one(const row *r, float v) { lanes_store(r->out->dtype, r->out->data, r->index, v16f_set1(v), 1); }
+
+typedef struct sum_job {
+    const ht_call *call;
+    bool contiguous, mean;
+    int64_t blocks; /* per row */
+    float *part;    /* [rows][blocks]: NULL when rows are one block */
+} sum_job;
+
+static row row_at(const ht_call *call, bool contiguous, int64_t i) {
+    const ht_view *x = &call->in[0];
+    int last = x->n_dims - 1;
+    return (row){.x = x,
+                 .out = &call->out,
+                 .at = row_offset(x, contiguous, i),
+                 .stride = x->stride[last],
+                 .n = x->shape[last],
+                 .index = i};
 }
 
-static void store_one(const row *r, float v) { lanes_store(r->out->dtype, r->out->data, r->index, v16f_set1(v), 1); }
-static void sum_row(const row *r) { store_one(r, (float)sum_of(r)); }
-static void mean_row(const row *r) { store_one(r, (float)(sum_of(r) / (double)r->n)); }
+static void store_sum(const sum_job *job, const row *r, double sum) {
+    store_one(r, (float)(job->mean ? sum / (double)r->n : sum));
+}
+
+static void sum_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const sum_job *job = arg;
+    for (int64_t i = begin; i < end; i++) {
+        row r = row_at(job->call, job->contiguous, i);
+        store_sum(job, &r, r.n ? (double)sum_block(&r, 0, r.n) : 0.0);
+    }
+}
+
+static void sum_blocks(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const sum_job *job = arg;
+    for (int64_t b = begin; b < end; b++) {
+        row r = row_at(job->call, job->contiguous, b / job->blocks);
+        int64_t i = b % job->blocks * SUM_BLOCK;
+        job->part[b] = sum_block(&r, i, r.n - i < SUM_BLOCK ? r.n : i + SUM_BLOCK);
+    }
+}
+
+/* Blocks of rows are dealt to the threads, and added in order: the sum does not depend on how many there are. */
+static void sums(const ht_call *call, bool mean) {
+    const ht_view *x = &call->in[0];
+    int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
+    sum_job job = {.call = call, .contiguous = ht_view_contiguous(x), .mean = mean, .part = call->scratch};
+    job.blocks = (n + SUM_BLOCK - 1) / SUM_BLOCK;
+    if (job.blocks <= 1) {
+        ht_pool_run(call->pool, rows, ht_row_grain(HT_GRAIN_CHEAP, n), sum_rows, &job);
+        return;
+    }
+    ht_pool_run(call->pool, rows * job.blocks, HT_GRAIN_CHEAP / SUM_BLOCK, sum_blocks, &job);
+    for (int64_t i = 0; i < rows; i++) {
+        row r = row_at(call, job.contiguous, i);
+        double sum = 0.0;
+        for (int64_t b = 0; b < job.blocks; b++) sum += (double)job.part[i * job.blocks + b];
+        store_sum(&job, &r, sum);
+    }
+}
+
+static size_t sum_scratch(const ht_call *call) {
+    const ht_view *x = &call->in[0];
+    int64_t n = x->shape[x->n_dims - 1];
+    return n <= SUM_BLOCK ? 0 : (size_t)(row_count(x) * ((n + SUM_BLOCK - 1) / SUM_BLOCK)) * sizeof(float);
+}
 
 /* ---- softmax ---- */
 
-static v16f max_lanes(const row *r) {
+/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
+ * the other sign. */
+static v16f max_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
     v16f max[4];
-    for (int k = 0; k < 4; k++) max[k] = v16f_set1(-INFINITY);
+    m16 is_nan[4];
+    v16i sign = v16i_set1(flip);
+    for (int k = 0; k < 4; k++) {
+        max[k] = v16f_set1(-INFINITY);
+        is_nan[k] = m16_first(0);
+    }
     int64_t i = 0;
-    if (r->x->dtype == HT_F32 && r->stride == 1) {
-        const float *p = (const float *)r->x->data + r->at;
-        for (; i + 64 <= r->n; i += 64)
-            for (int k = 0; k < 4; k++) max[k] = v16f_max(max[k], v16f_load(p + i + 16 * k));
+    for (; i + 64 <= n; i += 64) {
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) {
+            v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
+            max[k] = v16f_max(v, max[k]);
+            is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v));
+        }
     }
-    for (; i < r->n; i += 16) {
-        int n = lanes_of(r->n - i);
-        max[0] = v16f_select(m16_first(n), v16f_max(max[0], load(r, i, n)), max[0]);
+    for (; i < n; i += 16) {
+        int lanes = lanes_of(n - i);
+        v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(p + i, lanes)), sign));
+        max[0] = v16f_select(m16_first(lanes), v16f_max(v, max[0]), max[0]);
+        is_nan[0] = m16_or(is_nan[0], v16f_is_nan(v));
     }
+    *nan = m16_or(m16_or(is_nan[0], is_nan[1]), m16_or(is_nan[2], is_nan[3]));
     return v16f_max(v16f_max(max[0], max[1]), v16f_max(max[2], max[3]));
+}
+
+enum { STAGED = 1024 };
+
+/* The same of a row of any dtype and stride. */
+static v16f max_of(const row *r, int32_t flip, m16 *nan) {
+    if (r->x->dtype == HT_F32 && r->stride == 1) return max_floats((const float *)r->x->data + r->at, r->n, flip, nan);
+    float room[STAGED];
+    v16f max = v16f_set1(-INFINITY);
+    *nan = m16_first(0);
+    for (int64_t i = 0; i < r->n; i += STAGED) {
+        int64_t some = r->n - i < STAGED ? r->n - i : STAGED;
+        for (int64_t k = 0; k < some; k += 16)
+            v16f_store_n(room + k, load(r, i + k, lanes_of(some - k)), lanes_of(some - k));
+        m16 here;
+        max = v16f_max(max, max_floats(room, some, flip, &here));
+        *nan = m16_or(*nan, here);
+    }
+    return max;
+}
+
+static v16f max_lanes(const row *r) {
+    m16 nan;
+    return max_of(r, 0, &nan);
 }
 
 /* A NaN anywhere in the row makes the sum, and so every element, NaN. An f16 result passes through the row of x twice
@@ -124,6 +218,7 @@ enum { CHUNK = 8192 };
 typedef struct max_job {
     const ht_call *call;
     bool contiguous;
+    int32_t flip;   /* INT32_MIN: the smallest are looked for, as the largest with the other sign */
     int64_t chunks; /* per row */
     float *max;     /* [rows][chunks] */
 } max_job;
@@ -143,9 +238,9 @@ static void max_chunks(void *arg, int64_t begin, int64_t end, int worker) {
     const max_job *job = arg;
     for (int64_t c = begin; c < end; c++) {
         row r = chunk_of(job, c);
-        m16 nan = m16_first(0);
-        for (int64_t i = 0; i < r.n; i += 16) nan = m16_or(nan, v16f_is_nan(load(&r, i, lanes_of(r.n - i))));
-        job->max[c] = m16_any(nan) ? NAN : v16f_hmax(max_lanes(&r));
+        m16 nan;
+        v16f max = max_of(&r, job->flip, &nan);
+        job->max[c] = m16_any(nan) ? NAN : v16f_hmax(max);
     }
 }
 
@@ -164,20 +259,23 @@ static int64_t find(const row *r, float value) {
     return 0;
 }
 
-static ht_status largest(const ht_call *call, const char *name, bool want_index, ht_error *err) {
+static ht_status largest(const ht_call *call, const char *name, bool smallest, bool want_index, ht_error *err) {
     const ht_view *x = &call->in[0], *out = &call->out;
     int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
     if (rows == 0) return HT_OK;
     if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "%s over an axis of length 0 has no value", name);
-    max_job job = {
-        .call = call, .contiguous = ht_view_contiguous(x), .chunks = (n + CHUNK - 1) / CHUNK, .max = call->scratch};
+    max_job job = {.call = call,
+                   .contiguous = ht_view_contiguous(x),
+                   .flip = smallest ? INT32_MIN : 0,
+                   .chunks = (n + CHUNK - 1) / CHUNK,
+                   .max = call->scratch};
     ht_pool_run(call->pool, rows * job.chunks, ht_row_grain(HT_GRAIN_CHEAP, n < CHUNK ? n : CHUNK), max_chunks, &job);
     for (int64_t row_index = 0; row_index < rows; row_index++) {
         int64_t best = row_index * job.chunks;
         for (int64_t c = best + 1; c < (row_index + 1) * job.chunks; c++)
             if (!isnan(job.max[best]) && (isnan(job.max[c]) || job.max[c] > job.max[best])) best = c;
         row r = chunk_of(&job, best);
-        int64_t at = find(&r, job.max[best]);
+        int64_t at = find(&r, smallest ? -job.max[best] : job.max[best]);
         if (want_index)
             ((uint32_t *)out->data)[row_index] = (uint32_t)(best % job.chunks * CHUNK + at);
         else
@@ -195,38 +293,66 @@ static size_t largest_scratch(const ht_call *call) {
 
 static bool takes(const ht_call *call) { return lanes_take(call->in[0].dtype) && lanes_take(call->out.dtype); }
 
+static bool by_blocks(const ht_call *call, ht_op_id op) {
+    return HT_ISA_NAME(ht_reduce_columns)(call, op) || HT_ISA_NAME(ht_reduce_integers)(call, op);
+}
+
 static ht_status sum(const ht_call *call, ht_error *err) {
+    if (by_blocks(call, HT_OP_SUM)) return HT_OK;
     if (!takes(call)) return ht_plain_sum(call, err);
-    over_rows(call, HT_GRAIN_CHEAP, sum_row);
+    sums(call, false);
     return HT_OK;
 }
 
 static ht_status mean(const ht_call *call, ht_error *err) {
+    if (by_blocks(call, HT_OP_MEAN)) return HT_OK;
     if (!takes(call) || call->in[0].shape[call->in[0].n_dims - 1] == 0) return ht_plain_mean(call, err);
-    over_rows(call, HT_GRAIN_CHEAP, mean_row);
+    sums(call, true);
     return HT_OK;
 }
 
+static ht_status prod(const ht_call *call, ht_error *err) {
+    return by_blocks(call, HT_OP_PROD) ? HT_OK : ht_plain_prod(call, err);
+}
+
+/* A strided row is brought together in the result's place first. */
 static ht_status softmax(const ht_call *call, ht_error *err) {
     if (!takes(call)) return ht_plain_softmax(call, err);
-    over_rows(call, HT_GRAIN_MATH, softmax_row);
+    const ht_view *x = &call->in[0];
+    ht_call in_place = *call;
+    if (x->stride[x->n_dims - 1] != 1 && x->dtype == call->out.dtype && ht_view_size(x) > 0) {
+        HT_ISA_NAME(ht_vector_turn)(x, &call->out, call->pool);
+        in_place.in = &call->out;
+    }
+    over_rows(&in_place, HT_GRAIN_MATH, softmax_row);
     return HT_OK;
 }
 
-static ht_status max(const ht_call *call, ht_error *err) {
-    return takes(call) && call->in[0].dtype == call->out.dtype ? largest(call, "max", false, err)
-                                                               : ht_plain_max(call, err);
-}
+#define EXTREME(name, id, smallest)                                                                                    \
+    static ht_status name(const ht_call *call, ht_error *err) {                                                        \
+        if (by_blocks(call, HT_OP_##id)) return HT_OK;                                                                 \
+        if (!takes(call) || call->in[0].dtype != call->out.dtype) return ht_plain_##name(call, err);                   \
+        return largest(call, #name, smallest, false, err);                                                             \
+    }
+EXTREME(max, MAX, false)
+EXTREME(min, MIN, true)
 
-static ht_status argmax(const ht_call *call, ht_error *err) {
-    bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_U32;
-    return ours ? largest(call, "argmax", true, err) : ht_plain_argmax(call, err);
-}
+#define PLACE(name, id, smallest)                                                                                      \
+    static ht_status name(const ht_call *call, ht_error *err) {                                                        \
+        if (by_blocks(call, HT_OP_##id)) return HT_OK;                                                                 \
+        bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_U32;                                        \
+        return ours ? largest(call, #name, smallest, true, err) : ht_plain_##name(call, err);                          \
+    }
+PLACE(argmax, ARGMAX, false)
+PLACE(argmin, ARGMIN, true)
 
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_SUM].run = sum;
-    kernels[HT_OP_MEAN].run = mean;
+    kernels[HT_OP_SUM] = (ht_kernel){.run = sum, .scratch = sum_scratch};
+    kernels[HT_OP_MEAN] = (ht_kernel){.run = mean, .scratch = sum_scratch};
+    kernels[HT_OP_PROD].run = prod;
     kernels[HT_OP_SOFTMAX].run = softmax;
     kernels[HT_OP_MAX] = (ht_kernel){.run = max, .scratch = largest_scratch};
+    kernels[HT_OP_MIN] = (ht_kernel){.run = min, .scratch = largest_scratch};
     kernels[HT_OP_ARGMAX] = (ht_kernel){.run = argmax, .scratch = largest_scratch};
+    kernels[HT_OP_ARGMIN] = (ht_kernel){.run = argmin, .scratch = largest_scratch};
 }
