@@ -130,7 +130,7 @@ static inline uint32_t ht_reduce_angle(double angle, float *rest) {
 
 /* The same for an f32 of 2^25 or more: with x = m 2^e, m integral, the bits of 2 / pi of weight 2^(2 - e) and above give
  * whole turns, so a window of 96 bits below them is all that matters. */
-static inline uint32_t ht_reduce_huge_angle(float x, float *rest) {
+static inline uint32_t ht_reduce_huge_angle_wide(float x, double *rest) {
     static const uint32_t two_over_pi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
                                            0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
     uint32_t bits = ht_float_bits(fabsf(x)), m = (bits & 0x7fffff) | 0x800000;
@@ -145,8 +145,15 @@ static inline uint32_t ht_reduce_huge_angle(float x, float *rest) {
     double r = (double)(int64_t)fraction; /* as a signed fraction it is in [-1/2, 1/2) */
     if (fraction >> 63) quarters++;
     r *= 0x1p-64 * HT_HALF_PI_HIGH;
-    *rest = (float)(x < 0.0f ? -r : r);
+    *rest = x < 0.0f ? -r : r;
     return (uint32_t)(x < 0.0f ? 0 - quarters : quarters);
+}
+
+static inline uint32_t ht_reduce_huge_angle(float x, float *rest) {
+    double r;
+    uint32_t quarters = ht_reduce_huge_angle_wide(x, &r);
+    *rest = (float)r;
+    return quarters;
 }
 
 static inline float ht_sin_reduced(float r) {

@@ -162,6 +162,14 @@ static void all_layouts(ht_op_id op, const void *params, int n_in, ht_dtype from
             }
 }
 
+/* Some shapes in every layout: what blocks of each dtype compute, not how they are cut. */
+static void some_layouts(ht_op_id op, const void *params, int n_in, ht_dtype from, ht_dtype to) {
+    static const int which[] = {0, 5, 6, 8, 13, 15};
+    for (EACH(s, which))
+        for (int how = 0; how < LAYOUT_COUNT; how++)
+            elementwise_case(op, params, n_in, from, to, &shapes[which[s]], how, (values)(how % VALUES_COUNT), 0.0);
+}
+
 static void elementwise(void **state) {
     (void)state;
     static const ht_op_id unary[] = {HT_OP_NEGATIVE, HT_OP_ABS,   HT_OP_SQUARE,    HT_OP_SQRT,  HT_OP_RSQRT,
@@ -170,10 +178,18 @@ static void elementwise(void **state) {
                                      HT_OP_SIGN,     HT_OP_FLOOR, HT_OP_CEIL,      HT_OP_ROUND, HT_OP_RECIPROCAL};
     static const ht_op_id binary[] = {HT_OP_ADD,     HT_OP_SUBTRACT, HT_OP_MULTIPLY,    HT_OP_DIVIDE,
                                       HT_OP_MINIMUM, HT_OP_MAXIMUM,  HT_OP_FLOOR_DIVIDE};
+    static const ht_op_id wide[] = {HT_OP_EXPM1,  HT_OP_LOG2,   HT_OP_LOG10,  HT_OP_LOG1P, HT_OP_TAN,
+                                    HT_OP_ARCSIN, HT_OP_ARCCOS, HT_OP_ARCTAN, HT_OP_SINH,  HT_OP_COSH,
+                                    HT_OP_ERF,    HT_OP_ERFINV, HT_OP_GELU};
+    static const ht_op_id wide_binary[] = {HT_OP_POWER, HT_OP_LOGADDEXP, HT_OP_ARCTAN2, HT_OP_REMAINDER};
     ht_scale_params factor = {.value = 3.7f};
     for (EACH(t, float_types)) {
         for (EACH(i, unary)) all_layouts(unary[i], &factor, 1, float_types[t], float_types[t]);
         for (EACH(i, binary)) all_layouts(binary[i], NULL, 2, float_types[t], float_types[t]);
+        for (EACH(i, wide)) some_layouts(wide[i], NULL, 1, float_types[t], float_types[t]);
+        for (EACH(i, wide_binary)) some_layouts(wide_binary[i], NULL, 2, float_types[t], float_types[t]);
+        const ht_nan_to_num_params p = {.nan = 1.0, .posinf = (double)NAN, .neginf = -2.0};
+        some_layouts(HT_OP_NAN_TO_NUM, &p, 1, float_types[t], float_types[t]);
         all_layouts(HT_OP_COPY, NULL, 1, float_types[t], float_types[t]);
     }
     for (EACH(t, int_types)) {
@@ -181,14 +197,6 @@ static void elementwise(void **state) {
         elementwise_case(HT_OP_EXP, NULL, 1, int_types[t], int_types[t], &shapes[13], 0, ORDINARY,
                          0.0); /* refused alike */
     }
-}
-
-/* Some shapes in every layout: what blocks of each dtype compute, not how they are cut. */
-static void some_layouts(ht_op_id op, int n_in, ht_dtype from, ht_dtype to) {
-    static const int which[] = {0, 5, 6, 8, 13, 15};
-    for (EACH(s, which))
-        for (int how = 0; how < LAYOUT_COUNT; how++)
-            elementwise_case(op, NULL, n_in, from, to, &shapes[which[s]], how, (values)(how % VALUES_COUNT), 0.0);
 }
 
 static void integers(void **state) {
@@ -199,8 +207,8 @@ static void integers(void **state) {
                                       HT_OP_FLOOR_DIVIDE, HT_OP_BITWISE_XOR, HT_OP_LEFT_SHIFT,  HT_OP_RIGHT_SHIFT,
                                       HT_OP_REMAINDER,    HT_OP_POWER};
     for (EACH(t, int_types)) {
-        for (EACH(i, unary)) some_layouts(unary[i], 1, int_types[t], int_types[t]);
-        for (EACH(i, binary)) some_layouts(binary[i], 2, int_types[t], int_types[t]);
+        for (EACH(i, unary)) some_layouts(unary[i], NULL, 1, int_types[t], int_types[t]);
+        for (EACH(i, binary)) some_layouts(binary[i], NULL, 2, int_types[t], int_types[t]);
     }
 }
 
@@ -209,18 +217,18 @@ static void tests_and_comparisons(void **state) {
     static const ht_op_id unary[] = {HT_OP_IS_NAN, HT_OP_IS_INF, HT_OP_IS_FINITE, HT_OP_LOGICAL_NOT};
     static const ht_op_id binary[] = {HT_OP_EQUAL, HT_OP_NOT_EQUAL, HT_OP_LESS, HT_OP_LESS_EQUAL};
     for (int t = HT_BOOL; t < HT_DTYPE_COUNT; t++) {
-        for (EACH(i, unary)) some_layouts(unary[i], 1, (ht_dtype)t, HT_BOOL);
-        for (EACH(i, binary)) some_layouts(binary[i], 2, (ht_dtype)t, HT_BOOL);
+        for (EACH(i, unary)) some_layouts(unary[i], NULL, 1, (ht_dtype)t, HT_BOOL);
+        for (EACH(i, binary)) some_layouts(binary[i], NULL, 2, (ht_dtype)t, HT_BOOL);
     }
-    some_layouts(HT_OP_LOGICAL_AND, 2, HT_BOOL, HT_BOOL);
-    some_layouts(HT_OP_LOGICAL_OR, 2, HT_BOOL, HT_BOOL);
+    some_layouts(HT_OP_LOGICAL_AND, NULL, 2, HT_BOOL, HT_BOOL);
+    some_layouts(HT_OP_LOGICAL_OR, NULL, 2, HT_BOOL, HT_BOOL);
 }
 
 static void casts(void **state) {
     (void)state;
     for (int from = HT_BOOL; from < HT_DTYPE_COUNT; from++)
         for (int to = HT_BOOL; to < HT_DTYPE_COUNT; to++)
-            if (from != to) some_layouts(HT_OP_CAST, 1, (ht_dtype)from, (ht_dtype)to);
+            if (from != to) some_layouts(HT_OP_CAST, NULL, 1, (ht_dtype)from, (ht_dtype)to);
 }
 
 static void choices(void **state) {

@@ -1,6 +1,7 @@
 /* Functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers wrap around, and
  * what they give when divided by zero is 0, as in NumPy. */
 #include "base/error.h"
+#include "base/math_wide.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
@@ -88,11 +89,6 @@ static double remainder_of(double a, double b) {
     if (r == 0.0) return copysign(0.0, b);
     return (r < 0.0) != (b < 0.0) ? r + b : r;
 }
-static float remainder_of_f32(float a, float b) {
-    float r = fmodf(a, b);
-    if (r == 0.0f) return copysignf(0.0f, b);
-    return (r < 0.0f) != (b < 0.0f) ? r + b : r;
-}
 static int64_t quotient_of(bool s, int64_t a, int64_t b) {
     if (b == 0) return 0;
     if (!s) return (int64_t)((uint64_t)a / (uint64_t)b);
@@ -104,7 +100,7 @@ FLOATING(floor_divide, floorf(a / b), floor(a / b))
 INTEGER(floor_divide, quotient_of(s, a, b))
 BINARY(floor_divide, floor_divide_f32, floor_divide_f64, floor_divide_int, NULL)
 
-FLOATING(remainder, remainder_of_f32(a, b), remainder_of(a, b))
+FLOATING(remainder, ht_remainder_f32(a, b), remainder_of(a, b))
 INTEGER(remainder, b ? (uint64_t)a - (uint64_t)quotient_of(s, a, b) * (uint64_t)b : 0)
 BINARY(remainder, remainder_f32, remainder_f64, remainder_int, NULL)
 
@@ -117,7 +113,7 @@ static int64_t power_of(bool s, int64_t base, int64_t exponent) {
     return (int64_t)result;
 }
 
-FLOATING(power, powf(a, b), pow(a, b))
+FLOATING(power, ht_pow_f32(a, b), pow(a, b))
 INTEGER(power, power_of(s, a, b))
 BINARY(power, power_f32, power_f64, power_int, NULL)
 
@@ -127,15 +123,10 @@ static double logaddexp_of(double a, double b) {
     if (isnan(a) || isnan(b)) return a + b;
     return isinf(high) || isinf(low) ? high : high + log1p(exp(low - high));
 }
-static float logaddexp_of_f32(float a, float b) {
-    float high = a > b ? a : b, low = a > b ? b : a;
-    if (isnan(a) || isnan(b)) return a + b;
-    return isinf(high) || isinf(low) ? high : high + log1pf(expf(low - high));
-}
-FLOATING(logaddexp, logaddexp_of_f32(a, b), logaddexp_of(a, b))
+FLOATING(logaddexp, ht_logaddexp_f32(a, b), logaddexp_of(a, b))
 BINARY(logaddexp, logaddexp_f32, logaddexp_f64, NULL, NULL)
 
-FLOATING(arctan2, atan2f(a, b), atan2(a, b))
+FLOATING(arctan2, ht_atan2_f32(a, b), atan2(a, b))
 BINARY(arctan2, arctan2_f32, arctan2_f64, NULL, NULL)
 
 /* ---- comparisons and logic ---- */

@@ -1,11 +1,13 @@
 /* Functions of one element: integers exactly (where the function is one of integers), f16, bf16 and f32 in f32, f64 in
  * f64. */
 #include "base/error.h"
-#include "base/math.h"
+#include "base/math_wide.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
 #include "device/params.h"
+
+#include <string.h>
 
 typedef float f32_fn(float);
 typedef double f64_fn(double);
@@ -80,54 +82,38 @@ ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "
     static double name##_f64(double x) { return expression_f64; }                                                      \
     UNARY(name, NULL)
 
-/* The inverse of erf: Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2011), his f32 polynomials; for
- * f64 two steps of Newton's method from there. */
-static float erfinv_of(float x) {
-    static const float central[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 0.00021858087f,
-                                    -0.00125372503f, -0.00417768164f, 0.246640727f,    1.50140941f};
-    static const float tail[] = {-0.000200214257f, 0.000100950558f, 0.00134934322f, -0.00367342844f, 0.00573950773f,
-                                 -0.0076224613f,   0.00943887047f,  1.00167406f,    2.83297682f};
-    float w = -logf((1.0f - x) * (1.0f + x));
-    if (!(w < INFINITY)) return x * INFINITY;
-    const float *c = w < 5.0f ? central : tail;
-    w = w < 5.0f ? w - 2.5f : sqrtf(w) - 3.0f;
-    float p = c[0];
-    for (int i = 1; i < 9; i++) p = fmaf(p, w, c[i]);
-    return p * x;
-}
+/* Three steps of Newton's method from the value in f32. */
 static double erfinv_f64_of(double x) {
     if (fabs(x) >= 1.0) return fabs(x) == 1.0 ? x * (double)INFINITY : (double)NAN;
-    double y = (double)erfinv_of((float)x);
+    double y = (double)ht_erfinv_f32((float)x);
     if (isinf(y)) y = copysign(5.9, x);
     for (int i = 0; i < 3; i++) y -= (erf(y) - x) * 0.88622692545275801365 * exp(y * y); /* sqrt(pi) / 2 */
     return y;
 }
 
-#define HALF_ERFC(x, erfc, half, root) (half * (x)*erfc(-(x)*root)) /* sqrt(1 / 2) */
-
 FLOATING(sqrt, sqrtf(x), sqrt(x))
 FLOATING(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
 FLOATING(reciprocal, 1.0f / x, 1.0 / x)
 FLOATING(exp, ht_exp_f32(x), exp(x))
-FLOATING(expm1, expm1f(x), expm1(x))
+FLOATING(expm1, ht_expm1_f32(x), expm1(x))
 FLOATING(log, ht_log_f32(x), log(x))
-FLOATING(log2, log2f(x), log2(x))
-FLOATING(log10, log10f(x), log10(x))
-FLOATING(log1p, log1pf(x), log1p(x))
+FLOATING(log2, ht_log2_f32(x), log2(x))
+FLOATING(log10, ht_log10_f32(x), log10(x))
+FLOATING(log1p, ht_log1p_f32(x), log1p(x))
 FLOATING(sin, ht_sin_f32(x), sin(x))
 FLOATING(cos, ht_cos_f32(x), cos(x))
-FLOATING(tan, tanf(x), tan(x))
-FLOATING(arcsin, asinf(x), asin(x))
-FLOATING(arccos, acosf(x), acos(x))
-FLOATING(arctan, atanf(x), atan(x))
-FLOATING(sinh, sinhf(x), sinh(x))
-FLOATING(cosh, coshf(x), cosh(x))
+FLOATING(tan, ht_tan_f32(x), tan(x))
+FLOATING(arcsin, ht_asin_f32(x), asin(x))
+FLOATING(arccos, ht_acos_f32(x), acos(x))
+FLOATING(arctan, ht_atan_f32(x), atan(x))
+FLOATING(sinh, ht_sinh_f32(x), sinh(x))
+FLOATING(cosh, ht_cosh_f32(x), cosh(x))
 FLOATING(tanh, ht_tanh_f32(x), tanh(x))
-FLOATING(erf, erff(x), erf(x))
-FLOATING(erfinv, fabsf(x) > 1.0f ? NAN : erfinv_of(x), erfinv_f64_of(x))
+FLOATING(erf, ht_erf_f32(x), erf(x))
+FLOATING(erfinv, ht_erfinv_f32(x), erfinv_f64_of(x))
 FLOATING(sigmoid, ht_sigmoid_f32(x), 1.0 / (1.0 + exp(-x)))
 FLOATING(silu, ht_silu_f32(x), x / (1.0 + exp(-x)))
-FLOATING(gelu, HALF_ERFC(x, erfcf, 0.5f, 0.70710678f), HALF_ERFC(x, erfc, 0.5, 0.70710678118654752440))
+FLOATING(gelu, ht_gelu_f32(x), 0.5 * x * erfc(-x * 0.70710678118654752440)) /* sqrt(1 / 2) */
 /* 0.7978... is sqrt(2 / pi). */
 FLOATING(gelu_tanh, ht_gelu_tanh_f32(x), x / (1.0 + exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x))))
 FLOATING(floor, floorf(x), floor(x))
@@ -179,17 +165,20 @@ static double largest_of(ht_dtype t) {
     return t == HT_F16 ? 65504.0 : t == HT_BF16 ? 0x1.fep+127 : t == HT_F32 ? 0x1.fffffep+127 : 0x1.fffffffffffffp+1023;
 }
 
+/* What is a number stays as it is, bit for bit. */
 static void nan_to_num_span(const ht_call *call, const ht_span *s) {
     const ht_nan_to_num_params *p = call->params;
     ht_dtype t = call->out.dtype;
+    const size_t bytes = ht_dtype_bytes(t);
     double high = isnan(p->posinf) ? largest_of(t) : p->posinf, low = isnan(p->neginf) ? -largest_of(t) : p->neginf;
     for (int64_t i = 0; i < s->n; i++) {
-        double x = ht_get_f64(t, call->in[0].data, s->offset[1] + i * s->stride[1]);
-        if (isnan(x))
-            x = p->nan;
-        else if (isinf(x))
-            x = x > 0 ? high : low;
-        ht_set_f64(t, call->out.data, s->offset[0] + i, x);
+        int64_t a = s->offset[1] + i * s->stride[1], o = s->offset[0] + i;
+        double x = ht_get_f64(t, call->in[0].data, a);
+        if (isfinite(x))
+            memmove((char *)call->out.data + (size_t)o * bytes, (const char *)call->in[0].data + a * (int64_t)bytes,
+                    bytes);
+        else
+            ht_set_f64(t, call->out.data, o, isnan(x) ? p->nan : x > 0 ? high : low);
     }
 }
 ht_status ht_plain_nan_to_num(const ht_call *call, ht_error *err) {

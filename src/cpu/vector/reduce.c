@@ -217,7 +217,7 @@ enum { CHUNK = 8192 };
 
 typedef struct max_job {
     const ht_call *call;
-    bool contiguous;
+    bool contiguous, want_index;
     int32_t flip;   /* INT32_MIN: the smallest are looked for, as the largest with the other sign */
     int64_t chunks; /* per row */
     float *max;     /* [rows][chunks] */
@@ -246,7 +246,18 @@ static void max_chunks(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* Index in the chunk of the first element that equals `value`, or is NaN when it is. */
 static int64_t find(const row *r, float value) {
-    for (int64_t i = 0; i < r->n; i += 16) {
+    int64_t i = 0;
+    if (r->x->dtype == HT_F32 && r->stride == 1 && !isnan(value)) {
+        const float *p = (const float *)r->x->data + r->at;
+        v16f v = v16f_set1(value);
+        while (i + 64 <= r->n) {
+            m16 hit = m16_or(m16_or(v16f_eq(v16f_load(p + i), v), v16f_eq(v16f_load(p + i + 16), v)),
+                             m16_or(v16f_eq(v16f_load(p + i + 32), v), v16f_eq(v16f_load(p + i + 48), v)));
+            if (m16_any(hit)) break;
+            i += 64;
+        }
+    }
+    for (; i < r->n; i += 16) {
         int n = lanes_of(r->n - i);
         v16f v = load(r, i, n);
         m16 hit = m16_and(m16_first(n), isnan(value) ? v16f_is_nan(v) : v16f_eq(v, v16f_set1(value)));
@@ -259,28 +270,55 @@ static int64_t find(const row *r, float value) {
     return 0;
 }
 
+/* What the chunks of a row come to. Zeros have two signs and NaNs many forms, so these are looked up. */
+static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const max_job *job = arg;
+    const ht_view *x = &job->call->in[0], *out = &job->call->out;
+    for (int64_t row_index = begin; row_index < end; row_index++) {
+        int64_t best = row_index * job->chunks;
+        for (int64_t c = best + 1; c < (row_index + 1) * job->chunks; c++)
+            if (!isnan(job->max[best]) && (isnan(job->max[c]) || job->max[c] > job->max[best])) best = c;
+        float value = job->flip ? -job->max[best] : job->max[best];
+        if (!job->want_index && !isnan(value) && value != 0.0f) {
+            lanes_store(out->dtype, out->data, row_index, v16f_set1(value), 1);
+            continue;
+        }
+        row r = chunk_of(job, best);
+        int64_t at = find(&r, value);
+        if (job->want_index)
+            ((uint32_t *)out->data)[row_index] = (uint32_t)(best % job->chunks * CHUNK + at);
+        else
+            lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r.at + at * r.stride, 1, 1), 1);
+    }
+}
+
+/* A row of one chunk is finished while it is in the cache. */
+static void max_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    for (int64_t i = begin; i < end; i++) {
+        max_chunks(arg, i, i + 1, worker);
+        finish_rows(arg, i, i + 1, worker);
+    }
+}
+
 static ht_status largest(const ht_call *call, const char *name, bool smallest, bool want_index, ht_error *err) {
-    const ht_view *x = &call->in[0], *out = &call->out;
+    const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
     if (rows == 0) return HT_OK;
     if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "%s over an axis of length 0 has no value", name);
     max_job job = {.call = call,
                    .contiguous = ht_view_contiguous(x),
+                   .want_index = want_index,
                    .flip = smallest ? INT32_MIN : 0,
                    .chunks = (n + CHUNK - 1) / CHUNK,
                    .max = call->scratch};
-    ht_pool_run(call->pool, rows * job.chunks, ht_row_grain(HT_GRAIN_CHEAP, n < CHUNK ? n : CHUNK), max_chunks, &job);
-    for (int64_t row_index = 0; row_index < rows; row_index++) {
-        int64_t best = row_index * job.chunks;
-        for (int64_t c = best + 1; c < (row_index + 1) * job.chunks; c++)
-            if (!isnan(job.max[best]) && (isnan(job.max[c]) || job.max[c] > job.max[best])) best = c;
-        row r = chunk_of(&job, best);
-        int64_t at = find(&r, smallest ? -job.max[best] : job.max[best]);
-        if (want_index)
-            ((uint32_t *)out->data)[row_index] = (uint32_t)(best % job.chunks * CHUNK + at);
-        else
-            lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r.at + at * r.stride, 1, 1), 1);
+    int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, n < CHUNK ? n : CHUNK);
+    if (job.chunks == 1) {
+        ht_pool_run(call->pool, rows, grain, max_rows, &job);
+        return HT_OK;
     }
+    ht_pool_run(call->pool, rows * job.chunks, grain, max_chunks, &job);
+    ht_pool_run(call->pool, rows, grain, finish_rows, &job);
     return HT_OK;
 }
 

@@ -1,0 +1,336 @@
+/* Elementary functions of f32 that are computed in f64 and rounded once: at most 0.51 units in the last place off
+ * (tests/ops/test_math.c). Each is a fixed sequence of IEEE operations that chooses between values and never between
+ * ways, so that compilers turn loops of it into vectors with the same bits; arguments that need another way are named
+ * by a function beside it. f64 holds whatever f32 overflows to, so rounding at the end gives infinities and zeros. */
+#ifndef HT_BASE_MATH_WIDE_H
+#define HT_BASE_MATH_WIDE_H
+
+#include "base/math.h"
+
+#define HT_WIDE_LN2      0x1.62e42fefa39efp-1
+#define HT_WIDE_LN2_LOW  0x1.abc9e3b39803fp-56
+#define HT_WIDE_LOG2_E   0x1.71547652b82fep+0
+#define HT_WIDE_LOG10_E  0x1.bcb7b1526e50ep-2
+#define HT_WIDE_LOG10_2  0x1.34413509f79ffp-2
+#define HT_WIDE_PI       0x1.921fb54442d18p+1
+#define HT_WIDE_TAN_PI_8 0x1.a827999fcef32p-2
+
+static inline uint64_t ht_double_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline double ht_double_from_bits(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* ---- pieces in f64: their polynomials interpolate at Chebyshev nodes, with relative errors under 2^-35 ---- */
+
+/* e^r - 1 of x = n ln 2 + r, and 2^n; for results beyond f32 x is moved where f64 holds them. */
+static inline double ht_wide_exp_reduced(double x, double *power) {
+    x = x < -700.0 ? -700.0 : x;
+    x = x > 700.0 ? 700.0 : x;
+    double sum = fma(x, HT_WIDE_LOG2_E, HT_ROUND_MAGIC), n = sum - HT_ROUND_MAGIC;
+    double r = fma(-n, HT_WIDE_LN2_LOW, fma(-n, HT_WIDE_LN2, x));
+    double p = fma(0x1.a13c6b2795afep-16, r, 0x1.a1851d44489acp-13);
+    p = fma(p, r, 0x1.6c16686dabb06p-10);
+    p = fma(p, r, 0x1.1110a1c986d0bp-7);
+    p = fma(p, r, 0x1.55555566c863ep-5);
+    p = fma(p, r, 0x1.55555580f90eap-3);
+    p = fma(p, r, 0x1.fffffffffddcap-2);
+    p = fma(p, r, 0x1.fffffffff54e3p-1);
+    *power = ht_double_from_bits((ht_double_bits(sum) << 52) + (UINT64_C(1023) << 52));
+    return r * p;
+}
+
+static inline double ht_wide_exp(double x) {
+    double power, p = ht_wide_exp_reduced(x, &power);
+    return fma(power, p, power);
+}
+
+static inline double ht_wide_expm1(double x) {
+    double power, p = ht_wide_exp_reduced(x, &power);
+    return fma(power, p, power - 1.0);
+}
+
+/* log(x) - k ln 2 for x = 2^k m, m in [sqrt(1/2), sqrt 2), x positive and finite. */
+static inline double ht_wide_log_reduced(double x, double *k) {
+    uint64_t bits = ht_double_bits(x);
+    uint64_t e = (bits - UINT64_C(0x3fe6a09e667f3bcd) + (UINT64_C(1023) << 52)) >> 52; /* k + 1023 */
+    *k = ht_double_from_bits(e | UINT64_C(0x4330000000000000)) - (0x1p52 + 1023.0);
+    double f = ht_double_from_bits(bits - ((e - 1023) << 52)) - 1.0;
+    double s = f / (2.0 + f), z = s * s;
+    double p = fma(0x1.91964a6f6a870p-3, z, 0x1.c620b4d69d21fp-3);
+    p = fma(p, z, 0x1.249438c79022ap-2);
+    p = fma(p, z, 0x1.9999962a792dbp-2);
+    p = fma(p, z, 0x1.5555555671e8cp-1);
+    p = fma(p, z, 0x1.fffffffffff12p+0);
+    return s * p;
+}
+
+static inline double ht_wide_log(double x) {
+    double k, y = ht_wide_log_reduced(x, &k);
+    return fma(k, HT_WIDE_LN2, y);
+}
+
+/* What a logarithm is where it is none of a positive finite number. */
+static inline double ht_wide_log_special(double x, double y) {
+    y = x == 0.0 ? -(double)INFINITY : y;
+    y = x < 0.0 ? (double)NAN : y;
+    return x < (double)INFINITY ? y : x;
+}
+
+/* The angle of (x, y), both of which are not negative. */
+static inline double ht_wide_angle(double y, double x) {
+    double big = y > x ? y : x, small = y > x ? x : y;
+    double far = small == (double)INFINITY ? 1.0 : 0.0; /* both are */
+    big = far != 0.0 ? 1.0 : big;
+    small = far != 0.0 ? 1.0 : small;
+    double turned = small > HT_WIDE_TAN_PI_8 * big ? 1.0 : 0.0; /* by an eighth of a turn, to stay near 0 */
+    double above = turned != 0.0 ? small - big : small, below = turned != 0.0 ? small + big : big;
+    below = below == 0.0 ? 1.0 : below;
+    double t = above / below, z = t * t;
+    double p = fma(-0x1.3476b60263bf8p-5, z, 0x1.1da944b08361cp-4);
+    p = fma(p, z, -0x1.7055a4b9e6bcap-4);
+    p = fma(p, z, 0x1.c6cc2c34dd014p-4);
+    p = fma(p, z, -0x1.2490912fd0fbep-3);
+    p = fma(p, z, 0x1.99999046475dap-3);
+    p = fma(p, z, -0x1.5555554ba3b18p-2);
+    p = fma(p, z, 0x1.fffffffffe56bp-1);
+    double angle = fma(t, p, turned * (HT_WIDE_PI / 4));
+    return y > x ? HT_WIDE_PI / 2 - angle : angle;
+}
+
+/* arcsin of s for s^2 = z <= 1/4. */
+static inline double ht_wide_asin_reduced(double s, double z) {
+    double p = fma(0x1.05af737dee381p-5, z, -0x1.7663d10948a27p-9);
+    p = fma(p, z, 0x1.315f9a3246a89p-6);
+    p = fma(p, z, 0x1.0de3a9e278bc2p-6);
+    p = fma(p, z, 0x1.70310a372f921p-6);
+    p = fma(p, z, 0x1.f1aa2e2cd0c85p-6);
+    p = fma(p, z, 0x1.6db76c409324cp-5);
+    p = fma(p, z, 0x1.333331c54a031p-4);
+    p = fma(p, z, 0x1.55555556ba267p-3);
+    p = fma(p, z, 0x1.ffffffffffe37p-1);
+    return s * p;
+}
+
+/* erfc(y) for y >= 0: e^(-y^2) times a polynomial in (y - 3) / (y + 3). From 10.5 on it is 0 in f32. */
+static inline double ht_wide_erfc(double y) {
+    double near = y > 10.5 ? 10.5 : y, u = (near - 3.0) / (near + 3.0);
+    double p = fma(-0x1.4d717012777dbp-24, u, -0x1.64a3df656151ap-25);
+    p = fma(p, u, 0x1.500d1915e63d3p-20);
+    p = fma(p, u, 0x1.fa776f2c3c0ddp-20);
+    p = fma(p, u, -0x1.0f1a289c69a53p-17);
+    p = fma(p, u, -0x1.acb7221af91b0p-17);
+    p = fma(p, u, 0x1.0ceba9fadd6fdp-14);
+    p = fma(p, u, 0x1.7b84a766f7b7dp-15);
+    p = fma(p, u, -0x1.390a485f77318p-11);
+    p = fma(p, u, 0x1.7310354e7bf8ep-11);
+    p = fma(p, u, 0x1.17c840e158626p-8);
+    p = fma(p, u, -0x1.8fa58eac19b8dp-6);
+    p = fma(p, u, 0x1.258b13a873b9bp-4);
+    p = fma(p, u, -0x1.336ffbef28281p-3);
+    p = fma(p, u, 0x1.f6ff20411c171p-3);
+    p = fma(p, u, -0x1.4e102b9cf818ep-2);
+    p = fma(p, u, 0x1.6e9827d229bcbp-3);
+    return y > 10.5 ? 0.0 : p * ht_wide_exp(-(near * near));
+}
+
+/* ---- exponentials and logarithms ---- */
+
+static inline float ht_expm1_f32(float x) {
+    double y = ht_wide_expm1((double)x);
+    return x == 0.0f ? x : (float)y;
+}
+static inline float ht_sinh_f32(float x) {
+    double t = ht_wide_expm1(fabs((double)x));
+    return (float)copysign(0.5 * (t + t / (t + 1.0)), (double)x);
+}
+static inline float ht_cosh_f32(float x) {
+    double e = ht_wide_exp(fabs((double)x));
+    return (float)(0.5 * (e + 1.0 / e));
+}
+static inline float ht_log2_f32(float x) {
+    double v = (double)x, k, y = ht_wide_log_reduced(v, &k);
+    return (float)ht_wide_log_special(v, fma(y, HT_WIDE_LOG2_E, k));
+}
+static inline float ht_log10_f32(float x) {
+    double v = (double)x, k, y = ht_wide_log_reduced(v, &k);
+    return (float)ht_wide_log_special(v, fma(y, HT_WIDE_LOG10_E, k * HT_WIDE_LOG10_2));
+}
+/* 1 + x is exact from 2^-20 on. */
+static inline double ht_wide_log1p(double x) {
+    double y = ht_wide_log_special(1.0 + x, ht_wide_log(1.0 + x));
+    return fabs(x) < 0x1p-20 ? x - 0.5 * x * x : y;
+}
+static inline float ht_log1p_f32(float x) { return (float)ht_wide_log1p((double)x); }
+
+/* log(e^a + e^b) without overflow; infinities are their own result. */
+static inline float ht_logaddexp_f32(float a, float b) {
+    double x = (double)a, y = (double)b, high = x > y ? x : y, low = x > y ? y : x;
+    double sum = high + ht_wide_log1p(ht_wide_exp(low - high));
+    sum = ((fabs(high) == (double)INFINITY) | (fabs(low) == (double)INFINITY)) ? high : sum;
+    return (float)(((x != x) | (y != y)) ? x + y : sum);
+}
+
+static inline float ht_pow_f32(float base, float exponent) {
+    double a = fabs((double)base), b = (double)exponent, infinity = (double)INFINITY;
+    double log_a = ht_wide_log(a);
+    log_a = a == 0.0 ? -infinity : a == infinity ? infinity : log_a;
+    double y = ht_wide_exp(b * log_a);
+    double whole = floor(b) - b,
+           odd = floor(b * 0.5) * 2.0 - b; /* 0 for whole and for even numbers, NaN for infinite */
+    y = ((copysign(1.0, (double)base) < 0.0) & (whole == 0.0) & (odd < 0.0)) ? -y : y;
+    y = ((base < 0.0f) & (a < infinity) & (whole < 0.0)) ? (double)NAN : y;
+    y = ((a == 1.0) & (fabs(b) == infinity)) ? 1.0 : y;
+    y = ((base != base) | (b != b)) ? a + b : y;
+    y = b == 0.0 ? 1.0 : y;
+    return (float)(base == 1.0f ? 1.0 : y);
+}
+
+/* ---- angles ---- */
+
+/* sin, cos and tan of other arguments are not for the forms called `easy`. */
+static inline int ht_is_easy_angle(float x) { return fabsf(x) < 0x1p+30f; }
+
+static inline float ht_sin_easy(float x) {
+    float r, s, c;
+    uint32_t quarters = ht_reduce_angle((double)x, &r);
+    ht_sincos_reduced(r, quarters, &s, &c);
+    return s;
+}
+static inline float ht_cos_easy(float x) {
+    float r, s, c;
+    uint32_t quarters = ht_reduce_angle((double)x, &r);
+    ht_sincos_reduced(r, quarters, &s, &c);
+    return c;
+}
+
+/* tan of r + quarters * pi / 2, |r| <= pi / 4 */
+static inline float ht_tan_reduced(double r, uint64_t quarters) {
+    double z = r * r;
+    double s = fma(-0x1.a94f3449b3310p-26, z, 0x1.71d72de46d603p-19);
+    s = fma(s, z, -0x1.a019f89b22deep-13);
+    s = fma(s, z, 0x1.1111110bd90c7p-7);
+    s = fma(s, z, -0x1.5555555550ea3p-3);
+    s = fma(s, z, 0x1.fffffffffffd9p-1) * r;
+    double c = fma(0x1.1b8a18b167949p-29, z, -0x1.27df3d1d43778p-22);
+    c = fma(c, z, 0x1.a019f7f62476ap-16);
+    c = fma(c, z, -0x1.6c16c163bd246p-10);
+    c = fma(c, z, 0x1.555555554e75fp-5);
+    c = fma(c, z, -0x1.fffffffffff78p-2);
+    c = fma(c, z, 1.0);
+    double above = quarters & 1 ? -c : s, below = quarters & 1 ? s : c;
+    return (float)(above / below);
+}
+static inline float ht_tan_easy(float x) {
+    double v = (double)x, sum = fma(v, HT_TWO_OVER_PI, HT_ROUND_MAGIC), n = sum - HT_ROUND_MAGIC;
+    double r = fma(-n, HT_HALF_PI_LOW, fma(-n, HT_HALF_PI_HIGH, v));
+    return ht_tan_reduced(r, ht_double_bits(sum));
+}
+static inline float ht_tan_f32(float x) {
+    if (ht_is_easy_angle(x)) return ht_tan_easy(x);
+    if (!isfinite(x)) return NAN;
+    double r;
+    uint32_t quarters = ht_reduce_huge_angle_wide(x, &r);
+    return ht_tan_reduced(r, quarters);
+}
+
+static inline float ht_atan_f32(float x) { return (float)copysign(ht_wide_angle(fabs((double)x), 1.0), (double)x); }
+static inline float ht_atan2_f32(float y, float x) {
+    double angle = ht_wide_angle(fabs((double)y), fabs((double)x));
+    angle = copysign(1.0, (double)x) < 0.0 ? HT_WIDE_PI - angle : angle;
+    return (float)copysign(angle, (double)y);
+}
+static inline float ht_asin_f32(float x) {
+    double a = fabs((double)x), z = a > 0.5 ? (1.0 - a) * 0.5 : a * a, root = sqrt(z), s = a > 0.5 ? root : a;
+    double p = ht_wide_asin_reduced(s, z);
+    return (float)copysign(a > 0.5 ? HT_WIDE_PI / 2 - 2.0 * p : p, (double)x);
+}
+static inline float ht_acos_f32(float x) {
+    double v = (double)x, a = fabs(v), z = a > 0.5 ? (1.0 - a) * 0.5 : a * a, root = sqrt(z), s = a > 0.5 ? root : a;
+    double p = ht_wide_asin_reduced(s, z), wide = x < 0.0f ? HT_WIDE_PI - 2.0 * p : 2.0 * p;
+    return (float)(a > 0.5 ? wide : HT_WIDE_PI / 2 - copysign(p, v));
+}
+
+/* ---- the error function ---- */
+
+static inline float ht_erf_f32(float x) {
+    double v = (double)x, a = fabs(v), z = v * v;
+    double p = fma(-0x1.c1a515de8637ap-24, z, 0x1.9ae0986f9de4fp-20);
+    p = fma(p, z, -0x1.f0705a1dde9aap-17);
+    p = fma(p, z, 0x1.f941bed7e7847p-14);
+    p = fma(p, z, -0x1.c0286cad68e02p-11);
+    p = fma(p, z, 0x1.565ba0406c001p-8);
+    p = fma(p, z, -0x1.b82ce15c3b7f8p-6);
+    p = fma(p, z, 0x1.ce2f2197bc2efp-4);
+    p = fma(p, z, -0x1.812746b0271ecp-2);
+    p = fma(p, z, 0x1.20dd750429b19p+0);
+    double far = copysign(1.0 - ht_wide_erfc(a), v);
+    return (float)(a < 1.0 ? v * p : far);
+}
+
+/* x / 2 erfc(-x / sqrt 2) */
+static inline float ht_gelu_f32(float x) {
+    double v = (double)x, y = ht_wide_erfc(fabs(v) * 0x1.6a09e667f3bcdp-1);
+    return (float)(0.5 * v * (v > 0.0 ? 2.0 - y : y));
+}
+
+/* x times a polynomial of w = -log(1 - x^2), or of its root: the variables of Giles, "Approximating the erfinv function",
+ * GPU Computing Gems 2 (2011), with coefficients of our own. */
+static inline float ht_erfinv_f32(float x) {
+    double v = (double)x, w = -ht_wide_log(fma(-v, v, 1.0)), t = w - 2.5;
+    double p = fma(-0x1.1c891841cc541p-42, t, -0x1.6877f7adac08dp-36);
+    p = fma(p, t, 0x1.19b3cd7a99119p-33);
+    p = fma(p, t, 0x1.c271209d00e07p-31);
+    p = fma(p, t, -0x1.764ba3d49bfd5p-27);
+    p = fma(p, t, 0x1.d9a830ce080dep-27);
+    p = fma(p, t, 0x1.010c248165e84p-21);
+    p = fma(p, t, -0x1.caad9c9fae48dp-19);
+    p = fma(p, t, -0x1.4f48f2f985be7p-18);
+    p = fma(p, t, 0x1.c9b4a9e8be47bp-13);
+    p = fma(p, t, -0x1.4863cdbc7ff80p-10);
+    p = fma(p, t, -0x1.11c3c466f1a57p-8);
+    p = fma(p, t, 0x1.f91e8993fbf0ap-3);
+    p = fma(p, t, 0x1.805c5cfd04b28p+0);
+    double u = sqrt(w) - 3.0;
+    double q = fma(-0x1.e354642230a97p-19, u, 0x1.2716899c3f586p-16);
+    q = fma(q, u, -0x1.8510f8715cd99p-16);
+    q = fma(q, u, -0x1.676e0c04c7a90p-15);
+    q = fma(q, u, 0x1.ad95ad6f623c1p-13);
+    q = fma(q, u, -0x1.2a6d70fd8b2fdp-12);
+    q = fma(q, u, -0x1.37829adeced5ep-13);
+    q = fma(q, u, 0x1.8509d046792dap-10);
+    q = fma(q, u, -0x1.d27774604acdap-9);
+    q = fma(q, u, 0x1.7494e7ef3c18dp-8);
+    q = fma(q, u, -0x1.f4f1b7b1e207bp-8);
+    q = fma(q, u, 0x1.3582cbe23d816p-7);
+    q = fma(q, u, 0x1.006dca7a91530p+0);
+    q = fma(q, u, 0x1.6a9efbd6668acp+1);
+    double y = v * (w < 5.0 ? p : q);
+    y = fabs(v) == 1.0 ? v * (double)INFINITY : y;
+    return (float)(fabs(v) > 1.0 ? (double)NAN : y);
+}
+
+/* ---- remainders ---- */
+
+/* The remainder of a by b with the sign of b. Easy: the quotient has fewer than 30 bits, and so the product of its whole
+ * part and b is exact in f64. */
+static inline int ht_is_easy_remainder(float a, float b) { return fabsf(a) < 0x1p+29f * fabsf(b); }
+static inline float ht_remainder_of_rest(float r, float b) {
+    float moved = (r < 0.0f) != (b < 0.0f) ? r + b : r;
+    return r == 0.0f ? copysignf(0.0f, b) : moved;
+}
+static inline float ht_remainder_easy(float a, float b) {
+    double x = (double)a, y = (double)b, r = fma(-trunc(x / y), y, x), back = copysign(fabs(y), x);
+    r = (r < 0.0) != (x < 0.0) && r != 0.0 ? r + back : r; /* the quotient was rounded up to a whole number */
+    return ht_remainder_of_rest((float)r, b);
+}
+static inline float ht_remainder_f32(float a, float b) {
+    return ht_is_easy_remainder(a, b) ? ht_remainder_easy(a, b) : ht_remainder_of_rest(fmodf(a, b), b);
+}
+
+#endif
