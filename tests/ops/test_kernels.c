@@ -324,6 +324,26 @@ static void reductions_of_integers(void **state) {
                 }
 }
 
+static void scans(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_CUMSUM, HT_OP_CUMPROD, HT_OP_CUMMAX, HT_OP_CUMMIN};
+    static const ht_dtype dtypes[] = {HT_F32, HT_F64, HT_F16, HT_I32, HT_U32, HT_I64, HT_U64, HT_I8};
+    static const shape some[] = {{1, {1}}, {1, {700}}, {2, {19, 64}}, {3, {3, 5, 7}}, {2, {3, 0}}, {2, {333, 77}}};
+    for (EACH(i, ops))
+        for (EACH(t, dtypes))
+            for (EACH(s, some))
+                for (int how = 0; how < 4 * LAYOUT_COUNT; how++) {
+                    uint64_t seed = s * 7 + (size_t)how;
+                    const ht_scan_params p = {.reverse = how / LAYOUT_COUNT % 2, .inclusive = how / LAYOUT_COUNT / 2};
+                    operand x = operand_make(dtypes[t], some[s].n_dims, some[s].dim, (layout)(how % LAYOUT_COUNT),
+                                             i > 1 ? EXTREME : ORDINARY, &seed);
+                    comparison c = {.op = ops[i], .params = &p, .n_in = 1, .in = {x.view}, .what = "scan"};
+                    c.out = test_view(NULL, dtypes[t], some[s].n_dims, some[s].dim);
+                    compare(&c);
+                    free(x.memory);
+                }
+}
+
 /* Sums do not depend on which axis is last in memory, nor on the number of threads. */
 static void sums_are_the_same_along_columns(void **state) {
     (void)state;
@@ -601,6 +621,7 @@ int main(void) {
         cmocka_unit_test(reductions_of_extremes),
         cmocka_unit_test(reductions_of_integers),
         cmocka_unit_test(sums_are_the_same_along_columns),
+        cmocka_unit_test(scans),
         cmocka_unit_test(rms_norm),
         cmocka_unit_test(rope),
         cmocka_unit_test(matmul_and_take),
