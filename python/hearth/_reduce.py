@@ -70,8 +70,8 @@ for _name in "cumsum cumprod cummax cummin logcumsumexp".split():
 _softmax = lib.operation("ht_softmax", c_void_p, c_int)
 
 
-def softmax(a, axis=None):
-    """Over one axis, several, or all."""
+def softmax(a, axis=None, precise=False):
+    """Over one axis, several, or all. It is computed in f32 or wider, `precise` or not."""
     a = operand(a)
     if isinstance(axis, int):
         return array._own(lib.call(_softmax, a._handle, axis))
