@@ -7,11 +7,11 @@ steps, turned around, broadcast. NumPy computes floating point in double; a resu
 place of its dtype. Integers, and dtypes, are equal. Of disagreements the smallest is printed.
 """
 
-import argparse
 import sys
 
 import numpy as np
 
+import _generated
 import hearth as hx
 
 try:
@@ -503,28 +503,16 @@ def promote(a, b):
     return _promoted[a, b]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=20000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"seed {options.seed}, against NumPy{' and MLX' if mx else ''}")
-    rng = np.random.default_rng(options.seed)
-    names = [(name, table) for table in (UNARY, BINARY, REDUCTIONS, SHAPES) for name in table]
-    failures = {}
-    for i in range(options.cases):
-        name, table = names[i % len(names)]
-        kind = Reduction if table is REDUCTIONS else Shape if table is SHAPES else Case
-        case = kind(rng, name, table)
-        with np.errstate(all="ignore"):
-            problem = case.check()
-        if problem and (case.name not in failures or case.size() < failures[case.name][0]):
-            failures[case.name] = (case.size(), f"case {i}: {case} {problem}")
-    for _, text in failures.values():
-        print(text)
-    print(f"{options.cases} cases, {len(failures)} operations disagree")
-    return 1 if failures else 0
+TABLES = [(name, table) for table in (UNARY, BINARY, REDUCTIONS, SHAPES) for name in table]
+
+
+def check(rng, call):
+    name, table = TABLES[call]
+    kind = Reduction if table is REDUCTIONS else Shape if table is SHAPES else Case
+    case = kind(rng, name, table)
+    problem = case.check()
+    return (str(case), problem, case.size()) if problem else None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run(range(len(TABLES)), check, cases=20000, against="NumPy and MLX" if mx else "NumPy"))

@@ -5,12 +5,12 @@
 Operands have random shapes, dtypes and strides. NumPy computes from the operands as they are rounded to their dtype.
 """
 
-import argparse
 import sys
 
 import numpy as np
 from differential import FLOATS, Case, mx, promote
 
+import _generated
 import hearth as hx
 
 
@@ -156,24 +156,5 @@ def check(rng, make):
     return (what, f"{problem} by MLX") if problem else None
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"seed {options.seed}, against NumPy{' and MLX' if mx else ''}")
-    rng = np.random.default_rng(options.seed)
-    failures = {}
-    for i in range(options.cases):
-        make = CASES[i % len(CASES)]
-        problem = check(rng, make)
-        if problem:
-            failures.setdefault(make.__name__, problem)
-    for what, why in failures.values():
-        print(what, why)
-    print(f"{options.cases} cases, {len(failures)} operations disagree")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run(CASES, check, cases=2000, against="NumPy and MLX" if mx else "NumPy"))

@@ -5,12 +5,12 @@
 Rows are short, long and empty, of any dtype and strides, with equal elements, zeros of both signs, infinities and NaN.
 """
 
-import argparse
 import sys
 
 import numpy as np
 from differential import DTYPES, FLOATS, Case
 
+import _generated
 import hearth as hx
 
 
@@ -93,28 +93,15 @@ def topk(rng, a, x, axis):
     return _same(np.sort(got, axis), np.split(np.sort(x, axis), [n - k], axis)[1])
 
 
+def check(rng, call):
+    a, x, axis = _array(rng)
+    if call(rng, a, x, axis):
+        return None
+    return f"{call.__name__}({a.dtype.name}{list(x.shape)}, axis {axis})", str(x.tolist()) if x.size < 30 else "", x.size
+
+
 CALLS = [sort, argsort, flat, partition, argpartition, topk]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=6000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"seed {options.seed}, against NumPy")
-    rng = np.random.default_rng(options.seed)
-    failures = {}
-    for i in range(options.cases):
-        call = CALLS[i % len(CALLS)]
-        a, x, axis = _array(rng)
-        if not call(rng, a, x, axis):
-            text = f"case {i}: {call.__name__}({a.dtype.name}{list(x.shape)}, axis {axis}) {x.tolist() if x.size < 30 else ''}"
-            failures[call.__name__] = min(failures.get(call.__name__, text), text, key=len)
-    for text in failures.values():
-        print(text)
-    print(f"{options.cases} cases, {len(failures)} operations disagree")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run(CALLS, check, cases=6000, against="NumPy"))

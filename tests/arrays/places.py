@@ -6,12 +6,12 @@ Arrays have random shapes, dtypes and strides; indices are integers, slices, Non
 negative ones among them. Results are equal, sums of floating point to rounding. The smallest failing case is printed.
 """
 
-import argparse
 import sys
 
 import numpy as np
 from differential import ANY, DTYPES, FLOATS, INTS, Case
 
+import _generated
 import hearth as hx
 
 
@@ -188,7 +188,7 @@ CALLS = [take, take_along_axis, put_along_axis, get, get, put, put, put_masked, 
 def check(rng, call):
     got, expected, given = call(rng)
     if tuple(got.shape) != expected.shape:
-        return given, f"has shape {got.shape}, expected {expected.shape}"
+        return f"{call.__name__}{given}", f"has shape {got.shape}, expected {expected.shape}"
     ours = np.array(got)
     if expected.dtype == np.float64 and got.dtype.name in FLOATS:  # values that joined
         error = np.abs(ours.astype(np.float64) - expected)
@@ -196,28 +196,8 @@ def check(rng, call):
         same = (error <= room) | (np.isinf(ours) & (np.abs(expected) > 60000))
     else:
         same = ours == expected
-    return None if np.all(same) else (given, f"is off at {tuple(np.argwhere(~np.asarray(same))[0])}")
-
-
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=6000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"seed {options.seed}, against NumPy")
-    rng = np.random.default_rng(options.seed)
-    failures = {}
-    for i in range(options.cases):
-        call = CALLS[i % len(CALLS)]
-        problem = check(rng, call)
-        if problem:
-            text = f"case {i}: {call.__name__}{problem[0]} {problem[1]}"
-            failures[call.__name__] = min(failures.get(call.__name__, text), text, key=len)
-    for text in failures.values():
-        print(text)
-    print(f"{options.cases} cases, {len(failures)} operations disagree")
-    return 1 if failures else 0
+    return None if np.all(same) else (f"{call.__name__}{given}", f"is off at {tuple(np.argwhere(~np.asarray(same))[0])}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run(CALLS, check, cases=6000, against="NumPy"))

@@ -6,12 +6,12 @@ Operands have random shapes (vectors, empty ones, batches that broadcast), dtype
 the same product of magnitudes, in units of the last place of the result's dtype. The smallest failing case is printed.
 """
 
-import argparse
 import sys
 
 import numpy as np
 from differential import FLOATS, Case, promote
 
+import _generated
 import hearth as hx
 
 
@@ -125,24 +125,5 @@ def check(rng, product):
     return (what, f"is off at {tuple(np.argwhere(wrong)[0])}") if np.any(wrong) else None
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=3000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"seed {options.seed}, against NumPy")
-    rng = np.random.default_rng(options.seed)
-    failures = {}
-    for i in range(options.cases):
-        product = PRODUCTS[i % len(PRODUCTS)]
-        problem = check(rng, product)
-        if problem and len(problem[0]) < len(failures.get(product.__name__, ("x" * 999,))[0]):
-            failures[product.__name__] = problem
-    for what, why in failures.values():
-        print(what, why)
-    print(f"{options.cases} cases, {len(failures)} operations disagree")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run(PRODUCTS, check, cases=3000, against="NumPy"))

@@ -4,12 +4,12 @@ installed.
   quantized.py [--cases N] [--seed N]     needs numpy; mlx if there is one; HEARTH_LIBRARY and PYTHONPATH=python
 """
 
-import argparse
 import sys
 
 import numpy as np
 from differential import FLOATS, Case, mx
 
+import _generated
 import hearth as hx
 
 MODES = [("affine", g, b) for g in (32, 64, 128) for b in (2, 3, 4, 5, 6, 8)]
@@ -142,25 +142,5 @@ def gather_mm(rng):
 CASES = [packing, matmul, gather_qmm, gather_mm]
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--cases", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(f"seed {options.seed}, against NumPy{' and MLX' if mx else ''}")
-    rng = np.random.default_rng(options.seed)
-    failures = {}
-    for i in range(options.cases):
-        case = CASES[i % len(CASES)]
-        with np.errstate(all="ignore"):
-            problem = case(rng)
-        if problem and len(problem[0]) < len(failures.get(case.__name__, ("x" * 9999,))[0]):
-            failures[case.__name__] = problem
-    for what, why in failures.values():
-        print(what, why)
-    print(f"{options.cases} cases, {len(failures)} operations disagree")
-    return 1 if failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_generated.run(CASES, lambda rng, case: case(rng), cases=2000, against="NumPy and MLX" if mx else "NumPy"))
