@@ -31,6 +31,10 @@ HT_API ht_array *ht_einsum(ht_scope *s, const char *subscripts, ht_array *const 
  * outside is an error of evaluation. */
 HT_API ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht_array *right);
 
+/* (sum |x|^order)^(1 / order) over axes together (NULL: all); the largest |x| for infinity, the smallest for minus infinity,
+ * the number of elements that are not 0 for 0. */
+HT_API ht_array *ht_norm(ht_scope *s, ht_array *x, double order, const int *axis, int n_axes, bool keepdims);
+
 #ifdef __cplusplus
 }
 #endif

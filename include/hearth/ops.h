@@ -47,6 +47,9 @@ HT_API ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to);
 /* Axes first .. last as one; copies where strides do not allow a view, as unflatten, which makes several of one (-1 once). */
 HT_API ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last);
 HT_API ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape, int n_dims);
+/* The same bytes as elements of another dtype, of which the last axis has more or fewer where the sizes differ; copies where
+ * elements to be joined or cut do not lie behind each other. Constant to derivatives. */
+HT_API ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype);
 /* Elements (i, i + offset) of two axes, as the last axis of the result. */
 HT_API ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2);
 /* parts[0 .. n] are the pieces of an axis between the places at[0 .. n); false, and all NULL, on failure. */
@@ -56,6 +59,9 @@ HT_API bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axi
 /* n > 0 arrays behind each other along an axis, or along a new one, in the dtype in which all of them meet. */
 HT_API ht_array *ht_concatenate(ht_scope *s, ht_array *const *arrays, int n, int axis);
 HT_API ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis);
+/* grids[i]: arrays[i], flat, along axis i of n, repeated along the others unless `sparse`. With `swap` the first two axes
+ * change places ("xy" indexing). False, and all NULL, on failure. */
+HT_API bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool swap, ht_array **grids);
 /* The whole of x times[i] times along each of the last n axes; new axes come first where x has fewer. */
 HT_API ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n);
 /* Each element of an axis so many times. */
@@ -145,6 +151,12 @@ HT_API ht_array *ht_greater(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_greater_equal(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_logical_and(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_logical_or(ht_scope *s, ht_array *a, ht_array *b);
+
+/* |a - b| <= atol + rtol |b|, or both the same infinity, or with `equal_nan` both NaN. */
+HT_API ht_array *ht_isclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan);
+/* One bool: whether all are; and whether shapes and all elements are equal. */
+HT_API ht_array *ht_allclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan);
+HT_API ht_array *ht_array_equal(ht_scope *s, ht_array *a, ht_array *b, bool equal_nan);
 
 /* Integers and bool; a shift makes bool u8, and by as many bits as the dtype has leaves nothing but the sign. */
 HT_API ht_array *ht_bitwise_and(ht_scope *s, ht_array *a, ht_array *b);

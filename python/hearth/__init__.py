@@ -16,6 +16,7 @@ from . import (
     _shape,
     _transform,
     fast,
+    linalg,
     random,
 )
 from ._array import array, from_dlpack
@@ -52,7 +53,7 @@ from ._shape import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
-    "Dtype", "Error", "array", "from_dlpack", "fast", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
+    "Dtype", "Error", "array", "from_dlpack", "fast", "linalg", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64",
     *_compile.__all__,
     *_elementwise.__all__,

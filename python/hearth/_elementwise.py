@@ -1,6 +1,6 @@
 """Functions of elements, and the operators that stand for them."""
 
-from ctypes import c_double, c_int, c_void_p
+from ctypes import c_bool, c_double, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array, operand
@@ -54,6 +54,9 @@ for _name in (
 _round = lib.operation("ht_round", c_void_p, c_int)
 _nan_to_num = lib.operation("ht_nan_to_num", c_void_p, c_double, c_double, c_double)
 _where = lib.operation("ht_where", c_void_p, c_void_p, c_void_p)
+_isclose = lib.operation("ht_isclose", c_void_p, c_void_p, c_double, c_double, c_bool)
+_allclose = lib.operation("ht_allclose", c_void_p, c_void_p, c_double, c_double, c_bool)
+_array_equal = lib.operation("ht_array_equal", c_void_p, c_void_p, c_bool)
 _clip = lib.operation("ht_clip", c_void_p, c_void_p, c_void_p)
 
 
@@ -78,7 +81,24 @@ def clip(a, a_min, a_max):
     return array._own(lib.call(_clip, a._handle, *handles))
 
 
-__all__ += ["round", "nan_to_num", "where", "clip"]
+def _compared(function, a, b, *arguments):
+    a, b = operand(a, b if isinstance(b, array) else None), operand(b, a if isinstance(a, array) else None)
+    return array._own(lib.call(function, a._handle, b._handle, *arguments))
+
+
+def isclose(a, b, rtol=1e-5, atol=1e-8, *, equal_nan=False):
+    return _compared(_isclose, a, b, rtol, atol, equal_nan)
+
+
+def allclose(a, b, rtol=1e-5, atol=1e-8, *, equal_nan=False):
+    return _compared(_allclose, a, b, rtol, atol, equal_nan)
+
+
+def array_equal(a, b, equal_nan=False):
+    return _compared(_array_equal, a, b, equal_nan)
+
+
+__all__ += ["round", "nan_to_num", "where", "clip", "isclose", "allclose", "array_equal"]
 
 
 def _operator(symbol, name):

@@ -1,15 +1,16 @@
 """Arrays from several, or from one several times."""
 
-from ctypes import POINTER, c_int, c_int64, c_void_p
+from ctypes import POINTER, c_bool, c_int, c_int64, c_void_p
 
 from . import _library as lib
 from ._array import array, operand
 
-__all__ = ["concatenate", "stack", "split", "tile", "repeat", "pad", "roll", "meshgrid"]
+__all__ = ["concatenate", "concat", "stack", "split", "tile", "repeat", "pad", "roll", "meshgrid"]
 
 _LIST = POINTER(c_void_p)
 _concatenate = lib.operation("ht_concatenate", _LIST, c_int, c_int)
 _stack = lib.operation("ht_stack", _LIST, c_int, c_int)
+_meshgrid = lib.declare("ht_meshgrid", c_bool, c_void_p, _LIST, c_int, c_bool, c_bool, _LIST)
 _tile = lib.operation("ht_tile", c_void_p, POINTER(c_int64), c_int)
 _repeat = lib.operation("ht_repeat", c_void_p, c_int64, c_int)
 _pad = lib.operation("ht_pad", c_void_p, POINTER(c_int64), c_void_p)
@@ -29,6 +30,9 @@ def concatenate(arrays, axis=0):
     if axis is None:
         arrays, axis = [operand(a).flatten() for a in arrays], 0
     return _joined(_concatenate, arrays, axis)
+
+
+concat = concatenate
 
 
 def stack(arrays, axis=0):
@@ -91,14 +95,9 @@ def meshgrid(*arrays, sparse=False, indexing="xy"):
     """Each array along an axis of its own, repeated along those of the others unless `sparse`."""
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: there is no indexing {indexing!r}, only 'xy' and 'ij'")
-    arrays = [operand(a).flatten() for a in arrays]
-    n = len(arrays)
-    axes = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else range(n)
-    shape = [1] * n
-    for a, axis in zip(arrays, axes):
-        shape[axis] = a.size
-    grids = [a.reshape([a.size if i == axis else 1 for i in range(n)]) for a, axis in zip(arrays, axes)]
-    return grids if sparse else [g.broadcast_to(shape) for g in grids]
+    arrays = [operand(a) for a in arrays]
+    handles = (c_void_p * len(arrays))(*(a._handle for a in arrays))
+    return [array._own(g) for g in lib.call_several(_meshgrid, len(arrays), handles, len(arrays), sparse, indexing == "xy")]
 
 
 for _name in ("split", "repeat"):

@@ -8,7 +8,7 @@ from ._array import array, operand, shape_argument
 from ._dtype import bool_, float32, int32
 
 __all__ = [
-    "full", "zeros", "ones", "zeros_like", "ones_like", "arange", "linspace", "eye", "identity", "tri", "tril", "triu",
+    "full", "zeros", "ones", "zeros_like", "ones_like", "full_like", "arange", "linspace", "eye", "identity", "tri", "tril", "triu",
 ]  # fmt: skip
 
 _full = lib.operation("ht_full", c_double, c_int, POINTER(c_int64), c_int)
@@ -51,6 +51,10 @@ def zeros_like(a):
 
 def ones_like(a):
     return ones(a.shape, a.dtype)
+
+
+def full_like(a, vals, dtype=None):
+    return full(a.shape, vals, dtype or a.dtype)
 
 
 def arange(start, stop=None, step=1, dtype=None):

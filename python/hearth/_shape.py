@@ -4,10 +4,14 @@ from ctypes import POINTER, c_int, c_int64, c_void_p
 
 from . import _library as lib
 from ._array import array, operand, shape_argument
+from ._dtype import bool_
+from ._elementwise import where
+from ._join import pad
+from ._make import eye, zeros
 
 __all__ = [
     "reshape", "transpose", "broadcast_to", "expand_dims", "squeeze", "swapaxes", "moveaxis", "flatten", "unflatten",
-    "diagonal",
+    "diagonal", "diag", "as_strided", "view", "flip", "permute_dims", "matrix_transpose",
 ]  # fmt: skip
 
 _SHAPE = POINTER(c_int64)
@@ -20,6 +24,8 @@ _swapaxes = lib.operation("ht_swapaxes", c_void_p, c_int, c_int)
 _moveaxis = lib.operation("ht_moveaxis", c_void_p, c_int, c_int)
 _flatten = lib.operation("ht_flatten", c_void_p, c_int, c_int)
 _unflatten = lib.operation("ht_unflatten", c_void_p, c_int, _SHAPE, c_int)
+_as_strided = lib.operation("ht_as_strided", c_void_p, _SHAPE, _SHAPE, c_int, c_int64)
+_view_as = lib.operation("ht_view_as", c_void_p, c_int)
 _diagonal = lib.operation("ht_diagonal", c_void_p, c_int64, c_int, c_int)
 
 
@@ -82,7 +88,55 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     return _call(_diagonal, a, offset, axis1, axis2)
 
 
+def diag(a, k=0):
+    """A diagonal of a matrix, or the matrix that has a vector on one."""
+    a = operand(a)
+    if a.ndim == 2:
+        return diagonal(a, k)
+    if a.ndim != 1:
+        raise ValueError(f"diag: needs a vector or a matrix, got {a.ndim} axes")
+    n = a.shape[0] + abs(k)
+    rows = a.reshape((-1, 1)) if k >= 0 else a
+    mask = eye(n, k=k, dtype=bool_)[: a.shape[0]] if k >= 0 else eye(n, k=k, dtype=bool_)[:, : a.shape[0]]
+    block = where(mask, rows, zeros((), a.dtype))
+    return pad(block, ((0, n - block.shape[0]), (0, n - block.shape[1])))
+
+
+def as_strided(a, shape=None, strides=None, offset=0):
+    """Elements at offset + sum(index * stride) of a's, in its row-major order."""
+    a = operand(a)
+    shape = a.shape if shape is None else tuple(shape)
+    if strides is None:
+        strides = [1] * len(shape)
+        for i in range(len(shape) - 1, 0, -1):
+            strides[i - 1] = strides[i] * shape[i]
+    if len(strides) != len(shape):
+        raise ValueError(f"as_strided: {len(strides)} strides for {len(shape)} axes")
+    return _call(_as_strided, a, shape_argument(shape)[0], shape_argument(strides)[0], len(shape), offset)
+
+
+def view(a, dtype):
+    """The same bytes as elements of another dtype."""
+    return _call(_view_as, a, dtype.code)
+
+
+def flip(a, axis=None):
+    a = operand(a)
+    axes = range(a.ndim) if axis is None else [i % a.ndim for i in _axes(axis)]
+    return a[tuple(slice(None, None, -1) if i in axes else slice(None) for i in range(a.ndim))] if a.ndim else a
+
+
+permute_dims = transpose
+
+
+def matrix_transpose(a):
+    return swapaxes(a, -1, -2)
+
+
 array.T = property(transpose)
+array.mT = property(matrix_transpose)
+array.view = view
+array.diag = diag
 array.reshape = lambda self, *shape: reshape(self, shape[0] if isinstance(shape[0], (list, tuple)) else shape)
 array.transpose = lambda self, *axes: transpose(self, axes or None)
 for _name in ("flatten", "unflatten", "squeeze", "swapaxes", "moveaxis", "diagonal", "broadcast_to"):

@@ -271,7 +271,10 @@ ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in) 
     while (node->base && ht_storage(node->in[looks_at]) != node->base) looks_at++;
     if (node->base) {
         look_at(a, in[looks_at]);
-        a->offset += in[looks_at]->offset - node->in[looks_at]->offset;
+        /* in elements of its own, which may be larger or smaller than those of its input (VIEW_AS) */
+        const ht_array *from = node->in[looks_at];
+        int64_t moved = (in[looks_at]->offset - from->offset) * (int64_t)ht_dtype_bytes(from->dtype);
+        a->offset += moved / (int64_t)ht_dtype_bytes(node->dtype);
     }
     return a;
 }

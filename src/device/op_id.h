@@ -11,6 +11,7 @@
     X(SLICE, slice)                                                                                                    \
     X(DIAGONAL, diagonal)                                                                                              \
     X(BROADCAST, broadcast)                                                                                            \
+    X(VIEW_AS, view_as)             /* the same bytes as another dtype */                                              \
     X(IDENTITY, identity)           /* the same, as a node of its own */                                               \
     X(STOP_GRADIENT, stop_gradient) /* the same, constant to derivatives */                                            \
     X(AFTER, after)                 /* the first, not computed from before the others are */                           \

@@ -69,6 +69,29 @@ ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis) {
     return y;
 }
 
+bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool swap, ht_array **grids) {
+    int64_t whole[HT_MAX_DIMS], alone[HT_MAX_DIMS];
+    for (int i = 0; i < n; i++) grids[i] = NULL;
+    if (n < 1 || n > HT_MAX_DIMS) {
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "meshgrid: %d arrays, expected 1 to %d", n, HT_MAX_DIMS);
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (!arrays[i]) return false;
+        whole[swap && n > 1 && i < 2 ? 1 - i : i] = ht_array_size(arrays[i]);
+    }
+    bool ok = true;
+    for (int i = 0; ok && i < n; i++) {
+        for (int k = 0; k < n; k++) alone[k] = 1;
+        alone[swap && n > 1 && i < 2 ? 1 - i : i] = ht_array_size(arrays[i]);
+        ht_array *line = ht_reshape(s, arrays[i], alone, n);
+        grids[i] = sparse ? line : ht_broadcast_to(s, line, whole, n);
+        ok = grids[i] != NULL;
+    }
+    for (int i = 0; !ok && i < n; i++) grids[i] = NULL;
+    return ok;
+}
+
 /* ---- the same elements several times ---- */
 
 /* Axis `axis` `by` times as long: the whole of it again and again, or each element so many times. */

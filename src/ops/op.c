@@ -14,6 +14,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_SLICE] = {.vjp = ht_vjp_slice},
     [HT_OP_DIAGONAL] = {.vjp = ht_vjp_diagonal},
     [HT_OP_BROADCAST] = {.vjp = ht_vjp_broadcast},
+    [HT_OP_VIEW_AS] = {.vjp = ht_vjp_none},
     [HT_OP_IDENTITY] = {.vjp = ht_vjp_copy},
     [HT_OP_AFTER] = {.vjp = ht_vjp_copy},
     [HT_OP_COPY] = {.shape = ht_shape_copy, .vjp = ht_vjp_copy},

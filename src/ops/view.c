@@ -216,6 +216,33 @@ ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
     return v;
 }
 
+/* ---- the same bytes ---- */
+
+ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype) {
+    if (!x) return NULL;
+    const int64_t have = (int64_t)ht_dtype_bytes(x->dtype), want = (int64_t)ht_dtype_bytes(dtype);
+    const int last = x->n_dims - 1;
+    char text[HT_SHAPE_TEXT];
+    if (want == 0) return ht_scope_fail(s, HT_ERR_ARGUMENT, "view_as: %d is no dtype", (int)dtype);
+    if (x->dtype == dtype) return x;
+    if (have != want && (x->n_dims == 0 || x->shape[last] * have % want != 0))
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "view_as: %s of %s cannot be looked at as %s, of %lld bytes",
+                             ht_shape_text(x->shape, x->n_dims, text), ht_dtype_name(x->dtype), ht_dtype_name(dtype),
+                             (long long)want);
+    bool fits = have == want || ((x->stride[last] == 1 || x->shape[last] <= 1) && x->offset * have % want == 0);
+    for (int i = 0; fits && have != want && i < last; i++) fits = x->stride[i] * have % want == 0;
+    if (!fits) x = ht_apply(s, HT_OP_COPY, NULL, &x, 1);
+    ht_array *v = ht_view_node(s, HT_OP_VIEW_AS, &x, 1, 0);
+    if (!v) return NULL;
+    v->dtype = dtype;
+    if (have == want) return v;
+    v->offset = x->offset * have / want;
+    v->shape[last] = x->shape[last] * have / want;
+    for (int i = 0; i < last; i++) v->stride[i] = x->stride[i] * have / want;
+    v->stride[last] = 1;
+    return v;
+}
+
 /* ---- what a window has seen, put back ---- */
 
 ht_status ht_shape_strided_add(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,

@@ -4,6 +4,8 @@
 #include "support/gradients.h"
 #include "support/test.h"
 
+#include <math.h>
+
 /* clang-format off */
 #define ANY      {2, {3, 4}, -1.5, 1.5}
 #define POSITIVE {2, {3, 4}, 0.3, 2.0}
@@ -102,6 +104,8 @@
     X(tril, ht_square(s, ht_tril(s, x, 0)), 1, {3, {2, 3, 3}, -1, 1})        \
     X(matmul, ht_matmul(s, x, y, false), 2, {3, {2, 2, 3}, -1, 1}, {2, {3, 4}, -1, 1}) \
     X(matmul_transposed, ht_matmul(s, x, y, true), 2, {2, {2, 3}, -1, 1}, {3, {2, 4, 3}, -1, 1}) \
+    X(norm, ht_norm(s, x, 3, (int[]){1}, 1, false), 1, ANY)                  \
+    X(norm_of_largest, ht_norm(s, ht_square(s, x), INFINITY, NULL, 0, true), 1, ANY) \
     X(network, ht_softmax(s, ht_matmul(s, ht_gelu(s, ht_add(s, ht_matmul(s, x, y, false), z)), y, true), 1), 3, \
       {2, {2, 3}, -1, 1}, {2, {3, 4}, -1, 1}, ROW)
 

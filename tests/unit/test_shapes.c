@@ -171,8 +171,49 @@ static void matrices_are_made(void **state) {
     test_expect_error(s, ht_arange(s, 0, 1, 0, HT_F32), "no countable elements");
 }
 
+static void bytes_are_seen_as_other_elements(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    const uint8_t bytes[12] = {1, 0, 2, 0, 3, 0, 4, 1, 5, 0, 6, 0};
+    ht_array *x = ht_array_from(s, bytes, HT_U8, (int64_t[]){2, 6}, 2);
+    SHAPE(ht_view_as(s, x, HT_U16), 2, 3);
+    EXPECT(ht_view_as(s, x, HT_U16), 1, 2, 3, 260, 5, 6);
+    ht_array *even = ht_slice(s, x, (int64_t[]){0, 2}, (int64_t[]){2, 6}, NULL);
+    ht_array *odd = ht_slice(s, x, (int64_t[]){0, 1}, (int64_t[]){2, 5}, NULL);
+    EXPECT(ht_view_as(s, even, HT_U16), 2, 3, 5, 6);
+    EXPECT(ht_view_as(s, odd, HT_U16), 512, 768, 1281, 1536);
+    EXPECT(ht_view_as(s, ht_slice(s, x, (int64_t[]){1, 5}, (int64_t[]){-1, -1}, (int64_t[]){-1, -1}), HT_I8), 0, 6, 0,
+           5, 1, 4, 0, 3, 0, 2, 0, 1);
+    EXPECT(ht_view_as(s, ht_view_as(s, ht_ones(s, HT_F32, (int64_t[]){1}, 1), HT_U8), HT_U32), 0x3f800000);
+    test_expect_error(s, ht_view_as(s, x, HT_U32), "view_as: [2, 6] of u8 cannot be looked at as u32, of 4 bytes");
+}
+
+static void grids_and_closeness(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *lines[2] = {test_counting(s, (int64_t[]){2}, 1), test_counting(s, (int64_t[]){3}, 1)}, *grids[2];
+    assert_true(ht_meshgrid(s, lines, 2, false, true, grids));
+    EXPECT(grids[0], 0, 1, 0, 1, 0, 1);
+    EXPECT(grids[1], 0, 0, 1, 1, 2, 2);
+    assert_true(ht_meshgrid(s, lines, 2, true, false, grids));
+    SHAPE(grids[0], 2, 1);
+    SHAPE(grids[1], 1, 3);
+    ht_array *x = test_counting(s, (int64_t[]){3}, 1);
+    ht_array *near = ht_add(s, x, ht_array_from(s, (float[]){0, 0.01f, 0.1f}, HT_F32, (int64_t[]){3}, 1));
+    EXPECT(ht_isclose(s, near, x, 0.01, 0.005, false), 1, 1, 0);
+    EXPECT(ht_allclose(s, near, x, 0.1, 0, false), 1);
+    EXPECT(ht_array_equal(s, near, x, false), 0);
+    EXPECT(ht_array_equal(s, x, test_counting(s, (int64_t[]){4}, 1), false), 0);
+    lines[1] = NULL;
+    assert_false(ht_meshgrid(s, lines, 2, false, true, grids));
+    assert_null(grids[0]);
+    ht_scope_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_seen_as_other_elements),
+        cmocka_unit_test(grids_and_closeness),
         cmocka_unit_test(any_axes_are_reduced),
         cmocka_unit_test(small_integers_are_summed_in_32_bits),
         cmocka_unit_test(nothing_has_a_sum_but_no_maximum),
