@@ -207,7 +207,7 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
     uint64_t state = 1000u * (uint64_t)type + 1;
     int64_t k[6];
     int n_k = columns(type, k);
-    bool slow = isa == HT_CPU_REFERENCE;
+    bool slow = isa == HT_CPU_REFERENCE || TEST_SLOW;
     for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
         for (int c = 0; c < n_k; c++) {
             if ((c + (int)r) % (slow ? 3 : 2)) continue;
@@ -263,7 +263,8 @@ static void test_reference(void **state) {
     every_type_everywhere(HT_PRECISION_REFERENCE);
 }
 
-/* Row i alone and among others, with 1, 2 and 4 threads: the same bits. Wide and long enough for every path. */
+/* Row i alone and among others, with 1, 2 and 4 threads (2 where tests are slow): the same bits. Wide and long enough for
+ * every path. */
 static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
     enum { ROWS = 65, OUT = 212 };
     int64_t k = ht_weight_type_info_of(type)->block > 32 ? 768 : 608;
@@ -274,7 +275,7 @@ static void same_bits(ht_cpu_isa isa, ht_weight_type type, ht_precision precisio
     float *alone = test_alloc(ROWS * OUT * sizeof(float)), *many = test_alloc(ROWS * OUT * sizeof(float));
     fill_input(x, ROWS * k, INPUT_RANDOM, &seed);
     for (int i = 0; i < ROWS; i++) test_multiply(&m, x + i * k, k, 1, p.bias, alone + i * OUT, OUT, 1);
-    for (int threads = 1; threads <= 4; threads *= 2)
+    for (int threads = TEST_SLOW ? 2 : 1; threads <= (TEST_SLOW ? 2 : 4); threads *= 2)
         for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++) {
             test_multiply(&m, x, k, x_counts[i], p.bias, many, OUT, threads);
             assert_memory_equal(alone, many, (size_t)x_counts[i] * OUT * sizeof(float));
