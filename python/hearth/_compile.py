@@ -14,6 +14,7 @@ _new = lib.declare("ht_compile", c_int, FUNCTION, c_void_p, POINTER(c_void_p), c
 _call = lib.declare("ht_compiled_call", c_int, c_void_p, c_void_p, LIST, c_int, LIST, c_int)
 _free = lib.declare("ht_compiled_free", None, c_void_p)
 _enabled = True
+_MOST_TRACES = 64  # of one function; the one used longest ago goes
 
 
 def _snapshot(tree):
@@ -53,7 +54,7 @@ class _Trace:
             try:
                 _assign(compiled.inputs, at_first)
                 value = compiled.fun(*positional, **named)
-                made, self._results = flatten(_snapshot((value, compiled.outputs)))
+                made, self._results = flatten((value, compiled.outputs))
                 return made
             finally:
                 _assign(compiled.inputs, before[0])
@@ -89,14 +90,11 @@ class _Compiled:
         tree = args, kwargs, self.inputs
         arguments = list(leaves(tree))
         kind = structure(tree), tuple((a.dtype, a.shape) for a in arguments)
-        trace = self._traces.get(kind)
-        if trace is None:
-            trace = self._traces[kind] = _Trace(self, args, kwargs, _snapshot(self.inputs))
-        try:
-            value, state = trace(arguments)
-        except BaseException:
-            self._traces.pop(kind, None)
-            raise
+        trace = self._traces.pop(kind, None) or _Trace(self, args, kwargs, self.inputs)
+        value, state = trace(arguments)  # one that fails is not put back
+        self._traces[kind] = trace
+        if len(self._traces) > _MOST_TRACES:
+            del self._traces[next(iter(self._traces))]
         _assign(self.outputs, state)
         return value
 

@@ -1,6 +1,10 @@
 """Trees: arrays in nested lists, tuples and dicts, as the arguments and results of a user's function."""
 
+import itertools
+
 from ._array import array
+
+_PLACE = object()  # of an array, in a tree that is kept without its arrays
 
 
 def leaves(tree):
@@ -17,18 +21,13 @@ def leaves(tree):
 
 def flatten(tree):
     """(arrays, rebuild): the arrays of a tree, and a function that makes the same tree of as many others. Its other leaves
-    stay as they are."""
-    arrays = list(leaves(tree))
-
-    def rebuild(others):
-        others = iter(others)
-        return _built(tree, others)
-
-    return arrays, rebuild
+    stay as they are. The function keeps none of the arrays, nor the tree's own containers."""
+    places = _built(tree, itertools.repeat(_PLACE))
+    return list(leaves(tree)), lambda others: _built(places, iter(others))
 
 
 def _built(tree, others):
-    if isinstance(tree, array):
+    if tree is _PLACE or isinstance(tree, array):
         return next(others)
     if isinstance(tree, dict):
         return {key: _built(value, others) for key, value in tree.items()}

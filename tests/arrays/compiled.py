@@ -60,6 +60,24 @@ class Compiled(unittest.TestCase):
             close(state["w"], plain["w"], 1e-4)
         self.assertEqual(len(calls), 1)
 
+    def test_traces_hold_no_arguments_and_are_not_kept_for_ever(self):
+        calls = []
+
+        def f(x, state):
+            calls.append(x.size)
+            return {"y": x * 2 + state["w"]}
+
+        g, state = hx.compile(f), {"w": hx.array(1.0)}
+        hx.eval(state)
+        before = hx.get_active_memory()
+        for n in range(1, 101):
+            hx.eval(g(hx.zeros((1000 * n,)), state))
+        self.assertLess(hx.get_active_memory() - before, 4000)
+        g(hx.zeros((100000,)), state)
+        self.assertEqual(len(calls), 100)
+        g(hx.zeros((1000,)), state)
+        self.assertEqual(len(calls), 101)
+
     def test_failures_come_out_and_leave_nothing(self):
         g = hx.compile(lambda x: x + hx.zeros((3,)))
         for _ in range(2):
