@@ -132,12 +132,27 @@ static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_arra
     return true;
 }
 
-/* f's results on stand-ins, shown through a CUSTOM node that has `c`'s gradient. */
+static ht_custom *new_custom(ht_scope *s, const ht_custom_vjp *vjp) {
+    ht_custom *c = calloc(1, sizeof *c);
+    if (!c) {
+        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a function with a gradient");
+        return NULL;
+    }
+    c->refs = 1;
+    c->recompute = vjp == NULL;
+    if (vjp) c->vjp = *vjp;
+    return c;
+}
+
+/* f's results on stand-ins, shown through a CUSTOM node that has `c`'s gradient. Takes over the caller's hold on `c`. */
 static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_array *const *in, int n_in, ht_array **out,
                         int max_out) {
     for (int i = 0; i < max_out; i++) out[i] = NULL;
     ht_scope *inner = ht_scope_inside(s);
-    if (!inner) return -1;
+    if (!inner) {
+        ht_custom_release(c);
+        return -1;
+    }
     ht_array **stand_in = ht_array_list(inner, n_in);
     bool ok = stand_in != NULL;
     for (int i = 0; ok && i < n_in; i++) {
@@ -151,37 +166,23 @@ static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_arra
     c->n_out = n > 0 ? n : 0;
     ok = n >= 0 && (n == 0 || n_in == 0 || show_results(inner, c, in, stand_in, out));
     free(stand_in);
-    if (ht_scope_give(s, inner, ok, out, c->n_out)) return n;
+    const int n_out = c->n_out;
+    ht_custom_release(c);
+    if (ht_scope_give(s, inner, ok, out, n_out)) return n;
     for (int i = 0; i < max_out; i++) out[i] = NULL;
     return -1;
 }
 
 int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom_vjp *vjp, ht_array *const *in, int n_in,
                        ht_array **out, int max_out) {
-    ht_custom *c = calloc(1, sizeof *c);
-    if (!c) {
-        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a function with a gradient");
-        if (vjp->release) vjp->release(vjp->user);
-        return -1;
-    }
-    c->refs = 1;
-    c->vjp = *vjp;
-    int n = call_as_node(s, f, c, in, n_in, out, max_out);
-    ht_custom_release(c);
-    return n;
+    ht_custom *c = new_custom(s, vjp);
+    if (!c && vjp->release) vjp->release(vjp->user);
+    return c ? call_as_node(s, f, c, in, n_in, out, max_out) : -1;
 }
 
 int ht_checkpoint(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out, int max_out) {
-    ht_custom *c = calloc(1, sizeof *c);
-    if (!c) {
-        ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a checkpoint");
-        return -1;
-    }
-    c->refs = 1;
-    c->recompute = true;
-    int n = call_as_node(s, f, c, in, n_in, out, max_out);
-    ht_custom_release(c);
-    return n;
+    ht_custom *c = new_custom(s, NULL);
+    return c ? call_as_node(s, f, c, in, n_in, out, max_out) : -1;
 }
 
 ht_array *ht_stop_gradient(ht_scope *s, ht_array *x) { return ht_view_node(s, HT_OP_STOP_GRADIENT, &x, 1, 0); }

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static bool push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a) {
+bool ht_list_push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a) {
     if (*n == *capacity) {
         size_t more = *capacity ? *capacity * 2 : 256;
         ht_array **grown = realloc(*list, more * sizeof *grown);
@@ -31,7 +31,7 @@ static ht_status out_of_memory(ht_worklist *w, ht_error *err) {
 
 static ht_status push_need(ht_worklist *w, ht_array *a, ht_error *err) {
     if (a == HT_NONE || state_of(ht_storage(a)) == HT_READY) return HT_OK;
-    return push(&w->stack, &w->n_stack, &w->stack_capacity, a) ? HT_OK : out_of_memory(w, err);
+    return ht_list_push(&w->stack, &w->n_stack, &w->stack_capacity, a) ? HT_OK : out_of_memory(w, err);
 }
 
 /* What a node is computed from; a view's parents too, for the holds they have on the storage. */
@@ -60,7 +60,7 @@ static ht_status order_depth_first(ht_worklist *w, ht_array *const *arrays, int 
     while (st == HT_OK && w->n_stack) {
         ht_array *a = w->stack[--w->n_stack];
         if (is_tagged(a)) {
-            if (!push(&w->order, &w->n, &w->capacity, untagged(a))) st = out_of_memory(w, err);
+            if (!ht_list_push(&w->order, &w->n, &w->capacity, untagged(a))) st = out_of_memory(w, err);
             continue;
         }
         if (a->visit == visit) continue;
@@ -69,7 +69,7 @@ static ht_status order_depth_first(ht_worklist *w, ht_array *const *arrays, int 
         a->keep = false;
         if (state_of(a) == HT_FAILED)
             st = failed_before(a, err);
-        else if (!push(&w->stack, &w->n_stack, &w->stack_capacity, tagged(a)))
+        else if (!ht_list_push(&w->stack, &w->n_stack, &w->stack_capacity, tagged(a)))
             st = out_of_memory(w, err);
         else
             st = push_inputs(w, a, err);

@@ -8,6 +8,8 @@
  * Their `visit` is set to *visit, a number of this walk alone, their use counts to zero. A node that failed before gives
  * its failure. */
 ht_status ht_graph_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err);
+/* Adds to a list of n arrays with room for `capacity`, which grows; false when memory ran out. */
+bool ht_list_push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a);
 void ht_worklist_free(ht_worklist *w);
 
 #endif

@@ -1,6 +1,7 @@
 #include "array/tape.h"
 
 #include "array/custom.h"
+#include "array/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,18 +10,6 @@ typedef struct stack {
     ht_array **node;
     size_t n, capacity;
 } stack;
-
-static bool push(stack *s, ht_array *a) {
-    if (s->n == s->capacity) {
-        size_t more = s->capacity ? s->capacity * 2 : 256;
-        ht_array **grown = realloc(s->node, more * sizeof(ht_array *));
-        if (!grown) return false;
-        s->node = grown;
-        s->capacity = more;
-    }
-    s->node[s->n++] = a;
-    return true;
-}
 
 /* Through how many of its inputs the ways go. */
 static int n_followed(const ht_tape *t, const ht_array *a) {
@@ -83,7 +72,8 @@ static bool walk(ht_tape *t, stack *open) {
             int n_in = a->settled ? 0 : n_followed(t, a);
             if (!set_seen(t, a, n_in ? OPEN : NO_STEP)) return false;
             for (int i = 0; i < n_in; i++)
-                if (seen_as(t, a->in[i]) == UNSEEN && !push(open, a->in[i])) return false;
+                if (seen_as(t, a->in[i]) == UNSEEN && !ht_list_push(&open->node, &open->n, &open->capacity, a->in[i]))
+                    return false;
             continue;
         }
         open->n--;
@@ -100,7 +90,8 @@ bool ht_tape_make(ht_scope *s, ht_tape_ways ways, ht_array *const *from, int n_f
     for (int i = 0; ok && i < n_from; i++)
         if (from[i] != HT_NONE && seen_as(out, from[i]) == UNSEEN) ok = append(out, from[i], 0);
     for (int i = 0; ok && i < n_to; i++)
-        if (seen_as(out, to[i]) == UNSEEN) ok = push(&open, to[i]) && walk(out, &open);
+        if (seen_as(out, to[i]) == UNSEEN)
+            ok = ht_list_push(&open.node, &open.n, &open.capacity, to[i]) && walk(out, &open);
     free(open.node);
     if (ok) return true;
     ht_tape_free(out);
