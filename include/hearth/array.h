@@ -44,13 +44,15 @@ typedef struct ht_device_options {
  * caller releases it; models, streams and arrays hold it as long as they need it. NULL
  * options mean the defaults. */
 HT_API ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err);
-HT_API ht_device *ht_device_retain(ht_device *d);
-HT_API void ht_device_release(ht_device *d); /* NULL is fine */
+HT_API ht_device *ht_device_retain(ht_device *d); /* one more hold, to be released; returns d */
+HT_API void ht_device_release(ht_device *d);      /* NULL is fine */
+/* What was opened: "cpu", the instruction set that its kernels use, and how many threads compute. The texts are constants. */
 HT_API const char *ht_device_name(const ht_device *d);
 HT_API const char *ht_device_instruction_set(const ht_device *d);
 HT_API int ht_device_threads(const ht_device *d);
 
-/* A stream computes in the order of submission. Streams may be used from several threads, which then take turns. */
+/* A stream computes in the order of submission. Streams may be used from several threads, which then take turns. The caller
+ * frees *out; HT_ERR_MEMORY when there is none. */
 HT_API ht_status ht_stream_new(ht_device *d, ht_stream **out, ht_error *err);
 /* Waits for what was submitted, then frees. NULL is fine. */
 HT_API void ht_stream_free(ht_stream *s);
@@ -81,15 +83,16 @@ HT_API void ht_scope_drop(ht_scope *s, ht_array *a);
  * NULL is fine. */
 HT_API ht_array *ht_scope_finish(ht_scope *s, ht_array *a);
 
+/* Known without evaluation, as are the shape and the size. */
 HT_API ht_dtype ht_array_dtype(const ht_array *a);
-HT_API int ht_array_n_dims(const ht_array *a);
+HT_API int ht_array_n_dims(const ht_array *a); /* 0 of a single value, at most 8 */
 /* Size of axis `axis`; negative axes count from the end. 0 for an axis that does not exist. */
 HT_API int64_t ht_array_dim(const ht_array *a, int axis);
 HT_API int64_t ht_array_size(const ht_array *a); /* elements */
 /* Of axis `axis`, as ht_array_dim: how many elements of memory lie between its neighbours. 0 along what was broadcast,
  * negative where a view walks backwards. */
 HT_API int64_t ht_array_stride(const ht_array *a, int axis);
-HT_API bool ht_array_is_evaluated(const ht_array *a);
+HT_API bool ht_array_is_evaluated(const ht_array *a); /* whether its elements are in memory */
 
 /* From values in memory: copies shape[0] * ... elements of dtype, row-major. */
 HT_API ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims);

@@ -23,7 +23,7 @@ typedef struct ht_rope_config {
     bool interleaved; /* pairs (2 i, 2 i + 1) instead of (i, i + dims / 2) */
 } ht_rope_config;
 
-/* Rotary position embedding of x [..., heads, head_dim] at positions i32 [...]: pair i is turned by
+/* Rotary position embedding (Su et al., RoFormer, 2021) of x [..., heads, head_dim] at positions i32 [...]: pair i is turned by
  * pos * scale * theta^(-2 i / dims) / freq_factors[i]; freq_factors f32 [dims / 2] or HT_NONE. */
 HT_API ht_array *ht_rope(ht_scope *s, ht_array *x, ht_array *pos, ht_array *freq_factors, const ht_rope_config *how);
 /* The same of x [batch, ..., rows, head_dim], whose row t is at position offset + t; offset is an integer without axes, or

@@ -18,8 +18,8 @@ extern "C" {
 HT_API ht_array *ht_take(ht_scope *s, ht_array *x, ht_array *index, int axis);
 /* Each element's own place along an axis: x and index have as many axes and broadcast along all others. */
 HT_API ht_array *ht_take_along_axis(ht_scope *s, ht_array *x, ht_array *index, int axis);
-/* x with values, which broadcast to the index and become of x's dtype, put or added to those places. The index broadcasts to
- * x along the other axes. */
+/* x with values, which broadcast to the index and become of x's dtype, put to those places, or added to what is there. The
+ * index broadcasts to x along the other axes. */
 HT_API ht_array *ht_put_along_axis(ht_scope *s, ht_array *x, ht_array *index, ht_array *values, int axis);
 HT_API ht_array *ht_scatter_add_axis(ht_scope *s, ht_array *x, ht_array *index, ht_array *values, int axis);
 /* [...] -> [..., n]: 1 at the place that the index names, which may not be negative, 0 elsewhere; an index outside gives no 1. */

@@ -20,6 +20,7 @@ extern "C" {
 HT_API ht_array *ht_npy_load(ht_scope *s, const char *path);
 /* The same from `size` bytes in memory; `name` is used in messages. */
 HT_API ht_array *ht_npy_parse(ht_scope *s, const void *data, size_t size, const char *name);
+/* Evaluates and writes in version 1, row-major. */
 HT_API ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err);
 
 /* ---- arrays by name ---- */
@@ -29,8 +30,8 @@ typedef struct ht_array_file ht_array_file;
 /* Opens a safetensors file or one GGUF file, told apart by how they begin. Reads names, shapes and metadata; an array's
  * elements are read when it is asked for. */
 HT_API ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err);
-HT_API void ht_array_file_close(ht_array_file *f); /* NULL is fine; arrays stay */
-HT_API size_t ht_array_file_count(const ht_array_file *f);
+HT_API void ht_array_file_close(ht_array_file *f);                       /* NULL is fine; arrays stay */
+HT_API size_t ht_array_file_count(const ht_array_file *f);               /* arrays in it */
 HT_API const char *ht_array_file_name(const ht_array_file *f, size_t i); /* lent */
 /* Array i < count. 8-bit floats, which are no dtype, come as u8. Of a GGUF, blocks of Q4_0, Q4_1 and Q8_0 come as MLX's
  * affine groups of 32 columns: `name` of u32 words, and beside it `scales` and `biases` of f16; other blocks as f16. */

@@ -75,6 +75,7 @@ typedef struct ht_model_cost {
     int64_t head_products[HT_ARITHMETICS];
 } ht_model_cost;
 
+/* Of a loaded model, on its own device. */
 HT_API ht_model_cost ht_model_cost_of(const ht_model *m);
 
 #ifdef __cplusplus

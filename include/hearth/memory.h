@@ -22,7 +22,8 @@ typedef struct ht_memory_stats {
     size_t wired_bytes;  /* locked in memory */
 } ht_memory_stats;
 
-HT_API ht_memory_stats ht_memory_get(void);
+HT_API ht_memory_stats ht_memory_get(void); /* of the whole process, now */
+/* The peak is what is active from here on. */
 HT_API void ht_memory_reset_peak(void);
 /* Gives back to the system all freed buffers that were kept. */
 HT_API void ht_memory_clear_cache(void);
@@ -32,7 +33,7 @@ HT_API void ht_memory_clear_cache(void);
 /* An allocation that would make active_bytes larger than the limit fails with the numbers, after the cache was given
  * back; one that fits beside what is active takes from the cache what it needs. 0: no limit, as in the beginning. */
 HT_API size_t ht_memory_set_limit(size_t bytes);
-HT_API size_t ht_memory_limit(void);
+HT_API size_t ht_memory_limit(void); /* the one that is set; 0: none */
 /* Freed buffers above this total go back to the system. 256 MiB in the beginning. */
 HT_API size_t ht_memory_set_cache_limit(size_t bytes);
 /* Buffers of 64 KiB and more that are allocated from now on are locked in memory (mlock), whole pages of them, while

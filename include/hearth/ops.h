@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 /* ---- make ---- */
+/* Of a shape, filled with one value converted to the dtype, with 0 or with 1. */
 HT_API ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shape, int n_dims);
 HT_API ht_array *ht_zeros(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims);
 HT_API ht_array *ht_ones(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims);
@@ -18,12 +19,15 @@ HT_API ht_array *ht_ones(ht_scope *s, ht_dtype dtype, const int64_t *shape, int 
 HT_API ht_array *ht_arange(ht_scope *s, double start, double stop, double step, ht_dtype dtype);
 /* n values from start to stop, both among them. */
 HT_API ht_array *ht_linspace(ht_scope *s, double start, double stop, int64_t n, ht_dtype dtype);
-/* [n, m]: 1 on the diagonal that begins k columns to the right, or on it and to the left of it, else 0. */
+/* [n, m]: 1 on the diagonal that begins k columns to the right (k < 0: -k rows down), or on it and to the left of it,
+ * else 0. */
 HT_API ht_array *ht_eye(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype);
 HT_API ht_array *ht_tri(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype);
 /* x [..., n, m] with zeros to the right of that diagonal, or to the left. */
 HT_API ht_array *ht_tril(ht_scope *s, ht_array *x, int64_t k);
 HT_API ht_array *ht_triu(ht_scope *s, ht_array *x, int64_t k);
+/* Converted: to bool whether it is not 0; to integers cut off towards 0, integers wrapping around. x itself where it has
+ * the dtype. */
 HT_API ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype);
 /* Row-contiguous copy, or x itself when it is contiguous already. */
 HT_API ht_array *ht_contiguous(ht_scope *s, ht_array *x);
@@ -38,10 +42,12 @@ HT_API ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, c
                                int64_t offset);
 /* start[i] <= index < stop[i] in steps of step[i] (NULL: 1; negative steps walk down from start to above stop). */
 HT_API ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step);
+/* Stretched as NumPy does it: new axes in front, axes of length 1 repeated without being copied. */
 HT_API ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims);
+/* With an axis of length 1 at `axis` of the result, or without such an axis of x, whose length has to be 1. */
 HT_API ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis);
 HT_API ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis);
-
+/* Two axes change places; one axis is taken out and put in elsewhere. */
 HT_API ht_array *ht_swapaxes(ht_scope *s, ht_array *x, int axis1, int axis2);
 HT_API ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to);
 /* Axes first .. last as one; copies where strides do not allow a view, as unflatten, which makes several of one (-1 once). */
@@ -75,10 +81,10 @@ HT_API ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis);
 /* f32 arithmetic takes and gives zero for a denormal; negative and abs change the sign bit alone. Results keep the dtype;
  * integers wrap around. */
 HT_API ht_array *ht_negative(ht_scope *s, ht_array *x); /* not of bool */
-HT_API ht_array *ht_abs(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_sign(ht_scope *s, ht_array *x); /* -1, 0 or 1; 0 for NaN */
-HT_API ht_array *ht_square(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_floor(ht_scope *s, ht_array *x); /* integers are whole already, here and in ceil and round */
+HT_API ht_array *ht_abs(ht_scope *s, ht_array *x);      /* the smallest integer stays as it is */
+HT_API ht_array *ht_sign(ht_scope *s, ht_array *x);     /* -1, 0 or 1; 0 for NaN */
+HT_API ht_array *ht_square(ht_scope *s, ht_array *x);   /* x * x */
+HT_API ht_array *ht_floor(ht_scope *s, ht_array *x);    /* integers are whole already, here and in ceil and round */
 HT_API ht_array *ht_ceil(ht_scope *s, ht_array *x);
 /* To the nearest value of so many decimals, which may be negative; halves to the even one. */
 HT_API ht_array *ht_round(ht_scope *s, ht_array *x, int decimals);
@@ -88,28 +94,28 @@ HT_API ht_array *ht_bitwise_invert(ht_scope *s, ht_array *x); /* integers and bo
 HT_API ht_array *ht_relu(ht_scope *s, ht_array *x);           /* maximum(x, 0) */
 HT_API ht_array *ht_softplus(ht_scope *s, ht_array *x);       /* log(1 + e^x) */
 
-/* To floating point: integers and bool become f32 first. */
+/* To floating point: integers and bool become f32 first. NaN where the function has no value; angles are in radians. */
 HT_API ht_array *ht_sqrt(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_rsqrt(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_reciprocal(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_exp(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_expm1(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_log(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_rsqrt(ht_scope *s, ht_array *x);      /* 1 / sqrt(x) */
+HT_API ht_array *ht_reciprocal(ht_scope *s, ht_array *x); /* 1 / x */
+HT_API ht_array *ht_exp(ht_scope *s, ht_array *x);        /* e^x */
+HT_API ht_array *ht_expm1(ht_scope *s, ht_array *x);      /* e^x - 1, exact near 0 */
+HT_API ht_array *ht_log(ht_scope *s, ht_array *x);        /* natural */
 HT_API ht_array *ht_log2(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_log10(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_log1p(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_log1p(ht_scope *s, ht_array *x); /* log(1 + x), exact near 0 */
 HT_API ht_array *ht_sin(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_cos(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_tan(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_arcsin(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_arccos(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_arctan(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_arcsin(ht_scope *s, ht_array *x); /* -pi/2 to pi/2 */
+HT_API ht_array *ht_arccos(ht_scope *s, ht_array *x); /* 0 to pi */
+HT_API ht_array *ht_arctan(ht_scope *s, ht_array *x); /* -pi/2 to pi/2 */
 HT_API ht_array *ht_sinh(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_cosh(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_tanh(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_erf(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_erfinv(ht_scope *s, ht_array *x);
-HT_API ht_array *ht_sigmoid(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_erf(ht_scope *s, ht_array *x);       /* 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x */
+HT_API ht_array *ht_erfinv(ht_scope *s, ht_array *x);    /* the y of which erf(y) is x, -1 <= x <= 1 */
+HT_API ht_array *ht_sigmoid(ht_scope *s, ht_array *x);   /* 1 / (1 + e^-x) */
 HT_API ht_array *ht_silu(ht_scope *s, ht_array *x);      /* x * sigmoid(x) */
 HT_API ht_array *ht_gelu(ht_scope *s, ht_array *x);      /* 0.5 x (1 + erf(x / sqrt(2))) */
 HT_API ht_array *ht_gelu_tanh(ht_scope *s, ht_array *x); /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) */
@@ -132,13 +138,13 @@ HT_API ht_array *ht_subtract(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_multiply(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_minimum(ht_scope *s, ht_array *a, ht_array *b); /* NaN when either is, as maximum */
 HT_API ht_array *ht_maximum(ht_scope *s, ht_array *a, ht_array *b);
-/* Rounded down; what is left of it has the sign of b. Of integers, 0 for b = 0. */
+/* a / b rounded down, and what is left, a - b * floor(a / b), which has the sign of b. Of integers, 0 for b = 0. */
 HT_API ht_array *ht_floor_divide(ht_scope *s, ht_array *a, ht_array *b);
 HT_API ht_array *ht_remainder(ht_scope *s, ht_array *a, ht_array *b);
-HT_API ht_array *ht_power(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_power(ht_scope *s, ht_array *a, ht_array *b); /* a^b; of integers without a fraction */
 
 /* To floating point: integers and bool become f32 first. */
-HT_API ht_array *ht_divide(ht_scope *s, ht_array *a, ht_array *b);
+HT_API ht_array *ht_divide(ht_scope *s, ht_array *a, ht_array *b);    /* a / b */
 HT_API ht_array *ht_logaddexp(ht_scope *s, ht_array *a, ht_array *b); /* log(e^a + e^b) */
 HT_API ht_array *ht_arctan2(ht_scope *s, ht_array *a, ht_array *b);   /* the angle of the point (b, a) */
 
@@ -193,7 +199,8 @@ HT_API ht_array *ht_argmax(ht_scope *s, ht_array *x, const int *axis, bool keepd
 HT_API ht_array *ht_argmin(ht_scope *s, ht_array *x, const int *axis, bool keepdims);
 
 /* ---- along one axis: the same shape ---- */
-HT_API ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis); /* floating point */
+/* e^x / sum(e^x), the largest x taken off all first; floating point. */
+HT_API ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis);
 /* What the elements up to a place give together: from the end when `reverse`; with the one at the place when `inclusive`,
  * else without it, the first being what no elements give (0, 1, the lowest, the highest, minus infinity). */
 HT_API ht_array *ht_cumsum(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);

@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+/* u32 [2]: the upper and the lower half of the seed. */
 HT_API ht_array *ht_random_key(ht_scope *s, uint64_t seed);
 /* n keys from one, u32 [n, 2]: the one must not be used for anything else. */
 HT_API ht_array *ht_random_split(ht_scope *s, ht_array *key, int64_t n);
@@ -28,9 +29,10 @@ HT_API ht_array *ht_random_normal(ht_scope *s, ht_array *loc, ht_array *scale, h
 /* A standard normal distribution between bounds. */
 HT_API ht_array *ht_random_truncated_normal(ht_scope *s, ht_array *lower, ht_array *upper, ht_dtype dtype,
                                             const int64_t *shape, int n_dims, ht_array *key);
+/* loc + scale * sign(u) * log1p(-|u|) of a u between -1 and 1. */
 HT_API ht_array *ht_random_laplace(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype dtype, const int64_t *shape,
                                    int n_dims, ht_array *key);
-/* -log(-log(u)) */
+/* -log(-log(u)) of a u between 0 and 1. */
 HT_API ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key);
 
 /* Whole numbers, low <= x < high. They come from f32: beyond 2^24 not every number can be drawn. */
