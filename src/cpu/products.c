@@ -108,7 +108,7 @@ static void lay_pieces(ht_products *s) {
         int64_t for_cache = ht_ceil_div_i64(s->n_x * s->x[0].n_blocks * HT_QBLOCK * number, ROWS_BYTES_MAX);
         int64_t for_threads = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(n_tiles, 8));
         of->n_parts = ht_min_i64(ht_max_i64(for_cache, for_threads), n_tiles);
-        of->grain = ht_max_i64(1, panels / wanted);
+        of->grain = ht_max_i64(1, panels / ((int64_t)s->n_threads * HT_PANEL_PIECES_PER_THREAD));
         of->first = at;
         at += of->direct ? ht_ceil_div_i64(of->n_panels, of->grain) : groups_of(s, i) * of->n_parts;
         of->end = at;

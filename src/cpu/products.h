@@ -18,7 +18,10 @@ typedef struct ht_product {
 
 enum {
     HT_MAX_PRODUCTS = 8,
-    HT_PIECES_PER_THREAD = 8 /* so that a thread that lost its core for a while does not hold up the others */
+    /* So that a thread that lost its core for a while does not hold up the others; of panels, which take microseconds,
+     * also because threads wait for half a piece at the end of a product. */
+    HT_PIECES_PER_THREAD = 8,
+    HT_PANEL_PIECES_PER_THREAD = 16
 };
 
 /* How one product is cut into pieces, of which threads take one at a time. */

@@ -208,7 +208,7 @@ bool ht_split_top(const ht_products *s, ht_pool *pool) {
     top_job job = job_of(s);
     job.n_seeds = p->top_k + MORE_SEEDS;
     if (job.n_panels < PANELS_PER_SEED * job.n_seeds || !prepare(&job)) return false;
-    int64_t grain = ht_max_i64(1, job.n_panels / ((int64_t)ht_pool_threads(pool) * HT_PIECES_PER_THREAD));
+    int64_t grain = ht_max_i64(1, job.n_panels / ((int64_t)ht_pool_threads(pool) * HT_PANEL_PIECES_PER_THREAD));
     ht_pool_run(pool, job.n_panels, grain, find_bounds, &job);
     choose_seeds(&job);
     ht_pool_run(pool, job.n_seeds, 1, multiply_seeds, &job);

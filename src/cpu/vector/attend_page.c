@@ -100,9 +100,18 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
         for (int c = 0; c < tiles; c++) v16f_store(g->weights + i * HT_KV_PAGE + (tile + c) * HT_KV_TILE, sum[i][c]);
 }
 
+/* What is left of WIDE(m) tiles goes in halves: a tile alone waits on its few chains. */
 HT_INLINE void score(const attend_page *page, attend_group *g, ht_dtype t, int m, int tile, int end) {
     for (; tile + WIDE(m) <= end; tile += WIDE(m)) score_tiles(page, g, t, m, WIDE(m), tile, end);
-    for (; tile < end; tile++) score_tiles(page, g, t, m, 1, tile, end);
+    if (WIDE(m) > 4 && tile + 4 <= end) {
+        score_tiles(page, g, t, m, 4, tile, end);
+        tile += 4;
+    }
+    if (WIDE(m) > 2 && tile + 2 <= end) {
+        score_tiles(page, g, t, m, 2, tile, end);
+        tile += 2;
+    }
+    if (tile < end) score_tiles(page, g, t, m, 1, tile, end);
 }
 
 /* Adds keys [first, end) to `columns` adjacent sixteen-lane columns of the outputs of queries [query, query + m). */
