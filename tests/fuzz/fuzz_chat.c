@@ -1,0 +1,99 @@
+/* Chat templates, of which the dialect of a format is read, and conversations. The first byte chooses the format: one by
+ * name, or the one that the template is recognised by. Then come the template, BOS and EOS, each up to a NUL, and the
+ * messages: a byte for the role and the text up to a NUL. What is written is a text, the same one every time, with BOS
+ * in front where the template names it, and all that a user says in it. */
+#include "generate/chat.h"
+#include "models/talk.h"
+#include "tokens.h"
+
+#include <hearth/model.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MESSAGES = 8 };
+
+/* Up to a NUL, as a string of its own; an empty one at the end of the input. */
+static char *next_text(const uint8_t **data, size_t *size) {
+    const uint8_t *end = *size ? memchr(*data, 0, *size) : NULL;
+    size_t n = end ? (size_t)(end - *data) : *size;
+    char *text = malloc(n + 1);
+    tokens_check(text != NULL);
+    if (n) memcpy(text, *data, n);
+    text[n] = 0;
+    *data += n + (end != NULL);
+    *size -= n + (end != NULL);
+    return text;
+}
+
+/* A vocabulary of one token, which is in no chat format. */
+static ht_tokenizer *tokenizer_with(char *template_text) {
+    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
+    static ht_tokenizer *t;
+    ht_error err;
+    if (!t) tokens_check(!ht_tokenizer_from_json(json, sizeof json - 1, NULL, 0, &t, &err));
+    t->chat_template = template_text;
+    return t;
+}
+
+static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
+
+/* Every format writes what a user says, without the white space around it at most. */
+static void check_text(const char *text, const ht_message *messages, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const char *said = messages[i].content;
+        size_t length = strlen(said);
+        if (strcmp(messages[i].role, "user") != 0 || is_blank(said)) continue;
+        for (const char *c = said; *c; c++)
+            if ((unsigned char)*c > 127 || (unsigned char)*c < 32) length = 0; /* may be white space of other kinds */
+        if (!length) continue;
+        while (*said == ' ') said++, length--;
+        while (said[length - 1] == ' ') length--;
+        const char *at = text;
+        while ((at = strchr(at, said[0])) && strncmp(at, said, length) != 0) at++;
+        tokens_check(at != NULL);
+    }
+}
+
+static void write_twice(const char *format, const char *template_text, const char *bos, const char *eos,
+                        const ht_message *messages, size_t n) {
+    char *text, *again;
+    ht_error err = {0};
+    ht_status status = ht_chat_write(format, template_text, bos, eos, messages, n, &text, &err);
+    tokens_check(!status == (text != NULL));
+    if (status) {
+        tokens_check(err.status == status && err.message[0]);
+        return;
+    }
+    tokens_check(!ht_chat_write(format, template_text, bos, eos, messages, n, &again, &err) && !strcmp(text, again));
+    if (template_text && strstr(template_text, "bos_token")) tokens_check(!strncmp(text, bos, strlen(bos)));
+    check_text(text, messages, n);
+    free(text);
+    free(again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
+    if (size == 0) return 0;
+    const int choice = *data++;
+    size--;
+    char *template_text = next_text(&data, &size), *bos = next_text(&data, &size), *eos = next_text(&data, &size);
+    char *contents[MESSAGES];
+    ht_message messages[MESSAGES];
+    size_t n = 0;
+    for (; n < MESSAGES && size > 0; n++) {
+        const uint8_t role = *data++;
+        size--;
+        contents[n] = next_text(&data, &size);
+        messages[n] = (ht_message){roles[role % 4], contents[n]};
+    }
+    const char *by_template = ht_talk_format(tokenizer_with(template_text));
+    const char *by_name = choice < 128 ? ht_model_chat_format(choice % 8) : by_template;
+    write_twice(by_name, template_text, bos, eos, messages, n);
+    if (choice & 64) write_twice(by_name, NULL, bos, eos, messages, n);
+    tokenizer_with(NULL);
+    for (size_t i = 0; i < n; i++) free(contents[i]);
+    free(template_text);
+    free(bos);
+    free(eos);
+    return 0;
+}

@@ -1,0 +1,55 @@
+/* For targets of what reads tokenizers: what has loaded must also encode, and decode what it encoded. */
+#ifndef TESTS_FUZZ_TOKENS_H
+#define TESTS_FUZZ_TOKENS_H
+
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char tokens_text[] =
+    " The quick  brown fox's 1234 \n\t h\xC3\xA9llo e\xCC\x81 \xE2\x96\x81\xE2\x96\x81 \xE6\x97\xA5\xE6\x9C\xAC "
+    "\xF0\x9F\x98\x80\xFF<s>a</s><|x|> aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.";
+
+static inline void tokens_check(int promise) {
+    if (!promise) abort();
+}
+
+/* Piece by piece it is the same text. */
+static inline void tokens_stream(const ht_tokenizer *t, const int32_t *ids, size_t n, const char *whole,
+                                 size_t n_whole) {
+    ht_decoder *d;
+    ht_error err;
+    if (ht_decoder_new(t, false, &d, &err)) return;
+    size_t at = 0;
+    for (size_t i = 0; i <= n; i++) {
+        const char *piece;
+        size_t length;
+        ht_status st =
+            i < n ? ht_decoder_feed(d, ids[i], &piece, &length, &err) : ht_decoder_flush(d, &piece, &length, &err);
+        tokens_check(!st && at + length <= n_whole && memcmp(whole + at, piece, length) == 0);
+        at += length;
+    }
+    tokens_check(at == n_whole);
+    ht_decoder_free(d);
+}
+
+/* With the text from byte `from` on, taken round. */
+static inline void tokens_use(const ht_tokenizer *t, size_t from) {
+    from %= sizeof tokens_text - 1;
+    ht_error err;
+    for (int i = 0; i < 4; i++) {
+        int32_t *ids;
+        size_t n, length;
+        char *decoded;
+        ht_encode_options options = {.add_special = i & 1, .parse_special = i & 2};
+        if (ht_tokenizer_encode(t, tokens_text + from, sizeof tokens_text - 1 - from, options, &ids, &n, &err)) return;
+        for (size_t k = 0; k < n; k++) tokens_check(ht_tokenizer_piece(t, ids[k]) != NULL);
+        tokens_check(!ht_tokenizer_decode(t, ids, n, false, &decoded, &length, &err));
+        tokens_stream(t, ids, n, decoded, length);
+        free(decoded);
+        free(ids);
+    }
+}
+
+#endif
