@@ -5,15 +5,18 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_SIZE = 256, GROUP = 16, UNIT = 64 };
 
-/* How a tool calls the numbers and the scale of the whole. */
+/* How a tool calls the numbers, their scales, the scale of the whole, and that of what it is multiplied by. */
 static const struct form {
-    const char *numbers, *whole;
+    const char *numbers, *scales, *whole, *before;
     bool divides;
-} forms[] = {{".weight", ".weight_scale_2", false}, {".weight_packed", ".weight_global_scale", true}};
+} forms[] = {{".weight", ".weight_scale", ".weight_scale_2", ".pre_quant_scale", false},
+             {".weight_packed", ".weight_scale", ".weight_global_scale", ".pre_quant_scale", true},
+             {"", "_weight_scale", "_weight_scale_2", "_pre_quant_scale", false}};
 enum { N_FORMS = sizeof forms / sizeof *forms };
 
 /* `name` with another end, in the checkpoint; NULL when the name ends otherwise, or there is none. */
@@ -32,8 +35,10 @@ static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t)
 /* The form in which the tensor holds numbers, and their scales; NULL when it does not. */
 static const struct form *form_of(const ht_checkpoint_files *c, const ht_safetensor *t, const ht_safetensor **scales) {
     for (const struct form *f = forms; f < forms + N_FORMS; f++) {
-        *scales = beside(c, t->name, f->numbers, ".weight_scale");
-        if (*scales && !strcmp(t->dtype, "U8") && t->rank == 2 && !strcmp((*scales)->dtype, "F8_E4M3")) return f;
+        *scales = beside(c, t->name, f->numbers, f->scales);
+        if (*scales && !strcmp(t->dtype, "U8") && (t->rank == 2 || t->rank == 3) &&
+            !strcmp((*scales)->dtype, "F8_E4M3"))
+            return f;
     }
     return NULL;
 }
@@ -42,17 +47,32 @@ const ht_safetensor *ht_nvfp4_numbers(const ht_checkpoint_files *c, const char *
     return beside(c, name, ".weight", ".weight_packed");
 }
 
+static ht_status wrong_scales(const ht_checkpoint_files *c, const ht_safetensor *t, const ht_safetensor *scales,
+                              ht_error *err) {
+    char expected[80];
+    int at = 0;
+    for (int i = 0; i < t->rank - 1; i++)
+        at += snprintf(expected + at, sizeof expected - (size_t)at, "%lld, ", (long long)t->shape[i]);
+    return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is not [%s%lld], a scale for %d columns of `%s`",
+                   file_of(c, scales), scales->name, expected, (long long)(2 * t->shape[t->rank - 1] / GROUP),
+                   (int)GROUP, t->name);
+}
+
 static ht_status complete(const ht_checkpoint_files *c, const struct form *f, const ht_safetensor *t,
                           const ht_safetensor *scales, ht_stored *out, ht_error *err) {
-    const int64_t rows = t->shape[0], columns = 2 * t->shape[1];
-    const ht_safetensor *before = beside(c, t->name, f->numbers, ".pre_quant_scale");
+    const int last = t->rank - 1;
+    const int64_t columns = 2 * t->shape[last];
+    const ht_safetensor *before = beside(c, t->name, f->numbers, f->before);
     if (before)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `%s` scales what is multiplied by `%s`, which is not supported",
                        file_of(c, before), before->name, t->name);
-    if (scales->rank != 2 || scales->shape[0] != rows || scales->shape[1] * GROUP != columns)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%s` is not [%lld, %lld], a scale for %d columns of `%s`",
-                       file_of(c, scales), scales->name, (long long)rows, (long long)(columns / GROUP), (int)GROUP,
-                       t->name);
+    int64_t rows = 1;
+    bool same = scales->rank == t->rank && scales->shape[last] * GROUP == columns;
+    for (int i = 0; i < last; i++) {
+        rows *= t->shape[i];
+        same = same && scales->shape[i] == t->shape[i];
+    }
+    if (!same) return wrong_scales(c, t, scales, err);
     if (columns % UNIT)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
                        "%s: tensor `%s` has rows of %lld columns; NVFP4 is read in multiples of %d", file_of(c, t),
@@ -60,7 +80,7 @@ static ht_status complete(const ht_checkpoint_files *c, const struct form *f, co
     const ht_weight_type_info *info = ht_weight_type_info_of(HT_W_NVFP4);
     out->type = HT_W_NVFP4;
     out->type_name = info->name;
-    out->dims[1] = columns;
+    out->dims[last] = columns;
     out->unit = UNIT;
     out->n_bytes = (size_t)(rows * (columns / info->block)) * info->block_bytes;
     out->n_parts = 2;
@@ -77,7 +97,7 @@ void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored
         return;
     }
     for (int i = 0; i < N_FORMS; i++) {
-        const ht_safetensor *numbers = beside(c, name, ".weight_scale", forms[i].numbers);
+        const ht_safetensor *numbers = beside(c, name, forms[i].scales, forms[i].numbers);
         if (!numbers || !form_of(c, numbers, &scales)) continue;
         t->n_dims = 1;
         t->dims[0] = 0;
@@ -85,28 +105,40 @@ void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored
     }
 }
 
-ht_status ht_nvfp4_whole_scale(const ht_checkpoint_files *c, const char *name, float *scale, bool *found,
-                               ht_error *err) {
-    *found = false;
+/* The numbers of `whole`, one for the tensor, one for each matrix, or one for each matrix and share, as one per matrix. */
+static ht_status read_whole(const ht_checkpoint_files *c, const struct form *f, const ht_safetensor *whole, int64_t n,
+                            int share, int n_shares, float *out, ht_error *err) {
+    ht_stored t;
+    ht_checkpoint_find(c, whole->name, &t);
+    int64_t found = 1;
+    for (int i = 0; i < t.n_dims; i++) found *= t.dims[i];
+    bool each = n > 1 || n_shares > 1;
+    if (t.type != HT_W_F32 || (found != 1 && !(each && (found == n || (found == n * n_shares && t.dims[0] == n)))))
+        return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is no single number in F32%s", t.file_name, whole->name,
+                       each ? ", nor one for each expert" : "");
+    float *values = malloc((size_t)found * sizeof *values);
+    if (!values) return ht_fail_memory(err, (size_t)found * sizeof *values, "scales");
+    ht_status status = ht_stored_read_f32(&t, found, values, err);
+    for (int64_t i = 0; !status && i < found; i++)
+        if (!isfinite(values[i]) || values[i] <= 0)
+            status = ht_fail(err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected positive numbers", t.file_name,
+                             whole->name, (double)values[i]);
+    for (int64_t e = 0; !status && e < n; e++) {
+        float scale = values[found == 1 ? 0 : found == n ? e : e * n_shares + share];
+        out[e] = f->divides ? 1 / scale : scale;
+    }
+    free(values);
+    return status;
+}
+
+ht_status ht_nvfp4_whole_scales(const ht_checkpoint_files *c, const char *name, int64_t n, int share, int n_shares,
+                                float *out, bool *found, ht_error *err) {
     const ht_safetensor *numbers = ht_safetensors_find(c->tensors, name), *scales;
     if (!numbers) numbers = ht_nvfp4_numbers(c, name);
     const struct form *f = numbers ? form_of(c, numbers, &scales) : NULL;
     const ht_safetensor *whole = f ? beside(c, numbers->name, f->numbers, f->whole) : NULL;
-    if (!whole) return HT_OK;
-    ht_stored t;
-    ht_checkpoint_find(c, whole->name, &t);
-    int64_t n = 1;
-    for (int i = 0; i < t.n_dims; i++) n *= t.dims[i];
-    if (n != 1 || t.type != HT_W_F32)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is no single number in F32", t.file_name, whole->name);
-    ht_status status = ht_stored_read_f32(&t, 1, scale, err);
-    if (status) return status;
-    if (!isfinite(*scale) || *scale <= 0)
-        return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is %g, expected a positive number", t.file_name, whole->name,
-                       (double)*scale);
-    if (f->divides) *scale = 1 / *scale;
-    *found = true;
-    return HT_OK;
+    *found = whole != NULL;
+    return whole ? read_whole(c, f, whole, n, share, n_shares, out, err) : HT_OK;
 }
 
 static bool is_text(const ht_checkpoint_files *c, const char *name) {

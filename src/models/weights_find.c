@@ -52,13 +52,14 @@ static bool is_place(const ht_loader *l, const char *gguf) {
     return false;
 }
 
-ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t n, float *out, bool *found) {
+ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t n, int share, int n_shares, float *out,
+                                   bool *found) {
     char scale[HT_WEIGHT_NAME];
     ht_stored t;
     const char *stem = strstr(name, "weight"), *place = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1;
     *found = false;
-    if (!l->from->gguf && n == 1) return ht_nvfp4_whole_scale(l->from, name, out, found, l->err);
-    if (!l->from->gguf || !stem) return HT_OK;
+    if (!l->from->gguf) return ht_nvfp4_whole_scales(l->from, name, n, share, n_shares, out, found, l->err);
+    if (!stem) return HT_OK;
     snprintf(scale, sizeof scale, "%.*sscale", (int)(stem - name), name);
     if (is_place(l, scale + (place - name)) || !ht_checkpoint_find(l->from, scale, &t)) return HT_OK;
     *found = true;
@@ -74,7 +75,7 @@ ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t
 ht_status ht_loader_scale_products(const ht_loader *l, const char *name, ht_weight *w) {
     float scale;
     bool found;
-    ht_status status = ht_loader_product_scales(l, name, 1, &scale, &found);
+    ht_status status = ht_loader_product_scales(l, name, 1, 0, 1, &scale, &found);
     w->scale = found && !status && scale != 1 ? scale : 0;
     return status;
 }

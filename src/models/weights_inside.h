@@ -47,8 +47,10 @@ ht_status ht_loader_look_up(const ht_loader *l, const char *name, const int64_t 
 /* The scales that the checkpoint has for t, of n matrices one after another, or of the one that it is when n is 0. */
 ht_status ht_loader_find_scales(ht_loader *l, const ht_stored *t, const char *name, int64_t n, ht_scales *out);
 /* What products of the matrix are multiplied by: the scale of a whole tensor in NVFP4. A GGUF file may have `x.scale` beside
- * `x.weight`, with one for each of its n experts. *found is false when there is none. */
-ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t n, float *out, bool *found);
+ * `x.weight`, with one for each of its n experts. A tensor may hold the rows of n_shares weights, of which this is
+ * number `share`. *found is false when there is none. */
+ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t n, int share, int n_shares, float *out,
+                                   bool *found);
 /* The same into w->scale. */
 ht_status ht_loader_scale_products(const ht_loader *l, const char *name, ht_weight *w);
 

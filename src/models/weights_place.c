@@ -86,7 +86,7 @@ static ht_status load_expert_scales(ht_loader *l, const ht_expert_form *f, int64
         bool found;
         values[e] = 1;
         ht_expert_name(l->from, f, layer, e, name, sizeof name);
-        status = ht_loader_product_scales(l, name, f->stacked ? n : 1, values + e, &found);
+        status = ht_loader_product_scales(l, name, f->stacked ? n : 1, f->share, f->n_shares, values + e, &found);
         any = any || found;
     }
     if (!status && any && l->into) status = ht_loader_keep_array(l, values, n, &out->scale);

@@ -87,12 +87,39 @@ for part in ("gate", "up", "down"):
     moe.update({f"{path}.weight": ("U32", (2, 64, 8)), f"{path}.scales": ("F16", (2, 64, 1)), f"{path}.biases": ("F16", (2, 64, 1))})
 weights("experts", {"model_type": "qwen3_moe", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 64,
                     "head_dim": 32, **way(bits=4, group_size=64)}, moe)
-stacked = {k: v for k, v in moe.items() if "switch_mlp" not in k}
+around = {k: v for k, v in moe.items() if "switch_mlp" not in k and ".scales" not in k and ".biases" not in k}
+for path, (rows, columns) in PROJECTIONS.items():
+    if "self_attn" in path:
+        around[f"model.layers.0.{path}.weight"] = ("BF16", (rows, columns))
+routed = {"model_type": "qwen3_moe", "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 64, "head_dim": 32}
+stacked = dict(around)
 for part, rows, shape in (("gate_up", 128, (2, 8, 2)), ("down", 64, (2, 64, 1))):
     path = f"model.layers.0.mlp.experts.{part}_proj"
     stacked.update({path: ("F8_E4M3", (2, rows, 64)), f"{path}_scale_inv": ("F32", shape)})
-weights("experts-fp8", {"model_type": "qwen3_moe", "num_experts": 2, "num_experts_per_tok": 1,
-                        "moe_intermediate_size": 64, "head_dim": 32, **FP8}, stacked)
+weights("experts-fp8", {**routed, **FP8}, stacked)
+
+def nvfp4(numbers, scale, whole, shape):
+    return lambda path, rows, columns: {f"{path}{numbers}": ("U8", (rows, columns // 2)),
+                                        f"{path}{scale}": ("F8_E4M3", (rows, columns // 16)), f"{path}{whole}": ("F32", shape)}
+
+
+MODELOPT = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+COMPRESSED = {"quantization_config": {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}}
+weights("nvfp4-modelopt", MODELOPT, model(nvfp4(".weight", ".weight_scale", ".weight_scale_2", ())))
+weights("nvfp4-compressed", COMPRESSED, model(nvfp4(".weight_packed", ".weight_scale", ".weight_global_scale", (1,))))
+for tool, config, (numbers, scale, whole), ends in (
+        ("modelopt", MODELOPT, (".weight", ".weight_scale", ".weight_scale_2"), ("", "_weight_scale", "_weight_scale_2")),
+        ("compressed", COMPRESSED, (".weight_packed", ".weight_scale", ".weight_global_scale"),
+         (".weight_packed", ".weight_scale", ".weight_global_scale"))):
+    each, stack = dict(around), dict(around)
+    for part in ("gate", "up", "down"):
+        for e in range(2):
+            each.update(nvfp4(numbers, scale, whole, ())(f"model.layers.0.mlp.experts.{e}.{part}_proj", 64, 64))
+    for part, rows, shape in (("gate_up", 128, (2, 2)), ("down", 64, (2,))):
+        path = f"model.layers.0.mlp.experts.{part}_proj"
+        stack.update({path + ends[0]: ("U8", (2, rows, 32)), path + ends[1]: ("F8_E4M3", (2, rows, 4)), path + ends[2]: ("F32", shape)})
+    weights(f"experts-nvfp4-{tool}", {**routed, **config}, each)
+    weights(f"experts-nvfp4-{tool}-stacked", {**routed, **config}, stack)
 
 names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors"]
 a, b = {"a": ("F32", (2, 3)), "b": ("U8", (0, 4))}, {"c": ("BF16", ()), "d": ("I64", (2,))}

@@ -197,8 +197,9 @@ def packed_nvfp4(x, divides):
     return codes[:, ::2] | codes[:, 1::2] << 4, scales, stated, means
 
 
-def nvfp4_checkpoint(name, cls, config, tool, stated, n=40):
-    """Layers in NVFP4, their experts as tensors of their own."""
+def nvfp4_checkpoint(name, cls, config, tool, stated, experts=None, n=40):
+    """Layers in NVFP4. experts: "stacked" in one tensor, gate and up with scales of their own, or each with tensors of its own,
+    called by this pattern."""
     if not wanted(name):
         return
     directory, model = begin(name, cls, config, 0)
@@ -213,14 +214,28 @@ def nvfp4_checkpoint(name, cls, config, tool, stated, n=40):
         tensors[f"{stem}.input_global_scale" if divides else f"{stem}.input_scale"] = torch.ones([1] if divides else [])
         return means
 
+    def put_stacked(key, p, parts):
+        """ModelOpt leaves `.weight` out of the names."""
+        each = [[packed_nvfp4(half, divides) for half in one.chunk(len(parts))] for one in p]
+        names = ([".weight_packed", ".weight_scale", ".weight_global_scale"] if divides else
+                 ["", "_weight_scale", "_weight_scale_2"])
+        for i, part in enumerate(names[:2]):
+            tensors[key + part] = torch.stack([torch.cat([half[i] for half in one]) for one in each])
+        whole = torch.stack([torch.stack([half[2] for half in one]) for one in each])
+        tensors[key + names[2]] = whole if len(parts) > 1 else whole.reshape(-1)
+        return torch.stack([torch.cat([half[3] for half in one]) for one in each])
+
     with torch.no_grad():
         for key, p in model.state_dict().items():
             if p.dim() == 3:  # all experts
-                experts = key.rsplit(".", 1)[0]
                 parts = ("gate_proj", "up_proj") if "gate_up" in key else ("down_proj",)
+                if experts == "stacked":
+                    p.copy_(put_stacked(key, p, parts))
+                    continue
+                above = key.rsplit(".", 2)[0] + "." + (experts or "experts.{}")
                 for e in range(p.shape[0]):
                     halves = p[e].chunk(len(parts))
-                    p[e].copy_(torch.cat([put(f"{experts}.{e}.{part}", half) for part, half in zip(parts, halves)]))
+                    p[e].copy_(torch.cat([put(f"{above.format(e)}.{part}", half) for part, half in zip(parts, halves)]))
             elif "_proj" in key:
                 p.copy_(put(key.removesuffix(".weight"), p))
             else:
@@ -596,6 +611,19 @@ def main():
     nvfp4_checkpoint("qwen3-moe-compressed-nvfp4", Qwen3MoeForCausalLM,
                      qwen3_moe(**wide, head_dim=16, moe_intermediate_size=64, num_hidden_layers=1), "compressed-tensors",
                      {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized", "ignore": ["lm_head", "re:.*gate$"]})
+    nvfp4_checkpoint("qwen3-moe-modelopt-nvfp4-stacked", Qwen3MoeForCausalLM,
+                     qwen3_moe(**wide, head_dim=16, moe_intermediate_size=64, num_hidden_layers=1, num_experts=4), "modelopt",
+                     {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "stacked")
+    wide4 = dict(hidden_size=64, intermediate_size=64, head_dim=16, global_head_dim=32, num_hidden_layers=2,
+                 layer_types=["sliding_attention", "full_attention"], hidden_size_per_layer_input=0, enable_moe_block=True,
+                 num_experts=4, top_k_experts=2, moe_intermediate_size=64)
+    packed = {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}
+    nvfp4_checkpoint("gemma4-experts-compressed-nvfp4-stacked", Gemma4ForCausalLM, gemma4(**wide4), "compressed-tensors",
+                     packed, "stacked")
+    nvfp4_checkpoint("gemma4-experts-compressed-nvfp4", Gemma4ForCausalLM, gemma4(**wide4), "compressed-tensors", packed,
+                     "experts.{}")
+    nvfp4_checkpoint("gemma4-experts-modelopt-nvfp4", Gemma4ForCausalLM, gemma4(**wide4), "modelopt",
+                     {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "moe.experts.{}")
     fp8_checkpoint("qwen3-moe-fp8-whole", Qwen3MoeForCausalLM, qwen3_moe(), torch.float8_e4m3fn, None, "_scale",
                    torch.float32, {})
     even = dict(hidden_size=32, intermediate_size=64, num_attention_heads=4, vocab_size=61, num_hidden_layers=1)

@@ -51,9 +51,9 @@ static void the_scale_of_the_whole(void **state) {
     } cases[] = {
         {{MODELOPT, 0.25f, NULL}, 0.25f, ""},
         {{COMPRESSED, 8.0f, NULL}, 0.125f, ""},
-        {{MODELOPT, 0.0f, NULL}, 0, "`model.x.weight_scale_2` is 0, expected a positive number"},
-        {{COMPRESSED, -1.0f, NULL}, 0, "is -1, expected a positive number"},
-        {{COMPRESSED, INFINITY, NULL}, 0, "is inf, expected a positive number"},
+        {{MODELOPT, 0.0f, NULL}, 0, "`model.x.weight_scale_2` holds 0, expected positive numbers"},
+        {{COMPRESSED, -1.0f, NULL}, 0, "holds -1, expected positive numbers"},
+        {{COMPRESSED, INFINITY, NULL}, 0, "holds inf, expected positive numbers"},
         {{"weight", "U8", 32, 4, "weight_scale_2", "F16", 0, NULL}, 0, "is no single number in F32"},
     };
     scratch_make();
@@ -66,13 +66,80 @@ static void the_scale_of_the_whole(void **state) {
         assert_true(t.type == HT_W_NVFP4 && t.dims[0] == 2 && t.dims[1] == 64 && t.n_bytes == 72);
         float scale = 0;
         bool found;
-        ht_status status = ht_nvfp4_whole_scale(c, "model.x.weight", &scale, &found, &err);
+        ht_status status = ht_nvfp4_whole_scales(c, "model.x.weight", 1, 0, 1, &scale, &found, &err);
         if (cases[i].expected != 0)
             assert_true(!status && found && scale == cases[i].expected);
-        else if (status != HT_ERR_FORMAT || found || !strstr(err.message, cases[i].part))
+        else if (status != HT_ERR_FORMAT || !strstr(err.message, cases[i].part))
             fail_msg("case %zu: status %d, \"%s\"", i, status, err.message);
         ht_error none = {0};
-        assert_true(!ht_nvfp4_whole_scale(c, "model.y.weight", &scale, &found, &none) && !found);
+        assert_true(!ht_nvfp4_whole_scales(c, "model.y.weight", 1, 0, 1, &scale, &found, &none) && !found);
+        ht_checkpoint_close(c);
+    }
+    scratch_remove();
+}
+
+/* Three experts in one tensor, [3, 4, 64], of which gate and up have two rows each. */
+static ht_status open_stacked(bool modelopt, int n_dims, const int64_t *dims, const float *whole,
+                              ht_checkpoint_files **c, ht_error *err) {
+    static const char config[] = "{\"model_type\": \"qwen3_moe\"}";
+    safetensors_writer w = {0};
+    size_t n = 1;
+    for (int i = 0; i < n_dims; i++) n *= (size_t)dims[i];
+    safetensors_put(&w, modelopt ? "model.x" : "model.x.weight_packed", "U8", 3, (int64_t[]){3, 4, 32}, NULL, 384);
+    safetensors_put(&w, modelopt ? "model.x_weight_scale" : "model.x.weight_scale", "F8_E4M3", 3, (int64_t[]){3, 4, 4},
+                    NULL, 48);
+    safetensors_put(&w, modelopt ? "model.x_weight_scale_2" : "model.x.weight_global_scale", "F32", n_dims, dims, whole,
+                    4 * n);
+    size_t size;
+    unsigned char *file = safetensors_finish(&w, &size);
+    scratch_write("model.safetensors", file, size);
+    scratch_write("config.json", config, strlen(config));
+    free(file);
+    return ht_checkpoint_open(scratch_directory(), c, err);
+}
+
+static void experts_in_one_tensor(void **state) {
+    (void)state;
+    static const float values[12] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
+    static const struct {
+        int n_dims;
+        int64_t dims[3];
+        float gate[3], up[3]; /* ModelOpt's; 0: refused */
+    } cases[] = {
+        {0, {0}, {1, 1, 1}, {1, 1, 1}},
+        {1, {1}, {1, 1, 1}, {1, 1, 1}},
+        {1, {3}, {1, 2, 4}, {1, 2, 4}},
+        {3, {3, 1, 1}, {1, 2, 4}, {1, 2, 4}},
+        {2, {3, 2}, {1, 4, 16}, {2, 8, 32}},
+        {3, {3, 2, 1}, {1, 4, 16}, {2, 8, 32}},
+        {1, {2}, {0}, {0}},
+        {1, {6}, {0}, {0}},
+        {2, {2, 3}, {0}, {0}},
+        {2, {3, 4}, {0}, {0}},
+    };
+    scratch_make();
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        const size_t k = i / 2;
+        const bool modelopt = i % 2;
+        const char *name = modelopt ? "model.x" : "model.x.weight";
+        ht_checkpoint_files *c;
+        ht_stored t;
+        ht_error err = {0};
+        if (open_stacked(modelopt, cases[k].n_dims, cases[k].dims, values, &c, &err)) fail_msg("%s", err.message);
+        assert_true(ht_checkpoint_find(c, name, &t));
+        assert_true(t.type == HT_W_NVFP4 && t.n_dims == 3 && t.dims[1] == 4 && t.dims[2] == 64 && t.n_bytes == 432);
+        for (int share = 0; share < 2; share++) {
+            float scales[3] = {0};
+            const float *expected = share ? cases[k].up : cases[k].gate;
+            bool found;
+            ht_status status = ht_nvfp4_whole_scales(c, name, 3, share, 2, scales, &found, &err);
+            if (expected[0] == 0) {
+                assert_int_equal(status, HT_ERR_FORMAT);
+                assert_non_null(strstr(err.message, "is no single number in F32, nor one for each expert"));
+            } else
+                for (int e = 0; e < 3; e++)
+                    assert_true(!status && found && scales[e] == (modelopt ? expected[e] : 1 / expected[e]));
+        }
         ht_checkpoint_close(c);
     }
     scratch_remove();
@@ -110,6 +177,7 @@ static void broken_checkpoints(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_scale_of_the_whole),
+        cmocka_unit_test(experts_in_one_tensor),
         cmocka_unit_test(broken_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
