@@ -125,6 +125,8 @@
     X(DEQUANTIZE, dequantize)                                                                                          \
     X(QUANTIZED_MATMUL, quantized_matmul)                                                                              \
     X(LAYER_NORM, layer_norm)                                                                                          \
+    X(RMS_NORM_GRAD, rms_norm_gradient)                                                                                \
+    X(LAYER_NORM_GRAD, layer_norm_gradient)                                                                            \
     X(SDPA, scaled_dot_product_attention)                                                                              \
     X(SDPA_GRAD, attention_gradient)                                                                                   \
     X(ROPE, rope)                                                                                                      \

@@ -65,13 +65,15 @@ typedef struct ht_recurrence_params {
 } ht_recurrence_params;
 
 /* RMS_NORM(x [..., n], weight [n] or none): x / sqrt(mean(x^2) + eps) * (weight_offset + weight), over the last axis;
- * the sum of squares and the scale are f32. */
+ * the sum of squares and the scale are f32. RMS_NORM_GRAD(the same, the gradient of its result) -> the gradients of x and of
+ * the weight behind one another; sums over rows are f32, in an order that depends on the shape alone. */
 typedef struct ht_rms_norm_params {
     float eps;
     float weight_offset; /* 1 for the (1 + w) form, else 0 */
 } ht_rms_norm_params;
 
-/* LAYER_NORM(x [..., n], weight [n] or none, bias [n] or none): (x - mean) / sqrt(var + eps) * weight + bias. */
+/* LAYER_NORM(x [..., n], weight [n] or none, bias [n] or none): (x - mean) / sqrt(var + eps) * weight + bias.
+ * LAYER_NORM_GRAD(the same, the gradient of its result) -> the gradients of x, weight and bias behind one another. */
 typedef struct ht_layer_norm_params {
     float eps;
 } ht_layer_norm_params;

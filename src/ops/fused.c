@@ -35,6 +35,18 @@ ht_status ht_shape_norm(const char *op, ht_array *const *in, int n_in, const voi
     return st ? st : ht_result_like(in[0], in[0]->dtype, out);
 }
 
+/* The operands, and the gradient of the result. */
+ht_status ht_shape_norm_grad(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                             ht_error *err) {
+    (void)params;
+    ht_status st = check_norm(op, in, n_in - 1, err);
+    if (st) return st;
+    *out = (ht_result_type){in[0]->dtype, 1, {0}};
+    for (int i = 0; i < n_in - 1; i++)
+        if (in[i] != HT_NONE) out->shape[0] += ht_array_size(in[i]);
+    return HT_OK;
+}
+
 /* Brings operands that are there to the dtype in which they meet, at least f32; false when one is missing. */
 static bool meet(ht_scope *s, ht_array **in, int n) {
     ht_dtype dtype = HT_BOOL;

@@ -1,5 +1,6 @@
-/* Reverse rules of fused operations and of products by quantised or chosen matrices. Those that have no rule of their own
- * are differentiated as the composition of ordinary operations that they equal. */
+/* Reverse rules of fused operations and of products by quantised or chosen matrices. Those that have neither a rule of
+ * their own nor a backward kernel are differentiated as the composition of ordinary operations that they equal, and so are
+ * the backward kernels. */
 #include "array/differentiate.h"
 #include "ops/gradient.h"
 
@@ -44,12 +45,64 @@ static ht_array *compose_layer_norm(ht_scope *s, const void *params, ht_array *c
     return ht_astype(s, y, in[0]->dtype);
 }
 
+/* The parts of a backward kernel's result: the gradients of the inputs that are there, behind one another. */
+static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
+    int64_t at = 0;
+    for (int i = 0; flat && i < n; i++) {
+        grad_in[i] = HT_NONE;
+        if (in[i] == HT_NONE) continue;
+        int64_t end = at + ht_array_size(in[i]);
+        grad_in[i] = ht_reshape(s, ht_slice(s, flat, &at, &end, NULL), in[i]->shape, in[i]->n_dims);
+        if (!grad_in[i]) return false;
+        at = end;
+    }
+    return flat != NULL;
+}
+
+/* What a backward kernel computes, by the composition that gave y. */
+static ht_array *gradients_of(ht_scope *s, ht_array *y, ht_array *grad, ht_array *const *in, int n) {
+    ht_array *wrt[3], *parts[3] = {NULL};
+    int there = 0;
+    for (int i = 0; i < n; i++)
+        if (in[i] != HT_NONE) wrt[there++] = in[i];
+    if (!y || !ht_backward(s, &y, &grad, 1, wrt, there, parts)) return NULL;
+    for (int i = 0; i < there; i++) {
+        if (parts[i] == HT_NONE) parts[i] = ht_zeros(s, wrt[i]->dtype, wrt[i]->shape, wrt[i]->n_dims);
+        parts[i] = ht_reshape(s, parts[i], (int64_t[]){-1}, 1);
+    }
+    return ht_concatenate(s, parts, there, 0);
+}
+
+/* By the backward kernel, whose operands are those of the node and the gradient. */
+static bool norm_gradients(ht_scope *s, ht_op_id op, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[4];
+    memcpy(in, node->in, (size_t)node->n_in * sizeof *in);
+    in[node->n_in] = grad;
+    return part(s, ht_apply(s, op, node->params, in, node->n_in + 1), in, node->n_in, grad_in);
+}
+
 bool ht_vjp_rms_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_rms_norm, node, grad, grad_in);
+    return norm_gradients(s, HT_OP_RMS_NORM_GRAD, node, grad, grad_in);
 }
 
 bool ht_vjp_layer_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_layer_norm, node, grad, grad_in);
+    return norm_gradients(s, HT_OP_LAYER_NORM_GRAD, node, grad, grad_in);
+}
+
+static ht_array *compose_rms_norm_grad(ht_scope *s, const void *params, ht_array *const *in) {
+    return gradients_of(s, compose_rms_norm(s, params, in), in[2], in, 2);
+}
+
+static ht_array *compose_layer_norm_grad(ht_scope *s, const void *params, ht_array *const *in) {
+    return gradients_of(s, compose_layer_norm(s, params, in), in[3], in, 3);
+}
+
+bool ht_vjp_rms_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_rms_norm_grad, node, grad, grad_in);
+}
+
+bool ht_vjp_layer_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_layer_norm_grad, node, grad, grad_in);
 }
 
 /* ---- rotary embedding: turned back ---- */
@@ -128,25 +181,12 @@ bool ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     memcpy(in, node->in, 5 * sizeof *in);
     in[5] = ht_output(node);
     in[6] = grad;
-    ht_array *flat = ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7);
-    int64_t at = 0;
-    for (int i = 0; flat && i < 3; i++) {
-        int64_t end = at + ht_array_size(in[i]);
-        grad_in[i] = ht_reshape(s, ht_slice(s, flat, &at, &end, NULL), in[i]->shape, in[i]->n_dims);
-        if (!grad_in[i]) return false;
-        at = end;
-    }
-    return flat && sdpa_mask_gradients(s, node, grad, grad_in);
+    return part(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in) &&
+           sdpa_mask_gradients(s, node, grad, grad_in);
 }
 
 static ht_array *compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const *in) {
-    ht_array *grad = in[6], *y = compose_sdpa(s, params, in), *parts[3] = {NULL};
-    if (!y || !ht_backward(s, &y, &grad, 1, in, 3, parts)) return NULL;
-    for (int i = 0; i < 3; i++) {
-        if (parts[i] == HT_NONE) parts[i] = ht_zeros(s, in[i]->dtype, in[i]->shape, in[i]->n_dims);
-        parts[i] = ht_reshape(s, parts[i], (int64_t[]){-1}, 1);
-    }
-    return ht_concatenate(s, parts, 3, 0);
+    return gradients_of(s, compose_sdpa(s, params, in), in[6], in, 3);
 }
 
 bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {

@@ -505,6 +505,62 @@ static void layer_norm(void **state) {
                 }
 }
 
+/* Rows enough for several blocks of them. */
+static void norm_gradients(void **state) {
+    (void)state;
+    static const int64_t lengths[] = {1, 6, 17, 32, 65, 577};
+    for (EACH(l, lengths))
+        for (EACH(t, float_types))
+            for (int how = 0; how < LAYOUT_COUNT; how++)
+                for (int given = 0; given < 8; given++) {
+                    uint64_t seed = l + 5;
+                    const bool centred = given & 4;
+                    const int64_t dims[3] = {how == 0 ? 0 : how == 1 ? 40 : 3, 3, lengths[l]}, n = dims[2];
+                    const int64_t rows = dims[0] * dims[1];
+                    operand x = operand_make(float_types[t], 3, dims, (layout)how, ORDINARY, &seed);
+                    operand grad =
+                        operand_make(float_types[t], 3, dims, (layout)((how + given) % LAYOUT_COUNT), ORDINARY, &seed);
+                    operand w = operand_make(float_types[t], 1, &n, (layout)how, ORDINARY, &seed);
+                    const ht_layer_norm_params layer = {.eps = 1e-1f};
+                    const ht_rms_norm_params rms = {.eps = 1e-1f, .weight_offset = given & 2 ? 1.0f : 0.0f};
+                    comparison c = {.op = centred ? HT_OP_LAYER_NORM_GRAD : HT_OP_RMS_NORM_GRAD,
+                                    .params = centred ? (const void *)&layer : &rms,
+                                    .n_in = centred ? 4 : 3,
+                                    .tolerance = how == 1 ? 1e-4 : 2e-5,
+                                    .what = "gradient of a norm"};
+                    c.in[0] = x.view;
+                    c.in[1] = given & 1 ? w.view : test_absent();
+                    c.in[2] = given & 2 ? w.view : test_absent();
+                    c.in[centred ? 3 : 2] = grad.view;
+                    int64_t size = rows * n + (given & 1 ? n : 0) + (centred && given & 2 ? n : 0);
+                    c.out = test_view(NULL, float_types[t], 1, &size);
+                    compare(&c);
+                    free(x.memory), free(w.memory), free(grad.memory);
+                }
+}
+
+/* The gradients of weight and bias have the same bits with any number of threads. */
+static void norm_gradients_have_one_order(void **state) {
+    (void)state;
+    const int64_t dims[2] = {700, 300}, size = 701 * 300;
+    uint64_t seed = 9;
+    operand x = operand_make(HT_F32, 2, dims, CONTIGUOUS, ORDINARY, &seed);
+    operand grad = operand_make(HT_F32, 2, dims, CONTIGUOUS, ORDINARY, &seed);
+    operand w = operand_make(HT_F32, 1, &dims[1], CONTIGUOUS, ORDINARY, &seed);
+    const ht_rms_norm_params p = {.eps = 1e-5f};
+    const ht_view in[3] = {x.view, w.view, grad.view};
+    float *first = malloc((size_t)size * sizeof *first), *other = malloc((size_t)size * sizeof *other);
+    for (int threads = 1; threads < 5; threads++) {
+        ht_device *devices[TEST_MAX_DEVICES];
+        int n = test_devices(threads, devices);
+        ht_view out = test_view(threads == 1 ? first : other, HT_F32, 1, &size);
+        test_run_ok(devices[n - 1], HT_OP_RMS_NORM_GRAD, &p, 3, in, &out, NULL);
+        if (threads > 1) assert_memory_equal(first, other, (size_t)size * sizeof *first);
+        test_devices_free(devices, n);
+    }
+    free(first), free(other), free(x.memory), free(grad.memory), free(w.memory);
+}
+
 /* Of the same operands: the result as the plain kernel gives it, any gradient of it, and the gradients of q, k and v. */
 static void compare_gradient(const comparison *attention) {
     comparison c = *attention;
@@ -628,6 +684,8 @@ int main(void) {
         cmocka_unit_test(large_matmul),
         cmocka_unit_test(matmul_bits),
         cmocka_unit_test(layer_norm),
+        cmocka_unit_test(norm_gradients),
+        cmocka_unit_test(norm_gradients_have_one_order),
         cmocka_unit_test(attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

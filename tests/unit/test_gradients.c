@@ -145,6 +145,8 @@
     X(rms_norm, ht_rms_norm(s, x, y, 1e-2f, 0), 2, ANY, ROW)                 \
     X(rms_norm_plain, ht_rms_norm(s, x, HT_NONE, 1e-2f, 1), 1, ANY)          \
     X(layer_norm, ht_layer_norm(s, x, y, z, 1e-2f), 3, ANY, ROW, ROW)        \
+    X(layer_norm_plain, ht_layer_norm(s, x, HT_NONE, HT_NONE, 1e-2f), 1, ANY) \
+    X(layer_norm_bias, ht_layer_norm(s, x, HT_NONE, y, 1e-2f), 2, ANY, ROW)  \
     X(rope, ht_square(s, turned(s, x, false)), 1, {4, {1, 2, 3, 6}, -1, 1})  \
     X(rope_pairs, ht_square(s, turned(s, x, true)), 1, {3, {2, 3, 4}, -1, 1}) \
     X(attention, attended(s, in, false, 0), 3, {4, {1, 4, 2, 3}, -1, 1}, {4, {1, 2, 3, 3}, -1, 1}, {4, {1, 2, 3, 2}, -1, 1}) \

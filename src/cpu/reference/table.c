@@ -16,6 +16,8 @@ void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_GATHER].scratch = ht_plain_take_scratch;
     kernels[HT_OP_SCATTER].scratch = ht_plain_take_scratch;
     kernels[HT_OP_SDPA].scratch = ht_plain_sdpa_scratch;
+    kernels[HT_OP_RMS_NORM_GRAD].scratch = ht_plain_norm_grad_scratch;
+    kernels[HT_OP_LAYER_NORM_GRAD].scratch = ht_plain_norm_grad_scratch;
     kernels[HT_OP_SDPA_GRAD].scratch = ht_plain_sdpa_grad_scratch;
     ht_cpu_linear_kernels(kernels);
 }

@@ -8,6 +8,7 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_reduce)(kernels);
     HT_ISA_NAME(ht_vector_scan)(kernels);
     HT_ISA_NAME(ht_vector_norm)(kernels);
+    HT_ISA_NAME(ht_vector_norm_grad)(kernels);
     HT_ISA_NAME(ht_vector_rope)(kernels);
     HT_ISA_NAME(ht_vector_matmul)(kernels);
     HT_ISA_NAME(ht_vector_gathered)(kernels);

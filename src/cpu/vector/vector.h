@@ -13,6 +13,7 @@ void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_norm_grad)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_rope)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_matmul)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_gathered)(ht_kernel kernels[HT_OP_COUNT]);
