@@ -14,6 +14,7 @@ from . import (
     _quantize,
     _reduce,
     _shape,
+    _stream,
     _transform,
     fast,
     linalg,
@@ -50,6 +51,7 @@ from ._order import *  # noqa: F403
 from ._quantize import *  # noqa: F403
 from ._reduce import *  # noqa: F403
 from ._shape import *  # noqa: F403
+from ._stream import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
@@ -68,5 +70,17 @@ __all__ = [
     *_quantize.__all__,
     *_reduce.__all__,
     *_shape.__all__,
+    *_stream.__all__,
     *_transform.__all__,
 ]  # fmt: skip
+
+# What makes arrays takes `stream=`, as a function and as a method.
+_stream.give_streams(
+    globals(),
+    *(n for m in (_elementwise, _index, _join, _linalg, _make, _order, _quantize, _reduce, _shape) for n in m.__all__),
+    "stop_gradient",
+)
+_stream.give_streams(fast.__dict__, *fast.__all__)
+_stream.give_streams(linalg.__dict__, *linalg.__all__)
+_stream.give_streams(random.__dict__, *(set(random.__all__) - {"key", "seed", "state"}))
+_stream.give_streams_to_methods(array, "item", "tolist")

@@ -23,55 +23,18 @@ def shape_argument(shape):
     return _shape_argument(tuple(shape))
 
 
-class Handle(int):
-    """A pointer to an array of the library, and the hold on it, which ends with this object. So `operand(x)._handle` may
-    be passed on although nothing else keeps what operand() made."""
-
-    def __del__(self, release=lib.release):
-        release(self)
-
-
-class array:
+class array(lib.core.Array):
     """An n-dimensional array. From a number, (nested) lists of numbers, another array, or anything with the buffer
     protocol; `dtype` converts."""
 
-    __slots__ = ("_handle", "_shape", "__weakref__")
+    __slots__ = ()
     __array_priority__ = 1000  # of NumPy: our operators come first
 
     def __init__(self, values, dtype=None):
-        handle = _handle_of(values, dtype)
-        if dtype is not None and ALL[lib.dtype_of(handle)] is not dtype:
-            handle = Handle(lib.call(_astype, handle, dtype.code))
-        self._handle = handle
-
-    @classmethod
-    def _own(cls, handle):
-        self = _new(cls)
-        self._handle = Handle(handle)
-        return self
+        made = _made_of(values, dtype)
+        self._become(made if dtype is None or made.dtype is dtype else lib.call(_astype, made, dtype.code))
 
     # ---- what it is ----
-
-    @property
-    def dtype(self):
-        return ALL[lib.dtype_of(self._handle)]
-
-    @property
-    def ndim(self):
-        return lib.n_dims_of(self._handle)
-
-    @property
-    def shape(self):
-        try:
-            return self._shape
-        except AttributeError:
-            handle = self._handle
-            self._shape = tuple([lib.dim_of(handle, i) for i in range(lib.n_dims_of(handle))])
-            return self._shape
-
-    @property
-    def size(self):
-        return _product(self.shape)
 
     @property
     def itemsize(self):
@@ -92,7 +55,7 @@ class array:
     # ---- its values ----
 
     def _bytes(self):
-        return lib.read(self._handle, self.nbytes)
+        return lib.read(self, self.nbytes)
 
     def tolist(self):
         return _nested(self)
@@ -123,11 +86,11 @@ class array:
         return format(self.item() if self.size == 1 and spec else str(self), spec)
 
     def astype(self, dtype):
-        return array._own(lib.call(_astype, self._handle, dtype.code))
+        return lib.call(_astype, self, dtype.code)
 
     def __copy__(self):
         same = _new(array)
-        same._handle = self._handle
+        same._become(self)
         return same
 
     def __deepcopy__(self, memo):
@@ -154,20 +117,12 @@ class array:
     def __dlpack_device__(self):
         return _dlpack.CPU
 
-    def __buffer__(self, flags):
-        """What memoryview() asks from Python 3.12 on."""
-        return _dlpack.to_buffer(self)
 
-    __hash__ = object.__hash__
-
-
-_new = object.__new__
+_new = array.__new__
 
 
 def _from_pickle(data, code, shape):
-    a = _new(array)
-    a._handle = _make(data, ALL[code], shape)
-    return a
+    return _make(data, ALL[code], shape)
 
 
 def _nested(a):
@@ -215,7 +170,7 @@ def _product(shape):
 
 
 def _make(data, dtype, shape):
-    return Handle(lib.call(_from, data, dtype.code, *shape_argument(shape)))
+    return lib.call(_from, data, dtype.code, *shape_argument(shape))
 
 
 def _shape_of(values):
@@ -253,15 +208,13 @@ def _from_numbers(numbers, dtype, shape):
         return _make(struct.pack(f"={len(numbers)}{dtype.format}", *numbers), dtype, shape)
     except OverflowError:  # of a floating point number, which is infinite then
         wide = _make(struct.pack(f"={len(numbers)}d", *numbers), float64, shape)
-        return Handle(lib.call(_astype, wide, dtype.code))
+        return lib.call(_astype, wide, dtype.code)
     except struct.error as error:
         raise ValueError(f"a number does not fit {dtype.name}: {error}") from None
 
 
-def _copied(handle):
-    """A copy of an array, held by the caller."""
-    shape = tuple(lib.dim_of(handle, i) for i in range(lib.n_dims_of(handle)))
-    return _make(lib.data(handle), ALL[lib.dtype_of(handle)], shape)
+def _copied(a):
+    return _make(lib.data(a), a.dtype, a.shape)
 
 
 def _from_buffer(view):
@@ -275,16 +228,16 @@ def _from_buffer(view):
 
 def _from_other(values):
     """A copy of what has the buffer protocol or DLPack."""
-    handle = None
+    made = None
     try:
-        handle = _from_buffer(memoryview(values))
+        made = _from_buffer(memoryview(values))
     except (TypeError, ValueError, BufferError):  # none, or of a type that has no format there
         pass
-    if handle is None and hasattr(values, "__dlpack__"):
-        handle = _copied(Handle(_dlpack.from_capsule(values)))
-    if handle is None:
+    if made is None and hasattr(values, "__dlpack__"):
+        made = _copied(_dlpack.from_capsule(values))
+    if made is None:
         raise TypeError(f"an array cannot be made of {type(values).__name__}")
-    return handle
+    return made
 
 
 def _holds_arrays(values):
@@ -297,49 +250,32 @@ def _stacked(values):
     return stack([v if isinstance(v, array) else array(v) for v in values])
 
 
-def _handle_of(values, dtype):
+def _made_of(values, dtype):
     if isinstance(values, array):
-        return values._handle
+        return values
     if isinstance(values, (bool, int, float)):
         return _from_numbers([values], dtype, ())
     if isinstance(values, (list, tuple)):
         if _holds_arrays(values):
-            return _stacked(values)._handle
+            return _stacked(values)
         shape = _shape_of(values)
         if shape is None:
             raise ValueError("the lists have different lengths: they make no array")
         return _from_numbers(_flat(values, len(shape) - 1), dtype, shape)
-    handle = _from_other(values)
-    if dtype is None and lib.dtype_of(handle) == float64.code:  # as MLX takes NumPy's numbers
-        return Handle(lib.call(_astype, handle, float32.code))
-    return handle
+    made = _from_other(values)
+    if dtype is None and made.dtype is float64:  # as MLX takes NumPy's numbers
+        return lib.call(_astype, made, float32.code)
+    return made
 
 
 def from_dlpack(x, /, *, copy=None):
     """An array on the memory of `x`, anything that has `__dlpack__`, which must not be written to while the array lives;
     `copy=True` copies it."""
-    a, shared = _new(array), Handle(_dlpack.from_capsule(x))
-    a._handle = _copied(shared) if copy else shared
-    return a
+    shared = _dlpack.from_capsule(x)
+    return _copied(shared) if copy else shared
 
 
 # ---- operands ----
-
-_scalars = {}  # bare numbers as arrays, which most programs use few of
-_MOST_SCALARS = 256
-
-
-def _scalar(value, dtype):
-    key = value, dtype.code
-    known = _scalars.get(key) if value or value.__class__ is not float else None  # 0.0 and -0.0 are equal
-    if known is None:
-        known = array(value, dtype)
-        if value or value.__class__ is not float:
-            if len(_scalars) >= _MOST_SCALARS:
-                _scalars.clear()
-            _scalars[key] = known
-    return known
-
 
 def operand(value, beside=None):
     """What an operation takes. A bare number takes the dtype of the array beside it, where that can hold it."""
@@ -349,5 +285,8 @@ def operand(value, beside=None):
         weak = bool_ if isinstance(value, bool) else int32 if isinstance(value, int) else float32
         dtype = beside.dtype
         fits = weak is bool_ or dtype.is_float or (weak is int32 and dtype.kind in "iu")
-        return _scalar(value, dtype if fits else weak)
+        return array(value, dtype if fits else weak)
     return array(value)
+
+
+lib.core.hook(array=array, operand=operand, dtypes=ALL)

@@ -1,12 +1,13 @@
-"""Sharing memory with other libraries: DLPack both ways, and lent memory for NumPy and the buffer protocol.
+"""Sharing memory with other libraries: DLPack both ways, and lent memory for NumPy.
 
 Layouts: dlpack.h, version 1.0 (DLManagedTensor and DLManagedTensorVersioned)."""
 
+import copy
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object, pythonapi  # fmt: skip
 
 from . import _library as lib
-from ._dtype import ALL, bfloat16, bool_
+from ._dtype import ALL, bfloat16
 
 CPU = (1, 0)  # (kDLCPU, the first)
 _READ_ONLY, _COPIED = 1, 2  # flags of a versioned tensor
@@ -56,9 +57,9 @@ class Lent:
     done to the array object meanwhile (`a[0] = 1`) does not change them."""
 
     def __init__(self, a):
-        self.dtype, self.shape, self._handle = a.dtype, a.shape, a._handle  # which holds it
-        self.address = lib.lend(self._handle)
-        self.strides = tuple(lib.stride_of(self._handle, i) for i in range(len(self.shape)))
+        self.dtype, self.shape, self._array = a.dtype, a.shape, copy.copy(a)  # which holds it
+        self.address = lib.lend(self._array)
+        self.strides = tuple(lib.stride_of(self._array._handle, i) for i in range(len(self.shape)))
 
     @property
     def __array_interface__(self):
@@ -140,10 +141,7 @@ def borrow(address, dtype, shape, strides, release, user):
     n = len(shape)
     span = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
     flat = lib.call(_wrap, address, dtype.code, (c_int64 * 1)(span), 1, release, user)
-    try:
-        return lib.call(_strided, flat, (c_int64 * n)(*shape), (c_int64 * n)(*strides), n, 0)
-    finally:
-        lib.release(flat)
+    return lib.call(_strided, flat, (c_int64 * n)(*shape), (c_int64 * n)(*strides), n, 0)
 
 
 def _row_major(shape):
@@ -164,7 +162,7 @@ def _capsule_of(x):
 
 
 def from_capsule(x):
-    """A handle on the memory of anything that has `__dlpack__`, without a copy."""
+    """An array on the memory of anything that has `__dlpack__`, without a copy."""
     capsule = _capsule_of(x)
     kind = _Versioned if _capsule_is(capsule, _NAMES[_Versioned][0]) else _Managed
     name, used = _NAMES[kind]
@@ -180,12 +178,12 @@ def from_capsule(x):
     if any(s < 0 for s in strides):
         raise BufferError("memory with negative strides cannot be shared")
     data = (tensor.data or 0) + tensor.byte_offset
-    handle = borrow(data, _dtype_of(tensor), shape, strides, managed.deleter, address)
+    borrowed = borrow(data, _dtype_of(tensor), shape, strides, managed.deleter, address)
     _capsule_rename(capsule, used)  # from now on the library calls its deleter
-    return handle
+    return borrowed
 
 
-# ---- the buffer protocol ----
+# ---- the buffers of others ----
 
 
 class _Buffer(Structure):
@@ -210,17 +208,3 @@ def with_address(view, use):
         return use(buffer.buf or 0)
     finally:
         _release_buffer(byref(buffer))
-
-
-def to_buffer(a):
-    """A read-only memoryview of the elements, without a copy, row-major."""
-    if a.dtype is bfloat16:
-        raise BufferError("the buffer protocol has no format for bfloat16; convert to float32, or use DLPack")
-    address, n = lib.data(a._handle), a.nbytes
-    memory = (ctypes.c_char * n).from_address(address) if n else b""
-    if n:
-        memory.owner = Lent(a)  # which may have a contiguous copy, too
-    view = memoryview(memory).cast("B")
-    code = "?" if a.dtype is bool_ else a.dtype.format
-    shape = a.shape
-    return (view.cast(code, shape) if shape and all(shape) else view.cast(code)).toreadonly()

@@ -36,7 +36,7 @@ def _load_npz(path):
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             data = archive.read(name)
-            arrays[name.removesuffix(".npy")] = array._own(lib.call(_npy_parse, data, len(data), f"{path}: {name}".encode()))
+            arrays[name.removesuffix(".npy")] = lib.call(_npy_parse, data, len(data), f"{path}: {name}".encode())
     return arrays
 
 
@@ -54,7 +54,7 @@ def _load_named(path, return_metadata):
     file = c_void_p()
     lib.check(_open, path.encode(), byref(file))
     try:
-        arrays = {_name(file, i).decode(): array._own(lib.call(_read, file, i)) for i in range(_count(file))}
+        arrays = {_name(file, i).decode(): lib.call(_read, file, i) for i in range(_count(file))}
         metadata = json.loads(_metadata(file).decode()) if return_metadata else {}
         return arrays, {key: _value(value) for key, value in metadata.items()}
     finally:
@@ -66,12 +66,12 @@ def load_arrays(file, format=None, return_metadata=False):
     if hasattr(file, "read"):
         data = file.read()
         if data[:6] == b"\x93NUMPY":
-            return array._own(lib.call(_npy_parse, data, len(data), b"the file"))
+            return lib.call(_npy_parse, data, len(data), b"the file")
         return _load_npz(io.BytesIO(data))
     path = os.fspath(file)
     format = format or pathlib.Path(path).suffix[1:]
     if format == "npy":
-        return array._own(lib.call(_npy_load, path.encode()))
+        return lib.call(_npy_load, path.encode())
     if format == "npz":
         return _load_npz(path)
     if format not in ("safetensors", "gguf"):
@@ -104,7 +104,7 @@ def _with_suffix(file, suffix):
 
 def save(file, arr):
     """One array as .npy; the suffix is added where it is missing."""
-    lib.within(_npy_save, _with_suffix(file, ".npy").encode(), operand(arr)._handle)
+    lib.within(_npy_save, _with_suffix(file, ".npy").encode(), operand(arr))
 
 
 _HEADER_ROOM = 64

@@ -23,10 +23,6 @@ _scatter = lib.operation("ht_scatter", c_void_p, _LIST, POINTER(c_int), c_int, c
 _SET, _ADD, _PROD, _MIN, _MAX = range(5)
 
 
-def _own(function, *arguments):
-    return array._own(lib.call(function, *arguments))
-
-
 def _sizes(*lists):
     return ((c_int64 * len(values))(*values) for values in lists)
 
@@ -43,20 +39,20 @@ def take(a, indices, axis=None):
     a = operand(a)
     if axis is None:
         a, axis = a.flatten(), 0
-    return _own(_take, a._handle, _whole(indices)._handle, axis)
+    return lib.call(_take, a, _whole(indices), axis)
 
 
 def take_along_axis(a, indices, axis=-1):
     a = operand(a)
     if axis is None:
         a, axis = a.flatten(), 0
-    return _own(_take_along_axis, a._handle, _whole(indices)._handle, axis)
+    return lib.call(_take_along_axis, a, _whole(indices), axis)
 
 
 def put_along_axis(a, indices, values, axis=None):
     a = operand(a)
     values, flat = operand(values, a), a.flatten() if axis is None else a
-    put = _own(_put_along_axis, flat._handle, _whole(indices)._handle, values._handle, 0 if axis is None else axis)
+    put = lib.call(_put_along_axis, flat, _whole(indices), values, 0 if axis is None else axis)
     return put.reshape(a.shape)
 
 
@@ -75,14 +71,14 @@ def slice(a, start_indices, axes, slice_size):
     """A window of so many elements of every axis; it begins where the axes that are named say, others at 0."""
     a = operand(a)
     begin = _window(a, start_indices, axes)
-    return _own(_slice, a._handle, *_sizes(begin, [i + n for i, n in zip(begin, slice_size)]), None)
+    return lib.call(_slice, a, *_sizes(begin, [i + n for i, n in zip(begin, slice_size)]), None)
 
 
 def slice_update(a, update, start_indices, axes):
     a, update = operand(a), operand(update, operand(a))
     begin = _window(a, start_indices, axes)
     shape = (1,) * (a.ndim - update.ndim) + update.shape
-    return _own(_slice_update, a._handle, update._handle, *_sizes(begin, [i + n for i, n in zip(begin, shape)]), None)
+    return lib.call(_slice_update, a, update, *_sizes(begin, [i + n for i, n in zip(begin, shape)]), None)
 
 
 # ---- an index of [...] taken apart ----
@@ -155,7 +151,7 @@ class _Index:
     def window(self):
         if self.shape == list(self.a.shape) and all(step == 1 for step in self.step):
             return self.a
-        return _own(_slice, self.a._handle, *_sizes(self.start, self.stop, self.step))
+        return lib.call(_slice, self.a, *_sizes(self.start, self.stop, self.step))
 
     # The axes of the places stand together: where the first of them is named when all that is no slice (integers count)
     # stands together too, else in front.
@@ -191,7 +187,7 @@ class _Index:
         n = len(self.common)
         if len(self.places) == 1:
             ((axis, places),) = self.places.items()
-            y = _own(_take, y._handle, places._handle, axis)
+            y = lib.call(_take, y, places, axis)
             order = [i for i in range(self.a.ndim) if i < axis] + ["places"] + [i for i in range(self.a.ndim) if i > axis]
         else:
             y = self._gathered(y)
@@ -209,7 +205,7 @@ class _Index:
 
     def _gathered(self, y):
         size = [1 if axis in self.places else n for axis, n in enumerate(self.shape)]
-        return _own(_gather, y._handle, *self._handles(), *_sizes(size))
+        return lib.call(_gather, y, *self._handles(), *_sizes(size))
 
     def _as_result(self, values):
         """Values to be put, stretched to the shape of what get() would give."""
@@ -225,17 +221,17 @@ class _Index:
             window = self.window()
             values = values.reshape(self.shape)
             values = join(window, values) if join else values
-            return _own(_slice_update, self.a._handle, values._handle, *_sizes(self.start, self.stop, self.step))
+            return lib.call(_slice_update, self.a, values, *_sizes(self.start, self.stop, self.step))
         n, kept = len(self.common), self._without_none()
         sizes = [k for i in kept for k in (self.common if i == "places" else [self.shape[i]])]
         at = sum(1 for i in kept[: kept.index("places")])
         values = values.reshape(sizes).transpose(*range(at, at + n), *range(at), *range(at + n, len(sizes)))
         values = values.reshape(list(self.common) + [1 if k in self.places else d for k, d in enumerate(self.shape)])
         window = self.window()
-        updated = _own(_scatter, window._handle, *self._handles(), values._handle, mode)
+        updated = lib.call(_scatter, window, *self._handles(), values, mode)
         if window is self.a:
             return updated
-        return _own(_slice_update, self.a._handle, updated._handle, *_sizes(self.start, self.stop, self.step))
+        return lib.call(_slice_update, self.a, updated, *_sizes(self.start, self.stop, self.step))
 
 
 # ---- masks ----
@@ -270,9 +266,7 @@ def _get_item(self, index):
 
 def _replace(self, other):
     """Makes this object stand for another array."""
-    self._handle = other._handle
-    if hasattr(self, "_shape"):
-        del self._shape
+    self._become(other)
     return self
 
 

@@ -17,13 +17,9 @@ _pad = lib.operation("ht_pad", c_void_p, POINTER(c_int64), c_void_p)
 _roll = lib.operation("ht_roll", c_void_p, c_int64, c_int)
 
 
-def _own(function, *arguments):
-    return array._own(lib.call(function, *arguments))
-
-
 def _joined(function, arrays, axis):
     arrays = [operand(a) for a in arrays]
-    return _own(function, (c_void_p * len(arrays))(*(a._handle for a in arrays)), len(arrays), axis)
+    return lib.call(function, (c_void_p * len(arrays))(*(a._handle for a in arrays)), len(arrays), axis)
 
 
 def concatenate(arrays, axis=0):
@@ -54,14 +50,14 @@ def split(a, indices_or_sections, axis=0):
 
 def tile(a, reps):
     reps = (reps,) if isinstance(reps, int) else tuple(reps)
-    return _own(_tile, operand(a)._handle, (c_int64 * len(reps))(*reps), len(reps))
+    return lib.call(_tile, operand(a), (c_int64 * len(reps))(*reps), len(reps))
 
 
 def repeat(a, repeats, axis=None):
     a = operand(a)
     if axis is None:
         a, axis = a.flatten(), 0
-    return _own(_repeat, a._handle, repeats, axis)
+    return lib.call(_repeat, a, repeats, axis)
 
 
 def pad(a, pad_width, mode="constant", constant_values=0):
@@ -77,7 +73,7 @@ def pad(a, pad_width, mode="constant", constant_values=0):
         raise ValueError(f"pad: {len(widths)} widths for an array of {a.ndim} axes")
     flat = [width for pair in widths for width in pair]
     value = None if mode == "edge" else operand(constant_values, a)
-    return _own(_pad, a._handle, (c_int64 * len(flat))(*flat), lib.none if value is None else value._handle)
+    return lib.call(_pad, a, (c_int64 * len(flat))(*flat), lib.none if value is None else value)
 
 
 def roll(a, shift, axis=None):
@@ -87,7 +83,7 @@ def roll(a, shift, axis=None):
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
     shifts = shift if isinstance(shift, (list, tuple)) else [shift] * len(axes)
     for by, along in zip(shifts, axes):
-        a = _own(_roll, a._handle, by, along)
+        a = lib.call(_roll, a, by, along)
     return a
 
 

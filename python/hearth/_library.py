@@ -1,7 +1,12 @@
-"""The C library: where it is, what its functions take, and how its errors become exceptions."""
+"""The C library: where it is, what its functions take, and how its errors become exceptions.
+
+Operations of one and two arrays, and array objects, are compiled (python/core); this module hands the library over to them,
+and is what everything else calls the library by."""
 
 import ctypes
 import ctypes.util
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import threading
@@ -26,10 +31,25 @@ def _find():
     path = named or (str(beside) if beside.exists() else ctypes.util.find_library("hearth"))
     if not path:
         raise ImportError("libhearth was not found: install it, or name its file in HEARTH_LIBRARY")
-    return ctypes.CDLL(path)
+    return ctypes.CDLL(path), pathlib.Path(path)
 
 
-_library = _find()
+def _find_core(library):
+    """The compiled part: it lies in this package, or beside the library in a folder where both were built."""
+    name = "_core.abi3.so"
+    places = [pathlib.Path(__file__).with_name(name), library.with_name(name)]
+    path = next((p for p in places if p.exists()), None)
+    if path is None:
+        raise ImportError(f"{name} was not found in {places[0].parent} or beside {library}: it is built where Python's headers are")
+    loader = importlib.machinery.ExtensionFileLoader("hearth._core", str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("hearth._core", path, loader=loader))
+    loader.exec_module(module)
+    return module
+
+
+_library, _path = _find()
+core = _find_core(_path)
+core.bind(_library._handle)
 _ARRAY = _SCOPE = c_void_p
 _ERROR = POINTER(_CError)
 
@@ -46,17 +66,9 @@ def operation(name, *arguments):
 
 
 _device_open = declare("ht_device_open", c_int, c_char_p, c_void_p, POINTER(c_void_p), _ERROR)
-_stream_new = declare("ht_stream_new", c_int, c_void_p, POINTER(c_void_p), _ERROR)
-_stream_free = declare("ht_stream_free", None, c_void_p)
-_scope_new = declare("ht_scope_new", c_void_p, c_void_p)
 scope_free = declare("ht_scope_free", None, _SCOPE)
 _retain = declare("ht_array_retain", _ARRAY, _ARRAY)
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
-scope_finish = declare("ht_scope_finish", _ARRAY, _SCOPE, _ARRAY)
-release = declare("ht_array_release", None, _ARRAY)
-dtype_of = declare("ht_array_dtype", c_int, _ARRAY)
-n_dims_of = declare("ht_array_n_dims", c_int, _ARRAY)
-dim_of = declare("ht_array_dim", c_int64, _ARRAY, c_int)
 stride_of = declare("ht_array_stride", c_int64, _ARRAY, c_int)
 _eval = declare("ht_eval", c_int, _SCOPE, POINTER(_ARRAY), c_int, _ERROR)
 _eval_async = declare("ht_eval_async", c_int, _SCOPE, POINTER(_ARRAY), c_int, _ERROR)
@@ -85,43 +97,22 @@ def _open_device():
 device = _open_device()
 
 
-class Queue:
-    """A stream of the library, with scopes for it that are free. A scope serves one expression after another; whoever
-    needs one while another is in use (a second thread, a finalizer between two calls) takes or makes another."""
+class _Leave:
+    """Lets go of a thread's stream when the thread ends."""
 
-    def __init__(self):
-        self.handle = c_void_p()
-        check(_stream_new, device, byref(self.handle))
-        self.scopes = []
-
-    def __del__(self, scope_free=scope_free, stream_free=_stream_free):
-        for scope in getattr(self, "scopes", ()):
-            scope_free(scope)
-        if getattr(self, "handle", None):
-            stream_free(self.handle)
+    def __del__(self, use=core.use):
+        use(None, False)
 
 
 class _Thread(threading.local):
-    """What a thread computes on: a stream of its own, until it names another. What a user's function raised inside a
-    call of the library waits in `raised` until that call returns, and what it gave lives in `kept` until the outermost one
-    (`depth` 1) does."""
+    """What a user's function raised inside a call of the library waits in `raised` until that call returns, and what it gave
+    lives in `kept` until the outermost one (`depth` 1) does."""
 
     def __init__(self):
-        self.use(Queue())
-        self.raised, self.kept, self.depth = None, [], 0
-
-    def use(self, queue):
-        self.queue, self.scopes = queue, queue.scopes
+        self.raised, self.kept, self.depth, self.leave = None, [], 0, _Leave()
 
 
 thread = _Thread()
-
-
-def new_scope():
-    scope = _scope_new(thread.queue.handle)
-    if not scope:
-        raise MemoryError("no memory for a scope")
-    return scope
 
 
 def fail(scope):
@@ -133,72 +124,76 @@ def fail(scope):
     raise raised
 
 
-def call(function, *arguments):
-    """The array that an operation gives, held by the caller. What it made on the way is held by the array alone."""
-    scopes = thread.scopes
-    scope = scopes.pop() if scopes else new_scope()
-    try:
-        result = function(scope, *arguments)
-    except BaseException:
-        scope_free(scope)
-        raise
-    if not result:
-        fail(scope)
-    scope_finish(scope, result)
-    scopes.append(scope)
-    return result
+def _raise(status, message):
+    raise _EXCEPTIONS.get(status, Error)(message)
+
+
+core.hook(failed=fail, raised=_raise)
+
+# call(function, ...): the array that an operation gives, as an object. Arrays among the arguments stand for themselves. What
+# the operation made on the way is held by the result alone.
+call = core.call
+
+
+def pointer_of(value):
+    return value._handle if isinstance(value, core.Array) else value
 
 
 def within(function, *arguments):
     """Calls a function that takes a scope first and an error last, and returns a status."""
-    scopes, error = thread.scopes, _CError()
-    scope = scopes.pop() if scopes else new_scope()
+    error, scope = _CError(), core.take()
     try:
-        status = function(scope, *arguments, byref(error))
+        status = function(scope, *map(pointer_of, arguments), byref(error))
     except BaseException:
         scope_free(scope)
         raise
-    scope_finish(scope, None)
-    scopes.append(scope)
+    core.give(scope)
     if status:
         raised, thread.raised = thread.raised, None
         raise raised or exception_of(error)
 
 
 def call_several(function, n, *arguments):
-    """The arrays that an operation fills a list with, telling whether it could."""
-    scope, results = new_scope(), (_ARRAY * n)()
-    if not function(scope, *arguments, results):
+    """Pointers to the arrays that an operation fills a list with, telling whether it could; held by the caller."""
+    scope, results = core.take(), (_ARRAY * n)()
+    if not function(scope, *map(pointer_of, arguments), results):
         fail(scope)
     held = [_retain(result) for result in results]
-    scope_free(scope)
+    core.give(scope)
     return held
 
 
-def evaluate(handles):
-    within(_eval, (_ARRAY * len(handles))(*handles), len(handles))
+def evaluate(arrays, wait=True):
+    """Every array on its own stream, if it has one."""
+    queues = {}
+    for a in arrays:
+        queues.setdefault(a._queue, []).append(a._handle)
+    function, here = _eval if wait else _eval_async, core.current()
+    for queue, handles in queues.items() or {None: []}.items():
+        if queue is not None:
+            core.use(queue, True)
+        try:
+            within(function, (_ARRAY * len(handles))(*handles), len(handles))
+        finally:
+            core.use(*here)
 
 
-def evaluate_async(handles):
-    within(_eval_async, (_ARRAY * len(handles))(*handles), len(handles))
-
-
-def data(handle):
+def data(a):
     """Where the elements are, row-major, while the array lives."""
     place = c_void_p()
-    within(_data, handle, byref(place))
+    within(_data, a, byref(place))
     return place.value
 
 
-def lend(handle):
+def lend(a):
     """Where the first element is; the others lie by strides."""
     place = c_void_p()
-    within(_lend, handle, byref(place))
+    within(_lend, a, byref(place))
     return place.value
 
 
-def read(handle, n_bytes):
-    return string_at(data(handle), n_bytes) if n_bytes else b""
+def read(a, n_bytes):
+    return string_at(data(a), n_bytes) if n_bytes else b""
 
 
 none = c_void_p.in_dll(_library, "HT_NONE").value

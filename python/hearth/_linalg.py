@@ -1,13 +1,12 @@
 """Products of arrays."""
 
-from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array, operand
 
 __all__ = ["matmul", "addmm", "inner", "outer", "tensordot", "einsum"]
 
-_matmul = lib.operation("ht_matmul", c_void_p, c_void_p, c_bool)
 _addmm = lib.operation("ht_addmm", c_void_p, c_void_p, c_void_p, c_float, c_float)
 _inner = lib.operation("ht_inner", c_void_p, c_void_p)
 _outer = lib.operation("ht_outer", c_void_p, c_void_p)
@@ -15,26 +14,21 @@ _tensordot = lib.operation("ht_tensordot", c_void_p, c_void_p, POINTER(c_int), P
 _einsum = lib.operation("ht_einsum", c_char_p, POINTER(c_void_p), c_int)
 
 
-def _own(function, *arguments):
-    return array._own(lib.call(function, *arguments))
-
-
-def matmul(a, b):
-    return _own(_matmul, operand(a)._handle, operand(b)._handle, False)
+matmul = lib.core.operation("matmul", 2, "a @ b")
 
 
 def addmm(c, a, b, alpha=1.0, beta=1.0):
     """alpha * (a @ b) + beta * c"""
     a, b = operand(a), operand(b)
-    return _own(_addmm, operand(c, a)._handle, a._handle, b._handle, alpha, beta)
+    return lib.call(_addmm, operand(c, a), a, b, alpha, beta)
 
 
 def inner(a, b):
-    return _own(_inner, operand(a)._handle, operand(b)._handle)
+    return lib.call(_inner, operand(a), operand(b))
 
 
 def outer(a, b):
-    return _own(_outer, operand(a)._handle, operand(b)._handle)
+    return lib.call(_outer, operand(a), operand(b))
 
 
 def tensordot(a, b, axes=2):
@@ -45,14 +39,10 @@ def tensordot(a, b, axes=2):
     if len(left) != len(right):
         raise ValueError(f"tensordot: {len(left)} axes of one array and {len(right)} of the other are named")
     lists = ((c_int * len(left))(*left), (c_int * len(right))(*right))
-    return _own(_tensordot, operand(a)._handle, operand(b)._handle, *lists, len(left))
+    return lib.call(_tensordot, operand(a), operand(b), *lists, len(left))
 
 
 def einsum(subscripts, *operands):
     operands = [operand(a) for a in operands]
     handles = (c_void_p * len(operands))(*(a._handle for a in operands))
-    return _own(_einsum, subscripts.encode(), handles, len(operands))
-
-
-array.__matmul__ = matmul
-array.__rmatmul__ = lambda self, other: matmul(other, self)
+    return lib.call(_einsum, subscripts.encode(), handles, len(operands))

@@ -24,17 +24,13 @@ def _shape(shape):
     return shape_argument((shape,) if isinstance(shape, int) else tuple(shape))
 
 
-def _own(function, *arguments):
-    return array._own(lib.call(function, *arguments))
-
-
 def full(shape, vals, dtype=None):
     """One value, or an array that broadcasts, everywhere."""
     if isinstance(vals, array):
         filled = vals.broadcast_to(shape)
         return filled if dtype is None else filled.astype(dtype)
     natural = bool_ if isinstance(vals, bool) else int32 if isinstance(vals, int) else float32
-    return _own(_full, vals, (dtype or natural).code, *_shape(shape))
+    return lib.call(_full, vals, (dtype or natural).code, *_shape(shape))
 
 
 def zeros(shape, dtype=float32):
@@ -60,15 +56,15 @@ def full_like(a, vals, dtype=None):
 def arange(start, stop=None, step=1, dtype=None):
     start, stop = (0, start) if stop is None else (start, stop)
     whole = all(isinstance(v, int) for v in (start, stop, step))
-    return _own(_arange, start, stop, step, (dtype or (int32 if whole else float32)).code)
+    return lib.call(_arange, start, stop, step, (dtype or (int32 if whole else float32)).code)
 
 
 def linspace(start, stop, num=50, dtype=float32):
-    return _own(_linspace, start, stop, num, dtype.code)
+    return lib.call(_linspace, start, stop, num, dtype.code)
 
 
 def eye(n, m=None, k=0, dtype=float32):
-    return _own(_eye, n, n if m is None else m, k, dtype.code)
+    return lib.call(_eye, n, n if m is None else m, k, dtype.code)
 
 
 def identity(n, dtype=float32):
@@ -76,15 +72,15 @@ def identity(n, dtype=float32):
 
 
 def tri(n, m=None, k=0, dtype=float32):
-    return _own(_tri, n, n if m is None else m, k, dtype.code)
+    return lib.call(_tri, n, n if m is None else m, k, dtype.code)
 
 
 def tril(x, k=0):
-    return _own(_tril, operand(x)._handle, k)
+    return lib.call(_tril, operand(x), k)
 
 
 def triu(x, k=0):
-    return _own(_triu, operand(x)._handle, k)
+    return lib.call(_triu, operand(x), k)
 
 
 pi, e, inf, nan, newaxis = math.pi, math.e, math.inf, math.nan, None

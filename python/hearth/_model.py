@@ -325,7 +325,7 @@ class Session:
         with self._taken() as handle:
             _forward(handle, ids, n, not last, _LOGITS(put), None)
         shape = (vocab,) if last else (n, vocab)
-        return array._own(lib.call(_array_from, rows, float32.code, (c_int64 * len(shape))(*shape), len(shape)))
+        return lib.call(_array_from, rows, float32.code, (c_int64 * len(shape))(*shape), len(shape))
 
 
 class Model:

@@ -18,7 +18,7 @@ def _along(function, a, axis, *arguments):
     a = operand(a)
     if axis is None:
         a, axis = a.flatten(), 0
-    return array._own(lib.call(function, a._handle, *arguments, axis))
+    return lib.call(function, a, *arguments, axis)
 
 
 def sort(a, axis=-1):

@@ -29,27 +29,27 @@ def _how(group_size, bits, mode):
     return _How(_MODES.index(mode), group_size or 0, bits or 0)
 
 
-def _handle(value):
-    return lib.none if value is None else operand(value)._handle
+def _operand(value):
+    return lib.none if value is None else operand(value)
 
 
 def quantize(w, group_size=None, bits=None, mode="affine"):
     """The numbers in 32-bit words, the scales and, with "affine", the biases."""
     how = _how(group_size, bits, mode)
-    parts = lib.call_several(_quantize, 3, operand(w)._handle, ctypes.byref(how))
+    parts = lib.call_several(_quantize, 3, operand(w), ctypes.byref(how))
     return tuple(array._own(part) for part in parts[: 3 if mode == "affine" else 2])
 
 
 def dequantize(w, scales, biases=None, group_size=None, bits=None, mode="affine", dtype=None):
     dtype = dtype or (operand(scales).dtype if mode == "affine" else bfloat16)
-    operands = (_handle(x) for x in (w, scales, biases))
-    return array._own(lib.call(_dequantize, *operands, ctypes.byref(_how(group_size, bits, mode)), dtype.code))
+    operands = (_operand(x) for x in (w, scales, biases))
+    return lib.call(_dequantize, *operands, ctypes.byref(_how(group_size, bits, mode)), dtype.code)
 
 
 def quantized_matmul(x, w, scales, biases=None, transpose=True, group_size=None, bits=None, mode="affine"):
     """x @ w.T, or x @ w without `transpose`, of the quantised w."""
-    operands = (_handle(a) for a in (x, w, scales, biases))
-    return array._own(lib.call(_matmul, *operands, transpose, ctypes.byref(_how(group_size, bits, mode))))
+    operands = (_operand(a) for a in (x, w, scales, biases))
+    return lib.call(_matmul, *operands, transpose, ctypes.byref(_how(group_size, bits, mode)))
 
 
 def gather_qmm(
@@ -57,10 +57,10 @@ def gather_qmm(
     mode="affine", *, sorted_indices=False
 ):  # fmt: skip
     """quantized_matmul of the matrices that the indices choose. Entries of one right matrix meet it together, sorted or not."""
-    operands = (_handle(a) for a in (x, w, scales, biases, lhs_indices, rhs_indices))
-    return array._own(lib.call(_gather_qmm, *operands, transpose, ctypes.byref(_how(group_size, bits, mode))))
+    operands = (_operand(a) for a in (x, w, scales, biases, lhs_indices, rhs_indices))
+    return lib.call(_gather_qmm, *operands, transpose, ctypes.byref(_how(group_size, bits, mode)))
 
 
 def gather_mm(a, b, lhs_indices=None, rhs_indices=None, *, sorted_indices=False):
     """matmul of the matrices that the indices choose."""
-    return array._own(lib.call(_gather_mm, *(_handle(x) for x in (a, b, lhs_indices, rhs_indices))))
+    return lib.call(_gather_mm, *(_operand(x) for x in (a, b, lhs_indices, rhs_indices)))

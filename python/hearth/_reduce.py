@@ -28,10 +28,10 @@ def _reduction(name, *more):
 
     def apply(a, axis=None, keepdims=False, **options):
         extra = (options.pop(key, 0) for key in more)
-        arguments = (operand(a)._handle, *_axes(axis), keepdims, *extra)
+        arguments = (operand(a), *_axes(axis), keepdims, *extra)
         if options:
             raise TypeError(f"{name}() takes no argument {next(iter(options))!r}")
-        return array._own(lib.call(function, *arguments))
+        return lib.call(function, *arguments)
 
     _export(name, apply)
 
@@ -41,7 +41,7 @@ def _place(name):
 
     def apply(a, axis=None, keepdims=False):
         axes = None if axis is None else (c_int * 1)(axis)
-        return array._own(lib.call(function, operand(a)._handle, axes, keepdims))
+        return lib.call(function, operand(a), axes, keepdims)
 
     _export(name, apply)
 
@@ -53,7 +53,7 @@ def _scan(name):
         a = operand(a)
         if axis is None:
             a, axis = a.flatten(), 0
-        return array._own(lib.call(function, a._handle, axis, reverse, inclusive))
+        return lib.call(function, a, axis, reverse, inclusive)
 
     _export(name, apply)
 
@@ -74,12 +74,12 @@ def softmax(a, axis=None, precise=False):
     """Over one axis, several, or all. It is computed in f32 or wider, `precise` or not."""
     a = operand(a)
     if isinstance(axis, int):
-        return array._own(lib.call(_softmax, a._handle, axis))
+        return lib.call(_softmax, a, axis)
     axes = [i % a.ndim for i in (range(a.ndim) if axis is None else axis)]
     order = [i for i in range(a.ndim) if i not in axes] + axes
     moved = a.transpose(*order)
     kept = moved.shape[: a.ndim - len(axes)]
-    y = array._own(lib.call(_softmax, moved.reshape(*kept, -1)._handle, -1))
+    y = lib.call(_softmax, moved.reshape(*kept, -1), -1)
     return y.reshape(moved.shape).transpose(*(order.index(i) for i in range(a.ndim)))
 
 

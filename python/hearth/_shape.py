@@ -30,7 +30,7 @@ _diagonal = lib.operation("ht_diagonal", c_void_p, c_int64, c_int, c_int)
 
 
 def _call(function, a, *arguments):
-    return array._own(lib.call(function, operand(a)._handle, *arguments))
+    return lib.call(function, operand(a), *arguments)
 
 
 def _axes(axes):

@@ -104,8 +104,7 @@ def handles_of(arrays):
 
 def run(call, results):
     """What `results` makes of call(scope)'s return value, which is False or negative after a failure."""
-    scopes, thread = lib.thread.scopes, lib.thread
-    scope = scopes.pop() if scopes else lib.new_scope()
+    thread, scope = lib.thread, lib.core.take()
     thread.depth += 1
     try:
         returned = call(scope)
@@ -113,8 +112,7 @@ def run(call, results):
             failed, scope = scope, None
             lib.fail(failed)
         made = results(returned)
-        lib.scope_finish(scope, None)
-        scopes.append(scope)
+        lib.core.give(scope)
         return made
     except BaseException:
         if scope:
@@ -271,7 +269,7 @@ def jvp(fun, primals, tangents):
 
 def stop_gradient(x):
     """x, which counts as constant wherever derivatives are taken."""
-    return array._own(lib.call(_stop_gradient, operand(x)._handle))
+    return lib.call(_stop_gradient, operand(x))
 
 
 # ---- functions with a derivative of their own ----

@@ -28,16 +28,16 @@ _attention = lib.operation(
 )
 
 
-def _handle(value):
-    return lib.none if value is None else operand(value)._handle
+def _operand(value):
+    return lib.none if value is None else operand(value)
 
 
 def rms_norm(x, weight, eps):
-    return array._own(lib.call(_rms_norm, _handle(x), _handle(weight), eps, 0.0))
+    return lib.call(_rms_norm, _operand(x), _operand(weight), eps, 0.0)
 
 
 def layer_norm(x, weight, bias, eps):
-    return array._own(lib.call(_layer_norm, _handle(x), _handle(weight), _handle(bias), eps))
+    return lib.call(_layer_norm, _operand(x), _operand(weight), _operand(bias), eps)
 
 
 def rope(a, dims, *, traditional, base, scale, offset, freqs=None):
@@ -47,8 +47,7 @@ def rope(a, dims, *, traditional, base, scale, offset, freqs=None):
     how = _Rope(1.0 if base is None else base, scale, 1.0, dims, traditional)
     offset = offset if isinstance(offset, array) else array(offset, int32)
     factors = lib.none if freqs is None else operand(freqs).astype(float32)
-    handle = factors if freqs is None else factors._handle
-    return array._own(lib.call(_rope, operand(a)._handle, offset._handle, handle, ctypes.byref(how)))
+    return lib.call(_rope, operand(a), offset, factors, ctypes.byref(how))
 
 
 def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, window=0):
@@ -58,5 +57,5 @@ def scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, windo
         raise ValueError(f"scaled_dot_product_attention: mask {mask!r}, expected 'causal', an array or None")
     causal = isinstance(mask, str)
     how = _Attention(scale, causal, window)
-    operands = (_handle(x) for x in (q, k, v, None if causal else mask, sinks))
-    return array._own(lib.call(_attention, *operands, ctypes.byref(how)))
+    operands = (_operand(x) for x in (q, k, v, None if causal else mask, sinks))
+    return lib.call(_attention, *operands, ctypes.byref(how))

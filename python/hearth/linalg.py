@@ -13,7 +13,7 @@ _norm = lib.operation("ht_norm", c_void_p, c_double, POINTER(c_int), c_int, c_bo
 
 def _vector(a, order, axes, keepdims):
     list_of_axes = None if axes is None else (c_int * len(axes))(*axes)
-    return array._own(lib.call(_norm, a._handle, order, list_of_axes, 0 if axes is None else len(axes), keepdims))
+    return lib.call(_norm, a, order, list_of_axes, 0 if axes is None else len(axes), keepdims)
 
 
 def norm(a, ord=None, axis=None, keepdims=False):

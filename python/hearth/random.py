@@ -30,12 +30,8 @@ _categorical = lib.operation("ht_random_categorical", c_void_p, c_int, *_SHAPE, 
 _permutation = lib.operation("ht_random_permutation", c_void_p, c_int, c_void_p)
 
 
-def _own(function, *arguments):
-    return array._own(lib.call(function, *arguments))
-
-
 def key(seed):
-    return _own(_key, seed % 2**64)
+    return lib.call(_key, seed % 2**64)
 
 
 state = [key(time.time_ns())]
@@ -55,7 +51,7 @@ def _key_or_next(given):
 
 def split(key, num=2):
     """So many keys from one, which must not be used any more."""
-    return _own(_split, key._handle, num)
+    return lib.call(_split, key, num)
 
 
 def _sizes(shape):
@@ -71,12 +67,12 @@ def _bound(value, default):
 
 def _drawn(function, low, high, dtype, shape, key):
     """One of the functions of two bounds, which live until it has been called."""
-    handles = (lib.none if bound is None else bound._handle for bound in (low, high))
-    return _own(function, *handles, (dtype or float32).code, *_sizes(shape), _key_or_next(key)._handle)
+    handles = (lib.none if bound is None else bound for bound in (low, high))
+    return lib.call(function, *handles, (dtype or float32).code, *_sizes(shape), _key_or_next(key))
 
 
 def bits(shape=(), width=4, key=None):
-    return _own(_bits, width, *_sizes(shape), _key_or_next(key)._handle)
+    return lib.call(_bits, width, *_sizes(shape), _key_or_next(key))
 
 
 def uniform(low=0, high=1, shape=(), dtype=float32, key=None):
@@ -97,7 +93,7 @@ def laplace(shape=(), dtype=float32, loc=0.0, scale=1.0, key=None):
 
 
 def gumbel(shape=(), dtype=float32, key=None):
-    return _own(_gumbel, (dtype or float32).code, *_sizes(shape), _key_or_next(key)._handle)
+    return lib.call(_gumbel, (dtype or float32).code, *_sizes(shape), _key_or_next(key))
 
 
 def randint(low, high, shape=(), dtype=int32, key=None):
@@ -106,7 +102,7 @@ def randint(low, high, shape=(), dtype=int32, key=None):
 
 def bernoulli(p=0.5, shape=None, key=None):
     p = operand(p)
-    return _own(_bernoulli, p._handle, *_sizes(p.shape if shape is None else shape), _key_or_next(key)._handle)
+    return lib.call(_bernoulli, p, *_sizes(p.shape if shape is None else shape), _key_or_next(key))
 
 
 def categorical(logits, axis=-1, shape=None, num_samples=None, key=None):
@@ -118,10 +114,10 @@ def categorical(logits, axis=-1, shape=None, num_samples=None, key=None):
     axis %= logits.ndim
     if num_samples is not None:
         logits, shape = logits.reshape((*logits.shape, 1)), [*rest, num_samples]
-    return _own(_categorical, logits._handle, axis, *_sizes(rest if shape is None else shape), _key_or_next(key)._handle)
+    return lib.call(_categorical, logits, axis, *_sizes(rest if shape is None else shape), _key_or_next(key))
 
 
 def permutation(x, axis=0, key=None):
     """The numbers below x, or the slices of an array, in a random order."""
     x = arange(x, dtype=uint32) if isinstance(x, int) else x
-    return _own(_permutation, x._handle, axis, _key_or_next(key)._handle)
+    return lib.call(_permutation, x, axis, _key_or_next(key))

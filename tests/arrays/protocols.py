@@ -2,10 +2,13 @@
 used where it is installed. Run with PYTHONPATH=python and HEARTH_LIBRARY naming the library."""
 
 import copy
+import ctypes
 import gc
+import inspect
 import pickle
 import threading
 import unittest
+import weakref
 
 import mlx.core as mx
 import numpy as np
@@ -92,10 +95,25 @@ class Sharing(unittest.TestCase):
             self.assertRaises(ValueError, hx.array, wrong)
 
     def test_the_buffer_of_an_array(self):
-        view = self.a.T.__buffer__(0)
+        view = memoryview(self.a.T)
         self.assertEqual((view.tolist(), view.readonly), ([list(c) for c in zip(*self.values)], True))
-        self.assertEqual(hx.zeros((0, 3)).__buffer__(0).nbytes, 0)
-        self.assertRaises(BufferError, hx.array([1], hx.bfloat16).__buffer__, 0)
+        self.assertEqual((view.strides, view.format, view.nbytes), ((4, 12), "f", 24))
+        self.assertEqual(bytes(self.a.T), np.asarray(self.a).T.tobytes())
+        self.assertEqual(memoryview(hx.zeros((0, 3))).nbytes, 0)
+        self.assertEqual(memoryview(hx.array(7)).tolist(), 7)
+        self.assertRaises(BufferError, memoryview, hx.array([1], hx.bfloat16))
+        for name in "bool_ uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split():
+            a = hx.array([0, 1, 1], getattr(hx, name))
+            self.assertEqual((np.frombuffer(a, np.asarray(a).dtype).tolist(), memoryview(a).itemsize), (a.tolist(), a.itemsize))
+
+    def test_a_buffer_outlives_what_its_array_stands_for(self):
+        a = hx.array([1, 2, 3])
+        view = memoryview(a)
+        a[0] = 9
+        hx.eval(a)
+        a = None
+        gc.collect()
+        self.assertEqual(view.tolist(), [1, 2, 3])
 
 
 class Values(unittest.TestCase):
@@ -149,6 +167,38 @@ class Running(unittest.TestCase):
         with hx.stream(hx.cpu):
             self.assertEqual(hx.default_device(), hx.cpu)
         self.assertRaises(ValueError, hx.set_default_device, hx.gpu)
+
+    def test_an_array_is_computed_on_the_stream_it_was_made_for(self):
+        is_evaluated = hx._library.declare("ht_array_is_evaluated", ctypes.c_bool, ctypes.c_void_p)
+        x, s = hx.ones((300, 300)), hx.new_stream(hx.cpu)
+        made = [hx.add(x, x, stream=s), x.sum(stream=s), hx.random.normal((9,), stream=s), hx.exp(x, stream=s)]
+        with hx.stream(s):
+            made += [x * 3, hx.fast.rms_norm(x, None, 1e-5), hx.array([1]) + 1]
+        hx.async_eval(made)
+        hx.synchronize(s)
+        self.assertEqual([is_evaluated(a._handle) for a in made], [True] * len(made))
+        self.assertEqual((made[0][0, 0].item(), made[4][0, 0].item(), (made[4] + made[0])[1, 1].item()), (2, 3, 5))
+        self.assertEqual([a._queue for a in (x, x + 1, hx.add(x, 1, stream=hx.cpu))], [None, None, hx.default_stream()])
+        self.assertRaises(TypeError, hx.add, x, x, stream=3)
+        self.assertRaises(ValueError, hx.exp, x, stream=hx.gpu)
+        with self.assertRaises(ValueError):
+            hx.matmul(x, hx.ones((2, 2)), stream=s)
+        self.assertNotEqual(hx.default_stream(), s)
+
+    def test_a_thread_s_stream_ends_with_it(self):
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(weakref.ref(hx.default_stream())) or hx.eval(hx.ones(3) + 1))
+        thread.start()
+        thread.join()
+        gc.collect()
+        self.assertIsNone(seen[0]())
+
+    def test_what_takes_a_stream_in_mlx_takes_one_here(self):
+        for ours, theirs in ((hx, mx), (hx.random, mx.random), (hx.fast, mx.fast), (hx.linalg, mx.linalg), (hx.array, mx.array)):
+            for name in set(dir(ours)) & set(dir(theirs)):
+                function, signature = getattr(ours, name), (getattr(theirs, name).__doc__ or "").split("\n")[0]
+                if callable(function) and "stream: " in signature and not isinstance(function, type):
+                    self.assertIn("stream", inspect.signature(function).parameters, name)
 
     def test_threads(self):
         shared, results = hx.arange(1000.0).reshape(10, 100), []

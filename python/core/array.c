@@ -1,0 +1,179 @@
+/* Array objects: a hold on an array of the library, with its operators. What else arrays can do is the Python class that
+ * derives from this one. */
+#include "core.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+/* ---- coming and going ---- */
+
+PyObject *core_array_new(ht_array *a) {
+    core_array *self = (core_array *)PyType_GenericAlloc((PyTypeObject *)core_hook.array, 0);
+    if (!self) {
+        core_ht.ht_array_release(a);
+        return NULL;
+    }
+    self->a = a;
+    core_place now = core_here();
+    if (now.named) {
+        Py_INCREF((PyObject *)now.queue);
+        self->queue = now.queue;
+    }
+    return (PyObject *)self;
+}
+
+static void dealloc(PyObject *object) {
+    core_array *self = (core_array *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->weak) PyObject_ClearWeakRefs(object);
+    core_ht.ht_array_release(self->a);
+    Py_XDECREF((PyObject *)self->queue);
+    Py_XDECREF(self->shape);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+PyObject *core_finish(ht_scope *s, ht_array *result) {
+    if (!result) {
+        if (PyErr_Occurred()) {
+            core_ht.ht_scope_free(s);
+            return NULL;
+        }
+        PyObject *scope = PyLong_FromVoidPtr(s);
+        PyObject *none = scope ? PyObject_CallFunctionObjArgs(core_hook.failed, scope, NULL) : NULL;
+        Py_XDECREF(scope);
+        Py_XDECREF(none);
+        return NULL;
+    }
+    core_ht.ht_scope_finish(s, result);
+    core_scope_give(s);
+    return core_array_new(result);
+}
+
+/* array._own(pointer): takes over the caller's hold. */
+static PyObject *own(PyObject *type, PyObject *pointer) {
+    (void)type;
+    ht_array *a = PyLong_AsVoidPtr(pointer);
+    if (!a) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no array");
+    return core_array_new(a);
+}
+
+/* self._become(other): stands for the same array from now on. */
+static PyObject *become(PyObject *object, PyObject *other) {
+    core_array *self = (core_array *)object, *model = (core_array *)other;
+    if (!core_is_array(other)) return PyErr_Format(PyExc_TypeError, "an array was expected");
+    ht_array *before = self->a;
+    PyObject *shape = self->shape;
+    core_queue *queue = self->queue;
+    self->a = core_ht.ht_array_retain(model->a);
+    self->queue = model->queue;
+    self->shape = NULL;
+    Py_XINCREF((PyObject *)self->queue);
+    core_ht.ht_array_release(before);
+    Py_XDECREF(shape);
+    Py_XDECREF((PyObject *)queue);
+    Py_RETURN_NONE;
+}
+
+/* ---- what it is ---- */
+
+static ht_array *array_of(PyObject *self) {
+    ht_array *a = ((core_array *)self)->a;
+    if (!a) PyErr_SetString(PyExc_ValueError, "an array that was never made");
+    return a;
+}
+
+static PyObject *get_handle(PyObject *self, void *unused) {
+    (void)unused;
+    ht_array *a = array_of(self);
+    return a ? PyLong_FromVoidPtr(a) : NULL;
+}
+
+static PyObject *get_queue(PyObject *self, void *unused) {
+    (void)unused;
+    core_queue *q = ((core_array *)self)->queue;
+    return Py_BuildValue("O", q ? (PyObject *)q : Py_None);
+}
+
+static PyObject *get_dtype(PyObject *self, void *unused) {
+    (void)unused;
+    ht_array *a = array_of(self);
+    PyObject *dtype = a ? PyList_GetItem(core_hook.dtypes, (Py_ssize_t)core_ht.ht_array_dtype(a)) : NULL;
+    Py_XINCREF(dtype);
+    return dtype;
+}
+
+static PyObject *get_ndim(PyObject *self, void *unused) {
+    (void)unused;
+    ht_array *a = array_of(self);
+    return a ? PyLong_FromLong(core_ht.ht_array_n_dims(a)) : NULL;
+}
+
+static PyObject *get_size(PyObject *self, void *unused) {
+    (void)unused;
+    ht_array *a = array_of(self);
+    return a ? PyLong_FromLongLong(core_ht.ht_array_size(a)) : NULL;
+}
+
+static PyObject *get_shape(PyObject *object, void *unused) {
+    (void)unused;
+    core_array *self = (core_array *)object;
+    ht_array *a = array_of(object);
+    if (!a) return NULL;
+    if (!self->shape) {
+        int n = core_ht.ht_array_n_dims(a);
+        PyObject *shape = PyTuple_New(n);
+        for (int i = 0; shape && i < n; i++) {
+            PyObject *d = PyLong_FromLongLong(core_ht.ht_array_dim(a, i));
+            if (!d || PyTuple_SetItem(shape, i, d)) Py_CLEAR(shape);
+        }
+        if (!shape) return NULL;
+        self->shape = shape;
+    }
+    Py_INCREF(self->shape);
+    return self->shape;
+}
+
+static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
+
+/* ---- the type ---- */
+
+static PyMethodDef methods[] = {
+    {"_own", own, METH_O | METH_CLASS, NULL}, {"_become", become, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static PyGetSetDef properties[] = {
+    {"_handle", get_handle, NULL, "The array of the library, while this object holds it.", NULL},
+    {"_queue", get_queue, NULL, "The stream that computes it, or None.", NULL},
+    {"dtype", get_dtype, NULL, "The element type.", NULL},
+    {"ndim", get_ndim, NULL, "The number of axes.", NULL},
+    {"size", get_size, NULL, "The number of elements.", NULL},
+    {"shape", get_shape, NULL, "The lengths of the axes.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(core_array, weak), READONLY, NULL},
+                                {NULL, 0, 0, 0, NULL}};
+static PyType_Slot slots[] = {{Py_tp_dealloc, (void *)dealloc},
+                              {Py_tp_methods, methods},
+                              {Py_tp_getset, properties},
+                              {Py_tp_members, members},
+                              {Py_tp_hash, (void *)hash},
+                              {Py_tp_richcompare, (void *)core_compare},
+                              {Py_bf_getbuffer, (void *)core_get_buffer},
+                              {Py_bf_releasebuffer, (void *)core_release_buffer},
+                              {Py_nb_negative, (void *)core_negative},
+                              {Py_nb_absolute, (void *)core_absolute},
+                              {Py_nb_invert, (void *)core_invert},
+                              {Py_nb_add, (void *)core_add},
+                              {Py_nb_subtract, (void *)core_subtract},
+                              {Py_nb_multiply, (void *)core_multiply},
+                              {Py_nb_true_divide, (void *)core_divide},
+                              {Py_nb_floor_divide, (void *)core_floor_divide},
+                              {Py_nb_remainder, (void *)core_remainder},
+                              {Py_nb_power, (void *)core_power},
+                              {Py_nb_and, (void *)core_and},
+                              {Py_nb_or, (void *)core_or},
+                              {Py_nb_xor, (void *)core_xor},
+                              {Py_nb_lshift, (void *)core_left_shift},
+                              {Py_nb_rshift, (void *)core_right_shift},
+                              {Py_nb_matrix_multiply, (void *)core_matmul},
+                              {0, NULL}};
+PyType_Spec core_array_spec = {"hearth._core.Array", sizeof(core_array), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                               slots};

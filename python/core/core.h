@@ -1,0 +1,130 @@
+/* The compiled part of the binding: array objects, the operations that programs call most, the buffer protocol. Everything
+ * else is ctypes in python/hearth/, with these array objects as arguments and results.
+ *
+ * One module serves every Python from 3.11 on (the stable ABI). It links to no library: Python hands it the one that ctypes
+ * has opened. All of it runs with the GIL held, which is let go of while the library computes or waits. */
+#ifndef HT_PYTHON_CORE_H
+#define HT_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <hearth/hearth.h>
+
+#include <Python.h>
+
+#define CORE_FUNCTIONS(X)                                                                                              \
+    X(ht_array_data)                                                                                                   \
+    X(ht_array_dim)                                                                                                    \
+    X(ht_array_dtype)                                                                                                  \
+    X(ht_array_lend)                                                                                                   \
+    X(ht_array_n_dims)                                                                                                 \
+    X(ht_array_release)                                                                                                \
+    X(ht_array_retain)                                                                                                 \
+    X(ht_array_size)                                                                                                   \
+    X(ht_array_stride)                                                                                                 \
+    X(ht_dtype_bytes)                                                                                                  \
+    X(ht_scope_error)                                                                                                  \
+    X(ht_scope_finish)                                                                                                 \
+    X(ht_scope_free)                                                                                                   \
+    X(ht_scope_new)                                                                                                    \
+    X(ht_scope_stream)                                                                                                 \
+    X(ht_stream_free)                                                                                                  \
+    X(ht_stream_new)                                                                                                   \
+    X(ht_stream_synchronize)
+
+/* The library's functions. */
+typedef struct core_library {
+#define CORE_FIELD(name) __typeof__(name) *name;
+    CORE_FUNCTIONS(CORE_FIELD)
+#undef CORE_FIELD
+} core_library;
+extern core_library core_ht;
+
+/* A function of the library; NULL after an exception. */
+typedef void core_function(void);
+core_function *core_find(const char *name);
+
+/* What is called back, or looked at, in the Python part. */
+typedef struct core_hooks {
+    PyObject *array;    /* the class of arrays, which derives from core_array_type */
+    PyObject *operand;  /* operand(value, array beside it or None) -> array */
+    PyObject *failed;   /* failed(scope): raises what went wrong in it, and frees it */
+    PyObject *raised;   /* raised(status, message): raises it */
+    PyObject *start;    /* start(): gives this thread a stream, by use() */
+    PyObject *queue_of; /* queue_of(stream or device) -> queue */
+    PyObject *dtypes;   /* a list, by ht_dtype */
+} core_hooks;
+extern core_hooks core_hook;
+
+PyObject *core_raise(const ht_error *err); /* NULL */
+
+/* ---- streams: queue.c ---- */
+
+/* A stream of the library, and scopes for it that are free. A scope serves one expression after another; whoever needs one
+ * while others are in use (a finalizer between two calls) takes or makes another. */
+enum { CORE_SCOPES = 16 };
+typedef struct core_queue {
+    PyObject_HEAD ht_stream *stream;
+    ht_scope *scopes[CORE_SCOPES];
+    int n_scopes;
+    PyObject *weak;
+} core_queue;
+extern PyTypeObject *core_queue_type;
+extern PyType_Spec core_queue_spec;
+
+/* What a thread computes on. `named`: by the program's wish, which arrays then remember. */
+typedef struct core_place {
+    core_queue *queue;
+    int named;
+} core_place;
+
+core_place core_here(void); /* lent; queue is NULL after an exception */
+/* Goes on where `stream` says, None being here; *before is for core_leave. False after an exception. */
+int core_enter(PyObject *stream, core_place *before);
+void core_leave(core_place before);
+ht_scope *core_scope_take(void); /* NULL after an exception */
+void core_scope_give(ht_scope *s);
+
+PyObject *core_use(PyObject *module, PyObject *args);
+PyObject *core_current(PyObject *module, PyObject *unused);
+PyObject *core_take(PyObject *module, PyObject *unused);
+PyObject *core_give(PyObject *module, PyObject *scope);
+
+/* ---- arrays: array.c, buffer.c ---- */
+
+typedef struct core_array {
+    PyObject_HEAD ht_array *a; /* NULL before __init__ */
+    core_queue *queue;         /* that computes it; NULL: that of whoever evaluates it */
+    PyObject *shape;           /* a tuple, once somebody asked for it */
+    PyObject *weak;
+} core_array;
+extern PyTypeObject *core_array_type;
+extern PyType_Spec core_array_spec;
+
+PyObject *core_array_new(ht_array *a); /* takes over the hold on `a` */
+/* Ends an expression: its result as an object, or the exception that says what failed. */
+PyObject *core_finish(ht_scope *s, ht_array *result);
+
+static inline int core_is_array(PyObject *o) {
+    return (PyObject *)Py_TYPE(o) == core_hook.array || PyObject_TypeCheck(o, core_array_type);
+}
+
+int core_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void core_release_buffer(PyObject *self, Py_buffer *view);
+
+/* ---- operations: operations.c ---- */
+
+PyObject *core_call(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *core_operation(PyObject *module, PyObject *args);
+int core_find_operators(void);
+
+PyObject *core_negative(PyObject *a), *core_absolute(PyObject *a), *core_invert(PyObject *a);
+PyObject *core_add(PyObject *a, PyObject *b), *core_subtract(PyObject *a, PyObject *b);
+PyObject *core_multiply(PyObject *a, PyObject *b), *core_divide(PyObject *a, PyObject *b);
+PyObject *core_floor_divide(PyObject *a, PyObject *b), *core_remainder(PyObject *a, PyObject *b);
+PyObject *core_power(PyObject *a, PyObject *b, PyObject *modulus);
+PyObject *core_and(PyObject *a, PyObject *b), *core_or(PyObject *a, PyObject *b), *core_xor(PyObject *a, PyObject *b);
+PyObject *core_left_shift(PyObject *a, PyObject *b), *core_right_shift(PyObject *a, PyObject *b);
+PyObject *core_matmul(PyObject *a, PyObject *b), *core_compare(PyObject *a, PyObject *b, int how);
+
+#endif
