@@ -48,9 +48,10 @@ def nan_to_num(a, nan=0.0, posinf=None, neginf=None):
     return lib.call(_nan_to_num, operand(a), nan, *limits)
 
 
-def where(condition, a, b):
-    a, b = operand(a, b if isinstance(b, array) else None), operand(b, a if isinstance(a, array) else None)
-    return lib.call(_where, operand(condition), a, b)
+def where(condition, x, y):
+    """x where the condition is not 0, else y."""
+    x, y = operand(x, y if isinstance(y, array) else None), operand(y, x if isinstance(x, array) else None)
+    return lib.call(_where, operand(condition), x, y)
 
 
 def clip(a, a_min, a_max):

@@ -23,15 +23,20 @@ def _axes(axis):
     return (c_int * len(axes))(*axes), len(axes)
 
 
-def _reduction(name, *more):
-    function = lib.operation(f"ht_{name}", c_void_p, POINTER(c_int), c_int, c_bool, *(c_int for _ in more))
+def _reduction(name):
+    function = lib.operation(f"ht_{name}", c_void_p, POINTER(c_int), c_int, c_bool)
 
-    def apply(a, axis=None, keepdims=False, **options):
-        extra = (options.pop(key, 0) for key in more)
-        arguments = (operand(a), *_axes(axis), keepdims, *extra)
-        if options:
-            raise TypeError(f"{name}() takes no argument {next(iter(options))!r}")
-        return lib.call(function, *arguments)
+    def apply(a, axis=None, keepdims=False):
+        return lib.call(function, operand(a), *_axes(axis), keepdims)
+
+    _export(name, apply)
+
+
+def _spread(name):
+    function = lib.operation(f"ht_{name}", c_void_p, POINTER(c_int), c_int, c_bool, c_int)
+
+    def apply(a, axis=None, keepdims=False, ddof=0):
+        return lib.call(function, operand(a), *_axes(axis), keepdims, ddof)
 
     _export(name, apply)
 
@@ -60,8 +65,8 @@ def _scan(name):
 
 for _name in "sum prod mean max min all any logsumexp".split():
     _reduction(_name)
-_reduction("var", "ddof")
-_reduction("std", "ddof")
+_spread("var")
+_spread("std")
 _place("argmax")
 _place("argmin")
 for _name in "cumsum cumprod cummax cummin logcumsumexp".split():
@@ -70,7 +75,7 @@ for _name in "cumsum cumprod cummax cummin logcumsumexp".split():
 _softmax = lib.operation("ht_softmax", c_void_p, c_int)
 
 
-def softmax(a, axis=None, precise=False):
+def softmax(a, axis=None, *, precise=False):
     """Over one axis, several, or all. It is computed in f32 or wider, `precise` or not."""
     a = operand(a)
     if isinstance(axis, int):

@@ -137,7 +137,17 @@ array.T = property(transpose)
 array.mT = property(matrix_transpose)
 array.view = view
 array.diag = diag
-array.reshape = lambda self, *shape: reshape(self, shape[0] if isinstance(shape[0], (list, tuple)) else shape)
-array.transpose = lambda self, *axes: transpose(self, axes or None)
+
+
+def _reshape_method(self, *shape):
+    return reshape(self, shape[0] if isinstance(shape[0], (list, tuple)) else shape)
+
+
+def _transpose_method(self, *axes):
+    axes = axes[0] if len(axes) == 1 and isinstance(axes[0], (list, tuple)) else axes
+    return transpose(self, axes or None)
+
+
+array.reshape, array.transpose = _reshape_method, _transpose_method
 for _name in ("flatten", "unflatten", "squeeze", "swapaxes", "moveaxis", "diagonal", "broadcast_to"):
     setattr(array, _name, globals()[_name])
