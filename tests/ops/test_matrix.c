@@ -54,10 +54,18 @@ static ht_matrix pack(const product *p, ht_cpu_isa isa, ht_precision precision) 
 
 /* ---- what the result must be ---- */
 
-/* A block of activations as numbers, and its scale: the best of three. */
-static float quantise_block(const float *x, int q[32]) {
-    float peak = 0.0f, least = INFINITY, scale = 0.0f;
+/* A block of activations as numbers, its scale, and its largest size. */
+typedef struct numbers {
+    int q[32];
+    float scale, peak;
+} numbers;
+
+/* The best of three. */
+static numbers quantise_block(const float *x) {
+    numbers best = {.scale = 0.0f};
+    float peak = 0.0f, least = INFINITY;
     for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[i]));
+    best.peak = peak;
     float s = peak / 127.0f, by = peak > 0x1p-110f ? 256.0f * 127.0f / peak : 0.0f;
     for (int level = 128; level >= 126; level--) {
         int try[32], sum = 0;
@@ -71,28 +79,34 @@ static float quantise_block(const float *x, int q[32]) {
         float error = (float)sum * (step * step);
         if (!(error < least)) continue;
         least = error;
-        scale = s * step;
-        memcpy(q, try, sizeof try);
+        best.scale = s * step;
+        memcpy(best.q, try, sizeof try);
     }
-    return scale;
+    return best;
+}
+
+static numbers *quantise_row(const float *x, int64_t k) {
+    numbers *row = test_alloc((size_t)(k / 32) * sizeof *row);
+    for (int64_t b = 0; b < k / 32; b++) row[b] = quantise_block(x + 32 * b);
+    return row;
 }
 
 /* One output in the documented order. */
-static float emulate_quantised(const product *p, const float *x, int64_t row) {
+static float emulate_quantised(const product *p, const numbers *x, int64_t row) {
     float y = 0.0f;
     for (int64_t b = 0; b < p->k / 32; b++) {
-        test_block w = p->blocks[row * (p->k / 32) + b];
-        int q[32], dot[2] = {0}, sum[2] = {0};
-        float t, s = quantise_block(x + 32 * b, q);
+        const test_block *w = &p->blocks[row * (p->k / 32) + b];
+        const int *q = x[b].q;
+        int dot[2] = {0}, sum[2] = {0};
         for (int i = 0; i < 32; i++) {
-            int h = w.halves == 2 ? i / 16 : 0;
-            dot[h] += w.q[i] * q[i];
+            int h = w->halves == 2 ? i / 16 : 0;
+            dot[h] += w->q[i] * q[i];
             sum[h] += q[i];
         }
-        t = (float)dot[0] * w.scale[0];
-        if (w.halves == 2) t = t + (float)dot[1] * w.scale[1];
-        for (int h = 0; h < w.halves && w.has_min; h++) t = fmaf(w.min[h], (float)sum[h], t);
-        y = fmaf(t, s, y);
+        float t = (float)dot[0] * w->scale[0];
+        if (w->halves == 2) t = t + (float)dot[1] * w->scale[1];
+        for (int h = 0; h < w->halves && w->has_min; h++) t = fmaf(w->min[h], (float)sum[h], t);
+        y = fmaf(t, x[b].scale, y);
     }
     return y;
 }
@@ -108,21 +122,18 @@ static float emulate_dense(const product *p, const float *x, int64_t row) {
     return y;
 }
 
-/* The product in f64, and a bound of what a correct kernel may be off: half the coarsest step of each activation's block, and the
- * rounding of sums. */
-static double exact(const product *p, const float *x, int64_t row, bool quantised, double *bound) {
+/* The product in f64, and a bound of what a correct kernel may be off: of activations that become numbers q, half the
+ * coarsest step of each block; and the rounding of sums. */
+static double exact(const product *p, const float *x, const numbers *q, int64_t row, double *bound) {
     const float *w = p->dense + row * p->k;
     double sum = 0, size = 0, steps = 0;
     for (int64_t c = 0; c < p->k; c++) {
         sum += (double)w[c] * x[c];
         size += fabs((double)w[c] * x[c]);
     }
-    for (int64_t b = 0; quantised && b < p->k / 32; b++) {
-        double peak = 0, weights = 0;
-        for (int i = 0; i < 32; i++) {
-            peak = fmax(peak, fabs((double)x[32 * b + i]));
-            weights += fabs((double)w[32 * b + i]);
-        }
+    for (int64_t b = 0; q && b < p->k / 32; b++) {
+        double peak = q[b].peak, weights = 0;
+        for (int i = 0; i < 32; i++) weights += fabs((double)w[32 * b + i]);
         steps += 0.505 * peak / 125 * weights;
         /* Scaled weight and offset are added apart: their sizes count, not that of their sum. */
         size += 40 * peak * weights;
@@ -163,11 +174,12 @@ static void fill_input(float *x, int64_t n, input kind, uint64_t *state) {
 static void check_outputs(const product *p, bool fast, const float *x, int64_t ldx, int64_t n_x, bool with_bias,
                           const float *y, int64_t ldy, const char *what) {
     bool quantised = fast && ht_weight_type_info_of(p->type)->block > 1;
-    for (int64_t i = 0; i < n_x; i++)
+    for (int64_t i = 0; i < n_x; i++) {
+        const float *xi = x + i * ldx;
+        numbers *q = quantised ? quantise_row(xi, p->k) : NULL;
         for (int64_t r = 0; r < p->n_rows; r++) {
-            const float *xi = x + i * ldx;
-            float got = y[i * ldy + r], expected = quantised ? emulate_quantised(p, xi, r) : emulate_dense(p, xi, r);
-            double bound, value = exact(p, xi, r, quantised, &bound) + (with_bias ? p->bias[r] : 0);
+            float got = y[i * ldy + r], expected = quantised ? emulate_quantised(p, q, r) : emulate_dense(p, xi, r);
+            double bound, value = exact(p, xi, q, r, &bound) + (with_bias ? p->bias[r] : 0);
             if (with_bias) expected = expected + p->bias[r];
             if (memcmp(&got, &expected, sizeof got) != 0 || !(fabs((double)got - value) <= bound + 1e-6))
                 fail_msg(
@@ -175,6 +187,8 @@ static void check_outputs(const product *p, bool fast, const float *x, int64_t l
                     what, ht_weight_type_info_of(p->type)->name, (long long)p->n_rows, (long long)p->k, (long long)n_x,
                     (long long)i, (long long)r, (double)got, (double)expected, value, bound);
         }
+        free(q);
+    }
     for (int64_t i = 0; i + 1 < n_x; i++) /* what lies between the rows of y is not ours */
         for (int64_t r = p->n_rows; r < ldy; r++) assert_true(y[i * ldy + r] == -7.0f);
 }
