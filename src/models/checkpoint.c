@@ -93,27 +93,15 @@ static void find_prefix(ht_checkpoint_files *c) {
         if (ht_checkpoint_find(c, heads[i], &t)) c->head = heads[i];
 }
 
-static ht_status read_fp8(ht_checkpoint_files *c, ht_error *err) {
+/* A way that cannot be read is refused when the configuration is asked for. */
+static ht_status read_quantized(ht_checkpoint_files *c, ht_error *err) {
     json_t *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, "config.json", &root, err);
     if (status) return status;
-    ht_json_reader r = {.file = "config.json", .err = err};
-    const json_t *how = json_object_get(root, "quantization_config");
-    const char *method = json_string_value(json_object_get(how, "quant_method"));
-    if (method && (!strcmp(method, "fp8") || !strcmp(method, "fbgemm_fp8"))) {
-        c->fp8.stated = true;
-        const json_t *block = json_object_get(how, "weight_block_size");
-        for (size_t i = 0; i < 2 && block && !json_is_null(block); i++)
-            if (json_array_size(block) != 2 || !ht_json_whole(json_array_get(block, i), &c->fp8.block[i]) ||
-                c->fp8.block[i] < 1) {
-                char found[128];
-                ht_json_fail(&r, HT_ERR_FORMAT, "weight_block_size is %s, expected two numbers of rows and columns",
-                             ht_json_describe(block, found, sizeof found));
-                break;
-            }
-    }
+    ht_json_reader r = {.file = "config.json"};
+    c->quantized = ht_quantized_read(&r, root);
     json_decref(root);
-    return r.status;
+    return HT_OK;
 }
 
 static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
@@ -127,7 +115,7 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     if (!status) status = look_for(c->path, "generation_config.json", &has_generation, err);
     if (!status && has_generation)
         status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
-    if (!status) status = read_fp8(c, err);
+    if (!status) status = read_quantized(c, err);
     if (!status) status = ht_safetensors_open(c->path, &c->tensors, err);
     if (status) return status;
     find_prefix(c);

@@ -10,12 +10,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "models/config.h"
-
-/* What config.json says of weights in 8-bit floats (quantization_config with quant_method fp8). */
-typedef struct ht_fp8_spec {
-    bool stated;
-    int64_t block[2]; /* rows and columns that share a scale; 0: not said */
-} ht_fp8_spec;
+#include "models/quantized.h"
 
 typedef struct ht_checkpoint_files {
     char *path;                          /* of the GGUF file (of several, of any) or of the directory of safetensors */
@@ -26,10 +21,10 @@ typedef struct ht_checkpoint_files {
     ht_safetensors *tensors;             /* NULL: GGUF */
     char *config_text, *generation_text; /* safetensors; the latter may be NULL */
     size_t config_size, generation_size;
-    ht_fp8_spec fp8;
-    const char *prefix;   /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
-    const char *head;     /* name of the output head's tensor, or NULL when there is none */
-    json_t *quantization; /* how weights are quantised, of MLX's safetensors (models/mlx.h); else NULL */
+    ht_quantized quantized; /* what config.json says of weights in 8-bit floats */
+    const char *prefix;     /* of the text model's tensors in safetensors: "model.", "language_model.model.", ... */
+    const char *head;       /* name of the output head's tensor, or NULL when there is none */
+    json_t *quantization;   /* how weights are quantised, of MLX's safetensors (models/mlx.h); else NULL */
 } ht_checkpoint_files;
 
 /* `path` is a .gguf file or a directory with safetensors and config.json, or with one GGUF file. Of a GGUF

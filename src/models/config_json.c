@@ -1,7 +1,7 @@
 /* config.json and generation_config.json: every spelling of a field that checkpoints use. */
 #include "base/error.h"
 #include "formats/json.h"
-#include "models/mlx.h"
+#include "models/quantized.h"
 #include "models/registry.h"
 
 #include <math.h>
@@ -104,42 +104,6 @@ static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
     }
 }
 
-/* Weights in 8-bit floats or NVFP4 with scales beside them, whoever made them (models/scales.h, models/nvfp4.h): what
- * quant_method says, and its `format` or `quant_algo`. What a tensor is in then, it tells itself. */
-static const struct {
-    const char *method, *form;
-} known_ways[] = {
-    {"fp8", NULL},
-    {"fbgemm_fp8", NULL},
-    {"compressed-tensors", "float-quantized"},
-    {"compressed-tensors", "naive-quantized"},
-    {"compressed-tensors", "nvfp4-pack-quantized"},
-    {"compressed-tensors", "mixed-precision"},
-    {"modelopt", "FP8"},
-    {"modelopt", "NVFP4"},
-};
-
-static void refuse_quantised(ht_json_reader *r, const json_t *root) {
-    static const char what_works[] = "a GGUF file, MLX's ways, or f32, f16, bf16, fp8 or nvfp4 weights, are";
-    if (ht_mlx_describes(root)) return; /* checked with the tensors */
-    const json_t *other = ht_json_object(r, root, "quantization_config");
-    if (!other) return;
-    const char *method = "an unnamed method";
-    ht_json_str(r, other, "quant_method", &method);
-    const char *form = "";
-    ht_json_str(r, other, !strcmp(method, "modelopt") ? "quant_algo" : "format", &form);
-    if (r->status) return;
-    for (size_t i = 0; i < sizeof known_ways / sizeof *known_ways; i++)
-        if (!strcmp(method, known_ways[i].method) && (!known_ways[i].form || !strcmp(form, known_ways[i].form))) {
-            if (json_object_size(json_object_get(other, "transform_config")))
-                ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights with a transform_config are not supported; %s",
-                             what_works);
-            return;
-        }
-    ht_json_fail(r, HT_ERR_UNSUPPORTED, "weights quantised by `%.40s`%s%.40s are not supported; %s", method,
-                 *form ? " as " : "", form, what_works);
-}
-
 static const ht_family *find_family(ht_json_reader *r, const json_t *text, const json_t *root,
                                     const ht_config_hints *hints) {
     const char *type = NULL;
@@ -238,7 +202,7 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
     ht_status status = ht_json_parse(config.data, config.size, config_file, &root, err);
     if (status) return status;
     ht_json_reader r = {.file = config_file, .err = err};
-    refuse_quantised(&r, root);
+    ht_quantized_read(&r, root); /* refuses what cannot be read */
     const json_t *text = ht_json_object(&r, root, "text_config");
     if (!text) text = root;
     out->family = find_family(&r, text, root, hints);

@@ -29,19 +29,18 @@ static ht_status wrong_shape(const ht_stored *t, const char *name, int64_t n, in
     return ht_fail(
         err, HT_ERR_FORMAT,
         "%s: tensor `%s` is [%s], expected %sone scale, %lld, or one for each block of a matrix [%lld, %lld]; "
-        "config.json's weight_block_size tells their size",
+        "config.json's quantization_config tells their size",
         t->file_name, name, found, each, (long long)rows, (long long)rows, (long long)columns);
 }
 
-/* One scale per block: of the size that config.json states, else of one that divides the matrix. */
-static bool find_blocks(const ht_fp8_spec *spec, const int64_t *dims, int n_dims, int64_t columns, ht_scales *s) {
+/* One scale per block: of the size that config.json states; where it states none, of one that divides the matrix. */
+static bool find_blocks(const ht_quantized *spec, const int64_t *dims, int n_dims, int64_t columns, ht_scales *s) {
     if (n_dims != 2 || dims[0] < 1 || dims[1] < 1) return false;
     s->per_row = dims[1];
-    if (spec->block[0] && dims[0] == ht_ceil_div_i64(s->n_rows, spec->block[0]) &&
-        dims[1] == ht_ceil_div_i64(columns, spec->block[1])) {
+    if (spec->block[0]) {
         s->rows = spec->block[0];
         s->columns = spec->block[1];
-        return true;
+        return dims[0] == ht_ceil_div_i64(s->n_rows, s->rows) && dims[1] == ht_ceil_div_i64(columns, s->columns);
     }
     if (s->n_rows % dims[0] || columns % dims[1]) return false;
     s->rows = s->n_rows / dims[0];
@@ -49,7 +48,7 @@ static bool find_blocks(const ht_fp8_spec *spec, const int64_t *dims, int n_dims
     return true;
 }
 
-static bool find_shape(const ht_fp8_spec *spec, int64_t n_matrices, int64_t columns, ht_scales *s) {
+static bool find_shape(const ht_quantized *spec, int64_t n_matrices, int64_t columns, ht_scales *s) {
     const int64_t *dims = s->stored.dims;
     int n_dims = s->stored.n_dims;
     int64_t n = 1;
@@ -83,23 +82,24 @@ ht_status ht_scales_find(const ht_checkpoint_files *c, const char *name, int64_t
         snprintf(scale, sizeof scale, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
         of_mlx = ht_checkpoint_find(c, scale, &out->stored);
     }
-    if (!of_mlx) snprintf(scale, sizeof scale, "%s_scale_inv", name);
-    if (!of_mlx && !ht_checkpoint_find(c, scale, &out->stored)) {
-        snprintf(scale, sizeof scale, "%s_scale", name);
-        if (!ht_checkpoint_find(c, scale, &out->stored)) {
-            if (!c->fp8.stated) return HT_OK; /* the weights are what they are */
-            return ht_fail(err, HT_ERR_FORMAT,
-                           "%s: tensor `%s_scale_inv` is missing, which the quantization_config of config.json implies",
-                           ht_base_name(c->path), name);
-        }
+    static const char *const ends[] = {"_scale_inv", "_scale", "_weight_scale"}; /* the last where names lack .weight */
+    for (size_t i = 0; !of_mlx && i < sizeof ends / sizeof *ends && !out->any; i++) {
+        snprintf(scale, sizeof scale, "%s%s", name, ends[i]);
+        out->any = ht_checkpoint_find(c, scale, &out->stored);
+    }
+    if (!of_mlx && !out->any) {
+        if (!c->quantized.scale) return HT_OK; /* the weights are what they are */
+        return ht_fail(err, HT_ERR_FORMAT,
+                       "%s: tensor `%s%s` is missing, which the quantization_config of config.json implies",
+                       ht_base_name(c->path), name, c->quantized.scale);
     }
     const ht_stored *t = &out->stored;
     out->any = true;
     if (!readable(t))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16, BF16 or F8_E8M0",
                        t->file_name, scale, t->type_name);
-    return find_shape(&c->fp8, n_matrices, columns, out) ? HT_OK
-                                                         : wrong_shape(t, scale, n_matrices, rows, columns, err);
+    return find_shape(&c->quantized, n_matrices, columns, out) ? HT_OK
+                                                               : wrong_shape(t, scale, n_matrices, rows, columns, err);
 }
 
 static ht_status read_e8m0(const ht_stored *t, int64_t n, float *out, ht_error *err) {

@@ -77,6 +77,10 @@ FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 
 weights("fp8-blocks", FP8, model(fp8("F8_E4M3", "_scale_inv", lambda r, c: (-(-r // 16), -(-c // 32)))))
 weights("fp8-rows", {}, model(fp8("F8_E5M2", "_scale", lambda r, c: (r, 1))))
 weights("fp8-whole", {"quantization_config": {"quant_method": "fbgemm_fp8"}}, model(fp8("F8_E4M3", "_scale", lambda r, c: ())))
+BLOCK = {"weights": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [16, 32]}}
+weights("fp8-compressed", {"quantization_config": {"quant_method": "compressed-tensors", "format": "float-quantized",
+                                                   "config_groups": {"group_0": BLOCK}}},
+        model(fp8("F8_E4M3", "_scale", lambda r, c: (-(-r // 16), -(-c // 32)))))
 plain = model(lambda path, rows, columns: {f"{path}.weight": ("BF16", (rows, columns))})
 weights("plain", {"tie_word_embeddings": True}, plain)
 moe = {k: v for k, v in model(affine(4, 64, "F16")).items() if ".mlp." not in k}

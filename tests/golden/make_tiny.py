@@ -1,6 +1,7 @@
 """Makes the tiny random checkpoints under tests/golden/tiny and what float32 `transformers` answers to them.
 
-    python tests/golden/make_tiny.py [NAME...]      # all, or those named; needs torch, transformers, safetensors, gguf
+    python tests/golden/make_tiny.py [NAME...]      # all, or those named; needs torch, transformers, safetensors,
+                                                    # compressed-tensors, gguf
 
 Every checkpoint is a few dozen kilobytes and committed, so that the tests need no Python. The weights are seeded by the
 checkpoint's name. Files are written by `transformers` and by the `gguf` package, not by Hearth; the older spellings of
@@ -9,6 +10,7 @@ config.json are put in by hand and read back by `transformers` to show that they
 
 import json
 import pathlib
+import re
 import shutil
 import sys
 import zlib
@@ -23,6 +25,8 @@ from transformers import (Gemma2Config, Gemma2ForCausalLM, Gemma3Config, Gemma3F
                           MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig,
                           Qwen3MoeForCausalLM)
 
+from compressed_tensors.compressors import NVFP4PackedCompressor
+from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from safetensors.torch import save_file
 
 import reference
@@ -148,7 +152,8 @@ def scaled(x, block, kind, scale_dtype):
 
 
 def fp8_checkpoint(name, cls, config, kind, block, key, scale_dtype, stated, n=40):
-    """block: None for one scale, (1, None) for one per row. stated: what config.json says. """
+    """block: None for one scale, (1, None) for one per row. key: what the scales' names add to the weight's, or that for
+    matrices and for experts. stated: what config.json says. """
     if not wanted(name):
         return
     directory, model = begin(name, cls, config, 0)
@@ -163,13 +168,14 @@ def fp8_checkpoint(name, cls, config, kind, block, key, scale_dtype, stated, n=4
             each = [scaled(one, size, kind, scale_dtype) for one in (p if p.dim() == 3 else [p])]
             codes, scales, values = (torch.stack(parts) if p.dim() == 3 else parts[0] for parts in zip(*each))
             tensors[name_of] = codes
-            tensors[name_of + key] = scales if block else scales.reshape(p.shape[:-2])
+            end = key if not isinstance(key, tuple) else key[p.dim() == 3]
+            tensors[name_of + end] = scales if block else scales.reshape(p.shape[:-2])
             p.copy_(values)
     save_file(tensors, directory / "model.safetensors", {"format": "pt"})
     described = {**config.to_dict(), "architectures": [cls.__name__], **stated}
     (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n")
     logits = answer(directory, model, name, config.vocab_size, n, "reference.json")
-    if "quantization_config" in stated and not any(t.dim() == 3 for t in tensors.values()):  # which it reads one by one
+    if stated.get("quantization_config", {}).get("quant_method") == "fp8" and not any(t.dim() == 3 for t in tensors.values()):  # which it reads one by one
         again = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
                                     quantization_config=transformers.FineGrainedFP8Config(dequantize=True))
         ids = json.loads((directory / "reference.json").read_text())["ids"]
@@ -194,7 +200,18 @@ def packed_nvfp4(x, divides):
     codes = (codes + 8 * (scaled < 0)).reshape(x.shape).to(torch.uint8)
     stated = 1 / whole if divides else whole
     means = (values / stated if divides else values * stated).reshape(x.shape)
-    return codes[:, ::2] | codes[:, 1::2] << 4, scales, stated, means
+    packed = codes[:, ::2] | codes[:, 1::2] << 4
+    if divides:
+        check_nvfp4(packed, scales, stated, means)
+    return packed, scales, stated, means
+
+
+def check_nvfp4(packed, scales, whole, means):
+    """compressed-tensors finds the same values in the parts, in bf16."""
+    weights = QuantizationArgs(num_bits=4, type="float", symmetric=True, strategy="tensor_group", group_size=16)
+    parts = {"weight_packed": packed, "weight_scale": scales, "weight_global_scale": whole.reshape(1)}
+    values = NVFP4PackedCompressor.decompress(parts, QuantizationScheme(targets=["Linear"], weights=weights))["weight"]
+    assert ((values.float() - means).abs() <= means.abs() / 128).all(), "compressed-tensors unpacks something else"
 
 
 def nvfp4_checkpoint(name, cls, config, tool, stated, experts=None, n=40):
@@ -244,6 +261,55 @@ def nvfp4_checkpoint(name, cls, config, tool, stated, experts=None, n=40):
     described = {**config.to_dict(), "architectures": [cls.__name__], "quantization_config": stated}
     (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n")
     answer(directory, model, name, config.vocab_size, n, "reference.json")
+
+
+# ---- compressed-tensors ----
+
+
+def group_of(groups, module):
+    return next((g for g in groups.values() for t in g["targets"] if t == "Linear" or re.match(t.removeprefix("re:"), module)), None)
+
+
+def compressed_checkpoint(name, cls, config, form, groups, n=40):
+    """Modules in groups, each with a scheme of its own; transformers and compressed-tensors read it back."""
+    if not wanted(name):
+        return
+    directory, model = begin(name, cls, config, 0)
+    tensors = {}
+    with torch.no_grad():
+        for key, p in model.state_dict().items():
+            stem = key.removesuffix(".weight")
+            group = group_of(groups, stem) if "_proj" in key and p.dim() == 2 else None
+            if group is None:
+                tensors[key] = p.clone()
+                continue
+            how = group["weights"]
+            if how["num_bits"] == 4:
+                codes, scales, whole, means = packed_nvfp4(p, True)
+                tensors |= {f"{stem}.weight_packed": codes, f"{stem}.weight_scale": scales,
+                            f"{stem}.weight_global_scale": whole.reshape(1)}
+            else:
+                rows, columns = p.shape
+                block = {"tensor": (rows, columns), "channel": (1, columns), "group": (1, how.get("group_size")),
+                         "block": how.get("block_structure")}[how["strategy"]]
+                scale_dtype = torch.bfloat16 if how["strategy"] == "channel" else torch.float32
+                codes, scales, means = scaled(p, block, torch.float8_e4m3fn, scale_dtype)
+                tensors |= {f"{stem}.weight": codes, f"{stem}.weight_scale": scales.reshape(1) if scales.numel() == 1 else scales}
+            p.copy_(means)
+    save_file({k: t.contiguous() for k, t in tensors.items()}, directory / "model.safetensors", {"format": "pt"})
+    stated = {"quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed", "ignore": ["lm_head"],
+              "kv_cache_scheme": None, "sparsity_config": {}, "transform_config": {}, "config_groups": groups}
+    described = {**config.to_dict(), "architectures": [cls.__name__], "quantization_config": stated}
+    (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n")
+    logits = answer(directory, model, name, config.vocab_size, n, "reference.json")
+    if form == "mixed-precision":  # which transformers does not take apart
+        return
+    again = cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
+                                quantization_config=transformers.CompressedTensorsConfig(run_compressed=False))
+    ids = json.loads((directory / "reference.json").read_text())["ids"]
+    difference = np.abs(reference.logits_of(again, ids) - logits).max()
+    rounds = any(g["weights"]["strategy"] == "channel" for g in groups.values())  # to the type of the scales
+    assert difference < (3e-2 if rounds else 1e-4), f"{directory}: compressed-tensors decompresses to something else, by {difference}"
 
 
 # ---- GGUF ----
@@ -599,6 +665,28 @@ def main():
                    torch.float32, blocks)
     fp8_checkpoint("llama-fp8-rows", LlamaForCausalLM, llama(), torch.float8_e5m2, (1, None), "_scale", torch.bfloat16, {})
     fp8_checkpoint("llama-fp8-whole", LlamaForCausalLM, llama(), torch.float8_e4m3fn, None, "_scale", torch.float32, {})
+    modelopt = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_scheme": None,
+                                        "ignore": ["lm_head"], "producer": {"name": "modelopt", "version": "0.43.0"}}}
+    fp8_checkpoint("llama-modelopt-fp8", LlamaForCausalLM, llama(), torch.float8_e4m3fn, None,
+                   ("_scale", "_weight_scale"), torch.float32, modelopt)
+    fp8_checkpoint("qwen3-moe-modelopt-fp8", Qwen3MoeForCausalLM, qwen3_moe(num_hidden_layers=1), torch.float8_e4m3fn, None,
+                   ("_scale", "_weight_scale"), torch.float32, modelopt)
+
+    def scheme(targets, strategy, form=None, bits=8, **more):
+        return {"targets": targets, "input_activations": None, "output_activations": None, **({"format": form} if form else {}),
+                "weights": {"num_bits": bits, "type": "float", "symmetric": True, "dynamic": False, "strategy": strategy, **more}}
+
+    compressed_checkpoint("llama-compressed-fp8-channel", LlamaForCausalLM, llama(), "float-quantized",
+                          {"group_0": scheme(["Linear"], "channel")})
+    # 24 rows in blocks of 16: the size of the blocks is not to be told from the number of scales.
+    compressed_checkpoint("qwen3-compressed-fp8-block", Qwen3ForCausalLM, qwen3(), "float-quantized",
+                          {"group_0": scheme(["Linear"], "block", block_structure=[16, 20])})
+    compressed_checkpoint("qwen2-compressed-fp8-naive", Qwen2ForCausalLM, qwen2(), "naive-quantized",
+                          {"group_0": scheme(["Linear"], "tensor")})
+    compressed_checkpoint("mistral-compressed-mixed", MistralForCausalLM,
+                          mistral(hidden_size=64, intermediate_size=64, num_attention_heads=4), "mixed-precision",
+                          {"group_0": scheme(["re:.*self_attn.*"], "channel", "float-quantized"),
+                           "group_1": scheme(["re:.*mlp.*"], "tensor_group", "nvfp4-pack-quantized", 4, group_size=16)})
     # All experts in one tensor, of which `up` begins within a block.
     fp8_checkpoint("qwen3-moe-fp8-blocks", Qwen3MoeForCausalLM, qwen3_moe(), torch.float8_e4m3fn, (8, 12), "_scale_inv",
                    torch.float32, {"quantization_config": {"quant_method": "fp8", "weight_block_size": [8, 12]}})

@@ -281,26 +281,33 @@ static void replace(char *data, size_t size, const char *from, const char *to) {
 static void scales(void **state) {
     (void)state;
     static const struct {
-        const char *file, *from, *to;
+        const char *of, *file, *from, *to;
         ht_status status;
         const char *words;
     } cases[] = {
-        {"model.safetensors", "down_proj.weight_scale_inv", "down_proj.weight_scale_xxx", HT_ERR_FORMAT,
-         "`model.layers.0.mlp.down_proj.weight_scale_inv` is missing, which the quantization_config"},
-        {"model.safetensors", "\"shape\":[12,5]", "\"shape\":[5,12]", HT_ERR_FORMAT,
+        {"llama-modelopt-fp8", "model.safetensors", "down_proj.weight_scale", "down_proj.weight_scaXX", HT_ERR_FORMAT,
+         "`model.layers.0.mlp.down_proj.weight_scale` is missing, which the quantization_config"},
+        {"llama-compressed-fp8-channel", "model.safetensors", "down_proj.weight_scale", "down_proj.weight_scaXX",
+         HT_ERR_FORMAT, "`model.layers.0.mlp.down_proj.weight_scale` is missing"},
+        {"qwen3-compressed-fp8-block", "config.json", "[\n      16,\n      20", "[\n      12,\n      20", HT_ERR_FORMAT,
+         "config.json's quantization_config tells their size"},
+        {"llama-fp8-blocks", "model.safetensors", "down_proj.weight_scale_inv", "down_proj.weight_scale_xxx",
+         HT_ERR_FORMAT, "`model.layers.0.mlp.down_proj.weight_scale_inv` is missing, which the quantization_config"},
+        {"llama-fp8-blocks", "model.safetensors", "\"shape\":[12,5]", "\"shape\":[5,12]", HT_ERR_FORMAT,
          "down_proj.weight_scale_inv` is [5, 12], expected one scale, 48, or one for each block of a matrix [48, 60]"},
-        {"model.safetensors", "\"dtype\":\"F32\",\"shape\":[12,5]", "\"dtype\":\"I32\",\"shape\":[12,5]",
-         HT_ERR_UNSUPPORTED, "down_proj.weight_scale_inv` is of type I32, expected F32"},
-        {"config.json", "\"weight_block_size\": [\n   4", "\"weight_block_size\": [\n   0", HT_ERR_FORMAT,
-         "weight_block_size is"},
-        {"config.json", "\"quant_method\": \"fp8\"", "\"quant_method\": \"awq\"", HT_ERR_UNSUPPORTED,
-         "weights quantised by `awq`"},
+        {"llama-fp8-blocks", "model.safetensors", "\"dtype\":\"F32\",\"shape\":[12,5]",
+         "\"dtype\":\"I32\",\"shape\":[12,5]", HT_ERR_UNSUPPORTED,
+         "down_proj.weight_scale_inv` is of type I32, expected F32"},
+        {"llama-fp8-blocks", "config.json", "\"weight_block_size\": [\n   4", "\"weight_block_size\": [\n   0",
+         HT_ERR_FORMAT, "weight_block_size is"},
+        {"llama-fp8-blocks", "config.json", "\"quant_method\": \"fp8\"", "\"quant_method\": \"awq\"",
+         HT_ERR_UNSUPPORTED, "weights quantised by `awq`"},
     };
     static const char *const files[] = {"model.safetensors", "config.json"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int f = 0; f < 2; f++) {
             char path[128];
-            snprintf(path, sizeof path, "tests/golden/tiny/llama-fp8-blocks/%s", files[f]);
+            snprintf(path, sizeof path, "tests/golden/tiny/%s/%s", cases[i].of, files[f]);
             size_t size;
             char *data = read_file(path, &size);
             if (!strcmp(files[f], cases[i].file)) replace(data, size, cases[i].from, cases[i].to);
