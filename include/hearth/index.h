@@ -27,7 +27,8 @@ HT_API ht_array *ht_one_hot(ht_scope *s, ht_array *index, int64_t n, ht_dtype dt
 
 /* ---- along several axes ---- */
 /* Slices [size[0], size[1], ...] of x that begin at index[k] along axis[k] and at 0 along others: the n indices broadcast to
- * one shape, which the sizes, one for each axis of x, follow in the result. A slice has to lie within x. */
+ * one shape, which the sizes, one for each axis of x, follow in the result. A slice has to lie within x; the size
+ * HT_OPEN (ops.h) is that of the axis. */
 HT_API ht_array *ht_gather(ht_scope *s, ht_array *x, ht_array *const *index, const int *axis, int n,
                            const int64_t *size);
 
@@ -48,6 +49,9 @@ HT_API ht_array *ht_scatter(ht_scope *s, ht_array *x, ht_array *const *index, co
 /* x with `update`, which broadcasts and becomes of x's dtype, in the place of ht_slice(s, x, start, stop, step). */
 HT_API ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int64_t *start, const int64_t *stop,
                                  const int64_t *step);
+/* The same in the place of ht_slice_range(s, x, start, stop, step). */
+HT_API ht_array *ht_slice_update_range(ht_scope *s, ht_array *x, ht_array *update, const int64_t *start,
+                                       const int64_t *stop, const int64_t *step);
 
 #ifdef __cplusplus
 }

@@ -15,6 +15,13 @@ extern "C" {
 HT_API ht_array *ht_full(ht_scope *s, double value, ht_dtype dtype, const int64_t *shape, int n_dims);
 HT_API ht_array *ht_zeros(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims);
 HT_API ht_array *ht_ones(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims);
+/* Of the shape of x. */
+HT_API ht_array *ht_full_like(ht_scope *s, ht_array *x, double value, ht_dtype dtype);
+HT_API ht_array *ht_zeros_like(ht_scope *s, ht_array *x);
+HT_API ht_array *ht_ones_like(ht_scope *s, ht_array *x);
+/* How many elements x has along axis[0 .. n_axes) together, NULL: all; one number without axes. As an array it follows the
+ * sizes with which a compiled function is called. */
+HT_API ht_array *ht_number_of_elements(ht_scope *s, ht_array *x, const int *axis, int n_axes, ht_dtype dtype);
 /* start, start + step, ... before stop. */
 HT_API ht_array *ht_arange(ht_scope *s, double start, double stop, double step, ht_dtype dtype);
 /* n values from start to stop, both among them. */
@@ -35,15 +42,25 @@ HT_API ht_array *ht_contiguous(ht_scope *s, ht_array *x);
 /* ---- views: share the operand's memory ---- */
 /* Same elements, new shape; one axis may be -1. Copies only when the strides do not allow a view. */
 HT_API ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims);
+/* To the shape of another array, of as many elements. */
+HT_API ht_array *ht_reshape_like(ht_scope *s, ht_array *x, ht_array *like);
 /* axes[i] is the axis of x that becomes axis i; NULL reverses all. */
 HT_API ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes);
 /* Elements at offset + sum(index * stride), in elements of x's row-major order; x is made contiguous first. */
 HT_API ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, const int64_t *stride, int n_dims,
                                int64_t offset);
-/* start[i] <= index < stop[i] in steps of step[i] (NULL: 1; negative steps walk down from start to above stop). */
+/* start[i] <= index < stop[i] in steps of step[i] (NULL: 1; negative steps walk down from start to above stop). HT_OPEN as
+ * a bound is where the axis begins or ends, seen in the direction of the steps, whatever its size. */
 HT_API ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step);
-/* Stretched as NumPy does it: new axes in front, axes of length 1 repeated without being copied. */
+#define HT_OPEN INT64_MIN
+/* The same, read as Python reads x[start:stop:step]: bounds below 0 count from the end of the axis, those outside are moved to
+ * the nearest possible place. */
+HT_API ht_array *ht_slice_range(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop,
+                                const int64_t *step);
+/* Stretched as NumPy does it: new axes in front, axes of length 1 repeated without being copied; to the shape of another
+ * array. */
 HT_API ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims);
+HT_API ht_array *ht_broadcast_like(ht_scope *s, ht_array *x, ht_array *like);
 /* With an axis of length 1 at `axis` of the result, or without such an axis of x, whose length has to be 1. */
 HT_API ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis);
 HT_API ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis);
@@ -60,6 +77,8 @@ HT_API ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype);
 HT_API ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2);
 /* parts[0 .. n] are the pieces of an axis between the places at[0 .. n); false, and all NULL, on failure. */
 HT_API bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts);
+/* parts[0 .. n): the axis in n pieces of one size. */
+HT_API bool ht_split_equally(ht_scope *s, ht_array *x, int n, int axis, ht_array **parts);
 
 /* ---- from several, or from one several times ---- */
 /* n > 0 arrays behind each other along an axis, or along a new one, in the dtype in which all of them meet. */

@@ -71,9 +71,26 @@ HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom
  * its arguments is kept as it was then, and computed once. Can be differentiated, and used in other functions, as the
  * function itself; may be called from several threads. */
 typedef struct ht_compiled ht_compiled;
-/* `release(f->user)`, if not NULL, is called when the compiled function goes. */
-HT_API ht_status ht_compile(const ht_function *f, void (*release)(void *user), ht_compiled **out, ht_error *err);
-/* Results as of ht_function: their count, or -1 after an error in `s`. The 64 combinations used last are kept. */
+
+typedef struct ht_compile_options {
+    /* Called once for every combination of the arguments' dtypes and numbers of dimensions: for other sizes its operations
+     * are made again, each with its own rule for the shape of its result. What an operation is given as a number or a list of
+     * numbers stays as it was in the traced call, as does everything that the function computes from ht_array_dim and
+     * ht_array_size; what does not fit any more is an error that names the operation, the sizes and those of the traced call.
+     * Sizes follow the arguments where they are not written: -1 in ht_reshape and ht_unflatten, HT_OPEN in ht_slice,
+     * ht_slice_update and ht_gather, and in ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally,
+     * ht_full_like, ht_zeros_like, ht_ones_like, ht_reshape_like, ht_broadcast_like and ht_number_of_elements. A bound of
+     * ht_slice that is the end of an axis in the traced call, without saying HT_OPEN, is an error when that size changes.
+     * Derivatives are found again for new sizes, so a custom one is called again. */
+    bool shapeless;
+    void (*release)(
+        void *user); /* NULL, or called with f->user when the compiled function goes, not when ht_compile fails */
+} ht_compile_options;
+
+/* `options` may be NULL: none. */
+HT_API ht_status ht_compile(const ht_function *f, const ht_compile_options *options, ht_compiled **out, ht_error *err);
+/* Results as of ht_function: their count, or -1 after an error in `s`. The 64 combinations of shapes used last are kept. A
+ * compiled function that is called while another one is traced without shapes is called as it is. */
 HT_API int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, ht_array **out, int max_out);
 HT_API void ht_compiled_free(ht_compiled *c); /* NULL is fine */
 

@@ -1,7 +1,7 @@
 """Compiled functions: traced once for each combination of arguments, then laid out again without running Python."""
 
 import functools
-from ctypes import POINTER, byref, c_int, c_void_p
+from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array
@@ -10,7 +10,14 @@ from ._tree import flatten, leaves, structure
 
 __all__ = ["compile", "disable_compile", "enable_compile"]
 
-_new = lib.declare("ht_compile", c_int, FUNCTION, c_void_p, POINTER(c_void_p), c_void_p)
+
+class _Options(Structure):
+    """ht_compile_options."""
+
+    _fields_ = [("shapeless", c_bool), ("release", c_void_p)]
+
+
+_new = lib.declare("ht_compile", c_int, FUNCTION, POINTER(_Options), POINTER(c_void_p), c_void_p)
 _call = lib.declare("ht_compiled_call", c_int, c_void_p, c_void_p, LIST, c_int, LIST, c_int)
 _free = lib.declare("ht_compiled_free", None, c_void_p)
 _enabled = True
@@ -42,7 +49,7 @@ def _assign(container, tree):
 
 
 class _Trace:
-    """What the library has laid out for arguments of one kind."""
+    """What the library has laid out for arguments of one kind: of some dtypes, and of some shapes or numbers of axes."""
 
     def __init__(self, compiled, args, kwargs, state):
         self._results = None
@@ -51,18 +58,20 @@ class _Trace:
         def call(stand_ins):
             positional, named, at_first = rebuild(stand_ins)
             before = _snapshot(compiled.inputs), _snapshot(compiled.outputs)
+            around, lib.thread.shapeless = lib.thread.shapeless, lib.thread.shapeless or compiled.shapeless
             try:
                 _assign(compiled.inputs, at_first)
                 value = compiled.fun(*positional, **named)
                 made, self._results = flatten((value, compiled.outputs))
                 return made
             finally:
+                lib.thread.shapeless = around
                 _assign(compiled.inputs, before[0])
                 _assign(compiled.outputs, before[1])
 
         as_function, self._number = function_of(call)
         self._pointer = c_void_p()
-        lib.check(_new, byref(as_function), None, byref(self._pointer))
+        lib.check(_new, byref(as_function), byref(_Options(compiled.shapeless)), byref(self._pointer))
 
     def __del__(self):
         _free(self._pointer)
@@ -78,8 +87,8 @@ class _Trace:
 
 
 class _Compiled:
-    def __init__(self, fun, inputs, outputs):
-        self.fun = fun
+    def __init__(self, fun, inputs, outputs, shapeless):
+        self.fun, self.shapeless = fun, shapeless
         self.inputs = [] if inputs is None else inputs
         self.outputs = [] if outputs is None else outputs
         self._traces = {}
@@ -89,7 +98,7 @@ class _Compiled:
             return self.fun(*args, **kwargs)
         tree = args, kwargs, self.inputs
         arguments = list(leaves(tree))
-        kind = structure(tree), tuple((a.dtype, a.shape) for a in arguments)
+        kind = structure(tree), tuple((a.dtype, a.ndim if self.shapeless else a.shape) for a in arguments)
         trace = self._traces.pop(kind, None) or _Trace(self, args, kwargs, self.inputs)
         value, state = trace(arguments)  # one that fails is not put back
         self._traces[kind] = trace
@@ -102,8 +111,12 @@ class _Compiled:
 def compile(fun, inputs=None, outputs=None, shapeless=False):
     """`fun`, called once for every combination of shapes, dtypes and other values among its arguments; later calls lay out
     the operations of that one for the new arrays. `inputs` and `outputs` are lists or dicts of arrays that it reads and
-    changes beside its arguments. With `shapeless`, too, a new shape calls `fun` again."""
-    compiled = _Compiled(fun, inputs, outputs)
+    changes beside its arguments.
+
+    With `shapeless` it is called once for every combination of dtypes and numbers of axes, and its operations are made again
+    for other sizes. Numbers that it takes from `shape`, `size` or `len()` stay those of that call: sizes follow the arguments
+    through -1 in reshape, flatten, slices, zeros_like and the like."""
+    compiled = _Compiled(fun, inputs, outputs, shapeless)
 
     @functools.wraps(fun, updated=())
     def call(*args, **kwargs):

@@ -14,13 +14,20 @@ __all__ = ["take", "take_along_axis", "put_along_axis", "slice", "slice_update"]
 _python_slice = slice
 _SIZES, _LIST = POINTER(c_int64), POINTER(c_void_p)
 _slice = lib.operation("ht_slice", c_void_p, _SIZES, _SIZES, _SIZES)
+_slice_range = lib.operation("ht_slice_range", c_void_p, _SIZES, _SIZES, _SIZES)
+_slice_update_range = lib.operation("ht_slice_update_range", c_void_p, c_void_p, _SIZES, _SIZES, _SIZES)
+_reshape_like = lib.operation("ht_reshape_like", c_void_p, c_void_p)
+_broadcast_like = lib.operation("ht_broadcast_like", c_void_p, c_void_p)
 _slice_update = lib.operation("ht_slice_update", c_void_p, c_void_p, _SIZES, _SIZES, _SIZES)
+_expand_dims = lib.operation("ht_expand_dims", c_void_p, c_int)
+_squeeze = lib.operation("ht_squeeze", c_void_p, c_int)
 _take = lib.operation("ht_take", c_void_p, c_void_p, c_int)
 _take_along_axis = lib.operation("ht_take_along_axis", c_void_p, c_void_p, c_int)
 _put_along_axis = lib.operation("ht_put_along_axis", c_void_p, c_void_p, c_void_p, c_int)
 _gather = lib.operation("ht_gather", c_void_p, _LIST, POINTER(c_int), c_int, _SIZES)
 _scatter = lib.operation("ht_scatter", c_void_p, _LIST, POINTER(c_int), c_int, c_void_p, c_int)
 _SET, _ADD, _PROD, _MIN, _MAX = range(5)
+_OPEN = -(2**63)  # HT_OPEN: the end of an axis, whatever its size
 
 
 def _sizes(*lists):
@@ -53,7 +60,7 @@ def put_along_axis(a, indices, values, axis=None):
     a = operand(a)
     values, flat = operand(values, a), a.flatten() if axis is None else a
     put = lib.call(_put_along_axis, flat, _whole(indices), values, 0 if axis is None else axis)
-    return put.reshape(a.shape)
+    return lib.call(_reshape_like, put, a)
 
 
 def _window(a, starts, axes):
@@ -126,6 +133,7 @@ class _Index:
         index[at : at + len(dots)] = [_python_slice(None)] * (a.ndim - named)
         self.a, self.index, self.places = a, index, {}
         self.start, self.stop, self.step = [], [], []
+        self._bounds = []  # as they were written, for a window on an array of any size
         for i in index:
             if i is not None:
                 self._cut(i, len(self.start), a.shape[len(self.start)])
@@ -135,13 +143,16 @@ class _Index:
     def _cut(self, i, axis, n):
         begin, end, by = 0, n, 1
         if isinstance(i, _python_slice):
+            self._bounds.append([_OPEN if b is None else b for b in (i.start, i.stop)] + [1 if i.step is None else i.step])
             begin, end, by = i.indices(n)
             end = begin if (end - begin) * by <= 0 else end
         elif isinstance(i, array):
             self.places[axis] = i
+            self._bounds.append((_OPEN, _OPEN, 1))
         elif -n <= i < n:
             begin = i % n
             end = begin + 1
+            self._bounds.append((i, i + 1 if i != -1 else _OPEN, 1))
         else:
             raise IndexError(f"index {i} is outside axis {axis}, which has {n} elements")
         self.start.append(begin)
@@ -149,6 +160,9 @@ class _Index:
         self.step.append(by)
 
     def window(self):
+        if lib.thread.shapeless:
+            whole = all(tuple(b) == (_OPEN, _OPEN, 1) for b in self._bounds)
+            return self.a if whole else lib.call(_slice_range, self.a, *_sizes(*zip(*self._bounds)))
         if self.shape == list(self.a.shape) and all(step == 1 for step in self.step):
             return self.a
         return lib.call(_slice, self.a, *_sizes(self.start, self.stop, self.step))
@@ -181,22 +195,34 @@ class _Index:
         return [i for i in self._layout() if i is not None]
 
     def get(self):
-        y, kept = self.window(), self._without_none()
-        if not self.places:
+        y = self.window()
+        if not self.places and not lib.thread.shapeless:
             return y.reshape(self.result_shape())
-        n = len(self.common)
         if len(self.places) == 1:
             ((axis, places),) = self.places.items()
             y = lib.call(_take, y, places, axis)
             order = [i for i in range(self.a.ndim) if i < axis] + ["places"] + [i for i in range(self.a.ndim) if i > axis]
-        else:
+        elif self.places:
             y = self._gathered(y)
             order = ["places", *range(self.a.ndim)]
-        spread = [k for i in order for k in ([("places", j) for j in range(n)] if i == "places" else [i])]
-        wanted = [k for i in kept for k in ([("places", j) for j in range(n)] if i == "places" else [i])]
+        else:
+            order = list(range(self.a.ndim))
+        spread, wanted = self._spread(order), self._spread(self._without_none())
         rest = [k for k in spread if k not in wanted]  # of one element
         y = y.transpose(*(spread.index(k) for k in wanted + rest)) if spread != wanted + rest else y
-        return y.reshape(self.result_shape())
+        if not lib.thread.shapeless:
+            return y.reshape(self.result_shape())
+        for _ in rest:
+            y = lib.call(_squeeze, y, -1)
+        for axis, k in enumerate(self._spread(self._layout())):
+            if k is None:
+                y = lib.call(_expand_dims, y, axis)
+        return y
+
+    def _spread(self, axes):
+        """With an axis for each of those of the places."""
+        n = len(self.common)
+        return [k for i in axes for k in ([("places", j) for j in range(n)] if i == "places" else [i])]
 
     def _handles(self):
         axes = list(self.places)
@@ -204,7 +230,8 @@ class _Index:
         return handles, (c_int * len(axes))(*axes), len(axes)
 
     def _gathered(self, y):
-        size = [1 if axis in self.places else n for axis, n in enumerate(self.shape)]
+        whole = [_OPEN] * len(self.shape) if lib.thread.shapeless else self.shape
+        size = [1 if axis in self.places else n for axis, n in enumerate(whole)]
         return lib.call(_gather, y, *self._handles(), *_sizes(size))
 
     def _as_result(self, values):
@@ -214,8 +241,34 @@ class _Index:
             values = values.reshape(values.shape[1:])
         return values.broadcast_to(shape)
 
+    def _put_following(self, values, join, mode):
+        """put() for arrays of any size: what it needs to know of sizes it takes from get()."""
+        there = self.get()
+        values = lib.call(_broadcast_like, operand(values, self.a).astype(self.a.dtype), there)
+        layout = self._spread(self._layout())
+        for axis in reversed([k for k, i in enumerate(layout) if i is None]):
+            values = lib.call(_squeeze, values, axis)
+        kept = [i for i in layout if i is not None]
+        places = [i for i in kept if isinstance(i, tuple)]
+        axes = [i for i in kept if not isinstance(i, tuple)]
+        if kept != places + axes:
+            values = values.transpose(*(kept.index(i) for i in places + axes))
+        for axis in range(self.a.ndim):
+            if axis not in axes:
+                values = lib.call(_expand_dims, values, len(places) + axis)
+        window = self.window()
+        if self.places:
+            values = lib.call(_scatter, window, *self._handles(), values, mode)
+            if window is self.a:
+                return values
+        elif join:
+            values = join(window, values)
+        return lib.call(_slice_update_range, self.a, values, *_sizes(*zip(*self._bounds)))
+
     def put(self, values, join=None, mode=_SET):
         """The array with values in these places, or with join(what is there, values); scatters know this as `mode`."""
+        if lib.thread.shapeless and self.a.ndim:
+            return self._put_following(values, join, mode)
         values = self._as_result(values)
         if not self.places:
             window = self.window()
@@ -246,9 +299,12 @@ def _put_masked(a, mask, values):
     if mask.shape != a.shape[: mask.ndim]:
         raise ValueError(f"a mask {mask.shape} does not fit an array {a.shape}")
     values, rest = operand(values, a).astype(a.dtype), a.shape[mask.ndim :]
-    wide = mask.reshape(mask.shape + (1,) * len(rest))
+    wide = mask
+    for _ in rest:
+        wide = lib.call(_expand_dims, wide, -1)
     if values.ndim > len(rest) and values.shape[0] != 1:
         rank = maximum(subtract(cumsum(mask.flatten()), 1), 0)
+        lib.fixed_sizes("assigning several values to a mask")
         values = take(values, minimum(rank, values.shape[0] - 1), 0).reshape(a.shape)
     elif values.ndim > len(rest):
         values = values.reshape(values.shape[1:])

@@ -11,6 +11,8 @@ _LIST = POINTER(c_void_p)
 _concatenate = lib.operation("ht_concatenate", _LIST, c_int, c_int)
 _stack = lib.operation("ht_stack", _LIST, c_int, c_int)
 _meshgrid = lib.declare("ht_meshgrid", c_bool, c_void_p, _LIST, c_int, c_bool, c_bool, _LIST)
+_split_equally = lib.declare("ht_split_equally", c_bool, c_void_p, c_void_p, c_int, c_int, _LIST)
+_reshape_like = lib.operation("ht_reshape_like", c_void_p, c_void_p)
 _tile = lib.operation("ht_tile", c_void_p, POINTER(c_int64), c_int)
 _repeat = lib.operation("ht_repeat", c_void_p, c_int64, c_int)
 _pad = lib.operation("ht_pad", c_void_p, POINTER(c_int64), c_void_p)
@@ -37,14 +39,13 @@ def stack(arrays, axis=0):
 
 def split(a, indices_or_sections, axis=0):
     """Into so many equal parts, or at the places given."""
-    a = operand(a)
-    n, places = a.shape[axis], indices_or_sections
+    a, places = operand(a), indices_or_sections
     if isinstance(places, int):
-        if places < 1 or n % places:
-            raise ValueError(f"split: {n} elements are no {places} equal parts")
-        places = range(n // places, n, n // places)
+        if places < 1:
+            raise ValueError(f"split: there are no {places} equal parts")
+        return [array._own(p) for p in lib.call_several(_split_equally, places, a, places, axis)]
     axis %= a.ndim
-    bounds = [0, *places, n]
+    bounds = [0, *places, None]
     return [a[(slice(None),) * axis + (slice(i, j),)] for i, j in zip(bounds, bounds[1:])]
 
 
@@ -79,7 +80,8 @@ def pad(a, pad_width, mode="constant", constant_values=0):
 def roll(a, shift, axis=None):
     a = operand(a)
     if axis is None:
-        return roll(a.flatten(), shift if isinstance(shift, int) else sum(shift), 0).reshape(a.shape)
+        flat = roll(a.flatten(), shift if isinstance(shift, int) else sum(shift), 0)
+        return lib.call(_reshape_like, flat, a)
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
     shifts = shift if isinstance(shift, (list, tuple)) else [shift] * len(axes)
     for by, along in zip(shifts, axes):

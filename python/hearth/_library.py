@@ -110,9 +110,16 @@ class _Thread(threading.local):
 
     def __init__(self):
         self.raised, self.kept, self.depth, self.leave = None, [], 0, _Leave()
+        self.shapeless = False  # a function is traced that is to be used for other sizes
 
 
 thread = _Thread()
+
+
+def fixed_sizes(name):
+    """Refuses what would write the sizes of its operands into a trace for other ones."""
+    if thread.shapeless:
+        raise ValueError(f"{name} takes sizes from its operands as numbers, which a function compiled without shapes cannot")
 
 
 def fail(scope):

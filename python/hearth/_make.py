@@ -12,8 +12,10 @@ __all__ = [
 ]  # fmt: skip
 
 _full = lib.operation("ht_full", c_double, c_int, POINTER(c_int64), c_int)
+_full_like = lib.operation("ht_full_like", c_void_p, c_double, c_int)
 _arange = lib.operation("ht_arange", c_double, c_double, c_double, c_int)
 _linspace = lib.operation("ht_linspace", c_double, c_double, c_int64, c_int)
+_broadcast_like = lib.operation("ht_broadcast_like", c_void_p, c_void_p)
 _eye = lib.operation("ht_eye", c_int64, c_int64, c_int64, c_int)
 _tri = lib.operation("ht_tri", c_int64, c_int64, c_int64, c_int)
 _tril = lib.operation("ht_tril", c_void_p, c_int64)
@@ -42,15 +44,18 @@ def ones(shape, dtype=float32):
 
 
 def zeros_like(a):
-    return zeros(a.shape, a.dtype)
+    return full_like(a, 0)
 
 
 def ones_like(a):
-    return ones(a.shape, a.dtype)
+    return full_like(a, 1)
 
 
 def full_like(a, vals, dtype=None):
-    return full(a.shape, vals, dtype or a.dtype)
+    a, dtype = operand(a), dtype or operand(a).dtype
+    if isinstance(vals, array):
+        return lib.call(_broadcast_like, vals, a).astype(dtype)
+    return lib.call(_full_like, a, vals, dtype.code)
 
 
 def arange(start, stop=None, step=1, dtype=None):

@@ -73,6 +73,7 @@ for _name in "cumsum cumprod cummax cummin logcumsumexp".split():
     _scan(_name)
 
 _softmax = lib.operation("ht_softmax", c_void_p, c_int)
+_reshape_like = lib.operation("ht_reshape_like", c_void_p, c_void_p)
 
 
 def softmax(a, axis=None, *, precise=False):
@@ -83,9 +84,10 @@ def softmax(a, axis=None, *, precise=False):
     axes = [i % a.ndim for i in (range(a.ndim) if axis is None else axis)]
     order = [i for i in range(a.ndim) if i not in axes] + axes
     moved = a.transpose(*order)
-    kept = moved.shape[: a.ndim - len(axes)]
-    y = lib.call(_softmax, moved.reshape(*kept, -1), -1)
-    return y.reshape(moved.shape).transpose(*(order.index(i) for i in range(a.ndim)))
+    rows = moved.flatten(a.ndim - len(axes), -1) if axes else moved.reshape(*moved.shape, -1)
+    y = lib.call(_softmax, rows, -1)
+    y = lib.call(_reshape_like, y, moved)
+    return y.transpose(*(order.index(i) for i in range(a.ndim)))
 
 
 __all__.append("softmax")

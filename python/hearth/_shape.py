@@ -93,6 +93,7 @@ def diag(a, k=0):
     a = operand(a)
     if a.ndim == 2:
         return diagonal(a, k)
+    lib.fixed_sizes("diag")
     if a.ndim != 1:
         raise ValueError(f"diag: needs a vector or a matrix, got {a.ndim} axes")
     n = a.shape[0] + abs(k)
@@ -105,6 +106,8 @@ def diag(a, k=0):
 def as_strided(a, shape=None, strides=None, offset=0):
     """Elements at offset + sum(index * stride) of a's, in its row-major order."""
     a = operand(a)
+    if shape is None or strides is None:
+        lib.fixed_sizes("as_strided without shape and strides")
     shape = a.shape if shape is None else tuple(shape)
     if strides is None:
         strides = [1] * len(shape)

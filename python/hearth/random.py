@@ -65,6 +65,11 @@ def _bound(value, default):
     return operand(value)
 
 
+def _shape_of(a, name):
+    lib.fixed_sizes(f"random.{name} without a shape")
+    return a.shape
+
+
 def _drawn(function, low, high, dtype, shape, key):
     """One of the functions of two bounds, which live until it has been called."""
     handles = (lib.none if bound is None else bound for bound in (low, high))
@@ -85,7 +90,7 @@ def normal(shape=(), dtype=float32, loc=None, scale=None, key=None):
 
 def truncated_normal(lower, upper, shape=None, dtype=float32, key=None):
     lower, upper = operand(lower), operand(upper)
-    return _drawn(_truncated_normal, lower, upper, dtype, (lower + upper).shape if shape is None else shape, key)
+    return _drawn(_truncated_normal, lower, upper, dtype, _shape_of(lower + upper, "truncated_normal") if shape is None else shape, key)
 
 
 def laplace(shape=(), dtype=float32, loc=0.0, scale=1.0, key=None):
@@ -102,13 +107,15 @@ def randint(low, high, shape=(), dtype=int32, key=None):
 
 def bernoulli(p=0.5, shape=None, key=None):
     p = operand(p)
-    return lib.call(_bernoulli, p, *_sizes(p.shape if shape is None else shape), _key_or_next(key))
+    return lib.call(_bernoulli, p, *_sizes(_shape_of(p, "bernoulli") if shape is None else shape), _key_or_next(key))
 
 
 def categorical(logits, axis=-1, shape=None, num_samples=None, key=None):
     """Places along an axis, by their logits: one for each row, `num_samples` of them, or in a shape to which they stretch."""
     if shape is not None and num_samples is not None:
         raise ValueError("categorical: one of shape and num_samples says how many are drawn, not both")
+    if shape is None:
+        lib.fixed_sizes("random.categorical without a shape")
     rest = list(logits.shape)
     del rest[axis]
     axis %= logits.ndim

@@ -3,6 +3,7 @@
 
 #include "array/custom.h"
 #include "array/memory.h"
+#include "array/record.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "ops/op.h"
@@ -240,9 +241,21 @@ static void look_at(ht_array *view, ht_array *in) {
     atomic_fetch_add_explicit(&view->base->graph_refs, 1, memory_order_relaxed);
 }
 
+typedef struct view_args {
+    ht_op_id op;
+    int shown;
+} view_args;
+
+static bool view_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const view_args *a = args;
+    out[0] = ht_view_node(s, a->op, in, n_in, a->shown);
+    return out[0] != NULL;
+}
+
 ht_array *ht_view_node(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in, int shown) {
     for (int i = 0; i < n_in; i++)
         if (!in[i]) return NULL;
+    if (ht_recording()) return ht_record_one(s, view_again, &(view_args){op, shown}, sizeof(view_args), in, n_in);
     if (in[shown] == HT_NONE) return HT_NONE;
     ht_array *v = ht_array_new(s, op, in, n_in), *x = in[shown];
     if (!v) return NULL;

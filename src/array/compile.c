@@ -1,7 +1,9 @@
 /* Compiled functions: traced once for every combination of shapes and dtypes, then their graph is laid out again for new
- * arguments without calling them. */
+ * arguments without calling them. Without shapes, what the call did is recorded too (array/record.h), and traces for other
+ * sizes are made of that. */
 #include "array/call.h"
 #include "array/differentiate.h"
+#include "array/record.h"
 #include "array/tape.h"
 #include "base/error.h"
 #include "ops/op.h"
@@ -19,13 +21,22 @@ typedef struct trace {
     ht_array **in, **out; /* held; `in` are leaves without values */
 } trace;
 
+/* What the function does with arguments of some dtypes and numbers of dimensions, whatever their sizes. */
+typedef struct kind {
+    struct kind *next;
+    ht_record *record;
+    int n_in, n_out;
+    ht_array *in[]; /* held: those of the call that was recorded */
+} kind;
+
 enum { MAX_TRACES = 64 };
 
 struct ht_compiled {
     ht_function f;
-    void (*release)(void *user);
+    ht_compile_options options;
     pthread_mutex_t lock; /* over the list, and while the function is called */
     trace *traces;        /* the latest first */
+    kind *kinds;          /* without shapes: the latest first */
 };
 
 static void free_trace(trace *t) {
@@ -38,11 +49,19 @@ static void free_trace(trace *t) {
     free(t);
 }
 
-ht_status ht_compile(const ht_function *f, void (*release)(void *user), ht_compiled **out, ht_error *err) {
+static void free_kind(kind *k) {
+    if (!k) return;
+    ht_record_free(k->record);
+    for (int i = 0; i < k->n_in; i++) ht_array_release(k->in[i]);
+    free(k);
+}
+
+ht_status ht_compile(const ht_function *f, const ht_compile_options *options, ht_compiled **out, ht_error *err) {
     *out = NULL;
     ht_compiled *c = calloc(1, sizeof *c);
     if (!c) return ht_fail_memory(err, sizeof *c, "a compiled function");
-    *c = (ht_compiled){.f = *f, .release = release};
+    *c = (ht_compiled){.f = *f};
+    if (options) c->options = *options;
     pthread_mutexattr_t recursive; /* the function may call itself */
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
@@ -59,7 +78,12 @@ void ht_compiled_free(ht_compiled *c) {
         free_trace(c->traces);
         c->traces = next;
     }
-    if (c->release) c->release(c->f.user);
+    while (c->kinds) {
+        kind *next = c->kinds->next;
+        free_kind(c->kinds);
+        c->kinds = next;
+    }
+    if (c->options.release) c->options.release(c->f.user);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
@@ -77,6 +101,16 @@ static trace *find(const ht_compiled *c, ht_array *const *in, int n_in) {
     return NULL;
 }
 
+static const kind *find_kind(const ht_compiled *c, ht_array *const *in, int n_in) {
+    for (const kind *k = c->kinds; k; k = k->next) {
+        bool same = k->n_in == n_in;
+        for (int i = 0; same && i < n_in; i++)
+            same = k->in[i]->dtype == in[i]->dtype && k->in[i]->n_dims == in[i]->n_dims;
+        if (same) return k;
+    }
+    return NULL;
+}
+
 /* A leaf like x that has no value. */
 static ht_array *argument_like(ht_scope *inner, const ht_array *x) {
     ht_array *a = ht_array_new(inner, HT_OP_LEAF, NULL, 0);
@@ -84,7 +118,7 @@ static ht_array *argument_like(ht_scope *inner, const ht_array *x) {
     return a;
 }
 
-static bool trace_in(ht_scope *inner, const ht_function *f, ht_array *const *in, trace *t, int max_out) {
+static bool make_arguments(ht_scope *inner, ht_array *const *in, trace *t, int max_out) {
     t->in = ht_array_list(inner, t->n_in);
     t->out = ht_array_list(inner, max_out);
     if (!t->in || !t->out) return false;
@@ -92,11 +126,70 @@ static bool trace_in(ht_scope *inner, const ht_function *f, ht_array *const *in,
         t->in[i] = ht_array_retain(argument_like(inner, in[i]));
         if (!t->in[i]) return false;
     }
-    int n = ht_function_call(inner, f, t->in, t->n_in, t->out, max_out);
-    if (n < 0) return false;
+    return true;
+}
+
+static bool keep_results(ht_scope *inner, trace *t, int n) {
     t->n_out = n;
     for (int i = 0; i < n; i++) ht_array_retain(t->out[i]);
     return ht_tape_make(inner, HT_WAYS_OF_VALUES, t->in, t->n_in, t->out, n, &t->tape);
+}
+
+/* Adds what the function does to the kinds. */
+static bool call_recorded(ht_scope *inner, ht_compiled *c, trace *t, int max_out, int *n) {
+    kind *k = calloc(1, sizeof *k + (size_t)t->n_in * sizeof(ht_array *));
+    ht_record *r = k ? ht_record_open(t->in, t->n_in) : NULL;
+    if (!r) {
+        free(k);
+        ht_scope_fail(inner, HT_ERR_MEMORY, "out of memory: the record of a function");
+        return false;
+    }
+    k->record = r;
+    for (k->n_in = 0; k->n_in < t->n_in; k->n_in++) k->in[k->n_in] = ht_array_retain(t->in[k->n_in]);
+    *n = ht_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
+    k->n_out = *n;
+    if (*n < 0 || !ht_record_close(inner, r, t->out, *n)) {
+        free_kind(k);
+        return false;
+    }
+    k->next = c->kinds;
+    c->kinds = k;
+    return true;
+}
+
+static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
+    int n = -1;
+    if (!make_arguments(inner, in, t, max_out)) return false;
+    if (!c->options.shapeless)
+        n = ht_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
+    else if (!call_recorded(inner, c, t, max_out, &n))
+        return false;
+    return n >= 0 && keep_results(inner, t, n);
+}
+
+/* What is wrong is the sizes: says which they are. */
+static void explain(ht_scope *inner, const kind *k, ht_array *const *in) {
+    char text[HT_SHAPE_TEXT], was[HT_SHAPE_TEXT], cause[sizeof inner->error.message];
+    int other = 0;
+    while (other < k->n_in && ht_same_shape(k->in[other], in[other])) other++;
+    if (!inner->failed) ht_scope_fail(inner, HT_ERR_ARGUMENT, "a call failed without a word");
+    if (other == k->n_in || inner->error.status != HT_ERR_ARGUMENT) return;
+    memcpy(cause, inner->error.message, sizeof cause);
+    inner->failed = false;
+    ht_scope_fail(
+        inner, HT_ERR_ARGUMENT,
+        "%.500s (in a function compiled without shapes: argument %d is %s, it was traced with %s; sizes that it "
+        "writes as numbers stay those of that call)",
+        cause, other, ht_shape_text(in[other]->shape, in[other]->n_dims, text),
+        ht_shape_text(k->in[other]->shape, k->in[other]->n_dims, was));
+}
+
+static bool trace_again(ht_scope *inner, const kind *k, ht_array *const *in, trace *t) {
+    if (!make_arguments(inner, in, t, k->n_out)) return false;
+    if (ht_record_again(inner, k->record, t->in, t->out) && keep_results(inner, t, k->n_out)) return true;
+    t->n_out = 0;
+    explain(inner, k, in);
+    return false;
 }
 
 static trace *new_trace(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, int max_out) {
@@ -107,7 +200,8 @@ static trace *new_trace(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_
         ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a trace of a function");
     else {
         t->n_in = n_in;
-        ok = ht_scope_succeeded(s, inner, trace_in(inner, &c->f, in, t, max_out));
+        const kind *k = find_kind(c, in, n_in);
+        ok = ht_scope_succeeded(s, inner, k ? trace_again(inner, k, in, t) : trace_in(inner, c, in, t, max_out));
     }
     ht_scope_free(inner);
     if (ok) return t;
@@ -169,9 +263,19 @@ static bool all_there(ht_scope *s, ht_array *const *in, int n_in) {
     return true;
 }
 
+/* What it does becomes part of the record of another function. */
+static int call_as_it_is(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out,
+                         int max_out) {
+    ht_scope *inner = ht_scope_inside(s);
+    if (!inner) return -1;
+    int n = ht_function_call(inner, f, in, n_in, out, max_out);
+    return ht_scope_give(s, inner, n >= 0, out, n > 0 ? n : 0) ? n : -1;
+}
+
 int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, ht_array **out, int max_out) {
     for (int i = 0; i < max_out; i++) out[i] = NULL;
     if (!all_there(s, in, n_in)) return -1;
+    if (ht_recording()) return call_as_it_is(s, &c->f, in, n_in, out, max_out);
     pthread_mutex_lock(&c->lock);
     trace *t = find(c, in, n_in);
     if (!t) t = new_trace(s, c, in, n_in, max_out);

@@ -3,6 +3,7 @@
 
 #include "array/call.h"
 #include "array/differentiate.h"
+#include "array/record.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -112,6 +113,18 @@ bool ht_custom_backward(ht_scope *s, const ht_array *node, ht_array *const *grad
 
 /* ---- the nodes ---- */
 
+static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *stand_in, ht_array **out);
+
+static void release_custom(void *args) { ht_custom_release(*(ht_custom *const *)args); }
+
+/* in, then what the function made of the stand-ins, then those. */
+static bool show_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    ht_custom *c = *(ht_custom *const *)args;
+    (void)n_in;
+    for (int i = 0; i < c->n_out; i++) out[i] = in[c->n_in + i];
+    return show_results(s, c, in, in + c->n_in + c->n_out, out);
+}
+
 /* Puts a CUSTOM_OUT view in the place of each result. */
 static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *stand_in, ht_array **out) {
     const int n = c->n_in + c->n_out;
@@ -120,6 +133,12 @@ static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_arra
     memcpy(all, in, (size_t)c->n_in * sizeof(ht_array *));
     memcpy(all + c->n_in, out, (size_t)c->n_out * sizeof(ht_array *));
     memcpy(all + n, stand_in, (size_t)c->n_in * sizeof(ht_array *));
+    if (ht_recording()) {
+        ht_custom_retain(c);
+        bool ok = ht_record_call(s, show_again, &c, sizeof c, release_custom, all, n + c->n_in, out, c->n_out);
+        free(all);
+        return ok;
+    }
     ht_array *node = ht_view_node(s, HT_OP_CUSTOM, all, c->recompute ? n + c->n_in : n, 0);
     free(all);
     if (!node) return false;

@@ -1,6 +1,7 @@
 #include "array/differentiate.h"
 
 #include "array/custom.h"
+#include "array/record.h"
 #include "array/tape.h"
 #include "ops/op.h"
 
@@ -61,9 +62,57 @@ static bool back_through(ht_scope *s, ht_tape *t, const ht_tape_step *step) {
     return ok;
 }
 
+/* ---- as one call for other sizes: of what was made before it the rules are run again ---- */
+
+typedef struct walk_args {
+    int n_out, n_wrt;
+} walk_args;
+
+static bool same_shapes(ht_scope *s, ht_array *const *of, ht_array *const *along, int n) {
+    char have[HT_SHAPE_TEXT], want[HT_SHAPE_TEXT];
+    for (int i = 0; i < n; i++) {
+        if (ht_same_shape(of[i], along[i])) continue;
+        ht_scope_fail(s, HT_ERR_ARGUMENT,
+                      "a derivative is taken along %s of what is %s now; the function gave a size as a number",
+                      ht_shape_text(along[i]->shape, along[i]->n_dims, have),
+                      ht_shape_text(of[i]->shape, of[i]->n_dims, want));
+        return false;
+    }
+    return true;
+}
+
+static bool backward_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **grad) {
+    const walk_args *a = args;
+    (void)n_in;
+    return same_shapes(s, in, in + a->n_out, a->n_out) &&
+           ht_backward(s, in, in + a->n_out, a->n_out, in + 2 * a->n_out, a->n_wrt, grad);
+}
+
+static bool forward_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **tangent_out) {
+    const walk_args *a = args;
+    (void)n_in;
+    return same_shapes(s, in, in + a->n_wrt, a->n_wrt) &&
+           ht_forward(s, in, in + a->n_wrt, a->n_wrt, in + 2 * a->n_wrt, a->n_out, tangent_out);
+}
+
+/* Of n arrays each in `first` and `second`, then of `third`. */
+static bool record_walk(ht_scope *s, ht_again_fn *again, walk_args a, ht_array *const *first, ht_array *const *second,
+                        int n, ht_array *const *third, int n_third, ht_array **made) {
+    ht_array **in = ht_array_list(s, 2 * n + n_third);
+    if (!in) return false;
+    memcpy(in, first, (size_t)n * sizeof *in);
+    memcpy(in + n, second, (size_t)n * sizeof *in);
+    memcpy(in + 2 * n, third, (size_t)n_third * sizeof *in);
+    bool ok = ht_record_call(s, again, &a, sizeof a, NULL, in, 2 * n + n_third, made, n_third);
+    free(in);
+    return ok;
+}
+
 bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, int n_out, ht_array *const *wrt,
                  int n_wrt, ht_array **grad) {
     for (int i = 0; i < n_wrt; i++) grad[i] = NULL;
+    if (ht_recording())
+        return record_walk(s, backward_again, (walk_args){n_out, n_wrt}, out, grad_out, n_out, wrt, n_wrt, grad);
     ht_tape t;
     if (!ht_tape_make(s, HT_WAYS_OF_DERIVATIVES, wrt, n_wrt, out, n_out, &t)) return false;
     bool ok = true;
@@ -119,6 +168,8 @@ static bool forward_through(ht_scope *s, const ht_tape *t, ht_tape_step *step) {
 bool ht_forward(ht_scope *s, ht_array *const *wrt, ht_array *const *tangent, int n_wrt, ht_array *const *out, int n_out,
                 ht_array **tangent_out) {
     for (int i = 0; i < n_out; i++) tangent_out[i] = NULL;
+    if (ht_recording())
+        return record_walk(s, forward_again, (walk_args){n_out, n_wrt}, wrt, tangent, n_wrt, out, n_out, tangent_out);
     ht_tape t;
     if (!ht_tape_make(s, HT_WAYS_OF_DERIVATIVES, wrt, n_wrt, out, n_out, &t)) return false;
     bool ok = true;

@@ -52,7 +52,7 @@ static void free_arguments(arguments *a) {
 /* What nothing depends on has a derivative of zeros. */
 static bool fill_zeros(ht_scope *s, ht_array **derivative, ht_array *const *like, int n) {
     for (int i = 0; i < n; i++) {
-        if (derivative[i] == HT_NONE) derivative[i] = ht_zeros(s, like[i]->dtype, like[i]->shape, like[i]->n_dims);
+        if (derivative[i] == HT_NONE) derivative[i] = ht_zeros_like(s, like[i]);
         if (!derivative[i]) return false;
     }
     return true;

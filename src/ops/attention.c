@@ -1,5 +1,6 @@
 /* Scaled dot-product attention of arrays. Attention over the caches of a step is in fused.c. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/fast.h>
@@ -58,9 +59,17 @@ static ht_array *narrowed(ht_scope *s, ht_array *x, ht_dtype dtype, const char *
     return ht_astype(s, x, dtype);
 }
 
+static bool attention_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    (void)n_in;
+    out[0] = ht_scaled_dot_product_attention(s, in[0], in[1], in[2], in[3], in[4], args);
+    return out[0] != NULL;
+}
+
 ht_array *ht_scaled_dot_product_attention(ht_scope *s, ht_array *q, ht_array *k, ht_array *v, ht_array *mask,
                                           ht_array *sinks, const ht_attention_config *how) {
     if (!q || !k || !v || !mask || !sinks) return NULL;
+    if (ht_recording())
+        return ht_record_one(s, attention_again, how, sizeof *how, (ht_array *[]){q, k, v, mask, sinks}, 5);
     if (how->window < 0 || (how->window > 0 && !how->causal))
         return ht_scope_fail(s, HT_ERR_ARGUMENT,
                              "scaled_dot_product_attention: a window of %lld keys, expected 0, or more with causal",

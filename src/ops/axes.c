@@ -1,5 +1,6 @@
 /* Axes in another order, merged, taken apart, or walked together: views of the same elements. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -30,7 +31,10 @@ ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to) {
     return ht_transpose(s, x, order);
 }
 
+HT_AGAIN(flatten_again, ht_flatten(s, in[0], a->axis[0], a->axis[1]))
+
 ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
+    if (x && ht_recording()) return ht_record_plain(s, flatten_again, (ht_plain_args){.axis = {first, last}}, &x, 1);
     int64_t shape[HT_MAX_DIMS];
     int a, b, n = 0;
     if (!x) return NULL;
@@ -46,7 +50,29 @@ ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
     return ht_reshape(s, x, shape, n);
 }
 
+HT_AGAIN(unflatten_again, ht_unflatten(s, in[0], a->axis[0], a->size, a->n_axes))
+
+HT_AGAIN(like_again, (a->number[0] ? ht_broadcast_like : ht_reshape_like)(s, in[0], in[1]))
+
+ht_array *ht_reshape_like(ht_scope *s, ht_array *x, ht_array *like) {
+    if (!x || !like) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, like_again, (ht_plain_args){.number = {0}}, (ht_array *[]){x, like}, 2);
+    return ht_reshape(s, x, like->shape, like->n_dims);
+}
+
+ht_array *ht_broadcast_like(ht_scope *s, ht_array *x, ht_array *like) {
+    if (!x || !like) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, like_again, (ht_plain_args){.number = {1}}, (ht_array *[]){x, like}, 2);
+    return ht_broadcast_to(s, x, like->shape, like->n_dims);
+}
+
 ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape, int n_dims) {
+    if (x && n_dims <= HT_MAX_DIMS && ht_recording()) {
+        const ht_plain_args args = {.axis = {axis}, .n_axes = n_dims};
+        return ht_record_plain(s, unflatten_again, ht_with_sizes(args, shape, n_dims), &x, 1);
+    }
     int64_t whole[HT_MAX_DIMS];
     int at, n = 0;
     if (!x || !ht_find_axis(s, "unflatten", x, axis, &at)) return NULL;
@@ -64,8 +90,12 @@ ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape,
     return ht_reshape(s, x, whole, n);
 }
 
+HT_AGAIN(diagonal_again, ht_diagonal(s, in[0], a->number[0], a->axis[0], a->axis[1]))
+
 /* Element i of the result's last axis is that at i of one axis and i + offset of the other: their strides add up. */
 ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2) {
+    if (x && ht_recording())
+        return ht_record_plain(s, diagonal_again, (ht_plain_args){.number = {offset}, .axis = {axis1, axis2}}, &x, 1);
     int a, b;
     if (!x || !ht_find_axis(s, "diagonal", x, axis1, &a) || !ht_find_axis(s, "diagonal", x, axis2, &b)) return NULL;
     if (a == b) return ht_scope_fail(s, HT_ERR_ARGUMENT, "diagonal: axis %d is named twice", axis1);

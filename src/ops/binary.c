@@ -1,5 +1,6 @@
 /* Functions of two elements: shapes broadcast as NumPy defines it, dtypes meet as MLX defines it (ht_dtype_promote). */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -79,7 +80,13 @@ static void stretch_both(ht_scope *s, ht_array **a, ht_array **b) {
     *b = stretched(s, *b, shape, n_dims);
 }
 
+static ht_array *of_dtype(ht_scope *s, ht_op_id op, ht_dtype dtype, ht_array *a, ht_array *b);
+HT_AGAIN(binary_again, of_dtype(s, (ht_op_id)a->number[0], (ht_dtype)a->number[1], in[0], in[1]))
+
 static ht_array *of_dtype(ht_scope *s, ht_op_id op, ht_dtype dtype, ht_array *a, ht_array *b) {
+    if (ht_recording())
+        return ht_record_plain(s, binary_again, (ht_plain_args){.number = {(int64_t)op, (int64_t)dtype}},
+                               (ht_array *[]){a, b}, 2);
     a = ht_astype(s, a, dtype);
     b = ht_astype(s, b, dtype);
     stretch_both(s, &a, &b);
@@ -138,8 +145,12 @@ ht_array *ht_logical_and(ht_scope *s, ht_array *a, ht_array *b) {
 }
 ht_array *ht_logical_or(ht_scope *s, ht_array *a, ht_array *b) { return of_dtype(s, HT_OP_LOGICAL_OR, HT_BOOL, a, b); }
 
+HT_AGAIN(where_again, ht_where(s, in[0], in[1], in[2]))
+
 ht_array *ht_where(ht_scope *s, ht_array *condition, ht_array *a, ht_array *b) {
     if (!condition || !a || !b) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, where_again, (ht_plain_args){.number = {0}}, (ht_array *[]){condition, a, b}, 3);
     ht_dtype dtype = ht_dtype_promote(a->dtype, b->dtype);
     condition = ht_astype(s, condition, HT_BOOL);
     a = ht_astype(s, a, dtype);

@@ -1,4 +1,5 @@
 /* Whether arrays are the same, or nearly. */
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -29,8 +30,12 @@ ht_array *ht_allclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double
     return ht_all(s, ht_isclose(s, a, b, rtol, atol, equal_nan), NULL, 0, false);
 }
 
+HT_AGAIN(array_equal_again, ht_array_equal(s, in[0], in[1], a->number[0]))
+
 ht_array *ht_array_equal(ht_scope *s, ht_array *a, ht_array *b, bool equal_nan) {
     if (!a || !b) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, array_equal_again, (ht_plain_args){.number = {equal_nan}}, (ht_array *[]){a, b}, 2);
     if (!ht_same_shape(a, b)) return constant(s, 0.0, HT_BOOL);
     ht_array *same = ht_equal(s, a, b);
     if (equal_nan) same = ht_logical_or(s, same, both_nan(s, a, b));

@@ -2,6 +2,7 @@
  * counted from the right. Two operands are contracted as one product of matrices: the labels that both have and that
  * are wanted later are its batch, those that nobody wants later are summed over. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/linalg.h>
@@ -306,10 +307,16 @@ static ht_array *evaluate(equation *e) {
     return e->in[0].x ? in_order(e, &e->in[0], &e->out) : NULL;
 }
 
+static bool einsum_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    out[0] = ht_einsum(s, args, in, n_in);
+    return out[0] != NULL;
+}
+
 ht_array *ht_einsum(ht_scope *s, const char *subscripts, ht_array *const *operands, int n) {
     if (n < 1) return ht_scope_fail(s, HT_ERR_ARGUMENT, "einsum: no arrays are given");
     for (int i = 0; i < n; i++)
         if (!operands[i]) return NULL;
+    if (ht_recording()) return ht_record_one(s, einsum_again, subscripts, strlen(subscripts) + 1, operands, n);
     equation e = {.s = s, .text = subscripts, .n = n, .in = calloc((size_t)n, sizeof(operand))};
     if (!e.in) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d operands of einsum", n);
     for (int i = 0; i < LABELS; i++) e.size[i] = 1;

@@ -128,7 +128,7 @@ FLOATING(ht_gelu_tanh, GELU_TANH)
 /* Integers are all finite. */
 static ht_array *test(ht_scope *s, ht_op_id op, ht_array *x) {
     if (!x || ht_dtype_is_float(x->dtype)) return apply(s, op, x);
-    return ht_full(s, op == HT_OP_IS_FINITE, HT_BOOL, x->shape, x->n_dims);
+    return ht_full_like(s, x, op == HT_OP_IS_FINITE, HT_BOOL);
 }
 ht_array *ht_isnan(ht_scope *s, ht_array *x) { return test(s, HT_OP_IS_NAN, x); }
 ht_array *ht_isinf(ht_scope *s, ht_array *x) { return test(s, HT_OP_IS_INF, x); }

@@ -1,5 +1,6 @@
 /* Fused operations of transformers: RMS norm, rotary embedding, attention over the caches of a step. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/fast.h>
@@ -124,10 +125,18 @@ static ht_array *positions(ht_scope *s, ht_array *offset, int64_t batch, int64_t
     return ht_broadcast_to(s, pos, (int64_t[]){batch, rows}, 2);
 }
 
+static bool rope_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    (void)n_in;
+    out[0] = ht_rope_rows(s, in[0], in[1], in[2], args);
+    return out[0] != NULL;
+}
+
 /* The rows move before the heads, all axes between the first and the last two being heads, and back. */
 ht_array *ht_rope_rows(ht_scope *s, ht_array *x, ht_array *offset, ht_array *freq_factors, const ht_rope_config *how) {
     char text[HT_SHAPE_TEXT];
     if (!x || !offset || !freq_factors) return NULL;
+    if (ht_recording())
+        return ht_record_one(s, rope_again, how, sizeof *how, (ht_array *[]){x, offset, freq_factors}, 3);
     int n = x->n_dims;
     if (n < 3)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "rope: x is %s, expected [batch, ..., rows, head_dim]",

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/groups.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/linalg.h>
@@ -150,8 +151,13 @@ ht_status ht_shape_quantized_matmul(const char *op, ht_array *const *in, int n_i
 
 /* ---- dense ---- */
 
+HT_AGAIN(gather_mm_again, ht_gather_mm(s, in[0], in[1], in[2], in[3]))
+
 ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht_array *right) {
     if (!a || !b || !left || !right) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, gather_mm_again, (ht_plain_args){.number = {0}}, (ht_array *[]){a, b, left, right},
+                               4);
     if (left == HT_NONE && right == HT_NONE) return ht_matmul(s, a, b, false);
     bool row = a->n_dims == 1, column = b->n_dims == 1;
     if (row) a = ht_expand_dims(s, a, 0);
@@ -237,10 +243,28 @@ static ht_array *stretched(ht_scope *s, ht_array *x, const ht_array *w) {
     return same ? x : ht_broadcast_to(s, x, shape, n);
 }
 
+/* For other sizes: which kind of product, and how the weights are quantised. */
+typedef struct product_args {
+    ht_quantization how;
+    bool transpose;
+} product_args;
+
+static bool quantized_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const product_args *a = args;
+    if (n_in == 4)
+        out[0] = ht_quantized_matmul(s, in[0], in[1], in[2], in[3], a->transpose, &a->how);
+    else
+        out[0] = ht_gather_qmm(s, in[0], in[1], in[2], in[3], in[4], in[5], a->transpose, &a->how);
+    return out[0] != NULL;
+}
+
 ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *scales, ht_array *biases,
                               bool transpose, const ht_quantization *how) {
     ht_quantize_params p = {.transpose = transpose};
     if (!x || !numbers || !scales || !biases || !complete(s, "quantized_matmul", how, &p)) return NULL;
+    if (ht_recording())
+        return ht_record_one(s, quantized_again, &(product_args){*how, transpose}, sizeof(product_args),
+                             (ht_array *[]){x, numbers, scales, biases}, 4);
     bool row = x->n_dims == 1;
     if (x->n_dims == 0 || numbers->n_dims < 2)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "quantized_matmul: x has %d axes, w %d; expected 1 and 2 at least",
@@ -257,6 +281,9 @@ ht_array *ht_gather_qmm(ht_scope *s, ht_array *x, ht_array *numbers, ht_array *s
     if (left == HT_NONE && right == HT_NONE) return ht_quantized_matmul(s, x, numbers, scales, biases, transpose, how);
     ht_quantize_params p = {.transpose = transpose};
     if (!x || !numbers || !scales || !biases || !complete(s, "gather_qmm", how, &p)) return NULL;
+    if (ht_recording())
+        return ht_record_one(s, quantized_again, &(product_args){*how, transpose}, sizeof(product_args),
+                             (ht_array *[]){x, numbers, scales, biases, left, right}, 6);
     if (x->n_dims < 2 || numbers->n_dims < 2)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "gather_qmm: x has %d axes, w %d; expected 2 at least", x->n_dims,
                              numbers->n_dims);

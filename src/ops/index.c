@@ -1,5 +1,6 @@
 /* Elements by their place: taken, put, joined with what is there; windows that are replaced. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/index.h>
@@ -143,17 +144,32 @@ static void stretch_beside(ht_scope *s, ht_array **a, ht_array **b, int axis) {
     *b = ht_broadcast_to(s, *b, to_b, (*b)->n_dims);
 }
 
+HT_AGAIN(take_along_again, ht_take_along_axis(s, in[0], in[1], a->axis[0]))
+
 ht_array *ht_take_along_axis(ht_scope *s, ht_array *x, ht_array *index, int axis) {
     ht_axis_params p;
+    if (x && index && ht_recording())
+        return ht_record_plain(s, take_along_again, (ht_plain_args){.axis = {axis}}, (ht_array *[]){x, index}, 2);
     if (!x || !ht_find_axis(s, "take_along_axis", x, axis, &p.axis)) return NULL;
     stretch_beside(s, &x, &index, p.axis);
     return ht_apply(s, HT_OP_TAKE_ALONG, &p, (ht_array *[]){x, index}, 2);
+}
+
+static bool put_along_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const ht_plain_args *a = args;
+    (void)n_in;
+    out[0] =
+        (a->number[0] == HT_SCATTER_SET ? ht_put_along_axis : ht_scatter_add_axis)(s, in[0], in[1], in[2], a->axis[0]);
+    return out[0] != NULL;
 }
 
 static ht_array *put_along(ht_scope *s, const char *op, ht_array *x, ht_array *index, ht_array *values, int axis,
                            ht_scatter_mode mode) {
     ht_put_along_params p = {mode, 0};
     if (!x || !index || !ht_find_axis(s, op, x, axis, &p.axis)) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, put_along_again, (ht_plain_args){.number = {(int64_t)mode}, .axis = {axis}},
+                               (ht_array *[]){x, index, values}, 3);
     ht_array *whole = x;
     stretch_beside(s, &whole, &index, p.axis);
     if (whole != x && whole) { /* the result has the shape of x */
@@ -217,11 +233,56 @@ static ht_array **operands(ht_scope *s, const char *op, ht_array *x, ht_array *c
     return in;
 }
 
+/* ---- for other sizes ---- */
+
+static bool names(const int *axis, int n, int n_dims, int i) {
+    for (int k = 0; k < n; k++)
+        if ((axis[k] < 0 ? axis[k] + n_dims : axis[k]) == i) return true;
+    return false;
+}
+
+static bool gather_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const ht_plain_args *a = args;
+    const ht_array *x = in[0];
+    for (int i = 0; i < x->n_dims; i++) {
+        if (x->shape[i] == a->extra[i] || a->size[i] != a->extra[i] || names(a->axis, a->n_axes, x->n_dims, i))
+            continue;
+        ht_scope_fail(s, HT_ERR_ARGUMENT,
+                      "gather: slices of %lld elements were all of axis %d when the function was traced, which now has "
+                      "%lld; write HT_OPEN where all are meant, whatever the size",
+                      (long long)a->size[i], i, (long long)x->shape[i]);
+        return false;
+    }
+    out[0] = ht_gather(s, in[0], in + 1, a->axis, n_in - 1, a->size);
+    return out[0] != NULL;
+}
+
+static bool scatter_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const ht_plain_args *a = args;
+    out[0] = ht_scatter(s, in[0], in + 2, a->axis, n_in - 2, in[1], (ht_scatter_mode)a->number[0]);
+    return out[0] != NULL;
+}
+
+/* x, perhaps the updates, and the indices. NULL when there is no such call. */
+static ht_array *record_places(ht_scope *s, ht_again_fn *again, ht_plain_args a, ht_array *x, ht_array *updates,
+                               ht_array *const *index, const int *axis, int n) {
+    ht_array *in[HT_MAX_DIMS + 2];
+    int n_in = 0;
+    in[n_in++] = x;
+    if (updates) in[n_in++] = updates;
+    for (int i = 0; i < n; i++) in[n_in++] = index[i];
+    memcpy(a.extra, x->shape, (size_t)x->n_dims * sizeof *a.extra);
+    return ht_record_plain(s, again, ht_with_axes(a, axis, n), in, n_in);
+}
+
 ht_array *ht_gather(ht_scope *s, ht_array *x, ht_array *const *index, const int *axis, int n, const int64_t *size) {
     ht_gather_params p = {{0}, {0}};
+    if (x && n > 0 && n <= x->n_dims && ht_recording())
+        return record_places(s, gather_again, ht_with_sizes((ht_plain_args){.n_axes = n}, size, x->n_dims), x, NULL,
+                             index, axis, n);
     ht_array **in = operands(s, "gather", x, index, axis, n, p.axis);
     if (!in) return NULL;
-    memcpy(p.size, size, (size_t)x->n_dims * sizeof *size);
+    for (int i = 0; i < x->n_dims; i++) p.size[i] = size[i] == HT_OPEN ? x->shape[i] : size[i];
     ht_array *y = ht_apply(s, HT_OP_GATHER, &p, in, n + 1);
     free(in);
     return y;
@@ -231,26 +292,12 @@ ht_array *ht_scatter(ht_scope *s, ht_array *x, ht_array *const *index, const int
                      ht_scatter_mode mode) {
     ht_scatter_params p = {.mode = mode};
     if (!updates) return NULL;
+    if (x && n > 0 && n <= x->n_dims && ht_recording())
+        return record_places(s, scatter_again, (ht_plain_args){.number = {(int64_t)mode}}, x, updates, index, axis, n);
     ht_array **in = operands(s, "scatter", x, index, axis, n, p.axis);
     if (!in) return NULL;
     in[n + 1] = ht_astype(s, updates, x->dtype);
     ht_array *y = ht_apply(s, HT_OP_SCATTER, &p, in, n + 2);
     free(in);
     return y;
-}
-
-/* ---- a window ---- */
-
-ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int64_t *start, const int64_t *stop,
-                          const int64_t *step) {
-    ht_array *window = ht_slice(s, x, start, stop, step); /* says where it lies, and checks it */
-    if (!window || !update) return NULL;
-    ht_slice_params p = {{0}, {0}};
-    for (int i = 0; i < x->n_dims; i++) {
-        p.start[i] = window->shape[i] > 0 ? start[i] : 0;
-        p.step[i] = step ? step[i] : 1;
-    }
-    update = ht_broadcast_to(s, ht_astype(s, update, x->dtype), window->shape, window->n_dims);
-    ht_scope_drop(s, window); /* it would hold x, whose memory may be wanted */
-    return ht_apply(s, HT_OP_SLICE_UPDATE, &p, (ht_array *[]){x, update}, 2);
 }

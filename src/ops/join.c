@@ -1,6 +1,7 @@
 /* Arrays made of several, or of one several times. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -69,9 +70,17 @@ ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis) {
     return y;
 }
 
+static bool meshgrid_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const ht_plain_args *a = args;
+    return ht_meshgrid(s, in, n_in, a->number[0], a->number[1], out);
+}
+
 bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool swap, ht_array **grids) {
     int64_t whole[HT_MAX_DIMS], alone[HT_MAX_DIMS];
     for (int i = 0; i < n; i++) grids[i] = NULL;
+    const ht_plain_args args = {.number = {sparse, swap}};
+    if (n > 0 && ht_recording())
+        return ht_record_call(s, meshgrid_again, &args, sizeof args, NULL, arrays, n, grids, n);
     if (n < 1 || n > HT_MAX_DIMS) {
         ht_scope_fail(s, HT_ERR_ARGUMENT, "meshgrid: %d arrays, expected 1 to %d", n, HT_MAX_DIMS);
         return false;
@@ -94,9 +103,14 @@ bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool 
 
 /* ---- the same elements several times ---- */
 
+static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole);
+HT_AGAIN(repeated_again, repeated(s, in[0], a->number[0], a->axis[0], a->number[1]))
+
 /* Axis `axis` `by` times as long: the whole of it again and again, or each element so many times. */
 static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole) {
     if (!x || by == 1) return x;
+    if (ht_recording())
+        return ht_record_plain(s, repeated_again, (ht_plain_args){.number = {by, whole}, .axis = {axis}}, &x, 1);
     int64_t shape[HT_MAX_DIMS], outer = 1, inner = 1, n = x->shape[axis], length;
     memcpy(shape, x->shape, sizeof shape);
     if (by < 0 || !ht_mul_i64(n, by, &length))
@@ -144,8 +158,16 @@ static ht_array *padding(ht_scope *s, ht_array *x, int axis, int64_t n, int64_t 
     return ht_broadcast_to(s, value == HT_NONE ? part(s, x, axis, edge, edge + 1) : value, shape, x->n_dims);
 }
 
+static bool pad_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    (void)n_in;
+    out[0] = ht_pad(s, in[0], args, in[1]);
+    return out[0] != NULL;
+}
+
 ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array *value) {
     if (!x || !value) return NULL;
+    if (ht_recording())
+        return ht_record_one(s, pad_again, widths, (size_t)x->n_dims * sizeof *widths, (ht_array *[]){x, value}, 2);
     value = value == HT_NONE ? value : ht_astype(s, value, x->dtype);
     if (value && value != HT_NONE && value->n_dims)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: the value has %d dimensions, expected none", value->n_dims);
@@ -161,7 +183,11 @@ ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array 
     return x;
 }
 
+HT_AGAIN(roll_again, ht_roll(s, in[0], a->number[0], a->axis[0]))
+
 ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
+    if (x && ht_recording())
+        return ht_record_plain(s, roll_again, (ht_plain_args){.number = {shift}, .axis = {axis}}, &x, 1);
     int at;
     if (!x || !ht_find_axis(s, "roll", x, axis, &at)) return NULL;
     int64_t n = x->shape[at], by = n ? (shift % n + n) % n : 0;
@@ -170,8 +196,57 @@ ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
     return ht_concatenate(s, parts, 2, at);
 }
 
+typedef struct split_args {
+    int n, axis;
+    int64_t at[]; /* [n], without them for equal parts */
+} split_args;
+
+static bool split_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const split_args *a = args;
+    (void)n_in;
+    return ht_split(s, in[0], a->at, a->n, a->axis, out);
+}
+
+static bool split_equally_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const split_args *a = args;
+    (void)n_in;
+    return ht_split_equally(s, in[0], a->n, a->axis, out);
+}
+
+static bool record_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts) {
+    const size_t bytes = sizeof(split_args) + (at ? (size_t)n * sizeof *at : 0);
+    split_args *a = calloc(1, bytes);
+    if (!a) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %d parts of an array", n);
+    a->n = n;
+    a->axis = axis;
+    if (at && n) memcpy(a->at, at, (size_t)n * sizeof *at);
+    bool ok = ht_record_call(s, at ? split_again : split_equally_again, a, bytes, NULL, &x, 1, parts, at ? n + 1 : n);
+    free(a);
+    return ok;
+}
+
+bool ht_split_equally(ht_scope *s, ht_array *x, int n, int axis, ht_array **parts) {
+    for (int i = 0; i < n; i++) parts[i] = NULL;
+    int along;
+    if (!x || !ht_find_axis(s, "split", x, axis, &along)) return false;
+    const int64_t size = x->shape[along];
+    if (n < 1 || size % n != 0) {
+        ht_scope_fail(s, HT_ERR_ARGUMENT, "split: %lld elements are no %d equal parts", (long long)size, n);
+        return false;
+    }
+    if (ht_recording()) return record_split(s, x, NULL, n, axis, parts);
+    bool ok = true;
+    for (int i = 0; ok && i < n; i++) {
+        parts[i] = part(s, x, along, size / n * i, size / n * (i + 1));
+        ok = parts[i] != NULL;
+    }
+    for (int i = 0; !ok && i < n; i++) parts[i] = NULL;
+    return ok;
+}
+
 bool ht_split(ht_scope *s, ht_array *x, const int64_t *at, int n, int axis, ht_array **parts) {
     for (int i = 0; i <= n; i++) parts[i] = NULL;
+    if (x && at && n >= 0 && ht_recording()) return record_split(s, x, at, n, axis, parts);
     int along;
     if (!x || !ht_find_axis(s, "split", x, axis, &along)) return false;
     bool ok = true;

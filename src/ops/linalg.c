@@ -1,5 +1,6 @@
 /* Products over chosen axes, as views around one product of matrices. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/linalg.h>
@@ -12,8 +13,13 @@ static ht_array *times(ht_scope *s, ht_array *x, float factor) {
     return ht_multiply(s, x, ht_full(s, (double)factor, x->dtype, NULL, 0));
 }
 
+HT_AGAIN(addmm_again, ht_addmm(s, in[0], in[1], in[2], (float)a->real[0], (float)a->real[1]))
+
 ht_array *ht_addmm(ht_scope *s, ht_array *c, ht_array *a, ht_array *b, float alpha, float beta) {
     if (!a || !b || !c) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, addmm_again, (ht_plain_args){.real = {(double)alpha, (double)beta}},
+                               (ht_array *[]){c, a, b}, 3);
     ht_dtype dtype = ht_dtype_promote(ht_dtype_promote(a->dtype, b->dtype), c->dtype);
     ht_array *product = times(s, ht_matmul(s, ht_astype(s, a, dtype), ht_astype(s, b, dtype), false), alpha);
     c = times(s, ht_astype(s, c, dtype), beta);
@@ -62,6 +68,24 @@ static bool find_axes(ht_scope *s, const ht_array *x, const int *axes, int n, in
     return true;
 }
 
+typedef struct tensordot_args {
+    int n, a[HT_MAX_DIMS], b[HT_MAX_DIMS];
+} tensordot_args;
+
+static bool tensordot_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const tensordot_args *t = args;
+    (void)n_in;
+    out[0] = ht_tensordot(s, in[0], in[1], t->a, t->b, t->n);
+    return out[0] != NULL;
+}
+
+static ht_array *record_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a, const int *axes_b, int n) {
+    tensordot_args t = {.n = n};
+    if (n) memcpy(t.a, axes_a, (size_t)n * sizeof *axes_a);
+    if (n) memcpy(t.b, axes_b, (size_t)n * sizeof *axes_b);
+    return ht_record_one(s, tensordot_again, &t, sizeof t, (ht_array *[]){a, b}, 2);
+}
+
 ht_array *ht_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a, const int *axes_b, int n) {
     int at_a[HT_MAX_DIMS] = {0}, at_b[HT_MAX_DIMS] = {0}, n_dims = 0;
     int64_t shape[2 * HT_MAX_DIMS];
@@ -70,6 +94,7 @@ ht_array *ht_tensordot(ht_scope *s, ht_array *a, ht_array *b, const int *axes_a,
     if (n < 0 || n > a->n_dims || n > b->n_dims)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "tensordot: %d axes are to be summed over, the arrays have %d and %d",
                              n, a->n_dims, b->n_dims);
+    if (ht_recording()) return record_tensordot(s, a, b, axes_a, axes_b, n);
     if (!find_axes(s, a, axes_a, n, at_a) || !find_axes(s, b, axes_b, n, at_b)) return NULL;
     for (int i = 0; i < n; i++)
         if (a->shape[at_a[i]] != b->shape[at_b[i]])

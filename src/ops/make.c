@@ -1,5 +1,6 @@
 /* Arrays from nothing and copies: full, arange, cast, contiguous. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -70,6 +71,34 @@ ht_array *ht_linspace(ht_scope *s, double start, double stop, int64_t n, ht_dtyp
     return sequence(s, start, step, n, dtype);
 }
 
+HT_AGAIN(full_like_again, ht_full_like(s, in[0], a->real[0], (ht_dtype)a->number[0]))
+
+ht_array *ht_full_like(ht_scope *s, ht_array *x, double value, ht_dtype dtype) {
+    if (!x) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, full_like_again, (ht_plain_args){.number = {(int64_t)dtype}, .real = {value}}, &x, 1);
+    return ht_full(s, value, dtype, x->shape, x->n_dims);
+}
+ht_array *ht_zeros_like(ht_scope *s, ht_array *x) { return x ? ht_full_like(s, x, 0.0, x->dtype) : NULL; }
+ht_array *ht_ones_like(ht_scope *s, ht_array *x) { return x ? ht_full_like(s, x, 1.0, x->dtype) : NULL; }
+
+static ht_array *count(ht_scope *s, const ht_array *x, const int *axis, int n_axes, ht_dtype dtype) {
+    double n = axis ? 1.0 : (double)ht_array_size(x);
+    for (int i = 0, at; axis && i < n_axes; i++) {
+        if (!ht_find_axis(s, "number_of_elements", x, axis[i], &at)) return NULL;
+        n *= (double)x->shape[at];
+    }
+    return ht_full(s, n, dtype, NULL, 0);
+}
+HT_AGAIN(count_again, count(s, in[0], HT_AXES(a), a->n_axes, (ht_dtype)a->number[0]))
+
+ht_array *ht_number_of_elements(ht_scope *s, ht_array *x, const int *axis, int n_axes, ht_dtype dtype) {
+    if (!x) return NULL;
+    const ht_plain_args args = {.number = {(int64_t)dtype}};
+    if (ht_recording()) return ht_record_plain(s, count_again, ht_with_axes(args, axis, n_axes), &x, 1);
+    return count(s, x, axis, n_axes, dtype);
+}
+
 /* bool [n, m]: what `compare` says of a column and the row's number + k. */
 static ht_array *triangle(ht_scope *s, ht_array *(*compare)(ht_scope *, ht_array *, ht_array *), int64_t n, int64_t m,
                           int64_t k) {
@@ -84,9 +113,13 @@ ht_array *ht_tri(ht_scope *s, int64_t n, int64_t m, int64_t k, ht_dtype dtype) {
     return ht_astype(s, triangle(s, ht_less_equal, n, m, k), dtype);
 }
 
+HT_AGAIN(kept_again, (a->number[0] ? ht_tril : ht_triu)(s, in[0], a->number[1]))
+
 static ht_array *kept(ht_scope *s, ht_array *(*compare)(ht_scope *, ht_array *, ht_array *), const char *name,
                       ht_array *x, int64_t k) {
     if (!x) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, kept_again, (ht_plain_args){.number = {compare == ht_less_equal, k}}, &x, 1);
     if (x->n_dims < 2)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: needs matrices, got an array of %d dimensions", name, x->n_dims);
     ht_array *mask = triangle(s, compare, x->shape[x->n_dims - 2], x->shape[x->n_dims - 1], k);
@@ -101,7 +134,10 @@ ht_array *ht_astype(ht_scope *s, ht_array *x, ht_dtype dtype) {
     return ht_apply(s, HT_OP_CAST, &p, &x, 1);
 }
 
+HT_AGAIN(contiguous_again, ht_contiguous(s, in[0]))
+
 ht_array *ht_contiguous(ht_scope *s, ht_array *x) {
+    if (x && ht_recording()) return ht_record_plain(s, contiguous_again, (ht_plain_args){.number = {0}}, &x, 1);
     if (x && ht_array_is_contiguous(x)) return x;
     return ht_apply(s, HT_OP_COPY, NULL, &x, 1);
 }

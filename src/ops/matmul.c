@@ -1,5 +1,6 @@
 /* Products of arrays with arrays, and with packed weights; rows of those. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -63,8 +64,12 @@ static ht_array *with_vectors(ht_scope *s, ht_array *a, ht_array *b, bool transp
     return y && row ? ht_squeeze(s, y, column ? -1 : -2) : y;
 }
 
+HT_AGAIN(matmul_again, ht_matmul(s, in[0], in[1], a->number[0]))
+
 ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
     if (!a || !b) return NULL;
+    if (ht_recording())
+        return ht_record_plain(s, matmul_again, (ht_plain_args){.number = {transpose_b}}, (ht_array *[]){a, b}, 2);
     if (a->n_dims < 2 || b->n_dims < 2) return with_vectors(s, a, b, transpose_b);
     if (a->dtype != b->dtype) {
         ht_dtype dtype = ht_dtype_promote(a->dtype, b->dtype);

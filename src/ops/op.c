@@ -1,6 +1,7 @@
 /* The table of operations, and the one way a node comes into being. */
 #include "ops/op.h"
 
+#include "array/record.h"
 #include "base/error.h"
 #include "ops/gradient.h"
 
@@ -188,7 +189,27 @@ const char *ht_op_name(ht_op_id op) {
     return names[op];
 }
 
+/* ---- for other sizes: the shape rule alone says what changes ---- */
+
+typedef struct apply_args {
+    ht_op_id op;
+    _Alignas(8) unsigned char params[HT_MAX_PARAMS];
+} apply_args;
+
+static bool apply_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const apply_args *a = args;
+    out[0] = ht_apply(s, a->op, a->params, in, n_in);
+    return out[0] != NULL;
+}
+
+static ht_array *record_apply(ht_scope *s, ht_op_id op, const void *params, ht_array *const *in, int n_in) {
+    apply_args a = {.op = op};
+    if (table[op].params_bytes) memcpy(a.params, params, table[op].params_bytes);
+    return ht_record_one(s, apply_again, &a, sizeof a, in, n_in);
+}
+
 ht_array *ht_apply(ht_scope *s, ht_op_id op, const void *params, ht_array *const *in, int n_in) {
+    if (ht_recording()) return record_apply(s, op, params, in, n_in);
     for (int i = 0; i < n_in; i++)
         if (!in[i]) return NULL;
     const ht_op_info *info = &table[op];

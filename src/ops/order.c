@@ -1,5 +1,6 @@
 /* Elements in order along an axis. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -45,8 +46,14 @@ ht_status ht_shape_argpartition(const char *op, ht_array *const *in, int n_in, c
 ht_array *ht_sort(ht_scope *s, ht_array *x, int axis) { return ht_apply_along(s, HT_OP_SORT, NULL, x, axis); }
 ht_array *ht_argsort(ht_scope *s, ht_array *x, int axis) { return ht_apply_along(s, HT_OP_ARGSORT, NULL, x, axis); }
 
+static ht_array *partition(ht_scope *s, ht_op_id op, ht_array *x, int64_t kth, int axis);
+HT_AGAIN(partition_again, partition(s, (ht_op_id)a->number[0], in[0], a->number[1], a->axis[0]))
+
 static ht_array *partition(ht_scope *s, ht_op_id op, ht_array *x, int64_t kth, int axis) {
     int at;
+    if (x && ht_recording())
+        return ht_record_plain(s, partition_again, (ht_plain_args){.number = {(int64_t)op, kth}, .axis = {axis}}, &x,
+                               1);
     if (!x || !ht_find_axis(s, ht_op_name(op), x, axis, &at)) return NULL;
     const ht_partition_params p = {kth < 0 ? kth + x->shape[at] : kth};
     return ht_apply_along(s, op, &p, x, at);
@@ -59,8 +66,12 @@ ht_array *ht_argpartition(ht_scope *s, ht_array *x, int64_t kth, int axis) {
     return partition(s, HT_OP_ARGPARTITION, x, kth, axis);
 }
 
+HT_AGAIN(topk_again, ht_topk(s, in[0], a->number[0], a->axis[0]))
+
 ht_array *ht_topk(ht_scope *s, ht_array *x, int64_t k, int axis) {
     int at;
+    if (x && ht_recording())
+        return ht_record_plain(s, topk_again, (ht_plain_args){.number = {k}, .axis = {axis}}, &x, 1);
     if (!x || !ht_find_axis(s, "topk", x, axis, &at)) return NULL;
     const int64_t n = x->shape[at];
     if (k < 0 || k > n)

@@ -1,6 +1,7 @@
 /* Random numbers: bits from a key, and what is made of them. The order of the steps, and of what is rounded to which dtype,
  * is what makes the numbers those of MLX. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/index.h>
@@ -59,18 +60,37 @@ static bool is_drawn(ht_scope *s, const char *name, ht_dtype dtype) {
     return false;
 }
 
+typedef struct stretch_args {
+    const char *name;
+    int n_dims;
+    int64_t shape[HT_MAX_DIMS];
+} stretch_args;
+static ht_again_fn stretches_again;
+
 /* x has the shape that was asked for, or less, to be stretched. */
 static bool stretches(ht_scope *s, const char *name, const ht_array *x, const int64_t *shape, int n_dims) {
     ht_array want = {.n_dims = n_dims}, both = {.n_dims = 0};
     char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
     if (!x || n_dims < 0 || n_dims > HT_MAX_DIMS) return x != NULL; /* refused with the bits */
     if (n_dims) memcpy(want.shape, shape, (size_t)n_dims * sizeof *shape);
+    if (ht_recording()) {
+        stretch_args a = {.name = name, .n_dims = n_dims};
+        memcpy(a.shape, want.shape, sizeof a.shape);
+        return ht_record_call(s, stretches_again, &a, sizeof a, NULL, (ht_array *[]){(ht_array *)(uintptr_t)x}, 1, NULL,
+                              0);
+    }
     bool ok = ht_broadcast_shapes(x, &want, both.shape, &both.n_dims) && both.n_dims == n_dims;
     for (int i = 0; ok && i < n_dims; i++) ok = both.shape[i] == shape[i];
     if (!ok)
         ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: bounds of shape %s do not stretch to %s", name,
                       ht_shape_text(x->shape, x->n_dims, tx), ht_shape_text(want.shape, n_dims, tw));
     return ok;
+}
+
+static bool stretches_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const stretch_args *a = args;
+    (void)n_in, (void)out;
+    return stretches(s, a->name, in[0], a->shape, a->n_dims);
 }
 
 /* From 0 to below 1: what f32 rounds up is brought below 1 in the dtype itself. */
@@ -189,6 +209,9 @@ static ht_array *drawn_from_one(ht_scope *s, ht_array *logits, const int64_t *sh
     return ht_astype(s, ht_minimum(s, count_below(s, x, v), number(s, (double)(n - 1), HT_I32)), HT_U32);
 }
 
+HT_AGAIN(categorical_again, ht_random_categorical(s, in[0], a->axis[0], a->size, a->n_axes, in[1]))
+HT_AGAIN(permutation_again, ht_random_permutation(s, in[0], a->axis[0], in[1]))
+
 /* From many: the largest of the logits, each with noise of its own. */
 ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const int64_t *shape, int n_dims,
                                 ht_array *key) {
@@ -198,6 +221,11 @@ ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const i
     if (n_dims < behind || n_dims >= HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "categorical: a result of %d dimensions, expected %d to %d", n_dims,
                              behind, HT_MAX_DIMS - 1);
+    if (key && ht_recording()) {
+        const ht_plain_args args = {.axis = {at}, .n_axes = n_dims};
+        return ht_record_plain(s, categorical_again, ht_with_sizes(args, shape, n_dims), (ht_array *[]){logits, key},
+                               2);
+    }
     if (n_dims > 0 && logits->shape[at] > 0 && ht_array_size(logits) == logits->shape[at])
         return drawn_from_one(s, logits, shape, n_dims, key);
     int64_t wide[HT_MAX_DIMS];
@@ -211,5 +239,7 @@ ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const i
 ht_array *ht_random_permutation(ht_scope *s, ht_array *x, int axis, ht_array *key) {
     int at;
     if (!x || !ht_find_axis(s, "permutation", x, axis, &at)) return NULL;
+    if (key && ht_recording())
+        return ht_record_plain(s, permutation_again, (ht_plain_args){.axis = {at}}, (ht_array *[]){x, key}, 2);
     return ht_take(s, x, ht_argsort(s, bits(s, HT_U32, &x->shape[at], 1, key), 0), at);
 }

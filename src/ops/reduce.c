@@ -1,5 +1,6 @@
 /* Reductions and scans. Kernels work along the last axis: other axes are moved there first, as a view. */
 #include "base/error.h"
+#include "ops/again.h"
 #include "ops/op.h"
 
 #include <hearth/ops.h>
@@ -100,8 +101,15 @@ static ht_array *with_axes(ht_scope *s, ht_array *y, const axes *a, bool keepdim
     return y;
 }
 
+static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims);
+HT_AGAIN(reduce_again, reduce(s, (ht_op_id)a->number[0], in[0], HT_AXES(a), a->n_axes, a->number[1]))
+
 static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
     axes a;
+    if (x && ht_recording()) {
+        const ht_plain_args args = {.number = {(int64_t)op, keepdims}};
+        return ht_record_plain(s, reduce_again, ht_with_axes(args, axis, n_axes), &x, 1);
+    }
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
     if (axis && n_axes == 0) return x;
     x = moved(s, x, &a);
@@ -131,9 +139,16 @@ REDUCTION(ht_mean, MEAN, for_floating(s, x))
 REDUCTION(ht_max, MAX, x)
 REDUCTION(ht_min, MIN, x)
 
+static ht_array *truth(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims);
+HT_AGAIN(truth_again, truth(s, (ht_op_id)a->number[0], in[0], HT_AXES(a), a->n_axes, a->number[1]))
+
 /* True where every element, or some element, is not 0: of none, every one is. */
 static ht_array *truth(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
     axes a;
+    if (x && ht_recording()) {
+        const ht_plain_args args = {.number = {(int64_t)op, keepdims}};
+        return ht_record_plain(s, truth_again, ht_with_axes(args, axis, n_axes), &x, 1);
+    }
     x = ht_astype(s, x, HT_BOOL);
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
     for (int i = 0; i < x->n_dims; i++) {
@@ -170,9 +185,15 @@ static double count_of(const ht_array *x, const axes *a) {
     return n;
 }
 
+HT_AGAIN(var_again, ht_var(s, in[0], HT_AXES(a), a->n_axes, a->number[0], (int)a->number[1]))
+
 /* The mean of the squared distances from the mean, with ddof fewer in the divisor. */
 ht_array *ht_var(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof) {
     axes a;
+    if (x && ht_recording()) {
+        const ht_plain_args args = {.number = {keepdims, ddof}};
+        return ht_record_plain(s, var_again, ht_with_axes(args, axis, n_axes), &x, 1);
+    }
     x = for_floating(s, x);
     if (!x || !find_axes(s, HT_OP_MEAN, x, axis, n_axes, &a)) return NULL;
     ht_array *off = ht_square(s, ht_subtract(s, x, ht_mean(s, x, axis, n_axes, true)));

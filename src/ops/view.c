@@ -1,4 +1,5 @@
 /* Views: other shapes and strides on an array's storage, without moving data. */
+#include "array/record.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "ops/op.h"
@@ -6,6 +7,37 @@
 #include <hearth/ops.h>
 
 #include <string.h>
+
+/* ---- for other sizes ---- */
+
+typedef enum view_kind { RESHAPED, STRETCHED, STRIDED, TRANSPOSED, WIDENED, SQUEEZED, RETYPED } view_kind;
+
+typedef struct view_args {
+    view_kind kind;
+    int n_dims, axis; /* or the dtype */
+    int order[HT_MAX_DIMS];
+    int64_t shape[HT_MAX_DIMS], stride[HT_MAX_DIMS], offset;
+} view_args;
+
+static bool view_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const view_args *a = args;
+    (void)n_in;
+    switch (a->kind) {
+    case RESHAPED: out[0] = ht_reshape(s, in[0], a->shape, a->n_dims); break;
+    case STRETCHED: out[0] = ht_broadcast_to(s, in[0], a->shape, a->n_dims); break;
+    case STRIDED: out[0] = ht_as_strided(s, in[0], a->shape, a->stride, a->n_dims, a->offset); break;
+    case TRANSPOSED: out[0] = ht_transpose(s, in[0], a->order); break;
+    case WIDENED: out[0] = ht_expand_dims(s, in[0], a->axis); break;
+    case SQUEEZED: out[0] = ht_squeeze(s, in[0], a->axis); break;
+    case RETYPED: out[0] = ht_view_as(s, in[0], (ht_dtype)a->axis); break;
+    }
+    return out[0] != NULL;
+}
+
+static ht_array *record_view(ht_scope *s, view_args a, ht_array *x, const int64_t *shape) {
+    if (shape && a.n_dims > 0 && a.n_dims <= HT_MAX_DIMS) memcpy(a.shape, shape, (size_t)a.n_dims * sizeof *shape);
+    return ht_record_one(s, view_again, &a, sizeof a, &x, 1);
+}
 
 /* Replaces the one axis of size -1, and checks that the sizes match. */
 static bool complete_shape(ht_scope *s, const ht_array *x, const int64_t *shape, int n_dims, int64_t *full) {
@@ -65,6 +97,7 @@ static bool strides_for(const ht_array *x, const int64_t *shape, int n_dims, int
 }
 
 ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+    if (ht_recording()) return record_view(s, (view_args){.kind = RESHAPED, .n_dims = n_dims}, x, shape);
     int64_t full[HT_MAX_DIMS], stride[HT_MAX_DIMS];
     if (!x || !complete_shape(s, x, shape, n_dims, full)) return NULL;
     if (ht_array_size(x) == 0 || !strides_for(x, full, n_dims, stride)) {
@@ -87,7 +120,7 @@ ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims)
 ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes) {
     if (!x) return NULL;
     bool seen[HT_MAX_DIMS] = {false};
-    int order[HT_MAX_DIMS];
+    int order[HT_MAX_DIMS] = {0};
     for (int i = 0; i < x->n_dims; i++) {
         int axis = axes ? axes[i] : x->n_dims - 1 - i;
         if (axis < 0) axis += x->n_dims;
@@ -95,6 +128,11 @@ ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes) {
             return ht_scope_fail(s, HT_ERR_ARGUMENT, "transpose: axes must name each of the %d axes once", x->n_dims);
         seen[axis] = true;
         order[i] = axis;
+    }
+    if (ht_recording()) {
+        view_args a = {.kind = TRANSPOSED};
+        memcpy(a.order, order, sizeof order);
+        return record_view(s, a, x, NULL);
     }
     ht_array *v = ht_view_node(s, HT_OP_TRANSPOSE, &x, 1, 0);
     if (!v) return NULL;
@@ -109,10 +147,15 @@ ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes) {
 
 ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, const int64_t *stride, int n_dims,
                         int64_t offset) {
-    x = ht_contiguous(s, x);
-    if (!x) return NULL;
     if (n_dims < 0 || n_dims > HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "as_strided: %d dimensions, expected 0 to %d", n_dims, HT_MAX_DIMS);
+    if (ht_recording()) {
+        view_args a = {.kind = STRIDED, .n_dims = n_dims, .offset = offset};
+        if (n_dims) memcpy(a.stride, stride, (size_t)n_dims * sizeof *stride);
+        return record_view(s, a, x, shape);
+    }
+    x = ht_contiguous(s, x);
+    if (!x) return NULL;
     int64_t low = offset, high = offset, size = ht_array_size(x), count;
     bool ok = ht_shape_size(shape, n_dims, &count);
     for (int i = 0; ok && count > 0 && i < n_dims; i++) {
@@ -136,32 +179,9 @@ ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, const in
     return v;
 }
 
-ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
-    if (!x) return NULL;
-    for (int i = 0; i < x->n_dims; i++) {
-        int64_t by = step ? step[i] : 1, n = x->shape[i];
-        bool ok = by > 0 ? start[i] >= 0 && start[i] <= stop[i] && stop[i] <= n
-                         : by < 0 && by > -INT64_MAX && start[i] < n && stop[i] <= start[i] && stop[i] >= -1;
-        if (!ok)
-            return ht_scope_fail(s, HT_ERR_ARGUMENT, "slice: axis %d of %lld cannot be cut from %lld to %lld by %lld",
-                                 i, (long long)n, (long long)start[i], (long long)stop[i], (long long)by);
-    }
-    ht_array *v = ht_view_node(s, HT_OP_SLICE, &x, 1, 0);
-    if (!v) return NULL;
-    ht_slice_params *p = (void *)v->params;
-    for (int i = 0; i < x->n_dims; i++) {
-        int64_t by = step ? step[i] : 1, distance = stop[i] - start[i];
-        p->start[i] = start[i];
-        p->step[i] = by;
-        v->shape[i] = by > 0 ? ht_ceil_div_i64(distance, by) : ht_ceil_div_i64(-distance, -by);
-        if (v->shape[i] > 0) v->offset += start[i] * x->stride[i];
-        v->stride[i] = x->stride[i] * by;
-    }
-    return v;
-}
-
 ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
     if (!x) return NULL;
+    if (ht_recording()) return record_view(s, (view_args){.kind = STRETCHED, .n_dims = n_dims}, x, shape);
     char from[HT_SHAPE_TEXT], to[HT_SHAPE_TEXT];
     int lead = n_dims - x->n_dims;
     bool ok = n_dims <= HT_MAX_DIMS && lead >= 0;
@@ -183,6 +203,7 @@ ht_array *ht_broadcast_to(ht_scope *s, ht_array *x, const int64_t *shape, int n_
 
 ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis) {
     if (!x) return NULL;
+    if (ht_recording()) return record_view(s, (view_args){.kind = WIDENED, .axis = axis}, x, NULL);
     int n = x->n_dims, at = axis < 0 ? axis + n + 1 : axis;
     if (at < 0 || at > n || n == HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "expand_dims: axis %d does not fit an array of %d dimensions", axis,
@@ -201,6 +222,7 @@ ht_array *ht_expand_dims(ht_scope *s, ht_array *x, int axis) {
 
 ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
     if (!x) return NULL;
+    if (ht_recording()) return record_view(s, (view_args){.kind = SQUEEZED, .axis = axis}, x, NULL);
     int n = x->n_dims, at = axis < 0 ? axis + n : axis;
     char text[HT_SHAPE_TEXT];
     if (at < 0 || at >= n || x->shape[at] != 1)
@@ -220,6 +242,7 @@ ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
 
 ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype) {
     if (!x) return NULL;
+    if (ht_recording()) return record_view(s, (view_args){.kind = RETYPED, .axis = (int)dtype}, x, NULL);
     const int64_t have = (int64_t)ht_dtype_bytes(x->dtype), want = (int64_t)ht_dtype_bytes(dtype);
     const int last = x->n_dims - 1;
     char text[HT_SHAPE_TEXT];

@@ -94,6 +94,109 @@ class Compiled(unittest.TestCase):
         close(hx.compile(hx.grad(f))(x), hx.grad(f)(x))
 
 
+SIZES = [(3, 4, 5), (2, 6, 3), (7, 4, 8), (1, 5, 1), (2, 4, 2)]
+
+
+def sample(*shape):
+    return hx.array(np.random.default_rng(sum(shape)).uniform(-1, 1, shape).astype(np.float32))
+
+
+def assigned(x):
+    y = x * 1
+    y[:, -2:] = 0.5
+    y[0] = y[0, :, :1]
+    y[:, hx.array([0, 1]), 0] = 9
+    y[y < -0.5] = 7
+    return y
+
+
+def centred(x):
+    return hx.mean(hx.square(hx.tanh(x) - x.mean(axis=-1, keepdims=True)) / hx.std(x, ddof=0))
+
+
+FOLLOWING = {
+    "first": lambda x: x[0],
+    "last of rows": lambda x: x[:, -1],
+    "dots": lambda x: x[..., 0],
+    "slices": lambda x: x[:, None, 1:-1, ::-1],
+    "a list": lambda x: x[hx.array([0, 0])],
+    "a list and a number": lambda x: x[:, hx.array([[0, 1], [1, 0]]), None, 0],
+    "two lists apart": lambda x: x[hx.array([0, 0]), :, hx.array([0, 0])],
+    "two lists": lambda x: x[hx.array([0, 0]), hx.array([0, 3]), 1:],
+    "added": lambda x: x.at[:, 0].add(x[:, 1]),
+    "multiplied in places": lambda x: x.at[hx.array([0, 0]), 1:].multiply(2.0),
+    "added in places": lambda x: x.at[..., hx.array([0, 0])].add(1.0),
+    "with a new axis": lambda x: x.at[1:, 0, None].maximum(0.7),
+    "assigned": assigned,
+    "softmax of two axes": lambda x: hx.softmax(x, (1, 2)),
+    "softmax of all": lambda x: hx.softmax(x),
+    "roll": lambda x: hx.roll(x, 3) + hx.roll(x, 2, 1),
+    "flip": lambda x: hx.flip(x, 1),
+    "split": lambda x: hx.split(hx.concatenate([x, x], 1), 2, 1)[1] * hx.zeros_like(x) + hx.full_like(x, 3.0),
+    "split at": lambda x: hx.split(x, [1], 1)[1],
+    "sorted": lambda x: hx.take_along_axis(x, hx.argsort(x, axis=1), axis=1),
+    "put": lambda x: hx.put_along_axis(x, hx.argmax(x, axis=1, keepdims=True), hx.array(5.0), axis=1),
+    "gradient": hx.grad(centred),
+    "second": hx.grad(lambda x: hx.square(hx.grad(centred)(x)).sum()),
+}
+
+
+class Shapeless(unittest.TestCase):
+    def test_called_once_for_all_sizes(self):
+        for name, f in FOLLOWING.items():
+            calls = []
+
+            def counted(x):
+                calls.append(x.shape)
+                return f(x)
+
+            compiled = hx.compile(counted, shapeless=True)
+            for shape in SIZES:
+                with self.subTest(name, shape=shape):
+                    x = sample(*shape)
+                    np.testing.assert_array_equal(np.asarray(compiled(x)), np.asarray(f(x)))
+            self.assertEqual(len(calls), 1, name)
+            compiled(sample(3, 4, 5).astype(hx.float16))
+            self.assertEqual(len(calls), 2, name)
+
+    def test_numbers_stay_and_are_not_wrong(self):
+        f = hx.compile(lambda x: x.reshape(2, -1, x.shape[2]) + hx.ones((2, 6, x.shape[2])), shapeless=True)
+        close(f(hx.ones((4, 3, 5))), 2 * np.ones((2, 6, 5)))
+        with self.assertRaisesRegex(ValueError, r"add: shapes \[2, 8, 5\].*is \[4, 4, 5\], it was traced with \[4, 3, 5\]"):
+            f(hx.ones((4, 4, 5)))
+        close(f(hx.ones((4, 3, 5))), 2 * np.ones((2, 6, 5)))
+        with self.assertRaisesRegex(ValueError, "diag takes sizes"):
+            hx.compile(lambda x: hx.diag(x), shapeless=True)(hx.ones((4,)))
+
+    def test_differentiated_from_outside(self):
+        f = hx.compile(centred, shapeless=True)
+        for shape in SIZES:
+            x = sample(*shape)
+            close(hx.grad(f)(x), hx.grad(centred)(x), 0)
+
+    def test_training_with_batches_of_all_sizes(self):
+        def train(m, step):
+            p, losses = parameters(m), []
+            for n in (5, 2, 9, 5, 1, 30):
+                x = m.array(np.linspace(-1, 1, 6 * n, dtype=np.float32).reshape(n, 6))
+                loss, p = step(p, x)
+                losses.append(loss)
+            return losses + [p[k] for k in sorted(p)]
+
+        def step_of(m):
+            def step(p, x):
+                loss, g = m.value_and_grad(lambda p: mlp(m, p, x))(p)
+                return loss, {k: p[k] - 0.1 * g[k] for k in p}
+
+            return step
+
+        wanted = train(hx, step_of(hx))
+        for a, b in zip(wanted, train(hx, hx.compile(step_of(hx), shapeless=True))):
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        for a, b in zip(wanted, train(mx, step_of(mx)) if mx else []):
+            close(a, b)
+
+
 def mlp(m, p, x):
     h = m.tanh(x @ p["w1"] + p["b1"])
     return m.mean(m.square((h * m.sigmoid(h)) @ p["w2"] - 0.5))
