@@ -1,5 +1,6 @@
 /* Random graphs of arrays, from shapes, views and operations that the bytes choose. Computed at once, one node at a time,
- * compiled, and by the plain kernels, every array must be the same to the bit; derivatives of it must not break. */
+ * compiled, and by the plain kernels, every array must be the same to the bit; derivatives of it must not break. Compiled
+ * without shapes, it and its derivatives must be the same for other sizes. */
 #include <hearth/hearth.h>
 
 #include <math.h>
@@ -22,9 +23,21 @@ typedef struct program {
     size_t size, at;
     bool apart;                  /* evaluate every node as soon as it is there */
     bool inexact[MAX_REGISTERS]; /* the plain kernels may differ in the last digits */
+    bool follows;                /* write no sizes */
+    int sizes;                   /* not 0: other sizes of the inputs, and decisions as they were for the first ones */
+    bool decision[4 * MAX_REGISTERS];
+    int n_decisions;
 } program;
 
 static int next(program *p, int below) { return p->at < p->size ? p->byte[p->at++] % below : 0; }
+
+/* What depends on sizes and has to stay as it was for the first ones. */
+static bool decide(program *p, bool now) {
+    if (p->n_decisions == 4 * MAX_REGISTERS) return false;
+    bool *decision = &p->decision[p->n_decisions++];
+    if (!p->sizes) *decision = now;
+    return *decision;
+}
 
 typedef struct machine {
     ht_array *reg[MAX_REGISTERS];
@@ -44,6 +57,15 @@ static binary_fn *const of_two[] = {ht_add,           ht_subtract,    ht_multipl
 
 static ht_array *cut(ht_scope *s, program *p, ht_array *x) {
     int64_t start[MAX_AXES], stop[MAX_AXES], step[MAX_AXES];
+    if (p->follows) {
+        for (int i = 0; i < ht_array_n_dims(x); i++) {
+            int64_t from = next(p, 9) - 4, to = next(p, 9) - 4, by = next(p, 5) - 2;
+            start[i] = from == -4 ? HT_OPEN : from;
+            stop[i] = to == -4 ? HT_OPEN : to;
+            step[i] = by ? by : 3;
+        }
+        return ht_slice_range(s, x, start, stop, step);
+    }
     for (int i = 0; i < ht_array_n_dims(x); i++) {
         int64_t n = ht_array_dim(x, i), by = 1 + next(p, 3);
         bool back = next(p, 2) && n > 0;
@@ -72,7 +94,7 @@ static ht_array *view(ht_scope *s, program *p, ht_array *x) {
     switch (next(p, 6)) {
     case 0: return cut(s, p, x);
     case 1: return turned(s, p, x);
-    case 2: return ht_reshape(s, x, (int64_t[]){ht_array_size(x)}, 1);
+    case 2: return ht_reshape(s, x, (int64_t[]){p->follows ? -1 : ht_array_size(x)}, 1);
     case 3: return n < MAX_AXES ? ht_expand_dims(s, x, axis) : ht_flatten(s, x, 0, -1);
     case 4: return n ? ht_roll(s, x, 1 + next(p, 4), axis) : x;
     default: return ht_contiguous(s, x);
@@ -81,7 +103,7 @@ static ht_array *view(ht_scope *s, program *p, ht_array *x) {
 
 static ht_array *reduction(ht_scope *s, program *p, ht_array *x, bool *inexact) {
     int n = ht_array_n_dims(x), axis = n ? next(p, n) : 0, kind = next(p, 5);
-    if (n == 0 || ht_array_dim(x, axis) == 0) return x;
+    if (n == 0 || decide(p, ht_array_dim(x, axis) == 0)) return x;
     if (kind < 2 && ht_array_dtype(x) >= HT_F16) *inexact = true;
     switch (kind) {
     case 0: return ht_sum(s, x, &axis, 1, next(p, 2));
@@ -119,8 +141,8 @@ static ht_array *one_node(ht_scope *s, program *p, machine *m) {
                          (ht_dtype[]){HT_BOOL, HT_U8, HT_I32, HT_I64, HT_F16, HT_BF16, HT_F32, HT_F64}[next(p, 8)]);
     case 5:
         *inexact |= p->inexact[j] | p->inexact[k];
-        return broadcast(x, y) && broadcast(y, z) && broadcast(x, z) ? ht_where(s, x, y, z) : x;
-    default: *inexact |= p->inexact[j]; return broadcast(x, y) ? of_two[next(p, 12)](s, x, y) : x;
+        return decide(p, broadcast(x, y) && broadcast(y, z) && broadcast(x, z)) ? ht_where(s, x, y, z) : x;
+    default: *inexact |= p->inexact[j]; return decide(p, broadcast(x, y)) ? of_two[next(p, 12)](s, x, y) : x;
     }
 }
 
@@ -128,6 +150,7 @@ static int run(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int m
     program *p = user;
     machine m = {.n = n_in};
     p->at = 16;
+    p->n_decisions = 0;
     ht_error err;
     memcpy(m.reg, in, (size_t)n_in * sizeof *in);
     memset(p->inexact, 0, sizeof p->inexact);
@@ -159,24 +182,27 @@ static void make_inputs(ht_scope *s, program *p, ht_array **in) {
     p->at = 0;
     for (int i = 0; i < N_INPUTS; i++) {
         int64_t shape[2] = {1 + next(p, 5), 1 + next(p, 7)};
+        for (int k = 0; k < 2 && p->sizes; k++) /* equal ones stay equal, and 1 stays 1 every other time */
+            if (shape[k] > 1 || p->sizes % 2) shape[k] = (5 * shape[k] + p->sizes) % 8;
         ht_dtype dtype = (ht_dtype[]){HT_F32, HT_I32, HT_BF16, HT_F16, HT_U8, HT_F64}[next(p, 6)];
         float start = (float)next(p, 16) - 6;
         ht_array *x = ht_arange(s, (double)start, (double)start + (double)(shape[0] * shape[1]), 1, HT_F32);
         x = ht_reshape(s, x, shape, 2);
         if (i == 1) x = ht_transpose(s, x, NULL);
+        if (p->follows) x = ht_contiguous(s, x); /* as in a trace: gradients of a copy may add up in another order */
         in[i] = ht_astype(s, x, dtype);
     }
 }
 
 /* The function's arrays, read; false when it refuses the program. */
-static bool compute(ht_stream *stream, program *p, ht_compiled *compiled, results *r) {
+static bool compute(ht_stream *stream, program *p, ht_compiled *compiled, const ht_function *f, results *r) {
     ht_scope *s = ht_scope_new(stream);
     ht_array *in[N_INPUTS], *out[MAX_REGISTERS];
     ht_error err;
     r->n = 0;
     make_inputs(s, p, in);
     int n = compiled ? ht_compiled_call(s, compiled, in, N_INPUTS, out, MAX_REGISTERS)
-                     : run(s, in, N_INPUTS, out, MAX_REGISTERS, p);
+                     : f->call(s, in, N_INPUTS, out, MAX_REGISTERS, p);
     check(n >= 0 || ht_scope_error(s), "a failure without an error");
     if (n > 0) check(ht_eval(s, out, n, &err) == HT_OK, "a graph was not evaluated");
     for (; r->n < n; r->n++) {
@@ -254,6 +280,38 @@ static void differentiate(ht_stream *stream, program *p) {
     ht_scope_free(s);
 }
 
+/* Gradients, and what they are of. */
+static int slopes(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    const ht_function f = {total, user};
+    int which[N_INPUTS], n = 0;
+    (void)max_out;
+    for (int i = 0; i < n_in; i++)
+        if (ht_array_dtype(in[i]) >= HT_F16) which[n++] = i;
+    return ht_value_and_grad(s, &f, in, n_in, which, n, out, 1, out + 1) == 1 ? n + 1 : -1;
+}
+
+/* Traced for some sizes, and right for others. */
+static void without_shapes(ht_stream *stream, program *p, const ht_function *f) {
+    ht_compiled *compiled;
+    ht_error err;
+    results eager, laid_out;
+    p->follows = true;
+    p->sizes = 0;
+    if (ht_compile(f, &(ht_compile_options){.shapeless = true}, &compiled, &err)) abort();
+    bool traced = compute(stream, p, compiled, f, &laid_out); /* which decides */
+    free_results(&laid_out);
+    for (p->sizes = 1; traced && p->sizes < 4; p->sizes++) {
+        bool ok = compute(stream, p, NULL, f, &eager);
+        check(compute(stream, p, compiled, f, &laid_out) == ok, "refused compiled without shapes or not, not both");
+        expect_same(&eager, &laid_out, NULL, "a graph compiled without shapes differs for other sizes");
+        free_results(&eager);
+        free_results(&laid_out);
+    }
+    p->follows = false;
+    p->sizes = 0;
+    ht_compiled_free(compiled);
+}
+
 static ht_stream *stream_on(const char *instruction_set) {
     ht_device *device;
     ht_stream *stream;
@@ -278,15 +336,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_error err;
     results whole, alone, laid_out, reference;
     if (ht_compile(&f, NULL, &compiled, &err)) abort();
-    bool ok = compute(fast, &p, NULL, &whole);
-    check(compute(fast, &apart, NULL, &alone) == ok, "refused as a whole or node by node, not both");
-    check(compute(fast, &p, compiled, &laid_out) == ok, "refused as a whole or compiled, not both");
-    check(compute(plain, &p, NULL, &reference) == ok, "refused by one device");
+    bool ok = compute(fast, &p, NULL, &f, &whole);
+    check(compute(fast, &apart, NULL, &f, &alone) == ok, "refused as a whole or node by node, not both");
+    check(compute(fast, &p, compiled, &f, &laid_out) == ok, "refused as a whole or compiled, not both");
+    check(compute(plain, &p, NULL, &f, &reference) == ok, "refused by one device");
     expect_same(&whole, &alone, NULL, "a graph as a whole and node by node differ");
     expect_same(&whole, &laid_out, NULL, "a graph and the compiled one differ");
     expect_same(&whole, &reference, p.inexact, "vector and plain kernels differ");
     free_results(&laid_out);
-    check(compute(fast, &p, compiled, &laid_out) == ok, "a second call failed");
+    check(compute(fast, &p, compiled, &f, &laid_out) == ok, "a second call failed");
     expect_same(&whole, &laid_out, NULL, "the second call of a compiled graph differs");
     free_results(&whole);
     free_results(&alone);
@@ -294,5 +352,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     free_results(&reference);
     ht_compiled_free(compiled);
     differentiate(fast, &p);
+    without_shapes(fast, &p, &f);
+    without_shapes(fast, &p, &(ht_function){slopes, &p});
     return 0;
 }
