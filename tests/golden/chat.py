@@ -1,9 +1,9 @@
 """Makes tests/golden/chat.inc: conversations as the chat templates of real checkpoints write them.
 
-    python3 tests/golden/chat.py TEMPLATES MODELS > tests/golden/chat.inc
+    python3 tests/golden/chat.py TEMPLATES MODELS LLAMA2 > tests/golden/chat.inc
 
 TEMPLATES is the folder `vendor/llama.cpp/models` of the llama-cpp-python 0.3.36 source package, MODELS one with the files
-smollm2-135m.gguf and qwen2.5-coder-0.5b.gguf. Rendered by transformers 5.23 (pip install transformers gguf). Of the
+smollm2-135m.gguf and qwen2.5-coder-0.5b.gguf, LLAMA2 a file with the chat_template of meta-llama/Llama-2-7b-chat-hf. Rendered by transformers 5.23 (pip install transformers gguf). Of the
 templates themselves only the fragments by which Hearth tells their dialects apart are written, after a check that they
 are in there."""
 import datetime
@@ -16,7 +16,7 @@ import jinja2
 from transformers.utils import chat_template_utils
 from transformers.utils.chat_template_utils import render_jinja_template
 
-TEMPLATES, MODELS = sys.argv[1:]
+TEMPLATES, MODELS, LLAMA2 = sys.argv[1:]
 
 
 def of_file(name):
@@ -85,6 +85,8 @@ CASES = [  # name, format, BOS, template, fragments
      ["{{- bos_token -}}", NO_THOUGHT]),
     ("Gemma 4, in the GGUF", "gemma4", "<bos>", of_gguf(f"{TEMPLATES}/ggml-vocab-gemma-4.gguf"),
      ["{{ bos_token }}", NO_THOUGHT]),
+    ("Llama 2", "llama2", "<s>", open(LLAMA2, encoding="utf-8").read(),
+     ["<<SYS>>", "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}"]),
     ("Mistral 7B v0.1", "mistral", "<s>", of_python("MISTRAL_INSTRUCT_CHAT_TEMPLATE"),
      ["{{ bos_token }}", ALTERNATES, "{{ '[INST] ' + message['content'] + ' [/INST]' }}",
       "{{ message['content'] + eos_token + ' ' }}"]),
