@@ -28,8 +28,8 @@ static void check_case(const json_t *document, const json_t *c, const ht_tokeniz
     const ht_message *chat = golden_chats[json_integer_value(json_object_get(c, "chat"))];
     const json_t *wanted = json_object_get(c, "ids");
     char *text;
-    int32_t *ids;
-    size_t n;
+    int32_t *ids = NULL;
+    size_t n = 0;
     ht_error err = {0};
     if (ht_chat_write(text_of(c, "format"), text_of(c, "fragments"), text_of(document, "bos"), text_of(document, "eos"),
                       chat, length_of(chat), &text, &err) ||
