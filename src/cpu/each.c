@@ -3,6 +3,7 @@
 #include "cpu/each.h"
 
 #include "base/checked.h"
+#include "cpu/bypass.h"
 #include "cpu/walk.h"
 
 #include <string.h>
@@ -29,6 +30,8 @@ typedef struct each_job {
     int64_t shape[HT_MAX_DIMS];
     source in[HT_PROGRAM_INPUTS];
     char *out[HT_PROGRAM_OUTPUTS];
+    bool bypasses[HT_PROGRAM_OUTPUTS]; /* written round the caches */
+    int64_t bypass_bytes; /* of an element of the first such output in the order of steps; 0: there is none */
 } each_job;
 
 /* Rows from this length on are worth blocks of their own. */
@@ -116,6 +119,14 @@ static void merge_axes(each_job *j, const ht_view *in, const ht_view *out) {
     j->n_dims = d;
 }
 
+/* What lies over an input is in a cache when it is written. */
+static bool goes_round(const each_job *j, const ht_view *in, const ht_view *out) {
+    if (!ht_bypasses((size_t)j->size * ht_dtype_bytes(out->dtype))) return false;
+    for (int k = 0; k < j->p->n_in; k++)
+        if (in[k].data == out->data) return false;
+    return true;
+}
+
 static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const ht_view *out) {
     j->p = p;
     j->size = ht_view_size(&out[0]);
@@ -131,9 +142,17 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
         by_axis |= s->how == BY_AXIS;
         widest = ht_max_size(widest, (size_t)s->bytes);
     }
-    for (int k = 0; k < p->n_out; k++) j->out[k] = out[k].data;
-    for (int i = 0; i < p->n_steps; i++) widest = ht_max_size(widest, ht_dtype_bytes(p->step[i].to));
-    j->block = HT_EACH_BYTES / (int64_t)(widest < 4 ? 4 : widest);
+    for (int k = 0; k < p->n_out; k++) {
+        j->out[k] = out[k].data;
+        j->bypasses[k] = goes_round(j, in, &out[k]);
+    }
+    j->bypass_bytes = 0;
+    for (int i = p->n_steps - 1; i >= 0; i--) {
+        widest = ht_max_size(widest, ht_dtype_bytes(p->step[i].to));
+        if (p->step[i].out >= 0 && j->bypasses[p->step[i].out])
+            j->bypass_bytes = (int64_t)ht_dtype_bytes(p->step[i].to);
+    }
+    j->block = HT_EACH_BYTES / (int64_t)(widest < 4 ? 4 : widest) / (j->bypass_bytes ? 2 : 1);
     if (!by_axis) return;
     merge_axes(j, in, out);
     j->by_rows = j->shape[j->n_dims - 1] >= LONG_ROW;
@@ -223,6 +242,7 @@ static void gather_rows(const each_job *j, const source *s, const place *from, c
 typedef struct room {
     _Alignas(64) char local[HT_PROGRAM_LOCALS][HT_EACH_BYTES];
     _Alignas(64) char staged[HT_PROGRAM_INPUTS][HT_EACH_BYTES];
+    _Alignas(64) char bypassed[HT_PROGRAM_OUTPUTS][HT_EACH_BYTES];
 } room;
 
 /* Where n elements of an input are, from element `at` on. */
@@ -244,13 +264,27 @@ static const void *bring(const each_job *j, int k, int64_t at, const place *p, i
 static void run_block(const each_job *j, int64_t at, const place *where, int64_t n, room *r) {
     const ht_program *p = j->p;
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
-    for (int k = 0; k < p->n_in; k++) input[k] = bring(j, k, at, where, n, r);
+    ht_ahead ahead[HT_PROGRAM_INPUTS];
+    int n_ahead = 0;
+    for (int k = 0; k < p->n_in; k++) {
+        input[k] = bring(j, k, at, where, n, r);
+        if (j->bypass_bytes && j->in[k].how == WHOLE)
+            ahead[n_ahead++] = (ht_ahead){(const char *)input[k] + n * j->in[k].bytes,
+                                          (size_t)(64 * j->in[k].bytes / j->bypass_bytes)};
+    }
     for (int i = 0; i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
-        void *to = s->out >= 0 ? j->out[s->out] + at * (int64_t)ht_dtype_bytes(s->to) : r->local[s->local];
+        const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
+        char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
+        const bool bypasses = s->out >= 0 && j->bypasses[s->out];
+        void *to = bypasses ? r->bypassed[s->out] : result;
         ((ht_each_fn *)s->kernel)(in, to, n, s->params);
+        if (bypasses) {
+            ht_bypass(result, to, (size_t)(n * bytes), ahead, n_ahead);
+            n_ahead = 0; /* once is enough */
+        }
         made[i] = to;
     }
 }
@@ -269,6 +303,7 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
         if (j->by_rows) n = ht_min_i64(n, j->shape[j->n_dims - 1] - where.index[j->n_dims - 1]);
         run_block(j, at, &where, n, &r);
     }
+    ht_bypass_end();
 }
 
 void ht_each_run_program(const ht_program_run *run) {
