@@ -1,4 +1,4 @@
-/* Sorting, selecting and merging of one kind of item. Included once for each, with
+/* Sorting, selecting and parting of one kind of item. Included once for each, with
  *   ITEM     its type
  *   KEY(x)   the bits that are sorted by, a uint64_t, of which those from `low` on count, `n_bits` of them
  *   BEFORE(a, b)  whether a comes before b; agrees with those bits
@@ -7,9 +7,9 @@
  * Sorting is by digits, the lowest first, which keeps the order of equal keys. */
 
 /* Digits are so wide that counting them costs less than a pass that is saved. */
-static int NAME(digit_bits)(int64_t n) { return n >= 1 << 14 ? 11 : 8; }
+static inline int NAME(digit_bits)(int64_t n) { return n >= 1 << 14 ? 11 : 8; }
 
-static void NAME(insertion)(ITEM *a, int64_t n) {
+static inline void NAME(insertion)(ITEM *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         ITEM x = a[i];
         int64_t j = i;
@@ -19,7 +19,7 @@ static void NAME(insertion)(ITEM *a, int64_t n) {
 }
 
 /* Sorts a[0 .. n), with room for as many in `other` and for the counts of all digits in `count`. */
-static void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bits, uint32_t *count) {
+static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bits, uint32_t *count) {
     if (n <= SMALL_SORT) {
         NAME(insertion)(a, n);
         return;
@@ -51,7 +51,7 @@ static void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bits, uin
 
 /* Leaves at kth what sorting would put there, what comes before it in front, and the others behind: by digits, the highest
  * first, of those alone that share all digits so far with it. */
-static void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int low, int n_bits, uint32_t *count) {
+static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int low, int n_bits, uint32_t *count) {
     int top = low + n_bits;
     while (n > SMALL_SORT && top > low) {
         const int digit = NAME(digit_bits)(n) < top - low ? NAME(digit_bits)(n) : top - low, shift = top - digit;
@@ -77,28 +77,17 @@ static void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int low, 
     if (top > low) NAME(insertion)(a, n);
 }
 
-/* How many of a are among the first `n` of a and b merged; of equal items those of a come first. */
-static int64_t NAME(share)(const ITEM *a, int64_t n_a, const ITEM *b, int64_t n_b, int64_t n) {
-    int64_t low = n > n_b ? n - n_b : 0, high = n < n_a ? n : n_a;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (BEFORE(b[n - middle - 1], a[middle]))
-            high = middle;
-        else
-            low = middle + 1;
+/* Moves those of a[0 .. n) that come before the pivot to the front. Returns how many they are. */
+static inline int64_t NAME(part)(ITEM *a, ITEM *other, int64_t n, ITEM pivot) {
+    int64_t front = 0, behind = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const ITEM x = a[i];
+        const bool before = BEFORE(x, pivot);
+        a[front] = x;
+        other[behind] = x;
+        front += before;
+        behind += !before;
     }
-    return low;
-}
-
-/* Elements [begin, end) of a and b merged. */
-static void NAME(merge)(const ITEM *a, int64_t n_a, const ITEM *b, int64_t n_b, int64_t begin, int64_t end, ITEM *out) {
-    int64_t i = NAME(share)(a, n_a, b, n_b, begin), j = begin - i, k = begin;
-    while (k < end && i < n_a && j < n_b) {
-        bool second = BEFORE(b[j], a[i]);
-        out[k++] = second ? b[j] : a[i];
-        i += !second;
-        j += second;
-    }
-    while (k < end && i < n_a) out[k++] = a[i++];
-    while (k < end) out[k++] = b[j++];
+    memcpy(a + front, other, (size_t)behind * sizeof *a);
+    return front;
 }

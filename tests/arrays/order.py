@@ -29,7 +29,7 @@ class Operands(Case):
 
 
 _operands = Operands()
-LENGTHS = [0, 1, 2, 5, 24, 25, 60, 300, 3000, 17000, 40000, 70001]
+LENGTHS = [0, 1, 2, 5, 24, 60, 129, 300, 3000, 17000, 40000, 70001]
 
 
 def _array(rng):

@@ -106,6 +106,37 @@ static void activations_follow_their_definitions(void **state) {
     ht_scope_free(s);
 }
 
+/* Results of some megabytes take another way to memory (src/cpu/bypass.h): of any dtype, from operands that begin anywhere,
+ * and with several results of one pass. */
+static void large_results_are_those_of_small_ones(void **state) {
+    (void)state;
+    enum { N = (9 << 20) + 37 };
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *all = ht_arange(s, 0, N + 3, 1, HT_I32);
+    ht_array *x = ht_slice(s, all, (int64_t[]){3}, (int64_t[]){N + 3}, NULL); /* i + 3 */
+    ht_array *column =
+        ht_reshape(s, ht_slice(s, all, (int64_t[]){0}, (int64_t[]){N - 1}, NULL), (int64_t[]){4, (N - 1) / 4}, 2);
+    ht_array *sum = ht_add(s, x, x), *bytes = ht_astype(s, sum, HT_U8), *wide = ht_astype(s, bytes, HT_F64);
+    ht_array *row = ht_add(s, column, ht_slice(s, column, (int64_t[]){1, 0}, (int64_t[]){2, (N - 1) / 4}, NULL));
+    ht_error err = {0};
+    ht_array *outs[4] = {sum, bytes, wide, row};
+    if (ht_eval(s, outs, 4, &err)) fail_msg("%s", err.message);
+    const void *data[4];
+    for (int i = 0; i < 4; i++)
+        if (ht_array_data(s, outs[i], &data[i], &err)) fail_msg("%s", err.message);
+    const int32_t *sums = data[0], *rows = data[3];
+    const uint8_t *low = data[1];
+    const double *doubles = data[2];
+    for (int32_t i = 0; i < N; i++) {
+        const int32_t want = 2 * (i + 3);
+        if (sums[i] != want || low[i] != (uint8_t)want || doubles[i] != (double)(uint8_t)want)
+            fail_msg("element %d is %d, %d, %g", i, sums[i], low[i], doubles[i]);
+    }
+    for (int32_t i = 0, w = (N - 1) / 4; i < 4 * w; i++)
+        if (rows[i] != i + w + i % w) fail_msg("element %d is %d, not %d", i, rows[i], i + w + i % w);
+    ht_scope_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_defined_is_refused_by_name),
@@ -114,6 +145,7 @@ int main(void) {
         cmocka_unit_test(rounding_takes_decimals),
         cmocka_unit_test(bounds_may_be_absent_and_broadcast),
         cmocka_unit_test(activations_follow_their_definitions),
+        cmocka_unit_test(large_results_are_those_of_small_ones),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

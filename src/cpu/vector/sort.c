@@ -1,11 +1,11 @@
 /* Elements along the last axis in order, or parted by one of them, and the places they come from.
  *
  * Every dtype becomes a number without sign that has the same order: 32 or 64 bits, or for places the key above the index.
- * Rows are dealt to the threads; a row longer than all others together is sorted in pieces that are merged. A NaN comes
- * last. */
+ * Rows are dealt to the threads; a long row that is alone is dealt by value: threads part their pieces of it by the same
+ * pivots, and then sort what lies between two pivots in all pieces. A NaN comes last. */
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "cpu/vector/sort_lanes.h"
+#include "cpu/vector/simd.h"
 #include "cpu/vector/vector.h"
 #include "cpu/walk.h"
 #include "device/params.h"
@@ -33,6 +33,7 @@ typedef struct ht_keyed {
 #undef KEY
 #undef BEFORE
 #undef NAME
+#include "cpu/vector/sort_lanes.h"
 #define ITEM         ht_keyed
 #define KEY(x)       ((x).key)
 #define BEFORE(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
@@ -56,12 +57,17 @@ static uint64_t key_of_f64(uint64_t x) {
 
 /* Zeros without sign, for places: neither zero comes before the other. */
 #define PLUS(x, sign) ((x) == (sign) ? 0 : (x))
-#define EACH(type, of)                                                                                                 \
-    for (int64_t i = 0; i < n; i++, x += stride * (int64_t)sizeof(type)) {                                             \
+#define EACH_AT(type, of, step)                                                                                        \
+    for (int64_t i = 0; i < n; i++) {                                                                                  \
         type v;                                                                                                        \
-        memcpy(&v, x, sizeof v);                                                                                       \
+        memcpy(&v, x + i * (step), sizeof v);                                                                          \
         out[i] = (of);                                                                                                 \
-    }                                                                                                                  \
+    }
+#define EACH(type, of)                                                                                                 \
+    if (stride == 1)                                                                                                   \
+        EACH_AT(type, of, (int64_t)sizeof(type))                                                                       \
+    else                                                                                                               \
+        EACH_AT(type, of, stride *(int64_t)sizeof(type))                                                               \
     break
 
 static void load_32(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint32_t *out) {
@@ -138,7 +144,6 @@ typedef struct sort_job {
     int low, n_bits; /* of a key in an item */
     char *items;     /* [2 n] per thread */
     uint32_t *counts;
-    int64_t piece; /* of a long row */
 } sort_job;
 
 static int key_bits(ht_dtype t) { return t == HT_BOOL ? 1 : 8 * (int)ht_dtype_bytes(t); }
@@ -206,24 +211,101 @@ static void store(const sort_job *job, int64_t row, int64_t begin, int64_t end, 
         store_64(out->dtype, (const uint64_t *)items + begin, n, to);
 }
 
+#define IS_ORDERED(name, type)                                                                                         \
+    static bool name(const type *a, int64_t n) {                                                                       \
+        for (int64_t i = 1; i < n; i++)                                                                                \
+            if (a[i] < a[i - 1]) return false;                                                                         \
+        return true;                                                                                                   \
+    }
+IS_ORDERED(is_ordered_32, uint32_t)
+IS_ORDERED(is_ordered_64, uint64_t)
+
 static void order(const sort_job *job, void *a, void *other, int64_t n) {
     uint32_t *counts = job->counts;
-    if (job->kth >= 0) {
-        switch (job->kind) {
-        case ITEMS_32:
-            if (!select_by_lanes(a, other, n, job->kth, depth_for(n)))
-                select_32(a, other, n, job->kth, job->low, job->n_bits, counts);
-            return;
-        case ITEMS_64: select_64(a, other, n, job->kth, job->low, job->n_bits, counts); return;
-        case ITEMS_KEYED: select_keyed(a, other, n, job->kth, job->low, job->n_bits, counts); return;
-        }
-    }
     switch (job->kind) {
     case ITEMS_32:
-        if (!sort_by_lanes(a, other, n, depth_for(n))) sort_32(a, other, n, job->low, job->n_bits, counts);
+        if (job->kth >= 0)
+            pick_32(a, other, n, job->kth, job->n_bits, counts);
+        else if (!is_ordered_32(a, n))
+            order_32(a, other, n, job->low, job->n_bits, counts);
         return;
-    case ITEMS_64: sort_64(a, other, n, job->low, job->n_bits, counts); return;
+    case ITEMS_64:
+        if (job->kth >= 0)
+            pick_64(a, other, n, job->kth, job->n_bits, counts);
+        else if (!is_ordered_64(a, n))
+            order_64(a, other, n, job->low, job->n_bits, counts);
+        return;
     case ITEMS_KEYED: sort_keyed(a, other, n, job->low, job->n_bits, counts); return;
+    }
+}
+
+/* ---- places parted by the element at kth ---- */
+
+/* The places of keys below the one that sorting would put at kth, then of those equal to it, then of those above it: each
+ * of the three in order. `room` is for 2 n keys more. */
+#define PART_PLACES(width)                                                                                             \
+    static void part_places_##width(const uint##width##_t *keys, uint##width##_t *room, int64_t n,                     \
+                                    const sort_job *job, uint32_t *places) {                                           \
+        memcpy(room, keys, (size_t)n * sizeof *room);                                                                  \
+        pick_##width(room, room + n, n, job->kth, job->n_bits, job->counts);                                           \
+        const uint##width##_t pivot = room[job->kth];                                                                  \
+        int64_t below = 0, equal = 0;                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            below += keys[i] < pivot;                                                                                  \
+            equal += keys[i] == pivot;                                                                                 \
+        }                                                                                                              \
+        deal_places_##width(keys, n, pivot, (int64_t[]){0, below, below + equal}, places);                             \
+    }
+
+#ifdef HT_ISA_avx512
+#define DEAL_PLACES(width, lanes, mask, word, set1, packed, store, iota)                                               \
+    static void deal_places_##width(const uint##width##_t *keys, int64_t n, uint##width##_t pivot, int64_t next[3],    \
+                                    uint32_t *places) {                                                                \
+        const __m512i middle = _mm512_set1_epi##width((word)pivot);                                                    \
+        for (int64_t i = 0; i < n; i += (lanes)) {                                                                     \
+            const mask here = n - i >= (lanes) ? (mask)-1 : (mask)((1u << (n - i)) - 1);                               \
+            const __m512i x = _mm512_maskz_loadu_epi##width(here, keys + i);                                           \
+            const mask below = _mm512_mask_cmplt_epu##width##_mask(here, x, middle);                                   \
+            const mask equal = _mm512_mask_cmpeq_epu##width##_mask(here, x, middle);                                   \
+            const mask part[3] = {below, equal, (mask)(here & ~(below | equal))};                                      \
+            for (int k = 0; k < 3; k++) {                                                                              \
+                if (!part[k]) continue;                                                                                \
+                const int count = __builtin_popcount(part[k]);                                                         \
+                store(places + next[k], (mask)((1u << count) - 1),                                                     \
+                      packed(part[k], _mm512_add_epi32(set1((int)i), iota)));                                          \
+                next[k] += count;                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define IOTA _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+DEAL_PLACES(32, 16, __mmask16, int, _mm512_set1_epi32, _mm512_maskz_compress_epi32, _mm512_mask_storeu_epi32, IOTA)
+#define STORE_8(to, m, v) _mm512_mask_storeu_epi32((to), (__mmask16)(m), (v))
+#define PACK_8(m, v)      _mm512_maskz_compress_epi32((__mmask16)(m), (v))
+DEAL_PLACES(64, 8, __mmask8, long long, _mm512_set1_epi32, PACK_8, STORE_8, IOTA)
+#else
+#define DEAL_PLACES(width)                                                                                             \
+    static void deal_places_##width(const uint##width##_t *keys, int64_t n, uint##width##_t pivot, int64_t next[3],    \
+                                    uint32_t *places) {                                                                \
+        for (int64_t i = 0; i < n; i++) places[next[(keys[i] >= pivot) + (keys[i] > pivot)]++] = (uint32_t)i;          \
+    }
+DEAL_PLACES(32)
+DEAL_PLACES(64)
+#endif
+PART_PLACES(32)
+PART_PLACES(64)
+
+static void part_row(const sort_job *job, int64_t row) {
+    const ht_view *x = job->x;
+    const int last = x->n_dims - 1;
+    const char *from = (const char *)x->data + ht_view_offset(x, last, row) * (int64_t)ht_dtype_bytes(x->dtype);
+    uint32_t *places = (uint32_t *)job->call->out.data + row * job->n;
+    void *keys = job->items;
+    if (job->kind == ITEMS_64) {
+        load_32(x->dtype, from, x->stride[last], job->n, true, keys);
+        part_places_32(keys, (uint32_t *)keys + job->n, job->n, job, places);
+    } else {
+        load_64(x->dtype, from, x->stride[last], job->n, true, keys);
+        part_places_64(keys, (uint64_t *)keys + job->n, job->n, job, places);
     }
 }
 
@@ -232,6 +314,10 @@ static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
     give_room(&job, worker);
     char *other = job.items + (size_t)job.n * job.item_bytes;
     for (int64_t row = begin; row < end; row++) {
+        if (job.kth >= 0 && job.places) {
+            part_row(&job, row);
+            continue;
+        }
         load(&job, row, 0, job.n, job.items, other);
         order(&job, job.items, other, job.n);
         store(&job, row, 0, job.n, job.items);
@@ -240,71 +326,103 @@ static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- one long row ---- */
 
-static void sort_pieces(void *arg, int64_t begin, int64_t end, int worker) {
-    sort_job job = *(const sort_job *)arg;
-    char *items = job.items;
-    give_room(&job, worker);
+enum { BUCKETS_PER_THREAD = 4, MOST_BUCKETS = 64, SAMPLED = 16, MOST_PIECES = 64 };
+
+typedef struct long_row {
+    sort_job sort;
+    int64_t row, piece; /* so many items in each piece */
+    int n_pieces, n_buckets;
+    char *parted, *gathered, *room;               /* [n] each */
+    const char *pivots;                           /* [n_buckets - 1], in order */
+    int64_t begin[MOST_PIECES][MOST_BUCKETS + 1]; /* of each bucket in each piece */
+} long_row;
+
+static int64_t part_items(const sort_job *job, void *a, void *other, int64_t n, const void *pivot) {
+    switch (job->kind) {
+    case ITEMS_32: return part_by_lanes_32(a, other, n, *(const uint32_t *)pivot);
+    case ITEMS_64: return part_by_lanes_64(a, other, n, *(const uint64_t *)pivot);
+    default: return part_keyed(a, other, n, *(const ht_keyed *)pivot);
+    }
+}
+
+/* Parts items [begin[low], begin[high]) of a piece into the buckets from low to high. */
+static void part_piece(const long_row *l, char *a, char *other, int64_t *begin, int low, int high) {
+    if (high - low < 2) return;
+    const int middle = (low + high) / 2;
+    const size_t bytes = l->sort.item_bytes;
+    char *from = a + (size_t)begin[low] * bytes;
+    begin[middle] = begin[low] + part_items(&l->sort, from, other, begin[high] - begin[low],
+                                            l->pivots + (size_t)(middle - 1) * bytes);
+    part_piece(l, a, other, begin, low, middle);
+    part_piece(l, a, other, begin, middle, high);
+}
+
+static void part_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    long_row *l = arg;
     for (int64_t p = begin; p < end; p++) {
-        const int64_t first = p * job.piece, last = ht_min_i64(first + job.piece, job.n);
-        if (first >= last) continue;
-        char *a = items + (size_t)first * job.item_bytes, *other = a + (size_t)job.n * job.item_bytes;
-        load(&job, job.n_rows, first, last, a, other);
-        order(&job, a, other, last - first);
+        const int64_t first = ht_min_i64(p * l->piece, l->sort.n), last = ht_min_i64(first + l->piece, l->sort.n);
+        const size_t at = (size_t)first * l->sort.item_bytes;
+        load(&l->sort, l->row, first, last, l->parted + at, l->gathered + at);
+        l->begin[p][0] = 0;
+        l->begin[p][l->n_buckets] = last - first;
+        part_piece(l, l->parted + at, l->gathered + at, l->begin[p], 0, l->n_buckets);
     }
 }
 
-typedef struct merge_job {
-    const sort_job *sort;
-    char *from, *to;
-    int64_t sorted; /* so many items are in order already, again and again */
-} merge_job;
-
-enum { MERGE_GRAIN = 1 << 13 };
-
-static void merge_blocks(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const merge_job *m = arg;
-    const sort_job *job = m->sort;
-    while (begin < end) {
-        const int64_t first = begin / (2 * m->sorted) * (2 * m->sorted);
-        const int64_t middle = ht_min_i64(first + m->sorted, job->n), last = ht_min_i64(middle + m->sorted, job->n);
-        const int64_t until = ht_min_i64(end, last), low = begin - first, high = until - first;
-        const char *a = m->from + (size_t)first * job->item_bytes, *b = m->from + (size_t)middle * job->item_bytes;
-        char *to = m->to + (size_t)first * job->item_bytes;
-        const void *pa = a, *pb = b;
-        void *out = to;
-        switch (job->kind) {
-        case ITEMS_32: merge_32(pa, middle - first, pb, last - middle, low, high, out); break;
-        case ITEMS_64: merge_64(pa, middle - first, pb, last - middle, low, high, out); break;
-        case ITEMS_KEYED: merge_keyed(pa, middle - first, pb, last - middle, low, high, out); break;
+static void sort_buckets(void *arg, int64_t begin, int64_t end, int worker) {
+    const long_row *l = arg;
+    sort_job job = l->sort;
+    const size_t bytes = job.item_bytes;
+    give_room(&job, worker);
+    for (int64_t b = begin; b < end; b++) {
+        int64_t first = 0, n = 0;
+        for (int p = 0; p < l->n_pieces; p++) first += l->begin[p][b];
+        char *to = l->gathered + (size_t)first * bytes;
+        for (int p = 0; p < l->n_pieces; p++) {
+            const int64_t some = l->begin[p][b + 1] - l->begin[p][b];
+            memcpy(to + (size_t)n * bytes, l->parted + (size_t)(p * l->piece + l->begin[p][b]) * bytes,
+                   (size_t)some * bytes);
+            n += some;
         }
-        begin = until;
+        order(&job, to, l->room + (size_t)first * bytes, n);
+        store(&job, l->row, first, first + n, l->gathered);
     }
 }
 
-static void store_block(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const merge_job *m = arg;
-    store(m->sort, m->sort->n_rows, begin, end, m->from);
+/* Every so manyth of some items of the row, in order. */
+static void find_pivots(long_row *l, char *items, char *other) {
+    const size_t bytes = l->sort.item_bytes;
+    const int64_t n = l->n_buckets * SAMPLED;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = (2 * i + 1) * (l->sort.n / (2 * n));
+        load(&l->sort, l->row, at, at + 1, items + (size_t)i * bytes, other);
+    }
+    order(&l->sort, items, other, n);
+    for (int b = 1; b < l->n_buckets; b++)
+        memcpy(other + (size_t)(b - 1) * bytes, items + (size_t)(b * SAMPLED) * bytes, bytes);
+    memcpy(items, other, (size_t)(l->n_buckets - 1) * bytes);
+    l->pivots = items;
 }
 
-/* The row is job->n_rows, for want of another place to say so. */
-static void sort_long_row(sort_job *job, int64_t row) {
-    const int threads = ht_pool_threads(job->call->pool);
-    sort_job one = *job;
-    one.n_rows = row;
-    give_room(&one, 0);
-    one.piece = (one.n + threads - 1) / threads;
-    ht_pool_run(job->call->pool, threads, 1, sort_pieces, &one);
-    char *from = one.items, *to = one.items + (size_t)one.n * one.item_bytes;
-    merge_job merge = {&one, from, to, one.piece};
-    for (; merge.sorted < one.n; merge.sorted *= 2) {
-        ht_pool_run(job->call->pool, one.n, MERGE_GRAIN, merge_blocks, &merge);
-        char *done = merge.from;
-        merge.from = merge.to;
-        merge.to = done;
-    }
-    ht_pool_run(job->call->pool, one.n, MERGE_GRAIN, store_block, &merge);
+/* The threads are two at least: the room of the second one holds the third of the buffers, and the pivots behind it. */
+static void sort_long_row(const sort_job *job, int64_t row) {
+    ht_pool *pool = job->call->pool;
+    const int threads = ht_pool_threads(pool);
+    long_row l = {.sort = *job, .row = row};
+    const size_t bytes = (size_t)job->n * job->item_bytes;
+    l.n_pieces = threads < MOST_PIECES ? threads : MOST_PIECES;
+    l.n_buckets = (int)ht_min_i64(MOST_BUCKETS, BUCKETS_PER_THREAD * l.n_pieces);
+    l.piece = (job->n + l.n_pieces - 1) / l.n_pieces;
+    give_room(&l.sort, 1);
+    l.room = l.sort.items;
+    char *sample = l.room + bytes;
+    give_room(&l.sort, 0);
+    l.parted = l.sort.items;
+    l.gathered = l.parted + bytes;
+    find_pivots(&l, sample, sample + bytes / 2 / 64 * 64);
+    ht_pool_run(pool, l.n_pieces, 1, part_pieces, &l);
+    ht_pool_run(pool, l.n_buckets, 1, sort_buckets, &l);
 }
 
 static void run(sort_job job) {
