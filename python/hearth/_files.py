@@ -1,20 +1,20 @@
 """Arrays in files, under the names and formats of `mlx.core`."""
 
-import io
 import json
 import os
 import pathlib
-import zipfile
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+import tempfile
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 
 from . import _library as lib
 from . import _model
 from ._array import array, operand
 from ._dtype import ALL
 
-__all__ = ["load", "save", "savez", "savez_compressed", "save_safetensors"]
+__all__ = ["load", "save", "savez", "savez_compressed", "save_safetensors", "save_gguf"]
 
 _NAMES = POINTER(c_char_p)
+_ARRAYS = POINTER(c_void_p)
 _npy_load = lib.operation("ht_npy_load", c_char_p)
 _npy_parse = lib.operation("ht_npy_parse", c_char_p, c_size_t, c_char_p)
 _npy_save = lib.declare("ht_npy_save", c_int, c_void_p, c_char_p, c_void_p, c_void_p)
@@ -24,20 +24,13 @@ _count = lib.declare("ht_array_file_count", c_size_t, c_void_p)
 _name = lib.declare("ht_array_file_name", c_char_p, c_void_p, c_size_t)
 _read = lib.operation("ht_array_file_read", c_void_p, c_size_t)
 _metadata = lib.declare("ht_array_file_metadata", c_char_p, c_void_p)
+_npz_save = lib.declare("ht_npz_save", c_int, c_void_p, c_char_p, _NAMES, _ARRAYS, c_int, c_bool, c_void_p)
 _safetensors_save = lib.declare(
-    "ht_safetensors_save", c_int, c_void_p, c_char_p, _NAMES, POINTER(c_void_p), c_int, _NAMES, _NAMES, c_int, c_void_p
+    "ht_safetensors_save", c_int, c_void_p, c_char_p, _NAMES, _ARRAYS, c_int, _NAMES, _NAMES, c_int, c_void_p
 )
+_gguf_save = lib.declare("ht_gguf_save", c_int, c_void_p, c_char_p, _NAMES, _ARRAYS, c_int, c_char_p, c_void_p)
 
 # ---- loading ----
-
-
-def _load_npz(path):
-    arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            arrays[name.removesuffix(".npy")] = lib.call(_npy_parse, data, len(data), f"{path}: {name}".encode())
-    return arrays
 
 
 def _value(value):
@@ -61,20 +54,28 @@ def _load_named(path, return_metadata):
         _close(file)
 
 
+def _load_open(file):
+    """From a file that is open: npy, or npz by way of a file of its own, as archives are read from their end."""
+    data = file.read()
+    if data[:6] == b"\x93NUMPY":
+        return lib.call(_npy_parse, data, len(data), b"the file")
+    if data[:2] != b"PK":
+        raise ValueError("an open file is loaded when it is npy or npz; name others by their paths")
+    with tempfile.NamedTemporaryFile(suffix=".npz") as copy:
+        copy.write(data)
+        copy.flush()
+        return _load_named(copy.name, False)[0]
+
+
 def load_arrays(file, format=None, return_metadata=False):
     """What `load` gives for a file of arrays."""
     if hasattr(file, "read"):
-        data = file.read()
-        if data[:6] == b"\x93NUMPY":
-            return lib.call(_npy_parse, data, len(data), b"the file")
-        return _load_npz(io.BytesIO(data))
+        return _load_open(file)
     path = os.fspath(file)
     format = format or pathlib.Path(path).suffix[1:]
     if format == "npy":
         return lib.call(_npy_load, path.encode())
-    if format == "npz":
-        return _load_npz(path)
-    if format not in ("safetensors", "gguf"):
+    if format not in ("npz", "safetensors", "gguf"):
         raise ValueError(f"{path}: arrays are loaded from npy, npz, safetensors and gguf, not from {format or 'a file without a suffix'}")
     arrays, metadata = _load_named(path, return_metadata)
     return (arrays, metadata) if return_metadata else arrays
@@ -107,56 +108,60 @@ def save(file, arr):
     lib.within(_npy_save, _with_suffix(file, ".npy").encode(), operand(arr))
 
 
-_HEADER_ROOM = 64
+def _texts(texts):
+    return (c_char_p * max(1, len(texts)))(*(t.encode() for t in texts))
 
 
-def _npy_bytes(a):
-    """As ht_npy_save writes it."""
-    code = {"b": "|b", "i": "<i", "u": "<u", "f": "<f"}[a.dtype.kind]
-    descr = "<V2" if a.dtype.name == "bfloat16" else f"{code if a.itemsize > 1 else '|' + code[1]}{a.itemsize}"
-    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {a.shape}, }}"
-    text += " " * (-(10 + len(text) + 1) % _HEADER_ROOM) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + a._bytes()
+def _handles(arrays):
+    for name, a in arrays.items():
+        if not isinstance(a, array):
+            raise ValueError(f"{name!r} is a {type(a).__name__}, expected an array")
+    return (c_void_p * max(1, len(arrays)))(*(a._handle for a in arrays.values()))
 
 
-def _savez(file, compression, args, kwargs):
+def _savez(file, deflate, args, kwargs):
     arrays = {f"arr_{i}": a for i, a in enumerate(args)}
     if twice := arrays.keys() & kwargs.keys():
         raise ValueError(f"the name {min(twice)!r} is that of an array without a name")
-    path = _with_suffix(file, ".npz")
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with zipfile.ZipFile(temporary, "w", compression) as archive:
-            for name, a in {**arrays, **kwargs}.items():
-                archive.writestr(f"{name}.npy", _npy_bytes(operand(a)))
-        os.replace(temporary, path)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
+    arrays = {name: operand(a) for name, a in {**arrays, **kwargs}.items()}
+    path = _with_suffix(file, ".npz").encode()
+    lib.within(_npz_save, path, _texts(list(arrays)), _handles(arrays), len(arrays), deflate)
 
 
 def savez(file, *args, **kwargs):
     """Several arrays as .npz: those without a name are called arr_0, arr_1, ..."""
-    _savez(file, zipfile.ZIP_STORED, args, kwargs)
+    _savez(file, False, args, kwargs)
 
 
 def savez_compressed(file, *args, **kwargs):
     """The same, compressed."""
-    _savez(file, zipfile.ZIP_DEFLATED, args, kwargs)
-
-
-def _texts(texts):
-    return (c_char_p * max(1, len(texts)))(*(t.encode() for t in texts))
+    _savez(file, True, args, kwargs)
 
 
 def save_safetensors(file, arrays, metadata=None):
     """Arrays by name, and texts by name beside them."""
     metadata = metadata or {}
-    for name, a in arrays.items():
-        if not isinstance(a, array):
-            raise ValueError(f"{name!r} is a {type(a).__name__}, expected an array")
-    handles = (c_void_p * max(1, len(arrays)))(*(a._handle for a in arrays.values()))
     lib.within(
-        _safetensors_save, _with_suffix(file, ".safetensors").encode(), _texts(list(arrays)), handles, len(arrays),
+        _safetensors_save, _with_suffix(file, ".safetensors").encode(), _texts(list(arrays)), _handles(arrays), len(arrays),
         _texts(list(metadata)), _texts(list(metadata.values())), len(metadata),
     )  # fmt: skip
+
+
+def _as_json(key, value):
+    """A piece of metadata as the library takes it."""
+    if isinstance(value, str) or (isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)):
+        return value
+    a = array(value)
+    if a.ndim > 1 or a.dtype.name in ("float16", "bfloat16"):
+        raise ValueError(f"metadata {key!r} is an array of {a.ndim} axes and {a.dtype.name}: expected one axis at most, of a type that GGUF has")
+    name = "bool" if a.dtype.kind == "b" else f"{a.dtype.kind}{8 * a.itemsize}"
+    if any(v - v != 0 for v in a.flatten().tolist()):
+        raise ValueError(f"metadata {key!r} holds what is not finite")
+    return {"dtype": name, "value": a.tolist()}
+
+
+def save_gguf(file, arrays, metadata=None):
+    """Arrays by name as GGUF, and beside them metadata: texts, lists of texts, numbers, or arrays of one axis."""
+    values = json.dumps({key: _as_json(key, value) for key, value in (metadata or {}).items()}).encode()
+    path = _with_suffix(file, ".gguf").encode()
+    lib.within(_gguf_save, path, _texts(list(arrays)), _handles(arrays), len(arrays), values)

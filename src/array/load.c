@@ -2,6 +2,7 @@
 #include "array/load.h"
 
 #include "array/array.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/gguf.h"
@@ -11,6 +12,7 @@
 #include <hearth/io.h>
 #include <hearth/ops.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +59,51 @@ ht_array *ht_npy_load(ht_scope *s, const char *path) {
     return a || !err.status ? a : ht_scope_fail_with(s, &err);
 }
 
+/* ---- npz ---- */
+
+static ht_status open_npz(ht_array_file *f, ht_error *err) {
+    ht_status st = ht_zip_read(f->file, ".npy", &f->zip, err);
+    if (st) return st;
+    f->count = f->zip->count;
+    f->metadata = strdup("{}");
+    return f->metadata ? HT_OK : ht_fail_memory(err, 0, f->file->path);
+}
+
+/* The header needs its first bytes together; the rest goes straight to the array. */
+static ht_array *read_entry(ht_scope *s, const ht_array_file *f, size_t i, ht_zip_stream *in, char *head,
+                            ht_error *err) {
+    const size_t size = f->zip->entries[i].size, n = ht_min_size(size, HT_NPY_HEADER_MAX);
+    char name[512];
+    snprintf(name, sizeof name, "%s: `%s`", f->file->path, f->zip->entries[i].name);
+    ht_npy_header h;
+    void *to;
+    if (ht_zip_get(in, head, n, err) || ht_npy_read_header(head, n, size, name, &h, err)) return NULL;
+    if (h.n_bytes != size - h.begin) {
+        ht_fail(err, HT_ERR_FORMAT, "%s: %zu bytes of elements are announced, %zu are there", name, h.n_bytes,
+                size - h.begin);
+        return NULL;
+    }
+    ht_array *a = place_for(s, &h, &to);
+    const size_t first = a ? ht_min_size(n - h.begin, h.n_bytes) : 0;
+    if (first) memcpy(to, head + h.begin, first);
+    if (!a || (h.n_bytes > first && ht_zip_get(in, (char *)to + first, h.n_bytes - first, err))) return NULL;
+    return turned(s, &h, a);
+}
+
+static ht_array *read_npz(ht_scope *s, const ht_array_file *f, size_t i) {
+    ht_error err = {0};
+    ht_zip_stream *in = NULL;
+    ht_array *a = NULL;
+    char *head = malloc(HT_NPY_HEADER_MAX);
+    if (!head)
+        ht_fail_memory(&err, HT_NPY_HEADER_MAX, f->file->path);
+    else if (!ht_zip_open(f->zip, i, &in, &err))
+        a = read_entry(s, f, i, in, head, &err);
+    ht_zip_close(in);
+    free(head);
+    return a || !err.status ? a : ht_scope_fail_with(s, &err);
+}
+
 /* ---- safetensors and GGUF ---- */
 
 static ht_status open_safetensors(ht_array_file *f, const char *path, ht_error *err) {
@@ -75,7 +122,13 @@ ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *er
     char magic[4] = "";
     ht_status st = ht_file_open(path, &f->file, err);
     if (!st && f->file->size >= sizeof magic) st = ht_file_read_at(f->file, 0, magic, sizeof magic, err);
-    if (!st) st = memcmp(magic, "GGUF", 4) == 0 ? ht_array_file_open_gguf(f, err) : open_safetensors(f, path, err);
+    if (!st) {
+        bool is_zip =
+            memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0; /* the latter when it is empty */
+        st = is_zip                          ? open_npz(f, err)
+             : memcmp(magic, "GGUF", 4) == 0 ? ht_array_file_open_gguf(f, err)
+                                             : open_safetensors(f, path, err);
+    }
     if (st)
         ht_array_file_close(f);
     else
@@ -89,6 +142,7 @@ void ht_array_file_close(ht_array_file *f) {
     for (size_t i = 0; f->parts && i < f->count; i++) free(f->parts[i].name);
     free(f->parts);
     ht_gguf_free(f->gguf);
+    ht_zip_free(f->zip);
     ht_file_close(f->file);
     free(f->metadata);
     free(f);
@@ -98,6 +152,7 @@ size_t ht_array_file_count(const ht_array_file *f) { return f->count; }
 const char *ht_array_file_metadata(const ht_array_file *f) { return f->metadata; }
 
 const char *ht_array_file_name(const ht_array_file *f, size_t i) {
+    if (f->zip) return f->zip->entries[i].name;
     return f->gguf ? f->parts[i].name : ht_safetensors_at(f->safetensors, i)->name;
 }
 
@@ -133,5 +188,6 @@ static ht_array *read_safetensor(ht_scope *s, const ht_array_file *f, const ht_s
 ht_array *ht_array_file_read(ht_scope *s, ht_array_file *f, size_t i) {
     if (i >= f->count)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: array %zu of %zu was asked for", f->file->path, i, f->count);
+    if (f->zip) return read_npz(s, f, i);
     return f->gguf ? ht_array_file_read_gguf(s, f, i) : read_safetensor(s, f, ht_safetensors_at(f->safetensors, i));
 }

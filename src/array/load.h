@@ -5,6 +5,7 @@
 #include "array/array.h"
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
+#include "formats/zip.h"
 
 #include <hearth/io.h>
 
@@ -19,8 +20,9 @@ typedef struct ht_gguf_part {
 
 struct ht_array_file {
     ht_file *file;
-    ht_safetensors *safetensors; /* one of the two */
+    ht_safetensors *safetensors; /* one of the three */
     ht_gguf *gguf;
+    ht_zip *zip;
     ht_gguf_part *parts; /* of the GGUF */
     size_t count;
     char *metadata;

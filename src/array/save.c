@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/npy_header.h"
+#include "formats/zip.h"
 
 #include <hearth/io.h>
 
@@ -57,6 +58,48 @@ ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err)
     st = ht_writer_put(w, header, npy_header(a, header), err);
     if (!st) st = put_elements(s, w, a, err);
     return finish(w, st, err);
+}
+
+/* ---- npz ---- */
+
+static ht_status put_npz(ht_scope *s, ht_zip_writer *w, const char *name, ht_array *a, bool deflate, ht_error *err) {
+    char header[512], *file = malloc(strlen(name) + sizeof ".npy");
+    if (!file) return ht_fail_memory(err, strlen(name), name);
+    strcat(strcpy(file, name), ".npy");
+    const size_t n = npy_header(a, header);
+    const void *data;
+    ht_status st = ht_array_data(s, a, &data, err);
+    if (!st) st = ht_zip_begin(w, file, n + bytes_of(a), deflate, err);
+    if (!st) st = ht_zip_put(w, header, n, err);
+    if (!st) st = ht_zip_put(w, data, bytes_of(a), err);
+    free(file);
+    return st;
+}
+
+static ht_status check_names(const char *path, const char *const *names, int n, ht_error *err) {
+    ht_status st = HT_OK;
+    json_t *known = json_object();
+    for (int i = 0; i < n && !st; i++) {
+        if (json_object_get(known, names[i]))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, names[i]);
+        else if (json_object_set_new(known, names[i], json_true()))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
+    }
+    json_decref(known);
+    return st;
+}
+
+ht_status ht_npz_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
+                      bool deflate, ht_error *err) {
+    ht_zip_writer *w;
+    ht_status st = ht_eval(s, arrays, n, err);
+    if (!st) st = check_names(path, names, n, err);
+    if (!st) st = ht_zip_writer_open(path, &w, err);
+    if (st) return st;
+    for (int i = 0; i < n && !st; i++) st = put_npz(s, w, names[i], arrays[i], deflate, err);
+    if (st == HT_OK) return ht_zip_commit(w, err);
+    ht_zip_discard(w);
+    return st;
 }
 
 /* ---- safetensors ---- */

@@ -1,11 +1,14 @@
 """Files of arrays, written and read by Hearth, NumPy and MLX for each other. Run with PYTHONPATH=python and HEARTH_LIBRARY
 naming the library."""
 
+import importlib.util
 import io
 import os
 import pathlib
 import tempfile
 import unittest
+import warnings
+import zipfile
 
 import mlx.core as mx
 import numpy as np
@@ -57,6 +60,51 @@ class Files(unittest.TestCase):
         stream.seek(0)
         self.assertEqual(hx.load(stream)["a"].tolist(), [0, 1, 2])
 
+    def test_npz_of_others(self):
+        path, x = self.path("x.npz"), np.arange(24.0).reshape(2, 3, 4)
+        np.savez_compressed(path, turned=np.asfortranarray(x), zeros=np.zeros((300, 400)), noise=np.array(["text"]))
+        with zipfile.ZipFile(path, "a") as archive:
+            with archive.open("wide.npy", "w", force_zip64=True) as entry:
+                np.save(entry, x)
+            archive.comment = b"a comment" * 99
+        with np.load(path) as n:
+            with self.assertRaisesRegex(hx.Error, "noise"):
+                hx.load(path)
+            names = ("turned", "zeros", "wide")
+            with zipfile.ZipFile(self.path("y.npz"), "w") as archive:
+                [archive.writestr(f"{name}.npy", zipfile.ZipFile(path).read(f"{name}.npy")) for name in names]
+            ours = hx.load(self.path("y.npz"))
+            for name in names:
+                self.assertTrue(np.array_equal(np.array(ours[name]), n[name]), name)
+        hx.savez(self.path("none.npz"))
+        self.assertEqual((hx.load(self.path("none.npz")), len(np.load(self.path("none.npz")))), ({}, 0))
+
+    def test_what_archives_are_refused(self):
+        path = self.path("x.npz")
+        data = io.BytesIO()
+        np.save(data, np.arange(9))
+        for names, how in ((["a.npy", "a.npy"], zipfile.ZIP_STORED), (["a", "a.npy"], zipfile.ZIP_STORED), (["a.npy"], zipfile.ZIP_BZIP2)):
+            with warnings.catch_warnings(), zipfile.ZipFile(path, "w", how) as archive:
+                warnings.simplefilter("ignore")
+                [archive.writestr(name, data.getvalue()) for name in names]
+            self.assertRaisesRegex(hx.Error, "twice|compressed in another way", hx.load, path)
+
+    def test_every_damaged_byte_is_noticed(self):
+        path = self.path("x.npz")
+        for save in (hx.savez, hx.savez_compressed):
+            save(path, hx.arange(40), b=hx.array([1.5]))
+            whole = pathlib.Path(path).read_bytes()
+            for i in range(len(whole)):
+                damaged = bytearray(whole)
+                damaged[i] ^= 0x41
+                pathlib.Path(path).write_bytes(damaged)
+                try:
+                    loaded = hx.load(path)
+                except (hx.Error, ValueError, MemoryError):
+                    continue
+                # What has no meaning to a reader (times, versions), or is a name.
+                self.assertEqual([a.tolist() for a in loaded.values()], [list(range(40)), [1.5]], f"byte {i}")
+
     def test_safetensors(self):
         hx.save_safetensors(self.path("ours"), arrays(hx), {"format": "mlx", "ü": "x"})
         loaded, metadata = mx.load(self.path("ours.safetensors"), return_metadata=True)
@@ -78,6 +126,51 @@ class Files(unittest.TestCase):
         ours, theirs = hx.load(file, return_metadata=True), mx.load(file, return_metadata=True)
         self.same(ours[0], theirs[0])
         self.assertEqual((ours[1]["name"], ours[1]["list"], ours[1]["n"].item(), ours[1]["f"].tolist()), ("x", ["a", "b"], 3, [1.5, 2.5]))
+
+    def test_saving_gguf(self):
+        path = self.path("x.gguf")
+        names = "int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+        given = {n: hx.arange(6).astype(getattr(hx, n)).reshape(1, 2, 3) for n in names}
+        given["turned"] = hx.arange(6.0).reshape(2, 3).T
+        metadata = {
+            "general.architecture": "none", "texts": ["a", "", "ü"], "n": hx.array(7, hx.uint8), "big": hx.array([2**40]),
+            "x": hx.array(1.5), "flags": hx.array([True, False]), "empty": [], "many": hx.arange(1000, dtype=hx.uint16),
+        }  # fmt: skip
+        hx.save_gguf(path, given, metadata)
+        loaded, read = hx.load(path, format="gguf", return_metadata=True)
+        self.assertEqual({n: (a.tolist(), a.dtype) for n, a in loaded.items()}, {n: (a.tolist(), a.dtype) for n, a in given.items()})
+        for key, value in metadata.items():
+            plain = value.tolist() if isinstance(value, hx.array) else value
+            self.assertEqual(read[key].tolist() if isinstance(read[key], hx.array) else read[key], plain, key)
+        self.assertEqual((read["n"].dtype, read["many"].dtype, read["x"].dtype), (hx.uint8, hx.uint16, hx.float32))
+        known = {n: a for n, a in given.items() if n in ("int8", "int16", "int32", "float16", "float32", "turned")}
+        hx.save_gguf(path, known, {"k": "v", "n": hx.array([1, 2])})
+        theirs, read = mx.load(path, return_metadata=True)
+        self.same(known, theirs)
+        self.assertEqual((read["k"], read["n"].tolist()), ("v", [1, 2]))
+
+    @unittest.skipUnless(importlib.util.find_spec("gguf"), "the package gguf is not installed")
+    def test_saved_gguf_is_what_its_package_reads(self):
+        import gguf
+
+        path = self.path("x.gguf")
+        given = {"a": hx.arange(6.0).reshape(2, 3), "b": hx.arange(3).astype(hx.int64), "c": hx.ones((5,), hx.float16)}
+        hx.save_gguf(path, given, {"general.architecture": "none", "texts": ["a", "bc"], "n": hx.array([1, 2, 3])})
+        reader = gguf.GGUFReader(path)
+        for tensor in reader.tensors:
+            self.assertEqual(tensor.data.tolist(), given[tensor.name].tolist())
+        self.assertEqual(sorted(t.name for t in reader.tensors), ["a", "b", "c"])
+        self.assertEqual(reader.fields["texts"].contents(), ["a", "bc"])
+        self.assertEqual(reader.fields["n"].contents(), [1, 2, 3])
+
+    def test_what_gguf_does_not_hold(self):
+        path = self.path("x.gguf")
+        for a in (hx.array(1.0), hx.zeros((0,)), hx.array([True]), hx.ones((1, 1, 1, 1, 1))):
+            self.assertRaises(ValueError, hx.save_gguf, path, {"a": a})
+        for value in (hx.ones((2, 2)), float("inf"), hx.array([1], hx.float16)):
+            self.assertRaises(ValueError, hx.save_gguf, path, {"a": hx.ones(3)}, {"k": value})
+        self.assertRaises(ValueError, hx.save_gguf, path, {"a": hx.ones(3)}, {"general.alignment": 8})
+        self.assertEqual(os.listdir(self.directory.name), [])
 
     @unittest.skipUnless(os.environ.get("HEARTH_TEST_MODELS"), "HEARTH_TEST_MODELS names no models")
     def test_a_quantised_gguf(self):

@@ -40,6 +40,68 @@ static void named_arrays_come_back(void **state) {
     ht_scope_free(s);
 }
 
+static void save_npz(ht_scope *s, bool deflate) {
+    ht_error err = {0};
+    ht_array *arrays[] = {ht_arange(s, 0, 50000, 1, HT_F32),
+                          ht_transpose(s, test_counting(s, (int64_t[]){2, 3}, 2), NULL)};
+    assert_int_equal(ht_npz_save(s, scratch_path("n"), (const char *[]){"many", "b"}, arrays, 2, deflate, &err), HT_OK);
+}
+
+static void an_archive_comes_back(void **state) {
+    (void)state;
+    static float got[50000];
+    for (int deflate = 0; deflate < 2; deflate++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_error err = {0};
+        save_npz(s, deflate);
+        ht_array_file *f;
+        assert_int_equal(ht_array_file_open(scratch_path("n"), &f, &err), HT_OK);
+        assert_int_equal(ht_array_file_count(f), 2);
+        assert_string_equal(ht_array_file_name(f, 0), "many");
+        ht_array *many = ht_array_file_read(s, f, 0), *b = ht_array_file_read(s, f, 1);
+        assert_int_equal(ht_array_read(s, many, got, sizeof got, &err), HT_OK);
+        for (int i = 0; i < 50000; i++) assert_true(got[i] == (float)i);
+        assert_int_equal(ht_array_dim(b, 0), 3);
+        assert_int_equal(ht_array_read(s, b, got, 6 * sizeof *got, &err), HT_OK);
+        assert_memory_equal(got, ((float[]){0, 3, 1, 4, 2, 5}), 6 * sizeof *got);
+        ht_array_file_close(f);
+        ht_scope_free(s);
+    }
+}
+
+static void names_are_unique(void **state) {
+    (void)state;
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_error err = {0};
+    ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){2}, 1), *arrays[] = {x, x};
+    const char *const names[] = {"a", "a"};
+    assert_int_equal(ht_npz_save(s, scratch_path("n"), names, arrays, 2, false, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_gguf_save(s, scratch_path("n"), names, arrays, 2, NULL, &err), HT_ERR_ARGUMENT);
+    ht_scope_free(s);
+}
+
+static void gguf_comes_back(void **state) {
+    (void)state;
+    static const char metadata[] = "{\"a\":{\"dtype\":\"i8\",\"value\":[-128,127]},\"b\":\"text\"}";
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_error err = {0};
+    ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2);
+    assert_int_equal(ht_gguf_save(s, scratch_path("g"), (const char *[]){"x"}, &x, 1, metadata, &err), HT_OK);
+    ht_array_file *f;
+    assert_int_equal(ht_array_file_open(scratch_path("g"), &f, &err), HT_OK);
+    assert_string_equal(ht_array_file_metadata(f), metadata);
+    float got[6];
+    assert_int_equal(ht_array_read(s, ht_array_file_read(s, f, 0), got, sizeof got, &err), HT_OK);
+    assert_memory_equal(got, ((float[]){0, 1, 2, 3, 4, 5}), sizeof got);
+    ht_array_file_close(f);
+    static const char *const wrong[] = {"{\"a\":{\"dtype\":\"i8\",\"value\":128}}", "{\"a\":3}", "[]",
+                                        "{\"a\":{\"dtype\":\"f16\",\"value\":1}}",
+                                        "{\"a\":{\"dtype\":\"bool\",\"value\":1}}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_not_equal(ht_gguf_save(s, scratch_path("g"), (const char *[]){"x"}, &x, 1, wrong[i], &err), HT_OK);
+    ht_scope_free(s);
+}
+
 static void bad_headers_are_refused(void **state) {
     (void)state;
     static const char *const dicts[] = {
@@ -71,6 +133,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_array_comes_back, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(named_arrays_come_back, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(an_archive_comes_back, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(names_are_unique, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(gguf_comes_back, scratch_start, scratch_finish),
         cmocka_unit_test(bad_headers_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);

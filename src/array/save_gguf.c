@@ -1,0 +1,225 @@
+/* Arrays to GGUF (hearth/io.h), version 3. Layout facts: the `gguf` Python package. */
+#include "array/array.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/gguf.h"
+#include "formats/json.h"
+
+#include <hearth/io.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4 };
+
+/* Where bytes go; the first failure stays. */
+typedef struct sink {
+    ht_writer *w;
+    const char *path;
+    size_t n;
+    ht_status status;
+    ht_error *err;
+} sink;
+
+static void put(sink *s, const void *bytes, size_t n) {
+    if (!s->status && n) s->status = ht_writer_put(s->w, bytes, n, s->err);
+    s->n += n;
+}
+
+static void put_number(sink *s, uint64_t value, size_t bytes) {
+    unsigned char b[8];
+    for (size_t i = 0; i < bytes; i++) b[i] = (unsigned char)(value >> 8 * i);
+    put(s, b, bytes);
+}
+
+static void put_text(sink *s, const char *text, size_t n) {
+    put_number(s, n, 8);
+    put(s, text, n);
+}
+
+static void pad(sink *s) {
+    static const char zeros[ALIGNMENT];
+    put(s, zeros, (ALIGNMENT - s->n % ALIGNMENT) % ALIGNMENT);
+}
+
+/* ---- metadata ---- */
+
+static void refuse(sink *s, const char *key, const char *what) {
+    if (!s->status) s->status = ht_fail(s->err, HT_ERR_ARGUMENT, "%s: metadata `%s` %s", s->path, key, what);
+}
+
+static bool type_named(const char *name, ht_gguf_type *out) {
+    static const ht_gguf_type numbers[] = {HT_GGUF_U8,  HT_GGUF_I8,  HT_GGUF_U16, HT_GGUF_I16,
+                                           HT_GGUF_U32, HT_GGUF_I32, HT_GGUF_F32, HT_GGUF_BOOL,
+                                           HT_GGUF_U64, HT_GGUF_I64, HT_GGUF_F64};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (strcmp(ht_gguf_type_name(numbers[i]), name) == 0) {
+            *out = numbers[i];
+            return true;
+        }
+    return false;
+}
+
+static void put_integer(sink *s, const char *key, const json_t *value, int bits, bool is_signed) {
+    int64_t n = (int64_t)json_integer_value(value);
+    int64_t most = bits == 64 ? INT64_MAX : (int64_t)((UINT64_C(1) << (is_signed ? bits - 1 : bits)) - 1);
+    if (!json_is_integer(value) || n > most || n < (is_signed ? -most - 1 : 0))
+        refuse(s, key, "holds what is no integer of its dtype");
+    else
+        put_number(s, (uint64_t)n, (size_t)bits / 8);
+}
+
+static void put_real(sink *s, const char *key, const json_t *value, size_t bytes) {
+    double d = json_number_value(value);
+    float f = (float)d;
+    if (!json_is_number(value))
+        refuse(s, key, "holds what is no number");
+    else
+        put(s, bytes == 4 ? (const void *)&f : (const void *)&d, bytes);
+}
+
+static void put_item(sink *s, const char *key, ht_gguf_type type, const json_t *value) {
+    switch (type) {
+    case HT_GGUF_U8: put_integer(s, key, value, 8, false); break;
+    case HT_GGUF_I8: put_integer(s, key, value, 8, true); break;
+    case HT_GGUF_U16: put_integer(s, key, value, 16, false); break;
+    case HT_GGUF_I16: put_integer(s, key, value, 16, true); break;
+    case HT_GGUF_U32: put_integer(s, key, value, 32, false); break;
+    case HT_GGUF_I32: put_integer(s, key, value, 32, true); break;
+    case HT_GGUF_U64: put_integer(s, key, value, 64, false); break;
+    case HT_GGUF_I64: put_integer(s, key, value, 64, true); break;
+    case HT_GGUF_F32: put_real(s, key, value, 4); break;
+    case HT_GGUF_F64: put_real(s, key, value, 8); break;
+    case HT_GGUF_BOOL:
+        if (!json_is_boolean(value)) refuse(s, key, "holds what is neither true nor false");
+        put_number(s, json_is_true(value), 1);
+        break;
+    case HT_GGUF_STRING:
+        if (!json_is_string(value)) refuse(s, key, "holds what is no text");
+        put_text(s, json_is_string(value) ? json_string_value(value) : "", json_string_length(value));
+        break;
+    case HT_GGUF_ARRAY: break;
+    }
+}
+
+/* A value as ht_array_file_metadata writes it: a text, a list of texts, or {"dtype": ..., "value": ...}. */
+static void put_value(sink *s, const char *key, const json_t *value) {
+    ht_gguf_type type = HT_GGUF_STRING;
+    const json_t *items = value;
+    if (json_is_object(value)) {
+        const char *name = json_string_value(json_object_get(value, "dtype"));
+        items = json_object_get(value, "value");
+        if (!name || !items || !type_named(name, &type)) {
+            refuse(s, key, "has no dtype that GGUF knows, or no value");
+            return;
+        }
+    }
+    if (!json_is_array(items)) {
+        put_number(s, type, 4);
+        put_item(s, key, type, items);
+        return;
+    }
+    put_number(s, HT_GGUF_ARRAY, 4);
+    put_number(s, type, 4);
+    put_number(s, json_array_size(items), 8);
+    for (size_t i = 0; i < json_array_size(items); i++) put_item(s, key, type, json_array_get(items, i));
+}
+
+static void put_metadata(sink *s, json_t *metadata) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(metadata, key, value) {
+        if (strcmp(key, "general.alignment") == 0) refuse(s, key, "is the writer's to choose");
+        put_text(s, key, strlen(key));
+        put_value(s, key, value);
+    }
+}
+
+/* ---- tensors ---- */
+
+/* ggml's number of a type; -1 for one that GGUF has not. */
+static int type_of(ht_dtype dtype) {
+    switch (dtype) {
+    case HT_F32: return 0;
+    case HT_F16: return 1;
+    case HT_I8: return 24;
+    case HT_I16: return 25;
+    case HT_I32: return 26;
+    case HT_I64: return 27;
+    case HT_F64: return 28;
+    case HT_BF16: return 30;
+    default: return -1;
+    }
+}
+
+static size_t bytes_of(const ht_array *a) { return (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype); }
+
+static ht_status check_arrays(const char *path, const char *const *names, ht_array *const *arrays, int n,
+                              ht_error *err) {
+    json_t *known = json_object();
+    ht_status st = HT_OK;
+    for (int i = 0; i < n && !st; i++) {
+        const ht_array *a = arrays[i];
+        char shape[HT_SHAPE_TEXT];
+        if (json_object_get(known, names[i]))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, names[i]);
+        else if (!*names[i] || json_object_set_new(known, names[i], json_true()))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or no UTF-8", path, i);
+        else if (type_of(a->dtype) < 0)
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, names[i],
+                         ht_dtype_name(a->dtype));
+        else if (a->n_dims < 1 || a->n_dims > DIMS_MAX || !ht_array_size(a))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is %s; arrays in GGUF have 1 to %d axes and an element", path,
+                         names[i], ht_shape_text(a->shape, a->n_dims, shape), DIMS_MAX);
+    }
+    json_decref(known);
+    return st;
+}
+
+static void put_directory(sink *s, const char *const *names, ht_array *const *arrays, int n) {
+    uint64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        const ht_array *a = arrays[i];
+        put_text(s, names[i], strlen(names[i]));
+        put_number(s, (uint64_t)a->n_dims, 4);
+        for (int d = a->n_dims - 1; d >= 0; d--) put_number(s, (uint64_t)a->shape[d], 8);
+        put_number(s, (uint64_t)type_of(a->dtype), 4);
+        put_number(s, at, 8);
+        at += (bytes_of(a) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+}
+
+static ht_status write_all(ht_scope *scope, sink *s, const char *const *names, ht_array *const *arrays, int n,
+                           json_t *metadata) {
+    put(s, "GGUF", 4);
+    put_number(s, VERSION, 4);
+    put_number(s, (uint64_t)n, 8);
+    put_number(s, json_object_size(metadata), 8);
+    put_metadata(s, metadata);
+    put_directory(s, names, arrays, n);
+    pad(s);
+    for (int i = 0; i < n && !s->status; i++) {
+        const void *data;
+        s->status = ht_array_data(scope, arrays[i], &data, s->err);
+        if (s->status) break;
+        put(s, data, bytes_of(arrays[i]));
+        pad(s);
+    }
+    return s->status;
+}
+
+ht_status ht_gguf_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
+                       const char *metadata, ht_error *err) {
+    json_t *values = NULL;
+    sink to = {.path = path, .err = err};
+    ht_status st = ht_eval(s, arrays, n, err);
+    if (!st) st = check_arrays(path, names, arrays, n, err);
+    if (!st) st = ht_json_parse(metadata ? metadata : "{}", metadata ? strlen(metadata) : 2, path, &values, err);
+    if (!st) st = ht_writer_open(path, &to.w, err);
+    if (!st) st = write_all(s, &to, names, arrays, n, values);
+    json_decref(values);
+    if (st == HT_OK) return ht_writer_commit(to.w, err);
+    ht_writer_discard(to.w);
+    return st;
+}
