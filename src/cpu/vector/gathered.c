@@ -1,6 +1,6 @@
 /* Products by matrices that are quantised, or chosen by index, or both. Entries that meet the same right matrix are one
  * product: their rows follow one another as f32, and each block of the matrix is decoded once for up to ROW_TILE of them.
- * A few rows by 2, 4 or 8 bits never see a decoded matrix: numbers become floats in registers (few_rows.h). */
+ * A few rows never see a decoded matrix: numbers become floats in registers (few_rows.h). */
 #include "cpu/gathered.h"
 
 #include "base/checked.h"
@@ -11,14 +11,15 @@
 #include "cpu/walk.h"
 #include "device/params.h"
 #include "formats/affine.h"
-#include "formats/groups.h"
 
 #include <stdlib.h>
 
 enum {
-    ROW_TILE = 192, /* rows of a pass */
-    DEPTH = 256,    /* of a decoded block; a multiple of every group */
-    COLUMNS = 128   /* of a decoded block, likewise */
+    ROW_TILE = 192,            /* rows of a pass */
+    DEPTH = 256,               /* of a decoded block; a multiple of every group and chunk */
+    COLUMNS = 128,             /* of a decoded block; a multiple of every group */
+    STRIPE = 16 * PANEL_LANES, /* of its columns, side by side: a part of it that the first cache holds is */
+    STEPS = 128                /* steps by a stripe */
 };
 
 /* Entries [begin, end) of the order have the same right matrix. */
@@ -31,10 +32,12 @@ typedef struct job {
     const ht_quantize_params *p; /* NULL: the right matrices are dense */
     int64_t m, n, k;             /* of one entry */
     int64_t entries, n_runs, column_blocks, width;
+    group_format format;
     /* scratch */
     int64_t *order; /* entries, by right matrix */
     run *runs;
-    float *x; /* [entries * m][k], in that order */
+    int64_t x_row; /* an odd number of cache lines, so that rows do not meet in the same sets */
+    float *x;      /* [entries * m][x_row], in that order */
     few_rows few;
     float *threads; /* [threads][thread_floats()] */
 } job;
@@ -48,7 +51,7 @@ static int64_t thread_floats(void) { return 2 * DEPTH * COLUMNS + ROW_TILE * COL
 static size_t lay_out(job *j, char *base) {
     int64_t rows = j->entries * j->m;
     const int64_t bytes[5] = {round_up(j->entries * 8, 64), round_up(j->entries * (int64_t)sizeof(run), 64),
-                              round_up(rows * j->k * 4, 64), round_up(few_rows_floats(&j->few, rows) * 4, 64),
+                              rows * j->x_row * 4, round_up(few_rows_floats(&j->few, rows) * 4, 64),
                               ht_pool_threads(j->call->pool) * thread_floats() * 4};
     void *part[5] = {NULL};
     int64_t at = 0;
@@ -72,7 +75,9 @@ static job job_of(const ht_call *call, const ht_quantize_params *p) {
              .n = out->shape[out->n_dims - 1],
              .k = x->shape[x->n_dims - 1],
              .entries = ht_gathered_entries(call)};
-    if (p && p->transpose) j.few = few_rows_of(&p->how, j.k);
+    j.x_row = round_up(j.k, 16) | 16;
+    if (p) j.format = group_format_of(&p->how);
+    if (p && p->transpose && j.m <= FEW_ROWS) j.few = (few_rows){.format = j.format, .k = j.k};
     return j;
 }
 
@@ -112,13 +117,13 @@ static void load_rows(void *arg, int64_t begin, int64_t end, int worker) {
     int last = x->n_dims - 1;
     for (int64_t row = begin; row < end; row++) {
         int64_t at = ht_gathered_left(j->call, j->order[row / j->m]) + row % j->m * x->stride[last - 1];
-        float *to = j->x + row * j->k;
+        float *to = j->x + row * j->x_row;
         for (int64_t i = 0; i < j->k; i += 16) {
             int lanes = lanes_of(j->k - i);
             v16f_store_n(to + i, lanes_load(x->dtype, x->data, at + i * x->stride[last], x->stride[last], lanes),
                          lanes);
         }
-        if (j->few.words) few_rows_arrange(&j->few, row, to);
+        if (j->few.k) few_rows_arrange(&j->few, row, to);
     }
 }
 
@@ -143,62 +148,127 @@ static weights weights_of(const job *j, int64_t entry) {
                      .first_bias = has_bias ? ht_gathered_right(j->call, biases, entry) : 0};
 }
 
-static float scale_at(const job *j, const weights *w, int64_t g) {
-    return ht_groups_scale(j->p->how.mode, w->scales->dtype, w->scales->data, w->first_scale + g);
-}
-static float bias_at(const job *j, const weights *w, int64_t g) {
-    return w->biases ? ht_groups_scale(j->p->how.mode, w->biases->dtype, w->biases->data, w->first_bias + g) : 0.0f;
+/* Where column `c` of a decoded block is in step `l`: stripe after stripe. */
+static float *block_at(float *block, int64_t l, int64_t c) {
+    return block + c / STRIPE * (DEPTH * STRIPE) + l * STRIPE + c % STRIPE;
 }
 
-static void decode_group(const ht_quantization *how, const uint8_t *numbers, float scale, float bias, float *out) {
-    if (how->mode != HT_QUANT_AFFINE) {
-        ht_groups_decode(how, numbers, scale, bias, out);
+/* Sixteen rows of the matrix from `row` on, of which `rows` are there, turned: columns [l, l + depth) are the steps of
+ * columns [c, c + 16) of the block. Lanes of numbers are turned before they are decoded. */
+HT_INLINE void turn_rows(const weights *w, const group_format *f, int64_t row, int64_t rows, int64_t l, int64_t depth,
+                         float *room, float *block, int64_t c, group_kind kind, int bits) {
+    const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
+    float *lanes = room, *turned = room + 256, *by = room + 512, *scale = room + 768, *bias = room + 1024;
+    int64_t groups = depth / group, first = l / group;
+    for (int part = 0; part < (w->biases ? 2 : 1); part++) {
+        memset(by, 0, 256 * sizeof *by);
+        for (int64_t r = 0; r < rows; r++)
+            group_scales(f, part ? w->biases : w->scales,
+                         (part ? w->first_bias : w->first_scale) + (row + r) * w->groups + first, groups, by + 16 * r);
+        panel_transpose(by, 16, 16, 16, part ? bias : scale, 16);
+    }
+    for (int64_t at = 0; at < depth; at += 16 * each) {
+        int64_t from = (l + at) * bits / 8;
+        for (int64_t r = 0; r < 16; r++) {
+            const uint8_t *p = w->numbers + (row + ht_min_i64(r, rows - 1)) * w->row_bytes + from;
+            v16f_store(lanes + 16 * r, v16f_from_bits(group_load(p, w->row_bytes - from, bits)));
+        }
+        panel_transpose(lanes, 16, 16, 16, turned, 16);
+        for (int64_t t = 0; t < 16 && at + t * each < depth; t++) {
+            v16i numbers = v16f_bits(v16f_load(turned + 16 * t));
+            int64_t g = (at + t * each) / group;
+            v16f s = v16f_load(scale + 16 * g), b = w->biases ? v16f_load(bias + 16 * g) : v16f_zero();
+            float *to = block_at(block, at + t * each, c);
+            HT_UNROLL
+            for (int i = 0; i < each; i++) {
+                v16f q = group_number(numbers, i, kind, bits);
+                v16f_store(to + i * STRIPE, w->biases ? v16f_fma(q, s, b) : v16f_mul(q, s));
+            }
+        }
+    }
+}
+
+/* Columns [c, c + width) of row `row` as step `l` of the block; of a chunk, number i of lane k is at 16 i + k. */
+HT_INLINE void copy_row(const weights *w, const group_format *f, int64_t row, int64_t l, int64_t c, int64_t width,
+                        float *block, group_kind kind, int bits) {
+    const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
+    float scale[COLUMNS / 16 + 16], bias[COLUMNS / 16 + 16];
+    int64_t groups = width / group, first = row * w->groups + c / group;
+    group_scales(f, w->scales, w->first_scale + first, groups, scale);
+    if (w->biases) group_scales(f, w->biases, w->first_bias + first, groups, bias);
+    for (int64_t at = 0; at < width; at += 16 * each) {
+        int64_t from = (c + at) * bits / 8;
+        v16i lanes = group_load(w->numbers + row * w->row_bytes + from, w->row_bytes - from, bits);
+        v16f s = group_scale_lanes(scale + at / group, each, group);
+        v16f b = w->biases ? group_scale_lanes(bias + at / group, each, group) : v16f_zero();
+        HT_UNROLL
+        for (int i = 0; i < each; i++) {
+            v16f q = group_number(lanes, i, kind, bits);
+            v16f_store(block_at(block, l, at + 16 * i), w->biases ? v16f_fma(q, s, b) : v16f_mul(q, s));
+        }
+    }
+}
+
+/* Two bits: a chunk has more columns than a block. */
+static void copy_row_of_two_bits(const weights *w, int group, int64_t row, int64_t l, int64_t c, int64_t width,
+                                 float *block) {
+    for (int64_t at = 0; at < width; at += 16) {
+        int64_t g = row * w->groups + (c + at) / group;
+        const uint8_t *p = w->numbers + row * w->row_bytes + (c + at) / 4;
+        uint64_t q[2] = {ht_affine_spread(2, p), ht_affine_spread(2, p + 2)};
+        v16f s = v16f_set1(ht_groups_scale(HT_QUANT_AFFINE, w->scales->dtype, w->scales->data, w->first_scale + g));
+        v16f b = v16f_set1(ht_groups_scale(HT_QUANT_AFFINE, w->biases->dtype, w->biases->data, w->first_bias + g));
+        v16f_store(block_at(block, l, at), v16f_fma(v16f_from_i(v16i_load_u8((const uint8_t *)q)), s, b));
+    }
+}
+
+/* Whether columns of a block are in the order of chunks. */
+static bool in_chunks(const job *j) { return j->p && !j->p->transpose && j->format.bits > 2; }
+
+/* Rows [l, l + depth) of columns [c, c + width) of the quantised right operand. */
+static void decode_block(const job *j, const weights *w, int64_t l, int64_t depth, int64_t c, int64_t width,
+                         float *room, float *block) {
+    const group_format *f = &j->format;
+    bool turns = j->p->transpose;
+    if (!turns && f->bits == 2) {
+        for (int64_t i = 0; i < depth; i++) copy_row_of_two_bits(w, f->group, l + i, i, c, width, block);
         return;
     }
-    v16f by = v16f_set1(scale), plus = v16f_set1(bias);
-    for (int i = 0; i < how->group; i += 16, numbers += 2 * how->bits) {
-        uint64_t q[2] = {ht_affine_spread(how->bits, numbers), ht_affine_spread(how->bits, numbers + how->bits)};
-        v16f_store(out + i, v16f_fma(v16f_from_i(v16i_load_u8((const uint8_t *)q)), by, plus));
+#define BY_FORMAT(k, b)                                                                                                \
+    if (f->kind == k && f->bits == b) {                                                                                \
+        for (int64_t i = 0; turns && i < width; i += 16)                                                               \
+            turn_rows(w, f, c + i, ht_min_i64(16, width - i), l, depth, room, block, i, k, b);                         \
+        for (int64_t i = 0; !turns && i < depth; i++) copy_row(w, f, l + i, i, c, width, block, k, b);                 \
     }
+    GROUP_FORMATS(BY_FORMAT)
+#undef BY_FORMAT
 }
 
-/* Columns [from, to) of row `row`, both at the ends of groups. */
-static void decode_row(const job *j, const weights *w, int64_t row, int64_t from, int64_t to, float *out) {
-    const ht_quantization *how = &j->p->how;
-    for (int64_t c = from; c < to; c += how->group) {
-        int64_t g = c / how->group, i = row * w->groups + g;
-        decode_group(how, w->numbers + row * w->row_bytes + g * how->group * how->bits / 8, scale_at(j, w, i),
-                     bias_at(j, w, i), out + c - from);
-    }
-}
-
-/* Rows [l, l + depth) of columns [c, c + width) of the right operand, as [depth][COLUMNS]; what is behind `width` up to
- * the next sixteen is 0. `room` is for what has to be turned. */
+/* Steps [l, l + depth) of columns [c, c + width) of the right operand; what is behind `width` up to the next sixteen is
+ * finite. `room` is for what has to be turned. */
 static void load_block(const job *j, int64_t entry, const weights *w, int64_t l, int64_t depth, int64_t c,
-                       int64_t width, float *room, float *to) {
-    int64_t padded = round_up(width, 16), deep = round_up(depth, 16);
+                       int64_t width, float *room, float *block) {
+    if (j->p) {
+        decode_block(j, w, l, depth, c, width, room, block);
+        return;
+    }
     const ht_view *b = &j->call->in[1];
     int last = b->n_dims - 1;
-    if (j->p && !j->p->transpose) {
-        for (int64_t i = 0; i < depth; i++) decode_row(j, w, l + i, c, c + width, to + i * COLUMNS);
-        return;
+    int64_t step = b->stride[last - 1], column = b->stride[last];
+    for (int64_t first = 0; first < width; first += STRIPE) {
+        int64_t some = ht_min_i64(STRIPE, width - first), padded = round_up(some, 16), deep = round_up(depth, 16);
+        int64_t at = ht_gathered_right(j->call, b, entry) + l * step + (c + first) * column;
+        float *to = block_at(block, 0, first);
+        if (column == 1 || step != 1) {
+            for (int64_t i = 0; i < depth; i++)
+                panel_load(b->dtype, b->data, at + i * step, 0, column, 1, some, to + i * STRIPE, padded, 1.0f);
+            continue;
+        }
+        memset(room + some * DEPTH, 0, (size_t)((padded - some) * DEPTH) * sizeof *room);
+        for (int64_t i = 0; i < some; i++)
+            panel_load(b->dtype, b->data, at + i * column, 0, step, 1, depth, room + i * DEPTH, deep, 1.0f);
+        panel_transpose(room, DEPTH, padded, deep, to, STRIPE);
     }
-    if (!j->p && (b->stride[last] == 1 || b->stride[last - 1] != 1)) {
-        int64_t at = ht_gathered_right(j->call, b, entry) + l * b->stride[last - 1] + c * b->stride[last];
-        for (int64_t i = 0; i < depth; i++)
-            panel_load(b->dtype, b->data, at + i * b->stride[last - 1], 0, b->stride[last], 1, width, to + i * COLUMNS,
-                       padded, 1.0f);
-        return;
-    }
-    if (width < padded) memset(room + width * DEPTH, 0, (size_t)((padded - width) * DEPTH) * sizeof *room);
-    for (int64_t i = 0; i < width; i++)
-        if (j->p)
-            decode_row(j, w, c + i, l, l + depth, room + i * DEPTH);
-        else
-            panel_load(b->dtype, b->data,
-                       ht_gathered_right(j->call, b, entry) + l * b->stride[last - 1] + (c + i) * b->stride[last], 0,
-                       b->stride[last - 1], 1, depth, room + i * DEPTH, deep, 1.0f);
-    panel_transpose(room, DEPTH, padded, deep, to, COLUMNS);
 }
 
 /* ---- products ---- */
@@ -212,8 +282,17 @@ static void store_row(const job *j, int64_t row, int64_t c, int64_t width, const
     }
 }
 
+/* Columns in the order of chunks, in their own. */
+static void order_columns(const job *j, int64_t width, const float *from, float *to) {
+    const int each = j->format.each;
+    for (int64_t c = 0; c < width; c++) {
+        int64_t in_chunk = c % (16 * each);
+        to[c] = from[c - in_chunk + in_chunk % each * 16 + in_chunk / each];
+    }
+}
+
 static void multiply_block(const job *j, const run *r, int64_t c, int64_t width, float *room) {
-    int64_t entry = j->order[r->begin], padded = round_up(width, 16);
+    int64_t entry = j->order[r->begin], padded = round_up(width, in_chunks(j) ? 16 * j->format.each : 16);
     float *block = room + DEPTH * COLUMNS, *sums = block + DEPTH * COLUMNS;
     weights w = {0};
     if (j->p) w = weights_of(j, entry);
@@ -223,10 +302,18 @@ static void multiply_block(const job *j, const run *r, int64_t c, int64_t width,
         for (int64_t l = 0; l < j->k; l += DEPTH) {
             int64_t depth = ht_min_i64(DEPTH, j->k - l);
             load_block(j, entry, &w, l, depth, c, width, room, block);
-            panel_left left = {j->x + first * j->k + l, j->k, 1};
-            panel_multiply(left, block, COLUMNS, depth, rows, padded, sums, COLUMNS, true);
+            for (int64_t at = 0; at < padded; at += STRIPE)
+                for (int64_t s = 0; s < depth; s += STEPS) {
+                    panel_left left = {j->x + first * j->x_row + l + s, j->x_row, 1};
+                    panel_multiply(left, block_at(block, s, at), STRIPE, ht_min_i64(STEPS, depth - s), rows,
+                                   ht_min_i64(STRIPE, padded - at), sums + at, COLUMNS, true);
+                }
         }
-        for (int64_t i = 0; i < rows; i++) store_row(j, first + i, c, width, sums + i * COLUMNS);
+        for (int64_t i = 0; i < rows; i++) {
+            float ordered[COLUMNS], *from = sums + i * COLUMNS;
+            if (in_chunks(j)) order_columns(j, width, from, ordered);
+            store_row(j, first + i, c, width, in_chunks(j) ? ordered : from);
+        }
     }
 }
 
@@ -238,15 +325,42 @@ static void multiply_few(const job *j, const run *r, int64_t first, int rows, in
     memset(room, 0, (size_t)(2 * padded) * sizeof *room);
     for (int64_t i = 0; i < width; i++) {
         int64_t row = c + i;
-        for (int64_t g = 0; g < w.groups; g++) {
-            scales[g] = scale_at(j, &w, row * w.groups + g);
-            biases[g] = bias_at(j, &w, row * w.groups + g);
-        }
+        group_scales(&j->format, w.scales, w.first_scale + row * w.groups, w.groups, scales);
+        if (w.biases) group_scales(&j->format, w.biases, w.first_bias + row * w.groups, w.groups, biases);
         float sum[FEW_ROWS];
-        few_rows_multiply(&j->few, first, rows, w.numbers + row * w.row_bytes, scales, biases, sum);
+        few_rows_multiply(&j->few, first, rows, w.numbers + row * w.row_bytes, scales, w.biases ? biases : NULL, sum);
         for (int m = 0; m < rows; m++) sums[m * COLUMNS + i] = sum[m];
     }
     for (int m = 0; m < rows; m++) store_row(j, first + m, c, width, sums + m * COLUMNS);
+}
+
+/* The same by columns of it. */
+static void multiply_few_columns(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width,
+                                 float *room) {
+    weights w = weights_of(j, j->order[r->begin]);
+    int64_t from = c * j->format.bits / 8, group = c / j->format.group;
+    few_columns f = {.format = &j->format,
+                     .numbers = w.numbers + from,
+                     .row_bytes = w.row_bytes,
+                     .n = width,
+                     .left = w.row_bytes - from,
+                     .scales = w.scales,
+                     .biases = w.biases,
+                     .first_scale = w.first_scale + group,
+                     .first_bias = w.first_bias + group,
+                     .groups = w.groups,
+                     .sums = room,
+                     .added = room + ROWS_AT_ONCE * COLUMN_STRETCH,
+                     .scale = room + ROWS_AT_ONCE * (COLUMN_STRETCH + STRETCH_GROUPS)};
+    float *out = f.scale + ROWS_ADDED * STRETCH_GROUPS;
+    for (int m = 0, some; m < rows; m += some) {
+        some = rows - m >= 4 ? 4 : rows - m >= 2 ? 2 : 1;
+        few_columns_multiply(&f, j->x + (first + m) * j->x_row, j->x_row, some, j->k);
+        for (int i = 0; i < some; i++) {
+            for (int64_t k = 0; k < width; k++) out[k] = few_columns_at(&f, i, k);
+            store_row(j, first + m + i, c, width, out);
+        }
+    }
 }
 
 static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
@@ -256,11 +370,21 @@ static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
         const run *r = &j->runs[unit / j->column_blocks];
         int64_t c = unit % j->column_blocks * j->width, width = ht_min_i64(j->width, j->n - c);
         int64_t rows = (r->end - r->begin) * j->m, first = r->begin * j->m;
-        if (!j->few.words || rows > FEW_ROWS)
+        if (!j->p || rows > FEW_ROWS)
             multiply_block(j, r, c, width, room);
-        else
+        else if (j->p->transpose)
             multiply_few(j, r, first, (int)rows, c, width, room);
+        else
+            multiply_few_columns(j, r, first, (int)rows, c, width, room);
     }
+}
+
+/* Columns that a thread takes at a time. Neither chunks nor groups along them may be cut. */
+static int64_t width_of(const job *j) {
+    if (!j->p || j->m * j->entries > FEW_ROWS) return COLUMNS;
+    if (j->p->transpose) return 32;
+    int64_t share = round_up(ht_ceil_div_i64(j->n, 2 * ht_pool_threads(j->call->pool)), 256);
+    return ht_min_i64(share, COLUMN_STRETCH);
 }
 
 static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_error *err) {
@@ -269,9 +393,9 @@ static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_e
     job j = job_of(call, p);
     lay_out(&j, call->scratch);
     order_entries(&j);
+    if (j.n_runs == 1 && j.m * j.entries > FEW_ROWS) j.few.k = 0;
     ht_pool_run(call->pool, j.entries * j.m, ht_row_grain(HT_GRAIN_CHEAP, j.k), load_rows, &j);
-    /* Groups along the columns may not be cut. */
-    j.width = j.few.words && j.m * j.entries <= FEW_ROWS ? 32 : COLUMNS;
+    j.width = width_of(&j);
     j.column_blocks = ht_ceil_div_i64(j.n, j.width);
     ht_pool_run(call->pool, j.n_runs * j.column_blocks, 1, multiply_units, &j);
     return HT_OK;

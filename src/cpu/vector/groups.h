@@ -1,0 +1,81 @@
+/* Groups of quantised elements (hearth/quantize.h) in lanes. Sixteen lanes of neighbouring numbers are a chunk: number i of
+ * lane l is number l * each + i of the chunk. */
+#ifndef HT_CPU_VECTOR_GROUPS_H
+#define HT_CPU_VECTOR_GROUPS_H
+
+#include "cpu/vector/lanes.h"
+#include "cpu/vector/simd_groups.h"
+#include "device/kernel.h"
+#include "formats/groups.h"
+
+typedef enum group_kind { GROUP_INTEGERS, GROUP_E2M1, GROUP_E4M3 } group_kind;
+
+typedef struct group_format {
+    ht_quantization_mode mode;
+    group_kind kind;
+    int bits, group, each; /* numbers of a lane */
+} group_format;
+
+static inline group_format group_format_of(const ht_quantization *how) {
+    group_kind kind = how->mode == HT_QUANT_AFFINE ? GROUP_INTEGERS : how->bits == 4 ? GROUP_E2M1 : GROUP_E4M3;
+    return (group_format){how->mode, kind, how->bits, how->group, HT_NUMBERS_OF_LANE(how->bits)};
+}
+
+/* X(kind, bits) of every format, behind one another: calls one function with them constant. */
+#define GROUP_FORMATS(X)                                                                                               \
+    X(GROUP_INTEGERS, 2)                                                                                               \
+    X(GROUP_INTEGERS, 3)                                                                                               \
+    X(GROUP_INTEGERS, 4)                                                                                               \
+    X(GROUP_INTEGERS, 5)                                                                                               \
+    X(GROUP_INTEGERS, 6)                                                                                               \
+    X(GROUP_INTEGERS, 8)                                                                                               \
+    X(GROUP_E2M1, 4)                                                                                                   \
+    X(GROUP_E4M3, 8)
+
+HT_INLINE int64_t group_chunk_bytes(int bits) { return 2 * bits * HT_NUMBERS_OF_LANE(bits); }
+
+/* The chunk at p, of which `left` bytes are there; what is missing are zeros. */
+HT_INLINE v16i group_load(const uint8_t *p, int64_t left, int bits) {
+    if (left >= 64) return v16i_spread(p, bits);
+    uint8_t room[64] = {0};
+    memcpy(room, p, (size_t)left);
+    return v16i_spread(room, bits);
+}
+
+HT_INLINE v16f group_number(v16i lanes, int i, group_kind kind, int bits) {
+    if (kind == GROUP_E2M1) return v16f_e2m1(lanes, i);
+    if (kind == GROUP_E4M3) return v16f_e4m3(lanes, i);
+    return v16f_low_bits(v16i_shr(lanes, i * bits), bits);
+}
+
+/* Scales, or biases, [first, first + n) as f32; room for n rounded up to sixteen. */
+static inline void group_scales(const group_format *f, const ht_view *v, int64_t first, int64_t n, float *to) {
+    for (int64_t i = 0; i < n; i += 16) {
+        int lanes = lanes_of(n - i);
+        if (f->kind == GROUP_INTEGERS) {
+            v16f_store(to + i, lanes_load(v->dtype, v->data, first + i, 1, lanes));
+            continue;
+        }
+        const uint8_t *codes = (const uint8_t *)v->data + first + i;
+        uint8_t room[16] = {0};
+        if (lanes < 16) codes = memcpy(room, codes, (size_t)lanes);
+        v16i c = v16i_load_u8(codes);
+        v16f_store(to + i, f->mode == HT_QUANT_NVFP4 ? v16f_e4m3(c, 0) : v16f_from_bits(v16i_shl(c, 23)));
+    }
+}
+
+/* The scale of each lane of a chunk; the scales of its groups are at `scales`, sixteen can be read. */
+HT_INLINE v16f group_scale_lanes(const float *scales, int each, int group) {
+    switch (group / each) { /* lanes of a group */
+    case 2: return v16f_twice(scales);
+    case 4: {
+        v16f low = v16f_select(m16_first(4), v16f_set1(scales[0]), v16f_set1(scales[1]));
+        v16f high = v16f_select(m16_first(12), v16f_set1(scales[2]), v16f_set1(scales[3]));
+        return v16f_select(m16_first(8), low, high);
+    }
+    case 8: return v16f_select(m16_first(8), v16f_set1(scales[0]), v16f_set1(scales[1]));
+    default: return v16f_set1(scales[0]);
+    }
+}
+
+#endif

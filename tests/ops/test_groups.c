@@ -1,0 +1,204 @@
+/* Products by quantised matrices of every mode and number of bits, of every instruction set, against the plain kernel: few
+ * rows and many, by rows and by columns of the matrix, sizes that fill neither lanes nor blocks, any bits as numbers. */
+#include "cpu/reference/value.h"
+#include "support/kernels.h"
+#include "support/test.h"
+#include "support/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EACH(i, list)                                                                                                  \
+    size_t i = 0;                                                                                                      \
+    i < sizeof(list) / sizeof *(list);                                                                                 \
+    i++
+
+static ht_device *one[TEST_MAX_DEVICES], *three[TEST_MAX_DEVICES];
+static int n_devices;
+
+static int start(void **state) {
+    (void)state;
+    n_devices = test_devices(1, one);
+    return test_devices(3, three) == n_devices ? 0 : -1;
+}
+static int stop(void **state) {
+    (void)state;
+    test_devices_free(one, n_devices);
+    test_devices_free(three, n_devices);
+    return 0;
+}
+
+static void fill(ht_dtype dtype, void *to, int64_t n, float factor, uint64_t *state) {
+    for (int64_t i = 0; i < n; i++) ht_set_f32(dtype, to, i, factor * test_random_float(state));
+}
+
+/* An exactly sized block of memory, so that sanitizers see a read behind it. */
+static void *room(size_t bytes) {
+    void *p = malloc(bytes ? bytes : 1);
+    assert_non_null(p);
+    return p;
+}
+
+typedef struct quantised {
+    ht_view numbers, scales, biases;
+} quantised;
+
+/* [lead, rows, columns] of random bits; elements are below some 4 in magnitude. */
+static quantised random_matrix(const ht_quantization *how, ht_dtype dtype, int64_t lead, int64_t rows, int64_t columns,
+                               bool any_bits, uint64_t *state) {
+    const bool affine = how->mode == HT_QUANT_AFFINE;
+    const int64_t words[3] = {lead, rows, columns * how->bits / 32}, groups[3] = {lead, rows, columns / how->group};
+    const int64_t n = lead * rows * words[2], n_groups = lead * rows * groups[2];
+    uint32_t *numbers = room((size_t)n * 4);
+    for (int64_t i = 0; i < n; i++) {
+        numbers[i] = test_random(state);
+        if (how->mode == HT_QUANT_MXFP8 && !any_bits) numbers[i] &= 0xbfbfbfbfu; /* no NaN */
+    }
+    quantised q = {.numbers = test_view(numbers, HT_U32, 3, words), .biases = test_absent()};
+    void *scales = room((size_t)n_groups * 4);
+    if (affine) {
+        void *biases = room((size_t)n_groups * 4);
+        fill(dtype, scales, n_groups, 4.0f / (float)(1 << how->bits), state);
+        fill(dtype, biases, n_groups, 1.0f, state);
+        q.biases = test_view(biases, dtype, 3, groups);
+    } else
+        for (int64_t i = 0; i < n_groups; i++) {
+            uint8_t power = (uint8_t)(how->bits == 8 ? 121 - test_random(state) % 6 : 126 - test_random(state) % 4);
+            ((uint8_t *)scales)[i] = how->mode == HT_QUANT_NVFP4 ? (uint8_t)(test_random(state) % 0x38) : power;
+        }
+    q.scales = test_view(scales, affine ? dtype : HT_U8, 3, groups);
+    return q;
+}
+
+static void matrix_free(quantised *q) {
+    free(q->numbers.data), free(q->scales.data);
+    if (!ht_view_absent(&q->biases)) free(q->biases.data);
+}
+
+static void compare(const ht_quantize_params *p, const ht_view *in, const int64_t *shape, const char *what) {
+    int64_t size = shape[0] * shape[1] * shape[2];
+    ht_dtype dtype = in[0].dtype;
+    void *want = room((size_t)size * 4), *got = room((size_t)size * 4);
+    ht_view to = test_view(want, dtype, 3, shape);
+    test_run_ok(one[0], HT_OP_QUANTIZED_MATMUL, p, 6, in, &to, NULL);
+    to.data = got;
+    double rounding = dtype == HT_F32 ? 3e-5 : dtype == HT_F16 ? 0x1p-10 : 0x1p-7;
+    for (int d = 1; d < n_devices; d++)
+        for (int t = 0; t < 2; t++) {
+            ht_device *device = t ? three[d] : one[d];
+            memset(got, 0x5a, (size_t)size * ht_dtype_bytes(dtype));
+            test_run_ok(device, HT_OP_QUANTIZED_MATMUL, p, 6, in, &to, NULL);
+            for (int64_t i = 0; i < size; i++) {
+                double x = ht_get_f64(dtype, got, i), y = ht_get_f64(dtype, want, i);
+                bool alike = isnan(y) ? isnan(x) : fabs(x - y) <= rounding * fmax(1.0, fabs(y));
+                if (!alike)
+                    fail_msg("%s, mode %d, %d bits in groups of %d, %s, %s: element %lld of %lld is %g, not %g",
+                             device->instruction_set, (int)p->how.mode, p->how.bits, p->how.group, what,
+                             ht_dtype_name(dtype), (long long)i, (long long)size, x, y);
+            }
+        }
+    free(want), free(got);
+}
+
+static const ht_quantization modes[] = {{HT_QUANT_AFFINE, 64, 2},  {HT_QUANT_AFFINE, 32, 2}, {HT_QUANT_AFFINE, 32, 3},
+                                        {HT_QUANT_AFFINE, 64, 3},  {HT_QUANT_AFFINE, 32, 4}, {HT_QUANT_AFFINE, 128, 4},
+                                        {HT_QUANT_AFFINE, 32, 5},  {HT_QUANT_AFFINE, 64, 5}, {HT_QUANT_AFFINE, 32, 6},
+                                        {HT_QUANT_AFFINE, 128, 6}, {HT_QUANT_AFFINE, 32, 8}, {HT_QUANT_AFFINE, 64, 8},
+                                        {HT_QUANT_MXFP4, 32, 4},   {HT_QUANT_MXFP8, 32, 8},  {HT_QUANT_NVFP4, 16, 4},
+                                        {HT_QUANT_AFFINE, 128, 3}, {HT_QUANT_AFFINE, 128, 2}};
+
+static void products(void **state) {
+    (void)state;
+    static const int64_t ms[] = {1, 2, 7, 9, 200};
+    static const int64_t sizes[][2] = {
+        {1, 1}, {17, 1}, {130, 2}, {33, 5}, {300, 2}}; /* rows, and columns in groups of 128 */
+    static const ht_dtype dtypes[] = {HT_F32, HT_BF16, HT_F16};
+    for (EACH(i, modes))
+        for (EACH(s, sizes))
+            for (EACH(k, ms))
+                for (int transpose = 0; transpose < 2; transpose++) {
+                    if (ms[k] == 200 ? s != 1 || i % 4 : ms[k] > 3 && s == 4) continue;
+                    uint64_t seed = 77 + i * 5 + s;
+                    const ht_dtype dtype = dtypes[(s + k) % 3];
+                    const int64_t rows = sizes[s][0];
+                    const int64_t columns = sizes[s][1] > 1 ? 64 * sizes[s][1] / modes[i].group * modes[i].group + 128
+                                            : modes[i].group < 32 ? 32
+                                                                  : modes[i].group;
+                    quantised q = random_matrix(&modes[i], dtype, 1, rows, columns, false, &seed);
+                    const int64_t in_shape[3] = {1, ms[k], transpose ? columns : rows};
+                    const int64_t out_shape[3] = {1, ms[k], transpose ? rows : columns};
+                    void *x = room((size_t)(in_shape[1] * in_shape[2]) * 4);
+                    fill(dtype, x, in_shape[1] * in_shape[2], 1.0f, &seed);
+                    const ht_quantize_params p = {.how = modes[i], .transpose = transpose};
+                    const ht_view in[6] = {
+                        test_view(x, dtype, 3, in_shape), q.numbers, q.scales, q.biases, test_absent(), test_absent()};
+                    char what[64];
+                    snprintf(what, sizeof what, "%lld rows by [%lld, %lld]%s", (long long)ms[k], (long long)rows,
+                             (long long)columns, transpose ? " transposed" : "");
+                    compare(&p, in, out_shape, what);
+                    free(x);
+                    matrix_free(&q);
+                }
+}
+
+/* Every code of the 8-bit floats, among them NaN and what f32 would keep as denormal numbers on the way. */
+static void all_codes(void **state) {
+    (void)state;
+    const ht_quantization how = {HT_QUANT_MXFP8, 32, 8};
+    uint64_t seed = 5;
+    for (int transpose = 0; transpose < 2; transpose++)
+        for (int64_t m = 1; m < 14; m += 12) {
+            quantised q = random_matrix(&how, HT_F32, 1, 40, 288, true, &seed);
+            const int64_t in_shape[3] = {1, m, transpose ? 288 : 40}, out_shape[3] = {1, m, transpose ? 40 : 288};
+            float *x = room((size_t)(m * in_shape[2]) * sizeof *x);
+            memset(x, 0, (size_t)(m * in_shape[2]) * sizeof *x);
+            for (int64_t i = 0; i < m; i++) x[i * in_shape[2] + 3 * i] = 2048.0f; /* one element alone */
+            const ht_quantize_params p = {.how = how, .transpose = transpose};
+            for (int64_t i = 0; i < 256; i++) ((uint8_t *)q.numbers.data)[i] = (uint8_t)i;
+            for (int64_t i = 0; i < 9 * 40; i++) ((uint8_t *)q.scales.data)[i] = 127;
+            for (int64_t i = 256; i < 288 * 40; i++)
+                if ((((uint8_t *)q.numbers.data)[i] & 127) == 127) ((uint8_t *)q.numbers.data)[i] = 1;
+            const ht_view in[6] = {
+                test_view(x, HT_F32, 3, in_shape), q.numbers, q.scales, q.biases, test_absent(), test_absent()};
+            compare(&p, in, out_shape, "all codes");
+            free(x);
+            matrix_free(&q);
+        }
+}
+
+/* Matrices by index: runs of few rows beside runs of many. */
+static void chosen(void **state) {
+    (void)state;
+    int32_t right[40], left[40];
+    for (int i = 0; i < 40; i++) {
+        right[i] = i < 20 ? 2 : i % 5 ? i % 2 : 3;
+        left[i] = i % 7;
+    }
+    const int64_t n = 40;
+    for (EACH(i, modes))
+        for (int transpose = 0; transpose < 2; transpose++) {
+            uint64_t seed = i + 1;
+            quantised q = random_matrix(&modes[i], HT_F32, 4, 35, 256, false, &seed);
+            const int64_t in_shape[3] = {7, 1, transpose ? 256 : 35}, out_shape[3] = {n, 1, transpose ? 35 : 256};
+            void *x = room((size_t)(7 * in_shape[2]) * 4);
+            fill(HT_F32, x, 7 * in_shape[2], 1.0f, &seed);
+            const ht_quantize_params p = {.how = modes[i], .transpose = transpose};
+            const ht_view in[6] = {
+                test_view(x, HT_F32, 3, in_shape), q.numbers, q.scales, q.biases, test_view(left, HT_I32, 1, &n),
+                test_view(right, HT_I32, 1, &n)};
+            compare(&p, in, out_shape, transpose ? "chosen, transposed" : "chosen");
+            free(x);
+            matrix_free(&q);
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products),
+        cmocka_unit_test(all_codes),
+        cmocka_unit_test(chosen),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
