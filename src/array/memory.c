@@ -15,14 +15,15 @@
 #include <unistd.h>
 
 /* Freed buffers are kept in bins. A size is rounded up to one of eight steps per power of two, so that a buffer serves
- * requests of nearly its size and rounding wastes at most an eighth; large ones are rounded to pages only and are not
- * kept. */
+ * requests of nearly its size and rounding wastes at most an eighth; large ones are rounded to pages only, kept in a list,
+ * and serve requests of their own size alone. */
 enum { MIN_SHIFT = 6, MAX_SHIFT = 26, STEPS = 8, N_BINS = (MAX_SHIFT - MIN_SHIFT) * STEPS };
 
 #define DEFAULT_CACHE ((size_t)256 << 20)
 
 typedef struct freed {
     struct freed *next;
+    size_t bytes; /* of a large one */
 } freed;
 
 /* Smaller buffers share pages with others, or nearly do. */
@@ -36,13 +37,13 @@ typedef struct wired {
 
 static struct {
     pthread_mutex_t lock;
-    freed *bin[N_BINS];
+    freed *bin[N_BINS], *large;
     size_t active, peak, cached, limit, cache_limit;
     wired *wired; /* what is locked */
     size_t n_wired, wired_capacity, wired_bytes, wired_limit;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .cache_limit = DEFAULT_CACHE};
 
-/* Rounds `bytes` up; *bin is its bin, or -1 for sizes that are not kept. */
+/* Rounds `bytes` up; *bin is its bin, or -1 for large ones. */
 static size_t size_class(size_t bytes, int *bin) {
     *bin = -1;
     if (bytes < (size_t)1 << MIN_SHIFT) bytes = (size_t)1 << MIN_SHIFT;
@@ -103,6 +104,12 @@ static void give_back(void *p) {
 }
 
 static void give_back_cache(size_t keep) {
+    while (memory.large && memory.cached > keep) {
+        freed *f = memory.large;
+        memory.large = f->next;
+        memory.cached -= f->bytes;
+        give_back(f);
+    }
     for (int b = N_BINS - 1; b >= 0 && memory.cached > keep; b--) {
         size_t bytes = (((size_t)1 << 3) + (size_t)(b % STEPS)) << (b / STEPS + MIN_SHIFT - 3);
         while (memory.bin[b] && memory.cached > keep) {
@@ -112,6 +119,17 @@ static void give_back_cache(size_t keep) {
             give_back(f);
         }
     }
+}
+
+/* A freed buffer of that size, out of the cache; NULL: there is none. */
+static void *take_cached(size_t rounded, int bin) {
+    freed **at = bin >= 0 ? &memory.bin[bin] : &memory.large;
+    while (bin < 0 && *at && (*at)->bytes != rounded) at = &(*at)->next;
+    freed *f = *at;
+    if (!f) return NULL;
+    *at = f->next;
+    memory.cached -= rounded;
+    return f;
 }
 
 ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *err) {
@@ -128,13 +146,8 @@ ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *
                        "%s needs %zu bytes, %zu are in use and the memory limit is %zu; raise the limit or free arrays",
                        what, rounded, active, limit);
     }
-    void *p = NULL;
-    if (bin >= 0 && memory.bin[bin]) {
-        freed *f = memory.bin[bin];
-        memory.bin[bin] = f->next;
-        memory.cached -= rounded;
-        p = f;
-    } else {
+    void *p = take_cached(rounded, bin);
+    if (!p) {
         if (memory.limit) give_back_cache(memory.limit - memory.active - rounded);
         if (!(p = ht_pages_new(rounded))) {
             give_back_cache(0);
@@ -158,11 +171,12 @@ void ht_memory_free(void *p, size_t bytes) {
     size_t rounded = size_class(bytes, &bin);
     pthread_mutex_lock(&memory.lock);
     memory.active -= rounded;
-    bool keep = bin >= 0 && rounded <= memory.cache_limit && memory.cached <= memory.cache_limit - rounded;
+    bool keep = rounded <= memory.cache_limit && memory.cached <= memory.cache_limit - rounded;
     if (keep) {
-        freed *f = p;
-        f->next = memory.bin[bin];
-        memory.bin[bin] = f;
+        freed *f = p, **list = bin >= 0 ? &memory.bin[bin] : &memory.large;
+        f->next = *list;
+        f->bytes = rounded;
+        *list = f;
         memory.cached += rounded;
     } else
         unwire(p);

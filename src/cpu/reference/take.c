@@ -1,5 +1,6 @@
 /* Slices of an array by index: along one axis, or along several. */
 #include "base/dtype.h"
+#include "cpu/bypass.h"
 #include "cpu/reference/move.h"
 #include "cpu/reference/places.h"
 #include "cpu/reference/reference.h"
@@ -16,6 +17,7 @@ typedef struct take_job {
     char *out;
     size_t bytes; /* of an element */
     ht_walk walk; /* of a slice in the result and in x */
+    bool bypasses;
 } take_job;
 
 typedef struct slice_job {
@@ -44,10 +46,33 @@ static void gather_elements(char *to, const char *from, const int64_t *place, in
     }
 }
 
+enum { LINE = 64, ASKED = 8 * LINE };
+
+/* Slices that lie in one piece. No processor guesses where the next one begins, so it is asked for. */
+static void take_runs(const take_job *job, char *to, const char *from, const int64_t *place, int64_t n) {
+    const int64_t bytes = (int64_t)job->bytes;
+    const size_t run = (size_t)job->size * job->bytes, asked = run < ASKED ? run : ASKED;
+    for (int64_t i = 0; i < n; i++, to += run) {
+        const char *next = from + place[i + 1 < n ? i + 1 : i] * bytes;
+        const ht_ahead ahead = {next, LINE};
+        if (job->bypasses) {
+            ht_bypass(to, from + place[i] * bytes, run, &ahead, 1);
+            continue;
+        }
+        for (size_t k = 0; k < asked; k += LINE) __builtin_prefetch(next + k);
+        memcpy(to, from + place[i] * bytes, run);
+    }
+    if (job->bypasses) ht_bypass_end();
+}
+
 static void take_slices(const take_job *job, char *to, const char *from, const int64_t *place, int64_t n) {
     const int64_t bytes = (int64_t)job->bytes;
     if (job->size == 1) {
         gather_elements(to, from, place, n, job->bytes);
+        return;
+    }
+    if (job->walk.n_dims == 1 && job->walk.stride[1][0] == 1) {
+        take_runs(job, to, from, place, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -86,6 +111,7 @@ static void take(const ht_call *call, int n_outer, int first, const int64_t *sha
     take_job job = {.x = x, .n_outer = n_outer, .place = call->scratch, .n = n, .size = size};
     job.out = call->out.data;
     job.bytes = ht_dtype_bytes(x->dtype);
+    job.bypasses = size * (int64_t)job.bytes >= LINE && ht_bypasses((size_t)ht_view_size(&call->out) * job.bytes);
     const ht_view *views[] = {&packed, &slice};
     ht_walk_init(&job.walk, 2, views);
     if (ht_view_size(&call->out) > 0)

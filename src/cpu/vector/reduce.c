@@ -1,5 +1,6 @@
 /* Reductions over the last axis of f32, f16 and bf16 arrays, f32 sums. */
 #include "base/error.h"
+#include "cpu/bypass.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/rows.h"
@@ -182,30 +183,72 @@ static v16f max_lanes(const row *r) {
     return max_of(r, 0, &nan);
 }
 
-/* A NaN anywhere in the row makes the sum, and so every element, NaN. An f16 result passes through the row of x twice
- * rather than through memory of its own. */
-static void softmax_row(const row *r) {
-    v16f max = v16f_set1(v16f_hmax(max_lanes(r)));
-    row_sum sum = row_sum_zero();
-    double blocks = 0.0;
-    bool direct = r->out->dtype == HT_F32;
-    int64_t to = r->index * r->n;
-    for (int64_t i = 0; i < r->n; i += 16) {
-        int n = lanes_of(r->n - i);
+/* exp(x - max) of elements [i, end) of the row, added up in the lanes; where there is a `to` they are stored there. */
+HT_INLINE void add_powers(const row *r, int64_t i, int64_t end, v16f max, float *to, row_sum *sum) {
+    if (r->x->dtype == HT_F32 && r->stride == 1) {
+        const float *p = (const float *)r->x->data + r->at;
+        for (; i + 64 <= end; i += 64)
+            for (int k = 0; k < 4; k++) {
+                v16f e = v16f_exp(v16f_sub(v16f_load(p + i + 16 * k), max));
+                sum->lane[k] = v16f_add(sum->lane[k], e);
+                if (!to) continue;
+                v16f_store(to, e);
+                to += 16;
+            }
+    }
+    for (; i < end; i += 16) {
+        const int n = lanes_of(end - i);
         v16f e = v16f_select(m16_first(n), v16f_exp(v16f_sub(load(r, i, n), max)), v16f_zero());
-        if (direct) lanes_store(HT_F32, r->out->data, to + i, e, n);
-        sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], e);
-        if ((i + 16) % SUM_BLOCK == 0 || i + 16 >= r->n) {
-            blocks += (double)row_sum_total(&sum);
-            sum = row_sum_zero();
-        }
+        sum->lane[i / 16 % 4] = v16f_add(sum->lane[i / 16 % 4], e);
+        if (!to) continue;
+        v16f_store_n(to, e, n);
+        to += n;
     }
-    v16f total = v16f_set1((float)blocks);
-    for (int64_t i = 0; i < r->n; i += 16) {
-        int n = lanes_of(r->n - i);
-        v16f e = direct ? lanes_load(HT_F32, r->out->data, to + i, 1, n) : v16f_exp(v16f_sub(load(r, i, n), max));
-        lanes_store(r->out->dtype, r->out->data, to + i, v16f_div(e, total), n);
+}
+
+/* n floats times a factor, to elements of the result from `at` on; `ahead` is what is read next. */
+static void store_scaled(const ht_view *out, int64_t at, const float *e, int64_t n, v16f factor, bool bypasses,
+                         const ht_ahead *ahead) {
+    _Alignas(64) float some[STAGED];
+    if (!bypasses) {
+        for (int64_t i = 0; i < n; i += 16)
+            lanes_store(out->dtype, out->data, at + i, v16f_mul(v16f_load_n(e + i, lanes_of(n - i)), factor),
+                        lanes_of(n - i));
+        return;
     }
+    for (int64_t i = 0; i < n; i += 16) {
+        const int left = lanes_of(n - i);
+        v16f_store_n(some + i, v16f_mul(v16f_load_n(e + i, left), factor), left);
+    }
+    ht_bypass((float *)out->data + at, some, (size_t)n * sizeof *some, ahead, 1);
+}
+
+/* A NaN anywhere in the row makes the sum, and so every element, NaN. Rows that fit are kept in the first cache on the way;
+ * of others the powers stand in the result's place, or where that is not f32, are computed twice. */
+enum { KEPT = 6144 };
+static void softmax_row(const row *r) {
+    _Alignas(64) float room[KEPT];
+    const v16f max = v16f_set1(v16f_hmax(max_lanes(r)));
+    const int64_t to = r->index * r->n;
+    const bool kept = r->n <= KEPT, direct = r->out->dtype == HT_F32;
+    const bool bypasses = kept && direct && r->out->data != r->x->data && ht_bypasses((size_t)ht_view_size(r->out) * 4);
+    float *powers = kept ? room : direct ? (float *)r->out->data + to : NULL;
+    double blocks = 0.0;
+    for (int64_t i = 0; i < r->n; i += SUM_BLOCK) {
+        row_sum sum = row_sum_zero();
+        add_powers(r, i, r->n - i < SUM_BLOCK ? r->n : i + SUM_BLOCK, max, powers ? powers + i : NULL, &sum);
+        blocks += (double)row_sum_total(&sum);
+    }
+    const v16f factor = v16f_set1((float)(1.0 / blocks));
+    for (int64_t i = 0; i < r->n; i += STAGED) {
+        float some[STAGED];
+        const int64_t n = r->n - i < STAGED ? r->n - i : STAGED;
+        row_sum ignored = row_sum_zero();
+        if (!powers) add_powers(r, i, i + n, max, some, &ignored);
+        const ht_ahead ahead = {(const char *)r->x->data + (r->at + r->n + i) * 4, 64};
+        store_scaled(r->out, to + i, powers ? powers + i : some, n, factor, bypasses, &ahead);
+    }
+    if (bypasses) ht_bypass_end();
 }
 
 /* ---- max and argmax ----
