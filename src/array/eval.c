@@ -18,6 +18,7 @@ typedef struct walk {
     ht_worklist *list; /* the stream's: what to compute, inputs first */
     uint64_t visit;
     ht_error *err;
+    bool cut;       /* what stays lets go of what made it */
     ht_fused fused; /* the group in progress */
 } walk;
 
@@ -69,6 +70,16 @@ static void used_by_kernel(walk *w, ht_array *in) {
 
 /* ---- one kernel ---- */
 
+/* Whether an input with so many reads is not needed any more once `a` has read it so many times: made on the way and read
+ * no more, or evaluated before and held by nobody but `a`, which stays and so lets go of it. */
+static bool is_done_with(const walk *w, ht_array *in, const ht_array *a, int32_t reads) {
+    if (in->visit == w->visit) return !in->keep && in->kernel_uses == reads;
+    bool is_read = false;
+    for (int i = 0; i < a->n_in; i++) is_read |= a->in[i] == in;
+    return is_read && w->cut && a->keep && state_of(in) == HT_READY &&
+           atomic_load_explicit(&in->refs, memory_order_acquire) == 1;
+}
+
 /* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
 static ht_buffer *donated(walk *w, ht_array *a) {
     const ht_op_info *info = ht_op_info_of(a->op);
@@ -76,7 +87,7 @@ static ht_buffer *donated(walk *w, ht_array *a) {
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
     for (int i = 0; i < candidates; i++) {
         ht_array *in = a->in[i];
-        if (in == HT_NONE || in->base || in->visit != w->visit || in->keep || in->kernel_uses != 1) continue;
+        if (in == HT_NONE || in->base || !is_done_with(w, in, a, 1)) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
         return ht_buffer_retain(in->buffer);
@@ -190,10 +201,9 @@ static ht_buffer *donated_to(const walk *w, int out, ht_buffer *const *taken) {
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
     for (int k = 0; k < p->n_in; k++) {
         ht_array *in = f->in[k];
-        if (in->base || in->visit != w->visit || in->keep || in->dtype != a->dtype) continue;
+        if (in->base || in->dtype != a->dtype || !is_done_with(w, in, a, ht_fused_reads(f, in))) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
-        if (in->kernel_uses != ht_fused_reads(f, in)) continue;
         bool free = true;
         for (int o = 0; o < out; o++) free = free && taken[o] != in->buffer;
         for (int j = 0; j < p->n_in; j++) free = free && (j == k || ht_storage(f->in[j]) != in);
@@ -303,6 +313,7 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cu
     w.stream = stream;
     w.list = &stream->list;
     w.err = err ? err : &local;
+    w.cut = cut;
     ht_status st = ht_graph_order(w.list, arrays, n, &w.visit, w.err);
     if (st || w.list->n == 0) return st;
     count_uses(&w, arrays, n);
@@ -319,6 +330,6 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cu
     }
     ht_pool_release(stream->device->pool);
     ht_restore_denormals(denormals);
-    if (st == HT_OK && cut) cut_off_kept(&w);
+    if (cut) cut_off_kept(&w); /* after a failure, too: what was written over is not to be looked at again */
     return st;
 }

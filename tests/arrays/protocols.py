@@ -226,6 +226,62 @@ class Running(unittest.TestCase):
         hx.eval(x)
         self.assertLess(hx.get_active_memory() - before, 4096)
 
+    def most_above(self, change, a):
+        """How many bytes more than before are in use while `a` is changed and evaluated."""
+        hx.eval(a)
+        before = hx.get_active_memory()
+        hx.reset_peak_memory()
+        a = change(a)
+        hx.eval(a)
+        self.assertLessEqual(hx.get_active_memory(), before + 4096)
+        return hx.get_peak_memory() - before, a
+
+    def test_what_nobody_else_holds_is_changed_where_it_is(self):
+        def put(a):
+            a[3, 5] = 7
+            return a
+
+        def window(a):
+            a[10:20, ::2] = 1
+            return a
+
+        def pick(a):
+            a[hx.array([1, 2, 1])] = hx.array([[5.0]])
+            return a
+
+        n = 1 << 20
+        def scaled(a):
+            return a * 2
+
+        for change in (put, window, pick, scaled):
+            made = [hx.zeros((1024, n // 1024))]  # which is held nowhere else
+            grown, result = self.most_above(change, made.pop())
+            self.assertLess(grown, n, change)
+            plain = np.zeros((1024, n // 1024), np.float32)
+            if change is pick:
+                plain[[1, 2, 1]] = 5
+            self.assertTrue(np.array_equal(np.array(result), plain if change is pick else change(plain)))
+
+    def test_what_others_hold_stays(self):
+        a = hx.ones((1000,))
+        hx.eval(a)
+        view, same, lent, numbers = a[:10], copy.copy(a), memoryview(a), np.asarray(a)
+        lazy = a * 2
+        a[5] = 9
+        hx.eval(a)
+        self.assertEqual([x[5] for x in (lent, numbers)], [1, 1])
+        self.assertEqual([x[5].item() for x in (view, same, lazy, a)], [1, 1, 2, 9])
+
+    def test_a_failure_behind_a_change_leaves_the_change(self):
+        for k in range(2):
+            a, i = hx.zeros((1 << 16,)), hx.array([1 << 20])
+            hx.eval(a, i)
+            a[5] = 3
+            b = hx.take(a + 1, i) + a[5]
+            with self.assertRaises((hx.Error, ValueError, IndexError)):
+                hx.eval(*((a, b) if k else (b, a)))
+            self.assertEqual((a[5].item(), a.sum().item()), (3, 3))
+
     def test_limits_return_the_previous_one(self):
         for set_limit in (hx.set_memory_limit, hx.set_cache_limit, hx.set_wired_limit):
             old = set_limit(1 << 30)
