@@ -240,6 +240,7 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
     ht_config_hints hints = {.has_tensors = true,
                              .has_q_norm = exists(c, "layers.0.self_attn.q_norm.weight"),
                              .has_q_bias = exists(c, "layers.0.self_attn.q_proj.bias"),
+                             .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
                              .has_head = c->head != NULL};
     char name[128];
     ht_stored q;

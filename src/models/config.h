@@ -60,11 +60,12 @@ typedef struct ht_config {
 
 /* What the tensors of a checkpoint tell that a config.json may leave open. */
 typedef struct ht_config_hints {
-    bool has_tensors; /* false: nothing below is known */
-    bool has_q_norm;  /* layer 0 */
-    bool has_q_bias;  /* layer 0 */
-    bool has_head;    /* lm_head.weight exists */
-    int64_t q_rows;   /* of layer 0's q_proj */
+    bool has_tensors;    /* false: nothing below is known */
+    bool has_q_norm;     /* layer 0 */
+    bool has_q_bias;     /* layer 0 */
+    bool has_more_norms; /* layer 0: those that Gemma has around its feed-forward */
+    bool has_head;       /* lm_head.weight exists */
+    int64_t q_rows;      /* of layer 0's q_proj */
 } ht_config_hints;
 
 typedef struct ht_json_text { /* a JSON file's bytes; data NULL: no such file */

@@ -108,7 +108,8 @@ static const ht_family *find_family(ht_json_reader *r, const json_t *text, const
                                     const ht_config_hints *hints) {
     const char *type = NULL;
     if (!ht_json_str(r, text, "model_type", &type) && !ht_json_str(r, root, "model_type", &type)) {
-        if (!hints->has_tensors) ht_json_missing(r, "model_type", "the name of an architecture");
+        if (!hints->has_tensors || hints->has_more_norms)
+            ht_json_missing(r, "model_type", "the name of an architecture");
         type = hints->has_q_norm ? "qwen3" : hints->has_q_bias ? "qwen2" : "llama";
     }
     if (r->status) return NULL;

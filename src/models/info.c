@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "models/kv.h"
 #include "models/registry.h"
+#include "models/scales.h"
 #include "models/talk.h"
 #include "models/weights.h"
 
@@ -29,31 +30,39 @@ static ht_tensor_type *type_named(ht_model_info *p, const char *name) {
     return t;
 }
 
-/* A type's name tells its bits, its row in the table of types its block. */
+/* A type's name tells its bits, its row in the table of types its block: of all but NVFP4, which has four scales in one,
+ * and of MLX's modes, which are called otherwise. */
 static void describe_quantization(info *in, const char *name) {
+    static const struct {
+        const char *name;
+        int32_t group;
+    } others[] = {{"NVFP4", 16}, {"nvfp4", 16}, {"mxfp4", 32}, {"mxfp8", 32}};
     ht_model_info *p = &in->public;
     snprintf(in->quantization, sizeof in->quantization, "%s", name);
     const char *digit = name + strcspn(name, "0123456789");
     p->quantization_bits = (int32_t)strtol(digit, NULL, 10);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(others[i].name, name)) p->quantization_group = others[i].group;
     for (int t = 0; t < HT_W_COUNT; t++) {
         const ht_weight_type_info *type = ht_weight_type_info_of((ht_weight_type)t);
-        if (!strcmp(type->name, name) && type->block > 1) p->quantization_group = type->block;
+        if (!p->quantization_group && !strcmp(type->name, name) && type->block > 1) p->quantization_group = type->block;
     }
 }
 
 static void describe_tensors(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
-        ht_stored t;
+        ht_stored t, of;
         ht_checkpoint_tensor_at(c, i, &t);
         if (!t.n_bytes) continue; /* the scales of a tensor, which count with it */
-        int64_t elements = 1;
+        bool scale = c->tensors && ht_scales_belong(c, &t, &of);
+        int64_t elements = scale ? 0 : 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;
         p->weight_bytes += (int64_t)t.n_bytes;
-        ht_tensor_type *type = type_named(p, t.type_name);
+        ht_tensor_type *type = type_named(p, scale ? of.type_name : t.type_name);
         if (!type) continue;
-        type->n_tensors++;
+        type->n_tensors += !scale;
         type->n_parameters += elements;
         type->bytes += (int64_t)t.n_bytes;
     }

@@ -102,6 +102,34 @@ ht_status ht_scales_find(const ht_checkpoint_files *c, const char *name, int64_t
                                                                : wrong_shape(t, scale, n_matrices, rows, columns, err);
 }
 
+bool ht_scales_belong(const ht_checkpoint_files *c, const ht_stored *t, ht_stored *of) {
+    static const struct {
+        const char *end, *weight;
+    } names[] = {{".weight_scale_inv", ".weight"},
+                 {".weight_scale", ".weight"},
+                 {".weight_scale_2", ".weight"},
+                 {".weight_global_scale", ".weight"},
+                 {".input_scale", ".weight"},
+                 {".input_global_scale", ".weight"},
+                 {".activation_scale", ".weight"},
+                 {".scales", ".weight"},
+                 {"_weight_scale", ""},
+                 {"_weight_scale_2", ""},
+                 {"_input_scale", ""},
+                 {"_scale_inv", ""},
+                 {"_scale", ""}};
+    char name[NAME_SIZE];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i].end);
+        if (t->name_len <= n || memcmp(t->name + t->name_len - n, names[i].end, n) != 0) continue;
+        int length = snprintf(name, sizeof name, "%.*s%s", (int)(t->name_len - n), t->name, names[i].weight);
+        if (length < NAME_SIZE && ht_checkpoint_find(c, name, of) && of->type >= 0 &&
+            (ht_weight_is_f8((ht_weight_type)of->type) || of->type == HT_W_NVFP4))
+            return true;
+    }
+    return false;
+}
+
 static ht_status read_e8m0(const ht_stored *t, int64_t n, float *out, ht_error *err) {
     unsigned char *codes = malloc((size_t)n);
     if (!codes) return ht_fail_memory(err, (size_t)n, "scales");

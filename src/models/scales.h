@@ -20,6 +20,8 @@ typedef struct ht_scales {
  * when they are of another shape, or missing where config.json says that there are some. */
 ht_status ht_scales_find(const ht_checkpoint_files *c, const char *name, int64_t n_matrices, int64_t rows,
                          int64_t columns, ht_scales *out, ht_error *err);
+/* Whether `t` is no weight but a scale, of one in 8-bit floats or NVFP4 or of what meets it: then *of is that weight. */
+bool ht_scales_belong(const ht_checkpoint_files *c, const ht_stored *t, ht_stored *of);
 /* Reads those of matrix `index` from row `row` on into m. */
 ht_status ht_scales_read(const ht_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err);
 

@@ -73,6 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ht_config_hints hints = {.has_tensors = choice & 1,
                              .has_q_norm = choice & 2,
                              .has_q_bias = choice & 4,
+                             .has_more_norms = (choice & 68) == 68,
                              .has_head = choice & 8,
                              .q_rows = choice & 16   ? 4096
                                        : choice & 32 ? 1000

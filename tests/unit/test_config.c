@@ -270,6 +270,9 @@ static void hints_from_tensors(void **state) {
     hints.q_rows = 640; /* the tensors know better than the class, whose heads have 128 values */
     assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_OK);
     assert_int_equal(c.head_dim, 80);
+    hints.has_more_norms = true; /* Gemma's, which no guess is for */
+    assert_int_equal(read_with(text, NULL, &hints, &c, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "`model_type` is missing"));
 }
 
 static void end_ids(void **state) {

@@ -509,6 +509,46 @@ static void opened_again_and_again(void **state) {
     assert_int_equal(ht_memory_get().active_bytes, before);
 }
 
+/* Whatever a weight is stored in, it is one weight for each number, and its scales are none. */
+static void info_of_quantised_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *quantization;
+        int32_t bits, group, n_types;
+        int64_t n_parameters;
+    } cases[] = {
+        {"llama-f32", "F32", 32, 0, 1, 35664},
+        {"llama-fp8-blocks", "F8_E4M3", 8, 0, 2, 35664},
+        {"llama-modelopt-fp8", "F8_E4M3", 8, 0, 2, 35664},
+        {"llama-compressed-fp8-channel", "F8_E4M3", 8, 0, 2, 35664},
+        {"llama-mlx4-bf16", "MLX4_64_BF16", 4, 64, 3, 81856},
+        {"llama-mxfp4", "mxfp4", 4, 32, 2, 81856},
+        {"llama-modelopt-nvfp4", "NVFP4", 4, 16, 2, 81856},
+        {"qwen2-nvfp4", "nvfp4", 4, 16, 3, 78592},
+        {"qwen3-mxfp8", "mxfp8", 8, 32, 2, 84960},
+        {"gemma4-experts-compressed-nvfp4", "NVFP4", 4, 16, 2, 172074},
+        {"gemma4-experts-compressed-nvfp4-stacked", "NVFP4", 4, 16, 2, 172074},
+        {"gemma4-experts-modelopt-nvfp4", "NVFP4", 4, 16, 2, 172074},
+        {"llama-nvfp4.gguf", "NVFP4", 4, 16, 2, 32777},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[128];
+        ht_model_info *in;
+        ht_error err = {0};
+        snprintf(path, sizeof path, "tests/golden/tiny/%s", cases[i].name);
+        if (ht_model_info_read(path, &in, &err)) fail_msg("%s", err.message);
+        if (strcmp(in->quantization, cases[i].quantization) != 0 || in->quantization_bits != cases[i].bits ||
+            in->quantization_group != cases[i].group || in->n_tensor_types != cases[i].n_types ||
+            in->n_parameters != cases[i].n_parameters)
+            fail_msg("%s: %s, %d bits in groups of %d, %d types, %lld parameters", cases[i].name, in->quantization,
+                     in->quantization_bits, in->quantization_group, in->n_tensor_types, (long long)in->n_parameters);
+        int64_t bytes = 0;
+        for (int t = 0; t < in->n_tensor_types; t++) bytes += in->tensor_types[t].bytes;
+        assert_int_equal(bytes, in->weight_bytes);
+        ht_model_info_free(in);
+    }
+}
+
 static void info(void **state) {
     (void)state;
     ht_error err = {0};
@@ -627,6 +667,7 @@ int main(void) {
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(opened_again_and_again),
         cmocka_unit_test(info),
+        cmocka_unit_test(info_of_quantised_weights),
         cmocka_unit_test(memory_of_a_cache),
         cmocka_unit_test(architectures),
     };
