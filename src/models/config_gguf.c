@@ -70,6 +70,15 @@ static void read_rope(ht_config *c, ht_meta *m) {
     r->original_context = ht_meta_f64(m, "rope.scaling.original_context_length", (double)c->context);
     r->beta_fast = ht_meta_f64(m, "rope.scaling.yarn_beta_fast", 32);
     r->beta_slow = ht_meta_f64(m, "rope.scaling.yarn_beta_slow", 1);
+    r->attention_factor = ht_meta_f64(m, "rope.scaling.yarn_attn_factor", 0);
+    r->mscale_all_dim = ht_meta_f64(m, "rope.scaling.yarn_log_multiplier", 0);
+    r->mscale = 1;
+    static const char *const ones[] = {"rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor"};
+    for (int i = 0; i < 2; i++) {
+        double value = ht_meta_f64(m, ones[i], 1);
+        if (value != 1)
+            ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.%s` is %g, expected 1", m->architecture, ones[i], value);
+    }
     /* A llama3 scaling is in the file as the tensor rope_freqs.weight, one divisor per frequency. */
     double local_theta = c->family->defaults.local_rope_theta;
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);

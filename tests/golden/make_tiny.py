@@ -425,6 +425,12 @@ def describe_others(w, arch, model, config):
             w.add_rope_scaling_factor(rope["full_attention"]["factor"])
     else:
         w.add_rope_freq_base(rope["rope_theta"])
+    if rope.get("rope_type") == "yarn":
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(rope["factor"])
+        w.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+        w.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        w.add_rope_scaling_yarn_attn_factor(rope["attention_factor"])
     if rope.get("rope_type") == "llama3":
         inverse = model.model.rotary_emb.inv_freq.double().numpy()
         plain = rope["rope_theta"] ** (-np.arange(0, head_dim, 2) / head_dim)
@@ -720,6 +726,9 @@ def main():
     gguf_checkpoint("llama-llama3-q8_0", "llama", LlamaForCausalLM,
                     llama(**even, tie_word_embeddings=True, rope_parameters=rope("llama3", 500000.0, **LLAMA3)), "q8_0",
                     n=120)
+    gguf_checkpoint("llama-yarn-f16", "llama", LlamaForCausalLM,
+                    llama(**even, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=8,
+                                                       attention_factor=1.3)), "f16", n=100)
     gguf_checkpoint("llama-nvfp4", "llama", LlamaForCausalLM, llama(**{**even, "hidden_size": 64}, attention_bias=True),
                     "nvfp4")
     gguf_checkpoint("qwen2-q4_0", "qwen2", Qwen2ForCausalLM, qwen2(**{**even, "vocab_size": 67}), "q4_0")

@@ -102,6 +102,16 @@ static void gemma(void **state) {
     assert_true(!c.layer[0].slides && c.layer[1].slides);
     assert_true(c.rope.kind == HT_ROPE_LINEAR && c.rope.factor == 8 && c.local_rope.kind == HT_ROPE_PLAIN);
 
+    w = usual("llama", 2);
+    gguf_put_str(&w, "llama.rope.scaling.type", "yarn");
+    gguf_put_f32(&w, "llama.rope.scaling.factor", 8);
+    gguf_put_u32(&w, "llama.rope.scaling.original_context_length", 64);
+    gguf_put_f32(&w, "llama.rope.scaling.yarn_log_multiplier", 0.5f);
+    gguf_put_f32(&w, "llama.rope.scaling.yarn_ext_factor", 1);
+    c = read_ok(&w);
+    assert_true(c.rope.kind == HT_ROPE_YARN && c.rope.original_context == 64 && c.rope.beta_fast == 32);
+    assert_true(c.rope.attention_factor == 0 && c.rope.mscale == 1 && c.rope.mscale_all_dim == 0.5);
+
     w = usual("gemma3", 2); /* no window: nothing slides */
     c = read_ok(&w);
     assert_true(c.window == 0 && !c.layer[0].slides && !c.layer[1].slides);
@@ -162,6 +172,12 @@ static void refusals(void **state) {
     w = usual("llama", 1);
     gguf_put_str(&w, "llama.rope.scaling.type", "longrope");
     refused(&w, HT_ERR_UNSUPPORTED, "longrope");
+    w = usual("llama", 1);
+    gguf_put_f32(&w, "llama.rope.scaling.attn_factor", 1.25f);
+    refused(&w, HT_ERR_UNSUPPORTED, "`llama.rope.scaling.attn_factor` is 1.25, expected 1");
+    w = usual("llama", 1);
+    gguf_put_f32(&w, "llama.rope.scaling.yarn_ext_factor", 0);
+    refused(&w, HT_ERR_UNSUPPORTED, "`llama.rope.scaling.yarn_ext_factor` is 0, expected 1");
     w = usual("llama", 1);
     gguf_put_str(&w, "llama.rope.scaling.type", "linear");
     refused(&w, HT_ERR_FORMAT, "factor");

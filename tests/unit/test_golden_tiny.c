@@ -147,6 +147,7 @@ int main(void) {
                                         "llama-q4_1.gguf",
                                         "llama-nvfp4.gguf",
                                         "llama-llama3-q8_0.gguf",
+                                        "llama-yarn-f16.gguf",
                                         "qwen2-q4_0.gguf",
                                         "gemma3-q5_1.gguf",
                                         "mistral-sliding-f32",
