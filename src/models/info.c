@@ -212,7 +212,13 @@ static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *con
     return HT_OK;
 }
 
-static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info **out, ht_error *err) {
+/* That all tensors are there, in shapes and types that can be read. */
+static ht_status check_tensors(const info *in, const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
+    size_t bytes;
+    return in->public.runs ? ht_weights_measure(c, config, NULL, HT_PRECISION_FAST, &bytes, err) : HT_OK;
+}
+
+static ht_status read_info(const char *path, bool glance, ht_model_info **out, ht_error *err) {
     *out = NULL;
     ht_checkpoint_files *c;
     ht_status status = ht_checkpoint_open(path, &c, err);
@@ -222,12 +228,13 @@ static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info 
     if (in) in->layers = calloc(HT_MAX_LAYERS, sizeof *in->layers);
     status = in && in->layers && config ? describe(in, c, config, err)
                                         : ht_fail_memory(err, sizeof *in + sizeof *config, "a description");
+    if (!status && glance) status = check_tensors(in, c, config, err);
     if (!status) {
         in->public.chat_format = "";
         in->public.bos_id = in->public.eos_id = -1;
         in->public.bos = in->bos;
         in->public.eos = in->eos;
-        if (with_tokenizer) describe_tokenizer(in, c);
+        if (!glance) describe_tokenizer(in, c);
         in->public.architecture = in->architecture;
         in->public.name = in->name;
         in->public.format = c->gguf ? "gguf" : "safetensors";
@@ -242,11 +249,11 @@ static ht_status read_info(const char *path, bool with_tokenizer, ht_model_info 
 }
 
 ht_status ht_model_info_read(const char *path, ht_model_info **out, ht_error *err) {
-    return read_info(path, true, out, err);
+    return read_info(path, false, out, err);
 }
 
 ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *err) {
-    return read_info(path, false, out, err);
+    return read_info(path, true, out, err);
 }
 
 void ht_model_info_free(ht_model_info *p) {

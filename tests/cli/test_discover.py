@@ -84,13 +84,17 @@ class Discover(CommandTest):
         shutil.copytree(GOLDEN / "llama-f32", other)
         config = json.loads((other / "config.json").read_text())
         (other / "config.json").write_text(json.dumps({**config, "model_type": "quux"}))
+        fewer = self.folder / "fewer-tensors"
+        shutil.copytree(GOLDEN / "llama-f32", fewer)
+        (fewer / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 3}))
         paths, value = self.discover()
         self.assertEqual(paths, [f"{self.folder}/good.gguf"])
         reasons = {each["path"][len(str(self.folder)) + 1 :]: each["problem"] for each in value["broken"]}
-        names = ["cut.gguf", "empty.gguf", "no-config", "no-weights", "other-family", "pipe.gguf"]
+        names = ["cut.gguf", "empty.gguf", "fewer-tensors", "no-config", "no-weights", "other-family", "pipe.gguf"]
         self.assertEqual(sorted(reasons), names)
         self.assertIn("no config.json", reasons["no-config"])
         self.assertIn("quux", reasons["other-family"])
+        self.assertIn("`model.layers.2.input_layernorm.weight` is missing", reasons["fewer-tensors"])
         self.assertIn("pipe", reasons["pipe.gguf"])
         text = self.succeeds("discover", self.folder).text
         for reason in reasons.values():
