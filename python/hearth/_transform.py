@@ -10,6 +10,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_int
 
 from . import _library as lib
 from ._array import array, operand
+from ._make import zeros_like
 from ._tree import flatten
 
 __all__ = [
@@ -303,10 +304,38 @@ def checkpoint(fun):
     return checkpointed
 
 
+def _reverse(fun, arrays, cotangents):
+    """The gradients of a function of a list of arrays, 0 for arrays of integers."""
+    places = [i for i, a in enumerate(arrays) if a.dtype.is_float]
+
+    def of_floats(*floats):
+        given = list(arrays)
+        for i, a in zip(places, floats):
+            given[i] = a
+        return fun(*given)
+
+    found = iter(vjp(of_floats, [arrays[i] for i in places], cotangents)[1])
+    return [next(found) if a.dtype.is_float else zeros_like(a) for a in arrays]
+
+
+def _also_forward(reverse, forward, n_in, n_out):
+    """`reverse`, whose derivative with respect to the gradients it is given is `forward`. For forward mode is found by
+    transposing the reverse rule."""
+    linear = custom_function(reverse)
+
+    @linear.vjp
+    def transposed(arrays, tangents, _):
+        inputs, between, outputs = arrays[:n_in], arrays[n_in : n_in + n_out], arrays[n_in + n_out :]
+        others = _reverse(lambda *rest: reverse(*rest[:n_in], *between, *rest[n_in:]), [*inputs, *outputs], tangents)
+        return [*others[:n_in], *forward(inputs, tangents), *others[n_in:]]
+
+    return linear
+
+
 class custom_function:
-    """A decorator: a function whose derivative may be given with `@f.vjp`, as `rule(primals, cotangents, outputs)`. It is
-    the derivative of the arguments; what the function captures counts as constant. `@f.jvp` is kept for programs that
-    give one; forward mode uses the reverse rule."""
+    """A decorator: a function whose derivatives may be given, with `@f.vjp` as `rule(primals, cotangents, outputs)`, and for
+    forward mode with `@f.jvp` as `rule(primals, tangents)`. They are those of the arguments; what the function captures counts
+    as constant."""
 
     def __init__(self, fun):
         self._fun, self._rule, self._forward = fun, None, None
@@ -321,27 +350,47 @@ class custom_function:
         return rule
 
     def __call__(self, *args, **kwargs):
-        if self._rule is None:
+        if self._rule is None and self._forward is None:
             return self._fun(*args, **kwargs)
-        one_in = len(args) == 1
-        structure = {}
+        leaves, rebuild_in = flatten((args, kwargs))
+        n_in, as_output = len(leaves), None
 
         def fun(*positional, **named):
+            nonlocal as_output
             value = self._fun(*positional, **named)
-            structure["outputs"] = flatten(value)[1]
+            as_output = flatten(value)[1]
             return value
 
-        _, rebuild_in = flatten((args, kwargs))
+        def arguments(arrays):
+            positional, named = rebuild_in(arrays)
+            return (positional[0] if len(args) == 1 else tuple(positional)), named
+
+        def given(results, n, what):
+            found = flatten(results)[0]
+            if len(found) != n:
+                raise ValueError(f"the derivative of a function of {n_in} arrays gave {len(found)}, expected {n} {what}")
+            return found
+
+        def on_arrays(*arrays):
+            positional, named = rebuild_in(arrays)
+            return flatten(self._fun(*positional, **named))[0]
+
+        def reverse(n_out, *arrays):
+            inputs, between, outputs = arrays[:n_in], arrays[n_in : n_in + n_out], arrays[n_in + n_out :]
+            if self._rule is None:
+                return _reverse(on_arrays, inputs, between)
+            primals, named = arguments(inputs)
+            return given(self._rule(primals, as_output(between), as_output(outputs), **named), n_in, "gradients")
+
+        def forward(n_out, inputs, tangents):
+            return given(self._forward(arguments(inputs)[0], arguments(tangents)[0]), n_out, "tangents")
 
         def rule(inputs, outputs, cotangents):
-            positional, named = rebuild_in(inputs)
-            primals = positional[0] if one_in else tuple(positional)
-            as_output = structure["outputs"]
-            gradients = self._rule(primals, as_output(cotangents), as_output(outputs), **named)
-            given = flatten(gradients)[0]
-            if len(given) != len(inputs):
-                raise ValueError(f"the derivative of a function of {len(inputs)} arrays gave {len(given)}")
-            return given
+            n = len(outputs)
+            of_all = functools.partial(reverse, n)
+            if self._forward is not None:
+                of_all = _also_forward(of_all, functools.partial(forward, n), n_in, n)
+            return of_all(*inputs, *cotangents, *outputs)
 
         number = next(_numbers)
         _users[number] = rule

@@ -94,6 +94,44 @@ class Transforms(unittest.TestCase):
         gc.collect()
         self.assertEqual(len(hx._transform._users), 0)
 
+    def test_functions_with_their_own_forward_derivative(self):
+        def program(m, with_reverse):
+            @m.custom_function
+            def f(x, y):
+                return m.sin(x) * y, x + y
+
+            if with_reverse:
+
+                @f.vjp
+                def _(primals, cotangents, outputs):
+                    x, y = primals
+                    a, b = cotangents
+                    return 10 * a * m.cos(x) * y + b, a * m.sin(x) + b
+
+            @f.jvp
+            def _(primals, tangents):
+                x, y = primals
+                dx, dy = tangents
+                return 3 * (dx * m.cos(x) * y + dy * m.sin(x)), dx + dy  # three times what it is, to be told apart
+
+            a, b, da, db = m.array([1.0, 2.0]), m.array([3.0, 4.0]), m.array([0.5, -1.0]), m.array([2.0, 0.25])
+            forward = m.jvp(lambda x, y: list(f(2 * x, y)), [a, b], [da, db])
+            reverse = m.grad(lambda x, y: (f(x, y)[0] * 2).sum(), argnums=[0, 1])(a, b)
+            return [m.round(v * 1000) for v in (*forward[0], *forward[1], *reverse)]
+
+        for with_reverse in (True, False):
+            self.both(lambda m, w=with_reverse: program(m, w))
+
+        @hx.custom_function
+        def g(x):
+            return x * x * x
+
+        g.jvp(lambda x, dx: 3 * x * x * dx)
+        self.assertEqual(hx.jvp(g, [hx.array(2.0)], [hx.array(1.0)])[1][0].item(), 12)
+        self.assertEqual(hx.grad(hx.grad(lambda x: g(x)))(hx.array(2.0)).item(), 12)
+        gc.collect()
+        self.assertEqual(len(hx._transform._users), 0)
+
     def test_values_may_be_read_inside(self):
         def program(m):
             def f(x):
