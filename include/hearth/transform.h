@@ -69,7 +69,8 @@ HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom
 /* A function that is called once for every combination of its arguments' shapes and dtypes, with arguments that have no
  * value: it must not evaluate them. Later calls lay out what that call made for new arguments. What the function reads beside
  * its arguments is kept as it was then, and computed once. Can be differentiated, and used in other functions, as the
- * function itself; may be called from several threads. */
+ * function itself; may be called from several threads. A call that nobody differentiates runs as one list of kernels, all of
+ * whose results are computed when the first is needed. */
 typedef struct ht_compiled ht_compiled;
 
 typedef struct ht_compile_options {

@@ -2,6 +2,7 @@
 #include "array/array.h"
 
 #include "array/custom.h"
+#include "array/flat.h"
 #include "array/memory.h"
 #include "array/record.h"
 #include "base/checked.h"
@@ -89,6 +90,7 @@ static void free_dying(ht_array *dying) {
         drop(a->contiguous, true, &dying);
         ht_buffer_release(a->buffer);
         ht_custom_release(a->custom);
+        ht_flat_run_release(a->run);
         free(a->failure);
         free(a);
     }
@@ -102,6 +104,9 @@ void ht_array_release(ht_array *a) {
 
 void ht_array_cut_off(ht_array *a) {
     ht_array *dying = NULL;
+    if (a->op == HT_OP_COMPILED) return; /* its results do */
+    ht_flat_run_release(a->run);
+    a->run = NULL;
     drop_inputs(a, &dying);
     if (!a->base) a->op = HT_OP_LEAF;
     free_dying(dying);

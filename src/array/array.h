@@ -48,6 +48,7 @@ struct ht_array {
     ht_array **in; /* inline_in, or allocated when there are more */
     ht_array *inline_in[HT_INLINE_INPUTS];
     struct ht_custom *custom; /* CUSTOM: the user's function */
+    struct ht_flat_run *run;  /* COMPILED, COMPILED_OUT: the call */
     const ht_step *step;      /* ATTEND outside a trace: the step it belongs to */
     ht_batch_field batch_field;
 

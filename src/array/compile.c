@@ -3,6 +3,7 @@
  * sizes are made of that. */
 #include "array/call.h"
 #include "array/differentiate.h"
+#include "array/flat.h"
 #include "array/record.h"
 #include "array/tape.h"
 #include "base/error.h"
@@ -19,6 +20,8 @@ typedef struct trace {
     ht_tape tape; /* the arguments come first */
     int n_in, n_out;
     ht_array **in, **out; /* held; `in` are leaves without values */
+    ht_flat *flat;        /* or NULL: every call lays out the nodes */
+    bool tried;
 } trace;
 
 /* What the function does with arguments of some dtypes and numbers of dimensions, whatever their sizes. */
@@ -41,6 +44,7 @@ struct ht_compiled {
 
 static void free_trace(trace *t) {
     if (!t) return;
+    ht_flat_release(t->flat);
     ht_tape_free(&t->tape);
     for (int i = 0; t->in && i < t->n_in; i++) ht_array_release(t->in[i]);
     for (int i = 0; t->out && i < t->n_out; i++) ht_array_release(t->out[i]);
@@ -224,6 +228,26 @@ static void put_first(ht_compiled *c, trace *t) {
 
 /* ---- calling ---- */
 
+/* Nodes are laid out for who may differentiate them, or trace. */
+static bool is_flat(const ht_scope *s, trace *t) {
+    if (ht_graphs_kept || s->tracing) return false;
+    if (!t->tried) t->flat = ht_flat_new(s->stream->device, &t->tape, t->in, t->n_in, t->out, t->n_out);
+    t->tried = true;
+    return t->flat && ht_flat_device(t->flat) == s->stream->device;
+}
+
+static bool call_flat(ht_scope *inner, const trace *t, ht_array *const *in, ht_array **out) {
+    ht_array *few[8], **whole = t->n_in > 8 ? ht_array_list(inner, t->n_in) : few;
+    bool ok = whole != NULL;
+    for (int i = 0; ok && i < t->n_in; i++) {
+        whole[i] = ht_contiguous(inner, in[i]);
+        ok = whole[i] != NULL;
+    }
+    ok = ok && ht_flat_call(inner, t->flat, whole, out);
+    if (whole != few) free(whole);
+    return ok;
+}
+
 /* The traced nodes once more, on the arguments. */
 static bool lay_out(ht_scope *inner, const trace *t, ht_array *const *in, ht_array **out) {
     const ht_tape *tape = &t->tape;
@@ -285,7 +309,7 @@ int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in,
     if (n > max_out)
         ht_scope_fail(s, HT_ERR_ARGUMENT, "a function gave %d arrays where there is room for %d", n, max_out);
     ht_scope *inner = ok ? ht_scope_inside(s) : NULL;
-    if (inner) ok = ht_scope_give(s, inner, lay_out(inner, t, in, out), out, n);
+    if (inner) ok = ht_scope_give(s, inner, (is_flat(s, t) ? call_flat : lay_out)(inner, t, in, out), out, n);
     pthread_mutex_unlock(&c->lock);
     return ok && inner ? n : -1;
 }

@@ -3,6 +3,7 @@
  *
  * What was only needed on the way is given back as soon as its last consumer has run, and computed again should anyone
  * ask for it later; what was asked for, is retained by the user, or has consumers outside this evaluation stays. */
+#include "array/flat.h"
 #include "array/fuse_elementwise.h"
 #include "array/graph.h"
 #include "array/memory.h"
@@ -48,6 +49,7 @@ static void count_uses(walk *w, ht_array *const *targets, int n) {
         a->slot = TO_DO;
         for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
         if (a->base) count_use(w, a->base, false);
+        if (a->op == HT_OP_COMPILED_OUT) ht_flat_note(a, w->visit);
     }
     for (size_t i = 0; i < w->list->n; i++)
         if (held_outside(order[i])) ht_storage(order[i])->keep = true;
@@ -57,6 +59,11 @@ static void count_uses(walk *w, ht_array *const *targets, int n) {
 
 static void give_back(ht_array *a) {
     ht_buffer *b = a->buffer;
+    if (a->op == HT_OP_COMPILED) ht_flat_forget(a);
+    if (a->op == HT_OP_COMPILED_OUT) { /* the whole call is needed to make it again */
+        ht_flat_forget(a->in[0]);
+        atomic_store_explicit(&a->in[0]->state, HT_LAZY, memory_order_release);
+    }
     atomic_store_explicit(&a->state, HT_LAZY, memory_order_release);
     a->buffer = NULL;
     ht_buffer_release(b);
@@ -105,12 +112,42 @@ static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
     return st;
 }
 
+static void is_ready(ht_array *a) {
+    a->slot = DONE;
+    atomic_store_explicit(&a->state, HT_READY, memory_order_release);
+}
+
+/* A call of a compiled function, with those of its results that this evaluation needs. */
+static ht_status run_compiled(walk *w, ht_array *a) {
+    ht_status st = ht_flat_compute(w->stream, a, w->visit, ensure_scratch, w->err);
+    if (st) return st;
+    is_ready(a);
+    const int n = ht_flat_count(a);
+    for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
+    for (int i = 0; i < n; i++) {
+        ht_array *out = ht_flat_noted(a, w->visit, i);
+        if (out) is_ready(out);
+    }
+    for (int i = 0; i < n; i++)
+        if (ht_flat_noted(a, w->visit, i)) used_by_kernel(w, a);
+    return HT_OK;
+}
+
+/* One that an earlier evaluation left. */
+static ht_status take_result(walk *w, ht_array *a) {
+    ht_status st = ht_flat_take(a, w->err);
+    if (st == HT_OK) is_ready(a);
+    return st;
+}
+
 enum { STACK_VIEWS = 8 };
 
 static ht_status run_kernel(walk *w, ht_array *a) {
     ht_stream *s = w->stream;
     const ht_kernel *kernel = &s->device->kernels[a->op];
     const char *name = ht_op_name(a->op);
+    if (a->op == HT_OP_COMPILED) return run_compiled(w, a);
+    if (a->op == HT_OP_COMPILED_OUT) return take_result(w, a);
     if (a->op == HT_OP_LEAF)
         return ht_fail(w->err, HT_ERR_ARGUMENT,
                        "an argument of a function that is being compiled has no value: it cannot be evaluated");

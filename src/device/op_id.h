@@ -138,7 +138,12 @@
     X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
     X(LINEAR_GATHER, linear_gather) /* activations x those of several packed weights that each row asks for */
 
-#define HT_OP_LIST(X) HT_OP_VIEWS(X) HT_OP_KERNELS(X) HT_OP_PACKED(X)
+/* Calls of compiled functions (array/flat.h). */
+#define HT_OP_CALLS(X)                                                                                                 \
+    X(COMPILED, compiled)                                                                                              \
+    X(COMPILED_OUT, compiled_out) /* one of the arrays that it gives */
+
+#define HT_OP_LIST(X) HT_OP_VIEWS(X) HT_OP_KERNELS(X) HT_OP_PACKED(X) HT_OP_CALLS(X)
 
 typedef enum ht_op_id {
 #define X(id, name) HT_OP_##id,
