@@ -158,8 +158,7 @@ static ht_status open_sessions(bench *b, ht_error *err) {
     if (!n) return HT_OK;
     b->sessions = calloc(n, sizeof *b->sessions);
     b->next = calloc(n, sizeof *b->next);
-    b->logits = malloc(n * (size_t)ht_model_vocab_size(b->e.model) * sizeof *b->logits);
-    if (!b->sessions || !b->next || !b->logits) return out_of_memory(err);
+    if (!b->sessions || !b->next) return out_of_memory(err);
     ht_session_options how = {.chunk = (int32_t)b->o->chunk};
     ht_status st = HT_OK;
     for (size_t i = 0; i < n && !st; i++) st = ht_session_open(b->e.model, &how, &b->sessions[i], err);
@@ -190,7 +189,6 @@ static void free_bench(bench *b) {
     for (int i = 0; b->sessions && i < b->n_together; i++) ht_session_close(&b->sessions[i]);
     for (int i = 0; i < N_SERIES; i++) free(b->series[i].values);
     free(b->sessions);
-    free(b->logits);
     free(b->next);
     free(b->ids);
     engine_close(&b->e);

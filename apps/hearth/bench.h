@@ -37,7 +37,6 @@ typedef struct bench {
     int32_t n_prompt, n_decode, depth;
     int n_together;        /* sessions decoding in one step; 0: not measured */
     ht_session **sessions; /* [n_together] */
-    float *logits;         /* [n_together, vocab] */
     int32_t *next;         /* [n_together] */
     ht_meter *meter;       /* after the first round: its memory is not to be part of the peak */
     ht_model_cost cost;

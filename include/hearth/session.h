@@ -57,6 +57,10 @@ HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n,
  * named twice. On failure no session's tokens change. */
 HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
                                              ht_error *err);
+/* The same without handing over logits: next[i], of n, is the likeliest token after ids[i], the lowest id on ties. It
+ * may be `ids`. A logit that is not finite is HT_ERR_INTERNAL. */
+HT_API ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n, int32_t *next,
+                                            ht_error *err);
 
 /* ---- sampling ---- */
 

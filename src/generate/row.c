@@ -1,5 +1,6 @@
 #include "generate/row.h"
 
+#include "base/error.h"
 #include "base/half.h"
 
 #include <float.h>
@@ -22,10 +23,11 @@ bool ht_row_scan(ht_row *row) {
     return finite;
 }
 
-int32_t ht_row_find_bad(const ht_row *row) {
-    for (int32_t i = 0; i < row->n; i++)
-        if (!isfinite(row->x[i])) return i;
-    return -1;
+ht_status ht_row_fail(const ht_row *row, const int32_t *ids, ht_error *err) {
+    int32_t i = 0;
+    while (i + 1 < row->n && isfinite(row->x[i])) i++;
+    return ht_fail(err, HT_ERR_INTERNAL, "the logit of token %d is %g; the model's output cannot be sampled from",
+                   (int)(ids ? ids[i] : i), (double)row->x[i]);
 }
 
 int32_t ht_row_argmax(const ht_row *row) {

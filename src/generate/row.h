@@ -7,6 +7,8 @@
 
 #include "device/row.h"
 
+#include <hearth/status.h>
+
 typedef struct ht_row {
     const ht_row_ops *ops;
     const float *x; /* [n] finite logits */
@@ -20,8 +22,9 @@ static inline int32_t ht_row_blocks(int32_t n) { return (n + HT_ROW_BLOCK - 1) /
 
 /* Fills in n_blocks, block_max (room for ht_row_blocks(n)) and max. False when a value is NaN or infinite. */
 bool ht_row_scan(ht_row *row);
-/* Index of the first value that is not finite, after ht_row_scan returned false. */
-int32_t ht_row_find_bad(const ht_row *row);
+/* The error of the first value that is not finite, after ht_row_scan returned false. Value i is the logit of token ids[i];
+ * NULL: of token i. */
+ht_status ht_row_fail(const ht_row *row, const int32_t *ids, ht_error *err);
 /* Index of the largest value, the lowest one on ties. */
 int32_t ht_row_argmax(const ht_row *row);
 

@@ -301,13 +301,6 @@ static void run_filter(ht_sampler *s, chain *c, int stage) {
     }
 }
 
-static ht_status bad_logit(const ht_row *row, const int32_t *ids, ht_error *err) {
-    int32_t i = ht_row_find_bad(row);
-    if (i < 0) i = 0;
-    return ht_fail(err, HT_ERR_INTERNAL, "the logit of token %d is %g; the model's output cannot be sampled from",
-                   (int)(ids ? ids[i] : i), (double)row->x[i]);
-}
-
 /* The same draw as ht_row_draw, over a list. Leaves the list in order of index. */
 static int32_t draw_from_list(ht_sampler *s, const chain *c, double u) {
     int32_t n = c->n_list, reached, last = 0;
@@ -373,12 +366,12 @@ ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *his
             c.scale = 1 / s->o.temperature;
             if (c.scale > 1e30f) c.scale = 1e30f;
         } else if (s->filters) {
-            if (!scanned && !ht_row_scan(&c.row)) return bad_logit(&c.row, c.ids, err);
+            if (!scanned && !ht_row_scan(&c.row)) return ht_row_fail(&c.row, c.ids, err);
             scanned = filtered = true;
             run_filter(s, &c, i);
         }
     }
-    if (!scanned && !ht_row_scan(&c.row)) return bad_logit(&c.row, c.ids, err);
+    if (!scanned && !ht_row_scan(&c.row)) return ht_row_fail(&c.row, c.ids, err);
     int32_t index =
         s->o.temperature > 0 ? draw(s, &c, ht_philox_uniform(s->o.seed, (uint64_t)n_history)) : ht_row_argmax(&c.row);
     *id = c.ids ? c.ids[index] : index;

@@ -1,5 +1,8 @@
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/pool.h"
+#include "device/device.h"
+#include "generate/row.h"
 #include "generate/session_inside.h"
 #include "models/kv.h"
 
@@ -40,6 +43,7 @@ static void free_room(ht_batch_room *r) {
     free(r->seq_start);
     free(r->kv_len);
     free(r->kv);
+    free(r->block_max);
     *r = (ht_batch_room){0};
 }
 
@@ -291,7 +295,9 @@ static ht_status check_together(ht_session *const *sessions, const int32_t *ids,
     return HT_OK;
 }
 
-static ht_status step_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits, ht_error *err) {
+/* The logits go to `logits`, or somewhere in the executor: *output. The sessions' tokens have not changed yet. */
+static ht_status step_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
+                               const float **output, ht_error *err) {
     ht_status status = HT_OK;
     ht_session *host = sessions[0]; /* lends its executor */
     int64_t rows = 0;
@@ -308,20 +314,76 @@ static ht_status step_together(ht_session *const *sessions, const int32_t *ids, 
     ht_batch b = begin_batch(&host->room);
     for (int i = 0; i < n; i++)
         add_sequence(&host->room, &b, sessions[i], sessions[i]->n_tokens + 1, sessions[i]->n_tokens);
-    const float *output;
-    status = ht_exec_run(host->exec, &(ht_step){.batch = &b, .kv = host->room.kv, .output = logits}, &output, err);
-    if (status) return status;
-    for (int i = 0; i < n; i++) sessions[i]->cache->length = ++sessions[i]->n_tokens;
+    return ht_exec_run(host->exec, &(ht_step){.batch = &b, .kv = host->room.kv, .output = logits}, output, err);
+}
+
+/* ---- the likeliest tokens of a step ---- */
+
+typedef struct choice {
+    const ht_model *m;
+    const float *logits; /* [n][vocab] */
+    float *block_max;    /* [n][blocks] */
+    int32_t *id;         /* -1: a logit is not finite */
+} choice;
+
+static ht_row row_of(const choice *c, int64_t i) {
+    return (ht_row){.ops = c->m->device->row_ops,
+                    .x = c->logits + i * c->m->vocab,
+                    .n = c->m->vocab,
+                    .block_max = c->block_max + i * ht_row_blocks(c->m->vocab)};
+}
+
+static void choose_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    const choice *c = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        ht_row row = row_of(c, i);
+        c->id[i] = ht_row_scan(&row) ? ht_row_argmax(&row) : -1;
+    }
+}
+
+static ht_status choose_together(ht_session *host, const float *logits, int n, int32_t *id, ht_error *err) {
+    ht_batch_room *r = &host->room;
+    size_t blocks = (size_t)n * (size_t)ht_row_blocks(host->model->vocab);
+    if (blocks > r->n_block_max) {
+        if (!grow(&r->block_max, blocks, sizeof *r->block_max))
+            return ht_fail_memory(err, blocks * sizeof *r->block_max, "choosing tokens");
+        r->n_block_max = blocks;
+    }
+    choice c = {host->model, logits, r->block_max, id};
+    ht_pool *pool = host->model->device->pool;
+    ht_pool_lease(pool);
+    ht_pool_run(pool, n, 1, choose_rows, &c);
+    ht_pool_release(pool);
+    for (int i = 0; i < n; i++)
+        if (id[i] < 0) {
+            ht_row row = row_of(&c, i);
+            return ht_fail_in(err, ht_row_fail(&row, NULL, err), "session %d of the step", i);
+        }
     return HT_OK;
 }
 
-ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
-                                      ht_error *err) {
+/* Logits, or with `next` the tokens they say. */
+static ht_status run_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits, int32_t *next,
+                              ht_error *err) {
+    const float *output;
     ht_status status = check_together(sessions, ids, n, err);
     ht_slot slot;
     if (!status) status = ht_slots_enter(sessions[0]->model->slots, NULL, &slot, err);
     if (status) return status;
-    status = step_together(sessions, ids, n, logits, err);
+    status = step_together(sessions, ids, n, logits, &output, err);
+    if (!status && next) status = choose_together(sessions[0], output, n, next, err);
+    for (int i = 0; i < n && !status; i++) sessions[i]->cache->length = ++sessions[i]->n_tokens;
     ht_slots_leave(&slot);
     return status;
+}
+
+ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
+                                      ht_error *err) {
+    return run_together(sessions, ids, n, logits, NULL, err);
+}
+
+ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n, int32_t *next,
+                                     ht_error *err) {
+    return run_together(sessions, ids, n, NULL, next, err);
 }

@@ -16,6 +16,8 @@ typedef struct ht_batch_room {
     int32_t *id, *pos, *out_row; /* [rows] */
     int32_t *seq_start, *kv_len; /* [sequences + 1], [sequences] */
     ht_cache **kv;               /* [sequences] */
+    float *block_max;            /* [n_block_max]: of each sequence's logits, where the highest are */
+    size_t n_block_max;
 } ht_batch_room;
 
 struct ht_session {
