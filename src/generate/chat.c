@@ -70,17 +70,50 @@ static ht_span default_system(const char *template_text) {
     return (ht_span){"", 0};
 }
 
+/* An answer as the templates of thinking models write it: what follows its thoughts. Qwen3's leaves answers alone that have
+ * none, or that no user's message follows. */
+static const char *without_thought(const ht_chat_writer *c, size_t i, size_t last_user) {
+    static const char close[] = "</think>";
+    const char *content = c->messages[i].content, *answer = content;
+    if (!strstr(c->template_text, "split('</think>')[-1].lstrip('\\n')")) return content;
+    bool looks = strstr(c->template_text, "if '</think>' in ") != NULL;
+    for (const char *p = content; (p = strstr(p, close));) answer = p += strlen(close);
+    return looks && (answer == content || i > last_user) ? content : answer + strspn(answer, "\n");
+}
+
+/* The answer begins with a thought, or with the end of one, where the template says so. */
+static void put_chatml_thought(ht_chat_writer *c) {
+    const char *t = c->template_text;
+    if (strstr(t, "<|im_start|>assistant\\n<think>\\n'") || strstr(t, "<|im_start|>assistant\n<think>\n'"))
+        ht_chat_put_text(c, "<think>\n");
+    if (strstr(t, "{%- if not enable_thinking -%}{{- '</think>' -}}")) ht_chat_put_text(c, "</think>");
+}
+
+ht_status ht_chat_unknown_dialect(const char *format, ht_error *err) {
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "the chat template is a dialect of the %s format that Hearth does not know; give it the text as it "
+                   "is instead",
+                   format);
+}
+
 static ht_status ht_chat_write_chatml(ht_chat_writer *c, ht_error *err) {
-    (void)err;
+    if (strstr(c->template_text, "<|im_sep|>")) return ht_chat_unknown_dialect("chatml", err);
+    size_t last_user = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (ht_chat_has_role(&c->messages[i], "user")) last_user = i;
     ht_span system = default_system(c->template_text);
     if (system.n && !ht_chat_begins_with_system(c)) {
         ht_chat_put_text(c, "<|im_start|>system\n");
         ht_chat_put(c, system);
         ht_chat_put_text(c, "<|im_end|>\n");
     }
-    for (size_t i = 0; i < c->n; i++)
-        ht_text_printf(&c->out, "<|im_start|>%s\n%s<|im_end|>\n", c->messages[i].role, c->messages[i].content);
+    for (size_t i = 0; i < c->n; i++) {
+        const ht_message *m = &c->messages[i];
+        ht_text_printf(&c->out, "<|im_start|>%s\n%s<|im_end|>\n", m->role,
+                       ht_chat_has_role(m, "assistant") ? without_thought(c, i, last_user) : m->content);
+    }
     ht_chat_put_text(c, "<|im_start|>assistant\n");
+    put_chatml_thought(c);
     return HT_OK;
 }
 

@@ -27,6 +27,9 @@ ht_span ht_chat_trim(const char *text, size_t n);
 /* A user's message after the first `first` messages, then an answer, and so on; `format` for the message. */
 ht_status ht_chat_check_turns(const ht_chat_writer *c, size_t first, const char *format, ht_error *err);
 
+/* A template with the format's marks that writes something else: an error, and the reason to have none. */
+ht_status ht_chat_unknown_dialect(const char *format, ht_error *err);
+
 /* Formats with a file of their own. */
 ht_status ht_chat_write_mistral(ht_chat_writer *c, ht_error *err);
 ht_status ht_chat_write_llama2(ht_chat_writer *c, ht_error *err);

@@ -158,6 +158,8 @@ ht_status ht_chat_write_mistral(ht_chat_writer *c, ht_error *err) {
 /* Llama 2's: BOS before every pair of messages, texts trimmed together with the system text. */
 ht_status ht_chat_write_llama2(ht_chat_writer *c, ht_error *err) {
     const size_t first = ht_chat_begins_with_system(c) ? 1 : 0;
+    const bool known = !*c->template_text || has(c, "content.strip()") || has(c, "content | trim");
+    if (!known || has(c, "set system_message = '")) return ht_chat_unknown_dialect("llama2", err);
     ht_status status = ht_chat_check_turns(c, first, "llama2", err);
     if (status) return status;
     const bool bos_again = has(c, "bos_token + '[INST] '");

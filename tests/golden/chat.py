@@ -60,6 +60,8 @@ LLAMA31 = ["{{- bos_token }}", '{{- "Cutting Knowledge Date: December 2023\\n" }
 THINK = "{{'<\uff5cAssistant\uff5c><think>\\n'}}"
 NO_THOUGHT = "{{- '<|channel>thought\\n<channel|>' -}}"
 ALTERNATES = "must alternate"
+AFTER_THOUGHT, BEGINS_THOUGHT = "split('</think>')[-1].lstrip('\\n')", "'<|im_start|>assistant\\n<think>\\n'"
+QWQ, NOT_THINKING = of_file("Qwen-QwQ-32B"), "{%- if not enable_thinking -%}{{- '</think>' -}}{%- endif -%}"
 SMALL32, MINISTRAL = (of_file(n) for n in ("Mistral-Small-3.2-24B-Instruct-2506", "mistralai-Ministral-3-14B-Reasoning-2512"))
 CASES = [  # name, format, BOS, template, fragments
     ("SmolLM2", "chatml", "<|im_start|>", of_gguf(f"{MODELS}/smollm2-135m.gguf"),
@@ -69,7 +71,9 @@ CASES = [  # name, format, BOS, template, fragments
     ("Qwen2", "chatml", "<|endoftext|>", of_gguf(f"{TEMPLATES}/ggml-vocab-qwen2.gguf"),
      ["{{ '<|im_start|>system\nYou are a helpful assistant<|im_end|>\n' }}"]),
     ("Qwen3", "chatml", "<|endoftext|>", of_file("Qwen-Qwen3-0.6B"),
-     ["{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}"]),
+     ["{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}", "if '</think>' in message.content", AFTER_THOUGHT]),
+    ("QwQ", "chatml", "<|endoftext|>", QWQ.replace(NOT_THINKING, ""), [AFTER_THOUGHT, BEGINS_THOUGHT]),
+    ("QwQ, not thinking", "chatml", "<|endoftext|>", QWQ, [AFTER_THOUGHT, BEGINS_THOUGHT, NOT_THINKING]),
     ("Llama 3.1", "llama3", "<|begin_of_text|>", of_file("meta-llama-Llama-3.1-8B-Instruct"), LLAMA31),
     ("Llama 3.2", "llama3", "<|begin_of_text|>", of_file("meta-llama-Llama-3.2-3B-Instruct"), LLAMA31),
     ("Llama 3.3", "llama3", "<|begin_of_text|>", of_file("meta-llama-Llama-3.3-70B-Instruct"), LLAMA31),
@@ -151,7 +155,7 @@ for name, kind, bos, template, fragments in CASES:
     for fragment in fragments:
         assert fragment in template, (name, fragment)
     for i, messages in enumerate(conversations):
-        if messages is THOUGHT and kind != "gemma4" or messages is DEEP_THOUGHT and kind != "deepseek":
+        if messages is THOUGHT and kind != "gemma4" or messages is DEEP_THOUGHT and kind != "deepseek" and not name.startswith(("Qwen3", "QwQ")):
             continue
         try:
             rendered, _ = render_jinja_template([messages], chat_template=template, add_generation_prompt=True,

@@ -112,6 +112,27 @@ static void a_default_that_cannot_be_read(void **state) {
     }
 }
 
+/* Templates with the marks of a format that write something else with them. */
+static void dialects_that_are_not_known(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *template;
+    } cases[] = {
+        {"llama2", "{{- '[INST] <<SYS>>\\n' + messages[idx]['content'] + '\\n<</SYS>>\\n\\n' -}}"},
+        {"llama2", "<<SYS>> {% set system_message = 'Be kind.' %} {{ '[INST] ' + content.strip() + ' [/INST]' }}"},
+        {"chatml", "{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}"},
+    };
+    const ht_message chat[] = {{"user", "a"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text;
+        ht_error err = {0};
+        assert_int_equal(ht_chat_write(cases[i].format, cases[i].template, "", "", chat, 1, &text, &err),
+                         HT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(err.message, "is a dialect of the"));
+        assert_null(text);
+    }
+}
+
 static void what_is_refused(void **state) {
     (void)state;
     const ht_message user = {"user", "x"}, system = {"system", "x"}, tool = {"tool", "x"}, none = {"user", NULL};
@@ -129,9 +150,9 @@ static void what_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_templates_write_it), cmocka_unit_test(formats_without_a_template),
-        cmocka_unit_test(parts_of_templates),        cmocka_unit_test(a_default_that_cannot_be_read),
-        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(as_the_templates_write_it),   cmocka_unit_test(formats_without_a_template),
+        cmocka_unit_test(parts_of_templates),          cmocka_unit_test(a_default_that_cannot_be_read),
+        cmocka_unit_test(dialects_that_are_not_known), cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,10 +109,17 @@ static void damaged_checkpoints(void **state) {
 }
 
 int main(void) {
-    static const char *const names[] = {
-        "llama-mlx4-bf16",    "qwen3-moe-mlx4-bf16",  "qwen2-nvfp4",
-        "qwen3-mxfp8",        "llama-fp8-blocks",     "llama-llama3-f16-shards",
-        "gemma4-shared-bf16", "llama-modelopt-nvfp4", "qwen3-moe-modelopt-nvfp4-stacked"};
+    static const char *const names[] = {"llama-mlx4-bf16",
+                                        "qwen3-moe-mlx4-bf16",
+                                        "qwen2-nvfp4",
+                                        "qwen3-mxfp8",
+                                        "llama-fp8-blocks",
+                                        "llama-llama3-f16-shards",
+                                        "gemma4-shared-bf16",
+                                        "llama-modelopt-nvfp4",
+                                        "qwen3-moe-modelopt-nvfp4-stacked",
+                                        "mistral-compressed-mixed",
+                                        "qwen3-compressed-fp8-block"};
     enum { N = sizeof names / sizeof *names };
     struct CMUnitTest tests[N];
     for (int i = 0; i < N; i++)
