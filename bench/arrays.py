@@ -265,16 +265,24 @@ def bandwidth(libraries, threads):
     return best
 
 
-def overhead(libraries, rounds):
-    """Seconds per operation of a long chain on one element."""
+def chain(x):
+    y = x
+    for _ in range(1000):
+        y = y + x
+    return y
+
+
+def overhead(libraries, rounds, compiled=False):
+    """Seconds per operation of a long chain on one element; of those that compile a function before it runs, if asked."""
     result = {}
     for kind, module in libraries.items():
+        if compiled and kind not in ("hearth", "mlx"):
+            continue
         x = as_operand(kind, module, libraries["numpy"].ones(1, "float32"), None)
+        function = module.compile(chain) if compiled else chain
 
-        def run(kind=kind, module=module, x=x):
-            y = x
-            for _ in range(1000):
-                y = y + x
+        def run(kind=kind, module=module, x=x, function=function):
+            y = function(x)
             if kind in ("hearth", "mlx"):
                 module.eval(y)
 
@@ -310,9 +318,13 @@ def run_here(threads, args):
         if one:
             found.append(one)
             print_line(one, copy)
-    cost = overhead(libraries, args.rounds)
-    print("an operation on one element, from Python: " + ", ".join(f"{k} {v * 1e6:.2f} us" for k, v in cost.items()))
-    return {"threads": threads, "copy_bytes_per_second": copy, "operations": found, "overhead_seconds": cost}
+    cost, compiled = overhead(libraries, args.rounds), overhead(libraries, args.rounds, compiled=True)
+    for name, each in (("", cost), (" in a compiled function", compiled)):
+        print(f"an operation on one element{name}: " + ", ".join(f"{k} {v * 1e6:.2f} us" for k, v in each.items()))
+    return {
+        "threads": threads, "copy_bytes_per_second": copy, "operations": found, "overhead_seconds": cost,
+        "compiled_overhead_seconds": compiled,
+    }  # fmt: skip
 
 
 def main():
