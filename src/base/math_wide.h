@@ -318,8 +318,10 @@ static inline float ht_erfinv_f32(float x) {
 /* ---- remainders ---- */
 
 /* The remainder of a by b with the sign of b. Easy: the quotient has fewer than 30 bits, and so the product of its whole
- * part and b is exact in f64. */
-static inline int ht_is_easy_remainder(float a, float b) { return fabsf(a) < 0x1p+29f * fabsf(b); }
+ * part and b is exact in f64; and b is finite. */
+static inline int ht_is_easy_remainder(float a, float b) {
+    return (fabsf(a) < 0x1p+29f * fabsf(b)) & (fabsf(b) < INFINITY);
+}
 static inline float ht_remainder_of_rest(float r, float b) {
     float moved = (r < 0.0f) != (b < 0.0f) ? r + b : r;
     return r == 0.0f ? copysignf(0.0f, b) : moved;

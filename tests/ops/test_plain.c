@@ -58,6 +58,14 @@ static void integers_wrap_and_divide_downwards(void **state) {
     assert_non_null(strstr(err.message, "i64"));
 }
 
+static void remainders_by_infinity(void **state) {
+    (void)state;
+    float a[4] = {3.0f, -3.0f, 0.5f, INFINITY}, b[4] = {INFINITY, INFINITY, -INFINITY, 2.0f}, y[4];
+    ht_view in[2] = {row(a, HT_F32, 4), row(b, HT_F32, 4)};
+    run(HT_OP_REMAINDER, NULL, 2, in, row(y, HT_F32, 4));
+    assert_true(y[0] == 3.0f && y[1] == INFINITY && y[2] == -INFINITY && isnan(y[3]));
+}
+
 static void shifts_leave_the_sign(void **state) {
     (void)state;
     int32_t a[5] = {1, 1, -8, -8, -8}, by[5] = {31, 32, 1, 40, -1}, y[5];
@@ -221,6 +229,7 @@ static void unknown_instruction_sets_are_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_wrap_and_divide_downwards),
+        cmocka_unit_test(remainders_by_infinity),
         cmocka_unit_test(shifts_leave_the_sign),
         cmocka_unit_test(casts_saturate),
         cmocka_unit_test(copies_follow_strides),
