@@ -28,7 +28,7 @@ PARAMETERS = {
     **dict.fromkeys("lhs_indices rhs_indices biases key mask sinks freqs".split(), "array | None"),
     **dict.fromkeys("indices start_indices".split(), "array | int | Sequence[Any]"),
     **dict.fromkeys("keepdims equal_nan reverse inclusive precise sparse traditional transpose sorted_indices".split(), "bool"),
-    **dict.fromkeys("sliding last add_special parse_special skip_special return_metadata shapeless".split(), "bool"),
+    **dict.fromkeys("sliding last add_special parse_special skip_special return_metadata shapeless endpoint".split(), "bool"),
     **dict.fromkeys("n k kth num width decimals offset ddof axis1 axis2 start_axis end_axis repeats dims window".split(), "int"),
     **dict.fromkeys("seed limit bits_of index".split(), "int"),
     **dict.fromkeys("rtol atol alpha beta eps nan step start stop".split(), "float"),

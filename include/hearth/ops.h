@@ -93,6 +93,9 @@ HT_API ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n);
 HT_API ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis);
 /* widths[i] elements before and behind axis i: the value, an array without axes, or with HT_NONE the edge. */
 HT_API ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array *value);
+/* Those before and behind axis i are its elements mirrored at the end, which is not repeated, or with `edge_again` is; as
+ * often as the widths ask for. */
+HT_API ht_array *ht_pad_mirrored(ht_scope *s, ht_array *x, const int64_t (*widths)[2], bool edge_again);
 /* Elements `shift` places on along an axis, those that leave the end coming in at the beginning. */
 HT_API ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis);
 

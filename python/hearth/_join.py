@@ -16,6 +16,7 @@ _reshape_like = lib.operation("ht_reshape_like", c_void_p, c_void_p)
 _tile = lib.operation("ht_tile", c_void_p, POINTER(c_int64), c_int)
 _repeat = lib.operation("ht_repeat", c_void_p, c_int64, c_int)
 _pad = lib.operation("ht_pad", c_void_p, POINTER(c_int64), c_void_p)
+_pad_mirrored = lib.operation("ht_pad_mirrored", c_void_p, POINTER(c_int64), c_bool)
 _roll = lib.operation("ht_roll", c_void_p, c_int64, c_int)
 
 
@@ -63,8 +64,8 @@ def repeat(a, repeats, axis=None):
 
 def pad(a, pad_width, mode="constant", constant_values=0):
     a = operand(a)
-    if mode not in ("constant", "edge"):
-        raise ValueError(f"pad: there is no mode {mode!r}, only 'constant' and 'edge'")
+    if mode not in ("constant", "edge", "reflect", "symmetric"):
+        raise ValueError(f"pad: there is no mode {mode!r}, only 'constant', 'edge', 'reflect' and 'symmetric'")
     widths = pad_width if isinstance(pad_width, (list, tuple)) else [pad_width]
     widths = [(w, w) if isinstance(w, int) else tuple(w) for w in widths]
     if isinstance(pad_width, tuple) and len(pad_width) == 2 and all(isinstance(w, int) for w in pad_width):
@@ -73,6 +74,8 @@ def pad(a, pad_width, mode="constant", constant_values=0):
     if len(widths) != a.ndim:
         raise ValueError(f"pad: {len(widths)} widths for an array of {a.ndim} axes")
     flat = [width for pair in widths for width in pair]
+    if mode in ("reflect", "symmetric"):
+        return lib.call(_pad_mirrored, a, (c_int64 * len(flat))(*flat), mode == "symmetric")
     value = None if mode == "edge" else operand(constant_values, a)
     return lib.call(_pad, a, (c_int64 * len(flat))(*flat), lib.none if value is None else value)
 

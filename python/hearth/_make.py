@@ -43,12 +43,12 @@ def ones(shape, dtype=float32):
     return full(shape, 1, dtype)
 
 
-def zeros_like(a):
-    return full_like(a, 0)
+def zeros_like(a, dtype=None):
+    return full_like(a, 0, dtype)
 
 
-def ones_like(a):
-    return full_like(a, 1)
+def ones_like(a, dtype=None):
+    return full_like(a, 1, dtype)
 
 
 def full_like(a, vals, dtype=None):
@@ -64,7 +64,9 @@ def arange(start, stop=None, step=1, dtype=None):
     return lib.call(_arange, start, stop, step, (dtype or (int32 if whole else float32)).code)
 
 
-def linspace(start, stop, num=50, dtype=float32):
+def linspace(start, stop, num=50, endpoint=True, dtype=float32):
+    if not endpoint:
+        return lib.call(_linspace, start, stop, num + 1, dtype.code)[:num]
     return lib.call(_linspace, start, stop, num, dtype.code)
 
 

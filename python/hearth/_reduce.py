@@ -60,7 +60,11 @@ def _scan(name):
             a, axis = a.flatten(), 0
         return lib.call(function, a, axis, reverse, inclusive)
 
-    _export(name, apply)
+    def apply_in(a, axis=None, *, reverse=False, inclusive=True, dtype=None):
+        a = operand(a)
+        return apply(a if dtype is None else a.astype(dtype), axis, reverse=reverse, inclusive=inclusive)
+
+    _export(name, apply_in if name in ("cumsum", "cumprod") else apply)
 
 
 for _name in "sum prod mean max min all any logsumexp".split():

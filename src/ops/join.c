@@ -4,6 +4,7 @@
 #include "ops/again.h"
 #include "ops/op.h"
 
+#include <hearth/index.h>
 #include <hearth/ops.h>
 
 #include <stdlib.h>
@@ -180,6 +181,50 @@ ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array 
         ht_array *parts[3] = {padding(s, x, i, before, 0, value), x, padding(s, x, i, behind, length - 1, value)};
         x = ht_concatenate(s, parts, 3, i);
     }
+    return x;
+}
+
+/* Which element of n stands at place i, of any sign: there and back again, without end. */
+static int64_t mirrored(int64_t i, int64_t n, bool edge_again) {
+    int64_t period = edge_again ? 2 * n : n > 1 ? 2 * (n - 1) : 1, at = (i % period + period) % period;
+    return at < n ? at : edge_again ? period - 1 - at : period - at;
+}
+
+static ht_array *mirror(ht_scope *s, ht_array *x, int axis, const int64_t width[2], bool edge_again) {
+    int64_t n = x->shape[axis], all;
+    if (width[0] < 0 || width[1] < 0 || n == 0 || width[0] > INT32_MAX || width[1] > INT32_MAX)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "pad: axis %d of %lld elements cannot get %lld and %lld more", axis,
+                             (long long)n, (long long)width[0], (long long)width[1]);
+    all = width[0] + n + width[1];
+    int64_t *places = malloc((size_t)all * sizeof *places);
+    if (!places) return ht_scope_fail(s, HT_ERR_MEMORY, "pad: no memory for %lld places", (long long)all);
+    for (int64_t i = 0; i < all; i++) places[i] = mirrored(i - width[0], n, edge_again);
+    ht_array *index = ht_array_from(s, places, HT_I64, &all, 1);
+    free(places);
+    return ht_take(s, x, index, axis);
+}
+
+typedef struct mirror_args {
+    int64_t widths[HT_MAX_DIMS][2];
+    bool edge_again;
+} mirror_args;
+
+static bool mirror_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    (void)n_in;
+    const mirror_args *a = args;
+    out[0] = ht_pad_mirrored(s, in[0], a->widths, a->edge_again);
+    return out[0] != NULL;
+}
+
+ht_array *ht_pad_mirrored(ht_scope *s, ht_array *x, const int64_t (*widths)[2], bool edge_again) {
+    if (!x) return NULL;
+    if (ht_recording()) {
+        mirror_args args = {.edge_again = edge_again};
+        memcpy(args.widths, widths, (size_t)x->n_dims * sizeof *widths);
+        return ht_record_one(s, mirror_again, &args, sizeof args, &x, 1);
+    }
+    for (int i = 0, n = x->n_dims; x && i < n; i++)
+        if (widths[i][0] || widths[i][1]) x = mirror(s, x, i, widths[i], edge_again);
     return x;
 }
 

@@ -417,8 +417,8 @@ def _widths(rng, x):
     return [(int(a), int(b)) for a, b in rng.integers(0, 3, (x.ndim, 2))]
 
 
-def _pad(xp, x, widths, edge):
-    return xp.pad(x, widths, mode="edge") if edge else xp.pad(x, widths, constant_values=1)
+def _pad(xp, x, widths, mode):
+    return xp.pad(x, widths, constant_values=1) if mode == "constant" else xp.pad(x, widths, mode=mode)
 
 
 def _flat(results):
@@ -445,7 +445,7 @@ SHAPES = {
     ),
     "tile": lambda rng, x: (lambda xp, a, to=tuple(int(i) for i in rng.integers(0, 4, rng.integers(1, 6))): xp.tile(a, to)),
     "repeat": lambda rng, x: (lambda xp, a, n=int(rng.integers(0, 4)), to=_axis(rng, x): xp.repeat(a, n, to)),
-    "pad": lambda rng, x: (lambda xp, a, w=_widths(rng, x), e=bool(rng.random() < 0.4): _pad(xp, a, w, e)),
+    "pad": lambda rng, x: (lambda xp, a, w=_widths(rng, x), m=str(rng.choice(["constant", "edge", "reflect", "symmetric"])): _pad(xp, a, w, m)),
     "roll": lambda rng, x: (lambda xp, a, n=int(rng.integers(-9, 9)), to=_axis(rng, x): xp.roll(a, n, to)),
     "roll_all": lambda rng, x: (lambda xp, a, n=int(rng.integers(-9, 9)): xp.roll(a, n)),
     "tril": lambda rng, x: (lambda xp, a, k=int(rng.integers(-3, 4)): xp.tril(a, k) if a.ndim > 1 else a),

@@ -98,6 +98,8 @@
     X(broadcast, ht_square(s, ht_broadcast_to(s, x, (int64_t[]){2, 3, 4}, 3)), 1, ROW) \
     X(squeeze, ht_square(s, ht_squeeze(s, ht_expand_dims(s, x, 1), 1)), 1, ANY) \
     X(concatenate, ht_square(s, ht_concatenate(s, (ht_array *[]){x, y}, 2, 1)), 2, ANY, {2, {3, 2}, -1, 1}) \
+    X(pad_reflected, ht_square(s, ht_pad_mirrored(s, x, (const int64_t[2][2]){{1, 0}, {2, 7}}, false)), 1, ANY) \
+    X(pad_symmetric, ht_square(s, ht_pad_mirrored(s, x, (const int64_t[2][2]){{4, 0}, {1, 2}}, true)), 1, ANY) \
     X(pad, ht_square(s, ht_pad(s, x, (const int64_t[2][2]){{1, 0}, {0, 2}}, HT_NONE)), 1, ANY) \
     X(roll, ht_multiply(s, x, ht_roll(s, x, 1, 1)), 1, ANY)                  \
     X(tile, ht_square(s, ht_tile(s, x, (int64_t[]){2, 2}, 2)), 1, ANY)       \
