@@ -30,7 +30,7 @@ static PyObject *bind(PyObject *module, PyObject *handle) {
     if (PyErr_Occurred()) return NULL;
 #define CORE_FIND(name) core_ht.name = (__typeof__(core_ht.name))core_find(#name);
     CORE_FUNCTIONS(CORE_FIND)
-    if (!core_find_operators()) return NULL;
+    if (!core_find_operators() || !core_find_index()) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -41,9 +41,9 @@ static PyObject *hook(PyObject *module, PyObject *args, PyObject *named) {
     const struct {
         const char *name;
         PyObject **place;
-    } known[] = {{"array", &core_hook.array},   {"operand", &core_hook.operand}, {"failed", &core_hook.failed},
-                 {"raised", &core_hook.raised}, {"start", &core_hook.start},     {"queue_of", &core_hook.queue_of},
-                 {"dtypes", &core_hook.dtypes}};
+    } known[] = {{"array", &core_hook.array},   {"operand", &core_hook.operand},    {"failed", &core_hook.failed},
+                 {"raised", &core_hook.raised}, {"start", &core_hook.start},        {"queue_of", &core_hook.queue_of},
+                 {"dtypes", &core_hook.dtypes}, {"subscript", &core_hook.subscript}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         PyObject *value = named ? PyDict_GetItemString(named, known[i].name) : NULL;
         if (!value) continue;
@@ -60,6 +60,7 @@ static PyMethodDef methods[] = {{"bind", bind, METH_O, NULL},
                                 {"use", core_use, METH_VARARGS, NULL},
                                 {"current", core_current, METH_NOARGS, NULL},
                                 {"take", core_take, METH_NOARGS, NULL},
+                                {"follow", core_follow, METH_O, NULL},
                                 {"give", core_give, METH_O, NULL},
                                 {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_core", NULL, -1, methods, NULL, NULL, NULL, NULL};

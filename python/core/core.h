@@ -46,13 +46,14 @@ core_function *core_find(const char *name);
 
 /* What is called back, or looked at, in the Python part. */
 typedef struct core_hooks {
-    PyObject *array;    /* the class of arrays, which derives from core_array_type */
-    PyObject *operand;  /* operand(value, array beside it or None) -> array */
-    PyObject *failed;   /* failed(scope): raises what went wrong in it, and frees it */
-    PyObject *raised;   /* raised(status, message): raises it */
-    PyObject *start;    /* start(): gives this thread a stream, by use() */
-    PyObject *queue_of; /* queue_of(stream or device) -> queue */
-    PyObject *dtypes;   /* a list, by ht_dtype */
+    PyObject *array;     /* the class of arrays, which derives from core_array_type */
+    PyObject *operand;   /* operand(value, array beside it or None) -> array */
+    PyObject *failed;    /* failed(scope): raises what went wrong in it, and frees it */
+    PyObject *raised;    /* raised(status, message): raises it */
+    PyObject *start;     /* start(): gives this thread a stream, by use() */
+    PyObject *queue_of;  /* queue_of(stream or device) -> queue */
+    PyObject *dtypes;    /* a list, by ht_dtype */
+    PyObject *subscript; /* subscript(array, index): of an index that index.c does not know */
 } core_hooks;
 extern core_hooks core_hook;
 
@@ -90,7 +91,7 @@ PyObject *core_current(PyObject *module, PyObject *unused);
 PyObject *core_take(PyObject *module, PyObject *unused);
 PyObject *core_give(PyObject *module, PyObject *scope);
 
-/* ---- arrays: array.c, buffer.c ---- */
+/* ---- arrays: array.c, buffer.c, index.c ---- */
 
 typedef struct core_array {
     PyObject_HEAD ht_array *a; /* NULL before __init__ */
@@ -111,6 +112,10 @@ static inline int core_is_array(PyObject *o) {
 
 int core_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void core_release_buffer(PyObject *self, Py_buffer *view);
+
+int core_find_index(void);
+PyObject *core_subscript(PyObject *self, PyObject *index);
+PyObject *core_follow(PyObject *module, PyObject *on);
 
 /* ---- operations: operations.c ---- */
 

@@ -367,6 +367,6 @@ class _Places:
         return self._put(value, minimum, _MIN)
 
 
-array.__getitem__ = _get_item
+lib.core.hook(subscript=_get_item)
 array.__setitem__ = _set_item
 array.at = property(_At)

@@ -110,7 +110,17 @@ class _Thread(threading.local):
 
     def __init__(self):
         self.raised, self.kept, self.depth, self.leave = None, [], 0, _Leave()
-        self.shapeless = False  # a function is traced that is to be used for other sizes
+        self.shapeless = False
+
+    @property
+    def shapeless(self):
+        """Whether a function is traced that is to be used for other sizes."""
+        return self._shapeless
+
+    @shapeless.setter
+    def shapeless(self, on):
+        self._shapeless = on
+        core.follow(on)
 
 
 thread = _Thread()
