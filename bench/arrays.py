@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Array operations beside MLX, NumPy and torch on the same CPU.
+"""Array operations beside MLX, NumPy and torch on the same CPU, and what is asked of them.
 
-  bench/arrays.py [--threads 1,2] [--only TEXT] [--rounds N] [--json FILE]
+  bench/arrays.py [--threads 1,2] [--only TEXT] [--part K/N] [--rounds N] [--json FILE]
+  bench/arrays.py --table FILE      the results in FILE as a table for docs/
 
-Needs numpy; mlx and torch where they are installed; HEARTH_LIBRARY and PYTHONPATH=python. Every operation runs alternately
-with all libraries in one process, and what is printed are medians of the rounds, and medians of the ratios of the time of
-a round to Hearth's in the same round: above 1, Hearth is faster. GB/s counts what an operation has to read and to write;
-the column behind it is the part of the machine's bandwidth that this is, as NumPy's copies reach it, one in each thread.
-NumPy computes with one thread, other than products. Without --threads a child process is started for each number.
+Needs numpy; mlx and torch where they are installed; HEARTH_LIBRARY and PYTHONPATH=python, and bench_arrays in the bin folder
+beside that library. Every operation runs alternately with all libraries in one process, and what is printed are medians of
+the rounds, and medians of the ratios of the time of a round to Hearth's in the same round: above 1, Hearth is faster. GB/s
+counts what an operation has to read and to write; the column behind it is the part of the bandwidth that this is: of the
+better of two loops that copy (with plain stores, and round the caches), or of one that reads, measured right before in C with
+as many threads. The last column says whether the line meets what is asked: 80 % of the bandwidth for chains, reductions and
+softmax; NumPy's speed for what NumPy has (0.95, what two runs differ by); 0.85 of torch's for products and its own speed for
+attention. NumPy computes with one thread, other than products. Without --threads a child process is started for each
+number. --json adds to what a file holds, so that parts and single lines can be run one by one.
 """
 
 import argparse
@@ -17,8 +22,6 @@ import statistics
 import subprocess
 import sys
 import time
-
-MB = 1 << 20
 
 
 def load(threads):
@@ -110,15 +113,52 @@ def cases(np):
     yield "concatenate", 4 * n, [big, other], lambda k, m, x, y: m.concatenate([x, y])
 
     line, rows = big.reshape(-1)[: 1 << 20], big[:256]
+    table, chosen = big.reshape(-1, 256), r.integers(0, 1 << 15, 1 << 15)
+    yield "take 32768 rows of 256", 2 * n, [table, chosen.astype(np.int32)], lambda k, m, x, i: (
+        m.index_select(x, 0, i) if k == "torch" else m.take(x, i, axis=0)
+    )
     yield "sort 1M", None, [line], lambda k, m, x: order(k, m, "sort", x)
     yield "argsort 1M", None, [line], lambda k, m, x: order(k, m, "argsort", x)
     yield "sort 256 x 4096", None, [rows], lambda k, m, x: order(k, m, "sort", x)
     yield "topk 100 of 256 x 4096", None, [rows], lambda k, m, x: top(k, m, x, 100)
+    yield "argsort 256 x 4096", None, [rows], lambda k, m, x: order(k, m, "argsort", x)
+    short = big[:, :64].copy()
+    yield "sort 2048 x 64", None, [short], lambda k, m, x: order(k, m, "sort", x)
+    yield "argsort 2048 x 64", None, [short], lambda k, m, x: order(k, m, "argsort", x)
+    yield "topk 40 of 1M", None, [line[None]], lambda k, m, x: top(k, m, x, 40)
+    yield "partition 1M", None, [line], lambda k, m, x: parted(k, m, "partition", x)
+    yield "argpartition 1M", None, [line], lambda k, m, x: parted(k, m, "argpartition", x)
+    for size in (256, 512, 1024, 2048, 4096):
+        x = big.reshape(-1)[: size * size].reshape(size, size) if size < 4096 else r.random((size, size), dtype=np.float32)
+        yield f"matmul {size} f32", None, [x, x + 1], lambda k, m, x, y, n=size: product(k, x, y, n)
     for size in (256, 1024, 2048):
-        yield f"matmul {size} f32", None, [big[:size, :size].copy(), other[:size, :size].copy()], lambda k, m, x, y: x @ y
-    yield "matmul 1024 bf16", None, ["bfloat16", big[:1024, :1024].copy(), other[:1024, :1024].copy()], (
-        lambda k, m, x, y: None if k == "numpy" else x @ y
-    )
+        x = big.reshape(-1)[: size * size].reshape(size, size)
+        yield f"matmul {size} bf16", None, ["bfloat16", x, x + 1], lambda k, m, x, y, n=size: (
+            None if k == "numpy" else product(k, x, y, n)
+        )
+    for size in (512, 2048):
+        q = [r.standard_normal((1, 8, size, 64)).astype(np.float32) for _ in range(3)]
+        yield f"attention {size}", None, q, attention
+
+
+def product(kind, x, y, n):
+    if kind == "mlx" and n > 1024:
+        raise Missing  # seconds each
+    return x @ y
+
+
+def attention(kind, m, q, k, v):
+    if kind == "numpy":
+        raise Missing
+    if kind == "torch":
+        return m.nn.functional.scaled_dot_product_attention(q, k, v)
+    return m.fast.scaled_dot_product_attention(q, k, v, scale=0.125)
+
+
+def parted(kind, m, name, x):
+    if not hasattr(m, name):
+        raise Missing
+    return getattr(m, name)(x, x.shape[0] // 2)
 
 
 RENAMED = {
@@ -248,24 +288,41 @@ def measure(libraries, name, moved, values, run, rounds):
     return result
 
 
-def bandwidth(libraries, threads):
-    """Bytes per second, read and written, of the largest of a few copies: NumPy's by as many threads."""
-    import concurrent.futures
-
-    np = libraries["numpy"]
-    n = 64 * MB
-    from_, to = np.ones(n, np.uint8), np.zeros(n, np.uint8)
-    parts = [slice(i * n // threads, (i + 1) * n // threads) for i in range(threads)]
-    best = 0
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        for _ in range(8):
-            begin = time.perf_counter()
-            list(pool.map(lambda p: np.copyto(to[p], from_[p]), parts))
-            best = max(best, 2 * n / (time.perf_counter() - begin))
-    return best
+def in_c(what, threads):
+    """What bench_arrays, a program beside the library, says."""
+    library = os.path.realpath(os.environ.get("HEARTH_LIBRARY", "build/release/lib/libhearth.so"))
+    program = os.path.join(os.path.dirname(library), "..", "bin", "bench_arrays")
+    return json.loads(subprocess.run([program, what, str(threads)], capture_output=True, text=True, check=True).stdout)
 
 
-def chain(x):
+# ---- what is asked ----
+
+SAME = 0.95  # what two runs of the same differ by
+CHAINS = ("x * 2 + 1", "x * y + x", "8 operations", "where(")
+ORDERED = ("sort", "argsort", "topk", "partition", "argpartition", "take")
+
+
+def asked(one):
+    """Pairs of what is asked and whether it is so."""
+    name, ratios, checks = one["name"], one["ratios"], []
+    kind = name.split()[0]
+    if name.startswith(CHAINS) or kind in (*REDUCTIONS, "softmax"):
+        checks.append(("80 % of the bandwidth", one["of_bandwidth"] >= 0.8))
+    if kind == "matmul":
+        return [("0.85 of torch", ratios["torch"] >= 0.85)] if "torch" in ratios else []
+    if kind == "attention":
+        return [("torch", ratios["torch"] >= SAME)] if "torch" in ratios else []
+    if "numpy" in ratios:
+        checks.append(("NumPy", ratios["numpy"] >= SAME))
+    return checks
+
+
+def verdict(one):
+    missed = [what for what, holds in asked(one) if not holds]
+    return "under " + ", ".join(missed) if missed else "yes" if asked(one) else ""
+
+
+def additions(x):
     y = x
     for _ in range(1000):
         y = y + x
@@ -279,7 +336,7 @@ def overhead(libraries, rounds, compiled=False):
         if compiled and kind not in ("hearth", "mlx"):
             continue
         x = as_operand(kind, module, libraries["numpy"].ones(1, "float32"), None)
-        function = module.compile(chain) if compiled else chain
+        function = module.compile(additions) if compiled else additions
 
         def run(kind=kind, module=module, x=x, function=function):
             y = function(x)
@@ -299,59 +356,113 @@ def overhead(libraries, rounds, compiled=False):
 KINDS = ["numpy", "mlx", "torch"]
 
 
-def print_line(f, copy):
+def print_line(f):
     ratios = "".join(f"{f['ratios'][k]:9.2f}" if k in f["ratios"] else f"{'':9}" for k in KINDS)
     speed = f.get("bytes_per_second")
-    moved = f"{speed / 1e9:8.1f}{speed / copy:8.0%} " if speed else f"{'':17}"
-    print(f"{f['name']:32}{f['seconds']['hearth'] * 1e3:9.2f}{moved}{ratios}", flush=True)
+    moved = f"{speed / 1e9:8.1f}{f['of_bandwidth']:8.0%} " if speed else f"{'':17}"
+    print(f"{f['name']:28}{f['seconds']['hearth'] * 1e3:9.2f}{moved}{ratios}  {verdict(f)}", flush=True)
 
 
 def run_here(threads, args):
-    libraries = load(threads)
-    copy, found = bandwidth(libraries, threads), []
-    print(f"\n{threads} thread{'s' * (threads > 1)}: a copy reads and writes {copy / 1e9:.1f} GB/s")
-    print(f"{'':32}{'ms':>9}{'GB/s':>8}{'of copy':>9}" + "".join(f"{'/ ' + k:>9}" for k in KINDS))
-    for name, moved, values, run in cases(libraries["numpy"]):
-        if args.only and args.only not in name:
+    libraries, found = load(threads), []
+    print(f"\n{threads} thread{'s' * (threads > 1)}")
+    print(f"{'':28}{'ms':>9}{'GB/s':>8}{'of it':>9}" + "".join(f"{'/ ' + k:>9}" for k in KINDS) + "  as asked")
+    part, parts = (int(n) for n in args.part.split("/"))
+    for i, (name, moved, values, run) in enumerate(cases(libraries["numpy"])):
+        if (args.only and args.only not in name) or i % parts != part % parts:
             continue
+        memory = in_c("memory", threads) if moved else {}
         one = measure(libraries, name, moved, values, run, args.rounds)
-        if one:
-            found.append(one)
-            print_line(one, copy)
-    cost, compiled = overhead(libraries, args.rounds), overhead(libraries, args.rounds, compiled=True)
-    for name, each in (("", cost), (" in a compiled function", compiled)):
-        print(f"an operation on one element{name}: " + ", ".join(f"{k} {v * 1e6:.2f} us" for k, v in each.items()))
-    return {
-        "threads": threads, "copy_bytes_per_second": copy, "operations": found, "overhead_seconds": cost,
-        "compiled_overhead_seconds": compiled,
-    }  # fmt: skip
+        if not one:
+            continue
+        if moved:
+            read = name.split()[0] in REDUCTIONS
+            best = memory["read"] if read else max(memory["copy"], memory["copy_round_caches"])
+            one["of_bandwidth"], one["memory"] = one["bytes_per_second"] / best, memory
+        found.append(one)
+        print_line(one)
+    result = {"threads": threads, "operations": found}
+    if not args.only or "overhead" in args.only:
+        result["overhead_seconds"] = {**overhead(libraries, args.rounds), **in_c("overhead", threads)}
+        result["compiled_overhead_seconds"] = overhead(libraries, args.rounds, compiled=True)
+        print(overhead_text(result))
+    return result
+
+
+def overhead_text(result):
+    cost, compiled = result["overhead_seconds"], result.get("compiled_overhead_seconds", {})
+    least = {"eager": 1e-6, "compiled": 2e-7}
+    inside = ", ".join(
+        f"{k.replace('_', ' ')} {cost[k] * 1e6:.2f} us" + (" (too much)" if cost[k] > least.get(k, 1) else "")
+        for k in ("eager", "compiled", "compiled_call")
+    )
+    outside, faster = (
+        ", ".join(f"{k} {v * 1e6:.2f} us" for k, v in each.items() if k in ("hearth", *KINDS)) for each in (cost, compiled)
+    )
+    faster = f"; in a compiled function of 1,000: {faster}" if faster else ""
+    return f"An operation on one element, in C: {inside}. Eagerly from Python: {outside}{faster}."
+
+
+def merged(old, new):
+    """Results by number of threads; operations of the new ones stand in for old ones of the same name."""
+    for one in new:
+        same = next((o for o in old if o["threads"] == one["threads"]), None)
+        if not same:
+            old.append(one)
+            continue
+        by_name = {f["name"]: f for f in same["operations"]}
+        by_name.update({f["name"]: f for f in one["operations"]})
+        same.update({k: v for k, v in one.items() if k != "operations"}, operations=list(by_name.values()))
+    return old
+
+
+def save(path, results):
+    if os.path.exists(path):
+        with open(path) as f:
+            results = merged(json.load(f), results)
+    with open(path, "w") as f:
+        json.dump(results, f, indent=1)
+
+
+def print_table(path):
+    import numpy as np
+
+    with open(path) as f:
+        results = sorted(json.load(f), key=lambda r: r["threads"])
+    place = {c[0]: i for i, c in enumerate(cases(np))}
+    for r in results:
+        print(f"\n| {r['threads']} thread{'s' * (r['threads'] > 1)} | ms | GB/s | of the bandwidth | / NumPy | / MLX | / torch | as asked |")
+        print("|---|---|---|---|---|---|---|---|")
+        for f in sorted(r["operations"], key=lambda f: place.get(f["name"], 999)):
+            ratios = " | ".join(f"{f['ratios'][k]:.2f}" if k in f["ratios"] else "" for k in KINDS)
+            speed = f.get("bytes_per_second")
+            moved = f"{speed / 1e9:.1f} | {f['of_bandwidth']:.0%}" if speed else " | "
+            print(f"| {f['name']} | {f['seconds']['hearth'] * 1e3:.2f} | {moved} | {ratios} | {verdict(f)} |")
+        if "overhead_seconds" in r:
+            print("\n" + overhead_text(r))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", default="1,2", help="numbers of threads, each in a process of its own")
-    parser.add_argument("--only", help="operations whose name contains this")
+    parser.add_argument("--only", help="operations whose name contains this; overhead: that of operations")
+    parser.add_argument("--part", default="0/1", help="K/N: every Nth operation, from the Kth on")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", help="file for all results")
+    parser.add_argument("--json", help="file that results are added to")
+    parser.add_argument("--table", metavar="FILE", help="print what such a file holds")
     args = parser.parse_args()
+    if args.table:
+        return print_table(args.table)
     counts = [int(t) for t in args.threads.split(",")]
     if len(counts) == 1:
         results = [run_here(counts[0], args)]
         if args.json:
-            with open(args.json, "w") as f:
-                json.dump(results, f, indent=1)
+            save(args.json, results)
         return
-    results = []
     for threads in counts:
-        part = f"{args.json or 'arrays'}.{threads}.tmp"
-        command = [sys.executable, __file__, "--threads", str(threads), "--rounds", str(args.rounds), "--json", part]
-        subprocess.run(command + (["--only", args.only] if args.only else []), check=True)
-        with open(part) as f:
-            results += json.load(f)
-        os.unlink(part)
-    if args.json:
-        with open(args.json, "w") as f:
-            json.dump(results, f, indent=1)
+        command = [sys.executable, __file__, "--threads", str(threads), "--rounds", str(args.rounds), "--part", args.part]
+        command += ["--only", args.only] if args.only else []
+        subprocess.run(command + (["--json", args.json] if args.json else []), check=True)
 
 
 if __name__ == "__main__":
