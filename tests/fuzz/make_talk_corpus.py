@@ -108,5 +108,6 @@ for i in range(8):
 words = set()
 for path in ("chat.c", "chat_mistral.c"):
     words |= set(re.findall(r'(?:has\(c, |strstr\([^"]*|literal_with\(c, |\[\] = |\{)' + string, (source / "generate" / path).read_text()))
+words = {re.sub(r'(?<!\\)((?:\\\\)*)\\n', r'\1\\x0A', w) for w in words}  # dictionaries know \\xNN alone
 words |= {"set default_system_message = 'a' + today + 'b' %}", "bos_token", "<|im_start|>system\\\\n"}
-(here / "chat.dict").write_text("".join(f'"{w}"\n' for w in sorted(words) if len(w) > 3 and "\n" not in w and "\\x" not in w))
+(here / "chat.dict").write_text("".join(f'"{w}"\n' for w in sorted(words) if len(w) > 3 and "\n" not in w and "\\x" not in w.replace("\\x0A", "")))
