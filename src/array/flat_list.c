@@ -386,7 +386,8 @@ ht_status ht_flat_list_run(ht_flat_list *l, void *const *data, void *scratch, ht
     if (st) return st;
     for (int64_t i = 0; i < l->n_addresses; i++) {
         const address *a = &l->address[i];
-        *a->at = (char *)(a->from == BLOCK ? block : data[a->from]) + a->offset_bytes;
+        char *from = a->from == BLOCK ? block : data[a->from]; /* NULL: without elements */
+        *a->at = from ? from + a->offset_bytes : NULL;
     }
     st = run_all(l, scratch, err);
     ht_memory_free(block, l->block_bytes);

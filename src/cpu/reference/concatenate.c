@@ -8,6 +8,7 @@ ht_status ht_plain_concatenate(const ht_call *call, ht_error *err) {
     (void)err;
     const int axis = ((const ht_axis_params *)call->params)->axis;
     ht_view window = call->out;
+    if (ht_view_size(&window) == 0) return HT_OK;
     for (int i = 0; i < call->n_in; i++) {
         window.shape[axis] = call->in[i].shape[axis];
         ht_move(call->pool, &window, &call->in[i]);
