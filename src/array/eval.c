@@ -23,9 +23,6 @@ typedef struct walk {
     ht_fused fused; /* the group in progress */
 } walk;
 
-/* What became of a node: its `slot`, above 0 for members of the group in progress. */
-enum { TO_DO = 0, DONE = -1, WAITING = -2 /* for the group in progress */ };
-
 static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
 
 /* ---- what may be given back ---- */
@@ -46,7 +43,7 @@ static void count_uses(walk *w, ht_array *const *targets, int n) {
     ht_array **order = w->list->order;
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = order[i];
-        a->slot = TO_DO;
+        a->slot = HT_FUSED_TO_DO;
         for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
         if (a->base) count_use(w, a->base, false);
         if (a->op == HT_OP_COMPILED_OUT) ht_flat_note(a, w->visit);
@@ -113,7 +110,7 @@ static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
 }
 
 static void is_ready(ht_array *a) {
-    a->slot = DONE;
+    a->slot = HT_FUSED_DONE;
     atomic_store_explicit(&a->state, HT_READY, memory_order_release);
 }
 
@@ -168,7 +165,7 @@ static ht_status run_kernel(walk *w, ht_array *a) {
     }
     if (st == HT_OK) st = kernel->run(&call, w->err);
     if (st == HT_OK) {
-        a->slot = DONE;
+        a->slot = HT_FUSED_DONE;
         a->buffer = buffer;
         atomic_store_explicit(&a->state, HT_READY, memory_order_release);
         for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
@@ -178,56 +175,9 @@ static ht_status run_kernel(walk *w, ht_array *a) {
     return st;
 }
 
-/* ---- elementwise nodes as one ----
- *
- * From an elementwise node on, those of its shape that follow in order become one program. What stands between them is
- * run before them when it is small and needs none of them, and behind them when it needs one. */
+/* ---- elementwise nodes as one ---- */
 
-enum { SMALL_BYTES = 4096, LOOK_AHEAD = 96, MOST_WAITING = 8 };
-
-static bool is_output(const ht_array *member, int32_t reads) { return member->keep || member->kernel_uses > reads; }
-
-/* Whether a node is computed from one that waits, or from a member. */
-static bool reads_waiting(const walk *w, const ht_array *a, bool or_member) {
-    for (int i = 0; i < a->n_in; i++) {
-        if (a->in[i] == HT_NONE) continue;
-        const ht_array *from = ht_storage(a->in[i]);
-        if (from->visit == w->visit && (from->slot == WAITING || (or_member && from->slot > 0))) return true;
-    }
-    return false;
-}
-
-static bool is_small(const ht_array *a) {
-    return !ht_op_info_of(a->op)->effect && (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype) <= SMALL_BYTES;
-}
-
-/* The group that begins with order[*at]. A node that was run before the group and failed is left in *at. */
-static ht_status gather(walk *w, size_t *at) {
-    ht_fused *f = &w->fused;
-    const ht_device *d = w->stream->device;
-    ht_array **order = w->list->order;
-    size_t i = *at, end = i + LOOK_AHEAD < w->list->n ? i + LOOK_AHEAD : w->list->n;
-    ht_status st = HT_OK;
-    f->program.n_steps = f->program.n_in = 0;
-    if (!ht_fused_add(f, d, order[i])) return HT_OK;
-    int waiting = 0;
-    while (st == HT_OK && waiting < MOST_WAITING && ++i < end) {
-        ht_array *a = order[i];
-        if (a->base || a->slot == DONE) continue;
-        if (!reads_waiting(w, a, false) && ht_fused_add(f, d, a)) continue;
-        if (reads_waiting(w, a, true)) {
-            a->slot = WAITING;
-            waiting++;
-        } else if (!is_small(a))
-            break;
-        else
-            st = run_kernel(w, a);
-    }
-    for (size_t k = *at; waiting && k < end; k++)
-        if (order[k]->slot == WAITING) order[k]->slot = TO_DO;
-    if (st) *at = i;
-    return st;
-}
+static ht_status run_apart(void *user, ht_array *a) { return run_kernel(user, a); }
 
 /* The input whose buffer output `out` may be written over: not needed any more, looked at whole, and read by no step behind
  * the one that makes the output. */
@@ -257,7 +207,7 @@ static void finish_members(walk *w, ht_buffer *const *buffer) {
         f->out[k]->buffer = buffer[k];
         atomic_store_explicit(&f->out[k]->state, HT_READY, memory_order_release);
     }
-    for (int i = 0; i < f->program.n_steps; i++) f->member[i]->slot = DONE;
+    for (int i = 0; i < f->program.n_steps; i++) f->member[i]->slot = HT_FUSED_DONE;
     for (int i = 0; i < f->program.n_steps; i++)
         for (int k = 0; k < f->member[i]->n_in; k++) {
             ht_array *in = f->member[i]->in[k];
@@ -299,10 +249,10 @@ static ht_status run_members(walk *w, size_t *at) {
 
 /* Runs order[*at] and what can be put together with it; what failed is left in *at. */
 static ht_status run_elementwise(walk *w, size_t *at) {
-    ht_status st = gather(w, at);
+    const ht_device *d = w->stream->device;
+    ht_status st = ht_fused_gather(&w->fused, d, w->list, w->visit, at, run_apart, w);
     if (st) return st;
-    if (w->fused.program.n_steps < 2 || ht_fused_close(&w->fused, w->stream->device, is_output) < 2)
-        return run_kernel(w, w->list->order[*at]);
+    if (w->fused.program.n_steps < 2 || ht_fused_close(&w->fused, d) < 2) return run_kernel(w, w->list->order[*at]);
     return run_program(w) ? HT_OK : run_members(w, at);
 }
 
@@ -358,7 +308,7 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cu
     ht_pool_lease(stream->device->pool);
     for (size_t i = 0; i < w.list->n && st == HT_OK; i++) {
         ht_array *a = w.list->order[i];
-        if (a->base || a->slot == DONE) continue;
+        if (a->base || a->slot == HT_FUSED_DONE) continue;
         size_t at = i;
         st = stream->device->run_program && ht_fused_takes(a->op) ? run_elementwise(&w, &at) : run_kernel(&w, a);
         if (st == HT_OK) continue;

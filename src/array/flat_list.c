@@ -60,12 +60,7 @@ typedef struct builder {
 
 /* ---- instructions ---- */
 
-enum { TO_DO = 0, DONE = -1, WAITING = -2 };
-enum { SMALL_BYTES = 4096, LOOK_AHEAD = 96, MOST_WAITING = 8 }; /* as in eval.c */
-
 static size_t bytes_of(const ht_array *a) { return (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype); }
-
-static bool is_output(const ht_array *member, int32_t reads) { return member->keep || member->kernel_uses > reads; }
 
 static ht_status out_of_memory(builder *b) { return ht_fail_memory(b->err, 64, "the list of a compiled function"); }
 
@@ -89,69 +84,32 @@ static instruction *new_instruction(builder *b, ht_array *const *in, int n_in, h
     return i;
 }
 
-static ht_status add_kernel(builder *b, ht_array *a) {
+static ht_status add_kernel(void *user, ht_array *a) {
+    builder *b = user;
     instruction *i = new_instruction(b, a->in, a->n_in, &a, 1);
     if (!i) return out_of_memory(b);
     i->kernel = &b->l->device->kernels[a->op];
     i->call.params = a->params;
-    a->slot = DONE;
+    a->slot = HT_FUSED_DONE;
     return HT_OK;
-}
-
-static bool reads_waiting(const builder *b, const ht_array *a, bool or_member) {
-    for (int i = 0; i < a->n_in; i++) {
-        if (a->in[i] == HT_NONE) continue;
-        const ht_array *from = ht_storage(a->in[i]);
-        if (from->visit == b->visit && (from->slot == WAITING || (or_member && from->slot > 0))) return true;
-    }
-    return false;
-}
-
-static bool is_to_do(const ht_array *a) { return !a->base && a->op != HT_OP_LEAF && a->slot != DONE; }
-
-/* The group that begins with order[at], as evaluation would find it. */
-static ht_status gather(builder *b, size_t at) {
-    ht_fused *f = &b->fused;
-    ht_array **order = b->list.order;
-    const size_t end = at + LOOK_AHEAD < b->list.n ? at + LOOK_AHEAD : b->list.n;
-    ht_status st = HT_OK;
-    int waiting = 0;
-    f->program.n_steps = f->program.n_in = 0;
-    if (!ht_fused_add(f, b->l->device, order[at])) return HT_OK;
-    for (size_t i = at + 1; st == HT_OK && waiting < MOST_WAITING && i < end; i++) {
-        ht_array *a = order[i];
-        if (!is_to_do(a)) continue;
-        if (!reads_waiting(b, a, false) && ht_fused_add(f, b->l->device, a)) continue;
-        if (reads_waiting(b, a, true)) {
-            a->slot = WAITING;
-            waiting++;
-        } else if (bytes_of(a) > SMALL_BYTES)
-            break;
-        else
-            st = add_kernel(b, a);
-    }
-    for (size_t k = at; waiting && k < end; k++)
-        if (order[k]->slot == WAITING) order[k]->slot = TO_DO;
-    return st;
 }
 
 static ht_status add_elementwise(builder *b, size_t at) {
     ht_fused *f = &b->fused;
-    ht_status st = gather(b, at);
+    ht_status st = ht_fused_gather(f, b->l->device, &b->list, b->visit, &at, add_kernel, b);
     if (st) return st;
-    if (f->program.n_steps < 2 || ht_fused_close(f, b->l->device, is_output) < 2)
-        return add_kernel(b, b->list.order[at]);
+    if (f->program.n_steps < 2 || ht_fused_close(f, b->l->device) < 2) return add_kernel(b, b->list.order[at]);
     instruction *i = new_instruction(b, f->in, f->program.n_in, f->out, f->program.n_out);
     if (!i || !(i->program = malloc(sizeof *i->program))) return out_of_memory(b);
     *i->program = f->program;
-    for (int k = 0; k < f->program.n_steps; k++) f->member[k]->slot = DONE;
+    for (int k = 0; k < f->program.n_steps; k++) f->member[k]->slot = HT_FUSED_DONE;
     return HT_OK;
 }
 
 static void count_uses(builder *b, ht_array *const *results, int n_results) {
     for (size_t i = 0; i < b->list.n; i++) {
         ht_array *a = b->list.order[i];
-        a->slot = TO_DO;
+        a->slot = a->op == HT_OP_LEAF ? HT_FUSED_DONE : HT_FUSED_TO_DO;
         if (a->base) continue;
         for (int k = 0; k < a->n_in; k++)
             if (a->in[k] != HT_NONE && ht_storage(a->in[k])->visit == b->visit) ht_storage(a->in[k])->kernel_uses++;
@@ -164,7 +122,7 @@ static ht_status make_instructions(builder *b) {
     ht_status st = HT_OK;
     for (size_t i = 0; st == HT_OK && i < b->list.n; i++) {
         ht_array *a = b->list.order[i];
-        if (!is_to_do(a)) continue;
+        if (a->base || a->slot == HT_FUSED_DONE) continue;
         st = d->run_program && ht_fused_takes(a->op) ? add_elementwise(b, i) : add_kernel(b, a);
     }
     return st;

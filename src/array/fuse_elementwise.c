@@ -1,6 +1,8 @@
 /* See fuse_elementwise.h. Members are added in an order in which they can be computed. */
 #include "array/fuse_elementwise.h"
 
+#include "ops/op.h"
+
 #include <string.h>
 
 bool ht_fused_takes(ht_op_id op) {
@@ -77,8 +79,54 @@ int32_t ht_fused_reads(const ht_fused *f, const ht_array *storage) {
     return reads;
 }
 
+/* ---- a group ---- */
+
+enum { SMALL_BYTES = 4096, LOOK_AHEAD = 96, MOST_WAITING = 8 };
+
+/* Whether a node is computed from one that waits, or from a member. */
+static bool reads_waiting(uint64_t visit, const ht_array *a, bool or_member) {
+    for (int i = 0; i < a->n_in; i++) {
+        if (a->in[i] == HT_NONE) continue;
+        const ht_array *from = ht_storage(a->in[i]);
+        if (from->visit == visit && (from->slot == HT_FUSED_WAITING || (or_member && from->slot > 0))) return true;
+    }
+    return false;
+}
+
+static bool is_small(const ht_array *a) {
+    return !ht_op_info_of(a->op)->effect && (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype) <= SMALL_BYTES;
+}
+
+ht_status ht_fused_gather(ht_fused *f, const ht_device *d, const ht_worklist *list, uint64_t visit, size_t *at,
+                          ht_fused_apart_fn *apart, void *user) {
+    ht_array **order = list->order;
+    size_t i = *at, end = i + LOOK_AHEAD < list->n ? i + LOOK_AHEAD : list->n;
+    ht_status st = HT_OK;
+    f->program.n_steps = f->program.n_in = 0;
+    if (!ht_fused_add(f, d, order[i])) return HT_OK;
+    int waiting = 0;
+    while (st == HT_OK && waiting < MOST_WAITING && ++i < end) {
+        ht_array *a = order[i];
+        if (a->base || a->slot == HT_FUSED_DONE) continue;
+        if (!reads_waiting(visit, a, false) && ht_fused_add(f, d, a)) continue;
+        if (reads_waiting(visit, a, true)) {
+            a->slot = HT_FUSED_WAITING;
+            waiting++;
+        } else if (!is_small(a))
+            break;
+        else
+            st = apart(user, a);
+    }
+    for (size_t k = *at; waiting && k < end; k++)
+        if (order[k]->slot == HT_FUSED_WAITING) order[k]->slot = HT_FUSED_TO_DO;
+    if (st) *at = i;
+    return st;
+}
+
+static bool is_output(const ht_array *member, int32_t reads) { return member->keep || member->kernel_uses > reads; }
+
 /* False when there are more outputs than a program has. */
-static bool find_outputs(ht_fused *f, ht_is_output_fn *is_output) {
+static bool find_outputs(ht_fused *f) {
     ht_program *p = &f->program;
     int32_t reads[HT_PROGRAM_STEPS] = {0};
     for (int i = 0; i < p->n_steps; i++)
@@ -104,10 +152,10 @@ static int count_inputs(const ht_program *p) {
     return n;
 }
 
-int ht_fused_close(ht_fused *f, const ht_device *d, ht_is_output_fn *is_output) {
+int ht_fused_close(ht_fused *f, const ht_device *d) {
     ht_program *p = &f->program;
-    while (p->n_steps > 1 && !(find_outputs(f, is_output) && d->prepare_program(d, p)))
-        f->member[--p->n_steps]->slot = 0;
+    while (p->n_steps > 1 && !(find_outputs(f) && d->prepare_program(d, p)))
+        f->member[--p->n_steps]->slot = HT_FUSED_TO_DO;
     p->n_in = count_inputs(p);
     return p->n_steps;
 }

@@ -4,6 +4,7 @@
 #define HT_ARRAY_FUSE_ELEMENTWISE_H
 
 #include "array/array.h"
+#include "array/graph.h"
 #include "device/program.h"
 
 typedef struct ht_fused {
@@ -24,9 +25,20 @@ bool ht_fused_add(ht_fused *f, const ht_device *d, ht_array *a);
 /* How often the members read from `storage`. */
 int32_t ht_fused_reads(const ht_fused *f, const ht_array *storage);
 
-/* Ends the program behind as many members as there is room for, at least one; is_output says whether a member that is read
- * `reads` times by those has to be an output. Returns how many members there are now. */
-typedef bool ht_is_output_fn(const ht_array *member, int32_t reads);
-int ht_fused_close(ht_fused *f, const ht_device *d, ht_is_output_fn *is_output);
+/* What a node's `slot` says while groups are made of it; a member's is its step + 1. */
+enum { HT_FUSED_TO_DO = 0, HT_FUSED_DONE = -1, HT_FUSED_WAITING = -2 };
+
+/* Computes a node that stands between members, and sets its slot to HT_FUSED_DONE. */
+typedef ht_status ht_fused_apart_fn(void *user, ht_array *a);
+
+/* From the elementwise node order[*at] on, those of its shape that follow in order become one program. What stands between
+ * them is handed to `apart` first when it is small and needs none of them, and comes behind them when it needs one. Without
+ * steps when the device has no block for the first one. A node of which `apart` failed is left in *at. */
+ht_status ht_fused_gather(ht_fused *f, const ht_device *d, const ht_worklist *list, uint64_t visit, size_t *at,
+                          ht_fused_apart_fn *apart, void *user);
+
+/* Ends the program behind as many members as there is room for, at least one: those that are kept, or read by others too,
+ * are outputs. Returns how many members there are now. */
+int ht_fused_close(ht_fused *f, const ht_device *d);
 
 #endif
