@@ -171,8 +171,9 @@ void ht_memory_free(void *p, size_t bytes) {
     size_t rounded = size_class(bytes, &bin);
     pthread_mutex_lock(&memory.lock);
     memory.active -= rounded;
-    bool keep = rounded <= memory.cache_limit && memory.cached <= memory.cache_limit - rounded;
+    bool keep = rounded <= memory.cache_limit;
     if (keep) {
+        give_back_cache(memory.cache_limit - rounded); /* what was freed last is asked for again sooner */
         freed *f = p, **list = bin >= 0 ? &memory.bin[bin] : &memory.large;
         f->next = *list;
         f->bytes = rounded;

@@ -6,6 +6,7 @@
 #include "support/test.h"
 #include "support/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,19 @@ static void put_vector(gguf_writer *w, const char *name, int64_t n, uint64_t *ra
     gguf_put_tensor(w, name, HT_W_F32, 1, &n, x);
 }
 
+/* The rows of tokens, one of which may be NaN. */
+static void put_embedding(gguf_writer *w, const tiny_options *o, uint64_t *random) {
+    if (!o->nan_token) {
+        put_matrix(w, "token_embd.weight", o->type, TINY_VOCAB, HIDDEN, random);
+        return;
+    }
+    float *x = malloc((size_t)TINY_VOCAB * HIDDEN * sizeof *x);
+    for (int64_t i = 0; i < TINY_VOCAB * HIDDEN; i++)
+        x[i] = i / HIDDEN == o->nan_token ? NAN : 0.35f * test_random_float(random);
+    gguf_put_tensor(w, "token_embd.weight", HT_W_F32, 2, (int64_t[]){HIDDEN, TINY_VOCAB}, x);
+    free(x);
+}
+
 static void put_layer(gguf_writer *w, int layer, const tiny_options *o, uint64_t *random) {
     static const struct {
         const char *name;
@@ -135,7 +149,7 @@ const char *tiny_write(const tiny_options *o) {
         gguf_put_u32(&w, key, values[i].value);
     }
     put_tokenizer(&w);
-    put_matrix(&w, "token_embd.weight", o->type, TINY_VOCAB, HIDDEN, &random);
+    put_embedding(&w, o, &random);
     put_matrix(&w, "output.weight", o->type, TINY_VOCAB, HIDDEN, &random);
     put_vector(&w, "output_norm.weight", HIDDEN, &random);
     for (int i = 0; i < (int)values[0].value; i++) put_layer(&w, i, o, &random);

@@ -12,6 +12,7 @@ typedef struct tiny_options { /* zero: the default */
     ht_weight_type type;      /* HT_W_F32; or HT_W_Q8_0 */
     int n_threads;            /* 2 */
     ht_dtype kv;              /* f16 */
+    int32_t nan_token;        /* with HT_W_F32, the token whose embedding is NaN; 0: none */
 } tiny_options;
 
 /* Tokens 0 to 255 are the bytes in the order of the GPT-2 alphabet's code points, then come merges, then these. */

@@ -99,6 +99,25 @@ static void the_cache_makes_room(void **state) {
     ht_scope_free(s);
 }
 
+/* A cache full of sizes that nobody asks for any more still takes what is freed now. */
+static void what_was_freed_last_is_kept(void **state) {
+    (void)state;
+    enum { MEGABYTE = 1 << 20 };
+    ht_memory_clear_cache();
+    const size_t old = ht_memory_set_cache_limit(8 * MEGABYTE);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_error err = {0};
+    ht_array *stale = ht_full(s, 1, HT_F32, (int64_t[]){7 * MEGABYTE / 4}, 1);
+    ht_array *wanted = ht_full(s, 2, HT_F32, (int64_t[]){2 * MEGABYTE / 4}, 1);
+    assert_int_equal(ht_eval(s, (ht_array *[]){stale, wanted}, 2, &err), HT_OK);
+    ht_scope_drop(s, stale);
+    assert_true(ht_memory_get().cache_bytes >= 7 * MEGABYTE);
+    ht_scope_drop(s, wanted);
+    assert_int_equal(ht_memory_get().cache_bytes, 2 * MEGABYTE);
+    ht_memory_set_cache_limit(old);
+    ht_scope_free(s);
+}
+
 static void buffers_are_locked_up_to_the_limit(void **state) {
     (void)state;
     enum { BYTES = 256 << 10 };
@@ -231,6 +250,7 @@ int main(void) {
         cmocka_unit_test(a_scope_is_as_new_after_each_expression),
         cmocka_unit_test(half_of_what_is_needed_is_an_error_that_passes),
         cmocka_unit_test(the_cache_makes_room),
+        cmocka_unit_test(what_was_freed_last_is_kept),
         cmocka_unit_test(buffers_are_locked_up_to_the_limit),
         cmocka_unit_test(the_peak_is_the_most_since_the_reset),
         cmocka_unit_test(streams_wait_for_each_other),

@@ -178,6 +178,34 @@ static void together_is_as_alone(void **state) {
     }
 }
 
+/* Whose logits are not numbers is said, and no session has taken the step. */
+static void a_step_without_numbers_is_not_taken(void **state) {
+    (void)state;
+    enum { N = 3, NAN_TOKEN = 5, LENGTH = 20 };
+    static const int32_t fine[N] = {17, 18, 19}, broken[N] = {17, NAN_TOKEN, 19};
+    ht_error err = {0};
+    ht_model *m = tiny_load(&(tiny_options){.nan_token = NAN_TOKEN});
+    ht_session *s[N];
+    int32_t prompt[LENGTH], next[N];
+    for (int k = 0; k < LENGTH; k++) prompt[k] = 20 + 37 * k % 200;
+    for (int i = 0; i < N; i++) forward(s[i] = open_session(m, 64), prompt, (size_t)(LENGTH - i), false, NULL);
+    assert_int_equal(ht_session_decode_together(s, broken, N, next, &err), HT_ERR_INTERNAL);
+    assert_non_null(strstr(err.message, "session 1 of the step"));
+    assert_non_null(strstr(err.message, "nan"));
+    for (int i = 0; i < N; i++) assert_int_equal(ht_session_length(s[i]), LENGTH - i);
+    assert_int_equal(ht_session_decode_together(s, fine, N, next, &err), HT_OK);
+    for (int i = 0; i < N; i++) {
+        float row[TINY_VOCAB];
+        ht_session *alone = open_session(m, 64);
+        forward(alone, prompt, (size_t)(LENGTH - i), false, NULL);
+        assert_int_equal(ht_session_forward_together(&alone, &fine[i], 1, row, &err), HT_OK);
+        assert_int_equal(next[i], likeliest(row));
+        ht_session_close(&alone);
+        ht_session_close(&s[i]);
+    }
+    ht_model_close(&m);
+}
+
 /* ---- going back ---- */
 
 static void rewinding_gives_the_same_bits(void **state) {
@@ -447,6 +475,7 @@ int main(void) {
         cmocka_unit_test(chunks_do_not_change_bits),
         cmocka_unit_test(sessions_in_two_threads),
         cmocka_unit_test(together_is_as_alone),
+        cmocka_unit_test(a_step_without_numbers_is_not_taken),
         cmocka_unit_test(rewinding_gives_the_same_bits),
         cmocka_unit_test(rings_refuse_what_they_lost),
         cmocka_unit_test(rings_remember_how_far_they_were_written),
