@@ -1,24 +1,27 @@
 /* What bench/arrays.py needs from C: how fast memory is read and written by plain loops, and what an operation costs beside
  * its computing.
  *
- *   bench_arrays memory THREADS       bytes per second, JSON: read; copied; copied by stores that go round the caches
+ *   bench_arrays memory THREADS       for every line that it is sent, bytes per second, JSON: read; copied; copied by stores
+ *                                     that go round the caches
  *   bench_arrays overhead THREADS     seconds per operation on one element, JSON: eagerly, compiled, and a compiled call
  *
- * Loops go through 32 MB buffers in large pages, several in turn so that caches do not keep them. Eager is a graph of 1,000
- * additions: built, evaluated and freed; compiled the same in one function, called with a new argument. */
+ * Loops go through 32 MB buffers in large pages, with every line the next of several so that caches do not keep them, and
+ * twice, of which the faster counts: as bench/arrays.py does it with operations. Eager is a graph of 1,000 additions: built,
+ * evaluated and freed; compiled the same in one function, called with a new argument. */
 #define _DEFAULT_SOURCE
 #include "base/pages.h"
+#include "base/pool.h"
 #include "bench.h"
 #include "cpu/bypass.h"
+#include "cpu/measure.h"
 
 #include <hearth/hearth.h>
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { SETS = 4, ROUNDS = 3, OPS = 1000, MOST_THREADS = 64 };
+enum { SETS = 4, TIMES = 2, OPS = 1000, MOST_THREADS = 64 };
 static const size_t BYTES = (size_t)32 << 20;
 
 static double now(void) {
@@ -27,77 +30,67 @@ static double now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- memory ---- */
-
-typedef enum loop { READ, COPY, COPY_ROUND, N_LOOPS } loop;
-
-typedef struct share {
-    loop what;
-    const char *from;
-    char *to;
-    size_t bytes;
-    uint64_t sum;
-} share;
-
-static uint64_t read_all(const char *from, size_t bytes) {
-    const uint64_t *x = (const uint64_t *)(const void *)from;
-    uint64_t sum[16] = {0};
-    for (size_t i = 0; i < bytes / 8; i += 16)
-        for (size_t k = 0; k < 16; k++) sum[k] |= x[i + k];
-    for (int k = 1; k < 16; k++) sum[0] |= sum[k];
-    return sum[0];
-}
-
-static void *run_share(void *arg) {
-    share *s = arg;
-    enum { PIECE = 2048 };
-    for (size_t i = 0; i < s->bytes; i += PIECE) switch (s->what) {
-        case READ: s->sum |= read_all(s->from + i, PIECE); break;
-        case COPY: memcpy(s->to + i, s->from + i, PIECE); break;
-        default: ht_bypass(s->to + i, s->from + i, PIECE, &(ht_ahead){s->from + i + PIECE, 64}, 1);
-        }
-    ht_bypass_end();
-    return NULL;
-}
-
-static double loop_seconds(loop what, const char *from, char *to, int threads) {
-    pthread_t id[MOST_THREADS];
-    share s[MOST_THREADS];
-    const size_t part = BYTES / (size_t)threads / 4096 * 4096;
-    const double begin = now();
-    for (int t = threads - 1; t >= 0; t--) {
-        s[t] = (share){what, from + (size_t)t * part, to + (size_t)t * part, part, 0};
-        if (t == 0 || pthread_create(&id[t], NULL, run_share, &s[t])) run_share(&s[t]);
-    }
-    for (int t = 1; t < threads; t++) pthread_join(id[t], NULL);
-    return now() - begin;
-}
-
-static int measure_memory(int threads) {
-    static const char *const name[N_LOOPS] = {"read", "copy", "copy_round_caches"};
-    char *buffer[2 * SETS];
-    for (int i = 0; i < 2 * SETS; i++) {
-        if (!(buffer[i] = ht_pages_new(BYTES))) return 1;
-        memset(buffer[i], i, BYTES);
-    }
-    for (int w = 0; w < N_LOOPS; w++) {
-        double took[SETS * ROUNDS];
-        for (int i = 0; i < SETS * ROUNDS; i++)
-            took[i] = loop_seconds((loop)w, buffer[2 * (i % SETS)], buffer[2 * (i % SETS) + 1], threads);
-        const double moved = (double)BYTES * (w == READ ? 1 : 2);
-        printf("%s\"%s\": %.4g", w ? ", " : "{", name[w], moved / bench_median(took, SETS * ROUNDS));
-    }
-    printf("}\n");
-    for (int i = 0; i < 2 * SETS; i++) free(buffer[i]);
-    return 0;
-}
-
-/* ---- overhead ---- */
-
 static int stop(const ht_error *err) {
     fprintf(stderr, "bench_arrays: %s\n", err->message);
     return 1;
 }
+
+/* ---- memory ---- */
+
+typedef struct copy {
+    const char *from;
+    char *to;
+    bool round_caches;
+} copy;
+
+enum { BLOCK = 1 << 20, PIECE = 2048 };
+
+static void copy_blocks(void *arg, int64_t begin, int64_t end, int worker) {
+    const copy *c = arg;
+    (void)worker;
+    for (int64_t i = begin * BLOCK; i < end * BLOCK; i += PIECE)
+        if (c->round_caches)
+            ht_bypass(c->to + i, c->from + i, PIECE, &(ht_ahead){c->from + i + PIECE, 64}, 1);
+        else
+            memcpy(c->to + i, c->from + i, PIECE);
+    if (c->round_caches) ht_bypass_end();
+}
+
+static double copied_bytes(ht_pool *pool, const char *from, char *to, bool round_caches) {
+    double best = 0;
+    for (int i = 0; i < TIMES; i++) {
+        const double begin = now();
+        ht_pool_run(pool, (int64_t)(BYTES / BLOCK), 1, copy_blocks, &(copy){from, to, round_caches});
+        const double rate = 2 * (double)BYTES / (now() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+static int measure_memory(int threads) {
+    char *buffer[2 * SETS], line[16];
+    ht_pool *pool;
+    ht_error err = {0};
+    if (ht_pool_new(threads, &pool, &err)) return stop(&err);
+    for (int i = 0; i < 2 * SETS; i++) {
+        if (!(buffer[i] = ht_pages_new(BYTES))) return 1;
+        memset(buffer[i], i, BYTES);
+    }
+    for (int i = 0; fgets(line, sizeof line, stdin); i = (i + 2) % (2 * SETS)) {
+        ht_pool_lease(pool);
+        const double read = ht_measure_read_bytes(ht_cpu_isa_best(), pool, buffer[i], BYTES, TIMES);
+        const double plain = copied_bytes(pool, buffer[i], buffer[i + 1], false);
+        const double round = copied_bytes(pool, buffer[i], buffer[i + 1], true);
+        ht_pool_release(pool);
+        printf("{\"read\": %.4g, \"copy\": %.4g, \"copy_round_caches\": %.4g}\n", read, plain, round);
+        fflush(stdout);
+    }
+    for (int i = 0; i < 2 * SETS; i++) free(buffer[i]);
+    ht_pool_free(pool);
+    return 0;
+}
+
+/* ---- overhead ---- */
 
 static int additions(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     (void)n_in, (void)max_out;

@@ -8,8 +8,8 @@ Needs numpy; mlx and torch where they are installed; HEARTH_LIBRARY and PYTHONPA
 beside that library. Every operation runs alternately with all libraries in one process, and what is printed are medians of
 the rounds, and medians of the ratios of the time of a round to Hearth's in the same round: above 1, Hearth is faster. GB/s
 counts what an operation has to read and to write; the column behind it is the part of the bandwidth that this is: of the
-better of two loops that copy (with plain stores, and round the caches), or of one that reads, measured right before in C with
-as many threads. The last column says whether the line meets what is asked: 80 % of the bandwidth for chains, reductions and
+better of two loops that copy (with plain stores, and round the caches), or of one that reads, which a program in C runs in
+every round with as many threads. The last column says whether the line meets what is asked: 80 % of the bandwidth for chains, reductions and
 softmax; NumPy's speed for what NumPy has (0.95, what two runs differ by); 0.85 of torch's for products and its own speed for
 attention. NumPy computes with one thread, other than products. Without --threads a child process is started for each
 number. --json adds to what a file holds, so that parts and single lines can be run one by one.
@@ -83,7 +83,7 @@ def cases(np):
     yield "where(x < y, x, y * 2) f32", 3 * n, [big, other], lambda k, m, x, y: m.where(x < y, x, y * 2.0)
 
     doubles = big[:1024].astype(np.float64)
-    yield "add f64", 3 * n, [doubles, doubles + 1], lambda k, m, x, y: x + y
+    yield "add f64", 3 * n, ["float64", doubles, doubles + 1], lambda k, m, x, y: x + y
     halves = big.astype(np.float16)
     yield "add f16", 3 * n // 2, [halves, halves], lambda k, m, x, y: x + y
     whole = (big * 1000).astype(np.int32)
@@ -261,10 +261,10 @@ def seconds(kind, module, run, operands, repeat):
     return min(once(kind, module, run, operands) for _ in range(repeat))
 
 
-def measure(libraries, name, moved, values, run, rounds):
+def measure(libraries, name, moved, values, run, rounds, memory):
     """Medians of the libraries' times, and of their ratios to Hearth's."""
     dtype = values.pop(0) if isinstance(values[0], str) else None
-    prepared, times = {}, {}
+    prepared, times, bandwidth = {}, {}, []
     for kind, module in libraries.items():
         try:
             operands = [as_operand(kind, module, v, dtype) for v in values]
@@ -277,6 +277,8 @@ def measure(libraries, name, moved, values, run, rounds):
     for _ in range(rounds):
         for kind, operands in prepared.items():
             times[kind].append(seconds(kind, libraries[kind], run, operands, 2))
+        if moved:
+            bandwidth.append(memory.rate(reads_only=name.split()[0] in REDUCTIONS))
     if "hearth" not in times:
         return None
     result = {"name": name, "seconds": {k: statistics.median(t) for k, t in times.items()}}
@@ -285,14 +287,38 @@ def measure(libraries, name, moved, values, run, rounds):
     }
     if moved:
         result["bytes_per_second"] = moved / result["seconds"]["hearth"]
+        result["of_bandwidth"] = statistics.median(moved / t / b for t, b in zip(times["hearth"], bandwidth))
+        result["memory"] = statistics.median(bandwidth)
     return result
 
 
-def in_c(what, threads):
-    """What bench_arrays, a program beside the library, says."""
+def program():
+    """bench_arrays, which lies beside the library."""
     library = os.path.realpath(os.environ.get("HEARTH_LIBRARY", "build/release/lib/libhearth.so"))
-    program = os.path.join(os.path.dirname(library), "..", "bin", "bench_arrays")
-    return json.loads(subprocess.run([program, what, str(threads)], capture_output=True, text=True, check=True).stdout)
+    return os.path.join(os.path.dirname(library), "..", "bin", "bench_arrays")
+
+
+def overhead_in_c(threads):
+    command = [program(), "overhead", str(threads)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+class Memory:
+    """What memory gives now, by loops in C."""
+
+    def __init__(self, threads):
+        command = [program(), "memory", str(threads)]
+        self.loops = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def rate(self, reads_only):
+        self.loops.stdin.write("\n")
+        self.loops.stdin.flush()
+        found = json.loads(self.loops.stdout.readline())
+        return found["read"] if reads_only else max(found["copy"], found["copy_round_caches"])
+
+    def close(self):
+        self.loops.stdin.close()
+        self.loops.wait()
 
 
 # ---- what is asked ----
@@ -364,26 +390,21 @@ def print_line(f):
 
 
 def run_here(threads, args):
-    libraries, found = load(threads), []
+    libraries, memory, found = load(threads), Memory(threads), []
     print(f"\n{threads} thread{'s' * (threads > 1)}")
     print(f"{'':28}{'ms':>9}{'GB/s':>8}{'of it':>9}" + "".join(f"{'/ ' + k:>9}" for k in KINDS) + "  as asked")
     part, parts = (int(n) for n in args.part.split("/"))
     for i, (name, moved, values, run) in enumerate(cases(libraries["numpy"])):
         if (args.only and args.only not in name) or i % parts != part % parts:
             continue
-        memory = in_c("memory", threads) if moved else {}
-        one = measure(libraries, name, moved, values, run, args.rounds)
-        if not one:
-            continue
-        if moved:
-            read = name.split()[0] in REDUCTIONS
-            best = memory["read"] if read else max(memory["copy"], memory["copy_round_caches"])
-            one["of_bandwidth"], one["memory"] = one["bytes_per_second"] / best, memory
-        found.append(one)
-        print_line(one)
+        one = measure(libraries, name, moved, values, run, args.rounds, memory)
+        if one:
+            found.append(one)
+            print_line(one)
+    memory.close()
     result = {"threads": threads, "operations": found}
     if not args.only or "overhead" in args.only:
-        result["overhead_seconds"] = {**overhead(libraries, args.rounds), **in_c("overhead", threads)}
+        result["overhead_seconds"] = {**overhead(libraries, args.rounds), **overhead_in_c(threads)}
         result["compiled_overhead_seconds"] = overhead(libraries, args.rounds, compiled=True)
         print(overhead_text(result))
     return result
