@@ -1,6 +1,8 @@
 /* Random numbers that follow from a key: the numbers MLX gives for the same key. Nothing has a state; who needs more numbers
- * splits the key. Bits come from Threefry-2x32 with 20 rounds; what follows from them by exp, log or erf may differ from MLX
- * in the last places.
+ * splits the key. Bits come from Threefry-2x32 with 20 rounds, and with them whole numbers, uniform ones and permutations,
+ * which are the same everywhere. Normal, Laplace and Gumbel numbers and choices of many are made with the C library's `logf`
+ * and `log1pf`, as MLX makes them on a CPU: to the bit those of MLX on the same machine, and the same wherever these functions
+ * are (glibc's since 2.28 are). Another C library may round a few of them differently, in the last place.
  *
  * A key is u32 [2]. Bounds and probabilities are arrays that broadcast to the shape of the result. */
 #ifndef HEARTH_RANDOM_H

@@ -82,7 +82,8 @@
     X(RIGHT_SHIFT, right_shift)                                                                                        \
     X(WHERE, where)     /* of two, by a third */                                                                       \
     X(SCALE, scale)     /* x * constant */                                                                             \
-    X(SOFTCAP, softcap) /* c * tanh(x / c) */
+    X(SOFTCAP, softcap) /* c * tanh(x / c) */                                                                          \
+    X(DRAWN, drawn)     /* a function as random numbers are made with it (base/math_drawn.h) */
 
 /* On arrays alone. */
 #define HT_OP_KERNELS(X)                                                                                               \
@@ -116,6 +117,7 @@
     X(PARTITION, partition) /* one element where sorting puts it, between those before and behind it */                \
     X(ARGPARTITION, argpartition)                                                                                      \
     X(RANDOM_BITS, random_bits)                                                                                        \
+    X(RANDOM_SUMS, random_sums)                                                                                        \
     X(SLICE_UPDATE, slice_update)                                                                                      \
     X(MATMUL, matmul) /* arrays, batched */                                                                            \
     X(TOP_K, top_k)   /* indices of the largest, over the last axis */                                                 \

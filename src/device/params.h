@@ -170,6 +170,18 @@ typedef struct ht_partition_params {
     int64_t kth;
 } ht_partition_params;
 
+/* DRAWN(x f16, bf16 or f32): a function of base/math_drawn.h. RANDOM_SUMS(x f32 [n]) -> f32 [n]: sums of exp(x) up to every
+ * place, each rounded to f32. */
+typedef enum ht_drawn_function {
+    HT_DRAWN_LOG,
+    HT_DRAWN_LOG1P,
+    HT_DRAWN_ERF,
+    HT_DRAWN_ERFINV,
+} ht_drawn_function;
+typedef struct ht_drawn_params {
+    ht_drawn_function function;
+} ht_drawn_params;
+
 /* RANDOM_BITS(key u32 [2]): u8, u16 or u32, or f32 from 0 to below 1. */
 typedef struct ht_random_bits_params {
     int64_t shape[HT_MAX_DIMS];

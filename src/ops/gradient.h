@@ -14,7 +14,8 @@ ht_vjp_fn ht_vjp_copy, ht_vjp_cast;
 ht_vjp_fn ht_vjp_negative, ht_vjp_abs, ht_vjp_square, ht_vjp_sqrt, ht_vjp_rsqrt, ht_vjp_reciprocal, ht_vjp_exp,
     ht_vjp_expm1, ht_vjp_log, ht_vjp_log2, ht_vjp_log10, ht_vjp_log1p, ht_vjp_sin, ht_vjp_cos, ht_vjp_tan,
     ht_vjp_arcsin, ht_vjp_arccos, ht_vjp_arctan, ht_vjp_sinh, ht_vjp_cosh, ht_vjp_tanh, ht_vjp_erf, ht_vjp_erfinv,
-    ht_vjp_sigmoid, ht_vjp_silu, ht_vjp_gelu, ht_vjp_gelu_tanh, ht_vjp_nan_to_num, ht_vjp_scale, ht_vjp_softcap;
+    ht_vjp_sigmoid, ht_vjp_silu, ht_vjp_gelu, ht_vjp_gelu_tanh, ht_vjp_nan_to_num, ht_vjp_scale, ht_vjp_softcap,
+    ht_vjp_drawn;
 ht_vjp_fn ht_vjp_add, ht_vjp_subtract, ht_vjp_multiply, ht_vjp_divide, ht_vjp_remainder, ht_vjp_power, ht_vjp_logaddexp,
     ht_vjp_arctan2, ht_vjp_minimum, ht_vjp_maximum, ht_vjp_where;
 ht_vjp_fn ht_vjp_sum, ht_vjp_prod, ht_vjp_mean, ht_vjp_extreme, ht_vjp_softmax, ht_vjp_cumsum, ht_vjp_cumprod,

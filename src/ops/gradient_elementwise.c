@@ -93,4 +93,15 @@ RULE(gelu_tanh, MUL(g, gelu_tanh_slope(s, x)))
 
 static float factor_of(const ht_array *node) { return ((const ht_scale_params *)(const void *)node->params)->value; }
 RULE(scale, ht_scale(s, g, factor_of(node)))
+
+static ht_array *drawn_slope(ht_scope *s, const ht_array *node, ht_array *x, ht_array *y) {
+    switch (((const ht_drawn_params *)(const void *)node->params)->function) {
+    case HT_DRAWN_LOG: return ht_reciprocal(s, x);
+    case HT_DRAWN_LOG1P: return ht_reciprocal(s, PLUS(x, 1.0));
+    case HT_DRAWN_ERF: return TIMES(ht_exp(s, ht_negative(s, ht_square(s, x))), 2.0 / sqrt(PI));
+    case HT_DRAWN_ERFINV: return TIMES(ht_exp(s, ht_square(s, y)), sqrt(PI) / 2.0);
+    }
+    return NULL;
+}
+RULE(drawn, MUL(g, drawn_slope(s, node, x, y)))
 RULE(softcap, MUL(g, one_minus(s, ht_square(s, ht_scale(s, y, 1.0f / factor_of(node))))))

@@ -113,6 +113,12 @@ ht_array *ht_random_uniform(ht_scope *s, ht_array *low, ht_array *high, ht_dtype
     return ht_add(s, ht_multiply(s, range, u), low);
 }
 
+/* A function with the bits that it has in MLX. */
+static ht_array *drawn(ht_scope *s, ht_drawn_function function, ht_array *x) {
+    const ht_drawn_params p = {function};
+    return ht_apply(s, HT_OP_DRAWN, &p, &x, 1);
+}
+
 /* Between -1 and 1 without either, in f32. */
 static ht_array *open_interval(ht_scope *s, const int64_t *shape, int n_dims, ht_array *key) {
     ht_array *low = number(s, (double)nextafterf(-1.0f, 0.0f), HT_F32);
@@ -128,7 +134,7 @@ static ht_array *moved(ht_scope *s, const char *name, ht_array *x, ht_array *loc
 ht_array *ht_random_normal(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype dtype, const int64_t *shape,
                            int n_dims, ht_array *key) {
     if (!is_drawn(s, "normal", dtype)) return NULL;
-    ht_array *x = ht_astype(s, ht_erfinv(s, open_interval(s, shape, n_dims, key)), dtype);
+    ht_array *x = ht_astype(s, drawn(s, HT_DRAWN_ERFINV, open_interval(s, shape, n_dims, key)), dtype);
     ht_array *by = number(s, sqrt(2.0), dtype);
     if (scale != HT_NONE) by = ht_multiply(s, by, ht_astype(s, scale, dtype));
     if (!stretches(s, "normal", by, shape, n_dims)) return NULL;
@@ -141,16 +147,17 @@ ht_array *ht_random_truncated_normal(ht_scope *s, ht_array *lower, ht_array *upp
     ht_array *root = number(s, sqrt(2.0), dtype);
     lower = ht_astype(s, lower, dtype);
     upper = ht_astype(s, upper, dtype);
-    ht_array *low = ht_erf(s, ht_divide(s, lower, root)), *high = ht_erf(s, ht_divide(s, upper, root));
+    ht_array *low = drawn(s, HT_DRAWN_ERF, ht_divide(s, lower, root));
+    ht_array *high = drawn(s, HT_DRAWN_ERF, ht_divide(s, upper, root));
     ht_array *u = ht_random_uniform(s, low, high, dtype, shape, n_dims, key);
-    return ht_maximum(s, ht_minimum(s, upper, ht_multiply(s, root, ht_erfinv(s, u))), lower);
+    return ht_maximum(s, ht_minimum(s, upper, ht_multiply(s, root, drawn(s, HT_DRAWN_ERFINV, u))), lower);
 }
 
 ht_array *ht_random_laplace(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype dtype, const int64_t *shape,
                             int n_dims, ht_array *key) {
     if (!is_drawn(s, "laplace", dtype)) return NULL;
     ht_array *u = open_interval(s, shape, n_dims, key);
-    ht_array *x = ht_multiply(s, ht_sign(s, u), ht_log1p(s, ht_negative(s, ht_abs(s, u))));
+    ht_array *x = ht_multiply(s, ht_sign(s, u), drawn(s, HT_DRAWN_LOG1P, ht_negative(s, ht_abs(s, u))));
     x = ht_astype(s, x, dtype);
     if (scale != HT_NONE) {
         scale = ht_astype(s, scale, dtype);
@@ -162,7 +169,7 @@ ht_array *ht_random_laplace(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtyp
 
 ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key) {
     ht_array *u = ht_random_uniform(s, HT_NONE, HT_NONE, dtype, shape, n_dims, key);
-    return ht_negative(s, ht_log(s, ht_negative(s, ht_log(s, u))));
+    return ht_negative(s, drawn(s, HT_DRAWN_LOG, ht_negative(s, drawn(s, HT_DRAWN_LOG, u))));
 }
 
 /* ---- choices ---- */
@@ -203,7 +210,8 @@ static ht_array *count_below(ht_scope *s, ht_array *x, ht_array *v) {
 static ht_array *drawn_from_one(ht_scope *s, ht_array *logits, const int64_t *shape, int n_dims, ht_array *key) {
     const int64_t n = ht_array_size(logits);
     ht_array *x = ht_astype(s, ht_reshape(s, logits, &n, 1), HT_F32);
-    x = ht_cumsum(s, ht_exp(s, ht_subtract(s, x, ht_max(s, x, NULL, 0, false))), 0, false, true);
+    x = ht_subtract(s, x, ht_max(s, x, NULL, 0, false));
+    x = ht_apply(s, HT_OP_RANDOM_SUMS, NULL, &x, 1);
     ht_array *whole = ht_slice(s, x, (int64_t[]){n - 1}, &n, NULL);
     ht_array *v = ht_multiply(s, bits(s, HT_F32, shape, n_dims, key), whole);
     return ht_astype(s, ht_minimum(s, count_below(s, x, v), number(s, (double)(n - 1), HT_I32)), HT_U32);

@@ -2,8 +2,7 @@
 
   draws.py [--cases N] [--seed N]     needs numpy and mlx; HEARTH_LIBRARY and PYTHONPATH=python
 
-Shapes are empty, odd, large; bits, uniform and whole numbers are equal. What goes through exp, log or erf is equal to some
-units in the last place of the dtype, and a choice that hangs on such a unit may come out otherwise once in a thousand.
+Shapes are empty, odd, large, and all numbers are equal to the bit: both libraries take logarithms from the C library.
 """
 
 import sys
@@ -16,12 +15,12 @@ import hearth as hx
 
 mx.set_default_device(mx.cpu)
 
-ULP = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23}
+FLOATS = ["float16", "bfloat16", "float32"]
 
 
 def _shape(rng):
     if rng.random() < 0.1:
-        return (int(rng.integers(1, 30000)),)
+        return (int(rng.integers(1, 200000)),)
     return tuple(int(d) for d in rng.integers(0 if rng.random() < 0.1 else 1, 9, int(rng.integers(0, 5))))
 
 
@@ -45,7 +44,7 @@ def _both(values):
 
 
 def _float(rng):
-    return str(rng.choice(list(ULP)))
+    return str(rng.choice(FLOATS))
 
 
 def split(rng, xp, key, shape):
@@ -69,6 +68,9 @@ def normal(rng, xp, key, shape):
 
 def truncated_normal(rng, xp, key, shape):
     low, high = float(rng.uniform(-2, 1)), float(rng.uniform(1.1, 3))
+    if rng.random() < 0.5:
+        low, high = xp.array([low, low / 2, -9.0]), xp.array(high)
+        return xp.random.truncated_normal(low, high, None if rng.random() < 0.5 else (*shape, 3), getattr(xp, _float(rng)), key)
     return xp.random.truncated_normal(low, high, shape, getattr(xp, _float(rng)), key)
 
 
@@ -97,7 +99,7 @@ def bernoulli(rng, xp, key, shape):
 def categorical(rng, xp, key, shape):
     shape = tuple(max(d, 1) for d in shape[:3]) + (int(rng.integers(1, 9)),)
     axis = int(rng.integers(-len(shape), len(shape)))
-    logits, how = xp.array(rng.normal(size=shape).astype(np.float32)), rng.random()
+    logits, how = xp.array(rng.normal(size=shape).astype(np.float32)).astype(getattr(xp, _float(rng))), rng.random()
     if how < 0.3:
         return xp.random.categorical(logits, axis, num_samples=int(rng.integers(1, 9)), key=key)
     if how < 0.6:
@@ -123,7 +125,6 @@ CALLS = [
     split, uniform, uniform, normal, truncated_normal, laplace, gumbel, randint, bernoulli, categorical, permutation,
     from_state,
 ]  # fmt: skip
-ROUNDED = {normal, truncated_normal, laplace, gumbel, from_state}  # by functions of their own
 
 
 def check(rng, call):
@@ -139,12 +140,7 @@ def check(rng, call):
     if dtype == "bfloat16":
         theirs = theirs.astype(mx.float32)
     got, expected = np.array(ours), np.array(theirs)
-    if call not in ROUNDED:
-        same = (got == expected) if call is not categorical else np.mean(got == expected) > 0.99
-    else:
-        room = (1000 if call is truncated_normal else 32) * ULP[dtype] * np.maximum(1, np.abs(expected.astype(np.float64)))
-        with np.errstate(invalid="ignore"):
-            same = (got == expected) | (np.abs(got.astype(np.float64) - expected) <= room)
+    same = (got == expected) | ((got != got) & (expected != expected))
     if np.all(same):
         return None
     return call.__name__, f"{dtype}{list(got.shape)} is {got.flat[:8]}, expected {expected.flat[:8]}", got.size

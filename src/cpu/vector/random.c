@@ -1,7 +1,8 @@
-/* Bits from a key: Threefry-2x32 of 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3), a
+/* Bits from a key, and the sums that one of many is chosen by. Bits are Threefry-2x32 of 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3), a
  * pair of words from a pair of counters. Word i of the first half and word i of the second are a pair; of an odd number the
  * one in the middle has a pair of its own, whose second counter is 0. */
 #include "base/dtype.h"
+#include "base/math_drawn.h"
 #include "cpu/vector/vector.h"
 #include "cpu/walk.h"
 #include "device/params.h"
@@ -106,4 +107,30 @@ static ht_status random_bits(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]) { kernels[HT_OP_RANDOM_BITS].run = random_bits; }
+/* Powers some at a time, as loops that become vectors, and their sums one after the other: any other order would round
+ * differently. */
+static void add_powers(const float *x, int64_t stride, float *y, int64_t n) {
+    enum { AT_A_TIME = 512 };
+    float power[AT_A_TIME], sum = 0.0f;
+    for (int64_t i = 0; i < n; i += AT_A_TIME) {
+        const int some = n - i < AT_A_TIME ? (int)(n - i) : AT_A_TIME;
+        for (int k = 0; k < some; k++) power[k] = ht_drawn_exp(x[(i + k) * stride]);
+        for (int k = 0; k < some; k++) y[i + k] = sum += power[k];
+    }
+}
+
+static ht_status random_sums(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_view *x = &call->in[0], *out = &call->out;
+    const int last = x->n_dims - 1;
+    const int64_t n = x->shape[last], rows = n > 0 ? ht_view_size(x) / n : 0;
+    for (int64_t row = 0; row < rows; row++)
+        add_powers((const float *)x->data + ht_view_offset(x, last, row), x->stride[last], (float *)out->data + row * n,
+                   n);
+    return HT_OK;
+}
+
+void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_RANDOM_BITS].run = random_bits;
+    kernels[HT_OP_RANDOM_SUMS].run = random_sums;
+}
