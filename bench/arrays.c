@@ -5,8 +5,8 @@
  *                                     that go round the caches
  *   bench_arrays overhead THREADS     seconds per operation on one element, JSON: eagerly, compiled, and a compiled call
  *
- * Loops go through 32 MB buffers in large pages, with every line the next of several so that caches do not keep them, and
- * twice, of which the faster counts: as bench/arrays.py does it with operations. Eager is a graph of 1,000 additions: built,
+ * Loops go through 32 MB buffers in large pages, twice, of which the faster counts, as bench/arrays.py does it with
+ * operations; each takes the next of six pairs, so that no cache has what another loop has just read. Eager is a graph of 1,000 additions: built,
  * evaluated and freed; compiled the same in one function, called with a new argument. */
 #define _DEFAULT_SOURCE
 #include "base/pages.h"
@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SETS = 4, TIMES = 2, OPS = 1000, MOST_THREADS = 64 };
+enum { PAIRS = 6, TIMES = 2, OPS = 1000, MOST_THREADS = 64 };
 static const size_t BYTES = (size_t)32 << 20;
 
 static double now(void) {
@@ -68,24 +68,28 @@ static double copied_bytes(ht_pool *pool, const char *from, char *to, bool round
 }
 
 static int measure_memory(int threads) {
-    char *buffer[2 * SETS], line[16];
+    char *from[PAIRS], *to[PAIRS], line[16];
     ht_pool *pool;
     ht_error err = {0};
     if (ht_pool_new(threads, &pool, &err)) return stop(&err);
-    for (int i = 0; i < 2 * SETS; i++) {
-        if (!(buffer[i] = ht_pages_new(BYTES))) return 1;
-        memset(buffer[i], i, BYTES);
+    for (int i = 0; i < PAIRS; i++) {
+        if (!(from[i] = ht_pages_new(BYTES)) || !(to[i] = ht_pages_new(BYTES))) return 1;
+        memset(from[i], i, BYTES);
+        memset(to[i], i, BYTES);
     }
-    for (int i = 0; fgets(line, sizeof line, stdin); i = (i + 2) % (2 * SETS)) {
+    for (int i = 0; fgets(line, sizeof line, stdin); i = (i + 3) % PAIRS) {
         ht_pool_lease(pool);
-        const double read = ht_measure_read_bytes(ht_cpu_isa_best(), pool, buffer[i], BYTES, TIMES);
-        const double plain = copied_bytes(pool, buffer[i], buffer[i + 1], false);
-        const double round = copied_bytes(pool, buffer[i], buffer[i + 1], true);
+        const double read = ht_measure_read_bytes(ht_cpu_isa_best(), pool, from[i], BYTES, TIMES);
+        const double plain = copied_bytes(pool, from[i + 1], to[i + 1], false);
+        const double round = copied_bytes(pool, from[i + 2], to[i + 2], true);
         ht_pool_release(pool);
         printf("{\"read\": %.4g, \"copy\": %.4g, \"copy_round_caches\": %.4g}\n", read, plain, round);
         fflush(stdout);
     }
-    for (int i = 0; i < 2 * SETS; i++) free(buffer[i]);
+    for (int i = 0; i < PAIRS; i++) {
+        free(from[i]);
+        free(to[i]);
+    }
     ht_pool_free(pool);
     return 0;
 }
