@@ -15,11 +15,11 @@
 #include <stdlib.h>
 
 enum {
-    ROW_TILE = 192,            /* rows of a pass */
-    DEPTH = 256,               /* of a decoded block; a multiple of every group and chunk */
-    COLUMNS = 128,             /* of a decoded block; a multiple of every group */
-    STRIPE = 16 * PANEL_LANES, /* of its columns, side by side: a part of it that the first cache holds is */
-    STEPS = 128                /* steps by a stripe */
+    ROW_TILE = 192, /* rows of a pass */
+    DEPTH = 256,    /* of a decoded block; a multiple of every group and chunk */
+    COLUMNS = 128,  /* of a decoded block; a multiple of every group */
+    STRIPE = 32,    /* of its columns, side by side: a part of it that the first cache holds is */
+    STEPS = 128     /* steps by a stripe */
 };
 
 /* Entries [begin, end) of the order have the same right matrix. */

@@ -4,56 +4,49 @@
 
 #include "cpu/vector/lanes.h"
 
-/* Sums that fit beside the operands: 24 registers of 32 with AVX-512, 12 of 16 with AVX2, 24 of 32 with NEON. */
-#if defined(HT_ISA_avx512)
-enum { PANEL_ROWS = 6, PANEL_LANES = 4 };
-#else
-enum { PANEL_ROWS = 3, PANEL_LANES = 2 };
-#endif
-
 /* A left operand whose element (i, l) is at[i * row + l * step]. */
 typedef struct panel_left {
     const float *at;
     int64_t row, step;
 } panel_left;
 
-HT_INLINE void panel_block(panel_left a, const float *b, int64_t b_row, int64_t k, float *c, int64_t c_row, bool add,
-                           int rows, int lanes) {
-    v16f sum[PANEL_ROWS][PANEL_LANES];
-    HT_UNROLL
-    for (int i = 0; i < rows; i++) HT_UNROLL
-    for (int j = 0; j < lanes; j++) sum[i][j] = add ? v16f_load(c + i * c_row + 16 * j) : v16f_zero();
-    for (int64_t l = 0; l < k; l++) {
-        v16f y[PANEL_LANES];
-        HT_UNROLL
-        for (int j = 0; j < lanes; j++) y[j] = v16f_load(b + l * b_row + 16 * j);
-        HT_UNROLL
-        for (int i = 0; i < rows; i++) {
-            v16f x = v16f_set1(a.at[i * a.row + l * a.step]);
-            HT_UNROLL
-            for (int j = 0; j < lanes; j++) sum[i][j] = v16f_fma(x, y[j], sum[i][j]);
-        }
-    }
-    HT_UNROLL
-    for (int i = 0; i < rows; i++) HT_UNROLL
-    for (int j = 0; j < lanes; j++) v16f_store(c + i * c_row + 16 * j, sum[i][j]);
-}
+typedef enum panel_mode {
+    PANEL_SET,      /* c = the sum */
+    PANEL_ADD,      /* c + the sum, which begins at 0 */
+    PANEL_CONTINUE, /* the sum, which begins at c */
+    PANEL_SCALE     /* c * factor[i] + the sum */
+} panel_mode;
 
-HT_INLINE void panel_rows(panel_left a, const float *b, int64_t b_row, int64_t k, int64_t m, float *c, int64_t c_row,
-                          bool add, int lanes) {
-    int64_t i = 0;
-    for (; i + PANEL_ROWS <= m; i += PANEL_ROWS, a.at += PANEL_ROWS * a.row)
-        panel_block(a, b, b_row, k, c + i * c_row, c_row, add, PANEL_ROWS, lanes);
-    for (; i < m; i++, a.at += a.row) panel_block(a, b, b_row, k, c + i * c_row, c_row, add, 1, lanes);
-}
+/* c [m, n] of left [m, k] and b [k, n]: columns 16 p to 16 p + 15 of row l of b are at b[l * b_step + p * b_panel], and
+ * can be read where n ends before. A sum is a chain of fused multiply-adds in the order of l. */
+typedef struct panel_product {
+    panel_left left;
+    const float *b;
+    int64_t b_step, b_panel;
+    float *c;
+    int64_t c_row, m, n, k;
+    panel_mode mode;
+    const float *factor;
+} panel_product;
 
-/* c [m, n] = a [m, k] b [k, n], or c plus that; n is a multiple of sixteen, rows of b and c follow at b_row and c_row. */
+void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t);
+/* How many of m rows are multiplied at a time. */
+int HT_ISA_NAME(ht_panel_rows)(int64_t m);
+
+/* c [m, n] = a [m, k] b [k, n], or the sums of c go on; rows of b and c follow at b_row and c_row. */
 static inline void panel_multiply(panel_left a, const float *b, int64_t b_row, int64_t k, int64_t m, int64_t n,
                                   float *c, int64_t c_row, bool add) {
-    int64_t j = 0;
-    for (; j + 16 * PANEL_LANES <= n; j += 16 * PANEL_LANES)
-        panel_rows(a, b + j, b_row, k, m, c + j, c_row, add, PANEL_LANES);
-    for (; j < n; j += 16) panel_rows(a, b + j, b_row, k, m, c + j, c_row, add, 1);
+    HT_ISA_NAME(ht_panel_multiply)
+    (&(panel_product){.left = a,
+                      .b = b,
+                      .b_step = b_row,
+                      .b_panel = 16,
+                      .c = c,
+                      .c_row = c_row,
+                      .m = m,
+                      .n = n,
+                      .k = k,
+                      .mode = add ? PANEL_CONTINUE : PANEL_SET});
 }
 
 /* Rows of n elements of any dtype and strides, as f32, padded with zeros to `padded`, a multiple of sixteen. */

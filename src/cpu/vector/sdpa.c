@@ -7,29 +7,25 @@
 
 /* A thread's own memory. */
 typedef struct room {
-    float *q, *keys, *turned, *values, *scores, *out;
+    float *q, *turned, *scores, *out;
+    sdpa_rows keys, values;
 } room;
 
-static int64_t room_floats(const sdpa_shape *s) {
-    return SDPA_ROWS * (s->d_padded + s->dv_padded + SDPA_KEYS) + SDPA_KEYS * (2 * s->d_padded + s->dv_padded);
-}
-
-static room room_of(const sdpa_shape *s, int worker) {
-    float *at = (float *)s->call->scratch + worker * room_floats(s);
-    room r;
-    r.q = at, at += SDPA_ROWS * s->d_padded;
-    r.out = at, at += SDPA_ROWS * s->dv_padded;
-    r.scores = at, at += SDPA_ROWS * SDPA_KEYS;
-    r.keys = at, at += SDPA_KEYS * s->d_padded;
-    r.turned = at, at += SDPA_KEYS * s->d_padded;
-    r.values = at;
-    return r;
+static int64_t lay_out(const sdpa_shape *s, float *base, room *r) {
+    int64_t at = 0,
+            n[4] = {SDPA_ROWS * s->d_padded, SDPA_ROWS * s->d_padded, SDPA_KEYS * SDPA_ROWS, SDPA_ROWS * s->dv_padded};
+    float **part[4] = {&r->q, &r->turned, &r->scores, &r->out};
+    for (int i = 0; i < 4; at += n[i++]) *part[i] = base ? base + at : NULL;
+    at += sdpa_lay_rows(s, &s->call->in[1], s->d, false, base ? base + at : NULL, &r->keys);
+    at += sdpa_lay_rows(s, &s->call->in[2], s->dv, true, base ? base + at : NULL, &r->values);
+    return at;
 }
 
 static size_t sdpa_scratch(const ht_call *call) {
     if (!lanes_take(call->in[0].dtype)) return ht_plain_sdpa_scratch(call);
     sdpa_shape s = sdpa_shape_of(call);
-    return (size_t)ht_pool_threads(call->pool) * (size_t)room_floats(&s) * sizeof(float);
+    room r;
+    return (size_t)ht_pool_threads(call->pool) * (size_t)lay_out(&s, NULL, &r) * sizeof(float);
 }
 
 static void store_tile(const sdpa_shape *s, const sdpa_tile *t, const sdpa_running *run, const float *out) {
@@ -44,31 +40,40 @@ static void store_tile(const sdpa_shape *s, const sdpa_tile *t, const sdpa_runni
     }
 }
 
-static void attend_tile(const sdpa_shape *s, const sdpa_tile *t, const room *r) {
-    const ht_view *in = s->call->in;
+static void attend_tile(const sdpa_shape *s, const sdpa_tile *t, room *r) {
     sdpa_running run;
     int64_t begin, end;
-    sdpa_load_rows(s, t, &in[0], s->d, s->how->scale, r->q);
-    memset(r->out, 0, (size_t)(t->n * s->dv_padded) * sizeof(float));
+    sdpa_load_rows(s, t, &s->call->in[0], s->d, s->how->scale * HT_LOG2_E, r->q);
+    sdpa_turn_rows(t, s->d_padded, r->q, r->turned);
     sdpa_start(s, t, &run);
     sdpa_span(s, t, &begin, &end);
+    if (end <= begin) memset(r->out, 0, (size_t)(t->n * s->dv_padded) * sizeof(float));
     for (int64_t j = begin; j < end; j += SDPA_KEYS) {
-        sdpa_load_keys(s, t, &in[1], s->d, j, r->keys);
-        panel_transpose(r->keys, s->d_padded, SDPA_KEYS, s->d_padded, r->turned, SDPA_KEYS);
-        sdpa_load_keys(s, t, &in[2], s->dv, j, r->values);
-        panel_left queries = {r->q, s->d_padded, 1}, weights = {r->scores, SDPA_KEYS, 1};
-        panel_multiply(queries, r->turned, SDPA_KEYS, s->d, t->n, SDPA_KEYS, r->scores, SDPA_KEYS, false);
-        sdpa_mask(s, t, j, r->scores);
-        sdpa_weigh(t, &run, r->scores);
-        sdpa_rescale(t, &run, r->out, s->dv_padded);
-        panel_multiply(weights, r->values, s->dv_padded, SDPA_KEYS, t->n, s->dv_padded, r->out, s->dv_padded, true);
+        int64_t m = ht_min_i64(SDPA_KEYS, end - j);
+        sdpa_multiply(t, sdpa_rows_at(s, t, &r->keys, j), m, r->turned, s->d, r->scores);
+        sdpa_mask(s, t, j, m, r->scores);
+        sdpa_weigh(t, &run, m, r->scores);
+        panel_left values = sdpa_rows_at(s, t, &r->values, j);
+        HT_ISA_NAME(ht_panel_multiply)
+        (&(panel_product){.left = {r->scores, 1, SDPA_ROWS},
+                          .b = values.at,
+                          .b_step = values.row,
+                          .b_panel = 16,
+                          .c = r->out,
+                          .c_row = s->dv_padded,
+                          .m = t->n,
+                          .n = s->dv_padded,
+                          .k = m,
+                          .mode = j == begin ? PANEL_SET : PANEL_SCALE,
+                          .factor = run.factor});
     }
     store_tile(s, t, &run, r->out);
 }
 
 static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const sdpa_shape *s = arg;
-    room r = room_of(s, worker);
+    room r;
+    lay_out(s, (float *)s->call->scratch + worker * lay_out(s, NULL, &r), &r);
     int64_t tiles = ht_ceil_div_i64(s->rows, SDPA_ROWS);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i % tiles * SDPA_ROWS, pair = i / tiles;

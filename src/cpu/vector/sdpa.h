@@ -1,10 +1,16 @@
-/* What attention and its gradient share: a tile of queries of one key head, blocks of keys, and the scores of both. */
+/* What attention and its gradient share: tiles of queries of one key head, blocks of keys, and the scores of both.
+ *
+ * Scores lie key by key, with queries side by side: [keys][SDPA_ROWS]. So the lanes of a vector are queries, of which each
+ * has its own maximum and sum; keys are read where they are, as rows on the left of a product; and the weights are on the
+ * left of the product with the values. Only the queries of a tile are turned. Scores are in powers of 2: what queries are
+ * scaled by has a factor log2(e). */
 #ifndef HT_CPU_VECTOR_SDPA_H
 #define HT_CPU_VECTOR_SDPA_H
 
 #include "base/checked.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/panel.h"
+#include "cpu/vector/simd_int.h"
 #include "device/kernel.h"
 #include "device/params.h"
 
@@ -12,8 +18,8 @@
 #include <math.h>
 
 enum {
-    SDPA_ROWS = 48, /* queries of a tile, of all heads that share the keys */
-    SDPA_KEYS = 64  /* keys of a block */
+    SDPA_ROWS = 64, /* queries of a tile, of all heads that share the keys */
+    SDPA_KEYS = 128 /* keys of a block: its scores are 32 KB */
 };
 
 typedef struct sdpa_shape {
@@ -71,7 +77,9 @@ HT_INLINE void sdpa_span(const sdpa_shape *s, const sdpa_tile *t, int64_t *begin
     *end = blind ? s->n_k : ht_min_i64(s->n_k, sdpa_last(s, newest) + 1);
 }
 
-/* Copies the tile's rows of a view [batch, heads, n_q, n], times `scale`. */
+/* ---- operands ---- */
+
+/* Copies the tile's rows of a view [batch, heads, n_q, n], times `scale`, to [t->n][padded n]. */
 static inline void sdpa_load_rows(const sdpa_shape *s, const sdpa_tile *t, const ht_view *v, int64_t n, float scale,
                                   float *to) {
     int64_t padded = sdpa_padded(n);
@@ -82,104 +90,204 @@ static inline void sdpa_load_rows(const sdpa_shape *s, const sdpa_tile *t, const
     }
 }
 
-/* Keys or values [begin, begin + SDPA_KEYS) of a view [batch, kv_heads, n_k, n]; zeros behind the last. */
-static inline void sdpa_load_keys(const sdpa_shape *s, const sdpa_tile *t, const ht_view *v, int64_t n, int64_t begin,
-                                  float *to) {
-    int64_t padded = sdpa_padded(n), m = ht_min_i64(SDPA_KEYS, s->n_k - begin);
+/* The same rows side by side: [padded n][SDPA_ROWS], with zeros up to the next sixteen. `rows` has room for SDPA_ROWS. */
+static inline void sdpa_turn_rows(const sdpa_tile *t, int64_t padded, float *rows, float *to) {
+    int64_t lanes = sdpa_padded(t->n);
+    memset(rows + t->n * padded, 0, (size_t)((lanes - t->n) * padded) * sizeof *rows);
+    panel_transpose(rows, padded, lanes, padded, to, SDPA_ROWS);
+}
+
+/* Keys or values as f32: where they are, or copied block by block as they are asked for. A copy serves the tiles of one
+ * key head that follow one another in a thread. */
+typedef struct sdpa_rows {
+    const ht_view *view; /* [batch, kv_heads, n_k, n] */
+    int64_t n, padded;
+    bool in_place;
+    float *copy;    /* [n_k][padded]; unused in place */
+    uint8_t *ready; /* which blocks are there */
+    int64_t batch, head;
+} sdpa_rows;
+
+/* `adjacent`: the n elements of a row are to be read as panels. */
+HT_INLINE bool sdpa_in_place(const ht_view *v, int64_t n, bool adjacent) {
+    return v->dtype == HT_F32 && (!adjacent || (v->stride[3] == 1 && n % 16 == 0));
+}
+HT_INLINE int64_t sdpa_blocks(const sdpa_shape *s) { return ht_ceil_div_i64(s->n_k, SDPA_KEYS); }
+/* Floats of memory; `at`, if there is any, is given out. */
+static inline int64_t sdpa_lay_rows(const sdpa_shape *s, const ht_view *v, int64_t n, bool adjacent, float *at,
+                                    sdpa_rows *rows) {
+    bool in_place = sdpa_in_place(v, n, adjacent);
+    int64_t floats = in_place ? 0 : s->n_k * sdpa_padded(n);
+    *rows = (sdpa_rows){v, n, sdpa_padded(n), in_place, at, NULL, -1, -1};
+    if (in_place) return 0;
+    if (at) rows->ready = (uint8_t *)(at + floats);
+    return floats + ht_ceil_div_i64(sdpa_blocks(s), 64) * 16;
+}
+
+/* m rows from row `begin` on, which begins a block, of the tile's key head. */
+static inline panel_left sdpa_rows_at(const sdpa_shape *s, const sdpa_tile *t, sdpa_rows *rows, int64_t begin) {
+    const ht_view *v = rows->view;
     int64_t at = t->batch * v->stride[0] + t->head * v->stride[1] + begin * v->stride[2];
-    panel_load(v->dtype, v->data, at, v->stride[2], v->stride[3], m, n, to, padded, 1.0f);
-    memset(to + m * padded, 0, (size_t)((SDPA_KEYS - m) * padded) * sizeof *to);
+    if (rows->in_place) return (panel_left){(const float *)v->data + at, v->stride[2], v->stride[3]};
+    float *copy = rows->copy + begin * rows->padded;
+    if (rows->batch != t->batch || rows->head != t->head) memset(rows->ready, 0, (size_t)sdpa_blocks(s));
+    rows->batch = t->batch;
+    rows->head = t->head;
+    if (!rows->ready[begin / SDPA_KEYS])
+        panel_load(v->dtype, v->data, at, v->stride[2], v->stride[3], ht_min_i64(SDPA_KEYS, s->n_k - begin), rows->n,
+                   copy, rows->padded, 1.0f);
+    rows->ready[begin / SDPA_KEYS] = 1;
+    return (panel_left){copy, rows->padded, 1};
 }
 
-/* Sixteen elements of the mask, to be added to scores: of bool, a hidden one is what no score can bring back. */
-HT_INLINE v16f sdpa_masked(const ht_view *m, int64_t at, int n, v16f score) {
-    int64_t step = m->stride[3];
-    if (m->dtype != HT_BOOL) return v16f_add(score, lanes_load(m->dtype, m->data, at, step, n));
-    float seen[16] = {0};
-    const uint8_t *p = m->data;
-    for (int i = 0; i < n; i++) seen[i] = p[at + i * step] ? 1.0f : 0.0f;
-    return v16f_select(v16f_gt(v16f_load(seen), v16f_zero()), score, v16f_set1(-FLT_MAX));
+/* scores [m][SDPA_ROWS] of the tile and m keys; of values and gradients likewise. */
+static inline void sdpa_multiply(const sdpa_tile *t, panel_left keys, int64_t m, const float *turned, int64_t d,
+                                 float *scores) {
+    panel_multiply(keys, turned, SDPA_ROWS, d, m, sdpa_padded(t->n), scores, SDPA_ROWS, false);
 }
 
-/* Lanes [from, to) as they are, the others hidden. */
-HT_INLINE v16f sdpa_window(v16f score, int64_t from, int64_t to) {
-    m16 seen = m16_first(to < 0 ? 0 : to > 16 ? 16 : (int)to);
-    v16f hidden = v16f_set1(-FLT_MAX), y = v16f_select(seen, score, hidden);
-    return from <= 0 ? y : v16f_select(m16_first(from > 16 ? 16 : (int)from), hidden, y);
+/* ---- masks ---- */
+
+/* Elements of the mask for one query and sixteen keys, n of them there; of bool, 1 and 0. */
+HT_INLINE v16f sdpa_mask_lanes(const ht_view *m, int64_t at, int n) {
+    const int64_t step = m->stride[3];
+    if (m->dtype != HT_BOOL) return lanes_load(m->dtype, m->data, at, step, n);
+    const uint8_t *p = (const uint8_t *)m->data + at;
+    uint8_t room[16] = {0};
+    if (step != 1 || n < 16) {
+        for (int i = 0; i < n; i++) room[i] = p[i * step];
+        p = room;
+    }
+    return v16f_from_i(v16i_load_u8(p));
 }
 
-/* Applies the masks to scores [t->n][SDPA_KEYS] of keys from `begin` on. Keys that do not exist have minus infinity. */
-static inline void sdpa_mask(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, float *scores) {
+/* Applies the mask to the scores of sixteen queries from row r on. Of bool, a hidden one is what no score can bring back. */
+static inline void sdpa_apply_mask(const sdpa_shape *s, const sdpa_tile *t, int64_t r, int64_t begin, int64_t m,
+                                   float *scores) {
     const ht_view *mask = &s->call->in[3];
-    bool has_mask = !ht_view_absent(mask);
-    int64_t left = s->n_k - begin;
-    for (int64_t r = 0; r < t->n; r++) {
-        int64_t row = t->first + r, i = sdpa_query(s, row), from = sdpa_first(s, i) - begin;
-        int64_t to = sdpa_last(s, i) + 1 - begin;
-        int64_t at = has_mask ? t->batch * mask->stride[0] + sdpa_head(s, t, row) * mask->stride[1] +
-                                    i * mask->stride[2] + begin * mask->stride[3]
-                              : 0;
-        if (!has_mask && from <= 0 && to >= SDPA_KEYS && left >= SDPA_KEYS) continue;
-        for (int64_t j = 0; j < SDPA_KEYS; j += 16) {
-            v16f v = v16f_load(scores + r * SDPA_KEYS + j);
-            if (has_mask && j < left) v = sdpa_masked(mask, at + j * mask->stride[3], lanes_of(left - j), v);
-            v = sdpa_window(v, from - j, to - j);
-            if (left - j < 16) v = v16f_select(m16_first(left <= j ? 0 : (int)(left - j)), v, v16f_set1(-INFINITY));
-            v16f_store(scores + r * SDPA_KEYS + j, v);
+    float of_query[16][16] = {{0}}, turned[16][16];
+    const int lanes = lanes_of(t->n - r);
+    for (int64_t j = 0; j < m; j += 16) {
+        const int n = lanes_of(m - j);
+        for (int l = 0; l < lanes; l++) {
+            int64_t row = t->first + r + l;
+            int64_t at = t->batch * mask->stride[0] + sdpa_head(s, t, row) * mask->stride[1] +
+                         sdpa_query(s, row) * mask->stride[2] + (begin + j) * mask->stride[3];
+            v16f_store(of_query[l], sdpa_mask_lanes(mask, at, n));
+        }
+        panel_transpose(of_query[0], 16, 16, 16, turned[0], 16);
+        for (int i = 0; i < n; i++) {
+            float *to = scores + (j + i) * SDPA_ROWS + r;
+            v16f x = v16f_load(turned[i]), score = v16f_load(to);
+            if (mask->dtype == HT_BOOL)
+                x = v16f_select(v16f_gt(x, v16f_zero()), score, v16f_set1(-FLT_MAX));
+            else {
+                score = v16f_fma(x, v16f_set1(HT_LOG2_E), score);
+                m16 over = v16f_lt(score, v16f_set1(-FLT_MAX)); /* of the lowest number there is: as though hidden */
+                x = v16f_select(over, v16f_select(v16f_lt(x, v16f_set1(-FLT_MAX)), x, v16f_set1(-FLT_MAX)), score);
+            }
+            v16f_store(to, x);
         }
     }
 }
 
-HT_INLINE float sdpa_row_max(const float *x) {
-    v16f max = v16f_load(x);
-    for (int j = 16; j < SDPA_KEYS; j += 16) max = v16f_max(v16f_load(x + j), max);
-    return v16f_hmax(max);
+/* Hides keys that sixteen queries from row r on do not see for their place. */
+static inline void sdpa_hide(const sdpa_shape *s, const sdpa_tile *t, int64_t r, int64_t begin, int64_t m,
+                             float *scores) {
+    float first[16], last[16];
+    bool all = true;
+    for (int l = 0; l < 16; l++) {
+        int64_t i = sdpa_query(s, t->first + ht_min_i64(r + l, t->n - 1));
+        int64_t from = sdpa_first(s, i) - begin, to = sdpa_last(s, i) - begin;
+        all &= from <= 0 && to >= m - 1;
+        first[l] = (float)ht_max_i64(0, ht_min_i64(from, m)); /* few enough to be exact */
+        last[l] = (float)ht_max_i64(-1, ht_min_i64(to, m));
+    }
+    if (all) return;
+    v16f from = v16f_load(first), to = v16f_load(last), hidden = v16f_set1(-FLT_MAX);
+    for (int64_t j = 0; j < m; j++) {
+        float *p = scores + j * SDPA_ROWS + r;
+        v16f at = v16f_set1((float)j);
+        v16f_store(p, v16f_select(m16_or(v16f_lt(at, from), v16f_gt(at, to)), hidden, v16f_load(p)));
+    }
 }
 
-/* The running maximum and sum of each query. `scores` become their weights, relative to the maximum; what was summed
- * before is to be multiplied by the factor that is left in `factor`. */
+/* Applies all masks to the scores of m keys from `begin` on. */
+static inline void sdpa_mask(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_t m, float *scores) {
+    for (int64_t r = 0; r < t->n; r += 16) {
+        if (!ht_view_absent(&s->call->in[3])) sdpa_apply_mask(s, t, r, begin, m, scores);
+        sdpa_hide(s, t, r, begin, m, scores);
+    }
+}
+
+/* ---- weights ---- */
+
+/* 2^x for x that is not above 0, by the fit of base/math.h; 0 below -126. Error 1 ulp. */
+HT_INLINE v16f sdpa_power(v16f x) {
+#define SDPA_FIT(c, power) v16f_set1((float)((double)(c) * (power)))
+    const double l = 0.69314718055994530942;
+    x = v16f_max(v16f_set1(-200.0f), x);
+    v16f n = v16f_round(x), r = v16f_sub(x, n);
+    v16f p = v16f_fma(SDPA_FIT(HT_EXP_6, l * l * l * l * l * l), r, SDPA_FIT(HT_EXP_5, l * l * l * l * l));
+    p = v16f_fma(p, r, SDPA_FIT(HT_EXP_4, l * l * l * l));
+    p = v16f_fma(p, r, SDPA_FIT(HT_EXP_3, l * l * l));
+    p = v16f_fma(p, r, SDPA_FIT(HT_EXP_2, l * l));
+    p = v16f_fma(p, r, SDPA_FIT(1.0, l));
+    return v16f_scale(v16f_fma(p, r, v16f_set1(1.0f)), n);
+#undef SDPA_FIT
+}
+
+/* The running maximum and sum of each query. What was summed before is to be multiplied by `factor`. */
 typedef struct sdpa_running {
     float max[SDPA_ROWS], sum[SDPA_ROWS], factor[SDPA_ROWS];
 } sdpa_running;
 
 static inline void sdpa_start(const sdpa_shape *s, const sdpa_tile *t, sdpa_running *run) {
     const ht_view *sinks = &s->call->in[4];
-    for (int64_t r = 0; r < t->n; r++) {
+    for (int64_t r = 0; r < SDPA_ROWS; r++) {
         run->max[r] = -INFINITY;
         run->sum[r] = 0.0f;
-        if (ht_view_absent(sinks)) continue;
+        if (ht_view_absent(sinks) || r >= t->n) continue;
         float room[16];
         v16f_store(room, lanes_load(sinks->dtype, sinks->data, sdpa_head(s, t, t->first + r) * sinks->stride[0], 1, 1));
-        run->max[r] = room[0];
+        run->max[r] = room[0] * HT_LOG2_E;
         run->sum[r] = 1.0f;
     }
 }
 
-static inline void sdpa_weigh(const sdpa_tile *t, sdpa_running *run, float *scores) {
-    for (int64_t r = 0; r < t->n; r++) {
-        float *x = scores + r * SDPA_KEYS, max = sdpa_row_max(x);
-        max = max > run->max[r] ? max : run->max[r];
-        float from = max == -INFINITY ? 0.0f : max;
-        float room[16];
-        v16f_store(room, v16f_exp(v16f_set1(run->max[r] - from)));
-        v16f sum = v16f_zero();
-        for (int j = 0; j < SDPA_KEYS; j += 16) {
-            v16f w = v16f_exp(v16f_sub(v16f_load(x + j), v16f_set1(from)));
-            v16f_store(x + j, w);
-            sum = v16f_add(sum, w);
-        }
-        run->factor[r] = room[0];
-        run->sum[r] = run->sum[r] * room[0] + v16f_sum(sum);
-        run->max[r] = max;
-    }
+/* The maximum of sixteen queries' scores of m keys, and of `max`. */
+HT_INLINE v16f sdpa_column_max(const float *x, int64_t m, v16f max) {
+    v16f most[4] = {max, max, max, max};
+    int64_t j = 0;
+    for (; j + 4 <= m; j += 4)
+        for (int i = 0; i < 4; i++) most[i] = v16f_max(v16f_load(x + (j + i) * SDPA_ROWS), most[i]);
+    for (; j < m; j++) most[0] = v16f_max(v16f_load(x + j * SDPA_ROWS), most[0]);
+    return v16f_max(v16f_max(most[0], most[1]), v16f_max(most[2], most[3]));
 }
 
-static inline void sdpa_rescale(const sdpa_tile *t, const sdpa_running *run, float *out, int64_t padded) {
-    for (int64_t r = 0; r < t->n; r++) {
-        if (run->factor[r] == 1.0f) continue;
-        v16f f = v16f_set1(run->factor[r]);
-        for (int64_t i = 0; i < padded; i += 16)
-            v16f_store(out + r * padded + i, v16f_mul(v16f_load(out + r * padded + i), f));
+/* Scores become weights, relative to the maximum. */
+static inline void sdpa_weigh(const sdpa_tile *t, sdpa_running *run, int64_t m, float *scores) {
+    for (int64_t r = 0; r < t->n; r += 16) {
+        float *x = scores + r;
+        v16f old = v16f_load(run->max + r), max = sdpa_column_max(x, m, old);
+        v16f from = v16f_select(v16f_eq(max, v16f_set1(-INFINITY)), v16f_zero(), max);
+        v16f factor = sdpa_power(v16f_sub(old, from)), sum[2] = {v16f_zero(), v16f_zero()};
+        int64_t j = 0;
+        for (; j + 2 <= m; j += 2)
+            for (int i = 0; i < 2; i++) {
+                float *at = x + (j + i) * SDPA_ROWS;
+                v16f w = sdpa_power(v16f_sub(v16f_load(at), from));
+                v16f_store(at, w);
+                sum[i] = v16f_add(sum[i], w);
+            }
+        if (j < m) {
+            v16f w = sdpa_power(v16f_sub(v16f_load(x + j * SDPA_ROWS), from));
+            v16f_store(x + j * SDPA_ROWS, w);
+            sum[0] = v16f_add(sum[0], w);
+        }
+        v16f_store(run->factor + r, factor);
+        v16f_store(run->sum + r, v16f_fma(v16f_load(run->sum + r), factor, v16f_add(sum[0], sum[1])));
+        v16f_store(run->max + r, max);
     }
 }
 

@@ -6,54 +6,52 @@
 
 /* A thread's own memory. */
 typedef struct room {
-    float *q, *dq, *grad, *out, *scores, *change, *keys, *keys_turned, *values, *values_turned, *dk, *dv;
+    float *q, *q_turned, *dq, *out, *grad, *grad_turned, *scores, *change, *dk, *dv;
+    sdpa_rows keys, values;
 } room;
 
-static int64_t keys_padded(const sdpa_shape *s) { return (s->n_k + SDPA_KEYS - 1) / SDPA_KEYS * SDPA_KEYS; }
-
-static room lay_out(const sdpa_shape *s, float *base, int64_t *floats) {
-    int64_t d = s->d_padded, dv = s->dv_padded,
-            n[12] = {SDPA_ROWS * d,         SDPA_ROWS * d,         SDPA_ROWS * dv,     SDPA_ROWS * dv,
-                     SDPA_ROWS * SDPA_KEYS, SDPA_ROWS * SDPA_KEYS, SDPA_KEYS * d,      SDPA_KEYS * d,
-                     SDPA_KEYS * dv,        SDPA_KEYS * dv,        keys_padded(s) * d, keys_padded(s) * dv};
-    room r;
-    float **part[12] = {&r.q,    &r.dq,          &r.grad,   &r.out,           &r.scores, &r.change,
-                        &r.keys, &r.keys_turned, &r.values, &r.values_turned, &r.dk,     &r.dv};
-    *floats = 0;
-    for (int i = 0; i < 12; i++) {
-        *part[i] = base ? base + *floats : NULL;
-        *floats += n[i];
-    }
-    return r;
+static int64_t lay_out(const sdpa_shape *s, float *base, room *r) {
+    const int64_t q = SDPA_ROWS * s->d_padded, out = SDPA_ROWS * s->dv_padded, block = SDPA_ROWS * SDPA_KEYS;
+    int64_t at = 0, n[10] = {q, q, q, out, out, out, block, block, s->n_k * s->d_padded, s->n_k * s->dv_padded};
+    float **part[10] = {&r->q,           &r->q_turned, &r->dq,     &r->out, &r->grad,
+                        &r->grad_turned, &r->scores,   &r->change, &r->dk,  &r->dv};
+    for (int i = 0; i < 10; at += n[i++]) *part[i] = base ? base + at : NULL;
+    at += sdpa_lay_rows(s, &s->call->in[1], s->d, true, base ? base + at : NULL, &r->keys);
+    at += sdpa_lay_rows(s, &s->call->in[2], s->dv, false, base ? base + at : NULL, &r->values);
+    return at;
 }
 
 static size_t gradient_scratch(const ht_call *call) {
     if (!lanes_take(call->in[0].dtype)) return ht_plain_sdpa_grad_scratch(call);
     sdpa_shape s = sdpa_shape_of(call);
-    int64_t floats;
-    lay_out(&s, NULL, &floats);
-    return (size_t)ht_pool_threads(call->pool) * (size_t)floats * sizeof(float);
+    room r;
+    return (size_t)ht_pool_threads(call->pool) * (size_t)lay_out(&s, NULL, &r) * sizeof(float);
 }
 
-/* Masked scores of the tile and keys [j, j + SDPA_KEYS). */
-static void score(const sdpa_shape *s, const sdpa_tile *t, const room *r, int64_t j) {
-    sdpa_load_keys(s, t, &s->call->in[1], s->d, j, r->keys);
-    panel_transpose(r->keys, s->d_padded, SDPA_KEYS, s->d_padded, r->keys_turned, SDPA_KEYS);
-    panel_multiply((panel_left){r->q, s->d_padded, 1}, r->keys_turned, SDPA_KEYS, s->d, t->n, SDPA_KEYS, r->scores,
-                   SDPA_KEYS, false);
-    sdpa_mask(s, t, j, r->scores);
-}
+/* What a query's weights and the gradients of its scores are found with. */
+typedef struct softmax_of {
+    float max[SDPA_ROWS], inverse[SDPA_ROWS], mean[SDPA_ROWS];
+} softmax_of;
 
-/* Scores become weights, gradients of the weights become those of the scores; a hidden one has none. */
-static void turn_to_changes(const sdpa_shape *s, const sdpa_tile *t, const sdpa_running *run, const room *r) {
+static void find_softmax(const sdpa_shape *s, const sdpa_tile *t, const sdpa_running *run, const room *r,
+                         softmax_of *to) {
+    memset(to, 0, sizeof *to);
     for (int64_t i = 0; i < t->n; i++) {
-        v16f mean = v16f_zero(), inverse = v16f_set1(1.0f / run->sum[i]);
+        v16f mean = v16f_zero();
         for (int64_t c = 0; c < s->dv_padded; c += 16)
             mean = v16f_fma(v16f_load(r->grad + i * s->dv_padded + c), v16f_load(r->out + i * s->dv_padded + c), mean);
-        mean = v16f_set1(v16f_sum(mean));
-        v16f max = v16f_set1(run->max[i] == -INFINITY ? 0.0f : run->max[i]);
-        for (int64_t at = i * SDPA_KEYS; at < (i + 1) * SDPA_KEYS; at += 16) {
-            v16f x = v16f_load(r->scores + at), w = v16f_mul(v16f_exp(v16f_sub(x, max)), inverse);
+        to->mean[i] = v16f_sum(mean);
+        to->max[i] = run->max[i] == -INFINITY ? 0.0f : run->max[i];
+        to->inverse[i] = 1.0f / run->sum[i];
+    }
+}
+
+/* Scores of m keys become weights, gradients of the weights become those of the scores; a hidden one has none. */
+static void turn_to_changes(const sdpa_tile *t, const softmax_of *of, int64_t m, const room *r) {
+    for (int64_t i = 0; i < t->n; i += 16) {
+        const v16f max = v16f_load(of->max + i), inverse = v16f_load(of->inverse + i), mean = v16f_load(of->mean + i);
+        for (int64_t at = i; at < m * SDPA_ROWS; at += SDPA_ROWS) {
+            v16f x = v16f_load(r->scores + at), w = v16f_mul(sdpa_power(v16f_sub(x, max)), inverse);
             v16f change = v16f_mul(w, v16f_sub(v16f_load(r->change + at), mean));
             change = v16f_select(v16f_eq(x, v16f_set1(-FLT_MAX)), v16f_zero(), change);
             v16f_store(r->scores + at, w);
@@ -62,31 +60,37 @@ static void turn_to_changes(const sdpa_shape *s, const sdpa_tile *t, const sdpa_
     }
 }
 
-static void tile_gradient(const sdpa_shape *s, const sdpa_tile *t, const room *r) {
+static void tile_gradient(const sdpa_shape *s, const sdpa_tile *t, room *r) {
     const ht_call *call = s->call;
     int64_t begin, end, d = s->d_padded, dv = s->dv_padded;
     sdpa_running run;
-    sdpa_load_rows(s, t, &call->in[0], s->d, s->how->scale, r->q);
+    softmax_of of;
+    sdpa_load_rows(s, t, &call->in[0], s->d, s->how->scale * HT_LOG2_E, r->q);
     sdpa_load_rows(s, t, &call->in[5], s->dv, 1.0f, r->out);
     sdpa_load_rows(s, t, &call->in[6], s->dv, 1.0f, r->grad);
+    sdpa_turn_rows(t, d, r->q, r->q_turned);
+    sdpa_turn_rows(t, dv, r->grad, r->grad_turned);
     memset(r->dq, 0, (size_t)(t->n * d) * sizeof(float));
     sdpa_start(s, t, &run);
     sdpa_span(s, t, &begin, &end);
     for (int64_t j = begin; j < end; j += SDPA_KEYS) {
-        score(s, t, r, j);
-        sdpa_weigh(t, &run, r->scores);
+        int64_t m = ht_min_i64(SDPA_KEYS, end - j);
+        sdpa_multiply(t, sdpa_rows_at(s, t, &r->keys, j), m, r->q_turned, s->d, r->scores);
+        sdpa_mask(s, t, j, m, r->scores);
+        sdpa_weigh(t, &run, m, r->scores);
     }
+    find_softmax(s, t, &run, r, &of);
     for (int64_t j = begin; j < end; j += SDPA_KEYS) {
-        score(s, t, r, j);
-        sdpa_load_keys(s, t, &call->in[2], s->dv, j, r->values);
-        panel_transpose(r->values, dv, SDPA_KEYS, dv, r->values_turned, SDPA_KEYS);
-        panel_multiply((panel_left){r->grad, dv, 1}, r->values_turned, SDPA_KEYS, s->dv, t->n, SDPA_KEYS, r->change,
-                       SDPA_KEYS, false);
-        turn_to_changes(s, t, &run, r);
-        panel_multiply((panel_left){r->scores, 1, SDPA_KEYS}, r->grad, dv, t->n, SDPA_KEYS, dv, r->dv + j * dv, dv,
-                       true);
-        panel_multiply((panel_left){r->change, 1, SDPA_KEYS}, r->q, d, t->n, SDPA_KEYS, d, r->dk + j * d, d, true);
-        panel_multiply((panel_left){r->change, SDPA_KEYS, 1}, r->keys, d, SDPA_KEYS, t->n, d, r->dq, d, true);
+        int64_t m = ht_min_i64(SDPA_KEYS, end - j);
+        panel_left keys = sdpa_rows_at(s, t, &r->keys, j), weights = {r->scores, SDPA_ROWS, 1};
+        panel_left change = {r->change, SDPA_ROWS, 1}, change_turned = {r->change, 1, SDPA_ROWS};
+        sdpa_multiply(t, keys, m, r->q_turned, s->d, r->scores);
+        sdpa_mask(s, t, j, m, r->scores);
+        sdpa_multiply(t, sdpa_rows_at(s, t, &r->values, j), m, r->grad_turned, s->dv, r->change);
+        turn_to_changes(t, &of, m, r);
+        panel_multiply(weights, r->grad, dv, t->n, m, dv, r->dv + j * dv, dv, true);
+        panel_multiply(change, r->q, d, t->n, m, d, r->dk + j * d, d, true);
+        panel_multiply(change_turned, keys.at, keys.row, m, t->n, d, r->dq, d, true);
     }
 }
 
@@ -98,12 +102,13 @@ static void store_rows(const ht_view *out, int64_t at, int64_t n, const float *f
 static void head_gradients(void *arg, int64_t begin, int64_t end, int worker) {
     const sdpa_shape *s = arg;
     const ht_view *out = &s->call->out;
-    int64_t floats, keys = ht_view_size(&s->call->in[0]), values = keys + ht_view_size(&s->call->in[1]);
-    lay_out(s, NULL, &floats);
-    room r = lay_out(s, (float *)s->call->scratch + worker * floats, &floats);
+    const float of_keys = 1.0f / HT_LOG2_E; /* queries were in powers of 2 */
+    int64_t keys = ht_view_size(&s->call->in[0]), values = keys + ht_view_size(&s->call->in[1]);
+    room r;
+    lay_out(s, (float *)s->call->scratch + worker * lay_out(s, NULL, &r), &r);
     for (int64_t unit = begin; unit < end; unit++) {
-        memset(r.dk, 0, (size_t)(keys_padded(s) * s->d_padded) * sizeof(float));
-        memset(r.dv, 0, (size_t)(keys_padded(s) * s->dv_padded) * sizeof(float));
+        memset(r.dk, 0, (size_t)(s->n_k * s->d_padded) * sizeof(float));
+        memset(r.dv, 0, (size_t)(s->n_k * s->dv_padded) * sizeof(float));
         for (int64_t first = 0; first < s->rows; first += SDPA_ROWS) {
             sdpa_tile t = {unit / s->kv_heads, unit % s->kv_heads, first, ht_min_i64(SDPA_ROWS, s->rows - first)};
             tile_gradient(s, &t, &r);
@@ -114,7 +119,7 @@ static void head_gradients(void *arg, int64_t begin, int64_t end, int worker) {
             }
         }
         for (int64_t j = 0; j < s->n_k; j++) {
-            store_rows(out, keys + (unit * s->n_k + j) * s->d, s->d, r.dk + j * s->d_padded, 1.0f);
+            store_rows(out, keys + (unit * s->n_k + j) * s->d, s->d, r.dk + j * s->d_padded, of_keys);
             store_rows(out, values + (unit * s->n_k + j) * s->dv, s->dv, r.dv + j * s->dv_padded, 1.0f);
         }
     }

@@ -1,0 +1,117 @@
+/* The one loop of multiply-adds behind products of arrays and attention: some rows by some panels of sixteen columns, with
+ * all sums in registers. */
+#include "cpu/vector/panel.h"
+
+/* ROWS by panels fill the registers: 14 by 2 sums, 2 panels of the right operand and an element of the left one in 32
+ * registers of AVX-512; elsewhere a panel is two or four registers. Below LEAST rows the additions wait for one another. */
+#if defined(HT_ISA_avx512)
+enum { ROWS = 14, LEAST = 6, WIDEST = 8 };
+#else
+enum { ROWS = 6, LEAST = 3, WIDEST = 4 };
+#endif
+
+/* Rows are reached from every third one, which takes few registers for addresses. */
+enum { THIRDS = (ROWS + 2) / 3 };
+
+HT_INLINE void block(const panel_product *t, int64_t row, int64_t panel, int lanes, int m, int panels) {
+    v16f sum[ROWS][WIDEST];
+    const float *a[THIRDS], *b = t->b + panel * t->b_panel;
+    float *const c = t->c + row * t->c_row + 16 * panel;
+    const int64_t a_row = t->left.row, a_step = t->left.step, b_step = t->b_step, b_panel = t->b_panel,
+                  c_row = t->c_row;
+    HT_UNROLL
+    for (int i = 0; i < THIRDS; i++) a[i] = t->left.at + (row + 3 * i) * a_row;
+    HT_UNROLL
+    for (int i = 0; i < m; i++) HT_UNROLL
+    for (int p = 0; p < panels; p++) {
+        sum[i][p] = v16f_zero();
+        if (t->mode != PANEL_SET) HT_PREFETCH(c + i * c_row + 16 * p);
+    }
+    if (t->mode == PANEL_CONTINUE) {
+        HT_UNROLL
+        for (int i = 0; i < m; i++) HT_UNROLL
+        for (int p = 0; p < panels; p++)
+            sum[i][p] =
+                p == panels - 1 ? v16f_load_n(c + i * c_row + 16 * p, lanes) : v16f_load(c + i * c_row + 16 * p);
+    }
+    for (int64_t s = 0; s < t->k; s++, b += b_step) {
+        v16f y[WIDEST];
+        HT_UNROLL
+        for (int p = 0; p < panels; p++) y[p] = v16f_load(b + p * b_panel);
+        HT_UNROLL
+        for (int i = 0; i < m; i++) {
+            v16f x = v16f_set1(a[i / 3][i % 3 * a_row]);
+            HT_UNROLL
+            for (int p = 0; p < panels; p++) sum[i][p] = v16f_fma(x, y[p], sum[i][p]);
+        }
+        HT_UNROLL
+        for (int i = 0; i < (m + 2) / 3; i++) a[i] += a_step;
+    }
+    HT_UNROLL
+    for (int i = 0; i < m; i++) {
+        v16f factor = v16f_set1(t->mode == PANEL_SCALE ? t->factor[row + i] : 1.0f);
+        HT_UNROLL
+        for (int p = 0; p < panels; p++) {
+            float *to = c + i * c_row + 16 * p;
+            const int n = p == panels - 1 ? lanes : 16;
+            v16f v = sum[i][p];
+            if (t->mode == PANEL_ADD) v = v16f_add(v16f_load_n(to, n), v);
+            if (t->mode == PANEL_SCALE) v = v16f_fma(v16f_load_n(to, n), factor, v);
+            v16f_store_n(to, v, n);
+        }
+    }
+}
+
+/* X(rows, panels): the blocks there are; fewer rows take more panels. */
+#if defined(HT_ISA_avx512)
+#define BLOCKS_OF_8(X, m) X(m, 8) X(m, 4) X(m, 2) X(m, 1)
+#define BLOCKS_OF_4(X, m) X(m, 4) X(m, 2) X(m, 1)
+#define BLOCKS_OF_2(X, m) X(m, 2) X(m, 1)
+#define BLOCKS(X)                                                                                                      \
+    BLOCKS_OF_8(X, 1)                                                                                                  \
+    BLOCKS_OF_8(X, 2)                                                                                                  \
+    BLOCKS_OF_8(X, 3)                                                                                                  \
+    BLOCKS_OF_4(X, 4)                                                                                                  \
+    BLOCKS_OF_4(X, 5)                                                                                                  \
+    BLOCKS_OF_4(X, 6)                                                                                                  \
+    BLOCKS_OF_2(X, 7)                                                                                                  \
+    BLOCKS_OF_2(X, 8)                                                                                                  \
+    BLOCKS_OF_2(X, 9)                                                                                                  \
+    BLOCKS_OF_2(X, 10)                                                                                                 \
+    BLOCKS_OF_2(X, 11)                                                                                                 \
+    BLOCKS_OF_2(X, 12)                                                                                                 \
+    BLOCKS_OF_2(X, 13)                                                                                                 \
+    BLOCKS_OF_2(X, 14)
+static int widest(int64_t rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2; }
+#else
+#define BLOCKS(X) X(1, 4) X(1, 2) X(1, 1) X(2, 2) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1)
+static int widest(int64_t rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+#endif
+
+static void run_block(const panel_product *t, int64_t row, int m, int64_t panel, int panels, int lanes) {
+#define RUN_BLOCK(rows, wide)                                                                                          \
+    case 16 * (rows) + (wide): block(t, row, panel, lanes, rows, wide); break;
+    switch (16 * m + panels) { BLOCKS(RUN_BLOCK) }
+}
+
+/* Rows of a block, such that those left over at the end are not too few. */
+int HT_ISA_NAME(ht_panel_rows)(int64_t m) {
+    if (m <= ROWS) return (int)m;
+    for (int rows = ROWS; rows > LEAST; rows--)
+        if (m % rows == 0 || m % rows >= LEAST) return rows;
+    return ROWS;
+}
+
+void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t) {
+    const int64_t n_panels = (t->n + 15) / 16;
+    const int rows = HT_ISA_NAME(ht_panel_rows)(t->m), wide = widest(rows);
+    int panels = wide;
+    for (int64_t panel = 0; panel < n_panels; panel += panels) {
+        while (panel + panels > n_panels) panels /= 2;
+        const int lanes = lanes_of(t->n - 16 * (panel + panels - 1));
+        for (int64_t row = 0, m; row < t->m; row += m) {
+            m = rows < t->m - row ? rows : t->m - row;
+            run_block(t, row, (int)m, panel, panels, lanes);
+        }
+    }
+}
