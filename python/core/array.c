@@ -50,6 +50,31 @@ PyObject *core_finish(ht_scope *s, ht_array *result) {
     return core_array_new(result);
 }
 
+/* call(function, argument...): the array that a function of ctypes gives, which takes a scope first. */
+PyObject *core_call(PyObject *module, PyObject *const *args, Py_ssize_t n) {
+    (void)module;
+    if (n < 1) return PyErr_Format(PyExc_TypeError, "call() needs a function");
+    PyObject *given = PyTuple_New(n), *result = NULL;
+    ht_scope *s = given ? core_scope_take() : NULL;
+    for (Py_ssize_t i = 0; s && i < n; i++) {
+        PyObject *item = i == 0                   ? PyLong_FromVoidPtr(s)
+                         : core_is_array(args[i]) ? PyLong_FromVoidPtr(((core_array *)args[i])->a)
+                                                  : Py_NewRef(args[i]);
+        if (!item || PyTuple_SetItem(given, i, item)) {
+            core_scope_give(s);
+            s = NULL;
+        }
+    }
+    if (s) {
+        PyObject *pointer = PyObject_CallObject(args[0], given);
+        ht_array *made = pointer && pointer != Py_None ? PyLong_AsVoidPtr(pointer) : NULL;
+        Py_XDECREF(pointer);
+        result = core_finish(s, made);
+    }
+    Py_XDECREF(given);
+    return result;
+}
+
 /* array._own(pointer): takes over the caller's hold. */
 static PyObject *own(PyObject *type, PyObject *pointer) {
     (void)type;
@@ -140,6 +165,7 @@ static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4)
 
 static PyMethodDef methods[] = {
     {"_own", own, METH_O | METH_CLASS, NULL}, {"_become", become, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static char matrices; /* what core_transposed is to turn */
 static PyGetSetDef properties[] = {
     {"_handle", get_handle, NULL, "The array of the library, while this object holds it.", NULL},
     {"_queue", get_queue, NULL, "The stream that computes it, or None.", NULL},
@@ -147,6 +173,8 @@ static PyGetSetDef properties[] = {
     {"ndim", get_ndim, NULL, "The number of axes.", NULL},
     {"size", get_size, NULL, "The number of elements.", NULL},
     {"shape", get_shape, NULL, "The lengths of the axes.", NULL},
+    {"T", core_transposed, NULL, "With its axes in reverse order.", NULL},
+    {"mT", core_transposed, NULL, "With its last two axes changed.", &matrices},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET, offsetof(core_array, weak), READONLY, NULL},
                                 {NULL, 0, 0, 0, NULL}};

@@ -1,5 +1,5 @@
 /* The module: what binds it to the library and to the Python part. */
-#include "core.h"
+#include "function.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -30,7 +30,10 @@ static PyObject *bind(PyObject *module, PyObject *handle) {
     if (PyErr_Occurred()) return NULL;
 #define CORE_FIND(name) core_ht.name = (__typeof__(core_ht.name))core_find(#name);
     CORE_FUNCTIONS(CORE_FIND)
-    if (!core_find_operators() || !core_find_index()) return NULL;
+    ht_array *const *none = dlsym(library, "HT_NONE");
+    if (!none) return PyErr_Format(PyExc_ImportError, "libhearth has no HT_NONE: it is of another version");
+    core_none = *none;
+    if (!core_find_functions() || !core_find_index()) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -41,9 +44,11 @@ static PyObject *hook(PyObject *module, PyObject *args, PyObject *named) {
     const struct {
         const char *name;
         PyObject **place;
-    } known[] = {{"array", &core_hook.array},   {"operand", &core_hook.operand},    {"failed", &core_hook.failed},
-                 {"raised", &core_hook.raised}, {"start", &core_hook.start},        {"queue_of", &core_hook.queue_of},
-                 {"dtypes", &core_hook.dtypes}, {"subscript", &core_hook.subscript}};
+    } known[] = {
+        {"array", &core_hook.array},       {"operand", &core_hook.operand},     {"failed", &core_hook.failed},
+        {"raised", &core_hook.raised},     {"start", &core_hook.start},         {"queue_of", &core_hook.queue_of},
+        {"dtypes", &core_hook.dtypes},     {"subscript", &core_hook.subscript}, {"index", &core_hook.index},
+        {"value_of", &core_hook.value_of}, {"signature", &core_hook.signature}, {"state", &core_hook.state}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         PyObject *value = named ? PyDict_GetItemString(named, known[i].name) : NULL;
         if (!value) continue;
@@ -56,7 +61,8 @@ static PyObject *hook(PyObject *module, PyObject *args, PyObject *named) {
 static PyMethodDef methods[] = {{"bind", bind, METH_O, NULL},
                                 {"hook", (PyCFunction)(void (*)(void))hook, METH_VARARGS | METH_KEYWORDS, NULL},
                                 {"call", (PyCFunction)(void (*)(void))core_call, METH_FASTCALL, NULL},
-                                {"operation", core_operation, METH_VARARGS, NULL},
+                                {"functions", core_functions, METH_NOARGS, NULL},
+                                {"fixed_sizes", core_fixed_sizes, METH_O, NULL},
                                 {"use", core_use, METH_VARARGS, NULL},
                                 {"current", core_current, METH_NOARGS, NULL},
                                 {"take", core_take, METH_NOARGS, NULL},

@@ -1,5 +1,5 @@
-/* The compiled part of the binding: array objects, the operations that programs call most, the buffer protocol. Everything
- * else is ctypes in python/hearth/, with these array objects as arguments and results.
+/* The compiled part of the binding: array objects, the functions that make arrays, the buffer protocol. Everything else is
+ * ctypes in python/hearth/, with these array objects as arguments and results.
  *
  * One module serves every Python from 3.11 on (the stable ABI). It links to no library: Python hands it the one that ctypes
  * has opened. All of it runs with the GIL held, which is let go of while the library computes or waits. */
@@ -36,7 +36,6 @@
 typedef struct core_library {
 #define CORE_FIELD(name) __typeof__(name) *name;
     CORE_FUNCTIONS(CORE_FIELD)
-#undef CORE_FIELD
 } core_library;
 extern core_library core_ht;
 
@@ -54,6 +53,10 @@ typedef struct core_hooks {
     PyObject *queue_of;  /* queue_of(stream or device) -> queue */
     PyObject *dtypes;    /* a list, by ht_dtype */
     PyObject *subscript; /* subscript(array, index): of an index that index.c does not know */
+    PyObject *index;     /* index(value) -> array of int32 */
+    PyObject *value_of;  /* value_of(text): the default of a parameter */
+    PyObject *state;     /* a list of the key that random numbers follow from */
+    PyObject *signature; /* signature(parameters) -> inspect.Signature */
 } core_hooks;
 extern core_hooks core_hook;
 
@@ -116,12 +119,12 @@ void core_release_buffer(PyObject *self, Py_buffer *view);
 int core_find_index(void);
 PyObject *core_subscript(PyObject *self, PyObject *index);
 PyObject *core_follow(PyObject *module, PyObject *on);
+PyObject *core_transposed(PyObject *self, void *matrices);
 
-/* ---- operations: operations.c ---- */
-
+/* call(function, argument...): the array that a function of ctypes gives, which takes a scope first. */
 PyObject *core_call(PyObject *module, PyObject *const *args, Py_ssize_t n);
-PyObject *core_operation(PyObject *module, PyObject *args);
-int core_find_operators(void);
+
+/* ---- operators: elementwise.c ---- */
 
 PyObject *core_negative(PyObject *a), *core_absolute(PyObject *a), *core_invert(PyObject *a);
 PyObject *core_add(PyObject *a, PyObject *b), *core_subtract(PyObject *a, PyObject *b);

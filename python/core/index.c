@@ -1,5 +1,5 @@
 /* Windows of arrays: an index of whole numbers, slices, None and "...". Any other is the Python part's. */
-#include "core.h"
+#include "function.h"
 
 #include <stdint.h>
 
@@ -23,6 +23,19 @@ PyObject *core_follow(PyObject *module, PyObject *on) {
     (void)module;
     following = PyObject_IsTrue(on);
     return following < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+bool core_sizes_may_be_read(const char *who) {
+    if (!following) return true;
+    PyErr_Format(PyExc_ValueError,
+                 "%s takes sizes from its operands as numbers, which a function compiled without shapes cannot", who);
+    return false;
+}
+
+PyObject *core_fixed_sizes(PyObject *module, PyObject *who) {
+    (void)module;
+    const char *name = PyUnicode_AsUTF8AndSize(who, NULL);
+    return name && core_sizes_may_be_read(name) ? Py_NewRef(Py_None) : NULL;
 }
 
 /* What of each axis of an array is looked at, and the shape of the result. */

@@ -1,26 +1,16 @@
 """Arrays: lazy, immutable, with operators, and readable by NumPy."""
 
 import ctypes
-import functools
 import itertools
 import struct
 
 from . import _dlpack
 from . import _library as lib
+from . import _functions
 from ._dtype import ALL, BY_FORMAT, bfloat16, bool_, float32, float64, int32, int64, unpack
 
 _from = lib.operation("ht_array_from", ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
-_astype = lib.operation("ht_astype", ctypes.c_void_p, ctypes.c_int)
-
-
-@functools.lru_cache(maxsize=1024)
-def _shape_argument(shape):
-    return (ctypes.c_int64 * len(shape))(*shape), len(shape)
-
-
-def shape_argument(shape):
-    """As the library takes it, which does not write to it: so it is made once."""
-    return _shape_argument(tuple(shape))
+_astype = _functions.methods["astype"]
 
 
 class array(lib.core.Array):
@@ -32,7 +22,7 @@ class array(lib.core.Array):
 
     def __init__(self, values, dtype=None):
         made = _made_of(values, dtype)
-        self._become(made if dtype is None or made.dtype is dtype else lib.call(_astype, made, dtype.code))
+        self._become(made if dtype is None or made.dtype is dtype else _astype(made, dtype))
 
     # ---- what it is ----
 
@@ -84,9 +74,6 @@ class array(lib.core.Array):
 
     def __format__(self, spec):
         return format(self.item() if self.size == 1 and spec else str(self), spec)
-
-    def astype(self, dtype):
-        return lib.call(_astype, self, dtype.code)
 
     def __copy__(self):
         same = _new(array)
@@ -170,7 +157,7 @@ def _product(shape):
 
 
 def _make(data, dtype, shape):
-    return lib.call(_from, data, dtype.code, *shape_argument(shape))
+    return lib.call(_from, data, dtype.code, (ctypes.c_int64 * len(shape))(*shape), len(shape))
 
 
 def _shape_of(values):
@@ -208,7 +195,7 @@ def _from_numbers(numbers, dtype, shape):
         return _make(struct.pack(f"={len(numbers)}{dtype.format}", *numbers), dtype, shape)
     except OverflowError:  # of a floating point number, which is infinite then
         wide = _make(struct.pack(f"={len(numbers)}d", *numbers), float64, shape)
-        return lib.call(_astype, wide, dtype.code)
+        return _astype(wide, dtype)
     except struct.error as error:
         raise ValueError(f"a number does not fit {dtype.name}: {error}") from None
 
@@ -245,9 +232,7 @@ def _holds_arrays(values):
 
 
 def _stacked(values):
-    from ._join import stack
-
-    return stack([v if isinstance(v, array) else array(v) for v in values])
+    return _functions.public["stack"]([v if isinstance(v, array) else array(v) for v in values])
 
 
 def _made_of(values, dtype):
@@ -264,7 +249,7 @@ def _made_of(values, dtype):
         return _from_numbers(_flat(values, len(shape) - 1), dtype, shape)
     made = _from_other(values)
     if dtype is None and made.dtype is float64:  # as MLX takes NumPy's numbers
-        return lib.call(_astype, made, float32.code)
+        return _astype(made, float32)
     return made
 
 
@@ -289,4 +274,16 @@ def operand(value, beside=None):
     return array(value)
 
 
-lib.core.hook(array=array, operand=operand, dtypes=ALL)
+lib.core.hook(array=array, operand=operand, index=lambda value: array(value, int32))
+
+# ---- functions as methods ----
+
+for _name, _function in _functions.methods.items():
+    setattr(array, _name, _function)
+for _name in (
+    "abs square sqrt rsqrt reciprocal exp log log2 log10 log1p sin cos round sum prod mean max min all any logsumexp var std"
+    " argmax argmin cumsum cumprod cummax cummin logcumsumexp flatten unflatten squeeze swapaxes moveaxis diagonal diag"
+    " broadcast_to view split repeat"
+).split():
+    setattr(array, _name, _functions.public[_name])
+array.__pos__ = lambda self: self

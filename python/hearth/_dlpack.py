@@ -7,6 +7,7 @@ import ctypes
 from ctypes import CFUNCTYPE, POINTER, PYFUNCTYPE, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p, py_object, pythonapi  # fmt: skip
 
 from . import _library as lib
+from ._functions import public
 from ._dtype import ALL, bfloat16
 
 CPU = (1, 0)  # (kDLCPU, the first)
@@ -123,7 +124,7 @@ def to_capsule(a, stream=None, max_version=None, dl_device=None, copy=None):
 # ---- borrowing ----
 
 _wrap = lib.operation("ht_array_wrap", c_void_p, c_int, POINTER(c_int64), c_int, c_void_p, c_void_p)
-_strided = lib.operation("ht_as_strided", c_void_p, POINTER(c_int64), POINTER(c_int64), c_int, c_int64)
+_strided = public["as_strided"]
 
 
 def _dtype_of(tensor):
@@ -141,7 +142,7 @@ def borrow(address, dtype, shape, strides, release, user):
     n = len(shape)
     span = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
     flat = lib.call(_wrap, address, dtype.code, (c_int64 * 1)(span), 1, release, user)
-    return lib.call(_strided, flat, (c_int64 * n)(*shape), (c_int64 * n)(*strides), n, 0)
+    return _strided(flat, shape, strides)
 
 
 def _row_major(shape):

@@ -1,69 +1,26 @@
 """Elements by their place: functions that take and put them, and indexing as `array[...]`."""
 
-from ctypes import POINTER, c_int, c_int64, c_void_p
-
 from . import _library as lib
 from ._array import array, operand
-from ._dtype import bool_, int32
-from ._elementwise import add as plus
-from ._elementwise import divide, maximum, minimum, multiply, subtract, where
-from ._reduce import cumsum
+from ._dtype import bool_
+from ._functions import hidden, public
 
-__all__ = ["take", "take_along_axis", "put_along_axis", "slice", "slice_update"]
+__all__ = ["slice", "slice_update"]
 
 _python_slice = slice
-_SIZES, _LIST = POINTER(c_int64), POINTER(c_void_p)
-_slice = lib.operation("ht_slice", c_void_p, _SIZES, _SIZES, _SIZES)
-_slice_range = lib.operation("ht_slice_range", c_void_p, _SIZES, _SIZES, _SIZES)
-_slice_update_range = lib.operation("ht_slice_update_range", c_void_p, c_void_p, _SIZES, _SIZES, _SIZES)
-_reshape_like = lib.operation("ht_reshape_like", c_void_p, c_void_p)
-_broadcast_like = lib.operation("ht_broadcast_like", c_void_p, c_void_p)
-_slice_update = lib.operation("ht_slice_update", c_void_p, c_void_p, _SIZES, _SIZES, _SIZES)
-_expand_dims = lib.operation("ht_expand_dims", c_void_p, c_int)
-_squeeze = lib.operation("ht_squeeze", c_void_p, c_int)
-_take = lib.operation("ht_take", c_void_p, c_void_p, c_int)
-_take_along_axis = lib.operation("ht_take_along_axis", c_void_p, c_void_p, c_int)
-_put_along_axis = lib.operation("ht_put_along_axis", c_void_p, c_void_p, c_void_p, c_int)
-_gather = lib.operation("ht_gather", c_void_p, _LIST, POINTER(c_int), c_int, _SIZES)
-_scatter = lib.operation("ht_scatter", c_void_p, _LIST, POINTER(c_int), c_int, c_void_p, c_int)
+_plus, _multiply, _divide, _maximum, _minimum = (public[n] for n in "add multiply divide maximum minimum".split())
+_where, _take, _expand_dims, _squeeze = (public[n] for n in "where take expand_dims squeeze".split())
+_window, _window_range, _window_update, _window_update_range, _gather, _scatter, _broadcast_like = (
+    hidden[n] for n in "window window_range window_update window_update_range gather scatter broadcast_like".split()
+)
 _SET, _ADD, _PROD, _MIN, _MAX = range(5)
 _OPEN = -(2**63)  # HT_OPEN: the end of an axis, whatever its size
-
-
-def _sizes(*lists):
-    return ((c_int64 * len(values))(*values) for values in lists)
-
-
-def _whole(value):
-    """A number or (nested) list as an index."""
-    return value if isinstance(value, array) else array(value, int32)
 
 
 # ---- functions ----
 
 
-def take(a, indices, axis=None):
-    a = operand(a)
-    if axis is None:
-        a, axis = a.flatten(), 0
-    return lib.call(_take, a, _whole(indices), axis)
-
-
-def take_along_axis(a, indices, axis=-1):
-    a = operand(a)
-    if axis is None:
-        a, axis = a.flatten(), 0
-    return lib.call(_take_along_axis, a, _whole(indices), axis)
-
-
-def put_along_axis(a, indices, values, axis=None):
-    a = operand(a)
-    values, flat = operand(values, a), a.flatten() if axis is None else a
-    put = lib.call(_put_along_axis, flat, _whole(indices), values, 0 if axis is None else axis)
-    return lib.call(_reshape_like, put, a)
-
-
-def _window(a, starts, axes):
+def _begin(a, starts, axes):
     """Where the axes begin, those that are not named at 0."""
     starts = operand(starts).flatten().tolist()
     if len(starts) != len(axes):
@@ -77,15 +34,15 @@ def _window(a, starts, axes):
 def slice(a, start_indices, axes, slice_size):
     """A window of so many elements of every axis; it begins where the axes that are named say, others at 0."""
     a = operand(a)
-    begin = _window(a, start_indices, axes)
-    return lib.call(_slice, a, *_sizes(begin, [i + n for i, n in zip(begin, slice_size)]), None)
+    begin = _begin(a, start_indices, axes)
+    return _window(a, begin, [i + n for i, n in zip(begin, slice_size)])
 
 
 def slice_update(a, update, start_indices, axes):
     a, update = operand(a), operand(update, operand(a))
-    begin = _window(a, start_indices, axes)
+    begin = _begin(a, start_indices, axes)
     shape = (1,) * (a.ndim - update.ndim) + update.shape
-    return lib.call(_slice_update, a, update, *_sizes(begin, [i + n for i, n in zip(begin, shape)]), None)
+    return _window_update(a, update, begin, [i + n for i, n in zip(begin, shape)])
 
 
 # ---- an index of [...] taken apart ----
@@ -162,10 +119,10 @@ class _Index:
     def window(self):
         if lib.thread.shapeless:
             whole = all(tuple(b) == (_OPEN, _OPEN, 1) for b in self._bounds)
-            return self.a if whole else lib.call(_slice_range, self.a, *_sizes(*zip(*self._bounds)))
+            return self.a if whole else _window_range(self.a, *zip(*self._bounds))
         if self.shape == list(self.a.shape) and all(step == 1 for step in self.step):
             return self.a
-        return lib.call(_slice, self.a, *_sizes(self.start, self.stop, self.step))
+        return _window(self.a, self.start, self.stop, self.step)
 
     # The axes of the places stand together: where the first of them is named when all that is no slice (integers count)
     # stands together too, else in front.
@@ -200,7 +157,7 @@ class _Index:
             return y.reshape(self.result_shape())
         if len(self.places) == 1:
             ((axis, places),) = self.places.items()
-            y = lib.call(_take, y, places, axis)
+            y = _take(y, places, axis)
             order = [i for i in range(self.a.ndim) if i < axis] + ["places"] + [i for i in range(self.a.ndim) if i > axis]
         elif self.places:
             y = self._gathered(y)
@@ -213,10 +170,10 @@ class _Index:
         if not lib.thread.shapeless:
             return y.reshape(self.result_shape())
         for _ in rest:
-            y = lib.call(_squeeze, y, -1)
+            y = _squeeze(y, -1)
         for axis, k in enumerate(self._spread(self._layout())):
             if k is None:
-                y = lib.call(_expand_dims, y, axis)
+                y = _expand_dims(y, axis)
         return y
 
     def _spread(self, axes):
@@ -224,15 +181,10 @@ class _Index:
         n = len(self.common)
         return [k for i in axes for k in ([("places", j) for j in range(n)] if i == "places" else [i])]
 
-    def _handles(self):
-        axes = list(self.places)
-        handles = (c_void_p * len(axes))(*(self.places[axis]._handle for axis in axes))
-        return handles, (c_int * len(axes))(*axes), len(axes)
-
     def _gathered(self, y):
         whole = [_OPEN] * len(self.shape) if lib.thread.shapeless else self.shape
         size = [1 if axis in self.places else n for axis, n in enumerate(whole)]
-        return lib.call(_gather, y, *self._handles(), *_sizes(size))
+        return _gather(y, list(self.places.values()), list(self.places), size)
 
     def _as_result(self, values):
         """Values to be put, stretched to the shape of what get() would give."""
@@ -244,10 +196,10 @@ class _Index:
     def _put_following(self, values, join, mode):
         """put() for arrays of any size: what it needs to know of sizes it takes from get()."""
         there = self.get()
-        values = lib.call(_broadcast_like, operand(values, self.a).astype(self.a.dtype), there)
+        values = _broadcast_like(operand(values, self.a).astype(self.a.dtype), there)
         layout = self._spread(self._layout())
         for axis in reversed([k for k, i in enumerate(layout) if i is None]):
-            values = lib.call(_squeeze, values, axis)
+            values = _squeeze(values, axis)
         kept = [i for i in layout if i is not None]
         places = [i for i in kept if isinstance(i, tuple)]
         axes = [i for i in kept if not isinstance(i, tuple)]
@@ -255,15 +207,15 @@ class _Index:
             values = values.transpose(*(kept.index(i) for i in places + axes))
         for axis in range(self.a.ndim):
             if axis not in axes:
-                values = lib.call(_expand_dims, values, len(places) + axis)
+                values = _expand_dims(values, len(places) + axis)
         window = self.window()
         if self.places:
-            values = lib.call(_scatter, window, *self._handles(), values, mode)
+            values = _scatter(window, list(self.places.values()), list(self.places), values, mode)
             if window is self.a:
                 return values
         elif join:
             values = join(window, values)
-        return lib.call(_slice_update_range, self.a, values, *_sizes(*zip(*self._bounds)))
+        return _window_update_range(self.a, values, *zip(*self._bounds))
 
     def put(self, values, join=None, mode=_SET):
         """The array with values in these places, or with join(what is there, values); scatters know this as `mode`."""
@@ -274,17 +226,17 @@ class _Index:
             window = self.window()
             values = values.reshape(self.shape)
             values = join(window, values) if join else values
-            return lib.call(_slice_update, self.a, values, *_sizes(self.start, self.stop, self.step))
+            return _window_update(self.a, values, self.start, self.stop, self.step)
         n, kept = len(self.common), self._without_none()
         sizes = [k for i in kept for k in (self.common if i == "places" else [self.shape[i]])]
         at = sum(1 for i in kept[: kept.index("places")])
         values = values.reshape(sizes).transpose(*range(at, at + n), *range(at), *range(at + n, len(sizes)))
         values = values.reshape(list(self.common) + [1 if k in self.places else d for k, d in enumerate(self.shape)])
         window = self.window()
-        updated = lib.call(_scatter, window, *self._handles(), values, mode)
+        updated = _scatter(window, list(self.places.values()), list(self.places), values, mode)
         if window is self.a:
             return updated
-        return lib.call(_slice_update, self.a, updated, *_sizes(self.start, self.stop, self.step))
+        return _window_update(self.a, updated, self.start, self.stop, self.step)
 
 
 # ---- masks ----
@@ -301,14 +253,14 @@ def _put_masked(a, mask, values):
     values, rest = operand(values, a).astype(a.dtype), a.shape[mask.ndim :]
     wide = mask
     for _ in rest:
-        wide = lib.call(_expand_dims, wide, -1)
+        wide = _expand_dims(wide, -1)
     if values.ndim > len(rest) and values.shape[0] != 1:
-        rank = maximum(subtract(cumsum(mask.flatten()), 1), 0)
-        lib.fixed_sizes("assigning several values to a mask")
-        values = take(values, minimum(rank, values.shape[0] - 1), 0).reshape(a.shape)
+        rank = _maximum(mask.flatten().cumsum() - 1, 0)
+        lib.core.fixed_sizes("assigning several values to a mask")
+        values = _take(values, _minimum(rank, values.shape[0] - 1), 0).reshape(a.shape)
     elif values.ndim > len(rest):
         values = values.reshape(values.shape[1:])
-    return where(wide, values, a)
+    return _where(wide, values, a)
 
 
 # ---- as methods of arrays ----
@@ -349,22 +301,22 @@ class _Places:
         return _Index(self._a, self._index).put(values, join, mode)
 
     def add(self, value):
-        return self._put(value, plus, _ADD)
+        return self._put(value, _plus, _ADD)
 
     def subtract(self, value):
-        return self._put(-operand(value, self._a), plus, _ADD)
+        return self._put(-operand(value, self._a), _plus, _ADD)
 
     def multiply(self, value):
-        return self._put(value, multiply, _PROD)
+        return self._put(value, _multiply, _PROD)
 
     def divide(self, value):
-        return self._put(divide(array(1, self._a.dtype), operand(value, self._a)), multiply, _PROD)
+        return self._put(_divide(array(1, self._a.dtype), operand(value, self._a)), _multiply, _PROD)
 
     def maximum(self, value):
-        return self._put(value, maximum, _MAX)
+        return self._put(value, _maximum, _MAX)
 
     def minimum(self, value):
-        return self._put(value, minimum, _MIN)
+        return self._put(value, _minimum, _MIN)
 
 
 lib.core.hook(subscript=_get_item)

@@ -1,7 +1,7 @@
 """The C library: where it is, what its functions take, and how its errors become exceptions.
 
-Operations of one and two arrays, and array objects, are compiled (python/core); this module hands the library over to them,
-and is what everything else calls the library by."""
+Arrays and the functions that make arrays are compiled (python/core); this module hands the library over to them, and is what
+devices, memory, files, models and transformations call the library by, which programs do rarely."""
 
 import ctypes
 import ctypes.util
@@ -67,14 +67,12 @@ def operation(name, *arguments):
 
 _device_open = declare("ht_device_open", c_int, c_char_p, c_void_p, POINTER(c_void_p), _ERROR)
 scope_free = declare("ht_scope_free", None, _SCOPE)
-_retain = declare("ht_array_retain", _ARRAY, _ARRAY)
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
 stride_of = declare("ht_array_stride", c_int64, _ARRAY, c_int)
 _eval = declare("ht_eval", c_int, _SCOPE, POINTER(_ARRAY), c_int, _ERROR)
 _eval_async = declare("ht_eval_async", c_int, _SCOPE, POINTER(_ARRAY), c_int, _ERROR)
 _data = declare("ht_array_data", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 _lend = declare("ht_array_lend", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
-promote = declare("ht_dtype_promote", c_int, c_int, c_int)
 
 
 def exception_of(error):
@@ -126,12 +124,6 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
-def fixed_sizes(name):
-    """Refuses what would write the sizes of its operands into a trace for other ones."""
-    if thread.shapeless:
-        raise ValueError(f"{name} takes sizes from its operands as numbers, which a function compiled without shapes cannot")
-
-
 def fail(scope):
     """Raises what went wrong in a scope, which ends with it."""
     error, raised = _scope_error(scope), thread.raised
@@ -170,16 +162,6 @@ def within(function, *arguments):
         raise raised or exception_of(error)
 
 
-def call_several(function, n, *arguments):
-    """Pointers to the arrays that an operation fills a list with, telling whether it could; held by the caller."""
-    scope, results = core.take(), (_ARRAY * n)()
-    if not function(scope, *map(pointer_of, arguments), results):
-        fail(scope)
-    held = [_retain(result) for result in results]
-    core.give(scope)
-    return held
-
-
 def evaluate(arrays, wait=True):
     """Every array on its own stream, if it has one."""
     queues = {}
@@ -212,5 +194,3 @@ def lend(a):
 def read(a, n_bytes):
     return string_at(data(a), n_bytes) if n_bytes else b""
 
-
-none = c_void_p.in_dll(_library, "HT_NONE").value

@@ -10,11 +10,11 @@ from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_int
 
 from . import _library as lib
 from ._array import array, operand
-from ._make import zeros_like
+from ._functions import public
 from ._tree import flatten
 
 __all__ = [
-    "grad", "value_and_grad", "vjp", "jvp", "checkpoint", "stop_gradient", "custom_function",
+    "grad", "value_and_grad", "vjp", "jvp", "checkpoint", "custom_function",
 ]  # fmt: skip
 
 LIST = POINTER(c_void_p)
@@ -44,7 +44,6 @@ _value_and_grad = lib.declare(
 )
 _checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, FUNCTION, LIST, c_int, LIST, c_int)
 _custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(_CustomVjp), LIST, c_int, LIST, c_int)
-_stop_gradient = lib.operation("ht_stop_gradient", c_void_p)
 _report = lib.declare("ht_scope_report", None, c_void_p, c_int, c_char_p)
 _retain = lib.declare("ht_array_retain", c_void_p, c_void_p)
 
@@ -268,11 +267,6 @@ def jvp(fun, primals, tangents):
     )  # fmt: skip
 
 
-def stop_gradient(x):
-    """x, which counts as constant wherever derivatives are taken."""
-    return lib.call(_stop_gradient, operand(x))
-
-
 # ---- functions with a derivative of their own ----
 
 
@@ -315,7 +309,7 @@ def _reverse(fun, arrays, cotangents):
         return fun(*given)
 
     found = iter(vjp(of_floats, [arrays[i] for i in places], cotangents)[1])
-    return [next(found) if a.dtype.is_float else zeros_like(a) for a in arrays]
+    return [next(found) if a.dtype.is_float else public["zeros_like"](a) for a in arrays]
 
 
 def _also_forward(reverse, forward, n_in, n_out):

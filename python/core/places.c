@@ -1,0 +1,141 @@
+/* Functions that take elements by their place and put them, and that order them; and those that indices as array[...] are
+ * made of, under names of their own. */
+#include "function.h"
+
+#define LIBRARY(X)                                                                                                     \
+    X(ht_argpartition)                                                                                                 \
+    X(ht_argsort)                                                                                                      \
+    X(ht_broadcast_like)                                                                                               \
+    X(ht_flatten)                                                                                                      \
+    X(ht_gather)                                                                                                       \
+    X(ht_partition)                                                                                                    \
+    X(ht_put_along_axis)                                                                                               \
+    X(ht_reshape_like)                                                                                                 \
+    X(ht_scatter)                                                                                                      \
+    X(ht_slice)                                                                                                        \
+    X(ht_slice_range)                                                                                                  \
+    X(ht_slice_update)                                                                                                 \
+    X(ht_slice_update_range)                                                                                           \
+    X(ht_sort)                                                                                                         \
+    X(ht_take)                                                                                                         \
+    X(ht_take_along_axis)                                                                                              \
+    X(ht_topk)
+CORE_SYMBOLS(LIBRARY)
+
+/* Without an axis it is all elements in a row. */
+static ht_array *row_of(ht_scope *s, ht_array *a, const core_value *axis) {
+    return axis->absent ? ht.ht_flatten(s, a, 0, -1) : a;
+}
+
+static int axis_of(const core_value *axis) { return axis->absent ? 0 : axis->axis; }
+
+/* ---- places ---- */
+
+BODY(take) {
+    ht_array *a = row_of(s, v[0].array, &v[2]);
+    return core_finish(s, ht.ht_take(s, a, v[1].array, axis_of(&v[2])));
+}
+
+BODY(take_along_axis) {
+    ht_array *a = row_of(s, v[0].array, &v[2]);
+    return core_finish(s, ht.ht_take_along_axis(s, a, v[1].array, axis_of(&v[2])));
+}
+
+BODY(put_along_axis) {
+    ht_array *a = row_of(s, v[0].array, &v[3]);
+    ht_array *put = ht.ht_put_along_axis(s, a, v[1].array, v[2].array, axis_of(&v[3]));
+    return core_finish(s, v[3].absent ? ht.ht_reshape_like(s, put, v[0].array) : put);
+}
+
+/* ---- order ---- */
+
+#define BODY_OF_ORDER(name)                                                                                            \
+    BODY(name) { return core_finish(s, ht.ht_##name(s, row_of(s, v[0].array, &v[1]), axis_of(&v[1]))); }
+BODY_OF_ORDER(sort)
+BODY_OF_ORDER(argsort)
+#define BODY_OF_PART(name)                                                                                             \
+    BODY(name) { return core_finish(s, ht.ht_##name(s, row_of(s, v[0].array, &v[2]), v[1].whole, axis_of(&v[2]))); }
+BODY_OF_PART(partition)
+BODY_OF_PART(argpartition)
+BODY_OF_PART(topk)
+
+#define AXIS_NONE     AXIS("axis", .value = "None")
+#define AXIS_LAST     AXIS("axis", .value = "-1", .or_absent = true)
+#define PART(name, k) FUNCTION(name, NULL, ARRAY("a"), WHOLE(k), AXIS_LAST)
+static const core_spec specs[] = {
+    FUNCTION(take, NULL, ARRAY("a"), INDEX("indices"), AXIS_NONE),
+    FUNCTION(take_along_axis, NULL, ARRAY("a"), INDEX("indices"), AXIS_LAST),
+    FUNCTION(put_along_axis, NULL, ARRAY("a"), INDEX("indices"), ARRAY("values", .beside = 1), AXIS_NONE),
+    FUNCTION(sort, NULL, ARRAY("a"), AXIS_LAST),
+    FUNCTION(argsort, NULL, ARRAY("a"), AXIS_LAST),
+    PART(partition, "kth"),
+    PART(argpartition, "kth"),
+    FUNCTION(topk, "The k largest, in no order but that the smallest of them comes first.", ARRAY("a"), WHOLE("k"),
+             AXIS_LAST),
+    END_OF_TABLE,
+};
+const core_family core_places_family = {"hearth", NULL, symbols, specs};
+
+/* ---- what indices are made of ---- */
+
+static const int64_t *sizes_of(const core_value *v) { return v->absent ? NULL : v->sizes; }
+
+/* Windows and sizes have a number for each axis of the array. */
+static bool fits(const ht_array *a, const core_value *v, int n) {
+    for (int i = 0; i < n; i++)
+        if (!v[i].absent && v[i].n != core_ht.ht_array_n_dims(a)) {
+            PyErr_Format(PyExc_ValueError, "%d numbers for an array of %d axes", v[i].n, core_ht.ht_array_n_dims(a));
+            return false;
+        }
+    return true;
+}
+
+#define BODY_OF_WINDOW(name, window)                                                                                   \
+    BODY(window) {                                                                                                     \
+        if (!fits(v[0].array, v + 1, 3)) return core_give_up(s);                                                       \
+        return core_finish(s, ht.ht_##name(s, v[0].array, v[1].sizes, v[2].sizes, sizes_of(&v[3])));                   \
+    }
+BODY_OF_WINDOW(slice, window)
+BODY_OF_WINDOW(slice_range, window_range)
+#define BODY_OF_UPDATE(name)                                                                                           \
+    BODY(name) {                                                                                                       \
+        if (!fits(v[0].array, v + 2, 3)) return core_give_up(s);                                                       \
+        return core_finish(s, ht.ht_##name(s, v[0].array, v[1].array, v[2].sizes, v[3].sizes, sizes_of(&v[4])));       \
+    }
+BODY_OF_UPDATE(slice_update)
+BODY_OF_UPDATE(slice_update_range)
+
+static bool same_number(const core_value *indices, const core_value *axes) {
+    if (indices->n == axes->n) return true;
+    PyErr_Format(PyExc_ValueError, "%d indices for %d axes", indices->n, axes->n);
+    return false;
+}
+
+BODY(gather) {
+    if (!same_number(&v[1], &v[2]) || !fits(v[0].array, v + 3, 1)) return core_give_up(s);
+    return core_finish(s, ht.ht_gather(s, v[0].array, v[1].arrays, v[2].axes, v[1].n, v[3].sizes));
+}
+
+BODY(scatter) {
+    if (!same_number(&v[1], &v[2])) return core_give_up(s);
+    return core_finish(
+        s, ht.ht_scatter(s, v[0].array, v[1].arrays, v[2].axes, v[1].n, v[3].array, (ht_scatter_mode)v[4].axis));
+}
+
+BODY(reshape_like) { return core_finish(s, ht.ht_reshape_like(s, v[0].array, v[1].array)); }
+BODY(broadcast_like) { return core_finish(s, ht.ht_broadcast_like(s, v[0].array, v[1].array)); }
+
+#define WINDOW SIZES("start"), SIZES("stop"), SIZES("step", .value = "None")
+static const core_symbol none[] = {{NULL, NULL}};
+static const core_spec hidden[] = {
+    FUNCTION(window, NULL, ARRAY("a"), WINDOW),
+    FUNCTION(window_range, NULL, ARRAY("a"), WINDOW),
+    AS("window_update", slice_update, NULL, ARRAY("a"), ARRAY("update"), WINDOW),
+    AS("window_update_range", slice_update_range, NULL, ARRAY("a"), ARRAY("update"), WINDOW),
+    FUNCTION(gather, NULL, ARRAY("a"), ARRAYS("indices"), AXES("axes"), SIZES("size")),
+    FUNCTION(scatter, NULL, ARRAY("a"), ARRAYS("indices"), AXES("axes"), ARRAY("updates"), AXIS("mode")),
+    FUNCTION(reshape_like, NULL, ARRAY("a"), ARRAY("like")),
+    FUNCTION(broadcast_like, NULL, ARRAY("a"), ARRAY("like")),
+    END_OF_TABLE,
+};
+const core_family core_hidden_family = {"hearth._index", NULL, none, hidden};

@@ -1,0 +1,217 @@
+/* Random numbers. Functions without a key take one from the list that is `hearth.random.state`. */
+#include "function.h"
+
+#define LIBRARY(X)                                                                                                     \
+    X(ht_add)                                                                                                          \
+    X(ht_arange)                                                                                                       \
+    X(ht_expand_dims)                                                                                                  \
+    X(ht_random_bernoulli)                                                                                             \
+    X(ht_random_bits)                                                                                                  \
+    X(ht_random_categorical)                                                                                           \
+    X(ht_random_gumbel)                                                                                                \
+    X(ht_random_key)                                                                                                   \
+    X(ht_random_laplace)                                                                                               \
+    X(ht_random_normal)                                                                                                \
+    X(ht_random_permutation)                                                                                           \
+    X(ht_random_randint)                                                                                               \
+    X(ht_random_split)                                                                                                 \
+    X(ht_random_truncated_normal)                                                                                      \
+    X(ht_random_uniform)                                                                                               \
+    X(ht_slice)                                                                                                        \
+    X(ht_squeeze)
+CORE_SYMBOLS(LIBRARY)
+
+enum { MOST_AXES = 8 };
+
+/* ---- keys ---- */
+
+BODY(key) {
+    PyObject *seed = PyNumber_Index(v[0].given);
+    if (!seed) return core_give_up(s);
+    const uint64_t bits = PyLong_AsUnsignedLongLongMask(seed);
+    Py_DECREF(seed);
+    return core_finish(s, ht.ht_random_key(s, bits));
+}
+
+BODY(split) { return core_finish(s, ht.ht_random_split(s, v[0].array, v[1].whole)); }
+
+static ht_array *row(ht_scope *s, ht_array *keys, int64_t i) {
+    const int64_t start[2] = {i, 0}, stop[2] = {i + 1, 2};
+    return ht.ht_squeeze(s, ht.ht_slice(s, keys, start, stop, NULL), 0);
+}
+
+/* The key that was given, or a fresh one: that of the state makes two, of which one becomes the state. NULL after a failure. */
+static ht_array *key_or_next(ht_scope *s, const core_value *given) {
+    if (!given->absent) return given->array;
+    PyObject *state = core_hook.state, *before = PyList_Size(state) > 0 ? PyList_GetItem(state, 0) : NULL;
+    if (!before || !core_is_array(before) || !((core_array *)before)->a) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "random.state is not a list of a key");
+        return NULL;
+    }
+    ht_array *two = ht.ht_random_split(s, ((core_array *)before)->a, 2);
+    ht_array *next = row(s, two, 0), *fresh = row(s, two, 1);
+    if (!next || !fresh) return NULL;
+    PyObject *after = core_array_new(core_ht.ht_array_retain(next));
+    return after && PyList_SetItem(state, 0, after) == 0 ? fresh : NULL;
+}
+
+/* ---- shapes ---- */
+
+typedef struct shape {
+    int64_t sizes[MOST_AXES];
+    int n;
+} shape;
+
+static shape shape_of(const ht_array *a) {
+    shape of = {.n = core_ht.ht_array_n_dims(a)};
+    core_shape(a, of.sizes);
+    return of;
+}
+
+/* ---- numbers between bounds ---- */
+
+typedef __typeof__(ht_random_uniform) drawn;
+
+/* What a bound is, or HT_NONE for what the library assumes anyway; *made is to be let go of. NULL after an exception. */
+static ht_array *bound(PyObject *value, double standard, PyObject **made) {
+    *made = NULL;
+    if (value == Py_None) return core_none;
+    if (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) {
+        const double number = PyFloat_AsDouble(value);
+        if (number == standard) return core_none;
+        PyErr_Clear();
+    }
+    *made = core_operand(value, NULL);
+    return *made ? ((core_array *)*made)->a : NULL;
+}
+
+static PyObject *draw(ht_scope *s, drawn *function, const core_value *v, double low, double high,
+                      const core_value *dtype, const core_value *sizes, const core_value *key) {
+    PyObject *made[2] = {NULL, NULL};
+    ht_array *from = bound(v[0].given, low, &made[0]), *to = from ? bound(v[1].given, high, &made[1]) : NULL;
+    ht_array *fresh = to ? key_or_next(s, key) : NULL;
+    ht_array *y = NULL;
+    if (fresh) y = function(s, from, to, dtype->absent ? HT_F32 : dtype->dtype, sizes->sizes, sizes->n, fresh);
+    Py_XDECREF(made[0]);
+    Py_XDECREF(made[1]);
+    return core_finish(s, y);
+}
+
+BODY(uniform) { return draw(s, ht.ht_random_uniform, v, 0, 1, &v[3], &v[2], &v[4]); }
+BODY(normal) { return draw(s, ht.ht_random_normal, v + 2, 0, 1, &v[1], &v[0], &v[4]); }
+BODY(laplace) { return draw(s, ht.ht_random_laplace, v + 2, 0, 1, &v[1], &v[0], &v[4]); }
+
+BODY(randint) {
+    ht_array *key = key_or_next(s, &v[4]);
+    if (!key) return core_give_up(s);
+    const ht_dtype dtype = v[3].absent ? HT_I32 : v[3].dtype;
+    return core_finish(s, ht.ht_random_randint(s, v[0].array, v[1].array, dtype, v[2].sizes, v[2].n, key));
+}
+
+BODY(truncated_normal) {
+    shape of = {.n = 0};
+    if (v[2].absent) {
+        ht_array *both = core_sizes_may_be_read("random.truncated_normal without a shape")
+                             ? ht.ht_add(s, v[0].array, v[1].array)
+                             : NULL;
+        if (!both) return core_give_up(s);
+        of = shape_of(both);
+    }
+    ht_array *key = key_or_next(s, &v[4]);
+    if (!key) return core_give_up(s);
+    const int64_t *sizes = v[2].absent ? of.sizes : v[2].sizes;
+    const ht_dtype dtype = v[3].absent ? HT_F32 : v[3].dtype;
+    return core_finish(
+        s, ht.ht_random_truncated_normal(s, v[0].array, v[1].array, dtype, sizes, v[2].absent ? of.n : v[2].n, key));
+}
+
+/* ---- others ---- */
+
+BODY(bits) {
+    ht_array *key = key_or_next(s, &v[2]);
+    return core_finish(s, key ? ht.ht_random_bits(s, v[1].axis, v[0].sizes, v[0].n, key) : NULL);
+}
+
+BODY(gumbel) {
+    ht_array *key = key_or_next(s, &v[2]);
+    const ht_dtype dtype = v[1].absent ? HT_F32 : v[1].dtype;
+    return core_finish(s, key ? ht.ht_random_gumbel(s, dtype, v[0].sizes, v[0].n, key) : NULL);
+}
+
+BODY(bernoulli) {
+    if (v[1].absent && !core_sizes_may_be_read("random.bernoulli without a shape")) return core_give_up(s);
+    const shape of = shape_of(v[0].array);
+    ht_array *key = key_or_next(s, &v[2]);
+    if (!key) return core_give_up(s);
+    return core_finish(s, ht.ht_random_bernoulli(s, v[0].array, v[1].absent ? of.sizes : v[1].sizes,
+                                                 v[1].absent ? of.n : v[1].n, key));
+}
+
+/* The logits' shape without an axis, and the number of draws for each row behind it. */
+static bool rows_of(const core_value *v, int axis, shape *rows) {
+    for (int i = axis; i + 1 < rows->n; i++) rows->sizes[i] = rows->sizes[i + 1];
+    rows->n--;
+    if (v[3].absent) return true;
+    rows->sizes[rows->n++] = v[3].whole;
+    return true;
+}
+
+BODY(categorical) {
+    if (!v[2].absent && !v[3].absent) {
+        PyErr_Format(PyExc_ValueError, "categorical: one of shape and num_samples says how many are drawn, not both");
+        return core_give_up(s);
+    }
+    int axis;
+    if (v[2].absent && !core_sizes_may_be_read("random.categorical without a shape")) return core_give_up(s);
+    ht_array *logits = v[0].array;
+    shape of = shape_of(logits);
+    if (!core_axis("categorical", v[1].axis, of.n, &axis) || !rows_of(v, axis, &of)) return core_give_up(s);
+    if (!v[3].absent) logits = ht.ht_expand_dims(s, logits, -1);
+    ht_array *key = key_or_next(s, &v[4]);
+    if (!key) return core_give_up(s);
+    return core_finish(s, ht.ht_random_categorical(s, logits, axis, v[2].absent ? of.sizes : v[2].sizes,
+                                                   v[2].absent ? of.n : v[2].n, key));
+}
+
+BODY(permutation) {
+    PyObject *x = v[0].given, *made = NULL;
+    ht_array *a = NULL;
+    if (PyLong_Check(x)) {
+        const double n = PyFloat_AsDouble(x);
+        if (!PyErr_Occurred()) a = ht.ht_arange(s, 0, n, 1, HT_U32);
+    } else {
+        made = core_operand(x, NULL);
+        a = made ? ((core_array *)made)->a : NULL;
+    }
+    ht_array *key = a ? key_or_next(s, &v[2]) : NULL;
+    PyObject *result = core_finish(s, key ? ht.ht_random_permutation(s, a, v[1].axis, key) : NULL);
+    Py_XDECREF(made);
+    return result;
+}
+
+#define KEY        ARRAY("key", .value = "None")
+#define SHAPE      SIZES("shape", .value = "()")
+#define SHAPE_NONE SIZES("shape", .value = "None")
+#define DTYPE_F32  DTYPE("dtype", .value = "float32", .or_absent = true)
+static const core_spec specs[] = {
+    {"key", NULL, of_key, {OBJECT("seed")}, CORE_REST},
+    FUNCTION(split, "So many keys from one, which must not be used any more.", ARRAY("key"),
+             WHOLE("num", .value = "2")),
+    FUNCTION(bits, NULL, SHAPE, AXIS("width", .value = "4"), KEY),
+    FUNCTION(uniform, NULL, OBJECT("low", .value = "0"), OBJECT("high", .value = "1"), SHAPE, DTYPE_F32, KEY),
+    FUNCTION(normal, NULL, SHAPE, DTYPE_F32, OBJECT("loc", .value = "None"), OBJECT("scale", .value = "None"), KEY),
+    FUNCTION(truncated_normal, NULL, ARRAY("lower"), ARRAY("upper"), SHAPE_NONE, DTYPE_F32, KEY),
+    FUNCTION(laplace, NULL, SHAPE, DTYPE_F32, OBJECT("loc", .value = "0.0"), OBJECT("scale", .value = "1.0"), KEY),
+    FUNCTION(gumbel, NULL, SHAPE, DTYPE_F32, KEY),
+    FUNCTION(randint, NULL, ARRAY("low"), ARRAY("high"), SHAPE, DTYPE("dtype", .value = "int32", .or_absent = true),
+             KEY),
+    FUNCTION(bernoulli, NULL, ARRAY("p", .value = "0.5"), SHAPE_NONE, KEY),
+    FUNCTION(categorical,
+             "Places along an axis, by their logits: one for each row, `num_samples` of them, or "
+             "in a shape to which they stretch.",
+             ARRAY("logits"), AXIS("axis", .value = "-1"), SHAPE_NONE, WHOLE("num_samples", .value = "None"), KEY),
+    FUNCTION(permutation, "The numbers below x, or the slices of an array, in a random order.", OBJECT("x"),
+             AXIS("axis", .value = "0"), KEY),
+    END_OF_TABLE,
+};
+const core_family core_random_family = {"hearth.random", NULL, symbols, specs};
