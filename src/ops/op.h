@@ -45,7 +45,7 @@ ht_shape_fn ht_shape_test;    /* any dtype -> bool */
 ht_shape_fn ht_shape_binary;  /* two of one dtype and shape -> the same */
 ht_shape_fn ht_shape_compare; /* two of one dtype and shape -> bool */
 ht_shape_fn ht_shape_where;   /* bool, and two of one dtype and its shape -> the same as those */
-ht_shape_fn ht_shape_total;   /* [..., n] -> [...] */
+ht_shape_fn ht_shape_total;   /* [..., n] -> [...], small integers in 32 bits */
 ht_shape_fn ht_shape_choice;  /* the same, n > 0 */
 ht_shape_fn ht_shape_place;   /* [..., n] -> u32 [...], n > 0 */
 ht_shape_fn ht_shape_scan;    /* [..., n] -> the same */

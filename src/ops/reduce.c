@@ -22,10 +22,16 @@ static ht_status without_last(const char *op, const ht_array *x, bool needs_valu
     return HT_OK;
 }
 
+/* Small integers are added and multiplied in 32 bits. */
+static ht_dtype total_of(ht_dtype t) {
+    if (ht_dtype_is_float(t) || ht_dtype_bytes(t) >= 4) return t;
+    return t == HT_BOOL || ht_dtype_is_signed(t) ? HT_I32 : HT_U32;
+}
+
 ht_status ht_shape_total(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                          ht_error *err) {
     (void)n_in, (void)params;
-    return without_last(op, in[0], false, in[0]->dtype, out, err);
+    return without_last(op, in[0], false, total_of(in[0]->dtype), out, err);
 }
 
 ht_status ht_shape_choice(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
@@ -111,18 +117,12 @@ static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, 
         return ht_record_plain(s, reduce_again, ht_with_axes(args, axis, n_axes), &x, 1);
     }
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
-    if (axis && n_axes == 0) return x;
+    if (axis && n_axes == 0) return op == HT_OP_SUM || op == HT_OP_PROD ? ht_astype(s, x, total_of(x->dtype)) : x;
     x = moved(s, x, &a);
     return with_axes(s, ht_apply(s, op, NULL, &x, 1), &a, keepdims);
 }
 
 /* ---- reductions ---- */
-
-/* Small integers are added and multiplied in 32 bits. */
-static ht_array *for_total(ht_scope *s, ht_array *x) {
-    if (!x || ht_dtype_is_float(x->dtype) || ht_dtype_bytes(x->dtype) == 8) return x;
-    return ht_astype(s, x, x->dtype == HT_BOOL || ht_dtype_is_signed(x->dtype) ? HT_I32 : HT_U32);
-}
 
 static ht_array *for_floating(ht_scope *s, ht_array *x) {
     return x ? ht_astype(s, x, ht_dtype_at_least_float(x->dtype)) : NULL;
@@ -133,8 +133,8 @@ static ht_array *for_floating(ht_scope *s, ht_array *x) {
         return reduce(s, HT_OP_##id, prepared, axis, n_axes, keepdims);                                                \
     }
 
-REDUCTION(ht_sum, SUM, for_total(s, x))
-REDUCTION(ht_prod, PROD, for_total(s, x))
+REDUCTION(ht_sum, SUM, x)
+REDUCTION(ht_prod, PROD, x)
 REDUCTION(ht_mean, MEAN, for_floating(s, x))
 REDUCTION(ht_max, MAX, x)
 REDUCTION(ht_min, MIN, x)

@@ -306,20 +306,55 @@ static void reductions_of_extremes(void **state) {
             }
 }
 
+/* Small integers are added in 32 bits, or as they are; rows and columns are longer than what is folded at a time. */
 static void reductions_of_integers(void **state) {
     (void)state;
-    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_PROD, HT_OP_MAX, HT_OP_MIN};
-    static const shape some[] = {{1, {1}}, {1, {9000}}, {2, {19, 64}}, {3, {3, 5, 7}}, {3, {2, 9, 300}}};
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_PROD, HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN};
+    static const shape some[] = {{1, {1}},         {1, {70000}},   {2, {19, 64}}, {3, {3, 5, 7}},
+                                 {3, {2, 9, 300}}, {2, {2, 9001}}, {2, {3000, 3}}};
     for (EACH(i, ops))
         for (EACH(t, int_types))
             for (EACH(s, some))
                 for (int how = 0; how < LAYOUT_COUNT; how++) {
-                    if (int_types[t] == HT_BOOL && i < 2) continue; /* never in that type */
+                    const ht_dtype type = int_types[t];
+                    if (type == HT_BOOL && i == 1) continue; /* never in that type */
                     uint64_t seed = s * 7 + (size_t)how;
-                    operand x = operand_make(int_types[t], some[s].n_dims, some[s].dim, (layout)how, ORDINARY, &seed);
+                    operand x = operand_make(type, some[s].n_dims, some[s].dim, (layout)how, ORDINARY, &seed);
                     comparison c = {.op = ops[i], .n_in = 1, .in = {x.view}, .what = "integers"};
-                    c.out = test_view(NULL, int_types[t], some[s].n_dims - 1, some[s].dim);
+                    ht_dtype to = i >= 4 ? HT_U32 : type;
+                    if (i < 2 && ht_dtype_bytes(type) < 4 && (type == HT_BOOL || how % 2))
+                        to = type == HT_BOOL || ht_dtype_is_signed(type) ? HT_I32 : HT_U32;
+                    c.out = test_view(NULL, to, some[s].n_dims - 1, some[s].dim);
                     compare(&c);
+                    free(x.memory);
+                }
+}
+
+/* Longer than what is folded at a time, along rows and columns, with values that decide in any place. */
+static void long_reductions(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_PROD};
+    static const float last[] = {NAN, -0.0f, 7.0f, -7.0f};
+    static const int64_t dims[][2] = {{3, 20000}, {17, 4099}};
+    for (EACH(t, float_types))
+        for (EACH(d, dims))
+            for (EACH(v, last))
+                for (int how = 0; how <= REVERSED_AXES; how++) {
+                    uint64_t seed = 5 + v;
+                    operand x = operand_make(float_types[t], 2, dims[d], (layout)how, ORDINARY, &seed);
+                    for (int64_t k = 0; k < dims[d][1]; k++) /* one row in which few differ */
+                        ht_set_f32(float_types[t], x.view.data, x.view.stride[0] + k * x.view.stride[1],
+                                   k % 4096 == 4000   ? last[v]
+                                   : k % 3000 == 2999 ? 0.0f
+                                   : v == 1           ? -0.0f
+                                                      : 1.0f);
+                    for (EACH(i, ops)) {
+                        if (ops[i] == HT_OP_PROD && v > 0) continue;
+                        bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
+                        comparison c = {.op = ops[i], .n_in = 1, .in = {x.view}, .what = "long"};
+                        c.out = test_view(NULL, place ? HT_U32 : float_types[t], 1, dims[d]);
+                        compare(&c);
+                    }
                     free(x.memory);
                 }
 }
@@ -676,6 +711,7 @@ int main(void) {
         cmocka_unit_test(reductions),
         cmocka_unit_test(reductions_of_extremes),
         cmocka_unit_test(reductions_of_integers),
+        cmocka_unit_test(long_reductions),
         cmocka_unit_test(sums_are_the_same_along_columns),
         cmocka_unit_test(scans),
         cmocka_unit_test(rms_norm),

@@ -1,4 +1,6 @@
 /* Reductions over the last axis of f32, f16 and bf16 arrays, f32 sums. */
+#include "cpu/vector/reduce.h"
+
 #include "base/error.h"
 #include "cpu/bypass.h"
 #include "cpu/reference/reference.h"
@@ -47,7 +49,7 @@ HT_INLINE v16f load(const row *r, int64_t i, int n) {
 }
 
 /* Long rows are summed by blocks, whose totals are added in f64: a lane that took in thousands of terms would lose digits. */
-enum { SUM_BLOCK = 4096 };
+enum { SUM_BLOCK = HT_REDUCE_BLOCK };
 
 static float sum_block(const row *r, int64_t i, int64_t end) {
     row_sum sum = row_sum_zero();
@@ -122,7 +124,7 @@ static void sums(const ht_call *call, bool mean) {
     }
 }
 
-static size_t sum_scratch(const ht_call *call) {
+static size_t sums_scratch(const ht_call *call) {
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1];
     return n <= SUM_BLOCK ? 0 : (size_t)(row_count(x) * ((n + SUM_BLOCK - 1) / SUM_BLOCK)) * sizeof(float);
@@ -372,28 +374,45 @@ static size_t largest_scratch(const ht_call *call) {
 
 /* ---- the table ---- */
 
+/* Of whichever way a call goes. */
+static size_t most_scratch(const ht_call *call, ht_op_id op, size_t here) {
+    const size_t columns = HT_ISA_NAME(ht_reduce_columns_scratch)(call, op);
+    const size_t types = HT_ISA_NAME(ht_reduce_types_scratch)(call, op);
+    const size_t most = columns > types ? columns : types;
+    return most > here ? most : here;
+}
+#define SCRATCH(name, id, here)                                                                                        \
+    static size_t name##_scratch(const ht_call *call) { return most_scratch(call, HT_OP_##id, here); }
+SCRATCH(sum, SUM, sums_scratch(call))
+SCRATCH(mean, MEAN, sums_scratch(call))
+SCRATCH(prod, PROD, 0)
+SCRATCH(max, MAX, largest_scratch(call))
+SCRATCH(min, MIN, largest_scratch(call))
+SCRATCH(argmax, ARGMAX, largest_scratch(call))
+SCRATCH(argmin, ARGMIN, largest_scratch(call))
+
 static bool takes(const ht_call *call) { return lanes_take(call->in[0].dtype) && lanes_take(call->out.dtype); }
 
-static bool by_blocks(const ht_call *call, ht_op_id op) {
-    return HT_ISA_NAME(ht_reduce_columns)(call, op) || HT_ISA_NAME(ht_reduce_integers)(call, op);
+static bool by_others(const ht_call *call, ht_op_id op) {
+    return HT_ISA_NAME(ht_reduce_columns)(call, op) || HT_ISA_NAME(ht_reduce_types)(call, op);
 }
 
 static ht_status sum(const ht_call *call, ht_error *err) {
-    if (by_blocks(call, HT_OP_SUM)) return HT_OK;
+    if (by_others(call, HT_OP_SUM)) return HT_OK;
     if (!takes(call)) return ht_plain_sum(call, err);
     sums(call, false);
     return HT_OK;
 }
 
 static ht_status mean(const ht_call *call, ht_error *err) {
-    if (by_blocks(call, HT_OP_MEAN)) return HT_OK;
+    if (by_others(call, HT_OP_MEAN)) return HT_OK;
     if (!takes(call) || call->in[0].shape[call->in[0].n_dims - 1] == 0) return ht_plain_mean(call, err);
     sums(call, true);
     return HT_OK;
 }
 
 static ht_status prod(const ht_call *call, ht_error *err) {
-    return by_blocks(call, HT_OP_PROD) ? HT_OK : ht_plain_prod(call, err);
+    return by_others(call, HT_OP_PROD) ? HT_OK : ht_plain_prod(call, err);
 }
 
 /* A strided row is brought together in the result's place first. */
@@ -411,7 +430,7 @@ static ht_status softmax(const ht_call *call, ht_error *err) {
 
 #define EXTREME(name, id, smallest)                                                                                    \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
-        if (by_blocks(call, HT_OP_##id)) return HT_OK;                                                                 \
+        if (by_others(call, HT_OP_##id)) return HT_OK;                                                                 \
         if (!takes(call) || call->in[0].dtype != call->out.dtype) return ht_plain_##name(call, err);                   \
         return largest(call, #name, smallest, false, err);                                                             \
     }
@@ -420,7 +439,7 @@ EXTREME(min, MIN, true)
 
 #define PLACE(name, id, smallest)                                                                                      \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
-        if (by_blocks(call, HT_OP_##id)) return HT_OK;                                                                 \
+        if (by_others(call, HT_OP_##id)) return HT_OK;                                                                 \
         bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_U32;                                        \
         return ours ? largest(call, #name, smallest, true, err) : ht_plain_##name(call, err);                          \
     }
@@ -429,11 +448,11 @@ PLACE(argmin, ARGMIN, true)
 
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_SUM] = (ht_kernel){.run = sum, .scratch = sum_scratch};
-    kernels[HT_OP_MEAN] = (ht_kernel){.run = mean, .scratch = sum_scratch};
-    kernels[HT_OP_PROD].run = prod;
+    kernels[HT_OP_MEAN] = (ht_kernel){.run = mean, .scratch = mean_scratch};
+    kernels[HT_OP_PROD] = (ht_kernel){.run = prod, .scratch = prod_scratch};
     kernels[HT_OP_SOFTMAX].run = softmax;
-    kernels[HT_OP_MAX] = (ht_kernel){.run = max, .scratch = largest_scratch};
-    kernels[HT_OP_MIN] = (ht_kernel){.run = min, .scratch = largest_scratch};
-    kernels[HT_OP_ARGMAX] = (ht_kernel){.run = argmax, .scratch = largest_scratch};
-    kernels[HT_OP_ARGMIN] = (ht_kernel){.run = argmin, .scratch = largest_scratch};
+    kernels[HT_OP_MAX] = (ht_kernel){.run = max, .scratch = max_scratch};
+    kernels[HT_OP_MIN] = (ht_kernel){.run = min, .scratch = min_scratch};
+    kernels[HT_OP_ARGMAX] = (ht_kernel){.run = argmax, .scratch = argmax_scratch};
+    kernels[HT_OP_ARGMIN] = (ht_kernel){.run = argmin, .scratch = argmin_scratch};
 }

@@ -1,71 +1,130 @@
-/* Reductions by way of blocks (each.h): many results side by side, a row of operands at a time. Along a strided axis these
- * are the columns of the operand, read front to back; along a contiguous one, of integers, pieces of the row itself.
+/* Reductions along a strided axis: many results side by side, the columns of the operand, read front to back in pieces of its
+ * rows. What a chunk of rows comes to is kept apart and joined with the others in order, so that threads share long columns
+ * and results do not depend on how many there are.
  *
  * Sums of f32, f16 and bf16 are those of rows.h to the last bit: 64 partial sums per column, which take elements in turn,
  * added pairwise at the end. Which axis is last in memory changes no result. */
 #include "base/dtype.h"
 #include "cpu/vector/each.h"
+#include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
 
 #include <math.h>
 
 enum {
-    WIDTH = 256,      /* columns at a time */
-    LANES = 64,       /* partial sums of a column */
-    SUM_BLOCK = 4096, /* rows that are summed in f32 */
-    AHEAD = 4         /* rows that are asked for before they are needed */
+    SUM_WIDTH = 256,         /* columns of a sum at a time: as many as registers hold */
+    LANES = 64,              /* partial sums of a column */
+    WIDEST = 2048,           /* columns of anything else */
+    PIECE_BYTES = 4096,      /* of a row */
+    CHUNK = HT_REDUCE_BLOCK, /* rows: no more are summed in f32 */
+    AHEAD = 4                /* rows that are asked for before they are needed */
 };
 
 typedef struct columns_job {
     const ht_call *call;
     ht_op_id op;
+    bool sums, places;        /* of floating point in lanes; where, not what */
     ht_each_fn *fold, *widen; /* widen: to what is computed in; NULL: it is that already */
+    ht_better_fn *better;
     ht_dtype in, kept;
+    int64_t in_bytes, kept_bytes;
     int64_t n, step;       /* rows, and elements from one to the next */
-    int64_t width, blocks; /* columns, and blocks of them */
+    int64_t width, pieces; /* columns, and pieces of them */
+    int64_t piece;
+    int64_t chunks;  /* of rows */
+    char *part;      /* [outer][chunks][width] of what was kept, where there are several chunks */
+    uint32_t *place; /* as many places */
 } columns_job;
 
-/* Row k of a block of columns, in the dtype that is computed in. */
-static const void *row_of(const columns_job *j, const char *first, int64_t k, int64_t w, void *room) {
-    const int64_t bytes = (int64_t)ht_dtype_bytes(j->in);
-    const char *row = first + k * j->step * bytes;
-    if (k + AHEAD < j->n)
-        for (int64_t b = 0; b < w * bytes; b += 64) HT_PREFETCH(row + AHEAD * j->step * bytes + b);
+static void ask_for(const char *p, int64_t bytes) {
+    for (int64_t b = 0; b < bytes; b += 64) HT_PREFETCH(p + b);
+}
+
+/* Row k of n from `first` on, in the dtype that is computed in. */
+static const void *row_of(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, void *room) {
+    const char *row = first + k * j->step * j->in_bytes;
+    if (k + AHEAD < n) ask_for(row + AHEAD * j->step * j->in_bytes, w * j->in_bytes);
     if (!j->widen) return row;
     const void *in = row;
     j->widen(&in, room, w, NULL);
     return room;
 }
 
-static void add_to(const columns_job *j, float *to, const void *what, int64_t w) {
-    const void *const in[2] = {to, what};
-    j->fold(in, to, w, NULL);
+/* ---- sums in lanes ---- */
+
+HT_INLINE void add_to(float *to, const float *what, int64_t w) {
+    for (int64_t c = 0; c < w; c += 16) v16f_store(to + c, v16f_add(v16f_load(to + c), v16f_load(what + c)));
 }
 
-/* The tree of row_sum_total: what was never added to is 0 and left out. */
-static void add_lanes(const columns_job *j, float (*lane)[WIDTH], int64_t n, int64_t w) {
+/* The tree of row_sum_total: what was never added to is 0 and left out. Rows of lanes are whole registers. */
+static void add_lanes(float (*lane)[SUM_WIDTH], int64_t n, int64_t w) {
     for (int i = 0; i < 16; i++) {
-        if (i + 16 < n) add_to(j, lane[i], lane[i + 16], w);
-        if (i + 48 < n) add_to(j, lane[i + 32], lane[i + 48], w);
-        if (i + 32 < n) add_to(j, lane[i], lane[i + 32], w);
+        if (i + 16 < n) add_to(lane[i], lane[i + 16], w);
+        if (i + 48 < n) add_to(lane[i + 32], lane[i + 48], w);
+        if (i + 32 < n) add_to(lane[i], lane[i + 32], w);
     }
     for (int half = 8; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
-            if (i + half < n) add_to(j, lane[i], lane[i + half], w);
+            if (i + half < n) add_to(lane[i], lane[i + half], w);
 }
 
-static void sum_columns(const columns_job *j, const char *first, int64_t to, int64_t w) {
-    _Alignas(64) float lane[LANES][WIDTH], room[WIDTH], result[WIDTH];
-    double total[WIDTH] = {0.0};
-    for (int64_t k = 0; k < j->n; k += SUM_BLOCK) {
-        int64_t rows = j->n - k < SUM_BLOCK ? j->n - k : SUM_BLOCK, lanes = rows < LANES ? rows : LANES;
-        memset(lane, 0, (size_t)lanes * sizeof *lane);
-        for (int64_t i = 0; i < rows; i++) add_to(j, lane[i % LANES], row_of(j, first, k + i, w, room), w);
-        add_lanes(j, lane, lanes, w);
-        for (int64_t c = 0; c < w; c++) total[c] += (double)lane[0][c];
+/* Every 64th of n rows, from row k on, of which there is at least one. Sums stay in registers. */
+HT_INLINE void sum_lane_of(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, ht_dtype t,
+                           int registers, float *lane) {
+    v16f sum[SUM_WIDTH / 16];
+    HT_UNROLL
+    for (int i = 0; i < registers; i++) sum[i] = v16f_zero();
+    const int last = (int)(w - 16 * (registers - 1));
+    for (; k < n; k += LANES) {
+        const char *row = first + k * j->step * j->in_bytes;
+        if (k + AHEAD * LANES < n) ask_for(row + AHEAD * LANES * j->step * j->in_bytes, w * j->in_bytes);
+        HT_UNROLL
+        for (int i = 0; i < registers; i++)
+            sum[i] = v16f_add(sum[i], lanes_load(t, row, 16 * i, 1, i < registers - 1 ? 16 : last));
     }
-    double divisor = j->op == HT_OP_MEAN ? (double)j->n : 1.0;
+    HT_UNROLL
+    for (int i = 0; i < registers; i++) v16f_store(lane + 16 * i, sum[i]);
+}
+
+#define SUM_LANE(name, t)                                                                                              \
+    static void name(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, float *lane) {          \
+        switch ((w + 15) / 16) {                                                                                       \
+        case 16: sum_lane_of(j, first, k, n, w, t, 16, lane); return;                                                  \
+        case 1: sum_lane_of(j, first, k, n, w, t, 1, lane); return;                                                    \
+        case 2: sum_lane_of(j, first, k, n, w, t, 2, lane); return;                                                    \
+        case 3: sum_lane_of(j, first, k, n, w, t, 3, lane); return;                                                    \
+        case 4: sum_lane_of(j, first, k, n, w, t, 4, lane); return;                                                    \
+        default: break;                                                                                                \
+        }                                                                                                              \
+        for (int64_t c = 0; c < w; c += 64) name(j, first + c * j->in_bytes, k, n, w - c < 64 ? w - c : 64, lane + c); \
+    }
+SUM_LANE(sum_lane_f32, HT_F32)
+SUM_LANE(sum_lane_f16, HT_F16)
+SUM_LANE(sum_lane_bf16, HT_BF16)
+
+static void sum_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, float *to) {
+    _Alignas(64) float lane[LANES][SUM_WIDTH];
+    const int64_t lanes = n < LANES ? n : LANES;
+    for (int64_t k = 0; k < lanes; k++) {
+        if (j->in == HT_F32)
+            sum_lane_f32(j, first, k, n, w, lane[k]);
+        else if (j->in == HT_F16)
+            sum_lane_f16(j, first, k, n, w, lane[k]);
+        else
+            sum_lane_bf16(j, first, k, n, w, lane[k]);
+    }
+    add_lanes(lane, lanes, w);
+    memcpy(to, lane[0], (size_t)w * sizeof *to);
+}
+
+/* Chunks are added in f64: a lane that took in thousands of terms would lose digits. */
+static void finish_sums(const columns_job *j, const float *part, int64_t to, int64_t w) {
+    _Alignas(64) float result[SUM_WIDTH];
+    double total[SUM_WIDTH] = {0.0};
+    for (int64_t k = 0; k < j->chunks; k++)
+        for (int64_t c = 0; c < w; c++) total[c] += (double)part[k * j->width + c];
+    const double divisor = j->op == HT_OP_MEAN ? (double)j->n : 1.0;
     for (int64_t c = 0; c < w; c++) result[c] = (float)(total[c] / divisor);
     char *out = (char *)j->call->out.data + to * (int64_t)ht_dtype_bytes(j->call->out.dtype);
     if (j->call->out.dtype == HT_F32)
@@ -74,56 +133,122 @@ static void sum_columns(const columns_job *j, const char *first, int64_t to, int
         each_narrow(j->call->out.dtype, result, out, w);
 }
 
+/* ---- anything else, an element at a time ---- */
+
+HT_INLINE v16f larger_of(v16f x, v16f kept) {
+    v16f y = v16f_max(x, kept);
+    return v16f_select(v16f_is_nan(x), x, y);
+}
+
+/* Four rows of f32 against what is kept, which is then written once for all of them. With `sign` INT32_MIN numbers have the
+ * other sign on the way, which makes the smallest the largest. */
+static void fold_four(const char *row, int64_t step_bytes, int32_t sign, float *kept, int64_t w) {
+    const v16i flip = v16i_set1(sign);
+    for (int64_t c = 0; c < w; c += 16) {
+        const int n = lanes_of(w - c);
+        v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(kept + c, n)), flip));
+        HT_UNROLL
+        for (int r = 0; r < 4; r++) {
+            const char *p = row + r * step_bytes + c * (int64_t)sizeof(float);
+            HT_PREFETCH(p + 4 * step_bytes);
+            v = larger_of(v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n((const float *)(const void *)p, n)), flip)), v);
+        }
+        v16f_store_n(kept + c, v16f_from_bits(v16i_xor(v16f_bits(v), flip)), n);
+    }
+}
+
 /* Of equals the first is kept: it is the second operand. */
-static void fold_columns(const columns_job *j, const char *first, int64_t to, int64_t w) {
-    _Alignas(64) char kept[WIDTH * 8], room[WIDTH * 8];
-    const size_t bytes = ht_dtype_bytes(j->kept);
-    bool sums = j->op == HT_OP_SUM;
+static void fold_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, void *kept) {
+    _Alignas(64) char room[WIDEST * 8];
+    const bool sums = j->op == HT_OP_SUM || j->op == HT_OP_MEAN; /* which are positive where zeros are added */
     if (sums)
-        memset(kept, 0, (size_t)w * bytes);
+        memset(kept, 0, (size_t)(w * j->kept_bytes));
     else
-        memcpy(kept, row_of(j, first, 0, w, room), (size_t)w * bytes);
-    for (int64_t k = sums ? 0 : 1; k < j->n; k++) {
-        const void *const in[2] = {row_of(j, first, k, w, room), kept};
+        memcpy(kept, row_of(j, first, 0, n, w, room), (size_t)(w * j->kept_bytes));
+    int64_t k = sums ? 0 : 1;
+    if (j->kept == HT_F32) {
+        const int64_t step_bytes = j->step * j->in_bytes;
+        for (; k + 4 <= n; k += 4)
+            fold_four(first + k * step_bytes, step_bytes, j->op == HT_OP_MIN ? INT32_MIN : 0, kept, w);
+    }
+    for (; k < n; k++) {
+        const void *const in[2] = {row_of(j, first, k, n, w, room), kept};
         j->fold(in, kept, w, NULL);
     }
+}
+
+static void finish_fold(const columns_job *j, char *kept, int64_t to, int64_t w) {
+    for (int64_t k = 1; k < j->chunks; k++) {
+        const void *const in[2] = {kept + k * j->width * j->kept_bytes, kept};
+        j->fold(in, kept, w, NULL);
+    }
+    if (j->op == HT_OP_MEAN)
+        for (int64_t c = 0; c < w; c++) ((double *)(void *)kept)[c] /= (double)j->n;
     const void *result = kept;
     char *out = (char *)j->call->out.data + to * (int64_t)ht_dtype_bytes(j->call->out.dtype);
     HT_ISA_NAME(ht_find_each)(HT_OP_CAST, j->kept, j->call->out.dtype)(&result, out, w, NULL);
 }
 
-/* The first place of the largest, or with a sign of -1 of the smallest; a NaN comes before all numbers. */
-static void place_columns(const columns_job *j, const char *first, int64_t to, int64_t w) {
-    _Alignas(64) float best[WIDTH], room[WIDTH];
-    uint32_t *place = (uint32_t *)j->call->out.data + to;
-    float sign = j->op == HT_OP_ARGMIN ? -1.0f : 1.0f;
-    memcpy(best, row_of(j, first, 0, w, room), (size_t)w * sizeof *best);
-    memset(place, 0, (size_t)w * sizeof *place);
-    for (int64_t k = 1; k < j->n; k++) {
-        const float *x = row_of(j, first, k, w, room);
-        HT_EACH
-        for (int64_t c = 0; c < w; c++) {
-            bool better = (sign * x[c] > sign * best[c]) | ((x[c] != x[c]) & (best[c] == best[c]));
-            place[c] = better ? (uint32_t)k : place[c];
-            best[c] = better ? x[c] : best[c];
-        }
-    }
+/* The first place of the largest or smallest; a NaN comes before all numbers. */
+static void place_chunk(const columns_job *j, const char *first, int64_t from, int64_t n, int64_t w, void *best,
+                        uint32_t *place) {
+    _Alignas(64) char room[WIDEST * 8];
+    memcpy(best, row_of(j, first, 0, n, w, room), (size_t)(w * j->kept_bytes));
+    for (int64_t c = 0; c < w; c++) place[c] = (uint32_t)from;
+    for (int64_t k = 1; k < n; k++)
+        j->better(row_of(j, first, k, n, w, room), NULL, (uint32_t)(from + k), w, best, place);
 }
 
-static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
+static void finish_places(const columns_job *j, char *best, uint32_t *place, int64_t to, int64_t w) {
+    for (int64_t k = 1; k < j->chunks; k++)
+        j->better(best + k * j->width * j->kept_bytes, place + k * j->width, 0, w, best, place);
+    memcpy((uint32_t *)j->call->out.data + to, place, (size_t)w * sizeof *place);
+}
+
+/* ---- pieces of rows, and chunks of them ---- */
+
+static void finish_piece(const columns_job *j, int64_t to, int64_t w, void *part, uint32_t *place) {
+    if (j->sums)
+        finish_sums(j, part, to, w);
+    else if (j->places)
+        finish_places(j, part, place, to, w);
+    else
+        finish_fold(j, part, to, w);
+}
+
+static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const columns_job *j = arg;
     const ht_view *x = &j->call->in[0];
+    _Alignas(64) char kept[WIDEST * 8];
+    uint32_t places[WIDEST];
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t outer = unit / j->blocks, c = unit % j->blocks * WIDTH, w = j->width - c < WIDTH ? j->width - c : WIDTH;
-        int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c;
-        const char *first = (const char *)x->data + at * (int64_t)ht_dtype_bytes(j->in);
-        if (j->op == HT_OP_ARGMAX || j->op == HT_OP_ARGMIN)
-            place_columns(j, first, outer * j->width + c, w);
-        else if (j->kept == HT_F32 && (j->op == HT_OP_SUM || j->op == HT_OP_MEAN))
-            sum_columns(j, first, outer * j->width + c, w);
+        const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
+        const int64_t chunk = unit / j->pieces % j->chunks, outer = unit / j->pieces / j->chunks;
+        const int64_t from = chunk * CHUNK, n = j->n - from < CHUNK ? j->n - from : CHUNK;
+        const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + from * j->step;
+        const char *first = (const char *)x->data + at * j->in_bytes;
+        const int64_t part = (outer * j->chunks + chunk) * j->width + c;
+        void *to = j->chunks > 1 ? (void *)(j->part + part * j->kept_bytes) : kept;
+        uint32_t *place = j->chunks > 1 ? j->place + part : places;
+        if (j->sums)
+            sum_chunk(j, first, n, w, to);
+        else if (j->places)
+            place_chunk(j, first, from, n, w, to, place);
         else
-            fold_columns(j, first, outer * j->width + c, w);
+            fold_chunk(j, first, n, w, to);
+        if (j->chunks == 1) finish_piece(j, outer * j->width + c, w, to, place);
+    }
+}
+
+static void finish_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const columns_job *j = arg;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t c = unit % j->pieces * j->piece, outer = unit / j->pieces,
+                      part = outer * j->chunks * j->width + c;
+        const int64_t w = j->width - c < j->piece ? j->width - c : j->piece;
+        finish_piece(j, outer * j->width + c, w, j->part + part * j->kept_bytes, j->place + part);
     }
 }
 
@@ -133,72 +258,65 @@ static bool find_functions(columns_job *j, ht_dtype out) {
         [HT_OP_SUM] = HT_OP_ADD,       [HT_OP_MEAN] = HT_OP_ADD,    [HT_OP_PROD] = HT_OP_MULTIPLY,
         [HT_OP_MAX] = HT_OP_MAXIMUM,   [HT_OP_MIN] = HT_OP_MINIMUM, [HT_OP_ARGMAX] = HT_OP_MAXIMUM,
         [HT_OP_ARGMIN] = HT_OP_MINIMUM};
-    bool places = j->op == HT_OP_ARGMAX || j->op == HT_OP_ARGMIN, lanes = lanes_take(j->in);
-    j->kept = j->in;
-    if (places ? !lanes || out != HT_U32 : out != j->in) return false;
+    const bool lanes = lanes_take(j->in), total = j->op == HT_OP_SUM || j->op == HT_OP_PROD || j->op == HT_OP_MEAN;
+    j->places = j->op == HT_OP_ARGMAX || j->op == HT_OP_ARGMIN;
+    j->sums = lanes && (j->op == HT_OP_SUM || j->op == HT_OP_MEAN);
+    j->kept = total ? ht_reduce_total(j->in) : j->in;
+    if (j->in == HT_BOOL && !total && !j->places) j->kept = HT_U8;
     if (lanes && j->op == HT_OP_PROD) j->kept = HT_F64;
-    if (lanes && (places || j->op == HT_OP_SUM || j->op == HT_OP_MEAN)) j->kept = HT_F32;
-    if (j->op == HT_OP_MEAN && j->kept != HT_F32) return false;
-    j->widen = j->kept == j->in ? NULL : HT_ISA_NAME(ht_find_each)(HT_OP_CAST, j->in, j->kept);
+    if (lanes && j->places) j->kept = HT_F32;
+    if (j->places ? out != HT_U32 : out != j->in && out != j->kept) return false;
+    if (j->op == HT_OP_MEAN && !ht_dtype_is_float(j->in)) return false;
+    j->in_bytes = (int64_t)ht_dtype_bytes(j->in);
+    j->kept_bytes = j->sums ? (int64_t)sizeof(float) : (int64_t)ht_dtype_bytes(j->kept);
+    j->widen = j->kept == j->in || j->kept == HT_U8 ? NULL : HT_ISA_NAME(ht_find_each)(HT_OP_CAST, j->in, j->kept);
+    j->better = j->places ? HT_ISA_NAME(ht_reduce_better)(j->kept, j->op == HT_OP_ARGMIN) : NULL;
     j->fold = HT_ISA_NAME(ht_find_each)(by[j->op], j->kept, j->kept);
-    return j->fold != NULL;
+    return j->places ? j->better != NULL : j->fold != NULL;
 }
 
-bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op) {
+static bool lay_columns(const ht_call *call, ht_op_id op, columns_job *j) {
     const ht_view *x = &call->in[0];
     const int last = x->n_dims - 1;
-    if (last < 1 || x->stride[last] == 1 || x->stride[last - 1] != 1 || x->shape[last - 1] < 8 || x->shape[last] < 1)
+    if (last < 1 || x->stride[last] == 1 || x->stride[last - 1] != 1 || x->shape[last - 1] < 2 || x->shape[last] < 1)
         return false;
-    columns_job j = {.call = call, .op = op, .in = x->dtype, .n = x->shape[last], .step = x->stride[last]};
-    if (!find_functions(&j, call->out.dtype)) return false;
-    j.width = x->shape[last - 1];
-    j.blocks = (j.width + WIDTH - 1) / WIDTH;
-    int64_t outer = 1, each = j.n * (j.width < WIDTH ? j.width : WIDTH);
-    for (int d = 0; d < last - 1; d++) outer *= x->shape[d];
-    ht_pool_run(call->pool, outer * j.blocks, ht_row_grain(HT_GRAIN_CHEAP, each), run_columns, &j);
+    *j = (columns_job){.call = call,
+                       .op = op,
+                       .in = x->dtype,
+                       .n = x->shape[last],
+                       .step = x->stride[last],
+                       .width = x->shape[last - 1],
+                       .chunks = (x->shape[last] + CHUNK - 1) / CHUNK};
+    if (!find_functions(j, call->out.dtype)) return false;
+    j->piece = j->sums ? SUM_WIDTH : PIECE_BYTES / j->in_bytes < WIDEST ? PIECE_BYTES / j->in_bytes : WIDEST;
+    j->pieces = (j->width + j->piece - 1) / j->piece;
     return true;
 }
 
-/* ---- contiguous rows of integers ---- */
-
-typedef struct whole_job {
-    const ht_call *call;
-    ht_each_fn *fold;
-    bool contiguous;
-} whole_job;
-
-static void fold_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const whole_job *j = arg;
-    const ht_view *x = &j->call->in[0];
-    const int64_t n = x->shape[x->n_dims - 1], bytes = (int64_t)ht_dtype_bytes(x->dtype), room = HT_EACH_BYTES / bytes;
-    _Alignas(64) char kept[HT_EACH_BYTES];
-    for (int64_t r = begin; r < end; r++) {
-        const char *row = (const char *)x->data + row_offset(x, j->contiguous, r) * bytes;
-        int64_t w = n < room ? n : room;
-        memcpy(kept, row, (size_t)(w * bytes));
-        for (int64_t i = w; i < n; i += room) {
-            const void *const in[2] = {row + i * bytes, kept};
-            j->fold(in, kept, n - i < room ? n - i : room, NULL);
-        }
-        while (w > 1) {
-            int64_t half = w / 2;
-            const void *const in[2] = {kept + (w - half) * bytes, kept};
-            j->fold(in, kept, half, NULL);
-            w -= half;
-        }
-        memcpy((char *)j->call->out.data + r * bytes, kept, (size_t)bytes);
-    }
+static int64_t outer_of(const ht_view *x) {
+    int64_t outer = 1;
+    for (int d = 0; d < x->n_dims - 2; d++) outer *= x->shape[d];
+    return outer;
 }
 
-bool HT_ISA_NAME(ht_reduce_integers)(const ht_call *call, ht_op_id op) {
-    const ht_view *x = &call->in[0];
-    const int last = x->n_dims - 1;
-    if (ht_dtype_is_float(x->dtype) || call->out.dtype != x->dtype || x->shape[last] < 1) return false;
-    if (x->stride[last] != 1 && x->shape[last] != 1) return false;
-    columns_job found = {.op = op, .in = x->dtype};
-    if (!find_functions(&found, call->out.dtype)) return false;
-    whole_job j = {.call = call, .fold = found.fold, .contiguous = ht_view_contiguous(x)};
-    ht_pool_run(call->pool, row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[last]), fold_rows, &j);
+size_t HT_ISA_NAME(ht_reduce_columns_scratch)(const ht_call *call, ht_op_id op) {
+    columns_job j;
+    if (!lay_columns(call, op, &j) || j.chunks == 1) return 0;
+    const size_t parts = (size_t)(outer_of(&call->in[0]) * j.chunks * j.width);
+    return parts * (size_t)j.kept_bytes + (j.places ? parts * sizeof(uint32_t) : 0);
+}
+
+bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op) {
+    columns_job j;
+    if (!lay_columns(call, op, &j)) return false;
+    const int64_t outer = outer_of(&call->in[0]), most = j.n < CHUNK ? j.n : CHUNK;
+    const int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, most * (j.width < j.piece ? j.width : j.piece));
+    j.part = call->scratch;
+    j.place = (uint32_t *)(void *)(j.part ? j.part + outer * j.chunks * j.width * j.kept_bytes : NULL);
+    ht_pool_run(call->pool, outer * j.chunks * j.pieces, grain, run_pieces, &j);
+    if (j.chunks > 1) {
+        const int64_t finishing = ht_row_grain(HT_GRAIN_CHEAP, j.chunks * (j.width < j.piece ? j.width : j.piece));
+        ht_pool_run(call->pool, outer * j.pieces, finishing, finish_pieces, &j);
+    }
     return true;
 }

@@ -26,10 +26,4 @@ void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]);
 /* x to row-contiguous memory. */
 void HT_ISA_NAME(ht_vector_turn)(const ht_view *x, const ht_view *out, ht_pool *pool);
 
-/* Reductions along a strided last axis whose rows begin side by side: a result per column (reduce_columns.c). False: not
- * of this kind, and nothing was done. */
-bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op);
-/* The same for integers along a contiguous last axis. */
-bool HT_ISA_NAME(ht_reduce_integers)(const ht_call *call, ht_op_id op);
-
 #endif
