@@ -98,22 +98,36 @@ static void check(const struct reference *r, const unsigned char *bytes, size_t 
                  ht_dtype_name(r->dtype), (unsigned long long)r->seed, crc, r->crc);
 }
 
-static void numbers_are_those_of_mlx(void **state) {
-    (void)state;
+static void draw_all(const char *instruction_set) {
+    const ht_device_options options = {.n_threads = 2, .instruction_set = instruction_set};
     unsigned char *bytes = malloc(2 * N * sizeof(uint32_t));
+    ht_device *device = NULL;
+    ht_stream *stream = NULL;
+    ht_error err = {0};
     assert_non_null(bytes);
+    assert_int_equal(ht_device_open("cpu", &options, &device, &err), HT_OK);
+    assert_int_equal(ht_stream_new(device, &stream, &err), HT_OK);
     for (size_t i = 0; i < sizeof references / sizeof *references; i++) {
         const struct reference *r = &references[i];
-        ht_scope *s = ht_scope_new(test_stream);
-        ht_error err = {0};
+        ht_scope *s = ht_scope_new(stream);
         ht_array *x = draw(s, r);
         const size_t n_bytes = x ? (size_t)ht_array_size(x) * ht_dtype_bytes(r->dtype) : 0;
-        if (ht_array_read(s, x, bytes, n_bytes, &err)) fail_msg("%s", err.message);
+        if (ht_array_read(s, x, bytes, n_bytes, &err)) fail_msg("%s: %s", instruction_set, err.message);
         assert_int_equal(ht_array_dtype(x), r->dtype);
         check(r, bytes, n_bytes);
         ht_scope_free(s);
     }
+    ht_stream_free(stream);
+    ht_device_release(device);
     free(bytes);
+}
+
+static void numbers_are_those_of_mlx(void **state) {
+    (void)state;
+    int n;
+    const ht_instruction_set *sets = ht_instruction_sets(&n);
+    for (int i = 0; i < n; i++)
+        if (sets[i].built_in && sets[i].machine_has) draw_all(sets[i].name);
 }
 
 /* A bound moves what is drawn below it: the derivative with respect to it, against differences. */
