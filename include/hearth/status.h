@@ -31,7 +31,8 @@ typedef enum ht_status {
     HT_ERR_UNSUPPORTED, /* well formed, but not something this build can do */
     HT_ERR_LIMIT,       /* a limit was reached: context, memory, counts */
     HT_ERR_CANCELLED,   /* the caller asked to stop */
-    HT_ERR_INTERNAL     /* a defect in Hearth itself */
+    HT_ERR_INTERNAL,    /* a defect in Hearth itself */
+    HT_ERR_INDEX        /* an array has no such axis, or an axis no such place */
 } ht_status;
 
 /* What happened, where, and what to do about it. Zero-initialise before the first use; a call writes it only on failure.

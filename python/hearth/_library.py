@@ -22,7 +22,7 @@ class _CError(ctypes.Structure):
 
 
 # ht_status, by the exceptions that say the same.
-_EXCEPTIONS = {1: ValueError, 2: MemoryError, 3: OSError}
+_EXCEPTIONS = {1: ValueError, 2: MemoryError, 3: OSError, 9: IndexError}
 
 
 def _find():

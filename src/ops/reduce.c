@@ -119,7 +119,10 @@ static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, 
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
     if (axis && n_axes == 0) return op == HT_OP_SUM || op == HT_OP_PROD ? ht_astype(s, x, total_of(x->dtype)) : x;
     x = moved(s, x, &a);
-    return with_axes(s, ht_apply(s, op, NULL, &x, 1), &a, keepdims);
+    const bool of_nothing = x && op == HT_OP_MEAN && x->shape[x->n_dims - 1] == 0; /* 0 / 0 */
+    ht_array *y = ht_apply(s, of_nothing ? HT_OP_SUM : op, NULL, &x, 1);
+    if (of_nothing) y = ht_divide(s, y, ht_full(s, 0, x->dtype, NULL, 0));
+    return with_axes(s, y, &a, keepdims);
 }
 
 /* ---- reductions ---- */

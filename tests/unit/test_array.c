@@ -115,12 +115,12 @@ static void a_failed_node_stays_failed(void **state) {
     ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2);
     ht_array *at = ht_array_from(s, (int32_t[]){0, 7}, HT_I32, (int64_t[]){2}, 1);
     ht_array *rows = ht_take(s, x, at, 0), *y = ht_square(s, rows), *fine = ht_square(s, x);
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_INDEX);
     assert_non_null(strstr(err.message, "7"));
     ht_error again = {0};
-    assert_int_equal(ht_eval(s, &rows, 1, &again), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_eval(s, &rows, 1, &again), HT_ERR_INDEX);
     assert_string_equal(again.message, err.message);
-    assert_int_equal(ht_eval(s, &y, 1, &again), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_eval(s, &y, 1, &again), HT_ERR_INDEX);
     expect_values(s, fine, (float[]){0, 1, 4, 9, 16, 25}, 6);
     ht_scope_free(s);
 }
@@ -193,7 +193,7 @@ static void asynchronous_evaluation_keeps_order_and_reports(void **state) {
     assert_true(ht_array_is_evaluated(y));
     ht_array *bad = ht_take(s, y, ht_array_from(s, (int32_t[]){-100001}, HT_I32, (int64_t[]){1}, 1), 0);
     assert_int_equal(ht_eval_async(s, &bad, 1, &err), HT_OK);
-    assert_int_equal(ht_array_wait(s, bad, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_array_wait(s, bad, &err), HT_ERR_INDEX);
     ht_scope_free(s);
 }
 

@@ -229,8 +229,8 @@ static void a_failure_within_reach_of_a_group(void **state) {
              *at = ht_array_from(s, (int32_t[]){9}, HT_I32, (int64_t[]){1}, 1);
     ht_array *a = ht_square(s, x), *bad = ht_take(s, x, at, 0);
     ht_array *b = ht_add(s, ht_negative(s, a), bad), *c = ht_square(s, b);
-    assert_int_equal(ht_eval(s, (ht_array *[]){a, c}, 2, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_eval(s, &b, 1, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_eval(s, (ht_array *[]){a, c}, 2, &err), HT_ERR_INDEX);
+    assert_int_equal(ht_eval(s, &b, 1, &err), HT_ERR_INDEX);
     assert_int_equal(ht_eval(s, &a, 1, &err), HT_OK);
     float got[3];
     assert_int_equal(ht_array_read(s, a, got, sizeof got, &err), HT_OK);

@@ -82,8 +82,8 @@ ht_status ht_fail_outside(const char *op, const ht_view *index, int axis, ht_pla
         int64_t value = ht_get_int(index->dtype, index->data, ht_view_offset(index, index->n_dims, i)), place = value;
         if (ht_find_places(limit, !ht_dtype_is_signed(index->dtype), 1, &place)) continue;
         const char *what = limit.length < limit.size ? " as the start of a slice" : "";
-        return ht_fail(err, HT_ERR_ARGUMENT, "%s: index %lld at position %lld is outside axis %d of %lld elements%s",
-                       op, (long long)value, (long long)i, axis, (long long)limit.size, what);
+        return ht_fail(err, HT_ERR_INDEX, "%s: index %lld at position %lld is outside axis %d of %lld elements%s", op,
+                       (long long)value, (long long)i, axis, (long long)limit.size, what);
     }
-    return ht_fail(err, HT_ERR_ARGUMENT, "%s: an index is outside axis %d", op, axis);
+    return ht_fail(err, HT_ERR_INDEX, "%s: an index is outside axis %d", op, axis);
 }
