@@ -13,28 +13,45 @@ enum { ROWS = 6, LEAST = 3, WIDEST = 4 };
 /* Rows are reached from every third one, which takes few registers for addresses. */
 enum { THIRDS = (ROWS + 2) / 3 };
 
-HT_INLINE void block(const panel_product *t, int64_t row, int64_t panel, int lanes, int m, int panels) {
+/* The last panel of a block may be narrow. Masked accesses cost nothing with AVX-512. */
+HT_INLINE v16f load_part(const float *p, int n, bool whole) {
+#if !defined(HT_ISA_avx512)
+    whole |= n == 16;
+#endif
+    return whole ? v16f_load(p) : v16f_load_n(p, n);
+}
+HT_INLINE void store_part(float *p, v16f v, int n, bool whole) {
+#if !defined(HT_ISA_avx512)
+    whole |= n == 16;
+#endif
+    if (whole)
+        v16f_store(p, v);
+    else
+        v16f_store_n(p, v, n);
+}
+
+#define EACH_SUM                                                                                                       \
+    HT_UNROLL                                                                                                          \
+    for (int i = 0; i < m; i++) HT_UNROLL                                                                              \
+    for (int p = 0; p < panels; p++)
+
+HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int64_t panel, int lanes, int m,
+                     int panels) {
     v16f sum[ROWS][WIDEST];
-    const float *a[THIRDS], *b = t->b + panel * t->b_panel;
+    const float *a[THIRDS], *b = t->b + panel * t->b_panel, *const factor = t->factor + row;
     float *const c = t->c + row * t->c_row + 16 * panel;
     const int64_t a_row = t->left.row, a_step = t->left.step, b_step = t->b_step, b_panel = t->b_panel,
                   c_row = t->c_row;
+    const panel_mode mode = t->mode;
     HT_UNROLL
-    for (int i = 0; i < THIRDS; i++) a[i] = t->left.at + (row + 3 * i) * a_row;
-    HT_UNROLL
-    for (int i = 0; i < m; i++) HT_UNROLL
-    for (int p = 0; p < panels; p++) {
-        sum[i][p] = v16f_zero();
-        if (t->mode != PANEL_SET) HT_PREFETCH(c + i * c_row + 16 * p);
+    for (int i = 0; i < THIRDS; i++) a[i] = left + 3 * i * a_row;
+    EACH_SUM sum[i][p] = v16f_zero();
+    if (mode == PANEL_CONTINUE) {
+        EACH_SUM sum[i][p] = load_part(c + i * c_row + 16 * p, lanes, p < panels - 1);
+    } else if (mode != PANEL_SET) {
+        EACH_SUM HT_PREFETCH(c + i * c_row + 16 * p);
     }
-    if (t->mode == PANEL_CONTINUE) {
-        HT_UNROLL
-        for (int i = 0; i < m; i++) HT_UNROLL
-        for (int p = 0; p < panels; p++)
-            sum[i][p] =
-                p == panels - 1 ? v16f_load_n(c + i * c_row + 16 * p, lanes) : v16f_load(c + i * c_row + 16 * p);
-    }
-    for (int64_t s = 0; s < t->k; s++, b += b_step) {
+    for (int64_t s = t->k; s > 0; s--, b += b_step) {
         v16f y[WIDEST];
         HT_UNROLL
         for (int p = 0; p < panels; p++) y[p] = v16f_load(b + p * b_panel);
@@ -47,19 +64,13 @@ HT_INLINE void block(const panel_product *t, int64_t row, int64_t panel, int lan
         HT_UNROLL
         for (int i = 0; i < (m + 2) / 3; i++) a[i] += a_step;
     }
-    HT_UNROLL
-    for (int i = 0; i < m; i++) {
-        v16f factor = v16f_set1(t->mode == PANEL_SCALE ? t->factor[row + i] : 1.0f);
-        HT_UNROLL
-        for (int p = 0; p < panels; p++) {
-            float *to = c + i * c_row + 16 * p;
-            const int n = p == panels - 1 ? lanes : 16;
-            v16f v = sum[i][p];
-            if (t->mode == PANEL_ADD) v = v16f_add(v16f_load_n(to, n), v);
-            if (t->mode == PANEL_SCALE) v = v16f_fma(v16f_load_n(to, n), factor, v);
-            v16f_store_n(to, v, n);
-        }
+    if (mode == PANEL_ADD) {
+        EACH_SUM sum[i][p] = v16f_add(load_part(c + i * c_row + 16 * p, lanes, p < panels - 1), sum[i][p]);
+    } else if (mode == PANEL_SCALE) {
+        EACH_SUM sum[i][p] =
+            v16f_fma(load_part(c + i * c_row + 16 * p, lanes, p < panels - 1), v16f_set1(factor[i]), sum[i][p]);
     }
+    EACH_SUM store_part(c + i * c_row + 16 * p, sum[i][p], lanes, p < panels - 1);
 }
 
 /* X(rows, panels): the blocks there are; fewer rows take more panels. */
@@ -88,9 +99,10 @@ static int widest(int64_t rows) { return rows <= 3 ? 8 : rows <= 6 ? 4 : 2; }
 static int widest(int64_t rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
 #endif
 
-static void run_block(const panel_product *t, int64_t row, int m, int64_t panel, int panels, int lanes) {
+static void run_block(const panel_product *t, const float *left, int64_t row, int m, int64_t panel, int panels,
+                      int lanes) {
 #define RUN_BLOCK(rows, wide)                                                                                          \
-    case 16 * (rows) + (wide): block(t, row, panel, lanes, rows, wide); break;
+    case 16 * (rows) + (wide): block(t, left, row, panel, lanes, rows, wide); break;
     switch (16 * m + panels) { BLOCKS(RUN_BLOCK) }
 }
 
@@ -102,16 +114,30 @@ int HT_ISA_NAME(ht_panel_rows)(int64_t m) {
     return ROWS;
 }
 
-void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t) {
-    const int64_t n_panels = (t->n + 15) / 16;
-    const int rows = HT_ISA_NAME(ht_panel_rows)(t->m), wide = widest(rows);
-    int panels = wide;
-    for (int64_t panel = 0; panel < n_panels; panel += panels) {
-        while (panel + panels > n_panels) panels /= 2;
+/* Rows [row, end), which are one block or begin one, by panels [first, last). */
+static void run_blocks(const panel_product *t, int rows, int64_t row, int64_t end, int64_t first, int64_t last) {
+    int panels = widest(rows);
+    for (int64_t panel = first; panel < last; panel += panels) {
+        while (panel + panels > last) panels /= 2;
         const int lanes = lanes_of(t->n - 16 * (panel + panels - 1));
-        for (int64_t row = 0, m; row < t->m; row += m) {
-            m = rows < t->m - row ? rows : t->m - row;
-            run_block(t, row, (int)m, panel, panels, lanes);
+        for (int64_t r = row, m; r < end; r += m) {
+            m = rows < end - r ? rows : end - r;
+            const float *left = t->left.at + (t->tile ? r / rows * t->tile : r * t->left.row);
+            run_block(t, left, r, (int)m, panel, panels, lanes);
         }
     }
+}
+
+/* What is passed again and again should be in a near cache: the right operand, or else some panels of it. */
+enum { RIGHT_FLOATS = 1 << 17 };
+
+void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t) {
+    const int64_t n_panels = (t->n + 15) / 16;
+    const int rows = HT_ISA_NAME(ht_panel_rows)(t->m);
+    if (16 * n_panels * t->k > RIGHT_FLOATS) {
+        run_blocks(t, rows, 0, t->m, 0, n_panels);
+        return;
+    }
+    for (int64_t row = 0; row < t->m; row += rows)
+        run_blocks(t, rows, row, row + rows < t->m ? row + rows : t->m, 0, n_panels);
 }

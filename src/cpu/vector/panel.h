@@ -21,6 +21,8 @@ typedef enum panel_mode {
  * can be read where n ends before. A sum is a chain of fused multiply-adds in the order of l. */
 typedef struct panel_product {
     panel_left left;
+    int64_t
+        tile; /* of packed rows: floats from the first of ht_panel_rows(m) rows to the next; 0: rows are not packed */
     const float *b;
     int64_t b_step, b_panel;
     float *c;
@@ -30,7 +32,7 @@ typedef struct panel_product {
 } panel_product;
 
 void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t);
-/* How many of m rows are multiplied at a time. */
+/* How many of m rows are multiplied at a time, 1 to 16. */
 int HT_ISA_NAME(ht_panel_rows)(int64_t m);
 
 /* c [m, n] = a [m, k] b [k, n], or the sums of c go on; rows of b and c follow at b_row and c_row. */

@@ -1,0 +1,50 @@
+/* Lines of an operand of a product, its rows or columns, and bringing them into panels: the steps of some lines side by
+ * side. */
+#ifndef HT_CPU_VECTOR_LINES_H
+#define HT_CPU_VECTOR_LINES_H
+
+#include "cpu/vector/lanes.h"
+
+enum { LINES_STEPS = 256 }; /* that are packed at a time, at most */
+
+/* Element s of line l at data[offset + l * line + s * step]. */
+typedef struct lines {
+    ht_dtype dtype;
+    const void *data;
+    int64_t offset, line, step, n;
+} lines;
+
+/* n rows of f32, ld apart, to [steps][stride], sixteen of each step written; steps is a multiple of 4. */
+HT_INLINE void lines_turn(const float *rows, int64_t ld, int n, int64_t steps, float *to, int64_t stride) {
+    const float *row[16];
+    for (int i = 0; i < 16; i++) row[i] = rows + (i < n ? i : n - 1) * ld;
+    for (int64_t s = 0; s < steps; s += 4) {
+        v16f v[4];
+        for (int i = 0; i < 4; i++) v[i] = v16f_load_quads(row[i] + s, row[i + 4] + s, row[i + 8] + s, row[i + 12] + s);
+        v16f_transpose_quads(v);
+        for (int i = 0; i < 4; i++) v16f_store(to + (s + i) * stride, v[i]);
+    }
+}
+
+/* Steps [k, k + steps) of n lines, at most 16, from line `first` on, to [steps][stride]. Sixteen floats are written of each
+ * step, in order, so those that are none of its lines are there behind the last step alone if stride is n. */
+static inline void lines_pack(const lines *o, int64_t first, int n, int64_t k, int64_t steps, float *to,
+                              int64_t stride) {
+    const int64_t at = o->offset + first * o->line + k * o->step, whole = steps / 4 * 4;
+    int64_t done = 0;
+    if (o->step == 1 && o->line != 1 && o->dtype == HT_F32) {
+        lines_turn((const float *)o->data + at, o->line, n, whole, to, stride);
+        done = whole;
+    } else if (o->step == 1 && o->line != 1) {
+        float room[16][LINES_STEPS];
+        for (int i = 0; i < n; i++)
+            for (int64_t s = 0; s < whole; s += 16)
+                v16f_store(room[i] + s, lanes_load(o->dtype, o->data, at + i * o->line + s, 1, lanes_of(whole - s)));
+        lines_turn(room[0], LINES_STEPS, n, whole, to, stride);
+        done = whole;
+    }
+    for (int64_t s = done; s < steps; s++)
+        v16f_store(to + stride * s, lanes_load(o->dtype, o->data, at + s * o->step, o->line, n));
+}
+
+#endif
