@@ -83,8 +83,7 @@ static PyObject *own(PyObject *type, PyObject *pointer) {
     return core_array_new(a);
 }
 
-/* self._become(other): stands for the same array from now on. */
-static PyObject *become(PyObject *object, PyObject *other) {
+PyObject *core_become(PyObject *object, PyObject *other) {
     core_array *self = (core_array *)object, *model = (core_array *)other;
     if (!core_is_array(other)) return PyErr_Format(PyExc_TypeError, "an array was expected");
     ht_array *before = self->a;
@@ -164,7 +163,7 @@ static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4)
 /* ---- the type ---- */
 
 static PyMethodDef methods[] = {
-    {"_own", own, METH_O | METH_CLASS, NULL}, {"_become", become, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+    {"_own", own, METH_O | METH_CLASS, NULL}, {"_become", core_become, METH_O, NULL}, {NULL, NULL, 0, NULL}};
 static char matrices; /* what core_transposed is to turn */
 static PyGetSetDef properties[] = {
     {"_handle", get_handle, NULL, "The array of the library, while this object holds it.", NULL},
@@ -185,6 +184,7 @@ static PyType_Slot slots[] = {{Py_tp_dealloc, (void *)dealloc},
                               {Py_tp_hash, (void *)hash},
                               {Py_tp_richcompare, (void *)core_compare},
                               {Py_mp_subscript, (void *)core_subscript},
+                              {Py_mp_ass_subscript, (void *)core_assign},
                               {Py_bf_getbuffer, (void *)core_get_buffer},
                               {Py_bf_releasebuffer, (void *)core_release_buffer},
                               {Py_nb_negative, (void *)core_negative},

@@ -53,6 +53,7 @@ typedef struct core_hooks {
     PyObject *queue_of;  /* queue_of(stream or device) -> queue */
     PyObject *dtypes;    /* a list, by ht_dtype */
     PyObject *subscript; /* subscript(array, index): of an index that index.c does not know */
+    PyObject *put;       /* put(array, index, values, mode): the same of core_put */
     PyObject *index;     /* index(value) -> array of int32 */
     PyObject *value_of;  /* value_of(text): the default of a parameter */
     PyObject *state;     /* a list of the key that random numbers follow from */
@@ -105,7 +106,8 @@ typedef struct core_array {
 extern PyTypeObject *core_array_type;
 extern PyType_Spec core_array_spec;
 
-PyObject *core_array_new(ht_array *a); /* takes over the hold on `a` */
+PyObject *core_become(PyObject *self, PyObject *other); /* stands for the same array from now on; None */
+PyObject *core_array_new(ht_array *a);                  /* takes over the hold on `a` */
 /* Ends an expression: its result as an object, or the exception that says what failed. */
 PyObject *core_finish(ht_scope *s, ht_array *result);
 
@@ -116,8 +118,10 @@ static inline int core_is_array(PyObject *o) {
 int core_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void core_release_buffer(PyObject *self, Py_buffer *view);
 
-int core_find_index(void);
 PyObject *core_subscript(PyObject *self, PyObject *index);
+int core_assign(PyObject *self, PyObject *index, PyObject *value);
+/* The array with values in these places, or joined with what is there; the mode is an ht_scatter_mode. */
+PyObject *core_put(PyObject *self, PyObject *index, PyObject *value, int mode);
 PyObject *core_follow(PyObject *module, PyObject *on);
 PyObject *core_transposed(PyObject *self, void *matrices);
 

@@ -10,8 +10,8 @@ __all__ = ["slice", "slice_update"]
 _python_slice = slice
 _plus, _multiply, _divide, _maximum, _minimum = (public[n] for n in "add multiply divide maximum minimum".split())
 _where, _take, _expand_dims, _squeeze = (public[n] for n in "where take expand_dims squeeze".split())
-_window, _window_range, _window_update, _window_update_range, _gather, _scatter, _broadcast_like = (
-    hidden[n] for n in "window window_range window_update window_update_range gather scatter broadcast_like".split()
+_window, _window_range, _window_update, _window_update_range, _gather, _scatter, _broadcast_like, _put = (
+    hidden[n] for n in "window window_range window_update window_update_range gather scatter broadcast_like put".split()
 )
 _SET, _ADD, _PROD, _MIN, _MAX = range(5)
 _OPEN = -(2**63)  # HT_OPEN: the end of an axis, whatever its size
@@ -272,15 +272,14 @@ def _get_item(self, index):
     return _Index(self, index).get()
 
 
-def _replace(self, other):
-    """Makes this object stand for another array."""
-    self._become(other)
-    return self
+_JOIN = [None, _plus, _multiply, _minimum, _maximum]
 
 
-def _set_item(self, index, values):
-    updated = _put_masked(self, index, values) if _is_mask(index) else _Index(self, index).put(values)
-    _replace(self, updated)
+def _put_item(a, index, values, mode):
+    """What the compiled part leaves: masks, lists, arrays beside slices, and arrays of any size."""
+    if _is_mask(index) and mode == _SET:
+        return _put_masked(a, index, values)
+    return _Index(a, index).put(values, _JOIN[mode], mode)
 
 
 class _At:
@@ -297,28 +296,24 @@ class _Places:
     def __init__(self, a, index):
         self._a, self._index = a, index
 
-    def _put(self, values, join, mode):
-        return _Index(self._a, self._index).put(values, join, mode)
-
     def add(self, value):
-        return self._put(value, _plus, _ADD)
+        return _put(self._a, self._index, value, _ADD)
 
     def subtract(self, value):
-        return self._put(-operand(value, self._a), _plus, _ADD)
+        return _put(self._a, self._index, -operand(value, self._a), _ADD)
 
     def multiply(self, value):
-        return self._put(value, _multiply, _PROD)
+        return _put(self._a, self._index, value, _PROD)
 
     def divide(self, value):
-        return self._put(_divide(array(1, self._a.dtype), operand(value, self._a)), _multiply, _PROD)
+        return _put(self._a, self._index, _divide(array(1, self._a.dtype), operand(value, self._a)), _PROD)
 
     def maximum(self, value):
-        return self._put(value, _maximum, _MAX)
+        return _put(self._a, self._index, value, _MAX)
 
     def minimum(self, value):
-        return self._put(value, _minimum, _MIN)
+        return _put(self._a, self._index, value, _MIN)
 
 
-lib.core.hook(subscript=_get_item)
-array.__setitem__ = _set_item
+lib.core.hook(subscript=_get_item, put=_put_item)
 array.at = property(_At)
