@@ -6,6 +6,7 @@
 #include "array/flat.h"
 #include "array/fuse_elementwise.h"
 #include "array/graph.h"
+#include "array/holds.h"
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -84,6 +85,19 @@ static bool is_done_with(const walk *w, ht_array *in, const ht_array *a, int32_t
            atomic_load_explicit(&in->refs, memory_order_acquire) == 1;
 }
 
+enum { WORTH_FINDING_OUT = 1024 }; /* elements: fewer are copied as fast */
+
+/* The same of an evaluated array of which a part is put back changed, a[i] += x: views of it, and what was computed of them,
+ * still hold it. */
+static bool is_put_back(const walk *w, ht_array *in, const ht_array *a) {
+    if (ht_array_size(in) < WORTH_FINDING_OUT || in->visit == w->visit || !w->cut || !a->keep ||
+        state_of(in) != HT_READY)
+        return false;
+    for (int i = 1; i < a->n_in; i++)
+        if (a->in[i] != HT_NONE && ht_storage(a->in[i]) == in) return false;
+    return a->in[0] == in && ht_held_for(in, a, w->visit);
+}
+
 /* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
 static ht_buffer *donated(walk *w, ht_array *a) {
     const ht_op_info *info = ht_op_info_of(a->op);
@@ -91,7 +105,8 @@ static ht_buffer *donated(walk *w, ht_array *a) {
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
     for (int i = 0; i < candidates; i++) {
         ht_array *in = a->in[i];
-        if (in == HT_NONE || in->base || !is_done_with(w, in, a, 1)) continue;
+        if (in == HT_NONE || in->base) continue;
+        if (!is_done_with(w, in, a, 1) && !(info->updates && is_put_back(w, in, a))) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
         return ht_buffer_retain(in->buffer);

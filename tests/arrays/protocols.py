@@ -253,14 +253,30 @@ class Running(unittest.TestCase):
         def scaled(a):
             return a * 2
 
-        for change in (put, window, pick, scaled):
+        def part(a):
+            a[10:20] += 3
+            return a
+
+        def row(a):
+            a[3] -= 1
+            return a
+
+        def by_itself(a):
+            a[10:20, ::2] *= a[10:11, ::2] + 1
+            return a
+
+        def chosen(a):
+            a[hx.array([1, 2])] += 5
+            return a
+
+        for change in (put, window, pick, scaled, part, row, by_itself, chosen):
             made = [hx.zeros((1024, n // 1024))]  # which is held nowhere else
             grown, result = self.most_above(change, made.pop())
             self.assertLess(grown, n, change)
             plain = np.zeros((1024, n // 1024), np.float32)
-            if change is pick:
-                plain[[1, 2, 1]] = 5
-            self.assertTrue(np.array_equal(np.array(result), plain if change is pick else change(plain)))
+            if change in (pick, chosen):
+                plain[[1, 2]] = 5
+            self.assertTrue(np.array_equal(np.array(result), plain if change in (pick, chosen) else change(plain)))
 
     def test_what_others_hold_stays(self):
         a = hx.ones((1000,))

@@ -45,10 +45,67 @@ static void memory_that_nobody_else_holds_is_written_over(void **state) {
     ht_scope_free(s);
 }
 
+/* Who else holds something while x[100:N] += 1 is evaluated. */
+typedef enum holder { NOBODY, THE_WINDOW, THE_SUM, X, A_READER, THE_SCOPE, HOLDERS } holder;
+
+static void a_part_is_changed_where_it_is(void **state) {
+    (void)state;
+    enum { N = 1 << 14 };
+    const int64_t from = 100, to = N;
+    ht_error err = {0};
+    for (holder h = NOBODY; h < HOLDERS; h++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_array *x = ht_scope_finish(s, ht_arange(s, 0, N, 1, HT_F32)), *held = NULL;
+        const void *before, *after;
+        assert_int_equal(ht_array_data(s, x, &before, &err), HT_OK);
+        ht_scope_finish(s, NULL);
+        ht_array *window = ht_slice(s, x, &from, &to, NULL), *one = ht_full(s, 1, HT_F32, NULL, 0);
+        ht_array *sum = ht_add(s, window, one), *head = ht_slice(s, window, &(int64_t){0}, &from, NULL);
+        ht_array *reader = ht_negative(s, head);
+        ht_array *y = ht_array_retain(ht_slice_update(s, x, sum, &from, &to, NULL));
+        held = ht_array_retain((ht_array *[]){NULL, window, sum, x, reader, NULL}[h]);
+        if (h != THE_SCOPE) ht_scope_finish(s, NULL);
+        ht_array_release(x);
+        assert_int_equal(ht_eval(s, &y, 1, &err), HT_OK);
+        assert_int_equal(ht_array_data(s, y, &after, &err), HT_OK);
+        if ((before == after) != (h == NOBODY)) fail_msg("changed in place or copied wrongly, holder %d", (int)h);
+        const float *f = after;
+        for (int i = 0; i < N; i++) assert_true(f[i] == (float)(i < from ? i : i + 1));
+        if (h == THE_SCOPE) held = ht_array_retain(window);
+        if (held) {
+            const float first = h == X ? 0 : h == THE_SUM ? 101 : h == A_READER ? -100 : 100;
+            assert_int_equal(ht_array_data(s, held, &before, &err), HT_OK);
+            assert_true(*(const float *)before == first);
+        }
+        ht_array_release(held);
+        ht_array_release(y);
+        ht_scope_free(s);
+    }
+}
+
+static void a_part_is_moved_over_another(void **state) {
+    (void)state;
+    enum { N = 1 << 14 };
+    ht_error err = {0};
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *x = ht_scope_finish(s, ht_arange(s, 0, N, 1, HT_F32));
+    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    ht_array *behind = ht_slice(s, x, (int64_t[]){0}, (int64_t[]){N - 1}, NULL);
+    ht_array *y = ht_scope_finish(s, ht_slice_update(s, x, behind, (int64_t[]){1}, (int64_t[]){N}, NULL));
+    ht_array_release(x);
+    const void *data;
+    assert_int_equal(ht_array_data(s, y, &data, &err), HT_OK);
+    for (int i = 0; i < N; i++) assert_true(((const float *)data)[i] == (float)(i ? i - 1 : 0));
+    ht_array_release(y);
+    ht_scope_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_window_is_replaced),
         cmocka_unit_test(memory_that_nobody_else_holds_is_written_over),
+        cmocka_unit_test(a_part_is_changed_where_it_is),
+        cmocka_unit_test(a_part_is_moved_over_another),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }
