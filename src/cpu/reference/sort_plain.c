@@ -10,3 +10,5 @@ ht_status ht_plain_argpartition(const ht_call *call, ht_error *err) { return arg
 
 size_t ht_plain_sort_scratch(const ht_call *call) { return sort_scratch(call); }
 size_t ht_plain_argsort_scratch(const ht_call *call) { return argsort_scratch(call); }
+size_t ht_plain_partition_scratch(const ht_call *call) { return partition_scratch(call); }
+size_t ht_plain_argpartition_scratch(const ht_call *call) { return argpartition_scratch(call); }

@@ -142,7 +142,8 @@ typedef struct sort_job {
     item_kind kind;
     size_t item_bytes;
     int low, n_bits; /* of a key in an item */
-    char *items;     /* [2 n] per thread */
+    char *items;     /* [rooms n] per thread */
+    int rooms;
     uint32_t *counts;
 } sort_job;
 
@@ -158,16 +159,17 @@ static sort_job job_of(const ht_call *call, bool places, int64_t kth) {
     job.item_bytes = job.kind == ITEMS_32 ? 4 : job.kind == ITEMS_64 ? 8 : sizeof(ht_keyed);
     job.low = bits <= 32 && places ? 32 : 0;
     job.n_bits = bits;
+    job.rooms = kth < 0 ? 2 : 3;
     return job;
 }
 
 static size_t room_of(const sort_job *job) {
-    return (2 * (size_t)job->n * job->item_bytes + COUNTS * sizeof(uint32_t) + 63) / 64 * 64;
+    return ((size_t)job->rooms * (size_t)job->n * job->item_bytes + COUNTS * sizeof(uint32_t) + 63) / 64 * 64;
 }
 
 static void give_room(sort_job *job, int worker) {
     job->items = (char *)job->call->scratch + (size_t)worker * room_of(job);
-    job->counts = (uint32_t *)(void *)(job->items + 2 * (size_t)job->n * job->item_bytes);
+    job->counts = (uint32_t *)(void *)(job->items + (size_t)job->rooms * (size_t)job->n * job->item_bytes);
 }
 
 /* Elements [begin, end) of a row as items, at `to`; `room` is for keys. */
@@ -211,31 +213,11 @@ static void store(const sort_job *job, int64_t row, int64_t begin, int64_t end, 
         store_64(out->dtype, (const uint64_t *)items + begin, n, to);
 }
 
-#define IS_ORDERED(name, type)                                                                                         \
-    static bool name(const type *a, int64_t n) {                                                                       \
-        for (int64_t i = 1; i < n; i++)                                                                                \
-            if (a[i] < a[i - 1]) return false;                                                                         \
-        return true;                                                                                                   \
-    }
-IS_ORDERED(is_ordered_32, uint32_t)
-IS_ORDERED(is_ordered_64, uint64_t)
-
 static void order(const sort_job *job, void *a, void *other, int64_t n) {
-    uint32_t *counts = job->counts;
     switch (job->kind) {
-    case ITEMS_32:
-        if (job->kth >= 0)
-            pick_32(a, other, n, job->kth, job->n_bits, counts);
-        else if (!is_ordered_32(a, n))
-            order_32(a, other, n, job->low, job->n_bits, counts);
-        return;
-    case ITEMS_64:
-        if (job->kth >= 0)
-            pick_64(a, other, n, job->kth, job->n_bits, counts);
-        else if (!is_ordered_64(a, n))
-            order_64(a, other, n, job->low, job->n_bits, counts);
-        return;
-    case ITEMS_KEYED: sort_keyed(a, other, n, job->low, job->n_bits, counts); return;
+    case ITEMS_32: order_32(a, other, n, job->low, job->n_bits, job->counts); return;
+    case ITEMS_64: order_64(a, other, n, job->low, job->n_bits, job->counts); return;
+    case ITEMS_KEYED: sort_keyed(a, other, n, job->low, job->n_bits, job->counts); return;
     }
 }
 
@@ -246,15 +228,8 @@ static void order(const sort_job *job, void *a, void *other, int64_t n) {
 #define PART_PLACES(width)                                                                                             \
     static void part_places_##width(const uint##width##_t *keys, uint##width##_t *room, int64_t n,                     \
                                     const sort_job *job, uint32_t *places) {                                           \
-        memcpy(room, keys, (size_t)n * sizeof *room);                                                                  \
-        pick_##width(room, room + n, n, job->kth, job->n_bits, job->counts);                                           \
-        const uint##width##_t pivot = room[job->kth];                                                                  \
-        int64_t below = 0, equal = 0;                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            below += keys[i] < pivot;                                                                                  \
-            equal += keys[i] == pivot;                                                                                 \
-        }                                                                                                              \
-        deal_places_##width(keys, n, pivot, (int64_t[]){0, below, below + equal}, places);                             \
+        const placed_##width at = find_at_##width(keys, room, n, job->kth, job->n_bits, job->counts);                  \
+        deal_places_##width(keys, n, at.number, (int64_t[]){0, at.below, at.below + at.equal}, places);                \
     }
 
 #ifdef HT_ISA_avx512
@@ -309,19 +284,82 @@ static void part_row(const sort_job *job, int64_t row) {
     }
 }
 
+/* ---- elements, not places ---- */
+
+#ifdef HT_ISA_avx512
+/* A number without sign, and what form elements of its width have. */
+static form_32 form_of_32(ht_dtype t) {
+    return t == HT_F32   ? (form_32){0x80000000, INT32_MAX, 0x7f800000}
+           : t == HT_I32 ? (form_32){0x80000000, 0, INT32_MAX}
+                         : plain_32;
+}
+static form_64 form_of_64(ht_dtype t) {
+    const uint64_t top = UINT64_C(1) << 63;
+    return t == HT_F64   ? (form_64){top, INT64_MAX, UINT64_C(0x7ff0000000000000)}
+           : t == HT_I64 ? (form_64){top, 0, INT64_MAX}
+                         : plain_64;
+}
+
+/* A row sorted, or parted, from where it lies or is loaded to, to the result, or if that is of fewer bytes to where it can be
+ * stored from. `items` has room for 3 n. */
+#define ROW_OF_WIDTH(w)                                                                                                \
+    static void do_row_##w(const sort_job *job, int64_t row) {                                                         \
+        const ht_view *x = job->x;                                                                                     \
+        const int last = x->n_dims - 1;                                                                                \
+        const bool wide = ht_dtype_bytes(x->dtype) == (w) / 8, there = wide && x->stride[last] == 1;                   \
+        uint##w##_t *items = (uint##w##_t *)(void *)job->items, *room = items + job->n, *other = room + job->n;        \
+        const form_##w form = wide ? form_of_##w(x->dtype) : plain_##w, given = there ? form : plain_##w;              \
+        const uint##w##_t *from = there ? (const uint##w##_t *)x->data + ht_view_offset(x, last, row) : items;         \
+        uint##w##_t *to = wide ? (uint##w##_t *)job->call->out.data + row * job->n : room;                             \
+        if (!there) load(job, row, 0, job->n, items, room);                                                            \
+        if (job->kth < 0 || job->n <= BASE_SORT_##w)                                                                   \
+            sort_elements_##w(from, &given, to, items, job->n, depth_for(job->n), &(sorting_##w){&form, job->counts}); \
+        else {                                                                                                         \
+            const placed_##w at =                                                                                      \
+                find_##w(from, &given, room, other, job->n, job->kth, depth_for(job->n), job->counts);                 \
+            part_elements_##w(from, &given, to, &form, job->n, &at);                                                   \
+        }                                                                                                              \
+        if (!wide) store(job, row, 0, job->n, room);                                                                   \
+    }
+ROW_OF_WIDTH(32)
+ROW_OF_WIDTH(64)
+
+static void do_row(const sort_job *job, int64_t row) {
+    if (job->kind == ITEMS_32)
+        do_row_32(job, row);
+    else
+        do_row_64(job, row);
+}
+#else
+static void do_row(const sort_job *job, int64_t row) {
+    char *other = job->items + (size_t)job->n * job->item_bytes;
+    load(job, row, 0, job->n, job->items, other);
+    if (job->kth < 0)
+        order(job, job->items, other, job->n);
+    else if (job->kind == ITEMS_32)
+        select_32((uint32_t *)(void *)job->items, (uint32_t *)(void *)other, job->n, job->kth, 0, job->n_bits,
+                  job->counts);
+    else
+        select_64((uint64_t *)(void *)job->items, (uint64_t *)(void *)other, job->n, job->kth, 0, job->n_bits,
+                  job->counts);
+    store(job, row, 0, job->n, job->items);
+}
+#endif
+
 static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
     sort_job job = *(const sort_job *)arg;
     give_room(&job, worker);
     char *other = job.items + (size_t)job.n * job.item_bytes;
-    for (int64_t row = begin; row < end; row++) {
-        if (job.kth >= 0 && job.places) {
+    for (int64_t row = begin; row < end; row++)
+        if (!job.places)
+            do_row(&job, row);
+        else if (job.kth >= 0)
             part_row(&job, row);
-            continue;
+        else {
+            load(&job, row, 0, job.n, job.items, other);
+            order(&job, job.items, other, job.n);
+            store(&job, row, 0, job.n, job.items);
         }
-        load(&job, row, 0, job.n, job.items, other);
-        order(&job, job.items, other, job.n);
-        store(&job, row, 0, job.n, job.items);
-    }
 }
 
 /* ---- one long row ---- */
@@ -434,13 +472,15 @@ static void run(sort_job job) {
         ht_pool_run(job.call->pool, job.n_rows, ht_row_grain(HT_GRAIN_PLAIN, job.n), do_rows, &job);
 }
 
-static size_t scratch_for(const ht_call *call, bool places) {
-    const sort_job job = job_of(call, places, 0);
+static size_t scratch_for(const ht_call *call, bool places, int64_t kth) {
+    const sort_job job = job_of(call, places, kth);
     return (size_t)ht_pool_threads(call->pool) * room_of(&job);
 }
 
-static size_t sort_scratch(const ht_call *call) { return scratch_for(call, false); }
-static size_t argsort_scratch(const ht_call *call) { return scratch_for(call, true); }
+static size_t sort_scratch(const ht_call *call) { return scratch_for(call, false, -1); }
+static size_t argsort_scratch(const ht_call *call) { return scratch_for(call, true, -1); }
+static size_t partition_scratch(const ht_call *call) { return scratch_for(call, false, 0); }
+static size_t argpartition_scratch(const ht_call *call) { return scratch_for(call, true, 0); }
 
 static ht_status sort(const ht_call *call, ht_error *err) {
     (void)err;
@@ -469,6 +509,6 @@ static ht_status argpartition(const ht_call *call, ht_error *err) {
 void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_SORT] = (ht_kernel){.run = sort, .scratch = sort_scratch};
     kernels[HT_OP_ARGSORT] = (ht_kernel){.run = argsort, .scratch = argsort_scratch};
-    kernels[HT_OP_PARTITION] = (ht_kernel){.run = partition, .scratch = sort_scratch};
-    kernels[HT_OP_ARGPARTITION] = (ht_kernel){.run = argpartition, .scratch = argsort_scratch};
+    kernels[HT_OP_PARTITION] = (ht_kernel){.run = partition, .scratch = partition_scratch};
+    kernels[HT_OP_ARGPARTITION] = (ht_kernel){.run = argpartition, .scratch = argpartition_scratch};
 }

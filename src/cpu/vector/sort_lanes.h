@@ -1,51 +1,72 @@
-/* Ordering, picking and parting numbers of 32 and 64 bits without sign: by lanes (sort_lanes_of.h) where those of a register
- * can be packed by a mask, else, and for parts that had bad luck with pivots, by sort_items.h, behind which this is included. */
+/* Ordering and finding numbers of 32 and 64 bits without sign: by lanes (sort_lanes_of.h) where those of a register can be
+ * packed by a mask, else, and for parts that had bad luck with pivots, by sort_items.h, behind which this is included. */
 #ifndef HT_CPU_VECTOR_SORT_LANES_H
 #define HT_CPU_VECTOR_SORT_LANES_H
 
 #include "cpu/vector/simd.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
+/* How often a part may be split before its pivots count as bad. Tests choose other numbers. */
+static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsigned long long)n | 1)); }
+
 #ifdef HT_ISA_avx512
 
-enum { SPLIT_VECTORS = 4 };
-
-/* How often a part may be split before its pivots count as bad. */
-static int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsigned long long)n | 1)); }
-
 #define WIDTH 32
+#include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"
 #undef WIDTH
 #define WIDTH 64
+#include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"
 #undef WIDTH
 
 #define OF_WIDTH(w)                                                                                                    \
     static void order_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int low, int n_bits, uint32_t *count) {       \
         (void)low, (void)n_bits;                                                                                       \
-        sort_by_lanes_##w(a, a, other, n, 0, depth_for(n), count);                                                     \
+        const forms_##w as = forms_of_##w(&plain_##w);                                                                 \
+        if (n > BASE_SORT_##w && in_order_##w(a, n, &as)) return;                                                      \
+        sort_within_##w(a, other, n, 0, depth_for(n), &(sorting_##w){&plain_##w, count});                              \
     }                                                                                                                  \
-    static void pick_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int64_t kth, int n_bits, uint32_t *count) {    \
+    static placed_##w find_at_##w(const uint##w##_t *keys, uint##w##_t *room, int64_t n, int64_t kth, int n_bits,      \
+                                  uint32_t *count) {                                                                   \
         (void)n_bits;                                                                                                  \
-        select_by_lanes_##w(a, other, n, kth, count);                                                                  \
+        return find_##w(keys, &plain_##w, room, room + n, n, kth, depth_for(n), count);                                \
     }                                                                                                                  \
     static int64_t part_by_lanes_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, uint##w##_t pivot) {               \
-        const int64_t front = split_##w(a, a, other, n, pivot);                                                        \
-        memcpy(a + front, other + front, (size_t)(n - front) * sizeof *a);                                             \
+        bool alike;                                                                                                    \
+        const int64_t front = split_##w(a, a, other, n, pivot, &alike);                                                \
+        memcpy(a + front, other, (size_t)(n - front) * sizeof *a);                                                     \
         return front;                                                                                                  \
     }
 
 #else
 
 #define OF_WIDTH(w)                                                                                                    \
+    typedef struct placed_##w {                                                                                        \
+        uint##w##_t number;                                                                                            \
+        int64_t below, equal;                                                                                          \
+    } placed_##w;                                                                                                      \
     static void order_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int low, int n_bits, uint32_t *count) {       \
-        sort_##w(a, other, n, low, n_bits, count);                                                                     \
+        for (int64_t i = 1; i < n; i++)                                                                                \
+            if (a[i] < a[i - 1]) {                                                                                     \
+                sort_##w(a, other, n, low, n_bits, count);                                                             \
+                return;                                                                                                \
+            }                                                                                                          \
     }                                                                                                                  \
-    static void pick_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int64_t kth, int n_bits, uint32_t *count) {    \
-        select_##w(a, other, n, kth, 0, n_bits, count);                                                                \
+    static placed_##w find_at_##w(const uint##w##_t *keys, uint##w##_t *room, int64_t n, int64_t kth, int n_bits,      \
+                                  uint32_t *count) {                                                                   \
+        memcpy(room, keys, (size_t)n * sizeof *room);                                                                  \
+        select_##w(room, room + n, n, kth, 0, n_bits, count);                                                          \
+        placed_##w found = {.number = room[kth]};                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            found.below += keys[i] < found.number;                                                                     \
+            found.equal += keys[i] == found.number;                                                                    \
+        }                                                                                                              \
+        return found;                                                                                                  \
     }                                                                                                                  \
     static int64_t part_by_lanes_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, uint##w##_t pivot) {               \
         return part_##w(a, other, n, pivot);                                                                           \

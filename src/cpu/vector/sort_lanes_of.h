@@ -1,359 +1,418 @@
-/* Sorting by lanes of numbers of one width without sign. Included by sort_lanes.h for each, with WIDTH 32 or 64.
+/* Sorting by lanes of numbers of one width without sign. Included by sort_lanes.h for each, behind sort_base_of.h.
  *
- * Parts are split by a pivot until they fit into sixteen registers, which are sorted by comparing and exchanging. The two
- * sides of a split lie in two buffers at the places that they will have, so that nothing is copied back. */
+ * Parts are split by a pivot until they fit into sixteen registers. Both sides of a split are packed to the front of a
+ * buffer, one of them in place, and the parts of a row in one buffer are sorted into the other one. */
 
-#define JOINED_(f, w) f##_##w
-#define JOINED(f, w)  JOINED_(f, w)
-#define NAMED(f)      JOINED(f, WIDTH)
+/* ---- splitting ---- */
 
-/* Compares lanes with those of `partner`; where bit i of `high` is set lane i takes the larger one. */
-#define EXCHANGE(v, partner, high)                                                                                     \
-    do {                                                                                                               \
-        const __m512i other_ = (partner);                                                                              \
-        (v) = MASK_MAX(MIN((v), other_), (high), (v), other_);                                                         \
-    } while (0)
-
-#if WIDTH == 32
-typedef __mmask16 NAMED(mask);
-#define ITEM       uint32_t
-#define MIN        _mm512_min_epu32
-#define MAX        _mm512_max_epu32
-#define MASK_MAX   _mm512_mask_max_epu32
-#define BELOW      _mm512_cmplt_epu32_mask
-#define PACK       _mm512_maskz_compress_epi32
-#define LOAD_SOME  _mm512_mask_loadu_epi32
-#define STORE_SOME _mm512_mask_storeu_epi32
-#define LANES      16
-#define FIRST(n)   ((__mmask16)((1u << (n)) - 1))
-#define ALL        ((__mmask16)0xffff)
-#define SET1(x)    _mm512_set1_epi32((int)(x))
-#define APART_1(v) _mm512_shuffle_epi32((v), _MM_PERM_CDAB)
-#define APART_2(v) _mm512_shuffle_epi32((v), _MM_PERM_BADC)
-#define APART_4(v) _mm512_shuffle_i32x4((v), (v), 0xb1)
-#define APART_8(v) _mm512_shuffle_i32x4((v), (v), 0x4e)
-
-static inline __m512i NAMED(reversed)(__m512i v) {
-    return _mm512_permutexvar_epi32(_mm512_set_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), v);
-}
-
-/* A register that rises and then falls, or the other way, in order. */
-static inline __m512i NAMED(merge_lanes)(__m512i v) {
-    EXCHANGE(v, APART_8(v), 0xff00);
-    EXCHANGE(v, APART_4(v), 0xf0f0);
-    EXCHANGE(v, APART_2(v), 0xcccc);
-    EXCHANGE(v, APART_1(v), 0xaaaa);
-    return v;
-}
-
-static inline __m512i NAMED(sort_lanes)(__m512i v) {
-    EXCHANGE(v, APART_1(v), 0x6666);
-    EXCHANGE(v, APART_2(v), 0x3c3c);
-    EXCHANGE(v, APART_1(v), 0x5a5a);
-    EXCHANGE(v, APART_4(v), 0x0ff0);
-    EXCHANGE(v, APART_2(v), 0x33cc);
-    EXCHANGE(v, APART_1(v), 0x55aa);
-    return NAMED(merge_lanes)(v);
-}
-
-/* Sixteen registers, each in order: columns are sorted side by side, by a network of Green's, and then turned. */
-static inline __attribute__((always_inline)) void sort_columns(__m512i v[16]) {
-    __m512i w[16], low;
-#define ORDER(a, b) low = MIN(v[a], v[b]), v[b] = MAX(v[a], v[b]), v[a] = low
-    ORDER(0, 1), ORDER(2, 3), ORDER(4, 5), ORDER(6, 7);
-    ORDER(8, 9), ORDER(10, 11), ORDER(12, 13), ORDER(14, 15);
-    ORDER(0, 2), ORDER(1, 3), ORDER(4, 6), ORDER(5, 7);
-    ORDER(8, 10), ORDER(9, 11), ORDER(12, 14), ORDER(13, 15);
-    ORDER(0, 4), ORDER(1, 5), ORDER(2, 6), ORDER(3, 7);
-    ORDER(8, 12), ORDER(9, 13), ORDER(10, 14), ORDER(11, 15);
-    ORDER(0, 8), ORDER(1, 9), ORDER(2, 10), ORDER(3, 11);
-    ORDER(4, 12), ORDER(5, 13), ORDER(6, 14), ORDER(7, 15);
-    ORDER(5, 10), ORDER(6, 9), ORDER(3, 12), ORDER(13, 14);
-    ORDER(4, 8), ORDER(7, 11), ORDER(1, 2), ORDER(1, 4);
-    ORDER(7, 13), ORDER(2, 8), ORDER(11, 14), ORDER(2, 4);
-    ORDER(5, 6), ORDER(9, 10), ORDER(11, 13), ORDER(3, 8);
-    ORDER(7, 12), ORDER(6, 8), ORDER(10, 12), ORDER(3, 5);
-    ORDER(7, 9), ORDER(3, 4), ORDER(5, 6), ORDER(7, 8);
-    ORDER(9, 10), ORDER(11, 12), ORDER(6, 7), ORDER(8, 9);
-#undef ORDER
-    HT_UNROLL
-    for (int i = 0; i < 16; i += 2) {
-        w[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
-        w[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-    }
-    HT_UNROLL
-    for (int i = 0; i < 16; i += 4) {
-        v[i] = _mm512_unpacklo_epi64(w[i], w[i + 2]);
-        v[i + 1] = _mm512_unpackhi_epi64(w[i], w[i + 2]);
-        v[i + 2] = _mm512_unpacklo_epi64(w[i + 1], w[i + 3]);
-        v[i + 3] = _mm512_unpackhi_epi64(w[i + 1], w[i + 3]);
-    }
-    HT_UNROLL
-    for (int i = 0; i < 4; i++) {
-        const __m512i a = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), b = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
-        const __m512i c = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
-        const __m512i d = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
-        w[i] = _mm512_shuffle_i32x4(a, c, 0x88);
-        w[i + 4] = _mm512_shuffle_i32x4(b, d, 0x88);
-        w[i + 8] = _mm512_shuffle_i32x4(a, c, 0xdd);
-        w[i + 12] = _mm512_shuffle_i32x4(b, d, 0xdd);
-    }
-    HT_UNROLL
-    for (int i = 0; i < 16; i++) v[i] = w[i];
-}
-#else
-typedef __mmask8 NAMED(mask);
-#define ITEM       uint64_t
-#define MIN        _mm512_min_epu64
-#define MAX        _mm512_max_epu64
-#define MASK_MAX   _mm512_mask_max_epu64
-#define BELOW      _mm512_cmplt_epu64_mask
-#define PACK       _mm512_maskz_compress_epi64
-#define LOAD_SOME  _mm512_mask_loadu_epi64
-#define STORE_SOME _mm512_mask_storeu_epi64
-#define LANES      8
-#define FIRST(n)   ((__mmask8)((1u << (n)) - 1))
-#define ALL        ((__mmask8)0xff)
-#define SET1(x)    _mm512_set1_epi64((long long)(x))
-#define APART_1(v) _mm512_shuffle_epi32((v), _MM_PERM_BADC)
-#define APART_2(v) _mm512_permutex_epi64((v), 0x4e)
-#define APART_4(v) _mm512_shuffle_i64x2((v), (v), 0x4e)
-
-static inline __m512i NAMED(reversed)(__m512i v) {
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(0, 1, 2, 3, 4, 5, 6, 7), v);
-}
-
-static inline __m512i NAMED(merge_lanes)(__m512i v) {
-    EXCHANGE(v, APART_4(v), 0xf0);
-    EXCHANGE(v, APART_2(v), 0xcc);
-    EXCHANGE(v, APART_1(v), 0xaa);
-    return v;
-}
-
-static inline __m512i NAMED(sort_lanes)(__m512i v) {
-    EXCHANGE(v, APART_1(v), 0x66);
-    EXCHANGE(v, APART_2(v), 0x3c);
-    EXCHANGE(v, APART_1(v), 0x5a);
-    return NAMED(merge_lanes)(v);
-}
-#endif
-
-enum { NAMED(BASE_SORT) = 16 * LANES };
-
-/* Two runs of n registers, each in order, as one. */
-static inline __attribute__((always_inline)) void NAMED(merge_runs)(__m512i *v, int n) {
-    HT_UNROLL
-    for (int i = 0; i < n / 2; i++) { /* the second one backwards */
-        __m512i a = NAMED(reversed)(v[n + i]), b = NAMED(reversed)(v[2 * n - 1 - i]);
-        v[n + i] = b;
-        v[2 * n - 1 - i] = a;
-    }
-    if (n == 1) v[1] = NAMED(reversed)(v[1]);
-    HT_UNROLL
-    for (int apart = n; apart >= 1; apart /= 2) {
-        HT_UNROLL
-        for (int i = 0; i < 2 * n; i++) {
-            if (i & apart) continue;
-            __m512i low = MIN(v[i], v[i + apart]);
-            v[i + apart] = MAX(v[i], v[i + apart]);
-            v[i] = low;
-        }
-    }
-    HT_UNROLL
-    for (int i = 0; i < 2 * n; i++) v[i] = NAMED(merge_lanes)(v[i]);
-}
-
-static inline __attribute__((always_inline)) void NAMED(merge_all)(__m512i *v, int vectors, int n) {
-    if (vectors < 2 * n) return;
-    HT_UNROLL
-    for (int i = 0; i < vectors; i += 2 * n) NAMED(merge_runs)(v + i, n);
-}
-
-static inline NAMED(mask) NAMED(lanes_left)(int64_t left) { return left >= LANES ? ALL : left > 0 ? FIRST(left) : 0; }
-
-static inline __attribute__((always_inline)) void NAMED(sort_vectors)(const ITEM *from, ITEM *to, int64_t n,
-                                                                      int vectors) {
-    __m512i v[16];
-    const __m512i none = _mm512_set1_epi32(-1);
-    HT_UNROLL
-    for (int i = 0; i < vectors; i++) v[i] = LOAD_SOME(none, NAMED(lanes_left)(n - i * LANES), from + i * LANES);
-#if WIDTH == 32
-    if (vectors == 16)
-        sort_columns(v);
-    else
-#endif
-    {
-        HT_UNROLL
-        for (int i = 0; i < vectors; i++) v[i] = NAMED(sort_lanes)(v[i]);
-    }
-    NAMED(merge_all)(v, vectors, 1);
-    NAMED(merge_all)(v, vectors, 2);
-    NAMED(merge_all)(v, vectors, 4);
-    NAMED(merge_all)(v, vectors, 8);
-    HT_UNROLL
-    for (int i = 0; i < vectors; i++) STORE_SOME(to + i * LANES, NAMED(lanes_left)(n - i * LANES), v[i]);
-}
-
-/* from[0 .. n) in order, at `to`. */
-static void NAMED(sort_base)(const ITEM *from, ITEM *to, int64_t n) {
-    if (n <= LANES)
-        NAMED(sort_vectors)(from, to, n, 1);
-    else if (n <= 2 * LANES)
-        NAMED(sort_vectors)(from, to, n, 2);
-    else if (n <= 4 * LANES)
-        NAMED(sort_vectors)(from, to, n, 4);
-    else if (n <= 8 * LANES)
-        NAMED(sort_vectors)(from, to, n, 8);
-    else
-        NAMED(sort_vectors)(from, to, n, 16);
-}
-
-static inline ITEM NAMED(middle_of)(ITEM a, ITEM b, ITEM c) {
-    const ITEM low = a < b ? a : b, high = a < b ? b : a, top = high < c ? high : c;
-    return low > top ? low : top;
-}
-
-/* Of few elements the middle one of three middle ones of three, of many that of a fixed part of a sorted sample. */
-enum { NAMED(SAMPLE) = 4 * LANES };
-static ITEM NAMED(pivot_of)(const ITEM *a, int64_t n, int part) {
-    if (n < 16 * NAMED(BASE_SORT)) {
-        const int64_t step = n / 10;
-        const ITEM *p = a + step / 2;
-        return NAMED(middle_of)(NAMED(middle_of)(p[0], p[step], p[2 * step]),
-                                NAMED(middle_of)(p[3 * step], p[4 * step], p[5 * step]),
-                                NAMED(middle_of)(p[6 * step], p[7 * step], p[8 * step]));
-    }
-    ITEM some[NAMED(SAMPLE)];
-    for (int i = 0; i < NAMED(SAMPLE); i++) some[i] = a[(2 * i + 1) * n / (2 * NAMED(SAMPLE))];
-    NAMED(sort_vectors)(some, some, NAMED(SAMPLE), 4);
-    return some[part];
-}
-
-/* Those of from[0 .. n) below the pivot go to the front of `low`, which may be `from`, the others to the end of high[0 .. n).
- * Returns how many are in front. */
-static int64_t NAMED(split)(const ITEM *from, ITEM *low, ITEM *high, int64_t n, ITEM pivot) {
-    enum { STRIDE = SPLIT_VECTORS * LANES };
+/* Of numbers x[0 .. n) as elements those below the pivot go to `low`, the others to `high`, where either may be x. Gives how
+ * many are below; `alike` says whether all the others equal the pivot. */
+static inline __attribute__((always_inline)) int64_t NAMED(split_as)(const ITEM *x, ITEM *low, ITEM *high, int64_t n,
+                                                                     ITEM pivot, const NAMED(forms) * as, bool *alike) {
     const __m512i middle = SET1(pivot);
-    int64_t front = 0, back = n, i = 0;
-    for (; i + STRIDE <= n; i += STRIDE) {
-        __m512i below[SPLIT_VECTORS], above[SPLIT_VECTORS];
-        int count[SPLIT_VECTORS];
-        HT_UNROLL
-        for (int k = 0; k < SPLIT_VECTORS; k++) {
-            const __m512i x = _mm512_loadu_si512(from + i + k * LANES);
-            const NAMED(mask) m = BELOW(x, middle);
-            count[k] = __builtin_popcount(m);
-            below[k] = PACK(m, x);
-            above[k] = PACK((NAMED(mask)) ~m, x);
-        }
-        HT_UNROLL
-        for (int k = 0; k < SPLIT_VECTORS; k++) {
-            _mm512_storeu_si512(low + front, below[k]);
-            front += count[k];
-            back -= LANES - count[k];
-            STORE_SOME(high + back, FIRST(LANES - count[k]), above[k]);
-        }
+    __m512i most = middle;
+    int64_t front = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        __m512i v = _mm512_loadu_si512(x + i);
+        if (as) v = NAMED(numbers)(as, v);
+        const NAMED(mask) below = BELOW(v, middle);
+        most = MAX(most, v);
+        _mm512_storeu_si512(low + front, PACK(below, v));
+        _mm512_storeu_si512(high + i - front, PACK((NAMED(mask)) ~below, v));
+        front += __builtin_popcount(below);
     }
-    for (; i < n; i += LANES) {
-        const NAMED(mask) here = NAMED(lanes_left)(n - i);
-        const __m512i x = LOAD_SOME(middle, here, from + i);
-        const NAMED(mask) m = BELOW(x, middle) & here, rest = (NAMED(mask))(here & ~m);
-        const int some = __builtin_popcount(m), others = __builtin_popcount(rest);
-        STORE_SOME(low + front, FIRST(some), PACK(m, x));
+    if (i < n) {
+        const NAMED(mask) here = FIRST(n - i);
+        __m512i v = LOAD_SOME(middle, here, x + i);
+        if (as) v = NAMED(numbers)(as, v);
+        const NAMED(mask) below = BELOW(v, middle) & here, others = (NAMED(mask))(here & ~below);
+        const int some = __builtin_popcount(below);
+        most = MASK_MAX(most, here, most, v);
+        STORE_SOME(low + front, FIRST(some), PACK(below, v));
+        STORE_SOME(high + i - front, FIRST(n - i - some), PACK(others, v));
         front += some;
-        back -= others;
-        STORE_SOME(high + back, FIRST(others), PACK(rest, x));
     }
+    *alike = BELOW(middle, most) == 0;
     return front;
 }
 
-/* Sorts from[0 .. n), which is `to` or `other`, into `to`, where all are >= least. Parts whose pivots were bad too often
- * are sorted by digits. */
-static void NAMED(sort_by_lanes)(ITEM *from, ITEM *to, ITEM *other, int64_t n, ITEM least, int depth, uint32_t *count) {
+static int64_t NAMED(split)(const ITEM *x, ITEM *low, ITEM *high, int64_t n, ITEM pivot, bool *alike) {
+    return NAMED(split_as)(x, low, high, n, pivot, NULL, alike);
+}
+
+/* Those of x[0 .. n) above the number go to `to`, which may be x. Gives how many they are. */
+static int64_t NAMED(keep_above)(const ITEM *x, ITEM *to, int64_t n, ITEM number) {
+    const __m512i middle = SET1(number);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const NAMED(mask) here = NAMED(lanes_left)(n - i);
+        const __m512i v = LOAD_SOME(middle, here, x + i);
+        const NAMED(mask) above = BELOW(middle, v);
+        const int some = __builtin_popcount(above);
+        STORE_SOME(to + kept, FIRST(some), PACK(above, v));
+        kept += some;
+    }
+    return kept;
+}
+
+static void NAMED(fill)(ITEM *to, int64_t n, ITEM number, const NAMED(form) * form) {
+    const NAMED(forms) as = NAMED(forms_of)(form);
+    const ITEM element = LOWEST(NAMED(elements)(&as, SET1(number)));
+    for (int64_t i = 0; i < n; i++) to[i] = element;
+}
+
+/* ---- pivots ---- */
+
+static inline __m512i NAMED(middle_of)(__m512i a, __m512i b, __m512i c) {
+    const __m512i low = MIN(a, b), high = MAX(a, b);
+    return MAX(low, MIN(high, c));
+}
+
+/* The middle lane of the middle ones of three registers, of many numbers of the middle ones of those of nine. */
+static inline ITEM NAMED(pivot_of)(const ITEM *x, int64_t n, const NAMED(forms) * as) {
+    const int count = n < 16 * NAMED(BASE_SORT) ? 3 : 9;
+    const int64_t step = (n - LANES) / count;
+    __m512i some[9];
+    for (int i = 0; i < count; i++) {
+        some[i] = _mm512_loadu_si512(x + step / 2 + i * step);
+        if (as) some[i] = NAMED(numbers)(as, some[i]);
+    }
+    __m512i middle = NAMED(middle_of)(some[0], some[1], some[2]);
+    if (count == 9)
+        middle = NAMED(middle_of)(middle, NAMED(middle_of)(some[3], some[4], some[5]),
+                                  NAMED(middle_of)(some[6], some[7], some[8]));
+    return LOWEST(PERMUTED(SET1(LANES / 2), NAMED(sort_lanes)(middle)));
+}
+
+/* ---- sorting ---- */
+
+typedef struct NAMED(sorting) {
+    const NAMED(form) * form; /* of what is made */
+    uint32_t *count;
+} NAMED(sorting);
+
+/* For parts whose pivots were bad too often: numbers x[0 .. n) by digits. */
+static void NAMED(sort_by_digits)(ITEM *x, ITEM *room, int64_t n, const NAMED(sorting) * s) {
+    const NAMED(forms) as = NAMED(forms_of)(s->form);
+    NAMED(sort)(x, room, n, 0, WIDTH, s->count);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const NAMED(mask) here = NAMED(lanes_left)(n - i);
+        STORE_SOME(x + i, here, NAMED(elements)(&as, LOAD_SOME(as.top, here, x + i)));
+    }
+}
+
+static void NAMED(sort_into)(ITEM *from, ITEM *to, int64_t n, ITEM least, int depth, const NAMED(sorting) * s);
+
+/* Sorts x[0 .. n), none of them below `least`, with room for as many. */
+static void NAMED(sort_within)(ITEM *x, ITEM *room, int64_t n, ITEM least, int depth, const NAMED(sorting) * s) {
     while (n > NAMED(BASE_SORT)) {
         if (depth-- == 0) {
-            if (from != to) memcpy(to, from, (size_t)n * sizeof *to);
-            NAMED(sort)(to, other, n, 0, WIDTH, count);
+            NAMED(sort_by_digits)(x, room, n, s);
             return;
         }
-        ITEM pivot = NAMED(pivot_of)(from, n, NAMED(SAMPLE) / 2);
-        ITEM *high = from == to ? other : to;
-        int64_t front = 0;
-        if (pivot > least) front = NAMED(split)(from, from, high, n, pivot);
-        if (front > 0) {
-            NAMED(sort_by_lanes)(from, to, other, front, least, depth, count);
-            from = high + front;
+        const ITEM pivot = NAMED(pivot_of)(x, n, NULL);
+        bool alike = false;
+        if (pivot == least) { /* the equal ones are in order */
+            const int64_t rest = NAMED(keep_above)(x, room, n, pivot);
+            NAMED(fill)(x, n - rest, pivot, s->form);
+            NAMED(sort_into)(room, x + n - rest, rest, pivot + 1, depth, s);
+            return;
+        }
+        const int64_t front = NAMED(split)(x, x, room, n, pivot, &alike);
+        if (alike)
+            NAMED(fill)(x + front, n - front, pivot, s->form);
+        else
+            NAMED(sort_into)(room, x + front, n - front, pivot, depth, s);
+        n = front;
+    }
+    NAMED(sort_base)(x, x, n, s->form);
+}
+
+/* The same of what is in from[0 .. n), into `to`. */
+static void NAMED(sort_into)(ITEM *from, ITEM *to, int64_t n, ITEM least, int depth, const NAMED(sorting) * s) {
+    while (n > NAMED(BASE_SORT)) {
+        if (depth-- == 0) {
+            memcpy(to, from, (size_t)n * sizeof *to);
+            NAMED(sort_by_digits)(to, from, n, s);
+            return;
+        }
+        const ITEM pivot = NAMED(pivot_of)(from, n, NULL);
+        bool alike = false;
+        int64_t front;
+        if (pivot == least) {
+            front = n - NAMED(keep_above)(from, from, n, pivot);
+            NAMED(fill)(to, front, pivot, s->form);
+            least = pivot + 1; /* or nothing is left */
+        } else {
+            front = NAMED(split)(from, to, from, n, pivot, &alike);
+            NAMED(sort_within)(to, from + n - front, front, least, depth, s);
             least = pivot;
-        } else { /* nothing is below: those that equal it are in order */
-            if (pivot > least) from = high;
-            high = from == to ? other : to;
-            if (pivot == (ITEM)-1) {
-                if (from != to) memcpy(to, from, (size_t)n * sizeof *to);
-                return;
-            }
-            front = NAMED(split)(from, from, high, n, pivot + 1);
-            if (from != to) memcpy(to, from, (size_t)front * sizeof *to);
-            from = high + front;
-            least = pivot + 1;
         }
         to += front;
-        other += front;
         n -= front;
-    }
-    NAMED(sort_base)(from, to, n);
-}
-
-/* Leaves at kth what sorting would put there, and brings what comes before it to the front. */
-static void NAMED(select_by_lanes)(ITEM *a, ITEM *other, int64_t n, int64_t kth, uint32_t *count) {
-    for (int depth = depth_for(n); n > NAMED(BASE_SORT); depth--) {
-        if (depth == 0) {
-            NAMED(sort)(a, other, n, 0, WIDTH, count);
+        if (alike) {
+            NAMED(fill)(to, n, pivot, s->form);
             return;
         }
-        /* So far to one side of kth that few are left on its own. */
-        const int part = (int)(kth * NAMED(SAMPLE) / n), away = NAMED(SAMPLE) / 16 + 1;
-        const int on = part < NAMED(SAMPLE) / 2 ? part + away : part - away;
-        const ITEM pivot = NAMED(pivot_of)(a, n, on);
-        int64_t front = NAMED(split)(a, a, other, n, pivot);
-        const bool alike = front == 0;
-        if (!alike)
-            memcpy(a + front, other + front, (size_t)(n - front) * sizeof *a);
-        else if (pivot == (ITEM)-1) {
-            memcpy(a, other, (size_t)n * sizeof *a);
-            return;
-        } else { /* nothing is below: those that equal it come first */
-            front = NAMED(split)(other, other, a, n, pivot + 1);
-            memcpy(a, other, (size_t)front * sizeof *a);
-        }
-        if (kth < front) {
-            if (alike) return;
-            n = front;
-        } else {
-            a += front;
-            kth -= front;
-            n -= front;
-        }
     }
-    NAMED(sort_base)(a, a, n);
+    NAMED(sort_base)(from, to, n, s->form);
 }
 
-#undef NAMED
-#undef JOINED
-#undef JOINED_
-#undef ITEM
-#undef MIN
-#undef MAX
-#undef MASK_MAX
-#undef BELOW
-#undef PACK
-#undef LOAD_SOME
-#undef STORE_SOME
-#undef LANES
-#undef FIRST
+static bool NAMED(in_order)(const ITEM *x, int64_t n, const NAMED(forms) * as) {
+    int64_t i = 0;
+    for (; i + LANES < n; i += LANES) {
+        const __m512i a = NAMED(numbers)(as, _mm512_loadu_si512(x + i));
+        if (BELOW(NAMED(numbers)(as, _mm512_loadu_si512(x + i + 1)), a)) return false;
+    }
+    if (i + 1 >= n) return true;
+    const NAMED(mask) here = FIRST(n - 1 - i);
+    const __m512i a = NAMED(numbers)(as, LOAD_SOME(as->top, here, x + i));
+    const __m512i b = NAMED(numbers)(as, LOAD_SOME(as->top, here, x + i + 1));
+    return !(BELOW(b, a) & here);
+}
+
+/* Elements x[0 .. n) in order, at `to`, with room for as many. x may be the room, but not `to`. */
+static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *to, ITEM *room, int64_t n, int depth,
+                                 const NAMED(sorting) * s) {
+    if (n <= NAMED(BASE_SORT)) {
+        NAMED(sort_few)(x, from, to, n, s->form);
+        return;
+    }
+    const NAMED(forms) as = NAMED(forms_of)(from), made = NAMED(forms_of)(s->form);
+    if (NAMED(in_order)(x, n, &as)) {
+        for (int64_t i = 0; i < n; i += LANES) {
+            const NAMED(mask) here = NAMED(lanes_left)(n - i);
+            STORE_SOME(to + i, here, NAMED(elements)(&made, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i))));
+        }
+        return;
+    }
+    const ITEM pivot = NAMED(pivot_of)(x, n, &as);
+    bool alike;
+    const int64_t front = NAMED(split_as)(x, to, room, n, pivot, &as, &alike), rest = n - front;
+    if (alike)
+        NAMED(fill)(to + front, rest, pivot, s->form);
+    else
+        NAMED(sort_into)(room, to + front, rest, pivot, depth, s);
+    NAMED(sort_within)(to, room, front, 0, depth, s);
+}
+
+/* ---- the number at a place ---- */
+
+/* What is below a number, and what equals it. */
+typedef struct NAMED(placed) {
+    ITEM number;
+    int64_t below, equal;
+} NAMED(placed);
+
+/* Of numbers x[0 .. n) as elements those from `low` to `high` go to `to`, which may be x: gives how many; `below` gets how many
+ * are below them. */
+static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM *to, int64_t n, ITEM low, ITEM high,
+                                   int64_t *below) {
+    const __m512i first = SET1(low), last = SET1(high);
+    int64_t kept = 0, under = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const __m512i v = NAMED(numbers)(as, _mm512_loadu_si512(x + i));
+        const NAMED(mask) before = BELOW(v, first), here = AT_MOST(v, last) & (NAMED(mask)) ~before;
+        under += __builtin_popcount(before);
+        _mm512_storeu_si512(to + kept, PACK(here, v));
+        kept += __builtin_popcount(here);
+    }
+    if (i < n) {
+        const NAMED(mask) there = FIRST(n - i);
+        const __m512i v = NAMED(numbers)(as, LOAD_SOME(first, there, x + i));
+        const NAMED(mask) before = BELOW(v, first) & there, here = AT_MOST(v, last) & there & (NAMED(mask)) ~before;
+        const int some = __builtin_popcount(here);
+        under += __builtin_popcount(before);
+        STORE_SOME(to + kept, FIRST(some), PACK(here, v));
+        kept += some;
+    }
+    *below = under;
+    return kept;
+}
+
+/* Registers of the numbers, in order: gives how many numbers. */
+enum { NAMED(MOST_SAMPLED) = 4 * NAMED(BASE_SORT) };
+static int NAMED(sample_of)(const ITEM *x, const NAMED(forms) * as, int64_t n, ITEM *sample) {
+    const int runs = n < 1024 * NAMED(BASE_SORT) ? 1 : 4;
+    const int count = n < 8 * NAMED(BASE_SORT) ? 4 : runs * 16;
+    ITEM some[NAMED(MOST_SAMPLED)];
+    const int64_t step = (n - LANES) / count;
+    for (int i = 0; i < count; i++)
+        _mm512_storeu_si512(some + i * LANES, NAMED(numbers)(as, _mm512_loadu_si512(x + step / 2 + i * step)));
+    const int run = count / runs * LANES;
+    for (int i = 0; i < runs; i++) NAMED(sort_base)(some + i * run, sample + i * run, run, &NAMED(plain));
+    for (int merged = run; merged < count * LANES; merged *= 2) {
+        memcpy(some, sample, sizeof some);
+        for (int i = 0; i < count * LANES; i += 2 * merged) {
+            const ITEM *a = some + i, *b = a + merged, *const end_a = b, *const end_b = b + merged;
+            for (ITEM *to = sample + i; to < sample + i + 2 * merged; to++) {
+                const bool first = b == end_b || (a < end_a && *a <= *b);
+                *to = first ? *a : *b;
+                a += first;
+                b += !first;
+            }
+        }
+    }
+    return count * LANES;
+}
+
+/* Two numbers of a sample between which the one at kth of n should lie; `wide` times further apart, or the same one if 0. */
+static void NAMED(choose)(const ITEM *sample, int of, int64_t kth, int64_t n, int wide, ITEM *low, ITEM *high) {
+    const int at = (int)((double)kth / (double)n * of);
+    const int away = wide * (2 + (int)(2.5F * sqrtf((float)at * (float)(of - at) / (float)of)));
+    *low = at < away ? 0 : sample[at - away];
+    *high = at + away >= of ? (ITEM)-1 : sample[at + away];
+}
+
+/* What sorting would put at kth of n <= BASE_SORT numbers, or of more, by digits. */
+static NAMED(placed) NAMED(find_in)(ITEM *x, ITEM *room, int64_t n, int64_t kth, uint32_t *count) {
+    NAMED(placed) found = {0};
+    if (n <= NAMED(BASE_SORT))
+        NAMED(sort_base)(x, x, n, &NAMED(plain));
+    else
+        NAMED(select)(x, room, n, kth, 0, WIDTH, count);
+    found.number = x[kth];
+    for (int64_t i = 0; i < n; i++) {
+        found.below += x[i] < found.number;
+        found.equal += x[i] == found.number;
+    }
+    return found;
+}
+
+/* What sorting would put at kth of elements x[0 .. n), with room for as many twice. What lies between two numbers of a sample
+ * is kept, until it is little; where kth is not there, what is below or above them is asked. */
+static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *room, ITEM *other, int64_t n,
+                                 int64_t kth, int depth, uint32_t *count) {
+    NAMED(forms) as = NAMED(forms_of)(form);
+    int64_t outside = 0;
+    bool one = false;
+    while (n > NAMED(BASE_SORT) && depth-- > 0) {
+        ITEM sample[NAMED(MOST_SAMPLED)], low, high;
+        const int of = NAMED(sample_of)(x, &as, n, sample);
+        NAMED(choose)(sample, of, kth, n, one ? 0 : 1, &low, &high);
+        int64_t below, kept = NAMED(keep_between)(x, &as, room, n, low, high, &below);
+        for (int wider = 4; kth < below || kth >= below + kept; wider = of) {
+            ITEM first, last;
+            NAMED(choose)(sample, of, kth, n, wider, &first, &last);
+            if (kth < below)
+                high = low - 1, low = first < low ? first : 0;
+            else
+                low = high + 1, high = last > high ? last : (ITEM)-1;
+            kept = NAMED(keep_between)(x, &as, room, n, low, high, &below);
+        }
+        outside += below;
+        kth -= below;
+        if (low == high) return (NAMED(placed)){low, outside, kept};
+        one = kept > n / 2;
+        n = kept;
+        x = room;
+        room = other;
+        other = (ITEM *)(uintptr_t)x;
+        as = NAMED(forms_of)(&NAMED(plain));
+    }
+    for (int64_t i = 0; i < n; i += LANES) {
+        const NAMED(mask) here = NAMED(lanes_left)(n - i);
+        STORE_SOME(room + i, here, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)));
+    }
+    NAMED(placed) found = NAMED(find_in)(room, other, n, kth, count);
+    found.below += outside;
+    return found;
+}
+
+/* Elements x[0 .. n) parted by what is at a place: what is below it, what equals it, the others. */
+static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *to, const NAMED(form) * made, int64_t n,
+                                 const NAMED(placed) * at) {
+    const NAMED(forms) as = NAMED(forms_of)(form), out = NAMED(forms_of)(made);
+    const __m512i middle = SET1(at->number);
+    ITEM *low = to, *high = to + at->below + at->equal;
+    const ITEM *const end_low = to + at->below, *const end = to + n;
+    int64_t i = 0;
+    /* Until a whole register might go beyond the end of either side. */
+    for (; i + LANES <= n && low + LANES <= end_low && high + LANES <= end; i += LANES) {
+        const __m512i v = NAMED(numbers)(&as, _mm512_loadu_si512(x + i)), e = NAMED(elements)(&out, v);
+        const NAMED(mask) below = BELOW(v, middle), above = BELOW(middle, v);
+        _mm512_storeu_si512(low, PACK(below, e));
+        _mm512_storeu_si512(high, PACK(above, e));
+        low += __builtin_popcount(below);
+        high += __builtin_popcount(above);
+    }
+    for (; i < n; i += LANES) {
+        const NAMED(mask) here = NAMED(lanes_left)(n - i);
+        const __m512i v = NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)), e = NAMED(elements)(&out, v);
+        const NAMED(mask) below = BELOW(v, middle) & here, above = BELOW(middle, v) & here;
+        const int lows = __builtin_popcount(below), highs = __builtin_popcount(above);
+        STORE_SOME(low, FIRST(lows), PACK(below, e));
+        STORE_SOME(high, FIRST(highs), PACK(above, e));
+        low += lows;
+        high += highs;
+    }
+    NAMED(fill)(to + at->below, at->equal, at->number, made);
+}
+
+#undef ABOVE
 #undef ALL
-#undef SET1
-#undef EXCHANGE
 #undef APART_1
 #undef APART_2
 #undef APART_4
 #undef APART_8
+#undef AT_MOST
+#undef BACK_1
+#undef BELOW
+#undef BLEND
+#undef CHOOSE
+#undef EACH_LANE
+#undef EXCHANGE
+#undef F1
+#undef F2
+#undef F4
+#undef F8
+#undef FAR
+#undef FAR_END
+#undef FAR_TURN
+#undef FE2
+#undef FE3
+#undef FE4
+#undef FIRST
+#undef FT1
+#undef FT2
+#undef FT3
+#undef ITEM
+#undef JOINED
+#undef JOINED_
+#undef LANES
+#undef LANE_BITS
+#undef LOAD_SOME
+#undef LOGIC
+#undef LOWEST
+#undef MASK_MAX
+#undef MASK_ORDER
+#undef MAX
+#undef MIN
+#undef N1
+#undef N2
+#undef N4
+#undef N8
+#undef NAMED
+#undef NE2
+#undef NE3
+#undef NE4
+#undef NEAR
+#undef NEAR_END
+#undef NEAR_TURN
+#undef NT1
+#undef NT2
+#undef NT3
+#undef ORDER
+#undef PACK
+#undef PERMUTED
+#undef SET1
+#undef SET_SOME
+#undef SIGNED
+#undef SIGNS
+#undef STORE_SOME
+#undef TURNED
+#undef U1
+#undef U2
+#undef U4
+#undef U8
+#undef UPSIDE
