@@ -18,7 +18,7 @@ MODULES = {"__init__": hearth, "random": hearth.random, "fast": hearth.fast, "li
 
 # ---- types ----
 
-AXES, SHAPE, FILE = "int | Sequence[int] | None", "int | Sequence[int]", "str | os.PathLike[str]"
+AXES, SHAPE, FILE = "int | Sequence[int] | None", "int | Sequence[int]", "str | os.PathLike[str] | IO[bytes]"
 ARRAY, OPERAND, TREE, FUNCTION = "array", "ArrayLike", "Any", "Callable[..., Any]"
 
 # By the parameter's name, wherever the tables after it say nothing else.
@@ -27,13 +27,13 @@ PARAMETERS = {
     **dict.fromkeys("b y low high lower upper loc scale p vals update values constant_values logits".split(), OPERAND),
     **dict.fromkeys("lhs_indices rhs_indices biases key mask sinks freqs".split(), "array | None"),
     **dict.fromkeys("indices start_indices".split(), "array | int | Sequence[Any]"),
-    **dict.fromkeys("keepdims equal_nan reverse inclusive precise sparse traditional transpose sorted_indices".split(), "bool"),
+    **dict.fromkeys("keepdims equal_nan reverse inclusive precise sparse traditional transpose sorted_indices force_fused".split(), "bool"),
     **dict.fromkeys("sliding last add_special parse_special skip_special return_metadata shapeless endpoint".split(), "bool"),
     **dict.fromkeys("n k kth num width decimals offset ddof axis1 axis2 start_axis end_axis repeats dims window".split(), "int"),
     **dict.fromkeys("seed limit bits_of index".split(), "int"),
     **dict.fromkeys("rtol atol alpha beta eps nan step start stop".split(), "float"),
     **dict.fromkeys("mode indexing subscripts name text".split(), "str"),
-    **dict.fromkeys("group_size bits m posinf neginf num_samples format stop".split(), "int | None"),
+    **dict.fromkeys("group_size bits m posinf neginf num_samples format stop correction".split(), "int | None"),
     **dict.fromkeys("a_min a_max".split(), "ArrayLike | None"),
     **dict.fromkeys("fun rule".split(), FUNCTION),
     **dict.fromkeys("primals cotangents tangents".split(), "Sequence[array]"),
@@ -55,7 +55,7 @@ OF_FUNCTION = {
     ("put_along_axis", "indices"): "array", ("take_along_axis", "indices"): "array",
     ("tensordot", "axes"): "int | Sequence[Sequence[int]]", ("slice", "axes"): "Sequence[int]",
     ("slice_update", "axes"): "Sequence[int]", ("as_strided", "shape"): "Sequence[int] | None",
-    ("arange", "stop"): "float | None", ("linspace", "start"): "float", ("linspace", "stop"): "float",
+    ("arange", "stop"): "float | None", ("arange", "start"): "float | None", ("linspace", "start"): "float", ("linspace", "stop"): "float",
     ("nan_to_num", "posinf"): "float | None", ("nan_to_num", "neginf"): "float | None",
     ("nan_to_num", "nan"): "float", ("random.bits", "width"): "int", ("random.key", "seed"): "int",
     ("random.split", "key"): "array", ("rms_norm", "weight"): "ArrayLike | None", ("layer_norm", "weight"): "ArrayLike | None",
@@ -95,9 +95,9 @@ RESULTS = {
     **dict.fromkeys("set_memory_limit set_cache_limit set_wired_limit".split(), "int"),
     **dict.fromkeys("default_stream new_stream new_thread_local_stream".split(), "Stream"),
     **dict.fromkeys("grad value_and_grad checkpoint compile".split(), FUNCTION),
-    **dict.fromkeys("split meshgrid".split(), "list[array]"),
+    **dict.fromkeys("split quantize".split(), "list[array]"), "meshgrid": "tuple[array, ...]",
     **dict.fromkeys("vjp jvp".split(), "tuple[list[array], list[array]]"),
-    "random.split": "array", "quantize": "tuple[array, ...]", "load": "Any", "stream": "StreamContext", "default_device": "Device",
+    "random.split": "array", "load": "Any", "stream": "StreamContext", "default_device": "Device",
     "device_info": "dict[str, Any]", "is_available": "bool", "array.tolist": "Any", "array.item": "Any",
     "custom_function.vjp": FUNCTION, "custom_function.jvp": FUNCTION, "custom_function.__call__": "Any",
     "session": "Session", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
@@ -119,12 +119,13 @@ ATTRIBUTES = {
 BINARY = "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()
 SPECIAL = {
     "array": [
-        *(f"def __{r}{name}__(self, other: ArrayLike) -> array: ..." for name in BINARY for r in ("", "r")),
+        *(f"def __{r}{name}__(self, other: ArrayLike) -> array: ..." for name in BINARY for r in ("", "r", "i")),
         *(f"def __{name}__(self, other: ArrayLike) -> array: ...  # type: ignore[override]" for name in ("eq", "ne")),
         *(f"def __{name}__(self, other: ArrayLike) -> array: ..." for name in ("lt", "le", "gt", "ge")),
         *(f"def __{name}__(self) -> array: ..." for name in ("neg", "pos", "abs", "invert")),
         "def __len__(self) -> int: ...",
         "def __iter__(self) -> Iterator[array]: ...",
+        "def __reversed__(self) -> Iterator[array]: ...",
         "def __bool__(self) -> bool: ...",
         "def __int__(self) -> int: ...",
         "def __float__(self) -> float: ...",
@@ -218,7 +219,7 @@ def class_of(name, cls):
 HEADS = {
     "__init__": """import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, Union
+from typing import IO, Any, TypeAlias, Union
 
 from . import fast as fast
 from . import linalg as linalg

@@ -137,6 +137,14 @@ PyObject *core_floor_divide(PyObject *a, PyObject *b), *core_remainder(PyObject 
 PyObject *core_power(PyObject *a, PyObject *b, PyObject *modulus);
 PyObject *core_and(PyObject *a, PyObject *b), *core_or(PyObject *a, PyObject *b), *core_xor(PyObject *a, PyObject *b);
 PyObject *core_left_shift(PyObject *a, PyObject *b), *core_right_shift(PyObject *a, PyObject *b);
+/* Operators whose result takes the place of their left side; that of / has to be of floating point already. */
+#define CORE_IN_PLACE(X)                                                                                               \
+    X(add)                                                                                                             \
+    X(subtract) X(multiply) X(floor_divide) X(remainder) X(and) X(or) X(xor) X(left_shift) X(right_shift) X(matmul)
+#define CORE_DECLARE_IN_PLACE(slot) PyObject *core_in_place_##slot(PyObject *a, PyObject *b);
+CORE_IN_PLACE(CORE_DECLARE_IN_PLACE)
+PyObject *core_in_place_divide(PyObject *a, PyObject *b);
+PyObject *core_in_place_power(PyObject *a, PyObject *b, PyObject *modulus);
 PyObject *core_matmul(PyObject *a, PyObject *b), *core_compare(PyObject *a, PyObject *b, int how);
 
 #endif

@@ -183,7 +183,13 @@ PyObject *core_power(PyObject *a, PyObject *b, PyObject *modulus) {
     return call_two(ht.ht_power, a, b);
 }
 
+/* Whether something of Python could be an operand: a list or a text is not, and so equals no array. */
+static bool is_like_array(PyObject *o) {
+    return !PyUnicode_Check(o) && !PyList_Check(o) && !PyTuple_Check(o) && !PyDict_Check(o);
+}
+
 PyObject *core_compare(PyObject *a, PyObject *b, int how) {
+    if ((how == Py_EQ || how == Py_NE) && !is_like_array(b)) return PyBool_FromLong(how == Py_NE);
     switch (how) {
     case Py_LT: return call_two(ht.ht_less, a, b);
     case Py_LE: return call_two(ht.ht_less_equal, a, b);
@@ -192,4 +198,30 @@ PyObject *core_compare(PyObject *a, PyObject *b, int how) {
     case Py_GT: return call_two(ht.ht_greater, a, b);
     default: return call_two(ht.ht_greater_equal, a, b);
     }
+}
+
+/* ---- in place ---- */
+
+/* The object stands for the result from now on, for everybody who has it. */
+static PyObject *in_place(PyObject *self, PyObject *result) {
+    PyObject *done = result ? core_become(self, result) : NULL;
+    Py_XDECREF(result);
+    if (!done) return NULL;
+    Py_DECREF(done);
+    return Py_NewRef(self);
+}
+
+#define IN_PLACE(slot)                                                                                                 \
+    PyObject *core_in_place_##slot(PyObject *a, PyObject *b) { return in_place(a, core_##slot(a, b)); }
+CORE_IN_PLACE(IN_PLACE)
+
+PyObject *core_in_place_power(PyObject *a, PyObject *b, PyObject *modulus) {
+    return in_place(a, core_power(a, b, modulus));
+}
+
+PyObject *core_in_place_divide(PyObject *a, PyObject *b) {
+    const ht_array *before = ((core_array *)a)->a;
+    if (before && core_ht.ht_array_dtype(before) < HT_F16)
+        return PyErr_Format(PyExc_ValueError, "/= would make floating-point numbers of an array of integers or bool");
+    return in_place(a, core_divide(a, b));
 }

@@ -52,9 +52,10 @@ static const core_spec specs[] = {
     FUNCTION(scaled_dot_product_attention,
              "softmax(scale * q k^T + mask) v; `mask` is \"causal\", or of bool, or added to the scores. With "
              "\"causal\", `window`\n"
-             "    limits each query to so many keys.",
+             "    limits each query to so many keys. It is always fused (`force_fused`).",
              ARRAY("q"), ARRAY("k"), ARRAY("v"), NUMBER("scale", NAMED), OBJECT("mask", NAMED, .value = "None"),
-             ARRAY("sinks", NAMED, .value = "None"), WHOLE("window", NAMED, .value = "0")),
+             ARRAY("sinks", NAMED, .value = "None"), WHOLE("window", NAMED, .value = "0"),
+             TRUTH("force_fused", NAMED, .value = "False")),
     END_OF_TABLE,
 };
 const core_family core_fast_family = {"hearth.fast", NULL, symbols, specs};

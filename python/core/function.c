@@ -346,7 +346,7 @@ PyObject *core_finish_several(ht_scope *s, ht_array *const *results, int n, bool
 bool core_axis(const char *who, int axis, int n_axes, int *from_0) {
     *from_0 = axis < 0 ? axis + n_axes : axis;
     if (*from_0 >= 0 && *from_0 < n_axes) return true;
-    PyErr_Format(PyExc_ValueError, "%s: there is no axis %d among %d", who, axis, n_axes);
+    PyErr_Format(PyExc_IndexError, "%s: there is no axis %d among %d", who, axis, n_axes);
     return false;
 }
 

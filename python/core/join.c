@@ -37,8 +37,8 @@ static ht_array **room_for(int n) {
     return results;
 }
 
-static PyObject *finish_filled(ht_scope *s, ht_array **results, int n, bool filled) {
-    PyObject *all = filled ? core_finish_several(s, results, n, false) : core_give_up(s);
+static PyObject *finish_filled(ht_scope *s, ht_array **results, int n, bool filled, bool as_tuple) {
+    PyObject *all = filled ? core_finish_several(s, results, n, as_tuple) : core_give_up(s);
     free(results);
     return all;
 }
@@ -51,7 +51,8 @@ BODY(meshgrid) {
     }
     ht_array **grids = room_for(v[0].n);
     if (!grids) return core_give_up(s);
-    return finish_filled(s, grids, v[0].n, ht.ht_meshgrid(s, v[0].arrays, v[0].n, v[1].truth, swap, grids));
+    return finish_filled(s, grids, v[0].n, !v[0].n || ht.ht_meshgrid(s, v[0].arrays, v[0].n, v[1].truth, swap, grids),
+                         true);
 }
 
 /* ---- apart ---- */
@@ -82,7 +83,7 @@ BODY(split) {
     if (!parts) return core_give_up(s);
     const bool filled =
         places->single ? ht.ht_split_equally(s, a, n, v[2].axis, parts) : cut(s, a, places, axis, parts);
-    return finish_filled(s, parts, n, filled);
+    return finish_filled(s, parts, n, filled, false);
 }
 
 /* ---- several times ---- */
@@ -103,8 +104,13 @@ BODY(roll) {
         ht_array *row = ht.ht_roll(s, ht.ht_flatten(s, a, 0, -1), by, 0);
         return core_finish(s, ht.ht_reshape_like(s, row, a));
     }
-    for (int i = 0; i < n_axes && (v[1].single || i < n_shifts); i++)
-        a = ht.ht_roll(s, a, v[1].sizes[v[1].single ? 0 : i], v[2].axes[i]);
+    /* One for all axes, several for one axis, or one each. */
+    if (n_shifts != n_axes && n_shifts != 1 && n_axes != 1) {
+        PyErr_Format(PyExc_ValueError, "roll: %d shifts for %d axes", n_shifts, n_axes);
+        return core_give_up(s);
+    }
+    for (int i = 0; i < n_axes || i < n_shifts; i++)
+        a = ht.ht_roll(s, a, v[1].sizes[n_shifts == 1 ? 0 : i], v[2].axes[n_axes == 1 ? 0 : i]);
     return core_finish(s, a);
 }
 

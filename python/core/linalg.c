@@ -47,10 +47,12 @@ static bool read_pairs(PyObject *o, int left[MOST_AXES], int right[MOST_AXES], P
     if (PyLong_Check(o)) {
         *n = PyLong_AsSsize_t(o);
         if (*n == -1 && PyErr_Occurred()) return false;
-        if (*n > MOST_AXES) PyErr_Format(PyExc_ValueError, "tensordot: an array has at most 8 axes, not %zd", *n);
-        for (int i = 0; i < *n && *n <= MOST_AXES; i++) left[i] = i - (int)*n, right[i] = i;
-        if (*n < 0) *n = 0;
-        return *n <= MOST_AXES;
+        if (*n < 0 || *n > MOST_AXES) {
+            PyErr_Format(PyExc_ValueError, "tensordot: an array has 0 to 8 axes, not %zd", *n);
+            return false;
+        }
+        for (int i = 0; i < *n; i++) left[i] = i - (int)*n, right[i] = i;
+        return true;
     }
     PyObject *both = PySequence_Tuple(o);
     Py_ssize_t n_right = 0;
@@ -95,7 +97,7 @@ BODY(quantize) {
     ht_quantization how;
     ht_array *parts[3];
     if (!read_how(v + 1, &how) || !ht.ht_quantize(s, v[0].array, &how, parts)) return core_give_up(s);
-    return core_finish_several(s, parts, how.mode == HT_QUANT_AFFINE ? 3 : 2, true);
+    return core_finish_several(s, parts, how.mode == HT_QUANT_AFFINE ? 3 : 2, false);
 }
 
 BODY(dequantize) {

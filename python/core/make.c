@@ -70,8 +70,14 @@ BODY(full_like) {
 BODY(zeros_like) { return core_finish(s, ht.ht_full_like(s, v[0].array, 0, dtype_or_own(&v[1], v[0].array))); }
 BODY(ones_like) { return core_finish(s, ht.ht_full_like(s, v[0].array, 1, dtype_or_own(&v[1], v[0].array))); }
 
+/* One number is where it stops, by either name. */
 BODY(arange) {
-    PyObject *start = v[1].absent ? NULL : v[0].given, *stop = v[1].absent ? v[0].given : v[1].given;
+    const bool both = !v[0].absent && !v[1].absent;
+    if (v[0].absent && v[1].absent) {
+        PyErr_Format(PyExc_TypeError, "arange() missing required argument: 'stop'");
+        return core_give_up(s);
+    }
+    PyObject *start = both ? v[0].given : NULL, *stop = v[1].absent ? v[0].given : v[1].given;
     const double from = start ? PyFloat_AsDouble(start) : 0, to = PyErr_Occurred() ? 0 : PyFloat_AsDouble(stop);
     const double by = PyErr_Occurred() ? 0 : PyFloat_AsDouble(v[2].given);
     if (PyErr_Occurred()) return core_give_up(s);
@@ -112,7 +118,8 @@ static const core_spec specs[] = {
     FUNCTION(full_like, NULL, ARRAY("a"), OBJECT("vals"), DTYPE_NONE),
     FUNCTION(zeros_like, NULL, ARRAY("a"), DTYPE_NONE),
     FUNCTION(ones_like, NULL, ARRAY("a"), DTYPE_NONE),
-    FUNCTION(arange, NULL, OBJECT("start"), OBJECT("stop", .value = "None"), OBJECT("step", .value = "1"), DTYPE_NONE),
+    FUNCTION(arange, NULL, OBJECT("start", .value = "None"), OBJECT("stop", .value = "None"),
+             OBJECT("step", .value = "1"), DTYPE_NONE),
     FUNCTION(linspace, NULL, NUMBER("start"), NUMBER("stop"), WHOLE("num", .value = "50"),
              TRUTH("endpoint", .value = "True"), DTYPE_F32),
     FUNCTION(eye, NULL, WHOLE("n"), WHOLE("m", .value = "None"), K_0, DTYPE_F32),

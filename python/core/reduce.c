@@ -30,7 +30,8 @@ OVER_AXES(BODY_OVER_AXES)
 
 #define BODY_OF_SPREAD(name)                                                                                           \
     BODY(name) {                                                                                                       \
-        return core_finish(s, ht.ht_##name(s, v[0].array, axes_of(&v[1]), count_of(&v[1]), v[2].truth, v[3].axis));    \
+        return core_finish(s, ht.ht_##name(s, v[0].array, axes_of(&v[1]), count_of(&v[1]), v[2].truth,                 \
+                                           v[4].absent ? v[3].axis : v[4].axis));                                      \
     }
 SPREADS(BODY_OF_SPREAD)
 
@@ -100,7 +101,9 @@ BODY(softmax) {
     ARRAY("a"), AXIS("axis", .value = "None"), TRUTH("reverse", .value = "False", .way = CORE_BY_NAME),                \
         TRUTH("inclusive", .value = "True", .way = CORE_BY_NAME)
 #define ROW_OVER_AXES(name) FUNCTION(name, NULL, ARRAY("a"), REDUCED),
-#define ROW_OF_SPREAD(name) FUNCTION(name, NULL, ARRAY("a"), REDUCED, AXIS("ddof", .value = "0")),
+#define ROW_OF_SPREAD(name)                                                                                            \
+    FUNCTION(name, "`correction` is another name of `ddof`.", ARRAY("a"), REDUCED, AXIS("ddof", .value = "0"),         \
+             AXIS("correction", .value = "None", .way = CORE_BY_NAME)),
 #define ROW_OF_PLACE(name)                                                                                             \
     FUNCTION(name, NULL, ARRAY("a"), AXIS("axis", .value = "None"), TRUTH("keepdims", .value = "False")),
 #define ROW_OF_EXTREME(name) FUNCTION(name, NULL, SCANNED),

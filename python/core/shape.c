@@ -89,6 +89,11 @@ BODY(expand_dims) {
     ht_array *a = v[0].array;
     int axes[MOST_AXES];
     if (!sorted(&v[1], axes_of(a) + v[1].n, axes)) return core_give_up(s);
+    for (int i = 1; i < v[1].n; i++)
+        if (axes[i] == axes[i - 1]) {
+            PyErr_Format(PyExc_ValueError, "expand_dims: axis %d is named twice", axes[i]);
+            return core_give_up(s);
+        }
     for (int i = 0; i < v[1].n; i++) a = ht.ht_expand_dims(s, a, axes[i]);
     return core_finish(s, a);
 }

@@ -42,6 +42,9 @@ class array(lib.core.Array):
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
+    def __reversed__(self):
+        return (self[i] for i in range(len(self) - 1, -1, -1))
+
     # ---- its values ----
 
     def _bytes(self):
@@ -73,7 +76,7 @@ class array(lib.core.Array):
         return f"array({_text(self, self.shape, 7)}, dtype={self.dtype.name.rstrip('_')})"
 
     def __format__(self, spec):
-        return format(self.item() if self.size == 1 and spec else str(self), spec)
+        return format(self.item() if not self.ndim or (self.size == 1 and spec) else str(self), spec)
 
     def __copy__(self):
         same = _new(array)
@@ -220,10 +223,14 @@ def _from_other(values):
         made = _from_buffer(memoryview(values))
     except (TypeError, ValueError, BufferError):  # none, or of a type that has no format there
         pass
-    if made is None and hasattr(values, "__dlpack__"):
-        made = _copied(_dlpack.from_capsule(values))
+    try:
+        if made is None and hasattr(values, "__dlpack__"):
+            made = _copied(_dlpack.from_capsule(values))
+    except BufferError as error:
+        raise ValueError(f"an array cannot be made of {type(values).__name__}: {error}") from None
     if made is None:
-        raise TypeError(f"an array cannot be made of {type(values).__name__}")
+        kind = TypeError if values is None else ValueError  # as in MLX
+        raise kind(f"an array cannot be made of {type(values).__name__}")
     return made
 
 
@@ -262,16 +269,23 @@ def from_dlpack(x, /, *, copy=None):
 
 # ---- operands ----
 
+
+def _fits(weak, dtype):
+    return weak is bool_ or dtype.is_float or (weak.kind in "iu" and dtype.kind in "iu")
+
+
 def operand(value, beside=None):
-    """What an operation takes. A bare number takes the dtype of the array beside it, where that can hold it."""
+    """What an operation takes. What is no array takes the dtype of the array beside it, where that can hold it: bare numbers,
+    and what NumPy and others have, whatever it is there."""
     if isinstance(value, array):
         return value
-    if isinstance(value, (bool, int, float)) and beside is not None:
+    if beside is None:
+        return array(value)
+    if isinstance(value, (bool, int, float)):
         weak = bool_ if isinstance(value, bool) else int32 if isinstance(value, int) else float32
-        dtype = beside.dtype
-        fits = weak is bool_ or dtype.is_float or (weak is int32 and dtype.kind in "iu")
-        return array(value, dtype if fits else weak)
-    return array(value)
+        return array(value, beside.dtype if _fits(weak, beside.dtype) else weak)
+    made = array(value)
+    return _astype(made, beside.dtype) if _fits(made.dtype, beside.dtype) else made
 
 
 lib.core.hook(array=array, operand=operand, index=lambda value: array(value, int32))
@@ -286,4 +300,4 @@ for _name in (
     " broadcast_to view split repeat"
 ).split():
     setattr(array, _name, _functions.public[_name])
-array.__pos__ = lambda self: self
+array.__pos__ = array.__copy__

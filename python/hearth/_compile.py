@@ -116,6 +116,8 @@ def compile(fun, inputs=None, outputs=None, shapeless=False):
     With `shapeless` it is called once for every combination of dtypes and numbers of axes, and its operations are made again
     for other sizes. Numbers that it takes from `shape`, `size` or `len()` stay those of that call: sizes follow the arguments
     through -1 in reshape, flatten, slices, zeros_like and the like."""
+    if not callable(fun):
+        raise TypeError(f"what is compiled is a function, not a {type(fun).__name__}")
     compiled = _Compiled(fun, inputs, outputs, shapeless)
 
     @functools.wraps(fun, updated=())

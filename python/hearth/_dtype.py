@@ -10,7 +10,10 @@ class Dtype:
         self.code, self.name, self.size, self.format, self.kind = code, name, size, format, kind
 
     def __repr__(self):
-        return f"hearth.{self.name}"
+        return f"hearth.{self.name.rstrip('_')}"
+
+    def __reduce__(self):  # copies and what is unpickled are the same object, as dtypes are compared by identity
+        return self.name
 
     @property
     def is_float(self):

@@ -54,23 +54,23 @@ def _load_named(path, return_metadata):
         _close(file)
 
 
-def _load_open(file):
-    """From a file that is open: npy, or npz by way of a file of its own, as archives are read from their end."""
+def _load_open(file, return_metadata):
+    """From a file that is open, told by how it begins: npy, or others by way of a file of their own."""
     data = file.read()
     if data[:6] == b"\x93NUMPY":
         return lib.call(_npy_parse, data, len(data), b"the file")
-    if data[:2] != b"PK":
-        raise ValueError("an open file is loaded when it is npy or npz; name others by their paths")
-    with tempfile.NamedTemporaryFile(suffix=".npz") as copy:
+    suffix = ".npz" if data[:2] == b"PK" else ".gguf" if data[:4] == b"GGUF" else ".safetensors"
+    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:
         copy.write(data)
         copy.flush()
-        return _load_named(copy.name, False)[0]
+        arrays, metadata = _load_named(copy.name, return_metadata)
+    return (arrays, metadata) if return_metadata else arrays
 
 
 def load_arrays(file, format=None, return_metadata=False):
     """What `load` gives for a file of arrays."""
     if hasattr(file, "read"):
-        return _load_open(file)
+        return _load_open(file, return_metadata)
     path = os.fspath(file)
     format = format or pathlib.Path(path).suffix[1:]
     if format == "npy":
@@ -103,9 +103,20 @@ def _with_suffix(file, suffix):
     return path if path.endswith(suffix) else path + suffix
 
 
+def _save_to(file, suffix, write):
+    """Calls write(path); what is open for writing gets what a file of its own was given."""
+    if not hasattr(file, "write"):
+        return write(_with_suffix(file, suffix).encode())
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "arrays" + suffix)
+        write(os.fsencode(path))
+        file.write(path.read_bytes())
+
+
 def save(file, arr):
-    """One array as .npy; the suffix is added where it is missing."""
-    lib.within(_npy_save, _with_suffix(file, ".npy").encode(), operand(arr))
+    """One array as .npy; the suffix is added where it is missing. Here and below, `file` may be open for writing instead."""
+    arr = operand(arr)
+    _save_to(file, ".npy", lambda path: lib.within(_npy_save, path, arr))
 
 
 def _texts(texts):
@@ -124,8 +135,8 @@ def _savez(file, deflate, args, kwargs):
     if twice := arrays.keys() & kwargs.keys():
         raise ValueError(f"the name {min(twice)!r} is that of an array without a name")
     arrays = {name: operand(a) for name, a in {**arrays, **kwargs}.items()}
-    path = _with_suffix(file, ".npz").encode()
-    lib.within(_npz_save, path, _texts(list(arrays)), _handles(arrays), len(arrays), deflate)
+    names, handles, n = _texts(list(arrays)), _handles(arrays), len(arrays)
+    _save_to(file, ".npz", lambda path: lib.within(_npz_save, path, names, handles, n, deflate))
 
 
 def savez(file, *args, **kwargs):
@@ -141,10 +152,9 @@ def savez_compressed(file, *args, **kwargs):
 def save_safetensors(file, arrays, metadata=None):
     """Arrays by name, and texts by name beside them."""
     metadata = metadata or {}
-    lib.within(
-        _safetensors_save, _with_suffix(file, ".safetensors").encode(), _texts(list(arrays)), _handles(arrays), len(arrays),
-        _texts(list(metadata)), _texts(list(metadata.values())), len(metadata),
-    )  # fmt: skip
+    names, handles, n = _texts(list(arrays)), _handles(arrays), len(arrays)
+    about = _texts(list(metadata)), _texts(list(metadata.values())), len(metadata)
+    _save_to(file, ".safetensors", lambda path: lib.within(_safetensors_save, path, names, handles, n, *about))
 
 
 def _as_json(key, value):
@@ -163,5 +173,5 @@ def _as_json(key, value):
 def save_gguf(file, arrays, metadata=None):
     """Arrays by name as GGUF, and beside them metadata: texts, lists of texts, numbers, or arrays of one axis."""
     values = json.dumps({key: _as_json(key, value) for key, value in (metadata or {}).items()}).encode()
-    path = _with_suffix(file, ".gguf").encode()
-    lib.within(_gguf_save, path, _texts(list(arrays)), _handles(arrays), len(arrays), values)
+    names, handles, n = _texts(list(arrays)), _handles(arrays), len(arrays)
+    _save_to(file, ".gguf", lambda path: lib.within(_gguf_save, path, names, handles, n, values))

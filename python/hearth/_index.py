@@ -243,11 +243,16 @@ class _Index:
 
 
 def _is_mask(index):
-    return isinstance(index, array) and index.dtype is bool_
+    """An array of bools, or what makes one."""
+    if isinstance(index, list) or (hasattr(index, "__array_interface__") and not isinstance(index, array)):
+        index = array(index)
+    return isinstance(index, bool) or (isinstance(index, array) and index.dtype is bool_)
 
 
 def _put_masked(a, mask, values):
-    """a with values where the mask, of its leading axes, is true: one for all, or one after another."""
+    """a with values where the mask, of its leading axes, is true: one for all, or one after another, of which there have to
+    be enough, as is seen when it is computed."""
+    mask = operand(mask)
     if mask.shape != a.shape[: mask.ndim]:
         raise ValueError(f"a mask {mask.shape} does not fit an array {a.shape}")
     values, rest = operand(values, a).astype(a.dtype), a.shape[mask.ndim :]
@@ -257,7 +262,8 @@ def _put_masked(a, mask, values):
     if values.ndim > len(rest) and values.shape[0] != 1:
         rank = _maximum(mask.flatten().cumsum() - 1, 0)
         lib.core.fixed_sizes("assigning several values to a mask")
-        values = _take(values, _minimum(rank, values.shape[0] - 1), 0).reshape(a.shape)
+        values = values.broadcast_to((values.shape[0], *rest))
+        values = _take(values, rank, 0).reshape(a.shape)
     elif values.ndim > len(rest):
         values = values.reshape(values.shape[1:])
     return _where(wide, values, a)

@@ -188,7 +188,9 @@ def _loss_of(value):
 
 def value_and_grad(fun, argnums=None, argnames=None):
     """A function that gives (value, gradients): of the arguments at `argnums` (0 unless told otherwise), which may be trees,
-    and of those named in `argnames`."""
+    and of those named in `argnames`. Of integers in a tree they are 0."""
+    if not callable(fun):
+        raise TypeError(f"a gradient is that of a function, not of a {type(fun).__name__}")
     argnums, numbers, names = _indices(argnums, argnames)
 
     @functools.wraps(fun, updated=())
@@ -198,10 +200,18 @@ def value_and_grad(fun, argnums=None, argnames=None):
             raise ValueError("an argument whose gradient is asked for may only hold arrays")
         leaves, rebuild = flatten(tree)
         rebuild_value = None
+        held = [*tree[0], *tree[1].values()]
+        fixed = [] if any(isinstance(a, array) and not a.dtype.is_float for a in held) else leaves
+        kept = {i: a for i, a in enumerate(fixed) if not a.dtype.is_float}  # in a tree; one that is an argument is refused
+        leaves = [a for i, a in enumerate(leaves) if i not in kept]
+
+        def with_kept(arrays, make):
+            others = iter(arrays)
+            return rebuild([make(kept[i]) if i in kept else next(others) for i in range(len(arrays) + len(kept))])
 
         def call(stand_ins):
             nonlocal rebuild_value
-            positional, named = rebuild(stand_ins)
+            positional, named = with_kept(stand_ins, lambda a: a)
             replaced = list(args)
             for number, value in zip(numbers, positional):
                 replaced[number] = value
@@ -216,7 +226,7 @@ def value_and_grad(fun, argnums=None, argnames=None):
             _value_and_grad, call, handles_of(leaves), n, (c_int * max(1, n))(*range(n)), n, out, MOST, gradients,
             results=lambda count: (arrays_of(out, count), arrays_of(gradients, n)),
         )  # fmt: skip
-        positional, named = rebuild(grads)
+        positional, named = with_kept(grads, public["zeros_like"])
         positional = positional[0] if isinstance(argnums, int) else tuple(positional) if numbers else None
         if numbers and not isinstance(argnums, int) and len(numbers) == 1:
             positional = positional[0]

@@ -86,12 +86,11 @@ class Sharing(unittest.TestCase):
     def test_what_cannot_be_shared_says_so(self):
         for wrong in (np.arange(3)[::-1], np.zeros(3, complex)):
             self.assertRaises(BufferError, hx.from_dlpack, wrong)
-        self.assertRaises(BufferError, hx.array, np.array(["a"]))
+        self.assertRaises(ValueError, hx.array, np.array(["a"]))
         self.assertRaises(BufferError, self.a.__dlpack__, dl_device=(2, 0))
         self.assertRaises(BufferError, self.a[:, ::-1].__dlpack__, copy=False)
-        for wrong in ("a", None, {1: 2}):
-            self.assertRaises(TypeError, hx.array, wrong)
-        for wrong in ([1, "a"], [[1], [2, 3]]):
+        self.assertRaises(TypeError, hx.array, None)
+        for wrong in ("a", {1: 2}, [1, "a"], [[1], [2, 3]]):
             self.assertRaises(ValueError, hx.array, wrong)
 
     def test_the_buffer_of_an_array(self):
