@@ -5,7 +5,10 @@
 
 #include "cpu/vector/lanes.h"
 
-enum { LINES_STEPS = 256 }; /* that are packed at a time, at most */
+enum {
+    LINES_STEPS = 256, /* that are packed at a time, at most */
+    LINES_AHEAD = 16   /* steps of a line that is asked for before it is read */
+};
 
 /* Element s of line l at data[offset + l * line + s * step]. */
 typedef struct lines {
@@ -45,6 +48,36 @@ static inline void lines_pack(const lines *o, int64_t first, int n, int64_t k, i
     }
     for (int64_t s = done; s < steps; s++)
         v16f_store(to + stride * s, lanes_load(o->dtype, o->data, at + s * o->step, o->line, n));
+}
+
+/* Sums over `steps` of x and sixteen lines of f32, ld apart, whose steps are adjacent: of each a chain of fused multiply-adds
+ * from 0. A line of the cache is used up before others take its place. */
+HT_INLINE v16f lines_dot(const float *x, int64_t x_step, const float *line, int64_t ld, int64_t steps) {
+    v16f sum = v16f_zero();
+    int64_t s = 0;
+    for (; s + 16 <= steps; s += 16) {
+        v16f v[4][4];
+        HT_UNROLL
+        for (int i = 0; i < 16; i++) HT_PREFETCH(line + i * ld + s + LINES_AHEAD);
+        HT_UNROLL
+        for (int i = 0; i < 4; i++) HT_UNROLL
+        for (int q = 0; q < 4; q++) {
+            const float *p = line + i * ld + s + 4 * q;
+            v[q][i] = v16f_load_quads(p, p + 4 * ld, p + 8 * ld, p + 12 * ld);
+        }
+        HT_UNROLL
+        for (int q = 0; q < 4; q++) {
+            v16f_transpose_quads(v[q]);
+            HT_UNROLL
+            for (int i = 0; i < 4; i++) sum = v16f_fma(v[q][i], v16f_set1(x[(s + 4 * q + i) * x_step]), sum);
+        }
+    }
+    for (; s < steps; s++) {
+        float room[16];
+        for (int i = 0; i < 16; i++) room[i] = line[i * ld + s];
+        sum = v16f_fma(v16f_load(room), v16f_set1(x[s * x_step]), sum);
+    }
+    return sum;
 }
 
 #endif

@@ -40,6 +40,7 @@ typedef struct matmul_job {
     int64_t k, steps;                 /* the chunk at work, of the operand that all pieces share; or all of k */
     bool by_rows;                     /* pieces are rows */
     bool a_direct, b_direct;          /* read where they are; of b, whole panels */
+    bool dots;                        /* one row by columns whose steps are adjacent */
     int64_t piece, n_pieces;          /* lines of a piece */
     float *shared, *own,
         *sums; /* scratch: panels that pieces share and those of each thread; the sums are the result if
@@ -134,6 +135,21 @@ static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, i
     }
 }
 
+/* Sums of steps [k, stop) for one row and columns [col, col + n_cols), sixteen at a time, whose steps are adjacent. */
+static void multiply_dots(const matmul_job *job, int64_t col, int64_t n_cols, int64_t k, int64_t stop) {
+    const float *a = (const float *)job->a.data + job->a.offset, *b = (const float *)job->b.data + job->b.offset;
+    for (int64_t j = job->col + col; j < job->col + col + n_cols; j += 16) {
+        float *y = job->sums + (j - job->col);
+        v16f sum = k > 0 ? v16f_load(y) : v16f_zero();
+        for (int64_t at = k; at < stop; at += CHUNK) {
+            v16f more = lines_dot(a + at * job->a.step, job->a.step, b + j * job->b.line + at, job->b.line,
+                                  ht_min_i64(CHUNK, stop - at));
+            sum = at > 0 ? v16f_add(sum, more) : more;
+        }
+        v16f_store(y, sum);
+    }
+}
+
 /* The sums of a piece that is done, in the result's dtype. */
 static void round_sums(const matmul_job *job, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols) {
     const ht_dtype dtype = job->call->out.dtype;
@@ -153,8 +169,10 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t row = job->by_rows ? first : 0, col = job->by_rows ? 0 : first;
         const int64_t n_rows = job->by_rows ? ht_min_i64(job->piece, job->n_rows - row) : job->n_rows;
         const int64_t n_cols = job->by_rows ? job->n_cols : ht_min_i64(job->piece, job->n_cols - col);
-        for (int64_t k = job->k; k < stop; k += CHUNK)
-            multiply_chunk(job, row, n_rows, col, n_cols, k, ht_min_i64(CHUNK, stop - k),
+        const int64_t dots = job->dots ? n_cols / 16 * 16 : 0;
+        multiply_dots(job, col, dots, job->k, stop);
+        for (int64_t k = job->k; k < stop && dots < n_cols; k += CHUNK)
+            multiply_chunk(job, row, n_rows, col + dots, n_cols - dots, k, ht_min_i64(CHUNK, stop - k),
                            job->own + worker * job->own_floats);
         if (job->call->out.dtype != HT_F32 && stop == job->shape.k) round_sums(job, row, n_rows, col, n_cols);
     }
@@ -249,6 +267,7 @@ static matmul_job job_of(const ht_call *call) {
     bool near = s->b_k <= DIRECT_NEAR_STEP && s->b_k >= -DIRECT_NEAR_STEP;
     job.b_direct =
         call->in[!job.swapped].dtype == HT_F32 && s->b_col == 1 && s->m <= (near ? DIRECT_NEAR_ROWS : DIRECT_ROWS);
+    job.dots = s->m == 1 && job.a_direct && call->in[!job.swapped].dtype == HT_F32 && s->b_k == 1 && s->b_col != 1;
     return job;
 }
 

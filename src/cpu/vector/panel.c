@@ -10,6 +10,9 @@ enum { ROWS = 14, LEAST = 6, WIDEST = 8 };
 enum { ROWS = 6, LEAST = 3, WIDEST = 4 };
 #endif
 
+/* Steps after which what is asked for is needed. */
+enum { AHEAD = 8 };
+
 /* Rows are reached from every third one, which takes few registers for addresses. */
 enum { THIRDS = (ROWS + 2) / 3 };
 
@@ -42,6 +45,7 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
     float *const c = t->c + row * t->c_row + 16 * panel;
     const int64_t a_row = t->left.row, a_step = t->left.step, b_step = t->b_step, b_panel = t->b_panel,
                   c_row = t->c_row;
+    const int64_t ahead = AHEAD * b_step; /* rows that are far apart are not expected by the processor */
     const panel_mode mode = t->mode;
     HT_UNROLL
     for (int i = 0; i < THIRDS; i++) a[i] = left + 3 * i * a_row;
@@ -54,7 +58,10 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
     for (int64_t s = t->k; s > 0; s--, b += b_step) {
         v16f y[WIDEST];
         HT_UNROLL
-        for (int p = 0; p < panels; p++) y[p] = v16f_load(b + p * b_panel);
+        for (int p = 0; p < panels; p++) {
+            y[p] = v16f_load(b + p * b_panel);
+            HT_PREFETCH(b + p * b_panel + ahead);
+        }
         HT_UNROLL
         for (int i = 0; i < m; i++) {
             v16f x = v16f_set1(a[i / 3][i % 3 * a_row]);
