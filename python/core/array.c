@@ -158,6 +158,27 @@ static PyObject *get_shape(PyObject *object, void *unused) {
     return self->shape;
 }
 
+static PyObject *get_itemsize(PyObject *self, void *unused) {
+    (void)unused;
+    ht_array *a = array_of(self);
+    return a ? PyLong_FromSize_t(core_ht.ht_dtype_bytes(core_ht.ht_array_dtype(a))) : NULL;
+}
+
+static PyObject *get_nbytes(PyObject *self, void *unused) {
+    (void)unused;
+    ht_array *a = array_of(self);
+    if (!a) return NULL;
+    return PyLong_FromSize_t((size_t)core_ht.ht_array_size(a) * core_ht.ht_dtype_bytes(core_ht.ht_array_dtype(a)));
+}
+
+static Py_ssize_t length(PyObject *self) {
+    ht_array *a = array_of(self);
+    if (!a) return -1;
+    if (core_ht.ht_array_n_dims(a)) return (Py_ssize_t)core_ht.ht_array_dim(a, 0);
+    PyErr_SetString(PyExc_TypeError, "len() of an array without axes");
+    return -1;
+}
+
 static Py_hash_t hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
 
 /* ---- the type ---- */
@@ -172,6 +193,8 @@ static PyGetSetDef properties[] = {
     {"ndim", get_ndim, NULL, "The number of axes.", NULL},
     {"size", get_size, NULL, "The number of elements.", NULL},
     {"shape", get_shape, NULL, "The lengths of the axes.", NULL},
+    {"itemsize", get_itemsize, NULL, "The bytes of an element.", NULL},
+    {"nbytes", get_nbytes, NULL, "The bytes of all elements.", NULL},
     {"T", core_transposed, NULL, "With its axes in reverse order.", NULL},
     {"mT", core_transposed, NULL, "With its last two axes changed.", &matrices},
     {NULL, NULL, NULL, NULL, NULL}};
@@ -184,6 +207,7 @@ static PyType_Slot slots[] = {{Py_tp_dealloc, (void *)dealloc},
                               {Py_tp_hash, (void *)hash},
                               {Py_tp_richcompare, (void *)core_compare},
                               {Py_mp_subscript, (void *)core_subscript},
+                              {Py_mp_length, (void *)length},
                               {Py_mp_ass_subscript, (void *)core_assign},
                               {Py_bf_getbuffer, (void *)core_get_buffer},
                               {Py_bf_releasebuffer, (void *)core_release_buffer},

@@ -12,7 +12,7 @@ typedef struct lent {
 /* By ht_dtype, as the struct module writes them. */
 static const char *const formats[HT_DTYPE_COUNT] = {"?", "B", "H", "I", "Q", "b", "h", "i", "q", "e", NULL, "f", "d"};
 
-static const void *computed(ht_array *a, int strided) {
+const void *core_data(ht_array *a, int strided) {
     ht_scope *s = core_scope_take();
     if (!s) return NULL;
     const void *data = NULL;
@@ -53,7 +53,7 @@ int core_get_buffer(PyObject *self, Py_buffer *view, int flags) {
         PyErr_SetString(PyExc_BufferError, "the elements of an array lie row by row");
         return -1;
     }
-    const void *data = computed(a, strided);
+    const void *data = core_data(a, strided);
     if (PyErr_Occurred()) return -1;
     lent *l = calloc(1, sizeof *l);
     if (!l) {

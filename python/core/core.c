@@ -45,11 +45,11 @@ static PyObject *hook(PyObject *module, PyObject *args, PyObject *named) {
         const char *name;
         PyObject **place;
     } known[] = {
-        {"array", &core_hook.array},   {"operand", &core_hook.operand},     {"failed", &core_hook.failed},
-        {"raised", &core_hook.raised}, {"start", &core_hook.start},         {"queue_of", &core_hook.queue_of},
-        {"dtypes", &core_hook.dtypes}, {"subscript", &core_hook.subscript}, {"index", &core_hook.index},
-        {"put", &core_hook.put},       {"value_of", &core_hook.value_of},   {"signature", &core_hook.signature},
-        {"state", &core_hook.state}};
+        {"array", &core_hook.array},       {"operand", &core_hook.operand},     {"failed", &core_hook.failed},
+        {"raised", &core_hook.raised},     {"start", &core_hook.start},         {"queue_of", &core_hook.queue_of},
+        {"dtypes", &core_hook.dtypes},     {"subscript", &core_hook.subscript}, {"index", &core_hook.index},
+        {"put", &core_hook.put},           {"made_of", &core_hook.made_of},     {"evaluate", &core_hook.evaluate},
+        {"value_of", &core_hook.value_of}, {"signature", &core_hook.signature}, {"state", &core_hook.state}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         PyObject *value = named ? PyDict_GetItemString(named, known[i].name) : NULL;
         if (!value) continue;

@@ -53,6 +53,8 @@ typedef struct core_hooks {
     PyObject *queue_of;  /* queue_of(stream or device) -> queue */
     PyObject *dtypes;    /* a list, by ht_dtype */
     PyObject *subscript; /* subscript(array, index): of an index that index.c does not know */
+    PyObject *made_of;   /* made_of(values, dtype or None) -> array */
+    PyObject *evaluate;  /* evaluate(trees, wait): where arrays have streams of their own */
     PyObject *put;       /* put(array, index, values, mode): the same of core_put */
     PyObject *index;     /* index(value) -> array of int32 */
     PyObject *value_of;  /* value_of(text): the default of a parameter */
@@ -115,6 +117,8 @@ static inline int core_is_array(PyObject *o) {
     return (PyObject *)Py_TYPE(o) == core_hook.array || PyObject_TypeCheck(o, core_array_type);
 }
 
+/* Where the elements are, row by row unless `strided`, once they are computed; NULL may be right, or an exception. */
+const void *core_data(ht_array *a, int strided);
 int core_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void core_release_buffer(PyObject *self, Py_buffer *view);
 

@@ -58,9 +58,11 @@ static bool place_named(const function *f, PyObject *const *args, PyObject *name
     return true;
 }
 
+static bool is_sizes(const core_parameter *p) { return p->kind == CORE_SIZES || p->kind == CORE_AXES; }
+
 /* What is left of the arguments by place, for `*rest`: one list or tuple of sizes stands for its items. */
 static PyObject *rest_of(const function *f, PyObject *const *args, Py_ssize_t n) {
-    if (n > 0 && f->spec->parameters[f->rest].kind != CORE_ARRAYS && (PyTuple_Check(args[0]) || PyList_Check(args[0])))
+    if (n > 0 && is_sizes(&f->spec->parameters[f->rest]) && (PyTuple_Check(args[0]) || PyList_Check(args[0])))
         return Py_NewRef(args[0]);
     PyObject *rest = PyTuple_New(n);
     for (Py_ssize_t i = 0; rest && i < n; i++)
@@ -247,7 +249,7 @@ static bool read_default(function *f, int i) {
     room.used = 0;
     room.n_more = room.n_made = 0;
     bool read = core_read_plain(p, value, &f->ready[i], &room);
-    if (p->kind == CORE_SIZES || p->kind == CORE_AXES) f->ready[i].sizes = f->ready[i].n ? NULL : no_sizes;
+    if (is_sizes(p)) f->ready[i].sizes = f->ready[i].n ? NULL : no_sizes;
     if (f->ready[i].absent) f->ready[i].sizes = NULL, f->ready[i].n = 0;
     core_room_free(&room);
     return read;
@@ -285,8 +287,8 @@ static PyObject *function_of(const core_family *family, const core_spec *spec) {
 
 static const core_family *const families[] = {
     &core_elementwise_family, &core_make_family,   &core_shape_family,  &core_method_family, &core_join_family,
-    &core_reduce_family,      &core_places_family, &core_hidden_family, &core_index_family,  &core_linalg_family,
-    &core_norm_family,        &core_fast_family,   &core_random_family};
+    &core_reduce_family,      &core_places_family, &core_hidden_family, &core_index_family,  &core_eval_family,
+    &core_number_family,      &core_linalg_family, &core_norm_family,   &core_fast_family,   &core_random_family};
 
 static bool add_family(PyObject *all, const core_family *family) {
     char where[64];

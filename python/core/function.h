@@ -127,6 +127,9 @@ PyObject *core_operand(PyObject *value, PyObject *beside);
 /* The same of a value that is an index. */
 PyObject *core_index(PyObject *value);
 extern ht_array *core_none; /* HT_NONE */
+/* numbers.c: of a number, or nested lists of them, in the dtype that is wanted (NULL: their own). NULL with *other where
+ * they are something else, or do not fit. */
+ht_array *core_from_numbers(ht_scope *s, PyObject *o, const ht_dtype *wanted, bool *other);
 
 /* ---- for bodies ---- */
 
@@ -151,7 +154,7 @@ PyObject *core_functions(PyObject *module, PyObject *unused);
 bool core_find_functions(void);
 
 extern const core_family core_elementwise_family, core_make_family, core_shape_family, core_method_family,
-    core_join_family, core_reduce_family, core_places_family, core_hidden_family, core_index_family, core_linalg_family,
-    core_norm_family, core_fast_family, core_random_family;
+    core_join_family, core_reduce_family, core_places_family, core_hidden_family, core_index_family, core_eval_family,
+    core_number_family, core_linalg_family, core_norm_family, core_fast_family, core_random_family;
 
 #endif

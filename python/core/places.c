@@ -47,6 +47,60 @@ BODY(put_along_axis) {
     return core_finish(s, v[3].absent ? ht.ht_reshape_like(s, put, v[0].array) : put);
 }
 
+/* ---- windows that begin at a number ---- */
+
+enum { MOST_AXES = 8 };
+
+/* Numbers in a list, or in an array, which is computed. A new reference to a list or a tuple; NULL after an exception. */
+static PyObject *starts_of(PyObject *o) {
+    if (PyList_Check(o) || PyTuple_Check(o)) return Py_NewRef(o);
+    PyObject *array = core_operand(o, NULL), *flat = array ? PyObject_CallMethod(array, "flatten", NULL) : NULL;
+    PyObject *list = flat ? PyObject_CallMethod(flat, "tolist", NULL) : NULL;
+    Py_XDECREF(array);
+    Py_XDECREF(flat);
+    return list;
+}
+
+/* Where the axes begin, those that are not named at 0. */
+static bool read_begin(const ht_array *a, PyObject *starts, const core_value *axes, int64_t begin[MOST_AXES]) {
+    PyObject *list = starts_of(starts), *numbers = list ? PySequence_Tuple(list) : NULL;
+    Py_XDECREF(list);
+    if (!numbers) return false;
+    const Py_ssize_t n = PyTuple_Size(numbers);
+    for (int i = 0; i < MOST_AXES; i++) begin[i] = 0;
+    if (n != axes->n) PyErr_Format(PyExc_ValueError, "%zd starts are given for %d axes", n, axes->n);
+    for (int i = 0; i < n && !PyErr_Occurred(); i++) {
+        int axis;
+        PyObject *number = PyNumber_Long(PyTuple_GetItem(numbers, i));
+        if (number && core_axis("slice", axes->axes[i], core_ht.ht_array_n_dims(a), &axis))
+            begin[axis] = PyLong_AsLongLong(number);
+        Py_XDECREF(number);
+    }
+    Py_DECREF(numbers);
+    return !PyErr_Occurred();
+}
+
+BODY(slice) {
+    ht_array *a = v[0].array;
+    int64_t begin[MOST_AXES], end[MOST_AXES];
+    if (!read_begin(a, v[1].given, &v[2], begin)) return core_give_up(s);
+    if (v[3].n != core_ht.ht_array_n_dims(a)) {
+        PyErr_Format(PyExc_ValueError, "slice: %d sizes for an array of %d axes", v[3].n, core_ht.ht_array_n_dims(a));
+        return core_give_up(s);
+    }
+    for (int i = 0; i < v[3].n; i++) end[i] = begin[i] + v[3].sizes[i];
+    return core_finish(s, ht.ht_slice(s, a, begin, end, NULL));
+}
+
+BODY(slice_update) {
+    ht_array *a = v[0].array, *update = v[1].array;
+    int64_t begin[MOST_AXES], end[MOST_AXES];
+    if (!read_begin(a, v[2].given, &v[3], begin)) return core_give_up(s);
+    const int n = core_ht.ht_array_n_dims(a), missing = n - core_ht.ht_array_n_dims(update);
+    for (int i = 0; i < n; i++) end[i] = begin[i] + (i < missing ? 1 : core_ht.ht_array_dim(update, i - missing));
+    return core_finish(s, ht.ht_slice_update(s, a, update, begin, end, NULL));
+}
+
 /* ---- order ---- */
 
 #define BODY_OF_ORDER(name)                                                                                            \
@@ -66,6 +120,10 @@ static const core_spec specs[] = {
     FUNCTION(take, NULL, ARRAY("a"), INDEX("indices"), AXIS_NONE),
     FUNCTION(take_along_axis, NULL, ARRAY("a"), INDEX("indices"), AXIS_LAST),
     FUNCTION(put_along_axis, NULL, ARRAY("a"), INDEX("indices"), ARRAY("values", .beside = 1), AXIS_NONE),
+    FUNCTION(slice,
+             "A window of so many elements of every axis; it begins where the axes that are named say, others at 0.",
+             ARRAY("a"), OBJECT("start_indices"), AXES("axes"), SIZES("slice_size")),
+    FUNCTION(slice_update, NULL, ARRAY("a"), ARRAY("update", .beside = 1), OBJECT("start_indices"), AXES("axes")),
     FUNCTION(sort, NULL, ARRAY("a"), AXIS_LAST),
     FUNCTION(argsort, NULL, ARRAY("a"), AXIS_LAST),
     PART(partition, "kth"),
@@ -97,13 +155,13 @@ static bool fits(const ht_array *a, const core_value *v, int n) {
     }
 BODY_OF_WINDOW(slice, window)
 BODY_OF_WINDOW(slice_range, window_range)
-#define BODY_OF_UPDATE(name)                                                                                           \
-    BODY(name) {                                                                                                       \
+#define BODY_OF_UPDATE(name, window)                                                                                   \
+    BODY(window) {                                                                                                     \
         if (!fits(v[0].array, v + 2, 3)) return core_give_up(s);                                                       \
         return core_finish(s, ht.ht_##name(s, v[0].array, v[1].array, v[2].sizes, v[3].sizes, sizes_of(&v[4])));       \
     }
-BODY_OF_UPDATE(slice_update)
-BODY_OF_UPDATE(slice_update_range)
+BODY_OF_UPDATE(slice_update, window_update)
+BODY_OF_UPDATE(slice_update_range, window_update_range)
 
 static bool same_number(const core_value *indices, const core_value *axes) {
     if (indices->n == axes->n) return true;
@@ -130,8 +188,8 @@ static const core_symbol none[] = {{NULL, NULL}};
 static const core_spec hidden[] = {
     FUNCTION(window, NULL, ARRAY("a"), WINDOW),
     FUNCTION(window_range, NULL, ARRAY("a"), WINDOW),
-    AS("window_update", slice_update, NULL, ARRAY("a"), ARRAY("update"), WINDOW),
-    AS("window_update_range", slice_update_range, NULL, ARRAY("a"), ARRAY("update"), WINDOW),
+    FUNCTION(window_update, NULL, ARRAY("a"), ARRAY("update"), WINDOW),
+    FUNCTION(window_update_range, NULL, ARRAY("a"), ARRAY("update"), WINDOW),
     FUNCTION(gather, NULL, ARRAY("a"), ARRAYS("indices"), AXES("axes"), SIZES("size")),
     FUNCTION(scatter, NULL, ARRAY("a"), ARRAYS("indices"), AXES("axes"), ARRAY("updates"), AXIS("mode")),
     FUNCTION(reshape_like, NULL, ARRAY("a"), ARRAY("like")),

@@ -37,11 +37,33 @@ static scalar *place_of(PyObject *value, int beside, scalar *key) {
     return &scalars[mixed >> 56];
 }
 
+/* The dtype that a bare number takes beside another, where that can hold it. */
+static ht_dtype dtype_beside(PyObject *number, int beside, bool *weak) {
+    const bool floating = PyFloat_Check(number), truth = PyBool_Check(number);
+    *weak = beside == ALONE;
+    if (truth || beside >= HT_F16 || (!floating && beside != HT_BOOL)) return (ht_dtype)beside;
+    return floating ? HT_F32 : HT_I32;
+}
+
+static PyObject *from_number(PyObject *number, int beside, bool *other) {
+    bool own;
+    const ht_dtype dtype = dtype_beside(number, beside, &own);
+    ht_scope *s = core_scope_take();
+    if (!s) return NULL;
+    ht_array *made = core_from_numbers(s, number, own ? NULL : &dtype, other);
+    if (!*other) return core_finish(s, made);
+    core_ht.ht_scope_finish(s, NULL);
+    core_scope_give(s);
+    return NULL;
+}
+
 static PyObject *made(PyObject *value, int dtype, PyObject *hook, PyObject *beside) {
     scalar key = {0}, *place = place_of(value, dtype, &key);
     if (place && place->array && place->bits == key.bits && place->kind == key.kind && place->beside == key.beside)
         return Py_NewRef(place->array);
-    PyObject *array = PyObject_CallFunctionObjArgs(hook, value, beside, NULL);
+    bool other = !place;
+    PyObject *array = place ? from_number(value, dtype, &other) : NULL;
+    if (other) array = PyObject_CallFunctionObjArgs(hook, value, beside, NULL);
     if (!array || !place || ((core_array *)array)->queue) return array;
     Py_XDECREF(place->array);
     *place = key;

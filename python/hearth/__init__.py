@@ -22,7 +22,6 @@ from ._dtype import (
     uint64,
 )
 from ._files import *  # noqa: F403
-from ._index import *  # noqa: F403
 from ._library import Error
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
@@ -35,7 +34,6 @@ __all__ = [
     *_functions.public,
     *_compile.__all__,
     *_files.__all__,
-    *_index.__all__,
     *_memory.__all__,
     *_model.__all__,
     *_stream.__all__,
@@ -44,7 +42,3 @@ __all__ = [
 
 newaxis = None
 globals().update(_functions.public)
-
-# What is compiled takes `stream=`; the rest that makes arrays does from here on, as a function and as a method.
-_stream.give_streams(globals(), *_index.__all__)
-_stream.give_streams_to_methods(array, "item", "tolist")

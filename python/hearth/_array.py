@@ -4,10 +4,9 @@ import ctypes
 import itertools
 import struct
 
-from . import _dlpack
+from . import _dlpack, _functions
 from . import _library as lib
-from . import _functions
-from ._dtype import ALL, BY_FORMAT, bfloat16, bool_, float32, float64, int32, int64, unpack
+from ._dtype import ALL, BY_FORMAT, bfloat16, bool_, float32, float64, int32, int64
 
 _from = lib.operation("ht_array_from", ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
 _astype = _functions.methods["astype"]
@@ -20,25 +19,6 @@ class array(lib.core.Array):
     __slots__ = ()
     __array_priority__ = 1000  # of NumPy: our operators come first
 
-    def __init__(self, values, dtype=None):
-        made = _made_of(values, dtype)
-        self._become(made if dtype is None or made.dtype is dtype else _astype(made, dtype))
-
-    # ---- what it is ----
-
-    @property
-    def itemsize(self):
-        return self.dtype.size
-
-    @property
-    def nbytes(self):
-        return self.size * self.itemsize
-
-    def __len__(self):
-        if not self.ndim:
-            raise TypeError("len() of an array without axes")
-        return self.shape[0]
-
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
@@ -49,14 +29,6 @@ class array(lib.core.Array):
 
     def _bytes(self):
         return lib.read(self, self.nbytes)
-
-    def tolist(self):
-        return _nested(self)
-
-    def item(self):
-        if self.size != 1:
-            raise ValueError(f"item() needs an array of one element, this one has {self.size}")
-        return unpack(self.dtype, self._bytes())[0]
 
     def __bool__(self):
         return bool(self.item())
@@ -115,15 +87,6 @@ def _from_pickle(data, code, shape):
     return _make(data, ALL[code], shape)
 
 
-def _nested(a):
-    values = unpack(a.dtype, a._bytes())
-    shape = a.shape
-    for axis in range(len(shape) - 1, 0, -1):
-        d = shape[axis]
-        values = [values[i * d : (i + 1) * d] for i in range(_product(shape[:axis]))]
-    return values if shape else values[0]
-
-
 # ---- as text ----
 
 
@@ -147,13 +110,6 @@ def _text(a, shape, indent):
         parts.insert(3, "...")
     between = ", " if len(shape) == 1 else ",\n" + " " * indent
     return f"[{between.join(parts)}]"
-
-
-def _product(shape):
-    n = 1
-    for d in shape:
-        n *= d
-    return n
 
 
 # ---- from values ----
@@ -288,7 +244,7 @@ def operand(value, beside=None):
     return _astype(made, beside.dtype) if _fits(made.dtype, beside.dtype) else made
 
 
-lib.core.hook(array=array, operand=operand, index=lambda value: array(value, int32))
+lib.core.hook(array=array, operand=operand, index=lambda value: array(value, int32), made_of=_made_of)
 
 # ---- functions as methods ----
 

@@ -1,7 +1,5 @@
 """Element types, by the names that they have in MLX."""
 
-import struct
-
 
 class Dtype:
     """An element type. `format` is its code in the struct module; bfloat16 has none."""
@@ -38,11 +36,3 @@ ALL = [
 ]
 bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64 = ALL
 BY_FORMAT = {d.format: d for d in ALL if d.format} | {"l": int64, "L": uint64, "c": uint8}
-
-
-def unpack(dtype, data):
-    """The elements in `data` as Python numbers."""
-    if dtype is bfloat16:  # the upper half of a float
-        halves = struct.unpack(f"<{len(data) // 2}H", data)
-        return list(struct.unpack(f"<{len(halves)}f", struct.pack(f"<{len(halves)}I", *(h << 16 for h in halves))))
-    return list(struct.unpack(f"={len(data) // dtype.size}{dtype.format}", data))

@@ -1,13 +1,10 @@
-"""Elements by their place: functions that take and put them, and indexing as `array[...]`."""
+"""What `array[...]` and `array.at[...]` mean where the compiled part leaves it to this one."""
 
 from . import _library as lib
 from ._array import array, operand
 from ._dtype import bool_
 from ._functions import hidden, public
 
-__all__ = ["slice", "slice_update"]
-
-_python_slice = slice
 _plus, _multiply, _divide, _maximum, _minimum = (public[n] for n in "add multiply divide maximum minimum".split())
 _where, _take, _expand_dims, _squeeze = (public[n] for n in "where take expand_dims squeeze".split())
 _window, _window_range, _window_update, _window_update_range, _gather, _scatter, _broadcast_like, _put = (
@@ -15,34 +12,6 @@ _window, _window_range, _window_update, _window_update_range, _gather, _scatter,
 )
 _SET, _ADD, _PROD, _MIN, _MAX = range(5)
 _OPEN = -(2**63)  # HT_OPEN: the end of an axis, whatever its size
-
-
-# ---- functions ----
-
-
-def _begin(a, starts, axes):
-    """Where the axes begin, those that are not named at 0."""
-    starts = operand(starts).flatten().tolist()
-    if len(starts) != len(axes):
-        raise ValueError(f"{len(starts)} starts are given for {len(axes)} axes")
-    begin = [0] * a.ndim
-    for start, axis in zip(starts, axes):
-        begin[axis] = int(start)
-    return begin
-
-
-def slice(a, start_indices, axes, slice_size):
-    """A window of so many elements of every axis; it begins where the axes that are named say, others at 0."""
-    a = operand(a)
-    begin = _begin(a, start_indices, axes)
-    return _window(a, begin, [i + n for i, n in zip(begin, slice_size)])
-
-
-def slice_update(a, update, start_indices, axes):
-    a, update = operand(a), operand(update, operand(a))
-    begin = _begin(a, start_indices, axes)
-    shape = (1,) * (a.ndim - update.ndim) + update.shape
-    return _window_update(a, update, begin, [i + n for i, n in zip(begin, shape)])
 
 
 # ---- an index of [...] taken apart ----
@@ -54,7 +23,7 @@ def _is_whole(i):
 
 def _entry(i):
     """What may stand in an index: None, ..., an integer, a slice, or an array of integers."""
-    if i is None or i is Ellipsis or isinstance(i, _python_slice):
+    if i is None or i is Ellipsis or isinstance(i, slice):
         return i
     if isinstance(i, (array, list)) or hasattr(i, "__array_interface__") and not _is_whole(i):
         places = i if isinstance(i, array) else array(i)
@@ -87,7 +56,7 @@ class _Index:
         if named > a.ndim or len(dots) > 1:
             raise ValueError(f"an index of {named} axes does not fit an array of {a.ndim}")
         at = dots[0] if dots else len(index)
-        index[at : at + len(dots)] = [_python_slice(None)] * (a.ndim - named)
+        index[at : at + len(dots)] = [slice(None)] * (a.ndim - named)
         self.a, self.index, self.places = a, index, {}
         self.start, self.stop, self.step = [], [], []
         self._bounds = []  # as they were written, for a window on an array of any size
@@ -99,7 +68,7 @@ class _Index:
 
     def _cut(self, i, axis, n):
         begin, end, by = 0, n, 1
-        if isinstance(i, _python_slice):
+        if isinstance(i, slice):
             self._bounds.append([_OPEN if b is None else b for b in (i.start, i.stop)] + [1 if i.step is None else i.step])
             begin, end, by = i.indices(n)
             end = begin if (end - begin) * by <= 0 else end
@@ -131,7 +100,7 @@ class _Index:
         """The entries of the index that give axes of the result, in order: None, an axis of a, or "places"."""
         layout, axis, chosen = [], 0, []
         for i in self.index:
-            if i is not None and not isinstance(i, _python_slice):
+            if i is not None and not isinstance(i, slice):
                 chosen.append(len(layout))
                 layout.append("gone")
             else:
@@ -291,6 +260,8 @@ def _put_item(a, index, values, mode):
 class _At:
     """array.at[index].add(values) and the like: all of several values for one place count."""
 
+    __slots__ = ("_a",)
+
     def __init__(self, a):
         self._a = a
 
@@ -299,6 +270,8 @@ class _At:
 
 
 class _Places:
+    __slots__ = ("_a", "_index")
+
     def __init__(self, a, index):
         self._a, self._index = a, index
 

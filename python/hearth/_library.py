@@ -134,7 +134,8 @@ def fail(scope):
 
 
 def _raise(status, message):
-    raise _EXCEPTIONS.get(status, Error)(message)
+    raised, thread.raised = thread.raised, None
+    raise raised or _EXCEPTIONS.get(status, Error)(message)
 
 
 core.hook(failed=fail, raised=_raise)

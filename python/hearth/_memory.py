@@ -8,23 +8,11 @@ from ._stream import the_cpu
 from ._tree import leaves
 
 __all__ = [
-    "device_info", "eval", "async_eval", "get_active_memory", "get_peak_memory", "reset_peak_memory", "get_cache_memory",
+    "device_info", "get_active_memory", "get_peak_memory", "reset_peak_memory", "get_cache_memory",
     "get_memory_limit", "set_memory_limit", "set_cache_limit", "set_wired_limit", "clear_cache",
 ]  # fmt: skip
 
-# ---- evaluation ----
-
-
-def eval(*trees):
-    """Computes every array in the arguments, which may be nested in lists, tuples and dicts: on the stream it was made for, or
-    else on this thread's."""
-    lib.evaluate(leaves(trees))
-
-
-def async_eval(*trees):
-    """The same without waiting; whoever reads an array waits for it."""
-    lib.evaluate(leaves(trees), wait=False)
-
+lib.core.hook(evaluate=lambda trees, wait: lib.evaluate(leaves(trees), wait))
 
 # ---- memory ----
 

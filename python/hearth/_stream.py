@@ -3,8 +3,6 @@
 An array that is made while a program has chosen a stream (`stream=`, `with stream(s)`, `set_default_stream`) is computed on
 that one, any other on the stream of the thread that evaluates it."""
 
-import functools
-import inspect
 import itertools
 
 from . import _library as lib
@@ -156,42 +154,3 @@ def stream(s):
 def synchronize(stream=None):
     """Waits until everything submitted to the stream is computed."""
     (default_stream() if stream is None else _queue_of(stream))._synchronize()
-
-
-# ---- stream= ----
-
-
-def takes_stream(function):
-    """`function` with an argument more, by name: `stream`, on which what it makes is computed."""
-
-    @functools.wraps(function)
-    def on_stream(*args, stream=None, **kwargs):
-        if stream is None:
-            return function(*args, **kwargs)
-        with StreamContext(stream):
-            return function(*args, **kwargs)
-
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())
-    at = next((i for i, p in enumerate(parameters) if p.kind is p.VAR_KEYWORD), len(parameters))
-    parameters.insert(at, inspect.Parameter("stream", inspect.Parameter.KEYWORD_ONLY, default=None))
-    on_stream.__signature__ = signature.replace(parameters=parameters)
-    return on_stream
-
-
-def _lacks_stream(function):
-    return inspect.isfunction(function) and "stream" not in inspect.signature(function).parameters
-
-
-def give_streams(module, *names):
-    """The functions among these names of a module take `stream` from now on."""
-    for name in names:
-        if _lacks_stream(module[name]):
-            module[name] = takes_stream(module[name])
-
-
-def give_streams_to_methods(cls, *others):
-    """So do the public methods of a class, but for the others."""
-    for name, function in list(vars(cls).items()):
-        if not name.startswith("_") and name not in others and _lacks_stream(function):
-            setattr(cls, name, takes_stream(function))

@@ -1,0 +1,104 @@
+"""The compiled functions of the binding as objects of Python: arguments, exceptions, names, numbers both ways. NumPy is needed.
+Run with PYTHONPATH=python and HEARTH_LIBRARY naming the library."""
+
+import copy
+import inspect
+import math
+import pickle
+import unittest
+import weakref
+
+import numpy as np
+
+import hearth as hx
+
+
+class Calls(unittest.TestCase):
+    """What is compiled behaves as functions of Python do."""
+
+    def setUp(self):
+        self.a = hx.array([[1.0, 2.0], [3.0, 4.0]])
+
+    def test_arguments_by_place_and_by_name(self):
+        a = self.a
+        for same in (hx.sum(a, 1, True), hx.sum(a=a, keepdims=True, axis=[1]), a.sum(axis=1, keepdims=True), hx.sum(a, (-1,), 1)):
+            self.assertEqual(same.tolist(), [[3], [7]])
+        self.assertEqual(a.reshape(4).tolist(), a.reshape([4]).tolist())
+        self.assertEqual(a.transpose(1, 0).tolist(), a.transpose().tolist())
+        self.assertEqual(hx.sum.__call__(a, **{"axis": 0}).tolist(), [4, 6])
+        self.assertEqual(hx.add(a, 1, hx.cpu).tolist(), hx.add(a, 1, stream=hx.cpu).tolist())
+        self.assertEqual(hx.einsum("ij->j", a).tolist(), [4, 6])
+        self.assertEqual(list(map(hx.square, [1.0, 2.0]))[1].item(), 4)
+
+    def test_wrong_arguments_are_told(self):
+        a = self.a
+        for message, call in {
+            "sum.. missing required argument: 'a'": lambda: hx.sum(),
+            "sum.. got an unexpected keyword argument 'rows'": lambda: hx.sum(a, rows=1),
+            "sum.. got multiple values for argument 'a'": lambda: hx.sum(a, a=a),
+            "sum.. takes at most 3 positional arguments .4 given": lambda: hx.sum(a, 0, True, None),
+            "exp.. got an unexpected keyword argument 'a'": lambda: hx.exp(a=a),
+            "interpreted as an integer": lambda: hx.sum(a, 1.5),
+            "is no dtype": lambda: hx.zeros(3, "float32"),
+            "real number": lambda: hx.fast.rms_norm(a, None, "small"),
+            "is no stream": lambda: hx.exp(a, stream="x"),
+            "cannot be made of": lambda: hx.exp(None),
+        }.items():
+            self.assertRaisesRegex(TypeError, message, call)
+        for message, call in {
+            "broadcast": lambda: hx.add(a, hx.ones(3)),
+            "there is no mode 'round'": lambda: hx.pad(a, 1, "round"),
+            "there are no 0 equal parts": lambda: hx.split(a, 0),
+            "no axis 5": lambda: hx.flip(a, 5),
+            "none of affine": lambda: hx.quantize(a, mode="q4"),
+        }.items():
+            self.assertRaisesRegex(ValueError, message, call)
+
+    def test_functions_are_objects(self):
+        for f in (hx.sum, hx.exp, hx.random.normal, hx.fast.rope, hx.linalg.norm, hx.array.reshape):
+            self.assertIs(pickle.loads(pickle.dumps(f)), f)
+            self.assertIs(copy.deepcopy(f), f)
+            self.assertIs(weakref.ref(f)(), f)
+        self.assertEqual((hx.sum.__name__, hx.sum.__module__, hx.array.item.__qualname__), ("sum", "hearth", "array.item"))
+        self.assertEqual(str(inspect.signature(hx.take)), "(a, indices, axis=None, *, stream=None)")
+        self.assertEqual(str(inspect.signature(self.a.sum)), "(axis=None, keepdims=False, *, stream=None)")
+        bound = self.a.sum
+        self.assertEqual(bound(axis=0).tolist(), [4, 6])
+        self.assertIn("not 0", hx.where.__doc__)
+
+    def test_numbers_become_arrays_and_come_back(self):
+        for name in "bool_ uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64".split():
+            dtype = getattr(hx, name)
+            values = [[0, 1, 1], [1, 0, 1]]
+            made = hx.array(values, dtype)
+            self.assertEqual((made.dtype, made.shape, made.tolist()), (dtype, (2, 3), values))
+            self.assertEqual([type(v) for v in made[0].tolist()], 3 * [bool if name == "bool_" else float if dtype.is_float else int])
+            self.assertEqual((made.T.tolist(), made[1, 2].item(), made[:0].tolist()), ([[0, 1], [1, 0], [1, 1]], 1, []))
+        for value, dtype in ((True, hx.bool_), (3, hx.int32), (1 << 40, hx.int64), (2.5, hx.float32), ([], hx.float32), ([1, True], hx.int32)):
+            self.assertIs(hx.array(value).dtype, dtype)
+        limits = [0, 2**64 - 1, 2**63, -(2**63), 2**63 - 1, -128, 255]
+        self.assertEqual(hx.array(limits[:3], hx.uint64).tolist(), limits[:3])
+        self.assertEqual(hx.array(limits[3:5], hx.int64).tolist(), limits[3:5])
+        for value, dtype in ((256, hx.uint8), (-1, hx.uint32), (2**31, hx.int32), (2**64, hx.uint64), ([[1, 128]], hx.int8)):
+            self.assertRaises(ValueError, hx.array, value, dtype)
+        self.assertEqual(hx.array([1.9, -1.9], hx.int32).tolist(), [1, -1])
+        self.assertEqual(hx.array([1e300, -1e39]).tolist(), [math.inf, -math.inf])
+        halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+        back = np.array(hx.array(halves).tolist(), np.float16)
+        self.assertTrue(np.array_equal(back, halves, equal_nan=True))
+        there = ~np.isnan(halves)
+        self.assertTrue(np.array_equal(np.signbit(back)[there], np.signbit(halves)[there]))
+
+    def test_trees_are_evaluated(self):
+        a, b, s = self.a + 1, self.a * 2, hx.new_stream()
+        c = hx.exp(self.a, stream=s)
+        hx.eval({"x": [a, (b, None)], "y": 3}, c)
+        hx.async_eval([a] * 100)
+        self.assertEqual((a[0, 0].item(), b[0, 0].item()), (2, 2))
+        loop = []
+        loop.append(loop)
+        self.assertRaises(RecursionError, hx.eval, loop)
+
+
+if __name__ == "__main__":
+    unittest.main()
