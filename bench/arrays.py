@@ -382,6 +382,48 @@ def overhead(libraries, rounds, compiled=False):
     return result
 
 
+# What programs call most, of arrays [2, 2]: by library and module, of x, y and a matrix of one element.
+CALLS = {
+    "x + y": lambda k, m, x, y, one: x + y,
+    "exp": lambda k, m, x, y, one: m.exp(x),
+    "sum": lambda k, m, x, y, one: m.sum(x),
+    "sum axis -1": lambda k, m, x, y, one: m.sum(x, dim=-1) if k == "torch" else m.sum(x, axis=-1),
+    "reshape": lambda k, m, x, y, one: m.reshape(x, (4,)),
+    "transpose": lambda k, m, x, y, one: m.transpose(x, 0, 1) if k == "torch" else m.transpose(x),
+    "x[0]": lambda k, m, x, y, one: x[0],
+    "concatenate": lambda k, m, x, y, one: m.concatenate([x, y]),
+    "zeros": lambda k, m, x, y, one: m.zeros((2, 2)),
+    "where": lambda k, m, x, y, one: m.where(x, x, y) if k != "torch" else m.where(x > 0, x, y),
+    "matmul 1 x 1": lambda k, m, x, y, one: m.matmul(one, one),
+}
+
+
+def call_seconds(kind, module, call, operands):
+    begin = time.perf_counter()
+    made = [call(kind, module, *operands) for _ in range(200)]
+    back = time.perf_counter()
+    if kind in ("hearth", "mlx"):
+        module.eval(made)
+    return (back - begin) / 200, (time.perf_counter() - begin) / 200
+
+
+def calls(libraries, rounds):
+    """By what is called, seconds until a call returns, and with its share of the evaluation of 200 such results."""
+    np, result = libraries["numpy"], {}
+    for name, call in CALLS.items():
+        result[name] = {kind: [1e9, 1e9] for kind in libraries}
+        operands = {
+            kind: [as_operand(kind, m, np.full(n, 2, np.float32), None) for n in ((2, 2), (2, 2), (1, 1))]
+            for kind, m in libraries.items()
+        }
+        for _ in range(rounds):
+            for kind, module in libraries.items():
+                for _ in range(5):  # of which the first find caches that another library filled
+                    took = call_seconds(kind, module, call, operands[kind])
+                    result[name][kind] = [min(pair) for pair in zip(result[name][kind], took)]
+    return result
+
+
 KINDS = ["numpy", "mlx", "torch"]
 
 
@@ -409,6 +451,7 @@ def run_here(threads, args):
     if not args.only or "overhead" in args.only:
         result["overhead_seconds"] = {**overhead(libraries, args.rounds), **overhead_in_c(threads)}
         result["compiled_overhead_seconds"] = overhead(libraries, args.rounds, compiled=True)
+        result["call_seconds"] = calls(libraries, args.rounds)
         print(overhead_text(result))
     return result
 
@@ -424,7 +467,21 @@ def overhead_text(result):
         ", ".join(f"{k} {v * 1e6:.2f} us" for k, v in each.items() if k in ("hearth", *KINDS)) for each in (cost, compiled)
     )
     faster = f"; in a compiled function of 1,000 (torch makes one loop of them): {faster}" if faster else ""
-    return f"An operation on one element, in C: {inside}. Eagerly from Python: {outside}{faster}."
+    return f"An operation on one element, in C: {inside}. Eagerly from Python: {outside}{faster}.{calls_text(result)}"
+
+
+def calls_text(result):
+    if not result.get("call_seconds"):
+        return ""
+    lines = []
+    for name, kinds in result["call_seconds"].items():
+        each = (
+            f"{kind} {made * 1e6:.2f}" + (f" ({computed * 1e6:.2f})" if kind in ("hearth", "mlx") else "")
+            for kind, (made, computed) in kinds.items()
+        )
+        too_much = " (too much)" if kinds["hearth"][0] > 1e-6 else ""
+        lines.append(f"{name}: {', '.join(each)}{too_much}")
+    return " A call from Python, arrays [2, 2], us until it returns (and until it is computed): " + "; ".join(lines) + "."
 
 
 def merged(old, new):
