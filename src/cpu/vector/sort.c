@@ -5,7 +5,9 @@
  * pivots, and then sort what lies between two pivots in all pieces. A NaN comes last. */
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "cpu/sort_trial.h"
 #include "cpu/vector/simd.h"
+#include "cpu/vector/sort_keys.h"
 #include "cpu/vector/vector.h"
 #include "cpu/walk.h"
 #include "device/params.h"
@@ -13,11 +15,6 @@
 #include <string.h>
 
 enum { SMALL_SORT = 24, COUNTS = 8 * 256 > 6 * 2048 ? 8 * 256 : 6 * 2048, LONG_ROW = 1 << 15 };
-
-typedef struct ht_keyed {
-    uint64_t key;
-    uint32_t place;
-} ht_keyed;
 
 #define ITEM         uint32_t
 #define KEY(x)       ((uint64_t)(x))
@@ -34,104 +31,10 @@ typedef struct ht_keyed {
 #undef BEFORE
 #undef NAME
 #include "cpu/vector/sort_lanes.h"
-#define ITEM         ht_keyed
-#define KEY(x)       ((x).key)
-#define BEFORE(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).place < (b).place))
-#define NAME(f)      f##_keyed
-#include "cpu/sort_items.h"
-
-/* ---- keys ---- */
-
-static uint16_t key_of_f16(uint16_t x, uint16_t infinity) {
-    if ((x & 0x7fff) > infinity) return 0xffff;
-    return (uint16_t)(x & 0x8000 ? ~x : x | 0x8000);
-}
-static uint32_t key_of_f32(uint32_t x) {
-    if ((x & 0x7fffffff) > 0x7f800000) return UINT32_MAX;
-    return x ^ ((uint32_t) - (int32_t)(x >> 31) | 0x80000000);
-}
-static uint64_t key_of_f64(uint64_t x) {
-    if ((x & INT64_MAX) > UINT64_C(0x7ff0000000000000)) return UINT64_MAX;
-    return x ^ ((uint64_t) - (int64_t)(x >> 63) | UINT64_C(1) << 63);
-}
-
-/* Zeros without sign, for places: neither zero comes before the other. */
-#define PLUS(x, sign) ((x) == (sign) ? 0 : (x))
-#define EACH_AT(type, of, step)                                                                                        \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-        type v;                                                                                                        \
-        memcpy(&v, x + i * (step), sizeof v);                                                                          \
-        out[i] = (of);                                                                                                 \
-    }
-#define EACH(type, of)                                                                                                 \
-    if (stride == 1)                                                                                                   \
-        EACH_AT(type, of, (int64_t)sizeof(type))                                                                       \
-    else                                                                                                               \
-        EACH_AT(type, of, stride *(int64_t)sizeof(type))                                                               \
-    break
-
-static void load_32(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint32_t *out) {
-    const uint16_t sign = places ? 0x8000 : 0;
-    const uint32_t wide_sign = places ? 0x80000000 : 0;
-    switch (t) {
-    case HT_BOOL: EACH(uint8_t, v != 0);
-    case HT_U8: EACH(uint8_t, v);
-    case HT_I8: EACH(uint8_t, v ^ 0x80u);
-    case HT_U16: EACH(uint16_t, v);
-    case HT_I16: EACH(uint16_t, v ^ 0x8000u);
-    case HT_F16: EACH(uint16_t, key_of_f16((uint16_t)PLUS(v, sign), 0x7c00));
-    case HT_BF16: EACH(uint16_t, key_of_f16((uint16_t)PLUS(v, sign), 0x7f80));
-    case HT_U32: EACH(uint32_t, v);
-    case HT_I32: EACH(uint32_t, v ^ 0x80000000u);
-    case HT_F32: EACH(uint32_t, key_of_f32(PLUS(v, wide_sign)));
-    default: break;
-    }
-}
-
-static void load_64(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint64_t *out) {
-    const uint64_t sign = places ? UINT64_C(1) << 63 : 0;
-    switch (t) {
-    case HT_U64: EACH(uint64_t, v);
-    case HT_I64: EACH(uint64_t, v ^ UINT64_C(1) << 63);
-    case HT_F64: EACH(uint64_t, key_of_f64(PLUS(v, sign)));
-    default: break;
-    }
-}
-
-#define BACK(type, of)                                                                                                 \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-        const uint32_t k = keys[i];                                                                                    \
-        ((type *)out)[i] = (type)(of);                                                                                 \
-    }                                                                                                                  \
-    break
-
-static void store_32(ht_dtype t, const uint32_t *keys, int64_t n, void *out) {
-    switch (t) {
-    case HT_BOOL:
-    case HT_U8: BACK(uint8_t, k);
-    case HT_I8: BACK(uint8_t, k ^ 0x80u);
-    case HT_U16: BACK(uint16_t, k);
-    case HT_I16: BACK(uint16_t, k ^ 0x8000u);
-    case HT_F16:
-    case HT_BF16: BACK(uint16_t, k & 0x8000 ? k ^ 0x8000u : ~k);
-    case HT_U32: BACK(uint32_t, k);
-    case HT_I32: BACK(uint32_t, k ^ 0x80000000u);
-    case HT_F32: BACK(uint32_t, k & 0x80000000u ? k ^ 0x80000000u : ~k);
-    default: break;
-    }
-}
-
-static void store_64(ht_dtype t, const uint64_t *keys, int64_t n, uint64_t *out) {
-    const uint64_t top = UINT64_C(1) << 63;
-    for (int64_t i = 0; i < n; i++) {
-        const uint64_t k = keys[i];
-        out[i] = t == HT_U64 ? k : t == HT_I64 || k & top ? k ^ top : ~k;
-    }
-}
 
 /* ---- rows ---- */
 
-typedef enum item_kind { ITEMS_32, ITEMS_64, ITEMS_KEYED } item_kind;
+typedef enum item_kind { ITEMS_32, ITEMS_64 } item_kind;
 
 typedef struct sort_job {
     const ht_call *call;
@@ -141,8 +44,11 @@ typedef struct sort_job {
     bool places;
     item_kind kind;
     size_t item_bytes;
-    int low, n_bits; /* of a key in an item */
-    char *items;     /* [rooms n] per thread */
+    int low, n_bits; /* of a key in an item; below them is the place, if places are asked for */
+    uint64_t
+        least; /* what keys of 64 bits count from, and by how much they are then shifted, to leave room for places */
+    int shift;
+    char *items; /* [rooms n] per thread */
     int rooms;
     uint32_t *counts;
 } sort_job;
@@ -155,10 +61,10 @@ static sort_job job_of(const ht_call *call, bool places, int64_t kth) {
     const int bits = key_bits(t);
     job.n = job.x->shape[job.x->n_dims - 1];
     job.n_rows = job.n > 0 ? ht_view_size(job.x) / job.n : 0;
-    job.kind = bits <= 32 ? (places ? ITEMS_64 : ITEMS_32) : places ? ITEMS_KEYED : ITEMS_64;
-    job.item_bytes = job.kind == ITEMS_32 ? 4 : job.kind == ITEMS_64 ? 8 : sizeof(ht_keyed);
-    job.low = bits <= 32 && places ? 32 : 0;
-    job.n_bits = bits;
+    job.kind = bits <= 32 && !places ? ITEMS_32 : ITEMS_64;
+    job.item_bytes = job.kind == ITEMS_32 ? 4 : 8;
+    job.low = !places ? 0 : bits <= 32 ? 32 : 64 - __builtin_clzll((unsigned long long)job.n | 1);
+    job.n_bits = places && bits == 64 && kth < 0 ? 64 - job.low : bits;
     job.rooms = kth < 0 ? 2 : 3;
     return job;
 }
@@ -172,27 +78,34 @@ static void give_room(sort_job *job, int worker) {
     job->counts = (uint32_t *)(void *)(job->items + (size_t)job->rooms * (size_t)job->n * job->item_bytes);
 }
 
-/* Elements [begin, end) of a row as items, at `to`; `room` is for keys. */
-static void load(const sort_job *job, int64_t row, int64_t begin, int64_t end, void *to, void *room) {
+static const char *element(const sort_job *job, int64_t row, int64_t at) {
     const ht_view *x = job->x;
     const int last = x->n_dims - 1;
-    const int64_t n = end - begin, stride = x->stride[last];
-    const char *from =
-        (const char *)x->data + (ht_view_offset(x, last, row) + begin * stride) * (int64_t)ht_dtype_bytes(x->dtype);
+    return (const char *)x->data +
+           (ht_view_offset(x, last, row) + at * x->stride[last]) * (int64_t)ht_dtype_bytes(x->dtype);
+}
+
+static bool wide_keys(const sort_job *job) { return ht_dtype_bytes(job->x->dtype) == 8; }
+
+/* Elements [begin, end) of a row as items, at `to`; `room` is for keys. */
+static void load(const sort_job *job, int64_t row, int64_t begin, int64_t end, void *to, void *room) {
+    const ht_dtype t = job->x->dtype;
+    const int64_t n = end - begin, stride = job->x->stride[job->x->n_dims - 1];
+    const char *from = element(job, row, begin);
+    uint64_t *items = to;
     if (job->kind == ITEMS_32)
-        load_32(x->dtype, from, stride, n, false, to);
-    else if (job->kind == ITEMS_64 && !job->places)
-        load_64(x->dtype, from, stride, n, false, to);
-    else if (job->kind == ITEMS_64) {
-        const uint32_t *keys = room;
-        uint64_t *items = to;
-        load_32(x->dtype, from, stride, n, true, room);
-        for (int64_t i = 0; i < n; i++) items[i] = (uint64_t)keys[i] << 32 | (uint64_t)(begin + i);
-    } else {
+        load_32(t, from, stride, n, false, to);
+    else if (!job->places)
+        load_64(t, from, stride, n, false, to);
+    else if (wide_keys(job)) {
         const uint64_t *keys = room;
-        ht_keyed *items = to;
-        load_64(x->dtype, from, stride, n, true, room);
-        for (int64_t i = 0; i < n; i++) items[i] = (ht_keyed){keys[i], (uint32_t)(begin + i)};
+        load_64(t, from, stride, n, true, room);
+        for (int64_t i = 0; i < n; i++)
+            items[i] = (keys[i] - job->least) >> job->shift << job->low | (uint64_t)(begin + i);
+    } else {
+        const uint32_t *keys = room;
+        load_32(t, from, stride, n, true, room);
+        for (int64_t i = 0; i < n; i++) items[i] = (uint64_t)keys[i] << 32 | (uint64_t)(begin + i);
     }
 }
 
@@ -202,11 +115,8 @@ static void store(const sort_job *job, int64_t row, int64_t begin, int64_t end, 
     const int64_t n = end - begin;
     void *to = (char *)out->data + (row * job->n + begin) * (int64_t)ht_dtype_bytes(out->dtype);
     if (job->places) {
-        uint32_t *places = to;
-        if (job->kind == ITEMS_64)
-            for (int64_t i = 0; i < n; i++) places[i] = (uint32_t)((const uint64_t *)items)[begin + i];
-        else
-            for (int64_t i = 0; i < n; i++) places[i] = ((const ht_keyed *)items)[begin + i].place;
+        const uint64_t *from = (const uint64_t *)items + begin, mask = (UINT64_C(1) << job->low) - 1;
+        for (int64_t i = 0; i < n; i++) ((uint32_t *)to)[i] = (uint32_t)(from[i] & mask);
     } else if (job->kind == ITEMS_32)
         store_32(out->dtype, (const uint32_t *)items + begin, n, to);
     else
@@ -214,10 +124,49 @@ static void store(const sort_job *job, int64_t row, int64_t begin, int64_t end, 
 }
 
 static void order(const sort_job *job, void *a, void *other, int64_t n) {
-    switch (job->kind) {
-    case ITEMS_32: order_32(a, other, n, job->low, job->n_bits, job->counts); return;
-    case ITEMS_64: order_64(a, other, n, job->low, job->n_bits, job->counts); return;
-    case ITEMS_KEYED: sort_keyed(a, other, n, job->low, job->n_bits, job->counts); return;
+    if (job->kind == ITEMS_32)
+        order_32(a, other, n, job->low, job->n_bits, job->counts);
+    else
+        order_64(a, other, n, job->low, job->n_bits, job->counts);
+}
+
+/* ---- places of keys of 64 bits ---- */
+
+/* A place and 64 bits do not fit into an item: it has as many of the upper bits of what a key is above the least one as leave
+ * room for the place. */
+static void measure(sort_job *job, int64_t row) {
+    enum { AT_ONCE = 256 };
+    uint64_t keys[AT_ONCE], least = UINT64_MAX, most = 0;
+    const int64_t stride = job->x->stride[job->x->n_dims - 1];
+    for (int64_t at = 0; at < job->n; at += AT_ONCE) {
+        const int64_t n = ht_min_i64(AT_ONCE, job->n - at);
+        load_64(job->x->dtype, element(job, row, at), stride, n, true, keys);
+        for (int64_t i = 0; i < n; i++) {
+            least = keys[i] < least ? keys[i] : least;
+            most = keys[i] > most ? keys[i] : most;
+        }
+    }
+    const int bits = 64 - __builtin_clzll((unsigned long long)(most - least) | 1);
+    job->least = least;
+    job->shift = bits > 64 - job->low ? bits - (64 - job->low) : 0;
+}
+
+/* Items in order, of which some may be alike but for the place and for bits that were left out: those, which are no more than
+ * a place has, with the place fit into an item again. */
+static void settle(const sort_job *job, int64_t row, uint64_t *items, uint64_t *other, int64_t n) {
+    if (!wide_keys(job) || job->shift == 0) return;
+    const uint64_t places = (UINT64_C(1) << job->low) - 1, left_out = (UINT64_C(1) << job->shift) - 1;
+    for (int64_t i = 0, end; i < n; i = end) {
+        const uint64_t alike = items[i] >> job->low;
+        for (end = i + 1; end < n && items[end] >> job->low == alike;) end++;
+        if (end == i + 1) continue;
+        for (int64_t k = i; k < end; k++) {
+            const uint64_t place = items[k] & places;
+            uint64_t key = 0;
+            load_64(job->x->dtype, element(job, row, (int64_t)place), 1, 1, true, &key);
+            items[k] = ((key - job->least) & left_out) << job->low | place;
+        }
+        order_64(items + i, other, end - i, job->low, job->shift, job->counts);
     }
 }
 
@@ -270,17 +219,15 @@ PART_PLACES(32)
 PART_PLACES(64)
 
 static void part_row(const sort_job *job, int64_t row) {
-    const ht_view *x = job->x;
-    const int last = x->n_dims - 1;
-    const char *from = (const char *)x->data + ht_view_offset(x, last, row) * (int64_t)ht_dtype_bytes(x->dtype);
+    const int64_t stride = job->x->stride[job->x->n_dims - 1];
     uint32_t *places = (uint32_t *)job->call->out.data + row * job->n;
     void *keys = job->items;
-    if (job->kind == ITEMS_64) {
-        load_32(x->dtype, from, x->stride[last], job->n, true, keys);
-        part_places_32(keys, (uint32_t *)keys + job->n, job->n, job, places);
-    } else {
-        load_64(x->dtype, from, x->stride[last], job->n, true, keys);
+    if (wide_keys(job)) {
+        load_64(job->x->dtype, element(job, row, 0), stride, job->n, true, keys);
         part_places_64(keys, (uint64_t *)keys + job->n, job->n, job, places);
+    } else {
+        load_32(job->x->dtype, element(job, row, 0), stride, job->n, true, keys);
+        part_places_32(keys, (uint32_t *)keys + job->n, job->n, job, places);
     }
 }
 
@@ -346,20 +293,25 @@ static void do_row(const sort_job *job, int64_t row) {
 }
 #endif
 
+static void sort_places(sort_job *job, int64_t row) {
+    uint64_t *items = (uint64_t *)(void *)job->items, *other = items + job->n;
+    if (wide_keys(job)) measure(job, row);
+    load(job, row, 0, job->n, items, other);
+    order(job, items, other, job->n);
+    settle(job, row, items, other, job->n);
+    store(job, row, 0, job->n, items);
+}
+
 static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
     sort_job job = *(const sort_job *)arg;
     give_room(&job, worker);
-    char *other = job.items + (size_t)job.n * job.item_bytes;
     for (int64_t row = begin; row < end; row++)
         if (!job.places)
             do_row(&job, row);
         else if (job.kth >= 0)
             part_row(&job, row);
-        else {
-            load(&job, row, 0, job.n, job.items, other);
-            order(&job, job.items, other, job.n);
-            store(&job, row, 0, job.n, job.items);
-        }
+        else
+            sort_places(&job, row);
 }
 
 /* ---- one long row ---- */
@@ -376,11 +328,8 @@ typedef struct long_row {
 } long_row;
 
 static int64_t part_items(const sort_job *job, void *a, void *other, int64_t n, const void *pivot) {
-    switch (job->kind) {
-    case ITEMS_32: return part_by_lanes_32(a, other, n, *(const uint32_t *)pivot);
-    case ITEMS_64: return part_by_lanes_64(a, other, n, *(const uint64_t *)pivot);
-    default: return part_keyed(a, other, n, *(const ht_keyed *)pivot);
-    }
+    return job->kind == ITEMS_32 ? part_by_lanes_32(a, other, n, *(const uint32_t *)pivot)
+                                 : part_by_lanes_64(a, other, n, *(const uint64_t *)pivot);
 }
 
 /* Parts items [begin[low], begin[high]) of a piece into the buckets from low to high. */
@@ -423,7 +372,9 @@ static void sort_buckets(void *arg, int64_t begin, int64_t end, int worker) {
                    (size_t)some * bytes);
             n += some;
         }
-        order(&job, to, l->room + (size_t)first * bytes, n);
+        void *room = l->room + (size_t)first * bytes;
+        order(&job, to, room, n);
+        if (job.places) settle(&job, l->row, (uint64_t *)(void *)to, room, n);
         store(&job, l->row, first, first + n, l->gathered);
     }
 }
@@ -440,6 +391,9 @@ static void find_pivots(long_row *l, char *items, char *other) {
     for (int b = 1; b < l->n_buckets; b++)
         memcpy(other + (size_t)(b - 1) * bytes, items + (size_t)(b * SAMPLED) * bytes, bytes);
     memcpy(items, other, (size_t)(l->n_buckets - 1) * bytes);
+    /* Of places all that are alike but for the place go to one bucket. */
+    for (int b = 1; b < l->n_buckets && l->sort.places; b++)
+        ((uint64_t *)(void *)items)[b - 1] &= ~((UINT64_C(1) << l->sort.low) - 1);
     l->pivots = items;
 }
 
@@ -449,6 +403,7 @@ static void sort_long_row(const sort_job *job, int64_t row) {
     const int threads = ht_pool_threads(pool);
     long_row l = {.sort = *job, .row = row};
     const size_t bytes = (size_t)job->n * job->item_bytes;
+    if (job->places && wide_keys(job)) measure(&l.sort, row);
     l.n_pieces = threads < MOST_PIECES ? threads : MOST_PIECES;
     l.n_buckets = (int)ht_min_i64(MOST_BUCKETS, BUCKETS_PER_THREAD * l.n_pieces);
     l.piece = (job->n + l.n_pieces - 1) / l.n_pieces;
@@ -512,3 +467,39 @@ void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_PARTITION] = (ht_kernel){.run = partition, .scratch = partition_scratch};
     kernels[HT_OP_ARGPARTITION] = (ht_kernel){.run = argpartition, .scratch = argpartition_scratch};
 }
+
+/* ---- for tests ---- */
+
+bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial);
+
+#ifdef HT_ISA_avx512
+#define TRIAL_OF_WIDTH(w)                                                                                              \
+    static void trial_##w(ht_sort_trial *t) {                                                                          \
+        uint##w##_t *x = t->x, *to = t->to, *room = t->room;                                                           \
+        uint32_t counts[COUNTS];                                                                                       \
+        const sorting_##w s = {&plain_##w, counts};                                                                    \
+        placed_##w at = {0};                                                                                           \
+        switch (t->way) {                                                                                              \
+        case HT_SORT_WITHIN: sort_within_##w(x, room, t->n, 0, t->splits, &s); break;                                  \
+        case HT_SORT_INTO: sort_into_##w(x, to, t->n, 0, t->splits, &s); break;                                        \
+        case HT_SORT_ELEMENTS: sort_elements_##w(x, &plain_##w, to, room, t->n, t->splits, &s); break;                 \
+        default: at = find_##w(x, &plain_##w, room, to, t->n, t->kth, t->splits, counts); break;                       \
+        }                                                                                                              \
+        t->number = at.number, t->below = at.below, t->equal = at.equal;                                               \
+    }
+TRIAL_OF_WIDTH(32)
+TRIAL_OF_WIDTH(64)
+
+bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial) {
+    if (trial->width == 32)
+        trial_32(trial);
+    else
+        trial_64(trial);
+    return true;
+}
+#else
+bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial) {
+    (void)trial;
+    return false;
+}
+#endif

@@ -40,6 +40,38 @@ static int64_t NAMED(split)(const ITEM *x, ITEM *low, ITEM *high, int64_t n, ITE
     return NAMED(split_as)(x, low, high, n, pivot, NULL, alike);
 }
 
+/* The same by two pivots: what is below the first one goes to the front of `low`, which may be x, what is below the second one
+ * to the front of `middle`, which may be x, and the others end before `end`. */
+static inline __attribute__((always_inline)) void NAMED(split_in_three)(const ITEM *x, ITEM *low, ITEM *middle,
+                                                                        ITEM *end, int64_t n, const ITEM pivot[2],
+                                                                        const NAMED(forms) * as, int64_t count[3]) {
+    const __m512i first = SET1(pivot[0]), second = SET1(pivot[1]);
+    int64_t lows = 0, others = 0, highs = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        __m512i v = _mm512_loadu_si512(x + i);
+        if (as) v = NAMED(numbers)(as, v);
+        const NAMED(mask) below = BELOW(v, first), under = BELOW(v, second);
+        const NAMED(mask) between = under & (NAMED(mask)) ~below, above = (NAMED(mask)) ~under;
+        const int some = LANES - __builtin_popcount(under);
+        _mm512_storeu_si512(low + lows, PACK(below, v));
+        _mm512_storeu_si512(middle + others, PACK(between, v));
+        lows += __builtin_popcount(below);
+        highs += some;
+        others = i + LANES - lows - highs;
+        STORE_SOME(end - highs, FIRST(some), PACK(above, v));
+    }
+    for (; i < n; i++) {
+        const ITEM v = as ? LOWEST(NAMED(numbers)(as, SET1(x[i]))) : x[i];
+        if (v < pivot[0])
+            low[lows++] = v;
+        else if (v < pivot[1])
+            middle[others++] = v;
+        else
+            end[-++highs] = v;
+    }
+    count[0] = lows, count[1] = others, count[2] = highs;
+}
+
 /* Those of x[0 .. n) above the number go to `to`, which may be x. Gives how many they are. */
 static int64_t NAMED(keep_above)(const ITEM *x, ITEM *to, int64_t n, ITEM number) {
     const __m512i middle = SET1(number);
@@ -84,6 +116,34 @@ static inline ITEM NAMED(pivot_of)(const ITEM *x, int64_t n, const NAMED(forms) 
     return LOWEST(PERMUTED(SET1(LANES / 2), NAMED(sort_lanes)(middle)));
 }
 
+/* Registers of the numbers, in order: gives how many numbers. */
+enum { NAMED(MOST_SAMPLED) = 4 * NAMED(BASE_SORT) };
+static int NAMED(sample_of)(const ITEM *x, const NAMED(forms) * as, int64_t n, ITEM *sample) {
+    const int runs = n < 1024 * NAMED(BASE_SORT) ? 1 : 4;
+    const int count = n < 8 * NAMED(BASE_SORT) ? 4 : runs * 16;
+    ITEM some[NAMED(MOST_SAMPLED)];
+    const int64_t step = (n - LANES) / count;
+    for (int i = 0; i < count; i++) {
+        const __m512i v = _mm512_loadu_si512(x + step / 2 + i * step);
+        _mm512_storeu_si512(some + i * LANES, as ? NAMED(numbers)(as, v) : v);
+    }
+    const int run = count / runs * LANES;
+    for (int i = 0; i < runs; i++) NAMED(sort_base)(some + i * run, sample + i * run, run, &NAMED(plain));
+    for (int merged = run; merged < count * LANES; merged *= 2) {
+        memcpy(some, sample, sizeof some);
+        for (int i = 0; i < count * LANES; i += 2 * merged) {
+            const ITEM *a = some + i, *b = a + merged, *const end_a = b, *const end_b = b + merged;
+            for (ITEM *to = sample + i; to < sample + i + 2 * merged; to++) {
+                const bool first = b == end_b || (a < end_a && *a <= *b);
+                *to = first ? *a : *b;
+                a += first;
+                b += !first;
+            }
+        }
+    }
+    return count * LANES;
+}
+
 /* ---- sorting ---- */
 
 typedef struct NAMED(sorting) {
@@ -102,6 +162,31 @@ static void NAMED(sort_by_digits)(ITEM *x, ITEM *room, int64_t n, const NAMED(so
 }
 
 static void NAMED(sort_into)(ITEM *from, ITEM *to, int64_t n, ITEM least, int depth, const NAMED(sorting) * s);
+static void NAMED(sort_within)(ITEM *x, ITEM *room, int64_t n, ITEM least, int depth, const NAMED(sorting) * s);
+
+/* Two pivots for what is too much for the nearer caches, where passes cost more than comparisons. */
+enum { NAMED(FAR_SORT) = 1 << 20 >> (WIDTH / 32 + 4) };
+static bool NAMED(two_pivots)(const ITEM *x, int64_t n, const NAMED(forms) * as, ITEM pivot[2]) {
+    if (n <= NAMED(FAR_SORT)) return false;
+    ITEM sample[NAMED(MOST_SAMPLED)];
+    const int of = NAMED(sample_of)(x, as, n, sample);
+    pivot[0] = sample[of / 3];
+    pivot[1] = sample[of * 2 / 3];
+    return pivot[0] < pivot[1];
+}
+
+/* Elements x[0 .. n) by two pivots into `to`, with room that may be x. */
+static void NAMED(sort_in_three)(const ITEM *x, const NAMED(forms) * as, ITEM *to, ITEM *room, int64_t n,
+                                 const ITEM pivot[2], ITEM least, int depth, const NAMED(sorting) * s) {
+    int64_t count[3];
+    if (as)
+        NAMED(split_in_three)(x, to, room, to + n, n, pivot, as, count);
+    else
+        NAMED(split_in_three)(x, to, room, to + n, n, pivot, NULL, count);
+    NAMED(sort_into)(room, to + count[0], count[1], pivot[0], depth, s);
+    NAMED(sort_within)(to + n - count[2], room, count[2], pivot[1], depth, s);
+    NAMED(sort_within)(to, room, count[0], least, depth, s);
+}
 
 /* Sorts x[0 .. n), none of them below `least`, with room for as many. */
 static void NAMED(sort_within)(ITEM *x, ITEM *room, int64_t n, ITEM least, int depth, const NAMED(sorting) * s) {
@@ -109,6 +194,16 @@ static void NAMED(sort_within)(ITEM *x, ITEM *room, int64_t n, ITEM least, int d
         if (depth-- == 0) {
             NAMED(sort_by_digits)(x, room, n, s);
             return;
+        }
+        ITEM two[2];
+        if (NAMED(two_pivots)(x, n, NULL, two)) {
+            int64_t count[3];
+            NAMED(split_in_three)(x, x, room, room + n, n, two, NULL, count);
+            const int64_t high = n - count[2];
+            NAMED(sort_into)(room, x + count[0], count[1], two[0], depth, s);
+            NAMED(sort_into)(room + high, x + high, count[2], two[1], depth, s);
+            n = count[0];
+            continue;
         }
         const ITEM pivot = NAMED(pivot_of)(x, n, NULL);
         bool alike = false;
@@ -134,6 +229,11 @@ static void NAMED(sort_into)(ITEM *from, ITEM *to, int64_t n, ITEM least, int de
         if (depth-- == 0) {
             memcpy(to, from, (size_t)n * sizeof *to);
             NAMED(sort_by_digits)(to, from, n, s);
+            return;
+        }
+        ITEM two[2];
+        if (NAMED(two_pivots)(from, n, NULL, two)) {
+            NAMED(sort_in_three)(from, NULL, to, from, n, two, least, depth, s);
             return;
         }
         const ITEM pivot = NAMED(pivot_of)(from, n, NULL);
@@ -186,6 +286,11 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
         }
         return;
     }
+    ITEM two[2];
+    if (NAMED(two_pivots)(x, n, &as, two)) {
+        NAMED(sort_in_three)(x, &as, to, room, n, two, 0, depth, s);
+        return;
+    }
     const ITEM pivot = NAMED(pivot_of)(x, n, &as);
     bool alike;
     const int64_t front = NAMED(split_as)(x, to, room, n, pivot, &as, &alike), rest = n - front;
@@ -228,32 +333,6 @@ static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM 
     }
     *below = under;
     return kept;
-}
-
-/* Registers of the numbers, in order: gives how many numbers. */
-enum { NAMED(MOST_SAMPLED) = 4 * NAMED(BASE_SORT) };
-static int NAMED(sample_of)(const ITEM *x, const NAMED(forms) * as, int64_t n, ITEM *sample) {
-    const int runs = n < 1024 * NAMED(BASE_SORT) ? 1 : 4;
-    const int count = n < 8 * NAMED(BASE_SORT) ? 4 : runs * 16;
-    ITEM some[NAMED(MOST_SAMPLED)];
-    const int64_t step = (n - LANES) / count;
-    for (int i = 0; i < count; i++)
-        _mm512_storeu_si512(some + i * LANES, NAMED(numbers)(as, _mm512_loadu_si512(x + step / 2 + i * step)));
-    const int run = count / runs * LANES;
-    for (int i = 0; i < runs; i++) NAMED(sort_base)(some + i * run, sample + i * run, run, &NAMED(plain));
-    for (int merged = run; merged < count * LANES; merged *= 2) {
-        memcpy(some, sample, sizeof some);
-        for (int i = 0; i < count * LANES; i += 2 * merged) {
-            const ITEM *a = some + i, *b = a + merged, *const end_a = b, *const end_b = b + merged;
-            for (ITEM *to = sample + i; to < sample + i + 2 * merged; to++) {
-                const bool first = b == end_b || (a < end_a && *a <= *b);
-                *to = first ? *a : *b;
-                a += first;
-                b += !first;
-            }
-        }
-    }
-    return count * LANES;
 }
 
 /* Two numbers of a sample between which the one at kth of n should lie; `wide` times further apart, or the same one if 0. */
