@@ -219,6 +219,8 @@ def _made_of(values, dtype):
 def from_dlpack(x, /, *, copy=None):
     """An array on the memory of `x`, anything that has `__dlpack__`, which must not be written to while the array lives;
     `copy=True` copies it."""
+    if not hasattr(x, "__dlpack__") or not hasattr(x, "__dlpack_device__"):
+        raise TypeError(f"a {type(x).__name__} does not share its memory by DLPack")
     shared = _dlpack.from_capsule(x)
     return _copied(shared) if copy else shared
 

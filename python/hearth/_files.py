@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import tempfile
+from collections.abc import Mapping
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_void_p
 
 from . import _library as lib
@@ -120,7 +121,16 @@ def save(file, arr):
 
 
 def _texts(texts):
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is a {type(text).__name__}, expected a text")
     return (c_char_p * max(1, len(texts)))(*(t.encode() for t in texts))
+
+
+def _by_name(arrays):
+    if not isinstance(arrays, Mapping):
+        raise TypeError(f"arrays and metadata are given by name, in a dict, not in a {type(arrays).__name__}")
+    return arrays
 
 
 def _handles(arrays):
@@ -151,7 +161,7 @@ def savez_compressed(file, *args, **kwargs):
 
 def save_safetensors(file, arrays, metadata=None):
     """Arrays by name, and texts by name beside them."""
-    metadata = metadata or {}
+    arrays, metadata = _by_name(arrays), _by_name(metadata or {})
     names, handles, n = _texts(list(arrays)), _handles(arrays), len(arrays)
     about = _texts(list(metadata)), _texts(list(metadata.values())), len(metadata)
     _save_to(file, ".safetensors", lambda path: lib.within(_safetensors_save, path, names, handles, n, *about))
@@ -172,6 +182,7 @@ def _as_json(key, value):
 
 def save_gguf(file, arrays, metadata=None):
     """Arrays by name as GGUF, and beside them metadata: texts, lists of texts, numbers, or arrays of one axis."""
-    values = json.dumps({key: _as_json(key, value) for key, value in (metadata or {}).items()}).encode()
+    values = json.dumps({key: _as_json(key, value) for key, value in _by_name(metadata or {}).items()}).encode()
+    arrays = _by_name(arrays)
     names, handles, n = _texts(list(arrays)), _handles(arrays), len(arrays)
     _save_to(file, ".gguf", lambda path: lib.within(_gguf_save, path, names, handles, n, values))
