@@ -1,6 +1,7 @@
 """Compiled functions: traced once for each combination of arguments, then laid out again without running Python."""
 
 import functools
+import weakref
 from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
 
 from . import _library as lib
@@ -51,18 +52,20 @@ def _assign(container, tree):
 class _Trace:
     """What the library has laid out for arguments of one kind: of some dtypes, and of some shapes or numbers of axes."""
 
-    def __init__(self, compiled, args, kwargs, state):
-        self._results = None
+    def __init__(self, owner, args, kwargs, state):
         rebuild = flatten((args, kwargs, state))[1]
+        results = self._results = [None]  # what makes a value of arrays
+        owner_of = weakref.ref(owner)  # the library's callback lives as long as the trace, and must not keep it alive
 
         def call(stand_ins):
+            compiled = owner_of()
             positional, named, at_first = rebuild(stand_ins)
             before = _snapshot(compiled.inputs), _snapshot(compiled.outputs)
             around, lib.thread.shapeless = lib.thread.shapeless, lib.thread.shapeless or compiled.shapeless
             try:
                 _assign(compiled.inputs, at_first)
                 value = compiled.fun(*positional, **named)
-                made, self._results = flatten((value, compiled.outputs))
+                made, results[0] = flatten((value, compiled.outputs))
                 return made
             finally:
                 lib.thread.shapeless = around
@@ -71,7 +74,7 @@ class _Trace:
 
         as_function, self._number = function_of(call)
         self._pointer = c_void_p()
-        lib.check(_new, byref(as_function), byref(_Options(compiled.shapeless)), byref(self._pointer))
+        lib.check(_new, byref(as_function), byref(_Options(owner.shapeless)), byref(self._pointer))
 
     def __del__(self):
         _free(self._pointer)
@@ -83,7 +86,7 @@ class _Trace:
             lambda scope: _call(scope, self._pointer, handles_of(arguments), len(arguments), out, MOST),
             results=lambda count: arrays_of(out, count),
         )
-        return self._results(made)
+        return self._results[0](made)
 
 
 class _Compiled:

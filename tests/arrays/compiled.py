@@ -1,6 +1,8 @@
 """Compiled functions of Python, and gradients of compositions, against MLX (where it is installed) and torch."""
 
+import gc
 import unittest
+import weakref
 
 import numpy as np
 
@@ -77,6 +79,26 @@ class Compiled(unittest.TestCase):
         self.assertEqual(len(calls), 100)
         g(hx.zeros((1000,)), state)
         self.assertEqual(len(calls), 101)
+
+    def test_compiled_functions_die_with_who_holds_them(self):
+        class Model:
+            def __init__(self):
+                self.w = hx.ones(4)
+                self.step = hx.compile(self.forward)
+
+            def forward(self, x):
+                return x * self.w
+
+        gc.collect()
+        before, models = len(hx._transform._users), []
+        for _ in range(5):
+            model = Model()
+            model.step(hx.ones(4)), hx.compile(lambda x: x + 1, shapeless=True)(model.w)
+            models.append(weakref.ref(model))
+        del model
+        gc.collect()
+        self.assertEqual(len(hx._transform._users), before)
+        self.assertEqual([m() for m in models], [None] * 5)
 
     def test_failures_come_out_and_leave_nothing(self):
         g = hx.compile(lambda x: x + hx.zeros((3,)))
