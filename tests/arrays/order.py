@@ -100,7 +100,19 @@ def check(rng, call):
     return f"{call.__name__}({a.dtype.name}{list(x.shape)}, axis {axis})", str(x.tolist()) if x.size < 30 else "", x.size
 
 
-CALLS = [sort, argsort, flat, partition, argpartition, topk]
+def near(rng, a, x, axis):
+    """Places of keys of 64 bits that differ in their lowest bits alone, with some far away."""
+    n = int(rng.choice([2, 40, 300, 5000, 40000]))
+    close = rng.integers(0, 1 << int(rng.integers(1, 24)), n)
+    far = rng.integers(-(2**62), 2**62, n)
+    keys = np.where(rng.random(n) < rng.choice([0.1, 0.001]), far, close + (1 << 52))
+    dtype = str(rng.choice(["int64", "uint64", "float64"]))
+    keys = keys.view(np.float64) if dtype == "float64" else keys.astype(dtype)
+    places = hx.argsort(hx.array(keys, dtype=getattr(hx, dtype)))
+    return _same(np.array(places), np.argsort(keys, kind="stable"))
+
+
+CALLS = [sort, argsort, flat, partition, argpartition, topk, near]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "cpu/sort_trial.h"
 #include "cpu/vector/simd.h"
+#include "cpu/vector/sort_counting.h"
 #include "cpu/vector/sort_keys.h"
 #include "cpu/vector/vector.h"
 #include "cpu/walk.h"
@@ -293,6 +294,18 @@ static void do_row(const sort_job *job, int64_t row) {
 }
 #endif
 
+static bool is_counted(const sort_job *job) {
+    return !job->places && job->kth < 0 && counting_pays(job->x->dtype, job->n);
+}
+
+static void count_row(const sort_job *job, int64_t row) {
+    const ht_dtype t = job->x->dtype;
+    const bool fit = counting_bytes(t) <= COUNTS * sizeof(uint32_t); /* else they do among the items */
+    sort_by_counting(t, element(job, row, 0), job->x->stride[job->x->n_dims - 1], job->n,
+                     fit ? job->counts : (uint32_t *)(void *)job->items,
+                     (char *)job->call->out.data + row * job->n * (int64_t)ht_dtype_bytes(t));
+}
+
 static void sort_places(sort_job *job, int64_t row) {
     uint64_t *items = (uint64_t *)(void *)job->items, *other = items + job->n;
     if (wide_keys(job)) measure(job, row);
@@ -306,7 +319,9 @@ static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
     sort_job job = *(const sort_job *)arg;
     give_room(&job, worker);
     for (int64_t row = begin; row < end; row++)
-        if (!job.places)
+        if (is_counted(&job))
+            count_row(&job, row);
+        else if (!job.places)
             do_row(&job, row);
         else if (job.kth >= 0)
             part_row(&job, row);
@@ -421,7 +436,7 @@ static void sort_long_row(const sort_job *job, int64_t row) {
 static void run(sort_job job) {
     if (job.n == 0 || job.n_rows == 0) return;
     const int threads = ht_pool_threads(job.call->pool);
-    if (job.kth < 0 && job.n >= LONG_ROW && job.n_rows < threads)
+    if (job.kth < 0 && job.n >= LONG_ROW && job.n_rows < threads && !is_counted(&job))
         for (int64_t row = 0; row < job.n_rows; row++) sort_long_row(&job, row);
     else
         ht_pool_run(job.call->pool, job.n_rows, ht_row_grain(HT_GRAIN_PLAIN, job.n), do_rows, &job);

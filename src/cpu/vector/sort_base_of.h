@@ -262,8 +262,14 @@ static inline __attribute__((always_inline)) void NAMED(compare_lanes)(__m512i *
     HT_UNROLL
     for (int r = 0; r < half; r++) {
         const __m512i a = NAMED(paired)(v[r], pair[0], v[r + half]), b = NAMED(paired)(v[r], pair[1], v[r + half]);
+#if WIDTH == 32
         v[r] = MIN(a, b);
         v[r + half] = MAX(a, b);
+#else /* where both wait three times as long */
+        const NAMED(mask) above = BELOW(b, a);
+        v[r] = BLEND(above, a, b);
+        v[r + half] = BLEND(above, b, a);
+#endif
     }
 }
 
@@ -292,7 +298,7 @@ static inline __attribute__((always_inline)) void NAMED(merge_columns)(__m512i *
             __m512i low;
             NAMED(mask) above;
             if (i & apart) continue;
-            if (i & 1)
+            if (WIDTH == 64 || (i & 1))
                 MASK_ORDER(i, i + apart);
             else
                 ORDER(i, i + apart);

@@ -75,10 +75,15 @@ static inline __attribute__((always_inline)) void NAMED(split_in_three)(const IT
 /* Those of x[0 .. n) above the number go to `to`, which may be x. Gives how many they are. */
 static int64_t NAMED(keep_above)(const ITEM *x, ITEM *to, int64_t n, ITEM number) {
     const __m512i middle = SET1(number);
-    int64_t kept = 0;
-    for (int64_t i = 0; i < n; i += LANES) {
-        const NAMED(mask) here = NAMED(lanes_left)(n - i);
-        const __m512i v = LOAD_SOME(middle, here, x + i);
+    int64_t kept = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const __m512i v = _mm512_loadu_si512(x + i);
+        const NAMED(mask) above = BELOW(middle, v);
+        _mm512_storeu_si512(to + kept, PACK(above, v));
+        kept += __builtin_popcount(above);
+    }
+    if (i < n) {
+        const __m512i v = LOAD_SOME(middle, FIRST(n - i), x + i);
         const NAMED(mask) above = BELOW(middle, v);
         const int some = __builtin_popcount(above);
         STORE_SOME(to + kept, FIRST(some), PACK(above, v));
@@ -280,10 +285,11 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
     }
     const NAMED(forms) as = NAMED(forms_of)(from), made = NAMED(forms_of)(s->form);
     if (NAMED(in_order)(x, n, &as)) {
-        for (int64_t i = 0; i < n; i += LANES) {
-            const NAMED(mask) here = NAMED(lanes_left)(n - i);
-            STORE_SOME(to + i, here, NAMED(elements)(&made, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i))));
-        }
+        int64_t i = 0;
+        for (; i + LANES <= n; i += LANES)
+            _mm512_storeu_si512(to + i, NAMED(elements)(&made, NAMED(numbers)(&as, _mm512_loadu_si512(x + i))));
+        const NAMED(mask) here = NAMED(lanes_left)(n - i);
+        STORE_SOME(to + i, here, NAMED(elements)(&made, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i))));
         return;
     }
     ITEM two[2];
