@@ -7,18 +7,27 @@
 
 /* ---- coming and going ---- */
 
+void core_array_set(core_array *self, ht_array *a) {
+    ht_array *before = self->a;
+    PyObject *shape = self->shape;
+    core_queue *queue = self->queue;
+    const core_place now = core_here();
+    self->a = a;
+    self->shape = NULL;
+    self->queue = now.named ? now.queue : NULL;
+    Py_XINCREF((PyObject *)self->queue);
+    core_ht.ht_array_release(before);
+    Py_XDECREF(shape);
+    Py_XDECREF((PyObject *)queue);
+}
+
 PyObject *core_array_new(ht_array *a) {
     core_array *self = (core_array *)PyType_GenericAlloc((PyTypeObject *)core_hook.array, 0);
     if (!self) {
         core_ht.ht_array_release(a);
         return NULL;
     }
-    self->a = a;
-    core_place now = core_here();
-    if (now.named) {
-        Py_INCREF((PyObject *)now.queue);
-        self->queue = now.queue;
-    }
+    core_array_set(self, a);
     return (PyObject *)self;
 }
 

@@ -16,21 +16,9 @@
     X(ht_array_data)                                                                                                   \
     X(ht_array_dim)                                                                                                    \
     X(ht_array_dtype)                                                                                                  \
-    X(ht_array_lend)                                                                                                   \
-    X(ht_array_n_dims)                                                                                                 \
-    X(ht_array_release)                                                                                                \
-    X(ht_array_retain)                                                                                                 \
-    X(ht_array_size)                                                                                                   \
-    X(ht_array_stride)                                                                                                 \
-    X(ht_dtype_bytes)                                                                                                  \
-    X(ht_scope_error)                                                                                                  \
-    X(ht_scope_finish)                                                                                                 \
-    X(ht_scope_free)                                                                                                   \
-    X(ht_scope_new)                                                                                                    \
-    X(ht_scope_stream)                                                                                                 \
-    X(ht_stream_free)                                                                                                  \
-    X(ht_stream_new)                                                                                                   \
-    X(ht_stream_synchronize)
+    X(ht_array_is_evaluated) X(ht_array_lend) X(ht_array_n_dims) X(ht_array_release) X(ht_array_retain)                \
+        X(ht_array_size) X(ht_array_stride) X(ht_dtype_bytes) X(ht_scope_error) X(ht_scope_finish) X(ht_scope_free)    \
+            X(ht_scope_new) X(ht_scope_stream) X(ht_stream_free) X(ht_stream_new) X(ht_stream_synchronize)
 
 /* The library's functions. */
 typedef struct core_library {
@@ -118,7 +106,9 @@ static inline int core_is_array(PyObject *o) {
 }
 
 /* Where the elements are, row by row unless `strided`, once they are computed; NULL may be right, or an exception. */
-const void *core_data(ht_array *a, int strided);
+const void *core_data(ht_array *a, bool strided);
+/* Stands for `a` from now on, of which it takes over the hold. */
+void core_array_set(core_array *self, ht_array *a);
 int core_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void core_release_buffer(PyObject *self, Py_buffer *view);
 

@@ -130,8 +130,15 @@ extern ht_array *core_none; /* HT_NONE */
 /* numbers.c: of a number, or nested lists of them, in the dtype that is wanted (NULL: their own). NULL with *other where
  * they are something else, or do not fit. */
 ht_array *core_from_numbers(ht_scope *s, PyObject *o, const ht_dtype *wanted, bool *other);
+/* The elements, which are computed for that, as nested lists. */
+PyObject *core_list(ht_array *a);
 
 /* ---- for bodies ---- */
+
+/* PyFloat_AsDouble, of whole numbers without an object on the way. */
+static inline double core_double(PyObject *o) {
+    return PyLong_CheckExact(o) ? PyLong_AsDouble(o) : PyFloat_AsDouble(o);
+}
 
 /* Ends a scope: n arrays as a list, or as a tuple. `results` are HT_NONE or of the scope. */
 PyObject *core_finish_several(ht_scope *s, ht_array *const *results, int n, bool as_tuple);

@@ -31,7 +31,7 @@ BODY(full) {
     const core_value shape = v[0];
     PyObject *value = v[1].given;
     if (is_number(value)) {
-        const double number = PyFloat_AsDouble(value);
+        const double number = core_double(value);
         if (number == -1 && PyErr_Occurred()) return core_give_up(s);
         const ht_dtype dtype = v[2].absent ? natural(value) : v[2].dtype;
         return core_finish(s, ht.ht_full(s, number, dtype, shape.sizes, shape.n));
@@ -55,7 +55,7 @@ BODY(full_like) {
     ht_array *a = v[0].array;
     const ht_dtype dtype = dtype_or_own(&v[2], a);
     if (is_number(v[1].given)) {
-        const double number = PyFloat_AsDouble(v[1].given);
+        const double number = core_double(v[1].given);
         if (number == -1 && PyErr_Occurred()) return core_give_up(s);
         return core_finish(s, ht.ht_full_like(s, a, number, dtype));
     }
@@ -78,8 +78,8 @@ BODY(arange) {
         return core_give_up(s);
     }
     PyObject *start = both ? v[0].given : NULL, *stop = v[1].absent ? v[0].given : v[1].given;
-    const double from = start ? PyFloat_AsDouble(start) : 0, to = PyErr_Occurred() ? 0 : PyFloat_AsDouble(stop);
-    const double by = PyErr_Occurred() ? 0 : PyFloat_AsDouble(v[2].given);
+    const double from = start ? core_double(start) : 0, to = PyErr_Occurred() ? 0 : core_double(stop);
+    const double by = PyErr_Occurred() ? 0 : core_double(v[2].given);
     if (PyErr_Occurred()) return core_give_up(s);
     const bool whole = (!start || PyLong_Check(start)) && PyLong_Check(stop) && PyLong_Check(v[2].given);
     const ht_dtype dtype = !v[3].absent ? v[3].dtype : whole ? HT_I32 : HT_F32;

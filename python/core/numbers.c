@@ -3,6 +3,7 @@
 #include "function.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,7 +92,7 @@ static bool fits(const nest *l, ht_dtype dtype) {
 static void write_number(PyObject *o, ht_dtype dtype, char **to) {
     const size_t bytes = core_ht.ht_dtype_bytes(dtype);
     if (dtype == HT_F32 || dtype == HT_F64) {
-        const double number = PyFloat_AsDouble(o);
+        const double number = core_double(o);
         const float narrow = (float)number;
         memcpy(*to, dtype == HT_F32 ? (const void *)&narrow : &number, bytes);
     } else {
@@ -138,6 +139,11 @@ ht_array *core_from_numbers(ht_scope *s, PyObject *o, const ht_dtype *wanted, bo
     return wanted && made ? ht.ht_astype(s, made, *wanted) : made;
 }
 
+static void end(ht_scope *s) {
+    core_ht.ht_scope_finish(s, NULL);
+    core_scope_give(s);
+}
+
 /* array.__init__ */
 BODY(init) {
     PyObject *self = v[0].given, *values = v[1].given, *made = NULL;
@@ -146,17 +152,27 @@ BODY(init) {
         return core_give_up(s);
     }
     bool other = false;
-    ht_array *a = core_is_array(values) ? ((core_array *)values)->a
-                                        : core_from_numbers(s, values, v[2].absent ? NULL : &v[2].dtype, &other);
+    ht_array *a = NULL;
+    if (core_is_array(values)) {
+        if (v[2].absent) {
+            end(s);
+            return core_become(self, values);
+        }
+        a = ((core_array *)values)->a;
+    } else
+        a = core_from_numbers(s, values, v[2].absent ? NULL : &v[2].dtype, &other);
     if (other) {
         made = PyObject_CallFunctionObjArgs(core_hook.made_of, values, v[2].given, NULL);
         a = made ? ((core_array *)made)->a : NULL;
     }
     if (a && !v[2].absent) a = ht.ht_astype(s, a, v[2].dtype);
-    PyObject *result = core_finish(s, a), *none = result ? core_become(self, result) : NULL;
+    if (a) {
+        core_ht.ht_scope_finish(s, a);
+        core_scope_give(s);
+        core_array_set((core_array *)self, a);
+    }
     Py_XDECREF(made);
-    Py_XDECREF(result);
-    return none;
+    return a ? Py_NewRef(Py_None) : core_give_up(s);
 }
 
 /* ---- to numbers ---- */
@@ -225,44 +241,41 @@ static PyObject *number_of(ht_dtype dtype, const char *data) {
     }
 }
 
-/* Elements of an array from *data on, as nested lists of axes from `axis` on. */
-static PyObject *nested(const ht_array *a, int axis, const char **data) {
+/* Elements of an array from `data` on, as nested lists of axes from `axis` on. */
+static PyObject *nested(const ht_array *a, int axis, const char *data) {
     const ht_dtype dtype = core_ht.ht_array_dtype(a);
-    if (axis == core_ht.ht_array_n_dims(a)) {
-        PyObject *number = number_of(dtype, *data);
-        *data += core_ht.ht_dtype_bytes(dtype);
-        return number;
-    }
+    if (axis == core_ht.ht_array_n_dims(a)) return number_of(dtype, data);
     const Py_ssize_t n = (Py_ssize_t)core_ht.ht_array_dim(a, axis);
+    const ptrdiff_t step = (ptrdiff_t)core_ht.ht_array_stride(a, axis) * (ptrdiff_t)core_ht.ht_dtype_bytes(dtype);
     PyObject *list = PyList_New(n);
     for (Py_ssize_t i = 0; list && i < n; i++) {
-        PyObject *one = nested(a, axis + 1, data);
+        PyObject *one = nested(a, axis + 1, data + i * step);
         if (!one || PyList_SetItem(list, i, one)) Py_CLEAR(list);
     }
     return list;
 }
 
-static void end(ht_scope *s) {
-    core_ht.ht_scope_finish(s, NULL);
-    core_scope_give(s);
-}
-
-BODY(tolist) {
-    end(s);
-    ht_array *a = core_ht.ht_array_retain(v[0].array);
-    const char *data = core_data(a, false);
-    PyObject *list = PyErr_Occurred() ? NULL : nested(a, 0, &data);
+PyObject *core_list(ht_array *a) {
+    core_ht.ht_array_retain(a); /* whatever its object stands for meanwhile */
+    const char *data = core_data(a, true);
+    PyObject *list = PyErr_Occurred() ? NULL : nested(a, 0, data);
     core_ht.ht_array_release(a);
     return list;
 }
 
+BODY(tolist) {
+    end(s);
+    return core_list(v[0].array);
+}
+
 BODY(item) {
     end(s);
-    const int64_t n = core_ht.ht_array_size(v[0].array);
+    ht_array *a = v[0].array;
+    const int64_t n = core_ht.ht_array_size(a);
     if (n != 1)
         return PyErr_Format(PyExc_ValueError, "item() needs an array of one element, this one has %lld", (long long)n);
-    ht_array *a = core_ht.ht_array_retain(v[0].array);
-    const char *data = core_data(a, false);
+    core_ht.ht_array_retain(a);
+    const char *data = core_data(a, true);
     PyObject *number = PyErr_Occurred() ? NULL : number_of(core_ht.ht_array_dtype(a), data);
     core_ht.ht_array_release(a);
     return number;

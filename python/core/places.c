@@ -54,11 +54,9 @@ enum { MOST_AXES = 8 };
 /* Numbers in a list, or in an array, which is computed. A new reference to a list or a tuple; NULL after an exception. */
 static PyObject *starts_of(PyObject *o) {
     if (PyList_Check(o) || PyTuple_Check(o)) return Py_NewRef(o);
-    PyObject *array = core_operand(o, NULL), *flat = array ? PyObject_CallMethod(array, "flatten", NULL) : NULL;
-    PyObject *list = flat ? PyObject_CallMethod(flat, "tolist", NULL) : NULL;
+    PyObject *array = core_operand(o, NULL), *list = array ? core_list(((core_array *)array)->a) : NULL;
     Py_XDECREF(array);
-    Py_XDECREF(flat);
-    return list;
+    return !list || PyList_Check(list) ? list : Py_BuildValue("(N)", list);
 }
 
 /* Where the axes begin, those that are not named at 0. */

@@ -77,7 +77,7 @@ static ht_array *bound(PyObject *value, double standard, PyObject **made) {
     *made = NULL;
     if (value == Py_None) return core_none;
     if (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) {
-        const double number = PyFloat_AsDouble(value);
+        const double number = core_double(value);
         if (number == standard) return core_none;
         PyErr_Clear();
     }
@@ -177,7 +177,7 @@ BODY(permutation) {
     PyObject *x = v[0].given, *made = NULL;
     ht_array *a = NULL;
     if (PyLong_Check(x)) {
-        const double n = PyFloat_AsDouble(x);
+        const double n = core_double(x);
         if (!PyErr_Occurred()) a = ht.ht_arange(s, 0, n, 1, HT_U32);
     } else {
         made = core_operand(x, NULL);

@@ -171,7 +171,7 @@ bool core_read_plain(const core_parameter *p, PyObject *o, core_value *v, core_r
     case CORE_AXES: return read_numbers(p->kind, o, v, room);
     case CORE_WHOLE: return whole_of(o, &v->whole);
     case CORE_AXIS: return axis_of(o, &v->axis);
-    case CORE_NUMBER: v->number = PyFloat_AsDouble(o); return v->number != -1 || !PyErr_Occurred();
+    case CORE_NUMBER: v->number = core_double(o); return v->number != -1 || !PyErr_Occurred();
     case CORE_TRUTH: return truth_of(o, &v->truth);
     case CORE_DTYPE: return dtype_of(o, &v->dtype);
     default: return true;

@@ -97,9 +97,15 @@ static ht_status check_targets(ht_scope *s, ht_array *const *arrays, int n, ht_e
     return HT_OK;
 }
 
+static bool are_evaluated(ht_array *const *arrays, int n) {
+    for (int i = 0; i < n; i++)
+        if (arrays[i] != HT_NONE && !ht_array_is_evaluated(arrays[i])) return false;
+    return n > 0;
+}
+
 ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
     ht_status st = check_targets(s, arrays, n, err);
-    if (st) return st;
+    if (st || are_evaluated(arrays, n)) return st;
     ht_stream_synchronize(s->stream);
     pthread_mutex_lock(&s->stream->device->run_lock);
     st = ht_eval_now(s->stream, arrays, n, ht_graphs_kept == 0, err);
