@@ -16,9 +16,22 @@
     X(ht_array_data)                                                                                                   \
     X(ht_array_dim)                                                                                                    \
     X(ht_array_dtype)                                                                                                  \
-    X(ht_array_is_evaluated) X(ht_array_lend) X(ht_array_n_dims) X(ht_array_release) X(ht_array_retain)                \
-        X(ht_array_size) X(ht_array_stride) X(ht_dtype_bytes) X(ht_scope_error) X(ht_scope_finish) X(ht_scope_free)    \
-            X(ht_scope_new) X(ht_scope_stream) X(ht_stream_free) X(ht_stream_new) X(ht_stream_synchronize)
+    X(ht_array_is_evaluated)                                                                                           \
+    X(ht_array_lend)                                                                                                   \
+    X(ht_array_n_dims)                                                                                                 \
+    X(ht_array_release)                                                                                                \
+    X(ht_array_retain)                                                                                                 \
+    X(ht_array_size)                                                                                                   \
+    X(ht_array_stride)                                                                                                 \
+    X(ht_dtype_bytes)                                                                                                  \
+    X(ht_scope_error)                                                                                                  \
+    X(ht_scope_finish)                                                                                                 \
+    X(ht_scope_free)                                                                                                   \
+    X(ht_scope_new)                                                                                                    \
+    X(ht_scope_stream)                                                                                                 \
+    X(ht_stream_free)                                                                                                  \
+    X(ht_stream_new)                                                                                                   \
+    X(ht_stream_synchronize)
 
 /* The library's functions. */
 typedef struct core_library {
