@@ -85,12 +85,12 @@ def cases(np):
     doubles = big[:1024].astype(np.float64)
     yield "add f64", 3 * n, ["float64", doubles, doubles + 1], lambda k, m, x, y: x + y
     halves = big.astype(np.float16)
-    yield "add f16", 3 * n // 2, [halves, halves], lambda k, m, x, y: x + y
+    yield "add f16", 3 * n // 2, [halves, halves + 1], lambda k, m, x, y: x + y
     whole = (big * 1000).astype(np.int32)
     yield "add i32", 3 * n, [whole, whole + 1], lambda k, m, x, y: x + y
     yield "multiply i32", 3 * n, [whole, whole + 1], lambda k, m, x, y: x * y
     small = whole.astype(np.uint8)
-    yield "add u8", 3 * n // 4, [small, small], lambda k, m, x, y: x + y
+    yield "add u8", 3 * n // 4, [small, small + 1], lambda k, m, x, y: x + y
 
     for name in REDUCTIONS:
         for axis in (None, 1, 0):

@@ -8,7 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__SSE2__)
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HT_BYPASS_WIDE 1
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -17,12 +20,36 @@
  * with 2 MB of its own in front of a large shared cache. */
 #define HT_BYPASS_BYTES ((size_t)8 << 20)
 
+/* Asks for the cache line at an address, which need not be memory. gcc 12 takes a function that does nothing else for one
+ * without effect and drops its calls, but for the second line. */
+static inline void ht_ask(uintptr_t address) {
+    __builtin_prefetch((const void *)address, 0, 3);
+    __asm__ volatile("");
+}
+
 /* What will be read next: for every 64 bytes that are written, so many of it are asked for. A core that only writes for a
  * while would otherwise begin to wait for its operands behind that: adding went from 19 to 34 GB/s with it. */
 typedef struct ht_ahead {
     const char *data;
     size_t per_line;
 } ht_ahead;
+
+static inline void ht_ask_ahead(const ht_ahead *ahead, int n_ahead, size_t line) {
+    for (int k = 0; k < n_ahead; k++)
+        for (size_t b = 0; b < ahead[k].per_line; b += 64)
+            ht_ask((uintptr_t)ahead[k].data + line * ahead[k].per_line + b);
+}
+
+#if defined(HT_BYPASS_WIDE)
+/* Whole lines at a time, which leave the core as they are: with stores of 16 bytes a copy is 7 % slower. */
+__attribute__((target("avx512f"))) static inline void ht_bypass_lines(char *y, const char *x, size_t n,
+                                                                      const ht_ahead *ahead, int n_ahead) {
+    for (size_t i = 0; i < n; i++) {
+        ht_ask_ahead(ahead, n_ahead, i);
+        _mm512_stream_si512((void *)(y + 64 * i), _mm512_loadu_si512(x + 64 * i));
+    }
+}
+#endif
 
 /* Copies n bytes round the caches; ht_bypass_end has to follow, on the same thread, before others read them. */
 static inline void ht_bypass(void *to, const void *from, size_t n, const ht_ahead *ahead, int n_ahead) {
@@ -33,11 +60,14 @@ static inline void ht_bypass(void *to, const void *from, size_t n, const ht_ahea
     if (head > n) head = n;
     memcpy(y, x, head);
     size_t i = head;
+#if defined(HT_BYPASS_WIDE)
+    if (__builtin_cpu_supports("avx512f")) {
+        ht_bypass_lines(y + i, x + i, (n - i) / 64, ahead, n_ahead);
+        i += (n - i) / 64 * 64;
+    }
+#endif
     for (; i + 64 <= n; i += 64) {
-        for (int k = 0; k < n_ahead; k++) {
-            const uintptr_t next = (uintptr_t)ahead[k].data + i / 64 * ahead[k].per_line;
-            for (size_t b = 0; b < ahead[k].per_line; b += 64) _mm_prefetch((const char *)(next + b), _MM_HINT_T0);
-        }
+        ht_ask_ahead(ahead, n_ahead, (i - head) / 64);
         const __m128i *in = (const __m128i *)(const void *)(x + i);
         __m128i *out = (__m128i *)(void *)(y + i);
         const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1), c = _mm_loadu_si128(in + 2);

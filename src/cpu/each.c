@@ -31,7 +31,7 @@ typedef struct each_job {
     source in[HT_PROGRAM_INPUTS];
     char *out[HT_PROGRAM_OUTPUTS];
     bool bypasses[HT_PROGRAM_OUTPUTS]; /* written round the caches */
-    int64_t bypass_bytes; /* of an element of the first such output in the order of steps; 0: there is none */
+    bool bypass;                       /* any of them */
 } each_job;
 
 /* Rows from this length on are worth blocks of their own. */
@@ -131,7 +131,7 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
     j->p = p;
     j->size = ht_view_size(&out[0]);
     j->n_dims = 0;
-    j->by_rows = false;
+    j->by_rows = j->bypass = false;
     size_t widest = 1;
     bool by_axis = false;
     for (int k = 0; k < p->n_in; k++) {
@@ -145,14 +145,10 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
     for (int k = 0; k < p->n_out; k++) {
         j->out[k] = out[k].data;
         j->bypasses[k] = goes_round(j, in, &out[k]);
+        j->bypass |= j->bypasses[k];
     }
-    j->bypass_bytes = 0;
-    for (int i = p->n_steps - 1; i >= 0; i--) {
-        widest = ht_max_size(widest, ht_dtype_bytes(p->step[i].to));
-        if (p->step[i].out >= 0 && j->bypasses[p->step[i].out])
-            j->bypass_bytes = (int64_t)ht_dtype_bytes(p->step[i].to);
-    }
-    j->block = HT_EACH_BYTES / (int64_t)(widest < 4 ? 4 : widest) / (j->bypass_bytes ? 2 : 1);
+    for (int i = 0; i < p->n_steps; i++) widest = ht_max_size(widest, ht_dtype_bytes(p->step[i].to));
+    j->block = HT_EACH_BYTES / (int64_t)(widest < 4 ? 4 : widest) / (j->bypass ? 2 : 1);
     if (!by_axis) return;
     merge_axes(j, in, out);
     j->by_rows = j->shape[j->n_dims - 1] >= LONG_ROW;
@@ -261,30 +257,35 @@ static const void *bring(const each_job *j, int k, int64_t at, const place *p, i
     return r->staged[k];
 }
 
+/* Asks for a share of the operands of the next block: part `part` of `parts`. Results that go round the caches are written
+ * in bursts, between which the memory would wait for a thread that computes; asked for a share at a time, operands come
+ * meanwhile. A chain of 8 operations went from 12.5 to 15.5 GB/s with it. */
+static void ask_ahead(const each_job *j, int64_t next, int64_t n, int part, int parts) {
+    for (int k = 0; k < j->p->n_in; k++) {
+        const source *s = &j->in[k];
+        if (s->how != WHOLE) continue;
+        const int64_t lines = n * s->bytes / 64;
+        const char *from = s->data + next * s->bytes; /* may lie behind the operand: asking never fails */
+        for (int64_t l = lines * part / parts; l < lines * (part + 1) / parts; l++)
+            ht_ask((uintptr_t)from + (uintptr_t)l * 64);
+    }
+}
+
 static void run_block(const each_job *j, int64_t at, const place *where, int64_t n, room *r) {
     const ht_program *p = j->p;
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
-    ht_ahead ahead[HT_PROGRAM_INPUTS];
-    int n_ahead = 0;
-    for (int k = 0; k < p->n_in; k++) {
-        input[k] = bring(j, k, at, where, n, r);
-        if (j->bypass_bytes && j->in[k].how == WHOLE)
-            ahead[n_ahead++] = (ht_ahead){(const char *)input[k] + n * j->in[k].bytes,
-                                          (size_t)(64 * j->in[k].bytes / j->bypass_bytes)};
-    }
+    for (int k = 0; k < p->n_in; k++) input[k] = bring(j, k, at, where, n, r);
     for (int i = 0; i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
+        if (j->bypass) ask_ahead(j, at + n, n, i, p->n_steps);
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
         char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
         const bool bypasses = s->out >= 0 && j->bypasses[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
         ((ht_each_fn *)s->kernel)(in, to, n, s->params);
-        if (bypasses) {
-            ht_bypass(result, to, (size_t)(n * bytes), ahead, n_ahead);
-            n_ahead = 0; /* once is enough */
-        }
+        if (bypasses) ht_bypass(result, to, (size_t)(n * bytes), NULL, 0);
         made[i] = to;
     }
 }
@@ -303,7 +304,7 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
         if (j->by_rows) n = ht_min_i64(n, j->shape[j->n_dims - 1] - where.index[j->n_dims - 1]);
         run_block(j, at, &where, n, &r);
     }
-    ht_bypass_end();
+    if (j->bypass) ht_bypass_end();
 }
 
 void ht_each_run_program(const ht_program_run *run) {
