@@ -56,7 +56,8 @@ def load(threads):
 
 UNARY = [
     ("exp", {}), ("log", {}), ("sin", {}), ("tanh", {}), ("sqrt", {}), ("erf", {"numpy": None}), ("abs", {}), ("floor", {}),
-    ("tan", {}), ("arctan", {}), ("arcsin", {}), ("log1p", {}), ("expm1", {}), ("sigmoid", {"numpy": None}),
+    ("tan", {}), ("arctan", {}), ("arcsin", {}), ("log1p", {}), ("expm1", {}), ("log10", {}), ("sinh", {}),
+    ("sigmoid", {"numpy": None}),
 ]  # fmt: skip
 BINARY = ["add", "multiply", "divide", "maximum", "power", "arctan2", "less"]
 REDUCTIONS = ["sum", "mean", "max", "argmax", "var", "logsumexp", "all"]
@@ -77,6 +78,7 @@ def cases(np):
     yield "x + row f32", 2 * n, [big, other[0]], lambda k, m, x, y: x + y
     yield "x + column f32", 2 * n, [big, other[:, :1]], lambda k, m, x, y: x + y
     yield "x + y.T f32", 3 * n, [big, other], lambda k, m, x, y: x + y.reshape(4096, 2048).T
+    yield "x ** 2 f32", 2 * n, [big], lambda k, m, x: x**2
     yield "x * 2 + 1 f32", 2 * n, [big], lambda k, m, x: x * 2.0 + 1.0
     yield "x * y + x f32", 3 * n, [big, other], lambda k, m, x, y: x * y + x
     yield "8 operations f32", 3 * n, [big, other], chain
@@ -84,6 +86,7 @@ def cases(np):
 
     doubles = big[:1024].astype(np.float64)
     yield "add f64", 3 * n, ["float64", doubles, doubles + 1], lambda k, m, x, y: x + y
+    yield "exp f64", 2 * n, ["float64", doubles], lambda k, m, x: m.exp(x)
     halves = big.astype(np.float16)
     yield "add f16", 3 * n // 2, [halves, halves + 1], lambda k, m, x, y: x + y
     whole = (big * 1000).astype(np.int32)
@@ -91,6 +94,9 @@ def cases(np):
     yield "multiply i32", 3 * n, [whole, whole + 1], lambda k, m, x, y: x * y
     small = whole.astype(np.uint8)
     yield "add u8", 3 * n // 4, [small, small + 1], lambda k, m, x, y: x + y
+
+    words = whole.astype(np.int16)
+    yield "right_shift i16", 3 * n // 2, [words, words % 16], lambda k, m, x, y: x >> y
 
     for name in REDUCTIONS:
         for axis in (None, 1, 0):
@@ -110,6 +116,7 @@ def cases(np):
     yield "f32 to f16", 3 * n // 2, [big], lambda k, m, x: cast(k, m, x, "float16")
     yield "i32 to f32", 2 * n, [whole], lambda k, m, x: cast(k, m, x, "float32")
     yield "f32 to i32", 2 * n, [big], lambda k, m, x: cast(k, m, x, "int32")
+    yield "f32 to i8", 5 * n // 4, [big], lambda k, m, x: cast(k, m, x, "int8")
     yield "concatenate", 4 * n, [big, other], lambda k, m, x, y: m.concatenate([x, y])
 
     line, rows = big.reshape(-1)[: 1 << 20], big[:256]

@@ -1,19 +1,26 @@
-/* Elementary functions of f32 that are computed in f64 and rounded once: at most 0.51 units in the last place off
- * (tests/ops/test_math.c). Each is a fixed sequence of IEEE operations that chooses between values and never between
- * ways, so that compilers turn loops of it into vectors with the same bits; arguments that need another way are named
- * by a function beside it. f64 holds whatever f32 overflows to, so rounding at the end gives infinities and zeros. */
+/* Elementary functions of f32: those of base/math_lanes.h for one number, and those that are computed in f64 and rounded
+ * once, at most 0.51 units in the last place off (tests/ops/test_math.c). Each of the latter is a fixed sequence of IEEE
+ * operations that chooses between values and never between ways, so that compilers turn loops of it into vectors with the
+ * same bits; arguments that need another way are named by a function beside it. f64 holds whatever f32 overflows to, so
+ * rounding at the end gives infinities and zeros. */
 #ifndef HT_BASE_MATH_WIDE_H
 #define HT_BASE_MATH_WIDE_H
 
-#include "base/math.h"
+#include "base/lane.h"
 
-#define HT_WIDE_LN2      0x1.62e42fefa39efp-1
-#define HT_WIDE_LN2_LOW  0x1.abc9e3b39803fp-56
-#define HT_WIDE_LOG2_E   0x1.71547652b82fep+0
-#define HT_WIDE_LOG10_E  0x1.bcb7b1526e50ep-2
-#define HT_WIDE_LOG10_2  0x1.34413509f79ffp-2
-#define HT_WIDE_PI       0x1.921fb54442d18p+1
-#define HT_WIDE_TAN_PI_8 0x1.a827999fcef32p-2
+#define HT_V(thing)     v1##thing
+#define HT_MASK         m1
+#define HT_M(thing)     m1_##thing
+#define HT_LANES_INLINE static inline
+#include "base/math_lanes.h"
+#undef HT_V
+#undef HT_MASK
+#undef HT_M
+#undef HT_LANES_INLINE
+
+#define HT_WIDE_LN2     0x1.62e42fefa39efp-1
+#define HT_WIDE_LN2_LOW 0x1.abc9e3b39803fp-56
+#define HT_WIDE_LOG2_E  0x1.71547652b82fep+0
 
 static inline uint64_t ht_double_bits(double x) {
     uint64_t bits;
@@ -50,11 +57,6 @@ static inline double ht_wide_exp(double x) {
     return fma(power, p, power);
 }
 
-static inline double ht_wide_expm1(double x) {
-    double power, p = ht_wide_exp_reduced(x, &power);
-    return fma(power, p, power - 1.0);
-}
-
 /* log(x) - k ln 2 for x = 2^k m, m in [sqrt(1/2), sqrt 2), x positive and finite. */
 static inline double ht_wide_log_reduced(double x, double *k) {
     uint64_t bits = ht_double_bits(x);
@@ -82,41 +84,6 @@ static inline double ht_wide_log_special(double x, double y) {
     return x < (double)INFINITY ? y : x;
 }
 
-/* The angle of (x, y), both of which are not negative. */
-static inline double ht_wide_angle(double y, double x) {
-    double big = y > x ? y : x, small = y > x ? x : y;
-    double far = small == (double)INFINITY ? 1.0 : 0.0; /* both are */
-    big = far != 0.0 ? 1.0 : big;
-    small = far != 0.0 ? 1.0 : small;
-    double turned = small > HT_WIDE_TAN_PI_8 * big ? 1.0 : 0.0; /* by an eighth of a turn, to stay near 0 */
-    double above = turned != 0.0 ? small - big : small, below = turned != 0.0 ? small + big : big;
-    below = below == 0.0 ? 1.0 : below;
-    double t = above / below, z = t * t;
-    double p = fma(-0x1.3476b60263bf8p-5, z, 0x1.1da944b08361cp-4);
-    p = fma(p, z, -0x1.7055a4b9e6bcap-4);
-    p = fma(p, z, 0x1.c6cc2c34dd014p-4);
-    p = fma(p, z, -0x1.2490912fd0fbep-3);
-    p = fma(p, z, 0x1.99999046475dap-3);
-    p = fma(p, z, -0x1.5555554ba3b18p-2);
-    p = fma(p, z, 0x1.fffffffffe56bp-1);
-    double angle = fma(t, p, turned * (HT_WIDE_PI / 4));
-    return y > x ? HT_WIDE_PI / 2 - angle : angle;
-}
-
-/* arcsin of s for s^2 = z <= 1/4. */
-static inline double ht_wide_asin_reduced(double s, double z) {
-    double p = fma(0x1.05af737dee381p-5, z, -0x1.7663d10948a27p-9);
-    p = fma(p, z, 0x1.315f9a3246a89p-6);
-    p = fma(p, z, 0x1.0de3a9e278bc2p-6);
-    p = fma(p, z, 0x1.70310a372f921p-6);
-    p = fma(p, z, 0x1.f1aa2e2cd0c85p-6);
-    p = fma(p, z, 0x1.6db76c409324cp-5);
-    p = fma(p, z, 0x1.333331c54a031p-4);
-    p = fma(p, z, 0x1.55555556ba267p-3);
-    p = fma(p, z, 0x1.ffffffffffe37p-1);
-    return s * p;
-}
-
 /* erfc(y) for y >= 0: e^(-y^2) times a polynomial in (y - 3) / (y + 3). From 10.5 on it is 0 in f32. */
 static inline double ht_wide_erfc(double y) {
     double near = y > 10.5 ? 10.5 : y, u = (near - 3.0) / (near + 3.0);
@@ -139,34 +106,27 @@ static inline double ht_wide_erfc(double y) {
     return y > 10.5 ? 0.0 : p * ht_wide_exp(-(near * near));
 }
 
+/* ---- what is computed in f32, by base/math_lanes.h ---- */
+
+static inline float ht_expm1_f32(float x) { return v1f_expm1(x); }
+static inline float ht_sinh_f32(float x) { return v1f_sinh(x); }
+static inline float ht_cosh_f32(float x) { return v1f_cosh(x); }
+static inline float ht_log2_f32(float x) { return v1f_log2(x); }
+static inline float ht_log10_f32(float x) { return v1f_log10(x); }
+static inline float ht_log1p_f32(float x) { return v1f_log1p(x); }
+static inline float ht_pow_f32(float base, float exponent) { return v1f_pow(base, exponent); }
+static inline float ht_atan_f32(float x) { return v1f_atan(x); }
+static inline float ht_atan2_f32(float y, float x) { return v1f_atan2(y, x); }
+static inline float ht_asin_f32(float x) { return v1f_asin(x); }
+static inline float ht_acos_f32(float x) { return v1f_acos(x); }
+
 /* ---- exponentials and logarithms ---- */
 
-static inline float ht_expm1_f32(float x) {
-    double y = ht_wide_expm1((double)x);
-    return x == 0.0f ? x : (float)y;
-}
-static inline float ht_sinh_f32(float x) {
-    double t = ht_wide_expm1(fabs((double)x));
-    return (float)copysign(0.5 * (t + t / (t + 1.0)), (double)x);
-}
-static inline float ht_cosh_f32(float x) {
-    double e = ht_wide_exp(fabs((double)x));
-    return (float)(0.5 * (e + 1.0 / e));
-}
-static inline float ht_log2_f32(float x) {
-    double v = (double)x, k, y = ht_wide_log_reduced(v, &k);
-    return (float)ht_wide_log_special(v, fma(y, HT_WIDE_LOG2_E, k));
-}
-static inline float ht_log10_f32(float x) {
-    double v = (double)x, k, y = ht_wide_log_reduced(v, &k);
-    return (float)ht_wide_log_special(v, fma(y, HT_WIDE_LOG10_E, k * HT_WIDE_LOG10_2));
-}
 /* 1 + x is exact from 2^-20 on. */
 static inline double ht_wide_log1p(double x) {
     double y = ht_wide_log_special(1.0 + x, ht_wide_log(1.0 + x));
     return fabs(x) < 0x1p-20 ? x - 0.5 * x * x : y;
 }
-static inline float ht_log1p_f32(float x) { return (float)ht_wide_log1p((double)x); }
 
 /* log(e^a + e^b) without overflow; infinities are their own result. */
 static inline float ht_logaddexp_f32(float a, float b) {
@@ -174,21 +134,6 @@ static inline float ht_logaddexp_f32(float a, float b) {
     double sum = high + ht_wide_log1p(ht_wide_exp(low - high));
     sum = ((fabs(high) == (double)INFINITY) | (fabs(low) == (double)INFINITY)) ? high : sum;
     return (float)(((x != x) | (y != y)) ? x + y : sum);
-}
-
-static inline float ht_pow_f32(float base, float exponent) {
-    double a = fabs((double)base), b = (double)exponent, infinity = (double)INFINITY;
-    double log_a = ht_wide_log(a);
-    log_a = a == 0.0 ? -infinity : a == infinity ? infinity : log_a;
-    double y = ht_wide_exp(b * log_a);
-    double whole = floor(b) - b,
-           odd = floor(b * 0.5) * 2.0 - b; /* 0 for whole and for even numbers, NaN for infinite */
-    y = ((copysign(1.0, (double)base) < 0.0) & (whole == 0.0) & (odd < 0.0)) ? -y : y;
-    y = ((base < 0.0f) & (a < infinity) & (whole < 0.0)) ? (double)NAN : y;
-    y = ((a == 1.0) & (fabs(b) == infinity)) ? 1.0 : y;
-    y = ((base != base) | (b != b)) ? a + b : y;
-    y = b == 0.0 ? 1.0 : y;
-    return (float)(base == 1.0f ? 1.0 : y);
 }
 
 /* ---- angles ---- */
@@ -232,28 +177,12 @@ static inline float ht_tan_easy(float x) {
     return ht_tan_reduced(r, ht_double_bits(sum));
 }
 static inline float ht_tan_f32(float x) {
+    if (fabsf(x) < HT_LANES_ANGLE) return v1f_tan_near(x);
     if (ht_is_easy_angle(x)) return ht_tan_easy(x);
     if (!isfinite(x)) return NAN;
     double r;
     uint32_t quarters = ht_reduce_huge_angle_wide(x, &r);
     return ht_tan_reduced(r, quarters);
-}
-
-static inline float ht_atan_f32(float x) { return (float)copysign(ht_wide_angle(fabs((double)x), 1.0), (double)x); }
-static inline float ht_atan2_f32(float y, float x) {
-    double angle = ht_wide_angle(fabs((double)y), fabs((double)x));
-    angle = copysign(1.0, (double)x) < 0.0 ? HT_WIDE_PI - angle : angle;
-    return (float)copysign(angle, (double)y);
-}
-static inline float ht_asin_f32(float x) {
-    double a = fabs((double)x), z = a > 0.5 ? (1.0 - a) * 0.5 : a * a, root = sqrt(z), s = a > 0.5 ? root : a;
-    double p = ht_wide_asin_reduced(s, z);
-    return (float)copysign(a > 0.5 ? HT_WIDE_PI / 2 - 2.0 * p : p, (double)x);
-}
-static inline float ht_acos_f32(float x) {
-    double v = (double)x, a = fabs(v), z = a > 0.5 ? (1.0 - a) * 0.5 : a * a, root = sqrt(z), s = a > 0.5 ? root : a;
-    double p = ht_wide_asin_reduced(s, z), wide = x < 0.0f ? HT_WIDE_PI - 2.0 * p : 2.0 * p;
-    return (float)(a > 0.5 ? wide : HT_WIDE_PI / 2 - copysign(p, v));
 }
 
 /* ---- the error function ---- */

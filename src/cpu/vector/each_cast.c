@@ -39,11 +39,27 @@ CAST(bool_to_f32, uint8_t, float, x != 0)
 CAST(bool_to_f64, uint8_t, double, x != 0)
 
 /* The nearest the integer can hold, without the fraction; 0 for NaN. */
-HT_INLINE double within(double x, double low, double high) {
+HT_INLINE float within_f32(float x, float low, float high) {
+    x = x < low ? low : x;
+    x = x > high ? high : x;
+    return x == x ? x : 0.0f;
+}
+HT_INLINE double within_f64(double x, double low, double high) {
     x = x < low ? low : x;
     x = x > high ? high : x;
     return x == x ? x : 0.0;
 }
+/* f32 holds no limit above: what is out of reach is put right behind the largest it holds. */
+HT_INLINE int32_t f32_in_i32(float x) {
+    int32_t y = (int32_t)within_f32(x, -0x1p31f, 0x1.fffffep30f);
+    return x >= 0x1p31f ? INT32_MAX : y;
+}
+HT_INLINE uint32_t f32_in_u32(float x) {
+    uint32_t y = (uint32_t)within_f32(x, 0.0f, 0x1.fffffep31f);
+    return x >= 0x1p32f ? UINT32_MAX : y;
+}
+HT_INLINE int32_t f64_in_i32(double x) { return (int32_t)within_f64(x, INT32_MIN, INT32_MAX); }
+HT_INLINE uint32_t f64_in_u32(double x) { return (uint32_t)(int64_t)within_f64(x, 0.0, UINT32_MAX); }
 HT_INLINE int64_t to_i64(double x) {
     return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x == x ? INT64_MIN : 0;
 }
@@ -51,16 +67,46 @@ HT_INLINE uint64_t to_u64(double x) { return x >= 0x1p64 ? UINT64_MAX : x >= 0.0
 
 #define OF_FLOAT(kind, type)                                                                                           \
     CAST(kind##_to_bool, type, uint8_t, x != 0)                                                                        \
-    CAST(kind##_to_u8, type, uint8_t, (int32_t)within((double)x, 0.0, UINT8_MAX))                                      \
-    CAST(kind##_to_u16, type, uint16_t, (int32_t)within((double)x, 0.0, UINT16_MAX))                                   \
-    CAST(kind##_to_u32, type, uint32_t, (int64_t)within((double)x, 0.0, UINT32_MAX))                                   \
+    CAST(kind##_to_u32, type, uint32_t, kind##_in_u32(x))                                                              \
     CAST(kind##_to_u64, type, uint64_t, to_u64((double)x))                                                             \
-    CAST(kind##_to_i8, type, int8_t, (int32_t)within((double)x, INT8_MIN, INT8_MAX))                                   \
-    CAST(kind##_to_i16, type, int16_t, (int32_t)within((double)x, INT16_MIN, INT16_MAX))                               \
-    CAST(kind##_to_i32, type, int32_t, (int32_t)within((double)x, INT32_MIN, INT32_MAX))                               \
+    CAST(kind##_to_i32, type, int32_t, kind##_in_i32(x))                                                               \
     CAST(kind##_to_i64, type, int64_t, to_i64((double)x))
 OF_FLOAT(f32, float)
 OF_FLOAT(f64, double)
+CAST(f64_to_u8, double, uint8_t, (int32_t)within_f64(x, 0, UINT8_MAX))
+CAST(f64_to_u16, double, uint16_t, (int32_t)within_f64(x, 0, UINT16_MAX))
+CAST(f64_to_i8, double, int8_t, (int32_t)within_f64(x, INT8_MIN, INT8_MAX))
+CAST(f64_to_i16, double, int16_t, (int32_t)within_f64(x, INT16_MIN, INT16_MAX))
+
+/* In lanes, as compilers make branches of what is chosen here: bits of 16-bit integers, and of 8-bit ones by way of them. */
+HT_INLINE v16i lanes_within(v16f x, float low, float high) {
+    x = v16f_select(v16f_is_nan(x), v16f_zero(), x);
+    return v16i_from_f(v16f_min(v16f_max(x, v16f_set1(low)), v16f_set1(high)));
+}
+HT_INLINE void f32_to_16_bits(const float *x, uint16_t *y, int64_t n, float low, float high) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) v16i_store_u16(y + i, lanes_within(v16f_load(x + i), low, high));
+    uint16_t rest[16];
+    v16i_store_u16(rest, lanes_within(v16f_load_n(x + i, (int)(n - i)), low, high));
+    memcpy(y + i, rest, (size_t)(n - i) * sizeof *y);
+}
+HT_INLINE void f32_to_8_bits(const float *x, uint8_t *y, int64_t n, float low, float high) {
+    _Alignas(64) uint16_t between[EACH_WIDENED];
+    for (int64_t i = 0; i < n; i += EACH_WIDENED) {
+        const int64_t some = n - i < EACH_WIDENED ? n - i : EACH_WIDENED;
+        f32_to_16_bits(x + i, between, some, low, high);
+        for (int64_t k = 0; k < some; k++) y[i + k] = (uint8_t)between[k];
+    }
+}
+#define F32_TO(kind, bits, low, high)                                                                                  \
+    static void f32_to_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
+        (void)params;                                                                                                  \
+        f32_to_##bits##_bits(in[0], out, n, low, high);                                                                \
+    }
+F32_TO(u8, 8, 0.0f, UINT8_MAX)
+F32_TO(i8, 8, INT8_MIN, INT8_MAX)
+F32_TO(u16, 16, 0.0f, UINT16_MAX)
+F32_TO(i16, 16, INT16_MIN, INT16_MAX)
 CAST(f32_to_f64, float, double, x)
 CAST(f64_to_f32, double, float, x)
 

@@ -42,15 +42,6 @@ UNARY(sign, float, HT_F32, (x > 0.0f) - (x < 0.0f))
 UNARY(floor, float, HT_F32, floorf(x))
 UNARY(ceil, float, HT_F32, ceilf(x))
 UNARY(round, float, HT_F32, rintf(x))
-UNARY(expm1, float, HT_F32, ht_expm1_f32(x))
-UNARY(log2, float, HT_F32, ht_log2_f32(x))
-UNARY(log10, float, HT_F32, ht_log10_f32(x))
-UNARY(log1p, float, HT_F32, ht_log1p_f32(x))
-UNARY(arcsin, float, HT_F32, ht_asin_f32(x))
-UNARY(arccos, float, HT_F32, ht_acos_f32(x))
-UNARY(arctan, float, HT_F32, ht_atan_f32(x))
-UNARY(sinh, float, HT_F32, ht_sinh_f32(x))
-UNARY(cosh, float, HT_F32, ht_cosh_f32(x))
 UNARY(erf, float, HT_F32, ht_erf_f32(x))
 UNARY(erfinv, float, HT_F32, ht_erfinv_f32(x))
 UNARY(gelu, float, HT_F32, ht_gelu_f32(x))
@@ -59,9 +50,7 @@ UNARY(is_inf, uint8_t, HT_BOOL, fabsf(x) == INFINITY)
 UNARY(is_finite, uint8_t, HT_BOOL, fabsf(x) < INFINITY)
 UNARY(logical_not, uint8_t, HT_BOOL, x == 0.0f)
 BINARY(floor_divide, float, HT_F32, floorf(a / b))
-BINARY(power, float, HT_F32, ht_pow_f32(a, b))
 BINARY(logaddexp, float, HT_F32, ht_logaddexp_f32(a, b))
-BINARY(arctan2, float, HT_F32, ht_atan2_f32(a, b))
 BINARY(equal, uint8_t, HT_BOOL, a == b)
 BINARY(not_equal, uint8_t, HT_BOOL, a != b)
 BINARY(less, uint8_t, HT_BOOL, a < b)
@@ -85,7 +74,6 @@ BINARY(less_equal, uint8_t, HT_BOOL, a <= b)
     THROUGH_F32(name, 1, HT_F32)
 ANGLE(sin)
 ANGLE(cos)
-ANGLE(tan)
 
 static void remainder_f32(const void *const *in, void *out, int64_t n, const void *params) {
     (void)params;
@@ -122,25 +110,13 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_float)(ht_op_id op, ht_dtype from, ht_dtype
     (void)to;
     if (op == HT_OP_NAN_TO_NUM) return from == HT_F32 ? nan_to_num_f32 : NULL;
     switch (op) {
-        ROW(EXPM1, expm1);
-        ROW(LOG2, log2);
-        ROW(LOG10, log10);
-        ROW(LOG1P, log1p);
         ROW(SIN, sin);
         ROW(COS, cos);
-        ROW(TAN, tan);
-        ROW(ARCSIN, arcsin);
-        ROW(ARCCOS, arccos);
-        ROW(ARCTAN, arctan);
-        ROW(SINH, sinh);
-        ROW(COSH, cosh);
         ROW(ERF, erf);
         ROW(ERFINV, erfinv);
         ROW(GELU, gelu);
         ROW(REMAINDER, remainder);
-        ROW(POWER, power);
         ROW(LOGADDEXP, logaddexp);
-        ROW(ARCTAN2, arctan2);
         ROW(SIGN, sign);
         ROW(FLOOR, floor);
         ROW(CEIL, ceil);

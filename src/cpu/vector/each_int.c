@@ -3,16 +3,19 @@
 
 #include <math.h>
 
+typedef uint32_t u32;
+typedef uint64_t u64;
+
 /* X(name, type, unsigned type to work in, whether signed) */
 #define EACH_INTEGER(X)                                                                                                \
-    X(u8, uint8_t, uint32_t, false)                                                                                    \
-    X(u16, uint16_t, uint32_t, false)                                                                                  \
-    X(u32, uint32_t, uint32_t, false)                                                                                  \
-    X(u64, uint64_t, uint64_t, false)                                                                                  \
-    X(i8, int8_t, uint32_t, true)                                                                                      \
-    X(i16, int16_t, uint32_t, true)                                                                                    \
-    X(i32, int32_t, uint32_t, true)                                                                                    \
-    X(i64, int64_t, uint64_t, true)
+    X(u8, uint8_t, u32, false)                                                                                         \
+    X(u16, uint16_t, u32, false)                                                                                       \
+    X(u32, uint32_t, u32, false)                                                                                       \
+    X(u64, uint64_t, u64, false)                                                                                       \
+    X(i8, int8_t, u32, true)                                                                                           \
+    X(i16, int16_t, u32, true)                                                                                         \
+    X(i32, int32_t, u32, true)                                                                                         \
+    X(i64, int64_t, u64, true)
 
 #define UNARY(op, kind, type, result, expression)                                                                      \
     static void op##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                         \
@@ -63,10 +66,13 @@ HT_INLINE uint64_t power_of(bool is_signed, int64_t base, int64_t exponent) {
 }
 
 /* By as many bits as the type has, or more, or fewer than none, nothing is left but the sign. */
-HT_INLINE uint64_t shifted_left(uint64_t a, uint64_t by) { return by < 64 ? a << (by & 63) : 0; }
-HT_INLINE uint64_t shifted_right(bool is_signed, int64_t a, uint64_t by) {
-    uint64_t sign = is_signed && a < 0 ? UINT64_MAX : 0, bits = (uint64_t)a ^ sign;
-    return (by < 64 ? bits >> (by & 63) : 0) ^ sign;
+HT_INLINE uint32_t shifted_left_u32(uint32_t a, uint32_t by) { return by < 32 ? a << (by & 31) : 0; }
+HT_INLINE uint64_t shifted_left_u64(uint64_t a, uint64_t by) { return by < 64 ? a << (by & 63) : 0; }
+HT_INLINE uint32_t shifted_right_u32(uint32_t a, uint32_t by, uint32_t sign) {
+    return (by < 32 ? (a ^ sign) >> (by & 31) : 0) ^ sign;
+}
+HT_INLINE uint64_t shifted_right_u64(uint64_t a, uint64_t by, uint64_t sign) {
+    return (by < 64 ? (a ^ sign) >> (by & 63) : 0) ^ sign;
 }
 
 #define FUNCTIONS(kind, type, wide, is_signed)                                                                         \
@@ -87,8 +93,9 @@ HT_INLINE uint64_t shifted_right(bool is_signed, int64_t a, uint64_t by) {
     BINARY(bitwise_and, kind, type, type, a &b)                                                                        \
     BINARY(bitwise_or, kind, type, type, a | b)                                                                        \
     BINARY(bitwise_xor, kind, type, type, a ^ b)                                                                       \
-    BINARY(left_shift, kind, type, type, shifted_left((uint64_t)a, (uint64_t)b))                                       \
-    BINARY(right_shift, kind, type, type, shifted_right(is_signed, (int64_t)a, (uint64_t)b))                           \
+    BINARY(left_shift, kind, type, type, shifted_left_##wide((wide)a, (wide)b))                                        \
+    BINARY(right_shift, kind, type, type,                                                                              \
+           shifted_right_##wide((wide)a, (wide)b, (is_signed) && a < (type)1 && a ? ~(wide)0 : (wide)0))               \
     BINARY(equal, kind, type, uint8_t, a == b)                                                                         \
     BINARY(not_equal, kind, type, uint8_t, a != b)                                                                     \
     BINARY(less, kind, type, uint8_t, a < b)                                                                           \

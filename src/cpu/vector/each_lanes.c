@@ -1,6 +1,6 @@
 /* Functions of f32, f16 and bf16 in lanes: what inference is made of, with the bits of base/math.h. */
 #include "cpu/vector/each.h"
-#include "cpu/vector/math.h"
+#include "cpu/vector/math_lanes.h"
 
 #define FOR_LANES(n)                                                                                                   \
     int64_t i = 0;                                                                                                     \
@@ -58,6 +58,16 @@ UNARY(tanh, 0.0f, v16f_tanh(x))
 UNARY(sigmoid, 0.0f, v16f_sigmoid(x))
 UNARY(silu, 0.0f, v16f_silu(x))
 UNARY(gelu_tanh, 0.0f, v16f_gelu_tanh(x))
+UNARY(expm1, 0.0f, v16f_expm1(x))
+UNARY(log2, 0.0f, v16f_log2(x))
+UNARY(log10, 0.0f, v16f_log10(x))
+UNARY(log1p, 0.0f, v16f_log1p(x))
+UNARY(tan, 0.0f, v16f_tan(x))
+UNARY(arcsin, 0.0f, v16f_asin(x))
+UNARY(arccos, 0.0f, v16f_acos(x))
+UNARY(arctan, 0.0f, v16f_atan(x))
+UNARY(sinh, 0.0f, v16f_sinh(x))
+UNARY(cosh, 0.0f, v16f_cosh(x))
 UNARY(scale, value_of(params), v16f_mul(x, p))
 UNARY(softcap, value_of(params), v16f_mul(p, v16f_tanh(v16f_div(x, p))))
 BINARY(add, v16f_add(a, b))
@@ -68,12 +78,35 @@ BINARY(divide, v16f_div(a, b))
 BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
 BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
 
+BINARY(arctan2, v16f_atan2(a, b))
+BINARY(power, v16f_pow(a, b))
+
+/* Exponents are mostly one number, and the two that have a way of their own are worth looking for it. */
+static bool all_are(float value, const float *x, int64_t n) {
+    uint32_t differ = 0;
+    for (int64_t i = 0; i < n; i++) differ |= ht_float_bits(x[i]) ^ ht_float_bits(value);
+    return !differ;
+}
+HT_INLINE v16f power_half_lanes(v16f x, v16f p) { return (void)p, v16f_pow_half(x); }
+UNARY_OF(power_half, f32, float, , 0.0f)
+static void any_power_f32(const void *const *in, void *out, int64_t n, const void *params) {
+    const float *b = in[1];
+    if (b[0] == 2.0f && all_are(2.0f, b, n))
+        square_f32(in, out, n, params);
+    else if (b[0] == 0.5f && all_are(0.5f, b, n))
+        power_half_f32(in, out, n, params);
+    else
+        power_f32(in, out, n, params);
+}
+
 #define ROW(id, name)                                                                                                  \
     case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
 
 ht_each_fn *HT_ISA_NAME(ht_find_each_lanes)(ht_op_id op, ht_dtype from, ht_dtype to) {
     if (from != to || !lanes_take(from)) return NULL;
     switch (op) {
+    case HT_OP_POWER:
+        return from == HT_F32 ? any_power_f32 : from == HT_F16 ? power_f16 : power_bf16;
         ROW(NEGATIVE, negative);
         ROW(ABS, abs);
         ROW(SQUARE, square);
@@ -88,6 +121,17 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_lanes)(ht_op_id op, ht_dtype from, ht_dtype
         ROW(GELU_TANH, gelu_tanh);
         ROW(SCALE, scale);
         ROW(SOFTCAP, softcap);
+        ROW(EXPM1, expm1);
+        ROW(LOG2, log2);
+        ROW(LOG10, log10);
+        ROW(LOG1P, log1p);
+        ROW(TAN, tan);
+        ROW(ARCSIN, arcsin);
+        ROW(ARCCOS, arccos);
+        ROW(ARCTAN, arctan);
+        ROW(SINH, sinh);
+        ROW(COSH, cosh);
+        ROW(ARCTAN2, arctan2);
         ROW(ADD, add);
         ROW(SUBTRACT, subtract);
         ROW(MULTIPLY, multiply);
