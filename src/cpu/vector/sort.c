@@ -236,16 +236,14 @@ static void part_row(const sort_job *job, int64_t row) {
 
 #ifdef HT_ISA_avx512
 /* A number without sign, and what form elements of its width have. */
-static form_32 form_of_32(ht_dtype t) {
-    return t == HT_F32   ? (form_32){0x80000000, INT32_MAX, 0x7f800000}
-           : t == HT_I32 ? (form_32){0x80000000, 0, INT32_MAX}
-                         : plain_32;
+static const form_32 *form_of_32(ht_dtype t) {
+    static const form_32 f32 = {0x80000000, INT32_MAX, 0x7f800000}, i32 = {0x80000000, 0, INT32_MAX};
+    return t == HT_F32 ? &f32 : t == HT_I32 ? &i32 : &plain_32;
 }
-static form_64 form_of_64(ht_dtype t) {
-    const uint64_t top = UINT64_C(1) << 63;
-    return t == HT_F64   ? (form_64){top, INT64_MAX, UINT64_C(0x7ff0000000000000)}
-           : t == HT_I64 ? (form_64){top, 0, INT64_MAX}
-                         : plain_64;
+static const form_64 *form_of_64(ht_dtype t) {
+    static const form_64 f64 = {UINT64_C(1) << 63, INT64_MAX, UINT64_C(0x7ff0000000000000)};
+    static const form_64 i64 = {UINT64_C(1) << 63, 0, INT64_MAX};
+    return t == HT_F64 ? &f64 : t == HT_I64 ? &i64 : &plain_64;
 }
 
 /* A row sorted, or parted, from where it lies or is loaded to, to the result, or if that is of fewer bytes to where it can be
@@ -256,16 +254,16 @@ static form_64 form_of_64(ht_dtype t) {
         const int last = x->n_dims - 1;                                                                                \
         const bool wide = ht_dtype_bytes(x->dtype) == (w) / 8, there = wide && x->stride[last] == 1;                   \
         uint##w##_t *items = (uint##w##_t *)(void *)job->items, *room = items + job->n, *other = room + job->n;        \
-        const form_##w form = wide ? form_of_##w(x->dtype) : plain_##w, given = there ? form : plain_##w;              \
+        const form_##w *form = wide ? form_of_##w(x->dtype) : &plain_##w, *given = there ? form : &plain_##w;          \
         const uint##w##_t *from = there ? (const uint##w##_t *)x->data + ht_view_offset(x, last, row) : items;         \
         uint##w##_t *to = wide ? (uint##w##_t *)job->call->out.data + row * job->n : room;                             \
         if (!there) load(job, row, 0, job->n, items, room);                                                            \
         if (job->kth < 0 || job->n <= BASE_SORT_##w)                                                                   \
-            sort_elements_##w(from, &given, to, items, job->n, depth_for(job->n), &(sorting_##w){&form, job->counts}); \
+            sort_elements_##w(from, given, to, items, job->n, depth_for(job->n), &(sorting_##w){form, job->counts});   \
         else {                                                                                                         \
             const placed_##w at =                                                                                      \
-                find_##w(from, &given, room, other, job->n, job->kth, depth_for(job->n), job->counts);                 \
-            part_elements_##w(from, &given, to, &form, job->n, &at);                                                   \
+                find_##w(from, given, room, other, job->n, job->kth, depth_for(job->n), job->counts);                  \
+            part_elements_##w(from, given, to, form, job->n, &at);                                                     \
         }                                                                                                              \
         if (!wide) store(job, row, 0, job->n, room);                                                                   \
     }
