@@ -15,14 +15,16 @@
 
 enum {
     CHUNK = LINES_STEPS,
-    BLOCK = 2048,            /* rows, and columns, of the result at a time, at most */
+    BLOCK = 2048,            /* rows, and columns, of the result at a time, at most, where there is memory for each */
+    SHARED_FLOATS = 1 << 18, /* packed at a time, if that is more than a chunk: what a second cache holds */
     PIECE_ROWS = 128,        /* what a thread takes at a time, at most: the rows' panels are 128 KB */
     PIECE_COLS = 512,        /* the columns' are made some at a time */
     LEAST_ROWS = 28,         /* of a piece, or less if there are no more */
     LEAST_COLS = 64,         /* a multiple of 16 */
-    PIECES = 4,              /* for each thread, so that one can take from another */
+    PIECES = 8,              /* for each thread, so that one can take from another */
     LATE_PANELS = 2,         /* of columns, that are packed and used at once */
-    DIRECT_COLS = 512,       /* up to so many columns rows are read where they are; */
+    DIRECT_COLS = 512,       /* up to so many columns rows are read where they are if their steps are adjacent, */
+    DIRECT_FAR_COLS = 128,   /* up to so many if not; */
     DIRECT_ROWS = 64,        /* up to so many rows adjacent columns are, */
     DIRECT_NEAR_ROWS = 384,  /* or so many when steps are not so far apart that few of them fit a cache */
     DIRECT_NEAR_STEP = 1024, /* elements */
@@ -37,7 +39,9 @@ typedef struct matmul_job {
     bool swapped;                     /* a matrix by a column is that row by the matrix turned */
     lines a, b;                       /* of the matrix at work */
     int64_t row, n_rows, col, n_cols; /* the block at work */
-    int64_t k, steps;                 /* the chunk at work, of the operand that all pieces share; or all of k */
+    int64_t most_rows, most_cols;     /* of a block */
+    int64_t k, steps;                 /* the chunks at work: those that are packed of what all pieces share */
+    int64_t shared_steps;             /* at most */
     bool by_rows;                     /* pieces are rows */
     bool a_direct, b_direct;          /* read where they are; of b, whole panels */
     bool dots;                        /* one row by columns whose steps are adjacent */
@@ -76,21 +80,32 @@ static void pack_columns(const matmul_job *job, int64_t panel, int64_t k, int64_
 /* Columns of the block that are read where they are. */
 static int64_t direct_cols(const matmul_job *job) { return job->b_direct ? job->n_cols / 16 * 16 : 0; }
 
-static void pack_shared(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const matmul_job *job = arg;
-    const int64_t first = direct_cols(job) / 16;
-    for (int64_t i = begin; i < end; i++) {
-        if (job->by_rows)
-            pack_columns(job, first + i, job->k, job->steps, job->shared + 16 * i * job->steps);
-        else
-            pack_tile(job, 0, job->n_rows, i, job->k, job->steps, job->shared);
-    }
-}
-
+/* Panels of columns, or tiles of rows, that all pieces need and that are not read where they are. */
 static int64_t n_shared(const matmul_job *job) {
     if (job->by_rows) return panels_of(job->n_cols - direct_cols(job));
     return job->a_direct ? 0 : ht_ceil_div_i64(job->n_rows, HT_ISA_NAME(ht_panel_rows)(job->n_rows));
+}
+
+static int64_t shared_floats(const matmul_job *job, int64_t steps) {
+    return job->by_rows ? 16 * n_shared(job) * steps : n_shared(job) * tile_floats(job->n_rows, steps);
+}
+
+/* What pieces share of the chunk from step k on: chunks lie one after the other. */
+static float *shared_at(const matmul_job *job, int64_t k) {
+    return job->shared + (k - job->k) / CHUNK * shared_floats(job, CHUNK);
+}
+
+static void pack_shared(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const matmul_job *job = arg;
+    const int64_t n = n_shared(job), first = direct_cols(job) / 16;
+    for (int64_t index = begin; index < end; index++) {
+        const int64_t i = index % n, k = job->k + index / n * CHUNK, steps = ht_min_i64(CHUNK, job->k + job->steps - k);
+        if (job->by_rows)
+            pack_columns(job, first + i, k, steps, shared_at(job, k) + 16 * i * steps);
+        else
+            pack_tile(job, 0, job->n_rows, i, k, steps, shared_at(job, k));
+    }
 }
 
 /* ---- pieces ---- */
@@ -107,7 +122,7 @@ static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, i
         const float *a = (const float *)job->a.data + job->a.offset;
         t.left = (panel_left){a + (job->row + row) * job->a.line + k * job->a.step, job->a.line, job->a.step};
     } else {
-        t.left = (panel_left){job->by_rows ? own : job->shared, 1, HT_ISA_NAME(ht_panel_rows)(n_rows)};
+        t.left = (panel_left){job->by_rows ? own : shared_at(job, k), 1, HT_ISA_NAME(ht_panel_rows)(n_rows)};
         t.tile = tile_floats(n_rows, steps);
         for (int64_t i = 0; job->by_rows && i * t.left.step < n_rows; i++)
             pack_tile(job, row, n_rows, i, k, steps, own);
@@ -126,7 +141,7 @@ static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, i
     t.b_panel = 16 * steps;
     while (col < end) {
         t.n = job->by_rows ? end - col : ht_min_i64(16 * LATE_PANELS, end - col);
-        t.b = job->by_rows ? job->shared + (col - direct) * steps : own;
+        t.b = job->by_rows ? shared_at(job, k) + (col - direct) * steps : own;
         for (int64_t p = 0; !job->by_rows && 16 * p < t.n; p++)
             pack_columns(job, col / 16 + p, k, steps, own + 16 * p * steps);
         HT_ISA_NAME(ht_panel_multiply)(&t);
@@ -192,9 +207,9 @@ static void cut(matmul_job *job) {
     const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool);
     const int64_t n_lines = job->by_rows ? job->n_rows : job->n_cols;
     const int64_t least = job->by_rows ? LEAST_ROWS : LEAST_COLS, most = job->by_rows ? PIECE_ROWS : PIECE_COLS;
-    int64_t n = ht_ceil_div_i64(n_lines, most);
-    if (n_threads > 1) n = ht_max_i64(n, ht_min_i64(n_lines / least, PIECES * n_threads));
-    job->piece = ht_ceil_div_i64(n_lines, ht_max_i64(1, n));
+    int64_t n = ht_ceil_div_i64(n_lines, most), wanted = ht_min_i64(n_lines / least, PIECES * n_threads);
+    if (n_threads > 1) n = ht_max_i64(ht_ceil_div_i64(n, n_threads), wanted / n_threads) * n_threads;
+    job->piece = ht_ceil_div_i64(n_lines, ht_max_i64(1, ht_min_i64(n, n_lines)));
     if (!job->by_rows) job->piece = panels_of(job->piece) * 16;
     job->n_pieces = ht_ceil_div_i64(n_lines, job->piece);
 }
@@ -206,10 +221,10 @@ static void run_block(matmul_job *job) {
         job->sums = (float *)(void *)job->out + job->row * s->n + job->col;
         job->ld_sums = s->n;
     }
-    const int64_t shared = n_shared(job), steps = shared ? CHUNK : s->k;
+    const int64_t n = n_shared(job), steps = n ? job->shared_steps : s->k;
     for (job->k = 0; job->k < s->k; job->k += steps) {
         job->steps = ht_min_i64(steps, s->k - job->k);
-        run_phase(job, shared, pack_shared);
+        run_phase(job, n * ht_ceil_div_i64(job->steps, CHUNK), pack_shared);
         run_phase(job, job->n_pieces, multiply_pieces);
     }
 }
@@ -221,10 +236,10 @@ static void run_matrix(matmul_job *job, int64_t index) {
     job->a = (lines){a->dtype, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m};
     job->b = (lines){b->dtype, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n};
     job->out = (char *)call->out.data + (size_t)(index * s->m * s->n) * ht_dtype_bytes(call->out.dtype);
-    for (job->row = 0; job->row < s->m; job->row += BLOCK)
-        for (job->col = 0; job->col < s->n; job->col += BLOCK) {
-            job->n_rows = ht_min_i64(BLOCK, s->m - job->row);
-            job->n_cols = ht_min_i64(BLOCK, s->n - job->col);
+    for (job->row = 0; job->row < s->m; job->row += job->most_rows)
+        for (job->col = 0; job->col < s->n; job->col += job->most_cols) {
+            job->n_rows = ht_min_i64(job->most_rows, s->m - job->row);
+            job->n_cols = ht_min_i64(job->most_cols, s->n - job->col);
             run_block(job);
         }
 }
@@ -234,24 +249,25 @@ static void run_matrix(matmul_job *job, int64_t index) {
 /* What one matrix at a time needs, laid out at `at`, or only counted; in floats. */
 static int64_t lay_out(matmul_job *job, float *at) {
     const ht_matmul_shape *s = &job->shape;
-    const int64_t steps = ht_min_i64(CHUNK, s->k), rows = ht_min_i64(BLOCK, s->m), cols = ht_min_i64(BLOCK, s->n);
-    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool);
-    int64_t shared = panels_of(cols) * 16 * steps,
-            own = job->a_direct ? 0 : rows_floats(PIECE_ROWS, steps) + 16 * steps;
-    if (!job->by_rows) {
-        shared = job->a_direct ? 0 : rows_floats(rows, steps);
-        own = LATE_PANELS * 16 * steps;
-    } else if (job->b_direct)
-        shared = 16 * steps;
+    const bool rounds = job->call->out.dtype != HT_F32;
+    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool), steps = ht_min_i64(CHUNK, s->k);
+    job->most_rows = job->n_rows = job->by_rows && !rounds ? s->m : ht_min_i64(BLOCK, s->m);
+    job->most_cols = job->n_cols = !job->by_rows && !rounds ? s->n : ht_min_i64(BLOCK, s->n);
+    /* The last of several blocks may have columns that are not whole panels, where the first has none. */
+    const int64_t chunk = ht_max_i64(shared_floats(job, CHUNK), job->by_rows ? 16 * CHUNK : 0);
+    const int64_t chunks = chunk ? ht_max_i64(1, SHARED_FLOATS / chunk) : 1;
+    job->shared_steps = chunks * CHUNK;
+    const int64_t shared = ht_min_i64(chunks, ht_ceil_div_i64(s->k, CHUNK)) * chunk;
+    int64_t own = job->by_rows ? 0 : LATE_PANELS * 16 * steps;
+    if (job->by_rows && !job->a_direct) own = rows_floats(PIECE_ROWS, steps) + 16 * steps;
     job->own_floats = panels_of(own) * 16;
-    job->ld_sums = panels_of(cols) * 16;
-    shared = panels_of(shared) * 16;
+    job->ld_sums = panels_of(job->most_cols) * 16;
     if (at) {
         job->shared = at;
         job->own = at + shared;
         job->sums = job->own + n_threads * job->own_floats;
     }
-    return shared + n_threads * job->own_floats + (job->call->out.dtype != HT_F32 ? rows * job->ld_sums : 0);
+    return shared + n_threads * job->own_floats + (rounds ? job->most_rows * job->ld_sums : 0);
 }
 
 static matmul_job job_of(const ht_call *call) {
@@ -263,7 +279,8 @@ static matmul_job job_of(const ht_call *call) {
     job.alone =
         job.n_matrices >= ht_pool_threads(call->pool) && s->m * s->n <= ALONE_WORK && s->m * s->n * s->k <= ALONE_WORK;
     job.by_rows = s->m >= s->n || s->m >= 2 * PIECE_ROWS;
-    job.a_direct = call->in[job.swapped].dtype == HT_F32 && (s->n <= DIRECT_COLS || s->m == 1);
+    job.a_direct =
+        call->in[job.swapped].dtype == HT_F32 && (s->n <= (s->a_k == 1 ? DIRECT_COLS : DIRECT_FAR_COLS) || s->m == 1);
     bool near = s->b_k <= DIRECT_NEAR_STEP && s->b_k >= -DIRECT_NEAR_STEP;
     job.b_direct =
         call->in[!job.swapped].dtype == HT_F32 && s->b_col == 1 && s->m <= (near ? DIRECT_NEAR_ROWS : DIRECT_ROWS);

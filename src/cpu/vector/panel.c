@@ -115,7 +115,7 @@ static void run_block(const panel_product *t, const float *left, int64_t row, in
 
 /* Rows of a block, such that those left over at the end are not too few. */
 int HT_ISA_NAME(ht_panel_rows)(int64_t m) {
-    if (m <= ROWS) return (int)m;
+    if (m <= ROWS) return m > 0 ? (int)m : 1;
     for (int rows = ROWS; rows > LEAST; rows--)
         if (m % rows == 0 || m % rows >= LEAST) return rows;
     return ROWS;
@@ -136,7 +136,7 @@ static void run_blocks(const panel_product *t, int rows, int64_t row, int64_t en
 }
 
 /* What is passed again and again should be in a near cache: the right operand, or else some panels of it. */
-enum { RIGHT_FLOATS = 1 << 17 };
+enum { RIGHT_FLOATS = 1 << 18 };
 
 void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t) {
     const int64_t n_panels = (t->n + 15) / 16;

@@ -55,6 +55,20 @@ static inline void panel_multiply(panel_left a, const float *b, int64_t b_row, i
 static inline void panel_load(ht_dtype t, const void *from, int64_t at, int64_t row, int64_t step, int64_t m, int64_t n,
                               float *to, int64_t padded, float scale) {
     v16f factor = v16f_set1(scale);
+#define PANEL_LOAD(type, load)                                                                                         \
+    for (int64_t i = 0; i < m; i++)                                                                                    \
+        for (int64_t j = 0; j < n; j += 16)                                                                            \
+            v16f_store(to + i * padded + j, v16f_mul(load((const type *)from + at + i * row + j), factor));
+    if (step == 1 && n == padded) { /* whole vectors: the dtype need not be asked for at each */
+        if (t == HT_F32)
+            PANEL_LOAD(float, v16f_load)
+        else if (t == HT_F16)
+            PANEL_LOAD(uint16_t, v16f_load_f16)
+        else
+            PANEL_LOAD(uint16_t, v16f_load_bf16)
+        return;
+    }
+#undef PANEL_LOAD
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < padded; j += 16) {
             v16f v = v16f_zero();
