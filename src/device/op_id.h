@@ -98,6 +98,8 @@
     X(MIN, min)                                                                                                        \
     X(ARGMAX, argmax)                                                                                                  \
     X(ARGMIN, argmin)                                                                                                  \
+    X(VAR, var)                                                                                                        \
+    X(LOGSUMEXP, logsumexp)                                                                                            \
     X(SOFTMAX, softmax) /* along the last axis */                                                                      \
     X(CUMSUM, cumsum)                                                                                                  \
     X(CUMPROD, cumprod)                                                                                                \

@@ -55,6 +55,11 @@ typedef struct ht_axis_params {
     int axis;
 } ht_axis_params;
 
+/* VAR: the sum of squared distances from the mean over n - ddof; times infinity where that is not positive. */
+typedef struct ht_var_params {
+    int32_t ddof;
+} ht_var_params;
+
 /* CUMSUM and the like: from the end when `reverse`; what is at a place counts there when `inclusive`, else from the next. */
 typedef struct ht_scan_params {
     bool reverse, inclusive;

@@ -18,8 +18,8 @@ ht_vjp_fn ht_vjp_negative, ht_vjp_abs, ht_vjp_square, ht_vjp_sqrt, ht_vjp_rsqrt,
     ht_vjp_drawn;
 ht_vjp_fn ht_vjp_add, ht_vjp_subtract, ht_vjp_multiply, ht_vjp_divide, ht_vjp_remainder, ht_vjp_power, ht_vjp_logaddexp,
     ht_vjp_arctan2, ht_vjp_minimum, ht_vjp_maximum, ht_vjp_where;
-ht_vjp_fn ht_vjp_sum, ht_vjp_prod, ht_vjp_mean, ht_vjp_extreme, ht_vjp_softmax, ht_vjp_cumsum, ht_vjp_cumprod,
-    ht_vjp_running_extreme, ht_vjp_logcumsumexp, ht_vjp_recurrence;
+ht_vjp_fn ht_vjp_sum, ht_vjp_prod, ht_vjp_mean, ht_vjp_extreme, ht_vjp_var, ht_vjp_logsumexp, ht_vjp_softmax,
+    ht_vjp_cumsum, ht_vjp_cumprod, ht_vjp_running_extreme, ht_vjp_logcumsumexp, ht_vjp_recurrence;
 ht_vjp_fn ht_vjp_reshape, ht_vjp_transpose, ht_vjp_window, ht_vjp_slice, ht_vjp_diagonal, ht_vjp_broadcast,
     ht_vjp_strided_add, ht_vjp_concatenate;
 ht_vjp_fn ht_vjp_matmul;

@@ -37,6 +37,25 @@ bool ht_vjp_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
     return grad_in[0] != NULL;
 }
 
+/* With n - ddof in the place of n; the mean of the distances is 0. */
+bool ht_vjp_var(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *x = node->in[0];
+    const double n = (double)x->shape[x->n_dims - 1];
+    const double divisor = n - ((const ht_var_params *)(const void *)node->params)->ddof;
+    ht_array *off = ht_subtract(s, x, ht_mean(s, x, (int[]){-1}, 1, true));
+    ht_array *each = ht_times(s, grad, divisor > 0 ? 2.0 / divisor : (double)INFINITY);
+    grad_in[0] = ht_multiply(s, to_all(s, x, each), off);
+    return grad_in[0] != NULL;
+}
+
+/* An element that is all of the sum, which may be infinite, has all of the gradient. */
+bool ht_vjp_logsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *x = node->in[0], *y = to_all(s, x, ht_output(node));
+    ht_array *share = ht_where(s, ht_equal(s, x, y), ht_constant_like(s, x, 1.0), ht_exp(s, ht_subtract(s, x, y)));
+    grad_in[0] = ht_multiply(s, to_all(s, x, grad), share);
+    return grad_in[0] != NULL;
+}
+
 bool ht_vjp_softmax(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *y = ht_output(node), *gy = ht_multiply(s, grad, y);
     grad_in[0] = ht_subtract(s, gy, ht_multiply(s, y, ht_sum(s, gy, (int[]){-1}, 1, true)));

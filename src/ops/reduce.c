@@ -107,22 +107,34 @@ static ht_array *with_axes(ht_scope *s, ht_array *y, const axes *a, bool keepdim
     return y;
 }
 
-static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims);
-HT_AGAIN(reduce_again, reduce(s, (ht_op_id)a->number[0], in[0], HT_AXES(a), a->n_axes, a->number[1]))
+static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, const int *axis, int n_axes, bool keepdims);
+HT_AGAIN(reduce_again,
+         reduce_by(s, (ht_op_id)a->number[0], (int)a->number[2], in[0], HT_AXES(a), a->n_axes, a->number[1]))
 
-static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+/* `ddof` is a parameter of VAR. */
+static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, const int *axis, int n_axes,
+                           bool keepdims) {
+    const ht_var_params p = {ddof};
     axes a;
     if (x && ht_recording()) {
-        const ht_plain_args args = {.number = {(int64_t)op, keepdims}};
+        const ht_plain_args args = {.number = {(int64_t)op, keepdims, ddof}};
         return ht_record_plain(s, reduce_again, ht_with_axes(args, axis, n_axes), &x, 1);
     }
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
+    if (axis && n_axes == 0 && op == HT_OP_VAR) { /* each element is all there is */
+        x = ht_expand_dims(s, x, -1);
+        return ht_apply(s, op, &p, &x, 1);
+    }
     if (axis && n_axes == 0) return op == HT_OP_SUM || op == HT_OP_PROD ? ht_astype(s, x, total_of(x->dtype)) : x;
     x = moved(s, x, &a);
-    const bool of_nothing = x && op == HT_OP_MEAN && x->shape[x->n_dims - 1] == 0; /* 0 / 0 */
-    ht_array *y = ht_apply(s, of_nothing ? HT_OP_SUM : op, NULL, &x, 1);
-    if (of_nothing) y = ht_divide(s, y, ht_full(s, 0, x->dtype, NULL, 0));
+    const bool may_be = op == HT_OP_MEAN || op == HT_OP_VAR, of_nothing = x && may_be && x->shape[x->n_dims - 1] == 0;
+    ht_array *y = ht_apply(s, of_nothing ? HT_OP_SUM : op, &p, &x, 1);
+    if (of_nothing) y = ht_divide(s, y, ht_full(s, 0, x->dtype, NULL, 0)); /* 0 / 0 */
     return with_axes(s, y, &a, keepdims);
+}
+
+static ht_array *reduce(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
+    return reduce_by(s, op, 0, x, axis, n_axes, keepdims);
 }
 
 /* ---- reductions ---- */
@@ -141,6 +153,7 @@ REDUCTION(ht_prod, PROD, x)
 REDUCTION(ht_mean, MEAN, for_floating(s, x))
 REDUCTION(ht_max, MAX, x)
 REDUCTION(ht_min, MIN, x)
+REDUCTION(ht_logsumexp, LOGSUMEXP, for_floating(s, x))
 
 static ht_array *truth(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims);
 HT_AGAIN(truth_again, truth(s, (ht_op_id)a->number[0], in[0], HT_AXES(a), a->n_axes, a->number[1]))
@@ -181,47 +194,12 @@ ht_array *ht_argmin(ht_scope *s, ht_array *x, const int *axis, bool keepdims) {
     return place(s, HT_OP_ARGMIN, x, axis, keepdims);
 }
 
-static double count_of(const ht_array *x, const axes *a) {
-    double n = 1;
-    for (int i = 0; i < x->n_dims; i++)
-        if (a->is_reduced[i]) n *= (double)x->shape[i];
-    return n;
-}
-
-HT_AGAIN(var_again, ht_var(s, in[0], HT_AXES(a), a->n_axes, a->number[0], (int)a->number[1]))
-
-/* The mean of the squared distances from the mean, with ddof fewer in the divisor. */
 ht_array *ht_var(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof) {
-    axes a;
-    if (x && ht_recording()) {
-        const ht_plain_args args = {.number = {keepdims, ddof}};
-        return ht_record_plain(s, var_again, ht_with_axes(args, axis, n_axes), &x, 1);
-    }
-    x = for_floating(s, x);
-    if (!x || !find_axes(s, HT_OP_MEAN, x, axis, n_axes, &a)) return NULL;
-    ht_array *off = ht_square(s, ht_subtract(s, x, ht_mean(s, x, axis, n_axes, true)));
-    if (ddof == 0) return ht_mean(s, off, axis, n_axes, keepdims);
-    double divisor = count_of(x, &a) - ddof;
-    ht_array *factor = ht_full(s, divisor > 0 ? 1.0 / divisor : (double)INFINITY, x->dtype, NULL, 0);
-    return ht_multiply(s, ht_sum(s, off, axis, n_axes, keepdims), factor);
+    return reduce_by(s, HT_OP_VAR, ddof, for_floating(s, x), axis, n_axes, keepdims);
 }
 
 ht_array *ht_std(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims, int ddof) {
     return ht_sqrt(s, ht_var(s, x, axis, n_axes, keepdims, ddof));
-}
-
-/* Around the largest element, so that nothing overflows; when that is infinite it is the result. */
-ht_array *ht_logsumexp(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool keepdims) {
-    axes a;
-    x = for_floating(s, x);
-    if (!x || !find_axes(s, HT_OP_MAX, x, axis, n_axes, &a)) return NULL;
-    ht_array *high = ht_max(s, x, axis, n_axes, true);
-    ht_array *around = ht_nan_to_num(s, high, (double)NAN, 0.0, 0.0);
-    ht_array *sum = ht_sum(s, ht_exp(s, ht_subtract(s, x, around)), axis, n_axes, true);
-    ht_array *y = ht_where(s, ht_isinf(s, high), high, ht_add(s, ht_log(s, sum), around));
-    for (int i = x->n_dims - 1; !keepdims && y && i >= 0; i--)
-        if (a.is_reduced[i]) y = ht_squeeze(s, y, i);
-    return y;
 }
 
 /* ---- along one axis, of the same shape ---- */

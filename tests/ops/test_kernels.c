@@ -254,8 +254,9 @@ static void choices(void **state) {
 /* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
 static void reductions(void **state) {
     (void)state;
-    static const ht_op_id ops[] = {HT_OP_SUM,    HT_OP_MEAN,   HT_OP_MAX,    HT_OP_MIN,
-                                   HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_SOFTMAX};
+    static const ht_op_id ops[] = {HT_OP_SUM,    HT_OP_MEAN,    HT_OP_MAX, HT_OP_MIN,      HT_OP_ARGMAX,
+                                   HT_OP_ARGMIN, HT_OP_SOFTMAX, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params one = {.ddof = 1};
     for (EACH(i, ops))
         for (EACH(t, float_types))
             for (EACH(s, shapes)) {
@@ -268,6 +269,7 @@ static void reductions(void **state) {
                                              exact && how % 2 ? EXTREME : ORDINARY, &seed);
                     int64_t n = shapes[s].dim[shapes[s].n_dims - 1];
                     comparison c = {.op = ops[i],
+                                    .params = &one,
                                     .n_in = 1,
                                     .in = {x.view},
                                     .what = "rows",
@@ -288,14 +290,17 @@ static void reductions_of_extremes(void **state) {
         {1.0f, NAN, 2.0f},      {INFINITY, 1.0f, 2.0f},   {-INFINITY, 0.0f, -INFINITY},
         {3e38f, 3e38f, -3e38f}, {-0.0f, 0.0f, -0.0f},     {NAN, NAN, NAN},
         {1000.0f, -1000.0f, 0}, {INFINITY, -INFINITY, 0}, {-INFINITY, -INFINITY, -INFINITY}};
-    static const ht_op_id ops[] = {HT_OP_MEAN, HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_SOFTMAX};
+    static const ht_op_id ops[] = {HT_OP_MEAN,   HT_OP_MAX,     HT_OP_MIN, HT_OP_ARGMAX,
+                                   HT_OP_ARGMIN, HT_OP_SOFTMAX, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params none = {0};
     for (EACH(r, rows))
         for (int64_t n = 3; n < 40; n += 7)
             for (EACH(i, ops)) {
-                if (r == 3 && ops[i] == HT_OP_MEAN) continue; /* an f32 sum overflows, one in f64 does not */
+                if (r == 3 && (ops[i] == HT_OP_MEAN || ops[i] == HT_OP_VAR)) continue; /* f32 overflows, f64 does not */
                 float x[40];
                 for (int64_t k = 0; k < n; k++) x[k] = k < n - 3 ? rows[r][2] : rows[r][k - (n - 3)];
                 comparison c = {.op = ops[i],
+                                .params = &none,
                                 .n_in = 1,
                                 .in = {test_view(x, HT_F32, 1, &n)},
                                 .tolerance = 2e-6,
@@ -379,11 +384,44 @@ static void scans(void **state) {
                 }
 }
 
+/* Nothing depends on the number of threads; of numbers around a thousand, as many digits are left as f32 has. */
+static void spreads_of_any_threads(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_VAR, HT_OP_LOGSUMEXP, HT_OP_SUM};
+    static const int64_t dims[][2] = {{3, 20000}, {300, 4099}, {70, 33}};
+    const ht_var_params none = {0};
+    ht_device *one[TEST_MAX_DEVICES], *three[TEST_MAX_DEVICES];
+    int n = test_devices(1, one);
+    assert_int_equal(test_devices(3, three), n);
+    for (EACH(d, dims))
+        for (int how = 0; how <= REVERSED_AXES; how++) {
+            uint64_t seed = 11;
+            operand x = operand_make(HT_F32, 2, dims[d], (layout)how, ORDINARY, &seed);
+            for (int64_t i = 0; i < dims[d][0] * dims[d][1]; i++) ((float *)x.memory)[i] += 1000.0f;
+            for (EACH(o, ops))
+                for (int k = 1; k < n; k++) {
+                    float a[300], b[300], plain[300];
+                    ht_view to_a = test_view(a, HT_F32, 1, dims[d]), to_b = test_view(b, HT_F32, 1, dims[d]);
+                    ht_view to_plain = test_view(plain, HT_F32, 1, dims[d]);
+                    test_run_ok(one[k], ops[o], &none, 1, &x.view, &to_a, NULL);
+                    test_run_ok(three[k], ops[o], &none, 1, &x.view, &to_b, NULL);
+                    test_run_ok(one[0], ops[o], &none, 1, &x.view, &to_plain, NULL);
+                    assert_memory_equal(a, b, (size_t)dims[d][0] * sizeof *a);
+                    for (int64_t i = 0; i < dims[d][0]; i++)
+                        assert_true(fabsf(a[i] - plain[i]) <= 5e-7f * fabsf(plain[i]));
+                }
+            free(x.memory);
+        }
+    test_devices_free(one, n);
+    test_devices_free(three, n);
+}
+
 /* Sums do not depend on which axis is last in memory, nor on the number of threads. */
 static void sums_are_the_same_along_columns(void **state) {
     (void)state;
     static const int64_t dims[][2] = {{9, 3}, {40, 63}, {40, 65}, {300, 1000}, {17, 9001}};
-    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN};
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params none = {0};
     for (int threads = 1; threads < 4; threads += 2) {
         ht_device *devices[TEST_MAX_DEVICES];
         int n = test_devices(threads, devices);
@@ -403,8 +441,8 @@ static void sums_are_the_same_along_columns(void **state) {
                                            ht_get_f32(type, x.view.data, r * length + k));
                         float a[300], b[300];
                         ht_view to_a = test_view(a, type, 1, &rows), to_b = test_view(b, type, 1, &rows);
-                        test_run_ok(devices[d], ops[o], NULL, 1, &x.view, &to_a, NULL);
-                        test_run_ok(devices[d], ops[o], NULL, 1, &y.view, &to_b, NULL);
+                        test_run_ok(devices[d], ops[o], &none, 1, &x.view, &to_a, NULL);
+                        test_run_ok(devices[d], ops[o], &none, 1, &y.view, &to_b, NULL);
                         assert_memory_equal(a, b, (size_t)rows * ht_dtype_bytes(type));
                         free(x.memory), free(y.memory);
                     }
@@ -712,6 +750,7 @@ int main(void) {
         cmocka_unit_test(reductions_of_extremes),
         cmocka_unit_test(reductions_of_integers),
         cmocka_unit_test(long_reductions),
+        cmocka_unit_test(spreads_of_any_threads),
         cmocka_unit_test(sums_are_the_same_along_columns),
         cmocka_unit_test(scans),
         cmocka_unit_test(rms_norm),

@@ -5,6 +5,7 @@
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
+#include "device/params.h"
 
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct row {
     int64_t at, stride, n;
     void *out;
     int64_t out_at;
+    const void *params;
 } row;
 
 typedef void row_fn(const row *r);
@@ -38,7 +40,8 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
                  .stride = in->stride[last],
                  .n = in->shape[last],
                  .out = job->call->out.data,
-                 .out_at = i * job->out_per_row};
+                 .out_at = i * job->out_per_row,
+                 .params = job->call->params};
         job->fn(&r);
     }
 }
@@ -126,6 +129,25 @@ static void min_row(const row *r) { copy_element(r, smallest(r), 0); }
 static void argmax_row(const row *r) { ht_set_int(r->out_dtype, r->out, r->out_at, largest(r)); }
 static void argmin_row(const row *r) { ht_set_int(r->out_dtype, r->out, r->out_at, smallest(r)); }
 
+static void var_row(const row *r) {
+    const double mean = float_sum(r) / (double)r->n;
+    const double divisor = (double)(r->n - ((const ht_var_params *)r->params)->ddof);
+    double sum = 0.0;
+    for (int64_t i = 0; i < r->n; i++) sum += (float_at(r, i) - mean) * (float_at(r, i) - mean);
+    ht_set_f64(r->out_dtype, r->out, r->out_at, divisor > 0 ? sum / divisor : sum * (double)INFINITY);
+}
+
+/* Around the largest element, so that nothing overflows; when that is infinite it is the result. */
+static void logsumexp_row(const row *r) {
+    const double max = float_at(r, largest(r));
+    double sum = 0.0;
+    for (int64_t i = 0; i < r->n; i++) {
+        const double d = float_at(r, i) - max;
+        sum += r->dtype == HT_F64 ? exp(d) : (double)ht_exp_f32((float)d);
+    }
+    ht_set_f64(r->out_dtype, r->out, r->out_at, isinf(max) ? max : max + log(sum));
+}
+
 static void softmax_row(const row *r) {
     if (r->n == 0) return;
     bool wide = r->dtype == HT_F64;
@@ -165,6 +187,11 @@ ht_status ht_plain_max(const ht_call *call, ht_error *err) { return of_some(call
 ht_status ht_plain_min(const ht_call *call, ht_error *err) { return of_some(call, "min", min_row, err); }
 ht_status ht_plain_argmax(const ht_call *call, ht_error *err) { return of_some(call, "argmax", argmax_row, err); }
 ht_status ht_plain_argmin(const ht_call *call, ht_error *err) { return of_some(call, "argmin", argmin_row, err); }
+
+ht_status ht_plain_var(const ht_call *call, ht_error *err) { return of_some(call, "var", var_row, err); }
+ht_status ht_plain_logsumexp(const ht_call *call, ht_error *err) {
+    return of_some(call, "logsumexp", logsumexp_row, err);
+}
 
 ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
     const ht_view *in = &call->in[0];

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "cpu/bypass.h"
 #include "cpu/reference/reference.h"
-#include "cpu/vector/math.h"
+#include "cpu/vector/powers.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
 
@@ -132,40 +132,11 @@ static size_t sums_scratch(const ht_call *call) {
 
 /* ---- softmax ---- */
 
-/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
- * the other sign. */
-static v16f max_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
-    v16f max[4];
-    m16 is_nan[4];
-    v16i sign = v16i_set1(flip);
-    for (int k = 0; k < 4; k++) {
-        max[k] = v16f_set1(-INFINITY);
-        is_nan[k] = m16_first(0);
-    }
-    int64_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        HT_UNROLL
-        for (int k = 0; k < 4; k++) {
-            v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
-            max[k] = v16f_max(v, max[k]);
-            is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v));
-        }
-    }
-    for (; i < n; i += 16) {
-        int lanes = lanes_of(n - i);
-        v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(p + i, lanes)), sign));
-        max[0] = v16f_select(m16_first(lanes), v16f_max(v, max[0]), max[0]);
-        is_nan[0] = m16_or(is_nan[0], v16f_is_nan(v));
-    }
-    *nan = m16_or(m16_or(is_nan[0], is_nan[1]), m16_or(is_nan[2], is_nan[3]));
-    return v16f_max(v16f_max(max[0], max[1]), v16f_max(max[2], max[3]));
-}
-
 enum { STAGED = 1024 };
 
 /* The same of a row of any dtype and stride. */
 static v16f max_of(const row *r, int32_t flip, m16 *nan) {
-    if (r->x->dtype == HT_F32 && r->stride == 1) return max_floats((const float *)r->x->data + r->at, r->n, flip, nan);
+    if (r->x->dtype == HT_F32 && r->stride == 1) return powers_max((const float *)r->x->data + r->at, r->n, flip, nan);
     float room[STAGED];
     v16f max = v16f_set1(-INFINITY);
     *nan = m16_first(0);
@@ -174,7 +145,7 @@ static v16f max_of(const row *r, int32_t flip, m16 *nan) {
         for (int64_t k = 0; k < some; k += 16)
             v16f_store_n(room + k, load(r, i + k, lanes_of(some - k)), lanes_of(some - k));
         m16 here;
-        max = v16f_max(max, max_floats(room, some, flip, &here));
+        max = v16f_max(max, powers_max(room, some, flip, &here));
         *nan = m16_or(*nan, here);
     }
     return max;

@@ -6,6 +6,7 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_elementwise)(kernels);
     HT_ISA_NAME(ht_vector_copy)(kernels);
     HT_ISA_NAME(ht_vector_reduce)(kernels);
+    HT_ISA_NAME(ht_vector_spread)(kernels);
     HT_ISA_NAME(ht_vector_scan)(kernels);
     HT_ISA_NAME(ht_vector_norm)(kernels);
     HT_ISA_NAME(ht_vector_norm_grad)(kernels);

@@ -11,6 +11,7 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]); /* all of t
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_spread)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm_grad)(ht_kernel kernels[HT_OP_COUNT]);

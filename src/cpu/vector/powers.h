@@ -1,0 +1,58 @@
+/* Of contiguous f32: the largest, and sums of e^x. */
+#ifndef HT_CPU_VECTOR_POWERS_H
+#define HT_CPU_VECTOR_POWERS_H
+
+#include "cpu/vector/math.h"
+#include "cpu/vector/rows.h"
+
+/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
+ * the other sign. */
+HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, m16 *nan) {
+    v16f max[4];
+    m16 is_nan[4];
+    v16i sign = v16i_set1(flip);
+    for (int k = 0; k < 4; k++) {
+        max[k] = v16f_set1(-INFINITY);
+        is_nan[k] = m16_first(0);
+    }
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) {
+            v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
+            max[k] = v16f_max(v, max[k]);
+            is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v));
+        }
+    }
+    for (; i < n; i += 16) {
+        int lanes = lanes_of(n - i);
+        v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(p + i, lanes)), sign));
+        max[0] = v16f_select(m16_first(lanes), v16f_max(v, max[0]), max[0]);
+        is_nan[0] = m16_or(is_nan[0], v16f_is_nan(v));
+    }
+    *nan = m16_or(m16_or(is_nan[0], is_nan[1]), m16_or(is_nan[2], is_nan[3]));
+    return v16f_max(v16f_max(max[0], max[1]), v16f_max(max[2], max[3]));
+}
+
+/* e^(x - max) of n elements, added up in the lanes; where there is a `to` they are stored there. For every 256 bytes,
+ * as many are asked for from `ahead` on, which need not be there. */
+HT_INLINE void powers_add(const float *p, int64_t n, v16f max, float *to, row_sum *sum, const float *ahead) {
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) {
+            HT_PREFETCH(ahead + i + 16 * k);
+            v16f e = v16f_exp(v16f_sub(v16f_load(p + i + 16 * k), max));
+            sum->lane[k] = v16f_add(sum->lane[k], e);
+            if (to) v16f_store(to + i + 16 * k, e);
+        }
+    }
+    for (; i < n; i += 16) {
+        const int lanes = lanes_of(n - i);
+        v16f e = v16f_select(m16_first(lanes), v16f_exp(v16f_sub(v16f_load_n(p + i, lanes), max)), v16f_zero());
+        sum->lane[i / 16 % 4] = v16f_add(sum->lane[i / 16 % 4], e);
+        if (to) v16f_store_n(to + i, e, lanes);
+    }
+}
+
+#endif
