@@ -506,7 +506,8 @@ static void large_matmul(void **state) {
     static const int64_t sizes[][4] = {/* matrices, m, n, k */
                                        {1, 1, 2100, 300}, {1, 2, 139, 513}, {1, 7, 64, 256},    {1, 9, 2065, 31},
                                        {1, 130, 800, 70}, {1, 2051, 17, 5}, {1, 2050, 2051, 2}, {5, 33, 49, 257},
-                                       {2, 1, 130, 64},   {9, 1, 1, 700},   {2, 140, 140, 140}};
+                                       {2, 1, 130, 64},   {9, 1, 1, 700},   {2, 140, 140, 140}, {1, 400, 56, 260},
+                                       {1, 70, 1, 270},   {1, 1, 45, 270}};
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
         for (EACH(t, float_types))
             for (int transposed = 0; transposed < 2; transposed++) {
@@ -670,7 +671,8 @@ static void attention(void **state) {
         ht_sdpa_params p;
     } cases[] = {{2, 2, 3, 5, 7, 6, 9, {0.4f, false, 0}},      {1, 1, 1, 1, 200, 64, 64, {0.1f, true, 0}},
                  {1, 2, 1, 100, 100, 33, 16, {0.2f, true, 0}}, {1, 1, 2, 70, 140, 16, 20, {0.2f, true, 40}},
-                 {1, 1, 2, 9, 4, 8, 8, {0.3f, true, 0}},       {1, 1, 1, 3, 64, 8, 40, {0.3f, false, 0}}};
+                 {1, 1, 2, 9, 4, 8, 8, {0.3f, true, 0}},       {1, 1, 1, 3, 64, 8, 40, {0.3f, false, 0}},
+                 {1, 1, 1, 140, 300, 16, 16, {0.3f, true, 30}}};
     for (EACH(i, cases))
         for (EACH(t, float_types))
             for (int how = 0; how < LAYOUT_COUNT; how += ATTENTION_STEP)
