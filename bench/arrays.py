@@ -460,6 +460,8 @@ def run_here(threads, args):
         result["compiled_overhead_seconds"] = overhead(libraries, args.rounds, compiled=True)
         result["call_seconds"] = calls(libraries, args.rounds)
         print(overhead_text(result))
+        row = "{:52}{:>15}{:>9}{:>15}{:>9}  {}".format
+        print("\n".join([row(*CALL_COLUMNS), *call_lines(result, lambda cells: row(*cells))]))
     return result
 
 
@@ -474,21 +476,25 @@ def overhead_text(result):
         ", ".join(f"{k} {v * 1e6:.2f} us" for k, v in each.items() if k in ("hearth", *KINDS)) for each in (cost, compiled)
     )
     faster = f"; in a compiled function of 1,000 (torch makes one loop of them): {faster}" if faster else ""
-    return f"An operation on one element, in C: {inside}. Eagerly from Python: {outside}{faster}.{calls_text(result)}"
+    return f"An operation on one element, in C: {inside}. Eagerly from Python: {outside}{faster}."
 
 
-def calls_text(result):
-    if not result.get("call_seconds"):
-        return ""
-    lines = []
-    for name, kinds in result["call_seconds"].items():
-        each = (
-            f"{kind} {made * 1e6:.2f}" + (f" ({computed * 1e6:.2f})" if kind in ("hearth", "mlx") else "")
-            for kind, (made, computed) in kinds.items()
-        )
-        too_much = " (too much)" if kinds["hearth"][0] > 1e-6 else ""
-        lines.append(f"{name}: {', '.join(each)}{too_much}")
-    return " A call from Python, arrays [2, 2], us until it returns (and until it is computed): " + "; ".join(lines) + "."
+def call_cells(kinds):
+    """What a call takes in each library, in us, and in brackets with its evaluation, where that comes later."""
+    return [
+        f"{kinds[k][0] * 1e6:.2f}" + (f" ({kinds[k][1] * 1e6:.2f})" if k in ("hearth", "mlx") else "") if k in kinds else ""
+        for k in ("hearth", *KINDS)
+    ]
+
+
+CALL_COLUMNS = "us a call from Python, arrays [2, 2] (and computed)", "Hearth", "NumPy", "MLX", "torch", "as asked"
+
+
+def call_lines(result, line):
+    """The calls of a result by `line`, which formats a list of cells."""
+    found = result.get("call_seconds", {})
+    verdicts = {name: "yes" if kinds["hearth"][0] < 1e-6 else "over 1 us" for name, kinds in found.items()}
+    return [line([name, *call_cells(kinds), verdicts[name]]) for name, kinds in found.items()]
 
 
 def merged(old, new):
@@ -528,6 +534,9 @@ def print_table(path):
             print(f"| {f['name']} | {f['seconds']['hearth'] * 1e3:.2f} | {moved} | {ratios} | {verdict(f)} |")
         if "overhead_seconds" in r:
             print("\n" + overhead_text(r))
+        if "call_seconds" in r:
+            print("\n| " + " | ".join(CALL_COLUMNS) + " |\n|---|---|---|---|---|---|")
+            print("\n".join(call_lines(r, lambda cells: "| " + " | ".join(cells) + " |")))
 
 
 def main():
