@@ -503,11 +503,11 @@ static void rope(void **state) {
 /* Sizes beyond those of tiles, pieces, chunks and blocks, and some that are none of them. */
 static void large_matmul(void **state) {
     (void)state;
-    static const int64_t sizes[][4] = {/* matrices, m, n, k */
-                                       {1, 1, 2100, 300}, {1, 2, 139, 513}, {1, 7, 64, 256},    {1, 9, 2065, 31},
-                                       {1, 130, 800, 70}, {1, 2051, 17, 5}, {1, 2050, 2051, 2}, {5, 33, 49, 257},
-                                       {2, 1, 130, 64},   {9, 1, 1, 700},   {2, 140, 140, 140}, {1, 400, 56, 260},
-                                       {1, 70, 1, 270},   {1, 1, 45, 270}};
+    static const int64_t sizes[][4] = {
+        /* matrices, m, n, k */
+        {1, 1, 2100, 300},  {1, 2, 139, 513}, {1, 7, 64, 256}, {1, 9, 2065, 31}, {1, 130, 800, 70},  {1, 2051, 17, 5},
+        {1, 2050, 2051, 2}, {5, 33, 49, 257}, {2, 1, 130, 64}, {9, 1, 1, 700},   {2, 140, 140, 140}, {1, 400, 56, 260},
+        {1, 70, 1, 270},    {1, 1, 45, 270},  {1, 127, 40, 1}, {1, 127, 33, 4},  {1, 3048, 24, 3}};
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
         for (EACH(t, float_types))
             for (int transposed = 0; transposed < 2; transposed++) {

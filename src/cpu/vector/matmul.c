@@ -19,6 +19,7 @@ enum {
     SHARED_FLOATS = 1 << 18, /* packed at a time, if that is more than a chunk: what a second cache holds */
     PIECE_ROWS = 128,        /* what a thread takes at a time, at most: the rows' panels are 128 KB */
     PIECE_COLS = 512,        /* the columns' are made some at a time */
+    LEAST_TILE = 4,          /* rows that ht_panel_rows takes at a time, if there are more */
     LEAST_ROWS = 28,         /* of a piece, or less if there are no more */
     LEAST_COLS = 64,         /* a multiple of 16 */
     PIECES = 8,              /* for each thread, so that one can take from another */
@@ -60,9 +61,8 @@ static int64_t panels_of(int64_t n) { return ht_ceil_div_i64(n, 16); }
 
 /* Rows are packed as many side by side as are multiplied at a time. Behind them is room for what packing writes more. */
 static int64_t tile_floats(int64_t rows, int64_t steps) { return HT_ISA_NAME(ht_panel_rows)(rows) * steps + 16; }
-static int64_t rows_floats(int64_t rows, int64_t steps) {
-    return rows ? ht_ceil_div_i64(rows, HT_ISA_NAME(ht_panel_rows)(rows)) * tile_floats(rows, steps) : 0;
-}
+/* Of any piece, which may be cut into more and smaller tiles than one of more rows. */
+static int64_t piece_floats(int64_t steps) { return (PIECE_ROWS + 16) * steps + PIECE_ROWS / LEAST_TILE * 16; }
 
 /* Tile `tile` of rows [row, row + n) of the block. */
 static void pack_tile(const matmul_job *job, int64_t row, int64_t n, int64_t tile, int64_t k, int64_t steps,
@@ -259,7 +259,7 @@ static int64_t lay_out(matmul_job *job, float *at) {
     job->shared_steps = chunks * CHUNK;
     const int64_t shared = ht_min_i64(chunks, ht_ceil_div_i64(s->k, CHUNK)) * chunk;
     int64_t own = job->by_rows ? 0 : LATE_PANELS * 16 * steps;
-    if (job->by_rows && !job->a_direct) own = rows_floats(PIECE_ROWS, steps) + 16 * steps;
+    if (job->by_rows && !job->a_direct) own = piece_floats(steps);
     job->own_floats = panels_of(own) * 16;
     job->ld_sums = panels_of(job->most_cols) * 16;
     if (at) {

@@ -32,7 +32,7 @@ typedef struct panel_product {
 } panel_product;
 
 void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t);
-/* How many of m rows are multiplied at a time, 1 to 16. */
+/* How many of m rows are multiplied at a time: all of them, or 4 to 16. */
 int HT_ISA_NAME(ht_panel_rows)(int64_t m);
 
 /* c [m, n] = a [m, k] b [k, n], or the sums of c go on; rows of b and c follow at b_row and c_row. */
