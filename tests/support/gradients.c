@@ -1,8 +1,12 @@
 #include "support/gradients.h"
 
+#include "array/array.h"
+#include "ops/gradient.h"
+#include "ops/op.h"
 #include "support/test.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +41,38 @@ static void read_values(ht_scope *s, ht_array *a, values *out, const char *name)
     out->n = (int)ht_array_size(a);
     assert_true(out->n <= MAX_ELEMENTS);
     if (ht_array_read(s, a, out->v, (size_t)out->n * sizeof(double), &err)) fail_msg("%s: %s", name, err.message);
+}
+
+static bool differentiated[HT_OP_COUNT];
+
+/* Notes the operations of `a` and of all it is made of; evaluated operands have let go of theirs. */
+static void note_operations(const ht_array *a) {
+    enum { MOST = 4096 };
+    static const ht_array *met[MOST];
+    int n = 0, next = 0;
+    if (a) met[n++] = a;
+    while (next < n) {
+        const ht_array *node = met[next++];
+        differentiated[node->op] = true;
+        for (int i = -1; i < node->n_in; i++) {
+            const ht_array *of = i < 0 ? node->base : node->in[i];
+            bool known = !of || of == HT_NONE;
+            for (int k = 0; k < n && !known; k++) known = met[k] == of;
+            assert_true(known || n < MOST);
+            if (!known) met[n++] = of;
+        }
+    }
+}
+
+void test_every_rule_was_run(void) {
+    char missing[1024] = "";
+    for (int op = 0; op < HT_OP_COUNT; op++) {
+        ht_vjp_fn *rule = ht_op_info_of((ht_op_id)op)->vjp;
+        size_t used = strlen(missing);
+        if (rule && rule != ht_vjp_none && !differentiated[op])
+            (void)snprintf(missing + used, sizeof missing - used, " %s", ht_op_name((ht_op_id)op));
+    }
+    if (*missing) fail_msg("no case differentiates%s", missing);
 }
 
 /* f is given all its operands, those it does not have as NULL. */
@@ -80,6 +116,7 @@ static int call_slope(ht_scope *s, ht_array *const *in, int n_in, ht_array **out
     if (!ht_grad(s, &f, in, n_in, which, n_in, grad)) return -1;
     ht_array *sum = ht_full(s, 0.0, HT_F64, NULL, 0);
     for (int i = 0; i < n_in; i++) {
+        note_operations(grad[i]);
         values d = values_of(&c->in[i], 50 + i);
         ht_array *direction = array_of(s, &c->in[i], &d);
         sum = ht_add(s, sum, ht_sum(s, ht_multiply(s, grad[i], direction), NULL, 0, false));
@@ -122,6 +159,7 @@ static void compare(ht_stream *stream, const gradient_case *c, call_fn *call, co
     const ht_function f = {call, (void *)(uintptr_t)c};
     if (!ht_grad(s, &f, in, c->n_in, which, c->n_in, grad))
         fail_msg("%s: %s: %s", c->name, what, ht_scope_error(s)->message);
+    note_operations(apply(c, s, in, c->n_in));
     for (int i = 0; i < c->n_in; i++) {
         values g = {0};
         read_values(s, grad[i], &g, c->name);
@@ -165,4 +203,28 @@ void test_gradient(ht_stream *stream, const gradient_case *c) {
     compare(stream, c, call_weighed, "the gradient", 1e-6);
     compare_forward(stream, c);
     compare(stream, c, call_slope, "the second derivative", 1e-5);
+}
+
+void test_gradient_of_f32(ht_stream *stream, const gradient_case *c,
+                          ht_array *(*exact)(ht_scope *s, ht_array *const *in)) {
+    const double step = 1e-5;
+    const gradient_case in_f64 = {c->name, exact, 1, {c->in[0]}};
+    ht_scope *s = ht_scope_new(stream);
+    values at = values_of(&c->in[0], 0), got = {0};
+    for (int i = 0; i < at.n; i++) at.v[i] = (double)(float)at.v[i];
+    ht_array *x = ht_astype(s, array_of(s, &c->in[0], &at), HT_F32), *grad[1];
+    const ht_function f = {call_weighed, (void *)(uintptr_t)c};
+    if (!ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad)) fail_msg("%s: %s", c->name, ht_scope_error(s)->message);
+    note_operations(apply(c, s, &x, 1));
+    read_values(s, ht_astype(s, grad[0], HT_F64), &got, c->name);
+    for (int k = 0; k < at.n; k++) {
+        double x_k = at.v[k];
+        at.v[k] = x_k + step;
+        double above = value_at(stream, &in_f64, call_weighed, &at);
+        at.v[k] = x_k - step;
+        double below = value_at(stream, &in_f64, call_weighed, &at);
+        at.v[k] = x_k;
+        expect_near(c, "the gradient", 0, k, got.v[k], (above - below) / (2.0 * step), 2e-6);
+    }
+    ht_scope_free(s);
 }

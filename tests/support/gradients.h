@@ -23,4 +23,12 @@ typedef struct gradient_case {
 /* Fails the running test where they differ. */
 void test_gradient(ht_stream *stream, const gradient_case *c);
 
+/* The same of a function of one array that takes f32 at most: its gradient alone, against differences of `exact`, which is
+ * this function in f64. */
+void test_gradient_of_f32(ht_stream *stream, const gradient_case *c,
+                          ht_array *(*exact)(ht_scope *s, ht_array *const *in));
+
+/* Fails the running test if an operation that has a reverse rule was in no graph that test_gradient differentiated. */
+void test_every_rule_was_run(void);
+
 #endif

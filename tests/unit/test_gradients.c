@@ -106,6 +106,18 @@
     X(tril, ht_square(s, ht_tril(s, x, 0)), 1, {3, {2, 3, 3}, -1, 1})        \
     X(matmul, ht_matmul(s, x, y, false), 2, {3, {2, 2, 3}, -1, 1}, {2, {3, 4}, -1, 1}) \
     X(matmul_transposed, ht_matmul(s, x, y, true), 2, {2, {2, 3}, -1, 1}, {3, {2, 4, 3}, -1, 1}) \
+    X(addmm, ht_addmm(s, z, x, y, 0.5f, -2), 3, {2, {2, 3}, -1, 1}, {2, {3, 4}, -1, 1}, ROW) \
+    X(inner, ht_inner(s, x, y), 2, {2, {2, 3}, -1, 1}, {2, {4, 3}, -1, 1})   \
+    X(outer, ht_outer(s, x, y), 2, ROW, {1, {3}, -1, 1})                     \
+    X(tensordot, ht_tensordot(s, x, y, (int[]){0, 2}, (int[]){1, 0}, 2), 2, {3, {2, 3, 4}, -1, 1}, {3, {4, 2, 3}, -1, 1}) \
+    X(einsum, ht_einsum(s, "ij,kj->ik", (ht_array *[]){x, y}, 2), 2, ANY, {2, {2, 4}, -1, 1}) \
+    X(einsum_chain, ht_einsum(s, "ab,bcd,dd->ca", (ht_array *[]){x, y, z}, 3), 3, {2, {2, 3}, -1, 1}, {3, {3, 2, 2}, -1, 1}, \
+      {2, {2, 2}, -1, 1})                                                    \
+    X(stack, ht_square(s, ht_stack(s, (ht_array *[]){x, y, x}, 3, 1)), 2, ANY, ANY) \
+    X(split, split_in_two(s, x), 1, ANY)                                     \
+    X(repeat, ht_exp(s, ht_repeat(s, x, 3, 1)), 1, ANY)                      \
+    X(moveaxis, ht_exp(s, ht_moveaxis(s, x, 0, -1)), 1, {3, {2, 3, 2}, -1, 1}) \
+    X(meshgrid, meshed(s, x, y), 2, ROW, {1, {3}, -1, 1})                    \
     X(norm, ht_norm(s, x, 3, (int[]){1}, 1, false), 1, ANY)                  \
     X(norm_of_largest, ht_norm(s, ht_square(s, x), INFINITY, NULL, 0, true), 1, ANY) \
     X(network, ht_softmax(s, ht_matmul(s, ht_gelu(s, ht_add(s, ht_matmul(s, x, y, false), z)), y, true), 1), 3, \
@@ -158,8 +170,19 @@
     X(gather_mm, ht_gather_mm(s, x, y, numbers(s, 3, 1, 0, 1), numbers(s, 3, 0, 1, 1)), 2, {3, {2, 2, 3}, -1, 1}, {3, {2, 3, 2}, -1, 1}) \
     X(quantized_matmul, ht_square(s, quantised(s, x, true, false)), 1, {2, {3, 32}, -1, 1}) \
     X(quantized_matmul_other, ht_square(s, quantised(s, x, false, false)), 1, {2, {3, 2}, -1, 1}) \
-    X(gather_qmm, ht_square(s, quantised(s, x, true, true)), 1, {3, {2, 1, 32}, -1, 1})
+    X(gather_qmm, ht_square(s, quantised(s, x, true, true)), 1, {3, {2, 1, 32}, -1, 1}) \
+    X(checkpoint, checkpointed(s, in), 2, ANY, ROW)
 /* clang-format on */
+
+static ht_array *split_in_two(ht_scope *s, ht_array *x) {
+    ht_array *half[2];
+    return ht_split_equally(s, x, 2, 1, half) ? ht_multiply(s, half[0], ht_exp(s, half[1])) : NULL;
+}
+
+static ht_array *meshed(ht_scope *s, ht_array *x, ht_array *y) {
+    ht_array *grid[2];
+    return ht_meshgrid(s, (ht_array *[]){x, y}, 2, false, true, grid) ? ht_multiply(s, grid[0], grid[1]) : NULL;
+}
 
 static ht_array *turned(ht_scope *s, ht_array *x, bool interleaved) {
     const ht_rope_config how = {100.0f, 0.5f, 1.0f, 4, interleaved};
@@ -193,6 +216,18 @@ static ht_array *quantised(ht_scope *s, ht_array *x, bool transpose, bool gather
                          &how);
 }
 
+static int sines_of_products(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    out[0] = ht_sin(s, ht_multiply(s, ht_exp(s, in[0]), in[1]));
+    return out[0] ? 1 : -1;
+}
+
+static ht_array *checkpointed(ht_scope *s, ht_array *const *in) {
+    const ht_function f = {sines_of_products, NULL};
+    ht_array *out[1];
+    return ht_checkpoint(s, &f, in, 2, out, 1) == 1 ? ht_square(s, out[0]) : NULL;
+}
+
 #define FUNCTION(name, expression, count, ...)                                                                         \
     static ht_array *do_##name(ht_scope *s, ht_array *const *in) {                                                     \
         ht_array *x = in[0], *y = in[1], *z = in[2];                                                                   \
@@ -222,6 +257,65 @@ RUN(gradients_of_shapes_and_products, SHAPES)
 RUN(gradients_of_fused_operations, FUSED)
 RUN(gradients_of_places, PLACES)
 
+/* ---- what computes in f32 at most: against the same in f64 ---- */
+
+#define DRAWN(X)                                                                                                       \
+    X(log, LOG, 0.3, 2.0)                                                                                              \
+    X(log1p, LOG1P, -0.5, 2.0)                                                                                         \
+    X(erf, ERF, -1.5, 1.5)                                                                                             \
+    X(erfinv, ERFINV, -0.9, 0.9)
+#define DRAWN_FUNCTIONS(name, function, low, high)                                                                     \
+    static ht_array *drawn_##name(ht_scope *s, ht_array *const *in) {                                                  \
+        const ht_drawn_params p = {HT_DRAWN_##function};                                                               \
+        return ht_apply(s, HT_OP_DRAWN, &p, in, 1);                                                                    \
+    }                                                                                                                  \
+    static ht_array *exact_##name(ht_scope *s, ht_array *const *in) { return ht_##name(s, in[0]); }
+DRAWN(DRAWN_FUNCTIONS)
+
+/* [2, 32] numbers of 4 bits with scales and biases [2, 1], squared. */
+static ht_array *dequantised(ht_scope *s, ht_array *scales, ht_array *biases) {
+    const ht_quantization how = {HT_QUANT_AFFINE, 32, 4};
+    ht_array *parts[3], *w = ht_reshape(s, ht_sin(s, ht_arange(s, 0, 64, 1, HT_F32)), (int64_t[]){2, 32}, 2);
+    if (!ht_quantize(s, w, &how, parts)) return NULL;
+    return ht_square(s, ht_dequantize_groups(s, parts[0], scales, biases, &how, ht_array_dtype(scales)));
+}
+
+static ht_array *pair(ht_scope *s, double value, ht_dtype dtype) {
+    return ht_full(s, value, dtype, (int64_t[]){2, 1}, 2);
+}
+
+/* Of the numbers themselves, which are whole, everything else is f64's arithmetic. */
+static ht_array *exactly_dequantised(ht_scope *s, ht_array *scales, ht_array *biases) {
+    ht_array *numbers = ht_sqrt(s, dequantised(s, pair(s, 1, HT_F64), pair(s, 0, HT_F64)));
+    return ht_square(s, ht_add(s, ht_multiply(s, numbers, scales), biases));
+}
+
+static ht_array *by_scales(ht_scope *s, ht_array *const *in) { return dequantised(s, in[0], pair(s, -1.5, HT_F32)); }
+static ht_array *exactly_by_scales(ht_scope *s, ht_array *const *in) {
+    return exactly_dequantised(s, in[0], pair(s, -1.5, HT_F64));
+}
+static ht_array *by_biases(ht_scope *s, ht_array *const *in) { return dequantised(s, pair(s, 0.25, HT_F32), in[0]); }
+static ht_array *exactly_by_biases(ht_scope *s, ht_array *const *in) {
+    return exactly_dequantised(s, pair(s, 0.25, HT_F64), in[0]);
+}
+
+static void gradients_of_what_computes_in_f32(void **state) {
+    (void)state;
+#define DRAWN_CASE(name, function, low, high)                                                                          \
+    test_gradient_of_f32(test_stream, &(gradient_case){"drawn " #name, drawn_##name, 1, {{1, {17}, low, high}}},       \
+                         exact_##name);
+    DRAWN(DRAWN_CASE)
+    test_gradient_of_f32(test_stream, &(gradient_case){"scales", by_scales, 1, {{2, {2, 1}, 0.1, 0.5}}},
+                         exactly_by_scales);
+    test_gradient_of_f32(test_stream, &(gradient_case){"biases", by_biases, 1, {{2, {2, 1}, -2, -1}}},
+                         exactly_by_biases);
+}
+
+static void every_rule_was_run(void **state) {
+    (void)state;
+    test_every_rule_was_run();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_elements),
@@ -229,6 +323,8 @@ int main(void) {
         cmocka_unit_test(gradients_of_shapes_and_products),
         cmocka_unit_test(gradients_of_fused_operations),
         cmocka_unit_test(gradients_of_places),
+        cmocka_unit_test(gradients_of_what_computes_in_f32),
+        cmocka_unit_test(every_rule_was_run),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }
