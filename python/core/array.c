@@ -63,23 +63,17 @@ PyObject *core_finish(ht_scope *s, ht_array *result) {
 PyObject *core_call(PyObject *module, PyObject *const *args, Py_ssize_t n) {
     (void)module;
     if (n < 1) return PyErr_Format(PyExc_TypeError, "call() needs a function");
-    PyObject *given = PyTuple_New(n), *result = NULL;
+    PyObject *given = PyTuple_New(n);
     ht_scope *s = given ? core_scope_take() : NULL;
-    for (Py_ssize_t i = 0; s && i < n; i++) {
-        PyObject *item = i == 0                   ? PyLong_FromVoidPtr(s)
-                         : core_is_array(args[i]) ? PyLong_FromVoidPtr(((core_array *)args[i])->a)
-                                                  : Py_NewRef(args[i]);
-        if (!item || PyTuple_SetItem(given, i, item)) {
-            core_scope_give(s);
-            s = NULL;
-        }
+    bool ready = s;
+    for (Py_ssize_t i = 0; ready && i < n; i++) {
+        PyObject *item = i == 0 ? PyLong_FromVoidPtr(s) : Py_NewRef(args[i]);
+        ready = item && PyTuple_SetItem(given, i, item) == 0;
     }
-    if (s) {
-        PyObject *pointer = PyObject_CallObject(args[0], given);
-        ht_array *made = pointer && pointer != Py_None ? PyLong_AsVoidPtr(pointer) : NULL;
-        Py_XDECREF(pointer);
-        result = core_finish(s, made);
-    }
+    PyObject *pointer = ready ? PyObject_CallObject(args[0], given) : NULL;
+    ht_array *made = pointer && pointer != Py_None ? PyLong_AsVoidPtr(pointer) : NULL;
+    Py_XDECREF(pointer);
+    PyObject *result = s ? core_finish(s, made) : NULL;
     Py_XDECREF(given);
     return result;
 }
@@ -95,6 +89,7 @@ static PyObject *own(PyObject *type, PyObject *pointer) {
 PyObject *core_become(PyObject *object, PyObject *other) {
     core_array *self = (core_array *)object, *model = (core_array *)other;
     if (!core_is_array(other)) return PyErr_Format(PyExc_TypeError, "an array was expected");
+    if (!model->a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
     ht_array *before = self->a;
     PyObject *shape = self->shape;
     core_queue *queue = self->queue;
@@ -152,19 +147,17 @@ static PyObject *get_shape(PyObject *object, void *unused) {
     (void)unused;
     core_array *self = (core_array *)object;
     ht_array *a = array_of(object);
-    if (!a) return NULL;
-    if (!self->shape) {
-        int n = core_ht.ht_array_n_dims(a);
-        PyObject *shape = PyTuple_New(n);
-        for (int i = 0; shape && i < n; i++) {
-            PyObject *d = PyLong_FromLongLong(core_ht.ht_array_dim(a, i));
-            if (!d || PyTuple_SetItem(shape, i, d)) Py_CLEAR(shape);
-        }
-        if (!shape) return NULL;
-        self->shape = shape;
+    if (!a || self->shape) return Py_XNewRef(a ? self->shape : NULL);
+    core_ht.ht_array_retain(a); /* a tuple that is made may start a collection of garbage, which runs what it finds */
+    const int n = core_ht.ht_array_n_dims(a);
+    PyObject *shape = PyTuple_New(n);
+    for (int i = 0; shape && i < n; i++) {
+        PyObject *d = PyLong_FromLongLong(core_ht.ht_array_dim(a, i));
+        if (!d || PyTuple_SetItem(shape, i, d)) Py_CLEAR(shape);
     }
-    Py_INCREF(self->shape);
-    return self->shape;
+    if (shape && self->a == a && !self->shape) self->shape = Py_NewRef(shape);
+    core_ht.ht_array_release(a);
+    return shape;
 }
 
 static PyObject *get_itemsize(PyObject *self, void *unused) {

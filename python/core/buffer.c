@@ -42,6 +42,11 @@ static void measure(lent *l, Py_ssize_t bytes, int strided) {
     }
 }
 
+static void let_go(lent *l) {
+    core_ht.ht_array_release(l->a);
+    free(l);
+}
+
 int core_get_buffer(PyObject *self, Py_buffer *view, int flags) {
     ht_array *a = ((core_array *)self)->a;
     view->obj = NULL;
@@ -58,14 +63,17 @@ int core_get_buffer(PyObject *self, Py_buffer *view, int flags) {
         PyErr_SetString(PyExc_BufferError, "the elements of an array lie row by row");
         return -1;
     }
-    const void *data = core_data(a, strided);
-    if (PyErr_Occurred()) return -1;
     lent *l = calloc(1, sizeof *l);
     if (!l) {
         PyErr_NoMemory();
         return -1;
     }
     l->a = core_ht.ht_array_retain(a);
+    const void *data = core_data(a, strided);
+    if (PyErr_Occurred()) {
+        let_go(l);
+        return -1;
+    }
     Py_ssize_t bytes = (Py_ssize_t)core_ht.ht_dtype_bytes(core_ht.ht_array_dtype(a));
     measure(l, bytes, strided);
     *view = (Py_buffer){
@@ -86,7 +94,5 @@ int core_get_buffer(PyObject *self, Py_buffer *view, int flags) {
 
 void core_release_buffer(PyObject *self, Py_buffer *view) {
     (void)self;
-    lent *l = view->internal;
-    core_ht.ht_array_release(l->a);
-    free(l);
+    let_go(view->internal);
 }

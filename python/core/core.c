@@ -67,6 +67,7 @@ static PyMethodDef methods[] = {{"bind", bind, METH_O, NULL},
                                 {"use", core_use, METH_VARARGS, NULL},
                                 {"current", core_current, METH_NOARGS, NULL},
                                 {"take", core_take, METH_NOARGS, NULL},
+                                {"hold", core_hold, METH_O, NULL},
                                 {"follow", core_follow, METH_O, NULL},
                                 {"give", core_give, METH_O, NULL},
                                 {NULL, NULL, 0, NULL}};
@@ -84,7 +85,8 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (!module) return NULL;
     core_array_type = add_type(module, &core_array_spec, "Array");
     core_queue_type = add_type(module, &core_queue_spec, "Queue");
-    if (core_array_type && core_queue_type) return module;
+    core_held_type = add_type(module, &core_held_spec, "Held");
+    if (core_array_type && core_queue_type && core_held_type) return module;
     Py_DECREF(module);
     return NULL;
 }

@@ -98,7 +98,7 @@ PyObject *core_current(PyObject *module, PyObject *unused);
 PyObject *core_take(PyObject *module, PyObject *unused);
 PyObject *core_give(PyObject *module, PyObject *scope);
 
-/* ---- arrays: array.c, buffer.c, index.c ---- */
+/* ---- arrays: array.c, buffer.c, held.c, index.c ---- */
 
 typedef struct core_array {
     PyObject_HEAD ht_array *a; /* NULL before __init__ */
@@ -131,6 +131,11 @@ int core_assign(PyObject *self, PyObject *index, PyObject *value);
 PyObject *core_put(PyObject *self, PyObject *index, PyObject *value, int mode);
 PyObject *core_follow(PyObject *module, PyObject *on);
 PyObject *core_transposed(PyObject *self, void *matrices);
+
+/* hold(arrays): an object that holds them, and is their handles to a function of ctypes. */
+PyObject *core_hold(PyObject *module, PyObject *arrays);
+extern PyTypeObject *core_held_type;
+extern PyType_Spec core_held_spec;
 
 /* call(function, argument...): the array that a function of ctypes gives, which takes a scope first. */
 PyObject *core_call(PyObject *module, PyObject *const *args, Py_ssize_t n);

@@ -106,6 +106,7 @@ static PyObject *run(const function *f, PyObject *const *given, core_value *v, c
     if (core_read(f->spec->parameters, f->n, given, v, room)) {
         ht_scope *s = core_scope_take();
         if (s) result = f->spec->body(s, v);
+        core_let_go(f->spec->parameters, f->n, v);
     }
     core_leave(before);
     return result;
@@ -132,11 +133,12 @@ static PyObject *call_packed(PyObject *self, PyObject *args, PyObject *named) {
     if (!all || (n_named && !names)) PyErr_NoMemory();
     bool ready = !PyErr_Occurred();
     for (Py_ssize_t i = 0; ready && i < n; i++) all[i] = PyTuple_GetItem(args, i);
-    while (ready && n_named && PyDict_Next(named, &at, &name, &value)) {
-        all[n + k] = value;
+    while (ready && k < n_named && PyDict_Next(named, &at, &name, &value)) {
+        all[n + k] = Py_NewRef(value); /* the dict may be the caller's own, which changes */
         ready = PyTuple_SetItem(names, k++, Py_NewRef(name)) == 0;
     }
     if (ready) result = call(self, all, (size_t)n, names);
+    while (k > 0) Py_DECREF(all[n + --k]);
     free(all);
     Py_XDECREF(names);
     return result;

@@ -33,8 +33,11 @@ typedef struct core_parameter {
     bool or_absent; /* None is possible, as it is wherever it is the default */
 } core_parameter;
 
+/* Reading an argument may run Python, which may make the objects of other arguments stand for other arrays, and other threads may
+ * do so whenever the GIL is let go of. So arrays are taken from their objects once all arguments are read, and held while the call
+ * lasts: a function sees them as they are then. */
 typedef struct core_value {
-    PyObject *given; /* lent; of an array, the object that holds it */
+    PyObject *given; /* lent; of arrays, the object or the tuple of them */
     union {
         ht_array *array; /* HT_NONE for None */
         ht_array **arrays;
@@ -116,8 +119,10 @@ typedef struct core_room {
     int n_made;
 } core_room;
 
-/* Reads v[i].given for all n parameters, of which those that are NULL are ready. False after an exception. */
+/* Reads v[i].given for all n parameters, of which those that are NULL are ready, and holds their arrays, until core_let_go. False
+ * after an exception, with nothing to let go of. */
 bool core_read(const core_parameter *p, int n, PyObject *const *given, core_value *v, core_room *room);
+void core_let_go(const core_parameter *p, int n, const core_value *v);
 /* Reads one that is no array: for defaults, which need no room. */
 bool core_read_plain(const core_parameter *p, PyObject *given, core_value *v, core_room *room);
 void core_room_free(core_room *room);

@@ -170,11 +170,15 @@ static bool add_index(places *p, PyObject *o) {
         if (*d == 1) *d = core_ht.ht_array_dim(index, i);
     }
     p->axes[p->n] = p->n;
-    p->index[p->n++] = index;
+    p->index[p->n++] = core_ht.ht_array_retain(index);
     return true;
 }
 
-/* Reads an index that is an array, or a tuple of them. False: it is another. */
+static void let_go(places *p) {
+    while (p->n) core_ht.ht_array_release(p->index[--p->n]);
+}
+
+/* Reads an index that is an array, or a tuple of them, which are held until let_go. False: it is another. */
 static bool read_places(places *p, PyObject *index) {
     if (following) return false;
     const bool several = PyTuple_CheckExact(index);
@@ -202,9 +206,8 @@ static ht_array *gather(ht_scope *s, const places *p) {
     return ht.ht_reshape(s, taken, shape, shape_of(p, false, shape));
 }
 
-PyObject *core_subscript(PyObject *self, PyObject *index) {
-    ht_array *a = ((core_array *)self)->a;
-    if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
+/* What an index of `self`, which stands for `a`, shows. */
+static PyObject *look_up(PyObject *self, ht_array *a, PyObject *index) {
     window w = {.a = a};
     places p = {.a = a};
     if (read_window(&w, index)) {
@@ -214,9 +217,23 @@ PyObject *core_subscript(PyObject *self, PyObject *index) {
         return core_finish(s, w.reshaped ? ht.ht_reshape(s, y, w.shape, w.n_shape) : y);
     }
     if (PyErr_Occurred()) return NULL;
-    if (!read_places(&p, index)) return PyObject_CallFunctionObjArgs(core_hook.subscript, self, index, NULL);
-    ht_scope *s = core_scope_take();
-    return s ? core_finish(s, gather(s, &p)) : NULL;
+    PyObject *result = NULL;
+    if (read_places(&p, index)) {
+        ht_scope *s = core_scope_take();
+        result = s ? core_finish(s, gather(s, &p)) : NULL;
+    } else
+        result = PyObject_CallFunctionObjArgs(core_hook.subscript, self, index, NULL);
+    let_go(&p);
+    return result;
+}
+
+/* The array is held meanwhile: an index may run Python, which makes the object stand for another. */
+PyObject *core_subscript(PyObject *self, PyObject *index) {
+    ht_array *a = core_ht.ht_array_retain(((core_array *)self)->a);
+    if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
+    PyObject *result = look_up(self, a, index);
+    core_ht.ht_array_release(a);
+    return result;
 }
 
 /* ---- putting ---- */
@@ -253,24 +270,32 @@ static ht_array *put_places(ht_scope *s, const places *p, ht_array *values, ht_s
     return ht.ht_scatter(s, p->a, p->index, p->axes, p->n, values, mode);
 }
 
-PyObject *core_put(PyObject *self, PyObject *index, PyObject *value, int mode) {
-    ht_array *a = ((core_array *)self)->a;
-    if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
+/* `value` in the place of what an index of `self`, which stands for `a`, shows. */
+static PyObject *put_at(PyObject *self, ht_array *a, PyObject *index, PyObject *value, int mode) {
     window w = {.a = a};
     places p = {.a = a};
     const bool by_window = read_window(&w, index);
     if (PyErr_Occurred()) return NULL;
-    if (!by_window && !read_places(&p, index))
-        return PyObject_CallFunction(core_hook.put, "OOOi", self, index, value, mode);
-    PyObject *values = core_operand(value, self);
-    ht_scope *s = values ? core_scope_take() : NULL;
-    PyObject *result = NULL;
-    if (s) {
-        ht_array *given = ((core_array *)values)->a;
-        result = core_finish(s, by_window ? put_window(s, &w, given, (ht_scatter_mode)mode)
-                                          : put_places(s, &p, given, (ht_scatter_mode)mode));
-    }
+    PyObject *values = NULL, *result = NULL;
+    if (by_window || read_places(&p, index)) {
+        values = core_operand(value, self);
+        ht_scope *s = values ? core_scope_take() : NULL;
+        ht_array *given = s ? ((core_array *)values)->a : NULL;
+        if (s)
+            result = core_finish(s, by_window ? put_window(s, &w, given, (ht_scatter_mode)mode)
+                                              : put_places(s, &p, given, (ht_scatter_mode)mode));
+    } else
+        result = PyObject_CallFunction(core_hook.put, "OOOi", self, index, value, mode);
     Py_XDECREF(values);
+    let_go(&p);
+    return result;
+}
+
+PyObject *core_put(PyObject *self, PyObject *index, PyObject *value, int mode) {
+    ht_array *a = core_ht.ht_array_retain(((core_array *)self)->a);
+    if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
+    PyObject *result = put_at(self, a, index, value, mode);
+    core_ht.ht_array_release(a);
     return result;
 }
 

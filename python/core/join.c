@@ -22,20 +22,25 @@ enum { MOST_AXES = 8 };
 
 /* ---- together ---- */
 
+/* For n arrays; NULL after an exception. */
+static ht_array **room_for(int n) {
+    ht_array **arrays = calloc((size_t)n + 1, sizeof *arrays);
+    if (!arrays) PyErr_NoMemory();
+    return arrays;
+}
+
 BODY(concatenate) {
-    if (v[1].absent)
-        for (int i = 0; i < v[0].n; i++) v[0].arrays[i] = ht.ht_flatten(s, v[0].arrays[i], 0, -1);
-    return core_finish(s, ht.ht_concatenate(s, v[0].arrays, v[0].n, v[1].absent ? 0 : v[1].axis));
+    const int n = v[0].n;
+    if (!v[1].absent) return core_finish(s, ht.ht_concatenate(s, v[0].arrays, n, v[1].axis));
+    ht_array **rows = room_for(n);
+    if (!rows) return core_give_up(s);
+    for (int i = 0; i < n; i++) rows[i] = ht.ht_flatten(s, v[0].arrays[i], 0, -1);
+    PyObject *result = core_finish(s, ht.ht_concatenate(s, rows, n, 0));
+    free(rows);
+    return result;
 }
 
 BODY(stack) { return core_finish(s, ht.ht_stack(s, v[0].arrays, v[0].n, v[1].axis)); }
-
-/* Arrays that a function is to fill in; NULL after an exception. */
-static ht_array **room_for(int n) {
-    ht_array **results = calloc((size_t)n + 1, sizeof *results);
-    if (!results) PyErr_NoMemory();
-    return results;
-}
 
 static PyObject *finish_filled(ht_scope *s, ht_array **results, int n, bool filled, bool as_tuple) {
     PyObject *all = filled ? core_finish_several(s, results, n, as_tuple) : core_give_up(s);

@@ -72,29 +72,30 @@ static shape shape_of(const ht_array *a) {
 
 typedef __typeof__(ht_random_uniform) drawn;
 
-/* What a bound is, or HT_NONE for what the library assumes anyway; *made is to be let go of. NULL after an exception. */
-static ht_array *bound(PyObject *value, double standard, PyObject **made) {
-    *made = NULL;
-    if (value == Py_None) return core_none;
+/* A new reference to what a bound is, None for what the library assumes anyway. NULL after an exception. */
+static PyObject *bound(PyObject *value, double standard) {
+    if (value == Py_None) return Py_NewRef(value);
     if (PyFloat_CheckExact(value) || PyLong_CheckExact(value)) {
         const double number = core_double(value);
-        if (number == standard) return core_none;
+        if (number == standard) return Py_NewRef(Py_None);
         PyErr_Clear();
     }
-    *made = core_operand(value, NULL);
-    return *made ? ((core_array *)*made)->a : NULL;
+    return core_operand(value, NULL);
 }
+
+static ht_array *array_or_none(PyObject *bound) { return bound == Py_None ? core_none : ((core_array *)bound)->a; }
 
 static PyObject *draw(ht_scope *s, drawn *function, const core_value *v, double low, double high,
                       const core_value *dtype, const core_value *sizes, const core_value *key) {
-    PyObject *made[2] = {NULL, NULL};
-    ht_array *from = bound(v[0].given, low, &made[0]), *to = from ? bound(v[1].given, high, &made[1]) : NULL;
-    ht_array *fresh = to ? key_or_next(s, key) : NULL;
-    ht_array *y = NULL;
-    if (fresh) y = function(s, from, to, dtype->absent ? HT_F32 : dtype->dtype, sizes->sizes, sizes->n, fresh);
-    Py_XDECREF(made[0]);
-    Py_XDECREF(made[1]);
-    return core_finish(s, y);
+    PyObject *from = bound(v[0].given, low), *to = from ? bound(v[1].given, high) : NULL;
+    ht_array *fresh = to ? key_or_next(s, key) : NULL, *y = NULL;
+    if (fresh)
+        y = function(s, array_or_none(from), array_or_none(to), dtype->absent ? HT_F32 : dtype->dtype, sizes->sizes,
+                     sizes->n, fresh);
+    PyObject *result = core_finish(s, y);
+    Py_XDECREF(from);
+    Py_XDECREF(to);
+    return result;
 }
 
 BODY(uniform) { return draw(s, ht.ht_random_uniform, v, 0, 1, &v[3], &v[2], &v[4]); }
@@ -174,17 +175,17 @@ BODY(categorical) {
 }
 
 BODY(permutation) {
-    PyObject *x = v[0].given, *made = NULL;
-    ht_array *a = NULL;
+    PyObject *x = v[0].given;
     if (PyLong_Check(x)) {
         const double n = core_double(x);
-        if (!PyErr_Occurred()) a = ht.ht_arange(s, 0, n, 1, HT_U32);
-    } else {
-        made = core_operand(x, NULL);
-        a = made ? ((core_array *)made)->a : NULL;
+        ht_array *numbers = PyErr_Occurred() ? NULL : ht.ht_arange(s, 0, n, 1, HT_U32);
+        ht_array *key = numbers ? key_or_next(s, &v[2]) : NULL;
+        return core_finish(s, key ? ht.ht_random_permutation(s, numbers, v[1].axis, key) : NULL);
     }
-    ht_array *key = a ? key_or_next(s, &v[2]) : NULL;
-    PyObject *result = core_finish(s, key ? ht.ht_random_permutation(s, a, v[1].axis, key) : NULL);
+    PyObject *made = core_operand(x, NULL);
+    ht_array *key = made ? key_or_next(s, &v[2]) : NULL;
+    PyObject *result =
+        core_finish(s, key ? ht.ht_random_permutation(s, ((core_array *)made)->a, v[1].axis, key) : NULL);
     Py_XDECREF(made);
     return result;
 }

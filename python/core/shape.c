@@ -61,10 +61,13 @@ BODY(transpose_method) {
 
 /* array.T, array.mT */
 PyObject *core_transposed(PyObject *self, void *matrices) {
-    ht_array *a = ((core_array *)self)->a;
-    if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
     ht_scope *s = core_scope_take();
     if (!s) return NULL;
+    ht_array *a = ((core_array *)self)->a;
+    if (!a) {
+        PyErr_Format(PyExc_ValueError, "an array that was never made");
+        return core_give_up(s);
+    }
     return core_finish(s, matrices ? ht.ht_swapaxes(s, a, -1, -2) : ht.ht_transpose(s, a, NULL));
 }
 

@@ -65,9 +65,10 @@ static PyObject *made(PyObject *value, int dtype, PyObject *hook, PyObject *besi
     PyObject *array = place ? from_number(value, dtype, &other) : NULL;
     if (other) array = PyObject_CallFunctionObjArgs(hook, value, beside, NULL);
     if (!array || !place || ((core_array *)array)->queue) return array;
-    Py_XDECREF(place->array);
+    PyObject *before = place->array;
     *place = key;
     place->array = Py_NewRef(array);
+    Py_XDECREF(before);
     return array;
 }
 
@@ -196,9 +197,9 @@ static bool read_arrays(PyObject *o, core_value *v, core_room *room) {
     for (Py_ssize_t i = 0; read && i < n; i++) {
         PyObject *array = core_operand(PyTuple_GetItem(sequence, i), NULL);
         read = array && PyTuple_SetItem(arrays, i, array) == 0;
-        if (read) v->arrays[i] = ((core_array *)array)->a;
     }
     Py_DECREF(sequence);
+    v->given = arrays;
     v->n = (int)n;
     return read;
 }
@@ -209,6 +210,20 @@ static bool read_array(const core_parameter *p, core_value *v, PyObject *beside,
     if (v->absent) return true;
     v->given = hold(room, p->kind == CORE_INDEX ? core_index(v->given) : core_operand(v->given, beside));
     return v->given;
+}
+
+static ht_array *held(PyObject *array) { return core_ht.ht_array_retain(((core_array *)array)->a); }
+
+static void take_handles(const core_parameter *p, core_value *v) {
+    if (is_array(p)) v->array = v->absent ? core_none : held(v->given);
+    for (int i = 0; p->kind == CORE_ARRAYS && i < v->n; i++) v->arrays[i] = held(PyTuple_GetItem(v->given, i));
+}
+
+void core_let_go(const core_parameter *p, int n, const core_value *v) {
+    for (int i = 0; i < n; i++) {
+        if (is_array(&p[i])) core_ht.ht_array_release(v[i].array);
+        for (int k = 0; p[i].kind == CORE_ARRAYS && k < v[i].n; k++) core_ht.ht_array_release(v[i].arrays[k]);
+    }
 }
 
 bool core_read(const core_parameter *p, int n, PyObject *const *given, core_value *v, core_room *room) {
@@ -229,7 +244,6 @@ bool core_read(const core_parameter *p, int n, PyObject *const *given, core_valu
         PyObject *beside = v[p[i].beside - 1].given;
         if (!read_array(&p[i], &v[i], core_is_array(beside) ? beside : NULL, room)) return false;
     }
-    for (int i = 0; i < n; i++)
-        if (is_array(&p[i])) v[i].array = v[i].absent ? core_none : ((core_array *)v[i].given)->a;
+    for (int i = 0; i < n; i++) take_handles(&p[i], &v[i]);
     return true;
 }

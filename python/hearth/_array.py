@@ -2,6 +2,7 @@
 
 import ctypes
 import itertools
+import math
 import struct
 
 from . import _dlpack, _functions
@@ -26,9 +27,6 @@ class array(lib.core.Array):
         return (self[i] for i in range(len(self) - 1, -1, -1))
 
     # ---- its values ----
-
-    def _bytes(self):
-        return lib.read(self, self.nbytes)
 
     def __bool__(self):
         return bool(self.item())
@@ -59,7 +57,8 @@ class array(lib.core.Array):
         return self.__copy__()
 
     def __reduce__(self):
-        return _from_pickle, (self._bytes(), self.dtype.code, self.shape)
+        same = self.__copy__()
+        return _from_pickle, (lib.read(same), same.dtype.code, same.shape)
 
     # ---- for others, without a copy ----
 
@@ -116,6 +115,9 @@ def _text(a, shape, indent):
 
 
 def _make(data, dtype, shape):
+    """A copy of bytes, or of as many from an address on."""
+    if isinstance(data, bytes) and len(data) != math.prod(shape) * dtype.size:
+        raise ValueError(f"{len(data)} bytes are no array of shape {tuple(shape)} and {dtype.name}")
     return lib.call(_from, data, dtype.code, (ctypes.c_int64 * len(shape))(*shape), len(shape))
 
 

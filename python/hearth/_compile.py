@@ -6,7 +6,7 @@ from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array
-from ._transform import FUNCTION, LIST, MOST, arrays_of, forget, function_of, handles_of, run
+from ._transform import FUNCTION, LIST, MOST, arrays_of, forget, function_of, run
 from ._tree import flatten, leaves, structure
 
 __all__ = ["compile", "disable_compile", "enable_compile"]
@@ -19,7 +19,7 @@ class _Options(Structure):
 
 
 _new = lib.declare("ht_compile", c_int, FUNCTION, POINTER(_Options), POINTER(c_void_p), c_void_p)
-_call = lib.declare("ht_compiled_call", c_int, c_void_p, c_void_p, LIST, c_int, LIST, c_int)
+_call = lib.declare("ht_compiled_call", c_int, c_void_p, c_void_p, lib.HELD, c_int, LIST, c_int)
 _free = lib.declare("ht_compiled_free", None, c_void_p)
 _enabled = True
 _MOST_TRACES = 64  # of one function; the one used longest ago goes
@@ -83,7 +83,7 @@ class _Trace:
     def __call__(self, arguments):
         out = (c_void_p * MOST)()
         made = run(
-            lambda scope: _call(scope, self._pointer, handles_of(arguments), len(arguments), out, MOST),
+            lambda scope: _call(scope, self._pointer, lib.hold(arguments), len(arguments), out, MOST),
             results=lambda count: arrays_of(out, count),
         )
         return self._results[0](made)

@@ -1,5 +1,6 @@
 """Arrays in files, under the names and formats of `mlx.core`."""
 
+import copy
 import json
 import os
 import pathlib
@@ -15,7 +16,6 @@ from ._dtype import ALL
 __all__ = ["load", "save", "savez", "savez_compressed", "save_safetensors", "save_gguf"]
 
 _NAMES = POINTER(c_char_p)
-_ARRAYS = POINTER(c_void_p)
 _npy_load = lib.operation("ht_npy_load", c_char_p)
 _npy_parse = lib.operation("ht_npy_parse", c_char_p, c_size_t, c_char_p)
 _npy_save = lib.declare("ht_npy_save", c_int, c_void_p, c_char_p, c_void_p, c_void_p)
@@ -25,11 +25,11 @@ _count = lib.declare("ht_array_file_count", c_size_t, c_void_p)
 _name = lib.declare("ht_array_file_name", c_char_p, c_void_p, c_size_t)
 _read = lib.operation("ht_array_file_read", c_void_p, c_size_t)
 _metadata = lib.declare("ht_array_file_metadata", c_char_p, c_void_p)
-_npz_save = lib.declare("ht_npz_save", c_int, c_void_p, c_char_p, _NAMES, _ARRAYS, c_int, c_bool, c_void_p)
+_npz_save = lib.declare("ht_npz_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, c_bool, c_void_p)
 _safetensors_save = lib.declare(
-    "ht_safetensors_save", c_int, c_void_p, c_char_p, _NAMES, _ARRAYS, c_int, _NAMES, _NAMES, c_int, c_void_p
+    "ht_safetensors_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, _NAMES, _NAMES, c_int, c_void_p
 )
-_gguf_save = lib.declare("ht_gguf_save", c_int, c_void_p, c_char_p, _NAMES, _ARRAYS, c_int, c_char_p, c_void_p)
+_gguf_save = lib.declare("ht_gguf_save", c_int, c_void_p, c_char_p, _NAMES, lib.HELD, c_int, c_char_p, c_void_p)
 
 # ---- loading ----
 
@@ -61,10 +61,10 @@ def _load_open(file, return_metadata):
     if data[:6] == b"\x93NUMPY":
         return lib.call(_npy_parse, data, len(data), b"the file")
     suffix = ".npz" if data[:2] == b"PK" else ".gguf" if data[:4] == b"GGUF" else ".safetensors"
-    with tempfile.NamedTemporaryFile(suffix=suffix) as copy:
-        copy.write(data)
-        copy.flush()
-        arrays, metadata = _load_named(copy.name, return_metadata)
+    with tempfile.NamedTemporaryFile(suffix=suffix) as own:
+        own.write(data)
+        own.flush()
+        arrays, metadata = _load_named(own.name, return_metadata)
     return (arrays, metadata) if return_metadata else arrays
 
 
@@ -116,8 +116,8 @@ def _save_to(file, suffix, write):
 
 def save(file, arr):
     """One array as .npy; the suffix is added where it is missing. Here and below, `file` may be open for writing instead."""
-    arr = operand(arr)
-    _save_to(file, ".npy", lambda path: lib.within(_npy_save, path, arr))
+    arr = copy.copy(operand(arr))  # which holds it
+    _save_to(file, ".npy", lambda path: lib.within(_npy_save, path, arr._handle))
 
 
 def _texts(texts):
@@ -130,14 +130,14 @@ def _texts(texts):
 def _by_name(arrays):
     if not isinstance(arrays, Mapping):
         raise TypeError(f"arrays and metadata are given by name, in a dict, not in a {type(arrays).__name__}")
-    return arrays
+    return dict(arrays)
 
 
 def _handles(arrays):
     for name, a in arrays.items():
         if not isinstance(a, array):
             raise ValueError(f"{name!r} is a {type(a).__name__}, expected an array")
-    return (c_void_p * max(1, len(arrays)))(*(a._handle for a in arrays.values()))
+    return lib.hold(arrays.values())
 
 
 def _savez(file, deflate, args, kwargs):

@@ -69,8 +69,9 @@ _device_open = declare("ht_device_open", c_int, c_char_p, c_void_p, POINTER(c_vo
 scope_free = declare("ht_scope_free", None, _SCOPE)
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
 stride_of = declare("ht_array_stride", c_int64, _ARRAY, c_int)
-_eval = declare("ht_eval", c_int, _SCOPE, POINTER(_ARRAY), c_int, _ERROR)
-_eval_async = declare("ht_eval_async", c_int, _SCOPE, POINTER(_ARRAY), c_int, _ERROR)
+HELD = c_void_p  # an argument that hold() makes
+_eval = declare("ht_eval", c_int, _SCOPE, HELD, c_int, _ERROR)
+_eval_async = declare("ht_eval_async", c_int, _SCOPE, HELD, c_int, _ERROR)
 _data = declare("ht_array_data", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 _lend = declare("ht_array_lend", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 
@@ -140,20 +141,20 @@ def _raise(status, message):
 
 core.hook(failed=fail, raised=_raise)
 
-# call(function, ...): the array that an operation gives, as an object. Arrays among the arguments stand for themselves. What
-# the operation made on the way is held by the result alone.
+# call(function, ...): the array that an operation gives, as an object. What the operation made on the way is held by the result
+# alone.
 call = core.call
 
-
-def pointer_of(value):
-    return value._handle if isinstance(value, core.Array) else value
+# hold(arrays): handles of arrays for a function of ctypes. An object may stand for another array at any time (`a += 1`), and lets
+# go of the one before: a callback may do that, and another thread while this one is in the library.
+hold = core.hold
 
 
 def within(function, *arguments):
     """Calls a function that takes a scope first and an error last, and returns a status."""
     error, scope = _CError(), core.take()
     try:
-        status = function(scope, *map(pointer_of, arguments), byref(error))
+        status = function(scope, *arguments, byref(error))
     except BaseException:
         scope_free(scope)
         raise
@@ -167,31 +168,32 @@ def evaluate(arrays, wait=True):
     """Every array on its own stream, if it has one."""
     queues = {}
     for a in arrays:
-        queues.setdefault(a._queue, []).append(a._handle)
+        queues.setdefault(a._queue, []).append(a)
     function, here = _eval if wait else _eval_async, core.current()
-    for queue, handles in queues.items() or {None: []}.items():
+    for queue, some in queues.items() or {None: []}.items():
         if queue is not None:
             core.use(queue, True)
         try:
-            within(function, (_ARRAY * len(handles))(*handles), len(handles))
+            within(function, hold(some), len(some))
         finally:
             core.use(*here)
 
 
 def data(a):
-    """Where the elements are, row-major, while the array lives."""
+    """Where the elements are, row-major, while the array lives: `a` is an object that nobody else has."""
     place = c_void_p()
-    within(_data, a, byref(place))
+    within(_data, a._handle, byref(place))
     return place.value
 
 
 def lend(a):
-    """Where the first element is; the others lie by strides."""
+    """Where the first element is; the others lie by strides. Of such an object, too."""
     place = c_void_p()
-    within(_lend, a, byref(place))
+    within(_lend, a._handle, byref(place))
     return place.value
 
 
-def read(a, n_bytes):
-    return string_at(data(a), n_bytes) if n_bytes else b""
+def read(a):
+    """The elements of such an object as bytes, row-major."""
+    return string_at(data(a), a.nbytes) if a.nbytes else b""
 

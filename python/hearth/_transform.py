@@ -37,13 +37,13 @@ class _CustomVjp(Structure):
 
 
 FUNCTION = POINTER(Function)
-_vjp = lib.declare("ht_vjp", c_bool, c_void_p, FUNCTION, LIST, c_int, LIST, c_int, LIST, LIST)
-_jvp = lib.declare("ht_jvp", c_int, c_void_p, FUNCTION, LIST, LIST, c_int, LIST, LIST, c_int)
+_vjp = lib.declare("ht_vjp", c_bool, c_void_p, FUNCTION, lib.HELD, c_int, lib.HELD, c_int, LIST, LIST)
+_jvp = lib.declare("ht_jvp", c_int, c_void_p, FUNCTION, lib.HELD, lib.HELD, c_int, LIST, LIST, c_int)
 _value_and_grad = lib.declare(
-    "ht_value_and_grad", c_int, c_void_p, FUNCTION, LIST, c_int, POINTER(c_int), c_int, LIST, c_int, LIST
+    "ht_value_and_grad", c_int, c_void_p, FUNCTION, lib.HELD, c_int, POINTER(c_int), c_int, LIST, c_int, LIST
 )
-_checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, FUNCTION, LIST, c_int, LIST, c_int)
-_custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(_CustomVjp), LIST, c_int, LIST, c_int)
+_checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, FUNCTION, lib.HELD, c_int, LIST, c_int)
+_custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(_CustomVjp), lib.HELD, c_int, LIST, c_int)
 _report = lib.declare("ht_scope_report", None, c_void_p, c_int, c_char_p)
 _retain = lib.declare("ht_array_retain", c_void_p, c_void_p)
 
@@ -59,9 +59,10 @@ def arrays_of(handles, n):
 
 def _give(arrays, out):
     """Their handles; the arrays live until the outermost transformation is done."""
-    lib.thread.kept.extend(arrays)
-    for i, a in enumerate(arrays):
-        out[i] = a._handle
+    held = lib.hold(arrays)
+    lib.thread.kept.append(held)
+    ctypes.memmove(out, held, len(held) * ctypes.sizeof(c_void_p))
+    return len(held)
 
 
 def _raised(scope, error):
@@ -75,8 +76,7 @@ def _on_call(scope, inputs, n, out, most, user):
         results = _users[user](arrays_of(inputs, n))
         if len(results) > most:
             raise ValueError(f"a function gave {len(results)} arrays, at most {most} are possible here")
-        _give(results, out)
-        return len(results)
+        return _give(results, out)
     except BaseException as error:
         _raised(scope, error)
         return -1
@@ -85,8 +85,10 @@ def _on_call(scope, inputs, n, out, most, user):
 @_CUSTOM
 def _on_custom(scope, inputs, n_in, outputs, cotangents, n_out, gradients, user):
     try:
-        rule = _users[user]
-        _give(rule(arrays_of(inputs, n_in), arrays_of(outputs, n_out), arrays_of(cotangents, n_out)), gradients)
+        found = _users[user](arrays_of(inputs, n_in), arrays_of(outputs, n_out), arrays_of(cotangents, n_out))
+        if len(found) != n_in:
+            raise ValueError(f"a derivative gave {len(found)} arrays for {n_in} arguments")
+        _give(found, gradients)
         return True
     except BaseException as error:
         _raised(scope, error)
@@ -96,10 +98,6 @@ def _on_custom(scope, inputs, n_in, outputs, cotangents, n_out, gradients, user)
 @_RELEASE
 def _on_release(user):
     _users.pop(user, None)
-
-
-def handles_of(arrays):
-    return (c_void_p * max(1, len(arrays)))(*(a._handle for a in arrays))
 
 
 def run(call, results):
@@ -223,7 +221,7 @@ def value_and_grad(fun, argnums=None, argnames=None):
         n = len(leaves)
         out, gradients = (c_void_p * MOST)(), (c_void_p * max(1, n))()
         value, grads = _transform(
-            _value_and_grad, call, handles_of(leaves), n, (c_int * max(1, n))(*range(n)), n, out, MOST, gradients,
+            _value_and_grad, call, lib.hold(leaves), n, (c_int * max(1, n))(*range(n)), n, out, MOST, gradients,
             results=lambda count: (arrays_of(out, count), arrays_of(gradients, n)),
         )  # fmt: skip
         positional, named = with_kept(grads, public["zeros_like"])
@@ -260,7 +258,7 @@ def vjp(fun, primals, cotangents):
     n, m = len(primals), len(cotangents)
     out, gradients = (c_void_p * max(1, m))(), (c_void_p * max(1, n))()
     return _transform(
-        _vjp, _results_of(fun), handles_of(primals), n, handles_of(cotangents), m, out, gradients,
+        _vjp, _results_of(fun), lib.hold(primals), n, lib.hold(cotangents), m, out, gradients,
         results=lambda _: (arrays_of(out, m), arrays_of(gradients, n)),
     )  # fmt: skip
 
@@ -272,7 +270,7 @@ def jvp(fun, primals, tangents):
         raise ValueError(f"jvp: {len(primals)} primals and {len(tangents)} tangents")
     out, moved = (c_void_p * MOST)(), (c_void_p * MOST)()
     return _transform(
-        _jvp, _results_of(fun), handles_of(primals), handles_of(tangents), len(primals), out, moved, MOST,
+        _jvp, _results_of(fun), lib.hold(primals), lib.hold(tangents), len(primals), out, moved, MOST,
         results=lambda count: (arrays_of(out, count), arrays_of(moved, count)),
     )  # fmt: skip
 
@@ -293,7 +291,7 @@ def _as_operation(fun, function, more, args, kwargs):
 
     out = (c_void_p * MOST)()
     made = _transform(
-        function, call, *more, handles_of(leaves), len(leaves), out, MOST, results=lambda count: arrays_of(out, count)
+        function, call, *more, lib.hold(leaves), len(leaves), out, MOST, results=lambda count: arrays_of(out, count)
     )
     return rebuild_value(made)
 

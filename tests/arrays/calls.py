@@ -101,5 +101,61 @@ class Calls(unittest.TestCase):
         self.assertRaises(RecursionError, hx.eval, loop)
 
 
+class Changing:
+    """A number that changes an array when it is read."""
+
+    def __init__(self, array, value):
+        self.array, self.value = array, value
+
+    def change(self):
+        self.array += 1
+        return self.value
+
+    __index__ = __float__ = change
+
+
+class Changes(unittest.TestCase):
+    """Arguments that change other arguments: a function sees arrays as they are once all its arguments are read, an index sees its
+    array as it was. (junk.py calls everything so.)"""
+
+    def setUp(self):
+        self.x = hx.array([1.0, 2.0, 3.0])
+        hx.eval(self.x)
+
+    def test_functions_see_what_arrays_are_when_all_is_read(self):
+        x = self.x
+        self.assertEqual(hx.concatenate([x, x], Changing(x, 0)).tolist(), [2, 3, 4] * 2)
+        self.assertEqual(hx.roll(x, [Changing(x, 1)]).tolist(), [5, 3, 4])
+        self.assertEqual(hx.tensordot(x, x, [[Changing(x, 0)], [0]]).item(), 9 + 16 + 25)  # read after the arrays
+        self.assertEqual(x.tolist(), [4, 5, 6])
+
+    def test_an_index_sees_what_its_array_was(self):
+        x = self.x
+        self.assertEqual(x[Changing(x, 0) :][:1].tolist(), [1])
+        self.assertEqual(x[:1].tolist(), [2])
+        x[Changing(x, 1) :] = 7
+        self.assertEqual(x.tolist(), [2, 7, 7])
+
+    def test_functions_that_change_what_they_are_called_with(self):
+        x = self.x
+
+        def loss(y):
+            nonlocal x
+            x += 1
+            return (x * y).sum()
+
+        self.assertEqual(hx.grad(loss)(x).tolist(), [2, 3, 4])
+        self.assertEqual(hx.compile(lambda y: [loss(y), x][0])(x).item(), 3 * 2 + 4 * 3 + 5 * 4)
+
+    def test_sequences_of_two_lengths_are_refused(self):
+        class Shrinks(list):
+            def __iter__(self):
+                return iter([self.pop()])
+
+        self.assertRaisesRegex(ValueError, "bytes are no array", hx.array, Shrinks([1.0] * 1000))
+        make, (data, code, shape) = self.x.__reduce__()
+        self.assertRaisesRegex(ValueError, "bytes are no array", make, data[:-1], code, shape)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,13 +1,16 @@
-"""Every public function and method, called with junk: nothing crashes, hangs, or raises what says nothing.
+"""Every public function and method, called with junk: nothing crashes, hangs, or raises what says nothing. Some of it runs code
+while it is read, which changes the arrays beside it.
 
   junk.py [--cases N] [--seed N]     needs numpy; HEARTH_LIBRARY and PYTHONPATH=python
 
 The calls are made in processes of their own, which say what they are about to do; of one that dies or takes too long the case is
-printed, and the next goes on behind it. A memory limit stands, so that huge sizes are errors."""
+printed, and the next goes on behind it. A memory limit stands, so that huge sizes are errors, and memory that is given back is
+overwritten, so that whoever still reads it is seen."""
 
 import argparse
 import gc
 import inspect
+import operator
 import os
 import pathlib
 import random
@@ -86,6 +89,104 @@ def a_value(rng, depth=0):
     return values if kind == 20 else tuple(values)
 
 
+# ---- arguments that change others ----
+
+
+def arrays_in(value):
+    if isinstance(value, hx.array):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [a for v in inner for a in arrays_in(v)]
+
+
+class Spiteful:
+    """Stands for a value. Whatever is asked of it, it first makes the arrays beside it stand for others, and lets go of what they
+    stood for."""
+
+    def __init__(self, value, beside):
+        self.value, self.beside = value, beside
+
+    def spite(self):
+        for i, a in enumerate(self.beside):
+            a._become(hx.zeros((i % 3,) * (i % 4), DTYPES[i % len(DTYPES)]))
+        return self.value
+
+    def __bool__(self):
+        return bool(self.spite())
+
+    def __iter__(self):
+        return iter(self.spite())
+
+    def __len__(self):
+        return len(self.spite())
+
+    def __getitem__(self, i):
+        return self.spite()[i]
+
+    def __int__(self):
+        return int(self.spite())
+
+    def __index__(self):
+        return operator.index(self.spite())
+
+    def __float__(self):
+        return float(self.spite())
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.spite(), dtype)
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **how):
+        return hx.array(self.spite()).__dlpack__(**how)
+
+    def __hash__(self):
+        return hash(self.spite())
+
+    def __eq__(self, other):
+        return self.spite() == other
+
+    def __call__(self, *args):
+        return self.spite()(*args)
+
+
+class SpitefulList(list):
+    def __iter__(self):
+        self.spite()
+        return super().__iter__()
+
+    def __getitem__(self, i):
+        self.spite()
+        return super().__getitem__(i)
+
+
+def spiteful(rng, value, beside):
+    """The value, or a part of it, in a form that changes the arrays beside it when it is read."""
+    if isinstance(value, (list, tuple)) and value and rng.random() < 0.7:
+        if rng.random() < 0.2:
+            made = SpitefulList(value)
+            made.spite = Spiteful(None, beside).spite
+            return made
+        parts = list(value)
+        k = rng.randrange(len(parts))
+        parts[k] = spiteful(rng, parts[k], beside)
+        return type(value)(parts)
+    if isinstance(value, slice):
+        return slice(*(spiteful(rng, part, beside) for part in (value.start, value.stop, value.step)))
+    return value if value is None or isinstance(value, (hx.Dtype, str)) else Spiteful(value, beside)
+
+
+def with_spite(rng, args, named):
+    """One argument changes the arrays in all of them."""
+    beside, k = arrays_in([args, named]), rng.randrange(len(args) + len(named))
+    if k < len(args):
+        args[k] = spiteful(rng, args[k], beside)
+    else:
+        name = sorted(named)[k - len(args)]
+        named[name] = spiteful(rng, named[name], beside)
+
+
 def targets():
     """(name, function), methods as functions of an array."""
     found = []
@@ -107,8 +208,10 @@ def targets():
 def show(value):
     if isinstance(value, hx.array):
         return f"<{value.dtype} {list(value.shape)}>"
+    if isinstance(value, Spiteful):
+        return f"spiteful {show(value.value)}"
     if isinstance(value, (list, tuple)):
-        return f"{type(value).__name__}({', '.join(map(show, value))})"
+        return f"{type(value).__name__}({', '.join(map(show, list.__iter__(value) if isinstance(value, list) else value))})"
     return repr(value)[:80]
 
 
@@ -188,6 +291,8 @@ def call(seed, i):
     found = targets()
     name, function = found[i % len(found)]
     args, named = arguments(rng, name, function)
+    if args and rng.random() < 0.3:
+        with_spite(rng, args, named)
     text = f"case {i}: {name}({', '.join(map(show, args))}, {', '.join(f'{k}={show(v)}' for k, v in named.items())})"
     print(text, file=sys.stderr, flush=True)
     try:
@@ -233,7 +338,7 @@ def parent(seed, cases):
         while start < cases:
             end = min(cases, start + step)
             command = [sys.executable, str(script), "--child", str(seed), str(start), str(end)]
-            environment = {**os.environ, "HEARTH_LIBRARY": library, "PYTHONPATH": path}
+            environment = {**os.environ, "HEARTH_LIBRARY": library, "PYTHONPATH": path, "MALLOC_PERTURB_": "90"}
             with tempfile.TemporaryFile("w+") as said:
                 try:
                     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=said, stdin=subprocess.DEVNULL,
