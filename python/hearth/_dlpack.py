@@ -58,7 +58,8 @@ class Lent:
     done to the array object meanwhile (`a[0] = 1`) does not change them."""
 
     def __init__(self, a):
-        self.dtype, self.shape, self._array = a.dtype, a.shape, copy.copy(a)  # which holds it
+        self._array = copy.copy(a)  # which holds it
+        self.dtype, self.shape = self._array.dtype, self._array.shape
         self.address = lib.lend(self._array)
         self.strides = tuple(lib.stride_of(self._array._handle, i) for i in range(len(self.shape)))
 
@@ -136,15 +137,6 @@ def _dtype_of(tensor):
     raise BufferError(f"DLPack type {tensor.code} of {tensor.bits} bits x {tensor.lanes} has no dtype here")
 
 
-def borrow(address, dtype, shape, strides, release, user):
-    """An array over memory that belongs to somebody else, who is told by `release(user)` when it is done with. Strides
-    count elements and are not negative."""
-    n = len(shape)
-    span = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
-    flat = lib.call(_wrap, address, dtype.code, (c_int64 * 1)(span), 1, release, user)
-    return _strided(flat, shape, strides)
-
-
 def _row_major(shape):
     strides, step = [], 1
     for d in reversed(shape):
@@ -179,9 +171,10 @@ def from_capsule(x):
     if any(s < 0 for s in strides):
         raise BufferError("memory with negative strides cannot be shared")
     data = (tensor.data or 0) + tensor.byte_offset
-    borrowed = borrow(data, _dtype_of(tensor), shape, strides, managed.deleter, address)
-    _capsule_rename(capsule, used)  # from now on the library calls its deleter
-    return borrowed
+    span = 1 + sum((d - 1) * s for d, s in zip(shape, strides)) if all(shape) else 0
+    flat = lib.call(_wrap, data, _dtype_of(tensor).code, (c_int64 * 1)(span), 1, managed.deleter, address)
+    _capsule_rename(capsule, used)  # from now on the library calls its deleter, also where the next line fails
+    return _strided(flat, shape, strides)
 
 
 # ---- the buffers of others ----

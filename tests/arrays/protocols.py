@@ -71,7 +71,7 @@ class Sharing(unittest.TestCase):
     def test_torch(self):
         t = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16)
         h = hx.from_dlpack(t.T)
-        self.assertEqual(hx._library.lend(h._handle), t.data_ptr())
+        self.assertEqual(hx._library.lend(h), t.data_ptr())
         self.assertEqual(torch.from_dlpack(h).tolist(), [[1, 3], [2, 4]])
         self.assertEqual(torch.from_dlpack(self.a[:, ::-1]).tolist(), [[3, 2, 1], [6, 5, 4]])
 
@@ -82,6 +82,24 @@ class Sharing(unittest.TestCase):
         gc.collect()
         self.assertEqual(len(hx._dlpack._lent), 0)
         self.assertLessEqual(hx.get_active_memory(), before)
+
+    def test_a_capsule_of_too_many_axes_is_let_go_of_once(self):
+        own, number, gone = hx._dlpack, ctypes.c_float(1), []
+        deleter, shape = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(gone.append), (ctypes.c_int64 * 9)(*[1] * 9)
+        managed = own._Managed(own._Tensor(ctypes.addressof(number), 1, 0, 9, 2, 32, 1, shape, None, 0), None, ctypes.cast(deleter, ctypes.c_void_p))
+        capsule = own._capsule_new(ctypes.addressof(managed), b"dltensor", None)
+
+        class Nine:
+            def __dlpack_device__(self):
+                return own.CPU
+
+            def __dlpack__(self):
+                return capsule
+
+        self.assertRaisesRegex(ValueError, "9 dimensions", hx.from_dlpack, Nine())
+        gc.collect()
+        self.assertTrue(own._capsule_is(capsule, b"used_dltensor"))  # else whoever made it calls the deleter again
+        self.assertEqual(gone, [ctypes.addressof(managed)])
 
     def test_what_cannot_be_shared_says_so(self):
         for wrong in (np.arange(3)[::-1], np.zeros(3, complex)):
