@@ -152,6 +152,8 @@ PyObject *core_give_up(ht_scope *s);
 /* Refuses what would write the sizes of its operands into a trace for other ones; false after the exception. */
 bool core_sizes_may_be_read(const char *who);
 PyObject *core_fixed_sizes(PyObject *module, PyObject *who); /* the same for Python */
+/* A whole number that is an int, as axes are; false after an exception. */
+bool core_int(PyObject *o, int *out);
 /* An axis from 0 on; false after an exception. */
 bool core_axis(const char *who, int axis, int n_axes, int *from_0);
 /* Whether an object is this text. */

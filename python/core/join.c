@@ -105,7 +105,11 @@ BODY(roll) {
     const int n_shifts = v[1].n, n_axes = v[2].n;
     if (v[2].absent) {
         int64_t by = 0;
-        for (int i = 0; i < n_shifts; i++) by += v[1].sizes[i];
+        for (int i = 0; i < n_shifts; i++)
+            if (__builtin_add_overflow(by, v[1].sizes[i], &by)) {
+                PyErr_Format(PyExc_ValueError, "roll: the shifts together are no 64-bit integer");
+                return core_give_up(s);
+            }
         ht_array *row = ht.ht_roll(s, ht.ht_flatten(s, a, 0, -1), by, 0);
         return core_finish(s, ht.ht_reshape_like(s, row, a));
     }
@@ -114,8 +118,8 @@ BODY(roll) {
         PyErr_Format(PyExc_ValueError, "roll: %d shifts for %d axes", n_shifts, n_axes);
         return core_give_up(s);
     }
-    for (int i = 0; i < n_axes || i < n_shifts; i++)
-        a = ht.ht_roll(s, a, v[1].sizes[n_shifts == 1 ? 0 : i], v[2].axes[n_axes == 1 ? 0 : i]);
+    const int n = n_shifts == 1 ? n_axes : n_axes == 1 ? n_shifts : n_axes;
+    for (int i = 0; i < n; i++) a = ht.ht_roll(s, a, v[1].sizes[n_shifts == 1 ? 0 : i], v[2].axes[n_axes == 1 ? 0 : i]);
     return core_finish(s, a);
 }
 

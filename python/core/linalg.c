@@ -37,7 +37,7 @@ static bool read_axes(PyObject *o, int axes[MOST_AXES], Py_ssize_t *n) {
     if (!list) return false;
     *n = PyTuple_Size(list);
     if (*n > MOST_AXES) PyErr_Format(PyExc_ValueError, "tensordot: %zd axes are named, an array has at most 8", *n);
-    for (Py_ssize_t i = 0; i < *n && !PyErr_Occurred(); i++) axes[i] = (int)PyLong_AsLong(PyTuple_GetItem(list, i));
+    for (Py_ssize_t i = 0; i < *n && !PyErr_Occurred(); i++) core_int(PyTuple_GetItem(list, i), &axes[i]);
     Py_DECREF(list);
     return !PyErr_Occurred();
 }

@@ -89,7 +89,8 @@ BODY(arange) {
 BODY(linspace) {
     const int64_t n = v[2].whole, begin = 0;
     const bool with_end = v[3].truth;
-    ht_array *line = ht.ht_linspace(s, v[0].number, v[1].number, with_end ? n : n + 1, dtype_or_f32(&v[4]));
+    ht_array *line =
+        ht.ht_linspace(s, v[0].number, v[1].number, with_end || n == INT64_MAX ? n : n + 1, dtype_or_f32(&v[4]));
     return core_finish(s, with_end ? line : ht.ht_slice(s, line, &begin, &n, NULL));
 }
 

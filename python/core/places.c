@@ -78,6 +78,17 @@ static bool read_begin(const ht_array *a, PyObject *starts, const core_value *ax
     return !PyErr_Occurred();
 }
 
+/* False after an exception. A window that begins nowhere is refused here, as HT_OPEN is one of the numbers below 0. */
+static bool find_ends(const int64_t *begin, const int64_t *sizes, int n, int64_t end[MOST_AXES]) {
+    for (int i = 0; i < n; i++) {
+        if (begin[i] >= 0 && !__builtin_add_overflow(begin[i], sizes[i], &end[i])) continue;
+        PyErr_Format(PyExc_ValueError, "slice: axis %d has no %lld elements from %lld on", i, (long long)sizes[i],
+                     (long long)begin[i]);
+        return false;
+    }
+    return true;
+}
+
 BODY(slice) {
     ht_array *a = v[0].array;
     int64_t begin[MOST_AXES], end[MOST_AXES];
@@ -86,7 +97,7 @@ BODY(slice) {
         PyErr_Format(PyExc_ValueError, "slice: %d sizes for an array of %d axes", v[3].n, core_ht.ht_array_n_dims(a));
         return core_give_up(s);
     }
-    for (int i = 0; i < v[3].n; i++) end[i] = begin[i] + v[3].sizes[i];
+    if (!find_ends(begin, v[3].sizes, v[3].n, end)) return core_give_up(s);
     return core_finish(s, ht.ht_slice(s, a, begin, end, NULL));
 }
 
@@ -95,7 +106,9 @@ BODY(slice_update) {
     int64_t begin[MOST_AXES], end[MOST_AXES];
     if (!read_begin(a, v[2].given, &v[3], begin)) return core_give_up(s);
     const int n = core_ht.ht_array_n_dims(a), missing = n - core_ht.ht_array_n_dims(update);
-    for (int i = 0; i < n; i++) end[i] = begin[i] + (i < missing ? 1 : core_ht.ht_array_dim(update, i - missing));
+    int64_t sizes[MOST_AXES];
+    for (int i = 0; i < n; i++) sizes[i] = i < missing ? 1 : core_ht.ht_array_dim(update, i - missing);
+    if (!find_ends(begin, sizes, n, end)) return core_give_up(s);
     return core_finish(s, ht.ht_slice_update(s, a, update, begin, end, NULL));
 }
 

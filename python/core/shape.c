@@ -165,8 +165,16 @@ BODY(as_strided) {
         PyErr_Format(PyExc_ValueError, "as_strided: %d strides for %d axes", v[2].n, n);
         return core_give_up(s);
     }
+    bool fits = true;
     if (v[2].absent && n <= MOST_AXES)
-        for (int i = n - 1; i >= 0; i--) rows[i] = i == n - 1 ? 1 : rows[i + 1] * shape[i + 1];
+        for (int i = n - 1; i >= 0; i--) {
+            rows[i] = 1;
+            fits = fits && (i == n - 1 || !__builtin_mul_overflow(rows[i + 1], shape[i + 1], &rows[i]));
+        }
+    if (!fits) {
+        PyErr_Format(PyExc_ValueError, "as_strided: a row of that shape has more than 2**63 elements");
+        return core_give_up(s);
+    }
     return core_finish(s, ht.ht_as_strided(s, a, shape, strides, n, v[3].whole));
 }
 

@@ -115,7 +115,7 @@ static bool whole_of(PyObject *o, int64_t *out) {
     return *out != -1 || !PyErr_Occurred();
 }
 
-static bool axis_of(PyObject *o, int *out) {
+bool core_int(PyObject *o, int *out) {
     int64_t whole;
     if (!whole_of(o, &whole)) return false;
     if (whole < INT_MIN || whole > INT_MAX) PyErr_Format(PyExc_ValueError, "there is no axis %lld", (long long)whole);
@@ -140,7 +140,7 @@ static bool dtype_of(PyObject *o, ht_dtype *out) {
 }
 
 static bool item_of(core_kind kind, PyObject *o, void *items, Py_ssize_t i) {
-    return kind == CORE_SIZES ? whole_of(o, (int64_t *)items + i) : axis_of(o, (int *)items + i);
+    return kind == CORE_SIZES ? whole_of(o, (int64_t *)items + i) : core_int(o, (int *)items + i);
 }
 
 /* Several whole numbers, or one. */
@@ -171,7 +171,7 @@ bool core_read_plain(const core_parameter *p, PyObject *o, core_value *v, core_r
     case CORE_SIZES:
     case CORE_AXES: return read_numbers(p->kind, o, v, room);
     case CORE_WHOLE: return whole_of(o, &v->whole);
-    case CORE_AXIS: return axis_of(o, &v->axis);
+    case CORE_AXIS: return core_int(o, &v->axis);
     case CORE_NUMBER: v->number = core_double(o); return v->number != -1 || !PyErr_Occurred();
     case CORE_TRUTH: return truth_of(o, &v->truth);
     case CORE_DTYPE: return dtype_of(o, &v->dtype);

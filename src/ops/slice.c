@@ -100,7 +100,7 @@ ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t
         p->step[i] = by;
         v->shape[i] = by > 0 ? ht_ceil_div_i64(distance, by) : ht_ceil_div_i64(-distance, -by);
         if (v->shape[i] > 0) v->offset += b.start[i] * x->stride[i];
-        v->stride[i] = x->stride[i] * by;
+        v->stride[i] = v->shape[i] > 1 ? x->stride[i] * by : x->stride[i]; /* a step may be any number then */
     }
     return v;
 }

@@ -90,15 +90,53 @@ class Calls(unittest.TestCase):
         there = ~np.isnan(halves)
         self.assertTrue(np.array_equal(np.signbit(back)[there], np.signbit(halves)[there]))
 
+    def test_numbers_are_taken_whole(self):
+        """Those that fit 64 bits but not what they are put into, and sums of them."""
+        a, most = self.a, 2**63 - 1
+        for call in (
+            lambda: hx.tensordot(a, a, [[2**32], [0]]),
+            lambda: hx.tensordot(a, a, [[0], [2**32 + 1]]),
+            lambda: hx.slice(a, [most, 0], [0, 1], [1, 1]),
+            lambda: hx.slice(a, [1, 0], [0, 1], [most, 1]),
+            lambda: hx.slice(a, [-(2**63), 0], [0, 1], [1, 1]),
+            lambda: hx.slice_update(a, a, [most, 0], [0, 1]),
+            lambda: hx.slice_update(a, a, [-(2**63), 0], [0, 1]),
+            lambda: hx.roll(a, [most, most]),
+            lambda: hx.as_strided(a, [1, 2**62, 2**62]),
+            lambda: hx.softmax(a, [2**32]),
+            lambda: hx.split(a, 2**32),
+            lambda: hx.linspace(0, 1, most, endpoint=False),
+        ):
+            self.assertRaises(ValueError, call)
+        self.assertEqual(hx.roll(a, most).tolist(), np.roll(np.array(a), most).tolist())
+        self.assertEqual(hx.roll(a, -(2**63), 0).tolist(), a.tolist())
+        self.assertEqual(a[::most].tolist(), [[1, 2]])
+        for shift, axis in (((), 0), ((), ()), ((), None), (1, ()), ((1,), ()), ((1, 1), 0), (1, (0, 1))):
+            self.assertEqual(hx.roll(a, shift, axis).tolist(), np.roll(np.array(a), shift, axis).tolist(), (shift, axis))
+
     def test_trees_are_evaluated(self):
         a, b, s = self.a + 1, self.a * 2, hx.new_stream()
         c = hx.exp(self.a, stream=s)
         hx.eval({"x": [a, (b, None)], "y": 3}, c)
         hx.async_eval([a] * 100)
         self.assertEqual((a[0, 0].item(), b[0, 0].item()), (2, 2))
-        loop = []
-        loop.append(loop)
-        self.assertRaises(RecursionError, hx.eval, loop)
+
+    def test_trees_that_contain_themselves_are_an_error(self):
+        a_list, a_dict, inside = [self.a], {"a": self.a}, []
+        a_list.append(a_list)
+        a_dict["self"] = a_dict
+        a_tuple = (self.a, inside)
+        inside.append(a_tuple)
+        f = lambda x: hx.array(1.0)  # noqa: E731
+        for tree in (a_list, a_dict, a_tuple):
+            for call in (hx.eval, hx.async_eval, hx.grad(f), hx.compile(f), hx.checkpoint(f), hx.array, self.a.__add__, hx.sum, hx.concatenate):
+                self.assertRaises((RecursionError, ValueError, TypeError), call, tree)
+            hx.custom_function(f)(tree)  # which is not looked at
+            for transform in (hx.compile, hx.checkpoint):
+                self.assertRaises(RecursionError, transform(lambda x, tree=tree: tree), self.a)
+            self.assertRaises(RecursionError, hx.value_and_grad(lambda x, tree=tree: (x.sum(), tree)), self.a)
+            for kind in (hx.vjp, hx.jvp):
+                self.assertRaises((RecursionError, ValueError), kind, lambda x, tree=tree: tree, [self.a], [self.a])
 
 
 class Changing:
