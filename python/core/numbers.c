@@ -310,17 +310,14 @@ static bool add_leaf(leaves *l, PyObject *o) {
 
 static bool add_tree(leaves *l, PyObject *o) {
     if (core_is_array(o)) return add_leaf(l, o);
+    const bool dict = PyDict_Check(o), list = PyList_Check(o);
+    if (!dict && !list && !PyTuple_Check(o)) return true;
+    if (Py_EnterRecursiveCall(" in a tree of arrays")) return false; /* also of one that contains itself */
     bool added = true;
-    if (PyDict_Check(o)) {
-        PyObject *key, *value;
-        Py_ssize_t at = 0;
-        while (added && PyDict_Next(o, &at, &key, &value)) added = add_tree(l, value);
-        return added;
-    }
-    const bool list = PyList_Check(o);
-    if (!list && !PyTuple_Check(o)) return true;
-    if (Py_EnterRecursiveCall(" in a tree of arrays")) return false;
-    for (Py_ssize_t i = 0; added && i < (list ? PyList_Size(o) : PyTuple_Size(o)); i++)
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (dict && added && PyDict_Next(o, &at, &key, &value)) added = add_tree(l, value);
+    for (Py_ssize_t i = 0; !dict && added && i < (list ? PyList_Size(o) : PyTuple_Size(o)); i++)
         added = add_tree(l, list ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i));
     Py_LeaveRecursiveCall();
     return added;
