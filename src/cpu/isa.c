@@ -52,7 +52,7 @@ static bool machine_has(ht_cpu_isa isa) {
         return avx2 && __get_cpuid_count(7, 1, &a71, &b, &c, &d) && has(a71, 4);
     }
     bool avx512 = has(b7, 16) /* F */ && has(b7, 17) /* DQ */ && has(b7, 28) /* CD */ && has(b7, 30) /* BW */ &&
-                  has(b7, 31) /* VL */ && has(c7, 1) /* VBMI */ && has(c7, 11) /* VNNI */;
+                  has(b7, 31) /* VL */ && has(c7, 1) /* VBMI */ && has(c7, 6) /* VBMI2 */ && has(c7, 11) /* VNNI */;
     return isa == HT_CPU_AVX512 && avx2 && avx512 && (saved_state() & 0xe6) == 0xe6;
 }
 #elif defined(__aarch64__) && defined(__linux__)

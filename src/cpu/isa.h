@@ -13,7 +13,7 @@ typedef enum ht_cpu_isa {
     HT_CPU_I8MM,      /* NEON and its products of 8-bit matrices */
     HT_CPU_AVX2,      /* with FMA, F16C, BMI2 */
     HT_CPU_AVXVNNI,   /* AVX2 and its byte dot products */
-    HT_CPU_AVX512,    /* F, BW, DQ, VL, CD, VNNI, VBMI */
+    HT_CPU_AVX512,    /* F, BW, DQ, VL, CD, VNNI, VBMI, VBMI2 */
     HT_CPU_ISA_COUNT
 } ht_cpu_isa;
 

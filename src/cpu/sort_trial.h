@@ -18,7 +18,7 @@ typedef enum ht_sort_way {
  * sorting would put at kth, and how many are below it and equal it. */
 typedef struct ht_sort_trial {
     ht_sort_way way;
-    int width; /* of numbers without sign: 32 or 64 bits */
+    int width; /* of numbers without sign: 16, 32 or 64 bits */
     int splits;
     int64_t n, kth;
     void *x, *to, *room;

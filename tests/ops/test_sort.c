@@ -60,13 +60,14 @@ static uint64_t value(kind k, int64_t i, int64_t n, uint64_t *seed) {
         }                                                                                                              \
         free(given), free(expected), free(x), free(to), free(room);                                                    \
     }
+OF_WIDTH(16)
 OF_WIDTH(32)
 OF_WIDTH(64)
 
 /* No split at all, and fewer than such rows need: every way ends in digits for some part. With many, none does. */
 static void test_bad_pivots(void **state) {
     (void)state;
-    static const int64_t lengths[] = {1, 17, 129, 256, 257, 1000, 5003, 40000, MOST};
+    static const int64_t lengths[] = {1, 17, 129, 256, 257, 512, 1000, 5003, 40000, MOST};
     static const int splits[] = {0, 1, 2, 5, 60};
     int tried = 0;
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++) {
@@ -78,6 +79,7 @@ static void test_bad_pivots(void **state) {
         for (size_t s = 0; s < sizeof splits / sizeof *splits; s++)
             for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
                 for (int k = 0; k < KIND_COUNT; k++) {
+                    check_16((ht_cpu_isa)isa, (kind)k, lengths[l], splits[s]);
                     check_32((ht_cpu_isa)isa, (kind)k, lengths[l], splits[s]);
                     check_64((ht_cpu_isa)isa, (kind)k, lengths[l], splits[s]);
                 }

@@ -1,75 +1,9 @@
 /* Numbers of one width without sign in registers: what they are called, and up to sixteen registers of them in order.
- * Included by sort_lanes.h for each, before sort_lanes_of.h, with WIDTH 32 or 64.
+ * Included by sort_lanes.h for each, before sort_lanes_of.h, with WIDTH 16, 32 or 64.
  *
  * The numbers of one lane of all registers are a column. Columns are sorted side by side, and then merged by twos: what has
  * to be compared lies in two registers once both have exchanged halves of their lanes, so that no lane compares in vain. */
-
-#define JOINED_(f, w) f##_##w
-#define JOINED(f, w)  JOINED_(f, w)
-#define NAMED(f)      JOINED(f, WIDTH)
-
-#if WIDTH == 32
-typedef __mmask16 NAMED(mask);
-#define ITEM       uint32_t
-#define SIGNED     int32_t
-#define MIN        _mm512_min_epu32
-#define MAX        _mm512_max_epu32
-#define MASK_MAX   _mm512_mask_max_epu32
-#define BELOW      _mm512_cmplt_epu32_mask
-#define AT_MOST    _mm512_cmple_epu32_mask
-#define ABOVE      _mm512_cmpgt_epi32_mask /* with sign */
-#define SET_SOME   _mm512_mask_mov_epi32
-#define SIGNS(v)   _mm512_srai_epi32((v), 31)
-#define LOGIC      _mm512_ternarylogic_epi32
-#define PACK       _mm512_maskz_compress_epi32
-#define PERMUTED   _mm512_permutexvar_epi32
-#define CHOOSE     "vpermi2d"
-#define BLEND      _mm512_mask_blend_epi32
-#define LOAD_SOME  _mm512_mask_loadu_epi32
-#define STORE_SOME _mm512_mask_storeu_epi32
-#define LANES      16
-#define LANE_BITS  4
-#define FIRST(n)   ((__mmask16)((1u << (n)) - 1))
-#define ALL        ((__mmask16)0xffff)
-#define SET1(x)    _mm512_set1_epi32((int)(x))
-#define LOWEST(v)  ((uint32_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(v)))
-#define APART_1(v) _mm512_shuffle_epi32((v), _MM_PERM_CDAB)
-#define APART_2(v) _mm512_shuffle_epi32((v), _MM_PERM_BADC)
-#define APART_4(v) _mm512_shuffle_i32x4((v), (v), 0xb1)
-#define APART_8(v) _mm512_shuffle_i32x4((v), (v), 0x4e)
-#define EACH_LANE(f)                                                                                                   \
-    { f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7), f(8), f(9), f(10), f(11), f(12), f(13), f(14), f(15) }
-#else
-typedef __mmask8 NAMED(mask);
-#define ITEM       uint64_t
-#define SIGNED     int64_t
-#define MIN        _mm512_min_epu64
-#define MAX        _mm512_max_epu64
-#define MASK_MAX   _mm512_mask_max_epu64
-#define BELOW      _mm512_cmplt_epu64_mask
-#define AT_MOST    _mm512_cmple_epu64_mask
-#define ABOVE      _mm512_cmpgt_epi64_mask
-#define SET_SOME   _mm512_mask_mov_epi64
-#define SIGNS(v)   _mm512_srai_epi64((v), 63)
-#define LOGIC      _mm512_ternarylogic_epi64
-#define PACK       _mm512_maskz_compress_epi64
-#define PERMUTED   _mm512_permutexvar_epi64
-#define CHOOSE     "vpermi2q"
-#define BLEND      _mm512_mask_blend_epi64
-#define LOAD_SOME  _mm512_mask_loadu_epi64
-#define STORE_SOME _mm512_mask_storeu_epi64
-#define LANES      8
-#define LANE_BITS  3
-#define FIRST(n)   ((__mmask8)((1u << (n)) - 1))
-#define ALL        ((__mmask8)0xff)
-#define SET1(x)    _mm512_set1_epi64((long long)(x))
-#define LOWEST(v)  ((uint64_t)_mm_cvtsi128_si64(_mm512_castsi512_si128(v)))
-#define APART_1(v) _mm512_shuffle_epi32((v), _MM_PERM_BADC)
-#define APART_2(v) _mm512_permutex_epi64((v), 0x4e)
-#define APART_4(v) _mm512_shuffle_i64x2((v), (v), 0x4e)
-#define EACH_LANE(f)                                                                                                   \
-    { f(0), f(1), f(2), f(3), f(4), f(5), f(6), f(7) }
-#endif
+#include "cpu/vector/sort_names_of.h"
 
 enum { NAMED(BASE_SORT) = 16 * LANES };
 
@@ -105,6 +39,13 @@ static inline NAMED(mask) NAMED(lanes_left)(int64_t left) { return left >= LANES
 
 /* ---- one register ---- */
 
+/* Lanes so many bits apart. */
+#define APART_16(v)  _mm512_rol_epi32((v), 16)
+#define APART_32(v)  _mm512_shuffle_epi32((v), _MM_PERM_CDAB)
+#define APART_64(v)  _mm512_shuffle_epi32((v), _MM_PERM_BADC)
+#define APART_128(v) _mm512_shuffle_i32x4((v), (v), 0xb1)
+#define APART_256(v) _mm512_shuffle_i32x4((v), (v), 0x4e)
+
 /* Compares lanes with those of `partner`; where bit i of `high` is set lane i takes the larger one. */
 #define EXCHANGE(v, partner, high)                                                                                     \
     do {                                                                                                               \
@@ -113,24 +54,40 @@ static inline NAMED(mask) NAMED(lanes_left)(int64_t left) { return left >= LANES
     } while (0)
 
 static inline __m512i NAMED(sort_lanes)(__m512i v) {
-#if WIDTH == 32
-    EXCHANGE(v, APART_1(v), 0x6666);
-    EXCHANGE(v, APART_2(v), 0x3c3c);
-    EXCHANGE(v, APART_1(v), 0x5a5a);
-    EXCHANGE(v, APART_4(v), 0x0ff0);
-    EXCHANGE(v, APART_2(v), 0x33cc);
-    EXCHANGE(v, APART_1(v), 0x55aa);
-    EXCHANGE(v, APART_8(v), 0xff00);
-    EXCHANGE(v, APART_4(v), 0xf0f0);
-    EXCHANGE(v, APART_2(v), 0xcccc);
-    EXCHANGE(v, APART_1(v), 0xaaaa);
+#if WIDTH == 16
+    EXCHANGE(v, APART_16(v), 0x66666666);
+    EXCHANGE(v, APART_32(v), 0x3c3c3c3c);
+    EXCHANGE(v, APART_16(v), 0x5a5a5a5a);
+    EXCHANGE(v, APART_64(v), 0x0ff00ff0);
+    EXCHANGE(v, APART_32(v), 0x33cc33cc);
+    EXCHANGE(v, APART_16(v), 0x55aa55aa);
+    EXCHANGE(v, APART_128(v), 0x00ffff00);
+    EXCHANGE(v, APART_64(v), 0x0f0ff0f0);
+    EXCHANGE(v, APART_32(v), 0x3333cccc);
+    EXCHANGE(v, APART_16(v), 0x5555aaaa);
+    EXCHANGE(v, APART_256(v), 0xffff0000);
+    EXCHANGE(v, APART_128(v), 0xff00ff00);
+    EXCHANGE(v, APART_64(v), 0xf0f0f0f0);
+    EXCHANGE(v, APART_32(v), 0xcccccccc);
+    EXCHANGE(v, APART_16(v), 0xaaaaaaaa);
+#elif WIDTH == 32
+    EXCHANGE(v, APART_32(v), 0x6666);
+    EXCHANGE(v, APART_64(v), 0x3c3c);
+    EXCHANGE(v, APART_32(v), 0x5a5a);
+    EXCHANGE(v, APART_128(v), 0x0ff0);
+    EXCHANGE(v, APART_64(v), 0x33cc);
+    EXCHANGE(v, APART_32(v), 0x55aa);
+    EXCHANGE(v, APART_256(v), 0xff00);
+    EXCHANGE(v, APART_128(v), 0xf0f0);
+    EXCHANGE(v, APART_64(v), 0xcccc);
+    EXCHANGE(v, APART_32(v), 0xaaaa);
 #else
-    EXCHANGE(v, APART_1(v), 0x66);
-    EXCHANGE(v, APART_2(v), 0x3c);
-    EXCHANGE(v, APART_1(v), 0x5a);
-    EXCHANGE(v, APART_4(v), 0xf0);
-    EXCHANGE(v, APART_2(v), 0xcc);
-    EXCHANGE(v, APART_1(v), 0xaa);
+    EXCHANGE(v, APART_64(v), 0x66);
+    EXCHANGE(v, APART_128(v), 0x3c);
+    EXCHANGE(v, APART_64(v), 0x5a);
+    EXCHANGE(v, APART_256(v), 0xf0);
+    EXCHANGE(v, APART_128(v), 0xcc);
+    EXCHANGE(v, APART_64(v), 0xaa);
 #endif
     return v;
 }
@@ -204,16 +161,21 @@ static inline __attribute__((always_inline)) void NAMED(sort_columns)(__m512i *v
 #define NE2(j) NEAR_END(j, 2)
 #define NE3(j) NEAR_END(j, 3)
 #define NE4(j) NEAR_END(j, 4)
+#define NE5(j) NEAR_END(j, 5)
 #define FE2(j) FAR_END(j, 2)
 #define FE3(j) FAR_END(j, 3)
 #define FE4(j) FAR_END(j, 4)
+#define FE5(j) FAR_END(j, 5)
 #define NT1(j) NEAR_TURN(j, 1)
 #define NT2(j) NEAR_TURN(j, 2)
 #define NT3(j) NEAR_TURN(j, 3)
+#define NT4(j) NEAR_TURN(j, 4)
 #define FT1(j) FAR_TURN(j, 1)
 #define FT2(j) FAR_TURN(j, 2)
 #define FT3(j) FAR_TURN(j, 3)
+#define FT4(j) FAR_TURN(j, 4)
 
+#if WIDTH != 16
 static const ITEM NAMED(apart)[][2][LANES] = {
     {EACH_LANE(N1), EACH_LANE(F1)},
     {EACH_LANE(N2), EACH_LANE(F2)},
@@ -230,20 +192,23 @@ static const ITEM NAMED(upside)[][LANES] = {
     EACH_LANE(U8),
 #endif
 };
+#endif
 static const ITEM NAMED(merged)[][2][LANES] = {
-    {EACH_LANE(N1), EACH_LANE(F1)},
     {EACH_LANE(NE2), EACH_LANE(FE2)},
     {EACH_LANE(NE3), EACH_LANE(FE3)},
-#if WIDTH == 32
+#if WIDTH != 64
     {EACH_LANE(NE4), EACH_LANE(FE4)},
+#endif
+#if WIDTH == 16
+    {EACH_LANE(NE5), EACH_LANE(FE5)},
 #endif
 };
 static const ITEM NAMED(turned)[][2][LANES] = {
     {EACH_LANE(NT1), EACH_LANE(FT1)},
     {EACH_LANE(NT2), EACH_LANE(FT2)},
     {EACH_LANE(NT3), EACH_LANE(FT3)},
-#if WIDTH == 32
-    {EACH_LANE(N8), EACH_LANE(F8)},
+#if WIDTH != 64
+    {EACH_LANE(NT4), EACH_LANE(FT4)},
 #endif
 };
 
@@ -255,14 +220,38 @@ static inline __attribute__((always_inline)) __m512i NAMED(paired)(__m512i a, co
     return chosen;
 }
 
-/* Compares across lanes, halves of the registers apart. */
-static inline __attribute__((always_inline)) void NAMED(compare_lanes)(__m512i *v, int vectors,
-                                                                       const ITEM (*pair)[LANES]) {
+/* What NEAR, FAR and UPSIDE choose of two registers, for d = 1 << bit. */
+#if WIDTH != 16
+static inline __attribute__((always_inline)) __m512i NAMED(near)(__m512i a, __m512i b, int bit) {
+    return NAMED(paired)(a, NAMED(apart)[bit][0], b);
+}
+static inline __attribute__((always_inline)) __m512i NAMED(far)(__m512i a, __m512i b, int bit) {
+    return NAMED(paired)(a, NAMED(apart)[bit][1], b);
+}
+static inline __attribute__((always_inline)) __m512i NAMED(upside_down)(__m512i a, __m512i b, int bit) {
+    return NAMED(paired)(a, NAMED(upside)[bit], b);
+}
+#else /* Choosing lanes of 16 bits takes three times as long as pairs of them, so these stay together where they can. */
+static inline __attribute__((always_inline)) __m512i near_16(__m512i a, __m512i b, int bit) {
+    return bit ? near_32(a, b, bit - 1) : BLEND(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+}
+static inline __attribute__((always_inline)) __m512i far_16(__m512i a, __m512i b, int bit) {
+    return bit ? far_32(a, b, bit - 1) : BLEND(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
+}
+static inline __attribute__((always_inline)) __m512i upside_down_16(__m512i a, __m512i b, int bit) {
+    return bit ? APART_16(upside_down_32(a, b, bit - 1)) : far_16(a, b, 0);
+}
+#endif
+
+/* Compares across lanes, halves of the registers apart; `back` puts lanes back to where they were. */
+static inline __attribute__((always_inline)) void NAMED(compare_lanes)(__m512i *v, int vectors, int bit, bool back) {
     const int half = vectors / 2;
     HT_UNROLL
     for (int r = 0; r < half; r++) {
-        const __m512i a = NAMED(paired)(v[r], pair[0], v[r + half]), b = NAMED(paired)(v[r], pair[1], v[r + half]);
-#if WIDTH == 32
+        const __m512i p = v[r], q = v[r + half];
+        const __m512i a = back ? NAMED(paired)(p, NAMED(merged)[bit - 1][0], q) : NAMED(near)(p, q, bit);
+        const __m512i b = back ? NAMED(paired)(p, NAMED(merged)[bit - 1][1], q) : NAMED(far)(p, q, bit);
+#if WIDTH != 64
         v[r] = MIN(a, b);
         v[r + half] = MAX(a, b);
 #else /* where both wait three times as long */
@@ -276,12 +265,11 @@ static inline __attribute__((always_inline)) void NAMED(compare_lanes)(__m512i *
 /* Columns of 2^bit lanes each, in order, merged by twos. */
 static inline __attribute__((always_inline)) void NAMED(merge_columns)(__m512i *v, int vectors, int bit) {
     const int half = vectors / 2;
-    const ITEM *near = NAMED(apart)[bit][0], *upside = NAMED(upside)[bit];
     HT_UNROLL
     for (int r = 0; r < (half + 1) / 2; r++) {
         const int s = half - 1 - r;
-        const __m512i a = NAMED(paired)(v[r], near, v[r + half]), b = NAMED(paired)(v[s + half], upside, v[s]);
-        const __m512i c = NAMED(paired)(v[s], near, v[s + half]), d = NAMED(paired)(v[r + half], upside, v[r]);
+        const __m512i a = NAMED(near)(v[r], v[r + half], bit), b = NAMED(upside_down)(v[s + half], v[s], bit);
+        const __m512i c = NAMED(near)(v[s], v[s + half], bit), d = NAMED(upside_down)(v[r + half], v[r], bit);
         v[r] = MIN(a, b);
         v[r + half] = MAX(a, b);
         if (r == s) continue;
@@ -289,8 +277,8 @@ static inline __attribute__((always_inline)) void NAMED(merge_columns)(__m512i *
         v[s + half] = MAX(c, d);
     }
     HT_UNROLL
-    for (int lower = bit - 1; lower >= 0; lower--) NAMED(compare_lanes)(v, vectors, NAMED(apart)[lower]);
-    NAMED(compare_lanes)(v, vectors, NAMED(merged)[bit]);
+    for (int lower = bit - 1; lower >= 0; lower--) NAMED(compare_lanes)(v, vectors, lower, false);
+    NAMED(compare_lanes)(v, vectors, bit, bit > 0);
     HT_UNROLL
     for (int apart = half / 2; apart >= 1; apart /= 2) {
         HT_UNROLL
@@ -311,15 +299,14 @@ static inline __attribute__((always_inline)) void NAMED(turn)(__m512i *v, int ve
     const int exchanged = bits < LANE_BITS ? bits : LANE_BITS;
     HT_UNROLL
     for (int b = 0; b < exchanged; b++) {
-        const ITEM(*pair)[LANES] =
-            b == exchanged - 1 && bits <= LANE_BITS ? NAMED(turned)[bits - 1] : NAMED(apart)[LANE_BITS - exchanged + b];
+        const bool last = b == exchanged - 1 && bits <= LANE_BITS;
+        const int bit = LANE_BITS - exchanged + b;
         HT_UNROLL
         for (int r = 0; r < vectors; r++) {
             if (r >> b & 1) continue;
-            const __m512i a = NAMED(paired)(v[r], pair[0], v[r + (1 << b)]),
-                          c = NAMED(paired)(v[r], pair[1], v[r + (1 << b)]);
-            v[r] = a;
-            v[r + (1 << b)] = c;
+            const __m512i p = v[r], q = v[r + (1 << b)];
+            v[r] = last ? NAMED(paired)(p, NAMED(turned)[bits - 1][0], q) : NAMED(near)(p, q, bit);
+            v[r + (1 << b)] = last ? NAMED(paired)(p, NAMED(turned)[bits - 1][1], q) : NAMED(far)(p, q, bit);
         }
     }
 }

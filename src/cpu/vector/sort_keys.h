@@ -36,20 +36,26 @@ static uint64_t key_of_f64(uint64_t x) {
         EACH_AT(type, of, stride *(int64_t)sizeof(type))                                                               \
     break
 
-static void load_32(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint32_t *out) {
+static void load_16(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint16_t *out) {
     const uint16_t sign = places ? 0x8000 : 0;
-    const uint32_t wide_sign = places ? 0x80000000 : 0;
     switch (t) {
     case HT_BOOL: EACH(uint8_t, v != 0);
     case HT_U8: EACH(uint8_t, v);
-    case HT_I8: EACH(uint8_t, v ^ 0x80u);
+    case HT_I8: EACH(uint8_t, v ^ 0x80);
     case HT_U16: EACH(uint16_t, v);
-    case HT_I16: EACH(uint16_t, v ^ 0x8000u);
-    case HT_F16: EACH(uint16_t, key_of_f16((uint16_t)PLUS(v, sign), 0x7c00));
-    case HT_BF16: EACH(uint16_t, key_of_f16((uint16_t)PLUS(v, sign), 0x7f80));
+    case HT_I16: EACH(uint16_t, v ^ 0x8000);
+    case HT_F16: EACH(uint16_t, key_of_f16(PLUS(v, sign), 0x7c00));
+    case HT_BF16: EACH(uint16_t, key_of_f16(PLUS(v, sign), 0x7f80));
+    default: break;
+    }
+}
+
+static void load_32(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint32_t *out) {
+    const uint32_t sign = places ? 0x80000000 : 0;
+    switch (t) {
     case HT_U32: EACH(uint32_t, v);
     case HT_I32: EACH(uint32_t, v ^ 0x80000000u);
-    case HT_F32: EACH(uint32_t, key_of_f32(PLUS(v, wide_sign)));
+    case HT_F32: EACH(uint32_t, key_of_f32(PLUS(v, sign)));
     default: break;
     }
 }
@@ -66,24 +72,29 @@ static void load_64(ht_dtype t, const char *x, int64_t stride, int64_t n, bool p
 
 #define BACK(type, of)                                                                                                 \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
-        const uint32_t k = keys[i];                                                                                    \
+        const uint16_t k = keys[i];                                                                                    \
         ((type *)out)[i] = (type)(of);                                                                                 \
     }                                                                                                                  \
     break
 
-static void store_32(ht_dtype t, const uint32_t *keys, int64_t n, void *out) {
+static void store_16(ht_dtype t, const uint16_t *keys, int64_t n, void *out) {
     switch (t) {
     case HT_BOOL:
     case HT_U8: BACK(uint8_t, k);
-    case HT_I8: BACK(uint8_t, k ^ 0x80u);
+    case HT_I8: BACK(uint8_t, k ^ 0x80);
     case HT_U16: BACK(uint16_t, k);
-    case HT_I16: BACK(uint16_t, k ^ 0x8000u);
+    case HT_I16: BACK(uint16_t, k ^ 0x8000);
     case HT_F16:
-    case HT_BF16: BACK(uint16_t, k & 0x8000 ? k ^ 0x8000u : ~k);
-    case HT_U32: BACK(uint32_t, k);
-    case HT_I32: BACK(uint32_t, k ^ 0x80000000u);
-    case HT_F32: BACK(uint32_t, k & 0x80000000u ? k ^ 0x80000000u : ~k);
+    case HT_BF16: BACK(uint16_t, k & 0x8000 ? k ^ 0x8000 : ~k);
     default: break;
+    }
+}
+
+static void store_32(ht_dtype t, const uint32_t *keys, int64_t n, uint32_t *out) {
+    const uint32_t top = 0x80000000u;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t k = keys[i];
+        out[i] = t == HT_U32 ? k : t == HT_I32 || k & top ? k ^ top : ~k;
     }
 }
 

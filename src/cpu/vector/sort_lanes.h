@@ -1,5 +1,5 @@
-/* Ordering and finding numbers of 32 and 64 bits without sign: by lanes (sort_lanes_of.h) where those of a register can be
- * packed by a mask, else, and for parts that had bad luck with pivots, by sort_items.h, behind which this is included. */
+/* Ordering and finding numbers of 16, 32 and 64 bits without sign: by lanes (sort_lanes_of.h) where those of a register can be
+ * packed by a mask, else, and for parts that had bad luck with pivots, by digits (sort_items.h). */
 #ifndef HT_CPU_VECTOR_SORT_LANES_H
 #define HT_CPU_VECTOR_SORT_LANES_H
 
@@ -9,6 +9,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+
+enum { SMALL_SORT = 24 };
+
+#define ITEM         uint16_t
+#define KEY(x)       ((uint64_t)(x))
+#define BEFORE(a, b) ((a) < (b))
+#define NAME(f)      f##_16
+#include "cpu/sort_items.h"
+#undef ITEM
+#undef NAME
+#define ITEM    uint32_t
+#define NAME(f) f##_32
+#include "cpu/sort_items.h"
+#undef ITEM
+#undef NAME
+#define ITEM    uint64_t
+#define NAME(f) f##_64
+#include "cpu/sort_items.h"
+#undef ITEM
+#undef KEY
+#undef BEFORE
+#undef NAME
 
 /* How often a part may be split before its pivots count as bad. Tests choose other numbers. */
 static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsigned long long)n | 1)); }
@@ -20,6 +42,10 @@ static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsig
 #include "cpu/vector/sort_lanes_of.h"
 #undef WIDTH
 #define WIDTH 64
+#include "cpu/vector/sort_base_of.h"
+#include "cpu/vector/sort_lanes_of.h"
+#undef WIDTH
+#define WIDTH 16 /* behind 32, of which it takes what pairs of lanes need */
 #include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"
 #undef WIDTH
@@ -74,6 +100,7 @@ static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsig
 
 #endif
 
+OF_WIDTH(16)
 OF_WIDTH(32)
 OF_WIDTH(64)
 

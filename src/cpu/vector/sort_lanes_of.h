@@ -215,7 +215,7 @@ static void NAMED(sort_within)(ITEM *x, ITEM *room, int64_t n, ITEM least, int d
         if (pivot == least) { /* the equal ones are in order */
             const int64_t rest = NAMED(keep_above)(x, room, n, pivot);
             NAMED(fill)(x, n - rest, pivot, s->form);
-            NAMED(sort_into)(room, x + n - rest, rest, pivot + 1, depth, s);
+            NAMED(sort_into)(room, x + n - rest, rest, (ITEM)(pivot + 1), depth, s);
             return;
         }
         const int64_t front = NAMED(split)(x, x, room, n, pivot, &alike);
@@ -247,7 +247,7 @@ static void NAMED(sort_into)(ITEM *from, ITEM *to, int64_t n, ITEM least, int de
         if (pivot == least) {
             front = n - NAMED(keep_above)(from, from, n, pivot);
             NAMED(fill)(to, front, pivot, s->form);
-            least = pivot + 1; /* or nothing is left */
+            least = (ITEM)(pivot + 1); /* or nothing is left */
         } else {
             front = NAMED(split)(from, to, from, n, pivot, &alike);
             NAMED(sort_within)(to, from + n - front, front, least, depth, s);
@@ -380,9 +380,9 @@ static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *
             ITEM first, last;
             NAMED(choose)(sample, of, kth, n, wider, &first, &last);
             if (kth < below)
-                high = low - 1, low = first < low ? first : 0;
+                high = (ITEM)(low - 1), low = first < low ? first : 0;
             else
-                low = high + 1, high = last > high ? last : (ITEM)-1;
+                low = (ITEM)(high + 1), high = last > high ? last : (ITEM)-1;
             kept = NAMED(keep_between)(x, &as, room, n, low, high, &below);
         }
         outside += below;
@@ -436,10 +436,11 @@ static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *
 
 #undef ABOVE
 #undef ALL
-#undef APART_1
-#undef APART_2
-#undef APART_4
-#undef APART_8
+#undef APART_128
+#undef APART_16
+#undef APART_256
+#undef APART_32
+#undef APART_64
 #undef AT_MOST
 #undef BACK_1
 #undef BELOW
@@ -457,10 +458,12 @@ static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *
 #undef FE2
 #undef FE3
 #undef FE4
+#undef FE5
 #undef FIRST
 #undef FT1
 #undef FT2
 #undef FT3
+#undef FT4
 #undef ITEM
 #undef JOINED
 #undef JOINED_
@@ -481,18 +484,19 @@ static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *
 #undef NE2
 #undef NE3
 #undef NE4
+#undef NE5
 #undef NEAR
 #undef NEAR_END
 #undef NEAR_TURN
 #undef NT1
 #undef NT2
 #undef NT3
+#undef NT4
 #undef ORDER
 #undef PACK
 #undef PERMUTED
 #undef SET1
 #undef SET_SOME
-#undef SIGNED
 #undef SIGNS
 #undef STORE_SOME
 #undef TURNED

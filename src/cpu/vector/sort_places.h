@@ -1,0 +1,126 @@
+/* Places of elements: of keys of 64 bits, which do not fit into an item with a place, and parted ones. */
+#ifndef HT_CPU_VECTOR_SORT_PLACES_H
+#define HT_CPU_VECTOR_SORT_PLACES_H
+
+#include "cpu/vector/sort_job.h"
+
+/* ---- places of keys of 64 bits ---- */
+
+/* A place and 64 bits do not fit into an item: it has as many of the upper bits of what a key is above the least one as leave
+ * room for the place. */
+static void measure(sort_job *job, int64_t row, int64_t rows) {
+    enum { AT_ONCE = 256 };
+    uint64_t keys[AT_ONCE], least = UINT64_MAX, most = 0;
+    for (int64_t at = 0; at < rows * job->n; at += AT_ONCE) {
+        const int64_t n = ht_min_i64(AT_ONCE, rows * job->n - at);
+        load_keys(job, row, at, n, keys);
+        for (int64_t i = 0; i < n; i++) {
+            least = keys[i] < least ? keys[i] : least;
+            most = keys[i] > most ? keys[i] : most;
+        }
+    }
+    const int bits = 64 - __builtin_clzll((unsigned long long)(most - least) | 1);
+    job->least = least;
+    job->shift = bits > 64 - job->low ? bits - (64 - job->low) : 0;
+}
+
+/* Items in order, of which some may be alike but for the place and for bits that were left out: those, which are no more than
+ * a place has, with the place fit into an item again. */
+static void settle(const sort_job *job, int64_t row, uint64_t *items, uint64_t *other, int64_t n) {
+    if (!wide_keys(job) || job->shift == 0) return;
+    const uint64_t places = (UINT64_C(1) << job->low) - 1, left_out = (UINT64_C(1) << job->shift) - 1;
+    for (int64_t i = 0, end; i < n; i = end) {
+        const uint64_t alike = items[i] >> job->low;
+        for (end = i + 1; end < n && items[end] >> job->low == alike;) end++;
+        if (end == i + 1) continue;
+        for (int64_t k = i; k < end; k++) {
+            const uint64_t place = items[k] & places;
+            uint64_t key = 0;
+            load_64(job->x->dtype, element(job, row, (int64_t)place), 1, 1, true, &key);
+            items[k] = ((key - job->least) & left_out) << job->low | place;
+        }
+        order_64(items + i, other, end - i, job->low, job->shift, job->counts);
+    }
+}
+
+/* ---- places parted by the element at kth ---- */
+
+/* The places of keys below the one that sorting would put at kth, then of those equal to it, then of those above it: each
+ * of the three in order. `room` is for 2 n keys more. */
+#define PART_PLACES(width)                                                                                             \
+    static void part_places_##width(const uint##width##_t *keys, uint##width##_t *room, int64_t n,                     \
+                                    const sort_job *job, uint32_t *places) {                                           \
+        const placed_##width at = find_at_##width(keys, room, n, job->kth, job->n_bits, job->counts);                  \
+        deal_places_##width(keys, n, at.number, (int64_t[]){0, at.below, at.below + at.equal}, places);                \
+    }
+
+#ifdef HT_ISA_avx512
+#define DEAL_PLACES(width, lanes, mask, bits, word, load, packed, store)                                               \
+    static void deal_places_##width(const uint##width##_t *keys, int64_t n, uint##width##_t pivot, int64_t next[3],    \
+                                    uint32_t *places) {                                                                \
+        const __m512i middle = _mm512_set1_epi##bits((word)pivot);                                                     \
+        const __m512i iota = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);                   \
+        for (int64_t i = 0; i < n; i += (lanes)) {                                                                     \
+            const mask here = n - i >= (lanes) ? (mask)-1 : (mask)((1u << (n - i)) - 1);                               \
+            const __m512i x = load(here, keys + i);                                                                    \
+            const mask below = _mm512_mask_cmplt_epu##bits##_mask(here, x, middle);                                    \
+            const mask equal = _mm512_mask_cmpeq_epu##bits##_mask(here, x, middle);                                    \
+            const mask part[3] = {below, equal, (mask)(here & ~(below | equal))};                                      \
+            for (int k = 0; k < 3; k++) {                                                                              \
+                if (!part[k]) continue;                                                                                \
+                const int count = __builtin_popcount(part[k]);                                                         \
+                store(places + next[k], (mask)((1u << count) - 1),                                                     \
+                      packed(part[k], _mm512_add_epi32(_mm512_set1_epi32((int)i), iota)));                             \
+                next[k] += count;                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+#define LOAD_HALF(m, p)   _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((m), (p)))
+#define STORE_8(to, m, v) _mm512_mask_storeu_epi32((to), (__mmask16)(m), (v))
+#define PACK_8(m, v)      _mm512_maskz_compress_epi32((__mmask16)(m), (v))
+DEAL_PLACES(16, 16, __mmask16, 32, int, LOAD_HALF, _mm512_maskz_compress_epi32, _mm512_mask_storeu_epi32)
+DEAL_PLACES(32, 16, __mmask16, 32, int, _mm512_maskz_loadu_epi32, _mm512_maskz_compress_epi32, _mm512_mask_storeu_epi32)
+DEAL_PLACES(64, 8, __mmask8, 64, long long, _mm512_maskz_loadu_epi64, PACK_8, STORE_8)
+#else
+#define DEAL_PLACES(width)                                                                                             \
+    static void deal_places_##width(const uint##width##_t *keys, int64_t n, uint##width##_t pivot, int64_t next[3],    \
+                                    uint32_t *places) {                                                                \
+        for (int64_t i = 0; i < n; i++) places[next[(keys[i] >= pivot) + (keys[i] > pivot)]++] = (uint32_t)i;          \
+    }
+DEAL_PLACES(16)
+DEAL_PLACES(32)
+DEAL_PLACES(64)
+#endif
+PART_PLACES(16)
+PART_PLACES(32)
+PART_PLACES(64)
+
+static void part_rows(const sort_job *job, int64_t row, int64_t rows) {
+    const int64_t n = job->n;
+    uint32_t *places = (uint32_t *)job->call->out.data + row * n;
+    char *keys = job->items, *room = keys + (size_t)(rows * n) * job->item_bytes;
+    load_keys(job, row, 0, rows * n, keys);
+    for (int64_t r = 0; r < rows; r++, places += n, keys += (size_t)n * job->item_bytes)
+        if (job->kind == ITEMS_16)
+            part_places_16((const uint16_t *)(void *)keys, (uint16_t *)(void *)room, n, job, places);
+        else if (job->kind == ITEMS_32)
+            part_places_32((const uint32_t *)(void *)keys, (uint32_t *)(void *)room, n, job, places);
+        else
+            part_places_64((const uint64_t *)(void *)keys, (uint64_t *)(void *)room, n, job, places);
+}
+
+static void sort_places(sort_job *job, int64_t row, int64_t rows) {
+    const int64_t n = job->n;
+    const size_t bytes = (size_t)n * job->item_bytes;
+    char *items = job->items, *other = items + (size_t)rows * bytes;
+    if (wide_keys(job)) measure(job, row, rows);
+    load_rows(job, row, rows, items, other);
+    for (int64_t r = 0; r < rows; r++) {
+        char *a = items + (size_t)r * bytes;
+        order(job, a, other, n);
+        if (wide_keys(job)) settle(job, row + r, (uint64_t *)(void *)a, (uint64_t *)(void *)other, n);
+    }
+    store(job, row, 0, rows * n, items);
+}
+
+#endif
