@@ -315,30 +315,40 @@ typedef struct NAMED(placed) {
     int64_t below, equal;
 } NAMED(placed);
 
-/* Of numbers x[0 .. n) as elements those from `low` to `high` go to `to`, which may be x: gives how many; `below` gets how many
- * are below them. */
+/* Of numbers x[0 .. n) as elements those above `low` and below `high` go to `to`, which may be x: gives how many; `under` gets
+ * how many are not above `low`. */
 static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM *to, int64_t n, ITEM low, ITEM high,
-                                   int64_t *below) {
+                                   int64_t *under) {
     const __m512i first = SET1(low), last = SET1(high);
-    int64_t kept = 0, under = 0, i = 0;
+    int64_t kept = 0, not_above = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
         const __m512i v = NAMED(numbers)(as, _mm512_loadu_si512(x + i));
-        const NAMED(mask) before = BELOW(v, first), here = AT_MOST(v, last) & (NAMED(mask)) ~before;
-        under += __builtin_popcount(before);
+        const NAMED(mask) before = AT_MOST(v, first), here = BELOW(v, last) & (NAMED(mask)) ~before;
+        not_above += __builtin_popcount(before);
         _mm512_storeu_si512(to + kept, PACK(here, v));
         kept += __builtin_popcount(here);
     }
     if (i < n) {
         const NAMED(mask) there = FIRST(n - i);
         const __m512i v = NAMED(numbers)(as, LOAD_SOME(first, there, x + i));
-        const NAMED(mask) before = BELOW(v, first) & there, here = AT_MOST(v, last) & there & (NAMED(mask)) ~before;
+        const NAMED(mask) before = AT_MOST(v, first) & there, here = BELOW(v, last) & there & (NAMED(mask)) ~before;
         const int some = __builtin_popcount(here);
-        under += __builtin_popcount(before);
+        not_above += __builtin_popcount(before);
         STORE_SOME(to + kept, FIRST(some), PACK(here, v));
         kept += some;
     }
-    *below = under;
+    *under = not_above;
     return kept;
+}
+
+/* How many of numbers x[0 .. n) as elements equal the number. */
+static int64_t NAMED(count_equal)(const ITEM *x, const NAMED(forms) * as, int64_t n, ITEM number) {
+    const __m512i one = SET1(number);
+    int64_t equal = 0, i = 0;
+    for (; i + LANES <= n; i += LANES)
+        equal += __builtin_popcount(EQUAL(NAMED(numbers)(as, _mm512_loadu_si512(x + i)), one));
+    const NAMED(mask) there = NAMED(lanes_left)(n - i);
+    return equal + __builtin_popcount(EQUAL(NAMED(numbers)(as, LOAD_SOME(one, there, x + i)), one) & there);
 }
 
 /* Two numbers of a sample between which the one at kth of n should lie; `wide` times further apart, or the same one if 0. */
@@ -365,7 +375,8 @@ static NAMED(placed) NAMED(find_in)(ITEM *x, ITEM *room, int64_t n, int64_t kth,
 }
 
 /* What sorting would put at kth of elements x[0 .. n), with room for as many twice. What lies between two numbers of a sample
- * is kept, until it is little; where kth is not there, what is below or above them is asked. */
+ * is kept, until it is little; where kth is not there it is one of the two, as in few different numbers, or what is below or
+ * above them is asked. */
 static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *room, ITEM *other, int64_t n,
                                  int64_t kth, int depth, uint32_t *count) {
     NAMED(forms) as = NAMED(forms_of)(form);
@@ -375,19 +386,23 @@ static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *
         ITEM sample[NAMED(MOST_SAMPLED)], low, high;
         const int of = NAMED(sample_of)(x, &as, n, sample);
         NAMED(choose)(sample, of, kth, n, one ? 0 : 1, &low, &high);
-        int64_t below, kept = NAMED(keep_between)(x, &as, room, n, low, high, &below);
-        for (int wider = 4; kth < below || kth >= below + kept; wider = of) {
+        int64_t under, kept = NAMED(keep_between)(x, &as, room, n, low, high, &under);
+        for (int wider = 4; kth < under || kth >= under + kept; wider = of) {
             ITEM first, last;
             NAMED(choose)(sample, of, kth, n, wider, &first, &last);
-            if (kth < below)
-                high = (ITEM)(low - 1), low = first < low ? first : 0;
-            else
-                low = (ITEM)(high + 1), high = last > high ? last : (ITEM)-1;
-            kept = NAMED(keep_between)(x, &as, room, n, low, high, &below);
+            if (kth < under) {
+                const int64_t equal = NAMED(count_equal)(x, &as, n, low), below = under - equal;
+                if (kth >= below) return (NAMED(placed)){low, outside + below, equal};
+                high = low, low = first < low ? first : 0;
+            } else {
+                const int64_t equal = low == high ? 0 : NAMED(count_equal)(x, &as, n, high);
+                if (kth < under + kept + equal) return (NAMED(placed)){high, outside + under + kept, equal};
+                low = high, high = last > high ? last : (ITEM)-1;
+            }
+            kept = NAMED(keep_between)(x, &as, room, n, low, high, &under);
         }
-        outside += below;
-        kth -= below;
-        if (low == high) return (NAMED(placed)){low, outside, kept};
+        outside += under;
+        kth -= under;
         one = kept > n / 2;
         n = kept;
         x = room;
@@ -447,6 +462,7 @@ static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *
 #undef BLEND
 #undef CHOOSE
 #undef EACH_LANE
+#undef EQUAL
 #undef EXCHANGE
 #undef F1
 #undef F2

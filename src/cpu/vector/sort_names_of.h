@@ -13,6 +13,7 @@ typedef __mmask32 NAMED(mask);
 #define MASK_MAX   _mm512_mask_max_epu16
 #define BELOW      _mm512_cmplt_epu16_mask
 #define AT_MOST    _mm512_cmple_epu16_mask
+#define EQUAL      _mm512_cmpeq_epi16_mask
 #define ABOVE      _mm512_cmpgt_epi16_mask /* with sign */
 #define SET_SOME   _mm512_mask_mov_epi16
 #define SIGNS(v)   _mm512_srai_epi16((v), 15)
@@ -42,6 +43,7 @@ typedef __mmask16 NAMED(mask);
 #define MASK_MAX   _mm512_mask_max_epu32
 #define BELOW      _mm512_cmplt_epu32_mask
 #define AT_MOST    _mm512_cmple_epu32_mask
+#define EQUAL      _mm512_cmpeq_epi32_mask
 #define ABOVE      _mm512_cmpgt_epi32_mask /* with sign */
 #define SET_SOME   _mm512_mask_mov_epi32
 #define SIGNS(v)   _mm512_srai_epi32((v), 31)
@@ -68,6 +70,7 @@ typedef __mmask8 NAMED(mask);
 #define MASK_MAX   _mm512_mask_max_epu64
 #define BELOW      _mm512_cmplt_epu64_mask
 #define AT_MOST    _mm512_cmple_epu64_mask
+#define EQUAL      _mm512_cmpeq_epi64_mask
 #define ABOVE      _mm512_cmpgt_epi64_mask
 #define SET_SOME   _mm512_mask_mov_epi64
 #define SIGNS(v)   _mm512_srai_epi64((v), 63)
