@@ -104,7 +104,8 @@ void ht_array_release(ht_array *a) {
 
 void ht_array_cut_off(ht_array *a) {
     ht_array *dying = NULL;
-    if (a->op == HT_OP_COMPILED) return; /* its results do */
+    if (a->op == HT_OP_COMPILED) return;                                 /* its results do */
+    if (!a->n_in && !a->run && (a->base || a->op == HT_OP_LEAF)) return; /* others may read what was cut off before */
     ht_flat_run_release(a->run);
     a->run = NULL;
     drop_inputs(a, &dying);
@@ -115,8 +116,10 @@ void ht_array_cut_off(ht_array *a) {
 ht_status ht_array_detach(ht_scope *s, ht_array *a, ht_error *err) {
     ht_status st = ht_eval(s, &a, 1, err);
     if (st) return st;
+    pthread_mutex_lock(&s->stream->device->run_lock);
     if (a->base) ht_array_cut_off(a->base);
     ht_array_cut_off(a);
+    pthread_mutex_unlock(&s->stream->device->run_lock);
     return HT_OK;
 }
 
@@ -244,6 +247,7 @@ ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) 
 static void look_at(ht_array *view, ht_array *in) {
     view->base = ht_array_retain(ht_storage(in));
     atomic_fetch_add_explicit(&view->base->graph_refs, 1, memory_order_relaxed);
+    view->at_rest = ht_array_is_evaluated(view->base);
 }
 
 typedef struct view_args {
@@ -340,10 +344,7 @@ int64_t ht_array_size(const ht_array *a) {
     return ht_shape_size(a->shape, a->n_dims, &n) ? n : 0;
 }
 
-bool ht_array_is_evaluated(const ht_array *a) {
-    const ht_array *storage = a->base ? a->base : a;
-    return atomic_load_explicit(&storage->state, memory_order_acquire) == HT_READY;
-}
+bool ht_array_is_evaluated(const ht_array *a) { return atomic_load_explicit(&a->at_rest, memory_order_acquire); }
 
 ht_view ht_array_view(const ht_array *a, void *data) {
     ht_view v = {.dtype = a->dtype, .n_dims = a->n_dims};

@@ -41,7 +41,7 @@ struct ht_array {
 
     ht_array *base; /* views: the storage; else NULL */
     ht_buffer *buffer;
-    ht_array *contiguous; /* a contiguous copy made for a reader, or NULL */
+    _Atomic(ht_array *) contiguous; /* a contiguous copy made for a reader, or NULL */
     ht_error *failure;
 
     int n_in;
@@ -52,8 +52,9 @@ struct ht_array {
     const ht_step *step;      /* ATTEND outside a trace: the step it belongs to */
     ht_batch_field batch_field;
 
-    bool settled;    /* under asynchronous evaluation, which will cut it off: no derivative goes beyond it */
-    ht_scope *scope; /* NULL once the scope gave its hold back */
+    _Atomic bool settled; /* under asynchronous evaluation, which will cut it off: no derivative goes beyond it */
+    _Atomic bool at_rest; /* evaluated, and the evaluation is done with it: it may be read without a lock */
+    ht_scope *scope;      /* NULL once the scope gave its hold back */
     ht_array *previous, *next;
 
     /* Marks of the evaluation in progress (eval.c) or of the trace being compiled (plan.c). */
@@ -116,7 +117,7 @@ ht_array *ht_view_node(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in, 
 /* The same operation on other inputs, which have the shapes, strides and dtypes of node's; a view is moved to where its new
  * input begins. */
 ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in);
-/* Lets go of what made an evaluated array. A view keeps its storage. */
+/* Lets go of what made an evaluated array. A view keeps its storage. The device's run_lock is held. */
 void ht_array_cut_off(ht_array *a);
 /* Makes the scope hold `a` for `from`, which is about to end: `a` itself, or a view of it when it is not from's. */
 ht_array *ht_scope_take(ht_scope *s, ht_scope *from, ht_array *a);

@@ -55,14 +55,19 @@ static void count_uses(walk *w, ht_array *const *targets, int n) {
         if (targets[i] != HT_NONE) ht_storage(targets[i])->keep = true;
 }
 
+static void make_lazy(ht_array *a) {
+    atomic_store_explicit(&a->at_rest, false, memory_order_relaxed);
+    atomic_store_explicit(&a->state, HT_LAZY, memory_order_release);
+}
+
 static void give_back(ht_array *a) {
     ht_buffer *b = a->buffer;
     if (a->op == HT_OP_COMPILED) ht_flat_forget(a);
     if (a->op == HT_OP_COMPILED_OUT) { /* the whole call is needed to make it again */
         ht_flat_forget(a->in[0]);
-        atomic_store_explicit(&a->in[0]->state, HT_LAZY, memory_order_release);
+        make_lazy(a->in[0]);
     }
-    atomic_store_explicit(&a->state, HT_LAZY, memory_order_release);
+    make_lazy(a);
     a->buffer = NULL;
     ht_buffer_release(b);
 }
@@ -99,7 +104,7 @@ static bool is_put_back(const walk *w, ht_array *in, const ht_array *a) {
 }
 
 /* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
-static ht_buffer *donated(walk *w, ht_array *a) {
+static ht_buffer *donated(walk *w, ht_array *a, ht_array **from) {
     const ht_op_info *info = ht_op_info_of(a->op);
     int candidates = info->in_place ? a->n_in : info->updates ? 1 : 0;
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
@@ -109,9 +114,17 @@ static ht_buffer *donated(walk *w, ht_array *a) {
         if (!is_done_with(w, in, a, 1) && !(info->updates && is_put_back(w, in, a))) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
+        *from = in;
         return ht_buffer_retain(in->buffer);
     }
     return NULL;
+}
+
+static void mark_failed(ht_array *a, const ht_error *err) {
+    if (!a->failure) a->failure = malloc(sizeof *a->failure);
+    if (a->failure) *a->failure = *err;
+    atomic_store_explicit(&a->at_rest, false, memory_order_relaxed);
+    atomic_store_explicit(&a->state, HT_FAILED, memory_order_release);
 }
 
 static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
@@ -169,7 +182,8 @@ static ht_status run_kernel(walk *w, ht_array *a) {
         return ht_fail_memory(w->err, (size_t)a->n_in * sizeof *views, name);
     for (int i = 0; i < a->n_in; i++)
         views[i] = ht_array_view(a->in[i], a->in[i] == HT_NONE ? NULL : ht_storage(a->in[i])->buffer->data);
-    ht_buffer *buffer = donated(w, a);
+    ht_array *overwritten = NULL;
+    ht_buffer *buffer = donated(w, a, &overwritten);
     ht_status st = HT_OK;
     if (!buffer) st = ht_buffer_new((size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype), &buffer, w->err);
     ht_call call = {.params = a->params, .n_in = a->n_in, .in = views, .step = a->step, .pool = s->device->pool};
@@ -178,7 +192,11 @@ static ht_status run_kernel(walk *w, ht_array *a) {
         if (kernel->scratch) st = ensure_scratch(s, kernel->scratch(&call), w->err);
         call.scratch = s->scratch;
     }
-    if (st == HT_OK) st = kernel->run(&call, w->err);
+    if (st == HT_OK) {
+        st = kernel->run(&call, w->err);
+        /* Whoever looks through the failed node would read what is neither the old nor the new. */
+        if (st && overwritten && overwritten->visit != w->visit) mark_failed(overwritten, w->err);
+    }
     if (st == HT_OK) {
         a->slot = HT_FUSED_DONE;
         a->buffer = buffer;
@@ -273,12 +291,6 @@ static ht_status run_elementwise(walk *w, size_t *at) {
 
 /* ---- when something fails ---- */
 
-static void mark_failed(ht_array *a, const ht_error *err) {
-    if (!a->failure) a->failure = malloc(sizeof *a->failure);
-    if (a->failure) *a->failure = *err;
-    atomic_store_explicit(&a->state, HT_FAILED, memory_order_release);
-}
-
 /* Everything computed from the failed node in this evaluation fails with it; the rest stays lazy. */
 static void fail_dependents(walk *w, size_t from, const ht_error *err) {
     ht_array **order = w->list->order;
@@ -301,12 +313,41 @@ static void drop_leftovers(walk *w) {
         if (!order[i]->base && !order[i]->keep && order[i]->n_in && state_of(order[i]) == HT_READY) give_back(order[i]);
 }
 
-/* Inputs come first in the order, so that what a node lets go of has had its turn. */
-static void cut_off_kept(walk *w) {
+static void leave_alone(ht_array *a) { atomic_store_explicit(&a->at_rest, true, memory_order_release); }
+
+/* What stays is cut off, where it is to be, and not touched any more from then on: other threads may read it. Inputs come first
+ * in the order, so that what a node lets go of has had its turn. */
+static void end_of(walk *w, ht_array *const *targets, int n) {
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = w->list->order[i], *storage = ht_storage(a);
-        if (storage->keep && storage->visit == w->visit && state_of(storage) == HT_READY) ht_array_cut_off(a);
+        if (state_of(storage) != HT_READY) continue;
+        const bool kept = storage->keep && storage->visit == w->visit;
+        if ((w->cut && kept) || atomic_load_explicit(&a->settled, memory_order_relaxed)) ht_array_cut_off(a);
+        leave_alone(a);
     }
+    for (int i = 0; i < n; i++) /* views that were made while their storage was computed */
+        if (targets[i] != HT_NONE && state_of(ht_storage(targets[i])) == HT_READY) leave_alone(targets[i]);
+}
+
+/* One after another, or several together. */
+static ht_status compute(walk *w, ht_array *const *arrays, int n) {
+    ht_stream *stream = w->stream;
+    ht_status st = HT_OK;
+    count_uses(w, arrays, n);
+    unsigned denormals = ht_flush_denormals();
+    ht_pool_lease(stream->device->pool);
+    for (size_t i = 0; i < w->list->n && st == HT_OK; i++) {
+        ht_array *a = w->list->order[i];
+        if (a->base || a->slot == HT_FUSED_DONE) continue;
+        size_t at = i;
+        st = stream->device->run_program && ht_fused_takes(a->op) ? run_elementwise(w, &at) : run_kernel(w, a);
+        if (st == HT_OK) continue;
+        fail_dependents(w, at, w->err);
+        drop_leftovers(w);
+    }
+    ht_pool_release(stream->device->pool);
+    ht_restore_denormals(denormals);
+    return st;
 }
 
 ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cut, ht_error *err) {
@@ -317,21 +358,8 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cu
     w.err = err ? err : &local;
     w.cut = cut;
     ht_status st = ht_graph_order(w.list, arrays, n, &w.visit, w.err);
-    if (st || w.list->n == 0) return st;
-    count_uses(&w, arrays, n);
-    unsigned denormals = ht_flush_denormals();
-    ht_pool_lease(stream->device->pool);
-    for (size_t i = 0; i < w.list->n && st == HT_OK; i++) {
-        ht_array *a = w.list->order[i];
-        if (a->base || a->slot == HT_FUSED_DONE) continue;
-        size_t at = i;
-        st = stream->device->run_program && ht_fused_takes(a->op) ? run_elementwise(&w, &at) : run_kernel(&w, a);
-        if (st == HT_OK) continue;
-        fail_dependents(&w, at, w.err);
-        drop_leftovers(&w);
-    }
-    ht_pool_release(stream->device->pool);
-    ht_restore_denormals(denormals);
-    if (cut) cut_off_kept(&w); /* after a failure, too: what was written over is not to be looked at again */
+    if (st) return st;
+    if (w.list->n) st = compute(&w, arrays, n);
+    end_of(&w, arrays, n); /* after a failure, too: what was written over is not to be looked at again */
     return st;
 }

@@ -30,6 +30,7 @@ static ht_array *leaf(ht_scope *s, ht_buffer *b, ht_dtype dtype, const int64_t *
     ht_array_set_contiguous(a, dtype, shape, n_dims);
     a->buffer = b;
     atomic_store_explicit(&a->state, HT_READY, memory_order_release);
+    atomic_store_explicit(&a->at_rest, true, memory_order_release);
     return a;
 }
 
@@ -69,23 +70,33 @@ ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const i
     return a;
 }
 
+/* Keeps a copy for the array's readers, of which the first may be several at once: that of one of them stays. */
+static ht_array *keep_copy(ht_array *a, ht_array *copy) {
+    ht_array *kept = NULL;
+    ht_array_retain(copy);
+    atomic_fetch_add_explicit(&copy->graph_refs, 1, memory_order_relaxed);
+    if (atomic_compare_exchange_strong_explicit(&a->contiguous, &kept, copy, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return copy;
+    atomic_fetch_sub_explicit(&copy->graph_refs, 1, memory_order_relaxed);
+    ht_array_release(copy);
+    return kept;
+}
+
 /* The array itself, or the contiguous copy it keeps for its readers. */
 static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_error *err) {
     *out = a;
     ht_status st = ht_eval(s, &a, 1, err);
     if (st || ht_array_is_contiguous(a)) return st;
-    if (!a->contiguous) {
-        ht_array *copy = ht_contiguous(s, a);
-        st = ht_eval(s, &copy, 1, err);
-        if (st) return st;
-        /* The copy must not hold its source: that would be a ring. Its last holds are the source's. */
-        st = ht_array_detach(s, copy, err);
-        if (st) return st;
-        a->contiguous = ht_array_retain(copy);
-        atomic_fetch_add_explicit(&copy->graph_refs, 1, memory_order_relaxed);
-        ht_scope_drop(s, copy);
-    }
-    *out = a->contiguous;
+    *out = atomic_load_explicit(&a->contiguous, memory_order_acquire);
+    if (*out) return HT_OK;
+    ht_array *copy = ht_contiguous(s, a);
+    st = ht_eval(s, &copy, 1, err);
+    /* The copy must not hold its source: that would be a ring. Its last holds are the source's. */
+    if (st == HT_OK) st = ht_array_detach(s, copy, err);
+    if (st) return st;
+    *out = keep_copy(a, copy);
+    ht_scope_drop(s, copy);
     return HT_OK;
 }
 

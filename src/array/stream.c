@@ -47,14 +47,7 @@ static void run_task(ht_stream *s, ht_stream_task *t) {
     pthread_mutex_lock(&s->device->run_lock);
     /* A failure is recorded in the arrays themselves, where whoever waits for them finds it. */
     (void)ht_eval_now(s, t->arrays, t->n, false, NULL);
-    for (int i = 0; i < t->n; i++) {
-        ht_array *a = t->arrays[i];
-        if (a->settled && ht_array_is_evaluated(a)) {
-            if (a->base) ht_array_cut_off(a->base);
-            ht_array_cut_off(a);
-        }
-        ht_array_release(a);
-    }
+    for (int i = 0; i < t->n; i++) ht_array_release(t->arrays[i]);
     pthread_mutex_unlock(&s->device->run_lock);
     free(t);
 }
@@ -97,6 +90,7 @@ static ht_status check_targets(ht_scope *s, ht_array *const *arrays, int n, ht_e
     return HT_OK;
 }
 
+/* Without a lock: so whatever reads an array that another thread has evaluated waits for nothing. */
 static bool are_evaluated(ht_array *const *arrays, int n) {
     for (int i = 0; i < n; i++)
         if (arrays[i] != HT_NONE && !ht_array_is_evaluated(arrays[i])) return false;
