@@ -121,9 +121,10 @@ static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, cons
         return ht_record_plain(s, reduce_again, ht_with_axes(args, axis, n_axes), &x, 1);
     }
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
-    if (axis && n_axes == 0 && op == HT_OP_VAR) { /* each element is all there is */
-        x = ht_expand_dims(s, x, -1);
-        return ht_apply(s, op, &p, &x, 1);
+    if (axis && n_axes == 0 &&
+        op == HT_OP_VAR) { /* each element is all there is; x may have no room for one more axis */
+        ht_array *alone = ht_reshape(s, x, (int64_t[]){ht_array_size(x), 1}, 2);
+        return ht_reshape(s, ht_apply(s, op, &p, &alone, 1), x->shape, x->n_dims);
     }
     if (axis && n_axes == 0) return op == HT_OP_SUM || op == HT_OP_PROD ? ht_astype(s, x, total_of(x->dtype)) : x;
     x = moved(s, x, &a);

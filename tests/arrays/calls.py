@@ -114,6 +114,15 @@ class Calls(unittest.TestCase):
         for shift, axis in (((), 0), ((), ()), ((), None), (1, ()), ((1,), ()), ((1, 1), 0), (1, (0, 1))):
             self.assertEqual(hx.roll(a, shift, axis).tolist(), np.roll(np.array(a), shift, axis).tolist(), (shift, axis))
 
+    def test_spreads_over_no_axis_of_as_many_as_there_can_be(self):
+        a = np.arange(256, dtype=np.float32).reshape((2,) * 8)
+        a.flat[3] = np.inf
+        for ddof in (0, 1):
+            with np.errstate(all="ignore"):
+                expected = np.var(a, axis=(), ddof=ddof, keepdims=True)
+            for found in (hx.var(hx.array(a), (), ddof=ddof), hx.std(hx.array(a.T).T, (), True, ddof=ddof)):
+                self.assertTrue(np.array_equal(np.array(found), expected, equal_nan=True))
+
     def test_trees_are_evaluated(self):
         a, b, s = self.a + 1, self.a * 2, hx.new_stream()
         c = hx.exp(self.a, stream=s)
