@@ -450,6 +450,60 @@ static void sums_are_the_same_along_columns(void **state) {
     }
 }
 
+/* Values whose first ones say little of their mean, or which all lie near it: digits must not be lost. */
+static float hard_value(int kind, int64_t i, int64_t n, uint64_t *seed) {
+    const float x = test_random_float(seed);
+    switch (kind) {
+    case 0: return 1e4f + 1e-2f * x;
+    case 1: return (float)i + x;                  /* rises */
+    case 2: return i < 64 ? 1e5f + x : x;         /* begins far away */
+    case 3: return i == n - 1 ? -1e6f : 3.0f + x; /* ends far away */
+    default: return 7.0f;
+    }
+}
+
+static void variances_keep_their_digits(void **state) {
+    (void)state;
+    enum { ROWS = 3, KINDS = 5 };
+    static const int64_t lengths[] = {2, 64, 65, 513, 4096, 9001};
+    const ht_var_params none = {0};
+    ht_device *devices[TEST_MAX_DEVICES];
+    int n_devices = test_devices(2, devices);
+    for (EACH(l, lengths))
+        for (int kind = 0; kind < KINDS; kind++) {
+            const int64_t n = lengths[l], dims[2] = {ROWS, n};
+            uint64_t seed = 7;
+            operand rows = operand_make(HT_F32, 2, dims, CONTIGUOUS, ORDINARY, &seed);
+            operand columns = operand_make(HT_F32, 2, dims, REVERSED_AXES, ORDINARY, &seed);
+            double expected[ROWS];
+            for (int64_t r = 0; r < ROWS; r++) {
+                float *x = (float *)rows.view.data + r * n;
+                double mean = 0.0;
+                expected[r] = 0.0;
+                for (int64_t i = 0; i < n; i++) {
+                    /* one row of another kind beside the others */
+                    x[i] = hard_value(r == 1 ? (kind + 1) % KINDS : kind, i, n, &seed);
+                    ((float *)columns.view.data)[i * ROWS + r] = x[i];
+                    mean += (double)x[i] / (double)n;
+                }
+                for (int64_t i = 0; i < n; i++)
+                    expected[r] += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
+            }
+            for (int d = 0; d < n_devices; d++) {
+                float a[ROWS], b[ROWS];
+                const int64_t length = ROWS;
+                ht_view to_a = test_view(a, HT_F32, 1, &length), to_b = test_view(b, HT_F32, 1, &length);
+                test_run_ok(devices[d], HT_OP_VAR, &none, 1, &rows.view, &to_a, NULL);
+                test_run_ok(devices[d], HT_OP_VAR, &none, 1, &columns.view, &to_b, NULL);
+                if (d > 0) assert_memory_equal(a, b, sizeof a);
+                for (int r = 0; r < ROWS; r++)
+                    assert_true(fabs((double)a[r] - expected[r]) <= 5e-7 * expected[r] + 1e-12);
+            }
+            free(rows.memory), free(columns.memory);
+        }
+    test_devices_free(devices, n_devices);
+}
+
 static void rms_norm(void **state) {
     (void)state;
     static const int64_t lengths[] = {1, 6, 16, 63, 64, 65, 128, 576, 577, 640, 896};
@@ -754,6 +808,7 @@ int main(void) {
         cmocka_unit_test(long_reductions),
         cmocka_unit_test(spreads_of_any_threads),
         cmocka_unit_test(sums_are_the_same_along_columns),
+        cmocka_unit_test(variances_keep_their_digits),
         cmocka_unit_test(scans),
         cmocka_unit_test(rms_norm),
         cmocka_unit_test(rope),

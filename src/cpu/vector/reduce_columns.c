@@ -5,6 +5,7 @@
  * Sums of f32, f16 and bf16 are those of rows.h to the last bit: 64 partial sums per column, which take elements in turn,
  * added pairwise at the end. Which axis is last in memory changes no result. */
 #include "base/dtype.h"
+#include "cpu/vector/columns.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
@@ -13,8 +14,8 @@
 #include <math.h>
 
 enum {
-    SUM_WIDTH = 256,         /* columns of a sum at a time: as many as registers hold */
-    LANES = 64,              /* partial sums of a column */
+    SUM_WIDTH = 256, /* columns of a sum at a time: as many as registers hold */
+    LANES = COLUMNS_LANES,
     WIDEST = 2048,           /* columns of anything else */
     PIECE_BYTES = 4096,      /* of a row */
     CHUNK = HT_REDUCE_BLOCK, /* rows: no more are summed in f32 */
@@ -37,14 +38,10 @@ typedef struct columns_job {
     uint32_t *place; /* as many places */
 } columns_job;
 
-static void ask_for(const char *p, int64_t bytes) {
-    for (int64_t b = 0; b < bytes; b += 64) HT_PREFETCH(p + b);
-}
-
 /* Row k of n from `first` on, in the dtype that is computed in. */
 static const void *row_of(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, void *room) {
     const char *row = first + k * j->step * j->in_bytes;
-    if (k + AHEAD < n) ask_for(row + AHEAD * j->step * j->in_bytes, w * j->in_bytes);
+    if (k + AHEAD < n) columns_ask_for(row + AHEAD * j->step * j->in_bytes, w * j->in_bytes);
     if (!j->widen) return row;
     const void *in = row;
     j->widen(&in, room, w, NULL);
@@ -52,22 +49,6 @@ static const void *row_of(const columns_job *j, const char *first, int64_t k, in
 }
 
 /* ---- sums in lanes ---- */
-
-HT_INLINE void add_to(float *to, const float *what, int64_t w) {
-    for (int64_t c = 0; c < w; c += 16) v16f_store(to + c, v16f_add(v16f_load(to + c), v16f_load(what + c)));
-}
-
-/* The tree of row_sum_total: what was never added to is 0 and left out. Rows of lanes are whole registers. */
-static void add_lanes(float (*lane)[SUM_WIDTH], int64_t n, int64_t w) {
-    for (int i = 0; i < 16; i++) {
-        if (i + 16 < n) add_to(lane[i], lane[i + 16], w);
-        if (i + 48 < n) add_to(lane[i + 32], lane[i + 48], w);
-        if (i + 32 < n) add_to(lane[i], lane[i + 32], w);
-    }
-    for (int half = 8; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            if (i + half < n) add_to(lane[i], lane[i + half], w);
-}
 
 /* Every 64th of n rows, from row k on, of which there is at least one. Sums stay in registers. */
 HT_INLINE void sum_lane_of(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, ht_dtype t,
@@ -78,7 +59,7 @@ HT_INLINE void sum_lane_of(const columns_job *j, const char *first, int64_t k, i
     const int last = (int)(w - 16 * (registers - 1));
     for (; k < n; k += LANES) {
         const char *row = first + k * j->step * j->in_bytes;
-        if (k + AHEAD * LANES < n) ask_for(row + AHEAD * LANES * j->step * j->in_bytes, w * j->in_bytes);
+        if (k + AHEAD * LANES < n) columns_ask_for(row + AHEAD * LANES * j->step * j->in_bytes, w * j->in_bytes);
         HT_UNROLL
         for (int i = 0; i < registers; i++)
             sum[i] = v16f_add(sum[i], lanes_load(t, row, 16 * i, 1, i < registers - 1 ? 16 : last));
@@ -114,7 +95,7 @@ static void sum_chunk(const columns_job *j, const char *first, int64_t n, int64_
         else
             sum_lane_bf16(j, first, k, n, w, lane[k]);
     }
-    add_lanes(lane, lanes, w);
+    columns_add_lanes(lane[0], SUM_WIDTH, lanes, w);
     memcpy(to, lane[0], (size_t)w * sizeof *to);
 }
 

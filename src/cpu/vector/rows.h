@@ -29,4 +29,13 @@ HT_INLINE float row_sum_total(const row_sum *s) {
     return v16f_sum(v16f_add(v16f_add(s->lane[0], s->lane[1]), v16f_add(s->lane[2], s->lane[3])));
 }
 
+/* The same of n values of f64, in `lanes` sums that begin at 0: `next` is the value at i + k. The total is in the first. */
+#define ROW_SUM_F64(lane, lanes, next)                                                                                 \
+    for (int64_t i = 0; i < n; i += (lanes)) {                                                                         \
+        const int some = n - i < (lanes) ? (int)(n - i) : (lanes);                                                     \
+        for (int k = 0; k < some; k++) (lane)[k] += (next);                                                            \
+    }                                                                                                                  \
+    for (int half = (lanes) / 2; half > 0; half /= 2)                                                                  \
+        for (int k = 0; k < half; k++) (lane)[k] += (lane)[k + half];
+
 #endif

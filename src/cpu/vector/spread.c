@@ -1,6 +1,6 @@
-/* Variances and sums of powers, in one pass over memory: some elements at a time are gone through twice while a cache has
- * them, for the mean and the distances from it, or for the largest and the powers around it. What blocks of 512 come to is
- * joined in order [Chan, Golub, LeVeque: Updating formulae, 1979], so that no result depends on the number of threads. */
+/* Variances and sums of powers, in one pass over memory. Variances of pieces are variance.c's; of powers, blocks of 512 are
+ * gone through twice while a cache has them, for the largest and for the powers around it. What pieces come to is joined in
+ * order, so that no result depends on the number of threads. */
 #include "base/dtype.h"
 #include "base/math.h"
 #include "cpu/each.h"
@@ -8,6 +8,7 @@
 #include "cpu/reference/value.h"
 #include "cpu/vector/powers.h"
 #include "cpu/vector/reduce.h"
+#include "cpu/vector/variance.h"
 #include "cpu/vector/vector.h"
 #include "device/params.h"
 
@@ -16,7 +17,8 @@
 enum {
     BLOCK = 512,             /* elements that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
-    WIDTH = 32,              /* columns at a time */
+    WIDTH = 32,              /* columns at a time, at least */
+    PER_THREAD = 4,          /* pieces of columns, so that threads end together */
     LANES = 64,              /* partial sums, as in rows.h */
     AHEAD = 16               /* rows that are asked for before they are needed */
 };
@@ -31,9 +33,9 @@ typedef struct spread_job {
     const ht_call *call;
     bool powers; /* LOGSUMEXP */
     bool contiguous;
-    int64_t n, blocks;                    /* elements of a row or column, and blocks of them */
-    int64_t stride, width, outer, pieces; /* of columns */
-    part *part;                           /* [rows][blocks], or [outer][blocks][width] */
+    int64_t n, blocks;                           /* elements of a row or column, and blocks of them */
+    int64_t stride, width, outer, piece, pieces; /* of columns */
+    part *part;                                  /* [rows][blocks], or [outer][blocks][width] */
 } spread_job;
 
 /* e^x of x that are not positive; of those of f32 in that. */
@@ -42,8 +44,9 @@ static double power_of(bool wide, double x) { return x == 0.0 ? 1.0 : wide ? exp
 static part joined(const spread_job *j, part a, double n_a, part b, double n_b) {
     const bool wide = j->call->in[0].dtype == HT_F64;
     if (!j->powers) {
-        const double off = b.middle - a.middle, n = n_a + n_b;
-        return (part){a.middle + off * (n_b / n), a.sum + b.sum + off * off * (n_a * n_b / n)};
+        const ht_variance v =
+            ht_variance_joined((ht_variance){a.middle, a.sum}, n_a, (ht_variance){b.middle, b.sum}, n_b);
+        return (part){v.mean, v.squares};
     }
     if (isnan(a.middle) || isnan(b.middle)) return (part){(double)NAN, (double)NAN};
     const double high = fmax(a.middle, b.middle);
@@ -64,36 +67,6 @@ static void store(const spread_job *j, int64_t at, part p) {
 
 /* ---- rows ---- */
 
-/* Twice through n elements: the rounded mean, then distances from it, whose own sum says what was rounded away. */
-static part var_of(const float *x, int64_t n) {
-    row_sum sum = row_sum_zero(), off = row_sum_zero(), squares = row_sum_zero();
-    int64_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        HT_UNROLL
-        for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(x + i + 16 * k));
-    }
-    for (; i < n; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], v16f_load_n(x + i, lanes_of(n - i)));
-    const float mean = row_sum_total(&sum) / (float)n;
-    const v16f middle = v16f_set1(mean);
-    for (i = 0; i + 64 <= n; i += 64) {
-        HT_UNROLL
-        for (int k = 0; k < 4; k++) {
-            HT_PREFETCH(x + n + i + 16 * k); /* the next block's */
-            const v16f d = v16f_sub(v16f_load(x + i + 16 * k), middle);
-            off.lane[k] = v16f_add(off.lane[k], d);
-            squares.lane[k] = v16f_fma(d, d, squares.lane[k]);
-        }
-    }
-    for (; i < n; i += 16) {
-        const int lanes = lanes_of(n - i), k = (int)(i / 16 % 4);
-        const v16f d = v16f_select(m16_first(lanes), v16f_sub(v16f_load_n(x + i, lanes), middle), v16f_zero());
-        off.lane[k] = v16f_add(off.lane[k], d);
-        squares.lane[k] = v16f_fma(d, d, squares.lane[k]);
-    }
-    const double e = (double)row_sum_total(&off), count = (double)n;
-    return (part){(double)mean + e / count, (double)row_sum_total(&squares) - e * (e / count)};
-}
-
 static part powers_of(const float *x, int64_t n) {
     m16 nan;
     const float high = v16f_hmax(powers_max(x, n, 0, &nan));
@@ -103,28 +76,11 @@ static part powers_of(const float *x, int64_t n) {
     return (part){(double)high, (double)row_sum_total(&sum)};
 }
 
-/* The same of f64, some lanes at a time. */
-#define LANES_OF_F64(lane, next)                                                                                       \
-    for (int64_t i = 0; i < n; i += LANES) {                                                                           \
-        const int some = n - i < LANES ? (int)(n - i) : LANES;                                                         \
-        for (int k = 0; k < some; k++) lane[k] += (next);                                                              \
-    }                                                                                                                  \
-    for (int half = LANES / 2; half > 0; half /= 2)                                                                    \
-        for (int k = 0; k < half; k++) lane[k] += lane[k + half];
-
-static part var_of_f64(const double *x, int64_t n) {
-    double sum[LANES] = {0.0}, squares[LANES] = {0.0};
-    LANES_OF_F64(sum, x[i + k])
-    const double mean = sum[0] / (double)n;
-    LANES_OF_F64(squares, (x[i + k] - mean) * (x[i + k] - mean))
-    return (part){mean, squares[0]};
-}
-
 static part powers_of_f64(const double *x, int64_t n) {
     double high = x[0], sum[LANES] = {0.0};
     for (int64_t i = 1; i < n; i++) high = x[i] > high || isnan(x[i]) ? x[i] : high;
     const double around = isinf(high) ? 0.0 : high;
-    LANES_OF_F64(sum, exp(x[i + k] - around))
+    ROW_SUM_F64(sum, LANES, exp(x[i + k] - around))
     return (part){high, sum[0]};
 }
 
@@ -135,7 +91,7 @@ static part block_of_f64(const spread_job *j, int64_t at, int64_t stride, int64_
         ht_gather_elements((char *)room, (const char *)p, stride, n, sizeof *room);
         p = room;
     }
-    return j->powers ? powers_of_f64(p, n) : var_of_f64(p, n);
+    return powers_of_f64(p, n);
 }
 
 /* Element `from` of a row, and the n behind it. */
@@ -152,12 +108,18 @@ static part block_of(const spread_job *j, int64_t row, int64_t from, int64_t n) 
         }
         p = room;
     }
-    return j->powers ? powers_of(p, n) : var_of(p, n);
+    return powers_of(p, n);
 }
 
 static part chunk_of(const spread_job *j, int64_t row, int64_t chunk) {
     const int64_t first = chunk * CHUNK, end = j->n - first < CHUNK ? j->n : first + CHUNK;
     part all = {0};
+    if (!j->powers) {
+        const ht_view *x = &j->call->in[0];
+        const int64_t at = row_offset(x, j->contiguous, row) + first * j->stride;
+        const ht_variance v = HT_ISA_NAME(ht_variance_of_row)(x, at, end - first);
+        return (part){v.mean, v.squares};
+    }
     for (int64_t i = first; i < end; i += BLOCK) {
         const int64_t n = end - i < BLOCK ? end - i : BLOCK;
         const part p = block_of(j, row, i, n);
@@ -225,29 +187,6 @@ HT_INLINE v16f add_lanes(float (*lane)[16]) {
     return v16f_load(lane[0]);
 }
 
-static void var_block(const float *x, int64_t n, float *mean, float *off, float *squares) {
-    _Alignas(64) float lane[LANES][16], other[LANES][16];
-    for (int64_t l = 0; l < LANES; l++) {
-        v16f sum = v16f_zero();
-        for (int64_t r = l; r < n; r += LANES) sum = v16f_add(sum, v16f_load(x + r * WIDTH));
-        v16f_store(lane[l], sum);
-    }
-    const v16f middle = v16f_div(add_lanes(lane), v16f_set1((float)n));
-    for (int64_t l = 0; l < LANES; l++) {
-        v16f e = v16f_zero(), q = v16f_zero();
-        for (int64_t r = l; r < n; r += LANES) {
-            const v16f d = v16f_sub(v16f_load(x + r * WIDTH), middle);
-            e = v16f_add(e, d);
-            q = v16f_fma(d, d, q);
-        }
-        v16f_store(lane[l], e);
-        v16f_store(other[l], q);
-    }
-    v16f_store(mean, middle);
-    v16f_store(off, add_lanes(lane));
-    v16f_store(squares, add_lanes(other));
-}
-
 static void powers_block(const float *x, int64_t n, float *high, float *sum) {
     _Alignas(64) float lane[LANES][16];
     const v16f infinity = v16f_set1(INFINITY);
@@ -266,36 +205,41 @@ static void powers_block(const float *x, int64_t n, float *high, float *sum) {
 
 /* Sixteen columns of a block, joined with what was before. */
 static void join_block(const spread_job *j, const float *x, int64_t n, int64_t before, part *all) {
-    _Alignas(64) float a[16], b[16], squares[16];
-    if (j->powers)
-        powers_block(x, n, a, b);
-    else
-        var_block(x, n, a, b, squares);
+    _Alignas(64) float high[16], sum[16];
+    powers_block(x, n, high, sum);
     for (int i = 0; i < 16; i++) {
-        const double e = (double)b[i], count = (double)n;
-        part p = {(double)a[i], e};
-        if (j->powers && isnan(b[i])) p = (part){(double)NAN, (double)NAN};
-        if (!j->powers) p = (part){(double)a[i] + e / count, (double)squares[i] - e * (e / count)};
-        all[i] = before ? joined(j, all[i], (double)before, p, count) : p;
+        const part p = isnan(sum[i]) ? (part){(double)NAN, (double)NAN} : (part){(double)high[i], (double)sum[i]};
+        all[i] = before ? joined(j, all[i], (double)before, p, (double)n) : p;
     }
+}
+
+/* Powers of n rows of w columns, a block at a time. */
+static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
+    _Alignas(64) float some[BLOCK * WIDTH];
+    for (int64_t r = 0; r < n; r += BLOCK) {
+        const int64_t rows = n - r < BLOCK ? n - r : BLOCK;
+        bring(j, at + r * j->stride, rows, n - r, w, some);
+        for (int64_t i = 0; i < w; i += 16) join_block(j, some + i, rows, r, all + i);
+    }
+}
+
+static void variance_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
+    ht_variance v[HT_VARIANCE_WIDTH];
+    HT_ISA_NAME(ht_variance_of_columns)(&j->call->in[0], at, n, w, v);
+    for (int64_t i = 0; i < w; i++) all[i] = (part){v[i].mean, v[i].squares};
 }
 
 static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const spread_job *j = arg;
     const ht_view *x = &j->call->in[0];
-    _Alignas(64) float some[BLOCK * WIDTH];
-    part all[WIDTH];
+    part all[HT_VARIANCE_WIDTH];
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t c = unit % j->pieces * WIDTH, w = j->width - c < WIDTH ? j->width - c : WIDTH;
+        const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
         const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, from = chunk * CHUNK;
         const int64_t n = j->n - from < CHUNK ? j->n - from : CHUNK;
         const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + from * j->stride;
-        for (int64_t r = 0; r < n; r += BLOCK) {
-            const int64_t rows = n - r < BLOCK ? n - r : BLOCK;
-            bring(j, at + r * j->stride, rows, n - r, w, some);
-            for (int64_t i = 0; i < w; i += 16) join_block(j, some + i, rows, r, all + i);
-        }
+        (j->powers ? powers_of_columns : variance_of_columns)(j, at, n, w, all);
         for (int64_t i = 0; i < w; i++) {
             if (j->blocks > 1)
                 j->part[(outer * j->blocks + chunk) * j->width + c + i] = all[i];
@@ -329,7 +273,6 @@ static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     if (x->dtype == HT_F64 || last < 1 || x->stride[last] == 1 || x->stride[last - 1] != 1 || x->shape[last - 1] < 2)
         return true;
     j->width = x->shape[last - 1];
-    j->pieces = (j->width + WIDTH - 1) / WIDTH;
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     return true;
@@ -348,8 +291,12 @@ static bool spread(const ht_call *call, bool powers) {
     const int64_t grain = powers ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, most = j.n < CHUNK ? j.n : CHUNK;
     const int64_t rows = row_count(&call->in[0]);
     if (j.width) {
+        const int64_t wanted = PER_THREAD * (int64_t)ht_pool_threads(call->pool);
+        j.piece = powers ? WIDTH : HT_VARIANCE_WIDTH;
+        while (j.piece > WIDTH && j.outer * j.blocks * (j.width / j.piece) < wanted) j.piece /= 2;
+        j.pieces = (j.width + j.piece - 1) / j.piece;
         ht_pool_run(call->pool, j.outer * j.blocks * j.pieces,
-                    ht_row_grain(grain, most * (j.width < WIDTH ? j.width : WIDTH)), run_columns, &j);
+                    ht_row_grain(grain, most * (j.width < j.piece ? j.width : j.piece)), run_columns, &j);
         if (j.blocks > 1) ht_pool_run(call->pool, rows, ht_row_grain(grain, j.blocks), finish_columns, &j);
         return true;
     }
