@@ -45,7 +45,7 @@ static void dealloc(PyObject *object) {
 PyObject *core_finish(ht_scope *s, ht_array *result) {
     if (!result) {
         if (PyErr_Occurred()) {
-            core_ht.ht_scope_free(s);
+            core_scope_free(s);
             return NULL;
         }
         PyObject *scope = PyLong_FromVoidPtr(s);

@@ -70,6 +70,7 @@ static PyMethodDef methods[] = {{"bind", bind, METH_O, NULL},
                                 {"hold", core_hold, METH_O, NULL},
                                 {"follow", core_follow, METH_O, NULL},
                                 {"give", core_give, METH_O, NULL},
+                                {"free", core_free, METH_O, NULL},
                                 {NULL, NULL, 0, NULL}};
 static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_core", NULL, -1, methods, NULL, NULL, NULL, NULL};
 

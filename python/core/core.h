@@ -69,12 +69,14 @@ PyObject *core_raise(const ht_error *err); /* NULL */
 /* ---- streams: queue.c ---- */
 
 /* A stream of the library, and scopes for it that are free. A scope serves one expression after another; whoever needs one
- * while others are in use (a finalizer between two calls) takes or makes another. */
+ * while others are in use (a finalizer between two calls) takes or makes another. One that is in use holds its queue: a function
+ * that is called back may choose another stream for the thread. */
 enum { CORE_SCOPES = 16 };
 typedef struct core_queue {
     PyObject_HEAD ht_stream *stream;
     ht_scope *scopes[CORE_SCOPES];
     int n_scopes;
+    struct core_queue *next; /* of all there are */
     PyObject *weak;
 } core_queue;
 extern PyTypeObject *core_queue_type;
@@ -90,13 +92,15 @@ core_place core_here(void); /* lent; queue is NULL after an exception */
 /* Goes on where `stream` says, None being here; *before is for core_leave. False after an exception. */
 int core_enter(PyObject *stream, core_place *before);
 void core_leave(core_place before);
-ht_scope *core_scope_take(void); /* NULL after an exception */
-void core_scope_give(ht_scope *s);
+ht_scope *core_scope_take(void);   /* NULL after an exception */
+void core_scope_give(ht_scope *s); /* when it has been finished */
+void core_scope_free(ht_scope *s);
 
 PyObject *core_use(PyObject *module, PyObject *args);
 PyObject *core_current(PyObject *module, PyObject *unused);
 PyObject *core_take(PyObject *module, PyObject *unused);
 PyObject *core_give(PyObject *module, PyObject *scope);
+PyObject *core_free(PyObject *module, PyObject *scope);
 
 /* ---- arrays: array.c, buffer.c, held.c, index.c ---- */
 

@@ -5,6 +5,7 @@
 #include <structmember.h>
 
 static _Thread_local core_place here; /* holds its queue */
+static core_queue *queues;
 
 /* ---- the type ---- */
 
@@ -18,7 +19,11 @@ static PyObject *queue_new(PyTypeObject *type, PyObject *args, PyObject *named) 
     if (!q) return NULL;
     ht_error err = {0};
     ht_status status = core_ht.ht_stream_new(d, &q->stream, &err);
-    if (!status) return (PyObject *)q;
+    if (!status) {
+        q->next = queues;
+        queues = q;
+        return (PyObject *)q;
+    }
     Py_DECREF(q);
     return core_raise(&err);
 }
@@ -27,6 +32,9 @@ static void queue_dealloc(PyObject *self) {
     core_queue *q = (core_queue *)self;
     PyTypeObject *type = Py_TYPE(self);
     if (q->weak) PyObject_ClearWeakRefs(self);
+    core_queue **at = &queues;
+    while (*at && *at != q) at = &(*at)->next;
+    if (*at) *at = q->next;
     Py_BEGIN_ALLOW_THREADS; /* what is computed meanwhile may end in a call of Python */
     for (int i = 0; i < q->n_scopes; i++) core_ht.ht_scope_free(q->scopes[i]);
     core_ht.ht_stream_free(q->stream);
@@ -114,18 +122,34 @@ void core_leave(core_place before) {
 ht_scope *core_scope_take(void) {
     core_queue *q = here.queue ? here.queue : core_here().queue;
     if (!q) return NULL;
-    if (q->n_scopes) return q->scopes[--q->n_scopes];
-    ht_scope *s = core_ht.ht_scope_new(q->stream);
+    ht_scope *s = q->n_scopes ? q->scopes[--q->n_scopes] : core_ht.ht_scope_new(q->stream);
     if (!s) PyErr_NoMemory();
+    if (s) Py_INCREF((PyObject *)q);
     return s;
 }
 
-void core_scope_give(ht_scope *s) {
+/* Lent by the scope, which holds it. */
+static core_queue *queue_of(const ht_scope *s) {
+    const ht_stream *stream = core_ht.ht_scope_stream(s);
     core_queue *q = here.queue;
-    if (q && q->n_scopes < CORE_SCOPES && core_ht.ht_scope_stream(s) == q->stream)
+    if (q && q->stream == stream) return q;
+    for (q = queues; q->stream != stream;) q = q->next;
+    return q;
+}
+
+void core_scope_give(ht_scope *s) {
+    core_queue *q = queue_of(s);
+    if (q->n_scopes < CORE_SCOPES)
         q->scopes[q->n_scopes++] = s;
     else
         core_ht.ht_scope_free(s);
+    Py_DECREF((PyObject *)q);
+}
+
+void core_scope_free(ht_scope *s) {
+    core_queue *q = queue_of(s);
+    core_ht.ht_scope_free(s);
+    Py_DECREF((PyObject *)q);
 }
 
 PyObject *core_take(PyObject *module, PyObject *unused) {
@@ -134,12 +158,26 @@ PyObject *core_take(PyObject *module, PyObject *unused) {
     return s ? PyLong_FromVoidPtr(s) : NULL;
 }
 
+static ht_scope *scope_of(PyObject *number) {
+    ht_scope *s = PyLong_AsVoidPtr(number);
+    if (!s && !PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "no scope");
+    return s;
+}
+
 /* Ends what was made in a scope, and keeps the scope for another expression. */
 PyObject *core_give(PyObject *module, PyObject *scope) {
     (void)module;
-    ht_scope *s = PyLong_AsVoidPtr(scope);
-    if (!s) return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "no scope");
+    ht_scope *s = scope_of(scope);
+    if (!s) return NULL;
     core_ht.ht_scope_finish(s, NULL);
     core_scope_give(s);
+    Py_RETURN_NONE;
+}
+
+PyObject *core_free(PyObject *module, PyObject *scope) {
+    (void)module;
+    ht_scope *s = scope_of(scope);
+    if (!s) return NULL;
+    core_scope_free(s);
     Py_RETURN_NONE;
 }

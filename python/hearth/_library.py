@@ -66,7 +66,7 @@ def operation(name, *arguments):
 
 
 _device_open = declare("ht_device_open", c_int, c_char_p, c_void_p, POINTER(c_void_p), _ERROR)
-scope_free = declare("ht_scope_free", None, _SCOPE)
+scope_free = core.free
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
 stride_of = declare("ht_array_stride", c_int64, _ARRAY, c_int)
 HELD = c_void_p  # an argument that hold() makes

@@ -210,6 +210,28 @@ class Running(unittest.TestCase):
         gc.collect()
         self.assertIsNone(seen[0]())
 
+    def test_a_stream_lives_while_a_function_is_called_on_it(self):
+        x, lived, ended = hx.ones(3), [], []
+
+        def f(a):
+            of_the_call = weakref.ref(hx.default_stream())
+            hx.set_default_stream(hx.new_stream())
+            gc.collect()
+            lived.append(of_the_call() is not None)
+            ended.append(of_the_call)
+            return (a * a).sum()
+
+        def calls():
+            hx.set_default_stream(hx.new_stream())  # which nothing else holds
+            for call in (hx.grad(f), hx.compile(f), hx.checkpoint(f), hx.custom_function(f)):
+                call(x)
+
+        thread = threading.Thread(target=calls)
+        thread.start()
+        thread.join()
+        gc.collect()
+        self.assertEqual((lived[:3], [r() for r in ended]), ([True] * 3, [None] * 4))
+
     def test_what_takes_a_stream_in_mlx_takes_one_here(self):
         for ours, theirs in ((hx, mx), (hx.random, mx.random), (hx.fast, mx.fast), (hx.linalg, mx.linalg), (hx.array, mx.array)):
             for name in set(dir(ours)) & set(dir(theirs)):
