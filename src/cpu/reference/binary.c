@@ -1,7 +1,7 @@
 /* Functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers wrap around, and
  * what they give when divided by zero is 0, as in NumPy. */
 #include "base/error.h"
-#include "base/math_wide.h"
+#include "base/math_double.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
@@ -113,20 +113,14 @@ static int64_t power_of(bool s, int64_t base, int64_t exponent) {
     return (int64_t)result;
 }
 
-FLOATING(power, ht_pow_f32(a, b), pow(a, b))
+FLOATING(power, ht_pow_f32(a, b), v1d_pow(a, b))
 INTEGER(power, power_of(s, a, b))
 BINARY(power, power_f32, power_f64, power_int, NULL)
 
-/* log(e^a + e^b) without overflow; equal infinities are their own result. */
-static double logaddexp_of(double a, double b) {
-    double high = a > b ? a : b, low = a > b ? b : a;
-    if (isnan(a) || isnan(b)) return a + b;
-    return isinf(high) || isinf(low) ? high : high + log1p(exp(low - high));
-}
-FLOATING(logaddexp, ht_logaddexp_f32(a, b), logaddexp_of(a, b))
+FLOATING(logaddexp, ht_logaddexp_f32(a, b), v1d_logaddexp(a, b))
 BINARY(logaddexp, logaddexp_f32, logaddexp_f64, NULL, NULL)
 
-FLOATING(arctan2, ht_atan2_f32(a, b), atan2(a, b))
+FLOATING(arctan2, ht_atan2_f32(a, b), v1d_atan2(a, b))
 BINARY(arctan2, arctan2_f32, arctan2_f64, NULL, NULL)
 
 /* ---- comparisons and logic ---- */

@@ -1,7 +1,7 @@
 /* Functions of one element: integers exactly (where the function is one of integers), f16, bf16 and f32 in f32, f64 in
  * f64. */
 #include "base/error.h"
-#include "base/math_wide.h"
+#include "base/math_double.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"
@@ -94,28 +94,27 @@ static double erfinv_f64_of(double x) {
 FLOATING(sqrt, sqrtf(x), sqrt(x))
 FLOATING(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
 FLOATING(reciprocal, 1.0f / x, 1.0 / x)
-FLOATING(exp, ht_exp_f32(x), exp(x))
-FLOATING(expm1, ht_expm1_f32(x), expm1(x))
-FLOATING(log, ht_log_f32(x), log(x))
-FLOATING(log2, ht_log2_f32(x), log2(x))
-FLOATING(log10, ht_log10_f32(x), log10(x))
-FLOATING(log1p, ht_log1p_f32(x), log1p(x))
-FLOATING(sin, ht_sin_f32(x), sin(x))
-FLOATING(cos, ht_cos_f32(x), cos(x))
-FLOATING(tan, ht_tan_f32(x), tan(x))
-FLOATING(arcsin, ht_asin_f32(x), asin(x))
-FLOATING(arccos, ht_acos_f32(x), acos(x))
-FLOATING(arctan, ht_atan_f32(x), atan(x))
-FLOATING(sinh, ht_sinh_f32(x), sinh(x))
-FLOATING(cosh, ht_cosh_f32(x), cosh(x))
-FLOATING(tanh, ht_tanh_f32(x), tanh(x))
+FLOATING(exp, ht_exp_f32(x), v1d_exp(x))
+FLOATING(expm1, ht_expm1_f32(x), v1d_expm1(x))
+FLOATING(log, ht_log_f32(x), v1d_log(x))
+FLOATING(log2, ht_log2_f32(x), v1d_log2(x))
+FLOATING(log10, ht_log10_f32(x), v1d_log10(x))
+FLOATING(log1p, ht_log1p_f32(x), v1d_log1p(x))
+FLOATING(sin, ht_sin_f32(x), v1d_sin(x))
+FLOATING(cos, ht_cos_f32(x), v1d_cos(x))
+FLOATING(tan, ht_tan_f32(x), v1d_tan(x))
+FLOATING(arcsin, ht_asin_f32(x), v1d_asin(x))
+FLOATING(arccos, ht_acos_f32(x), v1d_acos(x))
+FLOATING(arctan, ht_atan_f32(x), v1d_atan(x))
+FLOATING(sinh, ht_sinh_f32(x), v1d_sinh(x))
+FLOATING(cosh, ht_cosh_f32(x), v1d_cosh(x))
+FLOATING(tanh, ht_tanh_f32(x), v1d_tanh(x))
 FLOATING(erf, ht_erf_f32(x), erf(x))
 FLOATING(erfinv, ht_erfinv_f32(x), erfinv_f64_of(x))
-FLOATING(sigmoid, ht_sigmoid_f32(x), 1.0 / (1.0 + exp(-x)))
-FLOATING(silu, ht_silu_f32(x), x / (1.0 + exp(-x)))
+FLOATING(sigmoid, ht_sigmoid_f32(x), v1d_sigmoid(x))
+FLOATING(silu, ht_silu_f32(x), v1d_silu(x))
 FLOATING(gelu, ht_gelu_f32(x), 0.5 * x * erfc(-x * 0.70710678118654752440)) /* sqrt(1 / 2) */
-/* 0.7978... is sqrt(2 / pi). */
-FLOATING(gelu_tanh, ht_gelu_tanh_f32(x), x / (1.0 + exp(-1.59576912160573071176 * (x + 0.044715 * x * x * x))))
+FLOATING(gelu_tanh, ht_gelu_tanh_f32(x), v1d_gelu_tanh(x))
 FLOATING(floor, floorf(x), floor(x))
 FLOATING(ceil, ceilf(x), ceil(x))
 FLOATING(round, rintf(x), rint(x))
@@ -204,7 +203,7 @@ static void softcap_span(const ht_call *call, const ht_span *s) {
     for (int64_t i = 0; i < s->n; i++) {
         int64_t a = s->offset[1] + i * s->stride[1], o = s->offset[0] + i;
         if (t == HT_F64)
-            ht_set_f64(t, call->out.data, o, (double)cap * tanh(ht_get_f64(t, call->in[0].data, a) / (double)cap));
+            ht_set_f64(t, call->out.data, o, (double)cap * v1d_tanh(ht_get_f64(t, call->in[0].data, a) / (double)cap));
         else
             ht_set_f32(t, call->out.data, o, cap * ht_tanh_f32(ht_get_f32(t, call->in[0].data, a) / cap));
     }

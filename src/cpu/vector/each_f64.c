@@ -1,4 +1,4 @@
-/* Functions of f64 that compilers have vectors for; the others are the C library's, one element after another. */
+/* Functions of f64 that compilers have vectors for; elementary ones are in each_double.c. */
 #include "cpu/vector/each.h"
 
 #include <math.h>
@@ -39,13 +39,6 @@ UNARY(sign, double, (x > 0.0) - (x < 0.0))
 UNARY(round_down, double, floor(x))
 UNARY(round_up, double, ceil(x))
 UNARY(round_nearest, double, rint(x))
-UNARY(exponential, double, exp(x))
-UNARY(logarithm, double, log(x))
-UNARY(hyperbolic_tangent, double, tanh(x))
-UNARY(sigmoid, double, 1.0 / (1.0 + exp(-x)))
-UNARY(silu, double, x / (1.0 + exp(-x)))
-UNARY(sine, double, sin(x))
-UNARY(cosine, double, cos(x))
 UNARY(scale, double, x *value_of(params))
 UNARY(is_nan, uint8_t, x != x)
 UNARY(is_inf, uint8_t, fabs(x) == (double)INFINITY)
@@ -58,7 +51,6 @@ BINARY(divide, double, a / b)
 BINARY(floor_divide, double, floor(a / b))
 BINARY(minimum, double, a != a || a < b ? a : b)
 BINARY(maximum, double, a != a || a > b ? a : b)
-BINARY(power, double, pow(a, b))
 BINARY(equal, uint8_t, a == b)
 BINARY(not_equal, uint8_t, a != b)
 BINARY(less, uint8_t, a < b)
@@ -80,13 +72,6 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_f64)(ht_op_id op, ht_dtype from, ht_dtype t
         ROW(FLOOR, round_down);
         ROW(CEIL, round_up);
         ROW(ROUND, round_nearest);
-        ROW(EXP, exponential);
-        ROW(LOG, logarithm);
-        ROW(TANH, hyperbolic_tangent);
-        ROW(SIGMOID, sigmoid);
-        ROW(SILU, silu);
-        ROW(SIN, sine);
-        ROW(COS, cosine);
         ROW(SCALE, scale);
         ROW(IS_NAN, is_nan);
         ROW(IS_INF, is_inf);
@@ -99,7 +84,6 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_f64)(ht_op_id op, ht_dtype from, ht_dtype t
         ROW(FLOOR_DIVIDE, floor_divide);
         ROW(MINIMUM, minimum);
         ROW(MAXIMUM, maximum);
-        ROW(POWER, power);
         ROW(EQUAL, equal);
         ROW(NOT_EQUAL, not_equal);
         ROW(LESS, less);
