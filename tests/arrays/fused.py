@@ -79,6 +79,8 @@ def rope(rng):
 def scaled_dot_product_attention(rng):
     dtype, group, kv = _dtype(rng), int(rng.integers(1, 4)), int(rng.integers(1, 4))
     batch, n_q, n_k = int(rng.integers(1, 3)), int(rng.integers(1, 40)), int(rng.integers(1, 150))
+    if rng.random() < 0.2:  # few queries, whose keys are cut into spans
+        n_q, n_k = int(rng.integers(1, 5)), int(rng.integers(500, 1400))
     d, dv, heads = int(rng.integers(1, 80)), int(rng.integers(1, 80)), group * kv
     q = SMALL.operand(rng, (batch, heads, n_q, d), dtype)
     k, v = SMALL.operand(rng, (batch, kv, n_k, d), dtype), SMALL.operand(rng, (batch, kv, n_k, dv), dtype)

@@ -723,10 +723,12 @@ static void attention(void **state) {
     static const struct {
         int64_t batch, kv_heads, group, n_q, n_k, d, dv;
         ht_sdpa_params p;
-    } cases[] = {{2, 2, 3, 5, 7, 6, 9, {0.4f, false, 0}},      {1, 1, 1, 1, 200, 64, 64, {0.1f, true, 0}},
-                 {1, 2, 1, 100, 100, 33, 16, {0.2f, true, 0}}, {1, 1, 2, 70, 140, 16, 20, {0.2f, true, 40}},
-                 {1, 1, 2, 9, 4, 8, 8, {0.3f, true, 0}},       {1, 1, 1, 3, 64, 8, 40, {0.3f, false, 0}},
-                 {1, 1, 1, 140, 300, 16, 16, {0.3f, true, 30}}};
+    } cases[] = {{2, 2, 3, 5, 7, 6, 9, {0.4f, false, 0}},       {1, 1, 1, 1, 200, 64, 64, {0.1f, true, 0}},
+                 {1, 2, 1, 100, 100, 33, 16, {0.2f, true, 0}},  {1, 1, 2, 70, 140, 16, 20, {0.2f, true, 40}},
+                 {1, 1, 2, 9, 4, 8, 8, {0.3f, true, 0}},        {1, 1, 1, 3, 64, 8, 40, {0.3f, false, 0}},
+                 {1, 1, 1, 140, 300, 16, 16, {0.3f, true, 30}}, {1, 1, 1, 4, 2, 8, 8, {0.3f, true, 0}},
+                 {1, 2, 2, 3, 1100, 18, 20, {0.3f, true, 570}}, {1, 2, 2, 1, 600, 32, 20, {0.3f, false, 0}},
+                 {2, 1, 1, 8, 529, 300, 16, {0.05f, false, 0}}};
     for (EACH(i, cases))
         for (EACH(t, float_types))
             for (int how = 0; how < LAYOUT_COUNT; how += ATTENTION_STEP)
@@ -754,6 +756,69 @@ static void attention(void **state) {
                     compare_gradient(&c);
                     for (int a = 0; a < 5; a++) free(in[a].memory);
                 }
+}
+
+/* Masks with numbers that hide keys, up to whole spans and all of them, for few queries and for many. */
+static void attention_under_extreme_masks(void **state) {
+    (void)state;
+    enum { N_K = 1300 };
+    static const float hiding[] = {-INFINITY, -FLT_MAX, -1e30f};
+    for (int64_t n_q = 1; n_q < 40; n_q += 19)
+        for (EACH(h, hiding))
+            for (int seen = 0; seen < 5; seen++) {
+                uint64_t seed = 8;
+                const int64_t q[4] = {1, 2, n_q, 12}, k[4] = {1, 2, N_K, 12}, m[4] = {1, 2, n_q, N_K}, heads = 2;
+                operand in[5] = {operand_make(HT_F32, 4, q, CONTIGUOUS, ORDINARY, &seed),
+                                 operand_make(HT_F32, 4, k, CONTIGUOUS, ORDINARY, &seed),
+                                 operand_make(HT_F32, 4, k, CONTIGUOUS, ORDINARY, &seed),
+                                 operand_make(HT_F32, 4, m, CONTIGUOUS, ORDINARY, &seed),
+                                 operand_make(HT_F32, 1, &heads, CONTIGUOUS, ORDINARY, &seed)};
+                const int64_t first[] = {0, 512, 1299, 3, N_K}, last[] = {511, 1023, 1299, 3, N_K};
+                float *mask = in[3].memory;
+                for (int64_t i = 0; i < 2 * n_q * N_K; i++)
+                    if (i % N_K < first[seen] || i % N_K > last[seen]) mask[i] = hiding[h];
+                comparison c = {.op = HT_OP_SDPA,
+                                .params = &(ht_sdpa_params){0.3f, false, 0},
+                                .n_in = 5,
+                                .tolerance = 2e-5,
+                                .what = "attention under a mask"};
+                for (int a = 0; a < 5; a++) c.in[a] = in[a].view;
+                c.out = test_view(NULL, HT_F32, 4, q);
+                if (seen % 2) c.in[4] = test_absent();
+                compare(&c);
+                for (int a = 0; a < 5; a++) free(in[a].memory);
+            }
+}
+
+/* Attention has the same bits with any number of threads and with every instruction set. */
+static void attention_has_one_order(void **state) {
+    (void)state;
+    enum { N_K = 1700, D = 48 };
+    static const int64_t queries[] = {1, 2, 5, 75};
+    for (EACH(i, queries)) {
+        uint64_t seed = 9;
+        const int64_t n_q = queries[i];
+        const int64_t q[4] = {1, 2, n_q, D}, k[4] = {1, 2, N_K, D}, size = 2 * n_q * D;
+        operand in[3] = {operand_make(HT_F32, 4, q, CONTIGUOUS, ORDINARY, &seed),
+                         operand_make(HT_F32, 4, k, CONTIGUOUS, ORDINARY, &seed),
+                         operand_make(HT_F32, 4, k, CONTIGUOUS, ORDINARY, &seed)};
+        const ht_view views[5] = {in[0].view, in[1].view, in[2].view, test_absent(), test_absent()};
+        const ht_sdpa_params p = {0.3f, true, 0};
+        float *first = malloc((size_t)size * sizeof *first), *other = malloc((size_t)size * sizeof *other);
+        for (int threads = 1; threads < 5; threads++) {
+            ht_device *devices[TEST_MAX_DEVICES];
+            int n = test_devices(threads, devices);
+            for (int d = 1; d < n; d++) { /* the first is the plain kernel */
+                const bool begins = threads == 1 && d == 1;
+                ht_view out = test_view(begins ? first : other, HT_F32, 4, q);
+                test_run_ok(devices[d], HT_OP_SDPA, &p, 5, views, &out, NULL);
+                if (!begins) assert_memory_equal(first, other, (size_t)size * sizeof *first);
+            }
+            test_devices_free(devices, n);
+        }
+        free(first), free(other);
+        for (int a = 0; a < 3; a++) free(in[a].memory);
+    }
 }
 
 /* Products and gathers that vector devices take from the plain ones or may come to have of their own. */
@@ -819,6 +884,8 @@ int main(void) {
         cmocka_unit_test(norm_gradients),
         cmocka_unit_test(norm_gradients_have_one_order),
         cmocka_unit_test(attention),
+        cmocka_unit_test(attention_under_extreme_masks),
+        cmocka_unit_test(attention_has_one_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

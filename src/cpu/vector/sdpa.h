@@ -161,7 +161,16 @@ HT_INLINE v16f sdpa_mask_lanes(const ht_view *m, int64_t at, int n) {
     return v16f_from_i(v16i_load_u8(p));
 }
 
-/* Applies the mask to the scores of sixteen queries from row r on. Of bool, a hidden one is what no score can bring back. */
+/* Scores with elements x of the mask applied. Of bool, a hidden one is what no score can bring back. */
+HT_INLINE v16f sdpa_masked(ht_dtype dtype, v16f x, v16f score) {
+    const v16f lowest = v16f_set1(-FLT_MAX);
+    if (dtype == HT_BOOL) return v16f_select(v16f_gt(x, v16f_zero()), score, lowest);
+    score = v16f_fma(x, v16f_set1(HT_LOG2_E), score);
+    m16 over = v16f_lt(score, lowest); /* of the lowest number there is: as though hidden */
+    return v16f_select(over, v16f_select(v16f_lt(x, lowest), x, lowest), score);
+}
+
+/* Applies the mask to the scores of sixteen queries from row r on. */
 static inline void sdpa_apply_mask(const sdpa_shape *s, const sdpa_tile *t, int64_t r, int64_t begin, int64_t m,
                                    float *scores) {
     const ht_view *mask = &s->call->in[3];
@@ -178,15 +187,7 @@ static inline void sdpa_apply_mask(const sdpa_shape *s, const sdpa_tile *t, int6
         panel_transpose(of_query[0], 16, 16, 16, turned[0], 16);
         for (int i = 0; i < n; i++) {
             float *to = scores + (j + i) * SDPA_ROWS + r;
-            v16f x = v16f_load(turned[i]), score = v16f_load(to);
-            if (mask->dtype == HT_BOOL)
-                x = v16f_select(v16f_gt(x, v16f_zero()), score, v16f_set1(-FLT_MAX));
-            else {
-                score = v16f_fma(x, v16f_set1(HT_LOG2_E), score);
-                m16 over = v16f_lt(score, v16f_set1(-FLT_MAX)); /* of the lowest number there is: as though hidden */
-                x = v16f_select(over, v16f_select(v16f_lt(x, v16f_set1(-FLT_MAX)), x, v16f_set1(-FLT_MAX)), score);
-            }
-            v16f_store(to, x);
+            v16f_store(to, sdpa_masked(mask->dtype, v16f_load(turned[i]), v16f_load(to)));
         }
     }
 }
