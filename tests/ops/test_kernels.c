@@ -561,7 +561,7 @@ static void large_matmul(void **state) {
         /* matrices, m, n, k */
         {1, 1, 2100, 300},  {1, 2, 139, 513}, {1, 7, 64, 256}, {1, 9, 2065, 31}, {1, 130, 800, 70},  {1, 2051, 17, 5},
         {1, 2050, 2051, 2}, {5, 33, 49, 257}, {2, 1, 130, 64}, {9, 1, 1, 700},   {2, 140, 140, 140}, {1, 400, 56, 260},
-        {1, 70, 1, 270},    {1, 1, 45, 270},  {1, 127, 40, 1}, {1, 127, 33, 4},  {1, 3048, 24, 3}};
+        {1, 70, 1, 270},    {1, 1, 45, 270},  {1, 127, 40, 1}, {1, 127, 33, 4},  {1, 3048, 24, 3},   {1, 3, 1100, 530}};
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
         for (EACH(t, float_types))
             for (int transposed = 0; transposed < 2; transposed++) {
@@ -583,31 +583,35 @@ static void large_matmul(void **state) {
             }
 }
 
-/* A sum takes the same steps whatever is computed beside it. */
+/* A sum takes the same steps whatever is computed beside it: one and three rows alone against all of them. */
 static void matmul_bits(void **state) {
     (void)state;
-    enum { M = 37, N = 150, K = 600 };
-    uint64_t seed = 9;
-    operand a = operand_make(HT_F32, 2, (int64_t[]){M, K}, CONTIGUOUS, ORDINARY, &seed);
-    operand b = operand_make(HT_F32, 2, (int64_t[]){K, N}, CONTIGUOUS, ORDINARY, &seed);
-    static float all[M * N], one[N];
+    enum { M = 37, MOST = 1100, K = 600 };
+    static float all[M * MOST], few[3 * MOST];
     ht_device *devices[2][TEST_MAX_DEVICES];
-    int n = test_devices(1, devices[0]);
+    int n_devices = test_devices(1, devices[0]);
     test_devices(3, devices[1]);
-    ht_matmul_params p = {0};
-    ht_error err = {0};
-    for (int d = 0; d < n; d++)
-        for (int64_t row = 0; row < M; row += 9) {
-            ht_view in[2] = {a.view, b.view}, out = test_view(all, HT_F32, 2, (int64_t[]){M, N});
-            assert_int_equal(test_run(devices[1][d], HT_OP_MATMUL, &p, 2, in, &out, NULL, &err), HT_OK);
-            in[0].data = (float *)a.view.data + row * K;
-            in[0].shape[0] = 1;
-            out = test_view(one, HT_F32, 2, (int64_t[]){1, N});
-            assert_int_equal(test_run(devices[0][d], HT_OP_MATMUL, &p, 2, in, &out, NULL, &err), HT_OK);
-            assert_memory_equal(one, all + row * N, sizeof one);
+    for (int64_t n = 150; n <= MOST; n += MOST - 150)
+        for (int turned = 0; turned < 2; turned++) {
+            uint64_t seed = 9;
+            operand a = operand_make(HT_F32, 2, (int64_t[]){M, K}, CONTIGUOUS, ORDINARY, &seed);
+            operand b =
+                operand_make(HT_F32, 2, turned ? (int64_t[]){n, K} : (int64_t[]){K, n}, CONTIGUOUS, ORDINARY, &seed);
+            ht_matmul_params p = {.transpose_b = turned};
+            for (int d = 0; d < n_devices; d++)
+                for (int64_t row = 0; row < M; row += 9) {
+                    const int64_t rows = row % 2 ? 3 : 1;
+                    ht_view in[2] = {a.view, b.view}, out = test_view(all, HT_F32, 2, (int64_t[]){M, n});
+                    if (row == 0) test_run_ok(devices[1][d], HT_OP_MATMUL, &p, 2, in, &out, NULL);
+                    in[0].data = (float *)a.view.data + row * K;
+                    in[0].shape[0] = rows;
+                    out = test_view(few, HT_F32, 2, (int64_t[]){rows, n});
+                    test_run_ok(devices[0][d], HT_OP_MATMUL, &p, 2, in, &out, NULL);
+                    assert_memory_equal(few, all + row * n, (size_t)(rows * n) * sizeof *few);
+                }
+            free(a.memory), free(b.memory);
         }
-    for (int t = 0; t < 2; t++) test_devices_free(devices[t], n);
-    free(a.memory), free(b.memory);
+    for (int t = 0; t < 2; t++) test_devices_free(devices[t], n_devices);
 }
 
 static void layer_norm(void **state) {

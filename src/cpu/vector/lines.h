@@ -52,30 +52,36 @@ static inline void lines_pack(const lines *o, int64_t first, int n, int64_t k, i
 
 /* Sums over `steps` of x and sixteen lines of f32, ld apart, whose steps are adjacent: of each a chain of fused multiply-adds
  * from 0. A line of the cache is used up before others take its place. */
-HT_INLINE v16f lines_dot(const float *x, int64_t x_step, const float *line, int64_t ld, int64_t steps) {
+HT_INLINE v16f lines_dot(const float *x, const float *line, int64_t ld, int64_t steps) {
+    const float *at[4] = {line, line + 4 * ld, line + 8 * ld, line + 12 * ld};
     v16f sum = v16f_zero();
     int64_t s = 0;
     for (; s + 16 <= steps; s += 16) {
         v16f v[4][4];
+        int64_t far = ld;
+        __asm__("" : "+r"(far)); /* or the compiler keeps sixteen addresses, of which most are in memory */
         HT_UNROLL
-        for (int i = 0; i < 16; i++) HT_PREFETCH(line + i * ld + s + LINES_AHEAD);
+        for (int i = 0; i < 4; i++) HT_UNROLL
+        for (int g = 0; g < 4; g++) HT_PREFETCH(at[g] + i * far + LINES_AHEAD);
         HT_UNROLL
         for (int i = 0; i < 4; i++) HT_UNROLL
         for (int q = 0; q < 4; q++) {
-            const float *p = line + i * ld + s + 4 * q;
-            v[q][i] = v16f_load_quads(p, p + 4 * ld, p + 8 * ld, p + 12 * ld);
+            const int64_t to = i * far + 4 * q;
+            v[q][i] = v16f_load_quads(at[0] + to, at[1] + to, at[2] + to, at[3] + to);
         }
         HT_UNROLL
         for (int q = 0; q < 4; q++) {
             v16f_transpose_quads(v[q]);
             HT_UNROLL
-            for (int i = 0; i < 4; i++) sum = v16f_fma(v[q][i], v16f_set1(x[(s + 4 * q + i) * x_step]), sum);
+            for (int i = 0; i < 4; i++) sum = v16f_fma(v[q][i], v16f_set1(x[s + 4 * q + i]), sum);
         }
+        HT_UNROLL
+        for (int g = 0; g < 4; g++) at[g] += 16;
     }
     for (; s < steps; s++) {
         float room[16];
         for (int i = 0; i < 16; i++) room[i] = line[i * ld + s];
-        sum = v16f_fma(v16f_load(room), v16f_set1(x[s * x_step]), sum);
+        sum = v16f_fma(v16f_load(room), v16f_set1(x[s]), sum);
     }
     return sum;
 }

@@ -23,6 +23,9 @@ enum {
     LEAST_ROWS = 28,         /* of a piece, or less if there are no more */
     LEAST_COLS = 64,         /* a multiple of 16 */
     PIECES = 8,              /* for each thread, so that one can take from another */
+    FEW_ROWS = 4,            /* that are multiplied some steps at a time if columns' steps are far apart, */
+    FEW_STEPS = 8,           /* so many, */
+    FEW_COLS = 512,          /* and at least so many columns, or less if there are no more */
     LATE_PANELS = 2,         /* of columns, that are packed and used at once */
     DIRECT_COLS = 512,       /* up to so many columns rows are read where they are if their steps are adjacent, */
     DIRECT_FAR_COLS = 128,   /* up to so many if not; */
@@ -45,6 +48,7 @@ typedef struct matmul_job {
     int64_t shared_steps;             /* at most */
     bool by_rows;                     /* pieces are rows */
     bool a_direct, b_direct;          /* read where they are; of b, whole panels */
+    bool by_steps;                    /* few rows by columns that are read where they are, and far apart */
     bool dots;                        /* one row by columns whose steps are adjacent */
     int64_t piece, n_pieces;          /* lines of a piece */
     float *shared, *own,
@@ -110,6 +114,27 @@ static void pack_shared(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- pieces ---- */
 
+/* Few rows by columns that are read where they are: a few steps by all columns and then the next, in the order of memory. */
+static void multiply_steps(const panel_product *t) {
+    float sums[FEW_ROWS][PIECE_COLS];
+    panel_product part = *t;
+    part.c = sums[0];
+    part.c_row = PIECE_COLS;
+    for (int64_t s = 0; s < t->k; s += FEW_STEPS) {
+        part.k = ht_min_i64(FEW_STEPS, t->k - s);
+        part.mode = s > 0 ? PANEL_CONTINUE : PANEL_SET;
+        part.left.at = t->left.at + s * t->left.step;
+        part.b = t->b + s * t->b_step;
+        HT_ISA_NAME(ht_panel_multiply)(&part);
+    }
+    for (int64_t i = 0; i < t->m; i++)
+        for (int64_t j = 0; j < t->n; j += 16) {
+            float *to = t->c + i * t->c_row + j;
+            v16f sum = v16f_load(sums[i] + j);
+            v16f_store(to, t->mode == PANEL_ADD ? v16f_add(v16f_load(to), sum) : sum);
+        }
+}
+
 /* Sums of a chunk for rows [row, row + n_rows) and columns [col, col + n_cols) of the block. */
 static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols, int64_t k,
                            int64_t steps, float *own) {
@@ -133,7 +158,10 @@ static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, i
         t.b_step = job->b.step;
         t.b_panel = 16;
         t.n = ht_min_i64(direct, end) - col;
-        HT_ISA_NAME(ht_panel_multiply)(&t);
+        if (job->by_steps)
+            multiply_steps(&t);
+        else
+            HT_ISA_NAME(ht_panel_multiply)(&t);
         t.c += t.n;
         col += t.n;
     }
@@ -154,11 +182,16 @@ static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, i
 static void multiply_dots(const matmul_job *job, int64_t col, int64_t n_cols, int64_t k, int64_t stop) {
     const float *a = (const float *)job->a.data + job->a.offset, *b = (const float *)job->b.data + job->b.offset;
     for (int64_t j = job->col + col; j < job->col + col + n_cols; j += 16) {
-        float *y = job->sums + (j - job->col);
+        float *y = job->sums + (j - job->col), room[CHUNK];
         v16f sum = k > 0 ? v16f_load(y) : v16f_zero();
         for (int64_t at = k; at < stop; at += CHUNK) {
-            v16f more = lines_dot(a + at * job->a.step, job->a.step, b + j * job->b.line + at, job->b.line,
-                                  ht_min_i64(CHUNK, stop - at));
+            const int64_t steps = ht_min_i64(CHUNK, stop - at);
+            const float *x = a + at;
+            if (job->a.step != 1) {
+                for (int64_t s = 0; s < steps; s++) room[s] = a[(at + s) * job->a.step];
+                x = room;
+            }
+            v16f more = lines_dot(x, b + j * job->b.line + at, job->b.line, steps);
             sum = at > 0 ? v16f_add(sum, more) : more;
         }
         v16f_store(y, sum);
@@ -206,7 +239,8 @@ static void run_phase(matmul_job *job, int64_t n, ht_block_fn *fn) {
 static void cut(matmul_job *job) {
     const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool);
     const int64_t n_lines = job->by_rows ? job->n_rows : job->n_cols;
-    const int64_t least = job->by_rows ? LEAST_ROWS : LEAST_COLS, most = job->by_rows ? PIECE_ROWS : PIECE_COLS;
+    const int64_t least = job->by_rows ? LEAST_ROWS : job->by_steps ? FEW_COLS : LEAST_COLS;
+    const int64_t most = job->by_rows ? PIECE_ROWS : PIECE_COLS;
     int64_t n = ht_ceil_div_i64(n_lines, most), wanted = ht_min_i64(n_lines / least, PIECES * n_threads);
     if (n_threads > 1) n = ht_max_i64(ht_ceil_div_i64(n, n_threads), wanted / n_threads) * n_threads;
     job->piece = ht_ceil_div_i64(n_lines, ht_max_i64(1, ht_min_i64(n, n_lines)));
@@ -284,6 +318,8 @@ static matmul_job job_of(const ht_call *call) {
     bool near = s->b_k <= DIRECT_NEAR_STEP && s->b_k >= -DIRECT_NEAR_STEP;
     job.b_direct =
         call->in[!job.swapped].dtype == HT_F32 && s->b_col == 1 && s->m <= (near ? DIRECT_NEAR_ROWS : DIRECT_ROWS);
+    job.by_steps =
+        !job.by_rows && s->m <= FEW_ROWS && job.b_direct && (s->b_k >= DIRECT_NEAR_STEP || s->b_k <= -DIRECT_NEAR_STEP);
     job.dots = s->m == 1 && job.a_direct && call->in[!job.swapped].dtype == HT_F32 && s->b_k == 1 && s->b_col != 1;
     return job;
 }
