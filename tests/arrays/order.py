@@ -112,7 +112,26 @@ def near(rng, a, x, axis):
     return _same(np.array(places), np.argsort(keys, kind="stable"))
 
 
-CALLS = [sort, argsort, flat, partition, argpartition, topk, near]
+def few(rng, a, x, axis):
+    """Few different elements, with rare others, which a sample may miss."""
+    n, dtype = int(rng.choice([300, 3000, 9000, 40000, 140000])), str(rng.choice(DTYPES))
+    table = _operands.values(rng, (int(rng.integers(1, 15)),), dtype)
+    x = rng.choice(table, n)
+    rare = rng.random(n) < rng.choice([0, 2 / n])
+    x = np.where(rare, _operands.values(rng, (n,), dtype), x).astype(x.dtype)
+    a = hx.array(x, getattr(hx, dtype)) if dtype != "bool_" else hx.array(x)
+    x, kth = np.array(a), int(rng.integers(0, n))
+    ordered, places = np.sort(x), np.array(hx.argpartition(a, kth)).astype(np.int64)
+    return (
+        _same(np.array(hx.sort(a)), ordered)
+        and _same(np.array(hx.argsort(a)), np.argsort(x, kind="stable"))
+        and _is_parted(np.array(hx.partition(a, kth)), ordered, kth, 0)
+        and np.array_equal(np.sort(places), np.arange(n))
+        and _is_parted(x[places], ordered, kth, 0)
+    )
+
+
+CALLS = [sort, argsort, flat, partition, argpartition, topk, near, few]
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@
 
 enum { MOST = 90001 };
 
-typedef enum kind { RANDOM, FEW, EQUAL, RISING, FALLING, PIPE, TOP, KIND_COUNT } kind;
+typedef enum kind { RANDOM, FEW, RARE, EQUAL, RISING, FALLING, PIPE, TOP, KIND_COUNT } kind;
 
 static uint64_t value(kind k, int64_t i, int64_t n, uint64_t *seed) {
     const uint64_t r = (uint64_t)test_random(seed) << 32 | test_random(seed);
     switch (k) {
     case RANDOM: return r;
-    case FEW: return r % 5 << 20;
+    case FEW: return r % 5 << 10;
+    case RARE: return r % 1000 ? r % 5 << 10 : r;
     case EQUAL: return 7;
     case RISING: return (uint64_t)i;
     case FALLING: return (uint64_t)(n - i);

@@ -41,7 +41,7 @@ static const form_64 *form_of_64(ht_dtype t) {
         const form_##w *form = wide ? form_of_##w(x->dtype) : &plain_##w, *given = there ? form : &plain_##w;          \
         const uint##w##_t *from = there ? (const uint##w##_t *)x->data + row_at(job, row) : items;                     \
         uint##w##_t *to = wide ? (uint##w##_t *)job->call->out.data + row * n : out;                                   \
-        if (!there) load_rows(job, row, rows, job->items, NULL);                                                       \
+        if (!there) load_keys(job, row, 0, held, job->items);                                                          \
         for (int64_t r = 0; r < rows; r++, from += n, to += n, items += n)                                             \
             if (job->kth < 0 || n <= BASE_SORT_##w)                                                                    \
                 sort_elements_##w(from, given, to, items, n, depth_for(n), &(sorting_##w){form, job->counts});         \
@@ -68,7 +68,7 @@ static void order_rows(const sort_job *job, int64_t row, int64_t rows) {
     const int64_t n = job->n, kth = job->kth;
     const size_t bytes = (size_t)n * job->item_bytes;
     void *other = job->items + (size_t)rows * bytes;
-    load_rows(job, row, rows, job->items, NULL);
+    load_keys(job, row, 0, rows * n, job->items);
     for (int64_t r = 0; r < rows; r++) {
         void *a = job->items + (size_t)r * bytes;
         if (kth < 0)
@@ -84,14 +84,24 @@ static void order_rows(const sort_job *job, int64_t row, int64_t rows) {
 }
 #endif
 
+static void count_row(const sort_job *job, int64_t row) {
+    const ht_dtype t = job->x->dtype;
+    const char *from = element(job, row, 0);
+    void *to = (char *)job->call->out.data + row * job->n * (int64_t)ht_dtype_bytes(t);
+#ifdef HT_ISA_avx512
+    const form_16 *form = form_of_16(t);
+    if (ht_dtype_bytes(t) == 2 && job->stride == 1 && sort_plain_16((const void *)from, form, to, job->n, form)) return;
+#endif
+    sort_by_counting(t, from, job->stride, job->n, job->counts, to);
+}
+
 static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
     sort_job job = *(const sort_job *)arg;
     give_room(&job, worker);
     for (int64_t row = begin; row < end; row += job.at_once) {
         const int64_t rows = ht_min_i64(job.at_once, end - row);
         if (job.counted)
-            sort_by_counting(job.x->dtype, element(&job, row, 0), job.stride, job.n, job.counts,
-                             (char *)job.call->out.data + row * job.n * (int64_t)ht_dtype_bytes(job.x->dtype));
+            count_row(&job, row);
         else if (!job.places)
             order_rows(&job, row, rows);
         else if (job.kth >= 0)

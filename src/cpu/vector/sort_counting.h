@@ -11,7 +11,7 @@ static inline size_t counting_bytes(ht_dtype t) { return sizeof(uint32_t) << (ht
 /* Whether so many elements are enough for it to be the faster way to sort, or with kth to part them, which one order of
  * elements of 8 bits is as good for as another. */
 static inline bool counting_pays(ht_dtype t, int64_t n, int64_t kth) {
-    return ht_dtype_bytes(t) == 1 ? n >= 1 << 9 : ht_dtype_bytes(t) == 2 && kth < 0 && n >= 1 << 16;
+    return ht_dtype_bytes(t) == 1 ? n >= 1 << 9 : ht_dtype_bytes(t) == 2 && kth < 0 && n >= 1 << 17;
 }
 
 static void sort_by_counting(ht_dtype t, const char *x, int64_t stride, int64_t n, uint32_t *counts, void *out) {

@@ -61,7 +61,7 @@ static sort_job job_of(const ht_call *call, bool places, int64_t kth) {
     if (places && kth < 0)
         job.low = bits == 64 ? 64 - __builtin_clzll((unsigned long long)job.n | 1) : job.kind == ITEMS_32 ? 16 : 32;
     job.n_bits = bits == 64 ? 64 - job.low : bits;
-    job.rooms = job.counted ? 0 : kth < 0 ? 2 : 3;
+    job.rooms = job.counted ? 0 : kth < 0 && !places ? 2 : 3;
     return job;
 }
 
@@ -119,14 +119,6 @@ static void add_places(const sort_job *job, const void *keys, int64_t first, int
 static void load(const sort_job *job, int64_t row, int64_t begin, int64_t end, void *to, void *room) {
     load_keys(job, row, begin, end - begin, job->places ? room : to);
     if (job->places) add_places(job, room, begin, end - begin, to);
-}
-
-/* The same for so many rows: those that follow one another, or one. */
-static void load_rows(const sort_job *job, int64_t row, int64_t rows, char *to, char *room) {
-    load_keys(job, row, 0, rows * job->n, job->places ? room : to);
-    const size_t keys = ht_dtype_bytes(job->x->dtype) == 1 ? 2 : ht_dtype_bytes(job->x->dtype);
-    for (int64_t r = 0; r < rows && job->places; r++)
-        add_places(job, room + (size_t)(r * job->n) * keys, 0, job->n, to + (size_t)(r * job->n) * job->item_bytes);
 }
 
 /* Items [begin, end) of a row, or of rows, as elements, or places, of the result. */

@@ -51,10 +51,13 @@ static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsig
 #undef WIDTH
 
 #define OF_WIDTH(w)                                                                                                    \
+    static bool is_ordered_##w(const uint##w##_t *keys, int64_t n) {                                                   \
+        const forms_##w as = forms_of_##w(&plain_##w);                                                                 \
+        return in_order_##w(keys, n, &as);                                                                             \
+    }                                                                                                                  \
     static void order_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int low, int n_bits, uint32_t *count) {       \
         (void)low, (void)n_bits;                                                                                       \
-        const forms_##w as = forms_of_##w(&plain_##w);                                                                 \
-        if (n > BASE_SORT_##w && in_order_##w(a, n, &as)) return;                                                      \
+        if (n > BASE_SORT_##w && is_ordered_##w(a, n)) return;                                                         \
         sort_within_##w(a, other, n, 0, depth_for(n), &(sorting_##w){&plain_##w, count});                              \
     }                                                                                                                  \
     static placed_##w find_at_##w(const uint##w##_t *keys, uint##w##_t *room, int64_t n, int64_t kth, int n_bits,      \
@@ -76,12 +79,17 @@ static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsig
         uint##w##_t number;                                                                                            \
         int64_t below, equal;                                                                                          \
     } placed_##w;                                                                                                      \
-    static void order_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int low, int n_bits, uint32_t *count) {       \
+    static bool is_ordered_##w(const uint##w##_t *keys, int64_t n) {                                                   \
         for (int64_t i = 1; i < n; i++)                                                                                \
-            if (a[i] < a[i - 1]) {                                                                                     \
-                sort_##w(a, other, n, low, n_bits, count);                                                             \
-                return;                                                                                                \
-            }                                                                                                          \
+            if (keys[i] < keys[i - 1]) return false;                                                                   \
+        return true;                                                                                                   \
+    }                                                                                                                  \
+    static void order_##w(uint##w##_t *a, uint##w##_t *other, int64_t n, int low, int n_bits, uint32_t *count) {       \
+        if (!is_ordered_##w(a, n)) sort_##w(a, other, n, low, n_bits, count);                                          \
+    }                                                                                                                  \
+    static bool sort_places_of_few_##w(const uint##w##_t *keys, int64_t n, uint32_t *places) {                         \
+        (void)keys, (void)n, (void)places;                                                                             \
+        return false; /* counting by comparing pays where a register is compared at once */                            \
     }                                                                                                                  \
     static placed_##w find_at_##w(const uint##w##_t *keys, uint##w##_t *room, int64_t n, int64_t kth, int n_bits,      \
                                   uint32_t *count) {                                                                   \

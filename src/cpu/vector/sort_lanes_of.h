@@ -149,6 +149,8 @@ static int NAMED(sample_of)(const ITEM *x, const NAMED(forms) * as, int64_t n, I
     return count * LANES;
 }
 
+#include "cpu/vector/sort_values_of.h"
+
 /* ---- sorting ---- */
 
 typedef struct NAMED(sorting) {
@@ -263,19 +265,6 @@ static void NAMED(sort_into)(ITEM *from, ITEM *to, int64_t n, ITEM least, int de
     NAMED(sort_base)(from, to, n, s->form);
 }
 
-static bool NAMED(in_order)(const ITEM *x, int64_t n, const NAMED(forms) * as) {
-    int64_t i = 0;
-    for (; i + LANES < n; i += LANES) {
-        const __m512i a = NAMED(numbers)(as, _mm512_loadu_si512(x + i));
-        if (BELOW(NAMED(numbers)(as, _mm512_loadu_si512(x + i + 1)), a)) return false;
-    }
-    if (i + 1 >= n) return true;
-    const NAMED(mask) here = FIRST(n - 1 - i);
-    const __m512i a = NAMED(numbers)(as, LOAD_SOME(as->top, here, x + i));
-    const __m512i b = NAMED(numbers)(as, LOAD_SOME(as->top, here, x + i + 1));
-    return !(BELOW(b, a) & here);
-}
-
 /* Elements x[0 .. n) in order, at `to`, with room for as many. x may be the room, but not `to`. */
 static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *to, ITEM *room, int64_t n, int depth,
                                  const NAMED(sorting) * s) {
@@ -283,15 +272,8 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
         NAMED(sort_few)(x, from, to, n, s->form);
         return;
     }
-    const NAMED(forms) as = NAMED(forms_of)(from), made = NAMED(forms_of)(s->form);
-    if (NAMED(in_order)(x, n, &as)) {
-        int64_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            _mm512_storeu_si512(to + i, NAMED(elements)(&made, NAMED(numbers)(&as, _mm512_loadu_si512(x + i))));
-        const NAMED(mask) here = NAMED(lanes_left)(n - i);
-        STORE_SOME(to + i, here, NAMED(elements)(&made, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i))));
-        return;
-    }
+    if (NAMED(sort_plain)(x, from, to, n, s->form)) return;
+    const NAMED(forms) as = NAMED(forms_of)(from);
     ITEM two[2];
     if (NAMED(two_pivots)(x, n, &as, two)) {
         NAMED(sort_in_three)(x, &as, to, room, n, two, 0, depth, s);

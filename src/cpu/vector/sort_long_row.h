@@ -64,7 +64,7 @@ static void sort_buckets(void *arg, int64_t begin, int64_t end, int worker) {
         }
         void *room = l->room + (size_t)first * bytes;
         order(&job, to, room, n);
-        if (job.places && wide_keys(&job)) settle(&job, l->row, (uint64_t *)(void *)to, room, n);
+        if (job.places && wide_keys(&job)) settle(&job, l->row, NULL, (uint64_t *)(void *)to, room, n);
         store(&job, l->row, first, first + n, l->gathered);
     }
 }
@@ -93,7 +93,6 @@ static void sort_long_row(const sort_job *job, int64_t row) {
     const int threads = ht_pool_threads(pool);
     long_row l = {.sort = *job, .row = row};
     const size_t bytes = (size_t)job->n * job->item_bytes;
-    if (job->places && wide_keys(job)) measure(&l.sort, row, 1);
     l.n_pieces = threads < MOST_PIECES ? threads : MOST_PIECES;
     l.n_buckets = (int)ht_min_i64(MOST_BUCKETS, BUCKETS_PER_THREAD * l.n_pieces);
     l.piece = (job->n + l.n_pieces - 1) / l.n_pieces;
@@ -103,6 +102,10 @@ static void sort_long_row(const sort_job *job, int64_t row) {
     give_room(&l.sort, 0);
     l.parted = l.sort.items;
     l.gathered = l.parted + bytes;
+    if (job->places && wide_keys(job)) {
+        load_keys(job, row, 0, job->n, l.room);
+        measure(&l.sort, (const uint64_t *)(void *)l.room, job->n);
+    }
     find_pivots(&l, sample, sample + bytes / 2 / 64 * 64);
     ht_pool_run(pool, l.n_pieces, 1, part_pieces, &l);
     ht_pool_run(pool, l.n_buckets, 1, sort_buckets, &l);

@@ -8,16 +8,11 @@
 
 /* A place and 64 bits do not fit into an item: it has as many of the upper bits of what a key is above the least one as leave
  * room for the place. */
-static void measure(sort_job *job, int64_t row, int64_t rows) {
-    enum { AT_ONCE = 256 };
-    uint64_t keys[AT_ONCE], least = UINT64_MAX, most = 0;
-    for (int64_t at = 0; at < rows * job->n; at += AT_ONCE) {
-        const int64_t n = ht_min_i64(AT_ONCE, rows * job->n - at);
-        load_keys(job, row, at, n, keys);
-        for (int64_t i = 0; i < n; i++) {
-            least = keys[i] < least ? keys[i] : least;
-            most = keys[i] > most ? keys[i] : most;
-        }
+static void measure(sort_job *job, const uint64_t *keys, int64_t n) {
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        least = keys[i] < least ? keys[i] : least;
+        most = keys[i] > most ? keys[i] : most;
     }
     const int bits = 64 - __builtin_clzll((unsigned long long)(most - least) | 1);
     job->least = least;
@@ -25,20 +20,30 @@ static void measure(sort_job *job, int64_t row, int64_t rows) {
 }
 
 /* Items in order, of which some may be alike but for the place and for bits that were left out: those, which are no more than
- * a place has, with the place fit into an item again. */
-static void settle(const sort_job *job, int64_t row, uint64_t *items, uint64_t *other, int64_t n) {
-    if (!wide_keys(job) || job->shift == 0) return;
+ * a place has, with the place fit into an item again. `keys` are those of the row, or NULL: loaded again. */
+static void settle(const sort_job *job, int64_t row, const uint64_t *keys, uint64_t *items, uint64_t *other,
+                   int64_t n) {
+    if (job->shift == 0) return;
     const uint64_t places = (UINT64_C(1) << job->low) - 1, left_out = (UINT64_C(1) << job->shift) - 1;
-    for (int64_t i = 0, end; i < n; i = end) {
+    int64_t n_alike = 0;
+    for (int64_t i = 1; i < n; i++) n_alike += (items[i] ^ items[i - 1]) <= places;
+    for (int64_t i = 0, end; i < n && n_alike; i = end) {
         const uint64_t alike = items[i] >> job->low;
         for (end = i + 1; end < n && items[end] >> job->low == alike;) end++;
         if (end == i + 1) continue;
+        uint64_t different = 0;
         for (int64_t k = i; k < end; k++) {
-            const uint64_t place = items[k] & places;
+            const int64_t place = (int64_t)(items[k] & places);
             uint64_t key = 0;
-            load_64(job->x->dtype, element(job, row, (int64_t)place), 1, 1, true, &key);
-            items[k] = ((key - job->least) & left_out) << job->low | place;
+            if (keys)
+                key = keys[place];
+            else
+                load_64(job->x->dtype, element(job, row, place), 1, 1, true, &key);
+            other[k - i] = (key - job->least) & left_out;
+            different |= other[k - i] ^ other[0];
         }
+        if (!different) continue; /* in the order of their places */
+        for (int64_t k = i; k < end; k++) items[k] = other[k - i] << job->low | (items[k] & places);
         order_64(items + i, other, end - i, job->low, job->shift, job->counts);
     }
 }
@@ -109,18 +114,37 @@ static void part_rows(const sort_job *job, int64_t row, int64_t rows) {
             part_places_64((const uint64_t *)(void *)keys, (uint64_t *)(void *)room, n, job, places);
 }
 
+/* Places of a row that is in order, or of few different keys. */
+#define SORT_PLAINLY(w)                                                                                                \
+    static bool sort_plainly_##w(const uint##w##_t *keys, int64_t n, uint32_t *places) {                               \
+        if (!is_ordered_##w(keys, n)) return sort_places_of_few_##w(keys, n, places);                                  \
+        for (int64_t i = 0; i < n; i++) places[i] = (uint32_t)i;                                                       \
+        return true;                                                                                                   \
+    }
+SORT_PLAINLY(16)
+SORT_PLAINLY(32)
+SORT_PLAINLY(64)
+
+/* The room is for the items of a row, as much again for sorting them, and keys of all rows. */
 static void sort_places(sort_job *job, int64_t row, int64_t rows) {
     const int64_t n = job->n;
-    const size_t bytes = (size_t)n * job->item_bytes;
-    char *items = job->items, *other = items + (size_t)rows * bytes;
-    if (wide_keys(job)) measure(job, row, rows);
-    load_rows(job, row, rows, items, other);
-    for (int64_t r = 0; r < rows; r++) {
-        char *a = items + (size_t)r * bytes;
-        order(job, a, other, n);
-        if (wide_keys(job)) settle(job, row + r, (uint64_t *)(void *)a, (uint64_t *)(void *)other, n);
+    const size_t item_bytes = (size_t)n * job->item_bytes, element_bytes = ht_dtype_bytes(job->x->dtype);
+    const size_t key_bytes = (size_t)n * (element_bytes == 1 ? 2 : element_bytes);
+    char *items = job->items, *other = items + item_bytes, *keys = other + item_bytes;
+    uint32_t *places = (uint32_t *)job->call->out.data + row * n;
+    load_keys(job, row, 0, rows * n, keys);
+    if (wide_keys(job)) measure(job, (const uint64_t *)(void *)keys, rows * n);
+    for (int64_t r = 0; r < rows; r++, keys += key_bytes, places += n) {
+        const void *from = keys;
+        if (element_bytes <= 2   ? sort_plainly_16(from, n, places)
+            : element_bytes == 4 ? sort_plainly_32(from, n, places)
+                                 : sort_plainly_64(from, n, places))
+            continue;
+        add_places(job, from, 0, n, items);
+        order(job, items, other, n);
+        if (wide_keys(job)) settle(job, row + r, from, (uint64_t *)(void *)items, (uint64_t *)(void *)other, n);
+        store(job, row + r, 0, n, items);
     }
-    store(job, row, 0, rows * n, items);
 }
 
 #endif
