@@ -10,12 +10,13 @@ typedef enum ht_sort_way {
     HT_SORT_WITHIN,
     HT_SORT_INTO,
     HT_SORT_ELEMENTS,
+    HT_SORT_PART,
     HT_SORT_FIND,
     HT_SORT_WAY_COUNT
 } ht_sort_way;
 
-/* x, to and room are [n], and apart. What is in order is then at x for HT_SORT_WITHIN, else at `to`; HT_SORT_FIND gives what
- * sorting would put at kth, and how many are below it and equal it. */
+/* x, to and room are [n], and apart. What is in order is then at x for HT_SORT_WITHIN, else at `to`; HT_SORT_PART parts it at
+ * kth, HT_SORT_FIND gives what sorting would put there, and how many are below it and equal it. */
 typedef struct ht_sort_trial {
     ht_sort_way way;
     int width; /* of numbers without sign: 16, 32 or 64 bits */

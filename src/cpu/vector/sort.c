@@ -45,10 +45,8 @@ static const form_64 *form_of_64(ht_dtype t) {
         for (int64_t r = 0; r < rows; r++, from += n, to += n, items += n)                                             \
             if (job->kth < 0 || n <= BASE_SORT_##w)                                                                    \
                 sort_elements_##w(from, given, to, items, n, depth_for(n), &(sorting_##w){form, job->counts});         \
-            else {                                                                                                     \
-                const placed_##w at = find_##w(from, given, to, other, n, job->kth, depth_for(n), job->counts);        \
-                part_elements_##w(from, given, to, form, n, &at);                                                      \
-            }                                                                                                          \
+            else                                                                                                       \
+                part_at_##w(from, given, to, form, other, items, n, job->kth, depth_for(n), job->counts);              \
         if (!wide) store(job, row, 0, held, out);                                                                      \
     }
 ROWS_OF_WIDTH(16)
@@ -176,6 +174,8 @@ bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial);
         case HT_SORT_WITHIN: sort_within_##w(x, room, t->n, 0, t->splits, &s); break;                                  \
         case HT_SORT_INTO: sort_into_##w(x, to, t->n, 0, t->splits, &s); break;                                        \
         case HT_SORT_ELEMENTS: sort_elements_##w(x, &plain_##w, to, room, t->n, t->splits, &s); break;                 \
+        case HT_SORT_PART: part_at_##w(x, &plain_##w, to, &plain_##w, room, x, t->n, t->kth, t->splits, counts);       \
+            break;                                                                                                     \
         default: at = find_##w(x, &plain_##w, room, to, t->n, t->kth, t->splits, counts); break;                       \
         }                                                                                                              \
         t->number = at.number, t->below = at.below, t->equal = at.equal;                                               \

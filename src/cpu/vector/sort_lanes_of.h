@@ -41,10 +41,11 @@ static int64_t NAMED(split)(const ITEM *x, ITEM *low, ITEM *high, int64_t n, ITE
 }
 
 /* The same by two pivots: what is below the first one goes to the front of `low`, which may be x, what is below the second one
- * to the front of `middle`, which may be x, and the others end before `end`. */
+ * to the front of `middle`, which may be x, and the others end before `end`. What is not in the middle is `made` elements. */
 static inline __attribute__((always_inline)) void NAMED(split_in_three)(const ITEM *x, ITEM *low, ITEM *middle,
                                                                         ITEM *end, int64_t n, const ITEM pivot[2],
-                                                                        const NAMED(forms) * as, int64_t count[3]) {
+                                                                        const NAMED(forms) * as,
+                                                                        const NAMED(forms) * made, int64_t count[3]) {
     const __m512i first = SET1(pivot[0]), second = SET1(pivot[1]);
     int64_t lows = 0, others = 0, highs = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -53,21 +54,23 @@ static inline __attribute__((always_inline)) void NAMED(split_in_three)(const IT
         const NAMED(mask) below = BELOW(v, first), under = BELOW(v, second);
         const NAMED(mask) between = under & (NAMED(mask)) ~below, above = (NAMED(mask)) ~under;
         const int some = LANES - __builtin_popcount(under);
-        _mm512_storeu_si512(low + lows, PACK(below, v));
+        const __m512i e = made ? NAMED(elements)(made, v) : v;
+        _mm512_storeu_si512(low + lows, PACK(below, e));
         _mm512_storeu_si512(middle + others, PACK(between, v));
         lows += __builtin_popcount(below);
         highs += some;
         others = i + LANES - lows - highs;
-        STORE_SOME(end - highs, FIRST(some), PACK(above, v));
+        STORE_SOME(end - highs, FIRST(some), PACK(above, e));
     }
     for (; i < n; i++) {
         const ITEM v = as ? LOWEST(NAMED(numbers)(as, SET1(x[i]))) : x[i];
+        const ITEM e = made ? LOWEST(NAMED(elements)(made, SET1(v))) : v;
         if (v < pivot[0])
-            low[lows++] = v;
+            low[lows++] = e;
         else if (v < pivot[1])
             middle[others++] = v;
         else
-            end[-++highs] = v;
+            end[-++highs] = e;
     }
     count[0] = lows, count[1] = others, count[2] = highs;
 }
@@ -187,9 +190,9 @@ static void NAMED(sort_in_three)(const ITEM *x, const NAMED(forms) * as, ITEM *t
                                  const ITEM pivot[2], ITEM least, int depth, const NAMED(sorting) * s) {
     int64_t count[3];
     if (as)
-        NAMED(split_in_three)(x, to, room, to + n, n, pivot, as, count);
+        NAMED(split_in_three)(x, to, room, to + n, n, pivot, as, NULL, count);
     else
-        NAMED(split_in_three)(x, to, room, to + n, n, pivot, NULL, count);
+        NAMED(split_in_three)(x, to, room, to + n, n, pivot, NULL, NULL, count);
     NAMED(sort_into)(room, to + count[0], count[1], pivot[0], depth, s);
     NAMED(sort_within)(to + n - count[2], room, count[2], pivot[1], depth, s);
     NAMED(sort_within)(to, room, count[0], least, depth, s);
@@ -205,7 +208,7 @@ static void NAMED(sort_within)(ITEM *x, ITEM *room, int64_t n, ITEM least, int d
         ITEM two[2];
         if (NAMED(two_pivots)(x, n, NULL, two)) {
             int64_t count[3];
-            NAMED(split_in_three)(x, x, room, room + n, n, two, NULL, count);
+            NAMED(split_in_three)(x, x, room, room + n, n, two, NULL, NULL, count);
             const int64_t high = n - count[2];
             NAMED(sort_into)(room, x + count[0], count[1], two[0], depth, s);
             NAMED(sort_into)(room + high, x + high, count[2], two[1], depth, s);
@@ -289,147 +292,7 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
     NAMED(sort_within)(to, room, front, 0, depth, s);
 }
 
-/* ---- the number at a place ---- */
-
-/* What is below a number, and what equals it. */
-typedef struct NAMED(placed) {
-    ITEM number;
-    int64_t below, equal;
-} NAMED(placed);
-
-/* Of numbers x[0 .. n) as elements those above `low` and below `high` go to `to`, which may be x: gives how many; `under` gets
- * how many are not above `low`. */
-static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM *to, int64_t n, ITEM low, ITEM high,
-                                   int64_t *under) {
-    const __m512i first = SET1(low), last = SET1(high);
-    int64_t kept = 0, not_above = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        const __m512i v = NAMED(numbers)(as, _mm512_loadu_si512(x + i));
-        const NAMED(mask) before = AT_MOST(v, first), here = BELOW(v, last) & (NAMED(mask)) ~before;
-        not_above += __builtin_popcount(before);
-        _mm512_storeu_si512(to + kept, PACK(here, v));
-        kept += __builtin_popcount(here);
-    }
-    if (i < n) {
-        const NAMED(mask) there = FIRST(n - i);
-        const __m512i v = NAMED(numbers)(as, LOAD_SOME(first, there, x + i));
-        const NAMED(mask) before = AT_MOST(v, first) & there, here = BELOW(v, last) & there & (NAMED(mask)) ~before;
-        const int some = __builtin_popcount(here);
-        not_above += __builtin_popcount(before);
-        STORE_SOME(to + kept, FIRST(some), PACK(here, v));
-        kept += some;
-    }
-    *under = not_above;
-    return kept;
-}
-
-/* How many of numbers x[0 .. n) as elements equal the number. */
-static int64_t NAMED(count_equal)(const ITEM *x, const NAMED(forms) * as, int64_t n, ITEM number) {
-    const __m512i one = SET1(number);
-    int64_t equal = 0, i = 0;
-    for (; i + LANES <= n; i += LANES)
-        equal += __builtin_popcount(EQUAL(NAMED(numbers)(as, _mm512_loadu_si512(x + i)), one));
-    const NAMED(mask) there = NAMED(lanes_left)(n - i);
-    return equal + __builtin_popcount(EQUAL(NAMED(numbers)(as, LOAD_SOME(one, there, x + i)), one) & there);
-}
-
-/* Two numbers of a sample between which the one at kth of n should lie; `wide` times further apart, or the same one if 0. */
-static void NAMED(choose)(const ITEM *sample, int of, int64_t kth, int64_t n, int wide, ITEM *low, ITEM *high) {
-    const int at = (int)((double)kth / (double)n * of);
-    const int away = wide * (2 + (int)(2.5F * sqrtf((float)at * (float)(of - at) / (float)of)));
-    *low = at < away ? 0 : sample[at - away];
-    *high = at + away >= of ? (ITEM)-1 : sample[at + away];
-}
-
-/* What sorting would put at kth of n <= BASE_SORT numbers, or of more, by digits. */
-static NAMED(placed) NAMED(find_in)(ITEM *x, ITEM *room, int64_t n, int64_t kth, uint32_t *count) {
-    NAMED(placed) found = {0};
-    if (n <= NAMED(BASE_SORT))
-        NAMED(sort_base)(x, x, n, &NAMED(plain));
-    else
-        NAMED(select)(x, room, n, kth, 0, WIDTH, count);
-    found.number = x[kth];
-    for (int64_t i = 0; i < n; i++) {
-        found.below += x[i] < found.number;
-        found.equal += x[i] == found.number;
-    }
-    return found;
-}
-
-/* What sorting would put at kth of elements x[0 .. n), with room for as many twice. What lies between two numbers of a sample
- * is kept, until it is little; where kth is not there it is one of the two, as in few different numbers, or what is below or
- * above them is asked. */
-static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *room, ITEM *other, int64_t n,
-                                 int64_t kth, int depth, uint32_t *count) {
-    NAMED(forms) as = NAMED(forms_of)(form);
-    int64_t outside = 0;
-    bool one = false;
-    while (n > NAMED(BASE_SORT) && depth-- > 0) {
-        ITEM sample[NAMED(MOST_SAMPLED)], low, high;
-        const int of = NAMED(sample_of)(x, &as, n, sample);
-        NAMED(choose)(sample, of, kth, n, one ? 0 : 1, &low, &high);
-        int64_t under, kept = NAMED(keep_between)(x, &as, room, n, low, high, &under);
-        for (int wider = 4; kth < under || kth >= under + kept; wider = of) {
-            ITEM first, last;
-            NAMED(choose)(sample, of, kth, n, wider, &first, &last);
-            if (kth < under) {
-                const int64_t equal = NAMED(count_equal)(x, &as, n, low), below = under - equal;
-                if (kth >= below) return (NAMED(placed)){low, outside + below, equal};
-                high = low, low = first < low ? first : 0;
-            } else {
-                const int64_t equal = low == high ? 0 : NAMED(count_equal)(x, &as, n, high);
-                if (kth < under + kept + equal) return (NAMED(placed)){high, outside + under + kept, equal};
-                low = high, high = last > high ? last : (ITEM)-1;
-            }
-            kept = NAMED(keep_between)(x, &as, room, n, low, high, &under);
-        }
-        outside += under;
-        kth -= under;
-        one = kept > n / 2;
-        n = kept;
-        x = room;
-        room = other;
-        other = (ITEM *)(uintptr_t)x;
-        as = NAMED(forms_of)(&NAMED(plain));
-    }
-    for (int64_t i = 0; i < n; i += LANES) {
-        const NAMED(mask) here = NAMED(lanes_left)(n - i);
-        STORE_SOME(room + i, here, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)));
-    }
-    NAMED(placed) found = NAMED(find_in)(room, other, n, kth, count);
-    found.below += outside;
-    return found;
-}
-
-/* Elements x[0 .. n) parted by what is at a place: what is below it, what equals it, the others. */
-static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *to, const NAMED(form) * made, int64_t n,
-                                 const NAMED(placed) * at) {
-    const NAMED(forms) as = NAMED(forms_of)(form), out = NAMED(forms_of)(made);
-    const __m512i middle = SET1(at->number);
-    ITEM *low = to, *high = to + at->below + at->equal;
-    const ITEM *const end_low = to + at->below, *const end = to + n;
-    int64_t i = 0;
-    /* Until a whole register might go beyond the end of either side. */
-    for (; i + LANES <= n && low + LANES <= end_low && high + LANES <= end; i += LANES) {
-        const __m512i v = NAMED(numbers)(&as, _mm512_loadu_si512(x + i)), e = NAMED(elements)(&out, v);
-        const NAMED(mask) below = BELOW(v, middle), above = BELOW(middle, v);
-        _mm512_storeu_si512(low, PACK(below, e));
-        _mm512_storeu_si512(high, PACK(above, e));
-        low += __builtin_popcount(below);
-        high += __builtin_popcount(above);
-    }
-    for (; i < n; i += LANES) {
-        const NAMED(mask) here = NAMED(lanes_left)(n - i);
-        const __m512i v = NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)), e = NAMED(elements)(&out, v);
-        const NAMED(mask) below = BELOW(v, middle) & here, above = BELOW(middle, v) & here;
-        const int lows = __builtin_popcount(below), highs = __builtin_popcount(above);
-        STORE_SOME(low, FIRST(lows), PACK(below, e));
-        STORE_SOME(high, FIRST(highs), PACK(above, e));
-        low += lows;
-        high += highs;
-    }
-    NAMED(fill)(to + at->below, at->equal, at->number, made);
-}
+#include "cpu/vector/sort_find_of.h"
 
 #undef ABOVE
 #undef ALL

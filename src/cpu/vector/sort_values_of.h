@@ -60,21 +60,24 @@ static bool NAMED(count_few)(const ITEM *x, const NAMED(forms) * as, int64_t n, 
     return true;
 }
 
-/* Elements x[0 .. n) in order, at `to`, if they are in order or few different ones. */
-static bool NAMED(sort_plain)(const ITEM *x, const NAMED(form) * from, ITEM *to, int64_t n, const NAMED(form) * form) {
-    const NAMED(forms) as = NAMED(forms_of)(from), made = NAMED(forms_of)(form);
-    if (NAMED(in_order)(x, n, &as)) {
-        for (int64_t i = 0; i < n; i += LANES) {
-            const NAMED(mask) here = NAMED(lanes_left)(n - i);
-            STORE_SOME(to + i, here, NAMED(elements)(&made, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i))));
-        }
-        return true;
-    }
+/* Elements x[0 .. n) in order, at `to`, if they are few different ones. */
+static bool NAMED(sort_values)(const ITEM *x, const NAMED(forms) * as, ITEM *to, int64_t n, const NAMED(form) * form) {
     NAMED(few) few;
-    if (!NAMED(count_few)(x, &as, n, &few)) return false;
+    if (!NAMED(count_few)(x, as, n, &few)) return false;
     for (int k = 0; k < few.n; k++) {
         NAMED(fill)(to, few.count[k], few.number[k], form);
         to += few.count[k];
+    }
+    return true;
+}
+
+/* The same, or if they are in order already. */
+static bool NAMED(sort_plain)(const ITEM *x, const NAMED(form) * from, ITEM *to, int64_t n, const NAMED(form) * form) {
+    const NAMED(forms) as = NAMED(forms_of)(from), made = NAMED(forms_of)(form);
+    if (!NAMED(in_order)(x, n, &as)) return NAMED(sort_values)(x, &as, to, n, form);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const NAMED(mask) here = NAMED(lanes_left)(n - i);
+        STORE_SOME(to + i, here, NAMED(elements)(&made, NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i))));
     }
     return true;
 }
