@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 /* Memory shared by an array and its views. */
 typedef struct ht_buffer {
@@ -93,6 +94,7 @@ struct ht_stream {
     pthread_mutex_t queue_lock;
     pthread_cond_t changed;
     pthread_t worker;
+    pid_t process; /* in which the worker is */
     bool has_worker, stopping;
     ht_stream_task *head, **tail;
     int64_t submitted, completed;

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct ht_stream_task {
     ht_stream_task *next;
@@ -24,9 +25,18 @@ ht_status ht_stream_new(ht_device *d, ht_stream **out, ht_error *err) {
     return HT_OK;
 }
 
+/* A process that was forked has the stream, but not the thread, which waits for a change of the stream in the other. */
+static bool has_worker(ht_stream *s) {
+    if (s->has_worker && s->process != getpid()) {
+        s->has_worker = false;
+        pthread_cond_init(&s->changed, NULL);
+    }
+    return s->has_worker;
+}
+
 void ht_stream_free(ht_stream *s) {
     if (!s) return;
-    if (s->has_worker) {
+    if (has_worker(s)) {
         pthread_mutex_lock(&s->queue_lock);
         s->stopping = true;
         pthread_cond_broadcast(&s->changed);
@@ -108,10 +118,11 @@ ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
 }
 
 static ht_status start_worker(ht_stream *s, ht_error *err) {
-    if (s->has_worker) return HT_OK;
+    if (has_worker(s)) return HT_OK;
     if (pthread_create(&s->worker, NULL, stream_worker, s) != 0)
         return ht_fail(err, HT_ERR_MEMORY, "the stream's thread could not be started");
     s->has_worker = true;
+    s->process = getpid();
     return HT_OK;
 }
 

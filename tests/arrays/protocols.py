@@ -5,7 +5,9 @@ import copy
 import ctypes
 import gc
 import inspect
+import os
 import pickle
+import signal
 import threading
 import unittest
 import weakref
@@ -231,6 +233,27 @@ class Running(unittest.TestCase):
         thread.join()
         gc.collect()
         self.assertEqual((lived[:3], [r() for r in ended]), ([True] * 3, [None] * 4))
+
+    def test_a_forked_process_goes_on(self):
+        x, s = hx.ones((300, 300)), hx.new_stream()
+        waits = hx.matmul(x, x, stream=s)
+        hx.async_eval(x + 1, waits)
+        hx.synchronize(), hx.synchronize(s)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                signal.alarm(60)  # of what waits for a thread that is not there
+                y = x @ x + 1
+                hx.async_eval(y, hx.add(y, waits, stream=s))
+                hx.synchronize(), hx.synchronize(s)
+                right = (y[0, 0].item(), waits[5, 5].item()) == (301, 300)
+                del s, waits
+                gc.collect()
+                status = 0 if right else 2
+            finally:
+                os._exit(status)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_what_takes_a_stream_in_mlx_takes_one_here(self):
         for ours, theirs in ((hx, mx), (hx.random, mx.random), (hx.fast, mx.fast), (hx.linalg, mx.linalg), (hx.array, mx.array)):
