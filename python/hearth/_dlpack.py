@@ -73,14 +73,14 @@ class Lent:
         }  # fmt: skip
 
 
-_lent = {}  # address of a managed tensor: all that lives with it
+_lent = lib.keep({})  # address of a managed tensor: all that lives with it
 
 
-def _forget(address):
-    _lent.pop(address, None)
+def _forget(address, pop=_lent.pop):
+    pop(address, None)
 
 
-_deleter = CFUNCTYPE(None, c_void_p)(_forget)
+_deleter = lib.keep(CFUNCTYPE(None, c_void_p)(_forget))
 
 
 def _drop_unused(capsule):
@@ -90,7 +90,7 @@ def _drop_unused(capsule):
             _forget(_dying_pointer(capsule, name))
 
 
-_capsule_destructor = PYFUNCTYPE(None, c_void_p)(_drop_unused)
+_capsule_destructor = lib.keep(PYFUNCTYPE(None, c_void_p)(_drop_unused))
 
 
 def _fill(tensor, lent):

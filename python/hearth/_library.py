@@ -150,6 +150,12 @@ call = core.call
 hold = core.hold
 
 
+def keep(value):
+    """What may be called back until the very end of the program, after modules have lost what is in them."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    return value
+
+
 def within(function, *arguments):
     """Calls a function that takes a scope first and an error last, and returns a status."""
     error, scope = _CError(), core.take()

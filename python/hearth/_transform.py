@@ -49,7 +49,7 @@ _retain = lib.declare("ht_array_retain", c_void_p, c_void_p)
 
 # ---- callbacks ----
 
-_users = {}  # what a `user` pointer stands for
+_users = lib.keep({})  # what a `user` pointer stands for
 _numbers = itertools.count(1)
 
 
@@ -95,8 +95,9 @@ def _on_custom(scope, inputs, n_in, outputs, cotangents, n_out, gradients, user)
         return False
 
 
+@lib.keep
 @_RELEASE
-def _on_release(user, pop=_users.pop):  # which stays when the module goes at the end of the program
+def _on_release(user, pop=_users.pop):
     pop(user, None)
 
 

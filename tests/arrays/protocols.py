@@ -8,6 +8,9 @@ import inspect
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import unittest
 import weakref
@@ -254,6 +257,26 @@ class Running(unittest.TestCase):
             finally:
                 os._exit(status)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_programs_end(self):
+        """Also with arrays that hold, or are held by, what calls back into a module that has gone by then."""
+        endings = {
+            "a rule in the graph of what it holds": """
+                class Ring: pass
+                ring, f = Ring(), hx.custom_function(lambda x: x * x)
+                f.vjp(lambda primals, cotangents, outputs: ring.array)
+                ring.array = f(hx.ones(3))""",
+            "memory that is lent": """
+                import sys
+                numbers, unused = np.from_dlpack(hx.ones(9) + 1), (hx.ones(9) + 1).__dlpack__()
+                sys.kept = numbers, unused, memoryview(hx.ones(5))""",
+            "memory that is borrowed": "borrowed = hx.from_dlpack(np.ones(9)) + 1",
+            "an evaluation": "a = hx.ones((700, 700)); hx.async_eval(a @ a @ a @ a)",
+        }
+        for what, text in endings.items():
+            program = "import hearth as hx, numpy as np\n" + textwrap.dedent(text)
+            done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""), what)
 
     def test_what_takes_a_stream_in_mlx_takes_one_here(self):
         for ours, theirs in ((hx, mx), (hx.random, mx.random), (hx.fast, mx.fast), (hx.linalg, mx.linalg), (hx.array, mx.array)):
