@@ -156,15 +156,18 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
 
 /* ---- bringing operands ---- */
 
-static void gather2(uint16_t *to, const uint16_t *from, int64_t stride, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
-}
-static void gather4(uint32_t *to, const uint32_t *from, int64_t stride, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
-}
-static void gather8(uint64_t *to, const uint64_t *from, int64_t stride, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
-}
+/* A distance that compilers know becomes vectors. */
+#define GATHER(type, name)                                                                                             \
+    static void name(type *to, const type *from, int64_t stride, int64_t n) {                                          \
+        if (stride == 2)                                                                                               \
+            for (int64_t i = 0; i < n; i++) to[i] = from[2 * i];                                                       \
+        else                                                                                                           \
+            for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];                                                  \
+    }
+GATHER(uint8_t, gather1)
+GATHER(uint16_t, gather2)
+GATHER(uint32_t, gather4)
+GATHER(uint64_t, gather8)
 
 static void fill(char *to, const char *from, int64_t n, size_t bytes) {
     switch (bytes) {
@@ -185,9 +188,7 @@ void ht_gather_elements(char *to, const char *from, int64_t stride, int64_t n, s
         return;
     }
     switch (bytes) {
-    case 1:
-        for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
-        break;
+    case 1: gather1((uint8_t *)(void *)to, (const uint8_t *)(const void *)from, stride, n); break;
     case 2: gather2((uint16_t *)(void *)to, (const uint16_t *)(const void *)from, stride, n); break;
     case 4: gather4((uint32_t *)(void *)to, (const uint32_t *)(const void *)from, stride, n); break;
     default: gather8((uint64_t *)(void *)to, (const uint64_t *)(const void *)from, stride, n);

@@ -137,6 +137,45 @@ static void large_results_are_those_of_small_ones(void **state) {
     ht_scope_free(s);
 }
 
+static int64_t integer_at(const void *data, ht_dtype t, int64_t i) {
+    switch (t) {
+    case HT_U8: return ((const uint8_t *)data)[i];
+    case HT_U16: return ((const uint16_t *)data)[i];
+    case HT_U32: return ((const uint32_t *)data)[i];
+    default: return ((const int64_t *)data)[i];
+    }
+}
+
+/* The same of copies of elements that do not lie side by side, rows of odd lengths with something behind each. */
+static void large_copies_bring_scattered_elements_together(void **state) {
+    (void)state;
+    static const ht_dtype dtypes[] = {HT_U8, HT_U16, HT_U32, HT_I64};
+    static const int64_t steps[] = {2, 3, 7, -1, -2};
+    for (size_t t = 0; t < sizeof dtypes / sizeof *dtypes; t++)
+        for (size_t k = 0; k < sizeof steps / sizeof *steps; k++) {
+            ht_scope *s = ht_scope_new(test_stream);
+            const int64_t step = steps[k], apart = step < 0 ? -step : step, bytes = (int64_t)ht_dtype_bytes(dtypes[t]);
+            const int64_t width = (9 << 20) / 16 / bytes + 5, row = width * apart + 11;
+            ht_array *all = ht_reshape(s, ht_arange(s, 0, (double)(16 * row), 1, HT_I64), (int64_t[]){16, row}, 2);
+            const int64_t first = step < 0 ? row - 1 : 3, end = first + width * step;
+            ht_array *x = ht_slice(s, ht_astype(s, all, dtypes[t]), (int64_t[]){0, first},
+                                   (int64_t[]){16, end < 0 ? -row - 1 : end}, (int64_t[]){1, step});
+            ht_array *y = ht_contiguous(s, x);
+            ht_error err = {0};
+            const void *data;
+            if (ht_eval(s, &y, 1, &err) || ht_array_data(s, y, &data, &err)) fail_msg("%s", err.message);
+            assert_int_equal(ht_array_size(y), 16 * width);
+            for (int64_t i = 0; i < 16 * width; i++) {
+                uint64_t want = (uint64_t)(i / width * row + first + i % width * step);
+                if (bytes < 8) want &= (UINT64_C(1) << 8 * bytes) - 1;
+                if (integer_at(data, dtypes[t], i) != (int64_t)want)
+                    fail_msg("%s by %d: element %d is %d, not %d", ht_dtype_name(dtypes[t]), (int)step, (int)i,
+                             (int)integer_at(data, dtypes[t], i), (int)want);
+            }
+            ht_scope_free(s);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_defined_is_refused_by_name),
@@ -146,6 +185,7 @@ int main(void) {
         cmocka_unit_test(bounds_may_be_absent_and_broadcast),
         cmocka_unit_test(activations_follow_their_definitions),
         cmocka_unit_test(large_results_are_those_of_small_ones),
+        cmocka_unit_test(large_copies_bring_scattered_elements_together),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }

@@ -1,7 +1,9 @@
 #include "cpu/reference/move.h"
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "cpu/bypass.h"
+#include "cpu/each.h"
 #include "cpu/walk.h"
 
 #include <string.h>
@@ -11,8 +13,8 @@
     return
 
 void ht_move_span(char *to, int64_t step, const char *from, int64_t by, int64_t n, size_t bytes) {
-    if (step == 1 && by == 1) {
-        memcpy(to, from, (size_t)n * bytes);
+    if (step == 1) {
+        ht_gather_elements(to, from, by, n, bytes);
         return;
     }
     switch (bytes) {
@@ -31,18 +33,32 @@ typedef struct move_job {
     ht_walk walk;
 } move_job;
 
-enum { AHEAD = 2048, LEAST_RUN = 256 };
+enum { AHEAD = 2048, LEAST_RUN = 256, STAGED = 2048, NEAR_ELEMENTS = 4 };
+
+/* n elements round the caches, by way of some that are brought together in one. Elements that share lines are asked for. */
+static void move_apart(char *to, const char *from, int64_t by, int64_t n, int64_t bytes) {
+    _Alignas(64) char room[STAGED];
+    const size_t per_line = by > 1 && by <= NEAR_ELEMENTS ? 64 * (size_t)by : 0;
+    for (int64_t i = 0, some; i < n; i += some) {
+        some = ht_min_i64(n - i, STAGED / bytes);
+        const char *x = from + i * by * bytes;
+        ht_gather_elements(room, x, by, some, (size_t)bytes);
+        const ht_ahead ahead = {x + some * by * bytes, per_line};
+        ht_bypass(to + i * bytes, room, (size_t)(some * bytes), &ahead, 1);
+    }
+}
 
 static void move_part(void *arg, const ht_span *s) {
     const move_job *job = arg;
-    const int64_t bytes = (int64_t)job->bytes;
-    if (job->bypasses && s->stride[0] == 1 && s->stride[1] == 1 && s->n * bytes >= LEAST_RUN) {
-        const char *from = job->from + s->offset[1] * bytes;
-        ht_bypass(job->to + s->offset[0] * bytes, from, (size_t)(s->n * bytes), &(ht_ahead){from + AHEAD, 64}, 1);
-        return;
-    }
-    ht_move_span(job->to + s->offset[0] * bytes, s->stride[0], job->from + s->offset[1] * bytes, s->stride[1], s->n,
-                 job->bytes);
+    const int64_t bytes = (int64_t)job->bytes, by = s->stride[1];
+    char *to = job->to + s->offset[0] * bytes;
+    const char *from = job->from + s->offset[1] * bytes;
+    if (!job->bypasses || s->stride[0] != 1 || s->n * bytes < LEAST_RUN)
+        ht_move_span(to, s->stride[0], from, by, s->n, job->bytes);
+    else if (by == 1)
+        ht_bypass(to, from, (size_t)(s->n * bytes), &(ht_ahead){from + AHEAD, 64}, 1);
+    else
+        move_apart(to, from, by, s->n, bytes);
 }
 
 static void move_block(void *arg, int64_t begin, int64_t end, int worker) {
