@@ -320,6 +320,8 @@ HT_LANES_INLINE F HT_V(f_acos)(F x) {
     return HT_V(f_turned)(base, MUL(size, turn), s, rest);
 }
 
+#include "base/math_half.h"
+
 #undef F
 #undef I
 #undef K

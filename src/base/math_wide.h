@@ -120,6 +120,20 @@ static inline float ht_atan2_f32(float y, float x) { return v1f_atan2(y, x); }
 static inline float ht_asin_f32(float x) { return v1f_asin(x); }
 static inline float ht_acos_f32(float x) { return v1f_acos(x); }
 
+/* Of what f16 holds, for a result that becomes an f16 (base/math_half.h). */
+static inline float ht_log_half(float x) { return v1f_log_half(x); }
+static inline float ht_log2_half(float x) { return v1f_log2_half(x); }
+static inline float ht_log10_half(float x) { return v1f_log10_half(x); }
+static inline float ht_expm1_half(float x) { return v1f_expm1_half(x); }
+static inline float ht_sinh_half(float x) { return v1f_sinh_half(x); }
+static inline float ht_cosh_half(float x) { return v1f_cosh_half(x); }
+static inline float ht_sin_half(float x) { return v1f_sin_half(x); }
+static inline float ht_cos_half(float x) { return v1f_cos_half(x); }
+static inline float ht_tan_half(float x) { return v1f_tan_half(x); }
+static inline float ht_asin_half(float x) { return v1f_asin_half(x); }
+static inline float ht_acos_half(float x) { return v1f_acos_half(x); }
+static inline float ht_atan_half(float x) { return v1f_atan_half(x); }
+
 /* ---- exponentials and logarithms ---- */
 
 /* 1 + x is exact from 2^-20 on. */

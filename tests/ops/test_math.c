@@ -87,6 +87,67 @@ static void close_to_libm(void **state) {
     }
 }
 
+/* ---- of f16: every argument that there is ---- */
+
+static const function half_functions[] = {
+    {HT_OP_LOG, ht_log_half, log, 0.0025, 0.0},       {HT_OP_LOG2, ht_log2_half, log2, 0.0025, 0.0},
+    {HT_OP_LOG10, ht_log10_half, log10, 0.0025, 0.0}, {HT_OP_EXPM1, ht_expm1_half, expm1, 0.0025, 0.0},
+    {HT_OP_SINH, ht_sinh_half, sinh, 0.0025, 0.0},    {HT_OP_COSH, ht_cosh_half, cosh, 0.0025, 0.0},
+    {HT_OP_SIN, ht_sin_half, sin, 0.0025, 0.0},       {HT_OP_COS, ht_cos_half, cos, 0.0025, 0.0},
+    {HT_OP_TAN, ht_tan_half, tan, 0.0025, 0.0},       {HT_OP_ARCTAN, ht_atan_half, atan, 0.0025, 0.0},
+    {HT_OP_ARCSIN, ht_asin_half, asin, 0.0025, 0.0},  {HT_OP_ARCCOS, ht_acos_half, acos, 0.0025, 0.0},
+};
+enum { HALVES = 1 << 16 };
+
+/* |got - want| in units of the last place of want as an f16; what rounds to the same f16 from beyond its range is right. */
+static double error_of_half(float got, double want) {
+    if (isnan(want)) return isnan(got) ? 0.0 : INFINITY;
+    if (ht_f32_to_f16((float)want) == ht_f32_to_f16(got) && (isinf(want) || fabs(want) > 65504.0)) return 0.0;
+    if (!signbit(got) != !signbit(want) || !isfinite(got)) return INFINITY;
+    int exponent;
+    frexp(want, &exponent);
+    return fabs((double)got - want) / ldexp(1.0, (exponent < -13 ? -13 : exponent) - 11);
+}
+
+static void halves_close_to_libm(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof half_functions / sizeof *half_functions; k++) {
+        const function *f = &half_functions[k];
+        for (int i = 0; i < HALVES; i++) {
+            const float x = ht_f16_to_f32((uint16_t)i), got = f->ours(x);
+            const double error = error_of_half(got, f->exact((double)x));
+            if (error > f->ulps) fail_msg("%s(%a) = %a is off by %g ulp", test_op_name(f->op), x, got, error);
+        }
+    }
+}
+
+/* With a tail of every length. */
+static void halves_same_bits_on_every_device(void **state) {
+    (void)state;
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n = test_devices(2, devices);
+    static uint16_t x[HALVES], y[HALVES];
+    for (int i = 0; i < HALVES; i++) x[i] = (uint16_t)i;
+    const unsigned flush = ht_flush_denormals();
+    for (int d = 0; d < n; d++)
+        for (size_t k = 0; k < sizeof half_functions / sizeof *half_functions; k++)
+            for (int64_t tail = 0; tail < 16; tail++) {
+                const int64_t count = HALVES - tail;
+                const ht_view in = test_view(x + tail, HT_F16, 1, &count);
+                ht_view out = test_view(y, HT_F16, 1, &count);
+                test_run_ok(devices[d], half_functions[k].op, NULL, 1, &in, &out, NULL);
+                for (int64_t i = 0; i < count; i++) {
+                    const float a = ht_f16_to_f32(x[tail + i]), got = ht_f16_to_f32(y[i]);
+                    const uint16_t want = ht_f32_to_f16(half_functions[k].ours(a));
+                    if (want != y[i] && !(isnan(got) && isnan(ht_f16_to_f32(want))))
+                        fail_msg("%s(%a) = %a with %s, %a in plain C", test_op_name(half_functions[k].op), a, got,
+                                 devices[d]->instruction_set, ht_f16_to_f32(want));
+                }
+            }
+    ht_restore_denormals(flush);
+    test_devices_free(devices, n);
+}
+
 /* ---- of two arguments ---- */
 
 typedef struct function2 {
@@ -217,6 +278,8 @@ int main(void) {
         cmocka_unit_test(close_to_libm),
         cmocka_unit_test(special_values),
         cmocka_unit_test(same_bits_on_every_device),
+        cmocka_unit_test(halves_close_to_libm),
+        cmocka_unit_test(halves_same_bits_on_every_device),
         cmocka_unit_test(pairs_close_to_libm),
         cmocka_unit_test(pairs_same_bits_on_every_device),
     };

@@ -13,7 +13,8 @@ typedef float f32_fn(float);
 typedef double f64_fn(double);
 typedef uint64_t int_fn(int64_t); /* wraps around */
 
-static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f32, f64_fn *f64, int_fn *integer) {
+static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f16, f32_fn *f32, f64_fn *f64,
+                         int_fn *integer) {
     ht_dtype t = call->out.dtype;
     const void *in = call->in[0].data;
     void *out = call->out.data;
@@ -21,6 +22,8 @@ static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f32, f64
         int64_t a = s->offset[1] + i * s->stride[1], o = s->offset[0] + i;
         if (t == HT_F64)
             ht_set_f64(t, out, o, f64(ht_get_f64(t, in, a)));
+        else if (t == HT_F16)
+            ht_set_f32(t, out, o, f16(ht_get_f32(t, in, a)));
         else if (ht_dtype_is_float(t))
             ht_set_f32(t, out, o, f32(ht_get_f32(t, in, a)));
         else
@@ -36,9 +39,9 @@ static ht_status run(const ht_call *call, const char *name, bool takes_integers,
     return HT_OK;
 }
 
-#define UNARY(name, integer)                                                                                           \
+#define UNARY(name, f16, integer)                                                                                      \
     static void name##_span(const ht_call *call, const ht_span *s) {                                                   \
-        apply(call, s, name##_f32, name##_f64, integer);                                                               \
+        apply(call, s, f16, name##_f32, name##_f64, integer);                                                          \
     }                                                                                                                  \
     ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
         return run(call, #name, (int_fn *)integer != NULL, name##_span, err);                                          \
@@ -61,16 +64,16 @@ static double sign_f64(double x) { return (double)((x > 0.0) - (x < 0.0)); }
 static uint64_t sign_int(int64_t x) { return x < 0 ? UINT64_MAX : x > 0; }
 static uint64_t positive_int(int64_t x) { return x != 0; } /* sign of an unsigned type */
 
-UNARY(negative, negative_int)
-UNARY(square, square_int)
+UNARY(negative, negative_f32, negative_int)
+UNARY(square, square_f32, square_int)
 
 static void abs_span(const ht_call *call, const ht_span *s) {
-    apply(call, s, abs_f32, abs_f64, ht_dtype_is_signed(call->out.dtype) ? abs_int : same_int);
+    apply(call, s, abs_f32, abs_f32, abs_f64, ht_dtype_is_signed(call->out.dtype) ? abs_int : same_int);
 }
 ht_status ht_plain_abs(const ht_call *call, ht_error *err) { return run(call, "abs", true, abs_span, err); }
 
 static void sign_span(const ht_call *call, const ht_span *s) {
-    apply(call, s, sign_f32, sign_f64, ht_dtype_is_signed(call->out.dtype) ? sign_int : positive_int);
+    apply(call, s, sign_f32, sign_f32, sign_f64, ht_dtype_is_signed(call->out.dtype) ? sign_int : positive_int);
 }
 ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "sign", true, sign_span, err); }
 
@@ -80,7 +83,14 @@ ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "
 #define FLOATING(name, expression_f32, expression_f64)                                                                 \
     static float name##_f32(float x) { return expression_f32; }                                                        \
     static double name##_f64(double x) { return expression_f64; }                                                      \
-    UNARY(name, NULL)
+    UNARY(name, name##_f32, NULL)
+
+/* With a function of its own for f16. */
+#define FLOATING_HALF(name, expression_f16, expression_f32, expression_f64)                                            \
+    static float name##_f16(float x) { return expression_f16; }                                                        \
+    static float name##_f32(float x) { return expression_f32; }                                                        \
+    static double name##_f64(double x) { return expression_f64; }                                                      \
+    UNARY(name, name##_f16, NULL)
 
 /* Three steps of Newton's method from the value in f32. */
 static double erfinv_f64_of(double x) {
@@ -95,19 +105,19 @@ FLOATING(sqrt, sqrtf(x), sqrt(x))
 FLOATING(rsqrt, 1.0f / sqrtf(x), 1.0 / sqrt(x))
 FLOATING(reciprocal, 1.0f / x, 1.0 / x)
 FLOATING(exp, ht_exp_f32(x), v1d_exp(x))
-FLOATING(expm1, ht_expm1_f32(x), v1d_expm1(x))
-FLOATING(log, ht_log_f32(x), v1d_log(x))
-FLOATING(log2, ht_log2_f32(x), v1d_log2(x))
-FLOATING(log10, ht_log10_f32(x), v1d_log10(x))
+FLOATING_HALF(expm1, ht_expm1_half(x), ht_expm1_f32(x), v1d_expm1(x))
+FLOATING_HALF(log, ht_log_half(x), ht_log_f32(x), v1d_log(x))
+FLOATING_HALF(log2, ht_log2_half(x), ht_log2_f32(x), v1d_log2(x))
+FLOATING_HALF(log10, ht_log10_half(x), ht_log10_f32(x), v1d_log10(x))
 FLOATING(log1p, ht_log1p_f32(x), v1d_log1p(x))
-FLOATING(sin, ht_sin_f32(x), v1d_sin(x))
-FLOATING(cos, ht_cos_f32(x), v1d_cos(x))
-FLOATING(tan, ht_tan_f32(x), v1d_tan(x))
-FLOATING(arcsin, ht_asin_f32(x), v1d_asin(x))
-FLOATING(arccos, ht_acos_f32(x), v1d_acos(x))
-FLOATING(arctan, ht_atan_f32(x), v1d_atan(x))
-FLOATING(sinh, ht_sinh_f32(x), v1d_sinh(x))
-FLOATING(cosh, ht_cosh_f32(x), v1d_cosh(x))
+FLOATING_HALF(sin, ht_sin_half(x), ht_sin_f32(x), v1d_sin(x))
+FLOATING_HALF(cos, ht_cos_half(x), ht_cos_f32(x), v1d_cos(x))
+FLOATING_HALF(tan, ht_tan_half(x), ht_tan_f32(x), v1d_tan(x))
+FLOATING_HALF(arcsin, ht_asin_half(x), ht_asin_f32(x), v1d_asin(x))
+FLOATING_HALF(arccos, ht_acos_half(x), ht_acos_f32(x), v1d_acos(x))
+FLOATING_HALF(arctan, ht_atan_half(x), ht_atan_f32(x), v1d_atan(x))
+FLOATING_HALF(sinh, ht_sinh_half(x), ht_sinh_f32(x), v1d_sinh(x))
+FLOATING_HALF(cosh, ht_cosh_half(x), ht_cosh_f32(x), v1d_cosh(x))
 FLOATING(tanh, ht_tanh_f32(x), v1d_tanh(x))
 FLOATING(erf, ht_erf_f32(x), erf(x))
 FLOATING(erfinv, ht_erfinv_f32(x), erfinv_f64_of(x))

@@ -1,4 +1,4 @@
-/* Functions of f32 in plain C, and of f16 and bf16 through f32. */
+/* Functions of f32 in plain C, and of f16 and bf16 through f32; sin and cos of f16 are in each_lanes.c. */
 #include "base/math_wide.h"
 #include "cpu/vector/each.h"
 
@@ -8,6 +8,8 @@
     static void name##_f16(const void *const *in, void *out, int64_t n, const void *params) {                          \
         each_through_f32(HT_F16, (result) == HT_BOOL ? HT_BOOL : HT_F16, name##_f32, n_in, in, out, n, params);        \
     }                                                                                                                  \
+    BF16_THROUGH_F32(name, n_in, result)
+#define BF16_THROUGH_F32(name, n_in, result)                                                                           \
     static void name##_bf16(const void *const *in, void *out, int64_t n, const void *params) {                         \
         each_through_f32(HT_BF16, (result) == HT_BOOL ? HT_BOOL : HT_BF16, name##_f32, n_in, in, out, n, params);      \
     }
@@ -71,7 +73,7 @@ BINARY(less_equal, uint8_t, HT_BOOL, a <= b)
         HT_EACH                                                                                                        \
         for (int64_t i = 0; i < n; i++) to[i] = ht_##name##_easy(x[i]);                                                \
     }                                                                                                                  \
-    THROUGH_F32(name, 1, HT_F32)
+    BF16_THROUGH_F32(name, 1, HT_F32)
 ANGLE(sin)
 ANGLE(cos)
 
@@ -110,8 +112,9 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_float)(ht_op_id op, ht_dtype from, ht_dtype
     (void)to;
     if (op == HT_OP_NAN_TO_NUM) return from == HT_F32 ? nan_to_num_f32 : NULL;
     switch (op) {
-        ROW(SIN, sin);
-        ROW(COS, cos);
+    case HT_OP_SIN: return from == HT_F32 ? sin_f32 : sin_bf16;
+    case HT_OP_COS:
+        return from == HT_F32 ? cos_f32 : cos_bf16;
         ROW(ERF, erf);
         ROW(ERFINV, erfinv);
         ROW(GELU, gelu);

@@ -38,6 +38,14 @@
     UNARY_OF(name, f16, uint16_t, _f16, parameter)                                                                     \
     UNARY_OF(name, bf16, uint16_t, _bf16, parameter)
 
+/* With a function of its own for f16. */
+#define UNARY_HALF(name, half, expression)                                                                             \
+    HT_INLINE v16f name##_lanes(v16f x, v16f p) { return (void)p, expression; }                                        \
+    HT_INLINE v16f name##_half_lanes(v16f x, v16f p) { return (void)p, half; }                                         \
+    UNARY_OF(name, f32, float, , 0.0f)                                                                                 \
+    UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f)                                                                   \
+    UNARY_OF(name, bf16, uint16_t, _bf16, 0.0f)
+
 #define BINARY(name, expression)                                                                                       \
     HT_INLINE v16f name##_lanes(v16f a, v16f b) { return expression; }                                                 \
     BINARY_OF(name, f32, float, )                                                                                      \
@@ -53,21 +61,25 @@ UNARY(sqrt, 0.0f, v16f_sqrt(x))
 UNARY(rsqrt, 1.0f, v16f_div(p, v16f_sqrt(x)))
 UNARY(reciprocal, 1.0f, v16f_div(p, x))
 UNARY(exp, 0.0f, v16f_exp(x))
-UNARY(log, 0.0f, v16f_log(x))
+UNARY_HALF(log, v16f_log_half(x), v16f_log(x))
 UNARY(tanh, 0.0f, v16f_tanh(x))
 UNARY(sigmoid, 0.0f, v16f_sigmoid(x))
 UNARY(silu, 0.0f, v16f_silu(x))
 UNARY(gelu_tanh, 0.0f, v16f_gelu_tanh(x))
-UNARY(expm1, 0.0f, v16f_expm1(x))
-UNARY(log2, 0.0f, v16f_log2(x))
-UNARY(log10, 0.0f, v16f_log10(x))
+UNARY_HALF(expm1, v16f_expm1_half(x), v16f_expm1(x))
+UNARY_HALF(log2, v16f_log2_half(x), v16f_log2(x))
+UNARY_HALF(log10, v16f_log10_half(x), v16f_log10(x))
 UNARY(log1p, 0.0f, v16f_log1p(x))
-UNARY(tan, 0.0f, v16f_tan(x))
-UNARY(arcsin, 0.0f, v16f_asin(x))
-UNARY(arccos, 0.0f, v16f_acos(x))
-UNARY(arctan, 0.0f, v16f_atan(x))
-UNARY(sinh, 0.0f, v16f_sinh(x))
-UNARY(cosh, 0.0f, v16f_cosh(x))
+UNARY_HALF(tan, v16f_tan_half(x), v16f_tan(x))
+UNARY_HALF(arcsin, v16f_asin_half(x), v16f_asin(x))
+UNARY_HALF(arccos, v16f_acos_half(x), v16f_acos(x))
+UNARY_HALF(arctan, v16f_atan_half(x), v16f_atan(x))
+UNARY_HALF(sinh, v16f_sinh_half(x), v16f_sinh(x))
+UNARY_HALF(cosh, v16f_cosh_half(x), v16f_cosh(x))
+HT_INLINE v16f sin_half_lanes(v16f x, v16f p) { return (void)p, v16f_sin_half(x); }
+HT_INLINE v16f cos_half_lanes(v16f x, v16f p) { return (void)p, v16f_cos_half(x); }
+UNARY_OF(sin_half, f16, uint16_t, _f16, 0.0f)
+UNARY_OF(cos_half, f16, uint16_t, _f16, 0.0f)
 UNARY(scale, value_of(params), v16f_mul(x, p))
 UNARY(softcap, value_of(params), v16f_mul(p, v16f_tanh(v16f_div(x, p))))
 BINARY(add, v16f_add(a, b))
@@ -100,13 +112,18 @@ static void any_power_f32(const void *const *in, void *out, int64_t n, const voi
 }
 
 #define ROW(id, name)                                                                                                  \
-    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
+    case HT_OP_##id:                                                                                                   \
+        return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
+#define ROW_HALF(id, name)                                                                                             \
+    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_half_f16 : name##_bf16
 
 ht_each_fn *HT_ISA_NAME(ht_find_each_lanes)(ht_op_id op, ht_dtype from, ht_dtype to) {
     if (from != to || !lanes_take(from)) return NULL;
     switch (op) {
-    case HT_OP_POWER:
-        return from == HT_F32 ? any_power_f32 : from == HT_F16 ? power_f16 : power_bf16;
+    case HT_OP_POWER: return from == HT_F32 ? any_power_f32 : from == HT_F16 ? power_f16 : power_bf16;
+    case HT_OP_SIN: return from == HT_F16 ? sin_half_f16 : NULL;
+    case HT_OP_COS:
+        return from == HT_F16 ? cos_half_f16 : NULL;
         ROW(NEGATIVE, negative);
         ROW(ABS, abs);
         ROW(SQUARE, square);
@@ -114,23 +131,23 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_lanes)(ht_op_id op, ht_dtype from, ht_dtype
         ROW(RSQRT, rsqrt);
         ROW(RECIPROCAL, reciprocal);
         ROW(EXP, exp);
-        ROW(LOG, log);
+        ROW_HALF(LOG, log);
         ROW(TANH, tanh);
         ROW(SIGMOID, sigmoid);
         ROW(SILU, silu);
         ROW(GELU_TANH, gelu_tanh);
         ROW(SCALE, scale);
         ROW(SOFTCAP, softcap);
-        ROW(EXPM1, expm1);
-        ROW(LOG2, log2);
-        ROW(LOG10, log10);
+        ROW_HALF(EXPM1, expm1);
+        ROW_HALF(LOG2, log2);
+        ROW_HALF(LOG10, log10);
         ROW(LOG1P, log1p);
-        ROW(TAN, tan);
-        ROW(ARCSIN, arcsin);
-        ROW(ARCCOS, arccos);
-        ROW(ARCTAN, arctan);
-        ROW(SINH, sinh);
-        ROW(COSH, cosh);
+        ROW_HALF(TAN, tan);
+        ROW_HALF(ARCSIN, arcsin);
+        ROW_HALF(ARCCOS, arccos);
+        ROW_HALF(ARCTAN, arctan);
+        ROW_HALF(SINH, sinh);
+        ROW_HALF(COSH, cosh);
         ROW(ARCTAN2, arctan2);
         ROW(ADD, add);
         ROW(SUBTRACT, subtract);
