@@ -28,8 +28,10 @@ int ht_affine_type(int64_t bits, int64_t group, ht_weight_type scale) {
 }
 
 void ht_affine_gather(int bits, uint64_t numbers, uint8_t *bytes) {
-    uint64_t x = 0;
-    for (int i = 0; i < 8; i++) x |= (numbers >> 8 * i & 255) << bits * i;
+    const uint64_t one = 0x00ff00ff00ff00ffu, two = 0x0000ffff0000ffffu, four = 0xffffffffu;
+    uint64_t x = (numbers & one) | (numbers >> 8 & one) << bits;
+    x = (x & two) | (x >> 16 & two) << 2 * bits;
+    x = (x & four) | x >> 32 << 4 * bits;
     for (int i = 0; i < bits; i++) bytes[i] = (uint8_t)(x >> 8 * i);
 }
 

@@ -93,45 +93,50 @@ static uint8_t power_for(float scale) {
     return e < -127.0f ? 0 : e > 127.0f ? 254 : (uint8_t)(int)(e + 127.0f);
 }
 
-static void encode_float(const ht_quantization *how, const float *x, ht_group *out) {
-    float largest = 0.0f;
-    bool wide = how->mode == HT_QUANT_MXFP8;
-    for (int i = 0; i < how->group; i++) largest = fabsf(x[i]) > largest ? fabsf(x[i]) : largest;
-    float scale = largest / (wide ? 448.0f : 6.0f);
+static void fit_float(const ht_quantization *how, float low, float high, ht_group *out) {
+    float largest = low > high ? 0.0f : fmaxf(fabsf(low), fabsf(high));
+    float scale = largest / (how->mode == HT_QUANT_MXFP8 ? 448.0f : 6.0f);
     out->code = how->mode == HT_QUANT_NVFP4 ? to_e4m3(scale) : power_for(scale);
     out->scale = ht_groups_scale(how->mode, HT_U8, &out->code, 0);
+    out->bias = 0.0f;
+}
+
+/* The end of the range that is farther from 0 is met exactly, or 0 is. */
+static void fit_affine(const ht_quantization *how, float low, float high, ht_group *out) {
+    bool from_low = fabsf(low) > fabsf(high);
+    float step = (high - low) / (float)((1 << how->bits) - 1), edge = from_low ? low : high;
+    float scale = step > 1e-7f ? step : 1e-7f;
+    if (!from_low) scale = -scale;
+    float at_zero = rintf(edge / scale);
+    out->code = 0;
+    out->scale = at_zero != 0.0f ? edge / at_zero : scale;
+    out->bias = at_zero != 0.0f ? edge : 0.0f;
+}
+
+void ht_groups_fit(const ht_quantization *how, float low, float high, ht_group *out) {
+    if (how->mode == HT_QUANT_AFFINE)
+        fit_affine(how, low, high, out);
+    else
+        fit_float(how, low, high, out);
+}
+
+static void encode_float(const ht_quantization *how, const float *x, ht_group *out) {
     for (int i = 0; i < how->group; i++) {
         float v = out->scale > 0.0f ? x[i] / out->scale : 0.0f;
-        if (wide)
+        if (how->mode == HT_QUANT_MXFP8)
             out->numbers[i] = to_e4m3(v);
         else
             out->numbers[i / 2] = (uint8_t)(i & 1 ? out->numbers[i / 2] | to_e2m1(v) << 4 : to_e2m1(v));
     }
 }
 
-/* The end of the range that is farther from 0 is met exactly, or 0 is. */
 static void encode_affine(const ht_quantization *how, const float *x, ht_group *out) {
-    float low = INFINITY, high = -INFINITY, most = (float)((1 << how->bits) - 1);
-    for (int i = 0; i < how->group; i++) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
-    }
-    bool from_low = fabsf(low) > fabsf(high);
-    float step = (high - low) / most, edge = from_low ? low : high;
-    float scale = step > 1e-7f ? step : 1e-7f;
-    if (!from_low) scale = -scale;
-    float at_zero = rintf(edge / scale);
-    out->bias = 0.0f;
-    if (at_zero != 0.0f) {
-        scale = edge / at_zero;
-        out->bias = edge;
-    }
-    out->scale = scale;
+    const float most = (float)((1 << how->bits) - 1);
     uint8_t *to = out->numbers;
     for (int i = 0; i < how->group; i += 8, to += how->bits) {
         uint64_t numbers = 0;
         for (int k = 0; k < 8; k++) {
-            float q = rintf((x[i + k] - out->bias) / scale);
+            float q = rintf((x[i + k] - out->bias) / out->scale);
             q = q > 0.0f ? q : 0.0f; /* NaN, too */
             numbers |= (uint64_t)(q < most ? q : most) << 8 * k;
         }
@@ -140,7 +145,12 @@ static void encode_affine(const ht_quantization *how, const float *x, ht_group *
 }
 
 void ht_groups_encode(const ht_quantization *how, const float *x, ht_group *out) {
-    memset(out, 0, sizeof *out);
+    float low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < how->group; i++) {
+        low = x[i] < low ? x[i] : low;
+        high = x[i] > high ? x[i] : high;
+    }
+    ht_groups_fit(how, low, high, out);
     if (how->mode == HT_QUANT_AFFINE)
         encode_affine(how, x, out);
     else

@@ -23,6 +23,9 @@ typedef struct ht_group {
     float scale, bias; /* affine */
     uint8_t code;      /* of the scale, other modes */
 } ht_group;
+/* All but the numbers, for elements of which these are the least and the largest but for NaN; INFINITY and -INFINITY
+ * when there are no others. */
+void ht_groups_fit(const ht_quantization *how, float low, float high, ht_group *out);
 void ht_groups_encode(const ht_quantization *how, const float *x, ht_group *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* Products by quantised matrices of every mode and number of bits, of every instruction set, against the plain kernel: few
  * rows and many, by rows and by columns of the matrix, sizes that fill neither lanes nor blocks, any bits as numbers. */
+#include "base/dtype.h"
 #include "cpu/reference/value.h"
 #include "support/kernels.h"
 #include "support/test.h"
@@ -194,8 +195,98 @@ static void chosen(void **state) {
         }
 }
 
+/* ---- made and read, to the bit ---- */
+
+static void same_bits(ht_op_id op, const ht_quantize_params *p, int n_in, const ht_view *in, ht_view out, size_t bytes,
+                      const char *what) {
+    uint8_t *want = room(bytes), *got = room(bytes);
+    out.data = want;
+    test_run_ok(one[0], op, p, n_in, in, &out, NULL);
+    out.data = got;
+    for (int d = 1; d < n_devices; d++)
+        for (int t = 0; t < 2; t++) {
+            memset(got, 0x5a, bytes);
+            test_run_ok(t ? three[d] : one[d], op, p, n_in, in, &out, NULL);
+            for (size_t i = 0; i < bytes / ht_dtype_bytes(out.dtype); i++) {
+                size_t at = i * ht_dtype_bytes(out.dtype);
+                bool alike = memcmp(got + at, want + at, ht_dtype_bytes(out.dtype)) == 0;
+                if (!alike && ht_dtype_is_float(out.dtype)) /* NaN has many forms */
+                    alike =
+                        isnan(ht_get_f64(out.dtype, want, (int64_t)i)) && isnan(ht_get_f64(out.dtype, got, (int64_t)i));
+                if (!alike)
+                    fail_msg("%s, mode %d, %d bits in groups of %d, part %d, %s: element %zu is %g, not %g",
+                             one[d]->instruction_set, (int)p->how.mode, p->how.bits, p->how.group, p->part, what, i,
+                             ht_get_f64(out.dtype, got, (int64_t)i), ht_get_f64(out.dtype, want, (int64_t)i));
+            }
+        }
+    free(want), free(got);
+}
+
+/* What stands in a group: numbers of one size or many, values between two codes, none, one alone, and what is no number. */
+static float element(int group, int i, uint64_t *state) {
+    const float x = test_random_float(state);
+    switch (group % 14) {
+    case 0: return 0.0f;
+    case 1: return i % 2 ? -0.0f : 0.0f;
+    case 2: return 3.25f;
+    case 3: return ldexpf(x, (int)(test_random(state) % 60) - 30);
+    case 4: return i == 5 ? NAN : x;
+    case 5: return i == 7 ? INFINITY : x;
+    case 6: return i == 3 ? -INFINITY : x * 1e-3f;
+    case 7: return NAN;
+    case 8: return x * 1e-42f;
+    case 9: return x * 3e38f;
+    case 10: return (float)(int)(test_random(state) % 97) * 0.25f - 6.0f;
+    case 11: return fabsf(x) + 100.0f;
+    case 12: return -fabsf(x) - 0.5f;
+    default: return 4.0f * x;
+    }
+}
+
+/* [3, 14 groups] in rows, and as the view of an array whose rows lie the other way. */
+static void made_and_read(void **state) {
+    (void)state;
+    enum { ROWS = 3, GROUPS = 14 };
+    static const ht_dtype dtypes[] = {HT_F32, HT_F16, HT_BF16, HT_F64};
+    for (EACH(i, modes))
+        for (EACH(d, dtypes))
+            for (int turned = 0; turned < 2; turned++) {
+                const ht_dtype dtype = dtypes[d];
+                const int group = modes[i].group;
+                const int64_t columns = GROUPS * group, words[2] = {ROWS, columns * modes[i].bits / 32};
+                const int64_t groups[2] = {ROWS, GROUPS}, shape[2] = {ROWS, columns};
+                uint64_t seed = i + 1;
+                ht_view w = test_view(room((size_t)(ROWS * columns) * 8), dtype, 2, shape);
+                if (turned) w.stride[0] = 1, w.stride[1] = ROWS;
+                for (int64_t row = 0; row < ROWS; row++)
+                    for (int64_t c = 0; c < columns; c++)
+                        ht_set_f32(dtype, w.data, row * w.stride[0] + c * w.stride[1],
+                                   element((int)(c / group), (int)(c % group), &seed));
+                ht_view part[3] = {test_view(NULL, HT_U32, 2, words), test_absent(), test_absent()};
+                const bool affine = modes[i].mode == HT_QUANT_AFFINE;
+                const size_t bytes[3] = {(size_t)(words[0] * words[1]) * 4, ROWS * GROUPS * 8, ROWS * GROUPS * 8};
+                part[1] = test_view(NULL, affine ? dtype : HT_U8, 2, groups);
+                if (affine) part[2] = test_view(NULL, dtype, 2, groups);
+                ht_quantize_params p = {.how = modes[i], .dtype = dtype};
+                for (p.part = 0; p.part < (affine ? 3 : 2); p.part++) {
+                    ht_view *out = &part[p.part];
+                    const size_t used = p.part ? (size_t)(ROWS * GROUPS) * ht_dtype_bytes(out->dtype) : bytes[0];
+                    same_bits(HT_OP_QUANTIZE, &p, 1, &w, *out, used, turned ? "turned" : "rows");
+                    out->data = room(bytes[p.part]);
+                    test_run_ok(one[0], HT_OP_QUANTIZE, &p, 1, &w, out, NULL);
+                }
+                p.part = 0;
+                same_bits(HT_OP_DEQUANTIZE, &p, 3, part, test_view(NULL, dtype, 2, shape),
+                          (size_t)(ROWS * columns) * ht_dtype_bytes(dtype), "read");
+                for (int k = 0; k < 3; k++)
+                    if (!ht_view_absent(&part[k])) free(part[k].data);
+                free(w.data);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(made_and_read),
         cmocka_unit_test(products),
         cmocka_unit_test(all_codes),
         cmocka_unit_test(chosen),
