@@ -120,6 +120,7 @@ static void run_small(const bench *b, const small_case *c, int64_t rows) {
     ht_rms_norm_params norm = {.eps = 1e-5f};
     ht_rope_params rope = {.theta = 1e5f, .scale = 1.0f, .magnitude = 1.0f, .dims = (int32_t)c->n};
     ht_scale_params scale = {.value = 30.0f};
+    ht_along_params along = {.behind = 0};
     ht_view in[3] = {test_view(x, HT_F32, 3, dims), test_view(y, HT_F32, 3, dims), test_absent()};
     ht_call call = {
         .params = &scale, .n_in = 1, .in = in, .out = test_view(out, HT_F32, 3, dims), .pool = b->device->pool};
@@ -127,6 +128,7 @@ static void run_small(const bench *b, const small_case *c, int64_t rows) {
     switch (c->op) {
     case HT_OP_ADD:
     case HT_OP_MULTIPLY: call.n_in = 2, streams = 3.0; break;
+    case HT_OP_SOFTMAX: call.params = &along; break;
     case HT_OP_RMS_NORM: call.n_in = 2, call.params = &norm, in[1] = test_view(y, HT_F32, 1, &c->n); break;
     case HT_OP_ROPE: call.n_in = 3, call.params = &rope, in[1] = test_view(pos, HT_I32, 1, &rows); break;
     case HT_OP_ARGMAX: call.out = test_view(out, HT_U32, 2, dims), streams = 1.0; break;

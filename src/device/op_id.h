@@ -100,7 +100,7 @@
     X(ARGMIN, argmin)                                                                                                  \
     X(VAR, var)                                                                                                        \
     X(LOGSUMEXP, logsumexp)                                                                                            \
-    X(SOFTMAX, softmax) /* along the last axis */                                                                      \
+    X(SOFTMAX, softmax)                                                                                                \
     X(CUMSUM, cumsum)                                                                                                  \
     X(CUMPROD, cumprod)                                                                                                \
     X(CUMMAX, cummax)                                                                                                  \

@@ -60,8 +60,15 @@ typedef struct ht_var_params {
     int32_t ddof;
 } ht_var_params;
 
-/* CUMSUM and the like: from the end when `reverse`; what is at a place counts there when `inclusive`, else from the next. */
+/* SOFTMAX: along the axis that has so many more behind it. */
+typedef struct ht_along_params {
+    int32_t behind;
+} ht_along_params;
+
+/* CUMSUM and the like: along the axis that has `behind` more behind it, from the end when `reverse`; what is at a place
+ * counts there when `inclusive`, else from the next. */
 typedef struct ht_scan_params {
+    int32_t behind;
     bool reverse, inclusive;
 } ht_scan_params;
 

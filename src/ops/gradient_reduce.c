@@ -57,18 +57,20 @@ bool ht_vjp_logsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
 }
 
 bool ht_vjp_softmax(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    const int axis = -1 - ((const ht_along_params *)(const void *)node->params)->behind;
     ht_array *y = ht_output(node), *gy = ht_multiply(s, grad, y);
-    grad_in[0] = ht_subtract(s, gy, ht_multiply(s, y, ht_sum(s, gy, (int[]){-1}, 1, true)));
+    grad_in[0] = ht_subtract(s, gy, ht_multiply(s, y, ht_sum(s, gy, &axis, 1, true)));
     return grad_in[0] != NULL;
 }
 
 /* ---- scans ---- */
 
 static const ht_scan_params *scan_of(const ht_array *node) { return (const void *)node->params; }
+static int axis_of(const ht_array *node) { return -1 - scan_of(node)->behind; }
 
 bool ht_vjp_cumsum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_scan_params *p = scan_of(node);
-    grad_in[0] = ht_cumsum(s, grad, -1, !p->reverse, p->inclusive);
+    grad_in[0] = ht_cumsum(s, grad, axis_of(node), !p->reverse, p->inclusive);
     return grad_in[0] != NULL;
 }
 
@@ -76,31 +78,39 @@ bool ht_vjp_cumsum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array *
  * products that leave it out; at later ones nothing. */
 bool ht_vjp_cumprod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_scan_params *p = scan_of(node);
+    const int axis = axis_of(node);
     ht_array *x = node->in[0], *zero = ht_constant_like(s, x, 0.0), *one = ht_constant_like(s, x, 1.0);
     ht_array *is_zero = ht_equal(s, x, zero);
-    ht_array *zeros_so_far = ht_cumsum(s, is_zero, -1, p->reverse, true);
+    ht_array *zeros_so_far = ht_cumsum(s, is_zero, axis, p->reverse, true);
     ht_array *is_first = ht_logical_and(s, is_zero, ht_equal(s, zeros_so_far, ht_full(s, 1.0, HT_I32, NULL, 0)));
-    ht_array *without = ht_cumprod(s, ht_where(s, is_first, one, x), -1, p->reverse, p->inclusive);
-    ht_array *of_all = ht_cumsum(s, ht_multiply(s, grad, ht_output(node)), -1, !p->reverse, p->inclusive);
-    ht_array *of_rest = ht_cumsum(s, ht_multiply(s, grad, without), -1, !p->reverse, p->inclusive);
+    ht_array *without = ht_cumprod(s, ht_where(s, is_first, one, x), axis, p->reverse, p->inclusive);
+    ht_array *of_all = ht_cumsum(s, ht_multiply(s, grad, ht_output(node)), axis, !p->reverse, p->inclusive);
+    ht_array *of_rest = ht_cumsum(s, ht_multiply(s, grad, without), axis, !p->reverse, p->inclusive);
     ht_array *divided = ht_divide(s, of_all, ht_where(s, is_zero, one, x));
     grad_in[0] = ht_where(s, is_zero, ht_where(s, is_first, of_rest, zero), divided);
     return grad_in[0] != NULL;
 }
 
-/* The element behind each one, in the direction of the scan, or before it; a zero at the end. */
-static ht_array *neighbour(ht_scope *s, ht_array *x, bool to_the_right) {
+/* The element behind each one along an axis counted from the end, or before it; a zero at the end. */
+static ht_array *neighbour(ht_scope *s, ht_array *x, int axis, bool to_the_right) {
     if (!x) return NULL;
-    int last = x->n_dims - 1;
-    int64_t n = x->shape[last], shape[HT_MAX_DIMS], start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
+    const int at = x->n_dims + axis;
+    int64_t n = x->shape[at], shape[HT_MAX_DIMS], start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
     if (n == 0) return x;
     memcpy(shape, x->shape, sizeof shape);
     memcpy(stop, x->shape, sizeof stop);
-    shape[last] = 1;
-    start[last] = to_the_right ? 1 : 0;
-    stop[last] = to_the_right ? n : n - 1;
+    shape[at] = 1;
+    start[at] = to_the_right ? 1 : 0;
+    stop[at] = to_the_right ? n : n - 1;
     ht_array *rest = ht_slice(s, x, start, stop, NULL), *edge = ht_zeros(s, x->dtype, shape, x->n_dims);
-    return ht_concatenate(s, (ht_array *[]){to_the_right ? rest : edge, to_the_right ? edge : rest}, 2, last);
+    return ht_concatenate(s, (ht_array *[]){to_the_right ? rest : edge, to_the_right ? edge : rest}, 2, at);
+}
+
+/* A recurrence is one along the last axis. */
+static ht_array *recurrence(ht_scope *s, ht_array *x, ht_array *d, int axis, bool reverse) {
+    if (axis == -1) return ht_recurrence(s, x, d, reverse);
+    ht_array *y = ht_recurrence(s, ht_swapaxes(s, x, axis, -1), ht_swapaxes(s, d, axis, -1), reverse);
+    return ht_swapaxes(s, y, axis, -1);
 }
 
 typedef ht_array *scan_fn(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
@@ -108,19 +118,20 @@ typedef ht_array *scan_fn(ht_scope *s, ht_array *x, int axis, bool reverse, bool
 /* A scan that leaves out the place itself shows what the whole one has one place before: so goes its gradient. */
 static void as_inclusive(ht_scope *s, const ht_array *node, scan_fn *scan, ht_array **y, ht_array **grad) {
     const ht_scan_params *p = scan_of(node);
-    *y = p->inclusive ? ht_output(node) : scan(s, node->in[0], -1, p->reverse, true);
-    if (!p->inclusive) *grad = neighbour(s, *grad, !p->reverse);
+    *y = p->inclusive ? ht_output(node) : scan(s, node->in[0], axis_of(node), p->reverse, true);
+    if (!p->inclusive) *grad = neighbour(s, *grad, axis_of(node), !p->reverse);
 }
 
 /* The gradient of a place goes to the latest element that set what is there: sums of runs, found from their far ends, stop
  * where the next place begins another run, and belong to where they began. */
 bool ht_vjp_running_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = scan_of(node)->reverse;
+    const int axis = axis_of(node);
     ht_array *x = node->in[0], *y;
     as_inclusive(s, node, node->op == HT_OP_CUMMAX ? ht_cummax : ht_cummin, &y, &grad);
     ht_array *begins = ht_equal(s, x, y);
     ht_array *goes_on = grad ? ht_astype(s, ht_logical_not(s, begins), grad->dtype) : NULL;
-    ht_array *sums = ht_recurrence(s, grad, neighbour(s, goes_on, !reverse), !reverse);
+    ht_array *sums = recurrence(s, grad, neighbour(s, goes_on, axis, !reverse), axis, !reverse);
     grad_in[0] = sums ? ht_where(s, begins, sums, ht_constant_like(s, sums, 0.0)) : NULL;
     return grad_in[0] != NULL;
 }
@@ -129,13 +140,15 @@ bool ht_vjp_running_extreme(ht_scope *s, const ht_array *node, ht_array *grad, h
  * e^(y_j - y_k) s_k with the next place k, times e^(x_j - y_j). Where both are infinite nothing is passed on. */
 bool ht_vjp_logcumsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = scan_of(node)->reverse;
+    const int axis = axis_of(node);
     ht_array *x = node->in[0], *y;
     as_inclusive(s, node, ht_logcumsumexp, &y, &grad);
     const double infinity = (double)INFINITY;
-    ht_array *down = ht_nan_to_num(s, ht_subtract(s, y, neighbour(s, y, !reverse)), -infinity, infinity, -infinity);
+    ht_array *down =
+        ht_nan_to_num(s, ht_subtract(s, y, neighbour(s, y, axis, !reverse)), -infinity, infinity, -infinity);
     ht_array *edge =
         down ? ht_constant_like(s, down, 0.0) : NULL; /* the last step leads nowhere: any finite one does */
-    ht_array *sums = ht_recurrence(s, grad, ht_exp(s, ht_minimum(s, down, edge)), !reverse);
+    ht_array *sums = recurrence(s, grad, ht_exp(s, ht_minimum(s, down, edge)), axis, !reverse);
     ht_array *share = ht_exp(s, ht_nan_to_num(s, ht_subtract(s, x, y), -infinity, infinity, -infinity));
     grad_in[0] = ht_multiply(s, sums, share);
     return grad_in[0] != NULL;
@@ -143,7 +156,7 @@ bool ht_vjp_logcumsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_a
 
 bool ht_vjp_recurrence(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = ((const ht_recurrence_params *)(const void *)node->params)->reverse;
-    grad_in[0] = ht_recurrence(s, grad, neighbour(s, node->in[1], !reverse), !reverse);
-    grad_in[1] = ht_multiply(s, grad_in[0], neighbour(s, ht_output(node), reverse));
+    grad_in[0] = ht_recurrence(s, grad, neighbour(s, node->in[1], -1, !reverse), !reverse);
+    grad_in[1] = ht_multiply(s, grad_in[0], neighbour(s, ht_output(node), -1, reverse));
     return grad_in[0] && grad_in[1];
 }

@@ -106,7 +106,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
     [HT_OP_ARGMIN] = {.shape = ht_shape_place, .vjp = ht_vjp_none},
     [HT_OP_VAR] = {.shape = ht_shape_choice, .params_bytes = sizeof(ht_var_params), .vjp = ht_vjp_var},
     [HT_OP_LOGSUMEXP] = {.shape = ht_shape_choice, .vjp = ht_vjp_logsumexp},
-    [HT_OP_SOFTMAX] = {.shape = ht_shape_softmax, .vjp = ht_vjp_softmax},
+    [HT_OP_SOFTMAX] = {.shape = ht_shape_softmax, .params_bytes = sizeof(ht_along_params), .vjp = ht_vjp_softmax},
     [HT_OP_CUMSUM] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params), .vjp = ht_vjp_cumsum},
     [HT_OP_CUMPROD] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params), .vjp = ht_vjp_cumprod},
     [HT_OP_CUMMAX] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params), .vjp = ht_vjp_running_extreme},

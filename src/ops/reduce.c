@@ -1,4 +1,5 @@
-/* Reductions and scans. Kernels work along the last axis: other axes are moved there first, as a view. */
+/* Reductions and scans. Reductions work along the last axis: other axes are moved there first, as a view. Softmax and scans
+ * work along any: what they make lies as its operand does. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"
@@ -223,13 +224,23 @@ ht_array *ht_apply_along(ht_scope *s, ht_op_id op, const void *params, ht_array 
 }
 
 ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis) {
-    return ht_apply_along(s, HT_OP_SOFTMAX, NULL, for_floating(s, x), axis);
+    int at;
+    if (!x || !ht_find_axis(s, "softmax", x, axis, &at)) return NULL;
+    const ht_along_params p = {x->n_dims - 1 - at};
+    x = for_floating(s, x);
+    return ht_apply(s, HT_OP_SOFTMAX, &p, &x, 1);
+}
+
+static ht_array *scan(ht_scope *s, ht_op_id op, ht_array *x, int axis, bool reverse, bool inclusive) {
+    int at;
+    if (!x || !ht_find_axis(s, ht_op_name(op), x, axis, &at)) return NULL;
+    const ht_scan_params p = {x->n_dims - 1 - at, reverse, inclusive};
+    return ht_apply(s, op, &p, &x, 1);
 }
 
 #define SCAN(name, id, prepared)                                                                                       \
     ht_array *name(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive) {                                 \
-        const ht_scan_params p = {reverse, inclusive};                                                                 \
-        return ht_apply_along(s, HT_OP_##id, &p, prepared, axis);                                                      \
+        return scan(s, HT_OP_##id, prepared, axis, reverse, inclusive);                                                \
     }
 
 SCAN(ht_cumsum, CUMSUM, x && x->dtype == HT_BOOL ? ht_astype(s, x, HT_I32) : x)

@@ -153,7 +153,7 @@ static void reduces(void **state) {
     assert_true(sum == (uint64_t)UINT32_MAX + 2);
     double wide[2] = {1000.0, 1000.0 + log(3.0)}, soft[2];
     in = row(wide, HT_F64, 2);
-    run(HT_OP_SOFTMAX, NULL, 1, &in, row(soft, HT_F64, 2));
+    run(HT_OP_SOFTMAX, &(ht_along_params){0}, 1, &in, row(soft, HT_F64, 2));
     assert_true(fabs(soft[0] - 0.25) < 1e-12 && fabs(soft[1] - 0.75) < 1e-12);
 }
 

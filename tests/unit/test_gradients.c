@@ -84,6 +84,15 @@
     X(logcumsumexp, ht_logcumsumexp(s, x, 1, false, true), 1, ANY)           \
     X(logcumsumexp_back, ht_logcumsumexp(s, x, 1, true, true), 1, ANY)       \
     X(logcumsumexp_before, ht_logaddexp(s, ht_logcumsumexp(s, x, 1, false, false), y), 2, ANY, ROW) \
+    X(softmax_behind, ht_square(s, ht_softmax(s, x, 1)), 1, {3, {2, 4, 3}, -1.5, 1.5}) \
+    X(logsumexp_first, ht_square(s, ht_logsumexp(s, x, (int[]){0}, 1, false)), 1, ANY) \
+    X(cumsum_first, ht_square(s, ht_cumsum(s, x, 0, false, true)), 1, ANY)   \
+    X(cumsum_middle, ht_square(s, ht_cumsum(s, x, 1, true, false)), 1, {3, {2, 4, 3}, -1.5, 1.5}) \
+    X(cumprod_first, ht_cumprod(s, x, 0, true, true), 1, ANY)                \
+    X(cumprod_first_with_zero, ht_cumprod(s, ht_multiply(s, x, ht_tri(s, 3, 4, 1, HT_F64)), 0, false, true), 1, ANY) \
+    X(cummax_first_before, ht_square(s, ht_maximum(s, ht_cummax(s, x, 0, false, false), y)), 2, ANY, ROW) \
+    X(logcumsumexp_first, ht_logcumsumexp(s, x, 0, false, true), 1, ANY)     \
+    X(logcumsumexp_first_before, ht_logaddexp(s, ht_logcumsumexp(s, x, 0, true, false), y), 2, ANY, ROW) \
     X(recurrence, ht_recurrence(s, x, y, false), 2, ANY, INSIDE)             \
     X(recurrence_back, ht_recurrence(s, x, y, true), 2, ANY, INSIDE)
 

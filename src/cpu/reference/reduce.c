@@ -1,10 +1,10 @@
-/* Reductions over the last axis, row by row. Floating-point sums are taken in f64 and rounded once; a NaN is the largest
+/* Reductions over the last axis, row by row, and softmax along any. Floating-point sums are taken in f64 and rounded once; a NaN is the largest
  * value, so that it is never lost. */
 #include "base/error.h"
 #include "base/math.h"
+#include "cpu/along.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
-#include "cpu/walk.h"
 #include "device/params.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct row {
     const void *data;
     int64_t at, stride, n;
     void *out;
-    int64_t out_at;
+    int64_t out_at, out_stride; /* of softmax */
     const void *params;
 } row;
 
@@ -149,7 +149,6 @@ static void logsumexp_row(const row *r) {
 }
 
 static void softmax_row(const row *r) {
-    if (r->n == 0) return;
     bool wide = r->dtype == HT_F64;
     double max = float_at(r, largest(r)), sum = 0.0;
     for (int64_t i = 0; i < r->n; i++) {
@@ -158,7 +157,8 @@ static void softmax_row(const row *r) {
     }
     for (int64_t i = 0; i < r->n; i++) {
         double d = float_at(r, i) - max;
-        ht_set_f64(r->out_dtype, r->out, r->out_at + i, (wide ? exp(d) : (double)ht_exp_f32((float)d)) / sum);
+        ht_set_f64(r->out_dtype, r->out, r->out_at + i * r->out_stride,
+                   (wide ? exp(d) : (double)ht_exp_f32((float)d)) / sum);
     }
 }
 
@@ -193,11 +193,30 @@ ht_status ht_plain_logsumexp(const ht_call *call, ht_error *err) {
     return of_some(call, "logsumexp", logsumexp_row, err);
 }
 
+static void softmax_lines(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const ht_call *call = arg;
+    const ht_view *in = &call->in[0];
+    const ht_along along = ht_along_of(in, ((const ht_along_params *)call->params)->behind);
+    for (int64_t i = begin; i < end; i++)
+        softmax_row(&(row){.dtype = in->dtype,
+                           .out_dtype = call->out.dtype,
+                           .data = in->data,
+                           .at = ht_along_in(&along, i),
+                           .stride = in->stride[along.axis],
+                           .n = along.n,
+                           .out = call->out.data,
+                           .out_at = ht_along_out(&along, i),
+                           .out_stride = along.inner});
+}
+
 ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
     const ht_view *in = &call->in[0];
     if (!ht_dtype_is_float(in->dtype))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "softmax of %s is not defined; cast to a floating-point type first",
                        ht_dtype_name(in->dtype));
-    over_rows(call, softmax_row, in->shape[in->n_dims - 1]);
+    const int64_t n = ht_along_of(in, ((const ht_along_params *)call->params)->behind).n, size = ht_view_size(in);
+    if (size > 0)
+        ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), softmax_lines, (void *)(uintptr_t)call);
     return HT_OK;
 }

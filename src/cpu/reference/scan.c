@@ -1,7 +1,7 @@
-/* What the elements of a row give together up to each place. Floating point is kept in f64 on the way. */
+/* What the elements along an axis give together up to each place. Floating point is kept in f64 on the way. */
+#include "cpu/along.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
-#include "cpu/walk.h"
 #include "device/params.h"
 
 typedef double float_fn(double so_far, double next);
@@ -9,6 +9,7 @@ typedef int64_t int_fn(bool is_signed, int64_t so_far, int64_t next);
 
 typedef struct scan {
     const ht_call *call;
+    ht_along along;
     double float_start;
     float_fn *floating;
     int_fn *integer;
@@ -29,11 +30,12 @@ static int64_t int_start(const scan *s) {
     return (int64_t)s->float_start;
 }
 
-static void scan_row(const scan *s, int64_t at, int64_t to) {
+static void scan_line(const scan *s, int64_t at, int64_t to) {
     const ht_scan_params *p = s->call->params;
     const ht_view *x = &s->call->in[0], *out = &s->call->out;
     ht_dtype t = out->dtype;
-    int64_t n = x->shape[x->n_dims - 1], stride = x->stride[x->n_dims - 1], whole = int_start(s);
+    const int64_t n = s->along.n, stride = x->stride[s->along.axis], out_stride = s->along.inner;
+    int64_t whole = int_start(s);
     double value = s->float_start;
     bool floating = ht_dtype_is_float(t), is_signed = ht_dtype_is_signed(t);
     for (int64_t k = 0; k < n; k++) {
@@ -45,25 +47,24 @@ static void scan_row(const scan *s, int64_t at, int64_t to) {
                 else
                     whole = s->integer(is_signed, whole, ht_get_int(t, x->data, at + i * stride));
             } else if (floating)
-                ht_set_f64(t, out->data, to + i, value);
+                ht_set_f64(t, out->data, to + i * out_stride, value);
             else
-                ht_set_int(t, out->data, to + i, whole);
+                ht_set_int(t, out->data, to + i * out_stride, whole);
         }
     }
 }
 
-static void scan_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void scan_lines(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan *s = arg;
-    const ht_view *x = &s->call->in[0];
-    int last = x->n_dims - 1;
-    for (int64_t i = begin; i < end; i++) scan_row(s, ht_view_offset(x, last, i), i * x->shape[last]);
+    for (int64_t i = begin; i < end; i++) scan_line(s, ht_along_in(&s->along, i), ht_along_out(&s->along, i));
 }
 
 static ht_status run(const ht_call *call, double start, float_fn *floating, int_fn *integer) {
-    scan s = {call, start, floating, integer};
-    int64_t n = call->in[0].shape[call->in[0].n_dims - 1], size = ht_view_size(&call->out);
-    if (size > 0) ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), scan_rows, &s);
+    const ht_view *x = &call->in[0];
+    scan s = {call, ht_along_of(x, ((const ht_scan_params *)call->params)->behind), start, floating, integer};
+    const int64_t size = ht_view_size(x);
+    if (size > 0) ht_pool_run(call->pool, size / s.along.n, ht_row_grain(HT_GRAIN_PLAIN, s.along.n), scan_lines, &s);
     return HT_OK;
 }
 

@@ -2,7 +2,6 @@
 #include "cpu/vector/reduce.h"
 
 #include "base/error.h"
-#include "cpu/bypass.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/powers.h"
 #include "cpu/vector/rows.h"
@@ -13,36 +12,6 @@ typedef struct row {
     const ht_view *x, *out;
     int64_t at, stride, n, index;
 } row;
-
-typedef void row_fn(const row *r);
-
-typedef struct rows_job {
-    const ht_call *call;
-    row_fn *fn;
-    bool contiguous;
-} rows_job;
-
-static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const rows_job *job = arg;
-    const ht_view *x = &job->call->in[0];
-    int last = x->n_dims - 1;
-    for (int64_t i = begin; i < end; i++) {
-        row r = {.x = x,
-                 .out = &job->call->out,
-                 .at = row_offset(x, job->contiguous, i),
-                 .stride = x->stride[last],
-                 .n = x->shape[last],
-                 .index = i};
-        job->fn(&r);
-    }
-}
-
-static void over_rows(const ht_call *call, int64_t grain, row_fn *fn) {
-    const ht_view *x = &call->in[0];
-    rows_job job = {.call = call, .fn = fn, .contiguous = ht_view_contiguous(x)};
-    ht_pool_run(call->pool, row_count(x), ht_row_grain(grain, x->shape[x->n_dims - 1]), run_rows, &job);
-}
 
 HT_INLINE v16f load(const row *r, int64_t i, int n) {
     return lanes_load(r->x->dtype, r->x->data, r->at + i * r->stride, r->stride, n);
@@ -130,8 +99,6 @@ static size_t sums_scratch(const ht_call *call) {
     return n <= SUM_BLOCK ? 0 : (size_t)(row_count(x) * ((n + SUM_BLOCK - 1) / SUM_BLOCK)) * sizeof(float);
 }
 
-/* ---- softmax ---- */
-
 enum { STAGED = 1024 };
 
 /* The same of a row of any dtype and stride. */
@@ -149,79 +116,6 @@ static v16f max_of(const row *r, int32_t flip, m16 *nan) {
         *nan = m16_or(*nan, here);
     }
     return max;
-}
-
-static v16f max_lanes(const row *r) {
-    m16 nan;
-    return max_of(r, 0, &nan);
-}
-
-/* exp(x - max) of elements [i, end) of the row, added up in the lanes; where there is a `to` they are stored there. */
-HT_INLINE void add_powers(const row *r, int64_t i, int64_t end, v16f max, float *to, row_sum *sum) {
-    if (r->x->dtype == HT_F32 && r->stride == 1) {
-        const float *p = (const float *)r->x->data + r->at;
-        for (; i + 64 <= end; i += 64)
-            for (int k = 0; k < 4; k++) {
-                v16f e = v16f_exp(v16f_sub(v16f_load(p + i + 16 * k), max));
-                sum->lane[k] = v16f_add(sum->lane[k], e);
-                if (!to) continue;
-                v16f_store(to, e);
-                to += 16;
-            }
-    }
-    for (; i < end; i += 16) {
-        const int n = lanes_of(end - i);
-        v16f e = v16f_select(m16_first(n), v16f_exp(v16f_sub(load(r, i, n), max)), v16f_zero());
-        sum->lane[i / 16 % 4] = v16f_add(sum->lane[i / 16 % 4], e);
-        if (!to) continue;
-        v16f_store_n(to, e, n);
-        to += n;
-    }
-}
-
-/* n floats times a factor, to elements of the result from `at` on; `ahead` is what is read next. */
-static void store_scaled(const ht_view *out, int64_t at, const float *e, int64_t n, v16f factor, bool bypasses,
-                         const ht_ahead *ahead) {
-    _Alignas(64) float some[STAGED];
-    if (!bypasses) {
-        for (int64_t i = 0; i < n; i += 16)
-            lanes_store(out->dtype, out->data, at + i, v16f_mul(v16f_load_n(e + i, lanes_of(n - i)), factor),
-                        lanes_of(n - i));
-        return;
-    }
-    for (int64_t i = 0; i < n; i += 16) {
-        const int left = lanes_of(n - i);
-        v16f_store_n(some + i, v16f_mul(v16f_load_n(e + i, left), factor), left);
-    }
-    ht_bypass((float *)out->data + at, some, (size_t)n * sizeof *some, ahead, 1);
-}
-
-/* A NaN anywhere in the row makes the sum, and so every element, NaN. Rows that fit are kept in the first cache on the way;
- * of others the powers stand in the result's place, or where that is not f32, are computed twice. */
-enum { KEPT = 6144 };
-static void softmax_row(const row *r) {
-    _Alignas(64) float room[KEPT];
-    const v16f max = v16f_set1(v16f_hmax(max_lanes(r)));
-    const int64_t to = r->index * r->n;
-    const bool kept = r->n <= KEPT, direct = r->out->dtype == HT_F32;
-    const bool bypasses = kept && direct && r->out->data != r->x->data && ht_bypasses((size_t)ht_view_size(r->out) * 4);
-    float *powers = kept ? room : direct ? (float *)r->out->data + to : NULL;
-    double blocks = 0.0;
-    for (int64_t i = 0; i < r->n; i += SUM_BLOCK) {
-        row_sum sum = row_sum_zero();
-        add_powers(r, i, r->n - i < SUM_BLOCK ? r->n : i + SUM_BLOCK, max, powers ? powers + i : NULL, &sum);
-        blocks += (double)row_sum_total(&sum);
-    }
-    const v16f factor = v16f_set1((float)(1.0 / blocks));
-    for (int64_t i = 0; i < r->n; i += STAGED) {
-        float some[STAGED];
-        const int64_t n = r->n - i < STAGED ? r->n - i : STAGED;
-        row_sum ignored = row_sum_zero();
-        if (!powers) add_powers(r, i, i + n, max, some, &ignored);
-        const ht_ahead ahead = {(const char *)r->x->data + (r->at + r->n + i) * 4, 64};
-        store_scaled(r->out, to + i, powers ? powers + i : some, n, factor, bypasses, &ahead);
-    }
-    if (bypasses) ht_bypass_end();
 }
 
 /* ---- max and argmax ----
@@ -386,19 +280,6 @@ static ht_status prod(const ht_call *call, ht_error *err) {
     return by_others(call, HT_OP_PROD) ? HT_OK : ht_plain_prod(call, err);
 }
 
-/* A strided row is brought together in the result's place first. */
-static ht_status softmax(const ht_call *call, ht_error *err) {
-    if (!takes(call)) return ht_plain_softmax(call, err);
-    const ht_view *x = &call->in[0];
-    ht_call in_place = *call;
-    if (x->stride[x->n_dims - 1] != 1 && x->dtype == call->out.dtype && ht_view_size(x) > 0) {
-        HT_ISA_NAME(ht_vector_turn)(x, &call->out, call->pool);
-        in_place.in = &call->out;
-    }
-    over_rows(&in_place, HT_GRAIN_MATH, softmax_row);
-    return HT_OK;
-}
-
 #define EXTREME(name, id, smallest)                                                                                    \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
         if (by_others(call, HT_OP_##id)) return HT_OK;                                                                 \
@@ -421,7 +302,6 @@ void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_SUM] = (ht_kernel){.run = sum, .scratch = sum_scratch};
     kernels[HT_OP_MEAN] = (ht_kernel){.run = mean, .scratch = mean_scratch};
     kernels[HT_OP_PROD] = (ht_kernel){.run = prod, .scratch = prod_scratch};
-    kernels[HT_OP_SOFTMAX].run = softmax;
     kernels[HT_OP_MAX] = (ht_kernel){.run = max, .scratch = max_scratch};
     kernels[HT_OP_MIN] = (ht_kernel){.run = min, .scratch = min_scratch};
     kernels[HT_OP_ARGMAX] = (ht_kernel){.run = argmax, .scratch = argmax_scratch};

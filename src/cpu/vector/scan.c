@@ -1,16 +1,32 @@
-/* Scans of f32, f64 and integers of 32 and 64 bits with the bits of the plain kernels. What a row has come to is needed for
- * its next element, so several rows are gone through side by side. */
+/* Scans along any axis, with the bits of the plain kernels. What a line has come to is needed for its next element, so
+ * lines are gone through side by side: across the elements behind the axis, or several rows if there are none. */
+#include "base/dtype.h"
 #include "cpu/reference/reference.h"
-#include "cpu/vector/rows.h"
+#include "cpu/vector/along.h"
+#include "cpu/vector/each.h"
 #include "cpu/vector/vector.h"
 #include "device/params.h"
 
 #include <math.h>
 
-enum { ABREAST = 8 };
+enum {
+    ABREAST = 8,   /* rows */
+    WIDEST = 2048, /* elements behind the axis that are gone through together, */
+    CHUNK = 256    /* so many at a time, for which the next ones along the axis are asked for */
+};
 
 /* Rows from row `first` on, `rows` of them, n elements each: element k of row r is at r * row_step + k. */
-typedef void scan_fn(const void *in, int64_t row_step, void *out, int64_t n, int rows, const ht_scan_params *p);
+typedef void rows_fn(const void *in, int64_t row_step, void *out, int64_t n, int rows, const ht_scan_params *p);
+/* The next element of each of w lines, and what they have come to. */
+typedef void across_fn(const void *in, void *values, void *out, int64_t w, bool inclusive);
+typedef void start_fn(void *values, int64_t w);
+
+typedef struct scan_kind {
+    rows_fn *rows;
+    across_fn *across;
+    start_fn *start;
+    size_t so_far; /* bytes of a value */
+} scan_kind;
 
 #define SCAN_ROWS(name, type, so_far, rows)                                                                            \
     for (int64_t k = 0; k < n; k++) {                                                                                  \
@@ -23,17 +39,33 @@ typedef void scan_fn(const void *in, int64_t row_step, void *out, int64_t n, int
         }                                                                                                              \
     }
 
-#define SCAN(name, type, so_far, start, expression)                                                                    \
+#define SCAN(name, type, so_far, first, expression)                                                                    \
     HT_INLINE so_far name##_of(so_far a, so_far b) { return expression; }                                              \
-    static void name(const void *in, int64_t row_step, void *out, int64_t n, int n_rows, const ht_scan_params *p) {    \
+    static void name##_rows(const void *in, int64_t row_step, void *out, int64_t n, int n_rows,                        \
+                            const ht_scan_params *p) {                                                                 \
         const type *x = in;                                                                                            \
         type *y = out;                                                                                                 \
         so_far value[ABREAST];                                                                                         \
-        for (int r = 0; r < ABREAST; r++) value[r] = (so_far)(start);                                                  \
+        for (int r = 0; r < ABREAST; r++) value[r] = (so_far)(first);                                                  \
         if (n_rows == ABREAST)                                                                                         \
             SCAN_ROWS(name, type, so_far, ABREAST)                                                                     \
         else                                                                                                           \
             SCAN_ROWS(name, type, so_far, n_rows)                                                                      \
+    }                                                                                                                  \
+    HT_INLINE void name##_write(const so_far *value, type *y, int64_t w) {                                             \
+        HT_EACH                                                                                                        \
+        for (int64_t c = 0; c < w; c++) y[c] = (type)value[c];                                                         \
+    }                                                                                                                  \
+    static void name##_across(const void *in, void *values, void *out, int64_t w, bool inclusive) {                    \
+        const type *x = in;                                                                                            \
+        so_far *value = values;                                                                                        \
+        if (!inclusive) name##_write(value, out, w);                                                                   \
+        HT_EACH                                                                                                        \
+        for (int64_t c = 0; c < w; c++) value[c] = name##_of(value[c], (so_far)x[c]);                                  \
+        if (inclusive) name##_write(value, out, w);                                                                    \
+    }                                                                                                                  \
+    static void name##_start(void *values, int64_t w) {                                                                \
+        for (int64_t c = 0; c < w; c++) ((so_far *)values)[c] = (so_far)(first);                                       \
     }
 
 #define SCANS(kind, type, so_far, low, high, worked_in)                                                                \
@@ -44,52 +76,124 @@ typedef void scan_fn(const void *in, int64_t row_step, void *out, int64_t n, int
 
 SCANS(f32, float, double, -(double)INFINITY, (double)INFINITY, double)
 SCANS(f64, double, double, -(double)INFINITY, (double)INFINITY, double)
+SCANS(i8, int8_t, int8_t, INT8_MIN, INT8_MAX, uint8_t)
+SCANS(u8, uint8_t, uint8_t, 0, UINT8_MAX, uint8_t)
+SCANS(i16, int16_t, int16_t, INT16_MIN, INT16_MAX, uint32_t)
+SCANS(u16, uint16_t, uint16_t, 0, UINT16_MAX, uint32_t)
 SCANS(i32, int32_t, int32_t, INT32_MIN, INT32_MAX, uint32_t)
 SCANS(u32, uint32_t, uint32_t, 0, UINT32_MAX, uint32_t)
 SCANS(i64, int64_t, int64_t, INT64_MIN, INT64_MAX, uint64_t)
 SCANS(u64, uint64_t, uint64_t, 0, UINT64_MAX, uint64_t)
 
 typedef struct scan_job {
-    const ht_view *x;
-    const ht_call *call;
-    scan_fn *fn;
-    int64_t n, row_step, bytes;
+    along a;
+    scan_kind kind;
+    ht_dtype dtype;
+    const ht_scan_params *p;
+    int64_t width, pieces; /* of the elements behind the axis */
 } scan_job;
+
+/* ---- rows ---- */
 
 static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan_job *j = arg;
+    const int64_t n = j->a.of.n;
     for (int64_t row = begin; row < end; row += ABREAST) {
-        int rows = end - row < ABREAST ? (int)(end - row) : ABREAST;
-        j->fn((const char *)j->x->data + row * j->row_step * j->bytes, j->row_step,
-              (char *)j->call->out.data + row * j->n * j->bytes, j->n, rows, j->call->params);
+        const int rows = end - row < ABREAST ? (int)(end - row) : ABREAST;
+        const char *x = along_x(&j->a, row, 0);
+        const int64_t step = rows > 1 ? (along_x(&j->a, row + 1, 0) - x) / j->a.bytes : 0;
+        bool even = true; /* rows are equally far from one another */
+        for (int r = 2; r < rows; r++) even = even && along_x(&j->a, row + r, 0) == x + r * step * j->a.bytes;
+        if (even) j->kind.rows(x, step, along_y(&j->a, row, 0), n, rows, j->p);
+        for (int r = 0; !even && r < rows; r++)
+            j->kind.rows(along_x(&j->a, row + r, 0), 0, along_y(&j->a, row + r, 0), n, 1, j->p);
     }
 }
 
-/* Rows that do not follow one another are brought together in the result's place first. */
-static bool scan(const ht_call *call, scan_fn *const fn[6]) {
-    static const ht_dtype dtypes[6] = {HT_F32, HT_F64, HT_I32, HT_U32, HT_I64, HT_U64};
-    const ht_view *x = &call->in[0];
-    int which = 0;
-    while (which < 6 && dtypes[which] != x->dtype) which++;
-    if (which == 6 || call->out.dtype != x->dtype) return false;
-    const int64_t n = x->shape[x->n_dims - 1];
-    if (ht_view_size(x) == 0) return true;
-    scan_job j = {
-        .x = x, .call = call, .fn = fn[which], .n = n, .row_step = n, .bytes = (int64_t)ht_dtype_bytes(x->dtype)};
-    if (!ht_view_contiguous(x)) {
-        HT_ISA_NAME(ht_vector_turn)(x, &call->out, call->pool);
-        j.x = &call->out;
+/* ---- across ---- */
+
+/* f16 and bf16 are f32 on the way. */
+static void step_across(const scan_job *j, const char *x, char *values, char *y, int64_t w) {
+    _Alignas(64) float wide[CHUNK], result[CHUNK];
+    if (j->dtype != HT_F16 && j->dtype != HT_BF16) {
+        j->kind.across(x, values, y, w, j->p->inclusive);
+        return;
     }
-    int64_t grain = ht_row_grain(HT_GRAIN_MATH, n);
-    ht_pool_run(call->pool, row_count(x), (grain + ABREAST - 1) / ABREAST * ABREAST, run_rows, &j);
+    each_widen(j->dtype, x, wide, w);
+    j->kind.across(wide, values, result, w, j->p->inclusive);
+    each_narrow(j->dtype, result, y, w);
+}
+
+static void run_across(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const scan_job *j = arg;
+    const int64_t n = j->a.of.n, bytes = j->a.bytes, so_far = (int64_t)j->kind.so_far;
+    const int64_t direction = j->p->reverse ? -1 : 1, x_step = direction * j->a.step * bytes;
+    const int64_t y_step = direction * j->a.of.inner * bytes;
+    _Alignas(64) char values[WIDEST * sizeof(double)], room[CHUNK * sizeof(double)];
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit % j->pieces * j->width, left = j->a.of.inner - first;
+        const int64_t w = left < j->width ? left : j->width, from = j->p->reverse ? n - 1 : 0;
+        const char *x = along_x(&j->a, unit / j->pieces, first) + from * j->a.step * bytes;
+        char *y = along_y(&j->a, unit / j->pieces, first) + from * j->a.of.inner * bytes;
+        j->kind.start(values, w);
+        for (int64_t k = 0; k < n; k++, x += x_step, y += y_step)
+            for (int64_t c = 0; c < w; c += CHUNK) {
+                const int64_t some = w - c < CHUNK ? w - c : CHUNK;
+                const char *next = x + x_step + c * bytes;
+                step_across(j, x + c * bytes, values + c * so_far, room, some);
+                if (j->a.bypasses) {
+                    ht_bypass(y + c * bytes, room, (size_t)(some * bytes), &(ht_ahead){next, 64}, 1);
+                    continue;
+                }
+                for (int64_t b = 0; b < some * bytes; b += 64) HT_PREFETCH(next + b);
+                memcpy(y + c * bytes, room, (size_t)(some * bytes)); /* which may be where x is */
+            }
+    }
+    if (j->a.bypasses) ht_bypass_end();
+}
+
+/* ---- calls ---- */
+
+static const ht_dtype scanned[] = {HT_F32, HT_F64, HT_I8, HT_U8, HT_I16, HT_U16, HT_I32, HT_U32, HT_I64, HT_U64};
+enum { N_SCANNED = sizeof scanned / sizeof *scanned };
+
+static bool scan(const ht_call *call, const scan_kind kinds[N_SCANNED]) {
+    const ht_view *x = &call->in[0];
+    const bool narrow = x->dtype == HT_F16 || x->dtype == HT_BF16;
+    scan_job j = {.dtype = x->dtype, .p = call->params};
+    int which = 0;
+    while (which < N_SCANNED && scanned[which] != (narrow ? HT_F32 : x->dtype)) which++;
+    if (which == N_SCANNED || call->out.dtype != x->dtype) return false;
+    if (ht_view_size(x) == 0) return true;
+    j.kind = kinds[which];
+    const ht_along of = ht_along_of(x, j.p->behind);
+    if (narrow && of.inner == 1) return false;
+    j.a = along_lay(call, j.p->behind);
+    if (of.inner == 1) {
+        const int64_t grain = ht_row_grain(HT_GRAIN_MATH, of.n);
+        ht_pool_run(call->pool, of.outer, (grain + ABREAST - 1) / ABREAST * ABREAST, run_rows, &j);
+        return true;
+    }
+    const int64_t threads = ht_pool_threads(call->pool), share = (of.inner + threads - 1) / threads;
+    j.width = of.outer >= threads || share > WIDEST ? WIDEST : (share + CHUNK - 1) / CHUNK * CHUNK;
+    j.pieces = (of.inner + j.width - 1) / j.width;
+    const int64_t w = of.inner < j.width ? of.inner : j.width;
+    ht_pool_run(call->pool, of.outer * j.pieces, ht_row_grain(HT_GRAIN_MATH, of.n * w), run_across, &j);
     return true;
 }
 
+#define KIND(name, so_far)                                                                                             \
+    { name##_rows, name##_across, name##_start, sizeof(so_far) }
 #define KERNEL(name, kind)                                                                                             \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
-        static scan_fn *const fn[6] = {kind##_f32, kind##_f64, kind##_i32, kind##_u32, kind##_i64, kind##_u64};        \
-        return scan(call, fn) ? HT_OK : ht_plain_##name(call, err);                                                    \
+        static const scan_kind kinds[N_SCANNED] = {KIND(kind##_f32, double),  KIND(kind##_f64, double),                \
+                                                   KIND(kind##_i8, int8_t),   KIND(kind##_u8, uint8_t),                \
+                                                   KIND(kind##_i16, int16_t), KIND(kind##_u16, uint16_t),              \
+                                                   KIND(kind##_i32, int32_t), KIND(kind##_u32, uint32_t),              \
+                                                   KIND(kind##_i64, int64_t), KIND(kind##_u64, uint64_t)};             \
+        return scan(call, kinds) ? HT_OK : ht_plain_##name(call, err);                                                 \
     }
 KERNEL(cumsum, sum)
 KERNEL(cumprod, prod)
@@ -97,6 +201,7 @@ KERNEL(cummax, max)
 KERNEL(cummin, min)
 
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]) {
+    HT_ISA_NAME(ht_vector_softmax)(kernels);
     kernels[HT_OP_CUMSUM].run = cumsum;
     kernels[HT_OP_CUMPROD].run = cumprod;
     kernels[HT_OP_CUMMAX].run = cummax;

@@ -1,0 +1,35 @@
+/* Operations along one axis that keep the shape: the array as [outer][n][inner], of which n are along the axis. */
+#ifndef HT_CPU_ALONG_H
+#define HT_CPU_ALONG_H
+
+#include "cpu/walk.h"
+
+typedef struct ht_along {
+    int axis;
+    int64_t outer, n, inner;
+    ht_view others; /* the operand without the axis */
+} ht_along;
+
+/* Along the axis that has `behind` more behind it. */
+static inline ht_along ht_along_of(const ht_view *x, int behind) {
+    ht_along a = {.axis = x->n_dims - 1 - behind, .outer = 1, .inner = 1, .others = *x};
+    a.n = x->shape[a.axis];
+    for (int d = 0; d < a.axis; d++) a.outer *= x->shape[d];
+    for (int d = a.axis + 1; d < x->n_dims; d++) {
+        a.inner *= x->shape[d];
+        a.others.shape[d - 1] = x->shape[d];
+        a.others.stride[d - 1] = x->stride[d];
+    }
+    a.others.n_dims--;
+    return a;
+}
+
+/* Where line i of outer * inner begins in the operand, and in the result, in which `inner` is from one to the next. */
+static inline int64_t ht_along_in(const ht_along *a, int64_t i) {
+    return ht_view_offset(&a->others, a->others.n_dims, i);
+}
+static inline int64_t ht_along_out(const ht_along *a, int64_t i) {
+    return i / a->inner * a->n * a->inner + i % a->inner;
+}
+
+#endif
