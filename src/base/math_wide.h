@@ -278,4 +278,23 @@ static inline float ht_remainder_f32(float a, float b) {
     return ht_is_easy_remainder(a, b) ? ht_remainder_easy(a, b) : ht_remainder_of_rest(fmodf(a, b), b);
 }
 
+/* Of f64: what is left is a multiple of the last bit of b and smaller than b, so that it is exact. Easy: the quotient has
+ * fewer than 53 bits, and nothing comes near denormals. */
+static inline int ht_is_easy_remainder_f64(double a, double b) {
+    return (fabs(a) < 0x1p+52 * fabs(b)) & (fabs(b) < (double)INFINITY) & (fabs(b) > 0x1p-900);
+}
+static inline double ht_remainder_of_rest_f64(double r, double b) {
+    double moved = r + ((r < 0.0) != (b < 0.0) ? b : 0.0);
+    return r == 0.0 ? copysign(0.0, b) : moved;
+}
+static inline double ht_remainder_easy_f64(double a, double b) {
+    double r = fma(-trunc(a / b), b, a), back = copysign(fabs(b), a);
+    /* Where the quotient was rounded up to a whole number. gcc makes vectors of what is added, not of what is chosen. */
+    r += (((r < 0.0) != (a < 0.0)) & (r != 0.0)) ? back : 0.0;
+    return ht_remainder_of_rest_f64(r, b);
+}
+static inline double ht_remainder_f64(double a, double b) {
+    return ht_is_easy_remainder_f64(a, b) ? ht_remainder_easy_f64(a, b) : ht_remainder_of_rest_f64(fmod(a, b), b);
+}
+
 #endif

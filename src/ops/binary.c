@@ -112,6 +112,13 @@ static ht_array *of_bits(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
     return of_dtype(s, op, shifts && dtype == HT_BOOL ? HT_U8 : dtype, a, b);
 }
 
+/* Integers of one dtype are taken as they are, anything else as bool. */
+static ht_array *truths(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
+    if (!a || !b) return NULL;
+    const bool alike = a->dtype == b->dtype && !ht_dtype_is_float(a->dtype);
+    return of_dtype(s, op, alike ? a->dtype : HT_BOOL, a, b);
+}
+
 /* ---- the functions ---- */
 
 #define BINARY(name, operands, id)                                                                                     \
@@ -132,6 +139,8 @@ BINARY(ht_equal, promoted, EQUAL)
 BINARY(ht_not_equal, promoted, NOT_EQUAL)
 BINARY(ht_less, promoted, LESS)
 BINARY(ht_less_equal, promoted, LESS_EQUAL)
+BINARY(ht_logical_and, truths, LOGICAL_AND)
+BINARY(ht_logical_or, truths, LOGICAL_OR)
 BINARY(ht_bitwise_and, of_bits, BITWISE_AND)
 BINARY(ht_bitwise_or, of_bits, BITWISE_OR)
 BINARY(ht_bitwise_xor, of_bits, BITWISE_XOR)
@@ -140,10 +149,6 @@ BINARY(ht_right_shift, of_bits, RIGHT_SHIFT)
 
 ht_array *ht_greater(ht_scope *s, ht_array *a, ht_array *b) { return ht_less(s, b, a); }
 ht_array *ht_greater_equal(ht_scope *s, ht_array *a, ht_array *b) { return ht_less_equal(s, b, a); }
-ht_array *ht_logical_and(ht_scope *s, ht_array *a, ht_array *b) {
-    return of_dtype(s, HT_OP_LOGICAL_AND, HT_BOOL, a, b);
-}
-ht_array *ht_logical_or(ht_scope *s, ht_array *a, ht_array *b) { return of_dtype(s, HT_OP_LOGICAL_OR, HT_BOOL, a, b); }
 
 HT_AGAIN(where_again, ht_where(s, in[0], in[1], in[2]))
 

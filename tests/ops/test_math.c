@@ -235,6 +235,51 @@ static void pairs_same_bits_on_every_device(void **state) {
     test_devices_free(devices, n);
 }
 
+/* ---- remainders of f64 ---- */
+
+static double remainder_by_libm(double a, double b) {
+    const double r = fmod(a, b);
+    if (r == 0.0) return copysign(0.0, b);
+    return (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+
+/* Quotients that are whole but for a rounding, of any size, and of special numbers; blocks without any of the latter too. */
+enum { REMAINDERS = 1 << 16 };
+static void make_dividends(double *a, double *b) {
+    static const double special[] = {0.0, -0.0, 1.0, -1.0, 3.0, -0.1, 1e300, -1e-300, 5e-324, INFINITY, -INFINITY, NAN};
+    enum { N = (int)(sizeof special / sizeof *special) };
+    uint64_t state = 11;
+    for (int i = 0; i < REMAINDERS; i++) {
+        const uint64_t high = next_bits(&state), low = next_bits(&state);
+        const double x = (double)(int64_t)(high << 32 | low), k = (double)(next_bits(&state) >> (i % 31));
+        b[i] = x * exp2((double)(next_bits(&state) % 40) - 80.0);
+        a[i] = i % 3 == 0 ? k * b[i] : i % 3 == 1 ? nextafter(k * b[i], 0.0) : k * 1.7 * (i % 2 ? -1.0 : 1.0);
+        if (i % 4096 < N * N && i > REMAINDERS / 2) a[i] = special[i % N], b[i] = special[i / N % N];
+    }
+}
+
+static void remainders_are_exact_on_every_device(void **state) {
+    (void)state;
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n = test_devices(2, devices);
+    static double a[REMAINDERS], b[REMAINDERS], y[REMAINDERS];
+    const int64_t count = REMAINDERS - 5;
+    make_dividends(a, b);
+    const ht_view in[2] = {test_view(a, HT_F64, 1, &count), test_view(b, HT_F64, 1, &count)};
+    ht_view out = test_view(y, HT_F64, 1, &count);
+    const unsigned flush = ht_flush_denormals();
+    for (int d = 0; d < n; d++) {
+        test_run_ok(devices[d], HT_OP_REMAINDER, NULL, 2, in, &out, NULL);
+        for (int64_t i = 0; i < count; i++) {
+            const double want = remainder_by_libm(a[i], b[i]);
+            if (isnan(want) ? !isnan(y[i]) : y[i] != want || !signbit(y[i]) != !signbit(want))
+                fail_msg("remainder(%a, %a) = %a with %s, not %a", a[i], b[i], y[i], devices[d]->instruction_set, want);
+        }
+    }
+    ht_restore_denormals(flush);
+    test_devices_free(devices, n);
+}
+
 static void special_values(void **state) {
     (void)state;
     assert_true(ht_exp_f32(-INFINITY) == 0.0f && ht_exp_f32(INFINITY) == INFINITY && ht_exp_f32(0.0f) == 1.0f);
@@ -280,6 +325,7 @@ int main(void) {
         cmocka_unit_test(same_bits_on_every_device),
         cmocka_unit_test(halves_close_to_libm),
         cmocka_unit_test(halves_same_bits_on_every_device),
+        cmocka_unit_test(remainders_are_exact_on_every_device),
         cmocka_unit_test(pairs_close_to_libm),
         cmocka_unit_test(pairs_same_bits_on_every_device),
     };

@@ -84,11 +84,6 @@ BINARY(maximum, maximum_f32, maximum_f64, maximum_int, NULL)
 
 /* Quotients are rounded down; a remainder has the sign of the divisor. The one signed quotient that does not fit wraps
  * around. */
-static double remainder_of(double a, double b) {
-    double r = fmod(a, b);
-    if (r == 0.0) return copysign(0.0, b);
-    return (r < 0.0) != (b < 0.0) ? r + b : r;
-}
 static int64_t quotient_of(bool s, int64_t a, int64_t b) {
     if (b == 0) return 0;
     if (!s) return (int64_t)((uint64_t)a / (uint64_t)b);
@@ -100,7 +95,7 @@ FLOATING(floor_divide, floorf(a / b), floor(a / b))
 INTEGER(floor_divide, quotient_of(s, a, b))
 BINARY(floor_divide, floor_divide_f32, floor_divide_f64, floor_divide_int, NULL)
 
-FLOATING(remainder, ht_remainder_f32(a, b), remainder_of(a, b))
+FLOATING(remainder, ht_remainder_f32(a, b), ht_remainder_f64(a, b))
 INTEGER(remainder, b ? (uint64_t)a - (uint64_t)quotient_of(s, a, b) * (uint64_t)b : 0)
 BINARY(remainder, remainder_f32, remainder_f64, remainder_int, NULL)
 

@@ -1,4 +1,5 @@
 /* Functions of f64 that compilers have vectors for; elementary ones are in each_double.c. */
+#include "base/math_wide.h"
 #include "cpu/vector/each.h"
 
 #include <math.h>
@@ -56,6 +57,21 @@ BINARY(not_equal, uint8_t, a != b)
 BINARY(less, uint8_t, a < b)
 BINARY(less_equal, uint8_t, a <= b)
 
+/* Blocks all of whose quotients are short take the short form. */
+static void remainder_of(const void *const *in, void *out, int64_t n, const void *params) {
+    (void)params;
+    const double *a = in[0], *b = in[1];
+    double *to = out;
+    int64_t hard = 0;
+    for (int64_t i = 0; i < n; i++) hard |= !ht_is_easy_remainder_f64(a[i], b[i]);
+    if (hard) {
+        for (int64_t i = 0; i < n; i++) to[i] = ht_remainder_f64(a[i], b[i]);
+        return;
+    }
+    HT_EACH
+    for (int64_t i = 0; i < n; i++) to[i] = ht_remainder_easy_f64(a[i], b[i]);
+}
+
 #define ROW(id, name)                                                                                                  \
     case HT_OP_##id: return name
 
@@ -82,6 +98,7 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_f64)(ht_op_id op, ht_dtype from, ht_dtype t
         ROW(MULTIPLY, multiply);
         ROW(DIVIDE, divide);
         ROW(FLOOR_DIVIDE, floor_divide);
+        ROW(REMAINDER, remainder_of);
         ROW(MINIMUM, minimum);
         ROW(MAXIMUM, maximum);
         ROW(EQUAL, equal);

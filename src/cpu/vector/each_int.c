@@ -90,6 +90,8 @@ HT_INLINE uint64_t shifted_right_u64(uint64_t a, uint64_t by, uint64_t sign) {
     BINARY(floor_divide, kind, type, type, QUOTIENT(type, is_signed, a, b))                                            \
     BINARY(remainder, kind, type, type, b ? (wide)a - (wide)QUOTIENT(type, is_signed, a, b) * (wide)b : 0)             \
     BINARY(power, kind, type, type, power_of(is_signed, (int64_t)a, (int64_t)b))                                       \
+    BINARY(either, kind, type, uint8_t, (a | b) != 0)                                                                  \
+    BINARY(both, kind, type, uint8_t, (a != 0) & (b != 0))                                                             \
     BINARY(bitwise_and, kind, type, type, a &b)                                                                        \
     BINARY(bitwise_or, kind, type, type, a | b)                                                                        \
     BINARY(bitwise_xor, kind, type, type, a ^ b)                                                                       \
@@ -158,6 +160,8 @@ ht_each_fn *HT_ISA_NAME(ht_find_each_int)(ht_op_id op, ht_dtype from, ht_dtype t
         ROW(FLOOR_DIVIDE, floor_divide)
         ROW(REMAINDER, remainder)
         ROW(POWER, power)
+        ROW(LOGICAL_OR, either)
+        ROW(LOGICAL_AND, both)
         ROW(BITWISE_AND, bitwise_and)
         ROW(BITWISE_OR, bitwise_or)
         ROW(BITWISE_XOR, bitwise_xor)
