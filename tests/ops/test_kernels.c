@@ -334,6 +334,46 @@ static void reductions_of_integers(void **state) {
                 }
 }
 
+/* Every element of a row in turn is the one that decides: a bool among others, or the largest or the first NaN among floats. */
+static void one_element_decides(void **state) {
+    (void)state;
+    enum { MOST = 1100 };
+    static const int64_t lengths[] = {1, 7, 16, 17, 63, 64, 65, 100, 130, 255, 257, MOST};
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n_devices = test_devices(1, devices);
+    for (int d = 0; d < n_devices; d++)
+        for (EACH(l, lengths)) {
+            const int64_t n = lengths[l], one = 1, dims[2] = {1, n};
+            uint8_t truth[MOST], any, all;
+            float x[MOST];
+            uint32_t most, least;
+            ht_view in = test_view(truth, HT_BOOL, 2, dims), reals = test_view(x, HT_F32, 2, dims);
+            ht_view to_any = test_view(&any, HT_BOOL, 1, &one), to_all = test_view(&all, HT_BOOL, 1, &one);
+            ht_view to_most = test_view(&most, HT_U32, 1, &one), to_least = test_view(&least, HT_U32, 1, &one);
+            for (int64_t i = -1; i < n; i++)
+                for (int kind = 0; kind < 4; kind++) {
+                    static const float others[] = {0.0f, -INFINITY, INFINITY, 1.0f};
+                    const bool other = kind % 2;
+                    for (int64_t k = 0; k < n; k++) {
+                        truth[k] = (uint8_t)(other ? 1 + k % 255 : 0); /* anything but 0 is true */
+                        x[k] = kind == 0 && k % 2 ? -0.0f : others[kind];
+                    }
+                    if (i >= 0) truth[i] = other ? 0 : 128;
+                    if (i >= 0) x[i] = kind == 3 ? NAN : 5.0f;
+                    if (i >= 0 && kind == 3) x[n - 1] = NAN;
+                    test_run_ok(devices[d], HT_OP_MAX, NULL, 1, &in, &to_any, NULL);
+                    test_run_ok(devices[d], HT_OP_MIN, NULL, 1, &in, &to_all, NULL);
+                    assert_int_equal(any != 0, other ? n > 1 || i < 0 : i >= 0);
+                    assert_int_equal(all != 0, other ? i < 0 : n == 1 && i == 0);
+                    test_run_ok(devices[d], HT_OP_ARGMAX, NULL, 1, &reals, &to_most, NULL);
+                    test_run_ok(devices[d], HT_OP_ARGMIN, NULL, 1, &reals, &to_least, NULL);
+                    assert_int_equal(most, i >= 0 && kind != 2 ? i : i == 0 && n > 1);
+                    assert_int_equal(least, i >= 0 && kind >= 2 ? i : i == 0 && n > 1);
+                }
+        }
+    test_devices_free(devices, n_devices);
+}
+
 /* Longer than what is folded at a time, along rows and columns, with values that decide in any place. */
 static void long_reductions(void **state) {
     (void)state;
@@ -853,6 +893,7 @@ int main(void) {
         cmocka_unit_test(reductions),
         cmocka_unit_test(reductions_of_extremes),
         cmocka_unit_test(reductions_of_integers),
+        cmocka_unit_test(one_element_decides),
         cmocka_unit_test(long_reductions),
         cmocka_unit_test(spreads_of_any_threads),
         cmocka_unit_test(sums_are_the_same_along_columns),

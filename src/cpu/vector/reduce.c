@@ -180,34 +180,76 @@ static int64_t find(const row *r, float value) {
     return 0;
 }
 
-/* What the chunks of a row come to. Zeros have two signs and NaNs many forms, so these are looked up. */
+/* The result of a row whose largest is `max`, and first stands in r: chunk `chunk`. Zeros have two signs and NaNs many forms,
+ * so these are looked up. */
+static void finish_row(const max_job *job, int64_t row_index, const row *r, int64_t chunk, float max) {
+    const ht_view *x = &job->call->in[0], *out = &job->call->out;
+    const float value = job->flip ? -max : max;
+    if (!job->want_index && !isnan(value) && value != 0.0f) {
+        lanes_store(out->dtype, out->data, row_index, v16f_set1(value), 1);
+        return;
+    }
+    const int64_t at = find(r, value);
+    if (job->want_index)
+        ((uint32_t *)out->data)[row_index] = (uint32_t)(chunk * CHUNK + at);
+    else
+        lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r->at + at * r->stride, 1, 1), 1);
+}
+
 static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const max_job *job = arg;
-    const ht_view *x = &job->call->in[0], *out = &job->call->out;
     for (int64_t row_index = begin; row_index < end; row_index++) {
-        int64_t best = row_index * job->chunks;
-        for (int64_t c = best + 1; c < (row_index + 1) * job->chunks; c++)
+        const int64_t first = row_index * job->chunks;
+        int64_t best = first;
+        for (int64_t c = first + 1; c < first + job->chunks; c++)
             if (!isnan(job->max[best]) && (isnan(job->max[c]) || job->max[c] > job->max[best])) best = c;
-        float value = job->flip ? -job->max[best] : job->max[best];
-        if (!job->want_index && !isnan(value) && value != 0.0f) {
-            lanes_store(out->dtype, out->data, row_index, v16f_set1(value), 1);
-            continue;
-        }
-        row r = chunk_of(job, best);
-        int64_t at = find(&r, value);
-        if (job->want_index)
-            ((uint32_t *)out->data)[row_index] = (uint32_t)(best % job->chunks * CHUNK + at);
-        else
-            lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r.at + at * r.stride, 1, 1), 1);
+        const row r = chunk_of(job, best);
+        finish_row(job, row_index, &r, best - first, job->max[best]);
     }
+}
+
+/* Whether a row is short enough for each lane to count its places. */
+enum { COUNTED = 256 };
+
+/* The first place of the largest of n floats, where *nan is empty: there are NaNs otherwise. Each lane keeps its own first largest and where it was,
+ * without branches, which a search for the value would take wrong in every row. */
+static uint32_t place_in_short_row(const float *x, int64_t n, int32_t flip, m16 *nan) {
+    static const float numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const v16i sign = v16i_set1(flip);
+    const v16f none = v16f_set1(-INFINITY), sixteen = v16f_set1(16.0f), far = v16f_set1(-(float)COUNTED);
+    v16f best = none, at = far, here = v16f_load(numbers);
+    *nan = m16_first(0);
+    for (int64_t i = 0; i < n; i += 16, here = v16f_add(here, sixteen)) {
+        const int lanes = lanes_of(n - i);
+        const v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(x + i, lanes)), sign));
+        *nan = m16_or(*nan, v16f_is_nan(v));
+        const m16 first = i ? v16f_gt(v, best) : m16_first(16);
+        const m16 better = lanes == 16 ? first : m16_and(m16_first(lanes), first);
+        best = v16f_select(better, v, best);
+        at = v16f_select(better, v16f_neg(here), at);
+    }
+    const v16f most = v16f_set1(v16f_hmax(best));
+    return (uint32_t)-v16f_hmax(v16f_select(v16f_eq(best, most), at, far));
 }
 
 /* A row of one chunk is finished while it is in the cache. */
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const max_job *job = arg;
+    const ht_view *x = &job->call->in[0];
+    const int64_t n = x->shape[x->n_dims - 1];
+    const bool counted = job->want_index && x->dtype == HT_F32 && x->stride[x->n_dims - 1] == 1 && n <= COUNTED;
     for (int64_t i = begin; i < end; i++) {
-        max_chunks(arg, i, i + 1, worker);
-        finish_rows(arg, i, i + 1, worker);
+        const row r = row_at(job->call, job->contiguous, i);
+        m16 nan;
+        if (counted) {
+            const uint32_t at = place_in_short_row((const float *)x->data + r.at, n, job->flip, &nan);
+            ((uint32_t *)job->call->out.data)[i] = at;
+            if (!m16_any(nan)) continue;
+        }
+        const v16f max = max_of(&r, job->flip, &nan);
+        finish_row(job, i, &r, 0, m16_any(nan) ? NAN : v16f_hmax(max));
     }
 }
 

@@ -170,14 +170,54 @@ static void finish_fold(const columns_job *j, char *kept, int64_t to, int64_t w)
     HT_ISA_NAME(ht_find_each)(HT_OP_CAST, j->kept, j->call->out.dtype)(&result, out, w, NULL);
 }
 
+/* Four rows of f32, the first of them row `at`, against the best so far, in whole registers of columns. Of equals the first
+ * stays; a NaN is better than all numbers. */
+HT_INLINE void place_four(const char *row, int64_t step_bytes, uint32_t at, bool smallest, int64_t whole, float *best,
+                          uint32_t *place) {
+    for (int64_t c = 0; c < whole; c += 16) {
+        v16f kept = v16f_load(best + c);
+        v16f where = v16f_from_bits(v16i_load((const int32_t *)place + c));
+        HT_UNROLL
+        for (int r = 0; r < 4; r++) {
+            const char *p = row + r * step_bytes + c * (int64_t)sizeof(float);
+            HT_PREFETCH(p + 4 * step_bytes);
+            const v16f x = v16f_load((const float *)(const void *)p);
+            const m16 beats = smallest ? v16f_lt(x, kept) : v16f_gt(x, kept);
+            const m16 better = m16_or(beats, m16_and(v16f_is_nan(x), v16f_eq(kept, kept)));
+            kept = v16f_select(better, x, kept);
+            where = v16f_select(better, v16f_from_bits(v16i_set1((int32_t)(at + (uint32_t)r))), where);
+        }
+        v16f_store(best + c, kept);
+        v16i_store((int32_t *)place + c, v16f_bits(where));
+    }
+}
+
+static void largest_of_four(const char *row, int64_t step_bytes, uint32_t at, int64_t whole, float *best,
+                            uint32_t *place) {
+    place_four(row, step_bytes, at, false, whole, best, place);
+}
+static void smallest_of_four(const char *row, int64_t step_bytes, uint32_t at, int64_t whole, float *best,
+                             uint32_t *place) {
+    place_four(row, step_bytes, at, true, whole, best, place);
+}
+
 /* The first place of the largest or smallest; a NaN comes before all numbers. */
 static void place_chunk(const columns_job *j, const char *first, int64_t from, int64_t n, int64_t w, void *best,
                         uint32_t *place) {
     _Alignas(64) char room[WIDEST * 8];
+    const int64_t step_bytes = j->step * j->in_bytes, whole = j->in == HT_F32 ? w / 16 * 16 : 0;
     memcpy(best, row_of(j, first, 0, n, w, room), (size_t)(w * j->kept_bytes));
     for (int64_t c = 0; c < w; c++) place[c] = (uint32_t)from;
-    for (int64_t k = 1; k < n; k++)
-        j->better(row_of(j, first, k, n, w, room), NULL, (uint32_t)(from + k), w, best, place);
+    int64_t k = 1;
+    for (; whole && k + 4 <= n; k += 4) {
+        const char *row = first + k * step_bytes;
+        const uint32_t at = (uint32_t)(from + k);
+        (j->op == HT_OP_ARGMIN ? smallest_of_four : largest_of_four)(row, step_bytes, at, whole, best, place);
+        for (int64_t r = 0; r < 4 && whole < w; r++)
+            j->better(row + r * step_bytes + whole * j->in_bytes, NULL, at + (uint32_t)r, w - whole,
+                      (float *)best + whole, place + whole);
+    }
+    for (; k < n; k++) j->better(row_of(j, first, k, n, w, room), NULL, (uint32_t)(from + k), w, best, place);
 }
 
 static void finish_places(const columns_job *j, char *best, uint32_t *place, int64_t to, int64_t w) {

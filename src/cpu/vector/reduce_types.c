@@ -4,6 +4,7 @@
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
+#include "cpu/vector/simd_int.h"
 #include "cpu/vector/vector.h"
 
 #include <math.h>
@@ -91,8 +92,49 @@ static part sum_bool(const void *in, int64_t n) {
     for (int64_t i = 0; i < n; i++) sum += x[i] != 0;
     return (part){.whole = sum};
 }
-static part max_bool(const void *x, int64_t n) { return (part){.whole = max_u8(x, n).whole != 0}; }
-static part min_bool(const void *x, int64_t n) { return (part){.whole = min_u8(x, n).whole != 0}; }
+
+/* Lanes that are not 0 where 64 bytes hold what decides: one that is not 0, or one that is. */
+HT_INLINE v16i deciding_bytes(const void *p, bool any) {
+    const v16i x = v16i_load_bytes(p);
+    if (any) return x;
+    const v16i ones = v16i_set1(0x01010101), high = v16i_set1((int32_t)0x80808080u); /* a byte borrows if it is 0 */
+    return v16i_and(v16i_and(v16i_sub(x, ones), v16i_xor(x, v16i_set1(-1))), high);
+}
+
+HT_INLINE bool any_bit(v16i v) {
+    int32_t lane[16], all = 0;
+    v16i_store(lane, v);
+    for (int i = 0; i < 16; i++) all |= lane[i];
+    return all != 0;
+}
+
+/* Whether some byte decides; what is behind it is not read, a kilobyte at a time. */
+HT_INLINE bool is_decided(const uint8_t *x, int64_t n, bool any) {
+    enum { AT_ONCE = 1024, AHEAD = 4096 };
+    int64_t i = 0;
+    for (; i + AT_ONCE <= n; i += AT_ONCE) {
+        v16i found[4] = {v16i_set1(0), v16i_set1(0), v16i_set1(0), v16i_set1(0)};
+        for (int b = 0; b < AT_ONCE; b += 256) {
+            HT_UNROLL
+            for (int k = 0; k < 4; k++) {
+                HT_PREFETCH(x + i + b + 64 * k + AHEAD); /* also of the next row */
+                found[k] = v16i_or(found[k], deciding_bytes(x + i + b + 64 * k, any));
+            }
+        }
+        if (any_bit(v16i_or(v16i_or(found[0], found[1]), v16i_or(found[2], found[3])))) return true;
+    }
+    v16i found = v16i_set1(0);
+    for (; i + 64 <= n; i += 64) found = v16i_or(found, deciding_bytes(x + i, any));
+    if (i < n) {
+        uint8_t room[64];
+        memset(room, any ? 0 : 1, sizeof room);
+        memcpy(room, x + i, (size_t)(n - i));
+        found = v16i_or(found, deciding_bytes(room, any));
+    }
+    return any_bit(found);
+}
+static part max_bool(const void *x, int64_t n) { return (part){.whole = is_decided(x, n, true)}; }
+static part min_bool(const void *x, int64_t n) { return (part){.whole = !is_decided(x, n, false)}; }
 static int64_t find_bool(const void *in, int64_t n, part what) {
     const uint8_t *x = in;
     int64_t i = 0;
@@ -107,24 +149,28 @@ static int64_t find_bool(const void *in, int64_t n, part what) {
 
 /* ---- f64 ---- */
 
-/* Elements go to the lanes in turn, which are joined pairwise: the order depends on n alone. */
+/* Elements go to the lanes in turn: `step` is what is done with lane k and the element b. */
+#define EACH_TO_ITS_LANE(step)                                                                                         \
+    int64_t i = 0;                                                                                                     \
+    for (; i + LANES <= n; i += LANES) {                                                                               \
+        HT_EACH                                                                                                        \
+        for (int k = 0; k < LANES; k++) {                                                                              \
+            const double a = lane[k], b = x[i + k];                                                                    \
+            step;                                                                                                      \
+        }                                                                                                              \
+    }                                                                                                                  \
+    for (int k = 0; i + k < n; k++) {                                                                                  \
+        const double a = lane[k], b = x[i + k];                                                                        \
+        step;                                                                                                          \
+    }
+
+/* Lanes are joined pairwise: the order depends on n alone. */
 #define LANES_OF_F64(name, start, joined)                                                                              \
     static part name(const void *in, int64_t n) {                                                                      \
         const double *x = in;                                                                                          \
         double lane[LANES];                                                                                            \
-        int64_t i = 0;                                                                                                 \
         for (int k = 0; k < LANES; k++) lane[k] = start;                                                               \
-        for (; i + LANES <= n; i += LANES) {                                                                           \
-            HT_EACH                                                                                                    \
-            for (int k = 0; k < LANES; k++) {                                                                          \
-                const double a = lane[k], b = x[i + k];                                                                \
-                lane[k] = joined;                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int k = 0; i + k < n; k++) {                                                                              \
-            const double a = lane[k], b = x[i + k];                                                                    \
-            lane[k] = joined;                                                                                          \
-        }                                                                                                              \
+        EACH_TO_ITS_LANE(lane[k] = joined)                                                                             \
         for (int half = LANES / 2; half > 0; half /= 2)                                                                \
             for (int k = 0; k < half; k++) {                                                                           \
                 const double a = lane[k], b = lane[k + half];                                                          \
@@ -140,21 +186,8 @@ LANES_OF_F64(prod_f64, 1.0, a *b)
     static part name(const void *in, int64_t n) {                                                                      \
         const double *x = in;                                                                                          \
         double lane[LANES], nan[LANES] = {0.0};                                                                        \
-        int64_t i = 0;                                                                                                 \
         for (int k = 0; k < LANES; k++) lane[k] = start;                                                               \
-        for (; i + LANES <= n; i += LANES) {                                                                           \
-            HT_EACH                                                                                                    \
-            for (int k = 0; k < LANES; k++) {                                                                          \
-                const double a = lane[k], b = x[i + k];                                                                \
-                lane[k] = is_better ? b : a;                                                                           \
-                nan[k] = b != b ? b : nan[k];                                                                          \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (int k = 0; i + k < n; k++) {                                                                              \
-            const double a = lane[k], b = x[i + k];                                                                    \
-            lane[k] = is_better ? b : a;                                                                               \
-            nan[k] = b != b ? b : nan[k];                                                                              \
-        }                                                                                                              \
+        EACH_TO_ITS_LANE(lane[k] = is_better ? b : a; nan[k] = b != b ? b : nan[k])                                    \
         double best = lane[0];                                                                                         \
         for (int k = 1; k < LANES; k++) {                                                                              \
             const double a = best, b = lane[k];                                                                        \
@@ -306,11 +339,10 @@ static void run_chunks(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const types_job *j = arg;
     for (int64_t unit = begin; unit < end; unit++) {
-        const part here = fold_chunk(j, unit / j->chunks, unit % j->chunks);
-        if (j->chunks > 1)
-            j->part[unit] = here;
+        if (j->chunks > 1) /* dividing takes longer than folding a short row */
+            j->part[unit] = fold_chunk(j, unit / j->chunks, unit % j->chunks);
         else
-            store_row(j, unit, 0, here);
+            store_row(j, unit, 0, fold_chunk(j, unit, 0));
     }
 }
 
