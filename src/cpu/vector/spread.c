@@ -6,6 +6,7 @@
 #include "cpu/each.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
+#include "cpu/vector/math_double.h"
 #include "cpu/vector/powers.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/variance.h"
@@ -39,7 +40,9 @@ typedef struct spread_job {
 } spread_job;
 
 /* e^x of x that are not positive; of those of f32 in that. */
-static double power_of(bool wide, double x) { return x == 0.0 ? 1.0 : wide ? exp(x) : (double)ht_exp_f32((float)x); }
+static double power_of(bool wide, double x) {
+    return x == 0.0 ? 1.0 : wide ? v1d_exp(x) : (double)ht_exp_f32((float)x);
+}
 
 static part joined(const spread_job *j, part a, double n_a, part b, double n_b) {
     const bool wide = j->call->in[0].dtype == HT_F64;
@@ -76,11 +79,17 @@ static part powers_of(const float *x, int64_t n) {
     return (part){(double)high, (double)row_sum_total(&sum)};
 }
 
+/* Of n values, BLOCK at most. */
 static part powers_of_f64(const double *x, int64_t n) {
+    _Alignas(64) double power[BLOCK];
     double high = x[0], sum[LANES] = {0.0};
     for (int64_t i = 1; i < n; i++) high = x[i] > high || isnan(x[i]) ? x[i] : high;
-    const double around = isinf(high) ? 0.0 : high;
-    ROW_SUM_F64(sum, LANES, exp(x[i + k] - around))
+    const v8d around = v8d_set1(isinf(high) ? 0.0 : high);
+    for (int64_t i = 0; i < n; i += 8) {
+        const v8d v = n - i < 8 ? v8d_load_n(x + i, (int)(n - i)) : v8d_load(x + i);
+        v8d_store(power + i, v8d_exp(v8d_sub(v, around)));
+    }
+    ROW_SUM_F64(sum, LANES, power[i + k])
     return (part){high, sum[0]};
 }
 
