@@ -251,6 +251,7 @@ static void made_and_read(void **state) {
     for (EACH(i, modes))
         for (EACH(d, dtypes))
             for (int turned = 0; turned < 2; turned++) {
+                if (TEST_EMULATED && (i + d + (size_t)turned) % 4) continue;
                 const ht_dtype dtype = dtypes[d];
                 const int group = modes[i].group;
                 const int64_t columns = GROUPS * group, words[2] = {ROWS, columns * modes[i].bits / 32};
