@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-#define FILL(name, id)                                                                                                 \
-    case id: ht_vector_kernels_##name(kernels); break;
+#define FILL(name, id, shared)                                                                                         \
+    case id: ht_vector_kernels_##shared(kernels); break;
 static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
     ht_reference_kernels(kernels);
     switch (isa) {
@@ -18,8 +18,8 @@ static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
     }
 }
 
-#define ROW_OPS(name, id)                                                                                              \
-    case id: return &ht_vector_row_##name;
+#define ROW_OPS(name, id, shared)                                                                                      \
+    case id: return &ht_vector_row_##shared;
 static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     switch (isa) {
         HT_EACH_ISA(ROW_OPS)
@@ -27,8 +27,8 @@ static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     }
 }
 
-#define FIND_EACH(name, id)                                                                                            \
-    case id: return ht_find_each_##name;
+#define FIND_EACH(name, id, shared)                                                                                    \
+    case id: return ht_find_each_##shared;
 static ht_find_each_fn *find_each(ht_cpu_isa isa) {
     switch (isa) {
         HT_EACH_ISA(FIND_EACH)

@@ -16,10 +16,10 @@ static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const 
 
 /* Each fills in the kernels it has and leaves the others: first the plain ones, then what a vector unit does better. */
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
-#define HT_DECLARE(name, id)                                                                                           \
-    void ht_vector_kernels_##name(ht_kernel kernels[HT_OP_COUNT]);                                                     \
-    extern const ht_row_ops ht_vector_row_##name;                                                                      \
-    ht_find_each_fn ht_find_each_##name;
+#define HT_DECLARE(name, id, shared)                                                                                   \
+    void ht_vector_kernels_##shared(ht_kernel kernels[HT_OP_COUNT]);                                                   \
+    extern const ht_row_ops ht_vector_row_##shared;                                                                    \
+    ht_find_each_fn ht_find_each_##shared;
 HT_EACH_ISA(HT_DECLARE)
 #undef HT_DECLARE
 extern const ht_row_ops ht_vector_row_reference;

@@ -23,7 +23,7 @@ static const char *const needs[HT_CPU_ISA_COUNT] = {
     [HT_CPU_I8MM] = "ARMv8.2 with dot products, I8MM",
     [HT_CPU_AVX2] = "AVX2, FMA, F16C, BMI2",
     [HT_CPU_AVXVNNI] = "AVX2, FMA, F16C, BMI2, AVX-VNNI",
-    [HT_CPU_AVX512] = "AVX-512 F, BW, DQ, VL, CD, VNNI, VBMI",
+    [HT_CPU_AVX512] = "AVX-512 F, BW, DQ, VL, CD, VNNI",
 };
 
 const char *ht_cpu_isa_needs(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_ISA_COUNT ? needs[isa] : "?"; }
@@ -52,7 +52,7 @@ static bool machine_has(ht_cpu_isa isa) {
         return avx2 && __get_cpuid_count(7, 1, &a71, &b, &c, &d) && has(a71, 4);
     }
     bool avx512 = has(b7, 16) /* F */ && has(b7, 17) /* DQ */ && has(b7, 28) /* CD */ && has(b7, 30) /* BW */ &&
-                  has(b7, 31) /* VL */ && has(c7, 1) /* VBMI */ && has(c7, 6) /* VBMI2 */ && has(c7, 11) /* VNNI */;
+                  has(b7, 31) /* VL */ && has(c7, 11) /* VNNI */;
     return isa == HT_CPU_AVX512 && avx2 && avx512 && (saved_state() & 0xe6) == 0xe6;
 }
 #elif defined(__aarch64__) && defined(__linux__)
@@ -70,7 +70,7 @@ static bool machine_has(ht_cpu_isa isa) {
 }
 #endif
 
-#define IS_BUILT_IN(name, id)                                                                                          \
+#define IS_BUILT_IN(name, id, shared)                                                                                  \
     case id: return true;
 bool ht_cpu_isa_built_in(ht_cpu_isa isa) {
     switch (isa) {

@@ -13,33 +13,34 @@ typedef enum ht_cpu_isa {
     HT_CPU_I8MM,      /* NEON and its products of 8-bit matrices */
     HT_CPU_AVX2,      /* with FMA, F16C, BMI2 */
     HT_CPU_AVXVNNI,   /* AVX2 and its byte dot products */
-    HT_CPU_AVX512,    /* F, BW, DQ, VL, CD, VNNI, VBMI, VBMI2 */
+    HT_CPU_AVX512,    /* F, BW, DQ, VL, CD, VNNI */
     HT_CPU_ISA_COUNT
 } ht_cpu_isa;
 
-/* HT_EACH_ISA(X): X(name, HT_CPU_...) for every instruction set this build holds vector kernels for. */
+/* HT_EACH_ISA(X): X(name, HT_CPU_..., kernels) for every instruction set this build holds vector kernels for. One that adds
+ * nothing but dot products to another has those alone; its other kernels are those of the set that `kernels` names. */
 #ifdef HT_HAVE_neon
-#define HT_WITH_NEON(X) X(neon, HT_CPU_NEON)
+#define HT_WITH_NEON(X) X(neon, HT_CPU_NEON, neon)
 #else
 #define HT_WITH_NEON(X)
 #endif
 #ifdef HT_HAVE_i8mm
-#define HT_WITH_I8MM(X) X(i8mm, HT_CPU_I8MM)
+#define HT_WITH_I8MM(X) X(i8mm, HT_CPU_I8MM, neon)
 #else
 #define HT_WITH_I8MM(X)
 #endif
 #ifdef HT_HAVE_avx2
-#define HT_WITH_AVX2(X) X(avx2, HT_CPU_AVX2)
+#define HT_WITH_AVX2(X) X(avx2, HT_CPU_AVX2, avx2)
 #else
 #define HT_WITH_AVX2(X)
 #endif
 #ifdef HT_HAVE_avxvnni
-#define HT_WITH_AVXVNNI(X) X(avxvnni, HT_CPU_AVXVNNI)
+#define HT_WITH_AVXVNNI(X) X(avxvnni, HT_CPU_AVXVNNI, avx2)
 #else
 #define HT_WITH_AVXVNNI(X)
 #endif
 #ifdef HT_HAVE_avx512
-#define HT_WITH_AVX512(X) X(avx512, HT_CPU_AVX512)
+#define HT_WITH_AVX512(X) X(avx512, HT_CPU_AVX512, avx512)
 #else
 #define HT_WITH_AVX512(X)
 #endif

@@ -57,7 +57,7 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
 #define AFFINE_OPS_avxvnni(type, ...)   INTEGER_OPS(avxvnni, type)
 #define AFFINE_OPS_avx512(type, ...)    INTEGER_OPS(avx512, type)
 
-#define TABLE(isa, id)                                                                                                 \
+#define TABLE(isa, id, shared)                                                                                         \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
     static const ht_cpu_ops integer_##isa[HT_W_COUNT] = {                                                              \
         INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) INTEGER_OPS(isa, Q4_0) INTEGER_OPS(isa, Q4_1)                     \
@@ -72,7 +72,7 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
                                                  F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = SPLIT_OPS(isa);
 
-TABLE(reference, HT_CPU_REFERENCE)
+TABLE(reference, HT_CPU_REFERENCE, reference)
 HT_EACH_ISA(TABLE)
 
 /* What a type is multiplied by: in integers where there are kernels for that. Products with 8-bit floats are always in
@@ -84,7 +84,7 @@ static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, 
 }
 
 #define CHOOSE(isa) choose(type, precision, &ht_matrix_kernels_##isa, integer_##isa, dense_##isa, &reference_##isa)
-#define CHOOSE_FOR(isa, id)                                                                                            \
+#define CHOOSE_FOR(isa, id, shared)                                                                                    \
     case id: return CHOOSE(isa);
 
 const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
@@ -94,7 +94,7 @@ const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_p
     }
 }
 
-#define SPLIT_FOR(isa, id)                                                                                             \
+#define SPLIT_FOR(isa, id, shared)                                                                                     \
     case id: return &split_##isa.base;
 
 const ht_matrix_ops *ht_cpu_split_ops(ht_cpu_isa isa) {

@@ -11,7 +11,7 @@ typedef struct loops {
     void (*read)(const char *memory, size_t bytes);
 } loops;
 
-#define LOOPS(isa, id)                                                                                                 \
+#define LOOPS(isa, id, shared)                                                                                         \
     double ht_int8_loop_##isa(int64_t iterations);                                                                     \
     double ht_int16_loop_##isa(int64_t iterations);                                                                    \
     double ht_f32_loop_##isa(int64_t iterations);                                                                      \
@@ -21,10 +21,10 @@ typedef struct loops {
                                        [HT_ARITHMETIC_F32] = ht_f32_loop_##isa},                                       \
                                       ht_read_loop_##isa};
 
-LOOPS(reference, HT_CPU_REFERENCE)
+LOOPS(reference, HT_CPU_REFERENCE, reference)
 HT_EACH_ISA(LOOPS)
 
-#define LOOPS_OF(isa, id)                                                                                              \
+#define LOOPS_OF(isa, id, shared)                                                                                      \
     case id: return &loops_##isa;
 static const loops *loops_of(ht_cpu_isa isa) {
     switch (isa) {

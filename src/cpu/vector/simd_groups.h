@@ -21,20 +21,26 @@
 /* Where the lane's numbers begin: at byte `first`, and for 5 bits in every second lane 4 bits behind it. */
 #define HT_LANE_BYTE(bits, lane) ((lane)*HT_NUMBERS_OF_LANE(bits) * (bits) / 8)
 
+#if defined(HT_ISA_avx512) || defined(HT_ISA_YMM)
+/* Which of 16 bytes go to the bytes of four lanes; 5 bits: a lane of odd number begins 4 bits before its own. */
+HT_INLINE __m128i ht_bytes_of_lanes(int bits) {
+    return bits == 5 ? _mm_setr_epi8(0, 1, 2, 3, 2, 3, 4, 5, 5, 6, 7, 8, 7, 8, 9, 10)
+                     : _mm_setr_epi8(0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12);
+}
+#endif
+
 #if defined(HT_ISA_avx512)
 
-#define HT_FOUR_BYTES(b) (b), (b) + 1, (b) + 2, (b) + 3
-#define HT_LANES_FROM(step2)                                                                                           \
-    HT_FOUR_BYTES(0), HT_FOUR_BYTES((step2) / 2), HT_FOUR_BYTES((step2)), HT_FOUR_BYTES(3 * (step2) / 2),              \
-        HT_FOUR_BYTES(2 * (step2)), HT_FOUR_BYTES(5 * (step2) / 2), HT_FOUR_BYTES(3 * (step2)),                        \
-        HT_FOUR_BYTES(7 * (step2) / 2), HT_FOUR_BYTES(4 * (step2)), HT_FOUR_BYTES(9 * (step2) / 2),                    \
-        HT_FOUR_BYTES(5 * (step2)), HT_FOUR_BYTES(11 * (step2) / 2), HT_FOUR_BYTES(6 * (step2)),                       \
-        HT_FOUR_BYTES(13 * (step2) / 2), HT_FOUR_BYTES(7 * (step2)), HT_FOUR_BYTES(15 * (step2) / 2)
+#define HT_EIGHT_WORDS(w) (w), (w) + 1, (w) + 2, (w) + 3, (w) + 4, (w) + 5, (w) + 6, (w) + 7
+#define HT_QUARTERS_FROM(step)                                                                                         \
+    HT_EIGHT_WORDS(0), HT_EIGHT_WORDS(step), HT_EIGHT_WORDS(2 * (step)), HT_EIGHT_WORDS(3 * (step))
 HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
-    static const uint8_t three[64] = {HT_LANES_FROM(6)}, two_and_a_half[64] = {HT_LANES_FROM(5)};
     if (bits == 2 || bits == 4 || bits == 8) return _mm512_loadu_si512(p);
+    /* The bytes of every four lanes to their quarter of the register, then to their lanes. */
+    static const uint16_t three[32] = {HT_QUARTERS_FROM(6)}, two_and_a_half[32] = {HT_QUARTERS_FROM(5)};
+    const __m512i quarters = _mm512_loadu_si512(bits == 5 ? two_and_a_half : three);
     __m512i v = _mm512_maskz_loadu_epi8(bits == 5 ? (UINT64_C(1) << 40) - 1 : (UINT64_C(1) << 48) - 1, p);
-    v = _mm512_permutexvar_epi8(_mm512_loadu_si512(bits == 5 ? two_and_a_half : three), v);
+    v = _mm512_shuffle_epi8(_mm512_permutexvar_epi16(quarters, v), _mm512_broadcast_i32x4(ht_bytes_of_lanes(bits)));
     return bits == 5 ? _mm512_srlv_epi32(v, _mm512_set1_epi64(INT64_C(4) << 32)) : v;
 }
 
@@ -43,9 +49,7 @@ HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
 HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
     if (bits == 2 || bits == 4 || bits == 8) return v16i_load_bytes(p);
 #if defined(HT_ISA_YMM)
-    const __m128i from = bits == 5 ? _mm_setr_epi8(0, 1, 2, 3, 2, 3, 4, 5, 5, 6, 7, 8, 7, 8, 9, 10)
-                                   : _mm_setr_epi8(0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12);
-    const __m256i both = _mm256_broadcastsi128_si256(from);
+    const __m256i both = _mm256_broadcastsi128_si256(ht_bytes_of_lanes(bits));
     const int step = HT_LANE_BYTE(bits, 4);
     __m256i half[2];
     for (int i = 0; i < 2; i++) {

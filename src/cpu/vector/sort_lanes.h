@@ -37,6 +37,28 @@ static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsig
 
 #ifdef HT_ISA_avx512
 
+/* The words of `v` whose bits are set, side by side. One instruction with VBMI2, which this instruction set does not ask
+ * for; else words are packed as lanes of 32 bits, a half each. */
+static inline __m512i pack_words(__mmask32 which, __m512i v) {
+    if (__builtin_cpu_supports("avx512vbmi2")) {
+        __m512i packed;
+        __asm__("vpcompressw %1, %0%{%2%}%{z%}" : "=v"(packed) : "v"(v), "Yk"(which));
+        return packed;
+    }
+    const __mmask16 low = (__mmask16)which, high = (__mmask16)(which >> 16);
+    const int lows = __builtin_popcount(low);
+    const __m512i from = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(v));
+    const __m512i from_high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(v, 1));
+    const __m256i first = _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(low, from));
+    const __m256i second = _mm512_cvtepi32_epi16(_mm512_maskz_compress_epi32(high, from_high));
+    const __m512i halves = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+    const __m512i lanes = _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13,
+                                           12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __mmask32 behind = ~(__mmask32)0 << lows; /* lows: at most 16 */
+    return _mm512_permutexvar_epi16(_mm512_mask_add_epi16(lanes, behind, lanes, _mm512_set1_epi16((short)(16 - lows))),
+                                    halves);
+}
+
 #define WIDTH 32
 #include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"

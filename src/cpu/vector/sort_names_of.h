@@ -18,7 +18,7 @@ typedef __mmask32 NAMED(mask);
 #define SET_SOME   _mm512_mask_mov_epi16
 #define SIGNS(v)   _mm512_srai_epi16((v), 15)
 #define LOGIC      _mm512_ternarylogic_epi32
-#define PACK       _mm512_maskz_compress_epi16
+#define PACK       pack_words
 #define PERMUTED   _mm512_permutexvar_epi16
 #define CHOOSE     "vpermi2w"
 #define BLEND      _mm512_mask_blend_epi16
