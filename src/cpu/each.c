@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "cpu/bypass.h"
 #include "cpu/walk.h"
+#include "cpu/ways.h"
 
 #include <string.h>
 
@@ -25,13 +26,15 @@ typedef struct source {
 typedef struct each_job {
     const ht_program *p;
     int64_t size, block; /* elements */
+    int64_t first;       /* where the pieces count from */
+    int64_t widest;      /* bytes of an element of anything */
     int n_dims;          /* of the merged axes */
     bool by_rows;        /* a block is within a row of the last merged axis */
     int64_t shape[HT_MAX_DIMS];
     source in[HT_PROGRAM_INPUTS];
     char *out[HT_PROGRAM_OUTPUTS];
-    bool bypasses[HT_PROGRAM_OUTPUTS]; /* written round the caches */
-    bool bypass;                       /* any of them */
+    bool large[HT_PROGRAM_OUTPUTS]; /* may be written round the caches */
+    bool any_large, bypass;         /* they are */
 } each_job;
 
 /* Rows from this length on are worth blocks of their own. */
@@ -50,7 +53,23 @@ static bool is_math(ht_op_id op) {
     case HT_OP_ADD:
     case HT_OP_SUBTRACT:
     case HT_OP_MULTIPLY:
-    case HT_OP_SCALE: return false;
+    case HT_OP_SCALE:
+    case HT_OP_MINIMUM:
+    case HT_OP_MAXIMUM:
+    case HT_OP_WHERE:
+    case HT_OP_EQUAL:
+    case HT_OP_NOT_EQUAL:
+    case HT_OP_LESS:
+    case HT_OP_LESS_EQUAL:
+    case HT_OP_LOGICAL_NOT:
+    case HT_OP_LOGICAL_AND:
+    case HT_OP_LOGICAL_OR:
+    case HT_OP_BITWISE_INVERT:
+    case HT_OP_BITWISE_AND:
+    case HT_OP_BITWISE_OR:
+    case HT_OP_BITWISE_XOR:
+    case HT_OP_LEFT_SHIFT:
+    case HT_OP_RIGHT_SHIFT: return false;
     default: return true;
     }
 }
@@ -120,19 +139,25 @@ static void merge_axes(each_job *j, const ht_view *in, const ht_view *out) {
 }
 
 /* What lies over an input is in a cache when it is written. */
-static bool goes_round(const each_job *j, const ht_view *in, const ht_view *out) {
+static bool is_large(const each_job *j, const ht_view *in, const ht_view *out) {
     if (!ht_bypasses((size_t)j->size * ht_dtype_bytes(out->dtype))) return false;
     for (int k = 0; k < j->p->n_in; k++)
         if (in[k].data == out->data) return false;
     return true;
 }
 
+static void choose_way(each_job *j, ht_way way) {
+    j->bypass = way == HT_WAY_BYPASS;
+    j->block = HT_EACH_BYTES / ht_max_i64(j->widest, 4) / (j->bypass ? 2 : 1);
+}
+
 static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const ht_view *out) {
     j->p = p;
     j->size = ht_view_size(&out[0]);
+    j->first = 0;
     j->n_dims = 0;
-    j->by_rows = j->bypass = false;
-    size_t widest = 1;
+    j->by_rows = j->any_large = false;
+    j->widest = 1;
     bool by_axis = false;
     for (int k = 0; k < p->n_in; k++) {
         source *s = &j->in[k];
@@ -140,15 +165,15 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
         s->bytes = (int64_t)ht_dtype_bytes(in[k].dtype);
         s->how = lies_like(&in[k], out) ? WHOLE : is_scalar(&in[k], out) ? SCALAR : BY_AXIS;
         by_axis |= s->how == BY_AXIS;
-        widest = ht_max_size(widest, (size_t)s->bytes);
+        j->widest = ht_max_i64(j->widest, s->bytes);
     }
     for (int k = 0; k < p->n_out; k++) {
         j->out[k] = out[k].data;
-        j->bypasses[k] = goes_round(j, in, &out[k]);
-        j->bypass |= j->bypasses[k];
+        j->large[k] = is_large(j, in, &out[k]);
+        j->any_large |= j->large[k];
     }
-    for (int i = 0; i < p->n_steps; i++) widest = ht_max_size(widest, ht_dtype_bytes(p->step[i].to));
-    j->block = HT_EACH_BYTES / (int64_t)(widest < 4 ? 4 : widest) / (j->bypass ? 2 : 1);
+    for (int i = 0; i < p->n_steps; i++) j->widest = ht_max_i64(j->widest, (int64_t)ht_dtype_bytes(p->step[i].to));
+    choose_way(j, HT_WAY_PLAIN);
     if (!by_axis) return;
     merge_axes(j, in, out);
     j->by_rows = j->shape[j->n_dims - 1] >= LONG_ROW;
@@ -283,7 +308,7 @@ static void run_block(const each_job *j, int64_t at, const place *where, int64_t
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
         char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
-        const bool bypasses = s->out >= 0 && j->bypasses[s->out];
+        const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
         ((ht_each_fn *)s->kernel)(in, to, n, s->params);
         if (bypasses) ht_bypass(result, to, (size_t)(n * bytes), NULL, 0);
@@ -294,6 +319,8 @@ static void run_block(const each_job *j, int64_t at, const place *where, int64_t
 static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const each_job *j = arg;
+    begin += j->first;
+    end += j->first;
     room r;
     int64_t most = ht_min_i64(j->block, end - begin);
     for (int k = 0; k < j->p->n_in; k++)
@@ -308,13 +335,38 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     if (j->bypass) ht_bypass_end();
 }
 
+static void run_part(each_job *j, int64_t first, int64_t n, int64_t grain, ht_way way, ht_pool *pool) {
+    choose_way(j, way);
+    j->first = first;
+    ht_pool_run(pool, n, grain, run_piece, j);
+}
+
+/* Writing large results the faster way, or finding out which one that is. */
+static void run_large(each_job *j, ht_work work, int64_t grain, ht_pool *pool) {
+    const int threads = ht_pool_threads(pool);
+    const int64_t half = j->size / 2 / 64 * 64; /* whole cache lines of any dtype */
+    ht_trial t = ht_ways_next(work, threads);
+    if (!t.tries) {
+        run_part(j, 0, j->size, grain, t.first, pool);
+        return;
+    }
+    ht_ways_begin(&t);
+    run_part(j, 0, half, grain, t.first, pool);
+    ht_ways_half(&t);
+    run_part(j, half, j->size - half, grain, t.first == HT_WAY_PLAIN ? HT_WAY_BYPASS : HT_WAY_PLAIN, pool);
+    ht_ways_end(&t, work, threads);
+}
+
 void ht_each_run_program(const ht_program_run *run) {
     each_job j;
     lay_job(&j, run->program, run->in, run->out);
-    int64_t grain = HT_GRAIN_CHEAP;
-    for (int i = 0; i < run->program->n_steps; i++)
-        if (run->program->n_steps > 3 || is_math(run->program->step[i].op)) grain = HT_GRAIN_MATH;
-    ht_pool_run(run->pool, j.size, grain, run_piece, &j);
+    bool heavy = run->program->n_steps > 3;
+    for (int i = 0; i < run->program->n_steps; i++) heavy |= is_math(run->program->step[i].op);
+    const int64_t grain = heavy ? HT_GRAIN_MATH : HT_GRAIN_CHEAP;
+    if (j.any_large)
+        run_large(&j, heavy ? HT_WORK_HEAVY : HT_WORK_LIGHT, grain, run->pool);
+    else
+        ht_pool_run(run->pool, j.size, grain, run_piece, &j);
 }
 
 /* ---- one operation ---- */
