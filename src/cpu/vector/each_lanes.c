@@ -2,62 +2,74 @@
 #include "cpu/vector/each.h"
 #include "cpu/vector/math_lanes.h"
 
-#define FOR_LANES(n)                                                                                                   \
+/* Four at a time where a function is few instructions, of which the loop's own would be a large part. */
+#if defined(__clang__)
+#define FOUR_TIMES _Pragma("clang loop unroll_count(4)")
+#else
+#define FOUR_TIMES _Pragma("GCC unroll 4")
+#endif
+#define ONCE
+#define FOR_LANES(times, n)                                                                                            \
     int64_t i = 0;                                                                                                     \
-    for (; i + 16 <= n; i += 16)
+    times for (; i + 16 <= n; i += 16)
 
-#define UNARY_OF(name, kind, type, suffix, parameter)                                                                  \
+#define UNARY_OF(name, kind, type, suffix, parameter, times)                                                           \
     static void name##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
         (void)params;                                                                                                  \
         const type *a = in[0];                                                                                         \
         type *y = out;                                                                                                 \
         v16f p = v16f_set1(parameter);                                                                                 \
-        FOR_LANES(n) v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), p));                             \
+        FOR_LANES(times, n) v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), p));                      \
         int left = (int)(n - i);                                                                                       \
         if (left) v16f_store##suffix##_n(y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), p), left);            \
     }
 
-#define BINARY_OF(name, kind, type, suffix)                                                                            \
+#define BINARY_OF(name, kind, type, suffix, times)                                                                     \
     static void name##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
         (void)params;                                                                                                  \
         const type *a = in[0], *b = in[1];                                                                             \
         type *y = out;                                                                                                 \
-        FOR_LANES(n) v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), v16f_load##suffix(b + i)));      \
+        FOR_LANES(times, n)                                                                                            \
+        v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), v16f_load##suffix(b + i)));                   \
         int left = (int)(n - i);                                                                                       \
         if (left)                                                                                                      \
             v16f_store##suffix##_n(                                                                                    \
                 y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), v16f_load##suffix##_n(b + i, left)), left);    \
     }
 
-#define UNARY(name, parameter, expression)                                                                             \
+#define UNARY_TIMES(name, parameter, times, expression)                                                                \
     HT_INLINE v16f name##_lanes(v16f x, v16f p) {                                                                      \
         (void)p;                                                                                                       \
         return expression;                                                                                             \
     }                                                                                                                  \
-    UNARY_OF(name, f32, float, , parameter)                                                                            \
-    UNARY_OF(name, f16, uint16_t, _f16, parameter)                                                                     \
-    UNARY_OF(name, bf16, uint16_t, _bf16, parameter)
+    UNARY_OF(name, f32, float, , parameter, times)                                                                     \
+    UNARY_OF(name, f16, uint16_t, _f16, parameter, times)                                                              \
+    UNARY_OF(name, bf16, uint16_t, _bf16, parameter, times)
+#define UNARY(name, parameter, expression)  UNARY_TIMES(name, parameter, ONCE, expression)
+#define SIMPLE(name, parameter, expression) UNARY_TIMES(name, parameter, FOUR_TIMES, expression)
 
 /* With a function of its own for f16. */
 #define UNARY_HALF(name, half, expression)                                                                             \
     HT_INLINE v16f name##_lanes(v16f x, v16f p) { return (void)p, expression; }                                        \
     HT_INLINE v16f name##_half_lanes(v16f x, v16f p) { return (void)p, half; }                                         \
-    UNARY_OF(name, f32, float, , 0.0f)                                                                                 \
-    UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f)                                                                   \
-    UNARY_OF(name, bf16, uint16_t, _bf16, 0.0f)
+    UNARY_OF(name, f32, float, , 0.0f, ONCE)                                                                           \
+    UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f, ONCE)                                                             \
+    UNARY_OF(name, bf16, uint16_t, _bf16, 0.0f, ONCE)
 
-#define BINARY(name, expression)                                                                                       \
+#define BINARY_TIMES(name, times, expression)                                                                          \
     HT_INLINE v16f name##_lanes(v16f a, v16f b) { return expression; }                                                 \
-    BINARY_OF(name, f32, float, )                                                                                      \
-    BINARY_OF(name, f16, uint16_t, _f16)                                                                               \
-    BINARY_OF(name, bf16, uint16_t, _bf16)
+    BINARY_OF(name, f32, float, , times)                                                                               \
+    BINARY_OF(name, f16, uint16_t, _f16, times)                                                                        \
+    BINARY_OF(name, bf16, uint16_t, _bf16, times)
+#define BINARY(name, expression)        BINARY_TIMES(name, ONCE, expression)
+#define SIMPLE_BINARY(name, expression) BINARY_TIMES(name, FOUR_TIMES, expression)
 
 static float value_of(const void *params) { return ((const ht_scale_params *)params)->value; }
 
-UNARY(negative, 0.0f, v16f_neg(x))
-UNARY(abs, 0.0f, v16f_abs(x))
-UNARY(square, 0.0f, v16f_mul(x, x))
-UNARY(sqrt, 0.0f, v16f_sqrt(x))
+SIMPLE(negative, 0.0f, v16f_neg(x))
+SIMPLE(abs, 0.0f, v16f_abs(x))
+SIMPLE(square, 0.0f, v16f_mul(x, x))
+SIMPLE(sqrt, 0.0f, v16f_sqrt(x))
 UNARY(rsqrt, 1.0f, v16f_div(p, v16f_sqrt(x)))
 UNARY(reciprocal, 1.0f, v16f_div(p, x))
 UNARY(exp, 0.0f, v16f_exp(x))
@@ -78,17 +90,17 @@ UNARY_HALF(sinh, v16f_sinh_half(x), v16f_sinh(x))
 UNARY_HALF(cosh, v16f_cosh_half(x), v16f_cosh(x))
 HT_INLINE v16f sin_half_lanes(v16f x, v16f p) { return (void)p, v16f_sin_half(x); }
 HT_INLINE v16f cos_half_lanes(v16f x, v16f p) { return (void)p, v16f_cos_half(x); }
-UNARY_OF(sin_half, f16, uint16_t, _f16, 0.0f)
-UNARY_OF(cos_half, f16, uint16_t, _f16, 0.0f)
-UNARY(scale, value_of(params), v16f_mul(x, p))
+UNARY_OF(sin_half, f16, uint16_t, _f16, 0.0f, ONCE)
+UNARY_OF(cos_half, f16, uint16_t, _f16, 0.0f, ONCE)
+SIMPLE(scale, value_of(params), v16f_mul(x, p))
 UNARY(softcap, value_of(params), v16f_mul(p, v16f_tanh(v16f_div(x, p))))
-BINARY(add, v16f_add(a, b))
-BINARY(subtract, v16f_sub(a, b))
-BINARY(multiply, v16f_mul(a, b))
-BINARY(divide, v16f_div(a, b))
+SIMPLE_BINARY(add, v16f_add(a, b))
+SIMPLE_BINARY(subtract, v16f_sub(a, b))
+SIMPLE_BINARY(multiply, v16f_mul(a, b))
+SIMPLE_BINARY(divide, v16f_div(a, b))
 /* A NaN on the right comes out by itself, one on the left is put back. */
-BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
-BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
+SIMPLE_BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
+SIMPLE_BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
 
 BINARY(arctan2, v16f_atan2(a, b))
 BINARY(power, v16f_pow(a, b))
@@ -100,7 +112,7 @@ static bool all_are(float value, const float *x, int64_t n) {
     return !differ;
 }
 HT_INLINE v16f power_half_lanes(v16f x, v16f p) { return (void)p, v16f_pow_half(x); }
-UNARY_OF(power_half, f32, float, , 0.0f)
+UNARY_OF(power_half, f32, float, , 0.0f, ONCE)
 static void any_power_f32(const void *const *in, void *out, int64_t n, const void *params) {
     const float *b = in[1];
     if (b[0] == 2.0f && all_are(2.0f, b, n))
