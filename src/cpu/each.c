@@ -1,9 +1,12 @@
 /* The walk behind each.h: cuts the elements of the result into pieces for the threads and those into blocks, brings
- * operands that do not lie one element after the other into blocks of their own, and calls the steps' functions. */
+ * operands that do not lie one element after the other into blocks of their own, and calls the steps' functions. Where the
+ * neighbours of operands lie along another axis than the result's, as in a transpose, the pieces are tiles of both axes, so
+ * that whole cache lines are read. */
 #include "cpu/each.h"
 
 #include "base/checked.h"
 #include "cpu/bypass.h"
+#include "cpu/turn.h"
 #include "cpu/walk.h"
 #include "cpu/ways.h"
 
@@ -13,6 +16,7 @@
 typedef enum access {
     WHOLE,   /* lies like the result */
     SCALAR,  /* one element */
+    TURNED,  /* its neighbours lie along another axis than the result's: a tile at a time */
     BY_AXIS, /* anything else */
 } access;
 
@@ -20,13 +24,24 @@ typedef struct source {
     const char *data;
     int64_t bytes; /* of an element */
     access how;
-    int64_t stride[HT_MAX_DIMS]; /* BY_AXIS, in elements, over the merged axes */
+    int64_t stride[HT_MAX_DIMS]; /* TURNED and BY_AXIS, in elements, over the merged axes */
+    size_t room;                 /* TURNED: where in the room its tile is */
 } source;
+
+/* The result as tiles of two of the merged axes, `across` and the last, for operands that are turned. Tiles that follow each
+ * other across come one after another: they read on in the same places. */
+typedef struct tiling {
+    int across, n_turned;
+    int64_t step;           /* elements of the result from one row of a tile to the next */
+    int64_t rows, columns;  /* of a tile */
+    int64_t strips, pieces; /* tiles across, and along the last axis */
+    int64_t count;
+} tiling;
 
 typedef struct each_job {
     const ht_program *p;
     int64_t size, block; /* elements */
-    int64_t first;       /* where the pieces count from */
+    int64_t first;       /* where the pieces count from: elements, or tiles */
     int64_t widest;      /* bytes of an element of anything */
     int n_dims;          /* of the merged axes */
     bool by_rows;        /* a block is within a row of the last merged axis */
@@ -35,6 +50,8 @@ typedef struct each_job {
     char *out[HT_PROGRAM_OUTPUTS];
     bool large[HT_PROGRAM_OUTPUTS]; /* may be written round the caches */
     bool any_large, bypass;         /* they are */
+    bool asks;                      /* for operands ahead of their use */
+    tiling tiles;                   /* count 0: there are none */
 } each_job;
 
 /* Rows from this length on are worth blocks of their own. */
@@ -151,14 +168,18 @@ static bool is_large(const each_job *j, const ht_view *in, const ht_view *out) {
  * block by instructions made them slower. */
 static void choose_way(each_job *j, ht_way way) {
     j->bypass = way == HT_WAY_BYPASS;
+    j->asks = j->bypass || (j->any_large && j->tiles.count);
     j->block = HT_EACH_BYTES / ht_max_i64(j->widest, 4) / (j->bypass ? 2 : j->any_large && j->p->n_steps > 1 ? 4 : 1);
 }
+
+static int64_t least_block(const each_job *j) { return HT_EACH_BYTES / ht_max_i64(j->widest, 4) / 4; }
 
 static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const ht_view *out) {
     j->p = p;
     j->size = ht_view_size(&out[0]);
     j->first = 0;
     j->n_dims = 0;
+    j->tiles.count = 0;
     j->by_rows = j->any_large = false;
     j->widest = 1;
     bool by_axis = false;
@@ -180,6 +201,60 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
     if (!by_axis) return;
     merge_axes(j, in, out);
     j->by_rows = j->shape[j->n_dims - 1] >= LONG_ROW;
+}
+
+/* ---- laying out tiles ---- */
+
+/* What the tiles of all operands take together, and that of one at most: 64 rows of 256 bytes. Wider ones are a little
+ * slower, and many operands still find room beside each other in the second cache. */
+enum { TILES_BYTES = 65536, TILE_BYTES = 16384, TILE_ROWS = 64, LEAST_ROWS = 4 };
+
+/* The axis along which an operand's neighbours lie, if that is not the last: several of them in a line that the last axis
+ * goes through one by one. -1: none. */
+static int turned_axis(const each_job *j, const source *s) {
+    const int last = j->n_dims - 1;
+    int axis = -1;
+    int64_t least = s->stride[last] < 0 ? -s->stride[last] / 4 : s->stride[last] / 4;
+    least = ht_min_i64(least, 32 / s->bytes);
+    for (int d = 0; d < last; d++) {
+        const int64_t step = s->stride[d] < 0 ? -s->stride[d] : s->stride[d];
+        if (step == 0 || step > least || j->shape[d] < LEAST_ROWS) continue;
+        least = step;
+        axis = d;
+    }
+    return axis;
+}
+
+/* Operands that are turned, and the tiles that suit them, if there are any. */
+static void lay_tiles(each_job *j) {
+    tiling *t = &j->tiles;
+    const int last = j->n_dims - 1;
+    int64_t widest = 1;
+    t->n_turned = 0;
+    for (int k = 0; k < j->p->n_in && last > 0 && j->size > 0; k++) {
+        source *s = &j->in[k];
+        const int axis = s->how == BY_AXIS ? turned_axis(j, s) : -1;
+        if (axis < 0 || (t->n_turned && axis != t->across)) continue;
+        t->across = axis;
+        t->n_turned++;
+        s->how = TURNED;
+        widest = ht_max_i64(widest, s->bytes);
+    }
+    if (!t->n_turned) return;
+    const int64_t bytes = ht_min_i64(TILE_BYTES, TILES_BYTES / t->n_turned / 64 * 64);
+    t->rows = ht_min_i64(j->shape[t->across], ht_min_i64(TILE_ROWS, bytes / widest / 64));
+    t->columns = ht_min_i64(j->shape[last], ht_min_i64(bytes / widest / t->rows / 16 * 16, least_block(j)));
+    t->strips = (j->shape[t->across] + t->rows - 1) / t->rows;
+    t->pieces = (j->shape[last] + t->columns - 1) / t->columns;
+    t->count = j->size / (j->shape[t->across] * j->shape[last]) * t->strips * t->pieces;
+    t->step = 1;
+    for (int d = t->across + 1; d <= last; d++) t->step *= j->shape[d];
+    size_t room = 0;
+    for (int k = 0; k < j->p->n_in; k++) {
+        if (j->in[k].how != TURNED) continue;
+        j->in[k].room = room;
+        room += (size_t)bytes;
+    }
 }
 
 /* ---- bringing operands ---- */
@@ -268,14 +343,26 @@ typedef struct room {
     _Alignas(64) char local[HT_PROGRAM_LOCALS][HT_EACH_BYTES];
     _Alignas(64) char staged[HT_PROGRAM_INPUTS][HT_EACH_BYTES];
     _Alignas(64) char bypassed[HT_PROGRAM_OUTPUTS][HT_EACH_BYTES];
+    char *tiles; /* TILES_BYTES, where operands are turned */
 } room;
 
-/* Where n elements of an input are, from element `at` on. */
-static const void *bring(const each_job *j, int k, int64_t at, const place *p, int64_t n, room *r) {
+/* A block: n elements of the result from element `at` on. */
+typedef struct block {
+    int64_t at, n;
+    place where;     /* if there are merged axes */
+    int64_t in_tile; /* the element of the tile that is the first */
+    int64_t next;    /* where the block that comes next begins */
+} block;
+
+/* Where the elements of an input are. */
+static const void *bring(const each_job *j, int k, const block *b, room *r) {
     const source *s = &j->in[k];
-    if (s->how == WHOLE) return s->data + at * s->bytes;
+    const place *p = &b->where;
+    const int64_t n = b->n;
+    if (s->how == WHOLE) return s->data + b->at * s->bytes;
     if (s->how == SCALAR) return r->staged[k];
-    if (!j->by_rows)
+    if (s->how == TURNED) return r->tiles + s->room + b->in_tile * s->bytes;
+    if (p->index[j->n_dims - 1] + n > j->shape[j->n_dims - 1])
         gather_rows(j, s, p, r->staged[k], n);
     else {
         const char *from = s->data + offset_of(j, s, p) * s->bytes;
@@ -289,34 +376,39 @@ static const void *bring(const each_job *j, int k, int64_t at, const place *p, i
 /* Asks for a share of the operands of the next block: part `part` of `parts`. Results that go round the caches are written
  * in bursts, between which the memory would wait for a thread that computes; asked for a share at a time, operands come
  * meanwhile. A chain of 8 operations went from 12.5 to 15.5 GB/s with it. */
-static void ask_ahead(const each_job *j, int64_t next, int64_t n, int part, int parts) {
+static void ask_ahead(const each_job *j, const block *b, int part, int parts) {
     for (int k = 0; k < j->p->n_in; k++) {
         const source *s = &j->in[k];
         if (s->how != WHOLE) continue;
-        const int64_t lines = n * s->bytes / 64;
-        const char *from = s->data + next * s->bytes; /* may lie behind the operand: asking never fails */
+        const int64_t lines = b->n * s->bytes / 64;
+        const char *from = s->data + b->next * s->bytes; /* may lie behind the operand: asking never fails */
         for (int64_t l = lines * part / parts; l < lines * (part + 1) / parts; l++)
             ht_ask((uintptr_t)from + (uintptr_t)l * 64);
     }
 }
 
-static void run_block(const each_job *j, int64_t at, const place *where, int64_t n, room *r) {
+static void run_block(const each_job *j, const block *b, room *r) {
     const ht_program *p = j->p;
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
-    for (int k = 0; k < p->n_in; k++) input[k] = bring(j, k, at, where, n, r);
+    for (int k = 0; k < p->n_in; k++) input[k] = bring(j, k, b, r);
     for (int i = 0; i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
-        if (j->bypass) ask_ahead(j, at + n, n, i, p->n_steps);
+        if (j->asks) ask_ahead(j, b, i, p->n_steps);
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
-        char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
+        char *result = s->out >= 0 ? j->out[s->out] + b->at * bytes : r->local[s->local];
         const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
-        ((ht_each_fn *)s->kernel)(in, to, n, s->params);
-        if (bypasses) ht_bypass(result, to, (size_t)(n * bytes), NULL, 0);
+        ((ht_each_fn *)s->kernel)(in, to, b->n, s->params);
+        if (bypasses) ht_bypass(result, to, (size_t)(b->n * bytes), NULL, 0);
         made[i] = to;
     }
+}
+
+static void fill_scalars(const each_job *j, int64_t most, room *r) {
+    for (int k = 0; k < j->p->n_in; k++)
+        if (j->in[k].how == SCALAR) fill(r->staged[k], j->in[k].data, most, (size_t)j->in[k].bytes);
 }
 
 static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
@@ -325,51 +417,155 @@ static void run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     begin += j->first;
     end += j->first;
     room r;
-    int64_t most = ht_min_i64(j->block, end - begin);
-    for (int k = 0; k < j->p->n_in; k++)
-        if (j->in[k].how == SCALAR) fill(r.staged[k], j->in[k].data, most, (size_t)j->in[k].bytes);
-    place where;
-    for (int64_t at = begin, n; at < end; at += n) {
-        n = ht_min_i64(j->block, end - at);
-        if (j->n_dims) find_place(j, at, &where);
-        if (j->by_rows) n = ht_min_i64(n, j->shape[j->n_dims - 1] - where.index[j->n_dims - 1]);
-        run_block(j, at, &where, n, &r);
+    block b;
+    fill_scalars(j, ht_min_i64(j->block, end - begin), &r);
+    for (b.at = begin; b.at < end; b.at += b.n) {
+        b.n = ht_min_i64(j->block, end - b.at);
+        if (j->n_dims) find_place(j, b.at, &b.where);
+        if (j->by_rows) b.n = ht_min_i64(b.n, j->shape[j->n_dims - 1] - b.where.index[j->n_dims - 1]);
+        b.next = b.at + b.n;
+        run_block(j, &b, &r);
     }
     if (j->bypass) ht_bypass_end();
 }
 
+/* ---- running by tiles ---- */
+
+typedef struct tile {
+    place where;
+    int64_t rows, columns;
+} tile;
+
+static void find_tile(const each_job *j, int64_t which, tile *to) {
+    const tiling *t = &j->tiles;
+    const int last = j->n_dims - 1;
+    int64_t *index = to->where.index;
+    index[t->across] = which % t->strips * t->rows;
+    which /= t->strips;
+    index[last] = which % t->pieces * t->columns;
+    which /= t->pieces;
+    for (int d = last - 1; d >= 0; d--) {
+        if (d == t->across) continue;
+        index[d] = which % j->shape[d];
+        which /= j->shape[d];
+    }
+    to->rows = ht_min_i64(t->rows, j->shape[t->across] - index[t->across]);
+    to->columns = ht_min_i64(t->columns, j->shape[last] - index[last]);
+}
+
+static void turn(const each_job *j, const tile *now, room *r) {
+    for (int k = 0; k < j->p->n_in; k++) {
+        const source *s = &j->in[k];
+        if (s->how != TURNED) continue;
+        ht_turn_tile(s->data + offset_of(j, s, &now->where) * s->bytes, s->stride[j->tiles.across],
+                     s->stride[j->n_dims - 1], r->tiles + s->room, now->columns, now->rows, now->columns,
+                     (size_t)s->bytes);
+    }
+}
+
+/* Asks for part `part` of `parts` of what the next tile turns: far apart, these lines are found by no other means. */
+static void ask_tile(const each_job *j, const tile *next, int64_t part, int64_t parts) {
+    const int64_t begin = next->columns * part / parts, end = next->columns * (part + 1) / parts;
+    for (int k = 0; k < j->p->n_in; k++) {
+        const source *s = &j->in[k];
+        if (s->how != TURNED) continue;
+        const int64_t across = s->stride[j->tiles.across] * (next->rows - 1), along = s->stride[j->n_dims - 1];
+        const int64_t lowest = offset_of(j, s, &next->where) + (across < 0 ? across : 0);
+        const int64_t bytes = (across < 0 ? 1 - across : 1 + across) * s->bytes;
+        for (int64_t c = begin; c < end; c++)
+            for (int64_t b = 0; b < bytes; b += 64)
+                ht_ask((uintptr_t)s->data + (uintptr_t)((lowest + c * along) * s->bytes + b));
+    }
+}
+
+/* Rows, of which the operands are asked for so many ahead: of several, so that they come while others are computed. */
+enum { ROWS_AHEAD = 4 };
+
+static void run_tile(const each_job *j, const tile *now, const tile *next, room *r) {
+    const tiling *t = &j->tiles;
+    const int last = j->n_dims - 1;
+    block b = {.where = now->where};
+    for (int d = 0; d <= last; d++) b.at = b.at * j->shape[d] + now->where.index[d];
+    turn(j, now, r);
+    if (t->across == last - 1 && now->columns == j->shape[last]) { /* its rows are one in the result */
+        const int64_t size = now->rows * now->columns, begin = b.at, parts = (size + j->block - 1) / j->block;
+        for (int64_t i = 0; i < parts; i++, b.at += b.n, b.in_tile += b.n) {
+            b.n = ht_min_i64(j->block, begin + size - b.at);
+            b.next = b.at + b.n;
+            if (i > 0) find_place(j, b.at, &b.where);
+            if (j->asks) ask_tile(j, next, i, parts);
+            run_block(j, &b, r);
+        }
+        return;
+    }
+    b.n = now->columns;
+    for (int64_t i = 0; i < now->rows; i++, b.at += t->step, b.in_tile += b.n) {
+        b.next = b.at + ROWS_AHEAD * t->step;
+        b.where.index[t->across] = now->where.index[t->across] + i;
+        if (j->asks) ask_tile(j, next, i, now->rows);
+        run_block(j, &b, r);
+    }
+}
+
+static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const each_job *j = arg;
+    begin += j->first;
+    end += j->first;
+    _Alignas(64) char turned[TILES_BYTES];
+    room r;
+    r.tiles = turned;
+    tile tiles[2];
+    fill_scalars(j, j->block, &r);
+    find_tile(j, begin, &tiles[begin % 2]);
+    for (int64_t i = begin; i < end; i++) {
+        find_tile(j, i + 1 < end ? i + 1 : i, &tiles[(i + 1) % 2]);
+        run_tile(j, &tiles[i % 2], &tiles[(i + 1) % 2], &r);
+    }
+    if (j->bypass) ht_bypass_end();
+}
+
+/* ---- programs ---- */
+
+/* n elements or tiles from `first` on. */
 static void run_part(each_job *j, int64_t first, int64_t n, int64_t grain, ht_way way, ht_pool *pool) {
     choose_way(j, way);
     j->first = first;
-    ht_pool_run(pool, n, grain, run_piece, j);
+    if (j->tiles.count)
+        ht_pool_run(pool, n, ht_max_i64(1, grain / (j->tiles.rows * j->tiles.columns)), run_tiles, j);
+    else
+        ht_pool_run(pool, n, grain, run_piece, j);
 }
 
 /* Writing large results the faster way, or finding out which one that is. */
 static void run_large(each_job *j, ht_work work, int64_t grain, ht_pool *pool) {
     const int threads = ht_pool_threads(pool);
-    const int64_t half = j->size / 2 / 64 * 64; /* whole cache lines of any dtype */
+    const int64_t n = j->tiles.count ? j->tiles.count : j->size;
+    const int64_t half = j->tiles.count ? n / 2 : n / 2 / 64 * 64; /* whole cache lines of any dtype */
     ht_trial t = ht_ways_next(work, threads);
     if (!t.tries) {
-        run_part(j, 0, j->size, grain, t.first, pool);
+        run_part(j, 0, n, grain, t.first, pool);
         return;
     }
     ht_ways_begin(&t);
     run_part(j, 0, half, grain, t.first, pool);
     ht_ways_half(&t);
-    run_part(j, half, j->size - half, grain, t.first == HT_WAY_PLAIN ? HT_WAY_BYPASS : HT_WAY_PLAIN, pool);
+    run_part(j, half, n - half, grain, t.first == HT_WAY_PLAIN ? HT_WAY_BYPASS : HT_WAY_PLAIN, pool);
     ht_ways_end(&t, work, threads);
 }
 
 void ht_each_run_program(const ht_program_run *run) {
     each_job j;
     lay_job(&j, run->program, run->in, run->out);
+    lay_tiles(&j);
     bool heavy = run->program->n_steps > 3;
     for (int i = 0; i < run->program->n_steps; i++) heavy |= is_math(run->program->step[i].op);
     const int64_t grain = heavy ? HT_GRAIN_MATH : HT_GRAIN_CHEAP;
+    const ht_work work = j.tiles.count ? HT_WORK_TILES : heavy ? HT_WORK_HEAVY : HT_WORK_LIGHT;
     if (j.any_large)
-        run_large(&j, heavy ? HT_WORK_HEAVY : HT_WORK_LIGHT, grain, run->pool);
+        run_large(&j, work, grain, run->pool);
     else
-        ht_pool_run(run->pool, j.size, grain, run_piece, &j);
+        run_part(&j, 0, j.tiles.count ? j.tiles.count : j.size, grain, HT_WAY_PLAIN, run->pool);
 }
 
 /* ---- one operation ---- */

@@ -13,6 +13,7 @@ typedef enum ht_way { HT_WAY_PLAIN, HT_WAY_BYPASS } ht_way;
 typedef enum ht_work {
     HT_WORK_LIGHT, /* memory is waited for */
     HT_WORK_HEAVY, /* an element takes longer than to read and write it */
+    HT_WORK_TILES, /* operands are read by tiles, which many rows of the result are written in */
     HT_WORK_KINDS
 } ht_work;
 

@@ -251,6 +251,76 @@ static void choices(void **state) {
             }
 }
 
+/* An operand whose axes lie in memory in any order, each forwards or backwards, and whose neighbours are up to two apart. */
+static operand operand_across(ht_dtype dtype, const shape *s, uint64_t *state) {
+    operand o = {.view = {.dtype = dtype, .n_dims = s->n_dims}};
+    int axis[4] = {0, 1, 2, 3};
+    for (int i = s->n_dims - 1; i > 0; i--) {
+        const int other = (int)(test_random(state) % (uint64_t)(i + 1)), was = axis[i];
+        axis[i] = axis[other];
+        axis[other] = was;
+    }
+    int64_t size = test_random(state) % 4 == 0 ? 2 : 1, first = 0;
+    for (int i = 0; i < s->n_dims; i++) {
+        const int d = axis[i];
+        const bool backwards = test_random(state) % 3 == 0;
+        o.view.shape[d] = s->dim[d];
+        o.view.stride[d] = backwards ? -size : size;
+        first += backwards ? size * (s->dim[d] - 1) : 0;
+        size *= s->dim[d];
+    }
+    const size_t bytes = ht_dtype_bytes(dtype);
+    o.memory = malloc((size_t)size * bytes);
+    assert_non_null(o.memory);
+    for (int64_t i = 0; i < size; i++)
+        if (ht_dtype_is_float(dtype))
+            ht_set_f32(dtype, o.memory, i, float_value(EXTREME, state));
+        else
+            ht_set_int(dtype, o.memory, i, (int64_t)test_random(state));
+    o.view.data = (char *)o.memory + (size_t)first * bytes;
+    return o;
+}
+
+static void operands_across(void **state) {
+    (void)state;
+    static const shape some[] = {
+        {2, {67, 131}}, {2, {131, 64}},      {2, {5, 1500}},     {2, {1500, 5}},
+        {2, {4, 4}},    {3, {3, 70, 65}},    {3, {70, 3, 66}},   {3, {9, 300, 3}},
+        {3, {7, 8, 9}}, {4, {2, 33, 3, 40}}, {4, {5, 6, 7, 20}}, {2, {1200, 1801}}}; /* the last is round the caches */
+    static const struct {
+        ht_op_id op;
+        int n_in;
+        ht_dtype in[3], to;
+    } cases[] = {{HT_OP_ADD, 2, {HT_U8, HT_U8}, HT_U8},
+                 {HT_OP_ADD, 2, {HT_I16, HT_I16}, HT_I16},
+                 {HT_OP_ADD, 2, {HT_BF16, HT_BF16}, HT_BF16},
+                 {HT_OP_MULTIPLY, 2, {HT_F32, HT_F32}, HT_F32},
+                 {HT_OP_SUBTRACT, 2, {HT_F64, HT_F64}, HT_F64},
+                 {HT_OP_LESS, 2, {HT_F32, HT_F32}, HT_BOOL},
+                 {HT_OP_WHERE, 3, {HT_BOOL, HT_F32, HT_F32}, HT_F32},
+                 {HT_OP_WHERE, 3, {HT_BOOL, HT_I64, HT_I64}, HT_I64},
+                 {HT_OP_CAST, 1, {HT_I8}, HT_F64},
+                 {HT_OP_NEGATIVE, 1, {HT_F32}, HT_F32},
+                 {HT_OP_COPY, 1, {HT_U8}, HT_U8},
+                 {HT_OP_COPY, 1, {HT_F16}, HT_F16},
+                 {HT_OP_COPY, 1, {HT_F32}, HT_F32},
+                 {HT_OP_COPY, 1, {HT_F64}, HT_F64}};
+    uint64_t seed = 5;
+    for (EACH(i, cases))
+        for (EACH(s, some))
+            for (int turn = 0; turn < (s + 1 < sizeof some / sizeof *some ? 6 : 1); turn++) {
+                operand o[3];
+                comparison c = {.op = cases[i].op, .n_in = cases[i].n_in, .what = "across"};
+                for (int k = 0; k < c.n_in; k++) {
+                    o[k] = operand_across(cases[i].in[k], &some[s], &seed);
+                    c.in[k] = o[k].view;
+                }
+                c.out = test_view(NULL, cases[i].to, some[s].n_dims, some[s].dim);
+                compare(&c);
+                for (int k = 0; k < c.n_in; k++) free(o[k].memory);
+            }
+}
+
 /* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
 static void reductions(void **state) {
     (void)state;
@@ -890,6 +960,7 @@ int main(void) {
         cmocka_unit_test(tests_and_comparisons),
         cmocka_unit_test(casts),
         cmocka_unit_test(choices),
+        cmocka_unit_test(operands_across),
         cmocka_unit_test(reductions),
         cmocka_unit_test(reductions_of_extremes),
         cmocka_unit_test(reductions_of_integers),

@@ -105,7 +105,8 @@ static int build(ht_scope *s, uint64_t seed, ht_array **target) {
     static const struct {
         int n_dims;
         int64_t shape[3];
-    } shapes[] = {{1, {7}}, {2, {5, 5}}, {2, {33, 33}}, {3, {3, 1, 700}}, {1, {20000}}, {2, {300, 1100}}, {0, {0}}};
+    } shapes[] = {{1, {7}},     {2, {5, 5}},      {2, {33, 33}}, {3, {3, 1, 700}},
+                  {1, {20000}}, {2, {300, 1100}}, {0, {0}},      {2, {141, 141}}};
     uint64_t r = seed;
     size_t which = test_random(&r) % (sizeof shapes / sizeof *shapes);
     if (which == 5 && seed % 4) which = 2; /* the large one less often */
