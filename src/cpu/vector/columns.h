@@ -2,7 +2,7 @@
 #ifndef HT_CPU_VECTOR_COLUMNS_H
 #define HT_CPU_VECTOR_COLUMNS_H
 
-#include "cpu/vector/simd.h"
+#include "cpu/vector/lanes.h"
 
 enum { COLUMNS_LANES = 64 }; /* partial sums of a column, as row_sum has them of a row */
 
@@ -10,21 +10,33 @@ HT_INLINE void columns_ask_for(const char *p, int64_t bytes) {
     for (int64_t b = 0; b < bytes; b += 64) HT_PREFETCH(p + b);
 }
 
-HT_INLINE void columns_add(float *to, const float *what, int64_t w) {
-    for (int64_t c = 0; c < w; c += 16) v16f_store(to + c, v16f_add(v16f_load(to + c), v16f_load(what + c)));
+/* The rows i, i + 16, i + 32 and i + 48 of the n that there are, from column c on. */
+HT_INLINE v16f columns_every_16th(ht_dtype t, const void *rows, int64_t step, int64_t i, int64_t n, int64_t c,
+                                  int lanes) {
+    if (i >= n) return v16f_zero();
+    v16f sum = lanes_load(t, rows, i * step + c, 1, lanes);
+    if (i + 16 < n) sum = v16f_add(sum, lanes_load(t, rows, (i + 16) * step + c, 1, lanes));
+    if (i + 32 >= n) return sum;
+    v16f other = lanes_load(t, rows, (i + 32) * step + c, 1, lanes);
+    if (i + 48 < n) other = v16f_add(other, lanes_load(t, rows, (i + 48) * step + c, 1, lanes));
+    return v16f_add(sum, other);
 }
 
-/* The tree of row_sum_total on n partial sums, which are rows of w columns in whole registers, `stride` apart: what was never
- * added to is 0 and left out. The first row is the result. */
-static inline void columns_add_lanes(float *lane, int64_t stride, int64_t n, int64_t w) {
-    for (int64_t i = 0; i < 16; i++) {
-        if (i + 16 < n) columns_add(lane + i * stride, lane + (i + 16) * stride, w);
-        if (i + 48 < n) columns_add(lane + (i + 32) * stride, lane + (i + 48) * stride, w);
-        if (i + 32 < n) columns_add(lane + i * stride, lane + (i + 32) * stride, w);
+/* The tree of row_sum_total down w columns of n rows, `step` elements apart and COLUMNS_LANES at most: partial sums, or the
+ * elements themselves if there are no more. What was never added to is 0, and so is the sum of negative zeros. */
+HT_INLINE void columns_add_lanes(ht_dtype t, const void *rows, int64_t step, int64_t n, int64_t w, float *to) {
+    for (int64_t c = 0; c < w; c += 16) {
+        const int lanes = lanes_of(w - c);
+        v16f sum[16];
+        HT_UNROLL
+        for (int i = 0; i < 16; i++) sum[i] = columns_every_16th(t, rows, step, i, n, c, lanes);
+        HT_UNROLL
+        for (int half = 8; half > 0; half /= 2) {
+            HT_UNROLL
+            for (int i = 0; i < half; i++) sum[i] = v16f_add(sum[i], sum[i + half]);
+        }
+        v16f_store_n(to + c, v16f_add(v16f_zero(), sum[0]), lanes);
     }
-    for (int64_t half = 8; half > 0; half /= 2)
-        for (int64_t i = 0; i < half; i++)
-            if (i + half < n) columns_add(lane + i * stride, lane + (i + half) * stride, w);
 }
 
 #endif

@@ -14,7 +14,11 @@
 #include <math.h>
 
 enum {
-    SUM_WIDTH = 256, /* columns of a sum at a time: as many as registers hold */
+    SUM_WIDTH = 1024, /* columns of a sum at a time: a page of f32 */
+    SUM_LEAST = 128,  /* where there are several threads */
+    PER_THREAD = 4,   /* pieces of columns, so that threads end together */
+    ABREAST = 4,      /* rows that are added to the same sums at a time */
+    FEW = 16,         /* rows that are added where they are */
     LANES = COLUMNS_LANES,
     WIDEST = 2048,           /* columns of anything else */
     PIECE_BYTES = 4096,      /* of a row */
@@ -50,53 +54,58 @@ static const void *row_of(const columns_job *j, const char *first, int64_t k, in
 
 /* ---- sums in lanes ---- */
 
-/* Every 64th of n rows, from row k on, of which there is at least one. Sums stay in registers. */
-HT_INLINE void sum_lane_of(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, ht_dtype t,
-                           int registers, float *lane) {
-    v16f sum[SUM_WIDTH / 16];
-    HT_UNROLL
-    for (int i = 0; i < registers; i++) sum[i] = v16f_zero();
-    const int last = (int)(w - 16 * (registers - 1));
-    for (; k < n; k += LANES) {
-        const char *row = first + k * j->step * j->in_bytes;
-        if (k + AHEAD * LANES < n) columns_ask_for(row + AHEAD * LANES * j->step * j->in_bytes, w * j->in_bytes);
+/* From one lane's sums to the next: no power of two, of which a cache holds only few. */
+HT_INLINE int64_t lane_floats(int64_t w) { return (w + 15) / 16 * 16 + 16; }
+
+/* Rows 64 apart, from `row` on, to the sums of a lane; `ahead` bytes behind them is what comes next. A page of a row is
+ * read before the next row's, which is how memory is fast: sums wait in the second cache. */
+HT_INLINE void sum_rows(const char *row, int64_t apart, int64_t ahead, int64_t w, ht_dtype t, int rows, bool begins,
+                        float *lane) {
+    const int64_t bytes = t == HT_F32 ? 4 : 2;
+    for (int64_t c = 0; c < w; c += 16) {
+        const int n = lanes_of(w - c);
+        v16f sum = begins ? v16f_zero() : v16f_load(lane + c);
         HT_UNROLL
-        for (int i = 0; i < registers; i++)
-            sum[i] = v16f_add(sum[i], lanes_load(t, row, 16 * i, 1, i < registers - 1 ? 16 : last));
+        for (int i = 0; i < rows; i++) {
+            const char *p = row + i * apart + c * bytes;
+            HT_PREFETCH(p + ahead);
+            sum = v16f_add(sum, lanes_load(t, p, 0, 1, n));
+        }
+        v16f_store(lane + c, sum);
     }
-    HT_UNROLL
-    for (int i = 0; i < registers; i++) v16f_store(lane + 16 * i, sum[i]);
 }
 
-#define SUM_LANE(name, t)                                                                                              \
-    static void name(const columns_job *j, const char *first, int64_t k, int64_t n, int64_t w, float *lane) {          \
-        switch ((w + 15) / 16) {                                                                                       \
-        case 16: sum_lane_of(j, first, k, n, w, t, 16, lane); return;                                                  \
-        case 1: sum_lane_of(j, first, k, n, w, t, 1, lane); return;                                                    \
-        case 2: sum_lane_of(j, first, k, n, w, t, 2, lane); return;                                                    \
-        case 3: sum_lane_of(j, first, k, n, w, t, 3, lane); return;                                                    \
-        case 4: sum_lane_of(j, first, k, n, w, t, 4, lane); return;                                                    \
-        default: break;                                                                                                \
-        }                                                                                                              \
-        for (int64_t c = 0; c < w; c += 64) name(j, first + c * j->in_bytes, k, n, w - c < 64 ? w - c : 64, lane + c); \
+/* As many of n rows, from row r on, as there are in whole groups of 64 times `rows`; where they end. */
+HT_INLINE int64_t sum_groups(const columns_job *j, const char *first, int64_t r, int64_t n, int64_t w, ht_dtype t,
+                             int rows, float *lane) {
+    const int64_t next = j->step * j->in_bytes, group = (int64_t)LANES * rows;
+    for (; r + group <= n; r += group)
+        for (int64_t k = 0; k < LANES; k++)
+            sum_rows(first + (r + k) * next, LANES * next, (k < LANES - 1 ? 1 : group - LANES + 1) * next, w, t, rows,
+                     r == 0, lane + k * lane_floats(w));
+    return r;
+}
+
+HT_INLINE void sum_chunk_of(const columns_job *j, const char *first, int64_t n, int64_t w, ht_dtype t, float *to) {
+    _Alignas(64) float lane[LANES * (SUM_WIDTH + 16)];
+    const int64_t next = j->step * j->in_bytes;
+    if (n <= FEW) {
+        columns_add_lanes(t, first, j->step, n, w, to);
+        return;
     }
-SUM_LANE(sum_lane_f32, HT_F32)
-SUM_LANE(sum_lane_f16, HT_F16)
-SUM_LANE(sum_lane_bf16, HT_BF16)
+    int64_t r = sum_groups(j, first, 0, n, w, t, ABREAST, lane);
+    r = sum_groups(j, first, r, n, w, t, 1, lane);
+    for (; r < n; r++) sum_rows(first + r * next, 0, next, w, t, 1, r < LANES, lane + r % LANES * lane_floats(w));
+    columns_add_lanes(HT_F32, lane, lane_floats(w), n < LANES ? n : LANES, w, to);
+}
 
 static void sum_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, float *to) {
-    _Alignas(64) float lane[LANES][SUM_WIDTH];
-    const int64_t lanes = n < LANES ? n : LANES;
-    for (int64_t k = 0; k < lanes; k++) {
-        if (j->in == HT_F32)
-            sum_lane_f32(j, first, k, n, w, lane[k]);
-        else if (j->in == HT_F16)
-            sum_lane_f16(j, first, k, n, w, lane[k]);
-        else
-            sum_lane_bf16(j, first, k, n, w, lane[k]);
-    }
-    columns_add_lanes(lane[0], SUM_WIDTH, lanes, w);
-    memcpy(to, lane[0], (size_t)w * sizeof *to);
+    if (j->in == HT_F32)
+        sum_chunk_of(j, first, n, w, HT_F32, to);
+    else if (j->in == HT_F16)
+        sum_chunk_of(j, first, n, w, HT_F16, to);
+    else
+        sum_chunk_of(j, first, n, w, HT_BF16, to);
 }
 
 /* Chunks are added in f64: a lane that took in thousands of terms would lose digits. */
@@ -331,6 +340,11 @@ bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op) {
     columns_job j;
     if (!lay_columns(call, op, &j)) return false;
     const int64_t outer = outer_of(&call->in[0]), most = j.n < CHUNK ? j.n : CHUNK;
+    const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
+    while (j.sums && j.piece > SUM_LEAST && outer * j.chunks * j.pieces < wanted) {
+        j.piece /= 2;
+        j.pieces = (j.width + j.piece - 1) / j.piece;
+    }
     const int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, most * (j.width < j.piece ? j.width : j.piece));
     j.part = call->scratch;
     j.place = (uint32_t *)(void *)(j.part ? j.part + outer * j.chunks * j.width * j.kept_bytes : NULL);

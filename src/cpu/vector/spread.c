@@ -300,7 +300,7 @@ static bool spread(const ht_call *call, bool powers) {
     const int64_t grain = powers ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, most = j.n < CHUNK ? j.n : CHUNK;
     const int64_t rows = row_count(&call->in[0]);
     if (j.width) {
-        const int64_t wanted = PER_THREAD * (int64_t)ht_pool_threads(call->pool);
+        const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
         j.piece = powers ? WIDTH : HT_VARIANCE_WIDTH;
         while (j.piece > WIDTH && j.outer * j.blocks * (j.width / j.piece) < wanted) j.piece /= 2;
         j.pieces = (j.width + j.piece - 1) / j.piece;

@@ -13,10 +13,12 @@
 
 enum {
     LANES = COLUMNS_LANES,
-    BLOCK = 512,  /* elements that are gone through twice, where once is not enough */
-    AHEAD = 1024, /* floats of a row that are asked for before they are needed */
+    BLOCK = 512,    /* elements that are gone through twice, where once is not enough */
+    AHEAD = 1024,   /* floats of a row that are asked for before they are needed */
+    ROWS_AHEAD = 8, /* the same of rows */
     WIDTH = HT_VARIANCE_WIDTH,
-    ABREAST = 4 /* rows that are added to the same sums at a time */
+    FLOATS = WIDTH + 16, /* from one lane's sums to the next: no power of two, of which a cache holds only few */
+    ABREAST = 8          /* rows that are added to the same sums at a time */
 };
 
 /* What sums of n distances from a middle come to. */
@@ -145,7 +147,7 @@ HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype
 }
 
 #define SUM_LANES(name, t)                                                                                             \
-    static void name(const strip *s, const float *middle, float(*off)[WIDTH], float(*squares)[WIDTH]) {                \
+    static void name(const strip *s, const float *middle, float(*off)[FLOATS], float(*squares)[FLOATS]) {              \
         const int64_t next = s->step * s->bytes, group = LANES * ABREAST;                                              \
         int64_t r = 0;                                                                                                 \
         for (; r + group <= s->n; r += group)                                                                          \
@@ -160,28 +162,30 @@ SUM_LANES(sum_lanes_f16, HT_F16)
 SUM_LANES(sum_lanes_bf16, HT_BF16)
 
 /* The means of the first `some` rows; `lane` is room. */
-static void means_of(const strip *s, int64_t some, float (*lane)[WIDTH], float *mean) {
+static void means_of(const strip *s, int64_t some, float (*lane)[FLOATS], float *mean) {
     const int64_t lanes = some < LANES ? some : LANES;
-    for (int64_t k = 0; k < lanes; k++)
+    for (int64_t k = 0; k < lanes; k++) {
+        columns_ask_for(s->first + (k + ROWS_AHEAD) * s->step * s->bytes, s->w * s->bytes);
         for (int64_t c = 0; c < s->w; c += 16) {
             v16f sum = v16f_zero();
             for (int64_t r = k; r < some; r += LANES)
                 sum = v16f_add(sum, lanes_load(s->dtype, s->first, r * s->step + c, 1, lanes_of(s->w - c)));
             v16f_store(lane[k] + c, sum);
         }
-    columns_add_lanes(lane[0], WIDTH, lanes, s->w);
+    }
+    columns_add_lanes(HT_F32, lane[0], FLOATS, lanes, s->w, lane[0]);
     for (int64_t c = 0; c < s->w; c += 16)
         v16f_store(mean + c, v16f_div(v16f_load(lane[0] + c), v16f_set1((float)some)));
 }
 
 /* As of_floats, of all columns; whether all of them were near. */
 static bool of_strip(const strip *s, int64_t some, ht_variance *to, bool *near) {
-    _Alignas(64) float off[LANES][WIDTH], squares[LANES][WIDTH], mean[WIDTH];
+    _Alignas(64) float off[LANES][FLOATS], squares[LANES][FLOATS], mean[WIDTH];
     const int64_t lanes = s->n < LANES ? s->n : LANES;
     means_of(s, some, off, mean);
     (s->dtype == HT_F32 ? sum_lanes_f32 : s->dtype == HT_F16 ? sum_lanes_f16 : sum_lanes_bf16)(s, mean, off, squares);
-    columns_add_lanes(off[0], WIDTH, lanes, s->w);
-    columns_add_lanes(squares[0], WIDTH, lanes, s->w);
+    columns_add_lanes(HT_F32, off[0], FLOATS, lanes, s->w, off[0]);
+    columns_add_lanes(HT_F32, squares[0], FLOATS, lanes, s->w, squares[0]);
     bool all = true;
     for (int64_t c = 0; c < s->w; c++) {
         to[c] = around(mean[c], off[0][c], squares[0][c], (double)s->n);
