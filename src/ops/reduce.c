@@ -1,6 +1,7 @@
 /* Reductions and scans. Reductions work along the last axis: other axes are moved there first, as a view. Softmax and scans
  * work along any: what they make lies as its operand does. */
 #include "base/error.h"
+#include "base/total.h"
 #include "ops/again.h"
 #include "ops/op.h"
 
@@ -23,16 +24,10 @@ static ht_status without_last(const char *op, const ht_array *x, bool needs_valu
     return HT_OK;
 }
 
-/* Small integers are added and multiplied in 32 bits. */
-static ht_dtype total_of(ht_dtype t) {
-    if (ht_dtype_is_float(t) || ht_dtype_bytes(t) >= 4) return t;
-    return t == HT_BOOL || ht_dtype_is_signed(t) ? HT_I32 : HT_U32;
-}
-
 ht_status ht_shape_total(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                          ht_error *err) {
     (void)n_in, (void)params;
-    return without_last(op, in[0], false, total_of(in[0]->dtype), out, err);
+    return without_last(op, in[0], false, ht_total_of(in[0]->dtype), out, err);
 }
 
 ht_status ht_shape_choice(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
@@ -98,7 +93,9 @@ static ht_array *moved(ht_scope *s, ht_array *x, const axes *a) {
     shape[kept] = size;
     if (kept == HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "no axis of %d is named to be reduced", x->n_dims);
-    return ht_reshape(s, ht_transpose(s, x, order), shape, kept + 1);
+    for (int i = 0; i < n; i++)
+        if (order[i] != i) return ht_reshape(s, ht_transpose(s, x, order), shape, kept + 1);
+    return ht_reshape(s, x, shape, kept + 1);
 }
 
 /* The reduced axes put back, of length 1. */
@@ -127,7 +124,7 @@ static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, cons
         ht_array *alone = ht_reshape(s, x, (int64_t[]){ht_array_size(x), 1}, 2);
         return ht_reshape(s, ht_apply(s, op, &p, &alone, 1), x->shape, x->n_dims);
     }
-    if (axis && n_axes == 0) return op == HT_OP_SUM || op == HT_OP_PROD ? ht_astype(s, x, total_of(x->dtype)) : x;
+    if (axis && n_axes == 0) return op == HT_OP_SUM || op == HT_OP_PROD ? ht_astype(s, x, ht_total_of(x->dtype)) : x;
     x = moved(s, x, &a);
     const bool may_be = op == HT_OP_MEAN || op == HT_OP_VAR, of_nothing = x && may_be && x->shape[x->n_dims - 1] == 0;
     ht_array *y = ht_apply(s, of_nothing ? HT_OP_SUM : op, &p, &x, 1);

@@ -3,18 +3,11 @@
 #ifndef HT_CPU_VECTOR_REDUCE_H
 #define HT_CPU_VECTOR_REDUCE_H
 
-#include "base/dtype.h"
 #include "cpu/vector/simd.h"
 #include "device/kernel.h"
 
 /* Elements that are summed in f32: a lane that took in more would lose digits. */
 enum { HT_REDUCE_BLOCK = 4096 };
-
-/* In what elements of a dtype are added and multiplied: integers in 32 bits at least, as the operations' results are. */
-static inline ht_dtype ht_reduce_total(ht_dtype t) {
-    if (ht_dtype_is_float(t) || ht_dtype_bytes(t) >= 4) return t;
-    return t == HT_BOOL || ht_dtype_is_signed(t) ? HT_I32 : HT_U32;
-}
 
 /* Of w elements each, those of x that are better go to `best`, and where they are to `place`: from[c], or without `from`
  * place `at`. A NaN is better than all numbers; of equals the one that is there stays. */

@@ -5,6 +5,7 @@
  * Sums of f32, f16 and bf16 are those of rows.h to the last bit: 64 partial sums per column, which take elements in turn,
  * added pairwise at the end. Which axis is last in memory changes no result. */
 #include "base/dtype.h"
+#include "base/total.h"
 #include "cpu/vector/columns.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
@@ -291,7 +292,7 @@ static bool find_functions(columns_job *j, ht_dtype out) {
     const bool lanes = lanes_take(j->in), total = j->op == HT_OP_SUM || j->op == HT_OP_PROD || j->op == HT_OP_MEAN;
     j->places = j->op == HT_OP_ARGMAX || j->op == HT_OP_ARGMIN;
     j->sums = lanes && (j->op == HT_OP_SUM || j->op == HT_OP_MEAN);
-    j->kept = total ? ht_reduce_total(j->in) : j->in;
+    j->kept = total ? ht_total_of(j->in) : j->in;
     if (j->in == HT_BOOL && !total && !j->places) j->kept = HT_U8;
     if (lanes && j->op == HT_OP_PROD) j->kept = HT_F64;
     if (lanes && j->places) j->kept = HT_F32;

@@ -1,5 +1,6 @@
 /* Reductions along rows of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which
  * are joined in order. Loops are plain C that compilers turn into vectors. */
+#include "base/total.h"
 #include "cpu/reference/value.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
@@ -381,7 +382,7 @@ static bool lay_job(const ht_call *call, ht_op_id op, types_job *j) {
     default: j->fold = f->min;
     }
     const bool total = op == HT_OP_SUM || op == HT_OP_PROD || op == HT_OP_MEAN;
-    if (!j->fold || (j->places ? out != HT_U32 : out != t && (!total || out != ht_reduce_total(t)))) return false;
+    if (!j->fold || (j->places ? out != HT_U32 : out != t && (!total || out != ht_total_of(t)))) return false;
     if (!total) j->find = f->find;
     if (lanes) j->widen = HT_ISA_NAME(ht_find_each)(HT_OP_CAST, t, HT_F64);
     j->chunk = CHUNK_BYTES / j->bytes;

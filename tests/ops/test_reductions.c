@@ -1,0 +1,296 @@
+/* Reductions of every instruction set against the plain ones: odd sizes, tails, any strides, extreme values, one thread and
+ * several. */
+#include "cpu/reference/value.h"
+#include "support/operands.h"
+#include "support/test.h"
+#include "support/weights.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Reductions: without extreme values a tolerance, with them only where the result is exact or NaN for certain. */
+static void reductions(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_SUM,    HT_OP_MEAN,   HT_OP_MAX, HT_OP_MIN,
+                                   HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params one = {.ddof = 1};
+    for (EACH(i, ops))
+        for (EACH(t, float_types))
+            for (EACH(s, shapes)) {
+                if (shapes[s].n_dims == 0) continue;
+                bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
+                bool exact = place || ops[i] == HT_OP_MAX || ops[i] == HT_OP_MIN;
+                for (int how = 0; how < LAYOUT_COUNT; how++) {
+                    uint64_t seed = s * 7 + (size_t)how;
+                    operand x = test_operand(float_types[t], shapes[s].n_dims, shapes[s].dim, (layout)how,
+                                             exact && how % 2 ? EXTREME : ORDINARY, &seed);
+                    int64_t n = shapes[s].dim[shapes[s].n_dims - 1];
+                    comparison c = {.op = ops[i],
+                                    .params = &one,
+                                    .n_in = 1,
+                                    .in = {x.view},
+                                    .what = "rows",
+                                    .tolerance = exact                 ? 0.0
+                                                 : ops[i] == HT_OP_SUM ? 1e-6 * sqrt((double)n + 1)
+                                                                       : 4e-6};
+                    c.out = test_view(NULL, place ? HT_U32 : float_types[t], shapes[s].n_dims - 1, shapes[s].dim);
+                    test_compare(&c);
+                    free(x.memory);
+                }
+            }
+}
+
+static void reductions_of_extremes(void **state) {
+    (void)state;
+    static const float rows[][3] = {
+        {1.0f, NAN, 2.0f},      {INFINITY, 1.0f, 2.0f},   {-INFINITY, 0.0f, -INFINITY},
+        {3e38f, 3e38f, -3e38f}, {-0.0f, 0.0f, -0.0f},     {NAN, NAN, NAN},
+        {1000.0f, -1000.0f, 0}, {INFINITY, -INFINITY, 0}, {-INFINITY, -INFINITY, -INFINITY}};
+    static const ht_op_id ops[] = {HT_OP_MEAN,   HT_OP_MAX, HT_OP_MIN,      HT_OP_ARGMAX,
+                                   HT_OP_ARGMIN, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params none = {0};
+    for (EACH(r, rows))
+        for (int64_t n = 3; n < 40; n += 7)
+            for (EACH(i, ops)) {
+                if (r == 3 && (ops[i] == HT_OP_MEAN || ops[i] == HT_OP_VAR)) continue; /* f32 overflows, f64 does not */
+                float x[40];
+                for (int64_t k = 0; k < n; k++) x[k] = k < n - 3 ? rows[r][2] : rows[r][k - (n - 3)];
+                comparison c = {.op = ops[i],
+                                .params = &none,
+                                .n_in = 1,
+                                .in = {test_view(x, HT_F32, 1, &n)},
+                                .tolerance = 2e-6,
+                                .what = "extremes"};
+                bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
+                c.out = test_view(NULL, place ? HT_U32 : HT_F32, 0, &n);
+                test_compare(&c);
+            }
+}
+
+/* Small integers are added in 32 bits, or as they are; rows and columns are longer than what is folded at a time. */
+static void reductions_of_integers(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_PROD, HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN};
+    static const shape some[] = {{1, {1}},         {1, {70000}},   {2, {19, 64}}, {3, {3, 5, 7}},
+                                 {3, {2, 9, 300}}, {2, {2, 9001}}, {2, {3000, 3}}};
+    for (EACH(i, ops))
+        for (EACH(t, int_types))
+            for (EACH(s, some))
+                for (int how = 0; how < LAYOUT_COUNT; how++) {
+                    const ht_dtype type = int_types[t];
+                    if (type == HT_BOOL && i == 1) continue; /* never in that type */
+                    uint64_t seed = s * 7 + (size_t)how;
+                    operand x = test_operand(type, some[s].n_dims, some[s].dim, (layout)how, ORDINARY, &seed);
+                    comparison c = {.op = ops[i], .n_in = 1, .in = {x.view}, .what = "integers"};
+                    ht_dtype to = i >= 4 ? HT_U32 : type;
+                    if (i < 2 && ht_dtype_bytes(type) < 4 && (type == HT_BOOL || how % 2))
+                        to = type == HT_BOOL || ht_dtype_is_signed(type) ? HT_I32 : HT_U32;
+                    c.out = test_view(NULL, to, some[s].n_dims - 1, some[s].dim);
+                    test_compare(&c);
+                    free(x.memory);
+                }
+}
+
+/* Every element of a row in turn is the one that decides: a bool among others, or the largest or the first NaN among floats. */
+static void one_element_decides(void **state) {
+    (void)state;
+    enum { MOST = 1100 };
+    static const int64_t lengths[] = {1, 7, 16, 17, 63, 64, 65, 100, 130, 255, 257, MOST};
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n_devices = test_devices(1, devices);
+    for (int d = 0; d < n_devices; d++)
+        for (EACH(l, lengths)) {
+            const int64_t n = lengths[l], one = 1, dims[2] = {1, n};
+            uint8_t truth[MOST], any, all;
+            float x[MOST];
+            uint32_t most, least;
+            ht_view in = test_view(truth, HT_BOOL, 2, dims), reals = test_view(x, HT_F32, 2, dims);
+            ht_view to_any = test_view(&any, HT_BOOL, 1, &one), to_all = test_view(&all, HT_BOOL, 1, &one);
+            ht_view to_most = test_view(&most, HT_U32, 1, &one), to_least = test_view(&least, HT_U32, 1, &one);
+            for (int64_t i = -1; i < n; i++)
+                for (int kind = 0; kind < 4; kind++) {
+                    static const float others[] = {0.0f, -INFINITY, INFINITY, 1.0f};
+                    const bool other = kind % 2;
+                    for (int64_t k = 0; k < n; k++) {
+                        truth[k] = (uint8_t)(other ? 1 + k % 255 : 0); /* anything but 0 is true */
+                        x[k] = kind == 0 && k % 2 ? -0.0f : others[kind];
+                    }
+                    if (i >= 0) truth[i] = other ? 0 : 128;
+                    if (i >= 0) x[i] = kind == 3 ? NAN : 5.0f;
+                    if (i >= 0 && kind == 3) x[n - 1] = NAN;
+                    test_run_ok(devices[d], HT_OP_MAX, NULL, 1, &in, &to_any, NULL);
+                    test_run_ok(devices[d], HT_OP_MIN, NULL, 1, &in, &to_all, NULL);
+                    assert_int_equal(any != 0, other ? n > 1 || i < 0 : i >= 0);
+                    assert_int_equal(all != 0, other ? i < 0 : n == 1 && i == 0);
+                    test_run_ok(devices[d], HT_OP_ARGMAX, NULL, 1, &reals, &to_most, NULL);
+                    test_run_ok(devices[d], HT_OP_ARGMIN, NULL, 1, &reals, &to_least, NULL);
+                    assert_int_equal(most, i >= 0 && kind != 2 ? i : i == 0 && n > 1);
+                    assert_int_equal(least, i >= 0 && kind >= 2 ? i : i == 0 && n > 1);
+                }
+        }
+    test_devices_free(devices, n_devices);
+}
+
+/* Longer than what is folded at a time, along rows and columns, with values that decide in any place. */
+static void long_reductions(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_PROD};
+    static const float last[] = {NAN, -0.0f, 7.0f, -7.0f};
+    static const int64_t dims[][2] = {{3, 20000}, {17, 4099}};
+    for (EACH(t, float_types))
+        for (EACH(d, dims))
+            for (EACH(v, last))
+                for (int how = 0; how <= REVERSED_AXES; how++) {
+                    uint64_t seed = 5 + v;
+                    operand x = test_operand(float_types[t], 2, dims[d], (layout)how, ORDINARY, &seed);
+                    for (int64_t k = 0; k < dims[d][1]; k++) /* one row in which few differ */
+                        ht_set_f32(float_types[t], x.view.data, x.view.stride[0] + k * x.view.stride[1],
+                                   k % 4096 == 4000   ? last[v]
+                                   : k % 3000 == 2999 ? 0.0f
+                                   : v == 1           ? -0.0f
+                                                      : 1.0f);
+                    for (EACH(i, ops)) {
+                        if (ops[i] == HT_OP_PROD && v > 0) continue;
+                        bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
+                        comparison c = {.op = ops[i], .n_in = 1, .in = {x.view}, .what = "long"};
+                        c.out = test_view(NULL, place ? HT_U32 : float_types[t], 1, dims[d]);
+                        test_compare(&c);
+                    }
+                    free(x.memory);
+                }
+}
+
+/* Nothing depends on the number of threads; of numbers around a thousand, as many digits are left as f32 has. */
+static void spreads_of_any_threads(void **state) {
+    (void)state;
+    static const ht_op_id ops[] = {HT_OP_VAR, HT_OP_LOGSUMEXP, HT_OP_SUM};
+    static const int64_t dims[][2] = {{3, 20000}, {300, 4099}, {70, 33}};
+    const ht_var_params none = {0};
+    ht_device *one[TEST_MAX_DEVICES], *three[TEST_MAX_DEVICES];
+    int n = test_devices(1, one);
+    assert_int_equal(test_devices(3, three), n);
+    for (EACH(d, dims))
+        for (int how = 0; how <= REVERSED_AXES; how++) {
+            uint64_t seed = 11;
+            operand x = test_operand(HT_F32, 2, dims[d], (layout)how, ORDINARY, &seed);
+            for (int64_t i = 0; i < dims[d][0] * dims[d][1]; i++) ((float *)x.memory)[i] += 1000.0f;
+            for (EACH(o, ops))
+                for (int k = 1; k < n; k++) {
+                    float a[300], b[300], plain[300];
+                    ht_view to_a = test_view(a, HT_F32, 1, dims[d]), to_b = test_view(b, HT_F32, 1, dims[d]);
+                    ht_view to_plain = test_view(plain, HT_F32, 1, dims[d]);
+                    test_run_ok(one[k], ops[o], &none, 1, &x.view, &to_a, NULL);
+                    test_run_ok(three[k], ops[o], &none, 1, &x.view, &to_b, NULL);
+                    test_run_ok(one[0], ops[o], &none, 1, &x.view, &to_plain, NULL);
+                    assert_memory_equal(a, b, (size_t)dims[d][0] * sizeof *a);
+                    for (int64_t i = 0; i < dims[d][0]; i++)
+                        assert_true(fabsf(a[i] - plain[i]) <= 5e-7f * fabsf(plain[i]));
+                }
+            free(x.memory);
+        }
+    test_devices_free(one, n);
+    test_devices_free(three, n);
+}
+
+/* Sums do not depend on which axis is last in memory, nor on the number of threads. */
+static void sums_are_the_same_along_columns(void **state) {
+    (void)state;
+    static const int64_t dims[][2] = {{9, 3}, {40, 63}, {40, 65}, {300, 1000}, {17, 9001}};
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params none = {0};
+    for (int threads = 1; threads < 4; threads += 2) {
+        ht_device *devices[TEST_MAX_DEVICES];
+        int n = test_devices(threads, devices);
+        for (EACH(i, dims))
+            for (EACH(t, float_types))
+                for (EACH(o, ops))
+                    for (int d = 1; d < n; d++) {
+                        const int64_t rows = dims[i][0], length = dims[i][1];
+                        const ht_dtype type = float_types[t];
+                        if (type == HT_F64) continue;
+                        uint64_t seed = 3;
+                        operand x = test_operand(type, 2, dims[i], CONTIGUOUS, ORDINARY, &seed);
+                        operand y = test_operand(type, 2, dims[i], REVERSED_AXES, ORDINARY, &seed);
+                        for (int64_t r = 0; r < rows; r++)
+                            for (int64_t k = 0; k < length; k++)
+                                ht_set_f32(type, y.view.data, k * rows + r,
+                                           ht_get_f32(type, x.view.data, r * length + k));
+                        float a[300], b[300];
+                        ht_view to_a = test_view(a, type, 1, &rows), to_b = test_view(b, type, 1, &rows);
+                        test_run_ok(devices[d], ops[o], &none, 1, &x.view, &to_a, NULL);
+                        test_run_ok(devices[d], ops[o], &none, 1, &y.view, &to_b, NULL);
+                        assert_memory_equal(a, b, (size_t)rows * ht_dtype_bytes(type));
+                        free(x.memory), free(y.memory);
+                    }
+        test_devices_free(devices, n);
+    }
+}
+
+/* Values whose first ones say little of their mean, or which all lie near it: digits must not be lost. */
+static float hard_value(int kind, int64_t i, int64_t n, uint64_t *seed) {
+    const float x = test_random_float(seed);
+    switch (kind) {
+    case 0: return 1e4f + 1e-2f * x;
+    case 1: return (float)i + x;                  /* rises */
+    case 2: return i < 64 ? 1e5f + x : x;         /* begins far away */
+    case 3: return i == n - 1 ? -1e6f : 3.0f + x; /* ends far away */
+    default: return 7.0f;
+    }
+}
+
+static void variances_keep_their_digits(void **state) {
+    (void)state;
+    enum { ROWS = 3, KINDS = 5 };
+    static const int64_t lengths[] = {2, 64, 65, 513, 4096, 9001};
+    const ht_var_params none = {0};
+    ht_device *devices[TEST_MAX_DEVICES];
+    int n_devices = test_devices(2, devices);
+    for (EACH(l, lengths))
+        for (int kind = 0; kind < KINDS; kind++) {
+            const int64_t n = lengths[l], dims[2] = {ROWS, n};
+            uint64_t seed = 7;
+            operand rows = test_operand(HT_F32, 2, dims, CONTIGUOUS, ORDINARY, &seed);
+            operand columns = test_operand(HT_F32, 2, dims, REVERSED_AXES, ORDINARY, &seed);
+            double expected[ROWS];
+            for (int64_t r = 0; r < ROWS; r++) {
+                float *x = (float *)rows.view.data + r * n;
+                double mean = 0.0;
+                expected[r] = 0.0;
+                for (int64_t i = 0; i < n; i++) {
+                    /* one row of another kind beside the others */
+                    x[i] = hard_value(r == 1 ? (kind + 1) % KINDS : kind, i, n, &seed);
+                    ((float *)columns.view.data)[i * ROWS + r] = x[i];
+                    mean += (double)x[i] / (double)n;
+                }
+                for (int64_t i = 0; i < n; i++)
+                    expected[r] += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
+            }
+            for (int d = 0; d < n_devices; d++) {
+                float a[ROWS], b[ROWS];
+                const int64_t length = ROWS;
+                ht_view to_a = test_view(a, HT_F32, 1, &length), to_b = test_view(b, HT_F32, 1, &length);
+                test_run_ok(devices[d], HT_OP_VAR, &none, 1, &rows.view, &to_a, NULL);
+                test_run_ok(devices[d], HT_OP_VAR, &none, 1, &columns.view, &to_b, NULL);
+                if (d > 0) assert_memory_equal(a, b, sizeof a);
+                for (int r = 0; r < ROWS; r++)
+                    assert_true(fabs((double)a[r] - expected[r]) <= 5e-7 * expected[r] + 1e-12);
+            }
+            free(rows.memory), free(columns.memory);
+        }
+    test_devices_free(devices, n_devices);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reductions),
+        cmocka_unit_test(reductions_of_extremes),
+        cmocka_unit_test(reductions_of_integers),
+        cmocka_unit_test(one_element_decides),
+        cmocka_unit_test(long_reductions),
+        cmocka_unit_test(spreads_of_any_threads),
+        cmocka_unit_test(sums_are_the_same_along_columns),
+        cmocka_unit_test(variances_keep_their_digits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
