@@ -1,14 +1,15 @@
-/* Variances and sums of powers, in one pass over memory. Variances of pieces are variance.c's; of powers, blocks of 512 are
- * gone through twice while a cache has them, for the largest and for the powers around it. What pieces come to is joined in
- * order, so that no result depends on the number of threads. */
+/* Variances and sums of powers, in one pass over memory. Variances of pieces are variance.c's, powers powers_sum.c's; of f64,
+ * blocks of 512 are gone through twice while a cache has them, for the largest and for the powers around it. What pieces
+ * come to is joined in order, so that no result depends on the number of threads. */
 #include "base/dtype.h"
 #include "base/math.h"
 #include "cpu/each.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/vector/math_double.h"
-#include "cpu/vector/powers.h"
+#include "cpu/vector/powers_sum.h"
 #include "cpu/vector/reduce.h"
+#include "cpu/vector/rows.h"
 #include "cpu/vector/variance.h"
 #include "cpu/vector/vector.h"
 #include "device/params.h"
@@ -16,16 +17,16 @@
 #include <math.h>
 
 enum {
-    BLOCK = 512,             /* elements that are gone through twice */
+    BLOCK = 512,             /* elements of f64 that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
     WIDTH = 32,              /* columns at a time, at least */
-    PER_THREAD = 4,          /* pieces of columns, so that threads end together */
-    LANES = 64,              /* partial sums, as in rows.h */
-    AHEAD = 16               /* rows that are asked for before they are needed */
+    WIDEST = (int)HT_POWERS_WIDTH > (int)HT_VARIANCE_WIDTH ? HT_POWERS_WIDTH : HT_VARIANCE_WIDTH,
+    PER_THREAD = 4, /* pieces of columns, so that threads end together */
+    LANES = 64      /* partial sums of f64, as in rows.h */
 };
 
 /* What some elements come to. VAR: their mean and the sum of squared distances from it. LOGSUMEXP: the largest, or NaN, and
- * the sum of e^(x - largest), or of e^x where that is infinite. */
+ * the sum of e^(x - largest), which does not matter where that is infinite. */
 typedef struct part {
     double middle, sum;
 } part;
@@ -70,13 +71,8 @@ static void store(const spread_job *j, int64_t at, part p) {
 
 /* ---- rows ---- */
 
-static part powers_of(const float *x, int64_t n) {
-    m16 nan;
-    const float high = v16f_hmax(powers_max(x, n, 0, &nan));
-    if (m16_any(nan)) return (part){(double)NAN, (double)NAN};
-    row_sum sum = row_sum_zero();
-    powers_add(x, n, v16f_set1(isinf(high) ? 0.0f : high), NULL, &sum, x + n);
-    return (part){(double)high, (double)row_sum_total(&sum)};
+static part of_powers(ht_powers p) {
+    return isnan(p.sum) ? (part){(double)NAN, (double)NAN} : (part){(double)p.high, (double)p.sum};
 }
 
 /* Of n values, BLOCK at most. */
@@ -103,35 +99,19 @@ static part block_of_f64(const spread_job *j, int64_t at, int64_t stride, int64_
     return powers_of_f64(p, n);
 }
 
-/* Element `from` of a row, and the n behind it. */
-static part block_of(const spread_job *j, int64_t row, int64_t from, int64_t n) {
-    _Alignas(64) float room[BLOCK];
-    const ht_view *x = &j->call->in[0];
-    const int64_t stride = x->stride[x->n_dims - 1], at = row_offset(x, j->contiguous, row) + from * stride;
-    if (x->dtype == HT_F64) return block_of_f64(j, at, stride, n);
-    const float *p = (const float *)x->data + at;
-    if (x->dtype != HT_F32 || stride != 1) {
-        for (int64_t i = 0; i < n; i += 16) {
-            const int lanes = lanes_of(n - i);
-            v16f_store_n(room + i, lanes_load(x->dtype, x->data, at + i * stride, stride, lanes), lanes);
-        }
-        p = room;
-    }
-    return powers_of(p, n);
-}
-
 static part chunk_of(const spread_job *j, int64_t row, int64_t chunk) {
     const int64_t first = chunk * CHUNK, end = j->n - first < CHUNK ? j->n : first + CHUNK;
-    part all = {0};
+    const ht_view *x = &j->call->in[0];
+    const int64_t at = row_offset(x, j->contiguous, row) + first * j->stride;
     if (!j->powers) {
-        const ht_view *x = &j->call->in[0];
-        const int64_t at = row_offset(x, j->contiguous, row) + first * j->stride;
         const ht_variance v = HT_ISA_NAME(ht_variance_of_row)(x, at, end - first);
         return (part){v.mean, v.squares};
     }
+    if (x->dtype != HT_F64) return of_powers(HT_ISA_NAME(ht_powers_of_row)(x, at, end - first));
+    part all = {0};
     for (int64_t i = first; i < end; i += BLOCK) {
         const int64_t n = end - i < BLOCK ? end - i : BLOCK;
-        const part p = block_of(j, row, i, n);
+        const part p = block_of_f64(j, at + (i - first) * j->stride, j->stride, n);
         all = i > first ? joined(j, all, (double)(i - first), p, (double)n) : p;
     }
     return all;
@@ -166,70 +146,12 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end; row++) finish(j, row, j->part + row * j->blocks, 1);
 }
 
-/* ---- columns ----
- *
- * The same steps as for rows, a column to a lane, so that the layout changes no result: 64 partial sums take elements in
- * turn and are added pairwise. */
+/* ---- columns ---- */
 
-/* Some rows of some columns, as f32 behind each other. Whole registers: what is behind the last column is 0. */
-static void bring(const spread_job *j, int64_t at, int64_t rows, int64_t left, int64_t w, float *to) {
-    const ht_view *x = &j->call->in[0];
-    const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype);
-    for (int64_t r = 0; r < rows; r++) {
-        const int64_t from = at + r * j->stride;
-        const char *ahead = (const char *)x->data + (from + AHEAD * j->stride) * bytes;
-        if (r + AHEAD < left)
-            for (int64_t b = 0; b < w * bytes; b += 64) HT_PREFETCH(ahead + b);
-        for (int64_t c = 0; c < w; c += 16)
-            v16f_store(to + r * WIDTH + c, lanes_load(x->dtype, x->data, from + c, 1, lanes_of(w - c)));
-    }
-}
-
-/* The tree of row_sum_total. */
-HT_INLINE v16f add_lanes(float (*lane)[16]) {
-    for (int i = 0; i < 16; i++) {
-        const v16f a = v16f_add(v16f_load(lane[i]), v16f_load(lane[i + 16]));
-        v16f_store(lane[i], v16f_add(a, v16f_add(v16f_load(lane[i + 32]), v16f_load(lane[i + 48]))));
-    }
-    for (int half = 8; half > 0; half /= 2)
-        for (int i = 0; i < half; i++) v16f_store(lane[i], v16f_add(v16f_load(lane[i]), v16f_load(lane[i + half])));
-    return v16f_load(lane[0]);
-}
-
-static void powers_block(const float *x, int64_t n, float *high, float *sum) {
-    _Alignas(64) float lane[LANES][16];
-    const v16f infinity = v16f_set1(INFINITY);
-    v16f most[4] = {v16f_neg(infinity), v16f_neg(infinity), v16f_neg(infinity), v16f_neg(infinity)};
-    for (int64_t r = 0; r < n; r++) most[r % 4] = v16f_max(v16f_load(x + r * WIDTH), most[r % 4]);
-    most[0] = v16f_max(v16f_max(most[0], most[1]), v16f_max(most[2], most[3]));
-    const v16f around = v16f_select(v16f_eq(v16f_abs(most[0]), infinity), v16f_zero(), most[0]);
-    for (int64_t l = 0; l < LANES; l++) {
-        v16f s = v16f_zero();
-        for (int64_t r = l; r < n; r += LANES) s = v16f_add(s, v16f_exp(v16f_sub(v16f_load(x + r * WIDTH), around)));
-        v16f_store(lane[l], s);
-    }
-    v16f_store(high, most[0]);
-    v16f_store(sum, add_lanes(lane));
-}
-
-/* Sixteen columns of a block, joined with what was before. */
-static void join_block(const spread_job *j, const float *x, int64_t n, int64_t before, part *all) {
-    _Alignas(64) float high[16], sum[16];
-    powers_block(x, n, high, sum);
-    for (int i = 0; i < 16; i++) {
-        const part p = isnan(sum[i]) ? (part){(double)NAN, (double)NAN} : (part){(double)high[i], (double)sum[i]};
-        all[i] = before ? joined(j, all[i], (double)before, p, (double)n) : p;
-    }
-}
-
-/* Powers of n rows of w columns, a block at a time. */
 static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
-    _Alignas(64) float some[BLOCK * WIDTH];
-    for (int64_t r = 0; r < n; r += BLOCK) {
-        const int64_t rows = n - r < BLOCK ? n - r : BLOCK;
-        bring(j, at + r * j->stride, rows, n - r, w, some);
-        for (int64_t i = 0; i < w; i += 16) join_block(j, some + i, rows, r, all + i);
-    }
+    ht_powers p[HT_POWERS_WIDTH];
+    HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p);
+    for (int64_t i = 0; i < w; i++) all[i] = of_powers(p[i]);
 }
 
 static void variance_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
@@ -242,7 +164,7 @@ static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const spread_job *j = arg;
     const ht_view *x = &j->call->in[0];
-    part all[HT_VARIANCE_WIDTH];
+    part all[WIDEST];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
         const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, from = chunk * CHUNK;
@@ -301,7 +223,7 @@ static bool spread(const ht_call *call, bool powers) {
     const int64_t rows = row_count(&call->in[0]);
     if (j.width) {
         const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
-        j.piece = powers ? WIDTH : HT_VARIANCE_WIDTH;
+        j.piece = powers ? HT_POWERS_WIDTH : HT_VARIANCE_WIDTH;
         while (j.piece > WIDTH && j.outer * j.blocks * (j.width / j.piece) < wanted) j.piece /= 2;
         j.pieces = (j.width + j.piece - 1) / j.piece;
         ht_pool_run(call->pool, j.outer * j.blocks * j.pieces,
