@@ -29,7 +29,7 @@ typedef struct source {
 } source;
 
 /* The result as tiles of two of the merged axes, `across` and the last, for operands that are turned. Tiles that follow each
- * other across come one after another: they read on in the same places. */
+ * other along the last axis come one after another: the lines of the result that they share are still in a cache. */
 typedef struct tiling {
     int across, n_turned;
     int64_t step;           /* elements of the result from one row of a tile to the next */
@@ -228,9 +228,10 @@ static void lay_job(each_job *j, const ht_program *p, const ht_view *in, const h
 
 /* ---- laying out tiles ---- */
 
-/* What the tiles of all operands take together, and that of one at most: 64 rows of 256 bytes. Wider ones are a little
- * slower, and many operands still find room beside each other in the second cache. */
-enum { TILES_BYTES = 65536, TILE_BYTES = 16384, TILE_ROWS = 64, LEAST_ROWS = 4 };
+/* What the tiles of all operands take together, so that they find room beside each other in the second cache, and that of
+ * one at most. Its rows are one line of the operand, two of wide elements; what is longer along the result than across is
+ * slower where lines of the result begin anywhere, by half for squares. */
+enum { TILES_BYTES = 65536, TILE_BYTES = 16384, LEAST_ROWS = 4 };
 
 /* The axis along which an operand's neighbours lie, if that is not the last: several of them in a line that the last axis
  * goes through one by one. -1: none. */
@@ -265,7 +266,7 @@ static void lay_tiles(each_job *j) {
     }
     if (!t->n_turned) return;
     const int64_t bytes = ht_min_i64(TILE_BYTES, TILES_BYTES / t->n_turned / 64 * 64);
-    t->rows = ht_min_i64(j->shape[t->across], ht_min_i64(TILE_ROWS, bytes / widest / 64));
+    t->rows = ht_min_i64(j->shape[t->across], (widest < 4 ? 64 : 128) / widest);
     t->columns = ht_min_i64(j->shape[last], ht_min_i64(bytes / widest / t->rows / 16 * 16, least_block(j)));
     t->strips = (j->shape[t->across] + t->rows - 1) / t->rows;
     t->pieces = (j->shape[last] + t->columns - 1) / t->columns;
@@ -543,10 +544,10 @@ static void find_tile(const each_job *j, int64_t which, tile *to) {
     const tiling *t = &j->tiles;
     const int last = j->n_dims - 1;
     int64_t *index = to->where.index;
-    index[t->across] = which % t->strips * t->rows;
-    which /= t->strips;
     index[last] = which % t->pieces * t->columns;
     which /= t->pieces;
+    index[t->across] = which % t->strips * t->rows;
+    which /= t->strips;
     for (int d = last - 1; d >= 0; d--) {
         if (d == t->across) continue;
         index[d] = which % j->shape[d];
@@ -575,14 +576,12 @@ static void ask_tile(const each_job *j, const tile *next, int64_t part, int64_t 
         const int64_t across = s->stride[j->tiles.across] * (next->rows - 1), along = s->stride[j->n_dims - 1];
         const int64_t lowest = offset_of(j, s, &next->where) + (across < 0 ? across : 0);
         const int64_t bytes = (across < 0 ? 1 - across : 1 + across) * s->bytes;
-        for (int64_t c = begin; c < end; c++)
-            for (int64_t b = 0; b < bytes; b += 64)
-                ht_ask((uintptr_t)s->data + (uintptr_t)((lowest + c * along) * s->bytes + b));
+        for (int64_t c = begin; c < end; c++) {
+            const uintptr_t from = (uintptr_t)s->data + (uintptr_t)((lowest + c * along) * s->bytes);
+            for (uintptr_t line = from / 64; line <= (from + (uintptr_t)bytes - 1) / 64; line++) ht_ask(line * 64);
+        }
     }
 }
-
-/* Rows, of which the operands are asked for so many ahead: of several, so that they come while others are computed. */
-enum { ROWS_AHEAD = 4 };
 
 static void run_tile(const each_job *j, const tile *now, const tile *next, room *r) {
     const tiling *t = &j->tiles;
@@ -603,7 +602,7 @@ static void run_tile(const each_job *j, const tile *now, const tile *next, room 
     }
     b.n = now->columns;
     for (int64_t i = 0; i < now->rows; i++, b.at += t->step, b.in_tile += b.n) {
-        b.next = b.at + ROWS_AHEAD * t->step;
+        b.next = b.at + now->columns;
         b.where.index[t->across] = now->where.index[t->across] + i;
         if (j->asks) ask_tile(j, next, i, now->rows);
         run_block(j, &b, r);
