@@ -557,14 +557,9 @@ static void find_tile(const each_job *j, int64_t which, tile *to) {
     to->columns = ht_min_i64(t->columns, j->shape[last] - index[last]);
 }
 
-static void turn(const each_job *j, const tile *now, room *r) {
-    for (int k = 0; k < j->p->n_in; k++) {
-        const source *s = &j->in[k];
-        if (s->how != TURNED) continue;
-        ht_turn_tile(s->data + offset_of(j, s, &now->where) * s->bytes, s->stride[j->tiles.across],
-                     s->stride[j->n_dims - 1], r->tiles + s->room, now->columns, now->rows, now->columns,
-                     (size_t)s->bytes);
-    }
+static void turn(const each_job *j, const source *s, const tile *now, char *to, int64_t to_step) {
+    ht_turn_tile(s->data + offset_of(j, s, &now->where) * s->bytes, s->stride[j->tiles.across],
+                 s->stride[j->n_dims - 1], to, to_step, now->rows, now->columns, (size_t)s->bytes);
 }
 
 /* Asks for part `part` of `parts` of what the next tile turns: far apart, these lines are found by no other means. */
@@ -583,12 +578,19 @@ static void ask_tile(const each_job *j, const tile *next, int64_t part, int64_t 
     }
 }
 
+/* The element of the result with which a tile begins. */
+static int64_t first_of(const each_job *j, const tile *now) {
+    int64_t at = 0;
+    for (int d = 0; d < j->n_dims; d++) at = at * j->shape[d] + now->where.index[d];
+    return at;
+}
+
 static void run_tile(const each_job *j, const tile *now, const tile *next, room *r) {
     const tiling *t = &j->tiles;
     const int last = j->n_dims - 1;
-    block b = {.where = now->where};
-    for (int d = 0; d <= last; d++) b.at = b.at * j->shape[d] + now->where.index[d];
-    turn(j, now, r);
+    block b = {.at = first_of(j, now), .where = now->where};
+    for (int k = 0; k < j->p->n_in; k++)
+        if (j->in[k].how == TURNED) turn(j, &j->in[k], now, r->tiles + j->in[k].room, now->columns);
     if (t->across == last - 1 && now->columns == j->shape[last]) { /* its rows are one in the result */
         const int64_t size = now->rows * now->columns, begin = b.at, parts = (size + j->block - 1) / j->block;
         for (int64_t i = 0; i < parts; i++, b.at += b.n, b.in_tile += b.n) {
@@ -609,6 +611,25 @@ static void run_tile(const each_job *j, const tile *now, const tile *next, room 
     }
 }
 
+static bool copies(const each_job *j) { return j->p->n_steps == 1 && j->p->step[0].op == HT_OP_COPY; }
+
+/* A copy is turned to where it belongs, or from its tile to there round the caches. */
+static void copy_tile(const each_job *j, const tile *now, const tile *next, room *r) {
+    const source *s = &j->in[0];
+    const int64_t step = j->tiles.step * s->bytes, width = now->columns * s->bytes;
+    char *to = j->out[0] + first_of(j, now) * s->bytes;
+    if (!j->bypass) {
+        if (j->asks) ask_tile(j, next, 0, 1);
+        turn(j, s, now, to, j->tiles.step);
+        return;
+    }
+    turn(j, s, now, r->tiles, now->columns);
+    for (int64_t i = 0; i < now->rows; i++) {
+        ask_tile(j, next, i, now->rows);
+        ht_bypass(to + i * step, r->tiles + i * width, (size_t)width, NULL, 0);
+    }
+}
+
 static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const each_job *j = arg;
@@ -619,10 +640,11 @@ static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     r.tiles = turned;
     tile tiles[2];
     fill_scalars(j, j->block, &r);
+    const bool copying = copies(j);
     find_tile(j, begin, &tiles[begin % 2]);
     for (int64_t i = begin; i < end; i++) {
         find_tile(j, i + 1 < end ? i + 1 : i, &tiles[(i + 1) % 2]);
-        run_tile(j, &tiles[i % 2], &tiles[(i + 1) % 2], &r);
+        (copying ? copy_tile : run_tile)(j, &tiles[i % 2], &tiles[(i + 1) % 2], &r);
     }
     if (j->bypass) ht_bypass_end();
 }
@@ -656,16 +678,20 @@ static void run_large(each_job *j, ht_work work, int64_t grain, ht_pool *pool) {
     ht_ways_end(&t, work, threads);
 }
 
+static void run_job(each_job *j, ht_pool *pool) {
+    const int64_t grain = j->heavy ? HT_GRAIN_MATH : HT_GRAIN_CHEAP;
+    const ht_work work = j->tiles.count ? HT_WORK_TILES : j->heavy ? HT_WORK_HEAVY : HT_WORK_LIGHT;
+    if (j->any_large)
+        run_large(j, work, grain, pool);
+    else
+        run_part(j, 0, j->tiles.count ? j->tiles.count : j->size, grain, HT_WAY_PLAIN, pool);
+}
+
 void ht_each_run_program(const ht_program_run *run) {
     each_job j;
     lay_job(&j, run->program, run->in, run->out);
     lay_tiles(&j);
-    const int64_t grain = j.heavy ? HT_GRAIN_MATH : HT_GRAIN_CHEAP;
-    const ht_work work = j.tiles.count ? HT_WORK_TILES : j.heavy ? HT_WORK_HEAVY : HT_WORK_LIGHT;
-    if (j.any_large)
-        run_large(&j, work, grain, run->pool);
-    else
-        run_part(&j, 0, j.tiles.count ? j.tiles.count : j.size, grain, HT_WAY_PLAIN, run->pool);
+    run_job(&j, run->pool);
 }
 
 /* ---- one operation ---- */
@@ -687,6 +713,17 @@ void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn) {
     ht_program p;
     one_step(&p, call, op, fn);
     ht_each_run_program(&(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .pool = call->pool});
+}
+
+bool ht_each_turn(const ht_call *call) {
+    ht_program p;
+    each_job j;
+    one_step(&p, call, HT_OP_COPY, NULL);
+    lay_job(&j, &p, call->in, &call->out);
+    lay_tiles(&j);
+    if (!j.tiles.count) return false;
+    run_job(&j, call->pool);
+    return true;
 }
 
 void ht_each_run_rows(const ht_call *call, ht_op_id op, ht_each_fn *fn, int64_t begin, int64_t end) {

@@ -26,6 +26,10 @@ void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn);
 /* The same for rows [begin, end) of the leading axis of call->out, on the calling thread. */
 void ht_each_run_rows(const ht_call *call, ht_op_id op, ht_each_fn *fn, int64_t begin, int64_t end);
 
+/* A copy of an operand whose neighbours lie along another axis than the last, as in a transpose, by tiles that are
+ * turned around: whole cache lines are read and written. False, and nothing done, where they do not. */
+bool ht_each_turn(const ht_call *call);
+
 /* n elements of `bytes` each, from `from` at a distance of `stride` elements, to adjacent ones. */
 void ht_gather_elements(char *to, const char *from, int64_t stride, int64_t n, size_t bytes);
 

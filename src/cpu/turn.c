@@ -42,9 +42,12 @@
     static void name(const type *from, int64_t across, int64_t along, type *to, int64_t to_step, int64_t rows,         \
                      int64_t columns) {                                                                                \
         const int64_t r_end = across == 1 ? rows - rows % n : 0, c_end = columns - columns % n;                        \
-        for (int64_t c = 0; c < c_end; c += n)                                                                         \
-            for (int64_t r = 0; r < r_end; r += n)                                                                     \
-                name##_square(from + r + c * along, along, to + r * to_step + c, to_step);                             \
+        const int64_t line = 64 / (int64_t)sizeof(type);                                                               \
+        for (int64_t top = 0; top < c_end; top += line)                                                                \
+            for (int64_t side = 0; side < r_end; side += line)                                                         \
+                for (int64_t c = top; c < top + line && c < c_end; c += n)                                             \
+                    for (int64_t r = side; r < side + line && r < r_end; r += n)                                       \
+                        name##_square(from + r + c * along, along, to + r * to_step + c, to_step);                     \
         name##_plain(from + c_end * along, across, along, to + c_end, to_step, r_end, columns - c_end);                \
         name##_plain(from + r_end * across, across, along, to + r_end * to_step, to_step, rows - r_end, columns);      \
     }
