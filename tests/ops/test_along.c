@@ -167,6 +167,39 @@ static void softmax_of_extremes(void **state) {
             }
 }
 
+/* Of 0 and x below it, along rows and across: from -18 down the sum is 1, so that the result is the power itself, which is off
+ * by less than 1 ulp. Above, the sum, its reciprocal and the product are rounded too. */
+static void powers_below_the_largest(void **state) {
+    (void)state;
+    enum { PAIRS = TEST_EMULATED ? 4001 : 40001 };
+    float *x = malloc(2 * PAIRS * sizeof *x), *y = malloc(2 * PAIRS * sizeof *y);
+    assert_true(x && y);
+    for (int across = 0; across < 2; across++)
+        for (int d = 1; d < n_devices; d++) {
+            const int64_t apart = across ? PAIRS : 1, pair = across ? 1 : 2;
+            for (int64_t i = 0; i < PAIRS; i++) {
+                x[i * pair] = 0.0f;
+                x[i * pair + apart] = -87.3f * (float)i / (float)(PAIRS - 1);
+            }
+            const int64_t *dims = across ? (int64_t[]){2, PAIRS} : (int64_t[]){PAIRS, 2};
+            const ht_view in = test_view(x, HT_F32, 2, dims);
+            ht_view out = test_view(y, HT_F32, 2, dims);
+            test_run_ok(devices[0][d], HT_OP_SOFTMAX, &(ht_along_params){across}, 1, &in, &out, NULL);
+            for (int64_t i = 0; i < PAIRS; i++) {
+                const double at = (double)x[i * pair + apart], power = exp(at), want = power / (1.0 + power);
+                const double off = fabs((double)y[i * pair + apart] - want);
+                const double most = at < -18.0 ? ldexp(1.0, ilogb(want) - 23) : 2.5e-7 * want;
+                if (!(off < most))
+                    fail_msg("softmax (%s): of 0 and %.9g the second is off by %g, of %g at most",
+                             devices[0][d]->instruction_set, at, off, most);
+                if (fabs((double)y[i * pair] - 1.0 / (1.0 + power)) > 2.5e-7)
+                    fail_msg("softmax (%s): of 0 and %.9g the first is %.9g", devices[0][d]->instruction_set, at,
+                             (double)y[i * pair]);
+            }
+        }
+    free(x), free(y);
+}
+
 static void scans(void **state) {
     (void)state;
     static const ht_op_id ops[] = {HT_OP_CUMSUM, HT_OP_CUMPROD, HT_OP_CUMMAX, HT_OP_CUMMIN};
@@ -209,6 +242,7 @@ static void large(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(softmax), cmocka_unit_test(softmax_of_extremes),
-                                       cmocka_unit_test(scans), cmocka_unit_test(large)};
+                                       cmocka_unit_test(powers_below_the_largest), cmocka_unit_test(scans),
+                                       cmocka_unit_test(large)};
     return cmocka_run_group_tests(tests, start, stop);
 }
