@@ -276,7 +276,8 @@ static ht_status largest(const ht_call *call, const char *name, bool smallest, b
 
 static size_t largest_scratch(const ht_call *call) {
     const ht_view *x = &call->in[0];
-    return (size_t)(row_count(x) * ((x->shape[x->n_dims - 1] + CHUNK - 1) / CHUNK)) * sizeof(float);
+    const int64_t n = x->shape[x->n_dims - 1];
+    return n <= CHUNK ? 0 : (size_t)(row_count(x) * ((n + CHUNK - 1) / CHUNK)) * sizeof(float);
 }
 
 /* ---- the table ---- */
