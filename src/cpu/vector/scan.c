@@ -11,12 +11,14 @@
 
 enum {
     ABREAST = 8,   /* rows */
+    PIECE = 128,   /* elements of a row at a time */
     WIDEST = 2048, /* elements behind the axis that are gone through together, */
     CHUNK = 256    /* so many at a time, for which the next ones along the axis are asked for */
 };
 
-/* Rows from row `first` on, `rows` of them, n elements each: element k of row r is at r * row_step + k. */
-typedef void rows_fn(const void *in, int64_t row_step, void *out, int64_t n, int rows, const ht_scan_params *p);
+/* The next n elements of each of some rows, and what they have come to: element k of row r is at r * row_step + k. */
+typedef void rows_fn(const void *in, void *values, void *out, int64_t row_step, int64_t n, int rows,
+                     const ht_scan_params *p);
 /* The next element of each of w lines, and what they have come to. */
 typedef void across_fn(const void *in, void *values, void *out, int64_t w, bool inclusive);
 typedef void start_fn(void *values, int64_t w);
@@ -35,22 +37,23 @@ typedef struct scan_kind {
         for (int r = 0; r < (rows); r++) {                                                                             \
             so_far before = value[r];                                                                                  \
             value[r] = name##_of(before, (so_far)x[r * row_step + i]);                                                 \
-            y[r * n + i] = (type)(p->inclusive ? value[r] : before);                                                   \
+            y[r * row_step + i] = (type)(p->inclusive ? value[r] : before);                                            \
         }                                                                                                              \
     }
 
 #define SCAN(name, type, so_far, first, expression)                                                                    \
     HT_INLINE so_far name##_of(so_far a, so_far b) { return expression; }                                              \
-    static void name##_rows(const void *in, int64_t row_step, void *out, int64_t n, int n_rows,                        \
+    static void name##_rows(const void *in, void *values, void *out, int64_t row_step, int64_t n, int n_rows,          \
                             const ht_scan_params *p) {                                                                 \
         const type *x = in;                                                                                            \
         type *y = out;                                                                                                 \
         so_far value[ABREAST];                                                                                         \
-        for (int r = 0; r < ABREAST; r++) value[r] = (so_far)(first);                                                  \
+        memcpy(value, values, sizeof value);                                                                           \
         if (n_rows == ABREAST)                                                                                         \
             SCAN_ROWS(name, type, so_far, ABREAST)                                                                     \
         else                                                                                                           \
             SCAN_ROWS(name, type, so_far, n_rows)                                                                      \
+        memcpy(values, value, sizeof value);                                                                           \
     }                                                                                                                  \
     HT_INLINE void name##_write(const so_far *value, type *y, int64_t w) {                                             \
         HT_EACH                                                                                                        \
@@ -95,20 +98,39 @@ typedef struct scan_job {
 
 /* ---- rows ---- */
 
+/* Some rows, a piece of each at a time, which are brought together on the way: rows are often a power of two apart, and of
+ * such places a cache holds only few. */
 static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan_job *j = arg;
-    const int64_t n = j->a.of.n;
+    const int64_t n = j->a.of.n, bytes = j->a.bytes, step = PIECE + 64 / bytes;
+    _Alignas(64) char operand[ABREAST * (PIECE * sizeof(double) + 64)], result[sizeof operand];
+    _Alignas(64) char values[ABREAST * sizeof(double)];
     for (int64_t row = begin; row < end; row += ABREAST) {
         const int rows = end - row < ABREAST ? (int)(end - row) : ABREAST;
-        const char *x = along_x(&j->a, row, 0);
-        const int64_t step = rows > 1 ? (along_x(&j->a, row + 1, 0) - x) / j->a.bytes : 0;
-        bool even = true; /* rows are equally far from one another */
-        for (int r = 2; r < rows; r++) even = even && along_x(&j->a, row + r, 0) == x + r * step * j->a.bytes;
-        if (even) j->kind.rows(x, step, along_y(&j->a, row, 0), n, rows, j->p);
-        for (int r = 0; !even && r < rows; r++)
-            j->kind.rows(along_x(&j->a, row + r, 0), 0, along_y(&j->a, row + r, 0), n, 1, j->p);
+        const char *x[ABREAST];
+        for (int r = 0; r < rows; r++) x[r] = along_x(&j->a, row + r, 0);
+        char *y = along_y(&j->a, row, 0);
+        j->kind.start(values, ABREAST);
+        for (int64_t k = 0; k < n; k += PIECE) {
+            const int64_t some = n - k < PIECE ? n - k : PIECE, from = j->p->reverse ? n - k - some : k;
+            const int64_t next = (j->p->reverse ? -PIECE : PIECE) * bytes;
+            for (int r = 0; r < rows; r++)
+                memcpy(operand + r * step * bytes, x[r] + from * bytes, (size_t)(some * bytes));
+            j->kind.rows(operand, values, result, step, some, rows, j->p);
+            for (int r = 0; r < rows; r++) {
+                char *to = y + (r * n + from) * bytes;
+                const char *ahead = x[r] + from * bytes + next;
+                if (j->a.bypasses) {
+                    ht_bypass(to, result + r * step * bytes, (size_t)(some * bytes), &(ht_ahead){ahead, 64}, 1);
+                    continue;
+                }
+                for (int64_t b = 0; b < some * bytes; b += 64) HT_PREFETCH(ahead + b);
+                memcpy(to, result + r * step * bytes, (size_t)(some * bytes)); /* which may be where x is */
+            }
+        }
     }
+    if (j->a.bypasses) ht_bypass_end();
 }
 
 /* ---- across ---- */
