@@ -10,10 +10,13 @@
 #include <math.h>
 
 enum {
-    ABREAST = 8,   /* rows */
-    PIECE = 128,   /* elements of a row at a time */
-    WIDEST = 2048, /* elements behind the axis that are gone through together, */
-    CHUNK = 256    /* so many at a time, for which the next ones along the axis are asked for */
+    ABREAST = 8, /* rows */
+    TURNED = 16, /* rows of elements of 4 bytes */
+    PIECE = 128, /* elements of a row at a time */
+    ROOM_BYTES =
+        TURNED * (PIECE * 4 + 64), /* of pieces of so many rows, or of half as many of elements twice as long */
+    WIDEST = 2048,                 /* elements behind the axis that are gone through together, */
+    CHUNK = 256                    /* so many at a time, for which the next ones along the axis are asked for */
 };
 
 /* The next n elements of each of some rows, and what they have come to: element k of row r is at r * row_step + k. */
@@ -21,10 +24,13 @@ typedef void rows_fn(const void *in, void *values, void *out, int64_t row_step, 
                      const ht_scan_params *p);
 /* The next element of each of w lines, and what they have come to. */
 typedef void across_fn(const void *in, void *values, void *out, int64_t w, bool inclusive);
+/* The next n lines, of an element of TURNED rows each, in place, and what the rows have come to. */
+typedef void lines_fn(void *lines, void *values, int64_t n, bool reverse, bool inclusive);
 typedef void start_fn(void *values, int64_t w);
 
 typedef struct scan_kind {
     rows_fn *rows;
+    lines_fn *lines;
     across_fn *across;
     start_fn *start;
     size_t so_far; /* bytes of a value */
@@ -53,6 +59,21 @@ typedef struct scan_kind {
             SCAN_ROWS(name, type, so_far, ABREAST)                                                                     \
         else                                                                                                           \
             SCAN_ROWS(name, type, so_far, n_rows)                                                                      \
+        memcpy(values, value, sizeof value);                                                                           \
+    }                                                                                                                  \
+    static void name##_lines(void *lines, void *values, int64_t n, bool reverse, bool inclusive) {                     \
+        so_far value[TURNED];                                                                                          \
+        memcpy(value, values, sizeof value);                                                                           \
+        for (int64_t k = 0; k < n; k++) {                                                                              \
+            type *line = (type *)lines + TURNED * (reverse ? n - 1 - k : k);                                           \
+            so_far before[TURNED];                                                                                     \
+            memcpy(before, value, sizeof value);                                                                       \
+            HT_EACH                                                                                                    \
+            for (int c = 0; c < TURNED; c++) value[c] = name##_of(value[c], (so_far)line[c]);                          \
+            const so_far *result = inclusive ? value : before;                                                         \
+            HT_EACH                                                                                                    \
+            for (int c = 0; c < TURNED; c++) line[c] = (type)result[c];                                                \
+        }                                                                                                              \
         memcpy(values, value, sizeof value);                                                                           \
     }                                                                                                                  \
     HT_INLINE void name##_write(const so_far *value, type *y, int64_t w) {                                             \
@@ -98,26 +119,69 @@ typedef struct scan_job {
 
 /* ---- rows ---- */
 
+/* Sixteen rows of elements of 4 bytes, `step` elements apart, so that lines of 16 hold an element of each; and back. */
+HT_INLINE void turn_rows(const float *rows, int64_t step, int64_t n, float *lines) {
+    for (int64_t i = 0; i < n; i += 4) { /* and up to three behind the last */
+        v16f v[4];
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const float *row = rows + k * step + i;
+            v[k] = v16f_load_quads(row, row + 4 * step, row + 8 * step, row + 12 * step);
+        }
+        v16f_transpose_quads(v);
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) v16f_store(lines + 16 * (i + k), v[k]);
+    }
+}
+HT_INLINE void turn_lines(const float *lines, int64_t step, int64_t n, float *rows) {
+    for (int64_t i = 0; i < n; i += 4) {
+        v16f v[4];
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) v[k] = v16f_load(lines + 16 * (i + k));
+        v16f_transpose_quads(v);
+        HT_UNROLL
+        for (int k = 0; k < 4; k++) {
+            float quads[16];
+            v16f_store(quads, v[k]);
+            for (int g = 0; g < 4; g++) memcpy(rows + (4 * g + k) * step + i, quads + 4 * g, 4 * sizeof *quads);
+        }
+    }
+}
+
+/* A piece of sixteen rows, across them: whole registers of rows, as the elements along them wait for one another. */
+static void scan_turned(const scan_job *j, const void *operand, void *values, void *result, int64_t step, int64_t n) {
+    _Alignas(64) float lines[PIECE * TURNED];
+    turn_rows(operand, step, n, lines);
+    j->kind.lines(lines, values, n, j->p->reverse, j->p->inclusive);
+    turn_lines(lines, step, n, result);
+}
+
+static int64_t rows_abreast(const scan_job *j) { return j->a.bytes == 4 ? TURNED : ABREAST; }
+
 /* Some rows, a piece of each at a time, which are brought together on the way: rows are often a power of two apart, and of
  * such places a cache holds only few. */
 static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan_job *j = arg;
-    const int64_t n = j->a.of.n, bytes = j->a.bytes, step = PIECE + 64 / bytes;
-    _Alignas(64) char operand[ABREAST * (PIECE * sizeof(double) + 64)], result[sizeof operand];
-    _Alignas(64) char values[ABREAST * sizeof(double)];
-    for (int64_t row = begin; row < end; row += ABREAST) {
-        const int rows = end - row < ABREAST ? (int)(end - row) : ABREAST;
-        const char *x[ABREAST];
+    const int64_t n = j->a.of.n, bytes = j->a.bytes, step = PIECE + 64 / bytes, abreast = rows_abreast(j);
+    _Alignas(64) char operand[ROOM_BYTES], result[sizeof operand];
+    _Alignas(64) char values[TURNED * sizeof(double)];
+    for (int64_t row = begin; row < end;) {
+        const int64_t left = end - row;
+        const int rows = left >= abreast ? (int)abreast : left < ABREAST ? (int)left : ABREAST;
+        const char *x[TURNED];
         for (int r = 0; r < rows; r++) x[r] = along_x(&j->a, row + r, 0);
         char *y = along_y(&j->a, row, 0);
-        j->kind.start(values, ABREAST);
+        j->kind.start(values, TURNED);
         for (int64_t k = 0; k < n; k += PIECE) {
             const int64_t some = n - k < PIECE ? n - k : PIECE, from = j->p->reverse ? n - k - some : k;
             const int64_t next = (j->p->reverse ? -PIECE : PIECE) * bytes;
             for (int r = 0; r < rows; r++)
                 memcpy(operand + r * step * bytes, x[r] + from * bytes, (size_t)(some * bytes));
-            j->kind.rows(operand, values, result, step, some, rows, j->p);
+            if (rows == TURNED)
+                scan_turned(j, operand, values, result, step, some);
+            else
+                j->kind.rows(operand, values, result, step, some, rows, j->p);
             for (int r = 0; r < rows; r++) {
                 char *to = y + (r * n + from) * bytes;
                 const char *ahead = x[r] + from * bytes + next;
@@ -129,6 +193,7 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
                 memcpy(to, result + r * step * bytes, (size_t)(some * bytes)); /* which may be where x is */
             }
         }
+        row += rows;
     }
     if (j->a.bypasses) ht_bypass_end();
 }
@@ -195,7 +260,7 @@ static bool scan(const ht_call *call, const scan_kind kinds[N_SCANNED]) {
     j.a = along_lay(call, j.p->behind);
     if (of.inner == 1) {
         const int64_t grain = ht_row_grain(HT_GRAIN_MATH, of.n);
-        ht_pool_run(call->pool, of.outer, (grain + ABREAST - 1) / ABREAST * ABREAST, run_rows, &j);
+        ht_pool_run(call->pool, of.outer, (grain + TURNED - 1) / TURNED * TURNED, run_rows, &j);
         return true;
     }
     const int64_t threads = ht_pool_threads(call->pool), share = (of.inner + threads - 1) / threads;
@@ -207,7 +272,7 @@ static bool scan(const ht_call *call, const scan_kind kinds[N_SCANNED]) {
 }
 
 #define KIND(name, so_far)                                                                                             \
-    { name##_rows, name##_across, name##_start, sizeof(so_far) }
+    { name##_rows, name##_lines, name##_across, name##_start, sizeof(so_far) }
 #define KERNEL(name, kind)                                                                                             \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
         static const scan_kind kinds[N_SCANNED] = {KIND(kind##_f32, double),  KIND(kind##_f64, double),                \
