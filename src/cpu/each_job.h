@@ -1,0 +1,111 @@
+/* What the files behind each.h share: a run of a program laid out (each_lay.c), its operands (each_bring.c), and running it
+ * by blocks that follow one another (each_run.c) or by tiles (each_tiles.c). */
+#ifndef HT_CPU_EACH_JOB_H
+#define HT_CPU_EACH_JOB_H
+
+#include "cpu/each.h"
+#include "cpu/ways.h"
+
+/* How an input is read. */
+typedef enum each_access {
+    WHOLE,   /* lies like the result */
+    SCALAR,  /* one element */
+    TURNED,  /* its neighbours lie along another axis than the result's: a tile at a time */
+    BY_AXIS, /* anything else */
+} each_access;
+
+typedef struct each_source {
+    const char *data;
+    int64_t bytes; /* of an element */
+    each_access how;
+    int64_t stride[HT_MAX_DIMS]; /* TURNED and BY_AXIS, in elements, over the merged axes */
+    size_t room;                 /* TURNED: where in the room its tile is */
+} each_source;
+
+/* The result as tiles of two of the merged axes, `across` and the last, for operands that are turned. Tiles that follow each
+ * other along the last axis come one after another: the lines of the result that they share are still in a cache. */
+typedef struct each_tiling {
+    int across, n_turned;
+    int64_t step;           /* elements of the result from one row of a tile to the next */
+    int64_t rows, columns;  /* of a tile */
+    int64_t strips, pieces; /* tiles across, and along the last axis */
+    int64_t count;
+} each_tiling;
+
+typedef struct each_job {
+    const ht_program *p;
+    int64_t size, block; /* elements */
+    int64_t first;       /* where the pieces count from: elements, or tiles */
+    int64_t widest;      /* bytes of an element of anything */
+    int n_dims;          /* of the merged axes */
+    bool by_rows;        /* a block is within a row of the last merged axis */
+    bool heavy;          /* an element takes longer than to read and write it */
+    bool straight;       /* one light operation on operands that all lie like the result */
+    int64_t shape[HT_MAX_DIMS];
+    each_source in[HT_PROGRAM_INPUTS];
+    char *out[HT_PROGRAM_OUTPUTS];
+    int64_t out_bytes[HT_PROGRAM_OUTPUTS]; /* of an element */
+    int n_out;
+    bool large[HT_PROGRAM_OUTPUTS];       /* may be written round the caches */
+    bool any_large, bypass;               /* they are */
+    bool asks;                            /* for what the next blocks need */
+    uint16_t share[HT_PROGRAM_STEPS + 1]; /* what of it before each step begins at, of SHARES */
+    each_tiling tiles;                    /* count 0: there are none */
+} each_job;
+
+/* Shares of what the next block needs, of which each step begins by asking for some. */
+enum { SHARES = 256 };
+
+/* What the tiles of all operands take together, so that they find room beside each other in the second cache, and that of
+ * one at most. Its rows are one line of the operand, two of wide elements; what is longer along the result than across is
+ * slower where lines of the result begin anywhere, by half for squares. */
+enum { TILES_BYTES = 65536, TILE_BYTES = 16384, LEAST_ROWS = 4 };
+
+/* Where a thread is: the indices of an element over the merged axes. */
+typedef struct each_place {
+    int64_t index[HT_MAX_DIMS];
+} each_place;
+
+typedef struct each_room {
+    _Alignas(64) char local[HT_PROGRAM_LOCALS][HT_EACH_BYTES];
+    _Alignas(64) char staged[HT_PROGRAM_INPUTS][HT_EACH_BYTES];
+    _Alignas(64) char bypassed[HT_PROGRAM_OUTPUTS][HT_EACH_BYTES];
+    char *tiles; /* TILES_BYTES, where operands are turned */
+} each_room;
+
+/* A block: n elements of the result from element `at` on. */
+typedef struct each_block {
+    int64_t at, n;
+    each_place where; /* if there are merged axes */
+    int64_t in_tile;  /* the element of the tile that is the first */
+    int64_t next;     /* where the block that comes next begins */
+} each_block;
+
+/* ---- laying out ---- */
+
+void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_view *out);
+/* As tiles, if operands lie across the result and there is something to win: tiles.count is then not 0. */
+void ht_each_lay_tiles(each_job *j);
+void ht_each_choose_way(each_job *j, ht_way way);
+
+/* ---- operands ---- */
+
+void ht_each_find_place(const each_job *j, int64_t at, each_place *p);
+static inline int64_t each_offset(const each_job *j, const each_source *s, const each_place *p) {
+    int64_t offset = 0;
+    for (int d = 0; d < j->n_dims; d++) offset += p->index[d] * s->stride[d];
+    return offset;
+}
+
+/* Where the elements of input k are for a block, if need be in the room. */
+const void *ht_each_bring(const each_job *j, int k, const each_block *b, each_room *r);
+/* Single elements, `most` times each. */
+void ht_each_fill_scalars(const each_job *j, int64_t most, each_room *r);
+
+/* ---- running: elements or tiles [begin, end) on one thread ---- */
+
+void ht_each_run_block(const each_job *j, const each_block *b, each_room *r);
+void ht_each_run_piece(void *job, int64_t begin, int64_t end, int worker);
+void ht_each_run_tiles(void *job, int64_t begin, int64_t end, int worker);
+
+#endif
