@@ -89,25 +89,27 @@ static void large_matmul(void **state) {
             }
 }
 
-/* A sum takes the same steps whatever is computed beside it: one and three rows alone against all of them. */
+/* A sum takes the same steps whatever is computed beside it: one and three rows alone against all of them, which
+ * are few enough to be cut by columns, or cut by rows. */
 static void matmul_bits(void **state) {
     (void)state;
-    enum { M = 37, MOST = 1100, K = 600 };
-    static float all[M * MOST], few[3 * MOST];
+    enum { MOST_ROWS = 229, MOST = 1100, K = 600 };
+    static float all[MOST_ROWS * MOST], few[3 * MOST];
     ht_device *devices[2][TEST_MAX_DEVICES];
     int n_devices = test_devices(1, devices[0]);
     test_devices(3, devices[1]);
-    for (int64_t n = 150; n <= MOST; n += MOST - 150)
+    for (int i = 0; i < 4; i++)
         for (int turned = 0; turned < 2; turned++) {
+            const int64_t m = i % 2 ? MOST_ROWS : 37, n = i / 2 ? MOST : 150;
             uint64_t seed = 9;
-            operand a = test_operand(HT_F32, 2, (int64_t[]){M, K}, CONTIGUOUS, ORDINARY, &seed);
+            operand a = test_operand(HT_F32, 2, (int64_t[]){m, K}, CONTIGUOUS, ORDINARY, &seed);
             operand b =
                 test_operand(HT_F32, 2, turned ? (int64_t[]){n, K} : (int64_t[]){K, n}, CONTIGUOUS, ORDINARY, &seed);
             ht_matmul_params p = {.transpose_b = turned};
             for (int d = 0; d < n_devices; d++)
-                for (int64_t row = 0; row < M; row += 9) {
+                for (int64_t row = 0; row + 3 <= m; row += m / 4) {
                     const int64_t rows = row % 2 ? 3 : 1;
-                    ht_view in[2] = {a.view, b.view}, out = test_view(all, HT_F32, 2, (int64_t[]){M, n});
+                    ht_view in[2] = {a.view, b.view}, out = test_view(all, HT_F32, 2, (int64_t[]){m, n});
                     if (row == 0) test_run_ok(devices[1][d], HT_OP_MATMUL, &p, 2, in, &out, NULL);
                     in[0].data = (float *)a.view.data + row * K;
                     in[0].shape[0] = rows;

@@ -2,7 +2,7 @@
  *
  * Rows of a and columns of b are both called lines. The work is cut into pieces: some rows and all columns, or all rows and
  * some columns. Lines of f32 that are read few times are read where they are. Others are first brought into panels of f32,
- * a chunk of k at a time: those of the side that is cut by the piece that needs them, those of the other side, which all
+ * DEPTH steps at a time: those of the side that is cut by the piece that needs them, those of the other side, which all
  * pieces need, before the pieces begin.
  *
  * The order of a sum depends on k alone: a chain of fused multiply-adds from 0 per CHUNK steps, and those added in order.
@@ -15,9 +15,10 @@
 
 enum {
     CHUNK = LINES_STEPS,
+    DEPTH = 2 * CHUNK,       /* steps that are packed and multiplied at a time: sums seldom leave the near caches */
     BLOCK = 2048,            /* rows, and columns, of the result at a time, at most, where there is memory for each */
-    SHARED_FLOATS = 1 << 18, /* packed at a time, if that is more than a chunk: what a second cache holds */
-    PIECE_ROWS = 128,        /* what a thread takes at a time, at most: the rows' panels are 128 KB */
+    SHARED_FLOATS = 1 << 18, /* packed at a time, if that is more than DEPTH steps: what a second cache holds */
+    PIECE_ROWS = 112,        /* what a thread takes at a time, at most: the rows' panels are 224 KB */
     PIECE_COLS = 512,        /* the columns' are made some at a time */
     LEAST_TILE = 4,          /* rows that ht_panel_rows takes at a time, if there are more */
     LEAST_ROWS = 28,         /* of a piece, or less if there are no more */
@@ -26,9 +27,12 @@ enum {
     FEW_ROWS = 4,            /* that are multiplied some steps at a time if columns' steps are far apart, */
     FEW_STEPS = 8,           /* so many, */
     FEW_COLS = 512,          /* and at least so many columns, or less if there are no more */
+    PACK_PANELS = 8,         /* of columns, that are packed side by side, in the order of memory, */
+    PACK_AHEAD = 4,          /* and asked for so many steps before */
     LATE_PANELS = 2,         /* of columns, that are packed and used at once */
     DIRECT_COLS = 512,       /* up to so many columns rows are read where they are if their steps are adjacent, */
-    DIRECT_FAR_COLS = 128,   /* up to so many if not; */
+    DIRECT_FAR_COLS = 128,   /* up to so many if not, or if rows are in the same sets of a near cache, */
+    SAME_SETS = 1024,        /* being a multiple of so many elements apart; */
     DIRECT_ROWS = 64,        /* up to so many rows adjacent columns are, */
     DIRECT_NEAR_ROWS = 384,  /* or so many when steps are not so far apart that few of them fit a cache */
     DIRECT_NEAR_STEP = 1024, /* elements */
@@ -44,7 +48,7 @@ typedef struct matmul_job {
     lines a, b;                       /* of the matrix at work */
     int64_t row, n_rows, col, n_cols; /* the block at work */
     int64_t most_rows, most_cols;     /* of a block */
-    int64_t k, steps;                 /* the chunks at work: those that are packed of what all pieces share */
+    int64_t k, steps;                 /* the steps at work: those that are packed of what all pieces share */
     int64_t shared_steps;             /* at most */
     bool by_rows;                     /* pieces are rows */
     bool a_direct, b_direct;          /* read where they are; of b, whole panels */
@@ -68,17 +72,33 @@ static int64_t tile_floats(int64_t rows, int64_t steps) { return HT_ISA_NAME(ht_
 /* Of any piece, which may be cut into more and smaller tiles than one of more rows. */
 static int64_t piece_floats(int64_t steps) { return (PIECE_ROWS + 16) * steps + PIECE_ROWS / LEAST_TILE * 16; }
 
+/* Steps [k, k + steps) of lines of an operand, to [steps][stride]. */
+static void pack_lines(const lines *o, int64_t first, int n, int64_t k, int64_t steps, float *to, int64_t stride) {
+    for (int64_t s = 0; s < steps; s += CHUNK)
+        lines_pack(o, first, n, k + s, ht_min_i64(CHUNK, steps - s), to + s * stride, stride);
+}
+
 /* Tile `tile` of rows [row, row + n) of the block. */
 static void pack_tile(const matmul_job *job, int64_t row, int64_t n, int64_t tile, int64_t k, int64_t steps,
                       float *to) {
     const int64_t rows = HT_ISA_NAME(ht_panel_rows)(n), first = tile * rows;
-    lines_pack(&job->a, job->row + row + first, (int)ht_min_i64(rows, n - first), k, steps,
+    pack_lines(&job->a, job->row + row + first, (int)ht_min_i64(rows, n - first), k, steps,
                to + tile * tile_floats(n, steps), rows);
 }
 
-static void pack_columns(const matmul_job *job, int64_t panel, int64_t k, int64_t steps, float *to) {
+/* Panels [panel, panel + n) of the block's columns, one behind the other. */
+static void pack_columns(const matmul_job *job, int64_t panel, int64_t n, int64_t k, int64_t steps, float *to) {
+    const lines *b = &job->b;
     const int64_t first = job->col + 16 * panel;
-    lines_pack(&job->b, first, lanes_of(job->b.n - first), k, steps, to, 16);
+    const int64_t whole = b->dtype == HT_F32 && b->line == 1 ? ht_min_i64(n, (b->n - first) / 16) : 0;
+    const float *from = whole ? (const float *)b->data + b->offset + first + k * b->step : NULL;
+    for (int64_t s = 0; s < steps && whole; s++, from += b->step)
+        for (int64_t p = 0; p < whole; p++) {
+            HT_PREFETCH(from + PACK_AHEAD * b->step + 16 * p);
+            v16f_store(to + 16 * (p * steps + s), v16f_load(from + 16 * p));
+        }
+    for (int64_t p = whole; p < n; p++)
+        pack_lines(b, first + 16 * p, lanes_of(b->n - first - 16 * p), k, steps, to + 16 * p * steps, 16);
 }
 
 /* Columns of the block that are read where they are. */
@@ -94,19 +114,27 @@ static int64_t shared_floats(const matmul_job *job, int64_t steps) {
     return job->by_rows ? 16 * n_shared(job) * steps : n_shared(job) * tile_floats(job->n_rows, steps);
 }
 
-/* What pieces share of the chunk from step k on: chunks lie one after the other. */
+/* What pieces share of the DEPTH steps from step k on, which lie behind those before them. */
 static float *shared_at(const matmul_job *job, int64_t k) {
-    return job->shared + (k - job->k) / CHUNK * shared_floats(job, CHUNK);
+    return job->shared + (k - job->k) / DEPTH * shared_floats(job, DEPTH);
+}
+
+/* Some panels of columns, or a tile of rows, are packed at a time. */
+static int64_t shared_at_once(const matmul_job *job) { return job->by_rows ? PACK_PANELS : 1; }
+static int64_t n_packings(const matmul_job *job) {
+    return ht_ceil_div_i64(n_shared(job), shared_at_once(job)) * ht_ceil_div_i64(job->steps, DEPTH);
 }
 
 static void pack_shared(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const matmul_job *job = arg;
-    const int64_t n = n_shared(job), first = direct_cols(job) / 16;
+    const int64_t n = n_shared(job), at_once = shared_at_once(job), groups = ht_ceil_div_i64(n, at_once);
     for (int64_t index = begin; index < end; index++) {
-        const int64_t i = index % n, k = job->k + index / n * CHUNK, steps = ht_min_i64(CHUNK, job->k + job->steps - k);
+        const int64_t i = index % groups * at_once, k = job->k + index / groups * DEPTH;
+        const int64_t steps = ht_min_i64(DEPTH, job->k + job->steps - k);
         if (job->by_rows)
-            pack_columns(job, first + i, k, steps, shared_at(job, k) + 16 * i * steps);
+            pack_columns(job, direct_cols(job) / 16 + i, ht_min_i64(at_once, n - i), k, steps,
+                         shared_at(job, k) + 16 * i * steps);
         else
             pack_tile(job, 0, job->n_rows, i, k, steps, shared_at(job, k));
     }
@@ -120,28 +148,32 @@ static void multiply_steps(const panel_product *t) {
     panel_product part = *t;
     part.c = sums[0];
     part.c_row = PIECE_COLS;
-    for (int64_t s = 0; s < t->k; s += FEW_STEPS) {
-        part.k = ht_min_i64(FEW_STEPS, t->k - s);
-        part.mode = s > 0 ? PANEL_CONTINUE : PANEL_SET;
-        part.left.at = t->left.at + s * t->left.step;
-        part.b = t->b + s * t->b_step;
-        HT_ISA_NAME(ht_panel_multiply)(&part);
-    }
-    for (int64_t i = 0; i < t->m; i++)
-        for (int64_t j = 0; j < t->n; j += 16) {
-            float *to = t->c + i * t->c_row + j;
-            v16f sum = v16f_load(sums[i] + j);
-            v16f_store(to, t->mode == PANEL_ADD ? v16f_add(v16f_load(to), sum) : sum);
+    for (int64_t k = 0; k < t->k; k += CHUNK) {
+        for (int64_t s = k; s < ht_min_i64(k + CHUNK, t->k); s += FEW_STEPS) {
+            part.k = ht_min_i64(FEW_STEPS, t->k - s);
+            part.mode = s > k ? PANEL_CONTINUE : PANEL_SET;
+            part.left.at = t->left.at + s * t->left.step;
+            part.b = t->b + s * t->b_step;
+            HT_ISA_NAME(ht_panel_multiply)(&part);
         }
+        const bool add = k > 0 || t->mode == PANEL_ADD;
+        for (int64_t i = 0; i < t->m; i++)
+            for (int64_t j = 0; j < t->n; j += 16) {
+                float *to = t->c + i * t->c_row + j;
+                v16f sum = v16f_load(sums[i] + j);
+                v16f_store(to, add ? v16f_add(v16f_load(to), sum) : sum);
+            }
+    }
 }
 
-/* Sums of a chunk for rows [row, row + n_rows) and columns [col, col + n_cols) of the block. */
-static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols, int64_t k,
-                           int64_t steps, float *own) {
+/* Sums of steps [k, k + steps), at most DEPTH, for rows [row, row + n_rows) and columns [col, col + n_cols) of the block. */
+static void multiply_part(const matmul_job *job, int64_t row, int64_t n_rows, int64_t col, int64_t n_cols, int64_t k,
+                          int64_t steps, float *own) {
     panel_product t = {.c = job->sums + row * job->ld_sums + col,
                        .c_row = job->ld_sums,
                        .m = n_rows,
                        .k = steps,
+                       .chunk = CHUNK,
                        .mode = k > 0 ? PANEL_ADD : PANEL_SET};
     if (job->a_direct) {
         const float *a = (const float *)job->a.data + job->a.offset;
@@ -170,8 +202,7 @@ static void multiply_chunk(const matmul_job *job, int64_t row, int64_t n_rows, i
     while (col < end) {
         t.n = job->by_rows ? end - col : ht_min_i64(16 * LATE_PANELS, end - col);
         t.b = job->by_rows ? shared_at(job, k) + (col - direct) * steps : own;
-        for (int64_t p = 0; !job->by_rows && 16 * p < t.n; p++)
-            pack_columns(job, col / 16 + p, k, steps, own + 16 * p * steps);
+        if (!job->by_rows) pack_columns(job, col / 16, panels_of(t.n), k, steps, own);
         HT_ISA_NAME(ht_panel_multiply)(&t);
         t.c += t.n;
         col += t.n;
@@ -219,9 +250,9 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t n_cols = job->by_rows ? job->n_cols : ht_min_i64(job->piece, job->n_cols - col);
         const int64_t dots = job->dots ? n_cols / 16 * 16 : 0;
         multiply_dots(job, col, dots, job->k, stop);
-        for (int64_t k = job->k; k < stop && dots < n_cols; k += CHUNK)
-            multiply_chunk(job, row, n_rows, col + dots, n_cols - dots, k, ht_min_i64(CHUNK, stop - k),
-                           job->own + worker * job->own_floats);
+        for (int64_t k = job->k; k < stop && dots < n_cols; k += DEPTH)
+            multiply_part(job, row, n_rows, col + dots, n_cols - dots, k, ht_min_i64(DEPTH, stop - k),
+                          job->own + worker * job->own_floats);
         if (job->call->out.dtype != HT_F32 && stop == job->shape.k) round_sums(job, row, n_rows, col, n_cols);
     }
 }
@@ -258,7 +289,7 @@ static void run_block(matmul_job *job) {
     const int64_t n = n_shared(job), steps = n ? job->shared_steps : s->k;
     for (job->k = 0; job->k < s->k; job->k += steps) {
         job->steps = ht_min_i64(steps, s->k - job->k);
-        run_phase(job, n * ht_ceil_div_i64(job->steps, CHUNK), pack_shared);
+        run_phase(job, n_packings(job), pack_shared);
         run_phase(job, job->n_pieces, multiply_pieces);
     }
 }
@@ -284,14 +315,14 @@ static void run_matrix(matmul_job *job, int64_t index) {
 static int64_t lay_out(matmul_job *job, float *at) {
     const ht_matmul_shape *s = &job->shape;
     const bool rounds = job->call->out.dtype != HT_F32;
-    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool), steps = ht_min_i64(CHUNK, s->k);
+    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool), steps = ht_min_i64(DEPTH, s->k);
     job->most_rows = job->n_rows = job->by_rows && !rounds ? s->m : ht_min_i64(BLOCK, s->m);
     job->most_cols = job->n_cols = !job->by_rows && !rounds ? s->n : ht_min_i64(BLOCK, s->n);
     /* The last of several blocks may have columns that are not whole panels, where the first has none. */
-    const int64_t chunk = ht_max_i64(shared_floats(job, CHUNK), job->by_rows ? 16 * CHUNK : 0);
-    const int64_t chunks = chunk ? ht_max_i64(1, SHARED_FLOATS / chunk) : 1;
-    job->shared_steps = chunks * CHUNK;
-    const int64_t shared = ht_min_i64(chunks, ht_ceil_div_i64(s->k, CHUNK)) * chunk;
+    const int64_t part = ht_max_i64(shared_floats(job, DEPTH), job->by_rows ? 16 * DEPTH : 0);
+    const int64_t parts = part ? ht_max_i64(1, SHARED_FLOATS / part) : 1;
+    job->shared_steps = parts * DEPTH;
+    const int64_t shared = ht_min_i64(parts, ht_ceil_div_i64(s->k, DEPTH)) * part;
     int64_t own = job->by_rows ? 0 : LATE_PANELS * 16 * steps;
     if (job->by_rows && !job->a_direct) own = piece_floats(steps);
     job->own_floats = panels_of(own) * 16;
@@ -313,8 +344,9 @@ static matmul_job job_of(const ht_call *call) {
     job.alone =
         job.n_matrices >= ht_pool_threads(call->pool) && s->m * s->n <= ALONE_WORK && s->m * s->n * s->k <= ALONE_WORK;
     job.by_rows = s->m >= s->n || s->m >= 2 * PIECE_ROWS;
+    const bool spread = s->a_k == 1 && s->a_row % SAME_SETS != 0;
     job.a_direct =
-        call->in[job.swapped].dtype == HT_F32 && (s->n <= (s->a_k == 1 ? DIRECT_COLS : DIRECT_FAR_COLS) || s->m == 1);
+        call->in[job.swapped].dtype == HT_F32 && (s->n <= (spread ? DIRECT_COLS : DIRECT_FAR_COLS) || s->m == 1);
     bool near = s->b_k <= DIRECT_NEAR_STEP && s->b_k >= -DIRECT_NEAR_STEP;
     job.b_direct =
         call->in[!job.swapped].dtype == HT_F32 && s->b_col == 1 && s->m <= (near ? DIRECT_NEAR_ROWS : DIRECT_ROWS);

@@ -46,38 +46,44 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
     const int64_t a_row = t->left.row, a_step = t->left.step, b_step = t->b_step, b_panel = t->b_panel,
                   c_row = t->c_row;
     const int64_t ahead = AHEAD * b_step; /* rows that are far apart are not expected by the processor */
-    const panel_mode mode = t->mode;
+    panel_mode mode = t->mode;
     HT_UNROLL
     for (int i = 0; i < THIRDS; i++) a[i] = left + 3 * i * a_row;
-    EACH_SUM sum[i][p] = v16f_zero();
-    if (mode == PANEL_CONTINUE) {
-        EACH_SUM sum[i][p] = load_part(c + i * c_row + 16 * p, lanes, p < panels - 1);
-    } else if (mode != PANEL_SET) {
-        EACH_SUM HT_PREFETCH(c + i * c_row + 16 * p);
-    }
-    for (int64_t s = t->k; s > 0; s--, b += b_step) {
-        v16f y[WIDEST];
-        HT_UNROLL
-        for (int p = 0; p < panels; p++) {
-            y[p] = v16f_load(b + p * b_panel);
-            HT_PREFETCH(b + p * b_panel + ahead);
+    int64_t rest = t->k;
+    do {
+        const int64_t steps = t->chunk && t->chunk < rest ? t->chunk : rest;
+        EACH_SUM sum[i][p] = v16f_zero();
+        if (mode == PANEL_CONTINUE) {
+            EACH_SUM sum[i][p] = load_part(c + i * c_row + 16 * p, lanes, p < panels - 1);
+        } else {
+            EACH_SUM HT_PREFETCH(c + i * c_row + 16 * p); /* to be written, if not read */
         }
-        HT_UNROLL
-        for (int i = 0; i < m; i++) {
-            v16f x = v16f_set1(a[i / 3][i % 3 * a_row]);
+        for (int64_t s = steps; s > 0; s--, b += b_step) {
+            v16f y[WIDEST];
             HT_UNROLL
-            for (int p = 0; p < panels; p++) sum[i][p] = v16f_fma(x, y[p], sum[i][p]);
+            for (int p = 0; p < panels; p++) {
+                y[p] = v16f_load(b + p * b_panel);
+                HT_PREFETCH(b + p * b_panel + ahead);
+            }
+            HT_UNROLL
+            for (int i = 0; i < m; i++) {
+                v16f x = v16f_set1(a[i / 3][i % 3 * a_row]);
+                HT_UNROLL
+                for (int p = 0; p < panels; p++) sum[i][p] = v16f_fma(x, y[p], sum[i][p]);
+            }
+            HT_UNROLL
+            for (int i = 0; i < (m + 2) / 3; i++) a[i] += a_step;
         }
-        HT_UNROLL
-        for (int i = 0; i < (m + 2) / 3; i++) a[i] += a_step;
-    }
-    if (mode == PANEL_ADD) {
-        EACH_SUM sum[i][p] = v16f_add(load_part(c + i * c_row + 16 * p, lanes, p < panels - 1), sum[i][p]);
-    } else if (mode == PANEL_SCALE) {
-        EACH_SUM sum[i][p] =
-            v16f_fma(load_part(c + i * c_row + 16 * p, lanes, p < panels - 1), v16f_set1(factor[i]), sum[i][p]);
-    }
-    EACH_SUM store_part(c + i * c_row + 16 * p, sum[i][p], lanes, p < panels - 1);
+        if (mode == PANEL_ADD) {
+            EACH_SUM sum[i][p] = v16f_add(load_part(c + i * c_row + 16 * p, lanes, p < panels - 1), sum[i][p]);
+        } else if (mode == PANEL_SCALE) {
+            EACH_SUM sum[i][p] =
+                v16f_fma(load_part(c + i * c_row + 16 * p, lanes, p < panels - 1), v16f_set1(factor[i]), sum[i][p]);
+        }
+        EACH_SUM store_part(c + i * c_row + 16 * p, sum[i][p], lanes, p < panels - 1);
+        mode = PANEL_ADD;
+        rest -= steps;
+    } while (rest > 0);
 }
 
 /* X(rows, panels): the blocks there are; fewer rows take more panels. */
@@ -135,8 +141,9 @@ static void run_blocks(const panel_product *t, int rows, int64_t row, int64_t en
     }
 }
 
-/* What is passed again and again should be in a near cache: the right operand, or else some panels of it. */
-enum { RIGHT_FLOATS = 1 << 18 };
+/* What is passed again and again should be in a near cache, and leave room there: the right operand, or else the left one
+ * and some panels of the right one. */
+enum { RIGHT_FLOATS = 1 << 15 };
 
 void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t) {
     const int64_t n_panels = (t->n + 15) / 16;

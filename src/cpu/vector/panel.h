@@ -18,7 +18,8 @@ typedef enum panel_mode {
 } panel_mode;
 
 /* c [m, n] of left [m, k] and b [k, n]: columns 16 p to 16 p + 15 of row l of b are at b[l * b_step + p * b_panel], and
- * can be read where n ends before. A sum is a chain of fused multiply-adds in the order of l. */
+ * can be read where n ends before. A sum is a chain of fused multiply-adds in the order of l; the sum of each further chunk of
+ * steps begins at 0 and is added to c. */
 typedef struct panel_product {
     panel_left left;
     int64_t
@@ -27,6 +28,7 @@ typedef struct panel_product {
     int64_t b_step, b_panel;
     float *c;
     int64_t c_row, m, n, k;
+    int64_t chunk; /* steps, or 0: all */
     panel_mode mode;
     const float *factor;
 } panel_product;
