@@ -230,7 +230,7 @@ static void large(void **state) {
             for (int behind = 0; behind < 2; behind++) {
                 const int64_t size = dims[d][0] * dims[d][1] * (int64_t)ht_dtype_bytes(some[t]);
                 if (some[t] != HT_F16) assert_true((size_t)size >= HT_BYPASS_BYTES);
-                if (TEST_EMULATED || (TEST_SLOW && d + t != 1)) continue;
+                if (TEST_EMULATED || (TEST_SLOW && d + t > 1)) continue;
                 void *memory;
                 const ht_view x = operand(some[t], 2, dims[d], CONTIGUOUS, ORDINARY, &memory);
                 compare(HT_OP_CUMSUM, &(ht_scan_params){.behind = behind, .inclusive = true}, &x, 0.0);
