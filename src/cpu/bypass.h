@@ -15,9 +15,9 @@
 #include <emmintrin.h>
 #endif
 
-/* From this size on results go round the caches, those of elementwise operations if that is faster (ways.h). Smaller ones are likely to be read again while a cache has them: in a chain
- * of passes that read what they have just written, both ways are equal at 4 MB and this one 1.2 times as fast at 8, on a core
- * with 2 MB of its own in front of a large shared cache. */
+/* From this size on results go round the caches, those of elementwise operations if that is faster (ways.h). Smaller ones
+ * are likely to be read again while a cache has them: in a chain of passes that read what they have just written, both ways
+ * are equal at 4 MB and this one 1.2 times as fast at 8, on a core with 2 MB of its own in front of a large shared cache. */
 #define HT_BYPASS_BYTES ((size_t)8 << 20)
 
 /* Asks for the cache line at an address, which need not be memory. gcc 12 takes a function that does nothing else for one

@@ -45,12 +45,11 @@ typedef struct each_job {
     each_source in[HT_PROGRAM_INPUTS];
     char *out[HT_PROGRAM_OUTPUTS];
     int64_t out_bytes[HT_PROGRAM_OUTPUTS]; /* of an element */
-    int n_out;
-    bool large[HT_PROGRAM_OUTPUTS];       /* may be written round the caches */
-    bool any_large, bypass;               /* they are */
-    bool asks;                            /* for what the next blocks need */
-    uint16_t share[HT_PROGRAM_STEPS + 1]; /* what of it before each step begins at, of SHARES */
-    each_tiling tiles;                    /* count 0: there are none */
+    bool large[HT_PROGRAM_OUTPUTS];        /* may be written round the caches */
+    bool any_large, bypass;                /* they are */
+    bool asks;                             /* for what the next blocks need */
+    uint16_t share[HT_PROGRAM_STEPS + 1];  /* what of it before each step begins at, of SHARES */
+    each_tiling tiles;                     /* count 0: there are none */
 } each_job;
 
 /* Shares of what the next block needs, of which each step begins by asking for some. */

@@ -104,7 +104,6 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
     j->first = 0;
     j->n_dims = 0;
     j->tiles.count = 0;
-    j->n_out = p->n_out;
     j->by_rows = j->any_large = false;
     j->widest = 1;
     j->straight = p->n_steps == 1;

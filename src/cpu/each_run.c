@@ -18,7 +18,7 @@ static void ask_ahead(const each_job *j, const each_block *b, int i) {
         const each_source *s = &j->in[k];
         if (s->how == WHOLE) ask_lines(s->data + b->next * s->bytes, b->n * s->bytes, &j->share[i]);
     }
-    for (int k = 0; k < j->n_out && !j->bypass; k++)
+    for (int k = 0; k < j->p->n_out && !j->bypass; k++)
         ask_lines(j->out[k] + b->next * j->out_bytes[k], b->n * j->out_bytes[k], &j->share[i]);
 }
 
@@ -90,7 +90,7 @@ static void lay_flat(const each_job *j, each_room *r, flat *f) {
     f->n_streams = 0;
     for (int k = 0; k < j->p->n_in && j->asks; k++)
         if (j->in[k].how == WHOLE) add_stream(j, f, j->in[k].data, j->in[k].bytes);
-    for (int k = 0; k < j->n_out && j->asks; k++) add_stream(j, f, j->out[k], j->out_bytes[k]);
+    for (int k = 0; k < j->p->n_out && j->asks; k++) add_stream(j, f, j->out[k], j->out_bytes[k]);
 }
 
 /* What run_block does, where all operands lie like the result or are single elements: blocks are small, so that finding
@@ -105,7 +105,7 @@ static void run_flat(const each_job *j, int64_t begin, int64_t end, each_room *r
             const void *in[HT_STEP_INPUTS];
             for (const stream *of = f.stream; of < f.stream + f.n_streams; of++)
                 for (int l = of->cut[i]; l < of->cut[i + 1]; l++)
-                    ht_ask((uintptr_t)(of->data + next * of->bytes) + 64 * (uintptr_t)l);
+                    ht_ask((uintptr_t)of->data + (uintptr_t)(next * of->bytes + 64 * l));
             for (int k = 0; k < j->p->step[i].n_in; k++) in[k] = s->in[k] + at * s->in_bytes[k];
             s->fn(in, s->to + at * s->to_bytes, n, s->params);
         }
