@@ -68,6 +68,31 @@ static void reductions_of_extremes(void **state) {
             }
 }
 
+/* The same down columns that lie side by side, each with another of these among numbers. */
+static void columns_of_extremes(void **state) {
+    (void)state;
+    enum { COLUMNS = 37, MOST = 200 };
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 1000.0f, 0.0f, -0.0f};
+    static const ht_op_id ops[] = {HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_LOGSUMEXP};
+    static float x[MOST * COLUMNS];
+    for (int64_t n = 1; n <= MOST; n = 2 * n + 5)
+        for (int64_t at = 0; at < n; at += n / 3 + 1) {
+            for (int64_t k = 0; k < n; k++)
+                for (int64_t c = 0; c < COLUMNS; c++)
+                    x[k * COLUMNS + c] = k == at ? odd[c % 8] : (float)((k + c) % 7) - 3.0f;
+            ht_view view = test_view(x, HT_F32, 2, (int64_t[]){COLUMNS, n});
+            view.stride[0] = 1, view.stride[1] = COLUMNS;
+            for (EACH(i, ops)) {
+                const int64_t columns = COLUMNS;
+                comparison c = {
+                    .op = ops[i], .n_in = 1, .in = {view}, .tolerance = 2e-6, .what = "columns of extremes"};
+                const bool place = ops[i] == HT_OP_ARGMAX || ops[i] == HT_OP_ARGMIN;
+                c.out = test_view(NULL, place ? HT_U32 : HT_F32, 1, &columns);
+                test_compare(&c);
+            }
+        }
+}
+
 /* Small integers are added in 32 bits, or as they are; rows and columns are longer than what is folded at a time. */
 static void reductions_of_integers(void **state) {
     (void)state;
@@ -285,6 +310,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reductions),
         cmocka_unit_test(reductions_of_extremes),
+        cmocka_unit_test(columns_of_extremes),
         cmocka_unit_test(reductions_of_integers),
         cmocka_unit_test(one_element_decides),
         cmocka_unit_test(long_reductions),
