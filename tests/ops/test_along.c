@@ -108,7 +108,7 @@ static void compare(ht_op_id op, const void *params, const ht_view *x, double to
     free(want), free(got), free(first);
 }
 
-/* Wider than a strip and with a rest; longer than a band, than a row that is kept, than a strip that is. */
+/* Wider than a block of columns and with a rest; longer than what is summed at a time, than a row that is kept. */
 typedef struct shape {
     int n_dims;
     int64_t dim[4];
@@ -223,7 +223,7 @@ static void scans(void **state) {
 /* Large enough that results go round the caches: rows that are whole lines, and some that are not. */
 static void large(void **state) {
     (void)state;
-    static const int64_t dims[][2] = {{1056, 2048}, {1031, 2051}, {33, 70000}};
+    static const int64_t dims[][2] = {{1056, 2048}, {1031, 2051}, {33, 70000}, {4999, 640}};
     static const ht_dtype some[] = {HT_F32, HT_F16, HT_I32};
     for (EACH(t, some))
         for (EACH(d, dims))
@@ -240,9 +240,32 @@ static void large(void **state) {
             }
 }
 
+/* Columns of more elements than are summed at a time, of which one is infinite or no number, or most are -inf, in blocks that
+ * are written while the next one is summed. */
+static void long_columns_of_extremes(void **state) {
+    (void)state;
+    enum { ROWS = 4999, COLUMNS = 512 + 128 };
+    static const float rare[] = {INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 300.0f};
+    if (TEST_EMULATED) return;
+    void *memory;
+    const ht_view x = operand(HT_F32, 2, (int64_t[]){ROWS, COLUMNS}, CONTIGUOUS, ORDINARY, &memory);
+    float *at = memory;
+    for (int64_t c = 0; c < COLUMNS; c += 3)
+        at[c * 37 % ROWS * COLUMNS + c] = rare[c / 3 % (int64_t)(sizeof rare / sizeof *rare)];
+    for (int64_t r = 0; r < ROWS; r++) {
+        at[r * COLUMNS + 1] = -INFINITY;
+        at[r * COLUMNS + 600] = r == 4500 ? 1.0f : -INFINITY;
+    }
+    compare(HT_OP_SOFTMAX, &(ht_along_params){1}, &x, 3e-6);
+    free(memory);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(softmax), cmocka_unit_test(softmax_of_extremes),
-                                       cmocka_unit_test(powers_below_the_largest), cmocka_unit_test(scans),
-                                       cmocka_unit_test(large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(softmax),
+                                       cmocka_unit_test(softmax_of_extremes),
+                                       cmocka_unit_test(powers_below_the_largest),
+                                       cmocka_unit_test(scans),
+                                       cmocka_unit_test(large),
+                                       cmocka_unit_test(long_columns_of_extremes)};
     return cmocka_run_group_tests(tests, start, stop);
 }

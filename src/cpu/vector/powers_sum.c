@@ -1,8 +1,9 @@
 /* Sums of powers around the largest element, in one pass. Sixteen partial sums take every sixteenth element, each around the
- * largest that it has met: four elements at a time, which a fifth power puts what was there before in proportion to. They
+ * largest that it has met: eight elements at a time, which a ninth power puts what was there before in proportion to. They
  * are brought to the largest of all and added pairwise at the end. Of rows they are the lanes of a register. */
 #include "cpu/vector/powers_sum.h"
 
+#include "base/checked.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
@@ -12,7 +13,8 @@
 
 enum {
     SUMS = 16,
-    EACH = 4, /* elements that a sum takes at a time */
+    EACH = 8,    /* elements that a sum takes at a time, */
+    AT_ONCE = 4, /* of which so many powers are under way side by side */
     GROUP = SUMS * EACH,
     AHEAD = 1024, /* elements of a row that are asked for before they are needed */
     WIDTH = HT_POWERS_WIDTH,
@@ -35,7 +37,7 @@ HT_INLINE v16f depth_of(v16f x, v16f middle, bool careful) {
  * where x is large is lost in the sum, so the reduction takes one step; of -x, so that signs change for nothing. */
 HT_INLINE void terms_of(v16f *x, int n) {
     const v16f shift = v16f_set1(0x1.8p23f), log2_e = v16f_set1(HT_LOG2_E);
-    v16f whole[EACH + 1], q[EACH + 1];
+    v16f whole[AT_ONCE], q[AT_ONCE];
 #define EACH_TERM                                                                                                      \
     HT_UNROLL                                                                                                          \
     for (int i = 0; i < n; i++)
@@ -59,98 +61,201 @@ HT_INLINE v16f term_of(v16f x, v16f middle) {
     return term;
 }
 
-/* The next n elements, EACH at most, of each sum; its first ones if it begins. */
-HT_INLINE void take_n(const v16f *x, int n, bool begins, bool careful, v16f *high, v16f *sum) {
-    v16f power[EACH + 1] = {middle_of(*high)}, total[EACH];
+/* What the sums take next: n registers of elements, `apart` bytes from one to the next, of which the first `some` are there,
+ * to room[n][16], and -inf for the others, whose powers are 0. Gives the largest of each sum. This goes ahead of the powers by
+ * one turn, so that they need not wait for memory. */
+HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, int64_t ahead, float *room) {
+    v16f most[2] = {v16f_set1(-INFINITY), v16f_set1(-INFINITY)};
     HT_UNROLL
-    for (int k = 0; k < n; k++) *high = v16f_max(x[k], *high);
-    const v16f middle = middle_of(*high);
-    power[0] = v16f_sub(middle, power[0]);
+    for (int k = 0; k < n; k++) {
+        const v16f x = k < some ? lanes_load(t, p + k * apart, 0, 1, 16) : v16f_set1(-INFINITY);
+        v16f_store(room + 16 * k, x);
+        most[k % 2] = v16f_max(x, most[k % 2]);
+    }
     HT_UNROLL
-    for (int k = 0; k < n; k++) power[k + 1] = depth_of(x[k], middle, careful);
-    terms_of(begins ? power + 1 : power, begins ? n : n + 1);
-    HT_UNROLL
-    for (int k = 0; k < EACH; k++) total[k] = k < n ? power[k + 1] : v16f_zero();
-    total[0] = v16f_add(v16f_add(total[0], total[1]), v16f_add(total[2], total[3]));
-    *sum = begins ? total[0] : v16f_fma(*sum, power[0], total[0]);
+    for (int k = 0; k < n; k++) /* not before the loads: what is asked for may take the place of what they want */
+        if (k < some) HT_PREFETCH(p + k * apart + ahead);
+    return v16f_max(most[0], most[1]);
 }
 
-HT_INLINE void take(const v16f *x, int n, bool begins, bool careful, v16f *high, v16f *sum) {
-    switch (n) {
-    case 1: take_n(x, 1, begins, careful, high, sum); return;
-    case 2: take_n(x, 2, begins, careful, high, sum); return;
-    case 3: take_n(x, 3, begins, careful, high, sum); return;
-    default: take_n(x, EACH, begins, careful, high, sum);
+/* The same of n registers, the last of which has `last` lanes, the others `lanes`, to room[EACH][16]. */
+HT_INLINE v16f bring_some(ht_dtype t, const char *p, int64_t apart, int n, int lanes, int last, float *room) {
+    const v16f none = v16f_set1(-INFINITY);
+    v16f most = none;
+    for (int k = 0; k < EACH; k++) {
+        const int some = k < n - 1 ? lanes : last;
+        const v16f x = k < n ? v16f_select(m16_first(some), lanes_load(t, p + k * apart, 0, 1, some), none) : none;
+        v16f_store(room + 16 * k, x);
+        most = v16f_max(x, most);
     }
+    return most;
+}
+
+/* n of the elements that were brought, 1, AT_ONCE or EACH, to each sum; its first ones if it begins. */
+HT_INLINE void take_n(const float *room, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
+    const int at_once = n < AT_ONCE ? n : AT_ONCE;
+    const v16f before = middle_of(*high);
+    v16f total[AT_ONCE], power[AT_ONCE];
+    *high = v16f_max(most, *high);
+    const v16f middle = middle_of(*high);
+    HT_UNROLL
+    for (int from = 0; from < n; from += at_once) {
+        HT_UNROLL
+        for (int k = 0; k < at_once; k++) power[k] = depth_of(v16f_load(room + 16 * (from + k)), middle, careful);
+        terms_of(power, at_once);
+        HT_UNROLL
+        for (int k = 0; k < at_once; k++) total[k] = from > 0 ? v16f_add(total[k], power[k]) : power[k];
+    }
+    if (n >= AT_ONCE) total[0] = v16f_add(v16f_add(total[0], total[1]), v16f_add(total[2], total[3]));
+    if (begins) {
+        *sum = total[0];
+        return;
+    }
+    power[0] = v16f_sub(middle, before);
+    terms_of(power, 1);
+    *sum = v16f_fma(*sum, power[0], total[0]);
+}
+
+/* The first n of them; powers of those behind, -inf, are 0. */
+HT_INLINE void take_some(const float *room, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
+    if (n == 1)
+        take_n(room, 1, most, careful, begins, high, sum);
+    else if (n <= AT_ONCE)
+        take_n(room, AT_ONCE, most, careful, begins, high, sum);
+    else
+        take_n(room, EACH, most, careful, begins, high, sum);
 }
 
 /* ---- rows ---- */
 
-HT_INLINE ht_powers of_row_if(ht_dtype t, bool careful, const void *p, int64_t n) {
-    const int64_t bytes = t == HT_F32 ? 4 : 2;
-    v16f high = v16f_set1(-FLT_MAX), sum = v16f_zero(), x[EACH];
-    int64_t i = 0;
-    for (; i + GROUP <= n; i += GROUP) {
-        HT_UNROLL
-        for (int k = 0; k < EACH; k++) {
-            HT_PREFETCH((const char *)p + (i + 16 * k + AHEAD) * bytes); /* also of the next row */
-            x[k] = lanes_load(t, p, i + 16 * k, 1, 16);
+/* The sixteen sums of a row. */
+typedef struct row_sums {
+    v16f high, sum;
+} row_sums;
+
+HT_INLINE row_sums sums_of_row(ht_dtype t, bool careful, const char *first, int64_t n) {
+    _Alignas(64) float room[2][GROUP];
+    const char *p = first;
+    const int64_t bytes = t == HT_F32 ? 4 : 2, apart = 16 * bytes, step = GROUP * bytes;
+    row_sums s = {v16f_set1(-FLT_MAX), v16f_zero()};
+    if (n >= GROUP && !careful) {
+        v16f most = bring(t, p, apart, EACH, EACH, AHEAD * bytes, room[0]);
+        int now = 0;
+        for (; n >= GROUP; n -= GROUP, p += step, now = !now) {
+            const v16f next = bring(t, n >= 2 * GROUP ? p + step : p, apart, EACH, EACH, AHEAD * bytes, room[!now]);
+            take_n(room[now], EACH, most, false, false, &s.high, &s.sum);
+            most = next;
         }
-        take(x, EACH, false, careful, &high, &sum);
     }
-    if (i < n) {
-        const v16f none = v16f_set1(-INFINITY);
-        int some = 0;
-        for (int k = 0; k < EACH; k++) x[k] = none;
-        for (; i < n; i += 16, some++) {
-            const int lanes = lanes_of(n - i);
-            x[some] = v16f_select(m16_first(lanes), lanes_load(t, p, i, 1, lanes), none);
-        }
-        if (n < GROUP)
-            take(x, some, true, careful, &high, &sum);
-        else
-            take(x, some, false, careful, &high, &sum);
+    for (; n > 0; n -= GROUP, p += step) {
+        const int registers = (int)ht_min_i64(EACH, (n + 15) / 16),
+                  last = (int)ht_min_i64(16, n - 16 * (registers - 1));
+        const v16f most = bring_some(t, p, apart, registers, 16, last, room[0]);
+        take_some(room[0], registers, most, careful, p == first, &s.high, &s.sum);
     }
-    const float highest = v16f_hmax(high);
-    return (ht_powers){highest, v16f_sum(v16f_mul(sum, term_of(middle_of(high), middle_of(v16f_set1(highest)))))};
+    return s;
 }
 
-HT_INLINE ht_powers of_row(ht_dtype t, const void *p, int64_t n) {
-    const ht_powers sum = of_row_if(t, false, p, n);
-    return isinf(sum.high) ? of_row_if(t, true, p, n) : sum;
+HT_INLINE ht_powers total_of_row(row_sums s) {
+    const float highest = v16f_hmax(s.high);
+    return (ht_powers){highest, v16f_sum(v16f_mul(s.sum, term_of(middle_of(s.high), middle_of(v16f_set1(highest)))))};
 }
 
-ht_powers HT_ISA_NAME(ht_powers_of_row)(const ht_view *x, int64_t at, int64_t n) {
+/* Totals are made of several rows at a time: each takes long for its few operations. */
+HT_INLINE void of_rows(ht_dtype t, const char *const *p, const int64_t *n, int rows, ht_powers *to) {
+    row_sums s[HT_POWERS_ROWS];
+    for (int r = 0; r < rows; r++) s[r] = sums_of_row(t, false, p[r], n[r]);
+    for (int r = 0; r < rows; r++) to[r] = total_of_row(s[r]);
+    for (int r = 0; r < rows; r++)
+        if (isinf(to[r].high)) to[r] = total_of_row(sums_of_row(t, true, p[r], n[r]));
+}
+
+/* A row whose elements are not adjacent. */
+static ht_powers of_spread_row(const ht_view *x, int64_t at, int64_t n) {
     _Alignas(64) float room[HT_REDUCE_BLOCK];
     const int64_t stride = x->stride[x->n_dims - 1];
-    const char *p = (const char *)x->data + at * (int64_t)ht_dtype_bytes(x->dtype);
-    if (stride == 1 && x->dtype == HT_F32) return of_row(HT_F32, p, n);
-    if (stride == 1) return x->dtype == HT_F16 ? of_row(HT_F16, p, n) : of_row(HT_BF16, p, n);
+    const char *p = (const char *)room;
+    ht_powers sum;
     for (int64_t i = 0; i < n; i += 16) {
         const int lanes = lanes_of(n - i);
-        v16f_store_n(room + i, lanes_load(x->dtype, p, i * stride, stride, lanes), lanes);
+        v16f_store_n(room + i, lanes_load(x->dtype, x->data, at + i * stride, stride, lanes), lanes);
     }
-    return of_row(HT_F32, room, n);
+    of_rows(HT_F32, &p, &n, 1, &sum);
+    return sum;
+}
+
+void HT_ISA_NAME(ht_powers_of_rows)(const ht_view *x, const int64_t *at, const int64_t *n, int rows, ht_powers *to) {
+    const char *p[HT_POWERS_ROWS];
+    if (x->stride[x->n_dims - 1] != 1) {
+        for (int r = 0; r < rows; r++) to[r] = of_spread_row(x, at[r], n[r]);
+        return;
+    }
+    for (int r = 0; r < rows; r++) p[r] = (const char *)x->data + at[r] * (int64_t)ht_dtype_bytes(x->dtype);
+    if (x->dtype == HT_F32)
+        of_rows(HT_F32, p, n, rows, to);
+    else if (x->dtype == HT_F16)
+        of_rows(HT_F16, p, n, rows, to);
+    else
+        of_rows(HT_BF16, p, n, rows, to);
 }
 
 /* ---- columns ---- */
 
-/* Of w columns, `rows` rows that are `apart` bytes from one another, to the sums of one place; `ahead` bytes behind them is
- * what comes next. Rows are read along as far as there are columns, which is how memory is fast: sums wait in a cache. */
-HT_INLINE void take_rows(ht_dtype t, const char *row, int64_t apart, int64_t ahead, int64_t w, int rows, bool begins,
-                         bool careful, float *high, float *sum) {
-    for (int64_t c = 0; c < w; c += 16) {
-        const int n = lanes_of(w - c);
-        v16f most = begins ? v16f_set1(-FLT_MAX) : v16f_load(high + c);
-        v16f total = begins ? v16f_zero() : v16f_load(sum + c), x[EACH];
-        HT_UNROLL
-        for (int k = 0; k < EACH; k++) {
-            const char *p = row + k * apart + c * (t == HT_F32 ? 4 : 2);
-            if (k < rows) HT_PREFETCH(p + ahead);
-            x[k] = k < rows ? lanes_load(t, p, 0, 1, n) : v16f_zero();
-        }
-        take(x, rows, false, careful, &most, &total);
-        v16f_store(high + c, most);
+/* Some rows, `apart` bytes from one to the next, of which those `ahead` bytes behind them will be read next. */
+typedef struct some_rows {
+    const char *first;
+    int64_t apart, ahead;
+    int n;       /* EACH, at most */
+    bool begins; /* with these rows the sums begin */
+} some_rows;
+
+HT_INLINE v16f high_at(const some_rows *of, const float *high) {
+    return of->begins ? v16f_set1(-FLT_MAX) : v16f_load(high);
+}
+HT_INLINE v16f sum_at(const some_rows *of, const float *sum) { return of->begins ? v16f_zero() : v16f_load(sum); }
+
+/* Of w columns, whole registers, to the sums of one place; n: no fewer than there are rows. Rows are read along as far as
+ * there are columns, which is how memory is fast: sums wait in a cache. */
+HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, int64_t w, float *high, float *sum,
+                          ht_powers_waiting *waiting) {
+    _Alignas(64) float room[2][GROUP];
+    const char *p = of->first;
+    v16f most = bring(t, p, of->apart, n, some, of->ahead, room[0]);
+    for (int64_t c = 0, now = 0; c < w; c += 16, now = !now) {
+        if (c + 16 < w) p += t == HT_F32 ? 64 : 32;
+        const v16f next = bring(t, p, of->apart, n, some, of->ahead, room[!now]);
+        v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
+        take_n(room[now], n, most, false, n < EACH && of->begins, &highest, &total);
+        v16f_store(high + c, highest);
+        v16f_store(sum + c, total);
+        if (waiting) ht_powers_write(waiting);
+        most = next;
+    }
+}
+
+/* Of w columns, to the sums of one place. */
+HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, float *high, float *sum,
+                         ht_powers_waiting *waiting) {
+    _Alignas(64) float room[GROUP];
+    const int64_t whole = careful ? 0 : w / 16 * 16;
+    if (whole > 0) {
+        if (of->n == EACH && t == HT_F32 && waiting)
+            take_whole(t, of, EACH, EACH, whole, high, sum, waiting);
+        else if (of->n == EACH)
+            take_whole(t, of, EACH, EACH, whole, high, sum, NULL);
+        else if (of->n == 1)
+            take_whole(t, of, 1, 1, whole, high, sum, NULL);
+        else if (of->n <= AT_ONCE)
+            take_whole(t, of, AT_ONCE, of->n, whole, high, sum, NULL);
+        else
+            take_whole(t, of, EACH, of->n, whole, high, sum, NULL);
+    }
+    for (int64_t c = whole; c < w; c += 16) {
+        const int lanes = lanes_of(w - c);
+        v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
+        const v16f most = bring_some(t, of->first + c * (t == HT_F32 ? 4 : 2), of->apart, of->n, lanes, lanes, room);
+        take_some(room, of->n, most, careful, of->begins, &highest, &total);
+        v16f_store(high + c, highest);
         v16f_store(sum + c, total);
     }
 }
@@ -174,16 +279,16 @@ static void finish_columns(const float *high, const float *sum, int64_t sums, in
 
 /* Whether there was no infinite element, or that did not matter. */
 HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_t next, int64_t n, int64_t w,
-                             ht_powers *to) {
+                             ht_powers *to, ht_powers_waiting *waiting) {
     _Alignas(64) float high[SUMS][FLOATS], sum[SUMS][FLOATS];
     int64_t r = 0;
-    for (; r + GROUP <= n; r += GROUP)
-        for (int64_t k = 0; k < SUMS; k++)
-            take_rows(t, first + (r + k) * next, SUMS * next, (k < SUMS - 1 ? 1 : GROUP - SUMS + 1) * next, w, EACH,
-                      r == 0, careful, high[k], sum[k]);
-    for (int64_t k = 0; k < SUMS && r + k < n; k++)
-        take_rows(t, first + (r + k) * next, SUMS * next, next, w, (int)((n - r - k + SUMS - 1) / SUMS), r == 0,
-                  careful, high[k], sum[k]);
+    for (; r < n; r += GROUP)
+        for (int64_t k = 0; k < SUMS && r + k < n; k++) {
+            const int64_t rows = ht_min_i64(EACH, (n - r - k + SUMS - 1) / SUMS);
+            const int64_t ahead = k < SUMS - 1 ? 1 : GROUP - SUMS + 1;
+            take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0}, w, careful,
+                      high[k], sum[k], waiting);
+        }
     for (int64_t c = 0; c < w; c += 16)
         finish_columns(high[0] + c, sum[0] + c, n < SUMS ? n : SUMS, lanes_of(w - c), to + c);
     bool infinite = false;
@@ -191,17 +296,19 @@ HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_
     return careful || !infinite;
 }
 
-HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to) {
-    if (!of_columns_if(t, false, first, next, n, w, to)) of_columns_if(t, true, first, next, n, w, to);
+HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to,
+                          ht_powers_waiting *waiting) {
+    if (!of_columns_if(t, false, first, next, n, w, to, waiting)) of_columns_if(t, true, first, next, n, w, to, NULL);
 }
 
-void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to) {
+void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to,
+                                       ht_powers_waiting *waiting) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), next = x->stride[x->n_dims - 1] * bytes;
     const char *first = (const char *)x->data + at * bytes;
     if (x->dtype == HT_F32)
-        of_columns(HT_F32, first, next, n, w, to);
+        of_columns(HT_F32, first, next, n, w, to, waiting);
     else if (x->dtype == HT_F16)
-        of_columns(HT_F16, first, next, n, w, to);
+        of_columns(HT_F16, first, next, n, w, to, waiting);
     else
-        of_columns(HT_BF16, first, next, n, w, to);
+        of_columns(HT_BF16, first, next, n, w, to, waiting);
 }

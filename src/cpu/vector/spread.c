@@ -99,22 +99,39 @@ static part block_of_f64(const spread_job *j, int64_t at, int64_t stride, int64_
     return powers_of_f64(p, n);
 }
 
-static part chunk_of(const spread_job *j, int64_t row, int64_t chunk) {
-    const int64_t first = chunk * CHUNK, end = j->n - first < CHUNK ? j->n : first + CHUNK;
-    const ht_view *x = &j->call->in[0];
-    const int64_t at = row_offset(x, j->contiguous, row) + first * j->stride;
-    if (!j->powers) {
-        const ht_variance v = HT_ISA_NAME(ht_variance_of_row)(x, at, end - first);
-        return (part){v.mean, v.squares};
-    }
-    if (x->dtype != HT_F64) return of_powers(HT_ISA_NAME(ht_powers_of_row)(x, at, end - first));
+static part part_of_f64(const spread_job *j, int64_t at, int64_t n) {
     part all = {0};
-    for (int64_t i = first; i < end; i += BLOCK) {
-        const int64_t n = end - i < BLOCK ? end - i : BLOCK;
-        const part p = block_of_f64(j, at + (i - first) * j->stride, j->stride, n);
-        all = i > first ? joined(j, all, (double)(i - first), p, (double)n) : p;
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const int64_t some = n - i < BLOCK ? n - i : BLOCK;
+        const part p = block_of_f64(j, at + i * j->stride, j->stride, some);
+        all = i > 0 ? joined(j, all, (double)i, p, (double)some) : p;
     }
     return all;
+}
+
+/* Of `some` units from `unit` on, HT_POWERS_ROWS at most. */
+static void parts_of(const spread_job *j, int64_t unit, int some, part *to) {
+    const ht_view *x = &j->call->in[0];
+    int64_t at[HT_POWERS_ROWS] = {0}, n[HT_POWERS_ROWS] = {0};
+    for (int i = 0; i < some; i++) {
+        const int64_t first = (unit + i) % j->blocks * CHUNK, left = j->n - first;
+        at[i] = row_offset(x, j->contiguous, (unit + i) / j->blocks) + first * j->stride;
+        n[i] = left < CHUNK ? left : CHUNK;
+    }
+    if (j->powers && x->dtype != HT_F64) {
+        ht_powers powers[HT_POWERS_ROWS];
+        HT_ISA_NAME(ht_powers_of_rows)(x, at, n, some, powers);
+        for (int i = 0; i < some; i++) to[i] = of_powers(powers[i]);
+        return;
+    }
+    for (int i = 0; i < some; i++) {
+        if (j->powers)
+            to[i] = part_of_f64(j, at[i], n[i]);
+        else {
+            const ht_variance v = HT_ISA_NAME(ht_variance_of_row)(x, at[i], n[i]);
+            to[i] = (part){v.mean, v.squares};
+        }
+    }
 }
 
 static double count_of(const spread_job *j, int64_t block) {
@@ -131,12 +148,16 @@ static void finish(const spread_job *j, int64_t at, const part *p, int64_t step)
 static void run_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const spread_job *j = arg;
-    for (int64_t unit = begin; unit < end; unit++) {
-        const part p = chunk_of(j, unit / j->blocks, unit % j->blocks);
-        if (j->blocks > 1)
-            j->part[unit] = p;
-        else
-            store(j, unit, p);
+    part p[HT_POWERS_ROWS];
+    for (int64_t unit = begin; unit < end; unit += HT_POWERS_ROWS) {
+        const int some = end - unit < HT_POWERS_ROWS ? (int)(end - unit) : HT_POWERS_ROWS;
+        parts_of(j, unit, some, p);
+        for (int i = 0; i < some; i++) {
+            if (j->blocks > 1)
+                j->part[unit + i] = p[i];
+            else
+                store(j, unit + i, p[i]);
+        }
     }
 }
 
@@ -150,7 +171,7 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
     ht_powers p[HT_POWERS_WIDTH];
-    HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p);
+    HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p, NULL);
     for (int64_t i = 0; i < w; i++) all[i] = of_powers(p[i]);
 }
 
