@@ -5,8 +5,18 @@
 #include "cpu/chain.h"
 #include "cpu/matrix.h"
 #include "cpu/measure.h"
+#include "cpu/tiles.h"
 
 #include <stdlib.h>
+
+#define IN_TILES(name, id, shared)                                                                                     \
+    case id: return &ht_matmul_bf16_##name;
+static const ht_kernel *matmul_in_tiles(ht_cpu_isa isa) {
+    switch (isa) {
+        HT_EACH_TILE_ISA(IN_TILES)
+    default: return NULL;
+    }
+}
 
 #define FILL(name, id, shared)                                                                                         \
     case id: ht_vector_kernels_##shared(kernels); break;
@@ -16,6 +26,8 @@ static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
         HT_EACH_ISA(FILL)
     default: break;
     }
+    const ht_kernel *matmul = matmul_in_tiles(isa);
+    if (matmul) kernels[HT_OP_MATMUL] = *matmul;
 }
 
 #define ROW_OPS(name, id, shared)                                                                                      \

@@ -1,20 +1,27 @@
+#define _GNU_SOURCE
 #include "cpu/isa.h"
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cpu/tiles.h"
 
 #include <stdint.h>
 #include <string.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <pthread.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
 static const char *const names[HT_CPU_ISA_COUNT] = {
-    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",       [HT_CPU_I8MM] = "i8mm",
-    [HT_CPU_AVX2] = "avx2",           [HT_CPU_AVXVNNI] = "avxvnni", [HT_CPU_AVX512] = "avx512",
+    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",     [HT_CPU_I8MM] = "i8mm", [HT_CPU_AVX2] = "avx2",
+    [HT_CPU_AVXVNNI] = "avxvnni",     [HT_CPU_AVX512] = "avx512", [HT_CPU_AMX] = "amx",
 };
 
 static const char *const needs[HT_CPU_ISA_COUNT] = {
@@ -24,6 +31,7 @@ static const char *const needs[HT_CPU_ISA_COUNT] = {
     [HT_CPU_AVX2] = "AVX2, FMA, F16C, BMI2",
     [HT_CPU_AVXVNNI] = "AVX2, FMA, F16C, BMI2, AVX-VNNI",
     [HT_CPU_AVX512] = "AVX-512 F, BW, DQ, VL, CD, VNNI",
+    [HT_CPU_AMX] = "AVX-512 F, BW, DQ, VL, CD, VNNI, AMX-TILE, AMX-BF16",
 };
 
 const char *ht_cpu_isa_needs(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_ISA_COUNT ? needs[isa] : "?"; }
@@ -32,12 +40,37 @@ const char *ht_cpu_isa_name(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_IS
 #if defined(__x86_64__)
 static bool has(uint32_t word, int bit) { return (word >> bit & 1) != 0; }
 
-/* The register state that the operating system saves on a context switch: bits 1 and 2 for AVX, 5 to 7 for AVX-512. */
+/* The register state that the operating system saves on a context switch: bits 1 and 2 for AVX, 5 to 7 for AVX-512,
+ * 17 and 18 for tiles. */
 static uint64_t saved_state(void) {
     uint32_t low, high;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     return (uint64_t)high << 32 | low;
 }
+
+#if defined(HT_HAVE_amx) && defined(__linux__)
+static bool tiles_work;
+
+/* Linux lets a process use tiles that asked for it, whose threads may from then on. Nor are the processor's word and the
+ * manual's enough: the kernels were written without such a processor at hand, so small products have to come out right to
+ * the bit before any other does. */
+static void try_tiles(void) {
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) != 0) return;
+    float got[HT_TILES_TRIAL], wanted[HT_TILES_TRIAL];
+    ht_tiles_trial_amx(got);
+    ht_tiles_trial_reference(wanted);
+    tiles_work = memcmp(got, wanted, sizeof got) == 0;
+}
+
+static bool may_use_tiles(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, try_tiles);
+    return tiles_work;
+}
+#else
+static bool may_use_tiles(void) { return false; }
+#endif
 
 static bool machine_has(ht_cpu_isa isa) {
     uint32_t a, b, c, d, b7, c7, d7;
@@ -53,7 +86,10 @@ static bool machine_has(ht_cpu_isa isa) {
     }
     bool avx512 = has(b7, 16) /* F */ && has(b7, 17) /* DQ */ && has(b7, 28) /* CD */ && has(b7, 30) /* BW */ &&
                   has(b7, 31) /* VL */ && has(c7, 11) /* VNNI */;
-    return isa == HT_CPU_AVX512 && avx2 && avx512 && (saved_state() & 0xe6) == 0xe6;
+    if (!avx2 || !avx512 || (saved_state() & 0xe6) != 0xe6) return false;
+    if (isa == HT_CPU_AVX512) return true;
+    bool tiles = has(d7, 22) /* bf16 */ && has(d7, 24) && (saved_state() & 0x60000) == 0x60000;
+    return isa == HT_CPU_AMX && tiles && may_use_tiles();
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static bool machine_has(ht_cpu_isa isa) {
@@ -88,9 +124,13 @@ ht_cpu_isa ht_cpu_isa_best(void) {
     return HT_CPU_REFERENCE;
 }
 
+ht_cpu_isa ht_cpu_isa_dots(ht_cpu_isa isa) { return isa == HT_CPU_AMX ? HT_CPU_AVX512 : isa; }
+
 ht_status ht_cpu_isa_find(const char *name, ht_cpu_isa *out, ht_error *err) {
-    *out = ht_cpu_isa_best();
-    if (!name) return HT_OK;
+    if (!name) {
+        *out = ht_cpu_isa_best();
+        return HT_OK;
+    }
     for (int i = 0; i < HT_CPU_ISA_COUNT; i++)
         if (strcmp(name, names[i]) == 0 && ht_cpu_isa_available((ht_cpu_isa)i)) {
             *out = (ht_cpu_isa)i;

@@ -6,7 +6,7 @@
 #include "device/params.h"
 
 /* Every CPU device this machine can run, the plain one first; threads counts for each. Returns how many. */
-enum { TEST_MAX_DEVICES = 4 };
+enum { TEST_MAX_DEVICES = 5 };
 int test_devices(int threads, ht_device *out[TEST_MAX_DEVICES]);
 void test_devices_free(ht_device *devices[TEST_MAX_DEVICES], int n);
 

@@ -383,6 +383,8 @@ static ht_status matmul(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
+const ht_kernel HT_ISA_NAME(ht_matmul_kernel) = {.run = matmul, .scratch = matmul_scratch};
+
 void HT_ISA_NAME(ht_vector_matmul)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_MATMUL] = (ht_kernel){.run = matmul, .scratch = matmul_scratch};
+    kernels[HT_OP_MATMUL] = HT_ISA_NAME(ht_matmul_kernel);
 }

@@ -25,6 +25,8 @@ void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]);
 
+extern const ht_kernel HT_ISA_NAME(ht_matmul_kernel);
+
 /* x to row-contiguous memory. */
 void HT_ISA_NAME(ht_vector_turn)(const ht_view *x, const ht_view *out, ht_pool *pool);
 
