@@ -108,14 +108,15 @@ static void compare(ht_op_id op, const void *params, const ht_view *x, double to
     free(want), free(got), free(first);
 }
 
-/* Wider than a block of columns and with a rest; longer than what is summed at a time, than a row that is kept. */
+/* Wider than a strip and a block of columns and with a rest; longer than a band, than columns and rows that are kept, than what
+ * is summed at a time. */
 typedef struct shape {
     int n_dims;
     int64_t dim[4];
 } shape;
-static const shape shapes[] = {{1, {1}},         {1, {17}},          {1, {6161}},     {2, {1, 33}},   {2, {33, 1}},
-                               {2, {5, 64}},     {2, {19, 77}},      {2, {131, 70}},  {2, {7, 600}},  {3, {3, 5, 7}},
-                               {3, {2, 67, 81}}, {4, {2, 3, 4, 19}}, {2, {8200, 20}}, {2, {21, 2100}}};
+static const shape shapes[] = {{1, {1}},         {1, {17}},          {1, {6161}},     {2, {1, 33}},    {2, {33, 1}},
+                               {2, {5, 64}},     {2, {19, 77}},      {2, {131, 70}},  {2, {7, 600}},   {3, {3, 5, 7}},
+                               {3, {2, 67, 81}}, {4, {2, 3, 4, 19}}, {2, {8200, 20}}, {2, {21, 2100}}, {2, {128, 80}}};
 static const ht_dtype float_types[] = {HT_F32, HT_F16, HT_BF16, HT_F64};
 static const ht_dtype types[] = {HT_F32, HT_F16, HT_BF16, HT_F64, HT_BOOL, HT_U8, HT_U16,
                                  HT_U32, HT_U64, HT_I8,   HT_I16, HT_I32,  HT_I64};

@@ -8,20 +8,24 @@
 #include "cpu/vector/simd_past.h"
 #include "device/params.h"
 
+#include <float.h>
 #include <math.h>
 
 enum {
-    KEPT = 6144,     /* elements of a row that are kept in the first cache on the way */
-    ROW_AHEAD = 256, /* elements that are asked for before they are needed */
-    PER_THREAD = 4,  /* blocks of columns, so that threads end together */
-    LEAST_WIDTH = 32 /* columns of a block, where there are so many */
+    KEPT = 6144,      /* elements of a row that are kept in the first cache on the way */
+    ROW_AHEAD = 256,  /* elements that are asked for before they are needed */
+    PER_THREAD = 4,   /* blocks of columns, so that threads end together */
+    LEAST_WIDTH = 64, /* columns of a block, where there are so many */
+    SHORT = 128,      /* elements of a column that is kept, in */
+    STRIP = 64,       /* columns: four registers, */
+    BAND = 32         /* so many rows of them at a time */
 };
 
 typedef struct softmax_job {
     along a;
     bool whole_lines; /* rows of the result are written round the caches, register by register */
     ht_dtype dtype;
-    int64_t width, blocks; /* columns of a block, at most, and blocks of a row */
+    int64_t width, blocks; /* columns of a block, at most, and blocks or strips of a row */
 } softmax_job;
 
 /* ---- rows that are kept ---- */
@@ -145,6 +149,174 @@ RUN_ROWS(rows_f32, HT_F32)
 RUN_ROWS(rows_f16, HT_F16)
 RUN_ROWS(rows_bf16, HT_BF16)
 
+/* ---- short columns ----
+ *
+ * Strips of columns are gone through in bands of rows and kept in a near cache. Bands are computed around the largest elements
+ * so far, which are remembered; what that makes of the powers is put right as they are written. */
+
+typedef struct strip_room {
+    _Alignas(64) float power[SHORT * STRIP], around[SHORT / BAND * STRIP]; /* of each row, and of each band */
+} strip_room;
+
+typedef struct strip {
+    const char *x;
+    char *y;
+    int64_t n, x_step, y_step; /* bytes from a row to the next */
+    strip_room *room;
+} strip;
+
+/* A strip whose powers are computed, and what they are multiplied by. */
+typedef struct finished {
+    strip strip;
+    v16f largest[STRIP / 16], inverse[STRIP / 16];
+} finished;
+
+/* The last register of a strip has `last` lanes, the others all. */
+HT_INLINE int lanes_in(int g, int registers, int last) { return g + 1 < registers ? 16 : last; }
+
+/* What a band of a strip is multiplied by. */
+HT_INLINE void factors_of(int registers, const finished *f, int64_t row, v16f *factor) {
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) {
+        const v16f around = v16f_load(f->strip.room->around + row / BAND * STRIP + 16 * g);
+        factor[g] = v16f_mul(v16f_exp_falling(v16f_sub(around, f->largest[g])), f->inverse[g]);
+    }
+}
+
+/* Of rows from `row` on: their powers, around the largest elements up to there. What is read next is asked for on the way,
+ * into the second cache: in the first one there is no room for it, as rows may be a power of two apart. Powers of the strip
+ * `before`, which are kept in the same place, are written as their place is taken. */
+HT_INLINE void band_of_powers(ht_dtype t, bool past_caches, bool writes, int registers, int last, const strip *s,
+                              const finished *before, int64_t row, v16f *largest, v16f *total) {
+    const int64_t rows = s->n - row < BAND ? s->n - row : BAND;
+    const char *x = s->x + row * s->x_step;
+    const char *next = row + BAND < s->n ? x + BAND * s->x_step : s->x + registers * (t == HT_F32 ? 64 : 32);
+    float *power = s->room->power + row * STRIP, *around = s->room->around + row / BAND * STRIP;
+    v16f old[STRIP / 16], sum[STRIP / 16], factor[STRIP / 16];
+    if (writes) factors_of(registers, before, row, factor);
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) old[g] = largest[g];
+    for (int64_t r = 0; r < rows; r++) {
+        HT_UNROLL
+        for (int g = 0; g < registers; g++) {
+            float *p = power + r * STRIP + 16 * g;
+            const v16f v = lanes_load(t, x + r * s->x_step, 16 * g, 1, lanes_in(g, registers, last));
+            if (writes)
+                write_lanes(t, past_caches, before->strip.y + (row + r) * s->y_step, 16 * g,
+                            v16f_mul(v16f_load(p), factor[g]), 16);
+            v16f_store(p, v);
+            largest[g] = v16f_max(v, largest[g]);
+        }
+    }
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) {
+        v16f_store(around + 16 * g, largest[g]);
+        total[g] = v16f_mul(total[g], v16f_exp_falling(v16f_sub(old[g], largest[g])));
+        sum[g] = v16f_zero();
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        HT_UNROLL
+        for (int g = 0; g < registers; g++) {
+            float *p = power + r * STRIP + 16 * g;
+            const v16f e = v16f_exp_falling(v16f_sub(v16f_load(p), largest[g]));
+            HT_PREFETCH_SECOND(next + r * s->x_step + g * (t == HT_F32 ? 64 : 32));
+            v16f_store(p, e);
+            sum[g] = v16f_add(sum[g], e);
+        }
+    }
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) total[g] = v16f_add(total[g], sum[g]);
+}
+
+/* The largest is at least the lowest number, so that of -inf there is a power, 0. */
+HT_INLINE void strip_of_powers(ht_dtype t, bool past_caches, bool writes, int registers, int last, const strip *s,
+                               const finished *before, finished *to) {
+    v16f largest[STRIP / 16], total[STRIP / 16];
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) largest[g] = v16f_set1(-FLT_MAX), total[g] = v16f_zero();
+    for (int64_t row = 0; row < s->n; row += BAND)
+        band_of_powers(t, past_caches, writes, registers, last, s, before, row, largest, total);
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) {
+        to->largest[g] = largest[g];
+        to->inverse[g] = v16f_div(v16f_set1(1.0f), total[g]);
+    }
+    to->strip = *s;
+}
+
+HT_INLINE void write_strip(ht_dtype t, bool past_caches, int registers, int last, const finished *f) {
+    const strip *s = &f->strip;
+    for (int64_t band = 0; band < s->n; band += BAND) {
+        const int64_t end = s->n - band < BAND ? s->n : band + BAND;
+        v16f factor[STRIP / 16];
+        factors_of(registers, f, band, factor);
+        for (int64_t row = band; row < end; row++) {
+            HT_UNROLL
+            for (int g = 0; g < registers; g++) {
+                const v16f e = v16f_load(s->room->power + row * STRIP + 16 * g);
+                write_lanes(t, past_caches, s->y + row * s->y_step, 16 * g, v16f_mul(e, factor[g]),
+                            lanes_in(g, registers, last));
+            }
+        }
+    }
+}
+
+static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, strip_room *room) {
+    return (strip){.x = along_x(&j->a, outer, c),
+                   .y = along_y(&j->a, outer, c),
+                   .n = j->a.of.n,
+                   .x_step = j->a.step * j->a.bytes,
+                   .y_step = j->a.of.inner * j->a.bytes,
+                   .room = room};
+}
+
+/* Strips one after another: what goes round the caches of one is written while the next is computed, 1.1 to 1.2 times as fast;
+ * plain stores, of which each waits for its line behind the one before it, would make that slower. Columns of a narrower
+ * strip go by sixteen. */
+#define RUN_STRIPS(name, t)                                                                                            \
+    HT_INLINE void name##_of(const softmax_job *j, bool past_caches, int64_t begin, int64_t end) {                     \
+        strip_room room;                                                                                               \
+        finished done[2];                                                                                              \
+        int waiting = -1, now = 0;                                                                                     \
+        for (int64_t unit = begin; unit < end; unit++) {                                                               \
+            const int64_t c = unit % j->blocks * STRIP, left = j->a.of.inner - c, w = left < STRIP ? left : STRIP;     \
+            strip s = strip_at(j, unit / j->blocks, c, &room);                                                         \
+            if (w == STRIP && waiting >= 0) {                                                                          \
+                strip_of_powers(t, past_caches, true, STRIP / 16, 16, &s, &done[waiting], &done[now]);                 \
+                waiting = now, now = !now;                                                                             \
+                continue;                                                                                              \
+            }                                                                                                          \
+            if (waiting >= 0) write_strip(t, past_caches, STRIP / 16, 16, &done[waiting]);                             \
+            waiting = -1;                                                                                              \
+            if (w == STRIP) {                                                                                          \
+                strip_of_powers(t, past_caches, false, STRIP / 16, 16, &s, NULL, &done[now]);                          \
+                if (past_caches)                                                                                       \
+                    waiting = now, now = !now;                                                                         \
+                else                                                                                                   \
+                    write_strip(t, past_caches, STRIP / 16, 16, &done[now]);                                           \
+                continue;                                                                                              \
+            }                                                                                                          \
+            for (int64_t i = 0; i < w; i += 16, s.x += 16 * j->a.bytes, s.y += 16 * j->a.bytes) {                      \
+                strip_of_powers(t, past_caches, false, 1, lanes_of(w - i), &s, NULL, &done[now]);                      \
+                write_strip(t, past_caches, 1, lanes_of(w - i), &done[now]);                                           \
+            }                                                                                                          \
+        }                                                                                                              \
+        if (waiting >= 0) write_strip(t, past_caches, STRIP / 16, 16, &done[waiting]);                                 \
+    }                                                                                                                  \
+    static void name(void *arg, int64_t begin, int64_t end, int worker) {                                              \
+        (void)worker;                                                                                                  \
+        const softmax_job *j = arg;                                                                                    \
+        if ((t) == HT_F32 && j->whole_lines)                                                                           \
+            name##_of(j, true, begin, end);                                                                            \
+        else                                                                                                           \
+            name##_of(j, false, begin, end);                                                                           \
+        if (j->whole_lines) ht_bypass_end();                                                                           \
+    }
+
+RUN_STRIPS(strips_f32, HT_F32)
+RUN_STRIPS(strips_f16, HT_F16)
+RUN_STRIPS(strips_bf16, HT_BF16)
+
 /* ---- columns ----
  *
  * Blocks of columns are read along the rows, which is how memory is fast, twice: for the largest elements and the sums of
@@ -231,6 +403,12 @@ static ht_status softmax(const ht_call *call, ht_error *err) {
     if (of->inner == 1) {
         ht_block_fn *run = x->dtype == HT_F32 ? rows_f32 : x->dtype == HT_F16 ? rows_f16 : rows_bf16;
         ht_pool_run(call->pool, of->outer, ht_row_grain(HT_GRAIN_MATH, of->n), run, &j);
+        return HT_OK;
+    }
+    if (of->n <= SHORT) {
+        ht_block_fn *run = x->dtype == HT_F32 ? strips_f32 : x->dtype == HT_F16 ? strips_f16 : strips_bf16;
+        j.blocks = (of->inner + STRIP - 1) / STRIP;
+        ht_pool_run(call->pool, of->outer * j.blocks, ht_row_grain(HT_GRAIN_MATH, of->n * STRIP), run, &j);
         return HT_OK;
     }
     const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
