@@ -136,8 +136,11 @@ static ht_scope *scope_new(ht_stream *stream, bool tracing) {
 ht_scope *ht_scope_new(ht_stream *stream) { return scope_new(stream, false); }
 ht_scope *ht_scope_new_tracing(ht_stream *stream) { return scope_new(stream, true); }
 
+static ht_scope *scope_of(const ht_array *a) { return atomic_load_explicit(&a->scope, memory_order_relaxed); }
+static void set_scope(ht_array *a, ht_scope *s) { atomic_store_explicit(&a->scope, s, memory_order_relaxed); }
+
 static void link_to(ht_scope *s, ht_array *a) {
-    a->scope = s;
+    set_scope(a, s);
     a->previous = NULL;
     a->next = s->first;
     if (s->first) s->first->previous = a;
@@ -150,19 +153,19 @@ static void unlink_from(ht_scope *s, ht_array *a) {
     else
         s->first = a->next;
     if (a->next) a->next->previous = a->previous;
-    a->scope = NULL;
+    set_scope(a, NULL);
     a->previous = a->next = NULL;
 }
 
 void ht_scope_drop(ht_scope *s, ht_array *a) {
-    if (!a || a == HT_NONE || a->scope != s) return;
+    if (!a || a == HT_NONE || scope_of(a) != s) return;
     unlink_from(s, a);
     ht_array_release(a);
 }
 
 ht_array *ht_scope_take(ht_scope *s, ht_scope *from, ht_array *a) {
     if (!a || a == HT_NONE) return a;
-    if (a->scope != from) return ht_view_node(s, HT_OP_IDENTITY, &a, 1, 0);
+    if (scope_of(a) != from) return ht_view_node(s, HT_OP_IDENTITY, &a, 1, 0);
     unlink_from(from, a);
     link_to(s, a);
     return a;
@@ -173,7 +176,7 @@ static void drop_all(ht_scope *s) {
     while (s->first) {
         ht_array *a = s->first;
         s->first = a->next;
-        a->scope = NULL;
+        set_scope(a, NULL);
         a->previous = a->next = NULL;
         drop(a, false, &dying);
     }

@@ -53,9 +53,9 @@ struct ht_array {
     const ht_step *step;      /* ATTEND outside a trace: the step it belongs to */
     ht_batch_field batch_field;
 
-    _Atomic bool settled; /* under asynchronous evaluation, which will cut it off: no derivative goes beyond it */
-    _Atomic bool at_rest; /* evaluated, and the evaluation is done with it: it may be read without a lock */
-    ht_scope *scope;      /* NULL once the scope gave its hold back */
+    _Atomic bool settled;      /* under asynchronous evaluation, which will cut it off: no derivative goes beyond it */
+    _Atomic bool at_rest;      /* evaluated, and the evaluation is done with it: it may be read without a lock */
+    _Atomic(ht_scope *) scope; /* NULL from before the scope gives its hold back, which may be while others evaluate */
     ht_array *previous, *next;
 
     /* Marks of the evaluation in progress (eval.c) or of the trace being compiled (plan.c). */

@@ -34,10 +34,12 @@ static void count_use(walk *w, ht_array *a, bool by_kernel) {
     if (by_kernel) ht_storage(a)->kernel_uses++;
 }
 
+/* A scope lets go of an array before it gives its hold back: so the hold is looked at first. */
 static bool held_outside(ht_array *a) {
     int32_t graph = atomic_load_explicit(&a->graph_refs, memory_order_relaxed);
-    int32_t all = atomic_load_explicit(&a->refs, memory_order_relaxed);
-    return graph > a->graph_uses || all - graph > (a->scope ? 1 : 0);
+    int32_t all = atomic_load_explicit(&a->refs, memory_order_acquire);
+    int32_t scopes = atomic_load_explicit(&a->scope, memory_order_relaxed) ? 1 : 0;
+    return graph > a->graph_uses || all - graph > scopes;
 }
 
 static void count_uses(walk *w, ht_array *const *targets, int n) {
