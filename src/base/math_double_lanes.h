@@ -166,7 +166,7 @@ HT_LANES_INLINE F HT_V(d_log_parts)(F x, F *k, I *place) {
     *k = SUB(e, K(0x1p+52 + 1023.0));
     return HT_V(d_from_bits)(HT_V(l_add)(HT_V(l_and)(bits, L(INT64_C(0xfffffffffffff))), L(HT_LOG_START)));
 }
-/* r of an x, exact or to 2^-59. */
+/* r of an x, exact or, where it is above 1/32, to 2^-58. */
 HT_LANES_INLINE F HT_V(d_log_reduced)(F x, F *k, I *place) {
     F m = HT_V(d_log_parts)(x, k, place);
     return FMS(m, HT_V(d_pick)(ht_log_factors, HT_V(l_shr)(*place, 48)), K(1.0));

@@ -1,6 +1,8 @@
 /* Powers of f64: a part of base/math_double_lanes.h, included by it. */
 
-/* log of x, positive, normal and finite, to 2^-63 of itself. */
+/* log of x, positive, normal and finite, to 2^-63 of itself. Where r has more bits than an f64, r_low is what it was
+ * rounded by, and log(1 + r + r_low) is that of 1 + r and r_low (1 - r). Of 1/3, which r^3 has, q has what is above 1/4: so
+ * only the last sum of the rest is rounded as one of its size. */
 HT_LANES_INLINE F HT_V(d_log_in_two)(F x, F *low) {
     I place;
     F k, m = HT_V(d_log_parts)(x, &k, &place);
@@ -9,13 +11,15 @@ HT_LANES_INLINE F HT_V(d_log_in_two)(F x, F *low) {
     F r_low = ADD(SUB(SUB(product, one), r), FMS(m, factor, product));
     F whole = FMA(k, K(0x1.62e42fefa3800p-1), HT_V(d_pick)(ht_log_table[0][0], place));
     F whole_low = FMA(k, K(0x1.ef35793c76730p-45), HT_V(d_pick)(ht_log_table[0][1], place));
-    F z = MUL(r, r), z_low = FMS(r, r, z), minus_half = K(-0.5), square = MUL(minus_half, z);
+    F z = MUL(r, r), z_low = FMS(r, r, z), minus_half = K(-0.5), square = MUL(minus_half, z), cube = MUL(z, r);
     F q = HT_V(d_below4)(K(0x1.7507cf779736ep-4), r, 0x1.249249202559ep-3, -0x1.ffffb66669acbp-4, 0x1.c71c6891dcb73p-4,
                          -0x1.9aa2d6520e8dbp-4);
-    q = HT_V(d_below4)(q, r, 0x1.5555555555555p-2, -0x1.ffffffffffd45p-3, 0x1.999999999a718p-3, -0x1.55555559995acp-3);
+    q = HT_V(d_below4)(q, r, 0x1.5555555555555p-4, -0x1.ffffffffffd45p-3, 0x1.999999999a718p-3, -0x1.55555559995acp-3);
     F first = ADD(whole, r), sum = ADD(first, square);
-    F rest = FMA(minus_half, z_low, FMA(MUL(z, r), q, ADD(whole_low, r_low)));
-    rest = ADD(rest, ADD(HT_V(d_sum_low)(whole, r, first), HT_V(d_sum_low)(first, square, sum)));
+    F rest = ADD(HT_V(d_sum_low)(whole, r, first), HT_V(d_sum_low)(first, square, sum));
+    rest = ADD(rest, FNMA(r, r_low, ADD(whole_low, r_low)));
+    rest = FMA(z_low, FMA(r, K(0x1.5555555555555p-2), minus_half), rest);
+    rest = FMA(cube, K(0.25), FMA(cube, q, rest));
     F y = ADD(sum, rest);
     *low = HT_V(d_sum_low)(sum, rest, y);
     return y;

@@ -194,7 +194,7 @@ static long double logaddexp(long double a, long double b) {
 static const function2 functions2[] = {
     {HT_OP_LOGADDEXP, v1d_logaddexp, logaddexp, 1.0, 4e-16}, /* it may cancel */
     {HT_OP_ARCTAN2, v1d_atan2, atan2l, 1.05, 0.0},
-    {HT_OP_POWER, v1d_pow, powl, 1.25, 0.0},
+    {HT_OP_POWER, v1d_pow, powl, 1.1, 0.0},
 };
 enum { FUNCTIONS2 = sizeof functions2 / sizeof *functions2 };
 
