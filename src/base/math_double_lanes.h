@@ -102,7 +102,7 @@ HT_LANES_INLINE F HT_V(d_cosh)(F x) {
     return MUL(K(2.0), ADD(sum, FMA(s, odd, FMA(c, even, low))));
 }
 
-/* 1 + e^x in two numbers, x from -45 to 709. */
+/* 1 + e^x in two numbers, x from -142 to 709. */
 HT_LANES_INLINE F HT_V(d_one_and_power)(F x, F *low) {
     F n, r_low, r = HT_V(d_exp_parts)(x, &n, &r_low), power = HT_V(d_power_of)(n, 0);
     F rest = FMA(MUL(r, r), HT_V(d_exp_rest)(r), r_low), one = K(1.0), whole = ADD(power, one);
@@ -131,17 +131,24 @@ HT_LANES_INLINE F HT_V(d_tanh)(F x) {
     return HT_V(d_with_sign)(IF(HT_V(d_gt)(size, K(19.0)), K(1.0), y), x);
 }
 
-/* 1 / (1 + e^-x); under the smallest normal number it is 0. */
-HT_LANES_INLINE F HT_V(d_sigmoid)(F x) {
-    F near = HT_V(d_max)(K(-45.0), HT_V(d_min)(K(708.5), HT_V(d_neg)(x)));
-    F low, d = HT_V(d_one_and_power)(near, &low), y = DIV(K(1.0), d);
-    F left = FNMA(y, low, FNMA(y, d, K(1.0)));
+/* 1 / (1 + e^x) is y + y *left, x from -142 to 709; a larger x gives any y. */
+HT_LANES_INLINE F HT_V(d_sigmoid_in_two)(F x, F *left) {
+    F low, d = HT_V(d_one_and_power)(x, &low), y = DIV(K(1.0), d);
+    *left = FNMA(y, low, FNMA(y, d, K(1.0)));
+    return y;
+}
+/* y + y left, but under the smallest normal number 0. */
+HT_LANES_INLINE F HT_V(d_sigmoid_from)(F x, F y, F left) {
     return IF(HT_V(d_lt)(x, K(-708.396418532264)), HT_V(d_zero)(), FMA(left, y, y));
 }
+HT_LANES_INLINE F HT_V(d_sigmoid)(F x) {
+    F near = HT_V(d_max)(K(-45.0), HT_V(d_min)(K(708.5), HT_V(d_neg)(x))), left;
+    F y = HT_V(d_sigmoid_in_two)(near, &left);
+    return HT_V(d_sigmoid_from)(x, y, left);
+}
 
-/* x times the sigmoid of v, which x may bring back from where it is 0. */
-HT_LANES_INLINE F HT_V(d_times_sigmoid)(F x, F v) {
-    F y = MUL(x, HT_V(d_sigmoid)(v));
+/* y = x times the sigmoid of v, where x may bring it back from where the sigmoid is 0. */
+HT_LANES_INLINE F HT_V(d_times_far_sigmoid)(F x, F v, F y) {
     HT_MASK far = HT_V(d_lt)(v, K(-700.0));
     if (HT_M(any)(far)) {
         F power = HT_V(d_exp)(ADD(v, K(40.0)));
@@ -149,11 +156,20 @@ HT_LANES_INLINE F HT_V(d_times_sigmoid)(F x, F v) {
     }
     return y;
 }
-HT_LANES_INLINE F HT_V(d_silu)(F x) { return HT_V(d_times_sigmoid)(x, x); }
-/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with u = sqrt(2 / pi) (x + 0.044715 x^3) */
+HT_LANES_INLINE F HT_V(d_silu)(F x) { return HT_V(d_times_far_sigmoid)(x, x, MUL(x, HT_V(d_sigmoid)(x))); }
+
+/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with 2 u = x (c + 0.044715 c x^2), c = sqrt(8 / pi). An error of 2 u is as large a
+ * part of the result on the left, so 2 u is v + v_low, of which v_low comes in by the derivative. c has 46 bits behind the
+ * point here, so that c less a sum below 128 is exact. */
 HT_LANES_INLINE F HT_V(d_gelu_tanh)(F x) {
-    F u = FMA(MUL(MUL(K(0.044715), x), x), x, x);
-    return HT_V(d_times_sigmoid)(x, MUL(K(1.59576912160573071176), u));
+    F near = HT_V(d_max)(K(-24.0), HT_V(d_min)(K(12.0), x)), z = MUL(near, near), z_low = FMS(near, near, z);
+    F cubic = K(0x1.2444f2a4d8b4bp-4), c = K(0x1.9884533d43640p+0), sum = FMA(z, cubic, c);
+    F low = FMA(z, cubic, SUB(c, sum));
+    low = ADD(low, FMA(z_low, cubic, FMA(z, K(-0x1.6c843a29d1c70p-61), K(0x1.08d0fcb3c500cp-48))));
+    F v = MUL(near, sum), v_low = FMA(near, low, FMS(near, sum, v));
+    F left, y = HT_V(d_sigmoid_in_two)(HT_V(d_neg)(v), &left);
+    y = HT_V(d_sigmoid_from)(v, y, FMA(SUB(K(1.0), y), v_low, left));
+    return HT_V(d_times_far_sigmoid)(FMA(x, v_low, x), v, MUL(x, y));
 }
 
 /* ---- logarithms ---- */
