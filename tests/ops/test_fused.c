@@ -217,18 +217,14 @@ static void compare_gradient(const comparison *attention) {
     c.n_in = 7;
     c.in[5] = result.view;
     c.in[6] = grad.view;
-    c.tolerance = c.out.dtype == HT_F32 ? 5e-4 : c.out.dtype == HT_F64 ? 1e-12 : 0.1;
+    c.tolerance = c.out.dtype == HT_F64 ? 1e-12 : 5e-4;
     c.what = "gradient of attention";
     c.out = test_view(NULL, c.out.dtype, 1, &size);
     test_compare(&c);
     free(result.memory), free(grad.memory);
 }
 
-#ifdef TEST_EMULATED
-enum { ATTENTION_STEP = LAYOUT_COUNT };
-#else
-enum { ATTENTION_STEP = 2 };
-#endif
+enum { ATTENTION_STEP = TEST_SLOW ? LAYOUT_COUNT : 2 };
 
 /* Queries, keys, values, a mask and sinks. */
 static void attention(void **state) {

@@ -92,22 +92,21 @@ size_t ht_plain_sdpa_grad_scratch(const ht_call *call) {
     return (size_t)ht_pool_threads(call->pool) * (size_t)gradient_room(call) * sizeof(double);
 }
 
+/* The mean of the weights' gradients is the gradient times the result as operand 5 has it: a kernel needs it before it
+ * comes to the last key. Of half floats the result is rounded, and so is the mean. */
 static void query_gradient(const ht_call *call, int64_t b, int64_t h, int64_t i, double *room) {
     const ht_sdpa_params *p = call->params;
     const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *m = &call->in[3];
     int64_t n_k = k->shape[2], d = k->shape[3], dv = v->shape[3], kv = h / (q->shape[1] / k->shape[1]);
-    double *weight = room, *change = room + n_k, *dk = change + n_k, *dval = dk + n_k * d, mean = 0.0;
+    double *weight = room, *change = room + n_k, *dk = change + n_k, *dval = dk + n_k * d;
     head query = head_of(q, b, h), key = head_of(k, b, kv), values = head_of(v, b, kv);
-    head grad = head_of(&call->in[6], b, h), mask = {m, 0};
+    head result = head_of(&call->in[5], b, h), grad = head_of(&call->in[6], b, h), mask = {m, 0};
     if (!ht_view_absent(m)) mask = head_of(m, b, h);
     weigh(call, b, h, i, weight);
-    for (int64_t j = 0; j < n_k; j++) {
-        change[j] = dot(&grad, i, &values, j);
-        mean += weight[j] * change[j];
-    }
+    const double mean = dot(&grad, i, &result, i);
     for (int64_t j = 0; j < n_k; j++) {
         for (int64_t c = 0; c < dv; c++) dval[j * dv + c] += weight[j] * value(&grad, i, c);
-        change[j] = hidden(call, &mask, i, j) ? 0.0 : weight[j] * (change[j] - mean) * (double)p->scale;
+        change[j] = hidden(call, &mask, i, j) ? 0.0 : weight[j] * (dot(&grad, i, &values, j) - mean) * (double)p->scale;
         for (int64_t c = 0; c < d; c++) dk[j * d + c] += change[j] * value(&query, i, c);
     }
     for (int64_t c = 0; c < d; c++) {
