@@ -52,8 +52,8 @@ static uint64_t saved_state(void) {
 static bool tiles_work;
 
 /* Linux lets a process use tiles that asked for it, whose threads may from then on. Nor are the processor's word and the
- * manual's enough: the kernels were written without such a processor at hand, so small products have to come out right to
- * the bit before any other does. */
+ * manual's enough: some emulate them, and the order of their sums is not architecture, so small products have to come out
+ * right to the bit before any other does. */
 static void try_tiles(void) {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
     if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) != 0) return;

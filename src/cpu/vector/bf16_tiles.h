@@ -7,6 +7,7 @@
  *   tiles_end(u)                  gives them back
  *   TILE_ZERO(u, t)
  *   TILE_LOAD(u, t, p, step)      rows from p on, `step` bytes apart
+ *   TILE_LOAD_PASSING             the same of what a near cache need not keep
  *   TILE_STORE(u, t, p, step)
  *   TILE_DOT(u, c, a, b)          c, rows of 16 f32, += a b: rows of a are 32 bf16; row l of b has of each of 16 columns
  *                                 elements 2 l and 2 l + 1
@@ -31,10 +32,11 @@ typedef struct tiles {
 } tiles;
 _Static_assert(sizeof(tiles) == 64, "as LDTILECFG reads it");
 
-#define TILE_ZERO(u, t)           _tile_zero(t)
-#define TILE_LOAD(u, t, p, step)  _tile_loadd(t, p, (size_t)(step))
-#define TILE_STORE(u, t, p, step) _tile_stored(t, p, (size_t)(step))
-#define TILE_DOT(u, c, a, b)      _tile_dpbf16ps(c, a, b)
+#define TILE_ZERO(u, t)                  _tile_zero(t)
+#define TILE_LOAD(u, t, p, step)         _tile_loadd(t, p, (size_t)(step))
+#define TILE_LOAD_PASSING(u, t, p, step) _tile_stream_loadd(t, p, (size_t)(step))
+#define TILE_STORE(u, t, p, step)        _tile_stored(t, p, (size_t)(step))
+#define TILE_DOT(u, c, a, b)             _tile_dpbf16ps(c, a, b)
 
 /* gcc's tile loads do not say that they read memory: what was written before has to be there. */
 HT_INLINE void tiles_read_memory(const void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
@@ -65,6 +67,7 @@ typedef struct tiles {
 
 #define TILE_ZERO(u, t)           tile_zero(u, t)
 #define TILE_LOAD(u, t, p, step)  tile_load(u, t, p, step)
+#define TILE_LOAD_PASSING         TILE_LOAD
 #define TILE_STORE(u, t, p, step) tile_store(u, t, p, step)
 #define TILE_DOT(u, c, a, b)      tile_dot(u, c, a, b)
 

@@ -19,12 +19,12 @@ enum {
     TILE_SIZE = TILE_ROWS * TILE_STEPS, /* elements */
     SUMS = PANEL * PANEL,               /* of a panel by a panel: tile after tile, columns 16 to 31 after 0 to 15 */
 #if defined(HT_ISA_amx)
-    DEPTH = 256,            /* steps at a time: a panel of either side and their sums fill a near cache */
-    SHARED_LINES = 1024,    /* packed for all pieces at a time, at most: with DEPTH steps 512 KB, */
+    DEPTH = 512,            /* steps at a time: a panel of one side stays in a near cache while the others pass */
+    SHARED_LINES = 512,     /* packed for all pieces at a time, at most, */
     SHARED_BYTES = 1 << 20, /* and as many steps as these hold, half a second cache */
     SUMS_FLOATS = 1 << 21,  /* that wait for further steps, at most */
     FEW_ROWS = 8 * PANEL,   /* up to so many rows columns are cut, if there are more of them */
-    GROUP = 4,              /* panels that are packed side by side, in the order of memory */
+    GROUP = 16,             /* panels of adjacent lines that are packed side by side, in the order of memory */
     INLINE_WORK = 1 << 19,  /* multiply-adds that are done before another thread has even noticed */
 #else                       /* so small that tests go through several of each */
     DEPTH = 2 * TILE_STEPS,
@@ -58,8 +58,9 @@ typedef struct bf16_job {
     int64_t depth;                    /* DEPTH, or less if there are no more */
     int64_t group, parts;             /* a piece: so many panels by one of so many parts of the other side */
     uint16_t *shared, *own, *out;     /* panels that pieces share, and those of each thread; the result */
-    int64_t own_elements;
-    float *sums; /* of the block, a panel by a panel after the other */
+    int64_t own_elements, own_sums;
+    float *
+        sums; /* of the block, a panel by a panel after the other, if they wait for further steps; else of a thread's piece */
 } bf16_job;
 
 /* ---- panels ---- */
@@ -134,9 +135,9 @@ typedef struct row_panel {
 } row_panel;
 
 /* Sums over n tiles' steps go on from `from`, or from 0, to `to`; constants say whether there are tiles below and to the
- * right. */
+ * right, and whether b passes a that stays in a near cache, or a passes b. */
 HT_INLINE void product(tiles *u, const row_panel *a, const uint16_t *b, int64_t n, const float *from, float *to,
-                       bool below, bool right) {
+                       bool below, bool right, bool b_passes) {
     const uint16_t *top = a->at, *bottom = a->at + a->below;
     const int64_t row_bytes = a->row_bytes, next = a->next;
     (void)u;
@@ -154,21 +155,29 @@ HT_INLINE void product(tiles *u, const row_panel *a, const uint16_t *b, int64_t 
     } else {
         EACH_SUM(START)
     }
+#define LOAD(t, p, step, passes)                                                                                       \
+    do {                                                                                                               \
+        if (passes)                                                                                                    \
+            TILE_LOAD_PASSING(u, t, p, step);                                                                          \
+        else                                                                                                           \
+            TILE_LOAD(u, t, p, step);                                                                                  \
+    } while (0)
     for (; n > 0; n--, top += next, bottom += next, b += 2 * TILE_SIZE) {
-        TILE_LOAD(u, 6, b, TILE_BYTES);
-        TILE_LOAD(u, 4, top, row_bytes);
+        LOAD(6, b, TILE_BYTES, b_passes);
+        LOAD(4, top, row_bytes, !b_passes);
         TILE_DOT(u, 0, 4, 6);
         if (right) {
-            TILE_LOAD(u, 7, b + TILE_SIZE, TILE_BYTES);
+            LOAD(7, b + TILE_SIZE, TILE_BYTES, b_passes);
             TILE_DOT(u, 1, 4, 7);
         }
         if (below) {
-            TILE_LOAD(u, 5, bottom, row_bytes);
+            LOAD(5, bottom, row_bytes, !b_passes);
             TILE_DOT(u, 2, 5, 6);
             if (right) TILE_DOT(u, 3, 5, 7);
         }
     }
     EACH_SUM(LEAVE)
+#undef LOAD
 #undef EACH_SUM
 #undef START
 #undef CONTINUE
@@ -177,19 +186,21 @@ HT_INLINE void product(tiles *u, const row_panel *a, const uint16_t *b, int64_t 
 
 /* Of n_rows and n_cols lines of the panels; `shaped` is the number of rows that tiles were made for last. */
 static void multiply(tiles *u, int64_t *shaped, const row_panel *a, const uint16_t *b, int64_t n_rows, int64_t n_cols,
-                     int64_t steps, const float *from, float *to) {
+                     int64_t steps, const float *from, float *to, bool b_passes) {
     const int64_t n = ht_ceil_div_i64(steps, TILE_STEPS);
     const bool below = n_rows > TILE_ROWS, right = n_cols > TILE_ROWS;
     if (n_rows != *shaped) tiles_begin(u, lanes_of(n_rows), below ? (int)n_rows - TILE_ROWS : 0);
     *shaped = n_rows;
-    if (below && right)
-        product(u, a, b, n, from, to, true, true);
+    if (below && right && b_passes)
+        product(u, a, b, n, from, to, true, true, true);
+    else if (below && right)
+        product(u, a, b, n, from, to, true, true, false);
     else if (below)
-        product(u, a, b, n, from, to, true, false);
+        product(u, a, b, n, from, to, true, false, false);
     else if (right)
-        product(u, a, b, n, from, to, false, true);
+        product(u, a, b, n, from, to, false, true, false);
     else
-        product(u, a, b, n, from, to, false, false);
+        product(u, a, b, n, from, to, false, false, false);
 }
 
 static void round_sums(const bf16_job *job, const float *sums, int64_t row, int64_t n_rows, int64_t col,
@@ -204,18 +215,17 @@ static void round_sums(const bf16_job *job, const float *sums, int64_t row, int6
 
 /* Two panels of the block, with steps [k, k + steps), at most DEPTH; the last ones pass through `room`. */
 static void multiply_panels(const bf16_job *job, int64_t row, const uint16_t *a, int64_t col, const uint16_t *b,
-                            int64_t k, int64_t steps, tiles *u, int64_t *shaped, float *room) {
+                            int64_t k, int64_t steps, tiles *u, int64_t *shaped, float *sums, float *room) {
     const int64_t n_rows = ht_min_i64(PANEL, job->n_rows - row * PANEL);
     const int64_t n_cols = ht_min_i64(PANEL, job->n_cols - col * PANEL);
     const bool last = k + steps == job->shape.k;
-    float *sums = k == 0 && last ? NULL : job->sums + (row * n_panels(job, false) + col) * SUMS;
     row_panel left = {a, TILE_SIZE, 2 * TILE_SIZE, TILE_BYTES};
     if (job->a_direct) {
         const lines *o = &job->a;
         left = (row_panel){(const uint16_t *)o->data + o->offset + (job->row + row * PANEL) * o->line + k,
                            TILE_ROWS * o->line, TILE_STEPS, o->line * (int64_t)sizeof *left.at};
     }
-    multiply(u, shaped, &left, b, n_rows, n_cols, steps, k > 0 ? sums : NULL, last ? room : sums);
+    multiply(u, shaped, &left, b, n_rows, n_cols, steps, k > 0 ? sums : NULL, last ? room : sums, job->by_rows);
     if (last) round_sums(job, room, row * PANEL, n_rows, col * PANEL, n_cols);
 }
 
@@ -224,10 +234,11 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     const bool rows = job->by_rows;
     const int64_t n_cut = n_panels(job, rows), n_other = n_panels(job, !rows), stop = job->k + job->steps;
     uint16_t *own = job->own + worker * job->own_elements;
-    float *room = (float *)(void *)own;
+    const bool waits = job->shape.k > job->shared_steps;
+    float *room = (float *)(void *)own, *sums = waits ? job->sums : room + SUMS;
     tiles u;
     int64_t shaped = 0;
-    own += SUMS * sizeof *room / sizeof *own;
+    own += job->own_sums * SUMS * (int64_t)(sizeof *room / sizeof *own);
     for (int64_t i = begin; i < end; i++) {
         const int64_t first = i / job->parts * job->group, n = ht_min_i64(job->group, n_cut - first);
         const int64_t part = i % job->parts, from = part * n_other / job->parts, to = (part + 1) * n_other / job->parts;
@@ -237,10 +248,11 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
             for (int64_t p = 0; p < n; p++)
                 for (int64_t q = from; q < to; q++) {
                     const uint16_t *x = own + p * panel_size(job), *y = shared_at(job, k, q);
+                    float *of = sums + (((waits ? first : 0) + p) * n_other + q) * SUMS;
                     if (rows)
-                        multiply_panels(job, first + p, x, q, y, k, steps, &u, &shaped, room);
+                        multiply_panels(job, first + p, x, q, y, k, steps, &u, &shaped, of, room);
                     else
-                        multiply_panels(job, q, y, first + p, x, k, steps, &u, &shaped, room);
+                        multiply_panels(job, q, y, first + p, x, k, steps, &u, &shaped, of, room);
                 }
         }
     }
@@ -263,7 +275,7 @@ static void run_block(bf16_job *job) {
     const int64_t n_groups = ht_ceil_div_i64(n_panels(job, job->by_rows), job->group);
     job->parts = n_threads == 1 ? 1 : ht_min_i64(n_other, ht_ceil_div_i64(PIECES * n_threads, n_groups));
     for (job->k = 0; job->k < k; job->k += job->steps) {
-        job->steps = ht_min_i64(share ? job->shared_steps : k, k - job->k);
+        job->steps = ht_min_i64(job->shared_steps, k - job->k);
         if (share) run_phase(job, ht_ceil_div_i64(n_other, GROUP) * ht_ceil_div_i64(job->steps, DEPTH), pack_shared);
         run_phase(job, n_groups * job->parts, multiply_pieces);
     }
@@ -297,17 +309,19 @@ static int64_t lay_out(bf16_job *job, uint16_t *at) {
     const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool), size = panel_size(job);
     const int64_t n_other = ht_min_i64(panels_of(job->by_rows ? s->n : s->m), SHARED_LINES / PANEL);
     int64_t n_cut = panels_of(job->by_rows ? s->m : s->n);
-    if (s->k > DEPTH) n_cut = ht_min_i64(n_cut, SUMS_FLOATS / (n_other * SUMS));
+    const int64_t depths = ht_max_i64(1, SHARED_BYTES / (n_other * size * (int64_t)sizeof *at));
+    job->shared_steps = packed(job, !job->by_rows) ? depths * DEPTH : s->k;
+    if (s->k > job->shared_steps) n_cut = ht_min_i64(n_cut, SUMS_FLOATS / (n_other * SUMS));
     job->most_rows = PANEL * (job->by_rows ? n_cut : n_other);
     job->most_cols = PANEL * (job->by_rows ? n_other : n_cut);
-    const int64_t depths = ht_max_i64(1, SHARED_BYTES / (n_other * size * (int64_t)sizeof *at));
-    job->shared_steps = depths * DEPTH;
     const int64_t n_shared =
         packed(job, !job->by_rows) ? n_other * ht_min_i64(depths, ht_ceil_div_i64(s->k, DEPTH)) : 0;
-    job->group = 1;
-    if (packed(job, job->by_rows)) job->group = ht_max_i64(1, ht_min_i64(GROUP, n_cut / (PIECES * n_threads)));
-    job->own_elements = (packed(job, job->by_rows) ? job->group * size : 0) + SUMS * 2;
-    const int64_t n_sums = s->k > DEPTH ? n_cut * n_other * SUMS * 2 : 0;
+    const bool side_by_side = packed(job, job->by_rows) && (job->by_rows ? s->a_k : s->b_k) != 1;
+    job->group = ht_max_i64(1, ht_min_i64(side_by_side ? GROUP : 1, n_cut / (PIECES * n_threads)));
+    const bool waits = s->k > job->shared_steps;
+    job->own_sums = 1 + (s->k > DEPTH && !waits ? job->group * n_other : 0);
+    job->own_elements = (packed(job, job->by_rows) ? job->group * size : 0) + job->own_sums * SUMS * 2;
+    const int64_t n_sums = waits ? n_cut * n_other * SUMS * 2 : 0;
     if (at) {
         job->shared = at;
         job->own = at + n_shared * size;
@@ -391,9 +405,9 @@ void HT_ISA_NAME(ht_tiles_trial)(float sums[HT_TILES_TRIAL]) {
         row_panel a = {panels[0], TILE_SIZE, 2 * TILE_SIZE, TILE_BYTES};
         tiles u;
         int64_t shaped = 0;
-        multiply(&u, &shaped, &a, panels[1], job.n_rows, job.n_cols, STEPS, NULL, sums);
+        multiply(&u, &shaped, &a, panels[1], job.n_rows, job.n_cols, STEPS, NULL, sums, i % 2);
         a.at += STEPS * PANEL;
-        multiply(&u, &shaped, &a, panels[1] + STEPS * PANEL, job.n_rows, job.n_cols, REST, sums, sums);
+        multiply(&u, &shaped, &a, panels[1] + STEPS * PANEL, job.n_rows, job.n_cols, REST, sums, sums, i % 2);
         tiles_end(&u);
     }
 }
