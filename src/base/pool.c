@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
+#include "base/apart.h"
 #include "base/checked.h"
 #include "base/error.h"
 
@@ -9,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -22,6 +24,10 @@ static inline void relax(void) { sched_yield(); }
 /* Iterations of relax(), roughly 40 ns each on x86: a worker outside a lease gives its core back after some 20 us,
  * inside a lease it stays for the length of a serial phase. */
 enum { SPIN_IDLE = 500, SPIN_LEASED = 20000, SPIN_YIELD = 2000 };
+
+/* A worker that has not begun so many nanoseconds after it was woken waits for a core that another thread has; then, so many
+ * times, workers are sent to cores of their own before they are woken. */
+enum { LATE = 200000, SEND_TIMES = 256 };
 
 typedef struct worker {
     ht_pool *pool;
@@ -60,6 +66,10 @@ struct ht_pool {
     _Atomic bool stopping;
     pthread_mutex_t park_lock;
     pthread_cond_t park;
+    ht_berth *berths; /* of the workers */
+    int caller_core;  /* when it last woke workers */
+    int times_to_send;
+    int64_t woken; /* in this lease, in nanoseconds; 0: none was */
 };
 
 unsigned ht_flush_denormals(void) {
@@ -129,13 +139,18 @@ static void run_job(ht_pool *p, int index, uint64_t job) {
 /* The worker announces itself as parked, then looks for work once more; whoever has work makes it known, then looks for
  * parked workers. Both do so by changing `parked`, and the second to change it sees what the first did before. */
 static void park_until_work(ht_pool *p, int index, uint64_t seen) {
+    ht_berth *berth = ht_berth_at(p->berths, index - 1);
     pthread_mutex_lock(&p->park_lock);
     atomic_fetch_add(&p->parked, 1);
+    ht_berth_leave(berth);
     while (atomic_load_explicit(&p->shares[index].job, memory_order_acquire) == seen && !atomic_load(&p->stopping) &&
            !atomic_load(&p->leased))
         pthread_cond_wait(&p->park, &p->park_lock);
     atomic_fetch_sub(&p->parked, 1);
+    const bool sent = ht_berth_arrived(berth);
+    if (!sent && p->woken && ht_core_now() == p->caller_core) p->times_to_send = SEND_TIMES;
     pthread_mutex_unlock(&p->park_lock);
+    if (sent) ht_berth_free_to_move(berth);
 }
 
 static void *work(void *arg) {
@@ -172,10 +187,32 @@ static void *work(void *arg) {
     return NULL;
 }
 
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static void wake_parked(ht_pool *p) {
     if (atomic_fetch_add(&p->parked, 0) == 0) return; /* see park_until_work */
     pthread_mutex_lock(&p->park_lock);
+    p->woken = now();
+    p->caller_core = ht_core_now();
+    if (p->times_to_send > 0) {
+        p->times_to_send--;
+        ht_berths_send(p->berths, p->n_threads - 1, p->caller_core);
+    }
     pthread_cond_broadcast(&p->park);
+    pthread_mutex_unlock(&p->park_lock);
+}
+
+/* At the end of a lease: whether a worker that was woken has yet to begin. */
+static void look_for_late(ht_pool *p) {
+    if (!p->woken) return;
+    const bool late = atomic_load(&p->parked) > 0 && now() - p->woken > LATE;
+    pthread_mutex_lock(&p->park_lock);
+    if (late) p->times_to_send = SEND_TIMES;
+    p->woken = 0;
     pthread_mutex_unlock(&p->park_lock);
 }
 
@@ -199,7 +236,8 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     pthread_cond_init(&p->park, NULL);
     p->workers = calloc((size_t)n_threads, sizeof *p->workers);
     p->shares = aligned_alloc(64, (size_t)n_threads * sizeof *p->shares);
-    if (!p->workers || !p->shares) {
+    p->berths = ht_berths_new(n_threads);
+    if (!p->workers || !p->shares || !p->berths) {
         ht_pool_free(p);
         return ht_fail_memory(err, (size_t)n_threads * (sizeof(worker) + sizeof(share)), "the thread pool");
     }
@@ -228,6 +266,7 @@ void ht_pool_free(ht_pool *p) {
     pthread_mutex_destroy(&p->park_lock);
     pthread_mutex_destroy(&p->lease);
     free(p->shares);
+    free(p->berths);
     free(p->workers);
     free(p);
 }
@@ -241,6 +280,7 @@ void ht_pool_lease(ht_pool *p) {
 }
 
 void ht_pool_release(ht_pool *p) {
+    look_for_late(p);
     atomic_store(&p->leased, false);
     pthread_mutex_unlock(&p->lease);
 }

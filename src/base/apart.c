@@ -1,0 +1,108 @@
+#define _GNU_SOURCE
+#include "base/apart.h"
+
+#include <stdlib.h>
+
+#if defined(__linux__)
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct ht_berth {
+    pid_t thread;
+    size_t core; /* where it fell asleep */
+    bool sleeps, sent;
+    cpu_set_t before; /* the cores that it might use when it was sent */
+};
+
+int ht_core_now(void) { return sched_getcpu(); }
+
+void ht_berth_leave(ht_berth *b) {
+    b->thread = (pid_t)syscall(SYS_gettid);
+    b->core = (size_t)ht_core_now();
+    b->sleeps = true;
+    b->sent = false;
+}
+
+bool ht_berth_arrived(ht_berth *b) {
+    b->sleeps = false;
+    return b->sent;
+}
+
+void ht_berth_free_to_move(const ht_berth *b) { (void)sched_setaffinity(0, sizeof b->before, &b->before); }
+
+static bool known(size_t core) { return core < CPU_SETSIZE; }
+
+static void send(ht_berth *b, const cpu_set_t *to) {
+    if (CPU_COUNT(to) > 0) b->sent = sched_setaffinity(b->thread, sizeof *to, to) == 0;
+}
+
+/* To any core that nobody has, from now on `taken`; if there is none, anywhere but `core`. */
+static void send_anywhere(ht_berth *b, size_t core, cpu_set_t *taken) {
+    cpu_set_t to = b->before;
+    CPU_CLR(core, &to);
+    for (size_t c = 0; c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, &b->before) || CPU_ISSET(c, taken)) continue;
+        CPU_SET(c, taken);
+        CPU_ZERO(&to);
+        CPU_SET(c, &to);
+        break;
+    }
+    send(b, &to);
+}
+
+/* To its own core, or any that nobody has. */
+static void send_home(ht_berth *b, const cpu_set_t *taken) {
+    cpu_set_t to;
+    CPU_AND(&to, &b->before, taken);
+    CPU_XOR(&to, &to, &b->before);
+    if (CPU_ISSET(b->core, &b->before)) CPU_SET(b->core, &to);
+    send(b, &to);
+}
+
+void ht_berths_send(ht_berth *berths, int n, int from) {
+    const size_t core = (size_t)from;
+    if (!known(core)) return;
+    int first[CPU_SETSIZE] = {0}; /* 1 + the first thread of each core */
+    cpu_set_t taken;
+    CPU_ZERO(&taken);
+    CPU_SET(core, &taken);
+    for (int i = 0; i < n; i++) {
+        ht_berth *b = &berths[i];
+        if (!b->sleeps || b->sent) continue;
+        if (sched_getaffinity(b->thread, sizeof b->before, &b->before) != 0) b->sleeps = false;
+        if (!known(b->core)) b->core = core;
+        CPU_SET(b->core, &taken);
+        if (!first[b->core]) first[b->core] = 1 + i;
+    }
+    for (int at_home = 0; at_home < 2; at_home++)
+        for (int i = 0; i < n; i++) {
+            ht_berth *b = &berths[i];
+            if (!b->sleeps || b->sent || (b->core != core && first[b->core] == 1 + i) != at_home) continue;
+            if (at_home)
+                send_home(b, &taken);
+            else
+                send_anywhere(b, core, &taken);
+        }
+}
+
+#else
+
+struct ht_berth {
+    int none;
+};
+
+int ht_core_now(void) { return -1; }
+void ht_berth_leave(ht_berth *b) { (void)b; }
+bool ht_berth_arrived(ht_berth *b) {
+    (void)b;
+    return false;
+}
+void ht_berth_free_to_move(const ht_berth *b) { (void)b; }
+void ht_berths_send(ht_berth *b, int n, int core) { (void)b, (void)n, (void)core; }
+
+#endif
+
+ht_berth *ht_berths_new(int n) { return calloc((size_t)n, sizeof(ht_berth)); }
+ht_berth *ht_berth_at(ht_berth *berths, int i) { return berths + i; }
