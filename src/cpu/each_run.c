@@ -22,21 +22,37 @@ static void ask_ahead(const each_job *j, const each_block *b, int i) {
         ask_lines(j->out[k] + b->next * j->out_bytes[k], b->n * j->out_bytes[k], &j->share[i]);
 }
 
+/* Short programs ask for operands line by line between stores that go round the caches (bypass.h), longer ones between
+ * steps: they compute for so long that asking for all at the end would leave memory idle. On a core with 2 MB of second cache
+ * that was 1.2 to 1.5 times as fast for one to three operations, and 0.9 for seven. */
+static bool asks_between_stores(const each_job *j) { return j->asks && j->bypass && j->p->n_steps <= 3; }
+
+static void write_past(const each_job *j, const each_block *b, char *to, const char *from, int64_t bytes) {
+    ht_ahead ahead[HT_PROGRAM_INPUTS];
+    int n = 0;
+    for (int k = 0; k < j->p->n_in && asks_between_stores(j); k++) {
+        const each_source *s = &j->in[k];
+        if (s->how == WHOLE) ahead[n++] = (ht_ahead){s->data + b->next * s->bytes, (size_t)(64 * s->bytes / bytes)};
+    }
+    ht_bypass(to, from, (size_t)(b->n * bytes), ahead, n);
+}
+
 void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
     const ht_program *p = j->p;
+    const bool asks = j->asks && !asks_between_stores(j);
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
     for (int k = 0; k < p->n_in; k++) input[k] = ht_each_bring(j, k, b, r);
     for (int i = 0; i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
-        if (j->asks) ask_ahead(j, b, i);
+        if (asks) ask_ahead(j, b, i);
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
         char *result = s->out >= 0 ? j->out[s->out] + b->at * bytes : r->local[s->local];
         const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
         ((ht_each_fn *)s->kernel)(in, to, b->n, s->params);
-        if (bypasses) ht_bypass(result, to, (size_t)(b->n * bytes), NULL, 0);
+        if (bypasses) write_past(j, b, result, to, bytes);
         made[i] = to;
     }
 }

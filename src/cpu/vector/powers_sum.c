@@ -16,7 +16,6 @@ enum {
     EACH = 8,    /* elements that a sum takes at a time, */
     AT_ONCE = 4, /* of which so many powers are under way side by side */
     GROUP = SUMS * EACH,
-    AHEAD = 1024, /* elements of a row that are asked for before they are needed */
     WIDTH = HT_POWERS_WIDTH,
     FLOATS = WIDTH + 16 /* from one of the sums to the next: no power of two, of which a cache holds only few */
 };
@@ -63,7 +62,8 @@ HT_INLINE v16f term_of(v16f x, v16f middle) {
 
 /* What the sums take next: n registers of elements, `apart` bytes from one to the next, of which the first `some` are there,
  * to room[n][16], and -inf for the others, whose powers are 0. Gives the largest of each sum. This goes ahead of the powers by
- * one turn, so that they need not wait for memory. */
+ * one turn, so that they need not wait for memory. What will be read next is `ahead` bytes behind, or if that is 0, further
+ * along. */
 HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, int64_t ahead, float *room) {
     v16f most[2] = {v16f_set1(-INFINITY), v16f_set1(-INFINITY)};
     HT_UNROLL
@@ -74,7 +74,10 @@ HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, 
     }
     HT_UNROLL
     for (int k = 0; k < n; k++) /* not before the loads: what is asked for may take the place of what they want */
-        if (k < some) HT_PREFETCH(p + k * apart + ahead);
+        if (k < some && ahead)
+            HT_PREFETCH(p + k * apart + ahead);
+        else if (k < some)
+            HT_PREFETCH_ALONG(p + k * apart);
     return v16f_max(most[0], most[1]);
 }
 
@@ -139,10 +142,10 @@ HT_INLINE row_sums sums_of_row(ht_dtype t, bool careful, const char *first, int6
     const int64_t bytes = t == HT_F32 ? 4 : 2, apart = 16 * bytes, step = GROUP * bytes;
     row_sums s = {v16f_set1(-FLT_MAX), v16f_zero()};
     if (n >= GROUP && !careful) {
-        v16f most = bring(t, p, apart, EACH, EACH, AHEAD * bytes, room[0]);
+        v16f most = bring(t, p, apart, EACH, EACH, 0, room[0]);
         int now = 0;
         for (; n >= GROUP; n -= GROUP, p += step, now = !now) {
-            const v16f next = bring(t, n >= 2 * GROUP ? p + step : p, apart, EACH, EACH, AHEAD * bytes, room[!now]);
+            const v16f next = bring(t, n >= 2 * GROUP ? p + step : p, apart, EACH, EACH, 0, room[!now]);
             take_n(room[now], EACH, most, false, false, &s.high, &s.sum);
             most = next;
         }

@@ -53,6 +53,19 @@
 /* Asks for the cache line at p, which need not be valid memory. */
 #define HT_PREFETCH(p) __builtin_prefetch((const void *)(p), 0, 3)
 
+/* The same into the second cache only. A core has few lines on their way to the first one; what comes from memory holds
+ * such a place for long. So what is read along is asked for twice: far ahead into the second cache, and from there just
+ * before it is needed. Sums of powers went from 9.5 to 14.5 GB/s with it on one core. */
+#define HT_PREFETCH_SECOND(p) __builtin_prefetch((const void *)(p), 0, 2)
+
+/* Both of what is read along: bytes ahead of p. Arithmetic between loads keeps a core from looking so far ahead by itself. */
+enum { HT_AHEAD_FAR = 4096, HT_AHEAD_NEAR = 1024 };
+#define HT_PREFETCH_ALONG(p)                                                                                           \
+    do {                                                                                                               \
+        HT_PREFETCH_SECOND((const char *)(p) + HT_AHEAD_FAR);                                                          \
+        HT_PREFETCH((const char *)(p) + HT_AHEAD_NEAR);                                                                \
+    } while (0)
+
 #if defined(HT_ISA_avx512)
 #include "cpu/vector/simd_avx512.h"
 #elif defined(HT_ISA_YMM)

@@ -1,14 +1,11 @@
 /* What simd.h lacks for results and operands that a cache should not keep.
  *
  *   v16f_store_past(p, v)  round the caches, where there are such stores; p begins a line of 64 bytes. ht_bypass_end has to
- *                          follow, on the same thread, before others read
- *   HT_PREFETCH_SECOND(p)  asks for the line at p, into the second cache: the first has no room for it */
+ *                          follow, on the same thread, before others read */
 #ifndef HT_CPU_VECTOR_SIMD_PAST_H
 #define HT_CPU_VECTOR_SIMD_PAST_H
 
 #include "cpu/vector/simd.h"
-
-#define HT_PREFETCH_SECOND(p) __builtin_prefetch((const void *)(p), 0, 2)
 
 HT_INLINE void v16f_store_past(float *p, v16f v) {
 #if defined(HT_ISA_avx512)

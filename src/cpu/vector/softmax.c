@@ -13,7 +13,6 @@
 
 enum {
     KEPT = 6144,      /* elements of a row that are kept in the first cache on the way */
-    ROW_AHEAD = 256,  /* elements that are asked for before they are needed */
     PER_THREAD = 4,   /* blocks of columns, so that threads end together */
     LEAST_WIDTH = 64, /* columns of a block, where there are so many */
     SHORT = 128,      /* elements of a column that is kept, in */
@@ -51,7 +50,7 @@ HT_INLINE void row_step(ht_dtype t, bool writes, bool computes, bool looks, bool
                         int64_t i, int lanes, v16f *sum, v16f *largest) {
     if (looks) {
         const v16f x = lanes_load(t, s->looked_at, i, 1, lanes);
-        HT_PREFETCH(s->looked_at + (i + ROW_AHEAD) * (t == HT_F32 ? 4 : 2));
+        HT_PREFETCH_ALONG(s->looked_at + i * (t == HT_F32 ? 4 : 2));
         *largest = v16f_max(lanes == 16 ? x : v16f_select(m16_first(lanes), x, v16f_set1(-INFINITY)), *largest);
     }
     if (writes)
