@@ -62,6 +62,8 @@ static PyObject *hook(PyObject *module, PyObject *args, PyObject *named) {
 static PyMethodDef methods[] = {{"bind", bind, METH_O, NULL},
                                 {"hook", (PyCFunction)(void (*)(void))hook, METH_VARARGS | METH_KEYWORDS, NULL},
                                 {"call", (PyCFunction)(void (*)(void))core_call, METH_FASTCALL, NULL},
+                                {"kind", (PyCFunction)(void (*)(void))core_trace_kind, METH_FASTCALL, NULL},
+                                {"replay", (PyCFunction)(void (*)(void))core_replay, METH_FASTCALL, NULL},
                                 {"functions", core_functions, METH_NOARGS, NULL},
                                 {"fixed_sizes", core_fixed_sizes, METH_O, NULL},
                                 {"use", core_use, METH_VARARGS, NULL},

@@ -23,6 +23,7 @@
     X(ht_array_retain)                                                                                                 \
     X(ht_array_size)                                                                                                   \
     X(ht_array_stride)                                                                                                 \
+    X(ht_compiled_call)                                                                                                \
     X(ht_dtype_bytes)                                                                                                  \
     X(ht_scope_error)                                                                                                  \
     X(ht_scope_finish)                                                                                                 \
@@ -138,11 +139,17 @@ PyObject *core_transposed(PyObject *self, void *matrices);
 
 /* hold(arrays): an object that holds them, and is their handles to a function of ctypes. */
 PyObject *core_hold(PyObject *module, PyObject *arrays);
+ht_array *const *core_held(PyObject *held, int *n); /* lent by it */
 extern PyTypeObject *core_held_type;
 extern PyType_Spec core_held_spec;
 
 /* call(function, argument...): the array that a function of ctypes gives, which takes a scope first. */
 PyObject *core_call(PyObject *module, PyObject *const *args, Py_ssize_t n);
+
+/* ---- compiled functions: compiled.c ---- */
+
+PyObject *core_trace_kind(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *core_replay(PyObject *module, PyObject *const *args, Py_ssize_t n);
 
 /* ---- operators: elementwise.c ---- */
 

@@ -30,6 +30,12 @@ PyObject *core_hold(PyObject *module, PyObject *arrays) {
     return NULL;
 }
 
+ht_array *const *core_held(PyObject *self, int *n) {
+    held *h = (held *)self;
+    *n = (int)h->n;
+    return h->arrays;
+}
+
 static void dealloc(PyObject *self) {
     held *h = (held *)self;
     PyTypeObject *type = Py_TYPE(self);

@@ -6,7 +6,7 @@ from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array
-from ._transform import FUNCTION, LIST, MOST, arrays_of, forget, function_of, run
+from ._transform import FUNCTION, forget, function_of
 from ._tree import flatten, leaves, structure
 
 __all__ = ["compile", "disable_compile", "enable_compile"]
@@ -19,7 +19,7 @@ class _Options(Structure):
 
 
 _new = lib.declare("ht_compile", c_int, FUNCTION, POINTER(_Options), POINTER(c_void_p), c_void_p)
-_call = lib.declare("ht_compiled_call", c_int, c_void_p, c_void_p, lib.HELD, c_int, LIST, c_int)
+_kind, _replay = lib.core.kind, lib.core.replay
 _free = lib.declare("ht_compiled_free", None, c_void_p)
 _enabled = True
 _MOST_TRACES = 64  # of one function; the one used longest ago goes
@@ -54,7 +54,7 @@ class _Trace:
 
     def __init__(self, owner, args, kwargs, state):
         rebuild = flatten((args, kwargs, state))[1]
-        results = self._results = [None]  # what makes a value of arrays
+        results = self._results = [None, False]  # what makes a value of arrays; whether it is just the first of them
         owner_of = weakref.ref(owner)  # the library's callback lives as long as the trace, and must not keep it alive
 
         def call(stand_ins):
@@ -66,6 +66,7 @@ class _Trace:
                 _assign(compiled.inputs, at_first)
                 value = compiled.fun(*positional, **named)
                 made, results[0] = flatten((value, compiled.outputs))
+                results[1] = isinstance(value, array) and not compiled.outputs
                 return made
             finally:
                 lib.thread.shapeless = around
@@ -75,18 +76,24 @@ class _Trace:
         as_function, self._number = function_of(call)
         self._pointer = c_void_p()
         lib.check(_new, byref(as_function), byref(_Options(owner.shapeless)), byref(self._pointer))
+        self._address = self._pointer.value
 
     def __del__(self):
         _free(self._pointer)
         forget(self._number)
 
     def __call__(self, arguments):
-        out = (c_void_p * MOST)()
-        made = run(
-            lambda scope: _call(scope, self._pointer, lib.hold(arguments), len(arguments), out, MOST),
-            results=lambda count: arrays_of(out, count),
-        )
-        return self._results[0](made)
+        """(value, state)"""
+        thread = lib.thread
+        thread.depth += 1
+        try:
+            made = _replay(self._address, arguments)
+        finally:
+            thread.depth -= 1
+            if not thread.depth:
+                thread.kept.clear()
+        rebuild, one = self._results
+        return (made[0], None) if one else rebuild(made)
 
 
 class _Compiled:
@@ -94,20 +101,24 @@ class _Compiled:
         self.fun, self.shapeless = fun, shapeless
         self.inputs = [] if inputs is None else inputs
         self.outputs = [] if outputs is None else outputs
+        self._lone = isinstance(inputs, array)  # whose truth is another matter than whether there is one
         self._traces = {}
 
     def __call__(self, *args, **kwargs):
         if not _enabled:
             return self.fun(*args, **kwargs)
-        tree = args, kwargs, self.inputs
-        arguments = list(leaves(tree))
-        kind = structure(tree), tuple((a.dtype, a.ndim if self.shapeless else a.shape) for a in arguments)
+        arguments, kind = args, None if kwargs or self._lone or self.inputs else _kind(args, self.shapeless)
+        if kind is None:
+            tree = args, kwargs, self.inputs
+            arguments = list(leaves(tree))
+            kind = structure(tree), tuple((a.dtype, a.ndim if self.shapeless else a.shape) for a in arguments)
         trace = self._traces.pop(kind, None) or _Trace(self, args, kwargs, self.inputs)
         value, state = trace(arguments)  # one that fails is not put back
         self._traces[kind] = trace
         if len(self._traces) > _MOST_TRACES:
             del self._traces[next(iter(self._traces))]
-        _assign(self.outputs, state)
+        if state is not None:
+            _assign(self.outputs, state)
         return value
 
 

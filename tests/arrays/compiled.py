@@ -41,6 +41,32 @@ class Compiled(unittest.TestCase):
         hx.enable_compile()
         self.assertEqual(len(calls), 5)
 
+    def test_arguments_that_are_all_arrays(self):
+        calls = []
+
+        def f(*xs):
+            calls.append(len(xs))
+            return sum(xs[1:], xs[0]) * 2
+
+        g, shapeless = hx.compile(f), hx.compile(f, shapeless=True)
+        for n in (1, 3, 100):  # few are told apart in another way than many
+            for _ in range(2):
+                for dtype in (hx.float32, hx.int32):
+                    for shape in ((), (2,), (3, 2), (2, 3), (1, 1, 1, 1, 1, 2)):
+                        for function in (g, shapeless):
+                            got = function(*[hx.full(shape, i + 1, dtype=dtype) for i in range(n)])
+                            self.assertEqual((got.dtype, got.shape), (dtype, shape))
+                            close(got, np.full(shape, n * (n + 1)))
+        self.assertEqual(len(calls), 3 * 2 * (5 + 4))
+        with self.assertRaises(IndexError):
+            g()
+        both = hx.compile(lambda x, y: (x + y, [x - y]))
+        for _ in range(2):
+            total, (difference,) = both(hx.array(5.0), hx.array(3.0))
+            self.assertEqual((total.item(), difference.item()), (8.0, 2.0))
+        one = hx.compile(lambda x: [x])
+        self.assertIsInstance(one(hx.array(1.0)), list)
+
     def test_state_is_read_and_changed(self):
         state, calls = {"w": hx.array(1.0), "momentum": [hx.array(0.0)]}, []
 
