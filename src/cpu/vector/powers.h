@@ -22,8 +22,8 @@ HT_INLINE v16f v16f_exp_falling(v16f x) {
 }
 
 /* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
- * the other sign. What is 4 KB ahead is asked for: a row, or the next one. */
-HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, m16 *nan) {
+ * the other sign. What follows is asked for, also of the next row; `far` says that it has to come from memory. */
+HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, bool far, m16 *nan) {
     v16f max[4];
     m16 is_nan[4];
     v16i sign = v16i_set1(flip);
@@ -35,7 +35,10 @@ HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, m16 *nan) {
     for (; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            HT_PREFETCH(p + i + 16 * k + 1024);
+            if (far)
+                HT_PREFETCH_ALONG(p + i + 16 * k);
+            else
+                HT_PREFETCH(p + i + 16 * k + 1024);
             v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
             max[k] = v16f_max(v, max[k]);
             is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v));

@@ -99,11 +99,17 @@ static size_t sums_scratch(const ht_call *call) {
     return n <= SUM_BLOCK ? 0 : (size_t)(row_count(x) * ((n + SUM_BLOCK - 1) / SUM_BLOCK)) * sizeof(float);
 }
 
-enum { STAGED = 1024 };
+enum {
+    STAGED = 1024,
+    FAR =
+        1
+        << 20 /* elements that a second cache cannot keep: asking for them twice is 1.2 times as fast, for fewer 0.8 */
+};
 
 /* The same of a row of any dtype and stride. */
 static v16f max_of(const row *r, int32_t flip, m16 *nan) {
-    if (r->x->dtype == HT_F32 && r->stride == 1) return powers_max((const float *)r->x->data + r->at, r->n, flip, nan);
+    if (r->x->dtype == HT_F32 && r->stride == 1)
+        return powers_max((const float *)r->x->data + r->at, r->n, flip, ht_view_size(r->x) >= FAR, nan);
     float room[STAGED];
     v16f max = v16f_set1(-INFINITY);
     *nan = m16_first(0);
@@ -112,7 +118,7 @@ static v16f max_of(const row *r, int32_t flip, m16 *nan) {
         for (int64_t k = 0; k < some; k += 16)
             v16f_store_n(room + k, load(r, i + k, lanes_of(some - k)), lanes_of(some - k));
         m16 here;
-        max = v16f_max(max, powers_max(room, some, flip, &here));
+        max = v16f_max(max, powers_max(room, some, flip, false, &here));
         *nan = m16_or(*nan, here);
     }
     return max;
