@@ -15,6 +15,13 @@
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define TEST_SANITIZED 1
 #endif
+#if __has_feature(thread_sanitizer)
+#define TEST_WATCHES_THREADS                                                                                           \
+    1 /* of kernels that differ in what they compute, not in how they share it, some are enough */
+#endif
+#endif
+#if !defined(TEST_WATCHES_THREADS)
+#define TEST_WATCHES_THREADS 0
 #endif
 #if !defined(TEST_EMULATED)
 #define TEST_EMULATED 0
