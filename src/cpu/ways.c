@@ -3,11 +3,16 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* The first results are all tried, later ones rarely: a trial costs a little of what the worse way costs. */
-enum { FIRST_TRIALS = 4, EVERY = 32, SCALE = 1 << 16 };
+/* Results that are tried: not the first one, whose memory may be new, which plain stores find in the caches; then several,
+ * later ones more and more rarely: a trial costs a little of what the worse way costs. */
+enum { FIRST_TRIALS = 4, OFTEN = 4, OFTEN_UNTIL = 32, EVERY = 32, SCALE = 1 << 16 };
+
+static bool is_tried(unsigned n) {
+    return n > 0 && (n <= FIRST_TRIALS || n % EVERY == 0 || (n < OFTEN_UNTIL && n % OFTEN == 0));
+}
 
 typedef struct record {
-    atomic_uint results;
+    atomic_uint results, trials;
     atomic_int lead; /* by how much plain stores are faster: of the sum of both times, in 1 / SCALE, a moving mean */
 } record;
 
@@ -24,12 +29,12 @@ static int64_t now(void) {
 ht_trial ht_ways_next(ht_work work, int threads) {
     record *r = record_of(work, threads);
     const unsigned n = atomic_fetch_add_explicit(&r->results, 1, memory_order_relaxed);
-    if (n < FIRST_TRIALS || n % EVERY == 0) {
-        const unsigned trial = n < FIRST_TRIALS ? n : n / EVERY;
+    if (is_tried(n)) {
+        const unsigned trial = atomic_fetch_add_explicit(&r->trials, 1, memory_order_relaxed);
         return (ht_trial){.tries = true, .first = trial % 2 ? HT_WAY_PLAIN : HT_WAY_BYPASS};
     }
     const int lead = atomic_load_explicit(&r->lead, memory_order_relaxed);
-    return (ht_trial){.first = lead > 0 ? HT_WAY_PLAIN : HT_WAY_BYPASS};
+    return (ht_trial){.first = lead > 0 || n == 0 ? HT_WAY_PLAIN : HT_WAY_BYPASS};
 }
 
 void ht_ways_begin(ht_trial *t) { t->began = now(); }
