@@ -1,7 +1,7 @@
 /* Calls of compiled functions, which take less time than Python takes to look at their arguments. */
 #include "core.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 enum { MOST = 4096 /* arrays that a function may give */ };
 
@@ -47,15 +47,18 @@ PyObject *core_replay(PyObject *module, PyObject *const *args, Py_ssize_t n_args
     PyObject *held = core_hold(NULL, args[1]);
     ht_array *const *in = held ? core_held(held, &n_in) : NULL;
     ht_scope *s = held ? core_scope_take() : NULL;
-    if (!s) {
+    ht_array **made = s ? malloc(MOST * sizeof *made) : NULL; /* calls nest, on threads whose stacks may be small */
+    if (!made) {
+        if (s) PyErr_NoMemory();
+        if (s) core_finish(s, NULL);
         Py_XDECREF(held);
         return NULL;
     }
-    ht_array *made[MOST];
     Py_BEGIN_ALLOW_THREADS; /* it may call back, or wait for another thread that does */
     n_out = core_ht.ht_compiled_call(s, compiled, in, n_in, made, MOST);
     Py_END_ALLOW_THREADS;
     PyObject *list = n_out >= 0 ? list_of(made, n_out) : NULL;
+    free(made);
     Py_DECREF(held);
     if (n_out < 0 || PyErr_Occurred()) return core_finish(s, NULL);
     core_ht.ht_scope_finish(s, NULL);

@@ -66,7 +66,7 @@ class _Trace:
                 _assign(compiled.inputs, at_first)
                 value = compiled.fun(*positional, **named)
                 made, results[0] = flatten((value, compiled.outputs))
-                results[1] = isinstance(value, array) and not compiled.outputs
+                results[1] = isinstance(value, array) and not compiled.keeps
                 return made
             finally:
                 lib.thread.shapeless = around
@@ -101,13 +101,18 @@ class _Compiled:
         self.fun, self.shapeless = fun, shapeless
         self.inputs = [] if inputs is None else inputs
         self.outputs = [] if outputs is None else outputs
-        self._lone = isinstance(inputs, array)  # whose truth is another matter than whether there is one
+        self._reads_one = isinstance(inputs, array)  # whose truth is another matter than whether there is one
+        self._keeps_one = isinstance(outputs, array)
         self._traces = {}
+
+    @property
+    def keeps(self):
+        return self._keeps_one or bool(self.outputs)
 
     def __call__(self, *args, **kwargs):
         if not _enabled:
             return self.fun(*args, **kwargs)
-        arguments, kind = args, None if kwargs or self._lone or self.inputs else _kind(args, self.shapeless)
+        arguments, kind = args, None if kwargs or self._reads_one or self.inputs else _kind(args, self.shapeless)
         if kind is None:
             tree = args, kwargs, self.inputs
             arguments = list(leaves(tree))

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 struct ht_berth {
-    pid_t thread;
-    size_t core; /* where it fell asleep */
+    pid_t process, thread; /* a forked process has the sleepers of the first one on record, which are not its own */
+    size_t core;           /* where it fell asleep */
     bool sleeps, sent;
     cpu_set_t before; /* the cores that it might use when it was sent */
 };
@@ -19,6 +19,7 @@ struct ht_berth {
 int ht_core_now(void) { return sched_getcpu(); }
 
 void ht_berth_leave(ht_berth *b) {
+    b->process = getpid();
     b->thread = (pid_t)syscall(SYS_gettid);
     b->core = (size_t)ht_core_now();
     b->sleeps = true;
@@ -27,10 +28,9 @@ void ht_berth_leave(ht_berth *b) {
 
 bool ht_berth_arrived(ht_berth *b) {
     b->sleeps = false;
+    if (b->sent) (void)sched_setaffinity(0, sizeof b->before, &b->before);
     return b->sent;
 }
-
-void ht_berth_free_to_move(const ht_berth *b) { (void)sched_setaffinity(0, sizeof b->before, &b->before); }
 
 static bool known(size_t core) { return core < CPU_SETSIZE; }
 
@@ -38,12 +38,17 @@ static void send(ht_berth *b, const cpu_set_t *to) {
     if (CPU_COUNT(to) > 0) b->sent = sched_setaffinity(b->thread, sizeof *to, to) == 0;
 }
 
-/* To any core that nobody has, from now on `taken`; if there is none, anywhere but `core`. */
-static void send_anywhere(ht_berth *b, size_t core, cpu_set_t *taken) {
-    cpu_set_t to = b->before;
+/* To any core that nobody has: if it is one of several, to one that is `taken` from now on. If there is none, anywhere but
+ * `core`. */
+static void send_anywhere(ht_berth *b, size_t core, bool several, cpu_set_t *taken) {
+    cpu_set_t to, free;
+    CPU_AND(&free, &b->before, taken);
+    CPU_XOR(&free, &free, &b->before);
+    to = b->before;
     CPU_CLR(core, &to);
-    for (size_t c = 0; c < CPU_SETSIZE; c++) {
-        if (!CPU_ISSET(c, &b->before) || CPU_ISSET(c, taken)) continue;
+    if (!several && CPU_COUNT(&free) > 0) to = free;
+    for (size_t c = 0; several && c < CPU_SETSIZE; c++) {
+        if (!CPU_ISSET(c, &free)) continue;
         CPU_SET(c, taken);
         CPU_ZERO(&to);
         CPU_SET(c, &to);
@@ -71,7 +76,8 @@ void ht_berths_send(ht_berth *berths, int n, int from) {
     for (int i = 0; i < n; i++) {
         ht_berth *b = &berths[i];
         if (!b->sleeps || b->sent) continue;
-        if (sched_getaffinity(b->thread, sizeof b->before, &b->before) != 0) b->sleeps = false;
+        b->sleeps = b->process == getpid() && sched_getaffinity(b->thread, sizeof b->before, &b->before) == 0;
+        if (!b->sleeps) continue;
         if (!known(b->core)) b->core = core;
         CPU_SET(b->core, &taken);
         if (!first[b->core]) first[b->core] = 1 + i;
@@ -83,7 +89,7 @@ void ht_berths_send(ht_berth *berths, int n, int from) {
             if (at_home)
                 send_home(b, &taken);
             else
-                send_anywhere(b, core, &taken);
+                send_anywhere(b, core, n > 1, &taken);
         }
 }
 
@@ -99,7 +105,6 @@ bool ht_berth_arrived(ht_berth *b) {
     (void)b;
     return false;
 }
-void ht_berth_free_to_move(const ht_berth *b) { (void)b; }
 void ht_berths_send(ht_berth *b, int n, int core) { (void)b, (void)n, (void)core; }
 
 #endif

@@ -3,7 +3,8 @@
  * The scheduler does not always see to that: on virtual machines Linux may take a core that has slept for some milliseconds
  * for one that other machines use, and put a thread on the core of the one that wakes it, where it waits for its turn,
  * while the other core sleeps on. A pool that notices this (pool.c) says before it wakes threads where they may not begin.
- * Nothing is bound to a core for longer: a thread that has arrived may go wherever it might go before.
+ * Nothing is bound to a core for longer: a thread that has arrived may go wherever it might go before. (Linux remembers that
+ * its mask was set, so that it does not follow a set of cores that is made larger from outside.)
  *
  * Where there are no such calls, or they are not allowed, nothing happens. */
 #ifndef HT_BASE_APART_H
@@ -22,14 +23,12 @@ ht_berth *ht_berth_at(ht_berth *berths, int i);
 int ht_core_now(void);
 
 /* By the thread itself: before it sleeps, and when it has been woken. Between the two it may be sent. Callers see to it that
- * ht_berth_leave, ht_berth_arrived and ht_berths_send do not overlap. */
+ * these and ht_berths_send do not overlap. */
 void ht_berth_leave(ht_berth *berth);
-bool ht_berth_arrived(ht_berth *berth); /* whether it had been sent: ht_berth_free_to_move has to follow */
+bool ht_berth_arrived(ht_berth *berth); /* whether it had been sent; it may then go again where it might go before */
 
-/* By the thread itself, and it alone: it may go again where it might go before it was sent. */
-void ht_berth_free_to_move(const ht_berth *berth);
-
-/* Sends those that sleep to cores of their own, as far as there are enough: not `core`, and not one of another's. */
+/* Sends those of this process that sleep to cores of their own, as far as there are enough: not `core`, and not one of
+ * another's. */
 void ht_berths_send(ht_berth *berths, int n, int core);
 
 #endif

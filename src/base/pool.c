@@ -69,7 +69,8 @@ struct ht_pool {
     ht_berth *berths; /* of the workers */
     int caller_core;  /* when it last woke workers */
     int times_to_send;
-    int64_t woken; /* in this lease, in nanoseconds; 0: none was */
+    int n_cores;   /* that there were when it was made; with more threads some have to share one */
+    int64_t woken; /* when workers were first woken in this lease, in nanoseconds; 0: none was */
 };
 
 unsigned ht_flush_denormals(void) {
@@ -142,15 +143,14 @@ static void park_until_work(ht_pool *p, int index, uint64_t seen) {
     ht_berth *berth = ht_berth_at(p->berths, index - 1);
     pthread_mutex_lock(&p->park_lock);
     atomic_fetch_add(&p->parked, 1);
-    ht_berth_leave(berth);
     while (atomic_load_explicit(&p->shares[index].job, memory_order_acquire) == seen && !atomic_load(&p->stopping) &&
-           !atomic_load(&p->leased))
+           !atomic_load(&p->leased)) {
+        ht_berth_leave(berth);
         pthread_cond_wait(&p->park, &p->park_lock);
+        if (!ht_berth_arrived(berth) && p->woken && ht_core_now() == p->caller_core) p->times_to_send = SEND_TIMES;
+    }
     atomic_fetch_sub(&p->parked, 1);
-    const bool sent = ht_berth_arrived(berth);
-    if (!sent && p->woken && ht_core_now() == p->caller_core) p->times_to_send = SEND_TIMES;
     pthread_mutex_unlock(&p->park_lock);
-    if (sent) ht_berth_free_to_move(berth);
 }
 
 static void *work(void *arg) {
@@ -196,12 +196,12 @@ static int64_t now(void) {
 static void wake_parked(ht_pool *p) {
     if (atomic_fetch_add(&p->parked, 0) == 0) return; /* see park_until_work */
     pthread_mutex_lock(&p->park_lock);
-    p->woken = now();
     p->caller_core = ht_core_now();
-    if (p->times_to_send > 0) {
+    if (!p->woken && p->times_to_send > 0 && p->n_threads <= p->n_cores) {
         p->times_to_send--;
         ht_berths_send(p->berths, p->n_threads - 1, p->caller_core);
     }
+    if (!p->woken) p->woken = now();
     pthread_cond_broadcast(&p->park);
     pthread_mutex_unlock(&p->park_lock);
 }
@@ -230,7 +230,7 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     if (n_threads == 0) n_threads = available_cores();
     ht_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
     if (!p) return ht_fail_memory(err, sizeof *p, "the thread pool");
-    *p = (ht_pool){.n_threads = n_threads};
+    *p = (ht_pool){.n_threads = n_threads, .n_cores = available_cores()};
     pthread_mutex_init(&p->lease, NULL);
     pthread_mutex_init(&p->park_lock, NULL);
     pthread_cond_init(&p->park, NULL);

@@ -9,10 +9,15 @@
 
 #if defined(__linux__)
 
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 enum { MOST = 5 };
 
 typedef struct sleeper {
     pthread_t thread;
+    pid_t number;
     int index, arrived_on;
     bool sent;
     cpu_set_t before, after;
@@ -27,16 +32,16 @@ static bool awake;
 
 static void *sleep_once(void *arg) {
     sleeper *s = arg;
+    s->number = (pid_t)syscall(SYS_gettid);
     assert_int_equal(sched_getaffinity(0, sizeof s->before, &s->before), 0);
     pthread_mutex_lock(&lock);
     ht_berth_leave(ht_berth_at(berths, s->index));
     n_asleep++;
     pthread_cond_broadcast(&changed);
     while (!awake) pthread_cond_wait(&changed, &lock);
-    s->sent = ht_berth_arrived(ht_berth_at(berths, s->index));
     s->arrived_on = ht_core_now();
+    s->sent = ht_berth_arrived(ht_berth_at(berths, s->index));
     pthread_mutex_unlock(&lock);
-    if (s->sent) ht_berth_free_to_move(ht_berth_at(berths, s->index));
     assert_int_equal(sched_getaffinity(0, sizeof s->after, &s->after), 0);
     return NULL;
 }
@@ -98,6 +103,35 @@ static void on_one_core_nobody_is_sent(void **state) {
     assert_int_equal(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
+/* A process that was forked leaves the threads alone that only its parent has. */
+static void nobody_is_sent_from_another_process(void **state) {
+    (void)state;
+    berths = ht_berths_new(1);
+    assert_non_null(berths);
+    n_asleep = 0;
+    awake = false;
+    sleepers[0] = (sleeper){.index = 0};
+    assert_int_equal(pthread_create(&sleepers[0].thread, NULL, sleep_once, &sleepers[0]), 0);
+    pthread_mutex_lock(&lock);
+    while (n_asleep < 1) pthread_cond_wait(&changed, &lock);
+    const pid_t child = fork();
+    if (child == 0) {
+        for (int core = 0; core < 4; core++) ht_berths_send(berths, 1, core);
+        _exit(ht_berth_arrived(ht_berth_at(berths, 0)));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    cpu_set_t now;
+    assert_int_equal(sched_getaffinity(sleepers[0].number, sizeof now, &now), 0);
+    assert_true(CPU_EQUAL(&now, &sleepers[0].before));
+    awake = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    pthread_join(sleepers[0].thread, NULL);
+    free(berths);
+}
+
 static void nobody_is_sent_unasked(void **state) {
     (void)state;
     run(MOST, 0, false);
@@ -110,6 +144,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sent_off_a_core),
         cmocka_unit_test(on_one_core_nobody_is_sent),
+        cmocka_unit_test(nobody_is_sent_from_another_process),
         cmocka_unit_test(nobody_is_sent_unasked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

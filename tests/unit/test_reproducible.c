@@ -1,6 +1,6 @@
 /* Logits are the same bits for every number of threads, every chunk size, and in company: the whole cross product on a
- * tiny checkpoint of each family and, with HEARTH_TEST_MODELS, every other pair on the real models. And for every chunk
- * size, evaluating the forward function eagerly gives the bits of the plan. Tokens are those that the logits of every
+ * tiny checkpoint of each family and, with HEARTH_TEST_MODELS, every other pair on the real models. And with two threads,
+ * evaluating the forward function eagerly gives the bits of the plan. Tokens are those that the logits of every
  * step give. */
 #include "device/device.h"
 #include "generate/sampler.h"

@@ -405,9 +405,9 @@ void HT_ISA_NAME(ht_tiles_trial)(float sums[HT_TILES_TRIAL]) {
         row_panel a = {panels[0], TILE_SIZE, 2 * TILE_SIZE, TILE_BYTES};
         tiles u;
         int64_t shaped = 0;
-        multiply(&u, &shaped, &a, panels[1], job.n_rows, job.n_cols, STEPS, NULL, sums, i % 2);
+        multiply(&u, &shaped, &a, panels[1], job.n_rows, job.n_cols, STEPS, NULL, sums, true);
         a.at += STEPS * PANEL;
-        multiply(&u, &shaped, &a, panels[1] + STEPS * PANEL, job.n_rows, job.n_cols, REST, sums, sums, i % 2);
+        multiply(&u, &shaped, &a, panels[1] + STEPS * PANEL, job.n_rows, job.n_cols, REST, sums, sums, false);
         tiles_end(&u);
     }
 }
