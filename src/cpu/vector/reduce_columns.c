@@ -190,6 +190,7 @@ HT_INLINE void place_four(const char *row, int64_t step_bytes, uint32_t at, bool
         HT_UNROLL
         for (int r = 0; r < 4; r++) {
             const char *p = row + r * step_bytes + c * (int64_t)sizeof(float);
+            HT_PREFETCH_SECOND(p + 8 * step_bytes); /* twice (simd.h): comparing takes long */
             HT_PREFETCH(p + 4 * step_bytes);
             const v16f x = v16f_load((const float *)(const void *)p);
             const m16 beats = smallest ? v16f_lt(x, kept) : v16f_gt(x, kept);
