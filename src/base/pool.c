@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -57,6 +58,7 @@ struct ht_pool {
     worker *workers; /* n_threads - 1 of them */
     share *shares;   /* n_threads of them; the first is the caller's, who is there already, and never the smaller */
     int n_started;
+    pid_t process;
     pthread_mutex_t lease;
 
     _Alignas(64) _Atomic int64_t completed; /* blocks of the job, added by those who have run them */
@@ -193,8 +195,11 @@ static int64_t now(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* A process that was forked has the pool, but not its workers, one of which may have held the lock. */
+static bool has_workers(const ht_pool *p) { return p->process == getpid(); }
+
 static void wake_parked(ht_pool *p) {
-    if (atomic_fetch_add(&p->parked, 0) == 0) return; /* see park_until_work */
+    if (atomic_fetch_add(&p->parked, 0) == 0 || !has_workers(p)) return; /* see park_until_work */
     pthread_mutex_lock(&p->park_lock);
     p->caller_core = ht_core_now();
     if (!p->woken && p->times_to_send > 0 && p->n_threads <= p->n_cores) {
@@ -230,7 +235,7 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     if (n_threads == 0) n_threads = available_cores();
     ht_pool *p = aligned_alloc(64, (sizeof *p + 63) / 64 * 64);
     if (!p) return ht_fail_memory(err, sizeof *p, "the thread pool");
-    *p = (ht_pool){.n_threads = n_threads, .n_cores = available_cores()};
+    *p = (ht_pool){.n_threads = n_threads, .n_cores = available_cores(), .process = getpid()};
     pthread_mutex_init(&p->lease, NULL);
     pthread_mutex_init(&p->park_lock, NULL);
     pthread_cond_init(&p->park, NULL);
@@ -257,14 +262,16 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
 
 void ht_pool_free(ht_pool *p) {
     if (!p) return;
-    atomic_store(&p->stopping, true);
-    pthread_mutex_lock(&p->park_lock);
-    pthread_cond_broadcast(&p->park);
-    pthread_mutex_unlock(&p->park_lock);
-    for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
-    pthread_cond_destroy(&p->park);
-    pthread_mutex_destroy(&p->park_lock);
-    pthread_mutex_destroy(&p->lease);
+    if (has_workers(p)) {
+        atomic_store(&p->stopping, true);
+        pthread_mutex_lock(&p->park_lock);
+        pthread_cond_broadcast(&p->park);
+        pthread_mutex_unlock(&p->park_lock);
+        for (int i = 0; i < p->n_started; i++) pthread_join(p->workers[i].thread, NULL);
+        pthread_cond_destroy(&p->park);
+        pthread_mutex_destroy(&p->park_lock);
+        pthread_mutex_destroy(&p->lease);
+    }
     free(p->shares);
     free(p->berths);
     free(p->workers);

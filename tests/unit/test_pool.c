@@ -7,7 +7,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MAX_N = 3000 };
 
@@ -108,6 +110,36 @@ static void *lease_often(void *arg) {
         ht_pool_release(t->pool);
     }
     return NULL;
+}
+
+/* Without the workers, which fall asleep at about the time of the fork; and the pool can be freed there. */
+static void a_forked_process_goes_on(void **state) {
+    (void)state;
+    ht_pool *pool = make(4);
+    for (int i = 0; i < 300; i++) {
+        ht_pool_lease(pool);
+        run_once(pool, 40, 1);
+        ht_pool_release(pool);
+        struct timespec begin, t;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        do clock_gettime(CLOCK_MONOTONIC, &t);
+        while ((t.tv_sec - begin.tv_sec) * 1000000000 + t.tv_nsec - begin.tv_nsec < i % 100 * 1000);
+        const pid_t child = fork();
+        if (child == 0) {
+            alarm(60); /* of what waits for ever */
+            for (int k = 0; k < 2; k++) {
+                ht_pool_lease(pool);
+                run_once(pool, 40, 1);
+                ht_pool_release(pool);
+            }
+            ht_pool_free(pool);
+            _exit(0);
+        }
+        int status = -1;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    ht_pool_free(pool);
 }
 
 static void leases_take_turns(void **state) {
@@ -285,6 +317,7 @@ int main(void) {
         cmocka_unit_test(every_block_once),
         cmocka_unit_test(many_small_jobs),
         cmocka_unit_test(parked_workers_wake),
+        cmocka_unit_test(a_forked_process_goes_on),
         cmocka_unit_test(leases_take_turns),
         cmocka_unit_test(sizes_of_a_pool),
         cmocka_unit_test(denormals),

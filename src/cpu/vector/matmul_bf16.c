@@ -57,6 +57,7 @@ typedef struct bf16_job {
     int64_t shared_steps;             /* at most */
     int64_t depth;                    /* DEPTH, or less if there are no more */
     int64_t group, parts;             /* a piece: so many panels by one of so many parts of the other side */
+    int64_t shared_group;             /* panels of the other side that are packed side by side */
     uint16_t *shared, *own, *out;     /* panels that pieces share, and those of each thread; the result */
     int64_t own_elements, own_sums;
     float *
@@ -118,10 +119,10 @@ static uint16_t *shared_at(const bf16_job *job, int64_t k, int64_t panel) {
 static void pack_shared(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const bf16_job *job = arg;
-    const int64_t n = n_panels(job, !job->by_rows), groups = ht_ceil_div_i64(n, GROUP);
+    const int64_t n = n_panels(job, !job->by_rows), groups = ht_ceil_div_i64(n, job->shared_group);
     for (int64_t i = begin; i < end; i++) {
-        const int64_t panel = i % groups * GROUP, k = job->k + i / groups * DEPTH;
-        pack_panels(job, !job->by_rows, panel, ht_min_i64(GROUP, n - panel), k,
+        const int64_t panel = i % groups * job->shared_group, k = job->k + i / groups * DEPTH;
+        pack_panels(job, !job->by_rows, panel, ht_min_i64(job->shared_group, n - panel), k,
                     ht_min_i64(DEPTH, job->k + job->steps - k), shared_at(job, k, panel));
     }
 }
@@ -276,7 +277,9 @@ static void run_block(bf16_job *job) {
     job->parts = n_threads == 1 ? 1 : ht_min_i64(n_other, ht_ceil_div_i64(PIECES * n_threads, n_groups));
     for (job->k = 0; job->k < k; job->k += job->steps) {
         job->steps = ht_min_i64(job->shared_steps, k - job->k);
-        if (share) run_phase(job, ht_ceil_div_i64(n_other, GROUP) * ht_ceil_div_i64(job->steps, DEPTH), pack_shared);
+        if (share)
+            run_phase(job, ht_ceil_div_i64(n_other, job->shared_group) * ht_ceil_div_i64(job->steps, DEPTH),
+                      pack_shared);
         run_phase(job, n_groups * job->parts, multiply_pieces);
     }
 }
@@ -314,8 +317,9 @@ static int64_t lay_out(bf16_job *job, uint16_t *at) {
     if (s->k > job->shared_steps) n_cut = ht_min_i64(n_cut, SUMS_FLOATS / (n_other * SUMS));
     job->most_rows = PANEL * (job->by_rows ? n_cut : n_other);
     job->most_cols = PANEL * (job->by_rows ? n_other : n_cut);
-    const int64_t n_shared =
-        packed(job, !job->by_rows) ? n_other * ht_min_i64(depths, ht_ceil_div_i64(s->k, DEPTH)) : 0;
+    const int64_t most_shared = n_other * ht_min_i64(depths, ht_ceil_div_i64(s->k, DEPTH));
+    const int64_t n_shared = packed(job, !job->by_rows) ? most_shared : 0;
+    job->shared_group = ht_max_i64(1, ht_min_i64(GROUP, most_shared / (PIECES * n_threads)));
     const bool side_by_side = packed(job, job->by_rows) && (job->by_rows ? s->a_k : s->b_k) != 1;
     job->group = ht_max_i64(1, ht_min_i64(side_by_side ? GROUP : 1, n_cut / (PIECES * n_threads)));
     const bool waits = s->k > job->shared_steps;
