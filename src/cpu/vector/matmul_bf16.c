@@ -319,7 +319,7 @@ static int64_t lay_out(bf16_job *job, uint16_t *at) {
     job->most_cols = PANEL * (job->by_rows ? n_other : n_cut);
     const int64_t most_shared = n_other * ht_min_i64(depths, ht_ceil_div_i64(s->k, DEPTH));
     const int64_t n_shared = packed(job, !job->by_rows) ? most_shared : 0;
-    job->shared_group = ht_max_i64(1, ht_min_i64(GROUP, most_shared / (PIECES * n_threads)));
+    job->shared_group = ht_max_i64(1, ht_min_i64(GROUP, most_shared / n_threads));
     const bool side_by_side = packed(job, job->by_rows) && (job->by_rows ? s->a_k : s->b_k) != 1;
     job->group = ht_max_i64(1, ht_min_i64(side_by_side ? GROUP : 1, n_cut / (PIECES * n_threads)));
     const bool waits = s->k > job->shared_steps;
