@@ -6,7 +6,7 @@ from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array
-from ._transform import FUNCTION, forget, function_of
+from ._transform import FUNCTION, calling_back, forget, function_of
 from ._tree import flatten, leaves, structure
 
 __all__ = ["compile", "disable_compile", "enable_compile"]
@@ -76,7 +76,6 @@ class _Trace:
         as_function, self._number = function_of(call)
         self._pointer = c_void_p()
         lib.check(_new, byref(as_function), byref(_Options(owner.shapeless)), byref(self._pointer))
-        self._address = self._pointer.value
 
     def __del__(self):
         _free(self._pointer)
@@ -84,14 +83,7 @@ class _Trace:
 
     def __call__(self, arguments):
         """(value, state)"""
-        thread = lib.thread
-        thread.depth += 1
-        try:
-            made = _replay(self._address, arguments)
-        finally:
-            thread.depth -= 1
-            if not thread.depth:
-                thread.kept.clear()
+        made = calling_back(_replay, self._pointer.value, arguments)
         rebuild, one = self._results
         return (made[0], None) if one else rebuild(made)
 

@@ -103,8 +103,23 @@ def _on_release(user, pop=_users.pop):
 
 def run(call, results):
     """What `results` makes of call(scope)'s return value, which is False or negative after a failure."""
-    thread, scope = lib.thread, lib.core.take()
+    return calling_back(_run, call, results)
+
+
+def calling_back(function, *arguments):
+    """Calls what may call users' functions: what they gave lives until the outermost one returns."""
+    thread = lib.thread
     thread.depth += 1
+    try:
+        return function(*arguments)
+    finally:
+        thread.depth -= 1
+        if not thread.depth:
+            thread.kept.clear()
+
+
+def _run(call, results):
+    scope = lib.core.take()
     try:
         returned = call(scope)
         if returned is False or (returned is not True and returned < 0):
@@ -117,10 +132,6 @@ def run(call, results):
         if scope:
             lib.scope_free(scope)
         raise
-    finally:
-        thread.depth -= 1
-        if not thread.depth:
-            thread.kept.clear()
 
 
 def function_of(fun):

@@ -16,8 +16,8 @@
 #define TEST_SANITIZED 1
 #endif
 #if __has_feature(thread_sanitizer)
-#define TEST_WATCHES_THREADS                                                                                           \
-    1 /* of kernels that differ in what they compute, not in how they share it, some are enough */
+/* Of kernels that differ in what they compute, not in how they share it, some are enough. */
+#define TEST_WATCHES_THREADS 1
 #endif
 #endif
 #if !defined(TEST_WATCHES_THREADS)

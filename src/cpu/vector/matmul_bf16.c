@@ -60,8 +60,7 @@ typedef struct bf16_job {
     int64_t shared_group;             /* panels of the other side that are packed side by side */
     uint16_t *shared, *own, *out;     /* panels that pieces share, and those of each thread; the result */
     int64_t own_elements, own_sums;
-    float *
-        sums; /* of the block, a panel by a panel after the other, if they wait for further steps; else of a thread's piece */
+    float *sums; /* of the block, a panel by a panel after the other, where they wait for further steps */
 } bf16_job;
 
 /* ---- panels ---- */
