@@ -35,9 +35,10 @@ HT_API extern ht_array *const HT_NONE;
 /* ---- devices and streams ---- */
 
 typedef struct ht_device_options {
-    int n_threads;               /* 0: one per available core */
-    const char *instruction_set; /* NULL: the best found; else "amx", "avx512", "avxvnni", "avx2", "i8mm", "neon" or
-                                    "reference", an error that lists the possible ones where the machine lacks it */
+    int n_threads; /* 0: one per available core */
+    /* NULL: the best found; else "amx", "avx512bf16", "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference", an error
+     * that lists the possible ones where the machine lacks it */
+    const char *instruction_set;
 } ht_device_options;
 
 /* Opens a device ("cpu"); HT_ERR_UNSUPPORTED for another name, or an instruction set that machine or build lacks. The

@@ -3,17 +3,17 @@
 
 #include "base/error.h"
 #include "cpu/chain.h"
+#include "cpu/matmul_bf16.h"
 #include "cpu/matrix.h"
 #include "cpu/measure.h"
-#include "cpu/tiles.h"
 
 #include <stdlib.h>
 
-#define IN_TILES(name, id, shared)                                                                                     \
+#define OF_BF16(name, id, shared)                                                                                      \
     case id: return &ht_matmul_bf16_##name;
-static const ht_kernel *matmul_in_tiles(ht_cpu_isa isa) {
+static const ht_kernel *matmul_of_bf16(ht_cpu_isa isa) {
     switch (isa) {
-        HT_EACH_TILE_ISA(IN_TILES)
+        HT_EACH_BF16_ISA(OF_BF16)
     default: return NULL;
     }
 }
@@ -26,7 +26,7 @@ static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
         HT_EACH_ISA(FILL)
     default: break;
     }
-    const ht_kernel *matmul = matmul_in_tiles(isa);
+    const ht_kernel *matmul = matmul_of_bf16(isa);
     if (matmul) kernels[HT_OP_MATMUL] = *matmul;
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "cpu/tiles.h"
+#include "cpu/matmul_bf16.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -20,8 +20,8 @@
 #endif
 
 static const char *const names[HT_CPU_ISA_COUNT] = {
-    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",     [HT_CPU_I8MM] = "i8mm", [HT_CPU_AVX2] = "avx2",
-    [HT_CPU_AVXVNNI] = "avxvnni",     [HT_CPU_AVX512] = "avx512", [HT_CPU_AMX] = "amx",
+    [HT_CPU_REFERENCE] = "reference", [HT_CPU_NEON] = "neon",     [HT_CPU_I8MM] = "i8mm",       [HT_CPU_AVX2] = "avx2",
+    [HT_CPU_AVXVNNI] = "avxvnni",     [HT_CPU_AVX512] = "avx512", [HT_CPU_BF16] = "avx512bf16", [HT_CPU_AMX] = "amx",
 };
 
 static const char *const needs[HT_CPU_ISA_COUNT] = {
@@ -31,6 +31,7 @@ static const char *const needs[HT_CPU_ISA_COUNT] = {
     [HT_CPU_AVX2] = "AVX2, FMA, F16C, BMI2",
     [HT_CPU_AVXVNNI] = "AVX2, FMA, F16C, BMI2, AVX-VNNI",
     [HT_CPU_AVX512] = "AVX-512 F, BW, DQ, VL, CD, VNNI",
+    [HT_CPU_BF16] = "AVX-512 F, BW, DQ, VL, CD, VNNI, BF16",
     [HT_CPU_AMX] = "AVX-512 F, BW, DQ, VL, CD, VNNI, AMX-TILE, AMX-BF16",
 };
 
@@ -59,7 +60,7 @@ static void try_tiles(void) {
     if (syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) != 0) return;
     float got[HT_TILES_TRIAL], wanted[HT_TILES_TRIAL];
     ht_tiles_trial_amx(got);
-    ht_tiles_trial_reference(wanted);
+    ht_tiles_trial_tiles(wanted);
     tiles_work = memcmp(got, wanted, sizeof got) == 0;
 }
 
@@ -88,8 +89,19 @@ static bool machine_has(ht_cpu_isa isa) {
                   has(b7, 31) /* VL */ && has(c7, 11) /* VNNI */;
     if (!avx2 || !avx512 || (saved_state() & 0xe6) != 0xe6) return false;
     if (isa == HT_CPU_AVX512) return true;
+    if (isa == HT_CPU_BF16) {
+        uint32_t a71;
+        return __get_cpuid_count(7, 1, &a71, &b, &c, &d) && has(a71, 5);
+    }
     bool tiles = has(d7, 22) /* bf16 */ && has(d7, 24) && (saved_state() & 0x60000) == 0x60000;
     return isa == HT_CPU_AMX && tiles && may_use_tiles();
+}
+
+/* Dot products of bf16 begin every second cycle on Intel's cores, where f32 has two multiply-adds a cycle: half as fast. */
+static bool faster_than_the_one_before(ht_cpu_isa isa) {
+    uint32_t a, b, c, d;
+    if (isa != HT_CPU_BF16 || !__get_cpuid(0, &a, &b, &c, &d)) return true;
+    return !(b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx);
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static bool machine_has(ht_cpu_isa isa) {
@@ -115,16 +127,23 @@ bool ht_cpu_isa_built_in(ht_cpu_isa isa) {
     }
 }
 
+#if !defined(__x86_64__)
+static bool faster_than_the_one_before(ht_cpu_isa isa) {
+    (void)isa;
+    return true;
+}
+#endif
+
 bool ht_cpu_isa_on_machine(ht_cpu_isa isa) { return isa == HT_CPU_REFERENCE || machine_has(isa); }
 bool ht_cpu_isa_available(ht_cpu_isa isa) { return ht_cpu_isa_built_in(isa) && ht_cpu_isa_on_machine(isa); }
 
 ht_cpu_isa ht_cpu_isa_best(void) {
     for (int i = HT_CPU_ISA_COUNT - 1; i > 0; i--)
-        if (ht_cpu_isa_available((ht_cpu_isa)i)) return (ht_cpu_isa)i;
+        if (ht_cpu_isa_available((ht_cpu_isa)i) && faster_than_the_one_before((ht_cpu_isa)i)) return (ht_cpu_isa)i;
     return HT_CPU_REFERENCE;
 }
 
-ht_cpu_isa ht_cpu_isa_dots(ht_cpu_isa isa) { return isa == HT_CPU_AMX ? HT_CPU_AVX512 : isa; }
+ht_cpu_isa ht_cpu_isa_dots(ht_cpu_isa isa) { return isa == HT_CPU_AMX || isa == HT_CPU_BF16 ? HT_CPU_AVX512 : isa; }
 
 ht_status ht_cpu_isa_find(const char *name, ht_cpu_isa *out, ht_error *err) {
     if (!name) {

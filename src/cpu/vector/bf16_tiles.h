@@ -58,7 +58,7 @@ HT_INLINE void tiles_end(tiles *u) {
 
 #else
 
-#include <float.h>
+#include "cpu/vector/bf16_lanes.h"
 
 typedef struct tiles {
     int rows[8];
@@ -89,13 +89,6 @@ HT_INLINE void tile_store(const tiles *u, int t, void *p, int64_t step) {
     for (int r = 0; r < u->rows[t]; r++) memcpy((char *)p + r * step, &u->row[t][r], TILE_BYTES);
 }
 
-HT_INLINE v16f tile_flushed(v16f v) {
-    const v16f zero = v16f_from_bits(v16i_and(v16f_bits(v), v16i_set1(INT32_MIN)));
-    return v16f_select(v16f_lt(v16f_abs(v), v16f_set1(FLT_MIN)), zero, v);
-}
-HT_INLINE v16f tile_even(v16i pairs) { return tile_flushed(v16f_from_bits(v16i_shl(pairs, 16))); }
-HT_INLINE v16f tile_odd(v16i pairs) { return tile_flushed(v16f_from_bits(v16i_and(pairs, v16i_set1(-65536)))); }
-
 HT_INLINE void tile_dot(tiles *u, int c, int a, int b) {
     for (int r = 0; r < u->rows[c]; r++) {
         v16f even = v16f_zero(), odd = v16f_zero();
@@ -103,11 +96,11 @@ HT_INLINE void tile_dot(tiles *u, int c, int a, int b) {
         v16i_store(pair, u->row[a][r]);
         for (int l = 0; l < 16; l++) {
             const v16i x = v16i_set1(pair[l]), y = u->row[b][l];
-            even = tile_flushed(v16f_fma(tile_even(x), tile_even(y), even));
-            odd = tile_flushed(v16f_fma(tile_odd(x), tile_odd(y), odd));
+            even = bf16_flushed(v16f_fma(bf16_even(x), bf16_even(y), even));
+            odd = bf16_flushed(v16f_fma(bf16_odd(x), bf16_odd(y), odd));
         }
-        const v16f sum = v16f_add(tile_flushed(v16f_from_bits(u->row[c][r])), tile_flushed(v16f_add(even, odd)));
-        u->row[c][r] = v16f_bits(tile_flushed(sum));
+        const v16f sum = v16f_add(bf16_flushed(v16f_from_bits(u->row[c][r])), bf16_flushed(v16f_add(even, odd)));
+        u->row[c][r] = v16f_bits(bf16_flushed(sum));
     }
 }
 

@@ -34,7 +34,7 @@
 #define HT_ISA_YMM 1 /* two 256-bit registers */
 #elif defined(HT_ISA_neon) || defined(HT_ISA_i8mm)
 #define HT_ISA_ARM 1 /* four 128-bit registers */
-#elif defined(HT_ISA_amx)
+#elif defined(HT_ISA_amx) || defined(HT_ISA_avx512bf16)
 #define HT_ISA_avx512 1
 #endif
 #if defined(HT_ISA_avx512) || defined(HT_ISA_YMM) || defined(HT_ISA_ARM)

@@ -8,8 +8,8 @@
  * The order of a sum depends on k alone: 32 steps, the last ones filled up with zeros, are added as TILE_DOT does it, one after
  * the other, from 0. Sums are f32, and rounded once to the result's dtype. */
 #include "base/checked.h"
+#include "cpu/matmul_bf16.h"
 #include "cpu/reference/reference.h"
-#include "cpu/tiles.h"
 #include "cpu/vector/bf16_tiles.h"
 #include "cpu/vector/lines.h"
 #include "cpu/vector/vector.h"
@@ -95,7 +95,7 @@ static void pack_tile(const lines *o, int64_t first, int n, int64_t k, int64_t s
             v16i_store((int32_t *)(void *)(words + s * TILE_ROWS), v16i_or(v16i_shr(even, 16), odd));
         }
     }
-    if (words == room) lines_turn((const float *)(void *)room, 16, 16, 16, (float *)(void *)to, 16);
+    if (words == room) lines_turn(room, TILE_BYTES, 16, 16, (float *)(void *)to, 16);
 }
 
 static void pack_panels(const bf16_job *job, bool rows, int64_t panel, int64_t n, int64_t k, int64_t steps,
@@ -287,8 +287,8 @@ static void run_matrix(bf16_job *job, int64_t index) {
     const ht_call *call = job->call;
     const ht_matmul_shape *s = &job->shape;
     const ht_view *a = &call->in[job->swapped], *b = &call->in[!job->swapped];
-    job->a = (lines){HT_BF16, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m};
-    job->b = (lines){HT_BF16, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n};
+    job->a = (lines){HT_BF16, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m, s->k};
+    job->b = (lines){HT_BF16, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n, s->k};
     job->out = (uint16_t *)call->out.data + index * s->m * s->n;
     for (job->row = 0; job->row < s->m; job->row += job->most_rows)
         for (job->col = 0; job->col < s->n; job->col += job->most_cols) {
@@ -299,11 +299,6 @@ static void run_matrix(bf16_job *job, int64_t index) {
 }
 
 /* ---- the kernel ---- */
-
-static bool takes(const ht_call *call) {
-    return call->in[0].dtype == HT_BF16 && call->in[1].dtype == HT_BF16 && call->out.dtype == HT_BF16 &&
-           ht_view_size(&call->out) > 0 && ht_matmul_shape_of(call).k > 0;
-}
 
 /* What one matrix at a time needs, laid out at `at`, or only counted; in elements, of each part whole cache lines. */
 static int64_t lay_out(bf16_job *job, uint16_t *at) {
@@ -363,13 +358,13 @@ static const ht_kernel plain = {.run = ht_plain_matmul};
 #endif
 
 static size_t matmul_scratch(const ht_call *call) {
-    if (!takes(call)) return BESIDE.scratch ? BESIDE.scratch(call) : 0;
+    if (!ht_matmul_bf16_takes(call)) return BESIDE.scratch ? BESIDE.scratch(call) : 0;
     bf16_job job = job_of(call);
     return (size_t)(lay_out(&job, NULL) * (job.alone ? ht_pool_threads(call->pool) : 1)) * sizeof(uint16_t);
 }
 
 static ht_status matmul(const ht_call *call, ht_error *err) {
-    if (!takes(call)) return BESIDE.run(call, err);
+    if (!ht_matmul_bf16_takes(call)) return BESIDE.run(call, err);
     bf16_job job = job_of(call);
     const ht_matmul_shape *s = &job.shape;
     if (job.alone) {
@@ -401,8 +396,8 @@ void HT_ISA_NAME(ht_tiles_trial)(float sums[HT_TILES_TRIAL]) {
     memset(sums, 0, HT_TILES_TRIAL * sizeof *sums);
     for (int i = 0; i < 4; i++, sums += SUMS) {
         bf16_job job = {.depth = 3 * TILE_STEPS, .n_rows = lines_of[i][0], .n_cols = lines_of[i][1]};
-        job.a = (lines){HT_BF16, from[0], 0, ALL, 1, job.n_rows};
-        job.b = (lines){HT_BF16, from[1], 0, 1, PANEL, job.n_cols};
+        job.a = (lines){HT_BF16, from[0], 0, ALL, 1, job.n_rows, ALL};
+        job.b = (lines){HT_BF16, from[1], 0, 1, PANEL, job.n_cols, ALL};
         pack_panels(&job, true, 0, 1, 0, ALL, panels[0]);
         pack_panels(&job, false, 0, 1, 0, ALL, panels[1]);
         row_panel a = {panels[0], TILE_SIZE, 2 * TILE_SIZE, TILE_BYTES};
