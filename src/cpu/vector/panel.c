@@ -43,7 +43,7 @@ HT_INLINE void store_part(float *p, v16f v, int n, bool whole) {
 HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int64_t panel, int lanes, int m,
                      int panels) {
     v16f sum[ROWS][WIDEST];
-    const float *a[THIRDS], *b = t->b + panel * t->b_panel, *const factor = t->factor + row;
+    const float *a[THIRDS], *b = t->b + panel * t->b_panel, *const factor = t->factor ? t->factor + row : NULL;
     float *const c = t->c + row * t->c_row + 16 * panel;
     const int64_t a_row = t->left.row, a_step = t->left.step, b_step = t->b_step, b_panel = t->b_panel,
                   c_row = t->c_row;
