@@ -2,6 +2,7 @@
 #ifndef HT_CPU_VECTOR_POWERS_H
 #define HT_CPU_VECTOR_POWERS_H
 
+#include "cpu/asking.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/rows.h"
 
@@ -24,6 +25,7 @@ HT_INLINE v16f v16f_exp_falling(v16f x) {
 /* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
  * the other sign. What follows is asked for, also of the next row; `far` says that it has to come from memory. */
 HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, bool far, m16 *nan) {
+    const bool asks = ht_asks_in_order();
     v16f max[4];
     m16 is_nan[4];
     v16i sign = v16i_set1(flip);
@@ -35,9 +37,9 @@ HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, bool far, m16
     for (; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            if (far)
+            if (asks && far)
                 HT_PREFETCH_ALONG(p + i + 16 * k);
-            else
+            else if (asks)
                 HT_PREFETCH(p + i + 16 * k + 1024);
             v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
             max[k] = v16f_max(v, max[k]);

@@ -6,6 +6,7 @@
  * added pairwise at the end. Which axis is last in memory changes no result. */
 #include "base/dtype.h"
 #include "base/total.h"
+#include "cpu/asking.h"
 #include "cpu/vector/columns.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
@@ -135,13 +136,14 @@ HT_INLINE v16f larger_of(v16f x, v16f kept) {
  * other sign on the way, which makes the smallest the largest. */
 static void fold_four(const char *row, int64_t step_bytes, int32_t sign, float *kept, int64_t w) {
     const v16i flip = v16i_set1(sign);
+    const bool asks = ht_asks_in_order();
     for (int64_t c = 0; c < w; c += 16) {
         const int n = lanes_of(w - c);
         v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(kept + c, n)), flip));
         HT_UNROLL
         for (int r = 0; r < 4; r++) {
             const char *p = row + r * step_bytes + c * (int64_t)sizeof(float);
-            HT_PREFETCH(p + 4 * step_bytes);
+            if (asks) HT_PREFETCH(p + 4 * step_bytes);
             v = larger_of(v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n((const float *)(const void *)p, n)), flip)), v);
         }
         v16f_store_n(kept + c, v16f_from_bits(v16i_xor(v16f_bits(v), flip)), n);

@@ -4,6 +4,7 @@
 #include "cpu/vector/variance.h"
 
 #include "base/math.h"
+#include "cpu/asking.h"
 #include "cpu/each.h"
 #include "cpu/vector/columns.h"
 #include "cpu/vector/reduce.h"
@@ -48,11 +49,12 @@ static ht_variance of_floats(const float *x, int64_t n, int64_t some, bool *near
     row_sum off = row_sum_zero(), squares = row_sum_zero();
     const float mean = mean_of(x, some);
     const v16f middle = v16f_set1(mean);
+    const bool asks = ht_asks_in_order();
     int64_t i = 0;
     for (; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            HT_PREFETCH(x + i + 16 * k + AHEAD); /* also of the next row */
+            if (asks) HT_PREFETCH(x + i + 16 * k + AHEAD); /* also of the next row */
             const v16f d = v16f_sub(v16f_load(x + i + 16 * k), middle);
             off.lane[k] = v16f_add(off.lane[k], d);
             squares.lane[k] = v16f_fma(d, d, squares.lane[k]);
