@@ -45,7 +45,7 @@ static void run_part(each_job *j, int64_t first, int64_t n, int64_t grain, ht_wa
         ht_pool_run(pool, n, grain, ht_each_run_piece, j);
 }
 
-/* Writing large results the faster way, or finding out which one that is. */
+/* Writing large results the fastest way, or finding out which one that is. */
 static void run_large(each_job *j, ht_work work, int64_t grain, ht_pool *pool) {
     const int threads = ht_pool_threads(pool);
     const int64_t n = j->tiles.count ? j->tiles.count : j->size;
@@ -58,15 +58,23 @@ static void run_large(each_job *j, ht_work work, int64_t grain, ht_pool *pool) {
     ht_ways_begin(&t);
     run_part(j, 0, half, grain, t.first, pool);
     ht_ways_half(&t);
-    run_part(j, half, n - half, grain, t.first == HT_WAY_PLAIN ? HT_WAY_BYPASS : HT_WAY_PLAIN, pool);
+    run_part(j, half, n - half, grain, t.second, pool);
     ht_ways_end(&t, work, threads);
+}
+
+static ht_work work_of(const each_job *j) {
+    if (j->tiles.count) return HT_WORK_TILES;
+    if (j->heavy) return j->p->n_steps > LIGHT_STEPS ? HT_WORK_LONG : HT_WORK_MATH;
+    int operands = 0;
+    for (int k = 0; k < j->p->n_in; k++) operands += j->in[k].how != SCALAR;
+    if (j->narrowest < 4) return operands > 1 ? HT_WORK_NARROW_MORE : HT_WORK_NARROW_ONE;
+    return operands > 1 ? HT_WORK_LIGHT_MORE : HT_WORK_LIGHT_ONE;
 }
 
 static void run_job(each_job *j, ht_pool *pool) {
     const int64_t grain = j->heavy ? HT_GRAIN_MATH : HT_GRAIN_CHEAP;
-    const ht_work work = j->tiles.count ? HT_WORK_TILES : j->heavy ? HT_WORK_HEAVY : HT_WORK_LIGHT;
     if (j->any_large)
-        run_large(j, work, grain, pool);
+        run_large(j, work_of(j), grain, pool);
     else
         run_part(j, 0, j->tiles.count ? j->tiles.count : j->size, grain, HT_WAY_PLAIN, pool);
 }

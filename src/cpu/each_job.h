@@ -34,23 +34,26 @@ typedef struct each_tiling {
 
 typedef struct each_job {
     const ht_program *p;
-    int64_t size, block; /* elements */
-    int64_t first;       /* where the pieces count from: elements, or tiles */
-    int64_t widest;      /* bytes of an element of anything */
-    int n_dims;          /* of the merged axes */
-    bool by_rows;        /* a block is within a row of the last merged axis */
-    bool heavy;          /* an element takes longer than to read and write it */
-    bool straight;       /* one light operation on operands that all lie like the result */
+    int64_t size, block;       /* elements */
+    int64_t first;             /* where the pieces count from: elements, or tiles */
+    int64_t widest, narrowest; /* bytes of an element of anything */
+    int n_dims;                /* of the merged axes */
+    bool by_rows;              /* a block is within a row of the last merged axis */
+    bool heavy;                /* an element takes longer than to read and write it */
+    bool straight;             /* one light operation on operands that all lie like the result */
     int64_t shape[HT_MAX_DIMS];
     each_source in[HT_PROGRAM_INPUTS];
     char *out[HT_PROGRAM_OUTPUTS];
     int64_t out_bytes[HT_PROGRAM_OUTPUTS]; /* of an element */
     bool large[HT_PROGRAM_OUTPUTS];        /* may be written round the caches */
     bool any_large, bypass;                /* they are */
-    bool asks;                             /* for what the next blocks need */
+    bool asks, asks_far;                   /* for what the next blocks need, and for what is behind that */
     uint16_t share[HT_PROGRAM_STEPS + 1];  /* what of it before each step begins at, of SHARES */
     each_tiling tiles;                     /* count 0: there are none */
 } each_job;
+
+/* Programs of so many operations take no longer than memory, if none of them does. */
+enum { LIGHT_STEPS = 3 };
 
 /* Shares of what the next block needs, of which each step begins by asking for some. */
 enum { SHARES = 256 };

@@ -90,10 +90,13 @@ static bool is_large(const each_job *j, const ht_view *in, const ht_view *out) {
 #define ASK_BYTES_HEAVY ((int64_t)4 << 20)
 
 void ht_each_choose_way(each_job *j, ht_way way) {
-    j->bypass = way == HT_WAY_BYPASS;
-    j->asks = j->size * j->widest >= (j->heavy ? ASK_BYTES_HEAVY : ASK_BYTES);
-    j->block = HT_EACH_BYTES / ht_max_i64(j->widest, 4) / (j->bypass ? 2 : j->asks ? 4 : 1);
-    if (j->straight && !j->asks) j->block = STRAIGHT_BYTES / ht_max_i64(j->widest, 4);
+    const bool quiet = way == HT_WAY_PLAIN_QUIET || way == HT_WAY_BYPASS_QUIET;
+    j->bypass = way < HT_WAY_PLAIN;
+    j->asks = !quiet && j->size * j->widest >= (j->heavy ? ASK_BYTES_HEAVY : ASK_BYTES);
+    j->asks_far = way == HT_WAY_BYPASS && !j->heavy;
+    const int parts = way == HT_WAY_BYPASS_SHORT ? 4 : j->bypass ? 2 : j->asks ? 4 : 1;
+    j->block = HT_EACH_BYTES / ht_max_i64(j->widest, 4) / parts;
+    if (j->straight && !j->asks && !j->bypass) j->block = STRAIGHT_BYTES / ht_max_i64(j->widest, 4);
 }
 
 static int64_t least_block(const each_job *j) { return HT_EACH_BYTES / ht_max_i64(j->widest, 4) / 4; }
@@ -106,8 +109,9 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
     j->tiles.count = 0;
     j->by_rows = j->any_large = false;
     j->widest = 1;
+    j->narrowest = 8;
     j->straight = p->n_steps == 1;
-    j->heavy = p->n_steps > 3;
+    j->heavy = p->n_steps > LIGHT_STEPS;
     bool by_axis = false;
     for (int k = 0; k < p->n_in; k++) {
         each_source *s = &j->in[k];
@@ -117,6 +121,7 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
         by_axis |= s->how == BY_AXIS;
         j->straight &= s->how == WHOLE;
         j->widest = ht_max_i64(j->widest, s->bytes);
+        j->narrowest = ht_min_i64(j->narrowest, s->bytes);
     }
     for (int k = 0; k < p->n_out; k++) {
         j->out[k] = out[k].data;
@@ -125,7 +130,9 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
         j->any_large |= j->large[k];
     }
     for (int i = 0; i < p->n_steps; i++) {
-        j->widest = ht_max_i64(j->widest, (int64_t)ht_dtype_bytes(p->step[i].to));
+        const int64_t bytes = (int64_t)ht_dtype_bytes(p->step[i].to);
+        j->widest = ht_max_i64(j->widest, bytes);
+        j->narrowest = ht_min_i64(j->narrowest, bytes);
         j->heavy |= is_math(p->step[i].op);
         j->share[i] = (uint16_t)(SHARES * i / p->n_steps);
     }

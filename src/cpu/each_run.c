@@ -25,21 +25,21 @@ static void ask_ahead(const each_job *j, const each_block *b, int i) {
 /* Short programs ask for operands line by line between stores that go round the caches (bypass.h), longer ones between
  * steps: they compute for so long that asking for all at the end would leave memory idle. On a core with 2 MB of second cache
  * that was 1.2 to 1.5 times as fast for one to three operations, and 0.9 for seven. */
-static bool asks_between_stores(const each_job *j) { return j->asks && j->bypass && j->p->n_steps <= 3; }
+static bool asks_between_stores(const each_job *j) { return j->asks && j->bypass && j->p->n_steps <= LIGHT_STEPS; }
 
 /* One operand of operations that take no longer than memory is asked for twice: 0.75 to 0.85 of the time where it comes from
  * memory. Of two, or before long computing, asking twice is asking too much: 1.05 to 1.25. */
 enum { FAR = 4096 };
 
-static void write_past(const each_job *j, const each_block *b, char *to, const char *from, int64_t bytes) {
-    ht_ahead ahead[HT_PROGRAM_INPUTS];
+/* What is asked for between the stores of a result whose elements take `bytes`, from element `next` on. */
+static int lay_ahead(const each_job *j, int64_t bytes, int64_t next, ht_ahead ahead[HT_PROGRAM_INPUTS]) {
     int n = 0;
     for (int k = 0; k < j->p->n_in && asks_between_stores(j); k++) {
         const each_source *s = &j->in[k];
-        if (s->how == WHOLE) ahead[n++] = (ht_ahead){s->data + b->next * s->bytes, (size_t)(64 * s->bytes / bytes), 0};
+        if (s->how == WHOLE) ahead[n++] = (ht_ahead){s->data + next * s->bytes, (size_t)(64 * s->bytes / bytes), 0};
     }
-    if (n == 1 && !j->heavy) ahead[0].far = FAR;
-    ht_bypass(to, from, (size_t)(b->n * bytes), ahead, n);
+    if (n == 1 && j->asks_far) ahead[0].far = FAR;
+    return n;
 }
 
 void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
@@ -57,7 +57,11 @@ void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
         const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
         ((ht_each_fn *)s->kernel)(in, to, b->n, s->params);
-        if (bypasses) write_past(j, b, result, to, bytes);
+        if (bypasses) {
+            ht_ahead ahead[HT_PROGRAM_INPUTS];
+            const int n_ahead = lay_ahead(j, bytes, b->next, ahead);
+            ht_bypass(result, to, (size_t)(b->n * bytes), ahead, n_ahead);
+        }
         made[i] = to;
     }
 }
@@ -71,6 +75,8 @@ typedef struct flat_step {
     int64_t in_bytes[HT_STEP_INPUTS];
     char *to;
     int64_t to_bytes;
+    char *past; /* where that goes round the caches, or NULL, and bytes from one element of it to the next */
+    int64_t past_bytes;
 } flat_step;
 
 /* Something that goes with the result, of which step i begins by asking for lines [cut[i], cut[i + 1]) of a block. */
@@ -101,6 +107,13 @@ static void lay_flat(const each_job *j, each_room *r, flat *f) {
         to->params = s->params;
         to->to = s->out < 0 ? r->local[s->local] : j->out[s->out];
         to->to_bytes = s->out < 0 ? 0 : j->out_bytes[s->out];
+        to->past = NULL;
+        if (j->bypass && s->out >= 0 && j->large[s->out]) {
+            to->past = to->to;
+            to->past_bytes = to->to_bytes;
+            to->to = r->bypassed[s->out];
+            to->to_bytes = 0;
+        }
         for (int k = 0; k < s->n_in; k++) {
             const int id = s->in[k];
             const bool moves = id >= 0 && j->in[id].how == WHOLE;
@@ -109,9 +122,10 @@ static void lay_flat(const each_job *j, each_room *r, flat *f) {
         }
     }
     f->n_streams = 0;
-    for (int k = 0; k < j->p->n_in && j->asks; k++)
+    const bool asks = j->asks && !asks_between_stores(j);
+    for (int k = 0; k < j->p->n_in && asks; k++)
         if (j->in[k].how == WHOLE) add_stream(j, f, j->in[k].data, j->in[k].bytes);
-    for (int k = 0; k < j->p->n_out && j->asks; k++) add_stream(j, f, j->out[k], j->out_bytes[k]);
+    for (int k = 0; k < j->p->n_out && asks && !j->bypass; k++) add_stream(j, f, j->out[k], j->out_bytes[k]);
 }
 
 /* What run_block does, where all operands lie like the result or are single elements: blocks are small, so that finding
@@ -129,6 +143,10 @@ static void run_flat(const each_job *j, int64_t begin, int64_t end, each_room *r
                     ht_ask((uintptr_t)of->data + (uintptr_t)(next * of->bytes + 64 * l));
             for (int k = 0; k < j->p->step[i].n_in; k++) in[k] = s->in[k] + at * s->in_bytes[k];
             s->fn(in, s->to + at * s->to_bytes, n, s->params);
+            if (!s->past) continue;
+            ht_ahead ahead[HT_PROGRAM_INPUTS];
+            const int n_ahead = lay_ahead(j, s->past_bytes, next, ahead);
+            ht_bypass(s->past + at * s->past_bytes, s->to, (size_t)(n * s->past_bytes), ahead, n_ahead);
         }
     }
 }
@@ -141,13 +159,14 @@ void ht_each_run_piece(void *arg, int64_t begin, int64_t end, int worker) {
     each_room r;
     each_block b;
     ht_each_fill_scalars(j, ht_min_i64(j->block, end - begin), &r);
-    if (!j->n_dims && !j->bypass) {
+    if (!j->n_dims) {
         run_flat(j, begin, end, &r);
+        if (j->bypass) ht_bypass_end();
         return;
     }
     for (b.at = begin; b.at < end; b.at += b.n) {
         b.n = ht_min_i64(j->block, end - b.at);
-        if (j->n_dims) ht_each_find_place(j, b.at, &b.where);
+        ht_each_find_place(j, b.at, &b.where);
         if (j->by_rows) b.n = ht_min_i64(b.n, j->shape[j->n_dims - 1] - b.where.index[j->n_dims - 1]);
         b.next = b.at + 2 * b.n;
         ht_each_run_block(j, &b, &r);
