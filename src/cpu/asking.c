@@ -13,7 +13,7 @@ static bool looks_far_ahead(void) {
 static bool looks_far_ahead(void) { return false; }
 #endif
 
-bool ht_asks_in_order(void) {
+bool ht_asks_near(void) {
     enum { UNKNOWN, ASKS, LOOKS };
     static atomic_int known = UNKNOWN;
     int answer = atomic_load_explicit(&known, memory_order_relaxed);

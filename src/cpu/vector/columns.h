@@ -2,12 +2,14 @@
 #ifndef HT_CPU_VECTOR_COLUMNS_H
 #define HT_CPU_VECTOR_COLUMNS_H
 
+#include "cpu/asking.h"
 #include "cpu/vector/lanes.h"
 
 enum { COLUMNS_LANES = 64 }; /* partial sums of a column, as row_sum has them of a row */
 
 HT_INLINE void columns_ask_for(const char *p, int64_t bytes) {
-    for (int64_t b = 0; b < bytes; b += 64) HT_PREFETCH(p + b);
+    const bool near = ht_asks_near();
+    for (int64_t b = 0; b < bytes; b += 64) HT_PREFETCH_BESIDE(near, p + b);
 }
 
 /* The rows i, i + 16, i + 32 and i + 48 of the n that there are, from column c on. */

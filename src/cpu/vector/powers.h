@@ -25,7 +25,7 @@ HT_INLINE v16f v16f_exp_falling(v16f x) {
 /* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
  * the other sign. What follows is asked for, also of the next row; `far` says that it has to come from memory. */
 HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, bool far, m16 *nan) {
-    const bool asks = ht_asks_in_order();
+    const bool asks = ht_asks_near();
     v16f max[4];
     m16 is_nan[4];
     v16i sign = v16i_set1(flip);

@@ -64,13 +64,14 @@ HT_INLINE int64_t lane_floats(int64_t w) { return (w + 15) / 16 * 16 + 16; }
 HT_INLINE void sum_rows(const char *row, int64_t apart, int64_t ahead, int64_t w, ht_dtype t, int rows, bool begins,
                         float *lane) {
     const int64_t bytes = t == HT_F32 ? 4 : 2;
+    const bool near = ht_asks_near();
     for (int64_t c = 0; c < w; c += 16) {
         const int n = lanes_of(w - c);
         v16f sum = begins ? v16f_zero() : v16f_load(lane + c);
         HT_UNROLL
         for (int i = 0; i < rows; i++) {
             const char *p = row + i * apart + c * bytes;
-            HT_PREFETCH(p + ahead);
+            HT_PREFETCH_BESIDE(near, p + ahead);
             sum = v16f_add(sum, lanes_load(t, p, 0, 1, n));
         }
         v16f_store(lane + c, sum);
@@ -136,14 +137,14 @@ HT_INLINE v16f larger_of(v16f x, v16f kept) {
  * other sign on the way, which makes the smallest the largest. */
 static void fold_four(const char *row, int64_t step_bytes, int32_t sign, float *kept, int64_t w) {
     const v16i flip = v16i_set1(sign);
-    const bool asks = ht_asks_in_order();
+    const bool near = ht_asks_near();
     for (int64_t c = 0; c < w; c += 16) {
         const int n = lanes_of(w - c);
         v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(kept + c, n)), flip));
         HT_UNROLL
         for (int r = 0; r < 4; r++) {
             const char *p = row + r * step_bytes + c * (int64_t)sizeof(float);
-            if (asks) HT_PREFETCH(p + 4 * step_bytes);
+            HT_PREFETCH_BESIDE(near, p + 4 * step_bytes);
             v = larger_of(v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n((const float *)(const void *)p, n)), flip)), v);
         }
         v16f_store_n(kept + c, v16f_from_bits(v16i_xor(v16f_bits(v), flip)), n);

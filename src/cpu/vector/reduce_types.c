@@ -113,7 +113,7 @@ HT_INLINE bool any_bit(v16i v) {
 /* Whether some byte decides; what is behind it is not read, a kilobyte at a time. */
 HT_INLINE bool is_decided(const uint8_t *x, int64_t n, bool any) {
     enum { AT_ONCE = 1024, AHEAD = 4096 };
-    const bool asks = ht_asks_in_order();
+    const bool asks = ht_asks_near();
     int64_t i = 0;
     for (; i + AT_ONCE <= n; i += AT_ONCE) {
         v16i found[4] = {v16i_set1(0), v16i_set1(0), v16i_set1(0), v16i_set1(0)};

@@ -49,7 +49,7 @@ static ht_variance of_floats(const float *x, int64_t n, int64_t some, bool *near
     row_sum off = row_sum_zero(), squares = row_sum_zero();
     const float mean = mean_of(x, some);
     const v16f middle = v16f_set1(mean);
-    const bool asks = ht_asks_in_order();
+    const bool asks = ht_asks_near();
     int64_t i = 0;
     for (; i + 64 <= n; i += 64) {
         HT_UNROLL
@@ -131,6 +131,7 @@ typedef struct strip {
 HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype t, int rows, bool begins,
                         const float *middle, float *off, float *squares) {
     const int64_t apart = LANES * s->step * s->bytes;
+    const bool near = ht_asks_near();
     for (int64_t c = 0; c < s->w; c += 16) {
         const int n = lanes_of(s->w - c);
         const v16f m = v16f_load(middle + c);
@@ -138,7 +139,7 @@ HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype
         HT_UNROLL
         for (int i = 0; i < rows; i++) {
             const char *p = row + i * apart + c * s->bytes;
-            HT_PREFETCH(p + ahead);
+            HT_PREFETCH_BESIDE(near, p + ahead);
             const v16f d = v16f_sub(lanes_load(t, p, 0, 1, n), m);
             e = v16f_add(e, d);
             q = v16f_fma(d, d, q);
