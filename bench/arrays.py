@@ -283,6 +283,8 @@ def measure(libraries, name, moved, values, run, rounds, memory):
         prepared[kind], times[kind] = operands, []
     for _ in range(rounds):
         for kind, operands in prepared.items():
+            time.sleep(0.02)  # the threads of the library before no longer wait in a loop for more,
+            once(kind, libraries[kind], run, operands)  # and this one's have woken up
             times[kind].append(seconds(kind, libraries[kind], run, operands, 2))
         if moved:
             bandwidth.append(memory.rate(reads_only=name.split()[0] in REDUCTIONS))
