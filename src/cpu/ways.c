@@ -53,8 +53,8 @@ ht_trial ht_ways_next(ht_work work, int threads) {
 void ht_ways_begin(ht_trial *t) { t->began = now(); }
 void ht_ways_half(ht_trial *t) { t->half = now(); }
 
-static void take_for_best(record *r, ht_way way, ht_way before) {
-    const int64_t cost = atomic_load_explicit(&r->cost[way], memory_order_relaxed);
+/* A way that took `cost` of the time of the best one before. */
+static void take_for_best(record *r, ht_way way, int64_t cost, ht_way before) {
     for (ht_way w = 0; w < HT_WAY_COUNT; w++) {
         const int64_t known = atomic_load_explicit(&r->cost[w], memory_order_relaxed), beside = known * SCALE / cost;
         atomic_store_explicit(&r->cost[w], (int)(beside < MOST * SCALE ? beside : MOST * SCALE), memory_order_relaxed);
@@ -78,5 +78,5 @@ void ht_ways_end(const ht_trial *t, ht_work work, int threads) {
     const int before = atomic_load_explicit(&r->cost[other], memory_order_relaxed);
     if (before) cost = (before + cost) / 2;
     atomic_store_explicit(&r->cost[other], (int)cost, memory_order_relaxed);
-    if (cost < SCALE - NEAR) take_for_best(r, other, best);
+    if (cost < SCALE - NEAR) take_for_best(r, other, cost, best);
 }

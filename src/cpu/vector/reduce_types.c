@@ -1,7 +1,6 @@
 /* Reductions along rows of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which
  * are joined in order. Loops are plain C that compilers turn into vectors. */
 #include "base/total.h"
-#include "cpu/asking.h"
 #include "cpu/reference/value.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
@@ -113,14 +112,13 @@ HT_INLINE bool any_bit(v16i v) {
 /* Whether some byte decides; what is behind it is not read, a kilobyte at a time. */
 HT_INLINE bool is_decided(const uint8_t *x, int64_t n, bool any) {
     enum { AT_ONCE = 1024, AHEAD = 4096 };
-    const bool asks = ht_asks_near();
     int64_t i = 0;
     for (; i + AT_ONCE <= n; i += AT_ONCE) {
         v16i found[4] = {v16i_set1(0), v16i_set1(0), v16i_set1(0), v16i_set1(0)};
         for (int b = 0; b < AT_ONCE; b += 256) {
             HT_UNROLL
             for (int k = 0; k < 4; k++) {
-                if (asks) HT_PREFETCH(x + i + b + 64 * k + AHEAD); /* also of the next row */
+                HT_PREFETCH(x + i + b + 64 * k + AHEAD); /* also of the next row */
                 found[k] = v16i_or(found[k], deciding_bytes(x + i + b + 64 * k, any));
             }
         }
