@@ -12,6 +12,14 @@ enum { HT_TILES_TRIAL = 4 * 32 * 32 };
 extern const ht_kernel ht_matmul_bf16_tiles, ht_matmul_bf16_amx;
 extern const ht_kernel ht_matmul_bf16_pairs, ht_matmul_bf16_avx512bf16;
 
+/* That which takes what they leave, in a set that adds them to another one, and for plain lanes. */
+#if defined(HT_ISA_amx) || defined(HT_ISA_avx512bf16)
+extern const ht_kernel ht_matmul_kernel_avx512;
+#define HT_MATMUL_BESIDE ht_matmul_kernel_avx512
+#else
+#define HT_MATMUL_BESIDE ht_plain_matmul_kernel
+#endif
+
 /* The sums of small products of whole tiles and of parts: the same bits as the plain one, or the tiles are not what is
  * expected. */
 void ht_tiles_trial_tiles(float sums[HT_TILES_TRIAL]);

@@ -95,3 +95,5 @@ ht_status ht_plain_matmul(const ht_call *call, ht_error *err) {
                 ht_row_grain(HT_GRAIN_PLAIN, job.shape.n * (job.shape.k + 1)), run_rows, &job);
     return HT_OK;
 }
+
+const ht_kernel ht_plain_matmul_kernel = {.run = ht_plain_matmul};

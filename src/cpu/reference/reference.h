@@ -20,6 +20,7 @@ typedef struct ht_matmul_shape {
     int64_t m, n, k, a_row, a_k, b_k, b_col;
 } ht_matmul_shape;
 ht_matmul_shape ht_matmul_shape_of(const ht_call *call);
+extern const ht_kernel ht_plain_matmul_kernel; /* ht_plain_matmul, which needs no scratch */
 /* Offset of an operand's matrix for matrix `flat` of the result; leading axes that are missing or of length 1 are
  * repeated. */
 int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat);

@@ -390,22 +390,14 @@ static bool takes(const ht_call *call) {
 }
 #endif
 
-#if defined(HT_ISA_avx512bf16)
-extern const ht_kernel ht_matmul_kernel_avx512;
-#define BESIDE ht_matmul_kernel_avx512
-#else
-static const ht_kernel plain = {.run = ht_plain_matmul};
-#define BESIDE plain
-#endif
-
 static size_t matmul_scratch(const ht_call *call) {
-    if (!takes(call)) return BESIDE.scratch ? BESIDE.scratch(call) : 0;
+    if (!takes(call)) return HT_MATMUL_BESIDE.scratch ? HT_MATMUL_BESIDE.scratch(call) : 0;
     matmul_job job = job_of(call);
     return (size_t)(lay_out(&job, NULL) * (job.alone ? ht_pool_threads(call->pool) : 1)) * sizeof(float);
 }
 
 static ht_status matmul(const ht_call *call, ht_error *err) {
-    if (!takes(call)) return BESIDE.run(call, err);
+    if (!takes(call)) return HT_MATMUL_BESIDE.run(call, err);
     matmul_job job = job_of(call);
     const ht_matmul_shape *s = &job.shape;
     if (job.alone) {

@@ -349,22 +349,14 @@ static void run_matrices(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) run_matrix(&job, i);
 }
 
-#if defined(HT_ISA_amx)
-extern const ht_kernel ht_matmul_kernel_avx512;
-#define BESIDE ht_matmul_kernel_avx512
-#else
-static const ht_kernel plain = {.run = ht_plain_matmul};
-#define BESIDE plain
-#endif
-
 static size_t matmul_scratch(const ht_call *call) {
-    if (!ht_matmul_bf16_takes(call)) return BESIDE.scratch ? BESIDE.scratch(call) : 0;
+    if (!ht_matmul_bf16_takes(call)) return HT_MATMUL_BESIDE.scratch ? HT_MATMUL_BESIDE.scratch(call) : 0;
     bf16_job job = job_of(call);
     return (size_t)(lay_out(&job, NULL) * (job.alone ? ht_pool_threads(call->pool) : 1)) * sizeof(uint16_t);
 }
 
 static ht_status matmul(const ht_call *call, ht_error *err) {
-    if (!ht_matmul_bf16_takes(call)) return BESIDE.run(call, err);
+    if (!ht_matmul_bf16_takes(call)) return HT_MATMUL_BESIDE.run(call, err);
     bf16_job job = job_of(call);
     const ht_matmul_shape *s = &job.shape;
     if (job.alone) {
