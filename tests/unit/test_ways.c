@@ -2,14 +2,14 @@
 #include "cpu/ways.h"
 #include "support/test.h"
 
-enum { THREADS = 1, MILLISECOND = 1000000 };
+enum { THREADS = 1, TENTH = 100000000 }; /* of a second: what delays a test is little beside it */
 
-/* As if each way took so many milliseconds for a half; 0: no time that a clock could see. */
+/* As if each way took so many tenths of a second for a half; 0: no time that a clock could see. */
 static void end_trial(ht_trial *t, ht_work work, const int *takes) {
     ht_ways_begin(t);
     ht_ways_half(t);
-    t->half -= (int64_t)takes[t->second] * MILLISECOND;
-    t->began = t->half - (int64_t)takes[t->first] * MILLISECOND;
+    t->half -= (int64_t)takes[t->second] * TENTH;
+    t->began = t->half - (int64_t)takes[t->first] * TENTH;
     ht_ways_end(t, work, THREADS);
 }
 
