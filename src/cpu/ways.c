@@ -6,7 +6,7 @@
 /* Results that are tried: not the first one, whose memory may be new, which plain stores find in the caches; then every way
  * against the best one twice, and later more and more rarely: a trial costs a part of what the worse way costs. */
 enum {
-    FIRST_TRIALS = 2 * (HT_WAY_COUNT - 1),
+    FIRST_TRIALS = 2 * HT_WAY_COUNT,
     OFTEN = 4,
     OFTEN_UNTIL = 64,
     EVERY = 32,
@@ -44,7 +44,8 @@ ht_trial ht_ways_next(ht_work work, int threads) {
     if (n == 0) return (ht_trial){.first = HT_WAY_PLAIN};
     if (!again && !is_tried(n)) return (ht_trial){.first = best};
     const unsigned trial = atomic_fetch_add_explicit(&r->trials, 1, memory_order_relaxed);
-    ht_way other = (ht_way)((best + 1 + trial / 2 % (HT_WAY_COUNT - 1)) % HT_WAY_COUNT);
+    ht_way other = (ht_way)(trial / 2 % HT_WAY_COUNT); /* in turn, whichever is the best meanwhile: none is left out */
+    if (other == best) other = (ht_way)((other + 1) % HT_WAY_COUNT);
     if (again && again - 1 != best) other = (ht_way)(again - 1);
     return trial % 2 ? (ht_trial){.tries = true, .first = best, .second = other}
                      : (ht_trial){.tries = true, .first = other, .second = best};

@@ -1,6 +1,7 @@
 /* Elementwise operations as they are built: dtypes, shapes, and what is refused. Their values are compared with NumPy's in
  * tests/arrays/differential.py. */
 #include "array/array.h"
+#include "cpu/ways.h"
 #include "support/arrays.h"
 #include "support/test.h"
 
@@ -117,29 +118,31 @@ static void check_large_results(void) {
         ht_reshape(s, ht_slice(s, all, (int64_t[]){0}, (int64_t[]){N - 1}, NULL), (int64_t[]){4, (N - 1) / 4}, 2);
     ht_array *sum = ht_add(s, x, x), *bytes = ht_astype(s, sum, HT_U8), *wide = ht_astype(s, bytes, HT_F64);
     ht_array *row = ht_add(s, column, ht_slice(s, column, (int64_t[]){1, 0}, (int64_t[]){2, (N - 1) / 4}, NULL));
+    ht_array *chain = ht_negative(s, x);
+    for (int i = 0; i < 5; i++) chain = ht_add(s, chain, x);
     ht_error err = {0};
-    ht_array *outs[4] = {sum, bytes, wide, row};
-    if (ht_eval(s, outs, 4, &err)) fail_msg("%s", err.message);
-    const void *data[4];
-    for (int i = 0; i < 4; i++)
+    ht_array *outs[5] = {sum, bytes, wide, row, chain};
+    if (ht_eval(s, outs, 4, &err) || ht_eval(s, &chain, 1, &err)) fail_msg("%s", err.message);
+    const void *data[5];
+    for (int i = 0; i < 5; i++)
         if (ht_array_data(s, outs[i], &data[i], &err)) fail_msg("%s", err.message);
-    const int32_t *sums = data[0], *rows = data[3];
+    const int32_t *sums = data[0], *rows = data[3], *ends = data[4];
     const uint8_t *low = data[1];
     const double *doubles = data[2];
     for (int32_t i = 0; i < N; i++) {
         const int32_t want = 2 * (i + 3);
-        if (sums[i] != want || low[i] != (uint8_t)want || doubles[i] != (double)(uint8_t)want)
-            fail_msg("element %d is %d, %d, %g", i, sums[i], low[i], doubles[i]);
+        if (sums[i] != want || low[i] != (uint8_t)want || doubles[i] != (double)(uint8_t)want || ends[i] != 2 * want)
+            fail_msg("element %d is %d, %d, %g, %d", i, sums[i], low[i], doubles[i], ends[i]);
     }
     for (int32_t i = 0, w = (N - 1) / 4; i < 4 * w; i++)
         if (rows[i] != i + w + i % w) fail_msg("element %d is %d, not %d", i, rows[i], i + w + i % w);
     ht_scope_free(s);
 }
 
-/* The first results are written half one way, half the other, in turns (src/cpu/ways.h). */
+/* Behind the first one, results are written half in one way and half in another until all have been tried (cpu/ways.h). */
 static void large_results_are_those_of_small_ones(void **state) {
     (void)state;
-    for (int i = 0; i < 2; i++) check_large_results();
+    for (int i = 0; i <= 2 * HT_WAY_COUNT; i++) check_large_results();
 }
 
 static int64_t integer_at(const void *data, ht_dtype t, int64_t i) {
