@@ -14,13 +14,13 @@ static void find_last_reads(const ht_program *p, int8_t *last) {
     }
 }
 
-bool ht_each_prepare(ht_program *p, ht_find_each_fn *find) {
+bool ht_each_prepare(ht_program *p, const ht_each_set *set) {
     int8_t last[HT_PROGRAM_STEPS], owner[HT_PROGRAM_LOCALS];
     find_last_reads(p, last);
     for (int l = 0; l < HT_PROGRAM_LOCALS; l++) owner[l] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         ht_program_step *s = &p->step[i];
-        s->kernel = (void (*)(void))find(s->op, s->from, s->to);
+        s->kernel = (void (*)(void))set->find(s->op, s->from, s->to);
         s->local = -1;
         if (!s->kernel) return false;
         if (s->out >= 0) continue;
@@ -30,6 +30,7 @@ bool ht_each_prepare(ht_program *p, ht_find_each_fn *find) {
         if (s->local < 0) return false;
         owner[s->local] = (int8_t)i;
     }
+    p->strips = ht_each_takes_strips(p) ? (void (*)(void))set->strips : NULL;
     return true;
 }
 
@@ -38,6 +39,7 @@ bool ht_each_prepare(ht_program *p, ht_find_each_fn *find) {
 /* n elements or tiles from `first` on. */
 static void run_part(each_job *j, int64_t first, int64_t n, int64_t grain, ht_way way, ht_pool *pool) {
     ht_each_choose_way(j, way);
+    ht_each_lay_strips(j);
     j->first = first;
     if (j->tiles.count)
         ht_pool_run(pool, n, ht_max_i64(1, grain / (j->tiles.rows * j->tiles.columns)), ht_each_run_tiles, j);
@@ -88,7 +90,7 @@ void ht_each_run_program(const ht_program_run *run) {
 
 /* ---- one operation ---- */
 
-static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn *fn) {
+static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn *fn, ht_strips_fn *strips) {
     p->n_steps = 1;
     p->n_in = call->n_in;
     p->n_out = 1;
@@ -99,18 +101,19 @@ static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn
                                    .in = {0, 1, 2},
                                    .params = call->params,
                                    .kernel = (void (*)(void))fn};
+    p->strips = strips && ht_each_takes_strips(p) ? (void (*)(void))strips : NULL;
 }
 
-void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn) {
+void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn, ht_strips_fn *strips) {
     ht_program p;
-    one_step(&p, call, op, fn);
+    one_step(&p, call, op, fn, strips);
     ht_each_run_program(&(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .pool = call->pool});
 }
 
 bool ht_each_turn(const ht_call *call) {
     ht_program p;
     each_job j;
-    one_step(&p, call, HT_OP_COPY, NULL);
+    one_step(&p, call, HT_OP_COPY, NULL, NULL);
     ht_each_lay(&j, &p, call->in, &call->out);
     ht_each_lay_tiles(&j);
     if (!j.tiles.count) return false;
@@ -121,7 +124,7 @@ bool ht_each_turn(const ht_call *call) {
 void ht_each_run_rows(const ht_call *call, ht_op_id op, ht_each_fn *fn, int64_t begin, int64_t end) {
     ht_program p;
     each_job j;
-    one_step(&p, call, op, fn);
+    one_step(&p, call, op, fn, NULL);
     ht_each_lay(&j, &p, call->in, &call->out);
     int64_t width = call->out.shape[0] > 0 ? j.size / call->out.shape[0] : 0;
     ht_each_run_piece(&j, begin * width, end * width, 0);

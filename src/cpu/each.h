@@ -14,15 +14,27 @@ typedef void ht_each_fn(const void *const *in, void *out, int64_t n, const void 
  * it has none. */
 typedef ht_each_fn *ht_find_each_fn(ht_op_id op, ht_dtype from, ht_dtype to);
 
+/* Runs n strips, of so many elements each, of a program that was made a list of steps (strips.h), which name their operands
+ * and results by place. */
+enum { HT_STRIP = 128 };
+struct ht_strip_step;
+typedef void ht_strips_fn(const struct ht_strip_step *list, char *const *places, int64_t n);
+
+/* What an instruction set has. */
+typedef struct ht_each_set {
+    ht_find_each_fn *find;
+    ht_strips_fn *strips;
+} ht_each_set;
+
 /* Bytes of a block: what a program keeps of each result at a time. */
 enum { HT_EACH_BYTES = 4096 };
 
 /* Finds the functions and places of all steps; false when one has no function or there is no room. */
-bool ht_each_prepare(ht_program *p, ht_find_each_fn *find);
+bool ht_each_prepare(ht_program *p, const ht_each_set *set);
 void ht_each_run_program(const ht_program_run *run);
 
 /* An operation by itself. */
-void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn);
+void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn, ht_strips_fn *strips);
 /* The same for rows [begin, end) of the leading axis of call->out, on the calling thread. */
 void ht_each_run_rows(const ht_call *call, ht_op_id op, ht_each_fn *fn, int64_t begin, int64_t end);
 

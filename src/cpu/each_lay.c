@@ -11,7 +11,7 @@ enum { LONG_ROW = 192 };
  * called less often, comparisons and casts to narrow types are 1.05 times as fast. */
 enum { STRAIGHT_BYTES = 32768 };
 
-static bool is_math(ht_op_id op) {
+bool ht_each_is_math(ht_op_id op) {
     switch (op) {
     case HT_OP_COPY:
     case HT_OP_CAST:
@@ -107,6 +107,7 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
     j->first = 0;
     j->n_dims = 0;
     j->tiles.count = 0;
+    j->strips.n = 0;
     j->by_rows = j->any_large = false;
     j->widest = 1;
     j->narrowest = 8;
@@ -133,7 +134,7 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
         const int64_t bytes = (int64_t)ht_dtype_bytes(p->step[i].to);
         j->widest = ht_max_i64(j->widest, bytes);
         j->narrowest = ht_min_i64(j->narrowest, bytes);
-        j->heavy |= is_math(p->step[i].op);
+        j->heavy |= ht_each_is_math(p->step[i].op);
         j->share[i] = (uint16_t)(SHARES * i / p->n_steps);
     }
     j->share[p->n_steps] = SHARES;

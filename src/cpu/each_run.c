@@ -27,10 +27,6 @@ static void ask_ahead(const each_job *j, const each_block *b, int i) {
  * that was 1.2 to 1.5 times as fast for one to three operations, and 0.9 for seven. */
 static bool asks_between_stores(const each_job *j) { return j->asks && j->bypass && j->p->n_steps <= LIGHT_STEPS; }
 
-/* One operand of operations that take no longer than memory is asked for twice: 0.75 to 0.85 of the time where it comes from
- * memory. Of two, or before long computing, asking twice is asking too much: 1.05 to 1.25. */
-enum { FAR = 4096 };
-
 /* What is asked for between the stores of a result whose elements take `bytes`, from element `next` on. */
 static int lay_ahead(const each_job *j, int64_t bytes, int64_t next, ht_ahead ahead[HT_PROGRAM_INPUTS]) {
     int n = 0;
@@ -38,7 +34,7 @@ static int lay_ahead(const each_job *j, int64_t bytes, int64_t next, ht_ahead ah
         const each_source *s = &j->in[k];
         if (s->how == WHOLE) ahead[n++] = (ht_ahead){s->data + next * s->bytes, (size_t)(64 * s->bytes / bytes), 0};
     }
-    if (n == 1 && j->asks_far) ahead[0].far = FAR;
+    if (n == 1 && j->asks_far) ahead[0].far = EACH_FAR;
     return n;
 }
 
@@ -47,20 +43,22 @@ void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
     const bool asks = j->asks && !asks_between_stores(j);
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
     for (int k = 0; k < p->n_in; k++) input[k] = ht_each_bring(j, k, b, r);
-    for (int i = 0; i < p->n_steps; i++) {
+    const int64_t done = ht_each_run_strips(j, input, b->at, b->n, r), at = b->at + done, n = b->n - done;
+    for (int k = 0; k < p->n_in; k++) input[k] = (const char *)input[k] + done * j->in[k].bytes;
+    for (int i = 0; n > 0 && i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
         if (asks) ask_ahead(j, b, i);
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
-        char *result = s->out >= 0 ? j->out[s->out] + b->at * bytes : r->local[s->local];
+        char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
         const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
-        ((ht_each_fn *)s->kernel)(in, to, b->n, s->params);
+        ((ht_each_fn *)s->kernel)(in, to, n, s->params);
         if (bypasses) {
             ht_ahead ahead[HT_PROGRAM_INPUTS];
             const int n_ahead = lay_ahead(j, bytes, b->next, ahead);
-            ht_bypass(result, to, (size_t)(b->n * bytes), ahead, n_ahead);
+            ht_bypass(result, to, (size_t)(n * bytes), ahead, n_ahead);
         }
         made[i] = to;
     }
@@ -131,6 +129,11 @@ static void lay_flat(const each_job *j, each_room *r, flat *f) {
 /* What run_block does, where all operands lie like the result or are single elements: blocks are small, so that finding
  * places would take a part of the time. */
 static void run_flat(const each_job *j, int64_t begin, int64_t end, each_room *r) {
+    const void *input[HT_PROGRAM_INPUTS];
+    for (int k = 0; k < j->p->n_in; k++)
+        input[k] = j->in[k].how == WHOLE ? j->in[k].data + begin * j->in[k].bytes : r->staged[k];
+    begin += ht_each_run_strips(j, input, begin, end - begin, r);
+    if (begin == end) return;
     flat f;
     lay_flat(j, r, &f);
     for (int64_t at = begin; at < end; at += j->block) {

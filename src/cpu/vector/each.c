@@ -49,3 +49,5 @@ ht_each_fn *HT_ISA_NAME(ht_find_each)(ht_op_id op, ht_dtype from, ht_dtype to) {
     fn = HT_ISA_NAME(ht_find_each_lanes)(op, from, to);
     return fn ? fn : HT_ISA_NAME(ht_find_each_float)(op, from, to);
 }
+
+const ht_each_set HT_ISA_NAME(ht_each_set) = {HT_ISA_NAME(ht_find_each), HT_ISA_NAME(ht_run_strips)};

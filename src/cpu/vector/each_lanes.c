@@ -1,6 +1,7 @@
 /* Functions of f32, f16 and bf16 in lanes: what inference is made of, with the bits of base/math.h. */
+#include "cpu/vector/each_lanes.h"
+
 #include "cpu/vector/each.h"
-#include "cpu/vector/math_lanes.h"
 
 /* Four at a time where a function is few instructions, of which the loop's own would be a large part. */
 #if defined(__clang__)
@@ -37,73 +38,63 @@
                 y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), v16f_load##suffix##_n(b + i, left)), left);    \
     }
 
-#define UNARY_TIMES(name, parameter, times, expression)                                                                \
-    HT_INLINE v16f name##_lanes(v16f x, v16f p) {                                                                      \
-        (void)p;                                                                                                       \
-        return expression;                                                                                             \
-    }                                                                                                                  \
+#define UNARY_TIMES(name, parameter, times)                                                                            \
     UNARY_OF(name, f32, float, , parameter, times)                                                                     \
     UNARY_OF(name, f16, uint16_t, _f16, parameter, times)                                                              \
     UNARY_OF(name, bf16, uint16_t, _bf16, parameter, times)
-#define UNARY(name, parameter, expression)  UNARY_TIMES(name, parameter, ONCE, expression)
-#define SIMPLE(name, parameter, expression) UNARY_TIMES(name, parameter, FOUR_TIMES, expression)
+#define UNARY(name, parameter)  UNARY_TIMES(name, parameter, ONCE)
+#define SIMPLE(name, parameter) UNARY_TIMES(name, parameter, FOUR_TIMES)
 
 /* With a function of its own for f16. */
-#define UNARY_HALF(name, half, expression)                                                                             \
-    HT_INLINE v16f name##_lanes(v16f x, v16f p) { return (void)p, expression; }                                        \
-    HT_INLINE v16f name##_half_lanes(v16f x, v16f p) { return (void)p, half; }                                         \
+#define UNARY_HALF(name)                                                                                               \
     UNARY_OF(name, f32, float, , 0.0f, ONCE)                                                                           \
     UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f, ONCE)                                                             \
     UNARY_OF(name, bf16, uint16_t, _bf16, 0.0f, ONCE)
 
-#define BINARY_TIMES(name, times, expression)                                                                          \
-    HT_INLINE v16f name##_lanes(v16f a, v16f b) { return expression; }                                                 \
+#define BINARY_TIMES(name, times)                                                                                      \
     BINARY_OF(name, f32, float, , times)                                                                               \
     BINARY_OF(name, f16, uint16_t, _f16, times)                                                                        \
     BINARY_OF(name, bf16, uint16_t, _bf16, times)
-#define BINARY(name, expression)        BINARY_TIMES(name, ONCE, expression)
-#define SIMPLE_BINARY(name, expression) BINARY_TIMES(name, FOUR_TIMES, expression)
+#define BINARY(name)        BINARY_TIMES(name, ONCE)
+#define SIMPLE_BINARY(name) BINARY_TIMES(name, FOUR_TIMES)
 
 static float value_of(const void *params) { return ((const ht_scale_params *)params)->value; }
 
-SIMPLE(negative, 0.0f, v16f_neg(x))
-SIMPLE(abs, 0.0f, v16f_abs(x))
-SIMPLE(square, 0.0f, v16f_mul(x, x))
-SIMPLE(sqrt, 0.0f, v16f_sqrt(x))
-UNARY(rsqrt, 1.0f, v16f_div(p, v16f_sqrt(x)))
-UNARY(reciprocal, 1.0f, v16f_div(p, x))
-UNARY(exp, 0.0f, v16f_exp(x))
-UNARY_HALF(log, v16f_log_half(x), v16f_log(x))
-UNARY(tanh, 0.0f, v16f_tanh(x))
-UNARY(sigmoid, 0.0f, v16f_sigmoid(x))
-UNARY(silu, 0.0f, v16f_silu(x))
-UNARY(gelu_tanh, 0.0f, v16f_gelu_tanh(x))
-UNARY_HALF(expm1, v16f_expm1_half(x), v16f_expm1(x))
-UNARY_HALF(log2, v16f_log2_half(x), v16f_log2(x))
-UNARY_HALF(log10, v16f_log10_half(x), v16f_log10(x))
-UNARY(log1p, 0.0f, v16f_log1p(x))
-UNARY_HALF(tan, v16f_tan_half(x), v16f_tan(x))
-UNARY_HALF(arcsin, v16f_asin_half(x), v16f_asin(x))
-UNARY_HALF(arccos, v16f_acos_half(x), v16f_acos(x))
-UNARY_HALF(arctan, v16f_atan_half(x), v16f_atan(x))
-UNARY_HALF(sinh, v16f_sinh_half(x), v16f_sinh(x))
-UNARY_HALF(cosh, v16f_cosh_half(x), v16f_cosh(x))
-HT_INLINE v16f sin_half_lanes(v16f x, v16f p) { return (void)p, v16f_sin_half(x); }
-HT_INLINE v16f cos_half_lanes(v16f x, v16f p) { return (void)p, v16f_cos_half(x); }
+SIMPLE(negative, 0.0f)
+SIMPLE(abs, 0.0f)
+SIMPLE(square, 0.0f)
+SIMPLE(sqrt, 0.0f)
+UNARY(rsqrt, 1.0f)
+UNARY(reciprocal, 1.0f)
+UNARY(exp, 0.0f)
+UNARY_HALF(log)
+UNARY(tanh, 0.0f)
+UNARY(sigmoid, 0.0f)
+UNARY(silu, 0.0f)
+UNARY(gelu_tanh, 0.0f)
+UNARY_HALF(expm1)
+UNARY_HALF(log2)
+UNARY_HALF(log10)
+UNARY(log1p, 0.0f)
+UNARY_HALF(tan)
+UNARY_HALF(arcsin)
+UNARY_HALF(arccos)
+UNARY_HALF(arctan)
+UNARY_HALF(sinh)
+UNARY_HALF(cosh)
 UNARY_OF(sin_half, f16, uint16_t, _f16, 0.0f, ONCE)
 UNARY_OF(cos_half, f16, uint16_t, _f16, 0.0f, ONCE)
-SIMPLE(scale, value_of(params), v16f_mul(x, p))
-UNARY(softcap, value_of(params), v16f_mul(p, v16f_tanh(v16f_div(x, p))))
-SIMPLE_BINARY(add, v16f_add(a, b))
-SIMPLE_BINARY(subtract, v16f_sub(a, b))
-SIMPLE_BINARY(multiply, v16f_mul(a, b))
-SIMPLE_BINARY(divide, v16f_div(a, b))
-/* A NaN on the right comes out by itself, one on the left is put back. */
-SIMPLE_BINARY(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
-SIMPLE_BINARY(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
+SIMPLE(scale, value_of(params))
+UNARY(softcap, value_of(params))
+SIMPLE_BINARY(add)
+SIMPLE_BINARY(subtract)
+SIMPLE_BINARY(multiply)
+SIMPLE_BINARY(divide)
+SIMPLE_BINARY(minimum)
+SIMPLE_BINARY(maximum)
 
-BINARY(arctan2, v16f_atan2(a, b))
-BINARY(power, v16f_pow(a, b))
+BINARY(arctan2)
+BINARY(power)
 
 /* Exponents are mostly one number, and the two that have a way of their own are worth looking for it. */
 static bool all_are(float value, const float *x, int64_t n) {
@@ -111,7 +102,6 @@ static bool all_are(float value, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) differ |= ht_float_bits(x[i]) ^ ht_float_bits(value);
     return !differ;
 }
-HT_INLINE v16f power_half_lanes(v16f x, v16f p) { return (void)p, v16f_pow_half(x); }
 UNARY_OF(power_half, f32, float, , 0.0f, ONCE)
 static void any_power_f32(const void *const *in, void *out, int64_t n, const void *params) {
     const float *b = in[1];

@@ -1,0 +1,244 @@
+/* Makes lists of steps (strips.h) from programs, and runs them (each_job.h). */
+#include "cpu/each_job.h"
+#include "device/params.h"
+
+/* Where the operands and results of a list are: inputs and outputs as they lie, outputs that go round the caches while
+ * other steps read them, and what is kept between steps. */
+enum {
+    INPUTS = 0,
+    OUTPUTS = INPUTS + HT_PROGRAM_INPUTS,
+    PASSING = OUTPUTS + HT_PROGRAM_OUTPUTS,
+    LOCALS = PASSING + HT_PROGRAM_OUTPUTS,
+    PLACES = LOCALS + HT_PROGRAM_LOCALS
+};
+
+/* Smaller results are made by blocks: making the list takes a part of the time. */
+enum { LEAST = 4096 };
+
+/* ---- which programs ---- */
+
+typedef enum form { NONE, OF_ONE, FUNCTION, OF_TWO, COMPARED, CHOICE, CALLED } form;
+
+/* How strips do a step, and with which code: OF_TWO and COMPARED, of the first of three. */
+static form form_of(const ht_program_step *s, ht_strip_code *code) {
+    const bool called = ht_each_is_math(s->op) && (s->to == HT_F32 || s->to == HT_BOOL);
+    if (s->from != HT_F32) return called ? CALLED : NONE;
+    switch (s->op) {
+#define ROW(id, form)                                                                                                  \
+    case HT_OP_##id:                                                                                                   \
+        *code = HT_STRIP_##id;                                                                                         \
+        return form;
+#define ONE(id, name)    ROW(id, OF_ONE)
+#define LONG(id, name)   ROW(id, FUNCTION)
+#define TWO(id, name)    ROW(id, OF_TWO)
+#define TRUTHS(id, name) ROW(id, COMPARED)
+        HT_STRIP_OF_ONE(ONE)
+        HT_STRIP_FUNCTION(LONG)
+        HT_STRIP_OF_TWO(TWO)
+        HT_STRIP_COMPARED(TRUTHS)
+    case HT_OP_WHERE: return CHOICE;
+    default: return called ? CALLED : NONE;
+    }
+}
+
+/* Operations of few instructions lose by being called for each strip. Functions of many gain nothing by themselves. */
+bool ht_each_takes_strips(const ht_program *p) {
+    bool gains = false;
+    for (int i = 0; i < p->n_steps; i++) {
+        ht_strip_code code;
+        const form f = form_of(&p->step[i], &code);
+        if (f == NONE) return false;
+        gains |= f != CALLED && (f != FUNCTION || p->n_steps > 1);
+    }
+    return gains;
+}
+
+/* ---- making a list ---- */
+
+typedef struct maker {
+    const each_job *j;
+    each_strips *to;
+    int numbers, truths;            /* the step whose result is there; -1: none is */
+    bool is_read[HT_PROGRAM_STEPS]; /* from memory, what a step makes */
+} maker;
+
+static ht_strip_step *add(maker *m, ht_strip_code code) {
+    ht_strip_step *s = &m->to->list[m->to->n++];
+    *s = (ht_strip_step){.code = code};
+    return s;
+}
+
+static int32_t bytes_of(ht_dtype t) { return HT_STRIP * (int32_t)ht_dtype_bytes(t); }
+
+static bool passes(const each_job *j, const ht_program_step *s) { return s->out >= 0 && j->bypass && j->large[s->out]; }
+
+/* Where step i keeps what it makes, and from one strip to the next. */
+static void at_kept(const maker *m, int i, int8_t *place, int32_t *bytes) {
+    const ht_program_step *s = &m->j->p->step[i];
+    const bool lies = s->out >= 0 && !passes(m->j, s);
+    *place = (int8_t)(s->out < 0 ? LOCALS + s->local : lies ? OUTPUTS + s->out : PASSING + s->out);
+    *bytes = lies ? bytes_of(s->to) : 0;
+}
+
+/* Where an operand is. */
+static void at_operand(maker *m, int id, int8_t *place, int32_t *bytes) {
+    if (id < 0) {
+        m->is_read[-1 - id] = true;
+        at_kept(m, -1 - id, place, bytes);
+        return;
+    }
+    *place = (int8_t)(INPUTS + id);
+    *bytes = m->j->in[id].how == SCALAR ? 0 : HT_STRIP * (int32_t)m->j->in[id].bytes;
+}
+
+static void add_with(maker *m, ht_strip_code code, int id) {
+    ht_strip_step *s = add(m, code);
+    at_operand(m, id, &s->place, &s->bytes);
+}
+
+static ht_strip_step *add_kept(maker *m, ht_strip_code code, int i) {
+    ht_strip_step *s = add(m, code);
+    at_kept(m, i, &s->place, &s->bytes);
+    return s;
+}
+
+static bool is_there(int id, int step) { return step >= 0 && id == -1 - step; }
+
+/* The step that makes an operand; -1: none does. */
+static int step_of(int id) { return id < 0 ? -1 - id : -1; }
+
+static void load(maker *m, int id) {
+    if (is_there(id, m->numbers)) return;
+    add_with(m, HT_STRIP_LOAD, id);
+    m->numbers = step_of(id);
+}
+
+static float value_of(const ht_program_step *s) {
+    switch (s->op) {
+    case HT_OP_RSQRT:
+    case HT_OP_RECIPROCAL: return 1.0f;
+    case HT_OP_SCALE: return ((const ht_scale_params *)s->params)->value;
+    default: return 0.0f;
+    }
+}
+
+static void add_two(maker *m, const ht_program_step *s, ht_strip_code code) {
+    const bool left = is_there(s->in[0], m->numbers), right = is_there(s->in[1], m->numbers);
+    if (right && !left) {
+        add_with(m, code + 1, s->in[0]);
+        return;
+    }
+    load(m, s->in[0]);
+    if (s->in[0] == s->in[1])
+        add(m, code + 2);
+    else
+        add_with(m, code, s->in[1]);
+}
+
+static void add_choice(maker *m, const ht_program_step *s) {
+    if (!is_there(s->in[0], m->truths)) add_with(m, HT_STRIP_LOAD_TRUTHS, s->in[0]);
+    m->truths = step_of(s->in[0]);
+    const bool first = is_there(s->in[1], m->numbers);
+    if (!first) load(m, s->in[2]);
+    if (!first)
+        add_with(m, HT_STRIP_ELSEWHERE, s->in[1]);
+    else if (s->in[1] != s->in[2])
+        add_with(m, HT_STRIP_WHERE, s->in[2]);
+}
+
+static void add_call(maker *m, const ht_program_step *s, int i) {
+    ht_strip_call *c = &m->to->call[i];
+    *c = (ht_strip_call){.fn = (ht_each_fn *)s->kernel, .params = s->params, .n_in = s->n_in};
+    for (int k = 0; k < s->n_in; k++) at_operand(m, s->in[k], &c->place[k], &c->bytes[k]);
+    add_kept(m, HT_STRIP_CALL, i)->call = c;
+    if (!passes(m->j, s)) return;
+    add_kept(m, s->to == HT_BOOL ? HT_STRIP_LOAD_TRUTHS : HT_STRIP_LOAD, i);
+    *(s->to == HT_BOOL ? &m->truths : &m->numbers) = i;
+}
+
+/* Step i, of what is in registers: round the caches, or to where it is kept if anything reads it there. */
+static void add_stores(maker *m, const ht_program_step *s, int i, bool is_kept) {
+    const bool truths = s->to == HT_BOOL, past = passes(m->j, s);
+    if (past) {
+        ht_strip_step *store = add(m, truths ? HT_STRIP_STORE_TRUTHS_PAST : HT_STRIP_STORE_PAST);
+        store->place = (int8_t)(OUTPUTS + s->out);
+        store->bytes = bytes_of(s->to);
+    }
+    if (!is_kept && (m->is_read[i] || (s->out >= 0 && !past)))
+        add_kept(m, truths ? HT_STRIP_STORE_TRUTHS : HT_STRIP_STORE, i);
+}
+
+static void add_step(maker *m, int i) {
+    const ht_program_step *s = &m->j->p->step[i];
+    ht_strip_code code = HT_STRIP_END;
+    const form f = form_of(s, &code);
+    switch (f) {
+    case OF_ONE:
+    case FUNCTION:
+        load(m, s->in[0]);
+        add(m, code)->value = value_of(s);
+        break;
+    case OF_TWO:
+    case COMPARED: add_two(m, s, code); break;
+    case CHOICE: add_choice(m, s); break;
+    default: add_call(m, s, i);
+    }
+    if (f == COMPARED)
+        m->truths = i;
+    else if (f != CALLED)
+        m->numbers = i;
+    add_stores(m, s, i, f == CALLED);
+}
+
+static void ask(maker *m, ht_strip_code code, int place, int64_t bytes, int64_t offset) {
+    ht_strip_step *s = add(m, code);
+    s->place = (int8_t)place;
+    s->bytes = (int32_t)(HT_STRIP * bytes);
+    s->offset = offset;
+}
+
+/* For strips to come, as far ahead as blocks are asked for, and of one operand once more behind that. */
+static void add_asking(maker *m) {
+    const each_job *j = m->j;
+    const int64_t ahead = 2 * j->block;
+    int n = 0, one = 0;
+    for (int k = 0; k < j->p->n_in; k++) {
+        if (j->in[k].how != WHOLE) continue;
+        ask(m, HT_STRIP_ASK, INPUTS + k, j->in[k].bytes, ahead * j->in[k].bytes);
+        one = k;
+        n++;
+    }
+    if (n == 1 && j->asks_far)
+        ask(m, HT_STRIP_ASK_FAR, INPUTS + one, j->in[one].bytes, ahead * j->in[one].bytes + EACH_FAR);
+    for (int k = 0; k < j->p->n_out && !j->bypass; k++)
+        ask(m, HT_STRIP_ASK, OUTPUTS + k, j->out_bytes[k], ahead * j->out_bytes[k]);
+}
+
+void ht_each_lay_strips(each_job *j) {
+    j->strips.n = 0;
+    if (!j->p->strips || j->size < LEAST) return;
+    maker m = {.j = j, .to = &j->strips};
+    for (int pass = 0; pass < 2; pass++) { /* the first one finds what is read from memory */
+        m.numbers = m.truths = -1;
+        m.to->n = 0;
+        if (j->asks) add_asking(&m);
+        for (int i = 0; i < j->p->n_steps; i++) add_step(&m, i);
+    }
+    add(&m, HT_STRIP_END);
+}
+
+/* ---- running ---- */
+
+int64_t ht_each_run_strips(const each_job *j, const void *const *input, int64_t at, int64_t n, each_room *r) {
+    if (!j->strips.n || n < HT_STRIP) return 0;
+    char *places[PLACES];
+    for (int k = 0; k < j->p->n_in; k++) places[INPUTS + k] = (char *)(uintptr_t)input[k];
+    for (int k = 0; k < j->p->n_out; k++) {
+        places[OUTPUTS + k] = j->out[k] + at * j->out_bytes[k];
+        places[PASSING + k] = r->bypassed[k];
+        if (j->bypass && j->large[k] && (uintptr_t)places[OUTPUTS + k] % 64) return 0;
+    }
+    for (int l = 0; l < HT_PROGRAM_LOCALS; l++) places[LOCALS + l] = r->local[l];
+    ((ht_strips_fn *)j->p->strips)(j->strips.list, places, n / HT_STRIP);
+    return n / HT_STRIP * HT_STRIP;
+}
