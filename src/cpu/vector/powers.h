@@ -6,20 +6,32 @@
 #include "cpu/vector/math.h"
 #include "cpu/vector/rows.h"
 
-/* e^x of x that is not positive, or NaN: off by less than 1 ulp, with three quarters of the instructions of v16f_exp. Adding
- * the large number rounds to an integer. A result that is no normal number is flushed, as in all threads that compute. */
+/* Powers of e as 2^(n / 8) e^r with integral n and |r| <= ln(2) / 16, so that few terms of a series are enough. What is below
+ * the lowest normal number is 0: threads that compute flush what is not normal, and so do operations on it. */
+#define POWERS_LOWEST 87.68337f /* n = -1012, 2^(n / 8) flushed; n >= -1015 keeps exponents in their field */
+
+/* Adding it rounds to an integer, which is then in the low bits. */
+#define POWERS_SHIFT 0x1.8p23f
+
+/* 2^(n / 8) of n + POWERS_SHIFT. The table has those of n = 0 to 7 less n << 20, so that one addition brings in all of n. */
+HT_INLINE v16f powers_of_eighths(v16f shifted) {
+    static const int32_t table[8] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                     0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
+    const v16i n = v16f_bits(shifted);
+    return v16f_from_bits(v16i_add(v16i_choose(table, n), v16i_shl(n, 20)));
+}
+
+/* e^x of x that is not positive, or NaN: off by less than 1 ulp. */
 HT_INLINE v16f v16f_exp_falling(v16f x) {
-    const v16f shift = v16f_set1(0x1.8p23f);
-    x = v16f_max(v16f_set1(-HT_EXP_CLAMP), x);
-    v16f n = v16f_sub(v16f_fma(x, v16f_set1(HT_LOG2_E), shift), shift);
-    v16f r = v16f_fnma(n, v16f_set1(HT_LN2_HIGH), x);
-    r = v16f_fnma(n, v16f_set1(HT_LN2_LOW), r);
-    v16f q = v16f_fma(v16f_set1(HT_EXP_6), r, v16f_set1(HT_EXP_5));
-    q = v16f_fma(q, r, v16f_set1(HT_EXP_4));
-    q = v16f_fma(q, r, v16f_set1(HT_EXP_3));
-    q = v16f_fma(q, r, v16f_set1(HT_EXP_2));
-    q = v16f_fma(q, r, v16f_set1(1.0f));
-    return v16f_scale(v16f_fma(q, r, v16f_set1(1.0f)), n);
+    const v16f shift = v16f_set1(POWERS_SHIFT);
+    x = v16f_max(v16f_set1(-POWERS_LOWEST), x);
+    const v16f shifted = v16f_fma(x, v16f_set1(8.0f * HT_LOG2_E), shift), n = v16f_sub(shifted, shift);
+    v16f r = v16f_fnma(n, v16f_set1(HT_LN2_HIGH / 8.0f), x);
+    r = v16f_fnma(n, v16f_set1(HT_LN2_LOW / 8.0f), r);
+    v16f q = v16f_fma(v16f_set1(0.04167063f), r, v16f_set1(0.16668026f));
+    q = v16f_fma(q, r, v16f_set1(0.5f));
+    const v16f power = powers_of_eighths(shifted);
+    return v16f_fma(power, v16f_fma(v16f_mul(r, r), q, r), power);
 }
 
 /* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with

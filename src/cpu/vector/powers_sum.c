@@ -20,8 +20,6 @@ enum {
     FLOATS = WIDTH + 16 /* from one of the sums to the next: no power of two, of which a cache holds only few */
 };
 
-#define LN2 0.693147180559945f
-
 /* What is taken off elements of which the largest is `high`. */
 HT_INLINE v16f middle_of(v16f high) { return v16f_min(v16f_set1(FLT_MAX), high); }
 
@@ -33,24 +31,20 @@ HT_INLINE v16f depth_of(v16f x, v16f middle, bool careful) {
 }
 
 /* e^-x of n registers of x >= 0 as terms of a sum of which one is 1: off by less than 2^-24 of that. What is rounded off
- * where x is large is lost in the sum, so the reduction takes one step; of -x, so that signs change for nothing. */
+ * where x is large is lost in the sum, so the reduction takes one step; of x in eighths of a power of two. */
 HT_INLINE void terms_of(v16f *x, int n) {
-    const v16f shift = v16f_set1(0x1.8p23f), log2_e = v16f_set1(HT_LOG2_E);
-    v16f whole[AT_ONCE], q[AT_ONCE];
+    const v16f shift = v16f_set1(POWERS_SHIFT), eighths = v16f_set1(8.0f * HT_LOG2_E);
+    v16f shifted[AT_ONCE], power[AT_ONCE], q[AT_ONCE];
 #define EACH_TERM                                                                                                      \
     HT_UNROLL                                                                                                          \
     for (int i = 0; i < n; i++)
-    EACH_TERM x[i] = v16f_min(v16f_set1(HT_EXP_CLAMP), x[i]);
-    EACH_TERM whole[i] = v16f_sub(shift, v16f_fma(x[i], log2_e, shift)); /* not above 0 */
-    EACH_TERM x[i] = v16f_fma(x[i], log2_e, whole[i]);
-    EACH_TERM q[i] = v16f_fma(v16f_set1(HT_EXP_6 * LN2 * LN2 * LN2 * LN2 * LN2 * LN2), x[i],
-                              v16f_set1(-HT_EXP_5 * LN2 * LN2 * LN2 * LN2 * LN2));
-    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(HT_EXP_4 * LN2 * LN2 * LN2 * LN2));
-    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(-HT_EXP_3 * LN2 * LN2 * LN2));
-    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(HT_EXP_2 * LN2 * LN2));
-    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(-LN2));
-    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(1.0f));
-    EACH_TERM x[i] = v16f_scale(q[i], whole[i]);
+    EACH_TERM x[i] = v16f_min(v16f_set1(POWERS_LOWEST), x[i]);
+    EACH_TERM shifted[i] = v16f_fnma(x[i], eighths, shift); /* not above it */
+    EACH_TERM power[i] = powers_of_eighths(shifted[i]);
+    EACH_TERM x[i] = v16f_fma(x[i], eighths, v16f_sub(shifted[i], shift));
+    EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), x[i], v16f_set1(0.00375403f));
+    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(-0.0866434f));
+    EACH_TERM x[i] = v16f_fma(v16f_mul(q[i], x[i]), power[i], power[i]);
 #undef EACH_TERM
 }
 

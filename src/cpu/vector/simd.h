@@ -15,6 +15,7 @@
  *              v16f_select(m, a, b) = m ? a : b; m16_load_4, m16_store_4: four of them from and to 64 bytes, 0 or 1
  *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
  *   scaling    v16f_scale(v, n) = v * 2^n for integral n in [-252, 252]
+ *   choosing   v16i_choose(table, i): of eight numbers the one that the three lowest bits of each lane of i say
  *   transposing v16f_transpose_quads(v): lane 4 g + i of v[j] goes to lane 4 g + j of v[i]
  *   reductions v16f_sum and v16f_hmax combine lane i with i + 8, then i + 4, i + 2, i + 1 */
 #ifndef HT_CPU_VECTOR_SIMD_H

@@ -151,6 +151,10 @@ HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
     __m256i both = _mm256_packus_epi32(_mm256_and_si256(v.a, low), _mm256_and_si256(v.b, low));
     _mm256_storeu_si256((__m256i *)(void *)p, _mm256_permute4x64_epi64(both, 0xd8));
 }
+HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
+    const __m256i t = _mm256_loadu_si256((const __m256i *)(const void *)table);
+    return HT_I2(_mm256_permutevar8x32_epi32(t, i.a), _mm256_permutevar8x32_epi32(t, i.b));
+}
 HT_INLINE v16i v16i_add(v16i x, v16i y) { return HT_I2(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_sub(v16i x, v16i y) { return HT_I2(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_max(v16i x, v16i y) { return HT_I2(_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)); }

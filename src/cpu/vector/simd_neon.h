@@ -210,4 +210,16 @@ HT_INLINE float v16f_hmax(v16f x) {
 #undef HT_UNARY
 #undef HT_BINARY
 
+/* By bytes: those of element i are 4 i to 4 i + 3. */
+HT_INLINE int32x4_t ht_choose4(uint8x16x2_t t, int32x4_t i) {
+    const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(i), vdupq_n_u32(7));
+    const uint32x4_t bytes = vmlaq_n_u32(vdupq_n_u32(0x03020100), which, 0x04040404);
+    return vreinterpretq_s32_u8(vqtbl2q_u8(t, vreinterpretq_u8_u32(bytes)));
+}
+HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
+    const uint8x16x2_t t = {
+        {vreinterpretq_u8_s32(vld1q_s32(table)), vreinterpretq_u8_s32(vld1q_s32(table + 4))}};
+    return (v16i){ht_choose4(t, i.a), ht_choose4(t, i.b), ht_choose4(t, i.c), ht_choose4(t, i.d)};
+}
+
 #endif

@@ -85,6 +85,7 @@ HT_INLINE void v16i_store(int32_t *p, v16i v) { memcpy(p, v.x, sizeof v.x); }
 HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
     for (int i = 0; i < 16; i++) p[i] = (uint16_t)v.x[i];
 }
+HT_INLINE v16i v16i_choose(const int32_t table[8], v16i a) { HT_LANES(v16i, table[a.x[i] & 7]); }
 HT_INLINE v16i v16i_add(v16i a, v16i b) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] + (uint32_t)b.x[i])); }
 HT_INLINE v16i v16i_sub(v16i a, v16i b) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] - (uint32_t)b.x[i])); }
 HT_INLINE v16i v16i_max(v16i a, v16i b) { HT_LANES(v16i, a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
