@@ -227,11 +227,7 @@ static void programs_give_what_operations_give(void **state) {
     } of[] = {{1, {4096}},    {1, {4223}},     {1, {20011}},     {2, {3, 5001}},
               {2, {40, 128}}, {2, {70, 1000}}, {3, {5, 31, 33}}, {4, {2, 3, 65, 64}}};
     int n_run = 0;
-#ifdef TEST_EMULATED
-    const uint64_t samples = 60;
-#else
-    const uint64_t samples = 500;
-#endif
+    const uint64_t samples = TEST_EMULATED ? 40 : TEST_SLOW ? 200 : 500;
     for (uint64_t seed = 0; seed < samples; seed++) {
         uint64_t random = seed;
         static sample s;
@@ -247,7 +243,7 @@ static void programs_give_what_operations_give(void **state) {
 static void large_results_are_those_of_operations(void **state) {
     const devices *d = *state;
     int n_run = 0;
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < (TEST_SLOW ? 10 : 20) && !TEST_EMULATED; seed++) {
         uint64_t random = 1000 + seed;
         static sample s;
         const int64_t dim[2] = {5, (int64_t)(9 << 20) / (seed % 5 == 4 ? 1 : 4) / 5 + 7 + (int64_t)seed};
@@ -255,7 +251,7 @@ static void large_results_are_those_of_operations(void **state) {
         for (int i = 0; i < 2; i++) check_everywhere(d, &s, &n_run, &random);
         free_sample(&s);
     }
-    if (d->n > 1) assert_true(n_run > 0);
+    if (d->n > 1 && !TEST_EMULATED) assert_true(n_run > 0);
 }
 
 static int open_devices(void **state) {

@@ -56,9 +56,9 @@ HT_INLINE v16f term_of(v16f x, v16f middle) {
 
 /* What the sums take next: n registers of elements, `apart` bytes from one to the next, of which the first `some` are there,
  * to room[n][16], and -inf for the others, whose powers are 0. Gives the largest of each sum. This goes ahead of the powers by
- * one turn, so that they need not wait for memory. What will be read next is `ahead` bytes behind, or if that is 0, further
- * along. */
-HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, int64_t ahead, float *room) {
+ * one turn, so that they need not wait for memory. What will be read next is `ahead` bytes behind, and
+ * asked for as ht_asks_near() says, or if that is 0, further along. */
+HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, int64_t ahead, bool near, float *room) {
     v16f most[2] = {v16f_set1(-INFINITY), v16f_set1(-INFINITY)};
     HT_UNROLL
     for (int k = 0; k < n; k++) {
@@ -69,7 +69,7 @@ HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, 
     HT_UNROLL
     for (int k = 0; k < n; k++) /* not before the loads: what is asked for may take the place of what they want */
         if (k < some && ahead)
-            HT_PREFETCH(p + k * apart + ahead);
+            HT_PREFETCH_BESIDE(near, p + k * apart + ahead);
         else if (k < some)
             HT_PREFETCH_ALONG(p + k * apart);
     return v16f_max(most[0], most[1]);
@@ -136,10 +136,10 @@ HT_INLINE row_sums sums_of_row(ht_dtype t, bool careful, const char *first, int6
     const int64_t bytes = t == HT_F32 ? 4 : 2, apart = 16 * bytes, step = GROUP * bytes;
     row_sums s = {v16f_set1(-FLT_MAX), v16f_zero()};
     if (n >= GROUP && !careful) {
-        v16f most = bring(t, p, apart, EACH, EACH, 0, room[0]);
+        v16f most = bring(t, p, apart, EACH, EACH, 0, true, room[0]);
         int now = 0;
         for (; n >= GROUP; n -= GROUP, p += step, now = !now) {
-            const v16f next = bring(t, n >= 2 * GROUP ? p + step : p, apart, EACH, EACH, 0, room[!now]);
+            const v16f next = bring(t, n >= 2 * GROUP ? p + step : p, apart, EACH, EACH, 0, true, room[!now]);
             take_n(room[now], EACH, most, false, false, &s.high, &s.sum);
             most = next;
         }
@@ -204,6 +204,7 @@ typedef struct some_rows {
     int64_t apart, ahead;
     int n;       /* EACH, at most */
     bool begins; /* with these rows the sums begin */
+    bool near;   /* ht_asks_near() */
 } some_rows;
 
 HT_INLINE v16f high_at(const some_rows *of, const float *high) {
@@ -217,10 +218,10 @@ HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, int6
                           ht_powers_waiting *waiting) {
     _Alignas(64) float room[2][GROUP];
     const char *p = of->first;
-    v16f most = bring(t, p, of->apart, n, some, of->ahead, room[0]);
+    v16f most = bring(t, p, of->apart, n, some, of->ahead, of->near, room[0]);
     for (int64_t c = 0, now = 0; c < w; c += 16, now = !now) {
         if (c + 16 < w) p += t == HT_F32 ? 64 : 32;
-        const v16f next = bring(t, p, of->apart, n, some, of->ahead, room[!now]);
+        const v16f next = bring(t, p, of->apart, n, some, of->ahead, of->near, room[!now]);
         v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
         take_n(room[now], n, most, false, n < EACH && of->begins, &highest, &total);
         v16f_store(high + c, highest);
@@ -278,13 +279,14 @@ static void finish_columns(const float *high, const float *sum, int64_t sums, in
 HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_t next, int64_t n, int64_t w,
                              ht_powers *to, ht_powers_waiting *waiting) {
     _Alignas(64) float high[SUMS][FLOATS], sum[SUMS][FLOATS];
+    const bool near = ht_asks_near();
     int64_t r = 0;
     for (; r < n; r += GROUP)
         for (int64_t k = 0; k < SUMS && r + k < n; k++) {
             const int64_t rows = ht_min_i64(EACH, (n - r - k + SUMS - 1) / SUMS);
             const int64_t ahead = k < SUMS - 1 ? 1 : GROUP - SUMS + 1;
-            take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0}, w, careful,
-                      high[k], sum[k], waiting);
+            take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0, near}, w,
+                      careful, high[k], sum[k], waiting);
         }
     for (int64_t c = 0; c < w; c += 16)
         finish_columns(high[0] + c, sum[0] + c, n < SUMS ? n : SUMS, lanes_of(w - c), to + c);
