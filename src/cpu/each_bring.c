@@ -74,7 +74,7 @@ void ht_each_find_place(const each_job *j, int64_t at, each_place *p) {
 const void *ht_each_bring(const each_job *j, int k, const each_block *b, each_room *r) {
     const each_source *s = &j->in[k];
     const each_place *p = &b->where;
-    const int64_t n = b->n;
+    const int64_t n = each_is_still(j, k) ? ht_min_i64(b->n, j->block) : b->n;
     if (s->how == WHOLE) return s->data + b->at * s->bytes;
     if (s->how == SCALAR) return r->staged[k];
     if (s->how == TURNED) return r->tiles + s->room + b->in_tile * s->bytes;

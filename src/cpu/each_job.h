@@ -36,6 +36,7 @@ typedef struct each_tiling {
  * operands, does it, and stores its result in two places, at most. */
 typedef struct each_strips {
     int n;
+    bool by_rows; /* a row of the last merged axis at a time, or what a thread has of it */
     ht_strip_step list[5 * HT_PROGRAM_STEPS + HT_PROGRAM_INPUTS + HT_PROGRAM_OUTPUTS + 2];
     ht_strip_call call[HT_PROGRAM_STEPS];
 } each_strips;
@@ -119,7 +120,13 @@ static inline int64_t each_offset(const each_job *j, const each_source *s, const
     return offset;
 }
 
-/* Where the elements of input k are for a block, if need be in the room. */
+/* Whether an input has one element for all of a block. */
+static inline bool each_is_still(const each_job *j, int k) {
+    const each_source *s = &j->in[k];
+    return s->how == SCALAR || (s->how == BY_AXIS && j->by_rows && s->stride[j->n_dims - 1] == 0);
+}
+
+/* Where the elements of input k are for a block, if need be in the room; of one that is still, j->block of them at most. */
 const void *ht_each_bring(const each_job *j, int k, const each_block *b, each_room *r);
 /* Single elements, `most` times each. */
 void ht_each_fill_scalars(const each_job *j, int64_t most, each_room *r);

@@ -44,7 +44,8 @@ void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
     for (int k = 0; k < p->n_in; k++) input[k] = ht_each_bring(j, k, b, r);
     const int64_t done = ht_each_run_strips(j, input, b->at, b->n, r), at = b->at + done, n = b->n - done;
-    for (int k = 0; k < p->n_in; k++) input[k] = (const char *)input[k] + done * j->in[k].bytes;
+    for (int k = 0; k < p->n_in; k++)
+        if (!each_is_still(j, k)) input[k] = (const char *)input[k] + done * j->in[k].bytes;
     for (int i = 0; n > 0 && i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
@@ -167,8 +168,9 @@ void ht_each_run_piece(void *arg, int64_t begin, int64_t end, int worker) {
         if (j->bypass) ht_bypass_end();
         return;
     }
+    const int64_t most = j->strips.n && j->strips.by_rows ? end - begin : j->block;
     for (b.at = begin; b.at < end; b.at += b.n) {
-        b.n = ht_min_i64(j->block, end - b.at);
+        b.n = ht_min_i64(most, end - b.at);
         ht_each_find_place(j, b.at, &b.where);
         if (j->by_rows) b.n = ht_min_i64(b.n, j->shape[j->n_dims - 1] - b.where.index[j->n_dims - 1]);
         b.next = b.at + 2 * b.n;

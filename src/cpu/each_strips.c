@@ -88,7 +88,7 @@ static void at_operand(maker *m, int id, int8_t *place, int32_t *bytes) {
         return;
     }
     *place = (int8_t)(INPUTS + id);
-    *bytes = m->j->in[id].how == SCALAR ? 0 : HT_STRIP * (int32_t)m->j->in[id].bytes;
+    *bytes = each_is_still(m->j, id) ? 0 : HT_STRIP * (int32_t)m->j->in[id].bytes;
 }
 
 static void add_with(maker *m, ht_strip_code code, int id) {
@@ -214,6 +214,17 @@ static void add_asking(maker *m) {
         ask(m, HT_STRIP_ASK, OUTPUTS + k, j->out_bytes[k], ahead * j->out_bytes[k]);
 }
 
+/* Rows can be as long as they are where nothing has to be gathered, and all results begin at a line that need to. */
+static bool takes_rows(const each_job *j) {
+    const int last = j->n_dims - 1;
+    if (!j->by_rows || j->tiles.count) return false;
+    for (int k = 0; k < j->p->n_in; k++)
+        if (j->in[k].how == BY_AXIS && j->in[k].stride[last] != 1 && !each_is_still(j, k)) return false;
+    for (int k = 0; k < j->p->n_out && j->bypass; k++)
+        if (j->large[k] && ((uintptr_t)j->out[k] % 64 || j->shape[last] * j->out_bytes[k] % 64)) return false;
+    return true;
+}
+
 void ht_each_lay_strips(each_job *j) {
     j->strips.n = 0;
     if (!j->p->strips || j->size < LEAST) return;
@@ -225,6 +236,7 @@ void ht_each_lay_strips(each_job *j) {
         for (int i = 0; i < j->p->n_steps; i++) add_step(&m, i);
     }
     add(&m, HT_STRIP_END);
+    j->strips.by_rows = takes_rows(j);
 }
 
 /* ---- running ---- */
