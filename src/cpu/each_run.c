@@ -55,13 +55,13 @@ void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
         char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
         const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
         void *to = bypasses ? r->bypassed[s->out] : result;
-        ((ht_each_fn *)s->kernel)(in, to, n, s->params);
+        made[i] = bypasses && s->op == HT_OP_COPY ? in[0] : to; /* it goes round the caches from where it was brought */
+        if (made[i] == to) ((ht_each_fn *)s->kernel)(in, to, n, s->params);
         if (bypasses) {
             ht_ahead ahead[HT_PROGRAM_INPUTS];
             const int n_ahead = lay_ahead(j, bytes, b->next, ahead);
-            ht_bypass(result, to, (size_t)(n * bytes), ahead, n_ahead);
+            ht_bypass(result, made[i], (size_t)(n * bytes), ahead, n_ahead);
         }
-        made[i] = to;
     }
 }
 
