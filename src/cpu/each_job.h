@@ -120,10 +120,10 @@ static inline int64_t each_offset(const each_job *j, const each_source *s, const
     return offset;
 }
 
-/* Whether an input has one element for all of a block. */
+/* Whether an input has one element for all of a block. Blocks of tiles may go on in the next row. */
 static inline bool each_is_still(const each_job *j, int k) {
     const each_source *s = &j->in[k];
-    return s->how == SCALAR || (s->how == BY_AXIS && j->by_rows && s->stride[j->n_dims - 1] == 0);
+    return s->how == SCALAR || (s->how == BY_AXIS && j->by_rows && !j->tiles.count && s->stride[j->n_dims - 1] == 0);
 }
 
 /* Where the elements of input k are for a block, if need be in the room; of one that is still, j->block of them at most. */

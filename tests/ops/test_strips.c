@@ -100,16 +100,24 @@ static void choose_outputs(sample *s, bool over, uint32_t rarely, uint64_t *stat
     }
 }
 
+/* Where large results are wanted, operands that lie like them; else any, or those that are read by tiles beside rows and columns
+ * that are repeated. */
+static layout some_layout(bool large, bool turned, uint64_t *state) {
+    if (large) return chance(state, 2) ? CONTIGUOUS : SHIFTED;
+    if (turned) return chance(state, 2) ? REVERSED_AXES : REPEATED;
+    return (layout)(test_random(state) % LAYOUT_COUNT);
+}
+
 /* Operands of f32 and of truths, at least one of each. */
 static void make_inputs(sample *s, bool large, uint64_t *state) {
+    const bool turned = chance(state, 3);
     s->p.n_in = 2 + (int)(test_random(state) % 3);
     for (int k = 0; k < s->p.n_in; k++) {
         int64_t dim[4];
         const bool scalar = k > 1 && chance(state, 3);
         for (int d = 0; d < s->n_dims; d++) dim[d] = scalar ? 1 : s->shape[d];
         s->p.in[k] = k == 1 ? HT_BOOL : HT_F32;
-        const layout how =
-            large || k == 0 ? (chance(state, 2) ? CONTIGUOUS : SHIFTED) : (layout)(test_random(state) % LAYOUT_COUNT);
+        const layout how = some_layout(large || k == 0, turned, state);
         s->in[k] = test_operand(s->p.in[k], s->n_dims, dim, scalar ? CONTIGUOUS : how,
                                 chance(state, 2) ? EXTREME : ORDINARY, state);
         for (int d = 0; d < s->n_dims && scalar; d++) {
@@ -224,8 +232,8 @@ static void programs_give_what_operations_give(void **state) {
     static const struct {
         int n_dims;
         int64_t dim[4];
-    } of[] = {{1, {4096}},    {1, {4223}},     {1, {20011}},     {2, {3, 5001}},
-              {2, {40, 128}}, {2, {70, 1000}}, {3, {5, 31, 33}}, {4, {2, 3, 65, 64}}};
+    } of[] = {{1, {4096}},     {1, {4223}},    {1, {20011}},     {2, {3, 5001}},     {2, {40, 128}},
+              {2, {70, 1000}}, {2, {16, 256}}, {3, {5, 31, 33}}, {4, {2, 3, 65, 64}}};
     int n_run = 0;
     const uint64_t samples = TEST_EMULATED ? 40 : TEST_SLOW ? 200 : 500;
     for (uint64_t seed = 0; seed < samples; seed++) {
