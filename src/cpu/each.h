@@ -1,5 +1,6 @@
 /* Elementwise operations on the CPU: functions of blocks that lie one element after the other, found by operation and
- * dtype, and the walk over operands of any strides that calls them. One operation is run as a program of one step. */
+ * dtype, and the walk over operands of any strides that calls them; and strips, which do most operations on f32 (strips.h). One
+ * operation is run as a program of one step. */
 #ifndef HT_CPU_EACH_H
 #define HT_CPU_EACH_H
 

@@ -1,5 +1,6 @@
 /* What the files behind each.h share: a run of a program laid out (each_lay.c), its operands (each_bring.c), and running it
- * by blocks that follow one another (each_run.c) or by tiles (each_tiles.c). */
+ * by blocks that follow one another (each_run.c), by strips instead where they can be (each_strips.c), or by tiles
+ * (each_tiles.c). */
 #ifndef HT_CPU_EACH_JOB_H
 #define HT_CPU_EACH_JOB_H
 
@@ -26,9 +27,9 @@ typedef struct each_source {
  * other along the last axis come one after another: the lines of the result that they share are still in a cache. */
 typedef struct each_tiling {
     int across, n_turned;
-    int64_t step;           /* elements of the result from one row of a tile to the next */
-    int64_t rows, columns;  /* of a tile */
-    int64_t strips, pieces; /* tiles across, and along the last axis */
+    int64_t step;          /* elements of the result from one row of a tile to the next */
+    int64_t rows, columns; /* of a tile */
+    int64_t bands, pieces; /* tiles across, and along the last axis */
     int64_t count;
 } each_tiling;
 
@@ -90,7 +91,7 @@ typedef struct each_room {
     char *tiles; /* TILES_BYTES, where operands are turned */
 } each_room;
 
-/* A block: n elements of the result from element `at` on. */
+/* A block: n elements of the result from element `at` on; whole rows where strips do them. */
 typedef struct each_block {
     int64_t at, n;
     each_place where; /* if there are merged axes */
@@ -104,7 +105,8 @@ void ht_each_lay(each_job *j, const ht_program *p, const ht_view *in, const ht_v
 /* As tiles, if operands lie across the result and there is something to win: tiles.count is then not 0. */
 void ht_each_lay_tiles(each_job *j);
 void ht_each_choose_way(each_job *j, ht_way way);
-/* The list for strips, in that way, if the program takes them and there is enough to do. */
+/* The list for strips, in that way, if the program takes them and there is enough to do. Rows of tiles are no longer than a
+ * strip or two: begun for each of them, the list took 1.2 times as long for x + y.T as blocks. */
 void ht_each_lay_strips(each_job *j);
 /* Whether all of a program is what strips do, or functions of many instructions. */
 bool ht_each_takes_strips(const ht_program *p);
@@ -119,6 +121,9 @@ static inline int64_t each_offset(const each_job *j, const each_source *s, const
     for (int d = 0; d < j->n_dims; d++) offset += p->index[d] * s->stride[d];
     return offset;
 }
+
+/* Whether an output, or -1, none, goes round the caches. */
+static inline bool each_passes(const each_job *j, int out) { return out >= 0 && j->bypass && j->large[out]; }
 
 /* Whether an input has one element for all of a block. Blocks of tiles may go on in the next row. */
 static inline bool each_is_still(const each_job *j, int k) {

@@ -182,9 +182,9 @@ void ht_each_lay_tiles(each_job *j) {
     const int64_t bytes = ht_min_i64(TILE_BYTES, TILES_BYTES / t->n_turned / 64 * 64);
     t->rows = ht_min_i64(j->shape[t->across], (widest < 4 ? 64 : 128) / widest);
     t->columns = ht_min_i64(j->shape[last], ht_min_i64(bytes / widest / t->rows / 16 * 16, least_block(j)));
-    t->strips = (j->shape[t->across] + t->rows - 1) / t->rows;
+    t->bands = (j->shape[t->across] + t->rows - 1) / t->rows;
     t->pieces = (j->shape[last] + t->columns - 1) / t->columns;
-    t->count = j->size / (j->shape[t->across] * j->shape[last]) * t->strips * t->pieces;
+    t->count = j->size / (j->shape[t->across] * j->shape[last]) * t->bands * t->pieces;
     t->step = 1;
     for (int d = t->across + 1; d <= last; d++) t->step *= j->shape[d];
     size_t room = 0;

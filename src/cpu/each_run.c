@@ -40,10 +40,10 @@ static int lay_ahead(const each_job *j, int64_t bytes, int64_t next, ht_ahead ah
 
 void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
     const ht_program *p = j->p;
-    const bool asks = j->asks && !asks_between_stores(j);
     const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
     for (int k = 0; k < p->n_in; k++) input[k] = ht_each_bring(j, k, b, r);
     const int64_t done = ht_each_run_strips(j, input, b->at, b->n, r), at = b->at + done, n = b->n - done;
+    const bool asks = j->asks && !asks_between_stores(j) && !done; /* or strips have asked for it */
     for (int k = 0; k < p->n_in; k++)
         if (!each_is_still(j, k)) input[k] = (const char *)input[k] + done * j->in[k].bytes;
     for (int i = 0; n > 0 && i < p->n_steps; i++) {
@@ -53,9 +53,10 @@ void ht_each_run_block(const each_job *j, const each_block *b, each_room *r) {
         for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
         char *result = s->out >= 0 ? j->out[s->out] + at * bytes : r->local[s->local];
-        const bool bypasses = j->bypass && s->out >= 0 && j->large[s->out];
+        const bool bypasses = each_passes(j, s->out);
         void *to = bypasses ? r->bypassed[s->out] : result;
-        made[i] = bypasses && s->op == HT_OP_COPY ? in[0] : to; /* it goes round the caches from where it was brought */
+        /* A copy goes round the caches from where it was brought. */
+        made[i] = bypasses && p->n_steps == 1 && s->op == HT_OP_COPY ? in[0] : to;
         if (made[i] == to) ((ht_each_fn *)s->kernel)(in, to, n, s->params);
         if (bypasses) {
             ht_ahead ahead[HT_PROGRAM_INPUTS];
@@ -107,7 +108,7 @@ static void lay_flat(const each_job *j, each_room *r, flat *f) {
         to->to = s->out < 0 ? r->local[s->local] : j->out[s->out];
         to->to_bytes = s->out < 0 ? 0 : j->out_bytes[s->out];
         to->past = NULL;
-        if (j->bypass && s->out >= 0 && j->large[s->out]) {
+        if (each_passes(j, s->out)) {
             to->past = to->to;
             to->past_bytes = to->to_bytes;
             to->to = r->bypassed[s->out];

@@ -13,7 +13,7 @@ enum {
 };
 
 /* Smaller results are made by blocks: making the list takes a part of the time. */
-enum { LEAST = 4096 };
+enum { LEAST = 2048 };
 
 /* ---- which programs ---- */
 
@@ -24,10 +24,10 @@ static form form_of(const ht_program_step *s, ht_strip_code *code) {
     const bool called = ht_each_is_math(s->op) && (s->to == HT_F32 || s->to == HT_BOOL);
     if (s->from != HT_F32) return called ? CALLED : NONE;
     switch (s->op) {
-#define ROW(id, form)                                                                                                  \
+#define ROW(id, as)                                                                                                    \
     case HT_OP_##id:                                                                                                   \
         *code = HT_STRIP_##id;                                                                                         \
-        return form;
+        return as;
 #define ONE(id, name)    ROW(id, OF_ONE)
 #define LONG(id, name)   ROW(id, FUNCTION)
 #define TWO(id, name)    ROW(id, OF_TWO)
@@ -70,12 +70,10 @@ static ht_strip_step *add(maker *m, ht_strip_code code) {
 
 static int32_t bytes_of(ht_dtype t) { return HT_STRIP * (int32_t)ht_dtype_bytes(t); }
 
-static bool passes(const each_job *j, const ht_program_step *s) { return s->out >= 0 && j->bypass && j->large[s->out]; }
-
 /* Where step i keeps what it makes, and from one strip to the next. */
 static void at_kept(const maker *m, int i, int8_t *place, int32_t *bytes) {
     const ht_program_step *s = &m->j->p->step[i];
-    const bool lies = s->out >= 0 && !passes(m->j, s);
+    const bool lies = s->out >= 0 && !each_passes(m->j, s->out);
     *place = (int8_t)(s->out < 0 ? LOCALS + s->local : lies ? OUTPUTS + s->out : PASSING + s->out);
     *bytes = lies ? bytes_of(s->to) : 0;
 }
@@ -114,12 +112,7 @@ static void load(maker *m, int id) {
 }
 
 static float value_of(const ht_program_step *s) {
-    switch (s->op) {
-    case HT_OP_RSQRT:
-    case HT_OP_RECIPROCAL: return 1.0f;
-    case HT_OP_SCALE: return ((const ht_scale_params *)s->params)->value;
-    default: return 0.0f;
-    }
+    return s->op == HT_OP_SCALE ? ((const ht_scale_params *)s->params)->value : 0.0f;
 }
 
 static void add_two(maker *m, const ht_program_step *s, ht_strip_code code) {
@@ -151,14 +144,14 @@ static void add_call(maker *m, const ht_program_step *s, int i) {
     *c = (ht_strip_call){.fn = (ht_each_fn *)s->kernel, .params = s->params, .n_in = s->n_in};
     for (int k = 0; k < s->n_in; k++) at_operand(m, s->in[k], &c->place[k], &c->bytes[k]);
     add_kept(m, HT_STRIP_CALL, i)->call = c;
-    if (!passes(m->j, s)) return;
+    if (!each_passes(m->j, s->out)) return;
     add_kept(m, s->to == HT_BOOL ? HT_STRIP_LOAD_TRUTHS : HT_STRIP_LOAD, i);
     *(s->to == HT_BOOL ? &m->truths : &m->numbers) = i;
 }
 
 /* Step i, of what is in registers: round the caches, or to where it is kept if anything reads it there. */
 static void add_stores(maker *m, const ht_program_step *s, int i, bool is_kept) {
-    const bool truths = s->to == HT_BOOL, past = passes(m->j, s);
+    const bool truths = s->to == HT_BOOL, past = each_passes(m->j, s->out);
     if (past) {
         ht_strip_step *store = add(m, truths ? HT_STRIP_STORE_TRUTHS_PAST : HT_STRIP_STORE_PAST);
         store->place = (int8_t)(OUTPUTS + s->out);
@@ -214,20 +207,21 @@ static void add_asking(maker *m) {
         ask(m, HT_STRIP_ASK, OUTPUTS + k, j->out_bytes[k], ahead * j->out_bytes[k]);
 }
 
-/* Rows can be as long as they are where nothing has to be gathered, and all results begin at a line that need to. */
+/* Rows can be as long as they are where nothing has to be gathered, and all results begin at a line that need to: then strips
+ * do all but what is less than one, for which there is room. Pieces of a row begin at a line, too, as grains are whole lines. */
 static bool takes_rows(const each_job *j) {
     const int last = j->n_dims - 1;
-    if (!j->by_rows || j->tiles.count) return false;
+    if (!j->by_rows) return false;
     for (int k = 0; k < j->p->n_in; k++)
         if (j->in[k].how == BY_AXIS && j->in[k].stride[last] != 1 && !each_is_still(j, k)) return false;
-    for (int k = 0; k < j->p->n_out && j->bypass; k++)
-        if (j->large[k] && ((uintptr_t)j->out[k] % 64 || j->shape[last] * j->out_bytes[k] % 64)) return false;
+    for (int k = 0; k < j->p->n_out; k++)
+        if (each_passes(j, k) && ((uintptr_t)j->out[k] % 64 || j->shape[last] * j->out_bytes[k] % 64)) return false;
     return true;
 }
 
 void ht_each_lay_strips(each_job *j) {
     j->strips.n = 0;
-    if (!j->p->strips || j->size < LEAST) return;
+    if (!j->p->strips || j->size < LEAST || j->tiles.count) return;
     maker m = {.j = j, .to = &j->strips};
     for (int pass = 0; pass < 2; pass++) { /* the first one finds what is read from memory */
         m.numbers = m.truths = -1;
@@ -248,7 +242,7 @@ int64_t ht_each_run_strips(const each_job *j, const void *const *input, int64_t 
     for (int k = 0; k < j->p->n_out; k++) {
         places[OUTPUTS + k] = j->out[k] + at * j->out_bytes[k];
         places[PASSING + k] = r->bypassed[k];
-        if (j->bypass && j->large[k] && (uintptr_t)places[OUTPUTS + k] % 64) return 0;
+        if (each_passes(j, k) && (uintptr_t)places[OUTPUTS + k] % 64) return 0;
     }
     for (int l = 0; l < HT_PROGRAM_LOCALS; l++) places[LOCALS + l] = r->local[l];
     ((ht_strips_fn *)j->p->strips)(j->strips.list, places, n / HT_STRIP);

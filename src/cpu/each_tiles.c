@@ -15,8 +15,8 @@ static void find_tile(const each_job *j, int64_t which, tile *to) {
     int64_t *index = to->where.index;
     index[last] = which % t->pieces * t->columns;
     which /= t->pieces;
-    index[t->across] = which % t->strips * t->rows;
-    which /= t->strips;
+    index[t->across] = which % t->bands * t->rows;
+    which /= t->bands;
     for (int d = last - 1; d >= 0; d--) {
         if (d == t->across) continue;
         index[d] = which % j->shape[d];

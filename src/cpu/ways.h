@@ -11,7 +11,7 @@
 
 typedef enum ht_way {
     HT_WAY_BYPASS,       /* round the caches, asking for operands; taken until another one is known to be faster */
-    HT_WAY_BYPASS_SHORT, /* the same with smaller blocks, and not asking far ahead */
+    HT_WAY_BYPASS_SHORT, /* the same with smaller blocks, asking half as far ahead */
     HT_WAY_BYPASS_QUIET, /* round the caches without asking */
     HT_WAY_PLAIN,        /* asking for operands, and for what is overwritten */
     HT_WAY_PLAIN_QUIET,  /* the same without asking */

@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MAX_REGISTERS = 20, N_INPUTS = 3, MAX_ELEMENTS = 2048, MAX_AXES = 5 };
+enum { MAX_REGISTERS = 20, N_INPUTS = 3, MAX_ELEMENTS = 2048, LARGE = 16, MAX_AXES = 5 };
 
 static void check(bool promise, const char *what) {
     if (promise) return;
@@ -28,6 +28,10 @@ typedef struct program {
     bool decision[4 * MAX_REGISTERS];
     int n_decisions;
 } program;
+
+/* One program of eight has thousands of elements, most of them f32 and of one shape: from some thousand on elementwise
+ * operations are run another way (cpu/strips.h). */
+static bool is_large(const program *p) { return p->size % 8 == 0; }
 
 static int next(program *p, int below) { return p->at < p->size ? p->byte[p->at++] % below : 0; }
 
@@ -114,7 +118,7 @@ static ht_array *reduction(ht_scope *s, program *p, ht_array *x, bool *inexact) 
     }
 }
 
-static bool broadcast(const ht_array *a, const ht_array *b) {
+static bool broadcast(const program *p, const ht_array *a, const ht_array *b) {
     int n = ht_array_n_dims(a) > ht_array_n_dims(b) ? ht_array_n_dims(a) : ht_array_n_dims(b);
     int64_t size = 1;
     for (int i = 1; i <= n; i++) {
@@ -123,7 +127,7 @@ static bool broadcast(const ht_array *a, const ht_array *b) {
         if (da != db && da != 1 && db != 1) return false;
         size *= da == 1 ? db : da;
     }
-    return n <= MAX_AXES && size <= MAX_ELEMENTS;
+    return n <= MAX_AXES && size <= (is_large(p) ? LARGE * MAX_ELEMENTS : MAX_ELEMENTS);
 }
 
 static ht_array *one_node(ht_scope *s, program *p, machine *m) {
@@ -141,8 +145,8 @@ static ht_array *one_node(ht_scope *s, program *p, machine *m) {
                          (ht_dtype[]){HT_BOOL, HT_U8, HT_I32, HT_I64, HT_F16, HT_BF16, HT_F32, HT_F64}[next(p, 8)]);
     case 5:
         *inexact |= p->inexact[j] | p->inexact[k];
-        return decide(p, broadcast(x, y) && broadcast(y, z) && broadcast(x, z)) ? ht_where(s, x, y, z) : x;
-    default: *inexact |= p->inexact[j]; return decide(p, broadcast(x, y)) ? of_two[next(p, 12)](s, x, y) : x;
+        return decide(p, broadcast(p, x, y) && broadcast(p, y, z) && broadcast(p, x, z)) ? ht_where(s, x, y, z) : x;
+    default: *inexact |= p->inexact[j]; return decide(p, broadcast(p, x, y)) ? of_two[next(p, 12)](s, x, y) : x;
     }
 }
 
@@ -179,16 +183,25 @@ static void free_results(results *r) {
 
 /* Inputs of small whole numbers, some of them broadcast or turned. */
 static void make_inputs(ht_scope *s, program *p, ht_array **in) {
+    const bool large = is_large(p);
+    int64_t shape[2];
     p->at = 0;
     for (int i = 0; i < N_INPUTS; i++) {
-        int64_t shape[2] = {1 + next(p, 5), 1 + next(p, 7)};
-        for (int k = 0; k < 2 && p->sizes; k++) /* equal ones stay equal, and 1 stays 1 every other time */
-            if (shape[k] > 1 || p->sizes % 2) shape[k] = (5 * shape[k] + p->sizes) % 8;
+        const int64_t chosen[2] = {1 + next(p, 5), 1 + next(p, 7)};
+        for (int k = 0; k < 2 && !(large && i > 0); k++) {
+            shape[k] = chosen[k];
+            if (p->sizes && (shape[k] > 1 || p->sizes % 2)) /* equal ones stay equal, and 1 stays 1 every other time */
+                shape[k] = (5 * shape[k] + p->sizes) % 8;
+            if (large) shape[k] *= LARGE;
+        }
         ht_dtype dtype = (ht_dtype[]){HT_F32, HT_I32, HT_BF16, HT_F16, HT_U8, HT_F64}[next(p, 6)];
+        if (large && i > 0) dtype = HT_F32;
         float start = (float)next(p, 16) - 6;
         ht_array *x = ht_arange(s, (double)start, (double)start + (double)(shape[0] * shape[1]), 1, HT_F32);
-        x = ht_reshape(s, x, shape, 2);
-        if (i == 1) x = ht_transpose(s, x, NULL);
+        if (large) x = ht_remainder(s, x, ht_full(s, 36, HT_F32, NULL, 0));
+        const bool turned = i == 1;
+        x = ht_reshape(s, x, turned && large ? (int64_t[]){shape[1], shape[0]} : shape, 2);
+        if (turned) x = ht_transpose(s, x, NULL);
         if (p->follows) x = ht_contiguous(s, x); /* as in a trace: gradients of a copy may add up in another order */
         in[i] = ht_astype(s, x, dtype);
     }

@@ -201,6 +201,29 @@ static void powers_below_the_largest(void **state) {
     free(x), free(y);
 }
 
+/* What is no normal number is 0, from the first such power on. */
+static void powers_too_small(void **state) {
+    (void)state;
+    enum { PAIRS = 2000 };
+    static float x[2 * PAIRS], y[2 * PAIRS];
+    for (int across = 0; across < 2; across++)
+        for (int d = 1; d < n_devices; d++) {
+            const int64_t apart = across ? PAIRS : 1, pair = across ? 1 : 2;
+            for (int64_t i = 0; i < PAIRS; i++) {
+                x[i * pair] = 0.0f;
+                x[i * pair + apart] = i == 0 ? -INFINITY : i < PAIRS / 2 ? -87.3366f - 0.001f * (float)i : -(float)i;
+            }
+            const int64_t *dims = across ? (int64_t[]){2, PAIRS} : (int64_t[]){PAIRS, 2};
+            const ht_view in = test_view(x, HT_F32, 2, dims);
+            ht_view out = test_view(y, HT_F32, 2, dims);
+            test_run_ok(devices[0][d], HT_OP_SOFTMAX, &(ht_along_params){across}, 1, &in, &out, NULL);
+            for (int64_t i = 0; i < PAIRS; i++)
+                if (y[i * pair] != 1.0f || y[i * pair + apart] != 0.0f)
+                    fail_msg("softmax (%s): of 0 and %g it is %g and %g", devices[0][d]->instruction_set,
+                             (double)x[i * pair + apart], (double)y[i * pair], (double)y[i * pair + apart]);
+        }
+}
+
 static void scans(void **state) {
     (void)state;
     static const ht_op_id ops[] = {HT_OP_CUMSUM, HT_OP_CUMPROD, HT_OP_CUMMAX, HT_OP_CUMMIN};
@@ -265,6 +288,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(softmax),
                                        cmocka_unit_test(softmax_of_extremes),
                                        cmocka_unit_test(powers_below_the_largest),
+                                       cmocka_unit_test(powers_too_small),
                                        cmocka_unit_test(scans),
                                        cmocka_unit_test(large),
                                        cmocka_unit_test(long_columns_of_extremes)};

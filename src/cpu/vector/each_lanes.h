@@ -1,5 +1,6 @@
-/* The functions of one or two f32 lanes, with the bits of base/math.h, by the names of the operations: what blocks of elements
- * (each_lanes.c) and strips (strips.c) are made of. Where a function takes a constant, `p` holds it in all lanes. */
+/* The functions of one or two f32 lanes, by the names of the operations: those of blocks of elements (each_lanes.c) and of
+ * strips (strips.c), with the bits of base/math.h; those named _half are for f16 (base/math_half.h). Blocks compare in plain C
+ * (each_float.c). Where a function takes a constant of the operation, `p` holds it in all lanes. */
 #ifndef HT_CPU_VECTOR_EACH_LANES_H
 #define HT_CPU_VECTOR_EACH_LANES_H
 
@@ -19,8 +20,8 @@ HT_LANES_OF_ONE(negative, v16f_neg(x))
 HT_LANES_OF_ONE(abs, v16f_abs(x))
 HT_LANES_OF_ONE(square, v16f_mul(x, x))
 HT_LANES_OF_ONE(sqrt, v16f_sqrt(x))
-HT_LANES_OF_ONE(rsqrt, v16f_div(p, v16f_sqrt(x)))
-HT_LANES_OF_ONE(reciprocal, v16f_div(p, x))
+HT_LANES_OF_ONE(rsqrt, v16f_div(v16f_set1(1.0f), v16f_sqrt(x)))
+HT_LANES_OF_ONE(reciprocal, v16f_div(v16f_set1(1.0f), x))
 HT_LANES_OF_ONE(exp, v16f_exp(x))
 HT_LANES_OF_ONE(log, v16f_log(x))
 HT_LANES_OF_ONE(log_half, v16f_log_half(x))

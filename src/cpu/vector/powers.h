@@ -6,9 +6,9 @@
 #include "cpu/vector/math.h"
 #include "cpu/vector/rows.h"
 
-/* Powers of e as 2^(n / 8) e^r with integral n and |r| <= ln(2) / 16, so that few terms of a series are enough. What is below
- * the lowest normal number is 0: threads that compute flush what is not normal, and so do operations on it. */
-#define POWERS_LOWEST 87.68337f /* n = -1012, 2^(n / 8) flushed; n >= -1015 keeps exponents in their field */
+/* Powers of e as 2^(n / 8) e^r with integral n and |r| <= ln(2) / 16, so that few terms of a series are enough. Below the
+ * lowest normal number 2^(n / 8) has bits that are none, with an exponent of 0: threads that compute take that for 0. */
+#define POWERS_LOWEST 87.68337f /* n = -1012; exponents are in their field for n >= -1016 */
 
 /* Adding it rounds to an integer, which is then in the low bits. */
 #define POWERS_SHIFT 0x1.8p23f

@@ -30,8 +30,8 @@ HT_INLINE v16f depth_of(v16f x, v16f middle, bool careful) {
     return careful ? v16f_max(v16f_zero(), d) : d;
 }
 
-/* e^-x of n registers of x >= 0 as terms of a sum of which one is 1: off by less than 2^-24 of that. What is rounded off
- * where x is large is lost in the sum, so the reduction takes one step; of x in eighths of a power of two. */
+/* e^-x of n registers of x >= 0 as terms of a sum of which one is 1: off by less than 1.25 * 2^-24 of that. What is rounded
+ * off where x is large is lost in the sum, so the reduction takes one step: x becomes eighths of a power of two. */
 HT_INLINE void terms_of(v16f *x, int n) {
     const v16f shift = v16f_set1(POWERS_SHIFT), eighths = v16f_set1(8.0f * HT_LOG2_E);
     v16f shifted[AT_ONCE], power[AT_ONCE], q[AT_ONCE];
@@ -56,8 +56,8 @@ HT_INLINE v16f term_of(v16f x, v16f middle) {
 
 /* What the sums take next: n registers of elements, `apart` bytes from one to the next, of which the first `some` are there,
  * to room[n][16], and -inf for the others, whose powers are 0. Gives the largest of each sum. This goes ahead of the powers by
- * one turn, so that they need not wait for memory. What will be read next is `ahead` bytes behind, and
- * asked for as ht_asks_near() says, or if that is 0, further along. */
+ * one turn, so that they need not wait for memory. What will be read next is `ahead` bytes behind, and asked for as `near`
+ * says (ht_asks_near()); if `ahead` is 0, it is further along. */
 HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, int64_t ahead, bool near, float *room) {
     v16f most[2] = {v16f_set1(-INFINITY), v16f_set1(-INFINITY)};
     HT_UNROLL

@@ -109,15 +109,12 @@ HT_BINARY(v16f_eq, v16f, m16, vceqq_f32)
 HT_BINARY(v16i_eq, v16i, m16, vceqq_s32)
 HT_BINARY(m16_and, m16, m16, vandq_u32)
 HT_BINARY(m16_or, m16, m16, vorrq_u32)
-HT_INLINE m16 v16f_is_nan(v16f x) {
-    m16 ordered = v16f_eq(x, x);
-    return (m16){vmvnq_u32(ordered.a), vmvnq_u32(ordered.b), vmvnq_u32(ordered.c), vmvnq_u32(ordered.d)};
-}
+HT_UNARY(m16_not, m16, m16, vmvnq_u32)
+HT_INLINE m16 v16f_is_nan(v16f x) { return m16_not(v16f_eq(x, x)); }
 HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
     return (v16f){vbslq_f32(m.a, x.a, y.a), vbslq_f32(m.b, x.b, y.b), vbslq_f32(m.c, x.c, y.c),
                   vbslq_f32(m.d, x.d, y.d)};
 }
-HT_INLINE m16 m16_not(m16 m) { return (m16){vmvnq_u32(m.a), vmvnq_u32(m.b), vmvnq_u32(m.c), vmvnq_u32(m.d)}; }
 HT_INLINE void m16_load_4(m16 m[4], const uint8_t *p) {
     for (int k = 0; k < 4; k++) {
         const uint8x16_t x = vld1q_u8(p + 16 * k);
@@ -207,9 +204,6 @@ HT_INLINE float v16f_hmax(v16f x) {
     return p > q ? p : q;
 }
 
-#undef HT_UNARY
-#undef HT_BINARY
-
 /* By bytes: those of element i are 4 i to 4 i + 3. */
 HT_INLINE int32x4_t ht_choose4(uint8x16x2_t t, int32x4_t i) {
     const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(i), vdupq_n_u32(7));
@@ -217,9 +211,11 @@ HT_INLINE int32x4_t ht_choose4(uint8x16x2_t t, int32x4_t i) {
     return vreinterpretq_s32_u8(vqtbl2q_u8(t, vreinterpretq_u8_u32(bytes)));
 }
 HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
-    const uint8x16x2_t t = {
-        {vreinterpretq_u8_s32(vld1q_s32(table)), vreinterpretq_u8_s32(vld1q_s32(table + 4))}};
+    const uint8x16x2_t t = {{vreinterpretq_u8_s32(vld1q_s32(table)), vreinterpretq_u8_s32(vld1q_s32(table + 4))}};
     return (v16i){ht_choose4(t, i.a), ht_choose4(t, i.b), ht_choose4(t, i.c), ht_choose4(t, i.d)};
 }
+
+#undef HT_UNARY
+#undef HT_BINARY
 
 #endif

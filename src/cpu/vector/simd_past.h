@@ -20,15 +20,13 @@ HT_INLINE void v16f_store_past(float *p, v16f v) {
 }
 
 HT_INLINE void m16_store_4_past(uint8_t *p, const m16 m[4]) {
-#if defined(HT_ISA_avx512) || defined(HT_ISA_YMM)
-    _Alignas(64) uint8_t room[64];
-    m16_store_4(room, m);
 #if defined(HT_ISA_avx512)
-    _mm512_stream_si512((void *)p, _mm512_load_si512(room));
-#else
+    _mm512_stream_si512((void *)p, m16_bytes_4(m));
+#elif defined(HT_ISA_YMM)
+    _Alignas(32) uint8_t room[64];
+    m16_store_4(room, m);
     for (int i = 0; i < 64; i += 32)
         _mm256_stream_si256((__m256i *)(void *)(p + i), _mm256_load_si256((const __m256i *)(const void *)(room + i)));
-#endif
 #else
     m16_store_4(p, m);
 #endif

@@ -76,7 +76,7 @@ HT_INLINE void row_steps(ht_dtype t, bool writes, bool computes, bool looks, boo
             row_step(t, writes, computes, looks, past_caches, s, room, i + 16 * k, 16, &sum.lane[k], &largest[k]);
     }
     HT_UNROLL
-    for (int k = 0; k < 4; k++, i += 16) /* places are constants: sums whose place is not have to be kept in memory */
+    for (int k = 0; k < 4; k++, i += 16) /* constant, as a sum in a variable place is kept in memory */
         if (i < n)
             row_step(t, writes, computes, looks, past_caches, s, room, i, lanes_of(n - i), &sum.lane[k], &largest[k]);
     s->largest = v16f_max(v16f_max(largest[0], largest[1]), v16f_max(largest[2], largest[3]));
