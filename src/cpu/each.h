@@ -24,7 +24,7 @@ typedef void ht_strips_fn(const struct ht_strip_step *list, char *const *places,
 /* What an instruction set has. */
 typedef struct ht_each_set {
     ht_find_each_fn *find;
-    ht_strips_fn *strips;
+    ht_strips_fn *strips; /* or NULL */
 } ht_each_set;
 
 /* Bytes of a block: what a program keeps of each result at a time. */

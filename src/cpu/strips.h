@@ -1,7 +1,8 @@
 /* Strips: so many elements at a time (HT_STRIP) of a program whose operations are on f32. What one operation makes is still in
  * registers when the next one takes it, which by blocks (each.h) goes through the first cache; and results leave for memory
- * from there. Each instruction set runs a list of the steps below; each_strips.c makes it from a program. On a Zen 4 core, from
- * memory, eight operations take 0.55 to 0.65 of the time that blocks take, x * y + x 0.75, and in caches a single one as long.
+ * from there. An instruction set whose registers hold so many follows a list of the steps below, which each_strips.c makes
+ * from a program. On a Zen 4 core, from memory, eight operations take 0.55 to 0.65 of the time that blocks take, x * y + x
+ * 0.75, and in caches a single one as long.
  *
  * There are two values: numbers and truths, one of each for every element of the strip. A step takes them, memory, or both,
  * and replaces one of them. */

@@ -50,4 +50,9 @@ ht_each_fn *HT_ISA_NAME(ht_find_each)(ht_op_id op, ht_dtype from, ht_dtype to) {
     return fn ? fn : HT_ISA_NAME(ht_find_each_float)(op, from, to);
 }
 
-const ht_each_set HT_ISA_NAME(ht_each_set) = {HT_ISA_NAME(ht_find_each), HT_ISA_NAME(ht_run_strips)};
+const ht_each_set HT_ISA_NAME(ht_each_set) = {
+    .find = HT_ISA_NAME(ht_find_each),
+#if defined(HT_ISA_avx512)
+    .strips = HT_ISA_NAME(ht_run_strips),
+#endif
+};

@@ -1,6 +1,6 @@
 /* The functions of one or two f32 lanes, by the names of the operations: those of blocks of elements (each_lanes.c) and of
- * strips (strips.c), with the bits of base/math.h; those named _half are for f16 (base/math_half.h). Blocks compare in plain C
- * (each_float.c). Where a function takes a constant of the operation, `p` holds it in all lanes. */
+ * strips (strips.c), with the bits of base/math.h; those named _half are for f16 (base/math_half.h). Where a function takes a
+ * constant of the operation, `p` holds it in all lanes. */
 #ifndef HT_CPU_VECTOR_EACH_LANES_H
 #define HT_CPU_VECTOR_EACH_LANES_H
 
@@ -13,8 +13,6 @@
     }
 #define HT_LANES_OF_TWO(name, expression)                                                                              \
     HT_INLINE v16f name##_lanes(v16f a, v16f b) { return expression; }
-#define HT_LANES_COMPARED(name, expression)                                                                            \
-    HT_INLINE m16 name##_lanes(v16f a, v16f b) { return expression; }
 
 HT_LANES_OF_ONE(negative, v16f_neg(x))
 HT_LANES_OF_ONE(abs, v16f_abs(x))
@@ -63,10 +61,5 @@ HT_LANES_OF_TWO(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
 HT_LANES_OF_TWO(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
 HT_LANES_OF_TWO(arctan2, v16f_atan2(a, b))
 HT_LANES_OF_TWO(power, v16f_pow(a, b))
-
-HT_LANES_COMPARED(equal, v16f_eq(a, b))
-HT_LANES_COMPARED(not_equal, m16_not(v16f_eq(a, b)))
-HT_LANES_COMPARED(less, v16f_lt(a, b))
-HT_LANES_COMPARED(less_equal, m16_or(v16f_lt(a, b), v16f_eq(a, b)))
 
 #endif

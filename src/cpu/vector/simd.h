@@ -11,8 +11,8 @@
  *   stores     v16f_store(p, v), v16f_store_n(p, v, n), v16f_store_f16 and v16f_store_bf16 likewise, to nearest even
  *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, rounded once
  *   min, max   v16f_min(a, b) = a < b ? a : b, v16f_max(a, b) = a > b ? a : b: a NaN on either side gives b
- *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n lanes; m16_not;
- *              v16f_select(m, a, b) = m ? a : b; m16_load_4, m16_store_4: four of them from 64 bytes, not 0, and to 64, 0 or 1
+ *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n lanes;
+ *              v16f_select(m, a, b) = m ? a : b
  *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
  *   scaling    v16f_scale(v, n) = v * 2^n for integral n in [-252, 252]
  *   choosing   v16i_choose(table, i): of eight numbers the one that the three lowest bits of each lane of i say

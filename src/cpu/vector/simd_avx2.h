@@ -115,25 +115,6 @@ HT_INLINE m16 v16i_eq(v16i x, v16i y) {
 }
 HT_INLINE m16 m16_and(m16 x, m16 y) { return HT_M2(_mm256_and_ps(x.a, y.a), _mm256_and_ps(x.b, y.b)); }
 HT_INLINE m16 m16_or(m16 x, m16 y) { return HT_M2(_mm256_or_ps(x.a, y.a), _mm256_or_ps(x.b, y.b)); }
-HT_INLINE m16 m16_not(m16 m) {
-    const __m256 all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-    return HT_M2(_mm256_xor_ps(m.a, all), _mm256_xor_ps(m.b, all));
-}
-HT_INLINE __m256 m16_from_8(const uint8_t *p) {
-    const __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
-    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(x, _mm256_setzero_si256()));
-}
-HT_INLINE void m16_load_4(m16 m[4], const uint8_t *p) {
-    for (int k = 0; k < 4; k++) m[k] = HT_M2(m16_from_8(p + 16 * k), m16_from_8(p + 16 * k + 8));
-}
-HT_INLINE void m16_store_4(uint8_t *p, const m16 m[4]) {
-    for (int k = 0; k < 4; k++) {
-        const __m256i words = _mm256_packs_epi32(_mm256_castps_si256(m[k].a), _mm256_castps_si256(m[k].b));
-        const __m256i x = _mm256_permute4x64_epi64(words, 0xd8);
-        const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-        _mm_storeu_si128((__m128i *)(void *)(p + 16 * k), _mm_and_si128(bytes, _mm_set1_epi8(1)));
-    }
-}
 HT_INLINE bool m16_any(m16 m) { return _mm256_movemask_ps(_mm256_or_ps(m.a, m.b)) != 0; }
 
 HT_INLINE v16i v16i_set1(int32_t x) { return HT_I2(_mm256_set1_epi32(x), _mm256_set1_epi32(x)); }

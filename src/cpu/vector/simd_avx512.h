@@ -60,17 +60,6 @@ HT_INLINE v16f v16f_select(m16 m, v16f a, v16f b) { return _mm512_mask_blend_ps(
 HT_INLINE m16 v16i_eq(v16i a, v16i b) { return _mm512_cmpeq_epi32_mask(a, b); }
 HT_INLINE m16 m16_and(m16 a, m16 b) { return (m16)(a & b); }
 HT_INLINE m16 m16_or(m16 a, m16 b) { return (m16)(a | b); }
-HT_INLINE m16 m16_not(m16 m) { return (m16)~m; }
-HT_INLINE void m16_load_4(m16 m[4], const uint8_t *p) {
-    const __m512i x = _mm512_loadu_si512(p);
-    const uint64_t bits = _mm512_test_epi8_mask(x, x);
-    for (int k = 0; k < 4; k++) m[k] = (m16)(bits >> 16 * k);
-}
-HT_INLINE __m512i m16_bytes_4(const m16 m[4]) {
-    const uint64_t low = (uint64_t)m[0] | (uint64_t)m[1] << 16, high = (uint64_t)m[2] | (uint64_t)m[3] << 16;
-    return _mm512_maskz_set1_epi8(low | high << 32, 1);
-}
-HT_INLINE void m16_store_4(uint8_t *p, const m16 m[4]) { _mm512_storeu_si512(p, m16_bytes_4(m)); }
 HT_INLINE bool m16_any(m16 m) { return m != 0; }
 
 HT_INLINE v16i v16i_set1(int32_t x) { return _mm512_set1_epi32(x); }

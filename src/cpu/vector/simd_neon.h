@@ -110,26 +110,9 @@ HT_BINARY(v16i_eq, v16i, m16, vceqq_s32)
 HT_BINARY(m16_and, m16, m16, vandq_u32)
 HT_BINARY(m16_or, m16, m16, vorrq_u32)
 HT_UNARY(m16_not, m16, m16, vmvnq_u32)
-HT_INLINE m16 v16f_is_nan(v16f x) { return m16_not(v16f_eq(x, x)); }
 HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
     return (v16f){vbslq_f32(m.a, x.a, y.a), vbslq_f32(m.b, x.b, y.b), vbslq_f32(m.c, x.c, y.c),
                   vbslq_f32(m.d, x.d, y.d)};
-}
-HT_INLINE void m16_load_4(m16 m[4], const uint8_t *p) {
-    for (int k = 0; k < 4; k++) {
-        const uint8x16_t x = vld1q_u8(p + 16 * k);
-        const uint16x8_t low = vmovl_u8(vget_low_u8(x)), high = vmovl_u8(vget_high_u8(x));
-        const uint32x4_t zero = vdupq_n_u32(0);
-        m[k] = (m16){vcgtq_u32(vmovl_u16(vget_low_u16(low)), zero), vcgtq_u32(vmovl_u16(vget_high_u16(low)), zero),
-                     vcgtq_u32(vmovl_u16(vget_low_u16(high)), zero), vcgtq_u32(vmovl_u16(vget_high_u16(high)), zero)};
-    }
-}
-HT_INLINE void m16_store_4(uint8_t *p, const m16 m[4]) {
-    for (int k = 0; k < 4; k++) {
-        const uint16x8_t low = vcombine_u16(vmovn_u32(m[k].a), vmovn_u32(m[k].b));
-        const uint16x8_t high = vcombine_u16(vmovn_u32(m[k].c), vmovn_u32(m[k].d));
-        vst1q_u8(p + 16 * k, vandq_u8(vcombine_u8(vmovn_u16(low), vmovn_u16(high)), vdupq_n_u8(1)));
-    }
 }
 HT_INLINE bool m16_any(m16 m) { return vmaxvq_u32(vorrq_u32(vorrq_u32(m.a, m.b), vorrq_u32(m.c, m.d))) != 0; }
 /* The processor's own minimum returns NaN when either side is one; simd.h promises the second operand. */

@@ -66,13 +66,6 @@ HT_INLINE v16f v16f_select(m16 m, v16f a, v16f b) { HT_LANES(v16f, m.x[i] ? a.x[
 HT_INLINE m16 v16i_eq(v16i a, v16i b) { HT_LANES(m16, a.x[i] == b.x[i]); }
 HT_INLINE m16 m16_and(m16 a, m16 b) { HT_LANES(m16, a.x[i] && b.x[i]); }
 HT_INLINE m16 m16_or(m16 a, m16 b) { HT_LANES(m16, a.x[i] || b.x[i]); }
-HT_INLINE m16 m16_not(m16 m) { HT_LANES(m16, !m.x[i]); }
-HT_INLINE void m16_load_4(m16 m[4], const uint8_t *p) {
-    for (int i = 0; i < 64; i++) m[i / 16].x[i % 16] = p[i] != 0;
-}
-HT_INLINE void m16_store_4(uint8_t *p, const m16 m[4]) {
-    for (int i = 0; i < 64; i++) p[i] = m[i / 16].x[i % 16];
-}
 HT_INLINE bool m16_any(m16 m) {
     bool any = false;
     for (int i = 0; i < 16; i++) any |= m.x[i];
