@@ -109,7 +109,10 @@ HT_BINARY(v16f_eq, v16f, m16, vceqq_f32)
 HT_BINARY(v16i_eq, v16i, m16, vceqq_s32)
 HT_BINARY(m16_and, m16, m16, vandq_u32)
 HT_BINARY(m16_or, m16, m16, vorrq_u32)
-HT_UNARY(m16_not, m16, m16, vmvnq_u32)
+HT_INLINE m16 v16f_is_nan(v16f x) {
+    m16 ordered = v16f_eq(x, x);
+    return (m16){vmvnq_u32(ordered.a), vmvnq_u32(ordered.b), vmvnq_u32(ordered.c), vmvnq_u32(ordered.d)};
+}
 HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
     return (v16f){vbslq_f32(m.a, x.a, y.a), vbslq_f32(m.b, x.b, y.b), vbslq_f32(m.c, x.c, y.c),
                   vbslq_f32(m.d, x.d, y.d)};
