@@ -131,11 +131,10 @@ static void add_two(maker *m, const ht_program_step *s, ht_strip_code code) {
 static void add_choice(maker *m, const ht_program_step *s) {
     if (!is_there(s->in[0], m->truths)) add_with(m, HT_STRIP_LOAD_TRUTHS, s->in[0]);
     m->truths = step_of(s->in[0]);
-    const bool first = is_there(s->in[1], m->numbers);
-    if (!first) load(m, s->in[2]);
-    if (!first)
+    if (!is_there(s->in[1], m->numbers)) {
+        load(m, s->in[2]);
         add_with(m, HT_STRIP_ELSEWHERE, s->in[1]);
-    else if (s->in[1] != s->in[2])
+    } else if (s->in[1] != s->in[2])
         add_with(m, HT_STRIP_WHERE, s->in[2]);
 }
 

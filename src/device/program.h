@@ -1,6 +1,6 @@
 /* Programs: elementwise operations on arrays of one shape, run as one pass over memory. What a step makes is kept in
- * registers or, a block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built once, prepared once
- * by the device, and then run on any operands of its dtypes. */
+ * registers or, a block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built
+ * once, prepared once by the device, and then run on any operands of its dtypes. */
 #ifndef HT_DEVICE_PROGRAM_H
 #define HT_DEVICE_PROGRAM_H
 
