@@ -244,10 +244,11 @@ static void scans(void **state) {
             }
 }
 
-/* Large enough that results go round the caches: rows that are whole lines, and some that are not. */
+/* Large enough that results go round the caches: rows that are whole lines, and some that are not; columns that are kept, and
+ * longer ones. */
 static void large(void **state) {
     (void)state;
-    static const int64_t dims[][2] = {{1056, 2048}, {1031, 2051}, {33, 70000}, {4999, 640}};
+    static const int64_t dims[][2] = {{1056, 2048}, {1031, 2051}, {33, 70000}, {16500, 208}};
     static const ht_dtype some[] = {HT_F32, HT_F16, HT_I32};
     for (EACH(t, some))
         for (EACH(d, dims))
@@ -264,24 +265,49 @@ static void large(void **state) {
             }
 }
 
-/* Columns of more elements than are summed at a time, of which one is infinite or no number, or most are -inf, in blocks that
- * are written while the next one is summed. */
+/* Columns of which one element is infinite or no number, or most are -inf: some that are kept, and longer ones. */
 static void long_columns_of_extremes(void **state) {
     (void)state;
-    enum { ROWS = 4999, COLUMNS = 512 + 128 };
+    enum { COLUMNS = 2 * 64 + 16 };
+    static const int64_t rows[] = {4999, 16500};
     static const float rare[] = {INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 300.0f};
     if (TEST_EMULATED) return;
-    void *memory;
-    const ht_view x = operand(HT_F32, 2, (int64_t[]){ROWS, COLUMNS}, CONTIGUOUS, ORDINARY, &memory);
-    float *at = memory;
-    for (int64_t c = 0; c < COLUMNS; c += 3)
-        at[c * 37 % ROWS * COLUMNS + c] = rare[c / 3 % (int64_t)(sizeof rare / sizeof *rare)];
-    for (int64_t r = 0; r < ROWS; r++) {
-        at[r * COLUMNS + 1] = -INFINITY;
-        at[r * COLUMNS + 600] = r == 4500 ? 1.0f : -INFINITY;
+    for (EACH(k, rows)) {
+        void *memory;
+        const ht_view x = operand(HT_F32, 2, (int64_t[]){rows[k], COLUMNS}, CONTIGUOUS, ORDINARY, &memory);
+        float *at = memory;
+        for (int64_t c = 0; c < COLUMNS; c += 3)
+            at[c * 37 % rows[k] * COLUMNS + c] = rare[c / 3 % (int64_t)(sizeof rare / sizeof *rare)];
+        for (int64_t r = 0; r < rows[k]; r++) {
+            at[r * COLUMNS + 1] = -INFINITY;
+            at[r * COLUMNS + 140] = r == rows[k] - 400 ? 1.0f : -INFINITY;
+        }
+        compare(HT_OP_SOFTMAX, &(ht_along_params){1}, &x, 3e-6);
+        free(memory);
     }
-    compare(HT_OP_SOFTMAX, &(ht_along_params){1}, &x, 3e-6);
-    free(memory);
+}
+
+/* Below the first element others that are equal, so many that each addition to a sum in f32 would lose digits. */
+static void many_equal_elements(void **state) {
+    (void)state;
+    enum { ROWS = 1 << 20, COLUMNS = 3 };
+    if (TEST_EMULATED || TEST_SLOW) return;
+    float *x = malloc(ROWS * COLUMNS * sizeof *x), *y = malloc(ROWS * COLUMNS * sizeof *y);
+    assert_true(x && y);
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++) x[i] = i < COLUMNS ? 0.3f : 0.0f;
+    const double first = exp((double)0.3f), sum = first + (double)(ROWS - 1);
+    const ht_view in = test_view(x, HT_F32, 2, (int64_t[]){ROWS, COLUMNS});
+    ht_view out = test_view(y, HT_F32, 2, (int64_t[]){ROWS, COLUMNS});
+    for (int d = 1; d < n_devices; d++) {
+        test_run_ok(devices[0][d], HT_OP_SOFTMAX, &(ht_along_params){1}, 1, &in, &out, NULL);
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++) {
+            const double want = (i < COLUMNS ? first : 1.0) / sum;
+            if (fabs((double)y[i] - want) > 5e-7 * want)
+                fail_msg("softmax (%s): element %lld is %.9g, not %.9g", devices[0][d]->instruction_set, (long long)i,
+                         (double)y[i], want);
+        }
+    }
+    free(x), free(y);
 }
 
 int main(void) {
@@ -291,6 +317,7 @@ int main(void) {
                                        cmocka_unit_test(powers_too_small),
                                        cmocka_unit_test(scans),
                                        cmocka_unit_test(large),
-                                       cmocka_unit_test(long_columns_of_extremes)};
+                                       cmocka_unit_test(long_columns_of_extremes),
+                                       cmocka_unit_test(many_equal_elements)};
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,9 +1,10 @@
-/* Softmax along any axis of f32, f16 and bf16 arrays, sums of f32. Along adjacent elements memory is read once and three
- * rows are under way at a time, of which one is written while the next is computed and the one behind it read. */
+/* Softmax along any axis of f32, f16 and bf16 arrays, sums of f32. Memory is read once. Along adjacent elements three rows are
+ * under way at a time, of which one is written while the next is computed and the one behind it read; across them columns are
+ * kept in a room, from which they are written while that takes up the next ones. */
+#include "base/checked.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/along.h"
 #include "cpu/vector/powers.h"
-#include "cpu/vector/powers_sum.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/simd_past.h"
 #include "device/params.h"
@@ -12,19 +13,20 @@
 #include <math.h>
 
 enum {
-    KEPT = 6144,      /* elements of a row that are kept in the first cache on the way */
-    PER_THREAD = 4,   /* blocks of columns, so that threads end together */
-    LEAST_WIDTH = 64, /* columns of a block, where there are so many */
-    SHORT = 128,      /* elements of a column that is kept, in */
-    STRIP = 64,       /* columns: four registers, */
-    BAND = 32         /* so many rows of them at a time */
+    KEPT = 6144,         /* elements of a row that are kept in the first cache on the way */
+    KEPT_COLUMN = 16384, /* and of a column that is kept in a room: 4 MB */
+    STRIP = 64,          /* columns: four registers, */
+    BAND = 32,           /* so many rows of them at a time */
+    LONG = 1024          /* elements of columns for whose sake strips are narrow where there are few */
 };
 
 typedef struct softmax_job {
     along a;
     bool whole_lines; /* rows of the result are written round the caches, register by register */
     ht_dtype dtype;
-    int64_t width, blocks; /* columns of a block, at most, and blocks or strips of a row */
+    int64_t width, strips; /* columns of a strip, at most, and how many strips they are */
+    int64_t n_rooms;       /* for strips under way at a time */
+    float *rooms;
 } softmax_job;
 
 /* ---- rows that are kept ---- */
@@ -83,9 +85,18 @@ HT_INLINE void row_steps(ht_dtype t, bool writes, bool computes, bool looks, boo
     s->sum = sum;
 }
 
+/* A room for a row in `space`, which is a page larger: half a page behind x, but for whole pages. A load may wait for a store
+ * just before it to an address with the same 12 lowest bits (4K aliasing in Intel's optimization manual; Zen's cores do so,
+ * too): with a room 64 bytes behind the row, softmax took twice as long. */
+static float *room_for(const char *x, float *space) {
+    enum { PAGE = 4096, LINE = 64 };
+    return space + ((uintptr_t)x + PAGE / 2 - (uintptr_t)space) % PAGE / LINE * LINE / sizeof(float);
+}
+
 /* Row after row: `largest` is that of the next one by the time that it is computed. */
 HT_INLINE void softmax_rows(const softmax_job *j, ht_dtype t, bool past_caches, int64_t begin, int64_t end) {
-    _Alignas(64) float room[KEPT];
+    _Alignas(64) float space[KEPT + 1024];
+    float *const room = room_for(along_x(&j->a, begin, 0), space);
     const int64_t n = j->a.of.n;
     stages s = {.looked_at = along_x(&j->a, begin, 0)};
     row_steps(t, false, false, true, past_caches, &s, room, n);
@@ -150,21 +161,35 @@ RUN_ROWS(rows_f32, HT_F32)
 RUN_ROWS(rows_f16, HT_F16)
 RUN_ROWS(rows_bf16, HT_BF16)
 
-/* ---- short columns ----
+/* ---- columns ----
  *
- * Strips of columns are gone through in bands of rows and kept in a near cache. Bands are computed around the largest elements
- * so far, which are remembered; what that makes of the powers is put right as they are written. */
-
-typedef struct strip_room {
-    _Alignas(64) float power[SHORT * STRIP], around[SHORT / BAND * STRIP]; /* of each row, and of each band */
-} strip_room;
+ * Strips of columns are gone through in bands of rows and kept in a near cache, so that memory is read once and every element
+ * has one power. Bands are computed around the largest elements so far, which are remembered; what that makes of the powers is
+ * put right as they are written. Of longer columns the powers are not kept but computed again. */
 
 typedef struct strip {
     const char *x;
     char *y;
     int64_t n, x_step, y_step; /* bytes from a row to the next */
-    strip_room *room;
+    bool keeps;
+    float *power,
+        *around; /* room for those of each row, if they are kept, or of a band; and for the middle of each band */
 } strip;
+
+static bool keeps(const softmax_job *j) { return j->a.of.n <= KEPT_COLUMN; }
+static int64_t rows_of_powers(const softmax_job *j) { return keeps(j) ? j->a.of.n : BAND; }
+
+/* Of a room. */
+static int64_t room_floats(const softmax_job *j) {
+    return (rows_of_powers(j) + (keeps(j) ? ht_ceil_div_i64(j->a.of.n, BAND) : 1)) * j->width;
+}
+
+/* What columns came to. */
+typedef struct sums {
+    v16f largest[STRIP / 16], total[STRIP / 16];
+    v16f lost[STRIP / 16]; /* what was rounded off the total, of long columns: there are thousands of bands
+                              (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B) */
+} sums;
 
 /* A strip whose powers are computed, and what they are multiplied by. */
 typedef struct finished {
@@ -179,28 +204,50 @@ HT_INLINE int lanes_in(int g, int registers, int last) { return g + 1 < register
 HT_INLINE void factors_of(int registers, const finished *f, int64_t row, v16f *factor) {
     HT_UNROLL
     for (int g = 0; g < registers; g++) {
-        const v16f around = v16f_load(f->strip.room->around + row / BAND * STRIP + 16 * g);
+        const v16f around = v16f_load(f->strip.around + row / BAND * 16 * registers + 16 * g);
         factor[g] = v16f_mul(v16f_exp_falling(v16f_sub(around, f->largest[g])), f->inverse[g]);
     }
+}
+
+/* Takes a band's sums in, which are around `largest` now. */
+HT_INLINE void add_band(int registers, bool is_long, const v16f *largest, const v16f *sum, sums *to) {
+    v16f down[STRIP / 16];
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) {
+        down[g] = v16f_exp_falling(v16f_sub(to->largest[g], largest[g]));
+        to->largest[g] = largest[g];
+        to->total[g] = v16f_mul(to->total[g], down[g]);
+    }
+    if (is_long) {
+        HT_UNROLL
+        for (int g = 0; g < registers; g++) {
+            const v16f before = to->total[g], added = v16f_sub(v16f_add(before, sum[g]), before);
+            const v16f was = v16f_sub(v16f_add(before, sum[g]), added);
+            const v16f off = v16f_add(v16f_sub(before, was), v16f_sub(sum[g], added));
+            to->lost[g] = v16f_fma(to->lost[g], down[g], off);
+        }
+    }
+    HT_UNROLL
+    for (int g = 0; g < registers; g++) to->total[g] = v16f_add(to->total[g], sum[g]);
 }
 
 /* Of rows from `row` on: their powers, around the largest elements up to there. What is read next is asked for on the way,
  * into the second cache: in the first one there is no room for it, as rows may be a power of two apart. Powers of the strip
  * `before`, which are kept in the same place, are written as their place is taken. */
 HT_INLINE void band_of_powers(ht_dtype t, bool past_caches, bool writes, int registers, int last, const strip *s,
-                              const finished *before, int64_t row, v16f *largest, v16f *total) {
-    const int64_t rows = s->n - row < BAND ? s->n - row : BAND;
+                              const finished *before, int64_t row, sums *to) {
+    const int64_t rows = s->n - row < BAND ? s->n - row : BAND, width = 16 * registers;
     const char *x = s->x + row * s->x_step;
     const char *next = row + BAND < s->n ? x + BAND * s->x_step : s->x + registers * (t == HT_F32 ? 64 : 32);
-    float *power = s->room->power + row * STRIP, *around = s->room->around + row / BAND * STRIP;
-    v16f old[STRIP / 16], sum[STRIP / 16], factor[STRIP / 16];
+    float *power = s->power + (s->keeps ? row * width : 0);
+    v16f largest[STRIP / 16], sum[STRIP / 16], factor[STRIP / 16];
     if (writes) factors_of(registers, before, row, factor);
     HT_UNROLL
-    for (int g = 0; g < registers; g++) old[g] = largest[g];
+    for (int g = 0; g < registers; g++) largest[g] = to->largest[g], sum[g] = v16f_zero();
     for (int64_t r = 0; r < rows; r++) {
         HT_UNROLL
         for (int g = 0; g < registers; g++) {
-            float *p = power + r * STRIP + 16 * g;
+            float *p = power + r * width + 16 * g;
             const v16f v = lanes_load(t, x + r * s->x_step, 16 * g, 1, lanes_in(g, registers, last));
             if (writes)
                 write_lanes(t, past_caches, before->strip.y + (row + r) * s->y_step, 16 * g,
@@ -209,43 +256,40 @@ HT_INLINE void band_of_powers(ht_dtype t, bool past_caches, bool writes, int reg
             largest[g] = v16f_max(v, largest[g]);
         }
     }
-    HT_UNROLL
-    for (int g = 0; g < registers; g++) {
-        v16f_store(around + 16 * g, largest[g]);
-        total[g] = v16f_mul(total[g], v16f_exp_falling(v16f_sub(old[g], largest[g])));
-        sum[g] = v16f_zero();
+    if (s->keeps) {
+        HT_UNROLL
+        for (int g = 0; g < registers; g++) v16f_store(s->around + row / BAND * width + 16 * g, largest[g]);
     }
     for (int64_t r = 0; r < rows; r++) {
         HT_UNROLL
         for (int g = 0; g < registers; g++) {
-            float *p = power + r * STRIP + 16 * g;
+            float *p = power + r * width + 16 * g;
             const v16f e = v16f_exp_falling(v16f_sub(v16f_load(p), largest[g]));
             HT_PREFETCH_SECOND(next + r * s->x_step + g * (t == HT_F32 ? 64 : 32));
             v16f_store(p, e);
             sum[g] = v16f_add(sum[g], e);
         }
     }
-    HT_UNROLL
-    for (int g = 0; g < registers; g++) total[g] = v16f_add(total[g], sum[g]);
+    add_band(registers, !s->keeps, largest, sum, to);
 }
 
 /* The largest is at least the lowest number, so that of -inf there is a power, 0. */
 HT_INLINE void strip_of_powers(ht_dtype t, bool past_caches, bool writes, int registers, int last, const strip *s,
                                const finished *before, finished *to) {
-    v16f largest[STRIP / 16], total[STRIP / 16];
+    sums all;
     HT_UNROLL
-    for (int g = 0; g < registers; g++) largest[g] = v16f_set1(-FLT_MAX), total[g] = v16f_zero();
+    for (int g = 0; g < registers; g++) all.largest[g] = v16f_set1(-FLT_MAX), all.total[g] = all.lost[g] = v16f_zero();
     for (int64_t row = 0; row < s->n; row += BAND)
-        band_of_powers(t, past_caches, writes, registers, last, s, before, row, largest, total);
+        band_of_powers(t, past_caches, writes, registers, last, s, before, row, &all);
     HT_UNROLL
     for (int g = 0; g < registers; g++) {
-        to->largest[g] = largest[g];
-        to->inverse[g] = v16f_div(v16f_set1(1.0f), total[g]);
+        to->largest[g] = all.largest[g];
+        to->inverse[g] = v16f_div(v16f_set1(1.0f), v16f_add(all.total[g], all.lost[g]));
     }
     to->strip = *s;
 }
 
-HT_INLINE void write_strip(ht_dtype t, bool past_caches, int registers, int last, const finished *f) {
+HT_INLINE void write_kept(ht_dtype t, bool past_caches, int registers, int last, const finished *f) {
     const strip *s = &f->strip;
     for (int64_t band = 0; band < s->n; band += BAND) {
         const int64_t end = s->n - band < BAND ? s->n : band + BAND;
@@ -254,7 +298,7 @@ HT_INLINE void write_strip(ht_dtype t, bool past_caches, int registers, int last
         for (int64_t row = band; row < end; row++) {
             HT_UNROLL
             for (int g = 0; g < registers; g++) {
-                const v16f e = v16f_load(s->room->power + row * STRIP + 16 * g);
+                const v16f e = v16f_load(s->power + (row * registers + g) * 16);
                 write_lanes(t, past_caches, s->y + row * s->y_step, 16 * g, v16f_mul(e, factor[g]),
                             lanes_in(g, registers, last));
             }
@@ -262,26 +306,49 @@ HT_INLINE void write_strip(ht_dtype t, bool past_caches, int registers, int last
     }
 }
 
-static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, strip_room *room) {
+HT_INLINE void write_again(ht_dtype t, bool past_caches, int registers, int last, const finished *f) {
+    const strip *s = &f->strip;
+    for (int64_t row = 0; row < s->n; row++) {
+        HT_UNROLL
+        for (int g = 0; g < registers; g++) {
+            const int lanes = lanes_in(g, registers, last);
+            const v16f x = lanes_load(t, s->x + row * s->x_step, 16 * g, 1, lanes);
+            HT_PREFETCH_SECOND(s->x + (row + BAND) * s->x_step + g * (t == HT_F32 ? 64 : 32));
+            const v16f e = v16f_exp_falling(v16f_sub(x, f->largest[g]));
+            write_lanes(t, past_caches, s->y + row * s->y_step, 16 * g, v16f_mul(e, f->inverse[g]), lanes);
+        }
+    }
+}
+
+HT_INLINE void write_strip(ht_dtype t, bool past_caches, int registers, int last, const finished *f) {
+    if (f->strip.keeps)
+        write_kept(t, past_caches, registers, last, f);
+    else
+        write_again(t, past_caches, registers, last, f);
+}
+
+static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, int64_t room) {
+    float *const power = j->rooms + room * room_floats(j);
     return (strip){.x = along_x(&j->a, outer, c),
                    .y = along_y(&j->a, outer, c),
                    .n = j->a.of.n,
                    .x_step = j->a.step * j->a.bytes,
                    .y_step = j->a.of.inner * j->a.bytes,
-                   .room = room};
+                   .keeps = keeps(j),
+                   .power = power,
+                   .around = power + rows_of_powers(j) * j->width};
 }
 
 /* Strips one after another: what goes round the caches of one is written while the next is computed, 1.1 to 1.2 times as fast;
  * plain stores, of which each waits for its line behind the one before it, would make that slower. Columns of a narrower
  * strip go by sixteen. */
 #define RUN_STRIPS(name, t)                                                                                            \
-    HT_INLINE void name##_of(const softmax_job *j, bool past_caches, int64_t begin, int64_t end) {                     \
-        strip_room room;                                                                                               \
+    HT_INLINE void name##_of(const softmax_job *j, bool past_caches, int64_t begin, int64_t end, int64_t room) {       \
         finished done[2];                                                                                              \
         int waiting = -1, now = 0;                                                                                     \
         for (int64_t unit = begin; unit < end; unit++) {                                                               \
-            const int64_t c = unit % j->blocks * STRIP, left = j->a.of.inner - c, w = left < STRIP ? left : STRIP;     \
-            strip s = strip_at(j, unit / j->blocks, c, &room);                                                         \
+            const int64_t c = unit % j->strips * j->width, w = ht_min_i64(j->width, j->a.of.inner - c);                \
+            strip s = strip_at(j, unit / j->strips, c, room);                                                          \
             if (w == STRIP && waiting >= 0) {                                                                          \
                 strip_of_powers(t, past_caches, true, STRIP / 16, 16, &s, &done[waiting], &done[now]);                 \
                 waiting = now, now = !now;                                                                             \
@@ -291,7 +358,7 @@ static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, strip_room
             waiting = -1;                                                                                              \
             if (w == STRIP) {                                                                                          \
                 strip_of_powers(t, past_caches, false, STRIP / 16, 16, &s, NULL, &done[now]);                          \
-                if (past_caches)                                                                                       \
+                if (past_caches && s.keeps)                                                                            \
                     waiting = now, now = !now;                                                                         \
                 else                                                                                                   \
                     write_strip(t, past_caches, STRIP / 16, 16, &done[now]);                                           \
@@ -305,12 +372,12 @@ static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, strip_room
         if (waiting >= 0) write_strip(t, past_caches, STRIP / 16, 16, &done[waiting]);                                 \
     }                                                                                                                  \
     static void name(void *arg, int64_t begin, int64_t end, int worker) {                                              \
-        (void)worker;                                                                                                  \
         const softmax_job *j = arg;                                                                                    \
+        const int64_t room = j->n_rooms < j->a.of.outer * j->strips ? worker : begin;                                  \
         if ((t) == HT_F32 && j->whole_lines)                                                                           \
-            name##_of(j, true, begin, end);                                                                            \
+            name##_of(j, true, begin, end, room);                                                                      \
         else                                                                                                           \
-            name##_of(j, false, begin, end);                                                                           \
+            name##_of(j, false, begin, end, room);                                                                     \
         if (j->whole_lines) ht_bypass_end();                                                                           \
     }
 
@@ -318,80 +385,24 @@ RUN_STRIPS(strips_f32, HT_F32)
 RUN_STRIPS(strips_f16, HT_F16)
 RUN_STRIPS(strips_bf16, HT_BF16)
 
-/* ---- columns ----
- *
- * Blocks of columns are read along the rows, which is how memory is fast, twice: for the largest elements and the sums of
- * powers around them, and for what is written, which a shared cache still has then. What goes round the caches is written
- * while the next block is summed. */
-
-/* What the columns of a block are written with: e^(x - around) * factor. */
-typedef struct block {
-    float around[HT_POWERS_WIDTH], factor[HT_POWERS_WIDTH];
-} block;
-
-/* Of w columns from c on. A column with an infinite element, or with none above -inf, has a factor that is no number. */
-static void sum_columns(const softmax_job *j, int64_t outer, int64_t c, int64_t w, block *to,
-                        ht_powers_waiting *waiting) {
-    const ht_view x = {
-        .dtype = j->dtype, .n_dims = 1, .stride = {j->a.step}, .data = (void *)(uintptr_t)along_x(&j->a, outer, c)};
-    ht_powers all[HT_POWERS_WIDTH], more[HT_POWERS_WIDTH];
-    for (int64_t r = 0; r < j->a.of.n; r += HT_REDUCE_BLOCK) {
-        const int64_t left = j->a.of.n - r, n = left < HT_REDUCE_BLOCK ? left : HT_REDUCE_BLOCK;
-        HT_ISA_NAME(ht_powers_of_columns)(&x, r * j->a.step, n, w, r > 0 ? more : all, waiting);
-        for (int64_t i = 0; r > 0 && i < w; i++) all[i] = ht_powers_joined(all[i], more[i]);
-    }
-    for (int64_t i = 0; i < w; i++) {
-        to->around[i] = all[i].high;
-        to->factor[i] = all[i].high == INFINITY ? NAN : 1.0f / all[i].sum;
-    }
-}
-
-HT_INLINE void write_columns(ht_dtype t, const ht_powers_waiting *q) {
-    const int64_t bytes = t == HT_F32 ? 4 : 2;
-    const char *x = q->x;
-    char *y = q->y;
-    for (int64_t r = 0; r < q->rows; r++, x += q->x_step, y += q->y_step)
-        for (int64_t i = 0; i < q->width; i += 16) {
-            const int lanes = lanes_of(q->width - i);
-            HT_PREFETCH(x + q->x_step + i * bytes);
-            const v16f e = v16f_exp_falling(v16f_sub(lanes_load(t, x, i, 1, lanes), v16f_load(q->around + i)));
-            lanes_store(t, y, i, v16f_mul(e, v16f_load(q->factor + i)), lanes);
-        }
-}
-
-static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const softmax_job *j = arg;
-    ht_powers_waiting q = {0};
-    block blocks[2];
-    for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t outer = unit / j->blocks, c = unit % j->blocks * j->width, left = j->a.of.inner - c;
-        const int64_t w = left < j->width ? left : j->width;
-        block *b = &blocks[unit % 2];
-        sum_columns(j, outer, c, w, b, j->whole_lines ? &q : NULL);
-        while (q.rows > 0) ht_powers_write(&q);
-        q = (ht_powers_waiting){.x = along_x(&j->a, outer, c),
-                                .y = along_y(&j->a, outer, c),
-                                .x_step = j->a.step * j->a.bytes,
-                                .y_step = j->a.of.inner * j->a.bytes,
-                                .rows = j->a.of.n,
-                                .width = w,
-                                .around = b->around,
-                                .factor = b->factor};
-        if (j->whole_lines && w % HT_POWERS_AT_ONCE == 0) continue;
-        if (j->dtype == HT_F32)
-            write_columns(HT_F32, &q);
-        else if (j->dtype == HT_F16)
-            write_columns(HT_F16, &q);
-        else
-            write_columns(HT_BF16, &q);
-        q.rows = 0;
-    }
-    while (q.rows > 0) ht_powers_write(&q);
-    if (j->whole_lines) ht_bypass_end();
-}
-
 /* ---- calls ---- */
+
+/* Columns of a strip, and how many strips there are. Where those that are as wide as can be are fewer than threads, long
+ * ones are narrow. */
+static void lay_strips(softmax_job *j, const ht_along *of, int threads) {
+    j->width = of->outer * ht_ceil_div_i64(of->inner, STRIP) < threads && of->n >= LONG ? 16 : STRIP;
+    j->strips = ht_ceil_div_i64(of->inner, j->width);
+    j->n_rooms = ht_min_i64(threads, of->outer * j->strips);
+}
+
+static size_t softmax_scratch(const ht_call *call) {
+    const ht_view *x = &call->in[0];
+    if (!lanes_take(x->dtype) || call->out.dtype != x->dtype || ht_view_size(x) == 0) return 0;
+    softmax_job j = {.a.of = ht_along_of(x, ((const ht_along_params *)call->params)->behind)};
+    if (j.a.of.inner == 1) return 0;
+    lay_strips(&j, &j.a.of, ht_pool_threads(call->pool));
+    return (size_t)(j.n_rooms * room_floats(&j)) * sizeof(float);
+}
 
 static ht_status softmax(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
@@ -406,20 +417,13 @@ static ht_status softmax(const ht_call *call, ht_error *err) {
         ht_pool_run(call->pool, of->outer, ht_row_grain(HT_GRAIN_MATH, of->n), run, &j);
         return HT_OK;
     }
-    if (of->n <= SHORT) {
-        ht_block_fn *run = x->dtype == HT_F32 ? strips_f32 : x->dtype == HT_F16 ? strips_f16 : strips_bf16;
-        j.blocks = (of->inner + STRIP - 1) / STRIP;
-        ht_pool_run(call->pool, of->outer * j.blocks, ht_row_grain(HT_GRAIN_MATH, of->n * STRIP), run, &j);
-        return HT_OK;
-    }
-    const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
-    j.width = HT_POWERS_WIDTH;
-    while (j.width > LEAST_WIDTH && of->outer * (of->inner / j.width) < wanted) j.width /= 2;
-    j.blocks = (of->inner + j.width - 1) / j.width;
-    ht_pool_run(call->pool, of->outer * j.blocks, ht_row_grain(HT_GRAIN_MATH, of->n * j.width), run_columns, &j);
+    ht_block_fn *run = x->dtype == HT_F32 ? strips_f32 : x->dtype == HT_F16 ? strips_f16 : strips_bf16;
+    lay_strips(&j, of, ht_pool_threads(call->pool));
+    j.rooms = call->scratch;
+    ht_pool_run(call->pool, of->outer * j.strips, ht_row_grain(HT_GRAIN_MATH, of->n * j.width), run, &j);
     return HT_OK;
 }
 
 void HT_ISA_NAME(ht_vector_softmax)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_SOFTMAX] = (ht_kernel){.run = softmax};
+    kernels[HT_OP_SOFTMAX] = (ht_kernel){.run = softmax, .scratch = softmax_scratch};
 }
