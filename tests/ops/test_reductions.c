@@ -252,6 +252,72 @@ static void sums_are_the_same_along_columns(void **state) {
     }
 }
 
+/* Element i of n whose powers are summed: heights that change on the way, and elements that decide late. */
+static float height(int kind, int64_t i, int64_t n, uint64_t *seed) {
+    const float x = test_random_float(seed);
+    switch (kind) {
+    case 0: return (float)i * 0.3f + x; /* rises */
+    case 1: return (float)(n - i) * 0.3f + x;
+    case 2: return i % 37 == 36 ? 7.9f + x : x; /* some are higher, but not by much */
+    case 3: return 100.0f * x;
+    case 4: return i == n - 1 ? 500.0f : x;
+    case 5: return i == n / 2 ? -500.0f : x;
+    case 6: return i < n - 3 ? -INFINITY : x;
+    case 7: return i == n - 2 ? INFINITY : x;
+    case 8: return i == n - 2 ? NAN : x;
+    case 9: return i % 2 ? 3e38f : -3e38f;
+    default: return i == n - 1 ? 85.0f : x - 200.0f;
+    }
+}
+
+/* Sums of powers are right whatever the heights, and the same along rows and down columns. */
+static void powers_of_any_height(void **state) {
+    (void)state;
+    enum { KINDS = 11, COLUMNS = 4 * KINDS, MOST = 5000 };
+    static const int64_t lengths[] = {1, 9, 127, 128, 129, 144, 300, 1000, MOST};
+    float *x = malloc(COLUMNS * MOST * sizeof *x), *turned = malloc(COLUMNS * MOST * sizeof *turned);
+    ht_device *devices[TEST_MAX_DEVICES];
+    const int n_devices = test_devices(1, devices);
+    assert_true(x && turned);
+    for (EACH(l, lengths)) {
+        const int64_t n = lengths[l], columns = COLUMNS;
+        double want[COLUMNS], most[COLUMNS];
+        uint64_t seed = 7;
+        if (TEST_EMULATED && n == MOST) continue;
+        for (int64_t c = 0; c < COLUMNS; c++) {
+            double sum = 0.0;
+            most[c] = -(double)INFINITY;
+            for (int64_t i = 0; i < n; i++) {
+                turned[i * COLUMNS + c] = x[c * n + i] = height((int)(c % KINDS), i, n, &seed);
+                most[c] = fmax(most[c], (double)x[c * n + i]);
+            }
+            for (int64_t i = 0; i < n; i++) sum += exp((double)x[c * n + i] - (isinf(most[c]) ? 0.0 : most[c]));
+            want[c] = isinf(most[c]) ? most[c] : most[c] + log(sum);
+        }
+        const ht_view rows = test_view(x, HT_F32, 2, (int64_t[]){COLUMNS, n});
+        ht_view down = test_view(turned, HT_F32, 2, (int64_t[]){COLUMNS, n});
+        down.stride[0] = 1, down.stride[1] = COLUMNS;
+        for (int d = 1; d < n_devices; d++) {
+            float a[COLUMNS], b[COLUMNS];
+            ht_view to_a = test_view(a, HT_F32, 1, &columns), to_b = test_view(b, HT_F32, 1, &columns);
+            test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &rows, &to_a, NULL);
+            test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &down, &to_b, NULL);
+            for (int64_t c = 0; c < COLUMNS; c++) {
+                const double off = fabs((double)a[c] - want[c]);
+                const bool same = isnan(want[c])   ? isnan(a[c])
+                                  : isinf(want[c]) ? (double)a[c] == want[c]
+                                                   : off <= 4e-7 * fmax(1.0, fabs(most[c]));
+                if (!same || (a[c] != b[c] && !(isnan(a[c]) && isnan(b[c]))))
+                    fail_msg("logsumexp (%s) of %lld, kind %d: %.9g in a row and %.9g in a column, not %.9g",
+                             devices[d]->instruction_set, (long long)n, (int)(c % KINDS), (double)a[c], (double)b[c],
+                             want[c]);
+            }
+        }
+    }
+    test_devices_free(devices, n_devices);
+    free(x), free(turned);
+}
+
 /* Values whose first ones say little of their mean, or which all lie near it: digits must not be lost. */
 static float hard_value(int kind, int64_t i, int64_t n, uint64_t *seed) {
     const float x = test_random_float(seed);
@@ -316,6 +382,7 @@ int main(void) {
         cmocka_unit_test(long_reductions),
         cmocka_unit_test(spreads_of_any_threads),
         cmocka_unit_test(sums_are_the_same_along_columns),
+        cmocka_unit_test(powers_of_any_height),
         cmocka_unit_test(variances_keep_their_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

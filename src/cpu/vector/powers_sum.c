@@ -1,6 +1,7 @@
-/* Sums of powers around the largest element, in one pass. Sixteen partial sums take every sixteenth element, each around the
- * largest that it has met: eight elements at a time, which a ninth power puts what was there before in proportion to. They
- * are brought to the largest of all and added pairwise at the end. Of rows they are the lanes of a register. */
+/* Sums of powers in one pass. Sixteen partial sums take every sixteenth element, each around a middle of its own, the largest
+ * of its first ones: eight elements at a time, and where they are, until one of them is so far above the middle that its power
+ * could be too large. Then the largest so far becomes the middle, and a ninth power puts what was there before in proportion
+ * to it. Sums are brought to one middle and added pairwise at the end. Of rows they are the lanes of a register. */
 #include "cpu/vector/powers_sum.h"
 
 #include "base/checked.h"
@@ -11,6 +12,9 @@
 #include <float.h>
 #include <math.h>
 
+/* How far elements may be above a middle. Differences are rounded the more the larger they are. */
+#define MOST_ABOVE 8.0f
+
 enum {
     SUMS = 16,
     EACH = 8,    /* elements that a sum takes at a time, */
@@ -20,85 +24,78 @@ enum {
     FLOATS = WIDTH + 16 /* from one of the sums to the next: no power of two, of which a cache holds only few */
 };
 
-/* What is taken off elements of which the largest is `high`. */
+/* What is taken off elements around `high`. */
 HT_INLINE v16f middle_of(v16f high) { return v16f_min(v16f_set1(FLT_MAX), high); }
 
-/* How far x is below the middle; infinity is not above it either, which only those who are `careful` see to: without an
- * infinite element there is none. */
-HT_INLINE v16f depth_of(v16f x, v16f middle, bool careful) {
-    const v16f d = v16f_sub(middle, x);
-    return careful ? v16f_max(v16f_zero(), d) : d;
+/* What x is above the middle; powers further below it than the lowest are 0. An infinite element is not above it, which only
+ * those who are `careful` see to. */
+HT_INLINE v16f above(v16f x, v16f middle, bool careful) {
+    const v16f d = v16f_sub(x, middle), lowest = v16f_set1(-POWERS_LOWEST);
+    return v16f_max(lowest, careful ? v16f_select(v16f_eq(d, v16f_set1(INFINITY)), v16f_zero(), d) : d);
 }
 
-/* e^-x of n registers of x >= 0 as terms of a sum of which one is 1: off by less than 1.25 * 2^-24 of that. What is rounded
- * off where x is large is lost in the sum, so the reduction takes one step: x becomes eighths of a power of two. */
+/* e^x of n registers of x from -POWERS_LOWEST to MOST_ABOVE as terms of a sum of which one is 1 or more: off by less than
+ * 1.25 * 2^-24 of that, or of what is above it. What is rounded off where x is low is lost in the sum, so the reduction takes
+ * one step: x becomes eighths of a power of two. */
 HT_INLINE void terms_of(v16f *x, int n) {
     const v16f shift = v16f_set1(POWERS_SHIFT), eighths = v16f_set1(8.0f * HT_LOG2_E);
     v16f shifted[AT_ONCE], power[AT_ONCE], q[AT_ONCE];
 #define EACH_TERM                                                                                                      \
     HT_UNROLL                                                                                                          \
     for (int i = 0; i < n; i++)
-    EACH_TERM x[i] = v16f_min(v16f_set1(POWERS_LOWEST), x[i]);
-    EACH_TERM shifted[i] = v16f_fnma(x[i], eighths, shift); /* not above it */
+    EACH_TERM shifted[i] = v16f_fma(x[i], eighths, shift);
     EACH_TERM power[i] = powers_of_eighths(shifted[i]);
-    EACH_TERM x[i] = v16f_fma(x[i], eighths, v16f_sub(shifted[i], shift));
+    EACH_TERM x[i] = v16f_fnma(x[i], eighths, v16f_sub(shifted[i], shift));
     EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), x[i], v16f_set1(0.00375403f));
     EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(-0.0866434f));
     EACH_TERM x[i] = v16f_fma(v16f_mul(q[i], x[i]), power[i], power[i]);
 #undef EACH_TERM
 }
 
-HT_INLINE v16f term_of(v16f x, v16f middle) {
-    v16f term = depth_of(x, middle, true);
+/* The same of one middle below another. */
+HT_INLINE v16f term_of(v16f low, v16f middle) {
+    v16f term = above(low, middle, false);
     terms_of(&term, 1);
     return term;
 }
 
-/* What the sums take next: n registers of elements, `apart` bytes from one to the next, of which the first `some` are there,
- * to room[n][16], and -inf for the others, whose powers are 0. Gives the largest of each sum. This goes ahead of the powers by
- * one turn, so that they need not wait for memory. What will be read next is `ahead` bytes behind, and asked for as `near`
- * says (ht_asks_near()); if `ahead` is 0, it is further along. */
-HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, int64_t ahead, bool near, float *room) {
+/* n registers of elements, `apart` bytes from one to the next, of which the first `some` are there, to x[n], and -inf
+ * for the others, whose powers are 0. Gives the largest of each sum. */
+HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, v16f *x) {
     v16f most[2] = {v16f_set1(-INFINITY), v16f_set1(-INFINITY)};
     HT_UNROLL
     for (int k = 0; k < n; k++) {
-        const v16f x = k < some ? lanes_load(t, p + k * apart, 0, 1, 16) : v16f_set1(-INFINITY);
-        v16f_store(room + 16 * k, x);
-        most[k % 2] = v16f_max(x, most[k % 2]);
+        x[k] = k < some ? lanes_load(t, p + k * apart, 0, 1, 16) : v16f_set1(-INFINITY);
+        most[k % 2] = v16f_max(x[k], most[k % 2]);
     }
-    HT_UNROLL
-    for (int k = 0; k < n; k++) /* not before the loads: what is asked for may take the place of what they want */
-        if (k < some && ahead)
-            HT_PREFETCH_BESIDE(near, p + k * apart + ahead);
-        else if (k < some)
-            HT_PREFETCH_ALONG(p + k * apart);
     return v16f_max(most[0], most[1]);
 }
 
-/* The same of n registers, the last of which has `last` lanes, the others `lanes`, to room[EACH][16]. */
-HT_INLINE v16f bring_some(ht_dtype t, const char *p, int64_t apart, int n, int lanes, int last, float *room) {
+/* The same of n registers, the last of which has `last` lanes, the others `lanes`, to x[EACH]. */
+HT_INLINE v16f bring_some(ht_dtype t, const char *p, int64_t apart, int n, int lanes, int last, v16f *x) {
     const v16f none = v16f_set1(-INFINITY);
     v16f most = none;
+    HT_UNROLL
     for (int k = 0; k < EACH; k++) {
         const int some = k < n - 1 ? lanes : last;
-        const v16f x = k < n ? v16f_select(m16_first(some), lanes_load(t, p + k * apart, 0, 1, some), none) : none;
-        v16f_store(room + 16 * k, x);
-        most = v16f_max(x, most);
+        x[k] = k < n ? v16f_select(m16_first(some), lanes_load(t, p + k * apart, 0, 1, some), none) : none;
+        most = v16f_max(x[k], most);
     }
     return most;
 }
 
 /* n of the elements that were brought, 1, AT_ONCE or EACH, to each sum; its first ones if it begins. */
-HT_INLINE void take_n(const float *room, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
+HT_INLINE void take_n(const v16f *x, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
     const int at_once = n < AT_ONCE ? n : AT_ONCE;
     const v16f before = middle_of(*high);
     v16f total[AT_ONCE], power[AT_ONCE];
-    *high = v16f_max(most, *high);
+    *high = begins ? v16f_max(most, *high) /* the same, where that is the lowest number */
+                   : v16f_select(v16f_gt(v16f_sub(most, before), v16f_set1(MOST_ABOVE)), most, *high);
     const v16f middle = middle_of(*high);
     HT_UNROLL
     for (int from = 0; from < n; from += at_once) {
         HT_UNROLL
-        for (int k = 0; k < at_once; k++) power[k] = depth_of(v16f_load(room + 16 * (from + k)), middle, careful);
+        for (int k = 0; k < at_once; k++) power[k] = above(x[from + k], middle, careful);
         terms_of(power, at_once);
         HT_UNROLL
         for (int k = 0; k < at_once; k++) total[k] = from > 0 ? v16f_add(total[k], power[k]) : power[k];
@@ -108,19 +105,38 @@ HT_INLINE void take_n(const float *room, int n, v16f most, bool careful, bool be
         *sum = total[0];
         return;
     }
-    power[0] = v16f_sub(middle, before);
-    terms_of(power, 1);
-    *sum = v16f_fma(*sum, power[0], total[0]);
+    *sum = v16f_fma(*sum, term_of(before, middle), total[0]);
+}
+
+/* EACH elements to each sum, unless that needs another middle; whether it is so. Each of them is computed as soon as it comes
+ * from memory. */
+HT_INLINE bool take_near(ht_dtype t, const char *p, int64_t apart, v16f high, v16f *sum) {
+    const v16f middle = middle_of(high);
+    v16f x[EACH], total[AT_ONCE], most[2];
+    HT_UNROLL
+    for (int k = 0; k < EACH; k++) {
+        x[k] = above(lanes_load(t, p + k * apart, 0, 1, 16), middle, false);
+        most[k % 2] = k < 2 ? x[k] : v16f_max(x[k], most[k % 2]);
+    }
+    if (m16_any(v16f_gt(v16f_max(most[0], most[1]), v16f_set1(MOST_ABOVE)))) return false;
+    HT_UNROLL
+    for (int from = 0; from < EACH; from += AT_ONCE) {
+        terms_of(x + from, AT_ONCE);
+        HT_UNROLL
+        for (int k = 0; k < AT_ONCE; k++) total[k] = from > 0 ? v16f_add(total[k], x[from + k]) : x[k];
+    }
+    *sum = v16f_add(*sum, v16f_add(v16f_add(total[0], total[1]), v16f_add(total[2], total[3])));
+    return true;
 }
 
 /* The first n of them; powers of those behind, -inf, are 0. */
-HT_INLINE void take_some(const float *room, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
+HT_INLINE void take_some(const v16f *x, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
     if (n == 1)
-        take_n(room, 1, most, careful, begins, high, sum);
+        take_n(x, 1, most, careful, begins, high, sum);
     else if (n <= AT_ONCE)
-        take_n(room, AT_ONCE, most, careful, begins, high, sum);
+        take_n(x, AT_ONCE, most, careful, begins, high, sum);
     else
-        take_n(room, EACH, most, careful, begins, high, sum);
+        take_n(x, EACH, most, careful, begins, high, sum);
 }
 
 /* ---- rows ---- */
@@ -131,24 +147,25 @@ typedef struct row_sums {
 } row_sums;
 
 HT_INLINE row_sums sums_of_row(ht_dtype t, bool careful, const char *first, int64_t n) {
-    _Alignas(64) float room[2][GROUP];
+    v16f x[EACH];
     const char *p = first;
     const int64_t bytes = t == HT_F32 ? 4 : 2, apart = 16 * bytes, step = GROUP * bytes;
     row_sums s = {v16f_set1(-FLT_MAX), v16f_zero()};
-    if (n >= GROUP && !careful) {
-        v16f most = bring(t, p, apart, EACH, EACH, 0, true, room[0]);
-        int now = 0;
-        for (; n >= GROUP; n -= GROUP, p += step, now = !now) {
-            const v16f next = bring(t, n >= 2 * GROUP ? p + step : p, apart, EACH, EACH, 0, true, room[!now]);
-            take_n(room[now], EACH, most, false, false, &s.high, &s.sum);
-            most = next;
+    const bool asks = n >= GROUP && ht_asks_near();
+    for (; n >= GROUP && !careful; n -= GROUP, p += step) {
+        if (asks) {
+            HT_UNROLL
+            for (int k = 0; k < EACH; k++) HT_PREFETCH_ALONG(p + k * apart);
         }
+        if (take_near(t, p, apart, s.high, &s.sum)) continue;
+        const v16f most = bring(t, p, apart, EACH, EACH, x);
+        take_n(x, EACH, most, false, false, &s.high, &s.sum);
     }
     for (; n > 0; n -= GROUP, p += step) {
         const int registers = (int)ht_min_i64(EACH, (n + 15) / 16),
                   last = (int)ht_min_i64(16, n - 16 * (registers - 1));
-        const v16f most = bring_some(t, p, apart, registers, 16, last, room[0]);
-        take_some(room[0], registers, most, careful, p == first, &s.high, &s.sum);
+        const v16f most = bring_some(t, p, apart, registers, 16, last, x);
+        take_some(x, registers, most, careful, p == first, &s.high, &s.sum);
     }
     return s;
 }
@@ -214,45 +231,42 @@ HT_INLINE v16f sum_at(const some_rows *of, const float *sum) { return of->begins
 
 /* Of w columns, whole registers, to the sums of one place; n: no fewer than there are rows. Rows are read along as far as
  * there are columns, which is how memory is fast: sums wait in a cache. */
-HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, int64_t w, float *high, float *sum,
-                          ht_powers_waiting *waiting) {
-    _Alignas(64) float room[2][GROUP];
+HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, int64_t w, float *high, float *sum) {
+    v16f x[EACH];
     const char *p = of->first;
-    v16f most = bring(t, p, of->apart, n, some, of->ahead, of->near, room[0]);
-    for (int64_t c = 0, now = 0; c < w; c += 16, now = !now) {
-        if (c + 16 < w) p += t == HT_F32 ? 64 : 32;
-        const v16f next = bring(t, p, of->apart, n, some, of->ahead, of->near, room[!now]);
+    for (int64_t c = 0; c < w; c += 16, p += t == HT_F32 ? 64 : 32) {
         v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
-        take_n(room[now], n, most, false, n < EACH && of->begins, &highest, &total);
-        v16f_store(high + c, highest);
+        HT_UNROLL
+        for (int k = 0; k < n; k++)
+            if (k < some) HT_PREFETCH_BESIDE(of->near, p + k * of->apart + of->ahead);
+        if (some < EACH || of->begins || !take_near(t, p, of->apart, highest, &total)) {
+            const v16f most = bring(t, p, of->apart, n, some, x);
+            take_n(x, n, most, false, n < EACH && of->begins, &highest, &total);
+            v16f_store(high + c, highest);
+        }
         v16f_store(sum + c, total);
-        if (waiting) ht_powers_write(waiting);
-        most = next;
     }
 }
 
 /* Of w columns, to the sums of one place. */
-HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, float *high, float *sum,
-                         ht_powers_waiting *waiting) {
-    _Alignas(64) float room[GROUP];
+HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, float *high, float *sum) {
+    v16f x[EACH];
     const int64_t whole = careful ? 0 : w / 16 * 16;
     if (whole > 0) {
-        if (of->n == EACH && t == HT_F32 && waiting)
-            take_whole(t, of, EACH, EACH, whole, high, sum, waiting);
-        else if (of->n == EACH)
-            take_whole(t, of, EACH, EACH, whole, high, sum, NULL);
+        if (of->n == EACH)
+            take_whole(t, of, EACH, EACH, whole, high, sum);
         else if (of->n == 1)
-            take_whole(t, of, 1, 1, whole, high, sum, NULL);
+            take_whole(t, of, 1, 1, whole, high, sum);
         else if (of->n <= AT_ONCE)
-            take_whole(t, of, AT_ONCE, of->n, whole, high, sum, NULL);
+            take_whole(t, of, AT_ONCE, of->n, whole, high, sum);
         else
-            take_whole(t, of, EACH, of->n, whole, high, sum, NULL);
+            take_whole(t, of, EACH, of->n, whole, high, sum);
     }
     for (int64_t c = whole; c < w; c += 16) {
         const int lanes = lanes_of(w - c);
         v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
-        const v16f most = bring_some(t, of->first + c * (t == HT_F32 ? 4 : 2), of->apart, of->n, lanes, lanes, room);
-        take_some(room, of->n, most, careful, of->begins, &highest, &total);
+        const v16f most = bring_some(t, of->first + c * (t == HT_F32 ? 4 : 2), of->apart, of->n, lanes, lanes, x);
+        take_some(x, of->n, most, careful, of->begins, &highest, &total);
         v16f_store(high + c, highest);
         v16f_store(sum + c, total);
     }
@@ -277,7 +291,7 @@ static void finish_columns(const float *high, const float *sum, int64_t sums, in
 
 /* Whether there was no infinite element, or that did not matter. */
 HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_t next, int64_t n, int64_t w,
-                             ht_powers *to, ht_powers_waiting *waiting) {
+                             ht_powers *to) {
     _Alignas(64) float high[SUMS][FLOATS], sum[SUMS][FLOATS];
     const bool near = ht_asks_near();
     int64_t r = 0;
@@ -286,7 +300,7 @@ HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_
             const int64_t rows = ht_min_i64(EACH, (n - r - k + SUMS - 1) / SUMS);
             const int64_t ahead = k < SUMS - 1 ? 1 : GROUP - SUMS + 1;
             take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0, near}, w,
-                      careful, high[k], sum[k], waiting);
+                      careful, high[k], sum[k]);
         }
     for (int64_t c = 0; c < w; c += 16)
         finish_columns(high[0] + c, sum[0] + c, n < SUMS ? n : SUMS, lanes_of(w - c), to + c);
@@ -295,19 +309,17 @@ HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_
     return careful || !infinite;
 }
 
-HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to,
-                          ht_powers_waiting *waiting) {
-    if (!of_columns_if(t, false, first, next, n, w, to, waiting)) of_columns_if(t, true, first, next, n, w, to, NULL);
+HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to) {
+    if (!of_columns_if(t, false, first, next, n, w, to)) of_columns_if(t, true, first, next, n, w, to);
 }
 
-void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to,
-                                       ht_powers_waiting *waiting) {
+void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), next = x->stride[x->n_dims - 1] * bytes;
     const char *first = (const char *)x->data + at * bytes;
     if (x->dtype == HT_F32)
-        of_columns(HT_F32, first, next, n, w, to, waiting);
+        of_columns(HT_F32, first, next, n, w, to);
     else if (x->dtype == HT_F16)
-        of_columns(HT_F16, first, next, n, w, to, waiting);
+        of_columns(HT_F16, first, next, n, w, to);
     else
-        of_columns(HT_BF16, first, next, n, w, to, waiting);
+        of_columns(HT_BF16, first, next, n, w, to);
 }

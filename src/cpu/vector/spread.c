@@ -171,7 +171,7 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
     ht_powers p[HT_POWERS_WIDTH];
-    HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p, NULL);
+    HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p);
     for (int64_t i = 0; i < w; i++) all[i] = of_powers(p[i]);
 }
 
