@@ -19,7 +19,8 @@ enum {
     SUM_WIDTH = 1024, /* columns of a sum at a time: a page of f32 */
     SUM_LEAST = 128,  /* where there are several threads */
     PER_THREAD = 4,   /* pieces of columns, so that threads end together */
-    ABREAST = 4,      /* rows that are added to the same sums at a time */
+    ABREAST = 8,      /* rows that are added to the same sums at a time, */
+    NEAR_ABREAST = 4, /* where as many are asked for into the first cache meanwhile */
     FEW = 16,         /* rows that are added where they are */
     LANES = COLUMNS_LANES,
     WIDEST = 2048,           /* columns of anything else */
@@ -96,7 +97,8 @@ HT_INLINE void sum_chunk_of(const columns_job *j, const char *first, int64_t n, 
         columns_add_lanes(t, first, j->step, n, w, to);
         return;
     }
-    int64_t r = sum_groups(j, first, 0, n, w, t, ABREAST, lane);
+    int64_t r = ht_asks_near() ? 0 : sum_groups(j, first, 0, n, w, t, ABREAST, lane);
+    r = sum_groups(j, first, r, n, w, t, NEAR_ABREAST, lane);
     r = sum_groups(j, first, r, n, w, t, 1, lane);
     for (; r < n; r++) sum_rows(first + r * next, 0, next, w, t, 1, r < LANES, lane + r % LANES * lane_floats(w));
     columns_add_lanes(HT_F32, lane, lane_floats(w), n < LANES ? n : LANES, w, to);

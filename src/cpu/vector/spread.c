@@ -3,6 +3,7 @@
  * come to is joined in order, so that no result depends on the number of threads. */
 #include "base/dtype.h"
 #include "base/math.h"
+#include "cpu/asking.h"
 #include "cpu/each.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
@@ -19,14 +20,16 @@
 enum {
     BLOCK = 512,             /* elements of f64 that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
-    WIDTH = 32,              /* columns at a time, at least */
-    WIDEST = (int)HT_POWERS_WIDTH > (int)HT_VARIANCE_WIDTH ? HT_POWERS_WIDTH : HT_VARIANCE_WIDTH,
+    WIDTH = 32,              /* columns at a time, at least, */
+    WIDEST = 1024,           /* at most: a page of f32, */
+    NEAR_WIDTH = 512,        /* and where eight rows are asked for into the first cache while eight are read */
+    ROOM_BYTES = HT_VARIANCE_ROOM * sizeof(float),
     PER_THREAD = 4, /* pieces of columns, so that threads end together */
     LANES = 64      /* partial sums of f64, as in rows.h */
 };
 
-/* What some elements come to. VAR: their mean and the sum of squared distances from it. LOGSUMEXP: the largest, or NaN, and
- * the sum of e^(x - largest), which does not matter where that is infinite. */
+/* What some elements come to. VAR: their mean and the sum of squared distances from it. LOGSUMEXP: something near the
+ * largest, or NaN, and the sum of e^(x - it), which does not matter where it is infinite. */
 typedef struct part {
     double middle, sum;
 } part;
@@ -38,6 +41,7 @@ typedef struct spread_job {
     int64_t n, blocks;                           /* elements of a row or column, and blocks of them */
     int64_t stride, width, outer, piece, pieces; /* of columns */
     part *part;                                  /* [rows][blocks], or [outer][blocks][width] */
+    char *rooms;                                 /* of columns whose variances are computed, one a thread */
 } spread_job;
 
 /* e^x of x that are not positive; of those of f32 in that. */
@@ -169,20 +173,21 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- columns ---- */
 
-static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
+static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, int worker, part *all) {
+    (void)worker;
     ht_powers p[HT_POWERS_WIDTH];
     HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p);
     for (int64_t i = 0; i < w; i++) all[i] = of_powers(p[i]);
 }
 
-static void variance_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, part *all) {
+static void variance_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, int worker, part *all) {
     ht_variance v[HT_VARIANCE_WIDTH];
-    HT_ISA_NAME(ht_variance_of_columns)(&j->call->in[0], at, n, w, v);
+    float *const room = (float *)(void *)(j->rooms + worker * ROOM_BYTES);
+    HT_ISA_NAME(ht_variance_of_columns)(&j->call->in[0], at, n, w, room, v);
     for (int64_t i = 0; i < w; i++) all[i] = (part){v[i].mean, v[i].squares};
 }
 
 static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
     const spread_job *j = arg;
     const ht_view *x = &j->call->in[0];
     part all[WIDEST];
@@ -191,7 +196,7 @@ static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, from = chunk * CHUNK;
         const int64_t n = j->n - from < CHUNK ? j->n - from : CHUNK;
         const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + from * j->stride;
-        (j->powers ? powers_of_columns : variance_of_columns)(j, at, n, w, all);
+        (j->powers ? powers_of_columns : variance_of_columns)(j, at, n, w, worker, all);
         for (int64_t i = 0; i < w; i++) {
             if (j->blocks > 1)
                 j->part[(outer * j->blocks + chunk) * j->width + c + i] = all[i];
@@ -212,6 +217,8 @@ static void finish_columns(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- calls ---- */
 
+_Static_assert((int)WIDEST <= (int)HT_POWERS_WIDTH && (int)WIDEST <= (int)HT_VARIANCE_WIDTH, "columns at a time");
+
 static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     const ht_view *x = &call->in[0];
     const int last = x->n_dims - 1;
@@ -230,21 +237,31 @@ static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     return true;
 }
 
-static size_t scratch(const ht_call *call) {
-    spread_job j;
-    if (!lay_job(call, false, &j) || j.blocks == 1) return 0;
-    return (size_t)(row_count(&call->in[0]) * j.blocks) * sizeof(part);
+/* The scratch memory holds the parts, if there are several of a result, and rooms; of how many bytes. */
+static size_t lay_scratch(spread_job *j, char *at) {
+    const size_t parts = j->blocks > 1 ? (size_t)(row_count(&j->call->in[0]) * j->blocks) * sizeof(part) : 0;
+    const size_t rooms = (parts + 63) / 64 * 64;
+    j->part = (part *)(void *)at;
+    j->rooms = at ? at + rooms : NULL;
+    return j->width && !j->powers ? rooms + (size_t)ht_pool_threads(j->call->pool) * ROOM_BYTES : parts;
 }
+
+static size_t scratch(const ht_call *call, bool powers) {
+    spread_job j;
+    return lay_job(call, powers, &j) ? lay_scratch(&j, NULL) : 0;
+}
+static size_t var_scratch(const ht_call *call) { return scratch(call, false); }
+static size_t logsumexp_scratch(const ht_call *call) { return scratch(call, true); }
 
 static bool spread(const ht_call *call, bool powers) {
     spread_job j;
     if (!lay_job(call, powers, &j)) return false;
-    j.part = call->scratch;
+    lay_scratch(&j, call->scratch);
     const int64_t grain = powers ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, most = j.n < CHUNK ? j.n : CHUNK;
     const int64_t rows = row_count(&call->in[0]);
     if (j.width) {
         const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
-        j.piece = powers ? HT_POWERS_WIDTH : HT_VARIANCE_WIDTH;
+        j.piece = ht_asks_near() ? NEAR_WIDTH : WIDEST;
         while (j.piece > WIDTH && j.outer * j.blocks * (j.width / j.piece) < wanted) j.piece /= 2;
         j.pieces = (j.width + j.piece - 1) / j.piece;
         ht_pool_run(call->pool, j.outer * j.blocks * j.pieces,
@@ -265,6 +282,6 @@ static ht_status logsumexp(const ht_call *call, ht_error *err) {
 }
 
 void HT_ISA_NAME(ht_vector_spread)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_VAR] = (ht_kernel){.run = var, .scratch = scratch};
-    kernels[HT_OP_LOGSUMEXP] = (ht_kernel){.run = logsumexp, .scratch = scratch};
+    kernels[HT_OP_VAR] = (ht_kernel){.run = var, .scratch = var_scratch};
+    kernels[HT_OP_LOGSUMEXP] = (ht_kernel){.run = logsumexp, .scratch = logsumexp_scratch};
 }

@@ -182,8 +182,10 @@ static void means_of(const strip *s, int64_t some, float (*lane)[FLOATS], float 
 }
 
 /* As of_floats, of all columns; whether all of them were near. */
-static bool of_strip(const strip *s, int64_t some, ht_variance *to, bool *near) {
-    _Alignas(64) float off[LANES][FLOATS], squares[LANES][FLOATS], mean[WIDTH];
+static bool of_strip(const strip *s, int64_t some, float *room, ht_variance *to, bool *near) {
+    _Static_assert(HT_VARIANCE_ROOM == 2 * LANES * FLOATS, "two sums of a column in each lane");
+    _Alignas(64) float mean[WIDTH];
+    float(*const off)[FLOATS] = (float(*)[FLOATS])(void *)room, (*const squares)[FLOATS] = off + LANES;
     const int64_t lanes = s->n < LANES ? s->n : LANES;
     means_of(s, some, off, mean);
     (s->dtype == HT_F32 ? sum_lanes_f32 : s->dtype == HT_F16 ? sum_lanes_f16 : sum_lanes_bf16)(s, mean, off, squares);
@@ -198,17 +200,18 @@ static bool of_strip(const strip *s, int64_t some, ht_variance *to, bool *near) 
     return all;
 }
 
-void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_variance *to) {
+void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room,
+                                         ht_variance *to) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), step = x->stride[x->n_dims - 1];
     const strip all = {x->dtype, (const char *)x->data + at * bytes, step, bytes, n, w};
     bool near[WIDTH], ignored[WIDTH];
-    if (of_strip(&all, n < LANES ? n : LANES, to, near)) return;
+    if (of_strip(&all, n < LANES ? n : LANES, room, to, near)) return;
     for (int64_t r = 0; r < n; r += BLOCK) {
         ht_variance here[WIDTH];
         strip block = all;
         block.first += r * step * bytes;
         block.n = n - r < BLOCK ? n - r : BLOCK;
-        of_strip(&block, block.n, here, ignored);
+        of_strip(&block, block.n, room, here, ignored);
         for (int64_t c = 0; c < w; c++)
             if (!near[c]) to[c] = r ? ht_variance_joined(to[c], (double)r, here[c], (double)block.n) : here[c];
     }

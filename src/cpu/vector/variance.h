@@ -16,13 +16,15 @@ static inline ht_variance ht_variance_joined(ht_variance a, double n_a, ht_varia
 }
 
 enum {
-    HT_VARIANCE_WIDTH = 512 /* columns at a time */
+    HT_VARIANCE_WIDTH = 1024,                            /* columns at a time */
+    HT_VARIANCE_ROOM = 2 * 64 * (HT_VARIANCE_WIDTH + 16) /* floats that they take */
 };
 
 /* Of n elements of the last axis, from x->data[at] on: at most HT_REDUCE_BLOCK. */
 ht_variance HT_ISA_NAME(ht_variance_of_row)(const ht_view *x, int64_t at, int64_t n);
 /* The same of w columns side by side, at most HT_VARIANCE_WIDTH, in f32, f16 or bf16; to the last bit what a row of such
- * elements gives. */
-void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_variance *to);
+ * elements gives. `room`: HT_VARIANCE_ROOM floats, at the beginning of a line. */
+void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room,
+                                         ht_variance *to);
 
 #endif
