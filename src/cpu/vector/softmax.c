@@ -172,8 +172,8 @@ typedef struct strip {
     char *y;
     int64_t n, x_step, y_step; /* bytes from a row to the next */
     bool keeps;
-    float *power,
-        *around; /* room for those of each row, if they are kept, or of a band; and for the middle of each band */
+    float *power;  /* of each row, if they are kept, or of a band's */
+    float *around; /* what each band was computed around, if they are kept */
 } strip;
 
 static bool keeps(const softmax_job *j) { return j->a.of.n <= KEPT_COLUMN; }
