@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KEPT_SCRATCH = 1 << 16 }; /* bytes of scratch memory that a stream keeps, at most */
+
 typedef struct walk {
     ht_stream *stream;
     ht_worklist *list; /* the stream's: what to compute, inputs first */
@@ -139,6 +141,14 @@ static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
     return st;
 }
 
+/* Large scratch memory goes back after each kernel, so that it is not in the way of arrays; a cache has it for the next. */
+static void give_back_scratch(ht_stream *s) {
+    if (s->scratch_bytes <= KEPT_SCRATCH) return;
+    ht_memory_free(s->scratch, s->scratch_bytes);
+    s->scratch = NULL;
+    s->scratch_bytes = 0;
+}
+
 static void is_ready(ht_array *a) {
     a->slot = HT_FUSED_DONE;
     atomic_store_explicit(&a->state, HT_READY, memory_order_release);
@@ -147,6 +157,7 @@ static void is_ready(ht_array *a) {
 /* A call of a compiled function, with those of its results that this evaluation needs. */
 static ht_status run_compiled(walk *w, ht_array *a) {
     ht_status st = ht_flat_compute(w->stream, a, w->visit, ensure_scratch, w->err);
+    give_back_scratch(w->stream);
     if (st) return st;
     is_ready(a);
     const int n = ht_flat_count(a);
@@ -196,6 +207,7 @@ static ht_status run_kernel(walk *w, ht_array *a) {
     }
     if (st == HT_OK) {
         st = kernel->run(&call, w->err);
+        give_back_scratch(s);
         /* Whoever looks through the failed node would read what is neither the old nor the new. */
         if (st && overwritten && overwritten->visit != w->visit) mark_failed(overwritten, w->err);
     }

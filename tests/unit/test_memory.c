@@ -71,6 +71,37 @@ static void half_of_what_is_needed_is_an_error_that_passes(void **state) {
     ht_scope_free(s);
 }
 
+/* Sorting takes memory of its own: afterwards only the result is left, eagerly and from a compiled function. */
+static int sorted(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
+    (void)n_in, (void)max_out, (void)user;
+    out[0] = ht_sort(s, in[0], 0);
+    return out[0] ? 1 : -1;
+}
+static void what_kernels_take_is_given_back(void **state) {
+    (void)state;
+    enum { N = 1 << 20 };
+    ht_error err = {0};
+    ht_compiled *compiled;
+    assert_int_equal(ht_compile(&(ht_function){.call = sorted}, NULL, &compiled, &err), HT_OK);
+    for (int how = 0; how < 2; how++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        ht_array *x = ht_arange(s, N, 0, -1, HT_F32), *y;
+        assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+        const size_t before = ht_memory_get().active_bytes;
+        ht_memory_reset_peak();
+        if (how)
+            assert_int_equal(ht_compiled_call(s, compiled, &x, 1, &y, 1), 1);
+        else
+            y = ht_sort(s, x, 0);
+        assert_int_equal(ht_eval(s, &y, 1, &err), HT_OK);
+        assert_float_equal(first_value(s, y), 1, 0);
+        assert_true(ht_memory_get().peak_bytes > before + 2 * N * sizeof(float));
+        assert_true(ht_memory_get().active_bytes <= before + N * sizeof(float) + (1 << 16));
+        ht_scope_free(s);
+    }
+    ht_compiled_free(compiled);
+}
+
 /* What was freed is given back before a request fails, and as much of it as the request needs. */
 static void the_cache_makes_room(void **state) {
     (void)state;
@@ -249,6 +280,7 @@ int main(void) {
         cmocka_unit_test(a_million_operations_leave_nothing),
         cmocka_unit_test(a_scope_is_as_new_after_each_expression),
         cmocka_unit_test(half_of_what_is_needed_is_an_error_that_passes),
+        cmocka_unit_test(what_kernels_take_is_given_back),
         cmocka_unit_test(the_cache_makes_room),
         cmocka_unit_test(what_was_freed_last_is_kept),
         cmocka_unit_test(buffers_are_locked_up_to_the_limit),
