@@ -1,7 +1,7 @@
 /* Sums of powers in one pass. Sixteen partial sums take every sixteenth element, each around a middle of its own, the largest
- * of its first ones: eight elements at a time, and where they are, until one of them is so far above the middle that its power
- * could be too large. Then the largest so far becomes the middle, and a ninth power puts what was there before in proportion
- * to it. Sums are brought to one middle and added pairwise at the end. Of rows they are the lanes of a register. */
+ * of its first ones: eight elements at a time, as they come from memory, until one of them is more than MOST_ABOVE it. Then
+ * that becomes the middle, and a ninth power puts what was there before in proportion to it. Sums are brought to one middle
+ * and added pairwise at the end. Of rows they are the lanes of a register. */
 #include "cpu/vector/powers_sum.h"
 
 #include "base/checked.h"
