@@ -139,36 +139,33 @@ static bool keep_results(ht_scope *inner, trace *t, int n) {
     return ht_tape_make(inner, HT_WAYS_OF_VALUES, t->in, t->n_in, t->out, n, &t->tape);
 }
 
-/* Adds what the function does to the kinds. */
-static bool call_recorded(ht_scope *inner, ht_compiled *c, trace *t, int max_out, int *n) {
-    kind *k = calloc(1, sizeof *k + (size_t)t->n_in * sizeof(ht_array *));
-    ht_record *r = k ? ht_record_open(t->in, t->n_in) : NULL;
-    if (!r) {
-        free(k);
-        ht_scope_fail(inner, HT_ERR_MEMORY, "out of memory: the record of a function");
-        return false;
-    }
-    k->record = r;
-    for (k->n_in = 0; k->n_in < t->n_in; k->n_in++) k->in[k->n_in] = ht_array_retain(t->in[k->n_in]);
-    *n = ht_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
-    k->n_out = *n;
-    if (*n < 0 || !ht_record_close(inner, r, t->out, *n)) {
-        free_kind(k);
-        return false;
-    }
-    k->next = c->kinds;
-    c->kinds = k;
-    return true;
+static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
+    if (!make_arguments(inner, in, t, max_out)) return false;
+    int n = ht_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
+    return n >= 0 && keep_results(inner, t, n);
 }
 
-static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
-    int n = -1;
-    if (!make_arguments(inner, in, t, max_out)) return false;
-    if (!c->options.shapeless)
-        n = ht_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
-    else if (!call_recorded(inner, c, t, max_out, &n))
-        return false;
-    return n >= 0 && keep_results(inner, t, n);
+/* Calls the function, and adds what it does to the kinds. */
+static const kind *new_kind(ht_scope *inner, ht_compiled *c, ht_array *const *in, int n_in, int max_out) {
+    kind *k = calloc(1, sizeof *k + (size_t)n_in * sizeof(ht_array *));
+    ht_array **out = ht_array_list(inner, max_out);
+    bool ok = k && out;
+    while (ok && k->n_in < n_in) {
+        ht_array *argument = argument_like(inner, in[k->n_in]);
+        ok = argument != NULL;
+        if (ok) k->in[k->n_in++] = ht_array_retain(argument);
+    }
+    if (ok) k->record = ht_record_open(k->in, n_in);
+    if (!k || (ok && !k->record)) ht_scope_fail(inner, HT_ERR_MEMORY, "out of memory: the record of a function");
+    ok = ok && k->record && (k->n_out = ht_function_call(inner, &c->f, k->in, n_in, out, max_out)) >= 0 &&
+         ht_record_close(inner, k->record, out, k->n_out);
+    free(out);
+    if (!ok) {
+        free_kind(k);
+        return NULL;
+    }
+    k->next = c->kinds;
+    return c->kinds = k;
 }
 
 /* What is wrong is the sizes: says which they are. */
@@ -188,8 +185,12 @@ static void explain(ht_scope *inner, const kind *k, ht_array *const *in) {
         ht_shape_text(k->in[other]->shape, k->in[other]->n_dims, was));
 }
 
-static bool trace_again(ht_scope *inner, const kind *k, ht_array *const *in, trace *t) {
-    if (!make_arguments(inner, in, t, k->n_out)) return false;
+/* For the sizes that were recorded, too: results that are operands have nodes of their own in what the recorded call made,
+ * and gradients would add up in another order than without compiling. */
+static bool trace_of_record(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
+    const kind *k = find_kind(c, in, t->n_in);
+    if (!k) k = new_kind(inner, c, in, t->n_in, max_out);
+    if (!k || !make_arguments(inner, in, t, k->n_out)) return false;
     if (ht_record_again(inner, k->record, t->in, t->out) && keep_results(inner, t, k->n_out)) return true;
     t->n_out = 0;
     explain(inner, k, in);
@@ -204,8 +205,8 @@ static trace *new_trace(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_
         ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: a trace of a function");
     else {
         t->n_in = n_in;
-        const kind *k = find_kind(c, in, n_in);
-        ok = ht_scope_succeeded(s, inner, k ? trace_again(inner, k, in, t) : trace_in(inner, c, in, t, max_out));
+        ok =
+            ht_scope_succeeded(s, inner, (c->options.shapeless ? trace_of_record : trace_in)(inner, c, in, t, max_out));
     }
     ht_scope_free(inner);
     if (ok) return t;
