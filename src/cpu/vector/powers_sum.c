@@ -34,29 +34,31 @@ HT_INLINE v16f above(v16f x, v16f middle, bool careful) {
     return v16f_max(lowest, careful ? v16f_select(v16f_eq(d, v16f_set1(INFINITY)), v16f_zero(), d) : d);
 }
 
-/* e^x of n registers of x from -POWERS_LOWEST to MOST_ABOVE as terms of a sum of which one is 1 or more: off by less than
- * 1.25 * 2^-24 of that, or of what is above it. What is rounded off where x is low is lost in the sum, so the reduction takes
- * one step: x becomes eighths of a power of two. */
-HT_INLINE void terms_of(v16f *x, int n) {
+/* Adds e^x of n registers of x, from -POWERS_LOWEST to MOST_ABOVE, to two sums, as terms of a sum of which one is 1 or more:
+ * off by less than 1.25 * 2^-24 of that, or of what is above it. What is rounded off where x is low is lost in the sum, so the
+ * reduction takes one step: x becomes eighths of a power of two. */
+HT_INLINE void add_terms(const v16f *x, int n, bool begins, v16f *total) {
     const v16f shift = v16f_set1(POWERS_SHIFT), eighths = v16f_set1(8.0f * HT_LOG2_E);
-    v16f shifted[AT_ONCE], power[AT_ONCE], q[AT_ONCE];
+    v16f shifted[AT_ONCE], power[AT_ONCE], r[AT_ONCE], q[AT_ONCE];
 #define EACH_TERM                                                                                                      \
     HT_UNROLL                                                                                                          \
     for (int i = 0; i < n; i++)
     EACH_TERM shifted[i] = v16f_fma(x[i], eighths, shift);
     EACH_TERM power[i] = powers_of_eighths(shifted[i]);
-    EACH_TERM x[i] = v16f_fnma(x[i], eighths, v16f_sub(shifted[i], shift));
-    EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), x[i], v16f_set1(0.00375403f));
-    EACH_TERM q[i] = v16f_fma(q[i], x[i], v16f_set1(-0.0866434f));
-    EACH_TERM x[i] = v16f_fma(v16f_mul(q[i], x[i]), power[i], power[i]);
+    EACH_TERM r[i] = v16f_fnma(x[i], eighths, v16f_sub(shifted[i], shift)); /* with the other sign */
+    EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), r[i], v16f_set1(0.00375403f));
+    EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(-0.0866434f));
+    EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(1.0f));
+    EACH_TERM total[i % 2] = begins && i < 2 ? v16f_mul(q[i], power[i]) : v16f_fma(q[i], power[i], total[i % 2]);
 #undef EACH_TERM
 }
 
 /* The same of one middle below another. */
 HT_INLINE v16f term_of(v16f low, v16f middle) {
-    v16f term = above(low, middle, false);
-    terms_of(&term, 1);
-    return term;
+    const v16f x = above(low, middle, false);
+    v16f term[2];
+    add_terms(&x, 1, true, term);
+    return term[0];
 }
 
 /* n registers of elements, `apart` bytes from one to the next, of which the first `some` are there, to x[n], and -inf
@@ -88,44 +90,36 @@ HT_INLINE v16f bring_some(ht_dtype t, const char *p, int64_t apart, int n, int l
 HT_INLINE void take_n(const v16f *x, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
     const int at_once = n < AT_ONCE ? n : AT_ONCE;
     const v16f before = middle_of(*high);
-    v16f total[AT_ONCE], power[AT_ONCE];
+    v16f total[2], near[AT_ONCE];
     *high = begins ? v16f_max(most, *high) /* the same, where that is the lowest number */
                    : v16f_select(v16f_gt(v16f_sub(most, before), v16f_set1(MOST_ABOVE)), most, *high);
     const v16f middle = middle_of(*high);
     HT_UNROLL
     for (int from = 0; from < n; from += at_once) {
         HT_UNROLL
-        for (int k = 0; k < at_once; k++) power[k] = above(x[from + k], middle, careful);
-        terms_of(power, at_once);
-        HT_UNROLL
-        for (int k = 0; k < at_once; k++) total[k] = from > 0 ? v16f_add(total[k], power[k]) : power[k];
+        for (int k = 0; k < at_once; k++) near[k] = above(x[from + k], middle, careful);
+        add_terms(near, at_once, from == 0, total);
     }
-    if (n >= AT_ONCE) total[0] = v16f_add(v16f_add(total[0], total[1]), v16f_add(total[2], total[3]));
-    if (begins) {
-        *sum = total[0];
-        return;
-    }
-    *sum = v16f_fma(*sum, term_of(before, middle), total[0]);
+    if (n >= AT_ONCE) total[0] = v16f_add(total[0], total[1]);
+    *sum = begins ? total[0] : v16f_fma(*sum, term_of(before, middle), total[0]);
 }
 
 /* EACH elements to each sum, unless that needs another middle; whether it is so. Each of them is computed as soon as it comes
  * from memory. */
 HT_INLINE bool take_near(ht_dtype t, const char *p, int64_t apart, v16f high, v16f *sum) {
     const v16f middle = middle_of(high);
-    v16f x[EACH], total[AT_ONCE], most[2];
+    v16f x[EACH], total[2];
+    v16i most[2]; /* compared as integers: right where it is positive */
     HT_UNROLL
     for (int k = 0; k < EACH; k++) {
         x[k] = above(lanes_load(t, p + k * apart, 0, 1, 16), middle, false);
-        most[k % 2] = k < 2 ? x[k] : v16f_max(x[k], most[k % 2]);
+        most[k % 2] = k < 2 ? v16f_bits(x[k]) : v16i_max(v16f_bits(x[k]), most[k % 2]);
     }
-    if (m16_any(v16f_gt(v16f_max(most[0], most[1]), v16f_set1(MOST_ABOVE)))) return false;
-    HT_UNROLL
-    for (int from = 0; from < EACH; from += AT_ONCE) {
-        terms_of(x + from, AT_ONCE);
-        HT_UNROLL
-        for (int k = 0; k < AT_ONCE; k++) total[k] = from > 0 ? v16f_add(total[k], x[from + k]) : x[k];
-    }
-    *sum = v16f_add(*sum, v16f_add(v16f_add(total[0], total[1]), v16f_add(total[2], total[3])));
+    const v16f highest = v16f_from_bits(v16i_max(most[0], most[1]));
+    if (m16_any(v16f_gt(highest, v16f_set1(MOST_ABOVE)))) return false;
+    add_terms(x, AT_ONCE, true, total);
+    add_terms(x + AT_ONCE, AT_ONCE, false, total);
+    *sum = v16f_add(*sum, v16f_add(total[0], total[1]));
     return true;
 }
 
