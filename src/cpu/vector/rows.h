@@ -25,9 +25,11 @@ typedef struct row_sum {
 
 HT_INLINE row_sum row_sum_zero(void) { return (row_sum){{v16f_zero(), v16f_zero(), v16f_zero(), v16f_zero()}}; }
 
-HT_INLINE float row_sum_total(const row_sum *s) {
-    return v16f_sum(v16f_add(v16f_add(s->lane[0], s->lane[1]), v16f_add(s->lane[2], s->lane[3])));
+HT_INLINE v16f row_sum_lanes(const row_sum *s) {
+    return v16f_add(v16f_add(s->lane[0], s->lane[1]), v16f_add(s->lane[2], s->lane[3]));
 }
+
+HT_INLINE float row_sum_total(const row_sum *s) { return v16f_sum(row_sum_lanes(s)); }
 
 /* The same of n values of f64, in `lanes` sums that begin at 0: `next` is the value at i + k. The total is in the first. */
 #define ROW_SUM_F64(lane, lanes, next)                                                                                 \
