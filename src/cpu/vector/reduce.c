@@ -127,7 +127,7 @@ static v16f max_of(const row *r, int32_t flip, m16 *nan) {
  * Long rows (262,144 logits) are cut into chunks, each read once for its maximum by whichever thread; then the first
  * chunk that holds the row's maximum is searched for the first place where it stands. NaN is the largest value. */
 
-enum { CHUNK = 8192 };
+enum { CHUNK = 8192, PART = 1024 };
 
 typedef struct max_job {
     const ht_call *call;
@@ -158,17 +158,28 @@ static void max_chunks(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+static const float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* The first of 64 places that holds v: at least one does. */
+HT_INLINE int place_of(const float *p, v16f v) {
+    const v16f none = v16f_set1(-64.0f), numbers = v16f_load(lane_numbers);
+    v16f first = none;
+    HT_UNROLL
+    for (int k = 3; k >= 0; k--)
+        first = v16f_select(v16f_eq(v16f_load(p + 16 * k), v), v16f_sub(v16f_set1(-16.0f * (float)k), numbers), first);
+    return -(int)v16f_hmax(first);
+}
+
 /* Index in the chunk of the first element that equals `value`, or is NaN when it is. */
 static int64_t find(const row *r, float value) {
     int64_t i = 0;
     if (r->x->dtype == HT_F32 && r->stride == 1 && !isnan(value)) {
         const float *p = (const float *)r->x->data + r->at;
-        v16f v = v16f_set1(value);
-        while (i + 64 <= r->n) {
-            m16 hit = m16_or(m16_or(v16f_eq(v16f_load(p + i), v), v16f_eq(v16f_load(p + i + 16), v)),
-                             m16_or(v16f_eq(v16f_load(p + i + 32), v), v16f_eq(v16f_load(p + i + 48), v)));
-            if (m16_any(hit)) break;
-            i += 64;
+        const v16f v = v16f_set1(value);
+        for (; i + 64 <= r->n; i += 64) {
+            const m16 hit = m16_or(m16_or(v16f_eq(v16f_load(p + i), v), v16f_eq(v16f_load(p + i + 16), v)),
+                                   m16_or(v16f_eq(v16f_load(p + i + 32), v), v16f_eq(v16f_load(p + i + 48), v)));
+            if (m16_any(hit)) return i + place_of(p + i, v);
         }
     }
     for (; i < r->n; i += 16) {
@@ -184,9 +195,9 @@ static int64_t find(const row *r, float value) {
     return 0;
 }
 
-/* The result of a row whose largest is `max`, and first stands in r: chunk `chunk`. Zeros have two signs and NaNs many forms,
- * so these are looked up. */
-static void finish_row(const max_job *job, int64_t row_index, const row *r, int64_t chunk, float max) {
+/* The result of a row whose largest is `max`, and first stands in r: the elements from `begin` on. Zeros have two signs and NaNs
+ * many forms, so these are looked up. */
+static void finish_row(const max_job *job, int64_t row_index, const row *r, int64_t begin, float max) {
     const ht_view *x = &job->call->in[0], *out = &job->call->out;
     const float value = job->flip ? -max : max;
     if (!job->want_index && !isnan(value) && value != 0.0f) {
@@ -195,7 +206,7 @@ static void finish_row(const max_job *job, int64_t row_index, const row *r, int6
     }
     const int64_t at = find(r, value);
     if (job->want_index)
-        ((uint32_t *)out->data)[row_index] = (uint32_t)(chunk * CHUNK + at);
+        ((uint32_t *)out->data)[row_index] = (uint32_t)(begin + at);
     else
         lanes_store(out->dtype, out->data, row_index, lanes_load(x->dtype, x->data, r->at + at * r->stride, 1, 1), 1);
 }
@@ -209,7 +220,7 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t c = first + 1; c < first + job->chunks; c++)
             if (!isnan(job->max[best]) && (isnan(job->max[c]) || job->max[c] > job->max[best])) best = c;
         const row r = chunk_of(job, best);
-        finish_row(job, row_index, &r, best - first, job->max[best]);
+        finish_row(job, row_index, &r, (best - first) * CHUNK, job->max[best]);
     }
 }
 
@@ -219,10 +230,9 @@ enum { COUNTED = 256 };
 /* The first place of the largest of n floats, where *nan is empty: there are NaNs otherwise. Each lane keeps its own first largest and where it was,
  * without branches, which a search for the value would take wrong in every row. */
 static uint32_t place_in_short_row(const float *x, int64_t n, int32_t flip, m16 *nan) {
-    static const float numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const v16i sign = v16i_set1(flip);
     const v16f none = v16f_set1(-INFINITY), sixteen = v16f_set1(16.0f), far = v16f_set1(-(float)COUNTED);
-    v16f best = none, at = far, here = v16f_load(numbers);
+    v16f best = none, at = far, here = v16f_load(lane_numbers);
     *nan = m16_first(0);
     for (int64_t i = 0; i < n; i += 16, here = v16f_add(here, sixteen)) {
         const int lanes = lanes_of(n - i);
@@ -235,6 +245,29 @@ static uint32_t place_in_short_row(const float *x, int64_t n, int32_t flip, m16 
     }
     const v16f most = v16f_set1(v16f_hmax(best));
     return (uint32_t)-v16f_hmax(v16f_select(v16f_eq(best, most), at, far));
+}
+
+/* The elements of r from `begin` on, PART of them at most. */
+static row part_of(const row *r, int64_t begin) {
+    row part = *r;
+    part.at += begin * r->stride;
+    part.n = r->n - begin < PART ? r->n - begin : PART;
+    return part;
+}
+
+/* The largest of a row, and where the part begins in which it first stands: only that is searched for it. */
+static float largest_by_parts(const row *r, int32_t flip, int64_t *from) {
+    float largest = 0.0f;
+    for (int64_t i = 0; i < r->n; i += PART) {
+        const row part = part_of(r, i);
+        m16 nan;
+        const v16f max = max_of(&part, flip, &nan);
+        const float value = m16_any(nan) ? NAN : v16f_hmax(max);
+        if (i > 0 && (isnan(largest) || !(isnan(value) || value > largest))) continue;
+        largest = value;
+        *from = i;
+    }
+    return largest;
 }
 
 /* A row of one chunk is finished while it is in the cache. */
@@ -251,6 +284,13 @@ static void max_rows(void *arg, int64_t begin, int64_t end, int worker) {
             const uint32_t at = place_in_short_row((const float *)x->data + r.at, n, job->flip, &nan);
             ((uint32_t *)job->call->out.data)[i] = at;
             if (!m16_any(nan)) continue;
+        }
+        if (job->want_index) {
+            int64_t from = 0;
+            const float max = largest_by_parts(&r, job->flip, &from);
+            const row part = part_of(&r, from);
+            finish_row(job, i, &part, from, max);
+            continue;
         }
         const v16f max = max_of(&r, job->flip, &nan);
         finish_row(job, i, &r, 0, m16_any(nan) ? NAN : v16f_hmax(max));
