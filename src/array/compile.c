@@ -122,15 +122,19 @@ static ht_array *argument_like(ht_scope *inner, const ht_array *x) {
     return a;
 }
 
+/* Leaves like `in` to `held`, which has room for them. */
+static bool hold_arguments(ht_scope *inner, ht_array *const *in, int n, ht_array **held) {
+    for (int i = 0; i < n; i++) {
+        held[i] = ht_array_retain(argument_like(inner, in[i]));
+        if (!held[i]) return false;
+    }
+    return true;
+}
+
 static bool make_arguments(ht_scope *inner, ht_array *const *in, trace *t, int max_out) {
     t->in = ht_array_list(inner, t->n_in);
     t->out = ht_array_list(inner, max_out);
-    if (!t->in || !t->out) return false;
-    for (int i = 0; i < t->n_in; i++) {
-        t->in[i] = ht_array_retain(argument_like(inner, in[i]));
-        if (!t->in[i]) return false;
-    }
-    return true;
+    return t->in && t->out && hold_arguments(inner, in, t->n_in, t->in);
 }
 
 static bool keep_results(ht_scope *inner, trace *t, int n) {
@@ -149,12 +153,8 @@ static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace
 static const kind *new_kind(ht_scope *inner, ht_compiled *c, ht_array *const *in, int n_in, int max_out) {
     kind *k = calloc(1, sizeof *k + (size_t)n_in * sizeof(ht_array *));
     ht_array **out = ht_array_list(inner, max_out);
-    bool ok = k && out;
-    while (ok && k->n_in < n_in) {
-        ht_array *argument = argument_like(inner, in[k->n_in]);
-        ok = argument != NULL;
-        if (ok) k->in[k->n_in++] = ht_array_retain(argument);
-    }
+    if (k) k->n_in = n_in;
+    bool ok = k && out && hold_arguments(inner, in, n_in, k->in);
     if (ok) k->record = ht_record_open(k->in, n_in);
     if (!k || (ok && !k->record)) ht_scope_fail(inner, HT_ERR_MEMORY, "out of memory: the record of a function");
     ok = ok && k->record && (k->n_out = ht_function_call(inner, &c->f, k->in, n_in, out, max_out)) >= 0 &&
