@@ -137,6 +137,9 @@ typedef struct max_job {
     float *max;     /* [rows][chunks] */
 } max_job;
 
+/* NaN is the largest, and the first of those that are alike is meant. */
+static bool is_larger(float value, float than) { return !isnan(than) && (isnan(value) || value > than); }
+
 static row chunk_of(const max_job *job, int64_t i) {
     const ht_view *x = &job->call->in[0];
     int last = x->n_dims - 1;
@@ -195,8 +198,8 @@ static int64_t find(const row *r, float value) {
     return 0;
 }
 
-/* The result of a row whose largest is `max`, and first stands in r: the elements from `begin` on. Zeros have two signs and NaNs
- * many forms, so these are looked up. */
+/* The result of a row whose largest is `max`, and first stands in r: the elements from `begin` on. Zeros have two signs and
+ * NaNs many forms, so these are looked up. */
 static void finish_row(const max_job *job, int64_t row_index, const row *r, int64_t begin, float max) {
     const ht_view *x = &job->call->in[0], *out = &job->call->out;
     const float value = job->flip ? -max : max;
@@ -218,7 +221,7 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t first = row_index * job->chunks;
         int64_t best = first;
         for (int64_t c = first + 1; c < first + job->chunks; c++)
-            if (!isnan(job->max[best]) && (isnan(job->max[c]) || job->max[c] > job->max[best])) best = c;
+            if (is_larger(job->max[c], job->max[best])) best = c;
         const row r = chunk_of(job, best);
         finish_row(job, row_index, &r, (best - first) * CHUNK, job->max[best]);
     }
@@ -227,8 +230,8 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
 /* Whether a row is short enough for each lane to count its places. */
 enum { COUNTED = 256 };
 
-/* The first place of the largest of n floats, where *nan is empty: there are NaNs otherwise. Each lane keeps its own first largest and where it was,
- * without branches, which a search for the value would take wrong in every row. */
+/* The first place of the largest of n floats, where *nan is empty: there are NaNs otherwise. Each lane keeps its own first
+ * largest and where it was, without branches, which a search for the value would take wrong in every row. */
 static uint32_t place_in_short_row(const float *x, int64_t n, int32_t flip, m16 *nan) {
     const v16i sign = v16i_set1(flip);
     const v16f none = v16f_set1(-INFINITY), sixteen = v16f_set1(16.0f), far = v16f_set1(-(float)COUNTED);
@@ -263,7 +266,7 @@ static float largest_by_parts(const row *r, int32_t flip, int64_t *from) {
         m16 nan;
         const v16f max = max_of(&part, flip, &nan);
         const float value = m16_any(nan) ? NAN : v16f_hmax(max);
-        if (i > 0 && (isnan(largest) || !(isnan(value) || value > largest))) continue;
+        if (i > 0 && !is_larger(value, largest)) continue;
         largest = value;
         *from = i;
     }
