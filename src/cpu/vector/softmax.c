@@ -265,17 +265,15 @@ typedef struct strip {
     const char *x;
     char *y;
     int64_t n, x_step, y_step; /* bytes from a row to the next */
-    bool keeps;
-    float *power;  /* of each row, if they are kept, or of a band's */
-    float *around; /* what each band was computed around, if they are kept */
+    float *power;              /* of each row, */
+    float *around;             /* and what each band was computed around; NULL if they are not kept */
 } strip;
 
 static bool keeps(const softmax_job *j) { return j->a.of.n <= KEPT_COLUMN; }
-static int64_t rows_of_powers(const softmax_job *j) { return keeps(j) ? j->a.of.n : BAND; }
 
 /* Of a room. */
 static int64_t room_floats(const softmax_job *j) {
-    return (rows_of_powers(j) + (keeps(j) ? ht_ceil_div_i64(j->a.of.n, BAND) : 1)) * j->width;
+    return keeps(j) ? (j->a.of.n + ht_ceil_div_i64(j->a.of.n, BAND)) * j->width : 0;
 }
 
 /* What columns came to. */
@@ -349,7 +347,6 @@ HT_INLINE bool powers_around(ht_dtype t, bool past_caches, bool writes, bool kee
     const int64_t width = 16 * registers;
     const char *x = s->x + row * s->x_step;
     const char *next = row + BAND < s->n ? x + BAND * s->x_step : s->x + registers * (t == HT_F32 ? 64 : 32);
-    float *power = keeps ? s->power + row * width : NULL;
     v16f factor[STRIP / 16];
     v16i most[STRIP / 16]; /* what elements are above, compared as integers: right where it is positive */
     if (writes) factors_of(registers, before, row, factor);
@@ -358,7 +355,7 @@ HT_INLINE bool powers_around(ht_dtype t, bool past_caches, bool writes, bool kee
     for (int64_t r = 0; r < rows; r++) {
         HT_UNROLL
         for (int g = 0; g < registers; g++) {
-            float *p = power + r * width + 16 * g;
+            float *p = keeps ? s->power + (row + r) * width + 16 * g : NULL;
             const v16f v = lanes_load(t, x + r * s->x_step, 16 * g, 1, lanes_in(g, registers, last));
             HT_PREFETCH_SECOND(next + r * s->x_step + g * (t == HT_F32 ? 64 : 32));
             if (writes)
@@ -411,7 +408,7 @@ HT_INLINE void strip_of_powers(ht_dtype t, bool past_caches, bool writes, int re
     for (int g = 0; g < registers; g++) all.total[g] = all.lost[g] = v16f_zero();
     largest_of_band(t, registers, last, s, s->x, ht_min_i64(s->n, BAND), all.around);
     for (int64_t row = 0; row < s->n; row += BAND) {
-        if (s->keeps)
+        if (s->power)
             band_of_powers(t, past_caches, writes, true, registers, last, s, before, row, &all);
         else
             band_of_powers(t, past_caches, false, false, registers, last, s, before, row, &all);
@@ -456,22 +453,21 @@ HT_INLINE void write_again(ht_dtype t, bool past_caches, int registers, int last
 }
 
 HT_INLINE void write_strip(ht_dtype t, bool past_caches, int registers, int last, const finished *f) {
-    if (f->strip.keeps)
+    if (f->strip.power)
         write_kept(t, past_caches, registers, last, f);
     else
         write_again(t, past_caches, registers, last, f);
 }
 
 static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, int64_t room) {
-    float *const power = j->rooms + room * room_floats(j);
+    float *const power = keeps(j) ? j->rooms + room * room_floats(j) : NULL;
     return (strip){.x = along_x(&j->a, outer, c),
                    .y = along_y(&j->a, outer, c),
                    .n = j->a.of.n,
                    .x_step = j->a.step * j->a.bytes,
                    .y_step = j->a.of.inner * j->a.bytes,
-                   .keeps = keeps(j),
                    .power = power,
-                   .around = power + rows_of_powers(j) * j->width};
+                   .around = power ? power + j->a.of.n * j->width : NULL};
 }
 
 /* Strips one after another: what goes round the caches of one is written while the next is computed, 1.1 to 1.2 times as fast;
@@ -493,7 +489,7 @@ static strip strip_at(const softmax_job *j, int64_t outer, int64_t c, int64_t ro
             waiting = -1;                                                                                              \
             if (w == STRIP) {                                                                                          \
                 strip_of_powers(t, past_caches, false, STRIP / 16, 16, &s, NULL, &done[now]);                          \
-                if (past_caches && s.keeps)                                                                            \
+                if (past_caches && s.power)                                                                            \
                     waiting = now, now = !now;                                                                         \
                 else                                                                                                   \
                     write_strip(t, past_caches, STRIP / 16, 16, &done[now]);                                           \
