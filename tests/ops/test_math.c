@@ -49,7 +49,7 @@ static const function functions[] = {
     {HT_OP_ERF, ht_erf_f32, erf, 0.51, 0.0},
     {HT_OP_ERFINV, ht_erfinv_f32, inverse_erf, 0.51, 0.0},
     {HT_OP_GELU, ht_gelu_f32, gelu, 0.51, 1.2e-38},
-    {HT_OP_EXP, ht_exp_f32, exp, 1.1, 1.2e-38},
+    {HT_OP_EXP, ht_exp_f32, exp, 0.99, 1.2e-38},
     {HT_OP_LOG, ht_log_f32, log, 1.0, 0.0},
     {HT_OP_SIN, ht_sin_f32, sin, 1.6, 0.0},
     {HT_OP_COS, ht_cos_f32, cos, 1.6, 0.0},

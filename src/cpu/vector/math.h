@@ -1,4 +1,4 @@
-/* base/math.h on sixteen lanes: the same operations in the same order, so the same bits. */
+/* base/math.h on sixteen lanes: the same operations in the same order, so the same bits, in threads that flush denormals. */
 #ifndef HT_CPU_VECTOR_MATH_H
 #define HT_CPU_VECTOR_MATH_H
 
@@ -17,9 +17,15 @@ HT_INLINE v16f v16f_expm1_reduced(v16f x, v16f *n) {
 }
 
 HT_INLINE v16f v16f_exp(v16f x) {
-    v16f n, p = v16f_expm1_reduced(v16f_min(v16f_set1(HT_EXP_CLAMP), x), &n);
-    v16f y = v16f_scale(v16f_add(v16f_set1(1.0f), p), n);
-    return v16f_select(v16f_lt(x, v16f_set1(HT_EXP_LOWEST)), v16f_zero(), y);
+    x = v16f_max(v16f_set1(HT_EXP_LOWEST), v16f_min(v16f_set1(HT_EXP_CLAMP), x));
+    const v16f shift = v16f_set1(HT_POWER_SHIFT), shifted = v16f_fma(x, v16f_set1(HT_LOG2_E), shift);
+    const v16f n = v16f_sub(shifted, shift);
+    v16f r = v16f_fnma(n, v16f_set1(HT_LN2_HIGH), x);
+    r = v16f_fnma(n, v16f_set1(HT_LN2_LOW), r);
+    const v16f q = v16f_fma(v16f_set1(HT_POWER_3), r, v16f_set1(HT_POWER_2));
+    const v16f p = v16f_fma(v16f_mul(r, r), q, r);
+    const v16f power = v16f_from_bits(v16i_choose_16(ht_sixteenth_powers(), v16f_bits(shifted)));
+    return v16f_scale(v16f_fma(power, p, power), n);
 }
 
 HT_INLINE v16f v16f_one_plus_exp_neg(v16f x) { return v16f_add(v16f_set1(1.0f), v16f_exp(v16f_neg(x))); }

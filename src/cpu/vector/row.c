@@ -30,7 +30,11 @@ static bool maxima(const float *x, int64_t n, float *block_max) {
     return !m16_any(v16f_is_nan(poison));
 }
 
-HT_INLINE v16f weigh(v16f x, v16f max, v16f scale) { return v16f_exp(v16f_mul(v16f_sub(x, max), scale)); }
+/* Callers' threads do not flush denormals. */
+HT_INLINE v16f weigh(v16f x, v16f max, v16f scale) {
+    const v16f w = v16f_exp(v16f_mul(v16f_sub(x, max), scale));
+    return v16f_select(v16f_lt(w, v16f_set1(FLT_MIN)), v16f_zero(), w);
+}
 
 static void weights(const float *x, int64_t n, float max, float scale, float *w) {
     v16f m = v16f_set1(max), s = v16f_set1(scale);

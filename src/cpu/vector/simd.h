@@ -14,8 +14,9 @@
  *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n lanes;
  *              v16f_select(m, a, b) = m ? a : b
  *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
- *   scaling    v16f_scale(v, n) = v * 2^n for integral n in [-252, 252]
- *   choosing   v16i_choose(table, i): of eight numbers the one that the three lowest bits of each lane of i say
+ *   scaling    v16f_scale(v, n) = v * 2^floor(n) for n in [-252, 252]
+ *   choosing   v16i_choose(table, i): of eight numbers the one that the three lowest bits of each lane of i say;
+ *              v16i_choose_16(table, i): of sixteen, four bits
  *   transposing v16f_transpose_quads(v): lane 4 g + i of v[j] goes to lane 4 g + j of v[i]
  *   reductions v16f_sum and v16f_hmax combine lane i with i + 8, then i + 4, i + 2, i + 1 */
 #ifndef HT_CPU_VECTOR_SIMD_H

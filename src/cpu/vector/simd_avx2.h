@@ -142,6 +142,17 @@ HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
     const __m256i t = _mm256_loadu_si256((const __m256i *)(const void *)table);
     return HT_I2(_mm256_permutevar8x32_epi32(t, i.a), _mm256_permutevar8x32_epi32(t, i.b));
 }
+/* The fourth bit becomes the sign, by which the upper half is taken. */
+HT_INLINE __m256i ht_choose_16(__m256 low, __m256 high, __m256i i) {
+    const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(i, 28));
+    const __m256 from_low = _mm256_permutevar8x32_ps(low, i), from_high = _mm256_permutevar8x32_ps(high, i);
+    return _mm256_castps_si256(_mm256_blendv_ps(from_low, from_high, upper));
+}
+HT_INLINE v16i v16i_choose_16(const int32_t table[16], v16i i) {
+    const __m256 low = _mm256_loadu_ps((const float *)(const void *)table);
+    const __m256 high = _mm256_loadu_ps((const float *)(const void *)(table + 8));
+    return HT_I2(ht_choose_16(low, high, i.a), ht_choose_16(low, high, i.b));
+}
 HT_INLINE v16i v16i_add(v16i x, v16i y) { return HT_I2(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_sub(v16i x, v16i y) { return HT_I2(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_max(v16i x, v16i y) { return HT_I2(_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)); }
@@ -158,7 +169,7 @@ HT_INLINE v16f v16f_from_bits(v16i x) { return HT_F2(_mm256_castsi256_ps(x.a), _
 
 /* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
 HT_INLINE v16f v16f_scale(v16f v, v16f n) {
-    v16i whole = v16i_from_f(n);
+    v16i whole = v16i_from_f(HT_F2(_mm256_floor_ps(n.a), _mm256_floor_ps(n.b)));
     v16i half = v16i_sra(whole, 1);
     v16i bias = v16i_set1(127);
     v16f first = v16f_from_bits(v16i_shl(v16i_add(half, bias), 23));

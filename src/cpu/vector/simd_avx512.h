@@ -81,6 +81,7 @@ HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
     const __m512i twice = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)table));
     return _mm512_permutexvar_epi32(i, twice);
 }
+HT_INLINE v16i v16i_choose_16(const int32_t table[16], v16i i) { return _mm512_permutexvar_epi32(i, v16i_load(table)); }
 HT_INLINE v16i v16i_from_f(v16f a) { return _mm512_cvttps_epi32(a); }
 HT_INLINE v16f v16f_from_i(v16i a) { return _mm512_cvtepi32_ps(a); }
 HT_INLINE v16i v16f_bits(v16f a) { return _mm512_castps_si512(a); }

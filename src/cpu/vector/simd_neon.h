@@ -170,7 +170,7 @@ HT_UNARY(v16f_from_bits, v16i, v16f, vreinterpretq_f32_s32)
 
 /* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
 HT_INLINE v16f v16f_scale(v16f v, v16f n) {
-    v16i whole = v16i_from_f(n);
+    v16i whole = {vcvtmq_s32_f32(n.a), vcvtmq_s32_f32(n.b), vcvtmq_s32_f32(n.c), vcvtmq_s32_f32(n.d)};
     v16i half = v16i_sra(whole, 1);
     v16i bias = v16i_set1(127);
     v16f first = v16f_from_bits(v16i_shl(v16i_add(half, bias), 23));
@@ -191,14 +191,24 @@ HT_INLINE float v16f_hmax(v16f x) {
 }
 
 /* By bytes: those of element i are 4 i to 4 i + 3. */
+HT_INLINE uint8x16_t ht_bytes_of(int32x4_t i, uint32_t last) {
+    const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(i), vdupq_n_u32(last));
+    return vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), which, 0x04040404));
+}
 HT_INLINE int32x4_t ht_choose4(uint8x16x2_t t, int32x4_t i) {
-    const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(i), vdupq_n_u32(7));
-    const uint32x4_t bytes = vmlaq_n_u32(vdupq_n_u32(0x03020100), which, 0x04040404);
-    return vreinterpretq_s32_u8(vqtbl2q_u8(t, vreinterpretq_u8_u32(bytes)));
+    return vreinterpretq_s32_u8(vqtbl2q_u8(t, ht_bytes_of(i, 7)));
+}
+HT_INLINE int32x4_t ht_choose4_16(uint8x16x4_t t, int32x4_t i) {
+    return vreinterpretq_s32_u8(vqtbl4q_u8(t, ht_bytes_of(i, 15)));
 }
 HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
     const uint8x16x2_t t = {{vreinterpretq_u8_s32(vld1q_s32(table)), vreinterpretq_u8_s32(vld1q_s32(table + 4))}};
     return (v16i){ht_choose4(t, i.a), ht_choose4(t, i.b), ht_choose4(t, i.c), ht_choose4(t, i.d)};
+}
+HT_INLINE v16i v16i_choose_16(const int32_t table[16], v16i i) {
+    const uint8x16x4_t t = {{vreinterpretq_u8_s32(vld1q_s32(table)), vreinterpretq_u8_s32(vld1q_s32(table + 4)),
+                             vreinterpretq_u8_s32(vld1q_s32(table + 8)), vreinterpretq_u8_s32(vld1q_s32(table + 12))}};
+    return (v16i){ht_choose4_16(t, i.a), ht_choose4_16(t, i.b), ht_choose4_16(t, i.c), ht_choose4_16(t, i.d)};
 }
 
 #undef HT_UNARY

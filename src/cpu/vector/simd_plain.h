@@ -2,9 +2,8 @@
 #ifndef HT_CPU_VECTOR_SIMD_PLAIN_H
 #define HT_CPU_VECTOR_SIMD_PLAIN_H
 
-#include "base/half.h"
+#include "base/math.h"
 
-#include <math.h>
 
 typedef struct v16f {
     float x[16];
@@ -56,7 +55,7 @@ HT_INLINE v16f v16f_sqrt(v16f a) { HT_LANES(v16f, sqrtf(a.x[i])); }
 HT_INLINE v16f v16f_min(v16f a, v16f b) { HT_LANES(v16f, a.x[i] < b.x[i] ? a.x[i] : b.x[i]); }
 HT_INLINE v16f v16f_max(v16f a, v16f b) { HT_LANES(v16f, a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
 HT_INLINE v16f v16f_round(v16f a) { HT_LANES(v16f, rintf(a.x[i])); }
-HT_INLINE v16f v16f_scale(v16f a, v16f n) { HT_LANES(v16f, ldexpf(a.x[i], (int)n.x[i])); }
+HT_INLINE v16f v16f_scale(v16f a, v16f n) { HT_LANES(v16f, ht_scale_f32(a.x[i], n.x[i])); }
 
 HT_INLINE m16 v16f_lt(v16f a, v16f b) { HT_LANES(m16, a.x[i] < b.x[i]); }
 HT_INLINE m16 v16f_gt(v16f a, v16f b) { HT_LANES(m16, a.x[i] > b.x[i]); }
@@ -79,6 +78,7 @@ HT_INLINE void v16i_store_u16(uint16_t *p, v16i v) {
     for (int i = 0; i < 16; i++) p[i] = (uint16_t)v.x[i];
 }
 HT_INLINE v16i v16i_choose(const int32_t table[8], v16i a) { HT_LANES(v16i, table[a.x[i] & 7]); }
+HT_INLINE v16i v16i_choose_16(const int32_t table[16], v16i a) { HT_LANES(v16i, table[a.x[i] & 15]); }
 HT_INLINE v16i v16i_add(v16i a, v16i b) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] + (uint32_t)b.x[i])); }
 HT_INLINE v16i v16i_sub(v16i a, v16i b) { HT_LANES(v16i, (int32_t)((uint32_t)a.x[i] - (uint32_t)b.x[i])); }
 HT_INLINE v16i v16i_max(v16i a, v16i b) { HT_LANES(v16i, a.x[i] > b.x[i] ? a.x[i] : b.x[i]); }
