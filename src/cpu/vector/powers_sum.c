@@ -1,7 +1,11 @@
-/* Sums of powers in one pass. Sixteen partial sums take every sixteenth element, each around a middle of its own, the largest
- * of its first ones: eight elements at a time, as they come from memory, until one of them is more than MOST_ABOVE it. Then
- * that becomes the middle, and a ninth power puts what was there before in proportion to it. Sums are brought to one middle
- * and added pairwise at the end. Of rows they are the lanes of a register. */
+/* Sums of powers in one pass. Sixteen partial sums take every sixteenth element, each around a middle of its own, near its
+ * first one: eight elements at a time, as they come from memory, until one of them is more than MOST_ABOVE it. Then the largest
+ * of them becomes the middle, and a ninth power puts what was there before in proportion to it. Sums are brought to one
+ * middle and added pairwise at the end. Of rows they are the lanes of a register.
+ *
+ * Middles are whole eighths of a power of two, so that nothing has to be taken off an element: the middle is in the constant
+ * that rounds it to such eighths. That works for middles up to MOST; others, and infinite elements, are found at the end,
+ * and then the largest is taken off all elements first. */
 #include "cpu/vector/powers_sum.h"
 
 #include "base/checked.h"
@@ -12,8 +16,10 @@
 #include <float.h>
 #include <math.h>
 
-/* How far elements may be above a middle. Differences are rounded the more the larger they are. */
-#define MOST_ABOVE 8.0f
+#define EIGHTHS      (8.0f * HT_LOG2_E) /* of a power of two in a power of e */
+#define MOST         0x1p21f            /* eighths: a middle near 180,000 */
+#define MOST_ABOVE   92.0f              /* eighths that elements may be above a middle, e^8. Sums get as much larger. */
+#define LOWEST_POWER 1012.0f            /* eighths below the middle: POWERS_LOWEST */
 
 enum {
     SUMS = 16,
@@ -24,41 +30,48 @@ enum {
     FLOATS = WIDTH + 16 /* from one of the sums to the next: no power of two, of which a cache holds only few */
 };
 
-/* What is taken off elements around `high`. */
-HT_INLINE v16f middle_of(v16f high) { return v16f_min(v16f_set1(FLT_MAX), high); }
-
-/* What x is above the middle; powers further below it than the lowest are 0. An infinite element is not above it, which only
- * those who are `careful` see to. */
-HT_INLINE v16f above(v16f x, v16f middle, bool careful) {
-    const v16f d = v16f_sub(x, middle), lowest = v16f_set1(-POWERS_LOWEST);
-    return v16f_max(lowest, careful ? v16f_select(v16f_eq(d, v16f_set1(INFINITY)), v16f_zero(), d) : d);
+/* The middle of a sum whose elements reach up to `most`. */
+HT_INLINE v16f middle_at(v16f most) {
+    const v16f shift = v16f_set1(POWERS_SHIFT), end = v16f_set1(MOST / EIGHTHS);
+    const v16f x = v16f_max(v16f_neg(end), v16f_min(end, most));
+    return v16f_sub(v16f_fma(x, v16f_set1(EIGHTHS), shift), shift);
 }
 
-/* Adds e^x of n registers of x, from -POWERS_LOWEST to MOST_ABOVE, to two sums, as terms of a sum of which one is 1 or more:
- * off by less than 1.25 * 2^-24 of that, or of what is above it. What is rounded off where x is low is lost in the sum, so the
- * reduction takes one step: x becomes eighths of a power of two. */
-HT_INLINE void add_terms(const v16f *x, int n, bool begins, v16f *total) {
-    const v16f shift = v16f_set1(POWERS_SHIFT), eighths = v16f_set1(8.0f * HT_LOG2_E);
-    v16f shifted[AT_ONCE], power[AT_ONCE], r[AT_ONCE], q[AT_ONCE];
+/* Adds powers of n registers of x around a middle to two sums, as terms of a sum of which one is 1 or more: off by less than
+ * 1.25 * 2^-24 of that, or of what is above it. Those far below the middle are 0. Nothing is lost by one step of reduction, x
+ * to eighths of a power of two: what that rounds off, as if x were 1.3e-8 of it larger, is alike for all terms but for what
+ * they are below the middle. *most: of each lane the largest, in eighths above the middle, as what they are in once
+ * POWERS_SHIFT is added: a positive number, whose bits compare as integers. */
+HT_INLINE void add_terms(const v16f *x, int n, v16f middle, bool begins, v16i *most, v16f *total) {
+    const v16f shift = v16f_sub(v16f_set1(POWERS_SHIFT), middle);
+    const v16f lowest = v16f_fma(middle, v16f_set1(1.0f / EIGHTHS), v16f_set1(-POWERS_LOWEST));
+    v16f near[AT_ONCE], shifted[AT_ONCE], power[AT_ONCE], r[AT_ONCE], q[AT_ONCE];
 #define EACH_TERM                                                                                                      \
     HT_UNROLL                                                                                                          \
     for (int i = 0; i < n; i++)
-    EACH_TERM shifted[i] = v16f_fma(x[i], eighths, shift);
-    EACH_TERM power[i] = powers_of_eighths(shifted[i]);
-    EACH_TERM r[i] = v16f_fnma(x[i], eighths, v16f_sub(shifted[i], shift)); /* with the other sign */
+    EACH_TERM near[i] = v16f_max(lowest, x[i]);
+    EACH_TERM shifted[i] = v16f_fma(near[i], v16f_set1(EIGHTHS), shift);
+    EACH_TERM *most = begins && i == 0 ? v16f_bits(shifted[i]) : v16i_max(v16f_bits(shifted[i]), *most);
+    EACH_TERM r[i] = v16f_fnma(near[i], v16f_set1(EIGHTHS), v16f_sub(shifted[i], shift)); /* with the other sign */
     EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), r[i], v16f_set1(0.00375403f));
     EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(-0.0866434f));
     EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(1.0f));
+    EACH_TERM power[i] = powers_of_eighths(shifted[i]);
     EACH_TERM total[i % 2] = begins && i < 2 ? v16f_mul(q[i], power[i]) : v16f_fma(q[i], power[i], total[i % 2]);
 #undef EACH_TERM
 }
 
-/* The same of one middle below another. */
-HT_INLINE v16f term_of(v16f low, v16f middle) {
-    const v16f x = above(low, middle, false);
-    v16f term[2];
-    add_terms(&x, 1, true, term);
-    return term[0];
+/* The power that is between two middles. */
+HT_INLINE v16f power_between(v16f low, v16f middle) {
+    const v16f eighths = v16f_max(v16f_set1(-LOWEST_POWER), v16f_sub(low, middle));
+    return powers_of_eighths(v16f_add(eighths, v16f_set1(POWERS_SHIFT)));
+}
+
+/* Elements as they are, or less `off`: the largest of them, or of all numbers. */
+HT_INLINE v16f less(v16f x, bool careful, v16f off) {
+    if (!careful) return x;
+    const v16f d = v16f_sub(x, off);
+    return v16f_select(v16f_eq(d, v16f_set1(INFINITY)), v16f_zero(), d);
 }
 
 /* n registers of elements, `apart` bytes from one to the next, of which the first `some` are there, to x[n], and -inf
@@ -74,108 +87,140 @@ HT_INLINE v16f bring(ht_dtype t, const char *p, int64_t apart, int n, int some, 
 }
 
 /* The same of n registers, the last of which has `last` lanes, the others `lanes`, to x[EACH]. */
-HT_INLINE v16f bring_some(ht_dtype t, const char *p, int64_t apart, int n, int lanes, int last, v16f *x) {
+HT_INLINE v16f bring_some(ht_dtype t, bool careful, v16f off, const char *p, int64_t apart, int n, int lanes, int last,
+                          v16f *x) {
     const v16f none = v16f_set1(-INFINITY);
     v16f most = none;
     HT_UNROLL
     for (int k = 0; k < EACH; k++) {
         const int some = k < n - 1 ? lanes : last;
-        x[k] = k < n ? v16f_select(m16_first(some), lanes_load(t, p + k * apart, 0, 1, some), none) : none;
+        x[k] = none;
+        if (k < n)
+            x[k] = v16f_select(m16_first(some), less(lanes_load(t, p + k * apart, 0, 1, some), careful, off), none);
         most = v16f_max(x[k], most);
     }
     return most;
 }
 
-/* n of the elements that were brought, 1, AT_ONCE or EACH, to each sum; its first ones if it begins. */
-HT_INLINE void take_n(const v16f *x, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
+/* A sum, or sixteen of them. */
+typedef struct powers_sum {
+    v16f middle, sum;
+} powers_sum;
+
+/* Before its first element. */
+HT_INLINE powers_sum sum_from(v16f first) { return (powers_sum){middle_at(first), v16f_zero()}; }
+
+/* n of the elements that were brought, 1, AT_ONCE or EACH, to each sum. */
+HT_INLINE void take_n(const v16f *x, int n, v16f most, powers_sum *s) {
     const int at_once = n < AT_ONCE ? n : AT_ONCE;
-    const v16f before = middle_of(*high);
-    v16f total[2], near[AT_ONCE];
-    *high = begins ? v16f_max(most, *high) /* the same, where that is the lowest number */
-                   : v16f_select(v16f_gt(v16f_sub(most, before), v16f_set1(MOST_ABOVE)), most, *high);
-    const v16f middle = middle_of(*high);
+    const v16f before = s->middle, highest = middle_at(most);
+    v16f total[2];
+    v16i largest;
+    s->middle = v16f_select(v16f_gt(v16f_sub(highest, before), v16f_set1(MOST_ABOVE)), highest, before);
     HT_UNROLL
-    for (int from = 0; from < n; from += at_once) {
-        HT_UNROLL
-        for (int k = 0; k < at_once; k++) near[k] = above(x[from + k], middle, careful);
-        add_terms(near, at_once, from == 0, total);
-    }
+    for (int from = 0; from < n; from += at_once) add_terms(x + from, at_once, s->middle, from == 0, &largest, total);
     if (n >= AT_ONCE) total[0] = v16f_add(total[0], total[1]);
-    *sum = begins ? total[0] : v16f_fma(*sum, term_of(before, middle), total[0]);
+    s->sum = v16f_fma(s->sum, power_between(before, s->middle), total[0]);
 }
 
-/* EACH elements to each sum, unless that needs another middle; whether it is so. Each of them is computed as soon as it comes
- * from memory. */
-HT_INLINE bool take_near(ht_dtype t, const char *p, int64_t apart, v16f high, v16f *sum) {
-    const v16f middle = middle_of(high);
-    v16f x[EACH], total[2];
-    v16i most[2]; /* compared as integers: right where it is positive */
-    HT_UNROLL
-    for (int k = 0; k < EACH; k++) {
-        x[k] = above(lanes_load(t, p + k * apart, 0, 1, 16), middle, false);
-        most[k % 2] = k < 2 ? v16f_bits(x[k]) : v16i_max(v16f_bits(x[k]), most[k % 2]);
+/* EACH elements to each sum, and again, `steps` times at most, until that needs another middle; gives how often. Each of them
+ * is computed as soon as it comes from memory. With `asks` what follows is asked for. */
+HT_INLINE int64_t take_near(ht_dtype t, bool asks, const char *p, int64_t apart, int64_t steps, powers_sum *s) {
+    const v16f middle = s->middle;
+    v16f sum = s->sum;
+    int64_t i = 0;
+    for (; i < steps; i++, p += EACH * apart) {
+        v16f x[AT_ONCE], total[2];
+        v16i most;
+        HT_UNROLL
+        for (int from = 0; from < EACH; from += AT_ONCE) {
+            HT_UNROLL
+            for (int k = 0; k < AT_ONCE; k++) {
+                x[k] = lanes_load(t, p + (from + k) * apart, 0, 1, 16);
+                if (asks) HT_PREFETCH_ALONG(p + (from + k) * apart);
+            }
+            add_terms(x, AT_ONCE, middle, from == 0, &most, total);
+        }
+        if (m16_any(v16f_gt(v16f_from_bits(most), v16f_set1(POWERS_SHIFT + MOST_ABOVE)))) break;
+        sum = v16f_add(sum, v16f_add(total[0], total[1]));
     }
-    const v16f highest = v16f_from_bits(v16i_max(most[0], most[1]));
-    if (m16_any(v16f_gt(highest, v16f_set1(MOST_ABOVE)))) return false;
-    add_terms(x, AT_ONCE, true, total);
-    add_terms(x + AT_ONCE, AT_ONCE, false, total);
-    *sum = v16f_add(*sum, v16f_add(total[0], total[1]));
-    return true;
+    s->sum = sum;
+    return i;
 }
 
 /* The first n of them; powers of those behind, -inf, are 0. */
-HT_INLINE void take_some(const v16f *x, int n, v16f most, bool careful, bool begins, v16f *high, v16f *sum) {
+HT_INLINE void take_some(const v16f *x, int n, v16f most, powers_sum *s) {
     if (n == 1)
-        take_n(x, 1, most, careful, begins, high, sum);
+        take_n(x, 1, most, s);
     else if (n <= AT_ONCE)
-        take_n(x, AT_ONCE, most, careful, begins, high, sum);
+        take_n(x, AT_ONCE, most, s);
     else
-        take_n(x, EACH, most, careful, begins, high, sum);
+        take_n(x, EACH, most, s);
+}
+
+/* What sixteen sums around middles up to `highest` come to, from which `off` was taken; whether that is so. Sums whose middles
+ * are as low as can be count for nothing then. */
+static bool is_near(float highest) { return highest < MOST && highest > -MOST + LOWEST_POWER + MOST_ABOVE; }
+
+static ht_powers powers_at(float highest, float off, float sum) {
+    return (ht_powers){isinf(off) ? (double)off : (double)highest / (double)EIGHTHS + (double)off, sum};
 }
 
 /* ---- rows ---- */
 
 /* The sixteen sums of a row. */
-typedef struct row_sums {
-    v16f high, sum;
-} row_sums;
-
-HT_INLINE row_sums sums_of_row(ht_dtype t, bool careful, const char *first, int64_t n) {
+HT_INLINE powers_sum sums_of_row(ht_dtype t, bool careful, v16f off, const char *p, int64_t n) {
     v16f x[EACH];
-    const char *p = first;
     const int64_t bytes = t == HT_F32 ? 4 : 2, apart = 16 * bytes, step = GROUP * bytes;
-    row_sums s = {v16f_set1(-FLT_MAX), v16f_zero()};
+    bring_some(t, careful, off, p, apart, 1, 16, lanes_of(n), x);
+    powers_sum s = sum_from(x[0]);
     const bool asks = n >= GROUP && ht_asks_near();
-    for (; n >= GROUP && !careful; n -= GROUP, p += step) {
-        if (asks) {
-            HT_UNROLL
-            for (int k = 0; k < EACH; k++) HT_PREFETCH_ALONG(p + k * apart);
-        }
-        if (take_near(t, p, apart, s.high, &s.sum)) continue;
+    for (int64_t steps = careful ? 0 : n / GROUP; steps > 0; steps--, n -= GROUP, p += step) {
+        const int64_t near = asks ? take_near(t, true, p, apart, steps, &s) : take_near(t, false, p, apart, steps, &s);
+        steps -= near, n -= near * GROUP, p += near * step;
+        if (steps == 0) break;
         const v16f most = bring(t, p, apart, EACH, EACH, x);
-        take_n(x, EACH, most, false, false, &s.high, &s.sum);
+        take_n(x, EACH, most, &s);
     }
     for (; n > 0; n -= GROUP, p += step) {
         const int registers = (int)ht_min_i64(EACH, (n + 15) / 16),
                   last = (int)ht_min_i64(16, n - 16 * (registers - 1));
-        const v16f most = bring_some(t, p, apart, registers, 16, last, x);
-        take_some(x, registers, most, careful, p == first, &s.high, &s.sum);
+        const v16f most = bring_some(t, careful, off, p, apart, registers, 16, last, x);
+        take_some(x, registers, most, &s);
     }
     return s;
 }
 
-HT_INLINE ht_powers total_of_row(row_sums s) {
-    const float highest = v16f_hmax(s.high);
-    return (ht_powers){highest, v16f_sum(v16f_mul(s.sum, term_of(middle_of(s.high), middle_of(v16f_set1(highest)))))};
+HT_INLINE float largest_of_row(ht_dtype t, const char *p, int64_t n) {
+    v16f largest = v16f_set1(-FLT_MAX);
+    for (int64_t i = 0; i < n; i += 16) {
+        const int lanes = lanes_of(n - i);
+        const v16f x = lanes_load(t, p, i, 1, lanes);
+        largest = v16f_max(v16f_select(m16_first(lanes), x, largest), largest);
+    }
+    return v16f_hmax(largest);
+}
+
+HT_INLINE float total_of_row(powers_sum s, float highest) {
+    return v16f_sum(v16f_mul(s.sum, power_between(s.middle, v16f_set1(highest))));
 }
 
 /* Totals are made of several rows at a time: each takes long for its few operations. */
 HT_INLINE void of_rows(ht_dtype t, const char *const *p, const int64_t *n, int rows, ht_powers *to) {
-    row_sums s[HT_POWERS_ROWS];
-    for (int r = 0; r < rows; r++) s[r] = sums_of_row(t, false, p[r], n[r]);
-    for (int r = 0; r < rows; r++) to[r] = total_of_row(s[r]);
-    for (int r = 0; r < rows; r++)
-        if (isinf(to[r].high)) to[r] = total_of_row(sums_of_row(t, true, p[r], n[r]));
+    powers_sum s[HT_POWERS_ROWS];
+    float highest[HT_POWERS_ROWS];
+    for (int r = 0; r < rows; r++) s[r] = sums_of_row(t, false, v16f_zero(), p[r], n[r]);
+    for (int r = 0; r < rows; r++) {
+        highest[r] = v16f_hmax(s[r].middle);
+        to[r] = powers_at(highest[r], 0.0f, total_of_row(s[r], highest[r]));
+    }
+    for (int r = 0; r < rows; r++) {
+        if (is_near(highest[r])) continue;
+        const float off = largest_of_row(t, p[r], n[r]);
+        s[r] = sums_of_row(t, true, v16f_set1(isinf(off) ? FLT_MAX : off), p[r], n[r]);
+        highest[r] = v16f_hmax(s[r].middle);
+        to[r] = powers_at(highest[r], off, total_of_row(s[r], highest[r]));
+    }
 }
 
 /* A row whose elements are not adjacent. */
@@ -218,93 +263,132 @@ typedef struct some_rows {
     bool near;   /* ht_asks_near() */
 } some_rows;
 
-HT_INLINE v16f high_at(const some_rows *of, const float *high) {
-    return of->begins ? v16f_set1(-FLT_MAX) : v16f_load(high);
+/* The sums of one place, of columns side by side. */
+typedef struct place {
+    float *middle, *sum;
+} place;
+
+HT_INLINE powers_sum sums_at(place at, int64_t c) {
+    return (powers_sum){v16f_load(at.middle + c), v16f_load(at.sum + c)};
 }
-HT_INLINE v16f sum_at(const some_rows *of, const float *sum) { return of->begins ? v16f_zero() : v16f_load(sum); }
+
+HT_INLINE void keep_sums(place at, int64_t c, powers_sum s) {
+    v16f_store(at.middle + c, s.middle);
+    v16f_store(at.sum + c, s.sum);
+}
+
+/* Asks for the rows to come, eight lines of one at a time: of the first `bytes` of them at step i. */
+HT_INLINE void ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i) {
+    enum { LINES = 8 * 64 };
+    const char *p = of->first + of->ahead + i % EACH * of->apart + i / EACH * LINES;
+    if (i / EACH * LINES >= bytes) return;
+    HT_UNROLL
+    for (int b = 0; b < LINES; b += 64) HT_PREFETCH_BESIDE(near, p + b);
+}
 
 /* Of w columns, whole registers, to the sums of one place; n: no fewer than there are rows. Rows are read along as far as
  * there are columns, which is how memory is fast: sums wait in a cache. */
-HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, int64_t w, float *high, float *sum) {
+HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool near, int64_t w, place at) {
     v16f x[EACH];
     const char *p = of->first;
     for (int64_t c = 0; c < w; c += 16, p += t == HT_F32 ? 64 : 32) {
-        v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
-        HT_UNROLL
-        for (int k = 0; k < n; k++)
-            if (k < some) HT_PREFETCH_BESIDE(of->near, p + k * of->apart + of->ahead);
-        if (some < EACH || of->begins || !take_near(t, p, of->apart, highest, &total)) {
+        powers_sum s = sums_at(at, c);
+        ask_for(of, near, w * (t == HT_F32 ? 4 : 2), c / 16);
+        if (some < EACH || take_near(t, false, p, of->apart, 1, &s) == 0) {
             const v16f most = bring(t, p, of->apart, n, some, x);
-            take_n(x, n, most, false, n < EACH && of->begins, &highest, &total);
-            v16f_store(high + c, highest);
+            take_n(x, n, most, &s);
+            v16f_store(at.middle + c, s.middle);
         }
-        v16f_store(sum + c, total);
+        v16f_store(at.sum + c, s.sum);
     }
 }
 
-/* Of w columns, to the sums of one place. */
-HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, float *high, float *sum) {
+/* Of w columns, to the sums of one place; off: what is taken off each, if `careful`. */
+HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, const float *off, place at) {
     v16f x[EACH];
     const int64_t whole = careful ? 0 : w / 16 * 16;
+    for (int64_t c = 0; c < whole && of->begins; c += 16)
+        keep_sums(at, c, sum_from(lanes_load(t, of->first, c, 1, 16)));
     if (whole > 0) {
-        if (of->n == EACH)
-            take_whole(t, of, EACH, EACH, whole, high, sum);
+        if (of->n == EACH && of->near)
+            take_whole(t, of, EACH, EACH, true, whole, at);
+        else if (of->n == EACH)
+            take_whole(t, of, EACH, EACH, false, whole, at);
         else if (of->n == 1)
-            take_whole(t, of, 1, 1, whole, high, sum);
+            take_whole(t, of, 1, 1, of->near, whole, at);
         else if (of->n <= AT_ONCE)
-            take_whole(t, of, AT_ONCE, of->n, whole, high, sum);
+            take_whole(t, of, AT_ONCE, of->n, of->near, whole, at);
         else
-            take_whole(t, of, EACH, of->n, whole, high, sum);
+            take_whole(t, of, EACH, of->n, of->near, whole, at);
     }
     for (int64_t c = whole; c < w; c += 16) {
         const int lanes = lanes_of(w - c);
-        v16f highest = high_at(of, high + c), total = sum_at(of, sum + c);
-        const v16f most = bring_some(t, of->first + c * (t == HT_F32 ? 4 : 2), of->apart, of->n, lanes, lanes, x);
-        take_some(x, of->n, most, careful, of->begins, &highest, &total);
-        v16f_store(high + c, highest);
-        v16f_store(sum + c, total);
+        const v16f least = careful ? v16f_load(off + c) : v16f_zero();
+        const v16f most =
+            bring_some(t, careful, least, of->first + c * (t == HT_F32 ? 4 : 2), of->apart, of->n, lanes, lanes, x);
+        powers_sum s = of->begins ? sum_from(x[0]) : sums_at(at, c);
+        take_some(x, of->n, most, &s);
+        keep_sums(at, c, s);
     }
 }
 
-/* Sums of sixteen columns, of which `sums` places were begun, to ht_powers. */
-static void finish_columns(const float *high, const float *sum, int64_t sums, int lanes, ht_powers *to) {
-    _Alignas(64) float highest[16], total[16];
-    v16f most = v16f_load(high), each[SUMS];
-    for (int64_t k = 1; k < sums; k++) most = v16f_max(v16f_load(high + k * FLOATS), most);
-    const v16f middle = middle_of(most);
+/* Sums of sixteen columns, of which `sums` places were begun, to one around *highest. */
+HT_INLINE v16f total_of_columns(const float *middle, const float *sum, int64_t sums, v16f *highest) {
+    v16f each[SUMS];
+    *highest = v16f_load(middle);
+    for (int64_t k = 1; k < sums; k++) *highest = v16f_max(v16f_load(middle + k * FLOATS), *highest);
     for (int64_t k = 0; k < SUMS; k++)
         each[k] = k < sums
-                      ? v16f_mul(v16f_load(sum + k * FLOATS), term_of(middle_of(v16f_load(high + k * FLOATS)), middle))
+                      ? v16f_mul(v16f_load(sum + k * FLOATS), power_between(v16f_load(middle + k * FLOATS), *highest))
                       : v16f_zero();
     for (int half = SUMS / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) each[k] = v16f_add(each[k], each[k + half]);
-    v16f_store(highest, most);
-    v16f_store(total, each[0]);
-    for (int i = 0; i < lanes; i++) to[i] = (ht_powers){highest[i], total[i]};
+    return each[0];
 }
 
-/* Whether there was no infinite element, or that did not matter. */
-HT_INLINE bool of_columns_if(ht_dtype t, bool careful, const char *first, int64_t next, int64_t n, int64_t w,
-                             ht_powers *to) {
-    _Alignas(64) float high[SUMS][FLOATS], sum[SUMS][FLOATS];
+/* If `careful`, of the columns that need it, for which off[WIDTH] is the largest. Gives whether others do. */
+HT_INLINE bool of_columns_by(ht_dtype t, bool careful, const float *off, const char *first, int64_t next, int64_t n,
+                             int64_t w, ht_powers *to, bool *needs) {
+    _Alignas(64) float middle[SUMS][FLOATS], sum[SUMS][FLOATS], highest[16], total[16], finite[WIDTH];
     const bool near = ht_asks_near();
-    int64_t r = 0;
-    for (; r < n; r += GROUP)
+    bool any = false;
+    for (int64_t c = 0; c < WIDTH && careful; c++) finite[c] = isinf(off[c]) ? FLT_MAX : off[c];
+    for (int64_t r = 0; r < n; r += GROUP)
         for (int64_t k = 0; k < SUMS && r + k < n; k++) {
             const int64_t rows = ht_min_i64(EACH, (n - r - k + SUMS - 1) / SUMS);
             const int64_t ahead = k < SUMS - 1 ? 1 : GROUP - SUMS + 1;
             take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0, near}, w,
-                      careful, high[k], sum[k]);
+                      careful, finite, (place){middle[k], sum[k]});
         }
-    for (int64_t c = 0; c < w; c += 16)
-        finish_columns(high[0] + c, sum[0] + c, n < SUMS ? n : SUMS, lanes_of(w - c), to + c);
-    bool infinite = false;
-    for (int64_t c = 0; c < w; c++) infinite |= isinf(to[c].high);
-    return careful || !infinite;
+    for (int64_t c = 0; c < w; c += 16) {
+        v16f most;
+        v16f_store(total, total_of_columns(middle[0] + c, sum[0] + c, n < SUMS ? n : SUMS, &most));
+        v16f_store(highest, most);
+        for (int i = 0; i < lanes_of(w - c); i++) {
+            if (careful && !needs[c + i]) continue;
+            to[c + i] = powers_at(highest[i], careful ? off[c + i] : 0.0f, total[i]);
+            needs[c + i] = !is_near(highest[i]);
+            any |= needs[c + i];
+        }
+    }
+    return any;
+}
+
+HT_INLINE void largest_of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, float *largest) {
+    for (int64_t c = 0; c < WIDTH; c += 16) v16f_store(largest + c, v16f_set1(-FLT_MAX));
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t c = 0; c < w; c += 16) {
+            const v16f x = lanes_load(t, first + r * next, c, 1, lanes_of(w - c));
+            v16f_store(largest + c, v16f_max(x, v16f_load(largest + c)));
+        }
 }
 
 HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to) {
-    if (!of_columns_if(t, false, first, next, n, w, to)) of_columns_if(t, true, first, next, n, w, to);
+    bool needs[WIDTH];
+    _Alignas(64) float largest[WIDTH];
+    if (!of_columns_by(t, false, NULL, first, next, n, w, to, needs)) return;
+    largest_of_columns(t, first, next, n, w, largest);
+    of_columns_by(t, true, largest, first, next, n, w, to, needs);
 }
 
 void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to) {

@@ -10,9 +10,10 @@
 #include <math.h>
 
 /* The sum of e^(x - high) with some `high` near the largest element. Where one is infinite, so is `high`; the sum is NaN if an
- * element is. Of nothing but -inf `high` is the lowest number, and the sum 0. */
+ * element is. Of nothing but -inf `high` is finite, and the sum 0. */
 typedef struct ht_powers {
-    float high, sum;
+    double high;
+    float sum;
 } ht_powers;
 
 enum {

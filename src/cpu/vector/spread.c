@@ -76,7 +76,7 @@ static void store(const spread_job *j, int64_t at, part p) {
 /* ---- rows ---- */
 
 static part of_powers(ht_powers p) {
-    return isnan(p.sum) ? (part){(double)NAN, (double)NAN} : (part){(double)p.high, (double)p.sum};
+    return isnan(p.sum) ? (part){(double)NAN, (double)NAN} : (part){p.high, (double)p.sum};
 }
 
 /* Of n values, BLOCK at most. */
