@@ -158,10 +158,10 @@ HT_INLINE void take_some(const v16f *x, int n, v16f most, powers_sum *s) {
         take_n(x, EACH, most, s);
 }
 
-/* What sixteen sums around middles up to `highest` come to, from which `off` was taken; whether that is so. Sums whose middles
- * are as low as can be count for nothing then. */
-static bool is_near(float highest) { return highest < MOST && highest > -MOST + LOWEST_POWER + MOST_ABOVE; }
+/* Whether `highest` of some middles is one, so that there is an element near it, not where middles end. */
+static bool is_near(float highest) { return fabsf(highest) < MOST; }
 
+/* Sums around `highest`, of elements from which `off` was taken. */
 static ht_powers powers_at(float highest, float off, float sum) {
     return (ht_powers){isinf(off) ? (double)off : (double)highest / (double)EIGHTHS + (double)off, sum};
 }
@@ -277,13 +277,14 @@ HT_INLINE void keep_sums(place at, int64_t c, powers_sum s) {
     v16f_store(at.sum + c, s.sum);
 }
 
-/* Asks for the rows to come, eight lines of one at a time: of the first `bytes` of them at step i. */
-HT_INLINE void ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i) {
+/* Asks for the rows to come, eight lines of one at a time: of the first `bytes` of them at step i. Whether any was left. */
+HT_INLINE bool ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i) {
     enum { LINES = 8 * 64 };
     const char *p = of->first + of->ahead + i % EACH * of->apart + i / EACH * LINES;
-    if (i / EACH * LINES >= bytes) return;
+    if (i / EACH * LINES >= bytes) return false;
     HT_UNROLL
     for (int b = 0; b < LINES; b += 64) HT_PREFETCH_BESIDE(near, p + b);
+    return true;
 }
 
 /* Of w columns, whole registers, to the sums of one place; n: no fewer than there are rows. Rows are read along as far as
@@ -291,9 +292,10 @@ HT_INLINE void ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i)
 HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool near, int64_t w, place at) {
     v16f x[EACH];
     const char *p = of->first;
+    const int64_t bytes = w * (t == HT_F32 ? 4 : 2);
     for (int64_t c = 0; c < w; c += 16, p += t == HT_F32 ? 64 : 32) {
         powers_sum s = sums_at(at, c);
-        ask_for(of, near, w * (t == HT_F32 ? 4 : 2), c / 16);
+        ask_for(of, near, bytes, c / 16);
         if (some < EACH || take_near(t, false, p, of->apart, 1, &s) == 0) {
             const v16f most = bring(t, p, of->apart, n, some, x);
             take_n(x, n, most, &s);
@@ -301,6 +303,7 @@ HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool
         }
         v16f_store(at.sum + c, s.sum);
     }
+    for (int64_t i = w / 16; ask_for(of, near, bytes, i);) i++;
 }
 
 /* Of w columns, to the sums of one place; off: what is taken off each, if `careful`. */
