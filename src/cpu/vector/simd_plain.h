@@ -4,7 +4,6 @@
 
 #include "base/math.h"
 
-
 typedef struct v16f {
     float x[16];
 } v16f;
