@@ -54,9 +54,10 @@
 #define HT_GELU_INNER 0.7978845608f /* sqrt(2 / pi) */
 #define HT_GELU_CUBE  0.044715f
 
-/* x * 2^floor(n), |n| <= 252: two factors, so that neither leaves the range of normal numbers. */
+/* x * 2^floor(n), |n| <= 252: two factors, so that neither leaves the range of normal numbers. NaN if x is, whatever n. */
 static inline float ht_scale_f32(float x, float n) {
-    int32_t whole = (int32_t)floorf(n), half = (whole - (whole & 1)) / 2; /* rounds down, as an arithmetic shift does */
+    int32_t whole = isnan(n) ? 0 : (int32_t)floorf(n);
+    int32_t half = (whole - (whole & 1)) / 2; /* rounds down, as an arithmetic shift does */
     float first = ht_float_from_bits((uint32_t)(half + 127) << 23);
     float second = ht_float_from_bits((uint32_t)(whole - half + 127) << 23);
     return x * first * second;

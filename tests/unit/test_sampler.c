@@ -394,7 +394,7 @@ static void scans_are_the_same_everywhere(void **state) {
     ht_error err = {0};
     ht_device *plain, *fast;
     assert_int_equal(ht_device_open("cpu", &(ht_device_options){1, "reference"}, &plain, &err), HT_OK);
-    for (int i = 0; i < N; i++) x[i] = -40 * uniform();
+    for (int i = 0; i < N; i++) x[i] = -60 * uniform();
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
         if (ht_device_open("cpu", &(ht_device_options){1, sets[set]}, &fast, &err)) continue;
         const ht_row_ops *a = plain->row_ops, *b = fast->row_ops;

@@ -4,11 +4,12 @@
  * middle and added pairwise at the end. Of rows they are the lanes of a register.
  *
  * Middles are whole eighths of a power of two, so that nothing has to be taken off an element: the middle is in the constant
- * that rounds it to such eighths. That works for middles up to MOST; others, and infinite elements, are found at the end,
- * and then the largest is taken off all elements first. */
+ * that rounds it to such eighths. Middles end at MOST, and those close to it would not notice what is beyond; lines with such
+ * a middle, or an infinite element, are found at the end, and then the largest is taken off all elements first. */
 #include "cpu/vector/powers_sum.h"
 
 #include "base/checked.h"
+#include "cpu/reference/value.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
@@ -37,11 +38,12 @@ HT_INLINE v16f middle_at(v16f most) {
     return v16f_sub(v16f_fma(x, v16f_set1(EIGHTHS), shift), shift);
 }
 
-/* Adds powers of n registers of x around a middle to two sums, as terms of a sum of which one is 1 or more: off by less than
- * 1.25 * 2^-24 of that, or of what is above it. Those far below the middle are 0. Nothing is lost by one step of reduction, x
- * to eighths of a power of two: what that rounds off, as if x were 1.3e-8 of it larger, is alike for all terms but for what
- * they are below the middle. *most: of each lane the largest, in eighths above the middle, as what they are in once
- * POWERS_SHIFT is added: a positive number, whose bits compare as integers. */
+/* Adds powers of n registers of x around a middle to two sums: each is off by less than 1.5 * 2^-24 of itself for its series
+ * and by half a unit for its place in the table. Those far below the middle are 0. There is one step of reduction, x to eighths
+ * of a power of two: what that rounds off, as if x were 1.3e-8 of it smaller, is alike for all terms but for their distance
+ * from the middle, which makes 1.1e-7 for those that are 8 above it. *most, if it is wanted: of each lane the largest, in
+ * eighths above the middle, as what they are in once POWERS_SHIFT is added: a positive number, whose bits compare as integers.
+ */
 HT_INLINE void add_terms(const v16f *x, int n, v16f middle, bool begins, v16i *most, v16f *total) {
     const v16f shift = v16f_sub(v16f_set1(POWERS_SHIFT), middle);
     const v16f lowest = v16f_fma(middle, v16f_set1(1.0f / EIGHTHS), v16f_set1(-POWERS_LOWEST));
@@ -51,7 +53,7 @@ HT_INLINE void add_terms(const v16f *x, int n, v16f middle, bool begins, v16i *m
     for (int i = 0; i < n; i++)
     EACH_TERM near[i] = v16f_max(lowest, x[i]);
     EACH_TERM shifted[i] = v16f_fma(near[i], v16f_set1(EIGHTHS), shift);
-    EACH_TERM *most = begins && i == 0 ? v16f_bits(shifted[i]) : v16i_max(v16f_bits(shifted[i]), *most);
+    EACH_TERM if (most) *most = begins && i == 0 ? v16f_bits(shifted[i]) : v16i_max(v16f_bits(shifted[i]), *most);
     EACH_TERM r[i] = v16f_fnma(near[i], v16f_set1(EIGHTHS), v16f_sub(shifted[i], shift)); /* with the other sign */
     EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), r[i], v16f_set1(0.00375403f));
     EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(-0.0866434f));
@@ -115,10 +117,9 @@ HT_INLINE void take_n(const v16f *x, int n, v16f most, powers_sum *s) {
     const int at_once = n < AT_ONCE ? n : AT_ONCE;
     const v16f before = s->middle, highest = middle_at(most);
     v16f total[2];
-    v16i largest;
     s->middle = v16f_select(v16f_gt(v16f_sub(highest, before), v16f_set1(MOST_ABOVE)), highest, before);
     HT_UNROLL
-    for (int from = 0; from < n; from += at_once) add_terms(x + from, at_once, s->middle, from == 0, &largest, total);
+    for (int from = 0; from < n; from += at_once) add_terms(x + from, at_once, s->middle, from == 0, NULL, total);
     if (n >= AT_ONCE) total[0] = v16f_add(total[0], total[1]);
     s->sum = v16f_fma(s->sum, power_between(before, s->middle), total[0]);
 }
@@ -158,12 +159,19 @@ HT_INLINE void take_some(const v16f *x, int n, v16f most, powers_sum *s) {
         take_n(x, EACH, most, s);
 }
 
-/* Whether `highest` of some middles is one, so that there is an element near it, not where middles end. */
-static bool is_near(float highest) { return fabsf(highest) < MOST; }
+/* Whether `highest` of some middles is one that has elements near it and notices others: not where middles end, nor so close
+ * to it that no middle is MOST_ABOVE higher. With NaN the sum is NaN around anything. */
+static bool is_near(float highest) { return !(highest <= -MOST || highest >= MOST - MOST_ABOVE); }
 
 /* Sums around `highest`, of elements from which `off` was taken. */
 static ht_powers powers_at(float highest, float off, float sum) {
     return (ht_powers){isinf(off) ? (double)off : (double)highest / (double)EIGHTHS + (double)off, sum};
+}
+
+/* What one element comes to: itself. */
+static ht_powers powers_of_one(ht_dtype t, const char *p) {
+    const float x = ht_get_f32(t, p, 0);
+    return (ht_powers){(double)x, isnan(x) ? x : 1.0f};
 }
 
 /* ---- rows ---- */
@@ -212,10 +220,10 @@ HT_INLINE void of_rows(ht_dtype t, const char *const *p, const int64_t *n, int r
     for (int r = 0; r < rows; r++) s[r] = sums_of_row(t, false, v16f_zero(), p[r], n[r]);
     for (int r = 0; r < rows; r++) {
         highest[r] = v16f_hmax(s[r].middle);
-        to[r] = powers_at(highest[r], 0.0f, total_of_row(s[r], highest[r]));
+        to[r] = n[r] == 1 ? powers_of_one(t, p[r]) : powers_at(highest[r], 0.0f, total_of_row(s[r], highest[r]));
     }
     for (int r = 0; r < rows; r++) {
-        if (is_near(highest[r])) continue;
+        if (is_near(highest[r]) || n[r] == 1) continue;
         const float off = largest_of_row(t, p[r], n[r]);
         s[r] = sums_of_row(t, true, v16f_set1(isinf(off) ? FLT_MAX : off), p[r], n[r]);
         highest[r] = v16f_hmax(s[r].middle);
@@ -280,8 +288,14 @@ HT_INLINE void keep_sums(place at, int64_t c, powers_sum s) {
 /* Asks for the rows to come, eight lines of one at a time: of the first `bytes` of them at step i. Whether any was left. */
 HT_INLINE bool ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i) {
     enum { LINES = 8 * 64 };
-    const char *p = of->first + of->ahead + i % EACH * of->apart + i / EACH * LINES;
-    if (i / EACH * LINES >= bytes) return false;
+    const int64_t from = i / EACH * LINES, some = bytes - from;
+    if (some <= 0) return false;
+    if (i % EACH >= of->n) return true;
+    const char *p = of->first + of->ahead + i % EACH * of->apart + from;
+    if (some < LINES) {
+        for (int64_t b = 0; b < some; b += 64) HT_PREFETCH_BESIDE(near, p + b);
+        return true;
+    }
     HT_UNROLL
     for (int b = 0; b < LINES; b += 64) HT_PREFETCH_BESIDE(near, p + b);
     return true;
@@ -349,32 +363,23 @@ HT_INLINE v16f total_of_columns(const float *middle, const float *sum, int64_t s
     return each[0];
 }
 
-/* If `careful`, of the columns that need it, for which off[WIDTH] is the largest. Gives whether others do. */
-HT_INLINE bool of_columns_by(ht_dtype t, bool careful, const float *off, const char *first, int64_t next, int64_t n,
-                             int64_t w, ht_powers *to, bool *needs) {
-    _Alignas(64) float middle[SUMS][FLOATS], sum[SUMS][FLOATS], highest[16], total[16], finite[WIDTH];
+/* Of w columns the sum of powers around the highest of its middles, in whole registers; if `careful`, with off[] taken off. */
+HT_INLINE void of_columns_by(ht_dtype t, bool careful, const float *off, const char *first, int64_t next, int64_t n,
+                             int64_t w, float *highest, float *total) {
+    _Alignas(64) float middle[SUMS][FLOATS], sum[SUMS][FLOATS];
     const bool near = ht_asks_near();
-    bool any = false;
-    for (int64_t c = 0; c < WIDTH && careful; c++) finite[c] = isinf(off[c]) ? FLT_MAX : off[c];
     for (int64_t r = 0; r < n; r += GROUP)
         for (int64_t k = 0; k < SUMS && r + k < n; k++) {
             const int64_t rows = ht_min_i64(EACH, (n - r - k + SUMS - 1) / SUMS);
             const int64_t ahead = k < SUMS - 1 ? 1 : GROUP - SUMS + 1;
             take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0, near}, w,
-                      careful, finite, (place){middle[k], sum[k]});
+                      careful, off, (place){middle[k], sum[k]});
         }
     for (int64_t c = 0; c < w; c += 16) {
         v16f most;
-        v16f_store(total, total_of_columns(middle[0] + c, sum[0] + c, n < SUMS ? n : SUMS, &most));
-        v16f_store(highest, most);
-        for (int i = 0; i < lanes_of(w - c); i++) {
-            if (careful && !needs[c + i]) continue;
-            to[c + i] = powers_at(highest[i], careful ? off[c + i] : 0.0f, total[i]);
-            needs[c + i] = !is_near(highest[i]);
-            any |= needs[c + i];
-        }
+        v16f_store(total + c, total_of_columns(middle[0] + c, sum[0] + c, n < SUMS ? n : SUMS, &most));
+        v16f_store(highest + c, most);
     }
-    return any;
 }
 
 HT_INLINE void largest_of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, float *largest) {
@@ -386,12 +391,46 @@ HT_INLINE void largest_of_columns(ht_dtype t, const char *first, int64_t next, i
         }
 }
 
-HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to) {
-    bool needs[WIDTH];
-    _Alignas(64) float largest[WIDTH];
-    if (!of_columns_by(t, false, NULL, first, next, n, w, to, needs)) return;
+/* Again of w columns, registers that need it: of those in them for which needs[w] says so. */
+HT_INLINE void of_columns_again(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, const bool *needs,
+                                ht_powers *to) {
+    _Alignas(64) float largest[WIDTH], off[WIDTH], highest[WIDTH], total[WIDTH];
     largest_of_columns(t, first, next, n, w, largest);
-    of_columns_by(t, true, largest, first, next, n, w, to, needs);
+    for (int64_t c = 0; c < WIDTH; c++) off[c] = isinf(largest[c]) ? FLT_MAX : largest[c];
+    of_columns_by(t, true, off, first, next, n, w, highest, total);
+    for (int64_t c = 0; c < w; c++)
+        if (needs[c]) to[c] = powers_at(highest[c], largest[c], total[c]);
+}
+
+/* How many of w columns are in the registers up to the first one that needs to be computed again, or does not. */
+static int64_t alike(const bool *needs, int64_t w, bool again) {
+    for (int64_t c = 0; c < w; c += 16) {
+        bool any = false;
+        for (int64_t i = c; i < w && i < c + 16; i++) any |= needs[i];
+        if (any != again) return c;
+    }
+    return w;
+}
+
+HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to) {
+    _Alignas(64) float highest[WIDTH], total[WIDTH];
+    const int64_t bytes = t == HT_F32 ? 4 : 2;
+    bool needs[WIDTH];
+    if (n == 1) {
+        for (int64_t c = 0; c < w; c++) to[c] = powers_of_one(t, first + c * bytes);
+        return;
+    }
+    of_columns_by(t, false, NULL, first, next, n, w, highest, total);
+    for (int64_t c = 0; c < w; c++) {
+        to[c] = powers_at(highest[c], 0.0f, total[c]);
+        needs[c] = !is_near(highest[c]);
+    }
+    for (int64_t c = 0; c < w;) {
+        c += alike(needs + c, w - c, false);
+        const int64_t some = alike(needs + c, w - c, true);
+        if (some > 0) of_columns_again(t, first + c * bytes, next, n, some, needs + c, to + c);
+        c += some;
+    }
 }
 
 void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to) {

@@ -10,7 +10,8 @@
 #include <math.h>
 
 /* The sum of e^(x - high) with some `high` near the largest element. Where one is infinite, so is `high`; the sum is NaN if an
- * element is. Of nothing but -inf `high` is finite, and the sum 0. */
+ * element is. Of nothing but -inf the sum is 0 in threads that take what is below the smallest normal number for 0 (powers.h),
+ * or `high` is -inf. Of one element `high` is that, and the sum 1. */
 typedef struct ht_powers {
     double high;
     float sum;
