@@ -27,7 +27,7 @@ typedef struct ht_sort_trial {
     int64_t below, equal;
 } ht_sort_trial;
 
-/* False: this instruction set does not sort by pivots. */
+/* False: this instruction set does not sort numbers of this width by pivots. */
 bool ht_cpu_sort_trial(ht_cpu_isa isa, ht_sort_trial *trial);
 
 #endif

@@ -13,13 +13,15 @@
 
 /* ---- elements, not places ---- */
 
-#ifdef HT_ISA_avx512
+#if HT_SORT_LANES
 /* A number without sign, and what form elements of its width have. */
+#if HT_SORT_LANES_16
 static const form_16 *form_of_16(ht_dtype t) {
     static const form_16 f16 = {0x8000, INT16_MAX, 0x7c00}, bf16 = {0x8000, INT16_MAX, 0x7f80};
     static const form_16 i16 = {0x8000, 0, INT16_MAX};
     return t == HT_F16 ? &f16 : t == HT_BF16 ? &bf16 : t == HT_I16 ? &i16 : &plain_16;
 }
+#endif
 static const form_32 *form_of_32(ht_dtype t) {
     static const form_32 f32 = {0x80000000, INT32_MAX, 0x7f800000}, i32 = {0x80000000, 0, INT32_MAX};
     return t == HT_F32 ? &f32 : t == HT_I32 ? &i32 : &plain_32;
@@ -49,20 +51,15 @@ static const form_64 *form_of_64(ht_dtype t) {
                 part_at_##w(from, given, to, form, other, items, n, job->kth, depth_for(n), job->counts);              \
         if (!wide) store(job, row, 0, held, out);                                                                      \
     }
+#if HT_SORT_LANES_16
 ROWS_OF_WIDTH(16)
+#endif
 ROWS_OF_WIDTH(32)
 ROWS_OF_WIDTH(64)
+#endif
 
-static void order_rows(const sort_job *job, int64_t row, int64_t rows) {
-    if (job->kind == ITEMS_16)
-        order_rows_16(job, row, rows);
-    else if (job->kind == ITEMS_32)
-        order_rows_32(job, row, rows);
-    else
-        order_rows_64(job, row, rows);
-}
-#else
-static void order_rows(const sort_job *job, int64_t row, int64_t rows) {
+#if !HT_SORT_LANES_16
+static void order_rows_by_digits(const sort_job *job, int64_t row, int64_t rows) {
     const int64_t n = job->n, kth = job->kth;
     const size_t bytes = (size_t)n * job->item_bytes;
     void *other = job->items + (size_t)rows * bytes;
@@ -82,11 +79,27 @@ static void order_rows(const sort_job *job, int64_t row, int64_t rows) {
 }
 #endif
 
+#if !HT_SORT_LANES_16
+#define order_rows_16 order_rows_by_digits
+#endif
+#if !HT_SORT_LANES
+#define order_rows_32 order_rows_by_digits
+#define order_rows_64 order_rows_by_digits
+#endif
+
+static void order_rows(const sort_job *job, int64_t row, int64_t rows) {
+    switch (job->kind) {
+    case ITEMS_16: order_rows_16(job, row, rows); break;
+    case ITEMS_32: order_rows_32(job, row, rows); break;
+    case ITEMS_64: order_rows_64(job, row, rows); break;
+    }
+}
+
 static void count_row(const sort_job *job, int64_t row) {
     const ht_dtype t = job->x->dtype;
     const char *from = element(job, row, 0);
     void *to = (char *)job->call->out.data + row * job->n * (int64_t)ht_dtype_bytes(t);
-#ifdef HT_ISA_avx512
+#if HT_SORT_LANES_16
     const form_16 *form = form_of_16(t);
     if (ht_dtype_bytes(t) == 2 && job->stride == 1 && sort_plain_16((const void *)from, form, to, job->n, form)) return;
 #endif
@@ -163,7 +176,7 @@ void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]) {
 
 bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial);
 
-#ifdef HT_ISA_avx512
+#if HT_SORT_LANES
 #define TRIAL_OF_WIDTH(w)                                                                                              \
     static void trial_##w(ht_sort_trial *t) {                                                                          \
         uint##w##_t *x = t->x, *to = t->to, *room = t->room;                                                           \
@@ -180,13 +193,19 @@ bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial);
         }                                                                                                              \
         t->number = at.number, t->below = at.below, t->equal = at.equal;                                               \
     }
+#if HT_SORT_LANES_16
 TRIAL_OF_WIDTH(16)
+#endif
 TRIAL_OF_WIDTH(32)
 TRIAL_OF_WIDTH(64)
 
 bool HT_ISA_NAME(ht_sort_trial)(ht_sort_trial *trial) {
     if (trial->width == 16)
+#if HT_SORT_LANES_16
         trial_16(trial);
+#else
+        return false;
+#endif
     else if (trial->width == 32)
         trial_32(trial);
     else

@@ -1,31 +1,27 @@
 /* The number that sorting would put at a place, and elements parted by it. Included by sort_lanes_of.h for each width. */
 
-/* What is below a number, and what equals it. */
-typedef struct NAMED(placed) {
-    ITEM number;
-    int64_t below, equal;
-} NAMED(placed);
-
 /* Of numbers x[0 .. n) as elements those above `low` and below `high` go to `to`, which may be x: gives how many; `under` gets
  * how many are not above `low`. */
 static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM *to, int64_t n, ITEM low, ITEM high,
                                    int64_t *under) {
-    const __m512i first = SET1(low), last = SET1(high);
+    const REG first = COMPARED(SET1(low)), last = COMPARED(SET1(high));
     int64_t kept = 0, not_above = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
-        const __m512i v = NAMED(numbers)(as, _mm512_loadu_si512(x + i));
-        const NAMED(mask) before = AT_MOST(v, first), here = BELOW(v, last) & (NAMED(mask)) ~before;
+        const REG v = NAMED(numbers)(as, LOAD(x + i));
+        const NAMED(mask) before = AT_MOST(COMPARED(v), first);
+        const NAMED(mask) here = BELOW(COMPARED(v), last) & (NAMED(mask)) ~before;
         not_above += __builtin_popcount(before);
-        _mm512_storeu_si512(to + kept, PACK(here, v));
+        STORE(to + kept, PACK(here, v));
         kept += __builtin_popcount(here);
     }
     if (i < n) {
         const NAMED(mask) there = FIRST(n - i);
-        const __m512i v = NAMED(numbers)(as, LOAD_SOME(first, there, x + i));
-        const NAMED(mask) before = AT_MOST(v, first) & there, here = BELOW(v, last) & there & (NAMED(mask)) ~before;
+        const REG v = NAMED(numbers)(as, LOAD_SOME(SET1(low), there, x + i));
+        const NAMED(mask) before = AT_MOST(COMPARED(v), first) & there;
+        const NAMED(mask) here = BELOW(COMPARED(v), last) & there & (NAMED(mask)) ~before;
         const int some = __builtin_popcount(here);
         not_above += __builtin_popcount(before);
-        STORE_SOME(to + kept, FIRST(some), PACK(here, v));
+        STORE_FIRST(to + kept, n - kept, some, PACK(here, v));
         kept += some;
     }
     *under = not_above;
@@ -34,10 +30,9 @@ static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM 
 
 /* How many of numbers x[0 .. n) as elements equal the number. */
 static int64_t NAMED(count_equal)(const ITEM *x, const NAMED(forms) * as, int64_t n, ITEM number) {
-    const __m512i one = SET1(number);
+    const REG one = SET1(number);
     int64_t equal = 0, i = 0;
-    for (; i + LANES <= n; i += LANES)
-        equal += __builtin_popcount(EQUAL(NAMED(numbers)(as, _mm512_loadu_si512(x + i)), one));
+    for (; i + LANES <= n; i += LANES) equal += __builtin_popcount(EQUAL(NAMED(numbers)(as, LOAD(x + i)), one));
     const NAMED(mask) there = NAMED(lanes_left)(n - i);
     return equal + __builtin_popcount(EQUAL(NAMED(numbers)(as, LOAD_SOME(one, there, x + i)), one) & there);
 }
@@ -114,26 +109,26 @@ static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *
 static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *to, const NAMED(form) * made, int64_t n,
                                  const NAMED(placed) * at) {
     const NAMED(forms) as = NAMED(forms_of)(form), out = NAMED(forms_of)(made);
-    const __m512i middle = SET1(at->number);
+    const REG middle = COMPARED(SET1(at->number));
     ITEM *low = to, *high = to + at->below + at->equal;
     const ITEM *const end_low = to + at->below, *const end = to + n;
     int64_t i = 0;
     /* Until a whole register might go beyond the end of either side. */
     for (; i + LANES <= n && low + LANES <= end_low && high + LANES <= end; i += LANES) {
-        const __m512i v = NAMED(numbers)(&as, _mm512_loadu_si512(x + i)), e = NAMED(elements)(&out, v);
-        const NAMED(mask) below = BELOW(v, middle), above = BELOW(middle, v);
-        _mm512_storeu_si512(low, PACK(below, e));
-        _mm512_storeu_si512(high, PACK(above, e));
+        const REG v = NAMED(numbers)(&as, LOAD(x + i)), e = NAMED(elements)(&out, v);
+        const NAMED(mask) below = BELOW(COMPARED(v), middle), above = BELOW(middle, COMPARED(v));
+        STORE(low, PACK(below, e));
+        STORE(high, PACK(above, e));
         low += __builtin_popcount(below);
         high += __builtin_popcount(above);
     }
     for (; i < n; i += LANES) {
         const NAMED(mask) here = NAMED(lanes_left)(n - i);
-        const __m512i v = NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)), e = NAMED(elements)(&out, v);
-        const NAMED(mask) below = BELOW(v, middle) & here, above = BELOW(middle, v) & here;
+        const REG v = NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)), e = NAMED(elements)(&out, v);
+        const NAMED(mask) below = BELOW(COMPARED(v), middle) & here, above = BELOW(middle, COMPARED(v)) & here;
         const int lows = __builtin_popcount(below), highs = __builtin_popcount(above);
-        STORE_SOME(low, FIRST(lows), PACK(below, e));
-        STORE_SOME(high, FIRST(highs), PACK(above, e));
+        if (lows) STORE_FIRST(low, end_low - low, lows, PACK(below, e));
+        if (highs) STORE_FIRST(high, end - high, highs, PACK(above, e));
         low += lows;
         high += highs;
     }

@@ -24,6 +24,7 @@ typedef struct sort_job {
     int64_t stride, row_step;   /* between elements, and between rows, or -1: asked for each */
     int64_t kth;                /* -1: sort */
     bool places, counted;
+    bool widened; /* keys of 16 bits are items of 32, which lanes sort and those of 16 they do not */
     item_kind kind;
     size_t item_bytes;
     int low, n_bits; /* of a key in an item; below them is the place, if places are sorted */
@@ -41,6 +42,7 @@ static bool wide_keys(const sort_job *job) { return ht_dtype_bytes(job->x->dtype
 static item_kind kind_of(const sort_job *job) {
     const size_t bytes = ht_dtype_bytes(job->x->dtype);
     if (bytes == 8) return ITEMS_64;
+    if (job->widened) return ITEMS_32;
     if (!job->places || job->kth >= 0) return bytes <= 2 ? ITEMS_16 : ITEMS_32;
     return bytes <= 2 && job->n < LONG_ROW ? ITEMS_32 : ITEMS_64;
 }
@@ -56,6 +58,7 @@ static sort_job job_of(const ht_call *call, bool places, int64_t kth) {
     job.stride = follow ? 1 : job.x->stride[last];
     job.row_step = follow || job.n_rows <= 1 ? job.n : last == 1 ? job.x->stride[0] : -1;
     job.at_once = follow && !job.counted && job.n > 0 ? ht_min_i64(ht_max_i64(HELD / job.n, 1), job.n_rows) : 1;
+    job.widened = HT_SORT_LANES && !HT_SORT_LANES_16 && ht_dtype_bytes(t) <= 2 && (!places || kth >= 0);
     job.kind = kind_of(&job);
     job.item_bytes = job.kind == ITEMS_16 ? 2 : job.kind == ITEMS_32 ? 4 : 8;
     if (places && kth < 0)
@@ -91,7 +94,9 @@ static const char *element(const sort_job *job, int64_t row, int64_t at) {
 static void load_keys(const sort_job *job, int64_t row, int64_t begin, int64_t n, void *to) {
     const ht_dtype t = job->x->dtype;
     const char *from = element(job, row, begin);
-    if (ht_dtype_bytes(t) <= 2)
+    if (job->widened)
+        load_16_as_32(t, from, job->stride, n, job->places, to);
+    else if (ht_dtype_bytes(t) <= 2)
         load_16(t, from, job->stride, n, job->places, to);
     else if (ht_dtype_bytes(t) == 4)
         load_32(t, from, job->stride, n, job->places, to);
@@ -131,7 +136,9 @@ static void store(const sort_job *job, int64_t row, int64_t begin, int64_t end, 
     else if (job->places) {
         const uint64_t *from = (const uint64_t *)items + begin, mask = (UINT64_C(1) << job->low) - 1;
         for (int64_t i = 0; i < n; i++) ((uint32_t *)to)[i] = (uint32_t)(from[i] & mask);
-    } else if (job->kind == ITEMS_16)
+    } else if (job->widened)
+        store_16_of_32(out->dtype, (const uint32_t *)items + begin, n, to);
+    else if (job->kind == ITEMS_16)
         store_16(out->dtype, (const uint16_t *)items + begin, n, to);
     else if (job->kind == ITEMS_32)
         store_32(out->dtype, (const uint32_t *)items + begin, n, to);

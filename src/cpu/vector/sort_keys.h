@@ -90,6 +90,25 @@ static void store_16(ht_dtype t, const uint16_t *keys, int64_t n, void *out) {
     }
 }
 
+/* The same by way of 32 bits. */
+enum { WIDENED_AT_ONCE = 256 };
+static inline void load_16_as_32(ht_dtype t, const char *x, int64_t stride, int64_t n, bool places, uint32_t *out) {
+    uint16_t keys[WIDENED_AT_ONCE];
+    for (int64_t i = 0; i < n; i += WIDENED_AT_ONCE) {
+        const int64_t some = n - i < WIDENED_AT_ONCE ? n - i : WIDENED_AT_ONCE;
+        load_16(t, x + i * stride * (int64_t)ht_dtype_bytes(t), stride, some, places, keys);
+        for (int64_t k = 0; k < some; k++) out[i + k] = keys[k];
+    }
+}
+static inline void store_16_of_32(ht_dtype t, const uint32_t *keys, int64_t n, void *out) {
+    uint16_t some_keys[WIDENED_AT_ONCE];
+    for (int64_t i = 0; i < n; i += WIDENED_AT_ONCE) {
+        const int64_t some = n - i < WIDENED_AT_ONCE ? n - i : WIDENED_AT_ONCE;
+        for (int64_t k = 0; k < some; k++) some_keys[k] = (uint16_t)keys[i + k];
+        store_16(t, some_keys, some, (char *)out + i * (int64_t)ht_dtype_bytes(t));
+    }
+}
+
 static void store_32(ht_dtype t, const uint32_t *keys, int64_t n, uint32_t *out) {
     const uint32_t top = 0x80000000u;
     for (int64_t i = 0; i < n; i++) {

@@ -1,5 +1,6 @@
 /* Ordering and finding numbers of 16, 32 and 64 bits without sign: by lanes (sort_lanes_of.h) where those of a register can be
- * packed by a mask, else, and for parts that had bad luck with pivots, by digits (sort_items.h). */
+ * packed by a mask, with AVX2 by a table for at most eight; else, and for parts that had bad luck with pivots, by digits
+ * (sort_items.h). */
 #ifndef HT_CPU_VECTOR_SORT_LANES_H
 #define HT_CPU_VECTOR_SORT_LANES_H
 
@@ -35,7 +36,9 @@ enum { SMALL_SORT = 24 };
 /* How often a part may be split before its pivots count as bad. Tests choose other numbers. */
 static inline int depth_for(int64_t n) { return 2 * (64 - __builtin_clzll((unsigned long long)n | 1)); }
 
-#ifdef HT_ISA_avx512
+#if defined(HT_ISA_avx512)
+#define HT_SORT_LANES    1 /* numbers of 32 and 64 bits by lanes */
+#define HT_SORT_LANES_16 1 /* and those of 16 bits */
 
 /* The words of `v` whose bits are set, side by side. One instruction with VBMI2, which this instruction set does not ask
  * for; else words are packed as lanes of 32 bits, a half each. */
@@ -59,6 +62,64 @@ static inline __m512i pack_words(__mmask32 which, __m512i v) {
                                     halves);
 }
 
+/* Places from `first` on of which bits are set, at `to`, where `left` may be written; gives how many. From MANY_PLACES on
+ * that is the better way to write them. */
+enum { MANY_PLACES = 0 };
+static inline int store_places(uint32_t *to, int64_t left, uint32_t which, int64_t first) {
+    const __m512i iota = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    (void)left;
+    for (int half = 0; half < 32 && which >> half; half += 16) {
+        const __mmask16 some = (__mmask16)(which >> half);
+        const int count = __builtin_popcount(some);
+        _mm512_mask_storeu_epi32(
+            to, (__mmask16)((1u << count) - 1),
+            _mm512_maskz_compress_epi32(some, _mm512_add_epi32(_mm512_set1_epi32((int)first + half), iota)));
+        to += count;
+    }
+    return __builtin_popcount(which);
+}
+
+#elif defined(HT_ISA_YMM)
+#define HT_SORT_LANES               1
+#define HT_SORT_LANES_16            0
+
+/* Which lanes are where when those of a mask come first, a byte for each 32 bits. */
+#define PUT(m, k, bits, at, others) (((others) << ((m) >> (k)&1 ? (bits) : 0)) | ((m) >> (k)&1 ? UINT64_C(at) : 0))
+#define EIGHT(m)                    PUT(m, 0, 8, 0, PUT(m, 1, 8, 1, PUT(m, 2, 8, 2, PUT(m, 3, 8, 3, HIGH_FOUR(m)))))
+#define HIGH_FOUR(m)                PUT(m, 4, 8, 4, PUT(m, 5, 8, 5, PUT(m, 6, 8, 6, PUT(m, 7, 8, 7, UINT64_C(0)))))
+#define FOUR(m)                     PUT(m, 0, 16, 0x100, PUT(m, 1, 16, 0x302, PUT(m, 2, 16, 0x504, PUT(m, 3, 16, 0x706, UINT64_C(0)))))
+#define ONES_OF(m)                  (((m)&1) + ((m) >> 1 & 1) + ((m) >> 2 & 1) + ((m) >> 3 & 1))
+#define PACK_8(m)                                                                                                      \
+    (EIGHT(m) | EIGHT(~(m)) << 4 * (ONES_OF(m) + ONES_OF((m) >> 4)) << 4 * (ONES_OF(m) + ONES_OF((m) >> 4)))
+#define PACK_4(m)     (FOUR(m) | FOUR(~(m)) << 8 * ONES_OF(m) << 8 * ONES_OF(m))
+#define NEXT_4(f, m)  f(m), f((m) + 1), f((m) + 2), f((m) + 3)
+#define NEXT_16(f, m) NEXT_4(f, m), NEXT_4(f, (m) + 4), NEXT_4(f, (m) + 8), NEXT_4(f, (m) + 12)
+#define NEXT_64(f, m) NEXT_16(f, m), NEXT_16(f, (m) + 16), NEXT_16(f, (m) + 32), NEXT_16(f, (m) + 48)
+static const uint64_t packing_32[] = {NEXT_64(PACK_8, 0), NEXT_64(PACK_8, 64), NEXT_64(PACK_8, 128),
+                                      NEXT_64(PACK_8, 192)};
+static const uint64_t packing_64[] = {NEXT_16(PACK_4, 0)};
+
+static inline __m256i lanes_of_bytes(uint64_t bytes) { return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((int64_t)bytes)); }
+
+enum { MANY_PLACES = 64 };
+static inline int store_places(uint32_t *to, int64_t left, uint32_t which, int64_t first) {
+    const int count = __builtin_popcount(which);
+    if (left >= 8) {
+        const __m256i place =
+            _mm256_add_epi32(_mm256_set1_epi32((int)first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        const __m256i packed = _mm256_permutevar8x32_epi32(place, lanes_of_bytes(packing_32[which]));
+        _mm256_storeu_si256((__m256i *)(void *)to, packed);
+    } else
+        for (; which; which &= which - 1) *to++ = (uint32_t)first + (uint32_t)__builtin_ctz(which);
+    return count;
+}
+
+#else
+#define HT_SORT_LANES    0
+#define HT_SORT_LANES_16 0
+#endif
+
+#if HT_SORT_LANES
 #define WIDTH 32
 #include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"
@@ -67,12 +128,15 @@ static inline __m512i pack_words(__mmask32 which, __m512i v) {
 #include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"
 #undef WIDTH
+#endif
+#if HT_SORT_LANES_16
 #define WIDTH 16 /* behind 32, of which it takes what pairs of lanes need */
 #include "cpu/vector/sort_base_of.h"
 #include "cpu/vector/sort_lanes_of.h"
 #undef WIDTH
+#endif
 
-#define OF_WIDTH(w)                                                                                                    \
+#define BY_LANES(w)                                                                                                    \
     static bool is_ordered_##w(const uint##w##_t *keys, int64_t n) {                                                   \
         const forms_##w as = forms_of_##w(&plain_##w);                                                                 \
         return in_order_##w(keys, n, &as);                                                                             \
@@ -94,9 +158,7 @@ static inline __m512i pack_words(__mmask32 which, __m512i v) {
         return front;                                                                                                  \
     }
 
-#else
-
-#define OF_WIDTH(w)                                                                                                    \
+#define BY_DIGITS(w)                                                                                                   \
     typedef struct placed_##w {                                                                                        \
         uint##w##_t number;                                                                                            \
         int64_t below, equal;                                                                                          \
@@ -113,6 +175,11 @@ static inline __m512i pack_words(__mmask32 which, __m512i v) {
         (void)keys, (void)n, (void)places;                                                                             \
         return false; /* counting by comparing pays where a register is compared at once */                            \
     }                                                                                                                  \
+    static void deal_places_##w(const uint##w##_t *keys, int64_t n, const placed_##w *at, uint32_t *places) {          \
+        int64_t next[3] = {0, at->below, at->below + at->equal};                                                       \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            places[next[(keys[i] >= at->number) + (keys[i] > at->number)]++] = (uint32_t)i;                            \
+    }                                                                                                                  \
     static placed_##w find_at_##w(const uint##w##_t *keys, uint##w##_t *room, int64_t n, int64_t kth, int n_bits,      \
                                   uint32_t *count) {                                                                   \
         memcpy(room, keys, (size_t)n * sizeof *room);                                                                  \
@@ -128,10 +195,17 @@ static inline __m512i pack_words(__mmask32 which, __m512i v) {
         return part_##w(a, other, n, pivot);                                                                           \
     }
 
+#if HT_SORT_LANES_16
+BY_LANES(16)
+#else
+BY_DIGITS(16)
 #endif
-
-OF_WIDTH(16)
-OF_WIDTH(32)
-OF_WIDTH(64)
+#if HT_SORT_LANES
+BY_LANES(32)
+BY_LANES(64)
+#else
+BY_DIGITS(32)
+BY_DIGITS(64)
+#endif
 
 #endif

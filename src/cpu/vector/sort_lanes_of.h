@@ -9,27 +9,27 @@
  * many are below; `alike` says whether all the others equal the pivot. */
 static inline __attribute__((always_inline)) int64_t NAMED(split_as)(const ITEM *x, ITEM *low, ITEM *high, int64_t n,
                                                                      ITEM pivot, const NAMED(forms) * as, bool *alike) {
-    const __m512i middle = SET1(pivot);
-    __m512i most = middle;
+    const REG middle = COMPARED(SET1(pivot));
+    REG most = middle;
     int64_t front = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
-        __m512i v = _mm512_loadu_si512(x + i);
+        REG v = LOAD(x + i);
         if (as) v = NAMED(numbers)(as, v);
-        const NAMED(mask) below = BELOW(v, middle);
-        most = MAX(most, v);
-        _mm512_storeu_si512(low + front, PACK(below, v));
-        _mm512_storeu_si512(high + i - front, PACK((NAMED(mask)) ~below, v));
+        const NAMED(mask) below = BELOW(COMPARED(v), middle);
+        most = MAX(most, COMPARED(v));
+        STORE(low + front, PACK(below, v));
+        STORE(high + i - front, PACK((NAMED(mask)) ~below, v));
         front += __builtin_popcount(below);
     }
     if (i < n) {
         const NAMED(mask) here = FIRST(n - i);
-        __m512i v = LOAD_SOME(middle, here, x + i);
+        REG v = LOAD_SOME(SET1(pivot), here, x + i);
         if (as) v = NAMED(numbers)(as, v);
-        const NAMED(mask) below = BELOW(v, middle) & here, others = (NAMED(mask))(here & ~below);
+        const NAMED(mask) below = BELOW(COMPARED(v), middle) & here, others = (NAMED(mask))(here & ~below);
         const int some = __builtin_popcount(below);
-        most = MASK_MAX(most, here, most, v);
-        STORE_SOME(low + front, FIRST(some), PACK(below, v));
-        STORE_SOME(high + i - front, FIRST(n - i - some), PACK(others, v));
+        most = SET_SOME(most, here, MAX(most, COMPARED(v)));
+        STORE_FIRST(low + front, n - front, some, PACK(below, v));
+        STORE_FIRST(high + i - front, n - i + front, (int)(n - i) - some, PACK(others, v));
         front += some;
     }
     *alike = BELOW(middle, most) == 0;
@@ -46,21 +46,20 @@ static inline __attribute__((always_inline)) void NAMED(split_in_three)(const IT
                                                                         ITEM *end, int64_t n, const ITEM pivot[2],
                                                                         const NAMED(forms) * as,
                                                                         const NAMED(forms) * made, int64_t count[3]) {
-    const __m512i first = SET1(pivot[0]), second = SET1(pivot[1]);
+    const REG first = COMPARED(SET1(pivot[0])), second = COMPARED(SET1(pivot[1]));
     int64_t lows = 0, others = 0, highs = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        __m512i v = _mm512_loadu_si512(x + i);
+    for (; i + LANES + SPARE <= n; i += LANES) {
+        REG v = LOAD(x + i);
         if (as) v = NAMED(numbers)(as, v);
-        const NAMED(mask) below = BELOW(v, first), under = BELOW(v, second);
-        const NAMED(mask) between = under & (NAMED(mask)) ~below, above = (NAMED(mask)) ~under;
-        const int some = LANES - __builtin_popcount(under);
-        const __m512i e = made ? NAMED(elements)(made, v) : v;
-        _mm512_storeu_si512(low + lows, PACK(below, e));
-        _mm512_storeu_si512(middle + others, PACK(between, v));
+        const NAMED(mask) below = BELOW(COMPARED(v), first), under = BELOW(COMPARED(v), second);
+        const NAMED(mask) between = under & (NAMED(mask)) ~below, above = (NAMED(mask)) ~under & ALL;
+        const REG e = made ? NAMED(elements)(made, v) : v;
+        STORE(low + lows, PACK(below, e));
+        STORE(middle + others, PACK(between, v));
+        STORE_BEFORE(end - highs, above, e);
         lows += __builtin_popcount(below);
-        highs += some;
+        highs += LANES - __builtin_popcount(under);
         others = i + LANES - lows - highs;
-        STORE_SOME(end - highs, FIRST(some), PACK(above, e));
     }
     for (; i < n; i++) {
         const ITEM v = as ? LOWEST(NAMED(numbers)(as, SET1(x[i]))) : x[i];
@@ -77,19 +76,19 @@ static inline __attribute__((always_inline)) void NAMED(split_in_three)(const IT
 
 /* Those of x[0 .. n) above the number go to `to`, which may be x. Gives how many they are. */
 static int64_t NAMED(keep_above)(const ITEM *x, ITEM *to, int64_t n, ITEM number) {
-    const __m512i middle = SET1(number);
+    const REG middle = COMPARED(SET1(number));
     int64_t kept = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
-        const __m512i v = _mm512_loadu_si512(x + i);
-        const NAMED(mask) above = BELOW(middle, v);
-        _mm512_storeu_si512(to + kept, PACK(above, v));
+        const REG v = LOAD(x + i);
+        const NAMED(mask) above = BELOW(middle, COMPARED(v));
+        STORE(to + kept, PACK(above, v));
         kept += __builtin_popcount(above);
     }
     if (i < n) {
-        const __m512i v = LOAD_SOME(middle, FIRST(n - i), x + i);
-        const NAMED(mask) above = BELOW(middle, v);
+        const REG v = LOAD_SOME(SET1(number), FIRST(n - i), x + i);
+        const NAMED(mask) above = BELOW(middle, COMPARED(v));
         const int some = __builtin_popcount(above);
-        STORE_SOME(to + kept, FIRST(some), PACK(above, v));
+        STORE_FIRST(to + kept, n - kept, some, PACK(above, v));
         kept += some;
     }
     return kept;
@@ -103,8 +102,8 @@ static void NAMED(fill)(ITEM *to, int64_t n, ITEM number, const NAMED(form) * fo
 
 /* ---- pivots ---- */
 
-static inline __m512i NAMED(middle_of)(__m512i a, __m512i b, __m512i c) {
-    const __m512i low = MIN(a, b), high = MAX(a, b);
+static inline REG NAMED(middle_of)(REG a, REG b, REG c) {
+    const REG low = MIN(a, b), high = MAX(a, b);
     return MAX(low, MIN(high, c));
 }
 
@@ -112,16 +111,19 @@ static inline __m512i NAMED(middle_of)(__m512i a, __m512i b, __m512i c) {
 static inline ITEM NAMED(pivot_of)(const ITEM *x, int64_t n, const NAMED(forms) * as) {
     const int count = n < 16 * NAMED(BASE_SORT) ? 3 : 9;
     const int64_t step = (n - LANES) / count;
-    __m512i some[9];
+    REG some[9];
     for (int i = 0; i < count; i++) {
-        some[i] = _mm512_loadu_si512(x + step / 2 + i * step);
+        some[i] = LOAD(x + step / 2 + i * step);
         if (as) some[i] = NAMED(numbers)(as, some[i]);
+        some[i] = COMPARED(some[i]);
     }
-    __m512i middle = NAMED(middle_of)(some[0], some[1], some[2]);
+    REG middle = NAMED(middle_of)(some[0], some[1], some[2]);
     if (count == 9)
         middle = NAMED(middle_of)(middle, NAMED(middle_of)(some[3], some[4], some[5]),
                                   NAMED(middle_of)(some[6], some[7], some[8]));
-    return LOWEST(PERMUTED(SET1(LANES / 2), NAMED(sort_lanes)(middle)));
+    ITEM lanes[LANES];
+    STORE(lanes, COMPARED(NAMED(sort_lanes)(middle)));
+    return lanes[LANES / 2];
 }
 
 /* Registers of the numbers, in order: gives how many numbers. */
@@ -132,8 +134,8 @@ static int NAMED(sample_of)(const ITEM *x, const NAMED(forms) * as, int64_t n, I
     ITEM some[NAMED(MOST_SAMPLED)];
     const int64_t step = (n - LANES) / count;
     for (int i = 0; i < count; i++) {
-        const __m512i v = _mm512_loadu_si512(x + step / 2 + i * step);
-        _mm512_storeu_si512(some + i * LANES, as ? NAMED(numbers)(as, v) : v);
+        const REG v = LOAD(x + step / 2 + i * step);
+        STORE(some + i * LANES, as ? NAMED(numbers)(as, v) : v);
     }
     const int run = count / runs * LANES;
     for (int i = 0; i < runs; i++) NAMED(sort_base)(some + i * run, sample + i * run, run, &NAMED(plain));
@@ -151,6 +153,12 @@ static int NAMED(sample_of)(const ITEM *x, const NAMED(forms) * as, int64_t n, I
     }
     return count * LANES;
 }
+
+/* What is below a number, and what equals it. */
+typedef struct NAMED(placed) {
+    ITEM number;
+    int64_t below, equal;
+} NAMED(placed);
 
 #include "cpu/vector/sort_values_of.h"
 
@@ -294,7 +302,7 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
 
 #include "cpu/vector/sort_find_of.h"
 
-#undef ABOVE
+#undef AND
 #undef ALL
 #undef APART_128
 #undef APART_16
@@ -304,8 +312,15 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
 #undef AT_MOST
 #undef BACK_1
 #undef BELOW
+#undef BESIDE_1
+#undef BESIDE_16
+#undef BESIDE_2
+#undef BESIDE_4
+#undef BESIDE_8
 #undef BLEND
 #undef CHOOSE
+#undef CHOSEN
+#undef COMPARED
 #undef EACH_LANE
 #undef EQUAL
 #undef EXCHANGE
@@ -321,22 +336,29 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
 #undef FE4
 #undef FE5
 #undef FIRST
+#undef FLIP_NEGATIVE
+#undef FLIP_POSITIVE
 #undef FT1
 #undef FT2
 #undef FT3
 #undef FT4
+#undef IOTA
 #undef ITEM
 #undef JOINED
 #undef JOINED_
 #undef LANES
+#undef LANES_ORDER
 #undef LANE_BITS
+#undef LARGEST_ABOVE
+#undef LOAD
+#undef LOAD_MASKED
 #undef LOAD_SOME
-#undef LOGIC
 #undef LOWEST
 #undef MASK_MAX
 #undef MASK_ORDER
 #undef MAX
 #undef MIN
+#undef MOVED
 #undef N1
 #undef N2
 #undef N4
@@ -353,12 +375,20 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
 #undef NT2
 #undef NT3
 #undef NT4
+#undef ONES
 #undef ORDER
+#undef ORDER_BY_MASK
 #undef PACK
-#undef PERMUTED
+#undef REG
 #undef SET1
 #undef SET_SOME
+#undef SIGNED_ABOVE
 #undef SIGNS
+#undef SPARE
+#undef STORE
+#undef STORE_BEFORE
+#undef STORE_FIRST
+#undef STORE_MASKED
 #undef STORE_SOME
 #undef TURNED
 #undef U1
@@ -366,3 +396,4 @@ static void NAMED(sort_elements)(const ITEM *x, const NAMED(form) * from, ITEM *
 #undef U4
 #undef U8
 #undef UPSIDE
+#undef XOR

@@ -50,52 +50,13 @@ static void settle(const sort_job *job, int64_t row, const uint64_t *keys, uint6
 
 /* ---- places parted by the element at kth ---- */
 
-/* The places of keys below the one that sorting would put at kth, then of those equal to it, then of those above it: each
- * of the three in order. `room` is for 2 n keys more. */
+/* `room` is for 2 n keys more. */
 #define PART_PLACES(width)                                                                                             \
     static void part_places_##width(const uint##width##_t *keys, uint##width##_t *room, int64_t n,                     \
                                     const sort_job *job, uint32_t *places) {                                           \
         const placed_##width at = find_at_##width(keys, room, n, job->kth, job->n_bits, job->counts);                  \
-        deal_places_##width(keys, n, at.number, (int64_t[]){0, at.below, at.below + at.equal}, places);                \
+        deal_places_##width(keys, n, &at, places);                                                                     \
     }
-
-#ifdef HT_ISA_avx512
-#define DEAL_PLACES(width, lanes, mask, bits, word, load, packed, store)                                               \
-    static void deal_places_##width(const uint##width##_t *keys, int64_t n, uint##width##_t pivot, int64_t next[3],    \
-                                    uint32_t *places) {                                                                \
-        const __m512i middle = _mm512_set1_epi##bits((word)pivot);                                                     \
-        const __m512i iota = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);                   \
-        for (int64_t i = 0; i < n; i += (lanes)) {                                                                     \
-            const mask here = n - i >= (lanes) ? (mask)-1 : (mask)((1u << (n - i)) - 1);                               \
-            const __m512i x = load(here, keys + i);                                                                    \
-            const mask below = _mm512_mask_cmplt_epu##bits##_mask(here, x, middle);                                    \
-            const mask equal = _mm512_mask_cmpeq_epu##bits##_mask(here, x, middle);                                    \
-            const mask part[3] = {below, equal, (mask)(here & ~(below | equal))};                                      \
-            for (int k = 0; k < 3; k++) {                                                                              \
-                if (!part[k]) continue;                                                                                \
-                const int count = __builtin_popcount(part[k]);                                                         \
-                store(places + next[k], (mask)((1u << count) - 1),                                                     \
-                      packed(part[k], _mm512_add_epi32(_mm512_set1_epi32((int)i), iota)));                             \
-                next[k] += count;                                                                                      \
-            }                                                                                                          \
-        }                                                                                                              \
-    }
-#define LOAD_HALF(m, p)   _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16((m), (p)))
-#define STORE_8(to, m, v) _mm512_mask_storeu_epi32((to), (__mmask16)(m), (v))
-#define PACK_8(m, v)      _mm512_maskz_compress_epi32((__mmask16)(m), (v))
-DEAL_PLACES(16, 16, __mmask16, 32, int, LOAD_HALF, _mm512_maskz_compress_epi32, _mm512_mask_storeu_epi32)
-DEAL_PLACES(32, 16, __mmask16, 32, int, _mm512_maskz_loadu_epi32, _mm512_maskz_compress_epi32, _mm512_mask_storeu_epi32)
-DEAL_PLACES(64, 8, __mmask8, 64, long long, _mm512_maskz_loadu_epi64, PACK_8, STORE_8)
-#else
-#define DEAL_PLACES(width)                                                                                             \
-    static void deal_places_##width(const uint##width##_t *keys, int64_t n, uint##width##_t pivot, int64_t next[3],    \
-                                    uint32_t *places) {                                                                \
-        for (int64_t i = 0; i < n; i++) places[next[(keys[i] >= pivot) + (keys[i] > pivot)]++] = (uint32_t)i;          \
-    }
-DEAL_PLACES(16)
-DEAL_PLACES(32)
-DEAL_PLACES(64)
-#endif
 PART_PLACES(16)
 PART_PLACES(32)
 PART_PLACES(64)
