@@ -172,7 +172,7 @@ static void print_text(const checkup *c) {
     say("hearth", "%s", ht_version());
     say("processor", "%s", *m->processor ? m->processor : "unknown");
     say("cores", "%d of %d may be used", m->cores, m->online);
-    if (m->l2_bytes || m->l3_bytes) say("caches", "L2 %zu MiB, L3 %zu MiB", m->l2_bytes >> 20, m->l3_bytes >> 20);
+    if (m->l2_bytes || m->l3_bytes) say("caches", "L2 %zu KiB, L3 %zu MiB", m->l2_bytes >> 10, m->l3_bytes >> 20);
     say("memory", "%s, of which %s are available", size_text(m->memory_bytes, a), size_text(c->available_bytes, b));
     say("huge pages", "%s%s", *m->huge_pages ? m->huge_pages : "unknown",
         strcmp(m->huge_pages, "never") == 0 || !*m->huge_pages ? "" : ": asked for where weights lie");
