@@ -24,12 +24,20 @@
 
 enum {
     SUMS = 16,
-    EACH = 8,    /* elements that a sum takes at a time, */
-    AT_ONCE = 4, /* of which so many powers are under way side by side */
+    EACH = 8, /* elements that a sum takes at a time, */
+    FEW = 4,  /* or as many */
     GROUP = SUMS * EACH,
     WIDTH = HT_POWERS_WIDTH,
     FLOATS = WIDTH + 16 /* from one of the sums to the next: no power of two, of which a cache holds only few */
 };
+
+/* How many registers of powers are under way side by side. AVX2 has two for one, and sixteen for these, the constants and the
+ * sums: more than one of them go to memory and back half a dozen times. */
+#if defined(HT_ISA_YMM)
+enum { AT_ONCE = 1 };
+#else
+enum { AT_ONCE = 4 };
+#endif
 
 /* The middle of a sum whose elements reach up to `most`. */
 HT_INLINE v16f middle_at(v16f most) {
@@ -44,7 +52,7 @@ HT_INLINE v16f middle_at(v16f most) {
  * from the middle, which makes 1.1e-7 for those that are 8 above it. *most, if it is wanted: of each lane the largest, in
  * eighths above the middle, as what they are in once POWERS_SHIFT is added: a positive number, whose bits compare as integers.
  */
-HT_INLINE void add_terms(const v16f *x, int n, v16f middle, bool begins, v16i *most, v16f *total) {
+HT_INLINE void add_terms(const v16f *x, int n, v16f middle, int at, v16i *most, v16f *total) {
     const v16f shift = v16f_sub(v16f_set1(POWERS_SHIFT), middle);
     const v16f lowest = v16f_fma(middle, v16f_set1(1.0f / EIGHTHS), v16f_set1(-POWERS_LOWEST));
     v16f near[AT_ONCE], shifted[AT_ONCE], power[AT_ONCE], r[AT_ONCE], q[AT_ONCE];
@@ -53,13 +61,14 @@ HT_INLINE void add_terms(const v16f *x, int n, v16f middle, bool begins, v16i *m
     for (int i = 0; i < n; i++)
     EACH_TERM near[i] = v16f_max(lowest, x[i]);
     EACH_TERM shifted[i] = v16f_fma(near[i], v16f_set1(EIGHTHS), shift);
-    EACH_TERM if (most) *most = begins && i == 0 ? v16f_bits(shifted[i]) : v16i_max(v16f_bits(shifted[i]), *most);
+    EACH_TERM if (most) *most = at + i == 0 ? v16f_bits(shifted[i]) : v16i_max(v16f_bits(shifted[i]), *most);
     EACH_TERM r[i] = v16f_fnma(near[i], v16f_set1(EIGHTHS), v16f_sub(shifted[i], shift)); /* with the other sign */
     EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), r[i], v16f_set1(0.00375403f));
     EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(-0.0866434f));
     EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(1.0f));
     EACH_TERM power[i] = powers_of_eighths(shifted[i]);
-    EACH_TERM total[i % 2] = begins && i < 2 ? v16f_mul(q[i], power[i]) : v16f_fma(q[i], power[i], total[i % 2]);
+    EACH_TERM total[(at + i) % 2] =
+        at + i < 2 ? v16f_mul(q[i], power[i]) : v16f_fma(q[i], power[i], total[(at + i) % 2]);
 #undef EACH_TERM
 }
 
@@ -112,15 +121,15 @@ typedef struct powers_sum {
 /* Before its first element. */
 HT_INLINE powers_sum sum_from(v16f first) { return (powers_sum){middle_at(first), v16f_zero()}; }
 
-/* n of the elements that were brought, 1, AT_ONCE or EACH, to each sum. */
+/* n of the elements that were brought, 1, FEW or EACH, to each sum. */
 HT_INLINE void take_n(const v16f *x, int n, v16f most, powers_sum *s) {
     const int at_once = n < AT_ONCE ? n : AT_ONCE;
     const v16f before = s->middle, highest = middle_at(most);
     v16f total[2];
     s->middle = v16f_select(v16f_gt(v16f_sub(highest, before), v16f_set1(MOST_ABOVE)), highest, before);
     HT_UNROLL
-    for (int from = 0; from < n; from += at_once) add_terms(x + from, at_once, s->middle, from == 0, NULL, total);
-    if (n >= AT_ONCE) total[0] = v16f_add(total[0], total[1]);
+    for (int from = 0; from < n; from += at_once) add_terms(x + from, at_once, s->middle, from, NULL, total);
+    if (n >= FEW) total[0] = v16f_add(total[0], total[1]);
     s->sum = v16f_fma(s->sum, power_between(before, s->middle), total[0]);
 }
 
@@ -140,7 +149,7 @@ HT_INLINE int64_t take_near(ht_dtype t, bool asks, const char *p, int64_t apart,
                 x[k] = lanes_load(t, p + (from + k) * apart, 0, 1, 16);
                 if (asks) HT_PREFETCH_ALONG(p + (from + k) * apart);
             }
-            add_terms(x, AT_ONCE, middle, from == 0, &most, total);
+            add_terms(x, AT_ONCE, middle, from, &most, total);
         }
         if (m16_any(v16f_gt(v16f_from_bits(most), v16f_set1(POWERS_SHIFT + MOST_ABOVE)))) break;
         sum = v16f_add(sum, v16f_add(total[0], total[1]));
@@ -153,8 +162,8 @@ HT_INLINE int64_t take_near(ht_dtype t, bool asks, const char *p, int64_t apart,
 HT_INLINE void take_some(const v16f *x, int n, v16f most, powers_sum *s) {
     if (n == 1)
         take_n(x, 1, most, s);
-    else if (n <= AT_ONCE)
-        take_n(x, AT_ONCE, most, s);
+    else if (n <= FEW)
+        take_n(x, FEW, most, s);
     else
         take_n(x, EACH, most, s);
 }
@@ -333,8 +342,8 @@ HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool carefu
             take_whole(t, of, EACH, EACH, false, whole, at);
         else if (of->n == 1)
             take_whole(t, of, 1, 1, of->near, whole, at);
-        else if (of->n <= AT_ONCE)
-            take_whole(t, of, AT_ONCE, of->n, of->near, whole, at);
+        else if (of->n <= FEW)
+            take_whole(t, of, FEW, of->n, of->near, whole, at);
         else
             take_whole(t, of, EACH, of->n, of->near, whole, at);
     }
