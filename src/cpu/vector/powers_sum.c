@@ -32,11 +32,12 @@ enum {
 };
 
 /* How many registers of powers are under way side by side. AVX2 has two for one, and sixteen for these, the constants and the
- * sums: more than one of them go to memory and back half a dozen times. */
+ * sums: more than one of them go to memory and back half a dozen times. A core then looks ahead by fewer elements, and AMD's,
+ * too, wants what is read along asked for into the second cache. */
 #if defined(HT_ISA_YMM)
-enum { AT_ONCE = 1 };
+enum { AT_ONCE = 1, LOOKS_FAR = 0 };
 #else
-enum { AT_ONCE = 4 };
+enum { AT_ONCE = 4, LOOKS_FAR = 1 };
 #endif
 
 /* The middle of a sum whose elements reach up to `most`. */
@@ -134,8 +135,10 @@ HT_INLINE void take_n(const v16f *x, int n, v16f most, powers_sum *s) {
 }
 
 /* EACH elements to each sum, and again, `steps` times at most, until that needs another middle; gives how often. Each of them
- * is computed as soon as it comes from memory. With `asks` what follows is asked for. */
-HT_INLINE int64_t take_near(ht_dtype t, bool asks, const char *p, int64_t apart, int64_t steps, powers_sum *s) {
+ * is computed as soon as it comes from memory. What follows is asked for if they are read `along`, and near if the core `asks`
+ * for that. */
+HT_INLINE int64_t take_near(ht_dtype t, bool along, bool asks, const char *p, int64_t apart, int64_t steps,
+                            powers_sum *s) {
     const v16f middle = s->middle;
     v16f sum = s->sum;
     int64_t i = 0;
@@ -147,7 +150,10 @@ HT_INLINE int64_t take_near(ht_dtype t, bool asks, const char *p, int64_t apart,
             HT_UNROLL
             for (int k = 0; k < AT_ONCE; k++) {
                 x[k] = lanes_load(t, p + (from + k) * apart, 0, 1, 16);
-                if (asks) HT_PREFETCH_ALONG(p + (from + k) * apart);
+                if (asks)
+                    HT_PREFETCH_ALONG(p + (from + k) * apart);
+                else if (!LOOKS_FAR && along)
+                    HT_PREFETCH_SECOND(p + (from + k) * apart + HT_AHEAD_FAR);
             }
             add_terms(x, AT_ONCE, middle, from, &most, total);
         }
@@ -193,7 +199,8 @@ HT_INLINE powers_sum sums_of_row(ht_dtype t, bool careful, v16f off, const char 
     powers_sum s = sum_from(x[0]);
     const bool asks = n >= GROUP && ht_asks_near();
     for (int64_t steps = careful ? 0 : n / GROUP; steps > 0; steps--, n -= GROUP, p += step) {
-        const int64_t near = asks ? take_near(t, true, p, apart, steps, &s) : take_near(t, false, p, apart, steps, &s);
+        const int64_t near =
+            asks ? take_near(t, true, true, p, apart, steps, &s) : take_near(t, true, false, p, apart, steps, &s);
         steps -= near, n -= near * GROUP, p += near * step;
         if (steps == 0) break;
         const v16f most = bring(t, p, apart, EACH, EACH, x);
@@ -319,7 +326,7 @@ HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool
     for (int64_t c = 0; c < w; c += 16, p += t == HT_F32 ? 64 : 32) {
         powers_sum s = sums_at(at, c);
         ask_for(of, near, bytes, c / 16);
-        if (some < EACH || take_near(t, false, p, of->apart, 1, &s) == 0) {
+        if (some < EACH || take_near(t, false, false, p, of->apart, 1, &s) == 0) {
             const v16f most = bring(t, p, of->apart, n, some, x);
             take_n(x, n, most, &s);
             v16f_store(at.middle + c, s.middle);
