@@ -110,6 +110,10 @@ HT_INLINE m16 v16f_gt(v16f x, v16f y) { return v16f_lt(y, x); }
 HT_INLINE m16 v16f_eq(v16f x, v16f y) {
     return HT_M2(_mm256_cmp_ps(x.a, y.a, _CMP_EQ_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_EQ_OQ));
 }
+/* Greater, or one of them is NaN. */
+HT_INLINE m16 v16f_not_at_most(v16f x, v16f y) {
+    return HT_M2(_mm256_cmp_ps(x.a, y.a, _CMP_NLE_UQ), _mm256_cmp_ps(x.b, y.b, _CMP_NLE_UQ));
+}
 HT_INLINE m16 v16f_is_nan(v16f x) {
     return HT_M2(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q));
 }
