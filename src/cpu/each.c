@@ -14,6 +14,11 @@ static void find_last_reads(const ht_program *p, int8_t *last) {
     }
 }
 
+static void choose_strips(ht_program *p, const ht_each_set *set) {
+    p->strips = set && set->strips && ht_each_takes_strips(p) ? (void (*)(void))set->strips : NULL;
+    p->strips_least = set ? set->strips_least : 0;
+}
+
 bool ht_each_prepare(ht_program *p, const ht_each_set *set) {
     int8_t last[HT_PROGRAM_STEPS], owner[HT_PROGRAM_LOCALS];
     find_last_reads(p, last);
@@ -30,7 +35,7 @@ bool ht_each_prepare(ht_program *p, const ht_each_set *set) {
         if (s->local < 0) return false;
         owner[s->local] = (int8_t)i;
     }
-    p->strips = ht_each_takes_strips(p) ? (void (*)(void))set->strips : NULL;
+    choose_strips(p, set);
     return true;
 }
 
@@ -90,7 +95,7 @@ void ht_each_run_program(const ht_program_run *run) {
 
 /* ---- one operation ---- */
 
-static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn *fn, ht_strips_fn *strips) {
+static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn *fn, const ht_each_set *set) {
     p->n_steps = 1;
     p->n_in = call->n_in;
     p->n_out = 1;
@@ -101,12 +106,12 @@ static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_each_fn
                                    .in = {0, 1, 2},
                                    .params = call->params,
                                    .kernel = (void (*)(void))fn};
-    p->strips = strips && ht_each_takes_strips(p) ? (void (*)(void))strips : NULL;
+    choose_strips(p, set);
 }
 
-void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn, ht_strips_fn *strips) {
+void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn, const ht_each_set *set) {
     ht_program p;
-    one_step(&p, call, op, fn, strips);
+    one_step(&p, call, op, fn, set);
     ht_each_run_program(&(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .pool = call->pool});
 }
 

@@ -25,6 +25,7 @@ typedef void ht_strips_fn(const struct ht_strip_step *list, char *const *places,
 typedef struct ht_each_set {
     ht_find_each_fn *find;
     ht_strips_fn *strips; /* or NULL */
+    int64_t strips_least; /* elements of results that gain by them */
 } ht_each_set;
 
 /* Bytes of a block: what a program keeps of each result at a time. */
@@ -34,8 +35,8 @@ enum { HT_EACH_BYTES = 4096 };
 bool ht_each_prepare(ht_program *p, const ht_each_set *set);
 void ht_each_run_program(const ht_program_run *run);
 
-/* An operation by itself. */
-void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn, ht_strips_fn *strips);
+/* An operation by itself; by blocks if `set` is NULL. */
+void ht_each_run(const ht_call *call, ht_op_id op, ht_each_fn *fn, const ht_each_set *set);
 /* The same for rows [begin, end) of the leading axis of call->out, on the calling thread. */
 void ht_each_run_rows(const ht_call *call, ht_op_id op, ht_each_fn *fn, int64_t begin, int64_t end);
 

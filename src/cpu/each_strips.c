@@ -12,9 +12,6 @@ enum {
     PLACES = LOCALS + HT_PROGRAM_LOCALS
 };
 
-/* Smaller results are made by blocks: making the list takes a part of the time. */
-enum { LEAST = 2048 };
-
 /* ---- which programs ---- */
 
 typedef enum form { NONE, OF_ONE, FUNCTION, OF_TWO, COMPARED, CHOICE, CALLED } form;
@@ -141,7 +138,12 @@ static void add_choice(maker *m, const ht_program_step *s) {
 static void add_call(maker *m, const ht_program_step *s, int i) {
     ht_strip_call *c = &m->to->call[i];
     *c = (ht_strip_call){.fn = (ht_each_fn *)s->kernel, .params = s->params, .n_in = s->n_in};
-    for (int k = 0; k < s->n_in; k++) at_operand(m, s->in[k], &c->place[k], &c->bytes[k]);
+    c->to_element = (int8_t)ht_dtype_bytes(s->to);
+    for (int k = 0; k < s->n_in; k++) {
+        const int id = s->in[k];
+        at_operand(m, id, &c->place[k], &c->bytes[k]);
+        c->element[k] = (int8_t)(id < 0 ? (int64_t)ht_dtype_bytes(m->j->p->step[-1 - id].to) : m->j->in[id].bytes);
+    }
     add_kept(m, HT_STRIP_CALL, i)->call = c;
     if (!each_passes(m->j, s->out)) return;
     add_kept(m, s->to == HT_BOOL ? HT_STRIP_LOAD_TRUTHS : HT_STRIP_LOAD, i);
@@ -220,7 +222,7 @@ static bool takes_rows(const each_job *j) {
 
 void ht_each_lay_strips(each_job *j) {
     j->strips.n = 0;
-    if (!j->p->strips || j->size < LEAST || j->tiles.count) return;
+    if (!j->p->strips || j->size < j->p->strips_least || j->tiles.count) return;
     maker m = {.j = j, .to = &j->strips};
     for (int pass = 0; pass < 2; pass++) { /* the first one finds what is read from memory */
         m.numbers = m.truths = -1;

@@ -30,7 +30,8 @@ typedef struct ht_program {
     int n_steps, n_in, n_out;
     ht_dtype in[HT_PROGRAM_INPUTS];
     ht_program_step step[HT_PROGRAM_STEPS];
-    void (*strips)(void); /* the device's: runs large parts at once, NULL: nothing does */
+    void (*strips)(void); /* the device's: runs large parts at once, NULL: nothing does, */
+    int64_t strips_least; /* of results of so many elements */
 } ht_program;
 
 /* One run: inputs of any strides, outputs row-contiguous, all of one shape. An output may be written over an input that

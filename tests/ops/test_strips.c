@@ -175,6 +175,7 @@ static bool check(const sample *s, ht_device *d, int64_t shift, bool by_strips) 
     if (!d->prepare_program(d, &p)) return false;
     const bool takes_strips = p.strips != NULL;
     if (!by_strips) p.strips = NULL;
+    p.strips_least = 0; /* also where blocks are faster for so few elements */
     ht_view in[HT_PROGRAM_INPUTS], out[HT_PROGRAM_OUTPUTS];
     void *room[HT_PROGRAM_OUTPUTS];
     for (int k = 0; k < p.n_in; k++) in[k] = s->in[k].view;
@@ -246,7 +247,7 @@ static void programs_give_what_operations_give(void **state) {
         check_everywhere(d, &s, &n_run, &random);
         free_sample(&s);
     }
-    if (ht_cpu_isa_available(HT_CPU_AVX512)) assert_true(n_run > (int)samples * 9 / 10);
+    if (ht_cpu_isa_available(HT_CPU_AVX2)) assert_true(n_run > (int)samples * 9 / 10);
 }
 
 /* Written in ways that take turns (cpu/ways.h), rows that are whole lines and others. */
@@ -262,7 +263,7 @@ static void large_results_are_those_of_operations(void **state) {
         for (int i = 0; i < 2; i++) check_everywhere(d, &s, &n_run, &random);
         free_sample(&s);
     }
-    if (ht_cpu_isa_available(HT_CPU_AVX512)) assert_true(n_run > 0);
+    if (ht_cpu_isa_available(HT_CPU_AVX2)) assert_true(n_run > 0);
 }
 
 static int open_devices(void **state) {

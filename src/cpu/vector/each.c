@@ -54,5 +54,9 @@ const ht_each_set HT_ISA_NAME(ht_each_set) = {
     .find = HT_ISA_NAME(ht_find_each),
 #if defined(HT_ISA_avx512)
     .strips = HT_ISA_NAME(ht_run_strips),
+    .strips_least = 2048, /* making the list takes a part of the time */
+#elif defined(HT_ISA_avx2)
+    .strips = HT_ISA_NAME(ht_run_strips),
+    .strips_least = 2 << 20, /* what goes round the caches; in them blocks are up to 1.4 times as fast (strips.c) */
 #endif
 };
