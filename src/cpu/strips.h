@@ -3,7 +3,7 @@
  * from there. An instruction set whose registers hold so many, or half of them, follows a list of the steps below, which
  * each_strips.c makes from a program. On a Zen 4 core, from memory, eight operations take 0.55 to 0.65 of the time that blocks
  * take, x * y + x 0.75, and in caches a single one as long. With AVX2 on a Zen 3 core eight operations take 0.85 and
- * where(x < y, x, y * 2) 0.8 from memory; in caches single ones take up to 1.5 times as long as by blocks, as steps are only
+ * where(x < y, x, y * 2) 0.8 from memory; in caches single ones take up to 1.6 times as long as by blocks, as steps are only
  * eight instructions long.
  *
  * There are two values: numbers and truths, one of each for every element of the strip. A step takes them, memory, or both,
