@@ -287,39 +287,40 @@ static float height(int kind, int64_t i, int64_t n, uint64_t *seed) {
     }
 }
 
-/* Sums of powers are right whatever the heights, and the same along rows and down columns. */
+/* Sums of powers are right whatever the heights, and the same along rows and down columns, few or more than are taken at once. */
 static void powers_of_any_height(void **state) {
     (void)state;
-    enum { KINDS = 26, COLUMNS = 4 * KINDS, MOST = 5000 };
-    static const int64_t lengths[] = {1, 9, 127, 128, 129, 144, 300, 1000, MOST};
-    float *x = malloc(COLUMNS * MOST * sizeof *x), *turned = malloc(COLUMNS * MOST * sizeof *turned);
+    enum { KINDS = 26, FEW = 4 * KINDS, MANY = 9300 };
+    static const int64_t dims[][2] = {{1, FEW},    {9, FEW},  {127, FEW},  {128, FEW}, {129, FEW}, {144, FEW},
+                                      {1000, FEW}, {1, MANY}, {131, MANY}, {300, FEW}, {40, 1100}, {5000, FEW}};
     ht_device *devices[TEST_MAX_DEVICES];
     const int n_devices = test_devices(1, devices);
-    assert_true(x && turned);
-    for (EACH(l, lengths)) {
-        const int64_t n = lengths[l], columns = COLUMNS;
-        double want[COLUMNS], most[COLUMNS];
+    for (EACH(l, dims)) {
+        const int64_t n = dims[l][0], columns = dims[l][1];
         uint64_t seed = 7;
-        if (TEST_EMULATED && n == MOST) continue;
-        for (int64_t c = 0; c < COLUMNS; c++) {
+        if (TEST_EMULATED && n * columns > 200 * FEW) continue;
+        float *x = malloc((size_t)(columns * n) * sizeof *x), *turned = malloc((size_t)(columns * n) * sizeof *turned);
+        double *want = malloc((size_t)columns * sizeof *want), *most = malloc((size_t)columns * sizeof *most);
+        float *a = malloc((size_t)columns * sizeof *a), *b = malloc((size_t)columns * sizeof *b);
+        assert_true(x && turned && want && most && a && b);
+        for (int64_t c = 0; c < columns; c++) {
             double sum = 0.0;
             most[c] = -(double)INFINITY;
             for (int64_t i = 0; i < n; i++) {
-                turned[i * COLUMNS + c] = x[c * n + i] = height((int)(c % KINDS), i, n, &seed);
+                turned[i * columns + c] = x[c * n + i] = height((int)(c % KINDS), i, n, &seed);
                 most[c] = fmax(most[c], (double)x[c * n + i]);
             }
             for (int64_t i = 0; i < n; i++) sum += exp((double)x[c * n + i] - (isinf(most[c]) ? 0.0 : most[c]));
             want[c] = isnan(sum) ? sum : isinf(most[c]) ? most[c] : most[c] + log(sum);
         }
-        const ht_view rows = test_view(x, HT_F32, 2, (int64_t[]){COLUMNS, n});
-        ht_view down = test_view(turned, HT_F32, 2, (int64_t[]){COLUMNS, n});
-        down.stride[0] = 1, down.stride[1] = COLUMNS;
+        const ht_view rows = test_view(x, HT_F32, 2, (int64_t[]){columns, n});
+        ht_view down = test_view(turned, HT_F32, 2, (int64_t[]){columns, n});
+        down.stride[0] = 1, down.stride[1] = columns;
         for (int d = 1; d < n_devices; d++) {
-            float a[COLUMNS], b[COLUMNS];
             ht_view to_a = test_view(a, HT_F32, 1, &columns), to_b = test_view(b, HT_F32, 1, &columns);
             test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &rows, &to_a, NULL);
             test_run_ok(devices[d], HT_OP_LOGSUMEXP, NULL, 1, &down, &to_b, NULL);
-            for (int64_t c = 0; c < COLUMNS; c++) {
+            for (int64_t c = 0; c < columns; c++) {
                 const double off = fabs((double)a[c] - want[c]);
                 const bool same = isnan(want[c])   ? isnan(a[c])
                                   : isinf(want[c]) ? (double)a[c] == want[c]
@@ -330,9 +331,9 @@ static void powers_of_any_height(void **state) {
                              want[c]);
             }
         }
+        free(x), free(turned), free(want), free(most), free(a), free(b);
     }
     test_devices_free(devices, n_devices);
-    free(x), free(turned);
 }
 
 /* Values whose first ones say little of their mean, or which all lie near it: digits must not be lost. */

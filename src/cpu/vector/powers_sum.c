@@ -22,22 +22,33 @@
 #define MOST_ABOVE   92.0f              /* eighths that elements may be above a middle, e^8. Sums get as much larger. */
 #define LOWEST_POWER 1012.0f            /* eighths below the middle: POWERS_LOWEST */
 
+/* Terms are as many times as large, so that the first step of their series is an addition. Rounded, the product of this and of
+ * one divided by it is one to 4e-10. */
+#define TERMS_OF_ONE (-9220.0f)
+
 enum {
-    SUMS = 16,
+    SUMS = HT_POWERS_SUMS,
     EACH = 8, /* elements that a sum takes at a time, */
     FEW = 4,  /* or as many */
     GROUP = SUMS * EACH,
-    WIDTH = HT_POWERS_WIDTH,
-    FLOATS = WIDTH + 16 /* from one of the sums to the next: no power of two, of which a cache holds only few */
+    AHEAD = 512, /* bytes along rows that are read beside each other */
+    WIDTH = HT_POWERS_TOTALS
 };
 
-/* How many registers of powers are under way side by side. AVX2 has two for one, and sixteen for these, the constants and the
- * sums: more than one of them go to memory and back half a dozen times. A core then looks ahead by fewer elements, and AMD's,
- * too, wants what is read along asked for into the second cache. */
+/* How many registers of powers are under way side by side. AVX2 has sixteen for these, the constants and the sums, and two
+ * for one of sixteen lanes: halves of those are computed one after the other, as otherwise they go to memory and back half a
+ * dozen times. A core then looks ahead by fewer elements, and AMD's, too, wants what is read asked for into the second cache. */
 #if defined(HT_ISA_YMM)
-enum { AT_ONCE = 1, LOOKS_FAR = 0 };
+enum { AT_ONCE = 2, PARTS = 2, LOOKS_FAR = 0 };
+HT_INLINE v16f part_of(v16f x, int part) { return v16f_half(x, part); }
+HT_INLINE v16f of_parts(const v16f *part) { return v16f_join(part[0], part[1]); }
 #else
-enum { AT_ONCE = 4, LOOKS_FAR = 1 };
+enum { AT_ONCE = 4, PARTS = 1, LOOKS_FAR = 1 };
+HT_INLINE v16f part_of(v16f x, int part) {
+    (void)part;
+    return x;
+}
+HT_INLINE v16f of_parts(const v16f *part) { return part[0]; }
 #endif
 
 /* The middle of a sum whose elements reach up to `most`. */
@@ -64,14 +75,17 @@ HT_INLINE void add_terms(const v16f *x, int n, v16f middle, int at, v16i *most, 
     EACH_TERM shifted[i] = v16f_fma(near[i], v16f_set1(EIGHTHS), shift);
     EACH_TERM if (most) *most = at + i == 0 ? v16f_bits(shifted[i]) : v16i_max(v16f_bits(shifted[i]), *most);
     EACH_TERM r[i] = v16f_fnma(near[i], v16f_set1(EIGHTHS), v16f_sub(shifted[i], shift)); /* with the other sign */
-    EACH_TERM q[i] = v16f_fma(v16f_set1(-0.00010842f), r[i], v16f_set1(0.00375403f));
-    EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(-0.0866434f));
-    EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(1.0f));
+    EACH_TERM q[i] = v16f_add(r[i], v16f_set1(-34.612247f));
+    EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(798.8521f));
+    EACH_TERM q[i] = v16f_fma(q[i], r[i], v16f_set1(TERMS_OF_ONE));
     EACH_TERM power[i] = powers_of_eighths(shifted[i]);
     EACH_TERM total[(at + i) % 2] =
         at + i < 2 ? v16f_mul(q[i], power[i]) : v16f_fma(q[i], power[i], total[(at + i) % 2]);
 #undef EACH_TERM
 }
+
+/* A sum, and terms that were added up. */
+HT_INLINE v16f with_terms(v16f sum, v16f total) { return v16f_fma(total, v16f_set1(1.0f / TERMS_OF_ONE), sum); }
 
 /* The power that is between two middles. */
 HT_INLINE v16f power_between(v16f low, v16f middle) {
@@ -131,7 +145,7 @@ HT_INLINE void take_n(const v16f *x, int n, v16f most, powers_sum *s) {
     HT_UNROLL
     for (int from = 0; from < n; from += at_once) add_terms(x + from, at_once, s->middle, from, NULL, total);
     if (n >= FEW) total[0] = v16f_add(total[0], total[1]);
-    s->sum = v16f_fma(s->sum, power_between(before, s->middle), total[0]);
+    s->sum = with_terms(v16f_mul(s->sum, power_between(before, s->middle)), total[0]);
 }
 
 /* EACH elements to each sum, and again, `steps` times at most, until that needs another middle; gives how often. Each of them
@@ -143,22 +157,29 @@ HT_INLINE int64_t take_near(ht_dtype t, bool along, bool asks, const char *p, in
     v16f sum = s->sum;
     int64_t i = 0;
     for (; i < steps; i++, p += EACH * apart) {
-        v16f x[AT_ONCE], total[2];
-        v16i most;
+        v16f most[PARTS], total[PARTS];
         HT_UNROLL
-        for (int from = 0; from < EACH; from += AT_ONCE) {
+        for (int part = 0; part < PARTS; part++) {
+            v16f x[AT_ONCE], two[2];
+            v16i highest;
             HT_UNROLL
-            for (int k = 0; k < AT_ONCE; k++) {
-                x[k] = lanes_load(t, p + (from + k) * apart, 0, 1, 16);
-                if (asks)
-                    HT_PREFETCH_ALONG(p + (from + k) * apart);
-                else if (!LOOKS_FAR && along)
-                    HT_PREFETCH_SECOND(p + (from + k) * apart + HT_AHEAD_FAR);
+            for (int from = 0; from < EACH; from += AT_ONCE) {
+                HT_UNROLL
+                for (int k = 0; k < AT_ONCE; k++) {
+                    x[k] = part_of(lanes_load(t, p + (from + k) * apart, 0, 1, 16), part);
+                    if (part > 0) continue;
+                    if (asks)
+                        HT_PREFETCH_ALONG(p + (from + k) * apart);
+                    else if (!LOOKS_FAR && along)
+                        HT_PREFETCH_SECOND(p + (from + k) * apart + HT_AHEAD_FAR);
+                }
+                add_terms(x, AT_ONCE, part_of(middle, part), from, &highest, two);
             }
-            add_terms(x, AT_ONCE, middle, from, &most, total);
+            most[part] = v16f_from_bits(highest);
+            total[part] = v16f_add(two[0], two[1]);
         }
-        if (m16_any(v16f_gt(v16f_from_bits(most), v16f_set1(POWERS_SHIFT + MOST_ABOVE)))) break;
-        sum = v16f_add(sum, v16f_add(total[0], total[1]));
+        if (m16_any(v16f_gt(of_parts(most), v16f_set1(POWERS_SHIFT + MOST_ABOVE)))) break;
+        sum = with_terms(sum, of_parts(total));
     }
     s->sum = sum;
     return i;
@@ -317,23 +338,47 @@ HT_INLINE bool ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i)
     return true;
 }
 
+/* The same where a core does not look far: AHEAD bytes on in these rows, or where they end in the rows to come, from `at`. */
+HT_INLINE void ask_on(const some_rows *of, bool near, int rows, int64_t bytes, int64_t at) {
+    const int64_t on = at + (bytes < AHEAD ? bytes : AHEAD);
+    const char *p = of->first + (on < bytes ? on : on - bytes + of->ahead);
+    HT_UNROLL
+    for (int k = 0; k < rows; k++) HT_PREFETCH_BESIDE(near, p + k * of->apart);
+}
+
+/* EACH rows of sixteen columns, for which the middles may have to be others. Not inline: the loop over all columns would keep
+ * for it what it reads. */
+__attribute__((noinline)) static void take_anew(ht_dtype t, const char *p, int64_t apart, float *middle, float *sum) {
+    v16f x[EACH];
+    powers_sum s = {v16f_load(middle), v16f_load(sum)};
+    const v16f most = bring(t, p, apart, EACH, EACH, x);
+    take_n(x, EACH, most, &s);
+    v16f_store(middle, s.middle);
+    v16f_store(sum, s.sum);
+}
+
 /* Of w columns, whole registers, to the sums of one place; n: no fewer than there are rows. Rows are read along as far as
  * there are columns, which is how memory is fast: sums wait in a cache. */
 HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool near, int64_t w, place at) {
     v16f x[EACH];
     const char *p = of->first;
-    const int64_t bytes = w * (t == HT_F32 ? 4 : 2);
-    for (int64_t c = 0; c < w; c += 16, p += t == HT_F32 ? 64 : 32) {
+    const int64_t each = t == HT_F32 ? 4 : 2, bytes = w * each;
+    for (int64_t c = 0; c < w; c += 16, p += 16 * each) {
         powers_sum s = sums_at(at, c);
-        ask_for(of, near, bytes, c / 16);
-        if (some < EACH || take_near(t, false, false, p, of->apart, 1, &s) == 0) {
+        if (LOOKS_FAR)
+            ask_for(of, near, bytes, c / 16);
+        else if (c * each % 64 == 0)
+            ask_on(of, near, some, bytes, c * each);
+        if (some < EACH) {
             const v16f most = bring(t, p, of->apart, n, some, x);
             take_n(x, n, most, &s);
-            v16f_store(at.middle + c, s.middle);
-        }
-        v16f_store(at.sum + c, s.sum);
+            keep_sums(at, c, s);
+        } else if (take_near(t, false, false, p, of->apart, 1, &s) == 1)
+            v16f_store(at.sum + c, s.sum);
+        else
+            take_anew(t, p, of->apart, at.middle + c, at.sum + c);
     }
-    for (int64_t i = w / 16; ask_for(of, near, bytes, i);) i++;
+    for (int64_t i = w / 16; LOOKS_FAR && ask_for(of, near, bytes, i);) i++;
 }
 
 /* Of w columns, to the sums of one place; off: what is taken off each, if `careful`. */
@@ -365,35 +410,51 @@ HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool carefu
     }
 }
 
+/* The sums of columns side by side: middles of each place, `apart` from one to the next, and then its sums. */
+typedef struct columns_room {
+    float *sums;
+    int64_t apart;
+} columns_room;
+
+HT_INLINE place place_of(columns_room room, int64_t k) {
+    return (place){room.sums + k * room.apart, room.sums + (SUMS + k) * room.apart};
+}
+
 /* Sums of sixteen columns, of which `sums` places were begun, to one around *highest. */
-HT_INLINE v16f total_of_columns(const float *middle, const float *sum, int64_t sums, v16f *highest) {
+HT_INLINE v16f total_of_columns(columns_room room, int64_t c, int64_t sums, v16f *highest) {
     v16f each[SUMS];
-    *highest = v16f_load(middle);
-    for (int64_t k = 1; k < sums; k++) *highest = v16f_max(v16f_load(middle + k * FLOATS), *highest);
-    for (int64_t k = 0; k < SUMS; k++)
-        each[k] = k < sums
-                      ? v16f_mul(v16f_load(sum + k * FLOATS), power_between(v16f_load(middle + k * FLOATS), *highest))
-                      : v16f_zero();
+    *highest = v16f_load(place_of(room, 0).middle + c);
+    for (int64_t k = 1; k < sums; k++) *highest = v16f_max(v16f_load(place_of(room, k).middle + c), *highest);
+    for (int64_t k = 0; k < SUMS; k++) {
+        if (k < sums) {
+            const powers_sum s = sums_at(place_of(room, k), c);
+            each[k] = v16f_mul(s.sum, power_between(s.middle, *highest));
+        } else
+            each[k] = v16f_zero();
+    }
     for (int half = SUMS / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) each[k] = v16f_add(each[k], each[k + half]);
     return each[0];
 }
 
-/* Of w columns the sum of powers around the highest of its middles, in whole registers; if `careful`, with off[] taken off. */
-HT_INLINE void of_columns_by(ht_dtype t, bool careful, const float *off, const char *first, int64_t next, int64_t n,
-                             int64_t w, float *highest, float *total) {
-    _Alignas(64) float middle[SUMS][FLOATS], sum[SUMS][FLOATS];
+/* Powers of w columns to the sums in the room; if `careful`, with off[] taken off. */
+HT_INLINE void add_columns(ht_dtype t, bool careful, const float *off, const char *first, int64_t next, int64_t n,
+                           int64_t w, columns_room room) {
     const bool near = ht_asks_near();
     for (int64_t r = 0; r < n; r += GROUP)
         for (int64_t k = 0; k < SUMS && r + k < n; k++) {
             const int64_t rows = ht_min_i64(EACH, (n - r - k + SUMS - 1) / SUMS);
             const int64_t ahead = k < SUMS - 1 ? 1 : GROUP - SUMS + 1;
             take_rows(t, &(some_rows){first + (r + k) * next, SUMS * next, ahead * next, (int)rows, r == 0, near}, w,
-                      careful, off, (place){middle[k], sum[k]});
+                      careful, off, place_of(room, k));
         }
+}
+
+/* What the sums of w columns of n elements come to around the highest of their middles, in whole registers. */
+HT_INLINE void totals_of(columns_room room, int64_t n, int64_t w, float *highest, float *total) {
     for (int64_t c = 0; c < w; c += 16) {
         v16f most;
-        v16f_store(total + c, total_of_columns(middle[0] + c, sum[0] + c, n < SUMS ? n : SUMS, &most));
+        v16f_store(total + c, total_of_columns(room, c, n < SUMS ? n : SUMS, &most));
         v16f_store(highest + c, most);
     }
 }
@@ -409,11 +470,12 @@ HT_INLINE void largest_of_columns(ht_dtype t, const char *first, int64_t next, i
 
 /* Again of w columns, registers that need it: of those in them for which needs[w] says so. */
 HT_INLINE void of_columns_again(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, const bool *needs,
-                                ht_powers *to) {
+                                columns_room room, ht_powers *to) {
     _Alignas(64) float largest[WIDTH], off[WIDTH], highest[WIDTH], total[WIDTH];
     largest_of_columns(t, first, next, n, w, largest);
     for (int64_t c = 0; c < WIDTH; c++) off[c] = isinf(largest[c]) ? FLT_MAX : largest[c];
-    of_columns_by(t, true, off, first, next, n, w, highest, total);
+    add_columns(t, true, off, first, next, n, w, room);
+    totals_of(room, n, w, highest, total);
     for (int64_t c = 0; c < w; c++)
         if (needs[c]) to[c] = powers_at(highest[c], largest[c], total[c]);
 }
@@ -428,7 +490,8 @@ static int64_t alike(const bool *needs, int64_t w, bool again) {
     return w;
 }
 
-HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, ht_powers *to) {
+HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n, int64_t w, columns_room room,
+                          ht_powers *to) {
     _Alignas(64) float highest[WIDTH], total[WIDTH];
     const int64_t bytes = t == HT_F32 ? 4 : 2;
     bool needs[WIDTH];
@@ -436,7 +499,7 @@ HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n
         for (int64_t c = 0; c < w; c++) to[c] = powers_of_one(t, first + c * bytes);
         return;
     }
-    of_columns_by(t, false, NULL, first, next, n, w, highest, total);
+    totals_of(room, n, w, highest, total);
     for (int64_t c = 0; c < w; c++) {
         to[c] = powers_at(highest[c], 0.0f, total[c]);
         needs[c] = !is_near(highest[c]);
@@ -444,18 +507,35 @@ HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n
     for (int64_t c = 0; c < w;) {
         c += alike(needs + c, w - c, false);
         const int64_t some = alike(needs + c, w - c, true);
-        if (some > 0) of_columns_again(t, first + c * bytes, next, n, some, needs + c, to + c);
+        if (some > 0)
+            of_columns_again(t, first + c * bytes, next, n, some, needs + c, (columns_room){room.sums + c, room.apart},
+                             to + c);
         c += some;
     }
 }
 
-void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, ht_powers *to) {
+void HT_ISA_NAME(ht_powers_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), next = x->stride[x->n_dims - 1] * bytes;
     const char *first = (const char *)x->data + at * bytes;
+    const columns_room to = {room, ht_powers_apart(w)};
+    if (n == 1) return;
     if (x->dtype == HT_F32)
-        of_columns(HT_F32, first, next, n, w, to);
+        add_columns(HT_F32, false, NULL, first, next, n, w, to);
     else if (x->dtype == HT_F16)
-        of_columns(HT_F16, first, next, n, w, to);
+        add_columns(HT_F16, false, NULL, first, next, n, w, to);
     else
-        of_columns(HT_BF16, first, next, n, w, to);
+        add_columns(HT_BF16, false, NULL, first, next, n, w, to);
+}
+
+void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room, int64_t c,
+                                       int64_t some, ht_powers *to) {
+    const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), next = x->stride[x->n_dims - 1] * bytes;
+    const char *first = (const char *)x->data + (at + c) * bytes;
+    const columns_room from = {room + c, ht_powers_apart(w)};
+    if (x->dtype == HT_F32)
+        of_columns(HT_F32, first, next, n, some, from, to);
+    else if (x->dtype == HT_F16)
+        of_columns(HT_F16, first, next, n, some, from, to);
+    else
+        of_columns(HT_BF16, first, next, n, some, from, to);
 }

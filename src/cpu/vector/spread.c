@@ -1,6 +1,7 @@
 /* Variances and sums of powers, in one pass over memory. Variances of pieces are variance.c's, powers powers_sum.c's; of f64,
  * blocks of 512 are gone through twice while a cache has them, for the largest and for the powers around it. What pieces
  * come to is joined in order, so that no result depends on the number of threads. */
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "base/math.h"
 #include "cpu/asking.h"
@@ -21,11 +22,10 @@ enum {
     BLOCK = 512,             /* elements of f64 that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
     WIDTH = 32,              /* columns at a time, at least, */
-    WIDEST = 1024,           /* at most: a page of f32, */
+    WIDEST = 1024,           /* at most whose variances are computed, a page of f32, or results made, */
     NEAR_WIDTH = 512,        /* and where eight rows are asked for into the first cache while eight are read */
-    ROOM_BYTES = HT_VARIANCE_ROOM * sizeof(float),
-    PER_THREAD = 4, /* pieces of columns, so that threads end together */
-    LANES = 64      /* partial sums of f64, as in rows.h */
+    PER_THREAD = 4,          /* pieces of columns whose variances are computed, so that threads end together */
+    LANES = 64               /* partial sums of f64, as in rows.h */
 };
 
 /* What some elements come to. VAR: their mean and the sum of squared distances from it. LOGSUMEXP: something near the
@@ -41,7 +41,8 @@ typedef struct spread_job {
     int64_t n, blocks;                           /* elements of a row or column, and blocks of them */
     int64_t stride, width, outer, piece, pieces; /* of columns */
     part *part;                                  /* [rows][blocks], or [outer][blocks][width] */
-    char *rooms;                                 /* of columns whose variances are computed, one a thread */
+    int64_t room;                                /* floats that a piece of columns takes */
+    float *rooms;                                /* one a thread */
 } spread_job;
 
 /* e^x of x that are not positive; of those of f32 in that. */
@@ -173,35 +174,41 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- columns ---- */
 
-static void powers_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, int worker, part *all) {
-    (void)worker;
-    ht_powers p[HT_POWERS_WIDTH];
-    HT_ISA_NAME(ht_powers_of_columns)(&j->call->in[0], at, n, w, p);
-    for (int64_t i = 0; i < w; i++) all[i] = of_powers(p[i]);
-}
-
-static void variance_of_columns(const spread_job *j, int64_t at, int64_t n, int64_t w, int worker, part *all) {
-    ht_variance v[HT_VARIANCE_WIDTH];
-    float *const room = (float *)(void *)(j->rooms + worker * ROOM_BYTES);
-    HT_ISA_NAME(ht_variance_of_columns)(&j->call->in[0], at, n, w, room, v);
-    for (int64_t i = 0; i < w; i++) all[i] = (part){v[i].mean, v[i].squares};
+/* What `some` columns from c on come to, of a piece of w. */
+static void columns_of(const spread_job *j, int64_t at, int64_t n, int64_t w, float *room, int64_t c, int64_t some,
+                       part *all) {
+    const ht_view *x = &j->call->in[0];
+    if (j->powers) {
+        ht_powers p[WIDEST];
+        HT_ISA_NAME(ht_powers_of_columns)(x, at, n, w, room, c, some, p);
+        for (int64_t i = 0; i < some; i++) all[i] = of_powers(p[i]);
+    } else {
+        ht_variance v[WIDEST];
+        HT_ISA_NAME(ht_variance_of_columns)(x, at + c, n, some, room, v);
+        for (int64_t i = 0; i < some; i++) all[i] = (part){v[i].mean, v[i].squares};
+    }
 }
 
 static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const spread_job *j = arg;
     const ht_view *x = &j->call->in[0];
+    float *const room = j->rooms + worker * j->room;
     part all[WIDEST];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
-        const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, from = chunk * CHUNK;
-        const int64_t n = j->n - from < CHUNK ? j->n - from : CHUNK;
-        const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + from * j->stride;
-        (j->powers ? powers_of_columns : variance_of_columns)(j, at, n, w, worker, all);
-        for (int64_t i = 0; i < w; i++) {
-            if (j->blocks > 1)
-                j->part[(outer * j->blocks + chunk) * j->width + c + i] = all[i];
-            else
-                store(j, outer * j->width + c + i, all[i]);
+        const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, row = chunk * CHUNK;
+        const int64_t n = j->n - row < CHUNK ? j->n - row : CHUNK;
+        const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + row * j->stride;
+        if (j->powers) HT_ISA_NAME(ht_powers_add_columns)(x, at, n, w, room);
+        for (int64_t from = 0; from < w; from += WIDEST) {
+            const int64_t some = w - from < WIDEST ? w - from : WIDEST;
+            columns_of(j, at, n, w, room, from, some, all);
+            for (int64_t i = 0; i < some; i++) {
+                if (j->blocks > 1)
+                    j->part[(outer * j->blocks + chunk) * j->width + c + from + i] = all[i];
+                else
+                    store(j, outer * j->width + c + from + i, all[i]);
+            }
         }
     }
 }
@@ -217,7 +224,7 @@ static void finish_columns(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- calls ---- */
 
-_Static_assert((int)WIDEST <= (int)HT_POWERS_WIDTH && (int)WIDEST <= (int)HT_VARIANCE_WIDTH, "columns at a time");
+_Static_assert((int)WIDEST <= (int)HT_POWERS_TOTALS && (int)WIDEST <= (int)HT_VARIANCE_WIDTH, "columns at a time");
 
 static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     const ht_view *x = &call->in[0];
@@ -234,6 +241,12 @@ static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     j->width = x->shape[last - 1];
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
+    const int64_t threads = ht_pool_threads(call->pool);
+    const int64_t wanted = threads > 1 ? threads * (powers ? HT_POWERS_PIECES : PER_THREAD) : 1;
+    j->piece = ht_asks_near() ? NEAR_WIDTH : powers ? HT_POWERS_WIDTH : WIDEST;
+    while (j->piece > WIDTH && j->outer * j->blocks * ((j->width + j->piece - 1) / j->piece) < wanted) j->piece /= 2;
+    j->pieces = (j->width + j->piece - 1) / j->piece;
+    j->room = powers ? ht_powers_room(ht_min_i64(j->piece, j->width)) : HT_VARIANCE_ROOM;
     return true;
 }
 
@@ -242,8 +255,8 @@ static size_t lay_scratch(spread_job *j, char *at) {
     const size_t parts = j->blocks > 1 ? (size_t)(row_count(&j->call->in[0]) * j->blocks) * sizeof(part) : 0;
     const size_t rooms = (parts + 63) / 64 * 64;
     j->part = (part *)(void *)at;
-    j->rooms = at ? at + rooms : NULL;
-    return j->width && !j->powers ? rooms + (size_t)ht_pool_threads(j->call->pool) * ROOM_BYTES : parts;
+    j->rooms = at ? (float *)(void *)(at + rooms) : NULL;
+    return j->width ? rooms + (size_t)(ht_pool_threads(j->call->pool) * j->room) * sizeof(float) : parts;
 }
 
 static size_t scratch(const ht_call *call, bool powers) {
@@ -260,10 +273,6 @@ static bool spread(const ht_call *call, bool powers) {
     const int64_t grain = powers ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, most = j.n < CHUNK ? j.n : CHUNK;
     const int64_t rows = row_count(&call->in[0]);
     if (j.width) {
-        const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
-        j.piece = ht_asks_near() ? NEAR_WIDTH : WIDEST;
-        while (j.piece > WIDTH && j.outer * j.blocks * (j.width / j.piece) < wanted) j.piece /= 2;
-        j.pieces = (j.width + j.piece - 1) / j.piece;
         ht_pool_run(call->pool, j.outer * j.blocks * j.pieces,
                     ht_row_grain(grain, most * (j.width < j.piece ? j.width : j.piece)), run_columns, &j);
         if (j.blocks > 1) ht_pool_run(call->pool, rows, ht_row_grain(grain, j.blocks), finish_columns, &j);
