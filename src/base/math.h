@@ -75,11 +75,17 @@ static inline float ht_expm1_reduced(float x, float *n) {
     return fmaf(r * r, q, r);
 }
 
-/* The bits of 2^(i / 16), i = 0 to 15. */
+/* The bits of 2^(i / 16), i = 0 to 15, less i times `step`. */
+#define HT_SIXTEENTH_POWERS(step)                                                                                      \
+    {                                                                                                                  \
+        0x3f800000, 0x3f85aac3 - (step), 0x3f8b95c2 - 2 * (step), 0x3f91c3d3 - 3 * (step), 0x3f9837f0 - 4 * (step),    \
+            0x3f9ef532 - 5 * (step), 0x3fa5fed7 - 6 * (step), 0x3fad583f - 7 * (step), 0x3fb504f3 - 8 * (step),        \
+            0x3fbd08a4 - 9 * (step), 0x3fc5672a - 10 * (step), 0x3fce248c - 11 * (step), 0x3fd744fd - 12 * (step),     \
+            0x3fe0ccdf - 13 * (step), 0x3feac0c7 - 14 * (step), 0x3ff5257d - 15 * (step)                               \
+    }
+
 static inline const int32_t *ht_sixteenth_powers(void) {
-    static const int32_t table[16] = {0x3f800000, 0x3f85aac3, 0x3f8b95c2, 0x3f91c3d3, 0x3f9837f0, 0x3f9ef532,
-                                      0x3fa5fed7, 0x3fad583f, 0x3fb504f3, 0x3fbd08a4, 0x3fc5672a, 0x3fce248c,
-                                      0x3fd744fd, 0x3fe0ccdf, 0x3feac0c7, 0x3ff5257d};
+    static const int32_t table[16] = HT_SIXTEENTH_POWERS(0);
     return table;
 }
 

@@ -16,34 +16,33 @@ HT_INLINE v16f v16f_expm1_reduced(v16f x, v16f *n) {
     return v16f_fma(v16f_mul(r, r), q, r);
 }
 
-HT_INLINE v16f v16f_exp_scaled(v16f x) {
-    x = v16f_max(v16f_set1(HT_EXP_LOWEST), v16f_min(v16f_set1(HT_EXP_CLAMP), x));
-    const v16f shift = v16f_set1(HT_POWER_SHIFT), shifted = v16f_fma(x, v16f_set1(HT_LOG2_E), shift);
-    const v16f n = v16f_sub(shifted, shift);
+/* power e^(x - n ln 2), where n is x log2 e rounded to sixteenths. */
+HT_INLINE v16f v16f_exp_near(v16f x, v16f n, v16f power) {
     v16f r = v16f_fnma(n, v16f_set1(HT_LN2_HIGH), x);
     r = v16f_fnma(n, v16f_set1(HT_LN2_LOW), r);
     const v16f q = v16f_fma(v16f_set1(HT_POWER_3), r, v16f_set1(HT_POWER_2));
     const v16f p = v16f_fma(v16f_mul(r, r), q, r);
+    return v16f_fma(power, p, power);
+}
+
+HT_INLINE v16f v16f_exp_scaled(v16f x) {
+    x = v16f_max(v16f_set1(HT_EXP_LOWEST), v16f_min(v16f_set1(HT_EXP_CLAMP), x));
+    const v16f shift = v16f_set1(HT_POWER_SHIFT), shifted = v16f_fma(x, v16f_set1(HT_LOG2_E), shift);
     const v16f power = v16f_from_bits(v16i_choose_16(ht_sixteenth_powers(), v16f_bits(shifted)));
-    return v16f_scale(v16f_fma(power, p, power), n);
+    const v16f n = v16f_sub(shifted, shift);
+    return v16f_scale(v16f_exp_near(x, n, power), n);
 }
 
 #if defined(HT_ISA_YMM)
 /* Scaling is ten instructions there. But where 2^n is finite, n can be added to the exponents of the table: one addition, as
  * the table has 2^(i / 16) less i << 19. What lies below -87.5 is 0; what lies above 88.7, or is NaN, is scaled. */
 HT_INLINE v16f v16f_exp(v16f x) {
-    static const int32_t table[16] = {0x3f800000, 0x3f7daac3, 0x3f7b95c2, 0x3f79c3d3, 0x3f7837f0, 0x3f76f532,
-                                      0x3f75fed7, 0x3f75583f, 0x3f7504f3, 0x3f7508a4, 0x3f75672a, 0x3f76248c,
-                                      0x3f7744fd, 0x3f78ccdf, 0x3f7ac0c7, 0x3f7d257d};
+    static const int32_t table[16] = HT_SIXTEENTH_POWERS(1 << 19);
     const v16f near = v16f_max(v16f_set1(-87.5f), x), shift = v16f_set1(HT_POWER_SHIFT);
-    const v16f shifted = v16f_fma(near, v16f_set1(HT_LOG2_E), shift), n = v16f_sub(shifted, shift);
-    v16f r = v16f_fnma(n, v16f_set1(HT_LN2_HIGH), near);
-    r = v16f_fnma(n, v16f_set1(HT_LN2_LOW), r);
-    const v16f q = v16f_fma(v16f_set1(HT_POWER_3), r, v16f_set1(HT_POWER_2));
-    const v16f p = v16f_fma(v16f_mul(r, r), q, r);
+    const v16f shifted = v16f_fma(near, v16f_set1(HT_LOG2_E), shift);
     const v16i bits = v16f_bits(shifted);
     const v16f power = v16f_from_bits(v16i_add(v16i_choose_16(table, bits), v16i_shl(bits, 19)));
-    const v16f y = v16f_fma(power, p, power);
+    const v16f y = v16f_exp_near(near, v16f_sub(shifted, shift), power);
     const m16 far = v16f_not_at_most(x, v16f_set1(88.7f));
     return __builtin_expect(m16_any(far), 0) ? v16f_exp_scaled(x) : y;
 }

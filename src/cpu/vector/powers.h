@@ -33,15 +33,11 @@ HT_INLINE v16f v16f_exp_falling(v16f x) {
     return v16f_fma(power, v16f_fma(v16f_mul(r, r), q, r), power);
 }
 
-/* Whether numbers are compared with themselves, or two of them with each other: a comparison says that one of the two is NaN. */
+/* Whether numbers are compared with each other for NaN, two at a time, or with themselves. */
 #if defined(HT_ISA_YMM)
 enum { NANS_BY_TWO = 1 };
-HT_INLINE m16 either_is_nan(v16f x, v16f y) {
-    return (m16){_mm256_cmp_ps(x.a, y.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, y.b, _CMP_UNORD_Q)};
-}
 #else
 enum { NANS_BY_TWO = 0 };
-HT_INLINE m16 either_is_nan(v16f x, v16f y) { return m16_or(v16f_is_nan(x), v16f_is_nan(y)); }
 #endif
 
 /* powers_max, where it is known whether what follows is asked for. */
@@ -66,7 +62,7 @@ HT_INLINE v16f powers_max_by(const float *p, int64_t n, int32_t flip, bool asks,
             if (!NANS_BY_TWO)
                 is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v[k]));
             else if (k % 2 == 1)
-                is_nan[0] = m16_or(is_nan[0], either_is_nan(v[k - 1], v[k]));
+                is_nan[0] = m16_or(is_nan[0], v16f_either_is_nan(v[k - 1], v[k]));
         }
     }
     for (; i < n; i += 16) {

@@ -507,9 +507,7 @@ HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n
     for (int64_t c = 0; c < w;) {
         c += alike(needs + c, w - c, false);
         const int64_t some = alike(needs + c, w - c, true);
-        if (some > 0)
-            of_columns_again(t, first + c * bytes, next, n, some, needs + c, (columns_room){room.sums + c, room.apart},
-                             to + c);
+        if (some > 0) of_columns_again(t, first + c * bytes, next, n, some, needs + c, room, to + c);
         c += some;
     }
 }

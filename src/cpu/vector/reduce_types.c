@@ -105,9 +105,7 @@ HT_INLINE v16i zero_bytes(v16i x) {
  * them, or, with half of the operations, the least byte so far. */
 #if defined(HT_ISA_YMM)
 enum { KEEPS_LEAST = 1 };
-HT_INLINE v16i both_kept(v16i a, v16i b, bool any) {
-    return any ? v16i_or(a, b) : (v16i){_mm256_min_epu8(a.a, b.a), _mm256_min_epu8(a.b, b.b)};
-}
+HT_INLINE v16i both_kept(v16i a, v16i b, bool any) { return any ? v16i_or(a, b) : v16i_min_u8(a, b); }
 #else
 enum { KEEPS_LEAST = 0 };
 HT_INLINE v16i both_kept(v16i a, v16i b, bool any) {

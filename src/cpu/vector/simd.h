@@ -11,7 +11,7 @@
  *   stores     v16f_store(p, v), v16f_store_n(p, v, n), v16f_store_f16 and v16f_store_bf16 likewise, to nearest even
  *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, rounded once
  *   min, max   v16f_min(a, b) = a < b ? a : b, v16f_max(a, b) = a > b ? a : b: a NaN on either side gives b
- *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n lanes;
+ *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan, v16f_either_is_nan; m16_first(n): the first n;
  *              v16f_select(m, a, b) = m ? a : b
  *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
  *   scaling    v16f_scale(v, n) = v * 2^floor(n) for n in [-252, 252]
@@ -89,6 +89,9 @@ enum { HT_AHEAD_FAR = 4096, HT_AHEAD_NEAR = 1024 };
 
 /* What is built from the above, alike for all. */
 
+#if !defined(HT_ISA_YMM)
+HT_INLINE m16 v16f_either_is_nan(v16f x, v16f y) { return m16_or(v16f_is_nan(x), v16f_is_nan(y)); }
+#endif
 HT_INLINE v16f v16f_zero(void) { return v16f_set1(0.0f); }
 HT_INLINE v16f v16f_neg(v16f a) { return v16f_from_bits(v16i_xor(v16f_bits(a), v16i_set1(INT32_MIN))); }
 HT_INLINE v16f v16f_abs(v16f a) { return v16f_from_bits(v16i_and(v16f_bits(a), v16i_set1(INT32_MAX))); }
