@@ -31,7 +31,6 @@ enum {
     EACH = 8, /* elements that a sum takes at a time, */
     FEW = 4,  /* or as many */
     GROUP = SUMS * EACH,
-    AHEAD = 512, /* bytes along rows that are read beside each other */
     WIDTH = HT_POWERS_TOTALS
 };
 
@@ -338,10 +337,9 @@ HT_INLINE bool ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i)
     return true;
 }
 
-/* The same where a core does not look far: AHEAD bytes on in these rows, or where they end in the rows to come, from `at`. */
+/* The same where a core does not look far: for what is behind byte `at` of these rows, or in those to come. */
 HT_INLINE void ask_on(const some_rows *of, bool near, int rows, int64_t bytes, int64_t at) {
-    const int64_t on = at + (bytes < AHEAD ? bytes : AHEAD);
-    const char *p = of->first + (on < bytes ? on : on - bytes + of->ahead);
+    const char *p = of->first + at + columns_next(at, bytes, of->ahead);
     HT_UNROLL
     for (int k = 0; k < rows; k++) HT_PREFETCH_BESIDE(near, p + k * of->apart);
 }
@@ -515,7 +513,7 @@ HT_INLINE void of_columns(ht_dtype t, const char *first, int64_t next, int64_t n
 void HT_ISA_NAME(ht_powers_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), next = x->stride[x->n_dims - 1] * bytes;
     const char *first = (const char *)x->data + at * bytes;
-    const columns_room to = {room, ht_powers_apart(w)};
+    const columns_room to = {room, columns_apart(w)};
     if (n == 1) return;
     if (x->dtype == HT_F32)
         add_columns(HT_F32, false, NULL, first, next, n, w, to);
@@ -529,7 +527,7 @@ void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, 
                                        int64_t some, ht_powers *to) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), next = x->stride[x->n_dims - 1] * bytes;
     const char *first = (const char *)x->data + (at + c) * bytes;
-    const columns_room from = {room + c, ht_powers_apart(w)};
+    const columns_room from = {room + c, columns_apart(w)};
     if (x->dtype == HT_F32)
         of_columns(HT_F32, first, next, n, some, from, to);
     else if (x->dtype == HT_F16)

@@ -3,6 +3,7 @@
 #define HT_CPU_VECTOR_POWERS_SUM_H
 
 #include "base/math.h"
+#include "cpu/vector/columns.h"
 #include "cpu/vector/powers.h"
 #include "device/kernel.h"
 
@@ -18,29 +19,18 @@ typedef struct ht_powers {
 } ht_powers;
 
 enum {
-    HT_POWERS_ROWS = 16,     /* rows at a time, at most */
-    HT_POWERS_SUMS = 16,     /* of a row or column */
-    HT_POWERS_TOTALS = 1024, /* of columns at a time, at most */
-/* Columns whose sums are under way side by side, at most, and how many such pieces a thread gets at least. A core that does not
- * look far gains most from long rows: four times as many columns took 0.8 of the time on Zen 3. */
-#if defined(HT_ISA_YMM)
-    HT_POWERS_WIDTH = 4096,
-    HT_POWERS_PIECES = 1
-#else
-    HT_POWERS_WIDTH = 1024,
-    HT_POWERS_PIECES = 4
-#endif
+    HT_POWERS_ROWS = 16,    /* rows at a time, at most */
+    HT_POWERS_SUMS = 16,    /* of a row or column */
+    HT_POWERS_TOTALS = 1024 /* of columns at a time, at most */
 };
 
-/* From one of the sums of w columns to the next, in floats: no power of two, of which a cache holds only few. */
-static inline int64_t ht_powers_apart(int64_t w) { return (w + 15) / 16 * 16 + 16; }
 /* Floats that the sums of w columns take. */
-static inline int64_t ht_powers_room(int64_t w) { return 2 * HT_POWERS_SUMS * ht_powers_apart(w); }
+HT_INLINE int64_t ht_powers_room(int64_t w) { return 2 * HT_POWERS_SUMS * columns_apart(w); }
 
 /* Of some rows: n[r] elements of the last axis of f32, f16 or bf16, from x->data[at[r]] on; at most HT_REDUCE_BLOCK. */
 void HT_ISA_NAME(ht_powers_of_rows)(const ht_view *x, const int64_t *at, const int64_t *n, int rows, ht_powers *to);
 
-/* The same of w columns side by side, at most HT_POWERS_WIDTH: sums to `room`, of ht_powers_room(w) floats at the beginning of
+/* The same of w columns side by side, at most COLUMNS_WIDEST: sums to `room`, of ht_powers_room(w) floats at the beginning of
  * a line, */
 void HT_ISA_NAME(ht_powers_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room);
 

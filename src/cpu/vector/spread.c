@@ -22,9 +22,8 @@ enum {
     BLOCK = 512,             /* elements of f64 that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
     WIDTH = 32,              /* columns at a time, at least, */
-    WIDEST = 1024,           /* at most whose variances are computed, a page of f32, or results made, */
-    NEAR_WIDTH = 512,        /* and where eight rows are asked for into the first cache while eight are read */
-    PER_THREAD = 4,          /* pieces of columns whose variances are computed, so that threads end together */
+    NEAR_WIDTH = 512,        /* at most, where eight rows are asked for into the first cache while eight are read, */
+    TOTALS = 1024,           /* and of which so many results are made at a time */
     LANES = 64               /* partial sums of f64, as in rows.h */
 };
 
@@ -179,12 +178,12 @@ static void columns_of(const spread_job *j, int64_t at, int64_t n, int64_t w, fl
                        part *all) {
     const ht_view *x = &j->call->in[0];
     if (j->powers) {
-        ht_powers p[WIDEST];
+        ht_powers p[TOTALS];
         HT_ISA_NAME(ht_powers_of_columns)(x, at, n, w, room, c, some, p);
         for (int64_t i = 0; i < some; i++) all[i] = of_powers(p[i]);
     } else {
-        ht_variance v[WIDEST];
-        HT_ISA_NAME(ht_variance_of_columns)(x, at + c, n, some, room, v);
+        ht_variance v[TOTALS];
+        HT_ISA_NAME(ht_variance_of_columns)(x, at, n, w, room, c, some, v);
         for (int64_t i = 0; i < some; i++) all[i] = (part){v[i].mean, v[i].squares};
     }
 }
@@ -193,15 +192,15 @@ static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const spread_job *j = arg;
     const ht_view *x = &j->call->in[0];
     float *const room = j->rooms + worker * j->room;
-    part all[WIDEST];
+    part all[TOTALS];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
         const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, row = chunk * CHUNK;
         const int64_t n = j->n - row < CHUNK ? j->n - row : CHUNK;
         const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + row * j->stride;
-        if (j->powers) HT_ISA_NAME(ht_powers_add_columns)(x, at, n, w, room);
-        for (int64_t from = 0; from < w; from += WIDEST) {
-            const int64_t some = w - from < WIDEST ? w - from : WIDEST;
+        (j->powers ? HT_ISA_NAME(ht_powers_add_columns) : HT_ISA_NAME(ht_variance_add_columns))(x, at, n, w, room);
+        for (int64_t from = 0; from < w; from += TOTALS) {
+            const int64_t some = w - from < TOTALS ? w - from : TOTALS;
             columns_of(j, at, n, w, room, from, some, all);
             for (int64_t i = 0; i < some; i++) {
                 if (j->blocks > 1)
@@ -224,7 +223,7 @@ static void finish_columns(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- calls ---- */
 
-_Static_assert((int)WIDEST <= (int)HT_POWERS_TOTALS && (int)WIDEST <= (int)HT_VARIANCE_WIDTH, "columns at a time");
+_Static_assert((int)TOTALS <= (int)HT_POWERS_TOTALS && (int)TOTALS <= (int)HT_VARIANCE_TOTALS, "columns at a time");
 
 static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     const ht_view *x = &call->in[0];
@@ -242,11 +241,12 @@ static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     const int64_t threads = ht_pool_threads(call->pool);
-    const int64_t wanted = threads > 1 ? threads * (powers ? HT_POWERS_PIECES : PER_THREAD) : 1;
-    j->piece = ht_asks_near() ? NEAR_WIDTH : powers ? HT_POWERS_WIDTH : WIDEST;
+    const int64_t wanted = threads > 1 ? threads * COLUMNS_PIECES : 1;
+    j->piece = ht_asks_near() ? NEAR_WIDTH : COLUMNS_WIDEST;
     while (j->piece > WIDTH && j->outer * j->blocks * ((j->width + j->piece - 1) / j->piece) < wanted) j->piece /= 2;
     j->pieces = (j->width + j->piece - 1) / j->piece;
-    j->room = powers ? ht_powers_room(ht_min_i64(j->piece, j->width)) : HT_VARIANCE_ROOM;
+    const int64_t widest = ht_min_i64(j->piece, j->width);
+    j->room = powers ? ht_powers_room(widest) : ht_variance_room(widest);
     return true;
 }
 

@@ -6,7 +6,6 @@
 #include "base/math.h"
 #include "cpu/asking.h"
 #include "cpu/each.h"
-#include "cpu/vector/columns.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
 
@@ -17,9 +16,8 @@ enum {
     BLOCK = 512,    /* elements that are gone through twice, where once is not enough */
     AHEAD = 1024,   /* floats of a row that are asked for before they are needed */
     ROWS_AHEAD = 8, /* the same of rows */
-    WIDTH = HT_VARIANCE_WIDTH,
-    FLOATS = WIDTH + 16, /* from one lane's sums to the next: no power of two, of which a cache holds only few */
-    ABREAST = 8          /* rows that are added to the same sums at a time */
+    WIDTH = HT_VARIANCE_TOTALS,
+    ABREAST = 8 /* rows that are added to the same sums at a time */
 };
 
 /* What sums of n distances from a middle come to. */
@@ -126,6 +124,18 @@ typedef struct strip {
     int64_t n, w;        /* rows and columns */
 } strip;
 
+/* The means of the first rows, from which distances are taken, and the sums of each lane, `apart` floats from one to the next. */
+typedef struct columns_room {
+    float *mean, *off, *squares;
+    int64_t apart;
+} columns_room;
+
+/* Of the columns from c on, in the room of w. */
+static columns_room room_of(float *room, int64_t w, int64_t c) {
+    const int64_t apart = columns_apart(w);
+    return (columns_room){room + c, room + c + apart, room + c + (1 + LANES) * apart, apart};
+}
+
 /* Rows 64 apart, from `row` on, to the sums of a lane; `ahead` bytes behind them is what comes next. Rows are read along as
  * far as the strip is wide, which is how memory is fast: sums wait in the second cache. */
 HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype t, int rows, bool begins,
@@ -134,12 +144,13 @@ HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype
     const bool near = ht_asks_near();
     for (int64_t c = 0; c < s->w; c += 16) {
         const int n = lanes_of(s->w - c);
+        const int64_t next = columns_next(c * s->bytes, s->w * s->bytes, ahead);
         const v16f m = v16f_load(middle + c);
         v16f e = begins ? v16f_zero() : v16f_load(off + c), q = begins ? v16f_zero() : v16f_load(squares + c);
         HT_UNROLL
         for (int i = 0; i < rows; i++) {
             const char *p = row + i * apart + c * s->bytes;
-            HT_PREFETCH_BESIDE(near, p + ahead);
+            HT_PREFETCH_BESIDE(near, p + next);
             const v16f d = v16f_sub(lanes_load(t, p, 0, 1, n), m);
             e = v16f_add(e, d);
             q = v16f_fma(d, d, q);
@@ -150,22 +161,23 @@ HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype
 }
 
 #define SUM_LANES(name, t)                                                                                             \
-    static void name(const strip *s, const float *middle, float(*off)[FLOATS], float(*squares)[FLOATS]) {              \
+    static void name(const strip *s, columns_room to) {                                                                \
         const int64_t next = s->step * s->bytes, group = LANES * ABREAST;                                              \
         int64_t r = 0;                                                                                                 \
         for (; r + group <= s->n; r += group)                                                                          \
             for (int64_t k = 0; k < LANES; k++)                                                                        \
                 add_rows(s, s->first + (r + k) * next, (k < LANES - 1 ? 1 : group - LANES + 1) * next, t, ABREAST,     \
-                         r == 0, middle, off[k], squares[k]);                                                          \
+                         r == 0, to.mean, to.off + k * to.apart, to.squares + k * to.apart);                           \
         for (; r < s->n; r++)                                                                                          \
-            add_rows(s, s->first + r * next, next, t, 1, r < LANES, middle, off[r % LANES], squares[r % LANES]);       \
+            add_rows(s, s->first + r * next, next, t, 1, r < LANES, to.mean, to.off + r % LANES * to.apart,            \
+                     to.squares + r % LANES * to.apart);                                                               \
     }
 SUM_LANES(sum_lanes_f32, HT_F32)
 SUM_LANES(sum_lanes_f16, HT_F16)
 SUM_LANES(sum_lanes_bf16, HT_BF16)
 
-/* The means of the first `some` rows; `lane` is room. */
-static void means_of(const strip *s, int64_t some, float (*lane)[FLOATS], float *mean) {
+/* The means of the first `some` rows; the sums are room. */
+static void means_of(const strip *s, int64_t some, columns_room to) {
     const int64_t lanes = some < LANES ? some : LANES;
     for (int64_t k = 0; k < lanes; k++) {
         columns_ask_for(s->first + (k + ROWS_AHEAD) * s->step * s->bytes, s->w * s->bytes);
@@ -173,46 +185,58 @@ static void means_of(const strip *s, int64_t some, float (*lane)[FLOATS], float 
             v16f sum = v16f_zero();
             for (int64_t r = k; r < some; r += LANES)
                 sum = v16f_add(sum, lanes_load(s->dtype, s->first, r * s->step + c, 1, lanes_of(s->w - c)));
-            v16f_store(lane[k] + c, sum);
+            v16f_store(to.off + k * to.apart + c, sum);
         }
     }
-    columns_add_lanes(HT_F32, lane[0], FLOATS, lanes, s->w, lane[0]);
+    columns_add_lanes(HT_F32, to.off, to.apart, lanes, s->w, to.off);
     for (int64_t c = 0; c < s->w; c += 16)
-        v16f_store(mean + c, v16f_div(v16f_load(lane[0] + c), v16f_set1((float)some)));
+        v16f_store(to.mean + c, v16f_div(v16f_load(to.off + c), v16f_set1((float)some)));
 }
 
-/* As of_floats, of all columns; whether all of them were near. */
-static bool of_strip(const strip *s, int64_t some, float *room, ht_variance *to, bool *near) {
-    _Static_assert(HT_VARIANCE_ROOM == 2 * LANES * FLOATS, "two sums of a column in each lane");
-    _Alignas(64) float mean[WIDTH];
-    float(*const off)[FLOATS] = (float(*)[FLOATS])(void *)room, (*const squares)[FLOATS] = off + LANES;
+/* Distances from the means of the first `some` rows, to the sums. */
+static void add_strip(const strip *s, int64_t some, columns_room to) {
+    means_of(s, some, to);
+    (s->dtype == HT_F32 ? sum_lanes_f32 : s->dtype == HT_F16 ? sum_lanes_f16 : sum_lanes_bf16)(s, to);
+}
+
+/* As of_floats, what they come to; whether all columns were near. */
+static bool totals_of(const strip *s, int64_t some, columns_room from, ht_variance *to, bool *near) {
     const int64_t lanes = s->n < LANES ? s->n : LANES;
-    means_of(s, some, off, mean);
-    (s->dtype == HT_F32 ? sum_lanes_f32 : s->dtype == HT_F16 ? sum_lanes_f16 : sum_lanes_bf16)(s, mean, off, squares);
-    columns_add_lanes(HT_F32, off[0], FLOATS, lanes, s->w, off[0]);
-    columns_add_lanes(HT_F32, squares[0], FLOATS, lanes, s->w, squares[0]);
+    columns_add_lanes(HT_F32, from.off, from.apart, lanes, s->w, from.off);
+    columns_add_lanes(HT_F32, from.squares, from.apart, lanes, s->w, from.squares);
     bool all = true;
     for (int64_t c = 0; c < s->w; c++) {
-        to[c] = around(mean[c], off[0][c], squares[0][c], (double)s->n);
-        near[c] = s->n == some || is_near(to[c], squares[0][c]);
+        to[c] = around(from.mean[c], from.off[c], from.squares[c], (double)s->n);
+        near[c] = s->n == some || is_near(to[c], from.squares[c]);
         all &= near[c];
     }
     return all;
 }
 
-void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room,
-                                         ht_variance *to) {
+static strip strip_of(const ht_view *x, int64_t at, int64_t n, int64_t w) {
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype), step = x->stride[x->n_dims - 1];
-    const strip all = {x->dtype, (const char *)x->data + at * bytes, step, bytes, n, w};
+    return (strip){x->dtype, (const char *)x->data + at * bytes, step, bytes, n, w};
+}
+
+void HT_ISA_NAME(ht_variance_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room) {
+    const strip all = strip_of(x, at, n, w);
+    add_strip(&all, n < LANES ? n : LANES, room_of(room, w, 0));
+}
+
+void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room, int64_t c,
+                                         int64_t some, ht_variance *to) {
+    const strip all = strip_of(x, at + c, n, some);
+    const columns_room from = room_of(room, w, c);
     bool near[WIDTH], ignored[WIDTH];
-    if (of_strip(&all, n < LANES ? n : LANES, room, to, near)) return;
+    if (totals_of(&all, n < LANES ? n : LANES, from, to, near)) return;
     for (int64_t r = 0; r < n; r += BLOCK) {
         ht_variance here[WIDTH];
         strip block = all;
-        block.first += r * step * bytes;
+        block.first += r * all.step * all.bytes;
         block.n = n - r < BLOCK ? n - r : BLOCK;
-        of_strip(&block, block.n, room, here, ignored);
-        for (int64_t c = 0; c < w; c++)
-            if (!near[c]) to[c] = r ? ht_variance_joined(to[c], (double)r, here[c], (double)block.n) : here[c];
+        add_strip(&block, block.n, from);
+        totals_of(&block, block.n, from, here, ignored);
+        for (int64_t i = 0; i < some; i++)
+            if (!near[i]) to[i] = r ? ht_variance_joined(to[i], (double)r, here[i], (double)block.n) : here[i];
     }
 }

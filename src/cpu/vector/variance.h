@@ -2,7 +2,7 @@
 #ifndef HT_CPU_VECTOR_VARIANCE_H
 #define HT_CPU_VECTOR_VARIANCE_H
 
-#include "cpu/vector/simd.h"
+#include "cpu/vector/columns.h"
 #include "device/kernel.h"
 
 typedef struct ht_variance {
@@ -15,16 +15,20 @@ static inline ht_variance ht_variance_joined(ht_variance a, double n_a, ht_varia
     return (ht_variance){a.mean + off * (n_b / n), a.squares + b.squares + off * off * (n_a * n_b / n)};
 }
 
-enum {
-    HT_VARIANCE_WIDTH = 1024,                            /* columns at a time */
-    HT_VARIANCE_ROOM = 2 * 64 * (HT_VARIANCE_WIDTH + 16) /* floats that they take */
-};
+enum { HT_VARIANCE_TOTALS = 1024 }; /* of columns at a time, at most */
+
+/* Floats that the sums of w columns take. */
+HT_INLINE int64_t ht_variance_room(int64_t w) { return (1 + 2 * COLUMNS_LANES) * columns_apart(w); }
 
 /* Of n elements of the last axis, from x->data[at] on: at most HT_REDUCE_BLOCK. */
 ht_variance HT_ISA_NAME(ht_variance_of_row)(const ht_view *x, int64_t at, int64_t n);
-/* The same of w columns side by side, at most HT_VARIANCE_WIDTH, in f32, f16 or bf16; to the last bit what a row of such
- * elements gives. `room`: HT_VARIANCE_ROOM floats, at the beginning of a line. */
-void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room,
-                                         ht_variance *to);
+/* The same of w columns side by side in f32, f16 or bf16, at most COLUMNS_WIDEST: sums to `room`, of ht_variance_room(w) floats
+ * at the beginning of a line, */
+void HT_ISA_NAME(ht_variance_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room);
+
+/* and what those of `some` columns from c on come to, at most HT_VARIANCE_TOTALS; c is a multiple of 16. To the last bit what a
+ * row of such elements gives. What is in the room of these columns is lost. */
+void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room, int64_t c,
+                                         int64_t some, ht_variance *to);
 
 #endif
