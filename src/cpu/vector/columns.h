@@ -6,7 +6,8 @@
 #include "cpu/vector/lanes.h"
 
 enum {
-    COLUMNS_LANES = 64, /* partial sums of a column, as row_sum has them of a row */
+    COLUMNS_LANES = 64,    /* partial sums of a column, as row_sum has them of a row */
+    COLUMNS_TOTALS = 1024, /* results that are made of sums at a time, at most */
 /* Columns whose sums are under way side by side, at most; how many such pieces a thread gets at least; and how many bytes of a
  * row are asked for ahead, 0: the row to come is. A core that does not look far gains from long rows: with AVX2 four times as
  * many columns, and what is next in the row, took 0.75 of the time on Zen 3. */

@@ -31,7 +31,7 @@ enum {
     EACH = 8, /* elements that a sum takes at a time, */
     FEW = 4,  /* or as many */
     GROUP = SUMS * EACH,
-    WIDTH = HT_POWERS_TOTALS
+    WIDTH = COLUMNS_TOTALS
 };
 
 /* How many registers of powers are under way side by side. AVX2 has sixteen for these, the constants and the sums, and two

@@ -19,9 +19,8 @@ typedef struct ht_powers {
 } ht_powers;
 
 enum {
-    HT_POWERS_ROWS = 16,    /* rows at a time, at most */
-    HT_POWERS_SUMS = 16,    /* of a row or column */
-    HT_POWERS_TOTALS = 1024 /* of columns at a time, at most */
+    HT_POWERS_ROWS = 16, /* rows at a time, at most */
+    HT_POWERS_SUMS = 16  /* of a row or column */
 };
 
 /* Floats that the sums of w columns take. */
@@ -34,7 +33,7 @@ void HT_ISA_NAME(ht_powers_of_rows)(const ht_view *x, const int64_t *at, const i
  * a line, */
 void HT_ISA_NAME(ht_powers_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room);
 
-/* and what those of `some` columns from c on come to, at most HT_POWERS_TOTALS; c is a multiple of 16. To the last bit what a
+/* and what those of `some` columns from c on come to, at most COLUMNS_TOTALS; c is a multiple of 16. To the last bit what a
  * row of such elements gives. What is in the room of these columns is lost. */
 void HT_ISA_NAME(ht_powers_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room, int64_t c,
                                        int64_t some, ht_powers *to);

@@ -22,8 +22,7 @@ enum {
     BLOCK = 512,             /* elements of f64 that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
     WIDTH = 32,              /* columns at a time, at least, */
-    NEAR_WIDTH = 512,        /* at most, where eight rows are asked for into the first cache while eight are read, */
-    TOTALS = 1024,           /* and of which so many results are made at a time */
+    NEAR_WIDTH = 512,        /* at most, where eight rows are asked for into the first cache while eight are read */
     LANES = 64               /* partial sums of f64, as in rows.h */
 };
 
@@ -178,11 +177,11 @@ static void columns_of(const spread_job *j, int64_t at, int64_t n, int64_t w, fl
                        part *all) {
     const ht_view *x = &j->call->in[0];
     if (j->powers) {
-        ht_powers p[TOTALS];
+        ht_powers p[COLUMNS_TOTALS];
         HT_ISA_NAME(ht_powers_of_columns)(x, at, n, w, room, c, some, p);
         for (int64_t i = 0; i < some; i++) all[i] = of_powers(p[i]);
     } else {
-        ht_variance v[TOTALS];
+        ht_variance v[COLUMNS_TOTALS];
         HT_ISA_NAME(ht_variance_of_columns)(x, at, n, w, room, c, some, v);
         for (int64_t i = 0; i < some; i++) all[i] = (part){v[i].mean, v[i].squares};
     }
@@ -192,15 +191,15 @@ static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const spread_job *j = arg;
     const ht_view *x = &j->call->in[0];
     float *const room = j->rooms + worker * j->room;
-    part all[TOTALS];
+    part all[COLUMNS_TOTALS];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
         const int64_t chunk = unit / j->pieces % j->blocks, outer = unit / j->pieces / j->blocks, row = chunk * CHUNK;
         const int64_t n = j->n - row < CHUNK ? j->n - row : CHUNK;
         const int64_t at = ht_view_offset(x, x->n_dims - 2, outer) + c + row * j->stride;
         (j->powers ? HT_ISA_NAME(ht_powers_add_columns) : HT_ISA_NAME(ht_variance_add_columns))(x, at, n, w, room);
-        for (int64_t from = 0; from < w; from += TOTALS) {
-            const int64_t some = w - from < TOTALS ? w - from : TOTALS;
+        for (int64_t from = 0; from < w; from += COLUMNS_TOTALS) {
+            const int64_t some = w - from < COLUMNS_TOTALS ? w - from : COLUMNS_TOTALS;
             columns_of(j, at, n, w, room, from, some, all);
             for (int64_t i = 0; i < some; i++) {
                 if (j->blocks > 1)
@@ -222,8 +221,6 @@ static void finish_columns(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* ---- calls ---- */
-
-_Static_assert((int)TOTALS <= (int)HT_POWERS_TOTALS && (int)TOTALS <= (int)HT_VARIANCE_TOTALS, "columns at a time");
 
 static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     const ht_view *x = &call->in[0];

@@ -16,7 +16,7 @@ enum {
     BLOCK = 512,    /* elements that are gone through twice, where once is not enough */
     AHEAD = 1024,   /* floats of a row that are asked for before they are needed */
     ROWS_AHEAD = 8, /* the same of rows */
-    WIDTH = HT_VARIANCE_TOTALS,
+    WIDTH = COLUMNS_TOTALS,
     ABREAST = 8 /* rows that are added to the same sums at a time */
 };
 
@@ -137,7 +137,7 @@ static columns_room room_of(float *room, int64_t w, int64_t c) {
 }
 
 /* Rows 64 apart, from `row` on, to the sums of a lane; `ahead` bytes behind them is what comes next. Rows are read along as
- * far as the strip is wide, which is how memory is fast: sums wait in the second cache. */
+ * far as the strip is wide, which is how memory is fast: sums wait in a cache. */
 HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype t, int rows, bool begins,
                         const float *middle, float *off, float *squares) {
     const int64_t apart = LANES * s->step * s->bytes;

@@ -15,8 +15,6 @@ static inline ht_variance ht_variance_joined(ht_variance a, double n_a, ht_varia
     return (ht_variance){a.mean + off * (n_b / n), a.squares + b.squares + off * off * (n_a * n_b / n)};
 }
 
-enum { HT_VARIANCE_TOTALS = 1024 }; /* of columns at a time, at most */
-
 /* Floats that the sums of w columns take. */
 HT_INLINE int64_t ht_variance_room(int64_t w) { return (1 + 2 * COLUMNS_LANES) * columns_apart(w); }
 
@@ -26,7 +24,7 @@ ht_variance HT_ISA_NAME(ht_variance_of_row)(const ht_view *x, int64_t at, int64_
  * at the beginning of a line, */
 void HT_ISA_NAME(ht_variance_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room);
 
-/* and what those of `some` columns from c on come to, at most HT_VARIANCE_TOTALS; c is a multiple of 16. To the last bit what a
+/* and what those of `some` columns from c on come to, at most COLUMNS_TOTALS; c is a multiple of 16. To the last bit what a
  * row of such elements gives. What is in the room of these columns is lost. */
 void HT_ISA_NAME(ht_variance_of_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room, int64_t c,
                                          int64_t some, ht_variance *to);
