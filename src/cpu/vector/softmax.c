@@ -1,6 +1,5 @@
-/* Softmax along any axis of f32, f16 and bf16 arrays, sums of f32. Memory is read once. Along adjacent elements three blocks
- * are under way at a time, of which one is written while the next is computed and the one behind it read; across them columns
- * are kept in a room, from which they are written while that takes up the next ones. */
+/* Softmax along any axis of f32, f16 and bf16 arrays, sums of f32. Memory is read once. Along adjacent elements a row is
+ * kept in a room, from which it is written while that takes up the powers of the next one; across them so are columns. */
 #include "base/checked.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/along.h"
@@ -16,14 +15,15 @@ enum {
     KEPT = 6144,  /* elements of a row that are kept in the first cache on the way, */
     BLOCK = 1024, /* so many of which are computed at a time */
     MAX_BLOCKS = KEPT / BLOCK,
+    FIRST = 256,         /* of a row, around the largest of which its powers are at first */
     KEPT_COLUMN = 16384, /* and of a column that is kept in a room: 4 MB */
     STRIP = 64,          /* columns: four registers, */
     BAND = 32,           /* so many rows of them at a time */
     LONG = 1024          /* elements of columns for whose sake strips are narrow where there are few */
 };
 
-/* How far elements of a column may be above what their powers are around: what is around something as far below the largest as
- * powers reach is lost, which is less than 1e-36. */
+/* How far elements of a row or column may be above what their powers are around: what is around something as far below the
+ * largest as powers reach is lost, which is less than 1e-36. */
 #define MOST_ABOVE 4.0f
 
 typedef struct softmax_job {
@@ -37,14 +37,15 @@ typedef struct softmax_job {
 
 /* ---- rows that are kept ---- */
 
-/* Of three blocks of rows one is written (from what it came to, in `room`, times a factor), one computed (into the same room),
- * and of one the largest found. Any of them may be missing. */
+/* Of three rows, or blocks of them, one is written (from what it came to, in `room`, times a factor), one computed (into the
+ * same room), and of one the largest found. Any of them may be missing. */
 typedef struct stages {
     const char *computed, *looked_at;
     char *written;
     v16f factor, around;
     v16f largest; /* of the block that is looked at */
     row_sum sum;  /* of the block that is computed */
+    v16i most;    /* what its elements are above, compared as integers: right where it is positive */
 } stages;
 
 HT_INLINE void write_lanes(ht_dtype t, bool past_caches, char *to, int64_t i, v16f y, int lanes) {
@@ -54,50 +55,65 @@ HT_INLINE void write_lanes(ht_dtype t, bool past_caches, char *to, int64_t i, v1
         lanes_store(t, to, i, y, lanes);
 }
 
-/* Bytes ahead of what is looked at that are asked for, into the second cache and from there into the first. Where result and
+/* Bytes ahead of what is read first that are asked for, into the second cache and from there into the first. Where result and
  * operand have the same place in a page, as large arrays do, what is whole pages ahead has the place that is written, and is
  * asked for when that store is done (as with rooms, below): rows took 1.2 to 1.3 times as long on Zen 4 with 4 KB and 1 KB. */
 enum { ASK_FAR = 9 * 1024, ASK_NEAR = 2 * 1024 };
 
 /* Loads come before the store round the caches, or they would wait for it, too: 2.15 ms instead of 1.75 for 32 MB. */
 HT_INLINE void row_step(ht_dtype t, bool writes, bool computes, bool looks, bool past_caches, stages *s, float *room,
-                        int64_t i, int lanes, v16f *sum, v16f *largest) {
-    if (looks) {
-        const v16f v = lanes_load(t, s->looked_at, i, 1, lanes);
-        const char *ahead = s->looked_at + i * (t == HT_F32 ? 4 : 2);
+                        int64_t i, int lanes, v16f *sum, v16f *largest, v16i *most) {
+    if (looks || most) {
+        const char *ahead = (looks ? s->looked_at : s->computed) + i * (t == HT_F32 ? 4 : 2);
         HT_PREFETCH_SECOND(ahead + ASK_FAR);
         HT_PREFETCH(ahead + ASK_NEAR);
+    }
+    if (looks) {
+        const v16f v = lanes_load(t, s->looked_at, i, 1, lanes);
         *largest = v16f_max(lanes == 16 ? v : v16f_select(m16_first(lanes), v, v16f_set1(-INFINITY)), *largest);
     }
     const v16f x = computes ? lanes_load(t, s->computed, i, 1, lanes) : v16f_zero();
     if (writes) write_lanes(t, past_caches, s->written, i, v16f_mul(v16f_load_n(room + i, lanes), s->factor), lanes);
     if (computes) {
-        v16f e = v16f_exp_falling(v16f_sub(x, s->around));
-        if (lanes < 16) e = v16f_select(m16_first(lanes), e, v16f_zero());
+        v16f above = v16f_sub(x, s->around);
+        v16f e = v16f_exp_falling(above);
+        if (lanes < 16) {
+            above = v16f_select(m16_first(lanes), above, v16f_zero());
+            e = v16f_select(m16_first(lanes), e, v16f_zero());
+        }
+        if (most) *most = v16i_max(v16f_bits(above), *most);
         v16f_store_n(room + i, e, lanes);
         *sum = v16f_add(*sum, e);
     }
 }
 
-/* Elements `from` to `to` of each block; `from` is a multiple of 64. */
-HT_INLINE void row_steps(ht_dtype t, bool writes, bool computes, bool looks, bool past_caches, stages *s, float *room,
-                         int64_t from, int64_t to) {
+/* n elements of each block. `checks` says that s->most is wanted. */
+HT_INLINE void row_steps_of(ht_dtype t, bool writes, bool computes, bool looks, bool checks, bool past_caches,
+                            stages *s, float *room, int64_t n) {
     v16f largest[4];
     row_sum sum = s->sum;
+    v16i highest = v16i_set1(0), *const most = checks ? &highest : NULL;
     HT_UNROLL
     for (int k = 0; k < 4; k++) largest[k] = s->largest;
-    int64_t i = from;
-    for (; i + 64 <= to; i += 64) {
+    int64_t i = 0;
+    for (; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++)
-            row_step(t, writes, computes, looks, past_caches, s, room, i + 16 * k, 16, &sum.lane[k], &largest[k]);
+            row_step(t, writes, computes, looks, past_caches, s, room, i + 16 * k, 16, &sum.lane[k], &largest[k], most);
     }
     HT_UNROLL
     for (int k = 0; k < 4; k++, i += 16) /* constant, as a sum in a variable place is kept in memory */
-        if (i < to)
-            row_step(t, writes, computes, looks, past_caches, s, room, i, lanes_of(to - i), &sum.lane[k], &largest[k]);
+        if (i < n)
+            row_step(t, writes, computes, looks, past_caches, s, room, i, lanes_of(n - i), &sum.lane[k], &largest[k],
+                     most);
     s->largest = v16f_max(v16f_max(largest[0], largest[1]), v16f_max(largest[2], largest[3]));
     s->sum = sum;
+    s->most = highest;
+}
+
+HT_INLINE void row_steps(ht_dtype t, bool writes, bool computes, bool looks, bool past_caches, stages *s, float *room,
+                         int64_t n) {
+    row_steps_of(t, writes, computes, looks, false, past_caches, s, room, n);
 }
 
 /* A room for a row in `space`, which is a page larger: half a page behind x, but for whole pages. A load may wait for a store
@@ -115,7 +131,7 @@ HT_INLINE void short_rows(const softmax_job *j, ht_dtype t, bool past_caches, in
     const int64_t n = j->a.of.n;
     stages s = {.looked_at = along_x(&j->a, begin, 0)};
     s.largest = v16f_set1(-FLT_MAX);
-    row_steps(t, false, false, true, past_caches, &s, room, 0, n);
+    row_steps(t, false, false, true, past_caches, &s, room, n);
     for (int64_t row = begin; row < end; row++) {
         s.around = v16f_set1(v16f_hmax(s.largest));
         s.computed = s.looked_at;
@@ -123,55 +139,55 @@ HT_INLINE void short_rows(const softmax_job *j, ht_dtype t, bool past_caches, in
         s.largest = v16f_set1(-FLT_MAX);
         if (row + 1 < end) s.looked_at = along_x(&j->a, row + 1, 0);
         if (row == begin)
-            row_steps(t, false, true, true, past_caches, &s, room, 0, n);
+            row_steps(t, false, true, true, past_caches, &s, room, n);
         else
-            row_steps(t, true, true, true, past_caches, &s, room, 0, n);
+            row_steps(t, true, true, true, past_caches, &s, room, n);
         s.written = along_y(&j->a, row, 0);
         s.factor = v16f_set1(1.0f / row_sum_total(&s.sum));
     }
-    row_steps(t, true, false, false, past_caches, &s, room, 0, n);
+    row_steps(t, true, false, false, past_caches, &s, room, n);
     if (past_caches) ht_bypass_end();
 }
 
-/* A row that is computed: blocks of it, as long as each other but for the last one, around the largest elements so far of every
- * sixteenth place. What that makes of the powers is put right as they are written. So what is read again is still in the first
- * cache, beside the room. */
+/* A row that is computed: blocks of it, around the largest of its first elements until some of a block are much larger. What
+ * that makes of the powers is put right as they are written. */
 typedef struct row_state {
     v16f around[MAX_BLOCKS]; /* of each block; once the row is finished, what it is multiplied by */
-    v16f largest, total;
+    v16f largest, total;     /* what the last block is around; sums of powers around that */
 } row_state;
 
-/* Block b is what was looked at. */
-HT_INLINE void begin_block(stages *s, row_state *row, int64_t b) {
-    const v16f largest = s->largest;
-    s->around = row->around[b] = b == 0 ? largest : v16f_max(largest, row->largest);
-    s->computed = s->looked_at;
-    s->sum = row_sum_zero();
-    s->largest = v16f_set1(-FLT_MAX);
+/* The largest of the first elements of a row. */
+HT_INLINE v16f first_largest(ht_dtype t, const char *x) {
+    stages s = {.looked_at = x, .sum = row_sum_zero()};
+    s.largest = v16f_set1(-FLT_MAX);
+    row_steps(t, false, false, true, false, &s, NULL, FIRST);
+    return v16f_set1(v16f_hmax(s.largest));
 }
 
-HT_INLINE void end_block(const stages *s, row_state *row, int64_t b) {
-    const v16f sum = row_sum_lanes(&s->sum);
-    row->total = b == 0 ? sum : v16f_fma(row->total, v16f_exp_falling(v16f_sub(row->largest, s->around)), sum);
-    row->largest = s->around;
+/* Block b, of n elements, is computed, and the same block of the row before written if `writes`. */
+HT_INLINE void block_of_powers(ht_dtype t, bool writes, bool past_caches, stages *s, row_state *row, int64_t b,
+                               float *room, int64_t n) {
+    s->around = row->largest;
+    s->sum = row_sum_zero();
+    row_steps_of(t, writes, true, false, true, past_caches, s, room, n);
+    if (m16_any(v16f_gt(v16f_from_bits(s->most), v16f_set1(MOST_ABOVE)))) {
+        s->looked_at = s->computed;
+        s->largest = row->largest;
+        row_steps(t, false, false, true, false, s, room, n);
+        s->around = v16f_set1(v16f_hmax(s->largest));
+        s->sum = row_sum_zero();
+        row_steps(t, false, true, false, false, s, room, n);
+        row->total = v16f_mul(row->total, v16f_exp_falling(v16f_sub(row->largest, s->around)));
+        row->largest = s->around;
+    }
+    row->total = v16f_add(row->total, row_sum_lanes(&s->sum));
+    row->around[b] = s->around;
 }
 
 HT_INLINE void finish_row(row_state *row, int64_t n_blocks) {
-    const v16f largest = v16f_set1(v16f_hmax(row->largest));
-    const v16f total = v16f_mul(row->total, v16f_exp_falling(v16f_sub(row->largest, largest)));
-    const v16f inverse = v16f_set1(1.0f / v16f_sum(total));
+    const v16f inverse = v16f_set1(1.0f / v16f_sum(row->total));
     for (int64_t b = 0; b < n_blocks; b++)
-        row->around[b] = v16f_mul(v16f_exp_falling(v16f_sub(row->around[b], largest)), inverse);
-}
-
-/* A block of n elements is computed and, if `writes`, written, while the largest of the next one, of `ahead` elements, are
- * found. */
-HT_INLINE void block_steps(ht_dtype t, bool writes, bool past_caches, stages *s, float *room, int64_t n,
-                           int64_t ahead) {
-    const int64_t both = ahead == n ? n : ht_min_i64(ahead, n) / 64 * 64;
-    row_steps(t, writes, true, true, past_caches, s, room, 0, both);
-    if (both < n) row_steps(t, writes, true, false, past_caches, s, room, both, n);
-    if (both < ahead) row_steps(t, false, false, true, past_caches, s, room, both, ahead);
+        row->around[b] = v16f_mul(v16f_exp_falling(v16f_sub(row->around[b], row->largest)), inverse);
 }
 
 /* Block after block of row after row. */
@@ -180,30 +196,26 @@ HT_INLINE void rows_of_blocks(const softmax_job *j, ht_dtype t, bool past_caches
     float *const room = room_for(along_x(&j->a, begin, 0), space);
     const int64_t n = j->a.of.n, n_blocks = ht_ceil_div_i64(n, BLOCK), step = BLOCK * j->a.bytes;
     row_state rows[2];
-    stages s = {.looked_at = along_x(&j->a, begin, 0)};
-    s.largest = v16f_set1(-FLT_MAX);
-    row_steps(t, false, false, true, past_caches, &s, room, 0, BLOCK);
+    stages s = {0};
     for (int64_t row = begin; row <= end; row++) {
         row_state *now = &rows[row % 2], *before = &rows[(row + 1) % 2];
-        for (int64_t b = 0, at = 0; b < n_blocks; b++, at += BLOCK) {
-            const bool last = b + 1 == n_blocks;
-            const int64_t some = last ? n - at : BLOCK;
+        if (row < end) {
+            now->largest = first_largest(t, along_x(&j->a, row, 0));
+            now->total = v16f_zero();
+        }
+        for (int64_t b = 0; b < n_blocks; b++) {
+            const int64_t at = b * BLOCK, some = ht_min_i64(n - at, BLOCK);
+            if (row < end) s.computed = along_x(&j->a, row, 0) + b * step;
             if (row > begin) {
                 s.written = along_y(&j->a, row - 1, 0) + b * step;
                 s.factor = before->around[b];
             }
-            if (row == end) {
-                row_steps(t, true, false, false, past_caches, &s, room + at, 0, some);
-                continue;
-            }
-            begin_block(&s, now, b);
-            s.looked_at = last ? along_x(&j->a, row + 1 < end ? row + 1 : begin, 0) : s.computed + step;
-            const int64_t ahead = last ? BLOCK : ht_min_i64(n - at - BLOCK, BLOCK);
-            if (row == begin)
-                block_steps(t, false, past_caches, &s, room + at, some, ahead);
+            if (row == end)
+                row_steps(t, true, false, false, past_caches, &s, room + at, some);
+            else if (row == begin)
+                block_of_powers(t, false, past_caches, &s, now, b, room + at, some);
             else
-                block_steps(t, true, past_caches, &s, room + at, some, ahead);
-            end_block(&s, now, b);
+                block_of_powers(t, true, past_caches, &s, now, b, room + at, some);
         }
         if (row < end) finish_row(now, n_blocks);
     }
@@ -229,10 +241,10 @@ HT_INLINE void softmax_long(const softmax_job *j, ht_dtype t, int64_t row) {
             s.looked_at = s.computed = x + i * bytes;
             s.written = y + i * bytes;
             s.sum = row_sum_zero();
-            if (pass == 0) row_steps(t, false, false, true, false, &s, powers, 0, some);
-            if (pass == 1 || (pass == 2 && t != HT_F32)) row_steps(t, false, true, false, false, &s, powers, 0, some);
+            if (pass == 0) row_steps(t, false, false, true, false, &s, powers, some);
+            if (pass == 1 || (pass == 2 && t != HT_F32)) row_steps(t, false, true, false, false, &s, powers, some);
             if (pass == 1) sum += (double)v16f_sum(row_sum_lanes(&s.sum));
-            if (pass == 2) row_steps(t, true, false, false, false, &s, powers, 0, some);
+            if (pass == 2) row_steps(t, true, false, false, false, &s, powers, some);
         }
         s.around = v16f_set1(v16f_hmax(s.largest));
         s.factor = v16f_set1((float)(1.0 / sum));
