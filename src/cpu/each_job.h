@@ -33,12 +33,11 @@ typedef struct each_tiling {
     int64_t count;
 } each_tiling;
 
-/* A program as a list of steps for strips; n 0: it is run by blocks alone. For every step of the program that is what loads its
- * operands, does it, and stores its result in two places, at most. */
+/* A program as a list of steps for strips; n 0: it is run by blocks alone. */
 typedef struct each_strips {
     int n;
     bool by_rows; /* a row of the last merged axis at a time, or what a thread has of it */
-    ht_strip_step list[5 * HT_PROGRAM_STEPS + HT_PROGRAM_INPUTS + HT_PROGRAM_OUTPUTS + 2];
+    ht_strip_step list[HT_STRIP_STEPS];
     ht_strip_call call[HT_PROGRAM_STEPS];
 } each_strips;
 

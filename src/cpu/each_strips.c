@@ -14,9 +14,9 @@ enum {
 
 /* ---- which programs ---- */
 
-typedef enum form { NONE, OF_ONE, FUNCTION, OF_TWO, COMPARED, CHOICE, CALLED } form;
+typedef enum form { NONE, OF_ONE, FUNCTION, OF_TWO, SCALED, COMPARED, CHOICE, CALLED } form;
 
-/* How strips do a step, and with which code: OF_TWO and COMPARED, of the first of three. */
+/* How strips do a step, and with which code: OF_TWO, that of one operand twice; COMPARED, the first of three. */
 static form form_of(const ht_program_step *s, ht_strip_code *code) {
     const bool called = ht_each_is_math(s->op) && (s->to == HT_F32 || s->to == HT_BOOL);
     if (s->from != HT_F32) return called ? CALLED : NONE;
@@ -25,14 +25,18 @@ static form form_of(const ht_program_step *s, ht_strip_code *code) {
     case HT_OP_##id:                                                                                                   \
         *code = HT_STRIP_##id;                                                                                         \
         return as;
-#define ONE(id, name)    ROW(id, OF_ONE)
-#define LONG(id, name)   ROW(id, FUNCTION)
-#define TWO(id, name)    ROW(id, OF_TWO)
+#define ONE(id, name)  ROW(id, OF_ONE)
+#define LONG(id, name) ROW(id, FUNCTION)
+#define TWO(id, name)                                                                                                  \
+    case HT_OP_##id:                                                                                                   \
+        *code = HT_STRIP_##id##_SELF;                                                                                  \
+        return OF_TWO;
 #define TRUTHS(id, name) ROW(id, COMPARED)
         HT_STRIP_OF_ONE(ONE)
         HT_STRIP_FUNCTION(LONG)
         HT_STRIP_OF_TWO(TWO)
         HT_STRIP_COMPARED(TRUTHS)
+    case HT_OP_SCALE: return SCALED;
     case HT_OP_WHERE: return CHOICE;
     default: return called ? CALLED : NONE;
     }
@@ -68,98 +72,150 @@ static ht_strip_step *add(maker *m, ht_strip_code code) {
 static int32_t bytes_of(ht_dtype t) { return HT_STRIP * (int32_t)ht_dtype_bytes(t); }
 
 /* Where step i keeps what it makes, and from one strip to the next. */
-static void at_kept(const maker *m, int i, int8_t *place, int32_t *bytes) {
+static ht_strip_at at_kept(const maker *m, int i) {
     const ht_program_step *s = &m->j->p->step[i];
     const bool lies = s->out >= 0 && !each_passes(m->j, s->out);
-    *place = (int8_t)(s->out < 0 ? LOCALS + s->local : lies ? OUTPUTS + s->out : PASSING + s->out);
-    *bytes = lies ? bytes_of(s->to) : 0;
+    return (ht_strip_at){
+        .place = (int8_t)(s->out < 0 ? LOCALS + s->local
+                          : lies     ? OUTPUTS + s->out
+                                     : PASSING + s->out),
+        .bytes = lies ? bytes_of(s->to) : 0,
+    };
 }
 
 /* Where an operand is. */
-static void at_operand(maker *m, int id, int8_t *place, int32_t *bytes) {
+static ht_strip_at at_operand(maker *m, int id) {
     if (id < 0) {
         m->is_read[-1 - id] = true;
-        at_kept(m, -1 - id, place, bytes);
-        return;
+        return at_kept(m, -1 - id);
     }
-    *place = (int8_t)(INPUTS + id);
-    *bytes = each_is_still(m->j, id) ? 0 : HT_STRIP * (int32_t)m->j->in[id].bytes;
+    return (ht_strip_at){
+        .place = (int8_t)(INPUTS + id),
+        .bytes = each_is_still(m->j, id) ? 0 : HT_STRIP * (int32_t)m->j->in[id].bytes,
+    };
 }
 
-static void add_with(maker *m, ht_strip_code code, int id) {
-    ht_strip_step *s = add(m, code);
-    at_operand(m, id, &s->place, &s->bytes);
-}
-
-static ht_strip_step *add_kept(maker *m, ht_strip_code code, int i) {
-    ht_strip_step *s = add(m, code);
-    at_kept(m, i, &s->place, &s->bytes);
-    return s;
-}
+static void add_at(maker *m, ht_strip_code code, ht_strip_at at) { add(m, code)->at[0] = at; }
 
 static bool is_there(int id, int step) { return step >= 0 && id == -1 - step; }
 
 /* The step that makes an operand; -1: none does. */
 static int step_of(int id) { return id < 0 ? -1 - id : -1; }
 
+/* ---- steps of few instructions ---- */
+
+/* What is done next becomes a part of the last step, or of a new one if that has done as much as it can. */
+static ht_strip_step *last_light(maker *m, bool has_room) {
+    ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
+    return last && last->code == HT_STRIP_LIGHT && !last->store && has_room ? last : add(m, HT_STRIP_LIGHT);
+}
+
 static void load(maker *m, int id) {
     if (is_there(id, m->numbers)) return;
-    add_with(m, HT_STRIP_LOAD, id);
+    ht_strip_step *s = add(m, HT_STRIP_LIGHT);
+    s->loads = true;
+    s->at[HT_AT_LOAD] = at_operand(m, id);
     m->numbers = step_of(id);
 }
 
-static float value_of(const ht_program_step *s) {
-    return s->op == HT_OP_SCALE ? ((const ht_scale_params *)s->params)->value : 0.0f;
+static void store(maker *m, ht_strip_store how, ht_strip_at at) {
+    ht_strip_step *s = last_light(m, true);
+    s->store = (uint8_t)how;
+    s->at[HT_AT_STORE] = at;
 }
 
-static void add_two(maker *m, const ht_program_step *s, ht_strip_code code) {
-    const bool left = is_there(s->in[0], m->numbers), right = is_there(s->in[1], m->numbers);
-    if (right && !left) {
-        add_with(m, code + 1, s->in[0]);
-        return;
+static void add_light(maker *m, ht_strip_light what, ht_strip_at at, float value) {
+    const ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
+    ht_strip_step *s = last_light(m, last && (!last->light[0] || (!last->light[1] && what < HT_LIGHT_SECONDS)));
+    const int k = s->light[0] ? 1 : 0;
+    s->light[k] = (uint8_t)what;
+    s->value[k] = value;
+    s->at[HT_AT_FIRST + k] = at;
+}
+
+/* An operation on the numbers and an operand, or with `to` on an operand and the numbers, as a part of a step. */
+static ht_strip_light light_of(ht_op_id op, bool to) {
+    switch (op) {
+    case HT_OP_ADD: return HT_LIGHT_ADD;
+    case HT_OP_SUBTRACT: return to ? HT_LIGHT_SUBTRACT_TO : HT_LIGHT_SUBTRACT;
+    case HT_OP_MULTIPLY: return HT_LIGHT_MULTIPLY;
+    case HT_OP_DIVIDE: return to ? HT_LIGHT_DIVIDE_TO : HT_LIGHT_DIVIDE;
+    case HT_OP_MINIMUM: return to ? HT_LIGHT_MINIMUM_TO : HT_LIGHT_MINIMUM;
+    default: return to ? HT_LIGHT_MAXIMUM_TO : HT_LIGHT_MAXIMUM;
     }
-    load(m, s->in[0]);
+}
+
+/* ---- operations ---- */
+
+/* Of numbers that the last step made no more than scaled, that scaling becomes a part. */
+static void add_function(maker *m, ht_strip_code code) {
+    ht_strip_step *last = &m->to->list[m->to->n - 1];
+    if (last->code == HT_STRIP_LIGHT && !last->loads && last->light[0] == HT_LIGHT_SCALE && !last->light[1] &&
+        !last->store)
+        *last = (ht_strip_step){.code = code + 1, .value = {last->value[0]}};
+    else
+        add(m, code);
+}
+
+/* Of the first of three codes, the second takes the operands in the other order, and the third one operand twice. */
+static void add_compared(maker *m, const ht_program_step *s, ht_strip_code code) {
+    const bool to = is_there(s->in[1], m->numbers) && !is_there(s->in[0], m->numbers);
+    if (!to) load(m, s->in[0]);
     if (s->in[0] == s->in[1])
         add(m, code + 2);
     else
-        add_with(m, code, s->in[1]);
+        add_at(m, to ? code + 1 : code, at_operand(m, s->in[to ? 0 : 1]));
+}
+
+static void add_two(maker *m, const ht_program_step *s, ht_strip_code self) {
+    const bool to = is_there(s->in[1], m->numbers) && !is_there(s->in[0], m->numbers);
+    if (!to) load(m, s->in[0]);
+    if (s->in[0] == s->in[1])
+        add(m, self);
+    else
+        add_light(m, light_of(s->op, to), at_operand(m, s->in[to ? 0 : 1]), 0.0f);
 }
 
 static void add_choice(maker *m, const ht_program_step *s) {
-    if (!is_there(s->in[0], m->truths)) add_with(m, HT_STRIP_LOAD_TRUTHS, s->in[0]);
+    if (!is_there(s->in[0], m->truths)) add_at(m, HT_STRIP_LOAD_TRUTHS, at_operand(m, s->in[0]));
     m->truths = step_of(s->in[0]);
     if (!is_there(s->in[1], m->numbers)) {
         load(m, s->in[2]);
-        add_with(m, HT_STRIP_ELSEWHERE, s->in[1]);
+        add_at(m, HT_STRIP_ELSEWHERE, at_operand(m, s->in[1]));
     } else if (s->in[1] != s->in[2])
-        add_with(m, HT_STRIP_WHERE, s->in[2]);
+        add_at(m, HT_STRIP_WHERE, at_operand(m, s->in[2]));
 }
 
 static void add_call(maker *m, const ht_program_step *s, int i) {
     ht_strip_call *c = &m->to->call[i];
     *c = (ht_strip_call){.fn = (ht_each_fn *)s->kernel, .params = s->params, .n_in = s->n_in};
-    c->to_element = (int8_t)ht_dtype_bytes(s->to);
-    for (int k = 0; k < s->n_in; k++) {
-        const int id = s->in[k];
-        at_operand(m, id, &c->place[k], &c->bytes[k]);
-        c->element[k] = (int8_t)(id < 0 ? (int64_t)ht_dtype_bytes(m->j->p->step[-1 - id].to) : m->j->in[id].bytes);
-    }
-    add_kept(m, HT_STRIP_CALL, i)->call = c;
+    for (int k = 0; k < s->n_in; k++) c->at[k] = at_operand(m, s->in[k]);
+    ht_strip_step *step = add(m, HT_STRIP_CALL);
+    step->call = c;
+    step->at[0] = at_kept(m, i);
     if (!each_passes(m->j, s->out)) return;
-    add_kept(m, s->to == HT_BOOL ? HT_STRIP_LOAD_TRUTHS : HT_STRIP_LOAD, i);
-    *(s->to == HT_BOOL ? &m->truths : &m->numbers) = i;
+    if (s->to == HT_BOOL) {
+        add_at(m, HT_STRIP_LOAD_TRUTHS, at_kept(m, i));
+        m->truths = i;
+    } else
+        load(m, -1 - i);
 }
 
 /* Step i, of what is in registers: round the caches, or to where it is kept if anything reads it there. */
 static void add_stores(maker *m, const ht_program_step *s, int i, bool is_kept) {
     const bool truths = s->to == HT_BOOL, past = each_passes(m->j, s->out);
     if (past) {
-        ht_strip_step *store = add(m, truths ? HT_STRIP_STORE_TRUTHS_PAST : HT_STRIP_STORE_PAST);
-        store->place = (int8_t)(OUTPUTS + s->out);
-        store->bytes = bytes_of(s->to);
+        const ht_strip_at at = {.place = (int8_t)(OUTPUTS + s->out), .bytes = bytes_of(s->to)};
+        if (truths)
+            add_at(m, HT_STRIP_STORE_TRUTHS_PAST, at);
+        else
+            store(m, HT_STORE_PAST, at);
     }
-    if (!is_kept && (m->is_read[i] || (s->out >= 0 && !past)))
-        add_kept(m, truths ? HT_STRIP_STORE_TRUTHS : HT_STRIP_STORE, i);
+    if (is_kept || !(m->is_read[i] || (s->out >= 0 && !past))) return;
+    if (truths)
+        add_at(m, HT_STRIP_STORE_TRUTHS, at_kept(m, i));
+    else
+        store(m, HT_STORE_THERE, at_kept(m, i));
 }
 
 static void add_step(maker *m, int i) {
@@ -168,12 +224,19 @@ static void add_step(maker *m, int i) {
     const form f = form_of(s, &code);
     switch (f) {
     case OF_ONE:
+        load(m, s->in[0]);
+        add(m, code);
+        break;
     case FUNCTION:
         load(m, s->in[0]);
-        add(m, code)->value = value_of(s);
+        add_function(m, code);
         break;
-    case OF_TWO:
-    case COMPARED: add_two(m, s, code); break;
+    case SCALED:
+        load(m, s->in[0]);
+        add_light(m, HT_LIGHT_SCALE, (ht_strip_at){0}, ((const ht_scale_params *)s->params)->value);
+        break;
+    case OF_TWO: add_two(m, s, code); break;
+    case COMPARED: add_compared(m, s, code); break;
     case CHOICE: add_choice(m, s); break;
     default: add_call(m, s, i);
     }
@@ -185,10 +248,7 @@ static void add_step(maker *m, int i) {
 }
 
 static void ask(maker *m, ht_strip_code code, int place, int64_t bytes, int64_t offset) {
-    ht_strip_step *s = add(m, code);
-    s->place = (int8_t)place;
-    s->bytes = (int32_t)(HT_STRIP * bytes);
-    s->offset = offset;
+    add_at(m, code, (ht_strip_at){.place = (int8_t)place, .bytes = (int32_t)(HT_STRIP * bytes), .offset = offset});
 }
 
 /* For strips to come, as far ahead as blocks are asked for, and of one operand once more behind that. */

@@ -1,6 +1,7 @@
 /* Programs of operations on f32, which some instruction sets run by strips (cpu/strips.h), against the plain kernels, one after
  * another, to the last bit: random ones, of every operation that strips know and of some that they call, of operands that lie
  * in any way, with results that are read again or not, written over operands, or large. */
+#include "cpu/bypass.h"
 #include "cpu/isa.h"
 #include "cpu/reference/value.h"
 #include "cpu/strips.h"
@@ -8,12 +9,13 @@
 #include "support/test.h"
 #include "support/weights.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NAMED(id, name) HT_OP_##id,
-static const ht_op_id of_one[] = {HT_STRIP_OF_ONE(NAMED) HT_STRIP_FUNCTION(NAMED) HT_OP_SIN, HT_OP_FLOOR};
+static const ht_op_id of_one[] = {HT_STRIP_OF_ONE(NAMED) HT_STRIP_FUNCTION(NAMED) HT_OP_SCALE, HT_OP_SIN, HT_OP_FLOOR};
 static const ht_op_id of_two[] = {HT_STRIP_OF_TWO(NAMED) HT_OP_ARCTAN2};
 static const ht_op_id compared[] = {HT_STRIP_COMPARED(NAMED)};
 static const ht_op_id asked[] = {HT_OP_IS_NAN, HT_OP_IS_FINITE};
@@ -266,6 +268,83 @@ static void large_results_are_those_of_operations(void **state) {
     if (ht_cpu_isa_available(HT_CPU_AVX2)) assert_true(n_run > 0);
 }
 
+/* ---- steps of few instructions ---- */
+
+enum { LIGHT_STRIPS = 3, LIGHT_N = LIGHT_STRIPS * HT_STRIP };
+
+static float light(ht_strip_light what, float a, float b, float value) {
+    switch (what) {
+    case HT_LIGHT_ADD: return a + b;
+    case HT_LIGHT_SUBTRACT: return a - b;
+    case HT_LIGHT_SUBTRACT_TO: return b - a;
+    case HT_LIGHT_MULTIPLY: return a * b;
+    case HT_LIGHT_DIVIDE: return a / b;
+    case HT_LIGHT_DIVIDE_TO: return b / a;
+    case HT_LIGHT_MINIMUM_TO:
+    case HT_LIGHT_MINIMUM: return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+    case HT_LIGHT_MAXIMUM_TO:
+    case HT_LIGHT_MAXIMUM: return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+    case HT_LIGHT_SCALE: return a * value;
+    default: return a;
+    }
+}
+
+/* Numbers no two of which are equal, and some NaN. */
+static void fill_light(float *x, uint64_t *state) {
+    for (int i = 0; i < LIGHT_N; i++) x[i] = chance(state, 9) ? NAN : test_random_float(state);
+}
+
+static ht_strip_step light_step(bool loads, int first, int second, ht_strip_store store) {
+    return (ht_strip_step){.code = HT_STRIP_LIGHT,
+                           .loads = loads,
+                           .light = {(uint8_t)first, (uint8_t)second},
+                           .store = (uint8_t)store,
+                           .value = {0.75f, -1.5f},
+                           .at = {{0, 4 * HT_STRIP, 0}, {1, 4 * HT_STRIP, 0}, {2, 0, 0}, {3, 4 * HT_STRIP, 0}}};
+}
+
+/* Each of them, on numbers that it loads itself or that are there; the operand of the second is one number. */
+static void check_light(ht_strips_fn *run, const float *x, const float *y, const float *z, int first, int second,
+                        bool loads, ht_strip_store store) {
+    static _Alignas(64) float out[LIGHT_N + 16];
+    memset(out, 0x5a, sizeof out);
+    char *const places[4] = {(char *)(uintptr_t)x, (char *)(uintptr_t)y, (char *)(uintptr_t)z, (char *)out};
+    ht_strip_step list[4];
+    int n = 0;
+    if (!loads) list[n++] = light_step(true, HT_LIGHT_NOTHING, HT_LIGHT_NOTHING, HT_STORE_NOTHING);
+    list[n++] = light_step(loads, first, second, store);
+    if (!store) list[n++] = light_step(false, HT_LIGHT_NOTHING, HT_LIGHT_NOTHING, HT_STORE_THERE);
+    list[n] = (ht_strip_step){.code = HT_STRIP_END};
+    run(list, places, LIGHT_STRIPS);
+    ht_bypass_end();
+    for (int i = 0; i < LIGHT_N; i++) {
+        const float want = light(second, light(first, x[i], y[i], 0.75f), z[0], -1.5f);
+        if (memcmp(&want, &out[i], sizeof want) != 0 && !(isnan(want) && isnan(out[i])))
+            fail_msg("operations %d and %d, %s, stored %d: element %d is %g, not %g", first, second,
+                     loads ? "loaded" : "there", store, i, (double)out[i], (double)want);
+    }
+    for (int i = LIGHT_N; i < LIGHT_N + 16; i++) assert_memory_equal(&out[i], "ZZZZ", 4);
+}
+
+static void light_steps_do_two_operations(void **state) {
+    const devices *d = *state;
+    uint64_t random = 11;
+    static float x[LIGHT_N], y[LIGHT_N], z[HT_STRIP];
+    fill_light(x, &random);
+    fill_light(y, &random);
+    for (int i = 0; i < HT_STRIP; i++) z[i] = 1.25f;
+    for (int i = 1; i < d->n; i++) {
+        ht_program p = {.n_in = 2, .n_out = 1, .n_steps = 1, .in = {HT_F32, HT_F32}};
+        p.step[0] = (ht_program_step){.op = HT_OP_ADD, .from = HT_F32, .to = HT_F32, .n_in = 2, .in = {0, 1}};
+        if (!d->one[i]->prepare_program(d->one[i], &p) || !p.strips) continue;
+        for (int first = 0; first < HT_LIGHT_COUNT; first++)
+            for (int second = 0; second < (first ? HT_LIGHT_SECONDS : 1); second++)
+                for (int store = 0; store < HT_STORE_COUNT; store++)
+                    for (int loads = 0; loads < 2; loads++)
+                        check_light((ht_strips_fn *)p.strips, x, y, z, first, second, loads, (ht_strip_store)store);
+    }
+}
+
 static int open_devices(void **state) {
     static devices d;
     d.n = test_devices(1, d.one);
@@ -284,6 +363,7 @@ static int close_devices(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_give_what_operations_give),
+        cmocka_unit_test(light_steps_do_two_operations),
         cmocka_unit_test(large_results_are_those_of_operations),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -1,5 +1,6 @@
 /* Runs strips (cpu/strips.h), with the numbers in eight registers: of AVX-512 all of a strip, of AVX2 half of it, so that eight
- * are left to compute in. */
+ * are left to compute in. Every step is a function that takes the registers as arguments and ends by calling the next one's,
+ * which compilers make a jump, so that they stay where they are; where one does not, calls are as deep as a list is long. */
 #include "cpu/strips.h"
 
 #include "cpu/vector/each.h"
@@ -8,10 +9,42 @@
 
 #if defined(HT_ISA_avx512)
 enum { AT_A_TIME = HT_STRIP };
+typedef __m512 register_f32;
+#define TAKEN                                                                                                          \
+    { r0, r1, r2, r3, r4, r5, r6, r7 }
+#define GIVEN a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]
 #else
 enum { AT_A_TIME = HT_STRIP / 2 };
+typedef __m256 register_f32;
+#define TAKEN                                                                                                          \
+    {                                                                                                                  \
+        {r0, r1}, {r2, r3}, {r4, r5}, { r6, r7 }                                                                       \
+    }
+#define GIVEN a[0].a, a[0].b, a[1].a, a[1].b, a[2].a, a[2].b, a[3].a, a[3].b
 #endif
 enum { PARTS = HT_STRIP / AT_A_TIME, REGISTERS = AT_A_TIME / 16 };
+
+/* A step of a list whose places are known. */
+typedef struct step step;
+
+/* What all steps of a part share: the truths, and for calls where the places are. */
+typedef struct common {
+    char *const *places;
+    m16 m[REGISTERS];
+} common;
+
+#define STATE                                                                                                          \
+    const step *s, common *c, int64_t part, register_f32 r0, register_f32 r1, register_f32 r2, register_f32 r3,        \
+        register_f32 r4, register_f32 r5, register_f32 r6, register_f32 r7
+typedef void step_fn(STATE);
+
+struct step {
+    step_fn *fn;
+    char *at[HT_AT_COUNT];      /* for the first part, */
+    int64_t bytes[HT_AT_COUNT]; /* and from one part to the next */
+    float value[2];
+    const ht_strip_call *call;
+};
 
 #define EACH                                                                                                           \
     HT_UNROLL                                                                                                          \
@@ -71,63 +104,188 @@ HT_INLINE void load_truths(m16 m[4], const uint8_t *p) {
 }
 #endif
 
-#define OF_ONE(id, name)                                                                                               \
-    case HT_STRIP_##id: {                                                                                              \
-        const v16f p = v16f_set1(s->value);                                                                            \
-        EACH a[k] = name##_lanes(a[k], p);                                                                             \
-        break;                                                                                                         \
-    }
-#define OF_TWO_TO(to, id, name)                                                                                        \
-    case HT_STRIP_##id: EACH to[k] = name##_lanes(a[k], v16f_load(x + 16 * k)); break;                                 \
-    case HT_STRIP_##id##_TO: EACH to[k] = name##_lanes(v16f_load(x + 16 * k), a[k]); break;                            \
-    case HT_STRIP_##id##_SELF:                                                                                         \
-        EACH to[k] = name##_lanes(a[k], a[k]);                                                                         \
-        break;
-#define OF_TWO(id, name)   OF_TWO_TO(a, id, name)
-#define COMPARED(id, name) OF_TWO_TO(m, id, name)
+#define AT(k) (s->at[k] + part * s->bytes[k])
 
-/* The elements from `from` on of strip i. */
-static void call(const ht_strip_step *s, char *const *places, char *to, int64_t i, int64_t from) {
-    const ht_strip_call *c = s->call;
+/* A step: what it does to `a`, the numbers, or c->m, the truths. */
+#define STEP(id, ...)                                                                                                  \
+    static void step_##id(STATE) {                                                                                     \
+        v16f a[REGISTERS] = TAKEN;                                                                                     \
+        __VA_ARGS__;                                                                                                   \
+        s++;                                                                                                           \
+        s->fn(s, c, part, GIVEN);                                                                                      \
+    }
+
+static void step_END(STATE) {
+    (void)s, (void)c, (void)part;
+    (void)r0, (void)r1, (void)r2, (void)r3, (void)r4, (void)r5, (void)r6, (void)r7;
+}
+
+/* Register k of a part in memory: by halves from its beginning, as otherwise gcc keeps an address for every k. */
+#if defined(HT_ISA_avx512)
+HT_INLINE v16f part_load(const float *x, int k) { return v16f_load(x + 16 * k); }
+HT_INLINE void part_store(float *to, int k, v16f a) { v16f_store(to + 16 * k, a); }
+HT_INLINE void part_store_past(float *to, int k, v16f a) { v16f_store_past(to + 16 * k, a); }
+#else
+HT_INLINE v16f part_load(const float *x, int k) {
+    return (v16f){_mm256_loadu_ps(x + 16 * k), _mm256_loadu_ps(x + (16 * k + 8))};
+}
+HT_INLINE void part_store(float *to, int k, v16f a) {
+    _mm256_storeu_ps(to + 16 * k, a.a);
+    _mm256_storeu_ps(to + (16 * k + 8), a.b);
+}
+HT_INLINE void part_store_past(float *to, int k, v16f a) {
+    _mm256_stream_ps(to + 16 * k, a.a);
+    _mm256_stream_ps(to + (16 * k + 8), a.b);
+}
+#endif
+
+/* ---- steps of few instructions ---- */
+
+HT_INLINE v16f subtract_to_lanes(v16f a, v16f b) { return subtract_lanes(b, a); }
+HT_INLINE v16f divide_to_lanes(v16f a, v16f b) { return divide_lanes(b, a); }
+HT_INLINE v16f minimum_to_lanes(v16f a, v16f b) { return minimum_lanes(b, a); }
+HT_INLINE v16f maximum_to_lanes(v16f a, v16f b) { return maximum_lanes(b, a); }
+
+HT_INLINE v16f light_lanes(ht_strip_light what, v16f a, const float *x, int k, v16f value) {
+#define CASE(id, name)                                                                                                 \
+    case HT_LIGHT_##id: return name##_lanes(a, HT_LIGHT_##id == HT_LIGHT_SCALE ? value : part_load(x, k));
+    switch (what) { HT_STRIP_LIGHT_OF(CASE) HT_STRIP_LIGHT_FIRST(CASE) default : return a; }
+#undef CASE
+}
+
+HT_INLINE void light(bool loads, ht_strip_light first, ht_strip_light second, ht_strip_store store, const step *s,
+                     int64_t part, v16f a[REGISTERS]) {
+    const float *const x = (const void *)AT(HT_AT_LOAD), *const y = (const void *)AT(HT_AT_FIRST);
+    const float *const z = (const void *)AT(HT_AT_SECOND);
+    float *const to = (void *)AT(HT_AT_STORE);
+    const v16f y_value = v16f_set1(s->value[0]), z_value = v16f_set1(s->value[1]);
+    EACH {
+        if (loads) a[k] = part_load(x, k);
+        a[k] = light_lanes(first, a[k], y, k, y_value);
+        a[k] = light_lanes(second, a[k], z, k, z_value);
+        if (store == HT_STORE_THERE) part_store(to, k, a[k]);
+        if (store == HT_STORE_PAST) part_store_past(to, k, a[k]);
+    }
+}
+
+/* All of them: X(loads, first, second, store). */
+#define LIGHT_STORES(X, loads, first, second)                                                                          \
+    X(loads, first, second, NOTHING) X(loads, first, second, THERE) X(loads, first, second, PAST)
+#define LIGHT_SECONDS(X, loads, first)                                                                                 \
+    LIGHT_STORES(X, loads, first, NOTHING)                                                                             \
+    LIGHT_STORES(X, loads, first, ADD)                                                                                 \
+    LIGHT_STORES(X, loads, first, SUBTRACT)                                                                            \
+    LIGHT_STORES(X, loads, first, SUBTRACT_TO)                                                                         \
+    LIGHT_STORES(X, loads, first, MULTIPLY)                                                                            \
+    LIGHT_STORES(X, loads, first, MINIMUM)                                                                             \
+    LIGHT_STORES(X, loads, first, MAXIMUM)                                                                             \
+    LIGHT_STORES(X, loads, first, SCALE)
+#define LIGHT_FIRSTS(X, loads)                                                                                         \
+    LIGHT_STORES(X, loads, NOTHING, NOTHING)                                                                           \
+    LIGHT_SECONDS(X, loads, ADD)                                                                                       \
+    LIGHT_SECONDS(X, loads, SUBTRACT)                                                                                  \
+    LIGHT_SECONDS(X, loads, SUBTRACT_TO)                                                                               \
+    LIGHT_SECONDS(X, loads, MULTIPLY)                                                                                  \
+    LIGHT_SECONDS(X, loads, MINIMUM)                                                                                   \
+    LIGHT_SECONDS(X, loads, MAXIMUM)                                                                                   \
+    LIGHT_SECONDS(X, loads, SCALE)                                                                                     \
+    LIGHT_SECONDS(X, loads, DIVIDE)                                                                                    \
+    LIGHT_SECONDS(X, loads, DIVIDE_TO)                                                                                 \
+    LIGHT_SECONDS(X, loads, MINIMUM_TO)                                                                                \
+    LIGHT_SECONDS(X, loads, MAXIMUM_TO)
+#define LIGHT_STEPS(X) LIGHT_FIRSTS(X, false) LIGHT_FIRSTS(X, true)
+
+#define LIGHT_NAME(loads, first, second, store) step_light_##loads##_##first##_##second##_##store
+#define LIGHT_STEP(loads, first, second, store)                                                                        \
+    STEP(light_##loads##_##first##_##second##_##store,                                                                 \
+         light(loads, HT_LIGHT_##first, HT_LIGHT_##second, HT_STORE_##store, s, part, a))
+LIGHT_STEPS(LIGHT_STEP)
+
+#define LIGHT_ENTRY(loads, first, second, store)                                                                       \
+    [loads][HT_LIGHT_##first][HT_LIGHT_##second][HT_STORE_##store] = LIGHT_NAME(loads, first, second, store),
+static step_fn *const light_steps[2][HT_LIGHT_COUNT][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {LIGHT_STEPS(LIGHT_ENTRY)};
+
+/* ---- others ---- */
+
+#define NUMBERS (const float *)(const void *)AT(0)
+#define TRUTHS  (uint8_t *)AT(0)
+
+STEP(LOAD_TRUTHS, const uint8_t *const x = TRUTHS; EACH_FOUR load_truths(c->m + k, x + 16 * k))
+STEP(STORE_TRUTHS, uint8_t *const to = TRUTHS; EACH_FOUR store_truths(to + 16 * k, c->m + k))
+STEP(STORE_TRUTHS_PAST, uint8_t *const to = TRUTHS; EACH_FOUR store_truths_past(to + 16 * k, c->m + k))
+STEP(WHERE, const float *const x = NUMBERS; EACH a[k] = v16f_select(c->m[k], a[k], part_load(x, k)))
+STEP(ELSEWHERE, const float *const x = NUMBERS; EACH a[k] = v16f_select(c->m[k], part_load(x, k), a[k]))
+
+static void call(const step *s, char *const *places, int64_t part) {
+    const ht_strip_call *f = s->call;
     const void *in[HT_STEP_INPUTS];
-    for (int k = 0; k < c->n_in; k++) in[k] = places[c->place[k]] + i * c->bytes[k] + from * c->element[k];
-    c->fn(in, to + from * c->to_element, AT_A_TIME, c->params);
+    for (int k = 0; k < f->n_in; k++) in[k] = places[f->at[k].place] + part * (f->at[k].bytes / PARTS);
+    f->fn(in, AT(0), AT_A_TIME, f->params);
+}
+STEP(CALL, call(s, c->places, part))
+
+#define ASK(prefetch)                                                                                                  \
+    const char *const x = AT(0);                                                                                       \
+    if (s->bytes[0] == (int64_t)sizeof(float) * AT_A_TIME) {                                                           \
+        EACH prefetch(x + 64 * k);                                                                                     \
+    } else                                                                                                             \
+        for (int64_t b = 0; b < s->bytes[0]; b += 64) prefetch(x + b)
+STEP(ASK, ASK(HT_PREFETCH))
+STEP(ASK_FAR, ASK(HT_PREFETCH_SECOND))
+
+#define OF_ONE(id, name) STEP(id, EACH a[k] = name##_lanes(a[k], v16f_zero()))
+#define FUNCTION(id, name)                                                                                             \
+    OF_ONE(id, name)                                                                                                   \
+    STEP(id##_SCALED, const v16f by = v16f_set1(s->value[0]); EACH a[k] = name##_lanes(v16f_mul(a[k], by), v16f_zero()))
+#define TWICE(id, name) STEP(id##_SELF, EACH a[k] = name##_lanes(a[k], a[k]))
+#define COMPARED(id, name)                                                                                             \
+    STEP(id, const float *const x = NUMBERS; EACH c->m[k] = name##_lanes(a[k], part_load(x, k)))                       \
+    STEP(id##_TO, const float *const x = NUMBERS; EACH c->m[k] = name##_lanes(part_load(x, k), a[k]))                  \
+    STEP(id##_SELF, EACH c->m[k] = name##_lanes(a[k], a[k]))
+HT_STRIP_OF_ONE(OF_ONE)
+HT_STRIP_FUNCTION(FUNCTION)
+HT_STRIP_OF_TWO(TWICE)
+HT_STRIP_COMPARED(COMPARED)
+
+/* ---- lists ---- */
+
+#define ENTRY(id, name)      [HT_STRIP_##id] = step_##id,
+#define ENTRY_OF(id, name)   ENTRY(id, name) ENTRY(id##_SCALED, name)
+#define ENTRY_SELF(id, name) ENTRY(id##_SELF, name)
+#define ENTRIES(id, name)    ENTRY(id, name) ENTRY(id##_TO, name) ENTRY(id##_SELF, name)
+static step_fn *const steps[HT_STRIP_CODES] = {[HT_STRIP_END] = step_END,
+                                               [HT_STRIP_LOAD_TRUTHS] = step_LOAD_TRUTHS,
+                                               [HT_STRIP_STORE_TRUTHS] = step_STORE_TRUTHS,
+                                               [HT_STRIP_STORE_TRUTHS_PAST] = step_STORE_TRUTHS_PAST,
+                                               [HT_STRIP_WHERE] = step_WHERE,
+                                               [HT_STRIP_ELSEWHERE] = step_ELSEWHERE,
+                                               [HT_STRIP_CALL] = step_CALL,
+                                               [HT_STRIP_ASK] = step_ASK,
+                                               [HT_STRIP_ASK_FAR] = step_ASK_FAR,
+                                               HT_STRIP_OF_ONE(ENTRY) HT_STRIP_FUNCTION(ENTRY_OF)
+                                                   HT_STRIP_OF_TWO(ENTRY_SELF) HT_STRIP_COMPARED(ENTRIES)};
+
+static step with_places(const ht_strip_step *of, char *const *places) {
+    step s = {.fn = of->code == HT_STRIP_LIGHT ? light_steps[of->loads][of->light[0]][of->light[1]][of->store]
+                                               : steps[of->code],
+              .value = {of->value[0], of->value[1]},
+              .call = of->call};
+    for (int k = 0; k < HT_AT_COUNT; k++) {
+        s.at[k] = places[of->at[k].place] + of->at[k].offset;
+        s.bytes[k] = of->at[k].bytes / PARTS;
+    }
+    return s;
 }
 
 void HT_ISA_NAME(ht_run_strips)(const ht_strip_step *list, char *const *places, int64_t n) {
-    v16f a[REGISTERS];
-    m16 m[REGISTERS];
-    EACH a[k] = v16f_zero();
-    EACH m[k] = m16_first(0);
-    for (int64_t part = 0; part < n * PARTS; part++) {
-        const int64_t i = part / PARTS, from = part % PARTS * AT_A_TIME;
-        for (const ht_strip_step *s = list; s->code != HT_STRIP_END; s++) {
-            char *at = places[s->place] + i * s->bytes + s->offset;
-            float *x = (float *)(void *)at + from;
-            uint8_t *truths = (uint8_t *)at + from;
-            switch (s->code) {
-            case HT_STRIP_LOAD: EACH a[k] = v16f_load(x + 16 * k); break;
-            case HT_STRIP_STORE: EACH v16f_store(x + 16 * k, a[k]); break;
-            case HT_STRIP_STORE_PAST: EACH v16f_store_past(x + 16 * k, a[k]); break;
-            case HT_STRIP_LOAD_TRUTHS: EACH_FOUR load_truths(m + k, truths + 16 * k); break;
-            case HT_STRIP_STORE_TRUTHS: EACH_FOUR store_truths(truths + 16 * k, m + k); break;
-            case HT_STRIP_STORE_TRUTHS_PAST: EACH_FOUR store_truths_past(truths + 16 * k, m + k); break;
-            case HT_STRIP_WHERE: EACH a[k] = v16f_select(m[k], a[k], v16f_load(x + 16 * k)); break;
-            case HT_STRIP_ELSEWHERE: EACH a[k] = v16f_select(m[k], v16f_load(x + 16 * k), a[k]); break;
-            case HT_STRIP_CALL: call(s, places, at, i, from); break;
-            case HT_STRIP_ASK:
-                for (int32_t b = (int32_t)(part % PARTS) * 64; b < s->bytes; b += 64 * PARTS) HT_PREFETCH(at + b);
-                break;
-            case HT_STRIP_ASK_FAR:
-                for (int32_t b = (int32_t)(part % PARTS) * 64; b < s->bytes; b += 64 * PARTS)
-                    HT_PREFETCH_SECOND(at + b);
-                break;
-                HT_STRIP_OF_ONE(OF_ONE)
-                HT_STRIP_FUNCTION(OF_ONE)
-                HT_STRIP_OF_TWO(OF_TWO)
-                HT_STRIP_COMPARED(COMPARED)
-            case HT_STRIP_END: break;
-            }
-        }
+    step s[HT_STRIP_STEPS];
+    for (int i = 0;; i++) {
+        s[i] = with_places(&list[i], places);
+        if (list[i].code == HT_STRIP_END) break;
     }
+    common c = {.places = places};
+    v16f a[REGISTERS];
+    EACH a[k] = v16f_zero();
+    EACH c.m[k] = m16_first(0);
+    for (int64_t part = 0; part < n * PARTS; part++) s->fn(s, &c, part, GIVEN);
 }
