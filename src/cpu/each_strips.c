@@ -147,16 +147,6 @@ static ht_strip_light light_of(ht_op_id op, bool to) {
 
 /* ---- operations ---- */
 
-/* Of numbers that the last step made no more than scaled, that scaling becomes a part. */
-static void add_function(maker *m, ht_strip_code code) {
-    ht_strip_step *last = &m->to->list[m->to->n - 1];
-    if (last->code == HT_STRIP_LIGHT && !last->loads && last->light[0] == HT_LIGHT_SCALE && !last->light[1] &&
-        !last->store)
-        *last = (ht_strip_step){.code = code + 1, .value = {last->value[0]}};
-    else
-        add(m, code);
-}
-
 /* Of the first of three codes, the second takes the operands in the other order, and the third one operand twice. */
 static void add_compared(maker *m, const ht_program_step *s, ht_strip_code code) {
     const bool to = is_there(s->in[1], m->numbers) && !is_there(s->in[0], m->numbers);
@@ -224,12 +214,9 @@ static void add_step(maker *m, int i) {
     const form f = form_of(s, &code);
     switch (f) {
     case OF_ONE:
-        load(m, s->in[0]);
-        add(m, code);
-        break;
     case FUNCTION:
         load(m, s->in[0]);
-        add_function(m, code);
+        add(m, code);
         break;
     case SCALED:
         load(m, s->in[0]);

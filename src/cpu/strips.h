@@ -25,7 +25,7 @@
     X(RSQRT, rsqrt)                                                                                                    \
     X(RECIPROCAL, reciprocal)
 
-/* The same, of many instructions; id_SCALED of them times a value. */
+/* The same, of many instructions. */
 #define HT_STRIP_FUNCTION(X)                                                                                           \
     X(EXP, exp)                                                                                                        \
     X(LOG, log)                                                                                                        \
@@ -82,7 +82,6 @@ typedef enum ht_strip_light {
 typedef enum ht_strip_store { HT_STORE_NOTHING, HT_STORE_THERE, HT_STORE_PAST, HT_STORE_COUNT } ht_strip_store;
 
 #define HT_STRIP_ONE(id, name)   HT_STRIP_##id,
-#define HT_STRIP_BOTH(id, name)  HT_STRIP_##id, HT_STRIP_##id##_SCALED,
 #define HT_STRIP_TWICE(id, name) HT_STRIP_##id##_SELF,
 #define HT_STRIP_THREE(id, name) HT_STRIP_##id, HT_STRIP_##id##_TO, HT_STRIP_##id##_SELF,
 typedef enum ht_strip_code {
@@ -96,11 +95,10 @@ typedef enum ht_strip_code {
     HT_STRIP_CALL,              /* any other operation, from memory to memory */
     HT_STRIP_ASK,               /* for the lines that begin there */
     HT_STRIP_ASK_FAR,           /* into the second cache */
-    HT_STRIP_OF_ONE(HT_STRIP_ONE) HT_STRIP_FUNCTION(HT_STRIP_BOTH) HT_STRIP_OF_TWO(HT_STRIP_TWICE)
+    HT_STRIP_OF_ONE(HT_STRIP_ONE) HT_STRIP_FUNCTION(HT_STRIP_ONE) HT_STRIP_OF_TWO(HT_STRIP_TWICE)
         HT_STRIP_COMPARED(HT_STRIP_THREE) HT_STRIP_CODES
 } ht_strip_code;
 #undef HT_STRIP_ONE
-#undef HT_STRIP_BOTH
 #undef HT_STRIP_TWICE
 #undef HT_STRIP_THREE
 
@@ -120,7 +118,7 @@ typedef struct ht_strip_step {
     bool loads;       /* LIGHT, */
     uint8_t light[2]; /* ht_strip_light, in that order, and */
     uint8_t store;    /* ht_strip_store */
-    float value[2];   /* of SCALE; the first also of id_SCALED */
+    float value[2];   /* of SCALE */
     ht_strip_at at[HT_AT_COUNT];
     const struct ht_strip_call *call;
 } ht_strip_step;

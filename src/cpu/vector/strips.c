@@ -234,23 +234,19 @@ STEP(ASK, ASK(HT_PREFETCH))
 STEP(ASK_FAR, ASK(HT_PREFETCH_SECOND))
 
 #define OF_ONE(id, name) STEP(id, EACH a[k] = name##_lanes(a[k], v16f_zero()))
-#define FUNCTION(id, name)                                                                                             \
-    OF_ONE(id, name)                                                                                                   \
-    STEP(id##_SCALED, const v16f by = v16f_set1(s->value[0]); EACH a[k] = name##_lanes(v16f_mul(a[k], by), v16f_zero()))
-#define TWICE(id, name) STEP(id##_SELF, EACH a[k] = name##_lanes(a[k], a[k]))
+#define TWICE(id, name)  STEP(id##_SELF, EACH a[k] = name##_lanes(a[k], a[k]))
 #define COMPARED(id, name)                                                                                             \
     STEP(id, const float *const x = NUMBERS; EACH c->m[k] = name##_lanes(a[k], part_load(x, k)))                       \
     STEP(id##_TO, const float *const x = NUMBERS; EACH c->m[k] = name##_lanes(part_load(x, k), a[k]))                  \
     STEP(id##_SELF, EACH c->m[k] = name##_lanes(a[k], a[k]))
 HT_STRIP_OF_ONE(OF_ONE)
-HT_STRIP_FUNCTION(FUNCTION)
+HT_STRIP_FUNCTION(OF_ONE)
 HT_STRIP_OF_TWO(TWICE)
 HT_STRIP_COMPARED(COMPARED)
 
 /* ---- lists ---- */
 
 #define ENTRY(id, name)      [HT_STRIP_##id] = step_##id,
-#define ENTRY_OF(id, name)   ENTRY(id, name) ENTRY(id##_SCALED, name)
 #define ENTRY_SELF(id, name) ENTRY(id##_SELF, name)
 #define ENTRIES(id, name)    ENTRY(id, name) ENTRY(id##_TO, name) ENTRY(id##_SELF, name)
 static step_fn *const steps[HT_STRIP_CODES] = {[HT_STRIP_END] = step_END,
@@ -262,7 +258,7 @@ static step_fn *const steps[HT_STRIP_CODES] = {[HT_STRIP_END] = step_END,
                                                [HT_STRIP_CALL] = step_CALL,
                                                [HT_STRIP_ASK] = step_ASK,
                                                [HT_STRIP_ASK_FAR] = step_ASK_FAR,
-                                               HT_STRIP_OF_ONE(ENTRY) HT_STRIP_FUNCTION(ENTRY_OF)
+                                               HT_STRIP_OF_ONE(ENTRY) HT_STRIP_FUNCTION(ENTRY)
                                                    HT_STRIP_OF_TWO(ENTRY_SELF) HT_STRIP_COMPARED(ENTRIES)};
 
 static step with_places(const ht_strip_step *of, char *const *places) {
