@@ -294,7 +294,7 @@ static void fill_light(float *x, uint64_t *state) {
     for (int i = 0; i < LIGHT_N; i++) x[i] = chance(state, 9) ? NAN : test_random_float(state);
 }
 
-static ht_strip_step light_step(bool loads, int first, int second, ht_strip_store store) {
+static ht_strip_step light_step(bool loads, ht_strip_light first, ht_strip_light second, ht_strip_store store) {
     return (ht_strip_step){.code = HT_STRIP_LIGHT,
                            .loads = loads,
                            .light = {(uint8_t)first, (uint8_t)second},
@@ -304,8 +304,8 @@ static ht_strip_step light_step(bool loads, int first, int second, ht_strip_stor
 }
 
 /* Each of them, on numbers that it loads itself or that are there; the operand of the second is one number. */
-static void check_light(ht_strips_fn *run, const float *x, const float *y, const float *z, int first, int second,
-                        bool loads, ht_strip_store store) {
+static void check_light(ht_strips_fn *run, const float *x, const float *y, const float *z, ht_strip_light first,
+                        ht_strip_light second, bool loads, ht_strip_store store) {
     static _Alignas(64) float out[LIGHT_N + 16];
     memset(out, 0x5a, sizeof out);
     char *const places[4] = {(char *)(uintptr_t)x, (char *)(uintptr_t)y, (char *)(uintptr_t)z, (char *)out};
@@ -320,8 +320,8 @@ static void check_light(ht_strips_fn *run, const float *x, const float *y, const
     for (int i = 0; i < LIGHT_N; i++) {
         const float want = light(second, light(first, x[i], y[i], 0.75f), z[0], -1.5f);
         if (memcmp(&want, &out[i], sizeof want) != 0 && !(isnan(want) && isnan(out[i])))
-            fail_msg("operations %d and %d, %s, stored %d: element %d is %g, not %g", first, second,
-                     loads ? "loaded" : "there", store, i, (double)out[i], (double)want);
+            fail_msg("operations %d and %d, %s, stored %d: element %d is %g, not %g", (int)first, (int)second,
+                     loads ? "loaded" : "there", (int)store, i, (double)out[i], (double)want);
     }
     for (int i = LIGHT_N; i < LIGHT_N + 16; i++) assert_memory_equal(&out[i], "ZZZZ", 4);
 }
@@ -341,7 +341,8 @@ static void light_steps_do_two_operations(void **state) {
             for (int second = 0; second < (first ? HT_LIGHT_SECONDS : 1); second++)
                 for (int store = 0; store < HT_STORE_COUNT; store++)
                     for (int loads = 0; loads < 2; loads++)
-                        check_light((ht_strips_fn *)p.strips, x, y, z, first, second, loads, (ht_strip_store)store);
+                        check_light((ht_strips_fn *)p.strips, x, y, z, (ht_strip_light)first, (ht_strip_light)second,
+                                    loads, (ht_strip_store)store);
     }
 }
 
