@@ -170,13 +170,34 @@ HT_INLINE void weigh_tail(const attend_page *page, attend_group *g, ht_dtype t, 
     }
 }
 
+/* They are few, and one function for all groups compiles in less time. */
+static void weigh_tails(const attend_page *page, attend_group *g, int query, int m, int64_t column, int first,
+                        int end) {
+    switch (page->dtype) {
+    case HT_F16: weigh_tail(page, g, HT_F16, query, m, column, first, end); break;
+    case HT_BF16: weigh_tail(page, g, HT_BF16, query, m, column, first, end); break;
+    case HT_I8: weigh_tail(page, g, HT_I8, query, m, column, first, end); break;
+    default: weigh_tail(page, g, HT_F32, query, m, column, first, end); break;
+    }
+}
+
 HT_INLINE void weigh(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int first, int end) {
     int64_t whole = page->v_stride / 16 * 16, column = 0;
-    if (first >= end) return;
     for (; column + 16 * WIDE(m) <= whole; column += 16 * WIDE(m))
         weigh_columns(page, g, t, query, m, WIDE(m), column, first, end);
     for (; column < whole; column += 16) weigh_columns(page, g, t, query, m, 1, column, first, end);
-    if (column < page->v_stride) weigh_tail(page, g, t, query, m, column, first, end);
+    if (column < page->v_stride) weigh_tails(page, g, query, m, column, first, end);
+}
+
+/* Keys that one query of a group sees, and others do not. */
+static void weigh_alone(const attend_page *page, attend_group *g, int query, int first, int end) {
+    if (first >= end) return;
+    switch (page->dtype) {
+    case HT_F16: weigh(page, g, HT_F16, query, 1, first, end); break;
+    case HT_BF16: weigh(page, g, HT_BF16, query, 1, first, end); break;
+    case HT_I8: weigh(page, g, HT_I8, query, 1, first, end); break;
+    default: weigh(page, g, HT_F32, query, 1, first, end); break;
+    }
 }
 
 /* ---- from scores to weights, in place ---- */
@@ -243,14 +264,14 @@ HT_INLINE void page_of(const attend_page *page, attend_group *g, ht_dtype t, int
         if (g->first[i] < g->end[i]) weights_of(g, i);
     memset(g->out, 0, (size_t)(m * attend_padded(page->head_dim)) * sizeof(float));
     if (e.common_first >= e.common_end) {
-        for (int i = 0; i < m; i++) weigh(page, g, t, i, 1, g->first[i], g->end[i]);
+        for (int i = 0; i < m; i++) weigh_alone(page, g, i, g->first[i], g->end[i]);
         return;
     }
     for (int i = 0; i < m; i++)
-        if (g->first[i] < g->end[i]) weigh(page, g, t, i, 1, g->first[i], e.common_first);
+        if (g->first[i] < g->end[i]) weigh_alone(page, g, i, g->first[i], e.common_first);
     weigh(page, g, t, 0, m, e.common_first, e.common_end);
     for (int i = 0; i < m; i++)
-        if (g->first[i] < g->end[i]) weigh(page, g, t, i, 1, e.common_end, g->end[i]);
+        if (g->first[i] < g->end[i]) weigh_alone(page, g, i, e.common_end, g->end[i]);
 }
 
 HT_INLINE void page_of_dtype(const attend_page *page, attend_group *g, ht_dtype t) {

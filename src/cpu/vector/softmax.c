@@ -164,24 +164,35 @@ HT_INLINE v16f first_largest(ht_dtype t, const char *x) {
     return v16f_set1(v16f_hmax(s.largest));
 }
 
+/* n elements, some of which are much larger than what their powers were taken around, once more: around their own largest. Not
+ * inline: it is rare, and of the loops round it there are many. */
+#define COMPUTE_ANEW(name, t)                                                                                          \
+    __attribute__((noinline)) static void name(const char *x, float *room, int64_t n, row_state *row, row_sum *sum) {  \
+        stages s = {.looked_at = x, .computed = x, .largest = row->largest, .sum = row_sum_zero()};                    \
+        row_steps(t, false, false, true, false, &s, room, n);                                                          \
+        s.around = v16f_set1(v16f_hmax(s.largest));                                                                    \
+        row_steps(t, false, true, false, false, &s, room, n);                                                          \
+        row->total = v16f_mul(row->total, v16f_exp_falling(v16f_sub(row->largest, s.around)));                         \
+        row->largest = s.around;                                                                                       \
+        *sum = s.sum;                                                                                                  \
+    }
+COMPUTE_ANEW(compute_anew_f32, HT_F32)
+COMPUTE_ANEW(compute_anew_f16, HT_F16)
+COMPUTE_ANEW(compute_anew_bf16, HT_BF16)
+
 /* Block b, of n elements, is computed, and the same block of the row before written if `writes`. */
 HT_INLINE void block_of_powers(ht_dtype t, bool writes, bool past_caches, stages *s, row_state *row, int64_t b,
                                float *room, int64_t n) {
     s->around = row->largest;
     s->sum = row_sum_zero();
     row_steps_of(t, writes, true, false, true, past_caches, s, room, n);
-    if (m16_any(v16f_gt(v16f_from_bits(s->most), v16f_set1(MOST_ABOVE)))) {
-        s->looked_at = s->computed;
-        s->largest = row->largest;
-        row_steps(t, false, false, true, false, s, room, n);
-        s->around = v16f_set1(v16f_hmax(s->largest));
-        s->sum = row_sum_zero();
-        row_steps(t, false, true, false, false, s, room, n);
-        row->total = v16f_mul(row->total, v16f_exp_falling(v16f_sub(row->largest, s->around)));
-        row->largest = s->around;
-    }
-    row->total = v16f_add(row->total, row_sum_lanes(&s->sum));
-    row->around[b] = s->around;
+    row_sum sum = s->sum;
+    if (m16_any(v16f_gt(v16f_from_bits(s->most), v16f_set1(MOST_ABOVE))))
+        (t == HT_F32   ? compute_anew_f32
+         : t == HT_F16 ? compute_anew_f16
+                       : compute_anew_bf16)(s->computed, room, n, row, &sum);
+    row->total = v16f_add(row->total, row_sum_lanes(&sum));
+    row->around[b] = row->largest;
 }
 
 HT_INLINE void finish_row(row_state *row, int64_t n_blocks) {
@@ -392,28 +403,53 @@ HT_INLINE bool powers_around(ht_dtype t, bool past_caches, bool writes, bool kee
     return near;
 }
 
+/* `rows` rows from `row` on, some of which have much larger elements than what their powers were taken around, once more: where
+ * that is so around their own largest. Not inline, as with rows. */
+#define COMPUTE_BAND_ANEW(name, t, registers)                                                                          \
+    __attribute__((noinline)) static void name(const strip *s, int last, int64_t row, int64_t rows, sums *to,          \
+                                               v16f *sum) {                                                            \
+        v16f around[STRIP / 16];                                                                                       \
+        largest_of_band(t, registers, last, s, s->x + row * s->x_step, rows, around);                                  \
+        HT_UNROLL                                                                                                      \
+        for (int g = 0; g < registers; g++) {                                                                          \
+            const m16 far = v16f_gt(v16f_sub(around[g], to->around[g]), v16f_set1(MOST_ABOVE));                        \
+            around[g] = v16f_select(far, around[g], to->around[g]);                                                    \
+        }                                                                                                              \
+        powers_around(t, false, false, s->power, registers, last, s, NULL, row, rows, around, sum);                    \
+        take_down(registers, around, to);                                                                              \
+    }
+COMPUTE_BAND_ANEW(compute_band_anew_f32, HT_F32, STRIP / 16)
+COMPUTE_BAND_ANEW(compute_band_anew_f16, HT_F16, STRIP / 16)
+COMPUTE_BAND_ANEW(compute_band_anew_bf16, HT_BF16, STRIP / 16)
+COMPUTE_BAND_ANEW(compute_narrow_anew_f32, HT_F32, 1)
+COMPUTE_BAND_ANEW(compute_narrow_anew_f16, HT_F16, 1)
+COMPUTE_BAND_ANEW(compute_narrow_anew_bf16, HT_BF16, 1)
+
+HT_INLINE void compute_band_anew(ht_dtype t, int registers, int last, const strip *s, int64_t row, int64_t rows,
+                                 sums *to, v16f *sum) {
+    if (registers == 1)
+        (t == HT_F32   ? compute_narrow_anew_f32
+         : t == HT_F16 ? compute_narrow_anew_f16
+                       : compute_narrow_anew_bf16)(s, last, row, rows, to, sum);
+    else
+        (t == HT_F32   ? compute_band_anew_f32
+         : t == HT_F16 ? compute_band_anew_f16
+                       : compute_band_anew_bf16)(s, last, row, rows, to, sum);
+}
+
 /* Of rows from `row` on: their powers, around the largest elements of the first band in which some were not much larger than
  * what was there before. */
 HT_INLINE void band_of_powers(ht_dtype t, bool past_caches, bool writes, bool keeps, int registers, int last,
                               const strip *s, const finished *before, int64_t row, sums *to) {
     const int64_t rows = s->n - row < BAND ? s->n - row : BAND;
-    v16f largest[STRIP / 16], around[STRIP / 16], sum[STRIP / 16];
-    const char *x = s->x + row * s->x_step;
+    v16f around[STRIP / 16], sum[STRIP / 16];
     HT_UNROLL
     for (int g = 0; g < registers; g++) around[g] = to->around[g];
-    if (!powers_around(t, past_caches, writes, keeps, registers, last, s, before, row, rows, around, sum)) {
-        largest_of_band(t, registers, last, s, x, rows, largest);
-        HT_UNROLL
-        for (int g = 0; g < registers; g++) {
-            const m16 far = v16f_gt(v16f_sub(largest[g], around[g]), v16f_set1(MOST_ABOVE));
-            around[g] = v16f_select(far, largest[g], around[g]);
-        }
-        powers_around(t, past_caches, false, keeps, registers, last, s, before, row, rows, around, sum);
-        take_down(registers, around, to);
-    }
+    if (!powers_around(t, past_caches, writes, keeps, registers, last, s, before, row, rows, around, sum))
+        compute_band_anew(t, registers, last, s, row, rows, to, sum);
     if (keeps) {
         HT_UNROLL
-        for (int g = 0; g < registers; g++) v16f_store(s->around + row / BAND * 16 * registers + 16 * g, around[g]);
+        for (int g = 0; g < registers; g++) v16f_store(s->around + row / BAND * 16 * registers + 16 * g, to->around[g]);
     }
     add_band(registers, !keeps, sum, to);
 }
