@@ -257,6 +257,7 @@ static bool is_repetition(int type) {
 /* Where everything takes many times as long, repetitions are left out altogether. */
 static bool is_left_out(int isa, int type, ht_precision precision) {
     if (TEST_WATCHES_THREADS && (type / 4 + type + isa) % 3) return true;
+    if (TEST_EMULATED && (type + isa + (precision == HT_PRECISION_REFERENCE)) % 2) return true;
     return is_repetition(type) && (TEST_SLOW || precision == HT_PRECISION_REFERENCE || isa == HT_CPU_REFERENCE);
 }
 
