@@ -14,7 +14,7 @@ enum {
 
 /* ---- which programs ---- */
 
-typedef enum form { NONE, OF_ONE, FUNCTION, OF_TWO, SCALED, COMPARED, CHOICE, CALLED } form;
+typedef enum form { NONE, OF_ONE, FUNCTION, POWER, OF_TWO, SCALED, COMPARED, CHOICE, CALLED } form;
 
 /* How strips do a step, and with which code: OF_TWO, that of one operand twice; COMPARED, the first of three. */
 static form form_of(const ht_program_step *s, ht_strip_code *code) {
@@ -36,6 +36,7 @@ static form form_of(const ht_program_step *s, ht_strip_code *code) {
         HT_STRIP_FUNCTION(LONG)
         HT_STRIP_OF_TWO(TWO)
         HT_STRIP_COMPARED(TRUTHS)
+    case HT_OP_EXP: return POWER;
     case HT_OP_SCALE: return SCALED;
     case HT_OP_WHERE: return CHOICE;
     default: return called ? CALLED : NONE;
@@ -49,7 +50,7 @@ bool ht_each_takes_strips(const ht_program *p) {
         ht_strip_code code;
         const form f = form_of(&p->step[i], &code);
         if (f == NONE) return false;
-        gains |= f != CALLED && (f != FUNCTION || p->n_steps > 1);
+        gains |= f != CALLED && ((f != FUNCTION && f != POWER) || p->n_steps > 1);
     }
     return gains;
 }
@@ -104,10 +105,12 @@ static int step_of(int id) { return id < 0 ? -1 - id : -1; }
 
 /* ---- steps of few instructions ---- */
 
-/* What is done next becomes a part of the last step, or of a new one if that has done as much as it can. */
-static ht_strip_step *last_light(maker *m, bool has_room) {
+/* The last step, if it can do `what`, or store (NOTHING), too; or NULL. */
+static ht_strip_step *last_with_room(maker *m, ht_strip_light what) {
     ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
-    return last && last->code == HT_STRIP_LIGHT && !last->store && has_room ? last : add(m, HT_STRIP_LIGHT);
+    if (!last || (last->code != HT_STRIP_LIGHT && last->code != HT_STRIP_EXP) || last->store) return NULL;
+    const bool is_first = last->code == HT_STRIP_LIGHT && !last->light[0];
+    return !what || is_first || (!last->light[1] && what < HT_LIGHT_SECONDS) ? last : NULL;
 }
 
 static void load(maker *m, int id) {
@@ -119,18 +122,29 @@ static void load(maker *m, int id) {
 }
 
 static void store(maker *m, ht_strip_store how, ht_strip_at at) {
-    ht_strip_step *s = last_light(m, true);
+    ht_strip_step *s = last_with_room(m, HT_LIGHT_NOTHING);
+    if (!s) s = add(m, HT_STRIP_LIGHT);
     s->store = (uint8_t)how;
     s->at[HT_AT_STORE] = at;
 }
 
 static void add_light(maker *m, ht_strip_light what, ht_strip_at at, float value) {
-    const ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
-    ht_strip_step *s = last_light(m, last && (!last->light[0] || (!last->light[1] && what < HT_LIGHT_SECONDS)));
-    const int k = s->light[0] ? 1 : 0;
+    ht_strip_step *s = last_with_room(m, what);
+    if (!s) s = add(m, HT_STRIP_LIGHT);
+    const int k = s->light[0] || s->code == HT_STRIP_EXP ? 1 : 0;
     s->light[k] = (uint8_t)what;
     s->value[k] = value;
     s->at[HT_AT_FIRST + k] = at;
+}
+
+/* A step that does nothing but SCALE becomes a part of this one. */
+static void add_power(maker *m) {
+    ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
+    if (last && last->code == HT_STRIP_LIGHT && !last->loads && last->light[0] == HT_LIGHT_SCALE && !last->light[1] &&
+        !last->store)
+        last->code = HT_STRIP_EXP;
+    else
+        add(m, HT_STRIP_EXP);
 }
 
 /* An operation on the numbers and an operand, or with `to` on an operand and the numbers, as a part of a step. */
@@ -217,6 +231,10 @@ static void add_step(maker *m, int i) {
     case FUNCTION:
         load(m, s->in[0]);
         add(m, code);
+        break;
+    case POWER:
+        load(m, s->in[0]);
+        add_power(m);
         break;
     case SCALED:
         load(m, s->in[0]);

@@ -27,7 +27,6 @@
 
 /* The same, of many instructions. */
 #define HT_STRIP_FUNCTION(X)                                                                                           \
-    X(EXP, exp)                                                                                                        \
     X(LOG, log)                                                                                                        \
     X(TANH, tanh)                                                                                                      \
     X(SIGMOID, sigmoid)                                                                                                \
@@ -52,8 +51,8 @@
     X(LESS, less)                                                                                                      \
     X(LESS_EQUAL, less_equal)
 
-/* X(id, name): what a LIGHT step does, twice at most: with the numbers and others in memory, id_TO with those and them, or
- * SCALE with a value. */
+/* X(id, name): what a LIGHT step does, twice at most, or an EXP step after the power: with the numbers and others in memory,
+ * id_TO with those and them, or SCALE with a value. */
 #define HT_STRIP_LIGHT_OF(X)                                                                                           \
     X(ADD, add)                                                                                                        \
     X(SUBTRACT, subtract)                                                                                              \
@@ -86,14 +85,15 @@ typedef enum ht_strip_store { HT_STORE_NOTHING, HT_STORE_THERE, HT_STORE_PAST, H
 #define HT_STRIP_THREE(id, name) HT_STRIP_##id, HT_STRIP_##id##_TO, HT_STRIP_##id##_SELF,
 typedef enum ht_strip_code {
     HT_STRIP_END,
-    HT_STRIP_LIGHT,       /* loads numbers, does two operations of few instructions, and stores them, or some of that */
+    HT_STRIP_LIGHT, /* loads numbers, does two operations of few instructions, and stores them, or some of that */
+    HT_STRIP_EXP, /* takes powers, of numbers times a value if the first operation is SCALE, does another and stores */
     HT_STRIP_LOAD_TRUTHS, /* of bytes, which are true if not 0 */
     HT_STRIP_STORE_TRUTHS,
     HT_STRIP_STORE_TRUTHS_PAST, /* round the caches, to the beginning of a line; ht_bypass_end has to follow */
     HT_STRIP_WHERE,             /* numbers, where the truths are, others from memory elsewhere */
     HT_STRIP_ELSEWHERE,         /* the other way round */
     HT_STRIP_CALL,              /* any other operation, from memory to memory */
-    HT_STRIP_ASK,               /* for the lines that begin there */
+    HT_STRIP_ASK,               /* for the lines that begin there; before all others */
     HT_STRIP_ASK_FAR,           /* into the second cache */
     HT_STRIP_OF_ONE(HT_STRIP_ONE) HT_STRIP_FUNCTION(HT_STRIP_ONE) HT_STRIP_OF_TWO(HT_STRIP_TWICE)
         HT_STRIP_COMPARED(HT_STRIP_THREE) HT_STRIP_CODES
@@ -110,12 +110,12 @@ typedef struct ht_strip_at {
     int64_t offset;
 } ht_strip_at;
 
-/* Where what a step loads, takes and stores is; other steps than LIGHT have one place, the first. */
+/* Where what a step loads, takes and stores is; other steps than LIGHT and EXP have one place, the first. */
 enum { HT_AT_LOAD, HT_AT_FIRST, HT_AT_SECOND, HT_AT_STORE, HT_AT_COUNT };
 
 typedef struct ht_strip_step {
     ht_strip_code code;
-    bool loads;       /* LIGHT, */
+    bool loads;       /* LIGHT; and of EXP, too: */
     uint8_t light[2]; /* ht_strip_light, in that order, and */
     uint8_t store;    /* ht_strip_store */
     float value[2];   /* of SCALE */
@@ -123,9 +123,12 @@ typedef struct ht_strip_step {
     const struct ht_strip_call *call;
 } ht_strip_step;
 
-/* Steps that a list has at most: for every step of a program what loads its operands, does it, and stores its result in two
- * places; what asks, for one operand twice; and the end. */
-enum { HT_STRIP_STEPS = 5 * HT_PROGRAM_STEPS + HT_PROGRAM_INPUTS + HT_PROGRAM_OUTPUTS + 2 };
+/* Steps that a list has at most: what asks, for one operand twice; for every step of a program what loads its operands, does
+ * it, and stores its result in two places; and the end. */
+enum {
+    HT_STRIP_ASKS = HT_PROGRAM_INPUTS + HT_PROGRAM_OUTPUTS + 1,
+    HT_STRIP_STEPS = HT_STRIP_ASKS + 5 * HT_PROGRAM_STEPS + 1
+};
 
 /* A function of blocks and its operands. */
 typedef struct ht_strip_call {

@@ -1,6 +1,7 @@
 /* Programs of operations on f32, which some instruction sets run by strips (cpu/strips.h), against the plain kernels, one after
  * another, to the last bit: random ones, of every operation that strips know and of some that they call, of operands that lie
  * in any way, with results that are read again or not, written over operands, or large. */
+#include "base/math.h"
 #include "cpu/bypass.h"
 #include "cpu/isa.h"
 #include "cpu/reference/value.h"
@@ -303,9 +304,18 @@ static ht_strip_step light_step(bool loads, ht_strip_light first, ht_strip_light
                            .at = {{0, 4 * HT_STRIP, 0}, {1, 4 * HT_STRIP, 0}, {2, 0, 0}, {3, 4 * HT_STRIP, 0}}};
 }
 
-/* Each of them, on numbers that it loads itself or that are there; the operand of the second is one number. */
-static void check_light(ht_strips_fn *run, const float *x, const float *y, const float *z, ht_strip_light first,
-                        ht_strip_light second, bool loads, ht_strip_store store) {
+/* Numbers whose powers are finite in the first strip; of every 64 in the second one that of one is not, and in the third some
+ * are NaN. In this thread what is below the lowest normal number is not 0. */
+static void fill_exponents(float *x, uint64_t *state) {
+    for (int i = 0; i < LIGHT_N; i++) x[i] = 80.0f * test_random_float(state);
+    for (int i = HT_STRIP; i < 2 * HT_STRIP; i += 64) x[i + (int)(test_random(state) % 64)] = 130.0f;
+    for (int i = 2 * HT_STRIP; i < LIGHT_N; i++)
+        if (chance(state, 9)) x[i] = chance(state, 2) ? NAN : -NAN;
+}
+
+/* Each of them, a LIGHT or an EXP, on numbers that it loads itself or that are there; the operand of the second is one number. */
+static void check_step(ht_strips_fn *run, ht_strip_code code, const float *x, const float *y, const float *z,
+                       ht_strip_light first, ht_strip_light second, bool loads, ht_strip_store store) {
     static _Alignas(64) float out[LIGHT_N + 16];
     memset(out, 0x5a, sizeof out);
     char *const places[4] = {(char *)(uintptr_t)x, (char *)(uintptr_t)y, (char *)(uintptr_t)z, (char *)out};
@@ -313,23 +323,26 @@ static void check_light(ht_strips_fn *run, const float *x, const float *y, const
     int n = 0;
     if (!loads) list[n++] = light_step(true, HT_LIGHT_NOTHING, HT_LIGHT_NOTHING, HT_STORE_NOTHING);
     list[n++] = light_step(loads, first, second, store);
+    list[n - 1].code = code;
     if (!store) list[n++] = light_step(false, HT_LIGHT_NOTHING, HT_LIGHT_NOTHING, HT_STORE_THERE);
     list[n] = (ht_strip_step){.code = HT_STRIP_END};
     run(list, places, LIGHT_STRIPS);
     ht_bypass_end();
     for (int i = 0; i < LIGHT_N; i++) {
-        const float want = light(second, light(first, x[i], y[i], 0.75f), z[0], -1.5f);
+        float want = light(first, x[i], y[i], 0.75f);
+        if (code == HT_STRIP_EXP) want = ht_exp_f32(want);
+        want = light(second, want, z[0], -1.5f);
         if (memcmp(&want, &out[i], sizeof want) != 0 && !(isnan(want) && isnan(out[i])))
-            fail_msg("operations %d and %d, %s, stored %d: element %d is %g, not %g", (int)first, (int)second,
-                     loads ? "loaded" : "there", (int)store, i, (double)out[i], (double)want);
+            fail_msg("step %d, operations %d and %d, %s, stored %d: element %d is %g, not %g", (int)code, (int)first,
+                     (int)second, loads ? "loaded" : "there", (int)store, i, (double)out[i], (double)want);
     }
     for (int i = LIGHT_N; i < LIGHT_N + 16; i++) assert_memory_equal(&out[i], "ZZZZ", 4);
 }
 
-static void light_steps_do_two_operations(void **state) {
+static void steps_do_two_operations(void **state) {
     const devices *d = *state;
     uint64_t random = 11;
-    static float x[LIGHT_N], y[LIGHT_N], z[HT_STRIP];
+    static float x[LIGHT_N], y[LIGHT_N], z[HT_STRIP], exponents[LIGHT_N];
     fill_light(x, &random);
     fill_light(y, &random);
     for (int i = 0; i < HT_STRIP; i++) z[i] = 1.25f;
@@ -337,12 +350,20 @@ static void light_steps_do_two_operations(void **state) {
         ht_program p = {.n_in = 2, .n_out = 1, .n_steps = 1, .in = {HT_F32, HT_F32}};
         p.step[0] = (ht_program_step){.op = HT_OP_ADD, .from = HT_F32, .to = HT_F32, .n_in = 2, .in = {0, 1}};
         if (!d->one[i]->prepare_program(d->one[i], &p) || !p.strips) continue;
+        ht_strips_fn *const run = (ht_strips_fn *)p.strips;
         for (int first = 0; first < HT_LIGHT_COUNT; first++)
             for (int second = 0; second < (first ? HT_LIGHT_SECONDS : 1); second++)
                 for (int store = 0; store < HT_STORE_COUNT; store++)
                     for (int loads = 0; loads < 2; loads++)
-                        check_light((ht_strips_fn *)p.strips, x, y, z, (ht_strip_light)first, (ht_strip_light)second,
-                                    loads, (ht_strip_store)store);
+                        check_step(run, HT_STRIP_LIGHT, x, y, z, (ht_strip_light)first, (ht_strip_light)second, loads,
+                                   (ht_strip_store)store);
+        for (int scales = 0; scales < 2; scales++)
+            for (int second = 0; second < HT_LIGHT_SECONDS; second++)
+                for (int store = 0; store < HT_STORE_COUNT; store++) {
+                    fill_exponents(exponents, &random);
+                    check_step(run, HT_STRIP_EXP, exponents, y, z, scales ? HT_LIGHT_SCALE : HT_LIGHT_NOTHING,
+                               (ht_strip_light)second, false, (ht_strip_store)store);
+                }
     }
 }
 
@@ -364,7 +385,7 @@ static int close_devices(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(programs_give_what_operations_give),
-        cmocka_unit_test(light_steps_do_two_operations),
+        cmocka_unit_test(steps_do_two_operations),
         cmocka_unit_test(large_results_are_those_of_operations),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -36,14 +36,17 @@ HT_INLINE v16f v16f_exp_scaled(v16f x) {
 #if defined(HT_ISA_YMM)
 /* Scaling is ten instructions there. But where 2^n is finite, n can be added to the exponents of the table: one addition, as
  * the table has 2^(i / 16) less i << 19. What lies below -87.5 is 0; what lies above 88.7, or is NaN, is scaled. */
+#define HT_EXP_LEAST_UNSCALED -87.5f
+#define HT_EXP_MOST_UNSCALED  88.7f
+#define HT_UNSCALED_POWERS    HT_SIXTEENTH_POWERS(1 << 19)
 HT_INLINE v16f v16f_exp(v16f x) {
-    static const int32_t table[16] = HT_SIXTEENTH_POWERS(1 << 19);
-    const v16f near = v16f_max(v16f_set1(-87.5f), x), shift = v16f_set1(HT_POWER_SHIFT);
+    static const int32_t table[16] = HT_UNSCALED_POWERS;
+    const v16f near = v16f_max(v16f_set1(HT_EXP_LEAST_UNSCALED), x), shift = v16f_set1(HT_POWER_SHIFT);
     const v16f shifted = v16f_fma(near, v16f_set1(HT_LOG2_E), shift);
     const v16i bits = v16f_bits(shifted);
     const v16f power = v16f_from_bits(v16i_add(v16i_choose_16(table, bits), v16i_shl(bits, 19)));
     const v16f y = v16f_exp_near(near, v16f_sub(shifted, shift), power);
-    const m16 far = v16f_not_at_most(x, v16f_set1(88.7f));
+    const m16 far = v16f_not_at_most(x, v16f_set1(HT_EXP_MOST_UNSCALED));
     return __builtin_expect(m16_any(far), 0) ? v16f_exp_scaled(x) : y;
 }
 #else

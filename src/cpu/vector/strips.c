@@ -43,7 +43,7 @@ struct step {
     char *at[HT_AT_COUNT];      /* for the first part, */
     int64_t bytes[HT_AT_COUNT]; /* and from one part to the next */
     float value[2];
-    const ht_strip_call *call;
+    const ht_strip_step *of;
 };
 
 #define EACH                                                                                                           \
@@ -205,6 +205,95 @@ LIGHT_STEPS(LIGHT_STEP)
     [loads][HT_LIGHT_##first][HT_LIGHT_##second][HT_STORE_##store] = LIGHT_NAME(loads, first, second, store),
 static step_fn *const light_steps[2][HT_LIGHT_COUNT][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {LIGHT_STEPS(LIGHT_ENTRY)};
 
+/* ---- powers ---- */
+
+#if defined(HT_ISA_YMM)
+/* What v16f_exp computes with. Most of it stays in memory, as there are few registers beside eight of numbers. */
+#define EIGHT(x)                                                                                                       \
+    { x, x, x, x, x, x, x, x }
+typedef struct exp_constants {
+    float lowest[8], log2_e[8], shift[8], ln2_high[8], ln2_low[8], third[8], second[8];
+    int32_t power[16];
+} exp_constants;
+static const _Alignas(64) exp_constants exp_in_eights = {EIGHT(HT_EXP_LEAST_UNSCALED),
+                                                         EIGHT(HT_LOG2_E),
+                                                         EIGHT(HT_POWER_SHIFT),
+                                                         EIGHT(HT_LN2_HIGH),
+                                                         EIGHT(HT_LN2_LOW),
+                                                         EIGHT(HT_POWER_3),
+                                                         EIGHT(HT_POWER_2),
+                                                         HT_UNSCALED_POWERS};
+
+/* v16f_exp of eight that need no scaling. */
+HT_INLINE __m256 exp_of_eight(__m256 x, __m256 shift, __m256 ln2_high) {
+    const exp_constants *of = &exp_in_eights;
+    __asm__("" : "+r"(of), "+x"(x)); /* or compilers would keep all of it in registers, and numbers in memory */
+    const float *table = (const float *)(const void *)of->power;
+    const __m256 near = _mm256_max_ps(_mm256_load_ps(of->lowest), x);
+    const __m256 shifted = _mm256_fmadd_ps(near, _mm256_load_ps(of->log2_e), shift);
+    const __m256i bits = _mm256_castps_si256(shifted);
+    const __m256i fraction = ht_choose_16(_mm256_load_ps(table), _mm256_load_ps(table + 8), bits);
+    const __m256 power = _mm256_castsi256_ps(_mm256_add_epi32(fraction, _mm256_slli_epi32(bits, 19)));
+    const __m256 n = _mm256_sub_ps(shifted, shift);
+    const __m256 r = _mm256_fnmadd_ps(n, _mm256_load_ps(of->ln2_low), _mm256_fnmadd_ps(n, ln2_high, near));
+    const __m256 q = _mm256_fmadd_ps(_mm256_load_ps(of->third), r, _mm256_load_ps(of->second));
+    return _mm256_fmadd_ps(power, _mm256_fmadd_ps(_mm256_mul_ps(r, r), q, r), power);
+}
+
+/* Whether some power has to be scaled. Bits are compared as integers, so a NaN with a sign counts as small: what is unscaled of
+ * it is NaN, too. */
+HT_INLINE bool is_scaled(const v16f a[REGISTERS]) {
+    v16i most = v16f_bits(a[0]);
+    HT_UNROLL
+    for (int k = 1; k < REGISTERS; k++) most = v16i_max(most, v16f_bits(a[k]));
+    const __m256i highest = _mm256_castps_si256(_mm256_set1_ps(HT_EXP_MOST_UNSCALED));
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi32(_mm256_max_epi32(most.a, most.b), highest)) != 0;
+}
+
+/* Any of the steps below, after what it does first, where that is so, which is rare: these have no place for it. */
+__attribute__((noinline)) static void step_exp_scaled(STATE) {
+    v16f a[REGISTERS] = TAKEN;
+    EACH a[k] = v16f_exp_scaled(a[k]);
+    light(false, HT_LIGHT_NOTHING, s->of->light[1], s->of->store, s, part, a);
+    s++;
+    s->fn(s, c, part, GIVEN);
+}
+
+HT_INLINE void exp_step(ht_strip_light first, ht_strip_light second, ht_strip_store store, STATE) {
+    v16f a[REGISTERS] = TAKEN;
+    light(false, first, HT_LIGHT_NOTHING, HT_STORE_NOTHING, s, part, a);
+    if (__builtin_expect(is_scaled(a), 0)) {
+        step_exp_scaled(s, c, part, GIVEN);
+        return;
+    }
+    const __m256 shift = _mm256_load_ps(exp_in_eights.shift), ln2_high = _mm256_load_ps(exp_in_eights.ln2_high);
+    EACH a[k] = (v16f){exp_of_eight(a[k].a, shift, ln2_high), exp_of_eight(a[k].b, shift, ln2_high)};
+    light(false, HT_LIGHT_NOTHING, second, store, s, part, a);
+    s++;
+    s->fn(s, c, part, GIVEN);
+}
+#else
+HT_INLINE void exp_step(ht_strip_light first, ht_strip_light second, ht_strip_store store, STATE) {
+    v16f a[REGISTERS] = TAKEN;
+    light(false, first, HT_LIGHT_NOTHING, HT_STORE_NOTHING, s, part, a);
+    EACH a[k] = v16f_exp(a[k]);
+    light(false, HT_LIGHT_NOTHING, second, store, s, part, a);
+    s++;
+    s->fn(s, c, part, GIVEN);
+}
+#endif
+
+#define POWER_NAME(first, second, store) step_exp_##first##_##second##_##store
+#define POWER_STEP(loads, first, second, store)                                                                        \
+    static void POWER_NAME(first, second, store)(STATE) {                                                              \
+        exp_step(HT_LIGHT_##first, HT_LIGHT_##second, HT_STORE_##store, s, c, part, r0, r1, r2, r3, r4, r5, r6, r7);   \
+    }
+#define POWER_ENTRY(loads, first, second, store)                                                                       \
+    [HT_LIGHT_##first == HT_LIGHT_SCALE][HT_LIGHT_##second][HT_STORE_##store] = POWER_NAME(first, second, store),
+#define POWER_STEPS(X) LIGHT_SECONDS(X, false, NOTHING) LIGHT_SECONDS(X, false, SCALE)
+POWER_STEPS(POWER_STEP)
+static step_fn *const power_steps[2][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {POWER_STEPS(POWER_ENTRY)};
+
 /* ---- others ---- */
 
 #define NUMBERS (const float *)(const void *)AT(0)
@@ -217,21 +306,12 @@ STEP(WHERE, const float *const x = NUMBERS; EACH a[k] = v16f_select(c->m[k], a[k
 STEP(ELSEWHERE, const float *const x = NUMBERS; EACH a[k] = v16f_select(c->m[k], part_load(x, k), a[k]))
 
 static void call(const step *s, char *const *places, int64_t part) {
-    const ht_strip_call *f = s->call;
+    const ht_strip_call *f = s->of->call;
     const void *in[HT_STEP_INPUTS];
     for (int k = 0; k < f->n_in; k++) in[k] = places[f->at[k].place] + part * (f->at[k].bytes / PARTS);
     f->fn(in, AT(0), AT_A_TIME, f->params);
 }
 STEP(CALL, call(s, c->places, part))
-
-#define ASK(prefetch)                                                                                                  \
-    const char *const x = AT(0);                                                                                       \
-    if (s->bytes[0] == (int64_t)sizeof(float) * AT_A_TIME) {                                                           \
-        EACH prefetch(x + 64 * k);                                                                                     \
-    } else                                                                                                             \
-        for (int64_t b = 0; b < s->bytes[0]; b += 64) prefetch(x + b)
-STEP(ASK, ASK(HT_PREFETCH))
-STEP(ASK_FAR, ASK(HT_PREFETCH_SECOND))
 
 #define OF_ONE(id, name) STEP(id, EACH a[k] = name##_lanes(a[k], v16f_zero()))
 #define TWICE(id, name)  STEP(id##_SELF, EACH a[k] = name##_lanes(a[k], a[k]))
@@ -256,16 +336,17 @@ static step_fn *const steps[HT_STRIP_CODES] = {[HT_STRIP_END] = step_END,
                                                [HT_STRIP_WHERE] = step_WHERE,
                                                [HT_STRIP_ELSEWHERE] = step_ELSEWHERE,
                                                [HT_STRIP_CALL] = step_CALL,
-                                               [HT_STRIP_ASK] = step_ASK,
-                                               [HT_STRIP_ASK_FAR] = step_ASK_FAR,
                                                HT_STRIP_OF_ONE(ENTRY) HT_STRIP_FUNCTION(ENTRY)
                                                    HT_STRIP_OF_TWO(ENTRY_SELF) HT_STRIP_COMPARED(ENTRIES)};
 
+static step_fn *fn_of(const ht_strip_step *s) {
+    if (s->code == HT_STRIP_LIGHT) return light_steps[s->loads][s->light[0]][s->light[1]][s->store];
+    if (s->code == HT_STRIP_EXP) return power_steps[s->light[0] == HT_LIGHT_SCALE][s->light[1]][s->store];
+    return steps[s->code];
+}
+
 static step with_places(const ht_strip_step *of, char *const *places) {
-    step s = {.fn = of->code == HT_STRIP_LIGHT ? light_steps[of->loads][of->light[0]][of->light[1]][of->store]
-                                               : steps[of->code],
-              .value = {of->value[0], of->value[1]},
-              .call = of->call};
+    step s = {.fn = fn_of(of), .value = {of->value[0], of->value[1]}, .of = of};
     for (int k = 0; k < HT_AT_COUNT; k++) {
         s.at[k] = places[of->at[k].place] + of->at[k].offset;
         s.bytes[k] = of->at[k].bytes / PARTS;
@@ -273,7 +354,30 @@ static step with_places(const ht_strip_step *of, char *const *places) {
     return s;
 }
 
+/* What is asked for with part 0. */
+typedef struct asked {
+    const char *at;
+    int64_t bytes;
+    bool far;
+} asked;
+
+HT_INLINE void ask(const asked *of, int64_t part) {
+    const char *from = of->at + part * of->bytes;
+    for (int64_t b = 0; b < of->bytes; b += 64) {
+        if (of->far)
+            HT_PREFETCH_SECOND(from + b);
+        else
+            HT_PREFETCH(from + b);
+    }
+}
+
 void HT_ISA_NAME(ht_run_strips)(const ht_strip_step *list, char *const *places, int64_t n) {
+    asked asks[HT_STRIP_ASKS];
+    int n_asks = 0;
+    for (; list->code == HT_STRIP_ASK || list->code == HT_STRIP_ASK_FAR; list++)
+        asks[n_asks++] = (asked){.at = places[list->at[0].place] + list->at[0].offset,
+                                 .bytes = list->at[0].bytes / PARTS,
+                                 .far = list->code == HT_STRIP_ASK_FAR};
     step s[HT_STRIP_STEPS];
     for (int i = 0;; i++) {
         s[i] = with_places(&list[i], places);
@@ -283,5 +387,8 @@ void HT_ISA_NAME(ht_run_strips)(const ht_strip_step *list, char *const *places, 
     v16f a[REGISTERS];
     EACH a[k] = v16f_zero();
     EACH c.m[k] = m16_first(0);
-    for (int64_t part = 0; part < n * PARTS; part++) s->fn(s, &c, part, GIVEN);
+    for (int64_t part = 0; part < n * PARTS; part++) {
+        for (int k = 0; k < n_asks; k++) ask(&asks[k], part);
+        s->fn(s, &c, part, GIVEN);
+    }
 }
