@@ -14,7 +14,7 @@ enum {
 
 /* ---- which programs ---- */
 
-typedef enum form { NONE, OF_ONE, FUNCTION, POWER, OF_TWO, SCALED, COMPARED, CHOICE, CALLED } form;
+typedef enum form { NONE, OF_ONE, FUNCTION, EXP, OF_TWO, SCALED, COMPARED, CHOICE, CALLED } form;
 
 /* How strips do a step, and with which code: OF_TWO, that of one operand twice; COMPARED, the first of three. */
 static form form_of(const ht_program_step *s, ht_strip_code *code) {
@@ -36,7 +36,7 @@ static form form_of(const ht_program_step *s, ht_strip_code *code) {
         HT_STRIP_FUNCTION(LONG)
         HT_STRIP_OF_TWO(TWO)
         HT_STRIP_COMPARED(TRUTHS)
-    case HT_OP_EXP: return POWER;
+    case HT_OP_EXP: return EXP;
     case HT_OP_SCALE: return SCALED;
     case HT_OP_WHERE: return CHOICE;
     default: return called ? CALLED : NONE;
@@ -50,7 +50,7 @@ bool ht_each_takes_strips(const ht_program *p) {
         ht_strip_code code;
         const form f = form_of(&p->step[i], &code);
         if (f == NONE) return false;
-        gains |= f != CALLED && ((f != FUNCTION && f != POWER) || p->n_steps > 1);
+        gains |= f != CALLED && ((f != FUNCTION && f != EXP) || p->n_steps > 1);
     }
     return gains;
 }
@@ -138,7 +138,7 @@ static void add_light(maker *m, ht_strip_light what, ht_strip_at at, float value
 }
 
 /* A step that does nothing but SCALE becomes a part of this one. */
-static void add_power(maker *m) {
+static void add_exp(maker *m) {
     ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
     if (last && last->code == HT_STRIP_LIGHT && !last->loads && last->light[0] == HT_LIGHT_SCALE && !last->light[1] &&
         !last->store)
@@ -232,9 +232,9 @@ static void add_step(maker *m, int i) {
         load(m, s->in[0]);
         add(m, code);
         break;
-    case POWER:
+    case EXP:
         load(m, s->in[0]);
-        add_power(m);
+        add_exp(m);
         break;
     case SCALED:
         load(m, s->in[0]);

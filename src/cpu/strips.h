@@ -78,7 +78,12 @@ typedef enum ht_strip_light {
 } ht_strip_light;
 #undef HT_STRIP_NAMED
 
-typedef enum ht_strip_store { HT_STORE_NOTHING, HT_STORE_THERE, HT_STORE_PAST, HT_STORE_COUNT } ht_strip_store;
+typedef enum ht_strip_store {
+    HT_STORE_NOTHING,
+    HT_STORE_THERE,
+    HT_STORE_PAST, /* round the caches, to the beginning of a line; ht_bypass_end has to follow */
+    HT_STORE_COUNT
+} ht_strip_store;
 
 #define HT_STRIP_ONE(id, name)   HT_STRIP_##id,
 #define HT_STRIP_TWICE(id, name) HT_STRIP_##id##_SELF,
@@ -89,7 +94,7 @@ typedef enum ht_strip_code {
     HT_STRIP_EXP, /* takes powers, of numbers times a value if the first operation is SCALE, does another and stores */
     HT_STRIP_LOAD_TRUTHS, /* of bytes, which are true if not 0 */
     HT_STRIP_STORE_TRUTHS,
-    HT_STRIP_STORE_TRUTHS_PAST, /* round the caches, to the beginning of a line; ht_bypass_end has to follow */
+    HT_STRIP_STORE_TRUTHS_PAST, /* as HT_STORE_PAST */
     HT_STRIP_WHERE,             /* numbers, where the truths are, others from memory elsewhere */
     HT_STRIP_ELSEWHERE,         /* the other way round */
     HT_STRIP_CALL,              /* any other operation, from memory to memory */
@@ -115,7 +120,7 @@ enum { HT_AT_LOAD, HT_AT_FIRST, HT_AT_SECOND, HT_AT_STORE, HT_AT_COUNT };
 
 typedef struct ht_strip_step {
     ht_strip_code code;
-    bool loads;       /* LIGHT; and of EXP, too: */
+    bool loads;       /* of LIGHT alone; of EXP, too, are */
     uint8_t light[2]; /* ht_strip_light, in that order, and */
     uint8_t store;    /* ht_strip_store */
     float value[2];   /* of SCALE */

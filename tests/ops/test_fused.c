@@ -71,7 +71,7 @@ static void large_matmul(void **state) {
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++)
         for (EACH(t, float_types))
             for (int transposed = 0; transposed < 2; transposed++) {
-                const size_t every = TEST_EMULATED ? 12 : TEST_WATCHES_THREADS ? 6 : TEST_SLOW ? 4 : 1;
+                const size_t every = TEST_EMULATED ? 8 : TEST_WATCHES_THREADS ? 6 : TEST_SLOW ? 4 : 1;
                 if (((size_t)i + 2 * t + (size_t)transposed) % every) continue;
                 uint64_t seed = 8;
                 const int64_t *s = sizes[i], a_dims[3] = {s[0], s[1], s[3]}, out[3] = {s[0], s[1], s[2]};

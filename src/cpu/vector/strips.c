@@ -193,17 +193,18 @@ HT_INLINE void light(bool loads, ht_strip_light first, ht_strip_light second, ht
     LIGHT_SECONDS(X, loads, DIVIDE_TO)                                                                                 \
     LIGHT_SECONDS(X, loads, MINIMUM_TO)                                                                                \
     LIGHT_SECONDS(X, loads, MAXIMUM_TO)
-#define LIGHT_STEPS(X) LIGHT_FIRSTS(X, false) LIGHT_FIRSTS(X, true)
+#define EVERY_LIGHT(X) LIGHT_FIRSTS(X, false) LIGHT_FIRSTS(X, true)
 
 #define LIGHT_NAME(loads, first, second, store) step_light_##loads##_##first##_##second##_##store
 #define LIGHT_STEP(loads, first, second, store)                                                                        \
     STEP(light_##loads##_##first##_##second##_##store,                                                                 \
          light(loads, HT_LIGHT_##first, HT_LIGHT_##second, HT_STORE_##store, s, part, a))
-LIGHT_STEPS(LIGHT_STEP)
+EVERY_LIGHT(LIGHT_STEP)
+_Static_assert(HT_LIGHT_SECONDS == 8 && HT_LIGHT_COUNT == 12, "each operation has its steps");
 
 #define LIGHT_ENTRY(loads, first, second, store)                                                                       \
     [loads][HT_LIGHT_##first][HT_LIGHT_##second][HT_STORE_##store] = LIGHT_NAME(loads, first, second, store),
-static step_fn *const light_steps[2][HT_LIGHT_COUNT][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {LIGHT_STEPS(LIGHT_ENTRY)};
+static step_fn *const light_steps[2][HT_LIGHT_COUNT][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {EVERY_LIGHT(LIGHT_ENTRY)};
 
 /* ---- powers ---- */
 
@@ -283,16 +284,16 @@ HT_INLINE void exp_step(ht_strip_light first, ht_strip_light second, ht_strip_st
 }
 #endif
 
-#define POWER_NAME(first, second, store) step_exp_##first##_##second##_##store
-#define POWER_STEP(loads, first, second, store)                                                                        \
-    static void POWER_NAME(first, second, store)(STATE) {                                                              \
+#define EXP_NAME(first, second, store) step_exp_##first##_##second##_##store
+#define EXP_STEP(loads, first, second, store)                                                                          \
+    static void EXP_NAME(first, second, store)(STATE) {                                                                \
         exp_step(HT_LIGHT_##first, HT_LIGHT_##second, HT_STORE_##store, s, c, part, r0, r1, r2, r3, r4, r5, r6, r7);   \
     }
-#define POWER_ENTRY(loads, first, second, store)                                                                       \
-    [HT_LIGHT_##first == HT_LIGHT_SCALE][HT_LIGHT_##second][HT_STORE_##store] = POWER_NAME(first, second, store),
-#define POWER_STEPS(X) LIGHT_SECONDS(X, false, NOTHING) LIGHT_SECONDS(X, false, SCALE)
-POWER_STEPS(POWER_STEP)
-static step_fn *const power_steps[2][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {POWER_STEPS(POWER_ENTRY)};
+#define EXP_ENTRY(loads, first, second, store)                                                                         \
+    [HT_LIGHT_##first == HT_LIGHT_SCALE][HT_LIGHT_##second][HT_STORE_##store] = EXP_NAME(first, second, store),
+#define EVERY_EXP(X) LIGHT_SECONDS(X, false, NOTHING) LIGHT_SECONDS(X, false, SCALE)
+EVERY_EXP(EXP_STEP)
+static step_fn *const exp_steps[2][HT_LIGHT_SECONDS][HT_STORE_COUNT] = {EVERY_EXP(EXP_ENTRY)};
 
 /* ---- others ---- */
 
@@ -341,7 +342,7 @@ static step_fn *const steps[HT_STRIP_CODES] = {[HT_STRIP_END] = step_END,
 
 static step_fn *fn_of(const ht_strip_step *s) {
     if (s->code == HT_STRIP_LIGHT) return light_steps[s->loads][s->light[0]][s->light[1]][s->store];
-    if (s->code == HT_STRIP_EXP) return power_steps[s->light[0] == HT_LIGHT_SCALE][s->light[1]][s->store];
+    if (s->code == HT_STRIP_EXP) return exp_steps[s->light[0] == HT_LIGHT_SCALE][s->light[1]][s->store];
     return steps[s->code];
 }
 
