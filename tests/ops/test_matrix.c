@@ -221,7 +221,7 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
     uint64_t state = 1000u * (uint64_t)type + 1;
     int64_t k[6];
     int n_k = columns(type, k);
-    const int every = TEST_EMULATED ? 22 : TEST_SLOW ? 6 : isa == HT_CPU_REFERENCE ? 3 : 2;
+    const int every = TEST_EMULATED ? 11 : TEST_SLOW ? 6 : isa == HT_CPU_REFERENCE ? 3 : 2;
     for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
         for (int c = 0; c < n_k; c++) {
             if ((c + (int)r + (int)type) % every) continue;
