@@ -105,9 +105,11 @@ static int step_of(int id) { return id < 0 ? -1 - id : -1; }
 
 /* ---- steps of few instructions ---- */
 
+static ht_strip_step *last_step(maker *m) { return m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL; }
+
 /* The last step, if it can do `what`, or store (NOTHING), too; or NULL. */
 static ht_strip_step *last_with_room(maker *m, ht_strip_light what) {
-    ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
+    ht_strip_step *last = last_step(m);
     if (!last || (last->code != HT_STRIP_LIGHT && last->code != HT_STRIP_EXP) || last->store) return NULL;
     const bool is_first = last->code == HT_STRIP_LIGHT && !last->light[0];
     return !what || is_first || (!last->light[1] && what < HT_LIGHT_SECONDS) ? last : NULL;
@@ -139,7 +141,7 @@ static void add_light(maker *m, ht_strip_light what, ht_strip_at at, float value
 
 /* A step that does nothing but SCALE becomes a part of this one. */
 static void add_exp(maker *m) {
-    ht_strip_step *last = m->to->n > 0 ? &m->to->list[m->to->n - 1] : NULL;
+    ht_strip_step *last = last_step(m);
     if (last && last->code == HT_STRIP_LIGHT && !last->loads && last->light[0] == HT_LIGHT_SCALE && !last->light[1] &&
         !last->store)
         last->code = HT_STRIP_EXP;

@@ -321,7 +321,8 @@ static void fill_exponents(float *x, uint64_t *state) {
         if (chance(state, 9)) x[i] = i < 2 * HT_STRIP + 64 || chance(state, 2) ? -NAN : NAN;
 }
 
-/* Each of them, a LIGHT or an EXP, on numbers that it loads itself or that are there; the operand of the second is the same for every 64. */
+/* Each of them, a LIGHT or an EXP, on numbers that it loads itself or that are there; the operand of the second is the same for
+ * every 64. */
 static void check_step(ht_strips_fn *run, ht_strip_code code, const float *x, const float *y, const float *z,
                        ht_strip_light first, ht_strip_light second, bool loads, ht_strip_store store) {
     static _Alignas(64) float out[LIGHT_N + 16];

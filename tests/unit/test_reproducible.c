@@ -1,6 +1,7 @@
 /* Logits are the same bits for every number of threads, every chunk size, and in company: the whole cross product on a
- * tiny checkpoint of each family, half of it where that is slow, and on the real models with HEARTH_TEST_MODELS. And evaluating the forward
- * function eagerly gives the bits of the plan. Tokens are those that the logits of every step give. */
+ * tiny checkpoint of each family; half of it where that is slow, and on the real models with HEARTH_TEST_MODELS. And
+ * evaluating the forward function eagerly gives the bits of the plan. Tokens are those that the logits of every step
+ * give. */
 #include "device/device.h"
 #include "generate/sampler.h"
 #include "support/golden.h"

@@ -260,29 +260,28 @@ __attribute__((noinline)) static void step_exp_scaled(STATE) {
     s->fn(s, c, part, GIVEN);
 }
 
+HT_INLINE void exp_of_part(v16f a[REGISTERS]) {
+    const __m256 shift = _mm256_load_ps(exp_in_eights.shift), ln2_high = _mm256_load_ps(exp_in_eights.ln2_high);
+    EACH a[k] = (v16f){exp_of_eight(a[k].a, shift, ln2_high), exp_of_eight(a[k].b, shift, ln2_high)};
+}
+#else
+HT_INLINE void exp_of_part(v16f a[REGISTERS]) { EACH a[k] = v16f_exp(a[k]); }
+#endif
+
 HT_INLINE void exp_step(ht_strip_light first, ht_strip_light second, ht_strip_store store, STATE) {
     v16f a[REGISTERS] = TAKEN;
     light(false, first, HT_LIGHT_NOTHING, HT_STORE_NOTHING, s, part, a);
+#if defined(HT_ISA_YMM)
     if (__builtin_expect(is_scaled(a), 0)) {
         step_exp_scaled(s, c, part, GIVEN);
         return;
     }
-    const __m256 shift = _mm256_load_ps(exp_in_eights.shift), ln2_high = _mm256_load_ps(exp_in_eights.ln2_high);
-    EACH a[k] = (v16f){exp_of_eight(a[k].a, shift, ln2_high), exp_of_eight(a[k].b, shift, ln2_high)};
-    light(false, HT_LIGHT_NOTHING, second, store, s, part, a);
-    s++;
-    s->fn(s, c, part, GIVEN);
-}
-#else
-HT_INLINE void exp_step(ht_strip_light first, ht_strip_light second, ht_strip_store store, STATE) {
-    v16f a[REGISTERS] = TAKEN;
-    light(false, first, HT_LIGHT_NOTHING, HT_STORE_NOTHING, s, part, a);
-    EACH a[k] = v16f_exp(a[k]);
-    light(false, HT_LIGHT_NOTHING, second, store, s, part, a);
-    s++;
-    s->fn(s, c, part, GIVEN);
-}
 #endif
+    exp_of_part(a);
+    light(false, HT_LIGHT_NOTHING, second, store, s, part, a);
+    s++;
+    s->fn(s, c, part, GIVEN);
+}
 
 #define EXP_NAME(first, second, store) step_exp_##first##_##second##_##store
 #define EXP_STEP(loads, first, second, store)                                                                          \
