@@ -1,5 +1,6 @@
 /* Reductions of every instruction set against the plain ones: odd sizes, tails, any strides, extreme values, one thread and
  * several. */
+#include "cpu/asking.h"
 #include "cpu/reference/value.h"
 #include "support/operands.h"
 #include "support/test.h"
@@ -157,9 +158,17 @@ static void one_element_decides(void **state) {
     test_devices_free(devices, n_devices);
 }
 
-/* Longer than what is folded at a time, along rows and columns, with values that decide in any place. */
-static void long_reductions(void **state) {
-    (void)state;
+/* Runs a test for cores of each kind. */
+static void for_all_cores(void (*run)(void)) {
+    const ht_core_kind here = ht_core_take_for(HT_CORE_ASKS);
+    for (int kind = HT_CORE_ASKS; kind <= HT_CORE_FOLLOWS; kind++) {
+        ht_core_take_for((ht_core_kind)kind);
+        run();
+    }
+    ht_core_take_for(here);
+}
+
+static void try_long_reductions(void) {
     static const ht_op_id ops[] = {HT_OP_MAX, HT_OP_MIN, HT_OP_ARGMAX, HT_OP_ARGMIN, HT_OP_PROD};
     static const float last[] = {NAN, -0.0f, 7.0f, -7.0f};
     static const int64_t dims[][2] = {{3, 20000}, {17, 4099}};
@@ -184,6 +193,12 @@ static void long_reductions(void **state) {
                     }
                     free(x.memory);
                 }
+}
+
+/* Longer than what is folded at a time, along rows and columns, with values that decide in any place. */
+static void long_reductions(void **state) {
+    (void)state;
+    for_all_cores(try_long_reductions);
 }
 
 /* Nothing depends on the number of threads; of numbers around a thousand, as many digits are left as f32 has. */
@@ -218,38 +233,43 @@ static void spreads_of_any_threads(void **state) {
     test_devices_free(three, n);
 }
 
+static void try_sums_along_columns(void) {
+    static const int64_t dims[][2] = {{9, 3}, {40, 63}, {40, 65}, {300, 1000}, {17, 9001}, {1100, 1100}};
+    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_VAR, HT_OP_LOGSUMEXP};
+    const ht_var_params none = {0};
+    ht_device *devices[2][TEST_MAX_DEVICES]; /* with one thread, and with three */
+    const int n = test_devices(1, devices[0]);
+    assert_int_equal(test_devices(3, devices[1]), n);
+    for (EACH(i, dims))
+        for (EACH(t, float_types)) {
+            const int64_t rows = dims[i][0], length = dims[i][1];
+            const ht_dtype type = float_types[t];
+            if (type == HT_F64) continue;
+            uint64_t seed = 3;
+            operand x = test_operand(type, 2, dims[i], CONTIGUOUS, ORDINARY, &seed);
+            operand y = test_operand(type, 2, dims[i], REVERSED_AXES, ORDINARY, &seed);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t k = 0; k < length; k++)
+                    ht_set_f32(type, y.view.data, k * rows + r, ht_get_f32(type, x.view.data, r * length + k));
+            for (EACH(o, ops))
+                for (int d = 1; d < n; d++)
+                    for (int threads = 0; threads < 2; threads++) {
+                        float a[1100], b[1100];
+                        ht_view to_a = test_view(a, type, 1, &rows), to_b = test_view(b, type, 1, &rows);
+                        test_run_ok(devices[threads][d], ops[o], &none, 1, &x.view, &to_a, NULL);
+                        test_run_ok(devices[threads][d], ops[o], &none, 1, &y.view, &to_b, NULL);
+                        assert_memory_equal(a, b, (size_t)rows * ht_dtype_bytes(type));
+                    }
+            free(x.memory), free(y.memory);
+        }
+    test_devices_free(devices[0], n);
+    test_devices_free(devices[1], n);
+}
+
 /* Sums do not depend on which axis is last in memory, nor on the number of threads. */
 static void sums_are_the_same_along_columns(void **state) {
     (void)state;
-    static const int64_t dims[][2] = {{9, 3}, {40, 63}, {40, 65}, {300, 1000}, {17, 9001}};
-    static const ht_op_id ops[] = {HT_OP_SUM, HT_OP_MEAN, HT_OP_VAR, HT_OP_LOGSUMEXP};
-    const ht_var_params none = {0};
-    for (int threads = 1; threads < 4; threads += 2) {
-        ht_device *devices[TEST_MAX_DEVICES];
-        int n = test_devices(threads, devices);
-        for (EACH(i, dims))
-            for (EACH(t, float_types))
-                for (EACH(o, ops))
-                    for (int d = 1; d < n; d++) {
-                        const int64_t rows = dims[i][0], length = dims[i][1];
-                        const ht_dtype type = float_types[t];
-                        if (type == HT_F64) continue;
-                        uint64_t seed = 3;
-                        operand x = test_operand(type, 2, dims[i], CONTIGUOUS, ORDINARY, &seed);
-                        operand y = test_operand(type, 2, dims[i], REVERSED_AXES, ORDINARY, &seed);
-                        for (int64_t r = 0; r < rows; r++)
-                            for (int64_t k = 0; k < length; k++)
-                                ht_set_f32(type, y.view.data, k * rows + r,
-                                           ht_get_f32(type, x.view.data, r * length + k));
-                        float a[300], b[300];
-                        ht_view to_a = test_view(a, type, 1, &rows), to_b = test_view(b, type, 1, &rows);
-                        test_run_ok(devices[d], ops[o], &none, 1, &x.view, &to_a, NULL);
-                        test_run_ok(devices[d], ops[o], &none, 1, &y.view, &to_b, NULL);
-                        assert_memory_equal(a, b, (size_t)rows * ht_dtype_bytes(type));
-                        free(x.memory), free(y.memory);
-                    }
-        test_devices_free(devices, n);
-    }
+    for_all_cores(try_sums_along_columns);
 }
 
 /* Element i of n whose powers are summed: heights that change on the way, and elements that decide late. */

@@ -1,8 +1,7 @@
-/* e^x of what lies below the largest; of contiguous f32 the largest, and sums of e^x. */
+/* e^x of what lies below the largest. */
 #ifndef HT_CPU_VECTOR_POWERS_H
 #define HT_CPU_VECTOR_POWERS_H
 
-#include "cpu/asking.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/rows.h"
 
@@ -31,56 +30,6 @@ HT_INLINE v16f v16f_exp_falling(v16f x) {
     const v16f q = v16f_fma(v16f_set1(0.16668228f), r, v16f_set1(0.50006471f));
     const v16f power = powers_of_eighths(shifted);
     return v16f_fma(power, v16f_fma(v16f_mul(r, r), q, r), power);
-}
-
-/* Whether numbers are compared with each other for NaN, two at a time, or with themselves. */
-#if defined(HT_ISA_YMM)
-enum { NANS_BY_TWO = 1 };
-#else
-enum { NANS_BY_TWO = 0 };
-#endif
-
-/* powers_max, where it is known whether what follows is asked for. */
-HT_INLINE v16f powers_max_by(const float *p, int64_t n, int32_t flip, bool asks, bool far, m16 *nan) {
-    v16f v[4], max[4];
-    m16 is_nan[4];
-    v16i sign = v16i_set1(flip);
-    for (int k = 0; k < 4; k++) {
-        max[k] = v16f_set1(-INFINITY);
-        is_nan[k] = m16_first(0);
-    }
-    int64_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        HT_UNROLL
-        for (int k = 0; k < 4; k++) {
-            if (asks && far)
-                HT_PREFETCH_ALONG(p + i + 16 * k);
-            else if (asks)
-                HT_PREFETCH(p + i + 16 * k + 1024);
-            v[k] = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
-            max[k] = v16f_max(v[k], max[k]);
-            if (!NANS_BY_TWO)
-                is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v[k]));
-            else if (k % 2 == 1)
-                is_nan[0] = m16_or(is_nan[0], v16f_either_is_nan(v[k - 1], v[k]));
-        }
-    }
-    for (; i < n; i += 16) {
-        int lanes = lanes_of(n - i);
-        const v16f x = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(p + i, lanes)), sign));
-        max[0] = v16f_select(m16_first(lanes), v16f_max(x, max[0]), max[0]);
-        is_nan[0] = m16_or(is_nan[0], v16f_is_nan(x));
-    }
-    *nan = m16_or(m16_or(is_nan[0], is_nan[1]), m16_or(is_nan[2], is_nan[3]));
-    return v16f_max(v16f_max(max[0], max[1]), v16f_max(max[2], max[3]));
-}
-
-/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
- * the other sign. What follows is asked for, also of the next row; `far` says that it has to come from memory. */
-HT_INLINE v16f powers_max(const float *p, int64_t n, int32_t flip, bool far, m16 *nan) {
-    const bool asks = ht_asks_near();
-    if (NANS_BY_TWO && !asks) return powers_max_by(p, n, flip, false, false, nan);
-    return powers_max_by(p, n, flip, asks, far, nan);
 }
 
 #endif

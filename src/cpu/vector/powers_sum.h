@@ -29,7 +29,7 @@ HT_INLINE int64_t ht_powers_room(int64_t w) { return 2 * HT_POWERS_SUMS * column
 /* Of some rows: n[r] elements of the last axis of f32, f16 or bf16, from x->data[at[r]] on; at most HT_REDUCE_BLOCK. */
 void HT_ISA_NAME(ht_powers_of_rows)(const ht_view *x, const int64_t *at, const int64_t *n, int rows, ht_powers *to);
 
-/* The same of w columns side by side, at most COLUMNS_WIDEST: sums to `room`, of ht_powers_room(w) floats at the beginning of
+/* The same of w columns side by side, at most columns_widest(): sums to `room`, of ht_powers_room(w) floats at the beginning of
  * a line, */
 void HT_ISA_NAME(ht_powers_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room);
 

@@ -3,6 +3,8 @@
 #ifndef HT_CPU_VECTOR_ROWS_H
 #define HT_CPU_VECTOR_ROWS_H
 
+#include "base/dtype.h"
+#include "cpu/asking.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/walk.h"
 
@@ -17,6 +19,15 @@ HT_INLINE int64_t row_count(const ht_view *v) {
     for (int d = 0; d < v->n_dims - 1; d++) n *= v->shape[d];
     return n;
 }
+
+/* Whether the rows of v are more than a second cache holds. */
+HT_INLINE bool rows_are_far(const ht_view *v) {
+    enum { FAR = 1 << 22 };
+    return ht_view_size(v) * (int64_t)ht_dtype_bytes(v->dtype) >= FAR;
+}
+
+/* Whether they are worth asking for with HT_PREFETCH_FAR. */
+HT_INLINE bool rows_ask_far(const ht_view *v) { return HT_ASKS_FAR && !ht_asks_near() && rows_are_far(v); }
 
 /* Four sums side by side: sixteen elements go to the first, the next sixteen to the second, and so on round. */
 typedef struct row_sum {

@@ -77,6 +77,16 @@ enum { HT_AHEAD_FAR = 4096, HT_AHEAD_NEAR = 1024 };
         HT_PREFETCH((const char *)(p) + HT_AHEAD_NEAR);                                                                \
     } while (0)
 
+/* The same into the second cache alone, of an operand that caches do not hold, for a core that looks ahead by itself: 32 KB
+ * further on what it waits for has come from memory. On Zen 5 sums of powers of rows took 0.65 of the time with it, 0.8 with
+ * 4 KB; variances 0.8, argmax 0.85. With AVX2 it was not measured. */
+#if defined(HT_ISA_avx512)
+enum { HT_ASKS_FAR = 1 };
+#else
+enum { HT_ASKS_FAR = 0 };
+#endif
+#define HT_PREFETCH_FAR(p) HT_PREFETCH_SECOND((const char *)(p) + 32768)
+
 #if defined(HT_ISA_avx512)
 #include "cpu/vector/simd_avx512.h"
 #elif defined(HT_ISA_YMM)

@@ -4,7 +4,6 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/math.h"
-#include "cpu/asking.h"
 #include "cpu/each.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
@@ -21,8 +20,7 @@
 enum {
     BLOCK = 512,             /* elements of f64 that are gone through twice */
     CHUNK = HT_REDUCE_BLOCK, /* of which this many make a piece of work */
-    WIDTH = 32,              /* columns at a time, at least, */
-    NEAR_WIDTH = 512,        /* at most, where eight rows are asked for into the first cache while eight are read */
+    WIDTH = 32,              /* columns at a time, at least */
     LANES = 64               /* partial sums of f64, as in rows.h */
 };
 
@@ -238,8 +236,8 @@ static bool lay_job(const ht_call *call, bool powers, spread_job *j) {
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     const int64_t threads = ht_pool_threads(call->pool);
-    const int64_t wanted = threads > 1 ? threads * COLUMNS_PIECES : 1;
-    j->piece = ht_asks_near() ? NEAR_WIDTH : COLUMNS_WIDEST;
+    const int64_t wanted = threads > 1 ? threads * columns_pieces() : 1;
+    j->piece = columns_widest();
     while (j->piece > WIDTH && j->outer * j->blocks * ((j->width + j->piece - 1) / j->piece) < wanted) j->piece /= 2;
     j->pieces = (j->width + j->piece - 1) / j->piece;
     const int64_t widest = ht_min_i64(j->piece, j->width);

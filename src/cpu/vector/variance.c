@@ -17,7 +17,8 @@ enum {
     AHEAD = 1024,   /* floats of a row that are asked for before they are needed */
     ROWS_AHEAD = 8, /* the same of rows */
     WIDTH = COLUMNS_TOTALS,
-    ABREAST = 8 /* rows that are added to the same sums at a time */
+    ABREAST = 8,      /* rows that are added to the same sums at a time, */
+    MOST_ABREAST = 16 /* and if the core follows so many (cpu/asking.h) */
 };
 
 /* What sums of n distances from a middle come to. */
@@ -42,8 +43,9 @@ static float mean_of(const float *x, int64_t n) {
     return row_sum_total(&sum) / (float)n;
 }
 
-/* Of n elements, with distances from the mean of the first `some` of them; *near: whether that was near enough. */
-static ht_variance of_floats(const float *x, int64_t n, int64_t some, bool *near) {
+/* Of n elements, with distances from the mean of the first `some` of them; *near: whether that was near enough. `far`: whether
+ * what follows is asked for far ahead. */
+static ht_variance of_floats(const float *x, int64_t n, int64_t some, bool far, bool *near) {
     row_sum off = row_sum_zero(), squares = row_sum_zero();
     const float mean = mean_of(x, some);
     const v16f middle = v16f_set1(mean);
@@ -52,7 +54,10 @@ static ht_variance of_floats(const float *x, int64_t n, int64_t some, bool *near
     for (; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            if (asks) HT_PREFETCH(x + i + 16 * k + AHEAD); /* also of the next row */
+            if (asks)
+                HT_PREFETCH(x + i + 16 * k + AHEAD); /* also of the next row */
+            else if (far)
+                HT_PREFETCH_FAR(x + i + 16 * k);
             const v16f d = v16f_sub(v16f_load(x + i + 16 * k), middle);
             off.lane[k] = v16f_add(off.lane[k], d);
             squares.lane[k] = v16f_fma(d, d, squares.lane[k]);
@@ -84,8 +89,8 @@ static ht_variance in_blocks(const void *x, bool wide, int64_t n) {
     for (int64_t i = 0; i < n; i += BLOCK) {
         const int64_t some = n - i < BLOCK ? n - i : BLOCK;
         bool ignored;
-        const ht_variance here =
-            wide ? of_doubles((const double *)x + i, some) : of_floats((const float *)x + i, some, some, &ignored);
+        const ht_variance here = wide ? of_doubles((const double *)x + i, some)
+                                      : of_floats((const float *)x + i, some, some, false, &ignored);
         all = i ? ht_variance_joined(all, (double)i, here, (double)some) : here;
     }
     return all;
@@ -95,6 +100,7 @@ ht_variance HT_ISA_NAME(ht_variance_of_row)(const ht_view *x, int64_t at, int64_
     _Alignas(64) char room[HT_REDUCE_BLOCK * sizeof(double)];
     const int64_t stride = x->stride[x->n_dims - 1], bytes = (int64_t)ht_dtype_bytes(x->dtype);
     const void *p = (const char *)x->data + at * bytes;
+    bool far = rows_ask_far(x), near;
     if (x->dtype == HT_F64) {
         if (stride != 1) ht_gather_elements(room, p, stride, n, sizeof(double));
         return in_blocks(stride == 1 ? p : room, true, n);
@@ -106,9 +112,9 @@ ht_variance HT_ISA_NAME(ht_variance_of_row)(const ht_view *x, int64_t at, int64_
             v16f_store_n(to + i, lanes_load(x->dtype, x->data, at + i * stride, stride, lanes), lanes);
         }
         p = room;
+        far = false;
     }
-    bool near;
-    const ht_variance once = of_floats(p, n, n < LANES ? n : LANES, &near);
+    const ht_variance once = of_floats(p, n, n < LANES ? n : LANES, far, &near);
     return near ? once : in_blocks(p, false, n);
 }
 
@@ -160,14 +166,21 @@ HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype
     }
 }
 
+/* As many rows from r on as there are in whole groups of 64 times `rows`; where they end. */
+HT_INLINE int64_t add_groups(const strip *s, int64_t r, ht_dtype t, int rows, columns_room to) {
+    const int64_t next = s->step * s->bytes, group = (int64_t)LANES * rows;
+    for (; r + group <= s->n; r += group)
+        for (int64_t k = 0; k < LANES; k++)
+            add_rows(s, s->first + (r + k) * next, (k < LANES - 1 ? 1 : group - LANES + 1) * next, t, rows, r == 0,
+                     to.mean, to.off + k * to.apart, to.squares + k * to.apart);
+    return r;
+}
+
 #define SUM_LANES(name, t)                                                                                             \
     static void name(const strip *s, columns_room to) {                                                                \
-        const int64_t next = s->step * s->bytes, group = LANES * ABREAST;                                              \
-        int64_t r = 0;                                                                                                 \
-        for (; r + group <= s->n; r += group)                                                                          \
-            for (int64_t k = 0; k < LANES; k++)                                                                        \
-                add_rows(s, s->first + (r + k) * next, (k < LANES - 1 ? 1 : group - LANES + 1) * next, t, ABREAST,     \
-                         r == 0, to.mean, to.off + k * to.apart, to.squares + k * to.apart);                           \
+        const int64_t next = s->step * s->bytes;                                                                       \
+        int64_t r = ht_follows_rows() ? add_groups(s, 0, t, MOST_ABREAST, to) : 0;                                     \
+        r = add_groups(s, r, t, ABREAST, to);                                                                          \
         for (; r < s->n; r++)                                                                                          \
             add_rows(s, s->first + r * next, next, t, 1, r < LANES, to.mean, to.off + r % LANES * to.apart,            \
                      to.squares + r % LANES * to.apart);                                                               \
