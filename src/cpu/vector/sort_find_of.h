@@ -1,19 +1,34 @@
 /* The number that sorting would put at a place, and elements parted by it. Included by sort_lanes_of.h for each width. */
 
+/* Of so many registers as numbers those above `first` and below `last`, to `to` behind `kept` others. Gives `kept` with them;
+ * *under grows by how many are not above `first`. */
+static inline __attribute__((always_inline)) int64_t NAMED(keep_registers_between)(const ITEM *x, int count,
+                                                                                   const NAMED(forms) * as, REG first,
+                                                                                   REG last, ITEM *to, int64_t kept,
+                                                                                   int64_t *under) {
+    REG v[NAMED(AT_ONCE)];
+    NAMED(load_numbers)(x, count, as, v);
+    HT_UNROLL
+    for (int k = 0; k < count; k++) {
+        const NAMED(mask) before = AT_MOST(COMPARED(v[k]), first);
+        const NAMED(mask) here = BELOW(COMPARED(v[k]), last) & (NAMED(mask)) ~before;
+        *under += __builtin_popcount(before);
+        STORE(to + kept, PACK(here, v[k]));
+        kept += __builtin_popcount(here);
+    }
+    return kept;
+}
+
 /* Of numbers x[0 .. n) as elements those above `low` and below `high` go to `to`, which may be x: gives how many; `under` gets
  * how many are not above `low`. */
 static int64_t NAMED(keep_between)(const ITEM *x, const NAMED(forms) * as, ITEM *to, int64_t n, ITEM low, ITEM high,
                                    int64_t *under) {
     const REG first = COMPARED(SET1(low)), last = COMPARED(SET1(high));
     int64_t kept = 0, not_above = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        const REG v = NAMED(numbers)(as, LOAD(x + i));
-        const NAMED(mask) before = AT_MOST(COMPARED(v), first);
-        const NAMED(mask) here = BELOW(COMPARED(v), last) & (NAMED(mask)) ~before;
-        not_above += __builtin_popcount(before);
-        STORE(to + kept, PACK(here, v));
-        kept += __builtin_popcount(here);
-    }
+    for (; i + NAMED(AT_ONCE) * LANES <= n; i += NAMED(AT_ONCE) * LANES)
+        kept = NAMED(keep_registers_between)(x + i, NAMED(AT_ONCE), as, first, last, to, kept, &not_above);
+    for (; i + LANES <= n; i += LANES)
+        kept = NAMED(keep_registers_between)(x + i, 1, as, first, last, to, kept, &not_above);
     if (i < n) {
         const NAMED(mask) there = FIRST(n - i);
         const REG v = NAMED(numbers)(as, LOAD_SOME(SET1(low), there, x + i));
@@ -113,14 +128,20 @@ static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *
     ITEM *low = to, *high = to + at->below + at->equal;
     const ITEM *const end_low = to + at->below, *const end = to + n;
     int64_t i = 0;
-    /* Until a whole register might go beyond the end of either side. */
-    for (; i + LANES <= n && low + LANES <= end_low && high + LANES <= end; i += LANES) {
-        const REG v = NAMED(numbers)(&as, LOAD(x + i)), e = NAMED(elements)(&out, v);
-        const NAMED(mask) below = BELOW(COMPARED(v), middle), above = BELOW(middle, COMPARED(v));
-        STORE(low, PACK(below, e));
-        STORE(high, PACK(above, e));
-        low += __builtin_popcount(below);
-        high += __builtin_popcount(above);
+    /* Until whole registers might go beyond the end of either side. */
+    enum { SOME = NAMED(AT_ONCE) * LANES };
+    for (; i + SOME <= n && low + SOME <= end_low && high + SOME <= end; i += SOME) {
+        REG v[NAMED(AT_ONCE)];
+        NAMED(load_numbers)(x + i, NAMED(AT_ONCE), &as, v);
+        HT_UNROLL
+        for (int k = 0; k < NAMED(AT_ONCE); k++) {
+            const NAMED(mask) below = BELOW(COMPARED(v[k]), middle), above = BELOW(middle, COMPARED(v[k]));
+            const REG e = NAMED(elements)(&out, v[k]);
+            STORE(low, PACK(below, e));
+            STORE(high, PACK(above, e));
+            low += __builtin_popcount(below);
+            high += __builtin_popcount(above);
+        }
     }
     for (; i < n; i += LANES) {
         const NAMED(mask) here = NAMED(lanes_left)(n - i);

@@ -5,6 +5,43 @@
 
 /* ---- splitting ---- */
 
+/* Registers that are loaded before the first of them is stored. A load that comes behind a store to a place that is not known
+ * yet waits for it, or is done again: on Zen 5 a split takes 4 cycles a register of 512 bits so, 10 one by one. */
+#if defined(HT_ISA_avx512)
+enum { NAMED(AT_ONCE) = 8 };
+#else
+enum { NAMED(AT_ONCE) = 4 };
+#endif
+
+/* So many registers of x as numbers. */
+static inline __attribute__((always_inline)) void NAMED(load_numbers)(const ITEM *x, int count, const NAMED(forms) * as,
+                                                                      REG *v) {
+    HT_UNROLL
+    for (int k = 0; k < count; k++) {
+        v[k] = LOAD(x + k * LANES);
+        if (as) v[k] = NAMED(numbers)(as, v[k]);
+    }
+}
+
+/* So many registers of numbers x[i ..): those below the middle to `low` behind `front` others, the others to `high`. Gives
+ * `front` with them. */
+static inline __attribute__((always_inline)) int64_t NAMED(split_registers)(const ITEM *x, int64_t i, int count,
+                                                                            REG middle, const NAMED(forms) * as,
+                                                                            ITEM *low, ITEM *high, int64_t front,
+                                                                            REG *most) {
+    REG v[NAMED(AT_ONCE)];
+    NAMED(load_numbers)(x + i, count, as, v);
+    HT_UNROLL
+    for (int k = 0; k < count; k++) {
+        const NAMED(mask) below = BELOW(COMPARED(v[k]), middle);
+        *most = MAX(*most, COMPARED(v[k]));
+        STORE(low + front, PACK(below, v[k]));
+        STORE(high + i + k * LANES - front, PACK((NAMED(mask)) ~below, v[k]));
+        front += __builtin_popcount(below);
+    }
+    return front;
+}
+
 /* Of numbers x[0 .. n) as elements those below the pivot go to `low`, the others to `high`, where either may be x. Gives how
  * many are below; `alike` says whether all the others equal the pivot. */
 static inline __attribute__((always_inline)) int64_t NAMED(split_as)(const ITEM *x, ITEM *low, ITEM *high, int64_t n,
@@ -12,15 +49,9 @@ static inline __attribute__((always_inline)) int64_t NAMED(split_as)(const ITEM 
     const REG middle = COMPARED(SET1(pivot));
     REG most = middle;
     int64_t front = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        REG v = LOAD(x + i);
-        if (as) v = NAMED(numbers)(as, v);
-        const NAMED(mask) below = BELOW(COMPARED(v), middle);
-        most = MAX(most, COMPARED(v));
-        STORE(low + front, PACK(below, v));
-        STORE(high + i - front, PACK((NAMED(mask)) ~below, v));
-        front += __builtin_popcount(below);
-    }
+    for (; i + NAMED(AT_ONCE) * LANES <= n; i += NAMED(AT_ONCE) * LANES)
+        front = NAMED(split_registers)(x, i, NAMED(AT_ONCE), middle, as, low, high, front, &most);
+    for (; i + LANES <= n; i += LANES) front = NAMED(split_registers)(x, i, 1, middle, as, low, high, front, &most);
     if (i < n) {
         const NAMED(mask) here = FIRST(n - i);
         REG v = LOAD_SOME(SET1(pivot), here, x + i);
@@ -40,27 +71,45 @@ static int64_t NAMED(split)(const ITEM *x, ITEM *low, ITEM *high, int64_t n, ITE
     return NAMED(split_as)(x, low, high, n, pivot, NULL, alike);
 }
 
+/* What two pivots, as COMPARED, make of numbers, and how many have gone to each of the three. */
+typedef struct NAMED(three) {
+    REG first, second;
+    ITEM *low, *middle, *end;
+    const NAMED(forms) * made;
+    int64_t lows, others, highs;
+} NAMED(three);
+
+static inline __attribute__((always_inline)) void
+NAMED(split_registers_in_three)(const ITEM *x, int count, const NAMED(forms) * as, NAMED(three) * t) {
+    REG v[NAMED(AT_ONCE)];
+    NAMED(load_numbers)(x, count, as, v);
+    HT_UNROLL
+    for (int k = 0; k < count; k++) {
+        const NAMED(mask) below = BELOW(COMPARED(v[k]), t->first), under = BELOW(COMPARED(v[k]), t->second);
+        const NAMED(mask) between = under & (NAMED(mask)) ~below, above = (NAMED(mask)) ~under & ALL;
+        const REG e = t->made ? NAMED(elements)(t->made, v[k]) : v[k];
+        STORE(t->low + t->lows, PACK(below, e));
+        STORE(t->middle + t->others, PACK(between, v[k]));
+        STORE_BEFORE(t->end - t->highs, above, e);
+        const int lows = __builtin_popcount(below), unders = __builtin_popcount(under);
+        t->lows += lows;
+        t->others += unders - lows;
+        t->highs += LANES - unders;
+    }
+}
+
 /* The same by two pivots: what is below the first one goes to the front of `low`, which may be x, what is below the second one
  * to the front of `middle`, which may be x, and the others end before `end`. What is not in the middle is `made` elements. */
 static inline __attribute__((always_inline)) void NAMED(split_in_three)(const ITEM *x, ITEM *low, ITEM *middle,
                                                                         ITEM *end, int64_t n, const ITEM pivot[2],
                                                                         const NAMED(forms) * as,
                                                                         const NAMED(forms) * made, int64_t count[3]) {
-    const REG first = COMPARED(SET1(pivot[0])), second = COMPARED(SET1(pivot[1]));
-    int64_t lows = 0, others = 0, highs = 0, i = 0;
-    for (; i + LANES + SPARE <= n; i += LANES) {
-        REG v = LOAD(x + i);
-        if (as) v = NAMED(numbers)(as, v);
-        const NAMED(mask) below = BELOW(COMPARED(v), first), under = BELOW(COMPARED(v), second);
-        const NAMED(mask) between = under & (NAMED(mask)) ~below, above = (NAMED(mask)) ~under & ALL;
-        const REG e = made ? NAMED(elements)(made, v) : v;
-        STORE(low + lows, PACK(below, e));
-        STORE(middle + others, PACK(between, v));
-        STORE_BEFORE(end - highs, above, e);
-        lows += __builtin_popcount(below);
-        highs += LANES - __builtin_popcount(under);
-        others = i + LANES - lows - highs;
-    }
+    NAMED(three) t = {COMPARED(SET1(pivot[0])), COMPARED(SET1(pivot[1])), low, middle, end, made, 0, 0, 0};
+    int64_t i = 0;
+    for (; i + NAMED(AT_ONCE) * LANES + SPARE <= n; i += NAMED(AT_ONCE) * LANES)
+        NAMED(split_registers_in_three)(x + i, NAMED(AT_ONCE), as, &t);
+    for (; i + LANES + SPARE <= n; i += LANES) NAMED(split_registers_in_three)(x + i, 1, as, &t);
+    int64_t lows = t.lows, others = t.others, highs = t.highs;
     for (; i < n; i++) {
         const ITEM v = as ? LOWEST(NAMED(numbers)(as, SET1(x[i]))) : x[i];
         const ITEM e = made ? LOWEST(NAMED(elements)(made, SET1(v))) : v;
@@ -74,16 +123,27 @@ static inline __attribute__((always_inline)) void NAMED(split_in_three)(const IT
     count[0] = lows, count[1] = others, count[2] = highs;
 }
 
+/* Of so many registers the numbers above the middle, to `to` behind `kept` others. Gives `kept` with them. */
+static inline __attribute__((always_inline)) int64_t NAMED(keep_registers)(const ITEM *x, int count, REG middle,
+                                                                           ITEM *to, int64_t kept) {
+    REG v[NAMED(AT_ONCE)];
+    NAMED(load_numbers)(x, count, NULL, v);
+    HT_UNROLL
+    for (int k = 0; k < count; k++) {
+        const NAMED(mask) above = BELOW(middle, COMPARED(v[k]));
+        STORE(to + kept, PACK(above, v[k]));
+        kept += __builtin_popcount(above);
+    }
+    return kept;
+}
+
 /* Those of x[0 .. n) above the number go to `to`, which may be x. Gives how many they are. */
 static int64_t NAMED(keep_above)(const ITEM *x, ITEM *to, int64_t n, ITEM number) {
     const REG middle = COMPARED(SET1(number));
     int64_t kept = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        const REG v = LOAD(x + i);
-        const NAMED(mask) above = BELOW(middle, COMPARED(v));
-        STORE(to + kept, PACK(above, v));
-        kept += __builtin_popcount(above);
-    }
+    for (; i + NAMED(AT_ONCE) * LANES <= n; i += NAMED(AT_ONCE) * LANES)
+        kept = NAMED(keep_registers)(x + i, NAMED(AT_ONCE), middle, to, kept);
+    for (; i + LANES <= n; i += LANES) kept = NAMED(keep_registers)(x + i, 1, middle, to, kept);
     if (i < n) {
         const REG v = LOAD_SOME(SET1(number), FIRST(n - i), x + i);
         const NAMED(mask) above = BELOW(middle, COMPARED(v));
