@@ -18,7 +18,7 @@ ht_core_kind ht_core_take_for(ht_core_kind kind);
  * themselves. AMD's Zen looks far enough along a row, and what it is asked for takes the places of what it brings: max and var
  * of rows took 1.3 to 1.9 times as long with it. Rows that are read beside each other are asked for there, too, but into the
  * second cache: sums of columns took 0.6 of the time of either. So are rows of sums of powers with AVX2, between whose loads
- * stands much arithmetic: 0.8 of the time (LOOKS_FAR in powers_sum.c). */
+ * stands much arithmetic: 0.8 of the time. */
 bool ht_asks_near(void);
 
 /* Whether a core follows rows that are read beside each other by itself. Sums of columns, which have little arithmetic, took

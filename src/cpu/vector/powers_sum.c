@@ -36,14 +36,13 @@ enum {
 
 /* How many registers of powers are under way side by side. AVX2 has sixteen for these, the constants and the sums, and two
  * for one of sixteen lanes: halves of those are computed one after the other, as otherwise they go to memory and back half a
- * dozen times. A core then looks ahead by fewer elements, and AMD's, too, wants columns that it reads on asked for as it goes,
- * not pages of the rows to come. */
+ * dozen times. */
 #if defined(HT_ISA_YMM)
-enum { AT_ONCE = 2, PARTS = 2, LOOKS_FAR = 0 };
+enum { AT_ONCE = 2, PARTS = 2 };
 HT_INLINE v16f part_of(v16f x, int part) { return v16f_half(x, part); }
 HT_INLINE v16f of_parts(const v16f *part) { return v16f_join(part[0], part[1]); }
 #else
-enum { AT_ONCE = 4, PARTS = 1, LOOKS_FAR = 1 };
+enum { AT_ONCE = 4, PARTS = 1 };
 HT_INLINE v16f part_of(v16f x, int part) {
     (void)part;
     return x;
@@ -340,7 +339,7 @@ HT_INLINE void keep_sums(place at, int64_t c, powers_sum s) {
 }
 
 /* Asks for the rows to come, eight lines of one at a time: of the first `bytes` of them at step i. Whether any was left. */
-HT_INLINE bool ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i) {
+HT_INLINE bool ask_for_page(const some_rows *of, bool near, int64_t bytes, int64_t i) {
     enum { LINES = 8 * 64 };
     const int64_t from = i / EACH * LINES, some = bytes - from;
     if (some <= 0) return false;
@@ -355,9 +354,9 @@ HT_INLINE bool ask_for(const some_rows *of, bool near, int64_t bytes, int64_t i)
     return true;
 }
 
-/* The same where a core does not look far: for what is behind byte `at` of these rows, or in those to come. */
-HT_INLINE void ask_on(const some_rows *of, bool near, int rows, int64_t bytes, int64_t at) {
-    const char *p = of->first + at + columns_next(at, bytes, of->ahead);
+/* Asks for what is `on` bytes behind byte `at` of these rows, or in those to come. */
+HT_INLINE void ask_on(const some_rows *of, bool near, int rows, int64_t bytes, int64_t at, int64_t on) {
+    const char *p = of->first + at + columns_next(at, bytes, on, of->ahead);
     HT_UNROLL
     for (int k = 0; k < rows; k++) HT_PREFETCH_BESIDE(near, p + k * of->apart);
 }
@@ -374,17 +373,20 @@ __attribute__((noinline)) static void take_anew(ht_dtype t, const char *p, int64
 }
 
 /* Of w columns, whole registers, to the sums of one place; n: no fewer than there are rows. Rows are read along as far as
- * there are columns, which is how memory is fast: sums wait in a cache. */
-HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool near, int64_t w, place at) {
+ * there are columns, which is how memory is fast: sums wait in a cache. What is asked for: `pages` of the rows to come, or what
+ * is next in these. */
+HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool near, bool pages, int64_t w,
+                          place at) {
     v16f x[EACH];
     const char *p = of->first;
+    const int64_t on = columns_ahead();
     const int64_t each = t == HT_F32 ? 4 : 2, bytes = w * each;
     for (int64_t c = 0; c < w; c += 16, p += 16 * each) {
         powers_sum s = sums_at(at, c);
-        if (LOOKS_FAR)
-            ask_for(of, near, bytes, c / 16);
+        if (pages)
+            ask_for_page(of, near, bytes, c / 16);
         else if (c * each % 64 == 0)
-            ask_on(of, near, some, bytes, c * each);
+            ask_on(of, near, some, bytes, c * each, on);
         if (some < EACH) {
             const v16f most = bring(t, p, of->apart, n, some, x);
             take_n(x, n, most, &s);
@@ -394,26 +396,29 @@ HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool
         else
             take_anew(t, p, of->apart, at.middle + c, at.sum + c);
     }
-    for (int64_t i = w / 16; LOOKS_FAR && ask_for(of, near, bytes, i);) i++;
+    for (int64_t i = w / 16; pages && ask_for_page(of, near, bytes, i);) i++;
 }
 
 /* Of w columns, to the sums of one place; off: what is taken off each, if `careful`. */
 HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, const float *off, place at) {
     v16f x[EACH];
     const int64_t whole = careful ? 0 : w / 16 * 16;
+    const bool pages = columns_ahead() == 0;
     for (int64_t c = 0; c < whole && of->begins; c += 16)
         keep_sums(at, c, sum_from(lanes_load(t, of->first, c, 1, 16)));
     if (whole > 0) {
-        if (of->n == EACH && of->near)
-            take_whole(t, of, EACH, EACH, true, whole, at);
+        if (of->n == EACH && pages && of->near)
+            take_whole(t, of, EACH, EACH, true, true, whole, at);
+        else if (of->n == EACH && pages)
+            take_whole(t, of, EACH, EACH, false, true, whole, at);
         else if (of->n == EACH)
-            take_whole(t, of, EACH, EACH, false, whole, at);
+            take_whole(t, of, EACH, EACH, of->near, false, whole, at);
         else if (of->n == 1)
-            take_whole(t, of, 1, 1, of->near, whole, at);
+            take_whole(t, of, 1, 1, of->near, pages, whole, at);
         else if (of->n <= FEW)
-            take_whole(t, of, FEW, of->n, of->near, whole, at);
+            take_whole(t, of, FEW, of->n, of->near, pages, whole, at);
         else
-            take_whole(t, of, EACH, of->n, of->near, whole, at);
+            take_whole(t, of, EACH, of->n, of->near, pages, whole, at);
     }
     for (int64_t c = whole; c < w; c += 16) {
         const int lanes = lanes_of(w - c);

@@ -146,11 +146,11 @@ static columns_room room_of(float *room, int64_t w, int64_t c) {
  * far as the strip is wide, which is how memory is fast: sums wait in a cache. */
 HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype t, int rows, bool begins,
                         const float *middle, float *off, float *squares) {
-    const int64_t apart = LANES * s->step * s->bytes;
+    const int64_t apart = LANES * s->step * s->bytes, on = columns_ahead();
     const bool near = ht_asks_near();
     for (int64_t c = 0; c < s->w; c += 16) {
         const int n = lanes_of(s->w - c);
-        const int64_t next = columns_next(c * s->bytes, s->w * s->bytes, ahead);
+        const int64_t next = columns_next(c * s->bytes, s->w * s->bytes, on, ahead);
         const v16f m = v16f_load(middle + c);
         v16f e = begins ? v16f_zero() : v16f_load(off + c), q = begins ? v16f_zero() : v16f_load(squares + c);
         HT_UNROLL
