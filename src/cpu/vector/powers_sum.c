@@ -31,6 +31,7 @@ enum {
     EACH = 8, /* elements that a sum takes at a time, */
     FEW = 4,  /* or as many */
     GROUP = SUMS * EACH,
+    FOLLOWED = 4096, /* bytes of columns that are asked for before they are needed (columns_ahead) */
     WIDTH = COLUMNS_TOTALS
 };
 
@@ -379,7 +380,7 @@ HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool
                           place at) {
     v16f x[EACH];
     const char *p = of->first;
-    const int64_t on = columns_ahead();
+    const int64_t on = columns_ahead(FOLLOWED);
     const int64_t each = t == HT_F32 ? 4 : 2, bytes = w * each;
     for (int64_t c = 0; c < w; c += 16, p += 16 * each) {
         powers_sum s = sums_at(at, c);
@@ -403,7 +404,7 @@ HT_INLINE void take_whole(ht_dtype t, const some_rows *of, int n, int some, bool
 HT_INLINE void take_rows(ht_dtype t, const some_rows *of, int64_t w, bool careful, const float *off, place at) {
     v16f x[EACH];
     const int64_t whole = careful ? 0 : w / 16 * 16;
-    const bool pages = columns_ahead() == 0;
+    const bool pages = columns_ahead(FOLLOWED) == 0;
     for (int64_t c = 0; c < whole && of->begins; c += 16)
         keep_sums(at, c, sum_from(lanes_load(t, of->first, c, 1, 16)));
     if (whole > 0) {

@@ -15,6 +15,7 @@ enum {
     LANES = COLUMNS_LANES,
     BLOCK = 512,    /* elements that are gone through twice, where once is not enough */
     AHEAD = 1024,   /* floats of a row that are asked for before they are needed */
+    FOLLOWED = 512, /* the same of bytes of columns (columns_ahead) */
     ROWS_AHEAD = 8, /* the same of rows */
     WIDTH = COLUMNS_TOTALS,
     ABREAST = 8,      /* rows that are added to the same sums at a time, */
@@ -146,7 +147,7 @@ static columns_room room_of(float *room, int64_t w, int64_t c) {
  * far as the strip is wide, which is how memory is fast: sums wait in a cache. */
 HT_INLINE void add_rows(const strip *s, const char *row, int64_t ahead, ht_dtype t, int rows, bool begins,
                         const float *middle, float *off, float *squares) {
-    const int64_t apart = LANES * s->step * s->bytes, on = columns_ahead();
+    const int64_t apart = LANES * s->step * s->bytes, on = columns_ahead(FOLLOWED);
     const bool near = ht_asks_near();
     for (int64_t c = 0; c < s->w; c += 16) {
         const int n = lanes_of(s->w - c);
