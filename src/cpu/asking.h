@@ -1,17 +1,17 @@
-/* Whether a core has to be asked for what it will read next. */
+/* How a core finds what it will read next, and what is worth asking for. */
 #ifndef HT_CPU_ASKING_H
 #define HT_CPU_ASKING_H
 
 #include <stdbool.h>
 
-/* How a core finds what it will read next. */
 typedef enum ht_core_kind {
     HT_CORE_ASKS,   /* looks a short way ahead: it has to be asked */
-    HT_CORE_LOOKS,  /* far along a row: AMD's Zen */
-    HT_CORE_FOLLOWS /* and along sixteen rows beside each other, as long as pages of each are read: since Zen 5 */
+    HT_CORE_LOOKS,  /* far along a row: AMD's Zen, before Zen 5 */
+    HT_CORE_FOLLOWS /* and along sixteen rows beside each other, as long as pages of each are read: since then */
 } ht_core_kind;
 
-/* What cores are taken for from now on, for tests: no result depends on it. Gives what they were taken for. */
+/* What cores are taken for from now on, for tests: no result depends on it. Gives what they were taken for. Not between asking
+ * for scratch memory and running: how much is needed depends on it. */
 ht_core_kind ht_core_take_for(ht_core_kind kind);
 
 /* Whether what will be read next is worth asking for into the first cache. Most cores look too short a way ahead by
@@ -22,7 +22,7 @@ ht_core_kind ht_core_take_for(ht_core_kind kind);
 bool ht_asks_near(void);
 
 /* Whether a core follows rows that are read beside each other by itself. Sums of columns, which have little arithmetic, took
- * 0.75 of the time on Zen 5 with sixteen rows and without asking. */
+ * 0.8 of the time on Zen 5 with sixteen rows and without asking. */
 bool ht_follows_rows(void);
 
 #endif

@@ -13,7 +13,7 @@ enum {
 
 /* Columns whose sums are under way side by side, at most. A core that has to be asked for what it reads is asked for eight rows
  * while eight are read, into a first cache of 32 KB. Others read pages of rows, of 1024 columns. One that follows rows by
- * itself gains from more: 0.75 to 0.9 of the time on Zen 5. So does one that looks less far, with AVX2: 0.75 on Zen 3, where
+ * itself gains from more (docs/arrays-speed.md). So does one that looks less far, with AVX2: 0.75 on Zen 3, where
  * what is next in a row is asked for. */
 HT_INLINE int64_t columns_widest(void) {
     if (ht_asks_near()) return 512;
@@ -45,6 +45,11 @@ HT_INLINE int64_t columns_ahead(int64_t followed) {
 #else
     return ht_follows_rows() ? followed : 0;
 #endif
+}
+
+/* Rows are added to COLUMNS_LANES sums in turn, so many to each at a time: how far behind those of sum k the next ones are. */
+HT_INLINE int64_t columns_to_next(int64_t k, int rows) {
+    return k < COLUMNS_LANES - 1 ? 1 : (int64_t)COLUMNS_LANES * (rows - 1) + 1;
 }
 
 /* How far behind byte `at` of rows of so many bytes lies what to ask for, `on` bytes on, or 0 (columns_ahead); `ahead`: how far

@@ -3,7 +3,6 @@
 #define HT_CPU_VECTOR_POWERS_H
 
 #include "cpu/vector/math.h"
-#include "cpu/vector/rows.h"
 
 /* Powers of e as 2^(n / 8) e^r with integral n and |r| <= ln(2) / 16, so that few terms of a series are enough. Below the
  * lowest normal number 2^(n / 8) has bits that are none, with an exponent of 0: threads that compute take that for 0. */

@@ -148,13 +148,13 @@ HT_INLINE void take_n(const v16f *x, int n, v16f most, powers_sum *s) {
     s->sum = with_terms(v16f_mul(s->sum, power_between(before, s->middle)), total[0]);
 }
 
-/* How what follows in a row is asked for: near if the core asks for that, or else into the second cache, with AVX-512 if it is
- * in none: 4 KB ahead with AVX2, which on Zen 3 took 0.75 to 0.8 of the time. */
+/* How what follows in a row is asked for: near if the core asks for that; or else into the second cache, 4 KB ahead without
+ * AVX-512, which on Zen 3 took 0.75 to 0.8 of the time. */
 typedef enum asking { ASKS_NOT, ASKS_NEAR, ASKS_FAR } asking;
 
 static asking asking_of(const ht_view *x) {
     if (ht_asks_near()) return ASKS_NEAR;
-    return !HT_ASKS_FAR || rows_are_far(x) ? ASKS_FAR : ASKS_NOT;
+    return !HT_ASKS_FAR || rows_ask_far(x) ? ASKS_FAR : ASKS_NOT;
 }
 
 HT_INLINE void ask_along(asking asks, const char *p) {

@@ -28,7 +28,7 @@ static float sum_block(const row *r, int64_t i, int64_t end, bool far) {
         const float *p = (const float *)r->x->data + r->at;
         for (; i + 64 <= end; i += 64)
             for (int k = 0; k < 4; k++) {
-                if (far) HT_PREFETCH_FAR(p + i + 16 * k);
+                if (HT_ASKS_FAR && far) HT_PREFETCH_FAR(p + i + 16 * k);
                 sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
             }
     }
@@ -158,7 +158,8 @@ HT_INLINE v16f max_asking(const float *p, int64_t n, int32_t flip, bool near, bo
  * the other sign. What follows is asked for, also of the next row; `far` says that it has to come from memory. */
 static v16f max_of_floats(const float *p, int64_t n, int32_t flip, bool far, m16 *nan) {
     if (ht_asks_near()) return max_asking(p, n, flip, true, far, nan);
-    return HT_ASKS_FAR && far ? max_asking(p, n, flip, false, true, nan) : max_asking(p, n, flip, false, false, nan);
+    if (HT_ASKS_FAR && far && ht_follows_rows()) return max_asking(p, n, flip, false, true, nan);
+    return max_asking(p, n, flip, false, false, nan);
 }
 
 enum { STAGED = 1024 };

@@ -26,19 +26,23 @@ enum {
     WIDER_ABREAST = 16, /* and of SUM_WIDER columns */
     FEW = 16,           /* rows that are added where they are */
     LANES = COLUMNS_LANES,
-    WIDEST = 4096,           /* columns of anything else, */
-    FEWER = 2048,            /* or as many, */
-    PIECE_BYTES = 4096,      /* of so much of a row: four are read at a time, */
-    LONG_BYTES = 16384,      /* or one of this */
+    WIDEST = 2048,           /* columns of anything else, */
+    PIECE_BYTES = 4096,      /* of so much of a row, */
+    LONG_BYTES = 16384,      /* or of this where one row is read at a time (longer), */
+    LONG_LEAST = 64,         /* of no fewer columns */
+    KEPT_BYTES = 16384,      /* that are kept of a piece, at most */
     CHUNK = HT_REDUCE_BLOCK, /* rows: no more are summed in f32 */
     AHEAD = 4                /* rows that are asked for before they are needed */
 };
+
+_Static_assert(KEPT_BYTES >= 8 * WIDEST && KEPT_BYTES >= LONG_BYTES, "any piece is kept");
 
 typedef struct columns_job {
     const ht_call *call;
     ht_op_id op;
     bool sums, places; /* of floating point in lanes; where, not what */
-    bool longer;       /* largest or smallest of f32, LONG_BYTES of one row at a time: on Zen 5 0.75 of the time */
+    bool
+        longer; /* largest or smallest of f32, LONG_BYTES of one row at a time: from memory 0.75 of the time on Zen 5 */
     ht_each_fn *fold, *widen; /* widen: to what is computed in; NULL: it is that already */
     ht_better_fn *better;
     ht_dtype in, kept;
@@ -66,10 +70,10 @@ static const void *row_of(const columns_job *j, const char *first, int64_t k, in
 
 /* ---- sums in lanes ---- */
 
-/* Rows 64 apart, from `row` on, to the sums of a lane. If it `asks`, `ahead` bytes behind them is what comes next. A page of a
- * row is read before the next row's, which is how memory is fast: sums wait in the second cache. */
-HT_INLINE void sum_rows_asking(bool asks, const char *row, int64_t apart, int64_t ahead, int64_t w, ht_dtype t,
-                               int rows, bool begins, float *lane) {
+/* Rows 64 apart, from `row` on, to the sums of a lane; `ahead` bytes behind them is what comes next, which it may ask for. A page
+ * of a row is read before the next row's, which is how memory is fast: sums wait in the second cache. */
+HT_INLINE void sum_rows(bool asks, const char *row, int64_t apart, int64_t ahead, int64_t w, ht_dtype t, int rows,
+                        bool begins, float *lane) {
     const int64_t bytes = t == HT_F32 ? 4 : 2;
     const bool near = ht_asks_near();
     for (int64_t c = 0; c < w; c += 16) {
@@ -84,37 +88,42 @@ HT_INLINE void sum_rows_asking(bool asks, const char *row, int64_t apart, int64_
         v16f_store(lane + c, sum);
     }
 }
-HT_INLINE void sum_rows(const char *row, int64_t apart, int64_t ahead, int64_t w, ht_dtype t, int rows, bool begins,
-                        float *lane) {
-    if (ht_follows_rows())
-        sum_rows_asking(false, row, apart, ahead, w, t, rows, begins, lane);
-    else
-        sum_rows_asking(true, row, apart, ahead, w, t, rows, begins, lane);
-}
 
 /* As many of n rows, from row r on, as there are in whole groups of 64 times `rows`; where they end. */
-HT_INLINE int64_t sum_groups(const columns_job *j, const char *first, int64_t r, int64_t n, int64_t w, ht_dtype t,
-                             int rows, float *lane) {
+HT_INLINE int64_t sum_groups(bool asks, const columns_job *j, const char *first, int64_t r, int64_t n, int64_t w,
+                             ht_dtype t, int rows, float *lane) {
     const int64_t next = j->step * j->in_bytes, group = (int64_t)LANES * rows;
     for (; r + group <= n; r += group)
         for (int64_t k = 0; k < LANES; k++)
-            sum_rows(first + (r + k) * next, LANES * next, (k < LANES - 1 ? 1 : group - LANES + 1) * next, w, t, rows,
-                     r == 0, lane + k * columns_apart(w));
+            sum_rows(asks, first + (r + k) * next, LANES * next, columns_to_next(k, rows) * next, w, t, rows, r == 0,
+                     lane + k * columns_apart(w));
     return r;
+}
+
+/* What is left of n rows from row r on. */
+HT_INLINE void sum_others(bool asks, const columns_job *j, const char *first, int64_t r, int64_t n, int64_t w,
+                          ht_dtype t, float *lane) {
+    const int64_t next = j->step * j->in_bytes;
+    r = sum_groups(asks, j, first, r, n, w, t, NEAR_ABREAST, lane);
+    r = sum_groups(asks, j, first, r, n, w, t, 1, lane);
+    for (; r < n; r++)
+        sum_rows(asks, first + r * next, 0, next, w, t, 1, r < LANES, lane + r % LANES * columns_apart(w));
 }
 
 HT_INLINE void sum_chunk_of(const columns_job *j, const char *first, int64_t n, int64_t w, ht_dtype t, float *lane,
                             float *to) {
-    const int64_t next = j->step * j->in_bytes;
     if (n <= FEW) {
         columns_add_lanes(t, first, j->step, n, w, to);
         return;
     }
-    int64_t r = w > SUM_WIDTH ? sum_groups(j, first, 0, n, w, t, WIDER_ABREAST, lane) : 0;
-    if (!ht_asks_near()) r = sum_groups(j, first, r, n, w, t, ABREAST, lane);
-    r = sum_groups(j, first, r, n, w, t, NEAR_ABREAST, lane);
-    r = sum_groups(j, first, r, n, w, t, 1, lane);
-    for (; r < n; r++) sum_rows(first + r * next, 0, next, w, t, 1, r < LANES, lane + r % LANES * columns_apart(w));
+    if (ht_follows_rows()) {
+        int64_t r = w > SUM_WIDTH ? sum_groups(false, j, first, 0, n, w, t, WIDER_ABREAST, lane) : 0;
+        r = sum_groups(false, j, first, r, n, w, t, ABREAST, lane);
+        sum_others(false, j, first, r, n, w, t, lane);
+    } else {
+        const int64_t r = ht_asks_near() ? 0 : sum_groups(true, j, first, 0, n, w, t, ABREAST, lane);
+        sum_others(true, j, first, r, n, w, t, lane);
+    }
     columns_add_lanes(HT_F32, lane, columns_apart(w), n < LANES ? n : LANES, w, to);
 }
 
@@ -130,7 +139,8 @@ static void sum_chunk(const columns_job *j, const char *first, int64_t n, int64_
 /* Chunks are added in f64: a lane that took in thousands of terms would lose digits. */
 static void finish_sums(const columns_job *j, const float *part, int64_t to, int64_t w) {
     _Alignas(64) float result[SUM_WIDER];
-    double total[SUM_WIDER] = {0.0};
+    double total[SUM_WIDER];
+    for (int64_t c = 0; c < w; c++) total[c] = 0.0;
     for (int64_t k = 0; k < j->chunks; k++)
         for (int64_t c = 0; c < w; c++) total[c] += (double)part[k * j->width + c];
     const double divisor = j->op == HT_OP_MEAN ? (double)j->n : 1.0;
@@ -201,7 +211,7 @@ static void most_bytes(const uint8_t *row, int64_t step, uint8_t *kept, int64_t 
 
 /* Of equals the first is kept: it is the second operand. */
 static void fold_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, void *kept) {
-    _Alignas(64) char room[WIDEST * 8];
+    _Alignas(64) char room[KEPT_BYTES];
     const bool sums = j->op == HT_OP_SUM || j->op == HT_OP_MEAN; /* which are positive where zeros are added */
     if (sums)
         memset(kept, 0, (size_t)(w * j->kept_bytes));
@@ -270,7 +280,7 @@ static void smallest_of_four(const char *row, int64_t step_bytes, uint32_t at, i
 /* The first place of the largest or smallest; a NaN comes before all numbers. */
 static void place_chunk(const columns_job *j, const char *first, int64_t from, int64_t n, int64_t w, void *best,
                         uint32_t *place) {
-    _Alignas(64) char room[WIDEST * 8];
+    _Alignas(64) char room[KEPT_BYTES];
     const int64_t step_bytes = j->step * j->in_bytes, whole = j->in == HT_F32 ? w / 16 * 16 : 0;
     memcpy(best, row_of(j, first, 0, n, w, room), (size_t)(w * j->kept_bytes));
     for (int64_t c = 0; c < w; c++) place[c] = (uint32_t)from;
@@ -306,7 +316,7 @@ static void finish_piece(const columns_job *j, int64_t to, int64_t w, void *part
 static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     const columns_job *j = arg;
     const ht_view *x = &j->call->in[0];
-    _Alignas(64) char kept[WIDEST * 8];
+    _Alignas(64) char kept[KEPT_BYTES];
     uint32_t places[WIDEST];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
@@ -318,7 +328,7 @@ static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
         void *to = j->chunks > 1 ? (void *)(j->part + part * j->kept_bytes) : kept;
         uint32_t *place = j->chunks > 1 ? j->place + part : places;
         if (j->sums)
-            sum_chunk(j, first, n, w, j->rooms + worker * j->room, to);
+            sum_chunk(j, first, n, w, j->room ? j->rooms + worker * j->room : NULL, to);
         else if (j->places)
             place_chunk(j, first, from, n, w, to, place);
         else
@@ -377,23 +387,26 @@ static bool lay_columns(const ht_call *call, ht_op_id op, columns_job *j) {
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
-    j->longer = threads == 1 && j->kept == HT_F32 && !j->sums && !j->places && ht_follows_rows();
-    j->piece = j->longer ? LONG_BYTES / j->in_bytes : ht_min_i64(FEWER, PIECE_BYTES / j->in_bytes);
+    j->longer = threads == 1 && j->kept == HT_F32 && !j->sums && !j->places && j->width >= LONG_LEAST &&
+                ht_follows_rows() && rows_are_far(x);
+    j->piece = j->longer ? LONG_BYTES / j->in_bytes : ht_min_i64(WIDEST, PIECE_BYTES / j->in_bytes);
     if (j->sums) {
         j->piece = ht_follows_rows() ? SUM_WIDER : SUM_WIDTH;
         while (j->piece > SUM_LEAST && j->outer * j->chunks * ((j->width + j->piece - 1) / j->piece) < wanted)
             j->piece /= 2;
-        j->room = j->n > FEW ? LANES * columns_apart(ht_min_i64(j->piece, j->width)) : 0;
+        j->room = j->n > FEW ? ht_min_i64(LANES, j->n) * columns_apart(ht_min_i64(j->piece, j->width)) : 0;
     }
     j->pieces = (j->width + j->piece - 1) / j->piece;
     return true;
 }
 
-/* The scratch memory holds rooms, the parts and the places, if there are several of a result; of how many bytes. */
+/* The scratch memory holds rooms, whole lines, the parts, whole words, and the places, if there are several of a result; of
+ * how many bytes. */
 static size_t lay_scratch(columns_job *j, char *at) {
-    const size_t rooms = (size_t)(ht_pool_threads(j->call->pool) * j->room) * sizeof(float);
+    const int64_t workers = ht_min_i64(ht_pool_threads(j->call->pool), j->outer * j->chunks * j->pieces);
+    const size_t rooms = (size_t)(workers * j->room) * sizeof(float);
     const size_t parts = j->chunks > 1 ? (size_t)(j->outer * j->chunks * j->width) : 0;
-    const size_t kept = parts * (size_t)j->kept_bytes;
+    const size_t kept = (parts * (size_t)j->kept_bytes + 3) / 4 * 4;
     j->rooms = (float *)(void *)at;
     j->part = at ? at + rooms : NULL;
     j->place = at ? (uint32_t *)(void *)(at + rooms + kept) : NULL;

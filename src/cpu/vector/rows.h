@@ -20,14 +20,15 @@ HT_INLINE int64_t row_count(const ht_view *v) {
     return n;
 }
 
-/* Whether the rows of v are more than a second cache holds. */
+/* Whether the rows of v are more than a second cache holds. Asking twice for the largest of rows (HT_PREFETCH_ALONG) was 1.2
+ * times as fast then, and took 1.25 times as long for fewer. */
 HT_INLINE bool rows_are_far(const ht_view *v) {
     enum { FAR = 1 << 22 };
     return ht_view_size(v) * (int64_t)ht_dtype_bytes(v->dtype) >= FAR;
 }
 
 /* Whether they are worth asking for with HT_PREFETCH_FAR. */
-HT_INLINE bool rows_ask_far(const ht_view *v) { return HT_ASKS_FAR && !ht_asks_near() && rows_are_far(v); }
+HT_INLINE bool rows_ask_far(const ht_view *v) { return HT_ASKS_FAR && ht_follows_rows() && rows_are_far(v); }
 
 /* Four sums side by side: sixteen elements go to the first, the next sixteen to the second, and so on round. */
 typedef struct row_sum {

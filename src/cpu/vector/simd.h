@@ -77,9 +77,9 @@ enum { HT_AHEAD_FAR = 4096, HT_AHEAD_NEAR = 1024 };
         HT_PREFETCH((const char *)(p) + HT_AHEAD_NEAR);                                                                \
     } while (0)
 
-/* The same into the second cache alone, of an operand that caches do not hold, for a core that looks ahead by itself: 32 KB
- * further on what it waits for has come from memory. On Zen 5 sums of powers of rows took 0.65 of the time with it, 0.8 with
- * 4 KB; variances 0.8, argmax 0.85. With AVX2 it was not measured. */
+/* The same into the second cache alone, of an operand that it does not hold, for a core that follows rows by itself
+ * (cpu/asking.h): what it would wait for has come from memory when it gets there. On Zen 5 sums of powers of rows took 0.65 of
+ * the time with it, 0.8 with 4 KB. With AVX2 it was not measured. */
 #if defined(HT_ISA_avx512)
 enum { HT_ASKS_FAR = 1 };
 #else

@@ -5,6 +5,7 @@
 #include "cpu/vector/along.h"
 #include "cpu/vector/powers.h"
 #include "cpu/vector/reduce.h"
+#include "cpu/vector/rows.h"
 #include "cpu/vector/simd_past.h"
 #include "device/params.h"
 

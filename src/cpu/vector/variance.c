@@ -57,7 +57,7 @@ static ht_variance of_floats(const float *x, int64_t n, int64_t some, bool far, 
         for (int k = 0; k < 4; k++) {
             if (asks)
                 HT_PREFETCH(x + i + 16 * k + AHEAD); /* also of the next row */
-            else if (far)
+            else if (HT_ASKS_FAR && far)
                 HT_PREFETCH_FAR(x + i + 16 * k);
             const v16f d = v16f_sub(v16f_load(x + i + 16 * k), middle);
             off.lane[k] = v16f_add(off.lane[k], d);
@@ -172,23 +172,28 @@ HT_INLINE int64_t add_groups(const strip *s, int64_t r, ht_dtype t, int rows, co
     const int64_t next = s->step * s->bytes, group = (int64_t)LANES * rows;
     for (; r + group <= s->n; r += group)
         for (int64_t k = 0; k < LANES; k++)
-            add_rows(s, s->first + (r + k) * next, (k < LANES - 1 ? 1 : group - LANES + 1) * next, t, rows, r == 0,
-                     to.mean, to.off + k * to.apart, to.squares + k * to.apart);
+            add_rows(s, s->first + (r + k) * next, columns_to_next(k, rows) * next, t, rows, r == 0, to.mean,
+                     to.off + k * to.apart, to.squares + k * to.apart);
     return r;
 }
 
-#define SUM_LANES(name, t)                                                                                             \
-    static void name(const strip *s, columns_room to) {                                                                \
-        const int64_t next = s->step * s->bytes;                                                                       \
-        int64_t r = ht_follows_rows() ? add_groups(s, 0, t, MOST_ABREAST, to) : 0;                                     \
-        r = add_groups(s, r, t, ABREAST, to);                                                                          \
-        for (; r < s->n; r++)                                                                                          \
-            add_rows(s, s->first + r * next, next, t, 1, r < LANES, to.mean, to.off + r % LANES * to.apart,            \
-                     to.squares + r % LANES * to.apart);                                                               \
-    }
-SUM_LANES(sum_lanes_f32, HT_F32)
-SUM_LANES(sum_lanes_f16, HT_F16)
-SUM_LANES(sum_lanes_bf16, HT_BF16)
+HT_INLINE void sum_lanes_of(const strip *s, ht_dtype t, columns_room to) {
+    const int64_t next = s->step * s->bytes;
+    int64_t r = ht_follows_rows() ? add_groups(s, 0, t, MOST_ABREAST, to) : 0;
+    r = add_groups(s, r, t, ABREAST, to);
+    for (; r < s->n; r++)
+        add_rows(s, s->first + r * next, next, t, 1, r < LANES, to.mean, to.off + r % LANES * to.apart,
+                 to.squares + r % LANES * to.apart);
+}
+
+static void sum_lanes(const strip *s, columns_room to) {
+    if (s->dtype == HT_F32)
+        sum_lanes_of(s, HT_F32, to);
+    else if (s->dtype == HT_F16)
+        sum_lanes_of(s, HT_F16, to);
+    else
+        sum_lanes_of(s, HT_BF16, to);
+}
 
 /* The means of the first `some` rows; the sums are room. */
 static void means_of(const strip *s, int64_t some, columns_room to) {
@@ -210,7 +215,7 @@ static void means_of(const strip *s, int64_t some, columns_room to) {
 /* Distances from the means of the first `some` rows, to the sums. */
 static void add_strip(const strip *s, int64_t some, columns_room to) {
     means_of(s, some, to);
-    (s->dtype == HT_F32 ? sum_lanes_f32 : s->dtype == HT_F16 ? sum_lanes_f16 : sum_lanes_bf16)(s, to);
+    sum_lanes(s, to);
 }
 
 /* As of_floats, what they come to; whether all columns were near. */
