@@ -120,6 +120,24 @@ static NAMED(placed) NAMED(find)(const ITEM *x, const NAMED(form) * form, ITEM *
     return found;
 }
 
+/* So many registers of numbers: what is below the middle to *low, what is above it to *high, which move on. */
+static inline __attribute__((always_inline)) void NAMED(part_registers)(const ITEM *x, int count, REG middle,
+                                                                        const NAMED(forms) * as,
+                                                                        const NAMED(forms) * made, ITEM **low,
+                                                                        ITEM **high) {
+    REG v[NAMED(AT_ONCE)];
+    NAMED(load_numbers)(x, count, as, v);
+    HT_UNROLL
+    for (int k = 0; k < count; k++) {
+        const NAMED(mask) below = BELOW(COMPARED(v[k]), middle), above = BELOW(middle, COMPARED(v[k]));
+        const REG e = NAMED(elements)(made, v[k]);
+        STORE(*low, PACK(below, e));
+        STORE(*high, PACK(above, e));
+        *low += __builtin_popcount(below);
+        *high += __builtin_popcount(above);
+    }
+}
+
 /* Elements x[0 .. n) parted by what is at a place: what is below it, what equals it, the others. */
 static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *to, const NAMED(form) * made, int64_t n,
                                  const NAMED(placed) * at) {
@@ -130,19 +148,10 @@ static void NAMED(part_elements)(const ITEM *x, const NAMED(form) * form, ITEM *
     int64_t i = 0;
     /* Until whole registers might go beyond the end of either side. */
     enum { SOME = NAMED(AT_ONCE) * LANES };
-    for (; i + SOME <= n && low + SOME <= end_low && high + SOME <= end; i += SOME) {
-        REG v[NAMED(AT_ONCE)];
-        NAMED(load_numbers)(x + i, NAMED(AT_ONCE), &as, v);
-        HT_UNROLL
-        for (int k = 0; k < NAMED(AT_ONCE); k++) {
-            const NAMED(mask) below = BELOW(COMPARED(v[k]), middle), above = BELOW(middle, COMPARED(v[k]));
-            const REG e = NAMED(elements)(&out, v[k]);
-            STORE(low, PACK(below, e));
-            STORE(high, PACK(above, e));
-            low += __builtin_popcount(below);
-            high += __builtin_popcount(above);
-        }
-    }
+    for (; i + SOME <= n && low + SOME <= end_low && high + SOME <= end; i += SOME)
+        NAMED(part_registers)(x + i, NAMED(AT_ONCE), middle, &as, &out, &low, &high);
+    for (; i + LANES <= n && low + LANES <= end_low && high + LANES <= end; i += LANES)
+        NAMED(part_registers)(x + i, 1, middle, &as, &out, &low, &high);
     for (; i < n; i += LANES) {
         const NAMED(mask) here = NAMED(lanes_left)(n - i);
         const REG v = NAMED(numbers)(&as, LOAD_SOME(as.top, here, x + i)), e = NAMED(elements)(&out, v);
