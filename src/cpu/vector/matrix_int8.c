@@ -257,10 +257,58 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
         for (int i = 0; i < n_x; i++) ht_store_out(out, first + i, p, lanes[p], y[p][i]);
 }
 
+/* ---- decoded panels against all rows: one loop for all types of one shape ---- */
+
+#define DECODED(n) decoded_tile(kind, panels, block, count, x, t, n, out)
+
+/* What is left of a type behind its decoded panels: how many products fit 16 bits (simd_int.h), by the bits of a weight, 2 to 4
+ * being alike; halves; an offset; and scales of 32 bits. WITH says how many rows a tile may have: more, of types that have
+ * no other way. */
+#define DECODED_SHAPE(name, step_bits, halves, has_min, wide, WITH)                                                    \
+    static void decoded_##name(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,                  \
+                               const ht_product_out *out) {                                                            \
+        const ht_qkind kind = {HT_W_COUNT, step_bits, 0, halves, has_min, 1, 0, HT_CODES_NONE, 0, wide, HT_W_COUNT};   \
+        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
+            WITH(ht_qtile_rows(x->x, t), DECODED);                                                                     \
+        }                                                                                                              \
+    }
+DECODED_SHAPE(4, 4, 1, 0, 0, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPE(5, 5, 1, 0, 0, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPE(7, 7, 1, 0, 0, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPE(8, 8, 1, 0, 0, HT_WITH_ROWS)
+DECODED_SHAPE(4_min, 4, 1, 1, 0, HT_WITH_ROWS)
+DECODED_SHAPE(5_min, 5, 1, 1, 0, HT_WITH_ROWS)
+DECODED_SHAPE(6_min, 6, 1, 1, 0, HT_WITH_ROWS)
+DECODED_SHAPE(8_min, 8, 1, 1, 0, HT_WITH_ROWS)
+DECODED_SHAPE(4_halves, 4, 2, 0, 0, HT_WITH_ROWS)
+DECODED_SHAPE(5_halves, 5, 2, 0, 0, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPE(6_halves, 6, 2, 0, 0, HT_WITH_ROWS)
+DECODED_SHAPE(7_halves, 7, 2, 0, 0, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPE(4_halves_min, 4, 2, 1, 0, HT_WITH_ROWS)
+DECODED_SHAPE(6_wide, 6, 1, 1, 1, HT_WITH_DIRECT_ROWS)
+DECODED_SHAPE(8_wide, 8, 1, 1, 1, HT_WITH_DIRECT_ROWS)
+
+typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,
+                        const ht_product_out *out);
+
+/* That of a type, which is known where this is called. */
+HT_INLINE decoded_fn *decoded_of(ht_qkind kind) {
+    const int bits = ht_step_bits(kind);
+    if (kind.wide) return bits <= 6 ? decoded_6_wide : decoded_8_wide;
+    if (kind.halves == 2 && kind.has_min) return decoded_4_halves_min;
+    if (kind.halves == 2)
+        return bits <= 4   ? decoded_4_halves
+               : bits == 5 ? decoded_5_halves
+               : bits == 6 ? decoded_6_halves
+                           : decoded_7_halves;
+    if (kind.has_min)
+        return bits <= 4 ? decoded_4_min : bits == 5 ? decoded_5_min : bits == 6 ? decoded_6_min : decoded_8_min;
+    return bits <= 4 ? decoded_4 : bits == 5 ? decoded_5 : bits == 7 ? decoded_7 : decoded_8;
+}
+
 /* ---- the same for every type ---- */
 
-#define DIRECT(n)  direct_panels(kind, panels, k, x, t, n, out)
-#define DECODED(n) decoded_tile(kind, panels, block, count, x, t, n, out)
+#define DIRECT(n) direct_panels(kind, panels, k, x, t, n, out)
 
 #define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__, 0, 0, HT_W_COUNT}
 
@@ -278,29 +326,12 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
                                         const ht_product_out *out) {                                                   \
         KIND(type, __VA_ARGS__);                                                                                       \
-        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            HT_WITH_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                             \
-        }                                                                                                              \
+        decoded_of(kind)(panels, block, count, x, out);                                                                \
     }
 
 HT_QUANTISED_TYPES(FUNCTIONS)
 
 /* ---- unpacked types: always through decoded panels ---- */
-
-/* One loop for all types of one shape. */
-#define UNPACKED_SHAPE(bits, halves)                                                                                   \
-    static void decoded_##bits##_##halves(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,       \
-                                          const ht_product_out *out) {                                                 \
-        const ht_qkind kind = {HT_W_COUNT, bits, 0, halves, 0, 1, 0, HT_CODES_NONE, 0, 0, HT_W_COUNT};                 \
-        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DECODED);                                                      \
-        }                                                                                                              \
-    }
-UNPACKED_SHAPE(2, 1)
-UNPACKED_SHAPE(5, 1)
-UNPACKED_SHAPE(5, 2)
-UNPACKED_SHAPE(7, 1)
-UNPACKED_SHAPE(7, 2)
 
 static void unpack(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
     ht_unpack_panel(type, panel, k, block, n, to);
@@ -311,9 +342,6 @@ static void unpack(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t
         for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
     }
 }
-
-typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,
-                        const ht_product_out *out);
 
 typedef void decode_fn(const void *panel, int64_t k, int64_t block, int n, void *to);
 
@@ -337,17 +365,21 @@ static void direct_through_panels(ht_weight_type type, decode_fn *decode, decode
     }
 }
 
+HT_INLINE decoded_fn *decoded_of_unpacked(int bits, int halves) {
+    return decoded_of((ht_qkind){.bits = bits, .halves = halves, .codes = HT_CODES_NONE});
+}
+
 #define UNPACKED_FUNCTIONS(type, bits, bias, halves, group)                                                            \
     void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
-        direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), decoded_##bits##_##halves, panels, k, x,     \
-                              out);                                                                                    \
+        direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), decoded_of_unpacked(bits, halves), panels,   \
+                              k, x, out);                                                                              \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
         unpack(HT_W_##type, panel, k, block, n, to);                                                                   \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
                                         const ht_product_out *out) {                                                   \
-        decoded_##bits##_##halves(panels, block, count, x, out);                                                       \
+        decoded_of_unpacked(bits, halves)(panels, block, count, x, out);                                               \
     }
 
 HT_UNPACKED_TYPES(UNPACKED_FUNCTIONS)
@@ -383,46 +415,12 @@ AFFINE_DIRECT(5)
 AFFINE_DIRECT(6)
 AFFINE_DIRECT(8)
 
-/* Decoded, what counts is how many products fit 16 bits (simd_int.h). */
-#define AFFINE_DECODED(name, step_bits, of_scale, WITH)                                                                \
-    static void decoded_affine_##name(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,           \
-                                      const ht_product_out *out) {                                                     \
-        const ht_qkind kind = affine_kind(HT_W_COUNT, step_bits, HT_QBLOCK, of_scale);                                 \
-        for (int64_t t = x->first; t < x->last; t++) {                                                                 \
-            WITH(ht_qtile_rows(x->x, t), DECODED);                                                                     \
-        }                                                                                                              \
-    }
-AFFINE_DECODED(4, 4, HT_W_F16, HT_WITH_ROWS)
-AFFINE_DECODED(5, 5, HT_W_F16, HT_WITH_ROWS)
-AFFINE_DECODED(6, 6, HT_W_F16, HT_WITH_ROWS)
-AFFINE_DECODED(8, 8, HT_W_F16, HT_WITH_ROWS)
-AFFINE_DECODED(wide_6, 6, HT_W_F32, HT_WITH_DIRECT_ROWS)
-AFFINE_DECODED(wide_8, 8, HT_W_F32, HT_WITH_DIRECT_ROWS)
-
-#define DECODED_2_F16  decoded_affine_4
-#define DECODED_3_F16  decoded_affine_4
-#define DECODED_4_F16  decoded_affine_4
-#define DECODED_5_F16  decoded_affine_5
-#define DECODED_6_F16  decoded_affine_6
-#define DECODED_8_F16  decoded_affine_8
-#define DECODED_2_BF16 decoded_affine_4
-#define DECODED_3_BF16 decoded_affine_4
-#define DECODED_4_BF16 decoded_affine_4
-#define DECODED_5_BF16 decoded_affine_5
-#define DECODED_6_BF16 decoded_affine_6
-#define DECODED_8_BF16 decoded_affine_8
-#define DECODED_2_F32  decoded_affine_wide_6
-#define DECODED_3_F32  decoded_affine_wide_6
-#define DECODED_4_F32  decoded_affine_wide_6
-#define DECODED_5_F32  decoded_affine_wide_6
-#define DECODED_6_F32  decoded_affine_wide_6
-#define DECODED_8_F32  decoded_affine_wide_8
-
 /* Scales of 32 bits are rare: not worth a loop of their own for few rows. */
 #define DIRECT_F16(type, bits, group)  direct_affine_##bits(HT_W_##type, group, HT_W_F16, panels, k, x, out)
 #define DIRECT_BF16(type, bits, group) direct_affine_##bits(HT_W_##type, group, HT_W_BF16, panels, k, x, out)
 #define DIRECT_F32(type, bits, group)                                                                                  \
-    direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), DECODED_##bits##_F32, panels, k, x, out)
+    direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type),                                                  \
+                          decoded_of(affine_kind(HT_W_##type, bits, group, HT_W_F32)), panels, k, x, out)
 
 #define AFFINE_DECODE(bits)                                                                                            \
     static void decode_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panel,       \
@@ -445,7 +443,7 @@ AFFINE_DECODE(8)
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
                                         const ht_product_out *out) {                                                   \
-        DECODED_##bits##_##scale(panels, block, count, x, out);                                                        \
+        decoded_of(affine_kind(HT_W_##type, bits, group, HT_W_##scale))(panels, block, count, x, out);                 \
     }
 
 HT_AFFINE_TYPES(AFFINE_FUNCTIONS)
