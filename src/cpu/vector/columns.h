@@ -13,8 +13,8 @@ enum {
 
 /* Columns whose sums are under way side by side, at most. A core that has to be asked for what it reads is asked for eight rows
  * while eight are read, into a first cache of 32 KB. Others read pages of rows, of 1024 columns. One that follows rows by
- * itself gains from more (docs/arrays-speed.md). So does one that looks less far, with AVX2: 0.75 on Zen 3, where
- * what is next in a row is asked for. */
+ * itself gains from more, and so does one that looks less far, with AVX2: 0.75 of the time on Zen 3, where what is next in a row
+ * is asked for. */
 HT_INLINE int64_t columns_widest(void) {
     if (ht_asks_near()) return 512;
 #if defined(HT_ISA_YMM)
