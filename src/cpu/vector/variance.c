@@ -15,7 +15,7 @@ enum {
     LANES = COLUMNS_LANES,
     BLOCK = 512,    /* elements that are gone through twice, where once is not enough */
     AHEAD = 1024,   /* floats of a row that are asked for before they are needed */
-    FOLLOWED = 512, /* the same of bytes of columns (columns_ahead) */
+    FOLLOWED = 256, /* the same of bytes of columns (columns_ahead) */
     ROWS_AHEAD = 8, /* the same of rows */
     WIDTH = COLUMNS_TOTALS,
     ABREAST = 8,      /* rows that are added to the same sums at a time, */
