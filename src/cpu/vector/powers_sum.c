@@ -31,7 +31,7 @@ enum {
     EACH = 8, /* elements that a sum takes at a time, */
     FEW = 4,  /* or as many */
     GROUP = SUMS * EACH,
-    FOLLOWED = 8192, /* bytes of columns that are asked for before they are needed (columns_ahead) */
+    FOLLOWED = 4096, /* bytes of columns that are asked for before they are needed (columns_ahead) */
     WIDTH = COLUMNS_TOTALS
 };
 
