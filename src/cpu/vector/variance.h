@@ -20,8 +20,8 @@ HT_INLINE int64_t ht_variance_room(int64_t w) { return (1 + 2 * COLUMNS_LANES) *
 
 /* Of n elements of the last axis, from x->data[at] on: at most HT_REDUCE_BLOCK. */
 ht_variance HT_ISA_NAME(ht_variance_of_row)(const ht_view *x, int64_t at, int64_t n);
-/* The same of w columns side by side in f32, f16 or bf16, at most columns_widest(): sums to `room`, of ht_variance_room(w) floats
- * at the beginning of a line, */
+/* The same of w columns side by side in f32, f16 or bf16, at most columns_widest(): sums to `room`, of ht_variance_room(w)
+ * floats at the beginning of a line, */
 void HT_ISA_NAME(ht_variance_add_columns)(const ht_view *x, int64_t at, int64_t n, int64_t w, float *room);
 
 /* and what those of `some` columns from c on come to, at most COLUMNS_TOTALS; c is a multiple of 16. To the last bit what a
