@@ -42,7 +42,7 @@ typedef struct columns_job {
     ht_op_id op;
     bool sums, places; /* of floating point in lanes; where, not what */
     bool
-        longer; /* largest or smallest of f32, LONG_BYTES of one row at a time: from memory 0.75 of the time on Zen 5 */
+        longer; /* largest or smallest of f32, from memory: LONG_BYTES of one row at a time, 0.75 of the time on Zen 5 */
     ht_each_fn *fold, *widen; /* widen: to what is computed in; NULL: it is that already */
     ht_better_fn *better;
     ht_dtype in, kept;

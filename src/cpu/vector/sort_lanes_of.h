@@ -109,18 +109,17 @@ static inline __attribute__((always_inline)) void NAMED(split_in_three)(const IT
     for (; i + NAMED(AT_ONCE) * LANES + SPARE <= n; i += NAMED(AT_ONCE) * LANES)
         NAMED(split_registers_in_three)(x + i, NAMED(AT_ONCE), as, &t);
     for (; i + LANES + SPARE <= n; i += LANES) NAMED(split_registers_in_three)(x + i, 1, as, &t);
-    int64_t lows = t.lows, others = t.others, highs = t.highs;
     for (; i < n; i++) {
         const ITEM v = as ? LOWEST(NAMED(numbers)(as, SET1(x[i]))) : x[i];
         const ITEM e = made ? LOWEST(NAMED(elements)(made, SET1(v))) : v;
         if (v < pivot[0])
-            low[lows++] = e;
+            low[t.lows++] = e;
         else if (v < pivot[1])
-            middle[others++] = v;
+            middle[t.others++] = v;
         else
-            end[-++highs] = e;
+            end[-++t.highs] = e;
     }
-    count[0] = lows, count[1] = others, count[2] = highs;
+    count[0] = t.lows, count[1] = t.others, count[2] = t.highs;
 }
 
 /* Of so many registers the numbers above the middle, to `to` behind `kept` others. Gives `kept` with them. */
