@@ -50,7 +50,7 @@ static void copy_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin * BLOCK; i < end * BLOCK; i += PIECE)
         if (c->round_caches)
-            ht_bypass(c->to + i, c->from + i, PIECE, &(ht_ahead){c->from + i + PIECE, 64, 0}, 1);
+            ht_bypass(c->to + i, c->from + i, PIECE, &(ht_ahead){c->from + i + PIECE, 64}, 1);
         else
             memcpy(c->to + i, c->from + i, PIECE);
     if (c->round_caches) ht_bypass_end();

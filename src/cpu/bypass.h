@@ -8,15 +8,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define HT_BYPASS_WIDE 1
-#include <immintrin.h>
-#elif defined(__SSE2__)
+#if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-/* From this size on results go round the caches, those of elementwise operations if that is faster (ways.h). Smaller ones
- * are likely to be read again while a cache has them: in a chain of passes that read what they have just written, both ways
+/* From this size on results go round the caches. Smaller ones are likely to be read again while a cache has them: in a chain of passes that read what they have just written, both ways
  * are equal at 4 MB and this one 1.2 times as fast at 8, on a core with 2 MB of its own in front of a large shared cache. */
 #define HT_BYPASS_BYTES ((size_t)8 << 20)
 
@@ -27,13 +23,11 @@ static inline void ht_ask(uintptr_t address) {
     __asm__ volatile("");
 }
 
-/* What will be read next: for every 64 bytes that are written, so many of it are asked for. A core that only writes for a
- * while would otherwise begin to wait for its operands behind that: adding went from 19 to 34 GB/s with it. Where there is
- * one operand and `far` is not 0, what is so many bytes behind is brought into the second cache, too: a core has few lines on
- * their way to the first one. */
+/* An operand that will be read next: `per_line` bytes of it are asked for with every 64 bytes that are written. A core that
+ * only writes for a while would otherwise begin to wait for its operands behind that. */
 typedef struct ht_ahead {
     const char *data;
-    size_t per_line, far;
+    size_t per_line;
 } ht_ahead;
 
 static inline void ht_ask_ahead(const ht_ahead *ahead, int n_ahead, size_t line) {
@@ -41,24 +35,6 @@ static inline void ht_ask_ahead(const ht_ahead *ahead, int n_ahead, size_t line)
         for (size_t b = 0; b < ahead[k].per_line; b += 64)
             ht_ask((uintptr_t)ahead[k].data + line * ahead[k].per_line + b);
 }
-
-#if defined(HT_BYPASS_WIDE)
-/* Whole lines at a time, which leave the core as they are: with stores of 16 bytes a copy is 7 % slower. */
-__attribute__((target("avx512f"))) static inline void ht_bypass_lines(char *y, const char *x, size_t n,
-                                                                      const ht_ahead *ahead, int n_ahead) {
-    const bool far = n_ahead == 1 && ahead[0].far;
-    for (size_t i = 0; far && i < n; i++) {
-        const uintptr_t at = (uintptr_t)ahead[0].data + i * ahead[0].per_line + ahead[0].far;
-        for (size_t b = 0; b < ahead[0].per_line; b += 64) __builtin_prefetch((const void *)(at + b), 0, 2);
-        ht_ask_ahead(ahead, 1, i);
-        _mm512_stream_si512((void *)(y + 64 * i), _mm512_loadu_si512(x + 64 * i));
-    }
-    for (size_t i = 0; !far && i < n; i++) {
-        ht_ask_ahead(ahead, n_ahead, i);
-        _mm512_stream_si512((void *)(y + 64 * i), _mm512_loadu_si512(x + 64 * i));
-    }
-}
-#endif
 
 /* Copies n bytes round the caches; ht_bypass_end has to follow, on the same thread, before others read them. */
 static inline void ht_bypass(void *to, const void *from, size_t n, const ht_ahead *ahead, int n_ahead) {
@@ -69,12 +45,6 @@ static inline void ht_bypass(void *to, const void *from, size_t n, const ht_ahea
     if (head > n) head = n;
     memcpy(y, x, head);
     size_t i = head;
-#if defined(HT_BYPASS_WIDE)
-    if (__builtin_cpu_supports("avx512f")) {
-        ht_bypass_lines(y + i, x + i, (n - i) / 64, ahead, n_ahead);
-        i += (n - i) / 64 * 64;
-    }
-#endif
     for (; i + 64 <= n; i += 64) {
         ht_ask_ahead(ahead, n_ahead, (i - head) / 64);
         const __m128i *in = (const __m128i *)(const void *)(x + i);

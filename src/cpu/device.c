@@ -3,20 +3,10 @@
 
 #include "base/error.h"
 #include "cpu/chain.h"
-#include "cpu/matmul_bf16.h"
 #include "cpu/matrix.h"
 #include "cpu/measure.h"
 
 #include <stdlib.h>
-
-#define OF_BF16(name, id, shared)                                                                                      \
-    case id: return &ht_matmul_bf16_##name;
-static const ht_kernel *matmul_of_bf16(ht_cpu_isa isa) {
-    switch (isa) {
-        HT_EACH_BF16_ISA(OF_BF16)
-    default: return NULL;
-    }
-}
 
 #define FILL(name, id, shared)                                                                                         \
     case id: ht_vector_kernels_##shared(kernels); break;
@@ -26,8 +16,6 @@ static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
         HT_EACH_ISA(FILL)
     default: break;
     }
-    const ht_kernel *matmul = matmul_of_bf16(isa);
-    if (matmul) kernels[HT_OP_MATMUL] = *matmul;
 }
 
 #define ROW_OPS(name, id, shared)                                                                                      \
@@ -39,21 +27,21 @@ static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     }
 }
 
-#define EACH_SET(name, id, shared)                                                                                     \
-    case id: return &ht_each_set_##shared;
-static const ht_each_set *each_set(ht_cpu_isa isa) {
+#define FIND_EACH(name, id, shared)                                                                                    \
+    case id: return ht_find_each_##shared;
+static ht_find_each_fn *find_each(ht_cpu_isa isa) {
     switch (isa) {
-        HT_EACH_ISA(EACH_SET)
+        HT_EACH_ISA(FIND_EACH)
     default: return NULL;
     }
 }
 
 static bool takes_step(const ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to) {
-    return ((const ht_cpu_device *)d)->each->find(op, from, to) != NULL;
+    return ((const ht_cpu_device *)d)->find_each(op, from, to) != NULL;
 }
 
 static bool prepare_program(const ht_device *d, ht_program *p) {
-    return ht_each_prepare(p, ((const ht_cpu_device *)d)->each);
+    return ht_each_prepare(p, ((const ht_cpu_device *)d)->find_each);
 }
 
 static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
@@ -82,8 +70,8 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.chain_bytes = ht_cpu_chain_bytes;
     d->base.lay_chain = ht_cpu_lay_chain;
     d->base.run_chain = ht_cpu_run_chain;
-    d->each = each_set(chosen);
-    if (d->each) {
+    d->find_each = find_each(chosen);
+    if (d->find_each) {
         d->base.takes_step = takes_step;
         d->base.prepare_program = prepare_program;
         d->base.run_program = ht_each_run_program;

@@ -73,7 +73,7 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
     static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = SPLIT_OPS(isa);
 
 TABLE(reference, HT_CPU_REFERENCE, reference)
-HT_EACH_DOT_ISA(TABLE)
+HT_EACH_ISA(TABLE)
 
 /* What a type is multiplied by: in integers where there are kernels for that. Products with 8-bit floats are always in
  * f32, from exact weights. */
@@ -88,8 +88,8 @@ static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, 
     case id: return CHOOSE(isa);
 
 const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_precision precision) {
-    switch (ht_cpu_isa_dots(isa)) {
-        HT_EACH_DOT_ISA(CHOOSE_FOR)
+    switch (isa) {
+        HT_EACH_ISA(CHOOSE_FOR)
     default: return CHOOSE(reference);
     }
 }
@@ -98,8 +98,8 @@ const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_p
     case id: return &split_##isa.base;
 
 const ht_matrix_ops *ht_cpu_split_ops(ht_cpu_isa isa) {
-    switch (ht_cpu_isa_dots(isa)) {
-        HT_EACH_DOT_ISA(SPLIT_FOR)
+    switch (isa) {
+        HT_EACH_ISA(SPLIT_FOR)
     default: return &split_reference.base;
     }
 }

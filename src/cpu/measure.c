@@ -22,13 +22,13 @@ typedef struct loops {
                                       ht_read_loop_##isa};
 
 LOOPS(reference, HT_CPU_REFERENCE, reference)
-HT_EACH_DOT_ISA(LOOPS)
+HT_EACH_ISA(LOOPS)
 
 #define LOOPS_OF(isa, id, shared)                                                                                      \
     case id: return &loops_##isa;
 static const loops *loops_of(ht_cpu_isa isa) {
-    switch (ht_cpu_isa_dots(isa)) {
-        HT_EACH_DOT_ISA(LOOPS_OF)
+    switch (isa) {
+        HT_EACH_ISA(LOOPS_OF)
     default: return &loops_reference;
     }
 }

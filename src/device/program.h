@@ -1,5 +1,5 @@
-/* Programs: elementwise operations on arrays of one shape, run as one pass over memory. What a step makes is kept in
- * registers or, a block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built
+/* Programs: elementwise operations on arrays of one shape, run as one pass over memory. The result of a step is kept,
+ * a block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built
  * once, prepared once by the device, and then run on any operands of its dtypes. */
 #ifndef HT_DEVICE_PROGRAM_H
 #define HT_DEVICE_PROGRAM_H
@@ -30,8 +30,6 @@ typedef struct ht_program {
     int n_steps, n_in, n_out;
     ht_dtype in[HT_PROGRAM_INPUTS];
     ht_program_step step[HT_PROGRAM_STEPS];
-    void (*strips)(void); /* the device's: runs large parts at once, NULL: nothing does, */
-    int64_t strips_least; /* of results of so many elements */
 } ht_program;
 
 /* One run: inputs of any strides, outputs row-contiguous, all of one shape. An output may be written over an input that

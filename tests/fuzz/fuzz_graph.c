@@ -29,8 +29,8 @@ typedef struct program {
     int n_decisions;
 } program;
 
-/* One program of eight has thousands of elements, most of them f32 and of one shape: from some thousand on elementwise
- * operations are run another way (cpu/strips.h). */
+/* One program of eight has thousands of elements, most of them f32 and of one shape: more than one block of an elementwise
+ * program (cpu/each.h). */
 static bool is_large(const program *p) { return p->size % 8 == 0; }
 
 static int next(program *p, int below) { return p->at < p->size ? p->byte[p->at++] % below : 0; }

@@ -1,7 +1,6 @@
 /* Elementwise operations as they are built: dtypes, shapes, and what is refused. Their values are compared with NumPy's in
  * tests/arrays/differential.py. */
 #include "array/array.h"
-#include "cpu/ways.h"
 #include "support/arrays.h"
 #include "support/test.h"
 
@@ -109,7 +108,8 @@ static void activations_follow_their_definitions(void **state) {
 
 /* Results of some megabytes may take another way to memory (src/cpu/bypass.h): of any dtype, from operands that begin
  * anywhere, and with several results of one pass. */
-static void check_large_results(void) {
+static void large_results_are_those_of_small_ones(void **state) {
+    (void)state;
     enum { N = (9 << 20) + 37 };
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *all = ht_arange(s, 0, N + 3, 1, HT_I32);
@@ -137,12 +137,6 @@ static void check_large_results(void) {
     for (int32_t i = 0, w = (N - 1) / 4; i < 4 * w; i++)
         if (rows[i] != i + w + i % w) fail_msg("element %d is %d, not %d", i, rows[i], i + w + i % w);
     ht_scope_free(s);
-}
-
-/* Behind the first one, results are written half in one way and half in another until all have been tried (cpu/ways.h). */
-static void large_results_are_those_of_small_ones(void **state) {
-    (void)state;
-    for (int i = 0; i <= 2 * HT_WAY_COUNT; i++) check_large_results();
 }
 
 static int64_t integer_at(const void *data, ht_dtype t, int64_t i) {

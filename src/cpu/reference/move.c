@@ -43,7 +43,7 @@ static void move_apart(char *to, const char *from, int64_t by, int64_t n, int64_
         some = ht_min_i64(n - i, STAGED / bytes);
         const char *x = from + i * by * bytes;
         ht_gather_elements(room, x, by, some, (size_t)bytes);
-        const ht_ahead ahead = {x + some * by * bytes, per_line, 0};
+        const ht_ahead ahead = {x + some * by * bytes, per_line};
         ht_bypass(to + i * bytes, room, (size_t)(some * bytes), &ahead, 1);
     }
 }
@@ -56,7 +56,7 @@ static void move_part(void *arg, const ht_span *s) {
     if (!job->bypasses || s->stride[0] != 1 || s->n * bytes < LEAST_RUN)
         ht_move_span(to, s->stride[0], from, by, s->n, job->bytes);
     else if (by == 1)
-        ht_bypass(to, from, (size_t)(s->n * bytes), &(ht_ahead){from + AHEAD, 64, 0}, 1);
+        ht_bypass(to, from, (size_t)(s->n * bytes), &(ht_ahead){from + AHEAD, 64}, 1);
     else
         move_apart(to, from, by, s->n, bytes);
 }

@@ -10,10 +10,9 @@ HT_OP_KERNELS(X)
 #undef X
 
 ht_scratch_fn ht_plain_attend_scratch, ht_plain_sdpa_scratch, ht_plain_sdpa_grad_scratch;
-ht_scratch_fn ht_plain_norm_grad_scratch; /* of both norms */
-ht_scratch_fn ht_plain_sort_scratch, ht_plain_argsort_scratch, ht_plain_partition_scratch,
-    ht_plain_argpartition_scratch;
-ht_scratch_fn ht_plain_take_scratch; /* and of gather and scatter */
+ht_scratch_fn ht_plain_norm_grad_scratch;                      /* of both norms */
+ht_scratch_fn ht_plain_sort_scratch, ht_plain_argsort_scratch; /* and of partition and argpartition */
+ht_scratch_fn ht_plain_take_scratch;                           /* and of gather and scatter */
 
 /* MATMUL: the sizes of its matrices, out [m, n] = a [m, k] b [k, n], and the strides between their elements. */
 typedef struct ht_matmul_shape {

@@ -9,9 +9,9 @@ void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
 #undef X
     kernels[HT_OP_ATTEND].scratch = ht_plain_attend_scratch;
     kernels[HT_OP_SORT].scratch = ht_plain_sort_scratch;
-    kernels[HT_OP_PARTITION].scratch = ht_plain_partition_scratch;
+    kernels[HT_OP_PARTITION].scratch = ht_plain_sort_scratch;
     kernels[HT_OP_ARGSORT].scratch = ht_plain_argsort_scratch;
-    kernels[HT_OP_ARGPARTITION].scratch = ht_plain_argpartition_scratch;
+    kernels[HT_OP_ARGPARTITION].scratch = ht_plain_argsort_scratch;
     kernels[HT_OP_TAKE].scratch = ht_plain_take_scratch;
     kernels[HT_OP_GATHER].scratch = ht_plain_take_scratch;
     kernels[HT_OP_SCATTER].scratch = ht_plain_take_scratch;

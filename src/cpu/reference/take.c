@@ -54,7 +54,7 @@ static void take_runs(const take_job *job, char *to, const char *from, const int
     const size_t run = (size_t)job->size * job->bytes, asked = run < ASKED ? run : ASKED;
     for (int64_t i = 0; i < n; i++, to += run) {
         const char *next = from + place[i + 1 < n ? i + 1 : i] * bytes;
-        const ht_ahead ahead = {next, LINE, 0};
+        const ht_ahead ahead = {next, LINE};
         if (job->bypasses) {
             ht_bypass(to, from + place[i] * bytes, run, &ahead, 1);
             continue;

@@ -1,5 +1,6 @@
 /* Copies of any strides. */
 #include "cpu/reference/reference.h"
+#include "cpu/transpose.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/vector.h"
 
@@ -7,9 +8,9 @@
  * the plain loop. Other distances are gone one by one, which that loop does as well. */
 static ht_status copy(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
-    if (ht_each_turn(call)) return HT_OK;
+    if (ht_transpose_copy(call)) return HT_OK;
     if (x->n_dims == 0 || x->stride[x->n_dims - 1] != 2) return ht_plain_copy(call, err);
-    ht_each_run(call, HT_OP_COPY, HT_ISA_NAME(ht_find_each)(HT_OP_COPY, x->dtype, x->dtype), NULL);
+    ht_each_run(call, HT_OP_COPY, HT_ISA_NAME(ht_find_each)(HT_OP_COPY, x->dtype, x->dtype));
     return HT_OK;
 }
 

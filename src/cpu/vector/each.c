@@ -39,28 +39,9 @@ ht_each_fn *HT_ISA_NAME(ht_find_each)(ht_op_id op, ht_dtype from, ht_dtype to) {
     if (op == HT_OP_COPY || (op == HT_OP_CAST && from == to)) return by_bytes(to, copy1, copy2, copy4, copy8);
     if (op == HT_OP_WHERE) return by_bytes(to, where1, where2, where4, where8);
     if (op == HT_OP_CAST || op == HT_OP_FULL) return HT_ISA_NAME(ht_find_each_cast)(op, from, to);
-    ht_each_fn *fn;
-    if (from == HT_F64) {
-        fn = HT_ISA_NAME(ht_find_each_double)(op, from, to);
-        return fn ? fn : HT_ISA_NAME(ht_find_each_f64)(op, from, to);
-    }
+    if (from == HT_F64) return HT_ISA_NAME(ht_find_each_f64)(op, from, to);
     if (!ht_dtype_is_float(from)) return HT_ISA_NAME(ht_find_each_int)(op, from, to);
     if (op == HT_OP_DRAWN) return HT_ISA_NAME(ht_find_each_drawn)(op, from, to);
-    fn = HT_ISA_NAME(ht_find_each_lanes)(op, from, to);
+    ht_each_fn *fn = HT_ISA_NAME(ht_find_each_lanes)(op, from, to);
     return fn ? fn : HT_ISA_NAME(ht_find_each_float)(op, from, to);
 }
-
-const ht_each_set HT_ISA_NAME(ht_each_set) = {
-    .find = HT_ISA_NAME(ht_find_each),
-#if defined(HT_ISA_avx512)
-    .strips = HT_ISA_NAME(ht_run_strips),
-    .strips_least = 2048, /* making the list takes a part of the time */
-#elif defined(HT_ISA_avx2)
-    .strips = HT_ISA_NAME(ht_run_strips),
-#if defined(HT_STRIPS_LEAST) /* fuzzing has only small ones */
-    .strips_least = HT_STRIPS_LEAST,
-#else
-    .strips_least = 1 << 16, /* of fewer single operations take 1.1 times as long as by blocks (docs/decisions.md) */
-#endif
-#endif
-};

@@ -14,10 +14,8 @@
 #endif
 
 ht_find_each_fn HT_ISA_NAME(ht_find_each), HT_ISA_NAME(ht_find_each_lanes), HT_ISA_NAME(ht_find_each_float),
-    HT_ISA_NAME(ht_find_each_f64), HT_ISA_NAME(ht_find_each_double), HT_ISA_NAME(ht_find_each_int),
-    HT_ISA_NAME(ht_find_each_cast), HT_ISA_NAME(ht_find_each_drawn);
-ht_strips_fn HT_ISA_NAME(ht_run_strips);
-extern const ht_each_set HT_ISA_NAME(ht_each_set);
+    HT_ISA_NAME(ht_find_each_f64), HT_ISA_NAME(ht_find_each_int), HT_ISA_NAME(ht_find_each_cast),
+    HT_ISA_NAME(ht_find_each_drawn);
 
 /* f16 or bf16 to f32. */
 HT_INLINE void each_widen(ht_dtype from, const void *in, float *out, int64_t n) {

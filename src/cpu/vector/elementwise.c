@@ -10,7 +10,7 @@ static ht_each_fn *function_of(const ht_call *call, ht_op_id op) {
 static ht_status run(const ht_call *call, ht_op_id op, ht_kernel_fn *plain, ht_error *err) {
     ht_each_fn *fn = function_of(call, op);
     if (!fn) return plain(call, err);
-    ht_each_run(call, op, fn, &HT_ISA_NAME(ht_each_set));
+    ht_each_run(call, op, fn);
     return HT_OK;
 }
 

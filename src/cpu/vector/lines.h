@@ -5,25 +5,23 @@
 
 #include "base/checked.h"
 #include "cpu/vector/lanes.h"
-#include "cpu/vector/words.h"
 
 enum {
-    LINES_WORDS = 256, /* that are packed at a time, at most */
-    LINES_AHEAD = 16   /* words of a line that is asked for before it is read */
+    LINES_STEPS = 256, /* packed at a time, at most */
+    LINES_AHEAD = 16   /* elements of a line prefetched before they are read */
 };
 
 /* Element s of line l at data[offset + l * line + s * step]. */
 typedef struct lines {
     ht_dtype dtype;
     const void *data;
-    int64_t offset, line, step, n, n_steps;
+    int64_t offset, line, step, n;
 } lines;
 
-/* n rows of words, so many bytes apart, to [steps][stride], sixteen of each step written; steps is a multiple of 4. */
-HT_INLINE void lines_turn(const void *rows, int64_t row_bytes, int n, int64_t steps, float *to, int64_t stride) {
+/* n rows of f32, ld elements apart, to [steps][stride], sixteen of each step written; steps is a multiple of 4. */
+HT_INLINE void lines_turn(const float *rows, int64_t ld, int n, int64_t steps, float *to, int64_t stride) {
     const float *row[16];
-    for (int i = 0; i < 16; i++)
-        row[i] = (const float *)(const void *)((const char *)rows + (i < n ? i : n - 1) * row_bytes);
+    for (int i = 0; i < 16; i++) row[i] = rows + (i < n ? i : n - 1) * ld;
     for (int64_t s = 0; s < steps; s += 4) {
         v16f v[4];
         for (int i = 0; i < 4; i++) v[i] = v16f_load_quads(row[i] + s, row[i + 4] + s, row[i + 8] + s, row[i + 12] + s);
@@ -32,44 +30,33 @@ HT_INLINE void lines_turn(const void *rows, int64_t row_bytes, int n, int64_t st
     }
 }
 
-/* Word s of n lines from line `first` on; elements `stride` apart, which is that of the lines, of the lines' dtype. */
-HT_INLINE v16f lines_word(const lines *o, ht_dtype dtype, int64_t stride, int64_t first, int64_t s, int n) {
-    const int64_t at = o->offset + first * stride + s * WORD_STEPS * o->step;
-    const v16f even = lanes_load(dtype, o->data, at, stride, n);
-    if (WORD_STEPS == 1) return even;
-    v16i odd = v16i_set1(0);
-    if (WORD_STEPS * s + 1 < o->n_steps) odd = v16f_bits(lanes_load(dtype, o->data, at + o->step, stride, n));
-    return v16f_from_bits(v16i_or(v16i_shr(v16f_bits(even), 16), odd));
+/* Step s of n lines from line `first` on; elements `stride` apart, which is that of the lines, of the lines' dtype. */
+HT_INLINE v16f lines_step(const lines *o, ht_dtype dtype, int64_t stride, int64_t first, int64_t s, int n) {
+    return lanes_load(dtype, o->data, o->offset + first * stride + s * o->step, stride, n);
 }
 
-/* Words [k, k + n_words) of n lines, at most 16, from line `first` on, to [n_words][stride]. Sixteen are written of each
+/* Steps [k, k + n_steps) of n lines, at most 16, from line `first` on, to [n_steps][stride]. Sixteen are written of each
  * step, in order, so those that are none of its lines are there behind the last step alone if stride is n. */
-static inline void lines_pack(const lines *o, int64_t first, int n, int64_t k, int64_t n_words, float *to,
+static inline void lines_pack(const lines *o, int64_t first, int n, int64_t k, int64_t n_steps, float *to,
                               int64_t stride) {
-    const int64_t whole = ht_min_i64(n_words, o->n_steps / WORD_STEPS - k) / 4 * 4;
+    const int64_t whole = n_steps / 4 * 4;
     int64_t done = 0;
     if (o->step == 1 && o->line != 1) {
-        const int64_t bytes = (int64_t)ht_dtype_bytes(o->dtype), row_bytes = o->line * bytes;
-        const int64_t at = o->offset + first * o->line + k * WORD_STEPS;
-        const char *rows = (const char *)o->data + at * bytes;
-        const bool words = o->dtype == WORD_DTYPE;
-        if (words && ((uintptr_t)rows | (uintptr_t)row_bytes) % sizeof(float) == 0) {
-            lines_turn(rows, row_bytes, n, whole, to, stride);
+        const int64_t at = o->offset + first * o->line + k;
+        if (o->dtype == HT_F32) {
+            lines_turn((const float *)o->data + at, o->line, n, whole, to, stride);
         } else {
-            float room[16][LINES_WORDS];
+            float room[16][LINES_STEPS];
             for (int i = 0; i < n; i++)
-                if (words)
-                    memcpy(room[i], rows + i * row_bytes, (size_t)whole * sizeof room[i][0]);
-                else
-                    for (int64_t s = 0; s < whole; s += 16)
-                        v16f_store(room[i] + s,
-                                   lanes_load(o->dtype, o->data, at + i * o->line + s, 1, lanes_of(whole - s)));
-            lines_turn(room, sizeof room[0], n, whole, to, stride);
+                for (int64_t s = 0; s < whole; s += 16)
+                    v16f_store(room[i] + s,
+                               lanes_load(o->dtype, o->data, at + i * o->line + s, 1, lanes_of(whole - s)));
+            lines_turn(room[0], LINES_STEPS, n, whole, to, stride);
         }
         done = whole;
     }
-    for (int64_t s = done; s < n_words; s++)
-        v16f_store(to + stride * s, lines_word(o, o->dtype, o->line, first, k + s, n));
+    for (int64_t s = done; s < n_steps; s++)
+        v16f_store(to + stride * s, lines_step(o, o->dtype, o->line, first, k + s, n));
 }
 
 /* Sums over `steps` words of x and sixteen lines, ld words apart, whose words are adjacent: of each a chain of words_fma from 0.
@@ -95,7 +82,7 @@ HT_INLINE v16f lines_dot(const float *x, const float *line, int64_t ld, int64_t 
         for (int q = 0; q < 4; q++) {
             v16f_transpose_quads(v[q]);
             HT_UNROLL
-            for (int i = 0; i < 4; i++) sum = words_fma(v[q][i], v16f_set1(x[s + 4 * q + i]), sum);
+            for (int i = 0; i < 4; i++) sum = v16f_fma(v[q][i], v16f_set1(x[s + 4 * q + i]), sum);
         }
         HT_UNROLL
         for (int g = 0; g < 4; g++) at[g] += 16;
@@ -103,7 +90,7 @@ HT_INLINE v16f lines_dot(const float *x, const float *line, int64_t ld, int64_t 
     for (; s < steps; s++) {
         float room[16];
         for (int i = 0; i < 16; i++) room[i] = line[i * ld + s];
-        sum = words_fma(v16f_load(room), v16f_set1(x[s]), sum);
+        sum = v16f_fma(v16f_load(room), v16f_set1(x[s]), sum);
     }
     return sum;
 }

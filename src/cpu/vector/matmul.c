@@ -1,22 +1,20 @@
-/* Products of f32, f16 and bf16 arrays of any strides; the plain kernel takes the other dtypes. With HT_PAIRS, products of
- * bf16 alone, two steps at a time; the kernel beside takes the other dtypes.
+/* Products of f32, f16 and bf16 arrays of any strides; the plain kernel takes the other dtypes.
  *
  * Rows of a and columns of b are both called lines. The work is cut into pieces: some rows and all columns, or all rows and
- * some columns. Lines of words (cpu/vector/words.h) that are read few times are read where they are. Others are first brought
- * into panels of words, DEPTH of each line at a time: those of the side that is cut by the piece that needs them, those of the
- * other side, which all pieces need, before the pieces begin. What is called k, and steps, counts words.
+ * some columns. Lines of f32 that are read few times are read where they are. Others are first brought into panels of f32,
+ * DEPTH steps of each line at a time: those of the side that is cut by the piece that needs them, those of the other side,
+ * which all pieces need, before the pieces begin.
  *
- * The order of a sum depends on k alone: a chain of words_fma from 0 per CHUNK words, and those added in order. Sums are f32,
+ * The order of a sum depends on k alone: a chain of v16f_fma from 0 per CHUNK steps, and those added in order. Sums are f32,
  * and rounded once to the result's dtype. */
 #include "base/checked.h"
-#include "cpu/matmul_bf16.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/lines.h"
 #include "cpu/vector/panel.h"
 #include "cpu/vector/vector.h"
 
 enum {
-    CHUNK = LINES_WORDS,
+    CHUNK = LINES_STEPS,
     DEPTH = 2 * CHUNK,       /* steps that are packed and multiplied at a time: sums seldom leave the near caches */
     BLOCK = 2048,            /* rows, and columns, of the result at a time, at most, where there is memory for each */
     SHARED_FLOATS = 1 << 18, /* packed at a time, if that is more than DEPTH steps: what a second cache holds */
@@ -44,8 +42,8 @@ enum {
 
 typedef struct matmul_job {
     const ht_call *call;
-    ht_matmul_shape shape; /* k in words */
-    int64_t n_matrices, n_steps;
+    ht_matmul_shape shape;
+    int64_t n_matrices;
     bool swapped;                     /* a matrix by a column is that row by the matrix turned */
     lines a, b;                       /* of the matrix at work */
     int64_t row, n_rows, col, n_cols; /* the block at work */
@@ -74,14 +72,12 @@ static int64_t tile_floats(int64_t rows, int64_t steps) { return HT_ISA_NAME(ht_
 /* Of any piece, which may be cut into more and smaller tiles than one of more rows. */
 static int64_t piece_floats(int64_t steps) { return (PIECE_ROWS + 16) * steps + PIECE_ROWS / LEAST_TILE * 16; }
 
-/* Word k of a line that is read where it is; its steps are adjacent if words have several. */
-static const float *word_at(const lines *o, int64_t line, int64_t k) {
-    const int64_t at = o->offset + line * o->line + k * WORD_STEPS * o->step;
-    return (const float *)(const void *)((const char *)o->data + at * (int64_t)(sizeof(float) / WORD_STEPS));
+/* Step k of a line that is read where it is. */
+static const float *step_at(const lines *o, int64_t line, int64_t k) {
+    return (const float *)o->data + o->offset + line * o->line + k * o->step;
 }
-static int64_t words_apart(const lines *o) { return o->line / WORD_STEPS; }
 
-/* Words [k, k + steps) of lines of an operand, to [steps][stride]. */
+/* Steps [k, k + steps) of lines of an operand, to [steps][stride]. */
 static void pack_lines(const lines *o, int64_t first, int n, int64_t k, int64_t steps, float *to, int64_t stride) {
     for (int64_t s = 0; s < steps; s += CHUNK)
         lines_pack(o, first, n, k + s, ht_min_i64(CHUNK, steps - s), to + s * stride, stride);
@@ -98,13 +94,12 @@ static void pack_tile(const matmul_job *job, int64_t row, int64_t n, int64_t til
 /* Panels [panel, panel + n) of the block's columns, one behind the other. */
 static void pack_columns(const matmul_job *job, int64_t panel, int64_t n, int64_t k, int64_t steps, float *to) {
     const lines *b = &job->b;
-    const int64_t first = job->col + 16 * panel, row_bytes = b->step * (int64_t)(sizeof(float) / WORD_STEPS);
-    const int64_t whole = b->dtype == WORD_DTYPE && b->line == 1 ? ht_min_i64(n, (b->n - first) / 16) : 0;
+    const int64_t first = job->col + 16 * panel;
+    const int64_t whole = b->dtype == HT_F32 && b->line == 1 ? ht_min_i64(n, (b->n - first) / 16) : 0;
     for (int64_t s = 0; s < steps && whole; s++)
         for (int64_t p = 0; p < whole; p++) {
-            for (int64_t i = 0; i < WORD_STEPS; i++)
-                HT_PREFETCH((const char *)word_at(b, first + 16 * p, k + s + PACK_AHEAD) + i * row_bytes);
-            v16f_store(to + 16 * (p * steps + s), lines_word(b, WORD_DTYPE, 1, first + 16 * p, k + s, 16));
+            HT_PREFETCH(step_at(b, first + 16 * p, k + s + PACK_AHEAD));
+            v16f_store(to + 16 * (p * steps + s), lines_step(b, HT_F32, 1, first + 16 * p, k + s, 16));
         }
     for (int64_t p = whole; p < n; p++)
         pack_lines(b, first + 16 * p, lanes_of(b->n - first - 16 * p), k, steps, to + 16 * p * steps, 16);
@@ -185,7 +180,7 @@ static void multiply_part(const matmul_job *job, int64_t row, int64_t n_rows, in
                        .chunk = CHUNK,
                        .mode = k > 0 ? PANEL_ADD : PANEL_SET};
     if (job->a_direct) {
-        t.left = (panel_left){word_at(&job->a, job->row + row, k), words_apart(&job->a), job->a.step};
+        t.left = (panel_left){step_at(&job->a, job->row + row, k), job->a.line, job->a.step};
     } else {
         t.left = (panel_left){job->by_rows ? own : shared_at(job, k), 1, HT_ISA_NAME(ht_panel_rows)(n_rows)};
         t.tile = tile_floats(n_rows, steps);
@@ -194,7 +189,7 @@ static void multiply_part(const matmul_job *job, int64_t row, int64_t n_rows, in
     }
     const int64_t direct = direct_cols(job), end = col + n_cols;
     if (col < direct) {
-        t.b = word_at(&job->b, job->col + col, k);
+        t.b = step_at(&job->b, job->col + col, k);
         t.b_step = job->b.step;
         t.b_panel = 16;
         t.n = ht_min_i64(direct, end) - col;
@@ -217,19 +212,19 @@ static void multiply_part(const matmul_job *job, int64_t row, int64_t n_rows, in
     }
 }
 
-/* Sums of words [k, stop) for one row and columns [col, col + n_cols), sixteen at a time, whose words are adjacent. */
+/* Sums of steps [k, stop) for one row and columns [col, col + n_cols), sixteen at a time, whose steps are adjacent. */
 static void multiply_dots(const matmul_job *job, int64_t col, int64_t n_cols, int64_t k, int64_t stop) {
     for (int64_t j = job->col + col; j < job->col + col + n_cols; j += 16) {
         float *y = job->sums + (j - job->col), room[CHUNK];
         v16f sum = k > 0 ? v16f_load(y) : v16f_zero();
         for (int64_t at = k; at < stop; at += CHUNK) {
             const int64_t steps = ht_min_i64(CHUNK, stop - at);
-            const float *x = word_at(&job->a, 0, at);
+            const float *x = step_at(&job->a, 0, at);
             if (job->a.step != 1) {
                 for (int64_t s = 0; s < steps; s++) room[s] = x[s * job->a.step];
                 x = room;
             }
-            v16f more = lines_dot(x, word_at(&job->b, j, at), words_apart(&job->b), steps);
+            v16f more = lines_dot(x, step_at(&job->b, j, at), job->b.line, steps);
             sum = at > 0 ? v16f_add(sum, more) : more;
         }
         v16f_store(y, sum);
@@ -305,8 +300,8 @@ static void run_matrix(matmul_job *job, int64_t index) {
     const ht_call *call = job->call;
     const ht_matmul_shape *s = &job->shape;
     const ht_view *a = &call->in[job->swapped], *b = &call->in[!job->swapped];
-    job->a = (lines){a->dtype, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m, job->n_steps};
-    job->b = (lines){b->dtype, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n, job->n_steps};
+    job->a = (lines){a->dtype, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m};
+    job->b = (lines){b->dtype, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n};
     job->out = (char *)call->out.data + (size_t)(index * s->m * s->n) * ht_dtype_bytes(call->out.dtype);
     for (job->row = 0; job->row < s->m; job->row += job->most_rows)
         for (job->col = 0; job->col < s->n; job->col += job->most_cols) {
@@ -342,36 +337,25 @@ static int64_t lay_out(matmul_job *job, float *at) {
     return shared + n_threads * job->own_floats + (rounds ? job->most_rows * job->ld_sums : 0);
 }
 
-/* Whether lines of an operand can be read where they are: as whole words, of which only the steps' stride may be odd. */
-static bool in_words(const ht_view *v, int64_t step, int64_t n_steps) {
-    if (v->dtype != WORD_DTYPE) return false;
-    if (WORD_STEPS == 1) return true;
-    int odd = 0;
-    for (int d = 0; d < v->n_dims; d++) odd += v->shape[d] > 1 && v->stride[d] % WORD_STEPS != 0;
-    return odd == 1 && step == 1 && n_steps % WORD_STEPS == 0 && (uintptr_t)v->data % sizeof(float) == 0;
-}
-
 static matmul_job job_of(const ht_call *call) {
     matmul_job job = {.call = call, .shape = ht_matmul_shape_of(call), .n_matrices = 1};
     ht_matmul_shape *s = &job.shape;
     for (int d = 0; d < call->out.n_dims - 2; d++) job.n_matrices *= call->out.shape[d];
     job.swapped = s->n == 1 && s->m > 1;
     if (job.swapped) *s = (ht_matmul_shape){1, s->m, s->k, s->b_col, s->b_k, s->a_k, s->a_row};
-    job.n_steps = s->k;
-    s->k = ht_ceil_div_i64(s->k, WORD_STEPS);
     job.alone =
         job.n_matrices >= ht_pool_threads(call->pool) && s->m * s->n <= ALONE_WORK && s->m * s->n * s->k <= ALONE_WORK;
     job.by_rows = s->m >= s->n || s->m >= 2 * PIECE_ROWS;
-    const bool a_words = in_words(&call->in[job.swapped], s->a_k, job.n_steps);
-    const bool b_words = in_words(&call->in[!job.swapped], s->b_k, job.n_steps);
-    const bool spread = s->a_k == 1 && s->a_row % (SAME_SETS * WORD_STEPS) != 0;
-    job.a_direct = a_words && (s->n <= (spread ? DIRECT_COLS : DIRECT_FAR_COLS) || s->m == 1);
+    const bool a_is_f32 = call->in[job.swapped].dtype == HT_F32;
+    const bool b_is_f32 = call->in[!job.swapped].dtype == HT_F32;
+    const bool spread = s->a_k == 1 && s->a_row % (SAME_SETS) != 0;
+    job.a_direct = a_is_f32 && (s->n <= (spread ? DIRECT_COLS : DIRECT_FAR_COLS) || s->m == 1);
     const bool near = s->b_k <= DIRECT_NEAR_STEP && s->b_k >= -DIRECT_NEAR_STEP;
     const int64_t direct_rows = near ? DIRECT_NEAR_ROWS : DIRECT_ROWS;
-    job.b_direct = b_words && WORD_STEPS == 1 && s->b_col == 1 && s->m <= direct_rows;
+    job.b_direct = b_is_f32 && s->b_col == 1 && s->m <= direct_rows;
     job.by_steps =
         !job.by_rows && s->m <= FEW_ROWS && job.b_direct && (s->b_k >= DIRECT_NEAR_STEP || s->b_k <= -DIRECT_NEAR_STEP);
-    job.dots = s->m == 1 && job.a_direct && b_words && s->b_k == 1 && s->b_col != 1;
+    job.dots = s->m == 1 && job.a_direct && b_is_f32 && s->b_k == 1 && s->b_col != 1;
     return job;
 }
 
@@ -381,23 +365,19 @@ static void run_matrices(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) run_matrix(&job, i);
 }
 
-#if defined(HT_PAIRS)
-#define takes ht_matmul_bf16_takes
-#else
 static bool takes(const ht_call *call) {
     return lanes_take(call->in[0].dtype) && lanes_take(call->in[1].dtype) && lanes_take(call->out.dtype) &&
            ht_view_size(&call->out) > 0 && ht_matmul_shape_of(call).k > 0;
 }
-#endif
 
 static size_t matmul_scratch(const ht_call *call) {
-    if (!takes(call)) return HT_MATMUL_BESIDE.scratch ? HT_MATMUL_BESIDE.scratch(call) : 0;
+    if (!takes(call)) return ht_plain_matmul_kernel.scratch ? ht_plain_matmul_kernel.scratch(call) : 0;
     matmul_job job = job_of(call);
     return (size_t)(lay_out(&job, NULL) * (job.alone ? ht_pool_threads(call->pool) : 1)) * sizeof(float);
 }
 
 static ht_status matmul(const ht_call *call, ht_error *err) {
-    if (!takes(call)) return HT_MATMUL_BESIDE.run(call, err);
+    if (!takes(call)) return ht_plain_matmul_kernel.run(call, err);
     matmul_job job = job_of(call);
     const ht_matmul_shape *s = &job.shape;
     if (job.alone) {
@@ -410,12 +390,6 @@ static ht_status matmul(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-#if defined(HT_PAIRS)
-const ht_kernel HT_ISA_NAME(ht_matmul_bf16) = {.run = matmul, .scratch = matmul_scratch};
-#else
-const ht_kernel HT_ISA_NAME(ht_matmul_kernel) = {.run = matmul, .scratch = matmul_scratch};
-
 void HT_ISA_NAME(ht_vector_matmul)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_MATMUL] = HT_ISA_NAME(ht_matmul_kernel);
+    kernels[HT_OP_MATMUL] = (ht_kernel){.run = matmul, .scratch = matmul_scratch};
 }
-#endif

@@ -2,8 +2,6 @@
  * all sums in registers. */
 #include "cpu/vector/panel.h"
 
-#include "cpu/vector/words.h"
-
 /* ROWS by panels fill the registers: 14 by 2 sums, 2 panels of the right operand and an element of the left one in 32
  * registers of AVX-512; elsewhere a panel is two or four registers. Below LEAST rows the additions wait for one another. */
 #if defined(HT_ISA_avx512)
@@ -71,7 +69,7 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
             for (int i = 0; i < m; i++) {
                 v16f x = v16f_set1(a[i / 3][i % 3 * a_row]);
                 HT_UNROLL
-                for (int p = 0; p < panels; p++) sum[i][p] = words_fma(x, y[p], sum[i][p]);
+                for (int p = 0; p < panels; p++) sum[i][p] = v16f_fma(x, y[p], sum[i][p]);
             }
             HT_UNROLL
             for (int i = 0; i < (m + 2) / 3; i++) a[i] += a_step;

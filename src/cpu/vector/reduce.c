@@ -21,16 +21,12 @@ HT_INLINE v16f load(const row *r, int64_t i, int n) {
 /* Long rows are summed by blocks, whose totals are added in f64: a lane that took in thousands of terms would lose digits. */
 enum { SUM_BLOCK = HT_REDUCE_BLOCK };
 
-/* `far`: whether the row is asked for far ahead. */
-static float sum_block(const row *r, int64_t i, int64_t end, bool far) {
+static float sum_block(const row *r, int64_t i, int64_t end) {
     row_sum sum = row_sum_zero();
     if (r->x->dtype == HT_F32 && r->stride == 1) {
         const float *p = (const float *)r->x->data + r->at;
         for (; i + 64 <= end; i += 64)
-            for (int k = 0; k < 4; k++) {
-                if (HT_ASKS_FAR && far) HT_PREFETCH_FAR(p + i + 16 * k);
-                sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
-            }
+            for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
     }
     for (; i < end; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_of(end - i)));
     return row_sum_total(&sum);
@@ -40,7 +36,7 @@ static void store_one(const row *r, float v) { lanes_store(r->out->dtype, r->out
 
 typedef struct sum_job {
     const ht_call *call;
-    bool contiguous, mean, far;
+    bool contiguous, mean;
     int64_t blocks; /* per row */
     float *part;    /* [rows][blocks]: NULL when rows are one block */
 } sum_job;
@@ -65,7 +61,7 @@ static void sum_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const sum_job *job = arg;
     for (int64_t i = begin; i < end; i++) {
         row r = row_at(job->call, job->contiguous, i);
-        store_sum(job, &r, r.n ? (double)sum_block(&r, 0, r.n, job->far) : 0.0);
+        store_sum(job, &r, r.n ? (double)sum_block(&r, 0, r.n) : 0.0);
     }
 }
 
@@ -75,7 +71,7 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t b = begin; b < end; b++) {
         row r = row_at(job->call, job->contiguous, b / job->blocks);
         int64_t i = b % job->blocks * SUM_BLOCK;
-        job->part[b] = sum_block(&r, i, r.n - i < SUM_BLOCK ? r.n : i + SUM_BLOCK, job->far);
+        job->part[b] = sum_block(&r, i, r.n - i < SUM_BLOCK ? r.n : i + SUM_BLOCK);
     }
 }
 
@@ -83,8 +79,7 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end, int worker) {
 static void sums(const ht_call *call, bool mean) {
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
-    sum_job job = {
-        .call = call, .contiguous = ht_view_contiguous(x), .mean = mean, .far = rows_ask_far(x), .part = call->scratch};
+    sum_job job = {.call = call, .contiguous = ht_view_contiguous(x), .mean = mean, .part = call->scratch};
     job.blocks = (n + SUM_BLOCK - 1) / SUM_BLOCK;
     if (job.blocks <= 1) {
         ht_pool_run(call->pool, rows, ht_row_grain(HT_GRAIN_CHEAP, n), sum_rows, &job);
@@ -110,18 +105,12 @@ static size_t sums_scratch(const ht_call *call) {
  * Long rows (262,144 logits) are cut into chunks, each read once for its maximum by whichever thread; then the first
  * chunk that holds the row's maximum is searched for the first place where it stands. NaN is the largest value. */
 
-/* Whether numbers are compared with each other for NaN, two at a time, or with themselves. */
-#if defined(HT_ISA_YMM)
-enum { NANS_BY_TWO = 1 };
-#else
-enum { NANS_BY_TWO = 0 };
-#endif
-
-/* max_of_floats, where it is known how what follows is asked for. */
-HT_INLINE v16f max_asking(const float *p, int64_t n, int32_t flip, bool near, bool far, m16 *nan) {
-    v16f v[4], max[4];
+/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
+ * the other sign. */
+static v16f max_of_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
+    v16f max[4];
     m16 is_nan[4];
-    v16i sign = v16i_set1(flip);
+    const v16i sign = v16i_set1(flip);
     for (int k = 0; k < 4; k++) {
         max[k] = v16f_set1(-INFINITY);
         is_nan[k] = m16_first(0);
@@ -130,18 +119,9 @@ HT_INLINE v16f max_asking(const float *p, int64_t n, int32_t flip, bool near, bo
     for (; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            if (near && far)
-                HT_PREFETCH_ALONG(p + i + 16 * k);
-            else if (near)
-                HT_PREFETCH(p + i + 16 * k + 1024);
-            else if (far)
-                HT_PREFETCH_FAR(p + i + 16 * k);
-            v[k] = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
-            max[k] = v16f_max(v[k], max[k]);
-            if (!NANS_BY_TWO)
-                is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v[k]));
-            else if (k % 2 == 1)
-                is_nan[0] = m16_or(is_nan[0], v16f_either_is_nan(v[k - 1], v[k]));
+            const v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load(p + i + 16 * k)), sign));
+            max[k] = v16f_max(v, max[k]);
+            is_nan[k] = m16_or(is_nan[k], v16f_is_nan(v));
         }
     }
     for (; i < n; i += 16) {
@@ -154,20 +134,12 @@ HT_INLINE v16f max_asking(const float *p, int64_t n, int32_t flip, bool near, bo
     return v16f_max(v16f_max(max[0], max[1]), v16f_max(max[2], max[3]));
 }
 
-/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
- * the other sign. What follows is asked for, also of the next row; `far` says that it has to come from memory. */
-static v16f max_of_floats(const float *p, int64_t n, int32_t flip, bool far, m16 *nan) {
-    if (ht_asks_near()) return max_asking(p, n, flip, true, far, nan);
-    if (HT_ASKS_FAR && far && ht_follows_rows()) return max_asking(p, n, flip, false, true, nan);
-    return max_asking(p, n, flip, false, false, nan);
-}
-
 enum { STAGED = 1024 };
 
 /* The same of a row of any dtype and stride. */
 static v16f max_of(const row *r, int32_t flip, m16 *nan) {
     if (r->x->dtype == HT_F32 && r->stride == 1)
-        return max_of_floats((const float *)r->x->data + r->at, r->n, flip, rows_are_far(r->x), nan);
+        return max_of_floats((const float *)r->x->data + r->at, r->n, flip, nan);
     float room[STAGED];
     v16f max = v16f_set1(-INFINITY);
     *nan = m16_first(0);
@@ -176,7 +148,7 @@ static v16f max_of(const row *r, int32_t flip, m16 *nan) {
         for (int64_t k = 0; k < some; k += 16)
             v16f_store_n(room + k, load(r, i + k, lanes_of(some - k)), lanes_of(some - k));
         m16 here;
-        max = v16f_max(max, max_of_floats(room, some, flip, false, &here));
+        max = v16f_max(max, max_of_floats(room, some, flip, &here));
         *nan = m16_or(*nan, here);
     }
     return max;
@@ -282,29 +254,6 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Whether a row is short enough for each lane to count its places. */
-enum { COUNTED = 256 };
-
-/* The first place of the largest of n floats, where *nan is empty: there are NaNs otherwise. Each lane keeps its own first
- * largest and where it was, without branches, which a search for the value would take wrong in every row. */
-static uint32_t place_in_short_row(const float *x, int64_t n, int32_t flip, m16 *nan) {
-    const v16i sign = v16i_set1(flip);
-    const v16f none = v16f_set1(-INFINITY), sixteen = v16f_set1(16.0f), far = v16f_set1(-(float)COUNTED);
-    v16f best = none, at = far, here = v16f_load(lane_numbers);
-    *nan = m16_first(0);
-    for (int64_t i = 0; i < n; i += 16, here = v16f_add(here, sixteen)) {
-        const int lanes = lanes_of(n - i);
-        const v16f v = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(x + i, lanes)), sign));
-        *nan = m16_or(*nan, v16f_is_nan(v));
-        const m16 first = i ? v16f_gt(v, best) : m16_first(16);
-        const m16 better = lanes == 16 ? first : m16_and(m16_first(lanes), first);
-        best = v16f_select(better, v, best);
-        at = v16f_select(better, v16f_neg(here), at);
-    }
-    const v16f most = v16f_set1(v16f_hmax(best));
-    return (uint32_t)-v16f_hmax(v16f_select(v16f_eq(best, most), at, far));
-}
-
 /* The elements of r from `begin` on, PART of them at most. */
 static row part_of(const row *r, int64_t begin) {
     row part = *r;
@@ -332,17 +281,9 @@ static float largest_by_parts(const row *r, int32_t flip, int64_t *from) {
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const max_job *job = arg;
-    const ht_view *x = &job->call->in[0];
-    const int64_t n = x->shape[x->n_dims - 1];
-    const bool counted = job->want_index && x->dtype == HT_F32 && x->stride[x->n_dims - 1] == 1 && n <= COUNTED;
     for (int64_t i = begin; i < end; i++) {
         const row r = row_at(job->call, job->contiguous, i);
         m16 nan;
-        if (counted) {
-            const uint32_t at = place_in_short_row((const float *)x->data + r.at, n, job->flip, &nan);
-            ((uint32_t *)job->call->out.data)[i] = at;
-            if (!m16_any(nan)) continue;
-        }
         if (job->want_index) {
             int64_t from = 0;
             const float max = largest_by_parts(&r, job->flip, &from);

@@ -1,7 +1,6 @@
 /* Reductions along rows of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which
  * are joined in order. Loops are plain C that compilers turn into vectors. */
 #include "base/total.h"
-#include "cpu/asking.h"
 #include "cpu/reference/value.h"
 #include "cpu/vector/each.h"
 #include "cpu/vector/reduce.h"
@@ -101,49 +100,29 @@ HT_INLINE v16i zero_bytes(v16i x) {
     return v16i_and(v16i_and(v16i_sub(x, ones), v16i_xor(x, v16i_set1(-1))), high);
 }
 
-/* What is kept of bytes, to find one that decides: one that is not 0 if `any`, or else one that is. That is the zeros among
- * them, or, with half of the operations, the least byte so far. */
-#if defined(HT_ISA_YMM)
-enum { KEEPS_LEAST = 1 };
-HT_INLINE v16i both_kept(v16i a, v16i b, bool any) { return any ? v16i_or(a, b) : v16i_min_u8(a, b); }
-#else
-enum { KEEPS_LEAST = 0 };
-HT_INLINE v16i both_kept(v16i a, v16i b, bool any) {
-    (void)any;
-    return v16i_or(a, b);
-}
-#endif
-HT_INLINE v16i kept_of_none(bool any) { return v16i_set1(any || !KEEPS_LEAST ? 0 : -1); }
+/* What is kept of bytes, to find one that decides: one that is not 0 if `any`, or else one that is. */
 HT_INLINE v16i and_bytes(v16i kept, const void *p, bool any) {
     const v16i x = v16i_load_bytes(p);
-    return both_kept(kept, any || KEEPS_LEAST ? x : zero_bytes(x), any);
+    return v16i_or(kept, any ? x : zero_bytes(x));
 }
 
-HT_INLINE bool is_found(v16i kept, bool any) {
+HT_INLINE bool is_found(v16i kept) {
     int32_t lane[16], all = 0;
-    v16i_store(lane, any || !KEEPS_LEAST ? kept : zero_bytes(kept));
+    v16i_store(lane, kept);
     for (int i = 0; i < 16; i++) all |= lane[i];
     return all != 0;
 }
 
-/* Whether some byte decides; what is behind it is not read, a kilobyte at a time. */
-HT_INLINE bool is_decided(const uint8_t *x, int64_t n, bool any, bool asks) {
-    enum { AT_ONCE = 1024, AHEAD = 4096 };
-    const v16i none = kept_of_none(any);
+/* Whether some byte decides; the bytes behind it are not read, a kilobyte at a time. */
+HT_INLINE bool some_decides(const void *in, int64_t n, bool any) {
+    enum { AT_ONCE = 1024 };
+    const uint8_t *x = in;
     int64_t i = 0;
+    v16i kept = v16i_set1(0);
     for (; i + AT_ONCE <= n; i += AT_ONCE) {
-        v16i kept[4] = {none, none, none, none};
-        for (int b = 0; b < AT_ONCE; b += 256) {
-            HT_UNROLL
-            for (int k = 0; k < 4; k++) {
-                if (asks) HT_PREFETCH(x + i + b + 64 * k + AHEAD); /* also of the next row */
-                kept[k] = and_bytes(kept[k], x + i + b + 64 * k, any);
-            }
-        }
-        if (is_found(both_kept(both_kept(kept[0], kept[1], any), both_kept(kept[2], kept[3], any), any), any))
-            return true;
+        for (int b = 0; b < AT_ONCE; b += 64) kept = and_bytes(kept, x + i + b, any);
+        if (is_found(kept)) return true;
     }
-    v16i kept = none;
     for (; i + 64 <= n; i += 64) kept = and_bytes(kept, x + i, any);
     if (i < n) {
         uint8_t room[64];
@@ -151,10 +130,7 @@ HT_INLINE bool is_decided(const uint8_t *x, int64_t n, bool any, bool asks) {
         memcpy(room, x + i, (size_t)(n - i));
         kept = and_bytes(kept, room, any);
     }
-    return is_found(kept, any);
-}
-HT_INLINE bool some_decides(const void *x, int64_t n, bool any) {
-    return KEEPS_LEAST && !ht_asks_near() ? is_decided(x, n, any, false) : is_decided(x, n, any, true);
+    return is_found(kept);
 }
 static part max_bool(const void *x, int64_t n) { return (part){.whole = some_decides(x, n, true)}; }
 static part min_bool(const void *x, int64_t n) { return (part){.whole = !some_decides(x, n, false)}; }

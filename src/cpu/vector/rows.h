@@ -4,7 +4,6 @@
 #define HT_CPU_VECTOR_ROWS_H
 
 #include "base/dtype.h"
-#include "cpu/asking.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/walk.h"
 
@@ -20,16 +19,6 @@ HT_INLINE int64_t row_count(const ht_view *v) {
     return n;
 }
 
-/* Whether the rows of v are more than a second cache holds. Asking twice for the largest of rows (HT_PREFETCH_ALONG) was 1.2
- * times as fast then, and took 1.25 times as long for fewer. */
-HT_INLINE bool rows_are_far(const ht_view *v) {
-    enum { FAR = 1 << 22 };
-    return ht_view_size(v) * (int64_t)ht_dtype_bytes(v->dtype) >= FAR;
-}
-
-/* Whether they are worth asking for with HT_PREFETCH_FAR. */
-HT_INLINE bool rows_ask_far(const ht_view *v) { return HT_ASKS_FAR && ht_follows_rows() && rows_are_far(v); }
-
 /* Four sums side by side: sixteen elements go to the first, the next sixteen to the second, and so on round. */
 typedef struct row_sum {
     v16f lane[4];
@@ -42,14 +31,5 @@ HT_INLINE v16f row_sum_lanes(const row_sum *s) {
 }
 
 HT_INLINE float row_sum_total(const row_sum *s) { return v16f_sum(row_sum_lanes(s)); }
-
-/* The same of n values of f64, in `lanes` sums that begin at 0: `next` is the value at i + k. The total is in the first. */
-#define ROW_SUM_F64(lane, lanes, next)                                                                                 \
-    for (int64_t i = 0; i < n; i += (lanes)) {                                                                         \
-        const int some = n - i < (lanes) ? (int)(n - i) : (lanes);                                                     \
-        for (int k = 0; k < some; k++) (lane)[k] += (next);                                                            \
-    }                                                                                                                  \
-    for (int half = (lanes) / 2; half > 0; half /= 2)                                                                  \
-        for (int k = 0; k < half; k++) (lane)[k] += (lane)[k + half];
 
 #endif

@@ -186,7 +186,7 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
                 char *to = y + (r * n + from) * bytes;
                 const char *ahead = x[r] + from * bytes + next;
                 if (j->a.bypasses) {
-                    ht_bypass(to, result + r * step * bytes, (size_t)(some * bytes), &(ht_ahead){ahead, 64, 0}, 1);
+                    ht_bypass(to, result + r * step * bytes, (size_t)(some * bytes), &(ht_ahead){ahead, 64}, 1);
                     continue;
                 }
                 for (int64_t b = 0; b < some * bytes; b += 64) HT_PREFETCH(ahead + b);
@@ -231,7 +231,7 @@ static void run_across(void *arg, int64_t begin, int64_t end, int worker) {
                 const char *next = x + x_step + c * bytes;
                 step_across(j, x + c * bytes, values + c * so_far, room, some);
                 if (j->a.bypasses) {
-                    ht_bypass(y + c * bytes, room, (size_t)(some * bytes), &(ht_ahead){next, 64, 0}, 1);
+                    ht_bypass(y + c * bytes, room, (size_t)(some * bytes), &(ht_ahead){next, 64}, 1);
                     continue;
                 }
                 for (int64_t b = 0; b < some * bytes; b += 64) HT_PREFETCH(next + b);

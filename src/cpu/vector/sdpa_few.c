@@ -132,15 +132,14 @@ static void score(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_
                         .offset = t->batch * k->stride[0] + t->head * k->stride[1],
                         .line = k->stride[2],
                         .step = k->stride[3],
-                        .n = s->n_k,
-                        .n_steps = s->d};
+                        .n = s->n_k};
     if (s->rows <= DOT_ROWS && k->stride[3] == 1 && s->d % 16 == 0) {
         dot_keys(s, &keys, begin, m, room->q, room->scores);
         return;
     }
     for (int64_t j = 0; j < m; j += 16)
-        for (int64_t i = 0; i < s->d; i += LINES_WORDS)
-            lines_pack(&keys, begin + j, lanes_of(m - j), i, ht_min_i64(LINES_WORDS, s->d - i),
+        for (int64_t i = 0; i < s->d; i += LINES_STEPS)
+            lines_pack(&keys, begin + j, lanes_of(m - j), i, ht_min_i64(LINES_STEPS, s->d - i),
                        room->keys + j * s->d + 16 * i, 16);
     HT_ISA_NAME(ht_panel_multiply)
     (&(panel_product){.left = {room->q, s->d_padded, 1},

@@ -11,7 +11,7 @@
  *   stores     v16f_store(p, v), v16f_store_n(p, v, n), v16f_store_f16 and v16f_store_bf16 likewise, to nearest even
  *   fused      v16f_fma(a, b, c) = a b + c, v16f_fnma(a, b, c) = c - a b, rounded once
  *   min, max   v16f_min(a, b) = a < b ? a : b, v16f_max(a, b) = a > b ? a : b: a NaN on either side gives b
- *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan, v16f_either_is_nan; m16_first(n): the first n;
+ *   masks      v16f_lt, v16f_gt, v16f_eq are false on NaN; v16f_is_nan; m16_first(n): the first n;
  *              v16f_select(m, a, b) = m ? a : b
  *   rounding   v16f_round: to nearest, ties to even; v16i_from_f truncates; v16f_from_i rounds to nearest
  *   scaling    v16f_scale(v, n) = v * 2^floor(n) for n in [-252, 252]
@@ -36,8 +36,6 @@
 #define HT_ISA_YMM 1 /* two 256-bit registers */
 #elif defined(HT_ISA_neon) || defined(HT_ISA_i8mm)
 #define HT_ISA_ARM 1 /* four 128-bit registers */
-#elif defined(HT_ISA_amx) || defined(HT_ISA_avx512bf16)
-#define HT_ISA_avx512 1
 #endif
 #if defined(HT_ISA_avx512) || defined(HT_ISA_YMM) || defined(HT_ISA_ARM)
 #define HT_INLINE static inline __attribute__((always_inline))
@@ -55,38 +53,6 @@
 /* Asks for the cache line at p, which need not be valid memory. */
 #define HT_PREFETCH(p) __builtin_prefetch((const void *)(p), 0, 3)
 
-/* The same into the second cache only. A core has few lines on their way to the first one; what comes from memory holds
- * such a place for long. So what is read along is asked for twice: far ahead into the second cache, and from there just
- * before it is needed. Sums of powers went from 9.5 to 14.5 GB/s with it on one core. */
-#define HT_PREFETCH_SECOND(p) __builtin_prefetch((const void *)(p), 0, 2)
-
-/* One of the two, as the core wants it (cpu/asking.h). */
-#define HT_PREFETCH_BESIDE(near, p)                                                                                    \
-    do {                                                                                                               \
-        if (near)                                                                                                      \
-            HT_PREFETCH(p);                                                                                            \
-        else                                                                                                           \
-            HT_PREFETCH_SECOND(p);                                                                                     \
-    } while (0)
-
-/* Both of what is read along: bytes ahead of p. Arithmetic between loads keeps a core from looking so far ahead by itself. */
-enum { HT_AHEAD_FAR = 4096, HT_AHEAD_NEAR = 1024 };
-#define HT_PREFETCH_ALONG(p)                                                                                           \
-    do {                                                                                                               \
-        HT_PREFETCH_SECOND((const char *)(p) + HT_AHEAD_FAR);                                                          \
-        HT_PREFETCH((const char *)(p) + HT_AHEAD_NEAR);                                                                \
-    } while (0)
-
-/* The same into the second cache alone, of an operand that it does not hold, for a core that follows rows by itself
- * (cpu/asking.h): what it would wait for has come from memory when it gets there. On Zen 5 sums of powers of rows took 0.65 of
- * the time with it, 0.8 with 4 KB. With AVX2 it was not measured. */
-#if defined(HT_ISA_avx512)
-enum { HT_ASKS_FAR = 1 };
-#else
-enum { HT_ASKS_FAR = 0 };
-#endif
-#define HT_PREFETCH_FAR(p) HT_PREFETCH_SECOND((const char *)(p) + 32768)
-
 #if defined(HT_ISA_avx512)
 #include "cpu/vector/simd_avx512.h"
 #elif defined(HT_ISA_YMM)
@@ -99,9 +65,6 @@ enum { HT_ASKS_FAR = 0 };
 
 /* What is built from the above, alike for all. */
 
-#if !defined(HT_ISA_YMM)
-HT_INLINE m16 v16f_either_is_nan(v16f x, v16f y) { return m16_or(v16f_is_nan(x), v16f_is_nan(y)); }
-#endif
 HT_INLINE v16f v16f_zero(void) { return v16f_set1(0.0f); }
 HT_INLINE v16f v16f_neg(v16f a) { return v16f_from_bits(v16i_xor(v16f_bits(a), v16i_set1(INT32_MIN))); }
 HT_INLINE v16f v16f_abs(v16f a) { return v16f_from_bits(v16i_and(v16f_bits(a), v16i_set1(INT32_MAX))); }

@@ -30,8 +30,6 @@ HT_INLINE m16 m16_first(int n) {
 
 HT_INLINE v16f v16f_set1(float x) { return HT_F2(_mm256_set1_ps(x), _mm256_set1_ps(x)); }
 /* The lower or the upper eight lanes, twice: what is computed of them is one register, and computed once. */
-HT_INLINE v16f v16f_half(v16f x, int half) { return half == 0 ? (v16f){x.a, x.a} : (v16f){x.b, x.b}; }
-HT_INLINE v16f v16f_join(v16f low, v16f high) { return HT_F2(low.a, high.b); }
 HT_INLINE v16f v16f_load(const float *p) { return HT_F2(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)); }
 /* Masked moves are slow even where all lanes are there: a store takes Zen cores 20 times as long. */
 HT_INLINE v16f v16f_load_n(const float *p, int n) {
@@ -117,11 +115,9 @@ HT_INLINE m16 v16f_eq(v16f x, v16f y) {
 HT_INLINE m16 v16f_not_at_most(v16f x, v16f y) {
     return HT_M2(_mm256_cmp_ps(x.a, y.a, _CMP_NLE_UQ), _mm256_cmp_ps(x.b, y.b, _CMP_NLE_UQ));
 }
-/* A comparison says that one of the two is NaN. */
-HT_INLINE m16 v16f_either_is_nan(v16f x, v16f y) {
-    return HT_M2(_mm256_cmp_ps(x.a, y.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, y.b, _CMP_UNORD_Q));
+HT_INLINE m16 v16f_is_nan(v16f x) {
+    return HT_M2(_mm256_cmp_ps(x.a, x.a, _CMP_UNORD_Q), _mm256_cmp_ps(x.b, x.b, _CMP_UNORD_Q));
 }
-HT_INLINE m16 v16f_is_nan(v16f x) { return v16f_either_is_nan(x, x); }
 HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
     return HT_F2(_mm256_blendv_ps(y.a, x.a, m.a), _mm256_blendv_ps(y.b, x.b, m.b));
 }
@@ -165,7 +161,6 @@ HT_INLINE v16i v16i_choose_16(const int32_t table[16], v16i i) {
 HT_INLINE v16i v16i_add(v16i x, v16i y) { return HT_I2(_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_sub(v16i x, v16i y) { return HT_I2(_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)); }
 HT_INLINE v16i v16i_max(v16i x, v16i y) { return HT_I2(_mm256_max_epi32(x.a, y.a), _mm256_max_epi32(x.b, y.b)); }
-HT_INLINE v16i v16i_min_u8(v16i x, v16i y) { return HT_I2(_mm256_min_epu8(x.a, y.a), _mm256_min_epu8(x.b, y.b)); }
 HT_INLINE v16i v16i_and(v16i x, v16i y) { return HT_I2(_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)); }
 HT_INLINE v16i v16i_or(v16i x, v16i y) { return HT_I2(_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)); }
 HT_INLINE v16i v16i_xor(v16i x, v16i y) { return HT_I2(_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)); }

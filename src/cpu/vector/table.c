@@ -6,7 +6,8 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_elementwise)(kernels);
     HT_ISA_NAME(ht_vector_copy)(kernels);
     HT_ISA_NAME(ht_vector_reduce)(kernels);
-    HT_ISA_NAME(ht_vector_spread)(kernels);
+    HT_ISA_NAME(ht_vector_variance)(kernels);
+    HT_ISA_NAME(ht_vector_logsumexp)(kernels);
     HT_ISA_NAME(ht_vector_scan)(kernels);
     HT_ISA_NAME(ht_vector_norm)(kernels);
     HT_ISA_NAME(ht_vector_norm_grad)(kernels);
@@ -18,5 +19,4 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_sdpa)(kernels);
     HT_ISA_NAME(ht_vector_attend)(kernels);
     HT_ISA_NAME(ht_vector_random)(kernels);
-    HT_ISA_NAME(ht_vector_sort)(kernels);
 }

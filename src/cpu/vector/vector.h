@@ -11,7 +11,8 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]); /* all of t
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_spread)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_variance)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_logsumexp)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm_grad)(ht_kernel kernels[HT_OP_COUNT]);
@@ -23,9 +24,6 @@ void HT_ISA_NAME(ht_vector_sdpa_grad)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_sort)(ht_kernel kernels[HT_OP_COUNT]);
-
-extern const ht_kernel HT_ISA_NAME(ht_matmul_kernel);
 
 /* x to row-contiguous memory. */
 void HT_ISA_NAME(ht_vector_turn)(const ht_view *x, const ht_view *out, ht_pool *pool);

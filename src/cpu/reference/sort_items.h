@@ -1,7 +1,6 @@
-/* Sorting, selecting and parting of one kind of item. Included once for each, with
+/* Sorting and selecting of one kind of item. Included once for each, with
  *   ITEM     its type
- *   KEY(x)   the bits that are sorted by, a uint64_t, of which those from `low` on count, `n_bits` of them
- *   BEFORE(a, b)  whether a comes before b; agrees with those bits
+ *   KEY(x)   the bits that items are sorted by, a uint64_t, of which n_bits count
  *   NAME(f)  the name of function f for these items
  *
  * Sorting is by digits, the lowest first, which keeps the order of equal keys. */
@@ -13,13 +12,13 @@ static inline void NAME(insertion)(ITEM *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         ITEM x = a[i];
         int64_t j = i;
-        for (; j > 0 && BEFORE(x, a[j - 1]); j--) a[j] = a[j - 1];
+        for (; j > 0 && KEY(x) < KEY(a[j - 1]); j--) a[j] = a[j - 1];
         a[j] = x;
     }
 }
 
 /* Sorts a[0 .. n), with room for as many in `other` and for the counts of all digits in `count`. */
-static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bits, uint32_t *count) {
+static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint32_t *count) {
     if (n <= SMALL_SORT) {
         NAME(insertion)(a, n);
         return;
@@ -28,13 +27,13 @@ static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bi
     const uint64_t mask = ((uint64_t)1 << digit) - 1;
     memset(count, 0, ((size_t)n_digits << digit) * sizeof *count);
     for (int64_t i = 0; i < n; i++) {
-        uint64_t key = KEY(a[i]) >> low;
+        uint64_t key = KEY(a[i]);
         for (int d = 0; d < n_digits; d++, key >>= digit) count[((uint64_t)d << digit) + (key & mask)]++;
     }
     ITEM *from = a, *to = other;
     for (int d = 0; d < n_digits; d++) {
         uint32_t *next = count + ((size_t)d << digit), sum = 0;
-        const int shift = low + d * digit;
+        const int shift = d * digit;
         if (next[KEY(from[0]) >> shift & mask] == n) continue; /* all alike */
         for (uint64_t i = 0; i <= mask; i++) {
             uint32_t here = next[i];
@@ -51,10 +50,10 @@ static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int low, int n_bi
 
 /* Leaves at kth what sorting would put there, what comes before it in front, and the others behind: by digits, the highest
  * first, of those alone that share all digits so far with it. */
-static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int low, int n_bits, uint32_t *count) {
-    int top = low + n_bits;
-    while (n > SMALL_SORT && top > low) {
-        const int digit = NAME(digit_bits)(n) < top - low ? NAME(digit_bits)(n) : top - low, shift = top - digit;
+static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int n_bits, uint32_t *count) {
+    int top = n_bits;
+    while (n > SMALL_SORT && top > 0) {
+        const int digit = NAME(digit_bits)(n) < top ? NAME(digit_bits)(n) : top, shift = top - digit;
         const uint64_t mask = ((uint64_t)1 << digit) - 1;
         memset(count, 0, (mask + 1) * sizeof *count);
         for (int64_t i = 0; i < n; i++) count[KEY(a[i]) >> shift & mask]++;
@@ -74,20 +73,5 @@ static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, in
         kth -= before;
         n = inside;
     }
-    if (top > low) NAME(insertion)(a, n);
-}
-
-/* Moves those of a[0 .. n) that come before the pivot to the front. Returns how many they are. */
-static inline int64_t NAME(part)(ITEM *a, ITEM *other, int64_t n, ITEM pivot) {
-    int64_t front = 0, behind = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const ITEM x = a[i];
-        const bool before = BEFORE(x, pivot);
-        a[front] = x;
-        other[behind] = x;
-        front += before;
-        behind += !before;
-    }
-    memcpy(a + front, other, (size_t)behind * sizeof *a);
-    return front;
+    if (top > 0) NAME(insertion)(a, n);
 }

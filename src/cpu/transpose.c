@@ -1,5 +1,10 @@
-/* Squares as wide as a register of 16 bytes, which all machines have: rounds of interleaving registers turn them around. */
-#include "cpu/turn.h"
+/* Transposing copies (transpose.h). A tile consists of squares as wide as a register of 16 bytes, which all machines have:
+ * rounds of interleaving registers transpose them. */
+#include "cpu/transpose.h"
+
+#include "base/checked.h"
+#include "base/dtype.h"
+#include "cpu/walk.h"
 
 #include <string.h>
 
@@ -36,7 +41,7 @@
         for (int i = 0; i < n; i++) memcpy(to + i * to_step, &v[i], sizeof v[i]);                                      \
     }
 
-#define TURN(type, name, n)                                                                                            \
+#define TRANSPOSE(type, name, n)                                                                                            \
     PLAIN(type, name)                                                                                                  \
     SQUARE(type, name, n)                                                                                              \
     static void name(const type *from, int64_t across, int64_t along, type *to, int64_t to_step, int64_t rows,         \
@@ -60,13 +65,14 @@
 #define HIGH_8  4, 12, 5, 13, 6, 14, 7, 15
 #define LOW_16  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH_16 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-TURN(uint8_t, turn1, 16)
-TURN(uint16_t, turn2, 8)
-TURN(uint32_t, turn4, 4)
-TURN(uint64_t, turn8, 2)
+TRANSPOSE(uint8_t, transpose1, 16)
+TRANSPOSE(uint16_t, transpose2, 8)
+TRANSPOSE(uint32_t, transpose4, 4)
+TRANSPOSE(uint64_t, transpose8, 2)
 
-void ht_turn_tile(const char *from, int64_t across, int64_t along, char *to, int64_t to_step, int64_t rows,
-                  int64_t columns, size_t bytes) {
+/* to[r * to_step + c] = from[r * across + c * along] for r < rows, c < columns, in elements. */
+static void transpose_tile(const char *from, int64_t across, int64_t along, char *to, int64_t to_step, int64_t rows,
+                           int64_t columns, size_t bytes) {
     if (across == -1) { /* from its last row on, it is a tile like others */
         from -= (rows - 1) * (int64_t)bytes;
         to += (rows - 1) * to_step * (int64_t)bytes;
@@ -76,9 +82,80 @@ void ht_turn_tile(const char *from, int64_t across, int64_t along, char *to, int
     const void *x = from;
     void *y = to;
     switch (bytes) {
-    case 1: turn1(x, across, along, y, to_step, rows, columns); break;
-    case 2: turn2(x, across, along, y, to_step, rows, columns); break;
-    case 4: turn4(x, across, along, y, to_step, rows, columns); break;
-    default: turn8(x, across, along, y, to_step, rows, columns);
+    case 1: transpose1(x, across, along, y, to_step, rows, columns); break;
+    case 2: transpose2(x, across, along, y, to_step, rows, columns); break;
+    case 4: transpose4(x, across, along, y, to_step, rows, columns); break;
+    default: transpose8(x, across, along, y, to_step, rows, columns);
     }
+}
+
+/* Tiles of the result along two of the merged axes, `across` and the last. A row of a tile is a line of the operand. */
+typedef struct transpose_job {
+    ht_walk walk; /* of the result, view 0, and the operand, view 1 */
+    const char *from;
+    char *to;
+    int64_t bytes;
+    int across;
+    int64_t rows, columns; /* of a tile */
+    int64_t bands, pieces; /* tiles across, and along the last axis */
+} transpose_job;
+
+enum { TILE_BYTES = 16384, LEAST_ROWS = 4 };
+
+/* The axis other than the last along which neighbours of the operand lie; -1: none, or the last one's are as near. */
+static int axis_across(const ht_walk *w, int64_t bytes) {
+    const int last = w->n_dims - 1;
+    int axis = -1;
+    int64_t least = ht_min_i64((w->stride[1][last] < 0 ? -w->stride[1][last] : w->stride[1][last]) / 4, 32 / bytes);
+    for (int d = 0; d < last; d++) {
+        const int64_t step = w->stride[1][d] < 0 ? -w->stride[1][d] : w->stride[1][d];
+        if (step == 0 || step > least || w->shape[d] < LEAST_ROWS) continue;
+        least = step;
+        axis = d;
+    }
+    return axis;
+}
+
+static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const transpose_job *j = arg;
+    const ht_walk *w = &j->walk;
+    const int last = w->n_dims - 1;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t index[HT_MAX_DIMS] = {0}, rest = i, from = 0, to = 0;
+        index[last] = rest % j->pieces * j->columns;
+        rest /= j->pieces;
+        index[j->across] = rest % j->bands * j->rows;
+        rest /= j->bands;
+        for (int d = last - 1; d >= 0; d--) {
+            if (d == j->across) continue;
+            index[d] = rest % w->shape[d];
+            rest /= w->shape[d];
+        }
+        for (int d = 0; d <= last; d++) {
+            from += index[d] * w->stride[1][d];
+            to += index[d] * w->stride[0][d];
+        }
+        transpose_tile(j->from + from * j->bytes, w->stride[1][j->across], w->stride[1][last], j->to + to * j->bytes,
+                       w->stride[0][j->across], ht_min_i64(j->rows, w->shape[j->across] - index[j->across]),
+                       ht_min_i64(j->columns, w->shape[last] - index[last]), (size_t)j->bytes);
+    }
+}
+
+bool ht_transpose_copy(const ht_call *call) {
+    const ht_view *views[] = {&call->out, &call->in[0]};
+    transpose_job j = {.from = call->in[0].data, .to = call->out.data};
+    j.bytes = (int64_t)ht_dtype_bytes(call->out.dtype);
+    ht_walk_init(&j.walk, 2, views);
+    const ht_walk *w = &j.walk;
+    const int last = w->n_dims - 1;
+    j.across = w->size ? axis_across(w, j.bytes) : -1;
+    if (j.across < 0) return false;
+    j.rows = ht_min_i64(w->shape[j.across], (j.bytes < 4 ? 64 : 128) / j.bytes);
+    j.columns = ht_min_i64(w->shape[last], ht_max_i64(16, TILE_BYTES / j.bytes / j.rows / 16 * 16));
+    j.bands = ht_ceil_div_i64(w->shape[j.across], j.rows);
+    j.pieces = ht_ceil_div_i64(w->shape[last], j.columns);
+    const int64_t count = w->size / (w->shape[j.across] * w->shape[last]) * j.bands * j.pieces;
+    ht_pool_run(call->pool, count, ht_max_i64(1, HT_GRAIN_CHEAP / (j.rows * j.columns)), run_tiles, &j);
+    return true;
 }
