@@ -101,7 +101,7 @@ static const option_spec specs[] = {
     {"adapter", 0, KIND_PATH, AT(adapter), 0, 0, NULL, COMPUTING, true, "PATH", "a LoRA adapter (not in this version)"},
     {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING, true, "NAME", "what computes: cpu (cpu)"},
     {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | FOR_DOCTOR, true, "NAME",
-     "instruction set: amx, avx512bf16, avx512, avxvnni, avx2, i8mm, neon, reference (best)"},
+     "instruction set: avx512, avxvnni, avx2, i8mm, neon, reference (best)"},
     {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "fast|reference",
      "reference computes in f32 from exact weights"},
     {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16|q8",

@@ -36,7 +36,7 @@ HT_API extern ht_array *const HT_NONE;
 
 typedef struct ht_device_options {
     int n_threads; /* 0: one per available core */
-    /* NULL: the best found; else "amx", "avx512bf16", "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference", an error
+    /* NULL: the best found; else "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference", an error
      * that lists the possible ones where the machine lacks it */
     const char *instruction_set;
 } ht_device_options;

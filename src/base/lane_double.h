@@ -1,5 +1,4 @@
-/* One lane of f64 in the vocabulary of cpu/vector/simd_double.h, so that base/math_double_lanes.h is one text for one lane
- * and for eight. */
+/* One f64 in the vocabulary in which base/math_lanes.h is written for f32: base/math_double_lanes.h is its text for f64. */
 #ifndef HT_BASE_LANE_DOUBLE_H
 #define HT_BASE_LANE_DOUBLE_H
 

@@ -1,5 +1,5 @@
 /* Elementary functions of f64, our own so that no C library's version decides a result: base/math_double_lanes.h for one
- * number, and the tables of its functions. cpu/vector/math_double.h runs the same text on eight lanes. */
+ * number, and the tables of its functions. */
 #ifndef HT_BASE_MATH_DOUBLE_H
 #define HT_BASE_MATH_DOUBLE_H
 

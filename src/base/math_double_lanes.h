@@ -1,6 +1,4 @@
-/* Exponentials and logarithms of f64, for as many lanes as HT_V and HT_MASK name: one (base/lane_double.h) or eight
- * (cpu/vector/simd_double.h). As both run the same operations in the same order, they give the same bits. Included once
- * for each, as base/math_lanes.h is.
+/* Exponentials and logarithms of f64, in the vocabulary of base/lane_double.h.
  *
  * Results are off by about 1 unit in the last place at most, those of silu and gelu_tanh by more
  * (tests/ops/test_math_double.c). What would cost half a unit is kept in two numbers: *_low is what the first was rounded

@@ -29,7 +29,6 @@ HT_INLINE m16 m16_first(int n) {
 }
 
 HT_INLINE v16f v16f_set1(float x) { return HT_F2(_mm256_set1_ps(x), _mm256_set1_ps(x)); }
-/* The lower or the upper eight lanes, twice: what is computed of them is one register, and computed once. */
 HT_INLINE v16f v16f_load(const float *p) { return HT_F2(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)); }
 /* Masked moves are slow even where all lanes are there: a store takes Zen cores 20 times as long. */
 HT_INLINE v16f v16f_load_n(const float *p, int n) {
