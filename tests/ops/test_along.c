@@ -131,8 +131,8 @@ static void softmax(void **state) {
         for (EACH(s, shapes))
             for (int how = 0; how < LAYOUT_COUNT; how++)
                 for (int kind = ORDINARY; kind <= EXTREME; kind++) {
-                    if (TEST_SLOW && (s * 5 + (size_t)how) % 4 != t) continue;
-                    if ((TEST_EMULATED || TEST_WATCHES_THREADS) && s % 3) continue;
+                    const size_t every = (size_t)test_cases(TEST_EMULATED || TEST_WATCHES_THREADS ? 12 : 4, 1);
+                    if ((s * 5 + (size_t)how + t) % every) continue;
                     void *memory;
                     const ht_view x =
                         operand(float_types[t], shapes[s].n_dims, shapes[s].dim, (layout)how, (values)kind, &memory);
@@ -231,7 +231,8 @@ static void scans(void **state) {
     for (EACH(t, types))
         for (EACH(s, shapes))
             for (int how = 0; how < LAYOUT_COUNT; how++) {
-                if ((s * 3 + (size_t)how + t) % (TEST_EMULATED ? 36 : TEST_SLOW ? 12 : 4)) continue;
+                if ((s * 3 + (size_t)how + t) % (size_t)test_cases(TEST_EMULATED ? 36 : TEST_SLOW ? 24 : 12, 1))
+                    continue;
                 void *memory;
                 const ht_view x = operand(types[t], shapes[s].n_dims, shapes[s].dim, (layout)how, EXTREME, &memory);
                 for (EACH(i, ops))

@@ -221,7 +221,7 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
     uint64_t state = 1000u * (uint64_t)type + 1;
     int64_t k[6];
     int n_k = columns(type, k);
-    const int every = TEST_EMULATED ? 11 : TEST_SLOW ? 6 : isa == HT_CPU_REFERENCE ? 3 : 2;
+    const int every = test_cases(TEST_EMULATED ? 22 : TEST_SLOW ? 11 : isa == HT_CPU_REFERENCE ? 6 : 4, 1);
     for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++)
         for (int c = 0; c < n_k; c++) {
             if ((c + (int)r + (int)type) % every) continue;
@@ -257,7 +257,8 @@ static bool is_repetition(int type) {
 /* Where everything takes many times as long, repetitions are left out altogether. */
 static bool is_left_out(int isa, int type, ht_precision precision) {
     if (TEST_WATCHES_THREADS && (type / 4 + type + isa) % 3) return true;
-    return is_repetition(type) && (TEST_SLOW || precision == HT_PRECISION_REFERENCE || isa == HT_CPU_REFERENCE);
+    const bool once = TEST_SLOW || precision == HT_PRECISION_REFERENCE || isa == HT_CPU_REFERENCE;
+    return is_repetition(type) && test_cases(once, false);
 }
 
 static void every_type_everywhere(ht_precision precision) {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdlib.h>
 /* clang-format on */
 
 /* In builds where everything takes many times as long, tests of many combinations run fewer. */
@@ -31,5 +32,8 @@ enum { TEST_SLOW = 1 };
 #else
 enum { TEST_SLOW = 0 };
 #endif
+
+/* How many cases a test runs: `soak` of them where scripts/soak sets HEARTH_SOAK, else `usual`, about a hundredth. */
+static inline int test_cases(int usual, int soak) { return getenv("HEARTH_SOAK") ? soak : usual; }
 
 #endif

@@ -68,14 +68,15 @@ static void add_one(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void many_small_jobs(void **state) {
     (void)state;
-    enum { JOBS = 5000, N = 17 };
+    enum { N = 17 };
+    const int jobs = test_cases(1000, 100000);
     int values[N] = {0};
     ht_pool *pool = make(3);
     ht_pool_lease(pool);
-    for (int k = 0; k < JOBS; k++) ht_pool_run(pool, N, 1, add_one, values);
+    for (int k = 0; k < jobs; k++) ht_pool_run(pool, N, 1, add_one, values);
     ht_pool_release(pool);
-    for (int k = 0; k < JOBS; k++) ht_pool_run(pool, N, 2, add_one, values); /* without a lease, workers may park */
-    for (int i = 0; i < N; i++) assert_int_equal(values[i], 2 * JOBS);
+    for (int k = 0; k < jobs; k++) ht_pool_run(pool, N, 2, add_one, values); /* without a lease, workers may park */
+    for (int i = 0; i < N; i++) assert_int_equal(values[i], 2 * jobs);
     ht_pool_free(pool);
 }
 
@@ -84,13 +85,14 @@ static void parked_workers_wake(void **state) {
     (void)state;
     int values[8] = {0};
     ht_pool *pool = make(4);
-    for (int k = 0; k < 100; k++) {
+    const int rounds = test_cases(50, 5000);
+    for (int k = 0; k < rounds; k++) {
         nanosleep(&(struct timespec){.tv_nsec = k % 7 * 100000}, NULL);
         ht_pool_lease(pool);
         ht_pool_run(pool, 8, 1, add_one, values);
         ht_pool_release(pool);
     }
-    for (int i = 0; i < 8; i++) assert_int_equal(values[i], 100);
+    for (int i = 0; i < 8; i++) assert_int_equal(values[i], rounds);
     ht_pool_free(pool);
 }
 
@@ -116,7 +118,7 @@ static void *lease_often(void *arg) {
 static void a_forked_process_goes_on(void **state) {
     (void)state;
     ht_pool *pool = make(4);
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < test_cases(50, 3000); i++) {
         ht_pool_lease(pool);
         run_once(pool, 40, 1);
         ht_pool_release(pool);

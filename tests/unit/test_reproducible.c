@@ -1,5 +1,5 @@
-/* Logits are the same bits for every number of threads, every chunk size, and in company: the whole cross product on a
- * tiny checkpoint of each family; half of it where that is slow, and on the real models with HEARTH_TEST_MODELS. And
+/* Logits are the same bits for every number of threads, every chunk size, and in company: half of the cross product, all of
+ * it in a soak, on a tiny checkpoint of each family and on the real models with HEARTH_TEST_MODELS. And
  * evaluating the forward function eagerly gives the bits of the plan. Tokens are those that the logits of every step
  * give. */
 #include "device/device.h"
@@ -162,7 +162,7 @@ static void check_tiny(void **state) {
     int64_t n = info->context < 560 ? info->context : 560;
     for (int64_t i = 0; i < n; i++) ids[i] = (int32_t)((i * i * 7 + 3 * i + 5) % info->vocab);
     ht_model_info_free(info);
-    check_threads_and_chunks(path, ids, n, n / 3, !TEST_SLOW);
+    check_threads_and_chunks(path, ids, n, n / 3, test_cases(false, true));
 }
 
 typedef struct picked {
@@ -181,7 +181,8 @@ static bool pick(const float *logits, int64_t first, int64_t n_rows, int32_t voc
 
 /* What is generated, where only the highest logits need to be there, against picking from all logits of every step. */
 static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_options *o) {
-    enum { PROMPT = 20, N = 100 };
+    enum { PROMPT = 20 };
+    const int N = test_cases(25, 400);
     snprintf(run_name, sizeof run_name, "temperature %g, top_k %d", (double)o->temperature, (int)o->top_k);
     ht_error err = {0};
     ht_session *a = open_session(m, 0), *b = open_session(m, 0);
@@ -218,7 +219,7 @@ static void check_real(void **state) {
     char path[1024];
     golden g = open_real(*state, path);
     assert_true(g.n >= N);
-    check_threads_and_chunks(path, g.ids, N, N_SECOND, false);
+    check_threads_and_chunks(path, g.ids, N, N_SECOND, test_cases(false, true));
     golden_close(&g);
 }
 

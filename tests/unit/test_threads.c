@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-enum { THREADS = 4, ROUNDS = 60, ROWS = 24, COLUMNS = 16 };
+enum { THREADS = 4, ROWS = 24, COLUMNS = 16 };
 
 /* What a round's threads share: arrays of which every thread has a hold. */
 typedef struct shared {
@@ -53,7 +53,7 @@ static void make(shared *with) {
 
 static void run(void (*use)(ht_scope *s, shared *with, int thread)) {
     size_t before = ht_memory_get().active_bytes;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < test_cases(20, 2000); round++) {
         shared with = {.use = use};
         worker workers[THREADS];
         make(&with);
