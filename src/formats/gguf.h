@@ -81,6 +81,8 @@ const char *ht_gguf_type_name(ht_gguf_type type);
 
 /* Scalars: true and *out set when `key` exists with a type that holds the value without loss; false otherwise. */
 bool ht_gguf_get_u64(const ht_gguf *g, const char *key, uint64_t *out);
+/* Any integer; one beyond INT64_MAX becomes that. */
+bool ht_gguf_get_i64_saturated(const ht_gguf *g, const char *key, int64_t *out);
 bool ht_gguf_get_f64(const ht_gguf *g, const char *key, double *out);
 bool ht_gguf_get_bool(const ht_gguf *g, const char *key, bool *out);
 bool ht_gguf_get_string(const ht_gguf *g, const char *key, ht_bytes *out);

@@ -58,13 +58,24 @@ static bool item_f64(ht_gguf_type type, const unsigned char *p, double *out) {
     return true;
 }
 
-bool ht_gguf_get_u64(const ht_gguf *g, const char *key, uint64_t *out) {
+static bool get_integer(const ht_gguf *g, const char *key, uint64_t *bits, bool *negative) {
     const ht_gguf_value *v = ht_gguf_find(g, key);
+    return v && v->type != HT_GGUF_ARRAY && v->type != HT_GGUF_BOOL && read_integer(v->type, v->items, bits, negative);
+}
+
+bool ht_gguf_get_u64(const ht_gguf *g, const char *key, uint64_t *out) {
     uint64_t bits;
     bool negative;
-    if (!v || v->type == HT_GGUF_ARRAY || v->type == HT_GGUF_BOOL) return false;
-    if (!read_integer(v->type, v->items, &bits, &negative) || negative) return false;
+    if (!get_integer(g, key, &bits, &negative) || negative) return false;
     *out = bits;
+    return true;
+}
+
+bool ht_gguf_get_i64_saturated(const ht_gguf *g, const char *key, int64_t *out) {
+    uint64_t bits;
+    bool negative;
+    if (!get_integer(g, key, &bits, &negative)) return false;
+    *out = !negative && bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
     return true;
 }
 

@@ -87,7 +87,7 @@ ht_status ht_config_from_gguf(const struct ht_gguf *g, const char *file, ht_conf
 /* The part both readers end with: ranges and ratios. `file` is named in messages. */
 ht_status ht_config_check(const ht_config *c, const char *file, ht_error *err);
 
-/* Adds an id once; false when the list is full. */
+/* Adds an id of the vocabulary once, and leaves others out. False when the list is full. */
 bool ht_config_add_eos(ht_config *c, int64_t id);
 
 /* Gives every layer what most layers have, and keys and values of its own. */

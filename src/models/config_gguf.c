@@ -1,6 +1,7 @@
 /* GGUF metadata. Not everything is there: what the file leaves out comes from its tensors or the family. */
 #include "base/error.h"
 #include "models/registry.h"
+#include "tokenizer/vocab.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -84,17 +85,19 @@ static void read_rope(ht_config *c, ht_meta *m) {
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
 }
 
+/* An EOS outside the vocabulary is warned of where the tokenizer is read, which needs it, too. */
 static void read_eos(ht_config *c, ht_meta *m) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const ht_gguf_value *v = ht_gguf_find(m->gguf, keys[i]);
         int64_t id;
-        if (!v) continue;
-        if (!ht_gguf_item_i64(v, 0, &id) || id < 0 || id > INT32_MAX)
+        if (!ht_gguf_find(m->gguf, keys[i])) continue;
+        if (!ht_gguf_get_i64_saturated(m->gguf, keys[i], &id)) {
             ht_meta_fail(m, HT_ERR_FORMAT, "`%s` is no token id", keys[i]);
-        else
-            ht_config_add_eos(c, id);
+            continue;
+        }
+        ht_config_add_eos(c, id);
+        if (i > 0 && (id < 0 || id >= c->vocab)) ht_vocab_warn_outside(m->file, keys[i], id, c->vocab);
     }
 }
 

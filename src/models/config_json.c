@@ -3,12 +3,21 @@
 #include "formats/json.h"
 #include "models/quantized.h"
 #include "models/registry.h"
+#include "tokenizer/vocab.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char config_file[] = "config.json", generation_file[] = "generation_config.json";
+
+/* A token id, maybe outside any vocabulary: one that is too large to be read exactly becomes INT64_MAX, or INT64_MIN. */
+static bool read_id(const json_t *v, int64_t *id) {
+    if (ht_json_whole(v, id)) return true;
+    const double real = json_real_value(v);
+    *id = real > 0 ? INT64_MAX : INT64_MIN;
+    return fabs(real) > 0x1p53;
+}
 
 /* A number or a list of numbers. */
 static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
@@ -18,10 +27,11 @@ static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
     size_t n = json_is_array(v) ? json_array_size(v) : 1;
     for (size_t i = 0; i < n; i++) {
         int64_t id;
-        if (!ht_json_whole(json_is_array(v) ? json_array_get(v, i) : v, &id) || id < 0 || id > INT32_MAX) {
+        if (!read_id(json_is_array(v) ? json_array_get(v, i) : v, &id)) {
             ht_json_fail(r, HT_ERR_FORMAT, "`%s` holds something that is no token id", key);
             return;
         }
+        if (id < 0 || id >= c->vocab) ht_vocab_warn_outside(r->file, key, id, c->vocab);
         if (!ht_config_add_eos(c, id))
             ht_json_fail(r, HT_ERR_UNSUPPORTED, "`%s` lists more than %d ids", key, HT_MAX_EOS);
     }

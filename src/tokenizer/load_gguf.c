@@ -133,6 +133,7 @@ static ht_status add_pre_step(ht_tokenizer *t, const char *word, ht_error *err) 
 
 typedef struct reader {
     const ht_gguf *g;
+    const char *name; /* of the file */
     ht_tokenizer *t;
     const ht_gguf_value *types, *scores; /* NULL when absent */
     bool sentencepiece;                  /* U+2581 for spaces, byte fallback */
@@ -199,21 +200,17 @@ static ht_status read_tokens(reader *r) {
     return st ? st : ht_vocab_index(&r->t->vocab, r->err);
 }
 
+/* An id outside the vocabulary counts as one that the file does not name. */
 static ht_status read_id(const reader *r, const char *key, int32_t otherwise, int32_t *id) {
-    uint64_t value;
+    int64_t value;
     *id = otherwise < r->t->vocab.n ? otherwise : -1;
     if (!ht_gguf_find(r->g, key)) return HT_OK;
-    if (!ht_gguf_get_u64(r->g, key, &value) || value >= (uint64_t)r->t->vocab.n) {
-        /* -1, as a signed or an unsigned number, is how some files say that there is none */
-        const ht_gguf_value *v = ht_gguf_find(r->g, key);
-        int64_t number = 0;
-        if (v->type != HT_GGUF_ARRAY && ht_gguf_item_i64(v, 0, &number) && (number == -1 || number == UINT32_MAX)) {
-            *id = -1;
-            return HT_OK;
-        }
-        return ht_fail(r->err, HT_ERR_FORMAT, "%s is not the id of one of the %d tokens", key, (int)r->t->vocab.n);
-    }
-    *id = (int32_t)value;
+    if (!ht_gguf_get_i64_saturated(r->g, key, &value))
+        return ht_fail(r->err, HT_ERR_FORMAT, "%s is not an integer", key);
+    if (value >= 0 && value < r->t->vocab.n)
+        *id = (int32_t)value;
+    else
+        ht_vocab_warn_outside(r->name, key, value, r->t->vocab.n);
     return HT_OK;
 }
 
@@ -416,7 +413,7 @@ ht_status ht_tokenizer_from_gguf(const ht_gguf *g, const char *name, ht_tokenize
     *out = NULL;
     ht_tokenizer *t = ht_tokenizer_new(err);
     if (!t) return HT_ERR_MEMORY;
-    reader r = {.g = g, .t = t, .err = err};
+    reader r = {.g = g, .name = name, .t = t, .err = err};
     ht_status st = read_model(&r);
     if (!st) st = ht_tokenizer_finish(t, err);
     if (st) {

@@ -2,8 +2,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/pages.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,4 +129,9 @@ void ht_vocab_free(ht_vocab *v) {
     free(v->length);
     free(v->slots);
     *v = (ht_vocab){0};
+}
+
+void ht_vocab_warn_outside(const char *file, const char *key, int64_t id, int64_t n_vocab) {
+    ht_log_write(HT_LOG_WARNING, "%s: `%s` is %" PRId64 ", outside the vocabulary of %" PRId64 " tokens; it is ignored",
+                 file, key, id, n_vocab);
 }

@@ -38,6 +38,9 @@ static inline bool ht_vocab_has(const ht_vocab *v, int32_t id) {
 }
 static inline const char *ht_vocab_text(const ht_vocab *v, int32_t id) { return v->arena + v->begin[id]; }
 
+/* Warns that a special id of a file is ignored, as one outside the vocabulary. */
+void ht_vocab_warn_outside(const char *file, const char *key, int64_t id, int64_t n_vocab);
+
 /* A 64-bit hash of a short text. */
 uint64_t ht_hash_bytes(const char *text, size_t n);
 

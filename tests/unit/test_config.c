@@ -1,6 +1,7 @@
 /* config.json: every spelling gives the same configuration, and what cannot be run is refused by name. */
 #include "models/registry.h"
 #include "support/test.h"
+#include "support/warnings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -289,13 +290,33 @@ static void end_ids(void **state) {
     assert_int_equal(read_with("{\"model_type\": \"llama\"}", "{\"eos_token_id\": \"x\"}", &no_tensors, &c, &err),
                      HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "generation_config.json"));
-    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": 32000}", HT_ERR_FORMAT, "32000", "vocabulary");
-    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": -1}", HT_ERR_FORMAT, "eos_token_id");
-    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": 4294967296}", HT_ERR_FORMAT, "eos_token_id");
+    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": 0.5}", HT_ERR_FORMAT, "eos_token_id");
+    REFUSED("{\"model_type\": \"llama\", \"eos_token_id\": [1, \"2\"]}", HT_ERR_FORMAT, "eos_token_id");
     REFUSED(
         "{\"model_type\": \"llama\", \"eos_token_id\": [0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,"
         "24,25,26,27,28,29,30,31,32]}",
         HT_ERR_UNSUPPORTED, "more than 32");
+}
+
+/* They end no output, as no token has them. */
+static void end_ids_outside_the_vocabulary(void **state) {
+    (void)state;
+    static const char *const ids[] = {
+        "32000", "-1", "4294967295", "4294967296", "9223372036854775807", "-1e30", "1000000000000000000000000000000"};
+    ht_config c;
+    ht_error err;
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        char config[128], generation[128];
+        snprintf(config, sizeof config, "{\"model_type\": \"llama\", \"eos_token_id\": [%s, 31999]}", ids[i]);
+        snprintf(generation, sizeof generation, "{\"eos_token_id\": %s, \"pad_token_id\": %s}", ids[i], ids[i]);
+        warnings_begin();
+        if (read_with(config, generation, &no_tensors, &c, &err)) fail_msg("%s: %s", ids[i], err.message);
+        const char *warnings = warnings_end(2);
+        assert_non_null(strstr(warnings, "\ngeneration_config.json: `eos_token_id` is "));
+        assert_non_null(strstr(warnings, "outside the vocabulary of 32000 tokens; it is ignored\n"));
+        if (i < 5) assert_non_null(strstr(warnings, ids[i]));
+        assert_true(c.n_eos == 1 && c.eos[0] == 31999);
+    }
 }
 
 static void unknown_things(void **state) {
@@ -431,6 +452,7 @@ int main(void) {
         cmocka_unit_test(windows),
         cmocka_unit_test(hints_from_tensors),
         cmocka_unit_test(end_ids),
+        cmocka_unit_test(end_ids_outside_the_vocabulary),
         cmocka_unit_test(unknown_things),
         cmocka_unit_test(bad_numbers),
         cmocka_unit_test(every_truncation_and_bit_flip),

@@ -2,6 +2,7 @@
 #include "models/registry.h"
 #include "support/gguf_writer.h"
 #include "support/test.h"
+#include "support/warnings.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -188,9 +189,6 @@ static void refusals(void **state) {
     gguf_put_f32(&w, "llama.attention.layer_norm_rms_epsilon", INFINITY);
     refused(&w, HT_ERR_FORMAT, "finite");
     w = usual("llama", 1);
-    gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 50);
-    refused(&w, HT_ERR_FORMAT, "outside the vocabulary");
-    w = usual("llama", 1);
     gguf_put_str(&w, "tokenizer.ggml.eos_token_id", "x");
     refused(&w, HT_ERR_FORMAT, "eos_token_id");
     w = usual("gemma3", 1);
@@ -211,6 +209,27 @@ static void refusals(void **state) {
     refused(&w, HT_ERR_FORMAT, "60 tokens");
 }
 
+/* They end no output, as no token has them. Of an EOS the tokenizer warns. */
+static void end_ids_outside_the_vocabulary(void **state) {
+    (void)state;
+    static const uint32_t ids[] = {50, 0x7FFFFFFF, 0xFFFFFFFF};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        gguf_writer w = usual("llama", 1);
+        gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", ids[i]);
+        gguf_put_u32(&w, "tokenizer.ggml.eot_token_id", ids[i]);
+        gguf_put_u32(&w, "tokenizer.ggml.eom_token_id", 49);
+        warnings_begin();
+        ht_config c = read_ok(&w);
+        assert_non_null(strstr(warnings_end(1), "m.gguf: `tokenizer.ggml.eot_token_id` is "));
+        assert_true(c.n_eos == 1 && c.eos[0] == 49);
+    }
+    gguf_writer w = usual("llama", 1);
+    gguf_put_i32(&w, "tokenizer.ggml.eot_token_id", -1);
+    warnings_begin();
+    assert_int_equal(read_ok(&w).n_eos, 0);
+    assert_non_null(strstr(warnings_end(1), "is -1, outside the vocabulary of 50 tokens; it is ignored"));
+}
+
 static void older_linear_spelling(void **state) {
     (void)state;
     gguf_writer w = usual("llama", 1);
@@ -221,9 +240,13 @@ static void older_linear_spelling(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama),    cmocka_unit_test(tensors_tell),
-        cmocka_unit_test(gemma),    cmocka_unit_test(head_counts_per_layer),
-        cmocka_unit_test(refusals), cmocka_unit_test(older_linear_spelling),
+        cmocka_unit_test(llama),
+        cmocka_unit_test(tensors_tell),
+        cmocka_unit_test(gemma),
+        cmocka_unit_test(head_counts_per_layer),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(end_ids_outside_the_vocabulary),
+        cmocka_unit_test(older_linear_spelling),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

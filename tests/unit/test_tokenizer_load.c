@@ -2,6 +2,7 @@
 #include "support/gguf_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
+#include "support/warnings.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -220,7 +221,7 @@ static void broken_metadata_is_refused(void **state) {
     assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "tokenizer.ggml.tokens"));
     w = byte_level("gpt-2");
-    gguf_put_u32(&w, "tokenizer.ggml.eos_token_id", 7);
+    gguf_put_str(&w, "tokenizer.ggml.eos_token_id", "x");
     assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "eos_token_id"));
     w = sentencepiece();
@@ -237,6 +238,42 @@ static void broken_metadata_is_refused(void **state) {
     gguf_put_strs(&w, "tokenizer.ggml.tokens", (const char *const[]){"a", "\xFF"}, 2);
     assert_int_equal(load_gguf(&w, &t, &err), HT_ERR_FORMAT);
     assert_non_null(strstr(err.message, "UTF-8"));
+}
+
+/* As if the file did not name them, which no prompt needs. */
+static void special_ids_outside_the_vocabulary(void **state) {
+    (void)state;
+    static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                                       "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id"};
+    static const int64_t ids[] = {7, 13, 0xFFFFFFFF, -1};
+    const ht_encode_options both = {true, true};
+    ht_tokenizer *t;
+    ht_error err = {0};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        for (int sp = 0; sp < 2; sp++) {
+            if (sp && ids[i] == 7) continue;
+            gguf_writer w = sp ? sentencepiece() : byte_level("gpt-2");
+            for (int k = 0; k < 4; k++) {
+                if (ids[i] < 0)
+                    gguf_put_i32(&w, keys[k], (int32_t)ids[i]);
+                else
+                    gguf_put_u32(&w, keys[k], (uint32_t)ids[i]);
+            }
+            gguf_put_bool(&w, "tokenizer.ggml.add_bos_token", true);
+            gguf_put_bool(&w, "tokenizer.ggml.add_eos_token", true);
+            warnings_begin();
+            if (load_gguf(&w, &t, &err)) fail_msg("%s", err.message);
+            const char *warnings = warnings_end(4);
+            for (int k = 0; k < 4; k++) assert_non_null(strstr(warnings, keys[k]));
+            assert_non_null(strstr(warnings, "test.gguf: `tokenizer.ggml.bos_token_id` is "));
+            assert_int_equal(ht_tokenizer_bos(t), sp ? 1 : -1);
+            assert_int_equal(ht_tokenizer_eos(t), sp ? 2 : -1);
+            if (sp)
+                expect(t, "ab", both, 3, (int32_t[]){1, 9, 2});
+            else
+                expect(t, "ab<|end|>", both, 2, (int32_t[]){4, 0});
+            ht_tokenizer_free(t);
+        }
 }
 
 /* Every truncation of a file and every changed byte gives a tokenizer that works or an error. */
@@ -273,6 +310,7 @@ int main(void) {
         cmocka_unit_test(merges_by_score),
         cmocka_unit_test(pre_tokenizers_by_name),
         cmocka_unit_test(broken_metadata_is_refused),
+        cmocka_unit_test(special_ids_outside_the_vocabulary),
         cmocka_unit_test(damaged_files_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
