@@ -35,7 +35,9 @@ ht_status ht_safetensors_parse(const void *data, size_t size, const char *name, 
 
 /* Opens a .safetensors file, or the checkpoint in a directory: the shards that model.safetensors.index.json lists, else
  * model.safetensors, else all of model-00001-of-0000N.safetensors, else the only *.safetensors there. Names are unique over
- * all shards. */
+ * all shards. Of an index only the list of files is believed, and tensors are taken from where they are. One that was left
+ * over beside other weights is ignored: none of its files is there, or one is not but model.safetensors is. Both with a
+ * warning. */
 ht_status ht_safetensors_open(const char *path, ht_safetensors **out, ht_error *err);
 void ht_safetensors_close(ht_safetensors *s); /* for both of the above; NULL is fine */
 

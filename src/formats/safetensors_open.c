@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "formats/json.h"
 #include "formats/safetensors_set.h"
@@ -58,70 +59,6 @@ static bool plain_file_name(const char *name) {
 /* The base name of an opened shard. */
 static const char *shard_name(const ht_safetensors *set, int file) { return strrchr(set->files[file]->path, '/') + 1; }
 
-/* Opens every shard the index names, in the order of first mention. */
-static ht_status add_listed(ht_safetensors *set, const char *directory, const char *index_path, const json_t *map,
-                            ht_error *err) {
-    json_t *seen = json_object();
-    if (!seen) return ht_fail_memory(err, 0, index_path);
-    const char *tensor;
-    json_t *shard;
-    ht_status st = HT_OK;
-    json_object_foreach((json_t *)(uintptr_t)map, tensor, shard) {
-        const char *name = json_string_value(shard);
-        if (!name || !plain_file_name(name)) {
-            char found[128];
-            st = ht_fail(err, HT_ERR_FORMAT, "%s: a file of weight_map is %s, expected a file name without directories",
-                         index_path, ht_json_describe(shard, found, sizeof found));
-        } else if (json_object_get(seen, name))
-            continue;
-        else if (json_object_set_new(seen, name, json_true()) != 0)
-            st = ht_fail_memory(err, strlen(name), index_path);
-        else
-            st = add_file(set, directory, name, err);
-        if (st) break;
-    }
-    json_decref(seen);
-    return st;
-}
-
-/* Every tensor of the index must be in the shard that the index says. */
-static ht_status check_listed(const ht_safetensors *set, const char *index_path, const json_t *map, ht_error *err) {
-    const char *tensor;
-    json_t *shard;
-    json_object_foreach((json_t *)(uintptr_t)map, tensor, shard) {
-        const char *name = json_string_value(shard);
-        if (ht_name_problem(tensor, strlen(tensor)))
-            return ht_fail(err, HT_ERR_FORMAT, "%s: the name of a tensor %s", index_path,
-                           ht_name_problem(tensor, strlen(tensor)));
-        const ht_safetensor *t = ht_safetensors_find(set, tensor);
-        if (!t)
-            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.*s` should be in %s, but is not there", index_path,
-                           SHOWN(tensor), name);
-        if (strcmp(shard_name(set, t->file), name) != 0)
-            return ht_fail(err, HT_ERR_FORMAT, "%s: tensor `%.*s` should be in %s, but is in %s", index_path,
-                           SHOWN(tensor), name, shard_name(set, t->file));
-    }
-    return HT_OK;
-}
-
-static ht_status open_index(ht_safetensors *set, const char *directory, const char *index_path, ht_error *err) {
-    json_t *index;
-    ht_status st = ht_json_read(index_path, INDEX_BYTES_MAX, &index, err);
-    if (st) return st;
-    ht_json_reader r = {.file = index_path, .err = err};
-    const json_t *map = ht_json_object(&r, index, "weight_map");
-    if (!map)
-        ht_json_missing(&r, "weight_map", "an object of tensor names and files");
-    else if (json_object_size(map) == 0)
-        ht_json_fail(&r, HT_ERR_FORMAT, "`weight_map` is empty");
-    st = r.status;
-    if (!st) st = add_listed(set, directory, index_path, map, err);
-    if (!st) st = ht_safetensors_index(set, directory, err);
-    if (!st) st = check_listed(set, index_path, map, err);
-    json_decref(index);
-    return st;
-}
-
 /* "model-00002-of-00005.safetensors": true with the numbers. */
 static bool shard_numbers(const char *name, int *number, int *total) {
     int end = 0;
@@ -140,6 +77,11 @@ static ht_status add_shards(ht_safetensors *set, const char *directory, int tota
     return ht_safetensors_index(set, directory, err);
 }
 
+static int is_weight_file(const struct dirent *e) {
+    size_t n = strlen(e->d_name);
+    return n > 12 && !strcmp(e->d_name + n - 12, ".safetensors") && e->d_name[0] != '.';
+}
+
 /* No index and no model.safetensors: looks at what the directory has. */
 static ht_status open_found(ht_safetensors *set, const char *directory, ht_error *err) {
     DIR *dir = opendir(directory);
@@ -148,9 +90,8 @@ static ht_status open_found(ht_safetensors *set, const char *directory, ht_error
     int n_found = 0, total = 0;
     bool mixed = false, failed = false;
     for (struct dirent *e; (e = readdir(dir));) {
-        size_t len = strlen(e->d_name);
         int number, of;
-        if (len <= 12 || strcmp(e->d_name + len - 12, ".safetensors") != 0 || e->d_name[0] == '.') continue;
+        if (!is_weight_file(e)) continue;
         if (shard_numbers(e->d_name, &number, &of)) {
             mixed = mixed || (total && total != of);
             total = of;
@@ -184,13 +125,199 @@ static ht_status open_single(ht_safetensors *set, const char *path, ht_error *er
     return st ? st : ht_safetensors_index(set, path, err);
 }
 
+/* ---- with an index ---- */
+
+typedef struct shard_index {
+    const char *directory, *path;
+    json_t *root;
+    const json_t *map;   /* tensor -> file */
+    const char *missing; /* a file that it names, which is not there; or NULL */
+    int n_there;         /* of its files */
+    bool names_single;   /* model.safetensors is one of them */
+} shard_index;
+
+static ht_status read_index(shard_index *x, ht_error *err) {
+    const char *tensor;
+    json_t *file;
+    ht_status st = ht_json_read(x->path, INDEX_BYTES_MAX, &x->root, err);
+    if (st) return st;
+    ht_json_reader r = {.file = x->path, .err = err};
+    x->map = ht_json_object(&r, x->root, "weight_map");
+    if (!x->map)
+        ht_json_missing(&r, "weight_map", "an object of tensor names and files");
+    else if (json_object_size(x->map) == 0)
+        ht_json_fail(&r, HT_ERR_FORMAT, "`weight_map` is empty");
+    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
+        const char *name = json_string_value(file), *problem = ht_name_problem(tensor, strlen(tensor));
+        char found[128];
+        if (problem)
+            ht_json_fail(&r, HT_ERR_FORMAT, "the name of a tensor %s", problem);
+        else if (!name || !plain_file_name(name))
+            ht_json_fail(&r, HT_ERR_FORMAT, "a file of weight_map is %s, expected a file name without directories",
+                         ht_json_describe(file, found, sizeof found));
+        if (r.status) break;
+    }
+    return r.status;
+}
+
+static ht_status is_there(const char *directory, const char *name, bool *there, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    if (!path) return ht_fail_memory(err, strlen(name), "a path");
+    *there = ht_path_exists(path);
+    free(path);
+    return HT_OK;
+}
+
+/* Calls `visit` for every file that the index names, once, in the order of first mention. */
+static ht_status for_each_listed(shard_index *x,
+                                 ht_status (*visit)(shard_index *, ht_safetensors *, const char *, ht_error *),
+                                 ht_safetensors *set, ht_error *err) {
+    const char *tensor;
+    json_t *file, *seen = json_object();
+    ht_status st = seen ? HT_OK : ht_fail_memory(err, 0, x->path);
+    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
+        const char *name = json_string_value(file);
+        if (st) break;
+        if (json_object_get(seen, name)) continue;
+        st = json_object_set_new(seen, name, json_true()) ? ht_fail_memory(err, strlen(name), x->path)
+                                                          : visit(x, set, name, err);
+    }
+    json_decref(seen);
+    return st;
+}
+
+static ht_status count_listed(shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
+    (void)set;
+    bool there = false;
+    ht_status st = is_there(x->directory, name, &there, err);
+    x->n_there += there;
+    x->names_single |= !strcmp(name, single_name);
+    if (!st && !there && !x->missing) x->missing = name;
+    return st;
+}
+
+static ht_status add_listed(shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
+    bool there = false;
+    ht_status st = is_there(x->directory, name, &there, err);
+    return st || !there ? st : add_file(set, x->directory, name, err);
+}
+
+/* How many tensors of the index are in no file so far; *first is one of them. */
+static size_t count_absent(const shard_index *x, const ht_safetensors *set, const char **first) {
+    const char *tensor;
+    json_t *file;
+    size_t n = 0;
+    json_object_foreach((json_t *)(uintptr_t)x->map, tensor,
+                        file) if (!ht_safetensors_find(set, tensor) && n++ == 0) *first = tensor;
+    return n;
+}
+
+static void drop_tensor(const ht_safetensor *t) { free((void *)(uintptr_t)t->name); }
+
+/* Adds a file that the index does not name, of which those tensors alone are kept that it places elsewhere, where they
+ * are not. A file that cannot be read has none. */
+static ht_status add_unlisted(const shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
+    const size_t first = set->n_tensors;
+    const int n_files = set->n_files;
+    ht_error problem = {0};
+    ht_status st = add_file(set, x->directory, name, &problem);
+    if (st == HT_ERR_MEMORY) return ht_fail(err, st, "%s", problem.message);
+    const size_t end = set->n_tensors;
+    set->n_tensors = first;
+    for (size_t i = first; i < end; i++) {
+        const ht_safetensor t = set->tensors[i];
+        if (!st && json_object_get(x->map, t.name) && !ht_safetensors_find(set, t.name))
+            set->tensors[set->n_tensors++] = t;
+        else
+            drop_tensor(&t);
+    }
+    if (set->n_tensors == first && set->n_files > n_files) ht_file_close(set->files[--set->n_files]);
+    return HT_OK;
+}
+
+static bool is_open(const ht_safetensors *set, const char *name) {
+    for (int i = 0; i < set->n_files; i++)
+        if (!strcmp(shard_name(set, i), name)) return true;
+    return false;
+}
+
+/* Looks for tensors that are not in the index's files in the other weights of the directory. */
+static ht_status look_elsewhere(const shard_index *x, ht_safetensors *set, ht_error *err) {
+    struct dirent **entries;
+    const int n = scandir(x->directory, &entries, is_weight_file, alphasort);
+    if (n < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", x->directory, strerror(errno));
+    ht_status st = HT_OK;
+    for (int i = 0; i < n; i++) {
+        const char *name = entries[i]->d_name;
+        if (!st && strncmp(name, "adapter", 7) && !is_open(set, name)) st = add_unlisted(x, set, name, err);
+        free(entries[i]);
+    }
+    free(entries);
+    if (st) return st;
+    ht_name_index_free(&set->names);
+    return ht_safetensors_index(set, x->directory, err);
+}
+
+/* The index is taken at its word about files, not about what is in them. */
+static void warn_of_places(const shard_index *x, const ht_safetensors *set) {
+    const char *tensor, *absent = NULL, *moved = NULL;
+    json_t *file;
+    size_t n_moved = 0, n_absent = count_absent(x, set, &absent);
+    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
+        const ht_safetensor *t = ht_safetensors_find(set, tensor);
+        if (t && strcmp(shard_name(set, t->file), json_string_value(file)) != 0 && n_moved++ == 0) moved = tensor;
+    }
+    if (n_absent)
+        ht_log_write(HT_LOG_WARNING, "%s: names %zu tensor%s that no file has: `%.*s`", x->path, n_absent,
+                     n_absent == 1 ? "" : "s", SHOWN(absent));
+    if (n_moved)
+        ht_log_write(HT_LOG_WARNING, "%s: names another file than the right one for %zu tensor%s: `%.*s` is in %s",
+                     x->path, n_moved, n_moved == 1 ? "" : "s", SHOWN(moved),
+                     shard_name(set, ht_safetensors_find(set, moved)->file));
+}
+
+static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err) {
+    const char *absent = NULL;
+    ht_status st = for_each_listed(x, add_listed, set, err);
+    if (!st) st = ht_safetensors_index(set, x->directory, err);
+    if (!st && count_absent(x, set, &absent)) st = look_elsewhere(x, set, err);
+    if (st) return st;
+    if (x->missing && count_absent(x, set, &absent))
+        return ht_fail(err, HT_ERR_IO, "%s: names %s, which is not there, and tensor `%.*s` is in no other file",
+                       x->path, x->missing, SHOWN(absent));
+    warn_of_places(x, set);
+    return HT_OK;
+}
+
+/* An index that was left over beside other weights counts for nothing. */
+static ht_status open_index(ht_safetensors *set, const char *directory, const char *path, const char *single_path,
+                            ht_error *err) {
+    shard_index x = {.directory = directory, .path = path};
+    ht_status st = read_index(&x, err);
+    if (!st) st = for_each_listed(&x, count_listed, set, err);
+    const bool single = !x.names_single && ht_path_exists(single_path);
+    if (!st && x.missing && (single || !x.n_there)) {
+        ht_error none = {0};
+        st = single ? open_single(set, single_path, err) : open_found(set, directory, &none);
+        if (!st)
+            ht_log_write(HT_LOG_WARNING,
+                         "%s: names %s, which is not there; the index is ignored for the weights that are", path,
+                         x.missing);
+        else if (!single)
+            ht_fail(err, st, "%s: names %s, which is not there; without the index: %s", path, x.missing, none.message);
+    } else if (!st)
+        st = open_listed(&x, set, err);
+    json_decref(x.root);
+    return st;
+}
+
 static ht_status open_directory(ht_safetensors *set, const char *directory, ht_error *err) {
     char *index_path = ht_path_join(directory, index_name), *single_path = ht_path_join(directory, single_name);
     ht_status st;
     if (!index_path || !single_path)
         st = ht_fail_memory(err, strlen(directory), "a path");
     else if (ht_path_exists(index_path))
-        st = open_index(set, directory, index_path, err);
+        st = open_index(set, directory, index_path, single_path, err);
     else if (ht_path_exists(single_path))
         st = open_single(set, single_path, err);
     else

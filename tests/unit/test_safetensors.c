@@ -3,6 +3,7 @@
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
+#include "support/warnings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,12 +259,6 @@ static void shards_with_an_index(void **state) {
     assert_memory_equal(bytes, "bbbb", 4);
     ht_safetensors_close(s);
 
-    write_index("{\"aaaa\":\"two.safetensors\",\"bbbb\":\"one.safetensors\"}");
-    expect_open(dir, HT_ERR_FORMAT, "tensor `aaaa` should be in two.safetensors, but is in one.safetensors");
-    write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"two.safetensors\"}");
-    expect_open(dir, HT_ERR_FORMAT, "tensor `cccc` should be in two.safetensors, but is not there");
-    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"three.safetensors\"}");
-    expect_open(dir, HT_ERR_IO, "three.safetensors: cannot be opened: No such file");
     const char *const outside[] = {"../x", "/etc/passwd", "a\\\\b", "..", ".", "", "a\\u0007"};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
         char map[100];
@@ -284,6 +279,69 @@ static void shards_with_an_index(void **state) {
     write_shard("two.safetensors", "aaaa");
     write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"two.safetensors\"}");
     expect_open(dir, HT_ERR_FORMAT, "tensor `aaaa` is in two files");
+}
+
+/* Opens with so many warnings, which say `part`, and has these tensors, of one letter each. */
+static void expect_warned(const char *tensors, int n_files, int n_warnings, const char *part) {
+    ht_safetensors *s;
+    ht_error err = {0};
+    warnings_begin();
+    if (ht_safetensors_open(scratch_directory(), &s, &err)) fail_msg("%s", err.message);
+    const char *warnings = warnings_end(n_warnings);
+    if (!strstr(warnings, part)) fail_msg("\"%s\" lacks \"%s\"", warnings, part);
+    assert_int_equal(ht_safetensors_n_files(s), n_files);
+    assert_int_equal(ht_safetensors_count(s), strlen(tensors));
+    for (const char *c = tensors; *c; c++) {
+        char name[5] = {*c, *c, *c, *c}, bytes[4];
+        const ht_safetensor *t = ht_safetensors_find(s, name);
+        if (!t) fail_msg("`%s` is not found", name);
+        assert_int_equal(ht_file_read_at(ht_safetensors_file(s, t->file), t->offset, bytes, 4, &err), HT_OK);
+        assert_memory_equal(bytes, name, 4);
+    }
+    ht_safetensors_close(s);
+}
+
+/* An index that is wrong costs a warning, as long as every tensor is somewhere. */
+static void an_index_that_is_wrong(void **state) {
+    (void)state;
+    const char *dir = scratch_directory();
+    write_shard("one.safetensors", "aaaa");
+    write_shard("two.safetensors", "bbbb");
+    write_index("{\"aaaa\":\"two.safetensors\",\"bbbb\":\"one.safetensors\"}");
+    expect_warned("ab", 2, 1, "index.json: names another file than the right one for 2 tensors: `aaaa` is in one.safe");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"two.safetensors\",\"cccc\":\"two.safetensors\"}");
+    expect_warned("ab", 2, 1, "index.json: names 1 tensor that no file has: `cccc`\n");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"one.safetensors\"}");
+    expect_warned("ab", 2, 1, "for 1 tensor: `bbbb` is in two.safetensors\n");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"three.safetensors\"}");
+    expect_warned("ab", 2, 1, "for 1 tensor: `bbbb` is in two.safetensors\n");
+    write_index("{\"aaaa\":\"one.safetensors\"}"); /* other weights are none of its business */
+    expect_warned("a", 1, 0, "");
+    scratch_write("broken.safetensors", "x", 1);
+    write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"one.safetensors\"}");
+    expect_warned("a", 1, 1, "no file has: `cccc`");
+    write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"three.safetensors\"}");
+    expect_open(dir, HT_ERR_IO, "index.json: names three.safetensors, which is not there, and tensor `cccc` is in no");
+    write_index("{\"aaaa\":\"three.safetensors\",\"bbbb\":\"four.safetensors\"}");
+    expect_open(dir, HT_ERR_FORMAT, "index.json: names three.safetensors, which is not there; without the index: ");
+}
+
+static void an_index_left_over(void **state) {
+    (void)state;
+    write_index("{\"aaaa\":\"model-00001-of-00002.safetensors\",\"bbbb\":\"model-00002-of-00002.safetensors\"}");
+    expect_open(scratch_directory(), HT_ERR_IO,
+                "index.json: names model-00001-of-00002.safetensors, which is not there");
+    write_shard("weights.safetensors", "cccc");
+    expect_warned("c", 1, 1,
+                  "index.json: names model-00001-of-00002.safetensors, which is not there; the index is ign");
+    write_shard("model-00001-of-00001.safetensors", "dddd");
+    expect_warned("d", 1, 1, "is ignored");
+    write_shard("model.safetensors", "eeee");
+    expect_warned("e", 1, 1, "is ignored");
+    write_shard("model-00002-of-00002.safetensors", "bbbb");
+    expect_warned("e", 1, 1, "is ignored");
+    write_shard("model-00001-of-00002.safetensors", "aaaa");
+    expect_warned("ab", 2, 0, "");
 }
 
 static void files_without_an_index(void **state) {
@@ -322,6 +380,8 @@ int main(void) {
         cmocka_unit_test(tensor_checks),
         cmocka_unit_test(every_truncation_and_bit_flip),
         cmocka_unit_test_setup_teardown(shards_with_an_index, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(an_index_that_is_wrong, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(an_index_left_over, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(files_without_an_index, scratch_start, scratch_finish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
