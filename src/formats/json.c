@@ -69,14 +69,63 @@ static ht_status fail_parse(const json_error_t *e, size_t size, const char *name
                    ht_utf8_valid(text, strlen(text)) ? text : "invalid text");
 }
 
-ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
+/* What Python writes for numbers that JSON has no form of. jansson has none either: they become strings that begin with a
+ * byte that makes them no string and no number to whoever reads members. */
+static const char *const not_finite[] = {"NaN", "Infinity", "-Infinity"};
+enum { NOT_FINITE = 0x1A };
+
+static bool is_not_finite(const json_t *value) {
+    return json_is_string(value) && json_string_value(value)[0] == NOT_FINITE;
+}
+
+/* The bytes of such a number at the start of the text; 0 when there is none. */
+static size_t not_finite_at(const char *text, size_t size) {
+    for (size_t i = 0; i < sizeof not_finite / sizeof *not_finite; i++) {
+        size_t n = strlen(not_finite[i]);
+        if (size >= n && !memcmp(text, not_finite[i], n)) return n;
+    }
+    return 0;
+}
+
+/* Appends the text with such numbers as strings, from the first one on; nothing when there is none. */
+static void spell_not_finite(const char *text, size_t size, ht_text *out) {
+    size_t from = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < size; i++) {
+        size_t n = 0;
+        if (text[i] == '"')
+            in_string = !in_string;
+        else if (in_string && text[i] == '\\')
+            i++;
+        else if (!in_string && (text[i] == 'N' || text[i] == 'I' || text[i] == '-'))
+            n = not_finite_at(text + i, size - i);
+        if (!n) continue;
+        ht_text_append(out, text + from, i - from);
+        ht_text_printf(out, "\"\\u%04x%.*s\"", NOT_FINITE, (int)n, text + i);
+        from = i + n;
+        i = from - 1;
+    }
+    if (from) ht_text_append(out, text + from, size - from);
+}
+
+static json_t *load(const char *text, size_t size, size_t flags, json_error_t *e) {
+    json_t *root = json_loadb(text, size, flags, e);
+    if (root || json_error_code(e) != json_error_numeric_overflow) return root;
+    return json_loadb(text, size, flags | JSON_DECODE_INT_AS_REAL, e);
+}
+
+static ht_status parse(const char *text, size_t size, size_t flags, const char *name, json_t **out, ht_error *err) {
     *out = NULL;
     ht_status st = check_limits(text, size, name, err);
     if (st) return st;
     json_error_t e;
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &e);
-    if (!root && json_error_code(&e) == json_error_numeric_overflow)
-        root = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
+    json_t *root = load(text, size, flags, &e);
+    if (!root && !(flags & JSON_REJECT_DUPLICATES)) {
+        ht_text spelled = {0};
+        spell_not_finite(text, size, &spelled);
+        if (spelled.len && !spelled.failed) root = load(spelled.data, spelled.len, flags, &e);
+        ht_text_free(&spelled);
+    }
     if (!root) return fail_parse(&e, size, name, err);
     if (!json_is_object(root)) {
         json_decref(root);
@@ -84,6 +133,14 @@ ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t 
     }
     *out = root;
     return HT_OK;
+}
+
+ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
+    return parse(text, size, 0, name, out, err);
+}
+
+ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, json_t **out, ht_error *err) {
+    return parse(text, size, JSON_REJECT_DUPLICATES, name, out, err);
 }
 
 ht_status ht_json_read(const char *path, size_t limit, json_t **out, ht_error *err) {
@@ -104,6 +161,10 @@ const char *ht_json_describe(const json_t *value, char *buffer, size_t size) {
     case JSON_STRING: {
         size_t n = json_string_length(value);
         const char *s = json_string_value(value);
+        if (is_not_finite(value)) {
+            snprintf(buffer, size, "%s", s + 1);
+            break;
+        }
         size_t shown = ht_utf8_complete_prefix(s, ht_min_size(n, SHOWN_BYTES));
         snprintf(buffer, size, "the string \"%.*s%s\"", (int)shown, s, shown < n ? "..." : "");
         for (char *p = buffer; *p; p++)
@@ -189,7 +250,7 @@ bool ht_json_bool(ht_json_reader *r, const json_t *object, const char *key, bool
 bool ht_json_str(ht_json_reader *r, const json_t *object, const char *key, const char **out) {
     const json_t *value = member(object, key);
     if (!value) return false;
-    if (!json_is_string(value)) {
+    if (!json_is_string(value) || is_not_finite(value)) {
         wrong_kind(r, key, value, "a string");
         return false;
     }

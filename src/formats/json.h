@@ -14,11 +14,15 @@
 
 enum { HT_JSON_DEPTH_MAX = 64, HT_JSON_VALUES_MAX = 1 << 22 };
 
-/* Strict UTF-8, no duplicate members, the document is an object, nesting and number of values limited as above. `name`
- * and the line and column are in the messages. An integer beyond 64 bits (tokenizer_config.json writes 10^30 for "no
- * limit") makes every number of the document a real; ht_json_i64 still reads whole ones up to 2^53. */
+/* As Python reads what it writes: strict UTF-8, of members with the same name the last one counts, and NaN, Infinity and
+ * -Infinity may stand where values do, though no function below takes them for one. The document is an object, nesting and
+ * number of values are limited as above. `name` and the line and column are in the messages. An integer beyond 64 bits
+ * (tokenizer_config.json writes 10^30 for "no limit") makes every number of the document a real; ht_json_i64 still reads
+ * whole ones up to 2^53. */
 ht_status ht_json_parse(const char *text, size_t size, const char *name, json_t **out, ht_error *err);
-/* The same for a file of at most `limit` bytes. */
+/* The same as the standard has it, and without members of the same name. */
+ht_status ht_json_parse_strict(const char *text, size_t size, const char *name, json_t **out, ht_error *err);
+/* ht_json_parse for a file of at most `limit` bytes. */
 ht_status ht_json_read(const char *path, size_t limit, json_t **out, ht_error *err);
 
 /* Members are read through a reader that keeps the first failure, so that a config is read line by line and checked once.

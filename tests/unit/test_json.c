@@ -22,7 +22,7 @@ static json_t *parse(const char *text) {
 static void expect_failure(const char *text, size_t n, ht_status status, const char *part) {
     json_t *root = (void *)1;
     ht_error err = {0};
-    assert_int_equal(ht_json_parse(text, n, "c.json", &root, &err), status);
+    assert_int_equal(ht_json_parse_strict(text, n, "c.json", &root, &err), status);
     assert_null(root);
     contains(err.message, "c.json: ");
     contains(err.message, part);
@@ -50,6 +50,51 @@ static void strictness(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_failure(cases[i].text, strlen(cases[i].text), HT_ERR_FORMAT, cases[i].part);
     expect_failure("{\"a\":1}\0", 8, HT_ERR_FORMAT, "not valid JSON");
+}
+
+/* Python's json.dumps writes such documents, and its json.load reads them. */
+static void as_python_reads_it(void **state) {
+    (void)state;
+    json_t *root = parse("{\"a\": 1, \"x\": NaN, \"o\": {\"k\": 1, \"k\": 2}, \"l\": [-Infinity,Infinity, -1],\n"
+                         "\"s\": \"NaN \\\" Infinity\", \"a\": 7, \"NaN\": 3}");
+    ht_error err = {0};
+    ht_json_reader r = {.file = "c.json", .err = &err};
+    int64_t i;
+    double f;
+    bool b;
+    const char *s;
+    char buffer[64];
+    assert_true(ht_json_i64(&r, root, "a", &i) && i == 7);
+    assert_true(ht_json_i64(&r, ht_json_object(&r, root, "o"), "k", &i) && i == 2);
+    assert_true(ht_json_i64(&r, root, "NaN", &i) && i == 3);
+    assert_true(ht_json_str(&r, root, "s", &s));
+    assert_string_equal(s, "NaN \" Infinity");
+    const json_t *list = ht_json_array(&r, root, "l");
+    assert_string_equal(ht_json_describe(json_array_get(list, 0), buffer, sizeof buffer), "-Infinity");
+    assert_string_equal(ht_json_describe(json_array_get(list, 1), buffer, sizeof buffer), "Infinity");
+    assert_false(ht_json_whole(json_array_get(list, 0), &i));
+    assert_true(ht_json_whole(json_array_get(list, 2), &i) && i == -1);
+    assert_int_equal(r.status, HT_OK);
+    for (int kind = 0; kind < 6; kind++) { /* a number that is used has to be one */
+        r.status = HT_OK;
+        switch (kind) {
+        case 0: assert_false(ht_json_i64(&r, root, "x", &i)); break;
+        case 1: assert_false(ht_json_f64(&r, root, "x", &f)); break;
+        case 2: assert_false(ht_json_bool(&r, root, "x", &b)); break;
+        case 3: assert_false(ht_json_str(&r, root, "x", &s)); break;
+        case 4: assert_null(ht_json_object(&r, root, "x")); break;
+        default: assert_null(ht_json_array(&r, root, "x"));
+        }
+        assert_int_equal(r.status, HT_ERR_FORMAT);
+        contains(err.message, "c.json: `x` is NaN, expected ");
+    }
+    json_decref(root);
+    static const char *const wrong[] = {"{\"a\":nan}",        "{\"a\":NaNN}",  "{\"a\":1NaN}", "{\"a\":+Infinity}",
+                                        "{\"a\":- Infinity}", "{\"a\":1e999}", "{\"a\":NaN"};
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        assert_int_equal(ht_json_parse(wrong[k], strlen(wrong[k]), "c.json", &root, &err), HT_ERR_FORMAT);
+        assert_null(root);
+    }
 }
 
 static void depth(void **state) {
@@ -196,9 +241,10 @@ static void files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strictness), cmocka_unit_test(depth),         cmocka_unit_test(number_of_values),
-        cmocka_unit_test(members),    cmocka_unit_test(huge_integers), cmocka_unit_test(descriptions),
-        cmocka_unit_test(files),
+        cmocka_unit_test(strictness),   cmocka_unit_test(as_python_reads_it),
+        cmocka_unit_test(depth),        cmocka_unit_test(number_of_values),
+        cmocka_unit_test(members),      cmocka_unit_test(huge_integers),
+        cmocka_unit_test(descriptions), cmocka_unit_test(files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
