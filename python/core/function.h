@@ -135,6 +135,8 @@ extern ht_array *core_none; /* HT_NONE */
 /* numbers.c: of a number, or nested lists of them, in the dtype that is wanted (NULL: their own). NULL with *other where
  * they are something else, or do not fit. */
 ht_array *core_from_numbers(ht_scope *s, PyObject *o, const ht_dtype *wanted, bool *other);
+/* Whether an integer is an element of a dtype of integers. */
+bool core_holds(ht_dtype dtype, PyObject *integer);
 /* The elements, which are computed for that, as nested lists. */
 PyObject *core_list(ht_array *a);
 

@@ -70,23 +70,38 @@ static bool measure(nest *l, PyObject *top) {
 
 static bool is_floating(ht_dtype dtype) { return dtype >= HT_F16; }
 
-static ht_dtype natural(const nest *l) {
-    if (l->floats || !l->n) return HT_F32;
-    if (!l->whole) return HT_BOOL;
-    return l->least >= INT32_MIN && l->most <= INT32_MAX ? HT_I32 : HT_I64;
-}
-
-/* Whether all of them are elements of a dtype as they are. */
-static bool fits(const nest *l, ht_dtype dtype) {
+/* Whether numbers from `low` to `high` are elements of a dtype of integers. */
+static bool holds(ht_dtype dtype, long long low, long long high) {
     static const long long least[] = {
         [HT_I8] = INT8_MIN, [HT_I16] = INT16_MIN, [HT_I32] = INT32_MIN, [HT_I64] = LLONG_MIN};
     static const long long most[] = {
         [HT_U8] = UINT8_MAX, [HT_U16] = UINT16_MAX, [HT_U32] = UINT32_MAX, [HT_U64] = LLONG_MAX,
         [HT_I8] = INT8_MAX,  [HT_I16] = INT16_MAX,  [HT_I32] = INT32_MAX,  [HT_I64] = LLONG_MAX};
+    return low >= (dtype >= HT_I8 ? least[dtype] : 0) && high <= most[dtype];
+}
+
+bool core_holds(ht_dtype dtype, PyObject *integer) {
+    int overflow;
+    const long long value = PyLong_AsLongLongAndOverflow(integer, &overflow);
+    if (!overflow) return holds(dtype, value, value);
+    if (overflow < 0 || dtype != HT_U64) return false;
+    const bool held = PyLong_AsUnsignedLongLong(integer) != ULLONG_MAX || !PyErr_Occurred();
+    PyErr_Clear();
+    return held;
+}
+
+static ht_dtype natural(const nest *l) {
+    if (l->floats || !l->n) return HT_F32;
+    if (!l->whole) return HT_BOOL;
+    return holds(HT_I32, l->least, l->most) ? HT_I32 : HT_I64;
+}
+
+/* Whether all of them are elements of a dtype as they are. */
+static bool fits(const nest *l, ht_dtype dtype) {
     if (dtype == HT_F32 || dtype == HT_F64) return true;
     if (dtype == HT_BOOL) return !l->whole && !l->floats;
     if (is_floating(dtype) || l->floats) return false;
-    return !l->whole || (l->least >= (dtype >= HT_I8 ? least[dtype] : 0) && l->most <= most[dtype]);
+    return !l->whole || holds(dtype, l->least, l->most);
 }
 
 static void write_number(PyObject *o, ht_dtype dtype, char **to) {

@@ -148,6 +148,60 @@ class Calls(unittest.TestCase):
                 self.assertRaises((RecursionError, ValueError), kind, lambda x, tree=tree: tree, [self.a], [self.a])
 
 
+class Integers(unittest.TestCase):
+    """Arrays that are made of integers hold those, or there are none."""
+
+    BOUNDS = {hx.uint8: (0, 2**8), hx.uint16: (0, 2**16), hx.uint32: (0, 2**32), hx.uint64: (0, 2**64),
+              hx.int8: (-(2**7), 2**7), hx.int16: (-(2**15), 2**15), hx.int32: (-(2**31), 2**31), hx.int64: (-(2**63), 2**63)}  # fmt: skip
+
+    def same(self, a, values, dtype):
+        self.assertEqual((a.tolist(), a.dtype), (values, dtype))
+
+    def test_one_integer_everywhere(self):
+        for value in (0, -1, 2**31 - 1, -(2**31), 2**31, -(2**31) - 1, 2**40, 2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63)):
+            self.same(hx.full((2, 1), value), [[value], [value]], hx.int32 if -(2**31) <= value < 2**31 else hx.int64)
+            self.same(hx.full((0,), value, hx.int64), [], hx.int64)
+        self.same(hx.full((2,), np.int64(2**40)), [2**40] * 2, hx.int64)
+        self.same(hx.full((1,), np.int64(3), hx.int8), [3], hx.int8)
+        self.same(hx.full((2,), True), [True, True], hx.bool_)
+        self.same(hx.full((1,), 2**40, hx.float32), [2.0**40], hx.float32)
+        self.same(hx.full((1,), 300, hx.bool_), [True], hx.bool_)
+        for wrong in (2**63, -(2**63) - 1, 10**30):
+            self.assertRaisesRegex(ValueError, f"{wrong} is no element of hearth.int64", hx.full, (1,), wrong)
+
+    def test_one_integer_of_a_dtype(self):
+        for dtype, (low, end) in self.BOUNDS.items():
+            like = hx.zeros((2,), dtype)
+            for value in (low, end - 1, end // 2 + 1):
+                self.same(hx.full((2,), value, dtype), [value] * 2, dtype)
+                self.same(hx.full_like(like, value), [value] * 2, dtype)
+                self.same(hx.full_like(hx.zeros((2,)), value, dtype), [value] * 2, dtype)
+                self.same(hx.compile(hx.full_like, shapeless=True)(like, value), [value] * 2, dtype)
+            for wrong in (low - 1, end, 10**30):
+                numbers = [wrong, np.int64(wrong)] if -(2**63) <= wrong < 2**63 else [wrong]
+                for number in numbers:
+                    for call in (lambda n: hx.full((2,), n, dtype), lambda n: hx.full_like(like, n), lambda n: hx.full_like(0.5, n, dtype)):
+                        self.assertRaisesRegex(ValueError, f"{wrong} is no element of {dtype!r}", call, number)
+
+    def test_sequences(self):
+        for bounds in ((5,), (2**40, 2**40 + 3), (2**53 + 1, 2**53 + 4), (2**31 - 2, 2**31 + 1), (-(2**31) - 1, -(2**31) + 1), (3, 1), (0, 9, 4),
+                       (2**62 + 1, -(2**63), -(2**61) + 1), (-(2**63), 2**63 - 1, 2**61 + 3), (2**63 - 3, 2**63 - 1), (0, 5, 2**40),
+                       (2**60 + 9, 2**60, -3), (-(2**55) - 1, -(2**55) + 2), (0, 2**63, 2**62 + 1), (2**63 - 1, 2**63)):  # fmt: skip
+            small = all(-(2**31) <= b < 2**31 for b in bounds)
+            self.same(hx.arange(*bounds), list(range(*bounds)), hx.int32 if small else hx.int64)
+            self.same(hx.arange(*bounds, dtype=hx.int64), list(range(*bounds)), hx.int64)
+        self.same(hx.arange(np.int64(3)), [0, 1, 2], hx.int32)
+        self.same(hx.arange(hx.array(2), np.uint8(4)), [2, 3], hx.int32)
+        self.same(hx.arange(2**64 - 2, 2**64, dtype=hx.uint64), [2**64 - 2, 2**64 - 1], hx.uint64)
+        self.same(hx.arange(0, 3, dtype=hx.float32), [0.0, 1.0, 2.0], hx.float32)
+        for dtype, (low, end) in self.BOUNDS.items():
+            self.same(hx.arange(end - 2, end, dtype=dtype), [end - 2, end - 1], dtype)
+            self.same(hx.arange(low + 2, low - 1, -1, dtype=dtype), [low + 2, low + 1, low], dtype)
+            self.same(hx.arange(end - 1, end + 2**40, 2**41, dtype=dtype), [end - 1], dtype)
+            for wrong in ((end - 2, end + 1), (low - 1, low + 1), (low + 1, low - 2, -1)):
+                self.assertRaisesRegex(ValueError, "is no element of", lambda b=wrong: hx.arange(*b, dtype=dtype))
+
+
 class Changing:
     """A number that changes an array when it is read."""
 
