@@ -28,9 +28,10 @@ enum { MOST_AXES = 8 };
 BODY(key) {
     PyObject *seed = PyNumber_Index(v[0].given);
     if (!seed) return core_give_up(s);
-    const uint64_t bits = PyLong_AsUnsignedLongLongMask(seed);
+    const uint64_t bits = PyLong_AsUnsignedLongLong(seed);
+    if (PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "a seed is an integer of 64 bits without sign, not %S", seed);
     Py_DECREF(seed);
-    return core_finish(s, ht.ht_random_key(s, bits));
+    return PyErr_Occurred() ? core_give_up(s) : core_finish(s, ht.ht_random_key(s, bits));
 }
 
 BODY(split) { return core_finish(s, ht.ht_random_split(s, v[0].array, v[1].whole)); }

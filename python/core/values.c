@@ -118,7 +118,9 @@ static bool whole_of(PyObject *o, int64_t *out) {
 bool core_int(PyObject *o, int *out) {
     int64_t whole;
     if (!whole_of(o, &whole)) return false;
-    if (whole < INT_MIN || whole > INT_MAX) PyErr_Format(PyExc_ValueError, "there is no axis %lld", (long long)whole);
+    if (whole < INT_MIN || whole > INT_MAX)
+        PyErr_Format(PyExc_ValueError, "%lld is beyond the 32 bits of an axis, a width or a count of places",
+                     (long long)whole);
     *out = (int)whole;
     return whole >= INT_MIN && whole <= INT_MAX;
 }

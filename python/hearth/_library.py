@@ -7,6 +7,7 @@ import ctypes
 import ctypes.util
 import importlib.machinery
 import importlib.util
+import operator
 import os
 import pathlib
 import threading
@@ -52,6 +53,20 @@ core = _find_core(_path)
 core.bind(_library._handle)
 _ARRAY = _SCOPE = c_void_p
 _ERROR = POINTER(_CError)
+
+
+INT32, INT64, UINT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1), (0, 2**64 - 1)
+
+
+def integer(value, what, least, most):
+    """An integer of [least, most], for ctypes, which cuts others to the bits that fit."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is a {type(value).__name__}, expected an integer") from None
+    if not least <= number <= most:
+        raise ValueError(f"{what} is {number}, expected {least} to {most}")
+    return number
 
 
 def declare(name, result, *arguments):

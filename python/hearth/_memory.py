@@ -57,9 +57,7 @@ def get_memory_limit():
 
 
 def _set(name, limit):
-    if limit < 0:
-        raise ValueError(f"a limit of {limit} bytes is negative")
-    return _setters[name](limit)
+    return _setters[name](lib.integer(limit, "a limit in bytes", *lib.UINT64))
 
 
 def set_memory_limit(limit):

@@ -118,7 +118,7 @@ _FINISHES = {0: None, 1: "stop", 2: "length", 3: "closed"}
 
 
 def _ids(ids):
-    ids = list(ids)
+    ids = [lib.integer(i, "a token id", *lib.INT32) for i in ids]
     return (c_int32 * len(ids))(*ids), len(ids)
 
 
@@ -139,7 +139,11 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
              stop=(), ignore_eos=False):  # fmt: skip
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
-    sampler = _SamplerOptions(temperature, top_k, top_p, min_p, repeat_penalty, repeat_window, seed)
+    sampler = _SamplerOptions(
+        temperature, lib.integer(top_k, "top_k", *lib.INT32), top_p, min_p, repeat_penalty,
+        lib.integer(repeat_window, "repeat_window", *lib.INT32), lib.integer(seed, "seed", *lib.UINT64),
+    )  # fmt: skip
+    max_tokens = lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1])  # 0 would be the library's default
     return _GenerateOptions(max_tokens, sampler, strings, len(stop), ignore_eos)
 
 
@@ -410,6 +414,8 @@ def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0
         raise ValueError(f"precision is {precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if kv_dtype not in _CACHES:
         raise ValueError(f"kv_dtype is {kv_dtype!r}, expected one of {', '.join(d.name for d in _CACHES)}")
+    threads, slots = (lib.integer(n, what, *lib.INT32) for n, what in ((threads, "threads"), (slots, "slots")))
+    context = lib.integer(context, "context", *lib.INT64)
     device, handle = c_void_p(), c_void_p()
     _device_open(b"cpu", _DeviceOptions(threads, None), byref(device))
     try:

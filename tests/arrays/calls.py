@@ -55,6 +55,27 @@ class Calls(unittest.TestCase):
 
         self.assertRaisesRegex(IndexError, "no axis 5", hx.flip, a, 5)
 
+    def test_integers_that_do_not_fit_are_refused(self):
+        a, key = self.a, hx.random.key(2**64 - 1)
+        for huge in (2**64 + 1, 2**63, -(2**63) - 1, 10**30):  # 1 if cut to 64 bits
+            for call in (hx.zeros, lambda n: hx.zeros((2, n)), lambda n: hx.eye(3, k=n), lambda n: hx.tri(3, n), lambda n: hx.tril(a, n),
+                         lambda n: hx.linspace(0, 1, n), lambda n: hx.repeat(a, n), lambda n: hx.tile(a, n), lambda n: hx.roll(a, n),
+                         lambda n: hx.pad(a, n), lambda n: hx.reshape(a, n), lambda n: hx.as_strided(a, (2,), (n,)), lambda n: a[n],
+                         lambda n: hx.take(a, n), lambda n: hx.partition(a, n), lambda n: hx.topk(a, n), lambda n: a + hx.array(n, hx.int64),
+                         lambda n: hx.split(a, n), lambda n: hx.random.split(key, n), lambda n: hx.slice(a, [n], [0], (1, 1)),
+                         lambda n: hx.random.categorical(a, num_samples=n), lambda n: hx.broadcast_to(a, (n, 2, 2)),
+                         lambda n: hx.full((2,), n), lambda n: hx.arange(n, n + 1)):  # fmt: skip
+                self.assertRaises((OverflowError, ValueError, IndexError), call, huge)
+        for huge in (2**32 + 1, 2**31, -(2**32) + 1, 2**64 + 1):  # 1 if cut to 32 bits
+            for call in (lambda n: hx.sum(a, n), lambda n: hx.expand_dims(a, n), lambda n: hx.round(a, n), lambda n: hx.var(a, ddof=n),
+                         lambda n: hx.flip(a, [n]), lambda n: hx.random.bits((2,), n), lambda n: hx.quantize(a, n), lambda n: hx.take(a, n),
+                         lambda n: hx.quantize(a, 32, n), lambda n: hx.fast.rope(a, n, traditional=False, base=1.0, scale=1.0, offset=0),
+                         lambda n: hx.take(a, hx.array([n], hx.int64 if n < 2**63 else hx.uint64)).tolist()):  # fmt: skip
+                self.assertRaises((OverflowError, ValueError, IndexError), call, huge)
+        for wrong in (-1, 2**64, 2**64 + 5, -(2**64) + 5):
+            self.assertRaisesRegex(ValueError, "64 bits without sign", hx.random.key, wrong)
+            self.assertRaisesRegex(ValueError, "64 bits without sign", hx.random.seed, wrong)
+
     def test_functions_are_objects(self):
         for f in (hx.sum, hx.exp, hx.random.normal, hx.fast.rope, hx.linalg.norm, hx.array.reshape):
             self.assertIs(pickle.loads(pickle.dumps(f)), f)

@@ -387,7 +387,9 @@ class Running(unittest.TestCase):
         for set_limit in (hx.set_memory_limit, hx.set_cache_limit, hx.set_wired_limit):
             old = set_limit(1 << 30)
             self.assertEqual(set_limit(old), 1 << 30)
-            self.assertRaises(ValueError, set_limit, -1)
+            for wrong in (-1, 2**64, 2**65, -(2**64) + 1):
+                self.assertRaises(ValueError, set_limit, wrong)
+            self.assertEqual(set_limit(old), old)
         hx.reset_peak_memory()
         self.assertEqual(hx.get_peak_memory(), hx.get_active_memory())
         hx.clear_cache()

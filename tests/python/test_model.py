@@ -98,6 +98,30 @@ class Texts(WithTinyModel):
             self.assertIn(says, str(caught.exception))
 
 
+    def test_integers_that_do_not_fit_are_exceptions(self):
+        m, load = self.model, lambda **options: hearth.load(GOLDEN / "llama-f32", **options)
+        huge = [2**31, 2**32 + 1, 2**63, 2**64, 10**30, -(2**31) - 1, -(2**64) + 1]
+        calls = {"max_tokens": [0, *huge], "top_k": huge, "repeat_window": huge, "seed": [-1, 2**64, 2**64 + 3, 10**30]}
+        for name, numbers in calls.items():
+            for number in numbers:
+                for call in (m.generate, m.chat, m.session().generate, m.session().chat):
+                    with self.assertRaisesRegex(ValueError, f"{name} is {number}"):
+                        call("hello", **{name: number})
+            with self.assertRaisesRegex(TypeError, f"{name} is a float"):
+                m.generate("hello", **{name: 1.5})
+        for name, numbers in {"threads": huge, "slots": huge, "context": [2**63, 2**64 + 64, -(2**63) - 1]}.items():
+            for number in numbers:
+                with self.assertRaisesRegex(ValueError, f"{name} is {number}"):
+                    load(**{name: number})
+        for i in huge:
+            for call in (m.detokenize, m.generate, m.logits):
+                with self.assertRaisesRegex(ValueError, f"token id is {i}"):
+                    call([28, i])
+        seed = {"temperature": 1.5, "max_tokens": 4, "ignore_eos": True}
+        self.assertTrue("".join(m.generate("hello", seed=2**64 - 1, **seed)))
+        self.assertTrue("".join(m.generate("hello", repeat_penalty=1.1, repeat_window=-1, **seed)))
+
+
 class Ending(WithTinyModel):
     LONG = {"max_tokens": 500_000, "ignore_eos": True}
 
