@@ -38,8 +38,8 @@ class array(lib.core.Array):
         return float(self.item())
 
     def __index__(self):
-        if self.dtype.kind not in "iu":
-            raise TypeError("only an array of one integer can be an index")
+        if self.dtype.kind not in "iu" or self.ndim:  # NumPy takes axes from what has no index
+            raise TypeError("only an array of one integer without axes can be an index")
         return self.item()
 
     def __repr__(self):
@@ -166,12 +166,22 @@ def _copied(a):
 
 
 def _from_buffer(view):
-    code = view.format.lstrip("@=<") if view.format[-1] != ">" else view.format
+    code = view.format.lstrip("@=<>!")
     if code not in BY_FORMAT:
         return None
+    if view.format[0] in ">!":
+        return _make(_turned(view.tobytes(), view.itemsize), BY_FORMAT[code], view.shape)
     if view.c_contiguous:
         return _dlpack.with_address(view, lambda address: _make(address, BY_FORMAT[code], view.shape))
     return _make(view.tobytes(), BY_FORMAT[code], view.shape)
+
+
+def _turned(data, size):
+    """Elements of so many bytes in the other byte order."""
+    turned = bytearray(len(data))
+    for i in range(size):
+        turned[i::size] = data[size - 1 - i :: size]
+    return bytes(turned)
 
 
 def _from_other(values):

@@ -18,7 +18,7 @@ _OPEN = -(2**63)  # HT_OPEN: the end of an axis, whatever its size
 
 
 def _is_whole(i):
-    return hasattr(i, "__index__") and not isinstance(i, (bool, array))
+    return hasattr(i, "__index__") and not isinstance(i, (bool, array)) and not getattr(i, "ndim", 0)
 
 
 def _entry(i):

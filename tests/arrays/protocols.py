@@ -43,6 +43,40 @@ class Sharing(unittest.TestCase):
         self.assertEqual(np.asarray(self.a[:, ::-1]).tolist(), [[3, 2, 1], [6, 5, 4]])
         self.assertTrue(np.array(self.a).flags.writeable)
 
+    def test_arrays_index_arrays_of_numpy_and_the_other_way_round(self):
+        cases = {
+            "a[i([1, 2])]": 0, "a[i([1])]": 0, "a[i([[1]])]": 0, "a[i(1)]": 0, "a[i(1), i(2)]": 0, "a[i([0, 1]), i([1, 2])]": 0,
+            "a[i([0]), i([1])]": 0, "a[1, i([1, 2])]": 0, "a[:, i([1])]": 0, "a[None, i([0, 2])]": 0, "a[i(1) : i(3)]": 0,
+            "a[..., i([[0, 1], [2, 3]])]": 0, "a[i([])]": 0,
+        }  # fmt: skip
+        n = np.arange(12).reshape(3, 4)
+        for dtype in ("int8", "uint8", "int32", "uint32", "int64"):
+            def numpys(values):
+                return np.array(values, dtype)
+
+            for case in cases:
+                expected = eval(case, {"a": n, "i": numpys})
+                for a, i in ((n, lambda v: hx.array(numpys(v))), (hx.array(n), numpys)):
+                    found = np.array(eval(case, {"a": a, "i": i}))
+                    self.assertEqual((case, dtype, found.tolist()), (case, dtype, expected.tolist()))
+                    if "i(1) " in case:
+                        continue
+                    put, like = a + 0, n + 0
+                    exec(case + " = 7", {"a": put, "i": i})
+                    exec(case + " = 7", {"a": like, "i": numpys})
+                    self.assertEqual((case, np.array(put).tolist()), (case, like.tolist()))
+        self.assertEqual(n[hx.array([True, False, True])].tolist(), n[[0, 2]].tolist())
+        self.assertEqual([3, 4, 5][hx.array(1)], 4)
+        for wrong in (hx.array([1]), hx.array(1.0), hx.array(True)):
+            self.assertRaisesRegex(TypeError, "one integer without axes", lambda w=wrong: [3, 4][w])
+
+    def test_arrays_of_the_other_byte_order(self):
+        for dtype in ("i2", "u4", "f4", "f2", "i8"):
+            values = np.arange(-6 if dtype[0] != "u" else 0, 6).astype(dtype)
+            for other in (values.astype(">" + dtype), values.reshape(2, -1).astype(">" + dtype).T, values.astype(">" + dtype)[::2]):
+                made = hx.array(other)
+                self.assertEqual((made.dtype.size, np.array(made).tolist()), (other.itemsize, other.tolist()))
+
     def test_lent_memory_outlives_the_array(self):
         n, v = np.asarray(self.a + 1), np.from_dlpack(self.a[1])
         self.a = None
