@@ -76,6 +76,27 @@ static bool find_axes(ht_scope *s, ht_op_id op, const ht_array *x, const int *ax
     return true;
 }
 
+static bool is_of_something(ht_op_id op) {
+    return op == HT_OP_MAX || op == HT_OP_MIN || op == HT_OP_ARGMAX || op == HT_OP_ARGMIN || op == HT_OP_LOGSUMEXP;
+}
+
+/* Whether there are elements to reduce. Said here, where the axes are those of whoever called. */
+static bool has_elements(ht_scope *s, ht_op_id op, const ht_array *x, const int *axis, const axes *a) {
+    char text[HT_SHAPE_TEXT];
+    for (int i = 0; i < a->n; i++) {
+        const int given = axis ? axis[i] : i, at = given < 0 ? given + x->n_dims : given;
+        if (x->shape[at] > 0) continue;
+        if (axis)
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: axis %d of shape %s has no elements", ht_op_name(op), given,
+                          ht_shape_text(x->shape, x->n_dims, text));
+        else
+            ht_scope_fail(s, HT_ERR_ARGUMENT, "%s: an array of shape %s has no elements", ht_op_name(op),
+                          ht_shape_text(x->shape, x->n_dims, text));
+        return false;
+    }
+    return true;
+}
+
 static bool already_last(const ht_array *x, const axes *a) { return a->n == 1 && a->is_reduced[x->n_dims - 1]; }
 
 /* x with the reduced axes as one, behind the others. */
@@ -119,6 +140,7 @@ static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, cons
         return ht_record_plain(s, reduce_again, ht_with_axes(args, axis, n_axes), &x, 1);
     }
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
+    if (is_of_something(op) && !has_elements(s, op, x, axis, &a)) return NULL;
     if (axis && n_axes == 0 &&
         op == HT_OP_VAR) { /* each element is all there is; x may have no room for one more axis */
         ht_array *alone = ht_reshape(s, x, (int64_t[]){ht_array_size(x), 1}, 2);

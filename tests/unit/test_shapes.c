@@ -68,7 +68,17 @@ static void nothing_has_a_sum_but_no_maximum(void **state) {
     EXPECT(ht_prod(s, none, (int[]){1}, 1, false), 1, 1);
     EXPECT(ht_all(s, none, (int[]){1}, 1, false), 1, 1);
     EXPECT(ht_any(s, none, NULL, 0, false), 0);
-    test_expect_error(s, ht_max(s, none, (int[]){1}, 1, false), "max: needs a last axis that is not empty");
+    test_expect_error(s, ht_max(s, none, (int[]){1}, 1, false), "max: axis 1 of shape [2, 0] has no elements");
+    s = ht_scope_new(test_stream);
+    none = ht_zeros(s, HT_F32, (int64_t[]){0, 3}, 2); /* messages name the axes and the shape that were given */
+    SHAPE(ht_max(s, none, (int[]){1}, 1, true), 0, 1);
+    test_expect_error(s, ht_argmin(s, none, (int[]){-2}, false), "argmin: axis -2 of shape [0, 3] has no elements");
+    s = ht_scope_new(test_stream);
+    none = ht_zeros(s, HT_F32, (int64_t[]){0, 3}, 2);
+    test_expect_error(s, ht_logsumexp(s, none, NULL, 0, false), "logsumexp: an array of shape [0, 3] has no elements");
+    s = ht_scope_new(test_stream);
+    none = ht_zeros(s, HT_F32, (int64_t[]){3, 0, 2}, 3);
+    test_expect_error(s, ht_min(s, none, (int[]){2, 1}, 2, true), "min: axis 1 of shape [3, 0, 2] has no elements");
     s = ht_scope_new(test_stream);
     test_expect_error(s, ht_sum(s, test_counting(s, (int64_t[]){2, 2}, 2), (int[]){0, -2}, 2, false),
                       "axis -2 is named twice");
