@@ -15,8 +15,8 @@ extern "C" {
 
 /* ---- one array: NumPy's npy, versions 1 to 3 ---- */
 
-/* Every dtype but structures, strings and complex numbers, little-endian; bfloat16 as two bytes without a meaning ('V2'),
- * as MLX writes them. */
+/* Every dtype but structures, strings and complex numbers, of either byte order; bfloat16 as two bytes without a meaning
+ * ('V2'), as MLX writes them. */
 HT_API ht_array *ht_npy_load(ht_scope *s, const char *path);
 /* The same from `size` bytes in memory; `name` is used in messages. */
 HT_API ht_array *ht_npy_parse(ht_scope *s, const void *data, size_t size, const char *name);

@@ -25,7 +25,18 @@ static ht_array *place_for(ht_scope *s, const ht_npy_header *h, void **data) {
     return ht_array_unfilled(s, h->dtype, shape, h->rank, data);
 }
 
-static ht_array *turned(ht_scope *s, const ht_npy_header *h, ht_array *a) {
+static void swap_bytes(unsigned char *data, size_t n_bytes, size_t width) {
+    for (size_t i = 0; i < n_bytes; i += width)
+        for (size_t k = 0; k < width / 2; k++) {
+            const unsigned char byte = data[i + k];
+            data[i + k] = data[i + width - 1 - k];
+            data[i + width - 1 - k] = byte;
+        }
+}
+
+/* `a` with its elements, which lie at `data` as in the file. */
+static ht_array *as_announced(ht_scope *s, const ht_npy_header *h, ht_array *a, void *data) {
+    if (h->swapped) swap_bytes(data, h->n_bytes, ht_dtype_bytes(h->dtype));
     return h->fortran && h->rank > 1 ? ht_transpose(s, a, NULL) : a;
 }
 
@@ -36,7 +47,7 @@ ht_array *ht_npy_parse(ht_scope *s, const void *data, size_t size, const char *n
     if (ht_npy_read_header(data, size, size, name, &h, &err)) return ht_scope_fail_with(s, &err);
     ht_array *a = place_for(s, &h, &to);
     if (a && h.n_bytes) memcpy(to, (const char *)data + h.begin, h.n_bytes);
-    return a ? turned(s, &h, a) : NULL;
+    return a ? as_announced(s, &h, a, to) : NULL;
 }
 
 static ht_array *load_npy(ht_scope *s, ht_file *file, ht_error *err) {
@@ -47,7 +58,7 @@ static ht_array *load_npy(ht_scope *s, ht_file *file, ht_error *err) {
     if (ht_npy_read_header(file->data, size, file->size, file->path, &h, err)) return NULL;
     ht_array *a = place_for(s, &h, &to);
     if (!a || (h.n_bytes && ht_file_read_at(file, h.begin, to, h.n_bytes, err))) return NULL;
-    return turned(s, &h, a);
+    return as_announced(s, &h, a, to);
 }
 
 ht_array *ht_npy_load(ht_scope *s, const char *path) {
@@ -87,7 +98,7 @@ static ht_array *read_entry(ht_scope *s, const ht_array_file *f, size_t i, ht_zi
     const size_t first = a ? ht_min_size(n - h.begin, h.n_bytes) : 0;
     if (first) memcpy(to, head + h.begin, first);
     if (!a || (h.n_bytes > first && ht_zip_get(in, (char *)to + first, h.n_bytes - first, err))) return NULL;
-    return turned(s, &h, a);
+    return as_announced(s, &h, a, to);
 }
 
 static ht_array *read_npz(ht_scope *s, const ht_array_file *f, size_t i) {

@@ -75,11 +75,13 @@ static void read_shape(cursor *c, ht_npy_header *h) {
     }
 }
 
-static bool find_dtype(const char *descr, ht_dtype *out) {
+static bool find_dtype(const char *descr, ht_npy_header *h) {
     for (int d = 0; d < HT_DTYPE_COUNT; d++) {
-        bool one_byte = descrs[d][2] == '1', order = descr[0] == '<' || descr[0] == '=' || (one_byte && descr[0]);
-        if (descrs[d] && (order || (d == HT_BF16 && descr[0] == '|')) && strcmp(descr + 1, descrs[d] + 1) == 0) {
-            *out = (ht_dtype)d;
+        const bool one_byte = descrs[d][2] == '1', bf16 = d == HT_BF16, swapped = descr[0] == '>' && !one_byte;
+        const bool order = descr[0] == '<' || descr[0] == '=' || (one_byte && descr[0]) || (bf16 && descr[0] == '|');
+        if ((order || (swapped && !bf16)) && strcmp(descr + 1, descrs[d] + 1) == 0) {
+            h->dtype = (ht_dtype)d;
+            h->swapped = swapped;
             return true;
         }
     }
@@ -110,7 +112,7 @@ static ht_status read_dict(cursor *c, const char *name, ht_npy_header *h, ht_err
     }
     if (c->bad || !descr[0] || !has_order || !has_shape)
         return ht_fail(err, HT_ERR_FORMAT, "%s: the header is no dict of descr, fortran_order and shape", name);
-    if (!find_dtype(descr, &h->dtype))
+    if (!find_dtype(descr, h))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: elements \"%s\" have no dtype here", name, descr);
     return HT_OK;
 }

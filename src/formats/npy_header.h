@@ -14,6 +14,7 @@ enum { HT_NPY_RANK_MAX = 8 };
 typedef struct ht_npy_header {
     ht_dtype dtype;
     bool fortran; /* the first axis is the contiguous one */
+    bool swapped; /* elements have their highest byte first */
     int rank;
     int64_t shape[HT_NPY_RANK_MAX];
     size_t begin, n_bytes; /* of the elements, in the file */

@@ -46,6 +46,14 @@ class Files(unittest.TestCase):
         x = np.asfortranarray(np.arange(24.0).reshape(2, 3, 4))
         np.save(self.path("x.npy"), x)
         self.assertEqual(hx.load(self.path("x.npy")).tolist(), x.tolist())
+        for dtype in ("i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8"):
+            big = np.arange(24).reshape(2, 3, 4).astype(">" + dtype) * 3
+            for values in (big, np.asfortranarray(big), big[:0], big[0, 0, 0]):
+                np.save(self.path("big.npy"), values)
+                np.savez(self.path("big.npz"), a=values)
+                for a in (hx.load(self.path("big.npy")), hx.load(self.path("big.npz"))["a"], hx.load(io.BytesIO(pathlib.Path(self.path("big.npy")).read_bytes()))):
+                    self.assertEqual(np.array(a).dtype.str[1:], dtype)
+                    self.assertEqual(a.tolist(), values.tolist())
         hx.save(self.path("y.npy"), hx.array([[1, 2], [3, 4]]))
         self.assertEqual(np.load(self.path("y.npy")).tolist(), [[1, 2], [3, 4]])
 

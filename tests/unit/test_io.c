@@ -108,7 +108,9 @@ static void bad_headers_are_refused(void **state) {
         "{'descr': '<f4', 'fortran_order': False, 'shape': (9, ), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1), }",
-        "{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': '!f4', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': '>c8', 'fortran_order': False, 'shape': (1,), }",
+        "{'descr': '>V2', 'fortran_order': False, 'shape': (1,), }",
         "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,), }",
         "{'descr': '<f4', 'shape': (1,), }",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }",
@@ -129,6 +131,24 @@ static void bad_headers_are_refused(void **state) {
     }
 }
 
+static void the_other_byte_order_is_read(void **state) {
+    (void)state;
+    static const char dict[] = "{'descr': '>i4', 'fortran_order': True, 'shape': (1, 2), }";
+    char file[256] = "\x93NUMPY\x01";
+    const size_t n = strlen(dict);
+    file[8] = (char)n;
+    memcpy(file + 10, dict, n);
+    memcpy(file + 10 + n, "\x01\x02\x03\x04\xFF\xFF\xFF\xFE", 8);
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_error err = {0};
+    int32_t values[2];
+    ht_array *a = ht_npy_parse(s, file, 10 + n + 8, "x");
+    if (ht_array_read(s, a, values, sizeof values, &err)) fail_msg("%s", err.message);
+    assert_true(ht_array_dtype(a) == HT_I32 && ht_array_dim(a, 0) == 1 && ht_array_dim(a, 1) == 2);
+    assert_true(values[0] == 0x01020304 && values[1] == -2);
+    ht_scope_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_array_comes_back, scratch_start, scratch_finish),
@@ -137,6 +157,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(names_are_unique, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(gguf_comes_back, scratch_start, scratch_finish),
         cmocka_unit_test(bad_headers_are_refused),
+        cmocka_unit_test(the_other_byte_order_is_read),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }
