@@ -1,8 +1,9 @@
-/* Random numbers that follow from a key: the numbers MLX gives for the same key. Nothing has a state; who needs more numbers
- * splits the key. Bits come from Threefry-2x32 with 20 rounds, and with them whole numbers, uniform ones and permutations,
- * which are the same everywhere. Normal, Laplace and Gumbel numbers and choices of many are made with the C library's `logf`
- * and `log1pf`, as MLX makes them on a CPU: to the bit those of MLX on the same machine, and the same wherever these functions
- * are (glibc's since 2.28 are). Another C library may round a few of them differently, in the last place.
+/* Random numbers that follow from a key: the numbers MLX gives for the same key, but for integers that it does not draw evenly
+ * (ht_random_randint). Nothing has a state; who needs more numbers splits the key. Bits come from Threefry-2x32 with 20 rounds,
+ * and with them integers, uniform numbers and permutations, which are the same everywhere. Normal, Laplace and Gumbel numbers
+ * and choices of many are made with the C library's `logf` and `log1pf`, as MLX makes them on a CPU: to the bit those of MLX on
+ * the same machine, and the same wherever these functions are (glibc's since 2.28 are). Another C library may round a few of
+ * them differently, in the last place.
  *
  * A key is u32 [2]. Bounds and probabilities are arrays that broadcast to the shape of the result. */
 #ifndef HEARTH_RANDOM_H
@@ -37,7 +38,9 @@ HT_API ht_array *ht_random_laplace(ht_scope *s, ht_array *loc, ht_array *scale, 
 /* -log(-log(u)) of a u between 0 and 1. */
 HT_API ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key);
 
-/* Whole numbers, low <= x < high. They come from f32: beyond 2^24 not every number can be drawn. */
+/* Integers of [low, high), each as likely as any other, whatever their size; of bounds with a fraction, those between them.
+ * Where both bounds are within 2^17 of 0, and within 128 times high - low, they are the numbers of MLX, which draws elsewhere
+ * some integers too often and others never, as f32 holds no more of them. Those that the dtype does not hold wrap. */
 HT_API ht_array *ht_random_randint(ht_scope *s, ht_array *low, ht_array *high, ht_dtype dtype, const int64_t *shape,
                                    int n_dims, ht_array *key);
 /* bool: true with probability p. */

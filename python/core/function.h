@@ -135,8 +135,13 @@ extern ht_array *core_none; /* HT_NONE */
 /* numbers.c: of a number, or nested lists of them, in the dtype that is wanted (NULL: their own). NULL with *other where
  * they are something else, or do not fit. */
 ht_array *core_from_numbers(ht_scope *s, PyObject *o, const ht_dtype *wanted, bool *other);
+static inline bool core_is_of_integers(ht_dtype dtype) { return dtype != HT_BOOL && dtype < HT_F16; }
 /* Whether an integer is an element of a dtype of integers. */
 bool core_holds(ht_dtype dtype, PyObject *integer);
+/* False after an exception: an integer that the dtype, if it is one of integers, does not have. */
+bool core_check_holds(ht_dtype dtype, PyObject *number);
+/* A new reference to an integer. NULL, mostly without an exception: it is none. */
+PyObject *core_integer(PyObject *value);
 /* The elements, which are computed for that, as nested lists. */
 PyObject *core_list(ht_array *a);
 

@@ -25,33 +25,16 @@ static ht_dtype dtype_or_f32(const core_value *v) { return v->absent ? HT_F32 : 
 
 /* ---- numbers of Python ---- */
 
-static bool is_of_integers(ht_dtype dtype) { return dtype != HT_BOOL && dtype < HT_F16; }
-
 static ht_dtype natural(PyObject *number) {
     if (PyBool_Check(number) || !PyLong_Check(number)) return PyBool_Check(number) ? HT_BOOL : HT_F32;
     return core_holds(HT_I32, number) ? HT_I32 : HT_I64;
-}
-
-/* False after an exception: an integer that the dtype, one of integers, does not have. */
-static bool check_holds(ht_dtype dtype, PyObject *number) {
-    if (!PyLong_Check(number) || !is_of_integers(dtype) || core_holds(dtype, number)) return true;
-    PyErr_Format(PyExc_ValueError, "%S is no element of %S", number,
-                 PyList_GetItem(core_hook.dtypes, (Py_ssize_t)dtype));
-    return false;
-}
-
-/* A new reference to an integer. NULL, mostly without an exception: it is none. */
-static PyObject *integer_of(PyObject *value) {
-    PyObject *integer = PyIndex_Check(value) ? PyNumber_Index(value) : NULL;
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
-    return integer;
 }
 
 /* Whether a double, which the library's functions take, may be another number than an integer that is an element of the dtype. */
 static bool is_wide(ht_dtype dtype, PyObject *number) {
     enum { EXACT_BITS = 52 };
     int overflow;
-    if (!PyLong_Check(number) || !is_of_integers(dtype)) return false;
+    if (!PyLong_Check(number) || !core_is_of_integers(dtype)) return false;
     const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
     return overflow || value > 1LL << EXACT_BITS || value < -(1LL << EXACT_BITS);
 }
@@ -69,7 +52,7 @@ static ht_array *low_bits(ht_scope *s, PyObject *integer, ht_dtype dtype) {
 static PyObject *number_of(PyObject *value, bool has_dtype) {
     if (PyFloat_Check(value) || PyLong_Check(value)) return Py_NewRef(value);
     if (core_is_array(value) || PyList_Check(value) || PyTuple_Check(value)) return NULL;
-    PyObject *integer = has_dtype ? integer_of(value) : NULL;
+    PyObject *integer = has_dtype ? core_integer(value) : NULL;
     if (integer || PyErr_Occurred() || PyObject_HasAttrString(value, "__array_interface__")) return integer;
     const double number = core_double(value);
     return number == -1 && PyErr_Occurred() ? NULL : PyFloat_FromDouble(number);
@@ -77,7 +60,7 @@ static PyObject *number_of(PyObject *value, bool has_dtype) {
 
 /* Fills the shape of `like`, or NULL, n sizes. */
 static PyObject *fill(ht_scope *s, PyObject *number, ht_dtype dtype, ht_array *like, const int64_t *sizes, int n) {
-    if (!check_holds(dtype, number)) return core_give_up(s);
+    if (!core_check_holds(dtype, number)) return core_give_up(s);
     if (is_wide(dtype, number)) {
         ht_array *one = low_bits(s, number, dtype);
         ht_array *all = like ? ht.ht_broadcast_like(s, one, like) : ht.ht_broadcast_to(s, one, sizes, n);
@@ -153,7 +136,7 @@ static bool check_range(PyObject *start, PyObject *stop, PyObject *step, ht_dtyp
     PyObject *range = PyObject_CallFunctionObjArgs((PyObject *)&PyRange_Type, start, stop, step, NULL);
     *n = range ? PyObject_Size(range) : -1;
     PyObject *last = *n > 0 ? PySequence_GetItem(range, *n - 1) : NULL;
-    const bool good = *n == 0 || (last && check_holds(dtype, start) && check_holds(dtype, last));
+    const bool good = *n == 0 || (last && core_check_holds(dtype, start) && core_check_holds(dtype, last));
     Py_XDECREF(last);
     Py_XDECREF(range);
     return good;
@@ -169,7 +152,7 @@ static PyObject *arange_of_integers(ht_scope *s, PyObject *start, PyObject *stop
                                     const core_value *named) {
     const ht_dtype dtype = named->absent ? dtype_of_range(start, stop, step) : named->dtype;
     Py_ssize_t n;
-    if (!is_of_integers(dtype) || !PyObject_IsTrue(step)) return arange_of(s, start, stop, step, dtype);
+    if (!core_is_of_integers(dtype) || !PyObject_IsTrue(step)) return arange_of(s, start, stop, step, dtype);
     if (!check_range(start, stop, step, dtype, &n)) return core_give_up(s);
     if (is_wide(dtype, start) || is_wide(dtype, stop) || is_wide(dtype, step))
         return core_finish(s, integers(s, start, step, n, dtype));
@@ -184,8 +167,8 @@ BODY(arange) {
         return core_give_up(s);
     }
     PyObject *start = both ? v[0].given : NULL, *stop = v[1].absent ? v[0].given : v[1].given, *step = v[2].given;
-    PyObject *from = start ? integer_of(start) : PyLong_FromLong(0), *to = from ? integer_of(stop) : NULL;
-    PyObject *by = to ? integer_of(step) : NULL;
+    PyObject *from = start ? core_integer(start) : PyLong_FromLong(0), *to = from ? core_integer(stop) : NULL;
+    PyObject *by = to ? core_integer(step) : NULL;
     PyObject *result = PyErr_Occurred() ? core_give_up(s)
                        : by             ? arange_of_integers(s, from, to, by, &v[3])
                                         : arange_of(s, start, stop, step, v[3].absent ? HT_F32 : v[3].dtype);

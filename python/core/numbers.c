@@ -96,6 +96,19 @@ static ht_dtype natural(const nest *l) {
     return holds(HT_I32, l->least, l->most) ? HT_I32 : HT_I64;
 }
 
+bool core_check_holds(ht_dtype dtype, PyObject *number) {
+    if (!PyLong_Check(number) || !core_is_of_integers(dtype) || core_holds(dtype, number)) return true;
+    PyErr_Format(PyExc_ValueError, "%S is no element of %S", number,
+                 PyList_GetItem(core_hook.dtypes, (Py_ssize_t)dtype));
+    return false;
+}
+
+PyObject *core_integer(PyObject *value) {
+    PyObject *integer = PyIndex_Check(value) ? PyNumber_Index(value) : NULL;
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+    return integer;
+}
+
 /* Whether all of them are elements of a dtype as they are. */
 static bool fits(const nest *l, ht_dtype dtype) {
     if (dtype == HT_F32 || dtype == HT_F64) return true;

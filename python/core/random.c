@@ -103,11 +103,37 @@ BODY(uniform) { return draw(s, ht.ht_random_uniform, v, 0, 1, &v[3], &v[2], &v[4
 BODY(normal) { return draw(s, ht.ht_random_normal, v + 2, 0, 1, &v[1], &v[0], &v[4]); }
 BODY(laplace) { return draw(s, ht.ht_random_laplace, v + 2, 0, 1, &v[1], &v[0], &v[4]); }
 
+/* False after an exception: some of the integers of [low, high) are no elements of the dtype. What is no two integers is left to
+ * the library, and so are ranges without any. */
+static bool check_range(PyObject *low, PyObject *high, ht_dtype dtype) {
+    PyObject *from = core_is_array(low) ? NULL : core_integer(low), *last = NULL;
+    PyObject *to = from && !core_is_array(high) ? core_integer(high) : NULL, *one = to ? PyLong_FromLong(1) : NULL;
+    if (one && PyObject_RichCompareBool(from, to, Py_LT) > 0) last = PyNumber_Subtract(to, one);
+    const bool good = !last || (core_check_holds(dtype, from) && core_check_holds(dtype, last));
+    Py_XDECREF(from);
+    Py_XDECREF(to);
+    Py_XDECREF(one);
+    Py_XDECREF(last);
+    return good && !PyErr_Occurred();
+}
+
+/* A new reference to the array of a bound, which is of uint64 where int64 does not hold it. */
+static PyObject *bound_of_integers(PyObject *value) {
+    if (!PyLong_CheckExact(value) || core_holds(HT_I64, value)) return core_operand(value, NULL);
+    return PyObject_CallFunctionObjArgs(core_hook.made_of, value, PyList_GetItem(core_hook.dtypes, HT_U64), NULL);
+}
+
 BODY(randint) {
-    ht_array *key = key_or_next(s, &v[4]);
-    if (!key) return core_give_up(s);
     const ht_dtype dtype = v[3].absent ? HT_I32 : v[3].dtype;
-    return core_finish(s, ht.ht_random_randint(s, v[0].array, v[1].array, dtype, v[2].sizes, v[2].n, key));
+    PyObject *low = check_range(v[0].given, v[1].given, dtype) ? bound_of_integers(v[0].given) : NULL;
+    PyObject *high = low ? bound_of_integers(v[1].given) : NULL;
+    ht_array *key = high ? key_or_next(s, &v[4]) : NULL, *y = NULL;
+    if (key)
+        y = ht.ht_random_randint(s, ((core_array *)low)->a, ((core_array *)high)->a, dtype, v[2].sizes, v[2].n, key);
+    PyObject *result = core_finish(s, y);
+    Py_XDECREF(low);
+    Py_XDECREF(high);
+    return result;
 }
 
 BODY(truncated_normal) {
@@ -205,8 +231,8 @@ static const core_spec specs[] = {
     FUNCTION(truncated_normal, NULL, ARRAY("lower"), ARRAY("upper"), SHAPE_NONE, DTYPE_F32, KEY),
     FUNCTION(laplace, NULL, SHAPE, DTYPE_F32, OBJECT("loc", .value = "0.0"), OBJECT("scale", .value = "1.0"), KEY),
     FUNCTION(gumbel, NULL, SHAPE, DTYPE_F32, KEY),
-    FUNCTION(randint, NULL, ARRAY("low"), ARRAY("high"), SHAPE, DTYPE("dtype", .value = "int32", .or_absent = true),
-             KEY),
+    FUNCTION(randint, "Every integer of [low, high) is as likely as any other.", OBJECT("low"), OBJECT("high"), SHAPE,
+             DTYPE("dtype", .value = "int32", .or_absent = true), KEY),
     FUNCTION(bernoulli, NULL, ARRAY("p", .value = "0.5"), SHAPE_NONE, KEY),
     FUNCTION(categorical,
              "Places along an axis, by their logits: one for each row, `num_samples` of them, or "

@@ -172,14 +172,112 @@ ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *shape, in
     return ht_negative(s, drawn(s, HT_DRAWN_LOG, ht_negative(s, drawn(s, HT_DRAWN_LOG, u))));
 }
 
-/* ---- choices ---- */
+/* ---- integers ---- */
+
+/* MLX draws integers as floor(low + u * (high - low)) in f32, of which no more than some of the integers are left where they
+ * are large, or far from 0 for how many there are. Up to these bounds each is drawn, and none is one in a hundred likelier
+ * than another: the numbers are MLX's there. */
+enum { MOST_IN_F32 = 1 << 17, MOST_FOR_ONE = 128 };
+
+__extension__ typedef __int128 bound; /* any bound of 64 bits, with or without a sign */
+
+static bool is_even_in_f32(bound low, bound high) {
+    const bound most = high > -low ? high : -low;
+    return high <= low || (most <= MOST_IN_F32 && most <= MOST_FOR_ONE * (high - low));
+}
+
+/* The value of a bound that is one number and in memory; false of others. */
+static bool known_bound(ht_scope *s, ht_array *x, bound *out) {
+    union {
+        int32_t i32;
+        int64_t i64;
+        uint64_t u64;
+    } v;
+    ht_error ignored = {0};
+    if ((x->dtype != HT_I32 && x->dtype != HT_I64 && x->dtype != HT_U64) || ht_array_size(x) != 1) return false;
+    if (ht_recording() || !ht_array_is_evaluated(x)) return false;
+    if (ht_array_read(s, x, &v, ht_dtype_bytes(x->dtype), &ignored)) return false;
+    *out = x->dtype == HT_I32 ? v.i32 : x->dtype == HT_I64 ? v.i64 : (bound)v.u64;
+    return true;
+}
+
+/* The same of arrays: bool. Whether a range is empty is seen by its size modulo 2^64 as a signed number, unless it is so large
+ * that f64 sees it. */
+static ht_array *even_in_f32(ht_scope *s, ht_array *low, ht_array *high, ht_array *size) {
+    ht_array *far = ht_subtract(s, ht_astype(s, high, HT_F64), ht_astype(s, low, HT_F64));
+    ht_array *some = ht_greater(s, ht_astype(s, size, HT_I64), number(s, 0, HT_I64));
+    some = ht_logical_and(s, some, ht_greater(s, far, number(s, -0x1p62, HT_F64)));
+    some = ht_logical_or(s, some, ht_greater(s, far, number(s, 0x1p62, HT_F64)));
+    ht_array *most = ht_maximum(s, ht_negative(s, ht_astype(s, low, HT_F64)), ht_astype(s, high, HT_F64));
+    ht_array *near = ht_less_equal(s, most, ht_multiply(s, far, number(s, MOST_FOR_ONE, HT_F64)));
+    near = ht_logical_and(s, near, ht_less_equal(s, most, number(s, MOST_IN_F32, HT_F64)));
+    return ht_logical_or(s, near, ht_logical_not(s, some));
+}
+
+/* MLX's way, of which rounding up to `high` is taken back. */
+static ht_array *integers_of_f32(ht_scope *s, ht_array *low, ht_array *high, const int64_t *shape, int n_dims,
+                                 ht_array *key) {
+    low = ht_astype(s, low, HT_F32);
+    high = ht_astype(s, high, HT_F32);
+    ht_array *x = ht_floor(s, ht_random_uniform(s, low, high, HT_F32, shape, n_dims, key));
+    return ht_minimum(s, x, ht_maximum(s, low, ht_subtract(s, high, number(s, 1, HT_F32))));
+}
+
+/* floor((word * size + rest) / 2^32) of u64, without a product of more than 64 bits; `rest` may be NULL for 0. */
+static ht_array *scaled(ht_scope *s, ht_array *word, ht_array *size, ht_array *rest) {
+    ht_array *shift = number(s, 32, HT_U64), *mask = number(s, 0xFFFFFFFF, HT_U64);
+    ht_array *x = ht_multiply(s, word, ht_bitwise_and(s, size, mask));
+    if (rest) x = ht_add(s, x, ht_bitwise_and(s, rest, mask));
+    x = ht_add(s, ht_right_shift(s, x, shift), ht_multiply(s, word, ht_right_shift(s, size, shift)));
+    return rest ? ht_add(s, x, ht_right_shift(s, rest, shift)) : x;
+}
+
+static ht_array *words(ht_scope *s, const int64_t *shape, int n_dims, ht_array *key) {
+    return ht_astype(s, bits(s, HT_U32, shape, n_dims, key), HT_U64);
+}
+
+/* u64: low + a fraction of 96 bits times the size, rounded down, modulo 2^64. What integers differ in likelihood by is below
+ * 2^-32. The first word of the fraction is what MLX makes u of. */
+static ht_array *integers_of_bits(ht_scope *s, ht_array *low, ht_array *size, const int64_t *shape, int n_dims,
+                                  ht_array *key) {
+    ht_array *more = ht_random_split(s, key, 2), *x = NULL;
+    for (int i = 1; more && i >= 0; i--) {
+        ht_array *row = ht_slice(s, more, (int64_t[]){i, 0}, (int64_t[]){i + 1, 2}, NULL);
+        ht_array *word = words(s, shape, n_dims, ht_squeeze(s, row, 0));
+        if (!word || !(x = scaled(s, word, size, x))) return NULL;
+    }
+    x = more ? scaled(s, words(s, shape, n_dims, key), size, x) : NULL;
+    return ht_add(s, low, x);
+}
+
+/* u64, modulo 2^64. */
+static ht_array *modulo(ht_scope *s, ht_array *x) {
+    return ht_astype(s, x && ht_dtype_is_float(x->dtype) ? ht_astype(s, x, HT_I64) : x, HT_U64);
+}
+
+static ht_array *whole_bound(ht_scope *s, ht_array *x) { return x && ht_dtype_is_float(x->dtype) ? ht_ceil(s, x) : x; }
 
 ht_array *ht_random_randint(ht_scope *s, ht_array *low, ht_array *high, ht_dtype dtype, const int64_t *shape,
                             int n_dims, ht_array *key) {
     if (ht_dtype_is_float(dtype))
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "randint: gives integers or bool, not %s", ht_dtype_name(dtype));
-    return ht_astype(s, ht_floor(s, ht_random_uniform(s, low, high, HT_F32, shape, n_dims, key)), dtype);
+    low = whole_bound(s, low);
+    high = whole_bound(s, high);
+    if (!low || !high || !key) return NULL;
+    bound from, to;
+    const bool known = known_bound(s, low, &from) && known_bound(s, high, &to);
+    ht_array *from_f32 = NULL, *from_bits = NULL;
+    if (!known || is_even_in_f32(from, to)) {
+        from_f32 = ht_astype(s, integers_of_f32(s, low, high, shape, n_dims, key), dtype);
+        if (known || !from_f32) return from_f32;
+    }
+    ht_array *first = modulo(s, low), *size = ht_subtract(s, modulo(s, high), first);
+    if (!stretches(s, "randint", size, shape, n_dims)) return NULL;
+    from_bits = ht_astype(s, integers_of_bits(s, first, size, shape, n_dims, key), dtype);
+    return known ? from_bits : ht_where(s, even_in_f32(s, low, high, size), from_f32, from_bits);
 }
+
+/* ---- choices ---- */
 
 ht_array *ht_random_bernoulli(ht_scope *s, ht_array *p, const int64_t *shape, int n_dims, ht_array *key) {
     if (p && !ht_dtype_is_float(p->dtype))

@@ -223,6 +223,51 @@ class Integers(unittest.TestCase):
                 self.assertRaisesRegex(ValueError, "is no element of", lambda b=wrong: hx.arange(*b, dtype=dtype))
 
 
+    def test_random_integers_are_all_drawn_evenly(self):
+        n, key = 1 << 18, hx.random.key(7)
+
+        def drawn(low, high, dtype=hx.int64):
+            by_numbers = hx.random.randint(low, high, (n,), dtype, key)
+            low, high = (hx.array(b, hx.uint64 if b >= 2**63 else hx.int64) for b in (low, high))
+            by_arrays = hx.random.randint(low + 0, hx.broadcast_to(high, (n,)), (n,), dtype, key)
+            self.assertTrue(hx.array_equal(by_numbers, by_arrays).item())
+            return np.array(by_numbers)
+
+        def even(counts):  # chi-square, five times its deviation above its mean
+            degrees, expected = counts.size - 1, n / counts.size
+            self.assertLessEqual(((counts - expected) ** 2 / expected).sum(), degrees + 5 * (2 * degrees) ** 0.5)
+
+        for low in (0, -2, 1000, 10**5, 2**30, 2**40, -(2**40) - 3, 2**62, -(2**63), 2**63 - 8):
+            for size in (1, 2, 3, 7, 1000):
+                if low + size > 2**63:
+                    continue
+                values = drawn(low, low + size) - low
+                self.assertTrue(0 <= values.min() and values.max() < size)
+                even(np.bincount(values, minlength=size))
+        for low, size in ((0, 2**24 + 1), (-5, 2**25), (2**40, 2**40), (0, 3 * 2**60), (-(2**62), 3 * 2**61), (-(2**63), 2**64 - 1)):
+            values = drawn(low, low + size)
+            self.assertTrue(low <= values.min() and int(values.max()) < low + size)
+            for parts in (2, 3, 5):
+                even(np.bincount(values % parts, minlength=parts))
+            even(np.histogram(values.astype(np.float64), 64, (low, low + size))[0])
+            self.assertGreater(len(set(values.tolist())), min(size, n) * 0.9)
+        for low, high, dtype in ((2**64 - 5, 2**64 - 1, hx.uint64), (2**31, 2**32, hx.uint32), (-128, 128, hx.int8), (0, 2, hx.bool_)):
+            values = drawn(low, high, dtype).astype(object)
+            self.assertTrue(low <= min(values) and max(values) < high and len(set(values)) == min(high - low, len(set(values))))
+        self.assertEqual(set(drawn(2**64 - 5, 2**64 - 1, hx.uint64).tolist()), set(range(2**64 - 5, 2**64 - 1)))
+        self.assertEqual(set(hx.random.randint(-1.5, 2.5, (1000,)).tolist()), {-1, 0, 1, 2})
+        self.assertEqual(set(hx.random.randint([0, 2**40], [[1], [2**40 + 1]], (2, 2), hx.int64)[:, 1].tolist()[1:]), {2**40})
+
+    def test_random_integers_of_a_dtype(self):
+        for dtype, (low, end) in self.BOUNDS.items():
+            for bounds in ((low - 1, low + 2), (end - 2, end + 1), (low - 5, low - 1), (np.int64(low - 1) if low > -(2**63) else low - 1, 0)):
+                if bounds[0] < bounds[1]:
+                    self.assertRaisesRegex(ValueError, "is no element of", hx.random.randint, *bounds, (2,), dtype)
+        self.assertEqual(hx.random.randint(127, 128, (2,), hx.int8).tolist(), [127, 127])
+        self.assertEqual(hx.random.randint(2**63 - 1, 2**63, (2,), hx.int64).tolist(), [2**63 - 1] * 2)
+        self.assertRaises(ValueError, hx.random.randint, 0, 2**64, (2,), hx.uint64)
+
+
 class Changing:
     """A number that changes an array when it is read."""
 

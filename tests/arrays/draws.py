@@ -84,9 +84,14 @@ def gumbel(rng, xp, key, shape):
 
 
 def randint(rng, xp, key, shape):
-    low = int(rng.integers(-100, 100))
-    dtype = str(rng.choice(["int8", "int16", "int32", "int64"]))
-    return xp.random.randint(low, low + int(rng.integers(1, 28)), shape, getattr(xp, dtype), key)
+    """Where MLX draws all of the integers; it may round up to the bound above."""
+    if rng.random() < 0.5:
+        low, n = int(rng.integers(-100, 100)), int(rng.integers(1, 28))
+        dtype = str(rng.choice(["int8", "int16", "int32", "int64"]))
+    else:
+        n = int(rng.integers(1024, 100000))
+        low, dtype = int(rng.integers(-(2**17), 2**17 - n)), str(rng.choice(["int32", "int64"]))
+    return xp.minimum(xp.random.randint(low, low + n, shape, getattr(xp, dtype), key), low + n - 1)
 
 
 def bernoulli(rng, xp, key, shape):

@@ -157,10 +157,58 @@ static void bounds_have_derivatives(void **state) {
     ht_scope_free(s);
 }
 
+/* Every integer of a range is drawn, however far from 0 and however many there are, and none is preferred. */
+static void integers_are_all_drawn(void **state) {
+    (void)state;
+    enum { MANY = 100000, SIZE = 5 };
+    static const int64_t lows[] = {
+        0, -3, 100000, 1 << 24, 1 << 30, (int64_t)1 << 40, -((int64_t)1 << 53), INT64_MIN, INT64_MAX - SIZE};
+    static int64_t known[MANY], lazy[MANY];
+    const int64_t n = MANY;
+    ht_error err = {0};
+    for (size_t i = 0; i < sizeof lows / sizeof *lows; i++) {
+        ht_scope *s = ht_scope_new(test_stream);
+        const int64_t bounds[2] = {lows[i], lows[i] + SIZE};
+        ht_array *low = ht_array_from(s, &bounds[0], HT_I64, NULL, 0), *key = ht_random_key(s, 11);
+        ht_array *high = ht_array_from(s, &bounds[1], HT_I64, NULL, 0);
+        ht_array *x = ht_random_randint(s, low, high, HT_I64, &n, 1, key);
+        ht_array *y = ht_random_randint(s, ht_bitwise_invert(s, ht_bitwise_invert(s, low)), high, HT_I64, &n, 1, key);
+        int counts[SIZE] = {0};
+        assert_int_equal(ht_array_read(s, x, known, sizeof known, &err), HT_OK);
+        assert_int_equal(ht_array_read(s, y, lazy, sizeof lazy, &err), HT_OK);
+        assert_memory_equal(known, lazy, sizeof known); /* whether the bounds were known when it was built or not */
+        for (int k = 0; k < MANY; k++) {
+            assert_true(known[k] >= bounds[0] && known[k] < bounds[1]);
+            counts[known[k] - bounds[0]]++;
+        }
+        for (int k = 0; k < SIZE; k++) assert_in_range(counts[k], MANY / SIZE - 700, MANY / SIZE + 700);
+        ht_scope_free(s);
+    }
+}
+
+/* Of 3 * 2^60 integers some would be twice as likely as others if 64 bits were scaled to them. */
+static void large_ranges_are_even(void **state) {
+    (void)state;
+    enum { MANY = 99999 };
+    static int64_t x[MANY];
+    const int64_t n = MANY, low = 0, high = (int64_t)3 << 60;
+    int counts[3] = {0};
+    ht_error err = {0};
+    ht_scope *s = ht_scope_new(test_stream);
+    ht_array *drawn = ht_random_randint(s, ht_array_from(s, &low, HT_I64, NULL, 0),
+                                        ht_array_from(s, &high, HT_I64, NULL, 0), HT_I64, &n, 1, ht_random_key(s, 2));
+    assert_int_equal(ht_array_read(s, drawn, x, sizeof x, &err), HT_OK);
+    for (int k = 0; k < MANY; k++) counts[x[k] % 3]++;
+    for (int k = 0; k < 3; k++) assert_in_range(counts[k], MANY / 3 - 800, MANY / 3 + 800);
+    ht_scope_free(s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_those_of_mlx),
         cmocka_unit_test(bounds_have_derivatives),
+        cmocka_unit_test(integers_are_all_drawn),
+        cmocka_unit_test(large_ranges_are_even),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
 }
