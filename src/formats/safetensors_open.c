@@ -283,8 +283,9 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     if (!st && count_absent(x, set, &absent)) st = look_elsewhere(x, set, err);
     if (st) return st;
     if (x->missing && count_absent(x, set, &absent))
-        return ht_fail(err, HT_ERR_IO, "%s: names %s, which is not there, and tensor `%.*s` is in no other file",
-                       x->path, x->missing, SHOWN(absent));
+        return ht_fail(err, HT_ERR_IO,
+                       "%s: names %s, which is not there, and tensor `%.*s` is in no other file; fetch it", x->path,
+                       x->missing, SHOWN(absent));
     warn_of_places(x, set);
     return HT_OK;
 }
