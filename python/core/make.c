@@ -71,6 +71,13 @@ static PyObject *fill(ht_scope *s, PyObject *number, ht_dtype dtype, ht_array *l
     return core_finish(s, like ? ht.ht_full_like(s, like, value, dtype) : ht.ht_full(s, value, dtype, sizes, n));
 }
 
+/* A new reference to the array of several values, which the dtype has to hold where they are numbers in lists. */
+static PyObject *values_of(PyObject *values, const core_value *dtype) {
+    if (dtype->absent || !(PyList_Check(values) || PyTuple_Check(values))) return core_operand(values, NULL);
+    PyObject *named = PyList_GetItem(core_hook.dtypes, (Py_ssize_t)dtype->dtype);
+    return PyObject_CallFunctionObjArgs(core_hook.array, values, named, NULL);
+}
+
 BODY(full) {
     const core_value shape = v[0];
     PyObject *number = number_of(v[1].given, !v[2].absent);
@@ -79,7 +86,7 @@ BODY(full) {
         Py_DECREF(number);
         return result;
     }
-    PyObject *given = PyErr_Occurred() ? NULL : core_operand(v[1].given, NULL);
+    PyObject *given = PyErr_Occurred() ? NULL : values_of(v[1].given, &v[2]);
     if (!given) return core_give_up(s);
     ht_array *filled = ht.ht_broadcast_to(s, ((core_array *)given)->a, shape.sizes, shape.n);
     PyObject *result = core_finish(s, v[2].absent ? filled : ht.ht_astype(s, filled, v[2].dtype));
@@ -103,7 +110,7 @@ BODY(full_like) {
         Py_DECREF(number);
         return result;
     }
-    PyObject *given = PyErr_Occurred() ? NULL : core_operand(v[1].given, NULL);
+    PyObject *given = PyErr_Occurred() ? NULL : values_of(v[1].given, &(core_value){.dtype = dtype});
     if (!given) return core_give_up(s);
     ht_array *filled = ht.ht_broadcast_like(s, ((core_array *)given)->a, a);
     PyObject *result = core_finish(s, ht.ht_astype(s, filled, dtype));

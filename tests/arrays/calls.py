@@ -198,7 +198,11 @@ class Integers(unittest.TestCase):
                 self.same(hx.full_like(like, value), [value] * 2, dtype)
                 self.same(hx.full_like(hx.zeros((2,)), value, dtype), [value] * 2, dtype)
                 self.same(hx.compile(hx.full_like, shapeless=True)(like, value), [value] * 2, dtype)
+            self.same(hx.full((2, 2), [low, end - 1], dtype), [[low, end - 1]] * 2, dtype)
+            self.same(hx.full_like(like, (low, end - 1)), [low, end - 1], dtype)
             for wrong in (low - 1, end, 10**30):
+                self.assertRaisesRegex(ValueError, "does not fit", hx.full, (2,), [0, wrong], dtype)
+                self.assertRaisesRegex(ValueError, "does not fit", hx.full_like, like, [0, wrong])
                 numbers = [wrong, np.int64(wrong)] if -(2**63) <= wrong < 2**63 else [wrong]
                 for number in numbers:
                     for call in (lambda n: hx.full((2,), n, dtype), lambda n: hx.full_like(like, n), lambda n: hx.full_like(0.5, n, dtype)):
