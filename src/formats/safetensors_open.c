@@ -202,13 +202,25 @@ static ht_status add_listed(shard_index *x, ht_safetensors *set, const char *nam
     return st || !there ? st : add_file(set, x->directory, name, err);
 }
 
-/* How many tensors of the index are in no file so far; *first is one of them. */
+static bool is_open(const ht_safetensors *set, const char *name) {
+    for (int i = 0; i < set->n_files; i++)
+        if (!strcmp(shard_name(set, i), name)) return true;
+    return false;
+}
+
+/* How many tensors of the index are in no file so far; *first is one of them, if possible of a file that is not there. */
 static size_t count_absent(const shard_index *x, const ht_safetensors *set, const char **first) {
     const char *tensor;
     json_t *file;
     size_t n = 0;
-    json_object_foreach((json_t *)(uintptr_t)x->map, tensor,
-                        file) if (!ht_safetensors_find(set, tensor) && n++ == 0) *first = tensor;
+    bool found = !x->missing;
+    json_object_foreach((json_t *)(uintptr_t)x->map, tensor, file) {
+        if (ht_safetensors_find(set, tensor)) continue;
+        if (n++ == 0) *first = tensor;
+        if (found || is_open(set, json_string_value(file))) continue;
+        *first = tensor;
+        found = true;
+    }
     return n;
 }
 
@@ -235,16 +247,11 @@ static ht_status add_unlisted(const shard_index *x, ht_safetensors *set, const c
     return HT_OK;
 }
 
-static bool is_open(const ht_safetensors *set, const char *name) {
-    for (int i = 0; i < set->n_files; i++)
-        if (!strcmp(shard_name(set, i), name)) return true;
-    return false;
-}
-
 /* Looks for tensors that are not in the index's files in the other weights of the directory. */
 static ht_status look_elsewhere(const shard_index *x, ht_safetensors *set, ht_error *err) {
     struct dirent **entries;
     const int n = scandir(x->directory, &entries, is_weight_file, alphasort);
+    if (n < 0 && errno == ENOMEM) return ht_fail_memory(err, 0, x->directory);
     if (n < 0) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", x->directory, strerror(errno));
     ht_status st = HT_OK;
     for (int i = 0; i < n; i++) {
@@ -282,10 +289,11 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     if (!st) st = ht_safetensors_index(set, x->directory, err);
     if (!st && count_absent(x, set, &absent)) st = look_elsewhere(x, set, err);
     if (st) return st;
-    if (x->missing && count_absent(x, set, &absent))
+    const char *file = count_absent(x, set, &absent) ? json_string_value(json_object_get(x->map, absent)) : NULL;
+    if (file && !is_open(set, file))
         return ht_fail(err, HT_ERR_IO,
                        "%s: names %s, which is not there, and tensor `%.*s` is in no other file; fetch it", x->path,
-                       x->missing, SHOWN(absent));
+                       file, SHOWN(absent));
     warn_of_places(x, set);
     return HT_OK;
 }

@@ -322,6 +322,10 @@ static void an_index_that_is_wrong(void **state) {
     expect_warned("a", 1, 1, "no file has: `cccc`");
     write_index("{\"aaaa\":\"one.safetensors\",\"cccc\":\"three.safetensors\"}");
     expect_open(dir, HT_ERR_IO, "index.json: names three.safetensors, which is not there, and tensor `cccc` is in no");
+    write_index("{\"dddd\":\"one.safetensors\",\"bbbb\":\"three.safetensors\",\"cccc\":\"four.safetensors\"}");
+    expect_open(dir, HT_ERR_IO, "index.json: names four.safetensors, which is not there, and tensor `cccc` is in no");
+    write_index("{\"aaaa\":\"one.safetensors\",\"bbbb\":\"three.safetensors\",\"cccc\":\"one.safetensors\"}");
+    expect_warned("ab", 2, 2, "names 1 tensor that no file has: `cccc`\n");
     write_index("{\"aaaa\":\"three.safetensors\",\"bbbb\":\"four.safetensors\"}");
     expect_open(dir, HT_ERR_FORMAT, "index.json: names three.safetensors, which is not there; without the index: ");
 }
