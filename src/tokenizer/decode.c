@@ -11,7 +11,7 @@ struct ht_decoder {
     bool skip_special;
     bool started;      /* a token was taken */
     size_t strip_left; /* how many more leading characters may be cut */
-    ht_text bytes;     /* byte level: an unfinished character; byte fallback: the current run of byte tokens */
+    ht_text bytes;     /* an unfinished character, of byte-level tokens or of byte tokens */
     ht_text ready;     /* characters to hand out */
     ht_text token;     /* working memory */
     ht_text piece;     /* what the last call lent */
@@ -51,19 +51,16 @@ void ht_decoder_free(ht_decoder *d) {
 
 /* Moves the first n held-back bytes to `ready`, invalid sequences as U+FFFD. */
 static void release_bytes(ht_decoder *d, size_t n) {
+    if (!n) return;
     ht_unicode_repair(d->bytes.data, n, &d->ready);
     memmove(d->bytes.data, d->bytes.data + n, d->bytes.len - n);
     d->bytes.len -= n;
 }
 
-/* Ends a run of byte tokens: text when it is valid as a whole, else one U+FFFD for each byte, as the reference does. */
-static void end_byte_run(ht_decoder *d) {
-    if (!d->bytes.len) return;
-    if (ht_utf8_valid(d->bytes.data, d->bytes.len))
-        ht_text_append(&d->ready, d->bytes.data, d->bytes.len);
-    else
-        for (size_t i = 0; i < d->bytes.len; i++) ht_text_append_utf8(&d->ready, 0xFFFD);
-    ht_text_clear(&d->bytes);
+/* Characters come as soon as their last byte is there. The reference holds a run of byte tokens back to its end and, when
+ * it is not valid as a whole, writes U+FFFD for all of it: a streamed answer would stall and lose what is complete. */
+static void release_characters(ht_decoder *d) {
+    release_bytes(d, ht_utf8_complete_prefix(d->bytes.data, d->bytes.len));
 }
 
 /* A token written in the byte alphabet stands for its bytes; one with any other character for itself. */
@@ -79,7 +76,7 @@ static void take_byte_level(ht_decoder *d, const char *text, size_t n) {
         d->bytes.len = before;
         ht_text_append(&d->bytes, text, n);
     }
-    if (d->bytes.len) release_bytes(d, ht_utf8_complete_prefix(d->bytes.data, d->bytes.len));
+    release_characters(d);
 }
 
 static int hex_digit(char c) {
@@ -140,9 +137,10 @@ static void take_text(ht_decoder *d, const char *text, size_t n) {
     if (byte >= 0) {
         char c = (char)byte;
         ht_text_append(&d->bytes, &c, 1);
+        release_characters(d);
         return;
     }
-    end_byte_run(d);
+    release_bytes(d, d->bytes.len);
     ht_text_append(&d->ready, d->token.data, d->token.len);
 }
 
@@ -194,10 +192,7 @@ static ht_status take(ht_decoder *d, int32_t id, ht_error *err) {
 }
 
 static void finish(ht_decoder *d) {
-    if (d->t->decode.byte_level) {
-        if (d->bytes.len) release_bytes(d, d->bytes.len);
-    } else
-        end_byte_run(d);
+    release_bytes(d, d->bytes.len);
     strip_front(d);
 }
 

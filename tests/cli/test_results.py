@@ -284,6 +284,14 @@ class RealModels(CommandTest):
         result = self.succeeds("run", path, "--raw", "one, two, three, four,", "-n", "8")
         self.assertIn(" five, six, seven", result.text)
 
+    def test_characters_of_byte_tokens(self):
+        """They come one by one: a stop string ends the answer, and a token limit cuts one of them alone."""
+        words = ["run", f"{MODELS}/gemma3-270m.gguf", "--raw", "𓀀𓀁𓀂𓀃", "--json"]
+        stopped = json.loads(self.succeeds(*words, "-n", "40", "--stop", "𓀁").text)
+        self.assertEqual((stopped["finish"], stopped["metrics"]["generated_tokens"]), ("stop", 8))
+        cut = json.loads(self.succeeds(*words, "-n", "15").text)["text"]
+        self.assertRegex(cut, "^[\U00013000-\U0001342f]{3}\ufffd$")
+
 
 if __name__ == "__main__":
     unittest.main()

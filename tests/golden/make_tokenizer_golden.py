@@ -6,9 +6,11 @@
 real/NAME.tsv, for each vocabulary found in MODELS (the folder that HEARTH_TEST_MODELS names): text, ids, and the decoded
 text where it is another one; backslash, tab, newline and bytes outside of printable ASCII are written \\xNN. Through
 tokenizer_reference.py. synthetic.json: small trained vocabularies under pipelines that use every step Hearth knows."""
+import itertools
 import json
 import os
 import random
+import re
 import sys
 
 import tokenizer_reference
@@ -26,6 +28,25 @@ REAL = {
 }
 
 
+BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+
+
+def decode(tokenizer, ids, skip=False):
+    """The reference's text, but for runs of byte tokens that are not UTF-8 as a whole: the reference writes U+FFFD for each
+    of their bytes, Hearth the characters that are complete and U+FFFD for each sequence that is none."""
+    text = tokenizer.decode(ids, skip_special_tokens=skip)
+    special = {i for i, t in tokenizer.get_added_tokens_decoder().items() if t.special}
+    tokens = [tokenizer.id_to_token(i) for i in ids if not (skip and i in special)]
+    if "ByteFallback" not in tokenizer.to_str().rpartition('"decoder"')[2]:
+        return text
+    assert tokenizer.decoder.decode(tokens) == text
+    joined = []
+    for are_bytes, run in itertools.groupby(tokens, lambda t: bool(BYTE_TOKEN.fullmatch(t))):
+        run = list(run)
+        joined += [bytes(int(t[3:5], 16) for t in run).decode("utf-8", "replace")] if are_bytes else run
+    return tokenizer.decoder.decode(joined)
+
+
 def escape(data):
     return "".join(chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02x}" for b in data)
 
@@ -37,7 +58,7 @@ def write_real(name, path):
         for text in texts:
             repaired = text.decode("utf-8", "replace")
             ids = tokenizer.encode(repaired, add_special_tokens=False).ids
-            decoded = tokenizer.decode(ids, skip_special_tokens=False)
+            decoded = decode(tokenizer, ids)
             line = [escape(text), " ".join(map(str, ids))]
             f.write("\t".join(line + ([escape(decoded.encode())] if decoded.encode() != text else [])) + "\n")
 
@@ -201,13 +222,12 @@ def write_synthetic():
         for text in texts:
             plain = tokenizer.encode(text, add_special_tokens=False).ids
             rows.append({"text": text, "ids": plain, "with_special": tokenizer.encode(text).ids,
-                         "decoded": tokenizer.decode(plain, skip_special_tokens=False)})  # fmt: skip
+                         "decoded": decode(tokenizer, plain)})  # fmt: skip
         size, decodes = tokenizer.get_vocab_size(), []
         for _ in range(8):
             ids = [rng.randrange(size) if rng.random() < 0.6 or base == "bytes" else rng.randrange(3, 259)
                    for _ in range(rng.randint(1, 12))]  # fmt: skip
-            decodes.append({"ids": ids, "all": tokenizer.decode(ids, skip_special_tokens=False),
-                            "skipped": tokenizer.decode(ids, skip_special_tokens=True)})  # fmt: skip
+            decodes.append({"ids": ids, "all": decode(tokenizer, ids), "skipped": decode(tokenizer, ids, skip=True)})
         whole = json.loads(tokenizer.to_str())
         whole["model"] = {k: v for k, v in whole["model"].items() if k not in ("vocab", "merges")}
         made.append({"name": name, "base": base, "tokenizer": whole, "texts": rows, "decodes": decodes})

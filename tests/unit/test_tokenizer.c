@@ -328,12 +328,42 @@ static void answers_questions(void **state) {
     ht_decoder_free(NULL);
 }
 
+/* A run of byte tokens is not held back: each character comes with its last byte, and one that the end cuts costs no
+ * other. */
+static void byte_tokens_are_streamed(void **state) {
+    (void)state;
+    static const char bytes[] = "\xF0\x93\x80\x80\xF0\x93\x80\x81\xF0\x93";
+    static const char *const expected[] = {"", "", "", "\xF0\x93\x80\x80", "", "", "", "\xF0\x93\x80\x81", "", ""};
+    ht_tokenizer *t = open_named("gemma");
+    int32_t ids[10];
+    ht_decoder *d;
+    ht_error err = {0};
+    const char *piece;
+    char *whole;
+    size_t n;
+    assert_int_equal(ht_decoder_new(t, false, &d, &err), HT_OK);
+    for (int i = 0; i < 10; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "<0x%02X>", (unsigned char)bytes[i]);
+        ids[i] = ht_tokenizer_find(t, name);
+        assert_int_equal(ht_decoder_feed(d, ids[i], &piece, &n, &err), HT_OK);
+        assert_string_equal(piece, expected[i]);
+    }
+    assert_int_equal(ht_decoder_flush(d, &piece, &n, &err), HT_OK);
+    assert_string_equal(piece, "\xEF\xBF\xBD");
+    ht_decoder_free(d);
+    assert_int_equal(ht_tokenizer_decode(t, ids, 10, false, &whole, &n, &err), HT_OK);
+    assert_string_equal(whole, "\xF0\x93\x80\x80\xF0\x93\x80\x81\xEF\xBF\xBD");
+    free(whole);
+    ht_tokenizer_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(follows_the_reference),          cmocka_unit_test(scanners_agree_with_pcre2),
-        cmocka_unit_test(bos_is_never_doubled),           cmocka_unit_test(invalid_text_is_repaired),
-        cmocka_unit_test(long_texts_are_like_short_ones), cmocka_unit_test(answers_questions),
-        cmocka_unit_test(long_runs_of_marks_are_ordered),
+        cmocka_unit_test(byte_tokens_are_streamed),  cmocka_unit_test(follows_the_reference),
+        cmocka_unit_test(scanners_agree_with_pcre2), cmocka_unit_test(bos_is_never_doubled),
+        cmocka_unit_test(invalid_text_is_repaired),  cmocka_unit_test(long_texts_are_like_short_ones),
+        cmocka_unit_test(answers_questions),         cmocka_unit_test(long_runs_of_marks_are_ordered),
     };
     return cmocka_run_group_tests(tests, open_golden, close_golden);
 }
