@@ -11,9 +11,12 @@
 
 enum { DEFAULT_MAX_TOKENS = 256 };
 
+static int32_t max_tokens(const options *o) { return o->max_tokens > 0 ? (int32_t)o->max_tokens : DEFAULT_MAX_TOKENS; }
+
 typedef struct answer {
     const options *o;
-    char *text; /* collected for --json */
+    int64_t context; /* positions that prompt and answer share */
+    char *text;      /* collected for --json */
     size_t n, capacity;
     bool ends_line, out_of_memory;
 } answer;
@@ -74,7 +77,7 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
 static ht_status open_for(engine *e, const options *o, const char *prompt, size_t n, ht_error *err) {
     enum { CHAT_FORMAT_TOKENS = 64 };
     size_t extra = CHAT_FORMAT_TOKENS + (o->system ? strlen(o->system) : 0);
-    extra += (size_t)(o->max_tokens > 0 ? o->max_tokens : DEFAULT_MAX_TOKENS);
+    extra += (size_t)max_tokens(o);
     ht_status st = engine_open(e, o, (int64_t)(n + extra), err);
     size_t count;
     ht_error ignored = {0};
@@ -86,7 +89,7 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
 static ht_status generate(engine *e, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
                           ht_error *err) {
     ht_generate_options how = {
-        .max_tokens = o->max_tokens > 0 ? (int32_t)o->max_tokens : DEFAULT_MAX_TOKENS,
+        .max_tokens = max_tokens(o),
         .sampler = options_sampler(o),
         .stop = o->stop.items,
         .n_stop = o->stop.n,
@@ -148,6 +151,9 @@ static int finish_run(const options *o, const answer *a, const ht_metrics *metri
         output_write("\n", 1);
     int status = output_finish(EXIT_OK);
     if (st && !cancelled) return report(err);
+    if (metrics->finish == HT_FINISH_LENGTH && metrics->generated_tokens < max_tokens(o))
+        fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
+                (long long)metrics->generated_tokens, (long long)a->context);
     if (!o->quiet && metrics->prompt_tokens) print_statistics(metrics);
     return status;
 }
@@ -172,6 +178,7 @@ int run_command(const options *o) {
     answer a = {.o = o, .ends_line = true};
     if (!st) st = open_for(&e, o, prompt, n, &err);
     if (!st && interrupted()) st = HT_ERR_CANCELLED; /* after loading, and before there was a call to cancel */
+    if (!st) a.context = ht_model_context(e.model);
     if (!st) st = generate(&e, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);
     engine_close(&e);

@@ -92,7 +92,8 @@ HT_API ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order
 
 /* ---- generation ---- */
 
-/* Why the output ended: a stop id or stop string; max_tokens; the callback returned false. */
+/* Why the output ended: a stop id or stop string; max_tokens, or a context that is full (then generated_tokens is less); the
+ * callback returned false. */
 typedef enum ht_finish { HT_FINISH_STOP = 1, HT_FINISH_LENGTH, HT_FINISH_CALLBACK } ht_finish;
 
 typedef struct ht_generate_options {
@@ -120,8 +121,8 @@ typedef bool ht_text_fn(const char *text, size_t n, void *user);
 /* Appends the prompt's ids to the session and generates. options, fn and metrics may be NULL; with fn or stop strings the
  * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The generated tokens stay in the session, so the next
  * call continues the conversation; an empty prompt continues where the last call ended. A prompt that does not fit the
- * context with room for an answer is HT_ERR_LIMIT with the numbers; so is a context that fills up before an end. Whatever
- * the end, what was generated until then has been handed over and counted. */
+ * context with room for an answer is HT_ERR_LIMIT with the numbers; a context that fills up before an end is one, as
+ * max_tokens is (HT_FINISH_LENGTH). Whatever the end, what was generated until then has been handed over and counted. */
 HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                              ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 /* The same from NUL-terminated UTF-8 text: encoded with the special tokens the checkpoint asks for at the beginning of a

@@ -65,7 +65,10 @@ static ht_status check_prompt(const ht_session *s, const int32_t *prompt, size_t
     if (status) return status;
     if (n == 0 && s->n_tokens == 0)
         return ht_fail(err, HT_ERR_ARGUMENT, "the prompt is empty and the session holds no tokens to continue from");
-    if (n > 0 && s->n_tokens + (int64_t)n == s->model->context)
+    if (n == 0 && s->n_tokens == s->model->context)
+        return ht_fail(err, HT_ERR_LIMIT, "the context of %lld is full and leaves no position to go on",
+                       (long long)s->model->context);
+    if (s->n_tokens + (int64_t)n == s->model->context)
         return ht_fail(err, HT_ERR_LIMIT,
                        "prompt of %zu tokens fills the context of %lld and leaves no position for an answer", n,
                        (long long)s->model->context);
@@ -117,9 +120,6 @@ static ht_status show_token(run *r, int32_t id, ht_error *err) {
 /* Picks the next token and shows it; sets the finish when it is the last one. */
 static ht_status next_token(run *r, const float *logits, ht_error *err) {
     ht_session *s = r->s;
-    if (s->n_tokens >= s->model->context)
-        return ht_fail(err, HT_ERR_LIMIT, "the context of %lld is full after %lld generated tokens",
-                       (long long)s->model->context, (long long)r->metrics.generated_tokens);
     int32_t id;
     ht_status status = ht_sampler_pick(r->sampler, logits, s->token, s->n_tokens, &id, err);
     if (status) return status;
@@ -132,8 +132,8 @@ static ht_status next_token(run *r, const float *logits, ht_error *err) {
     if (status) return status;
     r->metrics.generated_tokens++;
     status = show_token(r, id, err);
-    if (status == HT_OK && !r->metrics.finish && r->metrics.generated_tokens >= r->max_tokens)
-        r->metrics.finish = HT_FINISH_LENGTH;
+    bool full = r->metrics.generated_tokens >= r->max_tokens || s->n_tokens >= s->model->context;
+    if (status == HT_OK && !r->metrics.finish && full) r->metrics.finish = HT_FINISH_LENGTH;
     return status;
 }
 

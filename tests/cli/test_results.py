@@ -95,11 +95,13 @@ class Run(CommandTest):
         self.assertEqual(value["finish"], "stop")
 
     def test_context_fills_up(self):
-        result = hearth("run", TINY, "--raw", "hello", "--context", "8", "-n", "20", "--quiet")
-        self.assertEqual(result.status, 1)
-        self.assertIn("8", result.err)
-        self.assertNotEqual(result.out, b"")
-
+        words = ["run", TINY, "--raw", "hello", "--context", "8", "-n", "20", "--quiet"]
+        result = self.succeeds(*words)
+        self.assertEqual(result.err, "hearth: the answer ends after 7 tokens, as the context of 8 positions is full\n")
+        value = json.loads(self.succeeds(*words, "--json").text)
+        self.assertEqual((value["finish"], value["metrics"]["generated_tokens"]), ("length", 7))
+        self.assertEqual(value["text"] + "\n", result.text)
+        self.assertEqual(self.succeeds(*words, "-n", "7").err, "")
 
     def test_sliding(self):
         value = self.run_json("--raw", "hello", "--context", "8", "-n", "300", "--sliding")
