@@ -62,7 +62,7 @@ static const option_spec specs[] = {
     {"repeat-penalty", 0, KIND_NUMBER, AT(repeat_penalty), 0, 1000, NULL, SAMPLING, true, "X",
      "make recent tokens less likely (1: off)"},
     {"repeat-window", 0, KIND_INTEGER, AT(repeat_window), -1, MAX_COUNT, NULL, SAMPLING, false, "N",
-     "tokens the penalty looks back on (64; -1: all)"},
+     "tokens the penalty looks back on (64; 0: none, so no penalty; -1: all)"},
     {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, true, "A,B,...",
      "order of repeat_penalty, temperature, top_p, top_k, min_p"},
     {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, SAMPLING, true, "N", "same seed, same text (0)"},
@@ -263,7 +263,8 @@ static bool take_word(const command *c, const char *word, options *o) {
 }
 
 bool options_parse(const command *c, int argc, char **argv, options *o) {
-    *o = (options){.max_tokens = -1, .prompt_tokens = -1, .rounds = -1, .depth = -1};
+    *o = (options){
+        .max_tokens = -1, .prompt_tokens = -1, .rounds = -1, .depth = -1, .repeat_window = DEFAULT_REPEAT_WINDOW};
     bool words_only = false;
     for (int at = 0; at < argc;) {
         if (!words_only && strcmp(argv[at], "--") == 0) {
@@ -318,8 +319,8 @@ ht_sampler_options options_sampler(const options *o) {
         .top_k = (int32_t)o->top_k,
         .top_p = above_zero(o->top_p),
         .min_p = (float)o->min_p,
-        .repeat_penalty = above_zero(o->repeat_penalty),
-        .repeat_window = (int32_t)o->repeat_window,
+        .repeat_penalty = o->repeat_window == 0 ? 1 : above_zero(o->repeat_penalty),
+        .repeat_window = o->repeat_window == DEFAULT_REPEAT_WINDOW ? 0 : (int32_t)o->repeat_window,
         .seed = (uint64_t)o->seed,
     };
     memcpy(sampler.order, o->order, sizeof sampler.order);

@@ -80,7 +80,7 @@ typedef struct ht_sampler_options {
     float top_p;           /* 0 or 1: off */
     float min_p;           /* 0: off */
     float repeat_penalty;  /* 1: off (0 also means off) */
-    int32_t repeat_window; /* tokens of prompt and output looked back on; 0: 64; -1: all */
+    int32_t repeat_window; /* tokens of prompt and output looked back on; 0: 64; -1: all (for none, repeat_penalty 1) */
     uint64_t seed;
     ht_sampler_stage order[HT_SAMPLER_STAGES]; /* all 0: penalty, temperature, top_p, top_k, min_p */
 } ht_sampler_options;

@@ -139,6 +139,8 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
              stop=(), ignore_eos=False):  # fmt: skip
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
+    if repeat_window == 0:  # which is the library's default window
+        repeat_penalty = 1.0
     sampler = _SamplerOptions(
         temperature, lib.integer(top_k, "top_k", *lib.INT32), top_p, min_p, repeat_penalty,
         lib.integer(repeat_window, "repeat_window", *lib.INT32), lib.integer(seed, "seed", *lib.UINT64),

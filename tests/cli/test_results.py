@@ -87,6 +87,14 @@ class Run(CommandTest):
         self.assertEqual(first, self.run_json(*sampled, "7", "--threads", "1")["text"])
         self.assertNotEqual(first, self.run_json(*sampled, "8")["text"])
 
+    def test_repeat_window(self):
+        """Of no tokens: no penalty, though 0 is the default window in C."""
+        plain = self.run_json("hello", "-n", "40")["text"]
+        penalty = ["hello", "-n", "40", "--repeat-penalty", "50"]
+        self.assertNotEqual(plain, self.run_json(*penalty)["text"])
+        self.assertEqual(plain, self.run_json(*penalty, "--repeat-window", "0")["text"])
+        self.assertEqual(self.run_json(*penalty)["text"], self.run_json(*penalty, "--repeat-window", "64")["text"])
+
     def test_stop(self):
         text = self.run_json("hello", "-n", "24")["text"]
         stop = text[5:7]

@@ -59,6 +59,13 @@ class Texts(WithTinyModel):
         self.assertEqual(text(3), text(3))
         self.assertNotEqual(text(3), text(4))
 
+    def test_a_repeat_window_of_no_tokens(self):
+        def text(**options):
+            return "".join(self.model.generate("hello", max_tokens=40, ignore_eos=True, **options))
+
+        self.assertNotEqual(text(repeat_penalty=50), text())
+        self.assertEqual(text(repeat_penalty=50, repeat_window=0), text())
+
     def test_a_stop_string(self):
         whole = "".join(self.model.generate("hello", max_tokens=24, ignore_eos=True))
         middle = whole[len(whole) // 2]
