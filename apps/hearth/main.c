@@ -89,7 +89,7 @@ static int run_subcommand(const command *c, int argc, char **argv) {
         }
     }
     options_free(&o);
-    return status;
+    return interrupt_end(status);
 }
 
 int main(int argc, char **argv) {

@@ -120,11 +120,10 @@ void progress_end(progress *p) {
 /* ---- Ctrl-C ---- */
 
 static _Atomic(ht_session *) watched;
-static volatile sig_atomic_t signalled;
+static volatile sig_atomic_t signalled; /* its number, 0 until there is one */
 
 static void on_signal(int number) {
-    (void)number;
-    signalled = 1;
+    signalled = number;
     ht_session *s = atomic_load(&watched);
     if (s) ht_session_cancel(s);
 }
@@ -146,6 +145,14 @@ void interrupt_watch(ht_session *s) {
 }
 
 bool interrupted(void) { return signalled != 0; }
+
+int interrupt_end(int status) {
+    int number = signalled;
+    if (!number) return status;
+    signal(number, SIG_DFL);
+    raise(number);
+    return 128 + number; /* it is blocked: then as a shell would have it */
+}
 
 /* ---- the process ---- */
 

@@ -56,6 +56,9 @@ void progress_end(progress *p);
  * there is a session: then only `interrupted` tells. */
 void interrupt_watch(ht_session *s);
 bool interrupted(void);
+/* Call last, with stdout flushed: ends the process by the signal that came, so that a shell that runs commands in a row ends,
+ * too (status 130 for Ctrl-C, 143 for SIGTERM). Without one it returns `status`. */
+int interrupt_end(int status);
 
 double now_seconds(void); /* of a clock that only goes forward */
 /* The most memory the process has had resident, in bytes; 0 where the system does not say. */
