@@ -14,7 +14,7 @@ static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
     if (o->arguments.n) return st;
     char *text;
     size_t n;
-    st = input_read_all(&text, &n, err);
+    st = input_read_all("token ids", &text, &n, err);
     if (!st) st = ids_parse(text, list, err);
     free(text);
     return st;

@@ -22,7 +22,7 @@ typedef struct source { /* one of them */
 static ht_status read_source(const options *o, source *s, ht_error *err) {
     ht_status st = HT_OK;
     if (o->text) return input_read_file(o->text, &s->text, &s->n, err);
-    if (strcmp(o->ids, "-") == 0) st = input_read_all(&s->text, &s->n, err);
+    if (strcmp(o->ids, "-") == 0) st = input_read_all("token ids", &s->text, &s->n, err);
     return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
 }
 

@@ -47,14 +47,15 @@ static ht_status read_to_end(int fd, const char *what, char **text, size_t *n, h
     return out_of_memory(err);
 }
 
-ht_status input_read_all(char **text, size_t *n, ht_error *err) {
+ht_status input_read_all(const char *what, char **text, size_t *n, ht_error *err) {
     *text = NULL;
     *n = 0;
+    if (isatty(STDIN_FILENO) == 1) fprintf(stderr, "hearth: waiting for %s on standard input; Ctrl-D ends it\n", what);
     return read_to_end(STDIN_FILENO, "standard input", text, n, err);
 }
 
 ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err) {
-    if (strcmp(path, "-") == 0) return input_read_all(text, n, err);
+    if (strcmp(path, "-") == 0) return input_read_all("the text", text, n, err);
     *text = NULL;
     *n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* All of standard input, with a NUL after the last byte; the caller frees *text. */
-ht_status input_read_all(char **text, size_t *n, ht_error *err);
+/* All of standard input, with a NUL after the last byte; the caller frees *text. Who sits at a terminal is told that the
+ * command waits for `what` ("the prompt"). */
+ht_status input_read_all(const char *what, char **text, size_t *n, ht_error *err);
 
 /* The same of a file; "-" is standard input. */
 ht_status input_read_file(const char *path, char **text, size_t *n, ht_error *err);

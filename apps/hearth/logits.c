@@ -30,7 +30,7 @@ static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
     if (strcmp(o->ids, "-") != 0) return ids_parse(o->ids, list, err);
     char *text;
     size_t n;
-    ht_status st = input_read_all(&text, &n, err);
+    ht_status st = input_read_all("token ids", &text, &n, err);
     if (!st) st = ids_parse(text, list, err);
     free(text);
     return st;

@@ -54,7 +54,7 @@ static ht_status read_prompt(const options *o, char **prompt, size_t *n, ht_erro
         *n = strlen(o->arguments.items[0]);
         return *prompt ? HT_OK : (snprintf(err->message, sizeof err->message, "out of memory"), HT_ERR_MEMORY);
     }
-    ht_status st = input_read_all(prompt, n, err);
+    ht_status st = input_read_all("the prompt", prompt, n, err);
     if (st) return st;
     while (!o->raw && *n && ((*prompt)[*n - 1] == '\n' || (*prompt)[*n - 1] == '\r')) (*prompt)[--*n] = '\0';
     if (strlen(*prompt) == *n) return HT_OK;

@@ -67,7 +67,7 @@ int tokenize_command(const options *o) {
     char *input = NULL;
     size_t n = 0;
     ht_status st = engine_tokenizer(o, &t, &err);
-    if (!st && !o->arguments.n) st = input_read_all(&input, &n, &err);
+    if (!st && !o->arguments.n) st = input_read_all("the text", &input, &n, &err);
     if (!st && o->null)
         st = tokenize_each(t, o, input, n, &err);
     else if (!st) {

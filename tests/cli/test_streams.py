@@ -157,6 +157,17 @@ class Streams(CommandTest):
         process.stderr.close()
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_waiting_at_a_terminal(self):
+        """Silence would look like a command that hangs."""
+        for words, what in [(["run", TINY, "-n", "4"], "the prompt"), (["tokenize", TINY], "the text"),
+                            (["detokenize", TINY], "token ids")]:  # fmt: skip
+            master, slave = pty.openpty()
+            os.write(master, b"7\n\x04")
+            result = self.succeeds(*words, "--quiet", stdin=slave)
+            os.close(slave)
+            os.close(master)
+            self.assertEqual(result.err, f"hearth: waiting for {what} on standard input; Ctrl-D ends it\n")
+
     def test_terminal_line_ends(self):
         """On a terminal the text of detokenize does not stick to the next prompt."""
         master, slave = pty.openpty()
