@@ -1,5 +1,6 @@
 /* The `hearth` command: finds the subcommand and gives it its options. */
 #include "command.h"
+#include "nearest.h"
 #include "terminal.h"
 
 #include <hearth/version.h>
@@ -76,6 +77,16 @@ static int refuse_word(const char *word, const char *why) {
     return EXIT_USAGE;
 }
 
+static int refuse_command(const char *name) {
+    char why[64];
+    nearest best = nearest_to(name, strlen(name));
+    for (int i = 0; i < N_COMMANDS; i++) nearest_try(&best, commands[i].name);
+    snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
+    return refuse_word(name, best.word ? why
+                                       : "is no command; run, info, discover, tokenize, detokenize, logits, eval, "
+                                         "bench, formats and doctor are");
+}
+
 static int run_subcommand(const command *c, int argc, char **argv) {
     options o;
     int status = EXIT_USAGE;
@@ -113,10 +124,7 @@ int main(int argc, char **argv) {
         return output_finish(EXIT_OK);
     }
     const command *c = find_command(name);
-    if (!c)
-        return refuse_word(
-            name,
-            "is no command; run, info, discover, tokenize, detokenize, logits, eval, bench, formats and doctor are");
+    if (!c) return refuse_command(name);
     if (help) {
         options_help(c);
         return output_finish(EXIT_OK);

@@ -2,6 +2,7 @@
 
 #include "command.h"
 #include "json.h"
+#include "nearest.h"
 #include "terminal.h"
 
 #include <errno.h>
@@ -215,6 +216,20 @@ static bool is_option(const char *word) {
     return word[0] == '-' && word[1] != '\0' && !(strchr("123456789.", word[1]));
 }
 
+static bool accepts(const command *c, const option_spec *spec) { return spec->common || (spec->commands & c->bit); }
+
+/* `spec` is that of another command's option, or NULL. */
+static bool unknown_option(const command *c, const option_spec *spec, const char *word) {
+    char sentence[256];
+    int n = snprintf(sentence, sizeof sentence,
+                     spec ? "the option %.80s is not one of this command" : "there is no option %.80s", word);
+    nearest best = nearest_to(word + 2, word[1] == '-' ? strcspn(word + 2, "=") : 0);
+    for (int i = 0; !spec && i < N_SPECS; i++)
+        if (accepts(c, &specs[i])) nearest_try(&best, specs[i].name);
+    if (best.word) snprintf(sentence + n, sizeof sentence - (size_t)n, ", the nearest is --%s", best.word);
+    return usage_error(c, sentence);
+}
+
 /* One option at argv[*at], with its value, which may be in the next word; moves *at past them. */
 static bool parse_option(const command *c, int argc, char **argv, int *at, options *o) {
     char sentence[256];
@@ -228,11 +243,7 @@ static bool parse_option(const command *c, int argc, char **argv, int *at, optio
         spec = find_letter(word[1]);
         if (word[2] != '\0') value = word + 2;
     }
-    if (!spec || !(spec->common || (spec->commands & c->bit))) {
-        snprintf(sentence, sizeof sentence,
-                 spec ? "the option %.80s is not one of this command" : "there is no option %.80s", word);
-        return usage_error(c, sentence);
-    }
+    if (!spec || !accepts(c, spec)) return unknown_option(c, spec, word);
     if (spec->kind == KIND_FLAG && value) {
         snprintf(sentence, sizeof sentence, "the option --%s takes no value", spec->name);
         return usage_error(c, sentence);

@@ -26,6 +26,15 @@ class Usage(CommandTest):
         self.fails(2, "--bogus", says="--bogus")
         self.fails(2, "", says='""')
 
+    def test_the_nearest_name(self):
+        for typed, meant in [("tokenise", "tokenize"), ("ifno", "info"), ("rnu", "run"), ("disc", "discover"), ("evel", "eval")]:
+            self.fails(2, typed, TINY, says=f'"{typed}" is no command, the nearest is {meant} (')
+        for typed, meant in [("--max-token", "--max-tokens"), ("--temprature=0.5", "--temperature"), ("--sed", "--seed"),
+                             ("--repeat", "--repeat-penalty"), ("--top_k", "--top-k")]:  # fmt: skip
+            self.fails(2, "run", TINY, typed, says=f"there is no option {typed}, the nearest is {meant} (")
+        self.assertNotIn("nearest", self.fails(2, "run", TINY, "--bogus").err)
+        self.assertNotIn("nearest", self.fails(2, "run", TINY, "--markdwn").err)  # an option of another command
+
     def test_words_after_what_takes_none(self):
         self.fails(2, "--version", "extra", says='"extra"')
         self.fails(2, "help", "run", "extra", says='"extra"')
