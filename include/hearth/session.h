@@ -139,7 +139,7 @@ typedef struct ht_message {
 
 /* The conversation as the checkpoint's chat format writes it, with the assistant's turn opened, BOS included where the
  * format has it, and with the checkpoint's own default system text when there is no system message; allocated text, freed
- * by the caller with free. HT_ERR_UNSUPPORTED when the model has no chat format. */
+ * by the caller with free. HT_ERR_UNSUPPORTED when the model has no chat format that Hearth knows, or no tokenizer. */
 HT_API ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err);
 /* "chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2", "mistral", or NULL when the model has none that Hearth writes. A constant, never freed. */
 HT_API const char *ht_chat_format_name(const ht_model *m);

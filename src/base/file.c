@@ -156,6 +156,11 @@ ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *
     return HT_OK;
 }
 
+bool ht_is_lfs_pointer(const void *bytes, size_t n) {
+    static const char begin[] = "version https://git-lfs";
+    return n >= sizeof begin - 1 && memcmp(bytes, begin, sizeof begin - 1) == 0;
+}
+
 bool ht_path_is_directory(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

@@ -38,6 +38,11 @@ ht_status ht_file_unchanged(const ht_file *file, ht_error *err);
  * refused. */
 ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *size, ht_error *err);
 
+/* Whether a file's bytes are a Git LFS pointer, which stands for a large file in a clone without Git LFS; and the sentence
+ * that says so behind the file's name. */
+bool ht_is_lfs_pointer(const void *bytes, size_t n);
+#define HT_LFS_POINTER "is a Git LFS pointer, not the file itself; fetch the real one (`git lfs pull`)"
+
 bool ht_path_is_directory(const char *path);
 bool ht_path_exists(const char *path);
 /* directory + "/" + name in fresh memory, or NULL when memory ran out. */

@@ -329,10 +329,10 @@ static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
 }
 
 static void check_magic(cursor *c) {
-    static const char lfs[] = "version https://git-lfs";
-    if (!have(c, ht_min_size(c->size, sizeof lfs - 1))) return;
-    if (c->size >= sizeof lfs - 1 && memcmp(c->data, lfs, sizeof lfs - 1) == 0)
-        fail(c, HT_ERR_FORMAT, "is a Git LFS pointer, not the model itself; fetch the real file (`git lfs pull`)");
+    size_t n = ht_min_size(c->size, 64);
+    if (!have(c, n)) return;
+    if (ht_is_lfs_pointer(c->data, n))
+        fail(c, HT_ERR_FORMAT, "%s", HT_LFS_POINTER);
     else if (c->size < 4)
         fail(c, HT_ERR_FORMAT, "has %zu bytes, which is too short for a GGUF file", c->size);
     else if (memcmp(c->data, "GGUF", 4) != 0)

@@ -116,6 +116,7 @@ static json_t *load(const char *text, size_t size, size_t flags, json_error_t *e
 
 static ht_status parse(const char *text, size_t size, size_t flags, const char *name, json_t **out, ht_error *err) {
     *out = NULL;
+    if (ht_is_lfs_pointer(text, size)) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", name, HT_LFS_POINTER);
     ht_status st = check_limits(text, size, name, err);
     if (st) return st;
     json_error_t e;

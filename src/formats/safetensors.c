@@ -204,11 +204,7 @@ static void check_cover(parser *p, size_t first) {
 
 /* Finds the header in the file: *length bytes from byte 8 on. */
 static ht_status find_header(const unsigned char *bytes, size_t size, const char *name, size_t *length, ht_error *err) {
-    static const char lfs[] = "version https://git-lfs";
-    if (size >= sizeof lfs - 1 && memcmp(bytes, lfs, sizeof lfs - 1) == 0)
-        return ht_fail(err, HT_ERR_FORMAT,
-                       "%s: is a Git LFS pointer, not the weights themselves; fetch the real file (`git lfs pull`)",
-                       name);
+    if (ht_is_lfs_pointer(bytes, size)) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", name, HT_LFS_POINTER);
     if (size < 8)
         return ht_fail(err, HT_ERR_FORMAT, "%s: has %zu bytes, which is too short for a safetensors file", name, size);
     uint64_t n = 0;

@@ -283,8 +283,10 @@ ht_status ht_chat_write(const char *format, const char *template_text, const cha
 static const char *piece_of(const ht_tokenizer *t, int32_t id) { return id >= 0 ? ht_tokenizer_piece(t, id) : NULL; }
 
 ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err) {
-    const ht_tokenizer *t = m->tokenizer; /* NULL: then there is no format either, and what follows says so */
-    if (!t) return ht_chat_write(NULL, NULL, NULL, NULL, messages, n, text, err);
+    const ht_tokenizer *t = m->tokenizer;
+    *text = NULL;
+    ht_status status = ht_model_need_tokenizer(m, err);
+    if (status) return status;
     return ht_chat_write(m->chat_format, ht_tokenizer_chat_template(t), piece_of(t, ht_tokenizer_bos(t)),
                          piece_of(t, ht_tokenizer_eos(t)), messages, n, text, err);
 }

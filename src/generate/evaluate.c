@@ -276,11 +276,10 @@ static ht_status bos_of(const ht_tokenizer *t, int32_t *bos, ht_error *err) {
 ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
                            ht_evaluation *out, ht_error *err) {
     *out = (ht_evaluation){0};
-    if (!m->tokenizer)
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "the checkpoint has no tokenizer: it can be evaluated on ids alone");
     int32_t bos, *ids;
     size_t n_ids;
-    ht_status status = bos_of(m->tokenizer, &bos, err);
+    ht_status status = ht_model_need_tokenizer(m, err);
+    if (!status) status = bos_of(m->tokenizer, &bos, err);
     if (!status)
         status =
             ht_tokenizer_encode(m->tokenizer, text, n, (ht_encode_options){.parse_special = true}, &ids, &n_ids, err);

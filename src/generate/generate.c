@@ -32,11 +32,6 @@ typedef struct run {
 
 static const ht_generate_options default_options;
 
-static ht_status need_tokenizer(const ht_model *m, ht_error *err) {
-    if (m->tokenizer) return HT_OK;
-    return ht_fail(err, HT_ERR_UNSUPPORTED, "the checkpoint has no tokenizer: it takes and gives token ids alone");
-}
-
 static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = r->s->model;
     if (r->o->max_tokens < 0)
@@ -48,7 +43,7 @@ static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     r->output = (ht_output){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
     status = ht_sampler_new(&r->o->sampler, m->vocab, m->device->row_ops, &r->sampler, err);
     if (status || (!fn && !r->o->n_stop)) return status;
-    status = need_tokenizer(m, err);
+    status = ht_model_need_tokenizer(m, err);
     return status ? status : ht_decoder_new(m->tokenizer, true, &r->decoder, err);
 }
 
@@ -203,7 +198,7 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
     if (metrics) *metrics = (ht_metrics){0};
     int32_t *ids;
     size_t n;
-    ht_status status = need_tokenizer(s->model, err);
+    ht_status status = ht_model_need_tokenizer(s->model, err);
     if (status) return status;
     status =
         ht_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),

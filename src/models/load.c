@@ -148,6 +148,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
     if (!status) status = ht_plan_trace(m->device, trace, m, &m->plan, err);
     if (!status && m->tokenizer) m->chat_format = ht_talk_format(m->tokenizer);
+    if (!status && !m->tokenizer) m->no_tokenizer = ht_talk_no_tokenizer(c);
     return status;
 }
 
@@ -173,6 +174,12 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
     else
         *out = m;
     return status;
+}
+
+ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err) {
+    if (m->tokenizer) return HT_OK;
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "no tokenizer: the checkpoint %s. It takes and gives token ids alone",
+                   m->no_tokenizer);
 }
 
 const ht_tokenizer *ht_model_tokenizer(const ht_model *m) { return m->tokenizer; }

@@ -18,8 +18,9 @@ typedef struct ht_kv_shape {
 
 struct ht_model {
     ht_device *device;
-    ht_stream *stream; /* for eager work of the model's own */
-    ht_tokenizer *tokenizer;
+    ht_stream *stream;        /* for eager work of the model's own */
+    ht_tokenizer *tokenizer;  /* NULL: there is none */
+    const char *no_tokenizer; /* then, what the checkpoint lacks */
     const char *architecture;
     ht_precision precision;
     ht_dtype kv_dtype;
@@ -39,5 +40,7 @@ struct ht_model {
 };
 
 ht_model *ht_model_retain(ht_model *m);
+/* HT_ERR_UNSUPPORTED, with what the checkpoint lacks, when it has no tokenizer. */
+ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);
 
 #endif

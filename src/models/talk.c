@@ -44,6 +44,10 @@ ht_status ht_talk_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **out, ht
     return status;
 }
 
+const char *ht_talk_no_tokenizer(const ht_checkpoint_files *c) {
+    return c->gguf ? "holds no tokenizer.ggml.tokens" : ht_tokenizer_missing(c->path);
+}
+
 const char *ht_talk_format(const ht_tokenizer *t) {
     const char *template = ht_tokenizer_chat_template(t);
     for (int i = 0; template && i < N_FORMATS; i++)

@@ -20,6 +20,8 @@
 
 /* The checkpoint's tokenizer; *out is NULL when it has none: it can still be run on ids. */
 ht_status ht_talk_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err);
+/* What it lacks then, to be read behind its name. A constant. */
+const char *ht_talk_no_tokenizer(const ht_checkpoint_files *c);
 
 /* The name of one of them, or NULL: from the chat template, or from the special tokens there are. */
 const char *ht_talk_format(const ht_tokenizer *t);

@@ -1,6 +1,7 @@
 #include "tokenizer/json_document.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -215,6 +216,7 @@ static ht_status syntax_error(const char *json, size_t at, ht_error *err) {
 
 ht_status ht_json_document_parse(const char *json, size_t n, ht_json_document *out, ht_vocab *vocab, ht_error *err) {
     *out = (ht_json_document){0};
+    if (ht_is_lfs_pointer(json, n)) return ht_fail(err, HT_ERR_FORMAT, "%s", HT_LFS_POINTER);
     parser p = {.out = out, .vocab = vocab, .err = err};
     yajl_handle handle = yajl_alloc(&callbacks, NULL, &p);
     if (!handle) return ht_fail_memory(err, n, "tokenizer.json");

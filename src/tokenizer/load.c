@@ -35,6 +35,11 @@ static ht_status read_beside(const char *directory, const char *name, char **dat
     char *path = ht_path_join(directory, name);
     if (!path) return ht_fail_memory(err, strlen(directory), name);
     ht_status st = ht_path_exists(path) ? ht_file_read_all(path, SMALL_FILE, data, n, err) : HT_OK;
+    if (*data && ht_is_lfs_pointer(*data, *n)) {
+        st = ht_fail(err, HT_ERR_FORMAT, "%s: %s", path, HT_LFS_POINTER);
+        free(*data);
+        *data = NULL;
+    }
     free(path);
     return st;
 }
@@ -135,6 +140,16 @@ static ht_status look_inside(const char *directory, contents *c, ht_error *err) 
     return HT_OK;
 }
 
+const char *ht_tokenizer_missing(const char *directory) {
+    char *path = ht_path_join(directory, "tokenizer.model");
+    bool sentencepiece = path && ht_path_exists(path);
+    free(path);
+    return sentencepiece
+               ? "holds no tokenizer.json, and its tokenizer.model is not read; transformers makes the one from "
+                 "the other (AutoTokenizer.from_pretrained(DIRECTORY).save_pretrained(DIRECTORY))"
+               : "holds neither a tokenizer.json nor a .gguf file";
+}
+
 /* As a model is opened: safetensors have their tokenizer.json; a GGUF's own vocabulary goes before one. */
 static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
     contents c;
@@ -149,7 +164,7 @@ static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_er
     else if (c.several && !has_json)
         st = ht_fail(err, HT_ERR_ARGUMENT, "%s: holds more than one .gguf file; name the one you mean", directory);
     else if (!has_json)
-        st = ht_fail(err, HT_ERR_IO, "%s: holds neither a tokenizer.json nor a .gguf file", directory);
+        st = ht_fail(err, HT_ERR_IO, "%s: %s", directory, ht_tokenizer_missing(directory));
     if (!st && *out)
         st = ht_tokenizer_find_template(*out, directory, err);
     else if (!st)

@@ -154,6 +154,9 @@ ht_status ht_tokenizer_from_json(const char *json, size_t n, const char *config,
 /* load.c: the chat template that files of a directory hold, for a tokenizer that has none. */
 ht_status ht_tokenizer_find_template(ht_tokenizer *t, const char *directory, ht_error *err);
 
+/* load.c: what a directory without tokenizer.json and GGUF lacks, to be read behind its name. A constant. */
+const char *ht_tokenizer_missing(const char *directory);
+
 /* stages.c: what the loaders share. */
 ht_tokenizer *ht_tokenizer_new(ht_error *err);
 /* A NUL-terminated copy, or NULL when memory ran out. */

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import struct
 import subprocess
 import unittest
@@ -179,6 +180,19 @@ class Models(CommandTest):
         path.mkdir()
         (path / "config.json").write_text('{"model_type": "llama"}')
         self.refuses(path)
+
+    def test_directory_with_tokenizer_model_alone(self):
+        """What computes on ids works; what needs text names the file that is missing."""
+        path = self.folder / "model"
+        shutil.copytree(pathlib.Path(__file__).parents[1] / "golden" / "tiny" / "llama-f32", path)
+        (path / "tokenizer.model").write_bytes(b"\n\4")
+        says = "holds no tokenizer.json, and its tokenizer.model is not read"
+        self.fails(1, "run", path, "x", says=says)
+        self.fails(1, "tokenize", path, "x", says=[str(path), says])
+        self.fails(1, "eval", path, "--text", path / "config.json", says=says)
+        self.succeeds("logits", path, "--ids", "1", "--out", self.folder / "x.npy")
+        (path / "tokenizer.json").write_text("version https://git-lfs.github.com/spec/v1\n")
+        self.fails(1, "run", path, "x", says="tokenizer.json: is a Git LFS pointer")
 
     def test_wrong_type(self):
         self.refuses(self.file("text.txt", b"this is no model\n" * 100))

@@ -81,7 +81,7 @@ static void reads_the_config_beside(void **state) {
     ht_tokenizer *t;
     ht_error err = {0};
     assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_IO);
-    assert_non_null(strstr(err.message, "neither"));
+    assert_non_null(strstr(err.message, "holds neither a tokenizer.json nor a .gguf file"));
     scratch_write("tokenizer.json", json, sizeof json - 1);
     assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_OK);
     expect(t, "ab", both, 1, (int32_t[]){3});
@@ -107,6 +107,32 @@ static void reads_the_config_beside(void **state) {
     assert_int_equal(ht_tokenizer_load(scratch_path("absent.json"), &t, &err), HT_ERR_IO);
     scratch_write("note.txt", "hello", 5);
     assert_int_equal(ht_tokenizer_load(scratch_path("note.txt"), &t, &err), HT_ERR_FORMAT);
+    scratch_remove();
+}
+
+/* What a download leaves that was not finished or not converted. */
+static void what_stands_for_the_file_is_named(void **state) {
+    (void)state;
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n";
+    static const char json[] = "{" MODEL "}";
+    ht_tokenizer *t;
+    ht_error err = {0};
+    scratch_make();
+    scratch_write("tokenizer.model", "\n\4", 2);
+    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_IO);
+    assert_non_null(strstr(err.message, "holds no tokenizer.json, and its tokenizer.model is not read"));
+    scratch_write("tokenizer.json", pointer, sizeof pointer - 1);
+    assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "tokenizer.json: is a Git LFS pointer"));
+    scratch_write("tokenizer.json", json, sizeof json - 1);
+    static const char *const beside[] = {"tokenizer_config.json", "chat_template.json", "chat_template.jinja"};
+    for (size_t i = 0; i < 3; i++) {
+        scratch_write(beside[i], pointer, sizeof pointer - 1);
+        assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
+        assert_non_null(strstr(err.message, beside[i]));
+        assert_non_null(strstr(err.message, "is a Git LFS pointer"));
+        scratch_write(beside[i], "{}", 2);
+    }
     scratch_remove();
 }
 
@@ -307,6 +333,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_things_are_named),
         cmocka_unit_test(reads_the_config_beside),
+        cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
         cmocka_unit_test(pre_tokenizers_by_name),
         cmocka_unit_test(broken_metadata_is_refused),
