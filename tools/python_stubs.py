@@ -79,7 +79,7 @@ OF_FUNCTION = {
     ("array.__init__", "values"): "Any", ("array.astype", "dtype"): "Dtype", ("array.reshape", "shape"): SHAPE,
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
     ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("detokenize", "ids"): "Iterable[int]",
-    ("chat", "messages"): "str | Sequence[Mapping[str, str]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, str]]",
+    ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
     ("generate", "options"): "Any", ("chat", "options"): "Any", ("custom_function.__call__", "args"): "Any",
     ("custom_function.__call__", "kwargs"): "Any",
 }  # fmt: skip

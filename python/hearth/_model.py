@@ -129,10 +129,31 @@ def _text(text, what="text"):
     return data
 
 
+def _content(content):
+    """A message's text: of a list of parts, as clients of other engines write it, that of all of them; of None nothing."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, (list, tuple)):
+        raise TypeError(f"the content of a message is a {type(content).__name__}, expected a text or a list of parts")
+    return "".join(map(_part, content))
+
+
+def _part(part):
+    if isinstance(part, str):
+        return part
+    kind = part.get("type", "text") if isinstance(part, dict) else type(part).__name__
+    if kind != "text" or not isinstance(part.get("text"), str):
+        raise ValueError(f'a part of a message is of the type {kind!r}, expected {{"type": "text", "text": ...}}')
+    return part["text"]
+
+
 def _messages(messages):
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    return (_Message * len(messages))(*((_text(m["role"], "role"), _text(m["content"], "content")) for m in messages))
+    texts = [(_text(m["role"], "role"), _text(_content(m["content"]), "content")) for m in messages]
+    return (_Message * len(texts))(*texts)
 
 
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
@@ -309,7 +330,7 @@ class Session:
 
     def chat(self, messages, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
-        the user says. What the session already holds of it is not computed again. Options as in generate."""
+        the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the session already holds of it is not computed again. Options as in generate."""
         how, given = _options(**options), _messages(messages)
         return Generation(self, lambda s, fn, m: _chat(s, given, len(given), byref(how), fn, None, byref(m)))
 
@@ -364,7 +385,8 @@ class Model:
     def _need_tokenizer(self):
         tokenizer = _tokenizer(self._handle)
         if not tokenizer:
-            raise lib.Error("the checkpoint has no tokenizer: it takes and gives token ids alone")
+            raise lib.Error("no tokenizer (a directory without tokenizer.json, or a GGUF without a vocabulary): the model "
+                            "takes and gives token ids alone")  # fmt: skip
         return tokenizer
 
     def tokenize(self, text, add_special=True, parse_special=True):

@@ -87,6 +87,23 @@ class Texts(WithTinyModel):
             self.assertGreater(following.metrics["reused_tokens"], 0)
             self.assertEqual(text, "".join(self.model.chat(messages, max_tokens=8)))
 
+    def test_content_in_parts(self):
+        def text(content):
+            return self.model.format_chat([{"role": "user", "content": content}])
+
+        parts = [{"type": "text", "text": "a\n"}, "b", {"text": " c"}]
+        self.assertEqual(text(parts), text("a\nb c"))
+        for empty in None, [], "", ():
+            self.assertEqual(text(empty), text(""))
+        for content, kind, says in [
+            ([{"type": "image_url", "image_url": {"url": "x"}}], ValueError, "'image_url', expected"),
+            ([{"type": "text"}], ValueError, "'text', expected"),
+            ([3], ValueError, "'int', expected"),
+            (3, TypeError, "int, expected a text or a list of parts"),
+        ]:
+            with self.assertRaisesRegex(kind, says):
+                text(content)
+
     def test_failures_are_exceptions(self):
         for call, kind, says in [
             (lambda: hearth.load("/nowhere.gguf"), OSError, "nowhere"),
