@@ -72,19 +72,6 @@ static ht_status read_template(ht_tokenizer *t, const json_t *config, ht_error *
     return t->chat_template ? HT_OK : ht_fail_memory(err, json_string_length(value), "chat template");
 }
 
-/* When the file says whether BOS or EOS are added, that stands in the place of the post-processor's template. */
-static ht_status read_ends(ht_tokenizer *t, ht_json_reader *r, const json_t *config, ht_error *err) {
-    bool add_bos = false, add_eos = false;
-    bool says_bos = ht_json_bool(r, config, "add_bos_token", &add_bos);
-    bool says_eos = ht_json_bool(r, config, "add_eos_token", &add_eos);
-    if (r->status || (!says_bos && !says_eos)) return r->status;
-    t->n_prefix = t->n_suffix = 0;
-    ht_status st = HT_OK;
-    if (add_bos && t->bos >= 0) st = ht_append_id(&t->prefix, &t->n_prefix, t->bos, err);
-    if (!st && add_eos && t->eos >= 0) st = ht_append_id(&t->suffix, &t->n_suffix, t->eos, err);
-    return st;
-}
-
 ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, ht_error *err) {
     json_t *config;
     ht_status st = ht_json_parse(text, n, "tokenizer_config.json", &config, err);
@@ -95,9 +82,8 @@ ht_status ht_load_tokenizer_config(ht_tokenizer *t, const char *text, size_t n, 
     if (!st) {
         read_special(t, config, "bos_token", &t->bos);
         read_special(t, config, "eos_token", &t->eos);
-        st = read_ends(t, &r, config, err);
+        st = read_template(t, config, err);
     }
-    if (!st) st = read_template(t, config, err);
     json_decref(config);
     return st;
 }

@@ -5,6 +5,7 @@
 #include "support/warnings.h"
 #include "tokenizer/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,21 +94,53 @@ static void reads_the_config_beside(void **state) {
     assert_int_equal(ht_tokenizer_vocab_size(t), 6);
     assert_true(ht_tokenizer_is_special(t, 5));
     assert_string_equal(ht_tokenizer_chat_template(t), "D");
-    expect(t, "ab", both, 3, (int32_t[]){0, 3, 5});
+    expect(t, "ab", both, 1, (int32_t[]){3}); /* without a post-processor nothing is added */
     expect(t, "<s>ab</s>", both, 3, (int32_t[]){0, 3, 5});
     ht_tokenizer_free(t);
     scratch_write("chat_template.jinja", "J", 1);
     assert_int_equal(ht_tokenizer_load(scratch_path("tokenizer.json"), &t, &err), HT_OK);
     assert_string_equal(ht_tokenizer_chat_template(t), "J");
     ht_tokenizer_free(t);
-    scratch_write("tokenizer_config.json", "{\"add_bos_token\":3}", 19);
+    static const char wrong[] = "{\"added_tokens_decoder\":{\"0\":{\"content\":\"<s>\",\"special\":3}}}";
+    scratch_write("tokenizer_config.json", wrong, sizeof wrong - 1);
     assert_int_equal(ht_tokenizer_load(scratch_directory(), &t, &err), HT_ERR_FORMAT);
     assert_null(t);
-    assert_non_null(strstr(err.message, "add_bos_token"));
+    assert_non_null(strstr(err.message, "special"));
     assert_int_equal(ht_tokenizer_load(scratch_path("absent.json"), &t, &err), HT_ERR_IO);
     scratch_write("note.txt", "hello", 5);
     assert_int_equal(ht_tokenizer_load(scratch_path("note.txt"), &t, &err), HT_ERR_FORMAT);
     scratch_remove();
+}
+
+/* As in transformers since 5 for all tokenizer classes, and before for all but Llama's and Gemma's. */
+static void the_post_processor_decides_what_is_added(void **state) {
+    (void)state;
+    static const char *const flags[] = {"", ",\"add_eos_token\":false", ",\"add_eos_token\":true",
+                                        ",\"add_bos_token\":false", ",\"add_bos_token\":true,\"add_eos_token\":true"};
+#define BOS_TOKEN "{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}},"
+#define EOS_TOKEN ",{\"SpecialToken\":{\"id\":\"b\",\"type_id\":0}}"
+    static const struct {
+        const char *before, *after;
+        size_t n;
+        int32_t ids[3];
+    } cases[] = {
+        {"", "", 1, {3}}, {BOS_TOKEN, "", 2, {0, 3}}, {"", EOS_TOKEN, 2, {3, 2}}, {BOS_TOKEN, EOS_TOKEN, 3, {0, 3, 2}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t k = 0; k < sizeof flags / sizeof *flags; k++) {
+            char json[1024], config[256];
+            int n = snprintf(json, sizeof json,
+                             "{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[%s"
+                             "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}%s],\"special_tokens\":{"
+                             "\"<s>\":{\"id\":\"<s>\",\"ids\":[0]},\"b\":{\"id\":\"b\",\"ids\":[2]}}}}",
+                             cases[i].before, cases[i].after);
+            int n_config = snprintf(config, sizeof config, "{\"bos_token\":\"<s>\",\"eos_token\":\"b\"%s}", flags[k]);
+            ht_tokenizer *t;
+            ht_error err = {0};
+            if (ht_tokenizer_from_json(json, (size_t)n, config, (size_t)n_config, &t, &err))
+                fail_msg("%s", err.message);
+            expect(t, "ab", (ht_encode_options){.add_special = true}, cases[i].n, cases[i].ids);
+            ht_tokenizer_free(t);
+        }
 }
 
 /* What a download leaves that was not finished or not converted. */
@@ -333,6 +366,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_things_are_named),
         cmocka_unit_test(reads_the_config_beside),
+        cmocka_unit_test(the_post_processor_decides_what_is_added),
         cmocka_unit_test(what_stands_for_the_file_is_named),
         cmocka_unit_test(merges_by_score),
         cmocka_unit_test(pre_tokenizers_by_name),
