@@ -54,7 +54,8 @@ static bool print_json(const options *o, const ht_model_info *i, const needs *n)
                               "has_weights", (int)i->has_weights, "runs", (int)i->runs, "parameters",
                               (json_int_t)i->n_parameters, "context", (json_int_t)i->context, "sliding_window",
                               (json_int_t)i->sliding_window, "tied_head", (int)i->tied_head);
-    json_t *text = json_pack("{ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format);
+    json_t *text = json_pack("{ss ss ss}", "tokenizer", i->tokenizer_kind, "chat_format", i->chat_format, "file_type",
+                             i->file_type);
     json_t *types = json_array();
     for (int32_t t = 0; t < i->n_tensor_types; t++) {
         const ht_tensor_type *type = &i->tensor_types[t];
@@ -172,7 +173,10 @@ static void print_text(const options *o, const ht_model_info *i, const needs *n)
     output_field("architecture", "%s%s", i->architecture,
                  i->runs || !i->has_weights ? "" : ", which this build cannot run");
     if (i->name[0]) output_field("name", "%s", i->name);
-    output_field("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
+    if (i->file_type[0] && strcmp(i->file_type, i->quantization) != 0)
+        output_field("format", "%s, %s, mostly %s", i->format, i->file_type, i->quantization);
+    else
+        output_field("format", "%s, %s", i->format, i->has_weights ? i->quantization : "vocabulary only");
     output_field("tokenizer", "%s, %lld tokens", i->tokenizer_kind, (long long)i->vocab);
     print_special(i);
     output_field("chat format", "%s", i->chat_format);

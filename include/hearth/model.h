@@ -77,6 +77,7 @@ typedef struct ht_model_info {
     const char *name;           /* the file's own name for itself, or "" */
     const char *format;         /* "gguf" or "safetensors" */
     const char *quantization;   /* dominant weight type by bytes: "Q4_1", "BF16"; "none" for a vocabulary-only file */
+    const char *file_type;      /* what a GGUF says of its weights as a whole: "Q4_K_M"; "" where it does not */
     const char *tokenizer_kind; /* or "none" */
     const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2", "mistral", or "none" */
     bool has_weights;

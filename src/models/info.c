@@ -152,6 +152,23 @@ int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dty
     return as_i64(total);
 }
 
+/* What a GGUF calls itself by general.file_type: the recipe of its quantisation, whose types are those of most weights, not
+ * always of most bytes. */
+static const char *file_type_of(const ht_checkpoint_files *c) {
+    enum { GUESSED = 1024 }; /* a mark beside the number */
+    static const char *const names[] = {
+        [0] = "F32",     [1] = "F16",     [2] = "Q4_0",       [3] = "Q4_1",    [7] = "Q8_0",     [8] = "Q5_0",
+        [9] = "Q5_1",    [10] = "Q2_K",   [11] = "Q3_K_S",    [12] = "Q3_K_M", [13] = "Q3_K_L",  [14] = "Q4_K_S",
+        [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M",    [18] = "Q6_K",   [19] = "IQ2_XXS", [20] = "IQ2_XS",
+        [21] = "Q2_K_S", [22] = "IQ3_XS", [23] = "IQ3_XXS",   [24] = "IQ1_S",  [25] = "IQ4_NL",  [26] = "IQ3_S",
+        [27] = "IQ3_M",  [28] = "IQ2_S",  [29] = "IQ2_M",     [30] = "IQ4_XS", [31] = "IQ1_M",   [32] = "BF16",
+        [36] = "TQ1_0",  [37] = "TQ2_0",  [38] = "MXFP4_MOE", [39] = "NVFP4",  [40] = "Q1_0"};
+    uint64_t number;
+    if (!c->gguf || !ht_gguf_get_u64(c->gguf, "general.file_type", &number)) return "";
+    number &= ~(uint64_t)GUESSED;
+    return number < sizeof names / sizeof *names && names[number] ? names[number] : "";
+}
+
 /* The common keys of a GGUF whose family is unknown, or which holds a vocabulary alone; what is missing stays 0. */
 static void describe_metadata(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
@@ -239,6 +256,7 @@ static ht_status read_info(const char *path, bool glance, ht_model_info **out, h
         in->public.name = in->name;
         in->public.format = c->gguf ? "gguf" : "safetensors";
         in->public.quantization = in->quantization;
+        in->public.file_type = in->public.has_weights ? file_type_of(c) : "";
         in->public.tokenizer_kind = in->tokenizer_kind;
         *out = &in->public;
     } else if (in)

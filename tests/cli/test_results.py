@@ -207,6 +207,15 @@ class Info(CommandTest):
         self.assertEqual((kind["bytes"], kind["parameters"]), (value["weight_bytes"], value["parameters"]))
         self.assertEqual({key: value[key] for key in expected}, expected)
 
+    def test_file_type(self):
+        """What a GGUF calls itself, beside the type of most of its bytes."""
+        path = self.folder / "typed.gguf"
+        for number, name, line in [(15, "Q4_K_M", "gguf, Q4_K_M, mostly F32"), (1024 + 17, "Q5_K_M", "gguf, Q5_K_M, mostly F32"),
+                                   (0, "F32", "gguf, F32"), (5, "", "gguf, F32"), (4000, "", "gguf, F32"), (None, "", "gguf, F32")]:  # fmt: skip
+            tiny_model.write(path, file_type=number)
+            self.assertIn(f"format         {line}\n", self.succeeds("info", path).text)
+            self.assertEqual(json.loads(self.succeeds("info", path, "--json").text)["file_type"], name)
+
     def test_memory(self):
         value = json.loads(self.succeeds("info", TINY, "--json", "--context", "1000", "--kv", "f32").text)
         self.assertEqual(value["kv_bytes"], 1024 * 4 * 2 * 2 * 2 * 16)  # whole pages of 256 positions

@@ -50,7 +50,7 @@ def value(kind, content):
     return struct.pack("<I" + {U32: "I", I32: "i", F32: "f", BOOL: "?"}[kind], kind, content)
 
 
-def metadata(architecture, context):
+def metadata(architecture, context, file_type):
     tokens = vocabulary()
     sizes = {
         "context_length": context,
@@ -63,6 +63,7 @@ def metadata(architecture, context):
         "vocab_size": len(tokens),
     }
     pairs = [("general.architecture", STRING, architecture), ("general.name", STRING, "tiny")]
+    pairs += [("general.file_type", U32, file_type)] if file_type is not None else []
     pairs += [(f"{architecture}.{key}", U32, size) for key, size in sizes.items()]
     pairs += [
         (f"{architecture}.rope.freq_base", F32, 10000.0),
@@ -106,8 +107,8 @@ def tensors():
             yield name, shape, [numbers.gauss(0, shape[0] ** -0.5) for _ in range(count)]
 
 
-def write(path, architecture="llama", context=CONTEXT, with_weights=True):
-    pairs = metadata(architecture, context)
+def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None):
+    pairs = metadata(architecture, context, file_type)
     listed = list(tensors()) if with_weights else []
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs))
     header += b"".join(string(key) + value(kind, content) for key, kind, content in pairs)

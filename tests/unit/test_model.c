@@ -572,6 +572,7 @@ static void info(void **state) {
     assert_string_equal(in->architecture, "gemma3");
     assert_string_equal(in->format, "safetensors");
     assert_string_equal(in->quantization, "BF16");
+    assert_string_equal(in->file_type, "");
     assert_int_equal(in->sliding_window, 8);
     assert_true(in->layers[0].slides && !in->layers[2].slides && in->layers[2].kv_layer == 2);
     assert_true(ht_model_info_kv_bytes(in, HT_F16, 1) == 3 * 256 * 2 * 2 * 12 * 2);
