@@ -51,69 +51,45 @@ ht_status ht_chat_check_turns(const ht_chat_writer *c, size_t first, const char 
 
 /* ---- chatml ---- */
 
-/* The system text that a template writes by itself: what stands between the system header and <|im_end|> in one string
- * literal. Newlines in literals come as a line feed or as \n. */
-static ht_span default_system(const char *template_text) {
-    static const char header[] = "<|im_start|>system", end[] = "<|im_end|>";
-    for (const char *p = template_text; (p = strstr(p, header));) {
-        p += strlen(header);
-        if (p[0] == '\n')
-            p += 1;
-        else if (p[0] == '\\' && p[1] == 'n')
-            p += 2;
-        else
-            continue;
-        const char *stop = strstr(p, end);
-        size_t literal = strcspn(p, "'\"{}\\");
-        if (stop && (size_t)(stop - p) <= literal) return (ht_span){p, (size_t)(stop - p)};
-    }
-    return (ht_span){"", 0};
-}
-
-/* An answer as the templates of thinking models write it: what follows its thoughts. Qwen3's leaves answers alone that have
- * none, or that no user's message follows. */
-static const char *without_thought(const ht_chat_writer *c, size_t i, size_t last_user) {
+/* An answer as the templates of thinking models write it: what follows its thoughts, but for an answer that is the last
+ * message. Qwen3's leaves answers alone that have none. */
+static const char *without_thought(const ht_chat_writer *c, size_t i) {
     static const char close[] = "</think>";
     const char *content = c->messages[i].content, *answer = content;
-    if (!strstr(c->template_text, "split('</think>')[-1].lstrip('\\n')")) return content;
-    bool looks = strstr(c->template_text, "if '</think>' in ") != NULL;
+    if (!(c->dialect & HT_CHATML_DROPS_THOUGHTS) || i == c->n - 1) return content;
     for (const char *p = content; (p = strstr(p, close));) answer = p += strlen(close);
-    return looks && (answer == content || i > last_user) ? content : answer + strspn(answer, "\n");
+    if (c->dialect & HT_CHATML_LOOKS && answer == content) return content;
+    return answer + strspn(answer, "\n");
 }
 
-/* The answer begins with a thought, or with the end of one, where the template says so. */
-static void put_chatml_thought(ht_chat_writer *c) {
-    const char *t = c->template_text;
-    if (strstr(t, "<|im_start|>assistant\\n<think>\\n'") || strstr(t, "<|im_start|>assistant\n<think>\n'"))
-        ht_chat_put_text(c, "<think>\n");
-    if (strstr(t, "{%- if not enable_thinking -%}{{- '</think>' -}}")) ht_chat_put_text(c, "</think>");
-}
-
-ht_status ht_chat_unknown_dialect(const char *format, ht_error *err) {
-    return ht_fail(err, HT_ERR_UNSUPPORTED,
-                   "the chat template is a dialect of the %s format that Hearth does not know; give it the text as it "
-                   "is instead",
-                   format);
+static bool is_tool_response(const char *content) {
+    static const char begin[] = "<tool_response>", end[] = "</tool_response>";
+    size_t n = strlen(content), n_end = strlen(end);
+    return strncmp(content, begin, strlen(begin)) == 0 && n >= n_end && strcmp(content + n - n_end, end) == 0;
 }
 
 static ht_status ht_chat_write_chatml(ht_chat_writer *c, ht_error *err) {
-    if (strstr(c->template_text, "<|im_sep|>")) return ht_chat_unknown_dialect("chatml", err);
     size_t last_user = 0;
     for (size_t i = 0; i < c->n; i++)
-        if (ht_chat_has_role(&c->messages[i], "user")) last_user = i;
-    ht_span system = default_system(c->template_text);
-    if (system.n && !ht_chat_begins_with_system(c)) {
-        ht_chat_put_text(c, "<|im_start|>system\n");
-        ht_chat_put(c, system);
-        ht_chat_put_text(c, "<|im_end|>\n");
-    }
+        if (ht_chat_has_role(&c->messages[i], "user") && !is_tool_response(c->messages[i].content)) last_user = i;
+    /* Qwen3's templates put an empty thought into an answer that the user has not answered. */
+    for (size_t i = last_user; c->dialect & HT_CHATML_LOOKS && i < c->n; i++)
+        if (ht_chat_has_role(&c->messages[i], "assistant"))
+            return ht_fail(
+                err, HT_ERR_UNSUPPORTED,
+                "message %zu is an answer that no user's message follows, which Hearth cannot write for this "
+                "chat template",
+                i);
+    if (c->system && !ht_chat_begins_with_system(c))
+        ht_text_printf(&c->out, "<|im_start|>system\n%s<|im_end|>\n", c->system);
     for (size_t i = 0; i < c->n; i++) {
         const ht_message *m = &c->messages[i];
         ht_text_printf(&c->out, "<|im_start|>%s\n%s<|im_end|>\n", m->role,
-                       ht_chat_has_role(m, "assistant") ? without_thought(c, i, last_user) : m->content);
+                       ht_chat_has_role(m, "assistant") ? without_thought(c, i) : m->content);
     }
     ht_chat_put_text(c, "<|im_start|>assistant\n");
-    put_chatml_thought(c);
+    if (c->dialect & HT_CHATML_THINKS) ht_chat_put_text(c, "<think>\n");
+    if (c->dialect & HT_CHATML_NO_THOUGHT) ht_chat_put_text(c, "</think>");
     return HT_OK;
 }
 
@@ -126,7 +102,7 @@ static void put_llama3_header(ht_chat_writer *c, const char *role) {
 static ht_status ht_chat_write_llama3(ht_chat_writer *c, ht_error *err) {
     (void)err;
     size_t first = 0;
-    if (strstr(c->template_text, "Cutting Knowledge Date: December 2023")) {
+    if (c->dialect & HT_LLAMA3_DATES) {
         /* Llama 3.1 and later always write a system turn with dates. The date is the templates' own fallback: an answer
          * may not depend on the day. */
         put_llama3_header(c, "system");
@@ -183,8 +159,7 @@ static void put_answer(ht_chat_writer *c, const char *content) {
 
 static ht_status ht_chat_write_gemma4(ht_chat_writer *c, ht_error *err) {
     (void)err;
-    bool joins = strstr(c->template_text, "continue_same_model_turn") != NULL;
-    bool no_thought = strstr(c->template_text, "<|channel>thought\\n<channel|>") != NULL;
+    const bool joins = c->dialect & (HT_GEMMA4_JOINS | HT_GEMMA4_ONE_TURN), one = c->dialect & HT_GEMMA4_ONE_TURN;
     for (size_t i = 0; i < c->n; i++) {
         const ht_message *m = &c->messages[i];
         bool answer = ht_chat_has_role(m, "assistant");
@@ -194,10 +169,11 @@ static ht_status ht_chat_write_gemma4(ht_chat_writer *c, ht_error *err) {
             put_answer(c, m->content);
         else
             put_trimmed(c, m->content);
-        ht_chat_put_text(c, "<turn|>\n");
+        bool goes_on = one && answer && i + 1 < c->n && ht_chat_has_role(m + 1, "assistant");
+        if (!goes_on) ht_chat_put_text(c, "<turn|>\n");
     }
     ht_chat_put_text(c, "<|turn>model\n");
-    if (no_thought) ht_chat_put_text(c, "<|channel>thought\n<channel|>");
+    if (c->dialect & HT_GEMMA4_NO_THOUGHT) ht_chat_put_text(c, "<|channel>thought\n<channel|>");
     return HT_OK;
 }
 
@@ -223,18 +199,17 @@ static ht_status ht_chat_write_deepseek(ht_chat_writer *c, ht_error *err) {
         ht_text_printf(&c->out, DEEPSEEK("Assistant") "%s" DEEPSEEK("end" UNDERLINE "of" UNDERLINE "sentence"), answer);
     }
     ht_chat_put_text(c, DEEPSEEK("Assistant"));
-    if (strstr(c->template_text, DEEPSEEK("Assistant") "<think>\\n")) ht_chat_put_text(c, "<think>\n");
-    if (strstr(c->template_text, "{% if not enable_thinking %}{{- '</think>' -}}")) ht_chat_put_text(c, close);
+    if (c->dialect & HT_DEEPSEEK_THINKS) ht_chat_put_text(c, "<think>\n");
+    if (c->dialect & HT_DEEPSEEK_NO_THOUGHT) ht_chat_put_text(c, close);
     return HT_OK;
 }
 
 /* ---- choosing ---- */
 
-#define FORMAT(name, opening, bos) {#name, ht_chat_write_##name, bos},
+#define FORMAT(name, opening, bos) {#name, ht_chat_write_##name},
 static const struct {
     const char *name;
     ht_status (*write)(ht_chat_writer *c, ht_error *err);
-    bool bos;
 } formats[] = {HT_CHAT_FORMATS(FORMAT)};
 
 static ht_status check_messages(const ht_message *messages, size_t n, ht_error *err) {
@@ -253,20 +228,27 @@ static ht_status check_messages(const ht_message *messages, size_t n, ht_error *
     return HT_OK;
 }
 
-ht_status ht_chat_write(const char *format, const char *template_text, const char *bos, const char *eos,
-                        const ht_message *messages, size_t n, char **text, ht_error *err) {
+static ht_status no_format(const ht_template *template, ht_error *err) {
+    if (!template->resembles)
+        return ht_fail(err, HT_ERR_UNSUPPORTED,
+                       "the model has no chat format that Hearth knows; give it the text as it is instead");
+    return ht_fail(err, HT_ERR_UNSUPPORTED,
+                   "the chat template has the marks of the %s format, but is none of those that Hearth knows and may "
+                   "write something else with them; give the model the text as it is instead",
+                   template->resembles);
+}
+
+ht_status ht_chat_write(const ht_template *template, const char *bos, const char *eos, const ht_message *messages,
+                        size_t n, char **text, ht_error *err) {
     *text = NULL;
     ht_status status = check_messages(messages, n, err);
     if (status) return status;
     size_t f = 0, n_formats = sizeof formats / sizeof *formats;
-    while (f < n_formats && (!format || strcmp(format, formats[f].name) != 0)) f++;
-    if (f == n_formats)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the model has no chat format that Hearth knows; give it the text as it is instead");
-    /* A template says whether it writes BOS. Without one the formats of models that were trained with BOS do. */
-    bool with_bos = template_text ? strstr(template_text, "bos_token") != NULL : formats[f].bos;
-    ht_chat_writer c = {.template_text = template_text ? template_text : "",
-                        .bos = bos && with_bos ? bos : "",
+    while (f < n_formats && (!template->format || strcmp(template->format, formats[f].name) != 0)) f++;
+    if (f == n_formats) return no_format(template, err);
+    ht_chat_writer c = {.dialect = template->dialect,
+                        .system = template->system,
+                        .bos = bos && template->dialect & HT_CHAT_BOS ? bos : "",
                         .eos = eos ? eos : "",
                         .messages = messages,
                         .n = n};
@@ -287,8 +269,8 @@ ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n
     *text = NULL;
     ht_status status = ht_model_need_tokenizer(m, err);
     if (status) return status;
-    return ht_chat_write(m->chat_format, ht_tokenizer_chat_template(t), piece_of(t, ht_tokenizer_bos(t)),
-                         piece_of(t, ht_tokenizer_eos(t)), messages, n, text, err);
+    return ht_chat_write(&m->chat, piece_of(t, ht_tokenizer_bos(t)), piece_of(t, ht_tokenizer_eos(t)), messages, n,
+                         text, err);
 }
 
-const char *ht_chat_format_name(const ht_model *m) { return m->chat_format; }
+const char *ht_chat_format_name(const ht_model *m) { return m->chat.format; }

@@ -11,8 +11,9 @@ typedef struct ht_span {
 } ht_span;
 
 typedef struct ht_chat_writer {
-    const char *template_text; /* "" when there is none */
-    const char *bos, *eos;     /* "" when there is none; what is written has begun with BOS */
+    unsigned dialect;      /* of HT_CHAT_BOS and the format's own */
+    const char *system;    /* that the template writes by itself; NULL: none */
+    const char *bos, *eos; /* "" when there is none; what is written has begun with BOS */
     const ht_message *messages;
     size_t n;
     ht_text out;
@@ -26,9 +27,6 @@ bool ht_chat_begins_with_system(const ht_chat_writer *c);
 ht_span ht_chat_trim(const char *text, size_t n);
 /* A user's message after the first `first` messages, then an answer, and so on; `format` for the message. */
 ht_status ht_chat_check_turns(const ht_chat_writer *c, size_t first, const char *format, ht_error *err);
-
-/* A template with the format's marks that writes something else: an error, and the reason to have none. */
-ht_status ht_chat_unknown_dialect(const char *format, ht_error *err);
 
 /* Formats with a file of their own. */
 ht_status ht_chat_write_mistral(ht_chat_writer *c, ht_error *err);

@@ -21,6 +21,7 @@ static void free_model(ht_model *m) {
     free(m->config);
     free(m->kv);
     free(m->stop_ids);
+    ht_template_free(&m->chat);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
     ht_slots_free(m->slots);
@@ -147,7 +148,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!status) status = load_weights(m, c, o, err);
     if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
     if (!status) status = ht_plan_trace(m->device, trace, m, &m->plan, err);
-    if (!status && m->tokenizer) m->chat_format = ht_talk_format(m->tokenizer);
+    if (!status && m->tokenizer) status = ht_talk_template(m->tokenizer, &m->chat, err);
     if (!status && !m->tokenizer) m->no_tokenizer = ht_talk_no_tokenizer(c);
     return status;
 }

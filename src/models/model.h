@@ -5,6 +5,7 @@
 #include "array/plan.h"
 #include "models/forward.h"
 #include "models/slots.h"
+#include "models/template.h"
 
 #include <hearth/model.h>
 
@@ -32,7 +33,7 @@ struct ht_model {
     struct ht_config *config;
     struct ht_weights *weights; /* owns what the plan refers to */
     ht_plan *plan;              /* the traced forward */
-    const char *chat_format;    /* of HT_CHAT_FORMATS (models/talk.h), or NULL */
+    ht_template chat;           /* how conversations are written */
     int32_t *stop_ids;          /* tokens that end the output */
     int n_stop_ids;
     ht_slots *slots; /* for the calls that compute */

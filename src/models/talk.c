@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT(name, opening, bos) {opening, #name},
-static const struct { const char *opening, *name; } formats[] = {HT_CHAT_FORMATS(FORMAT)};
-enum { N_FORMATS = sizeof formats / sizeof *formats };
-
-const char *ht_model_chat_format(int i) { return i >= 0 && i < N_FORMATS ? formats[i].name : NULL; }
+const char *ht_model_chat_format(int i) {
+    const char *name;
+    return ht_template_format(i, &name, NULL, NULL) ? name : NULL;
+}
 
 /* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
 static const char *const endings[] = {
@@ -48,14 +47,15 @@ const char *ht_talk_no_tokenizer(const ht_checkpoint_files *c) {
     return c->gguf ? "holds no tokenizer.ggml.tokens" : ht_tokenizer_missing(c->path);
 }
 
-const char *ht_talk_format(const ht_tokenizer *t) {
-    const char *template = ht_tokenizer_chat_template(t);
-    for (int i = 0; template && i < N_FORMATS; i++)
-        if (strstr(template, formats[i].opening)) return formats[i].name;
+ht_status ht_talk_template(const ht_tokenizer *t, ht_template *out, ht_error *err) {
+    const char *text = ht_tokenizer_chat_template(t), *name, *opening;
+    bool bos;
     /* A template in none of the formats is not to be replaced by another one. */
-    for (int i = 0; !template && i < N_FORMATS; i++)
-        if (ht_tokenizer_find(t, formats[i].opening) >= 0) return formats[i].name;
-    return NULL;
+    if (text) return ht_template_read(text, out, err);
+    *out = (ht_template){0};
+    for (int i = 0; !out->format && ht_template_format(i, &name, &opening, &bos); i++)
+        if (ht_tokenizer_find(t, opening) >= 0) *out = (ht_template){.format = name, .dialect = bos ? HT_CHAT_BOS : 0};
+    return HT_OK;
 }
 
 static void add(int32_t *ids, int *n, int32_t id) {

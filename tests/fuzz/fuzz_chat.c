@@ -1,9 +1,8 @@
-/* Chat templates, of which the dialect of a format is read, and conversations. The first byte chooses the format: one by
- * name, or the one that the template is recognised by. Then come the template, BOS and EOS, each up to a NUL, and the
- * messages: a byte for the role and the text up to a NUL. What is written is a text, the same one every time, with BOS
- * in front where the template names it, and all that a user says in it. */
+/* Chat templates, of which the form is read, and conversations. The first byte chooses the format: the one that the template is
+ * known by, or any, in a dialect that the first message chooses. Then come the template, BOS and EOS, each up to a NUL, and
+ * the messages: a byte for the role and the text up to a NUL. What is written is a text, the same one every time, with BOS in
+ * front where the dialect has it, and all that a user says in it. */
 #include "generate/chat.h"
-#include "models/talk.h"
 #include "tokens.h"
 
 #include <hearth/model.h>
@@ -25,16 +24,6 @@ static char *next_text(const uint8_t **data, size_t *size) {
     return text;
 }
 
-/* A vocabulary of one token, which is in no chat format. */
-static ht_tokenizer *tokenizer_with(char *template_text) {
-    static const char json[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
-    static ht_tokenizer *t;
-    ht_error err;
-    if (!t) tokens_check(!ht_tokenizer_from_json(json, sizeof json - 1, NULL, 0, &t, &err));
-    t->chat_template = template_text;
-    return t;
-}
-
 static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
 
 /* Every format writes what a user says, without the white space around it at most. */
@@ -54,18 +43,17 @@ static void check_text(const char *text, const ht_message *messages, size_t n) {
     }
 }
 
-static void write_twice(const char *format, const char *template_text, const char *bos, const char *eos,
-                        const ht_message *messages, size_t n) {
+static void write_twice(const ht_template *t, const char *bos, const char *eos, const ht_message *messages, size_t n) {
     char *text, *again;
     ht_error err = {0};
-    ht_status status = ht_chat_write(format, template_text, bos, eos, messages, n, &text, &err);
+    ht_status status = ht_chat_write(t, bos, eos, messages, n, &text, &err);
     tokens_check(!status == (text != NULL));
     if (status) {
         tokens_check(err.status == status && err.message[0]);
         return;
     }
-    tokens_check(!ht_chat_write(format, template_text, bos, eos, messages, n, &again, &err) && !strcmp(text, again));
-    if (template_text && strstr(template_text, "bos_token")) tokens_check(!strncmp(text, bos, strlen(bos)));
+    tokens_check(!ht_chat_write(t, bos, eos, messages, n, &again, &err) && !strcmp(text, again));
+    if (t->dialect & HT_CHAT_BOS) tokens_check(!strncmp(text, bos, strlen(bos)));
     check_text(text, messages, n);
     free(text);
     free(again);
@@ -86,11 +74,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         contents[n] = next_text(&data, &size);
         messages[n] = (ht_message){roles[role % 4], contents[n]};
     }
-    const char *by_template = ht_talk_format(tokenizer_with(template_text));
-    const char *by_name = choice < 128 ? ht_model_chat_format(choice % 8) : by_template;
-    write_twice(by_name, template_text, bos, eos, messages, n);
-    if (choice & 64) write_twice(by_name, NULL, bos, eos, messages, n);
-    tokenizer_with(NULL);
+    ht_template t, again;
+    ht_error err = {0};
+    tokens_check(!ht_template_read(template_text, &t, &err) && !ht_template_read(template_text, &again, &err));
+    tokens_check(t.fingerprint == again.fingerprint && t.format == again.format && !t.system == !again.system);
+    ht_template_free(&again);
+    write_twice(&t, bos, eos, messages, n);
+    if (choice < 128) { /* whatever the template is, its system text goes with any format and dialect */
+        t.format = ht_model_chat_format(choice % 8);
+        t.dialect = n ? (unsigned)messages[0].content[0] : 0;
+        write_twice(&t, bos, eos, messages, n);
+    }
+    ht_template_free(&t);
     for (size_t i = 0; i < n; i++) free(contents[i]);
     free(template_text);
     free(bos);

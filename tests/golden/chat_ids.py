@@ -1,13 +1,11 @@
 """Makes tests/golden/chat_ids.json: ids of conversations, as transformers' apply_chat_template makes them.
 
-    python3 tests/golden/chat_ids.py TEMPLATES MODELS LLAMA2
+    python3 tests/golden/chat_ids.py TEMPLATES MODELS LLAMA2 WRITE_CHAT
 
 The arguments, the templates and the conversations are those of chat.py. The vocabularies are small ones with the pipelines of
 the published tokenizer.json files: SentencePiece-style with [INST] as text (Llama 2, Mistral 7B v0.1 and v0.2) and as
 tokens (Mistral v3 and v7), byte-level with tokens (Mistral's since Nemo). check_chat.py compares with the real vocabularies.
 """
-import contextlib
-import io
 import json
 import pathlib
 
@@ -17,11 +15,11 @@ import transformers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-with contextlib.redirect_stdout(io.StringIO()):
-    import chat
+import chat
+import chat_texts
 
 MARKS = ["[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"]
-TEXT = (" ".join(m["content"] for c in chat.conversations for m in c) +
+TEXT = (" ".join(m["content"] for c in chat_texts.conversations for m in c) +
         " The capital of France is Paris. You are a helpful assistant. <<SYS>> <</SYS>> [INST] [/INST] hi there, yes ") * 4
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|"
           r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|"
@@ -58,20 +56,19 @@ KINDS = {"Llama 2": "pieces", "Mistral 7B v0.1": "pieces", "Mistral 7B v0.2": "p
          "Mistral Small 3.2": "bytes", "Ministral 3": "bytes"}
 vocabularies = {kind: small(kind) for kind in ("pieces", "tokens", "bytes")}
 cases = []
-for name, kind, bos, template, fragments in chat.CASES:
+for name, kind, bos, template in chat.CASES:
     if name not in KINDS:
         continue
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=vocabularies[KINDS[name]], bos_token=bos, eos_token=chat.EOS)
-    for i, messages in enumerate(chat.conversations):
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=vocabularies[KINDS[name]], bos_token=bos, eos_token=chat_texts.EOS)
+    for i, messages in enumerate(chat_texts.conversations):
         try:
             ids = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=True, add_generation_prompt=True,
                                                 return_dict=False)
         except jinja2.exceptions.TemplateError:
             continue  # refused by the template
-        if messages not in (chat.THOUGHT, chat.DEEP_THOUGHT):
-            cases.append({"name": name, "format": kind, "vocabulary": KINDS[name], "fragments": " ".join(fragments), "chat": i,
-                          "ids": ids})
+        if messages not in (chat_texts.THOUGHT, chat_texts.DEEP_THOUGHT):
+            cases.append({"name": name, "vocabulary": KINDS[name], "chat": i, "ids": ids})
 document = {"provenance": f"tests/golden/chat_ids.py with transformers {transformers.__version__}, tokenizers {tokenizers.__version__}",
-            "bos": "<s>", "eos": chat.EOS,
+            "bos": "<s>", "eos": chat_texts.EOS,
             "vocabularies": {k: json.loads(t.to_str()) for k, t in vocabularies.items()}, "cases": cases}
 (pathlib.Path(__file__).parent / "chat_ids.json").write_text(json.dumps(document, separators=(",", ":")) + "\n")

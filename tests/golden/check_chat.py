@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the ids of conversations with transformers and with Mistral's own mistral-common.
 
-    PYTHONPATH=python HEARTH_LIBRARY=build/release/lib/libhearth.so python3 tests/golden/check_chat.py TEMPLATES MODELS LLAMA2
+    PYTHONPATH=python HEARTH_LIBRARY=build/release/lib/libhearth.so python3 tests/golden/check_chat.py TEMPLATES MODELS LLAMA2 WRITE_CHAT
 
 The arguments are those of chat.py. mistral-common carries the vocabularies of Mistral's models; transformers makes a
 tokenizer.json of each, which Hearth reads with a published template beside it. Needs mistral-common with sentencepiece,
@@ -94,11 +94,8 @@ def compare(name, vocabulary, template, own, legacy):
 
 def main():
     sys.path.insert(0, str(pathlib.Path(__file__).parent))
-    import contextlib
-    import io
-    with contextlib.redirect_stdout(io.StringIO()):
-        import chat
-    templates = {name: template for name, _, _, template, _ in chat.CASES}
+    import chat
+    templates = {name: template for name, _, _, template in chat.CASES}
     v1, v3, v7 = "tokenizer.model.v1", "mistral_instruct_tokenizer_240323.model.v3", "mistral_instruct_tokenizer_241114.model.v7"
     results = [compare("Mistral 7B v0.1", v1, templates["Mistral 7B v0.1"], MistralTokenizer.v1(), True),
                compare("Mistral 7B v0.2", v1, templates["Mistral 7B v0.2"], MistralTokenizer.v1(), True),

@@ -1,5 +1,5 @@
 /* Conversations as real chat templates write them, and what the formats refuse. */
-#include "base/text.h"
+#include "base/file.h"
 #include "generate/chat.h"
 #include "support/test.h"
 
@@ -24,8 +24,7 @@ static void as_the_templates_write_it(void **state) {
         const ht_message *chat = golden_chats[golden_texts[i].chat];
         char *text;
         ht_error err = {0};
-        if (ht_chat_write(golden_texts[i].format, golden_texts[i].fragments, golden_texts[i].bos, "</s>", chat,
-                          length_of(chat), &text, &err))
+        if (ht_chat_write(&golden_texts[i].template, golden_texts[i].bos, "</s>", chat, length_of(chat), &text, &err))
             fail_msg("%s", err.message);
         if (strcmp(text, golden_texts[i].expected) != 0)
             fail_msg("%s, conversation %d: expected\n%s\nfound\n%s", golden_texts[i].name, golden_texts[i].chat,
@@ -60,10 +59,13 @@ static void formats_without_a_template(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text;
         ht_error err = {0};
-        assert_int_equal(ht_chat_write(cases[i].format, NULL, "<bos>", "<eos>", chat, 4, &text, &err), HT_OK);
+        const ht_template plain = {.format = cases[i].format, .dialect = HT_CHAT_BOS};
+        assert_int_equal(
+            ht_chat_write(&plain, strstr(cases[i].expected, "<bos>") ? "<bos>" : NULL, "<eos>", chat, 4, &text, &err),
+            HT_OK);
         assert_string_equal(text, cases[i].expected);
         free(text);
-        assert_int_equal(ht_chat_write(cases[i].format, NULL, NULL, NULL, chat, 4, &text, &err), HT_OK);
+        assert_int_equal(ht_chat_write(&plain, NULL, NULL, chat, 4, &text, &err), HT_OK);
         assert_null(strstr(text, "<bos>"));
         free(text);
     }
@@ -72,64 +74,187 @@ static void formats_without_a_template(void **state) {
 static void expect_refusal(const char *format, const ht_message *chat, size_t n, ht_status status, const char *part) {
     char *text = (char *)1;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(format, NULL, NULL, NULL, chat, n, &text, &err), status);
+    assert_int_equal(ht_chat_write(&(ht_template){.format = format}, NULL, NULL, chat, n, &text, &err), status);
     assert_null(text);
     if (!strstr(err.message, part)) fail_msg("message \"%s\" lacks \"%s\"", err.message, part);
 }
 
-/* Dialects that no template at hand has. */
-static void parts_of_templates(void **state) {
+#define BEGIN  "{% for message in messages %}"
+#define TURN   "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+#define ANSWER "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+#define UNLESS "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
+#define THEN   "<|im_end|>\n' }}{% endif %}"
+
+static ht_template read_template(const char *text) {
+    ht_template t;
+    ht_error err = {0};
+    if (ht_template_read(text, &t, &err)) fail_msg("%s", err.message);
+    return t;
+}
+
+/* One template in other spellings: what is written is the same. */
+static void spellings_of_a_template(void **state) {
     (void)state;
-    const ht_message chat[] = {{"system", "S"}, {"user", "a"}, {"assistant", " b "}, {"user", "c"}};
+    static const char *const same[] = {
+        BEGIN TURN ANSWER,
+        BEGIN TURN ANSWER "\n",
+        "{#- a comment #}\n" BEGIN "\n" TURN "\n  " ANSWER,
+        "{%- for message in messages -%}\n    {{- \"<|im_start|>\" + message.role + \"\\n\" -}}\n"
+        "{{ message.content }}{{ '<|im_end|>\\n' }}\n{%- endfor -%}\n" ANSWER,
+        BEGIN "\n<|im_start|>{{ message['role'] }}\n{{ message[\"content\"] ~ '<|im_end|>' }}\n{% endfor %}\n"
+              "{% if add_generation_prompt %}\n<|im_start|>assistant\n  {% endif %}",
+    };
+    const ht_template first = read_template(same[0]);
+    assert_string_equal(first.format, "chatml");
+    assert_true(first.dialect == 0 && !first.system);
+    for (size_t i = 1; i < sizeof same / sizeof *same; i++) {
+        ht_template t = read_template(same[i]);
+        if (t.fingerprint != first.fingerprint) fail_msg("spelling %zu is another template", i);
+        ht_template_free(&t);
+    }
+    static const char *const other[] = {
+        BEGIN "{{'<|im_start|>' + message['role'] + '\n' + message['content']|trim + '<|im_end|>' + '\n'}}{% endfor "
+              "%}" ANSWER,
+        BEGIN " " TURN ANSWER,
+        BEGIN TURN "{% if add_generation_prompt %}{{ '<|im_start|>assistant-units\n' }}{% endif %}",
+        BEGIN TURN "{% if not add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+        BEGIN TURN ANSWER " ",
+        "{% raw %}" BEGIN TURN ANSWER,
+        BEGIN TURN "{{ '<|im_start|>assistant",
+        "",
+    };
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
+        ht_template t = read_template(other[i]);
+        if (t.format) fail_msg("\"%s\" was taken for %s", other[i], t.format);
+        ht_template_free(&t);
+    }
+}
+
+/* The system text of a known template is read, whatever it is: with an apostrophe, a backslash, braces, or empty. */
+static void default_system_texts(void **state) {
+    (void)state;
     static const struct {
-        const char *format, *template, *expected;
-    } cases[] = {{"mistral", "(message == user_messages[-1]) and system_message \"[INST] \" \"[/INST]\" must alternate",
-                  "[INST] a[/INST] b </s>[INST] S\n\nc[/INST]"},
-                 {"llama2", "{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}",
-                  "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\na [/INST] b </s><s>[INST] c [/INST]"}};
+        const char *written, *text;
+    } cases[] = {
+        {"You are a helpful assistant", "You are a helpful assistant"},
+        {"Don\\'t say \\\"{{no}}\\\" \\\\o/", "Don't say \"{{no}}\" \\o/"},
+        {"two\\nlines\n", "two\nlines\n"},
+        {"", ""},
+    };
+    const ht_message user = {"user", "a"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text;
+        char template_text[1024], expected[512], *text;
+        snprintf(template_text, sizeof template_text, "%s%s%s", BEGIN UNLESS, cases[i].written, THEN TURN ANSWER);
+        snprintf(expected, sizeof expected,
+                 "<|im_start|>system\n%s<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n",
+                 cases[i].text);
+        ht_template t = read_template(template_text);
         ht_error err = {0};
-        assert_int_equal(ht_chat_write(cases[i].format, cases[i].template, "<s>", "</s>", chat, 4, &text, &err), HT_OK);
-        assert_string_equal(text, cases[i].expected);
+        if (ht_chat_write(&t, NULL, NULL, &user, 1, &text, &err)) fail_msg("%s", err.message);
+        assert_string_equal(text, expected);
         free(text);
+        ht_template_free(&t);
     }
 }
 
-/* A default system text that is not a sum of strings and dates is asked for, not made up. */
-static void a_default_that_cannot_be_read(void **state) {
-    (void)state;
-    static const char *const templates[] = {"'[SYSTEM_PROMPT]' {%- set default_system_message = 'a' + name %}",
-                                            "'[SYSTEM_PROMPT]' {%- set default_system_message = 'a",
-                                            "'[SYSTEM_PROMPT]' {%- set default_system_message =",
-                                            "'[SYSTEM_PROMPT]' {%- set default_system_message = 'a' ~ 'b' %}"};
-    const ht_message chat[] = {{"user", "a"}};
-    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
-        char *text;
-        ht_error err = {0};
-        assert_int_equal(ht_chat_write("mistral", templates[i], "", "", chat, 1, &text, &err), HT_ERR_UNSUPPORTED);
-        assert_non_null(strstr(err.message, "begin the conversation with a system message"));
-    }
-}
-
-/* Templates with the marks of a format that write something else with them. */
-static void dialects_that_are_not_known(void **state) {
+/* Templates with the marks of a format that write something else with them are refused, and the format is named. */
+static void templates_that_look_like_a_format(void **state) {
     (void)state;
     static const struct {
         const char *format, *template;
     } cases[] = {
+        /* the system text in a variable, or computed */
+        {"chatml",
+         "{% set system_message = 'You are kind.' %}" BEGIN "{% if loop.first and messages[0]['role'] != 'system' %}"
+         "{{ '<|im_start|>system\n' + system_message + '<|im_end|>\n' }}{% endif %}" TURN ANSWER},
+        {"chatml", BEGIN UNLESS "a' + name + 'b" THEN TURN ANSWER},
+        {"chatml", BEGIN UNLESS "\\u00e9" THEN TURN ANSWER},
+        /* system text without a header, as Yi-1.5's */
+        {"chatml", "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] }}{% endif %}" BEGIN
+                   "{% if message['role'] == 'user' %}{{ '<|im_start|>user\n' + message['content'] + '<|im_end|>\n' }}"
+                   "{% endif %}{% endfor %}" ANSWER},
+        {"gemma",
+         "{{ bos_token }}" BEGIN "{% if message['role'] == 'system' %}{{ message['content'] + '\n' }}{% else %}"
+         "{{ '<start_of_turn>' + message['role'] + '\n' + message['content'] + '<end_of_turn>\n' }}{% endif %}"
+         "{% endfor %}{{ '<start_of_turn>model\n' }}"},
+        /* a task of its own, as Llama Guard's */
+        {"llama3", "{{ '<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nTask: Check if there is unsafe "
+                   "content in ' + messages[-1]['content'] + '<|eot_id|>' }}"},
         {"llama2", "{{- '[INST] <<SYS>>\\n' + messages[idx]['content'] + '\\n<</SYS>>\\n\\n' -}}"},
-        {"llama2", "<<SYS>> {% set system_message = 'Be kind.' %} {{ '[INST] ' + content.strip() + ' [/INST]' }}"},
+        {"mistral", "{{ bos_token }}" BEGIN "{{ '[INST]' + message['content'] | trim + '[/INST]' }}{% endfor %}"},
         {"chatml", "{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}"},
+        {"deepseek", BEGIN "{{ '<\xEF\xBD\x9CUser\xEF\xBD\x9C>' + message['content'] + '\n' }}{% endfor %}"},
+        {"gemma4", "{{ '<|turn>' + role }}"},
     };
-    const ht_message chat[] = {{"user", "a"}};
+    const ht_message user = {"user", "a"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text;
+        char *text, names[32];
         ht_error err = {0};
-        assert_int_equal(ht_chat_write(cases[i].format, cases[i].template, "", "", chat, 1, &text, &err),
-                         HT_ERR_UNSUPPORTED);
-        assert_non_null(strstr(err.message, "is a dialect of the"));
+        ht_template t = read_template(cases[i].template);
+        assert_int_equal(ht_chat_write(&t, "", "", &user, 1, &text, &err), HT_ERR_UNSUPPORTED);
         assert_null(text);
+        snprintf(names, sizeof names, "of the %s format", cases[i].format);
+        if (!strstr(err.message, names)) fail_msg("case %zu: %s", i, err.message);
+        ht_template_free(&t);
+    }
+}
+
+/* An answer without a question behind it: Qwen3's templates write an empty thought into it. */
+static void answers_that_end_a_conversation(void **state) {
+    (void)state;
+    const ht_message chat[] = {{"user", "a"}, {"assistant", "b"}};
+    const ht_template qwen3 = {.format = "chatml", .dialect = HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS};
+    char *text;
+    ht_error err = {0};
+    assert_int_equal(ht_chat_write(&qwen3, NULL, NULL, chat, 2, &text, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "message 1 is an answer that no user's message follows"));
+}
+
+/* The templates of the vocabularies' package, where that has been fetched: those that Hearth has to know. */
+static void real_templates_are_known(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *format;
+    } cases[] = {
+        {"Qwen-Qwen2.5-7B-Instruct", "chatml"},
+        {"Qwen-Qwen3-0.6B", "chatml"},
+        {"Qwen-QwQ-32B", "chatml"},
+        {"Qwen3-Coder", "chatml"},
+        {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
+        {"meta-llama-Llama-3.3-70B-Instruct", "llama3"},
+        {"google-gemma-2-2b-it", "gemma"},
+        {"google-gemma-4-31B-it", "gemma4"},
+        {"google-gemma-4-31B-it-interleaved", "gemma4"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek"},
+        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"},
+        {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
+        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
+        {"unsloth-mistral-Devstral-Small-2507", "mistral"},
+        {"HuggingFaceTB-SmolLM3-3B", NULL},
+        {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", NULL},
+        {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", NULL},
+        {"Qwen3.5-4B", NULL},
+        {"deepseek-ai-DeepSeek-V3.1", NULL},
+        {"meetkai-functionary-medium-v3.1", NULL},
+        {"fireworks-ai-llama-3-firefunction-v2", NULL},
+    };
+    const char *directory = getenv("HEARTH_TEST_MODELS");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[512], *text;
+        size_t n;
+        snprintf(path, sizeof path, "%s/vocab/templates/%s.jinja", directory ? directory : "", cases[i].name);
+        if (!directory || ht_file_read_all(path, 1 << 20, &text, &n, NULL)) {
+            print_message("skipped: HEARTH_TEST_MODELS does not name a directory with %s\n", path);
+            continue;
+        }
+        ht_template t = read_template(text);
+        if (cases[i].format ? !t.format || strcmp(t.format, cases[i].format) != 0 : t.format != NULL)
+            fail_msg("%s was taken for %s", cases[i].name, t.format ? t.format : "nothing");
+        assert_true(t.format || t.resembles);
+        ht_template_free(&t);
+        free(text);
     }
 }
 
@@ -150,9 +275,10 @@ static void what_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_templates_write_it),   cmocka_unit_test(formats_without_a_template),
-        cmocka_unit_test(parts_of_templates),          cmocka_unit_test(a_default_that_cannot_be_read),
-        cmocka_unit_test(dialects_that_are_not_known), cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(as_the_templates_write_it),         cmocka_unit_test(formats_without_a_template),
+        cmocka_unit_test(spellings_of_a_template),           cmocka_unit_test(default_system_texts),
+        cmocka_unit_test(templates_that_look_like_a_format), cmocka_unit_test(answers_that_end_a_conversation),
+        cmocka_unit_test(real_templates_are_known),          cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,11 +47,14 @@ static ht_tokenizer *tokenizer_of(const char *const *specials, int n, const char
 
 static void check_format(const char *special, const char *template, const char *expected) {
     ht_tokenizer *t = tokenizer_of((const char *const[]){"</s>", special}, 2, template);
-    const char *format = ht_talk_format(t);
+    ht_template chat;
+    ht_error err = {0};
+    assert_int_equal(ht_talk_template(t, &chat, &err), HT_OK);
     if (expected)
-        assert_string_equal(format, expected);
+        assert_string_equal(chat.format, expected);
     else
-        assert_null(format);
+        assert_null(chat.format);
+    ht_template_free(&chat);
     ht_tokenizer_free(t);
 }
 
@@ -63,10 +66,14 @@ static void formats(void **state) {
     check_format("<|start_header_id|>", NULL, "llama3");
     check_format("<\357\275\234User\357\275\234>", NULL, "deepseek");
     check_format("[INST]", NULL, "mistral");
-    check_format("<other>", "{{ '[INST] <<SYS>>' }}", "llama2");
     check_format("<other>", NULL, NULL);
-    check_format("<other>", "{{ '<start_of_turn>' + role }}", "gemma");
+    check_format("<other>",
+                 "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+                 "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+                 "{% endif %}",
+                 "chatml");
     check_format("<|im_start|>", "{{ '<other>' + content }}", NULL); /* a template of its own is not replaced */
+    check_format("<|im_start|>", "{{ '<|im_start|>' + content }}", NULL);
 }
 
 static void stop_ids(void **state) {
