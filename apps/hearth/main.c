@@ -10,7 +10,9 @@
 
 static const command commands[] = {
     {"run", "MODEL [PROMPT]", "Answer one prompt.",
-     "Without PROMPT the prompt is read from standard input. The model's chat format is used when there is one.",
+     "Without PROMPT the prompt is read from standard input. The model's chat format is used when there is one; a "
+     "model\n"
+     "with a chat template that Hearth does not know takes prompts with --raw alone.",
      FOR_RUN, true, 1, run_command},
     {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, true, 0, info_command},
     {"discover", "DIR", "List the checkpoints under a directory.",

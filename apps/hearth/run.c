@@ -94,7 +94,9 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
         .stop = o->stop.items,
         .n_stop = o->stop.n,
     };
-    if (o->raw || !ht_chat_format_name(e->model)) {
+    const ht_tokenizer *t = ht_model_tokenizer(e->model);
+    const bool has_template = t && ht_tokenizer_chat_template(t), has_format = ht_chat_format_name(e->model);
+    if (o->raw || (!has_format && !has_template)) {
         if (!o->system) return ht_generate_text(e->session, prompt, &how, on_text, a, metrics, err);
         snprintf(err->message, sizeof err->message,
                  "--system needs a chat format, and %s has none: put the instructions into the prompt", o->model);
@@ -102,7 +104,11 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
     }
     ht_message messages[2] = {{"system", o->system}, {"user", prompt}};
     const ht_message *first = o->system ? messages : messages + 1;
-    return ht_chat(e->session, first, o->system ? 2 : 1, &how, on_text, a, metrics, err);
+    ht_status st = ht_chat(e->session, first, o->system ? 2 : 1, &how, on_text, a, metrics, err);
+    size_t n = strlen(err->message);
+    if (st == HT_ERR_UNSUPPORTED && !has_format) /* a template that Hearth does not know */
+        snprintf(err->message + n, sizeof err->message - n, ", with --raw");
+    return st;
 }
 
 static double rate(double count, double seconds) { return seconds > 0 && count > 0 ? count / seconds : 0; }

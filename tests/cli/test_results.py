@@ -81,6 +81,23 @@ class Run(CommandTest):
         self.assertLess(plain, chat)
         self.assertLess(chat, system)
 
+    def test_unknown_chat_template(self):
+        """Not taken for the format whose marks it has, nor for none: that would be another prompt."""
+        path = self.folder / "other.gguf"
+        for template, says in [
+            (tiny_model.TEMPLATE.replace("message['content']", "message['content'] | trim"), "the marks of the chatml format"),
+            ("{% for message in messages %}{{ message['content'] }}{% endfor %}", "no chat format that Hearth knows"),
+        ]:
+            tiny_model.write(path, template=template)
+            for more in [[], ["--system", "Be brief."], ["--json"]]:
+                self.fails(1, "run", path, "hello", *more, says=[says, "give", "as it is instead, with --raw"])
+            raw = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--raw", "--json").text)
+            self.assertEqual(raw["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
+            self.assertEqual(json.loads(self.succeeds("info", path, "--json").text)["chat_format"], "none")
+        tiny_model.write(path, template=None)  # the format by the vocabulary
+        self.assertEqual(json.loads(self.succeeds("run", path, "hello", "-n", "8", "--json").text)["text"],
+                         self.run_json("hello", "-n", "8")["text"])  # fmt: skip
+
     def test_same_seed_same_text(self):
         sampled = ["hello", "-n", "16", "--temperature", "1.5", "--seed"]
         first = self.run_json(*sampled, "7")["text"]

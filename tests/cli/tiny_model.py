@@ -50,7 +50,7 @@ def value(kind, content):
     return struct.pack("<I" + {U32: "I", I32: "i", F32: "f", BOOL: "?"}[kind], kind, content)
 
 
-def metadata(architecture, context, file_type):
+def metadata(architecture, context, file_type, template):
     tokens = vocabulary()
     sizes = {
         "context_length": context,
@@ -76,9 +76,8 @@ def metadata(architecture, context, file_type):
         ("tokenizer.ggml.bos_token_id", U32, 1),
         ("tokenizer.ggml.eos_token_id", U32, 2),
         ("tokenizer.ggml.add_bos_token", BOOL, False),
-        ("tokenizer.chat_template", STRING, TEMPLATE),
     ]
-    return pairs
+    return pairs + ([("tokenizer.chat_template", STRING, template)] if template else [])
 
 
 def tensors():
@@ -107,8 +106,8 @@ def tensors():
             yield name, shape, [numbers.gauss(0, shape[0] ** -0.5) for _ in range(count)]
 
 
-def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None):
-    pairs = metadata(architecture, context, file_type)
+def write(path, architecture="llama", context=CONTEXT, with_weights=True, file_type=None, template=TEMPLATE):
+    pairs = metadata(architecture, context, file_type, template)
     listed = list(tensors()) if with_weights else []
     header = struct.pack("<4sIQQ", b"GGUF", 3, len(listed), len(pairs))
     header += b"".join(string(key) + value(kind, content) for key, kind, content in pairs)
