@@ -58,7 +58,7 @@ static const char *without_thought(const ht_chat_writer *c, size_t i) {
     const char *content = c->messages[i].content, *answer = content;
     if (!(c->dialect & HT_CHATML_DROPS_THOUGHTS) || i == c->n - 1) return content;
     for (const char *p = content; (p = strstr(p, close));) answer = p += strlen(close);
-    if (c->dialect & HT_CHATML_LOOKS && answer == content) return content;
+    if (c->dialect & HT_CHATML_QWEN3 && answer == content) return content;
     return answer + strspn(answer, "\n");
 }
 
@@ -73,7 +73,7 @@ static ht_status ht_chat_write_chatml(ht_chat_writer *c, ht_error *err) {
     for (size_t i = 0; i < c->n; i++)
         if (ht_chat_has_role(&c->messages[i], "user") && !is_tool_response(c->messages[i].content)) last_user = i;
     /* Qwen3's templates put an empty thought into an answer that the user has not answered. */
-    for (size_t i = last_user; c->dialect & HT_CHATML_LOOKS && i < c->n; i++)
+    for (size_t i = last_user; c->dialect & HT_CHATML_QWEN3 && i < c->n; i++)
         if (ht_chat_has_role(&c->messages[i], "assistant"))
             return ht_fail(
                 err, HT_ERR_UNSUPPORTED,

@@ -28,9 +28,9 @@ enum {
     HT_CHAT_BOS = 1 << 0, /* of any format: BOS comes first */
 
     HT_CHATML_DROPS_THOUGHTS = 1 << 1, /* earlier answers are written from behind their thoughts, line ends cut */
-    HT_CHATML_LOOKS = 1 << 2,          /* only those that have thoughts; the last message is a user's */
-    HT_CHATML_THINKS = 1 << 3,         /* the answer begins with a thought */
-    HT_CHATML_NO_THOUGHT = 1 << 4,     /* which is over at once */
+    HT_CHATML_QWEN3 = 1 << 2,      /* only from those that have any; an answer has to be followed by a user's message */
+    HT_CHATML_THINKS = 1 << 3,     /* the answer begins with a thought */
+    HT_CHATML_NO_THOUGHT = 1 << 4, /* which is over at once */
 
     HT_LLAMA3_DATES = 1 << 1, /* there always is a system turn, and dates in it */
 

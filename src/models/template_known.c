@@ -14,32 +14,32 @@ static const struct {
     {0x2b5c30fef08cad73, "chatml", 0}, /* Qwen2.5 */
     {0x6eb42139c8ca7ba5, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_THINKS | HT_CHATML_NO_THOUGHT}, /* QwQ, with enable_thinking */
     {0x7299cf1f6e897aba, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_THINKS}, /* QwQ */
-    {0x5ede443142401a74, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS}, /* Qwen3 */
+    {0x5ede443142401a74, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3}, /* Qwen3 */
     {0x4766088824b1346a, "chatml", 0}, /* Qwen3-Coder */
-    {0x95a69fb1177d8adc, "chatml", HT_CHAT_BOS | HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS | HT_CHATML_THINKS}, /* Step 3.5 Flash */
-    {0x2cf7165100bc7a36, "chatml", HT_CHAT_BOS | HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS}, /* MiniCPM5 */
+    {0x95a69fb1177d8adc, "chatml", HT_CHAT_BOS | HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3 | HT_CHATML_THINKS}, /* Step 3.5 Flash */
+    {0x2cf7165100bc7a36, "chatml", HT_CHAT_BOS | HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3}, /* MiniCPM5 */
     {0xd465a8420102caa3, "chatml", 0}, /* Qwen2, SmolLM2 */
     {0x105b96736170b2bf, "chatml", 0}, /* plain */
     {0x3dfaca0a7e8cb926, "chatml", 0}, /* MiniCPM-V 2.6 */
     {0x004ce85d873f6743, "chatml", 0}, /* plain, role by role */
     {0x75b5d8bdfacfa161, "chatml", 0}, /* Qwen2.5, of fine-tunes */
-    {0x034d9a3602201ed3, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS}, /* Qwen3, of fine-tunes */
-    {0xcc8d9cc4bd945e35, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS}, /* Qwen3 Instruct 2507, of fine-tunes */
-    {0x0b1871b02e538abb, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS | HT_CHATML_THINKS}, /* Qwen3 Thinking 2507 */
+    {0x034d9a3602201ed3, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3}, /* Qwen3, of fine-tunes */
+    {0xcc8d9cc4bd945e35, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3}, /* Qwen3 Instruct 2507, of fine-tunes */
+    {0x0b1871b02e538abb, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3 | HT_CHATML_THINKS}, /* Qwen3 Thinking 2507 */
     {0xc210043be7d4b1db, "chatml", HT_CHAT_BOS}, /* plain, behind BOS */
     {0x8ce4c186383a9855, "chatml", 0}, /* Yi */
     {0x3f88c40718cd1c42, "chatml", 0}, /* Qwen2-VL */
     {0xc77a2937ebdc73c3, "chatml", 0}, /* Qwen3 Instruct 2507, for training */
     {0xf7f8ef568d602db7, "chatml", 0}, /* Qwen2.5, for training */
     {0x96fa84de1b948de8, "chatml", 0}, /* Qwen3 Instruct 2507 */
-    {0x49221fb14a819fd6, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS}, /* Qwen3, latest */
+    {0x49221fb14a819fd6, "chatml", HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3}, /* Qwen3, latest */
     {0x4f1698df5c61d12b, "chatml", 0}, /* Qwen2.5-VL, for training */
     {0xd76c63124865316d, "chatml", 0}, /* a default system text, add_generation_prompt by default */
-    {0xbd04284bfe936449, "chatml", HT_CHATML_LOOKS}, /* Qwen1.5 */
+    {0xbd04284bfe936449, "chatml", HT_CHATML_QWEN3}, /* Qwen1.5 */
     /* gemma */
     {0x3bc3db6f7f5efe9c, "gemma", HT_CHAT_BOS}, /* Gemma 2 */
     {0x2276f22382ad2460, "gemma", 0}, /* Gemma 1, in GGUF files */
-    {0x4dfc14e644912cd5, "gemma", HT_CHAT_BOS}, /* Gemma 3, of fine-tunes */
+    {0x4dfc14e644912cd5, "gemma", HT_CHAT_BOS}, /* Gemma 3 */
     {0xdb231cd47c69a75f, "gemma", HT_CHAT_BOS}, /* Gemma 3n */
     {0x9a0b1475998cc9f5, "gemma", HT_CHAT_BOS}, /* Gemma 3, for training */
     {0xfe603049a659d2ba, "gemma", HT_CHAT_BOS}, /* Gemma 2, for training */

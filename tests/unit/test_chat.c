@@ -203,7 +203,7 @@ static void templates_that_look_like_a_format(void **state) {
 static void answers_that_end_a_conversation(void **state) {
     (void)state;
     const ht_message chat[] = {{"user", "a"}, {"assistant", "b"}};
-    const ht_template qwen3 = {.format = "chatml", .dialect = HT_CHATML_DROPS_THOUGHTS | HT_CHATML_LOOKS};
+    const ht_template qwen3 = {.format = "chatml", .dialect = HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3};
     char *text;
     ht_error err = {0};
     assert_int_equal(ht_chat_write(&qwen3, NULL, NULL, chat, 2, &text, &err), HT_ERR_UNSUPPORTED);
