@@ -41,7 +41,7 @@
         for (int i = 0; i < n; i++) memcpy(to + i * to_step, &v[i], sizeof v[i]);                                      \
     }
 
-#define TRANSPOSE(type, name, n)                                                                                            \
+#define TRANSPOSE(type, name, n)                                                                                       \
     PLAIN(type, name)                                                                                                  \
     SQUARE(type, name, n)                                                                                              \
     static void name(const type *from, int64_t across, int64_t along, type *to, int64_t to_step, int64_t rows,         \
