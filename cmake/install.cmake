@@ -1,9 +1,10 @@
-# What `cmake --install` puts in place: headers, both libraries, the command and the pkg-config file.
+# What `cmake --install` puts in place: headers, both libraries, the command, the pkg-config file and the licence.
 file(RELATIVE_PATH HEARTH_PC_TO_PREFIX
   ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" HEARTH_PC_TO_PREFIX "${HEARTH_PC_TO_PREFIX}")
 configure_file(cmake/hearth.pc.in ${CMAKE_BINARY_DIR}/hearth.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/hearth.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY include/hearth DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS hearth_static hearth_shared
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
