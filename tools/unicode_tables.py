@@ -98,7 +98,7 @@ def main():
             ranges.append((c, end, flags[c]))
         c = end
     out = sys.stdout
-    out.write(f"/* Made by tools/unicode_tables.py from tokenizers {__version__}; do not edit. */\n")
+    out.write(f"/* Unicode character classes, made by tools/unicode_tables.py from tokenizers {__version__}; do not edit. */\n")
     out.write('#include "tokenizer/unicode.h"\n\n/* clang-format off */\n')
     out.write(f"const uint16_t ht_unicode_page[{len(first)}] = {{\n")
     for i in range(0, len(first), 24):

@@ -1,4 +1,4 @@
-/* hearth bench: how fast prompts are read and text is written, over several rounds, and which part of the machine that is.
+/* hearth bench: prefill and decode speed over several rounds, and the part of the machine's limit that each of them is.
  *
  * Prefill and decoding are measured apart, each from an empty cache (or one filled with --depth tokens first), and right
  * before and after each of them what the machine can do at best: it gives more in one second than in the next. */

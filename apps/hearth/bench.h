@@ -1,4 +1,4 @@
-/* What the files of `hearth bench` share: the figures of the rounds, and what was asked for. */
+/* Figures and options of `hearth bench`, shared by its files. */
 #ifndef HEARTH_APP_BENCH_H
 #define HEARTH_APP_BENCH_H
 

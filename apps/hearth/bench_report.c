@@ -1,4 +1,4 @@
-/* What `hearth bench` says. */
+/* The report of `hearth bench`, as text and as JSON. */
 #include "bench.h"
 #include "json.h"
 #include "terminal.h"

@@ -1,3 +1,4 @@
+/* Statistics of a series of rounds: mean, deviation, median. */
 #include "bench.h"
 
 #include <math.h>

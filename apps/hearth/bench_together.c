@@ -1,4 +1,4 @@
-/* Several conversations that decode in one step, each matrix being read once for all of them. */
+/* Batched decode in `hearth bench`: several conversations in one step, each matrix read once for all of them. */
 #include "bench.h"
 #include "terminal.h"
 

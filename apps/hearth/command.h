@@ -1,4 +1,4 @@
-/* The subcommands: what each is called, takes and does. main.c holds the table. */
+/* Subcommands: their names, options and entry points; main.c holds the table. */
 #ifndef HEARTH_APP_COMMAND_H
 #define HEARTH_APP_COMMAND_H
 

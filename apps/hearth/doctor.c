@@ -1,4 +1,4 @@
-/* hearth doctor: what the machine is, which part of it Hearth uses and why, what it can do at best, what is missing. */
+/* hearth doctor: the machine, the instruction set that Hearth uses on it and why, measured peaks, and missing parts. */
 #include "command.h"
 #include "json.h"
 #include "model_path.h"

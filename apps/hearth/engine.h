@@ -1,4 +1,4 @@
-/* Opening a model and a session as the options say. */
+/* Model and session of a command, opened as its options say. */
 #ifndef HEARTH_APP_ENGINE_H
 #define HEARTH_APP_ENGINE_H
 

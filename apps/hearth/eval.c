@@ -1,4 +1,4 @@
-/* hearth eval: how well a model predicts a text, and how far it is from another one, or from exact arithmetic. */
+/* hearth eval: perplexity of a text, and KL divergence from another model or from exact arithmetic. */
 #include "command.h"
 #include "engine.h"
 #include "input.h"

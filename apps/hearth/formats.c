@@ -1,4 +1,5 @@
-/* hearth formats: what this build reads, from the library's own tables; the README's table is its output. */
+/* hearth formats: families, weight types and chat formats of this build, from the library's own tables; the README's
+ * table is its output. */
 #include "command.h"
 #include "json.h"
 #include "terminal.h"

@@ -1,4 +1,4 @@
-/* hearth info: what a checkpoint says of itself and the memory it will need. */
+/* hearth info: a checkpoint's metadata, and the memory it will need. */
 #include "command.h"
 #include "engine.h"
 #include "json.h"

@@ -1,4 +1,4 @@
-/* Reading what the user hands over: standard input as a whole, and lists of token ids. */
+/* User input: standard input as a whole, and lists of token ids. */
 #ifndef HEARTH_APP_INPUT_H
 #define HEARTH_APP_INPUT_H
 

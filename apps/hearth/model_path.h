@@ -1,4 +1,4 @@
-/* Where models are: the word `default` stands for the one that scripts/quickstart fetches. */
+/* Model paths: the word `default` stands for the model that scripts/quickstart fetches. */
 #ifndef HEARTH_APP_MODEL_PATH_H
 #define HEARTH_APP_MODEL_PATH_H
 

@@ -1,4 +1,4 @@
-/* Which of the known words a mistyped one is nearest to. */
+/* Nearest known word to a mistyped command or option. */
 #ifndef HEARTH_APP_NEAREST_H
 #define HEARTH_APP_NEAREST_H
 

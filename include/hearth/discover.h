@@ -1,4 +1,4 @@
-/* Finding checkpoints: what lies under a directory and can be given to ht_model_load. */
+/* Checkpoint discovery: every checkpoint under a directory, in the form that ht_model_load takes. */
 #ifndef HEARTH_DISCOVER_H
 #define HEARTH_DISCOVER_H
 

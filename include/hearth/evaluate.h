@@ -1,4 +1,4 @@
-/* Evaluation: how well a model predicts a text, and how far its predictions are from those of another model.
+/* Evaluation: perplexity of a text under a model, and KL divergence of its predictions from those of another model.
  *
  * Windows. The ids are cut into windows of `window` tokens, one after the other, without overlap; each is computed by
  * itself. Within a window every token but the first one counts: it is predicted from all tokens before it. A last window of

@@ -1,6 +1,7 @@
-/* Operations of transformers computed in one pass. Each equals a composition of those in ops.h, which is also what their
- * derivatives are taken of; that of a rotary embedding is one that turns back. Floating point of any dtype, operands meet in
- * the dtype that ht_dtype_promote gives; sums and angles are computed in f32 or better. */
+/* Fused transformer operations: norms, rotary embedding and attention, each computed in one pass. Each equals a
+ * composition of those in ops.h, which is also what their derivatives are taken of; that of a rotary embedding is one
+ * that turns back. Floating point of any dtype, operands meet in the dtype that ht_dtype_promote gives; sums and angles
+ * are computed in f32 or better. */
 #ifndef HEARTH_FAST_H
 #define HEARTH_FAST_H
 

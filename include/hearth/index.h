@@ -1,4 +1,4 @@
-/* Elements by their place: taking them from an array, and putting others in their stead.
+/* Indexing: elements and slices gathered from an array by index, and scattered into one.
  *
  * Indices are integers of any dtype; negative ones count from the end of the axis. One outside the axis is an error of
  * evaluation that names it. Arrays are immutable: what "puts" gives a new array, which takes over the memory of the old one

@@ -1,6 +1,6 @@
-/* Products of arrays: sums over one axis, over several, or as Einstein's convention writes them. Operands meet in the dtype
- * that ht_dtype_promote gives, which has to be of floating point wherever elements are summed. Axes may be negative. All
- * is built of ht_matmul (ops.h), or of ht_multiply where nothing is summed. */
+/* Tensor contractions: products of arrays summed over one axis, over several, or in Einstein notation. Operands meet in
+ * the dtype that ht_dtype_promote gives, which has to be of floating point wherever elements are summed. Axes may be
+ * negative. All is built of ht_matmul (ops.h), or of ht_multiply where nothing is summed. */
 #ifndef HEARTH_LINALG_H
 #define HEARTH_LINALG_H
 

@@ -1,5 +1,5 @@
-/* Yardsticks: what a device can do at best, measured, and what a token of a model asks of it. Together they say which
- * part of the machine a speed is; docs/performance.md has the reasoning.
+/* Roofline figures: the measured peaks of a device, and the bytes and operations of a model's token. Together they say
+ * which part of the machine a speed is; docs/performance.md has the reasoning.
  *
  * A shared machine gives more in one second than in the next. So a speed is to be divided by what was measured next to
  * it, not by a figure from yesterday. */

@@ -1,4 +1,4 @@
-/* Memory and machine: what the library holds, limits on it, and what the system says of the machine.
+/* Memory and machine: the library's allocations, limits on them, and facts about the machine from the operating system.
  *
  * All buffers of arrays, weights, caches and plans come from one allocator, which these calls look at and steer. They may
  * be called at any time, from any thread. */

@@ -1,6 +1,7 @@
-/* Operations on arrays. Each returns a new lazy array of the scope, or NULL (see array.h). Shapes are written [a, b];
- * `...` stands for any leading axes. Names and dtypes are MLX's where both have the operation. Axes may be negative.
- * Floating-point operations compute f16 and bf16 in f32. */
+/* Operations on arrays: elementwise functions, shapes and views, reductions and scans, matrix products. Each returns a
+ * new lazy array of the scope, or NULL (see array.h). Shapes are written [a, b]; `...` stands for any leading axes.
+ * Names and dtypes are MLX's where both have the operation. Axes may be negative. Floating-point operations compute f16
+ * and bf16 in f32. */
 #ifndef HEARTH_OPS_H
 #define HEARTH_OPS_H
 

@@ -1,4 +1,5 @@
-/* Elements in order: the smallest first, a NaN after all numbers, of any dtype. Axes may be negative. Places are u32. */
+/* Sorting and selection: the smallest element first, a NaN after all numbers, of any dtype. Axes may be negative.
+ * Places are u32. */
 #ifndef HEARTH_ORDER_H
 #define HEARTH_ORDER_H
 

@@ -1,4 +1,4 @@
-/* How exactly matrix products are computed. */
+/* Precision of matrix products. */
 #ifndef HEARTH_PRECISION_H
 #define HEARTH_PRECISION_H
 

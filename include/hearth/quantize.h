@@ -1,5 +1,5 @@
-/* Arrays of few bits per element: groups of neighbouring elements of the last axis share a scale, bit for bit as
- * mlx.core.quantize packs them.
+/* Quantised arrays: groups of neighbouring elements of the last axis share a scale, bit for bit as mlx.core.quantize
+ * packs them.
  *
  *   affine   groups of 32, 64 or 128; an element is scale * q + bias with q of 2, 3, 4, 5, 6 or 8 bits
  *   mxfp4    groups of 32 in e2m1, times a power of two (a scale of 8 bits, e8m0)

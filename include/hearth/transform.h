@@ -1,4 +1,4 @@
-/* Transformations: derivatives of functions of arrays.
+/* Function transformations: derivatives, compilation and checkpointing of functions of arrays.
  *
  * A function is given as ht_function. A transformation calls it once, with stand-ins for its arguments that belong to a
  * scope of that call; the function makes its results of them with ordinary operations. What it reads or captures beside its

@@ -1,5 +1,5 @@
-/* Array objects: a hold on an array of the library, with its operators. What else arrays can do is the Python class that
- * derives from this one. */
+/* Array objects: a reference to an array of the library, with its operators. Further methods are in the Python class
+ * that derives from it. */
 #include "core.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* The buffer protocol: the elements of an array, lent to be read. */
+/* Buffer protocol: read-only access to the elements of an array. */
 #include "core.h"
 
 #include <stdlib.h>

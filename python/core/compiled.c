@@ -1,4 +1,4 @@
-/* Calls of compiled functions, which take less time than Python takes to look at their arguments. */
+/* Calls of compiled functions, in less time than Python takes to look at their arguments. */
 #include "core.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The module: what binds it to the library and to the Python part. */
+/* Module initialisation: the bindings to the library and to the Python part. */
 #include "function.h"
 
 #include <dlfcn.h>

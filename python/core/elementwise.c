@@ -1,4 +1,4 @@
-/* Functions of elements, and the operators of arrays. */
+/* Elementwise functions, and the operators of arrays. */
 #include "function.h"
 
 #define OF_ONE(X)                                                                                                      \

@@ -1,4 +1,4 @@
-/* Operations of transformers in one pass. */
+/* Fused transformer operations (hearth/fast.h). */
 #include "function.h"
 
 #define LIBRARY(X)                                                                                                     \

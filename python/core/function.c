@@ -1,4 +1,4 @@
-/* Functions of the tables as objects of Python: they can be called, bound as methods, looked at and pickled. */
+/* Function objects of Python for the rows of a table: called, bound as methods, inspected and pickled. */
 #include "function.h"
 
 #include <stddef.h>

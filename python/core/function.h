@@ -1,4 +1,4 @@
-/* Functions of the library as functions of Python: what a table says of one, and what a call makes of its arguments.
+/* Function tables: the name, parameters and body of each library function that Python calls.
  *
  * A family (make.c, shape.c, ...) is a list of the library's functions that it calls, and a table with a row for each function
  * of Python: name, parameters, text, and a body, which calls the library on the values that the parameters were given. */

@@ -1,5 +1,4 @@
-/* Arrays for the functions that Python calls by ctypes, which lets go of the GIL: held, whatever their objects stand for
- * meanwhile. */
+/* Array references for ctypes calls, which release the GIL: kept alive whatever their objects stand for meanwhile. */
 #include "core.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Elements by their place, as array[...]: windows, which an index of whole numbers, slices, None and "..." gives, and arrays for
- * the first axes. Any other index is the Python part's. */
+/* Subscripts, array[...]: windows, which integers, slices, None and "..." give, and index arrays for the first axes.
+ * Any other index is the Python part's. */
 #include "function.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Arrays from several, or from one several times. */
+/* Functions that join, stack, repeat and pad arrays. */
 #include "function.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Products of arrays, quantised arrays, norms. */
+/* Matrix products, quantised arrays and norms. */
 #include "function.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Functions that make arrays from nothing but sizes, or of the size of another. */
+/* Array constructors: from sizes alone, or of the size of another array. */
 #include "function.h"
 
 #define LIBRARY(X)                                                                                                     \

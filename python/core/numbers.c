@@ -1,5 +1,5 @@
-/* Arrays from Python's numbers and lists of them, and back. What is special (halves, numbers that do not fit, other objects)
- * is the Python part's. */
+/* Conversion of Python's numbers and nested lists to arrays, and back. Special cases (halves, numbers that do not
+ * fit, other objects) are the Python part's. */
 #include "function.h"
 
 #include <limits.h>

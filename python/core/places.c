@@ -1,5 +1,4 @@
-/* Functions that take elements by their place and put them, and that order them; and those that indices as array[...] are
- * made of, under names of their own. */
+/* Gather, scatter and sort functions; and those that array[...] is made of, under names of their own. */
 #include "function.h"
 
 #define LIBRARY(X)                                                                                                     \

@@ -1,4 +1,4 @@
-/* Streams as Python sees them, and which of them a thread computes on. */
+/* Streams as Python objects, and the current stream of a thread. */
 #include "core.h"
 
 #include <stddef.h>

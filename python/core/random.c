@@ -1,4 +1,5 @@
-/* Random numbers. Functions without a key take one from the list that is `hearth.random.state`. */
+/* Random number functions (hearth/random.h). Functions without a key take one from the list that is
+ * `hearth.random.state`. */
 #include "function.h"
 
 #define LIBRARY(X)                                                                                                     \

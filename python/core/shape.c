@@ -1,4 +1,4 @@
-/* Functions of shapes, and views: other windows on the same elements. */
+/* Shape functions and views on the same elements. */
 #include "function.h"
 
 #define LIBRARY(X)                                                                                                     \

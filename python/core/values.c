@@ -1,4 +1,4 @@
-/* Arguments of Python as values that the library takes. */
+/* Argument conversion: Python objects to the values that the library takes. */
 #include "function.h"
 
 #include <limits.h>

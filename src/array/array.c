@@ -1,4 +1,4 @@
-/* Arrays as objects: making, holding and releasing nodes, buffers and scopes. Graphs are torn down iteratively. */
+/* Array objects: creation, reference counts and release of nodes, buffers and scopes. Graphs are torn down iteratively. */
 #include "array/array.h"
 
 #include "array/custom.h"

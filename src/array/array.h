@@ -1,4 +1,4 @@
-/* The inside of arrays: nodes of a lazy graph, their buffers, scopes and streams. */
+/* Array internals: nodes of a lazy graph, their buffers, scopes and streams. */
 #ifndef HT_ARRAY_ARRAY_H
 #define HT_ARRAY_ARRAY_H
 

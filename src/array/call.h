@@ -1,4 +1,4 @@
-/* Calling a user's function: in a scope of its own, with checked results. */
+/* User function calls: in a scope of their own, with checked results. */
 #ifndef HT_ARRAY_CALL_H
 #define HT_ARRAY_CALL_H
 

@@ -1,6 +1,6 @@
-/* Compiled functions: traced once for every combination of shapes and dtypes, then their graph is laid out again for new
- * arguments without calling them. Without shapes, what the call did is recorded too (array/record.h), and traces for other
- * sizes are made of that. */
+/* Compiled functions: traced once for every combination of shapes and dtypes, then replayed for new arguments without
+ * calling the function. Without shapes, what the call did is recorded too (array/record.h), and traces for other sizes
+ * are made of that. */
 #include "array/call.h"
 #include "array/differentiate.h"
 #include "array/flat.h"

@@ -1,4 +1,4 @@
-/* Functions of a user as nodes of a graph: with a gradient of their own, or computed again when it is asked for. */
+/* User functions as nodes of a graph: with a gradient of their own, or checkpointed and recomputed for it. */
 #include "array/custom.h"
 
 #include "array/call.h"

@@ -1,5 +1,5 @@
-/* Functions of a user as nodes: a CUSTOM node holds the inputs and outputs of one call and how its gradient is found, and
- * the call's results are CUSTOM_OUT views, each of one output. */
+/* User function nodes: a CUSTOM node holds the inputs, outputs and gradient rule of one call, and the call's results
+ * are CUSTOM_OUT views, each of one output. */
 #ifndef HT_ARRAY_CUSTOM_H
 #define HT_ARRAY_CUSTOM_H
 

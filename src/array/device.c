@@ -1,4 +1,4 @@
-/* Opening and holding devices; the devices themselves are in their own folders. */
+/* Device opening and reference counts; the devices themselves are in their own folders. */
 #include "device/device.h"
 
 #include "base/error.h"

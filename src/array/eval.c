@@ -1,5 +1,4 @@
-/* Evaluation: finds what the asked arrays need, in order, and runs one kernel after another, or several elementwise
- * ones in one pass.
+/* Evaluation: nodes in topological order, one kernel after another, or several elementwise ones in one pass.
  *
  * What was only needed on the way is given back as soon as its last consumer has run, and computed again should anyone
  * ask for it later; what was asked for, is retained by the user, or has consumers outside this evaluation stays. */

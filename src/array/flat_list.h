@@ -1,5 +1,5 @@
-/* The list of kernel calls behind a flat program (flat.h): elementwise nodes put together, what is needed on the way in one
- * block of memory, where what is not alive at the same time has the same place. */
+/* Kernel call lists of flat programs (flat.h): elementwise nodes fused, and intermediate results in one block of
+ * memory, where those that are not alive at the same time share a place. */
 #ifndef HT_ARRAY_FLAT_LIST_H
 #define HT_ARRAY_FLAT_LIST_H
 

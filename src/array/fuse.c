@@ -1,7 +1,8 @@
-/* Fusion: which instructions of a plan run as one. A stage is a few kernels that work row by row, then the products that
- * read what they made: a residual sum, a norm and the projections after it, or an activation, a product of two arrays and
- * the projection back. Rows stay in the cache between the kernels, the activations are quantised once, and the threads
- * meet twice instead of after every instruction. Every kernel does the arithmetic it does alone. */
+/* Plan fusion: instructions grouped into stages that run as one. A stage is a few kernels that work row by row, then
+ * the products that read what they made: a residual sum, a norm and the projections after it, or an activation, a
+ * product of two arrays and the projection back. Rows stay in the cache between the kernels, the activations are
+ * quantised once, and the threads meet twice instead of after every instruction. Every kernel does the arithmetic it
+ * does alone. */
 #include "array/plan_inside.h"
 #include "base/error.h"
 

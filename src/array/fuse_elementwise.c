@@ -1,4 +1,4 @@
-/* See fuse_elementwise.h. Members are added in an order in which they can be computed. */
+/* Elementwise fusion (fuse_elementwise.h): members are added in an order in which they can be computed. */
 #include "array/fuse_elementwise.h"
 
 #include "ops/op.h"

@@ -1,5 +1,4 @@
-/* Elementwise nodes of one shape put together as a program (device/program.h): what evaluation runs in one pass, and what
- * a compiled function keeps. */
+/* Elementwise fusion: nodes of one shape as a program (device/program.h), for evaluation and for compiled functions. */
 #ifndef HT_ARRAY_FUSE_ELEMENTWISE_H
 #define HT_ARRAY_FUSE_ELEMENTWISE_H
 

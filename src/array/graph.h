@@ -1,4 +1,4 @@
-/* Walking a lazy graph without recursion. */
+/* Topological order of a lazy graph, without recursion. */
 #ifndef HT_ARRAY_GRAPH_H
 #define HT_ARRAY_GRAPH_H
 

@@ -1,4 +1,4 @@
-/* Who holds an array, as far as the graph beneath one node tells. */
+/* Buffer donation: the reference counts of an array, as far as the graph beneath one node accounts for them. */
 #ifndef HT_ARRAY_HOLDS_H
 #define HT_ARRAY_HOLDS_H
 

@@ -1,4 +1,4 @@
-/* Arrays from files (hearth/io.h): each is read when it is asked for, straight into its buffer. */
+/* Array loading (hearth/io.h): each array is read on demand, straight into its buffer. */
 #include "array/load.h"
 
 #include "array/array.h"

@@ -1,4 +1,4 @@
-/* The inside of ht_array_file. */
+/* Internals of ht_array_file: the file formats behind hearth/io.h. */
 #ifndef HT_ARRAY_LOAD_H
 #define HT_ARRAY_LOAD_H
 

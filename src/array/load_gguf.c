@@ -1,4 +1,4 @@
-/* The tensors of a GGUF as arrays, as MLX gives them: blocks that are affine groups stay quantised. */
+/* GGUF tensors as arrays, as MLX gives them: blocks that are affine groups stay quantised. */
 #include "array/load.h"
 #include "base/checked.h"
 #include "base/error.h"

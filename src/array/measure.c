@@ -1,4 +1,4 @@
-/* Meters: memory to read, and the device that reads it. */
+/* Meters (hearth/measure.h): a buffer to read, and the device that reads it. */
 #include "array/memory.h"
 #include "base/error.h"
 #include "cpu/isa.h"

@@ -1,4 +1,4 @@
-/* The allocator: bins of freed buffers, three limits, and what is locked in memory. */
+/* The allocator: bins of freed buffers, three limits, and locked memory. */
 #define _GNU_SOURCE
 #include "array/memory.h"
 

@@ -1,5 +1,5 @@
-/* Numbers for the nodes of a graph, looked up by address: marks in the nodes themselves would not do, as walks nest and
- * evaluated arrays are shared between threads. */
+/* Hash map of graph nodes by address: marks in the nodes themselves would collide, as traversals nest and evaluated
+ * arrays are shared between threads. */
 #ifndef HT_ARRAY_NODE_MAP_H
 #define HT_ARRAY_NODE_MAP_H
 

@@ -1,4 +1,4 @@
-/* The inside of a plan, shared by the tracer (plan.c) and the executor (executor.c). */
+/* Plan internals, shared by the tracer (plan.c) and the executor (executor.c). */
 #ifndef HT_ARRAY_PLAN_INSIDE_H
 #define HT_ARRAY_PLAN_INSIDE_H
 

@@ -1,4 +1,4 @@
-/* Making arrays from memory and reading them back. */
+/* Host transfer: arrays made from memory, and their values read back. */
 #include "array/array.h"
 #include "array/load.h"
 #include "base/checked.h"

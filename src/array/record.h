@@ -1,5 +1,5 @@
-/* Records: what a function does with its arguments, as the calls of the library that it makes, so that all of it can be
- * done again for arguments of other sizes without calling the function.
+/* Call records: the library calls that a function makes of its arguments, replayed for arguments of other sizes without
+ * calling the function.
  *
  * Sizes are part of nodes, and many compositions write them into views and constants. So what is kept is not the nodes but
  * the calls that chose the sizes: while a thread records, a function whose nodes depend on its operands' sizes in more than

@@ -1,4 +1,4 @@
-/* Arrays to files (hearth/io.h), which appear whole or not at all. */
+/* Array saving (hearth/io.h), in files that appear whole or not at all. */
 #include "array/array.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* Arrays to GGUF (hearth/io.h), version 3. Layout facts: the `gguf` Python package. */
+/* GGUF writer (hearth/io.h), version 3. Layout facts: the `gguf` Python package. */
 #include "array/array.h"
 #include "base/checked.h"
 #include "base/error.h"

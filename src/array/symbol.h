@@ -1,7 +1,7 @@
-/* Symbolic row counts. While a forward function is traced, the number of rows and the number of rows asked for are
- * stand-ins far above any real size: shapes and strides built from them by multiplication with constants can be told
- * apart and resolved when the plan runs. k times the rows is k * 2^40; k times the rows asked for is
- * k * (2^40 + 2^20). */
+/* Symbolic row counts in the shapes of a trace. While a forward function is traced, the number of rows and the number
+ * of rows asked for are stand-ins far above any real size: shapes and strides built from them by multiplication with
+ * constants can be told apart and resolved when the plan runs. k times the rows is k * 2^40; k times the rows asked for
+ * is k * (2^40 + 2^20). */
 #ifndef HT_ARRAY_SYMBOL_H
 #define HT_ARRAY_SYMBOL_H
 

@@ -1,4 +1,4 @@
-/* The part of a graph between some nodes and what was computed from them, in order. */
+/* Tape: the part of a graph between some nodes and the results computed from them, in topological order. */
 #ifndef HT_ARRAY_TAPE_H
 #define HT_ARRAY_TAPE_H
 

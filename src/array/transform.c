@@ -1,4 +1,5 @@
-/* Derivatives of a user's function: it is called once on stand-ins of its arguments, and what it made of them is walked. */
+/* Derivatives of user functions: the function is traced once on stand-ins of its arguments, and the trace is
+ * differentiated. */
 #include "array/call.h"
 #include "array/differentiate.h"
 #include "base/dtype.h"

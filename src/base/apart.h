@@ -1,4 +1,4 @@
-/* Threads that are woken together, each on a core of its own.
+/* Thread placement: threads that are woken together begin on cores of their own.
  *
  * The scheduler does not always see to that: on virtual machines Linux may take a core that has slept for some milliseconds
  * for one that other machines use, and put a thread on the core of the one that wakes it, where it waits for its turn,

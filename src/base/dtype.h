@@ -1,4 +1,4 @@
-/* What kind of element a dtype is. */
+/* Dtype kinds: floating point, signed integer. */
 #ifndef HT_BASE_DTYPE_H
 #define HT_BASE_DTYPE_H
 

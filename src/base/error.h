@@ -1,4 +1,4 @@
-/* Filling `ht_error`: the one place where failure messages are formatted. */
+/* Error records: all failure messages are formatted here, into `ht_error`. */
 #ifndef HT_BASE_ERROR_H
 #define HT_BASE_ERROR_H
 

@@ -1,4 +1,4 @@
-/* Half and bfloat16 to and from float, exactly: portable integer code, the reference for every vector conversion.
+/* f16 and bf16 conversion to and from f32, exact: portable integer code, the reference for every vector conversion.
  * Narrowing rounds to nearest, ties to even; overflow gives infinity; a NaN stays a (quiet) NaN with the payload bits
  * that fit, which is what the F16C and NEON instructions give. None depends on the denormal mode of the thread. */
 #ifndef HT_BASE_HALF_H

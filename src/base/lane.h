@@ -1,4 +1,5 @@
-/* One lane in the vocabulary of cpu/vector/simd.h, so that base/math_lanes.h is one text for one lane and for sixteen. */
+/* Scalar lane: one f32 in the vocabulary of cpu/vector/simd.h, so that base/math_lanes.h is one text for one lane and
+ * for sixteen. */
 #ifndef HT_BASE_LANE_H
 #define HT_BASE_LANE_H
 

@@ -1,4 +1,5 @@
-/* One f64 in the vocabulary in which base/math_lanes.h is written for f32: base/math_double_lanes.h is its text for f64. */
+/* Scalar f64 lane, in the vocabulary in which base/math_lanes.h is written for f32: base/math_double_lanes.h is its
+ * text for f64. */
 #ifndef HT_BASE_LANE_DOUBLE_H
 #define HT_BASE_LANE_DOUBLE_H
 

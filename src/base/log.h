@@ -1,4 +1,4 @@
-/* The library's side of logging; the callback is set through <hearth/log.h>. */
+/* Logging inside the library; the callback is set through <hearth/log.h>. */
 #ifndef HT_BASE_LOG_H
 #define HT_BASE_LOG_H
 

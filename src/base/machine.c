@@ -1,4 +1,4 @@
-/* What the operating system says of the machine: Linux's /proc and /sys. */
+/* Machine facts from the operating system: Linux's /proc and /sys. */
 #define _GNU_SOURCE
 #include <hearth/memory.h>
 

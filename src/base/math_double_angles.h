@@ -1,4 +1,4 @@
-/* Angles of f64: the part of base/math_double_lanes.h that goes round in circles, included by it. */
+/* Trigonometric functions of f64: a part of base/math_double_lanes.h, included by it. */
 
 /* ---- of an angle ---- */
 

@@ -1,6 +1,6 @@
-/* The functions that MLX makes random numbers with on CPUs, so that numbers of a key come out the same: `logf` and `log1pf` are
- * the C library's, the others fixed sequences of f32 operations. They are less exact than those of math_wide.h, which all
- * other arrays use. Published approximations, each with its coefficients rounded to f32:
+/* Functions behind random numbers, with MLX's bits on CPUs: `logf` and `log1pf` of the C library, the others fixed
+ * sequences of f32 operations. They are less exact than those of math_wide.h, which all other arrays use. Published
+ * approximations, each with its coefficients rounded to f32:
  *   erfinv  N. Juffa, a minimax approximation in log(1 - x^2) in two parts, errors of 2.4 units in the last place
  *   exp     S. Moshier, Cephes Mathematical Library, exp2f
  *   erf     Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, absolute errors of 1.5e-7 */

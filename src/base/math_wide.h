@@ -1,8 +1,8 @@
-/* Elementary functions of f32: those of base/math_lanes.h for one number, and those that are computed in f64 and rounded
- * once, at most 0.51 units in the last place off (tests/ops/test_math.c). Each of the latter is a fixed sequence of IEEE
- * operations that chooses between values and never between ways, so that compilers turn loops of it into vectors with the
- * same bits; arguments that need another way are named by a function beside it. f64 holds whatever f32 overflows to, so
- * rounding at the end gives infinities and zeros. */
+/* Elementary functions of f32 for one number: those of base/math_lanes.h, and those computed in f64 and rounded once,
+ * at most 0.51 units in the last place off (tests/ops/test_math.c). Each of the latter is a fixed sequence of IEEE
+ * operations that chooses between values and never between ways, so that compilers turn loops of it into vectors with
+ * the same bits; arguments that need another way are named by a function beside it. f64 holds whatever f32 overflows
+ * to, so rounding at the end gives infinities and zeros. */
 #ifndef HT_BASE_MATH_WIDE_H
 #define HT_BASE_MATH_WIDE_H
 

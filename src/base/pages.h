@@ -1,4 +1,4 @@
-/* Large pieces of memory. */
+/* Large allocations, in huge pages where the system has them. */
 #ifndef HT_BASE_PAGES_H
 #define HT_BASE_PAGES_H
 

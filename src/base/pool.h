@@ -1,5 +1,5 @@
-/* A thread pool for one device: work is cut into numbered blocks, of which the caller and each worker get a run of the
- * same length. They take its blocks one by one, and then those that are left at the ends of other runs, so that a thread
+/* Thread pool of a device: work is cut into numbered blocks, of which the caller and each worker get a run of the same
+ * length. They take its blocks one by one, and then those that are left at the ends of other runs, so that a thread
  * reads memory front to back, and one that was kept off its core holds up the others only for a block.
  *
  * The pool is leased: ht_pool_run may be called from several threads, which then take turns. Workers spin briefly for the

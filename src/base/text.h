@@ -1,4 +1,5 @@
-/* A growing byte string. Append calls after a failed allocation do nothing; the failure is seen once, at the end. */
+/* String builder: a growing byte string. Append calls after a failed allocation do nothing; the failure is seen once,
+ * at the end. */
 #ifndef HT_BASE_TEXT_H
 #define HT_BASE_TEXT_H
 

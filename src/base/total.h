@@ -1,4 +1,4 @@
-/* In what elements of a dtype are added and multiplied: integers in 32 bits at least. Sums and products have this dtype. */
+/* Accumulator dtypes of sums and products: integers in 32 bits at least. Sums and products have this dtype. */
 #ifndef HT_BASE_TOTAL_H
 #define HT_BASE_TOTAL_H
 

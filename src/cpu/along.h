@@ -1,4 +1,4 @@
-/* Operations along one axis that keep the shape: the array as [outer][n][inner], of which n are along the axis. */
+/* Axis view: an array as [outer][n][inner], for operations along one axis of n elements that keep the shape. */
 #ifndef HT_CPU_ALONG_H
 #define HT_CPU_ALONG_H
 

@@ -1,5 +1,5 @@
-/* Writing results that are larger than what a cache will keep of them: stores that go round the caches. An ordinary store
- * first reads the line that it is going to overwrite, so that a copy moves three bytes per byte and not two. */
+/* Non-temporal stores, for results that are larger than a cache will keep of them. An ordinary store first reads the
+ * line that it is going to overwrite, so that a copy moves three bytes per byte and not two. */
 #ifndef HT_CPU_BYPASS_H
 #define HT_CPU_BYPASS_H
 

@@ -1,5 +1,5 @@
-/* Lays out and runs chains: the row-wise kernels and what their rows become for the products, some rows at a time on each
- * thread; then all products in integers as one list of work, and the others one after another. */
+/* Fused stages (chains): row-wise kernels and activation quantisation some rows at a time on each thread, then all
+ * integer products as one work list, and the others one after another. */
 #include "cpu/chain.h"
 
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-/* Chains of calls on the CPU (device/device.h). */
+/* Fused stages on the CPU: the chains of device/device.h. */
 #ifndef HT_CPU_CHAIN_H
 #define HT_CPU_CHAIN_H
 

@@ -1,4 +1,4 @@
-/* The CPU as a device. */
+/* CPU device: its constructor. */
 #ifndef HT_CPU_CPU_H
 #define HT_CPU_CPU_H
 

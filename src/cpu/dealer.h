@@ -1,4 +1,4 @@
-/* Memory dealt from its beginning, every piece in cache lines of its own; at NULL it is only counted. */
+/* Scratch layout: pieces of one block of memory, each in cache lines of its own; at NULL they are only counted. */
 #ifndef HT_CPU_DEALER_H
 #define HT_CPU_DEALER_H
 

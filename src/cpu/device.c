@@ -1,4 +1,4 @@
-/* Makes a CPU device: picks the instruction set, fills the kernel table, starts the threads. */
+/* CPU device construction: picks the instruction set, fills the kernel table, starts the threads. */
 #include "cpu/device.h"
 
 #include "base/error.h"

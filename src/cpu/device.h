@@ -1,4 +1,4 @@
-/* What the CPU device is made of: the generic table and the instruction set behind it. */
+/* CPU device struct: the generic table, and the instruction set behind it. */
 #ifndef HT_CPU_DEVICE_H
 #define HT_CPU_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* Prepares elementwise programs (each.h): the function of every step, and places for what steps make for each other. */
+/* Elementwise program preparation (each.h): the function of every step, and places for intermediate results. */
 #include "cpu/each.h"
 
 /* The last step that reads what each step makes. */

@@ -1,5 +1,5 @@
-/* Elementwise operations on the CPU: functions of blocks that lie one element after the other, found by operation and
- * dtype, and the loop over operands of any strides that calls them. One operation is run as a program of one step. */
+/* Elementwise operations on the CPU: functions of contiguous blocks, found by operation and dtype, and the loop over
+ * operands of any strides that calls them. One operation is run as a program of one step. */
 #ifndef HT_CPU_EACH_H
 #define HT_CPU_EACH_H
 

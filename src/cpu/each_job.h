@@ -1,4 +1,4 @@
-/* What the files behind each.h share: a program laid out for a run (each_run.c) and its operands (each_operands.c). */
+/* Elementwise program state: a program laid out for a run (each_run.c) and its operands (each_operands.c). */
 #ifndef HT_CPU_EACH_JOB_H
 #define HT_CPU_EACH_JOB_H
 

@@ -1,5 +1,4 @@
-/* Operands of elementwise programs (each_job.h): how each is read, and gathering those whose elements do not lie one after
- * the other. */
+/* Elementwise operands (each_job.h): contiguous ones in place, others gathered into blocks. */
 #include "base/checked.h"
 #include "cpu/each_job.h"
 

@@ -1,5 +1,5 @@
-/* Runs elementwise programs by blocks that follow one another (each.h): every step of a program on one block, then on the
- * next, so that what steps make for each other stays in the first cache. */
+/* Elementwise program execution by blocks (each.h): every step of a program on one block, then on the next, so that
+ * intermediate results stay in the first-level cache. */
 #include "base/checked.h"
 #include "cpu/bypass.h"
 #include "cpu/each_job.h"

@@ -1,4 +1,5 @@
-/* Products with the matrices that rows ask for. A matrix that no row asks for is not read.
+/* Mixture-of-experts products (LINEAR_GATHER): the chosen matrices of a step as one work list. A matrix that no row
+ * asks for is not read.
  *
  * Products in integers are one list of work: every row of x is brought into the form that the weights ask for once, the
  * rows that ask for one matrix become tiles of their own, and the panels of all those matrices are cut into pieces for the

@@ -1,4 +1,4 @@
-/* Products with the matrices that rows ask for (LINEAR_GATHER). */
+/* Mixture-of-experts products (LINEAR_GATHER). */
 #ifndef HT_CPU_EXPERTS_H
 #define HT_CPU_EXPERTS_H
 

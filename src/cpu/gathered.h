@@ -1,5 +1,4 @@
-/* Which matrices the entries of GATHER_MM and QUANTIZED_MATMUL multiply: chosen by index, or, where there are no indices,
- * by broadcasting. */
+/* Matrix selection of GATHER_MM and QUANTIZED_MATMUL: by index or, where there are no indices, by broadcasting. */
 #ifndef HT_CPU_GATHERED_H
 #define HT_CPU_GATHERED_H
 

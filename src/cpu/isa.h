@@ -1,4 +1,5 @@
-/* Instruction sets of the CPU device: which ones this build holds kernels for, which one the machine can run. */
+/* Instruction sets of the CPU device: those that this build holds kernels for, and the best one that the machine can
+ * run. */
 #ifndef HT_CPU_ISA_H
 #define HT_CPU_ISA_H
 

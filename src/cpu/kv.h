@@ -1,4 +1,4 @@
-/* Where one layer's keys and values lie (device/step.h has the layout), and putting new rows there. */
+/* KV cache pages of one layer (device/step.h has the layout), and appending new rows to them. */
 #ifndef HT_CPU_KV_H
 #define HT_CPU_KV_H
 

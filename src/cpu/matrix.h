@@ -1,4 +1,4 @@
-/* Matrices on the CPU: which form a weight takes and what multiplies by it. */
+/* Matrix operations of the CPU: the packed form of a weight type, and its products. */
 #ifndef HT_CPU_MATRIX_H
 #define HT_CPU_MATRIX_H
 

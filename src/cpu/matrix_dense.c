@@ -1,5 +1,5 @@
-/* Products in f32: with dense weights from their panels, and in reference precision with weights of any type that are
- * dequantised as they are needed. Both sum in the same order. */
+/* f32 products: with dense panels, and in reference precision with weights of any type, dequantised as they are needed.
+ * Both sum in the same order. */
 #include "base/checked.h"
 #include "cpu/matrix_ops.h"
 

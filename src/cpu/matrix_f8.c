@@ -1,4 +1,4 @@
-/* Weights of 8-bit floats with scales for parts of the matrix. The product of both is the weight: rounded once to f32, as
+/* fp8 weights, with scales for parts of the matrix. The product of both is the weight: rounded once to f32, as
  * `transformers` dequantises them. */
 #include "base/checked.h"
 #include "cpu/matrix_ops.h"

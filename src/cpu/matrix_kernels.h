@@ -1,4 +1,5 @@
-/* The inner loops of matrix products, one table per instruction set; cpu/matrix_*.c cut the work for them.
+/* Matrix product kernels, one table per instruction set, and the order of their sums; cpu/matrix_*.c cut the work for
+ * them.
  *
  * The order of every quantised product, for one output y of row x of activations and row w of weights:
  *

@@ -1,4 +1,5 @@
-/* What cpu/matrix.c puts together: the ops of one instruction set with its kernels, and the products behind them. */
+/* Matrix operation tables, for cpu/matrix.c to put together: the ops of one instruction set with its kernels, and the
+ * products behind them. */
 #ifndef HT_CPU_MATRIX_OPS_H
 #define HT_CPU_MATRIX_OPS_H
 

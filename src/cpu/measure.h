@@ -1,4 +1,4 @@
-/* What this machine can do at best, measured: the yardsticks of benchmarks and of `hearth doctor`. */
+/* Peak measurement of this machine, for benchmarks and `hearth doctor`. */
 #ifndef HT_CPU_MEASURE_H
 #define HT_CPU_MEASURE_H
 

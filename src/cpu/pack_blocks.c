@@ -1,6 +1,7 @@
-/* Stored blocks to the units of a panel. A 32-bit word of a block holds four neighbouring weights, or what belongs to
- * them, and a panel wants the same word of all 16 rows side by side: so every plane is words of the file transposed, and
- * then bits moved within words, 16 rows at a time. cpu/pack.h and pack_types.c describe the results. */
+/* Panel packing: stored blocks to the units of a panel. A 32-bit word of a block holds four neighbouring weights, or
+ * what belongs to them, and a panel wants the same word of all 16 rows side by side: so every plane is words of the
+ * file transposed, and then bits moved within words, 16 rows at a time. cpu/pack.h and pack_types.c describe the
+ * results. */
 #include "cpu/pack_types.h"
 #include "formats/blocks.h"
 

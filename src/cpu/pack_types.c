@@ -1,4 +1,4 @@
-/* Scale units, each for 16 rows (r) of one group of columns:
+/* Scale units of panels by weight type, each for 16 rows (r) of one group of columns.
  *
  *   Q4_0 Q5_0 Q8_0   d[16] as halves
  *   Q4_1 Q5_1        d[16], m[16]

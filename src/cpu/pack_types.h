@@ -1,4 +1,4 @@
-/* What a panel keeps of each stored block, type by type: the weights as unsigned numbers, the rest as a scale unit. */
+/* Panel contents of each stored block, type by type: the weights as unsigned numbers, the rest as a scale unit. */
 #ifndef HT_CPU_PACK_TYPES_H
 #define HT_CPU_PACK_TYPES_H
 

@@ -1,6 +1,7 @@
-/* Products in integers with the same activations: every row is brought into the form that the weights ask for (bytes,
- * words, or both), once for all products and by any thread; then the panels of all matrices are cut into one list of
- * work for the pool. Everything is laid out before the first row is there, so that a plan does it once for many steps. */
+/* GEMM schedule of integer products with the same activations: every row is brought into the form that the weights ask
+ * for (bytes, words, or both), once for all products and by any thread; then the panels of all matrices are cut into
+ * one list of work for the pool. Everything is laid out before the first row is there, so that a plan does it once for
+ * many steps. */
 #ifndef HT_CPU_PRODUCTS_H
 #define HT_CPU_PRODUCTS_H
 

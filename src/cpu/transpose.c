@@ -1,5 +1,5 @@
-/* Transposing copies (transpose.h). A tile consists of squares as wide as a register of 16 bytes, which all machines have:
- * rounds of interleaving registers transpose them. */
+/* Tile transpose of copies (transpose.h). A tile consists of squares as wide as a register of 16 bytes, which all
+ * machines have: rounds of interleaving registers transpose them. */
 #include "cpu/transpose.h"
 
 #include "base/checked.h"

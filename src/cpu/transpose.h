@@ -1,4 +1,4 @@
-/* Copies of operands whose neighbours lie along another axis than the result's, as in a transpose: tile by tile, so that
+/* Tile transpose: copies of operands whose neighbours lie along another axis than the result's, tile by tile, so that
  * whole cache lines are read and written. */
 #ifndef HT_CPU_TRANSPOSE_H
 #define HT_CPU_TRANSPOSE_H

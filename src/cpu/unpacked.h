@@ -1,4 +1,4 @@
-/* From panels of stored blocks to decoded panels, for types that are unpacked (formats/unpack.h). */
+/* Codebook panels: stored blocks to decoded panels, for types that are unpacked (formats/unpack.h). */
 #ifndef HT_CPU_UNPACKED_H
 #define HT_CPU_UNPACKED_H
 

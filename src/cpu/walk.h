@@ -1,5 +1,5 @@
-/* Going through the elements of equally shaped views in row-major order, by spans along which every view has one stride.
- * Axes that all views could just as well see as one are merged first, so that contiguous data is a single span. */
+/* Strided iterator: the elements of equally shaped views in row-major order, by spans along which every view has one
+ * stride. Axes that all views could just as well see as one are merged first, so that contiguous data is a single span. */
 #ifndef HT_CPU_WALK_H
 #define HT_CPU_WALK_H
 

@@ -1,4 +1,4 @@
-/* A device: the function table that runs operations. Nothing above this layer knows which one it is. */
+/* Device: the function table that runs operations. Nothing above this layer knows which one it is. */
 #ifndef HT_DEVICE_DEVICE_H
 #define HT_DEVICE_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* What a kernel is given: views of its operands, the parameters of its operation, the step it serves, a leased pool and
+/* Kernel arguments: views of the operands, the parameters of the operation, the step it serves, a leased pool and
  * scratch memory. The same call is made by eager evaluation and by an executor walking a plan. */
 #ifndef HT_DEVICE_KERNEL_H
 #define HT_DEVICE_KERNEL_H

@@ -1,4 +1,4 @@
-/* What a device measures of itself, for benchmarks: a part of its function table. */
+/* Device measurement for benchmarks: a part of a device's function table. */
 #ifndef HT_DEVICE_MEASURE_H
 #define HT_DEVICE_MEASURE_H
 

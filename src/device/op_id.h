@@ -1,4 +1,4 @@
-/* The identity of every operation: what a device's kernel table and the op table (ops/op.h) are indexed by. */
+/* Operation identifiers: the index of a device's kernel table and of the op table (ops/op.h). */
 #ifndef HT_DEVICE_OP_ID_H
 #define HT_DEVICE_OP_ID_H
 

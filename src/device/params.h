@@ -1,4 +1,4 @@
-/* The parameter struct of every operation that has one: plain data, copied into the node and the plan. */
+/* Operation parameters: the struct of every operation that has one, plain data, copied into the node and the plan. */
 #ifndef HT_DEVICE_PARAMS_H
 #define HT_DEVICE_PARAMS_H
 

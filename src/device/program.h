@@ -1,6 +1,6 @@
-/* Programs: elementwise operations on arrays of one shape, run as one pass over memory. The result of a step is kept,
- * a block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built
- * once, prepared once by the device, and then run on any operands of its dtypes. */
+/* Elementwise programs: operations on arrays of one shape, run as one pass over memory. The result of a step is kept, a
+ * block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built once,
+ * prepared once by the device, and then run on any operands of its dtypes. */
 #ifndef HT_DEVICE_PROGRAM_H
 #define HT_DEVICE_PROGRAM_H
 

@@ -1,5 +1,5 @@
-/* Scans over one row of logits, for sampling. Not operations: they never appear in a graph. Every instruction set gives
- * the same bits. */
+/* Logit scans over one row, for sampling. Not operations: they never appear in a graph. Every instruction set gives the
+ * same bits. */
 #ifndef HT_DEVICE_ROW_H
 #define HT_DEVICE_ROW_H
 

@@ -1,4 +1,4 @@
-/* One step of a model: the rows it computes and the caches they belong to.
+/* Step of a model: the rows it computes and the caches they belong to.
  *
  * Rows are flat: sequence s owns rows seq_start[s] .. seq_start[s + 1] - 1, in increasing position order, so ragged
  * sequences need no padding. */

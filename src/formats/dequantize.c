@@ -1,5 +1,5 @@
-/* What every stored weight means, in f32. The order of the multiplications is part of the meaning: the values equal those
- * of the `gguf` package bit for bit. Plain code, never on a fast path. */
+/* Dequantisation: the values of every stored weight type in f32. The order of the multiplications is part of the
+ * meaning: the values equal those of the `gguf` package bit for bit. Plain code, never on a fast path. */
 #include "base/half.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"

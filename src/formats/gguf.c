@@ -1,5 +1,5 @@
-/* Parsing one GGUF file: header, metadata, tensor directory. A cursor with a sticky error walks the bytes; the first thing
- * that is wrong is the one reported. Reading values back is in gguf_value.c. */
+/* GGUF parser of one file: header, metadata, tensor directory. A cursor with a sticky error walks the bytes; the first
+ * thing that is wrong is the one reported. Reading values back is in gguf_value.c. */
 #include "formats/gguf.h"
 
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-/* Little-endian reading and the value types, shared by the two halves of the GGUF reader. */
+/* GGUF value types and little-endian reading, shared by the two halves of the GGUF reader. */
 #ifndef HT_FORMATS_GGUF_BYTES_H
 #define HT_FORMATS_GGUF_BYTES_H
 

@@ -1,4 +1,4 @@
-/* Reading GGUF metadata back. Everything here was checked when the file was parsed. */
+/* GGUF metadata values, read by type. Everything here was checked when the file was parsed. */
 #include "formats/gguf_bytes.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Made by tests/golden/grids.py from the tables of gguf 0.19.0 (gguf.quants); do not edit. */
+/* Codebooks of the IQ types, made by tests/golden/grids.py from the tables of gguf 0.19.0 (gguf.quants); do not edit. */
 #include "formats/grids.h"
 
 const uint16_t ht_grid_iq2_xxs[256] = {

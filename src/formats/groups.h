@@ -1,4 +1,4 @@
-/* Groups of quantised elements as hearth/quantize.h describes them: what they hold, and how they are made. */
+/* Quantised groups as hearth/quantize.h describes them: their contents, and quantisation to them. */
 #ifndef HT_FORMATS_GROUPS_H
 #define HT_FORMATS_GROUPS_H
 

@@ -1,5 +1,6 @@
-/* Open addressing at a load of at most one half. A file could be made whose names all hash alike, which would cost time
- * quadratic in their number; the length of a probe is therefore limited. At this load honest names stay far below. */
+/* Name index by open addressing, at a load of at most one half. A file could be made whose names all hash alike, which
+ * would cost time quadratic in their number; the length of a probe is therefore limited. At this load honest names stay
+ * far below. */
 #include "formats/name_index.h"
 
 #include "base/text.h"

@@ -1,5 +1,4 @@
-/* The names inside checkpoint files: what a name may be, and an index of names that live elsewhere: which position has this
- * name, and is any name there twice. */
+/* Names inside checkpoint files: valid names, and an index of names that live elsewhere, for positions and duplicates. */
 #ifndef HT_FORMATS_NAME_INDEX_H
 #define HT_FORMATS_NAME_INDEX_H
 

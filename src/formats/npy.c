@@ -1,3 +1,4 @@
+/* npy writer (hearth/npy.h). */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* Reading the header of .npy files: a Python dict of three entries, in any order. A sticky cursor over its bytes. */
+/* npy header parser: a Python dict of three entries, in any order. A sticky cursor over its bytes. */
 #include "formats/npy_header.h"
 
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-/* Parsing the header of one safetensors file and keeping the tensors of all. Which files make a checkpoint is decided in
+/* Safetensors parser: the header of one file, and the tensors of all. Which files make a checkpoint is decided in
  * safetensors_open.c. */
 #include "formats/safetensors.h"
 

@@ -1,4 +1,4 @@
-/* Which files make a safetensors checkpoint: an index, one file, or numbered shards. */
+/* Safetensors checkpoint files: an index, one file, or numbered shards. */
 #define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* The inside of ht_safetensors, shared by its parser and its opener. */
+/* Internals of ht_safetensors, shared by its parser and its opener. */
 #ifndef HT_FORMATS_SAFETENSORS_SET_H
 #define HT_FORMATS_SAFETENSORS_SET_H
 

@@ -1,4 +1,5 @@
-/* Eight weights at a time, as the bytes of a 64-bit word. formats/blocks.h says what the bits mean. */
+/* Codebook types unpacked, eight weights at a time, as the bytes of a 64-bit word. formats/blocks.h says what the bits
+ * mean. */
 #include "formats/unpack.h"
 
 #include "base/half.h"

@@ -1,5 +1,5 @@
-/* Types whose bits are laid out for a table of values rather than for arithmetic: a group of 32 weights is unpacked to
- * integers at a time, which everything else starts from. */
+/* Codebook types, whose bits are laid out for a table of values rather than for arithmetic: a group of 32 weights is
+ * unpacked to integers at a time, which everything else starts from. */
 #ifndef HT_FORMATS_UNPACK_H
 #define HT_FORMATS_UNPACK_H
 

@@ -1,6 +1,6 @@
-/* The forms in which checkpoints store a weight: one table gives each its name, block length and bytes.
- * Block layouts: the `gguf` package (gguf.quants, gguf.constants); each layout's struct is in formats/blocks.h. Those of MLX's
- * affine groups are described in formats/affine.h. */
+/* Weight types of checkpoints: one table gives each its name, block length and bytes. Block layouts: the `gguf` package
+ * (gguf.quants, gguf.constants); each layout's struct is in formats/blocks.h. Those of MLX's affine groups are
+ * described in formats/affine.h. */
 #ifndef HT_FORMATS_WEIGHT_TYPE_H
 #define HT_FORMATS_WEIGHT_TYPE_H
 

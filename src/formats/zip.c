@@ -1,4 +1,4 @@
-/* The directory of a ZIP archive: found from the end, and checked against the file and the entries' own headers. */
+/* ZIP directory: found from the end of an archive, and checked against the file and the entries' own headers. */
 #include "formats/zip.h"
 
 #include "base/checked.h"

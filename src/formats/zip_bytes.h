@@ -1,4 +1,4 @@
-/* The records of a ZIP archive, for its reader and its writer. Numbers are little-endian. */
+/* ZIP records, for the reader and the writer. Numbers are little-endian. */
 #ifndef HT_FORMATS_ZIP_BYTES_H
 #define HT_FORMATS_ZIP_BYTES_H
 

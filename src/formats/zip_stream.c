@@ -1,4 +1,4 @@
-/* What is in an entry of a ZIP archive: unpacked by zlib, and compared with its checksum. */
+/* ZIP entry contents: inflated by zlib, and compared with the checksum. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/zip.h"

@@ -1,4 +1,4 @@
-/* Writing ZIP archives. An entry's header is put in front of it without its sizes, and again when they are known. All times are
+/* ZIP writer. An entry's header is put in front of it without its sizes, and again when they are known. All times are
  * the format's first, so that equal arrays make equal files. */
 #include "base/checked.h"
 #include "base/error.h"

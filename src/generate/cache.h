@@ -1,4 +1,4 @@
-/* A session's keys and values: pages of 256 positions per layer, allocated between steps as positions need them.
+/* KV cache of a session: pages of 256 positions per layer, allocated between steps as positions need them.
  *
  * A layer without a window keeps every page. A layer with one keeps a ring of pages, just enough for the window of the
  * first row of a step while the step's last row is written. Pages are counted memory (array/memory.h). A cache belongs to

@@ -1,5 +1,5 @@
-/* The built-in chat formats, in the dialects of the templates that are known (models/template.h): the text is the one that
- * the template would write for system, user and assistant messages. */
+/* Built-in chat formats, in the dialects of the templates that are known (models/template.h): the text is the one that the
+ * template would write for system, user and assistant messages. */
 #ifndef HT_GENERATE_CHAT_H
 #define HT_GENERATE_CHAT_H
 

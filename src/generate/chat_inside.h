@@ -1,4 +1,4 @@
-/* What the files that write chat formats share: the conversation being written. */
+/* Chat format writers: the conversation being written, shared by their files. */
 #ifndef HT_GENERATE_CHAT_INSIDE_H
 #define HT_GENERATE_CHAT_INSIDE_H
 

@@ -1,5 +1,5 @@
-/* The formats with [INST] around what the user says. Mistral's templates differ in blanks and in where the system text
- * goes, from model to model. */
+/* Chat formats with [INST] around the user's text: Llama 2's and Mistral's. Mistral's templates differ in blanks and in
+ * where the system text goes, from model to model. */
 #include "base/error.h"
 #include "generate/chat_inside.h"
 

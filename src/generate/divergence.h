@@ -1,4 +1,4 @@
-/* What one row of logits says of the next token, and how far two rows are apart. */
+/* KL divergence: the probabilities of one row of logits, and the distance between two rows. */
 #ifndef HT_GENERATE_DIVERGENCE_H
 #define HT_GENERATE_DIVERGENCE_H
 

@@ -1,5 +1,5 @@
-/* Perplexity and divergence over the windows of a text. Two models go through a window side by side, some rows at a time, so
- * that only these rows' logits are ever in memory. */
+/* Perplexity and KL divergence over the windows of a text. Two models go through a window side by side, some rows at a
+ * time, so that only these rows' logits are ever in memory. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/device.h"

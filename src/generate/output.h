@@ -1,5 +1,5 @@
-/* The text side of generation: pieces of text in, what may be shown out. Text is held back only as far as it could be
- * the beginning of a stop string. */
+/* Output text stream of generation: pieces of text in, text that may be shown out. Text is held back only as far as it
+ * could be the beginning of a stop string. */
 #ifndef HT_GENERATE_OUTPUT_H
 #define HT_GENERATE_OUTPUT_H
 

@@ -1,4 +1,4 @@
-/* One row of logits and the parts of it that a sampler asks for, without ever sorting all of it.
+/* One row of logits, and the parts of it that a sampler asks for, found without sorting the row.
  *
  * Every filter of the chain keeps a prefix of the row in descending order (ties: lowest index first). So what is kept
  * is described by its last member, an `ht_cut`, and found by scans over blocks of HT_ROW_BLOCK values. */

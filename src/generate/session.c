@@ -1,3 +1,4 @@
+/* Sessions: opening, positions, forward steps and release. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/pool.h"

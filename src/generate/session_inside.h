@@ -1,4 +1,4 @@
-/* What a session holds, for the files of this folder. */
+/* Session internals, shared by the files of this folder. */
 #ifndef HT_GENERATE_SESSION_INSIDE_H
 #define HT_GENERATE_SESSION_INSIDE_H
 

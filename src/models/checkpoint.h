@@ -1,5 +1,5 @@
-/* A checkpoint on disk: which files it consists of, its configuration, and its tensors as stored, by name. Everything
- * that differs between GGUF and safetensors, but for the names of tensors, ends here.
+/* Checkpoint on disk: its files, its configuration, and its stored tensors by name. Everything that differs between
+ * GGUF and safetensors, but for the names of tensors, ends here.
  *
  * Immutable once opened; may be shared between threads. */
 #ifndef HT_MODELS_CHECKPOINT_H

@@ -1,5 +1,5 @@
-/* A model's configuration: what config.json or GGUF metadata says, in one form, with every default filled in and every
- * number checked. Which file it came from is not visible any more. */
+/* Model configuration: config.json or GGUF metadata in one form, with every default filled in and every number checked.
+ * Which file it came from is not visible any more. */
 #ifndef HT_MODELS_CONFIG_H
 #define HT_MODELS_CONFIG_H
 

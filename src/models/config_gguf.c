@@ -1,4 +1,5 @@
-/* GGUF metadata. Not everything is there: what the file leaves out comes from its tensors or the family. */
+/* Configuration from GGUF metadata. Not everything is there: what the file leaves out comes from its tensors or the
+ * family. */
 #include "base/error.h"
 #include "models/registry.h"
 #include "tokenizer/vocab.h"

@@ -1,4 +1,4 @@
-/* config.json and generation_config.json: every spelling of a field that checkpoints use. */
+/* Configuration from config.json and generation_config.json: every spelling of a field that checkpoints use. */
 #include "base/error.h"
 #include "formats/json.h"
 #include "models/quantized.h"

@@ -1,4 +1,4 @@
-/* What a token of a loaded model asks of the machine. */
+/* Roofline of a loaded model: the bytes and operations of a token. */
 #include "device/device.h"
 #include "models/model.h"
 #include "models/weights.h"

@@ -1,5 +1,5 @@
-/* The decoder that most families are: blocks of attention and a gated feed-forward, each with a norm before it and maybe
- * one after it. */
+/* Decoder of most families: blocks of attention and a gated feed-forward, each with a norm before it and maybe one
+ * after it. */
 #include "models/decoder.h"
 
 #include "models/kv.h"

@@ -1,4 +1,4 @@
-/* What decoder-only families share: the layer, tables of its weights, and the forward function that runs it.
+/* Decoder layer, the tables of its weights, and the forward function, shared by decoder-only families.
  *
  * A family whose layers are made of these parts, some of which it may lack, is a row in the registry and the names of its
  * other weights. One with parts of its own begins its layer struct with ht_decoder_layer and writes its forward function

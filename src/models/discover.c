@@ -1,5 +1,5 @@
-/* Walking a tree of directories for checkpoints. The walk keeps a list of directories to come instead of calling itself, so
- * that a deep tree needs no deep stack. */
+/* Checkpoint discovery in a tree of directories. The walk keeps a list of directories to come instead of calling
+ * itself, so that a deep tree needs no deep stack. */
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/gguf_set.h"

@@ -1,5 +1,5 @@
-/* Where checkpoints keep the matrices of a layer's experts, and under which names: one tensor for each, with its number in
- * the name; or all in one, [n_experts, rows, columns], which may hold another part's rows as well. */
+/* Expert matrices in checkpoints, and their tensor names: one tensor for each, with its number in the name; or all in
+ * one, [n_experts, rows, columns], which may hold another part's rows as well. */
 #ifndef HT_MODELS_EXPERTS_H
 #define HT_MODELS_EXPERTS_H
 

@@ -1,4 +1,4 @@
-/* Tensors that a checkpoint has beyond what its family needs: named once, in one line of the log, and never fatal. */
+/* Unused tensors of a checkpoint: named once, in one line of the log, and never fatal. */
 #ifndef HT_MODELS_EXTRAS_H
 #define HT_MODELS_EXTRAS_H
 

@@ -1,4 +1,4 @@
-/* What a model author writes with: the context of a forward function, linear layers, embeddings and attention.
+/* Vocabulary of a model's author: the context of a forward function, linear layers, embeddings and attention.
  *
  * A forward function takes the token rows of a batch and returns the logits of the rows that are asked for. It is run
  * eagerly, traced into a plan, or differentiated; so it never looks at values, and row counts are only ever the leading

@@ -1,6 +1,6 @@
-/* Gemma 4: Gemma 3's blocks with plain norms, values that are normed too, and wider heads on the layers that see
- * everything, which turn a quarter of them, and a scale on what a layer gives. Some sizes share the keys and values of
- * earlier layers and add to every layer a part of a second embedding; some have experts beside the feed-forward. */
+/* Gemma 4: Gemma 3's blocks with plain norms, normed values, wider heads with partial rotary embedding on
+ * full-attention layers, and a scale on a layer's output. Some sizes share the keys and values of earlier layers and
+ * add to every layer a part of a second embedding; some have experts beside the feed-forward. */
 #include "models/decoder.h"
 #include "models/kv.h"
 

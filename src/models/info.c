@@ -1,4 +1,4 @@
-/* What a checkpoint says of itself, without its weights. A GGUF file of a family that cannot be run is described all the
+/* Checkpoint information, read without the weights. A GGUF file of a family that cannot be run is described all the
  * same, as far as its metadata goes. */
 #include "models/info.h"
 

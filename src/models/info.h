@@ -1,4 +1,4 @@
-/* Reading what a checkpoint says of itself, for the files of this folder. */
+/* Checkpoint information, for the files of this folder. */
 #ifndef HT_MODELS_INFO_H
 #define HT_MODELS_INFO_H
 

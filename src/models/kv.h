@@ -1,4 +1,4 @@
-/* How much memory keys and values take: the one place where positions become pages and pages become bytes. */
+/* KV cache memory: positions to pages, and pages to bytes. */
 #ifndef HT_MODELS_KV_H
 #define HT_MODELS_KV_H
 

@@ -1,4 +1,4 @@
-/* Loading a model: checkpoint, configuration, tokenizer, weights, plan; and giving it back. */
+/* Model loading: checkpoint, configuration, tokenizer, weights, plan; and release. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "models/kv.h"

@@ -1,4 +1,4 @@
-/* A loaded model as the layers above see it: what to run, how big its caches are, and who holds it. */
+/* Loaded model as the layers above see it: its plan, the size of its caches, and its reference count. */
 #ifndef HT_MODELS_MODEL_H
 #define HT_MODELS_MODEL_H
 

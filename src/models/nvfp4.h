@@ -1,5 +1,5 @@
-/* NVFP4 weights of safetensors as tools for NVIDIA's processors write them: two numbers of 4 bits to a byte, a scale in
- * 8-bit floats for every 16 columns, and one for the whole tensor. ModelOpt calls them `X.weight`, `X.weight_scale` and
+/* NVFP4 weights of safetensors as ModelOpt and compressed-tensors write them: two numbers of 4 bits to a byte, an fp8
+ * scale for every 16 columns, and one for the whole tensor. ModelOpt calls them `X.weight`, `X.weight_scale` and
  * `X.weight_scale_2`; compressed-tensors `X.weight_packed`, `X.weight_scale` and `X.weight_global_scale`, by which is
  * divided. Experts may lie in one tensor, [experts, rows, columns], for which ModelOpt leaves `.weight` out: `X`,
  * `X_weight_scale`, `X_weight_scale_2`. (MLX's are models/mlx.h's.) The first two are one tensor, whose rows

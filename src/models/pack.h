@@ -1,4 +1,4 @@
-/* Packing stored tensors into matrices of a device, all of them at once. */
+/* Packing of stored tensors into matrices of a device, all of them in one job. */
 #ifndef HT_MODELS_PACK_H
 #define HT_MODELS_PACK_H
 

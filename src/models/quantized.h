@@ -1,5 +1,5 @@
-/* What config.json's quantization_config says of weights that are stored quantised by others than MLX (models/mlx.h): which
- * ways can be read, and what the tensors themselves do not tell. */
+/* quantization_config of config.json, of weights quantised by others than MLX (models/mlx.h): the methods that can be
+ * read, and facts that the tensors do not tell. */
 #ifndef HT_MODELS_QUANTIZED_H
 #define HT_MODELS_QUANTIZED_H
 

@@ -1,5 +1,5 @@
-/* Qwen: Llama's layer, of which the last ones may slide. Qwen2 has biases on q, k and v; Qwen3 norms q and k per head, and
- * may have experts in place of the feed-forward. */
+/* Qwen: Llama's layer, of which the last ones may have a sliding window. Qwen2 has biases on q, k and v; Qwen3 norms q
+ * and k per head, and may have experts in place of the feed-forward. */
 #include "models/decoder.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The families this build can run: one row per architecture, each defined in the family's own file. */
+/* Model families of this build: one row per architecture, each defined in the family's own file. */
 #ifndef HT_MODELS_REGISTRY_H
 #define HT_MODELS_REGISTRY_H
 

@@ -1,4 +1,4 @@
-/* How much memory a model may take on this machine, and how much it wants. */
+/* Memory check: the memory that a model may take on this machine, and the memory that it wants. */
 #ifndef HT_MODELS_ROOM_H
 #define HT_MODELS_ROOM_H
 

@@ -1,6 +1,6 @@
-/* Scales of weights in 8-bit floats, which lie beside them as tensors of their own: `x.weight_scale_inv`,
- * `x.weight_scale` or `x.scales`, by which a weight is multiplied. One for the whole matrix, one per row, or one per block of
- * the size that config.json states (models/quantized.h), as `transformers` reads them. */
+/* Scales of fp8 weights, which lie beside them as tensors of their own: `x.weight_scale_inv`, `x.weight_scale` or
+ * `x.scales`, by which a weight is multiplied. One for the whole matrix, one per row, or one per block of the size that
+ * config.json states (models/quantized.h), as `transformers` reads them. */
 #ifndef HT_MODELS_SCALES_H
 #define HT_MODELS_SCALES_H
 

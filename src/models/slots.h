@@ -1,5 +1,5 @@
-/* How many calls compute on a model at once: a fixed number of slots, given out in the order in which they were asked for.
- * More calls would not make the machine faster, but each of them slower. Thread-safe. */
+/* Admission of calls that compute on a model at once: a fixed number of slots, given out in the order in which they
+ * were asked for. More calls would not make the machine faster, but each of them slower. Thread-safe. */
 #ifndef HT_MODELS_SLOTS_H
 #define HT_MODELS_SLOTS_H
 

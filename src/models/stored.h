@@ -1,4 +1,4 @@
-/* Reading a tensor in the form that ht_dequantize and packing take, wherever its parts lie. */
+/* Stored tensor reader, in the form that ht_dequantize and packing take, wherever the parts of a tensor lie. */
 #ifndef HT_MODELS_STORED_H
 #define HT_MODELS_STORED_H
 

@@ -1,5 +1,6 @@
-/* A table of which only rows are asked for, such as an embedding that is not the output head as well: it stays in the file,
- * and a row is read when it is needed. A file that was written to since is an error, as its rows would be others. */
+/* File-backed rows: a table of which only rows are asked for, such as an embedding that is not the output head as well,
+ * stays in the file, and a row is read when it is needed. A file that was written to since is an error, as its rows
+ * would be others. */
 #ifndef HT_MODELS_TABLE_H
 #define HT_MODELS_TABLE_H
 

@@ -1,5 +1,4 @@
-/* What a checkpoint's vocabulary tells about talking: the chat format it was trained on, and the tokens that end an
- * answer. */
+/* Chat format detection from a checkpoint's vocabulary and template, and the tokens that end an answer. */
 #ifndef HT_MODELS_TALK_H
 #define HT_MODELS_TALK_H
 

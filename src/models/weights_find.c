@@ -1,4 +1,4 @@
-/* Single tensors: looked up, checked, and put into the store. */
+/* Tensor lookup: single tensors found, checked, and put into the store. */
 #include "base/error.h"
 #include "models/nvfp4.h"
 #include "models/pack.h"

@@ -1,4 +1,4 @@
-/* What the files that load weights share: the store, and the walk over a family's tables that fills it. */
+/* Weight loading internals: the store, and the traversal of a family's tables that fills it. */
 #ifndef HT_MODELS_WEIGHTS_INSIDE_H
 #define HT_MODELS_WEIGHTS_INSIDE_H
 

@@ -1,4 +1,4 @@
-/* The places of a family's tables: what each is called in the checkpoint and what shape it has, and which tensors fill it. */
+/* Weight places of a family's tables: the name of each in the checkpoint, its shape, and the tensors that fill it. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "models/kv.h"

@@ -1,5 +1,5 @@
-/* For functions that hand themselves to a record (array/record.h): their arguments beside arrays, and a function that calls
- * them once more. */
+/* Call replay: the arguments of a recorded call (array/record.h) beside its arrays, and a function that makes the call
+ * once more. */
 #ifndef HT_OPS_AGAIN_H
 #define HT_OPS_AGAIN_H
 

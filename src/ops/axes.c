@@ -1,4 +1,4 @@
-/* Axes in another order, merged, taken apart, or walked together: views of the same elements. */
+/* Axis views of the same elements: permuted, merged, split, diagonal. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

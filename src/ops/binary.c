@@ -1,4 +1,5 @@
-/* Functions of two elements: shapes broadcast as NumPy defines it, dtypes meet as MLX defines it (ht_dtype_promote). */
+/* Elementwise operations of two operands: shapes broadcast as NumPy defines it, dtypes meet as MLX defines it
+ * (ht_dtype_promote). */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-/* Choosing along the last axis, and what a mixture of experts makes of it: products with the chosen matrices alone. */
+/* Top-k along the last axis, and mixture-of-experts products with the chosen matrices alone. */
 #include "base/error.h"
 #include "ops/op.h"
 

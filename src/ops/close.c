@@ -1,4 +1,4 @@
-/* Whether arrays are the same, or nearly. */
+/* Array comparison: equal, or close within a tolerance. */
 #include "ops/again.h"
 #include "ops/op.h"
 

@@ -1,4 +1,4 @@
-/* Einstein's summation convention. Labels are numbers: the letters in the order of ASCII, then the axes of an ellipsis,
+/* Einstein summation (einsum). Labels are numbers: the letters in the order of ASCII, then the axes of an ellipsis,
  * counted from the right. Two operands are contracted as one product of matrices: the labels that both have and that
  * are wanted later are its batch, those that nobody wants later are summed over. */
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/* Functions of one element, with the dtypes that MLX gives them. */
+/* Elementwise operations of one operand, with the dtypes that MLX gives them. */
 #include "base/error.h"
 #include "ops/op.h"
 

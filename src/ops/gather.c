@@ -1,4 +1,4 @@
-/* Products of matrices that indices choose: dense ones, and quantised ones with or without indices. */
+/* Gathered and quantised matrix products (gather_mm, quantized_matmul, gather_qmm), and quantisation. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/groups.h"

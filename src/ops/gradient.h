@@ -1,4 +1,4 @@
-/* Reverse rules (ops/op.h), and what they share. */
+/* Reverse rules (vjp, ops/op.h), and their shared helpers. */
 #ifndef HT_OPS_GRADIENT_H
 #define HT_OPS_GRADIENT_H
 

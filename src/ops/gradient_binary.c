@@ -1,5 +1,5 @@
-/* Reverse rules of functions of two elements. Their operands have the result's shape: what was broadcast was so by a view,
- * whose rule adds up. */
+/* Reverse rules of elementwise operations of two operands. Their operands have the result's shape: what was broadcast
+ * was so by a view, whose rule adds up. */
 #include "ops/gradient.h"
 
 #define RULE(name, of_a, of_b)                                                                                         \

@@ -1,4 +1,4 @@
-/* Reverse rules of functions of one element: the gradient times the derivative, written in x and y = f(x). */
+/* Reverse rules of elementwise operations of one operand: the gradient times the derivative, written in x and y = f(x). */
 #include "ops/gradient.h"
 
 #include <math.h>

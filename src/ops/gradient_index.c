@@ -1,4 +1,4 @@
-/* Reverse rules of what takes elements by their place, and what puts them there: one is the reverse of the other. */
+/* Reverse rules of gather and scatter, each of which is the reverse of the other. */
 #include "ops/gradient.h"
 
 #include <hearth/index.h>

@@ -1,4 +1,4 @@
-/* Reverse rules of products: y = a b, or a b^T. */
+/* Reverse rules of matrix products: y = a b, or a b^T. */
 #include "ops/gradient.h"
 
 bool ht_vjp_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {

@@ -1,4 +1,4 @@
-/* Reverse rules of elements in order: each gradient goes back to the place its element came from. */
+/* Reverse rules of sorting: each gradient goes back to the place its element came from. */
 #include "ops/gradient.h"
 
 #include <hearth/index.h>

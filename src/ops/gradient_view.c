@@ -1,4 +1,4 @@
-/* Reverse rules of views and joins: what was shown in another order goes back, what was shown several times adds up. */
+/* Reverse rules of views and joins: permutations are undone, broadcasts are summed. */
 #include "ops/gradient.h"
 
 #include <stdlib.h>

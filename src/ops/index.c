@@ -1,4 +1,4 @@
-/* Elements by their place: taken, put, joined with what is there; windows that are replaced. */
+/* Gather and scatter: elements and slices taken by index, put, or joined with the stored ones. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-/* Arrays made of several, or of one several times. */
+/* Concatenation, stacking, repetition, padding and rolling. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "ops/again.h"

@@ -1,4 +1,4 @@
-/* Products over chosen axes, as views around one product of matrices. */
+/* Contractions over chosen axes (inner, outer, tensordot, addmm), as views around one matrix product. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-/* Arrays from nothing and copies: full, arange, cast, contiguous. */
+/* Array constructors and copies: full, arange, cast, contiguous. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-/* Products of arrays with arrays, and with packed weights; rows of those. */
+/* Matrix products of arrays with arrays and with packed weights, and rows of those. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

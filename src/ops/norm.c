@@ -1,4 +1,4 @@
-/* Norms of vectors. */
+/* Vector norms. */
 #include "base/dtype.h"
 #include "ops/op.h"
 

@@ -1,4 +1,4 @@
-/* The table of operations, and the one way a node comes into being. */
+/* Op table, and the one way a node comes into being. */
 #include "ops/op.h"
 
 #include "array/record.h"

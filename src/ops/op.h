@@ -1,5 +1,5 @@
-/* The op table: one row per operation, with its shape rule and what the graph may do with it. Kernels are in
- * the device's table, indexed the same way. */
+/* Op table: one row per operation, with its shape rule and what the graph may do with it. Kernels are in the device's
+ * table, indexed the same way. */
 #ifndef HT_OPS_OP_H
 #define HT_OPS_OP_H
 

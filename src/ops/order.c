@@ -1,4 +1,4 @@
-/* Elements in order along an axis. */
+/* Sorting and partitioning along an axis. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

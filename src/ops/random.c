@@ -1,5 +1,5 @@
-/* Random numbers: bits from a key, and what is made of them. The order of the steps, and of what is rounded to which dtype,
- * is what makes the numbers those of MLX. */
+/* Random numbers: bits from a key, and the distributions made of them. The order of the steps, and of what is rounded
+ * to which dtype, is what makes the numbers those of MLX. */
 #include "base/error.h"
 #include "ops/again.h"
 #include "ops/op.h"

@@ -1,4 +1,4 @@
-/* Windows on every so-manieth element of each axis: looked at, and replaced. */
+/* Strided slices, with a step on each axis: viewed, and updated. */
 #include "array/record.h"
 #include "base/checked.h"
 #include "base/error.h"

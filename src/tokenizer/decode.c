@@ -1,5 +1,5 @@
-/* Ids to text. One machine serves both the whole-sequence and the streaming form: tokens go in, complete characters come
- * out, and what may still change is held back. */
+/* Detokenization: ids to text. One machine serves both the whole-sequence and the streaming form: tokens go in,
+ * complete characters come out, and what may still change is held back. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,4 +1,5 @@
-/* Text to ids: repair, added tokens, normalizer, pre-tokenizer, model, post-processor. One encoder per call. */
+/* Tokenization: text to ids, through repair, added tokens, normalizer, pre-tokenizer, model and post-processor. One
+ * encoder per call. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* Loading by path: a GGUF, a tokenizer.json, or a directory with either. */
+/* Tokenizer loading by path: a GGUF, a tokenizer.json, or a directory with either. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"

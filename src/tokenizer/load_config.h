@@ -1,4 +1,4 @@
-/* tokenizer_config.json: what it adds to a tokenizer.json. */
+/* tokenizer_config.json: its additions to a tokenizer.json. */
 #ifndef HT_TOKENIZER_LOAD_CONFIG_H
 #define HT_TOKENIZER_LOAD_CONFIG_H
 

@@ -1,4 +1,4 @@
-/* A tokenizer from a GGUF's metadata. The file names its pre-tokenizer only by a word (`tokenizer.ggml.pre`); the table
+/* Tokenizer from a GGUF's metadata. The file names its pre-tokenizer only by a word (`tokenizer.ggml.pre`); the table
  * below says what the tokenizer.json of that model has, stage by stage. Words not in it are refused: a near miss would
  * tokenize almost right. */
 #include "base/error.h"

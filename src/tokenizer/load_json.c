@@ -1,4 +1,4 @@
-/* A tokenizer from a tokenizer.json: each stage of the file becomes the stage of the same name. A step, or a parameter of
+/* Tokenizer from a tokenizer.json: each stage of the file becomes the stage of the same name. A step, or a parameter of
  * a step, that this version does not know is refused by name. */
 #include "base/checked.h"
 #include "base/error.h"

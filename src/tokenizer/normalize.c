@@ -1,4 +1,4 @@
-/* The normalizer stage: each step rewrites a whole stretch of text. */
+/* Normalizer stage: each step rewrites a whole stretch of text. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* The pre-tokenizer stage: each step splits or rewrites the pieces of the step before, depth first, so that no list of
+/* Pre-tokenizer stage: each step splits or rewrites the pieces of the step before, depth first, so that no list of
  * pieces is ever built; pieces that leave the last step go to the model. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"

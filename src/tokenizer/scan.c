@@ -1,4 +1,4 @@
-/* Scanners: the well-known pre-tokenizer patterns written out by hand. Each finds the end of the pattern's match that
+/* Pre-tokenizer scanners: the well-known patterns written out by hand. Each finds the end of the pattern's match that
  * begins at text[at]; the patterns match everywhere. */
 #include "tokenizer/tokenizer.h"
 

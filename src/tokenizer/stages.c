@@ -1,4 +1,4 @@
-/* Building a tokenizer's stages: the small constructors that both loaders use, and the completion at the end. */
+/* Tokenizer stages: the small constructors that both loaders use, and the completion at the end. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 

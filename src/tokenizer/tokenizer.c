@@ -1,4 +1,4 @@
-/* The tokenizer as its users see it: questions and release. */
+/* Tokenizer queries and release, as its users see it. */
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The tokenizer from the inside: what the loaders fill in and the encoder and decoder read.
+/* Tokenizer internals: the stages that the loaders fill in and the encoder and decoder read.
  *
  * Everything here follows the stages of a Hugging Face tokenizer.json (normalizer, pre_tokenizer, model,
  * post_processor, decoder, added_tokens); a GGUF's metadata is turned into the same stages. Immutable after loading. */

@@ -1,4 +1,4 @@
-/* Made by tools/unicode_tables.py from tokenizers 0.23.3; do not edit. */
+/* Unicode character classes, made by tools/unicode_tables.py from tokenizers 0.23.3; do not edit. */
 #include "tokenizer/unicode.h"
 
 /* clang-format off */

@@ -3,7 +3,7 @@
     python3 tests/golden/grids.py > src/formats/grids.c      (needs: pip install gguf==0.19.0)"""
 from gguf import quants
 
-print("""/* Made by tests/golden/grids.py from the tables of gguf 0.19.0 (gguf.quants); do not edit. */
+print("""/* Codebooks of the IQ types, made by tests/golden/grids.py from the tables of gguf 0.19.0 (gguf.quants); do not edit. */
 #include "formats/grids.h"
 """)
 for name, table in {"iq2_xxs": quants.IQ2_XXS, "iq2_xs": quants.IQ2_XS, "iq2_s": quants.IQ2_S, "iq3_xxs": quants.IQ3_XXS,

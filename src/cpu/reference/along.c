@@ -1,4 +1,4 @@
-/* Elements along one axis, each by an index of its own: taken, put, or joined with what is there. */
+/* Take and put along one axis, each element by an index of its own: plain kernels. */
 #include "base/dtype.h"
 #include "cpu/reference/combine.h"
 #include "cpu/reference/move.h"

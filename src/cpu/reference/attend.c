@@ -1,4 +1,4 @@
-/* Attention over the caches of a step, one query head at a time, in f64: what the blocked kernels are compared with. */
+/* Attention over the KV cache of a step, one query head at a time, in f64: the reference of the blocked kernels. */
 #include "base/math.h"
 #include "cpu/kv.h"
 #include "cpu/reference/reference.h"

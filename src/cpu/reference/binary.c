@@ -1,5 +1,5 @@
-/* Functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers wrap around, and
- * what they give when divided by zero is 0, as in NumPy. */
+/* Elementwise functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers
+ * wrap around, and what they give when divided by zero is 0, as in NumPy. */
 #include "base/error.h"
 #include "base/math_double.h"
 #include "cpu/reference/reference.h"

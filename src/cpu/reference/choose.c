@@ -1,4 +1,4 @@
-/* Choosing along the last axis: where the largest values are. */
+/* Top-k: indices of the largest elements along the last axis, for routing to experts. */
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"

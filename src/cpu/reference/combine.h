@@ -1,4 +1,4 @@
-/* Values that join what is at a place. */
+/* Scatter combination: values joined with those stored at their indices. */
 #ifndef HT_CPU_REFERENCE_COMBINE_H
 #define HT_CPU_REFERENCE_COMBINE_H
 

@@ -1,4 +1,4 @@
-/* Arrays behind each other along an axis: each is copied to its window of the result. */
+/* Concatenation along an axis: each array is copied to its window of the result. */
 #include "base/dtype.h"
 #include "cpu/reference/move.h"
 #include "cpu/reference/reference.h"

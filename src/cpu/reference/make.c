@@ -1,4 +1,4 @@
-/* Copies and fresh values. */
+/* Copies and fills. */
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"

@@ -1,4 +1,4 @@
-/* The matrix kernels for machines without a vector form: the vector sources over plain lanes. */
+/* Matrix kernels for machines without a vector form: the vector sources over plain lanes. */
 #define HT_ISA      reference
 #define FETCH_AHEAD FETCH_AHEAD_DENSE /* both sources have one */
 #include "cpu/vector/matrix_f32.c"

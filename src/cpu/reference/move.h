@@ -1,4 +1,4 @@
-/* Elements moved between strided windows, whatever their dtype. */
+/* Strided copies between windows, whatever the dtype. */
 #ifndef HT_CPU_REFERENCE_MOVE_H
 #define HT_CPU_REFERENCE_MOVE_H
 

@@ -1,4 +1,4 @@
-/* Indices as offsets into what they index. */
+/* Index resolution: indices as checked offsets into the indexed array. */
 #ifndef HT_CPU_REFERENCE_PLACES_H
 #define HT_CPU_REFERENCE_PLACES_H
 

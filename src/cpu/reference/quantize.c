@@ -1,4 +1,5 @@
-/* Quantised arrays: made, read and multiplied by, one group at a time; products of matrices by index. Sums are f64. */
+/* Quantised arrays: quantised, dequantised and multiplied one group at a time; products of matrices by index. Sums are
+ * f64. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "cpu/gathered.h"

@@ -1,5 +1,5 @@
-/* Random numbers for machines without a vector form. Bits and sums are the same source, compiled for any machine; functions
- * are computed for one element at a time. */
+/* Random number kernels for machines without a vector form. Bits and sums are the same source, compiled for any
+ * machine; functions are computed for one element at a time. */
 #define HT_ISA reference
 #include "base/error.h"
 #include "cpu/reference/reference.h"

@@ -1,4 +1,4 @@
-/* y_i = x_i + d_i * y_(i-1) along rows, kept in f64 on the way. */
+/* First-order recurrence y_i = x_i + d_i * y_(i-1) along rows, kept in f64 on the way. */
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"
 #include "cpu/walk.h"

@@ -1,4 +1,4 @@
-/* The plain kernels, one for every operation on arrays alone (those on packed weights are in cpu/linear.h). They take any
+/* Plain kernels, one for every operation on arrays alone (those on packed weights are in cpu/linear.h). They take any
  * dtype for which the operation is defined, any strides, and arrays without elements. */
 #ifndef HT_CPU_REFERENCE_REFERENCE_H
 #define HT_CPU_REFERENCE_REFERENCE_H

@@ -1,4 +1,4 @@
-/* What the elements along an axis give together up to each place. Floating point is kept in f64 on the way. */
+/* Cumulative sums, products and extremes along an axis. Floating point is kept in f64 on the way. */
 #include "cpu/along.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"

@@ -1,4 +1,4 @@
-/* Slices put to where an index says, or joined with what is there.
+/* Scatter: slices put to the indices given, or joined with the stored ones.
  *
  * Slices that meet join in the order of the index, whatever the threads: each of these has elements of the result of its
  * own, columns of all slices where slices are long, and else a range of places. */

@@ -1,4 +1,4 @@
-/* An array with others in the place of some of its elements, which form a window. */
+/* Slice update: an array with a window of its elements replaced. */
 #include "base/dtype.h"
 #include "cpu/reference/move.h"
 #include "cpu/reference/reference.h"

@@ -1,5 +1,4 @@
-/* Elements along the last axis in order, or parted by one of them, and the places they come from. Rows are dealt to the
- * threads.
+/* Radix sort and selection along the last axis, and the indices that elements come from. Rows are dealt to the threads.
  *
  * Elements become keys: unsigned numbers of 16, 32 or 64 bits in the same order, a NaN last. Keys are sorted, or parted,
  * by digits (sort_items.h), for places together with the place: equal elements keep the order of their places. */

@@ -1,4 +1,4 @@
-/* Sorting and selecting of one kind of item. Included once for each, with
+/* Radix sort and selection of one kind of item. Included once for each, with
  *   ITEM     its type
  *   KEY(x)   the bits that items are sorted by, a uint64_t, of which n_bits count
  *   NAME(f)  the name of function f for these items

@@ -1,4 +1,4 @@
-/* Elements added to zeros at the places of a window. */
+/* Strided accumulation: elements added to zeros at the places of a window. */
 #include "base/half.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/value.h"

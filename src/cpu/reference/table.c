@@ -1,4 +1,4 @@
-/* The plain kernels put together: the yardstick of the vector kernels, and what they fall back on. */
+/* Plain kernel table: the yardstick of the vector kernels, and their fallback. */
 #include "cpu/device.h"
 #include "cpu/linear.h"
 #include "cpu/reference/reference.h"

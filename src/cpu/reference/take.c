@@ -1,4 +1,4 @@
-/* Slices of an array by index: along one axis, or along several. */
+/* Gather: slices of an array by index, along one axis or along several. */
 #include "base/dtype.h"
 #include "cpu/bypass.h"
 #include "cpu/reference/move.h"

@@ -1,5 +1,5 @@
-/* Functions of one element: integers exactly (where the function is one of integers), f16, bf16 and f32 in f32, f64 in
- * f64. */
+/* Elementwise functions of one element: integers exactly (where the function is one of integers), f16, bf16 and f32 in
+ * f32, f64 in f64. */
 #include "base/error.h"
 #include "base/math_double.h"
 #include "cpu/reference/reference.h"

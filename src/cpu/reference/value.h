@@ -1,5 +1,5 @@
-/* Reading and writing one element of any dtype. The plain kernels compute in one of three domains: integers in 64 bits
- * (an unsigned 64-bit value keeps its bits), f32 for f16, bf16 and f32, and f64. */
+/* Scalar access: one element of any dtype, read and written. The plain kernels compute in one of three domains:
+ * integers in 64 bits (an unsigned 64-bit value keeps its bits), f32 for f16, bf16 and f32, and f64. */
 #ifndef HT_CPU_REFERENCE_VALUE_H
 #define HT_CPU_REFERENCE_VALUE_H
 

@@ -1,4 +1,4 @@
-/* Operands of operations along any axis (cpu/along.h), as kernels go through them. */
+/* Axis iteration of vector kernels (cpu/along.h). */
 #ifndef HT_CPU_VECTOR_ALONG_H
 #define HT_CPU_VECTOR_ALONG_H
 

@@ -1,4 +1,4 @@
-/* Attention over the caches of a step: what is computed by whom. The arithmetic is in attend_page.c.
+/* Attention over the KV cache of a step: its schedule over threads. The arithmetic is in attend_page.c.
  *
  * The unit of work is a tile: some adjacent rows of one sequence, one KV head, all query heads that read it. Usually each
  * tile goes through its pages on one thread, converting a page to f32 once for all its rows when there are enough of them.

@@ -1,4 +1,4 @@
-/* New keys and values into the caches of a step. */
+/* KV cache append: new keys and values into the caches of a step. */
 #include "cpu/kv.h"
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"

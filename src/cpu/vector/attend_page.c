@@ -1,4 +1,4 @@
-/* The inner loops of attention: scores of a page, their weights, the weighted sum of its values (attend.h). */
+/* Attention over one page: scores, their weights, the weighted sum of values (attend.h). */
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/math.h"

@@ -1,5 +1,5 @@
-/* Sums down columns that lie side by side, with the bits of row_sum (rows.h): elements of a column go in turn to 64 partial
- * sums, which are added pairwise at the end. Which axis is last in memory changes no result. */
+/* Column sums side by side, with the bits of row_sum (rows.h): elements of a column go in turn to 64 partial sums,
+ * which are added pairwise at the end. Which axis is last in memory changes no result. */
 #ifndef HT_CPU_VECTOR_COLUMNS_H
 #define HT_CPU_VECTOR_COLUMNS_H
 

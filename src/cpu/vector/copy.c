@@ -1,4 +1,4 @@
-/* Copies of any strides. */
+/* Strided copies. */
 #include "cpu/reference/reference.h"
 #include "cpu/transpose.h"
 #include "cpu/vector/each.h"

@@ -1,4 +1,4 @@
-/* From a panel's planes (cpu/pack.h) to registers: the weights of one block, the scales of one unit. */
+/* Panel decoding: a panel's planes (cpu/pack.h) to registers, the weights of one block and the scales of one unit. */
 #ifndef HT_CPU_VECTOR_DECODE_H
 #define HT_CPU_VECTOR_DECODE_H
 

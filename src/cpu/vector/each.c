@@ -1,4 +1,4 @@
-/* Finding a block's function, and the one that only moves elements. */
+/* Elementwise block functions: their lookup, and those that only move elements. */
 #include "cpu/vector/each.h"
 
 #include "base/dtype.h"

@@ -1,5 +1,5 @@
-/* Blocks of elementwise operations (cpu/each.h) for one instruction set, by kind of number; each.c puts them together.
- * What is not written in lanes is plain C of one expression per element, which compilers turn into vectors. */
+/* Elementwise block functions (cpu/each.h) of one instruction set, by kind of number; each.c puts them together. What
+ * is not written in lanes is plain C of one expression per element, which compilers turn into vectors. */
 #ifndef HT_CPU_VECTOR_EACH_H
 #define HT_CPU_VECTOR_EACH_H
 

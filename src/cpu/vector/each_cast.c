@@ -1,4 +1,4 @@
-/* Elements of one dtype as those of another, and one value everywhere. */
+/* Casts between dtypes, and fills with one value. */
 #include "base/dtype.h"
 #include "cpu/vector/each.h"
 

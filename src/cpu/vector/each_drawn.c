@@ -1,5 +1,5 @@
-/* Functions that random numbers are made with (base/math_drawn.h), of f32 and through it of f16 and bf16. Those of the C
- * library are called for one element after the other, as no vector form has its bits. */
+/* Elementwise functions behind random numbers (base/math_drawn.h), of f32 and through it of f16 and bf16. Those of the
+ * C library are called for one element after the other, as no vector form has its bits. */
 #include "base/math_drawn.h"
 #include "cpu/vector/each.h"
 #include "device/params.h"

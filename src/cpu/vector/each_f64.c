@@ -1,4 +1,4 @@
-/* Functions of f64 that compilers have vectors for; elementary ones are in each_double.c. */
+/* Elementwise functions of f64 that compilers vectorise; elementary ones are left to the plain kernel. */
 #include "base/math_wide.h"
 #include "cpu/vector/each.h"
 

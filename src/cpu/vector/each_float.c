@@ -1,4 +1,4 @@
-/* Functions of f32 in plain C, and of f16 and bf16 through f32; sin and cos of f16 are in each_lanes.c. */
+/* Elementwise functions of f32 in plain C, and of f16 and bf16 through f32; sin and cos of f16 are in each_lanes.c. */
 #include "base/math_wide.h"
 #include "cpu/vector/each.h"
 

@@ -1,4 +1,4 @@
-/* Functions of integers and bool: they wrap around, and what they give when divided by zero is 0. */
+/* Elementwise functions of integers and bool: overflow wraps around, division by zero gives 0. */
 #include "cpu/vector/each.h"
 
 #include <math.h>

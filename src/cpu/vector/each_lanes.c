@@ -1,4 +1,4 @@
-/* Functions of f32, f16 and bf16 in lanes: what inference is made of, with the bits of base/math.h. */
+/* Elementwise functions of f32, f16 and bf16 in lanes, those that inference is made of, with the bits of base/math.h. */
 #include "cpu/vector/each_lanes.h"
 
 #include "cpu/vector/each.h"

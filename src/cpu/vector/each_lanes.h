@@ -1,5 +1,5 @@
-/* The functions of one or two f32 lanes, by the names of the operations, with the bits of base/math.h; those named _half are
- * for f16 (base/math_half.h). Where a function takes a constant of the operation, `p` holds it in all lanes. */
+/* Lane functions of one or two f32 operands, by the names of the operations, with the bits of base/math.h; those named
+ * _half are for f16 (base/math_half.h). Where a function takes a constant of the operation, `p` holds it in all lanes. */
 #ifndef HT_CPU_VECTOR_EACH_LANES_H
 #define HT_CPU_VECTOR_EACH_LANES_H
 

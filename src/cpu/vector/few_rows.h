@@ -1,7 +1,8 @@
-/* A few rows of activations by a quantised matrix that is never decoded into memory: numbers become floats in registers.
- * By a row of the matrix (its transpose is multiplied): chunks of numbers meet activations that were arranged to lie as
- * they do; the scales of their groups multiply what sixteen lanes have summed, the biases meet sums of the activations of
- * whole groups. By columns of it: the sums of a stretch of columns stay in the cache, and rows are added four at a time. */
+/* GEMV with quantised arrays: a few rows of activations by a matrix that is never decoded into memory, as its numbers
+ * become floats in registers. By a row of the matrix (its transpose is multiplied): chunks of numbers meet activations
+ * that were arranged to lie as they do; the scales of their groups multiply what sixteen lanes have summed, the biases
+ * meet sums of the activations of whole groups. By columns of it: the sums of a stretch of columns stay in the cache,
+ * and rows are added four at a time. */
 #ifndef HT_CPU_VECTOR_FEW_ROWS_H
 #define HT_CPU_VECTOR_FEW_ROWS_H
 

@@ -1,6 +1,6 @@
-/* Products by matrices that are quantised, or chosen by index, or both. Entries that meet the same right matrix are one
- * product: their rows follow one another as f32, and each block of the matrix is decoded once for up to ROW_TILE of them.
- * A few rows never see a decoded matrix: numbers become floats in registers (few_rows.h). */
+/* Products by matrices that are quantised, or gathered by index, or both (gather_qmm). Entries that meet the same right
+ * matrix are one product: their rows follow one another as f32, and each block of the matrix is decoded once for up to
+ * ROW_TILE of them. A few rows never see a decoded matrix: numbers become floats in registers (few_rows.h). */
 #include "cpu/gathered.h"
 
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-/* Groups of quantised elements made and read, sixteen elements at a time, with the plain kernels' bits. */
+/* Quantisation of groups and back, sixteen elements at a time, with the plain kernels' bits. */
 #include "cpu/vector/groups.h"
 
 #include "base/checked.h"

@@ -1,4 +1,4 @@
-/* Sixteen elements of an f32, f16 or bf16 view with any stride, as lanes. */
+/* Strided loads: sixteen elements of an f32, f16 or bf16 view with any stride, as lanes. */
 #ifndef HT_CPU_VECTOR_LANES_H
 #define HT_CPU_VECTOR_LANES_H
 

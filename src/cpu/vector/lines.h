@@ -1,5 +1,4 @@
-/* Lines of an operand of a product, its rows or columns, and bringing them into panels: the steps of some lines side by
- * side. */
+/* Operand packing of products: rows or columns of an operand into panels, the steps of some lines side by side. */
 #ifndef HT_CPU_VECTOR_LINES_H
 #define HT_CPU_VECTOR_LINES_H
 

@@ -1,5 +1,5 @@
-/* log of the sum of e^x along the last axis: of each chunk the largest element, which is `middle`, and the sum of powers
- * around it; NaN if an element is. Where the largest is infinite it is the result, and the sum does not matter. */
+/* Log-sum-exp along the last axis: of each chunk the largest element, which is `middle`, and the sum of powers around
+ * it; NaN if an element is. Where the largest is infinite it is the result, and the sum does not matter. */
 #include "cpu/reference/reference.h"
 #include "cpu/vector/columns.h"
 #include "cpu/vector/math.h"

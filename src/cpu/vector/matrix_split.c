@@ -1,4 +1,4 @@
-/* Heads in two parts (cpu/split.h): bounds from the first, full products from both. */
+/* Split output heads (cpu/split.h): bounds from the first part, full products from both. */
 #include "cpu/split.h"
 #include "cpu/vector/decode.h"
 #include "cpu/vector/matrix_int8.h"

@@ -1,4 +1,4 @@
-/* The table of one instruction set's matrix kernels. */
+/* Matrix kernel table of one instruction set. */
 #include "cpu/vector/matrix_f32.h"
 #include "cpu/vector/matrix_int16.h"
 #include "cpu/vector/matrix_int8.h"

@@ -1,4 +1,4 @@
-/* Loops that do nothing but what the unit under measurement does. */
+/* Measuring loops, which keep one unit of the processor busy and do nothing else. */
 #include "cpu/vector/measure.h"
 
 #include "cpu/vector/simd_half.h"

@@ -1,3 +1,4 @@
+/* Measuring loops of one instruction set: products in registers, and reads of memory. */
 #ifndef HT_CPU_VECTOR_MEASURE_H
 #define HT_CPU_VECTOR_MEASURE_H
 

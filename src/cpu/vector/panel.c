@@ -1,5 +1,5 @@
-/* The one loop of multiply-adds behind products of arrays and attention: some rows by some panels of sixteen columns, with
- * all sums in registers. */
+/* Multiply-add loop of array products and attention: some rows by some panels of sixteen columns, with all sums in
+ * registers. */
 #include "cpu/vector/panel.h"
 
 /* ROWS by panels fill the registers: 14 by 2 sums, 2 panels of the right operand and an element of the left one in 32

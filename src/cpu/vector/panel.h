@@ -1,4 +1,4 @@
-/* Products of small f32 matrices that lie in the cache: what blocked kernels are built of. */
+/* Products of small f32 matrices that lie in the cache: the building block of blocked kernels. */
 #ifndef HT_CPU_VECTOR_PANEL_H
 #define HT_CPU_VECTOR_PANEL_H
 

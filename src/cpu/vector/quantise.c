@@ -1,5 +1,5 @@
-/* Activations to 8 bits. Sixteen blocks are judged at a time, a lane each, so that their largest values, the errors of the
- * scales that are tried, and the sums of their numbers all add up without crossing lanes. */
+/* Activation quantisation to 8 bits. Sixteen blocks are judged at a time, a lane each, so that their largest values,
+ * the errors of the scales that are tried, and the sums of their numbers all add up without crossing lanes. */
 #include "cpu/vector/matrix_int8.h"
 #include "cpu/vector/simd_int.h"
 #include "cpu/vector/simd_word.h"

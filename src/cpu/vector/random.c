@@ -1,6 +1,7 @@
-/* Bits from a key, and the sums that one of many is chosen by. Bits are Threefry-2x32 of 20 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3), a
- * pair of words from a pair of counters. Word i of the first half and word i of the second are a pair; of an odd number the
- * one in the middle has a pair of its own, whose second counter is 0. */
+/* Random bits from a key, and the cumulative sums of categorical draws. Bits are Threefry-2x32 of 20 rounds (Salmon,
+ * Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3), a pair of words from a pair of counters. Word i of
+ * the first half and word i of the second are a pair; of an odd number the one in the middle has a pair of its own,
+ * whose second counter is 0. */
 #include "base/dtype.h"
 #include "base/math_drawn.h"
 #include "cpu/vector/vector.h"

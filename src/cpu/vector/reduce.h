@@ -1,5 +1,5 @@
-/* What the files of reductions share. Along rows: reduce.c (f32, f16, bf16), reduce_types.c (the others); along columns:
- * reduce_columns.c. */
+/* Reductions: declarations that their files share. Along rows: reduce.c (f32, f16, bf16), reduce_types.c (the others);
+ * along columns: reduce_columns.c. */
 #ifndef HT_CPU_VECTOR_REDUCE_H
 #define HT_CPU_VECTOR_REDUCE_H
 

@@ -1,4 +1,4 @@
-/* Deals chunks of rows, or of columns that lie side by side, to the threads (reduce_chunks.h). */
+/* Reduction schedule: chunks of rows, or of columns that lie side by side, dealt to the threads (reduce_chunks.h). */
 #include "cpu/vector/reduce_chunks.h"
 
 #include "base/checked.h"

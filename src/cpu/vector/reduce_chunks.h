@@ -1,5 +1,5 @@
-/* Reductions along the last axis of f32, f16 and bf16 arrays whose result is made of parts: chunks of a row or column are
- * reduced by themselves, on any thread, and joined in order, so that no result depends on the number of threads. */
+/* Chunked reductions along the last axis of f32, f16 and bf16 arrays: chunks of a row or column are reduced by
+ * themselves, on any thread, and joined in order, so that no result depends on the number of threads. */
 #ifndef HT_CPU_VECTOR_REDUCE_CHUNKS_H
 #define HT_CPU_VECTOR_REDUCE_CHUNKS_H
 

@@ -1,5 +1,5 @@
-/* Reductions along rows of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which
- * are joined in order. Loops are plain C that compilers turn into vectors. */
+/* Row reductions of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which are
+ * joined in order. Loops are plain C that compilers turn into vectors. */
 #include "base/total.h"
 #include "cpu/reference/value.h"
 #include "cpu/vector/each.h"

@@ -1,4 +1,4 @@
-/* Scans over a row of logits (device/row.h). */
+/* Logit scans over one row (device/row.h). */
 #include "device/row.h"
 
 #include "cpu/device.h"

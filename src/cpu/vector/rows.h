@@ -1,5 +1,4 @@
-/* For kernels that work on the last axis row by row: where row i begins, and sums whose order depends on the length
- * alone. */
+/* Row iteration of kernels along the last axis: where row i begins, and sums whose order depends on the length alone. */
 #ifndef HT_CPU_VECTOR_ROWS_H
 #define HT_CPU_VECTOR_ROWS_H
 

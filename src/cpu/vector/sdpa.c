@@ -1,5 +1,5 @@
-/* Scaled dot-product attention of f32, f16 and bf16 arrays, by tiles of queries and blocks of keys: the scores of a block
- * exist only as long as they are used, the softmax is kept relative to the largest score so far. */
+/* Scaled dot-product attention of f32, f16 and bf16 arrays, by tiles of queries and blocks of keys: the scores of a
+ * block exist only as long as they are used, the softmax is kept relative to the largest score so far. */
 #include "cpu/vector/sdpa.h"
 
 #include "cpu/reference/reference.h"

@@ -1,4 +1,4 @@
-/* What attention and its gradient share: tiles of queries of one key head, blocks of keys, and the scores of both.
+/* Attention tiles, shared with the gradient: tiles of queries of one key head, blocks of keys, and the scores of both.
  *
  * Scores lie key by key, with queries side by side: [keys][SDPA_ROWS]. So the lanes of a vector are queries, of which each
  * has its own maximum and sum; keys are read where they are, as rows on the left of a product; and the weights are on the

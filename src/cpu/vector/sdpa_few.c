@@ -1,4 +1,4 @@
-/* Attention of few queries, as a step of a model asks for: bound by reading keys and values once.
+/* Attention of few queries, as in decoding: bound by reading keys and values once.
  *
  * Scores lie query by query, with keys side by side: [rows][SDPA_KEYS]. Sixteen keys at a time are turned for it. Keys are
  * cut into spans, of which each has its own maximum, sum and weighted values, so that one head is work for several threads;

@@ -1,4 +1,4 @@
-/* What taking groups of few bits apart needs, on the lanes of simd.h.
+/* Unpacking of groups of few bits, on the lanes of simd.h.
  *
  *   v16i_spread(p, bits)     sixteen lanes of as many numbers as a lane holds (HT_NUMBERS_OF_LANE), the first one lowest;
  *                            what is above them in a lane is anything. Reads up to 64 bytes

@@ -1,5 +1,5 @@
-/* What turning f16 and bf16 weights into words takes, on the lanes of simd.h and the words of simd_word.h, where a dot
- * product of words takes one instruction, which HT_DOT_WORDS says: elsewhere products of floats are as fast.
+/* Conversion of f16 and bf16 weights to words, on the lanes of simd.h and the words of simd_word.h, where a dot product
+ * of words takes one instruction, which HT_DOT_WORDS says: elsewhere products of floats are as fast.
  *
  *   v16i_nearest(v)            from float, to nearest even; for what fits
  *   v16i_set2(p)               the same two words in every lane

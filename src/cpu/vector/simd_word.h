@@ -1,4 +1,4 @@
-/* A v16i of simd.h as 32 words of 16 bits, two to a lane; what turning activations into bytes takes.
+/* Words of 16 bits: a v16i of simd.h as 32 of them, two to a lane, and their conversion to bytes of activations.
  *
  *   v16w_join(low, high)     the low words of each lane of both
  *   v16w_shl(a, n), v16w_sra(a, n): zeros come in, or the sign

@@ -1,4 +1,4 @@
-/* The vector kernels of one instruction set, put over the plain ones. */
+/* Vector kernel table of one instruction set, put over the plain one. */
 #include "cpu/device.h"
 #include "cpu/vector/vector.h"
 

@@ -1,4 +1,4 @@
-/* The size of a tile, and how a tile of results reaches y. */
+/* Tile sizes, prefetches, and the stores of a tile of results to y. */
 #ifndef HT_CPU_VECTOR_TILE_H
 #define HT_CPU_VECTOR_TILE_H
 

@@ -1,5 +1,5 @@
-/* The vector kernels, by family, of the instruction set being compiled; table.c puts them together. Each family fills in
- * its rows of the table; what it does not take (integers, f64) it hands to the kernel that was there before. */
+/* Vector kernels by family, of the instruction set being compiled; table.c puts them together. Each family fills in its
+ * rows of the table; what it does not take (integers, f64) it hands to the kernel that was there before. */
 #ifndef HT_CPU_VECTOR_VECTOR_H
 #define HT_CPU_VECTOR_VECTOR_H
 
