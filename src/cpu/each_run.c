@@ -71,7 +71,7 @@ static void lay(each_job *j, const ht_program *p, const ht_view *in, const ht_vi
  * behind its stores. `bytes`: of an element of the result. */
 static int lay_ahead(const each_job *j, int64_t bytes, int64_t next, ht_ahead ahead[HT_PROGRAM_INPUTS]) {
     int n = 0;
-    for (int k = 0; k < j->p->n_in && j->p->n_steps <= LIGHT_STEPS; k++) {
+    for (int k = 0; k < j->p->n_in; k++) {
         const each_source *s = &j->in[k];
         if (s->how == EACH_WHOLE) ahead[n++] = (ht_ahead){s->data + next * s->bytes, (size_t)(64 * s->bytes / bytes)};
     }

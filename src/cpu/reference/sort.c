@@ -10,7 +10,9 @@
 
 #include <string.h>
 
-enum { SMALL_SORT = 24, COUNTS = 8 * 256 > 6 * 2048 ? 8 * 256 : 6 * 2048 };
+/* Digits of many items are so wide that counting them costs less than a pass that is saved. */
+enum { SMALL_SORT = 24, MANY = 1 << 14, FEW_BITS = 8, MANY_BITS = 11, COUNTS = 6 << MANY_BITS };
+static inline int digit_bits(int64_t n) { return n >= MANY ? MANY_BITS : FEW_BITS; }
 
 typedef struct placed {
     uint64_t key;
@@ -53,22 +55,19 @@ typedef struct placed {
 /* ---- keys ---- */
 
 /* The key of a float's bits: negative numbers count down. A NaN has the last key of all. */
-static uint64_t key_of_float(uint64_t bits, int width, uint64_t infinity) {
+static inline uint64_t key_of_float(uint64_t bits, int width, uint64_t infinity) {
     const uint64_t sign = UINT64_C(1) << (width - 1), all = sign | (sign - 1);
-    if ((bits & ~sign) > infinity) return all;
-    return bits & sign ? ~bits & all : bits | sign;
+    const uint64_t key = (bits ^ ((0 - (bits >> (width - 1))) | sign)) & all; /* without a branch: signs are random */
+    return (bits & ~sign) > infinity ? all : key;
 }
 
-static uint64_t bits_of_key(uint64_t key, int width) {
+static inline uint64_t bits_of_key(uint64_t key, int width) {
     const uint64_t sign = UINT64_C(1) << (width - 1);
-    return key & sign ? key ^ sign : ~key;
+    return key ^ (((key >> (width - 1)) - 1) | sign);
 }
 
 /* `places`: neither zero comes before the other. */
-static uint64_t key_of(ht_dtype t, const char *x, bool places) {
-    const int width = 8 * (int)ht_dtype_bytes(t);
-    uint64_t v = 0;
-    memcpy(&v, x, ht_dtype_bytes(t));
+static inline uint64_t key_of(ht_dtype t, uint64_t v, int width, bool places) {
     if (places && ht_dtype_is_float(t) && v == UINT64_C(1) << (width - 1)) v = 0;
     switch (t) {
     case HT_BOOL: return v != 0;
@@ -80,14 +79,9 @@ static uint64_t key_of(ht_dtype t, const char *x, bool places) {
     }
 }
 
-static void store_key(ht_dtype t, uint64_t key, char *to) {
-    const int width = 8 * (int)ht_dtype_bytes(t);
-    uint64_t v = key;
-    if (ht_dtype_is_float(t))
-        v = bits_of_key(key, width);
-    else if (ht_dtype_is_signed(t))
-        v = key ^ UINT64_C(1) << (width - 1);
-    memcpy(to, &v, ht_dtype_bytes(t));
+static inline uint64_t element_of(ht_dtype t, uint64_t key, int width) {
+    if (ht_dtype_is_float(t)) return bits_of_key(key, width);
+    return ht_dtype_is_signed(t) ? key ^ UINT64_C(1) << (width - 1) : key;
 }
 
 /* ---- rows ---- */
@@ -120,7 +114,7 @@ static sort_job job_of(const ht_call *call, bool places, int64_t kth) {
 static size_t items_room(const sort_job *j) { return (2 * (size_t)j->n * j->item_bytes + 63) / 64 * 64; }
 static size_t room_of(const sort_job *j) { return items_room(j) + COUNTS * sizeof(uint32_t); }
 
-/* A loop of its own for each kind of item. */
+/* X(item type, functions' suffix, an item of `key` and place i, what of an `item` is stored), for the job's kind. */
 #define FOR_ITEMS(X)                                                                                                   \
     switch (j->kind) {                                                                                                 \
     case ITEMS_16: X(uint16_t, 16, (uint16_t)key, item) break;                                                         \
@@ -130,15 +124,43 @@ static size_t room_of(const sort_job *j) { return items_room(j) + COUNTS * sizeo
     case ITEMS_FAR: X(placed, far, ((placed){key, (uint64_t)i}), item.place) break;                                    \
     }
 
-static void load_items(const sort_job *j, const char *x, int64_t step_bytes, void *items) {
-    const ht_dtype t = j->call->in[0].dtype;
-#define LOAD(type, kind, of_key, of_item)                                                                              \
-    for (int64_t i = 0; i < j->n; i++) {                                                                               \
-        const uint64_t key = key_of(t, x + i * step_bytes, j->places);                                                 \
-        ((type *)items)[i] = of_key;                                                                                   \
+/* X(element type, dtype, places) with constants in the place of both, so that each has a loop of its own. */
+#define FOR_DTYPE_OF(X, type, id)                                                                                      \
+    case id:                                                                                                           \
+        if (j->places) {                                                                                               \
+            X(type, id, true)                                                                                          \
+        } else {                                                                                                       \
+            X(type, id, false)                                                                                         \
+        }                                                                                                              \
+        break;
+#define FOR_DTYPES(X)                                                                                                  \
+    switch (j->call->in[0].dtype) {                                                                                    \
+        FOR_DTYPE_OF(X, uint8_t, HT_BOOL)                                                                              \
+        FOR_DTYPE_OF(X, uint8_t, HT_U8)                                                                                \
+        FOR_DTYPE_OF(X, uint8_t, HT_I8)                                                                                \
+        FOR_DTYPE_OF(X, uint16_t, HT_U16)                                                                              \
+        FOR_DTYPE_OF(X, uint16_t, HT_I16)                                                                              \
+        FOR_DTYPE_OF(X, uint16_t, HT_F16)                                                                              \
+        FOR_DTYPE_OF(X, uint16_t, HT_BF16)                                                                             \
+        FOR_DTYPE_OF(X, uint32_t, HT_U32)                                                                              \
+        FOR_DTYPE_OF(X, uint32_t, HT_I32)                                                                              \
+        FOR_DTYPE_OF(X, uint32_t, HT_F32)                                                                              \
+        FOR_DTYPE_OF(X, uint64_t, HT_U64)                                                                              \
+        FOR_DTYPE_OF(X, uint64_t, HT_I64)                                                                              \
+        FOR_DTYPE_OF(X, uint64_t, HT_F64)                                                                              \
+    default: break;                                                                                                    \
     }
-    FOR_ITEMS(LOAD)
+
+static void load_items(const sort_job *j, const void *from, int64_t step, void *items) {
+#define LOAD_ITEMS(type, kind, of_key, of_item) ((type *)items)[i] = of_key;
+#define LOAD(type, id, places)                                                                                         \
+    for (int64_t i = 0; i < j->n; i++) {                                                                               \
+        const uint64_t key = key_of(id, ((const type *)from)[i * step], 8 * (int)sizeof(type), places);                \
+        FOR_ITEMS(LOAD_ITEMS)                                                                                          \
+    }
+    FOR_DTYPES(LOAD)
 #undef LOAD
+#undef LOAD_ITEMS
 }
 
 static void order_items(const sort_job *j, void *items, void *other, uint32_t *counts) {
@@ -152,21 +174,29 @@ static void order_items(const sort_job *j, void *items, void *other, uint32_t *c
 #undef ORDER
 }
 
-static void store_items(const sort_job *j, int64_t row, const void *items) {
-    const ht_dtype t = j->call->in[0].dtype;
-    const int64_t bytes = (int64_t)ht_dtype_bytes(t);
-    char *out = (char *)j->call->out.data + row * j->n * bytes;
-    uint32_t *places = (uint32_t *)j->call->out.data + row * j->n;
-#define STORE(type, kind, of_key, of_item)                                                                             \
+static void store_elements(const sort_job *j, int64_t row, const void *items) {
+#define STORE(type, id, places)                                                                                        \
+    type *out = (type *)j->call->out.data + row * j->n;                                                                \
     for (int64_t i = 0; i < j->n; i++) {                                                                               \
-        const type item = ((const type *)items)[i];                                                                    \
-        if (j->places)                                                                                                 \
-            places[i] = (uint32_t)(of_item);                                                                           \
+        uint64_t key = 0;                                                                                              \
+        if (sizeof(type) <= 2)                                                                                         \
+            key = ((const uint16_t *)items)[i];                                                                        \
+        else if (sizeof(type) == 4)                                                                                    \
+            key = ((const uint32_t *)items)[i];                                                                        \
         else                                                                                                           \
-            store_key(t, of_item, out + i * bytes);                                                                    \
+            key = ((const uint64_t *)items)[i];                                                                        \
+        out[i] = (type)element_of(id, key, 8 * (int)sizeof(type));                                                     \
     }
-    FOR_ITEMS(STORE)
+    FOR_DTYPES(STORE)
 #undef STORE
+}
+
+static void store_places(const sort_job *j, int64_t row, const void *items) {
+    uint32_t *places = (uint32_t *)j->call->out.data + row * j->n;
+    if (j->kind == ITEMS_NEAR)
+        for (int64_t i = 0; i < j->n; i++) places[i] = (uint32_t)((const uint64_t *)items)[i];
+    else
+        for (int64_t i = 0; i < j->n; i++) places[i] = (uint32_t)((const placed *)items)[i].place;
 }
 
 static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -178,9 +208,9 @@ static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
     uint32_t *counts = (uint32_t *)(void *)(items + items_room(j));
     for (int64_t row = begin; row < end; row++) {
         const char *from = (const char *)x->data + ht_view_offset(x, x->n_dims - 1, row) * bytes;
-        load_items(j, from, x->stride[x->n_dims - 1] * bytes, items);
+        load_items(j, from, x->stride[x->n_dims - 1], items);
         order_items(j, items, other, counts);
-        store_items(j, row, items);
+        (j->places ? store_places : store_elements)(j, row, items);
     }
 }
 

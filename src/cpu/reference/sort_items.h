@@ -5,9 +5,6 @@
  *
  * Sorting is by digits, the lowest first, which keeps the order of equal keys. */
 
-/* Digits are so wide that counting them costs less than a pass that is saved. */
-static inline int NAME(digit_bits)(int64_t n) { return n >= 1 << 14 ? 11 : 8; }
-
 static inline void NAME(insertion)(ITEM *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         ITEM x = a[i];
@@ -17,13 +14,19 @@ static inline void NAME(insertion)(ITEM *a, int64_t n) {
     }
 }
 
+/* Moves items to the places of their digits, `next` being the next place of each. */
+static inline void NAME(deal)(const ITEM *restrict from, ITEM *restrict to, int64_t n, int shift, uint64_t mask,
+                              uint32_t *restrict next) {
+    for (int64_t i = 0; i < n; i++) to[next[KEY(from[i]) >> shift & mask]++] = from[i];
+}
+
 /* Sorts a[0 .. n), with room for as many in `other` and for the counts of all digits in `count`. */
 static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint32_t *count) {
     if (n <= SMALL_SORT) {
         NAME(insertion)(a, n);
         return;
     }
-    const int digit = NAME(digit_bits)(n), n_digits = (n_bits + digit - 1) / digit;
+    const int digit = digit_bits(n), n_digits = (n_bits + digit - 1) / digit;
     const uint64_t mask = ((uint64_t)1 << digit) - 1;
     memset(count, 0, ((size_t)n_digits << digit) * sizeof *count);
     for (int64_t i = 0; i < n; i++) {
@@ -40,7 +43,7 @@ static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint3
             next[i] = sum;
             sum += here;
         }
-        for (int64_t i = 0; i < n; i++) to[next[KEY(from[i]) >> shift & mask]++] = from[i];
+        NAME(deal)(from, to, n, shift, mask, next);
         ITEM *done = from;
         from = to;
         to = done;
@@ -53,7 +56,7 @@ static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint3
 static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int n_bits, uint32_t *count) {
     int top = n_bits;
     while (n > SMALL_SORT && top > 0) {
-        const int digit = NAME(digit_bits)(n) < top ? NAME(digit_bits)(n) : top, shift = top - digit;
+        const int digit = digit_bits(n) < top ? digit_bits(n) : top, shift = top - digit;
         const uint64_t mask = ((uint64_t)1 << digit) - 1;
         memset(count, 0, (mask + 1) * sizeof *count);
         for (int64_t i = 0; i < n; i++) count[KEY(a[i]) >> shift & mask]++;

@@ -5,7 +5,7 @@
 
 #include "cpu/vector/lanes.h"
 
-enum { COLUMNS_LANES = 64, COLUMNS_WIDTH = 64 };
+enum { COLUMNS_LANES = 64, COLUMNS_WIDTH = 256 };
 
 typedef struct columns_sum {
     _Alignas(64) float lane[COLUMNS_LANES][COLUMNS_WIDTH];

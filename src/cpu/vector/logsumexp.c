@@ -2,7 +2,7 @@
  * it; NaN if an element is. Where the largest is infinite it is the result, and the sum does not matter. */
 #include "cpu/reference/reference.h"
 #include "cpu/vector/columns.h"
-#include "cpu/vector/math.h"
+#include "cpu/vector/exp_falling.h"
 #include "cpu/vector/reduce_chunks.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
@@ -16,6 +16,12 @@ static ht_part part_of(float most, float sum) {
 /* What is taken off elements: their largest, or 0 where that is infinite, so that only a NaN gives one. */
 HT_INLINE v16f finite_or_zero(v16f most) {
     return v16f_select(v16f_lt(v16f_abs(most), v16f_set1(INFINITY)), most, v16f_zero());
+}
+
+static bool has_nan(const float *x, int64_t n) {
+    bool nan = false;
+    for (int64_t i = 0; i < n; i++) nan |= x[i] != x[i];
+    return nan;
 }
 
 static ht_part of_row(const float *x, int64_t n) {
@@ -32,15 +38,18 @@ static ht_part of_row(const float *x, int64_t n) {
         most[0] = v16f_select(m16_first(lanes), v16f_max(v16f_load_n(x + i, lanes), most[0]), most[0]);
     }
     const float high = v16f_hmax(v16f_max(v16f_max(most[0], most[1]), v16f_max(most[2], most[3])));
-    const v16f off = finite_or_zero(v16f_set1(high));
+    if (isinf(high)) return (ht_part){has_nan(x, n) ? (double)NAN : (double)high, 1.0};
+    const v16f off = v16f_set1(high);
     for (i = 0; i + 64 <= n; i += 64) {
         HT_UNROLL
-        for (int k = 0; k < 4; k++)
-            sum.lane[k] = v16f_add(sum.lane[k], v16f_exp(v16f_sub(v16f_load(x + i + 16 * k), off)));
+        for (int k = 0; k < 4; k++) {
+            HT_PREFETCH(x + i + 16 * k + HT_CHUNK); /* the next chunk comes while this one is computed */
+            sum.lane[k] = v16f_add(sum.lane[k], v16f_exp_falling(v16f_sub(v16f_load(x + i + 16 * k), off)));
+        }
     }
     for (; i < n; i += 16) {
         const int lanes = lanes_of(n - i), k = (int)(i / 16 % 4);
-        const v16f p = v16f_exp(v16f_sub(v16f_load_n(x + i, lanes), off));
+        const v16f p = v16f_exp_falling(v16f_sub(v16f_load_n(x + i, lanes), off));
         sum.lane[k] = v16f_add(sum.lane[k], v16f_select(m16_first(lanes), p, v16f_zero()));
     }
     return part_of(high, row_sum_total(&sum));
@@ -58,7 +67,8 @@ HT_INLINE void of_columns_in(ht_dtype t, const void *x, int64_t step, int64_t n,
         for (int64_t c = 0; c < w; c += 16) {
             float *to_sum = sum.lane[r % COLUMNS_LANES] + c;
             const v16f v = lanes_load(t, x, r * step + c, 1, lanes_of(w - c));
-            const v16f p = v16f_exp(v16f_sub(v, finite_or_zero(v16f_load(most + c))));
+            const v16f d = v16f_sub(v, finite_or_zero(v16f_load(most + c)));
+            const v16f p = v16f_exp_falling(v16f_min(v16f_set1(0.0f), d)); /* a NaN stays */
             v16f_store(to_sum, v16f_add(v16f_load(to_sum), p));
         }
     columns_total(&sum, w, total);

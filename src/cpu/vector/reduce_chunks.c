@@ -88,7 +88,10 @@ static bool lay(const ht_call *call, chunks_job *j) {
     j->chunks = ht_ceil_div_i64(j->n, HT_CHUNK);
     if (j->by_columns) {
         j->width = x->shape[last - 1];
+        const int64_t threads = ht_pool_threads(call->pool), rows = row_count(x) / j->width;
         j->piece = HT_CHUNK_COLUMNS;
+        while (j->piece > 16 && threads > 1 && rows * j->chunks * ht_ceil_div_i64(j->width, j->piece) < 4 * threads)
+            j->piece /= 2;
         j->pieces = ht_ceil_div_i64(j->width, j->piece);
     }
     return true;

@@ -7,9 +7,8 @@
 #include "device/kernel.h"
 
 enum {
-    HT_CHUNK = 4096, /* elements of a row or column */
-    HT_CHUNK_COLUMNS =
-        COLUMNS_WIDTH /* side by side, at most: 1 MB of f32, which a near cache keeps for a second pass */
+    HT_CHUNK = 4096,                 /* elements of a row or column */
+    HT_CHUNK_COLUMNS = COLUMNS_WIDTH /* side by side, at most */
 };
 
 typedef struct ht_part {

@@ -45,15 +45,28 @@ static const void *row_of(const columns_job *j, const char *first, int64_t k, in
 
 /* ---- sums of f32, f16 and bf16 ---- */
 
+/* Rows k, k + 64 and so on, `rows` of them, go to partial sum k. */
+HT_INLINE void sum_rows(ht_dtype t, const char *first, int64_t step, int64_t w, int rows, float *sum) {
+    for (int64_t c = 0; c < w; c += 16) {
+        v16f v = v16f_load(sum + c);
+        HT_UNROLL
+        for (int i = 0; i < rows; i++)
+            v = v16f_add(v, lanes_load(t, first, i * COLUMNS_LANES * step + c, 1, lanes_of(w - c)));
+        v16f_store(sum + c, v);
+    }
+}
+
 HT_INLINE void sum_chunk_of(ht_dtype t, const char *first, int64_t step, int64_t n, int64_t w, double *total) {
+    enum { ABREAST = 8, GROUP = ABREAST * COLUMNS_LANES };
+    const int64_t row_bytes = step * (t == HT_F32 ? 4 : 2);
     _Alignas(64) float sums[COLUMNS_WIDTH];
     columns_sum sum;
     columns_begin(&sum, w);
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t c = 0; c < w; c += 16) {
-            float *to = sum.lane[r % COLUMNS_LANES] + c;
-            v16f_store(to, v16f_add(v16f_load(to), lanes_load(t, first, r * step + c, 1, lanes_of(w - c))));
-        }
+    int64_t r = 0;
+    for (; r + GROUP <= n; r += GROUP)
+        for (int64_t k = 0; k < COLUMNS_LANES; k++)
+            sum_rows(t, first + (r + k) * row_bytes, step, w, ABREAST, sum.lane[k]);
+    for (; r < n; r++) sum_rows(t, first + r * row_bytes, step, w, 1, sum.lane[r % COLUMNS_LANES]);
     columns_total(&sum, w, sums);
     for (int64_t c = 0; c < w; c++) total[c] = (double)sums[c];
 }
@@ -195,8 +208,7 @@ static bool lay_columns(const ht_call *call, ht_op_id op, columns_job *j) {
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
     j->piece = j->sums ? COLUMNS_WIDTH : WIDEST;
-    while (!j->sums && j->piece > LEAST && j->outer * j->chunks * ht_ceil_div_i64(j->width, j->piece) < wanted)
-        j->piece /= 2;
+    while (j->piece > LEAST && j->outer * j->chunks * ht_ceil_div_i64(j->width, j->piece) < wanted) j->piece /= 2;
     j->pieces = (j->width + j->piece - 1) / j->piece;
     return true;
 }

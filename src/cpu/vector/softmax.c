@@ -4,18 +4,19 @@
 #include "base/checked.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/along.h"
-#include "cpu/vector/math.h"
+#include "cpu/vector/exp_falling.h"
 #include "cpu/vector/rows.h"
 #include "device/params.h"
 
 #include <math.h>
 
 enum {
+    SHORT_ROW = 4096,   /* elements: the next row is fetched while one is computed */
     BLOCK = 1024,       /* elements of a row */
     COLUMN_BLOCK = 256, /* and of a column */
     STRIP_BYTES =
-        1 << 18,      /* of a strip of columns, if it is short: what a second cache keeps from one pass to the next */
-    LEAST_STRIP = 64, /* columns */
+        1 << 18,       /* of a strip of columns, if it is short: what a second cache keeps from one pass to the next */
+    LEAST_STRIP = 256, /* columns */
     MOST_STRIP = 1024
 };
 
@@ -44,20 +45,21 @@ HT_INLINE v16f row_max(ht_dtype t, const char *x, int64_t n) {
     return v16f_set1(v16f_hmax(v16f_max(v16f_max(most[0], most[1]), v16f_max(most[2], most[3]))));
 }
 
-/* Powers of elements [i, end), written if the result is f32; their sum. */
-HT_INLINE float row_powers(ht_dtype t, const char *x, char *y, int64_t i, int64_t end, v16f most) {
+/* Powers of elements [i, end), written if the result is f32; their sum. A short row behind it is fetched meanwhile. */
+HT_INLINE float row_powers(ht_dtype t, const char *x, const char *next, char *y, int64_t i, int64_t end, v16f most) {
     row_sum sum = row_sum_zero();
     for (; i + 64 <= end; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            const v16f p = v16f_exp(v16f_sub(lanes_load(t, x, i + 16 * k, 1, 16), most));
+            if (next) HT_PREFETCH(next + (i + 16 * k) * (t == HT_F32 ? 4 : 2));
+            const v16f p = v16f_exp_falling(v16f_sub(lanes_load(t, x, i + 16 * k, 1, 16), most));
             if (t == HT_F32) lanes_store(t, y, i + 16 * k, p, 16);
             sum.lane[k] = v16f_add(sum.lane[k], p);
         }
     }
     for (; i < end; i += 16) {
         const int lanes = lanes_of(end - i);
-        const v16f p = v16f_exp(v16f_sub(lanes_load(t, x, i, 1, lanes), most));
+        const v16f p = v16f_exp_falling(v16f_sub(lanes_load(t, x, i, 1, lanes), most));
         if (t == HT_F32) lanes_store(t, y, i, p, lanes);
         sum.lane[0] = v16f_add(sum.lane[0], v16f_select(m16_first(lanes), p, v16f_zero()));
     }
@@ -66,13 +68,14 @@ HT_INLINE float row_powers(ht_dtype t, const char *x, char *y, int64_t i, int64_
 
 HT_INLINE void softmax_row(ht_dtype t, const char *x, char *y, int64_t n) {
     const v16f most = row_max(t, x, n);
+    const char *next = n <= SHORT_ROW ? x + n * (t == HT_F32 ? 4 : 2) : NULL;
     double sum = 0.0;
-    for (int64_t i = 0; i < n; i += BLOCK) sum += (double)row_powers(t, x, y, i, ht_min_i64(n, i + BLOCK), most);
+    for (int64_t i = 0; i < n; i += BLOCK) sum += (double)row_powers(t, x, next, y, i, ht_min_i64(n, i + BLOCK), most);
     const v16f factor = v16f_set1((float)(1.0 / sum));
     for (int64_t i = 0; i < n; i += 16) {
         const int lanes = lanes_of(n - i);
-        const v16f p =
-            t == HT_F32 ? lanes_load(t, y, i, 1, lanes) : v16f_exp(v16f_sub(lanes_load(t, x, i, 1, lanes), most));
+        const v16f p = t == HT_F32 ? lanes_load(t, y, i, 1, lanes)
+                                   : v16f_exp_falling(v16f_sub(lanes_load(t, x, i, 1, lanes), most));
         lanes_store(t, y, i, v16f_mul(p, factor), lanes);
     }
 }
@@ -100,7 +103,8 @@ HT_INLINE void strip_powers(ht_dtype t, const strip *s, int64_t r, int64_t end, 
     for (; r < end; r++)
         for (int64_t c = 0; c < s->w; c += 16) {
             const int lanes = lanes_of(s->w - c);
-            const v16f p = v16f_exp(v16f_sub(lanes_load(t, s->x, r * s->step + c, 1, lanes), v16f_load(most + c)));
+            const v16f p =
+                v16f_exp_falling(v16f_sub(lanes_load(t, s->x, r * s->step + c, 1, lanes), v16f_load(most + c)));
             if (t == HT_F32) lanes_store(t, s->y, r * s->inner + c, p, lanes);
             v16f_store(sum + c, v16f_add(v16f_load(sum + c), p));
         }
@@ -119,8 +123,9 @@ HT_INLINE void softmax_strip(ht_dtype t, const strip *s) {
         for (int64_t c = 0; c < s->w; c += 16) {
             const int lanes = lanes_of(s->w - c);
             const v16f p =
-                t == HT_F32 ? lanes_load(t, s->y, r * s->inner + c, 1, lanes)
-                            : v16f_exp(v16f_sub(lanes_load(t, s->x, r * s->step + c, 1, lanes), v16f_load(most + c)));
+                t == HT_F32
+                    ? lanes_load(t, s->y, r * s->inner + c, 1, lanes)
+                    : v16f_exp_falling(v16f_sub(lanes_load(t, s->x, r * s->step + c, 1, lanes), v16f_load(most + c)));
             lanes_store(t, s->y, r * s->inner + c, v16f_mul(p, v16f_load(factor + c)), lanes);
         }
 }
