@@ -6,9 +6,9 @@
  * quantisation of their activations, `attention` includes the writing of K and V; `kernels` are all others, and `around`
  * is what is left of the time in ht_session_forward: the walk over the plan, the batch, the hand-over of logits. Medians
  * over the tokens (steps, when several sessions go on together); below them, the mean of each kernel that takes a thousandth of a token or more. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
+#include "array/op.h"
 #include "bench.h"
 #include "device/device.h"
-#include "ops/op.h"
 
 #include <hearth/hearth.h>
 
@@ -34,7 +34,7 @@ static double now(void) {
 /* ---- clocks around the kernels ---- */
 
 static ht_kernel kernels[HT_OP_COUNT];
-static void (*run_chain)(const ht_chain *chain);
+static void (*run_stage)(const ht_fused_stage *chain);
 
 static int part_of(ht_op_id op) {
     if (op == HT_OP_LINEAR || op == HT_OP_LINEAR_GATHER) return PRODUCTS;
@@ -61,9 +61,9 @@ static void clocked_rows(ht_op_id op, const ht_call *call, int64_t begin, int64_
     spent_in[op] += took;
 }
 
-static void clocked_chain(const ht_chain *chain) {
+static void clocked_chain(const ht_fused_stage *chain) {
     double begin = now();
-    run_chain(chain);
+    run_stage(chain);
     spent[PRODUCTS] += now() - begin;
 }
 
@@ -77,8 +77,8 @@ HT_OP_PACKED(WRAPPERS)
 
 static void wrap_kernels(ht_device *d) {
     memcpy(kernels, d->kernels, sizeof kernels);
-    run_chain = d->run_chain;
-    if (run_chain) d->run_chain = clocked_chain;
+    run_stage = d->run_stage;
+    if (run_stage) d->run_stage = clocked_chain;
 #define WRAP(id, name)                                                                                                 \
     if (kernels[HT_OP_##id].run) d->kernels[HT_OP_##id].run = run_##name;                                              \
     if (kernels[HT_OP_##id].rows) d->kernels[HT_OP_##id].rows = rows_##name;
@@ -88,7 +88,7 @@ static void wrap_kernels(ht_device *d) {
 
 static void unwrap_kernels(ht_device *d) {
     memcpy(d->kernels, kernels, sizeof kernels);
-    d->run_chain = run_chain;
+    d->run_stage = run_stage;
 }
 
 /* ---- tokens ---- */

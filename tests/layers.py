@@ -1,5 +1,6 @@
-"""Every #include in src/ and apps/ goes down the table of docs/layout.md, or stays in its layer; the command sees public
-headers alone. Run from the repository root, without arguments."""
+"""Every #include in src/ and apps/ goes down the table of docs/layout.md, or stays in its layer, where no two folders include
+each other, whatever the way round; the command sees public headers alone, and the plain reference no vector source. Run from
+the repository root, without arguments."""
 import pathlib
 import re
 import sys
@@ -23,6 +24,36 @@ for source in sorted([*root.glob("src/**/*.[ch]"), *root.glob("apps/**/*.[ch]")]
         public_only = folder.startswith("apps/")
         if public_only or other not in height or height[other] > height[folder]:
             wrong.append(f"{name}:{number}: {folder}/ may not include {included[1]}")
+
+# Folders of one layer, subfolders by themselves: which includes which.
+uses = {}
+for source in root.glob("src/**/*.[ch]"):
+    folder = source.parent.relative_to(root / "src").as_posix()
+    for included in re.findall(r'^\s*#\s*include\s+"([^"]+)"', source.read_text(), re.M):
+        other = pathlib.PurePosixPath(included).parent.as_posix()
+        if other != folder and (root / "src" / included).exists():
+            uses.setdefault(folder, {}).setdefault(other, f"{source.relative_to(root)} includes {included}")
+
+
+def find_circle(path):
+    for other in uses.get(path[-1], {}):
+        if other in path:
+            return path[path.index(other):] + [other]
+        if other not in done:
+            circle = find_circle(path + [other])
+            if circle:
+                return circle
+    done.add(path[-1])
+
+
+done = set()
+for folder in sorted(uses):
+    circle = folder not in done and find_circle([folder])
+    if circle:
+        wrong.append(" -> ".join(circle) + ": " + "; ".join(uses[a][b] for a, b in zip(circle, circle[1:])))
+        break
+if "cpu/vector" in uses.get("cpu/reference", {}):
+    wrong.append("the reference is independent of the vector kernels: " + uses["cpu/reference"]["cpu/vector"])
 
 print("\n".join(wrong) or f"{len(height)} folders, every include points down")
 sys.exit(1 if wrong or len(height) < 2 else 0)

@@ -2,12 +2,12 @@
 #include "array/array.h"
 
 #include "array/custom.h"
-#include "array/flat.h"
+#include "array/flat_program.h"
 #include "array/memory.h"
-#include "array/record.h"
+#include "array/op.h"
+#include "array/replay.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "ops/op.h"
 
 #include <hearth/transform.h>
 

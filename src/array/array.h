@@ -83,7 +83,7 @@ extern _Thread_local int ht_graphs_kept;
 
 typedef struct ht_stream_task ht_stream_task;
 
-/* Nodes in the order in which they can be computed (graph.h). */
+/* Nodes in the order in which they can be computed (topological_order.h). */
 typedef struct ht_worklist {
     ht_array **order, **stack;
     size_t n, capacity, n_stack, stack_capacity;

@@ -1,13 +1,13 @@
 /* Compiled functions: traced once for every combination of shapes and dtypes, then replayed for new arguments without
- * calling the function. Without shapes, what the call did is recorded too (array/record.h), and traces for other sizes
+ * calling the function. Without shapes, what the call did is recorded too (array/replay.h), and traces for other sizes
  * are made of that. */
-#include "array/call.h"
 #include "array/differentiate.h"
-#include "array/flat.h"
-#include "array/record.h"
+#include "array/flat_program.h"
+#include "array/op.h"
+#include "array/replay.h"
 #include "array/tape.h"
+#include "array/user_function.h"
 #include "base/error.h"
-#include "ops/op.h"
 
 #include <hearth/ops.h>
 
@@ -145,7 +145,7 @@ static bool keep_results(ht_scope *inner, trace *t, int n) {
 
 static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
     if (!make_arguments(inner, in, t, max_out)) return false;
-    int n = ht_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
+    int n = ht_user_function_call(inner, &c->f, t->in, t->n_in, t->out, max_out);
     return n >= 0 && keep_results(inner, t, n);
 }
 
@@ -157,7 +157,7 @@ static const kind *new_kind(ht_scope *inner, ht_compiled *c, ht_array *const *in
     bool ok = k && out && hold_arguments(inner, in, n_in, k->in);
     if (ok) k->record = ht_record_open(k->in, n_in);
     if (!k || (ok && !k->record)) ht_scope_fail(inner, HT_ERR_MEMORY, "out of memory: the record of a function");
-    ok = ok && k->record && (k->n_out = ht_function_call(inner, &c->f, k->in, n_in, out, max_out)) >= 0 &&
+    ok = ok && k->record && (k->n_out = ht_user_function_call(inner, &c->f, k->in, n_in, out, max_out)) >= 0 &&
          ht_record_close(inner, k->record, out, k->n_out);
     free(out);
     if (!ok) {
@@ -191,7 +191,7 @@ static bool trace_of_record(ht_scope *inner, ht_compiled *c, ht_array *const *in
     const kind *k = find_kind(c, in, t->n_in);
     if (!k) k = new_kind(inner, c, in, t->n_in, max_out);
     if (!k || !make_arguments(inner, in, t, k->n_out)) return false;
-    if (ht_record_again(inner, k->record, t->in, t->out) && keep_results(inner, t, k->n_out)) return true;
+    if (ht_replay(inner, k->record, t->in, t->out) && keep_results(inner, t, k->n_out)) return true;
     t->n_out = 0;
     explain(inner, k, in);
     return false;
@@ -291,9 +291,9 @@ static bool all_there(ht_scope *s, ht_array *const *in, int n_in) {
 /* What it does becomes part of the record of another function. */
 static int call_as_it_is(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out,
                          int max_out) {
-    ht_scope *inner = ht_scope_inside(s);
+    ht_scope *inner = ht_scope_child(s);
     if (!inner) return -1;
-    int n = ht_function_call(inner, f, in, n_in, out, max_out);
+    int n = ht_user_function_call(inner, f, in, n_in, out, max_out);
     return ht_scope_give(s, inner, n >= 0, out, n > 0 ? n : 0) ? n : -1;
 }
 
@@ -309,7 +309,7 @@ int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in,
     bool ok = n >= 0 && n <= max_out;
     if (n > max_out)
         ht_scope_fail(s, HT_ERR_ARGUMENT, "a function gave %d arrays where there is room for %d", n, max_out);
-    ht_scope *inner = ok ? ht_scope_inside(s) : NULL;
+    ht_scope *inner = ok ? ht_scope_child(s) : NULL;
     if (inner) ok = ht_scope_give(s, inner, (is_flat(s, t) ? call_flat : lay_out)(inner, t, in, out), out, n);
     pthread_mutex_unlock(&c->lock);
     return ok && inner ? n : -1;

@@ -1,10 +1,10 @@
 /* User functions as nodes of a graph: with a gradient of their own, or checkpointed and recomputed for it. */
 #include "array/custom.h"
 
-#include "array/call.h"
 #include "array/differentiate.h"
-#include "array/record.h"
-#include "ops/op.h"
+#include "array/op.h"
+#include "array/replay.h"
+#include "array/user_function.h"
 
 #include <hearth/ops.h>
 
@@ -86,7 +86,7 @@ static bool check_gradients(ht_scope *s, const ht_array *node, ht_array **grad_i
 
 static bool gradient_of_the_user(ht_scope *s, const ht_array *node, ht_array *const *grad, ht_array **grad_in) {
     const ht_custom *c = node->custom;
-    ht_scope *inner = ht_scope_inside(s);
+    ht_scope *inner = ht_scope_child(s);
     if (!inner) return false;
     ht_graphs_kept++;
     bool ok = c->vjp.call(inner, node->in, c->n_in, node->in + c->n_in, grad, c->n_out, grad_in, c->vjp.user);
@@ -167,7 +167,7 @@ static ht_custom *new_custom(ht_scope *s, const ht_custom_vjp *vjp) {
 static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_array *const *in, int n_in, ht_array **out,
                         int max_out) {
     for (int i = 0; i < max_out; i++) out[i] = NULL;
-    ht_scope *inner = ht_scope_inside(s);
+    ht_scope *inner = ht_scope_child(s);
     if (!inner) {
         ht_custom_release(c);
         return -1;
@@ -180,7 +180,7 @@ static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_arra
     }
     if (!ok && !inner->failed && !s->failed)
         ht_scope_fail(inner, HT_ERR_ARGUMENT, "an argument of a function is missing");
-    int n = ok ? ht_function_call(inner, f, stand_in, n_in, out, max_out) : -1;
+    int n = ok ? ht_user_function_call(inner, f, stand_in, n_in, out, max_out) : -1;
     c->n_in = n_in;
     c->n_out = n > 0 ? n : 0;
     ok = n >= 0 && (n == 0 || n_in == 0 || show_results(inner, c, in, stand_in, out));

@@ -1,9 +1,9 @@
 #include "array/differentiate.h"
 
 #include "array/custom.h"
-#include "array/record.h"
+#include "array/op.h"
+#include "array/replay.h"
 #include "array/tape.h"
-#include "ops/op.h"
 
 #include <hearth/ops.h>
 
@@ -96,7 +96,7 @@ static bool forward_again(ht_scope *s, const void *args, ht_array *const *in, in
 }
 
 /* Of n arrays each in `first` and `second`, then of `third`. */
-static bool record_walk(ht_scope *s, ht_again_fn *again, walk_args a, ht_array *const *first, ht_array *const *second,
+static bool record_walk(ht_scope *s, ht_replay_fn *again, walk_args a, ht_array *const *first, ht_array *const *second,
                         int n, ht_array *const *third, int n_third, ht_array **made) {
     ht_array **in = ht_array_list(s, 2 * n + n_third);
     if (!in) return false;

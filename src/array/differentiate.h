@@ -1,4 +1,4 @@
-/* Reverse-mode differentiation of a part of a graph, by the rules of its operations (ops/op.h). */
+/* Reverse-mode differentiation of a part of a graph, by the rules of its operations (array/op.h). */
 #ifndef HT_ARRAY_DIFFERENTIATE_H
 #define HT_ARRAY_DIFFERENTIATE_H
 

@@ -2,34 +2,34 @@
  *
  * What was only needed on the way is given back as soon as its last consumer has run, and computed again should anyone
  * ask for it later; what was asked for, is retained by the user, or has consumers outside this evaluation stays. */
-#include "array/flat.h"
+#include "array/donation.h"
+#include "array/flat_program.h"
 #include "array/fuse_elementwise.h"
-#include "array/graph.h"
-#include "array/holds.h"
 #include "array/memory.h"
+#include "array/op.h"
+#include "array/topological_order.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "ops/op.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { KEPT_SCRATCH = 1 << 16 }; /* bytes of scratch memory that a stream keeps, at most */
 
-typedef struct walk {
+typedef struct evaluation {
     ht_stream *stream;
     ht_worklist *list; /* the stream's: what to compute, inputs first */
     uint64_t visit;
     ht_error *err;
     bool cut;       /* what stays lets go of what made it */
     ht_fused fused; /* the group in progress */
-} walk;
+} evaluation;
 
 static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
 
 /* ---- what may be given back ---- */
 
-static void count_use(walk *w, ht_array *a, bool by_kernel) {
+static void count_use(evaluation *w, ht_array *a, bool by_kernel) {
     if (a == HT_NONE || a->visit != w->visit) return;
     a->graph_uses++;
     if (by_kernel) ht_storage(a)->kernel_uses++;
@@ -43,7 +43,7 @@ static bool held_outside(ht_array *a) {
     return graph > a->graph_uses || all - graph > scopes;
 }
 
-static void count_uses(walk *w, ht_array *const *targets, int n) {
+static void count_uses(evaluation *w, ht_array *const *targets, int n) {
     ht_array **order = w->list->order;
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = order[i];
@@ -75,7 +75,7 @@ static void give_back(ht_array *a) {
     ht_buffer_release(b);
 }
 
-static void used_by_kernel(walk *w, ht_array *in) {
+static void used_by_kernel(evaluation *w, ht_array *in) {
     if (in == HT_NONE) return;
     ht_array *storage = ht_storage(in);
     if (storage->visit == w->visit && --storage->kernel_uses == 0 && !storage->keep) give_back(storage);
@@ -85,7 +85,7 @@ static void used_by_kernel(walk *w, ht_array *in) {
 
 /* Whether an input with so many reads is not needed any more once `a` has read it so many times: made on the way and read
  * no more, or evaluated before and held by nobody but `a`, which stays and so lets go of it. */
-static bool is_done_with(const walk *w, ht_array *in, const ht_array *a, int32_t reads) {
+static bool is_done_with(const evaluation *w, ht_array *in, const ht_array *a, int32_t reads) {
     if (in->visit == w->visit) return !in->keep && in->kernel_uses == reads;
     bool is_read = false;
     for (int i = 0; i < a->n_in; i++) is_read |= a->in[i] == in;
@@ -97,17 +97,17 @@ enum { WORTH_FINDING_OUT = 1024 }; /* elements: fewer are copied as fast */
 
 /* The same of an evaluated array of which a part is put back changed, a[i] += x: views of it, and what was computed of them,
  * still hold it. */
-static bool is_put_back(const walk *w, ht_array *in, const ht_array *a) {
+static bool is_put_back(const evaluation *w, ht_array *in, const ht_array *a) {
     if (ht_array_size(in) < WORTH_FINDING_OUT || in->visit == w->visit || !w->cut || !a->keep ||
         state_of(in) != HT_READY)
         return false;
     for (int i = 1; i < a->n_in; i++)
         if (a->in[i] != HT_NONE && ht_storage(a->in[i]) == in) return false;
-    return a->in[0] == in && ht_held_for(in, a, w->visit);
+    return a->in[0] == in && ht_donation_check(in, a, w->visit);
 }
 
 /* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
-static ht_buffer *donated(walk *w, ht_array *a, ht_array **from) {
+static ht_buffer *donated(evaluation *w, ht_array *a, ht_array **from) {
     const ht_op_info *info = ht_op_info_of(a->op);
     int candidates = info->in_place ? a->n_in : info->updates ? 1 : 0;
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
@@ -154,7 +154,7 @@ static void is_ready(ht_array *a) {
 }
 
 /* A call of a compiled function, with those of its results that this evaluation needs. */
-static ht_status run_compiled(walk *w, ht_array *a) {
+static ht_status run_compiled(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_compute(w->stream, a, w->visit, ensure_scratch, w->err);
     give_back_scratch(w->stream);
     if (st) return st;
@@ -171,7 +171,7 @@ static ht_status run_compiled(walk *w, ht_array *a) {
 }
 
 /* One that an earlier evaluation left. */
-static ht_status take_result(walk *w, ht_array *a) {
+static ht_status take_result(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_take(a, w->err);
     if (st == HT_OK) is_ready(a);
     return st;
@@ -179,7 +179,7 @@ static ht_status take_result(walk *w, ht_array *a) {
 
 enum { STACK_VIEWS = 8 };
 
-static ht_status run_kernel(walk *w, ht_array *a) {
+static ht_status run_kernel(evaluation *w, ht_array *a) {
     ht_stream *s = w->stream;
     const ht_kernel *kernel = &s->device->kernels[a->op];
     const char *name = ht_op_name(a->op);
@@ -227,7 +227,7 @@ static ht_status run_apart(void *user, ht_array *a) { return run_kernel(user, a)
 
 /* The input whose buffer output `out` may be written over: not needed any more, looked at whole, and read by no step behind
  * the one that makes the output. */
-static ht_buffer *donated_to(const walk *w, int out, ht_buffer *const *taken) {
+static ht_buffer *donated_to(const evaluation *w, int out, ht_buffer *const *taken) {
     const ht_fused *f = &w->fused;
     const ht_program *p = &f->program;
     const ht_array *a = f->out[out];
@@ -247,7 +247,7 @@ static ht_buffer *donated_to(const walk *w, int out, ht_buffer *const *taken) {
     return NULL;
 }
 
-static void finish_members(walk *w, ht_buffer *const *buffer) {
+static void finish_members(evaluation *w, ht_buffer *const *buffer) {
     const ht_fused *f = &w->fused;
     for (int k = 0; k < f->program.n_out; k++) {
         f->out[k]->buffer = buffer[k];
@@ -262,7 +262,7 @@ static void finish_members(walk *w, ht_buffer *const *buffer) {
 }
 
 /* False when memory for the outputs ran out. */
-static bool run_program(walk *w) {
+static bool run_program(evaluation *w) {
     const ht_fused *f = &w->fused;
     const ht_program *p = &f->program;
     ht_buffer *buffer[HT_PROGRAM_OUTPUTS];
@@ -284,7 +284,7 @@ static bool run_program(walk *w) {
 }
 
 /* One after another, as far as memory goes: a single node can be written over its operand where a group cannot. */
-static ht_status run_members(walk *w, size_t *at) {
+static ht_status run_members(evaluation *w, size_t *at) {
     ht_status st = HT_OK;
     for (int i = 0; st == HT_OK && i < w->fused.program.n_steps; i++) {
         st = run_kernel(w, w->fused.member[i]);
@@ -294,7 +294,7 @@ static ht_status run_members(walk *w, size_t *at) {
 }
 
 /* Runs order[*at] and what can be put together with it; what failed is left in *at. */
-static ht_status run_elementwise(walk *w, size_t *at) {
+static ht_status run_elementwise(evaluation *w, size_t *at) {
     const ht_device *d = w->stream->device;
     ht_status st = ht_fused_gather(&w->fused, d, w->list, w->visit, at, run_apart, w);
     if (st) return st;
@@ -305,7 +305,7 @@ static ht_status run_elementwise(walk *w, size_t *at) {
 /* ---- when something fails ---- */
 
 /* Everything computed from the failed node in this evaluation fails with it; the rest stays lazy. */
-static void fail_dependents(walk *w, size_t from, const ht_error *err) {
+static void fail_dependents(evaluation *w, size_t from, const ht_error *err) {
     ht_array **order = w->list->order;
     mark_failed(order[from], err);
     for (size_t i = from + 1; i < w->list->n; i++) {
@@ -320,7 +320,7 @@ static void fail_dependents(walk *w, size_t from, const ht_error *err) {
 }
 
 /* Intermediates that no kernel of this evaluation will read any more go back when it ends early. */
-static void drop_leftovers(walk *w) {
+static void drop_leftovers(evaluation *w) {
     ht_array **order = w->list->order;
     for (size_t i = 0; i < w->list->n; i++)
         if (!order[i]->base && !order[i]->keep && order[i]->n_in && state_of(order[i]) == HT_READY) give_back(order[i]);
@@ -330,7 +330,7 @@ static void leave_alone(ht_array *a) { atomic_store_explicit(&a->at_rest, true, 
 
 /* What stays is cut off, where it is to be, and not touched any more from then on: other threads may read it. Inputs come first
  * in the order, so that what a node lets go of has had its turn. */
-static void end_of(walk *w, ht_array *const *targets, int n) {
+static void end_of(evaluation *w, ht_array *const *targets, int n) {
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = w->list->order[i], *storage = ht_storage(a);
         if (state_of(storage) != HT_READY) continue;
@@ -343,7 +343,7 @@ static void end_of(walk *w, ht_array *const *targets, int n) {
 }
 
 /* One after another, or several together. */
-static ht_status compute(walk *w, ht_array *const *arrays, int n) {
+static ht_status compute(evaluation *w, ht_array *const *arrays, int n) {
     ht_stream *stream = w->stream;
     ht_status st = HT_OK;
     count_uses(w, arrays, n);
@@ -365,12 +365,12 @@ static ht_status compute(walk *w, ht_array *const *arrays, int n) {
 
 ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cut, ht_error *err) {
     ht_error local = {0};
-    walk w; /* the group in it is large and needs no beginning */
+    evaluation w; /* the group in it is large and needs no beginning */
     w.stream = stream;
     w.list = &stream->list;
     w.err = err ? err : &local;
     w.cut = cut;
-    ht_status st = ht_graph_order(w.list, arrays, n, &w.visit, w.err);
+    ht_status st = ht_topological_order(w.list, arrays, n, &w.visit, w.err);
     if (st) return st;
     if (w.list->n) st = compute(&w, arrays, n);
     end_of(&w, arrays, n); /* after a failure, too: what was written over is not to be looked at again */

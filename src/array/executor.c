@@ -1,10 +1,10 @@
 /* Executors: the arena in which a plan runs, and the loop that runs it. Addresses and views are worked out once for a
  * pair of row counts and kept, so that decoding, which repeats the same pair, only walks the list. */
 #include "array/memory.h"
-#include "array/plan_inside.h"
+#include "array/op.h"
+#include "array/plan_internal.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "ops/op.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,10 @@ struct ht_exec {
     size_t arena_bytes;
     void *scratch;
     size_t scratch_bytes;
-    ht_view *view;   /* one per operand of the plan */
-    ht_call *call;   /* one per instruction */
-    ht_chain *chain; /* one per stage */
-    void *layouts;   /* the chains' */
+    ht_view *view;         /* one per operand of the plan */
+    ht_call *call;         /* one per instruction */
+    ht_fused_stage *fused; /* one per stage */
+    void *layouts;         /* the fused stages' */
     size_t layouts_bytes;
     bool *skip;          /* instructions with nothing to do for these row counts */
     int32_t *from_batch; /* operands that read the batch */
@@ -42,7 +42,7 @@ static ht_status place_slots(const ht_plan *p, int32_t max_rows, int32_t max_out
     int32_t n_alive = 0;
     *total = 0;
     for (int32_t s = 0; alive && bytes && s < p->n_slots; s++) {
-        const ht_slot *slot = &p->slot[s];
+        const ht_plan_slot *slot = &p->slot[s];
         size_t need;
         if (!ht_align_size((size_t)resolve(slot->bytes, max_rows, max_out), ARENA_ALIGN, &need)) need = SIZE_MAX / 4;
         bytes[s] = need;
@@ -99,7 +99,7 @@ static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
     return st;
 }
 
-static bool is_chain(const ht_stage *s) { return s->n_rowwise + s->n_products > 1; }
+static bool is_fused(const ht_stage *s) { return s->n_rowwise + s->n_products > 1; }
 
 /* By which call of the stage a local input is made; -1: it is not local. */
 static int8_t local_maker(const ht_plan *p, const ht_stage *s, const ht_operand *o) {
@@ -107,45 +107,46 @@ static int8_t local_maker(const ht_plan *p, const ht_stage *s, const ht_operand 
     return (int8_t)(o->index - s->first);
 }
 
-static void make_chains(ht_exec *e) {
+static void make_fused_stages(ht_exec *e) {
     const ht_plan *p = e->plan;
     for (int32_t i = 0; i < p->n_stages; i++) {
         const ht_stage *s = &p->stage[i];
-        ht_chain *c = &e->chain[i];
-        *c = (ht_chain){.n_rowwise = s->n_rowwise, .n_products = s->n_products, .call = e->call + s->first};
+        ht_fused_stage *stage = &e->fused[i];
+        *stage = (ht_fused_stage){.n_rowwise = s->n_rowwise, .n_products = s->n_products, .call = e->call + s->first};
         for (int j = 0; j < s->n_rowwise; j++) {
             const ht_instruction *ins = &p->instruction[s->first + j];
-            c->rows[j] = p->device->kernels[ins->op].rows;
-            c->is_local[j] = ins->slot < 0;
-            for (int k = 0; k < ins->n_in; k++) c->local_in[j][k] = local_maker(p, s, &p->operand[ins->first_in + k]);
+            stage->rows[j] = p->device->kernels[ins->op].rows;
+            stage->is_local[j] = ins->slot < 0;
+            for (int k = 0; k < ins->n_in; k++)
+                stage->local_in[j][k] = local_maker(p, s, &p->operand[ins->first_in + k]);
         }
     }
 }
 
 static size_t layout_bytes(const ht_exec *e, int32_t stage) {
     const ht_device *d = e->plan->device;
-    if (!is_chain(&e->plan->stage[stage])) return 0;
-    return (d->chain_bytes(&e->chain[stage], ht_pool_threads(d->pool)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (!is_fused(&e->plan->stage[stage])) return 0;
+    return (d->stage_bytes(&e->fused[stage], ht_pool_threads(d->pool)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
 static ht_status make_layouts(ht_exec *e, ht_error *err) {
     for (int32_t i = 0; i < e->plan->n_stages; i++) e->layouts_bytes += layout_bytes(e, i);
-    ht_status st = ht_memory_alloc(e->layouts_bytes, "the chains of a plan", &e->layouts, err);
+    ht_status st = ht_memory_alloc(e->layouts_bytes, "the fused stages of a plan", &e->layouts, err);
     char *at = e->layouts;
     for (int32_t i = 0; st == HT_OK && i < e->plan->n_stages; i++) {
-        e->chain[i].layout = at;
+        e->fused[i].layout = at;
         at += layout_bytes(e, i);
     }
     return st;
 }
 
-/* Gives the scratch that the chains need. */
+/* Gives the scratch that fused stages need. */
 static size_t lay_chains(ht_exec *e) {
     const ht_plan *p = e->plan;
     size_t scratch = 0;
     for (int32_t i = 0; i < p->n_stages; i++)
-        if (is_chain(&p->stage[i]) && !e->skip[p->stage[i].first])
-            scratch = ht_max_size(scratch, p->device->lay_chain(&e->chain[i]));
+        if (is_fused(&p->stage[i]) && !e->skip[p->stage[i].first])
+            scratch = ht_max_size(scratch, p->device->layout_stage(&e->fused[i]));
     return scratch;
 }
 
@@ -194,17 +195,17 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     e->slot_offset = calloc((size_t)p->n_slots + 1, sizeof *e->slot_offset);
     e->view = calloc(n_operands, sizeof *e->view);
     e->call = calloc(n_ins, sizeof *e->call);
-    e->chain = calloc((size_t)p->n_stages + 1, sizeof *e->chain);
+    e->fused = calloc((size_t)p->n_stages + 1, sizeof *e->fused);
     e->skip = calloc(n_ins, sizeof *e->skip);
     e->from_batch = calloc(n_operands, sizeof *e->from_batch);
     ht_status st = HT_OK;
     void *arena = NULL;
     size_t total = 0;
-    if (!e->slot_offset || !e->view || !e->call || !e->chain || !e->skip || !e->from_batch ||
+    if (!e->slot_offset || !e->view || !e->call || !e->fused || !e->skip || !e->from_batch ||
         place_slots(p, max_rows, max_out, e->slot_offset, &total))
         st = ht_fail_memory(err, n_ins * sizeof *e->call, "an executor");
     if (st == HT_OK) {
-        make_chains(e);
+        make_fused_stages(e);
         st = make_layouts(e, err);
     }
     for (int32_t i = 0; st == HT_OK && i < p->n_operands; i++)
@@ -237,7 +238,7 @@ void ht_exec_free(ht_exec *e) {
     free(e->slot_offset);
     free(e->view);
     free(e->call);
-    free(e->chain);
+    free(e->fused);
     free(e->skip);
     free(e->from_batch);
     free(e);
@@ -254,7 +255,7 @@ static void bind_batch(ht_exec *e, const ht_batch *b) {
     }
 }
 
-/* Where the output goes, and how much of it is wanted. A chain knows both from its layout. */
+/* Where the output goes, and how much of it is wanted. A fused stage knows both from its layout. */
 static void place_output(ht_exec *e, float *to, int32_t top_k) {
     const ht_stage *s = &e->plan->stage[e->output_stage];
     ht_call *call = &e->call[e->plan->output.index];
@@ -262,7 +263,7 @@ static void place_output(ht_exec *e, float *to, int32_t top_k) {
     if (call->out.data == to && call->top_k == top_k) return;
     call->out.data = to;
     call->top_k = top_k;
-    if (is_chain(s) && !e->skip[s->first]) e->plan->device->lay_chain(&e->chain[e->output_stage]);
+    if (is_fused(s) && !e->skip[s->first]) e->plan->device->layout_stage(&e->fused[e->output_stage]);
 }
 
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err) {
@@ -281,9 +282,9 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     ht_pool_lease(p->device->pool);
     for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
         int32_t i = p->stage[s].first;
-        if (e->skip[i]) continue; /* all of a chain or nothing: its calls have the same rows */
-        if (is_chain(&p->stage[s])) {
-            p->device->run_chain(&e->chain[s]);
+        if (e->skip[i]) continue; /* all of a fused stage or nothing: its calls have the same rows */
+        if (is_fused(&p->stage[s])) {
+            p->device->run_stage(&e->fused[s]);
             continue;
         }
         e->call[i].step = step;

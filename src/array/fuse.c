@@ -3,7 +3,7 @@
  * product of two arrays and the projection back. Rows stay in the cache between the kernels, the activations are
  * quantised once, and the threads meet twice instead of after every instruction. Every kernel does the arithmetic it
  * does alone. */
-#include "array/plan_inside.h"
+#include "array/plan_internal.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static bool sees_own_row(const ht_plan *p, const ht_operand *o, ht_linear_form r
 
 static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_form rows) {
     if (!p->device->kernels[ins->op].rows || ins->out.dtype != HT_F32 || ins->out.n_dims < 2) return false;
-    if (!ht_same_form(ins->out.shape[0], rows) || ins->n_in > HT_CHAIN_INPUTS) return false;
+    if (!ht_same_form(ins->out.shape[0], rows) || ins->n_in > HT_STAGE_INPUTS) return false;
     for (int i = 0; i < ins->n_in; i++) {
         const ht_operand *o = input(p, ins, i);
         if (o->source == HT_FROM_NOTHING) continue;
@@ -124,7 +124,7 @@ static ht_status reorder(ht_plan *p, ht_error *err) {
 /* How many products from instruction i on read the same rows. */
 static int count_products(const ht_plan *p, int32_t i) {
     int n = 0;
-    while (n < HT_CHAIN_CALLS && i + n < p->n_instructions && is_product(p, &p->instruction[i + n]) &&
+    while (n < HT_STAGE_CALLS && i + n < p->n_instructions && is_product(p, &p->instruction[i + n]) &&
            same_view(input(p, &p->instruction[i], 0), input(p, &p->instruction[i + n], 0)))
         n++;
     return n;
@@ -136,18 +136,18 @@ static int count_rowwise(const ht_plan *p, int32_t i) {
     ht_linear_form rows = x->shape[0];
     if (x->index != i - 1 || !sees_own_row(p, x, rows)) return 0;
     int n = 0;
-    while (n < HT_CHAIN_CALLS && n < i && is_rowwise(p, &p->instruction[i - 1 - n], rows)) n++;
+    while (n < HT_STAGE_CALLS && n < i && is_rowwise(p, &p->instruction[i - 1 - n], rows)) n++;
     return n;
 }
 
 ht_status ht_plan_fuse(ht_plan *p, ht_error *err) {
-    bool chains = p->device->run_chain != NULL;
-    ht_status st = chains ? reorder(p, err) : HT_OK;
+    bool fuses = p->device->run_stage != NULL;
+    ht_status st = fuses ? reorder(p, err) : HT_OK;
     for (int32_t i = 0; st == HT_OK && i < p->n_instructions;) {
-        int n = chains ? count_products(p, i) : 0;
+        int n = fuses ? count_products(p, i) : 0;
         ht_stage stage = {.first = i};
         if (n > 0) {
-            /* The kernels before it are stages of their own so far: no product, no chain. */
+            /* The kernels before it are stages of their own so far: no product, no fused stage. */
             stage.n_rowwise = count_rowwise(p, i);
             stage.n_products = n;
             stage.first -= stage.n_rowwise;

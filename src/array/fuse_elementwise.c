@@ -1,7 +1,7 @@
 /* Elementwise fusion (fuse_elementwise.h): members are added in an order in which they can be computed. */
 #include "array/fuse_elementwise.h"
 
-#include "ops/op.h"
+#include "array/op.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #define HT_ARRAY_FUSE_ELEMENTWISE_H
 
 #include "array/array.h"
-#include "array/graph.h"
+#include "array/topological_order.h"
 #include "device/program.h"
 
 typedef struct ht_fused {

@@ -12,18 +12,18 @@
 /* What becomes an array of its own: a whole tensor of a GGUF, or a part of its blocks. */
 typedef enum ht_part { HT_PART_ALL, HT_PART_NUMBERS, HT_PART_SCALES, HT_PART_BIASES } ht_part;
 
-typedef struct ht_gguf_part {
+typedef struct ht_gguf_source {
     char *name;
     size_t tensor;
     ht_part part;
-} ht_gguf_part;
+} ht_gguf_source;
 
 struct ht_array_file {
     ht_file *file;
     ht_safetensors *safetensors; /* one of the three */
     ht_gguf *gguf;
     ht_zip *zip;
-    ht_gguf_part *parts; /* of the GGUF */
+    ht_gguf_source *parts; /* of the GGUF */
     size_t count;
     char *metadata;
 };

@@ -1,10 +1,10 @@
 /* Tracing: runs a forward function on symbolic row counts and flattens its graph into a list of kernel calls. */
 #include "array/plan.h"
 
-#include "array/graph.h"
-#include "array/plan_inside.h"
+#include "array/op.h"
+#include "array/plan_internal.h"
+#include "array/topological_order.h"
 #include "base/error.h"
-#include "ops/op.h"
 
 #include <hearth/ops.h>
 
@@ -136,8 +136,8 @@ static ht_status assign_slots(ht_plan *p, ht_error *err) {
             continue;
         }
         ins->slot = p->n_slots++;
-        p->slot[ins->slot] =
-            (ht_slot){times(ins->elements, (int64_t)ht_dtype_bytes(ins->out.dtype)), stage_of[i], stage_of[last[i]]};
+        p->slot[ins->slot] = (ht_plan_slot){times(ins->elements, (int64_t)ht_dtype_bytes(ins->out.dtype)), stage_of[i],
+                                            stage_of[last[i]]};
     }
     free(last);
     free(stage_of);
@@ -207,7 +207,7 @@ ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan *
             if (failure && err) *err = *failure;
             st = failure ? failure->status : ht_fail(err, HT_ERR_ARGUMENT, "the traced function returned no array");
         } else
-            st = ht_graph_order(&w, &output, 1, &visit, err);
+            st = ht_topological_order(&w, &output, 1, &visit, err);
         if (st == HT_OK) st = build(p, &w, output, err);
         ht_worklist_free(&w);
     }

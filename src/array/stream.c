@@ -1,6 +1,6 @@
 /* Streams: queues of evaluations on a device, run on the caller's thread or, when asynchronous, on the stream's own. */
-#include "array/graph.h"
 #include "array/memory.h"
+#include "array/topological_order.h"
 #include "base/error.h"
 
 #include <stdlib.h>

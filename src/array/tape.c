@@ -1,7 +1,7 @@
 #include "array/tape.h"
 
 #include "array/custom.h"
-#include "array/graph.h"
+#include "array/topological_order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static bool close_node(ht_tape *t, ht_array *a) {
 }
 
 /* Depth first: an open node that surfaces again has had all its inputs seen. */
-static bool walk(ht_tape *t, stack *open) {
+static bool traverse(ht_tape *t, stack *open) {
     while (open->n) {
         ht_array *a = open->node[open->n - 1];
         int64_t seen = seen_as(t, a);
@@ -91,7 +91,7 @@ bool ht_tape_make(ht_scope *s, ht_tape_ways ways, ht_array *const *from, int n_f
         if (from[i] != HT_NONE && seen_as(out, from[i]) == UNSEEN) ok = append(out, from[i], 0);
     for (int i = 0; ok && i < n_to; i++)
         if (seen_as(out, to[i]) == UNSEEN)
-            ok = ht_list_push(&open.node, &open.n, &open.capacity, to[i]) && walk(out, &open);
+            ok = ht_list_push(&open.node, &open.n, &open.capacity, to[i]) && traverse(out, &open);
     free(open.node);
     if (ok) return true;
     ht_tape_free(out);

@@ -10,7 +10,7 @@ typedef struct ht_tape_step {
     ht_array *node;
     int n_in;        /* inputs that are followed: node->in[0 .. n_in) */
     int64_t *in;     /* [n_in] their steps; -1: nothing there depends on the beginnings */
-    ht_array **mark; /* [n_marks], NULL at first: what a walk collects here */
+    ht_array **mark; /* [n_marks], NULL at first: collected by a traversal */
     int n_marks;     /* 1, or the outputs of a CUSTOM node */
 } ht_tape_step;
 

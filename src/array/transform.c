@@ -1,9 +1,9 @@
 /* Derivatives of user functions: the function is traced once on stand-ins of its arguments, and the trace is
  * differentiated. */
-#include "array/call.h"
 #include "array/differentiate.h"
+#include "array/op.h"
+#include "array/user_function.h"
 #include "base/dtype.h"
-#include "ops/op.h"
 
 #include <hearth/ops.h>
 
@@ -92,12 +92,12 @@ bool ht_vjp(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht
             ht_array **out, ht_array **grad_in) {
     clear(out, n_out);
     clear(grad_in, n_in);
-    ht_scope *inner = ht_scope_inside(s);
+    ht_scope *inner = ht_scope_child(s);
     if (!inner) return false;
     arguments a;
     ht_array **made = ht_array_list(inner, 2 * n_out);
     bool ok = stand_for(inner, in, n_in, NULL, n_in, &a) && made;
-    int n = ok ? ht_function_call(inner, f, a.all, n_in, made, n_out) : -1;
+    int n = ok ? ht_user_function_call(inner, f, a.all, n_in, made, n_out) : -1;
     if (n >= 0 && n != n_out)
         ht_scope_fail(inner, HT_ERR_ARGUMENT, "the function gave %d arrays, gradients are given for %d", n, n_out);
     ok = n == n_out && check_direction(inner, "the gradient of output", made, grad_out, n, made + n_out) &&
@@ -113,13 +113,13 @@ int ht_jvp(ht_scope *s, const ht_function *f, ht_array *const *in, ht_array *con
            ht_array **out, ht_array **tangent_out, int max_out) {
     clear(out, max_out);
     clear(tangent_out, max_out);
-    ht_scope *inner = ht_scope_inside(s);
+    ht_scope *inner = ht_scope_child(s);
     if (!inner) return -1;
     arguments a;
     ht_array **tangent = ht_array_list(inner, n_in);
     bool ok = stand_for(inner, in, n_in, NULL, n_in, &a) && tangent &&
               check_direction(inner, "the tangent of argument", a.wrt, tangent_in, n_in, tangent);
-    int n = ok ? ht_function_call(inner, f, a.all, n_in, out, max_out) : -1;
+    int n = ok ? ht_user_function_call(inner, f, a.all, n_in, out, max_out) : -1;
     ok = n >= 0 && ht_forward(inner, a.wrt, tangent, n_in, out, n, tangent_out) &&
          fill_zeros(inner, tangent_out, out, n);
     ok = give_both(s, inner, ok, out, n > 0 ? n : 0, tangent_out, n > 0 ? n : 0);
@@ -142,11 +142,11 @@ int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, in
                       int n_arguments, ht_array **out, int max_out, ht_array **grad) {
     clear(out, max_out);
     clear(grad, n_arguments);
-    ht_scope *inner = ht_scope_inside(s);
+    ht_scope *inner = ht_scope_child(s);
     if (!inner) return -1;
     arguments a;
     bool ok = stand_for(inner, in, n_in, argument, n_arguments, &a);
-    int n = ok ? ht_function_call(inner, f, a.all, n_in, out, max_out) : -1;
+    int n = ok ? ht_user_function_call(inner, f, a.all, n_in, out, max_out) : -1;
     if (n == 0) ht_scope_fail(inner, HT_ERR_ARGUMENT, "the function gives no array that could have a gradient");
     ht_array *one = n > 0 ? one_for(inner, out[0]) : NULL;
     ok = one && ht_backward(inner, out, &one, 1, a.wrt, n_arguments, grad) &&

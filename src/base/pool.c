@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
-#include "base/apart.h"
 #include "base/checked.h"
+#include "base/core_placement.h"
 #include "base/error.h"
 
 #include <pthread.h>
@@ -68,8 +68,8 @@ struct ht_pool {
     _Atomic bool stopping;
     pthread_mutex_t park_lock;
     pthread_cond_t park;
-    ht_berth *berths; /* of the workers */
-    int caller_core;  /* when it last woke workers */
+    ht_core_placement *placements; /* of the workers */
+    int caller_core;               /* when it last woke workers */
     int times_to_send;
     int n_cores;   /* that there were when it was made; with more threads some have to share one */
     int64_t woken; /* when workers were first woken in this lease, in nanoseconds; 0: none was */
@@ -142,14 +142,15 @@ static void run_job(ht_pool *p, int index, uint64_t job) {
 /* The worker announces itself as parked, then looks for work once more; whoever has work makes it known, then looks for
  * parked workers. Both do so by changing `parked`, and the second to change it sees what the first did before. */
 static void park_until_work(ht_pool *p, int index, uint64_t seen) {
-    ht_berth *berth = ht_berth_at(p->berths, index - 1);
+    ht_core_placement *placement = ht_core_placement_at(p->placements, index - 1);
     pthread_mutex_lock(&p->park_lock);
     atomic_fetch_add(&p->parked, 1);
     while (atomic_load_explicit(&p->shares[index].job, memory_order_acquire) == seen && !atomic_load(&p->stopping) &&
            !atomic_load(&p->leased)) {
-        ht_berth_leave(berth);
+        ht_core_placement_sleep(placement);
         pthread_cond_wait(&p->park, &p->park_lock);
-        if (!ht_berth_arrived(berth) && p->woken && ht_core_now() == p->caller_core) p->times_to_send = SEND_TIMES;
+        if (!ht_core_placement_woken(placement) && p->woken && ht_core_now() == p->caller_core)
+            p->times_to_send = SEND_TIMES;
     }
     atomic_fetch_sub(&p->parked, 1);
     pthread_mutex_unlock(&p->park_lock);
@@ -204,7 +205,7 @@ static void wake_parked(ht_pool *p) {
     p->caller_core = ht_core_now();
     if (!p->woken && p->times_to_send > 0 && p->n_threads <= p->n_cores) {
         p->times_to_send--;
-        ht_berths_send(p->berths, p->n_threads - 1, p->caller_core);
+        ht_core_placements_send(p->placements, p->n_threads - 1, p->caller_core);
     }
     if (!p->woken) p->woken = now();
     pthread_cond_broadcast(&p->park);
@@ -241,8 +242,8 @@ ht_status ht_pool_new(int n_threads, ht_pool **out, ht_error *err) {
     pthread_cond_init(&p->park, NULL);
     p->workers = calloc((size_t)n_threads, sizeof *p->workers);
     p->shares = aligned_alloc(64, (size_t)n_threads * sizeof *p->shares);
-    p->berths = ht_berths_new(n_threads);
-    if (!p->workers || !p->shares || !p->berths) {
+    p->placements = ht_core_placements_new(n_threads);
+    if (!p->workers || !p->shares || !p->placements) {
         ht_pool_free(p);
         return ht_fail_memory(err, (size_t)n_threads * (sizeof(worker) + sizeof(share)), "the thread pool");
     }
@@ -273,7 +274,7 @@ void ht_pool_free(ht_pool *p) {
         pthread_mutex_destroy(&p->lease);
     }
     free(p->shares);
-    free(p->berths);
+    free(p->placements);
     free(p->workers);
     free(p);
 }

@@ -2,7 +2,7 @@
 #include "cpu/device.h"
 
 #include "base/error.h"
-#include "cpu/chain.h"
+#include "cpu/fused_stage.h"
 #include "cpu/matrix.h"
 #include "cpu/measure.h"
 
@@ -27,21 +27,21 @@ static const ht_row_ops *row_ops(ht_cpu_isa isa) {
     }
 }
 
-#define FIND_EACH(name, id, shared)                                                                                    \
-    case id: return ht_find_each_##shared;
-static ht_find_each_fn *find_each(ht_cpu_isa isa) {
+#define FIND_ELEMENTWISE(name, id, shared)                                                                             \
+    case id: return ht_find_elementwise_##shared;
+static ht_find_elementwise_fn *find_elementwise(ht_cpu_isa isa) {
     switch (isa) {
-        HT_EACH_ISA(FIND_EACH)
+        HT_EACH_ISA(FIND_ELEMENTWISE)
     default: return NULL;
     }
 }
 
 static bool takes_step(const ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to) {
-    return ((const ht_cpu_device *)d)->find_each(op, from, to) != NULL;
+    return ((const ht_cpu_device *)d)->find_elementwise(op, from, to) != NULL;
 }
 
 static bool prepare_program(const ht_device *d, ht_program *p) {
-    return ht_each_prepare(p, ((const ht_cpu_device *)d)->find_each);
+    return ht_elementwise_prepare(p, ((const ht_cpu_device *)d)->find_elementwise);
 }
 
 static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
@@ -67,14 +67,14 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     d->base.head_ops = head_ops;
     d->base.row_ops = row_ops(chosen);
     d->base.measure = &ht_cpu_measure;
-    d->base.chain_bytes = ht_cpu_chain_bytes;
-    d->base.lay_chain = ht_cpu_lay_chain;
-    d->base.run_chain = ht_cpu_run_chain;
-    d->find_each = find_each(chosen);
-    if (d->find_each) {
+    d->base.stage_bytes = ht_cpu_stage_bytes;
+    d->base.layout_stage = ht_cpu_layout_stage;
+    d->base.run_stage = ht_cpu_run_stage;
+    d->find_elementwise = find_elementwise(chosen);
+    if (d->find_elementwise) {
         d->base.takes_step = takes_step;
         d->base.prepare_program = prepare_program;
-        d->base.run_program = ht_each_run_program;
+        d->base.run_program = ht_elementwise_run_program;
     }
     d->base.destroy = ht_cpu_device_free;
     atomic_init(&d->base.refs, 1);

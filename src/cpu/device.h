@@ -3,13 +3,13 @@
 #define HT_CPU_DEVICE_H
 
 #include "cpu/cpu.h"
-#include "cpu/each.h"
+#include "cpu/elementwise.h"
 #include "cpu/isa.h"
 
 typedef struct ht_cpu_device {
     ht_device base;
     ht_cpu_isa isa;
-    ht_find_each_fn *find_each; /* NULL: plain kernels alone */
+    ht_find_elementwise_fn *find_elementwise; /* NULL: plain kernels alone */
 } ht_cpu_device;
 
 static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const ht_cpu_device *)d)->isa; }
@@ -19,7 +19,7 @@ void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
 #define HT_DECLARE(name, id, shared)                                                                                   \
     void ht_vector_kernels_##shared(ht_kernel kernels[HT_OP_COUNT]);                                                   \
     extern const ht_row_ops ht_vector_row_##shared;                                                                    \
-    ht_find_each_fn ht_find_each_##shared;
+    ht_find_elementwise_fn ht_find_elementwise_##shared;
 HT_EACH_ISA(HT_DECLARE)
 #undef HT_DECLARE
 extern const ht_row_ops ht_vector_row_reference;

@@ -8,8 +8,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/gemm_schedule.h"
 #include "cpu/matrix_ops.h"
-#include "cpu/products.h"
 #include "device/params.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ typedef struct rows {
 
 /* Pairs order[begin] to order[begin + n - 1], which ask for one expert. */
 typedef struct group {
-    ht_products s;
+    ht_gemm_schedule s;
     int64_t begin, n;
     float *y;                    /* of several rows; NULL: the one goes where it belongs */
     int64_t end_tile, end_piece; /* among those of the wave */
@@ -66,7 +66,7 @@ static bool add_type(job *j, ht_weight_type type) {
         if (j->type[i] == type) return true;
     if (j->n_types == MOST_TYPES) return false;
     j->type[j->n_types++] = type;
-    j->needed[ht_product_form(type)] = true;
+    j->needed[ht_gemm_form(type)] = true;
     return true;
 }
 
@@ -90,7 +90,7 @@ static job describe(const ht_call *call) {
     j.n_experts = p->experts[0]->n;
     for (int s = 0; s < p->n_sets; s++)
         for (int32_t i = 0; j.together && i < p->experts[s]->n_kinds; i++)
-            j.together = ht_product_shared(kind_of(p, s, i)) && add_type(&j, kind_of(p, s, i)->type);
+            j.together = ht_gemm_shares_rows(kind_of(p, s, i)) && add_type(&j, kind_of(p, s, i)->type);
     return j;
 }
 
@@ -103,43 +103,43 @@ static int64_t most_groups(const job *j) { return ht_min_i64(j->pairs, j->n_expe
 static int64_t halves_of(ht_weight_type type) { return ht_panel_layout_of(type)->halves; }
 
 /* Room for n rows, a tile each. */
-static void deal_rows(const job *j, int64_t n, ht_dealer *d, rows *r) {
+static void deal_rows(const job *j, int64_t n, ht_scratch_layout *d, rows *r) {
     int64_t blocks = n * j->n_blocks;
     *r = (rows){0};
     for (int f = 0; f < HT_FORM_COUNT; f++) {
         r->form[f] = (ht_qrows){.n = n, .n_blocks = j->n_blocks, .n_tiles = n, .tile_rows = 1};
-        if (j->needed[f]) ht_qrows_deal(&r->form[f], (ht_form)f, blocks, d);
+        if (j->needed[f]) ht_qrows_layout(&r->form[f], (ht_form)f, blocks, d);
     }
-    for (int i = 0; i < j->n_types; i++) r->offset[i] = ht_offsets_deal(j->type[i], blocks, d);
+    for (int i = 0; i < j->n_types; i++) r->offset[i] = ht_offsets_layout(j->type[i], blocks, d);
 }
 
-static void deal_together(const job *j, ht_dealer *d, room *r) {
+static void deal_together(const job *j, ht_scratch_layout *d, room *r) {
     size_t panel = ht_max_size(sizeof(ht_qpanel), sizeof(ht_wpanel));
     deal_rows(j, j->n_x, d, &r->all);
     deal_rows(j, wave_rows(j), d, &r->tiles);
-    r->y = ht_deal(d, wave_rows(j) * j->width, sizeof *r->y);
-    r->groups = ht_deal(d, most_groups(j), sizeof *r->groups);
-    r->decoded = ht_deal(d, (int64_t)ht_pool_threads(j->call->pool) * j->kernels->tile_panels, panel);
+    r->y = ht_scratch_take(d, wave_rows(j) * j->width, sizeof *r->y);
+    r->groups = ht_scratch_take(d, most_groups(j), sizeof *r->groups);
+    r->decoded = ht_scratch_take(d, (int64_t)ht_pool_threads(j->call->pool) * j->kernels->tile_panels, panel);
 }
 
-static void deal_apart(const job *j, ht_dealer *d, room *r) {
+static void deal_apart(const job *j, ht_scratch_layout *d, room *r) {
     int64_t n = ht_min_i64(j->pairs, ROWS_AT_ONCE);
-    r->x = ht_deal(d, n * j->k, sizeof *r->x);
-    r->y = ht_deal(d, n * j->n_rows, sizeof *r->y);
+    r->x = ht_scratch_take(d, n * j->k, sizeof *r->x);
+    r->y = ht_scratch_take(d, n * j->n_rows, sizeof *r->y);
     size_t largest = 0;
     for (int s = 0; s < j->p->n_sets; s++)
         for (int32_t i = 0; i < j->p->experts[s]->n_kinds; i++) {
             const ht_matrix *one = kind_of(j->p, s, i);
             largest = ht_max_size(largest, one->ops->mul_scratch(one, n, ht_pool_threads(j->call->pool)));
         }
-    r->product = ht_deal(d, 1, largest);
+    r->product = ht_scratch_take(d, 1, largest);
 }
 
 static size_t lay_out(const job *j, room *r) {
-    ht_dealer d = {.at = j->call->scratch};
+    ht_scratch_layout d = {.at = j->call->scratch};
     *r = (room){0};
-    r->first = ht_deal(&d, j->n_experts + 1, sizeof *r->first);
-    r->order = ht_deal(&d, j->pairs, sizeof *r->order);
+    r->first = ht_scratch_take(&d, j->n_experts + 1, sizeof *r->first);
+    r->order = ht_scratch_take(&d, j->pairs, sizeof *r->order);
     (j->together ? deal_together : deal_apart)(j, &d, r);
     return d.used;
 }
@@ -219,7 +219,7 @@ static void prepare_rows(void *arg, int64_t begin, int64_t end, int worker) {
 /* ---- together: a wave of experts ---- */
 
 /* As `all`, beginning at row `row`. */
-static void point_at(const job *j, const rows *all, int64_t row, ht_products *s) {
+static void point_at(const job *j, const rows *all, int64_t row, ht_gemm_schedule *s) {
     int64_t blocks = row * j->n_blocks;
     for (int f = 0; f < HT_FORM_COUNT; f++) {
         const ht_qrows *from = &all->form[f];
@@ -239,7 +239,7 @@ static void point_at(const job *j, const rows *all, int64_t row, ht_products *s)
 
 /* `row`: how many rows of the wave are before it. */
 static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, int n_threads, group *g) {
-    ht_products *s = &g->s;
+    ht_gemm_schedule *s = &g->s;
     bool alone = g->n == 1;
     int64_t pair = r->order[g->begin];
     g->y = alone ? NULL : r->y + row * j->width;
@@ -249,8 +249,8 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
     s->n_threads = n_threads;
     s->n = j->p->n_sets;
     for (int i = 0; i < s->n; i++)
-        s->product[i] = (ht_product){.m = j->p->experts[i]->matrix[expert], .y = y + i * j->n_rows, .ldy = j->width};
-    ht_products_cut(s);
+        s->product[i] = (ht_gemm){.m = j->p->experts[i]->matrix[expert], .y = y + i * j->n_rows, .ldy = j->width};
+    ht_gemm_schedule_cut(s);
     if (alone)
         point_at(j, &r->all, row_of_pair(j, pair), s);
     else
@@ -282,7 +282,7 @@ static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pai
         lay_group(j, r, *expert, row, each, g);
         row += g->n;
         if (g->y) tile += g->s.x[0].n_tiles;
-        piece += ht_products_pieces(&g->s);
+        piece += ht_gemm_schedule_pieces(&g->s);
         g->end_tile = tile;
         g->end_piece = piece;
     }
@@ -291,7 +291,7 @@ static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pai
 }
 
 /* A row of the prepared ones, block by block to where row i of the tile that begins at row `first` has them. */
-static void copy_row(const job *j, const rows *all, const ht_products *s, int64_t from, int64_t first, int64_t n,
+static void copy_row(const job *j, const rows *all, const ht_gemm_schedule *s, int64_t from, int64_t first, int64_t n,
                      int64_t i) {
     const ht_qrows *bytes = &s->x[HT_FORM_BYTES], *words = &s->x[HT_FORM_WORDS];
     const ht_qrows *all_bytes = &all->form[HT_FORM_BYTES], *all_words = &all->form[HT_FORM_WORDS];
@@ -351,7 +351,7 @@ static void make_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = w->j;
     for (int64_t item = begin; item < end; item++) {
         tile t = tile_of(w, item);
-        const ht_products *s = &t.g->s;
+        const ht_gemm_schedule *s = &t.g->s;
         for (int64_t i = 0; i < t.n; i++)
             copy_row(j, &w->r->all, s, row_of_pair(j, pair_of(w, &t, i)), t.first, t.n, i);
         for (int i = 0; i < s->n; i++)
@@ -367,7 +367,7 @@ static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t before;
         const group *g = group_of(w, pieces_until, begin, &before);
         int64_t last = ht_min_i64(end, g->end_piece);
-        ht_products_run(&g->s, begin - before, last - before, worker);
+        ht_gemm_schedule_run(&g->s, begin - before, last - before, worker);
         begin = last;
     }
 }

@@ -3,8 +3,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/element.h"
+#include "cpu/strided_iterator.h"
 
 #include <float.h>
 #include <math.h>

@@ -2,9 +2,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/element.h"
 #include "cpu/experts.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <stdatomic.h>
@@ -51,17 +51,17 @@ typedef struct copy_job {
     float *to;
 } copy_job;
 
-static void copy_span(void *arg, const ht_span *s) {
+static void copy_span(void *arg, const ht_strided_span *s) {
     copy_job *job = arg;
     for (int64_t i = 0; i < s->n; i++)
         *job->to++ = ht_get_f32(job->from->dtype, job->from->data, s->offset[0] + i * s->stride[0]);
 }
 
 static const float *copy_f32(const ht_view *v, float *to) {
-    ht_walk walk;
+    ht_strided_iterator iterator;
     copy_job job = {v, to};
-    ht_walk_init(&walk, 1, &v);
-    ht_walk_range(&walk, 0, walk.size, copy_span, &job);
+    ht_strided_iterator_init(&iterator, 1, &v);
+    ht_strided_iterator_range(&iterator, 0, iterator.size, copy_span, &job);
     return to;
 }
 

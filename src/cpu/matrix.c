@@ -1,11 +1,11 @@
 #include "cpu/matrix.h"
 
+#include "cpu/coarse_head.h"
 #include "cpu/matrix_ops.h"
-#include "cpu/split.h"
 
 /* A head from this size on is split: several conversations in one step, which need all outputs, pay for it with the work of
  * joining the two parts, and gain nothing. */
-enum { SPLIT_WEIGHTS = 64 << 20 };
+enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
 
 #define INTEGER_OPS(isa, type)                                                                                         \
     [HT_W_##type] = {{#type " panels (" #isa ")", true, ht_panels_bytes, ht_panels_pack, ht_panels_row,                \
@@ -36,17 +36,17 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
             &ht_matrix_kernels_##isa, false                                                                            \
     }
 
-#define SPLIT_OPS(isa)                                                                                                 \
+#define COARSE_HEAD_OPS(isa)                                                                                           \
     {                                                                                                                  \
         {"Q8_0 split panels (" #isa ")",                                                                               \
          true,                                                                                                         \
-         ht_split_bytes,                                                                                               \
-         ht_split_pack,                                                                                                \
-         ht_split_row,                                                                                                 \
+         ht_coarse_head_bytes,                                                                                         \
+         ht_coarse_head_pack,                                                                                          \
+         ht_coarse_head_row,                                                                                           \
          ht_fast_scratch,                                                                                              \
          ht_fast_mul,                                                                                                  \
          ht_fast_mul_top,                                                                                              \
-         ht_split_top_bytes},                                                                                          \
+         ht_coarse_head_top_bytes},                                                                                    \
             &ht_matrix_kernels_##isa, true                                                                             \
     }
 
@@ -70,7 +70,7 @@ enum { SPLIT_WEIGHTS = 64 << 20 };
                                     HT_AFFINE_TYPES(AFFINE_OPS_##isa)};                                                \
     static const ht_cpu_ops dense_##isa[] = {DENSE_OPS(isa, F32) DENSE_OPS(isa, F16) DENSE_OPS(isa, BF16)              \
                                                  F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
-    static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = SPLIT_OPS(isa);
+    static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = COARSE_HEAD_OPS(isa);
 
 TABLE(reference, HT_CPU_REFERENCE, reference)
 HT_EACH_ISA(TABLE)
@@ -94,20 +94,20 @@ const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_p
     }
 }
 
-#define SPLIT_FOR(isa, id, shared)                                                                                     \
+#define COARSE_HEAD_FOR(isa, id, shared)                                                                               \
     case id: return &split_##isa.base;
 
-const ht_matrix_ops *ht_cpu_split_ops(ht_cpu_isa isa) {
+const ht_matrix_ops *ht_cpu_coarse_head_ops(ht_cpu_isa isa) {
     switch (isa) {
-        HT_EACH_ISA(SPLIT_FOR)
+        HT_EACH_ISA(COARSE_HEAD_FOR)
     default: return &split_reference.base;
     }
 }
 
 const ht_matrix_ops *ht_cpu_head_ops(ht_cpu_isa isa, ht_weight_type type, ht_precision precision, int64_t n_rows,
                                      int64_t k) {
-    bool split = type == HT_W_Q8_0 && precision == HT_PRECISION_FAST && n_rows * k >= SPLIT_WEIGHTS;
-    return split ? ht_cpu_split_ops(isa) : ht_cpu_matrix_ops(isa, type, precision);
+    bool split = type == HT_W_Q8_0 && precision == HT_PRECISION_FAST && n_rows * k >= COARSE_HEAD_WEIGHTS;
+    return split ? ht_cpu_coarse_head_ops(isa) : ht_cpu_matrix_ops(isa, type, precision);
 }
 
 bool ht_cpu_multiplies_words(ht_cpu_isa isa) {

@@ -20,8 +20,8 @@ typedef struct product {
 } product;
 
 /* Rows [row, row + n) of y for activations from row i on; the bias only with the last columns. */
-static ht_product_out out_at(const product *p, int64_t i, int64_t row, int64_t n, bool last) {
-    return (ht_product_out){.y = p->y + i * p->ldy, .ldy = p->ldy, .bias = last ? p->bias : NULL, .row = row, .n = n};
+static ht_gemm_out out_at(const product *p, int64_t i, int64_t row, int64_t n, bool last) {
+    return (ht_gemm_out){.y = p->y + i * p->ldy, .ldy = p->ldy, .bias = last ? p->bias : NULL, .row = row, .n = n};
 }
 
 /* Columns [column, column + n), n <= HT_DENSE_CHUNK, of panels of `type` against all activations. */
@@ -29,7 +29,7 @@ static void multiply_chunk(const product *p, ht_weight_type type, const void *pa
                            int n, int64_t row, int64_t n_rows) {
     int64_t tile = p->kernels->tile_rows;
     for (int64_t i = 0; i < p->n_x; i += tile) {
-        ht_product_out out = out_at(p, i, row, n_rows, column + n == p->m->k);
+        ht_gemm_out out = out_at(p, i, row, n_rows, column + n == p->m->k);
         p->kernels->dense[type](panel, stride, column, n, p->x + i * p->ldx, p->ldx, (int)ht_min_i64(tile, p->n_x - i),
                                 &out);
     }

@@ -92,10 +92,10 @@ typedef struct ht_qpanel {
     float min[2 * HT_QCHUNK][HT_PANEL];
 } ht_qpanel;
 
-/* Both parts of a split head (cpu/split.h), from some panel on. */
-typedef struct ht_split_panels {
+/* Both parts of a split head (cpu/coarse_head.h), from some panel on. */
+typedef struct ht_coarse_panels {
     const uint8_t *first, *rest;
-} ht_split_panels;
+} ht_coarse_panels;
 
 /* HT_WCHUNK blocks of one panel as words: w[block][pair of columns], each [16][2]. */
 typedef struct ht_wpanel {
@@ -104,12 +104,12 @@ typedef struct ht_wpanel {
 } ht_wpanel;
 
 /* Rows row .. row + n - 1 of y = W x + bias; `y` points at row 0 of W, and at row 0 of x. */
-typedef struct ht_product_out {
+typedef struct ht_gemm_out {
     float *y;
     int64_t ldy;
     const float *bias; /* NULL: none */
     int64_t row, n;    /* row is a multiple of HT_PANEL */
-} ht_product_out;
+} ht_gemm_out;
 
 typedef struct ht_matrix_kernels {
     int tile_rows;   /* of activations */
@@ -125,28 +125,27 @@ typedef struct ht_matrix_kernels {
     /* The offsets of such rows, of bytes, for weights of one type; `offset` is that of all tiles. */
     void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
     /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
-    void (*direct[HT_W_COUNT])(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
+    void (*direct[HT_W_COUNT])(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
     /* Blocks [block, block + n) of a panel to a ht_qpanel, n <= HT_QCHUNK and block a multiple of 8, or a ht_wpanel,
      * n <= HT_WCHUNK. */
     void (*decode[HT_W_COUNT])(const void *panel, int64_t k, int64_t block, int n, void *to);
     /* Adds blocks [block, block + n) of up to tile_panels decoded panels to y; starts it when block is 0. The bias is
      * added when out->bias is not NULL. */
-    void (*decoded[HT_W_COUNT])(const void *panels, int64_t block, int n, const ht_qtiles *x,
-                                const ht_product_out *out);
+    void (*decoded[HT_W_COUNT])(const void *panels, int64_t block, int n, const ht_qtiles *x, const ht_gemm_out *out);
 
     /* Split heads. The highest bound of each of n panels for one row, q [n_blocks][32], whose integer sums begin at
      * `offset`, per block; INFINITY where there is none. */
-    void (*split_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q, const float *scale,
-                         const int32_t *offset, float *bound);
+    void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q, const float *scale,
+                          const int32_t *offset, float *bound);
     /* As `direct` and `decode` of Q8_0, whose `decoded` goes on from there. */
-    void (*split_direct)(ht_split_panels panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
-    void (*split_decode)(ht_split_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
+    void (*coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
+    void (*coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
 
     /* Dense. Adds the partial sum of columns [column, column + n) to y, n <= HT_DENSE_CHUNK, column a multiple of it;
      * starts y when column is 0; adds the bias when out->bias is not NULL. `panel` is at `column` of the first panel,
      * panels are `stride` elements apart; x at column 0. */
     void (*dense[HT_W_BF16 + 1])(const void *panel, int64_t stride, int64_t column, int n, const float *x, int64_t ldx,
-                                 int n_x, const ht_product_out *out);
+                                 int n_x, const ht_gemm_out *out);
     /* Columns [column, column + n) of a panel as f32 [n][16]. */
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
     /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */

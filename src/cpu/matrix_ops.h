@@ -9,14 +9,14 @@
 typedef struct ht_cpu_ops {
     ht_matrix_ops base;
     const ht_matrix_kernels *kernels;
-    bool split; /* the form of cpu/split.h */
+    bool split; /* the form of cpu/coarse_head.h */
 } ht_cpu_ops;
 
 static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
     return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
 }
 
-static inline bool ht_is_split(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->split; }
+static inline bool ht_is_coarse_head(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->split; }
 
 /* The functions of ht_matrix_ops. */
 size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads);

@@ -19,7 +19,7 @@
  * hold 16 rows per column: f32, f16 and f8 [k][16], bf16 [k / 2][16][2], for pairwise bf16 products. Rows and columns that
  * are missing at the end of a matrix are zero.
  *
- * Types that are unpacked (formats/unpack.h) keep their blocks as they are in the file, block g of all 16 rows before block
+ * Types that are unpacked (formats/codebook.h) keep their blocks as they are in the file, block g of all 16 rows before block
  * g + 1. */
 #ifndef HT_CPU_PACK_H
 #define HT_CPU_PACK_H

@@ -170,7 +170,7 @@ static void pack_nvfp4(rows row, uint8_t *quants, uint8_t *scales) {
     }
 }
 
-void ht_pack_split_block(const uint8_t *const row[HT_PANEL], uint8_t *first, uint8_t *rest, uint8_t *scales) {
+void ht_pack_coarse_block(const uint8_t *const row[HT_PANEL], uint8_t *first, uint8_t *rest, uint8_t *scales) {
     words w[8];
     put_halves(row, offsetof(ht_block_q8_0, d), scales);
     gather8(row, offsetof(ht_block_q8_0, qs), w);

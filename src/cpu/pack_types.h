@@ -11,8 +11,8 @@ typedef void ht_pack_block_fn(const uint8_t *const row[HT_PANEL], uint8_t *quant
 /* NULL for dense types and MLX's groups. */
 ht_pack_block_fn *ht_pack_block_of(ht_weight_type type);
 
-/* The same for Q8_0 split in two (cpu/split.h): units of 5 and of 3 bits, and one of scales. */
-void ht_pack_split_block(const uint8_t *const row[HT_PANEL], uint8_t *first, uint8_t *rest, uint8_t *scales);
+/* The same for Q8_0 split in two (cpu/coarse_head.h): units of 5 and of 3 bits, and one of scales. */
+void ht_pack_coarse_block(const uint8_t *const row[HT_PANEL], uint8_t *first, uint8_t *rest, uint8_t *scales);
 
 /* The weight at byte i of W[j], of a unit of `bits` bits. */
 uint8_t ht_panel_weight(int bits, const uint8_t *unit, int j, int i);

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 
 #include <string.h>
 
@@ -91,7 +91,7 @@ static void transpose_tile(const char *from, int64_t across, int64_t along, char
 
 /* Tiles of the result along two of the merged axes, `across` and the last. A row of a tile is a line of the operand. */
 typedef struct transpose_job {
-    ht_walk walk; /* of the result, view 0, and the operand, view 1 */
+    ht_strided_iterator iterator; /* of the result, view 0, and the operand, view 1 */
     const char *from;
     char *to;
     int64_t bytes;
@@ -103,7 +103,7 @@ typedef struct transpose_job {
 enum { TILE_BYTES = 16384, LEAST_ROWS = 4 };
 
 /* The axis other than the last along which neighbours of the operand lie; -1: none, or the last one's are as near. */
-static int axis_across(const ht_walk *w, int64_t bytes) {
+static int axis_across(const ht_strided_iterator *w, int64_t bytes) {
     const int last = w->n_dims - 1;
     int axis = -1;
     int64_t least = ht_min_i64((w->stride[1][last] < 0 ? -w->stride[1][last] : w->stride[1][last]) / 4, 32 / bytes);
@@ -119,7 +119,7 @@ static int axis_across(const ht_walk *w, int64_t bytes) {
 static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const transpose_job *j = arg;
-    const ht_walk *w = &j->walk;
+    const ht_strided_iterator *w = &j->iterator;
     const int last = w->n_dims - 1;
     for (int64_t i = begin; i < end; i++) {
         int64_t index[HT_MAX_DIMS] = {0}, rest = i, from = 0, to = 0;
@@ -146,8 +146,8 @@ bool ht_transpose_copy(const ht_call *call) {
     const ht_view *views[] = {&call->out, &call->in[0]};
     transpose_job j = {.from = call->in[0].data, .to = call->out.data};
     j.bytes = (int64_t)ht_dtype_bytes(call->out.dtype);
-    ht_walk_init(&j.walk, 2, views);
-    const ht_walk *w = &j.walk;
+    ht_strided_iterator_init(&j.iterator, 2, views);
+    const ht_strided_iterator *w = &j.iterator;
     const int last = w->n_dims - 1;
     j.across = w->size ? axis_across(w, j.bytes) : -1;
     if (j.across < 0) return false;

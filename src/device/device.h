@@ -24,12 +24,12 @@ struct ht_device {
                                      int64_t k);
     const ht_row_ops *row_ops;
     const ht_measure_ops *measure; /* NULL: cannot */
-    /* Chains; all NULL: the device runs their calls one by one. A chain is laid out once for many runs: again when the
+    /* Chains; all NULL: the device runs their calls one by one. A fused stage is laid out once for many runs: again when the
      * sizes of its calls, their addresses or the scratch memory have changed. */
-    size_t (*chain_bytes)(const ht_chain *chain, int n_threads); /* of chain->layout, whatever the sizes */
-    size_t (*lay_chain)(const ht_chain *chain); /* gives the bytes for chain->call[0].scratch, which may
+    size_t (*stage_bytes)(const ht_fused_stage *stage, int n_threads); /* of fused stage->layout, whatever the sizes */
+    size_t (*layout_stage)(const ht_fused_stage *stage); /* gives the bytes for fused stage->call[0].scratch, which may
                                                                   * be NULL if that is all that is asked */
-    void (*run_chain)(const ht_chain *chain);
+    void (*run_stage)(const ht_fused_stage *stage);
     /* Programs of elementwise operations; all NULL: the device runs operations one by one. */
     bool (*takes_step)(const ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to);
     bool (*prepare_program)(const ht_device *d, ht_program *p); /* false: it is too large */

@@ -54,19 +54,19 @@ typedef struct ht_kernel {
 /* Calls that are made as one: first kernels that work row by row, a few rows at a time through all of them, then products
  * (LINEAR) that read the same f32 rows, which are the output of the last kernel if there is any. */
 enum {
-    HT_CHAIN_CALLS = 8, /* at most, of either kind */
-    HT_CHAIN_INPUTS = 3 /* of a row-wise kernel, at most */
+    HT_STAGE_CALLS = 8, /* at most, of either kind */
+    HT_STAGE_INPUTS = 3 /* of a row-wise kernel, at most */
 };
-typedef struct ht_chain {
+typedef struct ht_fused_stage {
     int n_rowwise, n_products;
     const ht_call *call; /* [n_rowwise + n_products] */
-    ht_rows_fn *rows[HT_CHAIN_CALLS];
-    /* An output that nothing outside the chain reads has no place of its own: call->out.data is NULL, and so are the
+    ht_rows_fn *rows[HT_STAGE_CALLS];
+    /* An output that nothing outside the fused stage reads has no place of its own: call->out.data is NULL, and so are the
      * inputs that read it. The device keeps the rows it is at. */
-    bool is_local[HT_CHAIN_CALLS];
-    int8_t local_in[HT_CHAIN_CALLS][HT_CHAIN_INPUTS]; /* by which call of the chain; -1: not a local one */
+    bool is_local[HT_STAGE_CALLS];
+    int8_t local_in[HT_STAGE_CALLS][HT_STAGE_INPUTS]; /* by which call of the fused stage; -1: not a local one */
     void *layout;                                     /* the device's own (device/device.h), 64-byte aligned */
-} ht_chain;
+} ht_fused_stage;
 
 static inline bool ht_view_absent(const ht_view *v) { return v->n_dims < 0; }
 

@@ -1,7 +1,7 @@
 /* Packed weights, in the form a device multiplies by, packed once at load, bijectively: the stored values can be had
  * back exactly. One row of ht_matrix_ops exists per weight type, precision and device; one for output heads whose
  * highest outputs are wanted most often; and one for tables that stay in their file, which have rows but no products
- * (models/table.h). */
+ * (models/file_rows.h). */
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 

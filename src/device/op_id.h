@@ -1,4 +1,4 @@
-/* Operation identifiers: the index of a device's kernel table and of the op table (ops/op.h). */
+/* Operation identifiers: the index of a device's kernel table and of the op table (array/op.h). */
 #ifndef HT_DEVICE_OP_ID_H
 #define HT_DEVICE_OP_ID_H
 
@@ -142,7 +142,7 @@
     X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
     X(LINEAR_GATHER, linear_gather) /* activations x those of several packed weights that each row asks for */
 
-/* Calls of compiled functions (array/flat.h). */
+/* Calls of compiled functions (array/flat_program.h). */
 #define HT_OP_CALLS(X)                                                                                                 \
     X(COMPILED, compiled)                                                                                              \
     X(COMPILED_OUT, compiled_out) /* one of the arrays that it gives */

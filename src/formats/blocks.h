@@ -142,7 +142,7 @@ typedef struct ht_block_q1_0 {
     uint8_t qs[16];
 } ht_block_q1_0;
 
-/* ---- grids: a number names 8 or 4 values (formats/grids.h) ---- */
+/* ---- grids: a number names 8 or 4 values (formats/codebook_tables.h) ---- */
 
 /* 8 groups of 32, qs[8 * g] on: two words of 32 bits. The four bytes of the first are numbers of 8 magnitudes in
  * ht_grid_iq2_xxs; the second has 4 times 7 bits of signs (ht_signs_of), then a scale s. d * (s + 1/2) / 4 * value. */

@@ -3,7 +3,7 @@
 #include "base/half.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"
-#include "formats/unpack.h"
+#include "formats/codebook.h"
 #include "formats/weight_type.h"
 
 #include <math.h>
@@ -190,9 +190,9 @@ static void tq2_0(const uint8_t *p, float *y) {
     for (int i = 0; i < 256; i++) y[i] = d * (float)(two_bits(b->qs, i) - 1);
 }
 
-static void unpacked_block(const ht_unpacker *u, const uint8_t *p, int n, float *y) {
+static void unpacked_block(const ht_codebook_fn *u, const uint8_t *p, int n, float *y) {
     for (int g = 0; g < n / 32; g++) {
-        ht_unpacked w;
+        ht_codebook_group w;
         u->unpack(p, g, &w);
         for (int i = 0; i < 32; i++) y[32 * g + i] = w.scale[u->halves == 2 ? i / 16 : 0] * (float)(w.q[i] - u->bias);
     }
@@ -207,7 +207,7 @@ void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *ou
         [HT_W_NVFP4] = nvfp4, [HT_W_TQ2_0] = tq2_0,   [HT_W_F8_E4M3] = f8_e4m3, [HT_W_F8_E5M2] = f8_e5m2,
     };
     const ht_weight_type_info *info = ht_weight_type_info_of(type);
-    const ht_unpacker *unpacker = ht_unpacker_of(type);
+    const ht_codebook_fn *unpacker = ht_codebook_of(type);
     const ht_affine affine = ht_affine_of(type);
     const uint8_t *p = blocks;
     for (int64_t i = 0; i < n; i += info->block, p += info->block_bytes)

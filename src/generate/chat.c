@@ -1,9 +1,9 @@
 #include "generate/chat.h"
 
 #include "base/error.h"
-#include "generate/chat_inside.h"
+#include "generate/chat_internal.h"
+#include "models/chat_detection.h"
 #include "models/model.h"
-#include "models/talk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_space(uint32_t c) {
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-ht_span ht_chat_trim(const char *text, size_t n) {
+ht_text_span ht_chat_trim(const char *text, size_t n) {
     size_t begin = n, end = 0;
     for (size_t at = 0; at < n;) {
         uint32_t code_point;
@@ -28,7 +28,7 @@ ht_span ht_chat_trim(const char *text, size_t n) {
         }
         at += length;
     }
-    return begin < end ? (ht_span){text + begin, end - begin} : (ht_span){text, 0};
+    return begin < end ? (ht_text_span){text + begin, end - begin} : (ht_text_span){text, 0};
 }
 
 static void put_trimmed(ht_chat_writer *c, const char *text) { ht_chat_put(c, ht_chat_trim(text, strlen(text))); }

@@ -1,7 +1,7 @@
 /* Chat formats with [INST] around the user's text: Llama 2's and Mistral's. Mistral's templates differ in blanks and in
  * where the system text goes, from model to model. */
 #include "base/error.h"
-#include "generate/chat_inside.h"
+#include "generate/chat_internal.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ static void put_user(ht_chat_writer *c, const dialect *d, size_t i, bool with_sy
 }
 
 static void put_answer(ht_chat_writer *c, const dialect *d, const char *content) {
-    ht_span text = {content, strlen(content)};
+    ht_text_span text = {content, strlen(content)};
     ht_chat_put_text(c, d->before_answer);
     ht_chat_put(c, d->trims_answers ? ht_chat_trim(text.text, text.n) : text);
     ht_chat_put_text(c, c->eos);
@@ -99,7 +99,7 @@ ht_status ht_chat_write_llama2(ht_chat_writer *c, ht_error *err) {
         ht_text text = {0};
         if (i == first && first) ht_text_printf(&text, "<<SYS>>\n%s\n<</SYS>>\n\n", c->messages[0].content);
         ht_text_append_str(&text, m->content);
-        ht_span trimmed = text.len ? ht_chat_trim(text.data, text.len) : (ht_span){"", 0};
+        ht_text_span trimmed = text.len ? ht_chat_trim(text.data, text.len) : (ht_text_span){"", 0};
         bool user = ht_chat_has_role(m, "user");
         if (user && bos_again && i > first) ht_chat_put_text(c, c->bos);
         ht_chat_put_text(c, user ? "[INST] " : " ");

@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "device/device.h"
-#include "generate/divergence.h"
+#include "generate/kl_divergence.h"
 #include "models/model.h"
 
 #include <hearth/evaluate.h>
@@ -64,7 +64,7 @@ static void score_rows(void *arg, int64_t begin, int64_t end, int worker) {
         const float *p = job->reference + r * vocab;
         ht_row_summary sp = ht_row_summarise(ops, p, vocab);
         s->reference_nll = ht_row_nll(p, &sp, job->target[r]);
-        s->kl = ht_row_divergence(ops, p, &sp, q, &sq, vocab);
+        s->kl = ht_row_kl(ops, p, &sp, q, &sq, vocab);
         s->same_top = sp.top == sq.top;
     }
 }

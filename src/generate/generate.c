@@ -1,9 +1,9 @@
 /* Generation: prompt in, tokens one by one, text out. */
 #include "base/error.h"
 #include "device/device.h"
-#include "generate/output.h"
 #include "generate/sampler.h"
-#include "generate/session_inside.h"
+#include "generate/session_internal.h"
+#include "generate/text_stream.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct run {
     int32_t max_tokens;
     ht_sampler *sampler;
     ht_decoder *decoder; /* NULL: nobody wants text */
-    ht_output output;
+    ht_text_stream output;
     bool new_turn; /* the text stands by itself, it does not go on with the prompt's */
     ht_metrics metrics;
     double begin, first_token;
@@ -38,9 +38,9 @@ static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more, or 0 for %d", (int)r->o->max_tokens,
                        DEFAULT_MAX_TOKENS);
     r->max_tokens = r->o->max_tokens ? r->o->max_tokens : DEFAULT_MAX_TOKENS;
-    ht_status status = ht_output_check_stops(r->o->stop, r->o->n_stop, err);
+    ht_status status = ht_text_stream_check_stops(r->o->stop, r->o->n_stop, err);
     if (status) return status;
-    r->output = (ht_output){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
+    r->output = (ht_text_stream){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
     status = ht_sampler_new(&r->o->sampler, m->vocab, m->device->row_ops, &r->sampler, err);
     if (status || (!fn && !r->o->n_stop)) return status;
     status = ht_model_need_tokenizer(m, err);
@@ -50,7 +50,7 @@ static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
 static void end_run(run *r) {
     ht_sampler_free(r->sampler);
     ht_decoder_free(r->decoder);
-    ht_output_free(&r->output);
+    ht_text_stream_free(&r->output);
 }
 
 /* ---- the prompt ---- */
@@ -93,12 +93,12 @@ static bool is_stop_id(const run *r, int32_t id) {
     return false;
 }
 
-static ht_status after_output(run *r, ht_output_state state, ht_error *err) {
+static ht_status after_output(run *r, ht_text_stream_state state, ht_error *err) {
     switch (state) {
-    case HT_OUTPUT_OPEN: break;
-    case HT_OUTPUT_STOPPED: r->metrics.finish = HT_FINISH_STOP; break;
-    case HT_OUTPUT_REFUSED: r->metrics.finish = HT_FINISH_CALLBACK; break;
-    case HT_OUTPUT_NO_MEMORY: return ht_fail_memory(err, r->output.held.len, "the generated text");
+    case HT_TEXT_STREAM_OPEN: break;
+    case HT_TEXT_STREAM_STOPPED: r->metrics.finish = HT_FINISH_STOP; break;
+    case HT_TEXT_STREAM_REFUSED: r->metrics.finish = HT_FINISH_CALLBACK; break;
+    case HT_TEXT_STREAM_NO_MEMORY: return ht_fail_memory(err, r->output.held.len, "the generated text");
     }
     return HT_OK;
 }
@@ -109,7 +109,7 @@ static ht_status show_token(run *r, int32_t id, ht_error *err) {
     const char *piece;
     size_t n;
     ht_status status = ht_decoder_feed(r->decoder, id, &piece, &n, err);
-    return status ? status : after_output(r, ht_output_put(&r->output, piece, n), err);
+    return status ? status : after_output(r, ht_text_stream_put(&r->output, piece, n), err);
 }
 
 /* Picks the next token and shows it; sets the finish when it is the last one. */
@@ -137,8 +137,8 @@ static void show_rest(run *r) {
     const char *piece;
     size_t n;
     if (!r->decoder || r->output.closed) return;
-    if (ht_decoder_flush(r->decoder, &piece, &n, NULL) == HT_OK) (void)ht_output_put(&r->output, piece, n);
-    (void)ht_output_end(&r->output);
+    if (ht_decoder_flush(r->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&r->output, piece, n);
+    (void)ht_text_stream_end(&r->output);
 }
 
 static bool has_text(const ht_session *s) {
@@ -173,11 +173,11 @@ static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *f
                           ht_error *err) {
     ht_status status = check_prompt(r->s, prompt, n, err);
     if (status == HT_OK) status = begin_run(r, fn, user, err);
-    ht_slot slot;
-    if (status == HT_OK) status = ht_slots_enter(r->s->model->slots, &r->s->cancelled, &slot, err);
+    ht_admission_slot slot;
+    if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, &r->s->cancelled, &slot, err);
     if (status == HT_OK) {
         status = generate(r, prompt, n, err);
-        ht_slots_leave(&slot);
+        ht_admission_leave(&slot);
     }
     report(r, metrics);
     end_run(r);

@@ -1,8 +1,8 @@
 #include "generate/sampler.h"
 
 #include "base/error.h"
+#include "generate/logits_row.h"
 #include "generate/philox.h"
-#include "generate/row.h"
 
 #include <float.h>
 #include <math.h>
@@ -169,7 +169,7 @@ void ht_sampler_free(ht_sampler *s) {
 /* What is left of the row while the chain runs. `list`, when there is one, holds the highest of the row in order: all
  * that is left when `whole`, else what will be left after a top_k to come. */
 typedef struct chain {
-    ht_row row;
+    ht_logits_row row;
     const int32_t *ids; /* NULL: an index is an id */
     float scale;        /* 1 / temperature once that stage has run */
     ht_cut cut;

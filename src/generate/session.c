@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "device/device.h"
-#include "generate/row.h"
-#include "generate/session_inside.h"
+#include "generate/logits_row.h"
+#include "generate/session_internal.h"
 #include "models/kv.h"
 
 #include <stdlib.h>
@@ -271,11 +271,11 @@ ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool a
     ht_status status = ht_session_check_ids(s, ids, n, err);
     if (status || n == 0) return status;
     rows_wanted w = {.all = all_rows, .fn = fn, .user = user};
-    ht_slot slot;
-    status = ht_slots_enter(s->model->slots, &s->cancelled, &slot, err);
+    ht_admission_slot slot;
+    status = ht_admission_enter(s->model->slots, &s->cancelled, &slot, err);
     if (status) return status;
     status = run(s, ids, n, &w, err);
-    ht_slots_leave(&slot);
+    ht_admission_leave(&slot);
     if ((size_t)s->exec_out * (size_t)s->model->vocab * sizeof(float) > KEEP_BYTES) drop_exec(s);
     return status;
 }
@@ -327,18 +327,18 @@ typedef struct choice {
     int32_t *id;         /* -1: a logit is not finite */
 } choice;
 
-static ht_row row_of(const choice *c, int64_t i) {
-    return (ht_row){.ops = c->m->device->row_ops,
-                    .x = c->logits + i * c->m->vocab,
-                    .n = c->m->vocab,
-                    .block_max = c->block_max + i * ht_row_blocks(c->m->vocab)};
+static ht_logits_row row_of(const choice *c, int64_t i) {
+    return (ht_logits_row){.ops = c->m->device->row_ops,
+                           .x = c->logits + i * c->m->vocab,
+                           .n = c->m->vocab,
+                           .block_max = c->block_max + i * ht_row_blocks(c->m->vocab)};
 }
 
 static void choose_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const choice *c = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        ht_row row = row_of(c, i);
+        ht_logits_row row = row_of(c, i);
         c->id[i] = ht_row_scan(&row) ? ht_row_argmax(&row) : -1;
     }
 }
@@ -358,7 +358,7 @@ static ht_status choose_together(ht_session *host, const float *logits, int n, i
     ht_pool_release(pool);
     for (int i = 0; i < n; i++)
         if (id[i] < 0) {
-            ht_row row = row_of(&c, i);
+            ht_logits_row row = row_of(&c, i);
             return ht_fail_in(err, ht_row_fail(&row, NULL, err), "session %d of the step", i);
         }
     return HT_OK;
@@ -369,13 +369,13 @@ static ht_status run_together(ht_session *const *sessions, const int32_t *ids, i
                               ht_error *err) {
     const float *output;
     ht_status status = check_together(sessions, ids, n, err);
-    ht_slot slot;
-    if (!status) status = ht_slots_enter(sessions[0]->model->slots, NULL, &slot, err);
+    ht_admission_slot slot;
+    if (!status) status = ht_admission_enter(sessions[0]->model->slots, NULL, &slot, err);
     if (status) return status;
     status = step_together(sessions, ids, n, logits, &output, err);
     if (!status && next) status = choose_together(sessions[0], output, n, next, err);
     for (int i = 0; i < n && !status; i++) sessions[i]->cache->length = ++sessions[i]->n_tokens;
-    ht_slots_leave(&slot);
+    ht_admission_leave(&slot);
     return status;
 }
 

@@ -82,7 +82,7 @@ static void find_prefix(ht_checkpoint_files *c) {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
     static const char *const heads[] = {"lm_head.weight", "language_model.lm_head.weight",
                                         "model.language_model.lm_head.weight", "model.lm_head.weight"};
-    ht_stored t;
+    ht_stored_tensor t;
     char name[96];
     for (size_t i = 0; !c->prefix && i < sizeof prefixes / sizeof *prefixes; i++) {
         snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i]);
@@ -212,7 +212,7 @@ static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) 
 static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     enum { PIECE = 1 << 16 };
     char name[128];
-    ht_stored head, embedding;
+    ht_stored_tensor head, embedding;
     snprintf(name, sizeof name, "%sembed_tokens.weight", c->prefix);
     if (!config->tied_head || !c->head || !ht_checkpoint_find(c, c->head, &head) ||
         !ht_checkpoint_find(c, name, &embedding) || head.n_dims != embedding.n_dims || head.n_parts ||
@@ -243,7 +243,7 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
                              .has_more_norms = exists(c, "layers.0.pre_feedforward_layernorm.weight"),
                              .has_head = c->head != NULL};
     char name[128];
-    ht_stored q;
+    ht_stored_tensor q;
     snprintf(name, sizeof name, "%slayers.0.self_attn.q_proj.weight", c->prefix);
     if (ht_checkpoint_find(c, name, &q) && q.n_dims == 2) hints.q_rows = q.dims[0];
     ht_status status = ht_config_from_json((ht_json_text){c->config_text, c->config_size},
@@ -251,38 +251,38 @@ ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_
     return status ? status : untie(c, out, err);
 }
 
-static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, size_t number, ht_stored *out) {
-    *out = (ht_stored){.name = t->name.data,
-                       .name_len = t->name.len,
-                       .number = number,
-                       .file = part->file,
-                       .file_name = part->name,
-                       .type_name = t->type_name,
-                       .type = t->type,
-                       .n_dims = t->n_dims,
-                       .offset = (size_t)(t->data - part->file->data),
-                       .n_bytes = t->n_bytes};
+static void from_gguf(const ht_gguf_part *part, const ht_gguf_tensor *t, size_t number, ht_stored_tensor *out) {
+    *out = (ht_stored_tensor){.name = t->name.data,
+                              .name_len = t->name.len,
+                              .number = number,
+                              .file = part->file,
+                              .file_name = part->name,
+                              .type_name = t->type_name,
+                              .type = t->type,
+                              .n_dims = t->n_dims,
+                              .offset = (size_t)(t->data - part->file->data),
+                              .n_bytes = t->n_bytes};
     for (int i = 0; i < t->n_dims; i++) out->dims[i] = t->dims[t->n_dims - 1 - i];
 }
 
-static void from_safetensors(const ht_checkpoint_files *c, const ht_safetensor *t, ht_stored *out) {
+static void from_safetensors(const ht_checkpoint_files *c, const ht_safetensor *t, ht_stored_tensor *out) {
     const ht_file *file = ht_safetensors_file(c->tensors, t->file);
-    *out = (ht_stored){.name = t->name,
-                       .name_len = strlen(t->name),
-                       .number = (size_t)(t - ht_safetensors_at(c->tensors, 0)),
-                       .file = file,
-                       .file_name = ht_base_name(file->path),
-                       .type_name = t->dtype,
-                       .type = t->weight_type,
-                       .n_dims = t->rank,
-                       .offset = t->offset,
-                       .n_bytes = t->n_bytes};
+    *out = (ht_stored_tensor){.name = t->name,
+                              .name_len = strlen(t->name),
+                              .number = (size_t)(t - ht_safetensors_at(c->tensors, 0)),
+                              .file = file,
+                              .file_name = ht_base_name(file->path),
+                              .type_name = t->dtype,
+                              .type = t->weight_type,
+                              .n_dims = t->rank,
+                              .offset = t->offset,
+                              .n_bytes = t->n_bytes};
     memcpy(out->dims, t->shape, sizeof out->dims);
     ht_mlx_complete(c, t->name, out);
     ht_nvfp4_complete(c, t->name, out);
 }
 
-bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored *out) {
+bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out) {
     if (c->gguf) {
         const ht_gguf_part *part;
         const ht_gguf_tensor *t = ht_gguf_set_find(c->parts, name, &part);
@@ -299,7 +299,7 @@ size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c) {
     return c->gguf ? ht_gguf_set_n_tensors(c->parts) : ht_safetensors_count(c->tensors);
 }
 
-void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored *out) {
+void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored_tensor *out) {
     if (c->gguf) {
         const ht_gguf_part *part;
         const ht_gguf_tensor *t = ht_gguf_set_tensor_at(c->parts, i, &part);

@@ -36,13 +36,13 @@ void ht_checkpoint_close(ht_checkpoint_files *c); /* NULL is fine */
 ht_status ht_checkpoint_config(const ht_checkpoint_files *c, ht_config *out, ht_error *err);
 
 /* Where one of the tensors lies that a quantised weight is joined from. */
-typedef struct ht_stored_part {
+typedef struct ht_tensor_part {
     const ht_file *file;
     size_t offset, unit_bytes;
-} ht_stored_part;
+} ht_tensor_part;
 
-/* A tensor as it lies in a file; models/stored.h reads it. */
-typedef struct ht_stored {
+/* A tensor as it lies in a file; models/tensor_read.h reads it. */
+typedef struct ht_stored_tensor {
     const char *name; /* not NUL-terminated */
     size_t name_len;
     size_t number; /* for ht_checkpoint_tensor_at */
@@ -57,12 +57,12 @@ typedef struct ht_stored {
      * numbers, `type` and `n_bytes` what they are joined to. */
     int n_parts; /* 0: the tensor lies in one piece */
     int64_t unit;
-    ht_stored_part part[3];
-} ht_stored;
+    ht_tensor_part part[3];
+} ht_stored_tensor;
 
-bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored *out);
+bool ht_checkpoint_find(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *out);
 size_t ht_checkpoint_n_tensors(const ht_checkpoint_files *c);
-void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored *out);
+void ht_checkpoint_tensor_at(const ht_checkpoint_files *c, size_t i, ht_stored_tensor *out);
 
 /* The part of a path after the last '/'. */
 const char *ht_base_name(const char *path);

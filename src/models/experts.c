@@ -1,6 +1,6 @@
 #include "models/experts.h"
 
-#include "models/stored.h"
+#include "models/tensor_read.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_
         const ht_expert_form *f = &forms[i];
         if (f->part != part || f->gguf != (c->gguf != NULL)) continue;
         char name[NAME_SIZE];
-        ht_stored t;
+        ht_stored_tensor t;
         ht_expert_name(c, f, layer, 0, name, sizeof name);
         if (ht_checkpoint_find(c, name, &t)) return f;
         if (!first) first = f;
@@ -72,6 +72,6 @@ const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_
     return first;
 }
 
-ht_stored ht_expert_slice(const ht_stored *all, const ht_expert_form *f, int64_t expert, int64_t rows) {
-    return ht_stored_rows(all, expert * all->dims[1] + f->share * rows, rows);
+ht_stored_tensor ht_expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int64_t expert, int64_t rows) {
+    return ht_tensor_rows(all, expert * all->dims[1] + f->share * rows, rows);
 }

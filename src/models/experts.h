@@ -21,6 +21,6 @@ const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_
 void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                     size_t size);
 /* The matrix of expert `expert`, [rows, columns], in a tensor that holds those of all. */
-ht_stored ht_expert_slice(const ht_stored *all, const ht_expert_form *f, int64_t expert, int64_t rows);
+ht_stored_tensor ht_expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int64_t expert, int64_t rows);
 
 #endif

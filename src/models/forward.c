@@ -2,8 +2,8 @@
 #include "models/forward.h"
 
 #include "array/array.h"
+#include "array/op.h"
 #include "array/symbol.h"
-#include "ops/op.h"
 
 #include <string.h>
 

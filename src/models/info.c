@@ -4,10 +4,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/chat_detection.h"
+#include "models/fp8_scales.h"
 #include "models/kv.h"
 #include "models/registry.h"
-#include "models/scales.h"
-#include "models/talk.h"
 #include "models/weights.h"
 
 #include <stdio.h>
@@ -52,10 +52,10 @@ static void describe_quantization(info *in, const char *name) {
 static void describe_tensors(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
-        ht_stored t, of;
+        ht_stored_tensor t, of;
         ht_checkpoint_tensor_at(c, i, &t);
         if (!t.n_bytes) continue; /* the scales of a tensor, which count with it */
-        bool scale = c->tensors && ht_scales_belong(c, &t, &of);
+        bool scale = c->tensors && ht_fp8_scales_belong(c, &t, &of);
         int64_t elements = scale ? 0 : 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;
@@ -201,10 +201,10 @@ static void describe_tokenizer(info *in, const ht_checkpoint_files *c) {
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "none");
     p->chat_format = "none";
     ht_tokenizer *t;
-    if (ht_talk_tokenizer(c, &t, NULL) || !t) return;
+    if (ht_chat_detect_tokenizer(c, &t, NULL) || !t) return;
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "%s", ht_tokenizer_kind(t));
     ht_template chat;
-    if (!ht_talk_template(t, &chat, NULL) && chat.format) p->chat_format = chat.format;
+    if (!ht_chat_detect_template(t, &chat, NULL) && chat.format) p->chat_format = chat.format;
     ht_template_free(&chat);
     if (!p->vocab) p->vocab = ht_tokenizer_vocab_size(t);
     p->bos_id = ht_tokenizer_bos(t);

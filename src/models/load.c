@@ -1,11 +1,11 @@
 /* Model loading: checkpoint, configuration, tokenizer, weights, plan; and release. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "models/chat_detection.h"
 #include "models/kv.h"
+#include "models/memory_check.h"
 #include "models/model.h"
 #include "models/registry.h"
-#include "models/room.h"
-#include "models/talk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void free_model(ht_model *m) {
     ht_template_free(&m->chat);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
-    ht_slots_free(m->slots);
+    ht_admission_free(m->slots);
     ht_device_release(m->device);
     free(m);
 }
@@ -61,7 +61,7 @@ static ht_status open_slots(ht_model *m, const ht_model_options *o, ht_error *er
         return ht_fail(err, HT_ERR_ARGUMENT, "%d slots, expected 1 or more, or 0 for the default", (int)o->slots);
     int64_t n = o->slots;
     if (!n) n = ht_max_i64(1, ht_min_i64(ht_device_threads(m->device) / 2, MOST_BY_DEFAULT));
-    return ht_slots_new((int32_t)n, &m->slots, err);
+    return ht_admission_new((int32_t)n, &m->slots, err);
 }
 
 static ht_status describe(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
@@ -85,15 +85,15 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
 static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     size_t weight_bytes, free_bytes;
     ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
-    if (status || o->skip_memory_check || !ht_room_free(&free_bytes)) return status;
-    ht_room_wanted wanted = {.name = ht_base_name(c->path),
-                             .weight_bytes = weight_bytes,
-                             .kv = m->kv,
-                             .n_kv_layers = m->n_kv_layers,
-                             .kv_dtype = m->kv_dtype,
-                             .context = m->context,
-                             .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
-    return ht_room_check(&wanted, free_bytes, err);
+    if (status || o->skip_memory_check || !ht_memory_check_free(&free_bytes)) return status;
+    ht_memory_check_wanted wanted = {.name = ht_base_name(c->path),
+                                     .weight_bytes = weight_bytes,
+                                     .kv = m->kv,
+                                     .n_kv_layers = m->n_kv_layers,
+                                     .kv_dtype = m->kv_dtype,
+                                     .context = m->context,
+                                     .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
+    return ht_memory_check(&wanted, free_bytes, err);
 }
 
 static ht_array *trace(ht_scope *s, void *model) {
@@ -121,7 +121,7 @@ typedef struct tokenizer_job {
 
 static ht_status load_tokenizer(void *user, ht_error *err) {
     const tokenizer_job *job = user;
-    return ht_talk_tokenizer(job->c, job->out, err);
+    return ht_chat_detect_tokenizer(job->c, job->out, err);
 }
 
 static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
@@ -146,10 +146,10 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     if (!status) status = open_slots(m, o, err);
     if (!status) status = check_room(m, c, o, err);
     if (!status) status = load_weights(m, c, o, err);
-    if (!status) status = ht_talk_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
+    if (!status) status = ht_chat_detect_stop_ids(m->config, m->tokenizer, &m->stop_ids, &m->n_stop_ids, err);
     if (!status) status = ht_plan_trace(m->device, trace, m, &m->plan, err);
-    if (!status && m->tokenizer) status = ht_talk_template(m->tokenizer, &m->chat, err);
-    if (!status && !m->tokenizer) m->no_tokenizer = ht_talk_no_tokenizer(c);
+    if (!status && m->tokenizer) status = ht_chat_detect_template(m->tokenizer, &m->chat, err);
+    if (!status && !m->tokenizer) m->no_tokenizer = ht_chat_detect_no_tokenizer(c);
     return status;
 }
 
@@ -185,5 +185,5 @@ ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err) {
 
 const ht_tokenizer *ht_model_tokenizer(const ht_model *m) { return m->tokenizer; }
 int64_t ht_model_context(const ht_model *m) { return m->context; }
-int32_t ht_model_slots(const ht_model *m) { return ht_slots_count(m->slots); }
+int32_t ht_model_slots(const ht_model *m) { return ht_admission_count(m->slots); }
 int32_t ht_model_vocab_size(const ht_model *m) { return m->vocab; }

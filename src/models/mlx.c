@@ -113,9 +113,9 @@ static ht_status check_part(const ht_checkpoint_files *c, const ht_safetensor *w
     return HT_OK;
 }
 
-static void put_part(const ht_checkpoint_files *c, const ht_safetensor *t, int64_t unit_bytes, ht_stored *out) {
+static void put_part(const ht_checkpoint_files *c, const ht_safetensor *t, int64_t unit_bytes, ht_stored_tensor *out) {
     out->part[out->n_parts++] =
-        (ht_stored_part){ht_safetensors_file(c->tensors, t->file), t->offset, (size_t)unit_bytes};
+        (ht_tensor_part){ht_safetensors_file(c->tensors, t->file), t->offset, (size_t)unit_bytes};
 }
 
 static ht_status find_beside(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
@@ -132,8 +132,8 @@ static int64_t columns_of(const ht_safetensor *weight, const way *w) {
     return words > 0 && words < INT64_MAX / 32 && words * 32 % w->bits == 0 ? words * 32 / w->bits : -1;
 }
 
-static ht_status complete(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight, ht_stored *out,
-                          ht_error *err) {
+static ht_status complete(const ht_checkpoint_files *c, const char *path, const ht_safetensor *weight,
+                          ht_stored_tensor *out, ht_error *err) {
     ht_json_reader r = {.file = c->name, .err = err};
     const ht_safetensor *scales, *biases = NULL;
     way w;
@@ -170,7 +170,7 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     out->type = type;
     out->type_name = m ? m->name : info->name;
     out->dims[out->n_dims - 1] = columns;
-    if (type == HT_W_F8_E4M3) { /* which has its scales beside it (models/scales.h) */
+    if (type == HT_W_F8_E4M3) { /* which has its scales beside it (models/fp8_scales.h) */
         out->n_bytes = weight->n_bytes;
         return HT_OK;
     }
@@ -182,7 +182,7 @@ static ht_status complete(const ht_checkpoint_files *c, const char *path, const 
     return HT_OK;
 }
 
-void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored *t) {
+void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
     char path[NAME_SIZE];
     const ht_safetensor *weight;
     if (!c->quantization) return;
@@ -192,7 +192,7 @@ void ht_mlx_complete(const ht_checkpoint_files *c, const char *name, ht_stored *
     }
     if (!path_of(name, "scales", path) && !path_of(name, "biases", path)) return;
     if (!find(c, path, "weight", &weight)) return;
-    ht_stored whole = {.n_dims = weight->rank};
+    ht_stored_tensor whole = {.n_dims = weight->rank};
     if (complete(c, path, weight, &whole, NULL)) return;
     if (whole.type == HT_W_F8_E4M3)
         t->type_name = "F8_E8M0";
@@ -229,7 +229,7 @@ ht_status ht_mlx_open(ht_checkpoint_files *c, ht_error *err) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *weight, *scales;
         char path[NAME_SIZE];
         if (!is_text(c, t->name) || t->rank > HT_SAFETENSORS_RANK_MAX) continue;
-        ht_stored whole = {.n_dims = t->rank};
+        ht_stored_tensor whole = {.n_dims = t->rank};
         if (path_of(t->name, "weight", path) && !strcmp(t->dtype, "U32"))
             status = complete(c, path, t, &whole, err);
         else if (c->quantization && path_of(t->name, "scales", path) && !find(c, path, "weight", &weight) &&

@@ -3,8 +3,8 @@
 #define HT_MODELS_MODEL_H
 
 #include "array/plan.h"
+#include "models/admission.h"
 #include "models/forward.h"
-#include "models/slots.h"
 #include "models/template.h"
 
 #include <hearth/model.h>
@@ -36,7 +36,7 @@ struct ht_model {
     ht_template chat;           /* how conversations are written */
     int32_t *stop_ids;          /* tokens that end the output */
     int n_stop_ids;
-    ht_slots *slots; /* for the calls that compute */
+    ht_admission *slots; /* for the calls that compute */
     _Atomic int refs;
 };
 

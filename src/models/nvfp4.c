@@ -59,7 +59,7 @@ static ht_status wrong_scales(const ht_checkpoint_files *c, const ht_safetensor 
 }
 
 static ht_status complete(const ht_checkpoint_files *c, const struct form *f, const ht_safetensor *t,
-                          const ht_safetensor *scales, ht_stored *out, ht_error *err) {
+                          const ht_safetensor *scales, ht_stored_tensor *out, ht_error *err) {
     const int last = t->rank - 1;
     const int64_t columns = 2 * t->shape[last];
     const ht_safetensor *before = beside(c, t->name, f->numbers, f->before);
@@ -84,12 +84,12 @@ static ht_status complete(const ht_checkpoint_files *c, const struct form *f, co
     out->unit = UNIT;
     out->n_bytes = (size_t)(rows * (columns / info->block)) * info->block_bytes;
     out->n_parts = 2;
-    out->part[0] = (ht_stored_part){ht_safetensors_file(c->tensors, t->file), t->offset, UNIT / 2};
-    out->part[1] = (ht_stored_part){ht_safetensors_file(c->tensors, scales->file), scales->offset, UNIT / GROUP};
+    out->part[0] = (ht_tensor_part){ht_safetensors_file(c->tensors, t->file), t->offset, UNIT / 2};
+    out->part[1] = (ht_tensor_part){ht_safetensors_file(c->tensors, scales->file), scales->offset, UNIT / GROUP};
     return HT_OK;
 }
 
-void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored *t) {
+void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
     const ht_safetensor *whole = ht_safetensors_find(c->tensors, name), *scales;
     const struct form *f = whole ? form_of(c, whole, &scales) : NULL;
     if (f) {
@@ -108,7 +108,7 @@ void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored
 /* The numbers of `whole`, one for the tensor, one for each matrix, or one for each matrix and share, as one per matrix. */
 static ht_status read_whole(const ht_checkpoint_files *c, const struct form *f, const ht_safetensor *whole, int64_t n,
                             int share, int n_shares, float *out, ht_error *err) {
-    ht_stored t;
+    ht_stored_tensor t;
     ht_checkpoint_find(c, whole->name, &t);
     int64_t found = 1;
     for (int i = 0; i < t.n_dims; i++) found *= t.dims[i];
@@ -118,7 +118,7 @@ static ht_status read_whole(const ht_checkpoint_files *c, const struct form *f, 
                        each ? ", nor one for each expert" : "");
     float *values = malloc((size_t)found * sizeof *values);
     if (!values) return ht_fail_memory(err, (size_t)found * sizeof *values, "scales");
-    ht_status status = ht_stored_read_f32(&t, found, values, err);
+    ht_status status = ht_tensor_read_f32(&t, found, values, err);
     for (int64_t i = 0; !status && i < found; i++)
         if (!isfinite(values[i]) || values[i] <= 0)
             status = ht_fail(err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected positive numbers", t.file_name,
@@ -150,7 +150,7 @@ ht_status ht_nvfp4_open(const ht_checkpoint_files *c, ht_error *err) {
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *scales;
         const struct form *f = is_text(c, t->name) ? form_of(c, t, &scales) : NULL;
-        if (f) status = complete(c, f, t, scales, &(ht_stored){.n_dims = t->rank}, err);
+        if (f) status = complete(c, f, t, scales, &(ht_stored_tensor){.n_dims = t->rank}, err);
     }
     return status;
 }

@@ -3,7 +3,7 @@
 #include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "models/stored.h"
+#include "models/tensor_read.h"
 
 #include <fenv.h>
 #include <pthread.h>
@@ -86,12 +86,12 @@ static void fail_job(pack_job *job, ht_status status, const ht_error *why) {
 /* Rows [row, row + n) in canonical order. NULL when the file could not be read. */
 static const unsigned char *stage_rows(pack_job *job, const part *p, int64_t row, int64_t n, unsigned char *staging) {
     /* Interleaved rows change places within a head: whole heads are read. */
-    const ht_stored *t = &p->task->stored;
+    const ht_stored_tensor *t = &p->task->stored;
     int64_t head = p->task->head_rows ? p->task->head_rows : 1;
     int64_t first = row / head * head, last = ht_min_i64(ht_ceil_div_i64(row + n, head) * head, p->task->m->n_rows);
     ht_error local = {0};
     int64_t k = p->task->m->k;
-    ht_status status = ht_stored_read(t, first * k, (last - first) * k, staging, staging + p->room_offset, &local);
+    ht_status status = ht_tensor_read(t, first * k, (last - first) * k, staging, staging + p->room_offset, &local);
     if (status) {
         fail_job(job, status, &local);
         return NULL;
@@ -170,7 +170,7 @@ static void plan_part(pack_job *job, const ht_pack_task *task) {
     p->ordered_offset = (size_t)(p->rows_per_block + 2 * task->head_rows) * p->row_bytes;
     p->room_offset = p->ordered_offset + (task->head_rows ? (size_t)p->rows_per_block * p->row_bytes : 0);
     size_t staging_bytes =
-        p->room_offset + ht_stored_room(&task->stored, (p->rows_per_block + 2 * task->head_rows) * task->m->k);
+        p->room_offset + ht_tensor_read_scratch(&task->stored, (p->rows_per_block + 2 * task->head_rows) * task->m->k);
     job->staging_bytes = ht_max_size(job->staging_bytes, staging_bytes);
     job->n_blocks += ht_ceil_div_i64(n_rows, p->rows_per_block);
     job->total_bytes += (size_t)n_rows * p->row_bytes;
@@ -197,11 +197,11 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
     return (ht_status)atomic_load(&job.status);
 }
 
-ht_status ht_stored_read_f32(const ht_stored *t, int64_t n, float *out, ht_error *err) {
-    size_t n_bytes = ht_stored_size(t, n) + ht_stored_room(t, n);
+ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err) {
+    size_t n_bytes = ht_tensor_size(t, n) + ht_tensor_read_scratch(t, n);
     unsigned char *bytes = malloc(n_bytes ? n_bytes : 1);
     if (!bytes) return ht_fail_memory(err, n_bytes, "reading weights");
-    ht_status status = ht_stored_read(t, 0, n, bytes, bytes + ht_stored_size(t, n), err);
+    ht_status status = ht_tensor_read(t, 0, n, bytes, bytes + ht_tensor_size(t, n), err);
     if (!status) ht_dequantize((ht_weight_type)t->type, bytes, n, out);
     free(bytes);
     return status;

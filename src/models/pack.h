@@ -26,7 +26,7 @@ size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind);
  * for RoPE (row 2 j + p of a head holds row p * head_rows / 2 + j): they are put back. */
 typedef struct ht_pack_task {
     ht_matrix *m;
-    ht_stored stored;
+    ht_stored_tensor stored;
     int64_t head_rows;
 } ht_pack_task;
 
@@ -44,7 +44,7 @@ ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_c
                            ht_error *err);
 
 /* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
-ht_status ht_stored_read_f32(const ht_stored *t, int64_t n, float *out, ht_error *err);
+ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);
 
 /* Where row r of the canonical order lies among the stored rows. */
 static inline int64_t ht_interleaved_row(int64_t r, int64_t head_rows) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Weights in 8-bit floats or NVFP4 with scales beside them, whoever made them (models/scales.h, models/nvfp4.h): what
+/* Weights in 8-bit floats or NVFP4 with scales beside them, whoever made them (models/fp8_scales.h, models/nvfp4.h): what
  * quant_method says, and its `format` or `quant_algo`. What a tensor is in then, it tells itself. */
 static const struct way {
     const char *method, *form;

@@ -2,10 +2,10 @@
 
 #include "array/memory.h"
 #include "base/error.h"
-#include "models/extras.h"
+#include "models/file_rows.h"
 #include "models/pack.h"
-#include "models/table.h"
-#include "models/weights_inside.h"
+#include "models/unused_tensors.h"
+#include "models/weights_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,10 +18,10 @@ static ht_status prepare_rope(ht_loader *l, const ht_rope_spec *rope, int32_t di
     if (!values) return ht_fail_memory(l->err, (size_t)dims * sizeof *values, "rotary embedding");
     bool any = ht_rope_prepare(rope, dims, how, values);
     ht_status status = HT_OK;
-    ht_stored t;
+    ht_stored_tensor t;
     if (from_file && l->from->gguf && ht_checkpoint_find(l->from, "rope_freqs.weight", &t)) {
         status = ht_loader_look_up(l, "rope_freqs.weight", (int64_t[]){dims / 2}, 1, &t);
-        if (!status) status = ht_stored_read_f32(&t, dims / 2, values, l->err);
+        if (!status) status = ht_tensor_read_f32(&t, dims / 2, values, l->err);
         for (int32_t i = 0; !status && i < dims / 2; i++)
             if (!isfinite(values[i]) || values[i] <= 0)
                 status = ht_fail(l->err, HT_ERR_FORMAT, "%s: `rope_freqs.weight` holds %g, expected positive numbers",
@@ -117,7 +117,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     ht_loader l = {.from = c, .config = config, .device = options->device, .precision = options->precision, .err = err};
     l.used = calloc(ht_checkpoint_n_tensors(c) + 1, sizeof *l.used);
     ht_status status = measure(&l);
-    if (!status && l.used) ht_extras_note(c, l.used);
+    if (!status && l.used) ht_unused_tensors_note(c, l.used);
     free(l.used);
     l.used = NULL;
     if (status) return status;
@@ -145,7 +145,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
 void ht_weights_free(ht_weights *w) {
     if (!w) return;
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
-    for (int64_t i = 0; i < w->n_tables; i++) ht_table_free(w->tables[i]);
+    for (int64_t i = 0; i < w->n_tables; i++) ht_file_rows_free(w->tables[i]);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_release(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
     ht_memory_free(w->memory, w->memory_bytes);

@@ -1,9 +1,9 @@
 /* Tensor lookup: single tensors found, checked, and put into the store. */
 #include "base/error.h"
+#include "models/file_rows.h"
 #include "models/nvfp4.h"
 #include "models/pack.h"
-#include "models/table.h"
-#include "models/weights_inside.h"
+#include "models/weights_internal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@ static void shape_text(const int64_t *dims, int n, char out[128]) {
         at += snprintf(out + at, 128 - (size_t)at, i ? ", %lld" : "%lld", (long long)dims[i]);
 }
 
-ht_status ht_loader_look_up(const ht_loader *l, const char *name, const int64_t *dims, int n_dims, ht_stored *t) {
+ht_status ht_loader_look_up(const ht_loader *l, const char *name, const int64_t *dims, int n_dims,
+                            ht_stored_tensor *t) {
     if (!ht_checkpoint_find(l->from, name, t))
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: tensor `%s` is missing, which %s implies",
                        ht_base_name(l->from->path), name, ht_loader_source(l));
@@ -55,7 +56,7 @@ static bool is_place(const ht_loader *l, const char *gguf) {
 ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t n, int share, int n_shares, float *out,
                                    bool *found) {
     char scale[HT_WEIGHT_NAME];
-    ht_stored t;
+    ht_stored_tensor t;
     const char *stem = strstr(name, "weight"), *place = strncmp(name, "blk.", 4) ? name : strchr(name + 4, '.') + 1;
     *found = false;
     if (!l->from->gguf) return ht_nvfp4_whole_scales(l->from, name, n, share, n_shares, out, found, l->err);
@@ -64,7 +65,7 @@ ht_status ht_loader_product_scales(const ht_loader *l, const char *name, int64_t
     if (is_place(l, scale + (place - name)) || !ht_checkpoint_find(l->from, scale, &t)) return HT_OK;
     *found = true;
     ht_status status = ht_loader_look_up(l, scale, &n, 1, &t);
-    if (!status) status = ht_stored_read_f32(&t, n, out, l->err);
+    if (!status) status = ht_tensor_read_f32(&t, n, out, l->err);
     for (int64_t i = 0; !status && i < n; i++)
         if (!isfinite(out[i]) || out[i] == 0)
             status = ht_fail(l->err, HT_ERR_FORMAT, "%s: `%s` holds %g, expected a finite number that is not 0",
@@ -80,14 +81,15 @@ ht_status ht_loader_scale_products(const ht_loader *l, const char *name, ht_weig
     return status;
 }
 
-ht_status ht_loader_find_scales(ht_loader *l, const ht_stored *t, const char *name, int64_t n, ht_scales *out) {
-    *out = (ht_scales){0};
+ht_status ht_loader_find_scales(ht_loader *l, const ht_stored_tensor *t, const char *name, int64_t n,
+                                ht_fp8_scales *out) {
+    *out = (ht_fp8_scales){0};
     if (!ht_weight_is_f8((ht_weight_type)t->type)) return HT_OK;
     const int64_t *dims = t->dims + t->n_dims - 2;
-    return ht_scales_find(l->from, name, n, dims[0], dims[1], out, l->err);
+    return ht_fp8_scales_find(l->from, name, n, dims[0], dims[1], out, l->err);
 }
 
-ht_status ht_loader_add(ht_loader *l, bool is_head, const ht_stored *t, const char *name, int64_t head_rows,
+ht_status ht_loader_add(ht_loader *l, bool is_head, const ht_stored_tensor *t, const char *name, int64_t head_rows,
                         ht_matrix **out) {
     const ht_matrix_kind kind = {l->precision, (ht_weight_type)t->type, t->dims[0], t->dims[1], is_head};
     size_t at = l->matrix_bytes, bytes = l->device ? ht_matrix_bytes(l->device, &kind) : 0;
@@ -107,12 +109,12 @@ ht_status ht_loader_add(ht_loader *l, bool is_head, const ht_stored *t, const ch
 
 static ht_status load_as(ht_loader *l, bool is_head, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
                          ht_matrix **out) {
-    ht_stored t;
-    ht_scales scales;
+    ht_stored_tensor t;
+    ht_fp8_scales scales;
     ht_status status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
     if (!status) status = ht_loader_find_scales(l, &t, name, 0, &scales);
     if (!status) status = ht_loader_add(l, is_head, &t, name, head_rows, out);
-    return status || !l->into ? status : ht_scales_read(&scales, 0, 0, *out, l->err);
+    return status || !l->into ? status : ht_fp8_scales_read(&scales, 0, 0, *out, l->err);
 }
 
 ht_status ht_loader_matrix(ht_loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
@@ -125,12 +127,12 @@ ht_status ht_loader_head(ht_loader *l, const char *name, ht_matrix **out) {
 }
 
 ht_status ht_loader_table(ht_loader *l, const char *name, int64_t rows, int64_t columns, ht_matrix **out) {
-    ht_stored t;
+    ht_stored_tensor t;
     ht_status status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
     if (!status && ht_weight_is_f8((ht_weight_type)t.type)) return ht_loader_matrix(l, name, rows, columns, 0, out);
     if (!status) l->table_bytes += t.n_bytes;
     if (status || !l->into) return status;
-    status = ht_table_new(&t, out, l->err);
+    status = ht_file_rows_new(&t, out, l->err);
     if (!status) l->into->tables[l->into->n_tables++] = *out;
     return status;
 }
@@ -143,13 +145,13 @@ ht_status ht_loader_keep_array(ht_loader *l, const float *values, int64_t n, ht_
 }
 
 ht_status ht_loader_vector(ht_loader *l, const char *name, int64_t n, int64_t head_rows, ht_array **out) {
-    ht_stored t;
+    ht_stored_tensor t;
     ht_status status = ht_loader_look_up(l, name, &n, 1, &t);
     l->bytes += (size_t)n * sizeof(float);
     if (status || !l->into) return status;
     float *values = malloc((size_t)n * 2 * sizeof *values), *ordered = values + n;
     if (!values) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *values, name);
-    status = ht_stored_read_f32(&t, n, values, l->err);
+    status = ht_tensor_read_f32(&t, n, values, l->err);
     for (int64_t i = 0; !status && head_rows && i < n; i++) ordered[i] = values[ht_interleaved_row(i, head_rows)];
     if (!status) status = ht_loader_keep_array(l, head_rows ? ordered : values, n, out);
     free(values);

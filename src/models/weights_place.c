@@ -2,7 +2,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "models/kv.h"
-#include "models/weights_inside.h"
+#include "models/weights_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t lay
     if (status) return status;
     w->bias = HT_NONE;
     place_name(l, p, layer, "bias", name);
-    ht_stored unwanted;
+    ht_stored_tensor unwanted;
     if (has_bias(c, p->bias))
         status = ht_loader_vector(l, name, rows, head_rows, &w->bias);
     else if (ht_checkpoint_find(l->from, name, &unwanted))
@@ -107,8 +107,8 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
         *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE};
     }
     char name[HT_WEIGHT_NAME];
-    ht_stored all, t;
-    ht_scales scales;
+    ht_stored_tensor all, t;
+    ht_fp8_scales scales;
     ht_status status = HT_OK;
     if (f->stacked) {
         ht_expert_name(l->from, f, layer, 0, name, sizeof name);
@@ -126,7 +126,7 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
         if (!status) status = ht_loader_add(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
         if (status || !l->into) continue;
         l->into->use[l->into->n_matrices - 1].expert = true;
-        status = ht_scales_read(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
+        status = ht_fp8_scales_read(&scales, f->stacked ? e : 0, f->stacked ? f->share * rows : 0, matrix[e], l->err);
     }
     if (!status && matrix) ht_matrix_list_find_kinds(&out->list);
     return status ? status : load_expert_scales(l, f, layer, out);

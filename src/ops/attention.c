@@ -1,7 +1,7 @@
 /* Scaled dot-product attention of arrays. Attention over the caches of a step is in fused.c. */
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/fast.h>
 #include <hearth/ops.h>

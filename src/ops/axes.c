@@ -1,7 +1,7 @@
 /* Axis views of the same elements: permuted, merged, split, diagonal. */
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/ops.h>
 
@@ -31,7 +31,7 @@ ht_array *ht_moveaxis(ht_scope *s, ht_array *x, int from, int to) {
     return ht_transpose(s, x, order);
 }
 
-HT_AGAIN(flatten_again, ht_flatten(s, in[0], a->axis[0], a->axis[1]))
+HT_REPLAY(flatten_again, ht_flatten(s, in[0], a->axis[0], a->axis[1]))
 
 ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
     if (x && ht_recording()) return ht_record_plain(s, flatten_again, (ht_plain_args){.axis = {first, last}}, &x, 1);
@@ -50,9 +50,9 @@ ht_array *ht_flatten(ht_scope *s, ht_array *x, int first, int last) {
     return ht_reshape(s, x, shape, n);
 }
 
-HT_AGAIN(unflatten_again, ht_unflatten(s, in[0], a->axis[0], a->size, a->n_axes))
+HT_REPLAY(unflatten_again, ht_unflatten(s, in[0], a->axis[0], a->size, a->n_axes))
 
-HT_AGAIN(like_again, (a->number[0] ? ht_broadcast_like : ht_reshape_like)(s, in[0], in[1]))
+HT_REPLAY(like_again, (a->number[0] ? ht_broadcast_like : ht_reshape_like)(s, in[0], in[1]))
 
 ht_array *ht_reshape_like(ht_scope *s, ht_array *x, ht_array *like) {
     if (!x || !like) return NULL;
@@ -90,7 +90,7 @@ ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape,
     return ht_reshape(s, x, whole, n);
 }
 
-HT_AGAIN(diagonal_again, ht_diagonal(s, in[0], a->number[0], a->axis[0], a->axis[1]))
+HT_REPLAY(diagonal_again, ht_diagonal(s, in[0], a->number[0], a->axis[0], a->axis[1]))
 
 /* Element i of the result's last axis is that at i of one axis and i + offset of the other: their strides add up. */
 ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2) {

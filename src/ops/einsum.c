@@ -1,9 +1,9 @@
 /* Einstein summation (einsum). Labels are numbers: the letters in the order of ASCII, then the axes of an ellipsis,
  * counted from the right. Two operands are contracted as one product of matrices: the labels that both have and that
  * are wanted later are its batch, those that nobody wants later are summed over. */
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/linalg.h>
 #include <hearth/ops.h>

@@ -1,11 +1,16 @@
 /* Fused operations of transformers: RMS norm, rotary embedding, attention over the caches of a step. */
+#include "array/differentiate.h"
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/gradient.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/fast.h>
+#include <hearth/index.h>
+#include <hearth/linalg.h>
 #include <hearth/ops.h>
 
+#include <float.h>
 #include <string.h>
 
 /* ---- norms ---- */
@@ -180,4 +185,265 @@ ht_status ht_shape_attend(const char *op, ht_array *const *in, int n_in, const v
                        ht_shape_text(v->shape, v->n_dims, tv));
     *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], q->shape[2]}};
     return HT_OK;
+}
+
+/* ---- reverse rules ---- */
+
+/* Reverse rules of fused operations and of products by quantised or chosen matrices. Those that have neither a rule of their own nor a backward kernel are differentiated as the composition of ordinary operations that they equal, and so are the backward kernels. */
+
+static const void *params_of(const ht_array *node) { return node->params; }
+
+/* f16 and bf16 as f32, in which the kernels compute. */
+static ht_array *widened(ht_scope *s, ht_array *x) {
+    bool narrow = x && x != HT_NONE && (x->dtype == HT_F16 || x->dtype == HT_BF16);
+    return narrow ? ht_astype(s, x, HT_F32) : x;
+}
+
+/* ---- norms ---- */
+
+static const int last_axis[1] = {-1};
+
+/* x over the root of its mean square. */
+static ht_array *normalised(ht_scope *s, ht_array *x, float eps) {
+    ht_array *square = ht_mean(s, ht_square(s, x), last_axis, 1, true);
+    return ht_multiply(s, x, ht_rsqrt(s, ht_plus(s, square, (double)eps)));
+}
+
+static ht_array *compose_rms_norm(ht_scope *s, const void *params, ht_array *const *in) {
+    const ht_rms_norm_params *p = params;
+    ht_array *y = normalised(s, widened(s, in[0]), p->eps);
+    if (in[1] != HT_NONE) y = ht_multiply(s, y, ht_plus(s, widened(s, in[1]), (double)p->weight_offset));
+    return ht_astype(s, y, in[0]->dtype);
+}
+
+static ht_array *compose_layer_norm(ht_scope *s, const void *params, ht_array *const *in) {
+    ht_array *x = widened(s, in[0]);
+    ht_array *y = normalised(s, ht_subtract(s, x, ht_mean(s, x, last_axis, 1, true)),
+                             ((const ht_layer_norm_params *)params)->eps);
+    if (in[1] != HT_NONE) y = ht_multiply(s, y, widened(s, in[1]));
+    if (in[2] != HT_NONE) y = ht_add(s, y, widened(s, in[2]));
+    return ht_astype(s, y, in[0]->dtype);
+}
+
+/* The parts of a backward kernel's result: the gradients of the inputs that are there, behind one another. */
+static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
+    int64_t at = 0;
+    for (int i = 0; flat && i < n; i++) {
+        grad_in[i] = HT_NONE;
+        if (in[i] == HT_NONE) continue;
+        int64_t end = at + ht_array_size(in[i]);
+        grad_in[i] = ht_reshape(s, ht_slice(s, flat, &at, &end, NULL), in[i]->shape, in[i]->n_dims);
+        if (!grad_in[i]) return false;
+        at = end;
+    }
+    return flat != NULL;
+}
+
+/* What a backward kernel computes, by the composition that gave y. */
+static ht_array *gradients_of(ht_scope *s, ht_array *y, ht_array *grad, ht_array *const *in, int n) {
+    ht_array *wrt[3], *parts[3] = {NULL};
+    int there = 0;
+    for (int i = 0; i < n; i++)
+        if (in[i] != HT_NONE) wrt[there++] = in[i];
+    if (!y || !ht_backward(s, &y, &grad, 1, wrt, there, parts)) return NULL;
+    for (int i = 0; i < there; i++) {
+        if (parts[i] == HT_NONE) parts[i] = ht_zeros(s, wrt[i]->dtype, wrt[i]->shape, wrt[i]->n_dims);
+        parts[i] = ht_reshape(s, parts[i], (int64_t[]){-1}, 1);
+    }
+    return ht_concatenate(s, parts, there, 0);
+}
+
+/* By the backward kernel, whose operands are those of the node and the gradient. */
+static bool norm_gradients(ht_scope *s, ht_op_id op, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[4];
+    memcpy(in, node->in, (size_t)node->n_in * sizeof *in);
+    in[node->n_in] = grad;
+    return part(s, ht_apply(s, op, node->params, in, node->n_in + 1), in, node->n_in, grad_in);
+}
+
+bool ht_vjp_rms_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return norm_gradients(s, HT_OP_RMS_NORM_GRAD, node, grad, grad_in);
+}
+
+bool ht_vjp_layer_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return norm_gradients(s, HT_OP_LAYER_NORM_GRAD, node, grad, grad_in);
+}
+
+static ht_array *compose_rms_norm_grad(ht_scope *s, const void *params, ht_array *const *in) {
+    return gradients_of(s, compose_rms_norm(s, params, in), in[2], in, 2);
+}
+
+static ht_array *compose_layer_norm_grad(ht_scope *s, const void *params, ht_array *const *in) {
+    return gradients_of(s, compose_layer_norm(s, params, in), in[3], in, 3);
+}
+
+bool ht_vjp_rms_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_rms_norm_grad, node, grad, grad_in);
+}
+
+bool ht_vjp_layer_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_layer_norm_grad, node, grad, grad_in);
+}
+
+/* ---- rotary embedding: turned back ---- */
+
+bool ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_rope_params p;
+    memcpy(&p, node->params, sizeof p);
+    p.scale = -p.scale;
+    grad_in[0] = ht_apply(s, HT_OP_ROPE, &p, (ht_array *[]){grad, node->in[1], node->in[2]}, 3);
+    grad_in[1] = grad_in[2] = HT_NONE;
+    return grad_in[0] != NULL;
+}
+
+/* ---- attention ---- */
+
+/* bool [n_q, n_k]: what each query sees. */
+static ht_array *visible(ht_scope *s, const ht_sdpa_params *p, int64_t n_q, int64_t n_k) {
+    ht_array *last = ht_arange(s, (double)(n_k - n_q), (double)n_k, 1, HT_I64),
+             *key = ht_arange(s, 0, (double)n_k, 1, HT_I64);
+    last = ht_reshape(s, last, (int64_t[]){n_q, 1}, 2);
+    ht_array *seen = ht_less_equal(s, key, last);
+    if (p->window == 0) return seen;
+    ht_array *first = ht_subtract(s, last, ht_full(s, (double)p->window, HT_I64, NULL, 0));
+    return ht_logical_and(s, seen, ht_less(s, first, key));
+}
+
+static ht_array *hide(ht_scope *s, ht_array *seen, ht_array *scores) {
+    return scores ? ht_where(s, seen, scores, ht_constant_like(s, scores, (double)-FLT_MAX)) : NULL;
+}
+
+static ht_array *softmax_with_sinks(ht_scope *s, ht_array *scores, ht_array *sinks, const int64_t shape[5]) {
+    if (sinks == HT_NONE) return ht_softmax(s, scores, -1);
+    ht_array *column = ht_reshape(s, sinks, (int64_t[]){1, shape[1], shape[2], 1, 1}, 5);
+    column = ht_broadcast_to(s, column, (int64_t[]){shape[0], shape[1], shape[2], shape[3], 1}, 5);
+    ht_array *all = ht_softmax(s, ht_concatenate(s, (ht_array *[]){scores, column}, 2, -1), -1);
+    return ht_slice(s, all, (int64_t[5]){0}, shape, NULL);
+}
+
+static ht_array *compose_sdpa(ht_scope *s, const void *params, ht_array *const *in) {
+    const ht_sdpa_params *p = params;
+    const ht_array *q = in[0], *k = in[1], *v = in[2];
+    int64_t batch = q->shape[0], kv_heads = k->shape[1], group = q->shape[1] / kv_heads, n_q = q->shape[2];
+    const int64_t shape[5] = {batch, kv_heads, group, n_q, k->shape[2]};
+    ht_array *queries = ht_reshape(s, widened(s, in[0]), (int64_t[]){batch, kv_heads, group, n_q, q->shape[3]}, 5);
+    ht_array *keys = ht_expand_dims(s, widened(s, in[1]), 2), *values = ht_expand_dims(s, widened(s, in[2]), 2);
+    ht_array *scores = ht_matmul(s, ht_times(s, queries, (double)p->scale), keys, true), *mask = in[3];
+    if (mask != HT_NONE) {
+        ht_array *m = ht_reshape(s, widened(s, mask), shape, 5);
+        scores = mask->dtype == HT_BOOL ? hide(s, m, scores) : ht_add(s, scores, m);
+    }
+    if (p->causal) scores = hide(s, visible(s, p, n_q, k->shape[2]), scores);
+    ht_array *weights = softmax_with_sinks(s, scores, widened(s, in[4]), shape);
+    ht_array *y = ht_matmul(s, weights, values, false);
+    y = ht_reshape(s, y, (int64_t[]){batch, q->shape[1], n_q, v->shape[3]}, 4);
+    return ht_astype(s, y, q->dtype);
+}
+
+/* A mask that is added, and the sinks, have their gradients from the composition: the one of a mask is as large as it. */
+static bool sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[5], *wrt[2] = {HT_NONE, HT_NONE};
+    memcpy(in, node->in, sizeof in);
+    for (int i = 0; i < 2; i++)
+        if (in[3 + i] != HT_NONE && !(in[3 + i] = wrt[i] = ht_stand_in(s, in[3 + i]))) return false;
+    grad_in[3] = grad_in[4] = HT_NONE;
+    if (wrt[0] == HT_NONE && wrt[1] == HT_NONE) return true;
+    ht_array *y = compose_sdpa(s, node->params, in);
+    for (int i = 0; i < 2; i++) {
+        bool wanted = wrt[i] != HT_NONE && ht_dtype_is_float(wrt[i]->dtype);
+        if (!y || (wanted && !ht_backward(s, &y, &grad, 1, &wrt[i], 1, &grad_in[3 + i]))) return false;
+    }
+    return true;
+}
+
+bool ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[7];
+    memcpy(in, node->in, 5 * sizeof *in);
+    in[5] = ht_node_output(node);
+    in[6] = grad;
+    return part(s, ht_apply(s, HT_OP_SDPA_GRAD, node->params, in, 7), in, 3, grad_in) &&
+           sdpa_mask_gradients(s, node, grad, grad_in);
+}
+
+static ht_array *compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const *in) {
+    return gradients_of(s, compose_sdpa(s, params, in), in[6], in, 3);
+}
+
+bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_sdpa_grad, node, grad, grad_in);
+}
+
+/* ---- products by chosen matrices ---- */
+
+/* The matrices of x that the index names: [index..., m, n]. */
+static ht_array *chosen(ht_scope *s, ht_array *x, ht_array *index) {
+    const int64_t shape[3] = {-1, x->shape[x->n_dims - 2], x->shape[x->n_dims - 1]};
+    return ht_take(s, ht_reshape(s, x, shape, 3), index, 0);
+}
+
+static ht_array *compose_gather_mm(ht_scope *s, const void *params, ht_array *const *in) {
+    (void)params;
+    return ht_matmul(s, chosen(s, in[0], in[2]), chosen(s, in[1], in[3]), false);
+}
+
+bool ht_vjp_gather_mm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return ht_vjp_by_composition(s, compose_gather_mm, node, grad, grad_in);
+}
+
+/* ---- quantised ---- */
+
+/* An element is scale * number + bias. */
+bool ht_vjp_dequantize(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    const ht_quantize_params *p = params_of(node);
+    ht_array *scales = node->in[1];
+    grad_in[0] = grad_in[1] = grad_in[2] = HT_NONE;
+    if (p->how.mode != HT_QUANT_AFFINE) return true;
+    ht_array *in[3] = {node->in[0], ht_ones(s, scales->dtype, scales->shape, scales->n_dims),
+                       ht_zeros(s, scales->dtype, scales->shape, scales->n_dims)};
+    const int64_t groups[2] = {-1, p->how.group};
+    ht_array *numbers = ht_unflatten(s, ht_apply(s, HT_OP_DEQUANTIZE, p, in, 3), -1, groups, 2);
+    ht_array *g = ht_unflatten(s, grad, -1, groups, 2);
+    grad_in[1] = ht_astype(s, ht_sum(s, ht_multiply(s, g, numbers), last_axis, 1, false), scales->dtype);
+    grad_in[2] = ht_astype(s, ht_sum(s, g, last_axis, 1, false), scales->dtype);
+    return grad_in[1] && grad_in[2];
+}
+
+static ht_array *compose_quantized_matmul(ht_scope *s, const void *params, ht_array *const *in) {
+    ht_quantize_params p = *(const ht_quantize_params *)params;
+    p.dtype = in[0]->dtype;
+    ht_array *w = ht_apply(s, HT_OP_DEQUANTIZE, &p, (ht_array *[]){in[1], in[2], in[3]}, 3);
+    if (in[4] == HT_NONE) return ht_matmul(s, in[0], w, p.transpose);
+    return w ? ht_matmul(s, chosen(s, in[0], in[4]), chosen(s, w, in[5]), p.transpose) : NULL;
+}
+
+/* Of the activations: the product by the matrices as they are, or transposed, in the other direction. */
+static ht_array *back_through_weights(ht_scope *s, const ht_array *node, ht_array *grad) {
+    ht_quantize_params p;
+    memcpy(&p, node->params, sizeof p);
+    p.transpose = !p.transpose;
+    ht_array *x = node->in[0], *index = node->in[4];
+    ht_array *in[6] = {grad, node->in[1], node->in[2], node->in[3], HT_NONE, HT_NONE};
+    if (index == HT_NONE) return ht_apply(s, HT_OP_QUANTIZED_MATMUL, &p, in, 6);
+    int64_t n = ht_array_size(index), m = x->shape[x->n_dims - 2], k = x->shape[x->n_dims - 1];
+    in[4] = ht_reshape(s, ht_arange(s, 0, (double)n, 1, HT_I32), index->shape, index->n_dims);
+    in[5] = node->in[5];
+    ht_array *each = ht_reshape(s, ht_apply(s, HT_OP_QUANTIZED_MATMUL, &p, in, 6), (int64_t[]){n, 1, m, k}, 4);
+    int64_t matrices = 1;
+    for (int i = 0; i < x->n_dims - 2; i++) matrices *= x->shape[i];
+    ht_array *zeros = ht_zeros(s, x->dtype, (int64_t[]){matrices, m, k}, 3);
+    ht_array *where = ht_reshape(s, index, &n, 1);
+    return ht_reshape(s, ht_scatter(s, zeros, &where, (int[]){0}, 1, each, HT_SCATTER_ADD), x->shape, x->n_dims);
+}
+
+bool ht_vjp_quantized_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    bool affine = ((const ht_quantize_params *)params_of(node))->how.mode == HT_QUANT_AFFINE;
+    for (int i = 1; i < node->n_in; i++) grad_in[i] = HT_NONE;
+    grad_in[0] = back_through_weights(s, node, grad);
+    if (!grad_in[0] || !affine) return grad_in[0] != NULL;
+    ht_array *in[6], *wrt[2];
+    memcpy(in, node->in, sizeof in);
+    for (int i = 0; i < 2; i++)
+        if (!(in[2 + i] = wrt[i] = ht_stand_in(s, in[2 + i]))) return false;
+    ht_array *y = compose_quantized_matmul(s, node->params, in);
+    return y && ht_backward(s, &y, &grad, 1, wrt, 2, grad_in + 2);
 }

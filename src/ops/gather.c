@@ -1,9 +1,9 @@
 /* Gathered and quantised matrix products (gather_mm, quantized_matmul, gather_qmm), and quantisation. */
+#include "array/op.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/groups.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/linalg.h>
 #include <hearth/ops.h>
@@ -151,7 +151,7 @@ ht_status ht_shape_quantized_matmul(const char *op, ht_array *const *in, int n_i
 
 /* ---- dense ---- */
 
-HT_AGAIN(gather_mm_again, ht_gather_mm(s, in[0], in[1], in[2], in[3]))
+HT_REPLAY(gather_mm_again, ht_gather_mm(s, in[0], in[1], in[2], in[3]))
 
 ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht_array *right) {
     if (!a || !b || !left || !right) return NULL;

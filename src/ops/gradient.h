@@ -1,9 +1,9 @@
-/* Reverse rules (vjp, ops/op.h), and their shared helpers. */
+/* Reverse rules (vjp, array/op.h), and their shared helpers. */
 #ifndef HT_OPS_GRADIENT_H
 #define HT_OPS_GRADIENT_H
 
+#include "array/op.h"
 #include "base/dtype.h"
-#include "ops/op.h"
 
 #include <hearth/ops.h>
 
@@ -39,6 +39,6 @@ static inline ht_array *ht_plus(ht_scope *s, ht_array *x, double value) {
     return x ? ht_add(s, x, ht_constant_like(s, x, value)) : NULL;
 }
 /* The output of the node whose rule is run, as an operand. */
-static inline ht_array *ht_output(const ht_array *node) { return (ht_array *)(uintptr_t)node; }
+static inline ht_array *ht_node_output(const ht_array *node) { return (ht_array *)(uintptr_t)node; }
 
 #endif

@@ -1,8 +1,8 @@
 /* Concatenation, stacking, repetition, padding and rolling. */
+#include "array/op.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>
@@ -105,7 +105,7 @@ bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool 
 /* ---- the same elements several times ---- */
 
 static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole);
-HT_AGAIN(repeated_again, repeated(s, in[0], a->number[0], a->axis[0], a->number[1]))
+HT_REPLAY(repeated_again, repeated(s, in[0], a->number[0], a->axis[0], a->number[1]))
 
 /* Axis `axis` `by` times as long: the whole of it again and again, or each element so many times. */
 static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole) {
@@ -228,7 +228,7 @@ ht_array *ht_pad_mirrored(ht_scope *s, ht_array *x, const int64_t (*widths)[2], 
     return x;
 }
 
-HT_AGAIN(roll_again, ht_roll(s, in[0], a->number[0], a->axis[0]))
+HT_REPLAY(roll_again, ht_roll(s, in[0], a->number[0], a->axis[0]))
 
 ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
     if (x && ht_recording())

@@ -1,7 +1,7 @@
 /* Contractions over chosen axes (inner, outer, tensordot, addmm), as views around one matrix product. */
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/linalg.h>
 #include <hearth/ops.h>
@@ -13,7 +13,7 @@ static ht_array *times(ht_scope *s, ht_array *x, float factor) {
     return ht_multiply(s, x, ht_full(s, (double)factor, x->dtype, NULL, 0));
 }
 
-HT_AGAIN(addmm_again, ht_addmm(s, in[0], in[1], in[2], (float)a->real[0], (float)a->real[1]))
+HT_REPLAY(addmm_again, ht_addmm(s, in[0], in[1], in[2], (float)a->real[0], (float)a->real[1]))
 
 ht_array *ht_addmm(ht_scope *s, ht_array *c, ht_array *a, ht_array *b, float alpha, float beta) {
     if (!a || !b || !c) return NULL;

@@ -1,7 +1,8 @@
 /* Matrix products of arrays with arrays and with packed weights, and rows of those. */
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/gradient.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/ops.h>
 
@@ -64,7 +65,7 @@ static ht_array *with_vectors(ht_scope *s, ht_array *a, ht_array *b, bool transp
     return y && row ? ht_squeeze(s, y, column ? -1 : -2) : y;
 }
 
-HT_AGAIN(matmul_again, ht_matmul(s, in[0], in[1], a->number[0]))
+HT_REPLAY(matmul_again, ht_matmul(s, in[0], in[1], a->number[0]))
 
 ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
     if (!a || !b) return NULL;
@@ -118,4 +119,19 @@ ht_status ht_shape_embed(const char *op, ht_array *const *in, int n_in, const vo
     if (st) return st;
     *out = (ht_result_type){HT_F32, 2, {in[0]->shape[0], ((const ht_linear_params *)params)->matrix->k}};
     return HT_OK;
+}
+
+/* ---- reverse rules ---- */
+
+/* Reverse rules of matrix products: y = a b, or a b^T. */
+
+bool ht_vjp_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *a = node->in[0], *b = node->in[1];
+    bool transposed = ((const ht_matmul_params *)(const void *)node->params)->transpose_b;
+    grad_in[0] = ht_matmul(s, grad, b, !transposed); /* g b^T, or g b */
+    if (transposed)
+        grad_in[1] = ht_matmul(s, ht_swapaxes(s, grad, -1, -2), a, false); /* g^T a */
+    else
+        grad_in[1] = ht_matmul(s, ht_swapaxes(s, a, -1, -2), grad, false); /* a^T g */
+    return grad_in[0] && grad_in[1];
 }

@@ -1,6 +1,6 @@
 /* Vector norms. */
+#include "array/op.h"
 #include "base/dtype.h"
-#include "ops/op.h"
 
 #include <hearth/linalg.h>
 #include <hearth/ops.h>

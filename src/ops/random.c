@@ -1,8 +1,8 @@
 /* Random numbers: bits from a key, and the distributions made of them. The order of the steps, and of what is rounded
  * to which dtype, is what makes the numbers those of MLX. */
+#include "array/op.h"
 #include "base/error.h"
-#include "ops/again.h"
-#include "ops/op.h"
+#include "ops/replay_arguments.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>
@@ -65,7 +65,7 @@ typedef struct stretch_args {
     int n_dims;
     int64_t shape[HT_MAX_DIMS];
 } stretch_args;
-static ht_again_fn stretches_again;
+static ht_replay_fn stretches_again;
 
 /* x has the shape that was asked for, or less, to be stretched. */
 static bool stretches(ht_scope *s, const char *name, const ht_array *x, const int64_t *shape, int n_dims) {
@@ -315,8 +315,8 @@ static ht_array *drawn_from_one(ht_scope *s, ht_array *logits, const int64_t *sh
     return ht_astype(s, ht_minimum(s, count_below(s, x, v), number(s, (double)(n - 1), HT_I32)), HT_U32);
 }
 
-HT_AGAIN(categorical_again, ht_random_categorical(s, in[0], a->axis[0], a->size, a->n_axes, in[1]))
-HT_AGAIN(permutation_again, ht_random_permutation(s, in[0], a->axis[0], in[1]))
+HT_REPLAY(categorical_again, ht_random_categorical(s, in[0], a->axis[0], a->size, a->n_axes, in[1]))
+HT_REPLAY(permutation_again, ht_random_permutation(s, in[0], a->axis[0], in[1]))
 
 /* From many: the largest of the logits, each with noise of its own. */
 ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const int64_t *shape, int n_dims,

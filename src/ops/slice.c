@@ -1,8 +1,8 @@
 /* Strided slices, with a step on each axis: viewed, and updated. */
-#include "array/record.h"
+#include "array/op.h"
+#include "array/replay.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "ops/op.h"
 
 #include <hearth/index.h>
 #include <hearth/ops.h>

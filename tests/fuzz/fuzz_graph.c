@@ -30,7 +30,7 @@ typedef struct program {
 } program;
 
 /* One program of eight has thousands of elements, most of them f32 and of one shape: more than one block of an elementwise
- * program (cpu/each.h). */
+ * program (cpu/elementwise.h). */
 static bool is_large(const program *p) { return p->size % 8 == 0; }
 
 static int next(program *p, int below) { return p->at < p->size ? p->byte[p->at++] % below : 0; }

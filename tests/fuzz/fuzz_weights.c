@@ -1,9 +1,9 @@
 /* A safetensors checkpoint: config.json, a NUL, and the header of model.safetensors. What is accepted has tensors whose
  * values can be read, whole and row by row: plain ones, those that MLX's parts are joined to, 8-bit floats with scales. */
 #include "files.h"
+#include "models/fp8_scales.h"
 #include "models/pack.h"
-#include "models/scales.h"
-#include "models/stored.h"
+#include "models/tensor_read.h"
 #include "models/weights.h"
 
 #include <hearth/hearth.h>
@@ -19,12 +19,12 @@ static void check(int promise) {
 
 /* With its scales, if they are found: then there is one for each part. Of several matrices in one tensor the last one is
  * read, and its second half. */
-static void read_scaled(const ht_checkpoint_files *c, const char *name, const ht_stored *t) {
-    ht_scales scales;
+static void read_scaled(const ht_checkpoint_files *c, const char *name, const ht_stored_tensor *t) {
+    ht_fp8_scales scales;
     ht_error err = {0};
     if (t->n_dims != 2 && t->n_dims != 3) return;
     int64_t n = t->n_dims == 3 ? t->dims[0] : 0, rows = t->dims[t->n_dims - 2], k = t->dims[t->n_dims - 1];
-    ht_status status = ht_scales_find(c, name, n, rows, k, &scales, &err);
+    ht_status status = ht_fp8_scales_find(c, name, n, rows, k, &scales, &err);
     check(!status || (err.status == status && err.message[0]));
     if (status || !scales.any) return;
     check(scales.rows >= 1 && scales.columns >= 1 && scales.n_rows == rows);
@@ -32,7 +32,7 @@ static void read_scaled(const ht_checkpoint_files *c, const char *name, const ht
     for (int half = 0; half < 2; half++) {
         int64_t row = half * (rows / 2);
         ht_matrix m = {.n_rows = rows - row, .k = k};
-        status = ht_scales_read(&scales, n ? n - 1 : 0, row, &m, &err);
+        status = ht_fp8_scales_read(&scales, n ? n - 1 : 0, row, &m, &err);
         check(!status || (err.status == status && err.message[0]));
         check(status || (m.scale_rows >= 1 && m.scale_columns == scales.columns));
         float sum = 0;
@@ -43,19 +43,19 @@ static void read_scaled(const ht_checkpoint_files *c, const char *name, const ht
     }
 }
 
-static void read_values(const ht_checkpoint_files *c, const ht_stored *t) {
+static void read_values(const ht_checkpoint_files *c, const ht_stored_tensor *t) {
     int64_t n = 1, k = t->n_dims ? t->dims[t->n_dims - 1] : 1;
     for (int d = 0; d < t->n_dims; d++) n *= t->dims[d];
     if (t->type < 0 || n < 1) return;
-    check((size_t)n <= 8 * (size_t)FILES_DATA_MAX && ht_stored_size(t, n) == t->n_bytes && k % ht_stored_unit(t) == 0);
+    check((size_t)n <= 8 * (size_t)FILES_DATA_MAX && ht_tensor_size(t, n) == t->n_bytes && k % ht_tensor_unit(t) == 0);
     float *values = malloc(2 * (size_t)n * sizeof *values), *row = values + n;
     if (!values) return;
     ht_error err = {0};
-    check(ht_stored_read_f32(t, n, values, &err) == HT_OK);
+    check(ht_tensor_read_f32(t, n, values, &err) == HT_OK);
     for (int64_t r = 0; t->n_dims >= 2 && r < n / k; r++) {
-        ht_stored one = ht_stored_rows(t, r, 1);
+        ht_stored_tensor one = ht_tensor_rows(t, r, 1);
         check(one.n_dims == 2 && one.dims[0] == 1 && one.dims[1] == k);
-        check(ht_stored_read_f32(&one, k, row + r * k, &err) == HT_OK);
+        check(ht_tensor_read_f32(&one, k, row + r * k, &err) == HT_OK);
     }
     check(t->n_dims < 2 || !memcmp(values, row, (size_t)n * sizeof *values));
     free(values);
@@ -72,7 +72,7 @@ static void use(const ht_checkpoint_files *c) {
     ht_error err = {0};
     size_t stored = 0, told = 0, bytes;
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
-        ht_stored t;
+        ht_stored_tensor t;
         ht_checkpoint_tensor_at(c, i, &t);
         check(t.number == i && t.n_dims <= HT_SAFETENSORS_RANK_MAX && t.type_name && t.type_name[0]);
         stored += ht_safetensors_at(c->tensors, i)->n_bytes;

@@ -1,10 +1,10 @@
-"""Makes src/formats/grids.c from the tables of the `gguf` package (gguf.quants).
+"""Makes src/formats/codebook_tables.c from the tables of the `gguf` package (gguf.quants).
 
-    python3 tests/golden/grids.py > src/formats/grids.c      (needs: pip install gguf==0.19.0)"""
+    python3 tests/golden/grids.py > src/formats/codebook_tables.c      (needs: pip install gguf==0.19.0)"""
 from gguf import quants
 
 print("""/* Codebooks of the IQ types, made by tests/golden/grids.py from the tables of gguf 0.19.0 (gguf.quants); do not edit. */
-#include "formats/grids.h"
+#include "formats/codebook_tables.h"
 """)
 for name, table in {"iq2_xxs": quants.IQ2_XXS, "iq2_xs": quants.IQ2_XS, "iq2_s": quants.IQ2_S, "iq3_xxs": quants.IQ3_XXS,
                     "iq3_s": quants.IQ3_S, "iq1": quants.IQ1_S}.items():

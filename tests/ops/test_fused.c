@@ -1,6 +1,6 @@
 /* Norms, position embeddings, attention and products of every instruction set against the plain ones: odd sizes, tails, any
  * strides, extreme values, one thread and several. */
-#include "cpu/reference/value.h"
+#include "cpu/element.h"
 #include "support/operands.h"
 #include "support/test.h"
 #include "support/weights.h"

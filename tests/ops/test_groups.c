@@ -1,7 +1,7 @@
 /* Products by quantised matrices of every mode and number of bits, of every instruction set, against the plain kernel: few
  * rows and many, by rows and by columns of the matrix, sizes that fill neither lanes nor blocks, any bits as numbers. */
 #include "base/dtype.h"
-#include "cpu/reference/value.h"
+#include "cpu/element.h"
 #include "support/kernels.h"
 #include "support/test.h"
 #include "support/weights.h"

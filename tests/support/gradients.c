@@ -1,8 +1,8 @@
 #include "support/gradients.h"
 
 #include "array/array.h"
+#include "array/op.h"
 #include "ops/gradient.h"
-#include "ops/op.h"
 #include "support/test.h"
 
 #include <math.h>

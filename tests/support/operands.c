@@ -1,7 +1,7 @@
 #include "support/operands.h"
 
 #include "base/half.h"
-#include "cpu/reference/value.h"
+#include "cpu/element.h"
 #include "support/test.h"
 #include "support/weights.h"
 

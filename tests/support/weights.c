@@ -3,7 +3,7 @@
 #include "base/half.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"
-#include "formats/unpack.h"
+#include "formats/codebook.h"
 
 #include <string.h>
 
@@ -252,8 +252,8 @@ static void take_scales(ht_weight_type type, void *block, int g, test_block *out
 }
 
 /* Types that are unpacked: test_dequantize.c says that they are so correctly. */
-static test_block unpacked_block(const ht_unpacker *u, const void *block, int g) {
-    ht_unpacked w;
+static test_block unpacked_block(const ht_codebook_fn *u, const void *block, int g) {
+    ht_codebook_group w;
     u->unpack(block, g, &w);
     test_block out = {.halves = u->halves, .scale = {w.scale[0], u->halves == 2 ? w.scale[1] : 0.0f}};
     for (int i = 0; i < 32; i++) out.q[i] = w.q[i] - u->bias;
@@ -267,7 +267,7 @@ test_block test_block_of(ht_weight_type type, const void *row, int64_t block) {
     float integers[HT_BLOCK_K];
     memcpy(copy, (const uint8_t *)row + (size_t)(block / per) * info->block_bytes, info->block_bytes);
     test_block out = {0};
-    if (ht_unpacker_of(type)) return unpacked_block(ht_unpacker_of(type), copy, group);
+    if (ht_codebook_of(type)) return unpacked_block(ht_codebook_of(type), copy, group);
     take_scales(type, copy, group, &out);
     ht_dequantize(type, copy, info->block, integers);
     for (int i = 0; i < 32; i++) out.q[i] = (int)integers[32 * group + i];

@@ -1,6 +1,6 @@
 /* Perplexity and divergence: against float32 transformers (tests/golden/make_perplexity.py), and what is refused. */
 #include "device/device.h"
-#include "generate/divergence.h"
+#include "generate/kl_divergence.h"
 #include "models/model.h"
 #include "support/golden.h"
 #include "support/scratch.h"
@@ -186,10 +186,10 @@ static void rows(void **state) {
             y[i] = x[i] + (float)(((double)(seed >> 8) / (1 << 24) - 0.5) * off);
         }
         ht_row_summary sx = ht_row_summarise(ops, x, VOCAB), sy = ht_row_summarise(ops, y, VOCAB);
-        double found = ht_row_divergence(ops, x, &sx, y, &sy, VOCAB), wanted = divergence(x, y, VOCAB);
+        double found = ht_row_kl(ops, x, &sx, y, &sy, VOCAB), wanted = divergence(x, y, VOCAB);
         print_message("logits that are off by %g: divergence %g, %g by its definition\n", off, found, wanted);
         assert_true(fabs(found - wanted) <= 1e-4 * wanted);
-        assert_true(x[sx.top] == sx.max && ht_row_divergence(ops, x, &sx, x, &sx, VOCAB) == 0);
+        assert_true(x[sx.top] == sx.max && ht_row_kl(ops, x, &sx, x, &sx, VOCAB) == 0);
     }
     for (int i = 0; i < VOCAB; i++) x[i] = 1;
     ht_row_summary s = ht_row_summarise(ops, x, VOCAB);

@@ -1,7 +1,7 @@
 /* Generation on a small model: repeatable, streamed whole characters, stops, limits, cancellation, steady memory. */
 #include "base/text.h"
-#include "generate/output.h"
-#include "generate/session_inside.h"
+#include "generate/session_internal.h"
+#include "generate/text_stream.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -251,28 +251,29 @@ static void text_is_held_back_only_as_needed(void **state) {
     static const char *const stops[] = {"abcd", "cx", "\xc3\xa9!"};
     static const struct {
         const char *put, *shown;
-        ht_output_state state;
-    } steps[] = {{"xa", "x", HT_OUTPUT_OPEN},        {"b", "", HT_OUTPUT_OPEN},      {"c", "", HT_OUTPUT_OPEN},
-                 {"e", "abce", HT_OUTPUT_OPEN},      {"abab", "ab", HT_OUTPUT_OPEN}, {"\xc3\xa9", "ab", HT_OUTPUT_OPEN},
-                 {"?", "\xc3\xa9?", HT_OUTPUT_OPEN}, {"abc", "", HT_OUTPUT_OPEN},    {"x!", "ab", HT_OUTPUT_STOPPED},
-                 {"more", "", HT_OUTPUT_OPEN}};
+        ht_text_stream_state state;
+    } steps[] = {{"xa", "x", HT_TEXT_STREAM_OPEN},        {"b", "", HT_TEXT_STREAM_OPEN},
+                 {"c", "", HT_TEXT_STREAM_OPEN},          {"e", "abce", HT_TEXT_STREAM_OPEN},
+                 {"abab", "ab", HT_TEXT_STREAM_OPEN},     {"\xc3\xa9", "ab", HT_TEXT_STREAM_OPEN},
+                 {"?", "\xc3\xa9?", HT_TEXT_STREAM_OPEN}, {"abc", "", HT_TEXT_STREAM_OPEN},
+                 {"x!", "ab", HT_TEXT_STREAM_STOPPED},    {"more", "", HT_TEXT_STREAM_OPEN}};
     static reader r;
     r = (reader){0};
-    ht_output o = {.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
+    ht_text_stream o = {.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         r.n = 0, r.text[0] = '\0';
-        assert_int_equal(ht_output_put(&o, steps[i].put, strlen(steps[i].put)), steps[i].state);
+        assert_int_equal(ht_text_stream_put(&o, steps[i].put, strlen(steps[i].put)), steps[i].state);
         assert_string_equal(r.text, steps[i].shown);
     }
-    assert_int_equal(ht_output_end(&o), HT_OUTPUT_OPEN);
-    ht_output_free(&o);
+    assert_int_equal(ht_text_stream_end(&o), HT_TEXT_STREAM_OPEN);
+    ht_text_stream_free(&o);
     r = (reader){0};
-    o = (ht_output){.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
-    ht_output_put(&o, "yabc", 4);
+    o = (ht_text_stream){.stop = stops, .n_stop = 3, .fn = read_text, .user = &r};
+    ht_text_stream_put(&o, "yabc", 4);
     assert_string_equal(r.text, "y");
-    ht_output_end(&o);
+    ht_text_stream_end(&o);
     assert_string_equal(r.text, "yabc"); /* no stop came: it belongs to the output */
-    ht_output_free(&o);
+    ht_text_stream_free(&o);
 }
 
 static void a_reader_can_stop(void **state) {

@@ -1,5 +1,5 @@
 /* The gradient of every operation, against finite differences in f64. */
-#include "ops/op.h"
+#include "array/op.h"
 #include "support/arrays.h"
 #include "support/gradients.h"
 #include "support/test.h"

@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "formats/affine.h"
 #include "formats/json.h"
+#include "models/file_rows.h"
+#include "models/fp8_scales.h"
 #include "models/pack.h"
-#include "models/scales.h"
-#include "models/stored.h"
-#include "models/table.h"
+#include "models/tensor_read.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -28,13 +28,13 @@ static uint32_t crc32_of(const void *bytes, size_t n) {
 }
 
 /* Its values; those of mxfp8 with the scales beside them. */
-static void read_values(const ht_checkpoint_files *c, const char *name, const ht_stored *t, float values[N]) {
+static void read_values(const ht_checkpoint_files *c, const char *name, const ht_stored_tensor *t, float values[N]) {
     ht_error err = {0};
-    if (ht_stored_read_f32(t, N, values, &err)) fail_msg("%s: %s", name, err.message);
+    if (ht_tensor_read_f32(t, N, values, &err)) fail_msg("%s: %s", name, err.message);
     if (t->type != HT_W_F8_E4M3) return;
-    ht_scales scales;
+    ht_fp8_scales scales;
     ht_matrix m = {.n_rows = ROWS, .k = COLUMNS};
-    if (ht_scales_find(c, name, 0, ROWS, COLUMNS, &scales, &err) || ht_scales_read(&scales, 0, 0, &m, &err))
+    if (ht_fp8_scales_find(c, name, 0, ROWS, COLUMNS, &scales, &err) || ht_fp8_scales_read(&scales, 0, 0, &m, &err))
         fail_msg("%s: %s", name, err.message);
     assert_true(scales.any && m.scale_rows == 1 && m.scale_columns == 32);
     for (int i = 0; i < N; i++) values[i] *= m.scales[i / 32];
@@ -52,7 +52,7 @@ static void values_equal_mlx(void **state) {
     const char *name;
     int n = 0;
     json_object_foreach(json_object_get(golden, "values"), name, value) {
-        ht_stored t;
+        ht_stored_tensor t;
         float values[N];
         snprintf(path, sizeof path, "%s.weight", name);
         assert_true(ht_checkpoint_find(c, path, &t));
@@ -66,7 +66,7 @@ static void values_equal_mlx(void **state) {
     /* What the weights are joined from is not counted again. */
     size_t bytes = 0;
     for (size_t i = 0; i < ht_checkpoint_n_tensors(c); i++) {
-        ht_stored t;
+        ht_stored_tensor t;
         ht_checkpoint_tensor_at(c, i, &t);
         bytes += t.n_bytes;
         if (t.n_dims == 1) assert_true(t.dims[0] == 0 && t.n_bytes == 0);
@@ -87,21 +87,21 @@ static void rows_and_tables(void **state) {
     ht_error err = {0};
     if (ht_checkpoint_open(types, &c, &err)) fail_msg("%s", err.message);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        ht_stored t;
+        ht_stored_tensor t;
         float whole[N], row[COLUMNS];
         assert_true(ht_checkpoint_find(c, names[i], &t));
         read_values(c, names[i], &t, whole);
-        ht_stored second = ht_stored_rows(&t, 1, 1);
+        ht_stored_tensor second = ht_tensor_rows(&t, 1, 1);
         assert_true(second.dims[0] == 1 && second.dims[1] == COLUMNS && 2 * second.n_bytes == t.n_bytes);
-        assert_int_equal(ht_stored_read_f32(&second, COLUMNS, row, &err), HT_OK);
+        assert_int_equal(ht_tensor_read_f32(&second, COLUMNS, row, &err), HT_OK);
         assert_memory_equal(row, whole + COLUMNS, sizeof row);
         ht_matrix *m;
-        assert_int_equal(ht_table_new(&t, &m, &err), HT_OK);
+        assert_int_equal(ht_file_rows_new(&t, &m, &err), HT_OK);
         for (int r = ROWS - 1; r >= 0; r--) {
             assert_int_equal(m->ops->row(m, r, row, &err), HT_OK);
             assert_memory_equal(row, whole + r * COLUMNS, sizeof row);
         }
-        ht_table_free(m);
+        ht_file_rows_free(m);
     }
     ht_checkpoint_close(c);
 }

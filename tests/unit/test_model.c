@@ -1,10 +1,10 @@
 /* Loading and describing models: what is refused, with which words, and that nothing is left behind. */
 #include "generate/cache.h"
+#include "models/file_rows.h"
 #include "models/kv.h"
 #include "models/model.h"
 #include "models/pack.h"
 #include "models/registry.h"
-#include "models/table.h"
 #include "support/gguf_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -347,7 +347,7 @@ static void rows_in_order(void **state) {
     ht_error err = {0};
     ht_file *file;
     assert_int_equal(ht_file_open(scratch_path("rows"), &file, &err), HT_OK);
-    ht_stored t = {
+    ht_stored_tensor t = {
         .file = file, .file_name = "rows", .type = HT_W_F32, .n_dims = 2, .dims = {ROWS, K}, .n_bytes = sizeof stored};
     const ht_matrix_kind kind = {.precision = HT_PRECISION_REFERENCE, .type = HT_W_F32, .n_rows = ROWS, .k = K};
     for (int interleaved = 0; interleaved < 2; interleaved++) {
@@ -394,16 +394,16 @@ static void rows_of_a_table(void **state) {
     ht_file *file;
     ht_matrix *m;
     assert_int_equal(ht_file_open(scratch_path("rows"), &file, &err), HT_OK);
-    ht_stored t = {
+    ht_stored_tensor t = {
         .file = file, .type = HT_W_F32, .n_dims = 2, .dims = {ROWS, K}, .offset = BEFORE, .n_bytes = sizeof stored};
-    assert_int_equal(ht_table_new(&t, &m, &err), HT_OK);
+    assert_int_equal(ht_file_rows_new(&t, &m, &err), HT_OK);
     ht_file_close(file);
     assert_true(m->n_rows == ROWS && m->k == K && m->packed_bytes == 0);
     for (int r = ROWS - 1; r >= 0; r--) {
         assert_int_equal(m->ops->row(m, r, row, &err), HT_OK);
         assert_memory_equal(row, stored[r], sizeof row);
     }
-    ht_table_free(m);
+    ht_file_rows_free(m);
     remove(scratch_path("rows"));
 }
 

@@ -59,7 +59,7 @@ static void the_scale_of_the_whole(void **state) {
     scratch_make();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ht_checkpoint_files *c;
-        ht_stored t;
+        ht_stored_tensor t;
         ht_error err = {0};
         if (open_sample(&cases[i].s, &c, &err)) fail_msg("case %zu: %s", i, err.message);
         assert_true(ht_checkpoint_find(c, "model.x.weight", &t));
@@ -123,7 +123,7 @@ static void experts_in_one_tensor(void **state) {
         const bool modelopt = i % 2;
         const char *name = modelopt ? "model.x" : "model.x.weight";
         ht_checkpoint_files *c;
-        ht_stored t;
+        ht_stored_tensor t;
         ht_error err = {0};
         if (open_stacked(modelopt, cases[k].n_dims, cases[k].dims, values, &c, &err)) fail_msg("%s", err.message);
         assert_true(ht_checkpoint_find(c, name, &t));

@@ -198,7 +198,7 @@ static void chains_give_the_bits_of_eager_evaluation(void **state) {
     free_matrices();
 }
 
-/* A head of which the highest outputs can be had for less (cpu/split.h). */
+/* A head of which the highest outputs can be had for less (cpu/coarse_head.h). */
 enum { OUTPUTS = 2300 };
 static ht_matrix head;
 
@@ -237,7 +237,8 @@ static void the_highest_outputs_are_there(void **state) {
     (void)state;
     static float all[MAX_ROWS * OUTPUTS], top[MAX_ROWS * OUTPUTS];
     uint64_t seed = 6;
-    head = (ht_matrix){.ops = ht_cpu_split_ops(ht_cpu_isa_best()), .type = HT_W_Q8_0, .n_rows = OUTPUTS, .k = WIDTH};
+    head =
+        (ht_matrix){.ops = ht_cpu_coarse_head_ops(ht_cpu_isa_best()), .type = HT_W_Q8_0, .n_rows = OUTPUTS, .k = WIDTH};
     head.packed_bytes = head.ops->packed_bytes(head.type, OUTPUTS, WIDTH);
     head.packed = aligned_alloc(64, (head.packed_bytes + 63) / 64 * 64);
     ht_block_q8_0 *rows = malloc(OUTPUTS * test_row_bytes(HT_W_Q8_0, WIDTH));

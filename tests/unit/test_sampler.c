@@ -1,8 +1,8 @@
 /* The sampler against a plain implementation that sorts everything, its statistics, and its errors. */
 #include "device/device.h"
 #include "device/matrix.h"
+#include "generate/logits_row.h"
 #include "generate/philox.h"
-#include "generate/row.h"
 #include "generate/sampler.h"
 #include "support/test.h"
 
@@ -314,7 +314,7 @@ static void wide_nucleus_is_exact(void **state) {
         for (int i = 0; i < N; i++) x[i] = kind == 0 ? bell() : kind == 1 ? 0.25f * floorf(4 * bell()) : 1;
         for (int i = 0; i < N && kind == 3; i++) x[i] = 10 * (float)i / N;            /* rises */
         for (int i = 0; i < N && kind == 4; i++) x[i] = i ? 1 + 0.0001f * bell() : 8; /* all but one close together */
-        ht_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
+        ht_logits_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
         assert_true(ht_row_scan(&row));
         for (int i = 0; i < N; i++) sorted[i] = ht_rank(x[i], i);
         ht_ranked_sort(sorted, N);
@@ -349,7 +349,7 @@ static void the_highest_are_found(void **state) {
             sorted[i] = ht_rank(x[i], i);
         }
         ht_ranked_sort(sorted, N);
-        ht_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
+        ht_logits_row row = {.ops = ops, .x = x, .n = N, .block_max = block_max};
         assert_true(ht_row_scan(&row));
         for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
             ht_row_top(&row, counts[c], out);

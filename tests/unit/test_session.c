@@ -1,5 +1,5 @@
 /* Sessions on a small model: the bits do not depend on chunks, company or history; limits, rewinding, cancellation. */
-#include "generate/session_inside.h"
+#include "generate/session_internal.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"

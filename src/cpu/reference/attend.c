@@ -1,9 +1,9 @@
 /* Attention over the KV cache of a step, one query head at a time, in f64: the reference of the blocked kernels. */
 #include "base/math.h"
+#include "cpu/element.h"
 #include "cpu/kv.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * wrap around, and what they give when divided by zero is 0, as in NumPy. */
 #include "base/error.h"
 #include "base/math_double.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@ typedef double f64_fn(double, double);
 typedef int64_t int_fn(bool is_signed, int64_t, int64_t);
 typedef bool bool_fn(bool, bool);
 
-static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f32, f64_fn *f64, int_fn *integer,
+static inline void apply(const ht_call *call, const ht_strided_span *s, f32_fn *f32, f64_fn *f64, int_fn *integer,
                          bool_fn *truth) {
     ht_dtype t = call->in[0].dtype, r = call->out.dtype;
     bool is_signed = ht_dtype_is_signed(t);
@@ -36,13 +36,15 @@ static bool less(bool is_signed, int64_t a, int64_t b) { return is_signed ? a < 
 
 /* A function of integers alone gives NULL for f32 and f64, one of floating point alone for integers. */
 #define BINARY(name, f32, f64, integer, truth)                                                                         \
-    static void name##_span(const ht_call *call, const ht_span *s) { apply(call, s, f32, f64, integer, truth); }       \
+    static void name##_span(const ht_call *call, const ht_strided_span *s) {                                           \
+        apply(call, s, f32, f64, integer, truth);                                                                      \
+    }                                                                                                                  \
     ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
         bool floating = ht_dtype_is_float(call->in[0].dtype);                                                          \
         if (floating ? (f32_fn *)f32 == NULL : (int_fn *)integer == NULL)                                              \
             return ht_fail(err, HT_ERR_UNSUPPORTED, "%s of %s is not defined", #name,                                  \
                            ht_dtype_name(call->in[0].dtype));                                                          \
-        ht_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                             \
+        ht_strided_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                     \
         return HT_OK;                                                                                                  \
     }
 
@@ -157,7 +159,7 @@ BINARY(right_shift, NULL, NULL, right_shift_int, NULL)
 
 /* ---- one of two ---- */
 
-static void where_span(const ht_call *call, const ht_span *s) {
+static void where_span(const ht_call *call, const ht_strided_span *s) {
     const uint8_t *condition = call->in[0].data;
     const char *x = call->in[1].data, *y = call->in[2].data;
     char *out = call->out.data;
@@ -172,6 +174,6 @@ static void where_span(const ht_call *call, const ht_span *s) {
 
 ht_status ht_plain_where(const ht_call *call, ht_error *err) {
     (void)err;
-    ht_elementwise(call, HT_GRAIN_PLAIN, where_span);
+    ht_strided_elementwise(call, HT_GRAIN_PLAIN, where_span);
     return HT_OK;
 }

@@ -1,6 +1,6 @@
 #include "cpu/reference/combine.h"
 
-#include "cpu/reference/value.h"
+#include "cpu/element.h"
 
 static float same_f32(float x) { return x; }
 static double same_f64(double x) { return x; }

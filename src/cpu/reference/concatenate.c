@@ -1,7 +1,7 @@
 /* Concatenation along an axis: each array is copied to its window of the result. */
 #include "base/dtype.h"
-#include "cpu/reference/move.h"
 #include "cpu/reference/reference.h"
+#include "cpu/reference/strided_copy.h"
 #include "device/params.h"
 
 ht_status ht_plain_concatenate(const ht_call *call, ht_error *err) {

@@ -1,12 +1,12 @@
 /* Copies and fills. */
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <string.h>
 
-static void copy_span(const ht_call *call, const ht_span *s) {
+static void copy_span(const ht_call *call, const ht_strided_span *s) {
     size_t bytes = ht_dtype_bytes(call->out.dtype);
     char *out = (char *)call->out.data + s->offset[0] * (int64_t)bytes;
     const char *in = (const char *)call->in[0].data + s->offset[1] * (int64_t)bytes;
@@ -35,11 +35,11 @@ static void copy_span(const ht_call *call, const ht_span *s) {
 
 ht_status ht_plain_copy(const ht_call *call, ht_error *err) {
     (void)err;
-    ht_elementwise(call, HT_GRAIN_CHEAP, copy_span);
+    ht_strided_elementwise(call, HT_GRAIN_CHEAP, copy_span);
     return HT_OK;
 }
 
-static void cast_span(const ht_call *call, const ht_span *s) {
+static void cast_span(const ht_call *call, const ht_strided_span *s) {
     ht_dtype from = call->in[0].dtype, to = call->out.dtype;
     const void *in = call->in[0].data;
     void *out = call->out.data;
@@ -56,33 +56,33 @@ static void cast_span(const ht_call *call, const ht_span *s) {
 
 ht_status ht_plain_cast(const ht_call *call, ht_error *err) {
     (void)err;
-    ht_elementwise(call, HT_GRAIN_PLAIN, cast_span);
+    ht_strided_elementwise(call, HT_GRAIN_PLAIN, cast_span);
     return HT_OK;
 }
 
-static void sequence_span(const ht_call *call, const ht_span *s, double value, double step) {
+static void sequence_span(const ht_call *call, const ht_strided_span *s, double value, double step) {
     for (int64_t i = s->offset[0]; i < s->offset[0] + s->n; i++)
         ht_set_f64(call->out.dtype, call->out.data, i, value + (double)i * step);
 }
 
-static void full_span(const ht_call *call, const ht_span *s) {
+static void full_span(const ht_call *call, const ht_strided_span *s) {
     const ht_full_params *p = call->params;
     sequence_span(call, s, p->value, 0.0);
 }
 
-static void arange_span(const ht_call *call, const ht_span *s) {
+static void arange_span(const ht_call *call, const ht_strided_span *s) {
     const ht_full_params *p = call->params;
     sequence_span(call, s, p->value, p->step);
 }
 
 ht_status ht_plain_full(const ht_call *call, ht_error *err) {
     (void)err;
-    ht_elementwise(call, HT_GRAIN_PLAIN, full_span);
+    ht_strided_elementwise(call, HT_GRAIN_PLAIN, full_span);
     return HT_OK;
 }
 
 ht_status ht_plain_arange(const ht_call *call, ht_error *err) {
     (void)err;
-    ht_elementwise(call, HT_GRAIN_PLAIN, arange_span);
+    ht_strided_elementwise(call, HT_GRAIN_PLAIN, arange_span);
     return HT_OK;
 }

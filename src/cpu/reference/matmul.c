@@ -1,8 +1,8 @@
 /* Batched products of arrays. Floating-point sums are taken in f64 and rounded once, integer sums are exact. */
 #include "base/checked.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat) {

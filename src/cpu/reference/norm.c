@@ -1,8 +1,8 @@
 /* RMS norm and layer norm over the last axis. */
 #include "base/error.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {

@@ -1,7 +1,7 @@
 /* The gradients of RMS norm and layer norm, in f64. */
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 /* What the columns need to know of a row. */

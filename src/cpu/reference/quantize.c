@@ -2,10 +2,10 @@
  * f64. */
 #include "base/checked.h"
 #include "base/error.h"
-#include "cpu/gathered.h"
+#include "cpu/element.h"
+#include "cpu/gather_qmm.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 #include "formats/groups.h"
 
@@ -80,19 +80,19 @@ static double weight(const product_job *job, int64_t entry, int64_t l, int64_t j
         const ht_view *b = &call->in[1];
         int last = b->n_dims - 1;
         return ht_get_f64(b->dtype, b->data,
-                          ht_gathered_right(call, b, entry) + l * b->stride[last - 1] + j * b->stride[last]);
+                          ht_gather_right(call, b, entry) + l * b->stride[last - 1] + j * b->stride[last]);
     }
     const ht_quantization *how = &job->p->how;
     int64_t row = job->p->transpose ? j : l, column = job->p->transpose ? l : j;
     const ht_view *w = &call->in[1], *scales = &call->in[2], *biases = &call->in[3];
     int64_t groups = scales->shape[scales->n_dims - 1], words = w->shape[w->n_dims - 1], g = column / how->group;
-    int64_t at = ht_gathered_right(call, scales, entry) + row * groups + g;
-    const uint8_t *numbers = (const uint8_t *)w->data + (ht_gathered_right(call, w, entry) + row * words) * 4 +
-                             g * how->group * how->bits / 8;
+    int64_t at = ht_gather_right(call, scales, entry) + row * groups + g;
+    const uint8_t *numbers =
+        (const uint8_t *)w->data + (ht_gather_right(call, w, entry) + row * words) * 4 + g * how->group * how->bits / 8;
     float x[HT_GROUP_MOST], scale = ht_groups_scale(how->mode, scales->dtype, scales->data, at), bias = 0.0f;
     if (!ht_view_absent(biases))
         bias = ht_groups_scale(how->mode, biases->dtype, biases->data,
-                               ht_gathered_right(call, biases, entry) + row * groups + g);
+                               ht_gather_right(call, biases, entry) + row * groups + g);
     ht_groups_decode(how, numbers, scale, bias, x);
     return (double)x[column % how->group];
 }
@@ -103,7 +103,7 @@ static void multiply_columns(void *arg, int64_t begin, int64_t end, int worker) 
     const ht_view *x = &job->call->in[0], *out = &job->call->out;
     int last = x->n_dims - 1;
     for (int64_t c = begin; c < end; c++) {
-        int64_t entry = c / job->n, j = c % job->n, from = ht_gathered_left(job->call, entry);
+        int64_t entry = c / job->n, j = c % job->n, from = ht_gather_left(job->call, entry);
         for (int64_t i = 0; i < job->m; i++) {
             double sum = 0.0;
             for (int64_t l = 0; l < job->k; l++)
@@ -116,7 +116,7 @@ static void multiply_columns(void *arg, int64_t begin, int64_t end, int worker) 
 
 static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_error *err) {
     const ht_view *x = &call->in[0], *out = &call->out;
-    ht_status st = ht_gathered_check(call, err);
+    ht_status st = ht_gather_check(call, err);
     if (st || ht_view_size(out) == 0) return st;
     product_job job = {call, p, out->shape[out->n_dims - 2], out->shape[out->n_dims - 1], x->shape[x->n_dims - 1]};
     ht_pool_run(call->pool, ht_view_size(out) / job.m, 1, multiply_columns, &job);

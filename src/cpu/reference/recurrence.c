@@ -1,7 +1,7 @@
 /* First-order recurrence y_i = x_i + d_i * y_(i-1) along rows, kept in f64 on the way. */
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 static void rows(void *arg, int64_t begin, int64_t end, int worker) {

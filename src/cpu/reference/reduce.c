@@ -2,9 +2,9 @@
  * value, so that it is never lost. */
 #include "base/error.h"
 #include "base/math.h"
-#include "cpu/along.h"
+#include "cpu/axis_view.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
 #include "device/params.h"
 
 #include <string.h>
@@ -197,16 +197,16 @@ static void softmax_lines(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const ht_call *call = arg;
     const ht_view *in = &call->in[0];
-    const ht_along along = ht_along_of(in, ((const ht_along_params *)call->params)->behind);
+    const ht_axis_view along = ht_axis_view_of(in, ((const ht_along_params *)call->params)->behind);
     for (int64_t i = begin; i < end; i++)
         softmax_row(&(row){.dtype = in->dtype,
                            .out_dtype = call->out.dtype,
                            .data = in->data,
-                           .at = ht_along_in(&along, i),
+                           .at = ht_axis_view_in(&along, i),
                            .stride = in->stride[along.axis],
                            .n = along.n,
                            .out = call->out.data,
-                           .out_at = ht_along_out(&along, i),
+                           .out_at = ht_axis_view_out(&along, i),
                            .out_stride = along.inner});
 }
 
@@ -215,7 +215,7 @@ ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
     if (!ht_dtype_is_float(in->dtype))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "softmax of %s is not defined; cast to a floating-point type first",
                        ht_dtype_name(in->dtype));
-    const int64_t n = ht_along_of(in, ((const ht_along_params *)call->params)->behind).n, size = ht_view_size(in);
+    const int64_t n = ht_axis_view_of(in, ((const ht_along_params *)call->params)->behind).n, size = ht_view_size(in);
     if (size > 0)
         ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), softmax_lines, (void *)(uintptr_t)call);
     return HT_OK;

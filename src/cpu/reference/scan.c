@@ -1,7 +1,7 @@
 /* Cumulative sums, products and extremes along an axis. Floating point is kept in f64 on the way. */
-#include "cpu/along.h"
+#include "cpu/axis_view.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
 #include "device/params.h"
 
 typedef double float_fn(double so_far, double next);
@@ -9,7 +9,7 @@ typedef int64_t int_fn(bool is_signed, int64_t so_far, int64_t next);
 
 typedef struct scan {
     const ht_call *call;
-    ht_along along;
+    ht_axis_view along;
     double float_start;
     float_fn *floating;
     int_fn *integer;
@@ -57,12 +57,12 @@ static void scan_line(const scan *s, int64_t at, int64_t to) {
 static void scan_lines(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan *s = arg;
-    for (int64_t i = begin; i < end; i++) scan_line(s, ht_along_in(&s->along, i), ht_along_out(&s->along, i));
+    for (int64_t i = begin; i < end; i++) scan_line(s, ht_axis_view_in(&s->along, i), ht_axis_view_out(&s->along, i));
 }
 
 static ht_status run(const ht_call *call, double start, float_fn *floating, int_fn *integer) {
     const ht_view *x = &call->in[0];
-    scan s = {call, ht_along_of(x, ((const ht_scan_params *)call->params)->behind), start, floating, integer};
+    scan s = {call, ht_axis_view_of(x, ((const ht_scan_params *)call->params)->behind), start, floating, integer};
     const int64_t size = ht_view_size(x);
     if (size > 0) ht_pool_run(call->pool, size / s.along.n, ht_row_grain(HT_GRAIN_PLAIN, s.along.n), scan_lines, &s);
     return HT_OK;

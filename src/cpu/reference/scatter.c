@@ -4,10 +4,10 @@
  * own, columns of all slices where slices are long, and else a range of places. */
 #include "base/dtype.h"
 #include "cpu/reference/combine.h"
-#include "cpu/reference/move.h"
-#include "cpu/reference/places.h"
+#include "cpu/reference/index_check.h"
 #include "cpu/reference/reference.h"
-#include "cpu/walk.h"
+#include "cpu/reference/strided_copy.h"
+#include "cpu/strided_iterator.h"
 
 typedef struct scatter_job {
     ht_scatter_mode mode;
@@ -16,7 +16,7 @@ typedef struct scatter_job {
     int n_index_dims;     /* leading axes of updates */
     int64_t n, size, n_parts;
     size_t bytes;
-    ht_walk walk; /* of a slice in the result and in the updates */
+    ht_strided_iterator iterator; /* of a slice in the result and in the updates */
 } scatter_job;
 
 typedef struct slice_job {
@@ -25,7 +25,7 @@ typedef struct slice_job {
     const char *from;
 } slice_job;
 
-static void join_span(void *arg, const ht_span *s) {
+static void join_span(void *arg, const ht_strided_span *s) {
     const slice_job *slice = arg;
     const int64_t bytes = (int64_t)slice->job->bytes;
     ht_combine(slice->job->mode, slice->job->out->dtype, slice->to + s->offset[0] * bytes, s->stride[0], NULL,
@@ -37,7 +37,7 @@ static void join_slice(const scatter_job *job, int64_t i, int64_t begin, int64_t
     const int64_t bytes = (int64_t)job->bytes;
     slice_job slice = {job, (char *)job->out->data + job->place[i] * bytes,
                        (const char *)job->updates->data + ht_view_offset(job->updates, job->n_index_dims, i) * bytes};
-    ht_walk_range(&job->walk, begin, end, join_span, &slice);
+    ht_strided_iterator_range(&job->iterator, begin, end, join_span, &slice);
 }
 
 static void join_columns(void *arg, int64_t begin, int64_t end, int worker) {
@@ -112,7 +112,7 @@ ht_status ht_plain_scatter(const ht_call *call, ht_error *err) {
     job.size = ht_view_size(&to);
     job.bytes = ht_dtype_bytes(out->dtype);
     const ht_view *views[] = {&to, &from};
-    ht_walk_init(&job.walk, 2, views);
+    ht_strided_iterator_init(&job.iterator, 2, views);
     if (job.n > 0 && job.size > 0) scatter(call, &job, can_be_parted);
     return HT_OK;
 }

@@ -1,7 +1,7 @@
 /* Scaled dot-product attention and its gradient, in f64, one query at a time. */
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <float.h>

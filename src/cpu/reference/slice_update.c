@@ -1,7 +1,7 @@
 /* Slice update: an array with a window of its elements replaced. */
 #include "base/dtype.h"
-#include "cpu/reference/move.h"
 #include "cpu/reference/reference.h"
+#include "cpu/reference/strided_copy.h"
 #include "device/params.h"
 
 ht_status ht_plain_slice_update(const ht_call *call, ht_error *err) {

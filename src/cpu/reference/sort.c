@@ -5,7 +5,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "cpu/reference/reference.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <string.h>

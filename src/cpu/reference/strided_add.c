@@ -1,8 +1,8 @@
 /* Strided accumulation: elements added to zeros at the places of a window. */
 #include "base/half.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <stdlib.h>
@@ -10,12 +10,12 @@
 
 typedef struct add_job {
     ht_dtype dtype;
-    void *to;         /* element 0 of the window */
-    const void *from; /* element 0 of x */
-    ht_walk walk;     /* x, then the window */
+    void *to;                     /* element 0 of the window */
+    const void *from;             /* element 0 of x */
+    ht_strided_iterator iterator; /* x, then the window */
 } add_job;
 
-static void add_span(void *arg, const ht_span *s) {
+static void add_span(void *arg, const ht_strided_span *s) {
     const add_job *job = arg;
     int64_t from = s->offset[0], to = s->offset[1], step = s->stride[0], step_to = s->stride[1];
     if (job->dtype == HT_F32) {
@@ -41,7 +41,7 @@ static void add_span(void *arg, const ht_span *s) {
 static void add_block(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     add_job *job = arg;
-    ht_walk_range(&job->walk, begin, end, add_span, job);
+    ht_strided_iterator_range(&job->iterator, begin, end, add_span, job);
 }
 
 /* Whether two elements of the window may be at one place: they are not where every step is longer than all that the
@@ -72,12 +72,12 @@ ht_status ht_plain_strided_add(const ht_call *call, ht_error *err) {
     memcpy(window.stride, p->stride, sizeof window.stride);
     const ht_view *views[] = {x, &window};
     add_job job = {.dtype = call->out.dtype, .from = x->data};
-    ht_walk_init(&job.walk, 2, views);
-    if (!job.walk.size) return HT_OK;
+    ht_strided_iterator_init(&job.iterator, 2, views);
+    if (!job.iterator.size) return HT_OK;
     job.to = (char *)call->out.data + p->offset * (int64_t)bytes;
     if (may_meet(&window))
-        add_block(&job, 0, job.walk.size, 0);
+        add_block(&job, 0, job.iterator.size, 0);
     else
-        ht_pool_run(call->pool, job.walk.size, HT_GRAIN_CHEAP, add_block, &job);
+        ht_pool_run(call->pool, job.iterator.size, HT_GRAIN_CHEAP, add_block, &job);
     return HT_OK;
 }

@@ -1,10 +1,10 @@
 /* Gather: slices of an array by index, along one axis or along several. */
 #include "base/dtype.h"
 #include "cpu/bypass.h"
-#include "cpu/reference/move.h"
-#include "cpu/reference/places.h"
+#include "cpu/reference/index_check.h"
 #include "cpu/reference/reference.h"
-#include "cpu/walk.h"
+#include "cpu/reference/strided_copy.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@ typedef struct take_job {
     const int64_t *place; /* [n]: where slices begin, from there */
     int64_t n, size;      /* elements of a slice */
     char *out;
-    size_t bytes; /* of an element */
-    ht_walk walk; /* of a slice in the result and in x */
+    size_t bytes;                 /* of an element */
+    ht_strided_iterator iterator; /* of a slice in the result and in x */
     bool bypasses;
 } take_job;
 
@@ -26,7 +26,7 @@ typedef struct slice_job {
     size_t bytes;
 } slice_job;
 
-static void copy_span(void *arg, const ht_span *s) {
+static void copy_span(void *arg, const ht_strided_span *s) {
     const slice_job *job = arg;
     const int64_t bytes = (int64_t)job->bytes;
     ht_move_span(job->to + s->offset[0] * bytes, s->stride[0], job->from + s->offset[1] * bytes, s->stride[1], s->n,
@@ -71,16 +71,16 @@ static void take_slices(const take_job *job, char *to, const char *from, const i
         gather_elements(to, from, place, n, job->bytes);
         return;
     }
-    if (job->walk.n_dims == 1 && job->walk.stride[1][0] == 1) {
+    if (job->iterator.n_dims == 1 && job->iterator.stride[1][0] == 1) {
         take_runs(job, to, from, place, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
         slice_job slice = {to + i * job->size * bytes, from + place[i] * bytes, job->bytes};
-        if (job->walk.n_dims == 1)
-            ht_move_span(slice.to, 1, slice.from, job->walk.stride[1][0], job->size, job->bytes);
+        if (job->iterator.n_dims == 1)
+            ht_move_span(slice.to, 1, slice.from, job->iterator.stride[1][0], job->size, job->bytes);
         else
-            ht_walk_range(&job->walk, 0, job->size, copy_span, &slice);
+            ht_strided_iterator_range(&job->iterator, 0, job->size, copy_span, &slice);
     }
 }
 
@@ -113,7 +113,7 @@ static void take(const ht_call *call, int n_outer, int first, const int64_t *sha
     job.bytes = ht_dtype_bytes(x->dtype);
     job.bypasses = size * (int64_t)job.bytes >= LINE && ht_bypasses((size_t)ht_view_size(&call->out) * job.bytes);
     const ht_view *views[] = {&packed, &slice};
-    ht_walk_init(&job.walk, 2, views);
+    ht_strided_iterator_init(&job.iterator, 2, views);
     if (ht_view_size(&call->out) > 0)
         ht_pool_run(call->pool, outer * n, ht_row_grain(HT_GRAIN_CHEAP, size), take_block, &job);
 }

@@ -2,9 +2,9 @@
  * f32, f64 in f64. */
 #include "base/error.h"
 #include "base/math_double.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
-#include "cpu/walk.h"
+#include "cpu/strided_iterator.h"
 #include "device/params.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ typedef float f32_fn(float);
 typedef double f64_fn(double);
 typedef uint64_t int_fn(int64_t); /* wraps around */
 
-static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f16, f32_fn *f32, f64_fn *f64,
+static inline void apply(const ht_call *call, const ht_strided_span *s, f32_fn *f16, f32_fn *f32, f64_fn *f64,
                          int_fn *integer) {
     ht_dtype t = call->out.dtype;
     const void *in = call->in[0].data;
@@ -31,16 +31,17 @@ static inline void apply(const ht_call *call, const ht_span *s, f32_fn *f16, f32
     }
 }
 
-static ht_status run(const ht_call *call, const char *name, bool takes_integers, ht_elements_fn *fn, ht_error *err) {
+static ht_status run(const ht_call *call, const char *name, bool takes_integers, ht_strided_span_fn *fn,
+                     ht_error *err) {
     if (!takes_integers && !ht_dtype_is_float(call->out.dtype))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s of %s is not defined; cast to a floating-point type first", name,
                        ht_dtype_name(call->out.dtype));
-    ht_elementwise(call, HT_GRAIN_PLAIN, fn);
+    ht_strided_elementwise(call, HT_GRAIN_PLAIN, fn);
     return HT_OK;
 }
 
 #define UNARY(name, f16, integer)                                                                                      \
-    static void name##_span(const ht_call *call, const ht_span *s) {                                                   \
+    static void name##_span(const ht_call *call, const ht_strided_span *s) {                                           \
         apply(call, s, f16, name##_f32, name##_f64, integer);                                                          \
     }                                                                                                                  \
     ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
@@ -67,12 +68,12 @@ static uint64_t positive_int(int64_t x) { return x != 0; } /* sign of an unsigne
 UNARY(negative, negative_f32, negative_int)
 UNARY(square, square_f32, square_int)
 
-static void abs_span(const ht_call *call, const ht_span *s) {
+static void abs_span(const ht_call *call, const ht_strided_span *s) {
     apply(call, s, abs_f32, abs_f32, abs_f64, ht_dtype_is_signed(call->out.dtype) ? abs_int : same_int);
 }
 ht_status ht_plain_abs(const ht_call *call, ht_error *err) { return run(call, "abs", true, abs_span, err); }
 
-static void sign_span(const ht_call *call, const ht_span *s) {
+static void sign_span(const ht_call *call, const ht_strided_span *s) {
     apply(call, s, sign_f32, sign_f32, sign_f64, ht_dtype_is_signed(call->out.dtype) ? sign_int : positive_int);
 }
 ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "sign", true, sign_span, err); }
@@ -131,7 +132,7 @@ FLOATING(round, rintf(x), rint(x))
 
 /* ---- of integers and bool ---- */
 
-static void bitwise_invert_span(const ht_call *call, const ht_span *s) {
+static void bitwise_invert_span(const ht_call *call, const ht_strided_span *s) {
     ht_dtype t = call->out.dtype;
     for (int64_t i = 0; i < s->n; i++)
         ht_set_int(t, call->out.data, s->offset[0] + i,
@@ -140,7 +141,7 @@ static void bitwise_invert_span(const ht_call *call, const ht_span *s) {
 ht_status ht_plain_bitwise_invert(const ht_call *call, ht_error *err) {
     if (ht_dtype_is_float(call->out.dtype) || call->out.dtype == HT_BOOL)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "bitwise_invert of %s is not defined", ht_dtype_name(call->out.dtype));
-    ht_elementwise(call, HT_GRAIN_PLAIN, bitwise_invert_span);
+    ht_strided_elementwise(call, HT_GRAIN_PLAIN, bitwise_invert_span);
     return HT_OK;
 }
 
@@ -148,7 +149,7 @@ ht_status ht_plain_bitwise_invert(const ht_call *call, ht_error *err) {
 
 typedef bool test_fn(double);
 
-static inline void apply_test(const ht_call *call, const ht_span *s, test_fn *test) {
+static inline void apply_test(const ht_call *call, const ht_strided_span *s, test_fn *test) {
     uint8_t *out = call->out.data;
     for (int64_t i = 0; i < s->n; i++)
         out[s->offset[0] + i] = test(ht_get_f64(call->in[0].dtype, call->in[0].data, s->offset[1] + i * s->stride[1]));
@@ -156,10 +157,10 @@ static inline void apply_test(const ht_call *call, const ht_span *s, test_fn *te
 
 #define TEST(name, expression)                                                                                         \
     static bool name##_test(double x) { return expression; }                                                           \
-    static void name##_span(const ht_call *call, const ht_span *s) { apply_test(call, s, name##_test); }               \
+    static void name##_span(const ht_call *call, const ht_strided_span *s) { apply_test(call, s, name##_test); }       \
     ht_status ht_plain_##name(const ht_call *call, ht_error *err) {                                                    \
         (void)err;                                                                                                     \
-        ht_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                             \
+        ht_strided_elementwise(call, HT_GRAIN_PLAIN, name##_span);                                                     \
         return HT_OK;                                                                                                  \
     }
 
@@ -175,7 +176,7 @@ static double largest_of(ht_dtype t) {
 }
 
 /* What is a number stays as it is, bit for bit. */
-static void nan_to_num_span(const ht_call *call, const ht_span *s) {
+static void nan_to_num_span(const ht_call *call, const ht_strided_span *s) {
     const ht_nan_to_num_params *p = call->params;
     ht_dtype t = call->out.dtype;
     const size_t bytes = ht_dtype_bytes(t);
@@ -194,7 +195,7 @@ ht_status ht_plain_nan_to_num(const ht_call *call, ht_error *err) {
     return run(call, "nan_to_num", false, nan_to_num_span, err);
 }
 
-static void scale_span(const ht_call *call, const ht_span *s) {
+static void scale_span(const ht_call *call, const ht_strided_span *s) {
     float value = ((const ht_scale_params *)call->params)->value;
     ht_dtype t = call->out.dtype;
     for (int64_t i = 0; i < s->n; i++) {
@@ -207,7 +208,7 @@ static void scale_span(const ht_call *call, const ht_span *s) {
 }
 ht_status ht_plain_scale(const ht_call *call, ht_error *err) { return run(call, "scale", true, scale_span, err); }
 
-static void softcap_span(const ht_call *call, const ht_span *s) {
+static void softcap_span(const ht_call *call, const ht_strided_span *s) {
     float cap = ((const ht_scale_params *)call->params)->value;
     ht_dtype t = call->out.dtype;
     for (int64_t i = 0; i < s->n; i++) {

@@ -1,8 +1,8 @@
 /* KV cache append: new keys and values into the caches of a step. */
 #include "cpu/kv.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
-#include "cpu/walk.h"
 
 /* One key vector to its place in the tiles: dimension d goes HT_KV_TILE elements behind dimension d - 1. */
 static void put_key(ht_dtype t, void *page, int64_t at, const float *x, int64_t n) {

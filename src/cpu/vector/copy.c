@@ -1,7 +1,7 @@
 /* Strided copies. */
 #include "cpu/reference/reference.h"
 #include "cpu/transpose.h"
-#include "cpu/vector/each.h"
+#include "cpu/vector/elementwise.h"
 #include "cpu/vector/vector.h"
 
 /* Every second element is gathered in vectors, and large results go round the caches from there: 0.3 to 0.5 of the time of
@@ -10,7 +10,7 @@ static ht_status copy(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     if (ht_transpose_copy(call)) return HT_OK;
     if (x->n_dims == 0 || x->stride[x->n_dims - 1] != 2) return ht_plain_copy(call, err);
-    ht_each_run(call, HT_OP_COPY, HT_ISA_NAME(ht_find_each)(HT_OP_COPY, x->dtype, x->dtype));
+    ht_elementwise_run(call, HT_OP_COPY, HT_ISA_NAME(ht_find_elementwise)(HT_OP_COPY, x->dtype, x->dtype));
     return HT_OK;
 }
 

@@ -2,10 +2,10 @@
 #include "cpu/vector/groups.h"
 
 #include "base/checked.h"
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/vector.h"
-#include "cpu/walk.h"
 #include "device/params.h"
 #include "formats/affine.h"
 

@@ -9,12 +9,12 @@
  * and rounded once to the result's dtype. */
 #include "base/checked.h"
 #include "cpu/reference/reference.h"
-#include "cpu/vector/lines.h"
+#include "cpu/vector/operand_packing.h"
 #include "cpu/vector/panel.h"
 #include "cpu/vector/vector.h"
 
 enum {
-    CHUNK = LINES_STEPS,
+    CHUNK = PACKING_STEPS,
     DEPTH = 2 * CHUNK,       /* steps that are packed and multiplied at a time: sums seldom leave the near caches */
     BLOCK = 2048,            /* rows, and columns, of the result at a time, at most, where there is memory for each */
     SHARED_FLOATS = 1 << 18, /* packed at a time, if that is more than DEPTH steps: what a second cache holds */
@@ -45,7 +45,7 @@ typedef struct matmul_job {
     ht_matmul_shape shape;
     int64_t n_matrices;
     bool swapped;                     /* a matrix by a column is that row by the matrix turned */
-    lines a, b;                       /* of the matrix at work */
+    packing_operand a, b;             /* of the matrix at work */
     int64_t row, n_rows, col, n_cols; /* the block at work */
     int64_t most_rows, most_cols;     /* of a block */
     int64_t k, steps;                 /* the steps at work: those that are packed of what all pieces share */
@@ -73,14 +73,15 @@ static int64_t tile_floats(int64_t rows, int64_t steps) { return HT_ISA_NAME(ht_
 static int64_t piece_floats(int64_t steps) { return (PIECE_ROWS + 16) * steps + PIECE_ROWS / LEAST_TILE * 16; }
 
 /* Step k of a line that is read where it is. */
-static const float *step_at(const lines *o, int64_t line, int64_t k) {
+static const float *step_at(const packing_operand *o, int64_t line, int64_t k) {
     return (const float *)o->data + o->offset + line * o->line + k * o->step;
 }
 
 /* Steps [k, k + steps) of lines of an operand, to [steps][stride]. */
-static void pack_lines(const lines *o, int64_t first, int n, int64_t k, int64_t steps, float *to, int64_t stride) {
+static void pack_lines(const packing_operand *o, int64_t first, int n, int64_t k, int64_t steps, float *to,
+                       int64_t stride) {
     for (int64_t s = 0; s < steps; s += CHUNK)
-        lines_pack(o, first, n, k + s, ht_min_i64(CHUNK, steps - s), to + s * stride, stride);
+        packing_pack(o, first, n, k + s, ht_min_i64(CHUNK, steps - s), to + s * stride, stride);
 }
 
 /* Tile `tile` of rows [row, row + n) of the block. */
@@ -93,13 +94,13 @@ static void pack_tile(const matmul_job *job, int64_t row, int64_t n, int64_t til
 
 /* Panels [panel, panel + n) of the block's columns, one behind the other. */
 static void pack_columns(const matmul_job *job, int64_t panel, int64_t n, int64_t k, int64_t steps, float *to) {
-    const lines *b = &job->b;
+    const packing_operand *b = &job->b;
     const int64_t first = job->col + 16 * panel;
     const int64_t whole = b->dtype == HT_F32 && b->line == 1 ? ht_min_i64(n, (b->n - first) / 16) : 0;
     for (int64_t s = 0; s < steps && whole; s++)
         for (int64_t p = 0; p < whole; p++) {
             HT_PREFETCH(step_at(b, first + 16 * p, k + s + PACK_AHEAD));
-            v16f_store(to + 16 * (p * steps + s), lines_step(b, HT_F32, 1, first + 16 * p, k + s, 16));
+            v16f_store(to + 16 * (p * steps + s), packing_step(b, HT_F32, 1, first + 16 * p, k + s, 16));
         }
     for (int64_t p = whole; p < n; p++)
         pack_lines(b, first + 16 * p, lanes_of(b->n - first - 16 * p), k, steps, to + 16 * p * steps, 16);
@@ -224,7 +225,7 @@ static void multiply_dots(const matmul_job *job, int64_t col, int64_t n_cols, in
                 for (int64_t s = 0; s < steps; s++) room[s] = x[s * job->a.step];
                 x = room;
             }
-            v16f more = lines_dot(x, step_at(&job->b, j, at), job->b.line, steps);
+            v16f more = packing_dot(x, step_at(&job->b, j, at), job->b.line, steps);
             sum = at > 0 ? v16f_add(sum, more) : more;
         }
         v16f_store(y, sum);
@@ -300,8 +301,8 @@ static void run_matrix(matmul_job *job, int64_t index) {
     const ht_call *call = job->call;
     const ht_matmul_shape *s = &job->shape;
     const ht_view *a = &call->in[job->swapped], *b = &call->in[!job->swapped];
-    job->a = (lines){a->dtype, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m};
-    job->b = (lines){b->dtype, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n};
+    job->a = (packing_operand){a->dtype, a->data, ht_matmul_offset(a, &call->out, index), s->a_row, s->a_k, s->m};
+    job->b = (packing_operand){b->dtype, b->data, ht_matmul_offset(b, &call->out, index), s->b_col, s->b_k, s->n};
     job->out = (char *)call->out.data + (size_t)(index * s->m * s->n) * ht_dtype_bytes(call->out.dtype);
     for (job->row = 0; job->row < s->m; job->row += job->most_rows)
         for (job->col = 0; job->col < s->n; job->col += job->most_cols) {

@@ -18,7 +18,7 @@ HT_INLINE v16f load_column(ht_weight_type type, const void *panel, int64_t c) {
 }
 
 HT_INLINE void dense_tile(ht_weight_type type, const void *panel, int64_t stride, int64_t column, int n, const float *x,
-                          int64_t ldx, int n_x, const ht_product_out *out) {
+                          int64_t ldx, int n_x, const ht_gemm_out *out) {
     const size_t bytes = type == HT_W_F32 ? 4 : 2;
     int lanes[TILE_PANELS];
     const char *w[TILE_PANELS];
@@ -64,7 +64,7 @@ HT_INLINE void widen(ht_weight_type type, const void *panel, int64_t column, int
 
 #define FUNCTIONS(name)                                                                                                \
     void HT_ISA_NAME(ht_dense_##name)(const void *panel, int64_t stride, int64_t column, int n, const float *x,        \
-                                      int64_t ldx, int n_x, const ht_product_out *out) {                               \
+                                      int64_t ldx, int n_x, const ht_gemm_out *out) {                                  \
         const ht_weight_type type = HT_W_##name;                                                                       \
         HT_WITH_ROWS(n_x, TILE);                                                                                       \
     }                                                                                                                  \

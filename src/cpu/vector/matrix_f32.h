@@ -9,7 +9,7 @@
 
 #define HT_DECLARE(type)                                                                                               \
     void HT_ISA_NAME(ht_dense_##type)(const void *panel, int64_t stride, int64_t column, int n, const float *x,        \
-                                      int64_t ldx, int n_x, const ht_product_out *out);                                \
+                                      int64_t ldx, int n_x, const ht_gemm_out *out);                                   \
     void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t column, int n, float *to);
 HT_DENSE_TYPES(HT_DECLARE)
 #undef HT_DECLARE

@@ -150,7 +150,7 @@ HT_INLINE void direct_block(ht_weight_type type, const char *at, const void *w, 
 }
 
 HT_INLINE void direct_panels(ht_weight_type type, const char *panel, int64_t k, const ht_qtiles *all, int64_t t,
-                             int n_x, const ht_product_out *out) {
+                             int n_x, const ht_gemm_out *out) {
     const size_t panel_bytes = ht_panel_bytes(type, k);
     const int n = (int)ht_panel_count(out->n), first = (int)ht_qtile_first(all->x, t);
     char room[BLOCK_BYTES];
@@ -183,7 +183,7 @@ HT_INLINE void decode_panel(ht_weight_type type, const char *panel, int64_t k, i
 }
 
 HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const ht_qtiles *all, int64_t t, int n_x,
-                            const ht_product_out *out) {
+                            const ht_gemm_out *out) {
     const int first = (int)ht_qtile_first(all->x, t);
     tile x = tile_at(all, t, block, n_x);
     v16f y[TILE_PANELS][TILE_ROWS];
@@ -225,7 +225,7 @@ HT_INLINE void decoded_tile(const ht_wpanel *panels, int64_t block, int n, const
 #define DECODED(n) decoded_tile(panels, block, count, x, t, n, out)
 
 void HT_ISA_NAME(ht_words_decoded)(const void *panels, int64_t block, int count, const ht_qtiles *x,
-                                   const ht_product_out *out) {
+                                   const ht_gemm_out *out) {
     for (int64_t t = x->first; t < x->last; t++) {
         HT_WITH_ROWS(ht_qtile_rows(x->x, t), DECODED);
     }
@@ -233,7 +233,7 @@ void HT_ISA_NAME(ht_words_decoded)(const void *panels, int64_t block, int count,
 
 #define FUNCTIONS(name)                                                                                                \
     void HT_ISA_NAME(ht_words_direct_##name)(const void *panels, int64_t k, const ht_qtiles *x,                        \
-                                             const ht_product_out *out) {                                              \
+                                             const ht_gemm_out *out) {                                                 \
         const ht_weight_type type = HT_W_##name;                                                                       \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \

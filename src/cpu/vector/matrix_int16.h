@@ -12,11 +12,11 @@
 void HT_ISA_NAME(ht_prepare_words)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
                                    int last);
 void HT_ISA_NAME(ht_words_decoded)(const void *panels, int64_t block, int n, const ht_qtiles *x,
-                                   const ht_product_out *out);
+                                   const ht_gemm_out *out);
 
 #define HT_DECLARE(type)                                                                                               \
     void HT_ISA_NAME(ht_words_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x,                        \
-                                             const ht_product_out *out);                                               \
+                                             const ht_gemm_out *out);                                                  \
     void HT_ISA_NAME(ht_words_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to);
 HT_HALF_TYPES(HT_DECLARE)
 #undef HT_DECLARE

@@ -1,7 +1,7 @@
 #include "cpu/vector/matrix_int8.h"
 
 #include "base/checked.h"
-#include "cpu/unpacked.h"
+#include "cpu/codebook_panel.h"
 #include "cpu/vector/decode.h"
 #include "cpu/vector/tile.h"
 
@@ -107,7 +107,7 @@ HT_INLINE void direct_rows(ht_qkind kind, const v16i w[8], const v16f *scale, co
     }
 }
 
-HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_product_out *out,
+HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile x, int n_x, const ht_gemm_out *out,
                             int64_t first, int p) {
     const int abreast = kind.halves == 1 ? DIRECT_ABREAST : DIRECT_ABREAST_HALVES;
     const uint8_t *unit = panel, *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
@@ -133,7 +133,7 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
 }
 
 HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, const ht_qtiles *x, int64_t t, int n_x,
-                             const ht_product_out *out) {
+                             const ht_gemm_out *out) {
     size_t panel_bytes = ht_panel_bytes(kind.type, k);
     int n = (int)ht_panel_count(out->n);
     tile at = tile_at(kind, x, t, 0, n_x);
@@ -222,7 +222,7 @@ HT_INLINE void decoded_block(ht_qkind kind, const ht_qpanel *panels, int b, cons
 }
 
 /* The results of rows [first, first + n) on their way to the first cache, where the next tile will look for them. */
-HT_INLINE void fetch_results(const ht_product_out *out, int64_t first, int n) {
+HT_INLINE void fetch_results(const ht_gemm_out *out, int64_t first, int n) {
     const float *y = out->y + first * out->ldy + out->row;
     for (int i = 0; i < n; i++, y += out->ldy)
         for (int p = 0; p < TILE_PANELS; p++) HT_PREFETCH(y + HT_PANEL * p);
@@ -234,7 +234,7 @@ HT_INLINE void fetch_results(const ht_product_out *out, int64_t first, int n) {
 #define KEEP_IN_MEMORY(v) __asm__ volatile("" : : "r"(v) : "memory")
 
 HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t block, int n, const ht_qtiles *all,
-                            int64_t t, int n_x, const ht_product_out *out) {
+                            int64_t t, int n_x, const ht_gemm_out *out) {
     tile x = tile_at(kind, all, t, block, n_x);
     const int first = (int)ht_qtile_first(all->x, t), half = (n_x + 1) / 2;
     v16f y[TILE_PANELS][DIRECT_ROWS];
@@ -266,7 +266,7 @@ HT_INLINE void decoded_tile(ht_qkind kind, const ht_qpanel *panels, int64_t bloc
  * no other way. */
 #define DECODED_SHAPE(name, step_bits, halves, has_min, wide, WITH)                                                    \
     static void decoded_##name(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,                  \
-                               const ht_product_out *out) {                                                            \
+                               const ht_gemm_out *out) {                                                               \
         const ht_qkind kind = {HT_W_COUNT, step_bits, 0, halves, has_min, 1, 0, HT_CODES_NONE, 0, wide, HT_W_COUNT};   \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             WITH(ht_qtile_rows(x->x, t), DECODED);                                                                     \
@@ -288,8 +288,7 @@ DECODED_SHAPE(4_halves_min, 4, 2, 1, 0, HT_WITH_ROWS)
 DECODED_SHAPE(6_wide, 6, 1, 1, 1, HT_WITH_DIRECT_ROWS)
 DECODED_SHAPE(8_wide, 8, 1, 1, 1, HT_WITH_DIRECT_ROWS)
 
-typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x,
-                        const ht_product_out *out);
+typedef void decoded_fn(const ht_qpanel *panels, int64_t block, int count, const ht_qtiles *x, const ht_gemm_out *out);
 
 /* That of a type, which is known where this is called. */
 HT_INLINE decoded_fn *decoded_of(ht_qkind kind) {
@@ -313,7 +312,7 @@ HT_INLINE decoded_fn *decoded_of(ht_qkind kind) {
 #define KIND(type, ...) const ht_qkind kind = {HT_W_##type, __VA_ARGS__, 0, 0, HT_W_COUNT}
 
 #define FUNCTIONS(type, ...)                                                                                           \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
         KIND(type, __VA_ARGS__);                                                                                       \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
             HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);                                                       \
@@ -324,7 +323,7 @@ HT_INLINE decoded_fn *decoded_of(ht_qkind kind) {
         decode_panel(kind, panel, k, block, n, to);                                                                    \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
-                                        const ht_product_out *out) {                                                   \
+                                        const ht_gemm_out *out) {                                                      \
         KIND(type, __VA_ARGS__);                                                                                       \
         decoded_of(kind)(panels, block, count, x, out);                                                                \
     }
@@ -334,7 +333,7 @@ HT_QUANTISED_TYPES(FUNCTIONS)
 /* ---- unpacked types: always through decoded panels ---- */
 
 static void unpack(ht_weight_type type, const uint8_t *panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
-    ht_unpack_panel(type, panel, k, block, n, to);
+    ht_codebook_panel(type, panel, k, block, n, to);
     for (int b = 0; HT_ABREAST > 1 && b < n; b++) {
         v16i w[8];
         for (int j = 0; j < 8; j++) w[j] = v16i_load_bytes(to->w[b] + 64 * j);
@@ -347,12 +346,12 @@ typedef void decode_fn(const void *panel, int64_t k, int64_t block, int n, void 
 
 /* A chunk of TILE_PANELS panels at a time meets all rows. */
 static void direct_through_panels(ht_weight_type type, decode_fn *decode, decoded_fn *decoded, const uint8_t *panels,
-                                  int64_t k, const ht_qtiles *x, const ht_product_out *out) {
+                                  int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {
     const size_t panel_bytes = ht_panel_bytes(type, k);
     const int64_t n_blocks = k / HT_QBLOCK, chunk = HT_QCHUNK / 8 * 8;
     ht_qpanel room[TILE_PANELS];
     for (int64_t row = 0; row < out->n; row += TILE_PANELS * HT_PANEL, panels += TILE_PANELS * panel_bytes) {
-        ht_product_out part = *out;
+        ht_gemm_out part = *out;
         part.row += row;
         part.n = ht_min_i64(TILE_PANELS * HT_PANEL, out->n - row);
         for (int64_t block = 0; block < n_blocks; block += chunk) {
@@ -370,7 +369,7 @@ HT_INLINE decoded_fn *decoded_of_unpacked(int bits, int halves) {
 }
 
 #define UNPACKED_FUNCTIONS(type, bits, bias, halves, group)                                                            \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
         direct_through_panels(HT_W_##type, HT_ISA_NAME(ht_decode_##type), decoded_of_unpacked(bits, halves), panels,   \
                               k, x, out);                                                                              \
     }                                                                                                                  \
@@ -378,7 +377,7 @@ HT_INLINE decoded_fn *decoded_of_unpacked(int bits, int halves) {
         unpack(HT_W_##type, panel, k, block, n, to);                                                                   \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
-                                        const ht_product_out *out) {                                                   \
+                                        const ht_gemm_out *out) {                                                      \
         decoded_of_unpacked(bits, halves)(panels, block, count, x, out);                                               \
     }
 
@@ -401,7 +400,7 @@ HT_INLINE ht_qkind affine_kind(ht_weight_type type, int bits, int group, ht_weig
 
 #define AFFINE_DIRECT(bits)                                                                                            \
     static void direct_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panels,      \
-                                     int64_t k, const ht_qtiles *x, const ht_product_out *out) {                       \
+                                     int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {                          \
         ht_qkind kind = affine_kind(type, bits, group, HT_W_F16);                                                      \
         kind.scale = scale;                                                                                            \
         for (int64_t t = x->first; t < x->last; t++) {                                                                 \
@@ -438,11 +437,11 @@ AFFINE_DECODE(8)
     void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
         decode_affine_##bits(HT_W_##type, group, HT_W_##scale, panel, k, block, n, to);                                \
     }                                                                                                                  \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out) { \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
         DIRECT_##scale(type, bits, group);                                                                             \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int count, const ht_qtiles *x,              \
-                                        const ht_product_out *out) {                                                   \
+                                        const ht_gemm_out *out) {                                                      \
         decoded_of(affine_kind(HT_W_##type, bits, group, HT_W_##scale))(panels, block, count, x, out);                 \
     }
 

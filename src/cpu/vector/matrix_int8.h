@@ -10,16 +10,16 @@ void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const
 void HT_ISA_NAME(ht_row_offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last,
                                  void *offset);
 
-void HT_ISA_NAME(ht_split_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q,
-                                  const float *scale, const int32_t *offset, float *bound);
-void HT_ISA_NAME(ht_split_direct)(ht_split_panels panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);
-void HT_ISA_NAME(ht_split_decode)(ht_split_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
+void HT_ISA_NAME(ht_coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q,
+                                   const float *scale, const int32_t *offset, float *bound);
+void HT_ISA_NAME(ht_coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
+void HT_ISA_NAME(ht_coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);
 
 #define HT_DECLARE(type, ...)                                                                                          \
-    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_product_out *out);  \
+    void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);     \
     void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to);                  \
     void HT_ISA_NAME(ht_decoded_##type)(const void *panels, int64_t block, int n, const ht_qtiles *x,                  \
-                                        const ht_product_out *out);
+                                        const ht_gemm_out *out);
 HT_QUANTISED_TYPES(HT_DECLARE)
 HT_UNPACKED_TYPES(HT_DECLARE)
 HT_AFFINE_TYPES(HT_DECLARE)

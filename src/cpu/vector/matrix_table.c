@@ -33,9 +33,9 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .decode = {HT_QUANTISED_TYPES(DECODE) HT_UNPACKED_TYPES(DECODE) HT_AFFINE_TYPES(DECODE) WITH_WORDS(DECODE_WORDS)},
     .decoded = {HT_QUANTISED_TYPES(DECODED) HT_UNPACKED_TYPES(DECODED) HT_AFFINE_TYPES(DECODED)
                     WITH_WORDS(WORDS_DECODED)},
-    .split_bounds = HT_ISA_NAME(ht_split_bounds),
-    .split_direct = HT_ISA_NAME(ht_split_direct),
-    .split_decode = HT_ISA_NAME(ht_split_decode),
+    .coarse_bounds = HT_ISA_NAME(ht_coarse_bounds),
+    .coarse_direct = HT_ISA_NAME(ht_coarse_direct),
+    .coarse_decode = HT_ISA_NAME(ht_coarse_decode),
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
     .widen_f8 = {HT_ISA_NAME(ht_widen_e4m3), HT_ISA_NAME(ht_widen_e5m2)},

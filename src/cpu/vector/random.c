@@ -4,8 +4,8 @@
  * whose second counter is 0. */
 #include "base/dtype.h"
 #include "base/math_drawn.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/vector.h"
-#include "cpu/walk.h"
 #include "device/params.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "cpu/vector/reduce_chunks.h"
 
 #include "base/checked.h"
-#include "cpu/reference/value.h"
+#include "cpu/element.h"
 #include "cpu/vector/rows.h"
 
 typedef struct chunks_job {

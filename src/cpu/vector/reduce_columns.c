@@ -4,11 +4,11 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/total.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/columns.h"
-#include "cpu/vector/each.h"
+#include "cpu/vector/elementwise.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/vector.h"
-#include "cpu/walk.h"
 
 enum {
     WIDEST = 1024,           /* columns at a time */
@@ -21,8 +21,8 @@ enum {
 typedef struct columns_job {
     const ht_call *call;
     ht_op_id op;
-    bool sums, places;        /* sums of f32, f16 or bf16; where, not what */
-    ht_each_fn *fold, *widen; /* widen: to the dtype that is computed in; NULL: it is that already */
+    bool sums, places;               /* sums of f32, f16 or bf16; where, not what */
+    ht_elementwise_fn *fold, *widen; /* widen: to the dtype that is computed in; NULL: it is that already */
     ht_better_fn *better;
     ht_dtype in, kept;
     int64_t in_bytes, kept_bytes;
@@ -105,7 +105,7 @@ static void finish_fold(const columns_job *j, char *kept, int64_t to, int64_t w)
         for (int64_t c = 0; c < w; c++) ((double *)(void *)kept)[c] /= (double)j->n;
     const void *result = kept;
     char *out = (char *)j->call->out.data + to * (int64_t)ht_dtype_bytes(j->call->out.dtype);
-    HT_ISA_NAME(ht_find_each)(HT_OP_CAST, j->kept, j->call->out.dtype)(&result, out, w, NULL);
+    HT_ISA_NAME(ht_find_elementwise)(HT_OP_CAST, j->kept, j->call->out.dtype)(&result, out, w, NULL);
 }
 
 /* The first place of the largest or smallest; a NaN comes before all numbers. */
@@ -185,9 +185,10 @@ static bool find_functions(columns_job *j, ht_dtype out) {
     if (j->op == HT_OP_MEAN && !ht_dtype_is_float(j->in)) return false;
     j->in_bytes = (int64_t)ht_dtype_bytes(j->in);
     j->kept_bytes = (int64_t)ht_dtype_bytes(j->kept);
-    j->widen = j->kept == j->in || j->kept == HT_U8 ? NULL : HT_ISA_NAME(ht_find_each)(HT_OP_CAST, j->in, j->kept);
+    j->widen =
+        j->kept == j->in || j->kept == HT_U8 ? NULL : HT_ISA_NAME(ht_find_elementwise)(HT_OP_CAST, j->in, j->kept);
     j->better = j->places ? HT_ISA_NAME(ht_reduce_better)(j->kept, j->op == HT_OP_ARGMIN) : NULL;
-    j->fold = HT_ISA_NAME(ht_find_each)(by[j->op], j->kept, j->kept);
+    j->fold = HT_ISA_NAME(ht_find_elementwise)(by[j->op], j->kept, j->kept);
     return j->places ? j->better != NULL : j->fold != NULL;
 }
 

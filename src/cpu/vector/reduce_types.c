@@ -1,8 +1,8 @@
 /* Row reductions of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which are
  * joined in order. Loops are plain C that compilers turn into vectors. */
 #include "base/total.h"
-#include "cpu/reference/value.h"
-#include "cpu/vector/each.h"
+#include "cpu/element.h"
+#include "cpu/vector/elementwise.h"
 #include "cpu/vector/reduce.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/simd_int.h"
@@ -152,7 +152,7 @@ static int64_t find_bool(const void *in, int64_t n, part what) {
 #define EACH_TO_ITS_LANE(step)                                                                                         \
     int64_t i = 0;                                                                                                     \
     for (; i + LANES <= n; i += LANES) {                                                                               \
-        HT_EACH                                                                                                        \
+        HT_VECTORISE                                                                                                   \
         for (int k = 0; k < LANES; k++) {                                                                              \
             const double a = lane[k], b = x[i + k];                                                                    \
             step;                                                                                                      \
@@ -236,8 +236,8 @@ typedef struct types_job {
     const ht_call *call;
     ht_op_id op;
     fold_fn *fold;
-    find_fn *find;     /* for places, and where equals are told apart */
-    ht_each_fn *widen; /* to f64, for products */
+    find_fn *find;            /* for places, and where equals are told apart */
+    ht_elementwise_fn *widen; /* to f64, for products */
     bool contiguous, places, smallest;
     int64_t bytes, chunk, chunks; /* elements of a chunk, and chunks of a row */
     part *part;                   /* [rows][chunks] */
@@ -382,7 +382,7 @@ static bool lay_job(const ht_call *call, ht_op_id op, types_job *j) {
     const bool total = op == HT_OP_SUM || op == HT_OP_PROD || op == HT_OP_MEAN;
     if (!j->fold || (j->places ? out != HT_U32 : out != t && (!total || out != ht_total_of(t)))) return false;
     if (!total) j->find = f->find;
-    if (lanes) j->widen = HT_ISA_NAME(ht_find_each)(HT_OP_CAST, t, HT_F64);
+    if (lanes) j->widen = HT_ISA_NAME(ht_find_elementwise)(HT_OP_CAST, t, HT_F64);
     j->chunk = CHUNK_BYTES / j->bytes;
     j->chunks = (x->shape[x->n_dims - 1] + j->chunk - 1) / j->chunk;
     return true;
@@ -421,7 +421,7 @@ bool HT_ISA_NAME(ht_reduce_types)(const ht_call *call, ht_op_id op) {
             }                                                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
-        HT_EACH                                                                                                        \
+        HT_VECTORISE                                                                                                   \
         for (int64_t c = 0; c < w; c++) {                                                                              \
             const type a = best[c], b = x[c];                                                                          \
             const bool better = comes_before;                                                                          \

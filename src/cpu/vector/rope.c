@@ -1,11 +1,11 @@
 /* Rotary position embedding of heads in f32, f16 or bf16. The angles of a row are computed once, in f64, and turned into f32 sines and
  * cosines sixteen at a time; every head of the row uses them. */
+#include "cpu/element.h"
 #include "cpu/reference/reference.h"
-#include "cpu/reference/value.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/vector.h"
-#include "cpu/walk.h"
 #include "device/params.h"
 
 #include <math.h>

@@ -3,8 +3,8 @@
 #define HT_CPU_VECTOR_ROWS_H
 
 #include "base/dtype.h"
+#include "cpu/strided_iterator.h"
 #include "cpu/vector/lanes.h"
-#include "cpu/walk.h"
 
 /* Offset of row `i` of v; `contiguous` says that rows follow one another (ht_view_contiguous, asked once). */
 HT_INLINE int64_t row_offset(const ht_view *v, bool contiguous, int64_t i) {

@@ -2,8 +2,8 @@
  * lines are gone through side by side: across the elements behind the axis, or several rows if there are none. */
 #include "base/dtype.h"
 #include "cpu/reference/reference.h"
-#include "cpu/vector/along.h"
-#include "cpu/vector/each.h"
+#include "cpu/vector/axis_view.h"
+#include "cpu/vector/elementwise.h"
 #include "cpu/vector/vector.h"
 #include "device/params.h"
 
@@ -68,23 +68,23 @@ typedef struct scan_kind {
             type *line = (type *)lines + TURNED * (reverse ? n - 1 - k : k);                                           \
             so_far before[TURNED];                                                                                     \
             memcpy(before, value, sizeof value);                                                                       \
-            HT_EACH                                                                                                    \
+            HT_VECTORISE                                                                                               \
             for (int c = 0; c < TURNED; c++) value[c] = name##_of(value[c], (so_far)line[c]);                          \
             const so_far *result = inclusive ? value : before;                                                         \
-            HT_EACH                                                                                                    \
+            HT_VECTORISE                                                                                               \
             for (int c = 0; c < TURNED; c++) line[c] = (type)result[c];                                                \
         }                                                                                                              \
         memcpy(values, value, sizeof value);                                                                           \
     }                                                                                                                  \
     HT_INLINE void name##_write(const so_far *value, type *y, int64_t w) {                                             \
-        HT_EACH                                                                                                        \
+        HT_VECTORISE                                                                                                   \
         for (int64_t c = 0; c < w; c++) y[c] = (type)value[c];                                                         \
     }                                                                                                                  \
     static void name##_across(const void *in, void *values, void *out, int64_t w, bool inclusive) {                    \
         const type *x = in;                                                                                            \
         so_far *value = values;                                                                                        \
         if (!inclusive) name##_write(value, out, w);                                                                   \
-        HT_EACH                                                                                                        \
+        HT_VECTORISE                                                                                                   \
         for (int64_t c = 0; c < w; c++) value[c] = name##_of(value[c], (so_far)x[c]);                                  \
         if (inclusive) name##_write(value, out, w);                                                                    \
     }                                                                                                                  \
@@ -170,8 +170,8 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t left = end - row;
         const int rows = left >= abreast ? (int)abreast : left < ABREAST ? (int)left : ABREAST;
         const char *x[TURNED];
-        for (int r = 0; r < rows; r++) x[r] = along_x(&j->a, row + r, 0);
-        char *y = along_y(&j->a, row, 0);
+        for (int r = 0; r < rows; r++) x[r] = axis_operand_x(&j->a, row + r, 0);
+        char *y = axis_operand_y(&j->a, row, 0);
         j->kind.start(values, TURNED);
         for (int64_t k = 0; k < n; k += PIECE) {
             const int64_t some = n - k < PIECE ? n - k : PIECE, from = j->p->reverse ? n - k - some : k;
@@ -207,9 +207,9 @@ static void step_across(const scan_job *j, const char *x, char *values, char *y,
         j->kind.across(x, values, y, w, j->p->inclusive);
         return;
     }
-    each_widen(j->dtype, x, wide, w);
+    elementwise_widen(j->dtype, x, wide, w);
     j->kind.across(wide, values, result, w, j->p->inclusive);
-    each_narrow(j->dtype, result, y, w);
+    elementwise_narrow(j->dtype, result, y, w);
 }
 
 static void run_across(void *arg, int64_t begin, int64_t end, int worker) {
@@ -222,8 +222,8 @@ static void run_across(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit % j->pieces * j->width, left = j->a.of.inner - first;
         const int64_t w = left < j->width ? left : j->width, from = j->p->reverse ? n - 1 : 0;
-        const char *x = along_x(&j->a, unit / j->pieces, first) + from * j->a.step * bytes;
-        char *y = along_y(&j->a, unit / j->pieces, first) + from * j->a.of.inner * bytes;
+        const char *x = axis_operand_x(&j->a, unit / j->pieces, first) + from * j->a.step * bytes;
+        char *y = axis_operand_y(&j->a, unit / j->pieces, first) + from * j->a.of.inner * bytes;
         j->kind.start(values, w);
         for (int64_t k = 0; k < n; k++, x += x_step, y += y_step)
             for (int64_t c = 0; c < w; c += CHUNK) {
@@ -255,9 +255,9 @@ static bool scan(const ht_call *call, const scan_kind kinds[N_SCANNED]) {
     if (which == N_SCANNED || call->out.dtype != x->dtype) return false;
     if (ht_view_size(x) == 0) return true;
     j.kind = kinds[which];
-    const ht_along of = ht_along_of(x, j.p->behind);
+    const ht_axis_view of = ht_axis_view_of(x, j.p->behind);
     if (narrow && of.inner == 1) return false;
-    j.a = along_lay(call, j.p->behind);
+    j.a = axis_operand_of(call, j.p->behind);
     if (of.inner == 1) {
         const int64_t grain = ht_row_grain(HT_GRAIN_MATH, of.n);
         ht_pool_run(call->pool, of.outer, (grain + TURNED - 1) / TURNED * TURNED, run_rows, &j);

@@ -5,7 +5,7 @@
  * spans are joined in their order. Where they are cut depends on the number of keys alone, so no bit on the threads. */
 #include "cpu/vector/sdpa_few.h"
 
-#include "cpu/vector/lines.h"
+#include "cpu/vector/operand_packing.h"
 #include "cpu/vector/sdpa.h"
 
 enum {
@@ -72,8 +72,8 @@ static few_part part_of(const few_job *job, int64_t index) {
 /* ---- scores ---- */
 
 /* Scores of n_rows queries against sixteen keys, n of them there, whose d elements are adjacent and whole vectors. */
-HT_INLINE void dot_sixteen(ht_dtype dtype, int n_rows, const float *q, int64_t d, const lines *keys, int64_t first,
-                           int n, float *scores) {
+HT_INLINE void dot_sixteen(ht_dtype dtype, int n_rows, const float *q, int64_t d, const packing_operand *keys,
+                           int64_t first, int n, float *scores) {
     float room[DOT_ROWS][4][16];
     for (int quad = 0; quad < 4; quad++) {
         v16f sum[DOT_ROWS][4];
@@ -107,7 +107,8 @@ HT_INLINE void dot_sixteen(ht_dtype dtype, int n_rows, const float *q, int64_t d
     }
 }
 
-static void dot_keys(const sdpa_shape *s, const lines *keys, int64_t begin, int64_t m, const float *q, float *scores) {
+static void dot_keys(const sdpa_shape *s, const packing_operand *keys, int64_t begin, int64_t m, const float *q,
+                     float *scores) {
     const bool one = s->rows == 1;
 #define DOT_KEYS(dtype)                                                                                                \
     for (int64_t j = 0; j < m; j += 16) {                                                                              \
@@ -127,20 +128,20 @@ static void dot_keys(const sdpa_shape *s, const lines *keys, int64_t begin, int6
 /* Scores of the queries and m keys from `begin` on, before any mask. */
 static void score(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_t m, const few_room *room) {
     const ht_view *k = &s->call->in[1];
-    const lines keys = {.dtype = k->dtype,
-                        .data = k->data,
-                        .offset = t->batch * k->stride[0] + t->head * k->stride[1],
-                        .line = k->stride[2],
-                        .step = k->stride[3],
-                        .n = s->n_k};
+    const packing_operand keys = {.dtype = k->dtype,
+                                  .data = k->data,
+                                  .offset = t->batch * k->stride[0] + t->head * k->stride[1],
+                                  .line = k->stride[2],
+                                  .step = k->stride[3],
+                                  .n = s->n_k};
     if (s->rows <= DOT_ROWS && k->stride[3] == 1 && s->d % 16 == 0) {
         dot_keys(s, &keys, begin, m, room->q, room->scores);
         return;
     }
     for (int64_t j = 0; j < m; j += 16)
-        for (int64_t i = 0; i < s->d; i += LINES_STEPS)
-            lines_pack(&keys, begin + j, lanes_of(m - j), i, ht_min_i64(LINES_STEPS, s->d - i),
-                       room->keys + j * s->d + 16 * i, 16);
+        for (int64_t i = 0; i < s->d; i += PACKING_STEPS)
+            packing_pack(&keys, begin + j, lanes_of(m - j), i, ht_min_i64(PACKING_STEPS, s->d - i),
+                         room->keys + j * s->d + 16 * i, 16);
     HT_ISA_NAME(ht_panel_multiply)
     (&(panel_product){.left = {room->q, s->d_padded, 1},
                       .b = room->keys,

@@ -3,7 +3,7 @@
  * over BLOCK elements, and f64 over blocks: a sum that took in thousands of terms would lose digits. */
 #include "base/checked.h"
 #include "cpu/reference/reference.h"
-#include "cpu/vector/along.h"
+#include "cpu/vector/axis_view.h"
 #include "cpu/vector/exp_falling.h"
 #include "cpu/vector/rows.h"
 #include "device/params.h"
@@ -136,16 +136,17 @@ HT_INLINE void softmax_strip(ht_dtype t, const strip *s) {
     static void rows_##name(void *arg, int64_t begin, int64_t end, int worker) {                                       \
         (void)worker;                                                                                                  \
         const softmax_job *j = arg;                                                                                    \
-        for (int64_t i = begin; i < end; i++) softmax_row(t, along_x(&j->a, i, 0), along_y(&j->a, i, 0), j->a.of.n);   \
+        for (int64_t i = begin; i < end; i++)                                                                          \
+            softmax_row(t, axis_operand_x(&j->a, i, 0), axis_operand_y(&j->a, i, 0), j->a.of.n);                       \
     }                                                                                                                  \
     static void strips_##name(void *arg, int64_t begin, int64_t end, int worker) {                                     \
         (void)worker;                                                                                                  \
         const softmax_job *j = arg;                                                                                    \
-        const ht_along *of = &j->a.of;                                                                                 \
+        const ht_axis_view *of = &j->a.of;                                                                             \
         for (int64_t i = begin; i < end; i++) {                                                                        \
             const int64_t outer = i / j->strips, c = i % j->strips * j->width;                                         \
-            softmax_strip(t, &(strip){along_x(&j->a, outer, c), along_y(&j->a, outer, c), j->a.step, of->inner, of->n, \
-                                      ht_min_i64(j->width, of->inner - c)});                                           \
+            softmax_strip(t, &(strip){axis_operand_x(&j->a, outer, c), axis_operand_y(&j->a, outer, c), j->a.step,     \
+                                      of->inner, of->n, ht_min_i64(j->width, of->inner - c)});                         \
         }                                                                                                              \
     }
 OF_DTYPE(f32, HT_F32)
@@ -156,8 +157,8 @@ static ht_status softmax(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     if (!lanes_take(x->dtype) || call->out.dtype != x->dtype) return ht_plain_softmax(call, err);
     if (ht_view_size(x) == 0) return HT_OK;
-    softmax_job j = {.a = along_lay(call, ((const ht_along_params *)call->params)->behind), .dtype = x->dtype};
-    const ht_along *of = &j.a.of;
+    softmax_job j = {.a = axis_operand_of(call, ((const ht_along_params *)call->params)->behind), .dtype = x->dtype};
+    const ht_axis_view *of = &j.a.of;
     if (of->inner == 1) {
         ht_block_fn *run = x->dtype == HT_F32 ? rows_f32 : x->dtype == HT_F16 ? rows_f16 : rows_bf16;
         ht_pool_run(call->pool, of->outer, ht_row_grain(HT_GRAIN_MATH, of->n), run, &j);

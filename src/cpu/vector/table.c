@@ -13,7 +13,7 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_norm_grad)(kernels);
     HT_ISA_NAME(ht_vector_rope)(kernels);
     HT_ISA_NAME(ht_vector_matmul)(kernels);
-    HT_ISA_NAME(ht_vector_gathered)(kernels);
+    HT_ISA_NAME(ht_vector_gather_qmm)(kernels);
     HT_ISA_NAME(ht_vector_groups)(kernels);
     HT_ISA_NAME(ht_vector_sdpa_grad)(kernels);
     HT_ISA_NAME(ht_vector_sdpa)(kernels);

@@ -52,18 +52,18 @@ HT_INLINE void ht_fetch_ahead(const void *p) {
 }
 
 /* Rows of panel `panel` that exist: 0 to 16. */
-HT_INLINE int ht_lanes_of(const ht_product_out *out, int64_t panel) {
+HT_INLINE int ht_lanes_of(const ht_gemm_out *out, int64_t panel) {
     int64_t left = out->n - HT_PANEL * panel;
     return left >= HT_PANEL ? HT_PANEL : left > 0 ? (int)left : 0;
 }
 
-HT_INLINE v16f ht_load_out(const ht_product_out *out, int row, int panel, int lanes) {
+HT_INLINE v16f ht_load_out(const ht_gemm_out *out, int row, int panel, int lanes) {
     const float *p = out->y + row * out->ldy + out->row + HT_PANEL * panel;
     return lanes == HT_PANEL ? v16f_load(p) : v16f_load_n(p, lanes);
 }
 
 /* Adds the bias, if there is one, and stores. */
-HT_INLINE void ht_store_out(const ht_product_out *out, int row, int panel, int lanes, v16f v) {
+HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lanes, v16f v) {
     float *p = out->y + row * out->ldy + out->row + HT_PANEL * panel;
     const float *bias = out->bias ? out->bias + out->row + HT_PANEL * panel : NULL;
     if (lanes == HT_PANEL) {

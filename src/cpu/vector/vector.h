@@ -18,7 +18,7 @@ void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm_grad)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_rope)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_matmul)(ht_kernel kernels[HT_OP_COUNT]);
-void HT_ISA_NAME(ht_vector_gathered)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_gather_qmm)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_groups)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sdpa_grad)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]);

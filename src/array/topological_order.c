@@ -1,0 +1,146 @@
+#include "array/topological_order.h"
+
+#include "array/op.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+bool ht_list_push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a) {
+    if (*n == *capacity) {
+        size_t more = *capacity ? *capacity * 2 : 256;
+        ht_array **grown = realloc(*list, more * sizeof *grown);
+        if (!grown) return false;
+        *list = grown;
+        *capacity = more;
+    }
+    (*list)[(*n)++] = a;
+    return true;
+}
+
+/* A node whose inputs have been pushed stays on the stack with a tag in its pointer: when it surfaces again, everything
+ * it needs is in the order. */
+static ht_array *tagged(ht_array *a) { return (ht_array *)((uintptr_t)a | 1); }
+static bool is_tagged(ht_array *a) { return ((uintptr_t)a & 1) != 0; }
+static ht_array *untagged(ht_array *a) { return (ht_array *)((uintptr_t)a & ~(uintptr_t)1); }
+
+static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
+
+static ht_status out_of_memory(ht_worklist *w, ht_error *err) {
+    return ht_fail_memory(err, (w->n + w->n_stack) * sizeof(void *), "the order of a graph");
+}
+
+static ht_status push_need(ht_worklist *w, ht_array *a, ht_error *err) {
+    if (a == HT_NONE || state_of(ht_storage(a)) == HT_READY) return HT_OK;
+    return ht_list_push(&w->stack, &w->n_stack, &w->stack_capacity, a) ? HT_OK : out_of_memory(w, err);
+}
+
+/* What a node is computed from; a view's parents too, for the holds they have on the storage. */
+static ht_status push_inputs(ht_worklist *w, ht_array *a, ht_error *err) {
+    ht_status st = a->base ? push_need(w, a->base, err) : HT_OK;
+    for (int i = 0; i < a->n_in && st == HT_OK; i++) st = push_need(w, a->in[i], err);
+    return st;
+}
+
+static ht_status failed_before(const ht_array *a, ht_error *err) {
+    if (!a->failure) return ht_fail(err, HT_ERR_MEMORY, "%s failed before", ht_op_name(a->op));
+    if (err) *err = *a->failure;
+    return a->failure->status;
+}
+
+static uint64_t new_visit(void) {
+    static _Atomic uint64_t visits;
+    return atomic_fetch_add(&visits, 1) + 1;
+}
+
+/* Depth first, the last of `arrays` and of each node's inputs before the others. */
+static ht_status order_depth_first(ht_worklist *w, ht_array *const *arrays, int n, uint64_t visit, ht_error *err) {
+    w->n = w->n_stack = 0;
+    ht_status st = HT_OK;
+    for (int i = 0; i < n && st == HT_OK; i++) st = push_need(w, arrays[i], err);
+    while (st == HT_OK && w->n_stack) {
+        ht_array *a = w->stack[--w->n_stack];
+        if (is_tagged(a)) {
+            if (!ht_list_push(&w->order, &w->n, &w->capacity, untagged(a))) st = out_of_memory(w, err);
+            continue;
+        }
+        if (a->visit == visit) continue;
+        a->visit = visit;
+        a->graph_uses = a->kernel_uses = 0;
+        a->keep = false;
+        if (state_of(a) == HT_FAILED)
+            st = failed_before(a, err);
+        else if (!ht_list_push(&w->stack, &w->n_stack, &w->stack_capacity, tagged(a)))
+            st = out_of_memory(w, err);
+        else
+            st = push_inputs(w, a, err);
+    }
+    return st;
+}
+
+/* ---- which of several results comes first ---- */
+
+typedef struct ranked {
+    ht_array *array;
+    int32_t depth;
+    int index;
+} ranked;
+
+/* The number of nodes on the longest way to each, in `slot`. */
+static void find_depths(ht_worklist *w, uint64_t visit) {
+    for (size_t i = 0; i < w->n; i++) {
+        ht_array *a = w->order[i];
+        a->slot = 0;
+        for (int k = 0; k < a->n_in; k++)
+            if (a->in[k] != HT_NONE && a->in[k]->visit == visit && a->in[k]->slot >= a->slot)
+                a->slot = a->in[k]->slot + 1;
+    }
+}
+
+static int deepest_first(const void *a, const void *b) {
+    const ranked *x = a, *y = b;
+    if (x->depth != y->depth) return x->depth > y->depth ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+/* What lies on the way to a deeper result is computed before it, and what hangs on it given back early: of the gradients of
+ * a network, those of the last layers come first whatever the order in which they are asked for. */
+static ht_status order_shallow_first(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
+    find_depths(w, *visit);
+    ranked *rank = malloc((size_t)n * sizeof *rank);
+    ht_array **sorted = malloc((size_t)n * sizeof *sorted);
+    if (!rank || !sorted) {
+        free(rank);
+        free(sorted);
+        return out_of_memory(w, err);
+    }
+    for (int i = 0; i < n; i++) {
+        bool computed = arrays[i] == HT_NONE || arrays[i]->visit != *visit;
+        rank[i] = (ranked){arrays[i], computed ? -1 : arrays[i]->slot, i};
+    }
+    qsort(rank, (size_t)n, sizeof *rank, deepest_first);
+    bool other = false;
+    for (int i = 0; i < n; i++) {
+        sorted[i] = rank[i].array;
+        other |= rank[i].index != i;
+    }
+    ht_status st = HT_OK;
+    if (other) {
+        *visit = new_visit();
+        st = order_depth_first(w, sorted, n, *visit, err);
+    }
+    free(rank);
+    free(sorted);
+    return st;
+}
+
+ht_status ht_topological_order(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
+    *visit = new_visit();
+    ht_status st = order_depth_first(w, arrays, n, *visit, err);
+    return st == HT_OK && n > 1 && w->n > (size_t)n ? order_shallow_first(w, arrays, n, visit, err) : st;
+}
+
+void ht_worklist_free(ht_worklist *w) {
+    free(w->order);
+    free(w->stack);
+    *w = (ht_worklist){0};
+}

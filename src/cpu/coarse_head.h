@@ -1,0 +1,47 @@
+/* Split output heads: 8-bit weights in two parts, so that finding the highest outputs reads two thirds of them.
+ *
+ * A stored weight plus 128 is u = 8 h + l, with h of 5 bits and l of 3. All panels (cpu/pack.h) come twice: first with
+ * units of h, 5 bits, and the scales; then, in a region of their own, with units of l, 3 bits. A full product joins both
+ * and gives the bits of the other Q8_0 panels.
+ *
+ * The highest outputs of one row x: where x is positive l adds at most 7 x, elsewhere at least nothing. So the integer sum
+ * of a block is at most
+ *
+ *   8 * sum of h x + 7 * sum of positive x - 128 * sum of x
+ *
+ * and an output computed with these sums in the order of cpu/matrix_kernels.h is no less than the output itself: scales of
+ * weights (where they are not negative) and of activations keep the order of what they are multiplied by, and so does
+ * rounding. No tolerance is needed. Panels with the highest bounds are computed in full; the top_k-th highest output
+ * found is a threshold, and of the other panels those are computed in full too whose bounds reach it. */
+#ifndef HT_CPU_COARSE_HEAD_H
+#define HT_CPU_COARSE_HEAD_H
+
+#include "cpu/gemm_schedule.h"
+
+enum {
+    HT_COARSE_BITS_UNIT = 5, /* bits */
+    HT_FINE_BITS_UNIT = 3,
+    HT_COARSE_SCALES = 2 * HT_PANEL /* bytes per block */
+};
+
+/* Bytes of a panel in either region. */
+static inline size_t ht_coarse_head_coarse_bytes(int64_t n_blocks) {
+    return ((size_t)n_blocks * (64 * HT_COARSE_BITS_UNIT + HT_COARSE_SCALES) + 63) & ~(size_t)63;
+}
+static inline size_t ht_coarse_head_fine_bytes(int64_t n_blocks) { return (size_t)n_blocks * 64 * HT_FINE_BITS_UNIT; }
+
+/* The functions of ht_matrix_ops that differ from those of other quantised panels. */
+size_t ht_coarse_head_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
+void ht_coarse_head_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored);
+ht_status ht_coarse_head_row(const ht_matrix *m, int64_t row, float *out, ht_error *err); /* never fails */
+size_t ht_coarse_head_top_bytes(const ht_matrix *m);
+
+/* Both parts of the panels from `panel` on. */
+ht_coarse_panels ht_coarse_panels_at(const ht_matrix *m, int64_t panel);
+
+/* Of the one product and the one row of activations of s, the highest outputs. False when all are to be computed instead:
+ * there are several rows, or too many outputs are wanted, or numbers are not what the bounds rely on. */
+bool ht_coarse_head_top(const ht_gemm_schedule *s, ht_pool *pool);
+size_t ht_coarse_head_top_scratch(const ht_matrix *m);
+
+#endif

@@ -1,0 +1,98 @@
+/* Scalar access: one element of any dtype, read and written. The plain kernels compute in one of three domains:
+ * integers in 64 bits (an unsigned 64-bit value keeps its bits), f32 for f16, bf16 and f32, and f64. */
+#ifndef HT_CPU_ELEMENT_H
+#define HT_CPU_ELEMENT_H
+
+#include "base/dtype.h"
+#include "base/half.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline int64_t ht_get_int(ht_dtype t, const void *p, int64_t i) {
+    switch (t) {
+    case HT_BOOL: return ((const uint8_t *)p)[i] != 0;
+    case HT_U8: return ((const uint8_t *)p)[i];
+    case HT_U16: return ((const uint16_t *)p)[i];
+    case HT_U32: return ((const uint32_t *)p)[i];
+    case HT_U64: return (int64_t)((const uint64_t *)p)[i];
+    case HT_I8: return ((const int8_t *)p)[i];
+    case HT_I16: return ((const int16_t *)p)[i];
+    case HT_I32: return ((const int32_t *)p)[i];
+    case HT_I64: return ((const int64_t *)p)[i];
+    default: return 0;
+    }
+}
+
+/* Values that do not fit wrap; bool becomes "not zero". */
+static inline void ht_set_int(ht_dtype t, void *p, int64_t i, int64_t v) {
+    switch (t) {
+    case HT_BOOL: ((uint8_t *)p)[i] = v != 0; break;
+    case HT_U8: ((uint8_t *)p)[i] = (uint8_t)v; break;
+    case HT_U16: ((uint16_t *)p)[i] = (uint16_t)v; break;
+    case HT_U32: ((uint32_t *)p)[i] = (uint32_t)v; break;
+    case HT_U64: ((uint64_t *)p)[i] = (uint64_t)v; break;
+    case HT_I8: ((int8_t *)p)[i] = (int8_t)v; break;
+    case HT_I16: ((int16_t *)p)[i] = (int16_t)v; break;
+    case HT_I32: ((int32_t *)p)[i] = (int32_t)v; break;
+    case HT_I64: ((int64_t *)p)[i] = v; break;
+    default: break;
+    }
+}
+
+static inline float ht_get_f32(ht_dtype t, const void *p, int64_t i) {
+    switch (t) {
+    case HT_F16: return ht_f16_to_f32(((const uint16_t *)p)[i]);
+    case HT_BF16: return ht_bf16_to_f32(((const uint16_t *)p)[i]);
+    case HT_F32: return ((const float *)p)[i];
+    case HT_F64: return (float)((const double *)p)[i];
+    case HT_U64: return (float)((const uint64_t *)p)[i];
+    default: return (float)ht_get_int(t, p, i);
+    }
+}
+
+static inline double ht_get_f64(ht_dtype t, const void *p, int64_t i) {
+    switch (t) {
+    case HT_F64: return ((const double *)p)[i];
+    case HT_U64: return (double)((const uint64_t *)p)[i];
+    default: return ht_dtype_is_float(t) ? (double)ht_get_f32(t, p, i) : (double)ht_get_int(t, p, i);
+    }
+}
+
+/* Integers take the value without its fraction, the nearest they can hold, and 0 for NaN. */
+static inline void ht_set_f64(ht_dtype t, void *p, int64_t i, double v) {
+    static const double lowest[] = {
+        [HT_I8] = INT8_MIN, [HT_I16] = INT16_MIN, [HT_I32] = INT32_MIN, [HT_I64] = (double)INT64_MIN};
+    static const double highest[] = {
+        [HT_U8] = UINT8_MAX, [HT_U16] = UINT16_MAX, [HT_U32] = UINT32_MAX, [HT_U64] = 0x1p64,
+        [HT_I8] = INT8_MAX,  [HT_I16] = INT16_MAX,  [HT_I32] = INT32_MAX,  [HT_I64] = 0x1p63};
+    switch (t) {
+    case HT_F16: ((uint16_t *)p)[i] = ht_f32_to_f16((float)v); return;
+    case HT_BF16: ((uint16_t *)p)[i] = ht_f32_to_bf16((float)v); return;
+    case HT_F32: ((float *)p)[i] = (float)v; return;
+    case HT_F64: ((double *)p)[i] = v; return;
+    case HT_BOOL: ((uint8_t *)p)[i] = v != 0; return;
+    default: break;
+    }
+    if (isnan(v)) {
+        ht_set_int(t, p, i, 0);
+        return;
+    }
+    double low = ht_dtype_is_signed(t) ? lowest[t] : 0.0;
+    if (v < low) v = low;
+    if (v < highest[t])
+        ht_set_int(t, p, i, t == HT_U64 ? (int64_t)(uint64_t)v : (int64_t)v);
+    else
+        ht_set_int(t, p, i, t == HT_U64 ? -1 : t == HT_I64 ? INT64_MAX : (int64_t)highest[t]);
+}
+
+/* Not through double for f32: the conversion would flush a denormal that only passes. */
+static inline void ht_set_f32(ht_dtype t, void *p, int64_t i, float v) {
+    if (t == HT_F32)
+        ((float *)p)[i] = v;
+    else
+        ht_set_f64(t, p, i, (double)v);
+}
+
+#endif

@@ -1,0 +1,276 @@
+#include "cpu/gemm_schedule.h"
+
+#include "base/checked.h"
+#include "cpu/coarse_head.h"
+#include "cpu/matrix_ops.h"
+
+enum {
+    DIRECT_TILES = 2,            /* up to so many tiles of rows, decoding weights in registers beats keeping them */
+    ROWS_BYTES_MAX = 768 * 1024, /* activations that stay in the second-level cache while all weights pass */
+    TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for making rows */
+};
+
+bool ht_gemm_shares_rows(const ht_matrix *m) { return m->ops->takes_rows_once; }
+
+ht_form ht_gemm_form(ht_weight_type type) { return ht_panel_layout_of(type)->bits ? HT_FORM_BYTES : HT_FORM_WORDS; }
+
+/* ---- laying out ---- */
+
+void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layout *d) {
+    if (form == HT_FORM_BYTES) {
+        x->q = ht_scratch_take(d, blocks * HT_QBLOCK, sizeof *x->q);
+        x->sum = ht_scratch_take(d, blocks * 2, sizeof *x->sum);
+    } else
+        x->word = ht_scratch_take(d, blocks * HT_QBLOCK, sizeof *x->word);
+    x->scale = ht_scratch_take(d, blocks, sizeof *x->scale);
+}
+
+void *ht_offsets_layout(ht_weight_type type, int64_t blocks, ht_scratch_layout *d) {
+    if (ht_gemm_form(type) != HT_FORM_BYTES) return NULL;
+    return ht_scratch_take(d, blocks * ht_panel_layout_of(type)->halves, sizeof(int32_t));
+}
+
+static void lay_tiles(ht_gemm_schedule *s) {
+    const ht_matrix_kernels *kernels = s->kernels;
+    int64_t n_tiles = s->n_x <= kernels->direct_rows ? 1 : ht_ceil_div_i64(s->n_x, kernels->tile_rows);
+    for (int f = 0; f < HT_FORM_COUNT; f++)
+        s->x[f] = (ht_qrows){.n = s->n_x,
+                             .n_blocks = s->n ? ht_ceil_div_i64(s->product[0].m->k, HT_QBLOCK) : 0,
+                             .n_tiles = n_tiles,
+                             .tile_rows = s->n_x / n_tiles,
+                             .n_larger = s->n_x % n_tiles};
+    bool dealt_evenly = n_tiles % s->n_threads == 0 || n_tiles >= TILES_PER_THREAD * (int64_t)s->n_threads;
+    s->n_shares = dealt_evenly ? 1 : ht_min_i64(s->n_threads, s->x[0].tile_rows);
+}
+
+static bool needed(const ht_gemm_schedule *s, ht_form form) {
+    for (int i = 0; i < s->n; i++)
+        if (s->of[i].form == form) return true;
+    return false;
+}
+
+static void lay_rows(ht_gemm_schedule *s, ht_scratch_layout *d) {
+    for (int f = 0; f < HT_FORM_COUNT; f++)
+        if (needed(s, (ht_form)f)) ht_qrows_layout(&s->x[f], (ht_form)f, s->n_x * s->x[0].n_blocks, d);
+}
+
+/* The first product whose weights are of the type of product i: they share their offsets. */
+static int first_alike(const ht_gemm_schedule *s, int i) {
+    int first = 0;
+    while (s->product[first].m->type != s->product[i].m->type) first++;
+    return first;
+}
+
+static void lay_offsets(ht_gemm_schedule *s, ht_scratch_layout *d) {
+    for (int i = 0; i < s->n; i++) {
+        int first = first_alike(s, i);
+        s->of[i].offset =
+            first < i ? s->of[first].offset : ht_offsets_layout(s->product[i].m->type, s->n_x * s->x[0].n_blocks, d);
+    }
+}
+
+static void count_decoded(ht_gemm_schedule *s) {
+    size_t panel = 0;
+    for (int i = 0; i < s->n; i++)
+        if (!s->of[i].direct)
+            panel = ht_max_size(panel, s->of[i].form == HT_FORM_BYTES ? sizeof(ht_qpanel) : sizeof(ht_wpanel));
+    s->decoded_bytes = (size_t)s->kernels->tile_panels * panel;
+}
+
+/* Chunks of about the same size, as many whole scale units as can be decoded at a time. */
+static int64_t chunk_of(ht_weight_type type, int64_t n_blocks) {
+    bool bytes = ht_gemm_form(type) == HT_FORM_BYTES;
+    int64_t group = bytes ? ht_panel_layout_of(type)->group : 1, most = (bytes ? HT_QCHUNK : HT_WCHUNK) / group;
+    int64_t groups = n_blocks / group;
+    return ht_ceil_div_i64(groups, ht_ceil_div_i64(groups, most)) * group;
+}
+
+static int64_t groups_of(const ht_gemm_schedule *s, int i) {
+    return ht_ceil_div_i64(s->of[i].n_panels, s->kernels->tile_panels);
+}
+
+static void lay_pieces(ht_gemm_schedule *s) {
+    int64_t n_tiles = s->x[0].n_tiles, wanted = (int64_t)s->n_threads * HT_PIECES_PER_THREAD, at = 0, panels = 0,
+            groups = 0;
+    for (int i = 0; i < s->n; i++) {
+        const ht_matrix *m = s->product[i].m;
+        s->of[i] = (ht_gemm_pieces){.form = ht_gemm_form(m->type),
+                                    .direct = n_tiles <= DIRECT_TILES,
+                                    .n_panels = ht_panel_count(m->n_rows),
+                                    .chunk = chunk_of(m->type, s->x[0].n_blocks),
+                                    .panel_bytes = ht_panel_bytes(m->type, m->k)};
+        panels += s->of[i].n_panels;
+        groups += groups_of(s, i);
+    }
+    for (int i = 0; i < s->n; i++) {
+        ht_gemm_pieces *of = &s->of[i];
+        int64_t number = of->form == HT_FORM_BYTES ? sizeof *s->x->q : sizeof *s->x->word;
+        int64_t for_cache = ht_ceil_div_i64(s->n_x * s->x[0].n_blocks * HT_QBLOCK * number, ROWS_BYTES_MAX);
+        int64_t for_threads = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(n_tiles, 8));
+        of->n_parts = ht_min_i64(ht_max_i64(for_cache, for_threads), n_tiles);
+        of->grain = ht_max_i64(1, panels / ((int64_t)s->n_threads * HT_PANEL_PIECES_PER_THREAD));
+        of->first = at;
+        at += of->direct ? ht_ceil_div_i64(of->n_panels, of->grain) : groups_of(s, i) * of->n_parts;
+        of->end = at;
+    }
+}
+
+void ht_gemm_schedule_cut(ht_gemm_schedule *s) {
+    lay_tiles(s);
+    lay_pieces(s);
+    count_decoded(s);
+}
+
+size_t ht_gemm_schedule_layout(ht_gemm_schedule *s, void *scratch) {
+    ht_scratch_layout d = {.at = scratch};
+    ht_gemm_schedule_cut(s);
+    lay_rows(s, &d);
+    lay_offsets(s, &d);
+    s->decoded = ht_scratch_take(&d, s->n_threads, s->decoded_bytes);
+    bool top = s->n == 1 && s->n_x == 1 && ht_is_coarse_head(s->product[0].m);
+    s->top = top ? ht_scratch_take(&d, 1, ht_coarse_head_top_scratch(s->product[0].m)) : NULL;
+    return d.used;
+}
+
+/* ---- activations ---- */
+
+int64_t ht_gemm_schedule_shares(const ht_gemm_schedule *s) { return s->x[0].n_tiles * s->n_shares; }
+
+int64_t ht_gemm_schedule_share_rows(const ht_gemm_schedule *s) {
+    return ht_ceil_div_i64(ht_qtile_rows(&s->x[0], 0), s->n_shares);
+}
+
+ht_gemm_share ht_gemm_schedule_share(const ht_gemm_schedule *s, int64_t share) {
+    int64_t tile = share / s->n_shares, part = share % s->n_shares;
+    int64_t first = ht_qtile_first(&s->x[0], tile), n = ht_qtile_rows(&s->x[0], tile);
+    return (ht_gemm_share){tile, first + part * n / s->n_shares, first + (part + 1) * n / s->n_shares};
+}
+
+void ht_gemm_schedule_quantise(const ht_gemm_schedule *s, ht_gemm_share share, const float *x, int64_t ldx) {
+    int64_t tile_first = ht_qtile_first(&s->x[0], share.tile);
+    int first = (int)(share.begin - tile_first), last = (int)(share.end - tile_first);
+    for (int f = 0; f < HT_FORM_COUNT; f++)
+        if (s->x[f].scale) s->kernels->prepare[f](x, ldx, s->product[0].m->k, &s->x[f], share.tile, first, last);
+    for (int i = 0; i < s->n; i++)
+        if (s->of[i].offset && first_alike(s, i) == i)
+            s->kernels->offsets(s->product[i].m->type, &s->x[HT_FORM_BYTES], share.tile, first, last, s->of[i].offset);
+}
+
+/* ---- the products ---- */
+
+static const char *panel_at(const ht_gemm_schedule *s, int i, int64_t panel) {
+    return (const char *)s->product[i].m->packed + (size_t)panel * s->of[i].panel_bytes;
+}
+
+/* Where rows [panel, panel + n_panels) of y go. */
+static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
+    int64_t row = panel * HT_PANEL, left = p->m->n_rows - row;
+    return (ht_gemm_out){
+        .y = p->y, .ldy = p->ldy, .bias = p->bias, .row = row, .n = ht_min_i64(n_panels * HT_PANEL, left)};
+}
+
+static void multiply_direct(const ht_gemm_schedule *s, int i, int64_t panel) {
+    const ht_gemm *p = &s->product[i];
+    const ht_gemm_pieces *of = &s->of[i];
+    ht_qtiles tiles = {&s->x[of->form], of->offset, 0, s->x[of->form].n_tiles};
+    ht_gemm_out out = out_at(p, panel, ht_min_i64(of->grain, of->n_panels - panel));
+    if (ht_is_coarse_head(p->m))
+        s->kernels->coarse_direct(ht_coarse_panels_at(p->m, panel), p->m->k, &tiles, &out);
+    else
+        s->kernels->direct[p->m->type](panel_at(s, i, panel), p->m->k, &tiles, &out);
+}
+
+static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t block, int n, void *to) {
+    const ht_matrix *m = s->product[i].m;
+    if (ht_is_coarse_head(m))
+        s->kernels->coarse_decode(ht_coarse_panels_at(m, panel), m->k, block, n, to);
+    else
+        s->kernels->decode[m->type](panel_at(s, i, panel), m->k, block, n, to);
+}
+
+/* One group of panels against one part of the tiles: a chunk of blocks at a time is decoded, small enough for the first
+ * cache, and meets every tile. */
+static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded) {
+    const ht_gemm *p = &s->product[i];
+    const ht_gemm_pieces *of = &s->of[i];
+    const ht_qrows *x = &s->x[of->form];
+    const ht_weight_type type = p->m->type;
+    const size_t bytes = of->form == HT_FORM_BYTES ? sizeof(ht_qpanel) : sizeof(ht_wpanel);
+    int64_t panel = group * s->kernels->tile_panels, n = ht_min_i64(s->kernels->tile_panels, of->n_panels - panel);
+    ht_qtiles tiles = {x, of->offset, part * x->n_tiles / of->n_parts, (part + 1) * x->n_tiles / of->n_parts};
+    ht_gemm_out out = out_at(p, panel, n);
+    for (int64_t block = 0; block < x->n_blocks; block += of->chunk) {
+        int count = (int)ht_min_i64(of->chunk, x->n_blocks - block);
+        for (int64_t j = 0; j < n; j++) decode(s, i, panel + j, block, count, decoded + (size_t)j * bytes);
+        out.bias = block + count < x->n_blocks ? NULL : p->bias;
+        s->kernels->decoded[type](decoded, block, count, &tiles, &out);
+    }
+}
+
+/* The pieces of a product that are no panels are numbered part by part, so that neighbours in time share activations. */
+void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker) {
+    char *decoded = s->decoded + (size_t)worker * s->decoded_bytes;
+    int i = 0;
+    for (int64_t piece = begin; piece < end; piece++) {
+        while (s->of[i].end <= piece) i++;
+        const ht_gemm_pieces *of = &s->of[i];
+        int64_t at = piece - of->first;
+        if (of->direct)
+            multiply_direct(s, i, at * of->grain);
+        else
+            multiply_group(s, i, at % groups_of(s, i), at / groups_of(s, i), decoded);
+    }
+}
+
+int64_t ht_gemm_schedule_pieces(const ht_gemm_schedule *s) { return s->n ? s->of[s->n - 1].end : 0; }
+
+static void multiply_pieces(void *arg, int64_t begin, int64_t end, int worker) {
+    ht_gemm_schedule_run(arg, begin, end, worker);
+}
+
+void ht_gemm_schedule_multiply(const ht_gemm_schedule *s, ht_pool *pool) {
+    if (!s->n || (s->product->top_k && ht_coarse_head_top(s, pool))) return;
+    ht_pool_run(pool, ht_gemm_schedule_pieces(s), 1, multiply_pieces, (void *)(uintptr_t)s);
+}
+
+/* ---- one matrix ---- */
+
+typedef struct take_job {
+    const ht_gemm_schedule *s;
+    const float *x;
+    int64_t ldx;
+} take_job;
+
+static void take_shares(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const take_job *job = arg;
+    for (int64_t i = begin; i < end; i++)
+        ht_gemm_schedule_quantise(job->s, ht_gemm_schedule_share(job->s, i), job->x, job->ldx);
+}
+
+static ht_gemm_schedule products_of(const ht_matrix *m, const float *bias, float *y, int64_t ldy, int64_t n_x,
+                                    int n_threads) {
+    return (ht_gemm_schedule){
+        .kernels = ht_kernels_of(m), .n_x = n_x, .n_threads = n_threads, .n = 1, .product[0] = {m, bias, y, ldy, 0}};
+}
+
+size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads) {
+    if (n_x <= 0) return 0;
+    ht_gemm_schedule s = products_of(m, NULL, NULL, 0, n_x, n_threads);
+    return ht_gemm_schedule_layout(&s, NULL);
+}
+
+void ht_fast_mul_top(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
+                     float *y, int64_t ldy, void *scratch, ht_pool *pool) {
+    if (n_x <= 0) return;
+    ht_gemm_schedule s = products_of(m, bias, y, ldy, n_x, ht_pool_threads(pool));
+    s.product[0].top_k = top_k;
+    ht_gemm_schedule_layout(&s, scratch);
+    ht_pool_run(pool, ht_gemm_schedule_shares(&s), 1, take_shares, &(take_job){&s, x, ldx});
+    ht_gemm_schedule_multiply(&s, pool);
+}
+
+void ht_fast_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
+                 void *scratch, ht_pool *pool) {
+    ht_fast_mul_top(m, 0, x, ldx, n_x, bias, y, ldy, scratch, pool);
+}

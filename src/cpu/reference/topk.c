@@ -1,0 +1,46 @@
+/* Top-k: indices of the largest elements along the last axis, for routing to experts. */
+#include "cpu/element.h"
+#include "cpu/reference/reference.h"
+#include "cpu/strided_iterator.h"
+#include "device/params.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Whether a comes before b: the larger value, the lower index among equals, a NaN before all numbers. */
+static bool comes_first(float a, int64_t i, float b, int64_t j) {
+    if (isnan(a) || isnan(b)) return isnan(a) && (!isnan(b) || i < j);
+    return a > b || (a == b && i < j);
+}
+
+/* The chosen ones so far are kept in order; a value goes to its place among them, or nowhere. */
+static void choose_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const ht_call *call = arg;
+    const ht_view *x = &call->in[0];
+    int last = x->n_dims - 1;
+    int64_t n = x->shape[last], k = call->out.shape[last];
+    for (int64_t row = begin; row < end; row++) {
+        const float *values = (const float *)x->data + ht_view_offset(x, last, row);
+        int32_t *chosen = (int32_t *)call->out.data + row * k;
+        int64_t held = 0;
+        for (int64_t i = 0; i < n; i++) {
+            float v = values[i * x->stride[last]];
+            int64_t at = held;
+            while (at > 0 && comes_first(v, i, values[chosen[at - 1] * x->stride[last]], chosen[at - 1])) at--;
+            if (at == k) continue;
+            held += held < k;
+            memmove(chosen + at + 1, chosen + at, (size_t)(held - at - 1) * sizeof *chosen);
+            chosen[at] = (int32_t)i;
+        }
+    }
+}
+
+ht_status ht_plain_top_k(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_view *x = &call->in[0];
+    int64_t n = x->shape[x->n_dims - 1];
+    if (ht_view_size(x) > 0)
+        ht_pool_run(call->pool, ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), choose_rows, (void *)call);
+    return HT_OK;
+}

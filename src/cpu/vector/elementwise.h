@@ -1,0 +1,64 @@
+/* Elementwise block functions (cpu/elementwise.h) of one instruction set, by kind of number; elementwise_find.c puts them together. What
+ * is not written in lanes is plain C of one expression per element, which compilers turn into vectors. */
+#ifndef HT_CPU_VECTOR_ELEMENTWISE_H
+#define HT_CPU_VECTOR_ELEMENTWISE_H
+
+#include "cpu/elementwise.h"
+#include "cpu/vector/lanes.h"
+
+/* Before a loop over the elements of blocks: they are the same or do not overlap. */
+#if defined(__clang__)
+#define HT_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define HT_VECTORISE _Pragma("GCC ivdep")
+#endif
+
+ht_find_elementwise_fn HT_ISA_NAME(ht_find_elementwise), HT_ISA_NAME(ht_find_elementwise_lanes),
+    HT_ISA_NAME(ht_find_elementwise_float), HT_ISA_NAME(ht_find_elementwise_f64), HT_ISA_NAME(ht_find_elementwise_int),
+    HT_ISA_NAME(ht_find_elementwise_cast), HT_ISA_NAME(ht_find_elementwise_drawn);
+
+/* f16 or bf16 to f32. */
+HT_INLINE void elementwise_widen(ht_dtype from, const void *in, float *out, int64_t n) {
+    const uint16_t *x = in;
+    int64_t i = 0;
+    if (from == HT_F16) {
+        for (; i + 16 <= n; i += 16) v16f_store(out + i, v16f_load_f16(x + i));
+        if (i < n) v16f_store_n(out + i, v16f_load_f16_n(x + i, (int)(n - i)), (int)(n - i));
+    } else {
+        for (; i + 16 <= n; i += 16) v16f_store(out + i, v16f_load_bf16(x + i));
+        if (i < n) v16f_store_n(out + i, v16f_load_bf16_n(x + i, (int)(n - i)), (int)(n - i));
+    }
+}
+
+HT_INLINE void elementwise_narrow(ht_dtype to, const float *in, void *out, int64_t n) {
+    uint16_t *y = out;
+    int64_t i = 0;
+    if (to == HT_F16) {
+        for (; i + 16 <= n; i += 16) v16f_store_f16(y + i, v16f_load(in + i));
+        if (i < n) v16f_store_f16_n(y + i, v16f_load_n(in + i, (int)(n - i)), (int)(n - i));
+    } else {
+        for (; i + 16 <= n; i += 16) v16f_store_bf16(y + i, v16f_load(in + i));
+        if (i < n) v16f_store_bf16_n(y + i, v16f_load_n(in + i, (int)(n - i)), (int)(n - i));
+    }
+}
+
+/* A function of f32 on operands of f16 or bf16, some elements at a time. `to` is what the function's results become:
+ * HT_BOOL when they are that already. */
+enum { ELEMENTWISE_WIDENED = 512 };
+HT_INLINE void elementwise_through_f32(ht_dtype from, ht_dtype to, ht_elementwise_fn *fn, int n_in,
+                                       const void *const *in, void *out, int64_t n, const void *params) {
+    _Alignas(64) float operand[2][ELEMENTWISE_WIDENED], result[ELEMENTWISE_WIDENED];
+    for (int64_t i = 0; i < n; i += ELEMENTWISE_WIDENED) {
+        int64_t some = n - i < ELEMENTWISE_WIDENED ? n - i : ELEMENTWISE_WIDENED;
+        for (int k = 0; k < n_in; k++) elementwise_widen(from, (const uint16_t *)in[k] + i, operand[k], some);
+        const void *const wide[2] = {operand[0], operand[1]};
+        if (to == HT_BOOL) {
+            fn(wide, (uint8_t *)out + i, some, params);
+            continue;
+        }
+        fn(wide, result, some, params);
+        elementwise_narrow(to, result, (uint16_t *)out + i, some);
+    }
+}
+
+#endif

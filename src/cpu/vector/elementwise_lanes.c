@@ -1,0 +1,162 @@
+/* Elementwise functions of f32, f16 and bf16 in lanes, those that inference is made of, with the bits of base/math.h. */
+#include "cpu/vector/elementwise_lanes.h"
+
+#include "cpu/vector/elementwise.h"
+
+/* Four at a time where a function is few instructions, of which the loop's own would be a large part. */
+#if defined(__clang__)
+#define FOUR_TIMES _Pragma("clang loop unroll_count(4)")
+#else
+#define FOUR_TIMES _Pragma("GCC unroll 4")
+#endif
+#define ONCE
+#define FOR_LANES(times, n)                                                                                            \
+    int64_t i = 0;                                                                                                     \
+    times for (; i + 16 <= n; i += 16)
+
+#define UNARY_OF(name, kind, type, suffix, parameter, times)                                                           \
+    static void name##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
+        (void)params;                                                                                                  \
+        const type *a = in[0];                                                                                         \
+        type *y = out;                                                                                                 \
+        v16f p = v16f_set1(parameter);                                                                                 \
+        FOR_LANES(times, n) v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), p));                      \
+        int left = (int)(n - i);                                                                                       \
+        if (left) v16f_store##suffix##_n(y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), p), left);            \
+    }
+
+#define BINARY_OF(name, kind, type, suffix, times)                                                                     \
+    static void name##_##kind(const void *const *in, void *out, int64_t n, const void *params) {                       \
+        (void)params;                                                                                                  \
+        const type *a = in[0], *b = in[1];                                                                             \
+        type *y = out;                                                                                                 \
+        FOR_LANES(times, n)                                                                                            \
+        v16f_store##suffix(y + i, name##_lanes(v16f_load##suffix(a + i), v16f_load##suffix(b + i)));                   \
+        int left = (int)(n - i);                                                                                       \
+        if (left)                                                                                                      \
+            v16f_store##suffix##_n(                                                                                    \
+                y + i, name##_lanes(v16f_load##suffix##_n(a + i, left), v16f_load##suffix##_n(b + i, left)), left);    \
+    }
+
+#define UNARY_TIMES(name, parameter, times)                                                                            \
+    UNARY_OF(name, f32, float, , parameter, times)                                                                     \
+    UNARY_OF(name, f16, uint16_t, _f16, parameter, times)                                                              \
+    UNARY_OF(name, bf16, uint16_t, _bf16, parameter, times)
+#define UNARY(name)  UNARY_TIMES(name, 0.0f, ONCE)
+#define SIMPLE(name) UNARY_TIMES(name, 0.0f, FOUR_TIMES)
+
+/* With a function of its own for f16. */
+#define UNARY_HALF(name)                                                                                               \
+    UNARY_OF(name, f32, float, , 0.0f, ONCE)                                                                           \
+    UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f, ONCE)                                                             \
+    UNARY_OF(name, bf16, uint16_t, _bf16, 0.0f, ONCE)
+
+#define BINARY_TIMES(name, times)                                                                                      \
+    BINARY_OF(name, f32, float, , times)                                                                               \
+    BINARY_OF(name, f16, uint16_t, _f16, times)                                                                        \
+    BINARY_OF(name, bf16, uint16_t, _bf16, times)
+#define BINARY(name)        BINARY_TIMES(name, ONCE)
+#define SIMPLE_BINARY(name) BINARY_TIMES(name, FOUR_TIMES)
+
+static float value_of(const void *params) { return ((const ht_scale_params *)params)->value; }
+
+SIMPLE(negative)
+SIMPLE(abs)
+SIMPLE(square)
+SIMPLE(sqrt)
+UNARY(rsqrt)
+UNARY(reciprocal)
+UNARY(exp)
+UNARY_HALF(log)
+UNARY(tanh)
+UNARY(sigmoid)
+UNARY(silu)
+UNARY(gelu_tanh)
+UNARY_HALF(expm1)
+UNARY_HALF(log2)
+UNARY_HALF(log10)
+UNARY(log1p)
+UNARY_HALF(tan)
+UNARY_HALF(arcsin)
+UNARY_HALF(arccos)
+UNARY_HALF(arctan)
+UNARY_HALF(sinh)
+UNARY_HALF(cosh)
+UNARY_OF(sin_half, f16, uint16_t, _f16, 0.0f, ONCE)
+UNARY_OF(cos_half, f16, uint16_t, _f16, 0.0f, ONCE)
+UNARY_TIMES(scale, value_of(params), FOUR_TIMES)
+UNARY_TIMES(softcap, value_of(params), ONCE)
+SIMPLE_BINARY(add)
+SIMPLE_BINARY(subtract)
+SIMPLE_BINARY(multiply)
+SIMPLE_BINARY(divide)
+SIMPLE_BINARY(minimum)
+SIMPLE_BINARY(maximum)
+
+BINARY(arctan2)
+BINARY(power)
+
+/* Exponents are mostly one number, and the two that have a way of their own are worth looking for it. */
+static bool all_are(float value, const float *x, int64_t n) {
+    uint32_t differ = 0;
+    for (int64_t i = 0; i < n; i++) differ |= ht_float_bits(x[i]) ^ ht_float_bits(value);
+    return !differ;
+}
+UNARY_OF(power_half, f32, float, , 0.0f, ONCE)
+static void any_power_f32(const void *const *in, void *out, int64_t n, const void *params) {
+    const float *b = in[1];
+    if (b[0] == 2.0f && all_are(2.0f, b, n))
+        square_f32(in, out, n, params);
+    else if (b[0] == 0.5f && all_are(0.5f, b, n))
+        power_half_f32(in, out, n, params);
+    else
+        power_f32(in, out, n, params);
+}
+
+#define ROW(id, name)                                                                                                  \
+    case HT_OP_##id:                                                                                                   \
+        return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_f16 : name##_bf16
+#define ROW_HALF(id, name)                                                                                             \
+    case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_half_f16 : name##_bf16
+
+ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_lanes)(ht_op_id op, ht_dtype from, ht_dtype to) {
+    if (from != to || !lanes_take(from)) return NULL;
+    switch (op) {
+    case HT_OP_POWER: return from == HT_F32 ? any_power_f32 : from == HT_F16 ? power_f16 : power_bf16;
+    case HT_OP_SIN: return from == HT_F16 ? sin_half_f16 : NULL;
+    case HT_OP_COS:
+        return from == HT_F16 ? cos_half_f16 : NULL;
+        ROW(NEGATIVE, negative);
+        ROW(ABS, abs);
+        ROW(SQUARE, square);
+        ROW(SQRT, sqrt);
+        ROW(RSQRT, rsqrt);
+        ROW(RECIPROCAL, reciprocal);
+        ROW(EXP, exp);
+        ROW_HALF(LOG, log);
+        ROW(TANH, tanh);
+        ROW(SIGMOID, sigmoid);
+        ROW(SILU, silu);
+        ROW(GELU_TANH, gelu_tanh);
+        ROW(SCALE, scale);
+        ROW(SOFTCAP, softcap);
+        ROW_HALF(EXPM1, expm1);
+        ROW_HALF(LOG2, log2);
+        ROW_HALF(LOG10, log10);
+        ROW(LOG1P, log1p);
+        ROW_HALF(TAN, tan);
+        ROW_HALF(ARCSIN, arcsin);
+        ROW_HALF(ARCCOS, arccos);
+        ROW_HALF(ARCTAN, arctan);
+        ROW_HALF(SINH, sinh);
+        ROW_HALF(COSH, cosh);
+        ROW(ARCTAN2, arctan2);
+        ROW(ADD, add);
+        ROW(SUBTRACT, subtract);
+        ROW(MULTIPLY, multiply);
+        ROW(DIVIDE, divide);
+        ROW(MINIMUM, minimum);
+        ROW(MAXIMUM, maximum);
+    default: return NULL;
+    }
+}

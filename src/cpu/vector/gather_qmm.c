@@ -1,0 +1,427 @@
+/* Products by matrices that are quantised, or gathered by index, or both (gather_qmm). Entries that meet the same right
+ * matrix are one product: their rows follow one another as f32, and each block of the matrix is decoded once for up to
+ * ROW_TILE of them. A few rows never see a decoded matrix: numbers become floats in registers (few_rows.h). */
+#include "cpu/gather_qmm.h"
+
+#include "base/checked.h"
+#include "cpu/reference/reference.h"
+#include "cpu/strided_iterator.h"
+#include "cpu/vector/few_rows.h"
+#include "cpu/vector/panel.h"
+#include "cpu/vector/vector.h"
+#include "device/params.h"
+#include "formats/affine.h"
+
+#include <stdlib.h>
+
+enum {
+    ROW_TILE = 192, /* rows of a pass */
+    DEPTH = 256,    /* of a decoded block; a multiple of every group and chunk */
+    COLUMNS = 128,  /* of a decoded block; a multiple of every group */
+    STRIPE = 32,    /* of its columns, side by side: a part of it that the first cache holds is */
+    STEPS = 128     /* steps by a stripe */
+};
+
+/* Entries [begin, end) of the order have the same right matrix. */
+typedef struct run {
+    int64_t begin, end;
+} run;
+
+typedef struct job {
+    const ht_call *call;
+    const ht_quantize_params *p; /* NULL: the right matrices are dense */
+    int64_t m, n, k;             /* of one entry */
+    int64_t entries, n_runs, column_blocks, width;
+    group_format format;
+    /* scratch */
+    int64_t *order; /* entries, by right matrix */
+    run *runs;
+    int64_t x_row; /* an odd number of cache lines, so that rows do not meet in the same sets */
+    float *x;      /* [entries * m][x_row], in that order */
+    few_rows few;
+    float *threads; /* [threads][thread_floats()] */
+} job;
+
+/* ---- scratch ---- */
+
+static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+static int64_t thread_floats(void) { return 2 * DEPTH * COLUMNS + ROW_TILE * COLUMNS; }
+
+/* Bytes; with memory at `base`, where everything is. */
+static size_t lay_out(job *j, char *base) {
+    int64_t rows = j->entries * j->m;
+    const int64_t bytes[5] = {round_up(j->entries * 8, 64), round_up(j->entries * (int64_t)sizeof(run), 64),
+                              rows * j->x_row * 4, round_up(few_rows_floats(&j->few, rows) * 4, 64),
+                              ht_pool_threads(j->call->pool) * thread_floats() * 4};
+    void *part[5] = {NULL};
+    int64_t at = 0;
+    for (int i = 0; i < 5; i++) {
+        if (base) part[i] = base + at;
+        at += bytes[i];
+    }
+    j->order = part[0];
+    j->runs = part[1];
+    j->x = part[2];
+    j->few.x = part[3];
+    j->threads = part[4];
+    return (size_t)at;
+}
+
+static job job_of(const ht_call *call, const ht_quantize_params *p) {
+    const ht_view *x = &call->in[0], *out = &call->out;
+    job j = {.call = call,
+             .p = p,
+             .m = out->shape[out->n_dims - 2],
+             .n = out->shape[out->n_dims - 1],
+             .k = x->shape[x->n_dims - 1],
+             .entries = ht_gather_entries(call)};
+    j.x_row = round_up(j.k, 16) | 16;
+    if (p) j.format = group_format_of(&p->how);
+    if (p && p->transpose && j.m <= FEW_ROWS) j.few = (few_rows){.format = j.format, .k = j.k};
+    return j;
+}
+
+/* ---- entries in the order of their right matrices ---- */
+
+typedef struct keyed {
+    int64_t key, entry;
+} keyed;
+
+static int by_key(const void *a, const void *b) {
+    const keyed *x = a, *y = b;
+    if (x->key != y->key) return x->key < y->key ? -1 : 1;
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
+static void order_entries(job *j) {
+    keyed *keys = (keyed *)(void *)j->runs; /* the runs take their place afterwards */
+    for (int64_t i = 0; i < j->entries; i++) keys[i] = (keyed){ht_gather_right(j->call, &j->call->in[1], i), i};
+    bool sorted = true;
+    for (int64_t i = 1; sorted && i < j->entries; i++) sorted = keys[i - 1].key <= keys[i].key;
+    if (!sorted) qsort(keys, (size_t)j->entries, sizeof *keys, by_key);
+    for (int64_t i = 0; i < j->entries; i++) {
+        int64_t key = keys[i].key;
+        j->order[i] = keys[i].entry;
+        bool same = j->n_runs > 0 && ht_gather_right(j->call, &j->call->in[1], j->order[i - 1]) == key;
+        if (same)
+            j->runs[j->n_runs - 1].end = i + 1;
+        else
+            j->runs[j->n_runs++] = (run){i, i + 1};
+    }
+}
+
+static void load_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const job *j = arg;
+    const ht_view *x = &j->call->in[0];
+    int last = x->n_dims - 1;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t at = ht_gather_left(j->call, j->order[row / j->m]) + row % j->m * x->stride[last - 1];
+        float *to = j->x + row * j->x_row;
+        for (int64_t i = 0; i < j->k; i += 16) {
+            int lanes = lanes_of(j->k - i);
+            v16f_store_n(to + i, lanes_load(x->dtype, x->data, at + i * x->stride[last], x->stride[last], lanes),
+                         lanes);
+        }
+        if (j->few.k) few_rows_arrange(&j->few, row, to);
+    }
+}
+
+/* ---- blocks of the right matrix, decoded ---- */
+
+typedef struct weights {
+    const uint8_t *numbers;
+    int64_t row_bytes, groups; /* of a row */
+    const ht_view *scales, *biases;
+    int64_t first_scale, first_bias;
+} weights;
+
+static weights weights_of(const job *j, int64_t entry) {
+    const ht_view *w = &j->call->in[1], *scales = &j->call->in[2], *biases = &j->call->in[3];
+    bool has_bias = !ht_view_absent(biases);
+    return (weights){.numbers = (const uint8_t *)w->data + ht_gather_right(j->call, w, entry) * 4,
+                     .row_bytes = w->shape[w->n_dims - 1] * 4,
+                     .groups = scales->shape[scales->n_dims - 1],
+                     .scales = scales,
+                     .biases = has_bias ? biases : NULL,
+                     .first_scale = ht_gather_right(j->call, scales, entry),
+                     .first_bias = has_bias ? ht_gather_right(j->call, biases, entry) : 0};
+}
+
+/* Where column `c` of a decoded block is in step `l`: stripe after stripe. */
+static float *block_at(float *block, int64_t l, int64_t c) {
+    return block + c / STRIPE * (DEPTH * STRIPE) + l * STRIPE + c % STRIPE;
+}
+
+/* Sixteen rows of the matrix from `row` on, of which `rows` are there, turned: columns [l, l + depth) are the steps of
+ * columns [c, c + 16) of the block. Lanes of numbers are turned before they are decoded. */
+HT_INLINE void turn_rows(const weights *w, const group_format *f, int64_t row, int64_t rows, int64_t l, int64_t depth,
+                         float *room, float *block, int64_t c, group_kind kind, int bits) {
+    const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
+    float *lanes = room, *turned = room + 256, *by = room + 512, *scale = room + 768, *bias = room + 1024;
+    int64_t groups = depth / group, first = l / group;
+    for (int part = 0; part < (w->biases ? 2 : 1); part++) {
+        memset(by, 0, 256 * sizeof *by);
+        for (int64_t r = 0; r < rows; r++)
+            group_scales(f, part ? w->biases : w->scales,
+                         (part ? w->first_bias : w->first_scale) + (row + r) * w->groups + first, groups, by + 16 * r);
+        panel_transpose(by, 16, 16, 16, part ? bias : scale, 16);
+    }
+    for (int64_t at = 0; at < depth; at += 16 * each) {
+        int64_t from = (l + at) * bits / 8;
+        for (int64_t r = 0; r < 16; r++) {
+            const uint8_t *p = w->numbers + (row + ht_min_i64(r, rows - 1)) * w->row_bytes + from;
+            v16f_store(lanes + 16 * r, v16f_from_bits(group_load(p, w->row_bytes - from, bits)));
+        }
+        panel_transpose(lanes, 16, 16, 16, turned, 16);
+        for (int64_t t = 0; t < 16 && at + t * each < depth; t++) {
+            v16i numbers = v16f_bits(v16f_load(turned + 16 * t));
+            int64_t g = (at + t * each) / group;
+            v16f s = v16f_load(scale + 16 * g), b = w->biases ? v16f_load(bias + 16 * g) : v16f_zero();
+            float *to = block_at(block, at + t * each, c);
+            HT_UNROLL
+            for (int i = 0; i < each; i++) {
+                v16f q = group_number(numbers, i, kind, bits);
+                v16f_store(to + i * STRIPE, w->biases ? v16f_fma(q, s, b) : v16f_mul(q, s));
+            }
+        }
+    }
+}
+
+/* Columns [c, c + width) of row `row` as step `l` of the block; of a chunk, number i of lane k is at 16 i + k. */
+HT_INLINE void copy_row(const weights *w, const group_format *f, int64_t row, int64_t l, int64_t c, int64_t width,
+                        float *block, group_kind kind, int bits) {
+    const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
+    float scale[COLUMNS / 16 + 16], bias[COLUMNS / 16 + 16];
+    int64_t groups = width / group, first = row * w->groups + c / group;
+    group_scales(f, w->scales, w->first_scale + first, groups, scale);
+    if (w->biases) group_scales(f, w->biases, w->first_bias + first, groups, bias);
+    for (int64_t at = 0; at < width; at += 16 * each) {
+        int64_t from = (c + at) * bits / 8;
+        v16i lanes = group_load(w->numbers + row * w->row_bytes + from, w->row_bytes - from, bits);
+        v16f s = group_scale_lanes(scale + at / group, each, group);
+        v16f b = w->biases ? group_scale_lanes(bias + at / group, each, group) : v16f_zero();
+        HT_UNROLL
+        for (int i = 0; i < each; i++) {
+            v16f q = group_number(lanes, i, kind, bits);
+            v16f_store(block_at(block, l, at + 16 * i), w->biases ? v16f_fma(q, s, b) : v16f_mul(q, s));
+        }
+    }
+}
+
+/* Two bits: a chunk has more columns than a block. */
+static void copy_row_of_two_bits(const weights *w, int group, int64_t row, int64_t l, int64_t c, int64_t width,
+                                 float *block) {
+    for (int64_t at = 0; at < width; at += 16) {
+        int64_t g = row * w->groups + (c + at) / group;
+        const uint8_t *p = w->numbers + row * w->row_bytes + (c + at) / 4;
+        uint64_t q[2] = {ht_affine_spread(2, p), ht_affine_spread(2, p + 2)};
+        v16f s = v16f_set1(ht_groups_scale(HT_QUANT_AFFINE, w->scales->dtype, w->scales->data, w->first_scale + g));
+        v16f b = v16f_set1(ht_groups_scale(HT_QUANT_AFFINE, w->biases->dtype, w->biases->data, w->first_bias + g));
+        v16f_store(block_at(block, l, at), v16f_fma(v16f_from_i(v16i_load_u8((const uint8_t *)q)), s, b));
+    }
+}
+
+/* Whether columns of a block are in the order of chunks. */
+static bool in_chunks(const job *j) { return j->p && !j->p->transpose && j->format.bits > 2; }
+
+/* Rows [l, l + depth) of columns [c, c + width) of the quantised right operand. */
+static void decode_block(const job *j, const weights *w, int64_t l, int64_t depth, int64_t c, int64_t width,
+                         float *room, float *block) {
+    const group_format *f = &j->format;
+    bool turns = j->p->transpose;
+    if (!turns && f->bits == 2) {
+        for (int64_t i = 0; i < depth; i++) copy_row_of_two_bits(w, f->group, l + i, i, c, width, block);
+        return;
+    }
+#define BY_FORMAT(k, b)                                                                                                \
+    if (f->kind == k && f->bits == b) {                                                                                \
+        for (int64_t i = 0; turns && i < width; i += 16)                                                               \
+            turn_rows(w, f, c + i, ht_min_i64(16, width - i), l, depth, room, block, i, k, b);                         \
+        for (int64_t i = 0; !turns && i < depth; i++) copy_row(w, f, l + i, i, c, width, block, k, b);                 \
+    }
+    GROUP_FORMATS(BY_FORMAT)
+#undef BY_FORMAT
+}
+
+/* Steps [l, l + depth) of columns [c, c + width) of the right operand; what is behind `width` up to the next sixteen is
+ * finite. `room` is for what has to be turned. */
+static void load_block(const job *j, int64_t entry, const weights *w, int64_t l, int64_t depth, int64_t c,
+                       int64_t width, float *room, float *block) {
+    if (j->p) {
+        decode_block(j, w, l, depth, c, width, room, block);
+        return;
+    }
+    const ht_view *b = &j->call->in[1];
+    int last = b->n_dims - 1;
+    int64_t step = b->stride[last - 1], column = b->stride[last];
+    for (int64_t first = 0; first < width; first += STRIPE) {
+        int64_t some = ht_min_i64(STRIPE, width - first), padded = round_up(some, 16), deep = round_up(depth, 16);
+        int64_t at = ht_gather_right(j->call, b, entry) + l * step + (c + first) * column;
+        float *to = block_at(block, 0, first);
+        if (column == 1 || step != 1) {
+            for (int64_t i = 0; i < depth; i++)
+                panel_load(b->dtype, b->data, at + i * step, 0, column, 1, some, to + i * STRIPE, padded, 1.0f);
+            continue;
+        }
+        memset(room + some * DEPTH, 0, (size_t)((padded - some) * DEPTH) * sizeof *room);
+        for (int64_t i = 0; i < some; i++)
+            panel_load(b->dtype, b->data, at + i * column, 0, step, 1, depth, room + i * DEPTH, deep, 1.0f);
+        panel_transpose(room, DEPTH, padded, deep, to, STRIPE);
+    }
+}
+
+/* ---- products ---- */
+
+static void store_row(const job *j, int64_t row, int64_t c, int64_t width, const float *from) {
+    const ht_view *out = &j->call->out;
+    int64_t at = (j->order[row / j->m] * j->m + row % j->m) * j->n + c;
+    for (int64_t i = 0; i < width; i += 16) {
+        int lanes = lanes_of(width - i);
+        lanes_store(out->dtype, out->data, at + i, v16f_load_n(from + i, lanes), lanes);
+    }
+}
+
+/* Columns in the order of chunks, in their own. */
+static void order_columns(const job *j, int64_t width, const float *from, float *to) {
+    const int each = j->format.each;
+    for (int64_t c = 0; c < width; c++) {
+        int64_t in_chunk = c % (16 * each);
+        to[c] = from[c - in_chunk + in_chunk % each * 16 + in_chunk / each];
+    }
+}
+
+static void multiply_block(const job *j, const run *r, int64_t c, int64_t width, float *room) {
+    int64_t entry = j->order[r->begin], padded = round_up(width, in_chunks(j) ? 16 * j->format.each : 16);
+    float *block = room + DEPTH * COLUMNS, *sums = block + DEPTH * COLUMNS;
+    weights w = {0};
+    if (j->p) w = weights_of(j, entry);
+    for (int64_t first = r->begin * j->m; first < r->end * j->m; first += ROW_TILE) {
+        int64_t rows = ht_min_i64(ROW_TILE, r->end * j->m - first);
+        memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
+        for (int64_t l = 0; l < j->k; l += DEPTH) {
+            int64_t depth = ht_min_i64(DEPTH, j->k - l);
+            load_block(j, entry, &w, l, depth, c, width, room, block);
+            for (int64_t at = 0; at < padded; at += STRIPE)
+                for (int64_t s = 0; s < depth; s += STEPS) {
+                    panel_left left = {j->x + first * j->x_row + l + s, j->x_row, 1};
+                    panel_multiply(left, block_at(block, s, at), STRIPE, ht_min_i64(STEPS, depth - s), rows,
+                                   ht_min_i64(STRIPE, padded - at), sums + at, COLUMNS, true);
+                }
+        }
+        for (int64_t i = 0; i < rows; i++) {
+            float ordered[COLUMNS], *from = sums + i * COLUMNS;
+            if (in_chunks(j)) order_columns(j, width, from, ordered);
+            store_row(j, first + i, c, width, in_chunks(j) ? ordered : from);
+        }
+    }
+}
+
+/* Rows [first, first + rows) by columns [c, c + width), each a row of the quantised matrix. */
+static void multiply_few(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width, float *room) {
+    weights w = weights_of(j, j->order[r->begin]);
+    int64_t padded = few_rows_groups(&j->few);
+    float *scales = room, *biases = room + padded, *sums = biases + padded;
+    memset(room, 0, (size_t)(2 * padded) * sizeof *room);
+    for (int64_t i = 0; i < width; i++) {
+        int64_t row = c + i;
+        group_scales(&j->format, w.scales, w.first_scale + row * w.groups, w.groups, scales);
+        if (w.biases) group_scales(&j->format, w.biases, w.first_bias + row * w.groups, w.groups, biases);
+        float sum[FEW_ROWS];
+        few_rows_multiply(&j->few, first, rows, w.numbers + row * w.row_bytes, scales, w.biases ? biases : NULL, sum);
+        for (int m = 0; m < rows; m++) sums[m * COLUMNS + i] = sum[m];
+    }
+    for (int m = 0; m < rows; m++) store_row(j, first + m, c, width, sums + m * COLUMNS);
+}
+
+/* The same by columns of it. */
+static void multiply_few_columns(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width,
+                                 float *room) {
+    weights w = weights_of(j, j->order[r->begin]);
+    int64_t from = c * j->format.bits / 8, group = c / j->format.group;
+    few_columns f = {.format = &j->format,
+                     .numbers = w.numbers + from,
+                     .row_bytes = w.row_bytes,
+                     .n = width,
+                     .left = w.row_bytes - from,
+                     .scales = w.scales,
+                     .biases = w.biases,
+                     .first_scale = w.first_scale + group,
+                     .first_bias = w.first_bias + group,
+                     .groups = w.groups,
+                     .sums = room,
+                     .added = room + ROWS_AT_ONCE * COLUMN_STRETCH,
+                     .scale = room + ROWS_AT_ONCE * (COLUMN_STRETCH + STRETCH_GROUPS)};
+    float *out = f.scale + ROWS_ADDED * STRETCH_GROUPS;
+    for (int m = 0, some; m < rows; m += some) {
+        some = rows - m >= 4 ? 4 : rows - m >= 2 ? 2 : 1;
+        few_columns_multiply(&f, j->x + (first + m) * j->x_row, j->x_row, some, j->k);
+        for (int i = 0; i < some; i++) {
+            for (int64_t k = 0; k < width; k++) out[k] = few_columns_at(&f, i, k);
+            store_row(j, first + m + i, c, width, out);
+        }
+    }
+}
+
+static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
+    const job *j = arg;
+    float *room = j->threads + worker * thread_floats();
+    for (int64_t unit = begin; unit < end; unit++) {
+        const run *r = &j->runs[unit / j->column_blocks];
+        int64_t c = unit % j->column_blocks * j->width, width = ht_min_i64(j->width, j->n - c);
+        int64_t rows = (r->end - r->begin) * j->m, first = r->begin * j->m;
+        if (!j->p || rows > FEW_ROWS)
+            multiply_block(j, r, c, width, room);
+        else if (j->p->transpose)
+            multiply_few(j, r, first, (int)rows, c, width, room);
+        else
+            multiply_few_columns(j, r, first, (int)rows, c, width, room);
+    }
+}
+
+/* Columns that a thread takes at a time. Neither chunks nor groups along them may be cut. */
+static int64_t width_of(const job *j) {
+    if (!j->p || j->m * j->entries > FEW_ROWS) return COLUMNS;
+    if (j->p->transpose) return 32;
+    int64_t share = round_up(ht_ceil_div_i64(j->n, 2 * ht_pool_threads(j->call->pool)), 256);
+    return ht_min_i64(share, COLUMN_STRETCH);
+}
+
+static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_error *err) {
+    ht_status st = ht_gather_check(call, err);
+    if (st || ht_view_size(&call->out) == 0) return st;
+    job j = job_of(call, p);
+    lay_out(&j, call->scratch);
+    order_entries(&j);
+    if (j.n_runs == 1 && j.m * j.entries > FEW_ROWS) j.few.k = 0;
+    ht_pool_run(call->pool, j.entries * j.m, ht_row_grain(HT_GRAIN_CHEAP, j.k), load_rows, &j);
+    j.width = width_of(&j);
+    j.column_blocks = ht_ceil_div_i64(j.n, j.width);
+    ht_pool_run(call->pool, j.n_runs * j.column_blocks, 1, multiply_units, &j);
+    return HT_OK;
+}
+
+/* ---- the table ---- */
+
+static bool takes(const ht_call *call) { return lanes_take(call->in[0].dtype); }
+
+static size_t scratch(const ht_call *call, const ht_quantize_params *p) {
+    if (!takes(call)) return 0;
+    job j = job_of(call, p);
+    return lay_out(&j, NULL);
+}
+
+static size_t quantized_scratch(const ht_call *call) { return scratch(call, call->params); }
+static size_t gather_scratch(const ht_call *call) { return scratch(call, NULL); }
+
+static ht_status quantized_matmul(const ht_call *call, ht_error *err) {
+    return takes(call) ? multiply(call, call->params, err) : ht_plain_quantized_matmul(call, err);
+}
+static ht_status gather_mm(const ht_call *call, ht_error *err) {
+    return takes(call) ? multiply(call, NULL, err) : ht_plain_gather_mm(call, err);
+}
+
+void HT_ISA_NAME(ht_vector_gather_qmm)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_QUANTIZED_MATMUL] = (ht_kernel){.run = quantized_matmul, .scratch = quantized_scratch};
+    kernels[HT_OP_GATHER_MM] = (ht_kernel){.run = gather_mm, .scratch = gather_scratch};
+}

@@ -1,0 +1,126 @@
+/* Split output heads (cpu/coarse_head.h): bounds from the first part, full products from both. */
+#include "cpu/coarse_head.h"
+#include "cpu/vector/decode.h"
+#include "cpu/vector/matrix_int8.h"
+#include "cpu/vector/tile.h"
+
+#include <math.h>
+
+enum { UNIT = 64 * HT_COARSE_BITS_UNIT, REST = 64 * HT_FINE_BITS_UNIT };
+
+HT_INLINE v16f scaled(v16i sum, v16f scale) { return ht_scaled_sum(sum, scale, ht_scale_base(scale)); }
+
+HT_INLINE void fetch(const uint8_t *p, int bytes) {
+    for (int i = 0; i < bytes; i += 64) ht_fetch_far(p + i);
+}
+
+HT_INLINE void fetch_ahead(const uint8_t *p, int bytes) {
+    for (int i = 0; i < bytes; i += 64) ht_fetch_ahead(p + i);
+}
+
+/* ---- bounds ---- */
+
+HT_INLINE float panel_bound(const uint8_t *unit, int64_t n_blocks, const int8_t *q, const float *x_scale,
+                            const int32_t *offset) {
+    const uint8_t *scales = unit + n_blocks * UNIT;
+    v16f y = v16f_zero(), lowest = v16f_zero();
+    for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, scales += HT_COARSE_SCALES, q += HT_QBLOCK) {
+        v16i w[8];
+        v16d d = v16d_start(0);
+        fetch_ahead(scales, HT_COARSE_SCALES);
+        fetch_ahead(unit, UNIT);
+        ht_decode_weights((ht_qkind){.bits = HT_COARSE_BITS_UNIT}, unit, w);
+        HT_UNROLL
+        for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + 4 * j), HT_COARSE_BITS_UNIT, 8, j);
+        v16i sum = v16i_add(v16i_shl(v16d_sum(d, 0), HT_FINE_BITS_UNIT), v16i_set1(HT_SUM_BASE + offset[b]));
+        v16f scale = ht_halves_at(scales);
+        lowest = v16f_min(scale, lowest);
+        y = v16f_fma(scaled(sum, scale), v16f_set1(x_scale[b]), y);
+    }
+    /* A negative scale turns the order around; a NaN or minus infinity may be lower than what the output has. */
+    m16 none = m16_or(v16f_lt(lowest, v16f_zero()), v16f_is_nan(y));
+    none = m16_or(none, v16f_eq(y, v16f_set1(-INFINITY)));
+    return v16f_hmax(v16f_select(none, v16f_set1(INFINITY), y));
+}
+
+void HT_ISA_NAME(ht_coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q,
+                                   const float *scale, const int32_t *offset, float *bound) {
+    size_t bytes = ht_coarse_head_coarse_bytes(n_blocks);
+    for (int64_t p = 0; p < n; p++, first += bytes) bound[p] = panel_bound(first, n_blocks, q, scale, offset);
+}
+
+/* ---- both parts ---- */
+
+HT_INLINE void join(const uint8_t *unit, const uint8_t *rest, v16i w[8]) {
+    v16i low[8];
+    ht_decode_weights((ht_qkind){.bits = HT_COARSE_BITS_UNIT}, unit, w);
+    ht_decode_weights((ht_qkind){.bits = HT_FINE_BITS_UNIT}, rest, low);
+    HT_UNROLL
+    for (int j = 0; j < 8; j++) w[j] = v16i_or(v16i_shl(w[j], HT_FINE_BITS_UNIT), low[j]);
+}
+
+/* As direct_panel in matrix_int8.c. */
+HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_qtiles *all, int64_t t, int n_x,
+                            const ht_gemm_out *out, int p) {
+    int64_t n_blocks = all->x->n_blocks, first = ht_qtile_first(all->x, t), at = first * n_blocks;
+    const uint8_t *scales = unit + n_blocks * UNIT;
+    const int8_t *q = all->x->q + HT_QBLOCK * at;
+    const float *x_scale = all->x->scale + at;
+    const int32_t *offset = (const int32_t *)all->offset + at;
+    v16f y[DIRECT_ROWS];
+    for (int i = 0; i < n_x; i++) y[i] = v16f_zero();
+    for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, rest += REST, scales += HT_COARSE_SCALES) {
+        v16i w[8];
+        fetch_ahead(scales, HT_COARSE_SCALES);
+        fetch_ahead(unit, UNIT);
+        fetch_ahead(rest, REST);
+        join(unit, rest, w);
+        v16f scale = ht_halves_at(scales);
+        HT_UNROLL
+        for (int j = 0; j < 8; j++) w[j] = v16d_weights8(w[j]);
+        HT_UNROLL
+        for (int i = 0; i < n_x; i++) {
+            v16d d = v16d_start(offset[i]);
+            HT_UNROLL
+            for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + HT_QBLOCK * i + 4 * j), 8, 8, j);
+            y[i] = v16f_fma(scaled(v16d_sum(d, offset[i]), scale), v16f_set1(x_scale[i]), y[i]);
+        }
+        q += HT_QBLOCK * n_x;
+        x_scale += n_x;
+        offset += n_x;
+    }
+    int lanes = ht_lanes_of(out, p);
+    for (int i = 0; i < n_x; i++) ht_store_out(out, (int)first + i, p, lanes, y[i]);
+}
+
+HT_INLINE void direct_panels(ht_coarse_panels panels, const ht_qtiles *x, int64_t t, int n_x, const ht_gemm_out *out) {
+    size_t first_bytes = ht_coarse_head_coarse_bytes(x->x->n_blocks),
+           rest_bytes = ht_coarse_head_fine_bytes(x->x->n_blocks);
+    int n = (int)ht_panel_count(out->n);
+    for (int p = 0; p < n; p++, panels.first += first_bytes, panels.rest += rest_bytes)
+        direct_panel(panels.first, panels.rest, x, t, n_x, out, p);
+}
+
+#define DIRECT(n) direct_panels(panels, x, t, n, out)
+
+void HT_ISA_NAME(ht_coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {
+    (void)k;
+    for (int64_t t = x->first; t < x->last; t++) {
+        HT_WITH_DIRECT_ROWS(ht_qtile_rows(x->x, t), DIRECT);
+    }
+}
+
+void HT_ISA_NAME(ht_coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to) {
+    const uint8_t *unit = panel.first + block * UNIT, *rest = panel.rest + block * REST;
+    const uint8_t *scales = panel.first + k / HT_QBLOCK * UNIT + block * HT_COARSE_SCALES;
+    for (int b = 0; b < n; b++, unit += UNIT, rest += REST, scales += HT_COARSE_SCALES) {
+        v16i w[8];
+        fetch(unit + n * UNIT, UNIT); /* the next chunk */
+        fetch(rest + n * REST, REST);
+        join(unit, rest, w);
+        for (int j = 0; j < 8; j++) w[j] = v16d_weights8(w[j]);
+        v16r_order(w);
+        for (int j = 0; j < 8; j++) v16i_store((int32_t *)(void *)(to->w[b] + 64 * j), w[j]);
+        v16f_store(to->scale[b], ht_halves_at(scales));
+    }
+}

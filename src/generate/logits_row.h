@@ -1,0 +1,63 @@
+/* One row of logits, and the parts of it that a sampler asks for, found without sorting the row.
+ *
+ * Every filter of the chain keeps a prefix of the row in descending order (ties: lowest index first). So what is kept
+ * is described by its last member, an `ht_cut`, and found by scans over blocks of HT_ROW_BLOCK values. */
+#ifndef HT_GENERATE_LOGITS_ROW_H
+#define HT_GENERATE_LOGITS_ROW_H
+
+#include "device/row.h"
+
+#include <hearth/status.h>
+
+typedef struct ht_logits_row {
+    const ht_row_ops *ops;
+    const float *x; /* [n] finite logits */
+    int32_t n;
+    int32_t n_blocks;
+    float *block_max; /* [n_blocks] */
+    float max;
+} ht_logits_row;
+
+static inline int32_t ht_row_blocks(int32_t n) { return (n + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK; }
+
+/* Fills in n_blocks, block_max (room for ht_row_blocks(n)) and max. False when a value is NaN or infinite. */
+bool ht_row_scan(ht_logits_row *row);
+/* The error of the first value that is not finite, after ht_row_scan returned false. Value i is the logit of token ids[i];
+ * NULL: of token i. */
+ht_status ht_row_fail(const ht_logits_row *row, const int32_t *ids, ht_error *err);
+/* Index of the largest value, the lowest one on ties. */
+int32_t ht_row_argmax(const ht_logits_row *row);
+
+/* Everything above `value`, and of what equals it the indices up to `last`. */
+typedef struct ht_cut {
+    float value;
+    int32_t last;
+} ht_cut;
+
+ht_cut ht_cut_none(void);
+static inline bool ht_cut_keeps(ht_cut c, float x, int32_t i) { return x > c.value || (x == c.value && i <= c.last); }
+/* The stricter of two. */
+ht_cut ht_cut_min(ht_cut a, ht_cut b);
+
+/* Sum of the weights exp((x - max) * scale) of what the cut keeps. block_mass [n_blocks] takes the sum of each block; NULL: not wanted. */
+double ht_row_mass(const ht_logits_row *row, float scale, ht_cut cut, double *block_mass);
+/* The kept index at which the running sum of weights, in order of index, passes u * mass; u in [0, 1). block_mass and
+ * mass are those of ht_row_mass with the same scale and cut. */
+int32_t ht_row_draw(const ht_logits_row *row, float scale, ht_cut cut, const double *block_mass, double mass, double u);
+
+/* A value with its index as one integer that orders like (value, then lowest index first). */
+typedef uint64_t ht_ranked;
+ht_ranked ht_rank(float x, int32_t index);
+float ht_ranked_value(ht_ranked r);
+static inline int32_t ht_ranked_index(ht_ranked r) { return (int32_t)(~(uint32_t)r); }
+
+/* Sorts in descending order, in place. */
+void ht_ranked_sort(ht_ranked *r, int32_t n);
+
+/* The k highest (k <= n), in descending order, in `out`, which has room for n. */
+void ht_row_top(const ht_logits_row *row, int32_t k, ht_ranked *out);
+/* The smallest prefix of what `within` keeps whose weights reach `target`; all of it when rounding keeps them from it.
+ * `work` has room for n. */
+ht_cut ht_row_nucleus(const ht_logits_row *row, float scale, ht_cut within, double target, ht_ranked *work);
+
+#endif

@@ -1,0 +1,130 @@
+#define _GNU_SOURCE
+#include "models/admission.h"
+
+#include "base/error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* A signal handler may set `cancelled`, but may not wake anybody: so those who wait look at it now and then. */
+enum { LOOK_NS = 20000000 };
+
+/* A thread that waits, on its stack. A freed slot goes to the first one by name, so that nobody who comes later can be
+ * quicker. */
+typedef struct waiter {
+    pthread_cond_t turn;
+    bool has_slot;
+    struct waiter *next;
+} waiter;
+
+struct ht_admission {
+    pthread_mutex_t lock;
+    int32_t count, free, waiting;
+    waiter *first, *last;
+};
+
+/* The slots this thread holds, the newest first. */
+static _Thread_local ht_admission_slot *held;
+
+ht_status ht_admission_new(int32_t n, ht_admission **out, ht_error *err) {
+    ht_admission *s = *out = calloc(1, sizeof *s);
+    if (!s) return ht_fail_memory(err, sizeof *s, "the slots of a model");
+    pthread_mutex_init(&s->lock, NULL);
+    s->count = s->free = n;
+    return HT_OK;
+}
+
+void ht_admission_free(ht_admission *s) {
+    if (!s) return;
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+int32_t ht_admission_count(const ht_admission *s) { return s->count; }
+
+int32_t ht_admission_waiting(ht_admission *s) {
+    pthread_mutex_lock(&s->lock);
+    int32_t n = s->waiting;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static void wait_a_while(ht_admission *s, waiter *w) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&w->turn, &s->lock, &until);
+}
+
+static void put_last(ht_admission *s, waiter *w) {
+    if (s->last)
+        s->last->next = w;
+    else
+        s->first = w;
+    s->last = w;
+    s->waiting++;
+}
+
+static void take_out(ht_admission *s, waiter *w) {
+    waiter **at = &s->first, *before = NULL;
+    while (*at != w) {
+        before = *at;
+        at = &before->next;
+    }
+    *at = w->next;
+    if (s->last == w) s->last = before;
+    s->waiting--;
+}
+
+/* With the lock held. */
+static bool wait_for_turn(ht_admission *s, const _Atomic bool *cancelled) {
+    if (s->free > 0) { /* then nobody waits */
+        s->free--;
+        return true;
+    }
+    waiter w = {0};
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&w.turn, &clock);
+    pthread_condattr_destroy(&clock);
+    put_last(s, &w);
+    while (!w.has_slot && !(cancelled && atomic_load(cancelled))) wait_a_while(s, &w);
+    if (!w.has_slot) take_out(s, &w);
+    pthread_cond_destroy(&w.turn);
+    return w.has_slot;
+}
+
+ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_admission_slot *slot, ht_error *err) {
+    *slot = (ht_admission_slot){.of = s, .outer = held};
+    for (const ht_admission_slot *h = held; h; h = h->outer) slot->shared = slot->shared || h->of == s;
+    bool got = slot->shared;
+    if (!got) {
+        pthread_mutex_lock(&s->lock);
+        got = wait_for_turn(s, cancelled);
+        pthread_mutex_unlock(&s->lock);
+    }
+    if (!got)
+        return ht_fail(err, HT_ERR_CANCELLED, "cancelled while waiting for one of the model's %d slots", (int)s->count);
+    held = slot;
+    return HT_OK;
+}
+
+void ht_admission_leave(ht_admission_slot *slot) {
+    held = slot->outer;
+    if (slot->shared) return;
+    ht_admission *s = slot->of;
+    pthread_mutex_lock(&s->lock);
+    waiter *w = s->first;
+    if (w) {
+        take_out(s, w);
+        w->has_slot = true;
+        pthread_cond_signal(&w->turn);
+    } else {
+        s->free++;
+    }
+    pthread_mutex_unlock(&s->lock);
+}

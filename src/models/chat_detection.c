@@ -1,0 +1,81 @@
+#include "models/chat_detection.h"
+
+#include "base/error.h"
+#include "tokenizer/tokenizer.h"
+
+#include <hearth/model.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *ht_model_chat_format(int i) {
+    const char *name;
+    return ht_template_format(i, &name, NULL, NULL) ? name : NULL;
+}
+
+/* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
+static const char *const endings[] = {
+    "<end_of_turn>",   "<turn|>",
+    "<|im_end|>",      "<|eot_id|>",
+    "<|eom_id|>",      "<|endoftext|>",
+    "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
+enum { N_ENDINGS = sizeof endings / sizeof *endings };
+
+/* A GGUF file's own vocabulary comes before a tokenizer.json beside it; a chat template that it lacks may lie there. */
+static ht_status from_gguf(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
+    ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
+    if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);
+    if (!status) return HT_OK;
+    ht_tokenizer_free(*out);
+    *out = NULL;
+    return status;
+}
+
+ht_status ht_chat_detect_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
+    *out = NULL;
+    if (c->gguf && ht_gguf_find(c->gguf, "tokenizer.ggml.tokens")) return from_gguf(c, out, err);
+    const char *directory = c->gguf ? c->directory : c->path;
+    if (!directory) return HT_OK;
+    char *path = ht_path_join(directory, "tokenizer.json");
+    if (!path) return ht_fail_memory(err, strlen(directory) + 16, "a path");
+    ht_status status = ht_path_exists(path) ? ht_tokenizer_load(path, out, err) : HT_OK;
+    free(path);
+    return status;
+}
+
+const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c) {
+    return c->gguf ? "holds no tokenizer.ggml.tokens" : ht_tokenizer_missing(c->path);
+}
+
+ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_template *out, ht_error *err) {
+    const char *text = ht_tokenizer_chat_template(t), *name, *opening;
+    bool bos;
+    /* A template in none of the formats is not to be replaced by another one. */
+    if (text) return ht_template_read(text, out, err);
+    *out = (ht_template){0};
+    for (int i = 0; !out->format && ht_template_format(i, &name, &opening, &bos); i++)
+        if (ht_tokenizer_find(t, opening) >= 0) *out = (ht_template){.format = name, .dialect = bos ? HT_CHAT_BOS : 0};
+    return HT_OK;
+}
+
+static void add(int32_t *ids, int *n, int32_t id) {
+    for (int i = 0; i < *n; i++)
+        if (ids[i] == id) return;
+    ids[(*n)++] = id;
+}
+
+ht_status ht_chat_detect_stop_ids(const ht_config *config, const ht_tokenizer *t, int32_t **ids, int *n,
+                                  ht_error *err) {
+    *n = 0;
+    size_t most = (size_t)config->n_eos + 1 + N_ENDINGS;
+    *ids = calloc(most, sizeof **ids);
+    if (!*ids) return ht_fail_memory(err, most * sizeof **ids, "stop ids");
+    for (int i = 0; i < config->n_eos; i++) add(*ids, n, config->eos[i]);
+    if (!t) return HT_OK;
+    if (ht_tokenizer_eos(t) >= 0) add(*ids, n, ht_tokenizer_eos(t));
+    for (int i = 0; i < N_ENDINGS; i++) {
+        int32_t id = ht_tokenizer_find(t, endings[i]);
+        if (id >= 0) add(*ids, n, id);
+    }
+    return HT_OK;
+}

@@ -1,0 +1,163 @@
+#include "models/memory_check.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "models/kv.h"
+
+#include <hearth/measure.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_BYTES_MAX = 1 << 20, PATH_BYTES = 1024 };
+
+/* /proc and cgroup files have no size, so they are read, not mapped. Returns false when there is no such file. */
+static bool read_text(const char *root, const char *path, char *text, size_t size) {
+    char full[PATH_BYTES];
+    if ((size_t)snprintf(full, sizeof full, "%s%s", root, path) >= sizeof full) return false;
+    FILE *f = fopen(full, "re");
+    if (!f) return false;
+    size_t n = fread(text, 1, size - 1, f);
+    text[n] = '\0';
+    fclose(f);
+    return n > 0;
+}
+
+/* The number after `key` at the start of a line. */
+static bool line_value(const char *text, const char *key, size_t *value) {
+    size_t n = strlen(key);
+    for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
+        if (!strncmp(line, key, n)) {
+            char *end;
+            unsigned long long v = strtoull(line + n, &end, 10);
+            if (end == line + n) return false;
+            *value = (size_t)v;
+            return true;
+        }
+    return false;
+}
+
+static bool file_value(const char *root, const char *directory, const char *name, size_t *value) {
+    char path[PATH_BYTES], text[64];
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, name) >= sizeof path) return false;
+    return read_text(root, path, text, sizeof text) && line_value(text, "", value);
+}
+
+/* What one control group still allows: its limit less what it uses, cached file pages not counted, as they are given back
+ * on demand. */
+static void limit_by_group(const char *root, const char *directory, const char *limit_name, const char *usage_name,
+                           const char *cache_key, size_t *free_bytes) {
+    size_t limit, used, cache = 0;
+    if (!file_value(root, directory, limit_name, &limit) || !file_value(root, directory, usage_name, &used)) return;
+    char path[PATH_BYTES], text[8192];
+    if ((size_t)snprintf(path, sizeof path, "%s/memory.stat", directory) < sizeof path &&
+        read_text(root, path, text, sizeof text))
+        line_value(text, cache_key, &cache);
+    used -= ht_min_size(cache, used);
+    *free_bytes = ht_min_size(*free_bytes, limit > used ? limit - used : 0);
+}
+
+/* A group's limit binds its children: from the process's own group up to the top. */
+static void limit_by_groups(const char *root, const char *mount, const char *group, const char *limit_name,
+                            const char *usage_name, const char *cache_key, size_t *free_bytes) {
+    char directory[PATH_BYTES];
+    if ((size_t)snprintf(directory, sizeof directory, "%s%s", mount, group) >= sizeof directory) return;
+    for (;;) {
+        limit_by_group(root, directory, limit_name, usage_name, cache_key, free_bytes);
+        char *slash = strrchr(directory, '/');
+        if (!slash || (size_t)(slash - directory) < strlen(mount)) return;
+        *slash = '\0';
+    }
+}
+
+static void limit_by_line(const char *root, char *line, size_t *free_bytes) {
+    char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!group) return;
+    *group++ = '\0';
+    controllers++;
+    if (strstr(group, "..")) return; /* outside what this process may look at */
+    if (!*controllers)
+        limit_by_groups(root, "/sys/fs/cgroup", group, "memory.max", "memory.current", "inactive_file ", free_bytes);
+    else if (strstr(controllers, "memory"))
+        limit_by_groups(root, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                        "total_inactive_file ", free_bytes);
+}
+
+bool ht_memory_check_free_under(const char *root, size_t *bytes) {
+    char text[8192];
+    size_t kib;
+    if (!read_text(root, "/proc/meminfo", text, sizeof text) || !line_value(text, "MemAvailable:", &kib)) return false;
+    if (!ht_mul_size(kib, 1024, bytes)) return false;
+    if (!read_text(root, "/proc/self/cgroup", text, sizeof text)) return true;
+    char *rest;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        limit_by_line(root, line, bytes);
+    return true;
+}
+
+bool ht_memory_check_free(size_t *bytes) { return ht_memory_check_free_under("", bytes); }
+
+bool ht_memory_available(size_t *bytes) {
+    *bytes = 0;
+    return ht_memory_check_free(bytes);
+}
+
+/* Of the cache at `positions`, in whole pages. */
+static size_t kv_bytes(const ht_memory_check_wanted *w, ht_dtype dtype, int64_t positions) {
+    return ht_kv_bytes(w->kv, w->n_kv_layers, dtype, positions, HT_KV_CHUNK, w->context);
+}
+
+const char *ht_memory_check_text(size_t bytes, char out[32]) {
+    double v = (double)bytes;
+    if (v >= 1e9)
+        snprintf(out, 32, "%.2f GB", v / 1e9);
+    else
+        snprintf(out, 32, "%.1f MB", v / 1e6);
+    return out;
+}
+
+/* The most positions, in whole pages, whose keys and values fit in `bytes`. */
+static int64_t positions_that_fit(const ht_memory_check_wanted *w, ht_dtype dtype, size_t bytes) {
+    int64_t low = 0, high = w->positions / HT_KV_PAGE;
+    while (low < high) {
+        int64_t middle = (low + high + 1) / 2;
+        if (kv_bytes(w, dtype, middle * HT_KV_PAGE) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * HT_KV_PAGE;
+}
+
+ht_status ht_memory_check(const ht_memory_check_wanted *w, size_t free_bytes, ht_error *err) {
+    size_t kv = kv_bytes(w, w->kv_dtype, w->positions), sum;
+    if (ht_add_size(w->weight_bytes, kv, &sum) && sum <= free_bytes) return HT_OK;
+    char weights_text[32], kv_text[32], free_text[32], remedy[160];
+    ht_memory_check_text(w->weight_bytes, weights_text);
+    ht_memory_check_text(kv, kv_text);
+    ht_memory_check_text(free_bytes, free_text);
+    if (w->weight_bytes > free_bytes)
+        return ht_fail(err, HT_ERR_LIMIT,
+                       "%s needs %s for its weights, but only %s of memory are free; a smaller or more strongly "
+                       "quantised model would fit",
+                       w->name, weights_text, free_text);
+    size_t left = free_bytes - w->weight_bytes;
+    int64_t fit = positions_that_fit(w, w->kv_dtype, left);
+    bool halves = w->kv_dtype == HT_F32 && kv_bytes(w, HT_F16, w->positions) <= left;
+    bool quarters = w->kv_dtype != HT_I8 && kv_bytes(w, HT_I8, w->positions) <= left;
+    if (halves)
+        snprintf(remedy, sizeof remedy, "a KV cache of f16 would fit (--kv f16)");
+    else if (quarters)
+        snprintf(remedy, sizeof remedy, "a KV cache of 8 bits would fit (--kv q8)");
+    else if (fit > 0)
+        snprintf(remedy, sizeof remedy, "a context of %lld positions would fit (--context %lld)", (long long)fit,
+                 (long long)fit);
+    else
+        snprintf(remedy, sizeof remedy, "a smaller or more strongly quantised model would fit");
+    return ht_fail(err, HT_ERR_LIMIT,
+                   "%s needs %s for its weights and %s for the KV cache of %lld positions, but only %s of memory are "
+                   "free; %s",
+                   w->name, weights_text, kv_text, (long long)w->positions, free_text, remedy);
+}

@@ -1,0 +1,105 @@
+/* Sorting and partitioning along an axis. */
+#include "array/op.h"
+#include "base/error.h"
+#include "ops/gradient.h"
+#include "ops/replay_arguments.h"
+
+#include <hearth/index.h>
+#include <hearth/ops.h>
+#include <hearth/order.h>
+
+#include <string.h>
+
+static ht_status places(const char *op, const ht_array *x, ht_result_type *out, ht_error *err) {
+    if (x->n_dims < 1) return ht_fail(err, HT_ERR_ARGUMENT, "%s: needs a last axis, got a scalar", op);
+    if (x->shape[x->n_dims - 1] > UINT32_MAX)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: %lld places along an axis are more than u32 can name", op,
+                       (long long)x->shape[x->n_dims - 1]);
+    return ht_result_like(x, HT_U32, out);
+}
+
+static ht_status check_kth(const char *op, const ht_array *x, const void *params, ht_error *err) {
+    const int64_t kth = ((const ht_partition_params *)params)->kth;
+    char text[HT_SHAPE_TEXT];
+    if (x->n_dims >= 1 && kth >= 0 && kth < x->shape[x->n_dims - 1]) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "%s: there is no place %lld along the axis of %s", op, (long long)kth,
+                   ht_shape_text(x->shape, x->n_dims, text));
+}
+
+ht_status ht_shape_argsort(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                           ht_error *err) {
+    (void)n_in, (void)params;
+    return places(op, in[0], out, err);
+}
+
+ht_status ht_shape_partition(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                             ht_error *err) {
+    ht_status st = check_kth(op, in[0], params, err);
+    return st ? st : ht_shape_scan(op, in, n_in, params, out, err);
+}
+
+ht_status ht_shape_argpartition(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                                ht_error *err) {
+    (void)n_in;
+    ht_status st = check_kth(op, in[0], params, err);
+    return st ? st : places(op, in[0], out, err);
+}
+
+ht_array *ht_sort(ht_scope *s, ht_array *x, int axis) { return ht_apply_along(s, HT_OP_SORT, NULL, x, axis); }
+ht_array *ht_argsort(ht_scope *s, ht_array *x, int axis) { return ht_apply_along(s, HT_OP_ARGSORT, NULL, x, axis); }
+
+static ht_array *partition(ht_scope *s, ht_op_id op, ht_array *x, int64_t kth, int axis);
+HT_REPLAY(partition_again, partition(s, (ht_op_id)a->number[0], in[0], a->number[1], a->axis[0]))
+
+static ht_array *partition(ht_scope *s, ht_op_id op, ht_array *x, int64_t kth, int axis) {
+    int at;
+    if (x && ht_recording())
+        return ht_record_plain(s, partition_again, (ht_plain_args){.number = {(int64_t)op, kth}, .axis = {axis}}, &x,
+                               1);
+    if (!x || !ht_find_axis(s, ht_op_name(op), x, axis, &at)) return NULL;
+    const ht_partition_params p = {kth < 0 ? kth + x->shape[at] : kth};
+    return ht_apply_along(s, op, &p, x, at);
+}
+
+ht_array *ht_partition(ht_scope *s, ht_array *x, int64_t kth, int axis) {
+    return partition(s, HT_OP_PARTITION, x, kth, axis);
+}
+ht_array *ht_argpartition(ht_scope *s, ht_array *x, int64_t kth, int axis) {
+    return partition(s, HT_OP_ARGPARTITION, x, kth, axis);
+}
+
+HT_REPLAY(topk_again, ht_topk(s, in[0], a->number[0], a->axis[0]))
+
+ht_array *ht_topk(ht_scope *s, ht_array *x, int64_t k, int axis) {
+    int at;
+    if (x && ht_recording())
+        return ht_record_plain(s, topk_again, (ht_plain_args){.number = {k}, .axis = {axis}}, &x, 1);
+    if (!x || !ht_find_axis(s, "topk", x, axis, &at)) return NULL;
+    const int64_t n = x->shape[at];
+    if (k < 0 || k > n)
+        return ht_scope_fail(s, HT_ERR_ARGUMENT, "topk: the %lld largest of %lld elements", (long long)k, (long long)n);
+    int64_t start[HT_MAX_DIMS] = {0}, stop[HT_MAX_DIMS];
+    memcpy(stop, x->shape, sizeof stop);
+    start[at] = n - k;
+    return ht_slice(s, k == 0 || k == n ? x : ht_partition(s, x, n - k, at), start, stop, NULL);
+}
+
+/* ---- reverse rules ---- */
+
+/* Reverse rules of sorting: each gradient goes back to the place its element came from. */
+
+static bool put_back(ht_scope *s, const ht_array *node, ht_array *places, ht_array *grad, ht_array **grad_in) {
+    ht_array *zeros = ht_zeros(s, node->dtype, node->shape, node->n_dims);
+    grad_in[0] = ht_scatter_add_axis(s, zeros, places, grad, -1);
+    return grad_in[0] != NULL;
+}
+
+bool ht_vjp_sort(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    return put_back(s, node, ht_argsort(s, node->in[0], -1), grad, grad_in);
+}
+
+/* In order, what was parted and what it was made of are the same. */
+bool ht_vjp_partition(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *ordered = ht_take_along_axis(s, grad, ht_argsort(s, ht_node_output(node), -1), -1);
+    return put_back(s, node, ht_argsort(s, node->in[0], -1), ordered, grad_in);
+}

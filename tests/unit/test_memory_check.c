@@ -1,0 +1,179 @@
+/* What memory is free: the system's word, the control groups', and what is refused for the lack of it. */
+#include "models/kv.h"
+#include "models/memory_check.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char made[32][256]; /* what put() made, in order */
+static int n_made;
+
+static void remember(const char *path) {
+    assert_true(n_made < 32);
+    snprintf(made[n_made++], sizeof made[0], "%s", path);
+}
+
+/* Writes root/path, making the folders on the way. */
+static void put(const char *path, const char *text) {
+    char full[256];
+    snprintf(full, sizeof full, "%s/%s", scratch_directory(), path);
+    for (char *slash = strchr(full + strlen(scratch_directory()) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(full, 0700) == 0) remember(full);
+        *slash = '/';
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    remember(full);
+}
+
+static int make_root(void **state) {
+    (void)state;
+    scratch_make();
+    n_made = 0;
+    return 0;
+}
+
+static int remove_root(void **state) {
+    (void)state;
+    while (n_made) remove(made[--n_made]);
+    scratch_remove();
+    return 0;
+}
+
+static size_t free_bytes(void) {
+    size_t bytes;
+    assert_true(ht_memory_check_free_under(scratch_directory(), &bytes));
+    return bytes;
+}
+
+static const char meminfo[] = "MemTotal:       8000000 kB\nMemFree:          10000 kB\nMemAvailable:   4000000 kB\n";
+
+static void without_groups(void **state) {
+    (void)state;
+    size_t bytes;
+    assert_false(ht_memory_check_free_under(scratch_directory(), &bytes));
+    put("proc/meminfo", meminfo);
+    assert_true(free_bytes() == (size_t)4000000 * 1024);
+    put("proc/self/cgroup", "0::/user.slice\n"); /* no such folder: no limit */
+    assert_true(free_bytes() == (size_t)4000000 * 1024);
+}
+
+static void unified_groups(void **state) {
+    (void)state;
+    put("proc/meminfo", meminfo);
+    put("proc/self/cgroup", "0::/a/b\n");
+    put("sys/fs/cgroup/a/b/memory.max", "max\n");
+    put("sys/fs/cgroup/a/b/memory.current", "5000\n");
+    assert_true(free_bytes() == (size_t)4000000 * 1024);
+    /* The parent binds its children. Cached file pages are given back when needed. */
+    put("sys/fs/cgroup/a/memory.max", "1000000\n");
+    put("sys/fs/cgroup/a/memory.current", "700000\n");
+    assert_int_equal(free_bytes(), 300000);
+    put("sys/fs/cgroup/a/memory.stat", "anon 500000\nfile 200000\ninactive_file 150000\nactive_file 50000\n");
+    assert_int_equal(free_bytes(), 450000);
+    put("sys/fs/cgroup/a/b/memory.max", "6000\n");
+    assert_int_equal(free_bytes(), 1000);
+    put("sys/fs/cgroup/a/b/memory.current", "7000\n"); /* over its limit already */
+    assert_int_equal(free_bytes(), 0);
+}
+
+static void older_groups(void **state) {
+    (void)state;
+    put("proc/meminfo", meminfo);
+    put("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job\n0::/\n");
+    put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "900000\n");
+    put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "100000\n");
+    put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("sys/fs/cgroup/memory/memory.usage_in_bytes", "123456\n");
+    assert_int_equal(free_bytes(), 800000);
+}
+
+static void nonsense(void **state) {
+    (void)state;
+    put("proc/meminfo", "MemAvailable: lots\n");
+    size_t bytes;
+    assert_false(ht_memory_check_free_under(scratch_directory(), &bytes));
+    put("proc/meminfo", meminfo);
+    put("proc/self/cgroup", "\n:\n0\n1:memory\n0::/../../..\n");
+    assert_true(free_bytes() == (size_t)4000000 * 1024);
+}
+
+static void this_machine(void **state) {
+    (void)state;
+    size_t bytes;
+    if (!ht_memory_check_free(&bytes)) skip(); /* no /proc here */
+    assert_true(bytes > 1000000);
+}
+
+/* ---- what is wanted ---- */
+
+static const ht_kv_shape kv[2] = {{.n_kv_heads = 2, .head_dim = 64, .window = 0},
+                                  {.n_kv_heads = 2, .head_dim = 64, .window = 512}};
+enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
+
+static void cache_bytes(void **state) {
+    (void)state;
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 0, HT_KV_CHUNK, 1 << 20), 0);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 1, HT_KV_CHUNK, 1 << 20), PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 257, HT_KV_CHUNK, 1 << 20), 2 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, 257, HT_KV_CHUNK, 1 << 20), 4 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_I8, 257, HT_KV_CHUNK, 1 << 20), 2 * (PAGE_BYTES / 2) * 68 / 64);
+    size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, 100000, HT_KV_CHUNK, 1 << 20),
+           more = ht_kv_bytes(kv + 1, 1, HT_F16, 200000, HT_KV_CHUNK, 1 << 20);
+    assert_true(one == more && one < 8 * PAGE_BYTES); /* a ring stops growing */
+}
+
+static void check_room(ht_memory_check_wanted w, size_t free_now, const char *const *words) {
+    ht_error err = {0};
+    ht_status status = ht_memory_check(&w, free_now, &err);
+    if (!*words) {
+        assert_int_equal(status, HT_OK);
+        return;
+    }
+    assert_int_equal(status, HT_ERR_LIMIT);
+    for (; *words; words++)
+        if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
+}
+#define CHECK_ROOM(wanted, free_now, ...) check_room(wanted, free_now, (const char *const[]){__VA_ARGS__, NULL})
+
+static void refusals(void **state) {
+    (void)state;
+    ht_memory_check_wanted w = {
+        .name = "m.gguf", .weight_bytes = 10000000, .kv = kv, .n_kv_layers = 1, .kv_dtype = HT_F16, .context = 1 << 20};
+    CHECK_ROOM(w, 10000000, NULL);
+    CHECK_ROOM(w, 9999999, "m.gguf", "10.0 MB", "weights", "smaller or more strongly quantised");
+    w.positions = 1024;
+    CHECK_ROOM(w, 10000000 + 4 * PAGE_BYTES, NULL);
+    CHECK_ROOM(w, 10000000 + 3 * PAGE_BYTES, "1024 positions", "--kv q8");
+    CHECK_ROOM(w, 10000000 + 2 * PAGE_BYTES, "1024 positions", "--context 512");
+    CHECK_ROOM(w, 10000000, "smaller or more strongly quantised");
+    w.kv_dtype = HT_F32;
+    CHECK_ROOM(w, 10000000 + 4 * PAGE_BYTES, "--kv f16");
+    CHECK_ROOM(w, 10000000 + 3 * PAGE_BYTES, "--kv q8");
+    CHECK_ROOM(w, 10000000 + 2 * PAGE_BYTES, "--context 256");
+    w.weight_bytes = SIZE_MAX;
+    CHECK_ROOM(w, 10000000, "weights");
+    w.weight_bytes = (size_t)3100 * 1000 * 1000;
+    CHECK_ROOM(w, 10000000, "3.10 GB");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_groups, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(unified_groups, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(older_groups, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(nonsense, make_root, remove_root),
+        cmocka_unit_test(this_machine),
+        cmocka_unit_test(cache_bytes),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
