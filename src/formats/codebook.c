@@ -1,5 +1,4 @@
-/* Codebook types unpacked, eight weights at a time, as the bytes of a 64-bit word. formats/blocks.h says what the bits
- * mean. */
+/* Codebook types unpacked, eight weights at a time in the bytes of a 64-bit word. Bit layouts: formats/blocks.h. */
 #include "formats/codebook.h"
 
 #include "base/half.h"
@@ -8,15 +7,15 @@
 
 #include <string.h>
 
-/* Byte i of the result is bias + byte i of the magnitudes, or bias - it where bit i of `signs` is set. */
+/* Byte i is bias + magnitude i, or bias - magnitude i where bit i of `signs` is set. */
 static inline uint64_t with_signs(uint64_t magnitudes, uint8_t signs, unsigned bias) {
-    uint64_t bit = signs * HT_EACH_BYTE & 0x8040201008040201u; /* byte i keeps bit i */
+    uint64_t bit = signs * HT_EACH_BYTE & 0x8040201008040201u; /* byte i: bit i of signs */
     uint64_t negative = ((bit + 127 * HT_EACH_BYTE) >> 7 & HT_EACH_BYTE) * 255;
     uint64_t plus = bias * HT_EACH_BYTE + magnitudes, minus = bias * HT_EACH_BYTE - magnitudes;
     return plus ^ ((plus ^ minus) & negative);
 }
 
-/* Eight weights from 8 * i on. */
+/* Writes q[8 * i .. 8 * i + 7]. */
 static inline void put(ht_codebook_group *out, int i, uint64_t bytes) {
     for (int k = 0; k < 8; k++) out->q[8 * i + k] = (uint8_t)(bytes >> 8 * k);
 }
@@ -25,7 +24,7 @@ static uint32_t word_at(const uint8_t *p) { return ht_u16_at(p) | (uint32_t)ht_u
 
 static int nibble_of(const uint8_t *p, int i) { return p[i / 2] >> 4 * (i & 1) & 15; }
 
-/* ---- magnitudes and signs ---- */
+/* ---- IQ2, IQ3: magnitudes and signs ---- */
 
 enum { IQ2_BIAS = 43, IQ3_XXS_BIAS = 62, IQ3_S_BIAS = 15 };
 
@@ -86,7 +85,7 @@ static void iq3_s(const void *p, int g, ht_codebook_group *out) {
     }
 }
 
-/* ---- three values and an eighth: in eighths, integers from -9 to 9 ---- */
+/* ---- IQ1: (-1, 0, 1) +- 1/8, in eighths: -9 to 9 ---- */
 
 enum { IQ1_BIAS = 9 };
 
@@ -115,9 +114,9 @@ static void iq1_m(const void *p, int g, ht_codebook_group *out) {
     }
 }
 
-/* ---- digits ---- */
+/* ---- TQ1: base-3 digits; Q1: signs ---- */
 
-/* Digit n of n_bytes fractions. */
+/* Digit n of n_bytes base-3 fractions. */
 static inline void digits(const uint8_t *fraction, int n_bytes, int n, uint8_t *to) {
     static const uint8_t powers[] = {1, 3, 9, 27, 81};
     const uint8_t power = powers[n];

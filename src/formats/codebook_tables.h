@@ -1,6 +1,5 @@
-/* The codebooks of the IQ types: each number stands for 8 or 4 neighbouring weights, chosen by the makers of the types
- * from all combinations. Kept as small as they can be: 16 bits per entry, element i in bits 2 i on (of 8 elements) or 4 i
- * on (of 4), with the number of its value:
+/* Codebooks of the IQ types: an index stands for 8 or 4 neighbouring weights. An entry has 16 bits: element i is in
+ * bits 2 i, 2 i + 1 (of 8 elements) or 4 i to 4 i + 3 (of 4), a code for its value:
  *
  *   iq2_xxs iq2_xs iq2_s   0, 1, 2   magnitudes 8, 25, 43
  *   iq3_xxs                0 to 7    magnitudes 4, 12, 20, 28, 36, 44, 52, 62
@@ -15,7 +14,7 @@ extern const uint16_t ht_grid_iq2_xxs[256], ht_grid_iq2_xs[512], ht_grid_iq2_s[1
 extern const uint16_t ht_grid_iq3_xxs[256], ht_grid_iq3_s[512];
 extern const uint16_t ht_grid_iq1[2048];
 
-/* The values of an entry as bytes, element 0 lowest. */
+/* Codes of an entry, one per byte, element 0 lowest. */
 static inline uint64_t ht_grid_pairs(uint16_t entry) {
     uint64_t x = entry;
     x = (x | x << 24) & 0x000000FF000000FFu;
@@ -30,12 +29,12 @@ static inline uint32_t ht_grid_nibbles(uint16_t entry) {
 
 #define HT_EACH_BYTE 0x0101010101010101u
 
-/* No byte of the sums below exceeds 255, so bytes do not disturb each other. */
+/* Magnitudes of an entry, one per byte; no byte sum exceeds 255, so nothing carries. */
 static inline uint64_t ht_grid_iq2_values(uint16_t entry) {
     uint64_t x = ht_grid_pairs(entry);
     return x * 17 + (x >> 1 & HT_EACH_BYTE) + 8 * HT_EACH_BYTE;
 }
-/* The last of the eight steps is 10. */
+/* Magnitudes 4 + 8 * code, but 62 for code 7. */
 static inline uint32_t ht_grid_iq3_xxs_values(uint16_t entry) {
     uint32_t x = ht_grid_nibbles(entry);
     uint32_t seven = x & x >> 1 & x >> 2 & 0x01010101u;
@@ -43,7 +42,7 @@ static inline uint32_t ht_grid_iq3_xxs_values(uint16_t entry) {
 }
 static inline uint32_t ht_grid_iq3_s_values(uint16_t entry) { return ht_grid_nibbles(entry) * 2 + 0x01010101u; }
 
-/* Seven bits of signs stand for eight: their number of minus signs is even. */
+/* Eight sign bits of seven: the number of minus signs is even. */
 static inline uint8_t ht_signs_of(uint32_t seven) {
     uint32_t odd = seven ^ seven >> 4;
     odd ^= odd >> 2;

@@ -1,5 +1,5 @@
-/* Dequantisation: the values of every stored weight type in f32. The order of the multiplications is part of the
- * meaning: the values equal those of the `gguf` package bit for bit. Plain code, never on a fast path. */
+/* Dequantisation: the values of every weight type in f32, bit for bit those of the `gguf` package, to which the order
+ * of the multiplications belongs. Scalar code, for reference and cold paths. */
 #include "base/half.h"
 #include "formats/affine.h"
 #include "formats/blocks.h"
@@ -16,7 +16,7 @@ static float half_value(ht_half_bytes h) { return ht_half_at(h.b); }
 
 static void f32(const uint8_t *p, float *y) {
     uint32_t bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-    memcpy(y, &bits, sizeof bits); /* a signalling NaN stays what it was */
+    memcpy(y, &bits, sizeof bits); /* by bits: keeps a signalling NaN */
 }
 
 static void f16(const uint8_t *p, float *y) { *y = ht_half_at(p); }
@@ -26,14 +26,14 @@ static void bf16(const uint8_t *p, float *y) {
     memcpy(y, &bits, sizeof bits);
 }
 
-/* The bits of a half with 8 less in its exponent; all ones are the NaN, there is no infinity. */
+/* The bits of an f16 with an exponent biased by 8 less; 127 is NaN, there is no infinity. */
 static void f8_e4m3(const uint8_t *p, float *y) {
     int magnitude = *p & 127;
     float value = magnitude == 127 ? NAN : ht_f16_to_f32((uint16_t)(magnitude << 7)) * 256.0f;
     *y = *p >> 7 ? -value : value;
 }
 
-/* The upper byte of a half. */
+/* The upper byte of an f16. */
 static void f8_e5m2(const uint8_t *p, float *y) { *y = ht_f16_to_f32((uint16_t)(*p << 8)); }
 
 static void q4_0(const uint8_t *p, float *y) {
@@ -80,7 +80,7 @@ static void q8_0(const uint8_t *p, float *y) {
     for (int i = 0; i < 32; i++) y[i] = d * (float)b->qs[i];
 }
 
-/* The two bits of element i of a q2_k or q3_k block. */
+/* The two low bits of element i of a q2_k or q3_k block. */
 static int two_bits(const uint8_t qs[64], int i) { return (qs[32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4))) & 3; }
 
 static void q2_k(const uint8_t *p, float *y) {
@@ -104,7 +104,7 @@ static void q3_k(const uint8_t *p, float *y) {
     }
 }
 
-/* The nibble of element i of a q4_k or q5_k block. */
+/* The low nibble of element i of a q4_k or q5_k block. */
 static int nibble(const uint8_t qs[128], int i) { return (qs[32 * (i / 64) + i % 32] >> (4 * (i / 32 % 2))) & 15; }
 
 static void q4_k(const uint8_t *p, float *y) {

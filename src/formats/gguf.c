@@ -1,5 +1,5 @@
-/* GGUF parser of one file: header, metadata, tensor directory. A cursor with a sticky error walks the bytes; the first
- * thing that is wrong is the one reported. Reading values back is in gguf_value.c. */
+/* GGUF parser of one file: header, metadata, tensor directory. A sticky-error cursor reads the bytes; the first error
+ * is reported. Typed access to metadata values is in gguf_value.c. */
 #include "formats/gguf.h"
 
 #include "base/checked.h"
@@ -17,7 +17,7 @@
 enum {
     DEFAULT_ALIGNMENT = 32,
     ALIGNMENT_MAX = 1 << 20,
-    /* The least a metadata pair and a tensor entry take in the file: what their counts are checked against. */
+    /* Smallest encodings of a metadata pair and of a tensor entry, the bounds for their counts. */
     VALUE_MIN_BYTES = 8 + 1 + 4 + 1,
     TENSOR_MIN_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
 };
@@ -27,14 +27,14 @@ struct ht_gguf {
     ht_gguf_tensor *tensors;
     size_t n_values, n_tensors;
     ht_name_index value_names, tensor_names;
-    const ht_gguf *next; /* with more tensors, or NULL */
+    const ht_gguf *next; /* next part of a multi-file checkpoint, or NULL */
 };
 
 typedef struct cursor {
     const unsigned char *data;
     size_t size, pos;
-    size_t ready;  /* bytes of data that can be read; the others have to be fetched */
-    ht_file *from; /* NULL: all are ready */
+    size_t ready;  /* bytes of data already loaded; the rest is fetched on demand */
+    ht_file *from; /* NULL: all of data is loaded */
     const char *file;
     ht_status status;
     ht_error *err;
@@ -50,19 +50,19 @@ HT_PRINTF(3, 4) static void fail(cursor *c, ht_status status, const char *fmt, .
     c->status = ht_fail(c->err, status, "%s: %s", c->file, message);
 }
 
-/* For "%.*s": only names that take_name passed are shown. */
+/* Length argument of "%.*s" for a name that passed read_name. */
 static int shown(ht_bytes name) { return ht_name_shown(name.data, name.len); }
 
-/* Makes the next n bytes readable, which are in the range. */
-static bool have(cursor *c, size_t n) {
+/* Loads the next n bytes, which must lie in the file. */
+static bool ensure_loaded(cursor *c, size_t n) {
     if (n <= c->ready - c->pos) return true;
     if (!c->status) c->status = ht_file_fetch(c->from, c->pos + n, c->err);
     if (!c->status) c->ready = c->from->loaded;
     return !c->status;
 }
 
-/* The next n bytes, or NULL once anything failed. */
-static const unsigned char *take(cursor *c, uint64_t n, const char *what) {
+/* Consumes n bytes; NULL after an error. `what` names the field in the message. */
+static const unsigned char *read_bytes(cursor *c, uint64_t n, const char *what) {
     if (c->status) return NULL;
     if (n > c->size - c->pos) {
         fail(c, HT_ERR_FORMAT,
@@ -70,38 +70,38 @@ static const unsigned char *take(cursor *c, uint64_t n, const char *what) {
              c->pos, n, c->size - c->pos);
         return NULL;
     }
-    if (!have(c, (size_t)n)) return NULL;
+    if (!ensure_loaded(c, (size_t)n)) return NULL;
     const unsigned char *p = c->data + c->pos;
     c->pos += (size_t)n;
     return p;
 }
 
-static uint32_t take_u32(cursor *c, const char *what) {
-    const unsigned char *p = take(c, 4, what);
+static uint32_t read_u32(cursor *c, const char *what) {
+    const unsigned char *p = read_bytes(c, 4, what);
     return p ? ht_le32(p) : 0;
 }
 
-static uint64_t take_u64(cursor *c, const char *what) {
-    const unsigned char *p = take(c, 8, what);
+static uint64_t read_u64(cursor *c, const char *what) {
+    const unsigned char *p = read_bytes(c, 8, what);
     return p ? ht_le64(p) : 0;
 }
 
-static ht_bytes take_string(cursor *c, const char *what) {
-    uint64_t len = take_u64(c, what);
-    const unsigned char *p = take(c, len, what);
+static ht_bytes read_string(cursor *c, const char *what) {
+    uint64_t len = read_u64(c, what);
+    const unsigned char *p = read_bytes(c, len, what);
     return p ? (ht_bytes){(const char *)p, (size_t)len} : (ht_bytes){"", 0};
 }
 
-static ht_bytes take_name(cursor *c, const char *what, size_t number) {
+static ht_bytes read_name(cursor *c, const char *what, size_t number) {
     size_t at = c->pos;
-    ht_bytes name = take_string(c, what);
+    ht_bytes name = read_string(c, what);
     const char *problem = c->status ? NULL : ht_name_problem(name.data, name.len);
     if (problem) fail(c, HT_ERR_FORMAT, "%s %zu, at byte %zu, %s", what, number, at, problem);
     return name;
 }
 
-/* Checks n strings once; from then on gguf_value.c walks them without checks. */
-static void take_string_array(cursor *c, uint64_t n, ht_bytes key) {
+/* Validates n strings, so that ht_gguf_next_string needs no bounds checks. */
+static void read_string_array(cursor *c, uint64_t n, ht_bytes key) {
     if (n > (c->size - c->pos) / 8) {
         fail(c, HT_ERR_FORMAT, "key `%.*s` claims %" PRIu64 " strings, the remaining %zu bytes cannot hold them",
              shown(key), key.data, n, c->size - c->pos);
@@ -109,7 +109,7 @@ static void take_string_array(cursor *c, uint64_t n, ht_bytes key) {
     }
     for (uint64_t i = 0; i < n; i++) {
         size_t left = c->size - c->pos;
-        if (left >= 8 && !have(c, 8)) return;
+        if (left >= 8 && !ensure_loaded(c, 8)) return;
         uint64_t len = left >= 8 ? ht_le64(c->data + c->pos) : 0;
         if (left < 8 || len > left - 8) {
             fail(c, HT_ERR_FORMAT,
@@ -117,34 +117,34 @@ static void take_string_array(cursor *c, uint64_t n, ht_bytes key) {
                  shown(key), key.data, c->pos);
             return;
         }
-        if (!have(c, 8 + (size_t)len)) return;
+        if (!ensure_loaded(c, 8 + (size_t)len)) return;
         c->pos += 8 + (size_t)len;
     }
 }
 
-static void take_items(cursor *c, ht_gguf_value *v) {
+static void read_items(cursor *c, ht_gguf_value *v) {
     ht_gguf_type type = v->type == HT_GGUF_ARRAY ? v->item_type : v->type;
     size_t begin = c->pos, n_bytes;
     if (type == HT_GGUF_STRING)
-        take_string_array(c, v->n_items, v->key);
+        read_string_array(c, v->n_items, v->key);
     else if (v->n_items > SIZE_MAX || !ht_mul_size((size_t)v->n_items, ht_gguf_type_bytes(type), &n_bytes) ||
              n_bytes > c->size - c->pos)
         fail(c, HT_ERR_FORMAT, "key `%.*s` claims %" PRIu64 " values of %zu bytes, only %zu bytes remain",
              shown(v->key), v->key.data, v->n_items, ht_gguf_type_bytes(type), c->size - c->pos);
-    else if (have(c, n_bytes))
+    else if (ensure_loaded(c, n_bytes))
         c->pos += n_bytes;
     v->items = c->data + begin;
     v->items_bytes = c->pos - begin;
 }
 
-static void take_value(cursor *c, size_t number, ht_gguf_value *v) {
-    v->key = take_name(c, "metadata key", number);
-    uint32_t type = take_u32(c, "the type of a metadata value");
+static void read_value(cursor *c, size_t number, ht_gguf_value *v) {
+    v->key = read_name(c, "metadata key", number);
+    uint32_t type = read_u32(c, "the type of a metadata value");
     if (c->status) return;
     v->n_items = 1;
     if (type == HT_GGUF_ARRAY) {
-        uint32_t item_type = take_u32(c, "the type of an array");
-        v->n_items = take_u64(c, "the length of an array");
+        uint32_t item_type = read_u32(c, "the type of an array");
+        v->n_items = read_u64(c, "the length of an array");
         if (c->status) return;
         if (item_type == HT_GGUF_ARRAY)
             fail(c, HT_ERR_UNSUPPORTED, "key `%.*s` is an array of arrays, expected numbers, booleans or strings",
@@ -159,7 +159,7 @@ static void take_value(cursor *c, size_t number, ht_gguf_value *v) {
     if (c->status) return;
     v->type = (ht_gguf_type)type;
     if (v->type != HT_GGUF_ARRAY) v->item_type = v->type;
-    take_items(c, v);
+    read_items(c, v);
 }
 
 static void add_name(cursor *c, ht_name_index *index, ht_bytes name, const char *what, size_t position) {
@@ -187,7 +187,7 @@ static void parse_values(cursor *c, ht_gguf *g, uint64_t n) {
         return;
     }
     for (size_t i = 0; i < n && !c->status; i++) {
-        take_value(c, i, &g->values[i]);
+        read_value(c, i, &g->values[i]);
         add_name(c, &g->value_names, g->values[i].key, "metadata key", i);
         g->n_values = i + 1;
     }
@@ -207,16 +207,16 @@ static size_t find_alignment(cursor *c, const ht_gguf *g) {
     return alignment;
 }
 
-/* Reads the dimensions of `t` and counts its elements. */
-static uint64_t take_dims(cursor *c, ht_gguf_tensor *t) {
-    uint32_t n_dims = take_u32(c, "the number of dimensions of a tensor");
+/* Reads the dimensions of `t`; returns its element count. */
+static uint64_t read_dims(cursor *c, ht_gguf_tensor *t) {
+    uint32_t n_dims = read_u32(c, "the number of dimensions of a tensor");
     if (!c->status && (n_dims < 1 || n_dims > 4))
         fail(c, HT_ERR_FORMAT, "tensor `%.*s` has %" PRIu32 " dimensions, expected 1 to 4", shown(t->name),
              t->name.data, n_dims);
     int64_t count = 1;
     for (uint32_t d = 0; d < 4; d++) t->dims[d] = 1;
     for (uint32_t d = 0; d < n_dims && !c->status; d++) {
-        uint64_t dim = take_u64(c, "a dimension of a tensor");
+        uint64_t dim = read_u64(c, "a dimension of a tensor");
         if (c->status) break;
         if (dim == 0)
             fail(c, HT_ERR_FORMAT, "dimension %" PRIu32 " of tensor `%.*s` is zero", d, shown(t->name), t->name.data);
@@ -231,12 +231,12 @@ static uint64_t take_dims(cursor *c, ht_gguf_tensor *t) {
     return (uint64_t)count;
 }
 
-/* Reads one entry of the directory; its place in the file is returned, to be checked once the data's start is known. */
-static uint64_t take_tensor(cursor *c, size_t number, ht_gguf_tensor *t) {
-    t->name = take_name(c, "tensor name", number);
-    uint64_t count = take_dims(c, t);
-    uint32_t id = take_u32(c, "the type of a tensor");
-    uint64_t offset = take_u64(c, "the offset of a tensor");
+/* Reads one directory entry; returns the tensor's offset in the data section, whose start is not known yet. */
+static uint64_t read_tensor(cursor *c, size_t number, ht_gguf_tensor *t) {
+    t->name = read_name(c, "tensor name", number);
+    uint64_t count = read_dims(c, t);
+    uint32_t id = read_u32(c, "the type of a tensor");
+    uint64_t offset = read_u64(c, "the offset of a tensor");
     if (c->status) return 0;
     ht_gguf_layout layout;
     if (!ht_gguf_layout_of(id, &layout)) {
@@ -256,7 +256,7 @@ static uint64_t take_tensor(cursor *c, size_t number, ht_gguf_tensor *t) {
     return offset;
 }
 
-/* Turns the offsets, kept in `offsets`, into pointers after checking every range. */
+/* Turns the data-section offsets into pointers, after checking every range. */
 static void place_tensors(cursor *c, ht_gguf *g, const uint64_t *offsets, size_t alignment) {
     size_t start;
     if (c->status || g->n_tensors == 0) return;
@@ -264,18 +264,18 @@ static void place_tensors(cursor *c, ht_gguf *g, const uint64_t *offsets, size_t
         fail(c, HT_ERR_FORMAT, "ends at byte %zu, before its tensor data; the file is cut short or damaged", c->size);
         return;
     }
-    size_t room = c->size - start;
+    size_t data_bytes = c->size - start;
     for (size_t i = 0; i < g->n_tensors && !c->status; i++) {
         ht_gguf_tensor *t = &g->tensors[i];
         if (offsets[i] % alignment)
             fail(c, HT_ERR_FORMAT, "tensor `%.*s` is at offset %" PRIu64 ", expected a multiple of %zu", shown(t->name),
                  t->name.data, offsets[i], alignment);
-        else if (offsets[i] > room || t->n_bytes > room - (size_t)offsets[i])
+        else if (offsets[i] > data_bytes || t->n_bytes > data_bytes - (size_t)offsets[i])
             fail(c, HT_ERR_FORMAT,
                  "tensor `%.*s` is %zu bytes at offset %" PRIu64
                  ", the file has %zu bytes of tensor data; it is cut short or "
                  "damaged",
-                 shown(t->name), t->name.data, t->n_bytes, offsets[i], room);
+                 shown(t->name), t->name.data, t->n_bytes, offsets[i], data_bytes);
         else
             t->data = c->data + start + offsets[i];
     }
@@ -286,7 +286,7 @@ static int by_address(const void *a, const void *b) {
     return (s->data > t->data) - (s->data < t->data);
 }
 
-/* No byte belongs to two tensors, so that what a model loads is never more than its file. */
+/* Rejects tensors that share bytes: a hostile file must not expand to more than its own size in memory. */
 static void check_overlap(cursor *c, const ht_gguf *g) {
     if (c->status || g->n_tensors == 0) return;
     const ht_gguf_tensor **order = malloc(g->n_tensors * sizeof *order);
@@ -319,7 +319,7 @@ static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
     if (!offsets || !g->tensors || !ht_name_index_init(&g->tensor_names, (size_t)n))
         c->status = ht_fail_memory(c->err, (size_t)n * sizeof *g->tensors, "GGUF tensor directory");
     for (size_t i = 0; i < n && !c->status; i++) {
-        offsets[i] = take_tensor(c, i, &g->tensors[i]);
+        offsets[i] = read_tensor(c, i, &g->tensors[i]);
         add_name(c, &g->tensor_names, g->tensors[i].name, "tensor", i);
         g->n_tensors = i + 1;
     }
@@ -330,7 +330,7 @@ static void parse_tensors(cursor *c, ht_gguf *g, uint64_t n) {
 
 static void check_magic(cursor *c) {
     size_t n = ht_min_size(c->size, 64);
-    if (!have(c, n)) return;
+    if (!ensure_loaded(c, n)) return;
     if (ht_is_lfs_pointer(c->data, n))
         fail(c, HT_ERR_FORMAT, "%s", HT_LFS_POINTER);
     else if (c->size < 4)
@@ -343,7 +343,7 @@ static void check_magic(cursor *c) {
 }
 
 static void check_version(cursor *c) {
-    uint32_t version = take_u32(c, "the version");
+    uint32_t version = read_u32(c, "the version");
     if (c->status || version == 2 || version == 3) return;
     if ((version & 0xFFFF) == 0 && version != 0)
         fail(c, HT_ERR_UNSUPPORTED,
@@ -358,8 +358,8 @@ static ht_status parse(cursor *c, ht_gguf **out) {
     if (!g) return ht_fail_memory(c->err, sizeof *g, c->file);
     check_magic(c);
     check_version(c);
-    uint64_t n_tensors = take_u64(c, "the number of tensors");
-    uint64_t n_values = take_u64(c, "the number of metadata values");
+    uint64_t n_tensors = read_u64(c, "the number of tensors");
+    uint64_t n_values = read_u64(c, "the number of metadata values");
     parse_values(c, g, n_values);
     parse_tensors(c, g, n_tensors);
     if (c->status) {

@@ -1,4 +1,4 @@
-/* GGUF value types and little-endian reading, shared by the two halves of the GGUF reader. */
+/* GGUF value types and little-endian loads, shared by gguf.c and gguf_value.c. */
 #ifndef HT_FORMATS_GGUF_BYTES_H
 #define HT_FORMATS_GGUF_BYTES_H
 
@@ -9,7 +9,7 @@ static inline uint32_t ht_le32(const unsigned char *p) {
 }
 static inline uint64_t ht_le64(const unsigned char *p) { return ht_le32(p) | (uint64_t)ht_le32(p + 4) << 32; }
 
-/* Bytes of one value of a type of fixed size; 0 for strings and arrays. */
+/* Bytes of one value; 0 for strings and arrays. */
 size_t ht_gguf_type_bytes(ht_gguf_type type);
 
 #endif

@@ -14,8 +14,8 @@ enum { MOST_PARTS = 4096, SUFFIX = sizeof "-00001-of-00001.gguf" - 1 };
 struct ht_gguf_set {
     ht_gguf_part *parts;
     int n_parts;
-    size_t *first;       /* [n_parts + 1]: number of each part's first tensor */
-    ht_name_index names; /* of all tensors, when there are several parts */
+    size_t *first;       /* [n_parts + 1]: index of each part's first tensor */
+    ht_name_index names; /* tensors of all parts, when there are several */
 };
 
 bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix_len) {
@@ -23,14 +23,14 @@ bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix
     if (len < SUFFIX) return false;
     const char *suffix = name + len - SUFFIX;
     int end = 0;
-    for (int i = 0; i < 5; i++) /* sscanf would take signs and spaces */
+    for (int i = 0; i < 5; i++) /* digits by hand: sscanf accepts signs and spaces */
         if (suffix[1 + i] < '0' || suffix[1 + i] > '9' || suffix[10 + i] < '0' || suffix[10 + i] > '9') return false;
     if (sscanf(suffix, "-%5d-of-%5d.gguf%n", number, count, &end) != 2 || end != SUFFIX) return false;
     *prefix_len = len - SUFFIX;
     return *number >= 1 && *number <= *count;
 }
 
-/* ---- joining ---- */
+/* ---- joining the parts ---- */
 
 static ht_status wrong(const ht_gguf_part *p, ht_error *err, const char *key, const char *expected) {
     uint64_t found;
@@ -48,7 +48,7 @@ static bool is_number(const ht_gguf_part *p, const char *key, uint64_t expected)
     return ht_gguf_get_u64(p->gguf, key, &found) && found == expected;
 }
 
-/* Each part says which one it is, of how many. */
+/* Checks each part's split.no and split.count. */
 static ht_status check_parts(const ht_gguf_set *set, ht_error *err) {
     char expected[64];
     uint64_t n_tensors, total = set->first[set->n_parts];
@@ -88,7 +88,7 @@ static ht_status index_names(ht_gguf_set *set, ht_error *err) {
     return HT_OK;
 }
 
-/* Once all parts are parsed. A file that is alone may say so, or nothing at all. */
+/* Validates the parsed parts as one checkpoint. A single file may omit split.*. */
 static ht_status join(ht_gguf_set *set, ht_error *err) {
     set->first = calloc((size_t)set->n_parts + 1, sizeof *set->first);
     if (!set->first) return ht_fail_memory(err, (size_t)set->n_parts * sizeof *set->first, "the parts of a model");
@@ -126,7 +126,7 @@ ht_status ht_gguf_set_parse(const ht_gguf_source *sources, int n, ht_gguf_set **
     return status;
 }
 
-/* ---- files ---- */
+/* ---- opening files ---- */
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -138,7 +138,7 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && !strcmp(s + n - m, end);
 }
 
-/* `path` belongs to the part from now on, also after a failure. */
+/* Takes ownership of `path`, also on failure. */
 static ht_status open_part(ht_gguf_part *p, char *path, ht_error *err) {
     p->path = path;
     p->name = base_name(path);
@@ -151,7 +151,7 @@ static ht_status open_part(ht_gguf_part *p, char *path, ht_error *err) {
     return ht_gguf_read(p->file, p->name, &p->gguf, err);
 }
 
-/* How many parts the file says there are; 1 for one that is alone. */
+/* The file's split.count; 1 when absent. */
 static ht_status count_parts(const ht_gguf_part *p, int *n_parts, ht_error *err) {
     uint64_t count = 1;
     if (ht_gguf_find(p->gguf, "split.count") && !ht_gguf_get_u64(p->gguf, "split.count", &count))
@@ -163,7 +163,7 @@ static ht_status count_parts(const ht_gguf_part *p, int *n_parts, ht_error *err)
     return HT_OK;
 }
 
-/* Opens the parts beside `named`, which goes to its place among them. */
+/* Opens the parts beside `named` and moves `named` to its index. */
 static ht_status open_others(ht_gguf_set *set, ht_gguf_part *named, int n_parts, ht_error *err) {
     int number, count;
     size_t prefix;
@@ -233,7 +233,7 @@ void ht_gguf_set_close(ht_gguf_set *set) {
     free(set);
 }
 
-/* ---- looking ---- */
+/* ---- queries ---- */
 
 int ht_gguf_set_n_parts(const ht_gguf_set *set) { return set->n_parts; }
 const ht_gguf_part *ht_gguf_set_part(const ht_gguf_set *set, int part) { return &set->parts[part]; }
@@ -242,7 +242,7 @@ const ht_gguf *ht_gguf_set_metadata(const ht_gguf_set *set) { return set->parts[
 size_t ht_gguf_set_n_tensors(const ht_gguf_set *set) { return set->first[set->n_parts]; }
 
 const ht_gguf_tensor *ht_gguf_set_tensor_at(const ht_gguf_set *set, size_t i, const ht_gguf_part **part) {
-    int low = 0, high = set->n_parts - 1; /* the last part that begins at or before i, and is not empty */
+    int low = 0, high = set->n_parts - 1; /* the last non-empty part whose first tensor is <= i */
     while (low < high) {
         int middle = (low + high + 1) / 2;
         if (set->first[middle] <= i)

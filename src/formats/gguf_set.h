@@ -1,5 +1,5 @@
-/* GGUF checkpoints of one file or of several: `name-00001-of-00003.gguf` and so on, of which the first holds the metadata
- * and each some of the tensors. Facts: gguf.constants (split.*), llama.cpp's naming of the parts. Immutable once made. */
+/* GGUF checkpoints of one or several files: `name-00001-of-00003.gguf` and so on; the first part has the metadata, each
+ * part some of the tensors. Format: gguf.constants (split.*), llama.cpp's file names. Immutable once made. */
 #ifndef HT_FORMATS_GGUF_SET_H
 #define HT_FORMATS_GGUF_SET_H
 
@@ -7,41 +7,41 @@
 
 typedef struct ht_gguf_part {
     char *path;
-    const char *name; /* the end of the path, for messages */
-    ht_file *file;    /* NULL when it was parsed from memory */
+    const char *name; /* file name, for messages */
+    ht_file *file;    /* NULL when parsed from memory */
     ht_gguf *gguf;
 } ht_gguf_part;
 
 typedef struct ht_gguf_set ht_gguf_set;
 
-/* Opens a .gguf file, and when it is a part, the others beside it, whichever of them `path` names. All parts must be there,
- * agree on their number, and hold each tensor once. */
+/* Opens a .gguf file; when `path` is any part of several, all parts. Error when a part is missing, the parts disagree
+ * on their number, or a tensor name repeats. */
 ht_status ht_gguf_set_open(const char *path, ht_gguf_set **out, ht_error *err);
-/* The same from memory, which must outlive the result. */
+/* A part in memory, for ht_gguf_set_parse; `data` must outlive the set. */
 typedef struct ht_gguf_source {
     const char *name;
     const void *data;
     size_t size;
 } ht_gguf_source;
 ht_status ht_gguf_set_parse(const ht_gguf_source *sources, int n, ht_gguf_set **out, ht_error *err);
-void ht_gguf_set_close(ht_gguf_set *set); /* for both; NULL is fine */
+void ht_gguf_set_close(ht_gguf_set *set); /* NULL is fine */
 
 int ht_gguf_set_n_parts(const ht_gguf_set *set);
 const ht_gguf_part *ht_gguf_set_part(const ht_gguf_set *set, int part);
-/* The first part's, which has the metadata; ht_gguf_find_tensor finds those of all parts with it. */
+/* The first part: metadata, and ht_gguf_find_tensor over all parts. */
 const ht_gguf *ht_gguf_set_metadata(const ht_gguf_set *set);
 
-/* Tensors of all parts. *part is where it is. */
+/* Tensors of all parts. *part is the part of the tensor. */
 size_t ht_gguf_set_n_tensors(const ht_gguf_set *set);
 const ht_gguf_tensor *ht_gguf_set_tensor_at(const ht_gguf_set *set, size_t i, const ht_gguf_part **part);
 const ht_gguf_tensor *ht_gguf_set_find(const ht_gguf_set *set, const char *name,
                                        const ht_gguf_part **part); /* or NULL */
 
-/* The i for which ht_gguf_set_tensor_at gives this tensor of this part. */
+/* Inverse of ht_gguf_set_tensor_at: the index of tensor `t` of `part`. */
 size_t ht_gguf_set_number(const ht_gguf_set *set, const ht_gguf_tensor *t, const ht_gguf_part *part);
 
-/* Whether a file name ends as that of a part does; then its number and their count, from 1, and the length of what is
- * before that end. */
+/* Parses the "-00001-of-00003.gguf" suffix of a part's file name: *number and *count from 1, *prefix_len the length
+ * before it. False when `name` has no such suffix. */
 bool ht_gguf_part_name(const char *name, int *number, int *count, size_t *prefix_len);
 
 #endif

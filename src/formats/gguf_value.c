@@ -1,4 +1,4 @@
-/* GGUF metadata values, read by type. Everything here was checked when the file was parsed. */
+/* GGUF metadata values, read by type. Bounds were checked by the parser. */
 #include "formats/gguf_bytes.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static const struct {
 size_t ht_gguf_type_bytes(ht_gguf_type type) { return types[type].bytes; }
 const char *ht_gguf_type_name(ht_gguf_type type) { return types[type].name; }
 
-/* An integer of any GGUF type as magnitude and sign; false for the other types. */
+/* An integer of any GGUF type as two's complement bits and sign; false for other types. */
 static bool read_integer(ht_gguf_type type, const unsigned char *p, uint64_t *bits, bool *negative) {
     *negative = false;
     switch (type) {
@@ -53,7 +53,7 @@ static bool item_f64(ht_gguf_type type, const unsigned char *p, double *out) {
     bool negative;
     if (type == HT_GGUF_BOOL || !read_integer(type, p, &bits, &negative)) return false;
     uint64_t magnitude = negative ? 0 - bits : bits;
-    if (magnitude > UINT64_C(1) << 53) return false; /* a double might round it */
+    if (magnitude > UINT64_C(1) << 53) return false; /* not exact in a double */
     *out = negative ? -(double)magnitude : (double)magnitude;
     return true;
 }

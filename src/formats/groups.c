@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Twice the values of e2m1. */
+/* Twice the E2M1 values. */
 #define CODE(value) (value)
 static const int8_t e2m1[16] = {HT_E2M1_VALUES(CODE)};
 #undef CODE
@@ -27,7 +27,7 @@ const char *ht_groups_name(ht_quantization_mode mode) {
     return (int)mode >= 0 && mode <= HT_QUANT_NVFP4 ? names[mode] : "an unknown mode";
 }
 
-/* ---- reading ---- */
+/* ---- dequantisation ---- */
 
 static float e4m3(uint8_t x) {
     float y;
@@ -59,9 +59,9 @@ void ht_groups_decode(const ht_quantization *how, const uint8_t *numbers, float 
         }
 }
 
-/* ---- making ---- */
+/* ---- quantisation ---- */
 
-/* To nearest, even on ties; what is too large becomes the largest. */
+/* Round to nearest even; saturates. */
 static uint8_t to_e4m3(float x) {
     uint8_t sign = signbit(x) ? 0x80 : 0;
     float a = fabsf(x);
@@ -70,12 +70,12 @@ static uint8_t to_e4m3(float x) {
     if (a >= 448.0f) return sign | 0x7e;
     int e;
     frexpf(a, &e);
-    if (e < -5) e = -5;                   /* 2^-6 is the smallest normal number */
-    int q = (int)rintf(ldexpf(a, 4 - e)); /* in eighths of the power of two below; 16 carries over */
+    if (e < -5) e = -5;                   /* 2^-6: the smallest normal number */
+    int q = (int)rintf(ldexpf(a, 4 - e)); /* in eighths of 2^(e - 1); a carry to 16 moves to the next exponent */
     return sign | (uint8_t)((e + 5) * 8 + q);
 }
 
-/* The code of the nearest value, of two the first; a negative value that rounds to none is 0. */
+/* Nearest E2M1 code, the smaller code on ties; negative values that round to zero give +0. */
 static uint8_t to_e2m1(float x) {
     uint8_t best = 0;
     float distance = INFINITY;
@@ -86,7 +86,8 @@ static uint8_t to_e2m1(float x) {
     return best;
 }
 
-/* The least power of two that brings the largest element into the range of the elements, as its exponent and 127. */
+/* Exponent, biased by 127, of the smallest power of two that scales the largest element into the element type's
+ * range. */
 static uint8_t power_for(float scale) {
     if (!(scale > 0.0f)) return 127;
     float e = ceilf((float)log2((double)scale));
@@ -101,7 +102,7 @@ static void fit_float(const ht_quantization *how, float low, float high, ht_grou
     out->bias = 0.0f;
 }
 
-/* The end of the range that is farther from 0 is met exactly, or 0 is. */
+/* Affine fit of MLX: the end of the range farther from 0 is exact, or else 0 is. */
 static void fit_affine(const ht_quantization *how, float low, float high, ht_group *out) {
     bool from_low = fabsf(low) > fabsf(high);
     float step = (high - low) / (float)((1 << how->bits) - 1), edge = from_low ? low : high;
@@ -137,7 +138,7 @@ static void encode_affine(const ht_quantization *how, const float *x, ht_group *
         uint64_t numbers = 0;
         for (int k = 0; k < 8; k++) {
             float q = rintf((x[i + k] - out->bias) / out->scale);
-            q = q > 0.0f ? q : 0.0f; /* NaN, too */
+            q = q > 0.0f ? q : 0.0f; /* also for NaN */
             numbers |= (uint64_t)(q < most ? q : most) << 8 * k;
         }
         ht_affine_gather(how->bits, numbers, to);

@@ -1,30 +1,30 @@
-/* Quantised groups as hearth/quantize.h describes them: their contents, and quantisation to them. */
+/* Quantised groups (hearth/quantize.h): dequantisation and quantisation of one group. */
 #ifndef HT_FORMATS_GROUPS_H
 #define HT_FORMATS_GROUPS_H
 
 #include <hearth/dtype.h>
 #include <hearth/quantize.h>
 
-enum { HT_GROUP_MOST = 128 }; /* elements */
+enum { HT_GROUP_MOST = 128 }; /* elements per group */
 
-/* Fills in what is 0; false when there are no such groups. */
+/* Fills in the mode's defaults for fields that are 0; false for an unsupported combination. */
 bool ht_groups_complete(ht_quantization *how);
 const char *ht_groups_name(ht_quantization_mode mode);
 
-/* The value of scale or bias i of an array of them: floating point, or what the 8 bits of the mode mean. */
+/* Element i of a tensor of scales or biases as f32: `dtype` floats, or the mode's 8-bit scale codes. */
 float ht_groups_scale(ht_quantization_mode mode, ht_dtype dtype, const void *scales, int64_t i);
 
-/* The elements of the group whose numbers begin at `numbers`. */
+/* Dequantises one group: `numbers` are its packed q values, `out` gets how->group elements. */
 void ht_groups_decode(const ht_quantization *how, const uint8_t *numbers, float scale, float bias, float *out);
 
-/* A group as it is stored: `numbers` has group * bits / 8 bytes. */
+/* One quantised group; the first group * bits / 8 bytes of `numbers` are the packed q values. */
 typedef struct ht_group {
     uint8_t numbers[HT_GROUP_MOST];
-    float scale, bias; /* affine */
-    uint8_t code;      /* of the scale, other modes */
+    float scale, bias; /* affine mode */
+    uint8_t code;      /* 8-bit scale code, other modes */
 } ht_group;
-/* All but the numbers, for elements of which these are the least and the largest but for NaN; INFINITY and -INFINITY
- * when there are no others. */
+/* Computes scale, bias and code of a group from its minimum and maximum (NaNs excluded); low = INFINITY, high =
+ * -INFINITY for a group of NaNs alone. ht_groups_encode also packs `numbers`. */
 void ht_groups_fit(const ht_quantization *how, float low, float high, ht_group *out);
 void ht_groups_encode(const ht_quantization *how, const float *x, ht_group *out);
 

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN_BYTES = 60 }; /* of a string in a message */
+enum { SHOWN_BYTES = 60 }; /* bytes of a string quoted in a message */
 
-/* Where a byte is, as an editor counts. */
+/* Line and column of byte `at`, from 1. */
 static void locate(const char *text, size_t at, size_t *line, size_t *column) {
     *line = 1;
     *column = 1;
@@ -26,8 +26,8 @@ static void locate(const char *text, size_t at, size_t *line, size_t *column) {
     }
 }
 
-/* jansson recurses once per level, when parsing and when freeing, and takes up to forty bytes for every byte of text: both
- * are limited before it sees the text. */
+/* Depth and size limits, checked before jansson runs: it recurses once per level, in parsing and freeing, and allocates
+ * up to 40 bytes per byte of text. */
 static ht_status check_limits(const char *text, size_t size, const char *name, ht_error *err) {
     size_t depth = 0, n_values = 1;
     bool in_string = false;
@@ -57,9 +57,9 @@ static ht_status check_limits(const char *text, size_t size, const char *name, h
 }
 
 static ht_status fail_parse(const json_error_t *e, size_t size, const char *name, ht_error *err) {
-    /* Where an allocation fails, jansson mostly leaves the error as it was: without a text. */
+    /* jansson reports most failed allocations without an error text. */
     if (json_error_code(e) == json_error_out_of_memory || !e->text[0]) return ht_fail_memory(err, size, name);
-    /* jansson quotes the text near the error, which need not be printable. */
+    /* jansson quotes the text near the error; unprintable bytes are replaced. */
     char text[JSON_ERROR_TEXT_LENGTH];
     snprintf(text, sizeof text, "%s", e->text);
     for (char *p = text; *p; p++)
@@ -69,8 +69,8 @@ static ht_status fail_parse(const json_error_t *e, size_t size, const char *name
                    ht_utf8_valid(text, strlen(text)) ? text : "invalid text");
 }
 
-/* What Python writes for numbers that JSON has no form of. jansson has none either: they become strings that begin with a
- * byte that makes them no string and no number to whoever reads members. */
+/* Python's non-finite numbers, which JSON and jansson lack: replaced by strings with a marker byte in front, which the
+ * readers accept neither as strings nor as numbers. */
 static const char *const not_finite[] = {"NaN", "Infinity", "-Infinity"};
 enum { NOT_FINITE = 0x1A };
 
@@ -78,7 +78,7 @@ static bool is_not_finite(const json_t *value) {
     return json_is_string(value) && json_string_value(value)[0] == NOT_FINITE;
 }
 
-/* The bytes of such a number at the start of the text; 0 when there is none. */
+/* Length of a non-finite number at the start of `text`, or 0. */
 static size_t not_finite_at(const char *text, size_t size) {
     for (size_t i = 0; i < sizeof not_finite / sizeof *not_finite; i++) {
         size_t n = strlen(not_finite[i]);
@@ -87,7 +87,7 @@ static size_t not_finite_at(const char *text, size_t size) {
     return 0;
 }
 
-/* Appends the text with such numbers as strings, from the first one on; nothing when there is none. */
+/* Appends `text` with its non-finite numbers quoted; appends nothing when there are none. */
 static void spell_not_finite(const char *text, size_t size, ht_text *out) {
     size_t from = 0;
     bool in_string = false;
@@ -206,7 +206,7 @@ bool ht_json_whole(const json_t *value, int64_t *out) {
     return true;
 }
 
-/* The member, or NULL when it is absent or null. */
+/* NULL when the member is absent or null. */
 static const json_t *member(const json_t *object, const char *key) {
     const json_t *value = object ? json_object_get(object, key) : NULL;
     return value && !json_is_null(value) ? value : NULL;

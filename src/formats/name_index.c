@@ -1,6 +1,5 @@
-/* Name index by open addressing, at a load of at most one half. A file could be made whose names all hash alike, which
- * would cost time quadratic in their number; the length of a probe is therefore limited. At this load honest names stay
- * far below. */
+/* Name index: open addressing with a load of at most one half. The probe length is limited, as a hostile file could
+ * contain names of one hash and make insertion quadratic; honest names stay far below the limit. */
 #include "formats/name_index.h"
 
 #include "base/text.h"

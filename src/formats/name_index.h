@@ -1,4 +1,4 @@
-/* Names inside checkpoint files: valid names, and an index of names that live elsewhere, for positions and duplicates. */
+/* Names in checkpoint files: validation, and a hash index from name to position that detects duplicates. */
 #ifndef HT_FORMATS_NAME_INDEX_H
 #define HT_FORMATS_NAME_INDEX_H
 
@@ -6,18 +6,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Names end up in messages, in paths of slots and in look-ups by C string: they are not empty, at most 65535 bytes, valid
- * UTF-8 and free of control characters. NULL when `name` is such; else the end of a sentence, "is empty". */
+/* Validates a name for messages and C strings: 1 to 65535 bytes, valid UTF-8, no control characters. NULL when valid;
+ * otherwise the predicate of a sentence, "is empty". */
 const char *ht_name_problem(const char *name, size_t len);
 
-/* How many bytes of a name to show in a message: all, or as many whole characters as fit in 100. */
+/* Length argument of "%.*s": the whole name, or the whole characters within its first 100 bytes. */
 int ht_name_shown(const char *name, size_t len);
 
 typedef struct ht_name_slot {
     uint64_t hash;
     const char *name;
     uint32_t len;
-    uint32_t position; /* + 1; 0 marks a free slot */
+    uint32_t position; /* position + 1; 0: free */
 } ht_name_slot;
 
 typedef struct ht_name_index {
@@ -27,17 +27,17 @@ typedef struct ht_name_index {
 
 typedef enum ht_name_result {
     HT_NAME_ADDED,
-    HT_NAME_TWICE,  /* *where is the position of the first one */
-    HT_NAME_CROWDED /* too many names of one hash: nothing but a file made for it has them */
+    HT_NAME_TWICE,  /* *where is the position of the first occurrence */
+    HT_NAME_CROWDED /* probe limit reached: a hostile file */
 } ht_name_result;
 
-/* Room for `n` names; false when memory ran out or n is above 2^30. */
+/* Index with capacity for `n` names; false when out of memory or n > 2^30. */
 bool ht_name_index_init(ht_name_index *index, size_t n);
 void ht_name_index_free(ht_name_index *index);
 
-/* `name` must outlive the index. At most the n names promised to init. */
+/* Adds a name, which must outlive the index; at most n of ht_name_index_init. */
 ht_name_result ht_name_index_add(ht_name_index *index, const char *name, size_t len, size_t position, size_t *where);
-/* Position of `name`, or SIZE_MAX. */
+/* SIZE_MAX when absent. */
 size_t ht_name_index_find(const ht_name_index *index, const char *name, size_t len);
 
 #endif

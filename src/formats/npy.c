@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The header is 6 bytes of magic, 2 of version, 2 of length and the text; together a multiple of 64. Two 19-digit
- * dimensions fit in one multiple of it. */
+/* Header: 6 bytes of magic, 2 of version, 2 of length, then text, padded to a multiple of 64. Fits two 19-digit
+ * dimensions. */
 enum { HEADER_BYTES = 128, TEXT_BYTES = HEADER_BYTES - 10, CHUNK_VALUES = 4096 };
 
 struct ht_npy_writer {
@@ -59,7 +59,7 @@ ht_status ht_npy_open(const char *path, int64_t n_rows, int64_t n_columns, ht_np
     return HT_OK;
 }
 
-/* Little-endian bytes of the values, whatever the machine's order. */
+/* Writes little-endian f32 on any machine. */
 static ht_status put_values(ht_npy_writer *w, const float *values, size_t n, ht_error *err) {
     unsigned char bytes[4 * CHUNK_VALUES];
     while (n) {

@@ -1,4 +1,4 @@
-/* npy header parser: a Python dict of three entries, in any order. A sticky cursor over its bytes. */
+/* npy header parser: a Python dict of three entries in any order, read by a sticky-error cursor. */
 #include "formats/npy_header.h"
 
 #include "base/checked.h"
@@ -23,7 +23,7 @@ static void skip_spaces(cursor *c) {
     while (c->at < c->end && (*c->at == ' ' || *c->at == '\t' || *c->at == '\n' || *c->at == '\r')) c->at++;
 }
 
-/* True, and past it, when `text` is next. */
+/* Consumes `text` if it is next. */
 static bool accept(cursor *c, const char *text) {
     skip_spaces(c);
     size_t n = strlen(text);
@@ -34,8 +34,8 @@ static bool accept(cursor *c, const char *text) {
 
 static void expect(cursor *c, const char *text) { c->bad |= !accept(c, text); }
 
-/* A string in quotes of either kind, without escapes, cut to what fits. */
-static void read_string(cursor *c, char *out, size_t room) {
+/* A Python string literal without escapes, truncated to `capacity` - 1 bytes. */
+static void read_string(cursor *c, char *out, size_t capacity) {
     out[0] = '\0';
     skip_spaces(c);
     if (c->at == c->end || (*c->at != '\'' && *c->at != '"')) c->bad = true;
@@ -45,7 +45,7 @@ static void read_string(cursor *c, char *out, size_t room) {
         c->bad = true;
         return;
     }
-    size_t n = ht_min_size((size_t)(close - begin), room - 1);
+    size_t n = ht_min_size((size_t)(close - begin), capacity - 1);
     memcpy(out, begin, n);
     out[n] = '\0';
     c->at = close + 1;

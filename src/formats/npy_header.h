@@ -1,4 +1,4 @@
-/* The header of a NumPy .npy file. Format: numpy.lib.format, versions 1 to 3. */
+/* npy header of NumPy. Format: numpy.lib.format, versions 1 to 3. */
 #ifndef HT_FORMATS_NPY_HEADER_H
 #define HT_FORMATS_NPY_HEADER_H
 
@@ -13,21 +13,21 @@ enum { HT_NPY_RANK_MAX = 8 };
 
 typedef struct ht_npy_header {
     ht_dtype dtype;
-    bool fortran; /* the first axis is the contiguous one */
-    bool swapped; /* elements have their highest byte first */
+    bool fortran; /* column-major: the first axis is contiguous */
+    bool swapped; /* big-endian elements */
     int rank;
     int64_t shape[HT_NPY_RANK_MAX];
-    size_t begin, n_bytes; /* of the elements, in the file */
+    size_t begin, n_bytes; /* byte range of the elements in the file */
 } ht_npy_header;
 
-/* Longer headers are of structures with many fields. */
+/* Larger headers belong to structured dtypes, which are not supported. */
 enum { HT_NPY_HEADER_MAX = 1 << 16 };
 
-/* Reads the header of a file of `file_size` bytes, of which the first `size` are at `data`: at least HT_NPY_HEADER_MAX, or
- * all. On success the elements are inside the file. */
+/* Parses the header of a file of `file_size` bytes. `data` has its first `size` bytes: HT_NPY_HEADER_MAX, or all when
+ * the file is shorter. On success the elements lie inside the file. */
 ht_status ht_npy_read_header(const void *data, size_t size, size_t file_size, const char *name, ht_npy_header *out,
                              ht_error *err);
-/* "<f4": as NumPy writes the dtype. */
+/* NumPy's spelling of a dtype: "<f4". */
 const char *ht_npy_descr(ht_dtype dtype);
 
 #endif

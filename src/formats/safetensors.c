@@ -1,5 +1,5 @@
-/* Safetensors parser: the header of one file, and the tensors of all. Which files make a checkpoint is decided in
- * safetensors_open.c. */
+/* Safetensors parser: a file's header, and the tensor index of a set. safetensors_open.c selects the files of a
+ * checkpoint. */
 #include "formats/safetensors.h"
 
 #include "base/checked.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The element types of the format and their width in bits. */
+/* Dtypes of the format with their width in bits. */
 static const struct {
     const char *name;
     size_t bits;
@@ -42,13 +42,13 @@ static const struct {
     {"C64", 64, -1},
 };
 
-/* What parsing one header works with. */
+/* Parser state of one header. */
 typedef struct parser {
     ht_json_reader r;
     ht_safetensors *set;
-    const unsigned char *data; /* first byte after the header */
-    size_t room;               /* bytes of data */
-    size_t data_offset;        /* of `data` in the file */
+    const unsigned char *data; /* data section: the bytes behind the header */
+    size_t data_bytes;         /* bytes of data */
+    size_t data_offset;        /* file offset of `data` */
     int file;
 } parser;
 
@@ -70,7 +70,7 @@ static void read_dtype(parser *p, const json_t *entry, ht_safetensor *t, size_t 
                  SHOWN(t->name), ht_json_describe(json_object_get(entry, "dtype"), found, sizeof found));
 }
 
-/* Shape and the count of elements it implies. */
+/* Reads the shape; *count is its number of elements. */
 static void read_shape(parser *p, const json_t *entry, ht_safetensor *t, size_t *count) {
     const json_t *shape = ht_json_array(&p->r, entry, "shape");
     if (!shape) {
@@ -109,12 +109,12 @@ static void read_offsets(parser *p, const json_t *entry, ht_safetensor *t, size_
     }
     int64_t begin = json_integer_value(json_array_get(pair, 0)), end = json_integer_value(json_array_get(pair, 1));
     size_t n_bits;
-    if (begin < 0 || end < begin || (uint64_t)end > p->room)
+    if (begin < 0 || end < begin || (uint64_t)end > p->data_bytes)
         ht_json_fail(&p->r, HT_ERR_FORMAT,
                      "tensor `%.*s` is at bytes %" PRId64 " to %" PRId64
                      ", the file has %zu bytes of data; it is cut short or "
                      "damaged",
-                     SHOWN(t->name), begin, end, p->room);
+                     SHOWN(t->name), begin, end, p->data_bytes);
     else if (!ht_mul_size(count, bits, &n_bits))
         ht_json_fail(&p->r, HT_ERR_FORMAT, "tensor `%.*s` has more bytes than can be counted", SHOWN(t->name));
     else if (n_bits % 8 || n_bits / 8 != (uint64_t)(end - begin))
@@ -157,7 +157,7 @@ static void read_tensor(parser *p, const char *name, const json_t *entry) {
 static void read_metadata(parser *p, const json_t *metadata) {
     const char *key;
     json_t *value;
-    if (json_is_null(metadata)) return; /* what mlx writes when there is none */
+    if (json_is_null(metadata)) return; /* mlx writes null for empty metadata */
     if (!json_is_object(metadata)) {
         ht_json_fail(&p->r, HT_ERR_FORMAT, "`__metadata__` is not an object");
         return;
@@ -179,7 +179,7 @@ static int by_offset(const void *a, const void *b) {
     return (s->n_bytes > t->n_bytes) - (s->n_bytes < t->n_bytes); /* empty tensors first */
 }
 
-/* The data is covered from its first to its last byte, each exactly once. */
+/* Checks that the tensors cover the data section without gaps or overlaps. */
 static void check_cover(parser *p, size_t first) {
     size_t n = p->set->n_tensors - first, at = p->data_offset;
     const ht_safetensor **order = malloc((n + 1) * sizeof *order);
@@ -196,13 +196,13 @@ static void check_cover(parser *p, size_t first) {
                          order[i]->offset < at ? "overlap" : "leave a hole");
         at = order[i]->offset + order[i]->n_bytes;
     }
-    if (at != p->data_offset + p->room)
+    if (at != p->data_offset + p->data_bytes)
         ht_json_fail(&p->r, HT_ERR_FORMAT, "its tensors end at byte %zu of the data, the file has %zu bytes of it",
-                     at - p->data_offset, p->room);
+                     at - p->data_offset, p->data_bytes);
     free(order);
 }
 
-/* Finds the header in the file: *length bytes from byte 8 on. */
+/* Finds the JSON header: *length bytes from byte 8. */
 static ht_status find_header(const unsigned char *bytes, size_t size, const char *name, size_t *length, ht_error *err) {
     if (ht_is_lfs_pointer(bytes, size)) return ht_fail(err, HT_ERR_FORMAT, "%s: %s", name, HT_LFS_POINTER);
     if (size < 8)
@@ -237,7 +237,7 @@ ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size,
     parser p = {.r = {.file = name, .err = err},
                 .set = set,
                 .data = (const unsigned char *)data + 8 + length,
-                .room = size - 8 - length,
+                .data_bytes = size - 8 - length,
                 .data_offset = 8 + length,
                 .file = file};
     const char *key;

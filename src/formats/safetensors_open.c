@@ -1,4 +1,4 @@
-/* Safetensors checkpoint files: an index, one file, or numbered shards. */
+/* Safetensors checkpoint files: an index, a single file, or numbered shards. */
 #define _GNU_SOURCE
 #include "base/checked.h"
 #include "base/error.h"
@@ -17,8 +17,7 @@ enum { INDEX_BYTES_MAX = 100000000, FILES_MAX = 4096 };
 
 static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
 
-/* Of a file only its header is read: 8 bytes with its length, and so many more. A length that cannot be is left to the
- * parser to complain about. */
+/* Loads the header alone: its 8-byte length and that many bytes. The parser reports an impossible length. */
 static ht_status fetch_header(ht_file *file, ht_error *err) {
     size_t length_bytes = ht_min_size(file->size, 8), length = 0;
     ht_status st = ht_file_fetch(file, length_bytes, err);
@@ -28,7 +27,7 @@ static ht_status fetch_header(ht_file *file, ht_error *err) {
                : ht_file_fetch(file, length_bytes + length, err);
 }
 
-/* Opens and parses directory/name (or `name` when directory is NULL) as the next file of the set. */
+/* Parses directory/name (`name` when directory is NULL) as the next file of the set. */
 static ht_status add_file(ht_safetensors *set, const char *directory, const char *name, ht_error *err) {
     if (set->n_files == FILES_MAX)
         return ht_fail(err, HT_ERR_LIMIT, "%s: more than %d weight files", directory ? directory : name, FILES_MAX);
@@ -50,23 +49,23 @@ static ht_status add_file(ht_safetensors *set, const char *directory, const char
     return st ? st : ht_safetensors_add(set, file->data, file->size, file->path, set->n_files - 1, err);
 }
 
-/* A name from an index is joined to the directory, so it must not lead out of it. */
+/* Rejects paths: a name from an index must not leave the directory. */
 static bool plain_file_name(const char *name) {
     return ht_name_problem(name, strlen(name)) == NULL && !strchr(name, '/') && !strchr(name, '\\') &&
            strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* The base name of an opened shard. */
+/* File name of an opened shard. */
 static const char *shard_name(const ht_safetensors *set, int file) { return strrchr(set->files[file]->path, '/') + 1; }
 
-/* "model-00002-of-00005.safetensors": true with the numbers. */
+/* Parses "model-00002-of-00005.safetensors". */
 static bool shard_numbers(const char *name, int *number, int *total) {
     int end = 0;
     return sscanf(name, "model-%5d-of-%5d.safetensors%n", number, total, &end) == 2 && end > 0 && name[end] == '\0' &&
            *number >= 1 && *total >= *number;
 }
 
-/* Adds shards 1 to `total`, all of which must be there. */
+/* Adds shards 1 to `total`; a missing shard is an error. */
 static ht_status add_shards(ht_safetensors *set, const char *directory, int total, ht_error *err) {
     for (int i = 1; i <= total; i++) {
         char name[64];
@@ -82,8 +81,8 @@ static int is_weight_file(const struct dirent *e) {
     return n > 12 && !strcmp(e->d_name + n - 12, ".safetensors") && e->d_name[0] != '.';
 }
 
-/* No index and no model.safetensors: looks at what the directory has. */
-static ht_status open_found(ht_safetensors *set, const char *directory, ht_error *err) {
+/* Selects the weight files by listing the directory, which has neither index nor model.safetensors. */
+static ht_status open_listing(ht_safetensors *set, const char *directory, ht_error *err) {
     DIR *dir = opendir(directory);
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: cannot be read: %s", directory, strerror(errno));
     char *only = NULL;
@@ -130,10 +129,10 @@ static ht_status open_single(ht_safetensors *set, const char *path, ht_error *er
 typedef struct shard_index {
     const char *directory, *path;
     json_t *root;
-    const json_t *map;   /* tensor -> file */
-    const char *missing; /* a file that it names, which is not there; or NULL */
-    int n_there;         /* of its files */
-    bool names_single;   /* model.safetensors is one of them */
+    const json_t *map;   /* weight_map: tensor -> file */
+    const char *missing; /* a listed file that does not exist, or NULL */
+    int n_present;       /* number of listed files that exist */
+    bool names_single;   /* model.safetensors is listed */
 } shard_index;
 
 static ht_status read_index(shard_index *x, ht_error *err) {
@@ -160,15 +159,15 @@ static ht_status read_index(shard_index *x, ht_error *err) {
     return r.status;
 }
 
-static ht_status is_there(const char *directory, const char *name, bool *there, ht_error *err) {
+static ht_status check_present(const char *directory, const char *name, bool *present, ht_error *err) {
     char *path = ht_path_join(directory, name);
     if (!path) return ht_fail_memory(err, strlen(name), "a path");
-    *there = ht_path_exists(path);
+    *present = ht_path_exists(path);
     free(path);
     return HT_OK;
 }
 
-/* Calls `visit` for every file that the index names, once, in the order of first mention. */
+/* Calls `visit` once for each listed file, in order of first mention. */
 static ht_status for_each_listed(shard_index *x,
                                  ht_status (*visit)(shard_index *, ht_safetensors *, const char *, ht_error *),
                                  ht_safetensors *set, ht_error *err) {
@@ -186,20 +185,20 @@ static ht_status for_each_listed(shard_index *x,
     return st;
 }
 
-static ht_status count_listed(shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
+static ht_status inspect_listed(shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
     (void)set;
-    bool there = false;
-    ht_status st = is_there(x->directory, name, &there, err);
-    x->n_there += there;
+    bool present = false;
+    ht_status st = check_present(x->directory, name, &present, err);
+    x->n_present += present;
     x->names_single |= !strcmp(name, single_name);
-    if (!st && !there && !x->missing) x->missing = name;
+    if (!st && !present && !x->missing) x->missing = name;
     return st;
 }
 
 static ht_status add_listed(shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
-    bool there = false;
-    ht_status st = is_there(x->directory, name, &there, err);
-    return st || !there ? st : add_file(set, x->directory, name, err);
+    bool present = false;
+    ht_status st = check_present(x->directory, name, &present, err);
+    return st || !present ? st : add_file(set, x->directory, name, err);
 }
 
 static bool is_open(const ht_safetensors *set, const char *name) {
@@ -208,7 +207,7 @@ static bool is_open(const ht_safetensors *set, const char *name) {
     return false;
 }
 
-/* How many tensors of the index are in no file so far; *first is one of them, if possible of a file that is not there. */
+/* Counts the tensors of the index that no opened file has; *first is one of them, preferably of a missing file. */
 static size_t count_absent(const shard_index *x, const ht_safetensors *set, const char **first) {
     const char *tensor;
     json_t *file;
@@ -226,8 +225,7 @@ static size_t count_absent(const shard_index *x, const ht_safetensors *set, cons
 
 static void drop_tensor(const ht_safetensor *t) { free((void *)(uintptr_t)t->name); }
 
-/* Adds a file that the index does not name, of which those tensors alone are kept that it places elsewhere, where they
- * are not. A file that cannot be read has none. */
+/* Adds from an unlisted file those tensors of the index that no opened file has. An unreadable file adds none. */
 static ht_status add_unlisted(const shard_index *x, ht_safetensors *set, const char *name, ht_error *err) {
     const size_t first = set->n_tensors;
     const int n_files = set->n_files;
@@ -247,8 +245,8 @@ static ht_status add_unlisted(const shard_index *x, ht_safetensors *set, const c
     return HT_OK;
 }
 
-/* Looks for tensors that are not in the index's files in the other weights of the directory. */
-static ht_status look_elsewhere(const shard_index *x, ht_safetensors *set, ht_error *err) {
+/* Searches the unlisted weight files of the directory for tensors missing from the listed ones. */
+static ht_status search_unlisted(const shard_index *x, ht_safetensors *set, ht_error *err) {
     struct dirent **entries;
     const int n = scandir(x->directory, &entries, is_weight_file, alphasort);
     if (n < 0 && errno == ENOMEM) return ht_fail_memory(err, 0, x->directory);
@@ -265,8 +263,8 @@ static ht_status look_elsewhere(const shard_index *x, ht_safetensors *set, ht_er
     return ht_safetensors_index(set, x->directory, err);
 }
 
-/* The index is taken at its word about files, not about what is in them. */
-static void warn_of_places(const shard_index *x, const ht_safetensors *set) {
+/* Warns about tensors that are missing, or in another file than the index says. */
+static void warn_mismatches(const shard_index *x, const ht_safetensors *set) {
     const char *tensor, *absent = NULL, *moved = NULL;
     json_t *file;
     size_t n_moved = 0, n_absent = count_absent(x, set, &absent);
@@ -287,27 +285,27 @@ static ht_status open_listed(shard_index *x, ht_safetensors *set, ht_error *err)
     const char *absent = NULL;
     ht_status st = for_each_listed(x, add_listed, set, err);
     if (!st) st = ht_safetensors_index(set, x->directory, err);
-    if (!st && count_absent(x, set, &absent)) st = look_elsewhere(x, set, err);
+    if (!st && count_absent(x, set, &absent)) st = search_unlisted(x, set, err);
     if (st) return st;
     const char *file = count_absent(x, set, &absent) ? json_string_value(json_object_get(x->map, absent)) : NULL;
     if (file && !is_open(set, file))
         return ht_fail(err, HT_ERR_IO,
                        "%s: names %s, which is not there, and tensor `%.*s` is in no other file; fetch it", x->path,
                        file, SHOWN(absent));
-    warn_of_places(x, set);
+    warn_mismatches(x, set);
     return HT_OK;
 }
 
-/* An index that was left over beside other weights counts for nothing. */
+/* Opens the listed files, or ignores a stale index that lies beside other weights. */
 static ht_status open_index(ht_safetensors *set, const char *directory, const char *path, const char *single_path,
                             ht_error *err) {
     shard_index x = {.directory = directory, .path = path};
     ht_status st = read_index(&x, err);
-    if (!st) st = for_each_listed(&x, count_listed, set, err);
+    if (!st) st = for_each_listed(&x, inspect_listed, set, err);
     const bool single = !x.names_single && ht_path_exists(single_path);
-    if (!st && x.missing && (single || !x.n_there)) {
+    if (!st && x.missing && (single || !x.n_present)) {
         ht_error none = {0};
-        st = single ? open_single(set, single_path, err) : open_found(set, directory, &none);
+        st = single ? open_single(set, single_path, err) : open_listing(set, directory, &none);
         if (!st)
             ht_log_write(HT_LOG_WARNING,
                          "%s: names %s, which is not there; the index is ignored for the weights that are", path,
@@ -330,7 +328,7 @@ static ht_status open_directory(ht_safetensors *set, const char *directory, ht_e
     else if (ht_path_exists(single_path))
         st = open_single(set, single_path, err);
     else
-        st = open_found(set, directory, err);
+        st = open_listing(set, directory, err);
     free(index_path);
     free(single_path);
     return st;

@@ -1,4 +1,4 @@
-/* Internals of ht_safetensors, shared by its parser and its opener. */
+/* Internals of ht_safetensors, shared by parser and opener. */
 #ifndef HT_FORMATS_SAFETENSORS_SET_H
 #define HT_FORMATS_SAFETENSORS_SET_H
 
@@ -8,24 +8,24 @@
 #include <jansson.h>
 #include <string.h>
 
-/* The two arguments of "%.*s" for a name in a message. */
+/* Two arguments of "%.*s" for a name in a message. */
 #define SHOWN(name) ht_name_shown(name, strlen(name)), name
 
-enum { HT_SAFETENSORS_HEADER_MAX = 100000000 }; /* bytes of a header */
+enum { HT_SAFETENSORS_HEADER_MAX = 100000000 }; /* maximum header size in bytes */
 
 struct ht_safetensors {
-    ht_safetensor *tensors; /* their names are owned here */
+    ht_safetensor *tensors; /* names are owned by the set */
     size_t n_tensors, capacity;
     ht_name_index names;
-    json_t *metadata; /* of the first file; NULL when it has none */
+    json_t *metadata; /* of the first file; NULL when absent */
     ht_file **files;
     int n_files, files_capacity;
 };
 
-/* Adds the tensors of one file, given as its bytes. The set may hold some of them after a failure. */
+/* Parses `data` as file number `file` and adds its tensors; the set may be partly extended after a failure. */
 ht_status ht_safetensors_add(ht_safetensors *set, const void *data, size_t size, const char *name, int file,
                              ht_error *err);
-/* Makes the set searchable once all files are in; a name that is there twice is an error. `where` names each file. */
+/* Builds the name index once all files are added; a repeated name is an error. `where` prefixes messages. */
 ht_status ht_safetensors_index(ht_safetensors *set, const char *where, ht_error *err);
 
 #endif

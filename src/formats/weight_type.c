@@ -49,7 +49,7 @@ int ht_weight_type_from_gguf(uint32_t gguf_id) {
     return -1;
 }
 
-/* gguf.constants.GGML_QUANT_SIZES, less the types above. */
+/* Other ggml types: gguf.constants.GGML_QUANT_SIZES without the weight types above. */
 static const struct {
     uint32_t id;
     ht_gguf_layout layout;

@@ -1,6 +1,5 @@
-/* Weight types of checkpoints: one table gives each its name, block length and bytes. Block layouts: the `gguf` package
- * (gguf.quants, gguf.constants); each layout's struct is in formats/blocks.h. Those of MLX's affine groups are
- * described in formats/affine.h. */
+/* Weight types of checkpoints: name, block length and block bytes. GGUF blocks: formats/blocks.h, after the `gguf`
+ * package (gguf.quants, gguf.constants); MLX's affine groups: formats/affine.h. */
 #ifndef HT_FORMATS_WEIGHT_TYPE_H
 #define HT_FORMATS_WEIGHT_TYPE_H
 
@@ -8,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(type, bits, columns of a group, type of scale and bias) */
+/* X(type, bits, group size in columns, dtype of scale and bias) */
 #define HT_AFFINE_SCALES(X, bits, group)                                                                               \
     X(MLX##bits##_##group##_F16, bits, group, F16)                                                                     \
     X(MLX##bits##_##group##_BF16, bits, group, BF16) X(MLX##bits##_##group##_F32, bits, group, F32)
@@ -48,38 +47,38 @@ typedef enum ht_weight_type {
     HT_W_IQ2_S,
     HT_W_IQ3_XXS,
     HT_W_IQ3_S,
-    HT_W_F8_E4M3, /* of safetensors alone; a matrix may have scales beside it */
+    HT_W_F8_E4M3, /* safetensors only; scales, if any, are a separate tensor */
     HT_W_F8_E5M2,
-    HT_AFFINE_TYPES(HT_AFFINE_ENUM) /* from here on */
+    HT_AFFINE_TYPES(HT_AFFINE_ENUM) /* the last types of the enum */
     HT_W_COUNT
 } ht_weight_type;
 
 typedef struct ht_weight_type_info {
     const char *name; /* "Q4_K" */
-    int gguf_id;      /* ggml type number in a GGUF tensor directory, or -1 */
+    int gguf_id;      /* ggml type id, or -1 */
     int block;        /* elements per block; 1 for dense types */
     size_t block_bytes;
 } ht_weight_type_info;
 
 /* Never NULL for a valid type. */
 const ht_weight_type_info *ht_weight_type_info_of(ht_weight_type type);
-/* Type of a GGUF type number, or -1 when Hearth does not read it. */
+/* ht_weight_type of a ggml type id, or -1 when unsupported. */
 int ht_weight_type_from_gguf(uint32_t gguf_id);
 
-/* Any type of the GGUF format, also those that no weight is read from: integers, F64, intermediate forms. */
+/* Layout of any ggml type, also of those that are no weight type: integers, F64, Q8_1, Q8_K. */
 typedef struct ht_gguf_layout {
     const char *name;
     int block;
     size_t block_bytes;
 } ht_gguf_layout;
-/* False for numbers that the format does not know. */
+/* False for an unknown ggml type id. */
 bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out);
 
-/* 8-bit floats: scales, if there are any, lie beside them. */
+/* 8-bit floats; scales, if any, are a separate tensor. */
 static inline bool ht_weight_is_f8(ht_weight_type type) { return type == HT_W_F8_E4M3 || type == HT_W_F8_E5M2; }
 
-/* Exact f32 values of n consecutive elements (n a multiple of the block) from their stored form. This is the one
- * definition of what every stored weight means; the fast kernels are tested against it. */
+/* Dequantises n consecutive elements (n a multiple of the block) to f32, exactly. Defines the value of every weight
+ * type; the fast kernels are tested against it. */
 void ht_dequantize(ht_weight_type type, const void *blocks, int64_t n, float *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* ZIP directory: found from the end of an archive, and checked against the file and the entries' own headers. */
+/* ZIP central directory: located from the end of the archive, checked against the file and the local headers. */
 #include "formats/zip.h"
 
 #include "base/checked.h"
@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The end record, and where the directory is. */
+/* End-of-central-directory record: entry count, and the byte range of the central directory. */
 typedef struct place {
-    uint64_t count, bytes, begin, end; /* `end`: where the records behind the directory begin */
+    uint64_t count, bytes, begin, end; /* `end`: start of the records behind the directory */
 } place;
 
 static ht_status bad(const ht_zip *z, const char *what, ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT, "%s: %s", z->file->path, what);
 }
 
-/* ---- the end of the archive ---- */
+/* ---- end of central directory ---- */
 
 enum { COMMENT_MAX = 65535 };
 
-/* The last end record whose comment reaches to the end of the file; NULL when there is none. */
+/* The last end record whose comment ends at the end of the file, or NULL. */
 static const unsigned char *find_end(const unsigned char *tail, size_t n) {
     for (size_t i = n < ZIP_END_BYTES ? 0 : n - ZIP_END_BYTES + 1; i-- > 0;)
         if (ht_zip_number(tail + i, 4) == ZIP_END && i + ZIP_END_BYTES + ht_zip_number(tail + i + 20, 2) == n)
@@ -70,9 +70,10 @@ static ht_status find_directory(const ht_zip *z, place *p, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- its entries ---- */
+/* ---- entries ---- */
 
-/* Takes the 64-bit numbers that stand for fields without room: size, stored size and place, in this order. */
+/* Reads the ZIP64 extra field: the 64-bit values of those fields that were 0xffffffff, in the order uncompressed size,
+ * compressed size, offset. */
 static bool widen(const unsigned char *extra, size_t n, uint64_t *numbers[3], int n_numbers) {
     while (n_numbers && n >= 4) {
         uint64_t id = ht_zip_number(extra, 2), bytes = ht_zip_number(extra + 2, 2);
@@ -88,17 +89,17 @@ static bool widen(const unsigned char *extra, size_t n, uint64_t *numbers[3], in
     return n_numbers == 0;
 }
 
-/* deflate gives at most 1032 bytes for one. */
+/* Maximum compression ratio of deflate. */
 enum { MOST_PER_BYTE = 1032 };
 
 static ht_status check_sizes(const ht_zip *z, const ht_zip_entry *e, ht_error *err) {
-    bool fits = e->deflated ? e->size / MOST_PER_BYTE <= e->stored : e->size == e->stored;
+    bool fits = e->deflated ? e->size / MOST_PER_BYTE <= e->compressed : e->size == e->compressed;
     return fits ? HT_OK
                 : ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is said to be %zu bytes, packed into %zu", z->file->path,
-                          e->name, e->size, e->stored);
+                          e->name, e->size, e->compressed);
 }
 
-/* Where an entry's bytes begin, which its own header says. */
+/* Finds the entry's data behind its local header, whose extra field may differ in length from the directory's. */
 static ht_status find_bytes(const ht_zip *z, ht_zip_entry *e, uint64_t at, uint64_t end, ht_error *err) {
     unsigned char local[ZIP_LOCAL_BYTES];
     if (at > end || end - at < sizeof local) return bad(z, "an entry of the archive lies outside the file", err);
@@ -108,14 +109,14 @@ static ht_status find_bytes(const ht_zip *z, ht_zip_entry *e, uint64_t at, uint6
     if (ht_zip_number(local, 4) != ZIP_LOCAL || ht_zip_number(local + 26, 2) != strlen(e->name))
         return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is not where the archive's directory says", z->file->path,
                        e->name);
-    if (begin > end || e->stored > end - begin)
+    if (begin > end || e->compressed > end - begin)
         return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` has %zu bytes and does not end inside the file", z->file->path,
-                       e->name, e->stored);
+                       e->name, e->compressed);
     e->begin = (size_t)begin;
     return HT_OK;
 }
 
-/* Reads the entry at *at, which is moved behind it. */
+/* Parses one directory entry and advances *at past it. */
 static ht_status read_entry(ht_zip *z, const unsigned char **at, const unsigned char *end, uint64_t limit,
                             ht_error *err) {
     const unsigned char *p = *at;
@@ -134,17 +135,17 @@ static ht_status read_entry(ht_zip *z, const unsigned char **at, const unsigned 
     if ((flags & 1) || (method != ZIP_STORED && method != ZIP_DEFLATED))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `%s` is %s; entries are read that are stored or deflated",
                        z->file->path, e->name, flags & 1 ? "encrypted" : "compressed in another way");
-    uint64_t stored = ht_zip_number(p + 20, 4), size = ht_zip_number(p + 24, 4), local = ht_zip_number(p + 42, 4);
+    uint64_t compressed = ht_zip_number(p + 20, 4), size = ht_zip_number(p + 24, 4), local = ht_zip_number(p + 42, 4);
     uint64_t *wide[3];
     int n_wide = 0;
     if (size == ZIP_ELSEWHERE32) wide[n_wide++] = &size;
-    if (stored == ZIP_ELSEWHERE32) wide[n_wide++] = &stored;
+    if (compressed == ZIP_ELSEWHERE32) wide[n_wide++] = &compressed;
     if (local == ZIP_ELSEWHERE32) wide[n_wide++] = &local;
-    if (!widen(name + n_name, n_extra, wide, n_wide) || size > SIZE_MAX || stored > SIZE_MAX)
+    if (!widen(name + n_name, n_extra, wide, n_wide) || size > SIZE_MAX || compressed > SIZE_MAX)
         return bad(z, "an entry of the archive lacks its 64-bit sizes", err);
     e->crc = (uint32_t)ht_zip_number(p + 16, 4);
     e->deflated = method == ZIP_DEFLATED;
-    e->stored = (size_t)stored;
+    e->compressed = (size_t)compressed;
     e->size = (size_t)size;
     *at = name + n_name + n_extra + n_comment;
     ht_status st = find_bytes(z, e, local, limit, err);

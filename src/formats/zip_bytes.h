@@ -1,4 +1,4 @@
-/* ZIP records, for the reader and the writer. Numbers are little-endian. */
+/* ZIP record constants and little-endian numbers, shared by reader and writer. */
 #ifndef HT_FORMATS_ZIP_BYTES_H
 #define HT_FORMATS_ZIP_BYTES_H
 
@@ -11,11 +11,11 @@ enum {
     ZIP_END64 = 0x06064b50,
     ZIP_LOCATOR64 = 0x07064b50
 };
-/* Without names, extra fields and comments. */
+/* Fixed sizes, without name, extra field and comment. */
 enum { ZIP_LOCAL_BYTES = 30, ZIP_ENTRY_BYTES = 46, ZIP_END_BYTES = 22, ZIP_END64_BYTES = 56, ZIP_LOCATOR64_BYTES = 20 };
 enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
 enum { ZIP_VERSION = 20, ZIP_VERSION64 = 45, ZIP_EXTRA64 = 1 };
-/* Of a 16- or 32-bit field: the number is in a 64-bit one elsewhere. */
+/* Marks a 16- or 32-bit field whose value is in a ZIP64 field. */
 enum { ZIP_ELSEWHERE16 = 0xffff };
 #define ZIP_ELSEWHERE32 UINT32_C(0xffffffff)
 

@@ -1,4 +1,4 @@
-/* ZIP entry contents: inflated by zlib, and compared with the checksum. */
+/* ZIP entry streams: zlib inflation with CRC check. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/zip.h"
@@ -12,7 +12,7 @@ enum { INPUT_BYTES = 1 << 16, MOST_AT_ONCE = 1 << 30 /* zlib counts in 32 bits *
 struct ht_zip_stream {
     const ht_file *file;
     const ht_zip_entry *entry;
-    size_t n_read, n_given; /* of its stored bytes; of those that it unpacks to */
+    size_t n_read, n_given; /* compressed bytes consumed; uncompressed bytes delivered */
     uLong crc;
     z_stream z;
     bool inflating;
@@ -46,7 +46,7 @@ static ht_status damaged(const ht_zip_stream *s, const char *how, ht_error *err)
 }
 
 static ht_status fill_input(ht_zip_stream *s, ht_error *err) {
-    size_t n = ht_min_size(s->entry->stored - s->n_read, INPUT_BYTES);
+    size_t n = ht_min_size(s->entry->compressed - s->n_read, INPUT_BYTES);
     ht_status st = ht_file_read_at(s->file, s->entry->begin + s->n_read, s->input, n, err);
     s->n_read += n;
     s->z.next_in = s->input;
@@ -58,7 +58,7 @@ static ht_status inflate_some(ht_zip_stream *s, unsigned char *out, size_t n, ht
     s->z.next_out = out;
     s->z.avail_out = (uInt)n;
     while (s->z.avail_out) {
-        if (!s->z.avail_in && s->n_read < s->entry->stored) {
+        if (!s->z.avail_in && s->n_read < s->entry->compressed) {
             ht_status st = fill_input(s, err);
             if (st) return st;
         }
@@ -66,13 +66,13 @@ static ht_status inflate_some(ht_zip_stream *s, unsigned char *out, size_t n, ht
         if (status == Z_MEM_ERROR) return ht_fail_memory(err, 0, s->file->path);
         if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
             return damaged(s, "its packed bytes make no sense", err);
-        if (s->z.avail_out && (status == Z_STREAM_END || (!s->z.avail_in && s->n_read == s->entry->stored)))
+        if (s->z.avail_out && (status == Z_STREAM_END || (!s->z.avail_in && s->n_read == s->entry->compressed)))
             return damaged(s, "it ends before all of its bytes are there", err);
     }
     return HT_OK;
 }
 
-/* With the last bytes. What is behind them in the entry has to be nothing. */
+/* Checks the CRC and that no data follows the last byte. */
 static ht_status check_end(ht_zip_stream *s, ht_error *err) {
     unsigned char more;
     if (s->inflating) {
@@ -80,11 +80,11 @@ static ht_status check_end(ht_zip_stream *s, ht_error *err) {
         s->z.avail_out = 1;
         int status = Z_OK;
         while (status == Z_OK && s->z.avail_out) {
-            ht_status st = s->z.avail_in || s->n_read == s->entry->stored ? HT_OK : fill_input(s, err);
+            ht_status st = s->z.avail_in || s->n_read == s->entry->compressed ? HT_OK : fill_input(s, err);
             if (st) return st;
             status = inflate(&s->z, Z_NO_FLUSH);
         }
-        if (status != Z_STREAM_END || !s->z.avail_out || s->z.avail_in || s->n_read != s->entry->stored)
+        if (status != Z_STREAM_END || !s->z.avail_out || s->z.avail_in || s->n_read != s->entry->compressed)
             return damaged(s, "there is more in it than it says", err);
     }
     if (s->crc != s->entry->crc) return damaged(s, "its checksum is another one", err);

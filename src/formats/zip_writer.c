@@ -1,5 +1,5 @@
-/* ZIP writer. An entry's header is put in front of it without its sizes, and again when they are known. All times are
- * the format's first, so that equal arrays make equal files. */
+/* ZIP writer: local headers are written first without sizes and rewritten at the entry's end. Timestamps are constant,
+ * so that equal arrays make equal files. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/zip.h"
@@ -14,7 +14,7 @@ enum { LOCAL_EXTRA_BYTES = 20, ENTRY_EXTRA_BYTES = 28 };
 
 typedef struct entry {
     char *name;
-    uint64_t at, stored, size;
+    uint64_t at, compressed, size;
     uint32_t crc;
     bool deflated, wide;
 } entry;
@@ -23,9 +23,9 @@ struct ht_zip_writer {
     ht_writer *file;
     char *path;
     entry *entries;
-    size_t count, room;
-    uint64_t n_put; /* bytes of the file */
-    uint64_t left;  /* bytes that are still to be put to the last entry */
+    size_t count, capacity;
+    uint64_t n_put; /* bytes written to the file */
+    uint64_t left;  /* bytes missing in the last entry */
     z_stream z;
     bool deflating;
     unsigned char output[OUTPUT_BYTES];
@@ -67,7 +67,7 @@ static ht_status put(ht_zip_writer *w, const void *bytes, size_t n, ht_error *er
 
 static uint64_t narrow(const entry *e, uint64_t n) { return e->wide ? ZIP_ELSEWHERE32 : n; }
 
-/* What an entry's own header and the directory have in common: from the version that is needed to the length of the name. */
+/* Common part of local header and directory entry: version needed to name length. */
 static unsigned char *put_common(unsigned char *p, const entry *e) {
     p = ht_zip_put_number(p, e->wide ? ZIP_VERSION64 : ZIP_VERSION, 2);
     p = ht_zip_put_number(p, UTF8_NAMES, 2);
@@ -75,7 +75,7 @@ static unsigned char *put_common(unsigned char *p, const entry *e) {
     p = ht_zip_put_number(p, 0, 2);
     p = ht_zip_put_number(p, FIRST_DAY, 2);
     p = ht_zip_put_number(p, e->crc, 4);
-    p = ht_zip_put_number(p, narrow(e, e->stored), 4);
+    p = ht_zip_put_number(p, narrow(e, e->compressed), 4);
     p = ht_zip_put_number(p, narrow(e, e->size), 4);
     return ht_zip_put_number(p, strlen(e->name), 2);
 }
@@ -84,7 +84,7 @@ static unsigned char *put_extra(unsigned char *p, const entry *e, int bytes) {
     p = ht_zip_put_number(p, ZIP_EXTRA64, 2);
     p = ht_zip_put_number(p, (uint64_t)bytes - 4, 2);
     p = ht_zip_put_number(p, e->size, 8);
-    return ht_zip_put_number(p, e->stored, 8);
+    return ht_zip_put_number(p, e->compressed, 8);
 }
 
 static void local_header(const entry *e, unsigned char header[ZIP_LOCAL_BYTES], unsigned char *extra) {
@@ -112,7 +112,7 @@ static ht_status put_end(ht_zip_writer *w, uint64_t begin, ht_error *err) {
     p = ht_zip_put_number(end64, ZIP_END64, 4);
     p = ht_zip_put_number(p, ZIP_END64_BYTES - 12, 8);
     p = ht_zip_put_number(p, ZIP_VERSION64, 2);
-    p = ht_zip_put_number(p, ZIP_VERSION64, 2) + 8; /* the files that it is spread over */
+    p = ht_zip_put_number(p, ZIP_VERSION64, 2) + 8; /* disk numbers: 0 */
     p = ht_zip_put_number(p, w->count, 8);
     p = ht_zip_put_number(p, w->count, 8);
     p = ht_zip_put_number(p, bytes, 8);
@@ -131,17 +131,17 @@ static ht_status put_end(ht_zip_writer *w, uint64_t begin, ht_error *err) {
 /* ---- entries ---- */
 
 ht_status ht_zip_begin(ht_zip_writer *w, const char *name, size_t size, bool deflate, ht_error *err) {
-    deflate = deflate && size; /* which makes two bytes of none */
+    deflate = deflate && size; /* deflate makes two bytes of an empty entry */
     if (!*name || strlen(name) > 65535)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: a name of an array has to have 1 to 65535 bytes", w->path);
-    if (w->count == w->room) {
-        size_t room = 2 * w->room + 8;
-        entry *grown = realloc(w->entries, room * sizeof *grown);
-        if (!grown) return ht_fail_memory(err, room * sizeof *grown, w->path);
+    if (w->count == w->capacity) {
+        size_t capacity = 2 * w->capacity + 8;
+        entry *grown = realloc(w->entries, capacity * sizeof *grown);
+        if (!grown) return ht_fail_memory(err, capacity * sizeof *grown, w->path);
         w->entries = grown;
-        w->room = room;
+        w->capacity = capacity;
     }
-    /* What deflate makes of incompressible bytes is a little more. */
+    /* deflate expands incompressible bytes slightly. */
     uint64_t most = (uint64_t)size + size / 1000 + 64;
     entry *e = &w->entries[w->count];
     *e = (entry){.name = strdup(name), .at = w->n_put, .size = size, .deflated = deflate};
@@ -174,12 +174,12 @@ static ht_status deflate_some(ht_zip_writer *w, entry *e, const unsigned char *b
         size_t made = OUTPUT_BYTES - w->z.avail_out;
         ht_status st = made ? put(w, w->output, made, err) : HT_OK;
         if (st) return st;
-        e->stored += made;
+        e->compressed += made;
     } while (w->z.avail_in || (flush == Z_FINISH && status != Z_STREAM_END));
     return HT_OK;
 }
 
-/* The header again, with what is known now. */
+/* Rewrites the local header with the final sizes and CRC. */
 static ht_status end_entry(ht_zip_writer *w, const entry *e, ht_error *err) {
     unsigned char header[ZIP_LOCAL_BYTES], extra[LOCAL_EXTRA_BYTES];
     if (w->deflating) deflateEnd(&w->z);
@@ -199,7 +199,7 @@ ht_status ht_zip_put(ht_zip_writer *w, const void *bytes, size_t n, ht_error *er
         some = ht_min_size(n, MOST_AT_ONCE);
         e->crc = (uint32_t)crc32(e->crc, from, (uInt)some);
         st = e->deflated ? deflate_some(w, e, from, some, err) : put(w, from, some, err);
-        if (!e->deflated) e->stored += some;
+        if (!e->deflated) e->compressed += some;
         w->left -= some;
         if (!st && !w->left) st = end_entry(w, e, err);
     }
