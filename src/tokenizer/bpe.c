@@ -9,8 +9,8 @@
 
 #define NO_MERGE   UINT64_MAX
 #define NO_SYMBOL  UINT32_MAX
-#define SHORT      48  /* symbols up to which scanning for the lowest rank beats the heap */
-#define MAX_JOINED 512 /* bytes of a token that scores can make; longer tokens are never a merge's result */
+#define SHORT      48  /* symbols up to which a linear scan for the lowest rank beats the heap */
+#define MAX_JOINED 512 /* bytes of the longest token that scored merging can produce */
 
 static uint64_t pair_key(int32_t left, int32_t right) { return (uint64_t)left << 43 | (uint64_t)right << 22; }
 
@@ -61,8 +61,7 @@ static uint64_t listed_rank(const ht_merges *m, int32_t left, int32_t right, int
     return NO_MERGE;
 }
 
-/* Best score first; tokens of equal score in the order of their ids; of two ways to make one token, the one with the
- * longer left part. */
+/* Rank of a scored merge: best score first, then lowest id; of two splits of one token, the longer left part first. */
 static uint64_t scored_rank(const ht_merges *m, const ht_vocab *v, int32_t left, int32_t right, int32_t *product) {
     size_t a = v->length[left], b = v->length[right];
     if (a + b > v->longest || a + b > MAX_JOINED) return NO_MERGE;
@@ -95,7 +94,7 @@ static inline uint64_t find_rank(const ht_merges *m, const ht_vocab *v, const ht
 
 static_assert(HT_BPE_MEMO_SIZE == 1 << 11, "the memo's index has 11 bits");
 
-void ht_bpe_remember(ht_bpe_work *w) {
+void ht_bpe_add_memo(ht_bpe_work *w) {
     if (!w->memo) w->memo = calloc(HT_BPE_MEMO_SIZE, sizeof *w->memo);
 }
 
@@ -121,7 +120,7 @@ void ht_bpe_work_free(ht_bpe_work *w) {
 
 static void merge_short(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w) {
     int32_t *symbols = w->symbols, product[SHORT];
-    uint64_t rank[SHORT]; /* of the pair that begins at i */
+    uint64_t rank[SHORT]; /* rank of the pair that begins at i */
     size_t n = w->n;
     for (size_t i = 0; i + 1 < n; i++) rank[i] = find_rank(m, v, w, symbols[i], symbols[i + 1], &product[i]);
     while (n > 1) {
@@ -130,7 +129,7 @@ static void merge_short(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w) {
             if (rank[i] < rank[best]) best = i;
         if (rank[best] == NO_MERGE) break;
         symbols[best] = product[best];
-        size_t tail = n - best - 2; /* symbols after the pair; as many pairs begin at its second symbol and later */
+        size_t tail = n - best - 2; /* symbols behind the pair */
         memmove(symbols + best + 1, symbols + best + 2, tail * sizeof *symbols);
         memmove(rank + best, rank + best + 1, tail * sizeof *rank);
         memmove(product + best, product + best + 1, tail * sizeof *product);
@@ -145,7 +144,7 @@ static bool sooner(const ht_bpe_heap_entry *a, const ht_bpe_heap_entry *b) {
     return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-/* A heap of four children a node: half as deep as a binary one, and the children share a cache line. */
+/* A 4-ary heap: half the depth of a binary one, and siblings share a cache line. */
 static void sift_down(ht_bpe_heap_entry *heap, size_t n, size_t at) {
     ht_bpe_heap_entry moved = heap[at];
     for (;;) {
@@ -180,7 +179,7 @@ static bool heap_push(ht_bpe_work *w, ht_bpe_heap_entry entry) {
     return true;
 }
 
-/* Looks up the pair that begins at `left` and, when it merges, puts it on the heap. */
+/* Pushes the pair that begins at `left` to the heap if it merges. */
 static bool offer_pair(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w, uint32_t left) {
     ht_bpe_link *link = &w->links[left];
     link->rank = NO_MERGE;
@@ -199,7 +198,7 @@ static bool reserve_links(ht_bpe_work *w) {
     return true;
 }
 
-/* An entry is stale when its pair has changed since: a symbol only ever grows, so an equal rank means the same pair. */
+/* Skips stale heap entries, whose pair has changed: symbols only grow, so an equal rank means the same pair. */
 static bool merge_long(const ht_merges *m, const ht_vocab *v, ht_bpe_work *w) {
     if (!reserve_links(w)) return false;
     ht_bpe_link *links = w->links;

@@ -1,5 +1,5 @@
-/* Detokenization: ids to text. One machine serves both the whole-sequence and the streaming form: tokens go in,
- * complete characters come out, and what may still change is held back. */
+/* Detokenization: ids to text. One state machine for whole sequences and streams: tokens in, complete characters out,
+ * incomplete UTF-8 held back. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -9,12 +9,12 @@
 struct ht_decoder {
     const ht_tokenizer *t;
     bool skip_special;
-    bool started;      /* a token was taken */
-    size_t strip_left; /* how many more leading characters may be cut */
-    ht_text bytes;     /* an unfinished character, of byte-level tokens or of byte tokens */
-    ht_text ready;     /* characters to hand out */
-    ht_text token;     /* working memory */
-    ht_text piece;     /* what the last call lent */
+    bool started;      /* a token was decoded */
+    size_t strip_left; /* leading characters that may still be stripped */
+    ht_text bytes;     /* incomplete character, of byte-level or <0xNN> tokens */
+    ht_text ready;     /* complete text */
+    ht_text token;     /* scratch */
+    ht_text piece;     /* text returned by the last call */
 };
 
 static void restart(ht_decoder *d) {
@@ -49,7 +49,7 @@ void ht_decoder_free(ht_decoder *d) {
     free(d);
 }
 
-/* Moves the first n held-back bytes to `ready`, invalid sequences as U+FFFD. */
+/* Moves the first n held-back bytes to `ready`, invalid sequences replaced by U+FFFD. */
 static void release_bytes(ht_decoder *d, size_t n) {
     if (!n) return;
     ht_unicode_repair(d->bytes.data, n, &d->ready);
@@ -57,14 +57,14 @@ static void release_bytes(ht_decoder *d, size_t n) {
     d->bytes.len -= n;
 }
 
-/* Characters come as soon as their last byte is there. The reference holds a run of byte tokens back to its end and, when
- * it is not valid as a whole, writes U+FFFD for all of it: a streamed answer would stall and lose what is complete. */
+/* Emits characters as soon as they are complete. Hugging Face instead holds a run of byte tokens to its end and
+ * replaces the whole run by U+FFFD when invalid, which would stall a stream and lose complete characters. */
 static void release_characters(ht_decoder *d) {
     release_bytes(d, ht_utf8_complete_prefix(d->bytes.data, d->bytes.len));
 }
 
-/* A token written in the byte alphabet stands for its bytes; one with any other character for itself. */
-static void take_byte_level(ht_decoder *d, const char *text, size_t n) {
+/* Maps a token from the byte alphabet to bytes; a token with any other character is literal text. */
+static void decode_byte_level(ht_decoder *d, const char *text, size_t n) {
     size_t before = d->bytes.len, i = 0;
     for (size_t length; i < n; i += length) {
         int byte = ht_byte_of_char(ht_utf8_next(text + i, &length));
@@ -86,7 +86,7 @@ static int hex_digit(char c) {
     return -1;
 }
 
-/* The byte of a token <0xNN>, or -1. */
+/* The byte of a <0xNN> token, or -1. */
 static int byte_token(const char *text, size_t n) {
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
     int high = hex_digit(text[3]), low = hex_digit(text[4]);
@@ -109,7 +109,7 @@ static void swap_texts(ht_text *a, ht_text *b) {
     *b = swap;
 }
 
-/* Applies the decoder's replacements to the token's text; the result is in d->token. */
+/* Applies the decoder's replacements to a token; the result is in d->token. */
 static void replace_in_token(ht_decoder *d, const char *text, size_t n) {
     const ht_decode_plan *plan = &d->t->decode;
     ht_text_clear(&d->token);
@@ -128,7 +128,7 @@ static void replace_in_token(ht_decoder *d, const char *text, size_t n) {
     }
 }
 
-static void take_text(ht_decoder *d, const char *text, size_t n) {
+static void decode_text(ht_decoder *d, const char *text, size_t n) {
     const ht_decode_plan *plan = &d->t->decode;
     if (plan->join_spaces && d->started) ht_text_append(&d->ready, " ", 1);
     replace_in_token(d, text, n);
@@ -144,7 +144,7 @@ static void take_text(ht_decoder *d, const char *text, size_t n) {
     ht_text_append(&d->ready, d->token.data, d->token.len);
 }
 
-/* Cuts the characters that Strip removes from the front of the whole text. */
+/* Strip decoder: cuts characters from the front of the whole text. */
 static void strip_front(ht_decoder *d) {
     const ht_decode_plan *plan = &d->t->decode;
     while (d->strip_left && d->ready.len) {
@@ -158,7 +158,7 @@ static void strip_front(ht_decoder *d) {
     }
 }
 
-/* An added token that the normalizer changes is decoded from its normalised form. */
+/* Text of a token; for an added token changed by the normalizer, its normalised form. */
 static void token_text(const ht_tokenizer *t, int32_t id, const char **text, size_t *n) {
     *text = ht_vocab_text(&t->vocab, id);
     *n = t->vocab.length[id];
@@ -170,7 +170,7 @@ static void token_text(const ht_tokenizer *t, int32_t id, const char **text, siz
         }
 }
 
-static ht_status take(ht_decoder *d, int32_t id, ht_error *err) {
+static ht_status decode_token(ht_decoder *d, int32_t id, ht_error *err) {
     const ht_tokenizer *t = d->t;
     if (id < 0 || id >= t->vocab.n)
         return ht_fail(err, HT_ERR_ARGUMENT, "token id %d is not in the vocabulary, whose ids are 0 to %d", (int)id,
@@ -181,9 +181,9 @@ static ht_status take(ht_decoder *d, int32_t id, ht_error *err) {
     size_t n;
     token_text(t, id, &text, &n);
     if (t->decode.byte_level)
-        take_byte_level(d, text, n);
+        decode_byte_level(d, text, n);
     else
-        take_text(d, text, n);
+        decode_text(d, text, n);
     d->started = true;
     strip_front(d);
     if (d->bytes.failed || d->ready.failed || d->token.failed || d->piece.failed)
@@ -196,7 +196,7 @@ static void finish(ht_decoder *d) {
     strip_front(d);
 }
 
-static ht_status lend(ht_decoder *d, const char **piece, size_t *n, ht_error *err) {
+static ht_status return_piece(ht_decoder *d, const char **piece, size_t *n, ht_error *err) {
     swap_texts(&d->piece, &d->ready);
     ht_text_clear(&d->ready);
     ht_text_append(&d->piece, "", 0);
@@ -209,15 +209,15 @@ static ht_status lend(ht_decoder *d, const char **piece, size_t *n, ht_error *er
 ht_status ht_decoder_feed(ht_decoder *d, int32_t id, const char **piece, size_t *n, ht_error *err) {
     *piece = NULL;
     *n = 0;
-    ht_status st = take(d, id, err);
-    return st ? st : lend(d, piece, n, err);
+    ht_status st = decode_token(d, id, err);
+    return st ? st : return_piece(d, piece, n, err);
 }
 
 ht_status ht_decoder_flush(ht_decoder *d, const char **piece, size_t *n, ht_error *err) {
     *piece = NULL;
     *n = 0;
     finish(d);
-    ht_status st = lend(d, piece, n, err);
+    ht_status st = return_piece(d, piece, n, err);
     restart(d);
     return st;
 }
@@ -229,7 +229,7 @@ ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t 
     ht_decoder d = {.t = t, .skip_special = skip_special};
     restart(&d);
     ht_status st = HT_OK;
-    for (size_t i = 0; i < n_ids && !st; i++) st = take(&d, ids[i], err);
+    for (size_t i = 0; i < n_ids && !st; i++) st = decode_token(&d, ids[i], err);
     if (!st) finish(&d);
     if (!st) {
         *n = d.ready.len;

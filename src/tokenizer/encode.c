@@ -1,4 +1,4 @@
-/* Tokenization: text to ids, through repair, added tokens, normalizer, pre-tokenizer, model and post-processor. One
+/* Tokenization: text to ids by UTF-8 repair, added tokens, normalizer, pre-tokenizer, model, post-processor. One
  * encoder per call. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
@@ -25,8 +25,9 @@ static void push_symbol(ht_encoder *e, int32_t id) {
     if (!ht_bpe_push(&e->work, id)) e->status = ht_fail_memory(e->err, e->work.n * sizeof id, "encoding");
 }
 
-/* A character that is no token: its bytes, or the unknown token (one for a run when fused), or nothing. */
-static void push_unknown(ht_encoder *e, const char *text, size_t n, bool *unk_waits) {
+/* Pushes a character that is no token: as its <0xNN> tokens, as the unknown token (one per run when fused), or not at
+ * all. */
+static void push_unknown(ht_encoder *e, const char *text, size_t n, bool *pending_unk) {
     const ht_tokenizer *t = e->t;
     if (t->byte_fallback) {
         bool all = true;
@@ -42,42 +43,42 @@ static void push_unknown(ht_encoder *e, const char *text, size_t n, bool *unk_wa
                             t->unk_text);
         return;
     }
-    if (*unk_waits && !t->fuse_unk) push_symbol(e, t->unk);
-    *unk_waits = true;
+    if (*pending_unk && !t->fuse_unk) push_symbol(e, t->unk);
+    *pending_unk = true;
 }
 
-static void push_known(ht_encoder *e, int32_t id, bool *unk_waits) {
-    if (*unk_waits) push_symbol(e, e->t->unk);
-    *unk_waits = false;
+static void push_known(ht_encoder *e, int32_t id, bool *pending_unk) {
+    if (*pending_unk) push_symbol(e, e->t->unk);
+    *pending_unk = false;
     push_symbol(e, id);
 }
 
 static void push_bytes(ht_encoder *e, const char *text, size_t n) {
-    bool unk_waits = false;
+    bool pending_unk = false;
     for (size_t i = 0; i < n && !e->status; i++) {
         unsigned char byte = (unsigned char)text[i];
         if (e->t->byte_id[byte] >= 0)
-            push_known(e, e->t->byte_id[byte], &unk_waits);
+            push_known(e, e->t->byte_id[byte], &pending_unk);
         else {
             ht_text_clear(&e->piece);
             ht_text_append_utf8(&e->piece, ht_char_of_byte(byte));
-            if (!e->piece.failed) push_unknown(e, e->piece.data, e->piece.len, &unk_waits);
+            if (!e->piece.failed) push_unknown(e, e->piece.data, e->piece.len, &pending_unk);
         }
     }
-    if (unk_waits && !e->status) push_symbol(e, e->t->unk);
+    if (pending_unk && !e->status) push_symbol(e, e->t->unk);
 }
 
 static void push_chars(ht_encoder *e, const char *text, size_t n) {
-    bool unk_waits = false;
+    bool pending_unk = false;
     for (size_t i = 0, length; i < n && !e->status; i += length) {
         uint32_t c = ht_utf8_next(text + i, &length);
         int32_t id = c < 128 ? e->t->ascii_id[c] : ht_vocab_find(&e->t->vocab, text + i, length);
         if (id >= 0)
-            push_known(e, id, &unk_waits);
+            push_known(e, id, &pending_unk);
         else
-            push_unknown(e, text + i, length, &unk_waits);
+            push_unknown(e, text + i, length, &pending_unk);
     }
-    if (unk_waits && !e->status) push_symbol(e, e->t->unk);
+    if (pending_unk && !e->status) push_symbol(e, e->t->unk);
 }
 
 static int32_t find_whole(ht_encoder *e, const char *text, size_t n) {
@@ -88,7 +89,7 @@ static int32_t find_whole(ht_encoder *e, const char *text, size_t n) {
     return e->piece.failed ? -1 : ht_vocab_find(&e->t->vocab, e->piece.data, e->piece.len);
 }
 
-static void encode_unknown(ht_encoder *e, const char *text, size_t n) {
+static void encode_uncached(ht_encoder *e, const char *text, size_t n) {
     if (e->t->ignore_merges) {
         int32_t id = find_whole(e, text, n);
         if (id >= 0) {
@@ -106,18 +107,18 @@ static void encode_unknown(ht_encoder *e, const char *text, size_t n) {
     for (size_t i = 0; i < e->work.n && !e->status; i++) ht_encode_id(e, e->work.symbols[i]);
 }
 
-static void encode_uncut(ht_encoder *e, const char *text, size_t n) {
-    if (!e->known || n > sizeof e->known->text) {
-        encode_unknown(e, text, n);
+static void encode_cached(ht_encoder *e, const char *text, size_t n) {
+    if (!e->piece_cache || n > sizeof e->piece_cache->text) {
+        encode_uncached(e, text, n);
         return;
     }
-    ht_known_piece *k = &e->known[ht_hash_bytes(text, n) & (HT_KNOWN_PIECES - 1)];
+    ht_cached_piece *k = &e->piece_cache[ht_hash_bytes(text, n) & (HT_PIECE_CACHE_SIZE - 1)];
     if (k->n_text == n && memcmp(k->text, text, n) == 0) {
         for (int i = 0; i < k->n_ids; i++) ht_encode_id(e, k->ids[i]);
         return;
     }
     size_t before = e->n_ids;
-    encode_unknown(e, text, n);
+    encode_uncached(e, text, n);
     size_t made = e->n_ids - before;
     if (e->status || made > sizeof k->ids / sizeof *k->ids) return;
     k->n_text = (unsigned char)n;
@@ -128,10 +129,10 @@ static void encode_uncut(ht_encoder *e, const char *text, size_t n) {
 
 #define METASPACE "\xE2\x96\x81" /* U+2581 */
 
-/* SentencePiece vocabularies have no pre-tokenizer, so a whole text would be one piece. Where no token continues past
- * the beginning of a word, words are pieces of their own and the result is the same. */
+/* Splits a SentencePiece text, which has no pre-tokenizer, into words at U+2581 wherever no merge can cross
+ * (ht_tokenizer.joins_metaspace): same ids, but shorter pieces that the cache can hold. */
 static void encode_words(ht_encoder *e, const char *text, size_t n) {
-    size_t begin = 0, after_space = 0; /* where the last U+2581 ended */
+    size_t begin = 0, after_space = 0; /* end of the last U+2581 */
     for (size_t at = 0; at + 3 <= n && !e->status;) {
         const char *hit = memchr(text + at, METASPACE[0], n - at - 2);
         if (!hit) break;
@@ -140,32 +141,32 @@ static void encode_words(ht_encoder *e, const char *text, size_t n) {
             at++;
             continue;
         }
-        if (at > begin && at != after_space && !e->t->joins_space[(unsigned char)text[at - 1]]) {
-            encode_uncut(e, text + begin, at - begin);
+        if (at > begin && at != after_space && !e->t->joins_metaspace[(unsigned char)text[at - 1]]) {
+            encode_cached(e, text + begin, at - begin);
             begin = at;
         }
         after_space = at += 3;
     }
-    if (begin < n && !e->status) encode_uncut(e, text + begin, n - begin);
+    if (begin < n && !e->status) encode_cached(e, text + begin, n - begin);
 }
 
 void ht_encode_piece(ht_encoder *e, const char *text, size_t n) {
     if (e->status) return;
-    if (e->t->words_apart)
+    if (e->t->split_words)
         encode_words(e, text, n);
     else
-        encode_uncut(e, text, n);
+        encode_cached(e, text, n);
 }
 
-#define LONG_TEXT 4096 /* bytes from which remembering pays for its memory */
+#define LONG_TEXT 4096 /* bytes above which the piece cache and the merge memo pay for their allocation */
 
 typedef struct pass {
     ht_encoder *e;
-    ht_text text, scratch; /* one stretch while it is normalised */
-    bool at_start;         /* the stretch begins where the whole text does */
+    ht_text text, scratch; /* normalised span and its scratch */
+    bool at_start;         /* the span begins at the start of the text */
 } pass;
 
-static void second_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
+static void encode_normalized_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
     pass *p = user;
     if (added >= 0)
         ht_encode_id(p->e, p->e->t->added[added].id);
@@ -173,7 +174,7 @@ static void second_part(void *user, const char *text, size_t begin, size_t end, 
         ht_pretokenize(p->e, text + begin, end - begin, p->at_start && begin == 0);
 }
 
-static void first_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
+static void encode_raw_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
     pass *p = user;
     ht_encoder *e = p->e;
     if (e->status) return;
@@ -182,24 +183,24 @@ static void first_part(void *user, const char *text, size_t begin, size_t end, i
         return;
     }
     p->at_start = begin == 0;
-    const char *stretch = text + begin;
+    const char *span = text + begin;
     size_t n = end - begin;
     if (e->t->n_normalizer) {
         ht_text_clear(&p->text);
-        ht_text_append(&p->text, stretch, n);
+        ht_text_append(&p->text, span, n);
         e->status = ht_normalize(e->t->normalizer, e->t->n_normalizer, &e->regex, &p->text, &p->scratch, e->err);
         if (e->status) return;
-        stretch = p->text.data;
+        span = p->text.data;
         n = p->text.len;
     }
-    if (n) ht_find_added(e->t, &e->t->normal_trie, stretch, n, e->parse_special, second_part, p);
+    if (n) ht_find_added(e->t, &e->t->normal_trie, span, n, e->parse_special, encode_normalized_part, p);
 }
 
 static bool begins_with(const int32_t *ids, size_t n, const int32_t *prefix, size_t n_prefix) {
     return n >= n_prefix && memcmp(ids, prefix, n_prefix * sizeof *ids) == 0;
 }
 
-/* BOS and EOS as the file says, unless the text brought them along. */
+/* Adds the post-processor's prefix and suffix (BOS, EOS), unless the ids have them already. */
 static void add_special(ht_encoder *e) {
     const ht_tokenizer *t = e->t;
     size_t n = e->n_ids;
@@ -216,7 +217,7 @@ static void add_special(ht_encoder *e) {
 }
 
 static void encoder_free(ht_encoder *e) {
-    free(e->known);
+    free(e->piece_cache);
     ht_bpe_work_free(&e->work);
     ht_regex_work_free(e->regex);
     for (int i = 0; i < HT_MAX_STEPS; i++) {
@@ -234,8 +235,8 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
     pass p = {.e = &e};
     ht_text repaired = {0};
     if (n > LONG_TEXT) {
-        e.known = calloc(HT_KNOWN_PIECES, sizeof *e.known);
-        ht_bpe_remember(&e.work);
+        e.piece_cache = calloc(HT_PIECE_CACHE_SIZE, sizeof *e.piece_cache);
+        ht_bpe_add_memo(&e.work);
     }
     if (!ht_utf8_valid(text, n)) {
         ht_unicode_repair(text, n, &repaired);
@@ -243,7 +244,7 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
         text = repaired.data;
         n = repaired.len;
     }
-    if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, options.parse_special, first_part, &p);
+    if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, options.parse_special, encode_raw_part, &p);
     if (options.add_special && !e.status) add_special(&e);
     ht_text_free(&p.text);
     ht_text_free(&p.scratch);

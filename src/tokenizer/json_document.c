@@ -10,19 +10,19 @@
 
 #define MAX_DEPTH 64
 
-/* Which part of the file the parser is in. The two big parts are at depth 2 below `model`. */
+/* Parser position. model.vocab and model.merges are containers at depth 2. */
 typedef enum part { IN_DOCUMENT, IN_VOCAB, IN_MERGES, IN_SKIPPED } part;
 
 typedef struct parser {
     ht_json_document *out;
     ht_vocab *vocab;
-    json_t *open[MAX_DEPTH]; /* containers of the document, outermost first; the root owns the others */
-    int depth;               /* of containers, in whatever part */
+    json_t *open[MAX_DEPTH]; /* open containers of the document, outermost first; the root owns the others */
+    int depth;               /* open containers, counted in every part */
     part part;
-    int part_depth; /* depth of the big part's own container */
-    ht_text key;    /* the last key: of the innermost open object, or in the vocabulary the token */
-    bool in_model;  /* the innermost open container is root.model */
-    int n_sides;    /* of a merge given as a pair of texts */
+    int part_depth; /* depth inside the current part's container */
+    ht_text key;    /* last key of the innermost object; in the vocabulary, the token */
+    bool in_model;  /* the innermost container is root.model */
+    int n_sides;    /* sides read of a merge ["a", "b"] */
     ht_status status;
     ht_error *err;
 } parser;
@@ -37,7 +37,7 @@ static int out_of_memory(parser *p) {
     return 0;
 }
 
-/* Puts a finished value into the innermost open container; takes the reference. */
+/* Adds a finished value to the innermost container; takes ownership of the reference. */
 static int put(parser *p, json_t *value) {
     if (!value) return out_of_memory(p);
     if (p->depth == 0) {
@@ -54,7 +54,7 @@ static int put(parser *p, json_t *value) {
     return json_object_set_new(parent, p->key.data, value) == 0 ? 1 : out_of_memory(p);
 }
 
-/* A scalar where only some parts have scalars: the vocabulary's values are ids and nothing else. */
+/* Adds a scalar; an error in the vocabulary, whose values are integers only. */
 static int put_scalar(parser *p, json_t *value) {
     if (p->part == IN_DOCUMENT) return put(p, value);
     json_decref(value);
@@ -96,7 +96,7 @@ static ht_listed_merge *new_merge(parser *p) {
     return m;
 }
 
-/* "a b" */
+/* Merge of the form "a b". */
 static int add_joined_merge(parser *p, const char *text, size_t n) {
     const char *space = n > 2 ? memchr(text + 1, ' ', n - 2) : NULL;
     if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - text)))
@@ -110,7 +110,7 @@ static int add_joined_merge(parser *p, const char *text, size_t n) {
     return p->out->merge_text.failed ? out_of_memory(p) : 1;
 }
 
-/* One side of ["a", "b"] */
+/* One side of a merge ["a", "b"]. */
 static int add_merge_side(parser *p, const char *text, size_t n) {
     if (p->n_sides == 2) return fail(p, HT_ERR_FORMAT, "model.merges has a merge of more than two tokens");
     ht_listed_merge *m = p->n_sides ? &p->out->merges[p->out->n_merges - 1] : new_merge(p);
@@ -142,7 +142,7 @@ static int on_key(void *user, const unsigned char *bytes, size_t n) {
 
 static bool key_is(const parser *p, const char *name) { return p->key.data && strcmp(p->key.data, name) == 0; }
 
-/* Opens a container. The two big ones below `model` begin a part of their own. */
+/* Opens a container; model.vocab and model.merges begin a part. */
 static int open_container(parser *p, bool object) {
     if (p->depth == MAX_DEPTH) return fail(p, HT_ERR_LIMIT, "the document is nested more than 64 deep");
     if (p->part == IN_DOCUMENT && p->depth == 2 && p->in_model && (key_is(p, "vocab") || key_is(p, "merges"))) {

@@ -1,5 +1,5 @@
-/* A tokenizer.json, parsed: the vocabulary and the merges, which are nearly all of the file, go straight into flat
- * tables; the rest becomes an ordinary document. */
+/* A tokenizer.json, stream-parsed: vocabulary and merges, nearly all of the file, go into flat tables, the rest into a
+ * JSON document. */
 #ifndef HT_TOKENIZER_JSON_DOCUMENT_H
 #define HT_TOKENIZER_JSON_DOCUMENT_H
 
@@ -8,21 +8,21 @@
 
 #include <jansson.h>
 
-typedef struct ht_listed_merge { /* text[begin, begin + n_left + n_right): both sides, nothing between */
+typedef struct ht_listed_merge { /* text[begin, begin + n_left + n_right): left and right, adjacent */
     size_t begin;
     uint32_t n_left, n_right;
 } ht_listed_merge;
 
 typedef struct ht_json_document {
-    json_t *root; /* without model.vocab and model.merges */
+    json_t *root; /* the document without model.vocab and model.merges */
     bool has_vocab, has_merges;
     ht_text merge_text;
     ht_listed_merge *merges;
     size_t n_merges, merge_capacity;
 } ht_json_document;
 
-/* Fills `vocab` (without an index) from model.vocab. A model.vocab that is not an object of numbers, as Unigram models
- * have, leaves has_vocab false. */
+/* Fills `vocab` (without its index) from model.vocab. has_vocab is false when model.vocab is not an object of integers,
+ * as in Unigram models. */
 ht_status ht_json_document_parse(const char *json, size_t n, ht_json_document *out, ht_vocab *vocab, ht_error *err);
 void ht_json_document_free(ht_json_document *d);
 

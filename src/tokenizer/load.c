@@ -1,4 +1,4 @@
-/* Tokenizer loading by path: a GGUF, a tokenizer.json, or a directory with either. */
+/* Tokenizer loading by path: a GGUF file, a tokenizer.json, or a directory with either. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL_FILE ((size_t)16 << 20) /* tokenizer_config.json and chat templates are far smaller */
+#define SMALL_FILE ((size_t)16 << 20) /* limit for tokenizer_config.json and chat templates */
 
 static bool ends_with(const char *text, const char *end) {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* optional: a file without a vocabulary gives no tokenizer, which is no error. */
+/* optional: a file without a vocabulary gives *out = NULL instead of an error. */
 static ht_status load_gguf(ht_file *file, bool optional, ht_tokenizer **out, ht_error *err) {
     ht_gguf *g;
     ht_status st = ht_gguf_read(file, file->path, &g, err);
@@ -28,7 +28,7 @@ static ht_status load_gguf(ht_file *file, bool optional, ht_tokenizer **out, ht_
     return st;
 }
 
-/* Reads a small file of a directory; *data stays NULL when it is not there. */
+/* Reads a small file of the directory; *data is NULL when it does not exist. */
 static ht_status read_beside(const char *directory, const char *name, char **data, size_t *n, ht_error *err) {
     *data = NULL;
     *n = 0;
@@ -44,7 +44,7 @@ static ht_status read_beside(const char *directory, const char *name, char **dat
     return st;
 }
 
-/* A template in a file of its own stands in the place of the one in tokenizer_config.json. */
+/* A template file overrides the template in tokenizer_config.json. */
 static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error *err) {
     char *data;
     size_t n;
@@ -54,7 +54,7 @@ static ht_status load_template(ht_tokenizer *t, const char *directory, ht_error 
         t->chat_template = data;
     }
     if (st || t->chat_template) return st;
-    st = read_beside(directory, "chat_template.json", &data, &n, err); /* older, of multimodal checkpoints */
+    st = read_beside(directory, "chat_template.json", &data, &n, err); /* older multimodal checkpoints */
     if (!st && data) st = ht_load_template(t, data, n, "chat_template.json", err);
     free(data);
     return st;
@@ -111,7 +111,7 @@ static ht_status load_file(const char *path, bool optional, ht_tokenizer **out, 
     return st;
 }
 
-/* Whether two files are parts of one model, which has its vocabulary in the first. */
+/* Whether two GGUF files are parts of one checkpoint. */
 static bool same_set(const char *a, const char *b) {
     int number, count, other_count;
     size_t n, other_n;
@@ -120,11 +120,11 @@ static bool same_set(const char *a, const char *b) {
 }
 
 typedef struct contents {
-    char gguf[256]; /* the one there is, of several parts the first one; "" */
+    char gguf[256]; /* the only GGUF file, or the first of its parts; "": none */
     bool several, safetensors;
 } contents;
 
-static ht_status look_inside(const char *directory, contents *c, ht_error *err) {
+static ht_status list_models(const char *directory, contents *c, ht_error *err) {
     *c = (contents){0};
     DIR *dir = opendir(directory);
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", directory);
@@ -150,10 +150,11 @@ const char *ht_tokenizer_missing(const char *directory) {
                : "holds neither a tokenizer.json nor a .gguf file";
 }
 
-/* As a model is opened: safetensors have their tokenizer.json; a GGUF's own vocabulary goes before one. */
+/* Same precedence as model loading: tokenizer.json beside safetensors; a GGUF's own vocabulary before a
+ * tokenizer.json. */
 static ht_status load_directory(const char *directory, ht_tokenizer **out, ht_error *err) {
     contents c;
-    ht_status st = look_inside(directory, &c, err);
+    ht_status st = list_models(directory, &c, err);
     if (st) return st;
     char *gguf = ht_path_join(directory, c.gguf), *json = ht_path_join(directory, "tokenizer.json");
     bool has_json = json && ht_path_exists(json);

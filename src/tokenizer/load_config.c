@@ -48,14 +48,15 @@ static ht_status read_added(ht_tokenizer *t, ht_json_reader *r, const json_t *co
     return r->status;
 }
 
-/* A special token is a text, or an object whose `content` is the text. *id stays -1 when it is null or unknown. */
+/* Reads a special token: a string, or an object with `content`. *id is unchanged when it is null or not in the
+ * vocabulary. */
 static void read_special(const ht_tokenizer *t, const json_t *config, const char *key, int32_t *id) {
     const json_t *value = json_object_get(config, key);
     if (json_is_object(value)) value = json_object_get(value, "content");
     if (json_is_string(value)) *id = ht_vocab_find(&t->vocab, json_string_value(value), json_string_length(value));
 }
 
-/* One template, or a list of named ones, of which the one named "default" is meant. */
+/* Reads chat_template: a string, or a list of named ones, of which "default" is used. */
 static ht_status read_template(ht_tokenizer *t, const json_t *config, ht_error *err) {
     const json_t *value = json_object_get(config, "chat_template");
     if (json_is_array(value)) {

@@ -1,6 +1,5 @@
-/* Tokenizer from a GGUF's metadata. The file names its pre-tokenizer only by a word (`tokenizer.ggml.pre`); the table
- * below says what the tokenizer.json of that model has, stage by stage. Words not in it are refused: a near miss would
- * tokenize almost right. */
+/* Tokenizer from GGUF metadata. `tokenizer.ggml.pre` names the pre-tokenizer; the table below gives the stages of that
+ * model's tokenizer.json. Unknown names are refused: a near miss would tokenize almost right. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -8,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Values of tokenizer.ggml.token_type. */
+/* Values of tokenizer.ggml.token_type (gguf.constants.TokenType). */
 enum { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_UNUSED = 5, TYPE_BYTE = 6, TYPE_NORMAL = 1 };
 
 #define METASPACE "\xE2\x96\x81"
 
-/* ---- the pre-tokenizers ---- */
+/* ---- pre-tokenizers ---- */
 
 #define ANY_CASE_CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LLAMA3_END           "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -45,15 +44,15 @@ enum { TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4, TYPE_UNUSED = 
     "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}"        \
     "\\x{1E900}-\\x{1E943}]+"
 
-/* One step of a pre-tokenizer: a Split by a pattern (Isolated), or a word for one of the built-in steps. */
-#define DIGITS      "\1" /* Digits, one by one */
-#define DIGIT_RUNS  "\2" /* Digits, in runs */
-#define PUNCTUATION "\3" /* Punctuation, in runs */
-#define BYTES       "\4" /* ByteLevel */
-#define BYTES_GPT2  "\5" /* ByteLevel with its own pattern */
+/* A pre-tokenizer step: a Split pattern (Isolated), or one of these codes for a built-in step. */
+#define DIGITS      "\1" /* Digits, individual */
+#define DIGIT_RUNS  "\2" /* Digits, contiguous */
+#define PUNCTUATION "\3" /* Punctuation, contiguous */
+#define BYTES       "\4" /* ByteLevel, no pattern */
+#define BYTES_GPT2  "\5" /* ByteLevel with the GPT-2 pattern */
 
 typedef struct pre_row {
-    const char *names; /* between spaces */
+    const char *names; /* separated by spaces */
     const char *steps[8];
     bool nfc, ignore_merges, add_bos;
 } pre_row;
@@ -85,7 +84,7 @@ static const pre_row pre_rows[] = {
                " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
                BYTES}},
     {.names = " falcon ", .steps = {PUNCTUATION, BYTES_GPT2, DIGIT_RUNS, "[0-9][0-9][0-9]"}},
-    /* what converters write, or leave out, when they know nothing better */
+    /* written by converters that do not know the model */
     {.names = " default ",
      .steps = {"[\\p{P}\\$\\+<=>\\^~\\|]+",
                "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)", "\\p{N}+",
@@ -129,14 +128,14 @@ static ht_status add_pre_step(ht_tokenizer *t, const char *word, ht_error *err) 
     }
 }
 
-/* ---- the vocabulary ---- */
+/* ---- vocabulary ---- */
 
 typedef struct reader {
     const ht_gguf *g;
-    const char *name; /* of the file */
+    const char *name; /* file name, for messages */
     ht_tokenizer *t;
     const ht_gguf_value *types, *scores; /* NULL when absent */
-    bool sentencepiece;                  /* U+2581 for spaces, byte fallback */
+    bool sentencepiece;                  /* spaces are U+2581, byte fallback */
     ht_error *err;
 } reader;
 
@@ -160,8 +159,7 @@ static ht_status find_array(const reader *r, const char *key, ht_gguf_type type,
     return HT_OK;
 }
 
-/* A SentencePiece vocabulary's user-defined tokens have had U+2581 turned into spaces by the converter; the vocabulary
- * they come from spells them with U+2581. */
+/* Restores U+2581 in a SentencePiece user-defined token, where the converter replaced it by a space. */
 static ht_status set_respelled(reader *r, int32_t id, ht_bytes text) {
     ht_text respelled = {0};
     for (size_t i = 0; i < text.len; i++) {
@@ -200,7 +198,7 @@ static ht_status read_tokens(reader *r) {
     return st ? st : ht_vocab_index(&r->t->vocab, r->err);
 }
 
-/* An id outside the vocabulary counts as one that the file does not name. */
+/* Reads a token id; `otherwise` when absent or outside the vocabulary. */
 static ht_status read_id(const reader *r, const char *key, int32_t otherwise, int32_t *id) {
     int64_t value;
     *id = otherwise < r->t->vocab.n ? otherwise : -1;
@@ -214,7 +212,7 @@ static ht_status read_id(const reader *r, const char *key, int32_t otherwise, in
     return HT_OK;
 }
 
-/* Converters pad vocabularies with tokens called [PAD<id>], sometimes as user-defined ones; no text means them. */
+/* Whether a token is a converter's [PAD<id>] filler, sometimes marked as user-defined; text must never match it. */
 static bool is_padding(const ht_vocab *v, int32_t id) {
     const char *text = ht_vocab_text(v, id);
     if (strncmp(text, "[PAD", 4) != 0) return false;
@@ -273,8 +271,8 @@ static int by_score(const void *a, const void *b) {
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Which tokens merges may produce, and in which order: user-defined ones first (their score in the file means nothing),
- * then by score, and in the order of the ids where scores are equal. */
+/* Ranks the tokens that merges may produce: user-defined tokens first (their scores are meaningless), then by
+ * descending score, then by id. */
 static ht_status read_scores(reader *r) {
     ht_tokenizer *t = r->t;
     int32_t n = t->vocab.n, count = 0, order = 0;
@@ -302,7 +300,7 @@ static ht_status read_scores(reader *r) {
     return HT_OK;
 }
 
-/* ---- the two kinds ---- */
+/* ---- BPE and SentencePiece ---- */
 
 static ht_status read_bool(const reader *r, const char *key, bool otherwise, bool *out) {
     *out = otherwise;
@@ -311,7 +309,7 @@ static ht_status read_bool(const reader *r, const char *key, bool otherwise, boo
     return HT_OK;
 }
 
-/* BOS and EOS around the text, and the chat template. */
+/* Reads BOS and EOS, whether they surround the text, and the chat template. */
 static ht_status read_ends(reader *r, bool bos_by_default) {
     ht_tokenizer *t = r->t;
     bool add_bos, add_eos;

@@ -1,5 +1,4 @@
-/* Tokenizer from a tokenizer.json: each stage of the file becomes the stage of the same name. A step, or a parameter of
- * a step, that this version does not know is refused by name. */
+/* Tokenizer from a tokenizer.json, stage by stage. An unsupported step or parameter is refused by name. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "tokenizer/json_document.h"
@@ -11,16 +10,16 @@
 
 typedef struct loader {
     ht_tokenizer *t;
-    ht_status status; /* the first failure */
+    ht_status status; /* sticky error */
     ht_error *err;
     const char *stage; /* for messages */
-    bool fused;        /* decoder: Fuse was seen */
-    int decoder_rank;  /* decoder: rank of the last step, which must not fall */
+    bool fused;        /* decoder: a Fuse step was read */
+    int decoder_rank;  /* decoder: rank of the last step; must not decrease */
 } loader;
 
 #define FAIL(l, ...) ((void)((l)->status ? (l)->status : ((l)->status = ht_fail((l)->err, __VA_ARGS__))))
 
-/* ---- members ---- */
+/* ---- JSON members ---- */
 
 static const char *type_of(loader *l, const json_t *step) {
     const char *type = json_string_value(json_object_get(step, "type"));
@@ -35,7 +34,7 @@ static bool get_bool(loader *l, const json_t *step, const char *key, bool otherw
     return json_is_true(value);
 }
 
-/* A text, lent; *n its length. */
+/* A string member, borrowed; *n is its length. */
 static const char *get_text(loader *l, const json_t *step, const char *key, size_t *n) {
     const json_t *value = json_object_get(step, key);
     *n = json_string_length(value);
@@ -77,7 +76,7 @@ static ht_behavior get_behavior(loader *l, const json_t *step, bool required) {
 
 typedef void step_fn(loader *l, const json_t *step, int depth);
 
-/* The members of a Sequence, under `key`. */
+/* Calls the step function for each member of a Sequence, listed under `key`. */
 static void each_step(loader *l, const json_t *sequence, const char *key, int depth, step_fn *fn) {
     const json_t *steps = json_object_get(sequence, key);
     if (!json_is_array(steps)) {
@@ -169,8 +168,8 @@ static void load_split(loader *l, const json_t *step) {
     s->n_text = n;
 }
 
-/* Which texts get a space put before them: "always", "first" (only the whole text's beginning) or "never"; older files
- * say add_prefix_space. */
+/* Reads Metaspace's prepend_scheme: "always", "first" (start of the text only) or "never"; older files have
+ * add_prefix_space instead. */
 static const char *get_prepend_scheme(loader *l, const json_t *step) {
     const char *scheme = json_string_value(json_object_get(step, "prepend_scheme"));
     if (!scheme) scheme = get_bool(l, step, "add_prefix_space", true) ? "always" : "never";
@@ -271,7 +270,7 @@ static void load_decode_replace(loader *l, const json_t *step) {
     if (!l->status) l->status = ht_add_decode_replace(l->t, pattern, n, content, n_content, l->err);
 }
 
-/* The steps come in this order in every file; the streaming decoder relies on it. */
+/* Decoder steps have one order in all known files; the streaming decoder relies on it. */
 static void load_decoder(loader *l, const json_t *step, int depth) {
     static const char *const order[] = {"ByteLevel", "Replace", "Metaspace", "ByteFallback", "Fuse", "Strip"};
     const char *type = type_of(l, step);
@@ -340,7 +339,7 @@ static void load_post_processor(loader *l, const json_t *step, int depth) {
     else if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
         append_id(l, false, json_array_get(json_object_get(step, "cls"), 1));
         if (!l->status) append_id(l, true, json_array_get(json_object_get(step, "sep"), 1));
-    } else if (strcmp(type, "ByteLevel") != 0) /* which only moves offsets */
+    } else if (strcmp(type, "ByteLevel") != 0) /* changes offsets only */
         FAIL(l, HT_ERR_UNSUPPORTED, "the post_processor `%.40s` is not supported", type);
 }
 
@@ -421,7 +420,7 @@ static void check_ends(loader *l) {
     }
 }
 
-/* A stage of the document, when it is there. */
+/* Loads a stage when the document has it. */
 static void load_stage(loader *l, const json_t *root, const char *key, step_fn *fn) {
     const json_t *stage = json_object_get(root, key);
     l->stage = key;
@@ -438,7 +437,7 @@ static void load_document(loader *l, const ht_json_document *d, const char *conf
     load_model(l, d);
     if (!l->status) load_added(l, d->root);
     if (!l->status && config) l->status = ht_load_tokenizer_config(l->t, config, n_config, l->err);
-    if (!l->status) l->status = ht_vocab_index(&l->t->vocab, l->err); /* again: with the added tokens */
+    if (!l->status) l->status = ht_vocab_index(&l->t->vocab, l->err); /* again: added tokens extend it */
     if (!l->status) check_ends(l);
     if (!l->status && l->t->bos < 0 && l->t->n_prefix) l->t->bos = l->t->prefix[0];
     if (!l->status) l->status = ht_tokenizer_finish(l->t, l->err);

@@ -1,4 +1,4 @@
-/* Normalizer stage: each step rewrites a whole stretch of text. */
+/* Normalizer stage: each step rewrites a whole span of text. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,7 +32,7 @@ static ht_status replace_regex(const ht_normal_step *s, ht_regex_work **regex, c
         ht_text_append(out, in->data + done, begin - done);
         ht_text_append(out, s->to, s->n_to);
         done = from = end;
-        if (begin == end) { /* an empty match: go on behind the next character */
+        if (begin == end) { /* empty match: continue behind the next character */
             size_t length = 1;
             if (end < in->len) ht_utf8_next(in->data + end, &length);
             from += length;
@@ -70,7 +70,7 @@ static ht_status apply(const ht_normal_step *s, ht_regex_work **regex, const ht_
     return HT_OK;
 }
 
-/* Rewrites `text` in place, with `scratch` as the other buffer. */
+/* Normalises `text` in place; `scratch` is the second buffer. */
 ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work **regex, ht_text *text, ht_text *scratch,
                        ht_error *err) {
     for (int i = 0; i < n_steps && text->len; i++) {

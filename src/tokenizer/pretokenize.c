@@ -1,5 +1,5 @@
-/* Pre-tokenizer stage: each step splits or rewrites the pieces of the step before, depth first, so that no list of
- * pieces is ever built; pieces that leave the last step go to the model. */
+/* Pre-tokenizer stage: each step splits or rewrites the pieces of the previous step, depth first and without a list of
+ * pieces; the last step passes its pieces to the model. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -8,7 +8,7 @@
 
 static void run_step(ht_encoder *e, int step, const char *text, size_t n, bool at_start);
 
-/* One Split over one piece: receives the alternating stretches (match or gap) in order and joins them by behaviour. */
+/* Split of one piece: receives its spans, matches and gaps in order, and merges them by `behavior`. */
 typedef struct splitter {
     ht_encoder *e;
     int next_step;
@@ -16,7 +16,7 @@ typedef struct splitter {
     bool at_start;
     ht_behavior behavior;
     bool invert;
-    bool pending, pending_is_match; /* a stretch that may still grow: text[begin, end) */
+    bool pending, pending_is_match; /* span that may still be extended: text[begin, end) */
     bool previous_is_match;
     size_t begin, end;
 } splitter;
@@ -30,14 +30,14 @@ static void flush(splitter *s) {
     s->pending = false;
 }
 
-static void hold(splitter *s, size_t begin, size_t end, bool is_match) {
+static void set_pending(splitter *s, size_t begin, size_t end, bool is_match) {
     s->pending = true;
     s->pending_is_match = is_match;
     s->begin = begin;
     s->end = end;
 }
 
-static void stretch(splitter *s, size_t begin, size_t end, bool is_match) {
+static void add_span(splitter *s, size_t begin, size_t end, bool is_match) {
     is_match = is_match != s->invert;
     switch (s->behavior) {
     case HT_SPLIT_ISOLATED: emit(s, begin, end); return;
@@ -49,24 +49,24 @@ static void stretch(splitter *s, size_t begin, size_t end, bool is_match) {
             s->end = end;
         else {
             flush(s);
-            hold(s, begin, end, is_match);
+            set_pending(s, begin, end, is_match);
         }
         break;
-    case HT_SPLIT_MERGED_WITH_PREVIOUS: /* a match joins the gap before it; a second match in a row does not */
+    case HT_SPLIT_MERGED_WITH_PREVIOUS: /* a match joins the gap before it, unless another match did */
         if (s->pending && is_match && !s->previous_is_match)
             s->end = end;
         else {
             flush(s);
-            hold(s, begin, end, is_match);
+            set_pending(s, begin, end, is_match);
         }
         break;
-    case HT_SPLIT_MERGED_WITH_NEXT: /* a match joins the gap behind it; of several in a row, the last */
+    case HT_SPLIT_MERGED_WITH_NEXT: /* a match joins the gap behind it; of adjacent matches, the last */
         if (s->pending && s->pending_is_match && !is_match) {
             s->end = end;
             s->pending_is_match = false;
         } else {
             flush(s);
-            hold(s, begin, end, is_match);
+            set_pending(s, begin, end, is_match);
         }
         break;
     }
@@ -86,9 +86,9 @@ static void split_by_regex(splitter *s, const ht_regex *re, size_t n) {
         e->status = ht_regex_find(re, e->regex, s->text, n, from, &found, &begin, &end, e->err);
         if (e->status || !found) break;
         bool empty = begin == end;
-        if (!empty || end != last_end) { /* an empty match right behind a match does not count */
-            if (done < begin) stretch(s, done, begin, false);
-            stretch(s, begin, end, true);
+        if (!empty || end != last_end) { /* an empty match directly behind a match is dropped */
+            if (done < begin) add_span(s, done, begin, false);
+            add_span(s, begin, end, true);
             done = last_end = end;
         }
         from = end;
@@ -98,7 +98,7 @@ static void split_by_regex(splitter *s, const ht_regex *re, size_t n) {
             from += length;
         }
     }
-    if (!e->status && done < n) stretch(s, done, n, false);
+    if (!e->status && done < n) add_span(s, done, n, false);
 }
 
 static void split_by_text(splitter *s, const char *pattern, size_t n_pattern, size_t n) {
@@ -111,28 +111,28 @@ static void split_by_text(splitter *s, const char *pattern, size_t n_pattern, si
             at++;
             continue;
         }
-        if (done < at) stretch(s, done, at, false);
-        stretch(s, at, at + n_pattern, true);
+        if (done < at) add_span(s, done, at, false);
+        add_span(s, at, at + n_pattern, true);
         done = at = at + n_pattern;
     }
-    if (done < n) stretch(s, done, n, false);
+    if (done < n) add_span(s, done, n, false);
 }
 
 static void split_by_class(splitter *s, uint8_t classes, size_t n) {
     size_t done = 0;
     for (size_t at = 0, length; at < n; at += length) {
         if (!(ht_unicode_class(ht_utf8_next(s->text + at, &length)) & classes)) continue;
-        if (done < at) stretch(s, done, at, false);
-        stretch(s, at, at + length, true);
+        if (done < at) add_span(s, done, at, false);
+        add_span(s, at, at + length, true);
         done = at + length;
     }
-    if (done < n) stretch(s, done, n, false);
+    if (done < n) add_span(s, done, n, false);
 }
 
 static void split_by_scan(splitter *s, ht_scan_fn *scan, size_t n) {
     for (size_t at = 0, end; at < n && !s->e->status; at = end) {
         end = scan(s->text, n, at);
-        stretch(s, at, end, true);
+        add_span(s, at, end, true);
     }
 }
 
@@ -155,8 +155,7 @@ static void run_split(ht_encoder *e, int step, const char *text, size_t n, bool 
     flush(&s);
 }
 
-/* Hands a piece of the byte-level step on: as it is when the model takes bytes next, spelled in the alphabet when
- * another step follows. */
+/* Passes a ByteLevel piece on: as bytes to the model, in the byte alphabet to a further step. */
 static void leave_byte_level(ht_encoder *e, int step, const char *text, size_t n, bool at_start) {
     if (step + 1 == e->t->n_pre) {
         ht_encode_piece(e, text, n);

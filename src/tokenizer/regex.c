@@ -25,11 +25,11 @@ static ht_status refuse(const char *what, ht_error *err) {
     return ht_fail(err, HT_ERR_UNSUPPORTED, "the regular expression uses %s, which is not supported", what);
 }
 
-/* One escape, at p[0] == '\\'; returns the bytes consumed, 0 when refused. */
+/* Translates the escape at p[0] == '\\'; returns the bytes consumed, 0 when unsupported. */
 static size_t translate_escape(const char *p, size_t n, bool in_class, ht_text *out, ht_error *err) {
     if (n < 2) return refuse("a backslash at the end", err), 0;
     switch (p[1]) {
-    case 's': ht_text_append_str(out, "\\p{White_Space}"); return 2; /* PCRE2's \s has U+180E too */
+    case 's': ht_text_append_str(out, "\\p{White_Space}"); return 2; /* PCRE2's \s also matches U+180E */
     case 'S': ht_text_append_str(out, "\\P{White_Space}"); return 2;
     case 'w': ht_text_append_str(out, in_class ? WORD : "[" WORD "]"); return 2;
     case 'W':
@@ -43,14 +43,14 @@ static size_t translate_escape(const char *p, size_t n, bool in_class, ht_text *
         return refuse(what, err), 0;
     }
     if ((unsigned char)p[1] >= 0x80) {
-        ht_text_append(out, p + 1, 1); /* an escaped non-ASCII character is itself */
+        ht_text_append(out, p + 1, 1); /* escaped non-ASCII character: literal */
         return 2;
     }
     ht_text_append(out, p, 2);
     return 2;
 }
 
-/* What may follow an opening parenthesis; the other forms mean different things to the two engines, or nothing. */
+/* Groups with one meaning in PCRE2 and Oniguruma; others are refused. */
 static bool is_known_group(const char *p, size_t n) {
     static const char *const known[] = {"?:", "?=", "?!", "?<=", "?<!", "?>", "?i:", "?i)"};
     if (n == 0 || (p[0] != '?' && p[0] != '*')) return true;
@@ -92,7 +92,7 @@ static ht_status translate(const char *pattern, size_t n, ht_text *out, ht_error
 static ht_status compile(const ht_text *source, ht_regex *re, ht_error *err) {
     int code;
     PCRE2_SIZE at;
-    /* Oniguruma's ^ and $ match at every line; a line ends with \n alone. */
+    /* Oniguruma: ^ and $ match at every line; only \n ends a line. */
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!context) return ht_fail_memory(err, source->len, "regular expression");
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -107,7 +107,7 @@ static ht_status compile(const ht_text *source, ht_regex *re, ht_error *err) {
         pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
         return ht_fail(err, HT_ERR_UNSUPPORTED, "the regular expression cannot be compiled: %s", message);
     }
-    (void)pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE); /* without JIT the interpreter matches, slower */
+    (void)pcre2_jit_compile(re->code, PCRE2_JIT_COMPLETE); /* optional: the interpreter is the fallback */
     return HT_OK;
 }
 
@@ -172,7 +172,7 @@ ht_status ht_regex_find(const ht_regex *re, ht_regex_work *w, const char *text, 
         return ht_fail(err, HT_ERR_LIMIT, "matching the pre-tokenizer's regular expression failed: %s", message);
     }
     const PCRE2_SIZE *range = pcre2_get_ovector_pointer(w->data);
-    *found = range[0] <= range[1]; /* \K could put the beginning after the end; it is refused, this costs nothing */
+    *found = range[0] <= range[1]; /* guards against \K, which could put the start behind the end */
     *begin = range[0];
     *end = range[1];
     return HT_OK;

@@ -1,5 +1,5 @@
-/* Pre-tokenizer scanners: the well-known patterns written out by hand. Each finds the end of the pattern's match that
- * begins at text[at]; the patterns match everywhere. */
+/* Pre-tokenizer scanners: hand-written equivalents of common Split patterns, each returning the end of the match that
+ * begins at text[at]. These patterns match at every position. */
 #include "tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -13,21 +13,21 @@ static uint8_t class_at(const char *text, size_t at, size_t *length) {
     return ht_unicode_class(ht_utf8_next(text + at, length));
 }
 
-/* End of the run of characters that have one of `classes`. */
+/* End of the run of characters with any of `classes`. */
 static size_t run_of(const char *text, size_t n, size_t at, uint8_t classes) {
     size_t length;
     while (at < n && (class_at(text, at, &length) & classes)) at += length;
     return at;
 }
 
-/* End of the run of characters that have none of `classes`. */
+/* End of the run of characters without any of `classes`. */
 static size_t run_without(const char *text, size_t n, size_t at, uint8_t classes) {
     size_t length;
     while (at < n && !(class_at(text, at, &length) & classes)) at += length;
     return at;
 }
 
-/* \s+(?!\S)|\s+ : a run of spaces without its last one when something follows and it has more than one. */
+/* \s+(?!\S)|\s+ : a run of spaces, without its last one if the run is longer than one and followed by text. */
 static size_t scan_spaces(const char *text, size_t n, size_t at) {
     size_t end = at, last = at, length;
     while (end < n && (class_at(text, end, &length) & SPACE)) {
@@ -45,7 +45,7 @@ static size_t scan_contraction(const char *text, size_t n, size_t at) {
     return a == 's' || a == 't' || a == 'm' || a == 'd' ? at + 2 : at;
 }
 
-/* The same in any case; without regard to case the long s (U+017F) is an s. */
+/* Contractions in any case; case-insensitively U+017F (long s) equals s. */
 static size_t scan_contraction_any_case(const char *text, size_t n, size_t at) {
     if (n - at < 2) return at;
     if (n - at > 2 && memcmp(text + at + 1, "\xC5\xBF", 2) == 0) return at + 3;
@@ -69,7 +69,7 @@ size_t ht_scan_gpt2(const char *text, size_t n, size_t at) {
     return scan_spaces(text, n, at);
 }
 
-/* \s*[\r\n]+ : up to the last line break in the run of spaces; `at` when there is none. */
+/* \s*[\r\n]+ : up to the last line break within the run of spaces; `at` if there is none. */
 static size_t scan_line_breaks(const char *text, size_t n, size_t at) {
     size_t end = at, length;
     for (size_t i = at; i < n && (class_at(text, i, &length) & SPACE); i += length)
@@ -82,9 +82,12 @@ static size_t skip_line_breaks(const char *text, size_t n, size_t at) {
     return at;
 }
 
-/* The family of patterns that Llama 3 began:
- * (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[word]+|\p{N}{1,digits}| ?[^\s[word]\p{N}]+[\r\n]*|\s*[\r\n]+|
- * \s+(?!\S)|\s+   where word is \p{L}, or \p{L}\p{M} */
+/* Llama 3's pattern and its variants:
+ *
+ *   (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[word]+|\p{N}{1,digits}| ?[^\s[word]\p{N}]+[\r\n]*|\s*[\r\n]+|
+ *   \s+(?!\S)|\s+
+ *
+ * where word is \p{L}, or \p{L}\p{M} */
 static size_t scan_llama3(const char *text, size_t n, size_t at, int digits, uint8_t word) {
     if (text[at] == '\'') {
         size_t end = scan_contraction_any_case(text, n, at);

@@ -1,4 +1,4 @@
-/* Added tokens in a text: found before anything else, the longest at each place, left to right. */
+/* Added tokens: leftmost-longest matches of a trie over the text, before all other stages. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -62,7 +62,7 @@ void ht_trie_free(ht_trie *trie) {
     *trie = (ht_trie){0};
 }
 
-/* The longest added token that begins at text[at], or -1; *end is where it ends. */
+/* Index of the longest added token at text[at], or -1; *end is the match's end. */
 static int32_t longest_at(const ht_trie *trie, const char *text, size_t n, size_t at, size_t *end) {
     int32_t node = trie->root[(unsigned char)text[at]], best = -1;
     for (size_t i = at + 1; node >= 0; i++) {
@@ -76,12 +76,12 @@ static int32_t longest_at(const ht_trie *trie, const char *text, size_t n, size_
     return best;
 }
 
-/* \w: alphabetic characters, marks, decimal digits, connectors and joiners. */
+/* \w of the reference's regex: alphabetic characters, marks, decimal digits, connectors, joiners. */
 static bool is_word_char(uint32_t c) {
     if (c == 0x200C || c == 0x200D) return true;
     if ((c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
         (c >= 0x1F170 && c <= 0x1F189))
-        return true; /* circled and squared letters: symbols by category, alphabetic all the same */
+        return true; /* circled and squared letters: category symbol, but alphabetic */
     utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)c);
     return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC;
 }
@@ -118,9 +118,8 @@ static void report(const ht_added *token, int32_t value, const char *text, size_
     *done = end;
 }
 
-/* What follows from matching being leftmost-longest and not overlapping, as in the reference: a match that is then
- * discarded (not a single word, or special tokens are to be read as text) still takes up its place; spaces taken by
- * rstrip may hold the next match. */
+/* As in Hugging Face `tokenizers`, a match that is rejected afterwards (single_word, or special tokens as plain text)
+ * still consumes its text, and spaces consumed by rstrip may contain the next match. */
 void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text, size_t n, bool parse_special,
                    ht_part_fn *fn, void *user) {
     size_t done = 0;

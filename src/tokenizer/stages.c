@@ -1,4 +1,4 @@
-/* Tokenizer stages: the small constructors that both loaders use, and the completion at the end. */
+/* Tokenizer stages: constructors shared by both loaders, and the final derivation of lookup tables. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
@@ -76,7 +76,7 @@ ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from
 }
 
 ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t n, ht_error *err) {
-    if ((t->n_added & (t->n_added - 1)) == 0) { /* at each power of two the array doubles */
+    if ((t->n_added & (t->n_added - 1)) == 0) { /* capacity doubles at each power of two */
         size_t capacity = t->n_added ? t->n_added * 2 : 1;
         ht_added *added = realloc(t->added, capacity * sizeof *added);
         if (!added) return ht_fail_memory(err, capacity * sizeof *added, "added tokens");
@@ -98,7 +98,7 @@ ht_status ht_append_id(int32_t **list, size_t *n, int32_t id, ht_error *err) {
     return HT_OK;
 }
 
-typedef struct merge_part { /* one of the three tokens of a merge */
+typedef struct merge_part { /* left, right or merged token of a merge */
     const char *text;
     size_t n;
     uint64_t hash;
@@ -151,7 +151,7 @@ ht_status ht_add_merges(ht_tokenizer *t, const ht_merge_text *texts, size_t n, h
     return st;
 }
 
-/* The tokens that single bytes and ASCII characters begin as. */
+/* Finds the tokens of single bytes and ASCII characters, the initial symbols. */
 static void find_symbols(ht_tokenizer *t) {
     for (int byte = 0; byte < 256; byte++) {
         ht_text spelled = {0};
@@ -169,30 +169,30 @@ static void find_symbols(ht_tokenizer *t) {
     if (t->unk_text) t->unk = ht_vocab_find(&t->vocab, t->unk_text, strlen(t->unk_text));
 }
 
-/* Notes the bytes that a token has directly before a U+2581. */
-static void note_joints(ht_tokenizer *t, int32_t id) {
+/* Marks the bytes that precede a U+2581 within the token. */
+static void mark_joins(ht_tokenizer *t, int32_t id) {
     const char *text = ht_vocab_text(&t->vocab, id);
-    size_t n = t->vocab.length[id], after_space = 0; /* where the last U+2581 ended */
+    size_t n = t->vocab.length[id], after_space = 0; /* end of the last U+2581 */
     for (size_t i = 0; i + 3 <= n; i++) {
         if (memcmp(text + i, "\xE2\x96\x81", 3) != 0) continue;
-        if (i > 0 && i != after_space) t->joins_space[(unsigned char)text[i - 1]] = true;
+        if (i > 0 && i != after_space) t->joins_metaspace[(unsigned char)text[i - 1]] = true;
         after_space = i + 3;
     }
 }
 
-/* May the model be given words one by one? Where a byte is before a U+2581 in no token that a merge can produce, no merge
- * reaches over that place. */
-static bool words_stand_apart(ht_tokenizer *t) {
+/* Whether text may be split into words before the model: a merge can only cross a U+2581 behind a byte that precedes
+ * one in some mergeable token (joins_metaspace). */
+static bool can_split_words(ht_tokenizer *t) {
     if (t->byte_level || t->ignore_merges || ht_vocab_find(&t->vocab, "\xE2\x96\x81", 3) < 0) return false;
     if (t->merges.order) {
         for (int32_t id = 0; id < t->vocab.n; id++)
-            if (ht_vocab_has(&t->vocab, id) && t->merges.order[id] != HT_NO_ORDER) note_joints(t, id);
+            if (ht_vocab_has(&t->vocab, id) && t->merges.order[id] != HT_NO_ORDER) mark_joins(t, id);
     } else
-        for (int32_t i = 0; i < t->merges.n; i++) note_joints(t, t->merges.product[i]);
+        for (int32_t i = 0; i < t->merges.n; i++) mark_joins(t, t->merges.product[i]);
     return true;
 }
 
-/* Added tokens that match after the normalizer are looked for in their normalised form. */
+/* Added tokens with `normalized` are matched by their normalised form. */
 static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
     ht_text text = {0}, scratch = {0};
     ht_regex_work *regex = NULL;
@@ -215,8 +215,8 @@ static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
     return st;
 }
 
-/* Of several added tokens with one id the last one counts, in the place of the first. */
-static ht_status drop_repeated(ht_tokenizer *t, ht_error *err) {
+/* Of added tokens with one id, keeps the last, at the position of the first. */
+static ht_status drop_duplicates(ht_tokenizer *t, ht_error *err) {
     int32_t *place = malloc(((size_t)t->vocab.n + 1) * sizeof *place);
     if (!place) return ht_fail_memory(err, (size_t)t->vocab.n * sizeof *place, "added tokens");
     memset(place, -1, ((size_t)t->vocab.n + 1) * sizeof *place);
@@ -236,7 +236,7 @@ static ht_status drop_repeated(ht_tokenizer *t, ht_error *err) {
 }
 
 static ht_status finish_added(ht_tokenizer *t, ht_error *err) {
-    ht_status st = drop_repeated(t, err);
+    ht_status st = drop_duplicates(t, err);
     if (st) return st;
     t->flags = calloc((size_t)t->vocab.n + 1, 1);
     if (!t->flags) return ht_fail_memory(err, (size_t)t->vocab.n, "token flags");
@@ -251,6 +251,6 @@ static ht_status finish_added(ht_tokenizer *t, ht_error *err) {
 ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err) {
     find_symbols(t);
     t->byte_level = t->n_pre && t->pre[t->n_pre - 1].kind == HT_PRE_BYTE_LEVEL;
-    t->words_apart = words_stand_apart(t);
+    t->split_words = can_split_words(t);
     return finish_added(t, err);
 }

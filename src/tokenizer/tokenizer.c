@@ -1,4 +1,4 @@
-/* Tokenizer queries and release, as its users see it. */
+/* Tokenizer queries and destruction (hearth/tokenizer.h). */
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>

@@ -12,7 +12,7 @@ uint8_t ht_unicode_class_far(uint32_t c) {
     return 0;
 }
 
-/* The alphabet: printable bytes of Latin-1 stand for themselves, the 68 others take U+0100 onwards in order. */
+/* GPT-2 byte alphabet: printable Latin-1 bytes map to themselves, the other 68 to U+0100 onwards in order. */
 static bool is_own_char(uint32_t c) { return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xFF && c != 0xAD); }
 
 uint32_t ht_char_of_byte(unsigned char byte) {
@@ -46,7 +46,7 @@ typedef struct code_points {
 } code_points;
 
 static bool decompose(const char *text, size_t n, utf8proc_option_t options, code_points *out) {
-    enum { MOST = 32 }; /* no character decomposes into more than 18 */
+    enum { MOST = 32 }; /* code points; the longest decomposition has 18 */
     for (size_t i = 0, length; i < n; i += length) {
         utf8proc_int32_t c = (utf8proc_int32_t)ht_utf8_next(text + i, &length);
         if (out->capacity - out->n < MOST) {
@@ -65,15 +65,15 @@ static bool decompose(const char *text, size_t n, utf8proc_option_t options, cod
 
 static int combining_class(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
 
-/* Sorts each run of marks by combining class, keeping the order within a class. utf8proc_map does so by exchanging
- * neighbours, which takes a minute for a text of marks alone; here each class is gathered in turn. */
+/* Canonical ordering: a stable counting sort of each run of marks by combining class. utf8proc_map swaps neighbours
+ * instead, quadratic in the length of a run (a minute for a text of marks alone). */
 static bool order_marks(code_points *p) {
     utf8proc_int32_t *sorted = malloc((p->n + 1) * sizeof *sorted);
     if (!sorted) return false;
     for (size_t begin = 0, end; begin < p->n; begin = end) {
         for (end = begin; end < p->n && combining_class(p->c[end]);) end++;
         if (end - begin > 1) {
-            size_t place[257] = {0}; /* where the next mark of each class goes */
+            size_t place[257] = {0}; /* next output position of each class */
             for (size_t i = begin; i < end; i++) place[combining_class(p->c[i]) + 1]++;
             for (int k = 1; k < 257; k++) place[k] += place[k - 1];
             for (size_t i = begin; i < end; i++) sorted[place[combining_class(p->c[i])]++] = p->c[i];
@@ -99,7 +99,7 @@ static ht_status normalize_run(ht_normal_form form, const char *text, size_t n, 
     return made < 0 ? ht_fail(err, HT_ERR_INTERNAL, "Unicode normalisation failed: %s", utf8proc_errmsg(made)) : HT_OK;
 }
 
-/* No code point below these takes part in the form: it neither changes nor composes with what precedes it. */
+/* First code point that may change in the form or compose with its predecessor; all lower ones are inert. */
 static uint32_t inert_below(ht_normal_form form) { return form == HT_NFC ? 0x300 : 0x80; }
 
 static bool is_newer_mark(uint32_t c) {
@@ -114,11 +114,11 @@ static bool is_newer_mark(uint32_t c) {
     return low < ht_unicode_n_newer_marks && c >= ht_unicode_newer_marks[low].begin;
 }
 
-/* Only the stretches around characters that can change go through utf8proc: from the last inert character before them
- * (a base that a mark may compose with) to the next inert one. A newer mark is inert and no base either. */
+/* Normalises only the spans around characters that may change: from the inert character before (a base to compose with)
+ * to the next inert one. Newer marks are inert, but no base. */
 ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err) {
     uint32_t limit = inert_below(form);
-    size_t done = 0, base = 0; /* base: where a stretch that begins now would begin */
+    size_t done = 0, base = 0; /* base: start of the span if one began here */
     for (size_t i = 0, length; i < n;) {
         uint32_t c = ht_utf8_next(text + i, &length);
         if (c < limit || is_newer_mark(c)) {
@@ -144,7 +144,7 @@ ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, 
 void ht_unicode_lowercase(const char *text, size_t n, ht_text *out) {
     for (size_t i = 0, length; i < n; i += length) {
         uint32_t c = ht_utf8_next(text + i, &length);
-        if (c == 0x130) /* the one character whose lower case is two */
+        if (c == 0x130) /* U+0130: the only character with a two-character lower case */
             ht_text_append_str(out, "i\xCC\x87");
         else
             ht_text_append_utf8(out, (uint32_t)utf8proc_tolower((utf8proc_int32_t)c));

@@ -1,5 +1,5 @@
-/* Unicode as the reference tokenizers see it: character classes from a generated table (tools/unicode_tables.py), the
- * GPT-2 byte alphabet, and normal forms through utf8proc. Text here is always valid UTF-8. */
+/* Unicode as Hugging Face `tokenizers` sees it: character classes from a generated table (tools/unicode_tables.py), the
+ * GPT-2 byte alphabet, normal forms by utf8proc. All text must be valid UTF-8. */
 #ifndef HT_TOKENIZER_UNICODE_H
 #define HT_TOKENIZER_UNICODE_H
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bits of a class; the generator writes them in this order. */
+/* Character class bits, in the order of the generator. */
 enum {
     HT_CLASS_LETTER = 1,
     HT_CLASS_NUMBER = 2,
@@ -19,9 +19,8 @@ enum {
     HT_CLASS_PUNCTUATION = 8,
     HT_CLASS_SYMBOL = 16,
     HT_CLASS_SPACE = 32,
-    HT_CLASS_DIGIT = 64, /* what the Digits pre-tokenizer splits off: a newer Unicode than HT_CLASS_NUMBER */
-    HT_CLASS_PUNCT_STEP =
-        128 /* what the Punctuation pre-tokenizer splits off: ASCII punctuation and an older Unicode */
+    HT_CLASS_DIGIT = 64,      /* of the Digits pre-tokenizer: a newer Unicode version than HT_CLASS_NUMBER */
+    HT_CLASS_PUNCT_STEP = 128 /* of the Punctuation pre-tokenizer: ASCII punctuation, and an older Unicode version */
 };
 
 typedef struct ht_unicode_range {
@@ -34,7 +33,7 @@ extern const uint16_t ht_unicode_page[HT_UNICODE_TABLE_END / 64];
 extern const uint8_t ht_unicode_class_table[][64];
 extern const ht_unicode_range ht_unicode_far[];
 extern const size_t ht_unicode_n_far;
-/* Marks that utf8proc moves or composes and the reference normalizers, whose Unicode is older, do not. */
+/* Marks newer than the Unicode version of the reference normalizers: utf8proc would reorder or compose them. */
 extern const ht_unicode_range ht_unicode_newer_marks[];
 extern const size_t ht_unicode_n_newer_marks;
 
@@ -45,7 +44,7 @@ static inline uint8_t ht_unicode_class(uint32_t c) {
     return ht_unicode_class_far(c);
 }
 
-/* Decodes one code point of valid UTF-8 without checking. */
+/* Decodes one code point; the text must be valid UTF-8. */
 static inline uint32_t ht_utf8_next(const char *text, size_t *length) {
     const unsigned char *s = (const unsigned char *)text;
     if (s[0] < 0x80) {
@@ -64,15 +63,16 @@ static inline uint32_t ht_utf8_next(const char *text, size_t *length) {
     return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3F) << 12 | (uint32_t)(s[2] & 0x3F) << 6 | (s[3] & 0x3F);
 }
 
-/* The byte that a character of the GPT-2 alphabet stands for, or -1; and the character of a byte (0x21 to 0x143). */
+/* Byte of a character of the GPT-2 byte alphabet, or -1. */
 int ht_byte_of_char(uint32_t c);
+/* Character of a byte in the GPT-2 byte alphabet: 0x21 to 0x143. */
 uint32_t ht_char_of_byte(unsigned char byte);
 
 typedef enum ht_normal_form { HT_NFC, HT_NFD, HT_NFKC, HT_NFKD } ht_normal_form;
 
 /* Appends the normal form of n bytes to `out`. */
 ht_status ht_unicode_normalize(ht_normal_form form, const char *text, size_t n, ht_text *out, ht_error *err);
-/* Appends the full lower-case mapping. */
+/* Appends the text in lower case, by full case mapping. */
 void ht_unicode_lowercase(const char *text, size_t n, ht_text *out);
 /* Appends the text with invalid sequences replaced by U+FFFD. */
 void ht_unicode_repair(const char *text, size_t n, ht_text *out);

@@ -29,7 +29,7 @@ uint64_t ht_hash_bytes(const char *text, size_t n) {
 
 static ht_status reserve_ids(ht_vocab *v, int32_t n, ht_error *err) {
     if (n <= v->capacity) return HT_OK;
-    size_t bytes = (size_t)n * sizeof(uint32_t); /* n is at most HT_MAX_VOCAB or an array in a file */
+    size_t bytes = (size_t)n * sizeof(uint32_t); /* n is bounded by HT_MAX_VOCAB or by the file size */
     uint32_t *begin = realloc(v->begin, bytes);
     if (begin) v->begin = begin;
     uint32_t *length = begin ? realloc(v->length, bytes) : NULL;
@@ -96,7 +96,7 @@ ht_status ht_vocab_index(ht_vocab *v, ht_error *err) {
     v->slots = ht_pages_zeroed(size, sizeof *v->slots);
     if (!v->slots) return ht_fail_memory(err, size * sizeof *v->slots, "vocabulary index");
     v->mask = size - 1;
-    /* A batch at a time, so that the slots, which lie anywhere, are fetched together. */
+    /* Inserts in batches, so that the cache misses of the hash slots overlap. */
     enum { BATCH = 32 };
     uint64_t hash[BATCH];
     for (int32_t first = 0; first < v->n; first += BATCH) {

@@ -1,4 +1,4 @@
-/* A vocabulary: token texts in one arena, and an open-addressing index from text to id. */
+/* Vocabulary: token texts in one arena, and a hash index (open addressing) from text to id. */
 #ifndef HT_TOKENIZER_VOCAB_H
 #define HT_TOKENIZER_VOCAB_H
 
@@ -8,27 +8,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Ids are packed into 21 bits by the merge table. */
+/* The merge table packs an id into 21 bits. */
 #define HT_MAX_VOCAB (1 << 21)
 
 typedef struct ht_vocab {
-    char *arena; /* every text is followed by a NUL */
+    char *arena; /* texts, each followed by a NUL */
     size_t arena_size, arena_capacity;
-    uint32_t *begin, *length; /* [n]; begin is HT_NO_TOKEN for ids that no token has */
+    uint32_t *begin, *length; /* [n]: arena range; begin is HT_NO_TOKEN for ids without a token */
     int32_t n;
     int32_t capacity;
     uint32_t longest; /* bytes of the longest token */
-    uint64_t *slots;  /* hash's upper half, id + 1; 0 when free */
+    uint64_t *slots;  /* upper half of the hash, id + 1; 0: free */
     size_t mask;
 } ht_vocab;
 
 #define HT_NO_TOKEN UINT32_MAX
 
-/* Makes room for n tokens of about `bytes` bytes in all, to save growing. */
+/* Reserves capacity for n tokens of about `bytes` bytes in total. */
 ht_status ht_vocab_reserve(ht_vocab *v, int32_t n, size_t bytes, ht_error *err);
-/* Gives `id` its text (a second time: replaces it). Grows the vocabulary as needed; ids in between stay empty. */
+/* Sets or replaces the text of `id`, growing the vocabulary; skipped ids stay without a token. */
 ht_status ht_vocab_set(ht_vocab *v, int32_t id, const char *text, size_t n, ht_error *err);
-/* Builds the index; of two ids with one text, the later one is found. */
+/* Builds the index; of ids with equal text the last is found. */
 ht_status ht_vocab_index(ht_vocab *v, ht_error *err);
 void ht_vocab_free(ht_vocab *v);
 
@@ -38,14 +38,14 @@ static inline bool ht_vocab_has(const ht_vocab *v, int32_t id) {
 }
 static inline const char *ht_vocab_text(const ht_vocab *v, int32_t id) { return v->arena + v->begin[id]; }
 
-/* Warns that a special id of a file is ignored, as one outside the vocabulary. */
+/* Logs that a special id outside the vocabulary is ignored. */
 void ht_vocab_warn_outside(const char *file, const char *key, int64_t id, int64_t n_vocab);
 
 /* A 64-bit hash of a short text. */
 uint64_t ht_hash_bytes(const char *text, size_t n);
 
-/* Finding many tokens at once, in three rounds over all of them, so that the memory accesses of one overlap with those of
- * the others: hash and prefetch, peek, find. */
+/* Batched lookup in three passes over all tokens, so that their cache misses overlap: hash and prefetch, peek,
+ * find_hashed. */
 static inline void ht_vocab_prefetch(const ht_vocab *v, uint64_t hash) {
     __builtin_prefetch(&v->slots[(size_t)hash & v->mask]);
 }
