@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A signal handler may set `cancelled`, but may not wake anybody: so those who wait look at it now and then. */
-enum { LOOK_NS = 20000000 };
+/* Polling interval of `cancelled`: a signal handler may set the flag, but may not signal a condition variable. */
+enum { POLL_NS = 20000000 };
 
-/* A thread that waits, on its stack. A freed slot goes to the first one by name, so that nobody who comes later can be
- * quicker. */
+/* A waiting thread, on its stack. A freed slot is handed to the first waiter directly, so that a later caller cannot
+ * overtake it. */
 typedef struct waiter {
-    pthread_cond_t turn;
+    pthread_cond_t granted;
     bool has_slot;
     struct waiter *next;
 } waiter;
@@ -24,7 +24,7 @@ struct ht_admission {
     waiter *first, *last;
 };
 
-/* The slots this thread holds, the newest first. */
+/* Slots of this thread, innermost first. */
 static _Thread_local ht_admission_slot *held;
 
 ht_status ht_admission_new(int32_t n, ht_admission **out, ht_error *err) {
@@ -50,16 +50,16 @@ int32_t ht_admission_waiting(ht_admission *s) {
     return n;
 }
 
-static void wait_a_while(ht_admission *s, waiter *w) {
+static void wait_one_interval(ht_admission *s, waiter *w) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_NS;
+    until.tv_nsec += POLL_NS;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&w->turn, &s->lock, &until);
+    pthread_cond_timedwait(&w->granted, &s->lock, &until);
 }
 
-static void put_last(ht_admission *s, waiter *w) {
+static void append_waiter(ht_admission *s, waiter *w) {
     if (s->last)
         s->last->next = w;
     else
@@ -68,7 +68,7 @@ static void put_last(ht_admission *s, waiter *w) {
     s->waiting++;
 }
 
-static void take_out(ht_admission *s, waiter *w) {
+static void remove_waiter(ht_admission *s, waiter *w) {
     waiter **at = &s->first, *before = NULL;
     while (*at != w) {
         before = *at;
@@ -79,9 +79,9 @@ static void take_out(ht_admission *s, waiter *w) {
     s->waiting--;
 }
 
-/* With the lock held. */
-static bool wait_for_turn(ht_admission *s, const _Atomic bool *cancelled) {
-    if (s->free > 0) { /* then nobody waits */
+/* Called with the lock held. */
+static bool acquire_slot(ht_admission *s, const _Atomic bool *cancelled) {
+    if (s->free > 0) { /* free slots imply an empty queue */
         s->free--;
         return true;
     }
@@ -89,12 +89,12 @@ static bool wait_for_turn(ht_admission *s, const _Atomic bool *cancelled) {
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&w.turn, &clock);
+    pthread_cond_init(&w.granted, &clock);
     pthread_condattr_destroy(&clock);
-    put_last(s, &w);
-    while (!w.has_slot && !(cancelled && atomic_load(cancelled))) wait_a_while(s, &w);
-    if (!w.has_slot) take_out(s, &w);
-    pthread_cond_destroy(&w.turn);
+    append_waiter(s, &w);
+    while (!w.has_slot && !(cancelled && atomic_load(cancelled))) wait_one_interval(s, &w);
+    if (!w.has_slot) remove_waiter(s, &w);
+    pthread_cond_destroy(&w.granted);
     return w.has_slot;
 }
 
@@ -104,7 +104,7 @@ ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_
     bool got = slot->shared;
     if (!got) {
         pthread_mutex_lock(&s->lock);
-        got = wait_for_turn(s, cancelled);
+        got = acquire_slot(s, cancelled);
         pthread_mutex_unlock(&s->lock);
     }
     if (!got)
@@ -120,9 +120,9 @@ void ht_admission_leave(ht_admission_slot *slot) {
     pthread_mutex_lock(&s->lock);
     waiter *w = s->first;
     if (w) {
-        take_out(s, w);
+        remove_waiter(s, w);
         w->has_slot = true;
-        pthread_cond_signal(&w->turn);
+        pthread_cond_signal(&w->granted);
     } else {
         s->free++;
     }

@@ -1,5 +1,5 @@
-/* Admission of calls that compute on a model at once: a fixed number of slots, given out in the order in which they
- * were asked for. More calls would not make the machine faster, but each of them slower. Thread-safe. */
+/* Admission control: a FIFO semaphore that limits the calls computing on a model at once, as more calls would only slow
+ * each other down. Thread-safe. */
 #ifndef HT_MODELS_ADMISSION_H
 #define HT_MODELS_ADMISSION_H
 
@@ -11,25 +11,24 @@
 
 typedef struct ht_admission ht_admission;
 
-/* n slots, 1 or more. */
+/* A semaphore of n >= 1 slots. */
 ht_status ht_admission_new(int32_t n, ht_admission **out, ht_error *err);
-void ht_admission_free(ht_admission *s); /* NULL is fine; no slot may be held */
+void ht_admission_free(ht_admission *s); /* NULL is fine; every slot must have been left */
 
 int32_t ht_admission_count(const ht_admission *s);
 int32_t ht_admission_waiting(ht_admission *s); /* threads in ht_admission_enter */
 
-/* A slot held by a thread; lives on its stack between enter and leave. */
+/* A thread's slot, on its stack from enter to leave. */
 typedef struct ht_admission_slot {
     ht_admission *of;
-    bool shared; /* the thread held one already, outside of this call, and goes on with it */
+    bool shared; /* nested: the thread already has a slot of this semaphore */
     struct ht_admission_slot *outer;
 } ht_admission_slot;
 
-/* Waits for a slot. A thread that holds one of these slots already (a callback of a call that uses the model itself) gets it
- * once more, as it would wait for itself otherwise. HT_ERR_CANCELLED when *cancelled (NULL: never) became true meanwhile;
- * then there is nothing to leave. */
+/* Waits for a slot in FIFO order. Reentrant: a thread that already has one (a callback that uses the model) does not
+ * wait. HT_ERR_CANCELLED once *cancelled is true (NULL: never); then leave must not be called. */
 ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_admission_slot *slot, ht_error *err);
-/* On the thread that entered, the last one entered first. */
+/* Releases a slot: on the entering thread, in reverse order of entry. */
 void ht_admission_leave(ht_admission_slot *slot);
 
 #endif

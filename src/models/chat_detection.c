@@ -13,7 +13,8 @@ const char *ht_model_chat_format(int i) {
     return ht_template_format(i, &name, NULL, NULL) ? name : NULL;
 }
 
-/* Ends of turns and of texts. Gemma's GGUF files list only <eos>, though every answer ends with <end_of_turn>. */
+/* End-of-turn and end-of-text tokens. Needed since Gemma's GGUF files list only <eos>, while answers end with
+ * <end_of_turn>. */
 static const char *const endings[] = {
     "<end_of_turn>",   "<turn|>",
     "<|im_end|>",      "<|eot_id|>",
@@ -21,7 +22,7 @@ static const char *const endings[] = {
     "<|end_of_text|>", "<\357\275\234end\342\226\201of\342\226\201sentence\357\275\234>"};
 enum { N_ENDINGS = sizeof endings / sizeof *endings };
 
-/* A GGUF file's own vocabulary comes before a tokenizer.json beside it; a chat template that it lacks may lie there. */
+/* A GGUF's own vocabulary precedes a tokenizer.json beside it; a missing chat template is read from the directory. */
 static ht_status from_gguf(const ht_checkpoint_files *c, ht_tokenizer **out, ht_error *err) {
     ht_status status = ht_tokenizer_from_gguf(c->gguf, c->name, out, err);
     if (!status && c->directory) status = ht_tokenizer_find_template(*out, c->directory, err);
@@ -50,7 +51,7 @@ const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c) {
 ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_template *out, ht_error *err) {
     const char *text = ht_tokenizer_chat_template(t), *name, *opening;
     bool bos;
-    /* A template in none of the formats is not to be replaced by another one. */
+    /* An unknown template is not replaced by a guess from the vocabulary. */
     if (text) return ht_template_read(text, out, err);
     *out = (ht_template){0};
     for (int i = 0; !out->format && ht_template_format(i, &name, &opening, &bos); i++)

@@ -23,13 +23,13 @@ static bool ends_with(const char *s, const char *end) {
     return n >= m && !strcmp(s + n - m, end);
 }
 
-/* What a directory holds. A GGUF file whose name begins with "mmproj" is a vision tower, not a model. */
+/* Weight files of a directory. GGUF files named "mmproj*" are vision towers and not counted. */
 typedef struct contents {
     int n_gguf, n_safetensors;
     char gguf[256];
 } contents;
 
-/* Whether two files are parts of one model. */
+/* Whether two GGUF files are parts of one model. */
 static bool same_model(const char *a, const char *b) {
     int number, count, other_count;
     size_t prefix, other_prefix;
@@ -38,7 +38,7 @@ static bool same_model(const char *a, const char *b) {
            prefix == other_prefix && !memcmp(a, b, prefix);
 }
 
-static ht_status look_inside(const char *path, contents *out, ht_error *err) {
+static ht_status list_weights(const char *path, contents *out, ht_error *err) {
     *out = (contents){0};
     DIR *dir = opendir(path);
     if (!dir) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
@@ -69,7 +69,7 @@ static ht_status read_text(const char *directory, const char *name, char **text,
     return status;
 }
 
-static ht_status look_for(const char *directory, const char *name, bool *found, ht_error *err) {
+static ht_status find_file(const char *directory, const char *name, bool *found, ht_error *err) {
     char *path = ht_path_join(directory, name);
     if (!path) return ht_fail_memory(err, strlen(directory) + strlen(name) + 2, "a path");
     *found = ht_path_exists(path);
@@ -77,7 +77,7 @@ static ht_status look_for(const char *directory, const char *name, bool *found, 
     return HT_OK;
 }
 
-/* Names differ by how deep the text model sits in the checkpoint. */
+/* Finds the tensor prefix of the text model, which multimodal checkpoints nest deeper, and the output head. */
 static void find_prefix(ht_checkpoint_files *c) {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
     static const char *const heads[] = {"lm_head.weight", "language_model.lm_head.weight",
@@ -93,7 +93,7 @@ static void find_prefix(ht_checkpoint_files *c) {
         if (ht_checkpoint_find(c, heads[i], &t)) c->head = heads[i];
 }
 
-/* A way that cannot be read is refused when the configuration is asked for. */
+/* Reads quantization_config; its errors are reported by ht_checkpoint_config. */
 static ht_status read_quantized(ht_checkpoint_files *c, ht_error *err) {
     json_t *root;
     ht_status status = ht_json_parse(c->config_text, c->config_size, "config.json", &root, err);
@@ -107,12 +107,12 @@ static ht_status read_quantized(ht_checkpoint_files *c, ht_error *err) {
 static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     c->name = "config.json";
     bool has_config = false, has_generation = false;
-    ht_status status = look_for(c->path, "config.json", &has_config, err);
+    ht_status status = find_file(c->path, "config.json", &has_config, err);
     if (status) return status;
     if (!has_config)
         return ht_fail(err, HT_ERR_FORMAT, "%s: there are weights but no config.json beside them", c->path);
     status = read_text(c->path, "config.json", &c->config_text, &c->config_size, err);
-    if (!status) status = look_for(c->path, "generation_config.json", &has_generation, err);
+    if (!status) status = find_file(c->path, "generation_config.json", &has_generation, err);
     if (!status && has_generation)
         status = read_text(c->path, "generation_config.json", &c->generation_text, &c->generation_size, err);
     if (!status) status = read_quantized(c, err);
@@ -123,7 +123,9 @@ static ht_status open_safetensors(ht_checkpoint_files *c, ht_error *err) {
     return status ? status : ht_nvfp4_open(c, err);
 }
 
-static bool is_it(const contents *c, const char *name) { return !strcmp(c->gguf, name) || same_model(c->gguf, name); }
+static bool is_listed_model(const contents *c, const char *name) {
+    return !strcmp(c->gguf, name) || same_model(c->gguf, name);
+}
 
 static char *directory_of(const char *path) {
     size_t n = strlen(path) - strlen(ht_base_name(path));
@@ -135,13 +137,14 @@ static ht_status open_any(const char *path, ht_checkpoint_files *c, ht_error *er
     if (!ht_path_is_directory(path)) {
         c->path = strdup(path);
         if (!c->path || !(c->directory = directory_of(path))) return ht_fail_memory(err, strlen(path) + 1, "a path");
-        if (look_inside(c->directory, &inside, NULL) || inside.n_gguf != 1 || !is_it(&inside, ht_base_name(path))) {
+        if (list_weights(c->directory, &inside, NULL) || inside.n_gguf != 1 ||
+            !is_listed_model(&inside, ht_base_name(path))) {
             free(c->directory);
             c->directory = NULL;
         }
         return open_gguf(c, err);
     }
-    ht_status status = look_inside(path, &inside, err);
+    ht_status status = list_weights(path, &inside, err);
     if (status) return status;
     if (inside.n_safetensors) {
         c->path = strdup(path);
@@ -189,7 +192,7 @@ static bool exists(const ht_checkpoint_files *c, const char *suffix) {
     return ht_safetensors_find(c->tensors, name) != NULL;
 }
 
-/* What ends the output, when a GGUF file does not say it: as the files beside it do. */
+/* Reads the EOS ids of a GGUF file without any from the JSON files beside it. */
 static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) {
     static const char *const names[] = {"generation_config.json", "config.json"};
     ht_status status = HT_OK;
@@ -197,7 +200,7 @@ static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) 
         bool found = false;
         char *text;
         size_t size;
-        status = look_for(directory, names[i], &found, err);
+        status = find_file(directory, names[i], &found, err);
         if (status || !found) continue;
         status = read_text(directory, names[i], &text, &size, err);
         if (status) return status;
@@ -207,8 +210,8 @@ static ht_status find_eos(const char *directory, ht_config *out, ht_error *err) 
     return status;
 }
 
-/* A head may be there although the configuration ties it: then it is the head, unless it is the same. Fine-tuned models
- * come with a config.json that has not noticed. (In MLX's form the configuration alone counts, as in mlx-lm.) */
+/* Unties the head when the checkpoint has an output head that differs from the embedding: fine-tuned models come with a
+ * config.json that still says tied. MLX-quantised tensors are not compared: config.json decides, as in mlx-lm. */
 static ht_status untie(const ht_checkpoint_files *c, ht_config *config, ht_error *err) {
     enum { PIECE = 1 << 16 };
     char name[128];

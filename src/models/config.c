@@ -24,7 +24,7 @@ void ht_config_slide_by_pattern(ht_config *c, int64_t pattern) {
 }
 
 static ht_status check_sizes(const ht_config *c, const char *file, ht_error *err) {
-    /* Bounds far above any real model: products of two sizes stay within an int64_t. */
+    /* Upper bounds far above any real model, so that products of two sizes fit an int64_t. */
     const struct {
         const char *what;
         int64_t value, most;
@@ -75,7 +75,7 @@ static ht_status check_experts(const ht_config *c, const char *file, ht_error *e
     return HT_OK;
 }
 
-/* The window, and that layers which share keys and values agree on what these are. */
+/* Checks the window, and that layers sharing K and V agree on their shape. */
 static ht_status check_sharing(const ht_config *c, const char *file, ht_error *err) {
     bool slides = false;
     for (int64_t i = 0; i < c->n_layers; i++) {

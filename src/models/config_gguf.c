@@ -1,5 +1,4 @@
-/* Configuration from GGUF metadata. Not everything is there: what the file leaves out comes from its tensors or the
- * family. */
+/* Configuration from GGUF metadata; missing fields come from the tensors or the family's defaults. */
 #include "base/error.h"
 #include "models/registry.h"
 #include "tokenizer/vocab.h"
@@ -46,7 +45,7 @@ static void read_layers(ht_config *c, ht_meta *m) {
     }
 }
 
-/* The embedding has the last word on the vocabulary: its rows are what ids index. */
+/* Vocabulary size: the embedding's rows are authoritative, as ids index them. */
 static void read_vocab(ht_config *c, ht_meta *m) {
     const ht_gguf_value *tokens = ht_gguf_find(m->gguf, "tokenizer.ggml.tokens");
     int64_t n_tokens = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
@@ -63,7 +62,7 @@ static void read_rope(ht_config *c, ht_meta *m) {
     char kind[48];
     ht_meta_string(m, "rope.scaling.type", kind, sizeof kind);
     r->factor = ht_meta_f64(m, "rope.scaling.factor", 0);
-    if (!*kind && ht_meta_has(m, "rope.scale_linear")) { /* the older spelling */
+    if (!*kind && ht_meta_has(m, "rope.scale_linear")) { /* older spelling */
         snprintf(kind, sizeof kind, "linear");
         r->factor = ht_meta_f64(m, "rope.scale_linear", 0);
     }
@@ -81,12 +80,12 @@ static void read_rope(ht_config *c, ht_meta *m) {
         if (value != 1)
             ht_meta_fail(m, HT_ERR_UNSUPPORTED, "`%s.%s` is %g, expected 1", m->architecture, ones[i], value);
     }
-    /* A llama3 scaling is in the file as the tensor rope_freqs.weight, one divisor per frequency. */
+    /* llama3 scaling is a tensor in GGUF: rope_freqs.weight, one divisor per frequency. */
     double local_theta = c->family->defaults.local_rope_theta;
     c->local_rope.theta = ht_meta_f64(m, "rope.freq_base_swa", local_theta > 0 ? local_theta : r->theta);
 }
 
-/* An EOS outside the vocabulary is warned of where the tokenizer is read, which needs it, too. */
+/* EOS ids outside the vocabulary are reported by the tokenizer loader. */
 static void read_eos(ht_config *c, ht_meta *m) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};

@@ -1,4 +1,4 @@
-/* Configuration from config.json and generation_config.json: every spelling of a field that checkpoints use. */
+/* Configuration from config.json and generation_config.json, in all spellings that checkpoints use. */
 #include "base/error.h"
 #include "formats/json.h"
 #include "models/quantized.h"
@@ -11,7 +11,7 @@
 
 static const char config_file[] = "config.json", generation_file[] = "generation_config.json";
 
-/* A token id, maybe outside any vocabulary: one that is too large to be read exactly becomes INT64_MAX, or INT64_MIN. */
+/* Reads a token id, saturating to INT64_MAX or INT64_MIN. */
 static bool read_id(const json_t *v, int64_t *id) {
     if (ht_json_whole(v, id)) return true;
     const double real = json_real_value(v);
@@ -19,7 +19,7 @@ static bool read_id(const json_t *v, int64_t *id) {
     return fabs(real) > 0x1p53;
 }
 
-/* A number or a list of numbers. */
+/* eos_token_id: a number or a list of numbers. */
 static void read_eos(ht_config *c, ht_json_reader *r, const json_t *object) {
     const char *key = "eos_token_id";
     const json_t *v = json_object_get(object, key);
@@ -46,7 +46,7 @@ static void read_partial_rotary(ht_rope_spec *rope, ht_json_reader *r, const jso
                      "`partial_rotary_factor` is %g; only heads that are rotated whole are supported", share);
 }
 
-/* One RoPE description: {"rope_type" or "type", "rope_theta", "factor", ...}. */
+/* Reads one RoPE object: {"rope_type" or "type", "rope_theta", "factor", ...}. */
 static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, int64_t context) {
     const char *kind = "default";
     if (!ht_json_str(r, o, "rope_type", &kind)) ht_json_str(r, o, "type", &kind);
@@ -74,9 +74,9 @@ static void read_rope(ht_rope_spec *rope, ht_json_reader *r, const json_t *o, in
     rope->no_truncate = !truncate;
 }
 
-/* rope_theta + rope_scaling, or the newer rope_parameters, flat or one per layer type. A scaling that is not given per
- * layer type is of the layers that see everything; the sliding ones have none. Of two flat ones rope_scaling is the one
- * that counts, and what stands beside it as original_max_position_embeddings goes before what is in it. */
+/* Reads rope_theta + rope_scaling, or the newer rope_parameters (flat, or one object per layer type). Scaling without a
+ * layer type applies to full-attention layers only. rope_scaling overrides a flat rope_parameters;
+ * original_max_position_embeddings beside it overrides the one inside. */
 static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
     ht_json_f64(r, o, "rope_theta", &c->rope.theta);
     ht_json_f64(r, o, "rope_local_base_freq", &c->local_rope.theta);
@@ -94,7 +94,7 @@ static void read_ropes(ht_config *c, ht_json_reader *r, const json_t *o) {
     if (!full) ht_json_f64(r, o, "original_max_position_embeddings", &c->rope.original_context);
 }
 
-/* Which layers slide, when the file says it layer by layer. */
+/* Reads layer_types: sliding or full attention per layer. */
 static void read_layer_types(ht_config *c, ht_json_reader *r, const json_t *o) {
     const json_t *list = ht_json_array(r, o, "layer_types");
     if (!list) return;
@@ -145,7 +145,7 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const h
     ht_json_i64(r, o, "intermediate_size", &c->feed_forward);
     ht_json_i64(r, o, "vocab_size", &c->vocab);
     ht_json_i64(r, o, "max_position_embeddings", &c->context);
-    /* Left out it is the class's number; null means as many as there are heads. */
+    /* Absent: the configuration class's default; null: n_heads. */
     bool is_null = json_is_null(json_object_get(o, "num_key_value_heads"));
     c->n_kv_heads = d->n_kv_heads && !is_null ? d->n_kv_heads : c->n_heads;
     ht_json_i64(r, o, "num_key_value_heads", &c->n_kv_heads);
@@ -159,7 +159,7 @@ static void read_sizes(ht_config *c, ht_json_reader *r, const json_t *o, const h
                 (long long)rows, (long long)c->n_heads);
         c->head_dim = rows / c->n_heads;
     }
-    /* Checked here, not with the rest, because what follows indexes layers. */
+    /* Checked before the rest, as the code below indexes layers. */
     if (c->n_layers < 1 || c->n_layers > HT_MAX_LAYERS)
         ht_json_fail(r, HT_ERR_FORMAT, "`num_hidden_layers` is %lld, expected 1 to %d", (long long)c->n_layers,
                      HT_MAX_LAYERS);
@@ -176,7 +176,7 @@ static void check_activation(const ht_config *c, ht_json_reader *r, const json_t
                      name, c->family->architecture, d->activation);
 }
 
-/* `o` is the object that describes the text model: the root, or its text_config. */
+/* `o` is the text model's object: the root, or its text_config. */
 static void read_model(ht_config *c, ht_json_reader *r, const json_t *o, const json_t *root,
                        const ht_config_hints *hints) {
     const ht_config_defaults *d = &c->family->defaults;
@@ -213,7 +213,7 @@ ht_status ht_config_from_json(ht_json_text config, ht_json_text generation, cons
     ht_status status = ht_json_parse(config.data, config.size, config_file, &root, err);
     if (status) return status;
     ht_json_reader r = {.file = config_file, .err = err};
-    ht_quantized_read(&r, root); /* refuses what cannot be read */
+    ht_quantized_read(&r, root); /* refuses unsupported methods */
     const json_t *text = ht_json_object(&r, root, "text_config");
     if (!text) text = root;
     out->family = find_family(&r, text, root, hints);

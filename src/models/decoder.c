@@ -1,5 +1,4 @@
-/* Decoder of most families: blocks of attention and a gated feed-forward, each with a norm before it and maybe one
- * after it. */
+/* Decoder of most families: blocks of attention and gated feed-forward, with pre-norms and optional post-norms. */
 #include "models/decoder.h"
 
 #include "models/kv.h"
@@ -88,7 +87,7 @@ ht_array *ht_decoder_attention(ht_ctx *c, const ht_decoder *m, const ht_decoder_
     }
     q = ht_rope(c->s, ht_decoder_norm(c, cfg, q, l->q_norm), pos, factors, rope);
     const ht_attention how = {cfg->attention_scale, cfg->attention_softcap, index >= ht_kv_layers(cfg)};
-    ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* as q */
+    ht_array *o = ht_attend(c, q, k, v, (int)shape->kv_layer, &how); /* [T, n_heads, head_dim] */
     return ht_linear(c, merge_heads(c, o, cfg->n_heads, shape->head_dim), &l->out);
 }
 
@@ -139,7 +138,7 @@ ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
         const ht_decoder_layer *l = &layers[i];
         ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), pos);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
-        /* After the last attention rows no longer meet: only those asked for go on, [n_out, hidden]. */
+        /* Rows are independent after the last attention: keep the output rows only, [n_out, hidden]. */
         if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
         ht_array *f = ht_decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));

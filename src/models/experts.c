@@ -7,7 +7,7 @@
 
 enum { NAME_SIZE = 160 };
 
-/* A format's first row of each part is what messages name when none is there. */
+/* The first row of a part and format names the tensor in messages when none exists. */
 static const ht_expert_form forms[] = {
     {HT_EXPERT_GATE, true, true, "ffn_gate_exps.weight", 0, 1},
     {HT_EXPERT_UP, true, true, "ffn_up_exps.weight", 0, 1},
@@ -48,7 +48,7 @@ void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64
     char part[96];
     if (f->stacked)
         snprintf(part, sizeof part, "%s", f->name);
-    else { /* the one directive is the number */
+    else { /* a name has one %d, the expert's index */
         const char *number = strstr(f->name, "%d");
         snprintf(part, sizeof part, "%.*s%lld%s", (int)(number - f->name), f->name, (long long)expert, number + 2);
     }

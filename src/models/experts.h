@@ -1,5 +1,5 @@
-/* Expert matrices in checkpoints, and their tensor names: one tensor for each, with its number in the name; or all in
- * one, [n_experts, rows, columns], which may hold another part's rows as well. */
+/* Expert matrices in checkpoints: one tensor per expert, with its index in the name, or one stacked tensor [n_experts,
+ * rows, columns], where gate and up may share the rows. */
 #ifndef HT_MODELS_EXPERTS_H
 #define HT_MODELS_EXPERTS_H
 
@@ -10,17 +10,18 @@ typedef enum ht_expert_part { HT_EXPERT_NONE, HT_EXPERT_GATE, HT_EXPERT_UP, HT_E
 
 typedef struct ht_expert_form {
     ht_expert_part part;
-    bool gguf, stacked;  /* all experts in one tensor */
-    const char *name;    /* after the layer's prefix */
-    int share, n_shares; /* of the rows that an expert has in the tensor */
+    bool gguf;           /* GGUF name, else safetensors */
+    bool stacked;        /* all experts in one tensor [n_experts, rows, columns] */
+    const char *name;    /* tensor name behind the layer's prefix; %d: expert index */
+    int share, n_shares; /* index and number of equal row ranges of an expert's rows */
 } ht_expert_form;
 
-/* The form in which a layer's experts are there; the first one of the format when none is. */
+/* The form of a layer's experts in the checkpoint; the format's first form when there are no such tensors. */
 const ht_expert_form *ht_expert_form_of(const ht_checkpoint_files *c, ht_expert_part part, int64_t layer);
-/* The tensor that holds expert `expert`. */
+/* Writes the name of the tensor with expert `expert`. */
 void ht_expert_name(const ht_checkpoint_files *c, const ht_expert_form *f, int64_t layer, int64_t expert, char *out,
                     size_t size);
-/* The matrix of expert `expert`, [rows, columns], in a tensor that holds those of all. */
+/* Slice of a stacked tensor: the matrix [rows, columns] of expert `expert`. */
 ht_stored_tensor ht_expert_slice(const ht_stored_tensor *all, const ht_expert_form *f, int64_t expert, int64_t rows);
 
 #endif

@@ -1,4 +1,4 @@
-/* The forward context: linear layers with adapters, embeddings, attention, and the per-step values as arrays. */
+/* Forward context: linear layers with adapters, embeddings, attention, per-step values as arrays. */
 #include "models/forward.h"
 
 #include "array/array.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* In a trace, a stand-in that the executor binds to the batch of each run; else the batch's own memory, which outlives
+/* In a trace, an input that the executor binds to each run's batch; in eager mode the batch's memory, which outlives
  * the step's graph. */
 static ht_array *batch_values(ht_ctx *c, ht_batch_field field, const int32_t *values, int64_t n) {
     if (c->step) return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
@@ -55,7 +55,7 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     return ht_add(c->s, y, ht_scale(c->s, ht_matmul(c->s, low, pair->b, true), pair->scale));
 }
 
-/* y [T, m, n] times the scales of the experts that gave it. */
+/* Scales y [T, m, n] by the chosen experts' output scales. */
 static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
     if (!y || !experts->scale || experts->scale == HT_NONE) return y;
     const int64_t all[] = {ht_array_dim(ids, 0), experts->list.n};

@@ -1,8 +1,7 @@
-/* Vocabulary of a model's author: the context of a forward function, linear layers, embeddings and attention.
+/* Building blocks of forward functions: context, linear layers, embeddings, attention.
  *
- * A forward function takes the token rows of a batch and returns the logits of the rows that are asked for. It is run
- * eagerly, traced into a plan, or differentiated; so it never looks at values, and row counts are only ever the leading
- * axis of an array. */
+ * A forward function maps the token rows of a batch to logits of its output rows. It is run eagerly, traced into a
+ * plan, or differentiated; so it must not inspect values, and a row count may only be the leading axis of an array. */
 #ifndef HT_MODELS_FORWARD_H
 #define HT_MODELS_FORWARD_H
 
@@ -12,15 +11,15 @@
 #include <hearth/index.h>
 #include <hearth/ops.h>
 
-/* A matrix with its bias and its slot, the stable name by which an adapter finds it ("model.layers.3.mlp.up_proj"). */
+/* A weight matrix with its bias. */
 typedef struct ht_weight {
-    ht_matrix *matrix; /* [n_rows, k]; NULL: the layer has no such weight */
+    ht_matrix *matrix; /* [n_rows, k]; NULL: absent in this layer */
     ht_array *bias;    /* f32 [n_rows], or HT_NONE */
-    const char *slot;
-    float scale; /* by which the file says to multiply what the matrix gives; 0: by nothing */
+    const char *slot;  /* adapter key, stable over formats: "model.layers.3.mlp.up_proj" */
+    float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
 } ht_weight;
 
-/* A LoRA pair for one slot: y += scale * B (A x), A f32 [rank, k], B f32 [n_rows, rank]. */
+/* LoRA pair of a slot: y += scale * B (A x), A f32 [rank, k], B f32 [n_rows, rank]. */
 typedef struct ht_adapter_pair {
     const char *slot;
     ht_array *a, *b;
@@ -32,45 +31,46 @@ typedef struct ht_adapters {
     const ht_adapter_pair *pair;
 } ht_adapters;
 
-/* What a forward function is given. In a trace `step` is NULL: the per-step values are read when the plan runs. */
+/* Context of a forward function. `step` is NULL in a trace, where per-step values are bound at run time. */
 typedef struct ht_ctx {
     ht_scope *s;
     const ht_step *step;
     const ht_adapters *adapters; /* NULL: none */
 } ht_ctx;
 
-/* Per-step values as arrays: i32 [n_tok] token ids and positions, i32 [n_out] rows that are asked for. */
-ht_array *ht_batch_ids(ht_ctx *c);
-ht_array *ht_batch_positions(ht_ctx *c);
-ht_array *ht_batch_out_rows(ht_ctx *c);
+ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
+ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
+ht_array *ht_batch_out_rows(ht_ctx *c);  /* rows whose logits are wanted, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale x W^T + bias, plus the adapter of the slot if there is one. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapter if there is one. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
+
+/* One weight matrix of all experts of a layer. */
 typedef struct ht_experts {
     ht_matrix_list list; /* [n][n_rows, k] */
-    ht_array *scale;     /* f32 [n], on what each of them gives; or HT_NONE */
+    ht_array *scale;     /* f32 [n], factor on each expert's output; or HT_NONE */
 } ht_experts;
 
-/* x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows]: row t by each of the experts ids[t]. */
+/* Expert products: x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows], row t by experts ids[t]. */
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids);
-/* The same by two sets of experts at once, whose matrices have one shape. */
+/* ht_linear_gather by two sets of equally shaped matrices in one operation. */
 void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const experts[2], ht_array *ids, ht_array *y[2]);
 
-/* Rows of `table` at ids i32 [T], times scale and the table's own -> f32 [T, k]. */
+/* Embedding lookup: rows of `table` at ids i32 [T], times `scale` and table->scale -> f32 [T, k]. */
 ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale);
 
 typedef struct ht_attention {
-    float scale;   /* on q.k */
-    float softcap; /* 0: none */
-    bool asked;    /* q has the rows that are asked for alone, [n_out, n_heads, head_dim]; k and v are HT_NONE */
+    float scale;   /* factor on q.k */
+    float softcap; /* tanh cap of scaled q.k; 0: none */
+    bool asked;    /* q has output rows only, [n_out, n_heads, head_dim]; k and v must be HT_NONE */
 } ht_attention;
 
-/* Appends k and v [T, n_kv_heads, head_dim] to layer `layer` of the caches of the step, then attends with
- * q [T, n_heads, head_dim]; causal, with the layer's window. Gives [T, n_heads, head_dim]. Both HT_NONE: attends to what
- * that layer appended earlier in the same step. */
+/* Appends k, v [T, n_kv_heads, head_dim] to the cache of layer `layer`, then attends with q [T, n_heads, head_dim],
+ * causally and within the layer's window -> [T, n_heads, head_dim]. With k = v = HT_NONE, attends to the keys appended
+ * by that layer earlier in the step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
 
-/* A family's forward function: logits f32 [n_out, vocab] of the rows asked for. `model` is the family's own struct. */
+/* Forward function of a family: f32 logits [n_out, vocab] of the output rows. `model` is the family's struct. */
 typedef ht_array *ht_forward_fn(ht_ctx *c, const void *model);
 
 #endif

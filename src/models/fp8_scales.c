@@ -13,7 +13,7 @@
 
 enum { NAME_SIZE = 256 };
 
-/* Powers of two with the exponent of a float. */
+/* OCP E8M0: a power of two as a biased exponent byte. */
 static bool is_e8m0(const ht_stored_tensor *t) { return !strcmp(t->type_name, "F8_E8M0"); }
 
 static bool readable(const ht_stored_tensor *t) {
@@ -33,7 +33,7 @@ static ht_status wrong_shape(const ht_stored_tensor *t, const char *name, int64_
         t->file_name, name, found, each, (long long)rows, (long long)rows, (long long)columns);
 }
 
-/* One scale per block: of the size that config.json states; where it states none, of one that divides the matrix. */
+/* Block scales: block size from config.json, else from dividing the matrix evenly. */
 static bool find_blocks(const ht_quantized *spec, const int64_t *dims, int n_dims, int64_t columns, ht_fp8_scales *s) {
     if (n_dims != 2 || dims[0] < 1 || dims[1] < 1) return false;
     s->per_row = dims[1];
@@ -49,8 +49,8 @@ static bool find_blocks(const ht_quantized *spec, const int64_t *dims, int n_dim
 }
 
 static bool find_shape(const ht_quantized *spec, int64_t n_matrices, int64_t columns, ht_fp8_scales *s) {
-    const int64_t *dims = s->stored.dims;
-    int n_dims = s->stored.n_dims;
+    const int64_t *dims = s->tensor.dims;
+    int n_dims = s->tensor.n_dims;
     int64_t n = 1;
     for (int i = 0; i < n_dims; i++) n *= dims[i];
     if (n_matrices && n != 1) {
@@ -80,20 +80,20 @@ ht_status ht_fp8_scales_find(const ht_checkpoint_files *c, const char *name, int
     bool of_mlx = false;
     if (c->quantization && ends_with(name, ".weight")) {
         snprintf(scale, sizeof scale, "%.*s.scales", (int)(strlen(name) - strlen(".weight")), name);
-        of_mlx = ht_checkpoint_find(c, scale, &out->stored);
+        of_mlx = ht_checkpoint_find(c, scale, &out->tensor);
     }
-    static const char *const ends[] = {"_scale_inv", "_scale", "_weight_scale"}; /* the last where names lack .weight */
+    static const char *const ends[] = {"_scale_inv", "_scale", "_weight_scale"}; /* last: names without .weight */
     for (size_t i = 0; !of_mlx && i < sizeof ends / sizeof *ends && !out->any; i++) {
         snprintf(scale, sizeof scale, "%s%s", name, ends[i]);
-        out->any = ht_checkpoint_find(c, scale, &out->stored);
+        out->any = ht_checkpoint_find(c, scale, &out->tensor);
     }
     if (!of_mlx && !out->any) {
-        if (!c->quantized.scale) return HT_OK; /* the weights are what they are */
+        if (!c->quantized.scale) return HT_OK; /* unscaled fp8 weights */
         return ht_fail(err, HT_ERR_FORMAT,
                        "%s: tensor `%s%s` is missing, which the quantization_config of config.json implies",
                        ht_base_name(c->path), name, c->quantized.scale);
     }
-    const ht_stored_tensor *t = &out->stored;
+    const ht_stored_tensor *t = &out->tensor;
     out->any = true;
     if (!readable(t))
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: tensor `%s` is of type %s, expected F32, F16, BF16 or F8_E8M0",
@@ -134,21 +134,21 @@ static ht_status read_e8m0(const ht_stored_tensor *t, int64_t n, float *out, ht_
     unsigned char *codes = malloc((size_t)n);
     if (!codes) return ht_fail_memory(err, (size_t)n, "scales");
     ht_status status = ht_file_read_at(t->file, t->offset, codes, (size_t)n, err);
-    for (int64_t i = 0; !status && i < n; i++) /* 2^(e - 127); 255 is a NaN, and becomes an infinity */
+    for (int64_t i = 0; !status && i < n; i++) /* 2^(e - 127); 255 is NaN, becomes an infinity, is refused */
         out[i] = ht_float_from_bits(codes[i] ? (uint32_t)codes[i] << 23 : UINT32_C(1) << 22);
     free(codes);
     return status;
 }
 
-/* Numbers first .. first + n - 1 of the tensor, checked. */
+/* Reads n scales from index `first` and checks that they are finite. */
 static ht_status read_numbers(const ht_fp8_scales *s, int64_t first, int64_t n, float *out, ht_error *err) {
-    ht_stored_tensor t = s->stored;
+    ht_stored_tensor t = s->tensor;
     t.offset += is_e8m0(&t) ? (size_t)first : ht_tensor_size(&t, first);
     ht_status status = is_e8m0(&t) ? read_e8m0(&t, n, out, err) : ht_tensor_read_f32(&t, n, out, err);
     for (int64_t i = 0; !status && i < n; i++)
         if (!isfinite(out[i]))
             status = ht_fail(err, HT_ERR_FORMAT, "%s: a scale at byte %zu is %g, expected a finite number",
-                             s->stored.file_name, t.offset, (double)out[i]);
+                             s->tensor.file_name, t.offset, (double)out[i]);
     return status;
 }
 
@@ -161,7 +161,8 @@ static int64_t common_divisor(int64_t a, int64_t b) {
     return a;
 }
 
-/* A matrix may begin within a block: then its rows are in smaller ones, of which several have the same scales. */
+/* `row` may lie within a block: scale blocks are then split to the common divisor of block height and `row`, and scales
+ * repeated. */
 ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err) {
     if (!s->any) return HT_OK;
     int64_t rows = common_divisor(s->rows, row), n = ht_ceil_div_i64(m->n_rows, rows);

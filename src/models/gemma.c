@@ -1,15 +1,15 @@
-/* Gemma 2 and 3: blocks with a norm before and after both halves, and a window on many layers. Gemma 2 caps the scores of
- * attention; Gemma 3 norms q and k per head instead, and its sliding layers turn positions by a base of their own. */
+/* Gemma 2 and 3: pre- and post-norms around attention and feed-forward, sliding-window layers. Gemma 2 softcaps
+ * attention scores; Gemma 3 has q and k norms and a separate RoPE base for sliding layers. */
 #include "models/decoder.h"
 
 #include <math.h>
 
-/* Every second or sixth layer sees everything, unless the file says otherwise. */
+/* Every second or sixth layer has full attention, unless the file says otherwise. */
 enum { PATTERN_2 = 2, PATTERN_3 = 6 };
 
-enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* of Gemma 2, unless the file says otherwise */
+enum { CAP_OF_SCORES = 50, CAP_OF_LOGITS = 30 }; /* Gemma 2's defaults */
 
-/* A number, or null for none; `fallback` where the config does not say. */
+/* Reads a softcap: null is none, absent is `fallback`. */
 static float read_cap(ht_json_reader *r, const json_t *object, const char *key, double fallback) {
     double cap = json_object_get(object, key) ? 0 : fallback;
     ht_json_f64(r, object, key, &cap);
@@ -51,7 +51,7 @@ static void read_json_3(ht_config *c, ht_json_reader *r, const json_t *object) {
         ht_config_slide_by_pattern(c, pattern);
 }
 
-/* The pattern as one number, or as one boolean per layer. */
+/* Reads the sliding pattern: one number, or a boolean per layer. */
 static void read_pattern(ht_config *c, ht_meta *m, int64_t pattern) {
     const char *name = "attention.sliding_window_pattern";
     const ht_gguf_value *v = ht_meta_value(m, name);
@@ -75,8 +75,8 @@ static void read_pattern(ht_config *c, ht_meta *m, int64_t pattern) {
     }
 }
 
-/* The file has 1 + w as the weight of a norm; what it lacks is as the family has it. The scale of the 27B, told by its
- * layers, is the one that is not from head_dim, and files do not say so. */
+/* GGUF files have norm weights as 1 + w and omit the 27B's attention scale, which is not derived from head_dim; the
+ * layer count identifies the 27B. */
 static void read_gguf(ht_config *c, ht_meta *m, int64_t layers_of_27b, int64_t pattern) {
     if (c->n_layers == layers_of_27b && c->n_heads > 0 && !ht_meta_has(m, "attention.scale"))
         c->attention_scale = (float)(1 / sqrt((double)c->hidden / (double)c->n_heads));

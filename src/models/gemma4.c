@@ -1,6 +1,6 @@
-/* Gemma 4: Gemma 3's blocks with plain norms, normed values, wider heads with partial rotary embedding on
- * full-attention layers, and a scale on a layer's output. Some sizes share the keys and values of earlier layers and
- * add to every layer a part of a second embedding; some have experts beside the feed-forward. */
+/* Gemma 4: Gemma 3's blocks with plain norms, value norms, wider heads with partial RoPE on full-attention layers, and
+ * an output scale per layer. Some sizes share K and V of earlier layers and have per-layer inputs from a second
+ * embedding; some have experts beside the feed-forward. */
 #include "models/decoder.h"
 #include "models/kv.h"
 
@@ -9,19 +9,19 @@
 
 typedef struct gemma4_layer {
     ht_decoder_layer base;
-    ht_weight input_gate;                      /* [layer_input, hidden] */
-    ht_weight input_projection;                /* [hidden, layer_input] */
-    ht_array *after_input_norm;                /* f32 [hidden] */
-    ht_array *after_dense_norm;                /* f32 [hidden]: of what the feed-forward gives, beside experts */
-    ht_array *expert_norm, *after_expert_norm; /* f32 [hidden]: of what goes into the experts, and comes out */
-    ht_array *router_scale;                    /* f32 [hidden]: on the normed rows that the router sees */
-    ht_array *expert_scale;                    /* f32 [n_experts]: on the weights of the chosen */
-    ht_array *scalar;                          /* f32 [1]: on what the layer gives */
+    ht_weight input_gate;       /* [layer_input, hidden] */
+    ht_weight input_projection; /* [hidden, layer_input] */
+    ht_array *after_input_norm; /* f32 [hidden] */
+    ht_array *after_dense_norm; /* f32 [hidden]: post-norm of the dense feed-forward, in layers with experts */
+    ht_array *expert_norm, *after_expert_norm; /* f32 [hidden]: pre- and post-norm of the experts */
+    ht_array *router_scale;                    /* f32 [hidden]: gain of the router's norm */
+    ht_array *expert_scale;                    /* f32 [n_experts]: factor on the router weights */
+    ht_array *scalar;                          /* f32 [1]: factor on the layer's output */
 } gemma4_layer;
 
 typedef struct gemma4_around {
-    ht_weight inputs;            /* [layer_input_vocab, n_layers * layer_input]: by token, for all layers */
-    ht_weight inputs_projection; /* [n_layers * layer_input, hidden]: from the embedding */
+    ht_weight inputs;            /* [layer_input_vocab, n_layers * layer_input]: per-token embedding of all layers */
+    ht_weight inputs_projection; /* [n_layers * layer_input, hidden]: applied to the token embedding */
     ht_array *inputs_norm;       /* f32 [layer_input] */
 } gemma4_around;
 
@@ -65,9 +65,10 @@ static const ht_weight_place around[] = {{AT(inputs), "embed_tokens_per_layer", 
 
 /* ---- configuration ---- */
 
-enum { PATTERN = 6 }; /* every sixth layer sees everything, unless the file says otherwise */
+enum { PATTERN = 6 }; /* full attention in every sixth layer, unless the file says otherwise */
 
-/* The last n layers use the keys and values of the last layer of their kind that has its own. False: there is none. */
+/* Lets the last n layers share K and V of the last unshared layer of their kind (sliding or full). False when there is
+ * none. */
 static bool share_keys(ht_config *c, int64_t n) {
     if (n < 0 || n >= c->n_layers) return n == 0;
     for (int64_t i = c->n_layers - n; i < c->n_layers; i++) {
@@ -115,8 +116,8 @@ static void read_json(ht_config *c, ht_json_reader *r, const json_t *object) {
     for (int64_t i = 0; i < c->n_layers; i++) c->layer[i].has_experts = true;
 }
 
-/* The newer spelling: per_layer_config {"5": {"head_dim": ..., "num_key_value_heads": ...}, ...}, or one entry for all
- * layers of a type. */
+/* Reads per_layer_config, the newer spelling: {"5": {"head_dim": ..., "num_key_value_heads": ...}, ...}, or one entry
+ * per layer type. */
 static void read_layer_overrides(ht_config *c, ht_json_reader *r, const json_t *overrides) {
     for (int64_t i = 0; i < c->n_layers; i++) {
         char key[24];
@@ -184,8 +185,8 @@ static void read_gguf(ht_config *c, ht_meta *m) {
 
 /* ---- the forward function ---- */
 
-/* What every layer gets: [T, n_layers, layer_input]. The part that depends on the token alone, and one that the embedding
- * h projects to, which is normed. */
+/* Per-layer inputs [T, n_layers, layer_input]: the token's second embedding plus a normed projection of its embedding
+ * h. */
 static ht_array *layer_inputs(ht_ctx *c, const ht_decoder *m, ht_array *h) {
     const ht_config *cfg = m->config;
     const gemma4_around *a = m->around;
@@ -197,8 +198,8 @@ static ht_array *layer_inputs(ht_ctx *c, const ht_decoder *m, ht_array *h) {
     return ht_scale(c->s, ht_add(c->s, projected, ht_reshape(c->s, by_token, shape, 3)), (float)sqrt(0.5));
 }
 
-/* Layer i's part of the inputs: [T, layer_input]. */
-static ht_array *input_of(ht_ctx *c, const ht_config *cfg, ht_array *inputs, int64_t i) {
+/* Per-layer input of layer i: [T, layer_input]. */
+static ht_array *slice_input(ht_ctx *c, const ht_config *cfg, ht_array *inputs, int64_t i) {
     if (!inputs) return NULL;
     const int64_t start[] = {0, i, 0}, stop[] = {ht_array_dim(inputs, 0), i + 1, cfg->layer_input};
     return ht_squeeze(c->s, ht_slice(c->s, inputs, start, stop, NULL), 1);
@@ -210,12 +211,12 @@ static ht_array *add_input(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l
     return ht_add(c->s, h, ht_decoder_norm(c, m->config, y, l->after_input_norm));
 }
 
-/* The router sees h itself, normed by its own scale. */
+/* The router has its own norm of h, the unnormed residual stream. */
 static ht_array *experts(ht_ctx *c, const ht_decoder *m, const gemma4_layer *l, ht_array *h) {
     const ht_config *cfg = m->config;
-    ht_array *seen = ht_rms_norm(c->s, h, l->router_scale, cfg->rms_eps, 0);
-    seen = ht_scale(c->s, seen, (float)(1 / sqrt((double)cfg->hidden)));
-    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, seen, &l->base.router), &weights);
+    ht_array *router_input = ht_rms_norm(c->s, h, l->router_scale, cfg->rms_eps, 0);
+    router_input = ht_scale(c->s, router_input, (float)(1 / sqrt((double)cfg->hidden)));
+    ht_array *weights, *ids = ht_decoder_route(c, cfg, ht_linear(c, router_input, &l->base.router), &weights);
     if (!ids) return NULL;
     const int64_t all[] = {ht_array_dim(ids, 0), cfg->n_experts};
     ht_array *scale = ht_take_along_axis(c->s, ht_broadcast_to(c->s, l->expert_scale, all, 2), ids, -1);
@@ -237,10 +238,10 @@ static ht_array *forward(ht_ctx *c, const void *model) {
     const gemma4_layer *layers = m->layers;
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
     ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;
-    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention only rows that are asked for go on */
+    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention, output rows suffice */
     for (int i = 0; i < cfg->n_layers; i++) {
         const gemma4_layer *l = &layers[i];
-        ht_array *input = cfg->layer_input ? input_of(c, cfg, inputs, i) : NULL;
+        ht_array *input = cfg->layer_input ? slice_input(c, cfg, inputs, i) : NULL;
         ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), pos);
         h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
         if (i == last_keys) {

@@ -1,5 +1,5 @@
-/* Typed reading of a GGUF file's metadata with a sticky error, the counterpart of formats/json.h. Names are given without
- * the architecture, which is put before them: "block_count" reads "llama.block_count". */
+/* Typed reading of GGUF metadata with a sticky error, the counterpart of formats/json.h. Names omit the architecture
+ * prefix: "block_count" reads "llama.block_count". */
 #ifndef HT_MODELS_GGUF_FIELDS_H
 #define HT_MODELS_GGUF_FIELDS_H
 
@@ -19,16 +19,16 @@ typedef struct ht_meta {
 bool ht_meta_has(const ht_meta *m, const char *name);
 int64_t ht_meta_i64(ht_meta *m, const char *name, int64_t fallback);
 double ht_meta_f64(ht_meta *m, const char *name, double fallback);
-/* A number, or one number per layer that must all be the same. */
+/* A number, or an array of equal numbers per layer. */
 int64_t ht_meta_uniform_i64(ht_meta *m, const char *name, int64_t fallback);
-/* A number for all layers, or layer i's of one number (or boolean) per layer. */
+/* A number for all layers, or element `layer` of an array of numbers or booleans per layer. */
 int64_t ht_meta_layer_i64(ht_meta *m, const char *name, int64_t layer, int64_t fallback);
 /* Copies at most size - 1 bytes and a NUL; "" when absent. */
 void ht_meta_string(ht_meta *m, const char *name, char *out, size_t size);
 /* NULL when absent. */
 const ht_gguf_value *ht_meta_value(const ht_meta *m, const char *name);
 
-/* Records the first failure. */
+/* Records an error, unless there was one before. */
 void ht_meta_fail(ht_meta *m, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
 #endif

@@ -1,5 +1,5 @@
-/* Checkpoint information, read without the weights. A GGUF file of a family that cannot be run is described all the
- * same, as far as its metadata goes. */
+/* Checkpoint information without loading weights. A GGUF file of an unsupported family is described by its metadata
+ * alone. */
 #include "models/info.h"
 
 #include "base/checked.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The public struct, with room for the strings it lends. */
+/* The public struct, first, with storage for its strings. */
 typedef struct info {
     ht_model_info public;
     char architecture[64], name[128], quantization[32], tokenizer_kind[64], bos[64], eos[64];
@@ -30,8 +30,8 @@ static ht_tensor_type *type_named(ht_model_info *p, const char *name) {
     return t;
 }
 
-/* A type's name tells its bits, its row in the table of types its block: of all but NVFP4, which has four scales in one,
- * and of MLX's modes, which are called otherwise. */
+/* Bits come from the type's name, the group size from the weight type table; except NVFP4, whose block has four scales,
+ * and MLX's modes, whose names are not weight types. */
 static void describe_quantization(info *in, const char *name) {
     static const struct {
         const char *name;
@@ -54,7 +54,7 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
     for (size_t i = 0, n = ht_checkpoint_n_tensors(c); i < n; i++) {
         ht_stored_tensor t, of;
         ht_checkpoint_tensor_at(c, i, &t);
-        if (!t.n_bytes) continue; /* the scales of a tensor, which count with it */
+        if (!t.n_bytes) continue; /* scales, counted with their weight */
         bool scale = c->tensors && ht_fp8_scales_belong(c, &t, &of);
         int64_t elements = scale ? 0 : 1;
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
@@ -119,8 +119,8 @@ static ht_dtype kv_dtype_of(ht_dtype dtype) {
     return dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32 || dtype == HT_I8 ? dtype : 0;
 }
 
-/* Of one layer: bytes of a page, and what its ring has; 0 pages when it grows. */
-static size_t page_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
+/* Bytes of a layer's KV page; *ring is the ring's page count, 0 for a growing cache. */
+static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
     const ht_layer_info *l = &p->layers[layer];
     const ht_kv_shape kv = {.n_kv_heads = (int32_t)l->n_kv_heads, .head_dim = (int32_t)l->head_dim};
     *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_KV_CHUNK, p->context) : 0;
@@ -135,7 +135,7 @@ int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t p
     positions = ht_min_i64(positions, p->context);
     for (int64_t i = 0; i < p->n_layers; i++) {
         int64_t ring;
-        size_t bytes, page = page_of(p, i, kv_dtype_of(dtype), &ring);
+        size_t bytes, page = page_bytes_of(p, i, kv_dtype_of(dtype), &ring);
         if (!ht_mul_size(page, (size_t)ht_kv_pages(ring, positions), &bytes) || !ht_add_size(total, bytes, &total))
             return INT64_MAX;
     }
@@ -146,16 +146,16 @@ int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dty
     size_t total = 0;
     for (int64_t i = 0; kv_dtype_of(dtype) && p->layers && i < p->n_layers; i++) {
         int64_t ring;
-        size_t page = page_of(p, i, kv_dtype_of(dtype), &ring);
+        size_t page = page_bytes_of(p, i, kv_dtype_of(dtype), &ring);
         if (!ring && !ht_add_size(total, page / HT_KV_PAGE, &total)) return INT64_MAX;
     }
     return as_i64(total);
 }
 
-/* What a GGUF calls itself by general.file_type: the recipe of its quantisation, whose types are those of most weights, not
- * always of most bytes. */
+/* general.file_type of GGUF (llama.cpp's LLAMA_FTYPE): the quantisation recipe, named after the type of most tensors,
+ * not always of most bytes. */
 static const char *file_type_of(const ht_checkpoint_files *c) {
-    enum { GUESSED = 1024 }; /* a mark beside the number */
+    enum { GUESSED = 1024 }; /* flag LLAMA_FTYPE_GUESSED */
     static const char *const names[] = {
         [0] = "F32",     [1] = "F16",     [2] = "Q4_0",       [3] = "Q4_1",    [7] = "Q8_0",     [8] = "Q5_0",
         [9] = "Q5_1",    [10] = "Q2_K",   [11] = "Q3_K_S",    [12] = "Q3_K_M", [13] = "Q3_K_L",  [14] = "Q4_K_S",
@@ -169,7 +169,7 @@ static const char *file_type_of(const ht_checkpoint_files *c) {
     return number < sizeof names / sizeof *names && names[number] ? names[number] : "";
 }
 
-/* The common keys of a GGUF whose family is unknown, or which holds a vocabulary alone; what is missing stays 0. */
+/* Describes a GGUF of an unsupported family, or with a vocabulary only, from its common keys; missing fields stay 0. */
 static void describe_metadata(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     ht_error ignored = {0};
@@ -195,7 +195,7 @@ static void describe_metadata(info *in, const ht_checkpoint_files *c) {
     p->vocab = tokens && tokens->type == HT_GGUF_ARRAY ? (int64_t)tokens->n_items : 0;
 }
 
-/* A tokenizer of an unknown kind, or none, is no reason to say nothing. */
+/* An unsupported or missing tokenizer is not an error here. */
 static void describe_tokenizer(info *in, const ht_checkpoint_files *c) {
     ht_model_info *p = &in->public;
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "none");
@@ -230,7 +230,7 @@ static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *con
     return HT_OK;
 }
 
-/* That all tensors are there, in shapes and types that can be read. */
+/* Checks that all tensors exist, with supported shapes and types. */
 static ht_status check_tensors(const info *in, const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
     size_t bytes;
     return in->public.runs ? ht_weights_measure(c, config, NULL, HT_PRECISION_FAST, &bytes, err) : HT_OK;
@@ -276,7 +276,7 @@ ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *
 }
 
 void ht_model_info_free(ht_model_info *p) {
-    info *in = (info *)(void *)p; /* of which it is the first member */
+    info *in = (info *)(void *)p; /* public is the first member */
     if (in) free(in->layers);
     free(in);
 }

@@ -1,11 +1,11 @@
-/* Checkpoint information, for the files of this folder. */
+/* Checkpoint information, internal variant. */
 #ifndef HT_MODELS_INFO_H
 #define HT_MODELS_INFO_H
 
 #include <hearth/model.h>
 
-/* ht_model_info_read without the tokenizer, which takes longer than all the rest: tokenizer_kind and chat_format are "". And
- * a checkpoint whose tensors are not those that its configuration implies is an error, as it is to ht_model_load. */
+/* ht_model_info_read for listings: skips the slow tokenizer (tokenizer_kind and chat_format are ""), but fails, as
+ * ht_model_load would, for missing or mismatching tensors. */
 ht_status ht_model_info_glance(const char *path, ht_model_info **out, ht_error *err);
 
 #endif

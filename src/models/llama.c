@@ -1,8 +1,8 @@
-/* Llama: pre-norm blocks of grouped-query attention with rotary positions and a SwiGLU feed-forward. Mistral: the same,
- * and all of its layers may slide. */
+/* Llama: pre-norm blocks of grouped-query attention with RoPE and a SwiGLU feed-forward. Mistral: Llama with an
+ * optional sliding window in all layers. */
 #include "models/decoder.h"
 
-/* GGUF files of this architecture hold q and k for the RoPE that turns neighbours. */
+/* GGUF permutes q and k of this architecture for interleaved RoPE. */
 static void read_gguf(ht_config *c, ht_meta *m) {
     (void)m;
     c->interleaved_rows = true;
@@ -23,7 +23,7 @@ const ht_family ht_family_llama = {
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
     HT_DECODER_RUNS};
 
-/* A GGUF file calls the family llama. */
+/* A GGUF Mistral has the architecture llama. */
 static void read_mistral(ht_config *c, ht_json_reader *r, const json_t *object) {
     c->q_bias = c->out_bias = c->mlp_bias = false;
     c->window = json_is_null(json_object_get(object, "sliding_window")) ? 0 : 4096;

@@ -13,7 +13,7 @@
 
 enum { TEXT_BYTES_MAX = 1 << 20, PATH_BYTES = 1024 };
 
-/* /proc and cgroup files have no size, so they are read, not mapped. Returns false when there is no such file. */
+/* Reads a /proc or cgroup file, whose size is reported as 0; false when it does not exist. */
 static bool read_text(const char *root, const char *path, char *text, size_t size) {
     char full[PATH_BYTES];
     if ((size_t)snprintf(full, sizeof full, "%s%s", root, path) >= sizeof full) return false;
@@ -25,7 +25,7 @@ static bool read_text(const char *root, const char *path, char *text, size_t siz
     return n > 0;
 }
 
-/* The number after `key` at the start of a line. */
+/* The number behind `key` at the start of a line. */
 static bool line_value(const char *text, const char *key, size_t *value) {
     size_t n = strlen(key);
     for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
@@ -45,8 +45,8 @@ static bool file_value(const char *root, const char *directory, const char *name
     return read_text(root, path, text, sizeof text) && line_value(text, "", value);
 }
 
-/* What one control group still allows: its limit less what it uses, cached file pages not counted, as they are given back
- * on demand. */
+/* Lowers *bytes to what one control group still allows: limit - usage, where page cache does not count, as it is
+ * reclaimable. */
 static void limit_by_group(const char *root, const char *directory, const char *limit_name, const char *usage_name,
                            const char *cache_key, size_t *free_bytes) {
     size_t limit, used, cache = 0;
@@ -59,7 +59,7 @@ static void limit_by_group(const char *root, const char *directory, const char *
     *free_bytes = ht_min_size(*free_bytes, limit > used ? limit - used : 0);
 }
 
-/* A group's limit binds its children: from the process's own group up to the top. */
+/* Applies the limits of the process's control group and all its ancestors. */
 static void limit_by_groups(const char *root, const char *mount, const char *group, const char *limit_name,
                             const char *usage_name, const char *cache_key, size_t *free_bytes) {
     char directory[PATH_BYTES];
@@ -77,7 +77,7 @@ static void limit_by_line(const char *root, char *line, size_t *free_bytes) {
     if (!group) return;
     *group++ = '\0';
     controllers++;
-    if (strstr(group, "..")) return; /* outside what this process may look at */
+    if (strstr(group, "..")) return; /* outside the visible hierarchy */
     if (!*controllers)
         limit_by_groups(root, "/sys/fs/cgroup", group, "memory.max", "memory.current", "inactive_file ", free_bytes);
     else if (strstr(controllers, "memory"))
@@ -104,7 +104,7 @@ bool ht_memory_available(size_t *bytes) {
     return ht_memory_check_free(bytes);
 }
 
-/* Of the cache at `positions`, in whole pages. */
+/* KV cache bytes for `positions`, in whole pages. */
 static size_t kv_bytes(const ht_memory_check_wanted *w, ht_dtype dtype, int64_t positions) {
     return ht_kv_bytes(w->kv, w->n_kv_layers, dtype, positions, HT_KV_CHUNK, w->context);
 }
@@ -118,7 +118,7 @@ const char *ht_memory_check_text(size_t bytes, char out[32]) {
     return out;
 }
 
-/* The most positions, in whole pages, whose keys and values fit in `bytes`. */
+/* Most positions, in whole pages, whose K and V fit in `bytes`. */
 static int64_t positions_that_fit(const ht_memory_check_wanted *w, ht_dtype dtype, size_t bytes) {
     int64_t low = 0, high = w->positions / HT_KV_PAGE;
     while (low < high) {

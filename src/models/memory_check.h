@@ -1,4 +1,4 @@
-/* Memory check: the memory that a model may take on this machine, and the memory that it wants. */
+/* Memory check: a model's memory against what the machine has available. */
 #ifndef HT_MODELS_MEMORY_CHECK_H
 #define HT_MODELS_MEMORY_CHECK_H
 
@@ -6,26 +6,25 @@
 
 #include <stddef.h>
 
-/* Bytes that can be allocated without pushing others out: what the kernel calls available, or less when a control group
- * limits the process. False when the system does not say. */
+/* Available bytes: the kernel's MemAvailable, or less under a control group limit. False when unknown. */
 bool ht_memory_check_free(size_t *bytes);
-/* The same read from a given root instead of "/", for tests. */
+/* ht_memory_check_free below a given root directory instead of "/", for tests. */
 bool ht_memory_check_free_under(const char *root, size_t *bytes);
 
 typedef struct ht_memory_check_wanted {
-    const char *name; /* of the model, for the message */
+    const char *name; /* model name, for the message */
     size_t weight_bytes;
     const ht_kv_shape *kv;
     int32_t n_kv_layers;
     ht_dtype kv_dtype;
-    int64_t positions; /* 0: weights alone */
-    int64_t context;   /* positions a session may use */
+    int64_t positions; /* KV cache size to check; 0: weights only */
+    int64_t context;   /* maximum positions of a session */
 } ht_memory_check_wanted;
 
-/* HT_ERR_LIMIT with the numbers, and the option that would fit, when more is wanted than is free. */
+/* HT_ERR_LIMIT when more is wanted than available; the message gives both numbers and an option that would fit. */
 ht_status ht_memory_check(const ht_memory_check_wanted *wanted, size_t free_bytes, ht_error *err);
 
-/* "1.2 GB" into a buffer of 32. */
+/* Formats bytes as "1.2 GB"; returns `out`. */
 const char *ht_memory_check_text(size_t bytes, char out[32]);
 
 #endif

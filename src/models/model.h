@@ -1,4 +1,4 @@
-/* Loaded model as the layers above see it: its plan, the size of its caches, and its reference count. */
+/* Loaded model as seen by the layers above: plan, cache shapes, reference count. */
 #ifndef HT_MODELS_MODEL_H
 #define HT_MODELS_MODEL_H
 
@@ -14,34 +14,34 @@
 /* The K/V shape of one layer. */
 typedef struct ht_kv_shape {
     int32_t n_kv_heads, head_dim;
-    int64_t window; /* 0: all keys are visible */
+    int64_t window; /* in keys; 0: full attention */
 } ht_kv_shape;
 
 struct ht_model {
     ht_device *device;
-    ht_stream *stream;        /* for eager work of the model's own */
-    ht_tokenizer *tokenizer;  /* NULL: there is none */
-    const char *no_tokenizer; /* then, what the checkpoint lacks */
+    ht_stream *stream;        /* for the model's own eager work */
+    ht_tokenizer *tokenizer;  /* NULL: none */
+    const char *no_tokenizer; /* without a tokenizer, the reason; see ht_chat_detect_no_tokenizer */
     const char *architecture;
     ht_precision precision;
     ht_dtype kv_dtype;
-    int64_t context;         /* positions a session may use; INT32_MAX when all caches rotate */
-    int64_t trained_context; /* what the checkpoint says */
+    int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */
+    int64_t trained_context; /* the checkpoint's context length */
     int32_t vocab;
-    int32_t n_kv_layers; /* the first so many layers keep keys and values, the others use theirs */
+    int32_t n_kv_layers; /* the first layers, with K and V of their own; later layers share theirs */
     ht_kv_shape *kv;     /* [n_kv_layers] */
     struct ht_config *config;
-    struct ht_weights *weights; /* owns what the plan refers to */
-    ht_plan *plan;              /* the traced forward */
-    ht_template chat;           /* how conversations are written */
-    int32_t *stop_ids;          /* tokens that end the output */
+    struct ht_weights *weights; /* owns the weights that the plan refers to */
+    ht_plan *plan;              /* traced forward function */
+    ht_template chat;           /* chat format and dialect */
+    int32_t *stop_ids;          /* stop ids */
     int n_stop_ids;
-    ht_admission *slots; /* for the calls that compute */
+    ht_admission *slots; /* limits concurrent computing calls */
     _Atomic int refs;
 };
 
 ht_model *ht_model_retain(ht_model *m);
-/* HT_ERR_UNSUPPORTED, with what the checkpoint lacks, when it has no tokenizer. */
+/* HT_ERR_UNSUPPORTED, with the reason, when the model has no tokenizer. */
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);
 
 #endif

@@ -10,17 +10,19 @@
 
 enum { NAME_SIZE = 256, GROUP = 16, UNIT = 64 };
 
-/* How a tool calls the numbers, their scales, the scale of the whole, and that of what it is multiplied by. */
-static const struct form {
-    const char *numbers, *scales, *whole, *before;
+/* Naming convention of a tool, as suffixes: q, group scales, global scale, and AWQ's activation scale (unsupported). */
+static const struct naming {
+    const char *numbers, *scales, *whole, *pre_quant;
     bool divides;
-} forms[] = {{".weight", ".weight_scale", ".weight_scale_2", ".pre_quant_scale", false},
-             {".weight_packed", ".weight_scale", ".weight_global_scale", ".pre_quant_scale", true},
-             {"", "_weight_scale", "_weight_scale_2", "_pre_quant_scale", false}};
-enum { N_FORMS = sizeof forms / sizeof *forms };
+} namings[] = {{".weight", ".weight_scale", ".weight_scale_2", ".pre_quant_scale", false},
+               {".weight_packed", ".weight_scale", ".weight_global_scale", ".pre_quant_scale", true},
+               {"", "_weight_scale", "_weight_scale_2", "_pre_quant_scale", false}};
+enum { N_NAMINGS = sizeof namings / sizeof *namings };
 
-/* `name` with another end, in the checkpoint; NULL when the name ends otherwise, or there is none. */
-static const ht_safetensor *beside(const ht_checkpoint_files *c, const char *name, const char *end, const char *other) {
+/* Finds the tensor named `name` with suffix `end` replaced by `other`; NULL when absent or `name` has another
+ * suffix. */
+static const ht_safetensor *find_sibling(const ht_checkpoint_files *c, const char *name, const char *end,
+                                         const char *other) {
     char found[NAME_SIZE];
     size_t n = strlen(name), m = strlen(end);
     if (n < m || strcmp(name + n - m, end) != 0) return NULL;
@@ -32,10 +34,11 @@ static const char *file_of(const ht_checkpoint_files *c, const ht_safetensor *t)
     return ht_base_name(ht_safetensors_file(c->tensors, t->file)->path);
 }
 
-/* The form in which the tensor holds numbers, and their scales; NULL when it does not. */
-static const struct form *form_of(const ht_checkpoint_files *c, const ht_safetensor *t, const ht_safetensor **scales) {
-    for (const struct form *f = forms; f < forms + N_FORMS; f++) {
-        *scales = beside(c, t->name, f->numbers, f->scales);
+/* The naming convention by which `t` is an NVFP4 q, and its scales; NULL when it is none. */
+static const struct naming *naming_of(const ht_checkpoint_files *c, const ht_safetensor *t,
+                                      const ht_safetensor **scales) {
+    for (const struct naming *f = namings; f < namings + N_NAMINGS; f++) {
+        *scales = find_sibling(c, t->name, f->numbers, f->scales);
         if (*scales && !strcmp(t->dtype, "U8") && (t->rank == 2 || t->rank == 3) &&
             !strcmp((*scales)->dtype, "F8_E4M3"))
             return f;
@@ -44,7 +47,7 @@ static const struct form *form_of(const ht_checkpoint_files *c, const ht_safeten
 }
 
 const ht_safetensor *ht_nvfp4_numbers(const ht_checkpoint_files *c, const char *name) {
-    return beside(c, name, ".weight", ".weight_packed");
+    return find_sibling(c, name, ".weight", ".weight_packed");
 }
 
 static ht_status wrong_scales(const ht_checkpoint_files *c, const ht_safetensor *t, const ht_safetensor *scales,
@@ -58,14 +61,14 @@ static ht_status wrong_scales(const ht_checkpoint_files *c, const ht_safetensor 
                    (int)GROUP, t->name);
 }
 
-static ht_status complete(const ht_checkpoint_files *c, const struct form *f, const ht_safetensor *t,
+static ht_status complete(const ht_checkpoint_files *c, const struct naming *f, const ht_safetensor *t,
                           const ht_safetensor *scales, ht_stored_tensor *out, ht_error *err) {
     const int last = t->rank - 1;
     const int64_t columns = 2 * t->shape[last];
-    const ht_safetensor *before = beside(c, t->name, f->numbers, f->before);
-    if (before)
+    const ht_safetensor *pre_quant = find_sibling(c, t->name, f->numbers, f->pre_quant);
+    if (pre_quant)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "%s: `%s` scales what is multiplied by `%s`, which is not supported",
-                       file_of(c, before), before->name, t->name);
+                       file_of(c, pre_quant), pre_quant->name, t->name);
     int64_t rows = 1;
     bool same = scales->rank == t->rank && scales->shape[last] * GROUP == columns;
     for (int i = 0; i < last; i++) {
@@ -91,23 +94,23 @@ static ht_status complete(const ht_checkpoint_files *c, const struct form *f, co
 
 void ht_nvfp4_complete(const ht_checkpoint_files *c, const char *name, ht_stored_tensor *t) {
     const ht_safetensor *whole = ht_safetensors_find(c->tensors, name), *scales;
-    const struct form *f = whole ? form_of(c, whole, &scales) : NULL;
+    const struct naming *f = whole ? naming_of(c, whole, &scales) : NULL;
     if (f) {
         complete(c, f, whole, scales, t, NULL);
         return;
     }
-    for (int i = 0; i < N_FORMS; i++) {
-        const ht_safetensor *numbers = beside(c, name, forms[i].scales, forms[i].numbers);
-        if (!numbers || !form_of(c, numbers, &scales)) continue;
+    for (int i = 0; i < N_NAMINGS; i++) {
+        const ht_safetensor *numbers = find_sibling(c, name, namings[i].scales, namings[i].numbers);
+        if (!numbers || !naming_of(c, numbers, &scales)) continue;
         t->n_dims = 1;
         t->dims[0] = 0;
         t->n_bytes = 0;
     }
 }
 
-/* The numbers of `whole`, one for the tensor, one for each matrix, or one for each matrix and share, as one per matrix. */
-static ht_status read_whole(const ht_checkpoint_files *c, const struct form *f, const ht_safetensor *whole, int64_t n,
-                            int share, int n_shares, float *out, ht_error *err) {
+/* Reads the global scales `whole` (one, one per matrix, or one per matrix and share) as one per matrix. */
+static ht_status read_global_scales(const ht_checkpoint_files *c, const struct naming *f, const ht_safetensor *whole,
+                                    int64_t n, int share, int n_shares, float *out, ht_error *err) {
     ht_stored_tensor t;
     ht_checkpoint_find(c, whole->name, &t);
     int64_t found = 1;
@@ -135,10 +138,10 @@ ht_status ht_nvfp4_whole_scales(const ht_checkpoint_files *c, const char *name, 
                                 float *out, bool *found, ht_error *err) {
     const ht_safetensor *numbers = ht_safetensors_find(c->tensors, name), *scales;
     if (!numbers) numbers = ht_nvfp4_numbers(c, name);
-    const struct form *f = numbers ? form_of(c, numbers, &scales) : NULL;
-    const ht_safetensor *whole = f ? beside(c, numbers->name, f->numbers, f->whole) : NULL;
+    const struct naming *f = numbers ? naming_of(c, numbers, &scales) : NULL;
+    const ht_safetensor *whole = f ? find_sibling(c, numbers->name, f->numbers, f->whole) : NULL;
     *found = whole != NULL;
-    return whole ? read_whole(c, f, whole, n, share, n_shares, out, err) : HT_OK;
+    return whole ? read_global_scales(c, f, whole, n, share, n_shares, out, err) : HT_OK;
 }
 
 static bool is_text(const ht_checkpoint_files *c, const char *name) {
@@ -149,7 +152,7 @@ ht_status ht_nvfp4_open(const ht_checkpoint_files *c, ht_error *err) {
     ht_status status = HT_OK;
     for (size_t i = 0, n = ht_safetensors_count(c->tensors); !status && i < n; i++) {
         const ht_safetensor *t = ht_safetensors_at(c->tensors, i), *scales;
-        const struct form *f = is_text(c, t->name) ? form_of(c, t, &scales) : NULL;
+        const struct naming *f = is_text(c, t->name) ? naming_of(c, t, &scales) : NULL;
         if (f) status = complete(c, f, t, scales, &(ht_stored_tensor){.n_dims = t->rank}, err);
     }
     return status;

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Weights in 8-bit floats or NVFP4 with scales beside them, whoever made them (models/fp8_scales.h, models/nvfp4.h): what
- * quant_method says, and its `format` or `quant_algo`. What a tensor is in then, it tells itself. */
-static const struct way {
+/* Supported fp8 and NVFP4 methods by quant_method and `format` or `quant_algo`, with the suffix of the scales. The type
+ * of each tensor follows from the tensor itself. */
+static const struct scheme {
     const char *method, *form;
     const char *scale;
-} known_ways[] = {
+} schemes[] = {
     {"fp8", NULL, "_scale_inv"},
     {"fbgemm_fp8", NULL, "_scale"},
     {"compressed-tensors", "float-quantized", "_scale"},
@@ -22,10 +22,10 @@ static const struct way {
     {"modelopt", "MIXED_PRECISION", "_scale"},
 };
 
-static const struct way *way_of(const char *method, const char *form) {
-    for (size_t i = 0; i < sizeof known_ways / sizeof *known_ways; i++)
-        if (!strcmp(method, known_ways[i].method) && (!known_ways[i].form || !strcmp(form, known_ways[i].form)))
-            return &known_ways[i];
+static const struct scheme *scheme_of(const char *method, const char *form) {
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (!strcmp(method, schemes[i].method) && (!schemes[i].form || !strcmp(form, schemes[i].form)))
+            return &schemes[i];
     return NULL;
 }
 
@@ -45,7 +45,7 @@ static void put_block(ht_json_reader *r, int64_t rows, int64_t columns, ht_quant
     out->block[1] = columns;
 }
 
-/* `key` is two numbers of rows and columns, or absent. */
+/* Reads an optional block size [rows, columns] under `key`. */
 static void read_block(ht_json_reader *r, const json_t *object, const char *key, ht_quantized *out) {
     const json_t *block = json_object_get(object, key);
     int64_t size[2] = {0};
@@ -62,7 +62,7 @@ static void read_block(ht_json_reader *r, const json_t *object, const char *key,
 
 /* ---- compressed-tensors: groups of modules with one scheme each ---- */
 
-/* The weights of one group. Those of 4 bits tell by their tensors what they are. */
+/* Reads the weight scheme of a group; 4-bit schemes follow from the tensors. */
 static void read_weights(ht_json_reader *r, const char *method, const char *form, const json_t *weights,
                          ht_quantized *out) {
     bool symmetric = true;
@@ -91,8 +91,8 @@ static void read_groups(ht_json_reader *r, const char *method, const char *form,
     json_object_foreach((json_t *)ht_json_object(r, how, "config_groups"), name, group) {
         const char *own = form;
         if (json_is_string(json_object_get(group, "format"))) ht_json_str(r, group, "format", &own);
-        const struct way *w = way_of(method, own);
-        if (!w)
+        const struct scheme *s = scheme_of(method, own);
+        if (!s)
             refuse(r, method, own, "");
         else
             read_weights(r, method, own, ht_json_object(r, group, "weights"), out);
@@ -100,7 +100,7 @@ static void read_groups(ht_json_reader *r, const char *method, const char *form,
     }
 }
 
-/* ---- ModelOpt: an algorithm for all, or for each layer ---- */
+/* ---- ModelOpt: one algorithm for all layers, or one per layer ---- */
 
 static void read_layers(ht_json_reader *r, const char *method, const json_t *how) {
     const char *name;
@@ -108,14 +108,14 @@ static void read_layers(ht_json_reader *r, const char *method, const json_t *how
     json_object_foreach((json_t *)ht_json_object(r, how, "quantized_layers"), name, layer) {
         const char *algorithm = "";
         ht_json_str(r, layer, "quant_algo", &algorithm);
-        if (!way_of(method, algorithm)) refuse(r, method, algorithm, "");
+        if (!scheme_of(method, algorithm)) refuse(r, method, algorithm, "");
         if (r->status) return;
     }
 }
 
 ht_quantized ht_quantized_read(ht_json_reader *r, const json_t *root) {
     ht_quantized out = {0};
-    if (ht_mlx_describes(root)) return out; /* checked with the tensors */
+    if (ht_mlx_describes(root)) return out; /* ht_mlx_open checks it */
     const json_t *how = ht_json_object(r, root, "quantization_config");
     if (!how) return out;
     const char *method = "an unnamed method", *form = "";
@@ -123,12 +123,12 @@ ht_quantized ht_quantized_read(ht_json_reader *r, const json_t *root) {
     bool modelopt = !strcmp(method, "modelopt");
     ht_json_str(r, how, modelopt ? "quant_algo" : "format", &form);
     if (r->status) return out;
-    const struct way *w = way_of(method, form);
-    if (!w) {
+    const struct scheme *s = scheme_of(method, form);
+    if (!s) {
         refuse(r, method, form, "");
         return out;
     }
-    out.scale = w->scale;
+    out.scale = s->scale;
     if (!strcmp(method, "fp8")) read_block(r, how, "weight_block_size", &out);
     if (!strcmp(method, "compressed-tensors")) read_groups(r, method, form, how, &out);
     if (modelopt) read_layers(r, method, how);

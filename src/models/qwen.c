@@ -1,10 +1,10 @@
-/* Qwen: Llama's layer, of which the last ones may have a sliding window. Qwen2 has biases on q, k and v; Qwen3 norms q
- * and k per head, and may have experts in place of the feed-forward. */
+/* Qwen: Llama's layers, the last ones with an optional sliding window. Qwen2 has q, k and v biases; Qwen3 q and k
+ * norms, and experts instead of the feed-forward in its MoE variant. */
 #include "models/decoder.h"
 
 #include <stdio.h>
 
-/* Layers slide from number `first` on, if the file wants windows at all. */
+/* Layers from `first` on slide, when use_sliding_window is set. */
 static void read_window(ht_config *c, ht_json_reader *r, const json_t *object, int64_t first) {
     bool slides = false;
     c->window = 4096;
@@ -22,7 +22,7 @@ static int64_t max_window_layers(ht_json_reader *r, const json_t *object) {
 }
 
 static void read_qwen2(ht_config *c, ht_json_reader *r, const json_t *object) {
-    c->q_bias = true; /* always, and only there; the class has no such field */
+    c->q_bias = true; /* fixed by the architecture: no config field */
     c->out_bias = c->mlp_bias = false;
     read_window(c, r, object, max_window_layers(r, object));
 }
@@ -65,7 +65,7 @@ const ht_family ht_family_qwen3 = {.architecture = "qwen3",
                                              ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
                                    HT_DECODER_RUNS};
 
-/* ---- with experts ---- */
+/* ---- mixture of experts ---- */
 
 #define AT(field) offsetof(ht_decoder_layer, field)
 static const ht_weight_place router_places[] = {
@@ -73,7 +73,7 @@ static const ht_weight_place router_places[] = {
     {.gguf = NULL}};
 #undef AT
 
-/* Which layers have experts: every decoder_sparse_step-th but those that are listed. */
+/* Layers with experts: every decoder_sparse_step-th, except mlp_only_layers. */
 static void read_sparse_layers(ht_config *c, ht_json_reader *r, const json_t *object) {
     int64_t step = 1;
     ht_json_i64(r, object, "decoder_sparse_step", &step);
@@ -102,14 +102,14 @@ static void read_qwen3_moe(ht_config *c, ht_json_reader *r, const json_t *object
     c->experts_used = 8;
     c->expert_feed_forward = 768;
     ht_json_i64(r, object, "num_experts", &c->n_experts);
-    ht_json_i64(r, object, "num_local_experts", &c->n_experts); /* what `transformers` calls them when it writes */
+    ht_json_i64(r, object, "num_local_experts", &c->n_experts); /* spelling written by newer `transformers` */
     ht_json_i64(r, object, "num_experts_per_tok", &c->experts_used);
     ht_json_i64(r, object, "moe_intermediate_size", &c->expert_feed_forward);
     ht_json_bool(r, object, "norm_topk_prob", &c->scaled_routing);
     read_sparse_layers(c, r, object);
 }
 
-/* A GGUF file says neither which layers have experts, which the tensors tell, nor that weights are scaled, which they are. */
+/* Absent from GGUF: the layers with experts (read from the tensors) and the normalised router weights (always). */
 static void read_qwen3_moe_gguf(ht_config *c, ht_meta *m) {
     c->scaled_routing = true;
     for (int64_t i = 0; i < c->n_layers; i++) {

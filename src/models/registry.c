@@ -44,7 +44,7 @@ const char *ht_model_weight_type(const char *format, int i) {
     if (!gguf && strcmp(format, "safetensors") != 0) return NULL;
     for (int t = 0; t < HT_W_COUNT; t++) {
         const ht_weight_type_info *type = ht_weight_type_info_of((ht_weight_type)t);
-        bool there = gguf ? type->gguf_id >= 0 : type->block == 1; /* safetensors knows no blocks */
+        bool there = gguf ? type->gguf_id >= 0 : type->block == 1; /* safetensors has no block types */
         if (there && i-- == 0) return type->name;
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* Model families of this build: one row per architecture, each defined in the family's own file. */
+/* Model families: one row per architecture, defined in the family's file. */
 #ifndef HT_MODELS_REGISTRY_H
 #define HT_MODELS_REGISTRY_H
 
@@ -8,51 +8,54 @@
 #include "models/gguf_fields.h"
 #include "models/weights.h"
 
-/* What `transformers`' configuration class of the family assumes for a field that config.json leaves out. */
+/* Defaults of the family's configuration class in `transformers`, for fields that config.json omits. */
 typedef struct ht_config_defaults {
     int64_t n_layers, hidden, n_heads;
-    int64_t n_kv_heads; /* 0: as many as heads */
+    int64_t n_kv_heads; /* 0: n_heads */
     int64_t head_dim;   /* 0: hidden / heads */
     int64_t feed_forward, vocab, context;
     double rms_eps;
     double rope_theta;
-    double local_rope_theta; /* of sliding layers; 0: they turn positions as the others do */
+    double local_rope_theta; /* of sliding layers; 0: same as rope_theta */
     bool tied_head;
-    const char *activation_field; /* where config.json names the activation */
-    const char *activation;       /* the only one the family computes, ht_family.activate */
+    const char *activation_field; /* config.json key of the activation */
+    const char *activation;       /* the supported activation, computed by ht_family.activate */
 } ht_config_defaults;
 
 struct ht_family {
-    const char *architecture;   /* a GGUF's general.architecture, and Hearth's name for the family */
+    const char *architecture;   /* general.architecture of GGUF, Hearth's name of the family */
     const char *model_types[4]; /* config.json's model_type, NULL-terminated */
     ht_config_defaults defaults;
-    /* What only this family's files say, after the common fields were read. NULL: nothing. */
+    /* Reads the family's own fields, after the common ones. NULL: none. */
     void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);
-    void (*read_json_layers)(ht_config *c, ht_json_reader *r, const json_t *object); /* once it is known which slide */
+    /* Reads the family's own per-layer fields, after layer_types. NULL: none. */
+    void (*read_json_layers)(ht_config *c, ht_json_reader *r, const json_t *object);
+    /* Reads the family's own GGUF keys, after the common ones. NULL: none. */
     void (*read_gguf)(ht_config *c, ht_meta *g);
 
-    ht_array *(*activate)(ht_scope *s, ht_array *x); /* of the feed-forward's gate */
-    bool scaled_embedding;                           /* embeddings are multiplied by sqrt(hidden) */
+    ht_array *(*activate)(ht_scope *s, ht_array *x); /* gate activation of the feed-forward */
+    bool scaled_embedding;                           /* embeddings are scaled by sqrt(hidden) */
     bool routed;                                     /* layers may have experts */
-    bool normed_values;                              /* values are normed per head, without a weight */
-    const ht_weight_place *layer[8];                 /* tables of the weights of a layer, NULL-terminated */
-    size_t layer_bytes;                              /* of the struct they go to (decoder.h) */
-    const ht_weight_place *around;                   /* the family's own weights outside the layers; NULL: none */
-    size_t around_bytes;                             /* of the struct they go to */
-    ht_forward_fn *forward;                          /* given an ht_decoder */
+    bool normed_values;                              /* values have an RMS norm per head, without weight */
+    const ht_weight_place *layer[8];                 /* weight tables of a layer, NULL-terminated */
+    size_t layer_bytes;                              /* size of the layer struct (decoder.h) */
+    const ht_weight_place *around;                   /* weight table of tensors outside the layers; NULL: none */
+    size_t around_bytes;                             /* size of its struct, ht_decoder.around */
+    ht_forward_fn *forward;                          /* called with an ht_decoder */
 };
 
-/* The one list; an entry's name is the architecture's. */
+/* All families, by architecture. */
 #define HT_FAMILIES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(qwen3moe) X(gemma2) X(gemma3) X(gemma4)
 
 #define HT_DECLARE_FAMILY(name) extern const ht_family ht_family_##name;
 HT_FAMILIES(HT_DECLARE_FAMILY)
 #undef HT_DECLARE_FAMILY
 
-const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when there is none */
+const ht_family *ht_family_of_architecture(const char *architecture); /* NULL when unknown */
 const ht_family *ht_family_of_model_type(const char *model_type);
-/* All of them as words, "llama, qwen2 and gemma3", written to `out`, which is returned. */
-enum { HT_FAMILY_LIST = 256 };
+
+enum { HT_FAMILY_LIST = 256 }; /* bytes */
+/* Writes all architectures as "llama, qwen2 and gemma3" to `out` and returns it. */
 const char *ht_family_list(char out[HT_FAMILY_LIST]);
 
 #endif

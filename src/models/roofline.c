@@ -1,11 +1,11 @@
-/* Roofline of a loaded model: the bytes and operations of a token. */
+/* Roofline inputs of a loaded model: bytes and operations per token. */
 #include "device/device.h"
 #include "models/model.h"
 #include "models/weights.h"
 
 #include <hearth/measure.h>
 
-/* Of the experts' matrices, which are all of one shape in a layer, as many count as a token uses. */
+/* Counts of a layer's expert matrices, equal in shape, only as many as a token uses. */
 static void count_matrix(const ht_model *m, const ht_matrix *w, bool is_head, ht_matrix_use use, ht_model_cost *cost) {
     double share = use.expert ? (double)m->config->experts_used / (double)m->config->n_experts : 1;
     ht_arithmetic a = HT_ARITHMETIC_F32;

@@ -45,7 +45,7 @@ const char *ht_rope_problem(const ht_rope_spec *r) {
     return "";
 }
 
-/* Frequencies of long wavelengths are divided by the factor, short ones kept, those between blended. */
+/* Divides low frequencies by the factor, keeps high ones, interpolates between. */
 static double llama3_factor(const ht_rope_spec *r, double frequency) {
     double wavelength = two_pi / frequency;
     if (wavelength < r->original_context / r->high_freq_factor) return 1;
@@ -55,7 +55,7 @@ static double llama3_factor(const ht_rope_spec *r, double frequency) {
     return 1 / ((1 - smooth) / r->factor + smooth);
 }
 
-/* The dimension whose pair makes `rotations` turns over the original context. */
+/* The dimension whose pair makes `rotations` rotations over the original context. */
 static double yarn_dimension(const ht_rope_spec *r, double rotations, double dims) {
     return dims * log(r->original_context / (rotations * two_pi)) / (2 * log(r->theta));
 }
@@ -69,7 +69,7 @@ static void yarn_ramp(const ht_rope_spec *r, double dims, double *low, double *h
     }
     *low = fmax(*low, 0);
     *high = fmin(*high, dims - 1);
-    if (*low == *high) *high += 0.001; /* as the reference: no division by zero */
+    if (*low == *high) *high += 0.001; /* avoids division by zero, as in `transformers` */
 }
 
 static double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1; }
@@ -99,7 +99,7 @@ bool ht_rope_prepare(const ht_rope_spec *r, int32_t dims, ht_rope_config *how, f
             factors[i] = i < turning_pairs(r, dims) ? (float)(r->factor > 0 ? r->factor : 1) : INFINITY;
         } else if (r->kind == HT_ROPE_LLAMA3) {
             factors[i] = (float)llama3_factor(r, pow(r->theta, -2.0 * i / dims));
-        } else { /* yarn: from the kept frequency (ramp 0) to the divided one (ramp 1) */
+        } else { /* yarn: from the original frequency (ramp 0) to the divided one (ramp 1) */
             double ramp = fmin(fmax((i - low) / (high - low), 0), 1);
             factors[i] = (float)(1 / (ramp / r->factor + (1 - ramp)));
         }

@@ -1,10 +1,10 @@
-/* Reading chat templates: Jinja, as far as it takes to compare two of them.
+/* Chat template fingerprints: a Jinja tokenizer that normalises a template far enough to compare it with known ones.
  *
- * A template becomes its form: the texts that it writes, expressions and statements, in order, each in one spelling. Blanks,
- * line ends and comments that do not count are gone (under trim_blocks and lstrip_blocks, as transformers sets them),
- * strings are unescaped, x['name'] is x.name, and an output 'a' + b + 'c' is a text, an expression and a text; texts side by
- * side are one. Templates of equal forms write the same. The system text that a template writes by itself is cut out of the
- * form, so that one with another text is known, too. */
+ * The normal form is the sequence of output texts, expressions and statements in canonical spelling: insignificant
+ * blanks, line ends and comments removed (trim_blocks and lstrip_blocks, as in `transformers`), strings unescaped,
+ * x['name'] as x.name, concatenations 'a' + b + 'c' split into text, expression, text, and adjacent texts merged. Equal
+ * forms produce equal output. A default system text is cut out of the form, so that templates with another one match
+ * too. */
 #include "models/template.h"
 
 #include "base/error.h"
@@ -13,27 +13,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that frame the parts of a form; templates that hold any are not read. */
+/* Framing bytes of the form; templates that contain one are unreadable. */
 enum { OUTPUT = 1, QUOTED, CLOSED, EXPRESSION, STATEMENT, HOLE };
 
-enum { MOST_TOKENS = 1024 }; /* of one tag */
+enum { MOST_TOKENS = 1024 }; /* per tag */
 
 typedef enum token_kind { NAME, NUMBER, STRING, OPERATOR } token_kind;
 
 typedef struct token {
     token_kind kind;
-    const char *text; /* of a string what stands between the quotes */
+    const char *text; /* of a string, the text between the quotes */
     size_t n;
 } token;
 
 typedef struct reader {
     const char *text;
     size_t n, at;
-    bool line_start; /* what is at `at` begins a line, for what lstrip_blocks cuts */
+    bool line_start; /* `at` is at the start of a line, for lstrip_blocks */
     bool unreadable;
-    bool in_text; /* the form ends within an OUTPUT */
+    bool in_text; /* the form ends inside an OUTPUT */
     ht_text form;
-    ht_text system; /* what `set default_system_message` says */
+    ht_text system; /* value of `set default_system_message` */
     bool has_system;
     token tokens[MOST_TOKENS];
     int n_tokens;
@@ -46,7 +46,7 @@ static bool is(const token *t, token_kind kind, const char *text) {
     return t->kind == kind && strlen(text) == t->n && memcmp(t->text, text, t->n) == 0;
 }
 
-/* ---- the form ---- */
+/* ---- normal form ---- */
 
 static void put_byte(reader *r, char byte) { ht_text_append(&r->form, &byte, 1); }
 
@@ -62,7 +62,7 @@ static void put_text(reader *r, const char *text, size_t n) {
     ht_text_append(&r->form, text, n);
 }
 
-/* Appends what a string literal means. */
+/* Appends the value of a string literal. */
 static void unescape(reader *r, const token *t, ht_text *out) {
     for (size_t i = 0; i < t->n; i++) {
         char c = t->text[i];
@@ -115,7 +115,7 @@ static void put_tokens(reader *r, char frame, const token *t, int n) {
     }
 }
 
-/* +1 for what opens a bracket, -1 for what closes one. */
+/* +1 for an opening bracket, -1 for a closing one. */
 static int nesting(const token *t) {
     if (t->kind != OPERATOR || t->n != 1) return 0;
     return strchr("([{", t->text[0]) ? 1 : strchr(")]}", t->text[0]) ? -1 : 0;
@@ -123,7 +123,7 @@ static int nesting(const token *t) {
 
 static bool joins(const token *t) { return is(t, OPERATOR, "+") || is(t, OPERATOR, "~"); }
 
-/* Whether an expression, outside of brackets, is made of strings, names and filters that + and ~ join. */
+/* Whether an expression is, outside brackets, a concatenation (+ or ~) of strings, names and filters. */
 static bool is_sum(const token *t, int n) {
     static const char *const words[] = {"if", "else", "or", "and", "not", "in", "is"};
     for (int i = 0, depth = 0; i < n; i++) {
@@ -155,8 +155,8 @@ static void put_output(reader *r) {
     }
 }
 
-/* The system text of Mistral's templates: a sum of strings and dates. The date is the one of Llama's templates: an answer may
- * not depend on the day. */
+/* Reads Mistral's default system text, a concatenation of strings and dates. Dates are fixed, as in Llama's templates:
+ * answers must not depend on the day. */
 static void read_system(reader *r) {
     static const struct { const char *name, *value; } dates[] = {{"today", "2024-07-26"}, {"yesterday", "2024-07-25"}};
     const token *t = r->tokens;
@@ -179,8 +179,8 @@ static void read_system(reader *r) {
 
 /* ---- tags ---- */
 
-/* The token at r->at, which is no blank. */
-static bool take_token(reader *r, token *t) {
+/* Reads the token at r->at, which is not blank. */
+static bool read_token(reader *r, token *t) {
     static const char *const pairs[] = {"==", "!=", "<=", ">=", "//", "**"};
     const char *begin = r->text + r->at;
     size_t n = 1, rest = r->n - r->at;
@@ -206,8 +206,8 @@ static bool take_token(reader *r, token *t) {
     return true;
 }
 
-/* Moves past the end of a tag, if it is at r->at, and past what it cuts off behind itself. */
-static bool take_end(reader *r, const char *end, bool cuts_newline) {
+/* Consumes a tag's end at r->at and the whitespace that it strips. */
+static bool accept_end(reader *r, const char *end, bool cuts_newline) {
     const char *p = r->text + r->at;
     char sign = *p == '-' || (*p == '+' && cuts_newline) ? *p : '\0';
     if (strncmp(p + (sign != '\0'), end, 2) != 0) return false;
@@ -220,29 +220,29 @@ static bool take_end(reader *r, const char *end, bool cuts_newline) {
     return true;
 }
 
-static void take_comment(reader *r) {
-    while (!take_end(r, "#}", true))
+static void skip_comment(reader *r) {
+    while (!accept_end(r, "#}", true))
         if (++r->at >= r->n) {
             r->unreadable = true;
             return;
         }
 }
 
-static void take_tag(reader *r) {
+static void read_tag(reader *r) {
     const bool block = r->text[r->at + 1] == '%', comment = r->text[r->at + 1] == '#';
     const char *end = block ? "%}" : "}}";
     r->at += 2;
     if (comment) {
-        take_comment(r);
+        skip_comment(r);
         return;
     }
     if (r->text[r->at] == '-' || r->text[r->at] == '+') r->at++;
     r->n_tokens = 0;
     for (int depth = 0;;) {
         while (is_blank(r->text[r->at])) r->at++;
-        if (!depth && take_end(r, end, block)) break;
+        if (!depth && accept_end(r, end, block)) break;
         token *t = &r->tokens[r->n_tokens];
-        if (r->n_tokens == MOST_TOKENS - 1 || r->at >= r->n || !take_token(r, t)) {
+        if (r->n_tokens == MOST_TOKENS - 1 || r->at >= r->n || !read_token(r, t)) {
             r->unreadable = true;
             return;
         }
@@ -259,8 +259,8 @@ static void take_tag(reader *r) {
     }
 }
 
-/* The text up to the next tag, or the end. */
-static void take_text(reader *r) {
+/* Reads text up to the next tag or the end. */
+static void read_text(reader *r) {
     const char *text = r->text, *p = text + r->at;
     while ((p = strchr(p, '{')) && p[1] != '{' && p[1] != '%' && p[1] != '#') p++;
     const size_t begin = r->at, tag = p ? (size_t)(p - text) : r->n;
@@ -281,15 +281,15 @@ static void read_form(reader *r) {
         r->unreadable = r->unreadable || (c < 0x20 && c != '\n' && c != '\t');
     }
     while (!r->unreadable && r->at < r->n) {
-        take_text(r);
-        if (r->at < r->n) take_tag(r);
+        read_text(r);
+        if (r->at < r->n) read_tag(r);
     }
     end_text(r);
 }
 
-/* ---- what the form says ---- */
+/* ---- identification ---- */
 
-/* The system text in the form: what stands between the system header of chatml and the end of its turn in one text. */
+/* The default system text: an output text between chatml's system header and end of turn. */
 static const char *find_system(const char *form, size_t *n) {
     static const char header[] = "<|im_start|>system\n", end[] = "<|im_end|>";
     for (const char *p = form; (p = strstr(p, header));) {
@@ -303,7 +303,7 @@ static const char *find_system(const char *form, size_t *n) {
     return NULL;
 }
 
-/* FNV-1a of the form, with a HOLE in the place of the system text wherever that is. */
+/* FNV-1a of the form, with every occurrence of the system text replaced by HOLE. */
 static uint64_t fingerprint_of(const ht_text *form, const char *system, size_t n) {
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < form->len;) {
@@ -317,7 +317,7 @@ static uint64_t fingerprint_of(const ht_text *form, const char *system, size_t n
     return hash;
 }
 
-/* Of the table's formats the text of the system turn is chatml's, or Mistral's. */
+/* Sets fingerprint, format and default system text (chatml's or Mistral's). */
 static ht_status describe(const reader *r, ht_template *out, ht_error *err) {
     size_t n = 0;
     const char *system = find_system(r->form.data, &n);

@@ -1,5 +1,5 @@
-/* The templates that are known, by the fingerprints of their forms: published ones whose output, over some 250 conversations
- * each, is the one of transformers. check_templates.py of tests/golden finds the rows, and compares them again. */
+/* Known template fingerprints: published templates whose output equals that of `transformers` over some 250
+ * conversations each. Rows are generated and verified by tests/golden/check_templates.py. */
 #include "models/template.h"
 
 #include <stddef.h>

@@ -19,9 +19,9 @@ size_t ht_tensor_read_scratch(const ht_stored_tensor *t, int64_t n) {
     return bytes;
 }
 
-/* ---- joining: the parts of one unit to blocks ---- */
+/* ---- joining: components of one unit to blocks ---- */
 
-/* Nibble i of MLX's stream, which is that of column i. */
+/* 4-bit q of column i. */
 static int code_at(const uint8_t *numbers, int i) { return numbers[i / 2] >> 4 * (i & 1) & 15; }
 
 static void join_mxfp4(const uint8_t *numbers, const uint8_t *scale, ht_block_mxfp4 *out) {
@@ -29,7 +29,7 @@ static void join_mxfp4(const uint8_t *numbers, const uint8_t *scale, ht_block_mx
     for (int i = 0; i < 16; i++) out->qs[i] = (uint8_t)(code_at(numbers, i) | code_at(numbers, i + 16) << 4);
 }
 
-/* A block's scales have no sign: that of a negative one goes to its codes. */
+/* NVFP4 blocks have unsigned scales: a negative scale flips the sign of its q. */
 static void join_nvfp4(const uint8_t *numbers, const uint8_t *scales, ht_block_nvfp4 *out) {
     for (int g = 0; g < 4; g++, numbers += 8) {
         int sign = scales[g] >> 7 ? 0x88 : 0;
@@ -58,11 +58,11 @@ static void join(const ht_stored_tensor *t, const uint8_t *part[3], int64_t n_un
     }
 }
 
-ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *room, ht_error *err) {
+ht_status ht_tensor_read(const ht_stored_tensor *t, int64_t first, int64_t n, void *out, void *scratch, ht_error *err) {
     if (!t->n_parts)
         return ht_file_read_at(t->file, t->offset + ht_tensor_size(t, first), out, ht_tensor_size(t, n), err);
     const uint8_t *part[3] = {0};
-    uint8_t *at = room;
+    uint8_t *at = scratch;
     ht_status status = HT_OK;
     for (int i = 0; !status && i < t->n_parts; i++) {
         const ht_tensor_part *p = &t->part[i];

@@ -15,7 +15,7 @@ static bool contains(const char *name, size_t len, const char *const *words) {
     return false;
 }
 
-/* Read where they are needed, or of no use to anyone who computes by himself. */
+/* Tensors that never are weights: scales and biases read with their weight, and values that Hearth computes. */
 static bool is_expected(const char *name, size_t len) {
     static const char *const words[] = {
         "_scale_inv",    "weight_scale", "_proj_scale", "input_scale",         "activation_scale",
