@@ -1,4 +1,4 @@
-/* Codebook types (IQ1 to IQ3, TQ1, Q1), whose bits index tables: a group of 32 weights is unpacked to integers, the
+/* Codebook types (IQ1 to IQ3) and digit or sign types (TQ1, Q1): a group of 32 weights is unpacked to integers, the
  * common input of dequantisation and packing. */
 #ifndef HT_FORMATS_CODEBOOK_H
 #define HT_FORMATS_CODEBOOK_H

@@ -9,11 +9,11 @@
 #include <string.h>
 
 /* End-of-central-directory record: entry count, and the byte range of the central directory. */
-typedef struct place {
+typedef struct end_record {
     uint64_t count, bytes, begin, end; /* `end`: start of the records behind the directory */
-} place;
+} end_record;
 
-static ht_status bad(const ht_zip *z, const char *what, ht_error *err) {
+static ht_status fail_format(const ht_zip *z, const char *what, ht_error *err) {
     return ht_fail(err, HT_ERR_FORMAT, "%s: %s", z->file->path, what);
 }
 
@@ -29,27 +29,28 @@ static const unsigned char *find_end(const unsigned char *tail, size_t n) {
     return NULL;
 }
 
-static ht_status read_end64(const ht_zip *z, const unsigned char *locator, place *p, ht_error *err) {
+static ht_status read_end64(const ht_zip *z, const unsigned char *locator, end_record *p, ht_error *err) {
     unsigned char end[ZIP_END64_BYTES];
     uint64_t at = ht_zip_number(locator + 8, 8);
     if (at > z->file->size || z->file->size - at < sizeof end)
-        return bad(z, "the archive's 64-bit end record lies outside the file", err);
+        return fail_format(z, "the archive's 64-bit end record lies outside the file", err);
     ht_status st = ht_file_read_at(z->file, (size_t)at, end, sizeof end, err);
     if (st) return st;
-    if (ht_zip_number(end, 4) != ZIP_END64) return bad(z, "there is no 64-bit end record where one is announced", err);
-    *p = (place){ht_zip_number(end + 32, 8), ht_zip_number(end + 40, 8), ht_zip_number(end + 48, 8), at};
+    if (ht_zip_number(end, 4) != ZIP_END64)
+        return fail_format(z, "there is no 64-bit end record where one is announced", err);
+    *p = (end_record){ht_zip_number(end + 32, 8), ht_zip_number(end + 40, 8), ht_zip_number(end + 48, 8), at};
     return HT_OK;
 }
 
-static ht_status read_end(const ht_zip *z, unsigned char *tail, size_t n, place *p, ht_error *err) {
+static ht_status read_end(const ht_zip *z, unsigned char *tail, size_t n, end_record *p, ht_error *err) {
     ht_status st = ht_file_read_at(z->file, z->file->size - n, tail, n, err);
     if (st) return st;
     const unsigned char *end = find_end(tail, n);
-    if (!end) return bad(z, "no ZIP archive, or one that is cut: its end record is missing", err);
+    if (!end) return fail_format(z, "no ZIP archive, or one that is cut: its end record is missing", err);
     size_t before = (size_t)(end - tail);
-    *p = (place){ht_zip_number(end + 10, 2), ht_zip_number(end + 12, 4), ht_zip_number(end + 16, 4),
-                 z->file->size - n + before};
-    bool elsewhere = p->count == ZIP_ELSEWHERE16 || p->bytes == ZIP_ELSEWHERE32 || p->begin == ZIP_ELSEWHERE32;
+    *p = (end_record){ht_zip_number(end + 10, 2), ht_zip_number(end + 12, 4), ht_zip_number(end + 16, 4),
+                      z->file->size - n + before};
+    bool elsewhere = p->count == ZIP_IN_ZIP64_16 || p->bytes == ZIP_IN_ZIP64_32 || p->begin == ZIP_IN_ZIP64_32;
     const unsigned char *locator = end - ZIP_LOCATOR64_BYTES;
     if (elsewhere && before >= ZIP_LOCATOR64_BYTES && ht_zip_number(locator, 4) == ZIP_LOCATOR64)
         return read_end64(z, locator, p, err);
@@ -58,7 +59,7 @@ static ht_status read_end(const ht_zip *z, unsigned char *tail, size_t n, place 
     return HT_OK;
 }
 
-static ht_status find_directory(const ht_zip *z, place *p, ht_error *err) {
+static ht_status find_directory(const ht_zip *z, end_record *p, ht_error *err) {
     size_t n = ht_min_size(z->file->size, ZIP_LOCATOR64_BYTES + ZIP_END_BYTES + COMMENT_MAX);
     unsigned char *tail = malloc(n + 1);
     if (!tail) return ht_fail_memory(err, n, z->file->path);
@@ -66,7 +67,7 @@ static ht_status find_directory(const ht_zip *z, place *p, ht_error *err) {
     free(tail);
     if (st) return st;
     if (p->begin > p->end || p->bytes > p->end - p->begin || p->count > p->bytes / ZIP_ENTRY_BYTES)
-        return bad(z, "the archive's directory does not lie inside the file", err);
+        return fail_format(z, "the archive's directory does not lie inside the file", err);
     return HT_OK;
 }
 
@@ -74,7 +75,7 @@ static ht_status find_directory(const ht_zip *z, place *p, ht_error *err) {
 
 /* Reads the ZIP64 extra field: the 64-bit values of those fields that were 0xffffffff, in the order uncompressed size,
  * compressed size, offset. */
-static bool widen(const unsigned char *extra, size_t n, uint64_t *numbers[3], int n_numbers) {
+static bool read_zip64(const unsigned char *extra, size_t n, uint64_t *numbers[3], int n_numbers) {
     while (n_numbers && n >= 4) {
         uint64_t id = ht_zip_number(extra, 2), bytes = ht_zip_number(extra + 2, 2);
         if (bytes > n - 4) return false;
@@ -90,10 +91,10 @@ static bool widen(const unsigned char *extra, size_t n, uint64_t *numbers[3], in
 }
 
 /* Maximum compression ratio of deflate. */
-enum { MOST_PER_BYTE = 1032 };
+enum { MAX_DEFLATE_RATIO = 1032 };
 
 static ht_status check_sizes(const ht_zip *z, const ht_zip_entry *e, ht_error *err) {
-    bool fits = e->deflated ? e->size / MOST_PER_BYTE <= e->compressed : e->size == e->compressed;
+    bool fits = e->deflated ? e->size / MAX_DEFLATE_RATIO <= e->compressed : e->size == e->compressed;
     return fits ? HT_OK
                 : ht_fail(err, HT_ERR_FORMAT, "%s: `%s` is said to be %zu bytes, packed into %zu", z->file->path,
                           e->name, e->size, e->compressed);
@@ -102,7 +103,8 @@ static ht_status check_sizes(const ht_zip *z, const ht_zip_entry *e, ht_error *e
 /* Finds the entry's data behind its local header, whose extra field may differ in length from the directory's. */
 static ht_status find_bytes(const ht_zip *z, ht_zip_entry *e, uint64_t at, uint64_t end, ht_error *err) {
     unsigned char local[ZIP_LOCAL_BYTES];
-    if (at > end || end - at < sizeof local) return bad(z, "an entry of the archive lies outside the file", err);
+    if (at > end || end - at < sizeof local)
+        return fail_format(z, "an entry of the archive lies outside the file", err);
     ht_status st = ht_file_read_at(z->file, (size_t)at, local, sizeof local, err);
     if (st) return st;
     uint64_t begin = at + sizeof local + ht_zip_number(local + 26, 2) + ht_zip_number(local + 28, 2);
@@ -121,12 +123,12 @@ static ht_status read_entry(ht_zip *z, const unsigned char **at, const unsigned 
                             ht_error *err) {
     const unsigned char *p = *at;
     if (end - p < ZIP_ENTRY_BYTES || ht_zip_number(p, 4) != ZIP_ENTRY)
-        return bad(z, "the archive's directory is damaged", err);
+        return fail_format(z, "the archive's directory is damaged", err);
     size_t n_name = ht_zip_number(p + 28, 2), n_extra = ht_zip_number(p + 30, 2), n_comment = ht_zip_number(p + 32, 2);
     if ((size_t)(end - p) - ZIP_ENTRY_BYTES < n_name + n_extra + n_comment)
-        return bad(z, "the archive's directory is damaged", err);
+        return fail_format(z, "the archive's directory is damaged", err);
     const unsigned char *name = p + ZIP_ENTRY_BYTES;
-    if (!n_name || memchr(name, 0, n_name)) return bad(z, "an entry of the archive has no name", err);
+    if (!n_name || memchr(name, 0, n_name)) return fail_format(z, "an entry of the archive has no name", err);
     ht_zip_entry *e = &z->entries[z->count];
     e->name = strndup((const char *)name, n_name);
     if (!e->name) return ht_fail_memory(err, n_name, z->file->path);
@@ -138,11 +140,11 @@ static ht_status read_entry(ht_zip *z, const unsigned char **at, const unsigned 
     uint64_t compressed = ht_zip_number(p + 20, 4), size = ht_zip_number(p + 24, 4), local = ht_zip_number(p + 42, 4);
     uint64_t *wide[3];
     int n_wide = 0;
-    if (size == ZIP_ELSEWHERE32) wide[n_wide++] = &size;
-    if (compressed == ZIP_ELSEWHERE32) wide[n_wide++] = &compressed;
-    if (local == ZIP_ELSEWHERE32) wide[n_wide++] = &local;
-    if (!widen(name + n_name, n_extra, wide, n_wide) || size > SIZE_MAX || compressed > SIZE_MAX)
-        return bad(z, "an entry of the archive lacks its 64-bit sizes", err);
+    if (size == ZIP_IN_ZIP64_32) wide[n_wide++] = &size;
+    if (compressed == ZIP_IN_ZIP64_32) wide[n_wide++] = &compressed;
+    if (local == ZIP_IN_ZIP64_32) wide[n_wide++] = &local;
+    if (!read_zip64(name + n_name, n_extra, wide, n_wide) || size > SIZE_MAX || compressed > SIZE_MAX)
+        return fail_format(z, "an entry of the archive lacks its 64-bit sizes", err);
     e->crc = (uint32_t)ht_zip_number(p + 16, 4);
     e->deflated = method == ZIP_DEFLATED;
     e->compressed = (size_t)compressed;
@@ -169,7 +171,7 @@ static ht_status check_names(const ht_zip *z, ht_error *err) {
     return st;
 }
 
-static ht_status read_directory(ht_zip *z, const place *p, ht_error *err) {
+static ht_status read_directory(ht_zip *z, const end_record *p, ht_error *err) {
     unsigned char *directory = malloc((size_t)p->bytes + 1);
     z->entries = calloc((size_t)p->count + 1, sizeof *z->entries);
     ht_status st = HT_OK;
@@ -183,7 +185,7 @@ static ht_status read_directory(ht_zip *z, const place *p, ht_error *err) {
     return st;
 }
 
-static void drop_suffix(char *name, const char *suffix) {
+static void strip_suffix(char *name, const char *suffix) {
     size_t n = strlen(name), n_suffix = strlen(suffix);
     if (n > n_suffix && strcmp(name + n - n_suffix, suffix) == 0) name[n - n_suffix] = '\0';
 }
@@ -193,10 +195,10 @@ ht_status ht_zip_read(ht_file *file, const char *suffix, ht_zip **out, ht_error 
     ht_zip *z = calloc(1, sizeof *z);
     if (!z) return ht_fail_memory(err, sizeof *z, file->path);
     z->file = file;
-    place p = {0};
+    end_record p = {0};
     ht_status st = find_directory(z, &p, err);
     if (!st) st = read_directory(z, &p, err);
-    for (size_t i = 0; i < z->count && !st; i++) drop_suffix(z->entries[i].name, suffix);
+    for (size_t i = 0; i < z->count && !st; i++) strip_suffix(z->entries[i].name, suffix);
     if (!st) st = check_names(z, err);
     if (st)
         ht_zip_free(z);

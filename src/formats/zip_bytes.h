@@ -16,8 +16,8 @@ enum { ZIP_LOCAL_BYTES = 30, ZIP_ENTRY_BYTES = 46, ZIP_END_BYTES = 22, ZIP_END64
 enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
 enum { ZIP_VERSION = 20, ZIP_VERSION64 = 45, ZIP_EXTRA64 = 1 };
 /* Marks a 16- or 32-bit field whose value is in a ZIP64 field. */
-enum { ZIP_ELSEWHERE16 = 0xffff };
-#define ZIP_ELSEWHERE32 UINT32_C(0xffffffff)
+enum { ZIP_IN_ZIP64_16 = 0xffff };
+#define ZIP_IN_ZIP64_32 UINT32_C(0xffffffff)
 
 static inline uint64_t ht_zip_number(const unsigned char *p, int bytes) {
     uint64_t n = 0;

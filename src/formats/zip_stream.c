@@ -7,7 +7,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { INPUT_BYTES = 1 << 16, MOST_AT_ONCE = 1 << 30 /* zlib counts in 32 bits */ };
+enum { INPUT_BYTES = 1 << 16, ZLIB_CHUNK_BYTES = 1 << 30 /* zlib counts in 32 bits */ };
 
 struct ht_zip_stream {
     const ht_file *file;
@@ -97,7 +97,7 @@ ht_status ht_zip_get(ht_zip_stream *s, void *out, size_t n, ht_error *err) {
         return ht_fail(err, HT_ERR_FORMAT, "%s: `%s` ends after %zu bytes", s->file->path, s->entry->name,
                        s->entry->size);
     for (size_t some; n; n -= some, to += some) {
-        some = ht_min_size(n, MOST_AT_ONCE);
+        some = ht_min_size(n, ZLIB_CHUNK_BYTES);
         ht_status st = s->inflating ? inflate_some(s, to, some, err)
                                     : ht_file_read_at(s->file, s->entry->begin + s->n_given, to, some, err);
         if (st) return st;

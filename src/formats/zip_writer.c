@@ -9,7 +9,7 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { OUTPUT_BYTES = 1 << 16, MOST_AT_ONCE = 1 << 30, FIRST_DAY = 33 /* 1980-01-01 */, UTF8_NAMES = 1 << 11 };
+enum { OUTPUT_BYTES = 1 << 16, ZLIB_CHUNK_BYTES = 1 << 30, FIRST_DAY = 33 /* 1980-01-01 */, UTF8_NAMES = 1 << 11 };
 enum { LOCAL_EXTRA_BYTES = 20, ENTRY_EXTRA_BYTES = 28 };
 
 typedef struct entry {
@@ -65,7 +65,7 @@ static ht_status put(ht_zip_writer *w, const void *bytes, size_t n, ht_error *er
 
 /* ---- records ---- */
 
-static uint64_t narrow(const entry *e, uint64_t n) { return e->wide ? ZIP_ELSEWHERE32 : n; }
+static uint64_t narrow(const entry *e, uint64_t n) { return e->wide ? ZIP_IN_ZIP64_32 : n; }
 
 /* Common part of local header and directory entry: version needed to name length. */
 static unsigned char *put_common(unsigned char *p, const entry *e) {
@@ -107,7 +107,7 @@ static ht_status put_directory_entry(ht_zip_writer *w, const entry *e, ht_error 
 
 static ht_status put_end(ht_zip_writer *w, uint64_t begin, ht_error *err) {
     uint64_t bytes = w->n_put - begin, at = w->n_put;
-    bool wide = w->count >= ZIP_ELSEWHERE16 || begin >= ZIP_ELSEWHERE32 || bytes >= ZIP_ELSEWHERE32;
+    bool wide = w->count >= ZIP_IN_ZIP64_16 || begin >= ZIP_IN_ZIP64_32 || bytes >= ZIP_IN_ZIP64_32;
     unsigned char end64[ZIP_END64_BYTES + ZIP_LOCATOR64_BYTES] = {0}, end[ZIP_END_BYTES] = {0}, *p;
     p = ht_zip_put_number(end64, ZIP_END64, 4);
     p = ht_zip_put_number(p, ZIP_END64_BYTES - 12, 8);
@@ -121,9 +121,9 @@ static ht_status put_end(ht_zip_writer *w, uint64_t begin, ht_error *err) {
     p = ht_zip_put_number(p, at, 8);
     ht_zip_put_number(p, 1, 4);
     ht_zip_put_number(end, ZIP_END, 4);
-    for (int i = 8; i <= 10; i += 2) ht_zip_put_number(end + i, wide ? ZIP_ELSEWHERE16 : w->count, 2);
-    ht_zip_put_number(end + 12, wide ? ZIP_ELSEWHERE32 : bytes, 4);
-    ht_zip_put_number(end + 16, wide ? ZIP_ELSEWHERE32 : begin, 4);
+    for (int i = 8; i <= 10; i += 2) ht_zip_put_number(end + i, wide ? ZIP_IN_ZIP64_16 : w->count, 2);
+    ht_zip_put_number(end + 12, wide ? ZIP_IN_ZIP64_32 : bytes, 4);
+    ht_zip_put_number(end + 16, wide ? ZIP_IN_ZIP64_32 : begin, 4);
     ht_status st = wide ? put(w, end64, sizeof end64, err) : HT_OK;
     return st ? st : put(w, end, sizeof end, err);
 }
@@ -146,7 +146,7 @@ ht_status ht_zip_begin(ht_zip_writer *w, const char *name, size_t size, bool def
     entry *e = &w->entries[w->count];
     *e = (entry){.name = strdup(name), .at = w->n_put, .size = size, .deflated = deflate};
     if (!e->name) return ht_fail_memory(err, strlen(name), w->path);
-    e->wide = most >= ZIP_ELSEWHERE32 || e->at >= ZIP_ELSEWHERE32;
+    e->wide = most >= ZIP_IN_ZIP64_32 || e->at >= ZIP_IN_ZIP64_32;
     w->count++;
     w->left = size;
     if (deflate) {
@@ -196,7 +196,7 @@ ht_status ht_zip_put(ht_zip_writer *w, const void *bytes, size_t n, ht_error *er
     const unsigned char *from = bytes;
     ht_status st = HT_OK;
     for (size_t some; n && !st; n -= some, from += some) {
-        some = ht_min_size(n, MOST_AT_ONCE);
+        some = ht_min_size(n, ZLIB_CHUNK_BYTES);
         e->crc = (uint32_t)crc32(e->crc, from, (uInt)some);
         st = e->deflated ? deflate_some(w, e, from, some, err) : put(w, from, some, err);
         if (!e->deflated) e->compressed += some;

@@ -45,8 +45,7 @@ static bool file_value(const char *root, const char *directory, const char *name
     return read_text(root, path, text, sizeof text) && line_value(text, "", value);
 }
 
-/* Lowers *bytes to what one control group still allows: limit - usage, where page cache does not count, as it is
- * reclaimable. */
+/* Caps *free_bytes by one control group: limit - usage, not counting inactive page cache, which is reclaimable. */
 static void limit_by_group(const char *root, const char *directory, const char *limit_name, const char *usage_name,
                            const char *cache_key, size_t *free_bytes) {
     size_t limit, used, cache = 0;
