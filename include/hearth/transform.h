@@ -1,11 +1,13 @@
-/* Function transformations: derivatives, compilation and checkpointing of functions of arrays.
+/* Function transformations by tracing: derivatives, checkpointing and compilation of functions of arrays.
  *
- * A function is given as ht_function. A transformation calls it once, with stand-ins for its arguments that belong to a
- * scope of that call; the function makes its results of them with ordinary operations. What it reads or captures beside its
- * arguments counts as constant. It may evaluate arrays, and it may itself use transformations, to any depth: second
- * derivatives are the derivative of a derivative. Results belong to the scope `s` of the transformation.
+ * A transformation traces an ht_function: it calls the function once with placeholder arrays, and the operations that the
+ * function applies form a graph, the trace. Derivatives are computed on the trace; a compiled function replays it.
  *
- * Errors: as in array.h; a failure inside the function is the scope's error. Several outputs are all NULL on failure. */
+ * Arrays that the function captures are constants of the trace. During ht_vjp, ht_jvp, ht_grad and ht_checkpoint the function
+ * may evaluate arrays; a compiled function must not. Transformations nest to any depth: a second derivative is the
+ * derivative of a derivative. Results belong to the scope `s` of the transformation.
+ *
+ * Errors are those of array.h; a failure inside the function becomes the error of `s`, and every output is NULL. */
 #ifndef HEARTH_TRANSFORM_H
 #define HEARTH_TRANSFORM_H
 
@@ -15,83 +17,91 @@
 extern "C" {
 #endif
 
+/* A function of arrays. */
 typedef struct ht_function {
-    /* Makes arrays out[0 .. count) of in[0 .. n_in) and returns their count, at most max_out; or -1, after an operation in
-     * `s` has failed or ht_scope_report was called. Retains or releases nothing. */
+    /* Computes out[0 .. count) from in[0 .. n_in), in the scope `s` of the trace, and returns count <= max_out. Returns -1
+     * after an operation in `s` failed or ht_scope_report was called. Neither retains nor releases its arrays. */
     int (*call)(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user);
-    void *user;
+    void *user; /* passed to `call` */
 } ht_function;
 
-/* Records a failure of a user's function in the scope it was given; the first one counts. */
+/* Reports a failure of a user's function in the scope that the function was given. The first report of a scope counts. */
 HT_API void ht_scope_report(ht_scope *s, ht_status status, const char *message);
 
-/* Reverse mode. out[0 .. n_out) = f(in), and grad_in[i], of in[i]'s shape and dtype, the gradient of sum_k <grad_out[k],
- * out[k]> with respect to in[i]. The function gives exactly n_out arrays; grad_out[k] has the shape of out[k]. Every in[i]
- * is floating point. `out` may be NULL. */
+/* ---- derivatives ---- */
+
+/* Vector-Jacobian product (reverse mode). Computes out[0 .. n_out) = f(in) and grad_in[i], the gradient of
+ * sum_k <grad_out[k], out[k]> with respect to in[i], of in[i]'s shape and dtype. Every in[i] is floating point; f returns
+ * exactly n_out arrays; grad_out[k] has the shape of out[k]. `out` may be NULL. Returns false on failure. */
 HT_API bool ht_vjp(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array *const *grad_out,
                    int n_out, ht_array **out, ht_array **grad_in);
 
-/* Forward mode. out = f(in), and tangent_out[k] the derivative of out[k] when every in[i] moves along tangent_in[i], of
- * in[i]'s shape. Returns how many arrays f gives, at most max_out, or -1. */
+/* Jacobian-vector product (forward mode). Computes out = f(in) and tangent_out[k], the directional derivative of out[k] along
+ * tangent_in; tangent_in[i] has the shape of in[i]. Returns the number of outputs of f, at most max_out, or -1 on failure. */
 HT_API int ht_jvp(ht_scope *s, const ht_function *f, ht_array *const *in, ht_array *const *tangent_in, int n_in,
                   ht_array **out, ht_array **tangent_out, int max_out);
 
-/* out = f(in) and the gradient of out[0], which has one element, with respect to in[argument[i]], i < n_arguments, each
- * floating point. Further outputs are passed through. Returns how many arrays f gives, at most max_out, or -1. */
+/* Computes out = f(in) and grad[i], i < n_arguments, the gradient of out[0] with respect to in[argument[i]], which is floating
+ * point. out[0] has one element; further outputs are auxiliary. Returns the number of outputs of f, at most max_out, or -1 on
+ * failure. */
 HT_API int ht_value_and_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
                              int n_arguments, ht_array **out, int max_out, ht_array **grad);
-/* The gradients alone. */
+/* ht_value_and_grad without the values. Returns false on failure. */
 HT_API bool ht_grad(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, const int *argument,
                     int n_arguments, ht_array **grad);
 
-/* x, which counts as constant wherever derivatives are taken. */
+/* x as a constant of every derivative: no gradient flows through the result. */
 HT_API ht_array *ht_stop_gradient(ht_scope *s, ht_array *x);
 
-/* f(in), of which reverse mode keeps the inputs alone: what f made on the way is computed again when gradients need it. */
+/* Gradient checkpointing (Chen et al., 2016). Computes out = f(in); reverse mode keeps only `in` and recomputes the intermediate
+ * arrays of f when gradients need them, trading time for memory. Returns the number of outputs of f, or -1 on failure. */
 HT_API int ht_checkpoint(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out, int max_out);
 
-/* The derivative of a function as its user gives it. */
+/* A user-defined vector-Jacobian product. */
 typedef struct ht_custom_vjp {
-    /* Fills grad_in[0 .. n_in) with the gradients of in[i], HT_NONE where there is none, from the outputs' gradients
-     * grad_out[0 .. n_out). False after a failure. */
+    /* Computes grad_in[i], the gradient with respect to in[i], or HT_NONE for a zero gradient, from the gradients
+     * grad_out[0 .. n_out) of the outputs. Returns false on failure. */
     bool (*call)(ht_scope *s, ht_array *const *in, int n_in, ht_array *const *out, ht_array *const *grad_out, int n_out,
                  ht_array **grad_in, void *user);
     void *user;
-    void (*release)(void *user); /* NULL, or called once when no graph needs `user` any more, also on failure */
+    void (*release)(void *user); /* NULL, or called once when no graph uses `user` any longer, also on failure */
 } ht_custom_vjp;
 
-/* f(in), with `vjp` in the place of the derivative of what f does. */
+/* Computes out = f(in), with `vjp` as its derivative instead of that of its trace. Returns the number of outputs of f, or -1 on
+ * failure. */
 HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom_vjp *vjp, ht_array *const *in,
                               int n_in, ht_array **out, int max_out);
 
 /* ---- compiled functions ---- */
 
-/* A function that is called once for every combination of its arguments' shapes and dtypes, with arguments that have no
- * value: it must not evaluate them. Later calls lay out what that call made for new arguments. What the function reads beside
- * its arguments is kept as it was then, and computed once. Can be differentiated, and used in other functions, as the
- * function itself; may be called from several threads. A call that nobody differentiates runs as one list of kernels, all of
- * whose results are computed when the first is needed. */
+/* A function that is traced once for every combination of argument shapes and dtypes, and replayed on later calls. The function
+ * must not evaluate its placeholder arguments, which have no values. Captured arrays are evaluated once and kept.
+ *
+ * A compiled function can be differentiated and used inside other functions like the original, and may be called from several
+ * threads. A call that is not differentiated runs as one list of kernels: evaluating one of its results computes them all. */
 typedef struct ht_compiled ht_compiled;
 
 typedef struct ht_compile_options {
-    /* Called once for every combination of the arguments' dtypes and numbers of dimensions: for other sizes its operations
-     * are made again, each with its own rule for the shape of its result. What an operation is given as a number or a list of
-     * numbers stays as it was in the traced call, as does everything that the function computes from ht_array_dim and
-     * ht_array_size; what does not fit any more is an error that names the operation, the sizes and those of the traced call.
-     * Sizes follow the arguments where they are not written: -1 in ht_reshape and ht_unflatten, HT_OPEN in ht_slice,
-     * ht_slice_update and ht_gather, and in ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally,
-     * ht_full_like, ht_zeros_like, ht_ones_like, ht_reshape_like, ht_broadcast_like and ht_number_of_elements. A bound of
-     * ht_slice that is the end of an axis in the traced call, without saying HT_OPEN, is an error when that size changes.
-     * Derivatives are found again for new sizes, so a custom one is called again. */
+    /* Trace once for every combination of argument dtypes and numbers of dimensions, not for every shape. For new sizes the
+     * operations of the trace are applied again, and each infers its result shape.
+     *
+     * Numbers passed to an operation are constants of the trace, including those computed from ht_array_dim and
+     * ht_array_size. A constant that does not fit new sizes is an error that names the operation, the sizes and the traced
+     * sizes; so is a bound of ht_slice that was the end of an axis in the trace, not given as HT_OPEN, when that axis changes.
+     * These adapt to the sizes: -1 in ht_reshape and ht_unflatten; HT_OPEN in ht_slice, ht_slice_update and ht_gather;
+     * ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally, ht_full_like, ht_zeros_like, ht_ones_like,
+     * ht_reshape_like, ht_broadcast_like and ht_number_of_elements.
+     *
+     * Derivatives inside the function are derived again for new sizes, so a custom VJP is called again. */
     bool shapeless;
-    void (*release)(
-        void *user); /* NULL, or called with f->user when the compiled function goes, not when ht_compile fails */
+    /* NULL, or called with f->user when the compiled function is freed; not called when ht_compile fails. */
+    void (*release)(void *user);
 } ht_compile_options;
 
-/* `options` may be NULL: none. */
+/* Prepares f for tracing; the first call traces it. `options` may be NULL (all zero). The caller frees *out. */
 HT_API ht_status ht_compile(const ht_function *f, const ht_compile_options *options, ht_compiled **out, ht_error *err);
-/* Results as of ht_function: their count, or -1 after an error in `s`. The 64 combinations of shapes used last are kept. A
- * compiled function that is called while another one is traced without shapes is called as it is. */
+/* Calls a compiled function. Returns the number of outputs, at most max_out, or -1 after an error in `s`. The 64 most recently
+ * used traces are kept. Inside a shapeless trace of another compiled function the original function is called instead. */
 HT_API int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in, ht_array **out, int max_out);
 HT_API void ht_compiled_free(ht_compiled *c); /* NULL is fine */
 
