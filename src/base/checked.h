@@ -1,5 +1,4 @@
-/* Checked arithmetic for every size that may come from a file or a caller. Each function returns false on overflow
- * and leaves *out unspecified then. */
+/* Checked arithmetic for sizes that come from a file or a caller. Functions return false on overflow, with *out unspecified. */
 #ifndef HT_BASE_CHECKED_H
 #define HT_BASE_CHECKED_H
 
@@ -24,7 +23,7 @@ static inline size_t ht_min_size(size_t a, size_t b) { return a < b ? a : b; }
 static inline size_t ht_max_size(size_t a, size_t b) { return a > b ? a : b; }
 static inline int64_t ht_min_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t ht_max_i64(int64_t a, int64_t b) { return a > b ? a : b; }
-/* For a >= 0 and b > 0. */
+/* ceil(a / b) for a >= 0 and b > 0. */
 static inline int64_t ht_ceil_div_i64(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 #endif

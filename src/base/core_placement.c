@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 struct ht_core_placement {
-    pid_t process, thread; /* a forked process has the sleepers of the first one on record, which are not its own */
-    size_t core;           /* where it fell asleep */
+    pid_t process, thread; /* after fork() the records are those of the parent's threads: `process` tells them apart */
+    size_t core;           /* core on which the thread fell asleep */
     bool sleeps, sent;
-    cpu_set_t before; /* the cores that it might use when it was sent */
+    cpu_set_t before; /* affinity mask to be restored */
 };
 
 int ht_core_now(void) { return sched_getcpu(); }
@@ -38,8 +38,8 @@ static void send(ht_core_placement *b, const cpu_set_t *to) {
     if (CPU_COUNT(to) > 0) b->sent = sched_setaffinity(b->thread, sizeof *to, to) == 0;
 }
 
-/* To any core that nobody has: if it is one of several, to one that is `taken` from now on. If there is none, anywhere but
- * `core`. */
+/* Moves a thread to a free core: with `several` sleepers to one single core, which is added to `taken`, else to any of them.
+ * Without free cores the mask excludes only `core`. */
 static void send_anywhere(ht_core_placement *b, size_t core, bool several, cpu_set_t *taken) {
     cpu_set_t to, free;
     CPU_AND(&free, &b->before, taken);
@@ -57,7 +57,7 @@ static void send_anywhere(ht_core_placement *b, size_t core, bool several, cpu_s
     send(b, &to);
 }
 
-/* To its own core, or any that nobody has. */
+/* Restricts a thread to the core on which it fell asleep and the free cores. */
 static void send_home(ht_core_placement *b, const cpu_set_t *taken) {
     cpu_set_t to;
     CPU_AND(&to, &b->before, taken);
@@ -69,7 +69,7 @@ static void send_home(ht_core_placement *b, const cpu_set_t *taken) {
 void ht_core_placements_send(ht_core_placement *placements, int n, int from) {
     const size_t core = (size_t)from;
     if (!known(core)) return;
-    int first[CPU_SETSIZE] = {0}; /* 1 + the first thread of each core */
+    int first[CPU_SETSIZE] = {0}; /* 1 + index of the first sleeper of each core; 0: none */
     cpu_set_t taken;
     CPU_ZERO(&taken);
     CPU_SET(core, &taken);

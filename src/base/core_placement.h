@@ -1,35 +1,36 @@
-/* Thread placement: threads that are woken together begin on cores of their own.
+/* Core placement: spreads the threads of a pool over the cores when they are woken together.
  *
- * The scheduler does not always see to that: on virtual machines Linux may take a core that has slept for some milliseconds
- * for one that other machines use, and put a thread on the core of the one that wakes it, where it waits for its turn,
- * while the other core sleeps on. A pool that notices this (pool.c) says before it wakes threads where they may not begin.
- * Nothing is bound to a core for longer: a thread that has arrived may go wherever it might go before. (Linux remembers that
- * its mask was set, so that it does not follow a set of cores that is made larger from outside.)
+ * Linux does not always do so. On a virtual machine its scheduler may judge a core that has been idle for some milliseconds to
+ * be busy with another guest, and wake a thread on the core of its waker, where it waits while the other core stays idle. A
+ * pool that notices late threads (pool.c) therefore sets their affinity masks before waking them. Each thread restores its
+ * mask once awake, so that no thread stays bound. Trap: a thread whose mask was set once no longer follows a cpuset that is
+ * enlarged later.
  *
- * Where there are no such calls, or they are not allowed, nothing happens. */
+ * Without affinity calls, or without permission for them, every function does nothing. */
 #ifndef HT_BASE_CORE_PLACEMENT_H
 #define HT_BASE_CORE_PLACEMENT_H
 
 #include <stdbool.h>
 
-typedef struct ht_core_placement ht_core_placement; /* of a thread */
+/* Placement of one thread. */
+typedef struct ht_core_placement ht_core_placement;
 
-/* n of them, to be freed with free(); NULL when memory is short. */
+/* Array of n placements; the caller frees it with free(). NULL when memory ran out. */
 ht_core_placement *ht_core_placements_new(int n);
-
+/* Element i of such an array. */
 ht_core_placement *ht_core_placement_at(ht_core_placement *placements, int i);
 
-/* The core that the calling thread is on, -1 if that is not known. */
+/* Core of the calling thread; -1: unknown. */
 int ht_core_now(void);
 
-/* By the thread itself: before it sleeps, and when it has been woken. Between the two it may be sent. Callers see to it that
- * these and ht_core_placements_send do not overlap. */
+/* Registers the calling thread as asleep, just before it waits. The caller serialises this function, ht_core_placement_woken
+ * and ht_core_placements_send by a lock. */
 void ht_core_placement_sleep(ht_core_placement *placement);
-bool ht_core_placement_woken(
-    ht_core_placement *placement); /* whether it had been sent; it may then go again where it might go before */
+/* Ends the registration, called by the same thread once awake, and restores its affinity mask. Returns true when
+ * ht_core_placements_send moved the thread. */
+bool ht_core_placement_woken(ht_core_placement *placement);
 
-/* Sends those of this process that sleep to cores of their own, as far as there are enough: not `core`, and not one of
- * another's. */
+/* Moves every sleeping thread of this process to a core of its own, as far as cores suffice; none to `core`, the caller's. */
 void ht_core_placements_send(ht_core_placement *placements, int n, int core);
 
 #endif

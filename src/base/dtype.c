@@ -17,7 +17,7 @@ const char *ht_dtype_name(ht_dtype dtype) { return (unsigned)dtype < HT_DTYPE_CO
 
 static ht_dtype larger(ht_dtype a, ht_dtype b) { return a > b ? a : b; }
 
-/* The signed type that holds an unsigned one: none holds u64. */
+/* Promotion of unsigned with signed: the smallest signed dtype that represents both; f32 for u64, which none represents. */
 static ht_dtype promote_signs(ht_dtype unsigned_type, ht_dtype signed_type) {
     if (unsigned_type == HT_U64) return HT_F32;
     return larger((ht_dtype)(HT_I16 + (unsigned_type - HT_U8)), signed_type);

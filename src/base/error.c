@@ -23,16 +23,16 @@ const char *ht_status_name(ht_status status) {
     return "unknown";
 }
 
-/* A text that is too long loses some of its middle: a message begins with what it is about, such as a path, and ends with
- * what was wrong with it. */
+/* Stores a message. A message that is too long loses its middle: its beginning names the subject, such as a path, and its end
+ * the failure. */
 static void set_message(ht_error *err, const char *text, size_t n) {
     static const char gap[] = "...";
-    size_t room = sizeof err->message - 1;
-    if (n <= room) {
+    size_t capacity = sizeof err->message - 1;
+    if (n <= capacity) {
         memcpy(err->message, text, n + 1);
         return;
     }
-    size_t head = ht_utf8_complete_prefix(text, room / 3), tail = room - room / 3 - strlen(gap);
+    size_t head = ht_utf8_complete_prefix(text, capacity / 3), tail = capacity - capacity / 3 - strlen(gap);
     while (((unsigned char)text[n - tail] & 0xC0) == 0x80) tail--; /* not inside a character */
     memcpy(err->message, text, head);
     memcpy(err->message + head, gap, strlen(gap));

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What a thing that is no regular file is. */
+/* Name, for messages, of a file type that is not a regular file. */
 static const char *kind_of(mode_t mode) {
     if (S_ISDIR(mode)) return "a directory";
     if (S_ISFIFO(mode)) return "a pipe";
@@ -26,7 +26,7 @@ static int64_t modified_ns(const struct stat *st) {
     return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-/* Fills in all but `data`, `loaded` and `path`. */
+/* Opens the descriptor and fills in all fields except `data`, `loaded` and `path`. */
 static ht_status open_regular(const char *path, ht_file *file, ht_error *err) {
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -46,7 +46,7 @@ static ht_status open_regular(const char *path, ht_file *file, ht_error *err) {
     return HT_OK;
 }
 
-/* Moves `from`, which has no path yet, to memory of its own; its descriptor is closed when that fails. */
+/* Copies `from`, which has no path yet, to the heap and adds the path; closes the descriptor on failure. */
 static ht_status new_file(ht_file from, const char *path, ht_file **out, ht_error *err) {
     ht_file *file = calloc(1, sizeof *file);
     from.path = strdup(path);
@@ -181,7 +181,7 @@ char *ht_path_join(const char *directory, const char *name) {
 
 struct ht_writer {
     int fd;
-    char *path; /* the file to replace; a link is followed, so that it stays one */
+    char *path; /* target after following symbolic links, which stay links */
     char *temporary;
 };
 
@@ -208,7 +208,7 @@ static bool create_temporary(ht_writer *w) {
 
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err) {
     *out = NULL;
-    /* The rename would put a plain file in the place of a device, and fails for a directory only when all is computed. */
+    /* rename() would replace a device by a regular file, and would fail for a directory only at commit. */
     struct stat st;
     bool replaces = stat(path, &st) == 0;
     if (replaces && !S_ISREG(st.st_mode))

@@ -1,4 +1,4 @@
-/* Files: reading parts or all of one, and writing a file so that it appears whole or not at all. */
+/* Files: positioned and whole reads, and atomic writes. */
 #ifndef HT_BASE_FILE_H
 #define HT_BASE_FILE_H
 
@@ -8,57 +8,56 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A regular file that is read, never mapped: a map of a file that another process shrinks meanwhile raises SIGBUS, while
- * a read is an error that says so. Room for all of it is set aside in the address space, so that what was fetched stays
- * where it is; memory is taken only for that. */
+/* An open regular file. Files are read, never mapped: when another process truncates a mapped file, access raises SIGBUS, while
+ * a read returns an error. Address space for the whole file is reserved, so that `data` never moves; memory is used only for
+ * the bytes fetched. */
 typedef struct ht_file {
-    const unsigned char *data; /* NULL for an empty or shared file; the first `loaded` bytes may be read */
+    const unsigned char *data; /* the first `loaded` bytes are readable; NULL for an empty or a shared file */
     size_t size, loaded;
-    int64_t modified_ns; /* when it was last written to, as of opening it */
+    int64_t modified_ns; /* modification time when the file was opened */
     int fd;
     char *path;
 } ht_file;
 
-/* Opens a regular file; directories and devices are refused with a sentence that says so. */
+/* Opens a regular file; a directory or a device is an error. The caller closes *out. */
 ht_status ht_file_open(const char *path, ht_file **out, ht_error *err);
-/* The same file once more, for ht_file_read_at alone, whatever becomes of the first. */
+/* A second handle to an open file, for ht_file_read_at only. The handles are closed independently. */
 ht_status ht_file_share(const ht_file *file, ht_file **out, ht_error *err);
 void ht_file_close(ht_file *file); /* NULL is fine */
 
-/* Makes at least the first n bytes (n <= size) readable at `data`. One thread, before others use `data`. */
+/* Makes at least the first n bytes, n <= size, readable at `data`. Not thread-safe. */
 ht_status ht_file_fetch(ht_file *file, size_t n, ht_error *err);
 
-/* Reads exactly n bytes at `offset`; a short file is an error. Thread-safe. */
+/* Reads exactly n bytes at `offset`; fewer is an error. Thread-safe. */
 ht_status ht_file_read_at(const ht_file *file, size_t offset, void *out, size_t n, ht_error *err);
 
-/* An error that says so when the file was written to or cut since it was opened. Thread-safe. */
+/* Fails when the file was modified or truncated since it was opened. Thread-safe. */
 ht_status ht_file_unchanged(const ht_file *file, ht_error *err);
 
-/* Reads a whole (small) file; the caller frees *data. A NUL is put after the last byte. Files above `limit` bytes are
- * refused. */
+/* Reads a small file whole, with a NUL after the last byte; the caller frees *data. A file of more than `limit` bytes is an
+ * error. */
 ht_status ht_file_read_all(const char *path, size_t limit, char **data, size_t *size, ht_error *err);
 
-/* Whether a file's bytes are a Git LFS pointer, which stands for a large file in a clone without Git LFS; and the sentence
- * that says so behind the file's name. */
+/* True when the bytes are a Git LFS pointer file, the placeholder of a large file in a clone made without Git LFS. */
 bool ht_is_lfs_pointer(const void *bytes, size_t n);
+/* End of the error message about such a file, after its name. */
 #define HT_LFS_POINTER "is a Git LFS pointer, not the file itself; fetch the real one (`git lfs pull`)"
 
 bool ht_path_is_directory(const char *path);
 bool ht_path_exists(const char *path);
-/* directory + "/" + name in fresh memory, or NULL when memory ran out. */
+/* directory + "/" + name; the caller frees it. NULL when memory ran out. */
 char *ht_path_join(const char *directory, const char *name);
 
-/* Atomic replacement: bytes go to a temporary file beside `path`, which takes its name on commit. A file that is replaced
- * keeps its permissions, a link its target's place; anything that is not a regular file (a directory, /dev/null) is
- * refused. */
+/* Atomic writer: bytes go to a temporary file beside `path`, which is renamed to `path` on commit. Permissions of a replaced file
+ * are kept, and a symbolic link is followed. Replacing anything but a regular file (a directory, /dev/null) is an error. */
 typedef struct ht_writer ht_writer;
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err);
 ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err);
-/* Overwrites bytes already put, for headers whose content is known only at the end. */
+/* Overwrites bytes already written, for headers whose content is known only at the end. */
 ht_status ht_writer_put_at(ht_writer *w, size_t offset, const void *bytes, size_t n, ht_error *err);
-/* Flushes, renames, and frees the writer; on failure the temporary file is gone and `path` is as it was. */
+/* Flushes, renames and frees the writer. On failure the temporary file is removed and `path` is unchanged. */
 ht_status ht_writer_commit(ht_writer *w, ht_error *err);
-/* Gives up: removes the temporary file and frees the writer. NULL is fine. */
+/* Removes the temporary file and frees the writer. NULL is fine. */
 void ht_writer_discard(ht_writer *w);
 
 #endif

@@ -1,6 +1,6 @@
-/* f16 and bf16 conversion to and from f32, exact: portable integer code, the reference for every vector conversion.
- * Narrowing rounds to nearest, ties to even; overflow gives infinity; a NaN stays a (quiet) NaN with the payload bits
- * that fit, which is what the F16C and NEON instructions give. None depends on the denormal mode of the thread. */
+/* f16 and bf16 conversion to and from f32 in portable integer code: the reference for every vector conversion. Narrowing rounds
+ * to nearest even; overflow gives infinity; a NaN becomes a quiet NaN with the upper payload bits, as with F16C and NEON.
+ * Results do not depend on the denormal mode of the thread. */
 #ifndef HT_BASE_HALF_H
 #define HT_BASE_HALF_H
 
@@ -21,12 +21,12 @@ static inline uint32_t ht_float_bits(float f) {
 
 static inline float ht_f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3FFu;
-    if (exponent == 31) /* infinity; a NaN is made quiet */
+    if (exponent == 31) /* infinity, or a quiet NaN */
         return ht_float_from_bits(sign | 0x7F800000u | (mantissa << 13) | (mantissa ? 0x400000u : 0));
     if (exponent) return ht_float_from_bits(sign | ((exponent + 112) << 23) | (mantissa << 13));
     if (!mantissa) return ht_float_from_bits(sign);
     /* A denormal half is mantissa * 2^-24 and always a normal float. */
-    int shift = __builtin_clz(mantissa) - 21; /* brings the leading one to bit 10 */
+    int shift = __builtin_clz(mantissa) - 21; /* moves the leading one to bit 10 */
     return ht_float_from_bits(sign | ((uint32_t)(113 - shift) << 23) | (((mantissa << shift) & 0x3FFu) << 13));
 }
 
@@ -45,7 +45,7 @@ static inline uint16_t ht_f32_to_f16(float f) {
         kept = mantissa >> shift;
         dropped = mantissa << (32 - shift);
     }
-    /* `dropped` holds the bits below the last kept one, the first of them at bit 31. */
+    /* `dropped`: the bits below the last kept bit, the highest of them at bit 31. */
     kept += dropped > 0x80000000u || (dropped == 0x80000000u && (kept & 1));
     return (uint16_t)(sign | kept);
 }

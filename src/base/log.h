@@ -1,4 +1,4 @@
-/* Logging inside the library; the callback is set through <hearth/log.h>. */
+/* Logging: writes a message to the callback of <hearth/log.h>. */
 #ifndef HT_BASE_LOG_H
 #define HT_BASE_LOG_H
 

@@ -50,7 +50,7 @@ static void read_caches(ht_machine *m) {
     }
 }
 
-/* "always [madvise] never": the one in brackets holds. */
+/* Reads the mode in brackets from a line like "always [madvise] never". */
 static void read_huge_pages(ht_machine *m) {
     char line[64];
     if (!read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line)) return;
@@ -60,7 +60,7 @@ static void read_huge_pages(ht_machine *m) {
 
 void ht_machine_read(ht_machine *m) {
     *m = (ht_machine){0};
-    /* An ARM kernel gives numbers for makers and parts; its firmware may have a name. */
+    /* On ARM /proc/cpuinfo has part numbers only; the device tree may have a name. */
     if (!cpu_info("model name", m->processor, sizeof m->processor) &&
         !read_line("/sys/firmware/devicetree/base/model", m->processor, sizeof m->processor))
         m->processor[0] = '\0';

@@ -1,9 +1,8 @@
-/* Elementary functions in f32, our own so that no C library's version decides a result. Each is a fixed sequence of IEEE
- * operations; cpu/vector/math.h runs the same sequence on sixteen lanes and gives the same bits. Largest errors, over
- * every f32 (tests/ops/test_math.c): exp 1.0 ulp, log 1.0, sin and cos 1.6, tanh 2.6, sigmoid 2.5.
+/* Elementary functions of f32, independent of the C library's version. Each is a fixed sequence of IEEE operations;
+ * cpu/vector/math.h runs the same sequence on sixteen lanes with the same bits. Largest errors over all f32
+ * (tests/ops/test_math.c): exp 1.0 ulp, log 1.0, sin and cos 1.6, tanh 2.6, sigmoid 2.5.
  *
- * A result below the smallest normal number is 0, and a denormal argument of log counts as 0: as in the threads that
- * compute, which flush denormals. */
+ * Denormal results, and denormal arguments of log, are flushed to 0, as in the threads of a pool. */
 #ifndef HT_BASE_MATH_H
 #define HT_BASE_MATH_H
 
@@ -12,7 +11,7 @@
 #include <math.h>
 #include <stdint.h>
 
-/* The coefficients are minimax fits, named by the power of the (reduced) argument that they multiply. */
+/* Minimax coefficients, named after the power of the reduced argument that they multiply. */
 #define HT_LOG2_E      1.442695041f
 #define HT_LN2_HIGH    0.693147182f
 #define HT_LN2_LOW     -1.904654212e-09f
@@ -21,11 +20,11 @@
 #define HT_EXP_4       4.166620597e-02f
 #define HT_EXP_5       8.368953131e-03f
 #define HT_EXP_6       1.395060215e-03f
-#define HT_EXP_LOWEST  -104.0f   /* exp of it would be half of the smallest denormal */
-#define HT_EXP_CLAMP   120.0f    /* far beyond overflow, within reach of the scaling */
+#define HT_EXP_LOWEST  -104.0f   /* exp(-104) is half of the smallest denormal */
+#define HT_EXP_CLAMP   120.0f    /* beyond overflow, within the range of ht_scale_f32 */
 #define HT_POWER_2     0.500024f /* of the series for |r| <= ln(2) / 32 */
 #define HT_POWER_3     0.1667f
-#define HT_POWER_SHIFT 0x1.8p19f /* added to a small number it rounds to a multiple of 1/16 */
+#define HT_POWER_SHIFT 0x1.8p19f /* x + shift - shift rounds a small x to a multiple of 1/16 */
 #define HT_TANH_CLAMP  9.1f      /* from here on tanh rounds to 1 */
 
 #define HT_LOG_3     3.333331645e-01f
@@ -48,13 +47,13 @@
 #define HT_TWO_OVER_PI  0x1.45f306dc9c883p-1
 #define HT_HALF_PI_HIGH 0x1.921fb54442d18p+0
 #define HT_HALF_PI_LOW  0x1.1a62633145c07p-54
-/* Added to a double it leaves the nearest integer in the low bits of the sum. */
+/* x + magic rounds x to an integer, held in the low bits of the sum. */
 #define HT_ROUND_MAGIC 0x1.8p+52
 
 #define HT_GELU_INNER 0.7978845608f /* sqrt(2 / pi) */
 #define HT_GELU_CUBE  0.044715f
 
-/* x * 2^floor(n), |n| <= 252: two factors, so that neither leaves the range of normal numbers. NaN if x is, whatever n. */
+/* x * 2^floor(n), |n| <= 252, by two factors that are normal numbers. NaN when x is NaN, for any n. */
 static inline float ht_scale_f32(float x, float n) {
     int32_t whole = isnan(n) ? 0 : (int32_t)floorf(n);
     int32_t half = (whole - (whole & 1)) / 2; /* rounds down, as an arithmetic shift does */
@@ -63,7 +62,7 @@ static inline float ht_scale_f32(float x, float n) {
     return x * first * second;
 }
 
-/* e^r - 1 for x = n ln 2 + r; n is returned in *n. */
+/* e^r - 1 for x = *n ln 2 + r. */
 static inline float ht_expm1_reduced(float x, float *n) {
     *n = rintf(x * HT_LOG2_E);
     float r = fmaf(-*n, HT_LN2_HIGH, x);
@@ -75,7 +74,7 @@ static inline float ht_expm1_reduced(float x, float *n) {
     return fmaf(r * r, q, r);
 }
 
-/* The bits of 2^(i / 16), i = 0 to 15, less i times `step`. */
+/* Bits of 2^(i / 16), i = 0 .. 15, minus i * step. */
 #define HT_SIXTEENTH_POWERS(step)                                                                                      \
     {                                                                                                                  \
         0x3f800000, 0x3f85aac3 - (step), 0x3f8b95c2 - 2 * (step), 0x3f91c3d3 - 3 * (step), 0x3f9837f0 - 4 * (step),    \
@@ -89,8 +88,7 @@ static inline const int32_t *ht_sixteenth_powers(void) {
     return table;
 }
 
-/* e^x = 2^n e^r with n a multiple of 1/16, of which the table has what is behind the point: r is at most ln(2) / 32, so
- * that few terms of the series are enough. */
+/* e^x = 2^n e^r with n a multiple of 1/16. A table gives 2^frac(n); |r| <= ln(2) / 32 keeps the series short. */
 static inline float ht_exp_f32(float x) {
     if (isnan(x)) return x;
     if (x > HT_EXP_CLAMP) x = HT_EXP_CLAMP;
@@ -144,7 +142,7 @@ static inline float ht_log_f32(float x) {
     return fmaf(k, HT_LN2_HIGH, f + small);
 }
 
-/* Takes quarter turns off an angle, |angle| < 2^40: angle = quarters * pi / 2 + *rest, |*rest| <= pi / 4. */
+/* Cody-Waite reduction of |angle| < 2^40: angle = quarters * pi / 2 + *rest, |*rest| <= pi / 4. Returns quarters modulo 2^32. */
 static inline uint32_t ht_reduce_angle(double angle, float *rest) {
     double sum = fma(angle, HT_TWO_OVER_PI, HT_ROUND_MAGIC), n = sum - HT_ROUND_MAGIC;
     double r = fma(-n, HT_HALF_PI_HIGH, angle);
@@ -154,14 +152,14 @@ static inline uint32_t ht_reduce_angle(double angle, float *rest) {
     return (uint32_t)bits;
 }
 
-/* The same for an f32 of 2^25 or more: with x = m 2^e, m integral, the bits of 2 / pi of weight 2^(2 - e) and above give
- * whole turns, so a window of 96 bits below them is all that matters. */
+/* Payne-Hanek reduction of an f32 of 2^25 or more. With x = m 2^e, m an integer, bits of 2 / pi of weight 2^(2 - e) and above
+ * contribute whole turns; the 96 bits below them suffice. */
 static inline uint32_t ht_reduce_huge_angle_wide(float x, double *rest) {
     static const uint32_t two_over_pi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
                                            0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};
     uint32_t bits = ht_float_bits(fabsf(x)), m = (bits & 0x7fffff) | 0x800000;
     uint32_t e = (bits >> 23) - 150;
-    uint32_t skip = e - 2; /* bits of 2 / pi in front of the window */
+    uint32_t skip = e - 2; /* bits of 2 / pi before the window */
     unsigned __int128 window = 0, product;
     for (uint32_t word = skip / 32, i = 0; i < 4; i++) window = window << 32 | two_over_pi[word + i];
     window = window << skip % 32 >> 32;

@@ -1,15 +1,14 @@
-/* Elementary functions of f64, our own so that no C library's version decides a result: base/math_double_lanes.h for one
- * number, and the tables of its functions. */
+/* Elementary functions of f64, independent of the C library's version: base/math_double_lanes.h on one lane, and its tables. */
 #ifndef HT_BASE_MATH_DOUBLE_H
 #define HT_BASE_MATH_DOUBLE_H
 
 #include "base/lane_double.h"
 #include "base/math_wide.h"
 
-/* x = 2^k m, and sixteen intervals of m that begin at 45/64; one is around 1. In each, m times a number of few bits is
- * 1 + r, where r is exact around 1, and nearly so elsewhere. Of the logarithms of these numbers (of base e, 2 and 10, with
- * the sign turned) the first part has 42 bits behind the point, as that of 2 has: with any k times that they add up to an
- * f64. */
+/* Tables of logarithms: x = 2^k m, m >= 45/64, with sixteen intervals of m, one of them around 1. ht_log_factors has a short
+ * factor f per interval, m f = 1 + r; r is exact around 1, nearly exact elsewhere. ht_log_table[base][0 or 1] has the high and
+ * low part of -log(f) to base e, 2 and 10. High parts have 42 fraction bits, as the high part of log(2) has, so that k log(2)
+ * plus a high part is exact. */
 #define HT_LOG_START INT64_C(0x3fe6800000000000)
 static const double ht_log_factors[16] = {1.40625, 1.34375, 1.28125, 1.21875,  1.1875,  1.15625,  1.09375,  1.0625,
                                           1.03125, 1.0,     0.9375,  0.890625, 0.84375, 0.796875, 0.765625, 0.734375};
@@ -40,9 +39,8 @@ static const double ht_log_table[3][2][16] = {
       -0x1.80743406505e6p-48, -0x1.40bcd23c3e44cp-44, 0x1.82c6326f70b35p-46}},
 };
 
-/* Takes quarter turns off an f64 of 2^30 or more: with x = m 2^e, m integral, the bits of 2 / pi of weight 2^(2 - e) and
- * above give whole turns, so a window of 192 bits below them is all that matters. x = quarters pi / 2 + r + *r_low; the low
- * bits of *n are those of quarters. */
+/* Payne-Hanek reduction of an f64 of 2^30 or more: x = quarters * pi / 2 + r + *r_low, quarters in the low bits of *n. With
+ * x = m 2^e, m an integer, bits of 2 / pi of weight 2^(2 - e) and above contribute whole turns; the 192 bits below them suffice. */
 static inline double ht_far_angle_parts(double x, double *n, double *r_low) {
     static const uint64_t two_over_pi[] = {0,
                                            0xa2f9836e4e441529,
@@ -83,7 +81,7 @@ static inline double ht_far_angle_parts(double x, double *n, double *r_low) {
     const bool below = fraction >> 127; /* as a signed fraction it is in [-1/2, 1/2) */
     if (below) quarters++, fraction = -fraction;
     const int zeros = fraction >> 64 ? __builtin_clzll((uint64_t)(fraction >> 64)) : 64;
-    fraction <<= zeros; /* not all of the first 64 bits are 0 after this */
+    fraction <<= zeros; /* now one of the upper 64 bits is set */
     const uint64_t first = (uint64_t)(fraction >> 75), second = (uint64_t)(fraction >> 22) & UINT64_C(0x1fffffffffffff);
     const double unit = ldexp(1.0, -53 - zeros), high = (double)first * unit, low = (double)second * (unit * 0x1p-53);
     double r = high * HT_HALF_PI_HIGH;
@@ -93,7 +91,7 @@ static inline double ht_far_angle_parts(double x, double *n, double *r_low) {
     *r_low = rest;
     return r;
 }
-/* The same in place of parts of which x is not below 2^30. */
+/* ht_far_angle_parts on one lane, replacing a reduction by d_angle_parts. */
 static inline v1d v1d_far_angle_parts(v1d x, v1d r, v1d *n, v1d *r_low) {
     (void)r;
     return ht_far_angle_parts(x, n, r_low);

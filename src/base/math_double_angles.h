@@ -1,8 +1,9 @@
-/* Trigonometric functions of f64: a part of base/math_double_lanes.h, included by it. */
+/* Trigonometric functions of f64: a part of the template base/math_double_lanes.h. */
 
-/* ---- of an angle ---- */
+/* ---- sin, cos, tan ---- */
 
-/* x = quarters pi / 2 + r + *r_low, the lowest bits of *n being those of quarters. Arguments from 2^30 on go one by one. */
+/* Cody-Waite reduction x = quarters * pi / 2 + r + *r_low, quarters in the low bits of *n. Lanes of 2^30 and more are reduced one
+ * by one (ht_far_angle_parts). */
 HT_LANES_INLINE F HT_V(d_angle_parts)(F x, F *n, F *r_low) {
     *n = FMA(x, K(HT_TWO_OVER_PI), K(HT_ROUND_MAGIC));
     F whole = SUB(*n, K(HT_ROUND_MAGIC)), first = FNMA(whole, K(HT_HALF_PI_HIGH), x); /* exact */
@@ -12,7 +13,7 @@ HT_LANES_INLINE F HT_V(d_angle_parts)(F x, F *n, F *r_low) {
     return HT_M(any)(far) ? HT_V(d_far_angle_parts)(x, r, n, r_low) : r;
 }
 
-/* sin and cos of r + r_low, |r| <= pi / 4, and what they were rounded by. */
+/* sin and cos of r + r_low, |r| <= pi / 4, as double-word numbers. */
 HT_LANES_INLINE F HT_V(d_sin_reduced)(F r, F r_low, F *low) {
     F z = MUL(r, r), q = FMA(FMA(K(-0x1.a7257c29d137ap-41), z, K(0x1.611864a1260c4p-33)), z, K(-0x1.ae6443538e000p-26));
     q = HT_V(d_below4)(q, z, -0x1.5555555555555p-3, 0x1.111111111109ap-7, -0x1.a01a01a00a482p-13,
@@ -32,9 +33,9 @@ HT_LANES_INLINE F HT_V(d_cos_reduced)(F r, F r_low, F *low) {
     return y;
 }
 
-/* Whether the number of quarters is even. */
+/* True where the number of quarters is even. */
 HT_LANES_INLINE HT_MASK HT_V(d_is_even)(F n) { return HT_V(l_eq)(HT_V(l_shl)(HT_V(d_bits)(n), 63), L(0)); }
-/* y with its sign turned where bit 1 of n + shift is set. */
+/* y with its sign flipped where bit 1 of n + shift is set. */
 HT_LANES_INLINE F HT_V(d_turned_by)(F y, F n, int64_t shift) {
     I sign = HT_V(l_shl)(HT_V(l_and)(HT_V(l_add)(HT_V(d_bits)(n), L(shift)), L(2)), 62);
     return HT_V(d_from_bits)(HT_V(l_xor)(HT_V(d_bits)(y), sign));
@@ -63,7 +64,7 @@ HT_LANES_INLINE F HT_V(d_tan)(F x) {
     return IF(HT_V(d_lt)(ABS(x), K(0x1p-27)), x, FMA(left, HT_V(d_about_inverse)(bottom), y));
 }
 
-/* ---- back to an angle ---- */
+/* ---- inverse functions ---- */
 
 /* atan(t + t_low) - t for 0 <= t <= 1; the slope of atan is about 1 - t^2 / 2. */
 HT_LANES_INLINE F HT_V(d_atan_rest)(F t, F t_low) {
@@ -77,10 +78,10 @@ HT_LANES_INLINE F HT_V(d_atan_rest)(F t, F t_low) {
     return FMA(MUL(z, t), q, low);
 }
 
-/* base + sign (t + rest), base a multiple of pi / 2. */
+/* base + sign * (t + rest) for a base that is a multiple of pi / 2. */
 HT_LANES_INLINE F HT_V(d_turned)(F base, F sign, F t, F rest) {
     F part = MUL(sign, t), sum = ADD(base, part);
-    F low = FMA(sign, rest, MUL(base, K(0x1.678afae35cdd1p-55))); /* what an f64 misses of pi, as a part of it */
+    F low = FMA(sign, rest, MUL(base, K(0x1.678afae35cdd1p-55))); /* relative error of pi in f64 */
     return ADD(sum, ADD(HT_V(d_sum_low)(base, part, sum), low));
 }
 
@@ -88,7 +89,7 @@ HT_LANES_INLINE F HT_V(d_atan)(F x) {
     F a = HT_V(d_min)(K(0x1p+80), ABS(x)), one = K(1.0);
     HT_MASK steep = HT_V(d_gt)(a, one);
     F above = IF(steep, one, a), below = IF(steep, a, one), t = DIV(above, below);
-    F t_low = MUL(t, FNMA(t, below, above)); /* 0, or t is about 1 / below */
+    F t_low = MUL(t, FNMA(t, below, above)); /* t is a, exactly, or 1 / below */
     F y = HT_V(d_turned)(IF(steep, K(HT_HALF_PI_HIGH), HT_V(d_zero)()), IF(steep, K(-1.0), one), t,
                          HT_V(d_atan_rest)(t, t_low));
     return HT_V(d_with_sign)(ABS(y), x);
@@ -97,7 +98,7 @@ HT_LANES_INLINE F HT_V(d_atan)(F x) {
 HT_LANES_INLINE F HT_V(d_atan2)(F y, F x) {
     const F zero = HT_V(d_zero)(), one = K(1.0);
     F a = ABS(y), b = ABS(x);
-    F big = HT_V(d_max)(a, b), small = HT_V(d_min)(b, a); /* a NaN is in one of them */
+    F big = HT_V(d_max)(a, b), small = HT_V(d_min)(b, a); /* a NaN operand reaches big or small */
     HT_MASK far = HT_M(or)(HT_V(d_gt)(big, K(0x1p+900)), HT_V(d_lt)(big, K(0x1p-900)));
     if (HT_M(any)(far)) {
         F factor = IF(HT_V(d_gt)(big, one), K(0x1p-400), K(0x1p+400)), infinity = K((double)INFINITY);

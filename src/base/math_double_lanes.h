@@ -1,9 +1,8 @@
-/* Exponentials and logarithms of f64, in the vocabulary of base/lane_double.h.
+/* Exponentials and logarithms of f64: a template on the names of base/lane_double.h, as base/math_lanes.h.
  *
- * Results are off by about 1 unit in the last place at most, those of silu and gelu_tanh by more
- * (tests/ops/test_math_double.c). What would cost half a unit is kept in two numbers: *_low is what the first was rounded
- * by. A denormal argument or result may count as 0, as in the threads that compute. Coefficients are minimax fits of our
- * own, the lowest first. */
+ * Errors are at most about 1 ulp, more for silu and gelu_tanh (tests/ops/test_math_double.c). Values that need more precision are
+ * double-word numbers x + x_low, x_low being the rounding error of x. Denormal arguments and results may be flushed to 0.
+ * Coefficients are minimax fits, lowest power first. */
 
 #define F    HT_V(d)
 #define I    HT_V(l)
@@ -19,24 +18,24 @@
 #define IF   HT_V(d_select)
 #define ABS  HT_V(d_abs)
 
-/* a + b for |a| >= |b|, or a = 0: what the sum was rounded by. */
+/* Rounding error of sum = a + b, for |a| >= |b| or a = 0 (Dekker's Fast2Sum). */
 HT_LANES_INLINE F HT_V(d_sum_low)(F a, F b, F sum) { return ADD(SUB(a, sum), b); }
 
 HT_LANES_INLINE F HT_V(d_poly4)(F x, double c0, double c1, double c2, double c3) {
     return FMA(FMA(FMA(K(c3), x, K(c2)), x, K(c1)), x, K(c0));
 }
-/* The four lower coefficients below a polynomial q. */
+/* c0 + c1 x + c2 x^2 + c3 x^3 + q x^4. */
 HT_LANES_INLINE F HT_V(d_below4)(F q, F x, double c0, double c1, double c2, double c3) {
     return FMA(FMA(FMA(FMA(q, x, K(c3)), x, K(c2)), x, K(c1)), x, K(c0));
 }
 
 /* ---- exponentials ---- */
 
-/* x = n ln 2 + r + *r_low for |x| < 2^11; *n is n + HT_ROUND_MAGIC. */
+/* Argument reduction x = n ln 2 + r + *r_low for |x| < 2^11; *n = n + HT_ROUND_MAGIC. */
 HT_LANES_INLINE F HT_V(d_exp_parts)(F x, F *n, F *r_low) {
     *n = FMA(x, K(HT_WIDE_LOG2_E), K(HT_ROUND_MAGIC));
     F whole = SUB(*n, K(HT_ROUND_MAGIC)), low = K(0x1.ef35793c76730p-45);
-    F first = FNMA(whole, K(0x1.62e42fefa3800p-1), x), r = FNMA(whole, low, first); /* the first is exact */
+    F first = FNMA(whole, K(0x1.62e42fefa3800p-1), x), r = FNMA(whole, low, first); /* `first` is exact */
     *r_low = FNMA(whole, low, SUB(first, r));
     return r;
 }
@@ -49,19 +48,19 @@ HT_LANES_INLINE F HT_V(d_exp_rest)(F r) {
     return HT_V(d_below4)(q, r, 0x1p-1, 0x1.555555555555cp-3, 0x1.5555555555558p-5, 0x1.111111110e9c1p-7);
 }
 
-/* 2^(n + shift) of an n as above. */
+/* 2^(n + shift), for n + HT_ROUND_MAGIC as d_exp_parts returns it. */
 HT_LANES_INLINE F HT_V(d_power_of)(F n, int shift) {
     return HT_V(d_from_bits)(HT_V(l_add)(HT_V(l_shl)(HT_V(d_bits)(n), 52), L((int64_t)(1023 + shift) << 52)));
 }
 
-/* What r is rounded by is left out here: it is worth a fifth of a unit, and a tenth of the time. */
+/* e^x, without r_low: it would save 0.2 ulp and cost a tenth of the time. */
 HT_LANES_INLINE F HT_V(d_exp)(F x) {
     F near = HT_V(d_max)(K(-746.0), HT_V(d_min)(K(711.0), x)), n, r_low, r = HT_V(d_exp_parts)(near, &n, &r_low);
     F y = ADD(K(1.0), FMA(MUL(r, r), HT_V(d_exp_rest)(r), r));
     return HT_V(d_scale)(y, SUB(n, K(HT_ROUND_MAGIC)));
 }
 
-/* In halves, as 2^1024 is no f64: 2^(n - 1) - 1/2, then what e^r adds. */
+/* (e^x - 1) / 2 = 2^(n - 1) - 1/2 + 2^(n - 1) (e^r - 1), then doubled: 2^n itself may overflow. */
 HT_LANES_INLINE F HT_V(d_expm1)(F x) {
     F near = HT_V(d_max)(K(-40.0), HT_V(d_min)(K(709.9), x)), n, r_low, r = HT_V(d_exp_parts)(near, &n, &r_low);
     F power = HT_V(d_power_of)(n, -1), rest = FMA(MUL(r, r), HT_V(d_exp_rest)(r), r_low);
@@ -70,11 +69,11 @@ HT_LANES_INLINE F HT_V(d_expm1)(F x) {
     return IF(HT_V(d_lt)(ABS(x), K(0x1p-54)), x, MUL(K(2.0), ADD(sum, low)));
 }
 
-/* e^x / 4 and e^-x / 4 as powers of 2 times e^r and e^-r for x >= 0, and sinh r = r + *odd, cosh r = 1 + *even. */
+/* For x = n ln 2 + r >= 0: *up = 2^n / 4, *down = 2^-n / 4, sinh r = r + *odd, cosh r = 1 + *even. Returns r. */
 HT_LANES_INLINE F HT_V(d_both_powers)(F x, F *up, F *down, F *odd, F *even) {
     F n, r_low, r = HT_V(d_exp_parts)(HT_V(d_min)(K(710.6), x), &n, &r_low), z = MUL(r, r);
     *up = HT_V(d_power_of)(n, -2);
-    F least = HT_V(d_min)(n, K(HT_ROUND_MAGIC + 64.0)); /* where e^-x no longer matters, it stays a number */
+    F least = HT_V(d_min)(n, K(HT_ROUND_MAGIC + 64.0)); /* keeps 2^-n normal where e^-x is negligible */
     I bits = HT_V(l_shl)(HT_V(d_bits)(least), 52);
     *down = HT_V(d_from_bits)(HT_V(l_sub)(L(INT64_C(1021) << 52), bits));
     F q = HT_V(d_below4)(K(0x1.af6f5d30077f0p-26), z, 0x1.555555555555cp-3, 0x1.111111110e9c1p-7, 0x1.a01a01b46851dp-13,
@@ -100,7 +99,7 @@ HT_LANES_INLINE F HT_V(d_cosh)(F x) {
     return MUL(K(2.0), ADD(sum, FMA(s, odd, FMA(c, even, low))));
 }
 
-/* 1 + e^x in two numbers, x from -142 to 709. */
+/* 1 + e^x as the double-word result + *low, for x in [-142, 709]. */
 HT_LANES_INLINE F HT_V(d_one_and_power)(F x, F *low) {
     F n, r_low, r = HT_V(d_exp_parts)(x, &n, &r_low), power = HT_V(d_power_of)(n, 0);
     F rest = FMA(MUL(r, r), HT_V(d_exp_rest)(r), r_low), one = K(1.0), whole = ADD(power, one);
@@ -113,12 +112,12 @@ HT_LANES_INLINE F HT_V(d_one_and_power)(F x, F *low) {
     return y;
 }
 
-/* About 1 / x, by an eighth off, for x from 2^-1000 to 2^1000: enough for what corrects a rounding. */
+/* 1 / x with a relative error of up to 1/8, for x in [2^-1000, 2^1000]: enough to correct a rounding error. */
 HT_LANES_INLINE F HT_V(d_about_inverse)(F x) {
     return HT_V(d_from_bits)(HT_V(l_sub)(L(INT64_C(0x7fde623822fc16e6)), HT_V(d_bits)(x)));
 }
-/* tanh x = t / (t + 2) with t = e^2x - 1 in two numbers. What the quotient is off by is divided by t + 2 as well, and
- * 1 / (t + 2) is (1 - tanh x) / 2. */
+/* tanh x = t / (t + 2) with t = e^2x - 1 as a double-word number. The remainder of the quotient is divided by t + 2 too, using
+ * 1 / (t + 2) = (1 - tanh x) / 2. */
 HT_LANES_INLINE F HT_V(d_tanh)(F x) {
     F size = ABS(x), a = HT_V(d_min)(K(18.7), size), n, r_low, r = HT_V(d_exp_parts)(ADD(a, a), &n, &r_low);
     F power = HT_V(d_power_of)(n, 0), whole = SUB(power, K(1.0)), sum = FMA(power, r, whole);
@@ -129,13 +128,13 @@ HT_LANES_INLINE F HT_V(d_tanh)(F x) {
     return HT_V(d_with_sign)(IF(HT_V(d_gt)(size, K(19.0)), K(1.0), y), x);
 }
 
-/* 1 / (1 + e^x) is y + y *left, x from -142 to 709; a larger x gives any y. */
+/* 1 / (1 + e^x) = y + y * *left for x in [-142, 709]; y is unspecified for a larger x. */
 HT_LANES_INLINE F HT_V(d_sigmoid_in_two)(F x, F *left) {
     F low, d = HT_V(d_one_and_power)(x, &low), y = DIV(K(1.0), d);
     *left = FNMA(y, low, FNMA(y, d, K(1.0)));
     return y;
 }
-/* y + y left, but under the smallest normal number 0. */
+/* y + y * left, flushed to 0 where it is denormal. */
 HT_LANES_INLINE F HT_V(d_sigmoid_from)(F x, F y, F left) {
     return IF(HT_V(d_lt)(x, K(-708.396418532264)), HT_V(d_zero)(), FMA(left, y, y));
 }
@@ -145,7 +144,7 @@ HT_LANES_INLINE F HT_V(d_sigmoid)(F x) {
     return HT_V(d_sigmoid_from)(x, y, left);
 }
 
-/* y = x times the sigmoid of v, where x may bring it back from where the sigmoid is 0. */
+/* x * sigmoid(v), given as y: recomputed where sigmoid(v) is flushed to 0 but the product is a normal number. */
 HT_LANES_INLINE F HT_V(d_times_far_sigmoid)(F x, F v, F y) {
     HT_MASK far = HT_V(d_lt)(v, K(-700.0));
     if (HT_M(any)(far)) {
@@ -156,9 +155,9 @@ HT_LANES_INLINE F HT_V(d_times_far_sigmoid)(F x, F v, F y) {
 }
 HT_LANES_INLINE F HT_V(d_silu)(F x) { return HT_V(d_times_far_sigmoid)(x, x, MUL(x, HT_V(d_sigmoid)(x))); }
 
-/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with 2 u = x (c + 0.044715 c x^2), c = sqrt(8 / pi). An error of 2 u is as large a
- * part of the result on the left, so 2 u is v + v_low, of which v_low comes in by the derivative. c has 46 bits behind the
- * point here, so that c less a sum below 128 is exact. */
+/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with 2 u = x (c + 0.044715 c x^2), c = sqrt(8 / pi). For negative x the absolute error of
+ * 2 u is the relative error of the result, so 2 u is the double-word v + v_low, and v_low enters to first order. c is given to 46
+ * fraction bits, so that c - sum is exact for sum < 128. */
 HT_LANES_INLINE F HT_V(d_gelu_tanh)(F x) {
     F near = HT_V(d_max)(K(-24.0), HT_V(d_min)(K(12.0), x)), z = MUL(near, near), z_low = FMS(near, near, z);
     F cubic = K(0x1.2444f2a4d8b4bp-4), c = K(0x1.9884533d43640p+0), sum = FMA(z, cubic, c);
@@ -172,7 +171,7 @@ HT_LANES_INLINE F HT_V(d_gelu_tanh)(F x) {
 
 /* ---- logarithms ---- */
 
-/* x = 2^k m (ht_log_factors): m, and in *k k. *place: bits 52 on are k + 1023, bits 48 to 51 the interval. */
+/* x = 2^k m (ht_log_factors). Returns m and *k = k; *place has k + 1023 from bit 52 up and the interval in bits 48 to 51. */
 HT_LANES_INLINE F HT_V(d_log_parts)(F x, F *k, I *place) {
     I bits = HT_V(l_add)(HT_V(d_bits)(x), L((INT64_C(1023) << 52) - HT_LOG_START));
     *place = bits;
@@ -180,7 +179,7 @@ HT_LANES_INLINE F HT_V(d_log_parts)(F x, F *k, I *place) {
     *k = SUB(e, K(0x1p+52 + 1023.0));
     return HT_V(d_from_bits)(HT_V(l_add)(HT_V(l_and)(bits, L(INT64_C(0xfffffffffffff))), L(HT_LOG_START)));
 }
-/* r of an x, exact or, where it is above 1/32, to 2^-58. */
+/* r of ht_log_factors: exact, or, above 1/32, with an error of 2^-58. */
 HT_LANES_INLINE F HT_V(d_log_reduced)(F x, F *k, I *place) {
     F m = HT_V(d_log_parts)(x, k, place);
     return FMS(m, HT_V(d_pick)(ht_log_factors, HT_V(l_shr)(*place, 48)), K(1.0));
@@ -194,13 +193,14 @@ HT_LANES_INLINE F HT_V(d_log_rest)(F r) {
     return MUL(MUL(r, r), q);
 }
 
-/* Whether any is other than positive, normal and finite. */
+/* True when any lane is not a positive, normal, finite number. */
 HT_LANES_INLINE bool HT_V(d_any_special)(F x) {
     const int64_t least = INT64_C(0x10000000000000), range = INT64_C(0x7ff0000000000000) - least;
-    I moved = HT_V(l_add)(HT_V(d_bits)(x), L(INT64_MAX - (least - 1))); /* as an unsigned number, but for the sign */
+    I moved =
+        HT_V(l_add)(HT_V(d_bits)(x), L(INT64_MAX - (least - 1))); /* makes a signed comparison act as an unsigned one */
     return HT_M(any)(HT_V(l_gt)(moved, L(INT64_MIN + range - 1)));
 }
-/* y, but for arguments of which there is no logarithm among the numbers. */
+/* Logarithm of x: y, or the special result for x <= 0, infinite or NaN. */
 HT_LANES_INLINE F HT_V(d_log_special)(F x, F y) {
     y = IF(HT_V(d_gt)(x, K(0x1.fffffffffffffp+1023)), x, y);
     y = IF(HT_V(d_lt)(x, HT_V(d_zero)()), K((double)NAN), y);
@@ -208,7 +208,7 @@ HT_LANES_INLINE F HT_V(d_log_special)(F x, F y) {
     return IF(HT_V(d_is_nan)(x), x, y);
 }
 
-/* By the table's logarithms: two, two_low that of 2, scale, scale_low that of e. */
+/* Logarithm to base b with its table: two + two_low = log_b(2), scale + scale_low = log_b(e). */
 HT_LANES_INLINE F HT_V(d_log_of)(F x, const double table[2][16], double two, double two_low, double scale,
                                  double scale_low) {
     I place;
@@ -239,7 +239,7 @@ HT_LANES_INLINE F HT_V(d_log10)(F x) {
                           0x1.95355baaafad3p-57);
 }
 
-/* 1 + x is rounded, and what it was rounded by comes in again by the derivative of log. */
+/* log(1 + x): the rounding error of 1 + x is corrected to first order. */
 HT_LANES_INLINE F HT_V(d_log1p)(F x) {
     I place;
     F u = ADD(K(1.0), x), back = SUB(u, K(1.0)), lost = ADD(SUB(K(1.0), SUB(u, back)), SUB(x, back));
@@ -255,9 +255,9 @@ HT_LANES_INLINE F HT_V(d_log1p)(F x) {
     return IF(HT_V(d_lt)(ABS(x), K(0x1p-54)), x, y);
 }
 
-/* log(e^a + e^b) without overflow; infinities are their own result. */
+/* log(e^a + e^b) without overflow; an infinite maximum is the result. */
 HT_LANES_INLINE F HT_V(d_logaddexp)(F a, F b) {
-    F high = HT_V(d_max)(a, b), low = HT_V(d_min)(b, a); /* a NaN is in one of them */
+    F high = HT_V(d_max)(a, b), low = HT_V(d_min)(b, a); /* a NaN operand reaches high or low */
     F y = ADD(high, HT_V(d_log1p)(HT_V(d_exp)(SUB(low, high))));
     HT_MASK endless = HT_M(or)(HT_V(d_eq)(ABS(high), K((double)INFINITY)), HT_V(d_eq)(low, K(-(double)INFINITY)));
     y = IF(endless, high, y);

@@ -1,8 +1,8 @@
-/* Powers of f64: a part of base/math_double_lanes.h, included by it. */
+/* Powers of f64: a part of the template base/math_double_lanes.h. */
 
-/* log of x, positive, normal and finite, to 2^-63 of itself. Where r has more bits than an f64, r_low is what it was
- * rounded by, and log(1 + r + r_low) is that of 1 + r and r_low (1 - r). Of 1/3, which r^3 has, q has what is above 1/4: so
- * only the last sum of the rest is rounded as one of its size. */
+/* log(x) as a double-word number, with a relative error of 2^-63, for positive, normal, finite x. r_low is the rounding error of
+ * r: log(1 + r + r_low) = log(1 + r) + r_low (1 - r). The coefficient 1/3 of r^3 is split into 1/4 and the rest, which is part of
+ * q, to keep the rounding errors of q small. */
 HT_LANES_INLINE F HT_V(d_log_in_two)(F x, F *low) {
     I place;
     F k, m = HT_V(d_log_parts)(x, &k, &place);
@@ -25,14 +25,14 @@ HT_LANES_INLINE F HT_V(d_log_in_two)(F x, F *low) {
     return y;
 }
 
-/* e to the power of x + low, |x| <= 746 and |low| <= 1 / 2^20. */
+/* e^(x + low) for |x| <= 746, |low| <= 2^-20. */
 HT_LANES_INLINE F HT_V(d_exp_in_two)(F x, F low) {
     F n, r_low, first = HT_V(d_exp_parts)(x, &n, &r_low), added = ADD(r_low, low), r = ADD(first, added);
     F rest = FMA(MUL(r, r), HT_V(d_exp_rest)(r), HT_V(d_sum_low)(first, added, r)), one = K(1.0), sum = ADD(one, r);
     return HT_V(d_scale)(ADD(sum, ADD(HT_V(d_sum_low)(one, r, sum), rest)), SUB(n, K(HT_ROUND_MAGIC)));
 }
 
-/* What the formula does not give, y being |x|^b by it. */
+/* x^b from y = |x|^b: signs and special values, as C's pow. */
 HT_LANES_INLINE F HT_V(d_pow_special)(F x, F b, F y) {
     const F zero = HT_V(d_zero)(), one = K(1.0), infinity = K((double)INFINITY), a = ABS(x), size = ABS(b);
     const HT_MASK up = HT_V(d_gt)(b, zero);
@@ -40,7 +40,7 @@ HT_LANES_INLINE F HT_V(d_pow_special)(F x, F b, F y) {
     y = IF(HT_V(d_eq)(a, infinity), IF(up, infinity, zero), y);
     F endless = IF(HT_V(d_gt)(a, one), IF(up, infinity, zero), IF(up, zero, infinity));
     y = IF(HT_V(d_eq)(size, infinity), IF(HT_V(d_eq)(a, one), one, endless), y);
-    /* From 2^52 on all numbers are whole, from 2^53 on even, and infinity counts as even, too. */
+    /* Numbers of 2^52 and more are integers, of 2^53 and more even integers; infinity counts as even. */
     const F bound = K(0x1p+52), half = HT_V(d_min)(MUL(size, K(0.5)), bound);
     HT_MASK far = HT_V(d_gt)(size, bound), whole = HT_M(or)(far, HT_V(d_eq)(SUB(ADD(size, bound), bound), size));
     HT_MASK even = HT_V(d_eq)(SUB(ADD(half, bound), bound), half);
@@ -56,12 +56,12 @@ HT_LANES_INLINE F HT_V(d_pow_special)(F x, F b, F y) {
     return IF(HT_V(d_eq)(x, one), one, y);
 }
 
-/* x to 1/2: the root, but of -0 and of minus infinity what it is of 0 and infinity. */
+/* x^(1/2): sqrt(x), but +0 for -0 and infinity for minus infinity, as C's pow. */
 HT_LANES_INLINE F HT_V(d_pow_half)(F x) {
     F root = HT_V(d_sqrt)(ADD(x, HT_V(d_zero)()));
     return IF(HT_V(d_eq)(x, K(-(double)INFINITY)), K((double)INFINITY), root);
 }
-/* Exponents that have a way of their own. */
+/* Exponents 2, 1, 1/2 and -1, computed as x * x, x, sqrt(x) and 1 / x. */
 HT_LANES_INLINE F HT_V(d_pow_simple)(F x, F b, F y) {
     y = IF(HT_V(d_eq)(b, K(2.0)), MUL(x, x), y);
     y = IF(HT_V(d_eq)(b, K(1.0)), x, y);
@@ -72,11 +72,11 @@ HT_LANES_INLINE F HT_V(d_pow_simple)(F x, F b, F y) {
 HT_LANES_INLINE F HT_V(d_pow)(F x, F b) {
     F log_low, log = HT_V(d_log_in_two)(ABS(x), &log_low), product = MUL(b, log);
     F low = FMA(b, log_low, FMS(b, log, product));
-    /* Powers of 2, 0 and infinite exponents have no bits behind the first. */
+    /* Mantissa 0: b is a power of 2, 0 or infinite. */
     HT_MASK simple = HT_V(l_eq)(HT_V(l_shl)(HT_V(d_bits)(b), 12), L(0));
     HT_MASK far = HT_M(or)(HT_V(d_gt)(ABS(product), K(708.0)), HT_V(d_is_nan)(product));
     if (!HT_M(any)(HT_M(or)(simple, far)) && !HT_V(d_any_special)(x)) return HT_V(d_exp_in_two)(product, low);
-    /* Where low is large, or NaN, the result is 0 or infinite. */
+    /* The result is 0 or infinite where `low` is large or NaN. */
     product = HT_V(d_max)(HT_V(d_min)(product, K(746.0)), K(-746.0));
     low = HT_V(d_max)(HT_V(d_min)(low, K(0x1p-20)), K(-0x1p-20));
     return HT_V(d_pow_simple)(x, b, HT_V(d_pow_special)(x, b, HT_V(d_exp_in_two)(product, low)));

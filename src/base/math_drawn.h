@@ -1,6 +1,6 @@
-/* Functions behind random numbers, with MLX's bits on CPUs: `logf` and `log1pf` of the C library, the others fixed
- * sequences of f32 operations. They are less exact than those of math_wide.h, which all other arrays use. Published
- * approximations, each with its coefficients rounded to f32:
+/* Elementary functions of random distributions, bit-identical to MLX on a CPU: `logf` and `log1pf` of the C library, and fixed
+ * sequences of f32 operations. They are less accurate than math_wide.h, which all other operations use. The approximations are
+ * published, with coefficients rounded to f32:
  *   erfinv  N. Juffa, a minimax approximation in log(1 - x^2) in two parts, errors of 2.4 units in the last place
  *   exp     S. Moshier, Cephes Mathematical Library, exp2f
  *   erf     Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, absolute errors of 1.5e-7 */
@@ -11,10 +11,10 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What erfinv takes the logarithm of. */
+/* 1 - x^2, the argument of the logarithm in erfinv. */
 static inline float ht_drawn_erfinv_inner(float x) { return fmaf(x, 0.0f - x, 1.0f); }
 
-/* erfinv of x, t being the logarithm of that: both parts, of which one is chosen, for loops to become vectors. */
+/* erfinv(x), t = log(1 - x^2). Both branches are computed and one selected, so that loops vectorise. */
 static inline float ht_drawn_erfinv_of(float x, float t) {
     float far = 3.03697567e-10f, near = 5.43877832e-9f;
     far = fmaf(far, t, 2.93243101e-8f);
@@ -37,7 +37,7 @@ static inline float ht_drawn_erfinv_of(float x, float t) {
     return x * (fabsf(t) > 6.125f ? far : near);
 }
 
-/* 2^n times a polynomial of what is left of x log2(e). */
+/* e^x = 2^n 2^rest with x log2(e) = n + rest; 2^rest is a polynomial. */
 static inline float ht_drawn_exp(float x) {
     float held = x > 88.0f ? 88.0f : x;
     held = held < -88.0f ? -88.0f : held;

@@ -1,19 +1,18 @@
-/* Elementary functions of f16 in f32 arithmetic, on lanes as in math_lanes.h, which includes this where its names are still
- * defined. A result keeps 11 bits, so polynomials may be short: before it is rounded to f16 a result is off by at most
- * 0.0025 units in the last place of an f16, so that all but one in a thousand are rounded as exact ones would be
- * (tests/ops/test_math.c). Arguments are what f16 holds: up to 65504 and never a denormal f32. Coefficients are minimax
+/* Elementary functions of f16 values in f32 arithmetic: a part of the template base/math_lanes.h. Results are rounded to the 11
+ * bits of f16, so short polynomials suffice: their error is at most 0.0025 ulp of f16, and 999 of 1000 results are correctly
+ * rounded (tests/ops/test_math.c). Arguments are f16 values: at most 65504, never denormal in f32. Coefficients are minimax
  * fits. */
 
-#define SIGNED(y, x) HT_V(f_with_sign)(y, x) /* y has the sign of x already, unless it is 0 */
+#define SIGNED(y, x) HT_V(f_with_sign)(y, x) /* restores the sign of 0; other y have the sign of x */
 
 HT_LANES_INLINE F HT_V(f_poly4)(F x, float c0, float c1, float c2, float c3) {
     return FMA(HT_V(f_poly3)(x, c1, c2, c3), x, K(c0));
 }
 
-/* ---- logarithms: `scale` is what one is of e ---- */
+/* ---- logarithms ---- */
 
-/* x = 2^k (1 + f) as in f_log_parts, k being left in the exponent's place. Of 0, infinity, NaN and what is below 0 it is
- * beyond what a number of f16 has. */
+/* Logarithm to base b: scale = log_b(e), of_two = log_b(2). x = 2^k (1 + f) as in f_log_parts, with k kept in the exponent
+ * bits. k is out of the range of f16 exactly for the special arguments: 0, infinity, NaN and x < 0. */
 HT_LANES_INLINE F HT_V(f_log_of_half)(F x, double scale, double of_two) {
     const I bits = HT_V(f_bits)(x), exponent = HT_V(i_set1)((int32_t)0xff800000u);
     const I e = HT_V(i_and)(HT_V(i_sub)(bits, HT_V(i_set1)(HT_SQRT_HALF)), exponent);
@@ -28,9 +27,9 @@ HT_LANES_INLINE F HT_V(f_log_half)(F x) { return HT_V(f_log_of_half)(x, 1.0, 0x1
 HT_LANES_INLINE F HT_V(f_log2_half)(F x) { return HT_V(f_log_of_half)(x, 0x1.71547652b82fep+0, 1.0); }
 HT_LANES_INLINE F HT_V(f_log10_half)(F x) { return HT_V(f_log_of_half)(x, 0x1.bcb7b1526e50ep-2, 0x1.34413509f79ffp-2); }
 
-/* ---- exponentials: from 12 on, results are more than f16 holds ---- */
+/* ---- exponentials: results overflow f16 for |x| >= 12 ---- */
 
-/* x = n ln 2 + r; *sum holds n. */
+/* Argument reduction x = n ln 2 + r; *sum = n + HT_LANES_MAGIC. */
 HT_LANES_INLINE F HT_V(f_exp_parts_half)(F x, F *sum) {
     *sum = FMA(x, K(HT_LOG2_E), K(HT_LANES_MAGIC));
     return FNMA(SUB(*sum, K(HT_LANES_MAGIC)), K(HT_LN2_HIGH), x);
@@ -43,7 +42,7 @@ HT_LANES_INLINE F HT_V(f_expm1_half)(F x) {
     return SIGNED(FMA(power, FMA(MUL(r, r), q, r), SUB(power, K(1.0f))), x);
 }
 
-/* e^x / 2 and e^-x / 2 as *up and *down times e^r and e^-r for x >= 0, sinh r and cosh r = 1 + *even. */
+/* For x = n ln 2 + r >= 0: *up = 2^n / 2, *down = 2^-n / 2, cosh r = 1 + *even. Returns sinh r. */
 HT_LANES_INLINE F HT_V(f_both_powers_half)(F x, F *up, F *down, F *even) {
     F n, r = HT_V(f_exp_parts_half)(HT_V(f_min)(K(12.0f), x), &n), z = MUL(r, r);
     *up = HT_V(f_power_of_sum)(n, -1);
@@ -62,7 +61,7 @@ HT_LANES_INLINE F HT_V(f_cosh_half)(F x) {
 
 /* ---- angles ---- */
 
-/* x - n pi / 2. The first difference is exact where it is small; n = 0 leaves the sign of 0. */
+/* x - n pi / 2. The first difference is exact where it is small; for n = 0 the sign of 0 is kept. */
 HT_LANES_INLINE F HT_V(f_angle_rest_half)(F x, F n) {
     return FNMA(n, K(0x1.4442d2p-24f), FNMA(n, K(0x1.921fb4p+0f), x));
 }
@@ -71,22 +70,22 @@ HT_LANES_INLINE F HT_V(f_sin_rest_half)(F r) {
     F z = MUL(r, r), q = HT_V(f_poly3)(z, -1.666585207e-01f, 8.314266801e-03f, -1.854196453e-04f);
     return MUL(r, FMA(z, q, K(1.0f)));
 }
-/* y, with the other sign if the integer in the low bits of `sum` is odd. */
+/* y with its sign flipped if the integer in the low bits of `sum` is odd. */
 HT_LANES_INLINE F HT_V(f_turned_half)(F y, F sum) {
     return HT_V(f_from_bits)(HT_V(i_xor)(HT_V(f_bits)(y), HT_V(i_shl)(HT_V(f_bits)(sum), 31)));
 }
-/* By half turns. */
+/* Reduces by half turns: sin(x) = +-sin(r). */
 HT_LANES_INLINE F HT_V(f_sin_half)(F x) {
     F sum = FMA(x, K(0x1.45f306p-2f), K(HT_LANES_MAGIC)), n = SUB(sum, K(HT_LANES_MAGIC));
     return HT_V(f_turned_half)(HT_V(f_sin_rest_half)(HT_V(f_angle_rest_half)(x, ADD(n, n))), sum);
 }
-/* By an odd number of quarters, 2 n + 1: what is left has the sine that this has for a cosine, or the negative. */
+/* Reduces by 2 n + 1 quarter turns: cos(x) = +-sin(r). */
 HT_LANES_INLINE F HT_V(f_cos_half)(F x) {
     F sum = ADD(FMA(HT_V(f_abs)(x), K(0x1.45f306p-2f), K(-0.5f)), K(HT_LANES_MAGIC));
     F n = SUB(sum, K(HT_LANES_MAGIC)), r = HT_V(f_angle_rest_half)(HT_V(f_abs)(x), FMA(n, K(2.0f), K(1.0f)));
     return HT_V(f_turned_half)(HT_V(f_sin_rest_half)(HT_V(f_neg)(r)), sum);
 }
-/* By quarters; after an odd number it is -1 / tan r. */
+/* Reduces by quarter turns: tan(x) = tan(r), or -1 / tan(r) for an odd number. */
 HT_LANES_INLINE F HT_V(f_tan_half)(F x) {
     F sum = FMA(x, K(0x1.45f306p-1f), K(HT_LANES_MAGIC));
     F r = HT_V(f_angle_rest_half)(x, SUB(sum, K(HT_LANES_MAGIC))), z = MUL(r, r);
@@ -104,7 +103,7 @@ HT_LANES_INLINE F HT_V(f_atan_half)(F x) {
     return SIGNED(IF(HT_V(f_gt)(a, one), SUB(K(0x1.921fb6p+0f), angle), angle), x);
 }
 
-/* asin of a, 0 <= a <= 1 / 2, or of s where a is beyond that: s^2 = (1 - a) / 2. */
+/* asin(a) for 0 <= a <= 1/2; where `far` (a > 1/2), asin(sqrt((1 - a) / 2)). */
 HT_LANES_INLINE F HT_V(f_asin_near_half)(F a, HT_MASK far) {
     F z = IF(far, FNMA(a, K(0.5f), K(0.5f)), MUL(a, a)), s = IF(far, HT_V(f_sqrt)(z), a);
     F q = HT_V(f_poly4)(z, 1.666557938e-01f, 7.540530711e-02f, 4.003499821e-02f, 4.995308816e-02f);

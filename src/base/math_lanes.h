@@ -1,10 +1,10 @@
-/* Elementary functions of f32 in f32 arithmetic, for as many lanes as HT_V and HT_MASK name: one (base/lane.h) or sixteen
- * (cpu/vector/simd.h). As both run the same operations in the same order, they give the same bits. Included once for each,
- * with HT_V(thing), HT_MASK, HT_M(thing) and HT_LANES_INLINE defined.
+/* Elementary functions of f32 in f32 arithmetic, on one lane (base/lane.h) or sixteen (cpu/vector/simd.h): a template, included
+ * once for each with HT_V(name), HT_MASK, HT_M(name) and HT_LANES_INLINE defined. Both instances run the same operations in the
+ * same order and give the same bits.
  *
- * Results are off by at most 1 unit in the last place, those of tan by 1.2 (tests/ops/test_math.c). What would cost half a unit more is kept in
- * two numbers, of which the second is what the first was rounded by: *_low below. A denormal argument or result may count
- * as 0, as in the threads that compute. Coefficients are minimax fits. */
+ * Errors are at most 1 ulp, 1.2 for tan (tests/ops/test_math.c). Values that need more precision are double-word numbers
+ * x + x_low, x_low being the rounding error of x. Denormal arguments and results may be flushed to 0. Coefficients are minimax
+ * fits. */
 
 #define F    HT_V(f)
 #define I    HT_V(i)
@@ -18,7 +18,7 @@
 #define FMS  HT_V(f_fms)
 #define IF   HT_V(f_select)
 
-/* a + b for |a| >= |b|, or a = 0: what the sum was rounded by. */
+/* Rounding error of sum = a + b, for |a| >= |b| or a = 0 (Dekker's Fast2Sum). */
 HT_LANES_INLINE F HT_V(f_sum_low)(F a, F b, F sum) { return ADD(SUB(a, sum), b); }
 
 HT_LANES_INLINE F HT_V(f_poly3)(F x, float c0, float c1, float c2) { return FMA(FMA(K(c2), x, K(c1)), x, K(c0)); }
@@ -26,7 +26,7 @@ HT_LANES_INLINE F HT_V(f_poly5)(F x, float c0, float c1, float c2, float c3, flo
     return FMA(FMA(HT_V(f_poly3)(x, c2, c3, c4), x, K(c1)), x, K(c0));
 }
 
-/* About 1 / x, by an eighth off, for x from 2^-100 to 2^100: enough for what corrects a rounding. */
+/* 1 / x with a relative error of up to 1/8, for x in [2^-100, 2^100]: enough to correct a rounding error. */
 HT_LANES_INLINE F HT_V(f_about_inverse)(F x) {
     return HT_V(f_from_bits)(HT_V(i_sub)(HT_V(i_set1)(0x7ef311c7), HT_V(f_bits)(x)));
 }
@@ -47,7 +47,7 @@ HT_LANES_INLINE F HT_V(f_log_rest)(F f) {
     return MUL(MUL(f, f), FMA(f, q, K(-0.5f)));
 }
 
-/* y, but for arguments of which there is no logarithm among the numbers. */
+/* Logarithm of x: y, or the special result for x <= 0, infinite or NaN. */
 HT_LANES_INLINE F HT_V(f_log_special)(F x, F y) {
     HT_MASK none = HT_M(or)(HT_V(f_lt)(x, K(0x1p-126f)), HT_V(f_gt)(x, K(0x1.fffffep+127f)));
     none = HT_M(or)(none, HT_V(f_is_nan)(x));
@@ -58,7 +58,7 @@ HT_LANES_INLINE F HT_V(f_log_special)(F x, F y) {
     return IF(HT_V(f_is_nan)(x), x, y);
 }
 
-/* k times the logarithm of 2 (high: so short that the product is exact) and that of 1 + f, where scale is log(e). */
+/* Logarithm to base b: two = log_b(2), short enough for exact k * two, and scale = log_b(e). */
 HT_LANES_INLINE F HT_V(f_log_of)(F x, float two, float two_low, float scale, float scale_low) {
     F k, f = HT_V(f_log_parts)(x, &k);
     F whole = MUL(k, K(two)), part = MUL(f, K(scale)), sum = ADD(whole, part);
@@ -71,7 +71,7 @@ HT_LANES_INLINE F HT_V(f_log10)(F x) {
     return HT_V(f_log_of)(x, 0x1.344p-2f, 0x1.3509f8p-18f, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f);
 }
 
-/* 1 + x is rounded, and what it was rounded by comes in again by the derivative of log. */
+/* log(1 + x): the rounding error of 1 + x is corrected to first order. */
 HT_LANES_INLINE F HT_V(f_log1p)(F x) {
     F u = ADD(K(1.0f), x), back = SUB(u, K(1.0f)), k;
     F lost = ADD(SUB(K(1.0f), SUB(u, back)), SUB(x, back));
@@ -90,16 +90,16 @@ HT_LANES_INLINE F HT_V(f_log1p)(F x) {
 
 /* ---- exponentials ---- */
 
-/* Added to a number under 2^22, it leaves the nearest integer in the low bits of the sum. */
+/* x + magic, for |x| < 2^22, rounds x to an integer, held in the low bits of the sum. */
 #define HT_LANES_MAGIC 0x1.8p+23f
 
-/* 2^(n + shift) for n in the low bits of a sum with HT_LANES_MAGIC. */
+/* 2^(n + shift) for sum = n + HT_LANES_MAGIC. */
 HT_LANES_INLINE F HT_V(f_power_of_sum)(F sum, int shift) {
     I bits = HT_V(i_shl)(HT_V(f_bits)(sum), 23);
     return HT_V(f_from_bits)(HT_V(i_add)(bits, HT_V(i_set1)((127 + shift) << 23)));
 }
 
-/* x = n ln 2 + r + *r_low; *sum holds n. */
+/* Argument reduction x = n ln 2 + r + *r_low; *sum = n + HT_LANES_MAGIC. */
 HT_LANES_INLINE F HT_V(f_exp_parts)(F x, F *sum, F *r_low) {
     *sum = FMA(x, K(HT_LOG2_E), K(HT_LANES_MAGIC));
     F n = SUB(*sum, K(HT_LANES_MAGIC)), first = FNMA(n, K(HT_LN2_HIGH), x), r = FNMA(n, K(HT_LN2_LOW), first);
@@ -107,7 +107,7 @@ HT_LANES_INLINE F HT_V(f_exp_parts)(F x, F *sum, F *r_low) {
     return r;
 }
 
-/* In halves, as 2^128 is no f32: 2^(n - 1) - 1/2, then what e^r adds. */
+/* (e^x - 1) / 2 = 2^(n - 1) - 1/2 + 2^(n - 1) (e^r - 1), then doubled: 2^n itself may overflow. */
 HT_LANES_INLINE F HT_V(f_expm1)(F x) {
     F near = HT_V(f_max)(K(-20.0f), HT_V(f_min)(K(88.8f), x)), n, r_low;
     F r = HT_V(f_exp_parts)(near, &n, &r_low), power = HT_V(f_power_of_sum)(n, -1);
@@ -118,11 +118,11 @@ HT_LANES_INLINE F HT_V(f_expm1)(F x) {
     return IF(HT_V(f_lt)(HT_V(f_abs)(x), K(0x1p-25f)), x, MUL(K(2.0f), ADD(sum, low)));
 }
 
-/* e^x / 4 and e^-x / 4 as powers of 2 times e^r and e^-r for x >= 0, and sinh r = r + *odd, cosh r = 1 + *even. */
+/* For x = n ln 2 + r >= 0: *up = 2^n / 4, *down = 2^-n / 4, sinh r = r + *odd, cosh r = 1 + *even. Returns r. */
 HT_LANES_INLINE F HT_V(f_both_powers)(F x, F *up, F *down, F *odd, F *even) {
     F n, r_low, r = HT_V(f_exp_parts)(HT_V(f_min)(K(89.5f), x), &n, &r_low), z = MUL(r, r);
     *up = HT_V(f_power_of_sum)(n, -2);
-    F least = HT_V(f_min)(n, K(HT_LANES_MAGIC + 64.0f)); /* where e^-x no longer matters, it stays a number */
+    F least = HT_V(f_min)(n, K(HT_LANES_MAGIC + 64.0f)); /* keeps 2^-n normal where e^-x is negligible */
     I bits = HT_V(i_shl)(HT_V(f_bits)(least), 23);
     *down = HT_V(f_from_bits)(HT_V(i_sub)(HT_V(i_set1)(125 << 23), bits));
     *odd = FMA(MUL(z, r), HT_V(f_poly3)(z, 1.666666716e-01f, 8.333175443e-03f, 1.997410436e-04f), r_low);
@@ -149,7 +149,7 @@ HT_LANES_INLINE F HT_V(f_cosh)(F x) {
 
 /* ---- powers ---- */
 
-/* log2 of x, normal and finite, to 2^-35 of itself: 2 / ln 2 times atanh of s = f / (2 + f). */
+/* log2(x) + *low of a normal, finite x, with a relative error of 2^-35: 2 / ln 2 * atanh(s), s = f / (2 + f). */
 HT_LANES_INLINE F HT_V(f_log2_in_two)(F x, F *low) {
     F k, f = HT_V(f_log_parts)(x, &k);
     F d = ADD(K(2.0f), f), d_low = SUB(f, SUB(d, K(2.0f))), inverse = DIV(K(1.0f), d), s = MUL(f, inverse);
@@ -160,26 +160,26 @@ HT_LANES_INLINE F HT_V(f_log2_in_two)(F x, F *low) {
     F g = MUL(z, q), g_low = FMA(z, q_low, FMA(z_low, q, FMS(z, q, g)));
     F cube = MUL(s, g), cube_low = FMA(s, g_low, FMS(s, g, cube));
     F two = K(0x1.715476p+1f), line = MUL(s, two), line_low = FMA(s, K(0x1.4ae0cp-25f), FMS(s, two, line));
-    line_low = FMA(s_low, FMA(z, two, two), line_low); /* by the slope of atanh, 1 + z */
+    line_low = FMA(s_low, FMA(z, two, two), line_low); /* s_low times the slope of atanh, 1 + z */
     F first = ADD(k, line), sum = ADD(first, cube);
     *low = ADD(HT_V(f_sum_low)(k, line, first), HT_V(f_sum_low)(first, cube, sum));
     *low = ADD(*low, ADD(line_low, cube_low));
     return sum;
 }
 
-/* 2 to the power of x + low, |x| <= 250 and |low| <= 1 / 2. */
+/* 2^(x + low) for |x| <= 250, |low| <= 1/2. */
 HT_LANES_INLINE F HT_V(f_exp2_in_two)(F x, F low) {
     F n = HT_V(f_round)(x), r = ADD(SUB(x, n), low);
     F q = HT_V(f_poly5)(r, 2.402265072e-01f, 5.550359562e-02f, 9.618062526e-03f, 1.339098904e-03f, 1.546287822e-04f);
     return HT_V(f_scale)(FMA(r, FMA(q, r, K(6.931471825e-01f)), K(1.0f)), n);
 }
-/* For any x: where low is larger, or NaN, the result is 0 or infinite. */
+/* 2^(x + low) for any x; the result is 0 or infinite where `low` is larger or NaN. */
 HT_LANES_INLINE F HT_V(f_exp2_of_any)(F x, F low) {
     x = HT_V(f_max)(HT_V(f_min)(x, K(250.0f)), K(-250.0f));
     return HT_V(f_exp2_in_two)(x, HT_V(f_max)(HT_V(f_min)(low, K(0.5f)), K(-0.5f)));
 }
 
-/* What the formula does not give, y being |x|^b by it. */
+/* x^b from y = |x|^b: signs and special values, as C's pow. */
 HT_LANES_INLINE F HT_V(f_pow_special)(F x, F b, F y) {
     const F zero = HT_V(f_zero)(), one = K(1.0f), infinity = K(INFINITY), a = HT_V(f_abs)(x), size = HT_V(f_abs)(b);
     const HT_MASK up = HT_V(f_gt)(b, zero);
@@ -187,7 +187,7 @@ HT_LANES_INLINE F HT_V(f_pow_special)(F x, F b, F y) {
     y = IF(HT_V(f_eq)(a, infinity), IF(up, infinity, zero), y);
     F endless = IF(HT_V(f_gt)(a, one), IF(up, infinity, zero), IF(up, zero, infinity));
     y = IF(HT_V(f_eq)(size, infinity), IF(HT_V(f_eq)(a, one), one, endless), y);
-    /* From 2^24 on all numbers are even, and infinity counts as even, too. */
+    /* Numbers of 2^24 and more are even integers; so is infinity here. */
     F half = MUL(HT_V(f_min)(size, K(0x1p+24f)), K(0.5f)), near = HT_V(f_min)(size, K(0x1p+24f));
     HT_MASK whole = HT_V(f_eq)(HT_V(f_round)(near), near), even = HT_V(f_eq)(HT_V(f_round)(half), half);
     F sign = IF(HT_V(f_lt)(HT_V(f_with_sign)(one, x), zero), K(-1.0f), one);
@@ -201,13 +201,13 @@ HT_LANES_INLINE F HT_V(f_pow_special)(F x, F b, F y) {
     return IF(HT_V(f_eq)(x, one), one, y);
 }
 
-/* x to 1/2: the root, but of -0 and of minus infinity what it is of 0 and infinity. */
+/* x^(1/2): sqrt(x), but +0 for -0 and infinity for minus infinity, as C's pow. */
 HT_LANES_INLINE F HT_V(f_pow_half)(F x) {
     F root = HT_V(f_sqrt)(ADD(x, HT_V(f_zero)()));
     return IF(HT_V(f_eq)(x, K(-INFINITY)), K(INFINITY), root);
 }
 
-/* Exponents that have a way of their own. */
+/* Exponents 2, 1, 1/2 and -1, computed as x * x, x, sqrt(x) and 1 / x. */
 HT_LANES_INLINE F HT_V(f_pow_simple)(F x, F b, F y) {
     y = IF(HT_V(f_eq)(b, K(2.0f)), MUL(x, x), y);
     y = IF(HT_V(f_eq)(b, K(1.0f)), x, y);
@@ -219,7 +219,7 @@ HT_LANES_INLINE F HT_V(f_pow)(F x, F b) {
     F log_low, log = HT_V(f_log2_in_two)(HT_V(f_abs)(x), &log_low), product = MUL(b, log);
     F low = FMA(b, log_low, FMS(b, log, product));
     HT_MASK odd = HT_M(or)(HT_V(f_lt)(x, K(0x1p-126f)), HT_V(f_gt)(x, K(0x1.fffffep+127f)));
-    /* Powers of 2, 0 and infinite exponents have no bits behind the first. */
+    /* Mantissa 0: b is a power of 2, 0 or infinite. */
     HT_MASK simple = HT_V(i_eq)(HT_V(i_shl)(HT_V(f_bits)(b), 9), HT_V(i_set1)(0));
     HT_MASK far = HT_M(or)(HT_V(f_gt)(HT_V(f_abs)(product), K(126.0f)), HT_V(f_is_nan)(product));
     odd = HT_M(or)(HT_M(or)(odd, simple), HT_M(or)(far, HT_V(f_is_nan)(x)));
@@ -230,7 +230,7 @@ HT_LANES_INLINE F HT_V(f_pow)(F x, F b) {
 
 /* ---- angles ---- */
 
-/* tan of x for |x| < 2^17: quarter turns are taken off by multiples of pi / 2 in three pieces. */
+/* tan(x) for |x| < 2^17, by Cody-Waite reduction with pi / 2 in three pieces. */
 #define HT_LANES_ANGLE 0x1p+17f
 HT_LANES_INLINE F HT_V(f_tan_near)(F x) {
     F sum = FMA(x, K(0x1.45f306p-1f), K(HT_LANES_MAGIC)), n = SUB(sum, K(HT_LANES_MAGIC));
@@ -242,7 +242,7 @@ HT_LANES_INLINE F HT_V(f_tan_near)(F x) {
     F rest = FMA(cube, MUL(z, FMA(q, z, K(1.333258450e-01f))), FMA(z, r_low, r_low));
     rest = FMA(cube, K(3.333335221e-01f), rest);
     F t = ADD(r, rest), t_low = HT_V(f_sum_low)(r, rest, t);
-    /* After an odd number of quarters it is -1 / (t + t_low). */
+    /* For an odd number of quarter turns the result is -1 / (t + t_low). */
     F inverse = DIV(K(-1.0f), t), error = FMA(t_low, inverse, FMA(t, inverse, K(1.0f)));
     I odd = HT_V(i_shl)(HT_V(f_bits)(sum), 31);
     F turned = FMA(inverse, error, inverse);
@@ -259,10 +259,10 @@ HT_LANES_INLINE F HT_V(f_atan_rest)(F t, F t_low) {
     return FMA(MUL(z, t), q, low);
 }
 
-/* base + sign (t + rest), base a multiple of pi / 2. */
+/* base + sign * (t + rest) for a base that is a multiple of pi / 2. */
 HT_LANES_INLINE F HT_V(f_turned)(F base, F sign, F t, F rest) {
     F part = MUL(sign, t), sum = ADD(base, part);
-    F low = FMA(sign, rest, MUL(base, K(-0x1.de12cap-26f))); /* what an f32 misses of pi, as a part of it */
+    F low = FMA(sign, rest, MUL(base, K(-0x1.de12cap-26f))); /* relative error of pi in f32 */
     return ADD(sum, ADD(HT_V(f_sum_low)(base, part, sum), low));
 }
 
@@ -270,7 +270,7 @@ HT_LANES_INLINE F HT_V(f_atan)(F x) {
     F a = HT_V(f_min)(K(0x1p+60f), HT_V(f_abs)(x)), one = K(1.0f);
     HT_MASK steep = HT_V(f_gt)(a, one);
     F above = IF(steep, one, a), below = IF(steep, a, one), t = DIV(above, below);
-    F t_low = MUL(t, FNMA(t, below, above)); /* 0, or t is about 1 / below */
+    F t_low = MUL(t, FNMA(t, below, above)); /* t is a, exactly, or 1 / below */
     F y = HT_V(f_turned)(IF(steep, K(0x1.921fb6p+0f), HT_V(f_zero)()), IF(steep, K(-1.0f), one), t,
                          HT_V(f_atan_rest)(t, t_low));
     return HT_V(f_with_sign)(HT_V(f_abs)(y), x);
@@ -279,7 +279,7 @@ HT_LANES_INLINE F HT_V(f_atan)(F x) {
 HT_LANES_INLINE F HT_V(f_atan2)(F y, F x) {
     const F zero = HT_V(f_zero)(), one = K(1.0f);
     F a = HT_V(f_abs)(y), b = HT_V(f_abs)(x);
-    F big = HT_V(f_max)(a, b), small = HT_V(f_min)(b, a); /* a NaN is in one of them */
+    F big = HT_V(f_max)(a, b), small = HT_V(f_min)(b, a); /* a NaN operand reaches big or small */
     HT_MASK far = HT_M(or)(HT_V(f_gt)(big, K(0x1p+90f)), HT_V(f_lt)(big, K(0x1p-90f)));
     if (HT_M(any)(far)) {
         F factor = IF(HT_V(f_gt)(big, one), K(0x1p-60f), K(0x1p+60f));
@@ -296,7 +296,7 @@ HT_LANES_INLINE F HT_V(f_atan2)(F y, F x) {
     return HT_V(f_with_sign)(HT_V(f_abs)(angle), y);
 }
 
-/* asin(s) = s + *rest; for |x| > 1/2 the result is turned: s^2 = (1 - |x|) / 2, asin |x| = pi / 2 - 2 asin s. */
+/* asin(s) = s + *rest. s = a, or, where `far` (a > 1/2), s = sqrt((1 - a) / 2) with asin(a) = pi / 2 - 2 asin(s). */
 HT_LANES_INLINE F HT_V(f_asin_parts)(F a, HT_MASK far, F *rest) {
     F z = IF(far, MUL(SUB(K(1.0f), a), K(0.5f)), MUL(a, a)), root = HT_V(f_sqrt)(z), s = IF(far, root, a);
     F root_low = MUL(FNMA(root, root, z), MUL(K(0.5f), HT_V(f_about_inverse)(root)));

@@ -1,8 +1,7 @@
-/* Elementary functions of f32 for one number: those of base/math_lanes.h, and those computed in f64 and rounded once,
- * at most 0.51 units in the last place off (tests/ops/test_math.c). Each of the latter is a fixed sequence of IEEE
- * operations that chooses between values and never between ways, so that compilers turn loops of it into vectors with
- * the same bits; arguments that need another way are named by a function beside it. f64 holds whatever f32 overflows
- * to, so rounding at the end gives infinities and zeros. */
+/* Elementary functions of one f32: the instance of base/math_lanes.h on one lane, and functions computed in f64 and rounded once,
+ * with errors of at most 0.51 ulp (tests/ops/test_math.c). The latter are branch-free sequences of IEEE operations: compilers
+ * vectorise loops of them with the same bits. Functions named `easy` cover a part of the domain, which ht_is_easy_* tests. Rounding
+ * at the end gives the infinities and zeros, as f64 does not overflow. */
 #ifndef HT_BASE_MATH_WIDE_H
 #define HT_BASE_MATH_WIDE_H
 
@@ -33,9 +32,9 @@ static inline double ht_double_from_bits(uint64_t bits) {
     return x;
 }
 
-/* ---- pieces in f64: their polynomials interpolate at Chebyshev nodes, with relative errors under 2^-35 ---- */
+/* ---- building blocks in f64: polynomials interpolate at Chebyshev nodes, with relative errors below 2^-35 ---- */
 
-/* e^r - 1 of x = n ln 2 + r, and 2^n; for results beyond f32 x is moved where f64 holds them. */
+/* e^r - 1 and *power = 2^n for x = n ln 2 + r; x is clamped to +-700, beyond the range of f32. */
 static inline double ht_wide_exp_reduced(double x, double *power) {
     x = x < -700.0 ? -700.0 : x;
     x = x > 700.0 ? 700.0 : x;
@@ -57,7 +56,7 @@ static inline double ht_wide_exp(double x) {
     return fma(power, p, power);
 }
 
-/* log(x) - k ln 2 for x = 2^k m, m in [sqrt(1/2), sqrt 2), x positive and finite. */
+/* log(m) for x = 2^k m, m in [sqrt(1/2), sqrt 2), x positive and finite; *k = k. */
 static inline double ht_wide_log_reduced(double x, double *k) {
     uint64_t bits = ht_double_bits(x);
     uint64_t e = (bits - UINT64_C(0x3fe6a09e667f3bcd) + (UINT64_C(1023) << 52)) >> 52; /* k + 1023 */
@@ -77,14 +76,14 @@ static inline double ht_wide_log(double x) {
     return fma(k, HT_WIDE_LN2, y);
 }
 
-/* What a logarithm is where it is none of a positive finite number. */
+/* Logarithm of x: y, or the special result for x <= 0, infinite or NaN. */
 static inline double ht_wide_log_special(double x, double y) {
     y = x == 0.0 ? -(double)INFINITY : y;
     y = x < 0.0 ? (double)NAN : y;
     return x < (double)INFINITY ? y : x;
 }
 
-/* erfc(y) for y >= 0: e^(-y^2) times a polynomial in (y - 3) / (y + 3). From 10.5 on it is 0 in f32. */
+/* erfc(y) for y >= 0: e^(-y^2) times a polynomial in (y - 3) / (y + 3); 0 for y > 10.5, below the range of f32. */
 static inline double ht_wide_erfc(double y) {
     double near = y > 10.5 ? 10.5 : y, u = (near - 3.0) / (near + 3.0);
     double p = fma(-0x1.4d717012777dbp-24, u, -0x1.64a3df656151ap-25);
@@ -106,7 +105,7 @@ static inline double ht_wide_erfc(double y) {
     return y > 10.5 ? 0.0 : p * ht_wide_exp(-(near * near));
 }
 
-/* ---- what is computed in f32, by base/math_lanes.h ---- */
+/* ---- functions of base/math_lanes.h ---- */
 
 static inline float ht_expm1_f32(float x) { return v1f_expm1(x); }
 static inline float ht_sinh_f32(float x) { return v1f_sinh(x); }
@@ -120,7 +119,7 @@ static inline float ht_atan2_f32(float y, float x) { return v1f_atan2(y, x); }
 static inline float ht_asin_f32(float x) { return v1f_asin(x); }
 static inline float ht_acos_f32(float x) { return v1f_acos(x); }
 
-/* Of what f16 holds, for a result that becomes an f16 (base/math_half.h). */
+/* Functions of f16 values whose result is rounded to f16 (base/math_half.h). */
 static inline float ht_log_half(float x) { return v1f_log_half(x); }
 static inline float ht_log2_half(float x) { return v1f_log2_half(x); }
 static inline float ht_log10_half(float x) { return v1f_log10_half(x); }
@@ -136,13 +135,13 @@ static inline float ht_atan_half(float x) { return v1f_atan_half(x); }
 
 /* ---- exponentials and logarithms ---- */
 
-/* 1 + x is exact from 2^-20 on. */
+/* log(1 + x) of an f32 value x: 1 + x is exact in f64 for |x| >= 2^-20. */
 static inline double ht_wide_log1p(double x) {
     double y = ht_wide_log_special(1.0 + x, ht_wide_log(1.0 + x));
     return fabs(x) < 0x1p-20 ? x - 0.5 * x * x : y;
 }
 
-/* log(e^a + e^b) without overflow; infinities are their own result. */
+/* log(e^a + e^b) without overflow; an infinite maximum is the result. */
 static inline float ht_logaddexp_f32(float a, float b) {
     double x = (double)a, y = (double)b, high = x > y ? x : y, low = x > y ? y : x;
     double sum = high + ht_wide_log1p(ht_wide_exp(low - high));
@@ -152,7 +151,7 @@ static inline float ht_logaddexp_f32(float a, float b) {
 
 /* ---- angles ---- */
 
-/* sin, cos and tan of other arguments are not for the forms called `easy`. */
+/* Domain of ht_sin_easy, ht_cos_easy and ht_tan_easy. */
 static inline int ht_is_easy_angle(float x) { return fabsf(x) < 0x1p+30f; }
 
 static inline float ht_sin_easy(float x) {
@@ -222,8 +221,8 @@ static inline float ht_gelu_f32(float x) {
     return (float)(0.5 * v * (v > 0.0 ? 2.0 - y : y));
 }
 
-/* x times a polynomial of w = -log(1 - x^2), or of its root: the variables of Giles, "Approximating the erfinv function",
- * GPU Computing Gems 2 (2011), with coefficients of our own. */
+/* x times a polynomial in w = -log(1 - x^2), or in sqrt(w): the variables of M. Giles, "Approximating the erfinv function", GPU
+ * Computing Gems 2 (2011), with coefficients of our own. */
 static inline float ht_erfinv_f32(float x) {
     double v = (double)x, w = -ht_wide_log(fma(-v, v, 1.0)), t = w - 2.5;
     double p = fma(-0x1.1c891841cc541p-42, t, -0x1.6877f7adac08dp-36);
@@ -260,26 +259,26 @@ static inline float ht_erfinv_f32(float x) {
 
 /* ---- remainders ---- */
 
-/* The remainder of a by b with the sign of b. Easy: the quotient has fewer than 30 bits, and so the product of its whole
- * part and b is exact in f64; and b is finite. */
+/* Domain of ht_remainder_easy: b is finite and the quotient has fewer than 30 bits, so that trunc(a / b) * b is exact in f64. */
 static inline int ht_is_easy_remainder(float a, float b) {
     return (fabsf(a) < 0x1p+29f * fabsf(b)) & (fabsf(b) < INFINITY);
 }
+/* Remainder with the sign of b, from the remainder r of truncated division. */
 static inline float ht_remainder_of_rest(float r, float b) {
     float moved = (r < 0.0f) != (b < 0.0f) ? r + b : r;
     return r == 0.0f ? copysignf(0.0f, b) : moved;
 }
 static inline float ht_remainder_easy(float a, float b) {
     double x = (double)a, y = (double)b, r = fma(-trunc(x / y), y, x), back = copysign(fabs(y), x);
-    r = (r < 0.0) != (x < 0.0) && r != 0.0 ? r + back : r; /* the quotient was rounded up to a whole number */
+    r = (r < 0.0) != (x < 0.0) && r != 0.0 ? r + back : r; /* the quotient was rounded up to an integer */
     return ht_remainder_of_rest((float)r, b);
 }
 static inline float ht_remainder_f32(float a, float b) {
     return ht_is_easy_remainder(a, b) ? ht_remainder_easy(a, b) : ht_remainder_of_rest(fmodf(a, b), b);
 }
 
-/* Of f64: what is left is a multiple of the last bit of b and smaller than b, so that it is exact. Easy: the quotient has
- * fewer than 53 bits, and nothing comes near denormals. */
+/* Domain of ht_remainder_easy_f64: the quotient has fewer than 53 bits, and b is far from denormal. The remainder is exact, being a
+ * multiple of the last bit of b and smaller than b. */
 static inline int ht_is_easy_remainder_f64(double a, double b) {
     return (fabs(a) < 0x1p+52 * fabs(b)) & (fabs(b) < (double)INFINITY) & (fabs(b) > 0x1p-900);
 }
@@ -289,7 +288,7 @@ static inline double ht_remainder_of_rest_f64(double r, double b) {
 }
 static inline double ht_remainder_easy_f64(double a, double b) {
     double r = fma(-trunc(a / b), b, a), back = copysign(fabs(b), a);
-    /* Where the quotient was rounded up to a whole number. gcc makes vectors of what is added, not of what is chosen. */
+    /* Correction where the quotient was rounded up to an integer. gcc vectorises this addition, but not a selection. */
     r += (((r < 0.0) != (a < 0.0)) & (r != 0.0)) ? back : 0.0;
     return ht_remainder_of_rest_f64(r, b);
 }

@@ -1,16 +1,15 @@
-/* Large allocations, in huge pages where the system has them. */
+/* Large allocations, in huge pages if the system has them. */
 #ifndef HT_BASE_PAGES_H
 #define HT_BASE_PAGES_H
 
 #include <stddef.h>
 
-/* At least `bytes` bytes, aligned to 64; from some megabytes on in large pages, where the system has them. Freed with
- * free; NULL when memory ran out. */
+/* At least `bytes` bytes, 64-byte aligned; from 4 MiB on in huge pages, if the system has them. The caller frees them with
+ * free(). NULL when memory ran out. */
 void *ht_pages_new(size_t bytes);
 
-/* The same for n items of `size` bytes, all of them zero: for tables that are written in any order. Memory of calloc is
- * mapped to one page of zeros until it is written, so that a table that is read before it is written is mapped twice, and
- * every thread is told of it. */
+/* ht_pages_new for n items of `size` bytes, zeroed: for tables that are read before they are written. Memory of calloc is mapped
+ * to a shared zero page at the first read and again at the first write, with a TLB shootdown to every thread. */
 void *ht_pages_zeroed(size_t n, size_t size);
 
 #endif

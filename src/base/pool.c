@@ -22,12 +22,12 @@ static inline void relax(void) { __asm__ volatile("yield"); }
 static inline void relax(void) { sched_yield(); }
 #endif
 
-/* Iterations of relax(), roughly 40 ns each on x86: a worker outside a lease gives its core back after some 20 us,
- * inside a lease it stays for the length of a serial phase. */
+/* Iterations of relax(), about 40 ns each on x86. Outside a lease a worker parks after some 20 us; within a lease it spins
+ * through serial phases. */
 enum { SPIN_IDLE = 500, SPIN_LEASED = 20000, SPIN_YIELD = 2000 };
 
-/* A worker that has not begun so many nanoseconds after it was woken waits for a core that another thread has; then, so many
- * times, workers are sent to cores of their own before they are woken. */
+/* A worker that has not started LATE nanoseconds after it was woken waits for a busy core. The next SEND_TIMES wake-ups then
+ * place the workers on cores of their own (core_placement.h). */
 enum { LATE = 200000, SEND_TIMES = 256 };
 
 typedef struct worker {
@@ -36,18 +36,16 @@ typedef struct worker {
     int index;
 } worker;
 
-/* A thread's part of the job: a run of blocks, so that each thread walks through memory on its own. The owner takes
- * blocks from the front, threads without work of their own take them from the back.
+/* Share: a thread's range of the job's blocks. The owner claims blocks from the front, thieves from the back.
  *
- * `left` holds both ends, the first block in its high half, the one after the last in its low half. A block is claimed
- * by exchanging the word for one without that block. Nobody but ht_pool_run makes an empty share full, which it does
- * when all blocks of the job before are done. A thread that read the word long ago may find the same value there again,
- * of a later job: its claim is good then, too, as the word alone says what is claimed, and the other fields, written
- * before the word, are read after the exchange. They stay until the claimed block is done, because the job cannot end
- * before. */
+ * `left` holds both ends: the first unclaimed block in its high half, the block after the last in its low half. A block is
+ * claimed by compare-and-swap. Only ht_pool_run refills a share, after all blocks of the previous job are done. ABA: a thread
+ * that loaded `left` long ago may find the same value in a later job. Its claim is valid nevertheless: `left` alone decides the
+ * claim, and the other fields were written before `left` and are read after the swap. They do not change before the claimed
+ * block is done, as the job cannot end before. */
 typedef struct share {
     _Alignas(64) _Atomic uint64_t left;
-    _Atomic uint64_t job; /* counts the jobs that the owner has a share of: it waits for a change */
+    _Atomic uint64_t job; /* number of jobs so far in which the owner has a share; the owner waits for its change */
     ht_block_fn *fn;
     void *arg;
     int64_t n, grain;
@@ -55,24 +53,24 @@ typedef struct share {
 
 struct ht_pool {
     int n_threads;
-    worker *workers; /* n_threads - 1 of them */
-    share *shares;   /* n_threads of them; the first is the caller's, who is there already, and never the smaller */
+    worker *workers; /* [n_threads - 1] */
+    share *shares;   /* [n_threads]; the first is the caller's and never the smaller, as the caller starts first */
     int n_started;
     pid_t process;
     pthread_mutex_t lease;
 
-    _Alignas(64) _Atomic int64_t completed; /* blocks of the job, added by those who have run them */
+    _Alignas(64) _Atomic int64_t completed; /* blocks of the job done so far */
 
     _Alignas(64) _Atomic int parked;
     _Atomic bool leased;
     _Atomic bool stopping;
     pthread_mutex_t park_lock;
     pthread_cond_t park;
-    ht_core_placement *placements; /* of the workers */
-    int caller_core;               /* when it last woke workers */
-    int times_to_send;
-    int n_cores;   /* that there were when it was made; with more threads some have to share one */
-    int64_t woken; /* when workers were first woken in this lease, in nanoseconds; 0: none was */
+    ht_core_placement *placements; /* [n_threads - 1], of the workers */
+    int caller_core;               /* core of the caller at the last wake-up */
+    int times_to_send;             /* remaining wake-ups with placement */
+    int n_cores;                   /* available cores at creation; no placement with more threads than cores */
+    int64_t woken;                 /* time of the first wake-up of this lease, in nanoseconds; 0: none */
 };
 
 unsigned ht_flush_denormals(void) {
@@ -123,8 +121,8 @@ static void run_block(const share *s, int64_t block, int index) {
 
 static void add_completed(ht_pool *p, int64_t n) { atomic_fetch_add_explicit(&p->completed, n, memory_order_release); }
 
-/* Runs the thread's own share, then what is left of the others', until there is another job. Completed blocks are added
- * late for the own share: a job with blocks not yet added cannot end, so they are all of one job. */
+/* Runs the thread's own share, then steals from other shares until a new job arrives. The blocks of the own share are counted as
+ * completed all at once: until then the job cannot end, so they all belong to it. */
 static void run_job(ht_pool *p, int index, uint64_t job) {
     share *own = &p->shares[index];
     int64_t n = 0, block;
@@ -139,8 +137,8 @@ static void run_job(ht_pool *p, int index, uint64_t job) {
     }
 }
 
-/* The worker announces itself as parked, then looks for work once more; whoever has work makes it known, then looks for
- * parked workers. Both do so by changing `parked`, and the second to change it sees what the first did before. */
+/* Parks a worker. No wake-up is lost: the worker increments `parked`, then checks for work; the caller publishes work, then
+ * modifies `parked` in wake_parked. The second of the two sees all that the first did before. */
 static void park_until_work(ht_pool *p, int index, uint64_t seen) {
     ht_core_placement *placement = ht_core_placement_at(p->placements, index - 1);
     pthread_mutex_lock(&p->park_lock);
@@ -173,8 +171,7 @@ static void *work(void *arg) {
         }
         idle++;
         if (atomic_load_explicit(&p->leased, memory_order_relaxed)) {
-            /* A lease whose holder runs serial code for long must not burn a whole core: yield, but do not park, so that
-             * no wake-up is needed within a step. */
+            /* Yield during long serial phases of the lease holder, but do not park: a step needs no wake-up. */
             if (idle > SPIN_LEASED)
                 sched_yield();
             else if (idle % SPIN_YIELD == 0)
@@ -196,7 +193,7 @@ static int64_t now(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A process that was forked has the pool, but not its workers, one of which may have held the lock. */
+/* False in a forked process, which has the pool but not its workers; one of these may have held a lock. */
 static bool has_workers(const ht_pool *p) { return p->process == getpid(); }
 
 static void wake_parked(ht_pool *p) {
@@ -212,7 +209,7 @@ static void wake_parked(ht_pool *p) {
     pthread_mutex_unlock(&p->park_lock);
 }
 
-/* At the end of a lease: whether a worker that was woken has yet to begin. */
+/* At the end of a lease, requests placement if a worker was woken but has not started. */
 static void look_for_late(ht_pool *p) {
     if (!p->woken) return;
     const bool late = atomic_load(&p->parked) > 0 && now() - p->woken > LATE;
@@ -293,11 +290,12 @@ void ht_pool_release(ht_pool *p) {
     pthread_mutex_unlock(&p->lease);
 }
 
-/* Shares differ by at most a block; the first are the larger ones. */
+/* First block of share i. Shares differ by at most one block; larger shares come first. */
 static int64_t share_begin(int64_t i, int64_t n_blocks, int64_t n_shares) {
     return i * (n_blocks / n_shares) + ht_min_i64(i, n_blocks % n_shares);
 }
 
+/* Share of a block: the inverse of share_begin. */
 static int64_t share_of(int64_t block, int64_t n_blocks, int64_t n_shares) {
     int64_t smaller = n_blocks / n_shares, n_larger = n_blocks % n_shares, in_larger = n_larger * (smaller + 1);
     return block < in_larger ? block / (smaller + 1) : n_larger + (block - in_larger) / smaller;

@@ -98,8 +98,8 @@ char *ht_text_take(ht_text *t) {
     return data;
 }
 
-/* Bytes that may follow a lead byte, from table 3-7 of the Unicode standard: the second byte's range depends on the
- * first, which excludes overlong forms and surrogates. */
+/* Length of a UTF-8 sequence, and the range of its second byte, by its lead byte (Unicode standard, table 3-7; the ranges exclude
+ * overlong forms and surrogates). 0: not a lead byte. */
 static size_t sequence_shape(unsigned char lead, unsigned char *low, unsigned char *high) {
     *low = 0x80;
     *high = 0xBF;
@@ -117,8 +117,7 @@ static size_t sequence_shape(unsigned char lead, unsigned char *low, unsigned ch
     return 0;
 }
 
-/* Walks one sequence: *have is the count of bytes that fit the shape, the return value the count the shape wants
- * (0 for a byte that can start nothing). */
+/* Matches one sequence: *have counts its valid bytes. Returns its full length, 0 when s[0] is not a lead byte. */
 static size_t match_sequence(const unsigned char *s, size_t n, size_t *have) {
     unsigned char low, high;
     size_t want = sequence_shape(s[0], &low, &high);

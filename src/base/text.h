@@ -1,5 +1,5 @@
-/* String builder: a growing byte string. Append calls after a failed allocation do nothing; the failure is seen once,
- * at the end. */
+/* String builder and UTF-8. Errors are sticky: after a failed allocation appends do nothing, so that the caller checks once, at
+ * the end. */
 #ifndef HT_BASE_TEXT_H
 #define HT_BASE_TEXT_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 typedef struct ht_text {
-    char *data; /* NUL-terminated once anything was appended */
+    char *data; /* NUL-terminated; NULL before the first append */
     size_t len;
     size_t capacity;
     bool failed;
@@ -21,19 +21,19 @@ void ht_text_append_str(ht_text *t, const char *s);
 void ht_text_printf(ht_text *t, const char *fmt, ...) HT_PRINTF(2, 3);
 /* Appends the UTF-8 form of a code point; surrogates and values past U+10FFFF become U+FFFD. */
 void ht_text_append_utf8(ht_text *t, uint32_t code_point);
-/* Grows the buffer so that `extra` more bytes fit; false when memory ran out. */
+/* Makes capacity for `extra` more bytes; false when memory ran out. */
 bool ht_text_reserve(ht_text *t, size_t extra);
 void ht_text_clear(ht_text *t);
 void ht_text_free(ht_text *t);
-/* Hands the string over to the caller, who frees it with free(); NULL when an append failed. */
+/* Transfers the string to the caller, to be freed with free(). NULL when an append failed. */
 char *ht_text_take(ht_text *t);
 
-/* Decodes one code point of `s` (n > 0 bytes). Returns the bytes consumed (1 to 4); on an invalid or cut sequence
- * stores U+FFFD and returns the length of the maximal invalid prefix (at least 1), as the Unicode standard recommends. */
+/* Decodes one code point of `s`, n > 0 bytes, and returns its length, 1 to 4 bytes. An invalid or truncated sequence decodes to
+ * U+FFFD with the length of its maximal subpart (Unicode standard, 3.9). */
 size_t ht_utf8_decode(const char *s, size_t n, uint32_t *code_point);
-/* Length in bytes of the longest prefix of `s` that does not end inside a still completable sequence. */
+/* Length in bytes of the longest prefix of `s` that does not end within an incomplete character. */
 size_t ht_utf8_complete_prefix(const char *s, size_t n);
-/* Cuts an incomplete character from the end of a string that snprintf has cut. */
+/* Removes an incomplete character from the end of a string that snprintf truncated. */
 void ht_utf8_trim(char *s);
 bool ht_utf8_valid(const char *s, size_t n);
 

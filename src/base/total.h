@@ -1,4 +1,4 @@
-/* Accumulator dtypes of sums and products: integers in 32 bits at least. Sums and products have this dtype. */
+/* Result dtype of sums and products: integers of fewer than 32 bits become i32 or u32. */
 #ifndef HT_BASE_TOTAL_H
 #define HT_BASE_TOTAL_H
 

@@ -1,7 +1,8 @@
-/* Packed weights, in the form a device multiplies by, packed once at load, bijectively: the stored values can be had
- * back exactly. One row of ht_matrix_ops exists per weight type, precision and device; one for output heads whose
- * highest outputs are wanted most often; and one for tables that stay in their file, which have rows but no products
- * (models/file_rows.h). */
+/* Packed weights: matrices in the layout that a device multiplies by. Weights are packed once, at load, and packing is
+ * lossless: the stored values can be read back exactly.
+ *
+ * A device has one ht_matrix_ops table per weight type and precision, and others for output heads, which support top-k products.
+ * Tables that stay in their file (models/file_rows.h) have rows but no products. */
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 
@@ -20,38 +21,40 @@ typedef struct ht_matrix ht_matrix;
 typedef struct ht_matrix_ops {
     const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
 
-    /* In a chain the activations are read once, a few rows at a time, while they are made: they need not be kept. */
+    /* In a fused stage, products quantise their activations row by row as the rows are computed, so that the f32 rows need no
+     * memory of their own. */
     bool takes_rows_once;
 
-    /* Bytes of the packed form of n_rows x k. At most 3 % more than in the file. */
+    /* Packed bytes of a matrix [n_rows, k]: at most 3 % more than in the file. */
     size_t (*packed_bytes)(ht_weight_type type, int64_t n_rows, int64_t k);
 
-    /* Packs rows [row, row + n) from their stored form (rows one after another, as in the file) into m->packed. Row
-     * ranges are packed independently, so that slabs can go to several threads: `row` is a multiple of HT_MATRIX_SLAB,
-     * and n is too, or reaches the last row. */
+    /* Packs rows [row, row + n) from their stored form (consecutive rows, as in the file) into m->packed. Threads may pack
+     * different ranges at once. `row` is a multiple of HT_MATRIX_SLAB; n is too, unless the range ends at the last row. */
     void (*pack)(ht_matrix *m, int64_t row, int64_t n, const void *stored);
 
-    /* Exact f32 values of row `row`, [k]. Fails only where rows are not in memory. Thread-safe. */
+    /* Writes the exact f32 values of row `row` to out[0 .. k). Fails only when rows are read from a file. Thread-safe. */
     ht_status (*row)(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 
-    /* Scratch bytes that `mul` needs for n_x rows. */
+    /* Scratch bytes of `mul` and `mul_top` for n_x rows. */
     size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
 
-    /* y[i][r] = sum_k x[i][k] * w[r][k] (+ bias[r] when bias is not NULL) for i < n_x and all rows r; ldx and ldy are
-     * the distances between rows in elements. An output's bits depend on x[i], w[r], bias[r] and k alone: not on n_x,
-     * i, the thread count or the other rows. */
+    /* y[i][r] = sum_k x[i][k] * w[r][k] + bias[r] for i < n_x and all rows r; `bias` may be NULL. ldx and ldy are the row strides
+     * of x and y in elements. The bits of y[i][r] depend only on x[i], w[r], bias[r] and k: never on n_x, i, other rows or the
+     * number of threads. */
     void (*mul)(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
                 void *scratch, ht_pool *pool);
 
-    /* NULL: there is no faster way than `mul`. As `mul`, with its scratch, but only the top_k highest of each row of y,
-     * and what equals the lowest of them, need to be there: what is not is HT_LEFT_OUT, and lower than all of them. */
+    /* Product for top-k sampling: `mul` that computes the top_k highest outputs of each row of y, and all outputs equal to the
+     * lowest of these. Every other output either is computed too or is set to HT_LEFT_OUT. NULL: not supported, or not faster
+     * than `mul`. */
     void (*mul_top)(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
                     float *y, int64_t ldy, void *scratch, ht_pool *pool);
-    /* Bytes of the packed form that `mul_top` reads in any case. */
+    /* Bytes of m->packed that `mul_top` reads at least: a lower bound of its memory traffic. */
     size_t (*top_bytes)(const ht_matrix *m);
 } ht_matrix_ops;
 
-/* In the place of an output that nobody needs: finite, so that a row with it can be searched and scaled. */
+/* Value of an output that `mul_top` did not compute: below every computed output, and finite, so that samplers can scan and
+ * scale the row. */
 #define HT_LEFT_OUT (-1e30f)
 
 enum { HT_MATRIX_SLAB = 64 };
@@ -62,20 +65,21 @@ struct ht_matrix {
     int64_t n_rows, k; /* y = W x with W [n_rows, k] */
     void *packed;      /* 64-byte aligned; NULL: not in memory */
     size_t packed_bytes;
-    bool lent; /* `packed` belongs to someone else */
-    /* Of 8-bit floats: what weight (r, c) is multiplied by, scales[r / scale_rows * n + c / scale_columns] with n scales to
-     * a row; malloc'ed, owned. NULL: nothing. */
+    bool lent; /* `packed` is not owned by this matrix */
+    /* Block scales of 8-bit floats: weight (r, c) is multiplied by scales[r / scale_rows * n + c / scale_columns], where n is
+     * the number of scales in a row. Owned, from malloc. NULL: no scales. */
     float *scales;
     int64_t scale_rows, scale_columns;
 };
 
-/* Matrices of one shape, of which each row of activations is multiplied by a few. */
+/* Expert matrices of a mixture-of-experts layer, all of one shape: a row of activations is multiplied by a few of them. */
 typedef struct ht_matrix_list {
-    ht_matrix **matrix; /* [n], and behind them [n_kinds] one of each weight type there is among them */
+    ht_matrix **matrix; /* [n] matrices, then [n_kinds] pointers: the first matrix of every weight type in the list */
     int32_t n, n_kinds;
 } ht_matrix_list;
 
-/* Fills in what stands behind the n matrices, in memory for as many again: who multiplies needs not look at all. */
+/* Fills in n_kinds and the pointers after the n matrices, so that products need not scan all experts for their weight types.
+ * l->matrix has memory for 2 n pointers. */
 static inline void ht_matrix_list_find_kinds(ht_matrix_list *l) {
     ht_matrix **kind = l->matrix + l->n;
     l->n_kinds = 0;

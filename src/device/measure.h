@@ -6,11 +6,12 @@
 
 #include <hearth/measure.h>
 
-/* The rates are means over about `seconds` of wall clock, on all threads; the caller does not hold the pool's lease. */
+/* Measurements on all threads of the device. Rates are means over about `seconds` of wall-clock time. The caller does not hold
+ * the pool's lease. */
 typedef struct ht_measure_ops {
     double (*read)(ht_device *d, const void *memory, size_t bytes, double seconds); /* bytes per second */
-    double (*compute)(ht_device *d, ht_arithmetic a, double seconds);               /* operations per second, or 0 */
-    /* In which arithmetic products with such a matrix are done. */
+    double (*compute)(ht_device *d, ht_arithmetic a, double seconds); /* operations per second; 0: not supported */
+    /* The arithmetic of matrix products with weights of a type. */
     ht_arithmetic (*arithmetic)(const ht_device *d, ht_weight_type type, ht_precision precision);
 } ht_measure_ops;
 

@@ -2,23 +2,23 @@
 #ifndef HT_DEVICE_OP_ID_H
 #define HT_DEVICE_OP_ID_H
 
-/* Each list is X(id, name). Views move no data and have no kernel. */
+/* Each list is X(id, name). Views move no data: they have no kernel. */
 #define HT_OP_VIEWS(X)                                                                                                 \
-    X(LEAF, leaf) /* data, no operation */                                                                             \
+    X(LEAF, leaf) /* data, no inputs */                                                                                \
     X(RESHAPE, reshape)                                                                                                \
     X(TRANSPOSE, transpose)                                                                                            \
     X(AS_STRIDED, as_strided)                                                                                          \
     X(SLICE, slice)                                                                                                    \
     X(DIAGONAL, diagonal)                                                                                              \
     X(BROADCAST, broadcast)                                                                                            \
-    X(VIEW_AS, view_as)             /* the same bytes as another dtype */                                              \
-    X(IDENTITY, identity)           /* the same, as a node of its own */                                               \
-    X(STOP_GRADIENT, stop_gradient) /* the same, constant to derivatives */                                            \
-    X(AFTER, after)                 /* the first, not computed from before the others are */                           \
+    X(VIEW_AS, view_as)             /* bytes reinterpreted as another dtype */                                         \
+    X(IDENTITY, identity)           /* x as a node of its own */                                                       \
+    X(STOP_GRADIENT, stop_gradient) /* x, constant to derivatives */                                                   \
+    X(AFTER, after)                 /* the first input, ordered after the evaluation of the others */                  \
     X(CUSTOM, custom)               /* a user's function (array/custom.h) */                                           \
     X(CUSTOM_OUT, custom_out)
 
-/* Of one element each of their operands, which have one shape. */
+/* Elementwise operations; all operands have one shape. */
 #define HT_OP_ELEMENTWISE(X)                                                                                           \
     X(CAST, cast) /* to another dtype */                                                                               \
     X(NEGATIVE, negative)                                                                                              \
@@ -80,16 +80,16 @@
     X(BITWISE_XOR, bitwise_xor)                                                                                        \
     X(LEFT_SHIFT, left_shift)                                                                                          \
     X(RIGHT_SHIFT, right_shift)                                                                                        \
-    X(WHERE, where)     /* of two, by a third */                                                                       \
+    X(WHERE, where)     /* condition ? a : b */                                                                        \
     X(SCALE, scale)     /* x * constant */                                                                             \
     X(SOFTCAP, softcap) /* c * tanh(x / c) */                                                                          \
-    X(DRAWN, drawn)     /* a function as random numbers are made with it (base/math_drawn.h) */
+    X(DRAWN, drawn)     /* functions of random distributions, with MLX's bits (base/math_drawn.h) */
 
-/* On arrays alone. */
+/* Operations on arrays, without packed weights. */
 #define HT_OP_KERNELS(X)                                                                                               \
     HT_OP_ELEMENTWISE(X)                                                                                               \
     X(COPY, copy) /* any strides -> contiguous */                                                                      \
-    X(FULL, full) /* one value everywhere */                                                                           \
+    X(FULL, full) /* constant */                                                                                       \
     X(ARANGE, arange)                                                                                                  \
     X(SUM, sum) /* over the last axis */                                                                               \
     X(PROD, prod)                                                                                                      \
@@ -106,25 +106,25 @@
     X(CUMMAX, cummax)                                                                                                  \
     X(CUMMIN, cummin)                                                                                                  \
     X(LOGCUMSUMEXP, logcumsumexp)                                                                                      \
-    X(STRIDED_ADD, strided_add) /* the elements added to zeros, at the places of a window */                           \
+    X(STRIDED_ADD, strided_add) /* adjoint of AS_STRIDED: elements added into zeros */                                 \
     X(RECURRENCE, recurrence)   /* y_i = x_i + d_i * y_(i-1) */                                                        \
     X(CONCATENATE, concatenate)                                                                                        \
-    X(TAKE, take)             /* slices of an array by an index of one axis */                                         \
-    X(GATHER, gather)         /* by indices of several axes */                                                         \
-    X(SCATTER, scatter)       /* put there, or joined with what is there */                                            \
-    X(TAKE_ALONG, take_along) /* elements, each by an index of its own */                                              \
+    X(TAKE, take)             /* slices by an index of one axis */                                                     \
+    X(GATHER, gather)         /* slices by indices of several axes */                                                  \
+    X(SCATTER, scatter)       /* inverse of GATHER: sets or combines slices */                                         \
+    X(TAKE_ALONG, take_along) /* one index per element (take_along_axis) */                                            \
     X(PUT_ALONG, put_along)                                                                                            \
     X(SORT, sort)           /* along the last axis */                                                                  \
-    X(ARGSORT, argsort)     /* the places that elements come from */                                                   \
-    X(PARTITION, partition) /* one element where sorting puts it, between those before and behind it */                \
+    X(ARGSORT, argsort)     /* indices of the sorted elements */                                                       \
+    X(PARTITION, partition) /* around the kth element of the sorted axis */                                            \
     X(ARGPARTITION, argpartition)                                                                                      \
     X(RANDOM_BITS, random_bits)                                                                                        \
     X(RANDOM_SUMS, random_sums)                                                                                        \
     X(SLICE_UPDATE, slice_update)                                                                                      \
-    X(MATMUL, matmul) /* arrays, batched */                                                                            \
-    X(TOP_K, top_k)   /* indices of the largest, over the last axis */                                                 \
+    X(MATMUL, matmul) /* batched */                                                                                    \
+    X(TOP_K, top_k)   /* indices of the k largest, last axis */                                                        \
     X(RMS_NORM, rms_norm)                                                                                              \
-    X(GATHER_MM, gather_mm) /* of matrices by index */                                                                 \
+    X(GATHER_MM, gather_mm) /* matrices by index */                                                                    \
     X(QUANTIZE, quantize)                                                                                              \
     X(DEQUANTIZE, dequantize)                                                                                          \
     X(QUANTIZED_MATMUL, quantized_matmul)                                                                              \
@@ -134,18 +134,18 @@
     X(SDPA, scaled_dot_product_attention)                                                                              \
     X(SDPA_GRAD, attention_gradient)                                                                                   \
     X(ROPE, rope)                                                                                                      \
-    X(ATTEND, attend) /* append K, V to the caches of the step, then attend */
+    X(ATTEND, attend) /* append K and V to the KV caches of the step, then attend */
 
-/* On packed weights. */
+/* Operations on packed weights. */
 #define HT_OP_PACKED(X)                                                                                                \
     X(LINEAR, linear)               /* activations x packed weight */                                                  \
     X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
-    X(LINEAR_GATHER, linear_gather) /* activations x those of several packed weights that each row asks for */
+    X(LINEAR_GATHER, linear_gather) /* activations x packed expert weights that each row selects */
 
 /* Calls of compiled functions (array/flat_program.h). */
 #define HT_OP_CALLS(X)                                                                                                 \
     X(COMPILED, compiled)                                                                                              \
-    X(COMPILED_OUT, compiled_out) /* one of the arrays that it gives */
+    X(COMPILED_OUT, compiled_out) /* one result of a COMPILED node */
 
 #define HT_OP_LIST(X) HT_OP_VIEWS(X) HT_OP_KERNELS(X) HT_OP_PACKED(X) HT_OP_CALLS(X)
 

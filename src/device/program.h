@@ -1,6 +1,6 @@
-/* Elementwise programs: operations on arrays of one shape, run as one pass over memory. The result of a step is kept, a
- * block at a time, in the first cache, unless it is an output. A program does not know shapes: it is built once,
- * prepared once by the device, and then run on any operands of its dtypes. */
+/* Elementwise programs: a sequence of elementwise operations on arrays of one shape, run in one pass over memory. Arrays are
+ * processed in blocks; intermediate results stay in the L1 cache, only outputs are written to memory. A program has dtypes but
+ * no shape: it is built once, prepared once by the device, and runs on operands of any shape. */
 #ifndef HT_DEVICE_PROGRAM_H
 #define HT_DEVICE_PROGRAM_H
 
@@ -11,29 +11,30 @@ enum {
     HT_PROGRAM_STEPS = 32,
     HT_PROGRAM_INPUTS = 12,
     HT_PROGRAM_OUTPUTS = 6,
-    HT_PROGRAM_LOCALS = 8, /* results that are alive together without being outputs */
+    HT_PROGRAM_LOCALS = 8, /* intermediate results alive at the same time */
     HT_STEP_INPUTS = 3
 };
 
+/* One operation of a program. */
 typedef struct ht_program_step {
     ht_op_id op;
-    ht_dtype from, to; /* of what it reads (for WHERE: of what it chooses from) and of what it makes */
+    ht_dtype from, to; /* dtype of the operands (WHERE: of the two values) and of the result */
     int8_t n_in;
-    int8_t in[HT_STEP_INPUTS]; /* from 0 on: an input; below: what step -1 - in has made */
-    int8_t out;                /* the output that it makes; -1: it is read by later steps alone */
-    int8_t local;              /* the device's: where in its room the result is kept */
-    const void *params;        /* lent: the operation's parameter struct */
-    void (*kernel)(void);      /* the device's */
+    int8_t in[HT_STEP_INPUTS]; /* operands: input i of the program as i >= 0, the result of step i as -1 - i */
+    int8_t out;                /* index of the output that the step writes; -1: an intermediate result */
+    int8_t local;              /* set by the device: its local buffer for the result */
+    const void *params;        /* the operation's parameter struct (device/params.h), lent */
+    void (*kernel)(void);      /* set by the device */
 } ht_program_step;
 
 typedef struct ht_program {
     int n_steps, n_in, n_out;
-    ht_dtype in[HT_PROGRAM_INPUTS];
+    ht_dtype in[HT_PROGRAM_INPUTS]; /* [n_in] */
     ht_program_step step[HT_PROGRAM_STEPS];
 } ht_program;
 
-/* One run: inputs of any strides, outputs row-contiguous, all of one shape. An output may be written over an input that
- * lies just like it, if no step behind the one that makes the output reads that input. */
+/* One run of a program: inputs of any strides and row-contiguous outputs, all of one shape. An output may share the memory of
+ * an input with the same strides if no step after the one that writes the output reads that input. */
 typedef struct ht_program_run {
     const ht_program *program; /* prepared */
     const ht_view *in, *out;
