@@ -52,21 +52,22 @@ void ht_buffer_release(ht_buffer *b) {
     free(b);
 }
 
-/* ---- holds ---- */
+/* ---- references ---- */
 
 ht_array *ht_array_retain(ht_array *a) {
     if (a && a != HT_NONE) atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
     return a;
 }
 
-static void hold_from_graph(ht_array *a) {
+static void retain_from_graph(ht_array *a) {
     if (a == HT_NONE) return;
     atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&a->graph_refs, 1, memory_order_relaxed);
 }
 
-/* Drops one hold; a node without holds goes on the list of the dying, linked through `next`. */
-static void drop(ht_array *a, bool from_graph, ht_array **dying) {
+/* Releases one reference. A node without references goes to the list `dying`, linked by `next`, to be freed without
+ * recursion. */
+static void release_one(ht_array *a, bool from_graph, ht_array **dying) {
     if (!a || a == HT_NONE) return;
     if (from_graph) atomic_fetch_sub_explicit(&a->graph_refs, 1, memory_order_relaxed);
     if (atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
@@ -75,7 +76,7 @@ static void drop(ht_array *a, bool from_graph, ht_array **dying) {
 }
 
 static void drop_inputs(ht_array *a, ht_array **dying) {
-    for (int i = 0; i < a->n_in; i++) drop(a->in[i], true, dying);
+    for (int i = 0; i < a->n_in; i++) release_one(a->in[i], true, dying);
     if (a->in != a->inline_in) free(a->in);
     a->in = a->inline_in;
     a->n_in = 0;
@@ -86,8 +87,8 @@ static void free_dying(ht_array *dying) {
         ht_array *a = dying;
         dying = a->next;
         drop_inputs(a, &dying);
-        drop(a->base, true, &dying);
-        drop(a->contiguous, true, &dying);
+        release_one(a->base, true, &dying);
+        release_one(a->contiguous, true, &dying);
         ht_buffer_release(a->buffer);
         ht_custom_release(a->custom);
         ht_flat_run_release(a->run);
@@ -98,14 +99,15 @@ static void free_dying(ht_array *dying) {
 
 void ht_array_release(ht_array *a) {
     ht_array *dying = NULL;
-    drop(a, false, &dying);
+    release_one(a, false, &dying);
     free_dying(dying);
 }
 
 void ht_array_cut_off(ht_array *a) {
     ht_array *dying = NULL;
-    if (a->op == HT_OP_COMPILED) return;                                 /* its results do */
-    if (!a->n_in && !a->run && (a->base || a->op == HT_OP_LEAF)) return; /* others may read what was cut off before */
+    if (a->op == HT_OP_COMPILED) return; /* its results release it */
+    if (!a->n_in && !a->run && (a->base || a->op == HT_OP_LEAF))
+        return; /* detached before: other threads may be reading it */
     ht_flat_run_release(a->run);
     a->run = NULL;
     drop_inputs(a, &dying);
@@ -163,7 +165,7 @@ void ht_scope_drop(ht_scope *s, ht_array *a) {
     ht_array_release(a);
 }
 
-ht_array *ht_scope_take(ht_scope *s, ht_scope *from, ht_array *a) {
+ht_array *ht_scope_move(ht_scope *s, ht_scope *from, ht_array *a) {
     if (!a || a == HT_NONE) return a;
     if (scope_of(a) != from) return ht_view_node(s, HT_OP_IDENTITY, &a, 1, 0);
     unlink_from(from, a);
@@ -178,7 +180,7 @@ static void drop_all(ht_scope *s) {
         s->first = a->next;
         set_scope(a, NULL);
         a->previous = a->next = NULL;
-        drop(a, false, &dying);
+        release_one(a, false, &dying);
     }
     free_dying(dying);
 }
@@ -240,14 +242,14 @@ ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) 
     a->n_in = n_in;
     for (int i = 0; i < n_in; i++) {
         a->in[i] = in[i];
-        hold_from_graph(in[i]);
+        retain_from_graph(in[i]);
     }
     link_to(s, a);
     return a;
 }
 
-/* A view's storage is that of one of its inputs. */
-static void look_at(ht_array *view, ht_array *in) {
+/* Makes `view` a view of the storage of `in`. */
+static void set_storage(ht_array *view, ht_array *in) {
     view->base = ht_array_retain(ht_storage(in));
     atomic_fetch_add_explicit(&view->base->graph_refs, 1, memory_order_relaxed);
     view->at_rest = ht_array_is_evaluated(view->base);
@@ -276,7 +278,7 @@ ht_array *ht_view_node(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in, 
     memcpy(v->shape, x->shape, sizeof v->shape);
     memcpy(v->stride, x->stride, sizeof v->stride);
     v->offset = x->offset;
-    look_at(v, x);
+    set_storage(v, x);
     return v;
 }
 
@@ -292,13 +294,13 @@ ht_array *ht_array_like(ht_scope *s, const ht_array *node, ht_array *const *in) 
     if (params_bytes) memcpy(a->params, node->params, params_bytes);
     a->step = node->step;
     a->custom = ht_custom_retain(node->custom);
-    int looks_at = 0;
-    while (node->base && ht_storage(node->in[looks_at]) != node->base) looks_at++;
+    int shown = 0;
+    while (node->base && ht_storage(node->in[shown]) != node->base) shown++;
     if (node->base) {
-        look_at(a, in[looks_at]);
-        /* in elements of its own, which may be larger or smaller than those of its input (VIEW_AS) */
-        const ht_array *from = node->in[looks_at];
-        int64_t moved = (in[looks_at]->offset - from->offset) * (int64_t)ht_dtype_bytes(from->dtype);
+        set_storage(a, in[shown]);
+        /* in elements of the view, whose size differs from that of its input for VIEW_AS */
+        const ht_array *from = node->in[shown];
+        int64_t moved = (in[shown]->offset - from->offset) * (int64_t)ht_dtype_bytes(from->dtype);
         a->offset += moved / (int64_t)ht_dtype_bytes(node->dtype);
     }
     return a;

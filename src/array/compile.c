@@ -1,6 +1,6 @@
-/* Compiled functions: traced once for every combination of shapes and dtypes, then replayed for new arguments without
- * calling the function. Without shapes, what the call did is recorded too (array/replay.h), and traces for other sizes
- * are made of that. */
+/* Compiled functions: traced once per combination of argument shapes and dtypes; later calls instantiate the trace for
+ * new arguments. Shapeless functions are also recorded (array/replay.h), and traces for other sizes are made from the
+ * record. */
 #include "array/differentiate.h"
 #include "array/flat_program.h"
 #include "array/op.h"
@@ -14,22 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one call made, for arguments of given shapes and dtypes. Read-only once it is in the list. */
+/* Trace of a function for given argument shapes and dtypes. Read-only once it is in the list. */
 typedef struct trace {
     struct trace *next;
-    ht_tape tape; /* the arguments come first */
+    ht_tape tape; /* begins with the arguments */
     int n_in, n_out;
-    ht_array **in, **out; /* held; `in` are leaves without values */
-    ht_flat *flat;        /* or NULL: every call lays out the nodes */
+    ht_array **in, **out; /* retained; `in` are leaves without values */
+    ht_flat *flat;        /* NULL: every call instantiates the nodes */
     bool tried;
 } trace;
 
-/* What the function does with arguments of some dtypes and numbers of dimensions, whatever their sizes. */
+/* Record of a shapeless function for given argument dtypes and numbers of dimensions. */
 typedef struct kind {
     struct kind *next;
     ht_record *record;
     int n_in, n_out;
-    ht_array *in[]; /* held: those of the call that was recorded */
+    ht_array *in[]; /* arguments of the recorded call, retained */
 } kind;
 
 enum { MAX_TRACES = 64 };
@@ -37,9 +37,9 @@ enum { MAX_TRACES = 64 };
 struct ht_compiled {
     ht_function f;
     ht_compile_options options;
-    pthread_mutex_t lock; /* over the list, and while the function is called */
-    trace *traces;        /* the latest first */
-    kind *kinds;          /* without shapes: the latest first */
+    pthread_mutex_t lock; /* protects the lists; held while the function is traced */
+    trace *traces;        /* most recently used first */
+    kind *kinds;          /* of a shapeless function */
 };
 
 static void free_trace(trace *t) {
@@ -115,14 +115,14 @@ static const kind *find_kind(const ht_compiled *c, ht_array *const *in, int n_in
     return NULL;
 }
 
-/* A leaf like x that has no value. */
+/* Placeholder of x: a leaf without a value. */
 static ht_array *argument_like(ht_scope *inner, const ht_array *x) {
     ht_array *a = ht_array_new(inner, HT_OP_LEAF, NULL, 0);
     if (a) ht_array_set_contiguous(a, x->dtype, x->shape, x->n_dims);
     return a;
 }
 
-/* Leaves like `in` to `held`, which has room for them. */
+/* Fills held[0 .. n) with placeholders of `in`. */
 static bool hold_arguments(ht_scope *inner, ht_array *const *in, int n, ht_array **held) {
     for (int i = 0; i < n; i++) {
         held[i] = ht_array_retain(argument_like(inner, in[i]));
@@ -140,7 +140,7 @@ static bool make_arguments(ht_scope *inner, ht_array *const *in, trace *t, int m
 static bool keep_results(ht_scope *inner, trace *t, int n) {
     t->n_out = n;
     for (int i = 0; i < n; i++) ht_array_retain(t->out[i]);
-    return ht_tape_make(inner, HT_WAYS_OF_VALUES, t->in, t->n_in, t->out, n, &t->tape);
+    return ht_tape_make(inner, HT_EDGES_ALL, t->in, t->n_in, t->out, n, &t->tape);
 }
 
 static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
@@ -149,7 +149,7 @@ static bool trace_in(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace
     return n >= 0 && keep_results(inner, t, n);
 }
 
-/* Calls the function, and adds what it does to the kinds. */
+/* Calls the function, records it, and adds the record to the list. */
 static const kind *new_kind(ht_scope *inner, ht_compiled *c, ht_array *const *in, int n_in, int max_out) {
     kind *k = calloc(1, sizeof *k + (size_t)n_in * sizeof(ht_array *));
     ht_array **out = ht_array_list(inner, max_out);
@@ -168,7 +168,7 @@ static const kind *new_kind(ht_scope *inner, ht_compiled *c, ht_array *const *in
     return c->kinds = k;
 }
 
-/* What is wrong is the sizes: says which they are. */
+/* Adds the new and the traced sizes to the error of a replay. */
 static void explain(ht_scope *inner, const kind *k, ht_array *const *in) {
     char text[HT_SHAPE_TEXT], was[HT_SHAPE_TEXT], cause[sizeof inner->error.message];
     int other = 0;
@@ -185,8 +185,8 @@ static void explain(ht_scope *inner, const kind *k, ht_array *const *in) {
         ht_shape_text(k->in[other]->shape, k->in[other]->n_dims, was));
 }
 
-/* For the sizes that were recorded, too: results that are operands have nodes of their own in what the recorded call made,
- * and gradients would add up in another order than without compiling. */
+/* Trace by replaying the record, also for the recorded sizes: the recorded nodes are not used themselves, as they
+ * include extra nodes of results that are operands, which would change the order in which gradients are summed. */
 static bool trace_of_record(ht_scope *inner, ht_compiled *c, ht_array *const *in, trace *t, int max_out) {
     const kind *k = find_kind(c, in, t->n_in);
     if (!k) k = new_kind(inner, c, in, t->n_in, max_out);
@@ -214,7 +214,7 @@ static trace *new_trace(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_
     return NULL;
 }
 
-/* The list stays short: what was used longest ago goes. */
+/* Moves a trace to the front of the list and drops the least recently used ones beyond MAX_TRACES. */
 static void put_first(ht_compiled *c, trace *t) {
     trace **at = &c->traces;
     while (*at && *at != t) at = &(*at)->next;
@@ -229,7 +229,7 @@ static void put_first(ht_compiled *c, trace *t) {
 
 /* ---- calling ---- */
 
-/* Nodes are laid out for who may differentiate them, or trace. */
+/* True when a call can run as a flat program: it is neither differentiated nor traced. */
 static bool is_flat(const ht_scope *s, trace *t) {
     if (ht_graphs_kept || s->tracing) return false;
     if (!t->tried) t->flat = ht_flat_new(s->stream->device, &t->tape, t->in, t->n_in, t->out, t->n_out);
@@ -249,8 +249,8 @@ static bool call_flat(ht_scope *inner, const trace *t, ht_array *const *in, ht_a
     return ok;
 }
 
-/* The traced nodes once more, on the arguments. */
-static bool lay_out(ht_scope *inner, const trace *t, ht_array *const *in, ht_array **out) {
+/* Instantiates the trace: copies its nodes onto the arguments. */
+static bool instantiate(ht_scope *inner, const trace *t, ht_array *const *in, ht_array **out) {
     const ht_tape *tape = &t->tape;
     ht_array **made = malloc((size_t)(tape->n + 1) * sizeof *made), *few[HT_INLINE_INPUTS];
     bool ok = made != NULL;
@@ -270,7 +270,7 @@ static bool lay_out(ht_scope *inner, const trace *t, ht_array *const *in, ht_arr
     }
     for (int i = 0; ok && i < t->n_out; i++) {
         int64_t at = ht_tape_index(tape, t->out[i]);
-        out[i] = at >= 0 ? made[at] : ht_stand_in(inner, t->out[i]);
+        out[i] = at >= 0 ? made[at] : ht_placeholder(inner, t->out[i]);
         ok = out[i] != NULL;
     }
     free(made);
@@ -288,7 +288,7 @@ static bool all_there(ht_scope *s, ht_array *const *in, int n_in) {
     return true;
 }
 
-/* What it does becomes part of the record of another function. */
+/* Calls the original function, whose calls become part of the enclosing record. */
 static int call_as_it_is(ht_scope *s, const ht_function *f, ht_array *const *in, int n_in, ht_array **out,
                          int max_out) {
     ht_scope *inner = ht_scope_child(s);
@@ -310,7 +310,7 @@ int ht_compiled_call(ht_scope *s, ht_compiled *c, ht_array *const *in, int n_in,
     if (n > max_out)
         ht_scope_fail(s, HT_ERR_ARGUMENT, "a function gave %d arrays where there is room for %d", n, max_out);
     ht_scope *inner = ok ? ht_scope_child(s) : NULL;
-    if (inner) ok = ht_scope_give(s, inner, (is_flat(s, t) ? call_flat : lay_out)(inner, t, in, out), out, n);
+    if (inner) ok = ht_scope_give(s, inner, (is_flat(s, t) ? call_flat : instantiate)(inner, t, in, out), out, n);
     pthread_mutex_unlock(&c->lock);
     return ok && inner ? n : -1;
 }

@@ -1,4 +1,4 @@
-/* User functions as nodes of a graph: with a gradient of their own, or checkpointed and recomputed for it. */
+/* User functions as graph nodes: custom derivatives, and gradient checkpointing by recomputation. */
 #include "array/custom.h"
 
 #include "array/differentiate.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A CUSTOM node's inputs are the call's [n_in], its results [n_out], and, when its gradient comes of computing them again,
- * the stand-ins [n_in] that they were made of. */
+/* State of a call. The inputs of its CUSTOM node are the arguments [n_in], the results [n_out] and, for checkpoints,
+ * the placeholders [n_in] from which the results were computed. */
 struct ht_custom {
     _Atomic int refs;
     int n_in, n_out;
@@ -42,7 +42,7 @@ int ht_custom_out_index(const ht_array *node) {
 
 /* ---- the gradient ---- */
 
-/* x, no sooner than the gradients are there: until then nothing computed from it takes room. */
+/* x, ordered after the evaluation of the gradients, so that recomputation does not use memory earlier. */
 static ht_array *after(ht_scope *s, ht_array *x, ht_array *const *grad, int n) {
     ht_array **in = ht_array_list(s, n + 1);
     if (!in) return NULL;
@@ -55,20 +55,20 @@ static ht_array *after(ht_scope *s, ht_array *x, ht_array *const *grad, int n) {
 
 static bool gradient_of_results_again(ht_scope *s, const ht_array *node, ht_array *const *grad, ht_array **grad_in) {
     const int n_in = node->custom->n_in, n_out = node->custom->n_out;
-    ht_array *const *out = node->in + n_in, *const *stand_in = out + n_out;
+    ht_array *const *out = node->in + n_in, *const *placeholder = out + n_out;
     ht_array **late = ht_array_list(s, n_in + n_out), **again = late + n_in;
     bool ok = late != NULL;
     for (int i = 0; ok && i < n_in; i++) {
         late[i] = after(s, node->in[i], grad, n_out);
         ok = late[i] != NULL;
     }
-    ok = ok && ht_recompute(s, stand_in, late, n_in, out, n_out, again);
+    ok = ok && ht_recompute(s, placeholder, late, n_in, out, n_out, again);
     ok = ok && ht_backward(s, again, grad, n_out, late, n_in, grad_in);
     free(late);
     return ok;
 }
 
-/* Gradients must be there for each input, of its shape; they are brought to its dtype. */
+/* Checks that every input has a gradient of its shape, and converts it to the input's dtype. */
 static bool check_gradients(ht_scope *s, const ht_array *node, ht_array **grad_in) {
     char want[HT_SHAPE_TEXT], have[HT_SHAPE_TEXT];
     for (int i = 0; i < node->custom->n_in && !s->failed; i++) {
@@ -113,11 +113,11 @@ bool ht_custom_backward(ht_scope *s, const ht_array *node, ht_array *const *grad
 
 /* ---- the nodes ---- */
 
-static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *stand_in, ht_array **out);
+static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *placeholder, ht_array **out);
 
 static void release_custom(void *args) { ht_custom_release(*(ht_custom *const *)args); }
 
-/* in, then what the function made of the stand-ins, then those. */
+/* Replays show_results; `in` has the arguments, the results, then the placeholders. */
 static bool show_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
     ht_custom *c = *(ht_custom *const *)args;
     (void)n_in;
@@ -125,14 +125,14 @@ static bool show_again(ht_scope *s, const void *args, ht_array *const *in, int n
     return show_results(s, c, in, in + c->n_in + c->n_out, out);
 }
 
-/* Puts a CUSTOM_OUT view in the place of each result. */
-static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *stand_in, ht_array **out) {
+/* Replaces every result by its CUSTOM_OUT view. */
+static bool show_results(ht_scope *s, ht_custom *c, ht_array *const *in, ht_array *const *placeholder, ht_array **out) {
     const int n = c->n_in + c->n_out;
     ht_array **all = ht_array_list(s, n + c->n_in);
     if (!all) return false;
     memcpy(all, in, (size_t)c->n_in * sizeof(ht_array *));
     memcpy(all + c->n_in, out, (size_t)c->n_out * sizeof(ht_array *));
-    memcpy(all + n, stand_in, (size_t)c->n_in * sizeof(ht_array *));
+    memcpy(all + n, placeholder, (size_t)c->n_in * sizeof(ht_array *));
     if (ht_recording()) {
         ht_custom_retain(c);
         bool ok = ht_record_call(s, show_again, &c, sizeof c, release_custom, all, n + c->n_in, out, c->n_out);
@@ -163,7 +163,8 @@ static ht_custom *new_custom(ht_scope *s, const ht_custom_vjp *vjp) {
     return c;
 }
 
-/* f's results on stand-ins, shown through a CUSTOM node that has `c`'s gradient. Takes over the caller's hold on `c`. */
+/* Calls f on placeholders and wraps its results in a CUSTOM node with the reverse rule of `c`. Owns the caller's
+ * reference to `c`. */
 static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_array *const *in, int n_in, ht_array **out,
                         int max_out) {
     for (int i = 0; i < max_out; i++) out[i] = NULL;
@@ -172,19 +173,19 @@ static int call_as_node(ht_scope *s, const ht_function *f, ht_custom *c, ht_arra
         ht_custom_release(c);
         return -1;
     }
-    ht_array **stand_in = ht_array_list(inner, n_in);
-    bool ok = stand_in != NULL;
+    ht_array **placeholder = ht_array_list(inner, n_in);
+    bool ok = placeholder != NULL;
     for (int i = 0; ok && i < n_in; i++) {
-        stand_in[i] = ht_stand_in(inner, in[i]);
-        ok = stand_in[i] && stand_in[i] != HT_NONE;
+        placeholder[i] = ht_placeholder(inner, in[i]);
+        ok = placeholder[i] && placeholder[i] != HT_NONE;
     }
     if (!ok && !inner->failed && !s->failed)
         ht_scope_fail(inner, HT_ERR_ARGUMENT, "an argument of a function is missing");
-    int n = ok ? ht_user_function_call(inner, f, stand_in, n_in, out, max_out) : -1;
+    int n = ok ? ht_user_function_call(inner, f, placeholder, n_in, out, max_out) : -1;
     c->n_in = n_in;
     c->n_out = n > 0 ? n : 0;
-    ok = n >= 0 && (n == 0 || n_in == 0 || show_results(inner, c, in, stand_in, out));
-    free(stand_in);
+    ok = n >= 0 && (n == 0 || n_in == 0 || show_results(inner, c, in, placeholder, out));
+    free(placeholder);
     const int n_out = c->n_out;
     ht_custom_release(c);
     if (ht_scope_give(s, inner, ok, out, n_out)) return n;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-ht_array *ht_stand_in(ht_scope *s, ht_array *x) { return ht_view_node(s, HT_OP_IDENTITY, &x, 1, 0); }
+ht_array *ht_placeholder(ht_scope *s, ht_array *x) { return ht_view_node(s, HT_OP_IDENTITY, &x, 1, 0); }
 
 ht_array **ht_array_list(ht_scope *s, int n) {
     ht_array **list = calloc((size_t)n + 1, sizeof(ht_array *));
@@ -32,7 +32,7 @@ static bool no_rule(ht_scope *s, const ht_array *node) {
     return false;
 }
 
-/* The gradients of a step's inputs, from what was collected for its output. */
+/* Applies the reverse rule of a step to the gradient collected in its mark. */
 static bool apply_rule(ht_scope *s, const ht_tape_step *step, ht_array **grad_in) {
     const ht_array *node = step->node;
     if (node->op == HT_OP_CUSTOM) return ht_custom_backward(s, node, step->mark, grad_in);
@@ -62,11 +62,11 @@ static bool back_through(ht_scope *s, ht_tape *t, const ht_tape_step *step) {
     return ok;
 }
 
-/* ---- as one call for other sizes: of what was made before it the rules are run again ---- */
+/* ---- recording: a derivative is one recorded call ---- */
 
-typedef struct walk_args {
+typedef struct derivative_args {
     int n_out, n_wrt;
-} walk_args;
+} derivative_args;
 
 static bool same_shapes(ht_scope *s, ht_array *const *of, ht_array *const *along, int n) {
     char have[HT_SHAPE_TEXT], want[HT_SHAPE_TEXT];
@@ -82,22 +82,22 @@ static bool same_shapes(ht_scope *s, ht_array *const *of, ht_array *const *along
 }
 
 static bool backward_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **grad) {
-    const walk_args *a = args;
+    const derivative_args *a = args;
     (void)n_in;
     return same_shapes(s, in, in + a->n_out, a->n_out) &&
            ht_backward(s, in, in + a->n_out, a->n_out, in + 2 * a->n_out, a->n_wrt, grad);
 }
 
 static bool forward_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **tangent_out) {
-    const walk_args *a = args;
+    const derivative_args *a = args;
     (void)n_in;
     return same_shapes(s, in, in + a->n_wrt, a->n_wrt) &&
            ht_forward(s, in, in + a->n_wrt, a->n_wrt, in + 2 * a->n_wrt, a->n_out, tangent_out);
 }
 
-/* Of n arrays each in `first` and `second`, then of `third`. */
-static bool record_walk(ht_scope *s, ht_replay_fn *again, walk_args a, ht_array *const *first, ht_array *const *second,
-                        int n, ht_array *const *third, int n_third, ht_array **made) {
+/* Records a derivative whose operands are n arrays of `first`, n of `second`, then those of `third`. */
+static bool record_derivative(ht_scope *s, ht_replay_fn *again, derivative_args a, ht_array *const *first,
+                              ht_array *const *second, int n, ht_array *const *third, int n_third, ht_array **made) {
     ht_array **in = ht_array_list(s, 2 * n + n_third);
     if (!in) return false;
     memcpy(in, first, (size_t)n * sizeof *in);
@@ -112,9 +112,10 @@ bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, i
                  int n_wrt, ht_array **grad) {
     for (int i = 0; i < n_wrt; i++) grad[i] = NULL;
     if (ht_recording())
-        return record_walk(s, backward_again, (walk_args){n_out, n_wrt}, out, grad_out, n_out, wrt, n_wrt, grad);
+        return record_derivative(s, backward_again, (derivative_args){n_out, n_wrt}, out, grad_out, n_out, wrt, n_wrt,
+                                 grad);
     ht_tape t;
-    if (!ht_tape_make(s, HT_WAYS_OF_DERIVATIVES, wrt, n_wrt, out, n_out, &t)) return false;
+    if (!ht_tape_make(s, HT_EDGES_DIFFERENTIABLE, wrt, n_wrt, out, n_out, &t)) return false;
     bool ok = true;
     for (int i = 0; ok && i < n_out; i++) {
         ht_tape_step *end = ht_tape_at(&t, out[i]);
@@ -130,9 +131,9 @@ bool ht_backward(ht_scope *s, ht_array *const *out, ht_array *const *grad_out, i
     return ok;
 }
 
-/* ---- forward: the reverse rule, which is linear in the gradient it is given, transposed once more ---- */
+/* ---- forward mode: the reverse rule is linear in its gradient; its transpose is the forward rule ---- */
 
-/* From the tangents of a step's inputs (NULL or HT_NONE: none) those of its outputs. */
+/* Computes the tangents of a step's outputs from those of its inputs (NULL or HT_NONE: zero). */
 static bool forward_through(ht_scope *s, const ht_tape *t, ht_tape_step *step) {
     const ht_array *node = step->node;
     int n_in = node->n_in, n = 0;
@@ -169,9 +170,10 @@ bool ht_forward(ht_scope *s, ht_array *const *wrt, ht_array *const *tangent, int
                 ht_array **tangent_out) {
     for (int i = 0; i < n_out; i++) tangent_out[i] = NULL;
     if (ht_recording())
-        return record_walk(s, forward_again, (walk_args){n_out, n_wrt}, wrt, tangent, n_wrt, out, n_out, tangent_out);
+        return record_derivative(s, forward_again, (derivative_args){n_out, n_wrt}, wrt, tangent, n_wrt, out, n_out,
+                                 tangent_out);
     ht_tape t;
-    if (!ht_tape_make(s, HT_WAYS_OF_DERIVATIVES, wrt, n_wrt, out, n_out, &t)) return false;
+    if (!ht_tape_make(s, HT_EDGES_DIFFERENTIABLE, wrt, n_wrt, out, n_out, &t)) return false;
     bool ok = true;
     for (int i = 0; i < n_wrt; i++) {
         ht_tape_step *beginning = ht_tape_at(&t, wrt[i]);
@@ -187,9 +189,9 @@ bool ht_forward(ht_scope *s, ht_array *const *wrt, ht_array *const *tangent, int
     return ok;
 }
 
-/* ---- once more ---- */
+/* ---- recomputation ---- */
 
-/* The node's copy on the copies of its inputs. */
+/* Copy of a node on the copies of its inputs. */
 static ht_array *copy_on(ht_scope *s, const ht_tape *t, const ht_tape_step *step) {
     const ht_array *node = step->node;
     ht_array **in = ht_array_list(s, node->n_in);
@@ -207,7 +209,7 @@ bool ht_recompute(ht_scope *s, ht_array *const *from, ht_array *const *to, int n
                   ht_array **again) {
     for (int i = 0; i < n_out; i++) again[i] = NULL;
     ht_tape t;
-    if (!ht_tape_make(s, HT_WAYS_OF_VALUES, from, n_from, out, n_out, &t)) return false;
+    if (!ht_tape_make(s, HT_EDGES_ALL, from, n_from, out, n_out, &t)) return false;
     bool ok = true;
     for (int i = 0; i < n_from; i++) ht_tape_at(&t, from[i])->mark[0] = to[i];
     for (int64_t i = 0; ok && i < t.n; i++) {
@@ -231,7 +233,7 @@ bool ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *
     if (!in) return false;
     bool ok = true;
     for (int i = 0; ok && i < node->n_in; i++) {
-        in[i] = node->in[i] == HT_NONE ? HT_NONE : ht_stand_in(s, node->in[i]);
+        in[i] = node->in[i] == HT_NONE ? HT_NONE : ht_placeholder(s, node->in[i]);
         ok = in[i] != NULL;
     }
     ht_array *y = ok ? compose(s, node->params, in) : NULL;

@@ -1,17 +1,17 @@
 #include "array/donation.h"
 
-/* A change of a window, a[i] += x, has a view and an operation or two between the array and the node that puts them back. */
+/* Limit of the search. a[i] += x has a view and an operation or two between the array and the node that updates it. */
 enum { MOST_NODES = 32 };
 
-/* `node` and what it was computed from: nodes of this evaluation, and views. */
-typedef struct beneath {
+/* A node and its ancestors, as far as they are views or belong to this evaluation. */
+typedef struct subgraph {
     const ht_array *node[MOST_NODES];
     int n;
     uint64_t visit;
-} beneath;
+} subgraph;
 
-static bool add(beneath *b, const ht_array *a) {
-    if (a == HT_NONE || (a->visit != b->visit && !a->base)) return true; /* evaluated before */
+static bool add(subgraph *b, const ht_array *a) {
+    if (a == HT_NONE || (a->visit != b->visit && !a->base)) return true; /* evaluated earlier */
     for (int i = 0; i < b->n; i++)
         if (b->node[i] == a) return true;
     if (b->n == MOST_NODES) return false;
@@ -19,7 +19,7 @@ static bool add(beneath *b, const ht_array *a) {
     return true;
 }
 
-static bool collect(beneath *b, const ht_array *node) {
+static bool collect(subgraph *b, const ht_array *node) {
     if (!add(b, node)) return false;
     for (int i = 0; i < b->n; i++) {
         const ht_array *a = b->node[i];
@@ -30,31 +30,32 @@ static bool collect(beneath *b, const ht_array *node) {
     return true;
 }
 
-static int32_t holds_of(const ht_array *holder, const ht_array *a) {
-    int32_t n = holder->base == a;
-    for (int k = 0; k < holder->n_in; k++) n += holder->in[k] == a;
+static int32_t count_references(const ht_array *owner, const ht_array *a) {
+    int32_t n = owner->base == a;
+    for (int k = 0; k < owner->n_in; k++) n += owner->in[k] == a;
     return n;
 }
 
-static bool has_all_holds(const beneath *b, const ht_array *a) {
+static bool owns_all_references(const subgraph *b, const ht_array *a) {
     int32_t n = 0;
-    for (int i = 0; i < b->n; i++) n += holds_of(b->node[i], a);
+    for (int i = 0; i < b->n; i++) n += count_references(b->node[i], a);
     return n == atomic_load_explicit(&a->refs, memory_order_acquire);
 }
 
 bool ht_donation_check(const ht_array *evaluated, const ht_array *node, uint64_t visit) {
-    beneath b = {.visit = visit};
-    if (!collect(&b, node) || !has_all_holds(&b, evaluated)) return false;
-    /* Upwards from it to the node: whoever holds another one on this way could ask for it, or compute it, later. */
-    bool leads[MOST_NODES] = {false}, more = true;
+    subgraph b = {.visit = visit};
+    if (!collect(&b, node) || !owns_all_references(&b, evaluated)) return false;
+    /* Every node on a path from `evaluated` to `node` must be referenced by the subgraph alone: another owner of such a
+     * node could still evaluate it, and read `evaluated`. */
+    bool is_between[MOST_NODES] = {false}, more = true;
     while (more) {
         more = false;
         for (int i = 1; i < b.n; i++) {
-            bool reaches = holds_of(b.node[i], evaluated) > 0;
-            for (int k = 1; k < b.n; k++) reaches |= leads[k] && holds_of(b.node[i], b.node[k]) > 0;
-            if (!reaches || leads[i]) continue;
-            if (!has_all_holds(&b, b.node[i])) return false;
-            leads[i] = more = true;
+            bool reaches = count_references(b.node[i], evaluated) > 0;
+            for (int k = 1; k < b.n; k++) reaches |= is_between[k] && count_references(b.node[i], b.node[k]) > 0;
+            if (!reaches || is_between[i]) continue;
+            if (!owns_all_references(&b, b.node[i])) return false;
+            is_between[i] = more = true;
         }
     }
     return true;

@@ -1,7 +1,7 @@
-/* Evaluation: nodes in topological order, one kernel after another, or several elementwise ones in one pass.
+/* Evaluation: runs the kernels of a graph in topological order, with elementwise nodes fused.
  *
- * What was only needed on the way is given back as soon as its last consumer has run, and computed again should anyone
- * ask for it later; what was asked for, is retained by the user, or has consumers outside this evaluation stays. */
+ * The buffer of an intermediate result is released after its last consumer, and recomputed if needed later. Results are
+ * kept that were requested, are retained by the user, or have consumers outside this evaluation. */
 #include "array/donation.h"
 #include "array/flat_program.h"
 #include "array/fuse_elementwise.h"
@@ -14,20 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_SCRATCH = 1 << 16 }; /* bytes of scratch memory that a stream keeps, at most */
+enum { KEPT_SCRATCH = 1 << 16 }; /* limit of scratch bytes that a stream keeps between kernels */
 
 typedef struct evaluation {
     ht_stream *stream;
-    ht_worklist *list; /* the stream's: what to compute, inputs first */
+    ht_worklist *list; /* nodes in topological order; owned by the stream */
     uint64_t visit;
     ht_error *err;
-    bool cut;       /* what stays lets go of what made it */
-    ht_fused fused; /* the group in progress */
+    bool cut;       /* kept arrays release their inputs */
+    ht_fused fused; /* current elementwise group */
 } evaluation;
 
 static ht_state state_of(ht_array *a) { return (ht_state)atomic_load_explicit(&a->state, memory_order_acquire); }
 
-/* ---- what may be given back ---- */
+/* ---- lifetimes ---- */
 
 static void count_use(evaluation *w, ht_array *a, bool by_kernel) {
     if (a == HT_NONE || a->visit != w->visit) return;
@@ -35,7 +35,8 @@ static void count_use(evaluation *w, ht_array *a, bool by_kernel) {
     if (by_kernel) ht_storage(a)->kernel_uses++;
 }
 
-/* A scope lets go of an array before it gives its hold back: so the hold is looked at first. */
+/* True when the user or a graph outside this evaluation refers to `a`. The reference count is read before the scope, as
+ * a scope clears a->scope before it releases its reference. */
 static bool held_outside(ht_array *a) {
     int32_t graph = atomic_load_explicit(&a->graph_refs, memory_order_relaxed);
     int32_t all = atomic_load_explicit(&a->refs, memory_order_acquire);
@@ -50,7 +51,7 @@ static void count_uses(evaluation *w, ht_array *const *targets, int n) {
         a->slot = HT_FUSED_TO_DO;
         for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
         if (a->base) count_use(w, a->base, false);
-        if (a->op == HT_OP_COMPILED_OUT) ht_flat_note(a, w->visit);
+        if (a->op == HT_OP_COMPILED_OUT) ht_flat_request(a, w->visit);
     }
     for (size_t i = 0; i < w->list->n; i++)
         if (held_outside(order[i])) ht_storage(order[i])->keep = true;
@@ -65,9 +66,9 @@ static void make_lazy(ht_array *a) {
 
 static void give_back(ht_array *a) {
     ht_buffer *b = a->buffer;
-    if (a->op == HT_OP_COMPILED) ht_flat_forget(a);
-    if (a->op == HT_OP_COMPILED_OUT) { /* the whole call is needed to make it again */
-        ht_flat_forget(a->in[0]);
+    if (a->op == HT_OP_COMPILED) ht_flat_discard(a);
+    if (a->op == HT_OP_COMPILED_OUT) { /* recomputing one result needs the whole call */
+        ht_flat_discard(a->in[0]);
         make_lazy(a->in[0]);
     }
     make_lazy(a);
@@ -83,9 +84,9 @@ static void used_by_kernel(evaluation *w, ht_array *in) {
 
 /* ---- one kernel ---- */
 
-/* Whether an input with so many reads is not needed any more once `a` has read it so many times: made on the way and read
- * no more, or evaluated before and held by nobody but `a`, which stays and so lets go of it. */
-static bool is_done_with(const evaluation *w, ht_array *in, const ht_array *a, int32_t reads) {
+/* True when `in` can be overwritten by `a`, which reads it `reads` times: an intermediate result without other readers,
+ * or an array evaluated earlier whose only reference is that of `a`, which is kept and therefore releases its inputs. */
+static bool can_overwrite(const evaluation *w, ht_array *in, const ht_array *a, int32_t reads) {
     if (in->visit == w->visit) return !in->keep && in->kernel_uses == reads;
     bool is_read = false;
     for (int i = 0; i < a->n_in; i++) is_read |= a->in[i] == in;
@@ -93,12 +94,12 @@ static bool is_done_with(const evaluation *w, ht_array *in, const ht_array *a, i
            atomic_load_explicit(&in->refs, memory_order_acquire) == 1;
 }
 
-enum { WORTH_FINDING_OUT = 1024 }; /* elements: fewer are copied as fast */
+enum { MIN_UPDATE_ELEMENTS = 1024 }; /* copying fewer elements is as fast as the donation check */
 
-/* The same of an evaluated array of which a part is put back changed, a[i] += x: views of it, and what was computed of them,
- * still hold it. */
-static bool is_put_back(const evaluation *w, ht_array *in, const ht_array *a) {
-    if (ht_array_size(in) < WORTH_FINDING_OUT || in->visit == w->visit || !w->cut || !a->keep ||
+/* can_overwrite for updates of an array evaluated earlier, such as a[i] += x: views of the array, and nodes computed
+ * from them, still refer to it. */
+static bool can_update(const evaluation *w, ht_array *in, const ht_array *a) {
+    if (ht_array_size(in) < MIN_UPDATE_ELEMENTS || in->visit == w->visit || !w->cut || !a->keep ||
         state_of(in) != HT_READY)
         return false;
     for (int i = 1; i < a->n_in; i++)
@@ -106,7 +107,8 @@ static bool is_put_back(const evaluation *w, ht_array *in, const ht_array *a) {
     return a->in[0] == in && ht_donation_check(in, a, w->visit);
 }
 
-/* The input whose buffer the node may write over: its last use, the same size, looked at whole. */
+/* Buffer donation: an input buffer that the node may overwrite, retained, or NULL. The donor is read for the last time,
+ * as a whole, and has the dtype and size of the result. */
 static ht_buffer *donated(evaluation *w, ht_array *a, ht_array **from) {
     const ht_op_info *info = ht_op_info_of(a->op);
     int candidates = info->in_place ? a->n_in : info->updates ? 1 : 0;
@@ -114,7 +116,7 @@ static ht_buffer *donated(evaluation *w, ht_array *a, ht_array **from) {
     for (int i = 0; i < candidates; i++) {
         ht_array *in = a->in[i];
         if (in == HT_NONE || in->base) continue;
-        if (!is_done_with(w, in, a, 1) && !(info->updates && is_put_back(w, in, a))) continue;
+        if (!can_overwrite(w, in, a, 1) && !(info->updates && can_update(w, in, a))) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
         *from = in;
@@ -140,7 +142,7 @@ static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
     return st;
 }
 
-/* Large scratch memory goes back after each kernel, so that it is not in the way of arrays; a cache has it for the next. */
+/* Frees large scratch memory after each kernel, for use by arrays; the allocator's cache makes this cheap. */
 static void give_back_scratch(ht_stream *s) {
     if (s->scratch_bytes <= KEPT_SCRATCH) return;
     ht_memory_free(s->scratch, s->scratch_bytes);
@@ -148,32 +150,32 @@ static void give_back_scratch(ht_stream *s) {
     s->scratch_bytes = 0;
 }
 
-static void is_ready(ht_array *a) {
+static void mark_ready(ht_array *a) {
     a->slot = HT_FUSED_DONE;
     atomic_store_explicit(&a->state, HT_READY, memory_order_release);
 }
 
-/* A call of a compiled function, with those of its results that this evaluation needs. */
+/* Evaluates a COMPILED node and the results requested by this evaluation. */
 static ht_status run_compiled(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_compute(w->stream, a, w->visit, ensure_scratch, w->err);
     give_back_scratch(w->stream);
     if (st) return st;
-    is_ready(a);
+    mark_ready(a);
     const int n = ht_flat_count(a);
     for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
     for (int i = 0; i < n; i++) {
-        ht_array *out = ht_flat_noted(a, w->visit, i);
-        if (out) is_ready(out);
+        ht_array *out = ht_flat_requested(a, w->visit, i);
+        if (out) mark_ready(out);
     }
     for (int i = 0; i < n; i++)
-        if (ht_flat_noted(a, w->visit, i)) used_by_kernel(w, a);
+        if (ht_flat_requested(a, w->visit, i)) used_by_kernel(w, a);
     return HT_OK;
 }
 
-/* One that an earlier evaluation left. */
-static ht_status take_result(evaluation *w, ht_array *a) {
+/* Evaluates a COMPILED_OUT node whose call ran in an earlier evaluation. */
+static ht_status fetch_result(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_take(a, w->err);
-    if (st == HT_OK) is_ready(a);
+    if (st == HT_OK) mark_ready(a);
     return st;
 }
 
@@ -184,7 +186,7 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
     const ht_kernel *kernel = &s->device->kernels[a->op];
     const char *name = ht_op_name(a->op);
     if (a->op == HT_OP_COMPILED) return run_compiled(w, a);
-    if (a->op == HT_OP_COMPILED_OUT) return take_result(w, a);
+    if (a->op == HT_OP_COMPILED_OUT) return fetch_result(w, a);
     if (a->op == HT_OP_LEAF)
         return ht_fail(w->err, HT_ERR_ARGUMENT,
                        "an argument of a function that is being compiled has no value: it cannot be evaluated");
@@ -207,7 +209,7 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
     if (st == HT_OK) {
         st = kernel->run(&call, w->err);
         give_back_scratch(s);
-        /* Whoever looks through the failed node would read what is neither the old nor the new. */
+        /* The failed kernel left the donor partially overwritten. */
         if (st && overwritten && overwritten->visit != w->visit) mark_failed(overwritten, w->err);
     }
     if (st == HT_OK) {
@@ -221,12 +223,12 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
     return st;
 }
 
-/* ---- elementwise nodes as one ---- */
+/* ---- fused elementwise nodes ---- */
 
-static ht_status run_apart(void *user, ht_array *a) { return run_kernel(user, a); }
+static ht_status run_between(void *user, ht_array *a) { return run_kernel(user, a); }
 
-/* The input whose buffer output `out` may be written over: not needed any more, looked at whole, and read by no step behind
- * the one that makes the output. */
+/* Buffer donation for output `out` of a group: as donated(), and no step after the one that writes the output reads the
+ * donor. */
 static ht_buffer *donated_to(const evaluation *w, int out, ht_buffer *const *taken) {
     const ht_fused *f = &w->fused;
     const ht_program *p = &f->program;
@@ -234,7 +236,7 @@ static ht_buffer *donated_to(const evaluation *w, int out, ht_buffer *const *tak
     size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
     for (int k = 0; k < p->n_in; k++) {
         ht_array *in = f->in[k];
-        if (in->base || in->dtype != a->dtype || !is_done_with(w, in, a, ht_fused_reads(f, in))) continue;
+        if (in->base || in->dtype != a->dtype || !can_overwrite(w, in, a, ht_fused_reads(f, in))) continue;
         if (in->buffer->wrapped || in->buffer->bytes != bytes) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
         bool free = true;
@@ -257,7 +259,7 @@ static void finish_members(evaluation *w, ht_buffer *const *buffer) {
     for (int i = 0; i < f->program.n_steps; i++)
         for (int k = 0; k < f->member[i]->n_in; k++) {
             ht_array *in = f->member[i]->in[k];
-            if (ht_storage(in)->buffer) used_by_kernel(w, in); /* what has none was never written */
+            if (ht_storage(in)->buffer) used_by_kernel(w, in); /* intermediate results of the group have no buffer */
         }
 }
 
@@ -283,7 +285,8 @@ static bool run_program(evaluation *w) {
     return true;
 }
 
-/* One after another, as far as memory goes: a single node can be written over its operand where a group cannot. */
+/* Runs the members one by one, when memory for the group's outputs ran out: a single node can overwrite its operand
+ * where a group cannot. On failure *at is the position of the failed node. */
 static ht_status run_members(evaluation *w, size_t *at) {
     ht_status st = HT_OK;
     for (int i = 0; st == HT_OK && i < w->fused.program.n_steps; i++) {
@@ -293,18 +296,18 @@ static ht_status run_members(evaluation *w, size_t *at) {
     return st;
 }
 
-/* Runs order[*at] and what can be put together with it; what failed is left in *at. */
+/* Runs order[*at] and the nodes that fuse with it. On failure *at is the position of the failed node. */
 static ht_status run_elementwise(evaluation *w, size_t *at) {
     const ht_device *d = w->stream->device;
-    ht_status st = ht_fused_gather(&w->fused, d, w->list, w->visit, at, run_apart, w);
+    ht_status st = ht_fused_gather(&w->fused, d, w->list, w->visit, at, run_between, w);
     if (st) return st;
     if (w->fused.program.n_steps < 2 || ht_fused_close(&w->fused, d) < 2) return run_kernel(w, w->list->order[*at]);
     return run_program(w) ? HT_OK : run_members(w, at);
 }
 
-/* ---- when something fails ---- */
+/* ---- failures, and the end ---- */
 
-/* Everything computed from the failed node in this evaluation fails with it; the rest stays lazy. */
+/* Marks the failed node and all its dependents of this evaluation as failed; other nodes stay lazy. */
 static void fail_dependents(evaluation *w, size_t from, const ht_error *err) {
     ht_array **order = w->list->order;
     mark_failed(order[from], err);
@@ -319,30 +322,30 @@ static void fail_dependents(evaluation *w, size_t from, const ht_error *err) {
     }
 }
 
-/* Intermediates that no kernel of this evaluation will read any more go back when it ends early. */
+/* Releases intermediate results when the evaluation ends early. */
 static void drop_leftovers(evaluation *w) {
     ht_array **order = w->list->order;
     for (size_t i = 0; i < w->list->n; i++)
         if (!order[i]->base && !order[i]->keep && order[i]->n_in && state_of(order[i]) == HT_READY) give_back(order[i]);
 }
 
-static void leave_alone(ht_array *a) { atomic_store_explicit(&a->at_rest, true, memory_order_release); }
+static void publish(ht_array *a) { atomic_store_explicit(&a->at_rest, true, memory_order_release); }
 
-/* What stays is cut off, where it is to be, and not touched any more from then on: other threads may read it. Inputs come first
- * in the order, so that what a node lets go of has had its turn. */
-static void end_of(evaluation *w, ht_array *const *targets, int n) {
+/* Ends the evaluation: kept nodes release their inputs, if requested, and are published for readers without a lock, so
+ * they must not change afterwards. Inputs come first in the order: a node is finished before its users release it. */
+static void finish(evaluation *w, ht_array *const *targets, int n) {
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = w->list->order[i], *storage = ht_storage(a);
         if (state_of(storage) != HT_READY) continue;
         const bool kept = storage->keep && storage->visit == w->visit;
         if ((w->cut && kept) || atomic_load_explicit(&a->settled, memory_order_relaxed)) ht_array_cut_off(a);
-        leave_alone(a);
+        publish(a);
     }
-    for (int i = 0; i < n; i++) /* views that were made while their storage was computed */
-        if (targets[i] != HT_NONE && state_of(ht_storage(targets[i])) == HT_READY) leave_alone(targets[i]);
+    for (int i = 0; i < n; i++) /* views created while their storage was being computed */
+        if (targets[i] != HT_NONE && state_of(ht_storage(targets[i])) == HT_READY) publish(targets[i]);
 }
 
-/* One after another, or several together. */
+/* Runs all kernels of the list. */
 static ht_status compute(evaluation *w, ht_array *const *arrays, int n) {
     ht_stream *stream = w->stream;
     ht_status st = HT_OK;
@@ -353,7 +356,7 @@ static ht_status compute(evaluation *w, ht_array *const *arrays, int n) {
         ht_array *a = w->list->order[i];
         if (a->base || a->slot == HT_FUSED_DONE) continue;
         size_t at = i;
-        st = stream->device->run_program && ht_fused_takes(a->op) ? run_elementwise(w, &at) : run_kernel(w, a);
+        st = stream->device->run_program && ht_fused_supports(a->op) ? run_elementwise(w, &at) : run_kernel(w, a);
         if (st == HT_OK) continue;
         fail_dependents(w, at, w->err);
         drop_leftovers(w);
@@ -365,7 +368,7 @@ static ht_status compute(evaluation *w, ht_array *const *arrays, int n) {
 
 ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cut, ht_error *err) {
     ht_error local = {0};
-    evaluation w; /* the group in it is large and needs no beginning */
+    evaluation w; /* not initialised as a whole: `fused` is large */
     w.stream = stream;
     w.list = &stream->list;
     w.err = err ? err : &local;
@@ -373,6 +376,6 @@ ht_status ht_eval_now(ht_stream *stream, ht_array *const *arrays, int n, bool cu
     ht_status st = ht_topological_order(w.list, arrays, n, &w.visit, w.err);
     if (st) return st;
     if (w.list->n) st = compute(&w, arrays, n);
-    end_of(&w, arrays, n); /* after a failure, too: what was written over is not to be looked at again */
+    finish(&w, arrays, n); /* also after a failure, to release overwritten donors */
     return st;
 }

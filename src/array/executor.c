@@ -1,5 +1,5 @@
-/* Executors: the arena in which a plan runs, and the loop that runs it. Addresses and views are worked out once for a
- * pair of row counts and kept, so that decoding, which repeats the same pair, only walks the list. */
+/* Executors: the arena of a plan, and the loop that runs it. Views and addresses are resolved for a pair of row counts
+ * (rows, output rows) and kept; decoding repeats one pair and only iterates over the stages. */
 #include "array/memory.h"
 #include "array/op.h"
 #include "array/plan_internal.h"
@@ -12,22 +12,22 @@
 struct ht_exec {
     const ht_plan *plan;
     int32_t max_rows, max_out;
-    int32_t n_tok, n_out; /* what views and calls are resolved for; -1: nothing yet */
+    int32_t n_tok, n_out; /* row counts of the resolved views and calls; -1: not resolved */
     size_t *slot_offset;
     unsigned char *arena;
     size_t arena_bytes;
     void *scratch;
     size_t scratch_bytes;
-    ht_view *view;         /* one per operand of the plan */
-    ht_call *call;         /* one per instruction */
-    ht_fused_stage *fused; /* one per stage */
-    void *layouts;         /* the fused stages' */
+    ht_view *view;         /* [n_operands] */
+    ht_call *call;         /* [n_instructions] */
+    ht_fused_stage *fused; /* [n_stages] */
+    void *layouts;         /* memory of all fused[i].layout */
     size_t layouts_bytes;
-    bool *skip;          /* instructions with nothing to do for these row counts */
-    int32_t *from_batch; /* operands that read the batch */
+    bool *skip;          /* [n_instructions], true: no rows for these row counts */
+    int32_t *from_batch; /* operands that are batch values */
     int32_t n_from_batch;
-    float *output;       /* in the arena */
-    bool output_is_read; /* by an instruction as well */
+    float *output;       /* default address of the output, in the arena */
+    bool output_is_read; /* an instruction also reads the output */
     int32_t output_stage;
 };
 
@@ -35,7 +35,7 @@ enum { ARENA_ALIGN = 64 };
 
 static int64_t resolve(ht_linear_form f, int64_t n_tok, int64_t n_out) { return ht_symbol_resolve(f, n_tok, n_out); }
 
-/* Places every slot at the lowest address that no slot alive at the same time uses. */
+/* Assigns every slot the lowest offset that is free while the slot is alive. */
 static ht_status place_slots(const ht_plan *p, int32_t max_rows, int32_t max_out, size_t *offset, size_t *total) {
     int32_t *alive = malloc((size_t)(p->n_slots + 1) * sizeof *alive); /* in address order */
     size_t *bytes = malloc((size_t)(p->n_slots + 1) * sizeof *bytes);
@@ -75,7 +75,7 @@ size_t ht_exec_bytes(const ht_plan *p, int32_t max_rows, int32_t max_out) {
     return total;
 }
 
-/* ---- resolving for a pair of row counts ---- */
+/* ---- resolution for a pair of row counts ---- */
 
 static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok, int64_t n_out) {
     ht_view v = {.dtype = o->dtype, .n_dims = o->n_dims};
@@ -101,7 +101,7 @@ static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
 
 static bool is_fused(const ht_stage *s) { return s->n_rowwise + s->n_products > 1; }
 
-/* By which call of the stage a local input is made; -1: it is not local. */
+/* Index in the stage of the call that makes a local input; -1: not local. */
 static int8_t local_maker(const ht_plan *p, const ht_stage *s, const ht_operand *o) {
     if (o->source != HT_FROM_VALUE || p->instruction[o->index].slot >= 0) return -1;
     return (int8_t)(o->index - s->first);
@@ -140,8 +140,8 @@ static ht_status make_layouts(ht_exec *e, ht_error *err) {
     return st;
 }
 
-/* Gives the scratch that fused stages need. */
-static size_t lay_chains(ht_exec *e) {
+/* Lays out all fused stages and returns the scratch bytes that they need. */
+static size_t layout_stages(ht_exec *e) {
     const ht_plan *p = e->plan;
     size_t scratch = 0;
     for (int32_t i = 0; i < p->n_stages; i++)
@@ -167,12 +167,12 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
         e->skip[i] = !ins->effect && resolve(ins->elements, n_tok, n_out) == 0;
         if (kernel->scratch && !e->skip[i]) scratch = ht_max_size(scratch, kernel->scratch(c));
     }
-    scratch = ht_max_size(scratch, lay_chains(e));
+    scratch = ht_max_size(scratch, layout_stages(e));
     if (scratch > e->scratch_bytes) {
         ht_status st = grow_scratch(e, scratch, err);
         if (st) return st;
         for (int32_t i = 0; i < p->n_instructions; i++) e->call[i].scratch = e->scratch;
-        lay_chains(e);
+        layout_stages(e);
     }
     e->output = resolve_view(e, &p->output, n_tok, n_out).data;
     e->n_tok = n_tok;
@@ -218,7 +218,7 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
     if (st == HT_OK) {
         e->arena = arena;
         e->arena_bytes = total;
-        /* Size the scratch for a full step and for a single row, whichever asks more, so that no step allocates. */
+        /* Scratch is sized for the largest step and for a single row, whichever needs more, so that no step allocates. */
         st = resolve_for(e, max_rows, max_out, err);
     }
     if (st == HT_OK) st = resolve_for(e, 1, max_out < 1 ? max_out : 1, err);
@@ -255,7 +255,7 @@ static void bind_batch(ht_exec *e, const ht_batch *b) {
     }
 }
 
-/* Where the output goes, and how much of it is wanted. A fused stage knows both from its layout. */
+/* Sets the address of the output and top_k; a fused stage with the output has to be laid out again. */
 static void place_output(ht_exec *e, float *to, int32_t top_k) {
     const ht_stage *s = &e->plan->stage[e->output_stage];
     ht_call *call = &e->call[e->plan->output.index];
@@ -282,7 +282,7 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
     ht_pool_lease(p->device->pool);
     for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
         int32_t i = p->stage[s].first;
-        if (e->skip[i]) continue; /* all of a fused stage or nothing: its calls have the same rows */
+        if (e->skip[i]) continue; /* all calls of a fused stage have the same rows */
         if (is_fused(&p->stage[s])) {
             p->device->run_stage(&e->fused[s]);
             continue;

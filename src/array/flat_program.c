@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where an array that the function gives comes from. */
+/* Origin of a result of the function. */
 typedef struct source {
     enum { MADE, ARGUMENT, CONSTANT } kind;
-    int index; /* of what is made, or of the argument */
-    bool whole;
+    int index;  /* in `made`, or of the argument */
+    bool whole; /* the result is the array itself, not a view of it */
 } source;
 
 struct ht_flat {
     _Atomic int refs;
     ht_device *device;
     int n_in, n_out, n_made, n_constants;
-    ht_array **in, **out; /* of the trace, held: by them everything else of it */
-    ht_array **made;      /* the storages among `out` */
-    ht_array **constant;  /* what is read beside arguments */
-    source *source;       /* of each of `out` */
-    _Atomic bool ready;   /* the list is there, and the constants are evaluated */
+    ht_array **in, **out; /* of the trace, retained, and with them all its nodes */
+    ht_array **made;      /* distinct storages of `out` that the list computes */
+    ht_array **constant;  /* captured arrays */
+    source *source;       /* [n_out] */
+    _Atomic bool ready;   /* the list is built and the constants are evaluated */
     ht_flat_list *list;
 };
 
@@ -32,15 +32,15 @@ struct ht_flat_run {
     _Atomic int refs;
     ht_flat *flat;
     struct {
-        ht_array *noted;
+        ht_array *requested;
         uint64_t visit;
-        ht_buffer *buffer; /* waits for who is not noted */
+        ht_buffer *buffer; /* computed but not requested: kept for ht_flat_take */
     } result[];
 };
 
-/* ---- what is worth it ---- */
+/* ---- cost ---- */
 
-/* A call makes a node for the function and one for every result; running the list costs as much as a few more. */
+/* Cost of a call, in nodes, beside one node per result: the COMPILED node, and running the list. */
 enum { CALL_COST = 6 };
 
 static bool is_argument(ht_array *const *in, int n_in, const ht_array *a, int *index) {
@@ -60,7 +60,7 @@ static bool can_be_flat(const ht_device *d, const ht_tape *tape, int n_in, int n
     return n_in > 0 && n > CALL_COST + n_out;
 }
 
-/* ---- making one ---- */
+/* ---- construction ---- */
 
 static bool add_constant(ht_flat *f, ht_node_map *known, ht_array *a) {
     if (a == HT_NONE || ht_node_map_get(known, a) >= 0) return true;
@@ -140,7 +140,7 @@ void ht_flat_release(ht_flat *f) {
     free(f);
 }
 
-/* ---- a call ---- */
+/* ---- calls ---- */
 
 static ht_flat_run *new_run(ht_flat *f) {
     ht_flat_run *r = calloc(1, sizeof *r + (size_t)f->n_made * sizeof r->result[0]);
@@ -184,7 +184,7 @@ static ht_array *new_out(ht_scope *s, ht_array *compiled, int index) {
     return a;
 }
 
-/* What `like` shows of its storage, of `x`, which begins elsewhere. */
+/* View of the storage of x with the shape, strides and relative offset of `like`. */
 static ht_array *seen_as(ht_scope *s, ht_array *x, const ht_array *like) {
     ht_array *v = ht_view_node(s, HT_OP_IDENTITY, &x, 1, 0);
     if (!v) return NULL;
@@ -204,7 +204,7 @@ bool ht_flat_call(ht_scope *s, ht_flat *f, ht_array *const *in, ht_array **out) 
     for (int i = 0; ok && i < f->n_out; i++) {
         const source *from = &f->source[i];
         ht_array *x = from->kind == MADE ? made[from->index] : from->kind == ARGUMENT ? in[from->index] : f->out[i];
-        out[i] = from->kind == CONSTANT ? ht_stand_in(s, x) : from->whole ? x : seen_as(s, x, f->out[i]);
+        out[i] = from->kind == CONSTANT ? ht_placeholder(s, x) : from->whole ? x : seen_as(s, x, f->out[i]);
         ok = out[i] != NULL;
     }
     if (made != few) free(made);
@@ -226,21 +226,21 @@ void ht_flat_run_release(ht_flat_run *r) {
     free(r);
 }
 
-void ht_flat_note(ht_array *out, uint64_t visit) {
+void ht_flat_request(ht_array *out, uint64_t visit) {
     ht_flat_run *r = out->run;
     const int i = index_of(out);
-    r->result[i].noted = out;
+    r->result[i].requested = out;
     r->result[i].visit = visit;
 }
 
 int ht_flat_count(const ht_array *compiled) { return compiled->run->flat->n_made; }
 
-ht_array *ht_flat_noted(const ht_array *compiled, uint64_t visit, int i) {
+ht_array *ht_flat_requested(const ht_array *compiled, uint64_t visit, int i) {
     const ht_flat_run *r = compiled->run;
-    return r->result[i].visit == visit ? r->result[i].noted : NULL;
+    return r->result[i].visit == visit ? r->result[i].requested : NULL;
 }
 
-void ht_flat_forget(ht_array *compiled) {
+void ht_flat_discard(ht_array *compiled) {
     ht_flat_run *r = compiled->run;
     for (int i = 0; i < r->flat->n_made; i++) {
         ht_buffer_release(r->result[i].buffer);
@@ -273,7 +273,7 @@ ht_status ht_flat_compute(ht_stream *stream, ht_array *compiled, uint64_t visit,
     if (st) return st;
     if (f->n_in + f->n_made > 16 && !(data = calloc((size_t)(f->n_in + f->n_made), sizeof *data)))
         return ht_fail_memory(err, 8, "a call of a compiled function");
-    ht_flat_forget(compiled);
+    ht_flat_discard(compiled);
     for (int i = 0; i < f->n_in; i++) {
         const ht_array *x = compiled->in[i];
         data[i] = (char *)ht_storage(compiled->in[i])->buffer->data + x->offset * (int64_t)ht_dtype_bytes(x->dtype);
@@ -287,12 +287,12 @@ ht_status ht_flat_compute(ht_stream *stream, ht_array *compiled, uint64_t visit,
     if (st == HT_OK) st = ht_flat_list_run(f->list, data, stream->scratch, err);
     if (data != few) free(data);
     if (st) {
-        ht_flat_forget(compiled);
+        ht_flat_discard(compiled);
         return st;
     }
     for (int i = 0; i < f->n_made; i++) {
         if (r->result[i].visit != visit) continue;
-        r->result[i].noted->buffer = r->result[i].buffer;
+        r->result[i].requested->buffer = r->result[i].buffer;
         r->result[i].buffer = NULL;
     }
     return HT_OK;

@@ -1,41 +1,43 @@
-/* Flat programs: a trace of a compiled function as a list of kernel calls, laid out once. A call is then two kinds of nodes
- * whatever the function does: a COMPILED node, which runs the list when it is evaluated, and a COMPILED_OUT node for each array
- * that it makes. Derivatives do not go through these: a call that is to be differentiated lays out the traced nodes instead.
+/* Flat programs: the trace of a compiled function as a list of kernel calls. A call of the function adds one COMPILED
+ * node, whose evaluation runs the list, and one COMPILED_OUT node per result, whatever the size of the trace. These
+ * nodes have no derivative: a call that is differentiated instantiates the traced nodes instead.
  *
- * The list is made when it is first run, on one device, whose run_lock orders everything that touches it from then on. */
+ * The list is built at the first run, for one device, whose run_lock protects it. */
 #ifndef HT_ARRAY_FLAT_PROGRAM_H
 #define HT_ARRAY_FLAT_PROGRAM_H
 
 #include "array/tape.h"
 
 typedef struct ht_flat ht_flat;
-typedef struct ht_flat_run ht_flat_run; /* one call: what its nodes share */
+typedef struct ht_flat_run ht_flat_run; /* one call: state shared by its nodes */
 
-/* Of a trace on `d`: in[0 .. n_in) are leaves and the tape's beginnings. NULL when it cannot be one, is so short that its nodes
- * cost no more, or memory ran out. */
+/* Flat program of a trace on `d`; in[0 .. n_in) are the leaves at which the tape starts. NULL when the trace cannot be
+ * flattened, is so short that its nodes cost no more, or memory ran out. */
 ht_flat *ht_flat_new(ht_device *d, const ht_tape *tape, ht_array *const *in, int n_in, ht_array *const *out, int n_out);
 ht_device *ht_flat_device(const ht_flat *f);
 void ht_flat_release(ht_flat *f); /* NULL is fine */
 
-/* The nodes of a call with contiguous arguments. */
+/* Adds the nodes of a call, with contiguous arguments; out[] are its results. */
 bool ht_flat_call(ht_scope *s, ht_flat *f, ht_array *const *in, ht_array **out);
 
 /* ---- evaluation ---- */
 
 void ht_flat_run_release(ht_flat_run *r); /* NULL is fine */
-/* Tells that a COMPILED_OUT node is among what evaluation `visit` computes. */
-void ht_flat_note(ht_array *out, uint64_t visit);
-/* Runs the list for a COMPILED node: those results that are noted for `visit` get their buffers, the rest waits. `scratch` is
- * asked for room once. */
+/* Requests the result of a COMPILED_OUT node in the evaluation `visit`. */
+void ht_flat_request(ht_array *out, uint64_t visit);
+/* Makes the stream's scratch memory at least `bytes` large. */
 typedef ht_status ht_flat_scratch(ht_stream *s, size_t bytes, ht_error *err);
+/* Evaluates a COMPILED node. Requested results get their buffers; the buffers of other results are kept in the run, for
+ * ht_flat_take. */
 ht_status ht_flat_compute(ht_stream *stream, ht_array *compiled, uint64_t visit, ht_flat_scratch *scratch,
                           ht_error *err);
-/* The i-th of the noted results, or NULL behind the last. */
-ht_array *ht_flat_noted(const ht_array *compiled, uint64_t visit, int i);
+/* Result i of the call, or NULL when it was not requested for `visit`. */
+ht_array *ht_flat_requested(const ht_array *compiled, uint64_t visit, int i);
+/* Number of results of the call. */
 int ht_flat_count(const ht_array *compiled);
-/* What waits for a COMPILED_OUT node that was not noted. */
+/* Moves the kept buffer of a result that an earlier evaluation did not request to its COMPILED_OUT node. */
 ht_status ht_flat_take(ht_array *out, ht_error *err);
-/* Lets go of what waits. */
-void ht_flat_forget(ht_array *compiled);
+/* Releases all kept buffers. */
+void ht_flat_discard(ht_array *compiled);
 
 #endif

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whose address a view begins at: an argument or a result, from 0 on, or the block. Constants have theirs already. */
+/* Base of a view's address: index of an argument or result, or BLOCK. Constants have fixed addresses. */
 enum { BLOCK = -1 };
 
-/* A view that gets its address with every run. */
+/* Address patched into a view at every run. */
 typedef struct address {
     void **at;
     int32_t from;
@@ -21,12 +21,12 @@ typedef struct address {
 } address;
 
 typedef struct instruction {
-    const ht_kernel *kernel; /* NULL: a program */
+    const ht_kernel *kernel; /* NULL: an elementwise program */
     ht_program *program;
     ht_call call;
     ht_view *view; /* [n_in + n_out] */
     int n_in, n_out;
-    ht_array **array; /* while the list is made: what the views are of */
+    ht_array **array; /* [n_in + n_out], arrays of the views; only during construction */
 } instruction;
 
 struct ht_flat_list {
@@ -37,13 +37,13 @@ struct ht_flat_list {
     size_t block_bytes, scratch_bytes;
 };
 
-/* What an instruction makes. */
+/* A value computed by an instruction. */
 typedef struct made {
     ht_array *node;
-    int64_t from, to; /* the instructions that make it and that read it last */
-    int32_t result;   /* the result that it is; -1: it lies in the block */
+    int64_t from, to; /* lifetime: the producing instruction and the last reader */
+    int32_t result;   /* index of the result; -1: an intermediate value in the block */
     size_t offset, bytes;
-    bool passed_on; /* its place was taken over by what was made of it */
+    bool passed_on; /* its memory was donated to a later value */
 } made;
 
 typedef struct builder {
@@ -52,9 +52,9 @@ typedef struct builder {
     uint64_t visit;
     ht_fused fused;
     int64_t capacity;
-    made *made; /* a node's is at its slot, counted from 1 */
+    made *made; /* that of a node is made[node->slot - 1] */
     int64_t n_made;
-    ht_node_map begins; /* arguments and results */
+    ht_node_map begins; /* address bases of arguments and results */
     ht_error *err;
 } builder;
 
@@ -123,12 +123,12 @@ static ht_status make_instructions(builder *b) {
     for (size_t i = 0; st == HT_OK && i < b->list.n; i++) {
         ht_array *a = b->list.order[i];
         if (a->base || a->slot == HT_FUSED_DONE) continue;
-        st = d->run_program && ht_fused_takes(a->op) ? add_elementwise(b, i) : add_kernel(b, a);
+        st = d->run_program && ht_fused_supports(a->op) ? add_elementwise(b, i) : add_kernel(b, a);
     }
     return st;
 }
 
-/* ---- places in the block ---- */
+/* ---- memory layout of the block ---- */
 
 static made *made_of(const builder *b, const ht_array *a) {
     return a->visit == b->visit && a->slot > 0 ? &b->made[a->slot - 1] : NULL;
@@ -156,7 +156,7 @@ static ht_status find_lifetimes(builder *b) {
     return HT_OK;
 }
 
-/* The input whose place the output of a kernel may take, as in evaluation. */
+/* Buffer donation: the input whose memory the output of a kernel may reuse, as in an evaluation. */
 static made *donor(const builder *b, const instruction *in, int64_t at) {
     const ht_array *a = in->array[in->n_in];
     const ht_op_info *info = ht_op_info_of(a->op);
@@ -172,7 +172,7 @@ static made *donor(const builder *b, const instruction *in, int64_t at) {
     return NULL;
 }
 
-/* What lies in the block, by its place. */
+/* Values alive in the block, sorted by offset. */
 typedef struct living {
     made **m;
     int64_t n;
@@ -344,7 +344,7 @@ ht_status ht_flat_list_run(ht_flat_list *l, void *const *data, void *scratch, ht
     if (st) return st;
     for (int64_t i = 0; i < l->n_addresses; i++) {
         const address *a = &l->address[i];
-        char *from = a->from == BLOCK ? block : data[a->from]; /* NULL: without elements */
+        char *from = a->from == BLOCK ? block : data[a->from]; /* NULL: no elements */
         *a->at = from ? from + a->offset_bytes : NULL;
     }
     st = run_all(l, scratch, err);

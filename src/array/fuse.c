@@ -1,8 +1,7 @@
-/* Plan fusion: instructions grouped into stages that run as one. A stage is a few kernels that work row by row, then
- * the products that read what they made: a residual sum, a norm and the projections after it, or an activation, a
- * product of two arrays and the projection back. Rows stay in the cache between the kernels, the activations are
- * quantised once, and the threads meet twice instead of after every instruction. Every kernel does the arithmetic it
- * does alone. */
+/* Plan fusion: groups instructions into fused stages (device/kernel.h). Examples: residual sum, norm and the
+ * projections that read it; activation, elementwise product and down projection. Rows stay in the cache between
+ * kernels, activations are quantised once, and threads synchronise twice per stage instead of once per instruction.
+ * Results are bit-identical to unfused kernels. */
 #include "array/plan_internal.h"
 #include "base/error.h"
 
@@ -14,12 +13,12 @@ static const ht_operand *input(const ht_plan *p, const ht_instruction *ins, int 
 
 static bool is_constant(ht_linear_form f) { return f.rows == 0 && f.out == 0; }
 
-/* Whether n rows of an array are meant: of all rows, or of those asked for. */
+/* True when a size is the number of rows, or of output rows. */
 static bool counts_rows(ht_linear_form n) { return n.constant == 0 && n.rows + n.out == 1; }
 
-/* ---- which instructions ---- */
+/* ---- fusible instructions ---- */
 
-/* A product whose activations can be shared: f32 rows in place. */
+/* A matrix product with f32 activations, contiguous within rows, which a stage can share. */
 static bool is_product(const ht_plan *p, const ht_instruction *ins) {
     if (ins->op != HT_OP_LINEAR) return false;
     const ht_operand *x = input(p, ins, 0), *bias = input(p, ins, 1);
@@ -37,7 +36,7 @@ static bool same_view(const ht_operand *a, const ht_operand *b) {
     return same;
 }
 
-/* Whether row i of this view lies within row i of the value it looks at. */
+/* True when row i of the view lies within row i of its value. */
 static bool sees_own_row(const ht_plan *p, const ht_operand *o, ht_linear_form rows) {
     const ht_instruction *maker = &p->instruction[o->index];
     int64_t width = rows.rows ? maker->elements.rows : maker->elements.out, last = 0;
@@ -66,8 +65,8 @@ static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_fo
 
 /* ---- the order ---- */
 
-/* Products move up to the instruction whose output they read: nothing else holds them back, as their biases are there
- * from the start. order[i] is the instruction that comes i-th. */
+/* Moves products directly after the instruction whose output they read; biases are constants and impose no order.
+ * order[i] is the instruction at position i. */
 static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *err) {
     int32_t n = p->n_instructions, placed = 0;
     int32_t *next = malloc((size_t)(3 * n + 1) * sizeof *next);
@@ -86,7 +85,7 @@ static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *
     for (int32_t i = 0; i < n; i++) {
         const ht_instruction *ins = &p->instruction[i];
         bool product = is_product(p, ins);
-        /* A product of a product has its turn where it stands: by then that one has come. */
+        /* A product of a product keeps its place: its operand has been placed by then. */
         if (product && !is_product(p, &p->instruction[input(p, ins, 0)->index])) continue;
         order[placed++] = i;
         if (product) continue;
@@ -119,9 +118,9 @@ static ht_status reorder(ht_plan *p, ht_error *err) {
     return st;
 }
 
-/* ---- the stages ---- */
+/* ---- stages ---- */
 
-/* How many products from instruction i on read the same rows. */
+/* Number of products from instruction i on that read the same rows. */
 static int count_products(const ht_plan *p, int32_t i) {
     int n = 0;
     while (n < HT_STAGE_CALLS && i + n < p->n_instructions && is_product(p, &p->instruction[i + n]) &&
@@ -130,7 +129,7 @@ static int count_products(const ht_plan *p, int32_t i) {
     return n;
 }
 
-/* How many instructions before the product at i go row by row up to what it reads. */
+/* Number of consecutive row-wise instructions before the product i, the last of which makes its operand. */
 static int count_rowwise(const ht_plan *p, int32_t i) {
     const ht_operand *x = input(p, &p->instruction[i], 0);
     ht_linear_form rows = x->shape[0];
@@ -147,7 +146,7 @@ ht_status ht_plan_fuse(ht_plan *p, ht_error *err) {
         int n = fuses ? count_products(p, i) : 0;
         ht_stage stage = {.first = i};
         if (n > 0) {
-            /* The kernels before it are stages of their own so far: no product, no fused stage. */
+            /* So far each row-wise instruction is a stage of its own: they are merged into this one. */
             stage.n_rowwise = count_rowwise(p, i);
             stage.n_products = n;
             stage.first -= stage.n_rowwise;

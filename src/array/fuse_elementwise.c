@@ -1,11 +1,11 @@
-/* Elementwise fusion (fuse_elementwise.h): members are added in an order in which they can be computed. */
+/* Elementwise fusion (fuse_elementwise.h): groups grow in topological order. */
 #include "array/fuse_elementwise.h"
 
 #include "array/op.h"
 
 #include <string.h>
 
-bool ht_fused_takes(ht_op_id op) {
+bool ht_fused_supports(ht_op_id op) {
     static const bool takes[HT_OP_COUNT] = {
 #define X(id, name) [HT_OP_##id] = true,
         HT_OP_ELEMENTWISE(X)
@@ -21,12 +21,13 @@ static bool same_shape(const ht_array *a, const ht_array *b) {
     return true;
 }
 
+/* Step of a member; -1: not a member. */
 static int step_of(const ht_fused *f, const ht_array *a) {
     int i = a->slot - 1;
     return i >= 0 && i < f->program.n_steps && f->member[i] == a ? i : -1;
 }
 
-/* The input that reads a's elements as `a` does, or the next free one. */
+/* Index of an input with the same storage, offset, strides and dtype as `a`, or of the next free input. */
 static int input_for(const ht_fused *f, int n_in, const ht_array *a) {
     for (int k = 0; k < n_in; k++) {
         const ht_array *b = f->in[k];
@@ -39,7 +40,7 @@ static int input_for(const ht_fused *f, int n_in, const ht_array *a) {
 
 bool ht_fused_add(ht_fused *f, const ht_device *d, ht_array *a) {
     ht_program *p = &f->program;
-    if (!ht_fused_takes(a->op) || p->n_steps == HT_PROGRAM_STEPS || a->n_in < 1 || a->n_in > HT_STEP_INPUTS)
+    if (!ht_fused_supports(a->op) || p->n_steps == HT_PROGRAM_STEPS || a->n_in < 1 || a->n_in > HT_STEP_INPUTS)
         return false;
     if (p->n_steps && !same_shape(f->member[0], a)) return false;
     ht_program_step *s = &p->step[p->n_steps];
@@ -79,11 +80,11 @@ int32_t ht_fused_reads(const ht_fused *f, const ht_array *storage) {
     return reads;
 }
 
-/* ---- a group ---- */
+/* ---- grouping ---- */
 
 enum { SMALL_BYTES = 4096, LOOK_AHEAD = 96, MOST_WAITING = 8 };
 
-/* Whether a node is computed from one that waits, or from a member. */
+/* True when an operand of `a` waits for the group or, with `or_member`, is a member. */
 static bool reads_waiting(uint64_t visit, const ht_array *a, bool or_member) {
     for (int i = 0; i < a->n_in; i++) {
         if (a->in[i] == HT_NONE) continue;
@@ -98,7 +99,7 @@ static bool is_small(const ht_array *a) {
 }
 
 ht_status ht_fused_gather(ht_fused *f, const ht_device *d, const ht_worklist *list, uint64_t visit, size_t *at,
-                          ht_fused_apart_fn *apart, void *user) {
+                          ht_fused_between_fn *between, void *user) {
     ht_array **order = list->order;
     size_t i = *at, end = i + LOOK_AHEAD < list->n ? i + LOOK_AHEAD : list->n;
     ht_status st = HT_OK;
@@ -115,7 +116,7 @@ ht_status ht_fused_gather(ht_fused *f, const ht_device *d, const ht_worklist *li
         } else if (!is_small(a))
             break;
         else
-            st = apart(user, a);
+            st = between(user, a);
     }
     for (size_t k = *at; waiting && k < end; k++)
         if (order[k]->slot == HT_FUSED_WAITING) order[k]->slot = HT_FUSED_TO_DO;
@@ -125,7 +126,7 @@ ht_status ht_fused_gather(ht_fused *f, const ht_device *d, const ht_worklist *li
 
 static bool is_output(const ht_array *member, int32_t reads) { return member->keep || member->kernel_uses > reads; }
 
-/* False when there are more outputs than a program has. */
+/* Numbers the outputs; false when there are more than HT_PROGRAM_OUTPUTS. */
 static bool find_outputs(ht_fused *f) {
     ht_program *p = &f->program;
     int32_t reads[HT_PROGRAM_STEPS] = {0};
@@ -143,7 +144,8 @@ static bool find_outputs(ht_fused *f) {
     return true;
 }
 
-/* Inputs are numbered as they come, so those of members that left are the last ones. */
+/* Number of inputs that are still read. Inputs are numbered in the order of members, so removed members had the last
+ * ones. */
 static int count_inputs(const ht_program *p) {
     int n = 0;
     for (int i = 0; i < p->n_steps; i++)

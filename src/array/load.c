@@ -1,4 +1,4 @@
-/* Array loading (hearth/io.h): each array is read on demand, straight into its buffer. */
+/* Array loading (hearth/io.h): arrays are read on demand, directly into their buffers. */
 #include "array/load.h"
 
 #include "array/array.h"
@@ -18,7 +18,7 @@
 
 /* ---- npy ---- */
 
-/* Elements that lie column by column are those of the reversed shape, turned around. */
+/* Unfilled array for an npy file. Fortran order is row-major order of the reversed shape, transposed after reading. */
 static ht_array *place_for(ht_scope *s, const ht_npy_header *h, void **data) {
     int64_t shape[HT_NPY_RANK_MAX];
     for (int i = 0; i < h->rank; i++) shape[i] = h->shape[h->fortran ? h->rank - 1 - i : i];
@@ -34,7 +34,7 @@ static void swap_bytes(unsigned char *data, size_t n_bytes, size_t width) {
         }
 }
 
-/* `a` with its elements, which lie at `data` as in the file. */
+/* The array of the file: `a`, whose elements at `data` are as stored, after byte swapping and transposition. */
 static ht_array *as_announced(ht_scope *s, const ht_npy_header *h, ht_array *a, void *data) {
     if (h->swapped) swap_bytes(data, h->n_bytes, ht_dtype_bytes(h->dtype));
     return h->fortran && h->rank > 1 ? ht_transpose(s, a, NULL) : a;
@@ -80,7 +80,7 @@ static ht_status open_npz(ht_array_file *f, ht_error *err) {
     return f->metadata ? HT_OK : ht_fail_memory(err, 0, f->file->path);
 }
 
-/* The header needs its first bytes together; the rest goes straight to the array. */
+/* Reads one npy entry: the head for its header, the rest directly into the array. */
 static ht_array *read_entry(ht_scope *s, const ht_array_file *f, size_t i, ht_zip_stream *in, char *head,
                             ht_error *err) {
     const size_t size = f->zip->entries[i].size, n = ht_min_size(size, HT_NPY_HEADER_MAX);
@@ -135,7 +135,7 @@ ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *er
     if (!st && f->file->size >= sizeof magic) st = ht_file_read_at(f->file, 0, magic, sizeof magic, err);
     if (!st) {
         bool is_zip =
-            memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0; /* the latter when it is empty */
+            memcmp(magic, "PK\3\4", 4) == 0 || memcmp(magic, "PK\5\6", 4) == 0; /* the second: an empty archive */
         st = is_zip                          ? open_npz(f, err)
              : memcmp(magic, "GGUF", 4) == 0 ? ht_array_file_open_gguf(f, err)
                                              : open_safetensors(f, path, err);

@@ -1,4 +1,4 @@
-/* Internals of ht_array_file: the file formats behind hearth/io.h. */
+/* Array file internals (hearth/io.h): the format-specific part of ht_array_file. */
 #ifndef HT_ARRAY_LOAD_H
 #define HT_ARRAY_LOAD_H
 
@@ -9,7 +9,7 @@
 
 #include <hearth/io.h>
 
-/* What becomes an array of its own: a whole tensor of a GGUF, or a part of its blocks. */
+/* Content of an array read from a GGUF file: a whole tensor, or one part of its quantised blocks. */
 typedef enum ht_part { HT_PART_ALL, HT_PART_NUMBERS, HT_PART_SCALES, HT_PART_BIASES } ht_part;
 
 typedef struct ht_gguf_source {
@@ -20,10 +20,10 @@ typedef struct ht_gguf_source {
 
 struct ht_array_file {
     ht_file *file;
-    ht_safetensors *safetensors; /* one of the three */
+    ht_safetensors *safetensors; /* exactly one of the three formats is not NULL */
     ht_gguf *gguf;
     ht_zip *zip;
-    ht_gguf_source *parts; /* of the GGUF */
+    ht_gguf_source *parts; /* [count], GGUF only */
     size_t count;
     char *metadata;
 };
@@ -31,7 +31,7 @@ struct ht_array_file {
 ht_status ht_array_file_open_gguf(ht_array_file *f, ht_error *err);
 ht_array *ht_array_file_read_gguf(ht_scope *s, ht_array_file *f, size_t i);
 
-/* An evaluated array whose elements the caller writes to *data before anybody else sees it. */
+/* New evaluated array with uninitialised elements at *data, which the caller fills before sharing the array. */
 ht_array *ht_array_unfilled(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, void **data);
 
 #endif

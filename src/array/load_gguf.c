@@ -1,4 +1,4 @@
-/* GGUF tensors as arrays, as MLX gives them: blocks that are affine groups stay quantised. */
+/* GGUF tensors as arrays, as in MLX: block types that are affine groups stay quantised. */
 #include "array/load.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -14,9 +14,9 @@ enum { GROUP = 32 };
 
 static bool is_affine(int type) { return type == HT_W_Q4_0 || type == HT_W_Q4_1 || type == HT_W_Q8_0; }
 
-/* ---- which arrays there are ---- */
+/* ---- list of arrays ---- */
 
-/* "a.weight" has "a.scales" and "a.biases" beside it. */
+/* Adds an array for a part of a tensor: the scales of "a.weight" are "a.scales", its biases "a.biases". */
 static bool add_part(ht_array_file *f, size_t tensor, ht_part part) {
     static const char *const last[] = {"", "", ".scales", ".biases"};
     static const char weight[] = ".weight";
@@ -64,7 +64,7 @@ static json_t *strings_of(const ht_gguf_value *v) {
     ht_bytes text;
     for (size_t offset = 0; list && ht_gguf_next_string(v, &offset, &text);) {
         json_t *item = json_stringn(text.data, text.len);
-        json_array_append_new(list, item ? item : json_string("")); /* no UTF-8 */
+        json_array_append_new(list, item ? item : json_string("")); /* invalid UTF-8 */
     }
     if (v->type == HT_GGUF_ARRAY || !list) return list;
     json_t *only = json_incref(json_array_get(list, 0));
@@ -99,7 +99,7 @@ ht_status ht_array_file_open_gguf(ht_array_file *f, ht_error *err) {
 
 /* ---- elements ---- */
 
-/* Eight nibbles of a block from element `first` on, the first one lowest. */
+/* Elements first .. first + 7 of a block of nibbles, the first in the lowest bits. */
 static uint32_t eight_nibbles(const uint8_t *qs, int first) {
     uint32_t word = 0;
     for (int i = 0; i < 8; i++) {
@@ -109,7 +109,7 @@ static uint32_t eight_nibbles(const uint8_t *qs, int first) {
     return word;
 }
 
-/* MLX counts from 0; the blocks' own zero is in the bias. */
+/* Packs the elements of a block as unsigned numbers; the block's zero point becomes part of the bias. */
 static void put_numbers(int type, const unsigned char *block, uint32_t *out) {
     if (type == HT_W_Q8_0) {
         const uint8_t *qs = (const uint8_t *)((const ht_block_q8_0 *)(const void *)block)->qs;
@@ -149,7 +149,7 @@ static void put_halves(const ht_gguf_tensor *t, const unsigned char *blocks, uin
     }
 }
 
-/* The dtype of a tensor that is stored as one. */
+/* Dtype of an unquantised tensor; false for block types. */
 static bool dense_dtype(const ht_gguf_tensor *t, ht_dtype *out) {
     static const struct {
         const char *name;

@@ -1,4 +1,4 @@
-/* Meters (hearth/measure.h): a buffer to read, and the device that reads it. */
+/* Bandwidth and arithmetic measurement (hearth/measure.h). */
 #include "array/memory.h"
 #include "base/error.h"
 #include "cpu/isa.h"
@@ -32,7 +32,7 @@ ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err
         free(m);
         return status;
     }
-    if (bytes) memset(m->memory, 1, bytes); /* pages that were never written all share one */
+    if (bytes) memset(m->memory, 1, bytes); /* pages never written would share one zero page */
     m->bytes = bytes;
     m->device = ht_device_retain(d);
     *out = m;

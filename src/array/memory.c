@@ -1,4 +1,4 @@
-/* The allocator: bins of freed buffers, three limits, and locked memory. */
+/* Memory allocator: bins of freed buffers, three limits, and memory locking. */
 #define _GNU_SOURCE
 #include "array/memory.h"
 
@@ -14,24 +14,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Freed buffers are kept in bins. A size is rounded up to one of eight steps per power of two, so that a buffer serves
- * requests of nearly its size and rounding wastes at most an eighth; large ones are rounded to pages only, kept in a list,
- * and serve requests of their own size alone. */
+/* Freed buffers are kept in bins by size class, eight per power of two: rounding wastes at most an eighth. Large
+ * buffers are rounded to pages, kept in a list, and reused only for requests of the same size. */
 enum { MIN_SHIFT = 6, MAX_SHIFT = 26, STEPS = 8, N_BINS = (MAX_SHIFT - MIN_SHIFT) * STEPS };
 
 #define DEFAULT_CACHE ((size_t)256 << 20)
 
 typedef struct freed {
     struct freed *next;
-    size_t bytes; /* of a large one */
+    size_t bytes; /* of a large buffer */
 } freed;
 
-/* Smaller buffers share pages with others, or nearly do. */
+/* Smaller buffers are not locked: they share pages with others. */
 #define SMALLEST_WIRED ((size_t)64 << 10)
 
 typedef struct wired {
     const void *buffer;
-    char *begin; /* of the whole pages inside it */
+    char *begin; /* first whole page inside the buffer */
     size_t bytes;
 } wired;
 
@@ -39,11 +38,11 @@ static struct {
     pthread_mutex_t lock;
     freed *bin[N_BINS], *large;
     size_t active, peak, cached, limit, cache_limit;
-    wired *wired; /* what is locked */
+    wired *wired; /* locked buffers */
     size_t n_wired, wired_capacity, wired_bytes, wired_limit;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .cache_limit = DEFAULT_CACHE};
 
-/* Rounds `bytes` up; *bin is its bin, or -1 for large ones. */
+/* Rounds `bytes` up to its size class; *bin is the bin, or -1 for large buffers. */
 static size_t size_class(size_t bytes, int *bin) {
     *bin = -1;
     if (bytes < (size_t)1 << MIN_SHIFT) bytes = (size_t)1 << MIN_SHIFT;
@@ -60,9 +59,9 @@ static size_t size_class(size_t bytes, int *bin) {
     return rounded;
 }
 
-/* ---- locking in memory ---- */
+/* ---- memory locking ---- */
 
-/* Only an attempt: a buffer serves as well where it may not be locked. */
+/* Tries to lock a buffer within the limit; failure is ignored. */
 static void wire(const void *buffer, size_t bytes) {
     if (bytes < SMALLEST_WIRED) return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)buffer;
@@ -87,7 +86,7 @@ static void unwire_at(size_t i) {
     memory.wired[i] = memory.wired[--memory.n_wired];
 }
 
-/* Before the buffer goes back to the system. */
+/* Unlocks a buffer before it is returned to the system. */
 static void unwire(const void *buffer) {
     for (size_t i = memory.n_wired; i-- > 0;)
         if (memory.wired[i].buffer == buffer) {
@@ -96,7 +95,7 @@ static void unwire(const void *buffer) {
         }
 }
 
-/* ---- allocating ---- */
+/* ---- allocation ---- */
 
 static void give_back(void *p) {
     unwire(p);
@@ -121,7 +120,7 @@ static void give_back_cache(size_t keep) {
     }
 }
 
-/* A freed buffer of that size, out of the cache; NULL: there is none. */
+/* Removes a freed buffer of that size from the cache; NULL: none. */
 static void *take_cached(size_t rounded, int bin) {
     freed **at = bin >= 0 ? &memory.bin[bin] : &memory.large;
     while (bin < 0 && *at && (*at)->bytes != rounded) at = &(*at)->next;
@@ -173,7 +172,8 @@ void ht_memory_free(void *p, size_t bytes) {
     memory.active -= rounded;
     bool keep = rounded <= memory.cache_limit;
     if (keep) {
-        give_back_cache(memory.cache_limit - rounded); /* what was freed last is asked for again sooner */
+        give_back_cache(memory.cache_limit -
+                        rounded); /* evicts older buffers: recently freed sizes are requested again first */
         freed *f = p, **list = bin >= 0 ? &memory.bin[bin] : &memory.large;
         f->next = *list;
         f->bytes = rounded;
@@ -185,7 +185,7 @@ void ht_memory_free(void *p, size_t bytes) {
     if (!keep) free(p);
 }
 
-/* ---- looking and steering ---- */
+/* ---- statistics and limits ---- */
 
 ht_memory_stats ht_memory_get(void) {
     pthread_mutex_lock(&memory.lock);

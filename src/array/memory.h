@@ -1,5 +1,5 @@
-/* The allocator behind arrays, weights, caches and plans: counted, limited, with a cache of freed buffers.
- * Thread-safe. The public side (limits, counters) is in <hearth/memory.h>. */
+/* Memory allocator of arrays, weights, KV caches and plans, with counters, limits and a cache of freed buffers.
+ * Thread-safe. <hearth/memory.h> has the public side. */
 #ifndef HT_ARRAY_MEMORY_H
 #define HT_ARRAY_MEMORY_H
 
@@ -7,9 +7,9 @@
 
 #include <stddef.h>
 
-/* 64-byte aligned memory, its content undefined; at least one byte. `what` is used in the message. */
+/* Allocates max(bytes, 1) bytes, 64-byte aligned, uninitialised. `what` names the allocation in the error message. */
 ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *err);
-/* `bytes` as given to ht_memory_alloc. NULL is fine. */
+/* Frees memory of ht_memory_alloc; `bytes` is its size as requested. NULL is fine. */
 void ht_memory_free(void *p, size_t bytes);
 
 #endif

@@ -8,7 +8,7 @@ static size_t hash(const ht_array *node) {
     return (size_t)(h >> 20);
 }
 
-/* Where the node is, or the free place where it would be. */
+/* Slot of a node, or the free slot for it. */
 static size_t place_of(const ht_node_map *m, const ht_array *node) {
     size_t i = hash(node) & (m->capacity - 1);
     while (m->key[i] && m->key[i] != node) i = (i + 1) & (m->capacity - 1);

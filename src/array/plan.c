@@ -1,4 +1,4 @@
-/* Tracing: runs a forward function on symbolic row counts and flattens its graph into a list of kernel calls. */
+/* Plan tracing: runs a forward function on symbolic row counts and flattens its graph into a list of kernel calls. */
 #include "array/plan.h"
 
 #include "array/op.h"
@@ -40,7 +40,7 @@ static ht_status operand_of(const ht_array *a, ht_operand *o, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- building ---- */
+/* ---- construction ---- */
 
 static void add_constant(ht_plan *p, ht_array *a) { p->constants[p->n_constants++] = ht_array_retain(ht_storage(a)); }
 
@@ -68,7 +68,7 @@ static ht_linear_form times(ht_linear_form f, int64_t k) {
     return (ht_linear_form){f.constant * k, f.rows * k, f.out * k};
 }
 
-/* The last instruction that reads each instruction's output, n_instructions for what the plan gives back. */
+/* last[i]: the last instruction that reads the output of instruction i; n_instructions for the output of the plan. */
 static void find_last_reads(const ht_plan *p, int32_t *last) {
     for (int32_t i = 0; i < p->n_instructions; i++) last[i] = i;
     for (int32_t i = 0; i < p->n_instructions; i++)
@@ -79,8 +79,8 @@ static void find_last_reads(const ht_plan *p, int32_t *last) {
     if (p->output.source == HT_FROM_VALUE) last[p->output.index] = p->n_instructions;
 }
 
-/* The input an in-place operation may write over: whole, of the output's size and dtype, read here for the last time
- * and only once. -1: none. */
+/* Buffer donation: the instruction whose output, an input of i, an in-place operation may overwrite. The input is read
+ * as a whole, has the output's size and dtype, and is read for the last time here and only once. -1: none. */
 static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
     const ht_instruction *ins = &p->instruction[i];
     const ht_op_info *info = ht_op_info_of(ins->op);
@@ -101,8 +101,8 @@ static int32_t donor_of(const ht_plan *p, int32_t i, const int32_t *last) {
     return -1;
 }
 
-/* Whether the output of instruction i, read for the last time by instruction `last`, need not be kept: nothing outside
- * its stage reads it, and the products of the stage do not have to see it whole. */
+/* True when the output of instruction i, read last by instruction `last`, needs no memory in the arena: only its stage
+ * reads it, and the products of the stage read it row by row. */
 static bool is_local(const ht_plan *p, int32_t i, const ht_stage *s, int32_t last) {
     int32_t first_product = s->first + s->n_rowwise, end = first_product + s->n_products;
     if (i >= first_product || last >= end) return false;
@@ -112,7 +112,7 @@ static bool is_local(const ht_plan *p, int32_t i, const ht_stage *s, int32_t las
     return true;
 }
 
-/* Within a stage rows of different instructions take turns, so its slots are alive from its beginning to its end. */
+/* Assigns arena slots. A stage interleaves the rows of its instructions, so its slots are alive throughout the stage. */
 static ht_status assign_slots(ht_plan *p, ht_error *err) {
     int32_t n = p->n_instructions;
     int32_t *last = malloc((size_t)(n + 1) * sizeof *last), *stage_of = malloc((size_t)(n + 1) * sizeof *stage_of);

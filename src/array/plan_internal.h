@@ -1,4 +1,4 @@
-/* Plan internals, shared by the tracer (plan.c) and the executor (executor.c). */
+/* Plan internals, shared by the tracer (plan.c), stage fusion (fuse.c) and the executor (executor.c). */
 #ifndef HT_ARRAY_PLAN_INTERNAL_H
 #define HT_ARRAY_PLAN_INTERNAL_H
 
@@ -8,11 +8,11 @@
 
 typedef enum ht_source { HT_FROM_NOTHING, HT_FROM_VALUE, HT_FROM_CONSTANT, HT_FROM_BATCH } ht_source;
 
-/* A view whose sizes are linear in the row counts. */
+/* Operand of an instruction: a view whose sizes, strides and offset are linear in the row counts. */
 typedef struct ht_operand {
     ht_source source;
-    int32_t index;        /* HT_FROM_VALUE: the instruction that made it; HT_FROM_BATCH: ht_batch_field */
-    const void *constant; /* HT_FROM_CONSTANT: element [0, ..., 0] */
+    int32_t index;        /* HT_FROM_VALUE: the producing instruction; HT_FROM_BATCH: ht_batch_field */
+    const void *constant; /* HT_FROM_CONSTANT: address of element [0, ..., 0] */
     ht_dtype dtype;
     int n_dims;
     ht_linear_form shape[HT_MAX_DIMS], stride[HT_MAX_DIMS], offset;
@@ -22,20 +22,20 @@ typedef struct ht_instruction {
     ht_op_id op;
     bool effect;
     int n_in;
-    int32_t first_in; /* operands of the plan */
-    int32_t slot;     /* piece of the arena its output lives in; -1: it is local to its stage */
+    int32_t first_in; /* index of its first input in plan->operand */
+    int32_t slot;     /* arena slot of the output; -1: local to its stage */
     ht_operand out;
     ht_linear_form elements; /* of the output */
     _Alignas(8) unsigned char params[HT_MAX_PARAMS];
 } ht_instruction;
 
-/* What is run at a time: one instruction, or several as a fused stage (device/kernel.h). */
+/* Unit of execution: one instruction, or several as a fused stage (device/kernel.h). */
 typedef struct ht_stage {
     int32_t first;
-    int n_rowwise, n_products; /* both 0: the instruction `first` alone */
+    int n_rowwise, n_products; /* both 0: the single instruction `first` */
 } ht_stage;
 
-/* A piece of the arena, from the stage that first writes it to the last that reads it. */
+/* Arena slot, alive from the stage that first writes it to the last stage that reads it. */
 typedef struct ht_plan_slot {
     ht_linear_form bytes;
     int32_t first, last;
@@ -48,12 +48,13 @@ struct ht_plan {
     ht_operand *operand;
     ht_plan_slot *slot;
     ht_stage *stage;
-    ht_array **constants; /* held: the leaves the graph refers to */
+    ht_array **constants; /* leaves of the graph, retained */
     ht_operand output;
-    int32_t top_product; /* the product whose output the plan gives back as it is, and nothing else reads; -1: none */
+    int32_t
+        top_product; /* instruction of the product that is the plan's output and is read nowhere else, for top-k; -1: none */
 };
 
-/* Orders the instructions so that what can run as one is adjacent, and cuts them into stages. */
+/* Reorders the instructions, so that fusible ones are adjacent, and groups them into stages. */
 ht_status ht_plan_fuse(ht_plan *p, ht_error *err);
 
 static inline int ht_stage_length(const ht_stage *s) { return s->n_products ? s->n_rowwise + s->n_products : 1; }

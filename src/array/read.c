@@ -70,7 +70,8 @@ ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const i
     return a;
 }
 
-/* Keeps a copy for the array's readers, of which the first may be several at once: that of one of them stays. */
+/* Stores a contiguous copy in the array for later readers. Of several concurrent readers the first to store wins;
+ * returns the stored copy. */
 static ht_array *keep_copy(ht_array *a, ht_array *copy) {
     ht_array *kept = NULL;
     ht_array_retain(copy);
@@ -83,7 +84,7 @@ static ht_array *keep_copy(ht_array *a, ht_array *copy) {
     return kept;
 }
 
-/* The array itself, or the contiguous copy it keeps for its readers. */
+/* Evaluates; *out is the array itself, or its contiguous copy. */
 static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_error *err) {
     *out = a;
     ht_status st = ht_eval(s, &a, 1, err);
@@ -92,7 +93,7 @@ static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_er
     if (*out) return HT_OK;
     ht_array *copy = ht_contiguous(s, a);
     st = ht_eval(s, &copy, 1, err);
-    /* The copy must not hold its source: that would be a ring. Its last holds are the source's. */
+    /* The copy is detached from its source, which refers to it, or the two would keep each other alive. */
     if (st == HT_OK) st = ht_array_detach(s, copy, err);
     if (st) return st;
     *out = keep_copy(a, copy);

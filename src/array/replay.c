@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an operand is: a place (of an argument or a result) from 0 on, absent, or one of the constants. */
+/* Operand of a recorded call: index of an argument or earlier result (>= 0), absent, or a constant (<= FIRST_CONSTANT). */
 typedef int32_t operand;
 enum { ABSENT = -1, FIRST_CONSTANT = -2 };
 
@@ -17,13 +17,13 @@ typedef struct event {
     void (*release)(void *args);
     operand *in;
     int n_in, n_out;
-    int32_t first_out; /* its results are the places from here on */
+    int32_t first_out; /* index of its first result */
     bool needed;
 } event;
 
 struct ht_record {
-    struct ht_record *outer; /* while open: what the thread recorded before */
-    int inside;              /* calls in progress, within which nothing is recorded */
+    struct ht_record *outer; /* while open: the enclosing record of the thread */
+    int inside;              /* depth of calls in progress; nested calls are not recorded */
     bool open, failed;
     event *event;
     int64_t n, capacity;
@@ -31,7 +31,7 @@ struct ht_record {
     int32_t n_places;
     operand *out;
     ht_node_map known; /* while open: 2 * place, or 2 * constant + 1 */
-    ht_array **held;   /* while open: the arrays of places, which keep their addresses taken */
+    ht_array **held;   /* while open: arguments and results, retained so that addresses stay unique */
     size_t n_held, held_capacity;
     ht_array **constant;
     size_t n_constants, constant_capacity;
@@ -97,7 +97,7 @@ static event *next_event(ht_record *r) {
     return &r->event[r->n];
 }
 
-/* Takes over `args`, which it frees when memory runs out. */
+/* Appends a call; owns call->args, also on failure. */
 static bool note(ht_record *r, const event *call, ht_array *const *in, ht_array *const *out) {
     event e = *call, *at = next_event(r);
     e.in = malloc((size_t)(e.n_in + 1) * sizeof *e.in);
@@ -113,14 +113,14 @@ static bool note(ht_record *r, const event *call, ht_array *const *in, ht_array 
     return ok;
 }
 
-/* A result that stands for something else already would be taken for that later on. */
+/* Gives a result that is already known as another value a node of its own, or later operands would be ambiguous. */
 static bool make_distinct(ht_scope *s, const ht_record *r, ht_array *const *in, int n_in, ht_array **out, int n_out) {
     for (int i = 0; i < n_out; i++) {
         if (out[i] == HT_NONE) continue;
         bool taken = ht_node_map_get(&r->known, out[i]) >= 0;
         for (int k = 0; k < n_in; k++) taken = taken || out[i] == in[k];
         for (int k = 0; k < i; k++) taken = taken || out[i] == out[k];
-        if (taken && !(out[i] = ht_stand_in(s, out[i]))) return false;
+        if (taken && !(out[i] = ht_placeholder(s, out[i]))) return false;
     }
     return true;
 }
@@ -169,7 +169,7 @@ ht_record *ht_record_open(ht_array *const *in, int n_in) {
     return r;
 }
 
-/* What only recording needs goes. */
+/* Closes a record and frees the state of recording. */
 static void end(ht_record *r) {
     if (!r->open) return;
     r->open = false;
@@ -182,7 +182,7 @@ static void end(ht_record *r) {
     ht_node_map_free(&r->known);
 }
 
-/* Calls whose results nobody needs are not made again; those that have none are checks, which are. */
+/* Marks the calls to be replayed: those whose results are used, and checks, which have no results. */
 static bool mark_needed(ht_record *r) {
     bool *needed = calloc((size_t)r->n_places + 1, 1);
     if (!needed) return false;
@@ -220,7 +220,7 @@ void ht_record_free(ht_record *r) {
     free(r);
 }
 
-/* ---- once more ---- */
+/* ---- replaying ---- */
 
 static bool event_again(ht_scope *s, const ht_record *r, const event *e, ht_array **place) {
     ht_array *few[8], **in = e->n_in <= 8 ? few : ht_array_list(s, e->n_in);

@@ -1,45 +1,46 @@
-/* Call records: the library calls that a function makes of its arguments, replayed for arguments of other sizes without
- * calling the function.
+/* Call records: the library calls that a user's function makes, replayed for arguments of other sizes without calling
+ * the function (shapeless compilation).
  *
- * Sizes are part of nodes, and many compositions write them into views and constants. So what is kept is not the nodes but
- * the calls that chose the sizes: while a thread records, a function whose nodes depend on its operands' sizes in more than
- * its operation's shape rule hands itself to ht_record, and ht_apply every other node; what either calls on its way is not
- * recorded. Done again, the same code looks at the new sizes. Derivatives are one call (ht_backward): their rules are run
- * again on what was made before them.
+ * Nodes contain sizes, and many library functions compute view parameters and constants from the sizes of their
+ * operands. A record therefore stores calls, not nodes. While a thread records, a library function that depends on
+ * sizes records itself (ht_record_call), and ht_apply records every other node; nested calls are not recorded.
+ * Replaying runs the same code on the new sizes. A derivative is one call (ht_backward): its reverse rules run again on
+ * the replayed nodes.
  *
- * A thread records for one function at a time; a record that is finished is read-only. */
+ * A thread has one open record at a time. A closed record is read-only. */
 #ifndef HT_ARRAY_REPLAY_H
 #define HT_ARRAY_REPLAY_H
 
 #include "array/array.h"
 
-/* Makes out[..] of `in`, as the call that `args` describes did. False when something failed. */
+/* Makes a recorded call: computes out[] from `in` with the arguments `args`. False on failure. */
 typedef bool ht_replay_fn(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out);
 
 typedef struct ht_record ht_record;
 
-extern _Atomic int ht_records_open; /* on any thread */
-bool ht_record_is_open(void);
-/* Whether a call made now is to be recorded. */
+extern _Atomic int ht_records_open; /* open records of all threads */
+bool ht_record_is_open(void);       /* on this thread, outside a recorded call */
+/* True when a call made now must be recorded. */
 static inline bool ht_recording(void) {
     return atomic_load_explicit(&ht_records_open, memory_order_relaxed) != 0 && ht_record_is_open();
 }
 
-/* Calls again(s, args, in, out), and records the call with a copy of `args` when one of `in` depends on an argument. Results
- * that are operands get a node of their own. `release`, if not NULL, is called with the copy when the record goes, or at
- * once. */
+/* Calls again(s, args, in, out), and records the call with a copy of `args` if one of `in` depends on an argument of
+ * the recorded function. A result that is also an operand gets a node of its own. `release`, if not NULL, is called
+ * with the copy when the record is freed, or at once if the call is not recorded. */
 bool ht_record_call(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, void (*release)(void *args),
                     ht_array *const *in, int n_in, ht_array **out, int n_out);
-/* The same of a call that gives one array, which it returns. */
+/* ht_record_call with one result, which is returned. */
 ht_array *ht_record_one(ht_scope *s, ht_replay_fn *again, const void *args, size_t args_bytes, ht_array *const *in,
                         int n_in);
 
-/* Begins to record, on this thread, what is done with in[0 .. n_in). NULL when memory ran out. */
+/* Starts recording calls that depend on in[0 .. n_in) on this thread. NULL when memory ran out. */
 ht_record *ht_record_open(ht_array *const *in, int n_in);
-/* Ends it; keeps what out[0 .. n_out) were made by. False, with an error in the scope, when memory ran out on the way. */
+/* Ends recording and keeps the calls on which out[0 .. n_out) depend. False, with an error in the scope, when memory
+ * ran out. */
 bool ht_record_close(ht_scope *s, ht_record *r, ht_array *const *out, int n_out);
-/* Everything once more; out has room for as many as were given to ht_record_close. */
+/* Replays the record for other arguments; out[] has as many arrays as were passed to ht_record_close. */
 bool ht_replay(ht_scope *s, const ht_record *r, ht_array *const *in, ht_array **out);
-void ht_record_free(ht_record *r); /* NULL is fine; one that is open is closed */
+void ht_record_free(ht_record *r); /* closes an open record; NULL is fine */
 
 #endif

@@ -1,4 +1,4 @@
-/* Array saving (hearth/io.h), in files that appear whole or not at all. */
+/* Array saving (hearth/io.h): npy, npz and safetensors, written atomically. */
 #include "array/array.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -34,13 +34,13 @@ enum { PREFIX = 10, ALIGNMENT = 64 };
 static size_t npy_header(const ht_array *a, char header[512]) {
     static const char magic[8] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
     memcpy(header, magic, sizeof magic);
-    size_t n = PREFIX, room = 512;
-    n += (size_t)snprintf(header + n, room - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+    size_t n = PREFIX, capacity = 512;
+    n += (size_t)snprintf(header + n, capacity - n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                           ht_npy_descr(a->dtype));
     for (int i = 0; i < a->n_dims; i++)
-        n +=
-            (size_t)snprintf(header + n, room - n, i && i == a->n_dims - 1 ? "%" PRId64 : "%" PRId64 ", ", a->shape[i]);
-    n += (size_t)snprintf(header + n, room - n, "), }");
+        n += (size_t)snprintf(header + n, capacity - n, i && i == a->n_dims - 1 ? "%" PRId64 : "%" PRId64 ", ",
+                              a->shape[i]);
+    n += (size_t)snprintf(header + n, capacity - n, "), }");
     size_t end = (n + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     memset(header + n, ' ', end - n);
     header[end - 1] = '\n';

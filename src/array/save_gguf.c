@@ -1,4 +1,4 @@
-/* GGUF writer (hearth/io.h), version 3. Layout facts: the `gguf` Python package. */
+/* GGUF writer (hearth/io.h), version 3. Source of the layout: the `gguf` Python package. */
 #include "array/array.h"
 #include "base/checked.h"
 #include "base/error.h"
@@ -13,7 +13,7 @@
 
 enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4 };
 
-/* Where bytes go; the first failure stays. */
+/* Output with a sticky error. */
 typedef struct sink {
     ht_writer *w;
     const char *path;
@@ -103,7 +103,8 @@ static void put_item(sink *s, const char *key, ht_gguf_type type, const json_t *
     }
 }
 
-/* A value as ht_array_file_metadata writes it: a text, a list of texts, or {"dtype": ..., "value": ...}. */
+/* Writes a metadata value of the form of ht_array_file_metadata: a string, a list of strings, or {"dtype": ...,
+ * "value": ...}. */
 static void put_value(sink *s, const char *key, const json_t *value) {
     ht_gguf_type type = HT_GGUF_STRING;
     const json_t *items = value;
@@ -138,7 +139,7 @@ static void put_metadata(sink *s, json_t *metadata) {
 
 /* ---- tensors ---- */
 
-/* ggml's number of a type; -1 for one that GGUF has not. */
+/* ggml type number of a dtype; -1: not supported by GGUF. */
 static int type_of(ht_dtype dtype) {
     switch (dtype) {
     case HT_F32: return 0;

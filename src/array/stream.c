@@ -1,4 +1,5 @@
-/* Streams: queues of evaluations on a device, run on the caller's thread or, when asynchronous, on the stream's own. */
+/* Streams: queues of evaluations on a device, run on the caller's thread or, asynchronously, on the stream's worker
+ * thread. */
 #include "array/memory.h"
 #include "array/topological_order.h"
 #include "base/error.h"
@@ -25,7 +26,7 @@ ht_status ht_stream_new(ht_device *d, ht_stream **out, ht_error *err) {
     return HT_OK;
 }
 
-/* A process that was forked has the stream, but not the thread, which waits for a change of the stream in the other. */
+/* False in a forked process, which has the stream but not its worker thread. */
 static bool has_worker(ht_stream *s) {
     if (s->has_worker && s->process != getpid()) {
         s->has_worker = false;
@@ -55,7 +56,7 @@ ht_device *ht_stream_device(const ht_stream *s) { return s->device; }
 
 static void run_task(ht_stream *s, ht_stream_task *t) {
     pthread_mutex_lock(&s->device->run_lock);
-    /* A failure is recorded in the arrays themselves, where whoever waits for them finds it. */
+    /* Failures are recorded in the arrays and reported by ht_array_wait. */
     (void)ht_eval_now(s, t->arrays, t->n, false, NULL);
     for (int i = 0; i < t->n; i++) ht_array_release(t->arrays[i]);
     pthread_mutex_unlock(&s->device->run_lock);
@@ -100,7 +101,7 @@ static ht_status check_targets(ht_scope *s, ht_array *const *arrays, int n, ht_e
     return HT_OK;
 }
 
-/* Without a lock: so whatever reads an array that another thread has evaluated waits for nothing. */
+/* Checked without a lock, so that reading evaluated arrays never waits. */
 static bool are_evaluated(ht_array *const *arrays, int n) {
     for (int i = 0; i < n; i++)
         if (arrays[i] != HT_NONE && !ht_array_is_evaluated(arrays[i])) return false;

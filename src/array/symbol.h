@@ -1,7 +1,6 @@
-/* Symbolic row counts in the shapes of a trace. While a forward function is traced, the number of rows and the number
- * of rows asked for are stand-ins far above any real size: shapes and strides built from them by multiplication with
- * constants can be told apart and resolved when the plan runs. k times the rows is k * 2^40; k times the rows asked for
- * is k * (2^40 + 2^20). */
+/* Symbolic row counts of a traced plan. During tracing the number of rows and the number of output rows are
+ * placeholders far above any real size: 2^40 and 2^40 + 2^20. Products of a placeholder and a constant can be
+ * recognised in shapes and strides, and resolved when the plan runs. */
 #ifndef HT_ARRAY_SYMBOL_H
 #define HT_ARRAY_SYMBOL_H
 
@@ -11,12 +10,13 @@
 #define HT_SYM_ROWS ((int64_t)1 << 40)
 #define HT_SYM_OUT  (((int64_t)1 << 40) + ((int64_t)1 << 20))
 
-/* What a size, stride or offset is made of: constant + rows * n_tok + out * n_out, one of the three only. */
+/* A size, stride or offset as constant + rows * n_tok + out * n_out; only one of the three terms is not 0. */
 typedef struct ht_linear_form {
     int64_t constant, rows, out;
 } ht_linear_form;
 
-/* False when `value` mixes the two counts or adds a constant to one: no plan can hold it. */
+/* Decodes a traced size. False when `value` mixes the two placeholders or adds a constant, which a plan cannot
+ * represent. */
 static inline bool ht_symbol_decode(int64_t value, ht_linear_form *form) {
     int64_t magnitude = value < 0 ? -value : value, sign = value < 0 ? -1 : 1;
     *form = (ht_linear_form){0};

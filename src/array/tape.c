@@ -11,9 +11,9 @@ typedef struct stack {
     size_t n, capacity;
 } stack;
 
-/* Through how many of its inputs the ways go. */
+/* Number of inputs that the tape follows. */
 static int n_followed(const ht_tape *t, const ht_array *a) {
-    if (t->ways == HT_WAYS_OF_VALUES) return a->n_in;
+    if (t->edges == HT_EDGES_ALL) return a->n_in;
     switch (a->op) {
     case HT_OP_STOP_GRADIENT: return 0;
     case HT_OP_AFTER:
@@ -27,14 +27,14 @@ enum { NO_STEP = -1, OPEN = -2, UNSEEN = -3 };
 
 static int64_t seen_as(const ht_tape *t, const ht_array *a) {
     if (a == HT_NONE) return NO_STEP;
-    int64_t at = ht_node_map_get(&t->place, a);
+    int64_t at = ht_node_map_get(&t->index, a);
     return at == -1 ? UNSEEN : at == INT64_MAX ? NO_STEP : at == INT64_MAX - 1 ? OPEN : at;
 }
 static bool set_seen(ht_tape *t, const ht_array *a, int64_t as) {
-    return ht_node_map_set(&t->place, a, as == NO_STEP ? INT64_MAX : as == OPEN ? INT64_MAX - 1 : as);
+    return ht_node_map_set(&t->index, a, as == NO_STEP ? INT64_MAX : as == OPEN ? INT64_MAX - 1 : as);
 }
 
-/* A step for `a`, whose inputs have been seen. */
+/* Appends the step of `a`, after those of its inputs. */
 static bool append(ht_tape *t, ht_array *a, int n_in) {
     if (t->n == t->capacity) {
         int64_t more = t->capacity ? t->capacity * 2 : 64;
@@ -63,7 +63,7 @@ static bool close_node(ht_tape *t, ht_array *a) {
     return set_seen(t, a, NO_STEP);
 }
 
-/* Depth first: an open node that surfaces again has had all its inputs seen. */
+/* Depth-first traversal: when a node is on top of the stack again, all its inputs have been visited. */
 static bool traverse(ht_tape *t, stack *open) {
     while (open->n) {
         ht_array *a = open->node[open->n - 1];
@@ -82,9 +82,9 @@ static bool traverse(ht_tape *t, stack *open) {
     return true;
 }
 
-bool ht_tape_make(ht_scope *s, ht_tape_ways ways, ht_array *const *from, int n_from, ht_array *const *to, int n_to,
+bool ht_tape_make(ht_scope *s, ht_tape_edges edges, ht_array *const *from, int n_from, ht_array *const *to, int n_to,
                   ht_tape *out) {
-    *out = (ht_tape){.ways = ways};
+    *out = (ht_tape){.edges = edges};
     stack open = {0};
     bool ok = true;
     for (int i = 0; ok && i < n_from; i++)
@@ -115,6 +115,6 @@ void ht_tape_free(ht_tape *t) {
         free(t->step[i].mark);
     }
     free(t->step);
-    ht_node_map_free(&t->place);
+    ht_node_map_free(&t->index);
     *t = (ht_tape){0};
 }

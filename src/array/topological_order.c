@@ -17,8 +17,8 @@ bool ht_list_push(ht_array ***list, size_t *n, size_t *capacity, ht_array *a) {
     return true;
 }
 
-/* A node whose inputs have been pushed stays on the stack with a tag in its pointer: when it surfaces again, everything
- * it needs is in the order. */
+/* A node whose inputs have been pushed stays on the stack with a tag in its pointer. When it is popped again, all its
+ * inputs are in the order. */
 static ht_array *tagged(ht_array *a) { return (ht_array *)((uintptr_t)a | 1); }
 static bool is_tagged(ht_array *a) { return ((uintptr_t)a & 1) != 0; }
 static ht_array *untagged(ht_array *a) { return (ht_array *)((uintptr_t)a & ~(uintptr_t)1); }
@@ -34,7 +34,7 @@ static ht_status push_need(ht_worklist *w, ht_array *a, ht_error *err) {
     return ht_list_push(&w->stack, &w->n_stack, &w->stack_capacity, a) ? HT_OK : out_of_memory(w, err);
 }
 
-/* What a node is computed from; a view's parents too, for the holds they have on the storage. */
+/* Pushes the inputs of a node, and the storage of a view. The parents of a view count as users of its storage. */
 static ht_status push_inputs(ht_worklist *w, ht_array *a, ht_error *err) {
     ht_status st = a->base ? push_need(w, a->base, err) : HT_OK;
     for (int i = 0; i < a->n_in && st == HT_OK; i++) st = push_need(w, a->in[i], err);
@@ -52,7 +52,7 @@ static uint64_t new_visit(void) {
     return atomic_fetch_add(&visits, 1) + 1;
 }
 
-/* Depth first, the last of `arrays` and of each node's inputs before the others. */
+/* Depth-first order; the last array, and the last input of a node, come first. */
 static ht_status order_depth_first(ht_worklist *w, ht_array *const *arrays, int n, uint64_t visit, ht_error *err) {
     w->n = w->n_stack = 0;
     ht_status st = HT_OK;
@@ -77,7 +77,7 @@ static ht_status order_depth_first(ht_worklist *w, ht_array *const *arrays, int 
     return st;
 }
 
-/* ---- which of several results comes first ---- */
+/* ---- order of several results ---- */
 
 typedef struct ranked {
     ht_array *array;
@@ -85,7 +85,7 @@ typedef struct ranked {
     int index;
 } ranked;
 
-/* The number of nodes on the longest way to each, in `slot`. */
+/* Sets `slot` of every node to its depth: the length of the longest path to it. */
 static void find_depths(ht_worklist *w, uint64_t visit) {
     for (size_t i = 0; i < w->n; i++) {
         ht_array *a = w->order[i];
@@ -102,8 +102,8 @@ static int deepest_first(const void *a, const void *b) {
     return x->index < y->index ? -1 : 1;
 }
 
-/* What lies on the way to a deeper result is computed before it, and what hangs on it given back early: of the gradients of
- * a network, those of the last layers come first whatever the order in which they are asked for. */
+/* Orders the results by depth, shallow ones first, so that intermediate memory is released early: the gradients of a
+ * network's last layers are computed first, in whatever order they are requested. */
 static ht_status order_shallow_first(ht_worklist *w, ht_array *const *arrays, int n, uint64_t *visit, ht_error *err) {
     find_depths(w, *visit);
     ranked *rank = malloc((size_t)n * sizeof *rank);

@@ -1,5 +1,4 @@
-/* Derivatives of user functions: the function is traced once on stand-ins of its arguments, and the trace is
- * differentiated. */
+/* Derivatives of user functions: traces the function on placeholders of its arguments and differentiates the trace. */
 #include "array/differentiate.h"
 #include "array/op.h"
 #include "array/user_function.h"
@@ -14,7 +13,8 @@ static void clear(ht_array **arrays, int n) {
     for (int i = 0; arrays && i < n; i++) arrays[i] = NULL;
 }
 
-/* Stand-ins for in[which[i]], or for in[i] without `which`; the other arguments stay themselves. */
+/* Arguments of a trace: placeholders for in[which[i]], or for all without `which`; other arguments are passed as they
+ * are. */
 typedef struct arguments {
     ht_array **all, **wrt;
     int n_wrt;
@@ -38,7 +38,7 @@ static bool stand_for(ht_scope *inner, ht_array *const *in, int n_in, const int 
             return false;
         }
         if (!may_move(inner, in[at], at)) return false;
-        if (a->all[at] == in[at]) a->all[at] = ht_stand_in(inner, in[at]);
+        if (a->all[at] == in[at]) a->all[at] = ht_placeholder(inner, in[at]);
         a->wrt[i] = a->all[at];
         if (!a->wrt[i]) return false;
     }
@@ -50,7 +50,7 @@ static void free_arguments(arguments *a) {
     free(a->wrt);
 }
 
-/* What nothing depends on has a derivative of zeros. */
+/* Replaces absent derivatives, HT_NONE, by zeros. */
 static bool fill_zeros(ht_scope *s, ht_array **derivative, ht_array *const *like, int n) {
     for (int i = 0; i < n; i++) {
         if (derivative[i] == HT_NONE) derivative[i] = ht_zeros_like(s, like[i]);
@@ -59,7 +59,7 @@ static bool fill_zeros(ht_scope *s, ht_array **derivative, ht_array *const *like
     return true;
 }
 
-/* Directions must have the shapes of what moves along them; they are brought to its dtype. */
+/* Checks that given[i], a gradient or tangent, has the shape of of[i], and converts it to its dtype. */
 static bool check_direction(ht_scope *s, const char *what, ht_array *const *of, ht_array *const *given, int n,
                             ht_array **out) {
     char want[HT_SHAPE_TEXT], have[HT_SHAPE_TEXT];
@@ -77,10 +77,10 @@ static bool check_direction(ht_scope *s, const char *what, ht_array *const *of, 
     return true;
 }
 
-/* Both lists of a derivative go to the caller's scope, or none. */
+/* Moves both lists of results to the caller's scope; on failure none. */
 static bool give_both(ht_scope *s, ht_scope *inner, bool ok, ht_array **a, int n_a, ht_array **b, int n_b) {
     for (int i = 0; ok && i < n_a; i++) {
-        a[i] = ht_scope_take(s, inner, a[i]);
+        a[i] = ht_scope_move(s, inner, a[i]);
         ok = a[i] != NULL;
     }
     ok = ht_scope_give(s, inner, ok && !s->failed, b, n_b);

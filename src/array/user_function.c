@@ -36,7 +36,7 @@ int ht_user_function_call(ht_scope *inner, const ht_function *f, ht_array *const
 bool ht_scope_give(ht_scope *s, ht_scope *inner, bool ok, ht_array **arrays, int n) {
     ok = ht_scope_succeeded(s, inner, ok);
     for (int i = 0; ok && i < n; i++) {
-        arrays[i] = ht_scope_take(s, inner, arrays[i]);
+        arrays[i] = ht_scope_move(s, inner, arrays[i]);
         ok = arrays[i] != NULL;
     }
     for (int i = 0; !ok && i < n; i++) arrays[i] = NULL;

@@ -1,4 +1,4 @@
-/* User function calls: in a scope of their own, with checked results. */
+/* Calls of user functions, each in a child scope, with checked results. */
 #ifndef HT_ARRAY_USER_FUNCTION_H
 #define HT_ARRAY_USER_FUNCTION_H
 
@@ -6,16 +6,17 @@
 
 #include <hearth/transform.h>
 
-/* A scope for a callback, like `s`; NULL, with an error in `s`, when memory ran out. */
+/* New scope for a callback, on the stream of `s`; NULL, with an error in `s`, when memory ran out. */
 ht_scope *ht_scope_child(ht_scope *s);
-/* `ok`, unless `inner` failed; a failure becomes that of `s`. */
+/* Copies a failure of `inner` to `s`. Returns false after a failure, else `ok`. */
 bool ht_scope_succeeded(ht_scope *s, const ht_scope *inner, bool ok);
 
-/* f's results in `inner`, and their count; -1, with an error in `inner`. Evaluated arrays keep what made them meanwhile. */
+/* Calls f in scope `inner` and returns the number of its results, or -1 with an error in `inner`. During the call
+ * evaluated arrays keep their inputs, so that they can be differentiated. */
 int ht_user_function_call(ht_scope *inner, const ht_function *f, ht_array *const *in, int n_in, ht_array **out,
                           int max_out);
 
-/* Makes `s` hold arrays of `inner`, and ends `inner`. Without `ok`, or on failure, all are NULL, and false. */
+/* Moves arrays of `inner` to `s` and frees `inner`. Returns false, with all arrays NULL, on failure or without `ok`. */
 bool ht_scope_give(ht_scope *s, ht_scope *inner, bool ok, ht_array **arrays, int n);
 
 #endif

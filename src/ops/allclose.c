@@ -12,16 +12,16 @@ static ht_array *both_nan(ht_scope *s, ht_array *a, ht_array *b) {
     return ht_logical_and(s, ht_isnan(s, a), ht_isnan(s, b));
 }
 
-/* Infinities are close to themselves alone: what is subtracted from them is no distance. */
+/* Infinite elements are compared for equality, as their differences are NaN or infinite. */
 ht_array *ht_isclose(ht_scope *s, ht_array *a, ht_array *b, double rtol, double atol, bool equal_nan) {
     if (!a || !b) return NULL;
     ht_dtype dtype = ht_dtype_at_least_float(ht_dtype_promote(a->dtype, b->dtype));
     a = ht_astype(s, a, dtype);
     b = ht_astype(s, b, dtype);
     ht_array *distance = ht_abs(s, ht_subtract(s, a, b));
-    ht_array *room = ht_add(s, ht_multiply(s, ht_abs(s, b), constant(s, rtol, dtype)), constant(s, atol, dtype));
+    ht_array *tolerance = ht_add(s, ht_multiply(s, ht_abs(s, b), constant(s, rtol, dtype)), constant(s, atol, dtype));
     ht_array *finite = ht_logical_and(s, ht_isfinite(s, a), ht_isfinite(s, b));
-    ht_array *near = ht_logical_and(s, finite, ht_less_equal(s, distance, room));
+    ht_array *near = ht_logical_and(s, finite, ht_less_equal(s, distance, tolerance));
     ht_array *close = ht_logical_or(s, near, ht_equal(s, a, b));
     return equal_nan ? ht_logical_or(s, close, both_nan(s, a, b)) : close;
 }

@@ -1,4 +1,4 @@
-/* Scaled dot-product attention of arrays. Attention over the caches of a step is in fused.c. */
+/* Scaled dot-product attention of arrays. Attention over KV caches is in fused.c. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/replay_arguments.h"
@@ -49,7 +49,7 @@ ht_status ht_shape_sdpa_grad(const char *op, ht_array *const *in, int n_in, cons
     return HT_OK;
 }
 
-/* A mask or the sinks in the dtype of the rest; it must not be a wider one. */
+/* Converts a mask or sinks to the dtype of the other operands; a wider dtype is an error. */
 static ht_array *narrowed(ht_scope *s, ht_array *x, ht_dtype dtype, const char *what) {
     if (x == HT_NONE || x->dtype == dtype) return x;
     if (ht_dtype_promote(x->dtype, dtype) != dtype)

@@ -1,4 +1,4 @@
-/* Axis views of the same elements: permuted, merged, split, diagonal. */
+/* Axis views: permuted, merged and split axes, and diagonals. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/replay_arguments.h"
@@ -92,7 +92,7 @@ ht_array *ht_unflatten(ht_scope *s, ht_array *x, int axis, const int64_t *shape,
 
 HT_REPLAY(diagonal_again, ht_diagonal(s, in[0], a->number[0], a->axis[0], a->axis[1]))
 
-/* Element i of the result's last axis is that at i of one axis and i + offset of the other: their strides add up. */
+/* The stride of a diagonal is the sum of the strides of both axes. */
 ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int axis2) {
     if (x && ht_recording())
         return ht_record_plain(s, diagonal_again, (ht_plain_args){.number = {offset}, .axis = {axis1, axis2}}, &x, 1);
@@ -107,7 +107,7 @@ ht_array *ht_diagonal(ht_scope *s, ht_array *x, int64_t offset, int axis1, int a
     int64_t n = rows - start[a] < columns - start[b] ? rows - start[a] : columns - start[b];
     stop[a] = start[a] + n;
     stop[b] = start[b] + n;
-    ht_array *v = ht_slice(s, x, start, stop, NULL); /* a square, so far */
+    ht_array *v = ht_slice(s, x, start, stop, NULL); /* both axes cut to the length of the diagonal */
     if (!v) return NULL;
     int64_t step = v->stride[a] + v->stride[b];
     int n_dims = 0;

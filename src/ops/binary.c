@@ -1,5 +1,4 @@
-/* Elementwise operations of two operands: shapes broadcast as NumPy defines it, dtypes meet as MLX defines it
- * (ht_dtype_promote). */
+/* Binary elementwise operations: operands broadcast by NumPy's rule and promote by MLX's (ht_dtype_promote). */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -27,7 +26,7 @@ bool ht_same_shape(const ht_array *a, const ht_array *b) {
     return same;
 }
 
-/* ---- shape rules: operands have been brought to one dtype and shape, if they could be ---- */
+/* ---- shape rules: operands have been converted and broadcast before, if possible ---- */
 
 static ht_status same_shapes(const char *op, const ht_array *a, const ht_array *b, ht_error *err) {
     char text_a[HT_SHAPE_TEXT], text_b[HT_SHAPE_TEXT];
@@ -66,20 +65,20 @@ ht_status ht_shape_where(const char *op, ht_array *const *in, int n_in, const vo
 
 /* ---- operands ---- */
 
-/* Kernels take operands of the result's shape, so they are stretched first; a view that stretches nothing is not made. */
-static ht_array *stretched(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+/* x broadcast to the result's shape, as kernels require; x itself when it has that shape. */
+static ht_array *broadcast_operand(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
     bool same = x->n_dims == n_dims;
     for (int i = 0; same && i < n_dims; i++) same = x->shape[i] == shape[i];
     return same ? x : ht_broadcast_to(s, x, shape, n_dims);
 }
 
-/* As they are when their shapes do not fit: the shape rule says so. */
-static void stretch_both(ht_scope *s, ht_array **a, ht_array **b) {
+/* Broadcasts both operands; incompatible shapes are left for the shape rule to report. */
+static void broadcast_both(ht_scope *s, ht_array **a, ht_array **b) {
     int64_t shape[HT_MAX_DIMS];
     int n_dims;
     if (!*a || !*b || !ht_broadcast_shapes(*a, *b, shape, &n_dims)) return;
-    *a = stretched(s, *a, shape, n_dims);
-    *b = stretched(s, *b, shape, n_dims);
+    *a = broadcast_operand(s, *a, shape, n_dims);
+    *b = broadcast_operand(s, *b, shape, n_dims);
 }
 
 static ht_array *of_dtype(ht_scope *s, ht_op_id op, ht_dtype dtype, ht_array *a, ht_array *b);
@@ -91,7 +90,7 @@ static ht_array *of_dtype(ht_scope *s, ht_op_id op, ht_dtype dtype, ht_array *a,
                                (ht_array *[]){a, b}, 2);
     a = ht_astype(s, a, dtype);
     b = ht_astype(s, b, dtype);
-    stretch_both(s, &a, &b);
+    broadcast_both(s, &a, &b);
     return ht_apply(s, op, NULL, (ht_array *[]){a, b}, 2);
 }
 
@@ -114,14 +113,14 @@ static ht_array *of_bits(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
     return of_dtype(s, op, shifts && dtype == HT_BOOL ? HT_U8 : dtype, a, b);
 }
 
-/* Integers of one dtype are taken as they are, anything else as bool. */
+/* Operands of logical operations: integers of one dtype unchanged, anything else converted to bool. */
 static ht_array *truths(ht_scope *s, ht_op_id op, ht_array *a, ht_array *b) {
     if (!a || !b) return NULL;
     const bool alike = a->dtype == b->dtype && !ht_dtype_is_float(a->dtype);
     return of_dtype(s, op, alike ? a->dtype : HT_BOOL, a, b);
 }
 
-/* ---- the functions ---- */
+/* ---- operations ---- */
 
 #define BINARY(name, operands, id)                                                                                     \
     ht_array *name(ht_scope *s, ht_array *a, ht_array *b) { return operands(s, HT_OP_##id, a, b); }
@@ -162,9 +161,9 @@ ht_array *ht_where(ht_scope *s, ht_array *condition, ht_array *a, ht_array *b) {
     condition = ht_astype(s, condition, HT_BOOL);
     a = ht_astype(s, a, dtype);
     b = ht_astype(s, b, dtype);
-    stretch_both(s, &a, &b);
-    stretch_both(s, &condition, &a);
-    stretch_both(s, &condition, &b);
+    broadcast_both(s, &a, &b);
+    broadcast_both(s, &condition, &a);
+    broadcast_both(s, &condition, &b);
     return ht_apply(s, HT_OP_WHERE, NULL, (ht_array *[]){condition, a, b}, 3);
 }
 
@@ -177,7 +176,7 @@ ht_array *ht_clip(ht_scope *s, ht_array *x, ht_array *low, ht_array *high) {
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of elementwise operations of two operands. Their operands have the result's shape: what was broadcast was so by a view, whose rule adds up. */
+/* Operands have the result's shape: a broadcast operand is a view, whose own reverse rule sums. */
 
 #define RULE(name, of_a, of_b)                                                                                         \
     bool ht_vjp_##name(ht_scope *s, const ht_array *node, ht_array *g, ht_array **grad_in) {                           \
@@ -199,7 +198,7 @@ RULE(divide, DIV(g, b), NEG(DIV(MUL(g, y), b)))
 RULE(remainder, g, NEG(MUL(g, ht_floor_divide(s, a, b))))
 RULE(logaddexp, MUL(g, ht_sigmoid(s, ht_subtract(s, a, b))), MUL(g, ht_sigmoid(s, ht_subtract(s, b, a))))
 
-/* a^b: b a^(b-1), and y log a, which is 0 at a = 0. */
+/* Derivative of y = a^b with respect to b: y log(a), 0 at a = 0. */
 static ht_array *of_exponent(ht_scope *s, ht_array *a, ht_array *y) {
     ht_array *zero = ht_constant_like(s, a, 0.0), *is_zero = ht_equal(s, a, zero);
     ht_array *log_a = ht_log(s, ht_where(s, is_zero, ht_constant_like(s, a, 1.0), a));
@@ -207,13 +206,13 @@ static ht_array *of_exponent(ht_scope *s, ht_array *a, ht_array *y) {
 }
 RULE(power, MUL(MUL(g, b), ht_power(s, a, ht_plus(s, b, -1.0))), MUL(g, of_exponent(s, a, y)))
 
-/* The angle of the point (b, a). */
+/* g / (a^2 + b^2), the common factor of the derivatives of arctan2. */
 static ht_array *over_square(ht_scope *s, ht_array *g, ht_array *a, ht_array *b) {
     return DIV(g, ht_add(s, ht_square(s, a), ht_square(s, b)));
 }
 RULE(arctan2, MUL(over_square(s, g, a, b), b), NEG(MUL(over_square(s, g, a, b), a)))
 
-/* Where both are equal the gradient is b's. */
+/* Gradients of minimum and maximum; equal operands give it to b. */
 static ht_array *where_true(ht_scope *s, ht_array *condition, ht_array *g) {
     return ht_where(s, condition, g, ht_constant_like(s, g, 0.0));
 }

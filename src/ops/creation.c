@@ -99,7 +99,7 @@ ht_array *ht_number_of_elements(ht_scope *s, ht_array *x, const int *axis, int n
     return count(s, x, axis, n_axes, dtype);
 }
 
-/* bool [n, m]: what `compare` says of a column and the row's number + k. */
+/* bool [n, m]: compare(column index, row index + k). */
 static ht_array *triangle(ht_scope *s, ht_array *(*compare)(ht_scope *, ht_array *, ht_array *), int64_t n, int64_t m,
                           int64_t k) {
     ht_array *column = sequence(s, 0.0, 1.0, m, HT_I64), *row = sequence(s, (double)k, 1.0, n, HT_I64);

@@ -1,6 +1,6 @@
-/* Einstein summation (einsum). Labels are numbers: the letters in the order of ASCII, then the axes of an ellipsis,
- * counted from the right. Two operands are contracted as one product of matrices: the labels that both have and that
- * are wanted later are its batch, those that nobody wants later are summed over. */
+/* Einstein summation (einsum). An axis label is a number: letters in ASCII order, then the axes of an ellipsis, counted
+ * from the right. A pair of operands is contracted by one batched matrix product: shared labels that are needed later
+ * are batch axes, other shared labels are summed over. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/replay_arguments.h"
@@ -34,8 +34,8 @@ typedef struct equation {
     operand *in; /* [n] */
     int n;
     labels out;
-    int64_t size[LABELS]; /* of each label; 1 while only such axes have been seen */
-    int ellipsis;         /* axes it stands for, in the operand that has most */
+    int64_t size[LABELS]; /* of each label; 1 until a longer axis is found */
+    int ellipsis;         /* largest number of axes that "..." stands for */
 } equation;
 
 static int label_of(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : -1; }
@@ -51,9 +51,9 @@ static bool fail(equation *e, const char *what) {
     return false;
 }
 
-/* ---- reading ---- */
+/* ---- parsing ---- */
 
-/* Labels up to a comma, an arrow or the end. The ellipsis gets `hidden` labels; hidden < 0: not allowed. */
+/* Parses labels up to a comma, an arrow or the end. An ellipsis stands for `hidden` labels; hidden < 0: it is an error. */
 static bool read_labels(equation *e, const char **p, int hidden, labels *l) {
     bool dots = false;
     l->n = 0;
@@ -74,7 +74,7 @@ static bool read_labels(equation *e, const char **p, int hidden, labels *l) {
     return true;
 }
 
-/* How many axes of the operand have no letter; false when it has too few axes. */
+/* Number of axes of an operand without a letter; false when the operand has too few axes. */
 static bool count_hidden(equation *e, const char *p, const ht_array *x, int *hidden) {
     int letters = 0;
     bool dots = false;
@@ -115,7 +115,7 @@ static bool read_inputs(equation *e, ht_array *const *arrays, const char **p) {
     return true;
 }
 
-/* Without an arrow: the axes of the ellipsis, then every letter that occurs once. */
+/* Output without an arrow: the axes of the ellipsis, then every letter that occurs once. */
 static bool implied_output(equation *e) {
     int times[LABELS] = {0};
     for (int i = 0; i < e->n; i++)
@@ -152,7 +152,7 @@ static void drop_axis(labels *l, int axis) {
     memmove(l->at + axis, l->at + axis + 1, (size_t)(l->n - axis));
 }
 
-/* Axes of one label become their diagonal; axes of length 1 that are longer elsewhere go, as they broadcast. */
+/* Replaces axes with the same label by their diagonal, and removes axes of length 1 that broadcast. */
 static void make_simple(equation *e, operand *o) {
     for (int i = 0; o->x && i < o->l.n; i++) {
         if (o->x->shape[i] == 1 && e->size[o->l.at[i]] != 1) {
@@ -168,7 +168,7 @@ static void make_simple(equation *e, operand *o) {
             drop_axis(&o->l, k);
             drop_axis(&o->l, i);
             o->l.at[o->l.n++] = label;
-            i = -1; /* from the beginning: the axes moved */
+            i = -1; /* restart: the axes moved */
             break;
         }
 }
@@ -211,7 +211,7 @@ static int64_t length_of(const equation *e, const labels *l) {
     return n;
 }
 
-/* o as [batch, own, summed], the axes of each as one. */
+/* o reshaped to [batch, own, summed], the axes of each kind merged. */
 static ht_array *as_matrices(equation *e, const operand *o, const labels *batch, const labels *own,
                              const labels *summed) {
     labels order = {0};
@@ -222,7 +222,7 @@ static ht_array *as_matrices(equation *e, const operand *o, const labels *batch,
     return ht_reshape(e->s, in_order(e, o, &order), shape, 3);
 }
 
-/* o with axes of length 1 for the labels it lacks: both operands broadcast. */
+/* o with axes of length 1 for missing labels, for broadcasting. */
 static ht_array *spread(equation *e, const operand *o, const labels *all) {
     labels own = {0};
     append(&own, all, set_of(&o->l));
@@ -263,7 +263,7 @@ static operand contract(equation *e, operand a, operand b, label_set wanted) {
     return y;
 }
 
-/* ---- all of them ---- */
+/* ---- contraction order ---- */
 
 static double volume(const equation *e, label_set set) {
     double n = 1;
@@ -272,7 +272,7 @@ static double volume(const equation *e, label_set set) {
     return n;
 }
 
-/* What is wanted of the product of operands i and j: the result, and what others still have to meet. */
+/* Labels needed after the contraction of i and j: those of the output and of all other operands. */
 static label_set wanted_of(const equation *e, int i, int j) {
     label_set set = set_of(&e->out);
     for (int k = 0; k < e->n; k++)

@@ -1,4 +1,4 @@
-/* Elementwise operations of one operand, with the dtypes that MLX gives them. */
+/* Unary elementwise operations; result dtypes are MLX's. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -38,7 +38,7 @@ ht_status ht_shape_test(const char *op, ht_array *const *in, int n_in, const voi
     return ht_result_like(in[0], HT_BOOL, out);
 }
 
-/* ---- any dtype to the same ---- */
+/* ---- operations that keep the dtype ---- */
 
 static ht_array *apply(ht_scope *s, ht_op_id op, ht_array *x) { return ht_apply(s, op, NULL, &x, 1); }
 
@@ -52,7 +52,7 @@ ht_array *ht_negative(ht_scope *s, ht_array *x) {
     return apply(s, HT_OP_NEGATIVE, x);
 }
 
-/* What is there already when a value cannot have a sign. */
+/* True for dtypes without negative values: bool and unsigned integers. */
 static bool never_negative(const ht_array *x) { return !ht_dtype_is_float(x->dtype) && !ht_dtype_is_signed(x->dtype); }
 ht_array *ht_abs(ht_scope *s, ht_array *x) { return x && never_negative(x) ? x : apply(s, HT_OP_ABS, x); }
 
@@ -90,7 +90,7 @@ ht_array *ht_bitwise_invert(ht_scope *s, ht_array *x) {
     return apply(s, HT_OP_BITWISE_INVERT, x);
 }
 
-/* ---- to floating point ---- */
+/* ---- operations with floating-point results ---- */
 
 static ht_array *floating(ht_scope *s, ht_op_id op, ht_array *x) {
     return x ? apply(s, op, ht_astype(s, x, ht_dtype_at_least_float(x->dtype))) : NULL;
@@ -124,9 +124,9 @@ FLOATING(ht_silu, SILU)
 FLOATING(ht_gelu, GELU)
 FLOATING(ht_gelu_tanh, GELU_TANH)
 
-/* ---- to bool ---- */
+/* ---- predicates ---- */
 
-/* Integers are all finite. */
+/* A predicate on floating-point numbers; constant for integers, which are all finite. */
 static ht_array *test(ht_scope *s, ht_op_id op, ht_array *x) {
     if (!x || ht_dtype_is_float(x->dtype)) return apply(s, op, x);
     return ht_full_like(s, x, op == HT_OP_IS_FINITE, HT_BOOL);
@@ -137,7 +137,7 @@ ht_array *ht_isfinite(ht_scope *s, ht_array *x) { return test(s, HT_OP_IS_FINITE
 
 ht_array *ht_logical_not(ht_scope *s, ht_array *x) { return apply(s, HT_OP_LOGICAL_NOT, ht_astype(s, x, HT_BOOL)); }
 
-/* ---- with a constant ---- */
+/* ---- operations with a constant ---- */
 
 ht_array *ht_scale(ht_scope *s, ht_array *x, float value) {
     const ht_scale_params p = {value};
@@ -156,7 +156,7 @@ ht_array *ht_softplus(ht_scope *s, ht_array *x) { return ht_logaddexp(s, x, zero
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of elementwise operations of one operand: the gradient times the derivative, written in x and y = f(x). */
+/* The gradient of x is the gradient g of y = f(x) times f'(x), written in x and y. */
 
 #define PI 3.14159265358979323846
 
@@ -177,7 +177,7 @@ bool ht_vjp_cast(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     return grad_in[0] != NULL;
 }
 
-/* The gradient of the input is the expression, of g, x and y. */
+/* Defines a rule by the input's gradient, an expression of g, x and y. */
 #define RULE(name, expression)                                                                                         \
     bool ht_vjp_##name(ht_scope *s, const ht_array *node, ht_array *g, ht_array **grad_in) {                           \
         ht_array *x = node->in[0], *y = ht_node_output(node);                                                          \
@@ -191,7 +191,6 @@ bool ht_vjp_cast(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
 #define TIMES(a, c) ht_times(s, a, c)
 #define PLUS(a, c)  ht_plus(s, a, c)
 
-/* 1 - a */
 static ht_array *one_minus(ht_scope *s, ht_array *a) { return ht_plus(s, ht_negative(s, a), 1.0); }
 
 RULE(negative, ht_negative(s, g))
@@ -220,14 +219,14 @@ RULE(erfinv, MUL(g, TIMES(ht_exp(s, ht_square(s, y)), sqrt(PI) / 2.0)))
 RULE(sigmoid, MUL(g, MUL(y, one_minus(s, y))))
 RULE(nan_to_num, ht_where(s, ht_isfinite(s, x), g, ht_constant_like(s, g, 0.0)))
 
-/* f'(x) of x sigma(x) is sigma + y (1 - sigma). */
+/* Derivative of y = x sigma(x): sigma + y (1 - sigma). */
 static ht_array *silu_slope(ht_scope *s, ht_array *x, ht_array *y) {
     ht_array *sigma = ht_sigmoid(s, x);
     return ht_add(s, sigma, MUL(y, one_minus(s, sigma)));
 }
 RULE(silu, MUL(g, silu_slope(s, x, y)))
 
-/* Of x Phi(x), Phi the normal distribution: Phi(x) + x phi(x). */
+/* Derivative of x Phi(x): Phi(x) + x phi(x), Phi and phi the normal distribution and its density. */
 static ht_array *gelu_slope(ht_scope *s, ht_array *x) {
     ht_array *distribution = TIMES(PLUS(ht_erf(s, TIMES(x, sqrt(0.5))), 1.0), 0.5);
     ht_array *density = TIMES(ht_exp(s, TIMES(ht_square(s, x), -0.5)), 1.0 / sqrt(2.0 * PI));
@@ -235,7 +234,7 @@ static ht_array *gelu_slope(ht_scope *s, ht_array *x) {
 }
 RULE(gelu, MUL(g, gelu_slope(s, x)))
 
-/* Of 0.5 x (1 + t), t = tanh(u), u = sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + t) + 0.5 x (1 - t^2) u'. */
+/* Derivative of 0.5 x (1 + t), t = tanh(u), u = sqrt(2/pi) (x + 0.044715 x^3): 0.5 (1 + t) + 0.5 x (1 - t^2) u'. */
 static ht_array *gelu_tanh_slope(ht_scope *s, ht_array *x) {
     const double a = sqrt(2.0 / PI), b = 0.044715;
     ht_array *square = ht_square(s, x);

@@ -1,4 +1,4 @@
-/* Fused operations of transformers: RMS norm, rotary embedding, attention over the caches of a step. */
+/* Fused transformer operations: normalisation, rotary embedding, attention over KV caches, and their reverse rules. */
 #include "array/differentiate.h"
 #include "array/op.h"
 #include "base/error.h"
@@ -15,7 +15,7 @@
 
 /* ---- norms ---- */
 
-/* x and what it is scaled and moved by, of one dtype. */
+/* Checks x and its optional weight and bias: one dtype, matching last axis. */
 static ht_status check_norm(const char *op, ht_array *const *in, int n_in, ht_error *err) {
     const ht_array *x = in[0];
     char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
@@ -41,7 +41,7 @@ ht_status ht_shape_norm(const char *op, ht_array *const *in, int n_in, const voi
     return st ? st : ht_result_like(in[0], in[0]->dtype, out);
 }
 
-/* The operands, and the gradient of the result. */
+/* Operands: those of the norm, then the gradient of its result. */
 ht_status ht_shape_norm_grad(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                              ht_error *err) {
     (void)params;
@@ -53,8 +53,8 @@ ht_status ht_shape_norm_grad(const char *op, ht_array *const *in, int n_in, cons
     return HT_OK;
 }
 
-/* Brings operands that are there to the dtype in which they meet, at least f32; false when one is missing. */
-static bool meet(ht_scope *s, ht_array **in, int n) {
+/* Converts the operands, except HT_NONE, to their promoted floating-point dtype; false when one is NULL. */
+static bool promote_all(ht_scope *s, ht_array **in, int n) {
     ht_dtype dtype = HT_BOOL;
     for (int i = 0; i < n; i++) {
         if (!in[i]) return false;
@@ -69,18 +69,18 @@ static bool meet(ht_scope *s, ht_array **in, int n) {
 ht_array *ht_rms_norm(ht_scope *s, ht_array *x, ht_array *weight, float eps, float weight_offset) {
     const ht_rms_norm_params p = {eps, weight_offset};
     ht_array *in[2] = {x, weight};
-    return meet(s, in, 2) ? ht_apply(s, HT_OP_RMS_NORM, &p, in, 2) : NULL;
+    return promote_all(s, in, 2) ? ht_apply(s, HT_OP_RMS_NORM, &p, in, 2) : NULL;
 }
 
 ht_array *ht_layer_norm(ht_scope *s, ht_array *x, ht_array *weight, ht_array *bias, float eps) {
     const ht_layer_norm_params p = {eps};
     ht_array *in[3] = {x, weight, bias};
-    return meet(s, in, 3) ? ht_apply(s, HT_OP_LAYER_NORM, &p, in, 3) : NULL;
+    return promote_all(s, in, 3) ? ht_apply(s, HT_OP_LAYER_NORM, &p, in, 3) : NULL;
 }
 
 /* ---- rotary embedding ---- */
 
-/* Whether pos has the leading axes of x. */
+/* True when pos has the leading axes of x. */
 static bool has_rows_of(const ht_array *pos, const ht_array *x) {
     bool same = pos->n_dims == x->n_dims - 2;
     for (int i = 0; same && i < pos->n_dims; i++) same = pos->shape[i] == x->shape[i];
@@ -116,7 +116,7 @@ ht_array *ht_rope(ht_scope *s, ht_array *x, ht_array *pos, ht_array *freq_factor
     return ht_apply(s, HT_OP_ROPE, &p, (ht_array *[]){x, pos, freq_factors}, 3);
 }
 
-/* Positions of x [batch, rows]: those of the rows, counted from the offset of each entry of the batch. */
+/* Positions [batch, rows]: the offset of the batch entry plus the row index. */
 static ht_array *positions(ht_scope *s, ht_array *offset, int64_t batch, int64_t rows) {
     char text[HT_SHAPE_TEXT];
     bool ok = !ht_dtype_is_float(offset->dtype) && offset->dtype != HT_BOOL && offset->n_dims <= 1;
@@ -136,7 +136,8 @@ static bool rope_again(ht_scope *s, const void *args, ht_array *const *in, int n
     return out[0] != NULL;
 }
 
-/* The rows move before the heads, all axes between the first and the last two being heads, and back. */
+/* Transposes rows before heads, applies ht_rope, and transposes back. All axes between the first and the last two are
+ * heads. */
 ht_array *ht_rope_rows(ht_scope *s, ht_array *x, ht_array *offset, ht_array *freq_factors, const ht_rope_config *how) {
     char text[HT_SHAPE_TEXT];
     if (!x || !offset || !freq_factors) return NULL;
@@ -189,11 +190,13 @@ ht_status ht_shape_attend(const char *op, ht_array *const *in, int n_in, const v
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of fused operations and of products by quantised or chosen matrices. Those that have neither a rule of their own nor a backward kernel are differentiated as the composition of ordinary operations that they equal, and so are the backward kernels. */
+/* Reverse rules of fused operations and of quantised and gathered products. An operation without a rule of its own or a
+ * backward kernel is differentiated as an equal composition of primitive operations; so are the backward kernels, for
+ * second derivatives. */
 
 static const void *params_of(const ht_array *node) { return node->params; }
 
-/* f16 and bf16 as f32, in which the kernels compute. */
+/* x in f32, the dtype in which kernels compute, if x is f16 or bf16. */
 static ht_array *widened(ht_scope *s, ht_array *x) {
     bool narrow = x && x != HT_NONE && (x->dtype == HT_F16 || x->dtype == HT_BF16);
     return narrow ? ht_astype(s, x, HT_F32) : x;
@@ -203,7 +206,7 @@ static ht_array *widened(ht_scope *s, ht_array *x) {
 
 static const int last_axis[1] = {-1};
 
-/* x over the root of its mean square. */
+/* x / sqrt(mean(x^2) + eps) */
 static ht_array *normalised(ht_scope *s, ht_array *x, float eps) {
     ht_array *square = ht_mean(s, ht_square(s, x), last_axis, 1, true);
     return ht_multiply(s, x, ht_rsqrt(s, ht_plus(s, square, (double)eps)));
@@ -225,7 +228,7 @@ static ht_array *compose_layer_norm(ht_scope *s, const void *params, ht_array *c
     return ht_astype(s, y, in[0]->dtype);
 }
 
-/* The parts of a backward kernel's result: the gradients of the inputs that are there, behind one another. */
+/* Splits the result of a backward kernel, the concatenated gradients of all present inputs. */
 static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
     int64_t at = 0;
     for (int i = 0; flat && i < n; i++) {
@@ -239,7 +242,7 @@ static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_arr
     return flat != NULL;
 }
 
-/* What a backward kernel computes, by the composition that gave y. */
+/* Result of a backward kernel, computed by differentiating the composition y. */
 static ht_array *gradients_of(ht_scope *s, ht_array *y, ht_array *grad, ht_array *const *in, int n) {
     ht_array *wrt[3], *parts[3] = {NULL};
     int there = 0;
@@ -253,7 +256,7 @@ static ht_array *gradients_of(ht_scope *s, ht_array *y, ht_array *grad, ht_array
     return ht_concatenate(s, parts, there, 0);
 }
 
-/* By the backward kernel, whose operands are those of the node and the gradient. */
+/* Gradients by the backward kernel, whose operands are those of the node and the gradient. */
 static bool norm_gradients(ht_scope *s, ht_op_id op, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *in[4];
     memcpy(in, node->in, (size_t)node->n_in * sizeof *in);
@@ -285,7 +288,7 @@ bool ht_vjp_layer_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, h
     return ht_vjp_by_composition(s, compose_layer_norm_grad, node, grad, grad_in);
 }
 
-/* ---- rotary embedding: turned back ---- */
+/* ---- rotary embedding: its gradient is the inverse rotation ---- */
 
 bool ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_rope_params p;
@@ -298,7 +301,7 @@ bool ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
 
 /* ---- attention ---- */
 
-/* bool [n_q, n_k]: what each query sees. */
+/* Causal mask, bool [n_q, n_k]: true where a query attends to a key. */
 static ht_array *visible(ht_scope *s, const ht_sdpa_params *p, int64_t n_q, int64_t n_k) {
     ht_array *last = ht_arange(s, (double)(n_k - n_q), (double)n_k, 1, HT_I64),
              *key = ht_arange(s, 0, (double)n_k, 1, HT_I64);
@@ -340,12 +343,12 @@ static ht_array *compose_sdpa(ht_scope *s, const void *params, ht_array *const *
     return ht_astype(s, y, q->dtype);
 }
 
-/* A mask that is added, and the sinks, have their gradients from the composition: the one of a mask is as large as it. */
+/* Gradients of an additive mask and of sinks, by composition: the gradient of a mask has its full size anyway. */
 static bool sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *in[5], *wrt[2] = {HT_NONE, HT_NONE};
     memcpy(in, node->in, sizeof in);
     for (int i = 0; i < 2; i++)
-        if (in[3 + i] != HT_NONE && !(in[3 + i] = wrt[i] = ht_stand_in(s, in[3 + i]))) return false;
+        if (in[3 + i] != HT_NONE && !(in[3 + i] = wrt[i] = ht_placeholder(s, in[3 + i]))) return false;
     grad_in[3] = grad_in[4] = HT_NONE;
     if (wrt[0] == HT_NONE && wrt[1] == HT_NONE) return true;
     ht_array *y = compose_sdpa(s, node->params, in);
@@ -373,9 +376,9 @@ bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
     return ht_vjp_by_composition(s, compose_sdpa_grad, node, grad, grad_in);
 }
 
-/* ---- products by chosen matrices ---- */
+/* ---- gathered matrix products ---- */
 
-/* The matrices of x that the index names: [index..., m, n]. */
+/* Matrices of x at the indices, [index..., m, n]. */
 static ht_array *chosen(ht_scope *s, ht_array *x, ht_array *index) {
     const int64_t shape[3] = {-1, x->shape[x->n_dims - 2], x->shape[x->n_dims - 1]};
     return ht_take(s, ht_reshape(s, x, shape, 3), index, 0);
@@ -390,9 +393,9 @@ bool ht_vjp_gather_mm(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
     return ht_vjp_by_composition(s, compose_gather_mm, node, grad, grad_in);
 }
 
-/* ---- quantised ---- */
+/* ---- quantised arrays ---- */
 
-/* An element is scale * number + bias. */
+/* Element = scale * number + bias: the scales and biases have gradients. */
 bool ht_vjp_dequantize(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_quantize_params *p = params_of(node);
     ht_array *scales = node->in[1];
@@ -416,7 +419,7 @@ static ht_array *compose_quantized_matmul(ht_scope *s, const void *params, ht_ar
     return w ? ht_matmul(s, chosen(s, in[0], in[4]), chosen(s, w, in[5]), p.transpose) : NULL;
 }
 
-/* Of the activations: the product by the matrices as they are, or transposed, in the other direction. */
+/* Gradient of the activations: the product with the transposed matrices. */
 static ht_array *back_through_weights(ht_scope *s, const ht_array *node, ht_array *grad) {
     ht_quantize_params p;
     memcpy(&p, node->params, sizeof p);
@@ -443,7 +446,7 @@ bool ht_vjp_quantized_matmul(ht_scope *s, const ht_array *node, ht_array *grad, 
     ht_array *in[6], *wrt[2];
     memcpy(in, node->in, sizeof in);
     for (int i = 0; i < 2; i++)
-        if (!(in[2 + i] = wrt[i] = ht_stand_in(s, in[2 + i]))) return false;
+        if (!(in[2 + i] = wrt[i] = ht_placeholder(s, in[2 + i]))) return false;
     ht_array *y = compose_quantized_matmul(s, node->params, in);
     return y && ht_backward(s, &y, &grad, 1, wrt, 2, grad_in + 2);
 }

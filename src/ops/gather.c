@@ -18,7 +18,7 @@ static int64_t matrices_of(const ht_array *x) {
     return n;
 }
 
-/* Counts up over the leading axes of x, as i32 of their shape. */
+/* Default indices: 0, 1, ... in the shape of the leading axes of x, i32. */
 static ht_array *counted(ht_scope *s, const ht_array *x) {
     return ht_reshape(s, ht_arange(s, 0, (double)matrices_of(x), 1, HT_I32), x->shape, x->n_dims - 2);
 }
@@ -52,7 +52,7 @@ static bool find_indices(ht_scope *s, const ht_array *x, const ht_array *w, ht_a
 
 /* ---- shape rules ---- */
 
-/* [leading axes of `lead`..., m, n] */
+/* Result type [leading axes of `lead`..., m, n]. */
 static ht_status product_shape(const char *op, const ht_array *lead, int n_lead, int64_t m, int64_t n, ht_dtype dtype,
                                ht_result_type *out, ht_error *err) {
     if (n_lead + 2 > HT_MAX_DIMS)
@@ -79,7 +79,7 @@ ht_status ht_shape_gather_mm(const char *op, ht_array *const *in, int n_in, cons
     return product_shape(op, in[2], in[2]->n_dims, a->shape[na - 2], b->shape[nb - 1], a->dtype, out, err);
 }
 
-/* The weights have a scale, and a bias with affine, for each group of elements. */
+/* Checks that the weights have a scale, and for affine a bias, per group. */
 static ht_status check_weights(const char *op, const ht_array *w, const ht_array *scales, const ht_array *biases,
                                const ht_quantization *how, ht_error *err) {
     char tw[HT_SHAPE_TEXT], ts[HT_SHAPE_TEXT];
@@ -149,7 +149,7 @@ ht_status ht_shape_quantized_matmul(const char *op, ht_array *const *in, int n_i
                          p->transpose ? rows : columns, x->dtype, out, err);
 }
 
-/* ---- dense ---- */
+/* ---- dense products ---- */
 
 HT_REPLAY(gather_mm_again, ht_gather_mm(s, in[0], in[1], in[2], in[3]))
 
@@ -174,7 +174,7 @@ ht_array *ht_gather_mm(ht_scope *s, ht_array *a, ht_array *b, ht_array *left, ht
     return y && row ? ht_squeeze(s, y, column ? -1 : -2) : y;
 }
 
-/* ---- quantised ---- */
+/* ---- quantised products ---- */
 
 static bool complete(ht_scope *s, const char *op, const ht_quantization *how, ht_quantize_params *p) {
     p->how = *how;
@@ -200,7 +200,7 @@ bool ht_quantize(ht_scope *s, ht_array *w, const ht_quantization *how, ht_array 
     return ok;
 }
 
-/* As kernels read it: a matrix in one piece, the leading axes anyhow. */
+/* w with contiguous matrices, as kernels require; leading axes may have any strides. */
 static ht_array *whole_matrices(ht_scope *s, ht_array *w) {
     if (!w || w == HT_NONE || w->n_dims < 2) return w;
     int last = w->n_dims - 1;
@@ -227,8 +227,8 @@ static ht_array *multiply(ht_scope *s, ht_quantize_params *p, ht_array *x, ht_ar
     return ht_apply(s, HT_OP_QUANTIZED_MATMUL, p, in, 6);
 }
 
-/* x with the leading axes that it gets by broadcasting against those of w. */
-static ht_array *stretched(ht_scope *s, ht_array *x, const ht_array *w) {
+/* x with its leading axes broadcast against those of w. */
+static ht_array *broadcast_batch(ht_scope *s, ht_array *x, const ht_array *w) {
     ht_array one = *x, other = *w;
     int64_t shape[HT_MAX_DIMS];
     int n;
@@ -243,7 +243,7 @@ static ht_array *stretched(ht_scope *s, ht_array *x, const ht_array *w) {
     return same ? x : ht_broadcast_to(s, x, shape, n);
 }
 
-/* For other sizes: which kind of product, and how the weights are quantised. */
+/* Recorded arguments of a product (array/replay.h). */
 typedef struct product_args {
     ht_quantization how;
     bool transpose;
@@ -270,7 +270,7 @@ ht_array *ht_quantized_matmul(ht_scope *s, ht_array *x, ht_array *numbers, ht_ar
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "quantized_matmul: x has %d axes, w %d; expected 1 and 2 at least",
                              x->n_dims, numbers->n_dims);
     if (row) x = ht_expand_dims(s, x, 0);
-    if (x && numbers->n_dims > 2) x = stretched(s, x, numbers);
+    if (x && numbers->n_dims > 2) x = broadcast_batch(s, x, numbers);
     if (!x) return NULL;
     ht_array *y = multiply(s, &p, x, (ht_array *[]){numbers, scales, biases}, HT_NONE, HT_NONE);
     return y && row ? ht_squeeze(s, y, -2) : y;

@@ -1,4 +1,4 @@
-/* Reverse rules (vjp, array/op.h), and their shared helpers. */
+/* Reverse rules (ht_vjp_fn, array/op.h) of all operations, and their shared helpers. */
 #ifndef HT_OPS_GRADIENT_H
 #define HT_OPS_GRADIENT_H
 
@@ -7,7 +7,7 @@
 
 #include <hearth/ops.h>
 
-/* The derivative is zero everywhere (steps, comparisons, integers). */
+/* Reverse rule of operations with a zero derivative: steps, comparisons, integers. */
 ht_vjp_fn ht_vjp_none;
 
 ht_vjp_fn ht_vjp_copy, ht_vjp_cast;
@@ -28,7 +28,7 @@ ht_vjp_fn ht_vjp_rms_norm, ht_vjp_layer_norm, ht_vjp_rms_norm_grad, ht_vjp_layer
 ht_vjp_fn ht_vjp_take, ht_vjp_gather, ht_vjp_scatter, ht_vjp_take_along, ht_vjp_put_along, ht_vjp_slice_update;
 ht_vjp_fn ht_vjp_sort, ht_vjp_partition;
 
-/* One number of x's dtype, to be broadcast. */
+/* Scalar of x's dtype. */
 static inline ht_array *ht_constant_like(ht_scope *s, const ht_array *x, double value) {
     return ht_full(s, value, x->dtype, NULL, 0);
 }
@@ -38,7 +38,7 @@ static inline ht_array *ht_times(ht_scope *s, ht_array *x, double value) {
 static inline ht_array *ht_plus(ht_scope *s, ht_array *x, double value) {
     return x ? ht_add(s, x, ht_constant_like(s, x, value)) : NULL;
 }
-/* The output of the node whose rule is run, as an operand. */
+/* Output of the node that is differentiated, as an operand. */
 static inline ht_array *ht_node_output(const ht_array *node) { return (ht_array *)(uintptr_t)node; }
 
 #endif

@@ -1,4 +1,4 @@
-/* Gather and scatter: elements and slices taken by index, put, or joined with the stored ones. */
+/* Gather and scatter: indexed reads of elements and slices, and indexed updates. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -37,7 +37,7 @@ ht_status ht_shape_take(const char *op, ht_array *const *in, int n_in, const voi
     return HT_OK;
 }
 
-/* Of n indices of one shape into axes of x, and sizes of slices. */
+/* Checks n indices of one shape into axes of x, and the slice sizes. */
 static ht_status check_slices(const char *op, const ht_array *x, ht_array *const *index, const int8_t *axis, int n,
                               const int64_t *size, ht_error *err) {
     char tx[HT_SHAPE_TEXT], ts[HT_SHAPE_TEXT];
@@ -128,8 +128,8 @@ ht_array *ht_take(ht_scope *s, ht_array *x, ht_array *index, int axis) {
     return ht_apply(s, HT_OP_TAKE, &p, (ht_array *[]){x, index}, 2);
 }
 
-/* a and b with the axes that broadcast stretched, all but one. As they are when they do not fit: the shape rule says so. */
-static void stretch_beside(ht_scope *s, ht_array **a, ht_array **b, int axis) {
+/* Broadcasts a and b along all axes but one; incompatible shapes are left for the shape rule to report. */
+static void broadcast_beside(ht_scope *s, ht_array **a, ht_array **b, int axis) {
     if (!*a || !*b || (*a)->n_dims != (*b)->n_dims) return;
     int64_t to_a[HT_MAX_DIMS], to_b[HT_MAX_DIMS];
     bool changes = false;
@@ -152,7 +152,7 @@ ht_array *ht_take_along_axis(ht_scope *s, ht_array *x, ht_array *index, int axis
     if (x && index && ht_recording())
         return ht_record_plain(s, take_along_again, (ht_plain_args){.axis = {axis}}, (ht_array *[]){x, index}, 2);
     if (!x || !ht_find_axis(s, "take_along_axis", x, axis, &p.axis)) return NULL;
-    stretch_beside(s, &x, &index, p.axis);
+    broadcast_beside(s, &x, &index, p.axis);
     return ht_apply(s, HT_OP_TAKE_ALONG, &p, (ht_array *[]){x, index}, 2);
 }
 
@@ -172,7 +172,7 @@ static ht_array *put_along(ht_scope *s, const char *op, ht_array *x, ht_array *i
         return ht_record_plain(s, put_along_again, (ht_plain_args){.number = {(int64_t)mode}, .axis = {axis}},
                                (ht_array *[]){x, index, values}, 3);
     ht_array *whole = x;
-    stretch_beside(s, &whole, &index, p.axis);
+    broadcast_beside(s, &whole, &index, p.axis);
     if (whole != x && whole) { /* the result has the shape of x */
         char tx[HT_SHAPE_TEXT], ti[HT_SHAPE_TEXT];
         for (int i = 0; i < x->n_dims; i++)
@@ -181,7 +181,7 @@ static ht_array *put_along(ht_scope *s, const char *op, ht_array *x, ht_array *i
                                      ht_shape_text(index->shape, index->n_dims, ti),
                                      ht_shape_text(x->shape, x->n_dims, tx), p.axis);
     }
-    if (whole != x) ht_scope_drop(s, whole); /* it would hold x, whose memory may be wanted */
+    if (whole != x) ht_scope_drop(s, whole); /* a reference to x would prevent its donation */
     values = index ? ht_broadcast_to(s, ht_astype(s, values, x->dtype), index->shape, index->n_dims) : NULL;
     return ht_apply(s, HT_OP_PUT_ALONG, &p, (ht_array *[]){x, index, values}, 3);
 }
@@ -203,8 +203,8 @@ ht_array *ht_one_hot(ht_scope *s, ht_array *index, int64_t n, ht_dtype dtype) {
 
 /* ---- along several axes ---- */
 
-/* The operands of gather and scatter: x, the n indices in one shape, and room for one more. Freed by the caller; NULL on
- * failure. */
+/* Operands of gather and scatter: x, the n indices broadcast to one shape, and a free place for the updates. The caller
+ * frees the list; NULL on failure. */
 static ht_array **operands(ht_scope *s, const char *op, ht_array *x, ht_array *const *index, const int *axis, int n,
                            int8_t *axes) {
     if (!x) return NULL;
@@ -234,7 +234,7 @@ static ht_array **operands(ht_scope *s, const char *op, ht_array *x, ht_array *c
     return in;
 }
 
-/* ---- for other sizes ---- */
+/* ---- recording ---- */
 
 static bool names(const int *axis, int n, int n_dims, int i) {
     for (int k = 0; k < n; k++)
@@ -264,7 +264,7 @@ static bool scatter_again(ht_scope *s, const void *args, ht_array *const *in, in
     return out[0] != NULL;
 }
 
-/* x, perhaps the updates, and the indices. NULL when there is no such call. */
+/* Records a call on x, optional updates, and the indices; NULL for invalid arguments. */
 static ht_array *record_places(ht_scope *s, ht_replay_fn *again, ht_plain_args a, ht_array *x, ht_array *updates,
                                ht_array *const *index, const int *axis, int n) {
     ht_array *in[HT_MAX_DIMS + 2];
@@ -305,18 +305,18 @@ ht_array *ht_scatter(ht_scope *s, ht_array *x, ht_array *const *index, const int
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of gather and scatter, each of which is the reverse of the other. */
+/* Gather and scatter are adjoint: each is the reverse rule of the other. */
 
 static ht_array *zeros_like(ht_scope *s, const ht_array *x) { return ht_zeros(s, x->dtype, x->shape, x->n_dims); }
 
 static ht_array *zero_of(ht_scope *s, const ht_array *x) { return ht_constant_like(s, x, 0.0); }
 
-/* 0, 1, 2, ... in the shape of x. */
+/* Index of each element: 0, 1, 2, ... in the shape of x. */
 static ht_array *numbers_like(ht_scope *s, const ht_array *x) {
     return ht_reshape(s, ht_arange(s, 0, (double)ht_array_size(x), 1, HT_I64), x->shape, x->n_dims);
 }
 
-/* g where what was put stayed: of several values for one place, the last one. */
+/* g where the update survived, else 0: of several values for one position the last one stays. */
 static ht_array *of_winners(ht_scope *s, ht_array *won, ht_array *numbers, ht_array *g) {
     return g ? ht_where(s, ht_equal(s, won, numbers), g, zero_of(s, g)) : NULL;
 }
@@ -325,7 +325,7 @@ static ht_array *of_winners(ht_scope *s, ht_array *won, ht_array *numbers, ht_ar
 
 static int axis_of(const ht_array *node) { return ((const ht_axis_params *)(const void *)node->params)->axis; }
 
-/* The gradient with the axes of the index in front, and the axis that was taken from behind those before it. */
+/* Scatters the gradient, with the axes of the index moved to the front. */
 bool ht_vjp_take(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const int axis = axis_of(node), n_index = node->in[1]->n_dims;
     int order[HT_MAX_DIMS];
@@ -338,7 +338,7 @@ bool ht_vjp_take(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
         grad_in[0] = ht_scatter(s, zeros_like(s, x), &node->in[1], &axis, 1, updates, HT_SCATTER_ADD);
         return grad_in[0] != NULL;
     }
-    /* No room for one more axis: the index as one. */
+    /* The index is flattened, so that the number of axes stays within HT_MAX_DIMS. */
     ht_array *index = ht_reshape(s, node->in[1], (int64_t[]){-1}, 1);
     int64_t shape[HT_MAX_DIMS];
     shape[0] = ht_array_size(node->in[1]);
@@ -381,7 +381,7 @@ bool ht_vjp_gather(ht_scope *s, const ht_array *node, ht_array *grad, ht_array *
     return grad_in[0] != NULL;
 }
 
-/* What the indices of a scatter name of another array of its shape. */
+/* Slices of another array `a` at the indices of a scatter. */
 static ht_array *gathered(ht_scope *s, const ht_array *node, ht_array *a) {
     const ht_array *updates = node->in[node->n_in - 1];
     int axis[HT_MAX_DIMS],
@@ -403,8 +403,8 @@ static void vjp_set(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
     *of_updates = of_winners(s, gathered(s, node, last), numbers, gathered(s, node, grad));
 }
 
-/* The product of all other factors of a place: of those that are not 0, divided by the factor itself, unless there is a zero
- * beside it. */
+/* Product of all other factors of a position, from the product of its nonzero factors and the number of zeros: 0 when
+ * another factor is 0. */
 static ht_array *other_factors(ht_scope *s, ht_array *x, ht_array *product, ht_array *zeros) {
     ht_array *zero = zero_of(s, x), *one = ht_constant_like(s, x, 1.0), *is_zero = ht_equal(s, x, zero);
     ht_array *others = ht_divide(s, product, ht_where(s, is_zero, one, x));
@@ -445,7 +445,7 @@ bool ht_vjp_scatter(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
     return *of_x && *of_updates;
 }
 
-/* ---- a window ---- */
+/* ---- slices ---- */
 
 bool ht_vjp_slice_update(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_slice_params *p = (const void *)node->params;

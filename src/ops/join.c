@@ -30,7 +30,7 @@ ht_status ht_shape_concatenate(const char *op, ht_array *const *in, int n_in, co
     return HT_OK;
 }
 
-/* The arrays in the dtype in which all of them meet; false when one is missing. Freed by the caller. */
+/* List of the arrays converted to their promoted dtype; the caller frees it. False when one is NULL. */
 static bool promoted(ht_scope *s, ht_array *const *arrays, int n, ht_array ***out) {
     ht_dtype dtype = HT_BOOL;
     *out = NULL;
@@ -102,12 +102,12 @@ bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool 
     return ok;
 }
 
-/* ---- the same elements several times ---- */
+/* ---- repetition ---- */
 
 static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole);
 HT_REPLAY(repeated_again, repeated(s, in[0], a->number[0], a->axis[0], a->number[1]))
 
-/* Axis `axis` `by` times as long: the whole of it again and again, or each element so many times. */
+/* x with an axis `by` times as long: repeated as a whole (tile), or each element repeated. */
 static ht_array *repeated(ht_scope *s, ht_array *x, int64_t by, int axis, bool whole) {
     if (!x || by == 1) return x;
     if (ht_recording())
@@ -140,7 +140,7 @@ ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis) {
     return repeated(s, x, times, at, false);
 }
 
-/* ---- more at the ends, or in another order ---- */
+/* ---- padding and rolling ---- */
 
 /* Elements [begin, end) of one axis. */
 static ht_array *part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t end) {
@@ -151,7 +151,7 @@ static ht_array *part(ht_scope *s, ht_array *x, int axis, int64_t begin, int64_t
     return ht_slice(s, x, start, stop, NULL);
 }
 
-/* What is put before or behind x along an axis: n times its edge, or the value. */
+/* Padding of n elements along an axis: the edge element or the value. */
 static ht_array *padding(ht_scope *s, ht_array *x, int axis, int64_t n, int64_t edge, ht_array *value) {
     int64_t shape[HT_MAX_DIMS];
     memcpy(shape, x->shape, sizeof shape);
@@ -184,7 +184,7 @@ ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array 
     return x;
 }
 
-/* Which element of n stands at place i, of any sign: there and back again, without end. */
+/* Index of the element of n that repeated reflection puts at position i, which may be negative. */
 static int64_t mirrored(int64_t i, int64_t n, bool edge_again) {
     int64_t period = edge_again ? 2 * n : n > 1 ? 2 * (n - 1) : 1, at = (i % period + period) % period;
     return at < n ? at : edge_again ? period - 1 - at : period - at;
@@ -243,7 +243,7 @@ ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis) {
 
 typedef struct split_args {
     int n, axis;
-    int64_t at[]; /* [n], without them for equal parts */
+    int64_t at[]; /* [n]; empty for equal parts */
 } split_args;
 
 static bool split_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {

@@ -1,4 +1,4 @@
-/* Contractions over chosen axes (inner, outer, tensordot, addmm), as views around one matrix product. */
+/* Contractions (inner, outer, tensordot, addmm), as views around one matrix product. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/replay_arguments.h"
@@ -37,7 +37,7 @@ ht_array *ht_outer(ht_scope *s, ht_array *a, ht_array *b) {
     return ht_multiply(s, a, ht_reshape(s, b, (int64_t[]){-1}, 1));
 }
 
-/* x with the axes named last, in that order, and all of either kind as one: [rest, named]. */
+/* x as a matrix [other axes, given axes], each kind merged; the given axes keep the given order. */
 static ht_array *as_matrix(ht_scope *s, ht_array *x, const int *axes, int n, int64_t *rest, int *n_rest) {
     int order[HT_MAX_DIMS], kept = 0;
     bool named[HT_MAX_DIMS] = {false};

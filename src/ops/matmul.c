@@ -1,4 +1,4 @@
-/* Matrix products of arrays with arrays and with packed weights, and rows of those. */
+/* Matrix products of arrays and of packed weights, and embedding lookups. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/gradient.h"
@@ -31,8 +31,8 @@ ht_status ht_shape_matmul(const char *op, ht_array *const *in, int n_in, const v
     return HT_OK;
 }
 
-/* Stretches the leading axes of x to those of `shape`, keeping its last two. */
-static ht_array *stretch_batch(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
+/* Broadcasts the leading axes of x to those of `shape`, keeping its last two. */
+static ht_array *broadcast_batch(ht_scope *s, ht_array *x, const int64_t *shape, int n_dims) {
     int64_t full[HT_MAX_DIMS];
     memcpy(full, shape, sizeof full);
     for (int i = 1; i <= 2; i++) full[n_dims - i] = x->shape[x->n_dims - i];
@@ -41,18 +41,18 @@ static ht_array *stretch_batch(ht_scope *s, ht_array *x, const int64_t *shape, i
     return same ? x : ht_broadcast_to(s, x, full, n_dims);
 }
 
-/* Broadcasts the leading axes as though the matrices were single elements. */
-static void stretch_both(ht_scope *s, ht_array **a, ht_array **b) {
+/* Broadcasts the leading axes of both operands. */
+static void broadcast_both(ht_scope *s, ht_array **a, ht_array **b) {
     ht_array one = **a, other = **b;
     int64_t shape[HT_MAX_DIMS];
     int n_dims;
     for (int i = 1; i <= 2; i++) one.shape[one.n_dims - i] = other.shape[other.n_dims - i] = 1;
     if (!ht_broadcast_shapes(&one, &other, shape, &n_dims)) return;
-    *a = stretch_batch(s, *a, shape, n_dims);
-    *b = stretch_batch(s, *b, shape, n_dims);
+    *a = broadcast_batch(s, *a, shape, n_dims);
+    *b = broadcast_batch(s, *b, shape, n_dims);
 }
 
-/* Operands of one axis are a row on the left, a column on the right; the axis that makes them so is not in the result. */
+/* Product with a vector operand: a row on the left, a column on the right; the added axis is removed from the result. */
 static ht_array *with_vectors(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
     bool row = a->n_dims == 1, column = b->n_dims == 1;
     if (a->n_dims == 0 || b->n_dims == 0)
@@ -78,7 +78,7 @@ ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b) {
         b = ht_astype(s, b, dtype);
         if (!a || !b) return NULL;
     }
-    stretch_both(s, &a, &b);
+    broadcast_both(s, &a, &b);
     const ht_matmul_params p = {transpose_b};
     return ht_apply(s, HT_OP_MATMUL, &p, (ht_array *[]){a, b}, 2);
 }
@@ -123,7 +123,7 @@ ht_status ht_shape_embed(const char *op, ht_array *const *in, int n_in, const vo
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of matrix products: y = a b, or a b^T. */
+/* Reverse rule of y = a b, or y = a b^T. */
 
 bool ht_vjp_matmul(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *a = node->in[0], *b = node->in[1];

@@ -1,4 +1,4 @@
-/* Op table, and the one way a node comes into being. */
+/* Operation table, and ht_apply, which makes all nodes that have a kernel. */
 #include "array/op.h"
 #include "array/replay.h"
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const ht_op_info table[HT_OP_COUNT] = {
-    /* views and leaves have no shape rule: they are shaped where they are made */
+    /* Views and leaves have no shape rule: their constructors set the shape. */
     [HT_OP_RESHAPE] = {.vjp = ht_vjp_reshape},
     [HT_OP_TRANSPOSE] = {.vjp = ht_vjp_transpose},
     [HT_OP_AS_STRIDED] = {.vjp = ht_vjp_window},
@@ -96,15 +96,15 @@ static const ht_op_info table[HT_OP_COUNT] = {
                      .params_bytes = sizeof(ht_drawn_params),
                      .in_place = true,
                      .vjp = ht_vjp_drawn},
-    [HT_OP_SUM] = {.shape = ht_shape_total, .vjp = ht_vjp_sum},
-    [HT_OP_PROD] = {.shape = ht_shape_total, .vjp = ht_vjp_prod},
-    [HT_OP_MEAN] = {.shape = ht_shape_choice, .vjp = ht_vjp_mean},
-    [HT_OP_MAX] = {.shape = ht_shape_choice, .vjp = ht_vjp_extreme},
-    [HT_OP_MIN] = {.shape = ht_shape_choice, .vjp = ht_vjp_extreme},
-    [HT_OP_ARGMAX] = {.shape = ht_shape_place, .vjp = ht_vjp_none},
-    [HT_OP_ARGMIN] = {.shape = ht_shape_place, .vjp = ht_vjp_none},
-    [HT_OP_VAR] = {.shape = ht_shape_choice, .params_bytes = sizeof(ht_var_params), .vjp = ht_vjp_var},
-    [HT_OP_LOGSUMEXP] = {.shape = ht_shape_choice, .vjp = ht_vjp_logsumexp},
+    [HT_OP_SUM] = {.shape = ht_shape_sum, .vjp = ht_vjp_sum},
+    [HT_OP_PROD] = {.shape = ht_shape_sum, .vjp = ht_vjp_prod},
+    [HT_OP_MEAN] = {.shape = ht_shape_extreme, .vjp = ht_vjp_mean},
+    [HT_OP_MAX] = {.shape = ht_shape_extreme, .vjp = ht_vjp_extreme},
+    [HT_OP_MIN] = {.shape = ht_shape_extreme, .vjp = ht_vjp_extreme},
+    [HT_OP_ARGMAX] = {.shape = ht_shape_argextreme, .vjp = ht_vjp_none},
+    [HT_OP_ARGMIN] = {.shape = ht_shape_argextreme, .vjp = ht_vjp_none},
+    [HT_OP_VAR] = {.shape = ht_shape_extreme, .params_bytes = sizeof(ht_var_params), .vjp = ht_vjp_var},
+    [HT_OP_LOGSUMEXP] = {.shape = ht_shape_extreme, .vjp = ht_vjp_logsumexp},
     [HT_OP_SOFTMAX] = {.shape = ht_shape_softmax, .params_bytes = sizeof(ht_along_params), .vjp = ht_vjp_softmax},
     [HT_OP_CUMSUM] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params), .vjp = ht_vjp_cumsum},
     [HT_OP_CUMPROD] = {.shape = ht_shape_scan, .params_bytes = sizeof(ht_scan_params), .vjp = ht_vjp_cumprod},
@@ -195,7 +195,7 @@ const char *ht_op_name(ht_op_id op) {
     return names[op];
 }
 
-/* ---- for other sizes: the shape rule alone says what changes ---- */
+/* ---- recording: replayed nodes get their sizes from the shape rule ---- */
 
 typedef struct apply_args {
     ht_op_id op;

@@ -1,5 +1,5 @@
-/* Random numbers: bits from a key, and the distributions made of them. The order of the steps, and of what is rounded
- * to which dtype, is what makes the numbers those of MLX. */
+/* Random numbers: bits from a key, and distributions derived from them. Bit-identity with MLX depends on the order of
+ * the operations and on the dtype of every intermediate result. */
 #include "array/op.h"
 #include "base/error.h"
 #include "ops/replay_arguments.h"
@@ -60,24 +60,24 @@ static bool is_drawn(ht_scope *s, const char *name, ht_dtype dtype) {
     return false;
 }
 
-typedef struct stretch_args {
+typedef struct broadcast_args {
     const char *name;
     int n_dims;
     int64_t shape[HT_MAX_DIMS];
-} stretch_args;
-static ht_replay_fn stretches_again;
+} broadcast_args;
+static ht_replay_fn check_broadcast_again;
 
-/* x has the shape that was asked for, or less, to be stretched. */
-static bool stretches(ht_scope *s, const char *name, const ht_array *x, const int64_t *shape, int n_dims) {
+/* Checks that x broadcasts to the requested shape. */
+static bool check_broadcast(ht_scope *s, const char *name, const ht_array *x, const int64_t *shape, int n_dims) {
     ht_array want = {.n_dims = n_dims}, both = {.n_dims = 0};
     char tx[HT_SHAPE_TEXT], tw[HT_SHAPE_TEXT];
-    if (!x || n_dims < 0 || n_dims > HT_MAX_DIMS) return x != NULL; /* refused with the bits */
+    if (!x || n_dims < 0 || n_dims > HT_MAX_DIMS) return x != NULL; /* an invalid shape is reported by bits() */
     if (n_dims) memcpy(want.shape, shape, (size_t)n_dims * sizeof *shape);
     if (ht_recording()) {
-        stretch_args a = {.name = name, .n_dims = n_dims};
+        broadcast_args a = {.name = name, .n_dims = n_dims};
         memcpy(a.shape, want.shape, sizeof a.shape);
-        return ht_record_call(s, stretches_again, &a, sizeof a, NULL, (ht_array *[]){(ht_array *)(uintptr_t)x}, 1, NULL,
-                              0);
+        return ht_record_call(s, check_broadcast_again, &a, sizeof a, NULL, (ht_array *[]){(ht_array *)(uintptr_t)x}, 1,
+                              NULL, 0);
     }
     bool ok = ht_broadcast_shapes(x, &want, both.shape, &both.n_dims) && both.n_dims == n_dims;
     for (int i = 0; ok && i < n_dims; i++) ok = both.shape[i] == shape[i];
@@ -87,13 +87,13 @@ static bool stretches(ht_scope *s, const char *name, const ht_array *x, const in
     return ok;
 }
 
-static bool stretches_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
-    const stretch_args *a = args;
+static bool check_broadcast_again(ht_scope *s, const void *args, ht_array *const *in, int n_in, ht_array **out) {
+    const broadcast_args *a = args;
     (void)n_in, (void)out;
-    return stretches(s, a->name, in[0], a->shape, a->n_dims);
+    return check_broadcast(s, a->name, in[0], a->shape, a->n_dims);
 }
 
-/* From 0 to below 1: what f32 rounds up is brought below 1 in the dtype itself. */
+/* Uniform on [0, 1): in f16 and bf16, numbers that round up to 1 become the largest number below 1. */
 static ht_array *unit(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, ht_array *key) {
     ht_array *u = bits(s, HT_F32, shape, n_dims, key);
     if (dtype == HT_F32) return u;
@@ -109,17 +109,17 @@ ht_array *ht_random_uniform(ht_scope *s, ht_array *low, ht_array *high, ht_dtype
     low = low == HT_NONE ? number(s, 0, dtype) : ht_astype(s, low, dtype);
     high = high == HT_NONE ? number(s, 1, dtype) : ht_astype(s, high, dtype);
     ht_array *range = ht_subtract(s, high, low);
-    if (!stretches(s, "uniform", range, shape, n_dims)) return NULL;
+    if (!check_broadcast(s, "uniform", range, shape, n_dims)) return NULL;
     return ht_add(s, ht_multiply(s, range, u), low);
 }
 
-/* A function with the bits that it has in MLX. */
+/* An elementary function, bit-identical to MLX (base/math_drawn.h). */
 static ht_array *drawn(ht_scope *s, ht_drawn_function function, ht_array *x) {
     const ht_drawn_params p = {function};
     return ht_apply(s, HT_OP_DRAWN, &p, &x, 1);
 }
 
-/* Between -1 and 1 without either, in f32. */
+/* Uniform on (-1, 1), f32. */
 static ht_array *open_interval(ht_scope *s, const int64_t *shape, int n_dims, ht_array *key) {
     ht_array *low = number(s, (double)nextafterf(-1.0f, 0.0f), HT_F32);
     return ht_random_uniform(s, low, HT_NONE, HT_F32, shape, n_dims, key);
@@ -128,7 +128,7 @@ static ht_array *open_interval(ht_scope *s, const int64_t *shape, int n_dims, ht
 static ht_array *moved(ht_scope *s, const char *name, ht_array *x, ht_array *loc, const int64_t *shape, int n_dims) {
     if (loc == HT_NONE || !x) return x;
     loc = ht_astype(s, loc, x->dtype);
-    return stretches(s, name, loc, shape, n_dims) ? ht_add(s, loc, x) : NULL;
+    return check_broadcast(s, name, loc, shape, n_dims) ? ht_add(s, loc, x) : NULL;
 }
 
 ht_array *ht_random_normal(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype dtype, const int64_t *shape,
@@ -137,7 +137,7 @@ ht_array *ht_random_normal(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtype
     ht_array *x = ht_astype(s, drawn(s, HT_DRAWN_ERFINV, open_interval(s, shape, n_dims, key)), dtype);
     ht_array *by = number(s, sqrt(2.0), dtype);
     if (scale != HT_NONE) by = ht_multiply(s, by, ht_astype(s, scale, dtype));
-    if (!stretches(s, "normal", by, shape, n_dims)) return NULL;
+    if (!check_broadcast(s, "normal", by, shape, n_dims)) return NULL;
     return moved(s, "normal", ht_multiply(s, by, x), loc, shape, n_dims);
 }
 
@@ -161,7 +161,7 @@ ht_array *ht_random_laplace(ht_scope *s, ht_array *loc, ht_array *scale, ht_dtyp
     x = ht_astype(s, x, dtype);
     if (scale != HT_NONE) {
         scale = ht_astype(s, scale, dtype);
-        if (!stretches(s, "laplace", scale, shape, n_dims)) return NULL;
+        if (!check_broadcast(s, "laplace", scale, shape, n_dims)) return NULL;
         x = ht_multiply(s, scale, x);
     }
     return moved(s, "laplace", x, loc, shape, n_dims);
@@ -174,19 +174,19 @@ ht_array *ht_random_gumbel(ht_scope *s, ht_dtype dtype, const int64_t *shape, in
 
 /* ---- integers ---- */
 
-/* MLX draws integers as floor(low + u * (high - low)) in f32, of which no more than some of the integers are left where they
- * are large, or far from 0 for how many there are. Up to these bounds each is drawn, and none is one in a hundred likelier
- * than another: the numbers are MLX's there. */
+/* Bounds of MLX's method for integers, floor(low + u * (high - low)) in f32. Beyond them rounding makes some integers
+ * impossible. Within them every integer occurs, and probabilities differ by less than 1 %: there the numbers are MLX's. */
 enum { MOST_IN_F32 = 1 << 17, MOST_FOR_ONE = 128 };
 
-__extension__ typedef __int128 bound; /* any bound of 64 bits, with or without a sign */
+__extension__ typedef __int128 bound; /* any signed or unsigned 64-bit bound */
 
+/* True when MLX's method is nearly uniform for [low, high), or the range is empty. */
 static bool is_even_in_f32(bound low, bound high) {
     const bound most = high > -low ? high : -low;
     return high <= low || (most <= MOST_IN_F32 && most <= MOST_FOR_ONE * (high - low));
 }
 
-/* The value of a bound that is one number and in memory; false of others. */
+/* Reads a bound that is one evaluated integer; false for other arrays. */
 static bool known_bound(ht_scope *s, ht_array *x, bound *out) {
     union {
         int32_t i32;
@@ -201,8 +201,8 @@ static bool known_bound(ht_scope *s, ht_array *x, bound *out) {
     return true;
 }
 
-/* The same of arrays: bool. Whether a range is empty is seen by its size modulo 2^64 as a signed number, unless it is so large
- * that f64 sees it. */
+/* is_even_in_f32 of arrays, bool. A range is empty when its size modulo 2^64, as a signed number, is not positive; f64
+ * arithmetic decides for sizes beyond 2^62. */
 static ht_array *even_in_f32(ht_scope *s, ht_array *low, ht_array *high, ht_array *size) {
     ht_array *far = ht_subtract(s, ht_astype(s, high, HT_F64), ht_astype(s, low, HT_F64));
     ht_array *some = ht_greater(s, ht_astype(s, size, HT_I64), number(s, 0, HT_I64));
@@ -214,7 +214,7 @@ static ht_array *even_in_f32(ht_scope *s, ht_array *low, ht_array *high, ht_arra
     return ht_logical_or(s, near, ht_logical_not(s, some));
 }
 
-/* MLX's way, of which rounding up to `high` is taken back. */
+/* MLX's method; results rounded up to `high` become high - 1. */
 static ht_array *integers_of_f32(ht_scope *s, ht_array *low, ht_array *high, const int64_t *shape, int n_dims,
                                  ht_array *key) {
     low = ht_astype(s, low, HT_F32);
@@ -223,7 +223,7 @@ static ht_array *integers_of_f32(ht_scope *s, ht_array *low, ht_array *high, con
     return ht_minimum(s, x, ht_maximum(s, low, ht_subtract(s, high, number(s, 1, HT_F32))));
 }
 
-/* floor((word * size + rest) / 2^32) of u64, without a product of more than 64 bits; `rest` may be NULL for 0. */
+/* floor((word * size + rest) / 2^32) in u64 arithmetic, word < 2^32; `rest` NULL: 0. */
 static ht_array *scaled(ht_scope *s, ht_array *word, ht_array *size, ht_array *rest) {
     ht_array *shift = number(s, 32, HT_U64), *mask = number(s, 0xFFFFFFFF, HT_U64);
     ht_array *x = ht_multiply(s, word, ht_bitwise_and(s, size, mask));
@@ -236,8 +236,8 @@ static ht_array *words(ht_scope *s, const int64_t *shape, int n_dims, ht_array *
     return ht_astype(s, bits(s, HT_U32, shape, n_dims, key), HT_U64);
 }
 
-/* u64: low + a fraction of 96 bits times the size, rounded down, modulo 2^64. What integers differ in likelihood by is below
- * 2^-32. The first word of the fraction is what MLX makes u of. */
+/* Uniform integers, u64: floor(low + u * size) modulo 2^64 with a 96-bit fraction u, so that probabilities differ by
+ * less than 2^-32, relatively. The first word of u is the word from which MLX makes its u. */
 static ht_array *integers_of_bits(ht_scope *s, ht_array *low, ht_array *size, const int64_t *shape, int n_dims,
                                   ht_array *key) {
     ht_array *more = ht_random_split(s, key, 2), *x = NULL;
@@ -250,7 +250,7 @@ static ht_array *integers_of_bits(ht_scope *s, ht_array *low, ht_array *size, co
     return ht_add(s, low, x);
 }
 
-/* u64, modulo 2^64. */
+/* x as u64, modulo 2^64. */
 static ht_array *modulo(ht_scope *s, ht_array *x) {
     return ht_astype(s, x && ht_dtype_is_float(x->dtype) ? ht_astype(s, x, HT_I64) : x, HT_U64);
 }
@@ -272,7 +272,7 @@ ht_array *ht_random_randint(ht_scope *s, ht_array *low, ht_array *high, ht_dtype
         if (known || !from_f32) return from_f32;
     }
     ht_array *first = modulo(s, low), *size = ht_subtract(s, modulo(s, high), first);
-    if (!stretches(s, "randint", size, shape, n_dims)) return NULL;
+    if (!check_broadcast(s, "randint", size, shape, n_dims)) return NULL;
     from_bits = ht_astype(s, integers_of_bits(s, first, size, shape, n_dims, key), dtype);
     return known ? from_bits : ht_where(s, even_in_f32(s, low, high, size), from_f32, from_bits);
 }
@@ -283,11 +283,11 @@ ht_array *ht_random_bernoulli(ht_scope *s, ht_array *p, const int64_t *shape, in
     if (p && !ht_dtype_is_float(p->dtype))
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "bernoulli: probabilities are %s, expected floating point",
                              ht_dtype_name(p->dtype));
-    if (!stretches(s, "bernoulli", p, shape, n_dims)) return NULL;
+    if (!check_broadcast(s, "bernoulli", p, shape, n_dims)) return NULL;
     return ht_less(s, bits(s, HT_F32, shape, n_dims, key), p);
 }
 
-/* How many elements of `x` f32 [n], in order, are not above those of v: from the left, in steps that halve. */
+/* Number of elements of sorted x f32 [n] that are <= each element of v, by binary search. */
 static ht_array *count_below(ht_scope *s, ht_array *x, ht_array *v) {
     if (!x || !v) return NULL;
     const int64_t n = x->shape[0];
@@ -304,7 +304,7 @@ static ht_array *count_below(ht_scope *s, ht_array *x, ht_array *v) {
     return found;
 }
 
-/* From one distribution: where its sums up to each place pass a number between 0 and the whole. */
+/* Samples of one distribution: inverse of its cumulative sums at uniform random numbers. */
 static ht_array *drawn_from_one(ht_scope *s, ht_array *logits, const int64_t *shape, int n_dims, ht_array *key) {
     const int64_t n = ht_array_size(logits);
     ht_array *x = ht_astype(s, ht_reshape(s, logits, &n, 1), HT_F32);
@@ -318,12 +318,12 @@ static ht_array *drawn_from_one(ht_scope *s, ht_array *logits, const int64_t *sh
 HT_REPLAY(categorical_again, ht_random_categorical(s, in[0], a->axis[0], a->size, a->n_axes, in[1]))
 HT_REPLAY(permutation_again, ht_random_permutation(s, in[0], a->axis[0], in[1]))
 
-/* From many: the largest of the logits, each with noise of its own. */
+/* Samples of several distributions by the Gumbel-max trick: argmax of logits plus Gumbel noise. */
 ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const int64_t *shape, int n_dims,
                                 ht_array *key) {
     int at;
     if (!logits || !ht_find_axis(s, "categorical", logits, axis, &at)) return NULL;
-    const int behind = logits->n_dims - 1 - at; /* axes of the result behind that of the logits */
+    const int behind = logits->n_dims - 1 - at; /* axes of the logits after the sampled one */
     if (n_dims < behind || n_dims >= HT_MAX_DIMS)
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "categorical: a result of %d dimensions, expected %d to %d", n_dims,
                              behind, HT_MAX_DIMS - 1);
@@ -337,7 +337,7 @@ ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const i
     int64_t wide[HT_MAX_DIMS];
     const int along = n_dims - behind;
     for (int i = 0; i <= n_dims; i++) wide[i] = i == along ? logits->shape[at] : shape[i - (i > along)];
-    if (!stretches(s, "categorical", logits, wide, n_dims + 1)) return NULL;
+    if (!check_broadcast(s, "categorical", logits, wide, n_dims + 1)) return NULL;
     ht_array *noise = ht_random_gumbel(s, HT_F32, wide, n_dims + 1, key);
     return ht_argmax(s, ht_add(s, noise, logits), &along, false);
 }

@@ -1,5 +1,5 @@
-/* Reductions and scans. Reductions work along the last axis: other axes are moved there first, as a view. Softmax and scans
- * work along any: what they make lies as its operand does. */
+/* Reductions, softmax and scans. Reduction kernels work along the last axis: other axes are moved there by a view.
+ * Softmax and scans work along any axis. */
 #include "array/op.h"
 #include "base/error.h"
 #include "base/total.h"
@@ -25,20 +25,20 @@ static ht_status without_last(const char *op, const ht_array *x, bool needs_valu
     return HT_OK;
 }
 
-ht_status ht_shape_total(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                         ht_error *err) {
+ht_status ht_shape_sum(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                       ht_error *err) {
     (void)n_in, (void)params;
     return without_last(op, in[0], false, ht_total_of(in[0]->dtype), out, err);
 }
 
-ht_status ht_shape_choice(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                          ht_error *err) {
+ht_status ht_shape_extreme(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                           ht_error *err) {
     (void)n_in, (void)params;
     return without_last(op, in[0], true, in[0]->dtype, out, err);
 }
 
-ht_status ht_shape_place(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
-                         ht_error *err) {
+ht_status ht_shape_argextreme(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                              ht_error *err) {
     (void)n_in, (void)params;
     return without_last(op, in[0], true, HT_U32, out, err);
 }
@@ -55,7 +55,7 @@ ht_status ht_shape_scan(const char *op, ht_array *const *in, int n_in, const voi
     return ht_shape_same(op, in, n_in, params, out, err);
 }
 
-/* ---- which axes ---- */
+/* ---- axes ---- */
 
 typedef struct axes {
     bool is_reduced[HT_MAX_DIMS];
@@ -81,7 +81,7 @@ static bool is_of_something(ht_op_id op) {
     return op == HT_OP_MAX || op == HT_OP_MIN || op == HT_OP_ARGMAX || op == HT_OP_ARGMIN || op == HT_OP_LOGSUMEXP;
 }
 
-/* Whether there are elements to reduce. Said here, where the axes are those of whoever called. */
+/* Fails when a reduced axis has no elements; checked here, where axes are still numbered as by the caller. */
 static bool has_elements(ht_scope *s, ht_op_id op, const ht_array *x, const int *axis, const axes *a) {
     char text[HT_SHAPE_TEXT];
     for (int i = 0; i < a->n; i++) {
@@ -100,7 +100,7 @@ static bool has_elements(ht_scope *s, ht_op_id op, const ht_array *x, const int 
 
 static bool already_last(const ht_array *x, const axes *a) { return a->n == 1 && a->is_reduced[x->n_dims - 1]; }
 
-/* x with the reduced axes as one, behind the others. */
+/* x with the reduced axes merged into a last axis. */
 static ht_array *moved(ht_scope *s, ht_array *x, const axes *a) {
     if (x->n_dims && already_last(x, a)) return x;
     int order[HT_MAX_DIMS], n = 0, kept;
@@ -120,7 +120,7 @@ static ht_array *moved(ht_scope *s, ht_array *x, const axes *a) {
     return ht_reshape(s, x, shape, kept + 1);
 }
 
-/* The reduced axes put back, of length 1. */
+/* With `keepdims`, y with the reduced axes restored with length 1. */
 static ht_array *with_axes(ht_scope *s, ht_array *y, const axes *a, bool keepdims) {
     for (int i = 0; keepdims && y && i < HT_MAX_DIMS; i++)
         if (a->is_reduced[i]) y = ht_expand_dims(s, y, i);
@@ -131,7 +131,7 @@ static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, cons
 HT_REPLAY(reduce_again,
           reduce_by(s, (ht_op_id)a->number[0], (int)a->number[2], in[0], HT_AXES(a), a->n_axes, a->number[1]))
 
-/* `ddof` is a parameter of VAR. */
+/* Applies a reduction; `ddof` is for VAR only. */
 static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, const int *axis, int n_axes,
                            bool keepdims) {
     const ht_var_params p = {ddof};
@@ -143,7 +143,7 @@ static ht_array *reduce_by(ht_scope *s, ht_op_id op, int ddof, ht_array *x, cons
     if (!x || !find_axes(s, op, x, axis, n_axes, &a)) return NULL;
     if (is_of_something(op) && !has_elements(s, op, x, axis, &a)) return NULL;
     if (axis && n_axes == 0 &&
-        op == HT_OP_VAR) { /* each element is all there is; x may have no room for one more axis */
+        op == HT_OP_VAR) { /* groups of one element; reshaped to two axes, as x may have HT_MAX_DIMS already */
         ht_array *alone = ht_reshape(s, x, (int64_t[]){ht_array_size(x), 1}, 2);
         return ht_reshape(s, ht_apply(s, op, &p, &alone, 1), x->shape, x->n_dims);
     }
@@ -180,7 +180,7 @@ REDUCTION(ht_logsumexp, LOGSUMEXP, for_floating(s, x))
 static ht_array *truth(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims);
 HT_REPLAY(truth_again, truth(s, (ht_op_id)a->number[0], in[0], HT_AXES(a), a->n_axes, a->number[1]))
 
-/* True where every element, or some element, is not 0: of none, every one is. */
+/* all and any, as minimum or maximum of bools; all of no elements is true. */
 static ht_array *truth(ht_scope *s, ht_op_id op, ht_array *x, const int *axis, int n_axes, bool keepdims) {
     axes a;
     if (x && ht_recording()) {
@@ -224,9 +224,9 @@ ht_array *ht_std(ht_scope *s, ht_array *x, const int *axis, int n_axes, bool kee
     return ht_sqrt(s, ht_var(s, x, axis, n_axes, keepdims, ddof));
 }
 
-/* ---- along one axis, of the same shape ---- */
+/* ---- softmax and scans ---- */
 
-/* x with `axis` last, and back: its own inverse. */
+/* x with `axis` and the last axis exchanged. */
 static ht_array *swapped(ht_scope *s, ht_array *x, int axis) {
     int order[HT_MAX_DIMS], last = x ? x->n_dims - 1 : 0;
     if (!x || axis == last) return x;
@@ -285,9 +285,9 @@ ht_array *ht_recurrence(ht_scope *s, ht_array *x, ht_array *d, bool reverse) {
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of reductions and scans, which are along the last axis. */
+/* Reduced axes are last in the nodes. */
 
-/* g [...] for every element of x [..., n]. */
+/* g [...] broadcast to x [..., n]. */
 static ht_array *to_all(ht_scope *s, const ht_array *x, ht_array *g) {
     return ht_broadcast_to(s, ht_expand_dims(s, g, -1), x->shape, x->n_dims);
 }
@@ -303,7 +303,7 @@ bool ht_vjp_mean(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     return grad_in[0] != NULL;
 }
 
-/* The product of all other elements: of those before and of those behind. */
+/* Gradient: the product of all other elements, as exclusive scans from both ends. */
 bool ht_vjp_prod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0];
     ht_array *others = ht_multiply(s, ht_cumprod(s, x, -1, false, false), ht_cumprod(s, x, -1, true, false));
@@ -311,7 +311,7 @@ bool ht_vjp_prod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     return grad_in[0] != NULL;
 }
 
-/* MAX and MIN: the elements that are the result share the gradient. */
+/* MAX and MIN: all elements equal to the result share its gradient equally. */
 bool ht_vjp_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0];
     ht_array *is_it = ht_astype(s, ht_equal(s, x, to_all(s, x, ht_node_output(node))), x->dtype);
@@ -320,7 +320,7 @@ bool ht_vjp_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
     return grad_in[0] != NULL;
 }
 
-/* With n - ddof in the place of n; the mean of the distances is 0. */
+/* Derivative: 2 (x - mean) / (n - ddof); the term of the mean vanishes, as the deviations sum to 0. */
 bool ht_vjp_var(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0];
     const double n = (double)x->shape[x->n_dims - 1];
@@ -331,7 +331,7 @@ bool ht_vjp_var(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **gr
     return grad_in[0] != NULL;
 }
 
-/* An element that is all of the sum, which may be infinite, has all of the gradient. */
+/* Derivative: e^(x - y), taken as 1 where x equals y, also when both are infinite. */
 bool ht_vjp_logsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *x = node->in[0], *y = to_all(s, x, ht_node_output(node));
     ht_array *share = ht_where(s, ht_equal(s, x, y), ht_constant_like(s, x, 1.0), ht_exp(s, ht_subtract(s, x, y)));
@@ -357,8 +357,8 @@ bool ht_vjp_cumsum(ht_scope *s, const ht_array *node, ht_array *grad, ht_array *
     return grad_in[0] != NULL;
 }
 
-/* Every y_i that x_j is in, without x_j: where x_j is not 0, y_i / x_j, which is 0 behind any zero. At the first zero, the
- * products that leave it out; at later ones nothing. */
+/* Derivative of y_i with respect to x_j: the product without x_j. For x_j != 0 it is y_i / x_j; at the first zero it is
+ * the scan with that zero replaced by 1; at later zeros it is 0. */
 bool ht_vjp_cumprod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_scan_params *p = scan_of(node);
     const int axis = axis_of(node);
@@ -374,7 +374,7 @@ bool ht_vjp_cumprod(ht_scope *s, const ht_array *node, ht_array *grad, ht_array 
     return grad_in[0] != NULL;
 }
 
-/* The element behind each one along an axis counted from the end, or before it; a zero at the end. */
+/* Next (`to_the_right`) or previous element along an axis, which is negative; 0 at the end. */
 static ht_array *neighbour(ht_scope *s, ht_array *x, int axis, bool to_the_right) {
     if (!x) return NULL;
     const int at = x->n_dims + axis;
@@ -389,7 +389,7 @@ static ht_array *neighbour(ht_scope *s, ht_array *x, int axis, bool to_the_right
     return ht_concatenate(s, (ht_array *[]){to_the_right ? rest : edge, to_the_right ? edge : rest}, 2, at);
 }
 
-/* A recurrence is one along the last axis. */
+/* ht_recurrence along any axis. */
 static ht_array *recurrence(ht_scope *s, ht_array *x, ht_array *d, int axis, bool reverse) {
     if (axis == -1) return ht_recurrence(s, x, d, reverse);
     ht_array *y = ht_recurrence(s, ht_swapaxes(s, x, axis, -1), ht_swapaxes(s, d, axis, -1), reverse);
@@ -398,15 +398,16 @@ static ht_array *recurrence(ht_scope *s, ht_array *x, ht_array *d, int axis, boo
 
 typedef ht_array *scan_fn(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
 
-/* A scan that leaves out the place itself shows what the whole one has one place before: so goes its gradient. */
+/* Expresses a scan by the inclusive one: an exclusive result is the inclusive result shifted by one, and so is its
+ * gradient. */
 static void as_inclusive(ht_scope *s, const ht_array *node, scan_fn *again, ht_array **y, ht_array **grad) {
     const ht_scan_params *p = scan_of(node);
     *y = p->inclusive ? ht_node_output(node) : again(s, node->in[0], axis_of(node), p->reverse, true);
     if (!p->inclusive) *grad = neighbour(s, *grad, axis_of(node), !p->reverse);
 }
 
-/* The gradient of a place goes to the latest element that set what is there: sums of runs, found from their far ends, stop
- * where the next place begins another run, and belong to where they began. */
+/* Running maximum and minimum: the gradient of a run of equal results goes to the element that began the run. Runs are
+ * summed from their ends by a recurrence. */
 bool ht_vjp_running_extreme(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = scan_of(node)->reverse;
     const int axis = axis_of(node);
@@ -419,8 +420,8 @@ bool ht_vjp_running_extreme(ht_scope *s, const ht_array *node, ht_array *grad, h
     return grad_in[0] != NULL;
 }
 
-/* sum_i g_i e^(x_j - y_i) over the places i that x_j is in. As a recurrence no exponent is positive: s_j = g_j +
- * e^(y_j - y_k) s_k with the next place k, times e^(x_j - y_j). Where both are infinite nothing is passed on. */
+/* Gradient of x_j: sum of g_i e^(x_j - y_i) over all i >= j. A recurrence keeps exponents from being positive:
+ * s_j = g_j + e^(y_j - y_(j+1)) s_(j+1), times e^(x_j - y_j). Equal infinities contribute 0. */
 bool ht_vjp_logcumsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const bool reverse = scan_of(node)->reverse;
     const int axis = axis_of(node);
@@ -430,7 +431,7 @@ bool ht_vjp_logcumsumexp(ht_scope *s, const ht_array *node, ht_array *grad, ht_a
     ht_array *down =
         ht_nan_to_num(s, ht_subtract(s, y, neighbour(s, y, axis, !reverse)), -infinity, infinity, -infinity);
     ht_array *edge =
-        down ? ht_constant_like(s, down, 0.0) : NULL; /* the last step leads nowhere: any finite one does */
+        down ? ht_constant_like(s, down, 0.0) : NULL; /* the factor of the last element is unused, but must be finite */
     ht_array *sums = recurrence(s, grad, ht_exp(s, ht_minimum(s, down, edge)), axis, !reverse);
     ht_array *share = ht_exp(s, ht_nan_to_num(s, ht_subtract(s, x, y), -infinity, infinity, -infinity));
     grad_in[0] = ht_multiply(s, sums, share);

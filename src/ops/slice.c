@@ -1,4 +1,4 @@
-/* Strided slices, with a step on each axis: viewed, and updated. */
+/* Strided slices: views and updates. */
 #include "array/op.h"
 #include "array/replay.h"
 #include "base/checked.h"
@@ -21,12 +21,12 @@ static void open_bounds(const ht_array *x, const int64_t *start, const int64_t *
     }
 }
 
-/* ---- for other sizes ---- */
+/* ---- recording ---- */
 
 typedef struct slice_args {
     bounds b;
     int64_t size[HT_MAX_DIMS]; /* of the traced array */
-    bool fits;                 /* ht_slice_range */
+    bool fits;                 /* the call was ht_slice_range: bounds are clamped */
 } slice_args;
 
 static slice_args args_of(const ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
@@ -40,7 +40,7 @@ static slice_args args_of(const ht_array *x, const int64_t *start, const int64_t
     return a;
 }
 
-/* A number that was the end of an axis may have meant the number or the end. */
+/* Fails for a bound that was the end of a resized axis in the trace: it is ambiguous. */
 static bool check_ends(ht_scope *s, const char *op, const slice_args *a, const ht_array *x) {
     for (int i = 0; i < x->n_dims; i++) {
         const int64_t n = a->size[i];
@@ -73,7 +73,7 @@ static bool update_again(ht_scope *s, const void *args, ht_array *const *in, int
     return out[0] != NULL;
 }
 
-/* ---- looked at ---- */
+/* ---- views ---- */
 
 ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step) {
     bounds b;
@@ -100,12 +100,13 @@ ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t
         p->step[i] = by;
         v->shape[i] = by > 0 ? ht_ceil_div_i64(distance, by) : ht_ceil_div_i64(-distance, -by);
         if (v->shape[i] > 0) v->offset += b.start[i] * x->stride[i];
-        v->stride[i] = v->shape[i] > 1 ? x->stride[i] * by : x->stride[i]; /* a step may be any number then */
+        v->stride[i] =
+            v->shape[i] > 1 ? x->stride[i] * by : x->stride[i]; /* the step of one element may be any number */
     }
     return v;
 }
 
-/* A bound of an axis of n elements as Python reads it, between the lowest and the highest one possible. */
+/* Bound of an axis of n elements as Python reads it, clamped to [lowest, highest]. */
 static int64_t moved_within(int64_t bound, int64_t n, int64_t lowest, int64_t highest) {
     if (bound < 0) bound += n;
     return bound < lowest ? lowest : bound > highest ? highest : bound;
@@ -134,7 +135,7 @@ ht_array *ht_slice_range(ht_scope *s, ht_array *x, const int64_t *start, const i
     return ht_slice(s, x, b.start, b.stop, b.step);
 }
 
-/* ---- replaced ---- */
+/* ---- updates ---- */
 
 ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int64_t *start, const int64_t *stop,
                           const int64_t *step) {
@@ -145,7 +146,7 @@ ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int6
         return ht_record_one(s, update_again, &a, sizeof a, (ht_array *[]){x, update}, 2);
     }
     open_bounds(x, start, stop, step, &b);
-    ht_array *window = ht_slice(s, x, b.start, b.stop, b.step); /* says where it lies, and checks it */
+    ht_array *window = ht_slice(s, x, b.start, b.stop, b.step); /* checks the bounds and gives the shape */
     if (!window) return NULL;
     ht_slice_params p = {{0}, {0}};
     for (int i = 0; i < x->n_dims; i++) {
@@ -153,7 +154,7 @@ ht_array *ht_slice_update(ht_scope *s, ht_array *x, ht_array *update, const int6
         p.step[i] = b.step[i];
     }
     update = ht_broadcast_to(s, ht_astype(s, update, x->dtype), window->shape, window->n_dims);
-    ht_scope_drop(s, window); /* it would hold x, whose memory may be wanted */
+    ht_scope_drop(s, window); /* a reference to x would prevent its donation */
     return ht_apply(s, HT_OP_SLICE_UPDATE, &p, (ht_array *[]){x, update}, 2);
 }
 

@@ -86,7 +86,7 @@ ht_array *ht_topk(ht_scope *s, ht_array *x, int64_t k, int axis) {
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of sorting: each gradient goes back to the place its element came from. */
+/* The gradient of a sorted element goes to its original position. */
 
 static bool put_back(ht_scope *s, const ht_array *node, ht_array *places, ht_array *grad, ht_array **grad_in) {
     ht_array *zeros = ht_zeros(s, node->dtype, node->shape, node->n_dims);
@@ -98,7 +98,7 @@ bool ht_vjp_sort(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
     return put_back(s, node, ht_argsort(s, node->in[0], -1), grad, grad_in);
 }
 
-/* In order, what was parted and what it was made of are the same. */
+/* Operand and result are permutations of each other, so their sorted orders match the elements. */
 bool ht_vjp_partition(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *ordered = ht_take_along_axis(s, grad, ht_argsort(s, ht_node_output(node), -1), -1);
     return put_back(s, node, ht_argsort(s, node->in[0], -1), ordered, grad_in);

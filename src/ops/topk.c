@@ -1,4 +1,4 @@
-/* Top-k along the last axis, and mixture-of-experts products with the chosen matrices alone. */
+/* Top-k along the last axis, and mixture-of-experts products with the selected experts. */
 #include "array/op.h"
 #include "base/error.h"
 

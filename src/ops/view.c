@@ -1,4 +1,4 @@
-/* Views: other shapes and strides on an array's storage, without moving data. */
+/* Views: new shapes and strides on an array's storage. */
 #include "array/op.h"
 #include "array/replay.h"
 #include "base/checked.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- for other sizes ---- */
+/* ---- recording ---- */
 
 typedef enum view_kind { RESHAPED, STRETCHED, STRIDED, TRANSPOSED, WIDENED, SQUEEZED, RETYPED } view_kind;
 
@@ -41,7 +41,7 @@ static ht_array *record_view(ht_scope *s, view_args a, ht_array *x, const int64_
     return ht_record_one(s, view_again, &a, sizeof a, &x, 1);
 }
 
-/* Replaces the one axis of size -1, and checks that the sizes match. */
+/* Infers the size given as -1, and checks the number of elements. */
 static bool complete_shape(ht_scope *s, const ht_array *x, const int64_t *shape, int n_dims, int64_t *full) {
     char from[HT_SHAPE_TEXT], to[HT_SHAPE_TEXT];
     int open = -1;
@@ -65,8 +65,8 @@ static bool complete_shape(ht_scope *s, const ht_array *x, const int64_t *shape,
     return ok;
 }
 
-/* Strides of `shape` on x's elements: axes of x that are contiguous to each other form runs, and every run must be a
- * product of consecutive new axes. False when the elements would have to move. */
+/* Strides of a reshape without copying: mutually contiguous axes of x are merged into runs, and every run must be a
+ * product of consecutive new axes. False when a copy is needed. */
 static bool strides_for(const ht_array *x, const int64_t *shape, int n_dims, int64_t *stride) {
     int64_t old_shape[HT_MAX_DIMS], old_stride[HT_MAX_DIMS];
     int n_old = 0;
@@ -241,7 +241,7 @@ ht_array *ht_squeeze(ht_scope *s, ht_array *x, int axis) {
     return v;
 }
 
-/* ---- the same bytes ---- */
+/* ---- reinterpretation ---- */
 
 ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype) {
     if (!x) return NULL;
@@ -269,7 +269,7 @@ ht_array *ht_view_as(ht_scope *s, ht_array *x, ht_dtype dtype) {
     return v;
 }
 
-/* ---- what a window has seen, put back ---- */
+/* ---- adjoint of AS_STRIDED ---- */
 
 ht_status ht_shape_strided_add(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
                                ht_error *err) {
@@ -291,7 +291,7 @@ ht_array *ht_strided_add(ht_scope *s, ht_array *x, const int64_t *shape, int n_d
 
 /* ---- reverse rules ---- */
 
-/* Reverse rules of views and joins: permutations are undone, broadcasts are summed. */
+/* Reverse rules of views and concatenation: permutations are inverted, broadcasts are summed. */
 
 bool ht_vjp_reshape(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     grad_in[0] = ht_reshape(s, grad, node->in[0]->shape, node->in[0]->n_dims);
@@ -316,7 +316,7 @@ bool ht_vjp_broadcast(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
     return grad_in[0] != NULL;
 }
 
-/* ---- windows ---- */
+/* ---- strided windows ---- */
 
 static void row_major(const ht_array *x, int64_t *stride) {
     int64_t step = 1;
@@ -349,7 +349,7 @@ bool ht_vjp_slice(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **
     return put_back(s, x, grad, stride, offset, grad_in);
 }
 
-/* The node was made from a slice of x (ops/axes.c), whose rule follows. */
+/* Rule of a diagonal; its slice (ops/axes.c) is a node with a rule of its own. */
 bool ht_vjp_diagonal(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     const ht_diagonal_params *p = (const void *)node->params;
     const ht_array *x = node->in[0];
