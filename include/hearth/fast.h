@@ -10,11 +10,11 @@
 extern "C" {
 #endif
 
-/* RMSNorm (Zhang and Sennrich, 2019) over the last axis of x [..., n]: x / sqrt(mean(x^2) + eps) * (weight_offset + weight).
- * weight [n] or HT_NONE; weight_offset is 1 for checkpoints that store weight - 1 (Gemma), else 0. */
+/* RMSNorm (Zhang and Sennrich, 2019) over the last axis of x [..., n]: x / sqrt(mean(x^2) + eps) * (weight_offset +
+ * weight). weight [n] or HT_NONE; weight_offset is 1 for checkpoints that store weight - 1 (Gemma), else 0. */
 HT_API ht_array *ht_rms_norm(ht_scope *s, ht_array *x, ht_array *weight, float eps, float weight_offset);
-/* LayerNorm (Ba et al., 2016) over the last axis of x [..., n]: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias. weight [n]
- * and bias [n] may be HT_NONE. */
+/* LayerNorm (Ba et al., 2016) over the last axis of x [..., n]: (x - mean(x)) / sqrt(var(x) + eps) * weight + bias.
+ * weight [n] and bias [n] may be HT_NONE. */
 HT_API ht_array *ht_layer_norm(ht_scope *s, ht_array *x, ht_array *weight, ht_array *bias, float eps);
 
 typedef struct ht_rope_config {
@@ -28,7 +28,8 @@ typedef struct ht_rope_config {
 /* Rotary position embedding (Su et al., RoFormer, 2021) of x [..., heads, head_dim] at positions `pos` i32 [...]: pair i is
  * rotated by the angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; freq_factors f32 [dims / 2] or HT_NONE. */
 HT_API ht_array *ht_rope(ht_scope *s, ht_array *x, ht_array *pos, ht_array *freq_factors, const ht_rope_config *how);
-/* ht_rope of x [batch, ..., rows, head_dim], row t being at position offset + t; `offset` is an integer scalar or [batch]. */
+/* ht_rope of x [batch, ..., rows, head_dim], row t being at position offset + t; `offset` is an integer scalar or
+ * [batch]. */
 HT_API ht_array *ht_rope_rows(ht_scope *s, ht_array *x, ht_array *offset, ht_array *freq_factors,
                               const ht_rope_config *how);
 

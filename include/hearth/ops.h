@@ -1,8 +1,9 @@
 /* Operations on arrays: creation, views, elementwise functions, reductions, scans and matrix products. Every operation
  * returns a new lazy array that belongs to the scope `s`, or NULL after recording an error in the scope (array.h).
  *
- * Shapes are written [a, b]; `...` stands for any number of leading axes. A negative axis counts from the last one. Names and
- * result dtypes are MLX's where MLX has the operation. Operations on f16 and bf16 compute in f32 and round the result. */
+ * Shapes are written [a, b]; `...` stands for any number of leading axes. A negative axis counts from the last one.
+ * Names and result dtypes are MLX's where MLX has the operation. Operations on f16 and bf16 compute in f32 and round
+ * the result. */
 #ifndef HEARTH_OPS_H
 #define HEARTH_OPS_H
 
@@ -26,8 +27,8 @@ HT_API ht_array *ht_full_like(ht_scope *s, ht_array *x, double value, ht_dtype d
 HT_API ht_array *ht_zeros_like(ht_scope *s, ht_array *x);
 /* Ones of the shape and dtype of x. */
 HT_API ht_array *ht_ones_like(ht_scope *s, ht_array *x);
-/* Scalar: the product of the sizes of the axes axis[0 .. n_axes) of x; NULL means all axes. Being an array, the number follows
- * the argument sizes of a shapeless compiled function (transform.h). */
+/* Scalar: the product of the sizes of the axes axis[0 .. n_axes) of x; NULL means all axes. Being an array, the number
+ * follows the argument sizes of a shapeless compiled function (transform.h). */
 HT_API ht_array *ht_number_of_elements(ht_scope *s, ht_array *x, const int *axis, int n_axes, ht_dtype dtype);
 /* Values start, start + step, ... up to, but without, stop. */
 HT_API ht_array *ht_arange(ht_scope *s, double start, double stop, double step, ht_dtype dtype);
@@ -56,13 +57,13 @@ HT_API ht_array *ht_reshape(ht_scope *s, ht_array *x, const int64_t *shape, int 
 HT_API ht_array *ht_reshape_like(ht_scope *s, ht_array *x, ht_array *like);
 /* Permuted axes: axis i of the result is axis axes[i] of x. NULL reverses the order of the axes. */
 HT_API ht_array *ht_transpose(ht_scope *s, ht_array *x, const int *axes);
-/* Strided window on x: element (i, j, ...) is element offset + i * stride[0] + j * stride[1] + ... of x in row-major order. x
- * is made contiguous first. */
+/* Strided window on x: element (i, j, ...) is element offset + i * stride[0] + j * stride[1] + ... of x in row-major
+ * order. x is made contiguous first. */
 HT_API ht_array *ht_as_strided(ht_scope *s, ht_array *x, const int64_t *shape, const int64_t *stride, int n_dims,
                                int64_t offset);
-/* Slice of every axis i: indices start[i], start[i] + step[i], ... before stop[i]. `step` may be NULL (all 1); with a negative
- * step the indices fall from start[i] and end above stop[i]. Bounds lie within the axis; HT_OPEN is the first or the last
- * possible bound in the direction of the step, for any axis size. */
+/* Slice of every axis i: indices start[i], start[i] + step[i], ... before stop[i]. `step` may be NULL (all 1); with a
+ * negative step the indices fall from start[i] and end above stop[i]. Bounds lie within the axis; HT_OPEN is the first
+ * or the last possible bound in the direction of the step, for any axis size. */
 HT_API ht_array *ht_slice(ht_scope *s, ht_array *x, const int64_t *start, const int64_t *stop, const int64_t *step);
 #define HT_OPEN INT64_MIN
 /* ht_slice with bounds read as by Python's x[start:stop:step]: a negative bound counts from the end of the axis, a bound
@@ -102,19 +103,19 @@ HT_API bool ht_split_equally(ht_scope *s, ht_array *x, int n, int axis, ht_array
 HT_API ht_array *ht_concatenate(ht_scope *s, ht_array *const *arrays, int n, int axis);
 /* n > 0 arrays of one shape joined along a new axis at position `axis` of the result, in their promoted dtype. */
 HT_API ht_array *ht_stack(ht_scope *s, ht_array *const *arrays, int n, int axis);
-/* Coordinate grids: grids[i] is arrays[i], flattened, along axis i of n axes, and broadcast along the others unless `sparse`.
- * `swap` exchanges the first two axes ("xy" indexing). Returns false, with all grids NULL, on failure. */
+/* Coordinate grids: grids[i] is arrays[i], flattened, along axis i of n axes, and broadcast along the others unless
+ * `sparse`. `swap` exchanges the first two axes ("xy" indexing). Returns false, with all grids NULL, on failure. */
 HT_API bool ht_meshgrid(ht_scope *s, ht_array *const *arrays, int n, bool sparse, bool swap, ht_array **grids);
 /* x repeated as a whole times[i] times along each of the last n axes; leading axes of length 1 are added when x has fewer
  * than n. */
 HT_API ht_array *ht_tile(ht_scope *s, ht_array *x, const int64_t *times, int n);
 /* x with every element of an axis repeated `times` times in a row. */
 HT_API ht_array *ht_repeat(ht_scope *s, ht_array *x, int64_t times, int axis);
-/* x with widths[i][0] elements added before and widths[i][1] after axis i. Padding is the scalar `value`, or the nearest edge
- * element with HT_NONE. */
+/* x with widths[i][0] elements added before and widths[i][1] after axis i. Padding is the scalar `value`, or the
+ * nearest edge element with HT_NONE. */
 HT_API ht_array *ht_pad(ht_scope *s, ht_array *x, const int64_t (*widths)[2], ht_array *value);
-/* x padded by reflection at the ends of each axis, repeatedly when a width exceeds the axis. The edge element is mirrored too
- * ("symmetric" in NumPy) with `edge_again`, else not ("reflect"). */
+/* x padded by reflection at the ends of each axis, repeatedly when a width exceeds the axis. The edge element is
+ * mirrored too ("symmetric" in NumPy) with `edge_again`, else not ("reflect"). */
 HT_API ht_array *ht_pad_mirrored(ht_scope *s, ht_array *x, const int64_t (*widths)[2], bool edge_again);
 /* x rotated by `shift` positions along an axis; elements shifted past the end reappear at the beginning. */
 HT_API ht_array *ht_roll(ht_scope *s, ht_array *x, int64_t shift, int axis);
@@ -138,8 +139,8 @@ HT_API ht_array *ht_bitwise_invert(ht_scope *s, ht_array *x); /* ~x, of integers
 HT_API ht_array *ht_relu(ht_scope *s, ht_array *x);           /* maximum(x, 0) */
 HT_API ht_array *ht_softplus(ht_scope *s, ht_array *x);       /* log(1 + e^x) */
 
-/* The result is floating point: integers and bool are converted to f32. Arguments outside the domain give NaN. Angles are in
- * radians. */
+/* The result is floating point: integers and bool are converted to f32. Arguments outside the domain give NaN. Angles
+ * are in radians. */
 HT_API ht_array *ht_sqrt(ht_scope *s, ht_array *x);
 HT_API ht_array *ht_rsqrt(ht_scope *s, ht_array *x);      /* 1 / sqrt(x) */
 HT_API ht_array *ht_reciprocal(ht_scope *s, ht_array *x); /* 1 / x */
@@ -260,8 +261,8 @@ HT_API ht_array *ht_argmin(ht_scope *s, ht_array *x, const int *axis, bool keepd
 
 /* e^(x - max(x)) / sum(e^(x - max(x))), in floating point. */
 HT_API ht_array *ht_softmax(ht_scope *s, ht_array *x, int axis);
-/* Cumulative sum: element i is the sum of elements 0 .. i, or 0 .. i - 1 when not `inclusive`. `reverse` scans from the end of
- * the axis. The first element of an exclusive scan is 0. */
+/* Cumulative sum: element i is the sum of elements 0 .. i, or 0 .. i - 1 when not `inclusive`. `reverse` scans from the
+ * end of the axis. The first element of an exclusive scan is 0. */
 HT_API ht_array *ht_cumsum(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
 /* Cumulative product, as ht_cumsum; an exclusive scan begins with 1. */
 HT_API ht_array *ht_cumprod(ht_scope *s, ht_array *x, int axis, bool reverse, bool inclusive);
@@ -274,15 +275,15 @@ HT_API ht_array *ht_logcumsumexp(ht_scope *s, ht_array *x, int axis, bool revers
 
 /* ---- selection over the last axis ---- */
 
-/* Indices of the k largest elements of x f32 [..., n] -> i32 [..., k], in descending order of the elements. Ties come in order
- * of their index; a NaN counts as largest. */
+/* Indices of the k largest elements of x f32 [..., n] -> i32 [..., k], in descending order of the elements. Ties come
+ * in order of their index; a NaN counts as largest. */
 HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);
 
 /* ---- matrix product ---- */
 
-/* a [..., m, k] times b [..., k, n], or b [..., n, k] with `transpose_b`, -> [..., m, n], accumulated in f32; leading axes
- * broadcast. A vector [k] is a row on the left and a column on the right, and the result lacks that axis. The promoted dtype
- * (ht_dtype_promote) must be floating point. */
+/* a [..., m, k] times b [..., k, n], or b [..., n, k] with `transpose_b`, -> [..., m, n], accumulated in f32; leading
+ * axes broadcast. A vector [k] is a row on the left and a column on the right, and the result lacks that axis. The
+ * promoted dtype (ht_dtype_promote) must be floating point. */
 HT_API ht_array *ht_matmul(ht_scope *s, ht_array *a, ht_array *b, bool transpose_b);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
-/* Random numbers as pure functions of a key, without any state: a program that needs more numbers splits its key. A key is
- * u32 [2].
+/* Random numbers as pure functions of a key, without any state: a program that needs more numbers splits its key. A key
+ * is u32 [2].
  *
- * Bits come from Threefry-2x32 with 20 rounds (Salmon et al., SC 2011). Integers, uniform numbers and permutations derive from
- * the bits alone and are the same on every machine. Normal, Laplace and Gumbel numbers, and categorical samples, use the C
- * library's `logf` and `log1pf`, as MLX does on a CPU: results are bit-identical to MLX on the same machine and with any glibc
- * since 2.28; another C library may change some in the last place. Only ht_random_randint differs from MLX, for large ranges.
+ * Bits come from Threefry-2x32 with 20 rounds (Salmon et al., SC 2011). Integers, uniform numbers and permutations
+ * derive from the bits alone and are the same on every machine. Normal, Laplace and Gumbel numbers, and categorical
+ * samples, use the C library's `logf` and `log1pf`, as MLX does on a CPU: results are bit-identical to MLX on the same
+ * machine and with any glibc since 2.28; another C library may change some in the last place. Only ht_random_randint
+ * differs from MLX, for large ranges.
  *
  * Bounds, probabilities and other distribution parameters are arrays that broadcast to the shape of the result. */
 #ifndef HEARTH_RANDOM_H
@@ -51,8 +52,8 @@ HT_API ht_array *ht_random_randint(ht_scope *s, ht_array *low, ht_array *high, h
                                    int n_dims, ht_array *key);
 /* Bernoulli distribution, bool: true with probability p. */
 HT_API ht_array *ht_random_bernoulli(ht_scope *s, ht_array *p, const int64_t *shape, int n_dims, ht_array *key);
-/* Categorical distribution, u32: indices along an axis of `logits`, drawn with the probabilities softmax(logits). The shape of
- * the logits without that axis must broadcast to `shape`, the shape of the result. */
+/* Categorical distribution, u32: indices along an axis of `logits`, drawn with the probabilities softmax(logits). The
+ * shape of the logits without that axis must broadcast to `shape`, the shape of the result. */
 HT_API ht_array *ht_random_categorical(ht_scope *s, ht_array *logits, int axis, const int64_t *shape, int n_dims,
                                        ht_array *key);
 /* x with its slices along an axis in random order. For a permutation of 0 .. n - 1, pass ht_arange. */

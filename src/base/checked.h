@@ -1,4 +1,5 @@
-/* Checked arithmetic for sizes that come from a file or a caller. Functions return false on overflow, with *out unspecified. */
+/* Checked arithmetic for sizes that come from a file or a caller. Functions return false on overflow, with *out
+ * unspecified. */
 #ifndef HT_BASE_CHECKED_H
 #define HT_BASE_CHECKED_H
 

@@ -38,8 +38,8 @@ static void send(ht_core_placement *b, const cpu_set_t *to) {
     if (CPU_COUNT(to) > 0) b->sent = sched_setaffinity(b->thread, sizeof *to, to) == 0;
 }
 
-/* Moves a thread to a free core: with `several` sleepers to one single core, which is added to `taken`, else to any of them.
- * Without free cores the mask excludes only `core`. */
+/* Moves a thread to a free core: with `several` sleepers to one single core, which is added to `taken`, else to any of
+ * them. Without free cores the mask excludes only `core`. */
 static void send_anywhere(ht_core_placement *b, size_t core, bool several, cpu_set_t *taken) {
     cpu_set_t to, free;
     CPU_AND(&free, &b->before, taken);

@@ -23,8 +23,8 @@ const char *ht_status_name(ht_status status) {
     return "unknown";
 }
 
-/* Stores a message. A message that is too long loses its middle: its beginning names the subject, such as a path, and its end
- * the failure. */
+/* Stores a message. A message that is too long loses its middle: its beginning names the subject, such as a path, and
+ * its end the failure. */
 static void set_message(ht_error *err, const char *text, size_t n) {
     static const char gap[] = "...";
     size_t capacity = sizeof err->message - 1;

@@ -68,13 +68,13 @@ ht_status ht_file_open(const char *path, ht_file **out, ht_error *err) {
     if (!st) st = new_file(opened, path, &file, err);
     if (st) return st;
     if (file->size) {
-        void *room = mmap(NULL, file->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (room == MAP_FAILED) {
+        void *mapping = mmap(NULL, file->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (mapping == MAP_FAILED) {
             size_t size = file->size;
             ht_file_close(file);
             return ht_fail_memory(err, size, path);
         }
-        file->data = room;
+        file->data = mapping;
     }
     *out = file;
     return HT_OK;

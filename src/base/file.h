@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An open regular file. Files are read, never mapped: when another process truncates a mapped file, access raises SIGBUS, while
- * a read returns an error. Address space for the whole file is reserved, so that `data` never moves; memory is used only for
- * the bytes fetched. */
+/* An open regular file. Files are read, never mapped: when another process truncates a mapped file, access raises
+ * SIGBUS, while a read returns an error. Address space for the whole file is reserved, so that `data` never moves;
+ * memory is used only for the bytes fetched. */
 typedef struct ht_file {
     const unsigned char *data; /* the first `loaded` bytes are readable; NULL for an empty or a shared file */
     size_t size, loaded;
@@ -48,8 +48,9 @@ bool ht_path_exists(const char *path);
 /* directory + "/" + name; the caller frees it. NULL when memory ran out. */
 char *ht_path_join(const char *directory, const char *name);
 
-/* Atomic writer: bytes go to a temporary file beside `path`, which is renamed to `path` on commit. Permissions of a replaced file
- * are kept, and a symbolic link is followed. Replacing anything but a regular file (a directory, /dev/null) is an error. */
+/* Atomic writer: bytes go to a temporary file beside `path`, which is renamed to `path` on commit. Permissions of a
+ * replaced file are kept, and a symbolic link is followed. Replacing anything but a regular file (a directory,
+ * /dev/null) is an error. */
 typedef struct ht_writer ht_writer;
 ht_status ht_writer_open(const char *path, ht_writer **out, ht_error *err);
 ht_status ht_writer_put(ht_writer *w, const void *bytes, size_t n, ht_error *err);

@@ -1,6 +1,6 @@
-/* f16 and bf16 conversion to and from f32 in portable integer code: the reference for every vector conversion. Narrowing rounds
- * to nearest even; overflow gives infinity; a NaN becomes a quiet NaN with the upper payload bits, as with F16C and NEON.
- * Results do not depend on the denormal mode of the thread. */
+/* f16 and bf16 conversion to and from f32 in portable integer code: the reference for every vector conversion.
+ * Narrowing rounds to nearest even; overflow gives infinity; a NaN becomes a quiet NaN with the upper payload bits, as
+ * with F16C and NEON. Results do not depend on the denormal mode of the thread. */
 #ifndef HT_BASE_HALF_H
 #define HT_BASE_HALF_H
 

@@ -1,5 +1,5 @@
-/* Scalar lane: one f32 with the function names of cpu/vector/simd.h, so that base/math_lanes.h compiles for one lane and for
- * sixteen. */
+/* Scalar lane: one f32 with the function names of cpu/vector/simd.h, so that base/math_lanes.h compiles for one lane
+ * and for sixteen. */
 #ifndef HT_BASE_LANE_H
 #define HT_BASE_LANE_H
 

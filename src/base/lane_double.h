@@ -1,5 +1,4 @@
-/* Scalar f64 lane, in the vocabulary in which base/math_lanes.h is written for f32: base/math_double_lanes.h is its
- * text for f64. */
+/* Scalar lane: one f64 with the function names of cpu/vector/simd.h, for the template base/math_double_lanes.h. */
 #ifndef HT_BASE_LANE_DOUBLE_H
 #define HT_BASE_LANE_DOUBLE_H
 
@@ -51,7 +50,7 @@ static inline v1d v1d_from_bits(v1l a) {
 }
 static inline v1d v1d_pick(const double table[16], v1l index) { return table[index & 15]; }
 
-/* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
+/* x * 2^n by two factors that are normal numbers. */
 static inline v1d v1d_scale(v1d v, v1d n) {
     const v1l biased = v1l_and(v1d_bits(n + (0x1p+52 + 2048.0)), 0x1fff), half = biased >> 1;
     return v * v1d_from_bits(v1l_shl(half - 1, 52)) * v1d_from_bits(v1l_shl(biased - half - 1, 52));

@@ -142,7 +142,8 @@ static inline float ht_log_f32(float x) {
     return fmaf(k, HT_LN2_HIGH, f + small);
 }
 
-/* Cody-Waite reduction of |angle| < 2^40: angle = quarters * pi / 2 + *rest, |*rest| <= pi / 4. Returns quarters modulo 2^32. */
+/* Cody-Waite reduction of |angle| < 2^40: angle = quarters * pi / 2 + *rest, |*rest| <= pi / 4. Returns quarters modulo
+ * 2^32. */
 static inline uint32_t ht_reduce_angle(double angle, float *rest) {
     double sum = fma(angle, HT_TWO_OVER_PI, HT_ROUND_MAGIC), n = sum - HT_ROUND_MAGIC;
     double r = fma(-n, HT_HALF_PI_HIGH, angle);
@@ -152,8 +153,8 @@ static inline uint32_t ht_reduce_angle(double angle, float *rest) {
     return (uint32_t)bits;
 }
 
-/* Payne-Hanek reduction of an f32 of 2^25 or more. With x = m 2^e, m an integer, bits of 2 / pi of weight 2^(2 - e) and above
- * contribute whole turns; the 96 bits below them suffice. */
+/* Payne-Hanek reduction of an f32 of 2^25 or more. With x = m 2^e, m an integer, bits of 2 / pi of weight 2^(2 - e) and
+ * above contribute whole turns; the 96 bits below them suffice. */
 static inline uint32_t ht_reduce_huge_angle_wide(float x, double *rest) {
     static const uint32_t two_over_pi[] = {0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
                                            0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561};

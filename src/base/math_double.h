@@ -1,14 +1,15 @@
-/* Elementary functions of f64, independent of the C library's version: base/math_double_lanes.h on one lane, and its tables. */
+/* Elementary functions of f64, independent of the C library's version: base/math_double_lanes.h on one lane, and its
+ * tables. */
 #ifndef HT_BASE_MATH_DOUBLE_H
 #define HT_BASE_MATH_DOUBLE_H
 
 #include "base/lane_double.h"
 #include "base/math_wide.h"
 
-/* Tables of logarithms: x = 2^k m, m >= 45/64, with sixteen intervals of m, one of them around 1. ht_log_factors has a short
- * factor f per interval, m f = 1 + r; r is exact around 1, nearly exact elsewhere. ht_log_table[base][0 or 1] has the high and
- * low part of -log(f) to base e, 2 and 10. High parts have 42 fraction bits, as the high part of log(2) has, so that k log(2)
- * plus a high part is exact. */
+/* Tables of logarithms: x = 2^k m, m >= 45/64, with sixteen intervals of m, one of them around 1. ht_log_factors has a
+ * short factor f per interval, m f = 1 + r; r is exact around 1, nearly exact elsewhere. ht_log_table[base][0 or 1] has
+ * the high and low part of -log(f) to base e, 2 and 10. High parts have 42 fraction bits, as the high part of log(2)
+ * has, so that k log(2) plus a high part is exact. */
 #define HT_LOG_START INT64_C(0x3fe6800000000000)
 static const double ht_log_factors[16] = {1.40625, 1.34375, 1.28125, 1.21875,  1.1875,  1.15625,  1.09375,  1.0625,
                                           1.03125, 1.0,     0.9375,  0.890625, 0.84375, 0.796875, 0.765625, 0.734375};
@@ -39,8 +40,9 @@ static const double ht_log_table[3][2][16] = {
       -0x1.80743406505e6p-48, -0x1.40bcd23c3e44cp-44, 0x1.82c6326f70b35p-46}},
 };
 
-/* Payne-Hanek reduction of an f64 of 2^30 or more: x = quarters * pi / 2 + r + *r_low, quarters in the low bits of *n. With
- * x = m 2^e, m an integer, bits of 2 / pi of weight 2^(2 - e) and above contribute whole turns; the 192 bits below them suffice. */
+/* Payne-Hanek reduction of an f64 of 2^30 or more: x = quarters * pi / 2 + r + *r_low, quarters in the low bits of *n.
+ * With x = m 2^e, m an integer, bits of 2 / pi of weight 2^(2 - e) and above contribute whole turns; the 192 bits below
+ * them suffice. */
 static inline double ht_far_angle_parts(double x, double *n, double *r_low) {
     static const uint64_t two_over_pi[] = {0,
                                            0xa2f9836e4e441529,

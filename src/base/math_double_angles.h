@@ -2,8 +2,8 @@
 
 /* ---- sin, cos, tan ---- */
 
-/* Cody-Waite reduction x = quarters * pi / 2 + r + *r_low, quarters in the low bits of *n. Lanes of 2^30 and more are reduced one
- * by one (ht_far_angle_parts). */
+/* Cody-Waite reduction x = quarters * pi / 2 + r + *r_low, quarters in the low bits of *n. Lanes of 2^30 and more are
+ * reduced one by one (ht_far_angle_parts). */
 HT_LANES_INLINE F HT_V(d_angle_parts)(F x, F *n, F *r_low) {
     *n = FMA(x, K(HT_TWO_OVER_PI), K(HT_ROUND_MAGIC));
     F whole = SUB(*n, K(HT_ROUND_MAGIC)), first = FNMA(whole, K(HT_HALF_PI_HIGH), x); /* exact */

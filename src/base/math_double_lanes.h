@@ -1,8 +1,8 @@
 /* Exponentials and logarithms of f64: a template on the names of base/lane_double.h, as base/math_lanes.h.
  *
- * Errors are at most about 1 ulp, more for silu and gelu_tanh (tests/ops/test_math_double.c). Values that need more precision are
- * double-word numbers x + x_low, x_low being the rounding error of x. Denormal arguments and results may be flushed to 0.
- * Coefficients are minimax fits, lowest power first. */
+ * Errors are at most about 1 ulp, more for silu and gelu_tanh (tests/ops/test_math_double.c). Values that need more
+ * precision are double-word numbers x + x_low, x_low being the rounding error of x. Denormal arguments and results may
+ * be flushed to 0. Coefficients are minimax fits, lowest power first. */
 
 #define F    HT_V(d)
 #define I    HT_V(l)
@@ -116,8 +116,8 @@ HT_LANES_INLINE F HT_V(d_one_and_power)(F x, F *low) {
 HT_LANES_INLINE F HT_V(d_about_inverse)(F x) {
     return HT_V(d_from_bits)(HT_V(l_sub)(L(INT64_C(0x7fde623822fc16e6)), HT_V(d_bits)(x)));
 }
-/* tanh x = t / (t + 2) with t = e^2x - 1 as a double-word number. The remainder of the quotient is divided by t + 2 too, using
- * 1 / (t + 2) = (1 - tanh x) / 2. */
+/* tanh x = t / (t + 2) with t = e^2x - 1 as a double-word number. The remainder of the quotient is divided by t + 2
+ * too, using 1 / (t + 2) = (1 - tanh x) / 2. */
 HT_LANES_INLINE F HT_V(d_tanh)(F x) {
     F size = ABS(x), a = HT_V(d_min)(K(18.7), size), n, r_low, r = HT_V(d_exp_parts)(ADD(a, a), &n, &r_low);
     F power = HT_V(d_power_of)(n, 0), whole = SUB(power, K(1.0)), sum = FMA(power, r, whole);
@@ -155,9 +155,9 @@ HT_LANES_INLINE F HT_V(d_times_far_sigmoid)(F x, F v, F y) {
 }
 HT_LANES_INLINE F HT_V(d_silu)(F x) { return HT_V(d_times_far_sigmoid)(x, x, MUL(x, HT_V(d_sigmoid)(x))); }
 
-/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with 2 u = x (c + 0.044715 c x^2), c = sqrt(8 / pi). For negative x the absolute error of
- * 2 u is the relative error of the result, so 2 u is the double-word v + v_low, and v_low enters to first order. c is given to 46
- * fraction bits, so that c - sum is exact for sum < 128. */
+/* 0.5 x (1 + tanh u) = x / (1 + e^-2u) with 2 u = x (c + 0.044715 c x^2), c = sqrt(8 / pi). For negative x the absolute
+ * error of 2 u is the relative error of the result, so 2 u is the double-word v + v_low, and v_low enters to first
+ * order. c is given to 46 fraction bits, so that c - sum is exact for sum < 128. */
 HT_LANES_INLINE F HT_V(d_gelu_tanh)(F x) {
     F near = HT_V(d_max)(K(-24.0), HT_V(d_min)(K(12.0), x)), z = MUL(near, near), z_low = FMS(near, near, z);
     F cubic = K(0x1.2444f2a4d8b4bp-4), c = K(0x1.9884533d43640p+0), sum = FMA(z, cubic, c);
@@ -171,7 +171,8 @@ HT_LANES_INLINE F HT_V(d_gelu_tanh)(F x) {
 
 /* ---- logarithms ---- */
 
-/* x = 2^k m (ht_log_factors). Returns m and *k = k; *place has k + 1023 from bit 52 up and the interval in bits 48 to 51. */
+/* x = 2^k m (ht_log_factors). Returns m and *k = k; *place has k + 1023 from bit 52 up and the interval in bits 48 to
+ * 51. */
 HT_LANES_INLINE F HT_V(d_log_parts)(F x, F *k, I *place) {
     I bits = HT_V(l_add)(HT_V(d_bits)(x), L((INT64_C(1023) << 52) - HT_LOG_START));
     *place = bits;

@@ -1,8 +1,8 @@
 /* Powers of f64: a part of the template base/math_double_lanes.h. */
 
-/* log(x) as a double-word number, with a relative error of 2^-63, for positive, normal, finite x. r_low is the rounding error of
- * r: log(1 + r + r_low) = log(1 + r) + r_low (1 - r). The coefficient 1/3 of r^3 is split into 1/4 and the rest, which is part of
- * q, to keep the rounding errors of q small. */
+/* log(x) as a double-word number, with a relative error of 2^-63, for positive, normal, finite x. r_low is the rounding
+ * error of r: log(1 + r + r_low) = log(1 + r) + r_low (1 - r). The coefficient 1/3 of r^3 is split into 1/4 and the
+ * rest, which is part of q, to keep the rounding errors of q small. */
 HT_LANES_INLINE F HT_V(d_log_in_two)(F x, F *low) {
     I place;
     F k, m = HT_V(d_log_parts)(x, &k, &place);

@@ -1,6 +1,6 @@
-/* Elementary functions of random distributions, bit-identical to MLX on a CPU: `logf` and `log1pf` of the C library, and fixed
- * sequences of f32 operations. They are less accurate than math_wide.h, which all other operations use. The approximations are
- * published, with coefficients rounded to f32:
+/* Elementary functions of random distributions, bit-identical to MLX on a CPU: `logf` and `log1pf` of the C library, and
+ * fixed sequences of f32 operations. They are less accurate than math_wide.h, which all other operations use. The
+ * approximations are published, with coefficients rounded to f32:
  *   erfinv  N. Juffa, a minimax approximation in log(1 - x^2) in two parts, errors of 2.4 units in the last place
  *   exp     S. Moshier, Cephes Mathematical Library, exp2f
  *   erf     Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26, absolute errors of 1.5e-7 */

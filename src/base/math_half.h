@@ -1,7 +1,7 @@
-/* Elementary functions of f16 values in f32 arithmetic: a part of the template base/math_lanes.h. Results are rounded to the 11
- * bits of f16, so short polynomials suffice: their error is at most 0.0025 ulp of f16, and 999 of 1000 results are correctly
- * rounded (tests/ops/test_math.c). Arguments are f16 values: at most 65504, never denormal in f32. Coefficients are minimax
- * fits. */
+/* Elementary functions of f16 values in f32 arithmetic: a part of the template base/math_lanes.h. Results are rounded
+ * to the 11 bits of f16, so short polynomials suffice: their error is at most 0.0025 ulp of f16, and 999 of 1000
+ * results are correctly rounded (tests/ops/test_math.c). Arguments are f16 values: at most 65504, never denormal in
+ * f32. Coefficients are minimax fits. */
 
 #define SIGNED(y, x) HT_V(f_with_sign)(y, x) /* restores the sign of 0; other y have the sign of x */
 

@@ -1,10 +1,10 @@
-/* Elementary functions of f32 in f32 arithmetic, on one lane (base/lane.h) or sixteen (cpu/vector/simd.h): a template, included
- * once for each with HT_V(name), HT_MASK, HT_M(name) and HT_LANES_INLINE defined. Both instances run the same operations in the
- * same order and give the same bits.
+/* Elementary functions of f32 in f32 arithmetic, on one lane (base/lane.h) or sixteen (cpu/vector/simd.h): a template,
+ * included once for each with HT_V(name), HT_MASK, HT_M(name) and HT_LANES_INLINE defined. Both instances run the same
+ * operations in the same order and give the same bits.
  *
- * Errors are at most 1 ulp, 1.2 for tan (tests/ops/test_math.c). Values that need more precision are double-word numbers
- * x + x_low, x_low being the rounding error of x. Denormal arguments and results may be flushed to 0. Coefficients are minimax
- * fits. */
+ * Errors are at most 1 ulp, 1.2 for tan (tests/ops/test_math.c). Values that need more precision are double-word
+ * numbers x + x_low, x_low being the rounding error of x. Denormal arguments and results may be flushed to 0.
+ * Coefficients are minimax fits. */
 
 #define F    HT_V(f)
 #define I    HT_V(i)

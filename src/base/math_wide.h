@@ -1,7 +1,7 @@
-/* Elementary functions of one f32: the instance of base/math_lanes.h on one lane, and functions computed in f64 and rounded once,
- * with errors of at most 0.51 ulp (tests/ops/test_math.c). The latter are branch-free sequences of IEEE operations: compilers
- * vectorise loops of them with the same bits. Functions named `easy` cover a part of the domain, which ht_is_easy_* tests. Rounding
- * at the end gives the infinities and zeros, as f64 does not overflow. */
+/* Elementary functions of one f32: the instance of base/math_lanes.h on one lane, and functions computed in f64 and
+ * rounded once, with errors of at most 0.51 ulp (tests/ops/test_math.c). The latter are branch-free sequences of IEEE
+ * operations: compilers vectorise loops of them with the same bits. Functions named `easy` cover a part of the domain,
+ * which ht_is_easy_* tests. Rounding at the end gives the infinities and zeros, as f64 does not overflow. */
 #ifndef HT_BASE_MATH_WIDE_H
 #define HT_BASE_MATH_WIDE_H
 
@@ -221,8 +221,8 @@ static inline float ht_gelu_f32(float x) {
     return (float)(0.5 * v * (v > 0.0 ? 2.0 - y : y));
 }
 
-/* x times a polynomial in w = -log(1 - x^2), or in sqrt(w): the variables of M. Giles, "Approximating the erfinv function", GPU
- * Computing Gems 2 (2011), with coefficients of our own. */
+/* x times a polynomial in w = -log(1 - x^2), or in sqrt(w): the variables of M. Giles, "Approximating the erfinv
+ * function", GPU Computing Gems 2 (2011), with coefficients of our own. */
 static inline float ht_erfinv_f32(float x) {
     double v = (double)x, w = -ht_wide_log(fma(-v, v, 1.0)), t = w - 2.5;
     double p = fma(-0x1.1c891841cc541p-42, t, -0x1.6877f7adac08dp-36);
@@ -259,7 +259,8 @@ static inline float ht_erfinv_f32(float x) {
 
 /* ---- remainders ---- */
 
-/* Domain of ht_remainder_easy: b is finite and the quotient has fewer than 30 bits, so that trunc(a / b) * b is exact in f64. */
+/* Domain of ht_remainder_easy: b is finite and the quotient has fewer than 30 bits, so that trunc(a / b) * b is exact
+ * in f64. */
 static inline int ht_is_easy_remainder(float a, float b) {
     return (fabsf(a) < 0x1p+29f * fabsf(b)) & (fabsf(b) < INFINITY);
 }
@@ -277,8 +278,8 @@ static inline float ht_remainder_f32(float a, float b) {
     return ht_is_easy_remainder(a, b) ? ht_remainder_easy(a, b) : ht_remainder_of_rest(fmodf(a, b), b);
 }
 
-/* Domain of ht_remainder_easy_f64: the quotient has fewer than 53 bits, and b is far from denormal. The remainder is exact, being a
- * multiple of the last bit of b and smaller than b. */
+/* Domain of ht_remainder_easy_f64: the quotient has fewer than 53 bits, and b is far from denormal. The remainder is
+ * exact, being a multiple of the last bit of b and smaller than b. */
 static inline int ht_is_easy_remainder_f64(double a, double b) {
     return (fabs(a) < 0x1p+52 * fabs(b)) & (fabs(b) < (double)INFINITY) & (fabs(b) > 0x1p-900);
 }

@@ -8,8 +8,8 @@
  * free(). NULL when memory ran out. */
 void *ht_pages_new(size_t bytes);
 
-/* ht_pages_new for n items of `size` bytes, zeroed: for tables that are read before they are written. Memory of calloc is mapped
- * to a shared zero page at the first read and again at the first write, with a TLB shootdown to every thread. */
+/* ht_pages_new for n items of `size` bytes, zeroed: for tables that are read before they are written. Memory of calloc
+ * is mapped to a shared zero page at the first read and again at the first write, with a TLB shootdown to every thread. */
 void *ht_pages_zeroed(size_t n, size_t size);
 
 #endif

@@ -26,8 +26,8 @@ static inline void relax(void) { sched_yield(); }
  * through serial phases. */
 enum { SPIN_IDLE = 500, SPIN_LEASED = 20000, SPIN_YIELD = 2000 };
 
-/* A worker that has not started LATE nanoseconds after it was woken waits for a busy core. The next SEND_TIMES wake-ups then
- * place the workers on cores of their own (core_placement.h). */
+/* A worker that has not started LATE nanoseconds after it was woken waits for a busy core. The next SEND_TIMES wake-ups
+ * then place the workers on cores of their own (core_placement.h). */
 enum { LATE = 200000, SEND_TIMES = 256 };
 
 typedef struct worker {
@@ -38,11 +38,11 @@ typedef struct worker {
 
 /* Share: a thread's range of the job's blocks. The owner claims blocks from the front, thieves from the back.
  *
- * `left` holds both ends: the first unclaimed block in its high half, the block after the last in its low half. A block is
- * claimed by compare-and-swap. Only ht_pool_run refills a share, after all blocks of the previous job are done. ABA: a thread
- * that loaded `left` long ago may find the same value in a later job. Its claim is valid nevertheless: `left` alone decides the
- * claim, and the other fields were written before `left` and are read after the swap. They do not change before the claimed
- * block is done, as the job cannot end before. */
+ * `left` holds both ends: the first unclaimed block in its high half, the block after the last in its low half. A block
+ * is claimed by compare-and-swap. Only ht_pool_run refills a share, after all blocks of the previous job are done. ABA:
+ * a thread that loaded `left` long ago may find the same value in a later job. Its claim is valid nevertheless: `left`
+ * alone decides the claim, and the other fields were written before `left` and are read after the swap. They do not
+ * change before the claimed block is done, as the job cannot end before. */
 typedef struct share {
     _Alignas(64) _Atomic uint64_t left;
     _Atomic uint64_t job; /* number of jobs so far in which the owner has a share; the owner waits for its change */
@@ -121,8 +121,8 @@ static void run_block(const share *s, int64_t block, int index) {
 
 static void add_completed(ht_pool *p, int64_t n) { atomic_fetch_add_explicit(&p->completed, n, memory_order_release); }
 
-/* Runs the thread's own share, then steals from other shares until a new job arrives. The blocks of the own share are counted as
- * completed all at once: until then the job cannot end, so they all belong to it. */
+/* Runs the thread's own share, then steals from other shares until a new job arrives. The blocks of the own share are
+ * counted as completed all at once: until then the job cannot end, so they all belong to it. */
 static void run_job(ht_pool *p, int index, uint64_t job) {
     share *own = &p->shares[index];
     int64_t n = 0, block;

@@ -98,8 +98,8 @@ char *ht_text_take(ht_text *t) {
     return data;
 }
 
-/* Length of a UTF-8 sequence, and the range of its second byte, by its lead byte (Unicode standard, table 3-7; the ranges exclude
- * overlong forms and surrogates). 0: not a lead byte. */
+/* Length of a UTF-8 sequence, and the range of its second byte, by its lead byte (Unicode standard, table 3-7; the
+ * ranges exclude overlong forms and surrogates). 0: not a lead byte. */
 static size_t sequence_shape(unsigned char lead, unsigned char *low, unsigned char *high) {
     *low = 0x80;
     *high = 0xBF;

@@ -1,5 +1,5 @@
-/* String builder and UTF-8. Errors are sticky: after a failed allocation appends do nothing, so that the caller checks once, at
- * the end. */
+/* String builder and UTF-8. Errors are sticky: after a failed allocation appends do nothing, so that the caller checks
+ * once, at the end. */
 #ifndef HT_BASE_TEXT_H
 #define HT_BASE_TEXT_H
 
@@ -28,8 +28,8 @@ void ht_text_free(ht_text *t);
 /* Transfers the string to the caller, to be freed with free(). NULL when an append failed. */
 char *ht_text_take(ht_text *t);
 
-/* Decodes one code point of `s`, n > 0 bytes, and returns its length, 1 to 4 bytes. An invalid or truncated sequence decodes to
- * U+FFFD with the length of its maximal subpart (Unicode standard, 3.9). */
+/* Decodes one code point of `s`, n > 0 bytes, and returns its length, 1 to 4 bytes. An invalid or truncated sequence
+ * decodes to U+FFFD with the length of its maximal subpart (Unicode standard, 3.9). */
 size_t ht_utf8_decode(const char *s, size_t n, uint32_t *code_point);
 /* Length in bytes of the longest prefix of `s` that does not end within an incomplete character. */
 size_t ht_utf8_complete_prefix(const char *s, size_t n);

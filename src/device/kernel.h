@@ -42,8 +42,8 @@ typedef ht_status ht_kernel_fn(const ht_call *call, ht_error *err);
 /* Scratch bytes of the kernel for the shapes of `call`, whose data pointers are not set. */
 typedef size_t ht_scratch_fn(const ht_call *call);
 
-/* Computes rows [begin, end) of the leading axis of call->out on the calling thread, bit-identical to `run`. Operands are f32;
- * row i reads row i only of every input that has the same leading axis. Never fails; needs no scratch. */
+/* Computes rows [begin, end) of the leading axis of call->out on the calling thread, bit-identical to `run`. Operands
+ * are f32; row i reads row i only of every input that has the same leading axis. Never fails; needs no scratch. */
 typedef void ht_rows_fn(const ht_call *call, int64_t begin, int64_t end);
 
 typedef struct ht_kernel {
@@ -52,9 +52,9 @@ typedef struct ht_kernel {
     ht_rows_fn *rows;       /* NULL: the kernel is not row-wise */
 } ht_kernel;
 
-/* Fused stage: kernel calls that run as one. Row-wise kernels come first; each thread takes a few rows through all of them, so
- * that intermediate rows stay in the cache. Then come matrix products (LINEAR) that share one f32 input: the output of the
- * last row-wise kernel, if there is one. */
+/* Fused stage: kernel calls that run as one. Row-wise kernels come first; each thread takes a few rows through all of
+ * them, so that intermediate rows stay in the cache. Then come matrix products (LINEAR) that share one f32 input: the
+ * output of the last row-wise kernel, if there is one. */
 enum {
     HT_STAGE_CALLS = 8, /* limit of row-wise calls, and of products */
     HT_STAGE_INPUTS = 3 /* limit of inputs of a row-wise call */
@@ -63,8 +63,8 @@ typedef struct ht_fused_stage {
     int n_rowwise, n_products;
     const ht_call *call; /* [n_rowwise + n_products] */
     ht_rows_fn *rows[HT_STAGE_CALLS];
-    /* Outputs read only within the stage have no memory in the arena: call->out.data, and the data of inputs that read them,
-     * are NULL. The device keeps the current rows in scratch memory. */
+    /* Outputs read only within the stage have no memory in the arena: call->out.data, and the data of inputs that read
+     * them, are NULL. The device keeps the current rows in scratch memory. */
     bool is_local[HT_STAGE_CALLS];
     int8_t local_in[HT_STAGE_CALLS][HT_STAGE_INPUTS]; /* index of the call that makes a local input; -1: not local */
     void *layout;                                     /* filled by the device (layout_stage), 64-byte aligned */

@@ -1,8 +1,8 @@
 /* Packed weights: matrices in the layout that a device multiplies by. Weights are packed once, at load, and packing is
  * lossless: the stored values can be read back exactly.
  *
- * A device has one ht_matrix_ops table per weight type and precision, and others for output heads, which support top-k products.
- * Tables that stay in their file (models/file_rows.h) have rows but no products. */
+ * A device has one ht_matrix_ops table per weight type and precision, and others for output heads, which support top-k
+ * products. Tables that stay in their file (models/file_rows.h) have rows but no products. */
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 
@@ -21,8 +21,8 @@ typedef struct ht_matrix ht_matrix;
 typedef struct ht_matrix_ops {
     const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
 
-    /* In a fused stage, products quantise their activations row by row as the rows are computed, so that the f32 rows need no
-     * memory of their own. */
+    /* In a fused stage, products quantise their activations row by row as the rows are computed, so that the f32 rows
+     * need no memory of their own. */
     bool takes_rows_once;
 
     /* Packed bytes of a matrix [n_rows, k]: at most 3 % more than in the file. */
@@ -38,15 +38,15 @@ typedef struct ht_matrix_ops {
     /* Scratch bytes of `mul` and `mul_top` for n_x rows. */
     size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
 
-    /* y[i][r] = sum_k x[i][k] * w[r][k] + bias[r] for i < n_x and all rows r; `bias` may be NULL. ldx and ldy are the row strides
-     * of x and y in elements. The bits of y[i][r] depend only on x[i], w[r], bias[r] and k: never on n_x, i, other rows or the
-     * number of threads. */
+    /* y[i][r] = sum_k x[i][k] * w[r][k] + bias[r] for i < n_x and all rows r; `bias` may be NULL. ldx and ldy are the
+     * row strides of x and y in elements. The bits of y[i][r] depend only on x[i], w[r], bias[r] and k: never on n_x,
+     * i, other rows or the number of threads. */
     void (*mul)(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
                 void *scratch, ht_pool *pool);
 
-    /* Product for top-k sampling: `mul` that computes the top_k highest outputs of each row of y, and all outputs equal to the
-     * lowest of these. Every other output either is computed too or is set to HT_LEFT_OUT. NULL: not supported, or not faster
-     * than `mul`. */
+    /* Product for top-k sampling: `mul` that computes the top_k highest outputs of each row of y, and all outputs equal
+     * to the lowest of these. Every other output either is computed too or is set to HT_LEFT_OUT. NULL: not supported,
+     * or not faster than `mul`. */
     void (*mul_top)(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
                     float *y, int64_t ldy, void *scratch, ht_pool *pool);
     /* Bytes of m->packed that `mul_top` reads at least: a lower bound of its memory traffic. */
@@ -66,8 +66,8 @@ struct ht_matrix {
     void *packed;      /* 64-byte aligned; NULL: not in memory */
     size_t packed_bytes;
     bool lent; /* `packed` is not owned by this matrix */
-    /* Block scales of 8-bit floats: weight (r, c) is multiplied by scales[r / scale_rows * n + c / scale_columns], where n is
-     * the number of scales in a row. Owned, from malloc. NULL: no scales. */
+    /* Block scales of 8-bit floats: weight (r, c) is multiplied by scales[r / scale_rows * n + c / scale_columns],
+     * where n is the number of scales in a row. Owned, from malloc. NULL: no scales. */
     float *scales;
     int64_t scale_rows, scale_columns;
 };
@@ -78,8 +78,8 @@ typedef struct ht_matrix_list {
     int32_t n, n_kinds;
 } ht_matrix_list;
 
-/* Fills in n_kinds and the pointers after the n matrices, so that products need not scan all experts for their weight types.
- * l->matrix has memory for 2 n pointers. */
+/* Fills in n_kinds and the pointers after the n matrices, so that products need not scan all experts for their weight
+ * types. l->matrix has memory for 2 n pointers. */
 static inline void ht_matrix_list_find_kinds(ht_matrix_list *l) {
     ht_matrix **kind = l->matrix + l->n;
     l->n_kinds = 0;

@@ -6,8 +6,8 @@
 
 #include <hearth/measure.h>
 
-/* Measurements on all threads of the device. Rates are means over about `seconds` of wall-clock time. The caller does not hold
- * the pool's lease. */
+/* Measurements on all threads of the device. Rates are means over about `seconds` of wall-clock time. The caller does
+ * not hold the pool's lease. */
 typedef struct ht_measure_ops {
     double (*read)(ht_device *d, const void *memory, size_t bytes, double seconds); /* bytes per second */
     double (*compute)(ht_device *d, ht_arithmetic a, double seconds); /* operations per second; 0: not supported */

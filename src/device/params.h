@@ -19,8 +19,8 @@ typedef struct ht_transpose_params { /* axis[i]: the axis of x that becomes axis
     int8_t axis[HT_MAX_DIMS];
 } ht_transpose_params;
 
-/* SLICE(x): element i of an axis is element start + i * step of x. SLICE_UPDATE(x, update of x's dtype) -> x with that slice
- * replaced by `update`. */
+/* SLICE(x): element i of an axis is element start + i * step of x. SLICE_UPDATE(x, update of x's dtype) -> x with that
+ * slice replaced by `update`. */
 typedef struct ht_slice_params {
     int64_t start[HT_MAX_DIMS], step[HT_MAX_DIMS];
 } ht_slice_params;
@@ -30,8 +30,8 @@ typedef struct ht_diagonal_params { /* element i of the last axis is at start[0]
     int64_t start[2];
 } ht_diagonal_params;
 
-/* AS_STRIDED(x): strides and offset in elements of x in row-major order. STRIDED_ADD(x) -> zeros with every element of x added
- * at its position in such a window: the gradient of AS_STRIDED. */
+/* AS_STRIDED(x): strides and offset in elements of x in row-major order. STRIDED_ADD(x) -> zeros with every element of
+ * x added at its position in such a window: the gradient of AS_STRIDED. */
 typedef struct ht_window_params {
     int64_t stride[HT_MAX_DIMS], offset;
 } ht_window_params;
@@ -66,8 +66,8 @@ typedef struct ht_along_params {
     int32_t behind;
 } ht_along_params;
 
-/* Scans (CUMSUM, ...): the axis, as the number of axes after it; `reverse` scans from the end; an `inclusive` scan includes the
- * element at its own position. */
+/* Scans (CUMSUM, ...): the axis, as the number of axes after it; `reverse` scans from the end; an `inclusive` scan
+ * includes the element at its own position. */
 typedef struct ht_scan_params {
     int32_t behind;
     bool reverse, inclusive;
@@ -92,9 +92,9 @@ typedef struct ht_layer_norm_params {
     float eps;
 } ht_layer_norm_params;
 
-/* ROPE(x [..., heads, head_dim], pos i32 [...], freq_factors f32 [dims / 2] or none): rotates pair (i, i + dims / 2), or
- * (2 i, 2 i + 1) when `interleaved`, by the angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; elements from `dims` on
- * are copied. cos and sin are multiplied by `magnitude` (YaRN; else 1). Angles are computed in f64. */
+/* ROPE(x [..., heads, head_dim], pos i32 [...], freq_factors f32 [dims / 2] or none): rotates pair (i, i + dims / 2),
+ * or (2 i, 2 i + 1) when `interleaved`, by the angle pos * scale * theta^(-2 i / dims) / freq_factors[i]; elements from
+ * `dims` on are copied. cos and sin are multiplied by `magnitude` (YaRN; else 1). Angles are computed in f64. */
 typedef struct ht_rope_params {
     float theta;
     float scale; /* position scale (linear scaling: 1 / factor) */
@@ -110,26 +110,26 @@ typedef struct ht_linear_params {
     float scale;             /* EMBED only */
 } ht_linear_params;
 
-/* LINEAR_GATHER(x f32 [T, k] or [T, m, k], ids i32 [T, m]) -> f32 [T, m, n_sets * n]: mixture-of-experts product. y[t, i] is
- * experts[0]->matrix[ids[t, i]] times x[t] or x[t, i], followed by the product with the same expert of the next set (gate and
- * up). An id out of range is an error. Experts that no row selects are not read. */
+/* LINEAR_GATHER(x f32 [T, k] or [T, m, k], ids i32 [T, m]) -> f32 [T, m, n_sets * n]: mixture-of-experts product. y[t,
+ * i] is experts[0]->matrix[ids[t, i]] times x[t] or x[t, i], followed by the product with the same expert of the next
+ * set (gate and up). An id out of range is an error. Experts that no row selects are not read. */
 enum { HT_EXPERT_SETS = 2 };
 typedef struct ht_linear_gather_params {
     const ht_matrix_list *experts[HT_EXPERT_SETS]; /* equally many in each, all [n, k]; lent, as above */
     int32_t n_sets;
 } ht_linear_gather_params;
 
-/* TOP_K(x f32 [..., n]) -> i32 [..., k]: indices of the k largest elements in descending order, ties by ascending index; NaN
- * counts as largest. */
+/* TOP_K(x f32 [..., n]) -> i32 [..., k]: indices of the k largest elements in descending order, ties by ascending
+ * index; NaN counts as largest. */
 typedef struct ht_top_k_params {
     int32_t k;
 } ht_top_k_params;
 
-/* ATTEND(q f32 [T, n_heads, head_dim], k and v f32 [T, n_kv_heads, head_dim]) -> f32 [T, n_heads, head_dim]: appends k and v to
- * the KV caches of the step, then attends. Rows and positions are those of the step. A query at position p attends to the keys
- * j <= p of its sequence, and with a window to p - j < window only. Score: scale * q.k, then softcap * tanh(score / softcap)
- * when softcap > 0. Query head h reads K/V head h / (n_heads / n_kv_heads). With `asked` the rows of q are the output rows of
- * the step, and k and v are absent: they are in the cache already. */
+/* ATTEND(q f32 [T, n_heads, head_dim], k and v f32 [T, n_kv_heads, head_dim]) -> f32 [T, n_heads, head_dim]: appends k
+ * and v to the KV caches of the step, then attends. Rows and positions are those of the step. A query at position p
+ * attends to the keys j <= p of its sequence, and with a window to p - j < window only. Score: scale * q.k, then
+ * softcap * tanh(score / softcap) when softcap > 0. Query head h reads K/V head h / (n_heads / n_kv_heads). With
+ * `asked` the rows of q are the output rows of the step, and k and v are absent: they are in the cache already. */
 typedef struct ht_attend_params {
     int32_t layer;
     float scale;
@@ -137,19 +137,19 @@ typedef struct ht_attend_params {
     bool asked;
 } ht_attend_params;
 
-/* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads] or
- * none) -> [B, heads, L, dv]: include/hearth/fast.h. All operands have one dtype, except a bool mask. SDPA_GRAD(q, k, v, mask,
- * sinks, result, grad) -> the gradients of q, k and v, concatenated. */
+/* SDPA(q [B, heads, L, d], k [B, kv_heads, S, d], v [B, kv_heads, S, dv], mask [B, heads, L, S] or none, sinks [heads]
+ * or none) -> [B, heads, L, dv]: include/hearth/fast.h. All operands have one dtype, except a bool mask. SDPA_GRAD(q,
+ * k, v, mask, sinks, result, grad) -> the gradients of q, k and v, concatenated. */
 typedef struct ht_sdpa_params {
     float scale;
     bool causal;
     int64_t window;
 } ht_sdpa_params;
 
-/* QUANTIZE(w) -> one part: 0 packed elements, 1 scales, 2 biases. DEQUANTIZE(numbers, scales, biases or none) -> `dtype`.
- * QUANTIZED_MATMUL(x, numbers, scales, biases or none, left or none, right or none): include/hearth/quantize.h. The last axes of
- * numbers, scales and biases are contiguous. Without indices the leading axes of the weights broadcast to those of x and of the
- * result. */
+/* QUANTIZE(w) -> one part: 0 packed elements, 1 scales, 2 biases. DEQUANTIZE(numbers, scales, biases or none) ->
+ * `dtype`. QUANTIZED_MATMUL(x, numbers, scales, biases or none, left or none, right or none):
+ * include/hearth/quantize.h. The last axes of numbers, scales and biases are contiguous. Without indices the leading
+ * axes of the weights broadcast to those of x and of the result. */
 typedef struct ht_quantize_params {
     ht_quantization how;
     int32_t part;

@@ -1,6 +1,6 @@
-/* Elementwise programs: a sequence of elementwise operations on arrays of one shape, run in one pass over memory. Arrays are
- * processed in blocks; intermediate results stay in the L1 cache, only outputs are written to memory. A program has dtypes but
- * no shape: it is built once, prepared once by the device, and runs on operands of any shape. */
+/* Elementwise programs: a sequence of elementwise operations on arrays of one shape, run in one pass over memory.
+ * Arrays are processed in blocks; intermediate results stay in the L1 cache, only outputs are written to memory. A
+ * program has dtypes but no shape: it is built once, prepared once by the device, and runs on operands of any shape. */
 #ifndef HT_DEVICE_PROGRAM_H
 #define HT_DEVICE_PROGRAM_H
 
@@ -33,8 +33,8 @@ typedef struct ht_program {
     ht_program_step step[HT_PROGRAM_STEPS];
 } ht_program;
 
-/* One run of a program: inputs of any strides and row-contiguous outputs, all of one shape. An output may share the memory of
- * an input with the same strides if no step after the one that writes the output reads that input. */
+/* One run of a program: inputs of any strides and row-contiguous outputs, all of one shape. An output may share the
+ * memory of an input with the same strides if no step after the one that writes the output reads that input. */
 typedef struct ht_program_run {
     const ht_program *program; /* prepared */
     const ht_view *in, *out;

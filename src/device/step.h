@@ -27,8 +27,9 @@ enum {
     HT_KV_QMAX = 127   /* largest |q| in 8-bit pages */
 };
 
-/* KV pages of one layer of one sequence. A growing layer (ring_pages == 0) keeps every page: position p is in pages[p / 256].
- * A ring of ring_pages pages, for sliding-window attention, has position p in pages[(p / 256) % ring_pages].
+/* KV pages of one layer of one sequence. A growing layer (ring_pages == 0) keeps every page: position p is in
+ * pages[p / 256]. A ring of ring_pages pages, for sliding-window attention, has position p in
+ * pages[(p / 256) % ring_pages].
  *
  * A page holds K, then V, in `dtype`:
  *   K [n_kv_heads][256 / 16 tiles][head_dim][16 keys]   16 scores are accumulated in one vector, dimension by dimension
@@ -37,8 +38,8 @@ enum {
  * 8-bit pages also hold bf16 scales, one for every 32 dimensions (n_blocks per vector, the last may be partial):
  *   K [n_kv_heads][256 / 16 tiles][n_blocks][16 keys]
  *   V [n_kv_heads][256][n_blocks]
- * A value is scale * q, exact in f32. The scale is max |x| / 127 rounded up; q is x / scale rounded to nearest. A denormal scale
- * is flushed to 0; a block with a NaN or an infinity has a NaN scale. */
+ * A value is scale * q, exact in f32. The scale is max |x| / 127 rounded up; q is x / scale rounded to nearest. A
+ * denormal scale is flushed to 0; a block with a NaN or an infinity has a NaN scale. */
 typedef struct ht_kv_layer {
     int32_t n_kv_heads;
     int32_t head_dim;
@@ -49,8 +50,8 @@ typedef struct ht_kv_layer {
     void **pages;
 } ht_kv_layer;
 
-/* KV cache of one sequence. `length` is the number of committed positions and advances only after a step has succeeded. A step
- * writes positions length .. kv_len - 1, whose pages are allocated before it. */
+/* KV cache of one sequence. `length` is the number of committed positions and advances only after a step has succeeded.
+ * A step writes positions length .. kv_len - 1, whose pages are allocated before it. */
 typedef struct ht_cache {
     int32_t n_layers;
     ht_kv_layer *layer;
@@ -65,8 +66,8 @@ typedef struct ht_step {
     const ht_batch *batch;
     ht_cache *const *kv; /* [n_seq] */
     float *output;       /* memory for the plan's output; NULL: the executor's arena */
-    /* Only the top_k highest logits of each row, and logits equal to the lowest of these, are needed; others may be HT_LEFT_OUT
-     * (device/matrix.h). 0: all logits. */
+    /* Only the top_k highest logits of each row, and logits equal to the lowest of these, are needed; others may be
+     * HT_LEFT_OUT (device/matrix.h). 0: all logits. */
     int32_t top_k;
 } ht_step;
 
