@@ -12,8 +12,8 @@
 #include "base/pages.h"
 #include "base/pool.h"
 #include "bench.h"
-#include "cpu/bypass.h"
 #include "cpu/measure.h"
+#include "cpu/streaming_store.h"
 
 #include <hearth/hearth.h>
 
@@ -40,7 +40,7 @@ static int stop(const ht_error *err) {
 typedef struct copy {
     const char *from;
     char *to;
-    bool round_caches;
+    bool streaming;
 } copy;
 
 enum { BLOCK = 1 << 20, PIECE = 2048 };
@@ -49,18 +49,18 @@ static void copy_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     const copy *c = arg;
     (void)worker;
     for (int64_t i = begin * BLOCK; i < end * BLOCK; i += PIECE)
-        if (c->round_caches)
-            ht_bypass(c->to + i, c->from + i, PIECE, &(ht_ahead){c->from + i + PIECE, 64}, 1);
+        if (c->streaming)
+            ht_stream_store(c->to + i, c->from + i, PIECE, &(ht_prefetch_stream){c->from + i + PIECE, 64}, 1);
         else
             memcpy(c->to + i, c->from + i, PIECE);
-    if (c->round_caches) ht_bypass_end();
+    if (c->streaming) ht_stream_fence();
 }
 
-static double copied_bytes(ht_pool *pool, const char *from, char *to, bool round_caches) {
+static double copied_bytes(ht_pool *pool, const char *from, char *to, bool streaming) {
     double best = 0;
     for (int i = 0; i < TIMES; i++) {
         const double begin = now();
-        ht_pool_run(pool, (int64_t)(BYTES / BLOCK), 1, copy_blocks, &(copy){from, to, round_caches});
+        ht_pool_run(pool, (int64_t)(BYTES / BLOCK), 1, copy_blocks, &(copy){from, to, streaming});
         const double rate = 2 * (double)BYTES / (now() - begin);
         if (rate > best) best = rate;
     }

@@ -10,7 +10,7 @@ typedef struct ht_axis_view {
     ht_view others; /* the operand without the axis */
 } ht_axis_view;
 
-/* Along the axis that has `behind` more behind it. */
+/* View of x along axis n_dims - 1 - behind, so `behind` counts the inner axes. */
 static inline ht_axis_view ht_axis_view_of(const ht_view *x, int behind) {
     ht_axis_view a = {.axis = x->n_dims - 1 - behind, .outer = 1, .inner = 1, .others = *x};
     a.n = x->shape[a.axis];
@@ -24,10 +24,11 @@ static inline ht_axis_view ht_axis_view_of(const ht_view *x, int behind) {
     return a;
 }
 
-/* Where line i of outer * inner begins in the operand, and in the result, in which `inner` is from one to the next. */
+/* Offset in the operand of line i, 0 <= i < outer * inner: its element 0 along the axis. */
 static inline int64_t ht_axis_view_in(const ht_axis_view *a, int64_t i) {
     return ht_view_offset(&a->others, a->others.n_dims, i);
 }
+/* Offset of line i in the row-contiguous result, whose stride along the axis is `inner`. */
 static inline int64_t ht_axis_view_out(const ht_axis_view *a, int64_t i) {
     return i / a->inner * a->n * a->inner + i % a->inner;
 }

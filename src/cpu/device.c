@@ -1,4 +1,4 @@
-/* CPU device construction: picks the instruction set, fills the kernel table, starts the threads. */
+/* CPU device construction: instruction set, kernel table, thread pool. */
 #include "cpu/device.h"
 
 #include "base/error.h"

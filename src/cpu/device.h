@@ -1,4 +1,4 @@
-/* CPU device struct: the generic table, and the instruction set behind it. */
+/* CPU device struct: the generic device table and the instruction set behind it. */
 #ifndef HT_CPU_DEVICE_H
 #define HT_CPU_DEVICE_H
 
@@ -9,13 +9,15 @@
 typedef struct ht_cpu_device {
     ht_device base;
     ht_cpu_isa isa;
-    ht_find_elementwise_fn *find_elementwise; /* NULL: plain kernels alone */
+    ht_find_elementwise_fn *find_elementwise; /* NULL: plain kernels only */
 } ht_cpu_device;
 
 static inline ht_cpu_isa ht_cpu_device_isa(const ht_device *d) { return ((const ht_cpu_device *)d)->isa; }
 
-/* Each fills in the kernels it has and leaves the others: first the plain ones, then what a vector unit does better. */
+/* Kernel table of plain kernels, one for every operation. */
 void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]);
+/* Kernel table, logit scans and elementwise functions of each instruction set; the kernel table overrides only the
+ * operations that have vector kernels. */
 #define HT_DECLARE(name, id, shared)                                                                                   \
     void ht_vector_kernels_##shared(ht_kernel kernels[HT_OP_COUNT]);                                                   \
     extern const ht_row_ops ht_vector_row_##shared;                                                                    \

@@ -1,5 +1,5 @@
-/* Scalar access: one element of any dtype, read and written. The plain kernels compute in one of three domains:
- * integers in 64 bits (an unsigned 64-bit value keeps its bits), f32 for f16, bf16 and f32, and f64. */
+/* Scalar element access for any dtype. Plain kernels compute in one of three types: int64 (u64 keeps its bits), f32 for
+ * f16, bf16 and f32, and f64. */
 #ifndef HT_CPU_ELEMENT_H
 #define HT_CPU_ELEMENT_H
 
@@ -25,7 +25,7 @@ static inline int64_t ht_get_int(ht_dtype t, const void *p, int64_t i) {
     }
 }
 
-/* Values that do not fit wrap; bool becomes "not zero". */
+/* Stores an integer modulo 2^bits; bool stores v != 0. */
 static inline void ht_set_int(ht_dtype t, void *p, int64_t i, int64_t v) {
     switch (t) {
     case HT_BOOL: ((uint8_t *)p)[i] = v != 0; break;
@@ -60,7 +60,7 @@ static inline double ht_get_f64(ht_dtype t, const void *p, int64_t i) {
     }
 }
 
-/* Integers take the value without its fraction, the nearest they can hold, and 0 for NaN. */
+/* Stores a double. Integer types truncate toward zero, saturate at their limits, and map NaN to 0. */
 static inline void ht_set_f64(ht_dtype t, void *p, int64_t i, double v) {
     static const double lowest[] = {
         [HT_I8] = INT8_MIN, [HT_I16] = INT16_MIN, [HT_I32] = INT32_MIN, [HT_I64] = (double)INT64_MIN};
@@ -87,7 +87,7 @@ static inline void ht_set_f64(ht_dtype t, void *p, int64_t i, double v) {
         ht_set_int(t, p, i, t == HT_U64 ? -1 : t == HT_I64 ? INT64_MAX : (int64_t)highest[t]);
 }
 
-/* Not through double for f32: the conversion would flush a denormal that only passes. */
+/* Stores a float. f32 is not converted through double, because the conversion would flush denormals. */
 static inline void ht_set_f32(ht_dtype t, void *p, int64_t i, float v) {
     if (t == HT_F32)
         ((float *)p)[i] = v;

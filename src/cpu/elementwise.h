@@ -1,5 +1,5 @@
-/* Elementwise operations on the CPU: functions of contiguous blocks, found by operation and dtype, and the loop over
- * operands of any strides that calls them. One operation is run as a program of one step. */
+/* Elementwise operations on the CPU: functions on contiguous blocks, looked up by operation and dtype, and the loop
+ * that applies them to operands of any strides. A single operation runs as a one-step program. */
 #ifndef HT_CPU_ELEMENTWISE_H
 #define HT_CPU_ELEMENTWISE_H
 
@@ -7,26 +7,28 @@
 
 #include <stddef.h>
 
-/* out[i] = op(in[0][i], ...) for i < n. `out` may be one of `in` if their elements are of one size. */
+/* Block function: out[i] = op(in[0][i], ...) for i < n. `out` may alias an input of the same element size. */
 typedef void ht_elementwise_fn(const void *const *in, void *out, int64_t n, const void *params);
 
-/* The function of an instruction set for an operation, from a dtype to a dtype as a program's step names them; NULL when
- * it has none. */
+/* Looks up an instruction set's block function for an operation and a step's dtypes (ht_program_step.from, .to); NULL
+ * if there is none. */
 typedef ht_elementwise_fn *ht_find_elementwise_fn(ht_op_id op, ht_dtype from, ht_dtype to);
 
-/* Bytes of a block: what a program keeps of each result at a time. */
+/* Bytes per block of each intermediate result. */
 enum { HT_ELEMENTWISE_BLOCK_BYTES = 4096 };
 
-/* Finds the functions and places of all steps; false when one has no function or there is no room. */
+/* Assigns every step its block function and every intermediate result its local buffer. False if a function is missing
+ * or the local buffers do not suffice. */
 bool ht_elementwise_prepare(ht_program *p, ht_find_elementwise_fn *find);
+/* Runs a prepared program on the threads of its pool. */
 void ht_elementwise_run_program(const ht_program_run *run);
 
-/* An operation by itself. */
+/* Runs one operation as a one-step program. */
 void ht_elementwise_run(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn);
-/* The same for rows [begin, end) of the leading axis of call->out, on the calling thread. */
+/* Runs one operation on rows [begin, end) of the leading axis of call->out, on the calling thread. */
 void ht_elementwise_run_rows(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn, int64_t begin, int64_t end);
 
-/* n elements of `bytes` each, from `from` at a distance of `stride` elements, to adjacent ones. */
+/* Gathers n elements of `bytes` bytes, `stride` elements apart, into contiguous memory. */
 void ht_gather_elements(char *to, const char *from, int64_t stride, int64_t n, size_t bytes);
 
 #endif

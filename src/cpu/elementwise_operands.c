@@ -1,10 +1,10 @@
-/* Elementwise operands (elementwise_job.h): contiguous ones in place, others gathered into blocks. */
+/* Elementwise operands (elementwise_job.h): contiguous ones are used in place, others are gathered block by block. */
 #include "base/checked.h"
 #include "cpu/elementwise_job.h"
 
 #include <string.h>
 
-/* Compilers make vectors of a constant stride. */
+/* A constant stride lets the compiler vectorise the loop. */
 #define GATHER(type, name)                                                                                             \
     static void name(type *to, const type *from, int64_t stride, int64_t n) {                                          \
         if (stride == 2)                                                                                               \
@@ -17,7 +17,7 @@ GATHER(uint16_t, gather2)
 GATHER(uint32_t, gather4)
 GATHER(uint64_t, gather8)
 
-/* Reads `from` n times. */
+/* Fills `to` with n copies of one element. */
 static void fill(char *to, const char *from, int64_t n, size_t bytes) {
     switch (bytes) {
     case 1: memset(to, *from, (size_t)n); break;
@@ -46,10 +46,10 @@ void ht_gather_elements(char *to, const char *from, int64_t stride, int64_t n, s
 
 /* ---- layout ---- */
 
-/* Rows from this length on are worth blocks of their own. */
-enum { LONG_ROW = 192 };
+/* Least row length for which blocks end at the ends of rows. */
+enum { MIN_ROW_BLOCK = 192 };
 
-static bool lies_like(const ht_view *v, const ht_view *out) {
+static bool same_layout(const ht_view *v, const ht_view *out) {
     for (int d = 0; d < out->n_dims; d++)
         if (out->shape[d] != 1 && v->stride[d] != out->stride[d]) return false;
     return true;
@@ -63,12 +63,12 @@ static bool is_scalar(const ht_view *v, const ht_view *out) {
 
 static bool mergeable(const elementwise_job *j, int outer, int inner) {
     for (int k = 0; k < j->p->n_in; k++)
-        if (j->in[k].how == OPERAND_BY_AXIS && j->in[k].stride[outer] != j->in[k].stride[inner] * j->shape[inner])
+        if (j->in[k].access == OPERAND_STRIDED && j->in[k].stride[outer] != j->in[k].stride[inner] * j->shape[inner])
             return false;
     return true;
 }
 
-/* Axes that no input can tell apart become one. */
+/* Merges adjacent axes that are contiguous in every strided operand. */
 static void merge_axes(elementwise_job *j, const ht_view *in, const ht_view *out) {
     int d = 0;
     for (int axis = 0; axis < out->n_dims; axis++) {
@@ -85,19 +85,21 @@ static void merge_axes(elementwise_job *j, const ht_view *in, const ht_view *out
 }
 
 void ht_elementwise_layout_operands(elementwise_job *j, const ht_view *in, const ht_view *out) {
-    bool by_axis = false;
+    bool any_strided = false;
     for (int k = 0; k < j->p->n_in; k++) {
         elementwise_operand *s = &j->in[k];
         s->data = in[k].data;
         s->bytes = (int64_t)ht_dtype_bytes(in[k].dtype);
-        s->how = lies_like(&in[k], out) ? OPERAND_WHOLE : is_scalar(&in[k], out) ? OPERAND_SCALAR : OPERAND_BY_AXIS;
-        by_axis |= s->how == OPERAND_BY_AXIS;
+        s->access = same_layout(&in[k], out) ? OPERAND_SAME_LAYOUT
+                    : is_scalar(&in[k], out) ? OPERAND_SCALAR
+                                             : OPERAND_STRIDED;
+        any_strided |= s->access == OPERAND_STRIDED;
     }
     j->n_dims = 0;
     j->by_rows = false;
-    if (!by_axis) return;
+    if (!any_strided) return;
     merge_axes(j, in, out);
-    j->by_rows = j->shape[j->n_dims - 1] >= LONG_ROW;
+    j->by_rows = j->shape[j->n_dims - 1] >= MIN_ROW_BLOCK;
 }
 
 /* ---- blocks ---- */
@@ -108,7 +110,7 @@ static int64_t offset_of(const elementwise_job *j, const elementwise_operand *s,
     return offset;
 }
 
-/* n elements from an index on, across the ends of rows. */
+/* Gathers n elements from index `from` on, across row ends. */
 static void gather_rows(const elementwise_job *j, const elementwise_operand *s, const int64_t *from, char *to,
                         int64_t n) {
     int64_t index[HT_MAX_DIMS], offset = offset_of(j, s, from);
@@ -142,8 +144,8 @@ const void *ht_elementwise_operand(const elementwise_job *j, int k, const elemen
                                    elementwise_scratch *r) {
     const elementwise_operand *s = &j->in[k];
     const int last = j->n_dims - 1;
-    if (s->how == OPERAND_WHOLE) return s->data + b->at * s->bytes;
-    if (s->how == OPERAND_SCALAR) return r->staged[k];
+    if (s->access == OPERAND_SAME_LAYOUT) return s->data + b->at * s->bytes;
+    if (s->access == OPERAND_SCALAR) return r->staged[k];
     const bool in_row = b->index[last] + b->n <= j->shape[last];
     if (in_row && s->stride[last] == 1) return s->data + offset_of(j, s, b->index) * s->bytes;
     gather_rows(j, s, b->index, r->staged[k], b->n);
@@ -152,5 +154,5 @@ const void *ht_elementwise_operand(const elementwise_job *j, int k, const elemen
 
 void ht_elementwise_fill_scalars(const elementwise_job *j, int64_t n, elementwise_scratch *r) {
     for (int k = 0; k < j->p->n_in; k++)
-        if (j->in[k].how == OPERAND_SCALAR) fill(r->staged[k], j->in[k].data, n, (size_t)j->in[k].bytes);
+        if (j->in[k].access == OPERAND_SCALAR) fill(r->staged[k], j->in[k].data, n, (size_t)j->in[k].bytes);
 }

@@ -1,8 +1,9 @@
-/* Elementwise program preparation (elementwise.h): the function of every step, and places for intermediate results. */
+/* Elementwise program preparation (elementwise.h): block functions of the steps, and buffer allocation for intermediate
+ * results. */
 #include "cpu/elementwise.h"
 
-/* The last step that reads what each step makes. */
-static void find_last_reads(const ht_program *p, int8_t *last) {
+/* Last step that reads each step's result. */
+static void find_last_uses(const ht_program *p, int8_t *last) {
     for (int i = 0; i < p->n_steps; i++) {
         last[i] = (int8_t)i;
         for (int k = 0; k < p->step[i].n_in; k++)
@@ -12,7 +13,7 @@ static void find_last_reads(const ht_program *p, int8_t *last) {
 
 bool ht_elementwise_prepare(ht_program *p, ht_find_elementwise_fn *find) {
     int8_t last[HT_PROGRAM_STEPS], owner[HT_PROGRAM_LOCALS];
-    find_last_reads(p, last);
+    find_last_uses(p, last);
     for (int l = 0; l < HT_PROGRAM_LOCALS; l++) owner[l] = -1;
     for (int i = 0; i < p->n_steps; i++) {
         ht_program_step *s = &p->step[i];
@@ -20,7 +21,8 @@ bool ht_elementwise_prepare(ht_program *p, ht_find_elementwise_fn *find) {
         s->local = -1;
         if (!s->kernel) return false;
         if (s->out >= 0) continue;
-        /* A place is free again behind the last step that reads it: a result is never written over its own operands. */
+        /* A buffer is reused only after the step of its last read, since a result must not overwrite its own
+         * operands. */
         for (int l = 0; l < HT_PROGRAM_LOCALS && s->local < 0; l++)
             if (owner[l] < 0 || last[owner[l]] < i) s->local = (int8_t)l;
         if (s->local < 0) return false;

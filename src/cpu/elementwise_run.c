@@ -1,15 +1,15 @@
-/* Elementwise program execution by blocks (elementwise.h): every step of a program on one block, then on the next, so that
- * intermediate results stay in the first-level cache. */
+/* Elementwise program execution (elementwise.h): all steps of a program on one block before the next block, so that
+ * intermediate results stay in the L1 cache. */
 #include "base/checked.h"
-#include "cpu/bypass.h"
 #include "cpu/elementwise_job.h"
+#include "cpu/streaming_store.h"
 #include "cpu/strided_iterator.h"
 
-/* Programs of so many operations take no longer than memory, if none of them does. */
-enum { LIGHT_STEPS = 3 };
+/* Programs of at most this many cheap operations are memory-bound. */
+enum { MEMORY_BOUND_STEPS = 3 };
 
-/* Whether an element takes longer to compute than to read and write. */
-static bool is_math(ht_op_id op) {
+/* Whether one operation alone takes longer to compute than its memory traffic. */
+static bool is_compute_bound(ht_op_id op) {
     switch (op) {
     case HT_OP_COPY:
     case HT_OP_CAST:
@@ -41,15 +41,17 @@ static bool is_math(ht_op_id op) {
     }
 }
 
-/* Whether an output goes round the caches: a result over an input is in a cache when it is written. */
-static bool bypasses(const elementwise_job *j, const ht_view *in, const ht_view *out) {
-    if (!ht_bypasses((size_t)j->size * ht_dtype_bytes(out->dtype))) return false;
+/* Whether an output is written by streaming stores. An output over one of the inputs is not: its lines are cached
+ * already. */
+static bool uses_streaming(const elementwise_job *j, const ht_view *in, const ht_view *out) {
+    if (!ht_use_streaming((size_t)j->size * ht_dtype_bytes(out->dtype))) return false;
     for (int k = 0; k < j->p->n_in; k++)
         if (in[k].data == out->data) return false;
     return true;
 }
 
-static void lay(elementwise_job *j, const ht_program *p, const ht_view *in, const ht_view *out) {
+/* Lays out a program for its operands and results. */
+static void init_job(elementwise_job *j, const ht_program *p, const ht_view *in, const ht_view *out) {
     j->p = p;
     j->size = ht_view_size(&out[0]);
     ht_elementwise_layout_operands(j, in, out);
@@ -57,46 +59,46 @@ static void lay(elementwise_job *j, const ht_program *p, const ht_view *in, cons
     for (int k = 0; k < p->n_in; k++) widest = ht_max_i64(widest, j->in[k].bytes);
     for (int k = 0; k < p->n_out; k++) {
         j->out[k] = out[k].data;
-        j->bypass[k] = bypasses(j, in, &out[k]);
+        j->streaming[k] = uses_streaming(j, in, &out[k]);
     }
-    j->heavy = p->n_steps > LIGHT_STEPS;
+    j->compute_bound = p->n_steps > MEMORY_BOUND_STEPS;
     for (int i = 0; i < p->n_steps; i++) {
         widest = ht_max_i64(widest, (int64_t)ht_dtype_bytes(p->step[i].to));
-        j->heavy |= is_math(p->step[i].op);
+        j->compute_bound |= is_compute_bound(p->step[i].op);
     }
     j->block = HT_ELEMENTWISE_BLOCK_BYTES / widest;
 }
 
-/* Operands of the next block, asked for while this one is stored round the caches: the core would otherwise wait for them
- * behind its stores. `bytes`: of an element of the result. */
-static int lay_ahead(const elementwise_job *j, int64_t bytes, int64_t next, ht_ahead ahead[HT_PROGRAM_INPUTS]) {
+/* Prefetch streams for the operands from element `next` on, paced for a result of `bytes` bytes per element. */
+static int next_operands(const elementwise_job *j, int64_t bytes, int64_t next,
+                         ht_prefetch_stream ahead[HT_PROGRAM_INPUTS]) {
     int n = 0;
     for (int k = 0; k < j->p->n_in; k++) {
         const elementwise_operand *s = &j->in[k];
-        if (s->how == OPERAND_WHOLE)
-            ahead[n++] = (ht_ahead){s->data + next * s->bytes, (size_t)(64 * s->bytes / bytes)};
+        if (s->access == OPERAND_SAME_LAYOUT)
+            ahead[n++] = (ht_prefetch_stream){s->data + next * s->bytes, (size_t)(64 * s->bytes / bytes)};
     }
     return n;
 }
 
 static void run_block(const elementwise_job *j, const elementwise_block *b, elementwise_scratch *r) {
     const ht_program *p = j->p;
-    const void *input[HT_PROGRAM_INPUTS], *made[HT_PROGRAM_STEPS];
+    const void *input[HT_PROGRAM_INPUTS], *results[HT_PROGRAM_STEPS];
     for (int k = 0; k < p->n_in; k++) input[k] = ht_elementwise_operand(j, k, b, r);
     for (int i = 0; i < p->n_steps; i++) {
         const ht_program_step *s = &p->step[i];
         const void *in[HT_STEP_INPUTS];
-        for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : made[-1 - s->in[k]];
+        for (int k = 0; k < s->n_in; k++) in[k] = s->in[k] >= 0 ? input[s->in[k]] : results[-1 - s->in[k]];
         const int64_t bytes = (int64_t)ht_dtype_bytes(s->to);
-        const bool bypass = s->out >= 0 && j->bypass[s->out];
+        const bool streaming = s->out >= 0 && j->streaming[s->out];
         char *result = s->out >= 0 ? j->out[s->out] + b->at * bytes : r->local[s->local];
-        void *to = bypass ? r->bypassed[s->out] : result;
+        void *to = streaming ? r->streamed[s->out] : result;
         ((ht_elementwise_fn *)s->kernel)(in, to, b->n, s->params);
-        made[i] = to;
-        if (!bypass) continue;
-        ht_ahead ahead[HT_PROGRAM_INPUTS];
-        const int n_ahead = lay_ahead(j, bytes, b->at + 2 * b->n, ahead);
-        ht_bypass(result, to, (size_t)(b->n * bytes), ahead, n_ahead);
+        results[i] = to;
+        if (!streaming) continue;
+        ht_prefetch_stream ahead[HT_PROGRAM_INPUTS];
+        const int n_ahead = next_operands(j, bytes, b->at + 2 * b->n, ahead);
+        ht_stream_store(result, to, (size_t)(b->n * bytes), ahead, n_ahead);
     }
 }
 
@@ -113,13 +115,13 @@ static void run_range(void *arg, int64_t begin, int64_t end, int worker) {
         run_block(j, &b, &r);
     }
     for (int k = 0; k < j->p->n_out; k++)
-        if (j->bypass[k]) ht_bypass_end();
+        if (j->streaming[k]) ht_stream_fence();
 }
 
 void ht_elementwise_run_program(const ht_program_run *run) {
     elementwise_job j;
-    lay(&j, run->program, run->in, run->out);
-    if (j.size) ht_pool_run(run->pool, j.size, j.heavy ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, run_range, &j);
+    init_job(&j, run->program, run->in, run->out);
+    if (j.size) ht_pool_run(run->pool, j.size, j.compute_bound ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, run_range, &j);
 }
 
 /* ---- one operation ---- */
@@ -147,7 +149,7 @@ void ht_elementwise_run_rows(const ht_call *call, ht_op_id op, ht_elementwise_fn
     ht_program p;
     elementwise_job j;
     one_step(&p, call, op, fn);
-    lay(&j, &p, call->in, &call->out);
+    init_job(&j, &p, call->in, &call->out);
     const int64_t width = call->out.shape[0] > 0 ? j.size / call->out.shape[0] : 0;
     run_range(&j, begin * width, end * width, 0);
 }

@@ -4,7 +4,7 @@
 #include "cpu/element.h"
 #include "cpu/strided_iterator.h"
 
-/* The indices are the last two operands. */
+/* Index operand of the left (0) or right (1) matrices; the last two operands. */
 static const ht_view *index_view(const ht_call *call, int right) { return &call->in[call->n_in - 2 + right]; }
 
 static int64_t index_at(const ht_view *index, int64_t i) {
@@ -35,7 +35,7 @@ ht_status ht_gather_check(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-/* Leading axes that are missing or of length 1 are repeated. */
+/* Element offset of entry `flat`'s matrix; leading axes that are missing or of length 1 broadcast. */
 static int64_t broadcast_offset(const ht_view *v, const ht_view *out, int64_t flat) {
     int64_t offset = 0;
     for (int d = out->n_dims - 3; d >= 0; d--) {

@@ -30,23 +30,23 @@ const char *ht_cpu_isa_name(ht_cpu_isa isa) { return isa >= 0 && isa < HT_CPU_IS
 
 static bool has(uint64_t word, int bit) { return (word >> bit & 1) != 0; }
 
-/* Bits of XCR0: 1 and 2 for AVX, 5 to 7 for AVX-512. */
+/* XCR0 bits: 1 and 2 are set for AVX state, 5 to 7 also for AVX-512 state. */
 enum { AVX_STATE = 0x6, AVX512_STATE = 0xe6 };
 
-static bool has_avx2(const ht_cpu_words *w) {
+static bool has_avx2(const ht_cpu_features *w) {
     return (w->xcr0 & AVX_STATE) == AVX_STATE && has(w->ecx_1, 28) && has(w->ecx_1, 12) /* FMA */ &&
            has(w->ecx_1, 29) /* F16C */ && has(w->ebx_7, 5) && has(w->ebx_7, 8) /* BMI2 */;
 }
 
-static bool has_avx512(const ht_cpu_words *w) {
+static bool has_avx512(const ht_cpu_features *w) {
     return (w->xcr0 & AVX512_STATE) == AVX512_STATE && has(w->ebx_7, 16) /* F */ && has(w->ebx_7, 17) /* DQ */ &&
            has(w->ebx_7, 28) /* CD */ && has(w->ebx_7, 30) /* BW */ && has(w->ebx_7, 31) /* VL */ &&
            has(w->ecx_7, 11) /* VNNI */;
 }
 
-static bool has_neon(const ht_cpu_words *w) { return has(w->hwcap, 1) && has(w->hwcap, 20) /* dot products */; }
+static bool has_neon(const ht_cpu_features *w) { return has(w->hwcap, 1) && has(w->hwcap, 20) /* DOTPROD */; }
 
-bool ht_cpu_words_have(const ht_cpu_words *w, ht_cpu_isa isa) {
+bool ht_cpu_features_support(const ht_cpu_features *w, ht_cpu_isa isa) {
     switch (isa) {
     case HT_CPU_REFERENCE: return true;
     case HT_CPU_NEON: return has_neon(w);
@@ -58,12 +58,12 @@ bool ht_cpu_words_have(const ht_cpu_words *w, ht_cpu_isa isa) {
     }
 }
 
-ht_cpu_words ht_cpu_words_read(void) {
-    ht_cpu_words w = {0};
+ht_cpu_features ht_cpu_features_read(void) {
+    ht_cpu_features w = {0};
 #if defined(__x86_64__)
     enum { OSXSAVE = 27 };
     uint32_t a, b, c, d;
-    if (!__get_cpuid(1, &a, &b, &w.ecx_1, &d)) return (ht_cpu_words){0};
+    if (!__get_cpuid(1, &a, &b, &w.ecx_1, &d)) return (ht_cpu_features){0};
     if (__get_cpuid_count(7, 0, &a, &w.ebx_7, &w.ecx_7, &d)) (void)__get_cpuid_count(7, 1, &w.eax_7_1, &b, &c, &d);
     if (has(w.ecx_1, OSXSAVE)) {
         uint32_t low, high;
@@ -87,8 +87,8 @@ bool ht_cpu_isa_built_in(ht_cpu_isa isa) {
 }
 
 bool ht_cpu_isa_on_machine(ht_cpu_isa isa) {
-    const ht_cpu_words words = ht_cpu_words_read();
-    return ht_cpu_words_have(&words, isa);
+    const ht_cpu_features words = ht_cpu_features_read();
+    return ht_cpu_features_support(&words, isa);
 }
 bool ht_cpu_isa_available(ht_cpu_isa isa) { return ht_cpu_isa_built_in(isa) && ht_cpu_isa_on_machine(isa); }
 

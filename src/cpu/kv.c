@@ -14,13 +14,13 @@ uint16_t ht_kv_quantise(const float *x, int64_t n, int8_t *q, int64_t step) {
     for (int64_t i = 0; i < n; i++) {
         float size = fabsf(x[i]);
         max = size > max ? size : max;
-        sum += size * 0.0f; /* 0, or NaN where there is a NaN or an infinity */
+        sum += size * 0.0f; /* 0, or NaN if x has a NaN or an infinity */
     }
     if (sum != 0.0f) {
         for (int64_t i = 0; i < n; i++) q[i * step] = 1;
         return ht_f32_to_bf16(NAN);
     }
-    /* Rounded up, no number is more than 127 scales. Under the smallest normal number there is nothing. */
+    /* Rounded up, so that no quotient exceeds 127. A scale below the smallest normal number becomes 0. */
     uint32_t bits = (ht_float_bits(max / (float)HT_KV_QMAX) + 0xFFFFu) >> 16;
     float scale = ht_bf16_to_f32((uint16_t)bits);
     if (scale < FLT_MIN) scale = 0.0f;
@@ -44,9 +44,9 @@ float ht_kv_value(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
     return x * ht_bf16_to_f32(ht_kv_scales(l, page)[ht_kv_v_scale_index(l, head, pos) + d / HT_KV_QBLOCK]);
 }
 
-/* One row's k or v of an 8-bit page; dimensions lie `step` apart, and so do the scales of blocks. */
-static void put_quantised(const ht_view *from, int64_t base, const ht_kv_layer *l, int8_t *to, uint16_t *scale,
-                          int64_t step) {
+/* Quantises one row and head into an 8-bit page; `step` is the stride between dimensions and between block scales. */
+static void store_quantised(const ht_view *from, int64_t base, const ht_kv_layer *l, int8_t *to, uint16_t *scale,
+                            int64_t step) {
     for (int64_t d = 0; d < l->head_dim; d += HT_KV_QBLOCK, scale += step) {
         float x[HT_KV_QBLOCK];
         int64_t n = ht_min_i64(HT_KV_QBLOCK, l->head_dim - d);
@@ -55,12 +55,12 @@ static void put_quantised(const ht_view *from, int64_t base, const ht_kv_layer *
     }
 }
 
-/* One row's k or v: head by head, with `step` elements between the dimensions of the stored vector. */
-static void put(const ht_view *from, int64_t row, int64_t head, const ht_kv_layer *l, void *page, int64_t at,
-                int64_t scale, int64_t step) {
+/* Stores one row and head at element `at` of the page; `step` is the stride between dimensions. */
+static void store_vector(const ht_view *from, int64_t row, int64_t head, const ht_kv_layer *l, void *page, int64_t at,
+                         int64_t scale, int64_t step) {
     int64_t base = row * from->stride[0] + head * from->stride[1];
     if (l->dtype == HT_I8) {
-        put_quantised(from, base, l, (int8_t *)page + at, ht_kv_scales(l, page) + scale, step);
+        store_quantised(from, base, l, (int8_t *)page + at, ht_kv_scales(l, page) + scale, step);
         return;
     }
     for (int64_t d = 0; d < l->head_dim; d++)
@@ -75,9 +75,10 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t pos = call->step->batch->pos[row];
         void *page = l->pages[ht_kv_page_of(l, pos)];
         for (int64_t head = 0; head < l->n_kv_heads; head++) {
-            put(&call->in[1], row, head, l, page, ht_kv_k_index(l, head, pos), ht_kv_k_scale_index(l, head, pos),
-                HT_KV_TILE);
-            put(&call->in[2], row, head, l, page, ht_kv_v_index(l, head, pos), ht_kv_v_scale_index(l, head, pos), 1);
+            store_vector(&call->in[1], row, head, l, page, ht_kv_k_index(l, head, pos),
+                         ht_kv_k_scale_index(l, head, pos), HT_KV_TILE);
+            store_vector(&call->in[2], row, head, l, page, ht_kv_v_index(l, head, pos),
+                         ht_kv_v_scale_index(l, head, pos), 1);
         }
     }
 }
@@ -101,19 +102,19 @@ ht_status ht_kv_check(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-/* ---- the rows that are asked for ---- */
+/* ---- output rows ---- */
 
-static bool for_asked(const ht_call *call) { return ((const ht_attend_params *)call->params)->asked; }
+static bool output_rows_only(const ht_call *call) { return ((const ht_attend_params *)call->params)->asked; }
 
-/* Positions, sequences and their caches, of which there are no more than rows. */
-size_t ht_kv_asked_bytes(const ht_call *call) {
+/* Caches, positions, lengths and starts; there are at most as many sequences as rows. */
+size_t ht_kv_output_rows_bytes(const ht_call *call) {
     size_t n = (size_t)call->in[0].shape[0];
-    if (!for_asked(call)) return 0;
+    if (!output_rows_only(call)) return 0;
     return (n * sizeof(ht_cache *) + (3 * n + 1) * sizeof(int32_t) + 63) & ~(size_t)63;
 }
 
-/* The step's rows that are asked for, and the sequences that have some of them. */
-static ht_status narrow(const ht_call *call, ht_batch *to, ht_step *step, ht_error *err) {
+/* Builds a batch and a step of the output rows alone. */
+static ht_status select_output_rows(const ht_call *call, ht_batch *to, ht_step *step, ht_error *err) {
     const ht_batch *b = call->step->batch;
     int32_t n = b->n_out, sequence = -1;
     if (call->in[0].shape[0] != n)
@@ -139,14 +140,14 @@ static ht_status narrow(const ht_call *call, ht_batch *to, ht_step *step, ht_err
 }
 
 ht_status ht_kv_run(const ht_call *call, ht_kernel_fn *attend, ht_error *err) {
-    if (!for_asked(call)) return attend(call, err);
+    if (!output_rows_only(call)) return attend(call, err);
     if (ht_view_size(&call->in[0]) == 0) return HT_OK;
     ht_batch batch;
     ht_step step;
-    ht_status status = narrow(call, &batch, &step, err);
+    ht_status status = select_output_rows(call, &batch, &step, err);
     if (status) return status;
-    ht_call narrowed = *call;
-    narrowed.step = &step;
-    narrowed.scratch = (char *)call->scratch + ht_kv_asked_bytes(call);
-    return attend(&narrowed, err);
+    ht_call selected = *call;
+    selected.step = &step;
+    selected.scratch = (char *)call->scratch + ht_kv_output_rows_bytes(call);
+    return attend(&selected, err);
 }

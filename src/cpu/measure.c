@@ -41,7 +41,7 @@ static double seconds_of(clockid_t clock) {
 
 static double wall(void) { return seconds_of(CLOCK_MONOTONIC); }
 
-/* With one thread, its own time on the processor: what others run does not count. */
+/* A single thread is timed by its CPU time, which excludes other processes. */
 static double now(int threads) { return threads == 1 ? seconds_of(CLOCK_THREAD_CPUTIME_ID) : wall(); }
 
 enum { READ_PART = 1 << 20, BLOCKS_PER_THREAD = 16 };
@@ -68,7 +68,7 @@ static void run_read(void *arg, int64_t begin, int64_t end, int worker) {
     j->loops->read(j->memory + from, to - from);
 }
 
-/* Per second, over all threads; the length of a round is found first. */
+/* Operations per second over all threads. The round length is calibrated first. */
 static double measure_loop(double (*loop)(int64_t), ht_pool *pool, int rounds) {
     job j = {.loop = loop, .iterations = 1000};
     double ops = 0, best = 0;
@@ -78,7 +78,7 @@ static double measure_loop(double (*loop)(int64_t), ht_pool *pool, int rounds) {
         ops = loop(j.iterations);
         seconds = now(1) - start;
     }
-    ops *= 2; /* of the iterations of the rounds */
+    ops *= 2; /* now the iterations of one round */
     for (int r = 0; r < rounds; r++) {
         double start = now(threads);
         ht_pool_run(pool, threads, 1, run_loop, &j);
@@ -113,14 +113,14 @@ double ht_measure_read_bytes(ht_cpu_isa isa, ht_pool *pool, const void *memory, 
     return best;
 }
 
-/* ---- as a device ---- */
+/* ---- device table ---- */
 
 static int64_t parts(size_t bytes) { return (int64_t)((bytes + READ_PART - 1) / READ_PART); }
 
 static double device_read(ht_device *d, const void *memory, size_t bytes, double seconds) {
     job j = {.loops = loops_of(ht_cpu_device_isa(d)), .memory = memory, .bytes = bytes, .part = READ_PART};
     ht_pool_lease(d->pool);
-    ht_pool_run(d->pool, parts(bytes), 1, run_read, &j); /* to begin with a cache as the later passes find it */
+    ht_pool_run(d->pool, parts(bytes), 1, run_read, &j); /* warms the cache for the timed passes */
     double start = wall(), passed = 0, done = 0;
     for (; passed < seconds; passed = wall() - start, done += (double)bytes)
         ht_pool_run(d->pool, parts(bytes), 1, run_read, &j);
@@ -128,16 +128,16 @@ static double device_read(ht_device *d, const void *memory, size_t bytes, double
     return done / passed;
 }
 
-/* In blocks of some tenths of a millisecond, which the threads take one by one, as kernels take theirs: a thread that was kept
- * off the processor does not hold up the others for long. */
+/* Threads take blocks of a few hundred microseconds dynamically, as kernels do, so that a preempted thread delays the
+ * others little. */
 static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
     ht_cpu_isa isa = ht_cpu_device_isa(d);
     job j = {.loop = loops_of(isa)->compute[a], .iterations = 16};
-    if (a == HT_ARITHMETIC_INT16 && !ht_cpu_multiplies_words(isa)) return 0; /* no unit for it */
+    if (a == HT_ARITHMETIC_INT16 && !ht_cpu_multiplies_words(isa)) return 0; /* no such instruction */
     double ops = 0, took = 0;
     for (; took < 1e-4; j.iterations *= 2) {
         double start = wall();
-        ops = 2 * j.loop(j.iterations); /* of the next, twice as long */
+        ops = 2 * j.loop(j.iterations); /* twice as long as the last block */
         took = wall() - start;
     }
     ht_pool_lease(d->pool);

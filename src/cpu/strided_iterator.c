@@ -2,7 +2,8 @@
 
 #include "base/checked.h"
 
-/* Whether, in every view, a step along axis `outer` equals shape[inner] steps along axis `inner`. */
+/* Whether axes `outer` and `inner` are contiguous with each other in every view: stride[outer] = shape[inner] *
+ * stride[inner]. */
 static bool mergeable(const ht_strided_iterator *w, int outer, int inner) {
     for (int v = 0; v < w->n_views; v++)
         if (w->stride[v][outer] != w->stride[v][inner] * w->shape[inner]) return false;
@@ -50,7 +51,7 @@ void ht_strided_iterator_range(const ht_strided_iterator *w, int64_t begin, int6
         visit(arg, &span);
         at += span.n;
         if (at == end) return;
-        /* On to the start of the next row. */
+        /* Next row. */
         for (int v = 0; v < w->n_views; v++) span.offset[v] -= index[last] * w->stride[v][last];
         index[last] = 0;
         for (int d = last - 1; d >= 0; d--) {

@@ -1,5 +1,5 @@
-/* Tile transpose of copies (transpose.h). A tile consists of squares as wide as a register of 16 bytes, which all
- * machines have: rounds of interleaving registers transpose them. */
+/* Tile transpose (transpose.h). A tile is transposed in squares of 16-byte registers, available on all targets, by
+ * rounds of register interleaving. */
 #include "cpu/transpose.h"
 
 #include "base/checked.h"
@@ -15,19 +15,20 @@
 #endif
 
 #define PLAIN(type, name)                                                                                              \
-    static void name##_plain(const type *from, int64_t across, int64_t along, type *to, int64_t to_step, int64_t rows, \
-                             int64_t columns) {                                                                        \
+    static void name##_plain(const type *from, int64_t row_stride, int64_t column_stride, type *to, int64_t to_step,   \
+                             int64_t rows, int64_t columns) {                                                          \
         for (int64_t r = 0; r < rows; r++)                                                                             \
-            for (int64_t c = 0; c < columns; c++) to[r * to_step + c] = from[r * across + c * along];                  \
+            for (int64_t c = 0; c < columns; c++) to[r * to_step + c] = from[r * row_stride + c * column_stride];      \
     }
 
-/* Registers i and i + n / 2 are interleaved to 2 i and 2 i + 1; log n such rounds transpose n registers of n elements. */
+/* Transposes n registers of n elements by log2 n rounds, each interleaving registers i and i + n / 2 into 2 i and 2 i +
+ * 1. */
 #define SQUARE(type, name, n)                                                                                          \
     typedef type name##_lanes __attribute__((vector_size(16)));                                                        \
-    static inline void name##_square(const type *from, int64_t along, type *to, int64_t to_step) {                     \
+    static inline void name##_square(const type *from, int64_t column_stride, type *to, int64_t to_step) {             \
         name##_lanes v[n], w[n];                                                                                       \
         UNROLL                                                                                                         \
-        for (int i = 0; i < n; i++) memcpy(&v[i], from + i * along, sizeof v[i]);                                      \
+        for (int i = 0; i < n; i++) memcpy(&v[i], from + i * column_stride, sizeof v[i]);                              \
         UNROLL                                                                                                         \
         for (int round = 1; round < n; round *= 2) {                                                                   \
             UNROLL                                                                                                     \
@@ -44,17 +45,19 @@
 #define TRANSPOSE(type, name, n)                                                                                       \
     PLAIN(type, name)                                                                                                  \
     SQUARE(type, name, n)                                                                                              \
-    static void name(const type *from, int64_t across, int64_t along, type *to, int64_t to_step, int64_t rows,         \
-                     int64_t columns) {                                                                                \
-        const int64_t r_end = across == 1 ? rows - rows % n : 0, c_end = columns - columns % n;                        \
+    static void name(const type *from, int64_t row_stride, int64_t column_stride, type *to, int64_t to_step,           \
+                     int64_t rows, int64_t columns) {                                                                  \
+        const int64_t r_end = row_stride == 1 ? rows - rows % n : 0, c_end = columns - columns % n;                    \
         const int64_t line = 64 / (int64_t)sizeof(type);                                                               \
         for (int64_t top = 0; top < c_end; top += line)                                                                \
             for (int64_t side = 0; side < r_end; side += line)                                                         \
                 for (int64_t c = top; c < top + line && c < c_end; c += n)                                             \
                     for (int64_t r = side; r < side + line && r < r_end; r += n)                                       \
-                        name##_square(from + r + c * along, along, to + r * to_step + c, to_step);                     \
-        name##_plain(from + c_end * along, across, along, to + c_end, to_step, r_end, columns - c_end);                \
-        name##_plain(from + r_end * across, across, along, to + r_end * to_step, to_step, rows - r_end, columns);      \
+                        name##_square(from + r + c * column_stride, column_stride, to + r * to_step + c, to_step);     \
+        name##_plain(from + c_end * column_stride, row_stride, column_stride, to + c_end, to_step, r_end,              \
+                     columns - c_end);                                                                                 \
+        name##_plain(from + r_end * row_stride, row_stride, column_stride, to + r_end * to_step, to_step,              \
+                     rows - r_end, columns);                                                                           \
     }
 
 #define LOW_2   0, 2
@@ -70,46 +73,47 @@ TRANSPOSE(uint16_t, transpose2, 8)
 TRANSPOSE(uint32_t, transpose4, 4)
 TRANSPOSE(uint64_t, transpose8, 2)
 
-/* to[r * to_step + c] = from[r * across + c * along] for r < rows, c < columns, in elements. */
-static void transpose_tile(const char *from, int64_t across, int64_t along, char *to, int64_t to_step, int64_t rows,
-                           int64_t columns, size_t bytes) {
-    if (across == -1) { /* from its last row on, it is a tile like others */
+/* to[r * to_step + c] = from[r * row_stride + c * column_stride] for r < rows, c < columns, in elements. */
+static void transpose_tile(const char *from, int64_t row_stride, int64_t column_stride, char *to, int64_t to_step,
+                           int64_t rows, int64_t columns, size_t bytes) {
+    if (row_stride == -1) { /* reversed rows: start from the last one */
         from -= (rows - 1) * (int64_t)bytes;
         to += (rows - 1) * to_step * (int64_t)bytes;
-        across = 1;
+        row_stride = 1;
         to_step = -to_step;
     }
     const void *x = from;
     void *y = to;
     switch (bytes) {
-    case 1: transpose1(x, across, along, y, to_step, rows, columns); break;
-    case 2: transpose2(x, across, along, y, to_step, rows, columns); break;
-    case 4: transpose4(x, across, along, y, to_step, rows, columns); break;
-    default: transpose8(x, across, along, y, to_step, rows, columns);
+    case 1: transpose1(x, row_stride, column_stride, y, to_step, rows, columns); break;
+    case 2: transpose2(x, row_stride, column_stride, y, to_step, rows, columns); break;
+    case 4: transpose4(x, row_stride, column_stride, y, to_step, rows, columns); break;
+    default: transpose8(x, row_stride, column_stride, y, to_step, rows, columns);
     }
 }
 
-/* Tiles of the result along two of the merged axes, `across` and the last. A row of a tile is a line of the operand. */
+/* Copy by tiles of the result over two of the merged axes: `row_axis` and the last axis. */
 typedef struct transpose_job {
-    ht_strided_iterator iterator; /* of the result, view 0, and the operand, view 1 */
+    ht_strided_iterator iterator; /* view 0: result, view 1: operand */
     const char *from;
     char *to;
     int64_t bytes;
-    int across;
-    int64_t rows, columns; /* of a tile */
-    int64_t bands, pieces; /* tiles across, and along the last axis */
+    int row_axis;
+    int64_t rows, columns; /* per tile */
+    int64_t bands, pieces; /* tiles along row_axis, and along the last axis */
 } transpose_job;
 
-enum { TILE_BYTES = 16384, LEAST_ROWS = 4 };
+enum { TILE_BYTES = 16384, MIN_ROWS = 4 };
 
-/* The axis other than the last along which neighbours of the operand lie; -1: none, or the last one's are as near. */
+/* Axis, other than the last, along which the operand has the smallest stride; -1 if no stride is clearly smaller than
+ * the last axis'. */
 static int axis_across(const ht_strided_iterator *w, int64_t bytes) {
     const int last = w->n_dims - 1;
     int axis = -1;
     int64_t least = ht_min_i64((w->stride[1][last] < 0 ? -w->stride[1][last] : w->stride[1][last]) / 4, 32 / bytes);
     for (int d = 0; d < last; d++) {
         const int64_t step = w->stride[1][d] < 0 ? -w->stride[1][d] : w->stride[1][d];
-        if (step == 0 || step > least || w->shape[d] < LEAST_ROWS) continue;
+        if (step == 0 || step > least || w->shape[d] < MIN_ROWS) continue;
         least = step;
         axis = d;
     }
@@ -125,10 +129,10 @@ static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t index[HT_MAX_DIMS] = {0}, rest = i, from = 0, to = 0;
         index[last] = rest % j->pieces * j->columns;
         rest /= j->pieces;
-        index[j->across] = rest % j->bands * j->rows;
+        index[j->row_axis] = rest % j->bands * j->rows;
         rest /= j->bands;
         for (int d = last - 1; d >= 0; d--) {
-            if (d == j->across) continue;
+            if (d == j->row_axis) continue;
             index[d] = rest % w->shape[d];
             rest /= w->shape[d];
         }
@@ -136,8 +140,8 @@ static void run_tiles(void *arg, int64_t begin, int64_t end, int worker) {
             from += index[d] * w->stride[1][d];
             to += index[d] * w->stride[0][d];
         }
-        transpose_tile(j->from + from * j->bytes, w->stride[1][j->across], w->stride[1][last], j->to + to * j->bytes,
-                       w->stride[0][j->across], ht_min_i64(j->rows, w->shape[j->across] - index[j->across]),
+        transpose_tile(j->from + from * j->bytes, w->stride[1][j->row_axis], w->stride[1][last], j->to + to * j->bytes,
+                       w->stride[0][j->row_axis], ht_min_i64(j->rows, w->shape[j->row_axis] - index[j->row_axis]),
                        ht_min_i64(j->columns, w->shape[last] - index[last]), (size_t)j->bytes);
     }
 }
@@ -149,13 +153,13 @@ bool ht_transpose_copy(const ht_call *call) {
     ht_strided_iterator_init(&j.iterator, 2, views);
     const ht_strided_iterator *w = &j.iterator;
     const int last = w->n_dims - 1;
-    j.across = w->size ? axis_across(w, j.bytes) : -1;
-    if (j.across < 0) return false;
-    j.rows = ht_min_i64(w->shape[j.across], (j.bytes < 4 ? 64 : 128) / j.bytes);
+    j.row_axis = w->size ? axis_across(w, j.bytes) : -1;
+    if (j.row_axis < 0) return false;
+    j.rows = ht_min_i64(w->shape[j.row_axis], (j.bytes < 4 ? 64 : 128) / j.bytes);
     j.columns = ht_min_i64(w->shape[last], ht_max_i64(16, TILE_BYTES / j.bytes / j.rows / 16 * 16));
-    j.bands = ht_ceil_div_i64(w->shape[j.across], j.rows);
+    j.bands = ht_ceil_div_i64(w->shape[j.row_axis], j.rows);
     j.pieces = ht_ceil_div_i64(w->shape[last], j.columns);
-    const int64_t count = w->size / (w->shape[j.across] * w->shape[last]) * j.bands * j.pieces;
+    const int64_t count = w->size / (w->shape[j.row_axis] * w->shape[last]) * j.bands * j.pieces;
     ht_pool_run(call->pool, count, ht_max_i64(1, HT_GRAIN_CHEAP / (j.rows * j.columns)), run_tiles, &j);
     return true;
 }

@@ -42,7 +42,7 @@ enum { VNNI_7 = 1 << 11, AVX_VNNI = 1 << 4, BF16 = 1 << 5 };
 
 static const struct processor {
     const char *name;
-    ht_cpu_words words;
+    ht_cpu_features words;
     unsigned have; /* a bit for each instruction set beside the plain one */
 } processors[] = {
     {"nothing known", {0}, 0},
@@ -75,7 +75,7 @@ static void sets_of_processors(void **state) {
     for (size_t p = 0; p < sizeof processors / sizeof *processors; p++)
         for (int i = 0; i < HT_CPU_ISA_COUNT; i++) {
             const bool wanted = i == HT_CPU_REFERENCE || (processors[p].have >> i & 1);
-            if (ht_cpu_words_have(&processors[p].words, (ht_cpu_isa)i) != wanted)
+            if (ht_cpu_features_support(&processors[p].words, (ht_cpu_isa)i) != wanted)
                 fail_msg("%s: %s is %swanted", processors[p].name, ht_cpu_isa_name((ht_cpu_isa)i),
                          wanted ? "" : "not ");
         }

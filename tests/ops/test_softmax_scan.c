@@ -1,8 +1,8 @@
 /* Softmax and scans along every axis, of every instruction set, against the plain kernels: odd sizes, any strides, extreme
  * values, results that are written round the caches, one thread and several. */
 #include "base/dtype.h"
-#include "cpu/bypass.h"
 #include "cpu/element.h"
+#include "cpu/streaming_store.h"
 #include "support/kernels.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -256,7 +256,7 @@ static void large(void **state) {
         for (EACH(d, dims))
             for (int behind = 0; behind < 2; behind++) {
                 const int64_t size = dims[d][0] * dims[d][1] * (int64_t)ht_dtype_bytes(some[t]);
-                if (some[t] != HT_F16) assert_true((size_t)size >= HT_BYPASS_BYTES);
+                if (some[t] != HT_F16) assert_true((size_t)size >= HT_STREAMING_BYTES);
                 if (TEST_EMULATED || (TEST_SLOW && d + t > 1)) continue;
                 void *memory;
                 const ht_view x = operand(some[t], 2, dims[d], CONTIGUOUS, ORDINARY, &memory);

@@ -1,4 +1,4 @@
-/* Split heads for machines without a vector form, as in matrix_plain.c: in a file of its own because names inside the
- * sources are alike. */
+/* Coarse heads without a vector unit: the vector source over plain lanes. Its static names collide with those of
+ * matrix.c. */
 #define HT_ISA reference
 #include "cpu/vector/matrix_coarse_head.c"

@@ -1,6 +1,6 @@
-/* Matrix kernels for machines without a vector form: the vector sources over plain lanes. */
+/* Matrix kernels without a vector unit: the vector sources over plain lanes. */
 #define HT_ISA      reference
-#define FETCH_AHEAD FETCH_AHEAD_DENSE /* both sources have one */
+#define FETCH_AHEAD FETCH_AHEAD_DENSE /* defined by both sources */
 #include "cpu/vector/matrix_f32.c"
 #undef FETCH_AHEAD
 #undef FUNCTIONS

@@ -1,3 +1,3 @@
-/* Measuring loops for machines without a vector form: the vector source over plain lanes. */
+/* Measurement loops without a vector unit: the vector source over plain lanes. */
 #define HT_ISA reference
 #include "cpu/vector/measure.c"

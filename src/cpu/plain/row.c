@@ -1,3 +1,3 @@
-/* Logit scans for machines without a vector form: the vector source over plain lanes. */
+/* Logit scans without a vector unit: the vector source over plain lanes. */
 #define HT_ISA reference
 #include "cpu/vector/row.c"

@@ -18,8 +18,8 @@ static double score(const ht_call *call, int64_t query, int64_t query_stride, co
     return p->softcap > 0.0f ? (double)p->softcap * tanh(dot / (double)p->softcap) : dot;
 }
 
-/* One row and query head; `sum` holds head_dim doubles. The largest score so far is kept and the sums are rescaled when
- * it grows. */
+/* Online softmax for one row and query head: sums are rescaled whenever the maximum grows. `sum` has head_dim
+ * elements. */
 static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum) {
     const ht_view *q = &call->in[0], *out = &call->out;
     const ht_batch *b = call->step->batch;
@@ -64,5 +64,6 @@ static ht_status attend(const ht_call *call, ht_error *err) {
 ht_status ht_plain_attend(const ht_call *call, ht_error *err) { return ht_kv_run(call, attend, err); }
 
 size_t ht_plain_attend_scratch(const ht_call *call) {
-    return ht_kv_asked_bytes(call) + (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
+    return ht_kv_output_rows_bytes(call) +
+           (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
 }

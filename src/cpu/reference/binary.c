@@ -1,5 +1,5 @@
-/* Elementwise functions of two elements of one dtype. Operands come broadcast: a repeated axis has stride 0. Integers
- * wrap around, and what they give when divided by zero is 0, as in NumPy. */
+/* Elementwise functions of two operands of one dtype, broadcast by zero strides. Integers wrap around; integer division
+ * by zero gives 0, as in NumPy. */
 #include "base/error.h"
 #include "base/math_double.h"
 #include "cpu/element.h"
@@ -34,7 +34,8 @@ static inline void apply(const ht_call *call, const ht_strided_span *s, f32_fn *
 
 static bool less(bool is_signed, int64_t a, int64_t b) { return is_signed ? a < b : (uint64_t)a < (uint64_t)b; }
 
-/* A function of integers alone gives NULL for f32 and f64, one of floating point alone for integers. */
+/* Defines ht_plain_<name>. Functions undefined for floats pass NULL for f32 and f64; functions undefined for integers
+ * pass NULL for integer. */
 #define BINARY(name, f32, f64, integer, truth)                                                                         \
     static void name##_span(const ht_call *call, const ht_strided_span *s) {                                           \
         apply(call, s, f32, f64, integer, truth);                                                                      \
@@ -75,7 +76,7 @@ BINARY(multiply, multiply_f32, multiply_f64, multiply_int, NULL)
 FLOATING(divide, a / b, a / b)
 BINARY(divide, divide_f32, divide_f64, NULL, NULL)
 
-/* A NaN on either side stays. */
+/* NaN in either operand gives NaN. */
 FLOATING(minimum, isnan(a) || a < b ? a : b, isnan(a) || a < b ? a : b)
 INTEGER(minimum, less(s, a, b) ? a : b)
 BINARY(minimum, minimum_f32, minimum_f64, minimum_int, NULL)
@@ -84,8 +85,7 @@ FLOATING(maximum, isnan(a) || a > b ? a : b, isnan(a) || a > b ? a : b)
 INTEGER(maximum, less(s, b, a) ? a : b)
 BINARY(maximum, maximum_f32, maximum_f64, maximum_int, NULL)
 
-/* Quotients are rounded down; a remainder has the sign of the divisor. The one signed quotient that does not fit wraps
- * around. */
+/* Floor division, for which the remainder takes the sign of the divisor. INT64_MIN / -1 wraps around. */
 static int64_t quotient_of(bool s, int64_t a, int64_t b) {
     if (b == 0) return 0;
     if (!s) return (int64_t)((uint64_t)a / (uint64_t)b);
@@ -101,7 +101,7 @@ FLOATING(remainder, ht_remainder_f32(a, b), ht_remainder_f64(a, b))
 INTEGER(remainder, b ? (uint64_t)a - (uint64_t)quotient_of(s, a, b) * (uint64_t)b : 0)
 BINARY(remainder, remainder_f32, remainder_f64, remainder_int, NULL)
 
-/* By squaring. A negative exponent leaves 1 / base without its fraction. */
+/* Exponentiation by squaring. A negative exponent truncates 1 / base^-exponent. */
 static int64_t power_of(bool s, int64_t base, int64_t exponent) {
     uint64_t result = 1, factor = (uint64_t)base, left = (uint64_t)exponent;
     if (s && exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
@@ -146,7 +146,7 @@ BINARY(bitwise_or, NULL, NULL, bitwise_or_int, NULL)
 INTEGER(bitwise_xor, a ^ b)
 BINARY(bitwise_xor, NULL, NULL, bitwise_xor_int, NULL)
 
-/* By as many bits as the type has, or more, or fewer than none, nothing is left but the sign. */
+/* Shift counts outside [0, bits) give 0, or the sign for signed right shifts. */
 INTEGER(left_shift, (uint64_t)b < 64 ? (uint64_t)a << b : 0)
 BINARY(left_shift, NULL, NULL, left_shift_int, NULL)
 static int64_t shifted_right(bool s, int64_t a, int64_t b) {
@@ -157,7 +157,7 @@ static int64_t shifted_right(bool s, int64_t a, int64_t b) {
 INTEGER(right_shift, shifted_right(s, a, b))
 BINARY(right_shift, NULL, NULL, right_shift_int, NULL)
 
-/* ---- one of two ---- */
+/* ---- selection ---- */
 
 static void where_span(const ht_call *call, const ht_strided_span *s) {
     const uint8_t *condition = call->in[0].data;

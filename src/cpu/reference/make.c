@@ -1,4 +1,4 @@
-/* Copies and fills. */
+/* Array creation: copies, casts and fills. */
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"

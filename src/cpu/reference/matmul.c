@@ -1,4 +1,4 @@
-/* Batched products of arrays. Floating-point sums are taken in f64 and rounded once, integer sums are exact. */
+/* Batched matrix products. Floating-point sums are accumulated in f64 and rounded once; integer sums are exact. */
 #include "base/checked.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
@@ -34,11 +34,12 @@ typedef struct matmul_job {
     ht_matmul_shape shape;
 } matmul_job;
 
-enum { ABREAST = 64 };
+enum { COLUMNS_AT_ONCE = 64 };
 
-/* n <= ABREAST neighbouring columns of f32, whose sums take the same steps as they do alone. */
-static void run_abreast(const float *a, int64_t a_k, const float *b, int64_t b_k, int64_t k, int64_t n, float *out) {
-    double sum[ABREAST] = {0};
+/* Multiplies n <= COLUMNS_AT_ONCE adjacent f32 columns; each column is summed in the same order as alone. */
+static void multiply_columns(const float *a, int64_t a_k, const float *b, int64_t b_k, int64_t k, int64_t n,
+                             float *out) {
+    double sum[COLUMNS_AT_ONCE] = {0};
     for (int64_t l = 0; l < k; l++) {
         const double x = (double)a[l * a_k];
         for (int64_t j = 0; j < n; j++) sum[j] += x * (double)b[l * b_k + j];
@@ -63,8 +64,8 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
         if (in_place(job)) {
             const float *from = (const float *)a->data + a_at, *with = (const float *)b->data + b_base;
             float *to = (float *)out->data + i * s.n;
-            for (int64_t j = 0; j < s.n; j += ABREAST)
-                run_abreast(from, s.a_k, with + j, s.b_k, s.k, ht_min_i64(ABREAST, s.n - j), to + j);
+            for (int64_t j = 0; j < s.n; j += COLUMNS_AT_ONCE)
+                multiply_columns(from, s.a_k, with + j, s.b_k, s.k, ht_min_i64(COLUMNS_AT_ONCE, s.n - j), to + j);
             continue;
         }
         for (int64_t j = 0; j < s.n; j++) {

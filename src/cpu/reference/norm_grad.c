@@ -1,27 +1,27 @@
-/* The gradients of RMS norm and layer norm, in f64. */
+/* Gradients of RMS norm and layer norm, in f64. */
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
 
-/* What the columns need to know of a row. */
-typedef struct row_facts {
+/* Statistics of one row that the weight and bias gradients need. */
+typedef struct row_stats {
     double mean, scale;
-} row_facts;
+} row_stats;
 
 typedef struct gradient {
     const ht_call *call;
     const ht_view *x, *weight, *grad;
-    bool centred; /* layer norm */
+    bool centred; /* layer norm subtracts the mean */
     double eps, offset;
     int64_t n, rows;
-    row_facts *row;
+    row_stats *row;
 } gradient;
 
 size_t ht_plain_norm_grad_scratch(const ht_call *call) {
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1];
-    return n ? (size_t)(ht_view_size(x) / n) * sizeof(row_facts) : 0;
+    return n ? (size_t)(ht_view_size(x) / n) * sizeof(row_stats) : 0;
 }
 
 static double at(const ht_view *v, int64_t row, int64_t i) {
@@ -54,7 +54,7 @@ static void row_gradients(void *arg, int64_t begin, int64_t end, int worker) {
             ht_set_f64(g->call->out.dtype, g->call->out.data, row * g->n + i,
                        scale * (weighted(g, row, i) - sum / n - x * scale * scale * dot / n));
         }
-        g->row[row] = (row_facts){mean, scale};
+        g->row[row] = (row_stats){mean, scale};
     }
 }
 

@@ -1,5 +1,5 @@
-/* Quantised arrays: quantised, dequantised and multiplied one group at a time; products of matrices by index. Sums are
- * f64. */
+/* Quantised arrays: quantisation, dequantisation and products, one group at a time, and gathered matrix products. Sums
+ * are f64. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "cpu/element.h"
@@ -70,7 +70,7 @@ ht_status ht_plain_dequantize(const ht_call *call, ht_error *err) {
 
 typedef struct product_job {
     const ht_call *call;
-    const ht_quantize_params *p; /* NULL: of dense matrices */
+    const ht_quantize_params *p; /* NULL: dense matrices */
     int64_t m, n, k;
 } product_job;
 

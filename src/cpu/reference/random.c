@@ -1,5 +1,5 @@
-/* Random bits from a key, one word at a time, the cumulative sums of categorical draws, and the functions that random
- * numbers are made with. */
+/* Random bits from a key, cumulative sums for categorical draws, and the elementwise functions of random
+ * distributions. */
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/math_drawn.h"
@@ -11,8 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Threefry-2x32 of 20 rounds [Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3, 2011]: the words of
- * a pair from a pair of counters. */
+/* Threefry-2x32 of 20 rounds [Salmon, Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3, 2011]: replaces
+ * a pair of counters by a pair of random words. */
 static void threefry(const uint32_t key[2], uint32_t pair[2]) {
     static const int rotations[8] = {13, 15, 26, 6, 17, 29, 16, 24};
     const uint32_t keys[3] = {key[0], key[1], key[0] ^ key[1] ^ 0x1BD11BDA};
@@ -29,8 +29,7 @@ static void threefry(const uint32_t key[2], uint32_t pair[2]) {
     }
 }
 
-/* Word i of n: those of the first half and of the second are pairs; of an odd number the middle one has a pair of its own,
- * whose second counter is 0. */
+/* Word i of n. Counter pairs are (i, i + half); for odd n the middle word's second counter is 0. */
 static uint32_t word_of(const uint32_t key[2], int64_t i, int64_t n) {
     const int64_t second = n / 2 + n % 2, first = i < second ? i : i - second;
     const bool middle = n % 2 == 1 && i == n / 2;

@@ -1,4 +1,4 @@
-/* First-order recurrence y_i = x_i + d_i * y_(i-1) along rows, kept in f64 on the way. */
+/* First-order recurrence y_i = x_i + d_i * y_(i-1) along rows, accumulated in f64. */
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"

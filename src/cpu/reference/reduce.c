@@ -1,5 +1,5 @@
-/* Reductions over the last axis, row by row, and softmax along any. Floating-point sums are taken in f64 and rounded once; a NaN is the largest
- * value, so that it is never lost. */
+/* Reductions over the last axis, and softmax along any axis. Floating-point sums are accumulated in f64 and rounded
+ * once. NaN orders above every number, so that it propagates. */
 #include "base/error.h"
 #include "base/math.h"
 #include "cpu/axis_view.h"
@@ -9,13 +9,13 @@
 
 #include <string.h>
 
-/* One row of the operand and the element of the result (or the first of its row, for softmax). */
+/* One row of the operand, and its result element (for softmax, its result row). */
 typedef struct row {
     ht_dtype dtype, out_dtype;
     const void *data;
     int64_t at, stride, n;
     void *out;
-    int64_t out_at, out_stride; /* of softmax */
+    int64_t out_at, out_stride; /* softmax only */
     const void *params;
 } row;
 
@@ -87,7 +87,7 @@ static void prod_row(const row *r) {
 
 static void mean_row(const row *r) { ht_set_f64(r->out_dtype, r->out, r->out_at, float_sum(r) / (double)r->n); }
 
-/* Whether element b comes after element a in the order in which NaN is the largest. */
+/* Order of max: b > a, NaN largest, ties to the earlier element. */
 static bool greater(const row *r, int64_t b, int64_t a) {
     if (ht_dtype_is_float(r->dtype)) {
         double x = float_at(r, a), y = float_at(r, b);
@@ -97,7 +97,7 @@ static bool greater(const row *r, int64_t b, int64_t a) {
     return ht_dtype_is_signed(r->dtype) ? y > x : (uint64_t)y > (uint64_t)x;
 }
 
-/* The other way around, NaN still being first. */
+/* Order of min: b < a, NaN still first. */
 static bool smaller(const row *r, int64_t b, int64_t a) {
     if (ht_dtype_is_float(r->dtype) && (isnan(float_at(r, a)) || isnan(float_at(r, b)))) return greater(r, b, a);
     return greater(r, a, b);
@@ -117,7 +117,7 @@ static int64_t smallest(const row *r) {
     return best;
 }
 
-/* The element itself, bit for bit. */
+/* Copies an element bit for bit. */
 static void copy_element(const row *r, int64_t from, int64_t to) {
     size_t bytes = ht_dtype_bytes(r->dtype);
     memcpy((char *)r->out + (size_t)(r->out_at + to) * bytes,
@@ -137,7 +137,7 @@ static void var_row(const row *r) {
     ht_set_f64(r->out_dtype, r->out, r->out_at, divisor > 0 ? sum / divisor : sum * (double)INFINITY);
 }
 
-/* Around the largest element, so that nothing overflows; when that is infinite it is the result. */
+/* Subtracts the maximum against overflow; an infinite maximum is the result. */
 static void logsumexp_row(const row *r) {
     const double max = float_at(r, largest(r));
     double sum = 0.0;

@@ -1,5 +1,5 @@
-/* Plain kernels, one for every operation on arrays alone (those on packed weights are in cpu/linear.h). They take any
- * dtype for which the operation is defined, any strides, and arrays without elements. */
+/* Plain kernels, one for every operation on arrays (operations on packed weights: cpu/linear.h). They support any dtype
+ * for which the operation is defined, any strides, and empty arrays. */
 #ifndef HT_CPU_REFERENCE_REFERENCE_H
 #define HT_CPU_REFERENCE_REFERENCE_H
 
@@ -10,18 +10,18 @@ HT_OP_KERNELS(X)
 #undef X
 
 ht_scratch_fn ht_plain_attend_scratch, ht_plain_sdpa_scratch, ht_plain_sdpa_grad_scratch;
-ht_scratch_fn ht_plain_norm_grad_scratch;                      /* of both norms */
-ht_scratch_fn ht_plain_sort_scratch, ht_plain_argsort_scratch; /* and of partition and argpartition */
-ht_scratch_fn ht_plain_take_scratch;                           /* and of gather and scatter */
+ht_scratch_fn ht_plain_norm_grad_scratch;                      /* both norms */
+ht_scratch_fn ht_plain_sort_scratch, ht_plain_argsort_scratch; /* also partition, argpartition */
+ht_scratch_fn ht_plain_take_scratch;                           /* also gather, scatter */
 
-/* MATMUL: the sizes of its matrices, out [m, n] = a [m, k] b [k, n], and the strides between their elements. */
+/* MATMUL shape: out [m, n] = a [m, k] b [k, n], and the element strides of a and b. */
 typedef struct ht_matmul_shape {
     int64_t m, n, k, a_row, a_k, b_k, b_col;
 } ht_matmul_shape;
 ht_matmul_shape ht_matmul_shape_of(const ht_call *call);
-extern const ht_kernel ht_plain_matmul_kernel; /* ht_plain_matmul, which needs no scratch */
-/* Offset of an operand's matrix for matrix `flat` of the result; leading axes that are missing or of length 1 are
- * repeated. */
+extern const ht_kernel ht_plain_matmul_kernel; /* ht_plain_matmul, without scratch */
+/* Element offset of an operand's matrix for result matrix `flat`; leading axes that are missing or of length 1
+ * broadcast. */
 int64_t ht_matmul_offset(const ht_view *v, const ht_view *out, int64_t flat);
 
 #endif

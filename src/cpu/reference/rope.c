@@ -15,7 +15,7 @@ static double angle(const ht_call *call, int64_t position, int64_t pair) {
     return a;
 }
 
-/* Row `t` of x, of all its leading axes: every head turned by the same angles. */
+/* Rotates all heads at position index t by the same angles. */
 static void rotate_row(const ht_call *call, int64_t t) {
     const ht_rope_params *p = call->params;
     const ht_view *x = &call->in[0], *pos = &call->in[1];
@@ -48,7 +48,7 @@ ht_status ht_plain_rope(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_view *x = &call->in[0];
     int64_t size = ht_view_size(x), per_row = x->shape[x->n_dims - 2] * x->shape[x->n_dims - 1];
-    if (size > 0) /* libm's functions are slow */
+    if (size > 0) /* libm calls dominate */
         ht_pool_run(call->pool, size / per_row, ht_row_grain(HT_GRAIN_PLAIN, per_row * 16), rotate_rows, (void *)call);
     return HT_OK;
 }

@@ -1,11 +1,11 @@
-/* Cumulative sums, products and extremes along an axis. Floating point is kept in f64 on the way. */
+/* Cumulative sums, products, minima and maxima along an axis. Floating point is accumulated in f64. */
 #include "cpu/axis_view.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "device/params.h"
 
-typedef double float_fn(double so_far, double next);
-typedef int64_t int_fn(bool is_signed, int64_t so_far, int64_t next);
+typedef double float_fn(double accumulator, double next);
+typedef int64_t int_fn(bool is_signed, int64_t accumulator, int64_t next);
 
 typedef struct scan {
     const ht_call *call;
@@ -15,7 +15,7 @@ typedef struct scan {
     int_fn *integer;
 } scan;
 
-/* The limits of an integer type: what the smallest and largest of no elements are. */
+/* Smallest value of an integer type: the identity of max. */
 static int64_t lowest_of(ht_dtype t) {
     return ht_dtype_is_signed(t) ? (int64_t)(UINT64_MAX << (8 * ht_dtype_bytes(t) - 1)) : 0;
 }
@@ -41,7 +41,7 @@ static void scan_line(const scan *s, int64_t at, int64_t to) {
     for (int64_t k = 0; k < n; k++) {
         int64_t i = p->reverse ? n - 1 - k : k;
         for (int step = 0; step < 2; step++) {
-            if ((step == 0) == p->inclusive) { /* take the element, before or after the place is written */
+            if ((step == 0) == p->inclusive) { /* accumulate before writing if inclusive, else after */
                 if (floating)
                     value = s->floating(value, ht_get_f64(t, x->data, at + i * stride));
                 else

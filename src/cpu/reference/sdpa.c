@@ -7,7 +7,7 @@
 #include <float.h>
 #include <math.h>
 
-/* A head's part of a [B, heads, n, d] view: rows and their elements. */
+/* One head of a [B, heads, n, d] view. */
 typedef struct head {
     const ht_view *v;
     int64_t at;
@@ -32,8 +32,8 @@ static bool hidden(const ht_call *call, const head *mask, int64_t i, int64_t j) 
     return !ht_view_absent(mask->v) && mask->v->dtype == HT_BOOL && value(mask, i, j) == 0.0;
 }
 
-/* weight[j] of every key for query i of head h; a hidden key counts as the lowest score there is. */
-static void weigh(const ht_call *call, int64_t b, int64_t h, int64_t i, double *weight) {
+/* Softmax weights of all keys for query i of head h. A masked key scores the lowest finite value. */
+static void softmax_weights(const ht_call *call, int64_t b, int64_t h, int64_t i, double *weight) {
     const ht_sdpa_params *p = call->params;
     const ht_view *q = &call->in[0], *k = &call->in[1], *m = &call->in[3], *sinks = &call->in[4];
     head query = head_of(q, b, h), key = head_of(k, b, h / (q->shape[1] / k->shape[1])), mask = {m, 0};
@@ -64,7 +64,7 @@ static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end; row++) {
         int64_t b = row / (heads * n_q), h = row / n_q % heads;
         head values = head_of(v, b, h / (heads / v->shape[1]));
-        weigh(call, b, h, row % n_q, weight);
+        softmax_weights(call, b, h, row % n_q, weight);
         for (int64_t d = 0; d < dv; d++) {
             double sum = 0.0;
             for (int64_t j = 0; j < n_k; j++) sum += weight[j] * value(&values, j, d);
@@ -81,28 +81,28 @@ ht_status ht_plain_scaled_dot_product_attention(const ht_call *call, ht_error *e
     return HT_OK;
 }
 
-/* ---- the gradient ---- */
+/* ---- gradient ---- */
 
-/* Of one key head, in one thread: the weights of a query, their gradients, and the sums for the keys and the values. */
-static int64_t gradient_room(const ht_call *call) {
+/* Scratch of one thread and key head: a query's weights and their gradients, and the sums of the K and V gradients. */
+static int64_t gradient_scratch_doubles(const ht_call *call) {
     return call->in[1].shape[2] * (2 + call->in[1].shape[3] + call->in[2].shape[3]);
 }
 
 size_t ht_plain_sdpa_grad_scratch(const ht_call *call) {
-    return (size_t)ht_pool_threads(call->pool) * (size_t)gradient_room(call) * sizeof(double);
+    return (size_t)ht_pool_threads(call->pool) * (size_t)gradient_scratch_doubles(call) * sizeof(double);
 }
 
-/* The mean of the weights' gradients is the gradient times the result as operand 5 has it: a kernel needs it before it
- * comes to the last key. Of half floats the result is rounded, and so is the mean. */
-static void query_gradient(const ht_call *call, int64_t b, int64_t h, int64_t i, double *room) {
+/* Adds one query's gradients. The softmax backward term sum(weight * gradient) is computed as dot(gradient, output),
+ * with the output (operand 5) as rounded to its dtype: blocked kernels need the term before they reach the last key. */
+static void query_gradient(const ht_call *call, int64_t b, int64_t h, int64_t i, double *scratch) {
     const ht_sdpa_params *p = call->params;
     const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2], *m = &call->in[3];
     int64_t n_k = k->shape[2], d = k->shape[3], dv = v->shape[3], kv = h / (q->shape[1] / k->shape[1]);
-    double *weight = room, *change = room + n_k, *dk = change + n_k, *dval = dk + n_k * d;
+    double *weight = scratch, *change = scratch + n_k, *dk = change + n_k, *dval = dk + n_k * d;
     head query = head_of(q, b, h), key = head_of(k, b, kv), values = head_of(v, b, kv);
     head result = head_of(&call->in[5], b, h), grad = head_of(&call->in[6], b, h), mask = {m, 0};
     if (!ht_view_absent(m)) mask = head_of(m, b, h);
-    weigh(call, b, h, i, weight);
+    softmax_weights(call, b, h, i, weight);
     const double mean = dot(&grad, i, &result, i);
     for (int64_t j = 0; j < n_k; j++) {
         for (int64_t c = 0; c < dv; c++) dval[j * dv + c] += weight[j] * value(&grad, i, c);
@@ -120,12 +120,12 @@ static void head_gradients(void *arg, int64_t begin, int64_t end, int worker) {
     const ht_call *call = arg;
     const ht_view *q = &call->in[0], *k = &call->in[1], *v = &call->in[2];
     int64_t group = q->shape[1] / k->shape[1], n_k = k->shape[2], d = k->shape[3], dv = v->shape[3];
-    double *room = (double *)call->scratch + worker * gradient_room(call), *sums = room + 2 * n_k;
+    double *scratch = (double *)call->scratch + worker * gradient_scratch_doubles(call), *sums = scratch + 2 * n_k;
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t b = unit / k->shape[1], kv = unit % k->shape[1];
         for (int64_t i = 0; i < n_k * (d + dv); i++) sums[i] = 0.0;
         for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-            for (int64_t i = 0; i < q->shape[2]; i++) query_gradient(call, b, h, i, room);
+            for (int64_t i = 0; i < q->shape[2]; i++) query_gradient(call, b, h, i, scratch);
         int64_t keys = ht_view_size(q), values = keys + ht_view_size(k);
         for (int64_t i = 0; i < n_k * d; i++)
             ht_set_f64(call->out.dtype, call->out.data, keys + unit * n_k * d + i, sums[i]);

@@ -1,7 +1,7 @@
-/* Radix sort and selection along the last axis, and the indices that elements come from. Rows are dealt to the threads.
+/* Radix sort, selection and their argument versions along the last axis; threads share rows.
  *
- * Elements become keys: unsigned numbers of 16, 32 or 64 bits in the same order, a NaN last. Keys are sorted, or parted,
- * by digits (sort_items.h), for places together with the place: equal elements keep the order of their places. */
+ * Elements are mapped to unsigned 16, 32 or 64-bit keys of the same order, NaN last. Keys are sorted or partitioned by
+ * digits (sort_items.h), together with their indices for the argument versions, which are stable. */
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "cpu/reference/reference.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* Digits of many items are so wide that counting them costs less than a pass that is saved. */
+/* Digit widths. Long rows take wider digits: counting costs less than the saved pass. */
 enum { SMALL_SORT = 24, MANY = 1 << 14, FEW_BITS = 8, MANY_BITS = 11, COUNTS = 6 << MANY_BITS };
 static inline int digit_bits(int64_t n) { return n >= MANY ? MANY_BITS : FEW_BITS; }
 
@@ -36,7 +36,7 @@ typedef struct placed {
 #undef ITEM
 #undef NAME
 #undef KEY
-/* A key of 32 bits at most above the place. */
+/* Key of at most 32 bits above the index. */
 #define ITEM    uint64_t
 #define KEY(x)  ((x) >> 32)
 #define NAME(f) f##_near
@@ -54,10 +54,11 @@ typedef struct placed {
 
 /* ---- keys ---- */
 
-/* The key of a float's bits: negative numbers count down. A NaN has the last key of all. */
+/* Key of a float's bits: a negative number's bits are inverted. NaN has the largest key. */
 static inline uint64_t key_of_float(uint64_t bits, int width, uint64_t infinity) {
     const uint64_t sign = UINT64_C(1) << (width - 1), all = sign | (sign - 1);
-    const uint64_t key = (bits ^ ((0 - (bits >> (width - 1))) | sign)) & all; /* without a branch: signs are random */
+    const uint64_t key =
+        (bits ^ ((0 - (bits >> (width - 1))) | sign)) & all; /* branch-free, since signs are unpredictable */
     return (bits & ~sign) > infinity ? all : key;
 }
 
@@ -66,7 +67,7 @@ static inline uint64_t bits_of_key(uint64_t key, int width) {
     return key ^ (((key >> (width - 1)) - 1) | sign);
 }
 
-/* `places`: neither zero comes before the other. */
+/* Key of an element's bits. With `places` -0 and 0 are equal. */
 static inline uint64_t key_of(ht_dtype t, uint64_t v, int width, bool places) {
     if (places && ht_dtype_is_float(t) && v == UINT64_C(1) << (width - 1)) v = 0;
     switch (t) {
@@ -91,7 +92,7 @@ typedef enum item_kind { ITEMS_16, ITEMS_32, ITEMS_64, ITEMS_NEAR, ITEMS_FAR } i
 typedef struct sort_job {
     const ht_call *call;
     int64_t n;   /* elements of a row */
-    int64_t kth; /* -1: sort */
+    int64_t kth; /* -1: full sort */
     bool places;
     item_kind kind;
     size_t item_bytes;
@@ -110,11 +111,11 @@ static sort_job job_of(const ht_call *call, bool places, int64_t kth) {
     return j;
 }
 
-/* The items of a row, as many again for sorting them, and counts: of one thread. */
-static size_t items_room(const sort_job *j) { return (2 * (size_t)j->n * j->item_bytes + 63) / 64 * 64; }
-static size_t room_of(const sort_job *j) { return items_room(j) + COUNTS * sizeof(uint32_t); }
+/* Bytes of one thread's items, and as many spare items. */
+static size_t items_bytes(const sort_job *j) { return (2 * (size_t)j->n * j->item_bytes + 63) / 64 * 64; }
+static size_t scratch_of(const sort_job *j) { return items_bytes(j) + COUNTS * sizeof(uint32_t); }
 
-/* X(item type, functions' suffix, an item of `key` and place i, what of an `item` is stored), for the job's kind. */
+/* X(item type, function suffix, item of `key` and index i, stored value of `item`) for the job's item kind. */
 #define FOR_ITEMS(X)                                                                                                   \
     switch (j->kind) {                                                                                                 \
     case ITEMS_16: X(uint16_t, 16, (uint16_t)key, item) break;                                                         \
@@ -124,7 +125,7 @@ static size_t room_of(const sort_job *j) { return items_room(j) + COUNTS * sizeo
     case ITEMS_FAR: X(placed, far, ((placed){key, (uint64_t)i}), item.place) break;                                    \
     }
 
-/* X(element type, dtype, places) with constants in the place of both, so that each has a loop of its own. */
+/* X(element type, dtype, places) with constant arguments, so that every combination gets its own loop. */
 #define FOR_DTYPE_OF(X, type, id)                                                                                      \
     case id:                                                                                                           \
         if (j->places) {                                                                                               \
@@ -199,13 +200,13 @@ static void store_places(const sort_job *j, int64_t row, const void *items) {
         for (int64_t i = 0; i < j->n; i++) places[i] = (uint32_t)((const placed *)items)[i].place;
 }
 
-static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
+static void sort_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const sort_job *j = arg;
     const ht_view *x = &j->call->in[0];
     const int64_t bytes = (int64_t)ht_dtype_bytes(x->dtype);
-    char *items = (char *)j->call->scratch + (size_t)worker * room_of(j);
+    char *items = (char *)j->call->scratch + (size_t)worker * scratch_of(j);
     char *other = items + (size_t)j->n * j->item_bytes;
-    uint32_t *counts = (uint32_t *)(void *)(items + items_room(j));
+    uint32_t *counts = (uint32_t *)(void *)(items + items_bytes(j));
     for (int64_t row = begin; row < end; row++) {
         const char *from = (const char *)x->data + ht_view_offset(x, x->n_dims - 1, row) * bytes;
         load_items(j, from, x->stride[x->n_dims - 1], items);
@@ -216,17 +217,17 @@ static void do_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 static ht_status run(sort_job j) {
     const int64_t size = ht_view_size(&j.call->in[0]);
-    if (size) ht_pool_run(j.call->pool, size / j.n, ht_row_grain(HT_GRAIN_PLAIN, j.n), do_rows, &j);
+    if (size) ht_pool_run(j.call->pool, size / j.n, ht_row_grain(HT_GRAIN_PLAIN, j.n), sort_rows, &j);
     return HT_OK;
 }
 
-static size_t scratch_for(const ht_call *call, bool places) {
+static size_t total_scratch(const ht_call *call, bool places) {
     const sort_job j = job_of(call, places, -1);
-    return (size_t)ht_pool_threads(call->pool) * room_of(&j);
+    return (size_t)ht_pool_threads(call->pool) * scratch_of(&j);
 }
 
-size_t ht_plain_sort_scratch(const ht_call *call) { return scratch_for(call, false); }
-size_t ht_plain_argsort_scratch(const ht_call *call) { return scratch_for(call, true); }
+size_t ht_plain_sort_scratch(const ht_call *call) { return total_scratch(call, false); }
+size_t ht_plain_argsort_scratch(const ht_call *call) { return total_scratch(call, true); }
 
 static int64_t kth_of(const ht_call *call) { return ((const ht_partition_params *)call->params)->kth; }
 

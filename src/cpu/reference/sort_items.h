@@ -1,9 +1,9 @@
-/* Radix sort and selection of one kind of item. Included once for each, with
- *   ITEM     its type
- *   KEY(x)   the bits that items are sorted by, a uint64_t, of which n_bits count
- *   NAME(f)  the name of function f for these items
+/* Radix sort and selection of one item type. Included once per type, with
+ *   ITEM     the type
+ *   KEY(x)   the sort key, a uint64_t of n_bits significant bits
+ *   NAME(f)  the name of function f for this type
  *
- * Sorting is by digits, the lowest first, which keeps the order of equal keys. */
+ * Least significant digit first, which makes the sort stable. */
 
 static inline void NAME(insertion)(ITEM *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
@@ -14,14 +14,14 @@ static inline void NAME(insertion)(ITEM *a, int64_t n) {
     }
 }
 
-/* Moves items to the places of their digits, `next` being the next place of each. */
-static inline void NAME(deal)(const ITEM *restrict from, ITEM *restrict to, int64_t n, int shift, uint64_t mask,
-                              uint32_t *restrict next) {
+/* Scatters items by one digit; next[digit] is the next free position of each digit value. */
+static inline void NAME(scatter_by_digit)(const ITEM *restrict from, ITEM *restrict to, int64_t n, int shift,
+                                          uint64_t mask, uint32_t *restrict next) {
     for (int64_t i = 0; i < n; i++) to[next[KEY(from[i]) >> shift & mask]++] = from[i];
 }
 
-/* Sorts a[0 .. n), with room for as many in `other` and for the counts of all digits in `count`. */
-static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint32_t *count) {
+/* Sorts a[0 .. n). `spare` has n items, `count` the counters of all digits. */
+static inline void NAME(sort)(ITEM *a, ITEM *spare, int64_t n, int n_bits, uint32_t *count) {
     if (n <= SMALL_SORT) {
         NAME(insertion)(a, n);
         return;
@@ -33,17 +33,17 @@ static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint3
         uint64_t key = KEY(a[i]);
         for (int d = 0; d < n_digits; d++, key >>= digit) count[((uint64_t)d << digit) + (key & mask)]++;
     }
-    ITEM *from = a, *to = other;
+    ITEM *from = a, *to = spare;
     for (int d = 0; d < n_digits; d++) {
         uint32_t *next = count + ((size_t)d << digit), sum = 0;
         const int shift = d * digit;
-        if (next[KEY(from[0]) >> shift & mask] == n) continue; /* all alike */
+        if (next[KEY(from[0]) >> shift & mask] == n) continue; /* a single digit value */
         for (uint64_t i = 0; i <= mask; i++) {
             uint32_t here = next[i];
             next[i] = sum;
             sum += here;
         }
-        NAME(deal)(from, to, n, shift, mask, next);
+        NAME(scatter_by_digit)(from, to, n, shift, mask, next);
         ITEM *done = from;
         from = to;
         to = done;
@@ -51,9 +51,9 @@ static inline void NAME(sort)(ITEM *a, ITEM *other, int64_t n, int n_bits, uint3
     if (from != a) memcpy(a, from, (size_t)n * sizeof *a);
 }
 
-/* Leaves at kth what sorting would put there, what comes before it in front, and the others behind: by digits, the highest
- * first, of those alone that share all digits so far with it. */
-static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, int n_bits, uint32_t *count) {
+/* Partitions a[0 .. n) around rank kth, most significant digit first: each pass continues within the digit that
+ * contains rank kth. */
+static inline void NAME(select)(ITEM *a, ITEM *spare, int64_t n, int64_t kth, int n_bits, uint32_t *count) {
     int top = n_bits;
     while (n > SMALL_SORT && top > 0) {
         const int digit = digit_bits(n) < top ? digit_bits(n) : top, shift = top - digit;
@@ -69,9 +69,9 @@ static inline void NAME(select)(ITEM *a, ITEM *other, int64_t n, int64_t kth, in
         int64_t next[3] = {0, before, before + inside};
         for (int64_t i = 0; i < n; i++) {
             const uint64_t key = KEY(a[i]) >> shift & mask;
-            other[next[(key >= bucket) + (key > bucket)]++] = a[i];
+            spare[next[(key >= bucket) + (key > bucket)]++] = a[i];
         }
-        memcpy(a, other, (size_t)n * sizeof *a);
+        memcpy(a, spare, (size_t)n * sizeof *a);
         a += before;
         kth -= before;
         n = inside;

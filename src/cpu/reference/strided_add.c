@@ -1,4 +1,4 @@
-/* Strided accumulation: elements added to zeros at the places of a window. */
+/* Strided accumulation: elements added to zeros at the positions of a window. */
 #include "base/half.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
@@ -10,9 +10,9 @@
 
 typedef struct add_job {
     ht_dtype dtype;
-    void *to;                     /* element 0 of the window */
-    const void *from;             /* element 0 of x */
-    ht_strided_iterator iterator; /* x, then the window */
+    void *to;                     /* first element of the window */
+    const void *from;             /* first element of x */
+    ht_strided_iterator iterator; /* view 0: x, view 1: window */
 } add_job;
 
 static void add_span(void *arg, const ht_strided_span *s) {
@@ -44,9 +44,9 @@ static void add_block(void *arg, int64_t begin, int64_t end, int worker) {
     ht_strided_iterator_range(&job->iterator, begin, end, add_span, job);
 }
 
-/* Whether two elements of the window may be at one place: they are not where every step is longer than all that the
- * shorter ones reach together. */
-static bool may_meet(const ht_view *window) {
+/* Whether two elements of the window may overlap. They do not if every stride exceeds the combined extent of all
+ * smaller strides. */
+static bool may_overlap(const ht_view *window) {
     bool used[HT_MAX_DIMS] = {false};
     int64_t reach = 0;
     for (int round = 0; round < window->n_dims; round++) {
@@ -75,7 +75,7 @@ ht_status ht_plain_strided_add(const ht_call *call, ht_error *err) {
     ht_strided_iterator_init(&job.iterator, 2, views);
     if (!job.iterator.size) return HT_OK;
     job.to = (char *)call->out.data + p->offset * (int64_t)bytes;
-    if (may_meet(&window))
+    if (may_overlap(&window))
         add_block(&job, 0, job.iterator.size, 0);
     else
         ht_pool_run(call->pool, job.iterator.size, HT_GRAIN_CHEAP, add_block, &job);

@@ -2,19 +2,20 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
-#include "cpu/bypass.h"
 #include "cpu/elementwise.h"
+#include "cpu/streaming_store.h"
 #include "cpu/strided_iterator.h"
 
 #include <string.h>
 
 #define MOVE(type)                                                                                                     \
-    for (int64_t i = 0; i < n; i++) ((type *)(void *)to)[i * step] = ((const type *)(const void *)from)[i * by];       \
+    for (int64_t i = 0; i < n; i++)                                                                                    \
+        ((type *)(void *)to)[i * to_stride] = ((const type *)(const void *)from)[i * from_stride];                     \
     return
 
-void ht_move_span(char *to, int64_t step, const char *from, int64_t by, int64_t n, size_t bytes) {
-    if (step == 1) {
-        ht_gather_elements(to, from, by, n, bytes);
+void ht_strided_copy_span(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, size_t bytes) {
+    if (to_stride == 1) {
+        ht_gather_elements(to, from, from_stride, n, bytes);
         return;
     }
     switch (bytes) {
@@ -25,53 +26,54 @@ void ht_move_span(char *to, int64_t step, const char *from, int64_t by, int64_t 
     }
 }
 
-typedef struct move_job {
+typedef struct copy_job {
     char *to;
     const char *from;
-    size_t bytes; /* of an element */
-    bool bypasses;
+    size_t bytes; /* per element */
+    bool streaming;
     ht_strided_iterator iterator;
-} move_job;
+} copy_job;
 
-enum { AHEAD = 2048, LEAST_RUN = 256, STAGED = 2048, NEAR_ELEMENTS = 4 };
+enum { AHEAD = 2048, MIN_STREAM_BYTES = 256, STAGED_BYTES = 2048, MAX_PREFETCH_STRIDE = 4 };
 
-/* n elements round the caches, by way of some that are brought together in one. Elements that share lines are asked for. */
-static void move_apart(char *to, const char *from, int64_t by, int64_t n, int64_t bytes) {
-    _Alignas(64) char room[STAGED];
-    const size_t per_line = by > 1 && by <= NEAR_ELEMENTS ? 64 * (size_t)by : 0;
+/* Streams n strided elements through a staging buffer. Operands are prefetched if several elements share a cache
+ * line. */
+static void stream_strided(char *to, const char *from, int64_t from_stride, int64_t n, int64_t bytes) {
+    _Alignas(64) char staged[STAGED_BYTES];
+    const size_t per_line = from_stride > 1 && from_stride <= MAX_PREFETCH_STRIDE ? 64 * (size_t)from_stride : 0;
     for (int64_t i = 0, some; i < n; i += some) {
-        some = ht_min_i64(n - i, STAGED / bytes);
-        const char *x = from + i * by * bytes;
-        ht_gather_elements(room, x, by, some, (size_t)bytes);
-        const ht_ahead ahead = {x + some * by * bytes, per_line};
-        ht_bypass(to + i * bytes, room, (size_t)(some * bytes), &ahead, 1);
+        some = ht_min_i64(n - i, STAGED_BYTES / bytes);
+        const char *x = from + i * from_stride * bytes;
+        ht_gather_elements(staged, x, from_stride, some, (size_t)bytes);
+        const ht_prefetch_stream ahead = {x + some * from_stride * bytes, per_line};
+        ht_stream_store(to + i * bytes, staged, (size_t)(some * bytes), &ahead, 1);
     }
 }
 
-static void move_part(void *arg, const ht_strided_span *s) {
-    const move_job *job = arg;
-    const int64_t bytes = (int64_t)job->bytes, by = s->stride[1];
+static void copy_span(void *arg, const ht_strided_span *s) {
+    const copy_job *job = arg;
+    const int64_t bytes = (int64_t)job->bytes, from_stride = s->stride[1];
     char *to = job->to + s->offset[0] * bytes;
     const char *from = job->from + s->offset[1] * bytes;
-    if (!job->bypasses || s->stride[0] != 1 || s->n * bytes < LEAST_RUN)
-        ht_move_span(to, s->stride[0], from, by, s->n, job->bytes);
-    else if (by == 1)
-        ht_bypass(to, from, (size_t)(s->n * bytes), &(ht_ahead){from + AHEAD, 64}, 1);
+    if (!job->streaming || s->stride[0] != 1 || s->n * bytes < MIN_STREAM_BYTES)
+        ht_strided_copy_span(to, s->stride[0], from, from_stride, s->n, job->bytes);
+    else if (from_stride == 1)
+        ht_stream_store(to, from, (size_t)(s->n * bytes), &(ht_prefetch_stream){from + AHEAD, 64}, 1);
     else
-        move_apart(to, from, by, s->n, bytes);
+        stream_strided(to, from, from_stride, s->n, bytes);
 }
 
-static void move_block(void *arg, int64_t begin, int64_t end, int worker) {
+static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    move_job *job = arg;
-    ht_strided_iterator_range(&job->iterator, begin, end, move_part, job);
-    if (job->bypasses) ht_bypass_end();
+    copy_job *job = arg;
+    ht_strided_iterator_range(&job->iterator, begin, end, copy_span, job);
+    if (job->streaming) ht_stream_fence();
 }
 
-void ht_move(ht_pool *pool, const ht_view *to, const ht_view *from) {
+void ht_strided_copy(ht_pool *pool, const ht_view *to, const ht_view *from) {
     const ht_view *views[] = {to, from};
-    move_job job = {.to = to->data, .from = from->data, .bytes = ht_dtype_bytes(to->dtype)};
+    copy_job job = {.to = to->data, .from = from->data, .bytes = ht_dtype_bytes(to->dtype)};
     ht_strided_iterator_init(&job.iterator, 2, views);
-    job.bypasses = ht_bypasses((size_t)job.iterator.size * job.bytes);
-    if (job.iterator.size) ht_pool_run(pool, job.iterator.size, HT_GRAIN_CHEAP, move_block, &job);
+    job.streaming = ht_use_streaming((size_t)job.iterator.size * job.bytes);
+    if (job.iterator.size) ht_pool_run(pool, job.iterator.size, HT_GRAIN_CHEAP, copy_range, &job);
 }

@@ -1,13 +1,13 @@
-/* Strided copies between windows, whatever the dtype. */
+/* Strided copies of any dtype. */
 #ifndef HT_CPU_REFERENCE_STRIDED_COPY_H
 #define HT_CPU_REFERENCE_STRIDED_COPY_H
 
 #include "device/kernel.h"
 
-/* Copies `from` to `to`, of the same shape and dtype, on the threads of the pool. */
-void ht_move(ht_pool *pool, const ht_view *to, const ht_view *from);
+/* Copies between views of the same shape and dtype on the threads of the pool. */
+void ht_strided_copy(ht_pool *pool, const ht_view *to, const ht_view *from);
 
-/* n elements of so many bytes, `step` and `by` elements apart, one after another. */
-void ht_move_span(char *to, int64_t step, const char *from, int64_t by, int64_t n, size_t bytes);
+/* Copies n elements of `bytes` bytes one by one; strides are in elements. */
+void ht_strided_copy_span(char *to, int64_t to_stride, const char *from, int64_t from_stride, int64_t n, size_t bytes);
 
 #endif

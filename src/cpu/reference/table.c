@@ -1,4 +1,4 @@
-/* Plain kernel table: the yardstick of the vector kernels, and their fallback. */
+/* Plain kernel table: reference and fallback of the vector kernels. */
 #include "cpu/device.h"
 #include "cpu/linear.h"
 #include "cpu/reference/reference.h"

@@ -1,9 +1,9 @@
-/* Gather: slices of an array by index, along one axis or along several. */
+/* Gather: slices of an array by index, along one or several axes. */
 #include "base/dtype.h"
-#include "cpu/bypass.h"
 #include "cpu/reference/index_check.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/strided_copy.h"
+#include "cpu/streaming_store.h"
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
 
@@ -11,13 +11,13 @@
 
 typedef struct take_job {
     const ht_view *x;
-    int n_outer;          /* leading axes of x, for each of which all places are taken */
-    const int64_t *place; /* [n]: where slices begin, from there */
-    int64_t n, size;      /* elements of a slice */
+    int n_outer;           /* leading axes of x; all indices apply to each of their entries */
+    const int64_t *offset; /* [n]: slice starts, relative to the outer entry */
+    int64_t n, size;       /* slices, and elements per slice */
     char *out;
-    size_t bytes;                 /* of an element */
-    ht_strided_iterator iterator; /* of a slice in the result and in x */
-    bool bypasses;
+    size_t bytes;                 /* per element */
+    ht_strided_iterator iterator; /* one slice: view 0 result, view 1 x */
+    bool streaming;
 } take_job;
 
 typedef struct slice_job {
@@ -29,15 +29,15 @@ typedef struct slice_job {
 static void copy_span(void *arg, const ht_strided_span *s) {
     const slice_job *job = arg;
     const int64_t bytes = (int64_t)job->bytes;
-    ht_move_span(job->to + s->offset[0] * bytes, s->stride[0], job->from + s->offset[1] * bytes, s->stride[1], s->n,
-                 job->bytes);
+    ht_strided_copy_span(job->to + s->offset[0] * bytes, s->stride[0], job->from + s->offset[1] * bytes, s->stride[1],
+                         s->n, job->bytes);
 }
 
 #define GATHER(type)                                                                                                   \
-    for (int64_t i = 0; i < n; i++) ((type *)(void *)to)[i] = ((const type *)(const void *)from)[place[i]];            \
+    for (int64_t i = 0; i < n; i++) ((type *)(void *)to)[i] = ((const type *)(const void *)from)[offset[i]];           \
     return
 
-static void gather_elements(char *to, const char *from, const int64_t *place, int64_t n, size_t bytes) {
+static void gather_elements(char *to, const char *from, const int64_t *offset, int64_t n, size_t bytes) {
     switch (bytes) {
     case 1: GATHER(uint8_t);
     case 2: GATHER(uint16_t);
@@ -46,39 +46,39 @@ static void gather_elements(char *to, const char *from, const int64_t *place, in
     }
 }
 
-enum { LINE = 64, ASKED = 8 * LINE };
+enum { LINE = 64, MAX_PREFETCH_BYTES = 8 * LINE };
 
-/* Slices that lie in one piece. No processor guesses where the next one begins, so it is asked for. */
-static void take_runs(const take_job *job, char *to, const char *from, const int64_t *place, int64_t n) {
+/* Copies contiguous slices and prefetches the next one, whose random address the hardware prefetcher cannot predict. */
+static void take_contiguous(const take_job *job, char *to, const char *from, const int64_t *offset, int64_t n) {
     const int64_t bytes = (int64_t)job->bytes;
-    const size_t run = (size_t)job->size * job->bytes, asked = run < ASKED ? run : ASKED;
+    const size_t run = (size_t)job->size * job->bytes, prefetched = run < MAX_PREFETCH_BYTES ? run : MAX_PREFETCH_BYTES;
     for (int64_t i = 0; i < n; i++, to += run) {
-        const char *next = from + place[i + 1 < n ? i + 1 : i] * bytes;
-        const ht_ahead ahead = {next, LINE};
-        if (job->bypasses) {
-            ht_bypass(to, from + place[i] * bytes, run, &ahead, 1);
+        const char *next = from + offset[i + 1 < n ? i + 1 : i] * bytes;
+        const ht_prefetch_stream ahead = {next, LINE};
+        if (job->streaming) {
+            ht_stream_store(to, from + offset[i] * bytes, run, &ahead, 1);
             continue;
         }
-        for (size_t k = 0; k < asked; k += LINE) __builtin_prefetch(next + k);
-        memcpy(to, from + place[i] * bytes, run);
+        for (size_t k = 0; k < prefetched; k += LINE) __builtin_prefetch(next + k);
+        memcpy(to, from + offset[i] * bytes, run);
     }
-    if (job->bypasses) ht_bypass_end();
+    if (job->streaming) ht_stream_fence();
 }
 
-static void take_slices(const take_job *job, char *to, const char *from, const int64_t *place, int64_t n) {
+static void take_slices(const take_job *job, char *to, const char *from, const int64_t *offset, int64_t n) {
     const int64_t bytes = (int64_t)job->bytes;
     if (job->size == 1) {
-        gather_elements(to, from, place, n, job->bytes);
+        gather_elements(to, from, offset, n, job->bytes);
         return;
     }
     if (job->iterator.n_dims == 1 && job->iterator.stride[1][0] == 1) {
-        take_runs(job, to, from, place, n);
+        take_contiguous(job, to, from, offset, n);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        slice_job slice = {to + i * job->size * bytes, from + place[i] * bytes, job->bytes};
+        slice_job slice = {to + i * job->size * bytes, from + offset[i] * bytes, job->bytes};
         if (job->iterator.n_dims == 1)
-            ht_move_span(slice.to, 1, slice.from, job->iterator.stride[1][0], job->size, job->bytes);
+            ht_strided_copy_span(slice.to, 1, slice.from, job->iterator.stride[1][0], job->size, job->bytes);
         else
             ht_strided_iterator_range(&job->iterator, 0, job->size, copy_span, &slice);
     }
@@ -91,12 +91,12 @@ static void take_block(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end;) {
         int64_t first = row % job->n, n = job->n - first < end - row ? job->n - first : end - row;
         const char *from = (const char *)job->x->data + ht_view_offset(job->x, job->n_outer, row / job->n) * bytes;
-        take_slices(job, job->out + row * job->size * bytes, from, job->place + first, n);
+        take_slices(job, job->out + row * job->size * bytes, from, job->offset + first, n);
         row += n;
     }
 }
 
-/* Slices of `shape` along the axes from `first` on. */
+/* Gathers slices of `shape` along the axes from `first` on, at the n offsets in the scratch memory. */
 static void take(const ht_call *call, int n_outer, int first, const int64_t *shape, int64_t n) {
     const ht_view *x = &call->in[0];
     ht_view slice = {.dtype = x->dtype, .n_dims = x->n_dims - first}, packed;
@@ -108,10 +108,10 @@ static void take(const ht_call *call, int n_outer, int first, const int64_t *sha
     int64_t size = 1, outer = 1;
     for (int i = slice.n_dims - 1; i >= 0; size *= slice.shape[i--]) packed.stride[i] = size;
     for (int i = 0; i < n_outer; i++) outer *= x->shape[i];
-    take_job job = {.x = x, .n_outer = n_outer, .place = call->scratch, .n = n, .size = size};
+    take_job job = {.x = x, .n_outer = n_outer, .offset = call->scratch, .n = n, .size = size};
     job.out = call->out.data;
     job.bytes = ht_dtype_bytes(x->dtype);
-    job.bypasses = size * (int64_t)job.bytes >= LINE && ht_bypasses((size_t)ht_view_size(&call->out) * job.bytes);
+    job.streaming = size * (int64_t)job.bytes >= LINE && ht_use_streaming((size_t)ht_view_size(&call->out) * job.bytes);
     const ht_view *views[] = {&packed, &slice};
     ht_strided_iterator_init(&job.iterator, 2, views);
     if (ht_view_size(&call->out) > 0)
@@ -123,8 +123,8 @@ size_t ht_plain_take_scratch(const ht_call *call) { return (size_t)ht_view_size(
 ht_status ht_plain_take(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0], *index = &call->in[1];
     const int axis = ((const ht_axis_params *)call->params)->axis;
-    const ht_place_limit limit = {x->shape[axis], x->shape[axis], x->stride[axis]};
-    ht_status st = ht_places(call->pool, "take", index, axis, limit, false, call->scratch, err);
+    const ht_index_bounds limit = {x->shape[axis], x->shape[axis], x->stride[axis]};
+    ht_status st = ht_index_offsets(call->pool, "take", index, axis, limit, false, call->scratch, err);
     if (st == HT_OK) take(call, axis, axis + 1, x->shape, ht_view_size(index));
     return st;
 }
@@ -135,8 +135,8 @@ ht_status ht_plain_gather(const ht_call *call, ht_error *err) {
     const int n = call->n_in - 1;
     for (int i = 0; i < n; i++) {
         const int axis = p->axis[i];
-        const ht_place_limit limit = {x->shape[axis], x->shape[axis] - p->size[axis] + 1, x->stride[axis]};
-        ht_status st = ht_places(call->pool, "gather", &call->in[1 + i], axis, limit, i > 0, call->scratch, err);
+        const ht_index_bounds limit = {x->shape[axis], x->shape[axis] - p->size[axis] + 1, x->stride[axis]};
+        ht_status st = ht_index_offsets(call->pool, "gather", &call->in[1 + i], axis, limit, i > 0, call->scratch, err);
         if (st) return st;
     }
     take(call, 0, 0, p->size, ht_view_size(&call->in[1]));

@@ -1,4 +1,4 @@
-/* Top-k: indices of the largest elements along the last axis, for routing to experts. */
+/* Top-k: indices of the largest elements along the last axis, for expert routing. */
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -7,14 +7,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether a comes before b: the larger value, the lower index among equals, a NaN before all numbers. */
+/* Ranking: larger value first, NaN before all numbers, ties by lower index. */
 static bool comes_first(float a, int64_t i, float b, int64_t j) {
     if (isnan(a) || isnan(b)) return isnan(a) && (!isnan(b) || i < j);
     return a > b || (a == b && i < j);
 }
 
-/* The chosen ones so far are kept in order; a value goes to its place among them, or nowhere. */
-static void choose_rows(void *arg, int64_t begin, int64_t end, int worker) {
+/* Insertion into the sorted list of the k best so far. */
+static void topk_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const ht_call *call = arg;
     const ht_view *x = &call->in[0];
@@ -41,6 +41,6 @@ ht_status ht_plain_top_k(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1];
     if (ht_view_size(x) > 0)
-        ht_pool_run(call->pool, ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), choose_rows, (void *)call);
+        ht_pool_run(call->pool, ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), topk_rows, (void *)call);
     return HT_OK;
 }

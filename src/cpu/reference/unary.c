@@ -1,5 +1,4 @@
-/* Elementwise functions of one element: integers exactly (where the function is one of integers), f16, bf16 and f32 in
- * f32, f64 in f64. */
+/* Elementwise functions of one operand: integers exactly, f16, bf16 and f32 in f32, f64 in f64. */
 #include "base/error.h"
 #include "base/math_double.h"
 #include "cpu/element.h"
@@ -48,7 +47,7 @@ static ht_status run(const ht_call *call, const char *name, bool takes_integers,
         return run(call, #name, (int_fn *)integer != NULL, name##_span, err);                                          \
     }
 
-/* ---- of any number ---- */
+/* ---- numbers ---- */
 
 static float negative_f32(float x) { return -x; }
 static double negative_f64(double x) { return -x; }
@@ -78,22 +77,22 @@ static void sign_span(const ht_call *call, const ht_strided_span *s) {
 }
 ht_status ht_plain_sign(const ht_call *call, ht_error *err) { return run(call, "sign", true, sign_span, err); }
 
-/* ---- of floating point ---- */
+/* ---- floating point ---- */
 
-/* One expression for both widths; FN(sqrt) is sqrtf or sqrt. */
+/* One expression for both precisions; FN(sqrt) is sqrtf or sqrt. */
 #define FLOATING(name, expression_f32, expression_f64)                                                                 \
     static float name##_f32(float x) { return expression_f32; }                                                        \
     static double name##_f64(double x) { return expression_f64; }                                                      \
     UNARY(name, name##_f32, NULL)
 
-/* With a function of its own for f16. */
+/* FLOATING with a separate f16 function. */
 #define FLOATING_HALF(name, expression_f16, expression_f32, expression_f64)                                            \
     static float name##_f16(float x) { return expression_f16; }                                                        \
     static float name##_f32(float x) { return expression_f32; }                                                        \
     static double name##_f64(double x) { return expression_f64; }                                                      \
     UNARY(name, name##_f16, NULL)
 
-/* Three steps of Newton's method from the value in f32. */
+/* Newton's method, three steps from the f32 value. */
 static double erfinv_f64_of(double x) {
     if (fabs(x) >= 1.0) return fabs(x) == 1.0 ? x * (double)INFINITY : (double)NAN;
     double y = (double)ht_erfinv_f32((float)x);
@@ -130,7 +129,7 @@ FLOATING(floor, floorf(x), floor(x))
 FLOATING(ceil, ceilf(x), ceil(x))
 FLOATING(round, rintf(x), rint(x))
 
-/* ---- of integers and bool ---- */
+/* ---- integers and bool ---- */
 
 static void bitwise_invert_span(const ht_call *call, const ht_strided_span *s) {
     ht_dtype t = call->out.dtype;
@@ -175,7 +174,7 @@ static double largest_of(ht_dtype t) {
     return t == HT_F16 ? 65504.0 : t == HT_BF16 ? 0x1.fep+127 : t == HT_F32 ? 0x1.fffffep+127 : 0x1.fffffffffffffp+1023;
 }
 
-/* What is a number stays as it is, bit for bit. */
+/* Numbers are copied bit for bit. */
 static void nan_to_num_span(const ht_call *call, const ht_strided_span *s) {
     const ht_nan_to_num_params *p = call->params;
     ht_dtype t = call->out.dtype;

@@ -1,9 +1,9 @@
-/* Attention over the KV cache of a step: its schedule over threads. The arithmetic is in attend_page.c.
+/* Attention over the KV cache of a step: the schedule over threads. The arithmetic is in attend_page.c.
  *
- * The unit of work is a tile: some adjacent rows of one sequence, one KV head, all query heads that read it. Usually each
- * tile goes through its pages on one thread, converting a page to f32 once for all its rows when there are enough of them.
- * When there are fewer tiles than threads could share (decoding), the pages of a tile are computed by several threads, in
- * waves as large as the scratch memory allows, and merged in order after each wave. */
+ * The unit of work is a tile: adjacent rows of one sequence, one KV head, all query heads that share it. One thread
+ * computes all pages of a tile, and converts each page to f32 once if the tile has enough rows. With few tiles
+ * (decoding), several threads compute the pages of a tile, in waves limited by the scratch memory, and every wave's
+ * results are merged in page order. */
 #include "cpu/vector/attend.h"
 
 #include "base/checked.h"
@@ -12,41 +12,43 @@
 #include "cpu/vector/vector.h"
 
 enum {
-    TILE_QUERIES = 96,    /* aimed at: enough that converting a page is a small part of using it */
-    CONVERT_QUERIES = 24, /* from so many queries on, a page is converted to f32 first */
-    WAVE_PAGES = 16,      /* pages per head and wave, at least */
-    INLINE_WORK = 1 << 16 /* multiply-adds that are done before another thread has even noticed */
+    TILE_QUERIES = 96,    /* target: enough to make the conversion of a page cheap */
+    CONVERT_QUERIES = 24, /* least queries per tile for converting pages to f32 */
+    WAVE_PAGES = 16,      /* least pages per wave and head */
+    INLINE_WORK = 1 << 16 /* multiply-adds that take less time than waking a thread */
 };
 
 typedef struct attend_job {
     const ht_call *call;
-    const ht_kv_layer *shape;                 /* of any sequence: heads, dimensions, dtype are alike */
-    int64_t n_heads, head_dim, padded, group; /* query heads per KV head */
+    const ht_kv_layer *shape;                 /* of any sequence: heads, head_dim and dtype are the same */
+    int64_t n_heads, head_dim, padded, group; /* group: query heads per KV head */
     int64_t tile_rows;
     bool may_convert;
-    bool appends; /* tiles put their own keys and values into the cache */
+    bool appends; /* every tile appends its own keys and values to the cache */
     /* scratch */
     float *threads; /* [n_threads][thread_floats] */
     int64_t thread_floats, max_queries;
-    float *wave; /* [wave_queries][2 + padded]: max, sum, output */
+    float *wave; /* [wave_queries][2 + padded]: max, sum, output of one query and page */
     int64_t wave_queries;
-    float *totals; /* [tiles of a split step * group][2]: max, sum */
+    float *totals; /* split tiles only: [tiles * group][2], running max and sum */
 } attend_job;
 
-/* Some adjacent rows of one sequence and one KV head. */
+/* Adjacent rows of one sequence, for one KV head. */
 typedef struct attend_tile {
     const ht_kv_layer *layer;
     int64_t row, rows, kv_head;
-    int64_t first_page, end_page; /* that any of the rows sees */
+    int64_t first_page, end_page; /* pages visible to any of the rows */
 } attend_tile;
 
+/* K of the tile's KV head in a page. */
 static const char *keys_at(const attend_tile *t, int64_t page) {
     const ht_kv_layer *l = t->layer;
     const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
     return base + (size_t)ht_kv_k_index(l, t->kv_head, 0) * ht_dtype_bytes(l->dtype);
 }
 
-/* `after` is the tile that the thread takes up after this one, or NULL. */
+/* Page `page` of the tile. `after` is the thread's next tile, or NULL, whose first page is prefetched after the last
+ * one. */
 static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t page, const attend_tile *after) {
     const ht_kv_layer *l = t->layer;
     const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
@@ -63,12 +65,13 @@ static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t 
                          .next = next};
 }
 
+/* Position relative to the page, clamped to it. */
 static int in_page(int64_t pos, int64_t page) {
     int64_t i = pos - page * HT_KV_PAGE;
     return (int)(i < 0 ? 0 : i > HT_KV_PAGE ? HT_KV_PAGE : i);
 }
 
-/* Tile `index` of the step: sequences in order, their row tiles in order, KV heads. */
+/* Tile `index` of the step, ordered by sequence, row tile, KV head. */
 static attend_tile tile_at(const attend_job *job, int64_t index) {
     const ht_step *step = job->call->step;
     const ht_batch *b = step->batch;
@@ -98,23 +101,23 @@ static int64_t tile_count(const attend_job *job) {
     return n * job->shape->n_kv_heads;
 }
 
-/* A thread's own memory. */
-typedef struct attend_room {
-    float *k, *v;   /* a converted page */
-    float *q;       /* the tile's queries, [max_queries][head_dim] */
-    float *totals;  /* [max_queries][2] */
+/* Scratch memory of one thread. */
+typedef struct thread_scratch {
+    float *k, *v;   /* a page converted to f32 */
+    float *q;       /* queries of the tile, [max_queries][head_dim] */
+    float *totals;  /* running max and sum, [max_queries][2] */
     float *weights; /* [ATTEND_QUERIES][256] */
     float *out;     /* [ATTEND_QUERIES][padded] */
-} attend_room;
+} thread_scratch;
 
-static int64_t room_floats(int64_t padded, int64_t queries, bool may_convert) {
+static int64_t scratch_floats(int64_t padded, int64_t queries, bool may_convert) {
     int64_t page = may_convert ? 2 * padded * HT_KV_PAGE : 0;
     return page + queries * padded + (queries * 2 + 15) / 16 * 16 + ATTEND_QUERIES * (HT_KV_PAGE + padded);
 }
 
-static attend_room room_of(const attend_job *job, int worker) {
+static thread_scratch scratch_of(const attend_job *job, int worker) {
     float *at = job->threads + worker * job->thread_floats;
-    attend_room r;
+    thread_scratch r;
     int64_t page = job->may_convert ? job->padded * HT_KV_PAGE : 0;
     r.k = at, at += page;
     r.v = at, at += page;
@@ -135,16 +138,16 @@ static void pack_queries(const attend_job *job, const attend_tile *t, float *to)
         }
 }
 
-/* Queries [begin, begin + n) of the tile against one page. */
-static attend_group group_of(const attend_job *job, const attend_tile *t, const attend_room *room, int64_t page,
+/* Queries [begin, begin + n) of the tile, for one page. */
+static attend_group group_of(const attend_job *job, const attend_tile *t, const thread_scratch *scratch, int64_t page,
                              int64_t begin, int n) {
     const ht_attend_params *p = job->call->params;
     attend_group g = {.n = n,
-                      .q = room->q + begin * job->head_dim,
+                      .q = scratch->q + begin * job->head_dim,
                       .scale = p->scale,
                       .softcap = p->softcap,
-                      .weights = room->weights,
-                      .out = room->out};
+                      .weights = scratch->weights,
+                      .out = scratch->out};
     for (int i = 0; i < n; i++) {
         int64_t pos = job->call->step->batch->pos[t->row + (begin + i) / job->group];
         g.first[i] = in_page(ht_kv_first_visible(t->layer, pos), page);
@@ -153,40 +156,40 @@ static attend_group group_of(const attend_job *job, const attend_tile *t, const 
     return g;
 }
 
-/* Where the tile's query i leaves its result. */
+/* Output of the tile's query i. */
 static float *out_of(const attend_job *job, const attend_tile *t, int64_t i) {
     int64_t head = t->kv_head * job->group + i % job->group;
     return (float *)job->call->out.data + ((t->row + i / job->group) * job->n_heads + head) * job->head_dim;
 }
 
-/* Number of queries that go next, so that groups are of nearly the same size: 7 as 4 and 3. */
+/* Size of the next query group. Groups are balanced: 7 queries are split into 4 and 3. */
 static int next_group(int64_t left) {
     int64_t groups = ht_ceil_div_i64(left, ATTEND_QUERIES);
     return (int)ht_ceil_div_i64(left, groups);
 }
 
-/* ---- a whole tile on one thread ---- */
+/* ---- one thread per tile ---- */
 
-static void attend_tile_page(const attend_job *job, const attend_tile *t, const attend_room *room, int64_t page,
+static void attend_tile_page(const attend_job *job, const attend_tile *t, const thread_scratch *scratch, int64_t page,
                              const attend_tile *after) {
     attend_page p = page_at(job, t, page, after);
     int64_t queries = t->rows * job->group;
     if (job->may_convert && queries >= CONVERT_QUERIES && p.dtype != HT_F32) {
         const int32_t *pos = job->call->step->batch->pos + t->row;
         HT_ISA_NAME(ht_attend_convert)
-        (&p, in_page(ht_kv_first_visible(t->layer, pos[0]), page), in_page(pos[t->rows - 1] + 1, page), room->k,
-         room->v);
+        (&p, in_page(ht_kv_first_visible(t->layer, pos[0]), page), in_page(pos[t->rows - 1] + 1, page), scratch->k,
+         scratch->v);
         p = (attend_page){
-            .dtype = HT_F32, .k = room->k, .v = room->v, .v_stride = job->padded, .head_dim = job->head_dim};
+            .dtype = HT_F32, .k = scratch->k, .v = scratch->v, .v_stride = job->padded, .head_dim = job->head_dim};
     }
     for (int64_t begin = 0; begin < queries;) {
         int n = next_group(queries - begin);
-        attend_group g = group_of(job, t, room, page, begin, n);
+        attend_group g = group_of(job, t, scratch, page, begin, n);
         HT_ISA_NAME(ht_attend_page)(&p, &g);
         for (int i = 0; i < n; i++) {
             if (g.first[i] >= g.end[i]) continue;
-            float *total = room->totals + 2 * (begin + i);
-            bool fresh = total[1] == 0.0f; /* a sum of weights is at least the 1 of the largest */
+            float *total = scratch->totals + 2 * (begin + i);
+            bool fresh = total[1] == 0.0f; /* later sums are at least 1, the weight of the maximum */
             HT_ISA_NAME(ht_attend_merge)
             (&total[0], &total[1], out_of(job, t, begin + i), job->head_dim, fresh, g.max[i], g.sum[i],
              g.out + i * job->padded);
@@ -195,14 +198,14 @@ static void attend_tile_page(const attend_job *job, const attend_tile *t, const 
     }
 }
 
-/* The longest tiles first: the others fill the gaps at the end. */
+/* Tiles in descending order of work, so that short tiles balance the threads at the end. */
 static attend_tile tile_of_rank(const attend_job *job, int64_t n_tiles, int64_t index) {
     return tile_at(job, n_tiles - 1 - ht_pool_rank(job->call->pool, n_tiles, index));
 }
 
 static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const attend_job *job = arg;
-    attend_room room = room_of(job, worker);
+    thread_scratch scratch = scratch_of(job, worker);
     int64_t n_tiles = tile_count(job);
     attend_tile next = tile_of_rank(job, n_tiles, begin);
     for (int64_t index = begin; index < end; index++) {
@@ -212,19 +215,19 @@ static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
         if (job->appends)
             for (int64_t row = t.row; row < t.row + t.rows; row++)
                 HT_ISA_NAME(ht_attend_append_head)(job->call, t.layer, row, t.kv_head);
-        pack_queries(job, &t, room.q);
-        memset(room.totals, 0, (size_t)queries * 2 * sizeof(float));
-        for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &room, page, &next);
+        pack_queries(job, &t, scratch.q);
+        memset(scratch.totals, 0, (size_t)queries * 2 * sizeof(float));
+        for (int64_t page = t.first_page; page < t.end_page; page++) attend_tile_page(job, &t, &scratch, page, &next);
         for (int64_t i = 0; i < queries; i++)
-            HT_ISA_NAME(ht_attend_finish)(out_of(job, &t, i), job->head_dim, room.totals[2 * i + 1]);
+            HT_ISA_NAME(ht_attend_finish)(out_of(job, &t, i), job->head_dim, scratch.totals[2 * i + 1]);
     }
 }
 
-/* ---- the pages of few tiles shared out ---- */
+/* ---- tiles split by pages ---- */
 
 typedef struct wave {
     const attend_job *job;
-    int64_t n_tiles, pages, first; /* the wave: pages first .. first + pages - 1, counted from each tile's own first */
+    int64_t n_tiles, pages, first; /* pages [first, first + pages) of every tile, relative to its first page */
 } wave;
 
 static float *slot_of(const wave *w, int64_t tile, int64_t page, int64_t query) {
@@ -235,19 +238,19 @@ static float *slot_of(const wave *w, int64_t tile, int64_t page, int64_t query) 
 static void attend_wave(void *arg, int64_t begin, int64_t end, int worker) {
     const wave *w = arg;
     const attend_job *job = w->job;
-    attend_room room = room_of(job, worker);
+    thread_scratch scratch = scratch_of(job, worker);
     int64_t packed = -1;
     for (int64_t index = begin; index < end; index++) {
         int64_t tile = index / w->pages, page = index % w->pages;
         attend_tile t = tile_at(job, tile);
         int64_t absolute = t.first_page + w->first + page;
         if (absolute >= t.end_page) continue;
-        if (packed != tile) pack_queries(job, &t, room.q);
+        if (packed != tile) pack_queries(job, &t, scratch.q);
         packed = tile;
         attend_page p = page_at(job, &t, absolute, NULL);
         for (int64_t q = 0; q < job->group;) {
             int n = next_group(job->group - q);
-            attend_group g = group_of(job, &t, &room, absolute, q, n);
+            attend_group g = group_of(job, &t, &scratch, absolute, q, n);
             HT_ISA_NAME(ht_attend_page)(&p, &g);
             for (int i = 0; i < n; i++) {
                 float *slot = slot_of(w, tile, page, q + i);
@@ -288,21 +291,22 @@ static void attend_split(const attend_job *job, int64_t n_tiles, int64_t most_pa
     }
 }
 
-/* ---- the kernel ---- */
+/* ---- kernel ---- */
 
-/* Tiles are split by pages when there are fewer than this. */
-static int64_t split_below(int n_threads) { return n_threads > 1 ? 4 * (int64_t)n_threads : 0; }
+/* With fewer tiles, the pages of each tile are split over the threads. */
+static int64_t min_unsplit_tiles(int n_threads) { return n_threads > 1 ? 4 * (int64_t)n_threads : 0; }
 
-/* The scratch memory's parts. Which rows belong together, and how many KV heads there are, is not known beforehand. */
-static size_t lay_out(const ht_call *call, attend_job *job) {
+/* Lays out the scratch memory for the worst case: sequence lengths and the number of KV heads are unknown when it is
+ * allocated. */
+static size_t layout_scratch(const ht_call *call, attend_job *job) {
     const ht_view *q = &call->in[0];
     int n_threads = ht_pool_threads(call->pool);
     *job = (attend_job){.call = call, .n_heads = q->shape[1], .head_dim = q->shape[2]};
     job->padded = attend_padded(job->head_dim);
     job->max_queries = ht_min_i64(ht_max_i64(TILE_QUERIES, job->n_heads), q->shape[0] * job->n_heads);
     job->may_convert = q->shape[0] * job->n_heads >= CONVERT_QUERIES;
-    job->thread_floats = (room_floats(job->padded, job->max_queries, job->may_convert) + 15) / 16 * 16;
-    int64_t split_tiles = ht_min_i64(split_below(n_threads), q->shape[0] * job->n_heads);
+    job->thread_floats = (scratch_floats(job->padded, job->max_queries, job->may_convert) + 15) / 16 * 16;
+    int64_t split_tiles = ht_min_i64(min_unsplit_tiles(n_threads), q->shape[0] * job->n_heads);
     job->wave_queries = split_tiles > 0 ? ht_max_i64(WAVE_PAGES, split_tiles) * job->n_heads : 0;
     int64_t wave_floats = (job->wave_queries * (2 + job->padded) + 15) / 16 * 16;
     float *at = call->scratch;
@@ -313,12 +317,12 @@ static size_t lay_out(const ht_call *call, attend_job *job) {
 
 static size_t attend_scratch(const ht_call *call) {
     attend_job job;
-    size_t vector = lay_out(call, &job), plain = ht_plain_attend_scratch(call);
-    return ht_max_size(ht_kv_asked_bytes(call) + vector, plain);
+    size_t vector = layout_scratch(call, &job), plain = ht_plain_attend_scratch(call);
+    return ht_max_size(ht_kv_output_rows_bytes(call) + vector, plain);
 }
 
-/* Whether no tile reads keys of rows that are in another one. */
-static bool one_tile_each(const attend_job *job) {
+/* Whether no tile reads keys that another tile appends. */
+static bool tiles_independent(const attend_job *job) {
     const ht_batch *b = job->call->step->batch;
     for (int32_t s = 0; s < b->n_seq; s++)
         if (b->seq_start[s + 1] - b->seq_start[s] > job->tile_rows) return false;
@@ -331,15 +335,15 @@ static ht_status attend(const ht_call *call, ht_error *err) {
     ht_status status = ht_kv_check(call, err);
     if (status != HT_OK || ht_view_size(q) == 0) return status;
     attend_job job;
-    lay_out(call, &job);
+    layout_scratch(call, &job);
     job.shape = &call->step->kv[0]->layer[p->layer];
     job.group = job.n_heads / job.shape->n_kv_heads;
 
-    /* The work, as if no row saw less than the last of its sequence: close enough for dividing it. */
+    /* Estimate of the work: every row of a tile is counted with the last row's keys. */
     job.tile_rows = 1;
     int64_t n_tiles = tile_count(&job), most_pages = 0, keys = 0;
     int n_threads = ht_pool_threads(call->pool);
-    bool split = n_tiles < split_below(n_threads);
+    bool split = n_tiles < min_unsplit_tiles(n_threads);
     if (!split) {
         job.tile_rows = ht_max_i64(1, TILE_QUERIES / job.group);
         while (job.tile_rows > 1 && tile_count(&job) < 2 * n_threads) job.tile_rows = (job.tile_rows + 1) / 2;
@@ -352,7 +356,7 @@ static ht_status attend(const ht_call *call, ht_error *err) {
                           ht_kv_first_visible(t.layer, call->step->batch->pos[t.row]));
     }
     split = split && most_pages > 1;
-    job.appends = !split && one_tile_each(&job) && HT_ISA_NAME(ht_attend_appends_heads)(call);
+    job.appends = !split && tiles_independent(&job) && HT_ISA_NAME(ht_attend_appends_heads)(call);
     if (!job.appends) HT_ISA_NAME(ht_attend_append)(call);
     if (split)
         attend_split(&job, n_tiles, most_pages);

@@ -1,31 +1,31 @@
-/* KV cache append: new keys and values into the caches of a step. */
+/* KV cache append: new keys and values of a step, converted to the cache's dtype. */
 #include "cpu/kv.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
 
-/* One key vector to its place in the tiles: dimension d goes HT_KV_TILE elements behind dimension d - 1. */
+/* Stores one key into its tile; the stride between dimensions is HT_KV_TILE. */
 static void put_key(ht_dtype t, void *page, int64_t at, const float *x, int64_t n) {
     for (int64_t d = 0; d < n; d += 16) {
-        int lanes = lanes_of(n - d);
+        int lanes = lanes_count(n - d);
         if (t == HT_F32) {
             float *to = (float *)page + at + d * HT_KV_TILE;
             for (int i = 0; i < lanes; i++) to[i * HT_KV_TILE] = x[d + i];
             continue;
         }
-        uint16_t room[16], *to = (uint16_t *)page + at + d * HT_KV_TILE;
+        uint16_t values[16], *to = (uint16_t *)page + at + d * HT_KV_TILE;
         v16f v = v16f_load_n(x + d, lanes);
         if (t == HT_BF16)
-            v16f_store_bf16(room, v);
+            v16f_store_bf16(values, v);
         else
-            v16f_store_f16(room, v);
-        for (int i = 0; i < lanes; i++) to[i * HT_KV_TILE] = room[i];
+            v16f_store_f16(values, v);
+        for (int i = 0; i < lanes; i++) to[i * HT_KV_TILE] = values[i];
     }
 }
 
 static void put_value(ht_dtype t, void *page, int64_t at, const float *x, int64_t n) {
     for (int64_t d = 0; d < n; d += 16) {
-        int lanes = lanes_of(n - d);
+        int lanes = lanes_count(n - d);
         lanes_store(t, page, at + d, v16f_load_n(x + d, lanes), lanes);
     }
 }

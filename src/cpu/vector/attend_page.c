@@ -1,19 +1,19 @@
-/* Attention over one page: scores, their weights, the weighted sum of values (attend.h). */
+/* Attention over one page: scores, weights, weighted sum of V (attend.h). */
 #include "cpu/vector/attend.h"
 #include "cpu/vector/lanes.h"
 #include "cpu/vector/math.h"
 #include "cpu/vector/simd_int.h"
 
-/* Accumulators that fit beside the operands: 24 registers of 32 with AVX-512, 12 of 16 with AVX2, 24 of 32 with NEON.
- * WIDE(m) sixteen-lane columns go with m queries; one or two queries take more columns, or the chains of dependent
- * multiply-adds would be too few to keep the units busy. */
+/* Register blocking: accumulators take 24 of 32 registers with AVX-512, 12 of 16 with AVX2, 24 of 32 with NEON. m
+ * queries take WIDE(m) vectors of sixteen columns; one or two queries take more columns, to have enough independent
+ * multiply-adds in flight. */
 #if defined(HT_ISA_avx512)
 #define WIDE(m) ((m) == 1 ? 8 : 4)
 #else
 #define WIDE(m) ((m) == 1 ? 4 : (m) <= 3 ? 2 : 1)
 #endif
 
-/* `scale` is of 8 bits alone. */
+/* `scale` applies to 8-bit pages only. */
 HT_INLINE v16f load16(ht_dtype t, const void *p, int64_t at, v16f scale) {
     switch (t) {
     case HT_F16: return v16f_load_f16((const uint16_t *)p + at);
@@ -23,46 +23,47 @@ HT_INLINE v16f load16(ht_dtype t, const void *p, int64_t at, v16f scale) {
     }
 }
 
-/* Scales of the keys of a tile, and of a value, in the block that dimension d is in. */
+/* Scales of a tile's keys for the block of dimension d. */
 HT_INLINE v16f key_scales(const attend_page *page, int64_t tile, int64_t d) {
     int64_t blocks = ht_kv_blocks(page->head_dim);
     return v16f_load_bf16(page->k_scale + (tile * blocks + d / HT_KV_QBLOCK) * HT_KV_TILE);
 }
+/* Scale of a value for the block of dimension d, in all lanes. */
 HT_INLINE v16f value_scale(const attend_page *page, int64_t key, int64_t d) {
     return v16f_set1(ht_bf16_to_f32(page->v_scale[key * ht_kv_blocks(page->head_dim) + d / HT_KV_QBLOCK]));
 }
 
-/* Bytes that are asked for ahead of their use: some hundred nanoseconds of work. The tiles of K are several short streams
- * and pages lie anywhere, so that the processor's own prefetching starts anew too often. */
-enum { AHEAD = 8192, LINE = 64 };
+/* Prefetch distance, a few hundred nanoseconds of work. Hardware prefetchers keep restarting: tiles of K are several
+ * short streams, and pages are scattered. */
+enum { PREFETCH_BYTES = 8192, LINE = 64 };
 
-HT_INLINE bool fetches_ahead(ht_dtype t) { return t != HT_F32; } /* converted, so just written */
+HT_INLINE bool prefetches(ht_dtype t) { return t != HT_F32; } /* f32 pages were just converted, so they are cached */
 HT_INLINE int64_t bytes_of(ht_dtype t) { return t == HT_I8 ? 1 : 2; }
 
 HT_INLINE void prefetch_lines(const char *p, int64_t lines) {
     for (int64_t i = 0; i < lines; i++) HT_PREFETCH(p + i * LINE);
 }
 
-/* What lies AHEAD bytes behind row j of the `end` rows of V that are read: more of V, then what comes next. */
-HT_INLINE const char *ahead_of_value(const attend_page *page, ht_dtype t, int64_t j, int64_t end) {
-    int64_t row = page->v_stride * bytes_of(t), at = j * row + AHEAD, rest = at - end * row;
+/* Address PREFETCH_BYTES beyond row j of V, or in the next page's K beyond the `end` rows read. */
+HT_INLINE const char *value_prefetch_address(const attend_page *page, ht_dtype t, int64_t j, int64_t end) {
+    int64_t row = page->v_stride * bytes_of(t), at = j * row + PREFETCH_BYTES, rest = at - end * row;
     return rest >= 0 && page->next ? (const char *)page->next + rest : (const char *)page->v + at;
 }
 
-/* In step d of the last scores: the share of the first AHEAD bytes of V. */
+/* Prefetches dimension d's share of the first PREFETCH_BYTES of V during the last score tiles. */
 HT_INLINE void prefetch_values(const attend_page *page, int64_t d) {
-    int64_t lines = (AHEAD / LINE + page->head_dim - 1) / page->head_dim;
+    int64_t lines = (PREFETCH_BYTES / LINE + page->head_dim - 1) / page->head_dim;
     prefetch_lines((const char *)page->v + d * lines * LINE, lines);
 }
 
-/* In step d of others: what that step reads of the tiles after these. */
+/* Prefetches what dimension d of the following key tiles will read. */
 HT_INLINE void prefetch_keys(ht_dtype t, const char *after, int64_t tile_size, int tiles, int64_t d) {
     if (d * HT_KV_TILE * bytes_of(t) % LINE) return;
 #pragma GCC unroll 8
     for (int c = 0; c < tiles; c++) HT_PREFETCH(after + (c * tile_size + d * HT_KV_TILE) * bytes_of(t));
 }
 
-/* Scores of m queries against `tiles` adjacent tiles of K, beginning with `tile`; there are `end` to go through. */
+/* Scores of m queries for K tiles [tile, tile + tiles); `end` is the last tile plus one. */
 HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t, int m, int tiles, int tile, int end) {
     int64_t head_dim = page->head_dim, base = tile * head_dim * HT_KV_TILE, tile_size = head_dim * HT_KV_TILE;
     v16f sum[ATTEND_QUERIES][8];
@@ -83,9 +84,9 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
             for (int c = 0; c < tiles; c++) scale[c] = key_scales(page, tile + c, d);
 #pragma GCC unroll 8
         for (int c = 0; c < tiles; c++) k[c] = load16(t, page->k, base + c * tile_size + d * HT_KV_TILE, scale[c]);
-        if (fetches_ahead(t) && last)
+        if (prefetches(t) && last)
             prefetch_values(page, d);
-        else if (fetches_ahead(t))
+        else if (prefetches(t))
             prefetch_keys(t, after, tile_size, tiles, d);
 #pragma GCC unroll 8
         for (int i = 0; i < m; i++) {
@@ -100,7 +101,7 @@ HT_INLINE void score_tiles(const attend_page *page, attend_group *g, ht_dtype t,
         for (int c = 0; c < tiles; c++) v16f_store(g->weights + i * HT_KV_PAGE + (tile + c) * HT_KV_TILE, sum[i][c]);
 }
 
-/* What is left of WIDE(m) tiles goes in halves: a tile alone waits on its few chains. */
+/* The remainder of WIDE(m) tiles is split by halving: single tiles have too few independent multiply-adds. */
 HT_INLINE void score(const attend_page *page, attend_group *g, ht_dtype t, int m, int tile, int end) {
     for (; tile + WIDE(m) <= end; tile += WIDE(m)) score_tiles(page, g, t, m, WIDE(m), tile, end);
     if (WIDE(m) > 4 && tile + 4 <= end) {
@@ -114,9 +115,10 @@ HT_INLINE void score(const attend_page *page, attend_group *g, ht_dtype t, int m
     if (tile < end) score_tiles(page, g, t, m, 1, tile, end);
 }
 
-/* Adds keys [first, end) to `columns` adjacent sixteen-lane columns of the outputs of queries [query, query + m). */
-HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int columns,
-                             int64_t column, int first, int end) {
+/* Accumulates the weighted values of keys [first, end) for queries [query, query + m) and `columns` vectors of
+ * dimensions. */
+HT_INLINE void accumulate_columns(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int columns,
+                                  int64_t column, int first, int end) {
     int64_t padded = attend_padded(page->head_dim);
     float *out = g->out + query * padded + column;
     const float *w = g->weights + query * HT_KV_PAGE;
@@ -127,8 +129,8 @@ HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype 
         for (int c = 0; c < columns; c++) sum[i][c] = v16f_load(out + i * padded + 16 * c);
     for (int j = first; j < end; j++) {
         v16f v[8];
-        if (fetches_ahead(t))
-            prefetch_lines(ahead_of_value(page, t, j, end) + column * bytes_of(t),
+        if (prefetches(t))
+            prefetch_lines(value_prefetch_address(page, t, j, end) + column * bytes_of(t),
                            (columns * 16 * bytes_of(t) + LINE - 1) / LINE);
 #pragma GCC unroll 8
         for (int c = 0; c < columns; c++)
@@ -151,14 +153,15 @@ HT_INLINE void weigh_columns(const attend_page *page, attend_group *g, ht_dtype 
 HT_INLINE v16f load_value(const attend_page *page, ht_dtype t, int64_t key, int64_t d, int lanes) {
     int64_t at = key * page->v_stride + d;
     if (t != HT_I8) return lanes_load(t, page->v, at, 1, lanes);
-    uint8_t room[16] = {0};
-    memcpy(room, (const uint8_t *)page->v + at, (size_t)lanes);
-    return load16(t, room, 0, value_scale(page, key, d));
+    uint8_t padded[16] = {0};
+    memcpy(padded, (const uint8_t *)page->v + at, (size_t)lanes);
+    return load16(t, padded, 0, value_scale(page, key, d));
 }
 
-/* The last lanes of a head_dim that is no multiple of sixteen, where rows of V follow one another without padding. */
-HT_INLINE void weigh_tail(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int64_t column,
-                          int first, int end) {
+/* Accumulates the last, partial vector of a head_dim that is not a multiple of sixteen; unpadded rows of V must not be
+ * read beyond their end. */
+HT_INLINE void accumulate_tail(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int64_t column,
+                               int first, int end) {
     int64_t padded = attend_padded(page->head_dim);
     int lanes = (int)(page->head_dim - column);
     for (int i = query; i < query + m; i++) {
@@ -170,37 +173,37 @@ HT_INLINE void weigh_tail(const attend_page *page, attend_group *g, ht_dtype t, 
     }
 }
 
-/* They are few, and one function for all groups compiles in less time. */
-static void weigh_tails(const attend_page *page, attend_group *g, int query, int m, int64_t column, int first,
-                        int end) {
+/* Not inlined per group size: tails are rare, and one copy compiles faster. */
+static void accumulate_tails(const attend_page *page, attend_group *g, int query, int m, int64_t column, int first,
+                             int end) {
     switch (page->dtype) {
-    case HT_F16: weigh_tail(page, g, HT_F16, query, m, column, first, end); break;
-    case HT_BF16: weigh_tail(page, g, HT_BF16, query, m, column, first, end); break;
-    case HT_I8: weigh_tail(page, g, HT_I8, query, m, column, first, end); break;
-    default: weigh_tail(page, g, HT_F32, query, m, column, first, end); break;
+    case HT_F16: accumulate_tail(page, g, HT_F16, query, m, column, first, end); break;
+    case HT_BF16: accumulate_tail(page, g, HT_BF16, query, m, column, first, end); break;
+    case HT_I8: accumulate_tail(page, g, HT_I8, query, m, column, first, end); break;
+    default: accumulate_tail(page, g, HT_F32, query, m, column, first, end); break;
     }
 }
 
-HT_INLINE void weigh(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int first, int end) {
+HT_INLINE void accumulate(const attend_page *page, attend_group *g, ht_dtype t, int query, int m, int first, int end) {
     int64_t whole = page->v_stride / 16 * 16, column = 0;
     for (; column + 16 * WIDE(m) <= whole; column += 16 * WIDE(m))
-        weigh_columns(page, g, t, query, m, WIDE(m), column, first, end);
-    for (; column < whole; column += 16) weigh_columns(page, g, t, query, m, 1, column, first, end);
-    if (column < page->v_stride) weigh_tails(page, g, query, m, column, first, end);
+        accumulate_columns(page, g, t, query, m, WIDE(m), column, first, end);
+    for (; column < whole; column += 16) accumulate_columns(page, g, t, query, m, 1, column, first, end);
+    if (column < page->v_stride) accumulate_tails(page, g, query, m, column, first, end);
 }
 
-/* Keys that one query of a group sees, and others do not. */
-static void weigh_alone(const attend_page *page, attend_group *g, int query, int first, int end) {
+/* Accumulates keys that only one query of the group sees. */
+static void accumulate_one_query(const attend_page *page, attend_group *g, int query, int first, int end) {
     if (first >= end) return;
     switch (page->dtype) {
-    case HT_F16: weigh(page, g, HT_F16, query, 1, first, end); break;
-    case HT_BF16: weigh(page, g, HT_BF16, query, 1, first, end); break;
-    case HT_I8: weigh(page, g, HT_I8, query, 1, first, end); break;
-    default: weigh(page, g, HT_F32, query, 1, first, end); break;
+    case HT_F16: accumulate(page, g, HT_F16, query, 1, first, end); break;
+    case HT_BF16: accumulate(page, g, HT_BF16, query, 1, first, end); break;
+    case HT_I8: accumulate(page, g, HT_I8, query, 1, first, end); break;
+    default: accumulate(page, g, HT_F32, query, 1, first, end); break;
     }
 }
 
-/* ---- from scores to weights, in place ---- */
+/* ---- softmax in place ---- */
 
 HT_INLINE v16f visible(v16f s, int tile, int first, int end, v16f otherwise) {
     int from = first - tile * HT_KV_TILE, to = end - tile * HT_KV_TILE;
@@ -237,13 +240,13 @@ static void weights_of(attend_group *g, int i) {
 
 /* ---- one page ---- */
 
-/* Keys that some query of the group sees, and keys that all of those see which see any. */
-typedef struct extent {
+/* Keys visible to any query of the group, and keys visible to every query that sees any. */
+typedef struct key_range {
     int first, end, common_first, common_end;
-} extent;
+} key_range;
 
-static extent extent_of(const attend_group *g) {
-    extent e = {HT_KV_PAGE, 0, 0, HT_KV_PAGE};
+static key_range key_range_of(const attend_group *g) {
+    key_range e = {HT_KV_PAGE, 0, 0, HT_KV_PAGE};
     for (int i = 0; i < g->n; i++) {
         if (g->first[i] >= g->end[i]) continue;
         if (g->first[i] < e.first) e.first = g->first[i];
@@ -254,24 +257,24 @@ static extent extent_of(const attend_group *g) {
     return e;
 }
 
-/* A masked key must not even be multiplied by zero, for what it holds may be infinite: the keys that not all queries of
- * the group see are added query by query, before and after those that all see. */
+/* A masked key must not be multiplied even by a zero weight, because its stale content may be infinite. Keys that only
+ * some queries see are therefore accumulated query by query, before and after the common range. */
 HT_INLINE void page_of(const attend_page *page, attend_group *g, ht_dtype t, int m) {
-    extent e = extent_of(g);
+    key_range e = key_range_of(g);
     if (e.first >= e.end) return;
     score(page, g, t, m, e.first / HT_KV_TILE, (e.end + HT_KV_TILE - 1) / HT_KV_TILE);
     for (int i = 0; i < m; i++)
         if (g->first[i] < g->end[i]) weights_of(g, i);
     memset(g->out, 0, (size_t)(m * attend_padded(page->head_dim)) * sizeof(float));
     if (e.common_first >= e.common_end) {
-        for (int i = 0; i < m; i++) weigh_alone(page, g, i, g->first[i], g->end[i]);
+        for (int i = 0; i < m; i++) accumulate_one_query(page, g, i, g->first[i], g->end[i]);
         return;
     }
     for (int i = 0; i < m; i++)
-        if (g->first[i] < g->end[i]) weigh_alone(page, g, i, g->first[i], e.common_first);
-    weigh(page, g, t, 0, m, e.common_first, e.common_end);
+        if (g->first[i] < g->end[i]) accumulate_one_query(page, g, i, g->first[i], e.common_first);
+    accumulate(page, g, t, 0, m, e.common_first, e.common_end);
     for (int i = 0; i < m; i++)
-        if (g->first[i] < g->end[i]) weigh_alone(page, g, i, e.common_end, g->end[i]);
+        if (g->first[i] < g->end[i]) accumulate_one_query(page, g, i, e.common_end, g->end[i]);
 }
 
 HT_INLINE void page_of_dtype(const attend_page *page, attend_group *g, ht_dtype t) {
@@ -306,7 +309,7 @@ HT_INLINE void convert(const attend_page *from, ht_dtype t, int first, int end, 
     }
     for (int j = first; j < end; j++)
         for (int64_t d = 0; d < head_dim; d += 16)
-            v16f_store(v + j * padded + d, load_value(from, t, j, d, lanes_of(head_dim - d)));
+            v16f_store(v + j * padded + d, load_value(from, t, j, d, lanes_count(head_dim - d)));
 }
 
 void HT_ISA_NAME(ht_attend_convert)(const attend_page *from, int first, int end, float *k, float *v) {
@@ -326,14 +329,14 @@ void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t he
         memcpy(out, page_out, (size_t)head_dim * sizeof *out);
         return;
     }
-    /* Relative to the larger of the two maxima; the other factor is exp(0) = 1. */
+    /* Rescale to the larger of the two maxima; the other factor is exp(0) = 1. */
     bool grows = page_max > *max;
     float shrink = ht_exp_f32(grows ? *max - page_max : page_max - *max);
     float keep = grows ? shrink : 1.0f, take = grows ? 1.0f : shrink;
     if (grows) *max = page_max;
     *sum = __builtin_fmaf(page_sum, take, *sum * keep);
     for (int64_t d = 0; d < head_dim; d += 16) {
-        int n = lanes_of(head_dim - d);
+        int n = lanes_count(head_dim - d);
         v16f kept = v16f_mul(v16f_load_n(out + d, n), v16f_set1(keep));
         v16f_store_n(out + d, v16f_fma(v16f_load(page_out + d), v16f_set1(take), kept), n);
     }
@@ -342,7 +345,7 @@ void HT_ISA_NAME(ht_attend_merge)(float *max, float *sum, float *out, int64_t he
 void HT_ISA_NAME(ht_attend_finish)(float *out, int64_t head_dim, float sum) {
     v16f factor = v16f_set1(1.0f / sum);
     for (int64_t d = 0; d < head_dim; d += 16) {
-        int n = lanes_of(head_dim - d);
+        int n = lanes_count(head_dim - d);
         v16f_store_n(out + d, v16f_mul(v16f_load_n(out + d, n), factor), n);
     }
 }

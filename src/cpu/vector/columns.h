@@ -1,5 +1,5 @@
-/* Column sums side by side, with the bits of row_sum (rows.h): elements of a column go in turn to 64 partial sums,
- * which are added pairwise at the end. Which axis is last in memory changes no result. */
+/* Sums of adjacent columns, bit-identical to row_sum (rows.h): element i of a column goes to partial sum i mod 64, and
+ * the partial sums are added pairwise. So the memory layout does not change a sum. */
 #ifndef HT_CPU_VECTOR_COLUMNS_H
 #define HT_CPU_VECTOR_COLUMNS_H
 
@@ -7,17 +7,18 @@
 
 enum { COLUMNS_LANES = 64, COLUMNS_WIDTH = 256 };
 
+/* 64 partial sums for each of COLUMNS_WIDTH columns. */
 typedef struct columns_sum {
     _Alignas(64) float lane[COLUMNS_LANES][COLUMNS_WIDTH];
 } columns_sum;
 
-/* Of w columns from the first on; later ones are not looked at. */
+/* Clears the partial sums of the first w columns. */
 HT_INLINE void columns_begin(columns_sum *s, int64_t w) {
     for (int k = 0; k < COLUMNS_LANES; k++)
         for (int64_t c = 0; c < w; c += 16) v16f_store(s->lane[k] + c, v16f_zero());
 }
 
-/* The sums to `to`, of whole registers; s is used up. */
+/* Stores the sums of w columns to `to`, in whole vectors. */
 HT_INLINE void columns_total(columns_sum *s, int64_t w, float *to) {
     for (int64_t c = 0; c < w; c += 16) {
         v16f sum[16];

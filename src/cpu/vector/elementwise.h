@@ -1,12 +1,12 @@
-/* Elementwise block functions (cpu/elementwise.h) of one instruction set, by kind of number; elementwise_find.c puts them together. What
- * is not written in lanes is plain C of one expression per element, which compilers turn into vectors. */
+/* Elementwise block functions (cpu/elementwise.h) of one instruction set, by number type; elementwise_find.c looks them
+ * up. Functions not written in lanes are plain C, one expression per element, for autovectorisation. */
 #ifndef HT_CPU_VECTOR_ELEMENTWISE_H
 #define HT_CPU_VECTOR_ELEMENTWISE_H
 
 #include "cpu/elementwise.h"
 #include "cpu/vector/lanes.h"
 
-/* Before a loop over the elements of blocks: they are the same or do not overlap. */
+/* Asserts before a loop over blocks that operands and result either coincide or do not overlap. */
 #if defined(__clang__)
 #define HT_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -17,7 +17,7 @@ ht_find_elementwise_fn HT_ISA_NAME(ht_find_elementwise), HT_ISA_NAME(ht_find_ele
     HT_ISA_NAME(ht_find_elementwise_float), HT_ISA_NAME(ht_find_elementwise_f64), HT_ISA_NAME(ht_find_elementwise_int),
     HT_ISA_NAME(ht_find_elementwise_cast), HT_ISA_NAME(ht_find_elementwise_drawn);
 
-/* f16 or bf16 to f32. */
+/* Converts f16 or bf16 to f32. */
 HT_INLINE void elementwise_widen(ht_dtype from, const void *in, float *out, int64_t n) {
     const uint16_t *x = in;
     int64_t i = 0;
@@ -30,6 +30,7 @@ HT_INLINE void elementwise_widen(ht_dtype from, const void *in, float *out, int6
     }
 }
 
+/* Converts f32 to f16 or bf16. */
 HT_INLINE void elementwise_narrow(ht_dtype to, const float *in, void *out, int64_t n) {
     uint16_t *y = out;
     int64_t i = 0;
@@ -42,8 +43,8 @@ HT_INLINE void elementwise_narrow(ht_dtype to, const float *in, void *out, int64
     }
 }
 
-/* A function of f32 on operands of f16 or bf16, some elements at a time. `to` is what the function's results become:
- * HT_BOOL when they are that already. */
+/* Applies an f32 block function to f16 or bf16 operands by way of f32 buffers. Results are converted to `to`; HT_BOOL
+ * results need no conversion. */
 enum { ELEMENTWISE_WIDENED = 512 };
 HT_INLINE void elementwise_through_f32(ht_dtype from, ht_dtype to, ht_elementwise_fn *fn, int n_in,
                                        const void *const *in, void *out, int64_t n, const void *params) {

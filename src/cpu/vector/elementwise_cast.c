@@ -1,4 +1,4 @@
-/* Casts between dtypes, and fills with one value. */
+/* Elementwise casts between dtypes, and fills. */
 #include "base/dtype.h"
 #include "cpu/vector/elementwise.h"
 
@@ -21,7 +21,7 @@
         }                                                                                                              \
     }
 
-/* Integers wrap around; bool counts as 0 or 1. */
+/* Casts from integers wrap around; bool counts as 0 or 1. */
 #define OF_INTEGER(kind, type)                                                                                         \
     CAST(kind##_to_1, type, uint8_t, x)                                                                                \
     CAST(kind##_to_2, type, uint16_t, x)                                                                               \
@@ -38,24 +38,24 @@ CAST(bool_to_8, uint8_t, uint64_t, x != 0)
 CAST(bool_to_f32, uint8_t, float, x != 0)
 CAST(bool_to_f64, uint8_t, double, x != 0)
 
-/* The nearest the integer can hold, without the fraction; 0 for NaN. */
-HT_INLINE float within_f32(float x, float low, float high) {
+/* Clamps to the integer type's range; NaN becomes 0. The caller truncates. */
+HT_INLINE float clamp_f32(float x, float low, float high) {
     x = x < low ? low : x;
     x = x > high ? high : x;
     return x == x ? x : 0.0f;
 }
-HT_INLINE double within_f64(double x, double low, double high) {
+HT_INLINE double clamp_f64(double x, double low, double high) {
     x = x < low ? low : x;
     x = x > high ? high : x;
     return x == x ? x : 0.0;
 }
-/* f32 holds no limit above: what is out of reach is put right behind the largest it holds. */
+/* UINT32_MAX is not representable in f32, so saturation is applied after the conversion. */
 HT_INLINE uint32_t f32_in_u32(float x) {
-    uint32_t y = (uint32_t)within_f32(x, 0.0f, 0x1.fffffep31f);
+    uint32_t y = (uint32_t)clamp_f32(x, 0.0f, 0x1.fffffep31f);
     return x >= 0x1p32f ? UINT32_MAX : y;
 }
-HT_INLINE int32_t f64_in_i32(double x) { return (int32_t)within_f64(x, INT32_MIN, INT32_MAX); }
-HT_INLINE uint32_t f64_in_u32(double x) { return (uint32_t)(int64_t)within_f64(x, 0.0, UINT32_MAX); }
+HT_INLINE int32_t f64_in_i32(double x) { return (int32_t)clamp_f64(x, INT32_MIN, INT32_MAX); }
+HT_INLINE uint32_t f64_in_u32(double x) { return (uint32_t)(int64_t)clamp_f64(x, 0.0, UINT32_MAX); }
 HT_INLINE int64_t to_i64(double x) {
     return x >= 0x1p63 ? INT64_MAX : x >= -0x1p63 ? (int64_t)x : x == x ? INT64_MIN : 0;
 }
@@ -70,9 +70,9 @@ OF_FLOAT(f32, float)
 OF_FLOAT(f64, double)
 CAST(f64_to_i32, double, int32_t, f64_in_i32(x))
 
-/* In lanes, as compilers make twice as many instructions of the comparisons. Converting gives what is below INT32_MIN right on
- * every processor that has vectors; what is above INT32_MAX, or NaN, is put right behind it. */
-HT_INLINE v16f bits_in_i32(v16f x) {
+/* Written in lanes: autovectorisation needs twice as many instructions. The hardware conversion saturates below
+ * INT32_MIN; values above INT32_MAX and NaN are corrected afterwards. */
+HT_INLINE v16f i32_bits(v16f x) {
     const v16f most = v16f_from_bits(v16i_set1(INT32_MAX));
     const v16f y = v16f_select(v16f_gt(x, v16f_set1(0x1.fffffep30f)), most, v16f_from_bits(v16i_from_f(x)));
     return v16f_select(v16f_is_nan(x), v16f_zero(), y);
@@ -80,26 +80,26 @@ HT_INLINE v16f bits_in_i32(v16f x) {
 static void f32_to_i32(const void *const *in, void *out, int64_t n, const void *params) {
     (void)params;
     const float *from = in[0];
-    float *to = out; /* the integers' bits */
+    float *to = out; /* integer bits, moved as floats */
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) v16f_store(to + i, bits_in_i32(v16f_load(from + i)));
-    if (i < n) v16f_store_n(to + i, bits_in_i32(v16f_load_n(from + i, (int)(n - i))), (int)(n - i));
+    for (; i + 16 <= n; i += 16) v16f_store(to + i, i32_bits(v16f_load(from + i)));
+    if (i < n) v16f_store_n(to + i, i32_bits(v16f_load_n(from + i, (int)(n - i))), (int)(n - i));
 }
-CAST(f64_to_u8, double, uint8_t, (int32_t)within_f64(x, 0, UINT8_MAX))
-CAST(f64_to_u16, double, uint16_t, (int32_t)within_f64(x, 0, UINT16_MAX))
-CAST(f64_to_i8, double, int8_t, (int32_t)within_f64(x, INT8_MIN, INT8_MAX))
-CAST(f64_to_i16, double, int16_t, (int32_t)within_f64(x, INT16_MIN, INT16_MAX))
+CAST(f64_to_u8, double, uint8_t, (int32_t)clamp_f64(x, 0, UINT8_MAX))
+CAST(f64_to_u16, double, uint16_t, (int32_t)clamp_f64(x, 0, UINT16_MAX))
+CAST(f64_to_i8, double, int8_t, (int32_t)clamp_f64(x, INT8_MIN, INT8_MAX))
+CAST(f64_to_i16, double, int16_t, (int32_t)clamp_f64(x, INT16_MIN, INT16_MAX))
 
-/* In lanes, as compilers make branches of what is chosen here: bits of 16-bit integers, and of 8-bit ones by way of them. */
-HT_INLINE v16i lanes_within(v16f x, float low, float high) {
+/* Written in lanes, because compilers generate branches. 8-bit integers are converted by way of 16 bits. */
+HT_INLINE v16i clamp_to_i32(v16f x, float low, float high) {
     x = v16f_select(v16f_is_nan(x), v16f_zero(), x);
     return v16i_from_f(v16f_min(v16f_max(x, v16f_set1(low)), v16f_set1(high)));
 }
 HT_INLINE void f32_to_16_bits(const float *x, uint16_t *y, int64_t n, float low, float high) {
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) v16i_store_u16(y + i, lanes_within(v16f_load(x + i), low, high));
+    for (; i + 16 <= n; i += 16) v16i_store_u16(y + i, clamp_to_i32(v16f_load(x + i), low, high));
     uint16_t rest[16];
-    v16i_store_u16(rest, lanes_within(v16f_load_n(x + i, (int)(n - i)), low, high));
+    v16i_store_u16(rest, clamp_to_i32(v16f_load_n(x + i, (int)(n - i)), low, high));
     memcpy(y + i, rest, (size_t)(n - i) * sizeof *y);
 }
 HT_INLINE void f32_to_8_bits(const float *x, uint8_t *y, int64_t n, float low, float high) {
@@ -170,9 +170,9 @@ static ht_elementwise_fn *of_f64(ht_dtype to) {
     return fn[to];
 }
 
-/* Two casts by way of f32, some elements at a time. */
-static void in_two(ht_elementwise_fn *first, size_t from_bytes, ht_elementwise_fn *second, size_t to_bytes,
-                   const void *in, void *out, int64_t n) {
+/* Composes two casts by way of an f32 block buffer. */
+static void cast_via_f32(ht_elementwise_fn *first, size_t from_bytes, ht_elementwise_fn *second, size_t to_bytes,
+                         const void *in, void *out, int64_t n) {
     _Alignas(64) float between[ELEMENTWISE_WIDENED];
     for (int64_t i = 0; i < n; i += ELEMENTWISE_WIDENED) {
         int64_t some = n - i < ELEMENTWISE_WIDENED ? n - i : ELEMENTWISE_WIDENED;
@@ -185,12 +185,12 @@ static void in_two(ht_elementwise_fn *first, size_t from_bytes, ht_elementwise_f
 #define FROM_HALF(half, kind, bytes)                                                                                   \
     static void half##_to_##kind(const void *const *in, void *out, int64_t n, const void *params) {                    \
         (void)params;                                                                                                  \
-        in_two(half##_to_f32, 2, f32_to_##kind, bytes, in[0], out, n);                                                 \
+        cast_via_f32(half##_to_f32, 2, f32_to_##kind, bytes, in[0], out, n);                                           \
     }
 #define TO_HALF(half, kind, bytes)                                                                                     \
     static void kind##_to_##half(const void *const *in, void *out, int64_t n, const void *params) {                    \
         (void)params;                                                                                                  \
-        in_two(kind##_to_f32, bytes, f32_to_##half, 2, in[0], out, n);                                                 \
+        cast_via_f32(kind##_to_f32, bytes, f32_to_##half, 2, in[0], out, n);                                           \
     }
 #define EACH_KIND(X, half)                                                                                             \
     X(half, bool, 1)                                                                                                   \

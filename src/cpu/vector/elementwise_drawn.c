@@ -1,5 +1,5 @@
-/* Elementwise functions behind random numbers (base/math_drawn.h), of f32 and through it of f16 and bf16. Those of the
- * C library are called for one element after the other, as no vector form has its bits. */
+/* Elementwise functions of random distributions (base/math_drawn.h), for f32, f16 and bf16. C library functions are
+ * called per element, since no vector form is bit-identical. */
 #include "base/math_drawn.h"
 #include "cpu/vector/elementwise.h"
 #include "device/params.h"

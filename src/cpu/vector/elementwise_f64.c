@@ -1,4 +1,4 @@
-/* Elementwise functions of f64 that compilers vectorise; elementary ones are left to the plain kernel. */
+/* Elementwise functions of f64 by autovectorisation; elementary functions stay with the plain kernel. */
 #include "base/math_wide.h"
 #include "cpu/vector/elementwise.h"
 
@@ -57,7 +57,7 @@ BINARY(not_equal, uint8_t, a != b)
 BINARY(less, uint8_t, a < b)
 BINARY(less_equal, uint8_t, a <= b)
 
-/* Blocks all of whose quotients are short take the short form. */
+/* Takes the fast path if every quotient of the block is small. */
 static void remainder_of(const void *const *in, void *out, int64_t n, const void *params) {
     (void)params;
     const double *a = in[0], *b = in[1];

@@ -1,4 +1,4 @@
-/* Elementwise block functions: their lookup, and those that only move elements. */
+/* Elementwise function lookup, and functions that only move elements. */
 #include "base/dtype.h"
 #include "cpu/vector/elementwise.h"
 

@@ -1,4 +1,5 @@
-/* Elementwise functions of f32 in plain C, and of f16 and bf16 through f32; sin and cos of f16 are in elementwise_lanes.c. */
+/* Elementwise functions of f32 in plain C, and of f16 and bf16 through f32; sin and cos of f16 are in
+ * elementwise_lanes.c. */
 #include "base/math_wide.h"
 #include "cpu/vector/elementwise.h"
 
@@ -59,7 +60,7 @@ BINARY(not_equal, uint8_t, HT_BOOL, a != b)
 BINARY(less, uint8_t, HT_BOOL, a < b)
 BINARY(less_equal, uint8_t, HT_BOOL, a <= b)
 
-/* Blocks all of whose arguments are easy take the short form, and the others the long one, element after element. */
+/* sin and cos: the fast path if every argument of the block is in range, else element by element. */
 #define ANGLE(name)                                                                                                    \
     static void name##_f32(const void *const *in, void *out, int64_t n, const void *params) {                          \
         (void)params;                                                                                                  \

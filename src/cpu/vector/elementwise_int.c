@@ -6,7 +6,7 @@
 typedef uint32_t u32;
 typedef uint64_t u64;
 
-/* X(name, type, unsigned type to work in, whether signed) */
+/* X(name, type, unsigned type of the arithmetic, signed) */
 #define EACH_INTEGER(X)                                                                                                \
     X(u8, uint8_t, u32, false)                                                                                         \
     X(u16, uint16_t, u32, false)                                                                                       \
@@ -40,7 +40,7 @@ typedef uint64_t u64;
         }                                                                                                              \
     }
 
-/* Rounded down. Up to 32 bits quotients are exact in f64; the one signed quotient that does not fit wraps around. */
+/* Floor division. Up to 32 bits f64 quotients are exact; INT_MIN / -1 wraps around. */
 HT_INLINE int64_t small_quotient(int64_t a, int64_t b) {
     double q = floor((double)a / (double)b);
     return (int64_t)(b ? q : 0.0);
@@ -56,7 +56,7 @@ HT_INLINE uint64_t quotient_u64(uint64_t a, uint64_t b) { return b ? a / b : 0; 
      : (is_signed)    ? (uint64_t)quotient_i64((int64_t)(a), (int64_t)(b))                                             \
                       : quotient_u64((uint64_t)(a), (uint64_t)(b)))
 
-/* By squaring. A negative exponent leaves 1 / base without its fraction. */
+/* Exponentiation by squaring. A negative exponent truncates 1 / base^-exponent. */
 HT_INLINE uint64_t power_of(bool is_signed, int64_t base, int64_t exponent) {
     uint64_t result = 1, factor = (uint64_t)base, left = (uint64_t)exponent;
     if (is_signed && exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? UINT64_MAX : 1) : 0;
@@ -65,7 +65,7 @@ HT_INLINE uint64_t power_of(bool is_signed, int64_t base, int64_t exponent) {
     return result;
 }
 
-/* By as many bits as the type has, or more, or fewer than none, nothing is left but the sign. */
+/* Shift counts outside [0, bits) give 0, or the sign for signed right shifts. */
 HT_INLINE uint32_t shifted_left_u32(uint32_t a, uint32_t by) { return by < 32 ? a << (by & 31) : 0; }
 HT_INLINE uint64_t shifted_left_u64(uint64_t a, uint64_t by) { return by < 64 ? a << (by & 63) : 0; }
 HT_INLINE uint32_t shifted_right_u32(uint32_t a, uint32_t by, uint32_t sign) {
@@ -104,7 +104,7 @@ HT_INLINE uint64_t shifted_right_u64(uint64_t a, uint64_t by, uint64_t sign) {
     BINARY(less_equal, kind, type, uint8_t, a <= b)
 EACH_INTEGER(FUNCTIONS)
 
-/* Bytes of bool from elsewhere may be anything but 0 for true. */
+/* Bool bytes of foreign arrays may have any non-zero value for true. */
 UNARY(logical_not, bool, uint8_t, uint8_t, x == 0)
 BINARY(either, bool, uint8_t, uint8_t, (a | b) != 0)
 BINARY(both, bool, uint8_t, uint8_t, (a != 0) & (b != 0))
@@ -113,7 +113,7 @@ BINARY(equal, bool, uint8_t, uint8_t, (a != 0) == (b != 0))
 BINARY(less, bool, uint8_t, uint8_t, (a == 0) & (b != 0))
 BINARY(less_equal, bool, uint8_t, uint8_t, (a == 0) | (b != 0))
 
-/* In the order of ht_dtype, from HT_U8 on. */
+/* In ht_dtype order, from HT_U8 on. */
 #define ROW(id, op)                                                                                                    \
     case HT_OP_##id: {                                                                                                 \
         static ht_elementwise_fn *const of[] = {op##_u8, op##_u16, op##_u32, op##_u64,                                 \

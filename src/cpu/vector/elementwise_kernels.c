@@ -1,4 +1,5 @@
-/* Elementwise kernels of one instruction set: blocks (elementwise.h) where there are any for the dtypes, else the plain kernel. */
+/* Elementwise kernels of one instruction set: vector block functions where available for the dtypes, else the plain
+ * kernel. */
 #include "cpu/reference/reference.h"
 #include "cpu/vector/elementwise.h"
 #include "cpu/vector/vector.h"
@@ -20,7 +21,7 @@ static ht_status run(const ht_call *call, ht_op_id op, ht_kernel_fn *plain, ht_e
     }
 HT_OP_ELEMENTWISE(RUN)
 
-/* What models use between products (device/kernel.h). */
+/* Row-wise kernels (device/kernel.h), which models use between matrix products. */
 #define EACH_ROWWISE(X)                                                                                                \
     X(CAST, cast)                                                                                                      \
     X(NEGATIVE, negative)                                                                                              \

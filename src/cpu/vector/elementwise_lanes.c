@@ -1,9 +1,9 @@
-/* Elementwise functions of f32, f16 and bf16 in lanes, those that inference is made of, with the bits of base/math.h. */
+/* Elementwise functions of f32, f16 and bf16 in lanes, bit-identical to base/math.h. */
 #include "cpu/vector/elementwise_lanes.h"
 
 #include "cpu/vector/elementwise.h"
 
-/* Four at a time where a function is few instructions, of which the loop's own would be a large part. */
+/* Unrolls loops over short functions four times, to amortise the loop overhead. */
 #if defined(__clang__)
 #define FOUR_TIMES _Pragma("clang loop unroll_count(4)")
 #else
@@ -45,7 +45,7 @@
 #define UNARY(name)  UNARY_TIMES(name, 0.0f, ONCE)
 #define SIMPLE(name) UNARY_TIMES(name, 0.0f, FOUR_TIMES)
 
-/* With a function of its own for f16. */
+/* UNARY with a separate f16 function. */
 #define UNARY_HALF(name)                                                                                               \
     UNARY_OF(name, f32, float, , 0.0f, ONCE)                                                                           \
     UNARY_OF(name##_half, f16, uint16_t, _f16, 0.0f, ONCE)                                                             \
@@ -96,7 +96,7 @@ SIMPLE_BINARY(maximum)
 BINARY(arctan2)
 BINARY(power)
 
-/* Exponents are mostly one number, and the two that have a way of their own are worth looking for it. */
+/* Whether the block's exponents are all `value`: power has fast paths for constant exponents. */
 static bool all_are(float value, const float *x, int64_t n) {
     uint32_t differ = 0;
     for (int64_t i = 0; i < n; i++) differ |= ht_float_bits(x[i]) ^ ht_float_bits(value);
@@ -120,7 +120,7 @@ static void any_power_f32(const void *const *in, void *out, int64_t n, const voi
     case HT_OP_##id: return from == HT_F32 ? name##_f32 : from == HT_F16 ? name##_half_f16 : name##_bf16
 
 ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_lanes)(ht_op_id op, ht_dtype from, ht_dtype to) {
-    if (from != to || !lanes_take(from)) return NULL;
+    if (from != to || !lanes_supports(from)) return NULL;
     switch (op) {
     case HT_OP_POWER: return from == HT_F32 ? any_power_f32 : from == HT_F16 ? power_f16 : power_bf16;
     case HT_OP_SIN: return from == HT_F16 ? sin_half_f16 : NULL;

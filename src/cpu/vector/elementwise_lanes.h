@@ -1,5 +1,5 @@
-/* Lane functions of one or two f32 operands, by the names of the operations, with the bits of base/math.h; those named
- * _half are for f16 (base/math_half.h). Where a function takes a constant of the operation, `p` holds it in all lanes. */
+/* Lane functions of one or two f32 operands, named after the operations and bit-identical to base/math.h; functions
+ * named _half are for f16 operands (base/math_half.h). `p` is the operation's parameter, if any, in all lanes. */
 #ifndef HT_CPU_VECTOR_ELEMENTWISE_LANES_H
 #define HT_CPU_VECTOR_ELEMENTWISE_LANES_H
 
@@ -55,7 +55,7 @@ HT_LANES_OF_TWO(add, v16f_add(a, b))
 HT_LANES_OF_TWO(subtract, v16f_sub(a, b))
 HT_LANES_OF_TWO(multiply, v16f_mul(a, b))
 HT_LANES_OF_TWO(divide, v16f_div(a, b))
-/* A NaN on the right comes out by itself, one on the left is put back. */
+/* v16f_min and v16f_max return b if either operand is NaN, so only a NaN in `a` needs a selection. */
 HT_LANES_OF_TWO(minimum, v16f_select(v16f_is_nan(a), a, v16f_min(a, b)))
 HT_LANES_OF_TWO(maximum, v16f_select(v16f_is_nan(a), a, v16f_max(a, b)))
 HT_LANES_OF_TWO(arctan2, v16f_atan2(a, b))

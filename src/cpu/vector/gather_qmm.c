@@ -1,6 +1,6 @@
-/* Products by matrices that are quantised, or gathered by index, or both (gather_qmm). Entries that meet the same right
- * matrix are one product: their rows follow one another as f32, and each block of the matrix is decoded once for up to
- * ROW_TILE of them. A few rows never see a decoded matrix: numbers become floats in registers (few_rows.h). */
+/* Quantised and gathered matrix products (gather_qmm). Entries with the same right matrix are one product: their rows
+ * are loaded contiguously as f32, and each block of the matrix is decoded once for up to ROW_TILE rows. Products of few
+ * rows decode in registers instead (few_rows.h). */
 #include "cpu/gather_qmm.h"
 
 #include "base/checked.h"
@@ -15,29 +15,29 @@
 #include <stdlib.h>
 
 enum {
-    ROW_TILE = 192, /* rows of a pass */
-    DEPTH = 256,    /* of a decoded block; a multiple of every group and chunk */
-    COLUMNS = 128,  /* of a decoded block; a multiple of every group */
-    STRIPE = 32,    /* of its columns, side by side: a part of it that the first cache holds is */
-    STEPS = 128     /* steps by a stripe */
+    ROW_TILE = 192, /* rows per pass over a decoded block */
+    DEPTH = 256,    /* of a decoded block; a multiple of all group and chunk sizes */
+    COLUMNS = 128,  /* of a decoded block; a multiple of all group sizes */
+    STRIPE = 32,    /* columns of a decoded block stored together, so that its active part fits the L1 cache */
+    STEPS = 128     /* steps of k per stripe */
 };
 
-/* Entries [begin, end) of the order have the same right matrix. */
+/* Entries [begin, end) of the order, all with the same right matrix. */
 typedef struct run {
     int64_t begin, end;
 } run;
 
 typedef struct job {
     const ht_call *call;
-    const ht_quantize_params *p; /* NULL: the right matrices are dense */
+    const ht_quantize_params *p; /* NULL: dense right matrices */
     int64_t m, n, k;             /* of one entry */
     int64_t entries, n_runs, column_blocks, width;
     group_format format;
     /* scratch */
-    int64_t *order; /* entries, by right matrix */
+    int64_t *order; /* entries sorted by right matrix */
     run *runs;
-    int64_t x_row; /* an odd number of cache lines, so that rows do not meet in the same sets */
-    float *x;      /* [entries * m][x_row], in that order */
+    int64_t x_row; /* an odd number of cache lines, so that rows do not share cache sets */
+    float *x;      /* rows in that order, [entries * m][x_row] */
     few_rows few;
     float *threads; /* [threads][thread_floats()] */
 } job;
@@ -47,8 +47,8 @@ typedef struct job {
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 static int64_t thread_floats(void) { return 2 * DEPTH * COLUMNS + ROW_TILE * COLUMNS; }
 
-/* Bytes; with memory at `base`, where everything is. */
-static size_t lay_out(job *j, char *base) {
+/* Lays out the scratch memory at `base` and returns its bytes; with NULL it only counts. */
+static size_t layout_scratch(job *j, char *base) {
     int64_t rows = j->entries * j->m;
     const int64_t bytes[5] = {round_up(j->entries * 8, 64), round_up(j->entries * (int64_t)sizeof(run), 64),
                               rows * j->x_row * 4, round_up(few_rows_floats(&j->few, rows) * 4, 64),
@@ -81,7 +81,7 @@ static job job_of(const ht_call *call, const ht_quantize_params *p) {
     return j;
 }
 
-/* ---- entries in the order of their right matrices ---- */
+/* ---- order of the entries ---- */
 
 typedef struct keyed {
     int64_t key, entry;
@@ -94,7 +94,7 @@ static int by_key(const void *a, const void *b) {
 }
 
 static void order_entries(job *j) {
-    keyed *keys = (keyed *)(void *)j->runs; /* the runs take their place afterwards */
+    keyed *keys = (keyed *)(void *)j->runs; /* shares memory with the runs, which overwrite it from the front */
     for (int64_t i = 0; i < j->entries; i++) keys[i] = (keyed){ht_gather_right(j->call, &j->call->in[1], i), i};
     bool sorted = true;
     for (int64_t i = 1; sorted && i < j->entries; i++) sorted = keys[i - 1].key <= keys[i].key;
@@ -119,7 +119,7 @@ static void load_rows(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t at = ht_gather_left(j->call, j->order[row / j->m]) + row % j->m * x->stride[last - 1];
         float *to = j->x + row * j->x_row;
         for (int64_t i = 0; i < j->k; i += 16) {
-            int lanes = lanes_of(j->k - i);
+            int lanes = lanes_count(j->k - i);
             v16f_store_n(to + i, lanes_load(x->dtype, x->data, at + i * x->stride[last], x->stride[last], lanes),
                          lanes);
         }
@@ -127,11 +127,11 @@ static void load_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* ---- blocks of the right matrix, decoded ---- */
+/* ---- decoded blocks of the right matrix ---- */
 
 typedef struct weights {
     const uint8_t *numbers;
-    int64_t row_bytes, groups; /* of a row */
+    int64_t row_bytes, groups; /* per row */
     const ht_view *scales, *biases;
     int64_t first_scale, first_bias;
 } weights;
@@ -148,17 +148,18 @@ static weights weights_of(const job *j, int64_t entry) {
                      .first_bias = has_bias ? ht_gather_right(j->call, biases, entry) : 0};
 }
 
-/* Where column `c` of a decoded block is in step `l`: stripe after stripe. */
+/* Element (l, c) of a decoded block, stored stripe by stripe. */
 static float *block_at(float *block, int64_t l, int64_t c) {
     return block + c / STRIPE * (DEPTH * STRIPE) + l * STRIPE + c % STRIPE;
 }
 
-/* Sixteen rows of the matrix from `row` on, of which `rows` are there, turned: columns [l, l + depth) are the steps of
- * columns [c, c + 16) of the block. Lanes of numbers are turned before they are decoded. */
-HT_INLINE void turn_rows(const weights *w, const group_format *f, int64_t row, int64_t rows, int64_t l, int64_t depth,
-                         float *room, float *block, int64_t c, group_kind kind, int bits) {
+/* Decodes sixteen matrix rows from `row`, of which `rows` exist, transposed: columns [l, l + depth) become steps of
+ * block columns [c, c + 16). The packed lanes are transposed before decoding. */
+HT_INLINE void transpose_rows(const weights *w, const group_format *f, int64_t row, int64_t rows, int64_t l,
+                              int64_t depth, float *scratch, float *block, int64_t c, group_kind kind, int bits) {
     const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
-    float *lanes = room, *turned = room + 256, *by = room + 512, *scale = room + 768, *bias = room + 1024;
+    float *lanes = scratch, *transposed = scratch + 256, *by = scratch + 512, *scale = scratch + 768,
+          *bias = scratch + 1024;
     int64_t groups = depth / group, first = l / group;
     for (int part = 0; part < (w->biases ? 2 : 1); part++) {
         memset(by, 0, 256 * sizeof *by);
@@ -173,9 +174,9 @@ HT_INLINE void turn_rows(const weights *w, const group_format *f, int64_t row, i
             const uint8_t *p = w->numbers + (row + ht_min_i64(r, rows - 1)) * w->row_bytes + from;
             v16f_store(lanes + 16 * r, v16f_from_bits(group_load(p, w->row_bytes - from, bits)));
         }
-        panel_transpose(lanes, 16, 16, 16, turned, 16);
+        panel_transpose(lanes, 16, 16, 16, transposed, 16);
         for (int64_t t = 0; t < 16 && at + t * each < depth; t++) {
-            v16i numbers = v16f_bits(v16f_load(turned + 16 * t));
+            v16i numbers = v16f_bits(v16f_load(transposed + 16 * t));
             int64_t g = (at + t * each) / group;
             v16f s = v16f_load(scale + 16 * g), b = w->biases ? v16f_load(bias + 16 * g) : v16f_zero();
             float *to = block_at(block, at + t * each, c);
@@ -188,7 +189,8 @@ HT_INLINE void turn_rows(const weights *w, const group_format *f, int64_t row, i
     }
 }
 
-/* Columns [c, c + width) of row `row` as step `l` of the block; of a chunk, number i of lane k is at 16 i + k. */
+/* Decodes columns [c, c + width) of row `row` as step `l` of the block, in chunk order: element i of lane k at 16 i +
+ * k. */
 HT_INLINE void copy_row(const weights *w, const group_format *f, int64_t row, int64_t l, int64_t c, int64_t width,
                         float *block, group_kind kind, int bits) {
     const int each = HT_NUMBERS_OF_LANE(bits), group = f->group;
@@ -209,9 +211,8 @@ HT_INLINE void copy_row(const weights *w, const group_format *f, int64_t row, in
     }
 }
 
-/* Two bits: a chunk has more columns than a block. */
-static void copy_row_of_two_bits(const weights *w, int group, int64_t row, int64_t l, int64_t c, int64_t width,
-                                 float *block) {
+/* 2 bits: a chunk has more columns than a block, so the row is decoded in column order. */
+static void copy_row_2bit(const weights *w, int group, int64_t row, int64_t l, int64_t c, int64_t width, float *block) {
     for (int64_t at = 0; at < width; at += 16) {
         int64_t g = row * w->groups + (c + at) / group;
         const uint8_t *p = w->numbers + row * w->row_bytes + (c + at) / 4;
@@ -222,34 +223,34 @@ static void copy_row_of_two_bits(const weights *w, int group, int64_t row, int64
     }
 }
 
-/* Whether columns of a block are in the order of chunks. */
-static bool in_chunks(const job *j) { return j->p && !j->p->transpose && j->format.bits > 2; }
+/* Whether decoded columns are in chunk order. */
+static bool chunk_ordered(const job *j) { return j->p && !j->p->transpose && j->format.bits > 2; }
 
-/* Rows [l, l + depth) of columns [c, c + width) of the quantised right operand. */
+/* Decodes rows [l, l + depth) of columns [c, c + width) of the quantised right operand. */
 static void decode_block(const job *j, const weights *w, int64_t l, int64_t depth, int64_t c, int64_t width,
-                         float *room, float *block) {
+                         float *scratch, float *block) {
     const group_format *f = &j->format;
     bool turns = j->p->transpose;
     if (!turns && f->bits == 2) {
-        for (int64_t i = 0; i < depth; i++) copy_row_of_two_bits(w, f->group, l + i, i, c, width, block);
+        for (int64_t i = 0; i < depth; i++) copy_row_2bit(w, f->group, l + i, i, c, width, block);
         return;
     }
 #define BY_FORMAT(k, b)                                                                                                \
     if (f->kind == k && f->bits == b) {                                                                                \
         for (int64_t i = 0; turns && i < width; i += 16)                                                               \
-            turn_rows(w, f, c + i, ht_min_i64(16, width - i), l, depth, room, block, i, k, b);                         \
+            transpose_rows(w, f, c + i, ht_min_i64(16, width - i), l, depth, scratch, block, i, k, b);                 \
         for (int64_t i = 0; !turns && i < depth; i++) copy_row(w, f, l + i, i, c, width, block, k, b);                 \
     }
     GROUP_FORMATS(BY_FORMAT)
 #undef BY_FORMAT
 }
 
-/* Steps [l, l + depth) of columns [c, c + width) of the right operand; what is behind `width` up to the next sixteen is
- * finite. `room` is for what has to be turned. */
+/* Loads steps [l, l + depth) of columns [c, c + width) of the right operand. Padding columns up to a multiple of
+ * sixteen are finite. `scratch` holds blocks to be transposed. */
 static void load_block(const job *j, int64_t entry, const weights *w, int64_t l, int64_t depth, int64_t c,
-                       int64_t width, float *room, float *block) {
+                       int64_t width, float *scratch, float *block) {
     if (j->p) {
-        decode_block(j, w, l, depth, c, width, room, block);
+        decode_block(j, w, l, depth, c, width, scratch, block);
         return;
     }
     const ht_view *b = &j->call->in[1];
@@ -264,10 +265,10 @@ static void load_block(const job *j, int64_t entry, const weights *w, int64_t l,
                 panel_load(b->dtype, b->data, at + i * step, 0, column, 1, some, to + i * STRIPE, padded, 1.0f);
             continue;
         }
-        memset(room + some * DEPTH, 0, (size_t)((padded - some) * DEPTH) * sizeof *room);
+        memset(scratch + some * DEPTH, 0, (size_t)((padded - some) * DEPTH) * sizeof *scratch);
         for (int64_t i = 0; i < some; i++)
-            panel_load(b->dtype, b->data, at + i * column, 0, step, 1, depth, room + i * DEPTH, deep, 1.0f);
-        panel_transpose(room, DEPTH, padded, deep, to, STRIPE);
+            panel_load(b->dtype, b->data, at + i * column, 0, step, 1, depth, scratch + i * DEPTH, deep, 1.0f);
+        panel_transpose(scratch, DEPTH, padded, deep, to, STRIPE);
     }
 }
 
@@ -277,12 +278,12 @@ static void store_row(const job *j, int64_t row, int64_t c, int64_t width, const
     const ht_view *out = &j->call->out;
     int64_t at = (j->order[row / j->m] * j->m + row % j->m) * j->n + c;
     for (int64_t i = 0; i < width; i += 16) {
-        int lanes = lanes_of(width - i);
+        int lanes = lanes_count(width - i);
         lanes_store(out->dtype, out->data, at + i, v16f_load_n(from + i, lanes), lanes);
     }
 }
 
-/* Columns in the order of chunks, in their own. */
+/* Restores column order from chunk order. */
 static void order_columns(const job *j, int64_t width, const float *from, float *to) {
     const int each = j->format.each;
     for (int64_t c = 0; c < width; c++) {
@@ -291,9 +292,9 @@ static void order_columns(const job *j, int64_t width, const float *from, float 
     }
 }
 
-static void multiply_block(const job *j, const run *r, int64_t c, int64_t width, float *room) {
-    int64_t entry = j->order[r->begin], padded = round_up(width, in_chunks(j) ? 16 * j->format.each : 16);
-    float *block = room + DEPTH * COLUMNS, *sums = block + DEPTH * COLUMNS;
+static void multiply_block(const job *j, const run *r, int64_t c, int64_t width, float *scratch) {
+    int64_t entry = j->order[r->begin], padded = round_up(width, chunk_ordered(j) ? 16 * j->format.each : 16);
+    float *block = scratch + DEPTH * COLUMNS, *sums = block + DEPTH * COLUMNS;
     weights w = {0};
     if (j->p) w = weights_of(j, entry);
     for (int64_t first = r->begin * j->m; first < r->end * j->m; first += ROW_TILE) {
@@ -301,28 +302,29 @@ static void multiply_block(const job *j, const run *r, int64_t c, int64_t width,
         memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
         for (int64_t l = 0; l < j->k; l += DEPTH) {
             int64_t depth = ht_min_i64(DEPTH, j->k - l);
-            load_block(j, entry, &w, l, depth, c, width, room, block);
+            load_block(j, entry, &w, l, depth, c, width, scratch, block);
             for (int64_t at = 0; at < padded; at += STRIPE)
                 for (int64_t s = 0; s < depth; s += STEPS) {
-                    panel_left left = {j->x + first * j->x_row + l + s, j->x_row, 1};
+                    panel_operand left = {j->x + first * j->x_row + l + s, j->x_row, 1};
                     panel_multiply(left, block_at(block, s, at), STRIPE, ht_min_i64(STEPS, depth - s), rows,
                                    ht_min_i64(STRIPE, padded - at), sums + at, COLUMNS, true);
                 }
         }
         for (int64_t i = 0; i < rows; i++) {
             float ordered[COLUMNS], *from = sums + i * COLUMNS;
-            if (in_chunks(j)) order_columns(j, width, from, ordered);
-            store_row(j, first + i, c, width, in_chunks(j) ? ordered : from);
+            if (chunk_ordered(j)) order_columns(j, width, from, ordered);
+            store_row(j, first + i, c, width, chunk_ordered(j) ? ordered : from);
         }
     }
 }
 
-/* Rows [first, first + rows) by columns [c, c + width), each a row of the quantised matrix. */
-static void multiply_few(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width, float *room) {
+/* Few rows [first, first + rows) by columns [c, c + width), which are rows of the transposed quantised matrix. */
+static void multiply_few(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width,
+                         float *scratch) {
     weights w = weights_of(j, j->order[r->begin]);
     int64_t padded = few_rows_groups(&j->few);
-    float *scales = room, *biases = room + padded, *sums = biases + padded;
-    memset(room, 0, (size_t)(2 * padded) * sizeof *room);
+    float *scales = scratch, *biases = scratch + padded, *sums = biases + padded;
+    memset(scratch, 0, (size_t)(2 * padded) * sizeof *scratch);
     for (int64_t i = 0; i < width; i++) {
         int64_t row = c + i;
         group_scales(&j->format, w.scales, w.first_scale + row * w.groups, w.groups, scales);
@@ -334,9 +336,9 @@ static void multiply_few(const job *j, const run *r, int64_t first, int rows, in
     for (int m = 0; m < rows; m++) store_row(j, first + m, c, width, sums + m * COLUMNS);
 }
 
-/* The same by columns of it. */
+/* Few rows by columns of the quantised matrix. */
 static void multiply_few_columns(const job *j, const run *r, int64_t first, int rows, int64_t c, int64_t width,
-                                 float *room) {
+                                 float *scratch) {
     weights w = weights_of(j, j->order[r->begin]);
     int64_t from = c * j->format.bits / 8, group = c / j->format.group;
     few_columns f = {.format = &j->format,
@@ -349,9 +351,9 @@ static void multiply_few_columns(const job *j, const run *r, int64_t first, int 
                      .first_scale = w.first_scale + group,
                      .first_bias = w.first_bias + group,
                      .groups = w.groups,
-                     .sums = room,
-                     .added = room + ROWS_AT_ONCE * COLUMN_STRETCH,
-                     .scale = room + ROWS_AT_ONCE * (COLUMN_STRETCH + STRETCH_GROUPS)};
+                     .sums = scratch,
+                     .added = scratch + ROWS_AT_ONCE * COLUMN_STRETCH,
+                     .scale = scratch + ROWS_AT_ONCE * (COLUMN_STRETCH + STRETCH_GROUPS)};
     float *out = f.scale + ROWS_ADDED * STRETCH_GROUPS;
     for (int m = 0, some; m < rows; m += some) {
         some = rows - m >= 4 ? 4 : rows - m >= 2 ? 2 : 1;
@@ -365,21 +367,21 @@ static void multiply_few_columns(const job *j, const run *r, int64_t first, int 
 
 static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
-    float *room = j->threads + worker * thread_floats();
+    float *scratch = j->threads + worker * thread_floats();
     for (int64_t unit = begin; unit < end; unit++) {
         const run *r = &j->runs[unit / j->column_blocks];
         int64_t c = unit % j->column_blocks * j->width, width = ht_min_i64(j->width, j->n - c);
         int64_t rows = (r->end - r->begin) * j->m, first = r->begin * j->m;
         if (!j->p || rows > FEW_ROWS)
-            multiply_block(j, r, c, width, room);
+            multiply_block(j, r, c, width, scratch);
         else if (j->p->transpose)
-            multiply_few(j, r, first, (int)rows, c, width, room);
+            multiply_few(j, r, first, (int)rows, c, width, scratch);
         else
-            multiply_few_columns(j, r, first, (int)rows, c, width, room);
+            multiply_few_columns(j, r, first, (int)rows, c, width, scratch);
     }
 }
 
-/* Columns that a thread takes at a time. Neither chunks nor groups along them may be cut. */
+/* Columns per unit of work, a multiple of the chunk and group sizes. */
 static int64_t width_of(const job *j) {
     if (!j->p || j->m * j->entries > FEW_ROWS) return COLUMNS;
     if (j->p->transpose) return 32;
@@ -391,7 +393,7 @@ static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_e
     ht_status st = ht_gather_check(call, err);
     if (st || ht_view_size(&call->out) == 0) return st;
     job j = job_of(call, p);
-    lay_out(&j, call->scratch);
+    layout_scratch(&j, call->scratch);
     order_entries(&j);
     if (j.n_runs == 1 && j.m * j.entries > FEW_ROWS) j.few.k = 0;
     ht_pool_run(call->pool, j.entries * j.m, ht_row_grain(HT_GRAIN_CHEAP, j.k), load_rows, &j);
@@ -401,24 +403,24 @@ static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_e
     return HT_OK;
 }
 
-/* ---- the table ---- */
+/* ---- kernel table ---- */
 
-static bool takes(const ht_call *call) { return lanes_take(call->in[0].dtype); }
+static bool is_supported(const ht_call *call) { return lanes_supports(call->in[0].dtype); }
 
 static size_t scratch(const ht_call *call, const ht_quantize_params *p) {
-    if (!takes(call)) return 0;
+    if (!is_supported(call)) return 0;
     job j = job_of(call, p);
-    return lay_out(&j, NULL);
+    return layout_scratch(&j, NULL);
 }
 
 static size_t quantized_scratch(const ht_call *call) { return scratch(call, call->params); }
 static size_t gather_scratch(const ht_call *call) { return scratch(call, NULL); }
 
 static ht_status quantized_matmul(const ht_call *call, ht_error *err) {
-    return takes(call) ? multiply(call, call->params, err) : ht_plain_quantized_matmul(call, err);
+    return is_supported(call) ? multiply(call, call->params, err) : ht_plain_quantized_matmul(call, err);
 }
 static ht_status gather_mm(const ht_call *call, ht_error *err) {
-    return takes(call) ? multiply(call, NULL, err) : ht_plain_gather_mm(call, err);
+    return is_supported(call) ? multiply(call, NULL, err) : ht_plain_gather_mm(call, err);
 }
 
 void HT_ISA_NAME(ht_vector_gather_qmm)(ht_kernel kernels[HT_OP_COUNT]) {

@@ -1,4 +1,4 @@
-/* Quantisation of groups and back, sixteen elements at a time, with the plain kernels' bits. */
+/* Quantisation and dequantisation of groups, sixteen elements at a time, bit-identical to the plain kernels. */
 #include "cpu/vector/groups.h"
 
 #include "base/checked.h"
@@ -11,20 +11,20 @@
 
 #include <math.h>
 
-enum { BLOCK = 256 }; /* groups whose scales a thread brings to f32 at a time */
+enum { BLOCK = 256 }; /* groups per block of converted scales */
 
-/* ---- reading ---- */
+/* ---- decoding ---- */
 
-/* Sixteen numbers, which take 2 * bits bytes. */
+/* Sixteen elements, packed in 2 * bits bytes. */
 HT_INLINE v16f numbers_at(const uint8_t *p, group_kind kind, int bits) {
-    uint64_t room[2];
+    uint64_t unpacked[2];
     if (bits == 8)
-        memcpy(room, p, sizeof room);
+        memcpy(unpacked, p, sizeof unpacked);
     else
-        for (int i = 0; i < 2; i++) room[i] = ht_affine_spread(bits, p + i * bits);
-    v16i codes = v16i_load_u8((const uint8_t *)room);
+        for (int i = 0; i < 2; i++) unpacked[i] = ht_affine_spread(bits, p + i * bits);
+    v16i codes = v16i_load_u8((const uint8_t *)unpacked);
     if (kind == GROUP_E4M3) return v16f_e4m3(codes, 0);
-    /* There is one zero in the plain kernel's table of e2m1. */
+    /* adding 0 turns -0 into 0, as the plain kernel's e2m1 table has only one zero */
     return kind == GROUP_E2M1 ? v16f_add(v16f_e2m1(codes, 0), v16f_zero()) : v16f_from_i(codes);
 }
 
@@ -47,9 +47,9 @@ HT_INLINE void decode_run(const ht_call *call, int64_t first, int64_t n, group_k
     }
 }
 
-/* ---- making ---- */
+/* ---- encoding ---- */
 
-/* Elements [0, group) of a row from `at` on; the least and the largest of them, which NaN is not. */
+/* Loads the group of elements at `at`, and its minimum and maximum, ignoring NaN. */
 HT_INLINE void load_group(const ht_view *w, int64_t at, int group, v16f *x, float *low, float *high) {
     const int64_t stride = w->stride[w->n_dims - 1];
     v16f least = v16f_set1(INFINITY), largest = v16f_set1(-INFINITY);
@@ -62,7 +62,7 @@ HT_INLINE void load_group(const ht_view *w, int64_t at, int group, v16f *x, floa
     *high = v16f_hmax(largest);
 }
 
-/* The number of values between 0 and the largest from which on, in magnitude, a greater one is nearer. */
+/* e2m1 codes: counts the thresholds, midpoints between adjacent values, below the magnitude. */
 HT_INLINE v16i e2m1_codes(v16f v) {
     static const float turn[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f};
     const v16f magnitude = v16f_abs(v), one = v16f_from_bits(v16i_set1(1)), none = v16f_zero();
@@ -73,11 +73,11 @@ HT_INLINE v16i e2m1_codes(v16f v) {
     return v16i_or(code, v16f_bits(v16f_select(v16f_gt(magnitude, v16f_set1(turn[0])), sign, v16f_zero())));
 }
 
-/* To nearest, even on ties, as the plain kernel has it. */
+/* e4m3 codes, rounded to nearest even as in the plain kernel. */
 HT_INLINE v16i e4m3_codes(v16f v) {
     const v16f magnitude = v16f_abs(v);
     const v16i sign = v16i_and(v16i_shr(v16f_bits(v), 24), v16i_set1(0x80));
-    /* Magnitudes are in [2^(e - 1), 2^e); below 2^-6, eighths of that are counted. */
+    /* The magnitude is in [2^(e - 1), 2^e); below 2^-6 the code counts steps of 2^-9. */
     v16i e = v16i_max(v16i_sub(v16i_shr(v16f_bits(magnitude), 23), v16i_set1(126)), v16i_set1(-5));
     v16f eighths = v16f_round(v16f_scale(magnitude, v16f_from_i(v16i_sub(v16i_set1(4), e))));
     v16i code = v16i_add(v16i_shl(v16i_add(e, v16i_set1(5)), 3), v16i_from_f(eighths));
@@ -90,7 +90,7 @@ HT_INLINE v16i e4m3_codes(v16f v) {
 HT_INLINE v16i codes_of(v16f x, const ht_group *g, group_kind kind, int bits) {
     if (kind == GROUP_INTEGERS) {
         v16f q = v16f_round(v16f_div(v16f_sub(x, v16f_set1(g->bias)), v16f_set1(g->scale)));
-        q = v16f_max(q, v16f_zero()); /* of NaN, too */
+        q = v16f_max(q, v16f_zero()); /* also replaces NaN */
         return v16i_from_f(v16f_min(q, v16f_set1((float)((1 << bits) - 1))));
     }
     v16f v = g->scale > 0.0f ? v16f_div(x, v16f_set1(g->scale)) : v16f_zero();
@@ -111,7 +111,8 @@ HT_INLINE void store_numbers(uint8_t *to, const v16f *x, const ht_group *g, int 
     for (int i = 0; i < group / 16; i++) store_codes(to + 2 * bits * i, codes_of(x[i], g, kind, bits), bits);
 }
 
-/* Whether the distances of all elements to the values of e2m1 are told apart by f32: else the first value is nearest. */
+/* Whether f32 resolves the distances of all elements to the e2m1 values; otherwise the plain kernel chooses the
+ * codes. */
 static bool in_range(const ht_group *g, float low, float high) {
     const float most = 0x1p18f * g->scale;
     return -low < most && high < most;
@@ -148,7 +149,7 @@ HT_INLINE void encode_run(const ht_call *call, int64_t first, int64_t n, group_k
     }
 }
 
-/* ---- the table ---- */
+/* ---- kernel table ---- */
 
 #define RUNS(kind, bits)                                                                                               \
     static void decode_##kind##_##bits(const ht_call *call, int64_t first, int64_t n) {                                \
@@ -189,20 +190,20 @@ static ht_status run(const ht_call *call, int64_t elements, bool encodes) {
     return HT_OK;
 }
 
-static bool scales_taken(const ht_call *call) {
+static bool scales_supported(const ht_call *call) {
     const bool affine = ((const ht_quantize_params *)call->params)->how.mode == HT_QUANT_AFFINE;
     return !affine ||
-           (lanes_take(call->in[1].dtype) && (ht_view_absent(&call->in[2]) || lanes_take(call->in[2].dtype)));
+           (lanes_supports(call->in[1].dtype) && (ht_view_absent(&call->in[2]) || lanes_supports(call->in[2].dtype)));
 }
 
 static ht_status quantize(const ht_call *call, ht_error *err) {
-    const bool taken = lanes_take(call->in[0].dtype);
-    return taken ? run(call, ht_view_size(&call->in[0]), true) : ht_plain_quantize(call, err);
+    const bool supported = lanes_supports(call->in[0].dtype);
+    return supported ? run(call, ht_view_size(&call->in[0]), true) : ht_plain_quantize(call, err);
 }
 
 static ht_status dequantize(const ht_call *call, ht_error *err) {
-    const bool taken = lanes_take(call->out.dtype) && scales_taken(call);
-    return taken ? run(call, ht_view_size(&call->out), false) : ht_plain_dequantize(call, err);
+    const bool supported = lanes_supports(call->out.dtype) && scales_supported(call);
+    return supported ? run(call, ht_view_size(&call->out), false) : ht_plain_dequantize(call, err);
 }
 
 void HT_ISA_NAME(ht_vector_groups)(ht_kernel kernels[HT_OP_COUNT]) {

@@ -1,5 +1,5 @@
-/* Groups of quantised elements (hearth/quantize.h) in lanes. Sixteen lanes of neighbouring numbers are a chunk: number i of
- * lane l is number l * each + i of the chunk. */
+/* Groups of quantised elements (hearth/quantize.h) in lanes. A chunk is sixteen lanes of adjacent elements: element i
+ * of lane l is element l * each + i of the chunk. */
 #ifndef HT_CPU_VECTOR_GROUPS_H
 #define HT_CPU_VECTOR_GROUPS_H
 
@@ -13,7 +13,7 @@ typedef enum group_kind { GROUP_INTEGERS, GROUP_E2M1, GROUP_E4M3 } group_kind;
 typedef struct group_format {
     ht_quantization_mode mode;
     group_kind kind;
-    int bits, group, each; /* numbers of a lane */
+    int bits, group, each; /* `each`: elements per lane */
 } group_format;
 
 static inline group_format group_format_of(const ht_quantization *how) {
@@ -21,7 +21,7 @@ static inline group_format group_format_of(const ht_quantization *how) {
     return (group_format){how->mode, kind, how->bits, how->group, HT_NUMBERS_OF_LANE(how->bits)};
 }
 
-/* X(kind, bits) of every format, behind one another: calls one function with them constant. */
+/* X(kind, bits) for every format, to instantiate a function with constant arguments. */
 #define GROUP_FORMATS(X)                                                                                               \
     X(GROUP_INTEGERS, 2)                                                                                               \
     X(GROUP_INTEGERS, 3)                                                                                               \
@@ -34,39 +34,40 @@ static inline group_format group_format_of(const ht_quantization *how) {
 
 HT_INLINE int64_t group_chunk_bytes(int bits) { return 2 * bits * HT_NUMBERS_OF_LANE(bits); }
 
-/* The chunk at p, of which `left` bytes are there; what is missing are zeros. */
+/* Loads the chunk at p; bytes beyond `left` read as zero. */
 HT_INLINE v16i group_load(const uint8_t *p, int64_t left, int bits) {
-    if (left >= 64) return v16i_spread(p, bits);
-    uint8_t room[64] = {0};
-    memcpy(room, p, (size_t)left);
-    return v16i_spread(room, bits);
+    if (left >= 64) return v16i_unpack(p, bits);
+    uint8_t padded[64] = {0};
+    memcpy(padded, p, (size_t)left);
+    return v16i_unpack(padded, bits);
 }
 
+/* Element i of every lane, unscaled. */
 HT_INLINE v16f group_number(v16i lanes, int i, group_kind kind, int bits) {
     if (kind == GROUP_E2M1) return v16f_e2m1(lanes, i);
     if (kind == GROUP_E4M3) return v16f_e4m3(lanes, i);
     return v16f_low_bits(v16i_shr(lanes, i * bits), bits);
 }
 
-/* Scales, or biases, [first, first + n) as f32; room for n rounded up to sixteen. */
+/* Loads scales or biases [first, first + n) as f32. `to` has space for n rounded up to sixteen. */
 static inline void group_scales(const group_format *f, const ht_view *v, int64_t first, int64_t n, float *to) {
     for (int64_t i = 0; i < n; i += 16) {
-        int lanes = lanes_of(n - i);
+        int lanes = lanes_count(n - i);
         if (f->kind == GROUP_INTEGERS) {
             v16f_store(to + i, lanes_load(v->dtype, v->data, first + i, 1, lanes));
             continue;
         }
         const uint8_t *codes = (const uint8_t *)v->data + first + i;
-        uint8_t room[16] = {0};
-        if (lanes < 16) codes = memcpy(room, codes, (size_t)lanes);
+        uint8_t padded[16] = {0};
+        if (lanes < 16) codes = memcpy(padded, codes, (size_t)lanes);
         v16i c = v16i_load_u8(codes);
         v16f_store(to + i, f->mode == HT_QUANT_NVFP4 ? v16f_e4m3(c, 0) : v16f_from_bits(v16i_shl(c, 23)));
     }
 }
 
-/* The scale of each lane of a chunk; the scales of its groups are at `scales`, sixteen can be read. */
+/* Per-lane scales of a chunk, whose first group's scale is scales[0]; reads up to sixteen scales. */
 HT_INLINE v16f group_scale_lanes(const float *scales, int each, int group) {
-    switch (group / each) { /* lanes of a group */
+    switch (group / each) { /* lanes per group */
     case 2: return v16f_twice(scales);
     case 4: {
         v16f low = v16f_select(m16_first(4), v16f_set1(scales[0]), v16f_set1(scales[1]));

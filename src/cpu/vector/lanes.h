@@ -1,4 +1,4 @@
-/* Strided loads: sixteen elements of an f32, f16 or bf16 view with any stride, as lanes. */
+/* Strided vector loads and stores: sixteen elements of an f32, f16 or bf16 view as f32 lanes. */
 #ifndef HT_CPU_VECTOR_LANES_H
 #define HT_CPU_VECTOR_LANES_H
 
@@ -7,10 +7,10 @@
 
 #include <hearth/dtype.h>
 
-/* Whether the functions below take elements of this dtype. */
-HT_INLINE bool lanes_take(ht_dtype t) { return t == HT_F32 || t == HT_F16 || t == HT_BF16; }
+/* Whether lanes_load and lanes_store support a dtype. */
+HT_INLINE bool lanes_supports(ht_dtype t) { return t == HT_F32 || t == HT_F16 || t == HT_BF16; }
 
-/* Elements base[at], base[at + stride], ...: n of them, 1 to 16; the other lanes are 0. */
+/* Loads n elements (1 to 16) base[at], base[at + stride], ...; the other lanes are 0. */
 HT_INLINE v16f lanes_load(ht_dtype t, const void *base, int64_t at, int64_t stride, int n) {
     if (stride == 1) {
         switch (t) {
@@ -23,15 +23,15 @@ HT_INLINE v16f lanes_load(ht_dtype t, const void *base, int64_t at, int64_t stri
         default: return n == 16 ? v16f_load((const float *)base + at) : v16f_load_n((const float *)base + at, n);
         }
     }
-    float room[16] = {0};
+    float values[16] = {0};
     for (int i = 0; i < n; i++, at += stride)
-        room[i] = t == HT_F32   ? ((const float *)base)[at]
-                  : t == HT_F16 ? ht_f16_to_f32(((const uint16_t *)base)[at])
-                                : ht_bf16_to_f32(((const uint16_t *)base)[at]);
-    return v16f_load(room);
+        values[i] = t == HT_F32   ? ((const float *)base)[at]
+                    : t == HT_F16 ? ht_f16_to_f32(((const uint16_t *)base)[at])
+                                  : ht_bf16_to_f32(((const uint16_t *)base)[at]);
+    return v16f_load(values);
 }
 
-/* To n adjacent elements. */
+/* Stores n lanes to contiguous elements. */
 HT_INLINE void lanes_store(ht_dtype t, void *base, int64_t at, v16f v, int n) {
     switch (t) {
     case HT_F16:
@@ -54,7 +54,7 @@ HT_INLINE void lanes_store(ht_dtype t, void *base, int64_t at, v16f v, int n) {
     }
 }
 
-/* min(16, left): how many lanes the next step over `left` elements uses. */
-HT_INLINE int lanes_of(int64_t left) { return left < 16 ? (int)left : 16; }
+/* Lanes used by the next vector of `left` remaining elements. */
+HT_INLINE int lanes_count(int64_t left) { return left < 16 ? (int)left : 16; }
 
 #endif

@@ -1,19 +1,19 @@
-/* Log-sum-exp along the last axis: of each chunk the largest element, which is `middle`, and the sum of powers around
- * it; NaN if an element is. Where the largest is infinite it is the result, and the sum does not matter. */
+/* Log-sum-exp along the last axis. A chunk's partial is its maximum (`center`) and the sum of exp(x - center); NaN if
+ * an element is. An infinite maximum is the result. */
 #include "cpu/reference/reference.h"
 #include "cpu/vector/columns.h"
-#include "cpu/vector/exp_falling.h"
+#include "cpu/vector/exp_bounded.h"
 #include "cpu/vector/reduce_chunks.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
 
 #include <math.h>
 
-static ht_part part_of(float most, float sum) {
-    return (ht_part){isnan(sum) ? (double)NAN : (double)most, (double)sum};
+static ht_partial part_of(float most, float sum) {
+    return (ht_partial){isnan(sum) ? (double)NAN : (double)most, (double)sum};
 }
 
-/* What is taken off elements: their largest, or 0 where that is infinite, so that only a NaN gives one. */
+/* Subtracted maximum; 0 if infinite, so that only a NaN element gives NaN. */
 HT_INLINE v16f finite_or_zero(v16f most) {
     return v16f_select(v16f_lt(v16f_abs(most), v16f_set1(INFINITY)), most, v16f_zero());
 }
@@ -24,7 +24,7 @@ static bool has_nan(const float *x, int64_t n) {
     return nan;
 }
 
-static ht_part of_row(const float *x, int64_t n) {
+static ht_partial reduce_row(const float *x, int64_t n) {
     v16f most[4], least = v16f_set1(-INFINITY);
     row_sum sum = row_sum_zero();
     int64_t i = 0;
@@ -34,48 +34,48 @@ static ht_part of_row(const float *x, int64_t n) {
         for (int k = 0; k < 4; k++) most[k] = v16f_max(v16f_load(x + i + 16 * k), most[k]);
     }
     for (; i < n; i += 16) {
-        const int lanes = lanes_of(n - i);
+        const int lanes = lanes_count(n - i);
         most[0] = v16f_select(m16_first(lanes), v16f_max(v16f_load_n(x + i, lanes), most[0]), most[0]);
     }
     const float high = v16f_hmax(v16f_max(v16f_max(most[0], most[1]), v16f_max(most[2], most[3])));
-    if (isinf(high)) return (ht_part){has_nan(x, n) ? (double)NAN : (double)high, 1.0};
+    if (isinf(high)) return (ht_partial){has_nan(x, n) ? (double)NAN : (double)high, 1.0};
     const v16f off = v16f_set1(high);
     for (i = 0; i + 64 <= n; i += 64) {
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
-            HT_PREFETCH(x + i + 16 * k + HT_CHUNK); /* the next chunk comes while this one is computed */
-            sum.lane[k] = v16f_add(sum.lane[k], v16f_exp_falling(v16f_sub(v16f_load(x + i + 16 * k), off)));
+            HT_PREFETCH(x + i + 16 * k + HT_CHUNK); /* next chunk */
+            sum.lane[k] = v16f_add(sum.lane[k], v16f_exp_bounded(v16f_sub(v16f_load(x + i + 16 * k), off)));
         }
     }
     for (; i < n; i += 16) {
-        const int lanes = lanes_of(n - i), k = (int)(i / 16 % 4);
-        const v16f p = v16f_exp_falling(v16f_sub(v16f_load_n(x + i, lanes), off));
+        const int lanes = lanes_count(n - i), k = (int)(i / 16 % 4);
+        const v16f p = v16f_exp_bounded(v16f_sub(v16f_load_n(x + i, lanes), off));
         sum.lane[k] = v16f_add(sum.lane[k], v16f_select(m16_first(lanes), p, v16f_zero()));
     }
     return part_of(high, row_sum_total(&sum));
 }
 
-HT_INLINE void of_columns_in(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_part *to) {
+HT_INLINE void of_columns_in(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_partial *to) {
     _Alignas(64) float most[COLUMNS_WIDTH], total[COLUMNS_WIDTH];
     columns_sum sum;
     columns_begin(&sum, w);
     for (int64_t c = 0; c < w; c += 16) v16f_store(most + c, v16f_set1(-INFINITY));
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < w; c += 16)
-            v16f_store(most + c, v16f_max(lanes_load(t, x, r * step + c, 1, lanes_of(w - c)), v16f_load(most + c)));
+            v16f_store(most + c, v16f_max(lanes_load(t, x, r * step + c, 1, lanes_count(w - c)), v16f_load(most + c)));
     for (int64_t r = 0; r < n; r++)
         for (int64_t c = 0; c < w; c += 16) {
             float *to_sum = sum.lane[r % COLUMNS_LANES] + c;
-            const v16f v = lanes_load(t, x, r * step + c, 1, lanes_of(w - c));
+            const v16f v = lanes_load(t, x, r * step + c, 1, lanes_count(w - c));
             const v16f d = v16f_sub(v, finite_or_zero(v16f_load(most + c)));
-            const v16f p = v16f_exp_falling(v16f_min(v16f_set1(0.0f), d)); /* a NaN stays */
+            const v16f p = v16f_exp_bounded(v16f_min(v16f_set1(0.0f), d)); /* keeps NaN */
             v16f_store(to_sum, v16f_add(v16f_load(to_sum), p));
         }
     columns_total(&sum, w, total);
     for (int64_t c = 0; c < w; c++) to[c] = part_of(most[c], total[c]);
 }
 
-static void of_columns(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_part *to) {
+static void reduce_columns(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_partial *to) {
     if (t == HT_F32)
         of_columns_in(HT_F32, x, step, n, w, to);
     else if (t == HT_F16)
@@ -84,20 +84,20 @@ static void of_columns(ht_dtype t, const void *x, int64_t step, int64_t n, int64
         of_columns_in(HT_BF16, x, step, n, w, to);
 }
 
-static ht_part joined(ht_part a, double n_a, ht_part b, double n_b) {
+static ht_partial combine(ht_partial a, double n_a, ht_partial b, double n_b) {
     (void)n_a, (void)n_b;
-    if (isnan(a.middle) || isnan(b.middle)) return (ht_part){(double)NAN, (double)NAN};
-    const double high = fmax(a.middle, b.middle);
-    if (isinf(high)) return (ht_part){high, a.sum + b.sum};
-    return (ht_part){high, a.sum * exp(a.middle - high) + b.sum * exp(b.middle - high)};
+    if (isnan(a.center) || isnan(b.center)) return (ht_partial){(double)NAN, (double)NAN};
+    const double high = fmax(a.center, b.center);
+    if (isinf(high)) return (ht_partial){high, a.sum + b.sum};
+    return (ht_partial){high, a.sum * exp(a.center - high) + b.sum * exp(b.center - high)};
 }
 
-static double result(const ht_call *call, ht_part p, int64_t n) {
+static double result(const ht_call *call, ht_partial p, int64_t n) {
     (void)call, (void)n;
-    return isinf(p.middle) || isnan(p.middle) ? p.middle : p.middle + log(p.sum);
+    return isinf(p.center) || isnan(p.center) ? p.center : p.center + log(p.sum);
 }
 
-static const ht_chunk_ops ops = {of_row, of_columns, joined, result, HT_GRAIN_MATH};
+static const ht_chunk_ops ops = {reduce_row, reduce_columns, combine, result, HT_GRAIN_MATH};
 
 static ht_status logsumexp(const ht_call *call, ht_error *err) {
     return HT_ISA_NAME(ht_reduce_chunks)(call, &ops) ? HT_OK : ht_plain_logsumexp(call, err);

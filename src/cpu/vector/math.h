@@ -1,10 +1,12 @@
-/* base/math.h on sixteen lanes: the same operations in the same order, so the same bits, in threads that flush denormals. */
+/* base/math.h on sixteen lanes: the same operations in the same order, so bit-identical in threads that flush
+ * denormals. */
 #ifndef HT_CPU_VECTOR_MATH_H
 #define HT_CPU_VECTOR_MATH_H
 
 #include "base/math.h"
 #include "cpu/vector/simd.h"
 
+/* e^r - 1 of the reduced argument r = x - n ln 2; sets n = round(x log2 e). */
 HT_INLINE v16f v16f_expm1_reduced(v16f x, v16f *n) {
     *n = v16f_round(v16f_mul(x, v16f_set1(HT_LOG2_E)));
     v16f r = v16f_fnma(*n, v16f_set1(HT_LN2_HIGH), x);
@@ -16,7 +18,7 @@ HT_INLINE v16f v16f_expm1_reduced(v16f x, v16f *n) {
     return v16f_fma(v16f_mul(r, r), q, r);
 }
 
-/* power e^(x - n ln 2), where n is x log2 e rounded to sixteenths. */
+/* power * e^(x - n ln 2), where n is x log2 e rounded to a multiple of 1 / 16. */
 HT_INLINE v16f v16f_exp_near(v16f x, v16f n, v16f power) {
     v16f r = v16f_fnma(n, v16f_set1(HT_LN2_HIGH), x);
     r = v16f_fnma(n, v16f_set1(HT_LN2_LOW), r);
@@ -34,8 +36,9 @@ HT_INLINE v16f v16f_exp_scaled(v16f x) {
 }
 
 #if defined(HT_ISA_YMM)
-/* Scaling is ten instructions there. But where 2^n is finite, n can be added to the exponents of the table: one addition, as
- * the table has 2^(i / 16) less i << 19. What lies below -87.5 is 0; what lies above 88.7, or is NaN, is scaled. */
+/* v16f_scale takes ten AVX2 instructions. Where 2^n is finite, adding n to the exponent bits takes one addition, as the
+ * table entries are 2^(i / 16) minus i << 19. Arguments below -87.5 give 0; arguments above 88.7 and NaN fall back to
+ * v16f_exp_scaled. */
 #define HT_EXP_LEAST_UNSCALED -87.5f
 #define HT_EXP_MOST_UNSCALED  88.7f
 #define HT_UNSCALED_POWERS    HT_SIXTEENTH_POWERS(1 << 19)
@@ -91,7 +94,7 @@ HT_INLINE v16f v16f_log(v16f x) {
     return v16f_select(v16f_is_nan(x), x, y);
 }
 
-/* sin and cos of quarters * pi / 2 + r, |r| <= pi / 4 */
+/* sin and cos of quarters * pi / 2 + r, |r| <= pi / 4. */
 HT_INLINE void v16f_sincos_reduced(v16f r, v16i quarters, v16f *sine, v16f *cosine) {
     v16f s = v16f_mul(r, r);
     v16f q = v16f_fma(v16f_set1(HT_SIN_7), s, v16f_set1(HT_SIN_5));

@@ -1,9 +1,9 @@
-/* Measuring loops, which keep one unit of the processor busy and do nothing else. */
+/* Measurement loops that saturate one execution unit. */
 #include "cpu/vector/measure.h"
 
 #include "cpu/vector/simd_half.h"
 
-/* Hides a value from the optimiser, so that a loop over it is not folded. */
+/* Hides a value from the optimiser, which would otherwise fold the loop. */
 #if defined(HT_ISA_avx512)
 #define HIDE(v) __asm__ volatile("" : "+v"(v))
 #elif defined(HT_ISA_YMM)
@@ -17,14 +17,14 @@
 #if defined(HT_ISA_avx512)
 enum { CHAINS = 12 };
 #elif defined(HT_ISA_avxvnni)
-enum { CHAINS = 6 }; /* two registers each, which hide five cycles of latency */
+enum { CHAINS = 6 }; /* two registers each; enough to hide five cycles of latency */
 #elif defined(HT_ISA_YMM)
 enum { CHAINS = 4 }; /* two registers each */
 #else
 enum { CHAINS = 3 };
 #endif
 
-/* In the form that has the most products. */
+/* The matrix kernels' integer instruction with the most products. */
 
 double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
     static const int8_t numbers[8] = {1, 2, 3, 4};
@@ -34,7 +34,7 @@ double HT_ISA_NAME(ht_int8_loop)(int64_t iterations) {
     for (int64_t i = 0; i < iterations; i++) {
         for (int j = 0; j < 8; j++)
             for (int c = 0; c < CHAINS; c++) {
-                HIDE(w); /* each step anew: without a dot instruction its products could be shared */
+                HIDE(w); /* a new value per step: without dot instructions, products could be reused */
                 d[c] = v16r_step(d[c], w, v16r_load(numbers, numbers, 0), 4, 8, j);
             }
     }

@@ -24,7 +24,7 @@ HT_INLINE float sum_of_squares(ht_dtype t, const void *x, int64_t at, int64_t st
             }
     }
     for (; i < n; i += 16) {
-        v16f v = lanes_load(t, x, at + i * stride, stride, lanes_of(n - i));
+        v16f v = lanes_load(t, x, at + i * stride, stride, lanes_count(n - i));
         sum.lane[i / 16 % 4] = v16f_fma(v, v, sum.lane[i / 16 % 4]);
     }
     return row_sum_total(&sum);
@@ -46,7 +46,7 @@ static void norm_row(const norm_job *job, int64_t row) {
             v16f_store(y + i, v16f_mul(v16f_mul(v16f_load(in + i), scale), v16f_add(v16f_load(by + i), offset)));
     }
     for (; i < n; i += 16) {
-        int lanes = lanes_of(n - i);
+        int lanes = lanes_count(n - i);
         v16f v = v16f_mul(lanes_load(x->dtype, x->data, at + i * stride, stride, lanes), scale);
         if (w) v = v16f_mul(v, v16f_add(lanes_load(w->dtype, w->data, i * w->stride[0], w->stride[0], lanes), offset));
         lanes_store(out->dtype, out->data, to + i, v, lanes);
@@ -58,7 +58,7 @@ static void norm_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end; row++) norm_row(arg, row);
 }
 
-/* Rows of the leading axis: each holds as many of the last axis as the axes between them make. */
+/* Rows [begin, end) of the leading axis, each of which has the rows of all inner axes. */
 static void rms_norm_rows(const ht_call *call, int64_t begin, int64_t end) {
     const ht_view *x = &call->in[0];
     int64_t each = 1;
@@ -71,7 +71,7 @@ static void rms_norm_rows(const ht_call *call, int64_t begin, int64_t end) {
 static ht_status rms_norm(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     const ht_view *w = call->n_in > 1 && !ht_view_absent(&call->in[1]) ? &call->in[1] : NULL;
-    if (!lanes_take(x->dtype) || !lanes_take(call->out.dtype) || (w && !lanes_take(w->dtype)))
+    if (!lanes_supports(x->dtype) || !lanes_supports(call->out.dtype) || (w && !lanes_supports(w->dtype)))
         return ht_plain_rms_norm(call, err);
     norm_job job = {.call = call, .weight = w, .contiguous = ht_view_contiguous(x)};
     ht_pool_run(call->pool, row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), norm_rows, &job);
@@ -84,7 +84,7 @@ static float sum_around(const ht_view *x, int64_t at, int64_t stride, int64_t n,
     row_sum sum = row_sum_zero();
     v16f middle = v16f_set1(mean);
     for (int64_t i = 0; i < n; i += 16) {
-        int lanes = lanes_of(n - i);
+        int lanes = lanes_count(n - i);
         v16f v = v16f_sub(lanes_load(x->dtype, x->data, at + i * stride, stride, lanes), middle);
         v16f *to = &sum.lane[i / 16 % 4];
         *to = v16f_select(m16_first(lanes), squares ? v16f_fma(v, v, *to) : v16f_add(v, *to), *to);
@@ -109,7 +109,7 @@ static void layer_rows(void *arg, int64_t begin, int64_t end, int worker) {
         float var = sum_around(x, at, stride, n, mean, true) / (float)n;
         v16f scale = v16f_set1(1.0f / sqrtf(var + ((const ht_layer_norm_params *)call->params)->eps));
         for (int64_t i = 0; i < n; i += 16) {
-            int lanes = lanes_of(n - i);
+            int lanes = lanes_count(n - i);
             v16f v = lanes_load(x->dtype, x->data, at + i * stride, stride, lanes);
             v = v16f_mul(v16f_sub(v, v16f_set1(mean)), scale);
             if (!ht_view_absent(w)) v = v16f_mul(v, row_of(w, i, lanes));
@@ -121,7 +121,7 @@ static void layer_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 static ht_status layer_norm(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
-    if (!lanes_take(x->dtype)) return ht_plain_layer_norm(call, err);
+    if (!lanes_supports(x->dtype)) return ht_plain_layer_norm(call, err);
     norm_job job = {.call = call, .contiguous = ht_view_contiguous(x)};
     ht_pool_run(call->pool, row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), layer_rows, &job);
     return HT_OK;

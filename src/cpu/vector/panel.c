@@ -1,22 +1,23 @@
-/* Multiply-add loop of array products and attention: some rows by some panels of sixteen columns, with all sums in
- * registers. */
+/* Inner multiply-add loop of matrix products and attention: a block of rows by panels of sixteen columns, with all sums
+ * in registers. */
 #include "cpu/vector/panel.h"
 
-/* ROWS by panels fill the registers: 14 by 2 sums, 2 panels of the right operand and an element of the left one in 32
- * registers of AVX-512; elsewhere a panel is two or four registers. Below LEAST rows the additions wait for one another. */
+/* Register blocking: 14 rows by 2 panels of sums, 2 vectors of the right operand and one broadcast element in AVX-512's
+ * 32 registers; elsewhere a panel takes two or four registers. Fewer than LEAST rows give too few independent
+ * additions. */
 #if defined(HT_ISA_avx512)
 enum { ROWS = 14, LEAST = 6, WIDEST = 8 };
 #else
 enum { ROWS = 6, LEAST = 3, WIDEST = 4 };
 #endif
 
-/* Steps after which what is asked for is needed. */
-enum { AHEAD = 8 };
+/* prefetch distance in steps */
+enum { PREFETCH_STEPS = 8 };
 
-/* Rows are reached from every third one, which takes few registers for addresses. */
+/* One address register per three rows. */
 enum { THIRDS = (ROWS + 2) / 3 };
 
-/* The last panel of a block may be narrow. Masked accesses cost nothing with AVX-512. */
+/* The last panel of a block may be partial. Masked accesses are free only with AVX-512. */
 HT_INLINE v16f load_part(const float *p, int n, bool whole) {
 #if !defined(HT_ISA_avx512)
     whole |= n == 16;
@@ -45,7 +46,7 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
     float *const c = t->c + row * t->c_row + 16 * panel;
     const int64_t a_row = t->left.row, a_step = t->left.step, b_step = t->b_step, b_panel = t->b_panel,
                   c_row = t->c_row;
-    const int64_t ahead = AHEAD * b_step; /* rows that are far apart are not expected by the processor */
+    const int64_t ahead = PREFETCH_STEPS * b_step; /* hardware prefetchers do not follow large strides */
     panel_mode mode = t->mode;
     HT_UNROLL
     for (int i = 0; i < THIRDS; i++) a[i] = left + 3 * i * a_row;
@@ -56,7 +57,7 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
         if (mode == PANEL_CONTINUE) {
             EACH_SUM sum[i][p] = load_part(c + i * c_row + 16 * p, lanes, p < panels - 1);
         } else {
-            EACH_SUM HT_PREFETCH(c + i * c_row + 16 * p); /* to be written, if not read */
+            EACH_SUM HT_PREFETCH(c + i * c_row + 16 * p); /* sums are written later */
         }
         for (int64_t s = steps; s > 0; s--, b += b_step) {
             v16f y[WIDEST];
@@ -86,7 +87,7 @@ HT_INLINE void block(const panel_product *t, const float *left, int64_t row, int
     } while (rest > 0);
 }
 
-/* X(rows, panels): the blocks there are; fewer rows take more panels. */
+/* X(rows, panels) for every block size; fewer rows take more panels. */
 #if defined(HT_ISA_avx512)
 #define BLOCKS_OF_8(X, m) X(m, 8) X(m, 4) X(m, 2) X(m, 1)
 #define BLOCKS_OF_4(X, m) X(m, 4) X(m, 2) X(m, 1)
@@ -119,7 +120,7 @@ static void run_block(const panel_product *t, const float *left, int64_t row, in
     switch (16 * m + panels) { BLOCKS(RUN_BLOCK) }
 }
 
-/* Rows of a block, such that those left over at the end are not too few. */
+/* Rows per block, chosen so that the remainder is not too small. */
 int HT_ISA_NAME(ht_panel_rows)(int64_t m) {
     if (m <= ROWS) return m > 0 ? (int)m : 1;
     for (int rows = ROWS; rows > LEAST; rows--)
@@ -127,12 +128,12 @@ int HT_ISA_NAME(ht_panel_rows)(int64_t m) {
     return ROWS;
 }
 
-/* Rows [row, end), which are one block or begin one, by panels [first, last). */
+/* Rows [row, end) by panels [first, last), block by block. */
 static void run_blocks(const panel_product *t, int rows, int64_t row, int64_t end, int64_t first, int64_t last) {
     int panels = widest(rows);
     for (int64_t panel = first; panel < last; panel += panels) {
         while (panel + panels > last) panels /= 2;
-        const int lanes = lanes_of(t->n - 16 * (panel + panels - 1));
+        const int lanes = lanes_count(t->n - 16 * (panel + panels - 1));
         for (int64_t r = row, m; r < end; r += m) {
             m = rows < end - r ? rows : end - r;
             const float *left = t->left.at + (t->tile ? r / rows * t->tile : r * t->left.row);
@@ -141,8 +142,8 @@ static void run_blocks(const panel_product *t, int rows, int64_t row, int64_t en
     }
 }
 
-/* What is passed again and again should be in a near cache, and leave room there: the right operand, or else the left one
- * and some panels of the right one. */
+/* Loop order: a right operand of at most this many floats stays in cache for all row blocks; for a larger one, the left
+ * operand and a few panels stay in cache. */
 enum { RIGHT_FLOATS = 1 << 15 };
 
 void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t) {

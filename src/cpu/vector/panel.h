@@ -1,44 +1,43 @@
-/* Products of small f32 matrices that lie in the cache: the building block of blocked kernels. */
+/* Products of small f32 matrices in cache: the inner kernel of blocked products and attention. */
 #ifndef HT_CPU_VECTOR_PANEL_H
 #define HT_CPU_VECTOR_PANEL_H
 
 #include "cpu/vector/lanes.h"
 
-/* A left operand whose element (i, l) is at[i * row + l * step]. */
-typedef struct panel_left {
+/* Left operand of a product: element (i, l) is at[i * row + l * step]. */
+typedef struct panel_operand {
     const float *at;
     int64_t row, step;
-} panel_left;
+} panel_operand;
 
 typedef enum panel_mode {
-    PANEL_SET,      /* c = the sum */
-    PANEL_ADD,      /* c + the sum, which begins at 0 */
-    PANEL_CONTINUE, /* the sum, which begins at c */
-    PANEL_SCALE     /* c * factor[i] + the sum */
+    PANEL_SET,      /* c = sum */
+    PANEL_ADD,      /* c = c + sum */
+    PANEL_CONTINUE, /* the sum starts from c */
+    PANEL_SCALE     /* c = c * factor[i] + sum */
 } panel_mode;
 
-/* c [m, n] of left [m, k] and b [k, n]: columns 16 p to 16 p + 15 of row l of b are at b[l * b_step + p * b_panel], and
- * can be read where n ends before. A sum is a chain of fused multiply-adds in the order of l; the sum of each further chunk of
- * steps begins at 0 and is added to c. */
+/* Product c [m, n] of left [m, k] and b [k, n]. Columns 16 p .. 16 p + 15 of row l of b are at b[l * b_step + p *
+ * b_panel] and must be readable beyond n. A sum is one sequence of fused multiply-adds in the order of l; with `chunk`,
+ * every chunk of k starts from 0 and is added to c. */
 typedef struct panel_product {
-    panel_left left;
-    int64_t
-        tile; /* of packed rows: floats from the first of ht_panel_rows(m) rows to the next; 0: rows are not packed */
+    panel_operand left;
+    int64_t tile; /* packed left operand: floats from one tile of ht_panel_rows(m) rows to the next; 0: not packed */
     const float *b;
     int64_t b_step, b_panel;
     float *c;
     int64_t c_row, m, n, k;
-    int64_t chunk; /* steps, or 0: all */
+    int64_t chunk; /* steps of k; 0: all */
     panel_mode mode;
     const float *factor;
 } panel_product;
 
 void HT_ISA_NAME(ht_panel_multiply)(const panel_product *t);
-/* How many of m rows are multiplied at a time: all of them, or 4 to 16. */
+/* Rows per register block for m rows: m itself, or 4 to 16. */
 int HT_ISA_NAME(ht_panel_rows)(int64_t m);
 
-/* c [m, n] = a [m, k] b [k, n], or the sums of c go on; rows of b and c follow at b_row and c_row. */
-static inline void panel_multiply(panel_left a, const float *b, int64_t b_row, int64_t k, int64_t m, int64_t n,
+/* c [m, n] = a [m, k] b [k, n], or c += with sums that start from c (`add`). b_row and c_row are row strides. */
+static inline void panel_multiply(panel_operand a, const float *b, int64_t b_row, int64_t k, int64_t m, int64_t n,
                                   float *c, int64_t c_row, bool add) {
     HT_ISA_NAME(ht_panel_multiply)
     (&(panel_product){.left = a,
@@ -53,7 +52,8 @@ static inline void panel_multiply(panel_left a, const float *b, int64_t b_row, i
                       .mode = add ? PANEL_CONTINUE : PANEL_SET});
 }
 
-/* Rows of n elements of any dtype and strides, as f32, padded with zeros to `padded`, a multiple of sixteen. */
+/* Loads m rows of n elements of any dtype and strides as f32 times `scale`, zero-padded to `padded`, a multiple of
+ * sixteen. */
 static inline void panel_load(ht_dtype t, const void *from, int64_t at, int64_t row, int64_t step, int64_t m, int64_t n,
                               float *to, int64_t padded, float scale) {
     v16f factor = v16f_set1(scale);
@@ -61,7 +61,7 @@ static inline void panel_load(ht_dtype t, const void *from, int64_t at, int64_t 
     for (int64_t i = 0; i < m; i++)                                                                                    \
         for (int64_t j = 0; j < n; j += 16)                                                                            \
             v16f_store(to + i * padded + j, v16f_mul(load((const type *)from + at + i * row + j), factor));
-    if (step == 1 && n == padded) { /* whole vectors: the dtype need not be asked for at each */
+    if (step == 1 && n == padded) { /* whole vectors: one dtype test for all */
         if (t == HT_F32)
             PANEL_LOAD(float, v16f_load)
         else if (t == HT_F16)
@@ -74,12 +74,12 @@ static inline void panel_load(ht_dtype t, const void *from, int64_t at, int64_t 
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < padded; j += 16) {
             v16f v = v16f_zero();
-            if (j < n) v = lanes_load(t, from, at + i * row + j * step, step, lanes_of(n - j));
+            if (j < n) v = lanes_load(t, from, at + i * row + j * step, step, lanes_count(n - j));
             v16f_store(to + i * padded + j, v16f_mul(v, factor));
         }
 }
 
-/* [m, n] turned to [n, m]; both are multiples of sixteen, rows follow at x_row and y_row. */
+/* Transposes [m, n] to [n, m], both multiples of sixteen; x_row and y_row are row strides. */
 static inline void panel_transpose(const float *x, int64_t x_row, int64_t m, int64_t n, float *y, int64_t y_row) {
     for (int64_t i = 0; i < m; i += 16)
         for (int64_t j = 0; j < n; j += 4) {

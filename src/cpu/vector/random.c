@@ -1,7 +1,6 @@
-/* Random bits from a key, and the cumulative sums of categorical draws. Bits are Threefry-2x32 of 20 rounds (Salmon,
- * Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3), a pair of words from a pair of counters. Word i of
- * the first half and word i of the second are a pair; of an odd number the one in the middle has a pair of its own,
- * whose second counter is 0. */
+/* Random bits from a key, and cumulative sums for categorical draws. Bits are Threefry-2x32 of 20 rounds (Salmon,
+ * Moraes, Dror, Shaw: Parallel random numbers, as easy as 1, 2, 3). Word i of the first half and word i of the second
+ * come from one counter pair; for odd n the middle word's second counter is 0. */
 #include "base/dtype.h"
 #include "base/math_drawn.h"
 #include "cpu/strided_iterator.h"
@@ -12,17 +11,17 @@
 
 typedef struct bits_job {
     uint32_t key[3];
-    int64_t pairs, second; /* word `second` + i belongs to word i */
+    int64_t pairs, second; /* word `second` + i is paired with word i */
     void *words;
 } bits_job;
 
-static inline uint32_t turned(uint32_t x, int by) { return x << by | x >> (32 - by); }
+static inline uint32_t rotate_left(uint32_t x, int by) { return x << by | x >> (32 - by); }
 
 #define ROUND(by)                                                                                                      \
     x += y;                                                                                                            \
-    y = turned(y, by) ^ x
+    y = rotate_left(y, by) ^ x
 
-/* Four rounds, then the next words of the key. */
+/* Four rounds and a key injection. */
 #define ROUNDS(a, b, c, d, k, l, i)                                                                                    \
     ROUND(a);                                                                                                          \
     ROUND(b);                                                                                                          \
@@ -44,7 +43,7 @@ static inline float unit(uint32_t bits) {
     return u < 0x1.fffffep-1f ? u : 0x1.fffffep-1f;
 }
 
-/* The loops are plain so that compilers see through them: one pair for each lane. */
+/* One counter pair per lane, by autovectorisation. */
 static void draw_bits(const uint32_t *key, uint32_t i, uint32_t j, int64_t n, uint32_t *restrict a,
                       uint32_t *restrict b) {
     const uint32_t k0 = key[0], k1 = key[1], k2 = key[2];
@@ -90,7 +89,7 @@ static ht_status random_bits(const ht_call *call, ht_error *err) {
     bits_job job = {.key = {k[0], k[key->stride[0]]}, .words = out->data};
     job.key[2] = job.key[0] ^ job.key[1] ^ 0x1BD11BDA;
     job.second = n / 2 + n % 2;
-    job.pairs = n / 2 - (bytes % 4 > 0 && n > 1); /* but for the one that makes an incomplete word */
+    job.pairs = n / 2 - (bytes % 4 > 0 && n > 1); /* without the pair of an incomplete last word */
     if (job.pairs > 0)
         ht_pool_run(call->pool, job.pairs, PAIR_GRAIN, out->dtype == HT_F32 ? units_block : bits_block, &job);
     uint32_t word[2];
@@ -108,9 +107,8 @@ static ht_status random_bits(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-/* Powers some at a time, as loops that become vectors, and their sums one after the other: any other order would round
- * differently. */
-static void add_powers(const float *x, int64_t stride, float *y, int64_t n) {
+/* Exponentials are vectorised in blocks; the cumulative sum is sequential, since any other order rounds differently. */
+static void add_exp(const float *x, int64_t stride, float *y, int64_t n) {
     enum { AT_A_TIME = 512 };
     float power[AT_A_TIME], sum = 0.0f;
     for (int64_t i = 0; i < n; i += AT_A_TIME) {
@@ -126,8 +124,8 @@ static ht_status random_sums(const ht_call *call, ht_error *err) {
     const int last = x->n_dims - 1;
     const int64_t n = x->shape[last], rows = n > 0 ? ht_view_size(x) / n : 0;
     for (int64_t row = 0; row < rows; row++)
-        add_powers((const float *)x->data + ht_view_offset(x, last, row), x->stride[last], (float *)out->data + row * n,
-                   n);
+        add_exp((const float *)x->data + ht_view_offset(x, last, row), x->stride[last], (float *)out->data + row * n,
+                n);
     return HT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Reductions over the last axis of f32, f16 and bf16 arrays, f32 sums. */
+/* Row reductions of f32, f16 and bf16 arrays, with f32 sums. */
 #include "cpu/vector/reduce.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* One row: n elements of x from x[at] on, and what the result goes to. */
+/* One row: n elements of x from x[at] on, and its result. */
 typedef struct row {
     const ht_view *x, *out;
     int64_t at, stride, n, index;
@@ -18,7 +18,7 @@ HT_INLINE v16f load(const row *r, int64_t i, int n) {
     return lanes_load(r->x->dtype, r->x->data, r->at + i * r->stride, r->stride, n);
 }
 
-/* Long rows are summed by blocks, whose totals are added in f64: a lane that took in thousands of terms would lose digits. */
+/* Long rows are summed by blocks with f64 totals: a long f32 sum loses digits. */
 enum { SUM_BLOCK = HT_REDUCE_BLOCK };
 
 static float sum_block(const row *r, int64_t i, int64_t end) {
@@ -28,7 +28,7 @@ static float sum_block(const row *r, int64_t i, int64_t end) {
         for (; i + 64 <= end; i += 64)
             for (int k = 0; k < 4; k++) sum.lane[k] = v16f_add(sum.lane[k], v16f_load(p + i + 16 * k));
     }
-    for (; i < end; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_of(end - i)));
+    for (; i < end; i += 16) sum.lane[i / 16 % 4] = v16f_add(sum.lane[i / 16 % 4], load(r, i, lanes_count(end - i)));
     return row_sum_total(&sum);
 }
 
@@ -38,7 +38,7 @@ typedef struct sum_job {
     const ht_call *call;
     bool contiguous, mean;
     int64_t blocks; /* per row */
-    float *part;    /* [rows][blocks]: NULL when rows are one block */
+    float *part;    /* [rows][blocks]; NULL: one block per row */
 } sum_job;
 
 static row row_at(const ht_call *call, bool contiguous, int64_t i) {
@@ -75,7 +75,7 @@ static void sum_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* Blocks of rows are dealt to the threads, and added in order: the sum does not depend on how many there are. */
+/* Threads sum blocks; the block sums are added in order, independent of the number of threads. */
 static void sums(const ht_call *call, bool mean) {
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
@@ -102,11 +102,10 @@ static size_t sums_scratch(const ht_call *call) {
 
 /* ---- max and argmax ----
  *
- * Long rows (262,144 logits) are cut into chunks, each read once for its maximum by whichever thread; then the first
- * chunk that holds the row's maximum is searched for the first place where it stands. NaN is the largest value. */
+ * Long rows (262,144 logits) are split into chunks. Threads reduce every chunk to its maximum; then only the first
+ * chunk with the row's maximum is searched for its index. NaN is the largest value. */
 
-/* The largest of n values, those that are NaN left out; *nan: whether there are any. With `flip` INT32_MIN, all taken with
- * the other sign. */
+/* Maximum of n values, ignoring NaN; *nan: NaN seen. `flip` = INT32_MIN negates all values, for minima. */
 static v16f max_of_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
     v16f max[4];
     m16 is_nan[4];
@@ -125,7 +124,7 @@ static v16f max_of_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
         }
     }
     for (; i < n; i += 16) {
-        int lanes = lanes_of(n - i);
+        int lanes = lanes_count(n - i);
         const v16f x = v16f_from_bits(v16i_xor(v16f_bits(v16f_load_n(p + i, lanes)), sign));
         max[0] = v16f_select(m16_first(lanes), v16f_max(x, max[0]), max[0]);
         is_nan[0] = m16_or(is_nan[0], v16f_is_nan(x));
@@ -136,19 +135,19 @@ static v16f max_of_floats(const float *p, int64_t n, int32_t flip, m16 *nan) {
 
 enum { STAGED = 1024 };
 
-/* The same of a row of any dtype and stride. */
+/* max_of_floats of a row of any dtype and stride. */
 static v16f max_of(const row *r, int32_t flip, m16 *nan) {
     if (r->x->dtype == HT_F32 && r->stride == 1)
         return max_of_floats((const float *)r->x->data + r->at, r->n, flip, nan);
-    float room[STAGED];
+    float staged[STAGED];
     v16f max = v16f_set1(-INFINITY);
     *nan = m16_first(0);
     for (int64_t i = 0; i < r->n; i += STAGED) {
         int64_t some = r->n - i < STAGED ? r->n - i : STAGED;
         for (int64_t k = 0; k < some; k += 16)
-            v16f_store_n(room + k, load(r, i + k, lanes_of(some - k)), lanes_of(some - k));
+            v16f_store_n(staged + k, load(r, i + k, lanes_count(some - k)), lanes_count(some - k));
         m16 here;
-        max = v16f_max(max, max_of_floats(room, some, flip, &here));
+        max = v16f_max(max, max_of_floats(staged, some, flip, &here));
         *nan = m16_or(*nan, here);
     }
     return max;
@@ -159,12 +158,12 @@ enum { CHUNK = 8192, PART = 1024 };
 typedef struct max_job {
     const ht_call *call;
     bool contiguous, want_index;
-    int32_t flip;   /* INT32_MIN: the smallest are looked for, as the largest with the other sign */
+    int32_t flip;   /* INT32_MIN for minima, as maxima of the negated values */
     int64_t chunks; /* per row */
     float *max;     /* [rows][chunks] */
 } max_job;
 
-/* NaN is the largest, and the first of those that are alike is meant. */
+/* Order of max: NaN is the largest value, ties keep the earlier one. */
 static bool is_larger(float value, float than) { return !isnan(than) && (isnan(value) || value > than); }
 
 static row chunk_of(const max_job *job, int64_t i) {
@@ -190,7 +189,7 @@ static void max_chunks(void *arg, int64_t begin, int64_t end, int worker) {
 
 static const float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* The first of 64 places that holds v: at least one does. */
+/* Index of the first of 64 elements equal to v, if any is. */
 HT_INLINE int place_of(const float *p, v16f v) {
     const v16f none = v16f_set1(-64.0f), numbers = v16f_load(lane_numbers);
     v16f first = none;
@@ -200,7 +199,7 @@ HT_INLINE int place_of(const float *p, v16f v) {
     return -(int)v16f_hmax(first);
 }
 
-/* Index in the chunk of the first element that equals `value`, or is NaN when it is. */
+/* Index in the chunk of the first element equal to `value`, or of the first NaN. */
 static int64_t find(const row *r, float value) {
     int64_t i = 0;
     if (r->x->dtype == HT_F32 && r->stride == 1 && !isnan(value)) {
@@ -213,20 +212,20 @@ static int64_t find(const row *r, float value) {
         }
     }
     for (; i < r->n; i += 16) {
-        int n = lanes_of(r->n - i);
+        int n = lanes_count(r->n - i);
         v16f v = load(r, i, n);
         m16 hit = m16_and(m16_first(n), isnan(value) ? v16f_is_nan(v) : v16f_eq(v, v16f_set1(value)));
         if (!m16_any(hit)) continue;
-        float room[16];
-        v16f_store(room, v);
+        float values[16];
+        v16f_store(values, v);
         for (int k = 0; k < n; k++)
-            if (isnan(value) ? isnan(room[k]) : room[k] == value) return i + k;
+            if (isnan(value) ? isnan(values[k]) : values[k] == value) return i + k;
     }
     return 0;
 }
 
-/* The result of a row whose largest is `max`, and first stands in r: the elements from `begin` on. Zeros have two signs and
- * NaNs many forms, so these are looked up. */
+/* Stores a row's result, first found in r, elements from `begin` on. Zeros and NaN are copied from the operand, since
+ * their sign or payload may differ. */
 static void finish_row(const max_job *job, int64_t row_index, const row *r, int64_t begin, float max) {
     const ht_view *x = &job->call->in[0], *out = &job->call->out;
     const float value = job->flip ? -max : max;
@@ -254,7 +253,7 @@ static void finish_rows(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* The elements of r from `begin` on, PART of them at most. */
+/* Elements of r from `begin` on, at most PART. */
 static row part_of(const row *r, int64_t begin) {
     row part = *r;
     part.at += begin * r->stride;
@@ -262,7 +261,7 @@ static row part_of(const row *r, int64_t begin) {
     return part;
 }
 
-/* The largest of a row, and where the part begins in which it first stands: only that is searched for it. */
+/* Maximum of a row; *from: start of the first part with the maximum, the only part to search. */
 static float largest_by_parts(const row *r, int32_t flip, int64_t *from) {
     float largest = 0.0f;
     for (int64_t i = 0; i < r->n; i += PART) {
@@ -277,7 +276,7 @@ static float largest_by_parts(const row *r, int32_t flip, int64_t *from) {
     return largest;
 }
 
-/* A row of one chunk is finished while it is in the cache. */
+/* Rows of one chunk are finished while cached. */
 static void max_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const max_job *job = arg;
@@ -323,9 +322,9 @@ static size_t largest_scratch(const ht_call *call) {
     return n <= CHUNK ? 0 : (size_t)(row_count(x) * ((n + CHUNK - 1) / CHUNK)) * sizeof(float);
 }
 
-/* ---- the table ---- */
+/* ---- kernel table ---- */
 
-/* Of whichever way a call goes. */
+/* Largest scratch of the kernels that may run the call. */
 static size_t most_scratch(const ht_call *call, ht_op_id op, size_t here) {
     const size_t columns = HT_ISA_NAME(ht_reduce_columns_scratch)(call, op);
     const size_t types = HT_ISA_NAME(ht_reduce_types_scratch)(call, op);
@@ -342,34 +341,36 @@ SCRATCH(min, MIN, largest_scratch(call))
 SCRATCH(argmax, ARGMAX, largest_scratch(call))
 SCRATCH(argmin, ARGMIN, largest_scratch(call))
 
-static bool takes(const ht_call *call) { return lanes_take(call->in[0].dtype) && lanes_take(call->out.dtype); }
+static bool is_supported(const ht_call *call) {
+    return lanes_supports(call->in[0].dtype) && lanes_supports(call->out.dtype);
+}
 
-static bool by_others(const ht_call *call, ht_op_id op) {
+static bool run_columns_or_types(const ht_call *call, ht_op_id op) {
     return HT_ISA_NAME(ht_reduce_columns)(call, op) || HT_ISA_NAME(ht_reduce_types)(call, op);
 }
 
 static ht_status sum(const ht_call *call, ht_error *err) {
-    if (by_others(call, HT_OP_SUM)) return HT_OK;
-    if (!takes(call)) return ht_plain_sum(call, err);
+    if (run_columns_or_types(call, HT_OP_SUM)) return HT_OK;
+    if (!is_supported(call)) return ht_plain_sum(call, err);
     sums(call, false);
     return HT_OK;
 }
 
 static ht_status mean(const ht_call *call, ht_error *err) {
-    if (by_others(call, HT_OP_MEAN)) return HT_OK;
-    if (!takes(call) || call->in[0].shape[call->in[0].n_dims - 1] == 0) return ht_plain_mean(call, err);
+    if (run_columns_or_types(call, HT_OP_MEAN)) return HT_OK;
+    if (!is_supported(call) || call->in[0].shape[call->in[0].n_dims - 1] == 0) return ht_plain_mean(call, err);
     sums(call, true);
     return HT_OK;
 }
 
 static ht_status prod(const ht_call *call, ht_error *err) {
-    return by_others(call, HT_OP_PROD) ? HT_OK : ht_plain_prod(call, err);
+    return run_columns_or_types(call, HT_OP_PROD) ? HT_OK : ht_plain_prod(call, err);
 }
 
 #define EXTREME(name, id, smallest)                                                                                    \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
-        if (by_others(call, HT_OP_##id)) return HT_OK;                                                                 \
-        if (!takes(call) || call->in[0].dtype != call->out.dtype) return ht_plain_##name(call, err);                   \
+        if (run_columns_or_types(call, HT_OP_##id)) return HT_OK;                                                      \
+        if (!is_supported(call) || call->in[0].dtype != call->out.dtype) return ht_plain_##name(call, err);            \
         return largest(call, #name, smallest, false, err);                                                             \
     }
 EXTREME(max, MAX, false)
@@ -377,8 +378,8 @@ EXTREME(min, MIN, true)
 
 #define PLACE(name, id, smallest)                                                                                      \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
-        if (by_others(call, HT_OP_##id)) return HT_OK;                                                                 \
-        bool ours = lanes_take(call->in[0].dtype) && call->out.dtype == HT_U32;                                        \
+        if (run_columns_or_types(call, HT_OP_##id)) return HT_OK;                                                      \
+        bool ours = lanes_supports(call->in[0].dtype) && call->out.dtype == HT_U32;                                    \
         return ours ? largest(call, #name, smallest, true, err) : ht_plain_##name(call, err);                          \
     }
 PLACE(argmax, ARGMAX, false)

@@ -1,4 +1,4 @@
-/* Reduction schedule: chunks of rows, or of columns that lie side by side, dealt to the threads (reduce_chunks.h). */
+/* Chunked reduction schedule (reduce_chunks.h): chunks of rows, or of adjacent columns, distributed over threads. */
 #include "cpu/vector/reduce_chunks.h"
 
 #include "base/checked.h"
@@ -9,23 +9,23 @@ typedef struct chunks_job {
     const ht_call *call;
     const ht_chunk_ops *ops;
     bool contiguous, by_columns;
-    int64_t n, chunks;            /* elements of a row or column, and chunks of them */
-    int64_t width, piece, pieces; /* columns side by side, and pieces of them */
-    ht_part *part;                /* [rows][chunks] or [outer][chunks][width]; NULL: one chunk each */
+    int64_t n, chunks;            /* per row or column: elements, chunks */
+    int64_t width, piece, pieces; /* adjacent columns, columns per piece, pieces */
+    ht_partial *part;             /* [rows][chunks] or [outer][chunks][width]; NULL: one chunk each */
 } chunks_job;
 
-static void store(const chunks_job *j, int64_t at, ht_part p) {
+static void store_result(const chunks_job *j, int64_t at, ht_partial p) {
     const ht_view *out = &j->call->out;
     ht_set_f64(out->dtype, out->data, at, j->ops->result(j->call, p, j->n));
 }
 
-/* Parts of one row or column, `step` from one to the next. */
-static void finish(const chunks_job *j, int64_t at, const ht_part *p, int64_t step) {
-    ht_part all = p[0];
+/* Combines the partials of one row or column, `step` apart, and stores its result. */
+static void combine_chunks(const chunks_job *j, int64_t at, const ht_partial *p, int64_t step) {
+    ht_partial all = p[0];
     for (int64_t k = 1; k < j->chunks; k++)
-        all =
-            j->ops->joined(all, (double)(k * HT_CHUNK), p[k * step], (double)ht_min_i64(HT_CHUNK, j->n - k * HT_CHUNK));
-    store(j, at, all);
+        all = j->ops->combine(all, (double)(k * HT_CHUNK), p[k * step],
+                              (double)ht_min_i64(HT_CHUNK, j->n - k * HT_CHUNK));
+    store_result(j, at, all);
 }
 
 static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -33,21 +33,21 @@ static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const chunks_job *j = arg;
     const ht_view *x = &j->call->in[0];
     const int64_t stride = x->stride[x->n_dims - 1];
-    _Alignas(64) float room[HT_CHUNK];
+    _Alignas(64) float converted[HT_CHUNK];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t first = unit % j->chunks * HT_CHUNK, n = ht_min_i64(HT_CHUNK, j->n - first);
         const int64_t at = row_offset(x, j->contiguous, unit / j->chunks) + first * stride;
         const float *p = (const float *)x->data + at;
         if (x->dtype != HT_F32 || stride != 1) {
             for (int64_t i = 0; i < n; i += 16)
-                v16f_store(room + i, lanes_load(x->dtype, x->data, at + i * stride, stride, lanes_of(n - i)));
-            p = room;
+                v16f_store(converted + i, lanes_load(x->dtype, x->data, at + i * stride, stride, lanes_count(n - i)));
+            p = converted;
         }
-        const ht_part part = j->ops->of_row(p, n);
+        const ht_partial part = j->ops->reduce_row(p, n);
         if (j->part)
             j->part[unit] = part;
         else
-            store(j, unit, part);
+            store_result(j, unit, part);
     }
 }
 
@@ -56,15 +56,15 @@ static void run_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const chunks_job *j = arg;
     const ht_view *x = &j->call->in[0];
     const int64_t step = x->stride[x->n_dims - 1];
-    ht_part parts[HT_CHUNK_COLUMNS];
+    ht_partial parts[HT_CHUNK_COLUMNS];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = ht_min_i64(j->piece, j->width - c);
         const int64_t chunk = unit / j->pieces % j->chunks, outer = unit / j->pieces / j->chunks;
         const int64_t row = chunk * HT_CHUNK, at = ht_view_offset(x, x->n_dims - 2, outer) + c + row * step;
-        ht_part *to = j->part ? j->part + (outer * j->chunks + chunk) * j->width + c : parts;
-        j->ops->of_columns(x->dtype, (const char *)x->data + at * (int64_t)ht_dtype_bytes(x->dtype), step,
-                           ht_min_i64(HT_CHUNK, j->n - row), w, to);
-        for (int64_t i = 0; i < w && !j->part; i++) store(j, outer * j->width + c + i, parts[i]);
+        ht_partial *to = j->part ? j->part + (outer * j->chunks + chunk) * j->width + c : parts;
+        j->ops->reduce_columns(x->dtype, (const char *)x->data + at * (int64_t)ht_dtype_bytes(x->dtype), step,
+                               ht_min_i64(HT_CHUNK, j->n - row), w, to);
+        for (int64_t i = 0; i < w && !j->part; i++) store_result(j, outer * j->width + c + i, parts[i]);
     }
 }
 
@@ -73,16 +73,16 @@ static void finish_all(void *arg, int64_t begin, int64_t end, int worker) {
     const chunks_job *j = arg;
     for (int64_t i = begin; i < end; i++) {
         if (j->by_columns)
-            finish(j, i, j->part + i / j->width * j->chunks * j->width + i % j->width, j->width);
+            combine_chunks(j, i, j->part + i / j->width * j->chunks * j->width + i % j->width, j->width);
         else
-            finish(j, i, j->part + i * j->chunks, 1);
+            combine_chunks(j, i, j->part + i * j->chunks, 1);
     }
 }
 
-static bool lay(const ht_call *call, chunks_job *j) {
+static bool init_chunks_job(const ht_call *call, chunks_job *j) {
     const ht_view *x = &call->in[0];
     const int last = x->n_dims - 1;
-    if (!lanes_take(x->dtype) || x->shape[last] < 1) return false;
+    if (!lanes_supports(x->dtype) || x->shape[last] < 1) return false;
     *j = (chunks_job){.call = call, .contiguous = ht_view_contiguous(x), .n = x->shape[last]};
     j->by_columns = last >= 1 && x->stride[last] != 1 && x->stride[last - 1] == 1 && x->shape[last - 1] > 1;
     j->chunks = ht_ceil_div_i64(j->n, HT_CHUNK);
@@ -99,13 +99,13 @@ static bool lay(const ht_call *call, chunks_job *j) {
 
 size_t HT_ISA_NAME(ht_reduce_chunks_scratch)(const ht_call *call) {
     chunks_job j;
-    if (!lay(call, &j) || j.chunks == 1) return 0;
-    return (size_t)(row_count(&call->in[0]) * j.chunks) * sizeof(ht_part);
+    if (!init_chunks_job(call, &j) || j.chunks == 1) return 0;
+    return (size_t)(row_count(&call->in[0]) * j.chunks) * sizeof(ht_partial);
 }
 
 bool HT_ISA_NAME(ht_reduce_chunks)(const ht_call *call, const ht_chunk_ops *ops) {
     chunks_job j;
-    if (!lay(call, &j)) return false;
+    if (!init_chunks_job(call, &j)) return false;
     j.ops = ops;
     j.part = j.chunks > 1 ? call->scratch : NULL;
     const int64_t rows = row_count(&call->in[0]), most = ht_min_i64(j.n, HT_CHUNK);

@@ -1,5 +1,5 @@
-/* Chunked reductions along the last axis of f32, f16 and bf16 arrays: chunks of a row or column are reduced by
- * themselves, on any thread, and joined in order, so that no result depends on the number of threads. */
+/* Chunked reductions along an axis of f32, f16 and bf16 arrays: chunks of rows or columns are reduced independently and
+ * combined in order, so results do not depend on the number of threads. */
 #ifndef HT_CPU_VECTOR_REDUCE_CHUNKS_H
 #define HT_CPU_VECTOR_REDUCE_CHUNKS_H
 
@@ -7,24 +7,25 @@
 #include "device/kernel.h"
 
 enum {
-    HT_CHUNK = 4096,                 /* elements of a row or column */
-    HT_CHUNK_COLUMNS = COLUMNS_WIDTH /* side by side, at most */
+    HT_CHUNK = 4096,                 /* elements per chunk of a row or column */
+    HT_CHUNK_COLUMNS = COLUMNS_WIDTH /* most adjacent columns at a time */
 };
 
-typedef struct ht_part {
-    double middle, sum; /* as the reduction defines them */
-} ht_part;
+typedef struct ht_partial {
+    double center, sum; /* meaning defined by the reduction */
+} ht_partial;
 
+/* Functions of one reduction. */
 typedef struct ht_chunk_ops {
-    ht_part (*of_row)(const float *x, int64_t n);
-    /* Of w columns side by side, whose n elements are `step` apart: with the bits of rows. */
-    void (*of_columns)(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_part *to);
-    ht_part (*joined)(ht_part a, double n_a, ht_part b, double n_b);
-    double (*result)(const ht_call *call, ht_part p, int64_t n);
+    ht_partial (*reduce_row)(const float *x, int64_t n);
+    /* Reduces w adjacent columns of n elements, `step` apart, bit-identical to reduce_row. */
+    void (*reduce_columns)(ht_dtype t, const void *x, int64_t step, int64_t n, int64_t w, ht_partial *to);
+    ht_partial (*combine)(ht_partial a, double n_a, ht_partial b, double n_b);
+    double (*result)(const ht_call *call, ht_partial p, int64_t n);
     int64_t grain;
 } ht_chunk_ops;
 
-/* False: dtypes or shape are not of this kind, and nothing was done. */
+/* Runs a chunked reduction. Returns false, computing nothing, if the dtypes or the shape are unsupported. */
 bool HT_ISA_NAME(ht_reduce_chunks)(const ht_call *call, const ht_chunk_ops *ops);
 size_t HT_ISA_NAME(ht_reduce_chunks_scratch)(const ht_call *call);
 

@@ -1,6 +1,5 @@
-/* Reductions along a strided axis: many results side by side, the columns of the operand, whose rows are read front to back.
- * What a chunk of rows comes to is kept apart and joined with the others in order, so that threads share long columns and
- * results do not depend on how many there are. */
+/* Column reductions along a strided axis: adjacent columns are reduced together, reading rows in memory order. Chunks
+ * of rows are reduced by any thread and combined in order, so results do not depend on the number of threads. */
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/total.h"
@@ -11,53 +10,54 @@
 #include "cpu/vector/vector.h"
 
 enum {
-    WIDEST = 1024,           /* columns at a time */
-    LEAST = 64,              /* where there are several threads */
-    PER_THREAD = 4,          /* pieces of columns, so that threads end together */
-    KEPT_BYTES = 8 * WIDEST, /* of a piece, at most */
-    CHUNK = HT_REDUCE_BLOCK  /* rows: no more are summed in f32 */
+    MAX_WIDTH = 1024,           /* most columns per piece */
+    MIN_WIDTH = 64,             /* least columns per piece with several threads */
+    PER_THREAD = 4,             /* pieces per thread, for load balance */
+    KEPT_BYTES = 8 * MAX_WIDTH, /* largest accumulator of a piece */
+    CHUNK = HT_REDUCE_BLOCK     /* rows: longest f32 summation */
 };
 
 typedef struct columns_job {
     const ht_call *call;
     ht_op_id op;
-    bool sums, places;               /* sums of f32, f16 or bf16; where, not what */
-    ht_elementwise_fn *fold, *widen; /* widen: to the dtype that is computed in; NULL: it is that already */
+    bool sums, places; /* sums of f32, f16, bf16; argmax or argmin */
+    ht_elementwise_fn *fold,
+        *widen; /* fold: accumulator update; widen: cast to the accumulator's dtype, NULL if it is the operand's */
     ht_better_fn *better;
     ht_dtype in, kept;
     int64_t in_bytes, kept_bytes;
-    int64_t n, step;       /* rows, and elements from one to the next */
+    int64_t n, step;       /* rows, and their stride in elements */
     int64_t width, pieces; /* columns, and pieces of them */
     int64_t piece;
-    int64_t outer;   /* as many times all of them */
+    int64_t outer;   /* entries of the outer axes */
     int64_t chunks;  /* of rows */
-    char *part;      /* [outer][chunks][width] of what was kept, where there are several chunks */
-    uint32_t *place; /* as many places */
+    char *part;      /* [outer][chunks][width] accumulators, if there are several chunks */
+    uint32_t *place; /* their indices (argmax, argmin) */
 } columns_job;
 
-/* Row k from `first` on, in the dtype that is computed in. */
-static const void *row_of(const columns_job *j, const char *first, int64_t k, int64_t w, void *room) {
+/* Row k from `first` on, in the accumulator's dtype. */
+static const void *row_of(const columns_job *j, const char *first, int64_t k, int64_t w, void *converted) {
     const void *row = first + k * j->step * j->in_bytes;
     if (!j->widen) return row;
-    j->widen(&row, room, w, NULL);
-    return room;
+    j->widen(&row, converted, w, NULL);
+    return converted;
 }
 
 /* ---- sums of f32, f16 and bf16 ---- */
 
-/* Rows k, k + 64 and so on, `rows` of them, go to partial sum k. */
+/* Adds rows 0, 64, ... (`rows` of them) to one partial sum. */
 HT_INLINE void sum_rows(ht_dtype t, const char *first, int64_t step, int64_t w, int rows, float *sum) {
     for (int64_t c = 0; c < w; c += 16) {
         v16f v = v16f_load(sum + c);
         HT_UNROLL
         for (int i = 0; i < rows; i++)
-            v = v16f_add(v, lanes_load(t, first, i * COLUMNS_LANES * step + c, 1, lanes_of(w - c)));
+            v = v16f_add(v, lanes_load(t, first, i * COLUMNS_LANES * step + c, 1, lanes_count(w - c)));
         v16f_store(sum + c, v);
     }
 }
 
 HT_INLINE void sum_chunk_of(ht_dtype t, const char *first, int64_t step, int64_t n, int64_t w, double *total) {
-    enum { ABREAST = 8, GROUP = ABREAST * COLUMNS_LANES };
+    enum { ROWS_AT_ONCE = 8, GROUP = ROWS_AT_ONCE * COLUMNS_LANES };
     const int64_t row_bytes = step * (t == HT_F32 ? 4 : 2);
     _Alignas(64) float sums[COLUMNS_WIDTH];
     columns_sum sum;
@@ -65,7 +65,7 @@ HT_INLINE void sum_chunk_of(ht_dtype t, const char *first, int64_t step, int64_t
     int64_t r = 0;
     for (; r + GROUP <= n; r += GROUP)
         for (int64_t k = 0; k < COLUMNS_LANES; k++)
-            sum_rows(t, first + (r + k) * row_bytes, step, w, ABREAST, sum.lane[k]);
+            sum_rows(t, first + (r + k) * row_bytes, step, w, ROWS_AT_ONCE, sum.lane[k]);
     for (; r < n; r++) sum_rows(t, first + r * row_bytes, step, w, 1, sum.lane[r % COLUMNS_LANES]);
     columns_total(&sum, w, sums);
     for (int64_t c = 0; c < w; c++) total[c] = (double)sums[c];
@@ -80,18 +80,18 @@ static void sum_chunk(const columns_job *j, const char *first, int64_t n, int64_
         sum_chunk_of(HT_BF16, first, j->step, n, w, total);
 }
 
-/* ---- anything else, a row at a time ---- */
+/* ---- other reductions, row by row ---- */
 
-/* Of equals the first is kept: it is the second operand. */
+/* The accumulator is the second operand, so ties keep the earlier element. */
 static void fold_chunk(const columns_job *j, const char *first, int64_t n, int64_t w, void *kept) {
-    _Alignas(64) char room[KEPT_BYTES];
-    const bool sums = j->op == HT_OP_SUM || j->op == HT_OP_MEAN; /* which are positive where zeros are added */
+    _Alignas(64) char converted[KEPT_BYTES];
+    const bool sums = j->op == HT_OP_SUM || j->op == HT_OP_MEAN; /* start from 0: +0 for sums of -0 */
     if (sums)
         memset(kept, 0, (size_t)(w * j->kept_bytes));
     else
-        memcpy(kept, row_of(j, first, 0, w, room), (size_t)(w * j->kept_bytes));
+        memcpy(kept, row_of(j, first, 0, w, converted), (size_t)(w * j->kept_bytes));
     for (int64_t k = sums ? 0 : 1; k < n; k++) {
-        const void *const in[2] = {row_of(j, first, k, w, room), kept};
+        const void *const in[2] = {row_of(j, first, k, w, converted), kept};
         j->fold(in, kept, w, NULL);
     }
 }
@@ -108,13 +108,14 @@ static void finish_fold(const columns_job *j, char *kept, int64_t to, int64_t w)
     HT_ISA_NAME(ht_find_elementwise)(HT_OP_CAST, j->kept, j->call->out.dtype)(&result, out, w, NULL);
 }
 
-/* The first place of the largest or smallest; a NaN comes before all numbers. */
+/* Index of the first extreme of every column; NaN is more extreme than all numbers. */
 static void place_chunk(const columns_job *j, const char *first, int64_t from, int64_t n, int64_t w, void *best,
                         uint32_t *place) {
-    _Alignas(64) char room[KEPT_BYTES];
-    memcpy(best, row_of(j, first, 0, w, room), (size_t)(w * j->kept_bytes));
+    _Alignas(64) char converted[KEPT_BYTES];
+    memcpy(best, row_of(j, first, 0, w, converted), (size_t)(w * j->kept_bytes));
     for (int64_t c = 0; c < w; c++) place[c] = (uint32_t)from;
-    for (int64_t k = 1; k < n; k++) j->better(row_of(j, first, k, w, room), NULL, (uint32_t)(from + k), w, best, place);
+    for (int64_t k = 1; k < n; k++)
+        j->better(row_of(j, first, k, w, converted), NULL, (uint32_t)(from + k), w, best, place);
 }
 
 static void finish_places(const columns_job *j, char *best, uint32_t *place, int64_t to, int64_t w) {
@@ -123,7 +124,7 @@ static void finish_places(const columns_job *j, char *best, uint32_t *place, int
     memcpy((uint32_t *)j->call->out.data + to, place, (size_t)w * sizeof *place);
 }
 
-/* ---- pieces of rows, and chunks of them ---- */
+/* ---- pieces and chunks ---- */
 
 static void finish_piece(const columns_job *j, int64_t to, int64_t w, void *part, uint32_t *place) {
     if (j->places)
@@ -137,7 +138,7 @@ static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     const columns_job *j = arg;
     const ht_view *x = &j->call->in[0];
     _Alignas(64) char kept[KEPT_BYTES];
-    uint32_t places[WIDEST];
+    uint32_t places[MAX_WIDTH];
     for (int64_t unit = begin; unit < end; unit++) {
         const int64_t c = unit % j->pieces * j->piece, w = j->width - c < j->piece ? j->width - c : j->piece;
         const int64_t chunk = unit / j->pieces % j->chunks, outer = unit / j->pieces / j->chunks;
@@ -168,13 +169,13 @@ static void finish_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* What is computed in, and by which function of blocks. */
+/* Chooses the accumulator's dtype and the block functions; false if unsupported. */
 static bool find_functions(columns_job *j, ht_dtype out) {
     static const ht_op_id by[HT_OP_COUNT] = {
         [HT_OP_SUM] = HT_OP_ADD,       [HT_OP_MEAN] = HT_OP_ADD,    [HT_OP_PROD] = HT_OP_MULTIPLY,
         [HT_OP_MAX] = HT_OP_MAXIMUM,   [HT_OP_MIN] = HT_OP_MINIMUM, [HT_OP_ARGMAX] = HT_OP_MAXIMUM,
         [HT_OP_ARGMIN] = HT_OP_MINIMUM};
-    const bool lanes = lanes_take(j->in), total = j->op == HT_OP_SUM || j->op == HT_OP_PROD || j->op == HT_OP_MEAN;
+    const bool lanes = lanes_supports(j->in), total = j->op == HT_OP_SUM || j->op == HT_OP_PROD || j->op == HT_OP_MEAN;
     j->places = j->op == HT_OP_ARGMAX || j->op == HT_OP_ARGMIN;
     j->sums = lanes && (j->op == HT_OP_SUM || j->op == HT_OP_MEAN);
     j->kept = total ? ht_total_of(j->in) : j->in;
@@ -192,7 +193,7 @@ static bool find_functions(columns_job *j, ht_dtype out) {
     return j->places ? j->better != NULL : j->fold != NULL;
 }
 
-static bool lay_columns(const ht_call *call, ht_op_id op, columns_job *j) {
+static bool init_columns_job(const ht_call *call, ht_op_id op, columns_job *j) {
     const ht_view *x = &call->in[0];
     const int last = x->n_dims - 1;
     if (last < 1 || x->stride[last] == 1 || x->stride[last - 1] != 1 || x->shape[last - 1] < 2 || x->shape[last] < 1)
@@ -208,14 +209,14 @@ static bool lay_columns(const ht_call *call, ht_op_id op, columns_job *j) {
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
     const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
-    j->piece = j->sums ? COLUMNS_WIDTH : WIDEST;
-    while (j->piece > LEAST && j->outer * j->chunks * ht_ceil_div_i64(j->width, j->piece) < wanted) j->piece /= 2;
+    j->piece = j->sums ? COLUMNS_WIDTH : MAX_WIDTH;
+    while (j->piece > MIN_WIDTH && j->outer * j->chunks * ht_ceil_div_i64(j->width, j->piece) < wanted) j->piece /= 2;
     j->pieces = (j->width + j->piece - 1) / j->piece;
     return true;
 }
 
-/* The scratch memory holds the parts, in whole words, and the places, if there are several of a result; of how many bytes. */
-static size_t lay_scratch(columns_job *j, char *at) {
+/* Lays out accumulators and indices at `at` and returns their bytes; with NULL it only counts. */
+static size_t layout_scratch(columns_job *j, char *at) {
     const size_t parts = j->chunks > 1 ? (size_t)(j->outer * j->chunks * j->width) : 0;
     const size_t kept = (parts * (size_t)j->kept_bytes + 7) / 8 * 8;
     j->part = at;
@@ -225,13 +226,13 @@ static size_t lay_scratch(columns_job *j, char *at) {
 
 size_t HT_ISA_NAME(ht_reduce_columns_scratch)(const ht_call *call, ht_op_id op) {
     columns_job j;
-    return lay_columns(call, op, &j) ? lay_scratch(&j, NULL) : 0;
+    return init_columns_job(call, op, &j) ? layout_scratch(&j, NULL) : 0;
 }
 
 bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op) {
     columns_job j;
-    if (!lay_columns(call, op, &j)) return false;
-    lay_scratch(&j, call->scratch);
+    if (!init_columns_job(call, op, &j)) return false;
+    layout_scratch(&j, call->scratch);
     const int64_t most = j.n < CHUNK ? j.n : CHUNK;
     const int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, most * (j.width < j.piece ? j.width : j.piece));
     ht_pool_run(call->pool, j.outer * j.chunks * j.pieces, grain, run_pieces, &j);

@@ -1,5 +1,5 @@
-/* Row reductions of f64 and of integers, and products, which are taken in f64. Long rows are cut into chunks, which are
- * joined in order. Loops are plain C that compilers turn into vectors. */
+/* Row reductions of f64 and integers, and products of any dtype (computed in f64 for floats). Long rows are split into
+ * chunks, combined in order. Loops are autovectorised C. */
 #include "base/total.h"
 #include "cpu/element.h"
 #include "cpu/vector/elementwise.h"
@@ -12,20 +12,20 @@
 
 enum { LANES = 64, CHUNK_BYTES = 32768, STAGED = 512 };
 
-/* What some elements come to; an unsigned number of 64 bits as one with sign. */
+/* Partial result; u64 values are stored as int64_t bits. */
 typedef union part {
     int64_t whole;
     double real;
 } part;
 
-/* Of n > 0 contiguous elements. */
+/* Reduces n > 0 contiguous elements. */
 typedef part fold_fn(const void *x, int64_t n);
-/* The first of them that is equal to `what`, or where that is NaN is one too; n when none is. */
+/* Index of the first element equal to `what`, or of the first NaN if `what` is NaN; n if there is none. */
 typedef int64_t find_fn(const void *x, int64_t n, part what);
 
 /* ---- integers ---- */
 
-/* Sums in one register follow each other closely; products take longer, so that four go on at a time. */
+/* Sums use one accumulator, products four, because multiplications have a longer latency. */
 #define INTEGER_FOLDS(kind, type, near, wide)                                                                          \
     static part sum_##kind(const void *in, int64_t n) {                                                                \
         const type *x = in;                                                                                            \
@@ -86,7 +86,7 @@ INTEGER_FOLDS(i16, int16_t, int32_t, uint32_t)
 INTEGER_FOLDS(i32, int32_t, int32_t, uint32_t)
 INTEGER_FOLDS(i64, int64_t, int64_t, uint64_t)
 
-/* Bytes of bool from elsewhere may be anything but 0 for true. */
+/* Bool bytes of foreign arrays may have any non-zero value for true. */
 static part sum_bool(const void *in, int64_t n) {
     const uint8_t *x = in;
     uint32_t sum = 0;
@@ -94,46 +94,46 @@ static part sum_bool(const void *in, int64_t n) {
     return (part){.whole = sum};
 }
 
-/* Lanes that are not 0 where one of 64 bytes is. */
+/* High bit of every zero byte (and possibly of bytes above one): non-zero if any byte is zero. */
 HT_INLINE v16i zero_bytes(v16i x) {
-    const v16i ones = v16i_set1(0x01010101), high = v16i_set1((int32_t)0x80808080u); /* a byte borrows if it is 0 */
+    const v16i ones = v16i_set1(0x01010101), high = v16i_set1((int32_t)0x80808080u); /* a zero byte borrows */
     return v16i_and(v16i_and(v16i_sub(x, ones), v16i_xor(x, v16i_set1(-1))), high);
 }
 
-/* What is kept of bytes, to find one that decides: one that is not 0 if `any`, or else one that is. */
-HT_INLINE v16i and_bytes(v16i kept, const void *p, bool any) {
+/* Accumulates evidence of a deciding byte: non-zero if `any`, else zero. */
+HT_INLINE v16i accumulate_bytes(v16i kept, const void *p, bool any) {
     const v16i x = v16i_load_bytes(p);
     return v16i_or(kept, any ? x : zero_bytes(x));
 }
 
-HT_INLINE bool is_found(v16i kept) {
+HT_INLINE bool any_set(v16i kept) {
     int32_t lane[16], all = 0;
     v16i_store(lane, kept);
     for (int i = 0; i < 16; i++) all |= lane[i];
     return all != 0;
 }
 
-/* Whether some byte decides; the bytes behind it are not read, a kilobyte at a time. */
-HT_INLINE bool some_decides(const void *in, int64_t n, bool any) {
+/* any or all: whether a byte decides; stops within a kilobyte behind it. */
+HT_INLINE bool any_byte_decides(const void *in, int64_t n, bool any) {
     enum { AT_ONCE = 1024 };
     const uint8_t *x = in;
     int64_t i = 0;
     v16i kept = v16i_set1(0);
     for (; i + AT_ONCE <= n; i += AT_ONCE) {
-        for (int b = 0; b < AT_ONCE; b += 64) kept = and_bytes(kept, x + i + b, any);
-        if (is_found(kept)) return true;
+        for (int b = 0; b < AT_ONCE; b += 64) kept = accumulate_bytes(kept, x + i + b, any);
+        if (any_set(kept)) return true;
     }
-    for (; i + 64 <= n; i += 64) kept = and_bytes(kept, x + i, any);
+    for (; i + 64 <= n; i += 64) kept = accumulate_bytes(kept, x + i, any);
     if (i < n) {
-        uint8_t room[64];
-        memset(room, any ? 0 : 1, sizeof room);
-        memcpy(room, x + i, (size_t)(n - i));
-        kept = and_bytes(kept, room, any);
+        uint8_t padded[64];
+        memset(padded, any ? 0 : 1, sizeof padded);
+        memcpy(padded, x + i, (size_t)(n - i));
+        kept = accumulate_bytes(kept, padded, any);
     }
-    return is_found(kept);
+    return any_set(kept);
 }
-static part max_bool(const void *x, int64_t n) { return (part){.whole = some_decides(x, n, true)}; }
-static part min_bool(const void *x, int64_t n) { return (part){.whole = !some_decides(x, n, false)}; }
+static part max_bool(const void *x, int64_t n) { return (part){.whole = any_byte_decides(x, n, true)}; }
+static part min_bool(const void *x, int64_t n) { return (part){.whole = !any_byte_decides(x, n, false)}; }
 static int64_t find_bool(const void *in, int64_t n, part what) {
     const uint8_t *x = in;
     int64_t i = 0;
@@ -148,8 +148,8 @@ static int64_t find_bool(const void *in, int64_t n, part what) {
 
 /* ---- f64 ---- */
 
-/* Elements go to the lanes in turn: `step` is what is done with lane k and the element b. */
-#define EACH_TO_ITS_LANE(step)                                                                                         \
+/* Distributes elements over the lanes in rotation; `step` combines lane k (a) with element b. */
+#define FOLD_INTO_LANES(step)                                                                                          \
     int64_t i = 0;                                                                                                     \
     for (; i + LANES <= n; i += LANES) {                                                                               \
         HT_VECTORISE                                                                                                   \
@@ -163,13 +163,13 @@ static int64_t find_bool(const void *in, int64_t n, part what) {
         step;                                                                                                          \
     }
 
-/* Lanes are joined pairwise: the order depends on n alone. */
+/* Lanes are combined pairwise, in an order that depends on n alone. */
 #define LANES_OF_F64(name, start, joined)                                                                              \
     static part name(const void *in, int64_t n) {                                                                      \
         const double *x = in;                                                                                          \
         double lane[LANES];                                                                                            \
         for (int k = 0; k < LANES; k++) lane[k] = start;                                                               \
-        EACH_TO_ITS_LANE(lane[k] = joined)                                                                             \
+        FOLD_INTO_LANES(lane[k] = joined)                                                                              \
         for (int half = LANES / 2; half > 0; half /= 2)                                                                \
             for (int k = 0; k < half; k++) {                                                                           \
                 const double a = lane[k], b = lane[k + half];                                                          \
@@ -180,13 +180,13 @@ static int64_t find_bool(const void *in, int64_t n, part what) {
 LANES_OF_F64(sum_f64, 0.0, a + b)
 LANES_OF_F64(prod_f64, 1.0, a *b)
 
-/* A NaN is the result, wherever it is. */
+/* Any NaN is the result. */
 #define EXTREME_OF_F64(name, start, is_better)                                                                         \
     static part name(const void *in, int64_t n) {                                                                      \
         const double *x = in;                                                                                          \
         double lane[LANES], nan[LANES] = {0.0};                                                                        \
         for (int k = 0; k < LANES; k++) lane[k] = start;                                                               \
-        EACH_TO_ITS_LANE(lane[k] = is_better ? b : a; nan[k] = b != b ? b : nan[k])                                    \
+        FOLD_INTO_LANES(lane[k] = is_better ? b : a; nan[k] = b != b ? b : nan[k])                                     \
         double best = lane[0];                                                                                         \
         for (int k = 1; k < LANES; k++) {                                                                              \
             const double a = best, b = lane[k];                                                                        \
@@ -211,7 +211,7 @@ static int64_t find_f64(const void *in, int64_t n, part what) {
     return i;
 }
 
-/* ---- which ---- */
+/* ---- function table ---- */
 
 typedef struct functions {
     fold_fn *sum, *prod, *max, *min;
@@ -236,14 +236,14 @@ typedef struct types_job {
     const ht_call *call;
     ht_op_id op;
     fold_fn *fold;
-    find_fn *find;            /* for places, and where equals are told apart */
+    find_fn *find;            /* for indices, and results with several representations */
     ht_elementwise_fn *widen; /* to f64, for products */
     bool contiguous, places, smallest;
-    int64_t bytes, chunk, chunks; /* elements of a chunk, and chunks of a row */
+    int64_t bytes, chunk, chunks; /* elements per chunk, chunks per row */
     part *part;                   /* [rows][chunks] */
 } types_job;
 
-/* How two parts of one row are joined, the earlier first. */
+/* Whether `one`, the later partial of a row, replaces `than`. */
 static bool is_better(const types_job *j, part than, part one) {
     const ht_dtype t = j->call->in[0].dtype;
     if (t == HT_F64)
@@ -269,7 +269,7 @@ static part joined(const types_job *j, part a, part b) {
     }
 }
 
-/* n elements that are not contiguous, or not yet f64: some at a time. */
+/* Reduces n elements that are strided or need widening, in blocks. */
 static part fold_staged(const types_job *j, int64_t at, int64_t n) {
     _Alignas(64) char near[STAGED * 8], wide[STAGED * 8];
     const ht_view *x = &j->call->in[0];
@@ -301,7 +301,7 @@ static part fold_chunk(const types_job *j, int64_t row, int64_t chunk) {
     return j->fold((const char *)x->data + at * j->bytes, n);
 }
 
-/* The first place of what a row comes to, which is in chunk `best`. */
+/* Index of the row's first extreme `what`, which is in chunk `best`. */
 static int64_t place_of(const types_job *j, int64_t row, int64_t best, part what) {
     _Alignas(64) char near[STAGED * 8];
     const ht_view *x = &j->call->in[0];
@@ -318,7 +318,7 @@ static int64_t place_of(const types_job *j, int64_t row, int64_t best, part what
     return from;
 }
 
-/* The result of a row. Zeros have two signs and NaNs many forms, so these are looked up. */
+/* Stores a row's result. Zeros and NaN are copied from the operand, since their sign or payload may differ. */
 static void store_row(const types_job *j, int64_t row, int64_t best, part what) {
     const ht_view *x = &j->call->in[0], *out = &j->call->out;
     if (j->places) {
@@ -338,7 +338,7 @@ static void run_chunks(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const types_job *j = arg;
     for (int64_t unit = begin; unit < end; unit++) {
-        if (j->chunks > 1) /* dividing takes longer than folding a short row */
+        if (j->chunks > 1) /* the modulo costs more than a short row */
             j->part[unit] = fold_chunk(j, unit / j->chunks, unit % j->chunks);
         else
             store_row(j, unit, 0, fold_chunk(j, unit, 0));
@@ -358,10 +358,10 @@ static void finish_rows(const types_job *j, int64_t rows) {
     }
 }
 
-static bool lay_job(const ht_call *call, ht_op_id op, types_job *j) {
+static bool init_types_job(const ht_call *call, ht_op_id op, types_job *j) {
     const ht_view *x = &call->in[0];
     const ht_dtype t = x->dtype, out = call->out.dtype;
-    const bool lanes = lanes_take(t);
+    const bool lanes = lanes_supports(t);
     if (x->shape[x->n_dims - 1] < 1 || (lanes && op != HT_OP_PROD)) return false;
     const functions *f = &functions_of[lanes ? HT_F64 : t];
     *j = (types_job){.call = call,
@@ -390,14 +390,14 @@ static bool lay_job(const ht_call *call, ht_op_id op, types_job *j) {
 
 size_t HT_ISA_NAME(ht_reduce_types_scratch)(const ht_call *call, ht_op_id op) {
     types_job j;
-    if (!lay_job(call, op, &j) || j.chunks == 1) return 0;
+    if (!init_types_job(call, op, &j) || j.chunks == 1) return 0;
     return (size_t)(row_count(&call->in[0]) * j.chunks) * sizeof(part);
 }
 
 bool HT_ISA_NAME(ht_reduce_types)(const ht_call *call, ht_op_id op) {
     const ht_view *x = &call->in[0];
     types_job j;
-    if (!lay_job(call, op, &j)) return false;
+    if (!init_types_job(call, op, &j)) return false;
     const int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
     j.part = call->scratch;
     ht_pool_run(call->pool, rows * j.chunks, ht_row_grain(HT_GRAIN_CHEAP, n < j.chunk ? n : j.chunk), run_chunks, &j);
@@ -405,7 +405,7 @@ bool HT_ISA_NAME(ht_reduce_types)(const ht_call *call, ht_op_id op) {
     return true;
 }
 
-/* ---- the better of two, for columns ---- */
+/* ---- argmax and argmin of columns ---- */
 
 #define BETTER(kind, type, comes_before)                                                                               \
     static void better_##kind(const void *in, const uint32_t *from, uint32_t at, int64_t w, void *best_of,             \

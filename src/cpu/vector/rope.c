@@ -1,5 +1,5 @@
-/* Rotary position embedding of heads in f32, f16 or bf16. The angles of a row are computed once, in f64, and turned into f32 sines and
- * cosines sixteen at a time; every head of the row uses them. */
+/* Rotary position embedding of f32, f16 or bf16 heads. A row's angles are computed once in f64, its sines and cosines
+ * in f32, sixteen at a time, for all heads. */
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -10,8 +10,8 @@
 
 #include <math.h>
 
-/* Scratch: the frequency of each pair (f64), then for every thread the cosines and sines of one row, all padded to a
- * multiple of sixteen pairs. */
+/* Scratch: the frequency of each pair (f64), then per thread the cosines and sines of one row, all padded to sixteen
+ * pairs. */
 typedef struct rope_job {
     const ht_call *call;
     double *frequency;
@@ -27,7 +27,7 @@ static size_t rope_scratch(const ht_call *call) {
     return (size_t)padded_pairs(call) * (sizeof(double) + (size_t)ht_pool_threads(call->pool) * 2 * sizeof(float));
 }
 
-/* theta^(-2 i / dims) as the i-th power of one ratio: the error stays some hundred units of the last place of an f64. */
+/* theta^(-2 i / dims) by repeated multiplication; the error stays within some hundred ulp of an f64. */
 static void fill_frequencies(const rope_job *job) {
     const ht_rope_params *p = job->call->params;
     const ht_view *factors = &job->call->in[2];
@@ -41,12 +41,12 @@ static void fill_frequencies(const rope_job *job) {
             job->frequency[i] /= ht_get_f64(factors->dtype, factors->data, i * factors->stride[0]);
 }
 
-static void fill_turns(const rope_job *job, double position, float *cosine, float *sine) {
+static void fill_rotations(const rope_job *job, double position, float *cosine, float *sine) {
     v16f magnitude = v16f_set1(((const ht_rope_params *)job->call->params)->magnitude);
     for (int64_t i = 0; i < job->padded; i += 16) {
         float rest[16];
         int32_t quarters[16];
-        for (int k = 0; k < 16; k++) { /* ht_reduce_angle, in a form that the compiler makes vectors of */
+        for (int k = 0; k < 16; k++) { /* ht_reduce_angle, in a form that compilers vectorise */
             double angle = position * job->frequency[i + k];
             double sum = __builtin_fma(angle, HT_TWO_OVER_PI, HT_ROUND_MAGIC), n = sum - HT_ROUND_MAGIC;
             double r = __builtin_fma(-n, HT_HALF_PI_HIGH, angle);
@@ -60,10 +60,10 @@ static void fill_turns(const rope_job *job, double position, float *cosine, floa
     }
 }
 
-/* One head whose pairs are (i, i + pairs). */
-static void turn_halves(const float *x, float *out, const float *cosine, const float *sine, int64_t pairs) {
+/* Rotates one f32 head whose pairs are (i, i + pairs). */
+static void rotate_halves(const float *x, float *out, const float *cosine, const float *sine, int64_t pairs) {
     for (int64_t i = 0; i < pairs; i += 16) {
-        int n = lanes_of(pairs - i);
+        int n = lanes_count(pairs - i);
         v16f a = v16f_load_n(x + i, n), b = v16f_load_n(x + pairs + i, n);
         v16f c = v16f_load(cosine + i), s = v16f_load(sine + i);
         v16f_store_n(out + i, v16f_fnma(b, s, v16f_mul(a, c)), n);
@@ -71,11 +71,11 @@ static void turn_halves(const float *x, float *out, const float *cosine, const f
     }
 }
 
-/* The same from and to any dtype. */
-static void turn_halves_of(ht_dtype t, const void *x, int64_t at, void *out, int64_t to, const float *cosine,
-                           const float *sine, int64_t pairs) {
+/* rotate_halves for any dtype. */
+static void rotate_halves_of(ht_dtype t, const void *x, int64_t at, void *out, int64_t to, const float *cosine,
+                             const float *sine, int64_t pairs) {
     for (int64_t i = 0; i < pairs; i += 16) {
-        int n = lanes_of(pairs - i);
+        int n = lanes_count(pairs - i);
         v16f a = lanes_load(t, x, at + i, 1, n), b = lanes_load(t, x, at + pairs + i, 1, n);
         v16f c = v16f_load(cosine + i), s = v16f_load(sine + i);
         lanes_store(t, out, to + i, v16f_fnma(b, s, v16f_mul(a, c)), n);
@@ -83,9 +83,9 @@ static void turn_halves_of(ht_dtype t, const void *x, int64_t at, void *out, int
     }
 }
 
-/* One head with any stride or pairing; the same operations one by one. */
-static void turn_pairs(const rope_job *job, const void *x, int64_t at, int64_t stride, int64_t to, const float *cosine,
-                       const float *sine) {
+/* Rotates one head of any stride or pairing, with the same operations one by one. */
+static void rotate_pairs(const rope_job *job, const void *x, int64_t at, int64_t stride, int64_t to,
+                         const float *cosine, const float *sine) {
     bool interleaved = ((const ht_rope_params *)job->call->params)->interleaved;
     const ht_view *out = &job->call->out;
     for (int64_t pair = 0; pair < job->pairs; pair++) {
@@ -97,18 +97,18 @@ static void turn_pairs(const rope_job *job, const void *x, int64_t at, int64_t s
     }
 }
 
-static void turn_head(const rope_job *job, int64_t at, int64_t to, const float *cosine, const float *sine) {
+static void rotate_head(const rope_job *job, int64_t at, int64_t to, const float *cosine, const float *sine) {
     const ht_rope_params *p = job->call->params;
     const ht_view *x = &job->call->in[0], *out = &job->call->out;
     int64_t head_dim = x->shape[x->n_dims - 1], step = x->stride[x->n_dims - 1];
     if (step != 1 || p->interleaved)
-        turn_pairs(job, x->data, at, step, to, cosine, sine);
+        rotate_pairs(job, x->data, at, step, to, cosine, sine);
     else if (x->dtype == HT_F32)
-        turn_halves((const float *)x->data + at, (float *)out->data + to, cosine, sine, job->pairs);
+        rotate_halves((const float *)x->data + at, (float *)out->data + to, cosine, sine, job->pairs);
     else
-        turn_halves_of(x->dtype, x->data, at, out->data, to, cosine, sine, job->pairs);
+        rotate_halves_of(x->dtype, x->data, at, out->data, to, cosine, sine, job->pairs);
     for (int64_t i = p->dims; i < head_dim; i += 16) {
-        int n = lanes_of(head_dim - i);
+        int n = lanes_count(head_dim - i);
         lanes_store(x->dtype, out->data, to + i, lanes_load(x->dtype, x->data, at + i * step, step, n), n);
     }
 }
@@ -122,15 +122,15 @@ static void rotate_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t t = begin; t < end; t++) {
         int64_t position = ht_get_int(pos->dtype, pos->data, ht_view_offset(pos, lead, t));
         int64_t from = ht_view_offset(x, lead, t);
-        fill_turns(job, (double)position, cosine, sine);
+        fill_rotations(job, (double)position, cosine, sine);
         for (int64_t h = 0; h < heads; h++)
-            turn_head(job, from + h * x->stride[lead], (t * heads + h) * head_dim, cosine, sine);
+            rotate_head(job, from + h * x->stride[lead], (t * heads + h) * head_dim, cosine, sine);
     }
 }
 
 static ht_status rope(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
-    if (!lanes_take(x->dtype)) return ht_plain_rope(call, err);
+    if (!lanes_supports(x->dtype)) return ht_plain_rope(call, err);
     int64_t size = ht_view_size(x), padded = padded_pairs(call);
     if (size == 0) return HT_OK;
     rope_job job = {.call = call,

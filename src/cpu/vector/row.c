@@ -9,7 +9,7 @@
 static int lanes_left(int64_t n) { return n < 16 ? (int)n : 16; }
 
 static bool maxima(const float *x, int64_t n, float *block_max) {
-    v16f poison = v16f_zero(); /* NaN once a value was not finite: 0 * x is 0 only for finite x */
+    v16f poison = v16f_zero(); /* NaN after any non-finite value, since only finite x have 0 * x = 0 */
     for (int64_t first = 0; first < n; first += HT_ROW_BLOCK) {
         int64_t end = n - first < HT_ROW_BLOCK ? n : first + HT_ROW_BLOCK, i = first;
         v16f max[2] = {v16f_set1(-FLT_MAX), v16f_set1(-FLT_MAX)};
@@ -30,8 +30,8 @@ static bool maxima(const float *x, int64_t n, float *block_max) {
     return !m16_any(v16f_is_nan(poison));
 }
 
-/* Callers' threads do not flush denormals. */
-HT_INLINE v16f weigh(v16f x, v16f max, v16f scale) {
+/* Flushes explicitly: callers' threads keep denormals. */
+HT_INLINE v16f weight_of(v16f x, v16f max, v16f scale) {
     const v16f w = v16f_exp(v16f_mul(v16f_sub(x, max), scale));
     return v16f_select(v16f_lt(w, v16f_set1(FLT_MIN)), v16f_zero(), w);
 }
@@ -39,11 +39,11 @@ HT_INLINE v16f weigh(v16f x, v16f max, v16f scale) {
 static void weights(const float *x, int64_t n, float max, float scale, float *w) {
     v16f m = v16f_set1(max), s = v16f_set1(scale);
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16) v16f_store(w + i, weigh(v16f_load(x + i), m, s));
-    if (i < n) v16f_store_n(w + i, weigh(v16f_load_n(x + i, (int)(n - i)), m, s), (int)(n - i));
+    for (; i + 16 <= n; i += 16) v16f_store(w + i, weight_of(v16f_load(x + i), m, s));
+    if (i < n) v16f_store_n(w + i, weight_of(v16f_load_n(x + i, (int)(n - i)), m, s), (int)(n - i));
 }
 
-/* w where x >= from, or x > from when strict. */
+/* w where x >= from, or x > from if strict; else 0. */
 HT_INLINE v16f kept(v16f x, v16f w, v16f from, bool strict) {
     return strict ? v16f_select(v16f_gt(x, from), w, v16f_zero()) : v16f_select(v16f_lt(x, from), v16f_zero(), w);
 }
@@ -53,11 +53,11 @@ HT_INLINE double mass_of(const float *x, int64_t n, float max, float scale, floa
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
         v16f v = v16f_load(x + i);
-        sum = v16f_add(sum, kept(v, weigh(v, m, s), f, strict));
+        sum = v16f_add(sum, kept(v, weight_of(v, m, s), f, strict));
     }
     if (i < n) {
         v16f v = v16f_load_n(x + i, (int)(n - i));
-        sum = v16f_add(sum, v16f_select(m16_first((int)(n - i)), kept(v, weigh(v, m, s), f, strict), v16f_zero()));
+        sum = v16f_add(sum, v16f_select(m16_first((int)(n - i)), kept(v, weight_of(v, m, s), f, strict), v16f_zero()));
     }
     return (double)v16f_sum(sum);
 }
@@ -66,7 +66,7 @@ static double mass(const float *x, int64_t n, float max, float scale, float from
     return strict ? mass_of(x, n, max, scale, from, true) : mass_of(x, n, max, scale, from, false);
 }
 
-/* Plain C: compilers vectorise it, and it rounds the same everywhere. */
+/* Autovectorised C, which rounds identically on every instruction set. */
 static void buckets(const float *x, int64_t n, float low, float high, float per_bucket, uint16_t *bucket) {
     const float last = HT_ROW_BUCKETS - 1;
     for (int64_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* Row iteration of kernels along the last axis: where row i begins, and sums whose order depends on the length alone. */
+/* Row iteration for kernels along the last axis: row offsets, and sums whose order depends on the length alone. */
 #ifndef HT_CPU_VECTOR_ROWS_H
 #define HT_CPU_VECTOR_ROWS_H
 
@@ -6,7 +6,7 @@
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/lanes.h"
 
-/* Offset of row `i` of v; `contiguous` says that rows follow one another (ht_view_contiguous, asked once). */
+/* Offset of row i of v; `contiguous` is ht_view_contiguous(v), computed once by the caller. */
 HT_INLINE int64_t row_offset(const ht_view *v, bool contiguous, int64_t i) {
     int last = v->n_dims - 1;
     return contiguous ? i * v->shape[last] : ht_view_offset(v, last, i);
@@ -18,7 +18,7 @@ HT_INLINE int64_t row_count(const ht_view *v) {
     return n;
 }
 
-/* Four sums side by side: sixteen elements go to the first, the next sixteen to the second, and so on round. */
+/* 64 partial sums in four vectors, to which successive vectors of sixteen elements are added in rotation. */
 typedef struct row_sum {
     v16f lane[4];
 } row_sum;

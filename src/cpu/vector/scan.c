@@ -1,5 +1,5 @@
-/* Scans along any axis, with the bits of the plain kernels. What a line has come to is needed for its next element, so
- * lines are gone through side by side: across the elements behind the axis, or several rows if there are none. */
+/* Scans along any axis, bit-identical to the plain kernels. The recurrence along a line is sequential, so lines are
+ * processed in parallel lanes: the inner elements, or several rows if inner = 1. */
 #include "base/dtype.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/axis_view.h"
@@ -10,21 +10,21 @@
 #include <math.h>
 
 enum {
-    ABREAST = 8, /* rows */
-    TURNED = 16, /* rows of elements of 4 bytes */
-    PIECE = 128, /* elements of a row at a time */
-    ROOM_BYTES =
-        TURNED * (PIECE * 4 + 64), /* of pieces of so many rows, or of half as many of elements twice as long */
-    WIDEST = 2048,                 /* elements behind the axis that are gone through together, */
-    CHUNK = 256                    /* so many at a time, for which the next ones along the axis are asked for */
+    ROWS = 8,                                          /* rows at a time */
+    TRANSPOSED_ROWS = 16,                              /* rows at a time, transposed: 4-byte elements */
+    PIECE = 128,                                       /* elements per row at a time */
+    BUFFER_BYTES = TRANSPOSED_ROWS * (PIECE * 4 + 64), /* pieces of TRANSPOSED_ROWS 4-byte or ROWS 8-byte rows */
+    MAX_WIDTH = 2048,                                  /* most inner elements per unit of work */
+    CHUNK = 256                                        /* inner elements per step, and prefetch unit */
 };
 
-/* The next n elements of each of some rows, and what they have come to: element k of row r is at r * row_step + k. */
+/* Scans the next n elements of up to ROWS rows and updates their accumulators `values`; element k of row r is at r *
+ * row_step + k. */
 typedef void rows_fn(const void *in, void *values, void *out, int64_t row_step, int64_t n, int rows,
                      const ht_scan_params *p);
-/* The next element of each of w lines, and what they have come to. */
+/* Scans the next element of each of w adjacent lines and updates their accumulators. */
 typedef void across_fn(const void *in, void *values, void *out, int64_t w, bool inclusive);
-/* The next n lines, of an element of TURNED rows each, in place, and what the rows have come to. */
+/* Scans n transposed vectors, [n][TRANSPOSED_ROWS], in place and updates the rows' accumulators. */
 typedef void lines_fn(void *lines, void *values, int64_t n, bool reverse, bool inclusive);
 typedef void start_fn(void *values, int64_t w);
 
@@ -33,70 +33,70 @@ typedef struct scan_kind {
     lines_fn *lines;
     across_fn *across;
     start_fn *start;
-    size_t so_far; /* bytes of a value */
+    size_t accumulator_bytes; /* bytes of one */
 } scan_kind;
 
-#define SCAN_ROWS(name, type, so_far, rows)                                                                            \
+#define SCAN_ROWS(name, type, accumulator, rows)                                                                       \
     for (int64_t k = 0; k < n; k++) {                                                                                  \
         int64_t i = p->reverse ? n - 1 - k : k;                                                                        \
         HT_UNROLL                                                                                                      \
         for (int r = 0; r < (rows); r++) {                                                                             \
-            so_far before = value[r];                                                                                  \
-            value[r] = name##_of(before, (so_far)x[r * row_step + i]);                                                 \
+            accumulator before = value[r];                                                                             \
+            value[r] = name##_of(before, (accumulator)x[r * row_step + i]);                                            \
             y[r * row_step + i] = (type)(p->inclusive ? value[r] : before);                                            \
         }                                                                                                              \
     }
 
-#define SCAN(name, type, so_far, first, expression)                                                                    \
-    HT_INLINE so_far name##_of(so_far a, so_far b) { return expression; }                                              \
+#define SCAN(name, type, accumulator, first, expression)                                                               \
+    HT_INLINE accumulator name##_of(accumulator a, accumulator b) { return expression; }                               \
     static void name##_rows(const void *in, void *values, void *out, int64_t row_step, int64_t n, int n_rows,          \
                             const ht_scan_params *p) {                                                                 \
         const type *x = in;                                                                                            \
         type *y = out;                                                                                                 \
-        so_far value[ABREAST];                                                                                         \
+        accumulator value[ROWS];                                                                                       \
         memcpy(value, values, sizeof value);                                                                           \
-        if (n_rows == ABREAST)                                                                                         \
-            SCAN_ROWS(name, type, so_far, ABREAST)                                                                     \
+        if (n_rows == ROWS)                                                                                            \
+            SCAN_ROWS(name, type, accumulator, ROWS)                                                                   \
         else                                                                                                           \
-            SCAN_ROWS(name, type, so_far, n_rows)                                                                      \
+            SCAN_ROWS(name, type, accumulator, n_rows)                                                                 \
         memcpy(values, value, sizeof value);                                                                           \
     }                                                                                                                  \
     static void name##_lines(void *lines, void *values, int64_t n, bool reverse, bool inclusive) {                     \
-        so_far value[TURNED];                                                                                          \
+        accumulator value[TRANSPOSED_ROWS];                                                                            \
         memcpy(value, values, sizeof value);                                                                           \
         for (int64_t k = 0; k < n; k++) {                                                                              \
-            type *line = (type *)lines + TURNED * (reverse ? n - 1 - k : k);                                           \
-            so_far before[TURNED];                                                                                     \
+            type *line = (type *)lines + TRANSPOSED_ROWS * (reverse ? n - 1 - k : k);                                  \
+            accumulator before[TRANSPOSED_ROWS];                                                                       \
             memcpy(before, value, sizeof value);                                                                       \
             HT_VECTORISE                                                                                               \
-            for (int c = 0; c < TURNED; c++) value[c] = name##_of(value[c], (so_far)line[c]);                          \
-            const so_far *result = inclusive ? value : before;                                                         \
+            for (int c = 0; c < TRANSPOSED_ROWS; c++) value[c] = name##_of(value[c], (accumulator)line[c]);            \
+            const accumulator *result = inclusive ? value : before;                                                    \
             HT_VECTORISE                                                                                               \
-            for (int c = 0; c < TURNED; c++) line[c] = (type)result[c];                                                \
+            for (int c = 0; c < TRANSPOSED_ROWS; c++) line[c] = (type)result[c];                                       \
         }                                                                                                              \
         memcpy(values, value, sizeof value);                                                                           \
     }                                                                                                                  \
-    HT_INLINE void name##_write(const so_far *value, type *y, int64_t w) {                                             \
+    HT_INLINE void name##_write(const accumulator *value, type *y, int64_t w) {                                        \
         HT_VECTORISE                                                                                                   \
         for (int64_t c = 0; c < w; c++) y[c] = (type)value[c];                                                         \
     }                                                                                                                  \
     static void name##_across(const void *in, void *values, void *out, int64_t w, bool inclusive) {                    \
         const type *x = in;                                                                                            \
-        so_far *value = values;                                                                                        \
+        accumulator *value = values;                                                                                   \
         if (!inclusive) name##_write(value, out, w);                                                                   \
         HT_VECTORISE                                                                                                   \
-        for (int64_t c = 0; c < w; c++) value[c] = name##_of(value[c], (so_far)x[c]);                                  \
+        for (int64_t c = 0; c < w; c++) value[c] = name##_of(value[c], (accumulator)x[c]);                             \
         if (inclusive) name##_write(value, out, w);                                                                    \
     }                                                                                                                  \
     static void name##_start(void *values, int64_t w) {                                                                \
-        for (int64_t c = 0; c < w; c++) ((so_far *)values)[c] = (so_far)(first);                                       \
+        for (int64_t c = 0; c < w; c++) ((accumulator *)values)[c] = (accumulator)(first);                             \
     }
 
-#define SCANS(kind, type, so_far, low, high, worked_in)                                                                \
-    SCAN(sum_##kind, type, so_far, 0, (so_far)((worked_in)a + (worked_in)b))                                           \
-    SCAN(prod_##kind, type, so_far, 1, (so_far)((worked_in)a * (worked_in)b))                                          \
-    SCAN(max_##kind, type, so_far, low, a != a || a > b ? a : b)                                                       \
-    SCAN(min_##kind, type, so_far, high, a != a || a < b ? a : b)
+#define SCANS(kind, type, accumulator, low, high, worked_in)                                                           \
+    SCAN(sum_##kind, type, accumulator, 0, (accumulator)((worked_in)a + (worked_in)b))                                 \
+    SCAN(prod_##kind, type, accumulator, 1, (accumulator)((worked_in)a * (worked_in)b))                                \
+    SCAN(max_##kind, type, accumulator, low, a != a || a > b ? a : b)                                                  \
+    SCAN(min_##kind, type, accumulator, high, a != a || a < b ? a : b)
 
 SCANS(f32, float, double, -(double)INFINITY, (double)INFINITY, double)
 SCANS(f64, double, double, -(double)INFINITY, (double)INFINITY, double)
@@ -110,18 +110,18 @@ SCANS(i64, int64_t, int64_t, INT64_MIN, INT64_MAX, uint64_t)
 SCANS(u64, uint64_t, uint64_t, 0, UINT64_MAX, uint64_t)
 
 typedef struct scan_job {
-    along a;
+    axis_operand a;
     scan_kind kind;
     ht_dtype dtype;
     const ht_scan_params *p;
-    int64_t width, pieces; /* of the elements behind the axis */
+    int64_t width, pieces; /* inner elements per unit of work, and units */
 } scan_job;
 
 /* ---- rows ---- */
 
-/* Sixteen rows of elements of 4 bytes, `step` elements apart, so that lines of 16 hold an element of each; and back. */
-HT_INLINE void turn_rows(const float *rows, int64_t step, int64_t n, float *lines) {
-    for (int64_t i = 0; i < n; i += 4) { /* and up to three behind the last */
+/* Transposes sixteen rows of 4-byte elements, `step` apart, to [n][16]. */
+HT_INLINE void transpose_rows(const float *rows, int64_t step, int64_t n, float *lines) {
+    for (int64_t i = 0; i < n; i += 4) { /* writes up to three vectors beyond n */
         v16f v[4];
         HT_UNROLL
         for (int k = 0; k < 4; k++) {
@@ -133,7 +133,8 @@ HT_INLINE void turn_rows(const float *rows, int64_t step, int64_t n, float *line
         for (int k = 0; k < 4; k++) v16f_store(lines + 16 * (i + k), v[k]);
     }
 }
-HT_INLINE void turn_lines(const float *lines, int64_t step, int64_t n, float *rows) {
+/* Transposes [n][16] back to rows. */
+HT_INLINE void transpose_back(const float *lines, int64_t step, int64_t n, float *rows) {
     for (int64_t i = 0; i < n; i += 4) {
         v16f v[4];
         HT_UNROLL
@@ -148,59 +149,62 @@ HT_INLINE void turn_lines(const float *lines, int64_t step, int64_t n, float *ro
     }
 }
 
-/* A piece of sixteen rows, across them: whole registers of rows, as the elements along them wait for one another. */
-static void scan_turned(const scan_job *j, const void *operand, void *values, void *result, int64_t step, int64_t n) {
-    _Alignas(64) float lines[PIECE * TURNED];
-    turn_rows(operand, step, n, lines);
+/* Scans a piece of sixteen rows by transposing it: a scan along a row waits for every previous element. */
+static void scan_transposed(const scan_job *j, const void *operand, void *values, void *result, int64_t step,
+                            int64_t n) {
+    _Alignas(64) float lines[PIECE * TRANSPOSED_ROWS];
+    transpose_rows(operand, step, n, lines);
     j->kind.lines(lines, values, n, j->p->reverse, j->p->inclusive);
-    turn_lines(lines, step, n, result);
+    transpose_back(lines, step, n, result);
 }
 
-static int64_t rows_abreast(const scan_job *j) { return j->a.bytes == 4 ? TURNED : ABREAST; }
+static int64_t rows_at_once(const scan_job *j) { return j->a.bytes == 4 ? TRANSPOSED_ROWS : ROWS; }
 
-/* Some rows, a piece of each at a time, which are brought together on the way: rows are often a power of two apart, and of
- * such places a cache holds only few. */
+/* Copies a piece of each row to a padded buffer first: row strides are often powers of two, which map to few cache
+ * sets. */
 static void run_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan_job *j = arg;
-    const int64_t n = j->a.of.n, bytes = j->a.bytes, step = PIECE + 64 / bytes, abreast = rows_abreast(j);
-    _Alignas(64) char operand[ROOM_BYTES], result[sizeof operand];
-    _Alignas(64) char values[TURNED * sizeof(double)];
+    const int64_t n = j->a.view.n, bytes = j->a.bytes, step = PIECE + 64 / bytes, max_rows = rows_at_once(j);
+    _Alignas(64) char operand[BUFFER_BYTES], result[sizeof operand];
+    _Alignas(64) char values[TRANSPOSED_ROWS * sizeof(double)];
     for (int64_t row = begin; row < end;) {
         const int64_t left = end - row;
-        const int rows = left >= abreast ? (int)abreast : left < ABREAST ? (int)left : ABREAST;
-        const char *x[TURNED];
+        const int rows = left >= max_rows ? (int)max_rows : left < ROWS ? (int)left : ROWS;
+        const char *x[TRANSPOSED_ROWS];
         for (int r = 0; r < rows; r++) x[r] = axis_operand_x(&j->a, row + r, 0);
         char *y = axis_operand_y(&j->a, row, 0);
-        j->kind.start(values, TURNED);
+        j->kind.start(values, TRANSPOSED_ROWS);
         for (int64_t k = 0; k < n; k += PIECE) {
             const int64_t some = n - k < PIECE ? n - k : PIECE, from = j->p->reverse ? n - k - some : k;
             const int64_t next = (j->p->reverse ? -PIECE : PIECE) * bytes;
             for (int r = 0; r < rows; r++)
                 memcpy(operand + r * step * bytes, x[r] + from * bytes, (size_t)(some * bytes));
-            if (rows == TURNED)
-                scan_turned(j, operand, values, result, step, some);
+            if (rows == TRANSPOSED_ROWS)
+                scan_transposed(j, operand, values, result, step, some);
             else
                 j->kind.rows(operand, values, result, step, some, rows, j->p);
             for (int r = 0; r < rows; r++) {
                 char *to = y + (r * n + from) * bytes;
                 const char *ahead = x[r] + from * bytes + next;
-                if (j->a.bypasses) {
-                    ht_bypass(to, result + r * step * bytes, (size_t)(some * bytes), &(ht_ahead){ahead, 64}, 1);
+                if (j->a.streaming) {
+                    ht_stream_store(to, result + r * step * bytes, (size_t)(some * bytes),
+                                    &(ht_prefetch_stream){ahead, 64}, 1);
                     continue;
                 }
                 for (int64_t b = 0; b < some * bytes; b += 64) HT_PREFETCH(ahead + b);
-                memcpy(to, result + r * step * bytes, (size_t)(some * bytes)); /* which may be where x is */
+                memcpy(to, result + r * step * bytes,
+                       (size_t)(some * bytes)); /* the result may be the operand's memory */
             }
         }
         row += rows;
     }
-    if (j->a.bypasses) ht_bypass_end();
+    if (j->a.streaming) ht_stream_fence();
 }
 
-/* ---- across ---- */
+/* ---- inner elements ---- */
 
-/* f16 and bf16 are f32 on the way. */
+/* f16 and bf16 are accumulated by way of f32. */
 static void step_across(const scan_job *j, const char *x, char *values, char *y, int64_t w) {
     _Alignas(64) float wide[CHUNK], result[CHUNK];
     if (j->dtype != HT_F16 && j->dtype != HT_BF16) {
@@ -215,30 +219,30 @@ static void step_across(const scan_job *j, const char *x, char *values, char *y,
 static void run_across(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const scan_job *j = arg;
-    const int64_t n = j->a.of.n, bytes = j->a.bytes, so_far = (int64_t)j->kind.so_far;
+    const int64_t n = j->a.view.n, bytes = j->a.bytes, accumulator_bytes = (int64_t)j->kind.accumulator_bytes;
     const int64_t direction = j->p->reverse ? -1 : 1, x_step = direction * j->a.step * bytes;
-    const int64_t y_step = direction * j->a.of.inner * bytes;
-    _Alignas(64) char values[WIDEST * sizeof(double)], room[CHUNK * sizeof(double)];
+    const int64_t y_step = direction * j->a.view.inner * bytes;
+    _Alignas(64) char values[MAX_WIDTH * sizeof(double)], result[CHUNK * sizeof(double)];
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t first = unit % j->pieces * j->width, left = j->a.of.inner - first;
+        const int64_t first = unit % j->pieces * j->width, left = j->a.view.inner - first;
         const int64_t w = left < j->width ? left : j->width, from = j->p->reverse ? n - 1 : 0;
         const char *x = axis_operand_x(&j->a, unit / j->pieces, first) + from * j->a.step * bytes;
-        char *y = axis_operand_y(&j->a, unit / j->pieces, first) + from * j->a.of.inner * bytes;
+        char *y = axis_operand_y(&j->a, unit / j->pieces, first) + from * j->a.view.inner * bytes;
         j->kind.start(values, w);
         for (int64_t k = 0; k < n; k++, x += x_step, y += y_step)
             for (int64_t c = 0; c < w; c += CHUNK) {
                 const int64_t some = w - c < CHUNK ? w - c : CHUNK;
                 const char *next = x + x_step + c * bytes;
-                step_across(j, x + c * bytes, values + c * so_far, room, some);
-                if (j->a.bypasses) {
-                    ht_bypass(y + c * bytes, room, (size_t)(some * bytes), &(ht_ahead){next, 64}, 1);
+                step_across(j, x + c * bytes, values + c * accumulator_bytes, result, some);
+                if (j->a.streaming) {
+                    ht_stream_store(y + c * bytes, result, (size_t)(some * bytes), &(ht_prefetch_stream){next, 64}, 1);
                     continue;
                 }
                 for (int64_t b = 0; b < some * bytes; b += 64) HT_PREFETCH(next + b);
-                memcpy(y + c * bytes, room, (size_t)(some * bytes)); /* which may be where x is */
+                memcpy(y + c * bytes, result, (size_t)(some * bytes)); /* the result may be the operand's memory */
             }
     }
-    if (j->a.bypasses) ht_bypass_end();
+    if (j->a.streaming) ht_stream_fence();
 }
 
 /* ---- calls ---- */
@@ -255,24 +259,25 @@ static bool scan(const ht_call *call, const scan_kind kinds[N_SCANNED]) {
     if (which == N_SCANNED || call->out.dtype != x->dtype) return false;
     if (ht_view_size(x) == 0) return true;
     j.kind = kinds[which];
-    const ht_axis_view of = ht_axis_view_of(x, j.p->behind);
-    if (narrow && of.inner == 1) return false;
+    const ht_axis_view view = ht_axis_view_of(x, j.p->behind);
+    if (narrow && view.inner == 1) return false;
     j.a = axis_operand_of(call, j.p->behind);
-    if (of.inner == 1) {
-        const int64_t grain = ht_row_grain(HT_GRAIN_MATH, of.n);
-        ht_pool_run(call->pool, of.outer, (grain + TURNED - 1) / TURNED * TURNED, run_rows, &j);
+    if (view.inner == 1) {
+        const int64_t grain = ht_row_grain(HT_GRAIN_MATH, view.n);
+        ht_pool_run(call->pool, view.outer, (grain + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS * TRANSPOSED_ROWS, run_rows,
+                    &j);
         return true;
     }
-    const int64_t threads = ht_pool_threads(call->pool), share = (of.inner + threads - 1) / threads;
-    j.width = of.outer >= threads || share > WIDEST ? WIDEST : (share + CHUNK - 1) / CHUNK * CHUNK;
-    j.pieces = (of.inner + j.width - 1) / j.width;
-    const int64_t w = of.inner < j.width ? of.inner : j.width;
-    ht_pool_run(call->pool, of.outer * j.pieces, ht_row_grain(HT_GRAIN_MATH, of.n * w), run_across, &j);
+    const int64_t threads = ht_pool_threads(call->pool), share = (view.inner + threads - 1) / threads;
+    j.width = view.outer >= threads || share > MAX_WIDTH ? MAX_WIDTH : (share + CHUNK - 1) / CHUNK * CHUNK;
+    j.pieces = (view.inner + j.width - 1) / j.width;
+    const int64_t w = view.inner < j.width ? view.inner : j.width;
+    ht_pool_run(call->pool, view.outer * j.pieces, ht_row_grain(HT_GRAIN_MATH, view.n * w), run_across, &j);
     return true;
 }
 
-#define KIND(name, so_far)                                                                                             \
-    { name##_rows, name##_lines, name##_across, name##_start, sizeof(so_far) }
+#define KIND(name, accumulator)                                                                                        \
+    { name##_rows, name##_lines, name##_across, name##_start, sizeof(accumulator) }
 #define KERNEL(name, kind)                                                                                             \
     static ht_status name(const ht_call *call, ht_error *err) {                                                        \
         static const scan_kind kinds[N_SCANNED] = {KIND(kind##_f32, double),  KIND(kind##_f64, double),                \

@@ -1,33 +1,33 @@
-/* Scaled dot-product attention of f32, f16 and bf16 arrays, by tiles of queries and blocks of keys: the scores of a
- * block exist only as long as they are used, the softmax is kept relative to the largest score so far. */
+/* Scaled dot-product attention of f32, f16 and bf16 arrays by tiles of queries and blocks of keys, with an online
+ * softmax: only one block of scores exists at a time. */
 #include "cpu/vector/sdpa.h"
 
 #include "cpu/reference/reference.h"
 #include "cpu/vector/sdpa_few.h"
 #include "cpu/vector/vector.h"
 
-/* A thread's own memory. */
-typedef struct room {
-    float *q, *turned, *scores, *out;
+/* Scratch memory of one thread. */
+typedef struct scratch {
+    float *q, *transposed, *scores, *out;
     sdpa_rows keys, values;
-} room;
+} scratch;
 
-static int64_t lay_out(const sdpa_shape *s, float *base, room *r) {
+static int64_t layout_scratch(const sdpa_shape *s, float *base, scratch *r) {
     int64_t at = 0,
             n[4] = {SDPA_ROWS * s->d_padded, SDPA_ROWS * s->d_padded, SDPA_KEYS * SDPA_ROWS, SDPA_ROWS * s->dv_padded};
-    float **part[4] = {&r->q, &r->turned, &r->scores, &r->out};
+    float **part[4] = {&r->q, &r->transposed, &r->scores, &r->out};
     for (int i = 0; i < 4; at += n[i++]) *part[i] = base ? base + at : NULL;
-    at += sdpa_lay_rows(s, &s->call->in[1], s->d, false, base ? base + at : NULL, &r->keys);
-    at += sdpa_lay_rows(s, &s->call->in[2], s->dv, true, base ? base + at : NULL, &r->values);
+    at += sdpa_rows_init(s, &s->call->in[1], s->d, false, base ? base + at : NULL, &r->keys);
+    at += sdpa_rows_init(s, &s->call->in[2], s->dv, true, base ? base + at : NULL, &r->values);
     return at;
 }
 
 static size_t sdpa_scratch(const ht_call *call) {
-    if (!lanes_take(call->in[0].dtype)) return ht_plain_sdpa_scratch(call);
+    if (!lanes_supports(call->in[0].dtype)) return ht_plain_sdpa_scratch(call);
     sdpa_shape s = sdpa_shape_of(call);
     if (s.rows <= SDPA_FEW_ROWS) return HT_ISA_NAME(ht_sdpa_few_scratch)(call);
-    room r;
-    return (size_t)ht_pool_threads(call->pool) * (size_t)lay_out(&s, NULL, &r) * sizeof(float);
+    scratch r;
+    return (size_t)ht_pool_threads(call->pool) * (size_t)layout_scratch(&s, NULL, &r) * sizeof(float);
 }
 
 static void store_tile(const sdpa_shape *s, const sdpa_tile *t, const sdpa_running *run, const float *out) {
@@ -38,24 +38,24 @@ static void store_tile(const sdpa_shape *s, const sdpa_tile *t, const sdpa_runni
         v16f total = v16f_set1(run->sum[r]);
         for (int64_t i = 0; i < s->dv; i += 16)
             lanes_store(to->dtype, to->data, at + i, v16f_div(v16f_load(out + r * s->dv_padded + i), total),
-                        lanes_of(s->dv - i));
+                        lanes_count(s->dv - i));
     }
 }
 
-static void attend_tile(const sdpa_shape *s, const sdpa_tile *t, room *r) {
+static void attend_tile(const sdpa_shape *s, const sdpa_tile *t, scratch *r) {
     sdpa_running run;
     int64_t begin, end;
-    sdpa_load_rows(s, t, &s->call->in[0], s->d, s->how->scale * HT_LOG2_E, r->q);
-    sdpa_turn_rows(t, s->d_padded, r->q, r->turned);
-    sdpa_start(s, t, &run);
-    sdpa_span(s, t, &begin, &end);
+    sdpa_load_rows(s, t, &s->call->in[0], s->d, s->params->scale * HT_LOG2_E, r->q);
+    sdpa_transpose_rows(t, s->d_padded, r->q, r->transposed);
+    sdpa_running_init(s, t, &run);
+    sdpa_key_range(s, t, &begin, &end);
     if (end <= begin) memset(r->out, 0, (size_t)(t->n * s->dv_padded) * sizeof(float));
     for (int64_t j = begin; j < end; j += SDPA_KEYS) {
         int64_t m = ht_min_i64(SDPA_KEYS, end - j);
-        sdpa_multiply(t, sdpa_rows_at(s, t, &r->keys, j), m, r->turned, s->d, r->scores);
+        sdpa_scores(t, sdpa_rows_at(s, t, &r->keys, j), m, r->transposed, s->d, r->scores);
         sdpa_mask(s, t, j, m, r->scores);
-        sdpa_weigh(t, &run, m, r->scores);
-        panel_left values = sdpa_rows_at(s, t, &r->values, j);
+        sdpa_softmax(t, &run, m, r->scores);
+        panel_operand values = sdpa_rows_at(s, t, &r->values, j);
         HT_ISA_NAME(ht_panel_multiply)
         (&(panel_product){.left = {r->scores, 1, SDPA_ROWS},
                           .b = values.at,
@@ -74,8 +74,8 @@ static void attend_tile(const sdpa_shape *s, const sdpa_tile *t, room *r) {
 
 static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const sdpa_shape *s = arg;
-    room r;
-    lay_out(s, (float *)s->call->scratch + worker * lay_out(s, NULL, &r), &r);
+    scratch r;
+    layout_scratch(s, (float *)s->call->scratch + worker * layout_scratch(s, NULL, &r), &r);
     int64_t tiles = ht_ceil_div_i64(s->rows, SDPA_ROWS);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i % tiles * SDPA_ROWS, pair = i / tiles;
@@ -85,7 +85,7 @@ static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static ht_status sdpa(const ht_call *call, ht_error *err) {
-    if (!lanes_take(call->in[0].dtype)) return ht_plain_scaled_dot_product_attention(call, err);
+    if (!lanes_supports(call->in[0].dtype)) return ht_plain_scaled_dot_product_attention(call, err);
     sdpa_shape s = sdpa_shape_of(call);
     if (ht_view_size(&call->out) == 0) return HT_OK;
     if (s.rows <= SDPA_FEW_ROWS) {

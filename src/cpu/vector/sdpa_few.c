@@ -1,8 +1,8 @@
-/* Attention of few queries, as in decoding: bound by reading keys and values once.
+/* Attention of few queries, as in decoding, bound by reading K and V once.
  *
- * Scores lie query by query, with keys side by side: [rows][SDPA_KEYS]. Sixteen keys at a time are turned for it. Keys are
- * cut into spans, of which each has its own maximum, sum and weighted values, so that one head is work for several threads;
- * spans are joined in their order. Where they are cut depends on the number of keys alone, so no bit on the threads. */
+ * Scores are [rows][SDPA_KEYS], so lanes are keys, which are transposed sixteen at a time. Keys are split into spans
+ * with their own maximum, sum and output, so that several threads can share a head; spans are merged in order. The
+ * split depends on the number of keys alone, so results do not depend on the number of threads. */
 #include "cpu/vector/sdpa_few.h"
 
 #include "cpu/vector/operand_packing.h"
@@ -10,28 +10,28 @@
 
 enum {
     SPAN = 4 * SDPA_KEYS,
-    DOT_ROWS = 2,         /* queries up to which turning keys takes longer than what it saves */
-    INLINE_WORK = 1 << 16 /* multiply-adds that are done before another thread has even noticed */
+    DOT_ROWS = 2,         /* most queries for which dot products are cheaper than transposed keys */
+    INLINE_WORK = 1 << 16 /* multiply-adds that take less time than waking a thread */
 };
 
-/* Of one span: each query's maximum, sum, and the sum of its weighted values. */
+/* Results of one span: maximum, weight sum and weighted sum of V per query. */
 typedef struct few_part {
     float *max, *sum, *out; /* [rows], [rows], [rows][dv_padded] */
 } few_part;
 
-/* A thread's own memory. */
-typedef struct few_room {
+/* Scratch memory of one thread. */
+typedef struct few_scratch {
     float *q;      /* [rows][d_padded] */
-    float *keys;   /* [SDPA_KEYS / 16][d][16], and what packing writes more */
+    float *keys;   /* [SDPA_KEYS / 16][d][16], and excess lanes written by packing */
     float *scores; /* [rows][SDPA_KEYS] */
-    float *values; /* [SDPA_KEYS][dv_padded], unless they are read where they are */
-} few_room;
+    float *values; /* [SDPA_KEYS][dv_padded], unless V is read in place */
+} few_scratch;
 
 typedef struct few_job {
     sdpa_shape s;
     int64_t n_spans;
-    int64_t room_floats, part_floats; /* of a thread, of a span */
-    float *rooms, *parts;
+    int64_t scratch_floats, part_floats; /* per thread, per span */
+    float *scratches, *parts;
     bool values_in_place;
 } few_job;
 
@@ -41,23 +41,23 @@ static few_job job_of(const ht_call *call) {
     job.n_spans = ht_max_i64(1, ht_ceil_div_i64(s->n_k, SPAN));
     job.values_in_place = sdpa_in_place(&call->in[2], s->dv, true);
     job.part_floats = 2 * SDPA_FEW_ROWS + s->rows * s->dv_padded;
-    job.room_floats =
+    job.scratch_floats =
         s->rows * (s->d_padded + SDPA_KEYS) + SDPA_KEYS * (s->d + (job.values_in_place ? 0 : s->dv_padded));
-    job.rooms = call->scratch;
-    job.parts = job.rooms ? job.rooms + ht_pool_threads(call->pool) * job.room_floats : NULL;
+    job.scratches = call->scratch;
+    job.parts = job.scratches ? job.scratches + ht_pool_threads(call->pool) * job.scratch_floats : NULL;
     return job;
 }
 
 size_t HT_ISA_NAME(ht_sdpa_few_scratch)(const ht_call *call) {
     few_job job = job_of(call);
-    return (size_t)(ht_pool_threads(call->pool) * job.room_floats +
+    return (size_t)(ht_pool_threads(call->pool) * job.scratch_floats +
                     job.s.batch * job.s.kv_heads * job.n_spans * job.part_floats) *
            sizeof(float);
 }
 
-static few_room room_of(const few_job *job, int worker) {
+static few_scratch scratch_of(const few_job *job, int worker) {
     const sdpa_shape *s = &job->s;
-    few_room r = {.q = job->rooms + worker * job->room_floats};
+    few_scratch r = {.q = job->scratches + worker * job->scratch_floats};
     r.scores = r.q + s->rows * s->d_padded;
     r.keys = r.scores + s->rows * SDPA_KEYS;
     r.values = r.keys + SDPA_KEYS * s->d;
@@ -71,10 +71,10 @@ static few_part part_of(const few_job *job, int64_t index) {
 
 /* ---- scores ---- */
 
-/* Scores of n_rows queries against sixteen keys, n of them there, whose d elements are adjacent and whole vectors. */
+/* Scores of n_rows queries for sixteen keys, of which n exist; keys are contiguous, of d elements in whole vectors. */
 HT_INLINE void dot_sixteen(ht_dtype dtype, int n_rows, const float *q, int64_t d, const packing_operand *keys,
                            int64_t first, int n, float *scores) {
-    float room[DOT_ROWS][4][16];
+    float scratch[DOT_ROWS][4][16];
     for (int quad = 0; quad < 4; quad++) {
         v16f sum[DOT_ROWS][4];
         int64_t at[4];
@@ -92,9 +92,9 @@ HT_INLINE void dot_sixteen(ht_dtype dtype, int n_rows, const float *q, int64_t d
             }
         }
         HT_UNROLL
-        for (int r = 0; r < n_rows; r++) { /* lane 4 g + i: of key i, the sum of lanes 4 g to 4 g + 3 */
+        for (int r = 0; r < n_rows; r++) { /* lane 4 g + i: sum of lanes 4 g .. 4 g + 3 of key i */
             v16f_transpose_quads(sum[r]);
-            v16f_store(room[r][quad], v16f_add(v16f_add(sum[r][0], sum[r][1]), v16f_add(sum[r][2], sum[r][3])));
+            v16f_store(scratch[r][quad], v16f_add(v16f_add(sum[r][0], sum[r][1]), v16f_add(sum[r][2], sum[r][3])));
         }
     }
     HT_UNROLL
@@ -102,7 +102,8 @@ HT_INLINE void dot_sixteen(ht_dtype dtype, int n_rows, const float *q, int64_t d
         v16f part[4];
         HT_UNROLL
         for (int g = 0; g < 4; g++)
-            part[g] = v16f_load_quads(room[r][0] + 4 * g, room[r][1] + 4 * g, room[r][2] + 4 * g, room[r][3] + 4 * g);
+            part[g] = v16f_load_quads(scratch[r][0] + 4 * g, scratch[r][1] + 4 * g, scratch[r][2] + 4 * g,
+                                      scratch[r][3] + 4 * g);
         v16f_store(scores + r * SDPA_KEYS, v16f_add(v16f_add(part[0], part[1]), v16f_add(part[2], part[3])));
     }
 }
@@ -113,9 +114,9 @@ static void dot_keys(const sdpa_shape *s, const packing_operand *keys, int64_t b
 #define DOT_KEYS(dtype)                                                                                                \
     for (int64_t j = 0; j < m; j += 16) {                                                                              \
         if (one)                                                                                                       \
-            dot_sixteen(dtype, 1, q, s->d, keys, begin + j, lanes_of(m - j), scores + j);                              \
+            dot_sixteen(dtype, 1, q, s->d, keys, begin + j, lanes_count(m - j), scores + j);                           \
         else                                                                                                           \
-            dot_sixteen(dtype, DOT_ROWS, q, s->d, keys, begin + j, lanes_of(m - j), scores + j);                       \
+            dot_sixteen(dtype, DOT_ROWS, q, s->d, keys, begin + j, lanes_count(m - j), scores + j);                    \
     }
     switch (keys->dtype) {
     case HT_F16: DOT_KEYS(HT_F16) break;
@@ -125,8 +126,8 @@ static void dot_keys(const sdpa_shape *s, const packing_operand *keys, int64_t b
 #undef DOT_KEYS
 }
 
-/* Scores of the queries and m keys from `begin` on, before any mask. */
-static void score(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_t m, const few_room *room) {
+/* Unmasked scores of all queries for m keys from `begin` on. */
+static void score(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_t m, const few_scratch *scratch) {
     const ht_view *k = &s->call->in[1];
     const packing_operand keys = {.dtype = k->dtype,
                                   .data = k->data,
@@ -135,19 +136,19 @@ static void score(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_
                                   .step = k->stride[3],
                                   .n = s->n_k};
     if (s->rows <= DOT_ROWS && k->stride[3] == 1 && s->d % 16 == 0) {
-        dot_keys(s, &keys, begin, m, room->q, room->scores);
+        dot_keys(s, &keys, begin, m, scratch->q, scratch->scores);
         return;
     }
     for (int64_t j = 0; j < m; j += 16)
         for (int64_t i = 0; i < s->d; i += PACKING_STEPS)
-            packing_pack(&keys, begin + j, lanes_of(m - j), i, ht_min_i64(PACKING_STEPS, s->d - i),
-                         room->keys + j * s->d + 16 * i, 16);
+            packing_pack(&keys, begin + j, lanes_count(m - j), i, ht_min_i64(PACKING_STEPS, s->d - i),
+                         scratch->keys + j * s->d + 16 * i, 16);
     HT_ISA_NAME(ht_panel_multiply)
-    (&(panel_product){.left = {room->q, s->d_padded, 1},
-                      .b = room->keys,
+    (&(panel_product){.left = {scratch->q, s->d_padded, 1},
+                      .b = scratch->keys,
                       .b_step = 16,
                       .b_panel = 16 * s->d,
-                      .c = room->scores,
+                      .c = scratch->scores,
                       .c_row = SDPA_KEYS,
                       .m = t->n,
                       .n = sdpa_padded(m),
@@ -155,7 +156,7 @@ static void score(const sdpa_shape *s, const sdpa_tile *t, int64_t begin, int64_
                       .mode = PANEL_SET});
 }
 
-/* Applies all masks to query r's scores of m keys from `begin` on. Lanes behind the last key are as though not there. */
+/* Applies all masks to query r's scores of m keys from `begin` on, and hides the padding lanes. */
 static void mask_row(const sdpa_shape *s, const sdpa_tile *t, int64_t r, int64_t begin, int64_t m, float *scores) {
     const ht_view *mask = &s->call->in[3];
     const int64_t query = sdpa_query(s, r), head = sdpa_head(s, t, r);
@@ -163,7 +164,7 @@ static void mask_row(const sdpa_shape *s, const sdpa_tile *t, int64_t r, int64_t
         int64_t at = t->batch * mask->stride[0] + head * mask->stride[1] + query * mask->stride[2];
         at += begin * mask->stride[3];
         for (int64_t j = 0; j < m; j += 16) {
-            v16f x = sdpa_mask_lanes(mask, at + j * mask->stride[3], lanes_of(m - j));
+            v16f x = sdpa_mask_lanes(mask, at + j * mask->stride[3], lanes_count(m - j));
             v16f_store(scores + j, sdpa_masked(mask->dtype, x, v16f_load(scores + j)));
         }
     }
@@ -173,20 +174,20 @@ static void mask_row(const sdpa_shape *s, const sdpa_tile *t, int64_t r, int64_t
     for (int64_t j = m; j < sdpa_padded(m); j++) scores[j] = -INFINITY;
 }
 
-/* Scores of a query become weights, relative to its maximum. Returns what was summed before is to be multiplied by. */
-static float weigh_row(float *x, int64_t m, float *max, float *sum) {
+/* Replaces a query's scores by weights relative to the new maximum; returns the factor for earlier sums. */
+static float softmax_row(float *x, int64_t m, float *max, float *sum) {
     const v16f old = v16f_set1(*max);
     v16f most = old, total = v16f_zero();
     for (int64_t j = 0; j < m; j += 16) most = v16f_max(v16f_load(x + j), most);
     most = v16f_set1(v16f_hmax(most));
     const v16f from = v16f_select(v16f_eq(most, v16f_set1(-INFINITY)), v16f_zero(), most);
     for (int64_t j = 0; j < m; j += 16) {
-        v16f w = sdpa_power(v16f_sub(v16f_load(x + j), from));
+        v16f w = sdpa_exp2(v16f_sub(v16f_load(x + j), from));
         v16f_store(x + j, w);
         total = v16f_add(total, w);
     }
     float factor[16], now[16];
-    v16f_store(factor, sdpa_power(v16f_sub(old, from)));
+    v16f_store(factor, sdpa_exp2(v16f_sub(old, from)));
     v16f_store(now, most);
     *max = now[0];
     *sum = *sum * factor[0] + v16f_sum(total);
@@ -195,17 +196,17 @@ static float weigh_row(float *x, int64_t m, float *max, float *sum) {
 
 /* ---- spans ---- */
 
-static panel_left values_at(const few_job *job, const sdpa_tile *t, int64_t begin, int64_t m, float *room) {
+static panel_operand values_at(const few_job *job, const sdpa_tile *t, int64_t begin, int64_t m, float *scratch) {
     const sdpa_shape *s = &job->s;
     const ht_view *v = &s->call->in[2];
     int64_t at = t->batch * v->stride[0] + t->head * v->stride[1] + begin * v->stride[2];
-    if (job->values_in_place) return (panel_left){(const float *)v->data + at, v->stride[2], 1};
-    panel_load(v->dtype, v->data, at, v->stride[2], v->stride[3], m, s->dv, room, s->dv_padded, 1.0f);
-    return (panel_left){room, s->dv_padded, 1};
+    if (job->values_in_place) return (panel_operand){(const float *)v->data + at, v->stride[2], 1};
+    panel_load(v->dtype, v->data, at, v->stride[2], v->stride[3], m, s->dv, scratch, s->dv_padded, 1.0f);
+    return (panel_operand){scratch, s->dv_padded, 1};
 }
 
-/* Keys [begin, end), which are in one span. */
-static void attend_span(const few_job *job, const sdpa_tile *t, int64_t begin, int64_t end, const few_room *room,
+/* Attends to keys [begin, end) of one span. */
+static void attend_span(const few_job *job, const sdpa_tile *t, int64_t begin, int64_t end, const few_scratch *scratch,
                         const few_part *part) {
     const sdpa_shape *s = &job->s;
     float factor[SDPA_FEW_ROWS];
@@ -216,14 +217,14 @@ static void attend_span(const few_job *job, const sdpa_tile *t, int64_t begin, i
     if (end <= begin) memset(part->out, 0, (size_t)(t->n * s->dv_padded) * sizeof(float));
     for (int64_t j = begin; j < end; j += SDPA_KEYS) {
         const int64_t m = ht_min_i64(SDPA_KEYS, end - j), padded = sdpa_padded(m);
-        score(s, t, j, m, room);
+        score(s, t, j, m, scratch);
         for (int64_t r = 0; r < t->n; r++) {
-            mask_row(s, t, r, j, m, room->scores + r * SDPA_KEYS);
-            factor[r] = weigh_row(room->scores + r * SDPA_KEYS, padded, &part->max[r], &part->sum[r]);
+            mask_row(s, t, r, j, m, scratch->scores + r * SDPA_KEYS);
+            factor[r] = softmax_row(scratch->scores + r * SDPA_KEYS, padded, &part->max[r], &part->sum[r]);
         }
-        panel_left values = values_at(job, t, j, m, room->values);
+        panel_operand values = values_at(job, t, j, m, scratch->values);
         HT_ISA_NAME(ht_panel_multiply)
-        (&(panel_product){.left = {room->scores, SDPA_KEYS, 1},
+        (&(panel_product){.left = {scratch->scores, SDPA_KEYS, 1},
                           .b = values.at,
                           .b_step = values.row,
                           .b_panel = 16,
@@ -239,14 +240,14 @@ static void attend_span(const few_job *job, const sdpa_tile *t, int64_t begin, i
 
 /* ---- results ---- */
 
-static float power_of_2(float x) {
-    float room[16];
-    v16f_store(room, sdpa_power(v16f_set1(x)));
-    return room[0];
+static float exp2_of(float x) {
+    float scratch[16];
+    v16f_store(scratch, sdpa_exp2(v16f_set1(x)));
+    return scratch[0];
 }
 
-/* Query r of the tile from its spans. */
-static void join_row(const few_job *job, const sdpa_tile *t, int64_t pair, int64_t r) {
+/* Merges the spans of the tile's query r. */
+static void merge_row(const few_job *job, const sdpa_tile *t, int64_t pair, int64_t r) {
     const sdpa_shape *s = &job->s;
     const ht_view *sinks = &s->call->in[4], *to = &s->call->out;
     const int64_t head = sdpa_head(s, t, r);
@@ -261,20 +262,20 @@ static void join_row(const few_job *job, const sdpa_tile *t, int64_t pair, int64
         max = of_span > max ? of_span : max;
     }
     const float from = max == -INFINITY ? 0.0f : max;
-    if (!ht_view_absent(sinks)) total = power_of_2(sink - from);
+    if (!ht_view_absent(sinks)) total = exp2_of(sink - from);
     for (int64_t i = 0; i < job->n_spans; i++) {
         const few_part part = part_of(job, pair * job->n_spans + i);
-        total += part.sum[r] * power_of_2(part.max[r] - from);
+        total += part.sum[r] * exp2_of(part.max[r] - from);
     }
     const int64_t at = ((t->batch * s->heads + head) * s->n_q + sdpa_query(s, r)) * s->dv;
     for (int64_t c = 0; c < s->dv; c += 16) {
         v16f sum = v16f_zero();
         for (int64_t i = 0; i < job->n_spans; i++) {
             const few_part part = part_of(job, pair * job->n_spans + i);
-            v16f weight = sdpa_power(v16f_set1(part.max[r] - from));
+            v16f weight = sdpa_exp2(v16f_set1(part.max[r] - from));
             sum = v16f_fma(v16f_load(part.out + r * s->dv_padded + c), weight, sum);
         }
-        lanes_store(to->dtype, to->data, at + c, v16f_div(sum, v16f_set1(total)), lanes_of(s->dv - c));
+        lanes_store(to->dtype, to->data, at + c, v16f_div(sum, v16f_set1(total)), lanes_count(s->dv - c));
     }
 }
 
@@ -282,28 +283,28 @@ static sdpa_tile tile_of(const sdpa_shape *s, int64_t pair) {
     return (sdpa_tile){pair / s->kv_heads, pair % s->kv_heads, 0, s->rows};
 }
 
-static void join_pairs(void *arg, int64_t begin, int64_t end, int worker) {
+static void merge_pairs(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const few_job *job = arg;
     for (int64_t pair = begin; pair < end; pair++) {
         const sdpa_tile t = tile_of(&job->s, pair);
-        for (int64_t r = 0; r < t.n; r++) join_row(job, &t, pair, r);
+        for (int64_t r = 0; r < t.n; r++) merge_row(job, &t, pair, r);
     }
 }
 
 static void attend_spans(void *arg, int64_t begin, int64_t end, int worker) {
     const few_job *job = arg;
     const sdpa_shape *s = &job->s;
-    const few_room room = room_of(job, worker);
+    const few_scratch scratch = scratch_of(job, worker);
     for (int64_t i = begin; i < end; i++) {
         const int64_t pair = i / job->n_spans, first = i % job->n_spans * SPAN;
         const sdpa_tile t = tile_of(s, pair);
         const few_part part = part_of(job, i);
         int64_t from, to;
-        sdpa_span(s, &t, &from, &to);
-        sdpa_load_rows(s, &t, &s->call->in[0], s->d, s->how->scale * HT_LOG2_E, room.q);
-        attend_span(job, &t, ht_max_i64(first, from), ht_min_i64(first + SPAN, to), &room, &part);
-        if (job->n_spans == 1) join_pairs(arg, pair, pair + 1, worker);
+        sdpa_key_range(s, &t, &from, &to);
+        sdpa_load_rows(s, &t, &s->call->in[0], s->d, s->params->scale * HT_LOG2_E, scratch.q);
+        attend_span(job, &t, ht_max_i64(first, from), ht_min_i64(first + SPAN, to), &scratch, &part);
+        if (job->n_spans == 1) merge_pairs(arg, pair, pair + 1, worker);
     }
 }
 
@@ -313,5 +314,5 @@ void HT_ISA_NAME(ht_sdpa_few)(const ht_call *call) {
     const int64_t pairs = s->batch * s->kv_heads, spans = pairs * job.n_spans;
     const int64_t of_span = ht_max_i64(1, s->rows * ht_min_i64(SPAN, s->n_k) * (s->d + s->dv));
     ht_pool_run(call->pool, spans, ht_max_i64(1, INLINE_WORK / of_span), attend_spans, &job);
-    if (job.n_spans > 1) ht_pool_run(call->pool, pairs, ht_max_i64(1, INLINE_WORK / of_span), join_pairs, &job);
+    if (job.n_spans > 1) ht_pool_run(call->pool, pairs, ht_max_i64(1, INLINE_WORK / of_span), merge_pairs, &job);
 }

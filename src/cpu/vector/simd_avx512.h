@@ -75,8 +75,8 @@ HT_INLINE v16i v16i_and(v16i a, v16i b) { return _mm512_and_si512(a, b); }
 HT_INLINE v16i v16i_or(v16i a, v16i b) { return _mm512_or_si512(a, b); }
 HT_INLINE v16i v16i_xor(v16i a, v16i b) { return _mm512_xor_si512(a, b); }
 HT_INLINE v16i v16i_shl(v16i a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
-HT_INLINE v16i v16i_shr(v16i a, int n) { return _mm512_srli_epi32(a, (unsigned)n); } /* zeros come in */
-HT_INLINE v16i v16i_sra(v16i a, int n) { return _mm512_srai_epi32(a, (unsigned)n); } /* the sign comes in */
+HT_INLINE v16i v16i_shr(v16i a, int n) { return _mm512_srli_epi32(a, (unsigned)n); } /* logical */
+HT_INLINE v16i v16i_sra(v16i a, int n) { return _mm512_srai_epi32(a, (unsigned)n); } /* arithmetic */
 HT_INLINE v16i v16i_choose(const int32_t table[8], v16i i) {
     const __m512i twice = _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)(const void *)table));
     return _mm512_permutexvar_epi32(i, twice);

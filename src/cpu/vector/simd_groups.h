@@ -1,13 +1,13 @@
-/* Unpacking of groups of few bits, on the lanes of simd.h.
+/* Unpacking of few-bit groups on the lanes of simd.h.
  *
- *   v16i_spread(p, bits)     sixteen lanes of as many numbers as a lane holds (HT_NUMBERS_OF_LANE), the first one lowest;
- *                            what is above them in a lane is anything. Reads up to 64 bytes
- *   v16f_low_bits(v, bits)   the lowest `bits` bits, at most 8, of each lane as a number
- *   v16f_e2m1(v, i)          number i of lanes of e2m1: one sign, two bits of exponent, one of mantissa
- *   v16f_e4m3(v, i)          number i of lanes of e4m3
+ *   v16i_unpack(p, bits)     sixteen lanes of HT_NUMBERS_OF_LANE(bits) elements each, the first in the lowest bits; higher
+ *                            bits are undefined. Reads up to 64 bytes
+ *   v16f_low_bits(v, bits)   the lowest `bits` <= 8 bits of each lane as an unsigned number
+ *   v16f_e2m1(v, i)          element i of e2m1 lanes: 1 sign bit, 2 exponent bits, 1 mantissa bit
+ *   v16f_e4m3(v, i)          element i of e4m3 lanes
  *   v16f_twice(p)            p[0], p[0], p[1], p[1], ... p[7]
  *
- * `bits` and `i` must be constants once inlined. */
+ * `bits` and `i` must be constants after inlining. */
 #ifndef HT_CPU_VECTOR_SIMD_GROUPS_H
 #define HT_CPU_VECTOR_SIMD_GROUPS_H
 
@@ -15,14 +15,15 @@
 
 #include <math.h>
 
-/* 3 bits: 24 of 32 are used, 5 bits: 20, 6 bits: 24; so numbers never run over the end of a lane. */
+/* Elements per 32-bit lane. 3, 5 and 6 bits use only 24, 20 and 24 bits of a lane, so that no element straddles
+ * lanes. */
 #define HT_NUMBERS_OF_LANE(bits) ((bits) == 2 ? 16 : (bits) <= 4 ? 8 : 4)
 
-/* Where the lane's numbers begin: at byte `first`, and for 5 bits in every second lane 4 bits behind it. */
+/* First byte of a lane's elements. With 5 bits, odd lanes start 4 bits into that byte. */
 #define HT_LANE_BYTE(bits, lane) ((lane)*HT_NUMBERS_OF_LANE(bits) * (bits) / 8)
 
 #if defined(HT_ISA_avx512) || defined(HT_ISA_YMM)
-/* Which of 16 bytes go to the bytes of four lanes; 5 bits: a lane of odd number begins 4 bits before its own. */
+/* Byte shuffle from 16 bytes to four lanes. With 5 bits, odd lanes are loaded from 4 bits before their start. */
 HT_INLINE __m128i ht_bytes_of_lanes(int bits) {
     return bits == 5 ? _mm_setr_epi8(0, 1, 2, 3, 2, 3, 4, 5, 5, 6, 7, 8, 7, 8, 9, 10)
                      : _mm_setr_epi8(0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12);
@@ -34,9 +35,9 @@ HT_INLINE __m128i ht_bytes_of_lanes(int bits) {
 #define HT_EIGHT_WORDS(w) (w), (w) + 1, (w) + 2, (w) + 3, (w) + 4, (w) + 5, (w) + 6, (w) + 7
 #define HT_QUARTERS_FROM(step)                                                                                         \
     HT_EIGHT_WORDS(0), HT_EIGHT_WORDS(step), HT_EIGHT_WORDS(2 * (step)), HT_EIGHT_WORDS(3 * (step))
-HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
+HT_INLINE v16i v16i_unpack(const uint8_t *p, int bits) {
     if (bits == 2 || bits == 4 || bits == 8) return _mm512_loadu_si512(p);
-    /* The bytes of every four lanes to their quarter of the register, then to their lanes. */
+    /* 16-bit permutation of every four lanes' bytes to their quarter of the register; the byte shuffle follows */
     static const uint16_t three[32] = {HT_QUARTERS_FROM(6)}, two_and_a_half[32] = {HT_QUARTERS_FROM(5)};
     const __m512i quarters = _mm512_loadu_si512(bits == 5 ? two_and_a_half : three);
     __m512i v = _mm512_maskz_loadu_epi8(bits == 5 ? (UINT64_C(1) << 40) - 1 : (UINT64_C(1) << 48) - 1, p);
@@ -46,7 +47,7 @@ HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
 
 #else
 
-HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
+HT_INLINE v16i v16i_unpack(const uint8_t *p, int bits) {
     if (bits == 2 || bits == 4 || bits == 8) return v16i_load_bytes(p);
 #if defined(HT_ISA_YMM)
     const __m256i both = _mm256_broadcastsi128_si256(ht_bytes_of_lanes(bits));
@@ -72,12 +73,12 @@ HT_INLINE v16i v16i_spread(const uint8_t *p, int bits) {
 
 #endif
 
-/* To the left, or to the right when n is negative. */
+/* Shifts left by n, or right by -n. */
 HT_INLINE v16i ht_moved(v16i v, int n) { return n > 0 ? v16i_shl(v, n) : n < 0 ? v16i_shr(v, -n) : v; }
 
-/* Small floats without infinities, from their bits: `em` holds exponent and mantissa where f32 has them, which counts
- * exponents from 127 - `bias`. As if all were normal, v; those of exponent 0 are then 2 v - 2^(1 - bias), which is less
- * than v for them alone. So nothing is denormal on the way. */
+/* Decodes small floats without infinities. `em` has exponent and mantissa at f32's bit positions, `bias` is the
+ * format's exponent bias. Decoded as normal numbers, all values are v; denormals are really 2 v - 2^(1 - bias), which
+ * is below v only for them, so a minimum selects them. No intermediate is a denormal. */
 HT_INLINE v16f ht_small_float(v16i em, int bias, float least_normal, v16i sign) {
     v16f v = v16f_from_bits(v16i_add(em, v16i_set1((127 - bias) << 23)));
     v = v16f_min(v16f_fma(v, v16f_set1(2.0f), v16f_set1(-least_normal)), v);
@@ -92,7 +93,7 @@ HT_INLINE v16f v16f_e4m3(v16i v, int i) {
     return v16f_select(v16i_eq(em, all), v16f_set1(NAN), y);
 }
 
-#if defined(HT_ISA_avx512) /* a permutation reads four bits of an index and ignores the rest */
+#if defined(HT_ISA_avx512) /* the permutation uses only four index bits */
 
 HT_INLINE v16f v16f_low_bits(v16i v, int bits) {
     if (bits > 4) return _mm512_cvtepi32_ps(_mm512_and_si512(v, _mm512_set1_epi32((1 << bits) - 1)));

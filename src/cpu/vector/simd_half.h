@@ -1,11 +1,11 @@
-/* Conversion of f16 and bf16 weights to words, on the lanes of simd.h and the words of simd_word.h, where a dot product
- * of words takes one instruction, which HT_DOT_WORDS says: elsewhere products of floats are as fast.
+/* Conversion of f16 and bf16 weights to 16-bit integers, on the lanes of simd.h and simd_word.h. Only where
+ * HT_DOT_WORDS: a 16-bit dot product takes one instruction; elsewhere f32 products are as fast.
  *
- *   v16i_nearest(v)            from float, to nearest even; for what fits
+ *   v16i_nearest(v)            from f32, to nearest even; the value must fit
  *   v16i_set2(p)               the same two words in every lane
- *   v16w_max(a, b)             of unsigned words
- *   v16w_double(a)             the highest bit is lost
- *   v16w_max_halves(v)         lane l: the larger of the unsigned words l and l + 16 */
+ *   v16w_max(a, b)             maximum of unsigned words
+ *   v16w_double(a)             shift left by 1
+ *   v16w_max_halves(v)         lane l: maximum of the unsigned words l and l + 16 */
 #ifndef HT_CPU_VECTOR_SIMD_HALF_H
 #define HT_CPU_VECTOR_SIMD_HALF_H
 

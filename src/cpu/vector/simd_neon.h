@@ -35,9 +35,9 @@ HT_INLINE v16f v16f_load(const float *p) {
 }
 HT_INLINE v16f v16f_load_n(const float *p, int n) {
     if (n == 16) return v16f_load(p);
-    float room[16] = {0};
-    memcpy(room, p, (size_t)n * sizeof *p);
-    return v16f_load(room);
+    float values[16] = {0};
+    memcpy(values, p, (size_t)n * sizeof *p);
+    return v16f_load(values);
 }
 HT_INLINE void v16f_store(float *p, v16f v) {
     vst1q_f32(p, v.a);
@@ -50,9 +50,9 @@ HT_INLINE void v16f_store_n(float *p, v16f v, int n) {
         v16f_store(p, v);
         return;
     }
-    float room[16];
-    v16f_store(room, v);
-    memcpy(p, room, (size_t)n * sizeof *p);
+    float values[16];
+    v16f_store(values, v);
+    memcpy(p, values, (size_t)n * sizeof *p);
 }
 
 HT_INLINE v16f v16f_load_quads(const float *p0, const float *p1, const float *p2, const float *p3) {
@@ -118,7 +118,7 @@ HT_INLINE v16f v16f_select(m16 m, v16f x, v16f y) {
                   vbslq_f32(m.d, x.d, y.d)};
 }
 HT_INLINE bool m16_any(m16 m) { return vmaxvq_u32(vorrq_u32(vorrq_u32(m.a, m.b), vorrq_u32(m.c, m.d))) != 0; }
-/* The processor's own minimum returns NaN when either side is one; simd.h promises the second operand. */
+/* NEON's minimum returns NaN if either operand is NaN; simd.h specifies the second operand. */
 HT_INLINE float32x4_t ht_min4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcltq_f32(x, y), x, y); }
 HT_INLINE float32x4_t ht_max4(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
 HT_BINARY(v16f_min, v16f, v16f, ht_min4)
@@ -150,7 +150,7 @@ HT_BINARY(v16i_max, v16i, v16i, vmaxq_s32)
 HT_BINARY(v16i_and, v16i, v16i, vandq_s32)
 HT_BINARY(v16i_or, v16i, v16i, vorrq_s32)
 HT_BINARY(v16i_xor, v16i, v16i, veorq_s32)
-/* A negative count shifts right, the sign coming in. */
+/* vshlq takes a vector of counts; a negative count shifts right arithmetically. */
 HT_INLINE v16i v16i_shl(v16i x, int n) {
     int32x4_t s = vdupq_n_s32(n);
     return (v16i){vshlq_s32(x.a, s), vshlq_s32(x.b, s), vshlq_s32(x.c, s), vshlq_s32(x.d, s)};
@@ -168,7 +168,7 @@ HT_UNARY(v16f_from_i, v16i, v16f, vcvtq_f32_s32)
 HT_UNARY(v16f_bits, v16f, v16i, vreinterpretq_s32_f32)
 HT_UNARY(v16f_from_bits, v16i, v16f, vreinterpretq_f32_s32)
 
-/* 2^n is built in two halves, so that neither leaves the range of normal numbers. */
+/* 2^n is applied in two factors, so that neither leaves the range of normal numbers. */
 HT_INLINE v16f v16f_scale(v16f v, v16f n) {
     v16i whole = {vcvtmq_s32_f32(n.a), vcvtmq_s32_f32(n.b), vcvtmq_s32_f32(n.c), vcvtmq_s32_f32(n.d)};
     v16i half = v16i_sra(whole, 1);
@@ -190,7 +190,7 @@ HT_INLINE float v16f_hmax(v16f x) {
     return p > q ? p : q;
 }
 
-/* By bytes: those of element i are 4 i to 4 i + 3. */
+/* Byte indices of 32-bit table entries: entry i takes bytes 4 i .. 4 i + 3. */
 HT_INLINE uint8x16_t ht_bytes_of(int32x4_t i, uint32_t last) {
     const uint32x4_t which = vandq_u32(vreinterpretq_u32_s32(i), vdupq_n_u32(last));
     return vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), which, 0x04040404));

@@ -1,4 +1,4 @@
-/* simd.h in plain C: for machines without a form of their own, and as the statement of what the others do. */
+/* simd.h in plain C: the fallback without a vector unit, and the specification of the other forms. */
 #ifndef HT_CPU_VECTOR_SIMD_PLAIN_H
 #define HT_CPU_VECTOR_SIMD_PLAIN_H
 

@@ -1,4 +1,4 @@
-/* Vector kernel table of one instruction set, put over the plain one. */
+/* Vector kernel table of one instruction set, overriding the plain one. */
 #include "cpu/device.h"
 #include "cpu/vector/vector.h"
 

@@ -1,12 +1,12 @@
-/* Vector kernels by family, of the instruction set being compiled; table.c puts them together. Each family fills in its
- * rows of the table; what it does not take (integers, f64) it hands to the kernel that was there before. */
+/* Vector kernel families of the instruction set being compiled, combined by table.c. Each family sets its entries of
+ * the kernel table; dtypes without a vector form (integers, f64) go to the previous entry. */
 #ifndef HT_CPU_VECTOR_VECTOR_H
 #define HT_CPU_VECTOR_VECTOR_H
 
 #include "cpu/vector/simd.h"
 #include "device/kernel.h"
 
-void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]); /* all of them */
+void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]); /* all families */
 
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
@@ -25,7 +25,7 @@ void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
 
-/* x to row-contiguous memory. */
-void HT_ISA_NAME(ht_vector_turn)(const ht_view *x, const ht_view *out, ht_pool *pool);
+/* Copies x to row-contiguous `out`. */
+void HT_ISA_NAME(ht_vector_make_contiguous)(const ht_view *x, const ht_view *out, ht_pool *pool);
 
 #endif
