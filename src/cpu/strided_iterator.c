@@ -102,9 +102,3 @@ void ht_strided_elementwise(const ht_call *call, int64_t grain, ht_strided_span_
     elements_job job = job_of(call, fn);
     ht_pool_run(call->pool, job.iterator.size, grain, run_block, &job);
 }
-
-void ht_strided_elementwise_rows(const ht_call *call, int64_t begin, int64_t end, ht_strided_span_fn *fn) {
-    elements_job job = job_of(call, fn);
-    int64_t width = call->out.shape[0] > 0 ? job.iterator.size / call->out.shape[0] : 0;
-    run_block(&job, begin * width, end * width, 0);
-}

@@ -38,9 +38,6 @@ typedef void ht_strided_span_fn(const ht_call *call, const ht_strided_span *span
 /* Applies `fn` to all elements of call->out, in parallel if they exceed `grain`. */
 void ht_strided_elementwise(const ht_call *call, int64_t grain, ht_strided_span_fn *fn);
 
-/* Applies `fn` to rows [begin, end) of the leading axis of call->out, on the calling thread. */
-void ht_strided_elementwise_rows(const ht_call *call, int64_t begin, int64_t end, ht_strided_span_fn *fn);
-
 /* Grain sizes: least elements per parallel block for plain kernels, vector kernels with elementary functions, and
  * vector kernels bound by memory. */
 enum { HT_GRAIN_PLAIN = 4096, HT_GRAIN_MATH = 8192, HT_GRAIN_CHEAP = 32768 };
