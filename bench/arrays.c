@@ -1,8 +1,8 @@
 /* What bench/arrays.py needs from C: how fast memory is read and written by plain loops, and what an operation costs beside
  * its computing.
  *
- *   bench_arrays memory THREADS       for every line that it is sent, bytes per second, JSON: read; copied; copied by stores
- *                                     that go round the caches
+ *   bench_arrays memory THREADS       for every line that it is sent, bytes per second, JSON: read; copied; copied by
+ *                                     streaming stores
  *   bench_arrays overhead THREADS     seconds per operation on one element, JSON: eagerly, compiled, and a compiled call
  *
  * Loops go through 32 MB buffers in large pages, twice, of which the faster counts, as bench/arrays.py does it with

@@ -8,7 +8,7 @@ Needs numpy; mlx and torch where they are installed; HEARTH_LIBRARY and PYTHONPA
 beside that library. Every operation runs alternately with all libraries in one process, and what is printed are medians of
 the rounds, and medians of the ratios of the time of a round to Hearth's in the same round: above 1, Hearth is faster. GB/s
 counts what an operation has to read and to write; the column behind it is the part of the bandwidth that this is: of the
-better of two loops that copy (with plain stores, and round the caches), or of one that reads, which a program in C runs in
+better of two loops that copy (with plain stores, and with streaming stores), or of one that reads, which a program in C runs in
 every round with as many threads. The last column says whether the line meets what is asked: 80 % of the bandwidth for chains, reductions and
 softmax; NumPy's speed for what NumPy has (0.95, what two runs differ by); 0.85 of torch's for products and its own speed for
 attention. NumPy computes with one thread, other than products. Without --threads a child process is started for each

@@ -18,8 +18,9 @@ typedef enum ht_cpu_isa {
     HT_CPU_ISA_COUNT
 } ht_cpu_isa;
 
-/* HT_EACH_ISA(X) expands X(name, HT_CPU_..., kernels) for every compiled instruction set. One that only adds integer
- * dot products has its own matrix kernels and shares the others of the instruction set `kernels`. */
+/* HT_EACH_ISA(X) expands X(name, HT_CPU_..., kernels) for every compiled instruction set. An instruction set that
+ * only adds integer dot products has its own matrix kernels and shares the other kernels of the instruction set
+ * `kernels`. */
 #ifdef HT_HAVE_neon
 #define HT_WITH_NEON(X) X(neon, HT_CPU_NEON, neon)
 #else
@@ -74,7 +75,7 @@ bool ht_cpu_isa_available(ht_cpu_isa isa);
 /* The most preferred available instruction set. */
 ht_cpu_isa ht_cpu_isa_best(void);
 /* Finds an available instruction set by name; NULL: the best one. The error for any other name lists the available
- * ones. */
+ * instruction sets. */
 ht_status ht_cpu_isa_find(const char *name, ht_cpu_isa *out, ht_error *err);
 
 #endif

@@ -62,7 +62,7 @@ static inline int32_t ht_batch_sequence(const ht_batch *b, int64_t row) {
 }
 
 /* Runs an attention kernel. With ht_attend_params.asked, the kernel gets a step of the output rows alone, built in the
- * first ht_kv_output_rows_bytes of the scratch memory, and the scratch memory behind those. */
+ * first ht_kv_output_rows_bytes of the scratch memory; the kernel's own scratch memory follows. */
 ht_status ht_kv_run(const ht_call *call, ht_kernel_fn *attend, ht_error *err);
 /* Scratch bytes of ht_kv_run itself; 0 unless ht_attend_params.asked. */
 size_t ht_kv_output_rows_bytes(const ht_call *call);

@@ -78,7 +78,7 @@ static double measure_loop(double (*loop)(int64_t), ht_pool *pool, int rounds) {
         ops = loop(j.iterations);
         seconds = now(1) - start;
     }
-    ops *= 2; /* now the iterations of one round */
+    ops *= 2; /* operations of one round, whose iterations the loop doubled once more */
     for (int r = 0; r < rounds; r++) {
         double start = now(threads);
         ht_pool_run(pool, threads, 1, run_loop, &j);

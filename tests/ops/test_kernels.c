@@ -157,10 +157,10 @@ static operand operand_across(ht_dtype dtype, const shape *s, uint64_t *state) {
 
 static void operands_across(void **state) {
     (void)state;
-    static const shape some[] = {
-        {2, {67, 131}}, {2, {131, 64}},      {2, {5, 1500}},     {2, {1500, 5}},
-        {2, {4, 4}},    {3, {3, 70, 65}},    {3, {70, 3, 66}},   {3, {9, 300, 3}},
-        {3, {7, 8, 9}}, {4, {2, 33, 3, 40}}, {4, {5, 6, 7, 20}}, {2, {1200, 1801}}}; /* the last is round the caches */
+    static const shape some[] = {{2, {67, 131}},      {2, {131, 64}},     {2, {5, 1500}},
+                                 {2, {1500, 5}},      {2, {4, 4}},        {3, {3, 70, 65}},
+                                 {3, {70, 3, 66}},    {3, {9, 300, 3}},   {3, {7, 8, 9}},
+                                 {4, {2, 33, 3, 40}}, {4, {5, 6, 7, 20}}, {2, {1200, 1801}}}; /* the last is streamed */
     static const struct {
         ht_op_id op;
         int n_in;

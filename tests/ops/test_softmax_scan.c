@@ -1,5 +1,5 @@
 /* Softmax and scans along every axis, of every instruction set, against the plain kernels: odd sizes, any strides, extreme
- * values, results that are written round the caches, one thread and several. */
+ * values, results that are written by streaming stores, one thread and several. */
 #include "base/dtype.h"
 #include "cpu/element.h"
 #include "cpu/streaming_store.h"
@@ -246,7 +246,7 @@ static void scans(void **state) {
             }
 }
 
-/* Large enough that results go round the caches: rows that are whole lines, and some that are not; columns that are kept, and
+/* Large enough for streaming stores: rows that are whole lines, and some that are not; columns that are kept, and
  * longer ones. */
 static void large(void **state) {
     (void)state;

@@ -106,8 +106,8 @@ static void activations_follow_their_definitions(void **state) {
     ht_scope_free(s);
 }
 
-/* Results of some megabytes may take another way to memory (src/cpu/bypass.h): of any dtype, from operands that begin
- * anywhere, and with several results of one pass. */
+/* Results of some megabytes may be written by streaming stores (src/cpu/streaming_store.h): of any dtype, from operands
+ * that begin anywhere, and with several results of one pass. */
 static void large_results_are_those_of_small_ones(void **state) {
     (void)state;
     enum { N = (9 << 20) + 37 };

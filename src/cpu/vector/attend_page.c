@@ -56,7 +56,7 @@ HT_INLINE void prefetch_values(const attend_page *page, int64_t d) {
     prefetch_lines((const char *)page->v + d * lines * LINE, lines);
 }
 
-/* Prefetches what dimension d of the following key tiles will read. */
+/* Prefetches dimension d of the following key tiles. */
 HT_INLINE void prefetch_keys(ht_dtype t, const char *after, int64_t tile_size, int tiles, int64_t d) {
     if (d * HT_KV_TILE * bytes_of(t) % LINE) return;
 #pragma GCC unroll 8

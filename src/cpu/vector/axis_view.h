@@ -16,8 +16,6 @@ typedef struct axis_operand {
     bool streaming; /* y is written by streaming stores */
 } axis_operand;
 
-void HT_ISA_NAME(ht_vector_softmax)(ht_kernel kernels[HT_OP_COUNT]);
-
 /* Prepares the operand and result of a call. The kernels need contiguous inner elements, or contiguous rows if inner =
  * 1; an operand without them is first copied to the result's buffer, which then serves as the operand. */
 static inline axis_operand axis_operand_of(const ht_call *call, int behind) {

@@ -43,9 +43,10 @@ HT_INLINE void elementwise_narrow(ht_dtype to, const float *in, void *out, int64
     }
 }
 
+enum { ELEMENTWISE_WIDENED = 512 }; /* elements per f32 buffer */
+
 /* Applies an f32 block function to f16 or bf16 operands by way of f32 buffers. Results are converted to `to`; HT_BOOL
  * results need no conversion. */
-enum { ELEMENTWISE_WIDENED = 512 };
 HT_INLINE void elementwise_through_f32(ht_dtype from, ht_dtype to, ht_elementwise_fn *fn, int n_in,
                                        const void *const *in, void *out, int64_t n, const void *params) {
     _Alignas(64) float operand[2][ELEMENTWISE_WIDENED], result[ELEMENTWISE_WIDENED];

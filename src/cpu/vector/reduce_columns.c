@@ -23,7 +23,7 @@ typedef struct columns_job {
     bool sums, places; /* sums of f32, f16, bf16; argmax or argmin */
     ht_elementwise_fn *fold,
         *widen; /* fold: accumulator update; widen: cast to the accumulator's dtype, NULL if it is the operand's */
-    ht_better_fn *better;
+    ht_arg_extreme_fn *better;
     ht_dtype in, kept;
     int64_t in_bytes, kept_bytes;
     int64_t n, step;       /* rows, and their stride in elements */
@@ -188,7 +188,7 @@ static bool find_functions(columns_job *j, ht_dtype out) {
     j->kept_bytes = (int64_t)ht_dtype_bytes(j->kept);
     j->widen =
         j->kept == j->in || j->kept == HT_U8 ? NULL : HT_ISA_NAME(ht_find_elementwise)(HT_OP_CAST, j->in, j->kept);
-    j->better = j->places ? HT_ISA_NAME(ht_reduce_better)(j->kept, j->op == HT_OP_ARGMIN) : NULL;
+    j->better = j->places ? HT_ISA_NAME(ht_reduce_arg_extreme)(j->kept, j->op == HT_OP_ARGMIN) : NULL;
     j->fold = HT_ISA_NAME(ht_find_elementwise)(by[j->op], j->kept, j->kept);
     return j->places ? j->better != NULL : j->fold != NULL;
 }

@@ -446,11 +446,11 @@ BETTER_OF(i64, int64_t, false)
 BETTER(max_bool, uint8_t, (a == 0) & (b != 0))
 BETTER(min_bool, uint8_t, (a != 0) & (b == 0))
 
-ht_better_fn *HT_ISA_NAME(ht_reduce_better)(ht_dtype t, bool smallest) {
+ht_arg_extreme_fn *HT_ISA_NAME(ht_reduce_arg_extreme)(ht_dtype t, bool smallest) {
 #define PAIR(id, kind) [id] = { better_max_##kind, better_min_##kind }
-    static ht_better_fn *const of[HT_DTYPE_COUNT][2] = {PAIR(HT_BOOL, bool), PAIR(HT_U8, u8),   PAIR(HT_U16, u16),
-                                                        PAIR(HT_U32, u32),   PAIR(HT_U64, u64), PAIR(HT_I8, i8),
-                                                        PAIR(HT_I16, i16),   PAIR(HT_I32, i32), PAIR(HT_I64, i64),
-                                                        PAIR(HT_F32, f32),   PAIR(HT_F64, f64)};
+    static ht_arg_extreme_fn *const of[HT_DTYPE_COUNT][2] = {PAIR(HT_BOOL, bool), PAIR(HT_U8, u8),   PAIR(HT_U16, u16),
+                                                             PAIR(HT_U32, u32),   PAIR(HT_U64, u64), PAIR(HT_I8, i8),
+                                                             PAIR(HT_I16, i16),   PAIR(HT_I32, i32), PAIR(HT_I64, i64),
+                                                             PAIR(HT_F32, f32),   PAIR(HT_F64, f64)};
     return of[t][smallest];
 }

@@ -26,6 +26,7 @@ typedef void rows_fn(const void *in, void *values, void *out, int64_t row_step, 
 typedef void across_fn(const void *in, void *values, void *out, int64_t w, bool inclusive);
 /* Scans n transposed vectors, [n][TRANSPOSED_ROWS], in place and updates the rows' accumulators. */
 typedef void lines_fn(void *lines, void *values, int64_t n, bool reverse, bool inclusive);
+/* Sets w accumulators to the identity element. */
 typedef void start_fn(void *values, int64_t w);
 
 typedef struct scan_kind {
@@ -33,7 +34,7 @@ typedef struct scan_kind {
     lines_fn *lines;
     across_fn *across;
     start_fn *start;
-    size_t accumulator_bytes; /* bytes of one */
+    size_t accumulator_bytes; /* per line */
 } scan_kind;
 
 #define SCAN_ROWS(name, type, accumulator, rows)                                                                       \

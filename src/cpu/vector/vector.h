@@ -13,6 +13,7 @@ void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_reduce)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_variance)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_logsumexp)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_softmax)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_scan)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_norm_grad)(ht_kernel kernels[HT_OP_COUNT]);
