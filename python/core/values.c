@@ -132,7 +132,7 @@ static bool truth_of(PyObject *o, bool *out) {
 }
 
 static bool dtype_of(PyObject *o, ht_dtype *out) {
-    for (int i = 0; i < HT_DTYPE_COUNT; i++)
+    for (int i = HT_BOOL; i < HT_DTYPE_COUNT; i++)
         if (PyList_GetItem(core_hook.dtypes, i) == o) {
             *out = (ht_dtype)i;
             return true;

@@ -18,21 +18,22 @@ class Dtype:
         return self.kind == "f"
 
 
-# In the order of ht_dtype.
+# In the order of ht_dtype, whose 0 is no dtype.
 ALL = [
-    Dtype(0, "bool_", 1, "?", "b"),
-    Dtype(1, "uint8", 1, "B", "u"),
-    Dtype(2, "uint16", 2, "H", "u"),
-    Dtype(3, "uint32", 4, "I", "u"),
-    Dtype(4, "uint64", 8, "Q", "u"),
-    Dtype(5, "int8", 1, "b", "i"),
-    Dtype(6, "int16", 2, "h", "i"),
-    Dtype(7, "int32", 4, "i", "i"),
-    Dtype(8, "int64", 8, "q", "i"),
-    Dtype(9, "float16", 2, "e", "f"),
-    Dtype(10, "bfloat16", 2, None, "f"),
-    Dtype(11, "float32", 4, "f", "f"),
-    Dtype(12, "float64", 8, "d", "f"),
+    Dtype(1, "bool_", 1, "?", "b"),
+    Dtype(2, "uint8", 1, "B", "u"),
+    Dtype(3, "uint16", 2, "H", "u"),
+    Dtype(4, "uint32", 4, "I", "u"),
+    Dtype(5, "uint64", 8, "Q", "u"),
+    Dtype(6, "int8", 1, "b", "i"),
+    Dtype(7, "int16", 2, "h", "i"),
+    Dtype(8, "int32", 4, "i", "i"),
+    Dtype(9, "int64", 8, "q", "i"),
+    Dtype(10, "float16", 2, "e", "f"),
+    Dtype(11, "bfloat16", 2, None, "f"),
+    Dtype(12, "float32", 4, "f", "f"),
+    Dtype(13, "float64", 8, "d", "f"),
 ]
 bool_, uint8, uint16, uint32, uint64, int8, int16, int32, int64, float16, bfloat16, float32, float64 = ALL
+BY_CODE = [None, *ALL]
 BY_FORMAT = {d.format: d for d in ALL if d.format} | {"l": int64, "L": uint64, "c": uint8}

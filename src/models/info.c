@@ -115,8 +115,8 @@ static void describe_files(info *in, const ht_checkpoint_files *c) {
 }
 
 static ht_dtype kv_dtype_of(ht_dtype dtype) {
-    if (dtype == 0) return HT_F16;
-    return dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32 || dtype == HT_I8 ? dtype : 0;
+    if (dtype == HT_DTYPE_NONE) return HT_F16;
+    return dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32 || dtype == HT_I8 ? dtype : HT_DTYPE_NONE;
 }
 
 /* Of one layer: bytes of a page, and what its ring has; 0 pages when it grows. */
