@@ -115,7 +115,7 @@ static int time_calls(ht_stream *stream, ht_compiled *compiled, int n_ops, doubl
             (void)ht_compiled_call(s, compiled, &x, 1, &y, 1);
         else
             (void)additions(s, &x, 1, &y, 1, &n_ops);
-        if (ht_eval(s, &y, 1, err)) return 1;
+        if (ht_array_eval(s, &y, 1, err)) return 1;
         ht_scope_free(s);
         if (r >= 0) took[r] = now() - begin;
     }
@@ -141,7 +141,7 @@ static int measure_overhead(int threads) {
     ht_compiled_free(many);
     ht_compiled_free(one);
     ht_stream_free(stream);
-    ht_device_release(d);
+    ht_device_free(d);
     return 0;
 }
 

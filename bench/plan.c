@@ -103,7 +103,7 @@ static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
     ht_session *s[MOST_SESSIONS];
     float *logits = malloc((size_t)together * (size_t)ht_model_vocab_size(m) * sizeof *logits);
     for (int i = 0; i < together; i++)
-        if (ht_session_open(m, NULL, &s[i], &err)) stop(&err);
+        if (ht_session_new(m, NULL, &s[i], &err)) stop(&err);
     double *each[N_PARTS];
     for (int p = 0; p < N_PARTS; p++) each[p] = malloc((size_t)n * sizeof **each);
     for (int i = 0; i < n + 8; i++) { /* the first ones warm up */
@@ -129,7 +129,7 @@ static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
     for (int op = 0; op < HT_OP_COUNT; op++)
         if (part_of((ht_op_id)op) == KERNELS && spent_in[op] / n > 1e-3 * total)
             printf("    %-16s %5.1f us\n", ht_op_name((ht_op_id)op), 1e6 * spent_in[op] / n);
-    for (int i = 0; i < together; i++) ht_session_close(&s[i]);
+    for (int i = 0; i < together; i++) ht_session_free(s[i]);
     free(logits);
 }
 
@@ -146,7 +146,7 @@ static void measure_eager(ht_device *d) {
         ht_scope *s = ht_scope_new(stream);
         ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){16}, 1), *y = x;
         for (int i = 0; i < OPS; i++) y = ht_add(s, y, x);
-        if (ht_eval(s, &y, 1, &err)) stop(&err);
+        if (ht_array_eval(s, &y, 1, &err)) stop(&err);
         ht_scope_free(s);
         each[r] = (now() - begin) / OPS;
     }
@@ -182,7 +182,7 @@ int main(int argc, char **argv) {
     measure_tokens(d, m, n, together);
     unwrap_kernels(d);
     measure_eager(d);
-    ht_model_close(&m);
-    ht_device_release(d);
+    ht_model_free(m);
+    ht_device_free(d);
     return 0;
 }

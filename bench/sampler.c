@@ -128,6 +128,6 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < ROWS; i++) free(row[i]);
     free(history);
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }

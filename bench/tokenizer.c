@@ -27,7 +27,7 @@ static ht_status encode_file(const ht_tokenizer *t, const char *path, bool first
     status = ht_tokenizer_encode(t, text, n, (ht_encode_options){.parse_special = true}, &ids, &n_ids, err);
     double seconds = now() - begin;
     if (!status) printf("%s{\"bytes\": %zu, \"ids\": %zu, \"seconds\": %.6f}", first ? "" : ", ", n, n_ids, seconds);
-    free(ids);
+    ht_ids_free(ids);
     free(text);
     return status;
 }

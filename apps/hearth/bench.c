@@ -161,7 +161,7 @@ static ht_status open_sessions(bench *b, ht_error *err) {
     if (!b->sessions || !b->next) return out_of_memory(err);
     ht_session_options how = {.chunk = (int32_t)b->o->chunk};
     ht_status st = HT_OK;
-    for (size_t i = 0; i < n && !st; i++) st = ht_session_open(b->e.model, &how, &b->sessions[i], err);
+    for (size_t i = 0; i < n && !st; i++) st = ht_session_new(b->e.model, &how, &b->sessions[i], err);
     return st;
 }
 
@@ -186,7 +186,7 @@ static ht_status prepare(bench *b, int rounds, ht_error *err) {
 
 static void free_bench(bench *b) {
     ht_meter_free(b->meter);
-    for (int i = 0; b->sessions && i < b->n_together; i++) ht_session_close(&b->sessions[i]);
+    for (int i = 0; b->sessions && i < b->n_together; i++) ht_session_free(b->sessions[i]);
     for (int i = 0; i < N_SERIES; i++) free(b->series[i].values);
     free(b->sessions);
     free(b->next);

@@ -201,7 +201,7 @@ int doctor_command(const options *o) {
         print_text(&c);
     else if (!print_json(&c))
         status = EXIT_FAILED;
-    ht_device_release(c.device);
+    ht_device_free(c.device);
     free(c.model);
     return output_finish(status);
 }

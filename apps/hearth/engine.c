@@ -51,16 +51,16 @@ ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *
     ht_status st = engine_load(e, o, &which, &e->model, err);
     if (st) return st;
     ht_session_options session = {.chunk = (int32_t)o->chunk};
-    st = ht_session_open(e->model, &session, &e->session, err);
+    st = ht_session_new(e->model, &session, &e->session, err);
     if (!st) interrupt_watch(e->session);
     return st;
 }
 
 void engine_close(engine *e) {
     interrupt_watch(NULL);
-    ht_session_close(&e->session);
-    ht_model_close(&e->model);
-    ht_device_release(e->device);
+    ht_session_free(e->session);
+    ht_model_free(e->model);
+    ht_device_free(e->device);
     *e = (engine){0};
 }
 

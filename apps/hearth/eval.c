@@ -57,7 +57,7 @@ static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluat
     }
     if (!st && (o->kl_vs || o->kl_vs_reference)) st = engine_load(&e, o, &second, &reference, err);
     if (!st) st = evaluate(o, s, e.model, reference, out, err);
-    ht_model_close(&reference);
+    ht_model_free(reference);
     engine_close(&e);
     return st;
 }

@@ -67,7 +67,7 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
     int32_t *ids = NULL;
     ht_status st = engine_tokenizer(o, &t, err);
     if (!st) st = ht_tokenizer_encode(t, prompt, n, (ht_encode_options){.parse_special = true}, &ids, count, err);
-    free(ids);
+    ht_ids_free(ids);
     ht_tokenizer_free(t);
     return st;
 }

@@ -40,7 +40,7 @@ static ht_status tokenize(const ht_tokenizer *t, const options *o, const char *t
         snprintf(err->message, sizeof err->message, "the ids could not be written as JSON");
         st = err->status = HT_ERR_MEMORY;
     }
-    free(ids);
+    ht_ids_free(ids);
     return st;
 }
 

@@ -30,7 +30,7 @@ typedef struct ht_array_file ht_array_file;
 /* Opens a safetensors file, one GGUF file, or NumPy's npz (a ZIP archive of npy files, stored or deflated), told apart by how
  * they begin. Reads names and metadata; an array is read when it is asked for, one of an npz through its checksum. */
 HT_API ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err);
-HT_API void ht_array_file_close(ht_array_file *f);                       /* NULL is fine; arrays stay */
+HT_API void ht_array_file_free(ht_array_file *f);                        /* NULL is fine; arrays stay */
 HT_API size_t ht_array_file_count(const ht_array_file *f);               /* arrays in it */
 HT_API const char *ht_array_file_name(const ht_array_file *f, size_t i); /* lent; of an npz without its ".npy" */
 /* Array i < count. 8-bit floats, which are no dtype, come as u8. Of a GGUF, blocks of Q4_0, Q4_1 and Q8_0 come as MLX's

@@ -40,15 +40,14 @@ typedef struct ht_model_options {
     void *user;
 } ht_model_options;
 
-/* Loads weights and tokenizer; NULL options mean the defaults. The caller closes *out. HT_ERR_LIMIT when memory or the
+/* Loads weights and tokenizer; NULL options mean the defaults. The caller frees *out. HT_ERR_LIMIT when memory or the
  * context does not suffice, HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run,
  * HT_ERR_FORMAT for files that are damaged or do not fit together, HT_ERR_CANCELLED when `progress` returned false. */
 HT_API ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err);
-/* Gives the caller's hold back and sets *m to NULL; a NULL *m is fine, so closing twice is. Sessions keep the model
- * alive until they are closed too. */
-HT_API void ht_model_close(ht_model **m);
+/* Gives the caller's hold back: the model lives on until its sessions are freed, too. NULL is fine. */
+HT_API void ht_model_free(ht_model *m);
 
-/* Lent until the model is closed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
+/* Lent until the model is freed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
  * tokenizer.json): such a model takes and gives token ids alone. */
 HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m);
 HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use; 2147483647 when sliding */

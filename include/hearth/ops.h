@@ -235,7 +235,7 @@ HT_API ht_array *ht_logcumsumexp(ht_scope *s, ht_array *x, int axis, bool revers
 /* ---- over the last axis ---- */
 /* Indices of the k largest of f32 [..., n] -> i32 [..., k], the largest first; the lowest index first among equals, and a
  * NaN before all numbers. */
-HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);
+HT_API ht_array *ht_argtopk(ht_scope *s, ht_array *x, int32_t k);
 
 /* ---- products ---- */
 /* a [..., m, k] by b [..., k, n], or b [..., n, k] when transpose_b; leading axes broadcast; f32 sums. A vector [k] is a row

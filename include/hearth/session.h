@@ -19,10 +19,9 @@ typedef struct ht_session_options {
     int32_t chunk; /* most rows in one prefill step; 0: 512 */
 } ht_session_options;
 
-/* NULL options mean the defaults. The session holds the model until it is closed. */
-HT_API ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
-/* Frees the session and sets *s to NULL; a NULL *s is fine. */
-HT_API void ht_session_close(ht_session **s);
+/* NULL options mean the defaults. The caller frees *out; the session holds the model until then. */
+HT_API ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
+HT_API void ht_session_free(ht_session *s); /* NULL is fine */
 /* Forgets all tokens; memory of the KV cache is given back. */
 HT_API void ht_session_reset(ht_session *s);
 /* Keeps the first n tokens; HT_ERR_ARGUMENT unless 0 <= n <= length, HT_ERR_LIMIT when a sliding layer no longer holds

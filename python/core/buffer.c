@@ -46,7 +46,7 @@ static void measure(lent *l, Py_ssize_t bytes, int strided) {
 }
 
 static void let_go(lent *l) {
-    core_ht.ht_array_release(l->a);
+    core_ht.ht_array_free(l->a);
     free(l);
 }
 

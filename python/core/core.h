@@ -19,7 +19,7 @@
     X(ht_array_is_evaluated)                                                                                           \
     X(ht_array_lend)                                                                                                   \
     X(ht_array_n_dims)                                                                                                 \
-    X(ht_array_release)                                                                                                \
+    X(ht_array_free)                                                                                                   \
     X(ht_array_retain)                                                                                                 \
     X(ht_array_size)                                                                                                   \
     X(ht_array_stride)                                                                                                 \

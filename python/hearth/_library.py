@@ -85,8 +85,8 @@ scope_free = core.free
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
 stride_of = declare("ht_array_stride", c_int64, _ARRAY, c_int)
 HELD = c_void_p  # an argument that hold() makes
-_eval = declare("ht_eval", c_int, _SCOPE, HELD, c_int, _ERROR)
-_eval_async = declare("ht_eval_async", c_int, _SCOPE, HELD, c_int, _ERROR)
+_eval = declare("ht_array_eval", c_int, _SCOPE, HELD, c_int, _ERROR)
+_eval_async = declare("ht_array_eval_async", c_int, _SCOPE, HELD, c_int, _ERROR)
 _data = declare("ht_array_data", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 _lend = declare("ht_array_lend", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 

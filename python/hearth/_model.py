@@ -84,9 +84,9 @@ def _fallible(name, *arguments):
 
 
 _device_open = _fallible("ht_device_open", c_char_p, POINTER(_DeviceOptions), POINTER(c_void_p))
-_device_release = lib.declare("ht_device_release", None, c_void_p)
+_device_free = lib.declare("ht_device_free", None, c_void_p)
 _load = _fallible("ht_model_load", c_char_p, POINTER(_ModelOptions), POINTER(c_void_p))
-_model_close = lib.declare("ht_model_close", None, POINTER(c_void_p))
+_model_free = lib.declare("ht_model_free", None, c_void_p)
 _tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
 _context = lib.declare("ht_model_context", c_int64, c_void_p)
 _vocab_size = lib.declare("ht_model_vocab_size", c_int32, c_void_p)
@@ -96,8 +96,8 @@ _encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, _Encode
                     POINTER(c_size_t))  # fmt: skip
 _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p),
                     POINTER(c_size_t))  # fmt: skip
-_session_open = _fallible("ht_session_open", c_void_p, c_void_p, POINTER(c_void_p))
-_session_close = lib.declare("ht_session_close", None, POINTER(c_void_p))
+_session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p))
+_session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
 _session_cancel = lib.declare("ht_session_cancel", None, c_void_p)
@@ -109,8 +109,8 @@ _generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(_Gene
 _chat = _fallible("ht_chat", c_void_p, POINTER(_Message), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
                   POINTER(_Metrics))  # fmt: skip
 _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
-_free = ctypes.CDLL(None).free
-_free.restype, _free.argtypes = None, [c_void_p]
+_ids_free = lib.declare("ht_ids_free", None, POINTER(c_int32))
+_text_free = lib.declare("ht_text_free", None, c_void_p)
 
 _PRECISIONS = {"fast": 0, "reference": 1}
 _CACHES = (float16, bfloat16, float32, int8)
@@ -268,7 +268,7 @@ class Session:
     def __init__(self, model):
         self._model, self._handle = model, c_void_p()
         self._free, self._answer = threading.Lock(), None
-        _session_open(model._handle, None, byref(self._handle))
+        _session_new(model._handle, None, byref(self._handle))
 
     def _take(self, generation=None):
         """For one call, until it is given back."""
@@ -305,7 +305,8 @@ class Session:
         answer = self._answer and self._answer()
         if answer:
             answer.close()
-        _session_close(byref(self._handle))
+        handle, self._handle = self._handle, c_void_p()
+        _session_free(handle)
 
     def __enter__(self):
         return self
@@ -363,7 +364,7 @@ class Model:
 
     def __del__(self):
         if getattr(self, "_handle", None):
-            _model_close(byref(self._handle))
+            _model_free(self._handle)
 
     @property
     def context(self):
@@ -396,7 +397,7 @@ class Model:
         try:
             return ids[: n.value] if n.value else []
         finally:
-            _free(ids)
+            _ids_free(ids)
 
     def detokenize(self, ids, skip_special=False):
         given, n = _ids(ids)
@@ -405,7 +406,7 @@ class Model:
         try:
             return ctypes.string_at(text, length.value).decode("utf-8", "replace")
         finally:
-            _free(text)
+            _text_free(text)
 
     def format_chat(self, messages):
         """The conversation as the checkpoint's chat format writes it, with the assistant's turn opened."""
@@ -414,7 +415,7 @@ class Model:
         try:
             return ctypes.string_at(text).decode("utf-8", "replace")
         finally:
-            _free(text)
+            _text_free(text)
 
     def generate(self, prompt, **options):
         """Session.generate in a new session."""
@@ -447,5 +448,5 @@ def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0
                             kv_dtype=kv_dtype.code)  # fmt: skip
         _load(os.fsencode(path), byref(how), byref(handle))
     finally:
-        _device_release(device)
+        _device_free(device)
     return Model(handle)

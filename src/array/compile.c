@@ -46,8 +46,8 @@ static void free_trace(trace *t) {
     if (!t) return;
     ht_flat_release(t->flat);
     ht_tape_free(&t->tape);
-    for (int i = 0; t->in && i < t->n_in; i++) ht_array_release(t->in[i]);
-    for (int i = 0; t->out && i < t->n_out; i++) ht_array_release(t->out[i]);
+    for (int i = 0; t->in && i < t->n_in; i++) ht_array_free(t->in[i]);
+    for (int i = 0; t->out && i < t->n_out; i++) ht_array_free(t->out[i]);
     free(t->in);
     free(t->out);
     free(t);
@@ -56,7 +56,7 @@ static void free_trace(trace *t) {
 static void free_kind(kind *k) {
     if (!k) return;
     ht_record_free(k->record);
-    for (int i = 0; i < k->n_in; i++) ht_array_release(k->in[i]);
+    for (int i = 0; i < k->n_in; i++) ht_array_free(k->in[i]);
     free(k);
 }
 

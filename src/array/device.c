@@ -21,7 +21,7 @@ ht_device *ht_device_retain(ht_device *d) {
     return d;
 }
 
-void ht_device_release(ht_device *d) {
+void ht_device_free(ht_device *d) {
     if (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) d->destroy(d);
 }
 

@@ -3,7 +3,7 @@
 #ifndef HT_BASE_TEXT_H
 #define HT_BASE_TEXT_H
 
-#include <hearth/status.h>
+#include <hearth/text.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ void ht_text_append_utf8(ht_text *t, uint32_t code_point);
 /* Grows the buffer so that `extra` more bytes fit; false when memory ran out. */
 bool ht_text_reserve(ht_text *t, size_t extra);
 void ht_text_clear(ht_text *t);
-void ht_text_free(ht_text *t);
+void ht_text_discard(ht_text *t);
 /* Hands the string over to the caller, who frees it with free(); NULL when an append failed. */
 char *ht_text_take(ht_text *t);
 

@@ -7,6 +7,6 @@
 /* n_threads counts the calling thread; 0 means one per available core. isa is a name of cpu/isa.h;
  * NULL takes the best the machine has. */
 ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_error *err);
-void ht_cpu_device_free(ht_device *device); /* NULL is fine; holders call ht_device_release */
+void ht_cpu_device_free(ht_device *device); /* NULL is fine; holders call ht_device_free */
 
 #endif

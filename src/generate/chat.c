@@ -154,7 +154,7 @@ static void put_answer(ht_chat_writer *c, const char *content) {
     }
     if (kept.len) ht_chat_put(c, ht_chat_trim(kept.data, kept.len));
     c->out.failed = c->out.failed || kept.failed;
-    ht_text_free(&kept);
+    ht_text_discard(&kept);
 }
 
 static ht_status ht_chat_write_gemma4(ht_chat_writer *c, ht_error *err) {
@@ -255,7 +255,7 @@ ht_status ht_chat_write(const ht_template *template, const char *bos, const char
     ht_chat_put_text(&c, c.bos);
     status = formats[f].write(&c, err);
     if (status) {
-        ht_text_free(&c.out);
+        ht_text_discard(&c.out);
         return status;
     }
     *text = ht_text_take(&c.out);

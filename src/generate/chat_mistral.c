@@ -107,7 +107,7 @@ ht_status ht_chat_write_llama2(ht_chat_writer *c, ht_error *err) {
         ht_chat_put_text(c, user ? " [/INST]" : " ");
         if (!user) ht_chat_put_text(c, c->eos);
         c->out.failed = c->out.failed || text.failed;
-        ht_text_free(&text);
+        ht_text_discard(&text);
     }
     return HT_OK;
 }

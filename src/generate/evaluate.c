@@ -174,14 +174,14 @@ static ht_status prepare(evaluation *e, ht_error *err) {
     if (e->reference) e->reference_rows = malloc(kept_bytes);
     if (!e->input || !e->score || (e->reference && !e->reference_rows))
         return ht_fail_memory(err, kept_bytes + (size_t)e->n * sizeof *e->score, "an evaluation");
-    ht_status status = ht_session_open(e->model, NULL, &e->session, err);
-    if (!status && e->reference) status = ht_session_open(e->reference, NULL, &e->reference_session, err);
+    ht_status status = ht_session_new(e->model, NULL, &e->session, err);
+    if (!status && e->reference) status = ht_session_new(e->reference, NULL, &e->reference_session, err);
     return status;
 }
 
 static void finish(evaluation *e) {
-    ht_session_close(&e->session);
-    ht_session_close(&e->reference_session);
+    ht_session_free(e->session);
+    ht_session_free(e->reference_session);
     free(e->input);
     free(e->score);
     free(e->reference_rows);

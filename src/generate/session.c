@@ -16,7 +16,7 @@ enum { SLICE_BYTES = 32 << 20, KEEP_BYTES = 4 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
 
-ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
+ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
     *out = NULL;
     int32_t chunk = options && options->chunk ? options->chunk : HT_KV_CHUNK;
     if (chunk < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d rows, expected 1 or more", (int)chunk);
@@ -31,7 +31,7 @@ ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_ses
     /* A step with others takes the token that was generated last along with the new one: two rows even in chunks of one. */
     ht_status status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
     if (status)
-        ht_session_close(&s);
+        ht_session_free(s);
     else
         *out = s;
     return status;
@@ -54,15 +54,13 @@ static void drop_exec(ht_session *s) {
     s->exec_rows = s->exec_out = 0;
 }
 
-void ht_session_close(ht_session **session) {
-    if (!session || !*session) return;
-    ht_session *s = *session;
-    *session = NULL;
+void ht_session_free(ht_session *s) {
+    if (!s) return;
     drop_exec(s);
     ht_cache_free(s->cache);
     free(s->token);
     free_room(&s->room);
-    ht_model_close(&s->model);
+    ht_model_free(s->model);
     free(s);
 }
 

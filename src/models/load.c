@@ -25,15 +25,12 @@ static void free_model(ht_model *m) {
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
     ht_admission_free(m->slots);
-    ht_device_release(m->device);
+    ht_device_free(m->device);
     free(m);
 }
 
-void ht_model_close(ht_model **m) {
-    if (!m || !*m) return;
-    ht_model *held = *m;
-    *m = NULL;
-    if (atomic_fetch_sub_explicit(&held->refs, 1, memory_order_acq_rel) == 1) free_model(held);
+void ht_model_free(ht_model *m) {
+    if (m && atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) == 1) free_model(m);
 }
 
 static ht_status choose_context(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {

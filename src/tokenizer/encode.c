@@ -220,10 +220,10 @@ static void encoder_free(ht_encoder *e) {
     ht_bpe_work_free(&e->work);
     ht_regex_work_free(e->regex);
     for (int i = 0; i < HT_MAX_STEPS; i++) {
-        ht_text_free(&e->scratch[i]);
-        ht_text_free(&e->spelled[i]);
+        ht_text_discard(&e->scratch[i]);
+        ht_text_discard(&e->spelled[i]);
     }
-    ht_text_free(&e->piece);
+    ht_text_discard(&e->piece);
 }
 
 ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, ht_encode_options options,
@@ -245,9 +245,9 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
     }
     if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, options.parse_special, first_part, &p);
     if (options.add_special && !e.status) add_special(&e);
-    ht_text_free(&p.text);
-    ht_text_free(&p.scratch);
-    ht_text_free(&repaired);
+    ht_text_discard(&p.text);
+    ht_text_discard(&p.scratch);
+    ht_text_discard(&repaired);
     encoder_free(&e);
     if (e.status) {
         free(e.ids);
@@ -257,3 +257,5 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
     *n_ids = e.n_ids;
     return HT_OK;
 }
+
+void ht_ids_free(int32_t *ids) { free(ids); }

@@ -12,7 +12,7 @@ int test_open_stream(void **state) {
     ht_error err = {0};
     if (ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err)) return -1;
     ht_status status = ht_stream_new(device, &test_stream, &err);
-    ht_device_release(device); /* the stream holds it */
+    ht_device_free(device); /* the stream holds it */
     return status ? -1 : 0;
 }
 

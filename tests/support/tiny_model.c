@@ -171,7 +171,7 @@ ht_model *tiny_load(const tiny_options *o) {
     if (ht_device_open("cpu", &threads, &device, &err)) fail_msg("%s", err.message);
     ht_model_options how = {.device = device, .kv_dtype = o->kv};
     if (ht_model_load(tiny_write(o), &how, &m, &err)) fail_msg("%s", err.message);
-    ht_device_release(device);
+    ht_device_free(device);
     return m;
 }
 

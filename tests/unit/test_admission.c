@@ -124,11 +124,11 @@ static void *converse(void *user) {
     conversation *c = user;
     ht_error err = {0};
     ht_session *s = NULL;
-    c->status = ht_session_open(c->model, NULL, &s, &err);
+    c->status = ht_session_new(c->model, NULL, &s, &err);
     ht_generate_options how = {.max_tokens = TOKENS, .ignore_eos = true};
     if (!c->status) c->status = ht_generate(s, c->prompt, PROMPT, &how, count_in_flight, c, NULL, &err);
     if (!c->status) memcpy(c->token, ht_session_tokens(s), sizeof c->token);
-    ht_session_close(&s);
+    ht_session_free(s);
     return NULL;
 }
 
@@ -154,7 +154,7 @@ static void sessions_in_threads(void **state) {
             assert_memory_equal(c[i].token, c[i % 2].token, sizeof c->token);
         }
         assert_true(atomic_load(&most) >= 1 && atomic_load(&most) <= slots);
-        ht_model_close(&m);
+        ht_model_free(m);
     }
 }
 
@@ -178,13 +178,13 @@ static void call_within_a_call(void **state) {
     ht_session *s;
     nested n = {0};
     if (ht_model_load(tiny_write(&(tiny_options){0}), &o, &m, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_open(m, NULL, &n.other, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &n.other, &err), HT_OK);
     assert_int_equal(ht_session_forward(s, (int32_t[]){1, 2, 3}, 3, false, ask_another, &n, &err), HT_OK);
     assert_int_equal(n.calls, 1);
-    ht_session_close(&s);
-    ht_session_close(&n.other);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_session_free(n.other);
+    ht_model_free(m);
 }
 
 /* ---- options ---- */
@@ -199,8 +199,8 @@ static void options(void **state) {
         assert_int_equal(ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &d, &err), HT_OK);
         assert_int_equal(ht_model_load(path, &(ht_model_options){.device = d}, &m, &err), HT_OK);
         assert_int_equal(ht_model_slots(m), threads < 4 ? 1 : threads >= 8 ? 4 : threads / 2);
-        ht_model_close(&m);
-        ht_device_release(d);
+        ht_model_free(m);
+        ht_device_free(d);
     }
     assert_int_equal(ht_model_load(path, &(ht_model_options){.slots = -1}, &m, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_model_load(path, &(ht_model_options){.adapter = "lora"}, &m, &err), HT_ERR_UNSUPPORTED);
@@ -218,12 +218,12 @@ static void slide(const ht_model_options *o, const int32_t *ids, int n, int32_t 
     /* One layer: keys and values depend on their own token alone, so what is forgotten leaves no trace. */
     if (ht_model_load("tests/golden/tiny/llama-llama3-q8_0.gguf", o, &m, &err)) fail_msg("%s", err.message);
     assert_int_equal(ht_model_context(m), o->sliding ? INT32_MAX : CONTEXT);
-    assert_int_equal(ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, &(ht_session_options){.chunk = chunk}, &s, &err), HT_OK);
     if (ht_session_forward(s, ids, (size_t)n - 1, false, NULL, NULL, &err)) fail_msg("%s", err.message);
     assert_int_equal(ht_session_forward_together(&s, &ids[n - 1], 1, last, &err), HT_OK);
     *bytes = ht_session_cache_bytes(s);
-    ht_session_close(&s);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_model_free(m);
 }
 
 static void sliding_context(void **state) {

@@ -30,7 +30,7 @@ static int open_device(void **state) {
 
 static int close_device(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }
 
@@ -69,7 +69,7 @@ static bool loads(void) {
         assert_null(m);
         assert_true(err.status == status && err.message[0]);
     }
-    ht_model_close(&m);
+    ht_model_free(m);
     return !status;
 }
 

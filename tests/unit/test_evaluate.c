@@ -62,8 +62,8 @@ static void check_case(const json_t *c) {
             assert_true(fabs(r.kl_percentile[i] - wanted) <= 1e-3 * wanted);
         }
     }
-    ht_model_close(&m);
-    ht_model_close(&reference);
+    ht_model_free(m);
+    ht_model_free(reference);
     free(ids);
 }
 
@@ -106,7 +106,7 @@ static void windows(void **state) {
     ht_evaluation d = evaluate(m, ids, N, (ht_evaluate_options){.window = 256});
     assert_true(c.n_scored == d.n_scored && c.mean_nll == d.mean_nll);
     assert_true(a.mean_nll != b.mean_nll);
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 static void with_itself(void **state) {
@@ -119,7 +119,7 @@ static void with_itself(void **state) {
     assert_true(r.kl_mean == 0 && r.kl_max == 0 && r.same_top == 1 && r.same_top_error == 0);
     assert_true(r.perplexity == r.reference_perplexity && r.perplexity == alone.perplexity);
     assert_true(alone.kl_mean == 0 && alone.same_top == 0 && alone.reference_perplexity == 0);
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 static bool stop_at_half(double done, void *user) {
@@ -151,8 +151,8 @@ static void refusals(void **state) {
     ids[7] = 288;
     REFUSED(N, HT_ERR_ARGUMENT, "place 7", .window = 8);
     assert_int_equal(ht_evaluate_text(other, "hello", 5, NULL, &r, &err), HT_ERR_UNSUPPORTED);
-    ht_model_close(&m);
-    ht_model_close(&other);
+    ht_model_free(m);
+    ht_model_free(other);
 }
 
 /* ---- rows ---- */
@@ -198,7 +198,7 @@ static void rows(void **state) {
     x[VOCAB - 1] = NAN;
     s = ht_row_summarise(ops, x, VOCAB);
     assert_true(isnan(ht_row_nll(x, &s, 0)));
-    ht_device_release(device);
+    ht_device_free(device);
 }
 
 int main(void) {

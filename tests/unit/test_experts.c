@@ -80,7 +80,7 @@ static void check(const char *name) {
     free(got);
     free(broken);
     free(packed);
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 static void a_token_reads_its_experts_alone(void **state) {

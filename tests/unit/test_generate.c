@@ -25,7 +25,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
     (void)state;
-    ht_model_close(&model);
+    ht_model_free(model);
     scratch_remove();
     return 0;
 }
@@ -33,7 +33,7 @@ static int teardown(void **state) {
 static ht_session *open_session(ht_model *m) {
     ht_session *s;
     ht_error err = {0};
-    if (ht_session_open(m, NULL, &s, &err)) fail_msg("%s", err.message);
+    if (ht_session_new(m, NULL, &s, &err)) fail_msg("%s", err.message);
     return s;
 }
 
@@ -91,7 +91,7 @@ static void the_text_is_the_tokens_decoded(void **state) {
         assert_string_equal(r.text, text);
         assert_true(r.calls > 50 && n > 150);
         free(text);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
 }
 
@@ -118,8 +118,8 @@ static void calls_continue_each_other(void **state) {
         o.max_tokens = 60;
         generate(cut, NULL, 0, &o, NULL, NULL);
         assert_memory_equal(ht_session_tokens(cut), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
-        ht_session_close(&whole);
-        ht_session_close(&cut);
+        ht_session_free(whole);
+        ht_session_free(cut);
     }
 }
 
@@ -145,9 +145,9 @@ static void the_last_token_is_not_lost(void **state) {
     assert_memory_equal(logits[0], logits[2], sizeof logits[0]);
     assert_memory_equal(logits[1], logits[2], sizeof logits[0]);
     assert_int_equal(ht_session_length(b), PROMPT + 6);
-    ht_session_close(&a);
-    ht_session_close(&b);
-    ht_session_close(&c);
+    ht_session_free(a);
+    ht_session_free(b);
+    ht_session_free(c);
 }
 
 /* The same where the two rows straddle a page of a ring for chunks of one row: the window of 256 n + 1 keys then fills
@@ -158,7 +158,7 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
     ht_session *narrow, *wide = open_session(sliding);
     ht_error err = {0};
-    assert_int_equal(ht_session_open(sliding, &(ht_session_options){.chunk = 1}, &narrow, &err), HT_OK);
+    assert_int_equal(ht_session_new(sliding, &(ht_session_options){.chunk = 1}, &narrow, &err), HT_OK);
     ht_generate_options o = {.max_tokens = TOTAL - 1 - PROMPT, .ignore_eos = true};
     generate(narrow, prompt, PROMPT, &o, NULL, NULL);
     assert_int_equal(ht_session_length(narrow), TOTAL - 1); /* the last one at position 511 waits */
@@ -176,9 +176,9 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, together, &err), HT_OK);
     assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
     assert_memory_equal(together, lent, sizeof together);
-    ht_session_close(&narrow);
-    ht_session_close(&wide);
-    ht_model_close(&sliding);
+    ht_session_free(narrow);
+    ht_session_free(wide);
+    ht_model_free(sliding);
 }
 
 /* ---- where it ends ---- */
@@ -204,7 +204,7 @@ static void stop_ids_end_the_output(void **state) {
     assert_int_equal(metrics.generated_tokens, at);
     assert_int_equal(ht_session_length(s), PROMPT + at); /* the stop is no part of it */
     model->stop_ids[0] = saved;
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 /* Where `what` first occurs in n bytes of text, which may hold zeros. */
@@ -243,7 +243,7 @@ static void stop_strings_end_the_output(void **state) {
             tried++;
         }
     assert_true(tried > 30);
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 static void text_is_held_back_only_as_needed(void **state) {
@@ -287,7 +287,7 @@ static void a_reader_can_stop(void **state) {
         assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
         assert_int_equal(r.calls, calls); /* and is not called again */
         assert_int_equal(ht_session_length(s), PROMPT + metrics.generated_tokens);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
 }
 
@@ -323,8 +323,8 @@ static void a_full_context_ends_the_output(void **state) {
     o.max_tokens = 24; /* exactly as much as fits is no error */
     ht_session_reset(s);
     assert_int_equal(ht_generate(s, ids, 40, &o, NULL, NULL, &metrics, &err), HT_OK);
-    ht_session_close(&s);
-    ht_model_close(&small);
+    ht_session_free(s);
+    ht_model_free(small);
 }
 
 static void bad_requests_are_refused(void **state) {
@@ -349,7 +349,7 @@ static void bad_requests_are_refused(void **state) {
     assert_int_equal(ht_generate(s, (const int32_t[]){3, 999}, 2, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_generate_text(s, "", NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_session_length(s), 0);
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 /* ---- cancelling ---- */
@@ -371,8 +371,8 @@ static void cancelling_from_the_callback(void **state) {
     o.max_tokens = 100;
     generate(whole, prompt, PROMPT, &o, NULL, NULL);
     assert_memory_equal(ht_session_tokens(s), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
-    ht_session_close(&whole);
-    ht_session_close(&s);
+    ht_session_free(whole);
+    ht_session_free(s);
 }
 
 typedef struct canceller {
@@ -405,7 +405,7 @@ static void cancelling_from_another_thread(void **state) {
         generate(c.s, prompt, PROMPT, &o, NULL, NULL);
     else
         generate(c.s, NULL, 0, &o, NULL, NULL);
-    ht_session_close(&c.s);
+    ht_session_free(c.s);
 }
 
 /* ---- memory ---- */
@@ -437,9 +437,9 @@ static void a_thousand_tokens_take_pages_alone(void **state) {
         ht_generate_options o = {.max_tokens = 1000, .ignore_eos = true, .sampler = lively};
         if (ht_generate(watched, prompt, PROMPT, &o, watch_memory, &calls, NULL, &err)) fail_msg("%s", err.message);
         assert_true(calls > 300);
-        ht_session_close(&watched);
+        ht_session_free(watched);
     }
-    ht_model_close(&sliding);
+    ht_model_free(sliding);
 }
 
 static void loading_and_closing_leaks_nothing(void **state) {
@@ -451,14 +451,10 @@ static void loading_and_closing_leaks_nothing(void **state) {
         ht_error err = {0};
         if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
         ht_session *s = open_session(m);
-        ht_model_close(&m); /* the session keeps it */
-        assert_null(m);
-        ht_model_close(&m);
+        ht_model_free(m); /* the session keeps it */
         ht_generate_options o = {.max_tokens = 5, .sampler = lively};
         generate(s, prompt, PROMPT, &o, NULL, NULL);
-        ht_session_close(&s);
-        assert_null(s);
-        ht_session_close(&s);
+        ht_session_free(s);
         assert_int_equal(ht_memory_get().active_bytes, before);
     }
 }
@@ -497,8 +493,8 @@ static void text_and_chat_reuse_what_is_there(void **state) {
     assert_int_equal(ht_generate_text(s, "the <|im_start|>x", &o, NULL, NULL, &metrics, &err), HT_OK);
     assert_int_equal(metrics.prompt_tokens, 4); /* "the", " ", the special token, "x" */
     assert_int_equal(ht_session_tokens(s)[2], TINY_IM_START);
-    ht_session_close(&s);
-    ht_session_close(&fresh);
+    ht_session_free(s);
+    ht_session_free(fresh);
 }
 
 /* Where a ring lost the place to go back to, the conversation is computed anew, with the same answer. */
@@ -507,7 +503,7 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 30, .type = HT_W_Q8_0});
     ht_session *s, *fresh = open_session(sliding);
     ht_error err = {0};
-    assert_int_equal(ht_session_open(sliding, &(ht_session_options){.chunk = 16}, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(sliding, &(ht_session_options){.chunk = 16}, &s, &err), HT_OK);
     char long_text[1200];
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = "the rain on"[i % 11];
     long_text[sizeof long_text - 1] = '\0';
@@ -521,9 +517,9 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     assert_int_equal(metrics.reused_tokens, 0);
     assert_int_equal(ht_chat(fresh, other, 1, &o, read_text, &b, &metrics, &err), HT_OK);
     assert_string_equal(a.text, b.text);
-    ht_session_close(&s);
-    ht_session_close(&fresh);
-    ht_model_close(&sliding);
+    ht_session_free(s);
+    ht_session_free(fresh);
+    ht_model_free(sliding);
 }
 
 int main(void) {

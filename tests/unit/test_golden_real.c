@@ -33,7 +33,7 @@ static void check_model(void **state) {
     assert_true(difference < 1e-3);
     model_run_close(&r);
     free(logits);
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 

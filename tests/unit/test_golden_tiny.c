@@ -21,7 +21,7 @@ static int open_device(void **state) {
 
 static int close_device(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }
 
@@ -89,9 +89,7 @@ static void check_checkpoint(void **state) {
     check_greedy(m, &g);
     free(whole);
     free(pieces);
-    ht_model_close(&m);
-    assert_null(m);
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 
@@ -109,7 +107,7 @@ static void check_fast(void **state) {
         difference, 100 * share);
     assert_true(routed ? share > 0.8 : difference < 0.15);
     free(logits);
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 

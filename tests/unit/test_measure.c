@@ -42,10 +42,10 @@ static void the_best_set_is_the_one_used(void **state) {
         ht_error err = {0};
         ht_device_options how = {.n_threads = 1, .instruction_set = sets[i].name};
         assert_int_equal(ht_device_open("cpu", &how, &other, &err), usable ? HT_OK : HT_ERR_UNSUPPORTED);
-        ht_device_release(other);
+        ht_device_free(other);
     }
     assert_int_equal(best, 1);
-    ht_device_release(d);
+    ht_device_free(d);
 }
 
 static void every_set_measures_itself(void **state) {
@@ -58,7 +58,7 @@ static void every_set_measures_itself(void **state) {
         ht_meter *m;
         ht_error err = {0};
         assert_int_equal(ht_meter_new(d, (3 << 20) + 100, &m, &err), HT_OK);
-        ht_device_release(d); /* the meter holds it */
+        ht_device_free(d); /* the meter holds it */
         assert_true(ht_meter_read(m, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT8, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_F32, 0.002) > 1e6);
@@ -82,7 +82,7 @@ static void a_meter_without_memory_only_computes(void **state) {
     assert_int_equal(ht_meter_new(d, 0, &m, &err), HT_ERR_UNSUPPORTED);
     assert_null(m);
     d->measure = measure;
-    ht_device_release(d);
+    ht_device_free(d);
 }
 
 static void measuring_leaves_no_memory(void **state) {
@@ -99,7 +99,7 @@ static void measuring_leaves_no_memory(void **state) {
     assert_int_equal(ht_meter_new(d, 5 << 20, &m, &err), HT_ERR_MEMORY);
     assert_null(m);
     ht_memory_set_limit(limit);
-    ht_device_release(d);
+    ht_device_free(d);
 }
 
 /* The embedding is looked up in a table that is not the head, so it is no part of what a token reads. */
@@ -123,7 +123,7 @@ static void a_cost_is_that_of_the_matrices(void **state) {
         assert_in_range(cost.bytes_per_token, stored, stored + stored * 3 / 100);
         assert_int_equal(cost.bytes_per_greedy_token, cost.bytes_per_token); /* too small a head to be split */
         ht_model_info_free(info);
-        ht_model_close(&m);
+        ht_model_free(m);
     }
 }
 

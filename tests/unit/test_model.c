@@ -29,7 +29,7 @@ static int open_all(void **state) {
 
 static int close_all(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     scratch_remove();
     return 0;
 }
@@ -42,7 +42,7 @@ static ht_status try_load(const char *path, ht_model_options options, ht_error *
     if (status)
         assert_null(m);
     else
-        ht_model_close(&m);
+        ht_model_free(m);
     return status;
 }
 
@@ -114,7 +114,7 @@ static void options(void **state) {
     assert_int_equal(ht_model_context(m), 300);
     assert_int_equal(ht_model_vocab_size(m), 61);
     assert_null(ht_model_tokenizer(m));
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 /* A llama of one layer with a change to one tensor. */
@@ -423,21 +423,21 @@ static void an_embedding_in_the_file(void **state) {
     assert_true(ht_memory_get().active_bytes - before < (size_t)in->weight_bytes);
     ht_model_info_free(in);
     ht_session *s;
-    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
     assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
     assert_int_equal(truncate(scratch_path("tiny.gguf"), 4096), 0);
     assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_ERR_IO);
     assert_non_null(strstr(err.message, "tiny.gguf: has changed since it was opened"));
     assert_int_equal(ht_session_length(s), 3);
-    ht_session_close(&s);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_model_free(m);
 
     m = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     remove(scratch_path("tiny.gguf"));
-    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
     assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
-    ht_session_close(&s);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_model_free(m);
 }
 
 static bool shrink(double done, void *user) {
@@ -463,7 +463,7 @@ static void a_file_that_shrinks(void **state) {
     assert_null(m);
     assert_true(shrunk);
     assert_non_null(strstr(err.message, "shrinks.gguf: the file ends before offset"));
-    ht_device_release(one);
+    ht_device_free(one);
     remove(scratch_path("shrinks.gguf"));
 }
 
@@ -640,7 +640,7 @@ static void memory_of_a_cache(void **state) {
                 assert_int_equal(ht_memory_get().active_bytes - before, told);
             }
             ht_cache_free(c);
-            ht_model_close(&m);
+            ht_model_free(m);
             ht_model_info_free(in);
         }
 }

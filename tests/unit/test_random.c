@@ -118,7 +118,7 @@ static void draw_all(const char *instruction_set) {
         ht_scope_free(s);
     }
     ht_stream_free(stream);
-    ht_device_release(device);
+    ht_device_free(device);
     free(bytes);
 }
 

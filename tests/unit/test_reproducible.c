@@ -57,7 +57,7 @@ static void ok(ht_status status, const ht_error *err) {
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    ok(ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err), &err);
+    ok(ht_session_new(m, &(ht_session_options){.chunk = chunk}, &s, &err), &err);
     return s;
 }
 
@@ -68,7 +68,7 @@ static void feed_apart(ht_model *m, int32_t chunk, prompt *p) {
     ok(ht_session_forward(s, p->ids, (size_t)p->n, true, take_rows, p, &err), &err);
     assert_int_equal(p->seen, p->n);
     p->known = true;
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 /* Rows of both prompts in every step, as long as both last. */
@@ -110,8 +110,8 @@ static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
         for (int i = 0; i < 2; i++) take(&prompts[i], logits + (int64_t)i * vocab, at[i], 1, vocab);
     }
     free(logits);
-    ht_session_close(&s[0]);
-    ht_session_close(&s[1]);
+    ht_session_free(s[0]);
+    ht_session_free(s[1]);
 }
 
 static ht_model *load(const char *path, int threads) {
@@ -120,7 +120,7 @@ static ht_model *load(const char *path, int threads) {
     ht_model *m;
     ok(ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &device, &err), &err);
     ok(ht_model_load(path, &(ht_model_options){.device = device}, &m, &err), &err);
-    ht_device_release(device);
+    ht_device_free(device);
     return m;
 }
 
@@ -146,7 +146,7 @@ static void check_threads_and_chunks(const char *path, const int32_t *ids, int64
             snprintf(run_name, sizeof run_name, "2 threads, chunks of %d, eager", (int)chunk);
             feed_together(m, chunk, prompts, true);
         }
-        ht_model_close(&m);
+        ht_model_free(m);
     }
     free(prompts[0].wanted);
     free(prompts[1].wanted);
@@ -197,8 +197,8 @@ static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_option
         ok(ht_session_forward(b, &p.id, 1, false, pick, &p, &err), &err);
     }
     ht_sampler_free(p.sampler);
-    ht_session_close(&a);
-    ht_session_close(&b);
+    ht_session_free(a);
+    ht_session_free(b);
 }
 
 /* The prompt of a real model, whose path goes to `path`; skips the test without models. */
@@ -230,7 +230,7 @@ static void check_real_picks(void **state) {
     check_picks(m, g.ids, &(ht_sampler_options){0});
     check_picks(m, g.ids, &(ht_sampler_options){.repeat_penalty = 1.2f});
     check_picks(m, g.ids, &(ht_sampler_options){.temperature = 0.9f, .top_k = 40, .seed = 7});
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 

@@ -114,7 +114,7 @@ static int open_device(void **state) {
 
 static int close_device(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }
 
@@ -413,9 +413,9 @@ static void scans_are_the_same_everywhere(void **state) {
             for (int i = 0; i < m; i++)
                 assert_int_equal(bucket[0][i] == HT_ROW_BUCKETS, x[i] < x[n / 3] || x[i] > x[n / 2]);
         }
-        ht_device_release(fast);
+        ht_device_free(fast);
     }
-    ht_device_release(plain);
+    ht_device_free(plain);
 }
 
 /* Frequencies of 40,000 draws against the probabilities: chi-squared with 7 degrees of freedom, 1 in 10^5 by chance. */

@@ -19,7 +19,7 @@ static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    if (ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err)) fail_msg("%s", err.message);
+    if (ht_session_new(m, &(ht_session_options){.chunk = chunk}, &s, &err)) fail_msg("%s", err.message);
     return s;
 }
 
@@ -53,7 +53,7 @@ static int setup(void **state) {
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s = open_session(models[m], 512);
         forward(s, ids, TOKENS, true, expected[m] = new_rows());
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     return 0;
 }
@@ -61,7 +61,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
-        ht_model_close(&models[m]);
+        ht_model_free(models[m]);
         free(expected[m]);
     }
     scratch_remove();
@@ -89,7 +89,7 @@ static void chunks_do_not_change_bits(void **state) {
                 assert_same_rows(rows, m, at + n - 1, 1);
                 if (n > 1) assert_true(rows[(int64_t)at * TINY_VOCAB] == 0); /* the others were not asked for */
             }
-            ht_session_close(&s);
+            ht_session_free(s);
         }
     free(rows);
 }
@@ -115,11 +115,11 @@ static void *run_alone(void *arg) {
     job *j = arg;
     ht_session *s;
     ht_error err = {0};
-    j->status = ht_session_open(models[j->model], &(ht_session_options){.chunk = 100}, &s, &err);
+    j->status = ht_session_new(models[j->model], &(ht_session_options){.chunk = 100}, &s, &err);
     if (!j->status) j->status = ht_session_forward(s, ids, TOKENS / 2, true, copy_rows, j->rows, &err);
     for (int i = TOKENS / 2; i < TOKENS / 2 + 40 && !j->status; i++)
         j->status = ht_session_forward(s, &ids[i], 1, false, copy_rows, j->rows, &err);
-    ht_session_close(&s);
+    ht_session_free(s);
     return NULL;
 }
 
@@ -173,7 +173,7 @@ static void together_is_as_alone(void **state) {
                                     expected[m] + (ht_session_length(s[i]) - 1) * TINY_VOCAB,
                                     TINY_VOCAB * sizeof *logits);
         }
-        for (int i = 0; i < N; i++) ht_session_close(&s[i]);
+        for (int i = 0; i < N; i++) ht_session_free(s[i]);
         free(logits);
     }
 }
@@ -200,10 +200,10 @@ static void a_step_without_numbers_is_not_taken(void **state) {
         forward(alone, prompt, (size_t)(LENGTH - i), false, NULL);
         assert_int_equal(ht_session_forward_together(&alone, &fine[i], 1, row, &err), HT_OK);
         assert_int_equal(next[i], likeliest(row));
-        ht_session_close(&alone);
-        ht_session_close(&s[i]);
+        ht_session_free(alone);
+        ht_session_free(s[i]);
     }
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 /* ---- going back ---- */
@@ -227,7 +227,7 @@ static void rewinding_gives_the_same_bits(void **state) {
     assert_int_equal(ht_session_truncate(s, TOKENS + 1, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "1301 tokens were to be kept of a session that holds 1300"));
     assert_int_equal(ht_session_truncate(s, -1, &err), HT_ERR_ARGUMENT);
-    ht_session_close(&s);
+    ht_session_free(s);
     free(rows);
 }
 
@@ -256,7 +256,7 @@ static void rings_refuse_what_they_lost(void **state) {
             forward(s, ids + allowed[i], (size_t)(LENGTH - allowed[i]), true, rows);
             assert_same_rows(rows, m, allowed[i], LENGTH - allowed[i]);
         }
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -275,7 +275,7 @@ static void rings_remember_how_far_they_were_written(void **state) {
     float *rows = new_rows();
     forward(s, ids + 807, 100, true, rows);
     assert_same_rows(rows, 1, 807, 100);
-    ht_session_close(&s);
+    ht_session_free(s);
     free(rows);
 }
 
@@ -303,7 +303,7 @@ static void stale_positions_do_not_matter(void **state) {
         }
         forward(s, ids + 300, 100, true, rows);
         assert_same_rows(rows, m, 300, 100);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -323,9 +323,7 @@ static void pages_are_as_forecast(void **state) {
         ht_session_reset(s);
         assert_int_equal(ht_session_cache_bytes(s), 0);
         assert_int_equal(ht_session_length(s), 0);
-        ht_session_close(&s);
-        assert_null(s);
-        ht_session_close(&s);
+        ht_session_free(s);
         assert_int_equal(ht_memory_get().active_bytes, before);
     }
     /* Two growing layers of 2 heads of 16 in f16: 32 KiB a page. */
@@ -353,7 +351,7 @@ static void running_out_of_memory_changes_nothing(void **state) {
         ht_memory_set_limit(old);
         forward(s, ids + 256, 100, true, rows);
         assert_same_rows(rows, m, 256, 100);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -365,9 +363,9 @@ static void limits_and_ids_are_checked(void **state) {
     ht_error err = {0};
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
-    assert_int_equal(ht_session_open(small, &(ht_session_options){.chunk = -1}, &s, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_new(small, &(ht_session_options){.chunk = -1}, &s, &err), HT_ERR_ARGUMENT);
     assert_null(s);
-    assert_int_equal(ht_session_open(small, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(small, NULL, &s, &err), HT_OK);
     assert_int_equal(ht_session_forward(s, ids, 101, false, NULL, NULL, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message, "prompt of 101 tokens does not fit the context of 100");
     assert_int_equal(ht_session_length(s), 0);
@@ -384,8 +382,8 @@ static void limits_and_ids_are_checked(void **state) {
     forward(s, ids, 40, false, NULL);
     assert_int_equal(ht_session_length(s), 100);
     assert_int_equal(ht_session_forward(s, ids, 1, false, NULL, NULL, &err), HT_ERR_LIMIT);
-    ht_session_close(&s);
-    ht_model_close(&small);
+    ht_session_free(s);
+    ht_model_free(small);
 }
 
 static void bad_company_is_refused(void **state) {
@@ -402,8 +400,8 @@ static void bad_company_is_refused(void **state) {
     assert_int_equal(ht_session_forward_together(mixed, (const int32_t[]){-5}, 1, logits, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "session 0 of the step: token id -5"));
     assert_int_equal(ht_session_length(a), 0);
-    ht_session_close(&a);
-    ht_session_close(&b);
+    ht_session_free(a);
+    ht_session_free(b);
 }
 
 /* ---- ending early ---- */
@@ -435,7 +433,7 @@ static void ending_early_keeps_whole_chunks(void **state) {
         ht_session_cancel(s); /* no call in progress: means nothing */
         forward(s, ids + 192, 500, true, rows);
         assert_same_rows(rows, 1, 192, 500);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -466,7 +464,7 @@ static void cancelling_from_another_thread(void **state) {
     pthread_join(thread, NULL);
     ht_session_reset(s);
     forward(s, ids, 200, false, NULL);
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 int main(void) {

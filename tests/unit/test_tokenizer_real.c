@@ -53,8 +53,8 @@ static void check_line(const ht_tokenizer *t, char *line) {
     if (length != decoded.len || memcmp(back, decoded.data, length) != 0) fail_msg("%s: decoded to %s", line, back);
     free(back);
     free(ids);
-    ht_text_free(&text);
-    ht_text_free(&decoded);
+    ht_text_discard(&text);
+    ht_text_discard(&decoded);
 }
 
 static void follows_the_reference(void **state) {
