@@ -2,7 +2,7 @@
 #ifndef HEARTH_APP_OPTIONS_H
 #define HEARTH_APP_OPTIONS_H
 
-#include <hearth/session.h>
+#include <hearth/generate.h>
 
 /* Which commands accept an option. */
 enum {

@@ -102,9 +102,12 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
                  "--system needs a chat format, and %s has none: put the instructions into the prompt", o->model);
         return err->status = HT_ERR_ARGUMENT;
     }
-    ht_message messages[2] = {{"system", o->system}, {"user", prompt}};
-    const ht_message *first = o->system ? messages : messages + 1;
-    ht_status st = ht_chat(e->session, first, o->system ? 2 : 1, &how, on_text, a, metrics, err);
+    ht_chat *chat;
+    ht_status st = ht_chat_new(&chat, err);
+    if (!st && o->system) st = ht_chat_add(chat, "system", o->system, err);
+    if (!st) st = ht_chat_add(chat, "user", prompt, err);
+    if (!st) st = ht_generate_chat(e->session, chat, &how, on_text, a, metrics, err);
+    ht_chat_free(chat);
     size_t n = strlen(err->message);
     if (st == HT_ERR_UNSUPPORTED && !has_format) /* a template that Hearth does not know */
         snprintf(err->message + n, sizeof err->message - n, ", with --raw");

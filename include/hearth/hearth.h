@@ -3,10 +3,12 @@
 #define HEARTH_HEARTH_H
 
 #include <hearth/array.h>
+#include <hearth/chat.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
 #include <hearth/evaluate.h>
 #include <hearth/fast.h>
+#include <hearth/generate.h>
 #include <hearth/index.h>
 #include <hearth/io.h>
 #include <hearth/linalg.h>

@@ -74,10 +74,6 @@ class _Metrics(Structure):
     ]  # fmt: skip
 
 
-class _Message(Structure):
-    _fields_ = [("role", c_char_p), ("content", c_char_p)]
-
-
 def _fallible(name, *arguments):
     """A function whose failure is an exception."""
     return functools.partial(lib.check, lib.declare(name, c_int, *arguments, lib._ERROR))
@@ -91,7 +87,10 @@ _tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
 _context = lib.declare("ht_model_context", c_int64, c_void_p)
 _vocab_size = lib.declare("ht_model_vocab_size", c_int32, c_void_p)
 _format_name = lib.declare("ht_chat_format_name", c_char_p, c_void_p)
-_format = _fallible("ht_chat_format", c_void_p, POINTER(_Message), c_size_t, POINTER(c_void_p))
+_chat_new = _fallible("ht_chat_new", POINTER(c_void_p))
+_chat_add = _fallible("ht_chat_add", c_void_p, c_char_p, c_char_p)
+_chat_free = lib.declare("ht_chat_free", None, c_void_p)
+_format = _fallible("ht_chat_format", c_void_p, c_void_p, POINTER(c_void_p))
 _encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, _EncodeOptions, POINTER(POINTER(c_int32)),
                     POINTER(c_size_t))  # fmt: skip
 _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p),
@@ -106,8 +105,8 @@ _generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINT
                       POINTER(_Metrics))  # fmt: skip
 _generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
                            POINTER(_Metrics))  # fmt: skip
-_chat = _fallible("ht_chat", c_void_p, POINTER(_Message), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                  POINTER(_Metrics))  # fmt: skip
+_generate_chat = _fallible("ht_generate_chat", c_void_p, c_void_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
+                           POINTER(_Metrics))  # fmt: skip
 _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
 _ids_free = lib.declare("ht_ids_free", None, POINTER(c_int32))
 _text_free = lib.declare("ht_text_free", None, c_void_p)
@@ -149,11 +148,20 @@ def _part(part):
     return part["text"]
 
 
-def _messages(messages):
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    texts = [(_text(m["role"], "role"), _text(_content(m["content"]), "content")) for m in messages]
-    return (_Message * len(texts))(*texts)
+class _Chat:
+    """A conversation of the library."""
+
+    def __init__(self, messages):
+        self._handle = c_void_p()
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        texts = [(_text(m["role"], "role"), _text(_content(m["content"]), "content")) for m in messages]
+        _chat_new(byref(self._handle))
+        for role, content in texts:
+            _chat_add(self._handle, role, content)
+
+    def __del__(self):
+        _chat_free(self._handle)
 
 
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
@@ -332,8 +340,8 @@ class Session:
     def chat(self, messages, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the session already holds of it is not computed again. Options as in generate."""
-        how, given = _options(**options), _messages(messages)
-        return Generation(self, lambda s, fn, m: _chat(s, given, len(given), byref(how), fn, None, byref(m)))
+        how, given = _options(**options), _Chat(messages)
+        return Generation(self, lambda s, fn, m: _generate_chat(s, given._handle, byref(how), fn, None, byref(m)))
 
     def logits(self, prompt, last=False):
         """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""
@@ -410,8 +418,8 @@ class Model:
 
     def format_chat(self, messages):
         """The conversation as the checkpoint's chat format writes it, with the assistant's turn opened."""
-        given, text = _messages(messages), c_void_p()
-        _format(self._handle, given, len(given), byref(text))
+        given, text = _Chat(messages), c_void_p()
+        _format(self._handle, given._handle, byref(text))
         try:
             return ctypes.string_at(text).decode("utf-8", "replace")
         finally:

@@ -211,13 +211,13 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
 
 /* ---- chat ---- */
 
-ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n_messages, const ht_generate_options *options,
-                  ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
+ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_text_fn *fn,
+                           void *user, ht_metrics *metrics, ht_error *err) {
     run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds(), .new_turn = true};
     atomic_store(&s->cancelled, false);
     if (metrics) *metrics = (ht_metrics){0};
     char *text;
-    ht_status status = ht_chat_format(s->model, messages, n_messages, &text, err);
+    ht_status status = ht_chat_format(s->model, chat, &text, err);
     if (status) return status;
     int32_t *ids;
     size_t n, kept = 0;

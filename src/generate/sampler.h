@@ -13,7 +13,7 @@
 
 #include "device/row.h"
 
-#include <hearth/session.h>
+#include <hearth/generate.h>
 
 typedef struct ht_sampler ht_sampler;
 

@@ -13,8 +13,8 @@
 #include "support/test.h"
 #include "support/tiny_model.h"
 
+#include <hearth/generate.h>
 #include <hearth/npy.h>
-#include <hearth/session.h>
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "generate/session_internal.h"
 #include "generate/text_stream.h"
+#include "support/chat.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -470,24 +471,30 @@ static void text_and_chat_reuse_what_is_there(void **state) {
     static reader first, second, again;
     first = second = again = (reader){0};
     assert_string_equal(ht_chat_format_name(model), "chatml");
-    ht_message talk[] = {{"user", "in the other on"}, {"assistant", first.text}, {"user", "then"}};
-    assert_int_equal(ht_chat(s, talk, 1, &o, read_text, &first, &metrics, &err), HT_OK);
+    ht_chat *talk = test_chat(&(test_message){"user", "in the other on"}, 1);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &first, &metrics, &err), HT_OK);
+    assert_int_equal(ht_chat_length(talk), 1);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_int_equal(ht_session_tokens(s)[0], TINY_IM_START);
-    assert_int_equal(ht_chat(s, talk, 3, &o, read_text, &second, &metrics, &err), HT_OK);
+    assert_int_equal(ht_chat_add(talk, "assistant", first.text, &err), HT_OK);
+    assert_int_equal(ht_chat_add(talk, "user", "then", &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &second, &metrics, &err), HT_OK);
     assert_true(metrics.reused_tokens > 10);
     assert_int_equal(metrics.reused_tokens + metrics.prompt_tokens + metrics.generated_tokens, ht_session_length(s));
-    assert_int_equal(ht_chat(fresh, talk, 3, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(fresh, talk, &o, read_text, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_string_equal(again.text, second.text);
     assert_int_equal(ht_session_length(fresh), ht_session_length(s));
     assert_memory_equal(ht_session_tokens(fresh), ht_session_tokens(s), (size_t)ht_session_length(s) * sizeof(int32_t));
     /* The same conversation once more: all but the last prompt token is there. */
     again = (reader){0};
-    assert_int_equal(ht_chat(s, talk, 3, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.prompt_tokens, 1);
     assert_string_equal(again.text, second.text);
-    assert_int_equal(ht_chat(s, talk, 0, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    ht_chat *silent = test_chat(NULL, 0);
+    assert_int_equal(ht_generate_chat(s, silent, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    ht_chat_free(silent);
+    ht_chat_free(talk);
 
     ht_session_reset(s);
     assert_int_equal(ht_generate_text(s, "the <|im_start|>x", &o, NULL, NULL, &metrics, &err), HT_OK);
@@ -507,16 +514,19 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     char long_text[1200];
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = "the rain on"[i % 11];
     long_text[sizeof long_text - 1] = '\0';
-    ht_message one[] = {{"user", long_text}}, other[] = {{"user", "the sun"}};
+    ht_chat *one = test_chat(&(test_message){"user", long_text}, 1);
+    ht_chat *other = test_chat(&(test_message){"user", "the sun"}, 1);
     ht_generate_options o = {.max_tokens = 8};
     ht_metrics metrics;
     static reader a, b;
     a = b = (reader){0};
-    assert_int_equal(ht_chat(s, one, 1, &o, NULL, NULL, &metrics, &err), HT_OK);
-    assert_int_equal(ht_chat(s, other, 1, &o, read_text, &a, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, one, &o, NULL, NULL, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, other, &o, read_text, &a, &metrics, &err), HT_OK);
     assert_int_equal(metrics.reused_tokens, 0);
-    assert_int_equal(ht_chat(fresh, other, 1, &o, read_text, &b, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(fresh, other, &o, read_text, &b, &metrics, &err), HT_OK);
     assert_string_equal(a.text, b.text);
+    ht_chat_free(one);
+    ht_chat_free(other);
     ht_session_free(s);
     ht_session_free(fresh);
     ht_model_free(sliding);
