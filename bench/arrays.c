@@ -130,7 +130,10 @@ static int measure_overhead(int threads) {
     ht_compiled *many, *one;
     int n_many = OPS, n_one = 1;
     double eager, compiled, call;
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &d, &err)) return stop(&err);
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = threads;
+    if (ht_device_open("cpu", &how, &d, &err)) return stop(&err);
     if (ht_stream_new(d, &stream, &err)) return stop(&err);
     if (ht_compile(&(ht_function){.call = additions, .user = &n_many}, NULL, &many, &err)) return stop(&err);
     if (ht_compile(&(ht_function){.call = additions, .user = &n_one}, NULL, &one, &err)) return stop(&err);

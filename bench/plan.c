@@ -156,7 +156,9 @@ static void measure_eager(ht_device *d) {
 
 int main(int argc, char **argv) {
     const char *path = NULL;
-    ht_device_options how = {.n_threads = 1};
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = 1;
     int n = 200, together = 1;
     bench_arguments a = {argc, argv, 0};
     const char *value;
@@ -177,7 +179,10 @@ int main(int argc, char **argv) {
     ht_device *d;
     ht_model *m;
     if (ht_device_open("cpu", &how, &d, &err)) stop(&err);
-    if (ht_model_load(path, &(ht_model_options){.device = d}, &m, &err)) stop(&err);
+    ht_model_options on;
+    ht_model_options_init(&on, sizeof on);
+    on.device = d;
+    if (ht_model_load(path, &on, &m, &err)) stop(&err);
     wrap_kernels(d);
     measure_tokens(d, m, n, together);
     unwrap_kernels(d);

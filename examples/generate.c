@@ -22,7 +22,9 @@ int main(int argc, char **argv) {
     ht_session *session = NULL;
     ht_chat *chat = NULL;
     ht_metrics metrics = {0};
-    ht_generate_options options = {.max_tokens = 128};
+    ht_generate_options options;
+    ht_generate_options_init(&options, sizeof options);
+    options.max_tokens = 128;
 
     ht_status st = ht_model_load(argv[1], NULL, &model, &err);
     if (!st) st = ht_session_new(model, NULL, &session, &err);

@@ -31,7 +31,12 @@ static ht_status start_at_depth(bench *b, ht_error *err) {
 }
 
 static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metrics *metrics, ht_error *err) {
-    ht_generate_options how = {.max_tokens = n_tokens, .sampler = options_sampler(b->o), .ignore_eos = true};
+    const ht_sampler_options sampler = options_sampler(b->o);
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = n_tokens;
+    how.sampler = &sampler;
+    how.ignore_eos = true;
     ht_text_fn *each = ht_model_tokenizer(b->e.model) ? keep_going : NULL; /* ids without a text are measured, too */
     ht_status st = start_at_depth(b, err);
     if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, each, NULL, metrics, err);
@@ -159,9 +164,8 @@ static ht_status open_sessions(bench *b, ht_error *err) {
     b->sessions = calloc(n, sizeof *b->sessions);
     b->next = calloc(n, sizeof *b->next);
     if (!b->sessions || !b->next) return out_of_memory(err);
-    ht_session_options how = {.chunk = (int32_t)b->o->chunk};
     ht_status st = HT_OK;
-    for (size_t i = 0; i < n && !st; i++) st = ht_session_new(b->e.model, &how, &b->sessions[i], err);
+    for (size_t i = 0; i < n && !st; i++) st = engine_session(&b->e, b->o, &b->sessions[i], err);
     return st;
 }
 

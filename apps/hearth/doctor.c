@@ -100,7 +100,10 @@ static ht_status examine(checkup *c, ht_error *err) {
     ht_machine_read(&c->machine);
     (void)ht_memory_available(&c->available_bytes);
     c->sets = ht_instruction_sets(&c->n_sets);
-    ht_device_options how = {.n_threads = (int)c->o->threads, .instruction_set = c->o->cpu};
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = (int)c->o->threads;
+    how.instruction_set = c->o->cpu;
     ht_status st = ht_device_open("cpu", &how, &c->device, err);
     if (st) return st;
     look_for_troubles(c);

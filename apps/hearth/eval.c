@@ -35,8 +35,12 @@ static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_mod
                           ht_error *err) {
     progress computing;
     progress_begin(&computing, "computing", o->quiet);
-    ht_evaluate_options how = {
-        .window = (int32_t)o->window, .reference = reference, .progress = on_progress, .user = &computing};
+    ht_evaluate_options how;
+    ht_evaluate_options_init(&how, sizeof how);
+    how.window = (int32_t)o->window;
+    how.reference = reference;
+    how.progress = on_progress;
+    how.user = &computing;
     ht_status st = o->text ? ht_evaluate_text(m, s->text, s->n, &how, out, err)
                            : ht_evaluate_ids(m, s->list.ids, s->list.n, &how, out, err);
     progress_end(&computing);

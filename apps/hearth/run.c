@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_MAX_TOKENS = 256 };
-
-static int32_t max_tokens(const options *o) { return o->max_tokens > 0 ? (int32_t)o->max_tokens : DEFAULT_MAX_TOKENS; }
+static int32_t max_tokens(const options *o) {
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    return o->max_tokens > 0 ? (int32_t)o->max_tokens : how.max_tokens;
+}
 
 typedef struct answer {
     const options *o;
@@ -66,7 +68,7 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
     ht_tokenizer *t;
     int32_t *ids = NULL;
     ht_status st = engine_tokenizer(o, &t, err);
-    if (!st) st = ht_tokenizer_encode(t, prompt, n, (ht_encode_options){.parse_special = true}, &ids, count, err);
+    if (!st) st = ht_tokenizer_encode(t, prompt, n, HT_ENCODE_PARSE_SPECIAL, &ids, count, err);
     ht_ids_free(ids);
     ht_tokenizer_free(t);
     return st;
@@ -88,12 +90,13 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
 
 static ht_status generate(engine *e, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
                           ht_error *err) {
-    ht_generate_options how = {
-        .max_tokens = max_tokens(o),
-        .sampler = options_sampler(o),
-        .stop = o->stop.items,
-        .n_stop = o->stop.n,
-    };
+    const ht_sampler_options sampler = options_sampler(o);
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = max_tokens(o);
+    how.sampler = &sampler;
+    how.stop = o->stop.items;
+    how.n_stop = o->stop.n;
     const ht_tokenizer *t = ht_model_tokenizer(e->model);
     const bool has_template = t && ht_tokenizer_chat_template(t), has_format = ht_chat_format_name(e->model);
     if (o->raw || (!has_format && !has_template)) {

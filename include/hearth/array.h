@@ -21,6 +21,7 @@
 #include <hearth/status.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -38,12 +39,15 @@ HT_API extern ht_array *const HT_NONE;
 
 /* ---- devices and streams ---- */
 
+/* Options of ht_device_open. */
 typedef struct ht_device_options {
-    int n_threads; /* 0: one per available core */
-    /* NULL: the best found; else "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference", an error
-     * that lists the possible ones where the machine lacks it */
+    size_t size;   /* of the struct, set by ht_device_options_init */
+    int n_threads; /* that compute; default 0: one per available core */
+    /* "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference"; where the machine lacks it, the error lists the possible
+     * ones. Default NULL: the best found. */
     const char *instruction_set;
 } ht_device_options;
+HT_API void ht_device_options_init(ht_device_options *options, size_t size);
 
 /* Opens a device ("cpu"); HT_ERR_UNSUPPORTED for another name, or an instruction set that machine or build lacks. The
  * caller frees *out; models, streams and arrays hold the device as long as they need it. NULL options mean the

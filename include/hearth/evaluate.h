@@ -15,13 +15,16 @@
 extern "C" {
 #endif
 
-/* Zero-initialise, then set what differs from the default. */
+/* Options of ht_evaluate_ids and ht_evaluate_text. */
 typedef struct ht_evaluate_options {
-    int32_t window;                            /* tokens, 2 or more; 0: 512, or the context when that is less */
-    ht_model *reference;                       /* to be compared with; the same vocabulary; NULL: none */
-    bool (*progress)(double done, void *user); /* share done, 0 to 1; returning false cancels; NULL: none */
-    void *user;
+    size_t size;         /* of the struct, set by ht_evaluate_options_init */
+    int32_t window;      /* tokens of a window, 2 or more; default 0: 512, or the context when that is less */
+    ht_model *reference; /* to compare with, of the same vocabulary; default NULL: none */
+    /* Called now and then with the share done, 0 to 1; returning false cancels. Default NULL. */
+    bool (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
 } ht_evaluate_options;
+HT_API void ht_evaluate_options_init(ht_evaluate_options *options, size_t size);
 
 enum { HT_KL_PERCENTILES = 5 }; /* 50, 90, 95, 99 and 99.9 */
 

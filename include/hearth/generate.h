@@ -14,31 +14,31 @@ extern "C" {
 
 /* ---- sampling ---- */
 
-typedef enum ht_sampler_stage { /* the chain's steps */
-                                HT_STAGE_REPEAT_PENALTY = 1,
-                                HT_STAGE_TEMPERATURE,
-                                HT_STAGE_TOP_P,
-                                HT_STAGE_TOP_K,
-                                HT_STAGE_MIN_P
-} ht_sampler_stage;
-
-enum { HT_SAMPLER_STAGES = 5 };
-
+/* How a token is drawn from its logits: by a chain of stages, each of which sees what the one before it left.
+ *
+ *   repeat_penalty  logits of tokens that occurred lately, divided by it when positive, multiplied by it when not
+ *   temperature     logits divided by it
+ *   top_p           the fewest most likely tokens whose probabilities add up to it
+ *   top_k           so many of the most likely tokens
+ *   min_p           tokens at least so many times as likely as the most likely one */
 typedef struct ht_sampler_options {
-    float temperature;     /* 0: the most likely token, lowest id on ties */
-    int32_t top_k;         /* 0: off */
-    float top_p;           /* 0 or 1: off */
-    float min_p;           /* 0: off */
-    float repeat_penalty;  /* 1: off (0 also means off) */
-    int32_t repeat_window; /* tokens of prompt and output looked back on; 0: 64; -1: all (for none, repeat_penalty 1) */
-    uint64_t seed;
-    ht_sampler_stage order[HT_SAMPLER_STAGES]; /* all 0: penalty, temperature, top_p, top_k, min_p */
+    size_t size;          /* of the struct, set by ht_sampler_options_init */
+    float temperature;    /* default 0: the most likely token, the lowest id on ties */
+    int32_t top_k;        /* default 0: off */
+    float top_p;          /* up to 1; default 0: off, as 1 is */
+    float min_p;          /* up to 1; default 0: off */
+    float repeat_penalty; /* default 1: off, as 0 is */
+    int32_t
+        repeat_window; /* tokens of prompt and output that the penalty looks back on; default 64; 0: none; -1: all */
+    uint64_t seed;     /* of the random numbers; default 0 */
+    /* Stages in the order in which they run, such as "top_p,min_p,top_k,temperature". One that is left out runs before the
+     * first named one that it precedes by default (so the penalty comes first). Default NULL, the order above. */
+    const char *order;
 } ht_sampler_options;
+HT_API void ht_sampler_options_init(ht_sampler_options *options, size_t size);
 
-/* Parses a text such as "top_p,min_p,top_k,temperature" into order. Stages left out are put in front of
- * the first named one that by default comes after them (so the penalty comes first). Unknown or repeated names are
- * errors. */
-HT_API ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err);
+/* HT_ERR_ARGUMENT, with what is wrong, for a text that `order` does not take: a name that is unknown or occurs twice. */
+HT_API ht_status ht_sampler_order_check(const char *order, ht_error *err);
 
 /* ---- generation ---- */
 
@@ -46,13 +46,16 @@ HT_API ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order
  * callback returned false. */
 typedef enum ht_finish { HT_FINISH_STOP = 1, HT_FINISH_LENGTH, HT_FINISH_CALLBACK } ht_finish;
 
+/* Options of ht_generate, ht_generate_text and ht_generate_chat. */
 typedef struct ht_generate_options {
-    int32_t max_tokens; /* 0: 256 */
-    ht_sampler_options sampler;
-    const char *const *stop; /* strings that end the output and are not part of it */
-    int n_stop;
-    bool ignore_eos; /* stop ids are tokens like others */
+    size_t size;                       /* of the struct, set by ht_generate_options_init */
+    int32_t max_tokens;                /* tokens to generate at most, 1 or more; default 256 */
+    const ht_sampler_options *sampler; /* default NULL: those of ht_sampler_options_init, the most likely token */
+    const char *const *stop;           /* [n_stop] texts that end the output and are no part of it; default none */
+    int n_stop;                        /* default 0 */
+    bool ignore_eos;                   /* treat stop ids as tokens like others; default false */
 } ht_generate_options;
+HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 
 typedef struct ht_metrics {
     int64_t prompt_tokens;      /* computed in this call */

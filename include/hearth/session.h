@@ -14,12 +14,14 @@ extern "C" {
 
 typedef struct ht_session ht_session;
 
-/* Zero-initialise, then set what differs from the default. */
+/* Options of ht_session_new. */
 typedef struct ht_session_options {
-    int32_t chunk; /* most rows in one prefill step; 0: 512 */
+    size_t size;   /* of the struct, set by ht_session_options_init */
+    int32_t chunk; /* most rows in one prefill step, 1 or more; default 512 */
 } ht_session_options;
+HT_API void ht_session_options_init(ht_session_options *options, size_t size);
 
-/* NULL options mean the defaults. The caller frees *out; the session holds the model until then. */
+/* The caller frees *out; the session holds the model until then. */
 HT_API ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
 HT_API void ht_session_free(ht_session *s); /* NULL is fine */
 /* Forgets all tokens; memory of the KV cache is given back. */

@@ -73,7 +73,9 @@ HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom
  * whose results are computed when the first is needed. */
 typedef struct ht_compiled ht_compiled;
 
+/* Options of ht_compile. */
 typedef struct ht_compile_options {
+    size_t size; /* of the struct, set by ht_compile_options_init */
     /* Called once for every combination of the arguments' dtypes and numbers of dimensions: for other sizes its operations
      * are made again, each with its own rule for the shape of its result. What an operation is given as a number or a list of
      * numbers stays as it was in the traced call, as does everything that the function computes from ht_array_dim and
@@ -82,13 +84,14 @@ typedef struct ht_compile_options {
      * ht_slice_update and ht_gather, and in ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally,
      * ht_full_like, ht_zeros_like, ht_ones_like, ht_reshape_like, ht_broadcast_like and ht_number_of_elements. A bound of
      * ht_slice that is the end of an axis in the traced call, without saying HT_OPEN, is an error when that size changes.
-     * Derivatives are found again for new sizes, so a custom one is called again. */
+     * Derivatives are found again for new sizes, so a custom one is called again. Default false. */
     bool shapeless;
-    void (*release)(
-        void *user); /* NULL, or called with f->user when the compiled function goes, not when ht_compile fails */
+    /* Called with f->user when the compiled function goes, not when ht_compile fails. Default NULL. */
+    void (*release)(void *user);
 } ht_compile_options;
+HT_API void ht_compile_options_init(ht_compile_options *options, size_t size);
 
-/* `options` may be NULL: none. */
+/* The caller frees *out. */
 HT_API ht_status ht_compile(const ht_function *f, const ht_compile_options *options, ht_compiled **out, ht_error *err);
 /* Results as of ht_function: their count, or -1 after an error in `s`. The 64 combinations of shapes used last are kept. A
  * compiled function that is called while another one is traced without shapes is called as it is. */

@@ -2,7 +2,7 @@
 
 import functools
 import weakref
-from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
+from ctypes import POINTER, Structure, byref, c_bool, c_int, c_size_t, c_void_p
 
 from . import _library as lib
 from ._array import array
@@ -15,7 +15,7 @@ __all__ = ["compile", "disable_compile", "enable_compile"]
 class _Options(Structure):
     """ht_compile_options."""
 
-    _fields_ = [("shapeless", c_bool), ("release", c_void_p)]
+    _fields_ = [("size", c_size_t), ("shapeless", c_bool), ("release", c_void_p)]
 
 
 _new = lib.declare("ht_compile", c_int, FUNCTION, POINTER(_Options), POINTER(c_void_p), c_void_p)
@@ -75,7 +75,8 @@ class _Trace:
 
         as_function, self._number = function_of(call)
         self._pointer = c_void_p()
-        lib.check(_new, byref(as_function), byref(_Options(owner.shapeless)), byref(self._pointer))
+        how = lib.options(_Options, "ht_compile_options_init", shapeless=owner.shapeless)
+        lib.check(_new, byref(as_function), byref(how), byref(self._pointer))
 
     def __del__(self):
         _free(self._pointer)

@@ -75,6 +75,15 @@ def declare(name, result, *arguments):
     return function
 
 
+def options(kind, init, **fields):
+    """Options of the library: those of their _init function, changed by `fields`."""
+    made = kind()
+    declare(init, None, c_void_p, c_size_t)(byref(made), ctypes.sizeof(made))
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
 def operation(name, *arguments):
     """A function that takes a scope and gives an array."""
     return declare(name, _ARRAY, _SCOPE, *arguments)

@@ -21,6 +21,7 @@ from ctypes import (
     c_int32,
     c_int64,
     c_size_t,
+    c_uint,
     c_uint64,
     c_void_p,
 )
@@ -33,35 +34,30 @@ __all__ = ["Model", "Session", "Generation"]
 
 _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
-_STAGES = 5
 
 
 class _DeviceOptions(Structure):
-    _fields_ = [("n_threads", c_int), ("instruction_set", c_char_p)]
+    _fields_ = [("size", c_size_t), ("n_threads", c_int), ("instruction_set", c_char_p)]
 
 
 class _ModelOptions(Structure):
     _fields_ = [
-        ("device", c_void_p), ("precision", c_int), ("context", c_int64), ("sliding", c_bool), ("slots", c_int32),
-        ("adapter", c_char_p), ("kv_dtype", c_int), ("expected_positions", c_int64), ("skip_memory_check", c_bool),
+        ("size", c_size_t), ("device", c_void_p), ("precision", c_int), ("context", c_int64), ("sliding", c_bool),
+        ("slots", c_int32), ("kv_dtype", c_int), ("expected_positions", c_int64), ("skip_memory_check", c_bool),
         ("progress", c_void_p), ("user", c_void_p),
     ]  # fmt: skip
 
 
-class _EncodeOptions(Structure):
-    _fields_ = [("add_special", c_bool), ("parse_special", c_bool)]
-
-
 class _SamplerOptions(Structure):
     _fields_ = [
-        ("temperature", c_float), ("top_k", c_int32), ("top_p", c_float), ("min_p", c_float),
-        ("repeat_penalty", c_float), ("repeat_window", c_int32), ("seed", c_uint64), ("order", c_int * _STAGES),
+        ("size", c_size_t), ("temperature", c_float), ("top_k", c_int32), ("top_p", c_float), ("min_p", c_float),
+        ("repeat_penalty", c_float), ("repeat_window", c_int32), ("seed", c_uint64), ("order", c_char_p),
     ]  # fmt: skip
 
 
 class _GenerateOptions(Structure):
     _fields_ = [
-        ("max_tokens", c_int32), ("sampler", _SamplerOptions), ("stop", POINTER(c_char_p)), ("n_stop", c_int),
+        ("size", c_size_t), ("max_tokens", c_int32), ("sampler", POINTER(_SamplerOptions)), ("stop", POINTER(c_char_p)), ("n_stop", c_int),
         ("ignore_eos", c_bool),
     ]  # fmt: skip
 
@@ -91,7 +87,7 @@ _chat_new = _fallible("ht_chat_new", POINTER(c_void_p))
 _chat_add = _fallible("ht_chat_add", c_void_p, c_char_p, c_char_p)
 _chat_free = lib.declare("ht_chat_free", None, c_void_p)
 _format = _fallible("ht_chat_format", c_void_p, c_void_p, POINTER(c_void_p))
-_encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, _EncodeOptions, POINTER(POINTER(c_int32)),
+_encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, c_uint, POINTER(POINTER(c_int32)),
                     POINTER(c_size_t))  # fmt: skip
 _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p),
                     POINTER(c_size_t))  # fmt: skip
@@ -168,14 +164,15 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
              stop=(), ignore_eos=False):  # fmt: skip
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
-    if repeat_window == 0:  # which is the library's default window
-        repeat_penalty = 1.0
-    sampler = _SamplerOptions(
-        temperature, lib.integer(top_k, "top_k", *lib.INT32), top_p, min_p, repeat_penalty,
-        lib.integer(repeat_window, "repeat_window", *lib.INT32), lib.integer(seed, "seed", *lib.UINT64),
+    sampler = lib.options(
+        _SamplerOptions, "ht_sampler_options_init", temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
+        top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
+        repeat_window=lib.integer(repeat_window, "repeat_window", *lib.INT32), seed=lib.integer(seed, "seed", *lib.UINT64),
     )  # fmt: skip
-    max_tokens = lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1])  # 0 would be the library's default
-    return _GenerateOptions(max_tokens, sampler, strings, len(stop), ignore_eos)
+    return lib.options(
+        _GenerateOptions, "ht_generate_options_init", max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
+        sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
+    )  # fmt: skip
 
 
 _running = weakref.WeakSet()
@@ -401,7 +398,7 @@ class Model:
     def tokenize(self, text, add_special=True, parse_special=True):
         """The token ids of a text, with BOS or EOS where the checkpoint asks for it."""
         data, ids, n = text.encode(), POINTER(c_int32)(), c_size_t()
-        _encode(self._need_tokenizer(), data, len(data), _EncodeOptions(add_special, parse_special), byref(ids), byref(n))
+        _encode(self._need_tokenizer(), data, len(data), bool(add_special) | bool(parse_special) << 1, byref(ids), byref(n))
         try:
             return ids[: n.value] if n.value else []
         finally:
@@ -450,10 +447,10 @@ def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0
     threads, slots = (lib.integer(n, what, *lib.INT32) for n, what in ((threads, "threads"), (slots, "slots")))
     context = lib.integer(context, "context", *lib.INT64)
     device, handle = c_void_p(), c_void_p()
-    _device_open(b"cpu", _DeviceOptions(threads, None), byref(device))
+    _device_open(b"cpu", lib.options(_DeviceOptions, "ht_device_options_init", n_threads=threads), byref(device))
     try:
-        how = _ModelOptions(device=device, precision=_PRECISIONS[precision], context=context, sliding=sliding, slots=slots,
-                            kv_dtype=kv_dtype.code)  # fmt: skip
+        how = lib.options(_ModelOptions, "ht_model_options_init", device=device, precision=_PRECISIONS[precision],
+                          context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code)  # fmt: skip
         _load(os.fsencode(path), byref(how), byref(handle))
     finally:
         _device_free(device)

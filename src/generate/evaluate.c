@@ -2,6 +2,7 @@
  * time, so that only these rows' logits are ever in memory. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "device/device.h"
 #include "generate/kl_divergence.h"
 #include "models/model.h"
@@ -15,6 +16,12 @@
 
 enum { DEFAULT_WINDOW = 512, KEEP_BYTES = 16 << 20 };
 
+static const ht_evaluate_options defaults = {.size = sizeof defaults};
+
+void ht_evaluate_options_init(ht_evaluate_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
 static const double percentiles[HT_KL_PERCENTILES] = {50, 90, 95, 99, 99.9};
 
 double ht_kl_percentile(int i) { return i >= 0 && i < HT_KL_PERCENTILES ? percentiles[i] : 0; }
@@ -27,7 +34,7 @@ typedef struct score {
 
 typedef struct evaluation {
     ht_model *model, *reference;
-    const ht_evaluate_options *o;
+    ht_evaluate_options o;
     ht_session *session, *reference_session;
     const int32_t *ids; /* the whole text's */
     int64_t n, window;
@@ -87,7 +94,7 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
     for (int64_t i = 0; i < n_rows; i++)
         e->bad = e->bad || !isfinite(job.out[i].nll) || !isfinite(job.out[i].reference_nll) || !isfinite(job.out[i].kl);
     e->n_scored += n_rows;
-    return !e->bad && (!e->o->progress || e->o->progress((double)(e->done + first + 1) / (double)e->n, e->o->user));
+    return !e->bad && (!e->o.progress || e->o.progress((double)(e->done + first + 1) / (double)e->n, e->o.user));
 }
 
 /* ---- windows ---- */
@@ -129,11 +136,11 @@ static ht_status run_windows(evaluation *e, ht_error *err) {
 /* ---- before and after ---- */
 
 static ht_status check(evaluation *e, ht_error *err) {
-    if (e->o->window < 0 || e->o->window == 1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a window of %d tokens, expected 2 or more", (int)e->o->window);
+    if (e->o.window < 0 || e->o.window == 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a window of %d tokens, expected 2 or more", (int)e->o.window);
     int64_t context = e->model->context;
     if (e->reference) context = ht_min_i64(context, e->reference->context);
-    e->window = e->o->window ? e->o->window : ht_min_i64(DEFAULT_WINDOW, context);
+    e->window = e->o.window ? e->o.window : ht_min_i64(DEFAULT_WINDOW, context);
     if (e->window > context)
         return ht_fail(err, HT_ERR_LIMIT, "a window of %lld tokens is longer than the context of %lld",
                        (long long)e->window, (long long)context);
@@ -243,11 +250,11 @@ static void sum_up(evaluation *e, ht_evaluation *out) {
 
 static ht_status evaluate(ht_model *m, const int32_t *ids, size_t n, int32_t bos, const ht_evaluate_options *options,
                           ht_evaluation *out, ht_error *err) {
-    static const ht_evaluate_options defaults;
-    evaluation e = {.model = m, .o = options ? options : &defaults, .ids = ids, .n = (int64_t)n, .bos = bos};
+    evaluation e = {.model = m, .ids = ids, .n = (int64_t)n, .bos = bos};
     *out = (ht_evaluation){0};
-    e.reference = e.o->reference;
-    ht_status status = check(&e, err);
+    ht_status status = ht_options_read(&e.o, options, &defaults, sizeof defaults, "ht_evaluate_options", err);
+    e.reference = e.o.reference;
+    if (!status) status = check(&e, err);
     if (!status) status = check_reference(&e, err);
     if (!status) status = prepare(&e, err);
     if (!status) status = run_windows(&e, err);
@@ -266,10 +273,10 @@ static ht_status bos_of(const ht_tokenizer *t, int32_t *bos, ht_error *err) {
     int32_t *ids;
     size_t n;
     *bos = -1;
-    ht_status status = ht_tokenizer_encode(t, "", 0, (ht_encode_options){.add_special = true}, &ids, &n, err);
+    ht_status status = ht_tokenizer_encode(t, "", 0, HT_ENCODE_ADD_SPECIAL, &ids, &n, err);
     if (status) return status;
     if (n && ids[0] == ht_tokenizer_bos(t)) *bos = ids[0];
-    free(ids);
+    ht_ids_free(ids);
     return HT_OK;
 }
 
@@ -280,12 +287,10 @@ ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_eva
     size_t n_ids;
     ht_status status = ht_model_need_tokenizer(m, err);
     if (!status) status = bos_of(m->tokenizer, &bos, err);
-    if (!status)
-        status =
-            ht_tokenizer_encode(m->tokenizer, text, n, (ht_encode_options){.parse_special = true}, &ids, &n_ids, err);
+    if (!status) status = ht_tokenizer_encode(m->tokenizer, text, n, HT_ENCODE_PARSE_SPECIAL, &ids, &n_ids, err);
     if (status) return status;
     size_t skip = n_ids && bos >= 0 && ids[0] == bos; /* a BOS written in the text is not doubled */
     status = evaluate(m, n_ids ? ids + skip : ids, n_ids - skip, bos, options, out, err);
-    free(ids);
+    ht_ids_free(ids);
     return status;
 }

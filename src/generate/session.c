@@ -1,6 +1,7 @@
 /* Sessions: opening, positions, forward steps and release. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/pool.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
@@ -16,9 +17,18 @@ enum { SLICE_BYTES = 32 << 20, KEEP_BYTES = 4 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
 
+static const ht_session_options defaults = {.size = sizeof defaults, .chunk = HT_KV_CHUNK};
+
+void ht_session_options_init(ht_session_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
 ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
     *out = NULL;
-    int32_t chunk = options && options->chunk ? options->chunk : HT_KV_CHUNK;
+    ht_session_options o;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_session_options", err);
+    if (status) return status;
+    int32_t chunk = o.chunk;
     if (chunk < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d rows, expected 1 or more", (int)chunk);
     if (m->context > INT32_MAX)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld positions, at most %d can be used",
@@ -29,7 +39,7 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     s->chunk = chunk;
     s->model = ht_model_retain(m);
     /* A step with others takes the token that was generated last along with the new one: two rows even in chunks of one. */
-    ht_status status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
+    status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
     if (status)
         ht_session_free(s);
     else

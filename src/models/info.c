@@ -114,10 +114,7 @@ static void describe_files(info *in, const ht_checkpoint_files *c) {
             (int64_t)(c->gguf ? ht_gguf_set_part(c->parts, i)->file : ht_safetensors_file(c->tensors, i))->size;
 }
 
-static ht_dtype kv_dtype_of(ht_dtype dtype) {
-    if (dtype == HT_DTYPE_NONE) return HT_F16;
-    return dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32 || dtype == HT_I8 ? dtype : HT_DTYPE_NONE;
-}
+static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t == HT_F32 || t == HT_I8; }
 
 /* Of one layer: bytes of a page, and what its ring has; 0 pages when it grows. */
 static size_t page_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
@@ -131,11 +128,11 @@ static int64_t as_i64(size_t bytes) { return bytes < INT64_MAX ? (int64_t)bytes 
 
 int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t positions) {
     size_t total = 0;
-    if (!kv_dtype_of(dtype) || !p->layers || positions < 0) return 0;
+    if (!is_kv_dtype(dtype) || !p->layers || positions < 0) return 0;
     positions = ht_min_i64(positions, p->context);
     for (int64_t i = 0; i < p->n_layers; i++) {
         int64_t ring;
-        size_t bytes, page = page_of(p, i, kv_dtype_of(dtype), &ring);
+        size_t bytes, page = page_of(p, i, dtype, &ring);
         if (!ht_mul_size(page, (size_t)ht_kv_pages(ring, positions), &bytes) || !ht_add_size(total, bytes, &total))
             return INT64_MAX;
     }
@@ -144,9 +141,9 @@ int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t p
 
 int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dtype) {
     size_t total = 0;
-    for (int64_t i = 0; kv_dtype_of(dtype) && p->layers && i < p->n_layers; i++) {
+    for (int64_t i = 0; is_kv_dtype(dtype) && p->layers && i < p->n_layers; i++) {
         int64_t ring;
-        size_t page = page_of(p, i, kv_dtype_of(dtype), &ring);
+        size_t page = page_of(p, i, dtype, &ring);
         if (!ring && !ht_add_size(total, page / HT_KV_PAGE, &total)) return INT64_MAX;
     }
     return as_i64(total);

@@ -310,7 +310,10 @@ static void without_shapes(ht_stream *stream, program *p, const ht_function *f) 
     results eager, laid_out;
     p->follows = true;
     p->sizes = 0;
-    if (ht_compile(f, &(ht_compile_options){.shapeless = true}, &compiled, &err)) abort();
+    ht_compile_options how;
+    ht_compile_options_init(&how, sizeof how);
+    how.shapeless = true;
+    if (ht_compile(f, &how, &compiled, &err)) abort();
     bool traced = compute(stream, p, compiled, f, &laid_out); /* which decides */
     free_results(&laid_out);
     for (p->sizes = 1; traced && p->sizes < 4; p->sizes++) {
@@ -329,7 +332,10 @@ static ht_stream *stream_on(const char *instruction_set) {
     ht_device *device;
     ht_stream *stream;
     ht_error err;
-    const ht_device_options options = {.n_threads = 1, .instruction_set = instruction_set};
+    ht_device_options options;
+    ht_device_options_init(&options, sizeof options);
+    options.n_threads = 1;
+    options.instruction_set = instruction_set;
     if (ht_device_open("cpu", &options, &device, &err) || ht_stream_new(device, &stream, &err)) abort();
     ht_device_free(device);
     return stream;

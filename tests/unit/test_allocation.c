@@ -8,6 +8,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "support/gguf_writer.h"
+#include "support/options.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -194,7 +195,8 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
     int32_t ids[3];
     tiny_ids(ids, 3, 1);
     assert_int_equal(ht_session_new(m, NULL, &d.session, &err), HT_OK);
-    const ht_generate_options how = {.max_tokens = N_TOKENS, .ignore_eos = true, .sampler = *sampler};
+    const ht_generate_options how =
+        OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true, with.sampler = sampler);
     if (ht_generate(d.session, ids, 3, &how, count_allocations, &d, NULL, &err)) fail_msg("%s", err.message);
     assert_true(d.tokens > N_TOKENS / 4); /* a token may complete no character */
     assert_true(d.grown > 0);             /* else nothing was counted */
@@ -204,9 +206,10 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
 
 static void decoding_allocates_nothing(void **state) {
     (void)state;
-    const ht_sampler_options greedy = {0};
-    const ht_sampler_options all = {
-        .temperature = 0.9f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f, .repeat_penalty = 1.1f, .seed = 3};
+    const ht_sampler_options greedy = DEFAULTS(ht_sampler_options);
+    const ht_sampler_options all =
+        OPTIONS(ht_sampler_options, with.temperature = 0.9f, with.top_k = 40, with.top_p = 0.95f, with.min_p = 0.01f,
+                with.repeat_penalty = 1.1f, with.seed = 3);
     decode(&(tiny_options){0}, "greedy", &greedy);
     decode(&(tiny_options){0}, "the whole chain", &all);
     decode(&(tiny_options){.window = 300, .type = HT_W_Q8_0}, "a ring", &greedy);

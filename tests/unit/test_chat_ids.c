@@ -42,7 +42,7 @@ static void check_case(const json_t *document, const json_t *c, const ht_tokeniz
     ht_error err = {0};
     if (ht_chat_write(template_of(text_of(c, "name")), text_of(document, "bos"), text_of(document, "eos"), chat, &text,
                       &err) ||
-        ht_tokenizer_encode(t, text, strlen(text), (ht_encode_options){.parse_special = true}, &ids, &n, &err))
+        ht_tokenizer_encode(t, text, strlen(text), HT_ENCODE_PARSE_SPECIAL, &ids, &n, &err))
         fail_msg("%s: %s", text_of(c, "name"), err.message);
     for (size_t i = 0; i < n || i < json_array_size(wanted); i++)
         if (i >= n || i >= json_array_size(wanted) || ids[i] != json_integer_value(json_array_get(wanted, i)))

@@ -1,6 +1,7 @@
 /* Calls of compiled functions as lists of kernels: evaluated in parts, in chains, again, from several threads and devices, and
  * out of memory. */
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/memory.h>
@@ -261,7 +262,8 @@ static void devices_have_their_own_kernels(void **state) {
     for (int i = 0; i < 2; i++) { /* the second on another device than the list was made for */
         ht_device *device;
         caller c = {&t, NULL, false};
-        const ht_device_options options = {.n_threads = 1, .instruction_set = i ? "reference" : NULL};
+        const ht_device_options options =
+            OPTIONS(ht_device_options, with.n_threads = 1, with.instruction_set = i ? "reference" : NULL);
         assert_int_equal(ht_device_open("cpu", &options, &device, &err), HT_OK);
         assert_int_equal(ht_stream_new(device, &c.stream, &err), HT_OK);
         call_often(&c);

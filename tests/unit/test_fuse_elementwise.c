@@ -1,6 +1,7 @@
 /* Elementwise nodes run as one program: the bits that one kernel after another gives, and the memory. */
 #include "array/array.h"
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -15,7 +16,7 @@ static ht_stream *open_stream(const char *isa) {
     ht_error err = {0};
     ht_device *d = NULL;
     ht_stream *s = NULL;
-    const ht_device_options options = {.n_threads = 2, .instruction_set = isa};
+    const ht_device_options options = OPTIONS(ht_device_options, with.n_threads = 2, with.instruction_set = isa);
     if (ht_device_open("cpu", &options, &d, &err) || ht_stream_new(d, &s, &err)) fail_msg("%s", err.message);
     ht_device_free(d);
     return s;

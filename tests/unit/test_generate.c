@@ -3,6 +3,7 @@
 #include "generate/session_internal.h"
 #include "generate/text_stream.h"
 #include "support/chat.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -15,12 +16,15 @@
 enum { PROMPT = 20 };
 static ht_model *model;
 static int32_t prompt[PROMPT];
+static ht_sampler_options lively;
 
 static int setup(void **state) {
     (void)state;
     scratch_make();
     model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     tiny_ids(prompt, PROMPT, 3);
+    lively = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.top_p = 0.95f, with.seed = 11,
+                     with.repeat_penalty = 1.1f);
     return 0;
 }
 
@@ -63,16 +67,17 @@ static void generate(ht_session *s, const int32_t *from, size_t n, const ht_gene
     if (ht_generate(s, from, n, o, r ? read_text : NULL, r, metrics, &err)) fail_msg("%s", err.message);
 }
 
-static const ht_sampler_options lively = {.temperature = 1.2f, .top_p = 0.95f, .seed = 11, .repeat_penalty = 1.1f};
-
 /* ---- what comes out ---- */
 
 static void the_text_is_the_tokens_decoded(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         ht_session *s = open_session(model);
-        ht_generate_options o = {.max_tokens = 200, .sampler = lively, .ignore_eos = true};
-        o.sampler.seed = seed;
+        ht_generate_options o =
+            OPTIONS(ht_generate_options, with.max_tokens = 200, with.sampler = &lively, with.ignore_eos = true);
+        ht_sampler_options seeded = lively;
+        seeded.seed = seed;
+        o.sampler = &seeded;
         reader r = {0};
         ht_metrics metrics;
         ht_error err = {0};
@@ -101,8 +106,8 @@ static void calls_continue_each_other(void **state) {
     (void)state;
     static const int32_t parts[] = {1, 2, 7, 30, 60};
     for (int greedy = 0; greedy < 2; greedy++) {
-        ht_generate_options o = {.max_tokens = 100, .ignore_eos = true};
-        if (!greedy) o.sampler = lively;
+        ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true);
+        if (!greedy) o.sampler = &lively;
         ht_session *whole = open_session(model), *cut = open_session(model);
         generate(whole, prompt, PROMPT, &o, NULL, NULL);
         size_t n = PROMPT;
@@ -128,7 +133,7 @@ static void calls_continue_each_other(void **state) {
 static void the_last_token_is_not_lost(void **state) {
     (void)state;
     ht_error err = {0};
-    ht_generate_options o = {.max_tokens = 5, .ignore_eos = true};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.ignore_eos = true);
     ht_session *a = open_session(model), *b = open_session(model), *c = open_session(model);
     generate(a, prompt, PROMPT, &o, NULL, NULL);
     generate(b, prompt, PROMPT, &o, NULL, NULL);
@@ -159,8 +164,8 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
     ht_session *narrow, *wide = open_session(sliding);
     ht_error err = {0};
-    assert_int_equal(ht_session_new(sliding, &(ht_session_options){.chunk = 1}, &narrow, &err), HT_OK);
-    ht_generate_options o = {.max_tokens = TOTAL - 1 - PROMPT, .ignore_eos = true};
+    assert_int_equal(ht_session_new(sliding, OPTIONS_AT(ht_session_options, with.chunk = 1), &narrow, &err), HT_OK);
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = TOTAL - 1 - PROMPT, with.ignore_eos = true);
     generate(narrow, prompt, PROMPT, &o, NULL, NULL);
     assert_int_equal(ht_session_length(narrow), TOTAL - 1); /* the last one at position 511 waits */
     assert_int_equal(narrow->cache->length, TOTAL - 2);
@@ -187,8 +192,8 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
 static void stop_ids_end_the_output(void **state) {
     (void)state;
     ht_session *s = open_session(model);
-    ht_generate_options o = {.max_tokens = 60, .ignore_eos = true};
-    o.sampler = lively;
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 60, with.ignore_eos = true);
+    o.sampler = &lively;
     generate(s, prompt, PROMPT, &o, NULL, NULL);
     int32_t tokens[60];
     memcpy(tokens, ht_session_tokens(s) + PROMPT, sizeof tokens);
@@ -220,7 +225,8 @@ static size_t place_of(const char *text, size_t n, const char *what) {
 static void stop_strings_end_the_output(void **state) {
     (void)state;
     ht_session *s = open_session(model);
-    ht_generate_options o = {.max_tokens = 40, .ignore_eos = true, .sampler = lively};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true, with.sampler = &lively);
     static reader full, part;
     full = (reader){0};
     generate(s, prompt, PROMPT, &o, &full, NULL);
@@ -281,7 +287,8 @@ static void a_reader_can_stop(void **state) {
     (void)state;
     for (int calls = 1; calls < 20; calls += 6) {
         ht_session *s = open_session(model);
-        ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+        ht_generate_options o =
+            OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
         reader r = {.last_call = calls};
         ht_metrics metrics;
         generate(s, prompt, PROMPT, &o, &r, &metrics);
@@ -301,7 +308,8 @@ static void a_full_context_ends_the_output(void **state) {
     static reader r;
     int32_t ids[70];
     tiny_ids(ids, 70, 1);
-    ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
     assert_int_equal(ht_generate(s, ids, 65, &o, NULL, NULL, &metrics, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message, "prompt of 65 tokens does not fit the context of 64");
     assert_int_equal(ht_generate(s, ids, 64, &o, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
@@ -333,14 +341,17 @@ static void bad_requests_are_refused(void **state) {
     ht_session *s = open_session(model);
     ht_error err = {0};
     const char *empty = "", *torn = "\xc3";
+    const ht_sampler_options cold = OPTIONS(ht_sampler_options, with.temperature = -1);
     const struct {
         ht_generate_options o;
         const char *part;
-    } wrong[] = {{{.max_tokens = -1}, "max_tokens is -1"},
-                 {{.stop = &empty, .n_stop = 1}, "stop string 0 is empty"},
-                 {{.stop = &torn, .n_stop = 1}, "stop string 0 is not UTF-8"},
-                 {{.n_stop = 1}, "none given"},
-                 {{.sampler = {.temperature = -1}}, "temperature"}};
+    } wrong[] = {{OPTIONS(ht_generate_options, with.max_tokens = -1), "max_tokens is -1"},
+                 {OPTIONS(ht_generate_options, with.max_tokens = 0), "max_tokens is 0"},
+                 {OPTIONS(ht_generate_options, with.stop = &empty, with.n_stop = 1), "stop string 0 is empty"},
+                 {OPTIONS(ht_generate_options, with.stop = &torn, with.n_stop = 1), "stop string 0 is not UTF-8"},
+                 {OPTIONS(ht_generate_options, with.n_stop = 1), "none given"},
+                 {OPTIONS(ht_generate_options, with.sampler = &cold), "temperature"},
+                 {{.max_tokens = 5}, "ht_generate_options were not made by ht_generate_options_init"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(ht_generate(s, prompt, PROMPT, &wrong[i].o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
         assert_non_null(strstr(err.message, wrong[i].part));
@@ -358,7 +369,8 @@ static void bad_requests_are_refused(void **state) {
 static void cancelling_from_the_callback(void **state) {
     (void)state;
     ht_session *s = open_session(model);
-    ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
     reader r = {.cancel = s};
     ht_metrics metrics;
     ht_error err = {0};
@@ -393,7 +405,7 @@ static void *cancel_until_done(void *arg) {
 static void cancelling_from_another_thread(void **state) {
     (void)state;
     canceller c = {.s = open_session(model)};
-    ht_generate_options o = {.max_tokens = 4000, .ignore_eos = true};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 4000, with.ignore_eos = true);
     pthread_t thread;
     ht_error err = {0};
     assert_int_equal(pthread_create(&thread, NULL, cancel_until_done, &c), 0);
@@ -435,7 +447,8 @@ static void a_thousand_tokens_take_pages_alone(void **state) {
         first_bytes = 0;
         int calls = 0;
         ht_error err = {0};
-        ht_generate_options o = {.max_tokens = 1000, .ignore_eos = true, .sampler = lively};
+        ht_generate_options o =
+            OPTIONS(ht_generate_options, with.max_tokens = 1000, with.ignore_eos = true, with.sampler = &lively);
         if (ht_generate(watched, prompt, PROMPT, &o, watch_memory, &calls, NULL, &err)) fail_msg("%s", err.message);
         assert_true(calls > 300);
         ht_session_free(watched);
@@ -453,7 +466,7 @@ static void loading_and_closing_leaks_nothing(void **state) {
         if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
         ht_session *s = open_session(m);
         ht_model_free(m); /* the session keeps it */
-        ht_generate_options o = {.max_tokens = 5, .sampler = lively};
+        ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.sampler = &lively);
         generate(s, prompt, PROMPT, &o, NULL, NULL);
         ht_session_free(s);
         assert_int_equal(ht_memory_get().active_bytes, before);
@@ -466,7 +479,7 @@ static void text_and_chat_reuse_what_is_there(void **state) {
     (void)state;
     ht_session *s = open_session(model), *fresh = open_session(model);
     ht_error err = {0};
-    ht_generate_options o = {.max_tokens = 12, .sampler = {.temperature = 0}};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 12);
     ht_metrics metrics;
     static reader first, second, again;
     first = second = again = (reader){0};
@@ -510,13 +523,13 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 30, .type = HT_W_Q8_0});
     ht_session *s, *fresh = open_session(sliding);
     ht_error err = {0};
-    assert_int_equal(ht_session_new(sliding, &(ht_session_options){.chunk = 16}, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(sliding, OPTIONS_AT(ht_session_options, with.chunk = 16), &s, &err), HT_OK);
     char long_text[1200];
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = "the rain on"[i % 11];
     long_text[sizeof long_text - 1] = '\0';
     ht_chat *one = test_chat(&(test_message){"user", long_text}, 1);
     ht_chat *other = test_chat(&(test_message){"user", "the sun"}, 1);
-    ht_generate_options o = {.max_tokens = 8};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 8);
     ht_metrics metrics;
     static reader a, b;
     a = b = (reader){0};

@@ -2,6 +2,7 @@
  * mlx-lm (tests/golden/make_mlx.py). */
 #include "support/golden.h"
 #include "support/model_run.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static ht_device *device;
 static int open_device(void **state) {
     (void)state;
     ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) != HT_OK;
+    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
 }
 
 static int close_device(void **state) {
@@ -28,7 +29,8 @@ static int close_device(void **state) {
 static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    ht_model_options options = {.device = device, .precision = precision, .kv_dtype = kv};
+    ht_model_options options =
+        OPTIONS(ht_model_options, with.device = device, with.precision = precision, with.kv_dtype = kv);
     ht_error err = {0};
     ht_model *m;
     if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);

@@ -1,5 +1,6 @@
 /* Yardsticks: what is measured is there and makes sense, and a model's cost is that of its matrices. */
 #include "device/device.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -23,7 +24,7 @@ static int teardown(void **state) {
 static ht_device *open_device(const char *set) {
     ht_device *d;
     ht_error err = {0};
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 2, .instruction_set = set}, &d, &err))
+    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2, with.instruction_set = set), &d, &err))
         fail_msg("%s", err.message);
     return d;
 }
@@ -40,7 +41,7 @@ static void the_best_set_is_the_one_used(void **state) {
         bool usable = sets[i].built_in && sets[i].machine_has;
         ht_device *other;
         ht_error err = {0};
-        ht_device_options how = {.n_threads = 1, .instruction_set = sets[i].name};
+        ht_device_options how = OPTIONS(ht_device_options, with.n_threads = 1, with.instruction_set = sets[i].name);
         assert_int_equal(ht_device_open("cpu", &how, &other, &err), usable ? HT_OK : HT_ERR_UNSUPPORTED);
         ht_device_free(other);
     }

@@ -6,6 +6,7 @@
 #include "models/pack.h"
 #include "models/registry.h"
 #include "support/gguf_writer.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -24,7 +25,7 @@ static int open_all(void **state) {
     (void)state;
     scratch_make();
     ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) != HT_OK;
+    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
 }
 
 static int close_all(void **state) {
@@ -54,7 +55,7 @@ static void refused_with(const char *path, ht_model_options options, ht_status e
         if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
 }
 #define REFUSED(path, expected, ...)                                                                                   \
-    refused_with(path, (ht_model_options){0}, expected, (const char *const[]){__VA_ARGS__, NULL})
+    refused_with(path, DEFAULTS(ht_model_options), expected, (const char *const[]){__VA_ARGS__, NULL})
 #define REFUSED_OPTIONS(path, options, expected, ...)                                                                  \
     refused_with(path, options, expected, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -92,7 +93,7 @@ static void paths(void **state) {
     copy_file(tiny, "one.gguf");
     scratch_write("mmproj-f16.gguf", "x", 1);
     ht_error err;
-    if (try_load(scratch_directory(), (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     remove(scratch_path("one.gguf"));
     remove(scratch_path("mmproj-f16.gguf"));
 }
@@ -101,16 +102,17 @@ static bool cancel_at(double done, void *user) { return done < *(const double *)
 
 static void options(void **state) {
     (void)state;
-    REFUSED_OPTIONS(tiny, (ht_model_options){.context = 513}, HT_ERR_LIMIT, "llama-q4_1.gguf", "512", "513");
-    REFUSED_OPTIONS(tiny, (ht_model_options){.context = -1}, HT_ERR_ARGUMENT, "-1");
-    REFUSED_OPTIONS(tiny, (ht_model_options){.kv_dtype = HT_I32}, HT_ERR_ARGUMENT, "i32", "f16");
+    REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.context = 513), HT_ERR_LIMIT, "llama-q4_1.gguf", "512", "513");
+    REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.context = -1), HT_ERR_ARGUMENT, "-1");
+    REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.kv_dtype = HT_I32), HT_ERR_ARGUMENT, "i32", "f16");
     double limits[] = {0, 0.3, 1};
     for (int i = 0; i < 3; i++)
-        REFUSED_OPTIONS(tiny, ((ht_model_options){.progress = cancel_at, .user = &limits[i]}), HT_ERR_CANCELLED,
-                        "cancelled");
+        REFUSED_OPTIONS(tiny, (OPTIONS(ht_model_options, with.progress = cancel_at, with.user = &limits[i])),
+                        HT_ERR_CANCELLED, "cancelled");
     ht_model *m;
     ht_error err = {0};
-    assert_int_equal(ht_model_load(tiny, &(ht_model_options){.device = device, .context = 300}, &m, &err), HT_OK);
+    assert_int_equal(
+        ht_model_load(tiny, OPTIONS_AT(ht_model_options, with.device = device, with.context = 300), &m, &err), HT_OK);
     assert_int_equal(ht_model_context(m), 300);
     assert_int_equal(ht_model_vocab_size(m), 61);
     assert_null(ht_model_tokenizer(m));
@@ -167,7 +169,7 @@ static void tensors(void **state) {
     const char *path = scratch_path("t.gguf");
     ht_error err;
     write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "t.gguf", "`blk.0.ffn_up.weight` is missing");
     write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL});
@@ -187,7 +189,7 @@ static void tensors(void **state) {
     write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "there is a tensor `blk.0.ffn_gate.bias`", "implies none");
     write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"});
     REFUSED(path, HT_ERR_FORMAT, "t.gguf: `blk.0.ffn_down.scale` holds 0, expected a finite number");
     gguf_writer w = gguf_writer_new();
@@ -217,14 +219,14 @@ static void extra_tensors(void **state) {
     const char *path = scratch_path("t.gguf");
     ht_log_set(take_note, HT_LOG_INFO, NULL);
     write_llama("t.gguf", &(change){"blk.0.attn_z.weight", {32, 2}, HT_W_F32, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     assert_int_equal(n_notes, 1);
     assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.0.attn_z.weight`");
     write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
-    if (try_load("tests/golden/tiny/llama-fp8-blocks", (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    if (try_load("tests/golden/tiny/llama-fp8-blocks", DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     assert_int_equal(n_notes, 1);
-    if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", (ht_model_options){0}, &err))
+    if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", DEFAULTS(ht_model_options), &err))
         fail_msg("%s", err.message);
     assert_int_equal(n_notes, 2);
     assert_non_null(strstr(noted, "tensors of vision and audio are left out"));
@@ -457,8 +459,8 @@ static void a_file_that_shrinks(void **state) {
     ht_device *one;
     ht_model *m;
     ht_error err = {0};
-    assert_int_equal(ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &one, &err), HT_OK);
-    ht_model_options o = {.device = one, .progress = shrink, .user = &shrunk};
+    assert_int_equal(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1), &one, &err), HT_OK);
+    ht_model_options o = OPTIONS(ht_model_options, with.device = one, with.progress = shrink, with.user = &shrunk);
     assert_int_equal(ht_model_load(scratch_path("shrinks.gguf"), &o, &m, &err), HT_ERR_IO);
     assert_null(m);
     assert_true(shrunk);
@@ -476,7 +478,7 @@ static void damaged_files(void **state) {
     ht_error err;
     for (size_t n = 0; n < size; n += n < 2048 ? 1 : 211) {
         scratch_write("cut.gguf", file, n);
-        assert_int_not_equal(try_load(scratch_path("cut.gguf"), (ht_model_options){0}, &err), HT_OK);
+        assert_int_not_equal(try_load(scratch_path("cut.gguf"), DEFAULTS(ht_model_options), &err), HT_OK);
         assert_true(err.message[0]);
     }
     remove(scratch_path("cut.gguf"));
@@ -485,7 +487,7 @@ static void damaged_files(void **state) {
     for (size_t bit = 0; bit < header * 8; bit += 3) {
         file[bit / 8] ^= (char)(1 << (bit % 8));
         scratch_write("flip.gguf", file, size);
-        if (try_load(scratch_path("flip.gguf"), (ht_model_options){0}, &err) == HT_OK)
+        if (try_load(scratch_path("flip.gguf"), DEFAULTS(ht_model_options), &err) == HT_OK)
             loaded++;
         else
             refused++;
@@ -504,7 +506,7 @@ static void opened_again_and_again(void **state) {
     size_t before = ht_memory_get().active_bytes;
     ht_error err;
     for (int i = 0; i < 100; i++)
-        if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", (ht_model_options){0}, &err))
+        if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", DEFAULTS(ht_model_options), &err))
             fail_msg("%s", err.message);
     assert_int_equal(ht_memory_get().active_bytes, before);
 }
@@ -627,7 +629,7 @@ static void memory_of_a_cache(void **state) {
             ht_model *m;
             ht_cache *c;
             snprintf(path, sizeof path, "tests/golden/tiny/%s", names[i]);
-            const ht_model_options how = {.device = device, .kv_dtype = dtypes[t]};
+            const ht_model_options how = OPTIONS(ht_model_options, with.device = device, with.kv_dtype = dtypes[t]);
             if (ht_model_info_read(path, &in, &err) || ht_model_load(path, &how, &m, &err) ||
                 ht_cache_new(m, HT_KV_CHUNK, &c, &err))
                 fail_msg("%s", err.message);

@@ -6,6 +6,7 @@
 #include "generate/sampler.h"
 #include "support/golden.h"
 #include "support/model_run.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -57,7 +58,7 @@ static void ok(ht_status status, const ht_error *err) {
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    ok(ht_session_new(m, &(ht_session_options){.chunk = chunk}, &s, &err), &err);
+    ok(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), &err);
     return s;
 }
 
@@ -118,8 +119,8 @@ static ht_model *load(const char *path, int threads) {
     ht_error err = {0};
     ht_device *device;
     ht_model *m;
-    ok(ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &device, &err), &err);
-    ok(ht_model_load(path, &(ht_model_options){.device = device}, &m, &err), &err);
+    ok(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = threads), &device, &err), &err);
+    ok(ht_model_load(path, OPTIONS_AT(ht_model_options, with.device = device), &m, &err), &err);
     ht_device_free(device);
     return m;
 }
@@ -185,8 +186,9 @@ static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_option
     const int N = test_cases(25, 400);
     snprintf(run_name, sizeof run_name, "temperature %g, top_k %d", (double)o->temperature, (int)o->top_k);
     ht_error err = {0};
-    ht_session *a = open_session(m, 0), *b = open_session(m, 0);
-    const ht_generate_options how = {.max_tokens = N, .sampler = *o, .ignore_eos = true};
+    ht_session *a = open_session(m, 512), *b = open_session(m, 512);
+    const ht_generate_options how =
+        OPTIONS(ht_generate_options, with.max_tokens = N, with.sampler = o, with.ignore_eos = true);
     ok(ht_generate(a, ids, PROMPT, &how, NULL, NULL, NULL, &err), &err);
     picked p = {.s = b};
     ok(ht_sampler_new(o, m->vocab, m->device->row_ops, &p.sampler, &err), &err);
@@ -227,9 +229,9 @@ static void check_real_picks(void **state) {
     char path[1024];
     golden g = open_real(*state, path);
     ht_model *m = load(path, 2);
-    check_picks(m, g.ids, &(ht_sampler_options){0});
-    check_picks(m, g.ids, &(ht_sampler_options){.repeat_penalty = 1.2f});
-    check_picks(m, g.ids, &(ht_sampler_options){.temperature = 0.9f, .top_k = 40, .seed = 7});
+    check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, (void)0));
+    check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.2f));
+    check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, with.temperature = 0.9f, with.top_k = 40, with.seed = 7));
     ht_model_free(m);
     golden_close(&g);
 }

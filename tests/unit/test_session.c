@@ -1,5 +1,6 @@
 /* Sessions on a small model: the bits do not depend on chunks, company or history; limits, rewinding, cancellation. */
 #include "generate/session_internal.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -19,7 +20,7 @@ static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    if (ht_session_new(m, &(ht_session_options){.chunk = chunk}, &s, &err)) fail_msg("%s", err.message);
+    if (ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err)) fail_msg("%s", err.message);
     return s;
 }
 
@@ -115,7 +116,7 @@ static void *run_alone(void *arg) {
     job *j = arg;
     ht_session *s;
     ht_error err = {0};
-    j->status = ht_session_new(models[j->model], &(ht_session_options){.chunk = 100}, &s, &err);
+    j->status = ht_session_new(models[j->model], OPTIONS_AT(ht_session_options, with.chunk = 100), &s, &err);
     if (!j->status) j->status = ht_session_forward(s, ids, TOKENS / 2, true, copy_rows, j->rows, &err);
     for (int i = TOKENS / 2; i < TOKENS / 2 + 40 && !j->status; i++)
         j->status = ht_session_forward(s, &ids[i], 1, false, copy_rows, j->rows, &err);
@@ -363,7 +364,7 @@ static void limits_and_ids_are_checked(void **state) {
     ht_error err = {0};
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
-    assert_int_equal(ht_session_new(small, &(ht_session_options){.chunk = -1}, &s, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_new(small, OPTIONS_AT(ht_session_options, with.chunk = -1), &s, &err), HT_ERR_ARGUMENT);
     assert_null(s);
     assert_int_equal(ht_session_new(small, NULL, &s, &err), HT_OK);
     assert_int_equal(ht_session_forward(s, ids, 101, false, NULL, NULL, &err), HT_ERR_LIMIT);
@@ -390,7 +391,7 @@ static void bad_company_is_refused(void **state) {
     (void)state;
     ht_error err = {0};
     float logits[2 * TINY_VOCAB];
-    ht_session *a = open_session(models[0], 0), *b = open_session(models[1], 0);
+    ht_session *a = open_session(models[0], 512), *b = open_session(models[1], 512);
     ht_session *mixed[] = {a, b}, *twice[] = {a, a};
     assert_int_equal(ht_session_forward_together(mixed, ids, 2, logits, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "another model"));

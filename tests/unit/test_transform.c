@@ -1,6 +1,7 @@
 /* Transformations: what they give, what they refuse, and what they cost in memory. */
 #include "array/array.h"
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -380,7 +381,8 @@ static void a_compiled_function_is_called_once_for_each_shape(void **state) {
     ht_scope *outer = ht_scope_new(test_stream);
     counted once = {.captured = ht_sqrt(outer, number(outer, 2))}, plain = once;
     const ht_function f = {mixed, &once}, direct = {mixed, &plain};
-    assert_int_equal(ht_compile(&f, &(ht_compile_options){.release = counted_release}, &compiled, &err), HT_OK);
+    assert_int_equal(ht_compile(&f, OPTIONS_AT(ht_compile_options, with.release = counted_release), &compiled, &err),
+                     HT_OK);
     for (int round = 0; round < 6; round++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *in[2] = {part_of(s, 3 + round % 3, round < 3), number(s, (float)round)}, *got[4], *want[4];
