@@ -112,8 +112,8 @@ static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
         memset(spent, 0, sizeof spent);
         if (i == 8) memset(spent_in, 0, sizeof spent_in);
         double begin = now();
-        if (together == 1 ? ht_session_forward(s[0], id, 1, false, NULL, NULL, &err)
-                          : ht_session_forward_together(s, id, together, logits, &err))
+        if (together == 1 ? ht_session_forward(s[0], id, 1, NULL, NULL, NULL, &err)
+                          : ht_session_forward_together(s, id, together, NULL, logits, &err))
             stop(&err);
         spent[TOTAL] = now() - begin;
         spent[AROUND] = spent[TOTAL] - spent[PRODUCTS] - spent[ATTENTION] - spent[KERNELS];

@@ -14,20 +14,30 @@
 static const double read_seconds = 0.05, compute_seconds = 0.03;
 static const int64_t most_read_bytes = (int64_t)1 << 30;
 
-static bool keep_going(const char *text, size_t n, void *user) {
+static bool ignore_text(const char *text, size_t n, void *user) {
     (void)text, (void)n, (void)user;
-    return !interrupted();
+    return true;
 }
 
-static bool ignore_logits(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    (void)logits, (void)first, (void)n_rows, (void)vocab, (void)user;
-    return !interrupted();
+ht_forward_options bench_forward_options(void) {
+    ht_forward_options how;
+    ht_forward_options_init(&how, sizeof how);
+    how.cancel = interrupt_flag();
+    return how;
+}
+
+/* With a message for whoever waited for figures. */
+ht_status bench_status(ht_status st, ht_error *err) {
+    if (st == HT_ERR_CANCELLED)
+        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
+    return st;
 }
 
 static ht_status start_at_depth(bench *b, ht_error *err) {
     ht_session_reset(b->e.session);
     if (b->depth == 0) return HT_OK;
-    return ht_session_forward(b->e.session, b->ids, (size_t)b->depth, false, ignore_logits, NULL, err);
+    const ht_forward_options how = bench_forward_options();
+    return ht_session_forward(b->e.session, b->ids, (size_t)b->depth, &how, NULL, NULL, err);
 }
 
 static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metrics *metrics, ht_error *err) {
@@ -37,14 +47,11 @@ static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metri
     how.max_tokens = n_tokens;
     how.sampler = &sampler;
     how.ignore_eos = true;
-    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? keep_going : NULL; /* ids without a text are measured, too */
+    how.cancel = interrupt_flag();
+    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? ignore_text : NULL; /* ids without a text are measured, too */
     ht_status st = start_at_depth(b, err);
     if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, each, NULL, metrics, err);
-    if (!st && metrics->finish == HT_FINISH_CALLBACK) {
-        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
-        st = err->status = HT_ERR_CANCELLED;
-    }
-    return st;
+    return bench_status(st, err);
 }
 
 /* ---- what the machine can do at best ---- */

@@ -45,6 +45,10 @@ typedef struct bench {
     series series[N_SERIES];
 } bench;
 
+/* An interrupted call's options, and its status, with a message that says so. */
+ht_forward_options bench_forward_options(void);
+ht_status bench_status(ht_status st, ht_error *err);
+
 /* Decodes n_decode tokens in n_together sessions; adds to TOGETHER and TOGETHER_GAIN. */
 ht_status bench_together(bench *b, ht_error *err);
 

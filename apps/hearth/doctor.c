@@ -196,7 +196,7 @@ int doctor_command(const options *o) {
     ht_error err = {0};
     checkup c = {.o = o};
     int status = EXIT_OK;
-    interrupt_watch(NULL);
+    interrupt_watch();
     ht_status st = examine(&c, &err);
     if (st)
         status = report(&err);

@@ -6,10 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool on_progress(double done, void *user) {
-    progress_show(user, done);
-    return !interrupted();
-}
+static void on_progress(double done, void *user) { progress_show(user, done); }
 
 static ht_status open_device(engine *e, const options *o, ht_error *err) {
     if (e->device) return HT_OK;
@@ -30,7 +27,7 @@ ht_status engine_load(engine *e, const options *o, const engine_model *which, ht
     }
     ht_status st = model_path(which->name, &path, err);
     if (st) return st;
-    interrupt_watch(NULL);
+    interrupt_watch();
     progress loading;
     progress_begin(&loading, "loading", o->quiet);
     st = open_device(e, o, err);
@@ -44,6 +41,7 @@ ht_status engine_load(engine *e, const options *o, const engine_model *which, ht
         model.slots = (int32_t)o->slots;
         model.kv_dtype = which->kv;
         model.expected_positions = which->positions;
+        model.cancel = interrupt_flag();
         model.progress = on_progress;
         model.user = &loading;
         st = ht_model_load(path, &model, out, err);
@@ -65,13 +63,10 @@ ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *
     engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions};
     ht_status st = engine_load(e, o, &which, &e->model, err);
     if (st) return st;
-    st = engine_session(e, o, &e->session, err);
-    if (!st) interrupt_watch(e->session);
-    return st;
+    return engine_session(e, o, &e->session, err);
 }
 
 void engine_close(engine *e) {
-    interrupt_watch(NULL);
     ht_session_free(e->session);
     ht_model_free(e->model);
     ht_device_free(e->device);

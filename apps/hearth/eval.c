@@ -26,10 +26,7 @@ static ht_status read_source(const options *o, source *s, ht_error *err) {
     return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
 }
 
-static bool on_progress(double done, void *user) {
-    progress_show(user, done);
-    return !interrupted();
-}
+static void on_progress(double done, void *user) { progress_show(user, done); }
 
 static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_model *reference, ht_evaluation *out,
                           ht_error *err) {
@@ -39,6 +36,7 @@ static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_mod
     ht_evaluate_options_init(&how, sizeof how);
     how.window = (int32_t)o->window;
     how.reference = reference;
+    how.cancel = interrupt_flag();
     how.progress = on_progress;
     how.user = &computing;
     ht_status st = o->text ? ht_evaluate_text(m, s->text, s->n, &how, out, err)

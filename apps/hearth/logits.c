@@ -23,7 +23,7 @@ static bool on_logits(const float *logits, int64_t first, int64_t n_rows, int32_
     (void)vocab;
     ht_status st = ht_npy_writer_put(s->npy, logits, n_rows, &s->err);
     progress_show(&s->show, (double)(first + n_rows) / (double)s->n_rows);
-    return !st && !interrupted();
+    return !st;
 }
 
 static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
@@ -41,7 +41,11 @@ static ht_status write_logits(engine *e, const options *o, const id_list *list, 
     ht_status st = ht_npy_writer_new(o->out, s.n_rows, ht_model_vocab_size(e->model), &s.npy, err);
     if (st) return st;
     progress_begin(&s.show, "computing", o->quiet);
-    st = ht_session_forward(e->session, list->ids, list->n, true, on_logits, &s, err);
+    ht_forward_options how;
+    ht_forward_options_init(&how, sizeof how);
+    how.all_rows = true;
+    how.cancel = interrupt_flag();
+    st = ht_session_forward(e->session, list->ids, list->n, &how, on_logits, &s, err);
     progress_end(&s.show);
     if (s.err.status)
         *err = s.err;

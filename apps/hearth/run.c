@@ -46,7 +46,7 @@ static bool on_text(const char *text, size_t n, void *user) {
         a->ends_line = text[n - 1] == '\n';
         good = output_write(text, n) && output_flush();
     }
-    return good && !interrupted(); /* a signal that came just before the call cancelled nothing */
+    return good;
 }
 
 /* The prompt, in fresh memory. A final newline of standard input is the shell's, not the question's. */
@@ -94,6 +94,7 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
     ht_generate_options how;
     ht_generate_options_init(&how, sizeof how);
     how.max_tokens = max_tokens(o);
+    how.cancel = interrupt_flag();
     how.sampler = &sampler;
     how.stop = o->stop.items;
     how.n_stop = o->stop.n;
@@ -189,7 +190,6 @@ int run_command(const options *o) {
     ht_metrics metrics = {0};
     answer a = {.o = o, .ends_line = true};
     if (!st) st = open_for(&e, o, prompt, n, &err);
-    if (!st && interrupted()) st = HT_ERR_CANCELLED; /* after loading, and before there was a call to cancel */
     if (!st) a.context = ht_model_context(e.model);
     if (!st) st = generate(&e, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);

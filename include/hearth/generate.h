@@ -54,6 +54,7 @@ typedef struct ht_generate_options {
     const char *const *stop;           /* [n_stop] texts that end the output and are no part of it; default none */
     int n_stop;                        /* default 0 */
     bool ignore_eos;                   /* treat stop ids as tokens like others; default false */
+    const ht_cancel *cancel;           /* ends the call; default NULL: none */
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 

@@ -3,6 +3,7 @@
 #define HEARTH_HEARTH_H
 
 #include <hearth/array.h>
+#include <hearth/cancel.h>
 #include <hearth/chat.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>

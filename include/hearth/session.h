@@ -1,6 +1,6 @@
 /* Sessions: one conversation's tokens and KV cache, and the logits after them. generate.h generates from a session.
  *
- * A session belongs to one thread at a time (ht_session_cancel excepted); any number of sessions may share a model. On one
+ * A session belongs to one thread at a time; any number of sessions may share a model. On one
  * instruction set the output depends, to the bit, on the model, the tokens and the seed: not on threads, batch or cache.
  * Across instruction sets equal bits are not promised. */
 #ifndef HEARTH_SESSION_H
@@ -36,9 +36,6 @@ HT_API int64_t ht_session_length(const ht_session *s);
 HT_API const int32_t *ht_session_tokens(const ht_session *s);
 /* Bytes that the KV cache holds now. */
 HT_API size_t ht_session_cache_bytes(const ht_session *s);
-/* Asks the call in progress on the session, from any thread or a signal handler, to end with HT_ERR_CANCELLED at the next
- * step. Without a call in progress it does nothing. */
-HT_API void ht_session_cancel(ht_session *s);
 
 /* ---- logits ---- */
 
@@ -46,22 +43,30 @@ HT_API void ht_session_cancel(ht_session *s);
  * to stop (the session then ends with HT_ERR_CANCELLED). */
 typedef bool ht_logits_fn(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user);
 
-/* Appends ids to the session in chunks and hands over the logits: after every position when all_rows (a chunk may come in
+/* Options of ht_session_forward, ht_session_forward_together and ht_session_decode_together. */
+typedef struct ht_forward_options {
+    size_t size;             /* of the struct, set by ht_forward_options_init */
+    bool all_rows;           /* logits after every position of ht_session_forward; default false: after the last one */
+    const ht_cancel *cancel; /* ends the call; default NULL: none */
+} ht_forward_options;
+HT_API void ht_forward_options_init(ht_forward_options *options, size_t size);
+
+/* Appends ids to the session in chunks and hands over the logits: after every position with `all_rows` (a chunk may come in
  * several slices then), else after the last one only; fn may be NULL. Prompts longer than what is left of the context and
  * ids outside the vocabulary are refused before anything is computed. On failure the session is as it was after the last
  * whole chunk. */
-HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn,
-                                    void *user, ht_error *err);
+HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const ht_forward_options *options,
+                                    ht_logits_fn *fn, void *user, ht_error *err);
 
 /* One step of several sessions of one model together: row i appends ids[i] to sessions[i]; logits f32 [n, vocab] go to
  * `logits`. Each session gets the bits it would get alone. The sessions all belong to the calling thread, and none is
  * named twice. On failure no session's tokens change. */
-HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
-                                             ht_error *err);
+HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n,
+                                             const ht_forward_options *options, float *logits, ht_error *err);
 /* The same without handing over logits: next[i], of n, is the likeliest token after ids[i], the lowest id on ties. It
  * may be `ids`. A logit that is not finite is HT_ERR_INTERNAL. */
-HT_API ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n, int32_t *next,
-                                            ht_error *err);
+HT_API ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n,
+                                            const ht_forward_options *options, int32_t *next, ht_error *err);
 
 #ifdef __cplusplus
 }

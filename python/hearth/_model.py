@@ -36,6 +36,10 @@ _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
 
 
+class _Cancel(Structure):
+    _fields_ = [("requested", c_int)]
+
+
 class _DeviceOptions(Structure):
     _fields_ = [("size", c_size_t), ("n_threads", c_int), ("instruction_set", c_char_p)]
 
@@ -44,7 +48,7 @@ class _ModelOptions(Structure):
     _fields_ = [
         ("size", c_size_t), ("device", c_void_p), ("precision", c_int), ("context", c_int64), ("sliding", c_bool),
         ("slots", c_int32), ("kv_dtype", c_int), ("expected_positions", c_int64), ("skip_memory_check", c_bool),
-        ("progress", c_void_p), ("user", c_void_p),
+        ("cancel", POINTER(_Cancel)), ("progress", c_void_p), ("user", c_void_p),
     ]  # fmt: skip
 
 
@@ -58,8 +62,12 @@ class _SamplerOptions(Structure):
 class _GenerateOptions(Structure):
     _fields_ = [
         ("size", c_size_t), ("max_tokens", c_int32), ("sampler", POINTER(_SamplerOptions)), ("stop", POINTER(c_char_p)), ("n_stop", c_int),
-        ("ignore_eos", c_bool),
+        ("ignore_eos", c_bool), ("cancel", POINTER(_Cancel)),
     ]  # fmt: skip
+
+
+class _ForwardOptions(Structure):
+    _fields_ = [("size", c_size_t), ("all_rows", c_bool), ("cancel", POINTER(_Cancel))]
 
 
 class _Metrics(Structure):
@@ -95,8 +103,9 @@ _session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p)
 _session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
-_session_cancel = lib.declare("ht_session_cancel", None, c_void_p)
-_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, c_bool, _LOGITS, c_void_p)
+_cancel_request = lib.declare("ht_cancel_request", None, POINTER(_Cancel))
+_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, POINTER(_ForwardOptions), _LOGITS,
+                     c_void_p)  # fmt: skip
 _generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
                       POINTER(_Metrics))  # fmt: skip
 _generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
@@ -188,8 +197,10 @@ class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
     dropped ends."""
 
-    def __init__(self, start):
-        self.start, self.pieces, self.metrics, self.closed = start, queue.SimpleQueue(), _Metrics(), False
+    def __init__(self, options, start):
+        self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), _Metrics(), False
+        self.cancel = _Cancel()
+        options.cancel = ctypes.pointer(self.cancel)
         self.fn = _TEXT(self.put)
 
     def put(self, text, n, user):
@@ -198,7 +209,7 @@ class _Answer:
 
     def run(self, session):
         try:
-            self.start(session, self.fn, self.metrics)
+            self.start(session, byref(self.options), self.fn, None, byref(self.metrics))
             self.pieces.put(None)
         except BaseException as e:  # whatever it is, it is raised where the pieces are read
             self.pieces.put(e)
@@ -208,8 +219,8 @@ class Generation:
     """An answer as it comes: an iterator of pieces of text. It is computed by a thread of its own, which begins with the
     first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it."""
 
-    def __init__(self, session, start):
-        self._session, self._answer, self._thread, self._ended = session, _Answer(start), None, False
+    def __init__(self, session, options, start):
+        self._session, self._answer, self._thread, self._ended = session, _Answer(options, start), None, False
 
     def _begin(self):
         handle = self._session._take(self)
@@ -245,9 +256,7 @@ class Generation:
         if self._ended:
             return
         self._answer.closed = True
-        while self._thread and self._thread.is_alive():
-            _session_cancel(self._session._handle)  # which does nothing before the call has begun
-            self._thread.join(0.01)
+        _cancel_request(self._answer.cancel)
         self._end()
 
     def __enter__(self):
@@ -330,15 +339,15 @@ class Session:
         how = _options(**options)
         if isinstance(prompt, str):
             text = _text(prompt, "prompt")
-            return Generation(self, lambda s, fn, m: _generate_text(s, text, byref(how), fn, None, byref(m)))
+            return Generation(self, how, lambda s, *rest: _generate_text(s, text, *rest))
         ids, n = _ids(prompt)
-        return Generation(self, lambda s, fn, m: _generate(s, ids, n, byref(how), fn, None, byref(m)))
+        return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest))
 
     def chat(self, messages, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the session already holds of it is not computed again. Options as in generate."""
         how, given = _options(**options), _Chat(messages)
-        return Generation(self, lambda s, fn, m: _generate_chat(s, given._handle, byref(how), fn, None, byref(m)))
+        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest))
 
     def logits(self, prompt, last=False):
         """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""
@@ -356,7 +365,8 @@ class Session:
             return True
 
         with self._taken() as handle:
-            _forward(handle, ids, n, not last, _LOGITS(put), None)
+            how = lib.options(_ForwardOptions, "ht_forward_options_init", all_rows=not last)
+            _forward(handle, ids, n, byref(how), _LOGITS(put), None)
         shape = (vocab,) if last else (n, vocab)
         return lib.call(_array_from, rows, float32.code, (c_int64 * len(shape))(*shape), len(shape))
 

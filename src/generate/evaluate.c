@@ -94,7 +94,8 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
     for (int64_t i = 0; i < n_rows; i++)
         e->bad = e->bad || !isfinite(job.out[i].nll) || !isfinite(job.out[i].reference_nll) || !isfinite(job.out[i].kl);
     e->n_scored += n_rows;
-    return !e->bad && (!e->o.progress || e->o.progress((double)(e->done + first + 1) / (double)e->n, e->o.user));
+    if (!e->bad && e->o.progress) e->o.progress((double)(e->done + first + 1) / (double)e->n, e->o.user);
+    return !e->bad;
 }
 
 /* ---- windows ---- */
@@ -102,9 +103,13 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
 static ht_status run_rows(evaluation *e, int64_t at, int64_t n, ht_error *err) {
     e->first_kept = at;
     ht_status status = HT_OK;
+    ht_forward_options all;
+    ht_forward_options_init(&all, sizeof all);
+    all.all_rows = true;
+    all.cancel = e->o.cancel;
     if (e->reference)
-        status = ht_session_forward(e->reference_session, e->input + at, (size_t)n, true, keep_rows, e, err);
-    if (!status) status = ht_session_forward(e->session, e->input + at, (size_t)n, true, take_rows, e, err);
+        status = ht_session_forward(e->reference_session, e->input + at, (size_t)n, &all, keep_rows, e, err);
+    if (!status) status = ht_session_forward(e->session, e->input + at, (size_t)n, &all, take_rows, e, err);
     if (!e->bad) return status;
     return ht_fail(err, HT_ERR_FORMAT, "token %lld of the text: the logits before it are not finite numbers",
                    (long long)e->n_scored);

@@ -77,7 +77,7 @@ static ht_status run_prompt(run *r, const int32_t *prompt, size_t n, const float
     if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
     if (status == HT_OK) {
         int32_t top_k = ht_sampler_top_k(r->sampler, s->n_tokens + (int64_t)n);
-        status = ht_session_run(s, prompt, n, top_k, logits, err);
+        status = ht_session_run(s, prompt, n, top_k, r->o.cancel, logits, err);
     }
     r->metrics.prefill_seconds = now_seconds() - r->begin;
     if (status == HT_OK) r->metrics.prompt_tokens = (int64_t)n;
@@ -154,7 +154,7 @@ static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err
     while (status == HT_OK) {
         status = next_token(r, logits, err);
         if (status || r->metrics.finish) break;
-        status = ht_session_run(r->s, NULL, 0, ht_sampler_top_k(r->sampler, r->s->n_tokens), &logits, err);
+        status = ht_session_run(r->s, NULL, 0, ht_sampler_top_k(r->sampler, r->s->n_tokens), r->o.cancel, &logits, err);
     }
     show_rest(r);
     return status;
@@ -175,7 +175,7 @@ static ht_status run_from(run *r, const int32_t *prompt, size_t n, const ht_gene
     if (status == HT_OK) status = check_prompt(r->s, prompt, n, err);
     if (status == HT_OK) status = begin_run(r, fn, user, err);
     ht_admission_slot slot;
-    if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, &r->s->cancelled, &slot, err);
+    if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, r->o.cancel, &slot, err);
     if (status == HT_OK) {
         status = generate(r, prompt, n, err);
         ht_admission_leave(&slot);
@@ -188,14 +188,12 @@ static ht_status run_from(run *r, const int32_t *prompt, size_t n, const ht_gene
 ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                       ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
     run r = {.s = s, .begin = now_seconds()};
-    atomic_store(&s->cancelled, false);
     return run_from(&r, prompt, n_prompt, options, fn, user, metrics, err);
 }
 
 ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
     run r = {.s = s, .begin = now_seconds()};
-    atomic_store(&s->cancelled, false);
     if (metrics) *metrics = (ht_metrics){0};
     int32_t *ids;
     size_t n;
@@ -215,7 +213,6 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
 ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_text_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
     run r = {.s = s, .begin = now_seconds(), .new_turn = true};
-    atomic_store(&s->cancelled, false);
     if (metrics) *metrics = (ht_metrics){0};
     char *text;
     ht_status status = ht_chat_format(s->model, chat, &text, err);

@@ -101,7 +101,6 @@ void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t 
 int64_t ht_session_length(const ht_session *s) { return s->n_tokens; }
 const int32_t *ht_session_tokens(const ht_session *s) { return s->token; }
 size_t ht_session_cache_bytes(const ht_session *s) { return ht_cache_held_bytes(s->cache); }
-void ht_session_cancel(ht_session *s) { atomic_store(&s->cancelled, true); }
 
 /* ---- tokens ---- */
 
@@ -222,6 +221,7 @@ static ht_status step(ht_session *s, int64_t end, int64_t first_out, int32_t top
 typedef struct rows_wanted {
     bool all;      /* else the last one alone */
     int32_t top_k; /* of a row, the so many highest; 0: all of it */
+    const ht_cancel *cancel;
     ht_logits_fn *fn;
     void *user;
     const float *last; /* after the last step, when fn is NULL */
@@ -239,7 +239,7 @@ static ht_status run_chunks(ht_session *s, int64_t total, int64_t first_out, int
                             ht_error *err) {
     ht_status status = HT_OK;
     while (status == HT_OK && s->cache->length < total) {
-        if (atomic_load(&s->cancelled))
+        if (ht_cancel_requested(w->cancel))
             return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld tokens", (long long)s->cache->length);
         int64_t begin = s->cache->length, end = ht_min_i64(total, begin + chunk);
         const float *logits;
@@ -265,22 +265,33 @@ static ht_status run(ht_session *s, const int32_t *ids, size_t n, rows_wanted *w
     return run_chunks(s, total, first_out, chunk, w, err);
 }
 
-ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const float **logits,
-                         ht_error *err) {
-    rows_wanted w = {.top_k = top_k};
+ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const ht_cancel *cancel,
+                         const float **logits, ht_error *err) {
+    rows_wanted w = {.top_k = top_k, .cancel = cancel};
     ht_status status = run(s, ids, n, &w, err);
     *logits = w.last;
     return status;
 }
 
-ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn, void *user,
-                             ht_error *err) {
-    atomic_store(&s->cancelled, false);
-    ht_status status = ht_session_check_ids(s, ids, n, err);
+static const ht_forward_options forward_defaults = {.size = sizeof forward_defaults};
+
+void ht_forward_options_init(ht_forward_options *options, size_t size) {
+    ht_options_init(options, size, &forward_defaults, sizeof forward_defaults);
+}
+
+static ht_status read_forward_options(ht_forward_options *o, const ht_forward_options *options, ht_error *err) {
+    return ht_options_read(o, options, &forward_defaults, sizeof forward_defaults, "ht_forward_options", err);
+}
+
+ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const ht_forward_options *options,
+                             ht_logits_fn *fn, void *user, ht_error *err) {
+    ht_forward_options o;
+    ht_status status = read_forward_options(&o, options, err);
+    if (!status) status = ht_session_check_ids(s, ids, n, err);
     if (status || n == 0) return status;
-    rows_wanted w = {.all = all_rows, .fn = fn, .user = user};
+    rows_wanted w = {.all = o.all_rows, .cancel = o.cancel, .fn = fn, .user = user};
     ht_admission_slot slot;
-    status = ht_admission_enter(s->model->slots, &s->cancelled, &slot, err);
+    status = ht_admission_enter(s->model->slots, o.cancel, &slot, err);
     if (status) return status;
     status = run(s, ids, n, &w, err);
     ht_admission_leave(&slot);
@@ -373,12 +384,15 @@ static ht_status choose_together(ht_session *host, const float *logits, int n, i
 }
 
 /* Logits, or with `next` the tokens they say. */
-static ht_status run_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits, int32_t *next,
-                              ht_error *err) {
+static ht_status run_together(ht_session *const *sessions, const int32_t *ids, int n, const ht_forward_options *options,
+                              float *logits, int32_t *next, ht_error *err) {
     const float *output;
-    ht_status status = check_together(sessions, ids, n, err);
+    ht_forward_options o;
+    ht_status status = read_forward_options(&o, options, err);
+    if (!status) status = check_together(sessions, ids, n, err);
+    if (!status && ht_cancel_requested(o.cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "cancelled before the step");
     ht_admission_slot slot;
-    if (!status) status = ht_admission_enter(sessions[0]->model->slots, NULL, &slot, err);
+    if (!status) status = ht_admission_enter(sessions[0]->model->slots, o.cancel, &slot, err);
     if (status) return status;
     status = step_together(sessions, ids, n, logits, &output, err);
     if (!status && next) status = choose_together(sessions[0], output, n, next, err);
@@ -387,12 +401,12 @@ static ht_status run_together(ht_session *const *sessions, const int32_t *ids, i
     return status;
 }
 
-ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
-                                      ht_error *err) {
-    return run_together(sessions, ids, n, logits, NULL, err);
+ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n,
+                                      const ht_forward_options *options, float *logits, ht_error *err) {
+    return run_together(sessions, ids, n, options, logits, NULL, err);
 }
 
-ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n, int32_t *next,
-                                     ht_error *err) {
-    return run_together(sessions, ids, n, NULL, next, err);
+ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n,
+                                     const ht_forward_options *options, int32_t *next, ht_error *err) {
+    return run_together(sessions, ids, n, options, NULL, next, err);
 }

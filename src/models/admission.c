@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* A signal handler may set `cancelled`, but may not wake anybody: so those who wait look at it now and then. */
+/* A signal handler may request it, but may not wake anybody: so those who wait look at it now and then. */
 enum { LOOK_NS = 20000000 };
 
 /* A thread that waits, on its stack. A freed slot goes to the first one by name, so that nobody who comes later can be
@@ -80,7 +80,7 @@ static void take_out(ht_admission *s, waiter *w) {
 }
 
 /* With the lock held. */
-static bool wait_for_turn(ht_admission *s, const _Atomic bool *cancelled) {
+static bool wait_for_turn(ht_admission *s, const ht_cancel *cancel) {
     if (s->free > 0) { /* then nobody waits */
         s->free--;
         return true;
@@ -92,19 +92,19 @@ static bool wait_for_turn(ht_admission *s, const _Atomic bool *cancelled) {
     pthread_cond_init(&w.turn, &clock);
     pthread_condattr_destroy(&clock);
     put_last(s, &w);
-    while (!w.has_slot && !(cancelled && atomic_load(cancelled))) wait_a_while(s, &w);
+    while (!w.has_slot && !ht_cancel_requested(cancel)) wait_a_while(s, &w);
     if (!w.has_slot) take_out(s, &w);
     pthread_cond_destroy(&w.turn);
     return w.has_slot;
 }
 
-ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_admission_slot *slot, ht_error *err) {
+ht_status ht_admission_enter(ht_admission *s, const ht_cancel *cancel, ht_admission_slot *slot, ht_error *err) {
     *slot = (ht_admission_slot){.of = s, .outer = held};
     for (const ht_admission_slot *h = held; h; h = h->outer) slot->shared = slot->shared || h->of == s;
     bool got = slot->shared;
     if (!got) {
         pthread_mutex_lock(&s->lock);
-        got = wait_for_turn(s, cancelled);
+        got = wait_for_turn(s, cancel);
         pthread_mutex_unlock(&s->lock);
     }
     if (!got)

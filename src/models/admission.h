@@ -3,9 +3,8 @@
 #ifndef HT_MODELS_ADMISSION_H
 #define HT_MODELS_ADMISSION_H
 
-#include <hearth/status.h>
+#include <hearth/cancel.h>
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,9 +25,9 @@ typedef struct ht_admission_slot {
 } ht_admission_slot;
 
 /* Waits for a slot. A thread that holds one of these slots already (a callback of a call that uses the model itself) gets it
- * once more, as it would wait for itself otherwise. HT_ERR_CANCELLED when *cancelled (NULL: never) became true meanwhile;
+ * once more, as it would wait for itself otherwise. HT_ERR_CANCELLED when it is requested (NULL: never) before there is one;
  * then there is nothing to leave. */
-ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_admission_slot *slot, ht_error *err);
+ht_status ht_admission_enter(ht_admission *s, const ht_cancel *cancel, ht_admission_slot *slot, ht_error *err);
 /* On the thread that entered, the last one entered first. */
 void ht_admission_leave(ht_admission_slot *slot);
 

@@ -128,14 +128,22 @@ static ht_status load_tokenizer(void *user, ht_error *err) {
     return ht_chat_detect_tokenizer(job->c, job->out, err);
 }
 
+/* False ends loading. */
+static bool on_progress(double done, void *user) {
+    const ht_model_options *o = user;
+    if (o->progress) o->progress(done, o->user);
+    return !ht_cancel_requested(o->cancel);
+}
+
 static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     tokenizer_job job = {c, &m->tokenizer};
+    ht_model_options watched = *o;
     ht_weights_options how = {
         .device = m->device,
         .stream = m->stream,
         .precision = m->precision,
         .company = {
-            .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = o->progress, .progress_user = o->user}};
+            .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = on_progress, .progress_user = &watched}};
     return ht_weights_load(c, m->config, &how, &m->weights, err);
 }
 
@@ -162,6 +170,7 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
     ht_model_options o;
     ht_checkpoint_files *c;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_model_options", err);
+    if (!status && ht_cancel_requested(o.cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "loading was cancelled");
     if (!status) status = ht_checkpoint_open(path, &c, err);
     if (status) return status;
     ht_model *m = calloc(1, sizeof *m);

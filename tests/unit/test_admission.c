@@ -21,7 +21,7 @@ enum { THREADS = 6 };
 
 typedef struct caller {
     ht_admission *slots;
-    _Atomic bool cancelled;
+    ht_cancel cancel;
     _Atomic int *clock;
     int turn; /* on the clock, when it got a slot */
     ht_status status;
@@ -31,7 +31,7 @@ static void *enter_and_leave(void *user) {
     caller *c = user;
     ht_admission_slot slot;
     ht_error err = {0};
-    c->status = ht_admission_enter(c->slots, &c->cancelled, &slot, &err);
+    c->status = ht_admission_enter(c->slots, &c->cancel, &slot, &err);
     if (c->status) return NULL;
     c->turn = atomic_fetch_add(c->clock, 1);
     ht_admission_leave(&slot);
@@ -54,7 +54,7 @@ static void queue(int gives_up) {
         while (ht_admission_waiting(slots) < i + 1) sched_yield();
     }
     if (gives_up >= 0) {
-        atomic_store(&callers[gives_up].cancelled, true);
+        ht_cancel_request(&callers[gives_up].cancel);
         pthread_join(threads[gives_up], NULL);
         assert_int_equal(callers[gives_up].status, HT_ERR_CANCELLED);
         assert_int_equal(ht_admission_waiting(slots), THREADS - 1);
@@ -167,7 +167,7 @@ typedef struct nested {
 static bool ask_another(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
     (void)logits, (void)first, (void)n_rows, (void)vocab;
     nested *n = user;
-    n->calls += ht_session_forward(n->other, &(int32_t){5}, 1, false, NULL, NULL, NULL) == HT_OK;
+    n->calls += ht_session_forward(n->other, &(int32_t){5}, 1, NULL, NULL, NULL, NULL) == HT_OK;
     return true;
 }
 
@@ -181,7 +181,7 @@ static void call_within_a_call(void **state) {
     if (ht_model_load(tiny_write(&(tiny_options){0}), &o, &m, &err)) fail_msg("%s", err.message);
     assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
     assert_int_equal(ht_session_new(m, NULL, &n.other, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, (int32_t[]){1, 2, 3}, 3, false, ask_another, &n, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, (int32_t[]){1, 2, 3}, 3, NULL, ask_another, &n, &err), HT_OK);
     assert_int_equal(n.calls, 1);
     ht_session_free(s);
     ht_session_free(n.other);
@@ -223,8 +223,8 @@ static void slide(const ht_model_options *o, const int32_t *ids, int n, int32_t 
     if (ht_model_load("tests/golden/tiny/llama-llama3-q8_0.gguf", o, &m, &err)) fail_msg("%s", err.message);
     assert_int_equal(ht_model_context(m), o->sliding ? INT32_MAX : CONTEXT);
     assert_int_equal(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), HT_OK);
-    if (ht_session_forward(s, ids, (size_t)n - 1, false, NULL, NULL, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_forward_together(&s, &ids[n - 1], 1, last, &err), HT_OK);
+    if (ht_session_forward(s, ids, (size_t)n - 1, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_int_equal(ht_session_forward_together(&s, &ids[n - 1], 1, NULL, last, &err), HT_OK);
     *bytes = ht_session_cache_bytes(s);
     ht_session_free(s);
     ht_model_free(m);

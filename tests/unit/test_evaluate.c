@@ -125,9 +125,15 @@ static void with_itself(void **state) {
     ht_model_free(m);
 }
 
-static bool stop_at_half(double done, void *user) {
-    *(double *)user = done;
-    return done < 0.5;
+typedef struct half {
+    double done;
+    ht_cancel flag;
+} half;
+
+static void stop_at_half(double done, void *user) {
+    half *h = user;
+    h->done = done;
+    if (done >= 0.5) ht_cancel_request(&h->flag);
 }
 
 static void refusals(void **state) {
@@ -148,9 +154,10 @@ static void refusals(void **state) {
     REFUSED(N, HT_ERR_ARGUMENT, "2 or more", with.window = -5);
     REFUSED(1, HT_ERR_ARGUMENT, "nothing to predict", with.window = 8);
     REFUSED(N, HT_ERR_ARGUMENT, "vocabularies of 288 and 61", with.reference = other);
-    double done = 0;
-    REFUSED(N, HT_ERR_CANCELLED, "stopped", with.window = 10, with.progress = stop_at_half, with.user = &done);
-    assert_true(done >= 0.5 && done < 0.7);
+    half h = {0};
+    REFUSED(N, HT_ERR_CANCELLED, "cancelled", with.window = 10, with.progress = stop_at_half, with.user = &h,
+            with.cancel = &h.flag);
+    assert_true(h.done >= 0.5 && h.done < 0.7);
     ids[7] = 288;
     REFUSED(N, HT_ERR_ARGUMENT, "place 7", with.window = 8);
     assert_int_equal(ht_evaluate_text(other, "hello", 5, NULL, &r, &err), HT_ERR_UNSUPPORTED);

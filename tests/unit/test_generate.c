@@ -47,7 +47,7 @@ typedef struct reader {
     char text[20000];
     size_t n;
     int calls, last_call; /* after last_call calls it wants no more; 0: never */
-    ht_session *cancel;   /* cancelled at every call when set */
+    ht_cancel *cancel;    /* requested at every call when set */
 } reader;
 
 static bool read_text(const char *text, size_t n, void *user) {
@@ -57,7 +57,7 @@ static bool read_text(const char *text, size_t n, void *user) {
     memcpy(r->text + r->n, text, n);
     r->n += n;
     r->text[r->n] = '\0';
-    if (r->cancel) ht_session_cancel(r->cancel);
+    if (r->cancel) ht_cancel_request(r->cancel);
     return ++r->calls != r->last_call;
 }
 
@@ -143,10 +143,10 @@ static void the_last_token_is_not_lost(void **state) {
     float logits[3][TINY_VOCAB];
     const float *lent;
     assert_int_equal(a->cache->length, PROMPT + 4);
-    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, 0, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, 0, NULL, &lent, &err), HT_OK);
     memcpy(logits[0], lent, sizeof logits[0]);
-    assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, logits[1], &err), HT_OK);
-    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, 0, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, NULL, logits[1], &err), HT_OK);
+    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, 0, NULL, &lent, &err), HT_OK);
     memcpy(logits[2], lent, sizeof logits[2]);
     assert_memory_equal(logits[0], logits[2], sizeof logits[0]);
     assert_memory_equal(logits[1], logits[2], sizeof logits[0]);
@@ -174,13 +174,13 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     ids[TOTAL - 1] = 42;
     float together[TINY_VOCAB];
     const float *lent;
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
-    assert_int_equal(ht_session_run(wide, ids, TOTAL, 0, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, NULL, together, &err), HT_OK);
+    assert_int_equal(ht_session_run(wide, ids, TOTAL, 0, NULL, &lent, &err), HT_OK);
     assert_memory_equal(together, lent, sizeof together);
     /* Both rows can be taken back: the ring holds the keys that the first one looked back on. */
     if (ht_session_truncate(narrow, TOTAL - 2, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, together, &err), HT_OK);
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, NULL, together, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, NULL, together, &err), HT_OK);
     assert_memory_equal(together, lent, sizeof together);
     ht_session_free(narrow);
     ht_session_free(wide);
@@ -371,13 +371,16 @@ static void cancelling_from_the_callback(void **state) {
     ht_session *s = open_session(model);
     ht_generate_options o =
         OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
-    reader r = {.cancel = s};
+    ht_cancel flag = {0};
+    reader r = {.cancel = &flag};
+    o.cancel = &flag;
     ht_metrics metrics;
     ht_error err = {0};
     assert_int_equal(ht_generate(s, prompt, PROMPT, &o, read_text, &r, &metrics, &err), HT_ERR_CANCELLED);
     assert_non_null(strstr(err.message, "cancelled"));
     assert_true(metrics.generated_tokens > 0 && metrics.generated_tokens < 20);
     assert_int_equal(ht_session_length(s), PROMPT + metrics.generated_tokens);
+    o.cancel = NULL;
     o.max_tokens = (int32_t)(100 - metrics.generated_tokens); /* it goes on as if nothing had been */
     generate(s, NULL, 0, &o, NULL, NULL);
     ht_session *whole = open_session(model);
@@ -388,37 +391,55 @@ static void cancelling_from_the_callback(void **state) {
     ht_session_free(s);
 }
 
-typedef struct canceller {
-    ht_session *s;
-    _Atomic bool done;
-} canceller;
-
-static void *cancel_until_done(void *arg) {
-    canceller *c = arg;
-    while (!atomic_load(&c->done)) {
-        ht_session_cancel(c->s);
-        sched_yield();
+/* A server cancels between two calls, before the one that is meant has begun. */
+static void cancelling_before_the_call(void **state) {
+    (void)state;
+    ht_session *s = open_session(model);
+    ht_cancel flag = {0};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.cancel = &flag);
+    ht_error err = {0};
+    ht_chat *chat = test_chat(&(test_message){"user", "the rain"}, 1);
+    ht_metrics metrics;
+    ht_cancel_request(&flag);
+    for (int call = 0; call < 3; call++) {
+        metrics.generated_tokens = -1;
+        ht_status status = call == 0   ? ht_generate(s, prompt, PROMPT, &o, NULL, NULL, &metrics, &err)
+                           : call == 1 ? ht_generate_text(s, "the rain", &o, NULL, NULL, &metrics, &err)
+                                       : ht_generate_chat(s, chat, &o, NULL, NULL, &metrics, &err);
+        assert_int_equal(status, HT_ERR_CANCELLED);
+        assert_int_equal(metrics.generated_tokens, 0);
+        assert_int_equal(ht_session_length(s), 0);
     }
+    /* The request of one answer does not end the next. */
+    ht_cancel next = {0};
+    o.cancel = &next;
+    generate(s, prompt, PROMPT, &o, NULL, NULL);
+    ht_chat_free(chat);
+    ht_session_free(s);
+}
+
+static void *cancel_later(void *arg) {
+    for (int i = 0; i < 100; i++) sched_yield();
+    ht_cancel_request(arg);
     return NULL;
 }
 
 static void cancelling_from_another_thread(void **state) {
     (void)state;
-    canceller c = {.s = open_session(model)};
-    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 4000, with.ignore_eos = true);
+    ht_session *s = open_session(model);
+    ht_cancel flag = {0};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 4000, with.ignore_eos = true, with.cancel = &flag);
     pthread_t thread;
     ht_error err = {0};
-    assert_int_equal(pthread_create(&thread, NULL, cancel_until_done, &c), 0);
-    /* 4000 steps against a thread that keeps cancelling: one of them sees it. */
-    assert_int_equal(ht_generate(c.s, prompt, PROMPT, &o, NULL, NULL, NULL, &err), HT_ERR_CANCELLED);
-    atomic_store(&c.done, true);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_later, &flag), 0);
+    while (!ht_generate(s, prompt, PROMPT, &o, NULL, NULL, NULL, &err)) ht_session_reset(s);
+    assert_int_equal(err.status, HT_ERR_CANCELLED);
     pthread_join(thread, NULL);
+    o.cancel = NULL;
     o.max_tokens = 3;
-    if (ht_session_length(c.s) == 0)
-        generate(c.s, prompt, PROMPT, &o, NULL, NULL);
-    else
-        generate(c.s, NULL, 0, &o, NULL, NULL);
-    ht_session_free(c.s);
+    generate(s, prompt, ht_session_length(s) ? 0 : PROMPT, &o, NULL, NULL);
+    ht_session_free(s);
 }
 
 /* ---- memory ---- */
@@ -558,6 +579,7 @@ int main(void) {
         cmocka_unit_test(a_full_context_ends_the_output),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(cancelling_from_the_callback),
+        cmocka_unit_test(cancelling_before_the_call),
         cmocka_unit_test(cancelling_from_another_thread),
         cmocka_unit_test(a_thousand_tokens_take_pages_alone),
         cmocka_unit_test(loading_and_closing_leaks_nothing),

@@ -98,16 +98,27 @@ static void paths(void **state) {
     remove(scratch_path("mmproj-f16.gguf"));
 }
 
-static bool cancel_at(double done, void *user) { return done < *(const double *)user; }
+typedef struct limit {
+    double share;
+    ht_cancel flag;
+} limit;
+
+static void cancel_at(double done, void *user) {
+    limit *l = user;
+    if (done >= l->share) ht_cancel_request(&l->flag);
+}
 
 static void options(void **state) {
     (void)state;
     REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.context = 513), HT_ERR_LIMIT, "llama-q4_1.gguf", "512", "513");
     REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.context = -1), HT_ERR_ARGUMENT, "-1");
     REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.kv_dtype = HT_I32), HT_ERR_ARGUMENT, "i32", "f16");
-    double limits[] = {0, 0.3, 1};
-    for (int i = 0; i < 3; i++)
-        REFUSED_OPTIONS(tiny, (OPTIONS(ht_model_options, with.progress = cancel_at, with.user = &limits[i])),
+    limit limits[] = {{.share = 0}, {.share = 0.3}, {.share = 1}, {.share = 2}};
+    ht_cancel_request(&limits[3].flag); /* before the call */
+    for (int i = 0; i < 4; i++)
+        REFUSED_OPTIONS(tiny,
+                        (OPTIONS(ht_model_options, with.progress = cancel_at, with.user = &limits[i],
+                                 with.cancel = &limits[i].flag)),
                         HT_ERR_CANCELLED, "cancelled");
     ht_model *m;
     ht_error err = {0};
@@ -426,9 +437,9 @@ static void an_embedding_in_the_file(void **state) {
     ht_model_info_free(in);
     ht_session *s;
     assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 3, NULL, NULL, NULL, &err), HT_OK);
     assert_int_equal(truncate(scratch_path("tiny.gguf"), 4096), 0);
-    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_ERR_IO);
+    assert_int_equal(ht_session_forward(s, ids, 3, NULL, NULL, NULL, &err), HT_ERR_IO);
     assert_non_null(strstr(err.message, "tiny.gguf: has changed since it was opened"));
     assert_int_equal(ht_session_length(s), 3);
     ht_session_free(s);
@@ -437,15 +448,15 @@ static void an_embedding_in_the_file(void **state) {
     m = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     remove(scratch_path("tiny.gguf"));
     assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 3, NULL, NULL, NULL, &err), HT_OK);
     ht_session_free(s);
     ht_model_free(m);
 }
 
-static bool shrink(double done, void *user) {
+static void shrink(double done, void *user) {
     (void)done;
     if (!*(bool *)user && truncate(scratch_path("shrinks.gguf"), 4096)) fail();
-    return *(bool *)user = true;
+    *(bool *)user = true;
 }
 
 /* Another process cuts the file while it is loaded: an error, no signal. */

@@ -66,7 +66,9 @@ static void feed_apart(ht_model *m, int32_t chunk, prompt *p) {
     ht_error err = {0};
     ht_session *s = open_session(m, chunk);
     p->seen = 0;
-    ok(ht_session_forward(s, p->ids, (size_t)p->n, true, take_rows, p, &err), &err);
+    ok(ht_session_forward(s, p->ids, (size_t)p->n, OPTIONS_AT(ht_forward_options, with.all_rows = true), take_rows, p,
+                          &err),
+       &err);
     assert_int_equal(p->seen, p->n);
     p->known = true;
     ht_session_free(s);
@@ -102,12 +104,12 @@ static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
     for (int i = 0; i < 2; i++) {
         s[i] = open_session(m, chunk);
         int64_t begin = i ? prompts[1].n - STEPS : prompts[1].n / 2;
-        ok(ht_session_forward(s[i], prompts[i].ids, (size_t)begin, false, NULL, NULL, &err), &err);
+        ok(ht_session_forward(s[i], prompts[i].ids, (size_t)begin, NULL, NULL, NULL, &err), &err);
     }
     for (int step = 0; step < STEPS; step++) {
         int64_t at[2] = {ht_session_length(s[0]), ht_session_length(s[1])};
         int32_t next[2] = {prompts[0].ids[at[0]], prompts[1].ids[at[1]]};
-        ok(ht_session_forward_together(s, next, 2, logits, &err), &err);
+        ok(ht_session_forward_together(s, next, 2, NULL, logits, &err), &err);
         for (int i = 0; i < 2; i++) take(&prompts[i], logits + (int64_t)i * vocab, at[i], 1, vocab);
     }
     free(logits);
@@ -192,11 +194,11 @@ static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_option
     ok(ht_generate(a, ids, PROMPT, &how, NULL, NULL, NULL, &err), &err);
     picked p = {.s = b};
     ok(ht_sampler_new(o, m->vocab, m->device->row_ops, &p.sampler, &err), &err);
-    ok(ht_session_forward(b, ids, PROMPT, false, pick, &p, &err), &err);
+    ok(ht_session_forward(b, ids, PROMPT, NULL, pick, &p, &err), &err);
     for (int i = 0; i < N; i++) {
         int32_t id = ht_session_tokens(a)[PROMPT + i];
         if (id != p.id) fail_msg("%s: token %d is %d, expected %d", run_name, i, (int)id, (int)p.id);
-        ok(ht_session_forward(b, &p.id, 1, false, pick, &p, &err), &err);
+        ok(ht_session_forward(b, &p.id, 1, NULL, pick, &p, &err), &err);
     }
     ht_sampler_free(p.sampler);
     ht_session_free(a);
