@@ -56,7 +56,7 @@ static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metri
 
 /* ---- what the machine can do at best ---- */
 
-static bool uses(const bench *b, int a) { return b->cost.layer_products[a] || b->cost.head_products[a]; }
+static bool uses(const bench *b, int a) { return b->layer_products[a] || b->head_products[a]; }
 
 /* Adds what each arithmetic of the model reaches to `rates`; one half, as it is called before and after. */
 static void probe_compute(bench *b, double rates[HT_ARITHMETICS]) {
@@ -70,7 +70,7 @@ static double probe_read(bench *b) { return b->meter ? ht_meter_read(b->meter, r
 static double least_seconds(const bench *b, const double rates[HT_ARITHMETICS]) {
     double seconds = 0;
     for (int a = 0; a < HT_ARITHMETICS; a++) {
-        double products = (double)b->cost.layer_products[a] * b->n_prompt + (double)b->cost.head_products[a];
+        double products = (double)b->layer_products[a] * b->n_prompt + (double)b->head_products[a];
         if (uses(b, a) && rates[a] > 0) seconds += 2 * products / rates[a];
     }
     return seconds;
@@ -127,9 +127,11 @@ static ht_status after_warm_up(bench *b, ht_error *err) {
 static ht_status measure(bench *b, int rounds, ht_error *err) {
     progress show;
     progress_begin(&show, "measuring", b->o->quiet);
-    b->cost = ht_model_cost_of(b->e.model);
-    bool greedy = options_sampler(b->o).temperature == 0;
-    b->bytes_per_token = greedy ? b->cost.bytes_per_greedy_token : b->cost.bytes_per_token;
+    for (int a = 0; a < HT_ARITHMETICS; a++) {
+        b->layer_products[a] = ht_model_layer_products(b->e.model, (ht_arithmetic)a);
+        b->head_products[a] = ht_model_head_products(b->e.model, (ht_arithmetic)a);
+    }
+    b->bytes_per_token = ht_model_token_bytes(b->e.model, options_sampler(b->o).temperature == 0);
     ht_status st = HT_OK;
     for (int i = 0; i <= rounds && !st; i++) {
         st = measure_round(b, err);

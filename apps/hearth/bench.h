@@ -39,8 +39,8 @@ typedef struct bench {
     ht_session **sessions; /* [n_together] */
     int32_t *next;         /* [n_together] */
     ht_meter *meter;       /* after the first round: its memory is not to be part of the peak */
-    ht_model_cost cost;
-    int64_t bytes_per_token; /* of the cost: what picking as the options say reads */
+    int64_t layer_products[HT_ARITHMETICS], head_products[HT_ARITHMETICS]; /* multiply-adds of a token */
+    int64_t bytes_per_token;                                               /* that picking as the options say reads */
     long long peak_bytes;
     series series[N_SERIES];
 } bench;

@@ -60,11 +60,9 @@ HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits;
 
 /* The tensors of one stored type. */
 typedef struct ht_tensor_type {
-    char name[16]; /* "Q4_K" */
+    const char *name; /* "Q4_K" */
     int64_t n_tensors, n_parameters, bytes;
 } ht_tensor_type;
-
-enum { HT_TENSOR_TYPES = 32 };
 
 typedef struct ht_layer_info {
     bool slides,
@@ -100,7 +98,7 @@ typedef struct ht_model_info {
     int32_t quantization_bits;         /* nominal, of the dominant type: 4 for "Q4_K", 16 for "BF16" */
     int32_t quantization_group;        /* weights of that type that share a block; 0: stored one by one */
     int32_t n_tensor_types;
-    ht_tensor_type tensor_types[HT_TENSOR_TYPES]; /* in the order of the files */
+    const ht_tensor_type *tensor_types; /* [n_tensor_types] in the order of the files */
     /* Of the tokenizer: -1 and "" for none. The strings are the tokens as stored. */
     int32_t bos_id, eos_id, n_special_tokens;
     const char *bos, *eos;

@@ -22,9 +22,16 @@ void ht_evaluate_options_init(ht_evaluate_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
-static const double percentiles[HT_KL_PERCENTILES] = {50, 90, 95, 99, 99.9};
+static const double percents[] = {50, 90, 95, 99, 99.9};
+enum { N_PERCENTS = sizeof percents / sizeof *percents };
 
-double ht_kl_percentile(int i) { return i >= 0 && i < HT_KL_PERCENTILES ? percentiles[i] : 0; }
+/* The public struct, with room for what it lends. */
+typedef struct result {
+    ht_evaluation public;
+    ht_percentile percentiles[N_PERCENTS];
+} result;
+
+void ht_evaluation_free(ht_evaluation *e) { free(e); } /* the first member of its result */
 
 /* What is kept of a token that counts. */
 typedef struct score {
@@ -222,7 +229,8 @@ static int by_divergence(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void compare(evaluation *e, ht_evaluation *out) {
+static void compare(evaluation *e, result *r) {
+    ht_evaluation *out = &r->public;
     int64_t n = e->n_scored, same = 0;
     mean nll = mean_of(e->score, n, offsetof(score, reference_nll)), kl = mean_of(e->score, n, offsetof(score, kl));
     for (int64_t i = 0; i < n; i++) same += e->score[i].same_top;
@@ -235,41 +243,47 @@ static void compare(evaluation *e, ht_evaluation *out) {
     qsort(e->score, (size_t)n, sizeof *e->score, by_divergence);
     out->kl_max = e->score[n - 1].kl;
     /* The smallest value that is not less than so many percent of them all. */
-    for (int i = 0; i < HT_KL_PERCENTILES; i++) {
-        int64_t rank = (int64_t)ceil(percentiles[i] / 100 * (double)n);
-        out->kl_percentile[i] = e->score[ht_max_i64(rank, 1) - 1].kl;
+    for (int i = 0; i < N_PERCENTS; i++) {
+        int64_t rank = (int64_t)ceil(percents[i] / 100 * (double)n);
+        r->percentiles[i] = (ht_percentile){percents[i], e->score[ht_max_i64(rank, 1) - 1].kl};
     }
+    out->kl_percentiles = r->percentiles;
+    out->n_kl_percentiles = N_PERCENTS;
 }
 
-static void sum_up(evaluation *e, ht_evaluation *out) {
+static ht_status sum_up(evaluation *e, ht_evaluation **out, ht_error *err) {
+    result *r = calloc(1, sizeof *r);
+    if (!r) return ht_fail_memory(err, sizeof *r, "an evaluation");
     mean nll = mean_of(e->score, e->n_scored, offsetof(score, nll));
-    *out = (ht_evaluation){.n_tokens = e->n,
-                           .n_windows = e->n_windows,
-                           .n_scored = e->n_scored,
-                           .window = (int32_t)e->window,
-                           .mean_nll = nll.value,
-                           .perplexity = exp(nll.value),
-                           .perplexity_error = exp(nll.value) * nll.error};
-    if (e->reference) compare(e, out);
+    r->public = (ht_evaluation){.n_tokens = e->n,
+                                .n_windows = e->n_windows,
+                                .n_scored = e->n_scored,
+                                .window = (int32_t)e->window,
+                                .mean_nll = nll.value,
+                                .perplexity = exp(nll.value),
+                                .perplexity_error = exp(nll.value) * nll.error};
+    if (e->reference) compare(e, r);
+    *out = &r->public;
+    return HT_OK;
 }
 
 static ht_status evaluate(ht_model *m, const int32_t *ids, size_t n, int32_t bos, const ht_evaluate_options *options,
-                          ht_evaluation *out, ht_error *err) {
+                          ht_evaluation **out, ht_error *err) {
     evaluation e = {.model = m, .ids = ids, .n = (int64_t)n, .bos = bos};
-    *out = (ht_evaluation){0};
+    *out = NULL;
     ht_status status = ht_options_read(&e.o, options, &defaults, sizeof defaults, "ht_evaluate_options", err);
     e.reference = e.o.reference;
     if (!status) status = check(&e, err);
     if (!status) status = check_reference(&e, err);
     if (!status) status = prepare(&e, err);
     if (!status) status = run_windows(&e, err);
-    if (!status) sum_up(&e, out);
+    if (!status) status = sum_up(&e, out, err);
     finish(&e);
     return status;
 }
 
 ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
-                          ht_evaluation *out, ht_error *err) {
+                          ht_evaluation **out, ht_error *err) {
     return evaluate(m, ids, n, -1, options, out, err);
 }
 
@@ -286,8 +300,8 @@ static ht_status bos_of(const ht_tokenizer *t, int32_t *bos, ht_error *err) {
 }
 
 ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
-                           ht_evaluation *out, ht_error *err) {
-    *out = (ht_evaluation){0};
+                           ht_evaluation **out, ht_error *err) {
+    *out = NULL;
     int32_t bos, *ids;
     size_t n_ids;
     ht_status status = ht_model_need_tokenizer(m, err);

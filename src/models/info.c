@@ -14,20 +14,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_TYPES = 64 };
+
 /* The public struct, with room for the strings it lends. */
 typedef struct info {
     ht_model_info public;
     char architecture[64], name[128], quantization[32], tokenizer_kind[64], bos[64], eos[64];
+    ht_tensor_type type[MOST_TYPES];
+    char type_name[MOST_TYPES][16];
     ht_layer_info *layers;
 } info;
 
-static ht_tensor_type *type_named(ht_model_info *p, const char *name) {
-    for (int32_t i = 0; i < p->n_tensor_types; i++)
-        if (!strncmp(p->tensor_types[i].name, name, sizeof p->tensor_types[i].name - 1)) return &p->tensor_types[i];
-    if (p->n_tensor_types == HT_TENSOR_TYPES) return NULL;
-    ht_tensor_type *t = &p->tensor_types[p->n_tensor_types++];
-    snprintf(t->name, sizeof t->name, "%s", name);
-    return t;
+/* NULL when there are more types than any file has. */
+static ht_tensor_type *type_named(info *in, const char *name) {
+    int32_t n = in->public.n_tensor_types;
+    for (int32_t i = 0; i < n; i++)
+        if (!strncmp(in->type_name[i], name, sizeof in->type_name[i] - 1)) return &in->type[i];
+    if (n == MOST_TYPES) return NULL;
+    snprintf(in->type_name[n], sizeof in->type_name[n], "%s", name);
+    in->type[n].name = in->type_name[n];
+    in->public.tensor_types = in->type;
+    in->public.n_tensor_types++;
+    return &in->type[n];
 }
 
 /* A type's name tells its bits, its row in the table of types its block: of all but NVFP4, which has four scales in one,
@@ -60,7 +68,7 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;
         p->weight_bytes += (int64_t)t.n_bytes;
-        ht_tensor_type *type = type_named(p, scale ? of.type_name : t.type_name);
+        ht_tensor_type *type = type_named(in, scale ? of.type_name : t.type_name);
         if (!type) continue;
         type->n_tensors += !scale;
         type->n_parameters += elements;

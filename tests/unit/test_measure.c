@@ -111,18 +111,18 @@ static void a_cost_is_that_of_the_matrices(void **state) {
         ht_model_info *info;
         ht_error err = {0};
         assert_int_equal(ht_model_info_read(scratch_path("tiny.gguf"), &info, &err), HT_OK);
-        ht_model_cost cost = ht_model_cost_of(m);
         int64_t q = info->n_heads * info->head_dim, kv = info->n_kv_heads * info->head_dim;
         int64_t layer = info->hidden * (2 * q + 2 * kv + 3 * info->feed_forward);
         int64_t products = info->n_layers * layer, head = TINY_VOCAB * info->hidden;
         ht_arithmetic used = quantised ? HT_ARITHMETIC_INT8 : HT_ARITHMETIC_F32;
         for (int a = 0; a < HT_ARITHMETICS; a++) {
-            assert_int_equal(cost.layer_products[a], a == (int)used ? products : 0);
-            assert_int_equal(cost.head_products[a], a == (int)used ? head : 0);
+            assert_int_equal(ht_model_layer_products(m, (ht_arithmetic)a), a == (int)used ? products : 0);
+            assert_int_equal(ht_model_head_products(m, (ht_arithmetic)a), a == (int)used ? head : 0);
         }
         int64_t stored = quantised ? (products + head) / 32 * 34 : (products + head) * 4;
-        assert_in_range(cost.bytes_per_token, stored, stored + stored * 3 / 100);
-        assert_int_equal(cost.bytes_per_greedy_token, cost.bytes_per_token); /* too small a head to be split */
+        assert_in_range(ht_model_token_bytes(m, false), stored, stored + stored * 3 / 100);
+        assert_int_equal(ht_model_token_bytes(m, true),
+                         ht_model_token_bytes(m, false)); /* too small a head to be split */
         ht_model_info_free(info);
         ht_model_free(m);
     }
