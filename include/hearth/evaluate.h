@@ -20,9 +20,10 @@ typedef struct ht_evaluate_options {
     size_t size;             /* of the struct, set by ht_evaluate_options_init */
     int32_t window;          /* tokens of a window, 2 or more; default 0: 512, or the context when that is less */
     ht_model *reference;     /* to compare with, of the same vocabulary; default NULL: none */
-    const ht_cancel *cancel; /* ends the evaluation; default NULL: none */
-    void (*progress)(double done, void *user); /* called now and then with the share done, 0 to 1; default NULL */
-    void *user;                                /* handed to `progress` */
+    const ht_cancel *cancel; /* ends the evaluation with HT_ERR_CANCELLED; default NULL */
+    /* Called now and then with the share done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
 } ht_evaluate_options;
 HT_API void ht_evaluate_options_init(ht_evaluate_options *options, size_t size);
 
@@ -50,7 +51,7 @@ typedef struct ht_evaluation {
 
 /* Evaluates on n ids as they are, without BOS. HT_ERR_ARGUMENT for fewer than two ids, ids outside the vocabulary, or a
  * reference with another vocabulary; HT_ERR_LIMIT for a window longer than a context; HT_ERR_FORMAT when logits are not
- * finite; HT_ERR_CANCELLED by the flag. The models are used like by a session. The caller frees
+ * finite; The models are used like by a session. The caller frees
  * *out. */
 HT_API ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
                                  ht_evaluation **out, ht_error *err);

@@ -28,9 +28,9 @@ typedef struct ht_sampler_options {
     float top_p;          /* up to 1; default 0: off, as 1 is */
     float min_p;          /* up to 1; default 0: off */
     float repeat_penalty; /* default 1: off, as 0 is */
-    int32_t
-        repeat_window; /* tokens of prompt and output that the penalty looks back on; default 64; 0: none; -1: all */
-    uint64_t seed;     /* of the random numbers; default 0 */
+    /* Tokens of prompt and output that the penalty looks back on. 0: none; -1: all. Default 64. */
+    int32_t repeat_window;
+    uint64_t seed; /* of the random numbers; default 0 */
     /* Stages in the order in which they run, such as "top_p,min_p,top_k,temperature". One that is left out runs before the
      * first named one that it precedes by default (so the penalty comes first). Default NULL, the order above. */
     const char *order;
@@ -54,10 +54,11 @@ typedef struct ht_generate_options {
     const char *const *stop;           /* [n_stop] texts that end the output and are no part of it; default none */
     int n_stop;                        /* default 0 */
     bool ignore_eos;                   /* treat stop ids as tokens like others; default false */
-    const ht_cancel *cancel;           /* ends the call; default NULL: none */
+    const ht_cancel *cancel;           /* ends the call with HT_ERR_CANCELLED; default NULL */
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 
+/* Figures of one call. */
 typedef struct ht_metrics {
     int64_t prompt_tokens;      /* computed in this call */
     int64_t reused_tokens;      /* of the prompt, those the session already held (ht_generate_chat) */

@@ -37,16 +37,16 @@ typedef struct ht_model_options {
      * alone have to. */
     int64_t expected_positions;
     bool skip_memory_check;  /* load whatever fits or not; default false */
-    const ht_cancel *cancel; /* ends loading; default NULL: none */
-    void (*progress)(double done,
-                     void *user); /* called now and then while loading, with the share done; default NULL */
-    void *user;                   /* handed to `progress` */
+    const ht_cancel *cancel; /* ends loading with HT_ERR_CANCELLED; default NULL */
+    /* Called now and then while loading, with the share done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
 } ht_model_options;
 HT_API void ht_model_options_init(ht_model_options *options, size_t size);
 
-/* Loads weights and tokenizer. The caller frees *out. HT_ERR_LIMIT when memory or the
- * context does not suffice, HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run,
- * HT_ERR_FORMAT for files that are damaged or do not fit together, HT_ERR_CANCELLED by the flag. */
+/* Loads weights and tokenizer. The caller frees *out. HT_ERR_LIMIT when memory or the context does not suffice,
+ * HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run, HT_ERR_FORMAT for files that are
+ * damaged or do not fit together. */
 HT_API ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err);
 /* Gives the caller's hold back: the model lives on until its sessions are freed, too. NULL is fine. */
 HT_API void ht_model_free(ht_model *m);

@@ -1,8 +1,8 @@
 /* Sessions: one conversation's tokens and KV cache, and the logits after them. generate.h generates from a session.
  *
- * A session belongs to one thread at a time; any number of sessions may share a model. On one
- * instruction set the output depends, to the bit, on the model, the tokens and the seed: not on threads, batch or cache.
- * Across instruction sets equal bits are not promised. */
+ * A session belongs to one thread at a time; any number of sessions may share a model. On one instruction set logits depend,
+ * to the bit, on the model and the tokens: not on threads, batch or cache. Across instruction sets equal bits are not
+ * promised. */
 #ifndef HEARTH_SESSION_H
 #define HEARTH_SESSION_H
 
@@ -32,7 +32,7 @@ HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
 /* Tokens of the conversation. The last one that was generated counts, although its keys and values are computed only by
  * the next call. */
 HT_API int64_t ht_session_length(const ht_session *s);
-/* Those tokens, lent until the next call on the session; NULL when there are none. */
+/* The session's tokens, lent until the next call on the session; NULL when there are none. */
 HT_API const int32_t *ht_session_tokens(const ht_session *s);
 /* Bytes that the KV cache holds now. */
 HT_API size_t ht_session_cache_bytes(const ht_session *s);
@@ -40,14 +40,14 @@ HT_API size_t ht_session_cache_bytes(const ht_session *s);
 /* ---- logits ---- */
 
 /* One step's logits: f32 [n_rows, vocab], for positions first .. first + n_rows - 1; lent during the call. Return false
- * to stop (the session then ends with HT_ERR_CANCELLED). */
+ * to stop: ht_session_forward then returns HT_ERR_CANCELLED. */
 typedef bool ht_logits_fn(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user);
 
 /* Options of ht_session_forward, ht_session_forward_together and ht_session_decode_together. */
 typedef struct ht_forward_options {
     size_t size;             /* of the struct, set by ht_forward_options_init */
     bool all_rows;           /* logits after every position of ht_session_forward; default false: after the last one */
-    const ht_cancel *cancel; /* ends the call; default NULL: none */
+    const ht_cancel *cancel; /* ends the call with HT_ERR_CANCELLED; default NULL */
 } ht_forward_options;
 HT_API void ht_forward_options_init(ht_forward_options *options, size_t size);
 
@@ -60,7 +60,7 @@ HT_API ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n,
 
 /* One step of several sessions of one model together: row i appends ids[i] to sessions[i]; logits f32 [n, vocab] go to
  * `logits`. Each session gets the bits it would get alone. The sessions all belong to the calling thread, and none is
- * named twice. On failure no session's tokens change. */
+ * named twice; `all_rows` means nothing here. On failure no session's tokens change. */
 HT_API ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n,
                                              const ht_forward_options *options, float *logits, ht_error *err);
 /* The same without handing over logits: next[i], of n, is the likeliest token after ids[i], the lowest id on ties. It

@@ -11,24 +11,35 @@ import weakref
 from ctypes import (
     CFUNCTYPE,
     POINTER,
-    Structure,
     byref,
     c_bool,
     c_char_p,
-    c_double,
     c_float,
     c_int,
     c_int32,
     c_int64,
     c_size_t,
     c_uint,
-    c_uint64,
     c_void_p,
 )
 
 from . import _library as lib
 from ._array import array
 from ._dtype import bfloat16, float16, float32, int8
+from ._structs import (
+    HT_FINISH_CALLBACK,
+    HT_FINISH_LENGTH,
+    HT_FINISH_STOP,
+    HT_PRECISION_FAST,
+    HT_PRECISION_REFERENCE,
+    ht_cancel,
+    ht_device_options,
+    ht_forward_options,
+    ht_generate_options,
+    ht_metrics,
+    ht_model_options,
+    ht_sampler_options,
+)
 
 __all__ = ["Model", "Session", "Generation"]
 
@@ -36,56 +47,14 @@ _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
 
 
-class _Cancel(Structure):
-    _fields_ = [("requested", c_int)]
-
-
-class _DeviceOptions(Structure):
-    _fields_ = [("size", c_size_t), ("n_threads", c_int), ("instruction_set", c_char_p)]
-
-
-class _ModelOptions(Structure):
-    _fields_ = [
-        ("size", c_size_t), ("device", c_void_p), ("precision", c_int), ("context", c_int64), ("sliding", c_bool),
-        ("slots", c_int32), ("kv_dtype", c_int), ("expected_positions", c_int64), ("skip_memory_check", c_bool),
-        ("cancel", POINTER(_Cancel)), ("progress", c_void_p), ("user", c_void_p),
-    ]  # fmt: skip
-
-
-class _SamplerOptions(Structure):
-    _fields_ = [
-        ("size", c_size_t), ("temperature", c_float), ("top_k", c_int32), ("top_p", c_float), ("min_p", c_float),
-        ("repeat_penalty", c_float), ("repeat_window", c_int32), ("seed", c_uint64), ("order", c_char_p),
-    ]  # fmt: skip
-
-
-class _GenerateOptions(Structure):
-    _fields_ = [
-        ("size", c_size_t), ("max_tokens", c_int32), ("sampler", POINTER(_SamplerOptions)), ("stop", POINTER(c_char_p)), ("n_stop", c_int),
-        ("ignore_eos", c_bool), ("cancel", POINTER(_Cancel)),
-    ]  # fmt: skip
-
-
-class _ForwardOptions(Structure):
-    _fields_ = [("size", c_size_t), ("all_rows", c_bool), ("cancel", POINTER(_Cancel))]
-
-
-class _Metrics(Structure):
-    _fields_ = [
-        ("prompt_tokens", c_int64), ("reused_tokens", c_int64), ("generated_tokens", c_int64),
-        ("prefill_seconds", c_double), ("first_token_seconds", c_double), ("decode_seconds", c_double),
-        ("peak_memory_bytes", c_size_t), ("finish", c_int),
-    ]  # fmt: skip
-
-
 def _fallible(name, *arguments):
     """A function whose failure is an exception."""
     return functools.partial(lib.check, lib.declare(name, c_int, *arguments, lib._ERROR))
 
 
-_device_open = _fallible("ht_device_open", c_char_p, POINTER(_DeviceOptions), POINTER(c_void_p))
+_device_open = _fallible("ht_device_open", c_char_p, POINTER(ht_device_options), POINTER(c_void_p))
 _device_free = lib.declare("ht_device_free", None, c_void_p)
-_load = _fallible("ht_model_load", c_char_p, POINTER(_ModelOptions), POINTER(c_void_p))
+_load = _fallible("ht_model_load", c_char_p, POINTER(ht_model_options), POINTER(c_void_p))
 _model_free = lib.declare("ht_model_free", None, c_void_p)
 _tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
 _context = lib.declare("ht_model_context", c_int64, c_void_p)
@@ -103,22 +72,22 @@ _session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p)
 _session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
-_cancel_request = lib.declare("ht_cancel_request", None, POINTER(_Cancel))
-_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, POINTER(_ForwardOptions), _LOGITS,
+_cancel_request = lib.declare("ht_cancel_request", None, POINTER(ht_cancel))
+_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, POINTER(ht_forward_options), _LOGITS,
                      c_void_p)  # fmt: skip
-_generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                      POINTER(_Metrics))  # fmt: skip
-_generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                           POINTER(_Metrics))  # fmt: skip
-_generate_chat = _fallible("ht_generate_chat", c_void_p, c_void_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                           POINTER(_Metrics))  # fmt: skip
+_generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINTER(ht_generate_options), _TEXT, c_void_p,
+                      POINTER(ht_metrics))  # fmt: skip
+_generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(ht_generate_options), _TEXT, c_void_p,
+                           POINTER(ht_metrics))  # fmt: skip
+_generate_chat = _fallible("ht_generate_chat", c_void_p, c_void_p, POINTER(ht_generate_options), _TEXT, c_void_p,
+                           POINTER(ht_metrics))  # fmt: skip
 _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
 _ids_free = lib.declare("ht_ids_free", None, POINTER(c_int32))
 _text_free = lib.declare("ht_text_free", None, c_void_p)
 
-_PRECISIONS = {"fast": 0, "reference": 1}
+_PRECISIONS = {"fast": HT_PRECISION_FAST, "reference": HT_PRECISION_REFERENCE}
 _CACHES = (float16, bfloat16, float32, int8)
-_FINISHES = {0: None, 1: "stop", 2: "length", 3: "closed"}
+_FINISHES = {0: None, HT_FINISH_STOP: "stop", HT_FINISH_LENGTH: "length", HT_FINISH_CALLBACK: "closed"}
 
 
 def _ids(ids):
@@ -173,13 +142,11 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
              stop=(), ignore_eos=False):  # fmt: skip
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
-    sampler = lib.options(
-        _SamplerOptions, "ht_sampler_options_init", temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
+    sampler = lib.options(ht_sampler_options, temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
         top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
         repeat_window=lib.integer(repeat_window, "repeat_window", *lib.INT32), seed=lib.integer(seed, "seed", *lib.UINT64),
     )  # fmt: skip
-    return lib.options(
-        _GenerateOptions, "ht_generate_options_init", max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
+    return lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
         sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
     )  # fmt: skip
 
@@ -198,8 +165,8 @@ class _Answer:
     dropped ends."""
 
     def __init__(self, options, start):
-        self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), _Metrics(), False
-        self.cancel = _Cancel()
+        self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
+        self.cancel = ht_cancel()
         options.cancel = ctypes.pointer(self.cancel)
         self.fn = _TEXT(self.put)
 
@@ -272,7 +239,7 @@ class Generation:
     def metrics(self):
         """What was counted and measured, once the answer has ended: `finish` is "stop", "length", or "closed"; None after a
         failure."""
-        values = {name: getattr(self._answer.metrics, name) for name, _ in _Metrics._fields_}
+        values = {name: getattr(self._answer.metrics, name) for name, _ in ht_metrics._fields_}
         return {**values, "finish": "closed" if self._answer.closed else _FINISHES[values["finish"]]}
 
 
@@ -365,7 +332,7 @@ class Session:
             return True
 
         with self._taken() as handle:
-            how = lib.options(_ForwardOptions, "ht_forward_options_init", all_rows=not last)
+            how = lib.options(ht_forward_options, all_rows=not last)
             _forward(handle, ids, n, byref(how), _LOGITS(put), None)
         shape = (vocab,) if last else (n, vocab)
         return lib.call(_array_from, rows, float32.code, (c_int64 * len(shape))(*shape), len(shape))
@@ -457,9 +424,9 @@ def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0
     threads, slots = (lib.integer(n, what, *lib.INT32) for n, what in ((threads, "threads"), (slots, "slots")))
     context = lib.integer(context, "context", *lib.INT64)
     device, handle = c_void_p(), c_void_p()
-    _device_open(b"cpu", lib.options(_DeviceOptions, "ht_device_options_init", n_threads=threads), byref(device))
+    _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
     try:
-        how = lib.options(_ModelOptions, "ht_model_options_init", device=device, precision=_PRECISIONS[precision],
+        how = lib.options(ht_model_options, device=device, precision=_PRECISIONS[precision],
                           context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code)  # fmt: skip
         _load(os.fsencode(path), byref(how), byref(handle))
     finally:
