@@ -578,7 +578,8 @@ static void info(void **state) {
     assert_true(in->has_weights && in->tied_head);
     assert_true(in->n_layers == 1 && in->hidden == 32 && in->n_heads == 4 && in->n_kv_heads == 2 && in->head_dim == 8);
     assert_true(in->vocab == 61 && in->context == 512 && in->sliding_window == 0);
-    assert_int_equal(ht_model_info_kv_bytes_per_position(in, 0), 2 * 2 * 8 * 2);
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_F16), 2 * 2 * 8 * 2);
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_DTYPE_NONE), 0);
     ht_model_info_free(in);
 
     if (ht_model_info_read("tests/golden/tiny/gemma3-multimodal-bf16-shards", &in, &err)) fail_msg("%s", err.message);
