@@ -169,10 +169,18 @@ static void report(run *r, ht_metrics *metrics) {
     if (metrics) *metrics = r->metrics;
 }
 
-static ht_status run_from(run *r, const int32_t *prompt, size_t n, const ht_generate_options *options, ht_text_fn *fn,
-                          void *user, ht_metrics *metrics, ht_error *err) {
+/* First of all, so that a call that was cancelled before it leaves the session as it is. */
+static ht_status begin_call(run *r, const ht_generate_options *options, ht_metrics *metrics, ht_error *err) {
+    r->begin = now_seconds();
+    if (metrics) *metrics = (ht_metrics){0};
     ht_status status = ht_options_read(&r->o, options, &defaults, sizeof defaults, "ht_generate_options", err);
-    if (status == HT_OK) status = check_prompt(r->s, prompt, n, err);
+    if (status || !ht_cancel_requested(r->o.cancel)) return status;
+    return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");
+}
+
+static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user, ht_metrics *metrics,
+                          ht_error *err) {
+    ht_status status = check_prompt(r->s, prompt, n, err);
     if (status == HT_OK) status = begin_run(r, fn, user, err);
     ht_admission_slot slot;
     if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, r->o.cancel, &slot, err);
@@ -187,23 +195,24 @@ static ht_status run_from(run *r, const int32_t *prompt, size_t n, const ht_gene
 
 ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                       ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .begin = now_seconds()};
-    return run_from(&r, prompt, n_prompt, options, fn, user, metrics, err);
+    run r = {.s = s};
+    ht_status status = begin_call(&r, options, metrics, err);
+    return status ? status : run_from(&r, prompt, n_prompt, fn, user, metrics, err);
 }
 
 ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .begin = now_seconds()};
-    if (metrics) *metrics = (ht_metrics){0};
+    run r = {.s = s};
     int32_t *ids;
     size_t n;
-    ht_status status = ht_model_need_tokenizer(s->model, err);
+    ht_status status = begin_call(&r, options, metrics, err);
+    if (!status) status = ht_model_need_tokenizer(s->model, err);
     if (status) return status;
     status =
         ht_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
                             HT_ENCODE_PARSE_SPECIAL | (s->n_tokens == 0 ? HT_ENCODE_ADD_SPECIAL : 0), &ids, &n, err);
     if (status) return status;
-    status = run_from(&r, ids, n, options, fn, user, metrics, err);
+    status = run_from(&r, ids, n, fn, user, metrics, err);
     ht_ids_free(ids);
     return status;
 }
@@ -212,10 +221,10 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
 
 ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_text_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .begin = now_seconds(), .new_turn = true};
-    if (metrics) *metrics = (ht_metrics){0};
+    run r = {.s = s, .new_turn = true};
     char *text;
-    ht_status status = ht_chat_format(s->model, chat, &text, err);
+    ht_status status = begin_call(&r, options, metrics, err);
+    if (!status) status = ht_chat_format(s->model, chat, &text, err);
     if (status) return status;
     int32_t *ids;
     size_t n, kept = 0;
@@ -231,7 +240,7 @@ ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate
     } else {
         ht_session_keep_prefix(s, ids, n, &kept);
         r.metrics.reused_tokens = (int64_t)kept;
-        status = run_from(&r, ids + kept, n - kept, options, fn, user, metrics, err);
+        status = run_from(&r, ids + kept, n - kept, fn, user, metrics, err);
     }
     ht_ids_free(ids);
     return status;

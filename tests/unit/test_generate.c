@@ -400,6 +400,11 @@ static void cancelling_before_the_call(void **state) {
     ht_error err = {0};
     ht_chat *chat = test_chat(&(test_message){"user", "the rain"}, 1);
     ht_metrics metrics;
+    ht_cancel next = {0};
+    o.cancel = &next;
+    generate(s, prompt, PROMPT, &o, NULL, NULL);
+    const int64_t held = ht_session_length(s);
+    o.cancel = &flag;
     ht_cancel_request(&flag);
     for (int call = 0; call < 3; call++) {
         metrics.generated_tokens = -1;
@@ -408,12 +413,11 @@ static void cancelling_before_the_call(void **state) {
                                        : ht_generate_chat(s, chat, &o, NULL, NULL, &metrics, &err);
         assert_int_equal(status, HT_ERR_CANCELLED);
         assert_int_equal(metrics.generated_tokens, 0);
-        assert_int_equal(ht_session_length(s), 0);
+        assert_int_equal(ht_session_length(s), held); /* a chat with another beginning drops nothing, either */
     }
     /* The request of one answer does not end the next. */
-    ht_cancel next = {0};
     o.cancel = &next;
-    generate(s, prompt, PROMPT, &o, NULL, NULL);
+    generate(s, NULL, 0, &o, NULL, NULL);
     ht_chat_free(chat);
     ht_session_free(s);
 }
