@@ -115,7 +115,7 @@ static int time_calls(ht_stream *stream, ht_compiled *compiled, int n_ops, doubl
             (void)ht_compiled_call(s, compiled, &x, 1, &y, 1);
         else
             (void)additions(s, &x, 1, &y, 1, &n_ops);
-        if (ht_eval(s, &y, 1, err)) return 1;
+        if (ht_array_eval(s, &y, 1, err)) return 1;
         ht_scope_free(s);
         if (r >= 0) took[r] = now() - begin;
     }
@@ -130,7 +130,10 @@ static int measure_overhead(int threads) {
     ht_compiled *many, *one;
     int n_many = OPS, n_one = 1;
     double eager, compiled, call;
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &d, &err)) return stop(&err);
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = threads;
+    if (ht_device_open("cpu", &how, &d, &err)) return stop(&err);
     if (ht_stream_new(d, &stream, &err)) return stop(&err);
     if (ht_compile(&(ht_function){.call = additions, .user = &n_many}, NULL, &many, &err)) return stop(&err);
     if (ht_compile(&(ht_function){.call = additions, .user = &n_one}, NULL, &one, &err)) return stop(&err);
@@ -141,7 +144,7 @@ static int measure_overhead(int threads) {
     ht_compiled_free(many);
     ht_compiled_free(one);
     ht_stream_free(stream);
-    ht_device_release(d);
+    ht_device_free(d);
     return 0;
 }
 

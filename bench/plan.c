@@ -103,7 +103,7 @@ static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
     ht_session *s[MOST_SESSIONS];
     float *logits = malloc((size_t)together * (size_t)ht_model_vocab_size(m) * sizeof *logits);
     for (int i = 0; i < together; i++)
-        if (ht_session_open(m, NULL, &s[i], &err)) stop(&err);
+        if (ht_session_new(m, NULL, &s[i], &err)) stop(&err);
     double *each[N_PARTS];
     for (int p = 0; p < N_PARTS; p++) each[p] = malloc((size_t)n * sizeof **each);
     for (int i = 0; i < n + 8; i++) { /* the first ones warm up */
@@ -112,8 +112,8 @@ static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
         memset(spent, 0, sizeof spent);
         if (i == 8) memset(spent_in, 0, sizeof spent_in);
         double begin = now();
-        if (together == 1 ? ht_session_forward(s[0], id, 1, false, NULL, NULL, &err)
-                          : ht_session_forward_together(s, id, together, logits, &err))
+        if (together == 1 ? ht_session_forward(s[0], id, 1, NULL, NULL, NULL, &err)
+                          : ht_session_forward_together(s, id, together, NULL, logits, &err))
             stop(&err);
         spent[TOTAL] = now() - begin;
         spent[AROUND] = spent[TOTAL] - spent[PRODUCTS] - spent[ATTENTION] - spent[KERNELS];
@@ -129,7 +129,7 @@ static void measure_tokens(ht_device *d, ht_model *m, int n, int together) {
     for (int op = 0; op < HT_OP_COUNT; op++)
         if (part_of((ht_op_id)op) == KERNELS && spent_in[op] / n > 1e-3 * total)
             printf("    %-16s %5.1f us\n", ht_op_name((ht_op_id)op), 1e6 * spent_in[op] / n);
-    for (int i = 0; i < together; i++) ht_session_close(&s[i]);
+    for (int i = 0; i < together; i++) ht_session_free(s[i]);
     free(logits);
 }
 
@@ -146,7 +146,7 @@ static void measure_eager(ht_device *d) {
         ht_scope *s = ht_scope_new(stream);
         ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){16}, 1), *y = x;
         for (int i = 0; i < OPS; i++) y = ht_add(s, y, x);
-        if (ht_eval(s, &y, 1, &err)) stop(&err);
+        if (ht_array_eval(s, &y, 1, &err)) stop(&err);
         ht_scope_free(s);
         each[r] = (now() - begin) / OPS;
     }
@@ -156,7 +156,9 @@ static void measure_eager(ht_device *d) {
 
 int main(int argc, char **argv) {
     const char *path = NULL;
-    ht_device_options how = {.n_threads = 1};
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = 1;
     int n = 200, together = 1;
     bench_arguments a = {argc, argv, 0};
     const char *value;
@@ -177,12 +179,15 @@ int main(int argc, char **argv) {
     ht_device *d;
     ht_model *m;
     if (ht_device_open("cpu", &how, &d, &err)) stop(&err);
-    if (ht_model_load(path, &(ht_model_options){.device = d}, &m, &err)) stop(&err);
+    ht_model_options on;
+    ht_model_options_init(&on, sizeof on);
+    on.device = d;
+    if (ht_model_load(path, &on, &m, &err)) stop(&err);
     wrap_kernels(d);
     measure_tokens(d, m, n, together);
     unwrap_kernels(d);
     measure_eager(d);
-    ht_model_close(&m);
-    ht_device_release(d);
+    ht_model_free(m);
+    ht_device_free(d);
     return 0;
 }

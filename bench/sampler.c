@@ -23,18 +23,31 @@ static const char *const shapes[N_SHAPES] = {"model", "bell", "flat", "two", "so
 
 static const struct {
     const char *name;
-    ht_sampler_options o;
+    float temperature;
+    int32_t top_k;
+    float top_p, min_p, repeat_penalty; /* 0: off */
 } chains[N_CHAINS] = {
-    {"greedy", {.temperature = 0}},
-    {"greedy, penalty", {.repeat_penalty = 1.1f}},
-    {"temperature", {.temperature = 0.8f}},
-    {"top_k 40", {.temperature = 0.8f, .top_k = 40}},
-    {"top_p 0.95", {.temperature = 0.8f, .top_p = 0.95f}},
-    {"top_p 0.5", {.temperature = 0.8f, .top_p = 0.5f}},
-    {"min_p 0.05", {.temperature = 0.8f, .min_p = 0.05f}},
-    {"all, no penalty", {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f}},
-    {"all", {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f}},
+    {.name = "greedy"},
+    {.name = "greedy, penalty", .repeat_penalty = 1.1f},
+    {.name = "temperature", .temperature = 0.8f},
+    {.name = "top_k 40", .temperature = 0.8f, .top_k = 40},
+    {.name = "top_p 0.95", .temperature = 0.8f, .top_p = 0.95f},
+    {.name = "top_p 0.5", .temperature = 0.8f, .top_p = 0.5f},
+    {.name = "min_p 0.05", .temperature = 0.8f, .min_p = 0.05f},
+    {.name = "all, no penalty", .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f},
+    {.name = "all", .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.1f},
 };
+
+static ht_sampler_options options_of(int chain) {
+    ht_sampler_options o;
+    ht_sampler_options_init(&o, sizeof o);
+    o.temperature = chains[chain].temperature;
+    o.top_k = chains[chain].top_k;
+    o.top_p = chains[chain].top_p;
+    o.min_p = chains[chain].min_p;
+    o.repeat_penalty = chains[chain].repeat_penalty;
+    return o;
+}
 
 static uint64_t state = 1;
 static float uniform(void) {
@@ -102,7 +115,11 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_sampler [-n VOCABULARY] [-i ISA] [-r ROUNDS]\n");
         return 2;
     }
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 1, .instruction_set = isa}, &device, &err)) {
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = 1;
+    how.instruction_set = isa;
+    if (ht_device_open("cpu", &how, &device, &err)) {
         fprintf(stderr, "bench_sampler: %s\n", err.message);
         return 1;
     }
@@ -119,7 +136,8 @@ int main(int argc, char **argv) {
         for (int k = 0; k < N_SHAPES; k++) {
             ht_sampler *s;
             for (int i = 0; i < ROWS; i++) fill(shapes[k], row[i], n);
-            if (ht_sampler_new(&chains[c].o, n, device->row_ops, &s, &err)) return 1;
+            const ht_sampler_options o = options_of(c);
+            if (ht_sampler_new(&o, n, device->row_ops, &s, &err)) return 1;
             printf(" %8.1f", 1e6 * best_of(s, row, history, rounds));
             fflush(stdout);
             ht_sampler_free(s);
@@ -128,6 +146,6 @@ int main(int argc, char **argv) {
     }
     for (int i = 0; i < ROWS; i++) free(row[i]);
     free(history);
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }

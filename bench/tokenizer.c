@@ -24,10 +24,10 @@ static ht_status encode_file(const ht_tokenizer *t, const char *path, bool first
     ht_status status = ht_file_read_all(path, (size_t)1 << 30, &text, &n, err);
     if (status) return status;
     double begin = now();
-    status = ht_tokenizer_encode(t, text, n, (ht_encode_options){.parse_special = true}, &ids, &n_ids, err);
+    status = ht_tokenizer_encode(t, text, n, HT_ENCODE_PARSE_SPECIAL, &ids, &n_ids, err);
     double seconds = now() - begin;
     if (!status) printf("%s{\"bytes\": %zu, \"ids\": %zu, \"seconds\": %.6f}", first ? "" : ", ", n, n_ids, seconds);
-    free(ids);
+    ht_ids_free(ids);
     free(text);
     return status;
 }

@@ -20,19 +20,24 @@ int main(int argc, char **argv) {
     ht_error err = {0};
     ht_model *model = NULL;
     ht_session *session = NULL;
+    ht_chat *chat = NULL;
     ht_metrics metrics = {0};
-    ht_generate_options options = {.max_tokens = 128};
-    ht_message question = {"user", argv[2]};
+    ht_generate_options options;
+    ht_generate_options_init(&options, sizeof options);
+    options.max_tokens = 128;
 
     ht_status st = ht_model_load(argv[1], NULL, &model, &err);
-    if (!st) st = ht_session_open(model, NULL, &session, &err);
-    if (!st) st = ht_chat(session, &question, 1, &options, print_text, NULL, &metrics, &err);
+    if (!st) st = ht_session_new(model, NULL, &session, &err);
+    if (!st) st = ht_chat_new(&chat, &err);
+    if (!st) st = ht_chat_add(chat, "user", argv[2], &err);
+    if (!st) st = ht_generate_chat(session, chat, &options, print_text, NULL, &metrics, &err);
     if (st)
         fprintf(stderr, "%s\n", err.message);
     else
         printf("\n(%lld tokens in %.2f s)\n", (long long)metrics.generated_tokens,
                metrics.first_token_seconds + metrics.decode_seconds);
-    ht_session_close(&session);
-    ht_model_close(&model);
+    ht_chat_free(chat);
+    ht_session_free(session);
+    ht_model_free(model);
     return st ? 1 : 0;
 }

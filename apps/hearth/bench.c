@@ -14,37 +14,49 @@
 static const double read_seconds = 0.05, compute_seconds = 0.03;
 static const int64_t most_read_bytes = (int64_t)1 << 30;
 
-static bool keep_going(const char *text, size_t n, void *user) {
+static bool ignore_text(const char *text, size_t n, void *user) {
     (void)text, (void)n, (void)user;
-    return !interrupted();
+    return true;
 }
 
-static bool ignore_logits(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
-    (void)logits, (void)first, (void)n_rows, (void)vocab, (void)user;
-    return !interrupted();
+ht_forward_options bench_forward_options(void) {
+    ht_forward_options how;
+    ht_forward_options_init(&how, sizeof how);
+    how.cancel = interrupt_flag();
+    return how;
+}
+
+/* With a message for whoever waited for figures. */
+ht_status bench_status(ht_status st, ht_error *err) {
+    if (st == HT_ERR_CANCELLED)
+        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
+    return st;
 }
 
 static ht_status start_at_depth(bench *b, ht_error *err) {
     ht_session_reset(b->e.session);
     if (b->depth == 0) return HT_OK;
-    return ht_session_forward(b->e.session, b->ids, (size_t)b->depth, false, ignore_logits, NULL, err);
+    const ht_forward_options how = bench_forward_options();
+    return ht_session_forward(b->e.session, b->ids, (size_t)b->depth, &how, NULL, NULL, err);
 }
 
 static ht_status generate(bench *b, int32_t n_prompt, int32_t n_tokens, ht_metrics *metrics, ht_error *err) {
-    ht_generate_options how = {.max_tokens = n_tokens, .sampler = options_sampler(b->o), .ignore_eos = true};
-    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? keep_going : NULL; /* ids without a text are measured, too */
+    const ht_sampler_options sampler = options_sampler(b->o);
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = n_tokens;
+    how.sampler = &sampler;
+    how.ignore_eos = true;
+    how.cancel = interrupt_flag();
+    ht_text_fn *each = ht_model_tokenizer(b->e.model) ? ignore_text : NULL; /* ids without a text are measured, too */
     ht_status st = start_at_depth(b, err);
     if (!st) st = ht_generate(b->e.session, b->ids, (size_t)n_prompt, &how, each, NULL, metrics, err);
-    if (!st && metrics->finish == HT_FINISH_CALLBACK) {
-        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
-        st = err->status = HT_ERR_CANCELLED;
-    }
-    return st;
+    return bench_status(st, err);
 }
 
 /* ---- what the machine can do at best ---- */
 
-static bool uses(const bench *b, int a) { return b->cost.layer_products[a] || b->cost.head_products[a]; }
+static bool uses(const bench *b, int a) { return b->layer_products[a] || b->head_products[a]; }
 
 /* Adds what each arithmetic of the model reaches to `rates`; one half, as it is called before and after. */
 static void probe_compute(bench *b, double rates[HT_ARITHMETICS]) {
@@ -58,7 +70,7 @@ static double probe_read(bench *b) { return b->meter ? ht_meter_read(b->meter, r
 static double least_seconds(const bench *b, const double rates[HT_ARITHMETICS]) {
     double seconds = 0;
     for (int a = 0; a < HT_ARITHMETICS; a++) {
-        double products = (double)b->cost.layer_products[a] * b->n_prompt + (double)b->cost.head_products[a];
+        double products = (double)b->layer_products[a] * b->n_prompt + (double)b->head_products[a];
         if (uses(b, a) && rates[a] > 0) seconds += 2 * products / rates[a];
     }
     return seconds;
@@ -115,9 +127,11 @@ static ht_status after_warm_up(bench *b, ht_error *err) {
 static ht_status measure(bench *b, int rounds, ht_error *err) {
     progress show;
     progress_begin(&show, "measuring", b->o->quiet);
-    b->cost = ht_model_cost_of(b->e.model);
-    bool greedy = options_sampler(b->o).temperature == 0;
-    b->bytes_per_token = greedy ? b->cost.bytes_per_greedy_token : b->cost.bytes_per_token;
+    for (int a = 0; a < HT_ARITHMETICS; a++) {
+        b->layer_products[a] = ht_model_layer_products(b->e.model, (ht_arithmetic)a);
+        b->head_products[a] = ht_model_head_products(b->e.model, (ht_arithmetic)a);
+    }
+    b->bytes_per_token = ht_model_token_bytes(b->e.model, options_sampler(b->o).temperature == 0);
     ht_status st = HT_OK;
     for (int i = 0; i <= rounds && !st; i++) {
         st = measure_round(b, err);
@@ -159,9 +173,8 @@ static ht_status open_sessions(bench *b, ht_error *err) {
     b->sessions = calloc(n, sizeof *b->sessions);
     b->next = calloc(n, sizeof *b->next);
     if (!b->sessions || !b->next) return out_of_memory(err);
-    ht_session_options how = {.chunk = (int32_t)b->o->chunk};
     ht_status st = HT_OK;
-    for (size_t i = 0; i < n && !st; i++) st = ht_session_open(b->e.model, &how, &b->sessions[i], err);
+    for (size_t i = 0; i < n && !st; i++) st = engine_session(&b->e, b->o, &b->sessions[i], err);
     return st;
 }
 
@@ -186,7 +199,7 @@ static ht_status prepare(bench *b, int rounds, ht_error *err) {
 
 static void free_bench(bench *b) {
     ht_meter_free(b->meter);
-    for (int i = 0; b->sessions && i < b->n_together; i++) ht_session_close(&b->sessions[i]);
+    for (int i = 0; b->sessions && i < b->n_together; i++) ht_session_free(b->sessions[i]);
     for (int i = 0; i < N_SERIES; i++) free(b->series[i].values);
     free(b->sessions);
     free(b->next);

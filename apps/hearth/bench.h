@@ -39,11 +39,15 @@ typedef struct bench {
     ht_session **sessions; /* [n_together] */
     int32_t *next;         /* [n_together] */
     ht_meter *meter;       /* after the first round: its memory is not to be part of the peak */
-    ht_model_cost cost;
-    int64_t bytes_per_token; /* of the cost: what picking as the options say reads */
+    int64_t layer_products[HT_ARITHMETICS], head_products[HT_ARITHMETICS]; /* multiply-adds of a token */
+    int64_t bytes_per_token;                                               /* that picking as the options say reads */
     long long peak_bytes;
     series series[N_SERIES];
 } bench;
+
+/* An interrupted call's options, and its status, with a message that says so. */
+ht_forward_options bench_forward_options(void);
+ht_status bench_status(ht_status st, ht_error *err);
 
 /* Decodes n_decode tokens in n_together sessions; adds to TOGETHER and TOGETHER_GAIN. */
 ht_status bench_together(bench *b, ht_error *err);

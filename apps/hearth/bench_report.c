@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int64_t layer_products(const bench *b, int a) { return b->cost.layer_products[a]; }
+static int64_t layer_products(const bench *b, int a) { return b->layer_products[a]; }
 
 /* The arithmetic that most of a prompt's products are done in. */
 static ht_arithmetic main_arithmetic(const bench *b) {
@@ -31,8 +31,8 @@ static void set_number(json_t *to, const char *name, double value, bool there) {
 
 static void set_yardsticks(json_t *to, const bench *b) {
     json_object_set_new(to, "bytes_per_token", json_integer((json_int_t)b->bytes_per_token));
-    json_object_set_new(to, "layer_products_per_token", json_integer((json_int_t)sum(b->cost.layer_products)));
-    json_object_set_new(to, "head_products_per_token", json_integer((json_int_t)sum(b->cost.head_products)));
+    json_object_set_new(to, "layer_products_per_token", json_integer((json_int_t)sum(b->layer_products)));
+    json_object_set_new(to, "head_products_per_token", json_integer((json_int_t)sum(b->head_products)));
     json_object_set_new(to, "arithmetic", json_string(ht_arithmetic_name(main_arithmetic(b))));
     set_number(to, "read_bytes_per_second", series_median(&b->series[READ]), b->series[READ].n);
     for (int a = 0; a < HT_ARITHMETICS; a++) {

@@ -5,15 +5,12 @@
 #include <stdio.h>
 
 static ht_status begin(bench *b, ht_error *err) {
+    const ht_forward_options how = bench_forward_options();
     ht_status st = HT_OK;
     for (int i = 0; i < b->n_together && !st; i++) {
         ht_session_reset(b->sessions[i]);
-        st = ht_session_forward(b->sessions[i], b->ids, (size_t)b->depth + 1, false, NULL, NULL, err);
+        st = ht_session_forward(b->sessions[i], b->ids, (size_t)b->depth + 1, &how, NULL, NULL, err);
         b->next[i] = b->ids[i % (b->depth + 1)];
-        if (!st && interrupted()) {
-            snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
-            st = err->status = HT_ERR_CANCELLED;
-        }
     }
     return st;
 }
@@ -21,14 +18,11 @@ static ht_status begin(bench *b, ht_error *err) {
 ht_status bench_together(bench *b, ht_error *err) {
     ht_status st = begin(b, err);
     double start = now_seconds();
-    for (int32_t step = 0; step < b->n_decode && !st && !interrupted(); step++)
-        st = ht_session_decode_together(b->sessions, b->next, b->n_together, b->next, err);
+    const ht_forward_options how = bench_forward_options();
+    for (int32_t step = 0; step < b->n_decode && !st; step++)
+        st = ht_session_decode_together(b->sessions, b->next, b->n_together, &how, b->next, err);
     double rate = (double)b->n_together * b->n_decode / (now_seconds() - start);
-    if (!st && interrupted()) {
-        snprintf(err->message, sizeof err->message, "interrupted: nothing was measured to the end");
-        st = err->status = HT_ERR_CANCELLED;
-    }
-    if (st) return st;
+    if (st) return bench_status(st, err);
     const series *alone = &b->series[DECODE];
     series_add(&b->series[TOGETHER], rate);
     series_add(&b->series[TOGETHER_GAIN], rate / alone->values[alone->n - 1]);

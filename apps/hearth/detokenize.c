@@ -41,7 +41,7 @@ int detokenize_command(const options *o) {
         /* On a terminal the prompt should not stick to the text; a file or pipe gets the text alone. */
         if (output_is_terminal() && n && text[n - 1] != '\n') output_write("\n", 1);
     }
-    free(text);
+    ht_text_free(text);
     free(list.ids);
     ht_tokenizer_free(t);
     return output_finish(status);

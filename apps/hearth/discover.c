@@ -70,7 +70,7 @@ int discover_command(const options *o) {
     ht_error err = {0};
     finds all = {.o = o, .checkpoints = json_array(), .broken = json_array()};
     int status = EXIT_OK;
-    interrupt_watch(NULL);
+    interrupt_watch();
     ht_status st = ht_discover(o->arguments.items[0], on_find, &all, &err);
     if (all.out_of_memory || !all.checkpoints || !all.broken) {
         fprintf(stderr, "hearth: out of memory for the result\n");

@@ -100,7 +100,10 @@ static ht_status examine(checkup *c, ht_error *err) {
     ht_machine_read(&c->machine);
     (void)ht_memory_available(&c->available_bytes);
     c->sets = ht_instruction_sets(&c->n_sets);
-    ht_device_options how = {.n_threads = (int)c->o->threads, .instruction_set = c->o->cpu};
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = (int)c->o->threads;
+    how.instruction_set = c->o->cpu;
     ht_status st = ht_device_open("cpu", &how, &c->device, err);
     if (st) return st;
     look_for_troubles(c);
@@ -193,7 +196,7 @@ int doctor_command(const options *o) {
     ht_error err = {0};
     checkup c = {.o = o};
     int status = EXIT_OK;
-    interrupt_watch(NULL);
+    interrupt_watch();
     ht_status st = examine(&c, &err);
     if (st)
         status = report(&err);
@@ -201,7 +204,7 @@ int doctor_command(const options *o) {
         print_text(&c);
     else if (!print_json(&c))
         status = EXIT_FAILED;
-    ht_device_release(c.device);
+    ht_device_free(c.device);
     free(c.model);
     return output_finish(status);
 }

@@ -3,41 +3,47 @@
 #include "model_path.h"
 #include "terminal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
-static bool on_progress(double done, void *user) {
-    progress_show(user, done);
-    return !interrupted();
-}
+static void on_progress(double done, void *user) { progress_show(user, done); }
 
 static ht_status open_device(engine *e, const options *o, ht_error *err) {
     if (e->device) return HT_OK;
-    ht_device_options device = {.n_threads = (int)o->threads, .instruction_set = o->cpu};
+    ht_device_options device;
+    ht_device_options_init(&device, sizeof device);
+    device.n_threads = (int)o->threads;
+    device.instruction_set = o->cpu;
     return ht_device_open(o->device ? o->device : "cpu", &device, &e->device, err);
 }
 
 ht_status engine_load(engine *e, const options *o, const engine_model *which, ht_model **out, ht_error *err) {
     *out = NULL;
     char *path;
+    if (o->adapter) {
+        snprintf(err->message, sizeof err->message,
+                 "%s: this version of Hearth cannot use adapters; load the model without", o->adapter);
+        return err->status = HT_ERR_UNSUPPORTED;
+    }
     ht_status st = model_path(which->name, &path, err);
     if (st) return st;
-    interrupt_watch(NULL);
+    interrupt_watch();
     progress loading;
     progress_begin(&loading, "loading", o->quiet);
     st = open_device(e, o, err);
     if (!st) {
-        ht_model_options model = {
-            .device = e->device,
-            .precision = which->precision,
-            .context = o->context,
-            .sliding = o->sliding,
-            .slots = (int32_t)o->slots,
-            .adapter = o->adapter,
-            .kv_dtype = which->kv,
-            .expected_positions = which->positions,
-            .progress = on_progress,
-            .user = &loading,
-        };
+        ht_model_options model;
+        ht_model_options_init(&model, sizeof model);
+        model.device = e->device;
+        model.precision = which->precision;
+        model.context = o->context;
+        model.sliding = o->sliding;
+        model.slots = (int32_t)o->slots;
+        model.kv_dtype = which->kv;
+        model.expected_positions = which->positions;
+        model.cancel = interrupt_flag();
+        model.progress = on_progress;
+        model.user = &loading;
         st = ht_model_load(path, &model, out, err);
     }
     free(path);
@@ -45,22 +51,25 @@ ht_status engine_load(engine *e, const options *o, const engine_model *which, ht
     return st;
 }
 
+ht_status engine_session(const engine *e, const options *o, ht_session **out, ht_error *err) {
+    ht_session_options session;
+    ht_session_options_init(&session, sizeof session);
+    if (o->chunk) session.chunk = (int32_t)o->chunk;
+    return ht_session_new(e->model, &session, out, err);
+}
+
 ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err) {
     *e = (engine){0};
     engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions};
     ht_status st = engine_load(e, o, &which, &e->model, err);
     if (st) return st;
-    ht_session_options session = {.chunk = (int32_t)o->chunk};
-    st = ht_session_open(e->model, &session, &e->session, err);
-    if (!st) interrupt_watch(e->session);
-    return st;
+    return engine_session(e, o, &e->session, err);
 }
 
 void engine_close(engine *e) {
-    interrupt_watch(NULL);
-    ht_session_close(&e->session);
-    ht_model_close(&e->model);
-    ht_device_release(e->device);
+    ht_session_free(e->session);
+    ht_model_free(e->model);
+    ht_device_free(e->device);
     *e = (engine){0};
 }
 

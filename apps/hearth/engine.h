@@ -15,6 +15,9 @@ typedef struct engine {
 ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err);
 void engine_close(engine *e);
 
+/* One more session on the model, as the options say; the caller frees it. */
+ht_status engine_session(const engine *e, const options *o, ht_session **out, ht_error *err);
+
 /* Opens the device, if it is not yet, and loads a model as the options say but for its name, precision and cache. The
  * caller closes *out before the engine. */
 typedef struct engine_model {

@@ -26,17 +26,19 @@ static ht_status read_source(const options *o, source *s, ht_error *err) {
     return st ? st : ids_parse(s->text ? s->text : o->ids, &s->list, err);
 }
 
-static bool on_progress(double done, void *user) {
-    progress_show(user, done);
-    return !interrupted();
-}
+static void on_progress(double done, void *user) { progress_show(user, done); }
 
-static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_model *reference, ht_evaluation *out,
+static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_model *reference, ht_evaluation **out,
                           ht_error *err) {
     progress computing;
     progress_begin(&computing, "computing", o->quiet);
-    ht_evaluate_options how = {
-        .window = (int32_t)o->window, .reference = reference, .progress = on_progress, .user = &computing};
+    ht_evaluate_options how;
+    ht_evaluate_options_init(&how, sizeof how);
+    how.window = (int32_t)o->window;
+    how.reference = reference;
+    how.cancel = interrupt_flag();
+    how.progress = on_progress;
+    how.user = &computing;
     ht_status st = o->text ? ht_evaluate_text(m, s->text, s->n, &how, out, err)
                            : ht_evaluate_ids(m, s->list.ids, s->list.n, &how, out, err);
     progress_end(&computing);
@@ -44,7 +46,7 @@ static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_mod
     return st;
 }
 
-static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluation *out, ht_error *err) {
+static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluation **out, ht_error *err) {
     engine e = {0};
     ht_model *reference = NULL;
     int64_t positions = o->window ? o->window : DEFAULT_WINDOW;
@@ -57,13 +59,13 @@ static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluat
     }
     if (!st && (o->kl_vs || o->kl_vs_reference)) st = engine_load(&e, o, &second, &reference, err);
     if (!st) st = evaluate(o, s, e.model, reference, out, err);
-    ht_model_close(&reference);
+    ht_model_free(reference);
     engine_close(&e);
     return st;
 }
 
 /* "50", "99.9" */
-static void percentile_name(int i, char out[16]) { snprintf(out, 16, "%g", ht_kl_percentile(i)); }
+static void percentile_name(const ht_percentile *p, char out[16]) { snprintf(out, 16, "%g", p->percent); }
 
 static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
     json_t *value = json_pack("{so sI sI sI si sf sf sf sf}", "model", json_path(o->model), "tokens",
@@ -72,10 +74,10 @@ static bool print_json(const options *o, const ht_evaluation *r, double seconds)
                               r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
     if (!o->kl_vs && !o->kl_vs_reference) return json_output(value);
     json_t *percentiles = json_object();
-    for (int i = 0; i < HT_KL_PERCENTILES; i++) {
+    for (int i = 0; i < r->n_kl_percentiles; i++) {
         char name[16];
-        percentile_name(i, name);
-        json_object_set_new(percentiles, name, json_real(r->kl_percentile[i]));
+        percentile_name(&r->kl_percentiles[i], name);
+        json_object_set_new(percentiles, name, json_real(r->kl_percentiles[i].value));
     }
     json_t *more = json_pack("{so sf sf sf sf so sf sf}", "compared_with",
                              o->kl_vs ? json_path(o->kl_vs) : json_string("reference"), "compared_perplexity",
@@ -100,11 +102,11 @@ static void print_text(const options *o, const ht_evaluation *r, double seconds)
         output_field("compared with", "%s", o->kl_vs ? o->kl_vs : "reference precision");
         output_field("its perplexity", "%.4f ± %.4f", r->reference_perplexity, r->reference_perplexity_error);
         output_field("KL", "%.3g ± %.2g nats", r->kl_mean, r->kl_error);
-        for (int i = 0; i < HT_KL_PERCENTILES; i++) {
+        for (int i = 0; i < r->n_kl_percentiles; i++) {
             char number[16], name[32];
-            percentile_name(i, number);
+            percentile_name(&r->kl_percentiles[i], number);
             snprintf(name, sizeof name, "KL %s %%", number);
-            output_field(name, "%.3g", r->kl_percentile[i]);
+            output_field(name, "%.3g", r->kl_percentiles[i].value);
         }
         output_field("KL max", "%.3g", r->kl_max);
         output_field("same top", "%.2f %% ± %.2f %%", 100 * r->same_top, 100 * r->same_top_error);
@@ -127,7 +129,7 @@ int eval_command(const options *o) {
     }
     ht_error err = {0};
     source s = {0};
-    ht_evaluation result;
+    ht_evaluation *result = NULL;
     double begin = now_seconds();
     ht_status st = read_source(o, &s, &err);
     if (!st) st = load_and_evaluate(o, &s, &result, &err);
@@ -135,9 +137,10 @@ int eval_command(const options *o) {
     if (st)
         status = report(&err);
     else if (!o->json)
-        print_text(o, &result, now_seconds() - begin);
-    else if (!print_json(o, &result, now_seconds() - begin))
+        print_text(o, result, now_seconds() - begin);
+    else if (!print_json(o, result, now_seconds() - begin))
         status = EXIT_FAILED;
+    ht_evaluation_free(result);
     free(s.text);
     free(s.list.ids);
     return output_finish(status);

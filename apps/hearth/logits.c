@@ -21,9 +21,9 @@ typedef struct sink {
 static bool on_logits(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
     sink *s = user;
     (void)vocab;
-    ht_status st = ht_npy_put_rows(s->npy, logits, n_rows, &s->err);
+    ht_status st = ht_npy_writer_put(s->npy, logits, n_rows, &s->err);
     progress_show(&s->show, (double)(first + n_rows) / (double)s->n_rows);
-    return !st && !interrupted();
+    return !st;
 }
 
 static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
@@ -38,17 +38,21 @@ static ht_status read_ids(const options *o, id_list *list, ht_error *err) {
 
 static ht_status write_logits(engine *e, const options *o, const id_list *list, ht_error *err) {
     sink s = {.n_rows = (int64_t)list->n};
-    ht_status st = ht_npy_open(o->out, s.n_rows, ht_model_vocab_size(e->model), &s.npy, err);
+    ht_status st = ht_npy_writer_new(o->out, s.n_rows, ht_model_vocab_size(e->model), &s.npy, err);
     if (st) return st;
     progress_begin(&s.show, "computing", o->quiet);
-    st = ht_session_forward(e->session, list->ids, list->n, true, on_logits, &s, err);
+    ht_forward_options how;
+    ht_forward_options_init(&how, sizeof how);
+    how.all_rows = true;
+    how.cancel = interrupt_flag();
+    st = ht_session_forward(e->session, list->ids, list->n, &how, on_logits, &s, err);
     progress_end(&s.show);
-    if (!st) return ht_npy_commit(s.npy, err);
-    ht_npy_discard(s.npy);
     if (s.err.status)
         *err = s.err;
-    else if (interrupted())
+    else if (st && interrupted())
         snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->out);
+    if (!st) st = ht_npy_writer_commit(s.npy, err);
+    ht_npy_writer_free(s.npy);
     return st;
 }
 

@@ -190,7 +190,8 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
         return append(field, value);
     case KIND_CHOICE: return set_choice(c, spec, value, field);
     case KIND_ORDER:
-        if (ht_sampler_order_parse(value, field, &err) == HT_OK) return true;
+        *(const char **)field = value;
+        if (ht_sampler_order_check(value, &err) == HT_OK) return true;
         snprintf(sentence, sizeof sentence, "--%s: %s", spec->name, err.message);
         return usage_error(c, sentence);
     }
@@ -274,8 +275,10 @@ static bool take_word(const command *c, const char *word, options *o) {
 }
 
 bool options_parse(const command *c, int argc, char **argv, options *o) {
+    ht_sampler_options defaults;
+    ht_sampler_options_init(&defaults, sizeof defaults);
     *o = (options){
-        .max_tokens = -1, .prompt_tokens = -1, .rounds = -1, .depth = -1, .repeat_window = DEFAULT_REPEAT_WINDOW};
+        .max_tokens = -1, .prompt_tokens = -1, .rounds = -1, .depth = -1, .repeat_window = defaults.repeat_window};
     bool words_only = false;
     for (int at = 0; at < argc;) {
         if (!words_only && strcmp(argv[at], "--") == 0) {
@@ -325,15 +328,15 @@ const char *options_kv_name(const options *o) { return kv_names[o->kv]; }
 static float above_zero(double number) { return number > 0 && number < FLT_MIN ? FLT_MIN : (float)number; }
 
 ht_sampler_options options_sampler(const options *o) {
-    ht_sampler_options sampler = {
-        .temperature = (float)o->temperature,
-        .top_k = (int32_t)o->top_k,
-        .top_p = above_zero(o->top_p),
-        .min_p = (float)o->min_p,
-        .repeat_penalty = o->repeat_window == 0 ? 1 : above_zero(o->repeat_penalty),
-        .repeat_window = o->repeat_window == DEFAULT_REPEAT_WINDOW ? 0 : (int32_t)o->repeat_window,
-        .seed = (uint64_t)o->seed,
-    };
-    memcpy(sampler.order, o->order, sizeof sampler.order);
+    ht_sampler_options sampler;
+    ht_sampler_options_init(&sampler, sizeof sampler);
+    sampler.temperature = (float)o->temperature;
+    sampler.top_k = (int32_t)o->top_k;
+    sampler.top_p = above_zero(o->top_p);
+    sampler.min_p = (float)o->min_p;
+    sampler.repeat_penalty = above_zero(o->repeat_penalty);
+    sampler.repeat_window = (int32_t)o->repeat_window;
+    sampler.seed = (uint64_t)o->seed;
+    sampler.order = o->order;
     return sampler;
 }

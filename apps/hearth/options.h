@@ -2,7 +2,7 @@
 #ifndef HEARTH_APP_OPTIONS_H
 #define HEARTH_APP_OPTIONS_H
 
-#include <hearth/session.h>
+#include <hearth/generate.h>
 
 /* Which commands accept an option. */
 enum {
@@ -24,8 +24,6 @@ typedef struct string_list {
     int n;
 } string_list;
 
-enum { DEFAULT_REPEAT_WINDOW = -2 }; /* the library's; -1 is all tokens */
-
 /* What the user asked for; a field not asked for holds 0, which means the library's default, unless noted. */
 typedef struct options {
     const char *model;     /* as typed */
@@ -33,12 +31,12 @@ typedef struct options {
     string_list stop;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *adapter, *device; /* NULL when not given */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
-    int64_t repeat_window;                            /* 0: no tokens; DEFAULT_REPEAT_WINDOW when not given */
+    int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
     double temperature, top_p, min_p, repeat_penalty;
-    ht_sampler_stage order[HT_SAMPLER_STAGES];
-    int precision; /* ht_precision */
-    int kv;        /* index into f16, f32, bf16 */
+    const char *order; /* of the sampler's stages, checked */
+    int precision;     /* ht_precision */
+    int kv;            /* index into f16, f32, bf16 */
     bool kl_vs_reference;
     bool sliding, markdown;
     bool json, quiet, raw, null, add_special, help;

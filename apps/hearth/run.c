@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_MAX_TOKENS = 256 };
-
-static int32_t max_tokens(const options *o) { return o->max_tokens > 0 ? (int32_t)o->max_tokens : DEFAULT_MAX_TOKENS; }
+static int32_t max_tokens(const options *o) {
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    return o->max_tokens > 0 ? (int32_t)o->max_tokens : how.max_tokens;
+}
 
 typedef struct answer {
     const options *o;
@@ -44,7 +46,7 @@ static bool on_text(const char *text, size_t n, void *user) {
         a->ends_line = text[n - 1] == '\n';
         good = output_write(text, n) && output_flush();
     }
-    return good && !interrupted(); /* a signal that came just before the call cancelled nothing */
+    return good;
 }
 
 /* The prompt, in fresh memory. A final newline of standard input is the shell's, not the question's. */
@@ -66,8 +68,8 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
     ht_tokenizer *t;
     int32_t *ids = NULL;
     ht_status st = engine_tokenizer(o, &t, err);
-    if (!st) st = ht_tokenizer_encode(t, prompt, n, (ht_encode_options){.parse_special = true}, &ids, count, err);
-    free(ids);
+    if (!st) st = ht_tokenizer_encode(t, prompt, n, HT_ENCODE_PARSE_SPECIAL, &ids, count, err);
+    ht_ids_free(ids);
     ht_tokenizer_free(t);
     return st;
 }
@@ -88,12 +90,14 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
 
 static ht_status generate(engine *e, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
                           ht_error *err) {
-    ht_generate_options how = {
-        .max_tokens = max_tokens(o),
-        .sampler = options_sampler(o),
-        .stop = o->stop.items,
-        .n_stop = o->stop.n,
-    };
+    const ht_sampler_options sampler = options_sampler(o);
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = max_tokens(o);
+    how.cancel = interrupt_flag();
+    how.sampler = &sampler;
+    how.stop = o->stop.items;
+    how.n_stop = o->stop.n;
     const ht_tokenizer *t = ht_model_tokenizer(e->model);
     const bool has_template = t && ht_tokenizer_chat_template(t), has_format = ht_chat_format_name(e->model);
     if (o->raw || (!has_format && !has_template)) {
@@ -102,9 +106,12 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
                  "--system needs a chat format, and %s has none: put the instructions into the prompt", o->model);
         return err->status = HT_ERR_ARGUMENT;
     }
-    ht_message messages[2] = {{"system", o->system}, {"user", prompt}};
-    const ht_message *first = o->system ? messages : messages + 1;
-    ht_status st = ht_chat(e->session, first, o->system ? 2 : 1, &how, on_text, a, metrics, err);
+    ht_chat *chat;
+    ht_status st = ht_chat_new(&chat, err);
+    if (!st && o->system) st = ht_chat_add(chat, "system", o->system, err);
+    if (!st) st = ht_chat_add(chat, "user", prompt, err);
+    if (!st) st = ht_generate_chat(e->session, chat, &how, on_text, a, metrics, err);
+    ht_chat_free(chat);
     size_t n = strlen(err->message);
     if (st == HT_ERR_UNSUPPORTED && !has_format) /* a template that Hearth does not know */
         snprintf(err->message + n, sizeof err->message - n, ", with --raw");
@@ -183,7 +190,6 @@ int run_command(const options *o) {
     ht_metrics metrics = {0};
     answer a = {.o = o, .ends_line = true};
     if (!st) st = open_for(&e, o, prompt, n, &err);
-    if (!st && interrupted()) st = HT_ERR_CANCELLED; /* after loading, and before there was a call to cancel */
     if (!st) a.context = ht_model_context(e.model);
     if (!st) st = generate(&e, o, prompt, &a, &metrics, &err);
     int status = finish_run(o, &a, &metrics, st, &err);

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -119,24 +118,25 @@ void progress_end(progress *p) {
 
 /* ---- Ctrl-C ---- */
 
-static _Atomic(ht_session *) watched;
+static ht_cancel interruption;
 static volatile sig_atomic_t signalled; /* its number, 0 until there is one */
 
 static void on_signal(int number) {
     signalled = number;
-    ht_session *s = atomic_load(&watched);
-    if (s) ht_session_cancel(s);
+    ht_cancel_request(&interruption);
 }
 
-void interrupt_watch(ht_session *s) {
+const ht_cancel *interrupt_flag(void) { return &interruption; }
+
+void interrupt_watch(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    bool first = !atomic_load(&watched) && !signalled;
-    atomic_store(&watched, s);
-    if (signalled && s) ht_session_cancel(s);
+    static bool watching;
+    if (watching) return;
+    watching = true;
     /* SA_RESETHAND: whoever presses Ctrl-C twice wants out at once. */
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; first && i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction before;
         /* `nohup` has a hang-up ignored, and means it. */
         bool ignored = sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN;

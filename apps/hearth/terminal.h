@@ -3,7 +3,7 @@
 #ifndef HEARTH_APP_TERMINAL_H
 #define HEARTH_APP_TERMINAL_H
 
-#include <hearth/session.h>
+#include <hearth/cancel.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,10 +52,10 @@ void progress_end(progress *p);
 
 /* ---- Ctrl-C ---- */
 
-/* From now on SIGINT, SIGTERM and SIGHUP cancel the call in progress on the session; a second one ends the process. NULL before
- * there is a session: then only `interrupted` tells. */
-void interrupt_watch(ht_session *s);
-bool interrupted(void);
+/* From now on SIGINT, SIGTERM and SIGHUP request the end of the calls that have the flag; a second one ends the process. */
+void interrupt_watch(void);
+const ht_cancel *interrupt_flag(void);
+bool interrupted(void); /* whether such a signal came */
 /* Call last, with stdout flushed: ends the process by the signal that came, so that a shell that runs commands in a row ends,
  * too (status 130 for Ctrl-C, 143 for SIGTERM). Without one it returns `status`. */
 int interrupt_end(int status);

@@ -29,7 +29,7 @@ static void print_line(const int32_t *ids, size_t n) {
 }
 
 static ht_status tokenize(const ht_tokenizer *t, const options *o, const char *text, size_t n, ht_error *err) {
-    ht_encode_options how = {.add_special = o->add_special, .parse_special = true};
+    const unsigned how = HT_ENCODE_PARSE_SPECIAL | (o->add_special ? HT_ENCODE_ADD_SPECIAL : 0);
     int32_t *ids;
     size_t n_ids;
     ht_status st = ht_tokenizer_encode(t, text, n, how, &ids, &n_ids, err);
@@ -40,7 +40,7 @@ static ht_status tokenize(const ht_tokenizer *t, const options *o, const char *t
         snprintf(err->message, sizeof err->message, "the ids could not be written as JSON");
         st = err->status = HT_ERR_MEMORY;
     }
-    free(ids);
+    ht_ids_free(ids);
     return st;
 }
 

@@ -5,8 +5,11 @@
  * stream.
  *
  * Errors: an operation that fails returns NULL and records the first error in its scope; an operation given NULL returns
- * NULL. So an expression is written as mathematics and checked once, at its end: ht_eval and the readers report the
- * scope's first error. NULL always means failure; an operand that is absent on purpose is HT_NONE.
+ * NULL. So an expression is written as mathematics and checked once, at its end: ht_array_eval and the readers report the
+ * scope's first error.
+ *
+ * Absent arguments: an array operand that is absent on purpose is HT_NONE, as a NULL array always is the result of a
+ * failure; every other absent argument (axes, steps, options, a callback, an ht_error) is NULL.
  *
  * Threads: a scope and the arrays not yet evaluated in it belong to one thread at a time. Evaluated arrays are read-only
  * and may be shared. */
@@ -18,6 +21,7 @@
 #include <hearth/status.h>
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -29,24 +33,30 @@ typedef struct ht_stream ht_stream; /* a queue of work on a device */
 typedef struct ht_scope ht_scope;
 typedef struct ht_array ht_array;
 
-/* An operand that is absent on purpose (a norm without weight, a product without bias). Not to be evaluated or released. */
+/* An array operand that is absent on purpose (a norm without weight, a product without bias). A constant: not to be
+ * evaluated; retaining and freeing it do nothing. */
 HT_API extern ht_array *const HT_NONE;
 
 /* ---- devices and streams ---- */
 
+/* Options of ht_device_open. */
 typedef struct ht_device_options {
-    int n_threads; /* 0: one per available core */
-    /* NULL: the best found; else "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference", an error
-     * that lists the possible ones where the machine lacks it */
+    size_t size;   /* of the struct, set by ht_device_options_init */
+    int n_threads; /* that compute; default 0: one per available core */
+    /* "avx512", "avxvnni", "avx2", "i8mm", "neon" or "reference"; where the machine lacks it, the error lists the possible
+     * ones. Default NULL: the best found. */
     const char *instruction_set;
 } ht_device_options;
+HT_API void ht_device_options_init(ht_device_options *options, size_t size);
 
 /* Opens a device ("cpu"); HT_ERR_UNSUPPORTED for another name, or an instruction set that machine or build lacks. The
- * caller releases it; models, streams and arrays hold it as long as they need it. NULL
- * options mean the defaults. */
+ * caller frees *out; models, streams and arrays hold the device as long as they need it. NULL options mean the
+ * defaults. */
 HT_API ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err);
-HT_API ht_device *ht_device_retain(ht_device *d); /* one more hold, to be released; returns d */
-HT_API void ht_device_release(ht_device *d);      /* NULL is fine */
+/* One more hold on the device, to be given back by ht_device_free; returns d. */
+HT_API ht_device *ht_device_retain(ht_device *d);
+/* Gives one hold back; the last one frees the device. NULL is fine. */
+HT_API void ht_device_free(ht_device *d);
 /* What was opened: "cpu", the instruction set that its kernels use, and how many threads compute. The texts are constants. */
 HT_API const char *ht_device_name(const ht_device *d);
 HT_API const char *ht_device_instruction_set(const ht_device *d);
@@ -75,8 +85,9 @@ HT_API ht_stream *ht_scope_stream(const ht_scope *s); /* lent */
 
 /* One more hold on the array, independent of its scope. Returns a (NULL and HT_NONE pass through). */
 HT_API ht_array *ht_array_retain(ht_array *a);
-/* Gives back one hold taken by retain, or by a call that says the caller owns its result. */
-HT_API void ht_array_release(ht_array *a);
+/* Gives back one hold, taken by ht_array_retain or by a call that says the caller holds its result; the last one frees the
+ * array. NULL and HT_NONE are fine. */
+HT_API void ht_array_free(ht_array *a);
 /* Gives back the scope's own hold before the scope ends; `a` is not to be used after it unless retained. */
 HT_API void ht_scope_drop(ht_scope *s, ht_array *a);
 /* Ends an expression: the caller now holds `a`, its result; the scope lets go of every array it has, forgets its error,
@@ -104,9 +115,9 @@ HT_API ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, 
 
 /* Computes the arrays and what they need. NULL entries, or any earlier failure in the scope, give the scope's first
  * error. An array whose computation failed stays failed and says so to whoever evaluates it. */
-HT_API ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err);
+HT_API ht_status ht_array_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err);
 /* The same without waiting; ht_array_wait, or any read, waits. */
-HT_API ht_status ht_eval_async(ht_scope *s, ht_array *const *arrays, int n, ht_error *err);
+HT_API ht_status ht_array_eval_async(ht_scope *s, ht_array *const *arrays, int n, ht_error *err);
 /* Waits for an array under asynchronous evaluation and reports how it ended; evaluates it if nobody has yet. */
 HT_API ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err);
 

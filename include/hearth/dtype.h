@@ -1,4 +1,4 @@
-/* Element types of arrays. */
+/* Element types of arrays: their names, sizes, and the type in which two of them meet. */
 #ifndef HEARTH_DTYPE_H
 #define HEARTH_DTYPE_H
 
@@ -10,7 +10,9 @@
 extern "C" {
 #endif
 
+/* A value outside of HT_BOOL .. HT_DTYPE_COUNT - 1 is no dtype: functions that take it say so. */
 typedef enum ht_dtype {
+    HT_DTYPE_NONE = 0, /* no dtype: what a zeroed variable holds */
     HT_BOOL,
     HT_U8,
     HT_U16,
@@ -23,8 +25,8 @@ typedef enum ht_dtype {
     HT_F16,
     HT_BF16,
     HT_F32,
-    HT_F64, /* on the CPU, for checking */
-    HT_DTYPE_COUNT
+    HT_F64,        /* on the CPU, for checking */
+    HT_DTYPE_COUNT /* no dtype either: one past the last, the length of a table by dtype; more types make it larger */
 } ht_dtype;
 
 /* Bytes of one element; 0 for a value that is no dtype. */
@@ -33,7 +35,7 @@ HT_API size_t ht_dtype_bytes(ht_dtype dtype);
 HT_API const char *ht_dtype_name(ht_dtype dtype);
 /* The dtype in which operands of two dtypes meet, as MLX defines it: the larger of a kind; bool gives way to all, integers
  * to floating point; signed and unsigned meet in the signed type that holds both, u64 and a signed one in f32; f16 and
- * bf16 in f32. HT_DTYPE_COUNT for a value that is no dtype. */
+ * bf16 in f32. HT_DTYPE_NONE for a value that is no dtype. */
 HT_API ht_dtype ht_dtype_promote(ht_dtype a, ht_dtype b);
 
 #ifdef __cplusplus

@@ -15,17 +15,24 @@
 extern "C" {
 #endif
 
-/* Zero-initialise, then set what differs from the default. */
+/* Options of ht_evaluate_ids and ht_evaluate_text. */
 typedef struct ht_evaluate_options {
-    int32_t window;                            /* tokens, 2 or more; 0: 512, or the context when that is less */
-    ht_model *reference;                       /* to be compared with; the same vocabulary; NULL: none */
-    bool (*progress)(double done, void *user); /* share done, 0 to 1; returning false cancels; NULL: none */
-    void *user;
+    size_t size;             /* of the struct, set by ht_evaluate_options_init */
+    int32_t window;          /* tokens of a window, 2 or more; default 0: 512, or the context when that is less */
+    ht_model *reference;     /* to compare with, of the same vocabulary; default NULL: none */
+    const ht_cancel *cancel; /* ends the evaluation with HT_ERR_CANCELLED; default NULL */
+    /* Called now and then with the share done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
 } ht_evaluate_options;
+HT_API void ht_evaluate_options_init(ht_evaluate_options *options, size_t size);
 
-enum { HT_KL_PERCENTILES = 5 }; /* 50, 90, 95, 99 and 99.9 */
+/* So many percent of the tokens have at most this value. */
+typedef struct ht_percentile {
+    double percent, value;
+} ht_percentile;
 
-/* Errors are standard errors of the mean over tokens, as if these were independent. */
+/* Result of an evaluation. Errors are standard errors of the mean over tokens, as if these were independent. */
 typedef struct ht_evaluation {
     int64_t n_tokens;                    /* of the text, BOS not counted */
     int64_t n_windows;                   /* that were computed */
@@ -36,23 +43,23 @@ typedef struct ht_evaluation {
     /* Only with a reference, else 0. KL is sum p log(p / q) in nats, p the reference's distribution, q the model's. */
     double reference_perplexity, reference_perplexity_error;
     double kl_mean, kl_error, kl_max;
-    double kl_percentile[HT_KL_PERCENTILES];
+    const ht_percentile
+        *kl_percentiles; /* [n_kl_percentiles], from 50 to 99.9 percent; lent until ht_evaluation_free */
+    int n_kl_percentiles;
     double same_top, same_top_error; /* share of tokens before which both find the same one most likely */
 } ht_evaluation;
 
 /* Evaluates on n ids as they are, without BOS. HT_ERR_ARGUMENT for fewer than two ids, ids outside the vocabulary, or a
  * reference with another vocabulary; HT_ERR_LIMIT for a window longer than a context; HT_ERR_FORMAT when logits are not
- * finite; HT_ERR_CANCELLED when `progress` returned false. The models are used like by a session; *out is all 0 after a
- * failure. */
+ * finite; The models are used like by a session. The caller frees
+ * *out. */
 HT_API ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
-                                 ht_evaluation *out, ht_error *err);
+                                 ht_evaluation **out, ht_error *err);
 /* The same on n bytes of UTF-8, encoded by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens written
  * in the text are recognised. */
 HT_API ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
-                                  ht_evaluation *out, ht_error *err);
-
-/* The percentile that kl_percentile[i] is: 50 ... 99.9; 0 for another i. */
-HT_API double ht_kl_percentile(int i);
+                                  ht_evaluation **out, ht_error *err);
+HT_API void ht_evaluation_free(ht_evaluation *e); /* NULL is fine */
 
 #ifdef __cplusplus
 }

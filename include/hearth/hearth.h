@@ -3,10 +3,13 @@
 #define HEARTH_HEARTH_H
 
 #include <hearth/array.h>
+#include <hearth/cancel.h>
+#include <hearth/chat.h>
 #include <hearth/discover.h>
 #include <hearth/dtype.h>
 #include <hearth/evaluate.h>
 #include <hearth/fast.h>
+#include <hearth/generate.h>
 #include <hearth/index.h>
 #include <hearth/io.h>
 #include <hearth/linalg.h>
@@ -22,6 +25,7 @@
 #include <hearth/random.h>
 #include <hearth/session.h>
 #include <hearth/status.h>
+#include <hearth/text.h>
 #include <hearth/tokenizer.h>
 #include <hearth/transform.h>
 #include <hearth/version.h>

@@ -32,7 +32,7 @@ typedef struct ht_array_file ht_array_file;
 /* Opens a safetensors file, a single GGUF file, or an npz (a ZIP archive of npy files, stored or deflated); the first bytes
  * tell the format. Reads names and metadata only. The caller closes *out. */
 HT_API ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *err);
-HT_API void ht_array_file_close(ht_array_file *f);         /* NULL is fine; arrays read from the file stay valid */
+HT_API void ht_array_file_free(ht_array_file *f);          /* NULL is fine; arrays read from the file stay valid */
 HT_API size_t ht_array_file_count(const ht_array_file *f); /* number of arrays */
 HT_API const char *ht_array_file_name(const ht_array_file *f, size_t i); /* lent; in an npz, without ".npy" */
 /* Reads array i, i < count, and verifies its checksum in an npz. 8-bit floats, which have no dtype, are read as u8.

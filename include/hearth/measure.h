@@ -39,6 +39,7 @@ typedef enum ht_arithmetic {
     HT_ARITHMETIC_INT16, /* products of 16 bits, 32-bit sums: f16 and bf16 weights where the device has such a unit */
     HT_ARITHMETIC_F32    /* everything else */
 } ht_arithmetic;
+/* How many there are; a later library may have more. */
 enum { HT_ARITHMETICS = 3 };
 
 HT_API const char *ht_arithmetic_name(ht_arithmetic a); /* "int8", "int16", "f32" */
@@ -61,22 +62,16 @@ HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
 
 /* ---- what a model asks of it ---- */
 
-/* Matrix products alone: norms, attention and its keys and values come on top. */
-typedef struct ht_model_cost {
-    /* That a decoded token reads: every matrix it is multiplied by, as packed, the output head's included. An embedding
-     * of which one row is looked up is not. */
-    int64_t bytes_per_token;
-    /* The same when only the most likely token is wanted: of some heads a part is enough to tell which logits need not be
-     * computed. The few rows that need be are not counted. */
-    int64_t bytes_per_greedy_token;
-    /* Multiply-adds by the arithmetic in which the device does them: of a token in the layers, and of a token whose
-     * logits are asked for in the head, and in layers that only such tokens go through. */
-    int64_t layer_products[HT_ARITHMETICS];
-    int64_t head_products[HT_ARITHMETICS];
-} ht_model_cost;
+/* Of a loaded model, on its own device: matrix products alone; norms, attention and its keys and values come on top. */
 
-/* Of a loaded model, on its own device. */
-HT_API ht_model_cost ht_model_cost_of(const ht_model *m);
+/* Bytes that a decoded token reads: every matrix it is multiplied by, as packed, the output head's included. An embedding of
+ * which one row is looked up is not. `greedy`: when only the most likely token is wanted; of some heads a part is enough to
+ * tell which logits need not be computed, and the few rows that need be are not counted. */
+HT_API int64_t ht_model_token_bytes(const ht_model *m, bool greedy);
+/* Multiply-adds that the device does in an arithmetic: of a token in the layers; and of a token whose logits are asked for in
+ * the head, and in layers that only such tokens go through. */
+HT_API int64_t ht_model_layer_products(const ht_model *m, ht_arithmetic a);
+HT_API int64_t ht_model_head_products(const ht_model *m, ht_arithmetic a);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #define HEARTH_MODEL_H
 
 #include <hearth/array.h>
+#include <hearth/cancel.h>
 #include <hearth/precision.h>
 #include <hearth/tokenizer.h>
 
@@ -16,39 +17,41 @@ extern "C" {
 
 typedef struct ht_model ht_model;
 
-/* Zero-initialise, then set what differs from the default. */
+/* Options of ht_model_load. */
 typedef struct ht_model_options {
-    ht_device *device; /* NULL: the CPU with one thread per core; the model holds it */
-    ht_precision precision;
-    int64_t context; /* limit on positions; 0: the model's own; larger than the model's own is an error */
-    /* Instead of ending there, forget: all growing caches become rotating ones, in which a position sees the last `context`
-     * of them, so that generation goes on. Memory is limited by `context`, positions by 2147483647. */
+    size_t size;            /* of the struct, set by ht_model_options_init */
+    ht_device *device;      /* that computes, held by the model; default NULL: the CPU with one thread per core */
+    ht_precision precision; /* of matrix products; default HT_PRECISION_FAST */
+    int64_t context;        /* positions of a session at most; default 0: the model's own, and more is an error */
+    /* All growing caches rotate: a position sees the last `context` of them, so that generation goes on when the context is
+     * full. Memory is limited by `context`, positions by 2147483647. Default false. */
     bool sliding;
-    /* Calls that compute on the model at once, whatever their number of sessions; more wait for their turn, in the order in
-     * which they came. 0: one for every two threads of the device, 1 to 4. A call made by a callback of another one shares
-     * its slot. Waiting ends early by ht_session_cancel. */
+    /* Calls that compute on the model at once, whatever their number of sessions; further ones wait for their turn, in the
+     * order in which they came. A call made by a callback of another one shares its slot. Default 0: one for every two
+     * threads of the device, 1 to 4. */
     int32_t slots;
-    const char *adapter; /* a LoRA adapter's path; this version refuses any: HT_ERR_UNSUPPORTED. NULL: none */
-    /* How keys and values are kept: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32; 0 means
+    /* How keys and values are kept: HT_F16, HT_BF16, HT_F32, or HT_I8 for 8 bits with a scale for every 32. Default
      * HT_F16. */
     ht_dtype kv_dtype;
-    /* Load only if the weights and the KV cache of this many positions fit in free memory; 0 checks the weights alone. */
+    /* Positions whose KV cache has to fit in free memory beside the weights, or loading is refused. Default 0: the weights
+     * alone have to. */
     int64_t expected_positions;
-    bool skip_memory_check;
-    /* Called now and then while loading with the share done, 0 to 1; NULL: none. Returning false cancels. */
-    bool (*progress)(double done, void *user);
-    void *user;
+    bool skip_memory_check;  /* load whatever fits or not; default false */
+    const ht_cancel *cancel; /* ends loading with HT_ERR_CANCELLED; default NULL */
+    /* Called now and then while loading, with the share done, 0 to 1. Default NULL. */
+    void (*progress)(double done, void *user);
+    void *user; /* handed to `progress` */
 } ht_model_options;
+HT_API void ht_model_options_init(ht_model_options *options, size_t size);
 
-/* Loads weights and tokenizer; NULL options mean the defaults. The caller closes *out. HT_ERR_LIMIT when memory or the
- * context does not suffice, HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run,
- * HT_ERR_FORMAT for files that are damaged or do not fit together, HT_ERR_CANCELLED when `progress` returned false. */
+/* Loads weights and tokenizer. The caller frees *out. HT_ERR_LIMIT when memory or the context does not suffice,
+ * HT_ERR_UNSUPPORTED for an architecture or a weight type that this build cannot run, HT_ERR_FORMAT for files that are
+ * damaged or do not fit together. */
 HT_API ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err);
-/* Gives the caller's hold back and sets *m to NULL; a NULL *m is fine, so closing twice is. Sessions keep the model
- * alive until they are closed too. */
-HT_API void ht_model_close(ht_model **m);
+/* Gives the caller's hold back: the model lives on until its sessions are freed, too. NULL is fine. */
+HT_API void ht_model_free(ht_model *m);
 
-/* Lent until the model is closed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
+/* Lent until the model is freed. NULL when the checkpoint has none (a GGUF without a vocabulary, a directory without
  * tokenizer.json): such a model takes and gives token ids alone. */
 HT_API const ht_tokenizer *ht_model_tokenizer(const ht_model *m);
 HT_API int64_t ht_model_context(const ht_model *m);    /* positions a session may use; 2147483647 when sliding */
@@ -57,11 +60,9 @@ HT_API int32_t ht_model_vocab_size(const ht_model *m); /* columns of the logits;
 
 /* The tensors of one stored type. */
 typedef struct ht_tensor_type {
-    char name[16]; /* "Q4_K" */
+    const char *name; /* "Q4_K" */
     int64_t n_tensors, n_parameters, bytes;
 } ht_tensor_type;
-
-enum { HT_TENSOR_TYPES = 32 };
 
 typedef struct ht_layer_info {
     bool slides,
@@ -97,14 +98,14 @@ typedef struct ht_model_info {
     int32_t quantization_bits;         /* nominal, of the dominant type: 4 for "Q4_K", 16 for "BF16" */
     int32_t quantization_group;        /* weights of that type that share a block; 0: stored one by one */
     int32_t n_tensor_types;
-    ht_tensor_type tensor_types[HT_TENSOR_TYPES]; /* in the order of the files */
+    const ht_tensor_type *tensor_types; /* [n_tensor_types] in the order of the files */
     /* Of the tokenizer: -1 and "" for none. The strings are the tokens as stored. */
     int32_t bos_id, eos_id, n_special_tokens;
     const char *bos, *eos;
 } ht_model_info;
 
 /* Bytes that a session of default options holds for keys and values once it has `positions`, when they are kept as `dtype`
- * (as in ht_model_options): whole pages of 256 positions, in rotating layers at most those of the ring. 0 for a dtype that no
+ * (one that ht_model_options takes): whole pages of 256 positions, in rotating layers at most those of the ring. 0 for a dtype that no
  * cache can have, and for a file that this build cannot run. */
 HT_API int64_t ht_model_info_kv_bytes(const ht_model_info *info, ht_dtype dtype, int64_t positions);
 /* Of them, what each position adds in the layers that grow. */

@@ -277,7 +277,7 @@ HT_API ht_array *ht_logcumsumexp(ht_scope *s, ht_array *x, int axis, bool revers
 
 /* Indices of the k largest elements of x f32 [..., n] -> i32 [..., k], in descending order of the elements. Ties come
  * in order of their index; a NaN counts as largest. */
-HT_API ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k);
+HT_API ht_array *ht_argtopk(ht_scope *s, ht_array *x, int32_t k);
 
 /* ---- matrix product ---- */
 

@@ -2,7 +2,12 @@
  *
  * A call that can fail returns an `ht_status`, takes an `ht_error *` last, and leaves its outputs NULL when it fails. The
  * library never prints, exits or aborts. Array expressions use the second form described in array.h: they return NULL and
- * record the first error in their scope. */
+ * record the first error in their scope.
+ *
+ * Options: a struct of options is made by its function ht_..._options_init(&options, sizeof options), which fills in the
+ * defaults, and then changed. So 0 can mean off, and a program works with a later library, whose struct has more fields at
+ * its end. NULL options mean the defaults; a struct that was not made so is HT_ERR_ARGUMENT. What options point to is lent
+ * for the call. */
 #ifndef HEARTH_STATUS_H
 #define HEARTH_STATUS_H
 

@@ -6,6 +6,7 @@
 #define HEARTH_TOKENIZER_H
 
 #include <hearth/status.h>
+#include <hearth/text.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,18 +23,21 @@ typedef struct ht_tokenizer ht_tokenizer;
 HT_API ht_status ht_tokenizer_load(const char *path, ht_tokenizer **out, ht_error *err);
 HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
 
-/* How encode treats the text. The zero value adds nothing and reads special tokens in the text as text. */
-typedef struct ht_encode_options {
-    bool add_special;   /* put BOS/EOS where the file says so; never doubled when the text already begins with BOS */
-    bool parse_special; /* recognise special tokens written in the text */
-} ht_encode_options;
+/* Flags of ht_tokenizer_encode. Without any, nothing is added and special tokens in the text are read as text. */
+enum {
+    HT_ENCODE_ADD_SPECIAL =
+        1, /* put BOS/EOS where the file says so; never doubled when the text already begins with BOS */
+    HT_ENCODE_PARSE_SPECIAL = 2 /* recognise special tokens written in the text */
+};
 
-/* Encodes n bytes of UTF-8; invalid sequences are read as U+FFFD. *ids is allocated (the caller frees it with free) and
- * holds *n_ids ids; for an empty result *ids is NULL. */
-HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, ht_encode_options options,
-                                     int32_t **ids, size_t *n_ids, ht_error *err);
+/* Encodes n bytes of UTF-8, as the flags say (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD. *ids holds *n_ids ids, which the caller frees with
+ * ht_ids_free; for an empty result *ids is NULL. */
+HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
+                                     size_t *n_ids, ht_error *err);
 
-/* Decodes ids to UTF-8 text (allocated, NUL-terminated, freed by the caller with free; *n its length without the NUL).
+HT_API void ht_ids_free(int32_t *ids); /* NULL is fine */
+
+/* Decodes ids to UTF-8 text, NUL-terminated, which the caller frees with ht_text_free; *n is its length without the NUL.
  * Special tokens are left out when skip_special is set. Ids outside the vocabulary are an error. */
 HT_API ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special,
                                      char **text, size_t *n, ht_error *err);

@@ -85,7 +85,9 @@ HT_API int ht_custom_function(ht_scope *s, const ht_function *f, const ht_custom
  * computes them all. */
 typedef struct ht_compiled ht_compiled;
 
+/* Options of ht_compile. */
 typedef struct ht_compile_options {
+    size_t size; /* of the struct, set by ht_compile_options_init */
     /* Trace once for every combination of argument dtypes and numbers of dimensions, not for every shape. For new sizes
      * the operations of the trace are applied again, and each infers its result shape.
      *
@@ -96,13 +98,14 @@ typedef struct ht_compile_options {
      * and ht_gather; ht_slice_range, ht_slice_update_range, ht_flatten, ht_split_equally, ht_full_like, ht_zeros_like,
      * ht_ones_like, ht_reshape_like, ht_broadcast_like and ht_number_of_elements.
      *
-     * Derivatives inside the function are derived again for new sizes, so a custom VJP is called again. */
+     * Derivatives inside the function are derived again for new sizes, so a custom VJP is called again. Default false. */
     bool shapeless;
-    /* NULL, or called with f->user when the compiled function is freed; not called when ht_compile fails. */
+    /* Called with f->user when the compiled function is freed; not called when ht_compile fails. Default NULL. */
     void (*release)(void *user);
 } ht_compile_options;
+HT_API void ht_compile_options_init(ht_compile_options *options, size_t size);
 
-/* Prepares f for tracing; the first call traces it. `options` may be NULL (all zero). The caller frees *out. */
+/* Prepares f for tracing; the first call traces it. `options` may be NULL (the defaults). The caller frees *out. */
 HT_API ht_status ht_compile(const ht_function *f, const ht_compile_options *options, ht_compiled **out, ht_error *err);
 /* Calls a compiled function. Returns the number of outputs, at most max_out, or -1 after an error in `s`. The 64 most
  * recently used traces are kept. Inside a shapeless trace of another compiled function the original function is called

@@ -16,7 +16,7 @@ void core_array_set(core_array *self, ht_array *a) {
     self->shape = NULL;
     self->queue = now.named ? now.queue : NULL;
     Py_XINCREF((PyObject *)self->queue);
-    core_ht.ht_array_release(before);
+    core_ht.ht_array_free(before);
     Py_XDECREF(shape);
     Py_XDECREF((PyObject *)queue);
 }
@@ -24,7 +24,7 @@ void core_array_set(core_array *self, ht_array *a) {
 PyObject *core_array_new(ht_array *a) {
     core_array *self = (core_array *)PyType_GenericAlloc((PyTypeObject *)core_hook.array, 0);
     if (!self) {
-        core_ht.ht_array_release(a);
+        core_ht.ht_array_free(a);
         return NULL;
     }
     core_array_set(self, a);
@@ -35,7 +35,7 @@ static void dealloc(PyObject *object) {
     core_array *self = (core_array *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->weak) PyObject_ClearWeakRefs(object);
-    core_ht.ht_array_release(self->a);
+    core_ht.ht_array_free(self->a);
     Py_XDECREF((PyObject *)self->queue);
     Py_XDECREF(self->shape);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
@@ -97,7 +97,7 @@ PyObject *core_become(PyObject *object, PyObject *other) {
     self->queue = model->queue;
     self->shape = NULL;
     Py_XINCREF((PyObject *)self->queue);
-    core_ht.ht_array_release(before);
+    core_ht.ht_array_free(before);
     Py_XDECREF(shape);
     Py_XDECREF((PyObject *)queue);
     Py_RETURN_NONE;
@@ -156,7 +156,7 @@ static PyObject *get_shape(PyObject *object, void *unused) {
         if (!d || PyTuple_SetItem(shape, i, d)) Py_CLEAR(shape);
     }
     if (shape && self->a == a && !self->shape) self->shape = Py_NewRef(shape);
-    core_ht.ht_array_release(a);
+    core_ht.ht_array_free(a);
     return shape;
 }
 

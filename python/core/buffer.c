@@ -10,7 +10,10 @@ typedef struct lent {
 } lent;
 
 /* By ht_dtype, as the struct module writes them. */
-static const char *const formats[HT_DTYPE_COUNT] = {"?", "B", "H", "I", "Q", "b", "h", "i", "q", "e", NULL, "f", "d"};
+static const char *const formats[HT_DTYPE_COUNT] = {
+    [HT_BOOL] = "?", [HT_U8] = "B",  [HT_U16] = "H", [HT_U32] = "I", [HT_U64] = "Q", [HT_I8] = "b",
+    [HT_I16] = "h",  [HT_I32] = "i", [HT_I64] = "q", [HT_F16] = "e", [HT_F32] = "f", [HT_F64] = "d",
+};
 
 const void *core_data(ht_array *a, bool strided) {
     ht_scope *s = core_scope_take();
@@ -43,7 +46,7 @@ static void measure(lent *l, Py_ssize_t bytes, int strided) {
 }
 
 static void let_go(lent *l) {
-    core_ht.ht_array_release(l->a);
+    core_ht.ht_array_free(l->a);
     free(l);
 }
 

@@ -28,6 +28,11 @@ static PyObject *bind(PyObject *module, PyObject *handle) {
     (void)module;
     library = PyLong_AsVoidPtr(handle);
     if (PyErr_Occurred()) return NULL;
+    int (*version)(void) = (int (*)(void))core_find("ht_abi_version");
+    if (!version) return NULL;
+    if (version() != HT_ABI_VERSION)
+        return PyErr_Format(PyExc_ImportError, "libhearth has the interface %d, and _core was compiled for %d",
+                            version(), HT_ABI_VERSION);
 #define CORE_FIND(name) core_ht.name = (__typeof__(core_ht.name))core_find(#name);
     CORE_FUNCTIONS(CORE_FIND)
     ht_array *const *none = dlsym(library, "HT_NONE");

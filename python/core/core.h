@@ -19,7 +19,7 @@
     X(ht_array_is_evaluated)                                                                                           \
     X(ht_array_lend)                                                                                                   \
     X(ht_array_n_dims)                                                                                                 \
-    X(ht_array_release)                                                                                                \
+    X(ht_array_free)                                                                                                   \
     X(ht_array_retain)                                                                                                 \
     X(ht_array_size)                                                                                                   \
     X(ht_array_stride)                                                                                                 \
@@ -53,7 +53,7 @@ typedef struct core_hooks {
     PyObject *raised;    /* raised(status, message): raises it */
     PyObject *start;     /* start(): gives this thread a stream, by use() */
     PyObject *queue_of;  /* queue_of(stream or device) -> queue */
-    PyObject *dtypes;    /* a list, by ht_dtype */
+    PyObject *dtypes;    /* a list, by ht_dtype; None in the place of HT_DTYPE_NONE */
     PyObject *subscript; /* subscript(array, index): of an index that index.c does not know */
     PyObject *made_of;   /* made_of(values, dtype or None) -> array */
     PyObject *evaluate;  /* evaluate(trees, wait): where arrays have streams of their own */

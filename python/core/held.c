@@ -38,7 +38,7 @@ ht_array *const *core_held(PyObject *self, int *n) {
 static void dealloc(PyObject *self) {
     held *h = (held *)self;
     PyTypeObject *type = Py_TYPE(self);
-    while (h->n) core_ht.ht_array_release(h->arrays[--h->n]);
+    while (h->n) core_ht.ht_array_free(h->arrays[--h->n]);
     free(h->arrays);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);

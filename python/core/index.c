@@ -175,7 +175,7 @@ static bool add_index(places *p, PyObject *o) {
 }
 
 static void let_go(places *p) {
-    while (p->n) core_ht.ht_array_release(p->index[--p->n]);
+    while (p->n) core_ht.ht_array_free(p->index[--p->n]);
 }
 
 /* Reads an index that is an array, or a tuple of them, which are held until let_go. False: it is another. */
@@ -232,7 +232,7 @@ PyObject *core_subscript(PyObject *self, PyObject *index) {
     ht_array *a = core_ht.ht_array_retain(((core_array *)self)->a);
     if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
     PyObject *result = look_up(self, a, index);
-    core_ht.ht_array_release(a);
+    core_ht.ht_array_free(a);
     return result;
 }
 
@@ -295,7 +295,7 @@ PyObject *core_put(PyObject *self, PyObject *index, PyObject *value, int mode) {
     ht_array *a = core_ht.ht_array_retain(((core_array *)self)->a);
     if (!a) return PyErr_Format(PyExc_ValueError, "an array that was never made");
     PyObject *result = put_at(self, a, index, value, mode);
-    core_ht.ht_array_release(a);
+    core_ht.ht_array_free(a);
     return result;
 }
 

@@ -10,8 +10,8 @@
 #define LIBRARY(X)                                                                                                     \
     X(ht_array_from)                                                                                                   \
     X(ht_astype)                                                                                                       \
-    X(ht_eval)                                                                                                         \
-    X(ht_eval_async)
+    X(ht_array_eval)                                                                                                   \
+    X(ht_array_eval_async)
 CORE_SYMBOLS(LIBRARY)
 
 enum { MOST_AXES = 8 };
@@ -287,7 +287,7 @@ PyObject *core_list(ht_array *a) {
     core_ht.ht_array_retain(a); /* whatever its object stands for meanwhile */
     const char *data = core_data(a, true);
     PyObject *list = PyErr_Occurred() ? NULL : nested(a, 0, data);
-    core_ht.ht_array_release(a);
+    core_ht.ht_array_free(a);
     return list;
 }
 
@@ -305,7 +305,7 @@ BODY(item) {
     core_ht.ht_array_retain(a);
     const char *data = core_data(a, true);
     PyObject *number = PyErr_Occurred() ? NULL : number_of(core_ht.ht_array_dtype(a), data);
-    core_ht.ht_array_release(a);
+    core_ht.ht_array_free(a);
     return number;
 }
 
@@ -358,11 +358,11 @@ static PyObject *evaluate(ht_scope *s, PyObject *trees, bool wait) {
     ht_status status = HT_OK;
     if (read && !l.elsewhere) {
         Py_BEGIN_ALLOW_THREADS;
-        status = (wait ? ht.ht_eval : ht.ht_eval_async)(s, l.array, l.n, &err);
+        status = (wait ? ht.ht_array_eval : ht.ht_array_eval_async)(s, l.array, l.n, &err);
         Py_END_ALLOW_THREADS;
     }
     end(s);
-    while (l.n) core_ht.ht_array_release(l.array[--l.n]);
+    while (l.n) core_ht.ht_array_free(l.array[--l.n]);
     if (l.array != l.few) free(l.array);
     if (!read) return NULL;
     if (l.elsewhere) return PyObject_CallFunctionObjArgs(core_hook.evaluate, trees, wait ? Py_True : Py_False, NULL);

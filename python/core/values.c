@@ -132,7 +132,7 @@ static bool truth_of(PyObject *o, bool *out) {
 }
 
 static bool dtype_of(PyObject *o, ht_dtype *out) {
-    for (int i = 0; i < HT_DTYPE_COUNT; i++)
+    for (int i = HT_BOOL; i < HT_DTYPE_COUNT; i++)
         if (PyList_GetItem(core_hook.dtypes, i) == o) {
             *out = (ht_dtype)i;
             return true;
@@ -223,8 +223,8 @@ static void take_handles(const core_parameter *p, core_value *v) {
 
 void core_let_go(const core_parameter *p, int n, const core_value *v) {
     for (int i = 0; i < n; i++) {
-        if (is_array(&p[i])) core_ht.ht_array_release(v[i].array);
-        for (int k = 0; p[i].kind == CORE_ARRAYS && k < v[i].n; k++) core_ht.ht_array_release(v[i].arrays[k]);
+        if (is_array(&p[i])) core_ht.ht_array_free(v[i].array);
+        for (int k = 0; p[i].kind == CORE_ARRAYS && k < v[i].n; k++) core_ht.ht_array_free(v[i].arrays[k]);
     }
 }
 

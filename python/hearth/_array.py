@@ -7,7 +7,7 @@ import struct
 
 from . import _dlpack, _functions
 from . import _library as lib
-from ._dtype import ALL, BY_FORMAT, bfloat16, bool_, float32, float64, int32, int64
+from ._dtype import BY_FORMAT, bfloat16, bool_, float32, float64, int32, int64
 
 _from = lib.operation("ht_array_from", ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_int64), ctypes.c_int)
 _astype = _functions.methods["astype"]
@@ -58,7 +58,7 @@ class array(lib.core.Array):
 
     def __reduce__(self):
         same = self.__copy__()
-        return _from_pickle, (lib.read(same), same.dtype.code, same.shape)
+        return _from_pickle, (lib.read(same), same.dtype, same.shape)
 
     # ---- for others, without a copy ----
 
@@ -82,8 +82,8 @@ class array(lib.core.Array):
 _new = array.__new__
 
 
-def _from_pickle(data, code, shape):
-    return _make(data, ALL[code], shape)
+def _from_pickle(data, dtype, shape):
+    return _make(data, dtype, shape)
 
 
 # ---- as text ----

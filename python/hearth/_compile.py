@@ -2,23 +2,18 @@
 
 import functools
 import weakref
-from ctypes import POINTER, Structure, byref, c_bool, c_int, c_void_p
+from ctypes import POINTER, byref, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array
+from ._structs import ht_compile_options
 from ._transform import FUNCTION, calling_back, forget, function_of
 from ._tree import flatten, leaves, structure
 
 __all__ = ["compile", "disable_compile", "enable_compile"]
 
 
-class _Options(Structure):
-    """ht_compile_options."""
-
-    _fields_ = [("shapeless", c_bool), ("release", c_void_p)]
-
-
-_new = lib.declare("ht_compile", c_int, FUNCTION, POINTER(_Options), POINTER(c_void_p), c_void_p)
+_new = lib.declare("ht_compile", c_int, FUNCTION, POINTER(ht_compile_options), POINTER(c_void_p), c_void_p)
 _kind, _replay = lib.core.kind, lib.core.replay
 _free = lib.declare("ht_compiled_free", None, c_void_p)
 _enabled = True
@@ -75,7 +70,8 @@ class _Trace:
 
         as_function, self._number = function_of(call)
         self._pointer = c_void_p()
-        lib.check(_new, byref(as_function), byref(_Options(owner.shapeless)), byref(self._pointer))
+        how = lib.options(ht_compile_options, shapeless=owner.shapeless)
+        lib.check(_new, byref(as_function), byref(how), byref(self._pointer))
 
     def __del__(self):
         _free(self._pointer)

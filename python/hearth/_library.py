@@ -11,19 +11,19 @@ import operator
 import os
 import pathlib
 import threading
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_void_p, string_at
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p, string_at
+
+from . import _structs
 
 
 class Error(RuntimeError):
     """What the library reports: the message says what was wrong, where, and what to do."""
 
 
-class _CError(ctypes.Structure):
-    _fields_ = [("status", c_int), ("message", c_char * 768)]
-
-
-# ht_status, by the exceptions that say the same.
-_EXCEPTIONS = {1: ValueError, 2: MemoryError, 3: OSError, 9: IndexError}
+_EXCEPTIONS = {
+    _structs.HT_ERR_ARGUMENT: ValueError, _structs.HT_ERR_MEMORY: MemoryError, _structs.HT_ERR_IO: OSError,
+    _structs.HT_ERR_INDEX: IndexError,
+}  # fmt: skip
 
 
 def _find():
@@ -48,11 +48,19 @@ def _find_core(library):
     return module
 
 
+def _check_version(library, path):
+    """Structs are those of one version of the interface (HT_ABI_VERSION); a library that does not say its own is an old one."""
+    has = library.ht_abi_version() if hasattr(library, "ht_abi_version") else 0
+    if has != _structs.HT_ABI_VERSION:
+        raise ImportError(f"{path} has version {has} of the interface, and this package needs {_structs.HT_ABI_VERSION}")
+
+
 _library, _path = _find()
+_check_version(_library, _path)
 core = _find_core(_path)
 core.bind(_library._handle)
 _ARRAY = _SCOPE = c_void_p
-_ERROR = POINTER(_CError)
+_ERROR = POINTER(_structs.ht_error)
 
 
 INT32, INT64, UINT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1), (0, 2**64 - 1)
@@ -75,6 +83,15 @@ def declare(name, result, *arguments):
     return function
 
 
+def options(kind, **fields):
+    """Options of the library: those of their _init function, changed by `fields`."""
+    made = kind()
+    declare(f"{kind.__name__}_init", None, c_void_p, c_size_t)(byref(made), ctypes.sizeof(made))
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
 def operation(name, *arguments):
     """A function that takes a scope and gives an array."""
     return declare(name, _ARRAY, _SCOPE, *arguments)
@@ -85,8 +102,8 @@ scope_free = core.free
 _scope_error = declare("ht_scope_error", _ERROR, _SCOPE)
 stride_of = declare("ht_array_stride", c_int64, _ARRAY, c_int)
 HELD = c_void_p  # an argument that hold() makes
-_eval = declare("ht_eval", c_int, _SCOPE, HELD, c_int, _ERROR)
-_eval_async = declare("ht_eval_async", c_int, _SCOPE, HELD, c_int, _ERROR)
+_eval = declare("ht_array_eval", c_int, _SCOPE, HELD, c_int, _ERROR)
+_eval_async = declare("ht_array_eval_async", c_int, _SCOPE, HELD, c_int, _ERROR)
 _data = declare("ht_array_data", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 _lend = declare("ht_array_lend", c_int, _SCOPE, _ARRAY, POINTER(c_void_p), _ERROR)
 
@@ -97,7 +114,7 @@ def exception_of(error):
 
 def check(function, *arguments):
     """Calls a function that returns a status and takes an error last."""
-    error = _CError()
+    error = _structs.ht_error()
     if function(*arguments, byref(error)):
         raise exception_of(error)
 
@@ -173,7 +190,7 @@ def keep(value):
 
 def within(function, *arguments):
     """Calls a function that takes a scope first and an error last, and returns a status."""
-    error, scope = _CError(), core.take()
+    error, scope = _structs.ht_error(), core.take()
     try:
         status = function(scope, *arguments, byref(error))
     except BaseException:

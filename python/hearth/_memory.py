@@ -1,10 +1,11 @@
 """Evaluation, the memory that arrays take, and the machine."""
 
 import ctypes
-from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_int, c_size_t
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t
 
 from . import _library as lib
 from ._stream import the_cpu
+from ._structs import ht_machine, ht_memory_stats
 from ._tree import leaves
 
 __all__ = [
@@ -17,13 +18,7 @@ lib.core.hook(evaluate=lambda trees, wait: lib.evaluate(leaves(trees), wait))
 # ---- memory ----
 
 
-class _Stats(Structure):
-    """ht_memory_stats."""
-
-    _fields_ = [("active", c_size_t), ("peak", c_size_t), ("cache", c_size_t), ("wired", c_size_t)]
-
-
-_get = lib.declare("ht_memory_get", _Stats)
+_get = lib.declare("ht_memory_get", ht_memory_stats)
 _limit = lib.declare("ht_memory_limit", c_size_t)
 _setters = {
     name: lib.declare(f"ht_memory_set_{name}", c_size_t, c_size_t) for name in ("limit", "cache_limit", "wired_limit")
@@ -34,12 +29,12 @@ _clear_cache = lib.declare("ht_memory_clear_cache", None)
 
 def get_active_memory():
     """Bytes in use by arrays."""
-    return _get().active
+    return _get().active_bytes
 
 
 def get_peak_memory():
     """The most bytes in use since the last reset."""
-    return _get().peak
+    return _get().peak_bytes
 
 
 def reset_peak_memory():
@@ -48,7 +43,7 @@ def reset_peak_memory():
 
 def get_cache_memory():
     """Bytes of freed buffers that are kept for reuse."""
-    return _get().cache
+    return _get().cache_bytes
 
 
 def get_memory_limit():
@@ -84,17 +79,7 @@ def clear_cache():
 # ---- the machine ----
 
 
-class _Machine(Structure):
-    """ht_machine."""
-
-    _fields_ = [
-        ("processor", c_char * 128), ("architecture", c_char * 32), ("cores", c_int), ("online", c_int),
-        ("memory_bytes", c_size_t), ("l1_bytes", c_size_t), ("l2_bytes", c_size_t), ("l3_bytes", c_size_t),
-        ("huge_pages", c_char * 16),
-    ]  # fmt: skip
-
-
-_machine_read = lib.declare("ht_machine_read", None, POINTER(_Machine))
+_machine_read = lib.declare("ht_machine_read", None, POINTER(ht_machine))
 _instruction_set = lib.declare("ht_device_instruction_set", c_char_p, ctypes.c_void_p)
 _threads = lib.declare("ht_device_threads", c_int, ctypes.c_void_p)
 
@@ -103,7 +88,7 @@ def device_info(d=None):
     """What the device is: MLX's keys (`device_name`, `architecture`, `memory_size`, `total_memory`), cores, threads that
     compute, instruction set, and the sizes of caches in bytes."""
     the_cpu(d)
-    m = _Machine()
+    m = ht_machine()
     _machine_read(byref(m))
     return {
         "device_name": m.processor.decode(), "architecture": m.architecture.decode(), "memory_size": m.memory_bytes,

@@ -11,71 +11,40 @@ import weakref
 from ctypes import (
     CFUNCTYPE,
     POINTER,
-    Structure,
     byref,
     c_bool,
     c_char_p,
-    c_double,
     c_float,
     c_int,
     c_int32,
     c_int64,
     c_size_t,
-    c_uint64,
+    c_uint,
     c_void_p,
 )
 
 from . import _library as lib
 from ._array import array
 from ._dtype import bfloat16, float16, float32, int8
+from ._structs import (
+    HT_FINISH_CALLBACK,
+    HT_FINISH_LENGTH,
+    HT_FINISH_STOP,
+    HT_PRECISION_FAST,
+    HT_PRECISION_REFERENCE,
+    ht_cancel,
+    ht_device_options,
+    ht_forward_options,
+    ht_generate_options,
+    ht_metrics,
+    ht_model_options,
+    ht_sampler_options,
+)
 
 __all__ = ["Model", "Session", "Generation"]
 
 _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
-_STAGES = 5
-
-
-class _DeviceOptions(Structure):
-    _fields_ = [("n_threads", c_int), ("instruction_set", c_char_p)]
-
-
-class _ModelOptions(Structure):
-    _fields_ = [
-        ("device", c_void_p), ("precision", c_int), ("context", c_int64), ("sliding", c_bool), ("slots", c_int32),
-        ("adapter", c_char_p), ("kv_dtype", c_int), ("expected_positions", c_int64), ("skip_memory_check", c_bool),
-        ("progress", c_void_p), ("user", c_void_p),
-    ]  # fmt: skip
-
-
-class _EncodeOptions(Structure):
-    _fields_ = [("add_special", c_bool), ("parse_special", c_bool)]
-
-
-class _SamplerOptions(Structure):
-    _fields_ = [
-        ("temperature", c_float), ("top_k", c_int32), ("top_p", c_float), ("min_p", c_float),
-        ("repeat_penalty", c_float), ("repeat_window", c_int32), ("seed", c_uint64), ("order", c_int * _STAGES),
-    ]  # fmt: skip
-
-
-class _GenerateOptions(Structure):
-    _fields_ = [
-        ("max_tokens", c_int32), ("sampler", _SamplerOptions), ("stop", POINTER(c_char_p)), ("n_stop", c_int),
-        ("ignore_eos", c_bool),
-    ]  # fmt: skip
-
-
-class _Metrics(Structure):
-    _fields_ = [
-        ("prompt_tokens", c_int64), ("reused_tokens", c_int64), ("generated_tokens", c_int64),
-        ("prefill_seconds", c_double), ("first_token_seconds", c_double), ("decode_seconds", c_double),
-        ("peak_memory_bytes", c_size_t), ("finish", c_int),
-    ]  # fmt: skip
-
-
-class _Message(Structure):
-    _fields_ = [("role", c_char_p), ("content", c_char_p)]
 
 
 def _fallible(name, *arguments):
@@ -83,38 +52,42 @@ def _fallible(name, *arguments):
     return functools.partial(lib.check, lib.declare(name, c_int, *arguments, lib._ERROR))
 
 
-_device_open = _fallible("ht_device_open", c_char_p, POINTER(_DeviceOptions), POINTER(c_void_p))
-_device_release = lib.declare("ht_device_release", None, c_void_p)
-_load = _fallible("ht_model_load", c_char_p, POINTER(_ModelOptions), POINTER(c_void_p))
-_model_close = lib.declare("ht_model_close", None, POINTER(c_void_p))
+_device_open = _fallible("ht_device_open", c_char_p, POINTER(ht_device_options), POINTER(c_void_p))
+_device_free = lib.declare("ht_device_free", None, c_void_p)
+_load = _fallible("ht_model_load", c_char_p, POINTER(ht_model_options), POINTER(c_void_p))
+_model_free = lib.declare("ht_model_free", None, c_void_p)
 _tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
 _context = lib.declare("ht_model_context", c_int64, c_void_p)
 _vocab_size = lib.declare("ht_model_vocab_size", c_int32, c_void_p)
 _format_name = lib.declare("ht_chat_format_name", c_char_p, c_void_p)
-_format = _fallible("ht_chat_format", c_void_p, POINTER(_Message), c_size_t, POINTER(c_void_p))
-_encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, _EncodeOptions, POINTER(POINTER(c_int32)),
+_chat_new = _fallible("ht_chat_new", POINTER(c_void_p))
+_chat_add = _fallible("ht_chat_add", c_void_p, c_char_p, c_char_p)
+_chat_free = lib.declare("ht_chat_free", None, c_void_p)
+_format = _fallible("ht_chat_format", c_void_p, c_void_p, POINTER(c_void_p))
+_encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, c_uint, POINTER(POINTER(c_int32)),
                     POINTER(c_size_t))  # fmt: skip
 _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p),
                     POINTER(c_size_t))  # fmt: skip
-_session_open = _fallible("ht_session_open", c_void_p, c_void_p, POINTER(c_void_p))
-_session_close = lib.declare("ht_session_close", None, POINTER(c_void_p))
+_session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p))
+_session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
-_session_cancel = lib.declare("ht_session_cancel", None, c_void_p)
-_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, c_bool, _LOGITS, c_void_p)
-_generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                      POINTER(_Metrics))  # fmt: skip
-_generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                           POINTER(_Metrics))  # fmt: skip
-_chat = _fallible("ht_chat", c_void_p, POINTER(_Message), c_size_t, POINTER(_GenerateOptions), _TEXT, c_void_p,
-                  POINTER(_Metrics))  # fmt: skip
+_cancel_request = lib.declare("ht_cancel_request", None, POINTER(ht_cancel))
+_forward = _fallible("ht_session_forward", c_void_p, POINTER(c_int32), c_size_t, POINTER(ht_forward_options), _LOGITS,
+                     c_void_p)  # fmt: skip
+_generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINTER(ht_generate_options), _TEXT, c_void_p,
+                      POINTER(ht_metrics))  # fmt: skip
+_generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(ht_generate_options), _TEXT, c_void_p,
+                           POINTER(ht_metrics))  # fmt: skip
+_generate_chat = _fallible("ht_generate_chat", c_void_p, c_void_p, POINTER(ht_generate_options), _TEXT, c_void_p,
+                           POINTER(ht_metrics))  # fmt: skip
 _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
-_free = ctypes.CDLL(None).free
-_free.restype, _free.argtypes = None, [c_void_p]
+_ids_free = lib.declare("ht_ids_free", None, POINTER(c_int32))
+_text_free = lib.declare("ht_text_free", None, c_void_p)
 
-_PRECISIONS = {"fast": 0, "reference": 1}
+_PRECISIONS = {"fast": HT_PRECISION_FAST, "reference": HT_PRECISION_REFERENCE}
 _CACHES = (float16, bfloat16, float32, int8)
-_FINISHES = {0: None, 1: "stop", 2: "length", 3: "closed"}
+_FINISHES = {0: None, HT_FINISH_STOP: "stop", HT_FINISH_LENGTH: "length", HT_FINISH_CALLBACK: "closed"}
 
 
 def _ids(ids):
@@ -149,25 +122,33 @@ def _part(part):
     return part["text"]
 
 
-def _messages(messages):
-    if isinstance(messages, str):
-        messages = [{"role": "user", "content": messages}]
-    texts = [(_text(m["role"], "role"), _text(_content(m["content"]), "content")) for m in messages]
-    return (_Message * len(texts))(*texts)
+class _Chat:
+    """A conversation of the library."""
+
+    def __init__(self, messages):
+        self._handle = c_void_p()
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        texts = [(_text(m["role"], "role"), _text(_content(m["content"]), "content")) for m in messages]
+        _chat_new(byref(self._handle))
+        for role, content in texts:
+            _chat_add(self._handle, role, content)
+
+    def __del__(self):
+        _chat_free(self._handle)
 
 
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
              stop=(), ignore_eos=False):  # fmt: skip
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
-    if repeat_window == 0:  # which is the library's default window
-        repeat_penalty = 1.0
-    sampler = _SamplerOptions(
-        temperature, lib.integer(top_k, "top_k", *lib.INT32), top_p, min_p, repeat_penalty,
-        lib.integer(repeat_window, "repeat_window", *lib.INT32), lib.integer(seed, "seed", *lib.UINT64),
+    sampler = lib.options(ht_sampler_options, temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
+        top_p=top_p, min_p=min_p, repeat_penalty=repeat_penalty,
+        repeat_window=lib.integer(repeat_window, "repeat_window", *lib.INT32), seed=lib.integer(seed, "seed", *lib.UINT64),
     )  # fmt: skip
-    max_tokens = lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1])  # 0 would be the library's default
-    return _GenerateOptions(max_tokens, sampler, strings, len(stop), ignore_eos)
+    return lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
+        sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
+    )  # fmt: skip
 
 
 _running = weakref.WeakSet()
@@ -183,8 +164,10 @@ class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
     dropped ends."""
 
-    def __init__(self, start):
-        self.start, self.pieces, self.metrics, self.closed = start, queue.SimpleQueue(), _Metrics(), False
+    def __init__(self, options, start):
+        self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
+        self.cancel = ht_cancel()
+        options.cancel = ctypes.pointer(self.cancel)
         self.fn = _TEXT(self.put)
 
     def put(self, text, n, user):
@@ -193,7 +176,7 @@ class _Answer:
 
     def run(self, session):
         try:
-            self.start(session, self.fn, self.metrics)
+            self.start(session, byref(self.options), self.fn, None, byref(self.metrics))
             self.pieces.put(None)
         except BaseException as e:  # whatever it is, it is raised where the pieces are read
             self.pieces.put(e)
@@ -203,8 +186,8 @@ class Generation:
     """An answer as it comes: an iterator of pieces of text. It is computed by a thread of its own, which begins with the
     first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it."""
 
-    def __init__(self, session, start):
-        self._session, self._answer, self._thread, self._ended = session, _Answer(start), None, False
+    def __init__(self, session, options, start):
+        self._session, self._answer, self._thread, self._ended = session, _Answer(options, start), None, False
 
     def _begin(self):
         handle = self._session._take(self)
@@ -240,9 +223,7 @@ class Generation:
         if self._ended:
             return
         self._answer.closed = True
-        while self._thread and self._thread.is_alive():
-            _session_cancel(self._session._handle)  # which does nothing before the call has begun
-            self._thread.join(0.01)
+        _cancel_request(self._answer.cancel)
         self._end()
 
     def __enter__(self):
@@ -258,7 +239,7 @@ class Generation:
     def metrics(self):
         """What was counted and measured, once the answer has ended: `finish` is "stop", "length", or "closed"; None after a
         failure."""
-        values = {name: getattr(self._answer.metrics, name) for name, _ in _Metrics._fields_}
+        values = {name: getattr(self._answer.metrics, name) for name, _ in ht_metrics._fields_}
         return {**values, "finish": "closed" if self._answer.closed else _FINISHES[values["finish"]]}
 
 
@@ -268,7 +249,7 @@ class Session:
     def __init__(self, model):
         self._model, self._handle = model, c_void_p()
         self._free, self._answer = threading.Lock(), None
-        _session_open(model._handle, None, byref(self._handle))
+        _session_new(model._handle, None, byref(self._handle))
 
     def _take(self, generation=None):
         """For one call, until it is given back."""
@@ -305,7 +286,8 @@ class Session:
         answer = self._answer and self._answer()
         if answer:
             answer.close()
-        _session_close(byref(self._handle))
+        handle, self._handle = self._handle, c_void_p()
+        _session_free(handle)
 
     def __enter__(self):
         return self
@@ -324,15 +306,15 @@ class Session:
         how = _options(**options)
         if isinstance(prompt, str):
             text = _text(prompt, "prompt")
-            return Generation(self, lambda s, fn, m: _generate_text(s, text, byref(how), fn, None, byref(m)))
+            return Generation(self, how, lambda s, *rest: _generate_text(s, text, *rest))
         ids, n = _ids(prompt)
-        return Generation(self, lambda s, fn, m: _generate(s, ids, n, byref(how), fn, None, byref(m)))
+        return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest))
 
     def chat(self, messages, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
         the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the session already holds of it is not computed again. Options as in generate."""
-        how, given = _options(**options), _messages(messages)
-        return Generation(self, lambda s, fn, m: _chat(s, given, len(given), byref(how), fn, None, byref(m)))
+        how, given = _options(**options), _Chat(messages)
+        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest))
 
     def logits(self, prompt, last=False):
         """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""
@@ -350,7 +332,8 @@ class Session:
             return True
 
         with self._taken() as handle:
-            _forward(handle, ids, n, not last, _LOGITS(put), None)
+            how = lib.options(ht_forward_options, all_rows=not last)
+            _forward(handle, ids, n, byref(how), _LOGITS(put), None)
         shape = (vocab,) if last else (n, vocab)
         return lib.call(_array_from, rows, float32.code, (c_int64 * len(shape))(*shape), len(shape))
 
@@ -363,7 +346,7 @@ class Model:
 
     def __del__(self):
         if getattr(self, "_handle", None):
-            _model_close(byref(self._handle))
+            _model_free(self._handle)
 
     @property
     def context(self):
@@ -392,11 +375,11 @@ class Model:
     def tokenize(self, text, add_special=True, parse_special=True):
         """The token ids of a text, with BOS or EOS where the checkpoint asks for it."""
         data, ids, n = text.encode(), POINTER(c_int32)(), c_size_t()
-        _encode(self._need_tokenizer(), data, len(data), _EncodeOptions(add_special, parse_special), byref(ids), byref(n))
+        _encode(self._need_tokenizer(), data, len(data), bool(add_special) | bool(parse_special) << 1, byref(ids), byref(n))
         try:
             return ids[: n.value] if n.value else []
         finally:
-            _free(ids)
+            _ids_free(ids)
 
     def detokenize(self, ids, skip_special=False):
         given, n = _ids(ids)
@@ -405,16 +388,16 @@ class Model:
         try:
             return ctypes.string_at(text, length.value).decode("utf-8", "replace")
         finally:
-            _free(text)
+            _text_free(text)
 
     def format_chat(self, messages):
         """The conversation as the checkpoint's chat format writes it, with the assistant's turn opened."""
-        given, text = _messages(messages), c_void_p()
-        _format(self._handle, given, len(given), byref(text))
+        given, text = _Chat(messages), c_void_p()
+        _format(self._handle, given._handle, byref(text))
         try:
             return ctypes.string_at(text).decode("utf-8", "replace")
         finally:
-            _free(text)
+            _text_free(text)
 
     def generate(self, prompt, **options):
         """Session.generate in a new session."""
@@ -441,11 +424,11 @@ def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0
     threads, slots = (lib.integer(n, what, *lib.INT32) for n, what in ((threads, "threads"), (slots, "slots")))
     context = lib.integer(context, "context", *lib.INT64)
     device, handle = c_void_p(), c_void_p()
-    _device_open(b"cpu", _DeviceOptions(threads, None), byref(device))
+    _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
     try:
-        how = _ModelOptions(device=device, precision=_PRECISIONS[precision], context=context, sliding=sliding, slots=slots,
-                            kv_dtype=kv_dtype.code)  # fmt: skip
+        how = lib.options(ht_model_options, device=device, precision=_PRECISIONS[precision],
+                          context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code)  # fmt: skip
         _load(os.fsencode(path), byref(how), byref(handle))
     finally:
-        _device_release(device)
+        _device_free(device)
     return Model(handle)

@@ -6,11 +6,12 @@ is raised again by it."""
 import ctypes
 import functools
 import itertools
-from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_int, c_void_p
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_void_p
 
 from . import _library as lib
 from ._array import array, operand
 from ._functions import public
+from ._structs import HT_ERR_ARGUMENT, ht_custom_vjp, ht_function
 from ._tree import flatten
 
 __all__ = [
@@ -18,32 +19,18 @@ __all__ = [
 ]  # fmt: skip
 
 LIST = POINTER(c_void_p)
-_CALL = CFUNCTYPE(c_int, c_void_p, LIST, c_int, LIST, c_int, c_void_p)
-_CUSTOM = CFUNCTYPE(c_bool, c_void_p, LIST, c_int, LIST, LIST, c_int, LIST, c_void_p)
-_RELEASE = CFUNCTYPE(None, c_void_p)
+_CALL, _CUSTOM, _RELEASE = dict(ht_function._fields_)["call"], *map(dict(ht_custom_vjp._fields_).get, ("call", "release"))
 MOST = 4096  # arrays that a function may give
 
 
-class Function(Structure):
-    """ht_function."""
-
-    _fields_ = [("call", _CALL), ("user", c_void_p)]
-
-
-class _CustomVjp(Structure):
-    """ht_custom_vjp."""
-
-    _fields_ = [("call", _CUSTOM), ("user", c_void_p), ("release", _RELEASE)]
-
-
-FUNCTION = POINTER(Function)
+FUNCTION = POINTER(ht_function)
 _vjp = lib.declare("ht_vjp", c_bool, c_void_p, FUNCTION, lib.HELD, c_int, lib.HELD, c_int, LIST, LIST)
 _jvp = lib.declare("ht_jvp", c_int, c_void_p, FUNCTION, lib.HELD, lib.HELD, c_int, LIST, LIST, c_int)
 _value_and_grad = lib.declare(
     "ht_value_and_grad", c_int, c_void_p, FUNCTION, lib.HELD, c_int, POINTER(c_int), c_int, LIST, c_int, LIST
 )
 _checkpoint = lib.declare("ht_checkpoint", c_int, c_void_p, FUNCTION, lib.HELD, c_int, LIST, c_int)
-_custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(_CustomVjp), lib.HELD, c_int, LIST, c_int)
+_custom = lib.declare("ht_custom_function", c_int, c_void_p, FUNCTION, POINTER(ht_custom_vjp), lib.HELD, c_int, LIST, c_int)
 _report = lib.declare("ht_scope_report", None, c_void_p, c_int, c_char_p)
 _retain = lib.declare("ht_array_retain", c_void_p, c_void_p)
 
@@ -67,7 +54,7 @@ def _give(arrays, out):
 
 def _raised(scope, error):
     lib.thread.raised = lib.thread.raised or error
-    _report(scope, 1, f"{type(error).__name__} in a user's function".encode())
+    _report(scope, HT_ERR_ARGUMENT, f"{type(error).__name__} in a user's function".encode())
 
 
 @_CALL
@@ -138,7 +125,7 @@ def function_of(fun):
     """ht_function of a function of a list of arrays that gives a list of arrays, and the number to forget it by."""
     number = next(_numbers)
     _users[number] = fun
-    return Function(_on_call, number), number
+    return ht_function(_on_call, number), number
 
 
 def forget(number):
@@ -408,5 +395,5 @@ class custom_function:
 
         number = next(_numbers)
         _users[number] = rule
-        custom = _CustomVjp(_on_custom, number, _on_release)
+        custom = ht_custom_vjp(_on_custom, number, _on_release)
         return _as_operation(fun, _custom, (byref(custom),), args, kwargs)

@@ -97,7 +97,7 @@ static void free_dying(ht_array *dying) {
     }
 }
 
-void ht_array_release(ht_array *a) {
+void ht_array_free(ht_array *a) {
     ht_array *dying = NULL;
     release_one(a, false, &dying);
     free_dying(dying);
@@ -116,7 +116,7 @@ void ht_array_cut_off(ht_array *a) {
 }
 
 ht_status ht_array_detach(ht_scope *s, ht_array *a, ht_error *err) {
-    ht_status st = ht_eval(s, &a, 1, err);
+    ht_status st = ht_array_eval(s, &a, 1, err);
     if (st) return st;
     pthread_mutex_lock(&s->stream->device->run_lock);
     if (a->base) ht_array_cut_off(a->base);
@@ -162,7 +162,7 @@ static void unlink_from(ht_scope *s, ht_array *a) {
 void ht_scope_drop(ht_scope *s, ht_array *a) {
     if (!a || a == HT_NONE || scope_of(a) != s) return;
     unlink_from(s, a);
-    ht_array_release(a);
+    ht_array_free(a);
 }
 
 ht_array *ht_scope_move(ht_scope *s, ht_scope *from, ht_array *a) {

@@ -8,6 +8,7 @@
 #include "array/tape.h"
 #include "array/user_function.h"
 #include "base/error.h"
+#include "base/options.h"
 
 #include <hearth/ops.h>
 
@@ -46,8 +47,8 @@ static void free_trace(trace *t) {
     if (!t) return;
     ht_flat_release(t->flat);
     ht_tape_free(&t->tape);
-    for (int i = 0; t->in && i < t->n_in; i++) ht_array_release(t->in[i]);
-    for (int i = 0; t->out && i < t->n_out; i++) ht_array_release(t->out[i]);
+    for (int i = 0; t->in && i < t->n_in; i++) ht_array_free(t->in[i]);
+    for (int i = 0; t->out && i < t->n_out; i++) ht_array_free(t->out[i]);
     free(t->in);
     free(t->out);
     free(t);
@@ -56,16 +57,24 @@ static void free_trace(trace *t) {
 static void free_kind(kind *k) {
     if (!k) return;
     ht_record_free(k->record);
-    for (int i = 0; i < k->n_in; i++) ht_array_release(k->in[i]);
+    for (int i = 0; i < k->n_in; i++) ht_array_free(k->in[i]);
     free(k);
+}
+
+static const ht_compile_options defaults = {.size = sizeof defaults};
+
+void ht_compile_options_init(ht_compile_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
 ht_status ht_compile(const ht_function *f, const ht_compile_options *options, ht_compiled **out, ht_error *err) {
     *out = NULL;
+    ht_compile_options o;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_compile_options", err);
+    if (status) return status;
     ht_compiled *c = calloc(1, sizeof *c);
     if (!c) return ht_fail_memory(err, sizeof *c, "a compiled function");
-    *c = (ht_compiled){.f = *f};
-    if (options) c->options = *options;
+    *c = (ht_compiled){.f = *f, .options = o};
     pthread_mutexattr_t recursive; /* the function may call itself */
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);

@@ -2,17 +2,25 @@
 #include "device/device.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "cpu/cpu.h"
 
 #include <hearth/array.h>
 
 #include <string.h>
 
+static const ht_device_options defaults = {.size = sizeof defaults};
+
+void ht_device_options_init(ht_device_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
 ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err) {
     *out = NULL;
-    static const ht_device_options defaults;
-    if (!options) options = &defaults;
-    if (strcmp(name, "cpu") == 0) return ht_cpu_device_new(options->n_threads, options->instruction_set, out, err);
+    ht_device_options o;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_device_options", err);
+    if (status) return status;
+    if (strcmp(name, "cpu") == 0) return ht_cpu_device_new(o.n_threads, o.instruction_set, out, err);
     return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown; this build has: cpu", name);
 }
 
@@ -21,7 +29,7 @@ ht_device *ht_device_retain(ht_device *d) {
     return d;
 }
 
-void ht_device_release(ht_device *d) {
+void ht_device_free(ht_device *d) {
     if (d && atomic_fetch_sub_explicit(&d->refs, 1, memory_order_acq_rel) == 1) d->destroy(d);
 }
 

@@ -129,14 +129,14 @@ ht_device *ht_flat_device(const ht_flat *f) { return f->device; }
 void ht_flat_release(ht_flat *f) {
     if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1) return;
     ht_flat_list_free(f->list);
-    for (int i = 0; i < f->n_out; i++) ht_array_release(f->out[i]);
-    for (int i = 0; i < f->n_in; i++) ht_array_release(f->in[i]);
+    for (int i = 0; i < f->n_out; i++) ht_array_free(f->out[i]);
+    for (int i = 0; i < f->n_in; i++) ht_array_free(f->in[i]);
     free(f->in);
     free(f->out);
     free(f->made);
     free(f->constant);
     free(f->source);
-    ht_device_release(f->device);
+    ht_device_free(f->device);
     free(f);
 }
 

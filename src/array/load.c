@@ -141,13 +141,13 @@ ht_status ht_array_file_open(const char *path, ht_array_file **out, ht_error *er
                                              : open_safetensors(f, path, err);
     }
     if (st)
-        ht_array_file_close(f);
+        ht_array_file_free(f);
     else
         *out = f;
     return st;
 }
 
-void ht_array_file_close(ht_array_file *f) {
+void ht_array_file_free(ht_array_file *f) {
     if (!f) return;
     ht_safetensors_close(f->safetensors);
     for (size_t i = 0; f->parts && i < f->count; i++) free(f->parts[i].name);

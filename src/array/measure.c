@@ -42,7 +42,7 @@ ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err
 void ht_meter_free(ht_meter *m) {
     if (!m) return;
     ht_memory_free(m->memory, m->bytes);
-    ht_device_release(m->device);
+    ht_device_free(m->device);
     free(m);
 }
 

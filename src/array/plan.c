@@ -223,12 +223,12 @@ ht_status ht_plan_trace(ht_device *device, ht_plan_fn *fn, void *user, ht_plan *
 
 void ht_plan_free(ht_plan *p) {
     if (!p) return;
-    for (int32_t i = 0; i < p->n_constants; i++) ht_array_release(p->constants[i]);
+    for (int32_t i = 0; i < p->n_constants; i++) ht_array_free(p->constants[i]);
     free(p->instruction);
     free(p->operand);
     free(p->slot);
     free(p->stage);
     free(p->constants);
-    ht_device_release(p->device);
+    ht_device_free(p->device);
     free(p);
 }

@@ -80,19 +80,19 @@ static ht_array *keep_copy(ht_array *a, ht_array *copy) {
                                                 memory_order_acquire))
         return copy;
     atomic_fetch_sub_explicit(&copy->graph_refs, 1, memory_order_relaxed);
-    ht_array_release(copy);
+    ht_array_free(copy);
     return kept;
 }
 
 /* Evaluates; *out is the array itself, or its contiguous copy. */
 static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_error *err) {
     *out = a;
-    ht_status st = ht_eval(s, &a, 1, err);
+    ht_status st = ht_array_eval(s, &a, 1, err);
     if (st || ht_array_is_contiguous(a)) return st;
     *out = atomic_load_explicit(&a->contiguous, memory_order_acquire);
     if (*out) return HT_OK;
     ht_array *copy = ht_contiguous(s, a);
-    st = ht_eval(s, &copy, 1, err);
+    st = ht_array_eval(s, &copy, 1, err);
     /* The copy is detached from its source, which refers to it, or the two would keep each other alive. */
     if (st == HT_OK) st = ht_array_detach(s, copy, err);
     if (st) return st;
@@ -107,7 +107,7 @@ static const void *first_element(ht_array *a) {
 
 ht_status ht_array_lend(ht_scope *s, ht_array *a, const void **data, ht_error *err) {
     *data = NULL;
-    ht_status st = ht_eval(s, &a, 1, err);
+    ht_status st = ht_array_eval(s, &a, 1, err);
     if (st == HT_OK) *data = first_element(a);
     return st;
 }

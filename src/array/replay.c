@@ -175,7 +175,7 @@ static void end(ht_record *r) {
     r->open = false;
     recorder = r->outer;
     atomic_fetch_sub(&ht_records_open, 1);
-    for (size_t i = 0; i < r->n_held; i++) ht_array_release(r->held[i]);
+    for (size_t i = 0; i < r->n_held; i++) ht_array_free(r->held[i]);
     free(r->held);
     r->held = NULL;
     r->n_held = 0;
@@ -213,7 +213,7 @@ void ht_record_free(ht_record *r) {
     if (!r) return;
     end(r);
     for (int64_t i = 0; i < r->n; i++) free_event(&r->event[i]);
-    for (size_t i = 0; i < r->n_constants; i++) ht_array_release(r->constant[i]);
+    for (size_t i = 0; i < r->n_constants; i++) ht_array_free(r->constant[i]);
     free(r->event);
     free(r->constant);
     free(r->out);

@@ -50,7 +50,7 @@ static size_t npy_header(const ht_array *a, char header[512]) {
 }
 
 ht_status ht_npy_save(ht_scope *s, const char *path, ht_array *a, ht_error *err) {
-    ht_status st = ht_eval(s, &a, 1, err);
+    ht_status st = ht_array_eval(s, &a, 1, err);
     ht_writer *w;
     if (!st) st = ht_writer_open(path, &w, err);
     if (st) return st;
@@ -92,7 +92,7 @@ static ht_status check_names(const char *path, const char *const *names, int n, 
 ht_status ht_npz_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
                       bool deflate, ht_error *err) {
     ht_zip_writer *w;
-    ht_status st = ht_eval(s, arrays, n, err);
+    ht_status st = ht_array_eval(s, arrays, n, err);
     if (!st) st = check_names(path, names, n, err);
     if (!st) st = ht_zip_writer_open(path, &w, err);
     if (st) return st;
@@ -153,7 +153,7 @@ ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *
                               const char *const *keys, const char *const *values, int n_pairs, ht_error *err) {
     char *header = NULL;
     ht_writer *w = NULL;
-    ht_status st = ht_eval(s, arrays, n, err);
+    ht_status st = ht_array_eval(s, arrays, n, err);
     if (!st) st = make_header(path, names, arrays, n, keys, values, n_pairs, &header, err);
     if (!st) st = ht_writer_open(path, &w, err);
     if (st) {

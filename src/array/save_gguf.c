@@ -214,7 +214,7 @@ ht_status ht_gguf_save(ht_scope *s, const char *path, const char *const *names, 
                        const char *metadata, ht_error *err) {
     json_t *values = NULL;
     sink to = {.path = path, .err = err};
-    ht_status st = ht_eval(s, arrays, n, err);
+    ht_status st = ht_array_eval(s, arrays, n, err);
     if (!st) st = check_arrays(path, names, arrays, n, err);
     if (!st) st = ht_json_parse(metadata ? metadata : "{}", metadata ? strlen(metadata) : 2, path, &values, err);
     if (!st) st = ht_writer_open(path, &to.w, err);

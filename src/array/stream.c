@@ -48,7 +48,7 @@ void ht_stream_free(ht_stream *s) {
     pthread_mutex_destroy(&s->queue_lock);
     ht_memory_free(s->scratch, s->scratch_bytes);
     ht_worklist_free(&s->list);
-    ht_device_release(s->device);
+    ht_device_free(s->device);
     free(s);
 }
 
@@ -58,7 +58,7 @@ static void run_task(ht_stream *s, ht_stream_task *t) {
     pthread_mutex_lock(&s->device->run_lock);
     /* Failures are recorded in the arrays and reported by ht_array_wait. */
     (void)ht_eval_now(s, t->arrays, t->n, false, NULL);
-    for (int i = 0; i < t->n; i++) ht_array_release(t->arrays[i]);
+    for (int i = 0; i < t->n; i++) ht_array_free(t->arrays[i]);
     pthread_mutex_unlock(&s->device->run_lock);
     free(t);
 }
@@ -108,7 +108,7 @@ static bool are_evaluated(ht_array *const *arrays, int n) {
     return n > 0;
 }
 
-ht_status ht_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
+ht_status ht_array_eval(ht_scope *s, ht_array *const *arrays, int n, ht_error *err) {
     ht_status st = check_targets(s, arrays, n, err);
     if (st || are_evaluated(arrays, n)) return st;
     ht_stream_synchronize(s->stream);
@@ -127,7 +127,7 @@ static ht_status start_worker(ht_stream *s, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_eval_async(ht_scope *scope, ht_array *const *arrays, int n, ht_error *err) {
+ht_status ht_array_eval_async(ht_scope *scope, ht_array *const *arrays, int n, ht_error *err) {
     ht_status st = check_targets(scope, arrays, n, err);
     if (st) return st;
     ht_stream *s = scope->stream;
@@ -152,4 +152,4 @@ ht_status ht_eval_async(ht_scope *scope, ht_array *const *arrays, int n, ht_erro
     return st;
 }
 
-ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err) { return ht_eval(s, &a, 1, err); }
+ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err) { return ht_array_eval(s, &a, 1, err); }

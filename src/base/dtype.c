@@ -9,9 +9,11 @@ static const struct {
     [HT_BF16] = {"bf16", 2}, [HT_F32] = {"f32", 4}, [HT_F64] = {"f64", 8},
 };
 
-size_t ht_dtype_bytes(ht_dtype dtype) { return (unsigned)dtype < HT_DTYPE_COUNT ? table[dtype].bytes : 0; }
+static bool is_dtype(ht_dtype t) { return t > HT_DTYPE_NONE && t < HT_DTYPE_COUNT; }
 
-const char *ht_dtype_name(ht_dtype dtype) { return (unsigned)dtype < HT_DTYPE_COUNT ? table[dtype].name : "?"; }
+size_t ht_dtype_bytes(ht_dtype dtype) { return is_dtype(dtype) ? table[dtype].bytes : 0; }
+
+const char *ht_dtype_name(ht_dtype dtype) { return is_dtype(dtype) ? table[dtype].name : "?"; }
 
 /* ---- promotion ---- */
 
@@ -24,7 +26,7 @@ static ht_dtype promote_signs(ht_dtype unsigned_type, ht_dtype signed_type) {
 }
 
 ht_dtype ht_dtype_promote(ht_dtype a, ht_dtype b) {
-    if ((unsigned)a >= HT_DTYPE_COUNT || (unsigned)b >= HT_DTYPE_COUNT) return HT_DTYPE_COUNT;
+    if (!is_dtype(a) || !is_dtype(b)) return HT_DTYPE_NONE;
     if (a == b || b == HT_BOOL) return a;
     if (a == HT_BOOL) return b;
     if (ht_dtype_is_float(a) && ht_dtype_is_float(b)) return a == HT_F64 || b == HT_F64 ? HT_F64 : HT_F32;

@@ -82,10 +82,12 @@ void ht_text_clear(ht_text *t) {
     if (t->data) t->data[0] = '\0';
 }
 
-void ht_text_free(ht_text *t) {
+void ht_text_discard(ht_text *t) {
     free(t->data);
     *t = (ht_text){0};
 }
+
+void ht_text_free(char *text) { free(text); }
 
 char *ht_text_take(ht_text *t) {
     if (!t->data) ht_text_append(t, "", 0);

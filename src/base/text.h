@@ -3,7 +3,7 @@
 #ifndef HT_BASE_TEXT_H
 #define HT_BASE_TEXT_H
 
-#include <hearth/status.h>
+#include <hearth/text.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ void ht_text_append_utf8(ht_text *t, uint32_t code_point);
 /* Makes capacity for `extra` more bytes; false when memory ran out. */
 bool ht_text_reserve(ht_text *t, size_t extra);
 void ht_text_clear(ht_text *t);
-void ht_text_free(ht_text *t);
+void ht_text_discard(ht_text *t);
 /* Transfers the string to the caller, to be freed with free(). NULL when an append failed. */
 char *ht_text_take(ht_text *t);
 

@@ -113,6 +113,6 @@ ht_status ht_cpu_isa_find(const char *name, ht_cpu_isa *out, ht_error *err) {
         if (ht_cpu_isa_available((ht_cpu_isa)i)) ht_text_printf(&list, "%s%s", list.len ? ", " : "", names[i]);
     ht_status status = ht_fail(err, HT_ERR_UNSUPPORTED, "instruction set `%s` cannot be used here; this machine has %s",
                                name, list.data ? list.data : names[HT_CPU_REFERENCE]);
-    ht_text_free(&list);
+    ht_text_discard(&list);
     return status;
 }

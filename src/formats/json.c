@@ -125,7 +125,7 @@ static ht_status parse(const char *text, size_t size, size_t flags, const char *
         ht_text spelled = {0};
         spell_not_finite(text, size, &spelled);
         if (spelled.len && !spelled.failed) root = load(spelled.data, spelled.len, flags, &e);
-        ht_text_free(&spelled);
+        ht_text_discard(&spelled);
     }
     if (!root) return fail_parse(&e, size, name, err);
     if (!json_is_object(root)) {

@@ -33,7 +33,7 @@ static void make_header(char header[HEADER_BYTES], int64_t n_rows, int64_t n_col
     header[HEADER_BYTES - 1] = '\n';
 }
 
-ht_status ht_npy_open(const char *path, int64_t n_rows, int64_t n_columns, ht_npy_writer **out, ht_error *err) {
+ht_status ht_npy_writer_new(const char *path, int64_t n_rows, int64_t n_columns, ht_npy_writer **out, ht_error *err) {
     *out = NULL;
     int64_t count, bytes;
     if (n_rows < 0 || n_columns < 0 || !ht_mul_i64(n_rows, n_columns, &count) || !ht_mul_i64(count, 4, &bytes))
@@ -42,7 +42,7 @@ ht_status ht_npy_open(const char *path, int64_t n_rows, int64_t n_columns, ht_np
     ht_npy_writer *w = calloc(1, sizeof *w);
     if (w) w->path = strdup(path);
     if (!w || !w->path) {
-        ht_npy_discard(w);
+        ht_npy_writer_free(w);
         return ht_fail_memory(err, sizeof *w, path);
     }
     w->n_rows = n_rows;
@@ -52,7 +52,7 @@ ht_status ht_npy_open(const char *path, int64_t n_rows, int64_t n_columns, ht_np
     ht_status st = ht_writer_open(path, &w->file, err);
     if (!st) st = ht_writer_put(w->file, header, sizeof header, err);
     if (st) {
-        ht_npy_discard(w);
+        ht_npy_writer_free(w);
         return st;
     }
     *out = w;
@@ -76,7 +76,8 @@ static ht_status put_values(ht_npy_writer *w, const float *values, size_t n, ht_
     return HT_OK;
 }
 
-ht_status ht_npy_put_rows(ht_npy_writer *w, const float *values, int64_t n_rows, ht_error *err) {
+ht_status ht_npy_writer_put(ht_npy_writer *w, const float *values, int64_t n_rows, ht_error *err) {
+    if (!w->file) return ht_fail(err, HT_ERR_ARGUMENT, "%s: rows after the commit", w->path);
     if (n_rows < 0 || n_rows > w->n_rows - w->n_put)
         return ht_fail(err, HT_ERR_ARGUMENT,
                        "%s: %" PRId64 " rows after row %" PRId64 ", the file was announced with %" PRId64, w->path,
@@ -86,20 +87,17 @@ ht_status ht_npy_put_rows(ht_npy_writer *w, const float *values, int64_t n_rows,
     return st;
 }
 
-ht_status ht_npy_commit(ht_npy_writer *w, ht_error *err) {
-    ht_status st = HT_OK;
+ht_status ht_npy_writer_commit(ht_npy_writer *w, ht_error *err) {
+    if (!w->file) return ht_fail(err, HT_ERR_ARGUMENT, "%s: committed twice", w->path);
     if (w->n_put != w->n_rows)
-        st = ht_fail(err, HT_ERR_ARGUMENT, "%s: has %" PRId64 " rows, was announced with %" PRId64, w->path, w->n_put,
-                     w->n_rows);
-    else {
-        st = ht_writer_commit(w->file, err);
-        w->file = NULL;
-    }
-    ht_npy_discard(w);
-    return st;
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s: has %" PRId64 " rows, was announced with %" PRId64, w->path, w->n_put,
+                       w->n_rows);
+    ht_writer *file = w->file; /* which the commit frees */
+    w->file = NULL;
+    return ht_writer_commit(file, err);
 }
 
-void ht_npy_discard(ht_npy_writer *w) {
+void ht_npy_writer_free(ht_npy_writer *w) {
     if (!w) return;
     ht_writer_discard(w->file);
     free(w->path);

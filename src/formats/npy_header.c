@@ -76,7 +76,7 @@ static void read_shape(cursor *c, ht_npy_header *h) {
 }
 
 static bool find_dtype(const char *descr, ht_npy_header *h) {
-    for (int d = 0; d < HT_DTYPE_COUNT; d++) {
+    for (int d = HT_BOOL; d < HT_DTYPE_COUNT; d++) {
         const bool one_byte = descrs[d][2] == '1', bf16 = d == HT_BF16, swapped = descr[0] == '>' && !one_byte;
         const bool order = descr[0] == '<' || descr[0] == '=' || (one_byte && descr[0]) || (bf16 && descr[0] == '|');
         if ((order || (swapped && !bf16)) && strcmp(descr + 1, descrs[d] + 1) == 0) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ht_chat_has_role(const ht_message *m, const char *role) { return strcmp(m->role, role) == 0; }
+bool ht_chat_has_role(const ht_chat_message *m, const char *role) { return strcmp(m->role, role) == 0; }
 bool ht_chat_begins_with_system(const ht_chat_writer *c) { return ht_chat_has_role(&c->messages[0], "system"); }
 
 /* What templates trim: the white space of Python's str.strip. */
@@ -83,7 +83,7 @@ static ht_status ht_chat_write_chatml(ht_chat_writer *c, ht_error *err) {
     if (c->system && !ht_chat_begins_with_system(c))
         ht_text_printf(&c->out, "<|im_start|>system\n%s<|im_end|>\n", c->system);
     for (size_t i = 0; i < c->n; i++) {
-        const ht_message *m = &c->messages[i];
+        const ht_chat_message *m = &c->messages[i];
         ht_text_printf(&c->out, "<|im_start|>%s\n%s<|im_end|>\n", m->role,
                        ht_chat_has_role(m, "assistant") ? without_thought(c, i) : m->content);
     }
@@ -121,7 +121,7 @@ static ht_status ht_chat_write_llama3(ht_chat_writer *c, ht_error *err) {
 
 /* ---- gemma ---- */
 
-static const char *gemma_role(const ht_message *m) { return ht_chat_has_role(m, "assistant") ? "model" : m->role; }
+static const char *gemma_role(const ht_chat_message *m) { return ht_chat_has_role(m, "assistant") ? "model" : m->role; }
 
 /* The system text goes in front of the first user message; turns alternate. */
 static ht_status ht_chat_write_gemma(ht_chat_writer *c, ht_error *err) {
@@ -129,7 +129,7 @@ static ht_status ht_chat_write_gemma(ht_chat_writer *c, ht_error *err) {
     ht_status status = ht_chat_check_turns(c, first, "gemma", err);
     if (status) return status;
     for (size_t i = first; i < c->n; i++) {
-        const ht_message *m = &c->messages[i];
+        const ht_chat_message *m = &c->messages[i];
         ht_text_printf(&c->out, "<start_of_turn>%s\n", gemma_role(m));
         if (i == first && first) ht_text_printf(&c->out, "%s\n\n", c->messages[0].content);
         put_trimmed(c, m->content);
@@ -154,14 +154,14 @@ static void put_answer(ht_chat_writer *c, const char *content) {
     }
     if (kept.len) ht_chat_put(c, ht_chat_trim(kept.data, kept.len));
     c->out.failed = c->out.failed || kept.failed;
-    ht_text_free(&kept);
+    ht_text_discard(&kept);
 }
 
 static ht_status ht_chat_write_gemma4(ht_chat_writer *c, ht_error *err) {
     (void)err;
     const bool joins = c->dialect & (HT_GEMMA4_JOINS | HT_GEMMA4_ONE_TURN), one = c->dialect & HT_GEMMA4_ONE_TURN;
     for (size_t i = 0; i < c->n; i++) {
-        const ht_message *m = &c->messages[i];
+        const ht_chat_message *m = &c->messages[i];
         bool answer = ht_chat_has_role(m, "assistant");
         if (!(joins && answer && i > 0 && ht_chat_has_role(m - 1, "assistant")))
             ht_text_printf(&c->out, "<|turn>%s\n", gemma_role(m));
@@ -191,7 +191,7 @@ static ht_status ht_chat_write_deepseek(ht_chat_writer *c, ht_error *err) {
         if (ht_chat_has_role(&c->messages[i], "system")) system = c->messages[i].content;
     ht_chat_put_text(c, system);
     for (size_t i = 0; i < c->n; i++) {
-        const ht_message *m = &c->messages[i];
+        const ht_chat_message *m = &c->messages[i];
         if (ht_chat_has_role(m, "user")) ht_text_printf(&c->out, DEEPSEEK("User") "%s", m->content);
         if (!ht_chat_has_role(m, "assistant")) continue;
         const char *answer = m->content;
@@ -212,22 +212,6 @@ static const struct {
     ht_status (*write)(ht_chat_writer *c, ht_error *err);
 } formats[] = {HT_CHAT_FORMATS(FORMAT)};
 
-static ht_status check_messages(const ht_message *messages, size_t n, ht_error *err) {
-    static const char *const roles[] = {"system", "user", "assistant"};
-    if (n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "a conversation of no messages");
-    for (size_t i = 0; i < n; i++) {
-        if (!messages[i].role || !messages[i].content)
-            return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has no role or no content", i);
-        size_t r = 0;
-        while (r < 3 && strcmp(messages[i].role, roles[r]) != 0) r++;
-        if (r == 3)
-            return ht_fail(err, HT_ERR_ARGUMENT,
-                           "message %zu has the role \"%.40s\", expected system, user or assistant", i,
-                           messages[i].role);
-    }
-    return HT_OK;
-}
-
 static ht_status no_format(const ht_template *template, ht_error *err) {
     if (!template->resembles)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
@@ -238,11 +222,10 @@ static ht_status no_format(const ht_template *template, ht_error *err) {
                    template->resembles);
 }
 
-ht_status ht_chat_write(const ht_template *template, const char *bos, const char *eos, const ht_message *messages,
-                        size_t n, char **text, ht_error *err) {
+ht_status ht_chat_write(const ht_template *template, const char *bos, const char *eos, const ht_chat *chat, char **text,
+                        ht_error *err) {
     *text = NULL;
-    ht_status status = check_messages(messages, n, err);
-    if (status) return status;
+    if (chat->n == 0) return ht_fail(err, HT_ERR_ARGUMENT, "a conversation of no messages");
     size_t f = 0, n_formats = sizeof formats / sizeof *formats;
     while (f < n_formats && (!template->format || strcmp(template->format, formats[f].name) != 0)) f++;
     if (f == n_formats) return no_format(template, err);
@@ -250,12 +233,12 @@ ht_status ht_chat_write(const ht_template *template, const char *bos, const char
                         .system = template->system,
                         .bos = bos && template->dialect & HT_CHAT_BOS ? bos : "",
                         .eos = eos ? eos : "",
-                        .messages = messages,
-                        .n = n};
+                        .messages = chat->messages,
+                        .n = chat->n};
     ht_chat_put_text(&c, c.bos);
-    status = formats[f].write(&c, err);
+    ht_status status = formats[f].write(&c, err);
     if (status) {
-        ht_text_free(&c.out);
+        ht_text_discard(&c.out);
         return status;
     }
     *text = ht_text_take(&c.out);
@@ -264,13 +247,12 @@ ht_status ht_chat_write(const ht_template *template, const char *bos, const char
 
 static const char *piece_of(const ht_tokenizer *t, int32_t id) { return id >= 0 ? ht_tokenizer_piece(t, id) : NULL; }
 
-ht_status ht_chat_format(const ht_model *m, const ht_message *messages, size_t n, char **text, ht_error *err) {
+ht_status ht_chat_format(const ht_model *m, const ht_chat *chat, char **text, ht_error *err) {
     const ht_tokenizer *t = m->tokenizer;
     *text = NULL;
     ht_status status = ht_model_need_tokenizer(m, err);
     if (status) return status;
-    return ht_chat_write(&m->chat, piece_of(t, ht_tokenizer_bos(t)), piece_of(t, ht_tokenizer_eos(t)), messages, n,
-                         text, err);
+    return ht_chat_write(&m->chat, piece_of(t, ht_tokenizer_bos(t)), piece_of(t, ht_tokenizer_eos(t)), chat, text, err);
 }
 
 const char *ht_chat_format_name(const ht_model *m) { return m->chat.format; }

@@ -77,7 +77,7 @@ ht_status ht_chat_write_mistral(ht_chat_writer *c, ht_error *err) {
     if (block && !first && c->system) put_system(c, &d, c->system);
     const size_t with_system = bearer(c, &d, first);
     for (size_t i = block ? 0 : first; i < c->n; i++) {
-        const ht_message *m = &c->messages[i];
+        const ht_chat_message *m = &c->messages[i];
         if (ht_chat_has_role(m, "system"))
             put_system(c, &d, m->content);
         else if (ht_chat_has_role(m, "user"))
@@ -95,7 +95,7 @@ ht_status ht_chat_write_llama2(ht_chat_writer *c, ht_error *err) {
     if (status) return status;
     const bool bos_again = c->dialect & HT_LLAMA2_BOS_AGAIN;
     for (size_t i = first; i < c->n; i++) {
-        const ht_message *m = &c->messages[i];
+        const ht_chat_message *m = &c->messages[i];
         ht_text text = {0};
         if (i == first && first) ht_text_printf(&text, "<<SYS>>\n%s\n<</SYS>>\n\n", c->messages[0].content);
         ht_text_append_str(&text, m->content);
@@ -107,7 +107,7 @@ ht_status ht_chat_write_llama2(ht_chat_writer *c, ht_error *err) {
         ht_chat_put_text(c, user ? " [/INST]" : " ");
         if (!user) ht_chat_put_text(c, c->eos);
         c->out.failed = c->out.failed || text.failed;
-        ht_text_free(&text);
+        ht_text_discard(&text);
     }
     return HT_OK;
 }

@@ -2,6 +2,7 @@
  * time, so that only these rows' logits are ever in memory. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "device/device.h"
 #include "generate/kl_divergence.h"
 #include "models/model.h"
@@ -15,9 +16,22 @@
 
 enum { DEFAULT_WINDOW = 512, KEEP_BYTES = 16 << 20 };
 
-static const double percentiles[HT_KL_PERCENTILES] = {50, 90, 95, 99, 99.9};
+static const ht_evaluate_options defaults = {.size = sizeof defaults};
 
-double ht_kl_percentile(int i) { return i >= 0 && i < HT_KL_PERCENTILES ? percentiles[i] : 0; }
+void ht_evaluate_options_init(ht_evaluate_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+static const double percents[] = {50, 90, 95, 99, 99.9};
+enum { N_PERCENTS = sizeof percents / sizeof *percents };
+
+/* The public struct, with room for what it lends. */
+typedef struct result {
+    ht_evaluation public;
+    ht_percentile percentiles[N_PERCENTS];
+} result;
+
+void ht_evaluation_free(ht_evaluation *e) { free(e); } /* the first member of its result */
 
 /* What is kept of a token that counts. */
 typedef struct score {
@@ -27,7 +41,7 @@ typedef struct score {
 
 typedef struct evaluation {
     ht_model *model, *reference;
-    const ht_evaluate_options *o;
+    ht_evaluate_options o;
     ht_session *session, *reference_session;
     const int32_t *ids; /* the whole text's */
     int64_t n, window;
@@ -87,7 +101,8 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
     for (int64_t i = 0; i < n_rows; i++)
         e->bad = e->bad || !isfinite(job.out[i].nll) || !isfinite(job.out[i].reference_nll) || !isfinite(job.out[i].kl);
     e->n_scored += n_rows;
-    return !e->bad && (!e->o->progress || e->o->progress((double)(e->done + first + 1) / (double)e->n, e->o->user));
+    if (!e->bad && e->o.progress) e->o.progress((double)(e->done + first + 1) / (double)e->n, e->o.user);
+    return !e->bad;
 }
 
 /* ---- windows ---- */
@@ -95,9 +110,13 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
 static ht_status run_rows(evaluation *e, int64_t at, int64_t n, ht_error *err) {
     e->first_kept = at;
     ht_status status = HT_OK;
+    ht_forward_options all;
+    ht_forward_options_init(&all, sizeof all);
+    all.all_rows = true;
+    all.cancel = e->o.cancel;
     if (e->reference)
-        status = ht_session_forward(e->reference_session, e->input + at, (size_t)n, true, keep_rows, e, err);
-    if (!status) status = ht_session_forward(e->session, e->input + at, (size_t)n, true, take_rows, e, err);
+        status = ht_session_forward(e->reference_session, e->input + at, (size_t)n, &all, keep_rows, e, err);
+    if (!status) status = ht_session_forward(e->session, e->input + at, (size_t)n, &all, take_rows, e, err);
     if (!e->bad) return status;
     return ht_fail(err, HT_ERR_FORMAT, "token %lld of the text: the logits before it are not finite numbers",
                    (long long)e->n_scored);
@@ -129,11 +148,11 @@ static ht_status run_windows(evaluation *e, ht_error *err) {
 /* ---- before and after ---- */
 
 static ht_status check(evaluation *e, ht_error *err) {
-    if (e->o->window < 0 || e->o->window == 1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "a window of %d tokens, expected 2 or more", (int)e->o->window);
+    if (e->o.window < 0 || e->o.window == 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a window of %d tokens, expected 2 or more", (int)e->o.window);
     int64_t context = e->model->context;
     if (e->reference) context = ht_min_i64(context, e->reference->context);
-    e->window = e->o->window ? e->o->window : ht_min_i64(DEFAULT_WINDOW, context);
+    e->window = e->o.window ? e->o.window : ht_min_i64(DEFAULT_WINDOW, context);
     if (e->window > context)
         return ht_fail(err, HT_ERR_LIMIT, "a window of %lld tokens is longer than the context of %lld",
                        (long long)e->window, (long long)context);
@@ -174,14 +193,14 @@ static ht_status prepare(evaluation *e, ht_error *err) {
     if (e->reference) e->reference_rows = malloc(kept_bytes);
     if (!e->input || !e->score || (e->reference && !e->reference_rows))
         return ht_fail_memory(err, kept_bytes + (size_t)e->n * sizeof *e->score, "an evaluation");
-    ht_status status = ht_session_open(e->model, NULL, &e->session, err);
-    if (!status && e->reference) status = ht_session_open(e->reference, NULL, &e->reference_session, err);
+    ht_status status = ht_session_new(e->model, NULL, &e->session, err);
+    if (!status && e->reference) status = ht_session_new(e->reference, NULL, &e->reference_session, err);
     return status;
 }
 
 static void finish(evaluation *e) {
-    ht_session_close(&e->session);
-    ht_session_close(&e->reference_session);
+    ht_session_free(e->session);
+    ht_session_free(e->reference_session);
     free(e->input);
     free(e->score);
     free(e->reference_rows);
@@ -210,7 +229,8 @@ static int by_divergence(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void compare(evaluation *e, ht_evaluation *out) {
+static void compare(evaluation *e, result *r) {
+    ht_evaluation *out = &r->public;
     int64_t n = e->n_scored, same = 0;
     mean nll = mean_of(e->score, n, offsetof(score, reference_nll)), kl = mean_of(e->score, n, offsetof(score, kl));
     for (int64_t i = 0; i < n; i++) same += e->score[i].same_top;
@@ -223,41 +243,47 @@ static void compare(evaluation *e, ht_evaluation *out) {
     qsort(e->score, (size_t)n, sizeof *e->score, by_divergence);
     out->kl_max = e->score[n - 1].kl;
     /* The smallest value that is not less than so many percent of them all. */
-    for (int i = 0; i < HT_KL_PERCENTILES; i++) {
-        int64_t rank = (int64_t)ceil(percentiles[i] / 100 * (double)n);
-        out->kl_percentile[i] = e->score[ht_max_i64(rank, 1) - 1].kl;
+    for (int i = 0; i < N_PERCENTS; i++) {
+        int64_t rank = (int64_t)ceil(percents[i] / 100 * (double)n);
+        r->percentiles[i] = (ht_percentile){percents[i], e->score[ht_max_i64(rank, 1) - 1].kl};
     }
+    out->kl_percentiles = r->percentiles;
+    out->n_kl_percentiles = N_PERCENTS;
 }
 
-static void sum_up(evaluation *e, ht_evaluation *out) {
+static ht_status sum_up(evaluation *e, ht_evaluation **out, ht_error *err) {
+    result *r = calloc(1, sizeof *r);
+    if (!r) return ht_fail_memory(err, sizeof *r, "an evaluation");
     mean nll = mean_of(e->score, e->n_scored, offsetof(score, nll));
-    *out = (ht_evaluation){.n_tokens = e->n,
-                           .n_windows = e->n_windows,
-                           .n_scored = e->n_scored,
-                           .window = (int32_t)e->window,
-                           .mean_nll = nll.value,
-                           .perplexity = exp(nll.value),
-                           .perplexity_error = exp(nll.value) * nll.error};
-    if (e->reference) compare(e, out);
+    r->public = (ht_evaluation){.n_tokens = e->n,
+                                .n_windows = e->n_windows,
+                                .n_scored = e->n_scored,
+                                .window = (int32_t)e->window,
+                                .mean_nll = nll.value,
+                                .perplexity = exp(nll.value),
+                                .perplexity_error = exp(nll.value) * nll.error};
+    if (e->reference) compare(e, r);
+    *out = &r->public;
+    return HT_OK;
 }
 
 static ht_status evaluate(ht_model *m, const int32_t *ids, size_t n, int32_t bos, const ht_evaluate_options *options,
-                          ht_evaluation *out, ht_error *err) {
-    static const ht_evaluate_options defaults;
-    evaluation e = {.model = m, .o = options ? options : &defaults, .ids = ids, .n = (int64_t)n, .bos = bos};
-    *out = (ht_evaluation){0};
-    e.reference = e.o->reference;
-    ht_status status = check(&e, err);
+                          ht_evaluation **out, ht_error *err) {
+    evaluation e = {.model = m, .ids = ids, .n = (int64_t)n, .bos = bos};
+    *out = NULL;
+    ht_status status = ht_options_read(&e.o, options, &defaults, sizeof defaults, "ht_evaluate_options", err);
+    e.reference = e.o.reference;
+    if (!status) status = check(&e, err);
     if (!status) status = check_reference(&e, err);
     if (!status) status = prepare(&e, err);
     if (!status) status = run_windows(&e, err);
-    if (!status) sum_up(&e, out);
+    if (!status) status = sum_up(&e, out, err);
     finish(&e);
     return status;
 }
 
 ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
-                          ht_evaluation *out, ht_error *err) {
+                          ht_evaluation **out, ht_error *err) {
     return evaluate(m, ids, n, -1, options, out, err);
 }
 
@@ -266,26 +292,24 @@ static ht_status bos_of(const ht_tokenizer *t, int32_t *bos, ht_error *err) {
     int32_t *ids;
     size_t n;
     *bos = -1;
-    ht_status status = ht_tokenizer_encode(t, "", 0, (ht_encode_options){.add_special = true}, &ids, &n, err);
+    ht_status status = ht_tokenizer_encode(t, "", 0, HT_ENCODE_ADD_SPECIAL, &ids, &n, err);
     if (status) return status;
     if (n && ids[0] == ht_tokenizer_bos(t)) *bos = ids[0];
-    free(ids);
+    ht_ids_free(ids);
     return HT_OK;
 }
 
 ht_status ht_evaluate_text(ht_model *m, const char *text, size_t n, const ht_evaluate_options *options,
-                           ht_evaluation *out, ht_error *err) {
-    *out = (ht_evaluation){0};
+                           ht_evaluation **out, ht_error *err) {
+    *out = NULL;
     int32_t bos, *ids;
     size_t n_ids;
     ht_status status = ht_model_need_tokenizer(m, err);
     if (!status) status = bos_of(m->tokenizer, &bos, err);
-    if (!status)
-        status =
-            ht_tokenizer_encode(m->tokenizer, text, n, (ht_encode_options){.parse_special = true}, &ids, &n_ids, err);
+    if (!status) status = ht_tokenizer_encode(m->tokenizer, text, n, HT_ENCODE_PARSE_SPECIAL, &ids, &n_ids, err);
     if (status) return status;
     size_t skip = n_ids && bos >= 0 && ids[0] == bos; /* a BOS written in the text is not doubled */
     status = evaluate(m, n_ids ? ids + skip : ids, n_ids - skip, bos, options, out, err);
-    free(ids);
+    ht_ids_free(ids);
     return status;
 }

@@ -1,5 +1,6 @@
 /* Generation: prompt in, tokens one by one, text out. */
 #include "base/error.h"
+#include "base/options.h"
 #include "device/device.h"
 #include "generate/sampler.h"
 #include "generate/session_internal.h"
@@ -9,7 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_MAX_TOKENS = 256 };
+static const ht_generate_options defaults = {.size = sizeof defaults, .max_tokens = 256};
+
+void ht_generate_options_init(ht_generate_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
 
 static double now_seconds(void) {
     struct timespec t;
@@ -20,8 +25,7 @@ static double now_seconds(void) {
 /* One call in progress. */
 typedef struct run {
     ht_session *s;
-    const ht_generate_options *o;
-    int32_t max_tokens;
+    ht_generate_options o;
     ht_sampler *sampler;
     ht_decoder *decoder; /* NULL: nobody wants text */
     ht_text_stream output;
@@ -30,19 +34,15 @@ typedef struct run {
     double begin, first_token;
 } run;
 
-static const ht_generate_options default_options;
-
 static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = r->s->model;
-    if (r->o->max_tokens < 0)
-        return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more, or 0 for %d", (int)r->o->max_tokens,
-                       DEFAULT_MAX_TOKENS);
-    r->max_tokens = r->o->max_tokens ? r->o->max_tokens : DEFAULT_MAX_TOKENS;
-    ht_status status = ht_text_stream_check_stops(r->o->stop, r->o->n_stop, err);
+    if (r->o.max_tokens < 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "max_tokens is %d, expected 1 or more", (int)r->o.max_tokens);
+    ht_status status = ht_text_stream_check_stops(r->o.stop, r->o.n_stop, err);
     if (status) return status;
-    r->output = (ht_text_stream){.stop = r->o->stop, .n_stop = r->o->n_stop, .fn = fn, .user = user};
-    status = ht_sampler_new(&r->o->sampler, m->vocab, m->device->row_ops, &r->sampler, err);
-    if (status || (!fn && !r->o->n_stop)) return status;
+    r->output = (ht_text_stream){.stop = r->o.stop, .n_stop = r->o.n_stop, .fn = fn, .user = user};
+    status = ht_sampler_new(r->o.sampler, m->vocab, m->device->row_ops, &r->sampler, err);
+    if (status || (!fn && !r->o.n_stop)) return status;
     status = ht_model_need_tokenizer(m, err);
     return status ? status : ht_decoder_new(m->tokenizer, true, &r->decoder, err);
 }
@@ -77,7 +77,7 @@ static ht_status run_prompt(run *r, const int32_t *prompt, size_t n, const float
     if (n == 0 && s->cache->length == s->n_tokens) status = ht_cache_truncate(s->cache, s->n_tokens - 1, err);
     if (status == HT_OK) {
         int32_t top_k = ht_sampler_top_k(r->sampler, s->n_tokens + (int64_t)n);
-        status = ht_session_run(s, prompt, n, top_k, logits, err);
+        status = ht_session_run(s, prompt, n, top_k, r->o.cancel, logits, err);
     }
     r->metrics.prefill_seconds = now_seconds() - r->begin;
     if (status == HT_OK) r->metrics.prompt_tokens = (int64_t)n;
@@ -88,7 +88,7 @@ static ht_status run_prompt(run *r, const int32_t *prompt, size_t n, const float
 
 static bool is_stop_id(const run *r, int32_t id) {
     const ht_model *m = r->s->model;
-    for (int i = 0; i < m->n_stop_ids && !r->o->ignore_eos; i++)
+    for (int i = 0; i < m->n_stop_ids && !r->o.ignore_eos; i++)
         if (m->stop_ids[i] == id) return true;
     return false;
 }
@@ -127,7 +127,7 @@ static ht_status next_token(run *r, const float *logits, ht_error *err) {
     if (status) return status;
     r->metrics.generated_tokens++;
     status = show_token(r, id, err);
-    bool full = r->metrics.generated_tokens >= r->max_tokens || s->n_tokens >= s->model->context;
+    bool full = r->metrics.generated_tokens >= r->o.max_tokens || s->n_tokens >= s->model->context;
     if (status == HT_OK && !r->metrics.finish && full) r->metrics.finish = HT_FINISH_LENGTH;
     return status;
 }
@@ -154,7 +154,7 @@ static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err
     while (status == HT_OK) {
         status = next_token(r, logits, err);
         if (status || r->metrics.finish) break;
-        status = ht_session_run(r->s, NULL, 0, ht_sampler_top_k(r->sampler, r->s->n_tokens), &logits, err);
+        status = ht_session_run(r->s, NULL, 0, ht_sampler_top_k(r->sampler, r->s->n_tokens), r->o.cancel, &logits, err);
     }
     show_rest(r);
     return status;
@@ -169,12 +169,21 @@ static void report(run *r, ht_metrics *metrics) {
     if (metrics) *metrics = r->metrics;
 }
 
+/* First of all, so that a call that was cancelled before it leaves the session as it is. */
+static ht_status begin_call(run *r, const ht_generate_options *options, ht_metrics *metrics, ht_error *err) {
+    r->begin = now_seconds();
+    if (metrics) *metrics = (ht_metrics){0};
+    ht_status status = ht_options_read(&r->o, options, &defaults, sizeof defaults, "ht_generate_options", err);
+    if (status || !ht_cancel_requested(r->o.cancel)) return status;
+    return ht_fail(err, HT_ERR_CANCELLED, "cancelled before the call");
+}
+
 static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user, ht_metrics *metrics,
                           ht_error *err) {
     ht_status status = check_prompt(r->s, prompt, n, err);
     if (status == HT_OK) status = begin_run(r, fn, user, err);
     ht_admission_slot slot;
-    if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, &r->s->cancelled, &slot, err);
+    if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, r->o.cancel, &slot, err);
     if (status == HT_OK) {
         status = generate(r, prompt, n, err);
         ht_admission_leave(&slot);
@@ -186,46 +195,44 @@ static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *f
 
 ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                       ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds()};
-    atomic_store(&s->cancelled, false);
-    return run_from(&r, prompt, n_prompt, fn, user, metrics, err);
+    run r = {.s = s};
+    ht_status status = begin_call(&r, options, metrics, err);
+    return status ? status : run_from(&r, prompt, n_prompt, fn, user, metrics, err);
 }
 
 ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds()};
-    atomic_store(&s->cancelled, false);
-    if (metrics) *metrics = (ht_metrics){0};
+    run r = {.s = s};
     int32_t *ids;
     size_t n;
-    ht_status status = ht_model_need_tokenizer(s->model, err);
+    ht_status status = begin_call(&r, options, metrics, err);
+    if (!status) status = ht_model_need_tokenizer(s->model, err);
     if (status) return status;
     status =
         ht_tokenizer_encode(s->model->tokenizer, prompt, strlen(prompt),
-                            (ht_encode_options){.add_special = s->n_tokens == 0, .parse_special = true}, &ids, &n, err);
+                            HT_ENCODE_PARSE_SPECIAL | (s->n_tokens == 0 ? HT_ENCODE_ADD_SPECIAL : 0), &ids, &n, err);
     if (status) return status;
     status = run_from(&r, ids, n, fn, user, metrics, err);
-    free(ids);
+    ht_ids_free(ids);
     return status;
 }
 
 /* ---- chat ---- */
 
-ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n_messages, const ht_generate_options *options,
-                  ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
-    run r = {.s = s, .o = options ? options : &default_options, .begin = now_seconds(), .new_turn = true};
-    atomic_store(&s->cancelled, false);
-    if (metrics) *metrics = (ht_metrics){0};
+ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_text_fn *fn,
+                           void *user, ht_metrics *metrics, ht_error *err) {
+    run r = {.s = s, .new_turn = true};
     char *text;
-    ht_status status = ht_chat_format(s->model, messages, n_messages, &text, err);
+    ht_status status = begin_call(&r, options, metrics, err);
+    if (!status) status = ht_chat_format(s->model, chat, &text, err);
     if (status) return status;
     int32_t *ids;
     size_t n, kept = 0;
     /* A template has written all the special tokens it wants. */
     const ht_tokenizer *t = s->model->tokenizer;
-    const ht_encode_options how = {.add_special = !ht_tokenizer_chat_template(t), .parse_special = true};
+    const unsigned how = HT_ENCODE_PARSE_SPECIAL | (ht_tokenizer_chat_template(t) ? 0 : HT_ENCODE_ADD_SPECIAL);
     status = ht_tokenizer_encode(t, text, strlen(text), how, &ids, &n, err);
-    free(text);
+    ht_text_free(text);
     if (status) return status;
     if ((int64_t)n >= s->model->context) { /* before what the session holds is touched */
         status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
@@ -235,6 +242,6 @@ ht_status ht_chat(ht_session *s, const ht_message *messages, size_t n_messages, 
         r.metrics.reused_tokens = (int64_t)kept;
         status = run_from(&r, ids + kept, n - kept, fn, user, metrics, err);
     }
-    free(ids);
+    ht_ids_free(ids);
     return status;
 }

@@ -1,6 +1,7 @@
 #include "generate/sampler.h"
 
 #include "base/error.h"
+#include "base/options.h"
 #include "generate/logits_row.h"
 #include "generate/philox.h"
 
@@ -9,10 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_WINDOW = 64 };
-
 struct ht_sampler {
-    ht_sampler_options o; /* order complete, window resolved */
+    ht_sampler_options o;
+    ht_sampler_stage order[HT_SAMPLER_STAGES];
     int32_t vocab;
     const ht_row_ops *ops;
     bool filters;       /* any of top_k, top_p, min_p is on */
@@ -26,57 +26,55 @@ struct ht_sampler {
 
 /* ---- options ---- */
 
-static const char *const stage_names[] = {"", "repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
+static const ht_sampler_options defaults = {.size = sizeof defaults, .repeat_penalty = 1, .repeat_window = 64};
 
-/* Puts the stages that `order` leaves out each in front of the first listed one that by default comes after it. False
- * when a stage is unknown or named twice. */
-static bool complete_order(const ht_sampler_stage order[HT_SAMPLER_STAGES], ht_sampler_stage full[HT_SAMPLER_STAGES]) {
-    bool listed[HT_SAMPLER_STAGES + 1] = {false};
-    int n = 0;
-    for (; n < HT_SAMPLER_STAGES && order[n]; n++) {
-        if ((int)order[n] < 1 || (int)order[n] > HT_SAMPLER_STAGES || listed[order[n]]) return false;
-        listed[order[n]] = true;
-        full[n] = order[n];
-    }
-    for (int i = n; i < HT_SAMPLER_STAGES; i++)
-        if (order[i]) return false;
-    for (int stage = 1; stage <= HT_SAMPLER_STAGES; stage++) {
+void ht_sampler_options_init(ht_sampler_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+static const char *const stage_names[] = {"repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
+
+/* Puts each stage that is not among the first n of `order` in front of the first one there that by default comes after
+ * it. */
+static void complete_order(ht_sampler_stage order[HT_SAMPLER_STAGES], int n, const bool listed[HT_SAMPLER_STAGES]) {
+    for (int stage = 0; stage < HT_SAMPLER_STAGES; stage++) {
         if (listed[stage]) continue;
         int at = 0;
-        while (at < n && (int)full[at] < stage) at++;
-        memmove(full + at + 1, full + at, (size_t)(n - at) * sizeof *full);
-        full[at] = (ht_sampler_stage)stage;
+        while (at < n && (int)order[at] < stage) at++;
+        memmove(order + at + 1, order + at, (size_t)(n - at) * sizeof *order);
+        order[at] = (ht_sampler_stage)stage;
         n++;
     }
-    return true;
 }
 
 ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err) {
-    ht_sampler_stage named[HT_SAMPLER_STAGES] = {0};
-    memset(order, 0, HT_SAMPLER_STAGES * sizeof *order);
+    bool listed[HT_SAMPLER_STAGES] = {false};
     int n = 0;
-    for (const char *p = text;;) {
+    for (const char *p = text; p;) {
         size_t length = strcspn(p, ",");
-        int stage = 1;
-        while (stage <= HT_SAMPLER_STAGES &&
+        int stage = 0;
+        while (stage < HT_SAMPLER_STAGES &&
                (strlen(stage_names[stage]) != length || memcmp(stage_names[stage], p, length) != 0))
             stage++;
-        if (stage > HT_SAMPLER_STAGES)
+        if (stage == HT_SAMPLER_STAGES)
             return ht_fail(
                 err, HT_ERR_ARGUMENT,
                 "sampler order \"%s\": \"%.*s\" is unknown, expected names among repeat_penalty, temperature, "
                 "top_p, top_k, min_p with commas between",
                 text, (int)(length < 64 ? length : 64), p);
-        for (int i = 0; i < n; i++)
-            if ((int)named[i] == stage)
-                return ht_fail(err, HT_ERR_ARGUMENT, "sampler order \"%s\": %s is named twice", text,
-                               stage_names[stage]);
-        named[n++] = (ht_sampler_stage)stage;
-        p += length;
-        if (!*p++) break;
+        if (listed[stage])
+            return ht_fail(err, HT_ERR_ARGUMENT, "sampler order \"%s\": %s is named twice", text, stage_names[stage]);
+        listed[stage] = true;
+        order[n++] = (ht_sampler_stage)stage;
+        p = p[length] ? p + length + 1 : NULL;
     }
-    complete_order(named, order);
+    complete_order(order, n, listed);
     return HT_OK;
+}
+
+ht_status ht_sampler_order_check(const char *order, ht_error *err) {
+    ht_sampler_stage parsed[HT_SAMPLER_STAGES];
+    return ht_sampler_order_parse(order, parsed, err);
 }
 
 static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
@@ -92,12 +90,14 @@ static ht_status check_options(const ht_sampler_options *o, ht_error *err) {
         return ht_fail(err, HT_ERR_ARGUMENT, "repeat_penalty is %g, expected a finite number > 0 (1: off)",
                        (double)o->repeat_penalty);
     if (o->repeat_window < -1)
-        return ht_fail(err, HT_ERR_ARGUMENT, "repeat_window is %d, expected -1 (all), 0 (%d) or more",
-                       (int)o->repeat_window, DEFAULT_WINDOW);
+        return ht_fail(err, HT_ERR_ARGUMENT, "repeat_window is %d, expected -1 (all), 0 (none) or more",
+                       (int)o->repeat_window);
     return HT_OK;
 }
 
-static bool penalises(const ht_sampler_options *o) { return o->repeat_penalty != 0 && o->repeat_penalty != 1; }
+static bool penalises(const ht_sampler_options *o) {
+    return o->repeat_penalty != 0 && o->repeat_penalty != 1 && o->repeat_window != 0;
+}
 
 static bool stage_on(const ht_sampler_options *o, ht_sampler_stage stage) {
     switch (stage) {
@@ -106,6 +106,7 @@ static bool stage_on(const ht_sampler_options *o, ht_sampler_stage stage) {
     case HT_STAGE_TOP_P: return o->top_p > 0 && o->top_p < 1;
     case HT_STAGE_TOP_K: return o->top_k > 0;
     case HT_STAGE_MIN_P: return o->min_p > 0;
+    case HT_SAMPLER_STAGES: break;
     }
     return false;
 }
@@ -115,9 +116,9 @@ static bool is_filter(ht_sampler_stage stage) { return stage >= HT_STAGE_TOP_P; 
 static ht_status allocate(ht_sampler *s, ht_error *err) {
     bool penalty = penalises(&s->o), filter_seen = false, shortened = false;
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
-        if (!stage_on(&s->o, s->o.order[i])) continue;
-        if (is_filter(s->o.order[i])) filter_seen = true;
-        if (s->o.order[i] == HT_STAGE_REPEAT_PENALTY && filter_seen) shortened = true;
+        if (!stage_on(&s->o, s->order[i])) continue;
+        if (is_filter(s->order[i])) filter_seen = true;
+        if (s->order[i] == HT_STAGE_REPEAT_PENALTY && filter_seen) shortened = true;
     }
     /* The most likely token survives every filter: for it they need not run, unless a penalty comes after them. */
     s->filters = filter_seen && (s->o.temperature > 0 || shortened);
@@ -133,17 +134,18 @@ static ht_status allocate(ht_sampler *s, ht_error *err) {
 ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
                          ht_error *err) {
     *out = NULL;
-    ht_status status = check_options(options, err);
+    ht_sampler_options o;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_sampler_options", err);
+    if (!status) status = check_options(&o, err);
     if (status) return status;
     if (vocab < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a sampler over %d tokens, expected 1 or more", (int)vocab);
     ht_sampler *s = calloc(1, sizeof *s);
     if (!s) return ht_fail_memory(err, sizeof *s, "the sampler");
-    s->o = *options;
+    s->o = o;
     s->vocab = vocab;
     s->ops = ops;
-    if (!s->o.repeat_window) s->o.repeat_window = DEFAULT_WINDOW;
-    if (!complete_order(options->order, s->o.order))
-        status = ht_fail(err, HT_ERR_ARGUMENT, "the sampler's order names a stage that does not exist, or one twice");
+    s->o.order = NULL; /* lent for this call alone */
+    status = ht_sampler_order_parse(o.order, s->order, err);
     if (!status) status = allocate(s, err);
     if (status) {
         ht_sampler_free(s);
@@ -236,9 +238,9 @@ static void run_min_p(ht_sampler *s, chain *c) {
 /* The k of a top_k among the stages from `first` up to the next penalty, or 0. */
 static int32_t coming_top_k(const ht_sampler *s, int first, int32_t n) {
     for (int i = first; i < HT_SAMPLER_STAGES; i++) {
-        if (!stage_on(&s->o, s->o.order[i])) continue;
-        if (s->o.order[i] == HT_STAGE_REPEAT_PENALTY) return 0;
-        if (s->o.order[i] == HT_STAGE_TOP_K) return s->o.top_k < n ? s->o.top_k : 0;
+        if (!stage_on(&s->o, s->order[i])) continue;
+        if (s->order[i] == HT_STAGE_REPEAT_PENALTY) return 0;
+        if (s->order[i] == HT_STAGE_TOP_K) return s->o.top_k < n ? s->o.top_k : 0;
     }
     return 0;
 }
@@ -288,7 +290,7 @@ static void run_filter(ht_sampler *s, chain *c, int stage) {
         ht_row_top(&c->row, k, s->list);
         c->n_list = k;
     }
-    switch (s->o.order[stage]) {
+    switch (s->order[stage]) {
     case HT_STAGE_TOP_P: run_top_p(s, c); break;
     case HT_STAGE_MIN_P: run_min_p(s, c); break;
     case HT_STAGE_TOP_K:
@@ -338,7 +340,7 @@ static int64_t most_penalised(const ht_sampler *s, int64_t n_history) {
 int32_t ht_sampler_top_k(const ht_sampler *s, int64_t n_history) {
     int64_t more = 0, k = s->o.temperature > 0 ? INT32_MAX : 1;
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
-        ht_sampler_stage stage = s->o.order[i];
+        ht_sampler_stage stage = s->order[i];
         if (!stage_on(&s->o, stage)) continue;
         if (stage == HT_STAGE_REPEAT_PENALTY) more = most_penalised(s, n_history);
         if (!is_filter(stage) || !s->filters) continue;
@@ -357,7 +359,7 @@ ht_status ht_sampler_pick(ht_sampler *s, const float *logits, const int32_t *his
     bool scanned = false, filtered = false;
     *id = -1;
     for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
-        ht_sampler_stage stage = s->o.order[i];
+        ht_sampler_stage stage = s->order[i];
         if (!stage_on(&s->o, stage)) continue;
         if (stage == HT_STAGE_REPEAT_PENALTY) {
             run_penalty(s, &c, filtered, history, n_history);

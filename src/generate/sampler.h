@@ -13,11 +13,23 @@
 
 #include "device/row.h"
 
-#include <hearth/session.h>
+#include <hearth/generate.h>
 
 typedef struct ht_sampler ht_sampler;
 
-/* Checks the options and allocates all that sampling will need. `ops` are the device's. */
+typedef enum ht_sampler_stage {
+    HT_STAGE_REPEAT_PENALTY,
+    HT_STAGE_TEMPERATURE,
+    HT_STAGE_TOP_P,
+    HT_STAGE_TOP_K,
+    HT_STAGE_MIN_P,
+    HT_SAMPLER_STAGES
+} ht_sampler_stage;
+
+/* All stages, in the order that `text` says (ht_sampler_options); NULL: the one above. */
+ht_status ht_sampler_order_parse(const char *text, ht_sampler_stage order[HT_SAMPLER_STAGES], ht_error *err);
+
+/* Checks the options (NULL: the defaults) and allocates all that sampling will need. `ops` are the device's. */
 ht_status ht_sampler_new(const ht_sampler_options *options, int32_t vocab, const ht_row_ops *ops, ht_sampler **out,
                          ht_error *err);
 void ht_sampler_free(ht_sampler *s); /* NULL is fine */

@@ -1,6 +1,7 @@
 /* Sessions: opening, positions, forward steps and release. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/pool.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
@@ -16,9 +17,18 @@ enum { SLICE_BYTES = 32 << 20, KEEP_BYTES = 4 << 20, FIRST_TOKENS = 256 };
 
 /* ---- life ---- */
 
-ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
+static const ht_session_options defaults = {.size = sizeof defaults, .chunk = HT_KV_CHUNK};
+
+void ht_session_options_init(ht_session_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err) {
     *out = NULL;
-    int32_t chunk = options && options->chunk ? options->chunk : HT_KV_CHUNK;
+    ht_session_options o;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_session_options", err);
+    if (status) return status;
+    int32_t chunk = o.chunk;
     if (chunk < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d rows, expected 1 or more", (int)chunk);
     if (m->context > INT32_MAX)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld positions, at most %d can be used",
@@ -29,9 +39,9 @@ ht_status ht_session_open(ht_model *m, const ht_session_options *options, ht_ses
     s->chunk = chunk;
     s->model = ht_model_retain(m);
     /* A step with others takes the token that was generated last along with the new one: two rows even in chunks of one. */
-    ht_status status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
+    status = ht_cache_new(m, chunk < 2 ? 2 : chunk, &s->cache, err);
     if (status)
-        ht_session_close(&s);
+        ht_session_free(s);
     else
         *out = s;
     return status;
@@ -54,15 +64,13 @@ static void drop_exec(ht_session *s) {
     s->exec_rows = s->exec_out = 0;
 }
 
-void ht_session_close(ht_session **session) {
-    if (!session || !*session) return;
-    ht_session *s = *session;
-    *session = NULL;
+void ht_session_free(ht_session *s) {
+    if (!s) return;
     drop_exec(s);
     ht_cache_free(s->cache);
     free(s->token);
     free_room(&s->room);
-    ht_model_close(&s->model);
+    ht_model_free(s->model);
     free(s);
 }
 
@@ -93,7 +101,6 @@ void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t 
 int64_t ht_session_length(const ht_session *s) { return s->n_tokens; }
 const int32_t *ht_session_tokens(const ht_session *s) { return s->token; }
 size_t ht_session_cache_bytes(const ht_session *s) { return ht_cache_held_bytes(s->cache); }
-void ht_session_cancel(ht_session *s) { atomic_store(&s->cancelled, true); }
 
 /* ---- tokens ---- */
 
@@ -214,6 +221,7 @@ static ht_status step(ht_session *s, int64_t end, int64_t first_out, int32_t top
 typedef struct rows_wanted {
     bool all;      /* else the last one alone */
     int32_t top_k; /* of a row, the so many highest; 0: all of it */
+    const ht_cancel *cancel;
     ht_logits_fn *fn;
     void *user;
     const float *last; /* after the last step, when fn is NULL */
@@ -231,7 +239,7 @@ static ht_status run_chunks(ht_session *s, int64_t total, int64_t first_out, int
                             ht_error *err) {
     ht_status status = HT_OK;
     while (status == HT_OK && s->cache->length < total) {
-        if (atomic_load(&s->cancelled))
+        if (ht_cancel_requested(w->cancel))
             return ht_fail(err, HT_ERR_CANCELLED, "cancelled after %lld tokens", (long long)s->cache->length);
         int64_t begin = s->cache->length, end = ht_min_i64(total, begin + chunk);
         const float *logits;
@@ -257,22 +265,33 @@ static ht_status run(ht_session *s, const int32_t *ids, size_t n, rows_wanted *w
     return run_chunks(s, total, first_out, chunk, w, err);
 }
 
-ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const float **logits,
-                         ht_error *err) {
-    rows_wanted w = {.top_k = top_k};
+ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const ht_cancel *cancel,
+                         const float **logits, ht_error *err) {
+    rows_wanted w = {.top_k = top_k, .cancel = cancel};
     ht_status status = run(s, ids, n, &w, err);
     *logits = w.last;
     return status;
 }
 
-ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, bool all_rows, ht_logits_fn *fn, void *user,
-                             ht_error *err) {
-    atomic_store(&s->cancelled, false);
-    ht_status status = ht_session_check_ids(s, ids, n, err);
+static const ht_forward_options forward_defaults = {.size = sizeof forward_defaults};
+
+void ht_forward_options_init(ht_forward_options *options, size_t size) {
+    ht_options_init(options, size, &forward_defaults, sizeof forward_defaults);
+}
+
+static ht_status read_forward_options(ht_forward_options *o, const ht_forward_options *options, ht_error *err) {
+    return ht_options_read(o, options, &forward_defaults, sizeof forward_defaults, "ht_forward_options", err);
+}
+
+ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const ht_forward_options *options,
+                             ht_logits_fn *fn, void *user, ht_error *err) {
+    ht_forward_options o;
+    ht_status status = read_forward_options(&o, options, err);
+    if (!status) status = ht_session_check_ids(s, ids, n, err);
     if (status || n == 0) return status;
-    rows_wanted w = {.all = all_rows, .fn = fn, .user = user};
+    rows_wanted w = {.all = o.all_rows, .cancel = o.cancel, .fn = fn, .user = user};
     ht_admission_slot slot;
-    status = ht_admission_enter(s->model->slots, &s->cancelled, &slot, err);
+    status = ht_admission_enter(s->model->slots, o.cancel, &slot, err);
     if (status) return status;
     status = run(s, ids, n, &w, err);
     ht_admission_leave(&slot);
@@ -365,12 +384,15 @@ static ht_status choose_together(ht_session *host, const float *logits, int n, i
 }
 
 /* Logits, or with `next` the tokens they say. */
-static ht_status run_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits, int32_t *next,
-                              ht_error *err) {
+static ht_status run_together(ht_session *const *sessions, const int32_t *ids, int n, const ht_forward_options *options,
+                              float *logits, int32_t *next, ht_error *err) {
     const float *output;
-    ht_status status = check_together(sessions, ids, n, err);
+    ht_forward_options o;
+    ht_status status = read_forward_options(&o, options, err);
+    if (!status) status = check_together(sessions, ids, n, err);
+    if (!status && ht_cancel_requested(o.cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "cancelled before the step");
     ht_admission_slot slot;
-    if (!status) status = ht_admission_enter(sessions[0]->model->slots, NULL, &slot, err);
+    if (!status) status = ht_admission_enter(sessions[0]->model->slots, o.cancel, &slot, err);
     if (status) return status;
     status = step_together(sessions, ids, n, logits, &output, err);
     if (!status && next) status = choose_together(sessions[0], output, n, next, err);
@@ -379,12 +401,12 @@ static ht_status run_together(ht_session *const *sessions, const int32_t *ids, i
     return status;
 }
 
-ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n, float *logits,
-                                      ht_error *err) {
-    return run_together(sessions, ids, n, logits, NULL, err);
+ht_status ht_session_forward_together(ht_session *const *sessions, const int32_t *ids, int n,
+                                      const ht_forward_options *options, float *logits, ht_error *err) {
+    return run_together(sessions, ids, n, options, logits, NULL, err);
 }
 
-ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n, int32_t *next,
-                                     ht_error *err) {
-    return run_together(sessions, ids, n, NULL, next, err);
+ht_status ht_session_decode_together(ht_session *const *sessions, const int32_t *ids, int n,
+                                     const ht_forward_options *options, int32_t *next, ht_error *err) {
+    return run_together(sessions, ids, n, options, NULL, next, err);
 }

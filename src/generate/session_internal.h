@@ -8,8 +8,6 @@
 
 #include <hearth/session.h>
 
-#include <stdatomic.h>
-
 /* The arrays of one step's batch. */
 typedef struct ht_batch_room {
     int32_t rows, sequences;     /* capacity */
@@ -31,7 +29,6 @@ struct ht_session {
     ht_exec *exec; /* made when first needed, and anew for larger steps */
     int32_t exec_rows, exec_out;
     ht_batch_room room;
-    _Atomic bool cancelled;
 };
 
 /* Checks that n more tokens fit the context and are tokens. */
@@ -40,8 +37,8 @@ ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n
 ht_status ht_session_push(ht_session *s, int32_t id, ht_error *err);
 /* Appends n checked ids and runs all that has not been computed. *logits [vocab], of the last position, is lent until
  * the next call; with a top_k only the so many highest need to be there, as ht_step (device/step.h) has it. On failure the session keeps the whole chunks that were computed. */
-ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const float **logits,
-                         ht_error *err);
+ht_status ht_session_run(ht_session *s, const int32_t *ids, size_t n, int32_t top_k, const ht_cancel *cancel,
+                         const float **logits, ht_error *err);
 /* Shortens the session to the beginning it shares with ids, at most n - 1 tokens, so that the rest may be run after it;
  * *kept is that length. A beginning that the cache cannot go back to is given up: the session is then empty. */
 void ht_session_keep_prefix(ht_session *s, const int32_t *ids, size_t n, size_t *kept);

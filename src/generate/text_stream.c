@@ -15,7 +15,7 @@ ht_status ht_text_stream_check_stops(const char *const *stop, int n_stop, ht_err
     return HT_OK;
 }
 
-void ht_text_stream_free(ht_text_stream *o) { ht_text_free(&o->held); }
+void ht_text_stream_free(ht_text_stream *o) { ht_text_discard(&o->held); }
 
 /* Where the first stop string that is there in full begins, or `none`. */
 static size_t find_stop(const ht_text_stream *o, size_t none) {

@@ -5,7 +5,7 @@
 
 #include "base/text.h"
 
-#include <hearth/session.h>
+#include <hearth/generate.h>
 
 typedef struct ht_text_stream {
     const char *const *stop; /* lent, checked */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Polling interval of `cancelled`: a signal handler may set the flag, but may not signal a condition variable. */
+/* Polling interval of the cancellation: a signal handler may set the flag, but may not signal a condition variable. */
 enum { POLL_NS = 20000000 };
 
 /* A waiting thread, on its stack. A freed slot is handed to the first waiter directly, so that a later caller cannot
@@ -80,7 +80,7 @@ static void remove_waiter(ht_admission *s, waiter *w) {
 }
 
 /* Called with the lock held. */
-static bool acquire_slot(ht_admission *s, const _Atomic bool *cancelled) {
+static bool acquire_slot(ht_admission *s, const ht_cancel *cancel) {
     if (s->free > 0) { /* free slots imply an empty queue */
         s->free--;
         return true;
@@ -92,19 +92,19 @@ static bool acquire_slot(ht_admission *s, const _Atomic bool *cancelled) {
     pthread_cond_init(&w.granted, &clock);
     pthread_condattr_destroy(&clock);
     append_waiter(s, &w);
-    while (!w.has_slot && !(cancelled && atomic_load(cancelled))) wait_one_interval(s, &w);
+    while (!w.has_slot && !ht_cancel_requested(cancel)) wait_one_interval(s, &w);
     if (!w.has_slot) remove_waiter(s, &w);
     pthread_cond_destroy(&w.granted);
     return w.has_slot;
 }
 
-ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_admission_slot *slot, ht_error *err) {
+ht_status ht_admission_enter(ht_admission *s, const ht_cancel *cancel, ht_admission_slot *slot, ht_error *err) {
     *slot = (ht_admission_slot){.of = s, .outer = held};
     for (const ht_admission_slot *h = held; h; h = h->outer) slot->shared = slot->shared || h->of == s;
     bool got = slot->shared;
     if (!got) {
         pthread_mutex_lock(&s->lock);
-        got = acquire_slot(s, cancelled);
+        got = acquire_slot(s, cancel);
         pthread_mutex_unlock(&s->lock);
     }
     if (!got)

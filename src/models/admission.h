@@ -3,9 +3,8 @@
 #ifndef HT_MODELS_ADMISSION_H
 #define HT_MODELS_ADMISSION_H
 
-#include <hearth/status.h>
+#include <hearth/cancel.h>
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,8 +25,8 @@ typedef struct ht_admission_slot {
 } ht_admission_slot;
 
 /* Waits for a slot in FIFO order. Reentrant: a thread that already has one (a callback that uses the model) does not
- * wait. HT_ERR_CANCELLED once *cancelled is true (NULL: never); then leave must not be called. */
-ht_status ht_admission_enter(ht_admission *s, const _Atomic bool *cancelled, ht_admission_slot *slot, ht_error *err);
+ * wait. HT_ERR_CANCELLED once it is requested (NULL: never); then leave must not be called. */
+ht_status ht_admission_enter(ht_admission *s, const ht_cancel *cancel, ht_admission_slot *slot, ht_error *err);
 /* Releases a slot: on the entering thread, in reverse order of entry. */
 void ht_admission_leave(ht_admission_slot *slot);
 

@@ -97,7 +97,7 @@ ht_array *ht_decoder_mlp(ht_ctx *c, const ht_decoder *m, const ht_decoder_layer 
 }
 
 ht_array *ht_decoder_route(ht_ctx *c, const ht_config *config, ht_array *scores, ht_array **weights) {
-    ht_array *ids = ht_top_k(c->s, scores, (int32_t)config->experts_used);
+    ht_array *ids = ht_argtopk(c->s, scores, (int32_t)config->experts_used);
     ht_array *w = ht_take_along_axis(c->s, ht_softmax(c->s, scores, -1), ids, -1);
     *weights = config->scaled_routing ? ht_divide(c->s, w, ht_sum(c->s, w, (int[]){-1}, 1, true)) : w;
     return ids;

@@ -14,20 +14,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_TYPES = 64 };
+
 /* The public struct, first, with storage for its strings. */
 typedef struct info {
     ht_model_info public;
     char architecture[64], name[128], quantization[32], tokenizer_kind[64], bos[64], eos[64];
+    ht_tensor_type type[MOST_TYPES];
+    char type_name[MOST_TYPES][16];
     ht_layer_info *layers;
 } info;
 
-static ht_tensor_type *type_named(ht_model_info *p, const char *name) {
-    for (int32_t i = 0; i < p->n_tensor_types; i++)
-        if (!strncmp(p->tensor_types[i].name, name, sizeof p->tensor_types[i].name - 1)) return &p->tensor_types[i];
-    if (p->n_tensor_types == HT_TENSOR_TYPES) return NULL;
-    ht_tensor_type *t = &p->tensor_types[p->n_tensor_types++];
-    snprintf(t->name, sizeof t->name, "%s", name);
-    return t;
+/* NULL when there are more types than any file has. */
+static ht_tensor_type *type_named(info *in, const char *name) {
+    int32_t n = in->public.n_tensor_types;
+    for (int32_t i = 0; i < n; i++)
+        if (!strncmp(in->type_name[i], name, sizeof in->type_name[i] - 1)) return &in->type[i];
+    if (n == MOST_TYPES) return NULL;
+    snprintf(in->type_name[n], sizeof in->type_name[n], "%s", name);
+    in->type[n].name = in->type_name[n];
+    in->public.tensor_types = in->type;
+    in->public.n_tensor_types++;
+    return &in->type[n];
 }
 
 /* Bits come from the type's name, the group size from the weight type table; except NVFP4, whose block has four scales,
@@ -60,7 +68,7 @@ static void describe_tensors(info *in, const ht_checkpoint_files *c) {
         for (int d = 0; d < t.n_dims; d++) elements *= t.dims[d];
         p->n_parameters += elements;
         p->weight_bytes += (int64_t)t.n_bytes;
-        ht_tensor_type *type = type_named(p, scale ? of.type_name : t.type_name);
+        ht_tensor_type *type = type_named(in, scale ? of.type_name : t.type_name);
         if (!type) continue;
         type->n_tensors += !scale;
         type->n_parameters += elements;
@@ -114,10 +122,7 @@ static void describe_files(info *in, const ht_checkpoint_files *c) {
             (int64_t)(c->gguf ? ht_gguf_set_part(c->parts, i)->file : ht_safetensors_file(c->tensors, i))->size;
 }
 
-static ht_dtype kv_dtype_of(ht_dtype dtype) {
-    if (dtype == 0) return HT_F16;
-    return dtype == HT_F16 || dtype == HT_BF16 || dtype == HT_F32 || dtype == HT_I8 ? dtype : 0;
-}
+static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t == HT_F32 || t == HT_I8; }
 
 /* Bytes of a layer's KV page; *ring is the ring's page count, 0 for a growing cache. */
 static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
@@ -131,11 +136,11 @@ static int64_t as_i64(size_t bytes) { return bytes < INT64_MAX ? (int64_t)bytes 
 
 int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t positions) {
     size_t total = 0;
-    if (!kv_dtype_of(dtype) || !p->layers || positions < 0) return 0;
+    if (!is_kv_dtype(dtype) || !p->layers || positions < 0) return 0;
     positions = ht_min_i64(positions, p->context);
     for (int64_t i = 0; i < p->n_layers; i++) {
         int64_t ring;
-        size_t bytes, page = page_bytes_of(p, i, kv_dtype_of(dtype), &ring);
+        size_t bytes, page = page_bytes_of(p, i, dtype, &ring);
         if (!ht_mul_size(page, (size_t)ht_kv_pages(ring, positions), &bytes) || !ht_add_size(total, bytes, &total))
             return INT64_MAX;
     }
@@ -144,9 +149,9 @@ int64_t ht_model_info_kv_bytes(const ht_model_info *p, ht_dtype dtype, int64_t p
 
 int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *p, ht_dtype dtype) {
     size_t total = 0;
-    for (int64_t i = 0; kv_dtype_of(dtype) && p->layers && i < p->n_layers; i++) {
+    for (int64_t i = 0; is_kv_dtype(dtype) && p->layers && i < p->n_layers; i++) {
         int64_t ring;
-        size_t page = page_bytes_of(p, i, kv_dtype_of(dtype), &ring);
+        size_t page = page_bytes_of(p, i, dtype, &ring);
         if (!ring && !ht_add_size(total, page / HT_KV_PAGE, &total)) return INT64_MAX;
     }
     return as_i64(total);

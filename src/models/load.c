@@ -1,6 +1,7 @@
 /* Model loading: checkpoint, configuration, tokenizer, weights, plan; and release. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "models/chat_detection.h"
 #include "models/kv.h"
 #include "models/memory_check.h"
@@ -9,6 +10,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+static const ht_model_options defaults = {.size = sizeof defaults, .precision = HT_PRECISION_FAST, .kv_dtype = HT_F16};
+
+void ht_model_options_init(ht_model_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
 
 ht_model *ht_model_retain(ht_model *m) {
     atomic_fetch_add_explicit(&m->refs, 1, memory_order_relaxed);
@@ -25,15 +32,12 @@ static void free_model(ht_model *m) {
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
     ht_admission_free(m->slots);
-    ht_device_release(m->device);
+    ht_device_free(m->device);
     free(m);
 }
 
-void ht_model_close(ht_model **m) {
-    if (!m || !*m) return;
-    ht_model *held = *m;
-    *m = NULL;
-    if (atomic_fetch_sub_explicit(&held->refs, 1, memory_order_acq_rel) == 1) free_model(held);
+void ht_model_free(ht_model *m) {
+    if (m && atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) == 1) free_model(m);
 }
 
 static ht_status choose_context(ht_model *m, const ht_model_options *o, const char *name, ht_error *err) {
@@ -68,7 +72,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     const ht_config *c = m->config;
     m->architecture = c->family->architecture;
     m->precision = o->precision;
-    m->kv_dtype = o->kv_dtype ? o->kv_dtype : HT_F16; /* HT_BOOL, which is 0, is no KV type: it means unset */
+    m->kv_dtype = o->kv_dtype;
     if (m->kv_dtype != HT_F16 && m->kv_dtype != HT_BF16 && m->kv_dtype != HT_F32 && m->kv_dtype != HT_I8)
         return ht_fail(err, HT_ERR_ARGUMENT, "a KV cache cannot be of type %s; f16, bf16, f32 and i8 can",
                        ht_dtype_name(m->kv_dtype));
@@ -124,14 +128,22 @@ static ht_status load_tokenizer(void *user, ht_error *err) {
     return ht_chat_detect_tokenizer(job->c, job->out, err);
 }
 
+/* False ends loading. */
+static bool on_progress(double done, void *user) {
+    const ht_model_options *o = user;
+    if (o->progress) o->progress(done, o->user);
+    return !ht_cancel_requested(o->cancel);
+}
+
 static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     tokenizer_job job = {c, &m->tokenizer};
+    ht_model_options watched = *o;
     ht_weights_options how = {
         .device = m->device,
         .stream = m->stream,
         .precision = m->precision,
         .company = {
-            .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = o->progress, .progress_user = o->user}};
+            .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = on_progress, .progress_user = &watched}};
     return ht_weights_load(c, m->config, &how, &m->weights, err);
 }
 
@@ -155,12 +167,11 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
 
 ht_status ht_model_load(const char *path, const ht_model_options *options, ht_model **out, ht_error *err) {
     *out = NULL;
-    static const ht_model_options defaults;
-    if (options && options->adapter)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "%s: this version of Hearth cannot use adapters; load the model without", options->adapter);
+    ht_model_options o;
     ht_checkpoint_files *c;
-    ht_status status = ht_checkpoint_open(path, &c, err);
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_model_options", err);
+    if (!status && ht_cancel_requested(o.cancel)) status = ht_fail(err, HT_ERR_CANCELLED, "loading was cancelled");
+    if (!status) status = ht_checkpoint_open(path, &c, err);
     if (status) return status;
     ht_model *m = calloc(1, sizeof *m);
     if (!m) {
@@ -168,7 +179,7 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
         return ht_fail_memory(err, sizeof *m, "a model");
     }
     atomic_init(&m->refs, 1);
-    status = fill(m, c, options ? options : &defaults, err);
+    status = fill(m, c, &o, err);
     ht_checkpoint_close(c);
     if (status)
         free_model(m);

@@ -83,7 +83,7 @@ static void put_string(reader *r, const token *t) {
     unescape(r, t, &text);
     if (text.len) put_text(r, text.data, text.len);
     r->form.failed = r->form.failed || text.failed;
-    ht_text_free(&text);
+    ht_text_discard(&text);
 }
 
 static bool is_identifier(const token *t) {
@@ -367,8 +367,8 @@ ht_status ht_template_read(const char *text, ht_template *out, ht_error *err) {
         status = describe(r, out, err);
     for (size_t i = 0; !out->format && !out->resembles && i < sizeof formats / sizeof *formats; i++)
         if (strstr(text, formats[i].opening)) out->resembles = formats[i].name;
-    ht_text_free(&r->form);
-    ht_text_free(&r->system);
+    ht_text_discard(&r->form);
+    ht_text_discard(&r->system);
     free(r);
     return status;
 }

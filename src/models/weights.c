@@ -146,7 +146,7 @@ void ht_weights_free(ht_weights *w) {
     if (!w) return;
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
     for (int64_t i = 0; i < w->n_tables; i++) ht_file_rows_free(w->tables[i]);
-    for (int64_t i = 0; i < w->n_arrays; i++) ht_array_release(w->arrays[i]);
+    for (int64_t i = 0; i < w->n_arrays; i++) ht_array_free(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
     ht_memory_free(w->memory, w->memory_bytes);
     for (int64_t i = 0; i < w->n_experts; i++) free(w->experts[i]);

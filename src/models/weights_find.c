@@ -141,7 +141,7 @@ ht_status ht_loader_keep_array(ht_loader *l, const float *values, int64_t n, ht_
     ht_array *a = ht_array_retain(ht_array_from(l->scope, values, HT_F32, &n, 1));
     if (a) l->into->arrays[l->into->n_arrays++] = a;
     *out = a;
-    return ht_eval(l->scope, &a, 1, l->err);
+    return ht_array_eval(l->scope, &a, 1, l->err);
 }
 
 ht_status ht_loader_vector(ht_loader *l, const char *name, int64_t n, int64_t head_rows, ht_array **out) {

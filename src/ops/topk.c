@@ -22,7 +22,7 @@ ht_status ht_shape_top_k(const char *op, ht_array *const *in, int n_in, const vo
     return HT_OK;
 }
 
-ht_array *ht_top_k(ht_scope *s, ht_array *x, int32_t k) {
+ht_array *ht_argtopk(ht_scope *s, ht_array *x, int32_t k) {
     const ht_top_k_params p = {k};
     return ht_apply(s, HT_OP_TOP_K, &p, &x, 1);
 }

@@ -42,10 +42,10 @@ void ht_decoder_join(ht_decoder *d) {
 
 void ht_decoder_free(ht_decoder *d) {
     if (!d) return;
-    ht_text_free(&d->bytes);
-    ht_text_free(&d->ready);
-    ht_text_free(&d->token);
-    ht_text_free(&d->piece);
+    ht_text_discard(&d->bytes);
+    ht_text_discard(&d->ready);
+    ht_text_discard(&d->token);
+    ht_text_discard(&d->piece);
     free(d);
 }
 
@@ -236,9 +236,9 @@ ht_status ht_tokenizer_decode(const ht_tokenizer *t, const int32_t *ids, size_t 
         *text = ht_text_take(&d.ready);
         if (!*text) st = ht_fail_memory(err, *n, "decoding");
     }
-    ht_text_free(&d.bytes);
-    ht_text_free(&d.ready);
-    ht_text_free(&d.token);
-    ht_text_free(&d.piece);
+    ht_text_discard(&d.bytes);
+    ht_text_discard(&d.ready);
+    ht_text_discard(&d.token);
+    ht_text_discard(&d.piece);
     return st;
 }

@@ -221,17 +221,21 @@ static void encoder_free(ht_encoder *e) {
     ht_bpe_work_free(&e->work);
     ht_regex_work_free(e->regex);
     for (int i = 0; i < HT_MAX_STEPS; i++) {
-        ht_text_free(&e->scratch[i]);
-        ht_text_free(&e->spelled[i]);
+        ht_text_discard(&e->scratch[i]);
+        ht_text_discard(&e->spelled[i]);
     }
-    ht_text_free(&e->piece);
+    ht_text_discard(&e->piece);
 }
 
-ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, ht_encode_options options,
-                              int32_t **ids, size_t *n_ids, ht_error *err) {
+ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
+                              size_t *n_ids, ht_error *err) {
     *ids = NULL;
     *n_ids = 0;
-    ht_encoder e = {.t = t, .parse_special = options.parse_special, .err = err};
+    if (flags & ~(unsigned)(HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL))
+        return ht_fail(err, HT_ERR_ARGUMENT, "the flags 0x%x of encoding: this version does not know all of them",
+                       flags);
+    const bool parse_special = flags & HT_ENCODE_PARSE_SPECIAL;
+    ht_encoder e = {.t = t, .parse_special = parse_special, .err = err};
     pass p = {.e = &e};
     ht_text repaired = {0};
     if (n > LONG_TEXT) {
@@ -244,11 +248,11 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
         text = repaired.data;
         n = repaired.len;
     }
-    if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, options.parse_special, encode_raw_part, &p);
-    if (options.add_special && !e.status) add_special(&e);
-    ht_text_free(&p.text);
-    ht_text_free(&p.scratch);
-    ht_text_free(&repaired);
+    if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, parse_special, encode_raw_part, &p);
+    if (flags & HT_ENCODE_ADD_SPECIAL && !e.status) add_special(&e);
+    ht_text_discard(&p.text);
+    ht_text_discard(&p.scratch);
+    ht_text_discard(&repaired);
     encoder_free(&e);
     if (e.status) {
         free(e.ids);
@@ -258,3 +262,5 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
     *n_ids = e.n_ids;
     return HT_OK;
 }
+
+void ht_ids_free(int32_t *ids) { free(ids); }

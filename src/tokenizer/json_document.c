@@ -227,7 +227,7 @@ ht_status ht_json_document_parse(const char *json, size_t n, ht_json_document *o
         at = n;
     }
     yajl_free(handle);
-    ht_text_free(&p.key);
+    ht_text_discard(&p.key);
     if (p.status) return p.status;
     if (status != yajl_status_ok) return syntax_error(json, at < n ? at : n, err);
     if (!json_is_object(out->root)) return ht_fail(err, HT_ERR_FORMAT, "the document is not an object");
@@ -236,7 +236,7 @@ ht_status ht_json_document_parse(const char *json, size_t n, ht_json_document *o
 
 void ht_json_document_free(ht_json_document *d) {
     json_decref(d->root);
-    ht_text_free(&d->merge_text);
+    ht_text_discard(&d->merge_text);
     free(d->merges);
     *d = (ht_json_document){0};
 }

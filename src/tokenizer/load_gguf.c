@@ -170,7 +170,7 @@ static ht_status set_respelled(reader *r, int32_t id, ht_bytes text) {
     }
     ht_status st = respelled.failed ? ht_fail_memory(r->err, text.len, "vocabulary")
                                     : ht_vocab_set(&r->t->vocab, id, respelled.data, respelled.len, r->err);
-    ht_text_free(&respelled);
+    ht_text_discard(&respelled);
     return st;
 }
 

@@ -122,7 +122,7 @@ ht_status ht_regex_new(const char *pattern, size_t n, ht_regex **out, ht_error *
     ht_text_append(&source, "", 0);
     ht_status st = translate(pattern, n, &source, err);
     if (!st) st = compile(&source, re, err);
-    ht_text_free(&source);
+    ht_text_discard(&source);
     if (st) {
         ht_regex_free(re);
         return st;

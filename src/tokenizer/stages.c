@@ -157,7 +157,7 @@ static void find_symbols(ht_tokenizer *t) {
         ht_text spelled = {0};
         ht_text_append_utf8(&spelled, ht_char_of_byte((unsigned char)byte));
         t->byte_id[byte] = spelled.data ? ht_vocab_find(&t->vocab, spelled.data, spelled.len) : -1;
-        ht_text_free(&spelled);
+        ht_text_discard(&spelled);
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", (unsigned)byte);
         t->fallback_id[byte] = ht_vocab_find(&t->vocab, name, 6);
@@ -210,8 +210,8 @@ static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
         if (!a->normal) st = ht_fail_memory(err, text.len, "added tokens");
     }
     ht_regex_work_free(regex);
-    ht_text_free(&text);
-    ht_text_free(&scratch);
+    ht_text_discard(&text);
+    ht_text_discard(&scratch);
     return st;
 }
 

@@ -27,11 +27,11 @@ static char *next_text(const uint8_t **data, size_t *size) {
 static bool is_blank(const char *text) { return !text[strspn(text, " \t\r\n")]; }
 
 /* Every format writes what a user says, without the white space around it at most. */
-static void check_text(const char *text, const ht_message *messages, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const char *said = messages[i].content;
+static void check_text(const char *text, const ht_chat *chat) {
+    for (size_t i = 0; i < chat->n; i++) {
+        const char *said = chat->messages[i].content;
         size_t length = strlen(said);
-        if (strcmp(messages[i].role, "user") != 0 || is_blank(said)) continue;
+        if (strcmp(chat->messages[i].role, "user") != 0 || is_blank(said)) continue;
         for (const char *c = said; *c; c++)
             if ((unsigned char)*c > 127 || (unsigned char)*c < 32) length = 0; /* may be white space of other kinds */
         if (!length) continue;
@@ -43,18 +43,18 @@ static void check_text(const char *text, const ht_message *messages, size_t n) {
     }
 }
 
-static void write_twice(const ht_template *t, const char *bos, const char *eos, const ht_message *messages, size_t n) {
+static void write_twice(const ht_template *t, const char *bos, const char *eos, const ht_chat *chat) {
     char *text, *again;
     ht_error err = {0};
-    ht_status status = ht_chat_write(t, bos, eos, messages, n, &text, &err);
+    ht_status status = ht_chat_write(t, bos, eos, chat, &text, &err);
     tokens_check(!status == (text != NULL));
     if (status) {
         tokens_check(err.status == status && err.message[0]);
         return;
     }
-    tokens_check(!ht_chat_write(t, bos, eos, messages, n, &again, &err) && !strcmp(text, again));
+    tokens_check(!ht_chat_write(t, bos, eos, chat, &again, &err) && !strcmp(text, again));
     if (t->dialect & HT_CHAT_BOS) tokens_check(!strncmp(text, bos, strlen(bos)));
-    check_text(text, messages, n);
+    check_text(text, chat);
     free(text);
     free(again);
 }
@@ -65,28 +65,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const int choice = *data++;
     size--;
     char *template_text = next_text(&data, &size), *bos = next_text(&data, &size), *eos = next_text(&data, &size);
-    char *contents[MESSAGES];
-    ht_message messages[MESSAGES];
-    size_t n = 0;
-    for (; n < MESSAGES && size > 0; n++) {
-        const uint8_t role = *data++;
-        size--;
-        contents[n] = next_text(&data, &size);
-        messages[n] = (ht_message){roles[role % 4], contents[n]};
-    }
+    ht_chat *chat;
     ht_template t, again;
     ht_error err = {0};
+    tokens_check(!ht_chat_new(&chat, &err));
+    for (size_t i = 0; i < MESSAGES && size > 0; i++) {
+        const uint8_t role = *data++ % 4;
+        size--;
+        char *content = next_text(&data, &size);
+        tokens_check(!ht_chat_add(chat, roles[role], content, &err) == (role < 3));
+        free(content);
+    }
     tokens_check(!ht_template_read(template_text, &t, &err) && !ht_template_read(template_text, &again, &err));
     tokens_check(t.fingerprint == again.fingerprint && t.format == again.format && !t.system == !again.system);
     ht_template_free(&again);
-    write_twice(&t, bos, eos, messages, n);
+    write_twice(&t, bos, eos, chat);
     if (choice < 128) { /* whatever the template is, its system text goes with any format and dialect */
         t.format = ht_model_chat_format(choice % 8);
-        t.dialect = n ? (unsigned)messages[0].content[0] : 0;
-        write_twice(&t, bos, eos, messages, n);
+        t.dialect = chat->n ? (unsigned)chat->messages[0].content[0] : 0;
+        write_twice(&t, bos, eos, chat);
     }
     ht_template_free(&t);
-    for (size_t i = 0; i < n; i++) free(contents[i]);
+    ht_chat_free(chat);
     free(template_text);
     free(bos);
     free(eos);

@@ -23,7 +23,7 @@ static void check_info(const ht_model_info *i) {
     check(i->architecture[0] && i->name && i->format[0] && i->quantization[0]);
     check(i->n_files >= 1 && i->file_bytes >= 0 && i->n_parameters >= 0);
     check(i->weight_bytes >= 0 && i->weight_bytes <= i->file_bytes);
-    check(i->n_tensor_types >= 0 && i->n_tensor_types <= HT_TENSOR_TYPES && isfinite(i->bits_per_weight));
+    check(i->n_tensor_types >= 0 && !i->n_tensor_types == !i->tensor_types && isfinite(i->bits_per_weight));
     for (int32_t t = 0; t < i->n_tensor_types; t++) check(i->tensor_types[t].name[0] && i->tensor_types[t].bytes >= 0);
     if (!i->runs) return;
     check(i->n_layers >= 1 && i->hidden >= 1 && i->n_heads >= 1 && i->vocab >= 1 && i->context >= 1);

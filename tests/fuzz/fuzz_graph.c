@@ -161,7 +161,7 @@ static int run(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int m
     while (m.n < max_out && p->at < p->size) {
         m.reg[m.n] = one_node(s, p, &m);
         if (!m.reg[m.n]) return -1;
-        if (p->apart) check(ht_eval(s, &m.reg[m.n], 1, &err) == HT_OK, "a node alone was not evaluated");
+        if (p->apart) check(ht_array_eval(s, &m.reg[m.n], 1, &err) == HT_OK, "a node alone was not evaluated");
         m.n++;
     }
     memcpy(out, m.reg, (size_t)m.n * sizeof *out);
@@ -217,7 +217,7 @@ static bool compute(ht_stream *stream, program *p, ht_compiled *compiled, const 
     int n = compiled ? ht_compiled_call(s, compiled, in, N_INPUTS, out, MAX_REGISTERS)
                      : f->call(s, in, N_INPUTS, out, MAX_REGISTERS, p);
     check(n >= 0 || ht_scope_error(s), "a failure without an error");
-    if (n > 0) check(ht_eval(s, out, n, &err) == HT_OK, "a graph was not evaluated");
+    if (n > 0) check(ht_array_eval(s, out, n, &err) == HT_OK, "a graph was not evaluated");
     for (; r->n < n; r->n++) {
         ht_array *a = out[r->n];
         r->dtype[r->n] = ht_array_dtype(a);
@@ -287,7 +287,7 @@ static void differentiate(ht_stream *stream, program *p) {
     const ht_function f = {total, p};
     p->apart = false;
     if (n && ht_value_and_grad(s, &f, in, N_INPUTS, which, n, out, 1, grad) == 1)
-        check(ht_eval(s, grad, n, &err) == HT_OK, "gradients were not evaluated");
+        check(ht_array_eval(s, grad, n, &err) == HT_OK, "gradients were not evaluated");
     else
         check(!n || ht_scope_error(s), "no gradients, and no error");
     ht_scope_free(s);
@@ -310,7 +310,10 @@ static void without_shapes(ht_stream *stream, program *p, const ht_function *f) 
     results eager, laid_out;
     p->follows = true;
     p->sizes = 0;
-    if (ht_compile(f, &(ht_compile_options){.shapeless = true}, &compiled, &err)) abort();
+    ht_compile_options how;
+    ht_compile_options_init(&how, sizeof how);
+    how.shapeless = true;
+    if (ht_compile(f, &how, &compiled, &err)) abort();
     bool traced = compute(stream, p, compiled, f, &laid_out); /* which decides */
     free_results(&laid_out);
     for (p->sizes = 1; traced && p->sizes < 4; p->sizes++) {
@@ -329,9 +332,12 @@ static ht_stream *stream_on(const char *instruction_set) {
     ht_device *device;
     ht_stream *stream;
     ht_error err;
-    const ht_device_options options = {.n_threads = 1, .instruction_set = instruction_set};
+    ht_device_options options;
+    ht_device_options_init(&options, sizeof options);
+    options.n_threads = 1;
+    options.instruction_set = instruction_set;
     if (ht_device_open("cpu", &options, &device, &err) || ht_stream_new(device, &stream, &err)) abort();
-    ht_device_release(device);
+    ht_device_free(device);
     return stream;
 }
 

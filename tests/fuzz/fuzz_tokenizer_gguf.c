@@ -52,7 +52,7 @@ static void put_list(ht_text *f, const char *key, part p, uint64_t *count) {
     put(f, HT_GGUF_STRING, 4);
     put(f, n, 8);
     ht_text_append(f, items.data, items.len);
-    ht_text_free(&items);
+    ht_text_discard(&items);
 }
 
 /* One number per byte: i32 or, when they are scores, f32. */
@@ -103,7 +103,7 @@ static ht_text file_of(part rest) {
     put(&file, 0, 8);
     put(&file, n, 8);
     ht_text_append(&file, values.data, values.len);
-    ht_text_free(&values);
+    ht_text_discard(&values);
     return file;
 }
 
@@ -128,6 +128,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     ht_text file = file_of((part){data + 1, size - 1});
     if (!file.failed) read_tokenizer(file.data, file.len, data[0]);
-    ht_text_free(&file);
+    ht_text_discard(&file);
     return 0;
 }

@@ -81,7 +81,10 @@ static void use(const ht_checkpoint_files *c) {
     }
     check(told <= stored); /* some parts may belong to two weights or to none */
     if (ht_checkpoint_config(c, &config, &err)) return;
-    if (!device) check(ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &device, &err) == HT_OK);
+    ht_device_options how;
+    ht_device_options_init(&how, sizeof how);
+    how.n_threads = 1;
+    if (!device) check(ht_device_open("cpu", &how, &device, &err) == HT_OK);
     ht_status status = ht_weights_measure(c, &config, device, HT_PRECISION_FAST, &bytes, &err);
     check(!status || (err.status == status && err.message[0]));
 }

@@ -38,12 +38,12 @@ static inline void tokens_stream(const ht_tokenizer *t, const int32_t *ids, size
 static inline void tokens_use(const ht_tokenizer *t, size_t from) {
     from %= sizeof tokens_text - 1;
     ht_error err;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) { /* all flags */
         int32_t *ids;
         size_t n, length;
         char *decoded;
-        ht_encode_options options = {.add_special = i & 1, .parse_special = i & 2};
-        if (ht_tokenizer_encode(t, tokens_text + from, sizeof tokens_text - 1 - from, options, &ids, &n, &err)) return;
+        if (ht_tokenizer_encode(t, tokens_text + from, sizeof tokens_text - 1 - from, (unsigned)i, &ids, &n, &err))
+            return;
         for (size_t k = 0; k < n; k++) tokens_check(ht_tokenizer_piece(t, ids[k]) != NULL);
         tokens_check(!ht_tokenizer_decode(t, ids, n, false, &decoded, &length, &err));
         tokens_stream(t, ids, n, decoded, length);

@@ -84,7 +84,7 @@ def dialect_of(template, process):
 def main():
     process = subprocess.Popen([WRITE_CHAT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     print("/* Made by tests/golden/chat.py. */\n/* clang-format off */")
-    print("static const ht_message golden_chats[][8] = {")
+    print("static const test_message golden_chats[][8] = {")
     for messages in conversations:
         print(f"    {conversation(messages)},")
     print("};")

@@ -9,26 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGES = 16 };
-
 static const char *member(const json_t *request, const char *key) {
     return json_string_value(json_object_get(request, key));
 }
 
 static json_t *write_one(const ht_template *t, const json_t *request, const json_t *conversation) {
-    ht_message messages[MESSAGES];
-    size_t n = json_array_size(conversation);
-    if (n > MESSAGES) abort();
-    for (size_t i = 0; i < n; i++) {
-        const json_t *m = json_array_get(conversation, i);
-        messages[i] = (ht_message){json_string_value(json_array_get(m, 0)), json_string_value(json_array_get(m, 1))};
-    }
-    char *text;
+    ht_chat *chat;
+    char *text = NULL;
     ht_error err = {0};
-    if (ht_chat_write(t, member(request, "bos"), member(request, "eos"), messages, n, &text, &err))
-        return json_pack("{ss}", "error", err.message);
-    json_t *result = json_string(text);
-    free(text);
+    ht_status st = ht_chat_new(&chat, &err);
+    for (size_t i = 0; !st && i < json_array_size(conversation); i++) {
+        const json_t *m = json_array_get(conversation, i);
+        st = ht_chat_add(chat, json_string_value(json_array_get(m, 0)), json_string_value(json_array_get(m, 1)), &err);
+    }
+    if (!st) st = ht_chat_write(t, member(request, "bos"), member(request, "eos"), chat, &text, &err);
+    json_t *result = st ? json_pack("{ss}", "error", err.message) : json_string(text);
+    ht_text_free(text);
+    ht_chat_free(chat);
     return result;
 }
 

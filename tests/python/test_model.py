@@ -34,6 +34,18 @@ class WithTinyModel(unittest.TestCase):
         cls.folder.cleanup()
 
 
+class Libraries(unittest.TestCase):
+    def test_another_interface_is_refused(self):
+        class Other:
+            def ht_abi_version(self):
+                return 999
+
+        with self.assertRaisesRegex(ImportError, "other.so has version 999 of the interface, and this package needs"):
+            hearth._library._check_version(Other(), "other.so")
+        with self.assertRaisesRegex(ImportError, "old.so has version 0"):
+            hearth._library._check_version(object(), "old.so")
+
+
 class Texts(WithTinyModel):
     def test_tokens_and_back(self):
         ids = self.model.tokenize("hello world")

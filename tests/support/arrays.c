@@ -1,5 +1,6 @@
 #include "support/arrays.h"
 
+#include "support/options.h"
 #include "support/test.h"
 
 #include <string.h>
@@ -10,9 +11,9 @@ int test_open_stream(void **state) {
     (void)state;
     ht_device *device;
     ht_error err = {0};
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err)) return -1;
+    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err)) return -1;
     ht_status status = ht_stream_new(device, &test_stream, &err);
-    ht_device_release(device); /* the stream holds it */
+    ht_device_free(device); /* the stream holds it */
     return status ? -1 : 0;
 }
 

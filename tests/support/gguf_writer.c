@@ -131,9 +131,9 @@ unsigned char *gguf_finish(gguf_writer *w, size_t *size) {
     ht_text_append(&file, w->directory.data, w->directory.len);
     if (w->n_tensors) pad(&file, w->alignment);
     ht_text_append(&file, w->data.data, w->data.len);
-    ht_text_free(&w->values);
-    ht_text_free(&w->directory);
-    ht_text_free(&w->data);
+    ht_text_discard(&w->values);
+    ht_text_discard(&w->directory);
+    ht_text_discard(&w->data);
     *w = gguf_writer_new();
     *size = file.len;
     return (unsigned char *)ht_text_take(&file);

@@ -38,9 +38,9 @@ unsigned char *safetensors_finish(safetensors_writer *w, size_t *size) {
     ht_text_append_str(&header, "}");
     while (header.len % 8) ht_text_append_str(&header, " ");
     unsigned char *file = assemble(header.data, header.len, &w->data, size);
-    ht_text_free(&header);
-    ht_text_free(&w->header);
-    ht_text_free(&w->data);
+    ht_text_discard(&header);
+    ht_text_discard(&w->header);
+    ht_text_discard(&w->data);
     return file;
 }
 
@@ -48,6 +48,6 @@ unsigned char *safetensors_raw(const char *header, size_t n_data, size_t *size) 
     ht_text data = {0};
     put_zeros(&data, n_data);
     unsigned char *file = assemble(header, strlen(header), &data, size);
-    ht_text_free(&data);
+    ht_text_discard(&data);
     return file;
 }

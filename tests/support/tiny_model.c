@@ -2,6 +2,7 @@
 
 #include "base/half.h"
 #include "support/gguf_writer.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -167,11 +168,12 @@ ht_model *tiny_load(const tiny_options *o) {
     ht_device *device;
     ht_model *m = NULL;
     if (!o) o = &defaults;
-    ht_device_options threads = {.n_threads = o->n_threads ? o->n_threads : 2};
+    ht_device_options threads = OPTIONS(ht_device_options, with.n_threads = o->n_threads ? o->n_threads : 2);
     if (ht_device_open("cpu", &threads, &device, &err)) fail_msg("%s", err.message);
-    ht_model_options how = {.device = device, .kv_dtype = o->kv};
+    ht_model_options how = OPTIONS(ht_model_options, with.device = device);
+    if (o->kv) how.kv_dtype = o->kv;
     if (ht_model_load(tiny_write(o), &how, &m, &err)) fail_msg("%s", err.message);
-    ht_device_release(device);
+    ht_device_free(device);
     return m;
 }
 

@@ -2,6 +2,7 @@
  * slides. */
 #include "models/admission.h"
 #include "models/model.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -20,7 +21,7 @@ enum { THREADS = 6 };
 
 typedef struct caller {
     ht_admission *slots;
-    _Atomic bool cancelled;
+    ht_cancel cancel;
     _Atomic int *clock;
     int turn; /* on the clock, when it got a slot */
     ht_status status;
@@ -30,7 +31,7 @@ static void *enter_and_leave(void *user) {
     caller *c = user;
     ht_admission_slot slot;
     ht_error err = {0};
-    c->status = ht_admission_enter(c->slots, &c->cancelled, &slot, &err);
+    c->status = ht_admission_enter(c->slots, &c->cancel, &slot, &err);
     if (c->status) return NULL;
     c->turn = atomic_fetch_add(c->clock, 1);
     ht_admission_leave(&slot);
@@ -53,7 +54,7 @@ static void queue(int gives_up) {
         while (ht_admission_waiting(slots) < i + 1) sched_yield();
     }
     if (gives_up >= 0) {
-        atomic_store(&callers[gives_up].cancelled, true);
+        ht_cancel_request(&callers[gives_up].cancel);
         pthread_join(threads[gives_up], NULL);
         assert_int_equal(callers[gives_up].status, HT_ERR_CANCELLED);
         assert_int_equal(ht_admission_waiting(slots), THREADS - 1);
@@ -124,11 +125,11 @@ static void *converse(void *user) {
     conversation *c = user;
     ht_error err = {0};
     ht_session *s = NULL;
-    c->status = ht_session_open(c->model, NULL, &s, &err);
-    ht_generate_options how = {.max_tokens = TOKENS, .ignore_eos = true};
+    c->status = ht_session_new(c->model, NULL, &s, &err);
+    ht_generate_options how = OPTIONS(ht_generate_options, with.max_tokens = TOKENS, with.ignore_eos = true);
     if (!c->status) c->status = ht_generate(s, c->prompt, PROMPT, &how, count_in_flight, c, NULL, &err);
     if (!c->status) memcpy(c->token, ht_session_tokens(s), sizeof c->token);
-    ht_session_close(&s);
+    ht_session_free(s);
     return NULL;
 }
 
@@ -136,7 +137,7 @@ static void sessions_in_threads(void **state) {
     (void)state;
     ht_error err = {0};
     for (int32_t slots = 1; slots <= 2; slots++) {
-        ht_model_options o = {.slots = slots};
+        ht_model_options o = OPTIONS(ht_model_options, with.slots = slots);
         ht_model *m;
         if (ht_model_load(tiny_write(&(tiny_options){0}), &o, &m, &err)) fail_msg("%s", err.message);
         assert_int_equal(ht_model_slots(m), slots);
@@ -154,7 +155,7 @@ static void sessions_in_threads(void **state) {
             assert_memory_equal(c[i].token, c[i % 2].token, sizeof c->token);
         }
         assert_true(atomic_load(&most) >= 1 && atomic_load(&most) <= slots);
-        ht_model_close(&m);
+        ht_model_free(m);
     }
 }
 
@@ -166,25 +167,25 @@ typedef struct nested {
 static bool ask_another(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
     (void)logits, (void)first, (void)n_rows, (void)vocab;
     nested *n = user;
-    n->calls += ht_session_forward(n->other, &(int32_t){5}, 1, false, NULL, NULL, NULL) == HT_OK;
+    n->calls += ht_session_forward(n->other, &(int32_t){5}, 1, NULL, NULL, NULL, NULL) == HT_OK;
     return true;
 }
 
 static void call_within_a_call(void **state) {
     (void)state;
     ht_error err = {0};
-    ht_model_options o = {.slots = 1};
+    ht_model_options o = OPTIONS(ht_model_options, with.slots = 1);
     ht_model *m;
     ht_session *s;
     nested n = {0};
     if (ht_model_load(tiny_write(&(tiny_options){0}), &o, &m, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_open(m, NULL, &n.other, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, (int32_t[]){1, 2, 3}, 3, false, ask_another, &n, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &n.other, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, (int32_t[]){1, 2, 3}, 3, NULL, ask_another, &n, &err), HT_OK);
     assert_int_equal(n.calls, 1);
-    ht_session_close(&s);
-    ht_session_close(&n.other);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_session_free(n.other);
+    ht_model_free(m);
 }
 
 /* ---- options ---- */
@@ -196,15 +197,18 @@ static void options(void **state) {
     ht_model *m;
     for (int threads = 1; threads <= 12; threads++) {
         ht_device *d;
-        assert_int_equal(ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &d, &err), HT_OK);
-        assert_int_equal(ht_model_load(path, &(ht_model_options){.device = d}, &m, &err), HT_OK);
+        assert_int_equal(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = threads), &d, &err),
+                         HT_OK);
+        assert_int_equal(ht_model_load(path, OPTIONS_AT(ht_model_options, with.device = d), &m, &err), HT_OK);
         assert_int_equal(ht_model_slots(m), threads < 4 ? 1 : threads >= 8 ? 4 : threads / 2);
-        ht_model_close(&m);
-        ht_device_release(d);
+        ht_model_free(m);
+        ht_device_free(d);
     }
-    assert_int_equal(ht_model_load(path, &(ht_model_options){.slots = -1}, &m, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_model_load(path, &(ht_model_options){.adapter = "lora"}, &m, &err), HT_ERR_UNSUPPORTED);
-    assert_true(!m && strstr(err.message, "lora") && strstr(err.message, "adapters"));
+    assert_int_equal(ht_model_load(path, OPTIONS_AT(ht_model_options, with.slots = -1), &m, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_model_load(path, &(ht_model_options){.slots = 1}, &m, &err), HT_ERR_ARGUMENT);
+    assert_true(!m && strstr(err.message, "ht_model_options_init"));
+    assert_int_equal(ht_model_load(path, OPTIONS_AT(ht_model_options, with.kv_dtype = HT_DTYPE_NONE), &m, &err),
+                     HT_ERR_ARGUMENT);
 }
 
 /* ---- a context that slides ---- */
@@ -218,12 +222,12 @@ static void slide(const ht_model_options *o, const int32_t *ids, int n, int32_t 
     /* One layer: keys and values depend on their own token alone, so what is forgotten leaves no trace. */
     if (ht_model_load("tests/golden/tiny/llama-llama3-q8_0.gguf", o, &m, &err)) fail_msg("%s", err.message);
     assert_int_equal(ht_model_context(m), o->sliding ? INT32_MAX : CONTEXT);
-    assert_int_equal(ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err), HT_OK);
-    if (ht_session_forward(s, ids, (size_t)n - 1, false, NULL, NULL, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_forward_together(&s, &ids[n - 1], 1, last, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), HT_OK);
+    if (ht_session_forward(s, ids, (size_t)n - 1, NULL, NULL, NULL, &err)) fail_msg("%s", err.message);
+    assert_int_equal(ht_session_forward_together(&s, &ids[n - 1], 1, NULL, last, &err), HT_OK);
     *bytes = ht_session_cache_bytes(s);
-    ht_session_close(&s);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_model_free(m);
 }
 
 static void sliding_context(void **state) {
@@ -233,7 +237,8 @@ static void sliding_context(void **state) {
     for (int i = 0; i < LONG; i++) ids[i] = (i * i + 7 * i) % VOCAB;
     float fresh[VOCAB], whole[VOCAB], pieces[VOCAB];
     size_t bytes, half;
-    ht_model_options o = {.precision = HT_PRECISION_REFERENCE, .kv_dtype = HT_F32, .context = CONTEXT, .sliding = true};
+    ht_model_options o = OPTIONS(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32,
+                                 with.context = CONTEXT, with.sliding = true);
     slide(&o, ids, LONG, 512, whole, &bytes);
     slide(&o, ids, LONG, 7, pieces, &bytes);
     assert_memory_equal(whole, pieces, sizeof whole);

@@ -8,13 +8,14 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "support/gguf_writer.h"
+#include "support/options.h"
 #include "support/safetensors_writer.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
 
+#include <hearth/generate.h>
 #include <hearth/npy.h>
-#include <hearth/session.h>
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -120,14 +121,12 @@ static ht_status read_file(ht_error *err) {
 
 static ht_status write_npy(ht_error *err) {
     ht_npy_writer *w;
-    ht_status st = ht_npy_open(scratch_path("a.npy"), 1, 2, &w, err);
+    ht_status st = ht_npy_writer_new(scratch_path("a.npy"), 1, 2, &w, err);
     if (st) return st;
-    st = ht_npy_put_rows(w, (float[]){1, 2}, 1, err);
-    if (st) {
-        ht_npy_discard(w);
-        return st;
-    }
-    return ht_npy_commit(w, err);
+    st = ht_npy_writer_put(w, (float[]){1, 2}, 1, err);
+    if (!st) st = ht_npy_writer_commit(w, err);
+    ht_npy_writer_free(w);
+    return st;
 }
 
 static ht_status start_pool(ht_error *err) {
@@ -195,20 +194,22 @@ static void decode(const tiny_options *o, const char *what, const ht_sampler_opt
     decoding d = {.what = what};
     int32_t ids[3];
     tiny_ids(ids, 3, 1);
-    assert_int_equal(ht_session_open(m, NULL, &d.session, &err), HT_OK);
-    const ht_generate_options how = {.max_tokens = N_TOKENS, .ignore_eos = true, .sampler = *sampler};
+    assert_int_equal(ht_session_new(m, NULL, &d.session, &err), HT_OK);
+    const ht_generate_options how =
+        OPTIONS(ht_generate_options, with.max_tokens = N_TOKENS, with.ignore_eos = true, with.sampler = sampler);
     if (ht_generate(d.session, ids, 3, &how, count_allocations, &d, NULL, &err)) fail_msg("%s", err.message);
     assert_true(d.tokens > N_TOKENS / 4); /* a token may complete no character */
     assert_true(d.grown > 0);             /* else nothing was counted */
-    ht_session_close(&d.session);
-    ht_model_close(&m);
+    ht_session_free(d.session);
+    ht_model_free(m);
 }
 
 static void decoding_allocates_nothing(void **state) {
     (void)state;
-    const ht_sampler_options greedy = {0};
-    const ht_sampler_options all = {
-        .temperature = 0.9f, .top_k = 40, .top_p = 0.95f, .min_p = 0.01f, .repeat_penalty = 1.1f, .seed = 3};
+    const ht_sampler_options greedy = DEFAULTS(ht_sampler_options);
+    const ht_sampler_options all =
+        OPTIONS(ht_sampler_options, with.temperature = 0.9f, with.top_k = 40, with.top_p = 0.95f, with.min_p = 0.01f,
+                with.repeat_penalty = 1.1f, with.seed = 3);
     decode(&(tiny_options){0}, "greedy", &greedy);
     decode(&(tiny_options){0}, "the whole chain", &all);
     decode(&(tiny_options){.window = 300, .type = HT_W_Q8_0}, "a ring", &greedy);

@@ -34,11 +34,11 @@ static void views_share_memory(void **state) {
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     size_t before = ht_memory_get().active_bytes;
     ht_array *t = ht_transpose(s, x, (int[]){2, 0, 1});                                               /* [4, 2, 3] */
     ht_array *c = ht_slice(s, t, (int64_t[]){3, 0, 0}, (int64_t[]){-1, 2, 3}, (int64_t[]){-2, 1, 2}); /* [2, 2, 2] */
-    assert_int_equal(ht_eval(s, (ht_array *[]){t, c}, 2, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, (ht_array *[]){t, c}, 2, &err), HT_OK);
     assert_int_equal(ht_memory_get().active_bytes, before);
     expect_values(s, c, (float[]){3, 11, 15, 23, 1, 9, 13, 21}, 8);
     ht_array *r = ht_reshape(s, c, (int64_t[]){4, -1}, 2);
@@ -88,7 +88,7 @@ static void a_retained_array_outlives_its_scope(void **state) {
     expect_values(other, sum, (float[]){332833500.0f}, 1);
     ht_scope_free(other);
     assert_true(ht_memory_get().active_bytes > before);
-    ht_array_release(kept);
+    ht_array_free(kept);
     assert_int_equal(ht_memory_get().active_bytes, before);
 }
 
@@ -102,7 +102,7 @@ static void the_first_error_is_kept_and_null_flows_through(void **state) {
     ht_array *y = ht_exp(s, ht_multiply(s, bad, a));
     assert_null(y);
     assert_null(ht_reshape(s, a, (int64_t[]){5}, 1));
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_ARGUMENT);
     assert_string_equal(err.message, "add: shapes [2, 3] and [4] do not broadcast");
     assert_string_equal(ht_scope_error(s)->message, err.message);
     ht_scope_free(s);
@@ -115,12 +115,12 @@ static void a_failed_node_stays_failed(void **state) {
     ht_array *x = test_counting(s, (int64_t[]){2, 3}, 2);
     ht_array *at = ht_array_from(s, (int32_t[]){0, 7}, HT_I32, (int64_t[]){2}, 1);
     ht_array *rows = ht_take(s, x, at, 0), *y = ht_square(s, rows), *fine = ht_square(s, x);
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_INDEX);
     assert_non_null(strstr(err.message, "7"));
     ht_error again = {0};
-    assert_int_equal(ht_eval(s, &rows, 1, &again), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &rows, 1, &again), HT_ERR_INDEX);
     assert_string_equal(again.message, err.message);
-    assert_int_equal(ht_eval(s, &y, 1, &again), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &y, 1, &again), HT_ERR_INDEX);
     expect_values(s, fine, (float[]){0, 1, 4, 9, 16, 25}, 6);
     ht_scope_free(s);
 }
@@ -132,20 +132,20 @@ static void what_a_failed_update_was_given_is_not_read_again(void **state) {
     ht_error err = {0};
     ht_array *x = ht_array_retain(ht_arange(s, 0, 2048, 1, HT_F32));
     ht_array *at = ht_array_retain(ht_array_from(s, (int32_t[]){5000}, HT_I32, (int64_t[]){1}, 1));
-    assert_int_equal(ht_eval(s, (ht_array *[]){x, at}, 2, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, (ht_array *[]){x, at}, 2, &err), HT_OK);
     ht_scope_finish(s, NULL);
     ht_array *updates = ht_full(s, 7, HT_F32, (int64_t[]){1, 1}, 2);
     ht_array *y = ht_array_retain(ht_scatter(s, x, &at, (int[]){0}, 1, updates, HT_SCATTER_SET));
-    ht_array_release(x); /* which nothing holds any more but the update */
+    ht_array_free(x); /* which nothing holds any more but the update */
     ht_scope_finish(s, NULL);
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_INDEX);
     ht_array *before = y->in[0];
     assert_ptr_equal(before, x);
-    assert_int_equal(ht_eval(s, &before, 1, &err), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &before, 1, &err), HT_ERR_INDEX);
     ht_array *lazy = ht_add(s, before, before);
-    assert_int_equal(ht_eval(s, &lazy, 1, &err), HT_ERR_INDEX);
-    ht_array_release(y);
-    ht_array_release(at);
+    assert_int_equal(ht_array_eval(s, &lazy, 1, &err), HT_ERR_INDEX);
+    ht_array_free(y);
+    ht_array_free(at);
     ht_scope_free(s);
 }
 
@@ -155,11 +155,11 @@ static void a_memory_limit_is_an_error_that_leaves_everything_usable(void **stat
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 1 << 20, 1, HT_F32), *y = ht_add(s, x, ht_square(s, x));
     size_t old = ht_memory_set_limit(ht_memory_get().active_bytes + (1 << 20));
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_MEMORY);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
     assert_non_null(strstr(err.message, "memory limit"));
     ht_memory_set_limit(old);
     ht_array *z = ht_arange(s, 0, 1 << 20, 1, HT_F32);
-    assert_int_equal(ht_eval(s, &z, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &z, 1, &err), HT_OK);
     ht_scope_free(s);
 }
 
@@ -173,7 +173,7 @@ static void chains_are_computed_in_place(void **state) {
     for (int i = 0; i < 50; i++) x = ht_square(s, ht_negative(s, x));
     size_t before = ht_memory_get().active_bytes;
     ht_memory_reset_peak();
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     assert_true(ht_memory_get().peak_bytes - before <= (size_t)n * 4 + 4096);
     ht_scope_free(s);
 }
@@ -201,7 +201,7 @@ static void deep_graphs_live_and_die_without_recursion(void **state) {
     s = ht_scope_new(test_stream);
     expect_values(s, kept, (float[]){100000, 100001, 100002}, 3);
     ht_scope_free(s);
-    ht_array_release(kept);
+    ht_array_free(kept);
     assert_int_equal(ht_memory_get().active_bytes, before);
 }
 
@@ -210,13 +210,13 @@ static void asynchronous_evaluation_keeps_order_and_reports(void **state) {
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 100000, 1, HT_F32), *y = ht_sqrt(s, ht_square(s, x));
-    assert_int_equal(ht_eval_async(s, &y, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval_async(s, &y, 1, &err), HT_OK);
     ht_array *z = ht_sum(s, y, NULL, 0, false);
-    assert_int_equal(ht_eval_async(s, &z, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval_async(s, &z, 1, &err), HT_OK);
     assert_int_equal(ht_array_wait(s, z, &err), HT_OK);
     assert_true(ht_array_is_evaluated(y));
     ht_array *bad = ht_take(s, y, ht_array_from(s, (int32_t[]){-100001}, HT_I32, (int64_t[]){1}, 1), 0);
-    assert_int_equal(ht_eval_async(s, &bad, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval_async(s, &bad, 1, &err), HT_OK);
     assert_int_equal(ht_array_wait(s, bad, &err), HT_ERR_INDEX);
     ht_scope_free(s);
 }
@@ -238,7 +238,7 @@ static void wrapped_memory_is_released_once_after_its_last_user(void **state) {
     assert_float_equal(values[0], 1, 0);
     ht_scope_free(s);
     assert_int_equal(released, 0);
-    ht_array_release(view);
+    ht_array_free(view);
     assert_int_equal(released, 1);
 }
 

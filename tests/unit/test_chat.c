@@ -1,6 +1,7 @@
 /* Conversations as real chat templates write them, and what the formats refuse. */
 #include "base/file.h"
 #include "generate/chat.h"
+#include "support/chat.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -12,7 +13,7 @@
 /* Needs the headers above. */
 #include "golden/chat.inc"
 
-static size_t length_of(const ht_message *messages) {
+static size_t length_of(const test_message *messages) {
     size_t n = 0;
     while (n < 8 && messages[n].role) n++;
     return n;
@@ -21,11 +22,13 @@ static size_t length_of(const ht_message *messages) {
 static void as_the_templates_write_it(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof golden_texts / sizeof *golden_texts; i++) {
-        const ht_message *chat = golden_chats[golden_texts[i].chat];
+        const test_message *messages = golden_chats[golden_texts[i].chat];
+        ht_chat *chat = test_chat(messages, length_of(messages));
         char *text;
         ht_error err = {0};
-        if (ht_chat_write(&golden_texts[i].template, golden_texts[i].bos, "</s>", chat, length_of(chat), &text, &err))
+        if (ht_chat_write(&golden_texts[i].template, golden_texts[i].bos, "</s>", chat, &text, &err))
             fail_msg("%s", err.message);
+        ht_chat_free(chat);
         if (strcmp(text, golden_texts[i].expected) != 0)
             fail_msg("%s, conversation %d: expected\n%s\nfound\n%s", golden_texts[i].name, golden_texts[i].chat,
                      golden_texts[i].expected, text);
@@ -36,7 +39,8 @@ static void as_the_templates_write_it(void **state) {
 /* Without a template: the plain form of each format. */
 static void formats_without_a_template(void **state) {
     (void)state;
-    const ht_message chat[] = {{"system", "Be brief."}, {"user", " Hi "}, {"assistant", "Yes"}, {"user", "Bye"}};
+    const test_message messages[] = {{"system", "Be brief."}, {"user", " Hi "}, {"assistant", "Yes"}, {"user", "Bye"}};
+    ht_chat *chat = test_chat(messages, 4);
     static const struct {
         const char *format, *expected;
     } cases[] = {
@@ -61,20 +65,24 @@ static void formats_without_a_template(void **state) {
         ht_error err = {0};
         const ht_template plain = {.format = cases[i].format, .dialect = HT_CHAT_BOS};
         assert_int_equal(
-            ht_chat_write(&plain, strstr(cases[i].expected, "<bos>") ? "<bos>" : NULL, "<eos>", chat, 4, &text, &err),
+            ht_chat_write(&plain, strstr(cases[i].expected, "<bos>") ? "<bos>" : NULL, "<eos>", chat, &text, &err),
             HT_OK);
         assert_string_equal(text, cases[i].expected);
         free(text);
-        assert_int_equal(ht_chat_write(&plain, NULL, NULL, chat, 4, &text, &err), HT_OK);
+        assert_int_equal(ht_chat_write(&plain, NULL, NULL, chat, &text, &err), HT_OK);
         assert_null(strstr(text, "<bos>"));
         free(text);
     }
+    ht_chat_free(chat);
 }
 
-static void expect_refusal(const char *format, const ht_message *chat, size_t n, ht_status status, const char *part) {
+static void expect_refusal(const char *format, const test_message *messages, size_t n, ht_status status,
+                           const char *part) {
+    ht_chat *chat = test_chat(messages, n);
     char *text = (char *)1;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(&(ht_template){.format = format}, NULL, NULL, chat, n, &text, &err), status);
+    assert_int_equal(ht_chat_write(&(ht_template){.format = format}, NULL, NULL, chat, &text, &err), status);
+    ht_chat_free(chat);
     assert_null(text);
     if (!strstr(err.message, part)) fail_msg("message \"%s\" lacks \"%s\"", err.message, part);
 }
@@ -141,7 +149,7 @@ static void default_system_texts(void **state) {
         {"two\\nlines\n", "two\nlines\n"},
         {"", ""},
     };
-    const ht_message user = {"user", "a"};
+    ht_chat *user = test_chat(&(test_message){"user", "a"}, 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char template_text[1024], expected[512], *text;
         snprintf(template_text, sizeof template_text, "%s%s%s", BEGIN UNLESS, cases[i].written, THEN TURN ANSWER);
@@ -150,11 +158,12 @@ static void default_system_texts(void **state) {
                  cases[i].text);
         ht_template t = read_template(template_text);
         ht_error err = {0};
-        if (ht_chat_write(&t, NULL, NULL, &user, 1, &text, &err)) fail_msg("%s", err.message);
+        if (ht_chat_write(&t, NULL, NULL, user, &text, &err)) fail_msg("%s", err.message);
         assert_string_equal(text, expected);
         free(text);
         ht_template_free(&t);
     }
+    ht_chat_free(user);
 }
 
 /* Templates with the marks of a format that write something else with them are refused, and the format is named. */
@@ -186,27 +195,29 @@ static void templates_that_look_like_a_format(void **state) {
         {"deepseek", BEGIN "{{ '<\xEF\xBD\x9CUser\xEF\xBD\x9C>' + message['content'] + '\n' }}{% endfor %}"},
         {"gemma4", "{{ '<|turn>' + role }}"},
     };
-    const ht_message user = {"user", "a"};
+    ht_chat *user = test_chat(&(test_message){"user", "a"}, 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text, names[32];
         ht_error err = {0};
         ht_template t = read_template(cases[i].template);
-        assert_int_equal(ht_chat_write(&t, "", "", &user, 1, &text, &err), HT_ERR_UNSUPPORTED);
+        assert_int_equal(ht_chat_write(&t, "", "", user, &text, &err), HT_ERR_UNSUPPORTED);
         assert_null(text);
         snprintf(names, sizeof names, "of the %s format", cases[i].format);
         if (!strstr(err.message, names)) fail_msg("case %zu: %s", i, err.message);
         ht_template_free(&t);
     }
+    ht_chat_free(user);
 }
 
 /* An answer without a question behind it: Qwen3's templates write an empty thought into it. */
 static void answers_that_end_a_conversation(void **state) {
     (void)state;
-    const ht_message chat[] = {{"user", "a"}, {"assistant", "b"}};
+    ht_chat *chat = test_chat((const test_message[]){{"user", "a"}, {"assistant", "b"}}, 2);
     const ht_template qwen3 = {.format = "chatml", .dialect = HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3};
     char *text;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(&qwen3, NULL, NULL, chat, 2, &text, &err), HT_ERR_UNSUPPORTED);
+    assert_int_equal(ht_chat_write(&qwen3, NULL, NULL, chat, &text, &err), HT_ERR_UNSUPPORTED);
+    ht_chat_free(chat);
     assert_non_null(strstr(err.message, "message 1 is an answer that no user's message follows"));
 }
 
@@ -260,17 +271,94 @@ static void real_templates_are_known(void **state) {
 
 static void what_is_refused(void **state) {
     (void)state;
-    const ht_message user = {"user", "x"}, system = {"system", "x"}, tool = {"tool", "x"}, none = {"user", NULL};
+    const test_message user = {"user", "x"}, system = {"system", "x"};
     expect_refusal("chatml", NULL, 0, HT_ERR_ARGUMENT, "no messages");
-    expect_refusal("chatml", &tool, 1, HT_ERR_ARGUMENT, "role \"tool\", expected system, user or assistant");
-    expect_refusal("chatml", &none, 1, HT_ERR_ARGUMENT, "no content");
     expect_refusal("gemma", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
-    expect_refusal("gemma", (const ht_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
-    expect_refusal("gemma", (const ht_message[]){user, system}, 2, HT_ERR_ARGUMENT, "message 1 has the role system");
-    expect_refusal("mistral", (const ht_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
+    expect_refusal("gemma", (const test_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
+    expect_refusal("gemma", (const test_message[]){user, system}, 2, HT_ERR_ARGUMENT, "message 1 has the role system");
+    expect_refusal("mistral", (const test_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
     expect_refusal("llama2", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
     expect_refusal(NULL, &user, 1, HT_ERR_UNSUPPORTED, "no chat format");
     expect_refusal("vicuna", &user, 1, HT_ERR_UNSUPPORTED, "no chat format");
+}
+
+/* ---- the builder ---- */
+
+static void messages_are_copied_and_checked(void **state) {
+    (void)state;
+    ht_chat *chat;
+    ht_error err = {0};
+    assert_int_equal(ht_chat_new(&chat, &err), HT_OK);
+    assert_int_equal(ht_chat_length(chat), 0);
+    char content[] = "first";
+    assert_int_equal(ht_chat_add(chat, "user", content, &err), HT_OK);
+    content[0] = '?';
+    assert_string_equal(chat->messages[0].content, "first");
+    assert_int_equal(ht_chat_add(chat, "tool", "x", &err), HT_ERR_ARGUMENT);
+    assert_string_equal(err.message, "message 1 has the role \"tool\", expected system, user or assistant");
+    assert_int_equal(ht_chat_add(chat, "user", NULL, &err), HT_ERR_ARGUMENT);
+    assert_string_equal(err.message, "message 1 has no role or no content");
+    assert_int_equal(ht_chat_add(chat, NULL, "x", &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_chat_length(chat), 1);
+    for (int i = 0; i < 100; i++) assert_int_equal(ht_chat_add(chat, i % 2 ? "user" : "assistant", "x", &err), HT_OK);
+    assert_int_equal(ht_chat_length(chat), 101);
+    assert_string_equal(chat->messages[0].content, "first");
+    ht_chat_free(chat);
+    ht_chat_free(NULL);
+}
+
+static void messages_come_from_json(void **state) {
+    (void)state;
+    static const char json[] = "{\"messages\": [{\"role\": \"system\", \"content\": null, \"name\": null},"
+                               "{\"role\": \"user\", \"content\": \"Hi \\u00e9\"},"
+                               "{\"content\": [{\"type\": \"text\", \"text\": \"a\"},"
+                               "{\"type\": \"text\", \"text\": \"b\"}], \"role\": \"assistant\"},"
+                               "{\"role\": \"user\", \"content\": []}], \"tools\": null}";
+    static const test_message expected[] = {{"system", ""}, {"user", "Hi \xc3\xa9"}, {"assistant", "ab"}, {"user", ""}};
+    ht_chat *chat;
+    ht_error err = {0};
+    if (ht_chat_from_json(json, sizeof json - 1, &chat, &err)) fail_msg("%s", err.message);
+    assert_int_equal(ht_chat_length(chat), 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_string_equal(chat->messages[i].role, expected[i].role);
+        assert_string_equal(chat->messages[i].content, expected[i].content);
+    }
+    ht_chat_free(chat);
+}
+
+static void json_that_is_no_conversation(void **state) {
+    (void)state;
+#define ONE(message) "{\"messages\": [" message "]}"
+    static const struct {
+        const char *json;
+        ht_status status;
+        const char *part;
+    } cases[] = {
+        {"", HT_ERR_FORMAT, "the conversation"},
+        {"[]", HT_ERR_FORMAT, "the conversation"},
+        {"{}", HT_ERR_FORMAT, "`messages` is missing"},
+        {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is 5, expected a list"},
+        {"{\"messages\": [], \"tools\": []}", HT_ERR_UNSUPPORTED, "`tools`"},
+        {ONE("7"), HT_ERR_FORMAT, "the role of message 0 is missing"},
+        {ONE("{\"role\": 1, \"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is 1"},
+        {ONE("{\"role\": \"tool\", \"content\": \"x\"}"), HT_ERR_ARGUMENT, "role \"tool\""},
+        {ONE("{\"role\": \"user\"}"), HT_ERR_FORMAT, "the content of message 0 is missing"},
+        {ONE("{\"role\": \"user\", \"content\": 1}"), HT_ERR_FORMAT, "the content of message 0 is 1"},
+        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}"), HT_ERR_UNSUPPORTED, "`tool_calls`"},
+        {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
+        {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
+        {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
+        {ONE("{\"role\": \"user\", \"content\": \"a\\u0000b\"}"), HT_ERR_FORMAT, "the conversation"},
+    };
+#undef ONE
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_chat *chat = (ht_chat *)1;
+        ht_error err = {0};
+        ht_status status = ht_chat_from_json(cases[i].json, strlen(cases[i].json), &chat, &err);
+        assert_null(chat);
+        if (status != cases[i].status || !strstr(err.message, cases[i].part))
+            fail_msg("%s: %s: %s", cases[i].json, ht_status_name(status), err.message);
+    }
 }
 
 int main(void) {
@@ -279,6 +367,8 @@ int main(void) {
         cmocka_unit_test(spellings_of_a_template),           cmocka_unit_test(default_system_texts),
         cmocka_unit_test(templates_that_look_like_a_format), cmocka_unit_test(answers_that_end_a_conversation),
         cmocka_unit_test(real_templates_are_known),          cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(messages_are_copied_and_checked),   cmocka_unit_test(messages_come_from_json),
+        cmocka_unit_test(json_that_is_no_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* The ids of conversations: chat formats and tokenizers together, as transformers' apply_chat_template gives them. */
 #include "generate/chat.h"
+#include "support/chat.h"
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
@@ -12,7 +13,7 @@
 /* Needs the headers above. */
 #include "golden/chat.inc"
 
-static size_t length_of(const ht_message *messages) {
+static size_t length_of(const test_message *messages) {
     size_t n = 0;
     while (n < 8 && messages[n].role) n++;
     return n;
@@ -32,15 +33,16 @@ static const ht_template *template_of(const char *name) {
 }
 
 static void check_case(const json_t *document, const json_t *c, const ht_tokenizer *t) {
-    const ht_message *chat = golden_chats[json_integer_value(json_object_get(c, "chat"))];
+    const test_message *messages = golden_chats[json_integer_value(json_object_get(c, "chat"))];
+    ht_chat *chat = test_chat(messages, length_of(messages));
     const json_t *wanted = json_object_get(c, "ids");
     char *text;
     int32_t *ids = NULL;
     size_t n = 0;
     ht_error err = {0};
-    if (ht_chat_write(template_of(text_of(c, "name")), text_of(document, "bos"), text_of(document, "eos"), chat,
-                      length_of(chat), &text, &err) ||
-        ht_tokenizer_encode(t, text, strlen(text), (ht_encode_options){.parse_special = true}, &ids, &n, &err))
+    if (ht_chat_write(template_of(text_of(c, "name")), text_of(document, "bos"), text_of(document, "eos"), chat, &text,
+                      &err) ||
+        ht_tokenizer_encode(t, text, strlen(text), HT_ENCODE_PARSE_SPECIAL, &ids, &n, &err))
         fail_msg("%s: %s", text_of(c, "name"), err.message);
     for (size_t i = 0; i < n || i < json_array_size(wanted); i++)
         if (i >= n || i >= json_array_size(wanted) || ids[i] != json_integer_value(json_array_get(wanted, i)))
@@ -48,6 +50,7 @@ static void check_case(const json_t *document, const json_t *c, const ht_tokeniz
                      json_array_size(wanted), i);
     free(ids);
     free(text);
+    ht_chat_free(chat);
 }
 
 static void conversations(void **state) {

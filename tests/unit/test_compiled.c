@@ -1,6 +1,7 @@
 /* Calls of compiled functions as lists of kernels: evaluated in parts, in chains, again, from several threads and devices, and
  * out of memory. */
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/memory.h>
@@ -98,7 +99,7 @@ static void what_was_given_back_is_computed_again(void **state) {
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
         t.direct.call(s, in, 2, want, N_OUT, t.direct.user);
         ht_array *after = ht_square(s, got[0]);
-        assert_int_equal(ht_eval(s, &after, 1, &err), HT_OK);
+        assert_int_equal(ht_array_eval(s, &after, 1, &err), HT_OK);
         assert_false(ht_array_is_evaluated(got[0])); /* only needed on the way */
         expect_equal(s, got[4], want[4]);
         expect_equal(s, got[0], want[0]);
@@ -116,7 +117,7 @@ static void calls_form_chains(void **state) {
     ht_error err;
     arguments(s, 32, 0.7f, in);
     in[1] = ht_contiguous(s, in[1]); /* which every call would copy */
-    assert_int_equal(ht_eval(s, in, 2, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, in, 2, &err), HT_OK);
     ht_array *a[2] = {in[0], in[1]}, *b[2] = {in[0], in[1]};
     for (int i = 0; i < 100; i++) {
         assert_int_equal(ht_compiled_call(s, t.compiled, a, 2, got, N_OUT), N_OUT);
@@ -124,7 +125,7 @@ static void calls_form_chains(void **state) {
     }
     ht_memory_reset_peak();
     const size_t before = ht_memory_get().active_bytes;
-    assert_int_equal(ht_eval(s, &got[0], 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &got[0], 1, &err), HT_OK);
     assert_true(ht_memory_get().peak_bytes - before <
                 20 * 32 * 32 * sizeof(float)); /* not all of the results at once */
     for (int i = 0; i < 100; i++) {
@@ -146,7 +147,7 @@ static void evaluation_may_be_asynchronous(void **state) {
         arguments(s, 9, 0.2f, in);
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
         t.direct.call(s, in, 2, want, N_OUT, t.direct.user);
-        assert_int_equal(ht_eval_async(s, got + round, 2, &err), HT_OK);
+        assert_int_equal(ht_array_eval_async(s, got + round, 2, &err), HT_OK);
         if (round % 2) assert_int_equal(ht_array_wait(s, got[round], &err), HT_OK);
         for (int i = 0; i < N_OUT; i++) expect_equal(s, got[i], want[i]);
         ht_scope_free(s);
@@ -163,14 +164,14 @@ static void memory_that_runs_out_is_an_error_and_no_more(void **state) {
     ht_array *in[2], *got[N_OUT], *want[N_OUT];
     ht_error err;
     arguments(s, 300, 0.001f, in);
-    assert_int_equal(ht_eval(s, in, 2, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, in, 2, &err), HT_OK);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
         ht_memory_set_limit(ht_memory_get().active_bytes + (size_t)(round + 1) * 300 * 300 * sizeof(float) + 1000);
-        assert_int_equal(ht_eval(s, got, N_OUT, &err), HT_ERR_MEMORY);
+        assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY);
         assert_non_null(strstr(err.message, "the memory limit is"));
         ht_memory_set_limit(0);
-        assert_int_equal(ht_eval(s, got, N_OUT, &err), HT_ERR_MEMORY); /* what failed stays so */
+        assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY); /* what failed stays so */
     }
     assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
     t.direct.call(s, in, 2, want, N_OUT, t.direct.user);
@@ -237,7 +238,7 @@ static void threads_share_a_compiled_function(void **state) {
     setting t = new_setting(mixed, &t);
     ht_error err;
     ht_array *half = t.half;
-    assert_int_equal(ht_eval(t.outer, &half, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(t.outer, &half, 1, &err), HT_OK);
     caller c[2] = {{&t, NULL, false}, {&t, NULL, false}};
     pthread_t thread[2];
     for (int i = 0; i < 2; i++) {
@@ -257,17 +258,18 @@ static void devices_have_their_own_kernels(void **state) {
     setting t = new_setting(mixed, &t);
     ht_error err;
     ht_array *half = t.half;
-    assert_int_equal(ht_eval(t.outer, &half, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(t.outer, &half, 1, &err), HT_OK);
     for (int i = 0; i < 2; i++) { /* the second on another device than the list was made for */
         ht_device *device;
         caller c = {&t, NULL, false};
-        const ht_device_options options = {.n_threads = 1, .instruction_set = i ? "reference" : NULL};
+        const ht_device_options options =
+            OPTIONS(ht_device_options, with.n_threads = 1, with.instruction_set = i ? "reference" : NULL);
         assert_int_equal(ht_device_open("cpu", &options, &device, &err), HT_OK);
         assert_int_equal(ht_stream_new(device, &c.stream, &err), HT_OK);
         call_often(&c);
         assert_true(c.same);
         ht_stream_free(c.stream);
-        ht_device_release(device);
+        ht_device_free(device);
     }
     end_setting(&t);
 }

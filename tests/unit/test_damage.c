@@ -2,6 +2,7 @@
  * does not load says why, and nothing is left behind. GGUF files: test_model.c. */
 #define _GNU_SOURCE
 #include "base/file.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -25,12 +26,12 @@ typedef struct sample_file {
 static int open_device(void **state) {
     (void)state;
     ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &device, &err) != HT_OK;
+    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1), &device, &err) != HT_OK;
 }
 
 static int close_device(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }
 
@@ -63,13 +64,14 @@ static int copy_all(const char *from, sample_file files[FILES]) {
 static bool loads(void) {
     ht_error err = {0};
     ht_model *m;
-    const ht_model_options how = {.device = device, .precision = HT_PRECISION_REFERENCE};
+    const ht_model_options how =
+        OPTIONS(ht_model_options, with.device = device, with.precision = HT_PRECISION_REFERENCE);
     ht_status status = ht_model_load(scratch_directory(), &how, &m, &err);
     if (status) {
         assert_null(m);
         assert_true(err.status == status && err.message[0]);
     }
-    ht_model_close(&m);
+    ht_model_free(m);
     return !status;
 }
 

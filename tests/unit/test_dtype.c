@@ -7,7 +7,7 @@
 
 enum { B = HT_BOOL, F = HT_F32 };
 
-static const int meeting[HT_DTYPE_COUNT][HT_DTYPE_COUNT] = {
+static const int meeting[HT_DTYPE_COUNT - HT_BOOL][HT_DTYPE_COUNT - HT_BOOL] = {
 #define U8  HT_U8
 #define U16 HT_U16
 #define U32 HT_U32
@@ -36,23 +36,34 @@ static const int meeting[HT_DTYPE_COUNT][HT_DTYPE_COUNT] = {
 
 static void two_dtypes_meet_as_in_mlx(void **state) {
     (void)state;
-    for (int a = 0; a < HT_DTYPE_COUNT; a++)
-        for (int b = 0; b < HT_DTYPE_COUNT; b++)
-            if ((int)ht_dtype_promote((ht_dtype)a, (ht_dtype)b) != meeting[a][b])
+    for (int a = HT_BOOL; a < HT_DTYPE_COUNT; a++)
+        for (int b = HT_BOOL; b < HT_DTYPE_COUNT; b++)
+            if ((int)ht_dtype_promote((ht_dtype)a, (ht_dtype)b) != meeting[a - HT_BOOL][b - HT_BOOL])
                 fail_msg("%s and %s meet in %s", ht_dtype_name((ht_dtype)a), ht_dtype_name((ht_dtype)b),
                          ht_dtype_name(ht_dtype_promote((ht_dtype)a, (ht_dtype)b)));
 }
 
 static void what_is_no_dtype_meets_nothing(void **state) {
     (void)state;
-    assert_int_equal(ht_dtype_promote(HT_DTYPE_COUNT, HT_F32), HT_DTYPE_COUNT);
-    assert_int_equal(ht_dtype_promote(HT_F32, (ht_dtype)99), HT_DTYPE_COUNT);
+    assert_int_equal(ht_dtype_promote(HT_DTYPE_COUNT, HT_F32), HT_DTYPE_NONE);
+    assert_int_equal(ht_dtype_promote(HT_F32, (ht_dtype)99), HT_DTYPE_NONE);
+    assert_int_equal(ht_dtype_promote(HT_DTYPE_NONE, HT_F32), HT_DTYPE_NONE);
+}
+
+static void a_zeroed_dtype_is_none(void **state) {
+    (void)state;
+    ht_dtype zeroed = 0;
+    assert_int_equal(zeroed, HT_DTYPE_NONE);
+    assert_int_equal(ht_dtype_bytes(zeroed), 0);
+    assert_string_equal(ht_dtype_name(zeroed), "?");
+    assert_int_equal(ht_dtype_bytes(HT_BOOL), 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_dtypes_meet_as_in_mlx),
         cmocka_unit_test(what_is_no_dtype_meets_nothing),
+        cmocka_unit_test(a_zeroed_dtype_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static void large_results_are_those_of_small_ones(void **state) {
     for (int i = 0; i < 5; i++) chain = ht_add(s, chain, x);
     ht_error err = {0};
     ht_array *outs[5] = {sum, bytes, wide, row, chain};
-    if (ht_eval(s, outs, 4, &err) || ht_eval(s, &chain, 1, &err)) fail_msg("%s", err.message);
+    if (ht_array_eval(s, outs, 4, &err) || ht_array_eval(s, &chain, 1, &err)) fail_msg("%s", err.message);
     const void *data[5];
     for (int i = 0; i < 5; i++)
         if (ht_array_data(s, outs[i], &data[i], &err)) fail_msg("%s", err.message);
@@ -165,7 +165,7 @@ static void large_copies_bring_scattered_elements_together(void **state) {
             ht_array *y = ht_contiguous(s, x);
             ht_error err = {0};
             const void *data;
-            if (ht_eval(s, &y, 1, &err) || ht_array_data(s, y, &data, &err)) fail_msg("%s", err.message);
+            if (ht_array_eval(s, &y, 1, &err) || ht_array_data(s, y, &data, &err)) fail_msg("%s", err.message);
             assert_int_equal(ht_array_size(y), 16 * width);
             for (int64_t i = 0; i < 16 * width; i++) {
                 uint64_t want = (uint64_t)(i / width * row + first + i % width * step);

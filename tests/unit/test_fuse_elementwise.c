@@ -1,6 +1,7 @@
 /* Elementwise nodes run as one program: the bits that one kernel after another gives, and the memory. */
 #include "array/array.h"
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 #include "support/weights.h"
 
@@ -15,9 +16,9 @@ static ht_stream *open_stream(const char *isa) {
     ht_error err = {0};
     ht_device *d = NULL;
     ht_stream *s = NULL;
-    const ht_device_options options = {.n_threads = 2, .instruction_set = isa};
+    const ht_device_options options = OPTIONS(ht_device_options, with.n_threads = 2, with.instruction_set = isa);
     if (ht_device_open("cpu", &options, &d, &err) || ht_stream_new(d, &s, &err)) fail_msg("%s", err.message);
-    ht_device_release(d);
+    ht_device_free(d);
     return s;
 }
 
@@ -155,7 +156,7 @@ static void compare_graph(uint64_t seed) {
     int n = build(s, seed, got);
     assert_int_equal(build(plain, seed, want), n);
     ht_error err = {0};
-    if (ht_eval(s, got, n, &err)) fail_msg("seed %llu: %s", (unsigned long long)seed, err.message);
+    if (ht_array_eval(s, got, n, &err)) fail_msg("seed %llu: %s", (unsigned long long)seed, err.message);
     for (int i = 0; i < n; i++) expect_same(seed, s, got[i], plain, want[i]);
     ht_scope_free(s), ht_scope_free(plain);
 }
@@ -177,11 +178,11 @@ static void what_is_on_the_way_takes_no_memory(void **state) {
     ht_scope *s = ht_scope_new(stream);
     const int64_t n = 1 << 20;
     ht_array *x = ht_arange(s, 0, (double)n, 1, HT_F32);
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     ht_array *y = ht_add(s, ht_exp(s, ht_negative(s, x)), ht_multiply(s, x, ht_full(s, 2, HT_F32, NULL, 0)));
     size_t before = ht_memory_get().active_bytes;
     ht_memory_reset_peak();
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
     assert_true(ht_memory_get().peak_bytes - before <= (size_t)n * 4 + 4096);
     ht_scope_free(s);
 }
@@ -195,7 +196,7 @@ static void what_memory_does_not_allow_at_once_runs_one_by_one(void **state) {
     const int64_t n = 1 << 20;
     ht_array *x = ht_arange(s, 0, (double)n, 1, HT_F32), *a = ht_sqrt(s, x), *b = ht_add(s, a, x);
     size_t old = ht_memory_set_limit(ht_memory_get().active_bytes + (size_t)n * 8 + 65536);
-    assert_int_equal(ht_eval(s, (ht_array *[]){a, b}, 2, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, (ht_array *[]){a, b}, 2, &err), HT_OK);
     old = ht_memory_set_limit(old);
     float last;
     assert_int_equal(ht_array_read(s, ht_slice(s, b, (int64_t[]){n - 1}, (int64_t[]){n}, NULL), &last, 4, &err), HT_OK);
@@ -209,15 +210,15 @@ static void memory_that_does_not_suffice_leaves_everything_usable(void **state) 
     ht_scope *s = ht_scope_new(stream);
     const int64_t n = 1 << 20;
     ht_array *x = ht_arange(s, 0, (double)n, 1, HT_F32), *y;
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     y = ht_negative(s, ht_add(s, ht_square(s, x), x));
     size_t active = ht_memory_get().active_bytes, old = ht_memory_set_limit(active + (size_t)n);
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_MEMORY);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
     assert_non_null(strstr(err.message, "memory limit"));
     assert_int_equal(ht_memory_get().active_bytes, active);
     ht_memory_set_limit(old);
     ht_array *z = ht_negative(s, ht_add(s, x, x));
-    assert_int_equal(ht_eval(s, &z, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &z, 1, &err), HT_OK);
     ht_scope_free(s);
 }
 
@@ -230,9 +231,9 @@ static void a_failure_within_reach_of_a_group(void **state) {
              *at = ht_array_from(s, (int32_t[]){9}, HT_I32, (int64_t[]){1}, 1);
     ht_array *a = ht_square(s, x), *bad = ht_take(s, x, at, 0);
     ht_array *b = ht_add(s, ht_negative(s, a), bad), *c = ht_square(s, b);
-    assert_int_equal(ht_eval(s, (ht_array *[]){a, c}, 2, &err), HT_ERR_INDEX);
-    assert_int_equal(ht_eval(s, &b, 1, &err), HT_ERR_INDEX);
-    assert_int_equal(ht_eval(s, &a, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, (ht_array *[]){a, c}, 2, &err), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &b, 1, &err), HT_ERR_INDEX);
+    assert_int_equal(ht_array_eval(s, &a, 1, &err), HT_OK);
     float got[3];
     assert_int_equal(ht_array_read(s, a, got, sizeof got, &err), HT_OK);
     assert_memory_equal(got, ((float[]){0, 1, 4}), sizeof got);

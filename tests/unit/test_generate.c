@@ -2,6 +2,8 @@
 #include "base/text.h"
 #include "generate/session_internal.h"
 #include "generate/text_stream.h"
+#include "support/chat.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -14,18 +16,21 @@
 enum { PROMPT = 20 };
 static ht_model *model;
 static int32_t prompt[PROMPT];
+static ht_sampler_options lively;
 
 static int setup(void **state) {
     (void)state;
     scratch_make();
     model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     tiny_ids(prompt, PROMPT, 3);
+    lively = OPTIONS(ht_sampler_options, with.temperature = 1.2f, with.top_p = 0.95f, with.seed = 11,
+                     with.repeat_penalty = 1.1f);
     return 0;
 }
 
 static int teardown(void **state) {
     (void)state;
-    ht_model_close(&model);
+    ht_model_free(model);
     scratch_remove();
     return 0;
 }
@@ -33,7 +38,7 @@ static int teardown(void **state) {
 static ht_session *open_session(ht_model *m) {
     ht_session *s;
     ht_error err = {0};
-    if (ht_session_open(m, NULL, &s, &err)) fail_msg("%s", err.message);
+    if (ht_session_new(m, NULL, &s, &err)) fail_msg("%s", err.message);
     return s;
 }
 
@@ -42,7 +47,7 @@ typedef struct reader {
     char text[20000];
     size_t n;
     int calls, last_call; /* after last_call calls it wants no more; 0: never */
-    ht_session *cancel;   /* cancelled at every call when set */
+    ht_cancel *cancel;    /* requested at every call when set */
 } reader;
 
 static bool read_text(const char *text, size_t n, void *user) {
@@ -52,7 +57,7 @@ static bool read_text(const char *text, size_t n, void *user) {
     memcpy(r->text + r->n, text, n);
     r->n += n;
     r->text[r->n] = '\0';
-    if (r->cancel) ht_session_cancel(r->cancel);
+    if (r->cancel) ht_cancel_request(r->cancel);
     return ++r->calls != r->last_call;
 }
 
@@ -62,16 +67,17 @@ static void generate(ht_session *s, const int32_t *from, size_t n, const ht_gene
     if (ht_generate(s, from, n, o, r ? read_text : NULL, r, metrics, &err)) fail_msg("%s", err.message);
 }
 
-static const ht_sampler_options lively = {.temperature = 1.2f, .top_p = 0.95f, .seed = 11, .repeat_penalty = 1.1f};
-
 /* ---- what comes out ---- */
 
 static void the_text_is_the_tokens_decoded(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         ht_session *s = open_session(model);
-        ht_generate_options o = {.max_tokens = 200, .sampler = lively, .ignore_eos = true};
-        o.sampler.seed = seed;
+        ht_generate_options o =
+            OPTIONS(ht_generate_options, with.max_tokens = 200, with.sampler = &lively, with.ignore_eos = true);
+        ht_sampler_options seeded = lively;
+        seeded.seed = seed;
+        o.sampler = &seeded;
         reader r = {0};
         ht_metrics metrics;
         ht_error err = {0};
@@ -91,7 +97,7 @@ static void the_text_is_the_tokens_decoded(void **state) {
         assert_string_equal(r.text, text);
         assert_true(r.calls > 50 && n > 150);
         free(text);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
 }
 
@@ -100,8 +106,8 @@ static void calls_continue_each_other(void **state) {
     (void)state;
     static const int32_t parts[] = {1, 2, 7, 30, 60};
     for (int greedy = 0; greedy < 2; greedy++) {
-        ht_generate_options o = {.max_tokens = 100, .ignore_eos = true};
-        if (!greedy) o.sampler = lively;
+        ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true);
+        if (!greedy) o.sampler = &lively;
         ht_session *whole = open_session(model), *cut = open_session(model);
         generate(whole, prompt, PROMPT, &o, NULL, NULL);
         size_t n = PROMPT;
@@ -118,8 +124,8 @@ static void calls_continue_each_other(void **state) {
         o.max_tokens = 60;
         generate(cut, NULL, 0, &o, NULL, NULL);
         assert_memory_equal(ht_session_tokens(cut), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
-        ht_session_close(&whole);
-        ht_session_close(&cut);
+        ht_session_free(whole);
+        ht_session_free(cut);
     }
 }
 
@@ -127,7 +133,7 @@ static void calls_continue_each_other(void **state) {
 static void the_last_token_is_not_lost(void **state) {
     (void)state;
     ht_error err = {0};
-    ht_generate_options o = {.max_tokens = 5, .ignore_eos = true};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.ignore_eos = true);
     ht_session *a = open_session(model), *b = open_session(model), *c = open_session(model);
     generate(a, prompt, PROMPT, &o, NULL, NULL);
     generate(b, prompt, PROMPT, &o, NULL, NULL);
@@ -137,17 +143,17 @@ static void the_last_token_is_not_lost(void **state) {
     float logits[3][TINY_VOCAB];
     const float *lent;
     assert_int_equal(a->cache->length, PROMPT + 4);
-    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, 0, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_run(a, &ids[PROMPT + 5], 1, 0, NULL, &lent, &err), HT_OK);
     memcpy(logits[0], lent, sizeof logits[0]);
-    assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, logits[1], &err), HT_OK);
-    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, 0, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&b, &ids[PROMPT + 5], 1, NULL, logits[1], &err), HT_OK);
+    assert_int_equal(ht_session_run(c, ids, PROMPT + 6, 0, NULL, &lent, &err), HT_OK);
     memcpy(logits[2], lent, sizeof logits[2]);
     assert_memory_equal(logits[0], logits[2], sizeof logits[0]);
     assert_memory_equal(logits[1], logits[2], sizeof logits[0]);
     assert_int_equal(ht_session_length(b), PROMPT + 6);
-    ht_session_close(&a);
-    ht_session_close(&b);
-    ht_session_close(&c);
+    ht_session_free(a);
+    ht_session_free(b);
+    ht_session_free(c);
 }
 
 /* The same where the two rows straddle a page of a ring for chunks of one row: the window of 256 n + 1 keys then fills
@@ -158,8 +164,8 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = WINDOW, .type = HT_W_Q8_0});
     ht_session *narrow, *wide = open_session(sliding);
     ht_error err = {0};
-    assert_int_equal(ht_session_open(sliding, &(ht_session_options){.chunk = 1}, &narrow, &err), HT_OK);
-    ht_generate_options o = {.max_tokens = TOTAL - 1 - PROMPT, .ignore_eos = true};
+    assert_int_equal(ht_session_new(sliding, OPTIONS_AT(ht_session_options, with.chunk = 1), &narrow, &err), HT_OK);
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = TOTAL - 1 - PROMPT, with.ignore_eos = true);
     generate(narrow, prompt, PROMPT, &o, NULL, NULL);
     assert_int_equal(ht_session_length(narrow), TOTAL - 1); /* the last one at position 511 waits */
     assert_int_equal(narrow->cache->length, TOTAL - 2);
@@ -168,17 +174,17 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
     ids[TOTAL - 1] = 42;
     float together[TINY_VOCAB];
     const float *lent;
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
-    assert_int_equal(ht_session_run(wide, ids, TOTAL, 0, &lent, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, NULL, together, &err), HT_OK);
+    assert_int_equal(ht_session_run(wide, ids, TOTAL, 0, NULL, &lent, &err), HT_OK);
     assert_memory_equal(together, lent, sizeof together);
     /* Both rows can be taken back: the ring holds the keys that the first one looked back on. */
     if (ht_session_truncate(narrow, TOTAL - 2, &err)) fail_msg("%s", err.message);
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, together, &err), HT_OK);
-    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, together, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 2], 1, NULL, together, &err), HT_OK);
+    assert_int_equal(ht_session_forward_together(&narrow, &ids[TOTAL - 1], 1, NULL, together, &err), HT_OK);
     assert_memory_equal(together, lent, sizeof together);
-    ht_session_close(&narrow);
-    ht_session_close(&wide);
-    ht_model_close(&sliding);
+    ht_session_free(narrow);
+    ht_session_free(wide);
+    ht_model_free(sliding);
 }
 
 /* ---- where it ends ---- */
@@ -186,8 +192,8 @@ static void the_last_token_is_not_lost_in_a_ring(void **state) {
 static void stop_ids_end_the_output(void **state) {
     (void)state;
     ht_session *s = open_session(model);
-    ht_generate_options o = {.max_tokens = 60, .ignore_eos = true};
-    o.sampler = lively;
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 60, with.ignore_eos = true);
+    o.sampler = &lively;
     generate(s, prompt, PROMPT, &o, NULL, NULL);
     int32_t tokens[60];
     memcpy(tokens, ht_session_tokens(s) + PROMPT, sizeof tokens);
@@ -204,7 +210,7 @@ static void stop_ids_end_the_output(void **state) {
     assert_int_equal(metrics.generated_tokens, at);
     assert_int_equal(ht_session_length(s), PROMPT + at); /* the stop is no part of it */
     model->stop_ids[0] = saved;
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 /* Where `what` first occurs in n bytes of text, which may hold zeros. */
@@ -219,7 +225,8 @@ static size_t place_of(const char *text, size_t n, const char *what) {
 static void stop_strings_end_the_output(void **state) {
     (void)state;
     ht_session *s = open_session(model);
-    ht_generate_options o = {.max_tokens = 40, .ignore_eos = true, .sampler = lively};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 40, with.ignore_eos = true, with.sampler = &lively);
     static reader full, part;
     full = (reader){0};
     generate(s, prompt, PROMPT, &o, &full, NULL);
@@ -243,7 +250,7 @@ static void stop_strings_end_the_output(void **state) {
             tried++;
         }
     assert_true(tried > 30);
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 static void text_is_held_back_only_as_needed(void **state) {
@@ -280,14 +287,15 @@ static void a_reader_can_stop(void **state) {
     (void)state;
     for (int calls = 1; calls < 20; calls += 6) {
         ht_session *s = open_session(model);
-        ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+        ht_generate_options o =
+            OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
         reader r = {.last_call = calls};
         ht_metrics metrics;
         generate(s, prompt, PROMPT, &o, &r, &metrics);
         assert_int_equal(metrics.finish, HT_FINISH_CALLBACK);
         assert_int_equal(r.calls, calls); /* and is not called again */
         assert_int_equal(ht_session_length(s), PROMPT + metrics.generated_tokens);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
 }
 
@@ -300,7 +308,8 @@ static void a_full_context_ends_the_output(void **state) {
     static reader r;
     int32_t ids[70];
     tiny_ids(ids, 70, 1);
-    ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
     assert_int_equal(ht_generate(s, ids, 65, &o, NULL, NULL, &metrics, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message, "prompt of 65 tokens does not fit the context of 64");
     assert_int_equal(ht_generate(s, ids, 64, &o, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
@@ -323,8 +332,8 @@ static void a_full_context_ends_the_output(void **state) {
     o.max_tokens = 24; /* exactly as much as fits is no error */
     ht_session_reset(s);
     assert_int_equal(ht_generate(s, ids, 40, &o, NULL, NULL, &metrics, &err), HT_OK);
-    ht_session_close(&s);
-    ht_model_close(&small);
+    ht_session_free(s);
+    ht_model_free(small);
 }
 
 static void bad_requests_are_refused(void **state) {
@@ -332,14 +341,17 @@ static void bad_requests_are_refused(void **state) {
     ht_session *s = open_session(model);
     ht_error err = {0};
     const char *empty = "", *torn = "\xc3";
+    const ht_sampler_options cold = OPTIONS(ht_sampler_options, with.temperature = -1);
     const struct {
         ht_generate_options o;
         const char *part;
-    } wrong[] = {{{.max_tokens = -1}, "max_tokens is -1"},
-                 {{.stop = &empty, .n_stop = 1}, "stop string 0 is empty"},
-                 {{.stop = &torn, .n_stop = 1}, "stop string 0 is not UTF-8"},
-                 {{.n_stop = 1}, "none given"},
-                 {{.sampler = {.temperature = -1}}, "temperature"}};
+    } wrong[] = {{OPTIONS(ht_generate_options, with.max_tokens = -1), "max_tokens is -1"},
+                 {OPTIONS(ht_generate_options, with.max_tokens = 0), "max_tokens is 0"},
+                 {OPTIONS(ht_generate_options, with.stop = &empty, with.n_stop = 1), "stop string 0 is empty"},
+                 {OPTIONS(ht_generate_options, with.stop = &torn, with.n_stop = 1), "stop string 0 is not UTF-8"},
+                 {OPTIONS(ht_generate_options, with.n_stop = 1), "none given"},
+                 {OPTIONS(ht_generate_options, with.sampler = &cold), "temperature"},
+                 {{.max_tokens = 5}, "ht_generate_options were not made by ht_generate_options_init"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(ht_generate(s, prompt, PROMPT, &wrong[i].o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
         assert_non_null(strstr(err.message, wrong[i].part));
@@ -349,7 +361,7 @@ static void bad_requests_are_refused(void **state) {
     assert_int_equal(ht_generate(s, (const int32_t[]){3, 999}, 2, NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_generate_text(s, "", NULL, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_session_length(s), 0);
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 /* ---- cancelling ---- */
@@ -357,55 +369,81 @@ static void bad_requests_are_refused(void **state) {
 static void cancelling_from_the_callback(void **state) {
     (void)state;
     ht_session *s = open_session(model);
-    ht_generate_options o = {.max_tokens = 100, .ignore_eos = true, .sampler = lively};
-    reader r = {.cancel = s};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 100, with.ignore_eos = true, with.sampler = &lively);
+    ht_cancel flag = {0};
+    reader r = {.cancel = &flag};
+    o.cancel = &flag;
     ht_metrics metrics;
     ht_error err = {0};
     assert_int_equal(ht_generate(s, prompt, PROMPT, &o, read_text, &r, &metrics, &err), HT_ERR_CANCELLED);
     assert_non_null(strstr(err.message, "cancelled"));
     assert_true(metrics.generated_tokens > 0 && metrics.generated_tokens < 20);
     assert_int_equal(ht_session_length(s), PROMPT + metrics.generated_tokens);
+    o.cancel = NULL;
     o.max_tokens = (int32_t)(100 - metrics.generated_tokens); /* it goes on as if nothing had been */
     generate(s, NULL, 0, &o, NULL, NULL);
     ht_session *whole = open_session(model);
     o.max_tokens = 100;
     generate(whole, prompt, PROMPT, &o, NULL, NULL);
     assert_memory_equal(ht_session_tokens(s), ht_session_tokens(whole), (PROMPT + 100) * sizeof(int32_t));
-    ht_session_close(&whole);
-    ht_session_close(&s);
+    ht_session_free(whole);
+    ht_session_free(s);
 }
 
-typedef struct canceller {
-    ht_session *s;
-    _Atomic bool done;
-} canceller;
-
-static void *cancel_until_done(void *arg) {
-    canceller *c = arg;
-    while (!atomic_load(&c->done)) {
-        ht_session_cancel(c->s);
-        sched_yield();
+/* A server cancels between two calls, before the one that is meant has begun. */
+static void cancelling_before_the_call(void **state) {
+    (void)state;
+    ht_session *s = open_session(model);
+    ht_cancel flag = {0};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.cancel = &flag);
+    ht_error err = {0};
+    ht_chat *chat = test_chat(&(test_message){"user", "the rain"}, 1);
+    ht_metrics metrics;
+    ht_cancel next = {0};
+    o.cancel = &next;
+    generate(s, prompt, PROMPT, &o, NULL, NULL);
+    const int64_t held = ht_session_length(s);
+    o.cancel = &flag;
+    ht_cancel_request(&flag);
+    for (int call = 0; call < 3; call++) {
+        metrics.generated_tokens = -1;
+        ht_status status = call == 0   ? ht_generate(s, prompt, PROMPT, &o, NULL, NULL, &metrics, &err)
+                           : call == 1 ? ht_generate_text(s, "the rain", &o, NULL, NULL, &metrics, &err)
+                                       : ht_generate_chat(s, chat, &o, NULL, NULL, &metrics, &err);
+        assert_int_equal(status, HT_ERR_CANCELLED);
+        assert_int_equal(metrics.generated_tokens, 0);
+        assert_int_equal(ht_session_length(s), held); /* a chat with another beginning drops nothing, either */
     }
+    /* The request of one answer does not end the next. */
+    o.cancel = &next;
+    generate(s, NULL, 0, &o, NULL, NULL);
+    ht_chat_free(chat);
+    ht_session_free(s);
+}
+
+static void *cancel_later(void *arg) {
+    for (int i = 0; i < 100; i++) sched_yield();
+    ht_cancel_request(arg);
     return NULL;
 }
 
 static void cancelling_from_another_thread(void **state) {
     (void)state;
-    canceller c = {.s = open_session(model)};
-    ht_generate_options o = {.max_tokens = 4000, .ignore_eos = true};
+    ht_session *s = open_session(model);
+    ht_cancel flag = {0};
+    ht_generate_options o =
+        OPTIONS(ht_generate_options, with.max_tokens = 4000, with.ignore_eos = true, with.cancel = &flag);
     pthread_t thread;
     ht_error err = {0};
-    assert_int_equal(pthread_create(&thread, NULL, cancel_until_done, &c), 0);
-    /* 4000 steps against a thread that keeps cancelling: one of them sees it. */
-    assert_int_equal(ht_generate(c.s, prompt, PROMPT, &o, NULL, NULL, NULL, &err), HT_ERR_CANCELLED);
-    atomic_store(&c.done, true);
+    assert_int_equal(pthread_create(&thread, NULL, cancel_later, &flag), 0);
+    while (!ht_generate(s, prompt, PROMPT, &o, NULL, NULL, NULL, &err)) ht_session_reset(s);
+    assert_int_equal(err.status, HT_ERR_CANCELLED);
     pthread_join(thread, NULL);
+    o.cancel = NULL;
     o.max_tokens = 3;
-    if (ht_session_length(c.s) == 0)
-        generate(c.s, prompt, PROMPT, &o, NULL, NULL);
-    else
-        generate(c.s, NULL, 0, &o, NULL, NULL);
-    ht_session_close(&c.s);
+    generate(s, prompt, ht_session_length(s) ? 0 : PROMPT, &o, NULL, NULL);
+    ht_session_free(s);
 }
 
 /* ---- memory ---- */
@@ -434,12 +472,13 @@ static void a_thousand_tokens_take_pages_alone(void **state) {
         first_bytes = 0;
         int calls = 0;
         ht_error err = {0};
-        ht_generate_options o = {.max_tokens = 1000, .ignore_eos = true, .sampler = lively};
+        ht_generate_options o =
+            OPTIONS(ht_generate_options, with.max_tokens = 1000, with.ignore_eos = true, with.sampler = &lively);
         if (ht_generate(watched, prompt, PROMPT, &o, watch_memory, &calls, NULL, &err)) fail_msg("%s", err.message);
         assert_true(calls > 300);
-        ht_session_close(&watched);
+        ht_session_free(watched);
     }
-    ht_model_close(&sliding);
+    ht_model_free(sliding);
 }
 
 static void loading_and_closing_leaks_nothing(void **state) {
@@ -451,14 +490,10 @@ static void loading_and_closing_leaks_nothing(void **state) {
         ht_error err = {0};
         if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
         ht_session *s = open_session(m);
-        ht_model_close(&m); /* the session keeps it */
-        assert_null(m);
-        ht_model_close(&m);
-        ht_generate_options o = {.max_tokens = 5, .sampler = lively};
+        ht_model_free(m); /* the session keeps it */
+        ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.sampler = &lively);
         generate(s, prompt, PROMPT, &o, NULL, NULL);
-        ht_session_close(&s);
-        assert_null(s);
-        ht_session_close(&s);
+        ht_session_free(s);
         assert_int_equal(ht_memory_get().active_bytes, before);
     }
 }
@@ -469,36 +504,42 @@ static void text_and_chat_reuse_what_is_there(void **state) {
     (void)state;
     ht_session *s = open_session(model), *fresh = open_session(model);
     ht_error err = {0};
-    ht_generate_options o = {.max_tokens = 12, .sampler = {.temperature = 0}};
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 12);
     ht_metrics metrics;
     static reader first, second, again;
     first = second = again = (reader){0};
     assert_string_equal(ht_chat_format_name(model), "chatml");
-    ht_message talk[] = {{"user", "in the other on"}, {"assistant", first.text}, {"user", "then"}};
-    assert_int_equal(ht_chat(s, talk, 1, &o, read_text, &first, &metrics, &err), HT_OK);
+    ht_chat *talk = test_chat(&(test_message){"user", "in the other on"}, 1);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &first, &metrics, &err), HT_OK);
+    assert_int_equal(ht_chat_length(talk), 1);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_int_equal(ht_session_tokens(s)[0], TINY_IM_START);
-    assert_int_equal(ht_chat(s, talk, 3, &o, read_text, &second, &metrics, &err), HT_OK);
+    assert_int_equal(ht_chat_add(talk, "assistant", first.text, &err), HT_OK);
+    assert_int_equal(ht_chat_add(talk, "user", "then", &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &second, &metrics, &err), HT_OK);
     assert_true(metrics.reused_tokens > 10);
     assert_int_equal(metrics.reused_tokens + metrics.prompt_tokens + metrics.generated_tokens, ht_session_length(s));
-    assert_int_equal(ht_chat(fresh, talk, 3, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(fresh, talk, &o, read_text, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_string_equal(again.text, second.text);
     assert_int_equal(ht_session_length(fresh), ht_session_length(s));
     assert_memory_equal(ht_session_tokens(fresh), ht_session_tokens(s), (size_t)ht_session_length(s) * sizeof(int32_t));
     /* The same conversation once more: all but the last prompt token is there. */
     again = (reader){0};
-    assert_int_equal(ht_chat(s, talk, 3, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.prompt_tokens, 1);
     assert_string_equal(again.text, second.text);
-    assert_int_equal(ht_chat(s, talk, 0, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    ht_chat *silent = test_chat(NULL, 0);
+    assert_int_equal(ht_generate_chat(s, silent, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    ht_chat_free(silent);
+    ht_chat_free(talk);
 
     ht_session_reset(s);
     assert_int_equal(ht_generate_text(s, "the <|im_start|>x", &o, NULL, NULL, &metrics, &err), HT_OK);
     assert_int_equal(metrics.prompt_tokens, 4); /* "the", " ", the special token, "x" */
     assert_int_equal(ht_session_tokens(s)[2], TINY_IM_START);
-    ht_session_close(&s);
-    ht_session_close(&fresh);
+    ht_session_free(s);
+    ht_session_free(fresh);
 }
 
 /* Where a ring lost the place to go back to, the conversation is computed anew, with the same answer. */
@@ -507,23 +548,26 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     ht_model *sliding = tiny_load(&(tiny_options){.window = 30, .type = HT_W_Q8_0});
     ht_session *s, *fresh = open_session(sliding);
     ht_error err = {0};
-    assert_int_equal(ht_session_open(sliding, &(ht_session_options){.chunk = 16}, &s, &err), HT_OK);
+    assert_int_equal(ht_session_new(sliding, OPTIONS_AT(ht_session_options, with.chunk = 16), &s, &err), HT_OK);
     char long_text[1200];
     for (size_t i = 0; i < sizeof long_text; i++) long_text[i] = "the rain on"[i % 11];
     long_text[sizeof long_text - 1] = '\0';
-    ht_message one[] = {{"user", long_text}}, other[] = {{"user", "the sun"}};
-    ht_generate_options o = {.max_tokens = 8};
+    ht_chat *one = test_chat(&(test_message){"user", long_text}, 1);
+    ht_chat *other = test_chat(&(test_message){"user", "the sun"}, 1);
+    ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 8);
     ht_metrics metrics;
     static reader a, b;
     a = b = (reader){0};
-    assert_int_equal(ht_chat(s, one, 1, &o, NULL, NULL, &metrics, &err), HT_OK);
-    assert_int_equal(ht_chat(s, other, 1, &o, read_text, &a, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, one, &o, NULL, NULL, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, other, &o, read_text, &a, &metrics, &err), HT_OK);
     assert_int_equal(metrics.reused_tokens, 0);
-    assert_int_equal(ht_chat(fresh, other, 1, &o, read_text, &b, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(fresh, other, &o, read_text, &b, &metrics, &err), HT_OK);
     assert_string_equal(a.text, b.text);
-    ht_session_close(&s);
-    ht_session_close(&fresh);
-    ht_model_close(&sliding);
+    ht_chat_free(one);
+    ht_chat_free(other);
+    ht_session_free(s);
+    ht_session_free(fresh);
+    ht_model_free(sliding);
 }
 
 int main(void) {
@@ -539,6 +583,7 @@ int main(void) {
         cmocka_unit_test(a_full_context_ends_the_output),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(cancelling_from_the_callback),
+        cmocka_unit_test(cancelling_before_the_call),
         cmocka_unit_test(cancelling_from_another_thread),
         cmocka_unit_test(a_thousand_tokens_take_pages_alone),
         cmocka_unit_test(loading_and_closing_leaks_nothing),

@@ -190,7 +190,7 @@ static void logits_of(const char *path, float *logits) {
     model_run run = model_run_open(m, 32, 32);
     model_run_feed(&run, ids, IDS, logits);
     model_run_close(&run);
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 static void any_part_opens_the_model(void **state) {

@@ -1,6 +1,7 @@
 /* The real models against float32 transformers (tests/golden/make_real.py). Skipped without HEARTH_TEST_MODELS. */
 #include "support/golden.h"
 #include "support/model_run.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -18,7 +19,8 @@ static void check_model(void **state) {
     golden g = golden_open(path);
     assert_true(g.n >= 128);
     snprintf(path, sizeof path, "%s/%s.gguf", directory, name);
-    ht_model_options options = {.precision = HT_PRECISION_REFERENCE, .kv_dtype = HT_F32};
+    ht_model_options options =
+        OPTIONS(ht_model_options, with.precision = HT_PRECISION_REFERENCE, with.kv_dtype = HT_F32);
     ht_error err = {0};
     ht_model *m;
     if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
@@ -33,7 +35,7 @@ static void check_model(void **state) {
     assert_true(difference < 1e-3);
     model_run_close(&r);
     free(logits);
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 

@@ -2,6 +2,7 @@
  * mlx-lm (tests/golden/make_mlx.py). */
 #include "support/golden.h"
 #include "support/model_run.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -16,19 +17,20 @@ static ht_device *device;
 static int open_device(void **state) {
     (void)state;
     ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) != HT_OK;
+    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
 }
 
 static int close_device(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }
 
 static ht_model *load(const char *name, ht_precision precision, ht_dtype kv) {
     char path[256];
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    ht_model_options options = {.device = device, .precision = precision, .kv_dtype = kv};
+    ht_model_options options =
+        OPTIONS(ht_model_options, with.device = device, with.precision = precision, with.kv_dtype = kv);
     ht_error err = {0};
     ht_model *m;
     if (ht_model_load(path, &options, &m, &err)) fail_msg("%s", err.message);
@@ -89,9 +91,7 @@ static void check_checkpoint(void **state) {
     check_greedy(m, &g);
     free(whole);
     free(pieces);
-    ht_model_close(&m);
-    assert_null(m);
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 
@@ -109,7 +109,7 @@ static void check_fast(void **state) {
         difference, 100 * share);
     assert_true(routed ? share > 0.8 : difference < 0.15);
     free(logits);
-    ht_model_close(&m);
+    ht_model_free(m);
     golden_close(&g);
 }
 

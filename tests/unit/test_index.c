@@ -38,7 +38,7 @@ static void memory_that_nobody_else_holds_is_written_over(void **state) {
     for (int64_t i = 0; i < 8; i++) x = ht_slice_update(s, x, v, &i, &(int64_t){i + 1}, NULL);
     ht_memory_stats before = ht_memory_get();
     ht_memory_reset_peak();
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     assert_true(ht_memory_get().peak_bytes - before.active_bytes < 2 * N * sizeof(float));
     ht_array *head = ht_slice(s, x, (int64_t[]){6}, (int64_t[]){10}, NULL);
     expect_floats(s, head, (float[]){-1, -1, 8, 9}, 4);
@@ -65,8 +65,8 @@ static void a_part_is_changed_where_it_is(void **state) {
         ht_array *y = ht_array_retain(ht_slice_update(s, x, sum, &from, &to, NULL));
         held = ht_array_retain((ht_array *[]){NULL, window, sum, x, reader, NULL}[h]);
         if (h != THE_SCOPE) ht_scope_finish(s, NULL);
-        ht_array_release(x);
-        assert_int_equal(ht_eval(s, &y, 1, &err), HT_OK);
+        ht_array_free(x);
+        assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
         assert_int_equal(ht_array_data(s, y, &after, &err), HT_OK);
         if ((before == after) != (h == NOBODY)) fail_msg("changed in place or copied wrongly, holder %d", (int)h);
         const float *f = after;
@@ -77,8 +77,8 @@ static void a_part_is_changed_where_it_is(void **state) {
             assert_int_equal(ht_array_data(s, held, &before, &err), HT_OK);
             assert_true(*(const float *)before == first);
         }
-        ht_array_release(held);
-        ht_array_release(y);
+        ht_array_free(held);
+        ht_array_free(y);
         ht_scope_free(s);
     }
 }
@@ -89,14 +89,14 @@ static void a_part_is_moved_over_another(void **state) {
     ht_error err = {0};
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_scope_finish(s, ht_arange(s, 0, N, 1, HT_F32));
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     ht_array *behind = ht_slice(s, x, (int64_t[]){0}, (int64_t[]){N - 1}, NULL);
     ht_array *y = ht_scope_finish(s, ht_slice_update(s, x, behind, (int64_t[]){1}, (int64_t[]){N}, NULL));
-    ht_array_release(x);
+    ht_array_free(x);
     const void *data;
     assert_int_equal(ht_array_data(s, y, &data, &err), HT_OK);
     for (int i = 0; i < N; i++) assert_true(((const float *)data)[i] == (float)(i ? i - 1 : 0));
-    ht_array_release(y);
+    ht_array_free(y);
     ht_scope_free(s);
 }
 

@@ -36,7 +36,7 @@ static void named_arrays_come_back(void **state) {
     ht_array *b = ht_array_file_read(s, f, 1);
     assert_int_equal(ht_array_dtype(b), HT_BF16);
     assert_null(ht_array_file_read(s, f, 2));
-    ht_array_file_close(f);
+    ht_array_file_free(f);
     ht_scope_free(s);
 }
 
@@ -64,7 +64,7 @@ static void an_archive_comes_back(void **state) {
         assert_int_equal(ht_array_dim(b, 0), 3);
         assert_int_equal(ht_array_read(s, b, got, 6 * sizeof *got, &err), HT_OK);
         assert_memory_equal(got, ((float[]){0, 3, 1, 4, 2, 5}), 6 * sizeof *got);
-        ht_array_file_close(f);
+        ht_array_file_free(f);
         ht_scope_free(s);
     }
 }
@@ -93,7 +93,7 @@ static void gguf_comes_back(void **state) {
     float got[6];
     assert_int_equal(ht_array_read(s, ht_array_file_read(s, f, 0), got, sizeof got, &err), HT_OK);
     assert_memory_equal(got, ((float[]){0, 1, 2, 3, 4, 5}), sizeof got);
-    ht_array_file_close(f);
+    ht_array_file_free(f);
     static const char *const wrong[] = {"{\"a\":{\"dtype\":\"i8\",\"value\":128}}", "{\"a\":3}", "[]",
                                         "{\"a\":{\"dtype\":\"f16\",\"value\":1}}",
                                         "{\"a\":{\"dtype\":\"bool\",\"value\":1}}"};

@@ -1,5 +1,6 @@
 /* Yardsticks: what is measured is there and makes sense, and a model's cost is that of its matrices. */
 #include "device/device.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -23,7 +24,7 @@ static int teardown(void **state) {
 static ht_device *open_device(const char *set) {
     ht_device *d;
     ht_error err = {0};
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 2, .instruction_set = set}, &d, &err))
+    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2, with.instruction_set = set), &d, &err))
         fail_msg("%s", err.message);
     return d;
 }
@@ -40,12 +41,12 @@ static void the_best_set_is_the_one_used(void **state) {
         bool usable = sets[i].built_in && sets[i].machine_has;
         ht_device *other;
         ht_error err = {0};
-        ht_device_options how = {.n_threads = 1, .instruction_set = sets[i].name};
+        ht_device_options how = OPTIONS(ht_device_options, with.n_threads = 1, with.instruction_set = sets[i].name);
         assert_int_equal(ht_device_open("cpu", &how, &other, &err), usable ? HT_OK : HT_ERR_UNSUPPORTED);
-        ht_device_release(other);
+        ht_device_free(other);
     }
     assert_int_equal(best, 1);
-    ht_device_release(d);
+    ht_device_free(d);
 }
 
 static void every_set_measures_itself(void **state) {
@@ -58,7 +59,7 @@ static void every_set_measures_itself(void **state) {
         ht_meter *m;
         ht_error err = {0};
         assert_int_equal(ht_meter_new(d, (3 << 20) + 100, &m, &err), HT_OK);
-        ht_device_release(d); /* the meter holds it */
+        ht_device_free(d); /* the meter holds it */
         assert_true(ht_meter_read(m, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_INT8, 0.002) > 1e6);
         assert_true(ht_meter_compute(m, HT_ARITHMETIC_F32, 0.002) > 1e6);
@@ -82,7 +83,7 @@ static void a_meter_without_memory_only_computes(void **state) {
     assert_int_equal(ht_meter_new(d, 0, &m, &err), HT_ERR_UNSUPPORTED);
     assert_null(m);
     d->measure = measure;
-    ht_device_release(d);
+    ht_device_free(d);
 }
 
 static void measuring_leaves_no_memory(void **state) {
@@ -99,7 +100,7 @@ static void measuring_leaves_no_memory(void **state) {
     assert_int_equal(ht_meter_new(d, 5 << 20, &m, &err), HT_ERR_MEMORY);
     assert_null(m);
     ht_memory_set_limit(limit);
-    ht_device_release(d);
+    ht_device_free(d);
 }
 
 /* The embedding is looked up in a table that is not the head, so it is no part of what a token reads. */
@@ -110,20 +111,20 @@ static void a_cost_is_that_of_the_matrices(void **state) {
         ht_model_info *info;
         ht_error err = {0};
         assert_int_equal(ht_model_info_read(scratch_path("tiny.gguf"), &info, &err), HT_OK);
-        ht_model_cost cost = ht_model_cost_of(m);
         int64_t q = info->n_heads * info->head_dim, kv = info->n_kv_heads * info->head_dim;
         int64_t layer = info->hidden * (2 * q + 2 * kv + 3 * info->feed_forward);
         int64_t products = info->n_layers * layer, head = TINY_VOCAB * info->hidden;
         ht_arithmetic used = quantised ? HT_ARITHMETIC_INT8 : HT_ARITHMETIC_F32;
         for (int a = 0; a < HT_ARITHMETICS; a++) {
-            assert_int_equal(cost.layer_products[a], a == (int)used ? products : 0);
-            assert_int_equal(cost.head_products[a], a == (int)used ? head : 0);
+            assert_int_equal(ht_model_layer_products(m, (ht_arithmetic)a), a == (int)used ? products : 0);
+            assert_int_equal(ht_model_head_products(m, (ht_arithmetic)a), a == (int)used ? head : 0);
         }
         int64_t stored = quantised ? (products + head) / 32 * 34 : (products + head) * 4;
-        assert_in_range(cost.bytes_per_token, stored, stored + stored * 3 / 100);
-        assert_int_equal(cost.bytes_per_greedy_token, cost.bytes_per_token); /* too small a head to be split */
+        assert_in_range(ht_model_token_bytes(m, false), stored, stored + stored * 3 / 100);
+        assert_int_equal(ht_model_token_bytes(m, true),
+                         ht_model_token_bytes(m, false)); /* too small a head to be split */
         ht_model_info_free(info);
-        ht_model_close(&m);
+        ht_model_free(m);
     }
 }
 

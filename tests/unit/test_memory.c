@@ -23,7 +23,7 @@ static void a_million_operations_leave_nothing(void **state) {
     size_t before = 0;
     for (int i = 0; i < 1000000; i++) {
         ht_array *next = ht_scope_finish(s, ht_add(s, x, one));
-        ht_array_release(x);
+        ht_array_free(x);
         x = next;
         if (i % 100 != 99) continue;
         assert_int_equal(ht_array_detach(s, x, &err), HT_OK);
@@ -31,8 +31,8 @@ static void a_million_operations_leave_nothing(void **state) {
     }
     assert_int_equal(ht_memory_get().active_bytes, before);
     assert_float_equal(first_value(s, x), 1000000, 0);
-    ht_array_release(x);
-    ht_array_release(one);
+    ht_array_free(x);
+    ht_array_free(one);
     ht_scope_free(s);
 }
 
@@ -44,8 +44,8 @@ static void a_scope_is_as_new_after_each_expression(void **state) {
     assert_null(ht_scope_error(s));
     ht_array *y = ht_scope_finish(s, ht_square(s, ht_negative(s, x)));
     assert_float_equal(first_value(s, ht_sum(s, y, NULL, 0, false)), 5, 0);
-    ht_array_release(y);
-    ht_array_release(x);
+    ht_array_free(y);
+    ht_array_free(x);
     ht_scope_free(s);
 }
 
@@ -55,11 +55,11 @@ static void half_of_what_is_needed_is_an_error_that_passes(void **state) {
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, N, 1, HT_F32), *y = ht_add(s, x, ht_cumsum(s, x, 0, false, true));
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     size_t active = ht_memory_get().active_bytes;
     assert_int_equal(ht_memory_set_limit(active + N * 4 / 2), 0);
     assert_int_equal(ht_memory_limit(), active + N * 4 / 2);
-    assert_int_equal(ht_eval(s, &y, 1, &err), HT_ERR_MEMORY);
+    assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
     char numbers[64];
     snprintf(numbers, sizeof numbers, "the memory limit is %zu", active + N * 4 / 2);
     assert_non_null(strstr(err.message, numbers));
@@ -67,7 +67,7 @@ static void half_of_what_is_needed_is_an_error_that_passes(void **state) {
     assert_float_equal(first_value(s, ht_slice(s, x, (int64_t[]){5}, (int64_t[]){6}, NULL)), 5, 0);
     ht_memory_set_limit(0);
     ht_array *again = ht_add(s, x, ht_cumsum(s, x, 0, false, true));
-    assert_int_equal(ht_eval(s, &again, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &again, 1, &err), HT_OK);
     ht_scope_free(s);
 }
 
@@ -86,14 +86,14 @@ static void what_kernels_take_is_given_back(void **state) {
     for (int how = 0; how < 2; how++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *x = ht_arange(s, N, 0, -1, HT_F32), *y;
-        assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+        assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
         const size_t before = ht_memory_get().active_bytes;
         ht_memory_reset_peak();
         if (how)
             assert_int_equal(ht_compiled_call(s, compiled, &x, 1, &y, 1), 1);
         else
             y = ht_sort(s, x, 0);
-        assert_int_equal(ht_eval(s, &y, 1, &err), HT_OK);
+        assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
         assert_float_equal(first_value(s, y), 1, 0);
         assert_true(ht_memory_get().peak_bytes > before + 2 * N * sizeof(float));
         assert_true(ht_memory_get().active_bytes <= before + N * sizeof(float) + (1 << 16));
@@ -111,13 +111,13 @@ static void the_cache_makes_room(void **state) {
     ht_error err = {0};
     ht_array *kept[8];
     for (int i = 0; i < 8; i++) kept[i] = ht_full(s, i, HT_F32, (int64_t[]){MEGABYTE / 4}, 1);
-    assert_int_equal(ht_eval(s, kept, 8, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, kept, 8, &err), HT_OK);
     size_t active = ht_memory_get().active_bytes;
     for (int i = 0; i < 8; i++) ht_scope_drop(s, kept[i]);
     assert_int_equal(ht_memory_get().cache_bytes, 8 * MEGABYTE);
     ht_memory_set_limit(active);
     ht_array *other = ht_full(s, 1, HT_F32, (int64_t[]){3 * MEGABYTE / 8}, 1);
-    assert_int_equal(ht_eval(s, &other, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &other, 1, &err), HT_OK);
     ht_memory_stats now = ht_memory_get();
     assert_true(now.active_bytes + now.cache_bytes <= active);
     assert_true(now.cache_bytes >= 6 * MEGABYTE);
@@ -140,7 +140,7 @@ static void what_was_freed_last_is_kept(void **state) {
     ht_error err = {0};
     ht_array *stale = ht_full(s, 1, HT_F32, (int64_t[]){7 * MEGABYTE / 4}, 1);
     ht_array *wanted = ht_full(s, 2, HT_F32, (int64_t[]){2 * MEGABYTE / 4}, 1);
-    assert_int_equal(ht_eval(s, (ht_array *[]){stale, wanted}, 2, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, (ht_array *[]){stale, wanted}, 2, &err), HT_OK);
     ht_scope_drop(s, stale);
     assert_true(ht_memory_get().cache_bytes >= 7 * MEGABYTE);
     ht_scope_drop(s, wanted);
@@ -158,7 +158,7 @@ static void buffers_are_locked_up_to_the_limit(void **state) {
     assert_int_equal(ht_memory_set_wired_limit(3 * BYTES), 0);
     ht_array *a[4];
     for (int i = 0; i < 4; i++) a[i] = ht_full(s, i, HT_F32, (int64_t[]){BYTES / 4}, 1);
-    assert_int_equal(ht_eval(s, a, 4, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, a, 4, &err), HT_OK);
     size_t wired = ht_memory_get().wired_bytes;
     assert_true(wired <= 3 * BYTES);
     if (wired == 0) print_message("the system lets this process lock nothing\n");
@@ -177,7 +177,7 @@ static void the_peak_is_the_most_since_the_reset(void **state) {
     ht_memory_reset_peak();
     size_t before = ht_memory_get().peak_bytes;
     ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){1 << 18}, 1);
-    assert_int_equal(ht_eval(s, &x, 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     ht_scope_free(s);
     assert_int_equal(ht_memory_get().peak_bytes - before, 1 << 20);
     ht_memory_reset_peak();
@@ -195,13 +195,13 @@ static void streams_wait_for_each_other(void **state) {
     for (int i = 0; i < 200; i++) {
         ht_scope *s = i % 2 ? here : there;
         ht_array *next = ht_scope_finish(s, ht_add(s, ht_square(s, ht_sqrt(s, x)), ht_ones(s, HT_F32, NULL, 0)));
-        assert_int_equal(ht_eval_async(s, &next, 1, &err), HT_OK);
-        ht_array_release(x);
+        assert_int_equal(ht_array_eval_async(s, &next, 1, &err), HT_OK);
+        ht_array_free(x);
         x = next;
     }
     assert_int_equal(ht_array_wait(here, x, &err), HT_OK);
     assert_float_equal(first_value(here, x), 201, 0.01);
-    ht_array_release(x);
+    ht_array_free(x);
     ht_scope_free(here);
     ht_scope_free(there);
     ht_stream_free(other);
@@ -222,7 +222,7 @@ static void *read_shared(void *arg) {
     for (int i = 0; i < 50 && r->good; i++) {
         ht_array *sum = ht_scope_finish(s, ht_sum(s, ht_transpose(s, r->shared, NULL), NULL, 0, false));
         r->good = ht_array_read(s, sum, &r->sum, sizeof r->sum, &err) == HT_OK;
-        ht_array_release(sum);
+        ht_array_free(sum);
     }
     ht_scope_free(s);
     return NULL;

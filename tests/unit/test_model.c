@@ -6,6 +6,7 @@
 #include "models/pack.h"
 #include "models/registry.h"
 #include "support/gguf_writer.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -24,12 +25,12 @@ static int open_all(void **state) {
     (void)state;
     scratch_make();
     ht_error err = {0};
-    return ht_device_open("cpu", &(ht_device_options){.n_threads = 2}, &device, &err) != HT_OK;
+    return ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 2), &device, &err) != HT_OK;
 }
 
 static int close_all(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     scratch_remove();
     return 0;
 }
@@ -42,7 +43,7 @@ static ht_status try_load(const char *path, ht_model_options options, ht_error *
     if (status)
         assert_null(m);
     else
-        ht_model_close(&m);
+        ht_model_free(m);
     return status;
 }
 
@@ -54,7 +55,7 @@ static void refused_with(const char *path, ht_model_options options, ht_status e
         if (!strstr(err.message, *words)) fail_msg("\"%s\" does not say \"%s\"", err.message, *words);
 }
 #define REFUSED(path, expected, ...)                                                                                   \
-    refused_with(path, (ht_model_options){0}, expected, (const char *const[]){__VA_ARGS__, NULL})
+    refused_with(path, DEFAULTS(ht_model_options), expected, (const char *const[]){__VA_ARGS__, NULL})
 #define REFUSED_OPTIONS(path, options, expected, ...)                                                                  \
     refused_with(path, options, expected, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -92,29 +93,41 @@ static void paths(void **state) {
     copy_file(tiny, "one.gguf");
     scratch_write("mmproj-f16.gguf", "x", 1);
     ht_error err;
-    if (try_load(scratch_directory(), (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(scratch_directory(), DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     remove(scratch_path("one.gguf"));
     remove(scratch_path("mmproj-f16.gguf"));
 }
 
-static bool cancel_at(double done, void *user) { return done < *(const double *)user; }
+typedef struct limit {
+    double share;
+    ht_cancel flag;
+} limit;
+
+static void cancel_at(double done, void *user) {
+    limit *l = user;
+    if (done >= l->share) ht_cancel_request(&l->flag);
+}
 
 static void options(void **state) {
     (void)state;
-    REFUSED_OPTIONS(tiny, (ht_model_options){.context = 513}, HT_ERR_LIMIT, "llama-q4_1.gguf", "512", "513");
-    REFUSED_OPTIONS(tiny, (ht_model_options){.context = -1}, HT_ERR_ARGUMENT, "-1");
-    REFUSED_OPTIONS(tiny, (ht_model_options){.kv_dtype = HT_I32}, HT_ERR_ARGUMENT, "i32", "f16");
-    double limits[] = {0, 0.3, 1};
-    for (int i = 0; i < 3; i++)
-        REFUSED_OPTIONS(tiny, ((ht_model_options){.progress = cancel_at, .user = &limits[i]}), HT_ERR_CANCELLED,
-                        "cancelled");
+    REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.context = 513), HT_ERR_LIMIT, "llama-q4_1.gguf", "512", "513");
+    REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.context = -1), HT_ERR_ARGUMENT, "-1");
+    REFUSED_OPTIONS(tiny, OPTIONS(ht_model_options, with.kv_dtype = HT_I32), HT_ERR_ARGUMENT, "i32", "f16");
+    limit limits[] = {{.share = 0}, {.share = 0.3}, {.share = 1}, {.share = 2}};
+    ht_cancel_request(&limits[3].flag); /* before the call */
+    for (int i = 0; i < 4; i++)
+        REFUSED_OPTIONS(tiny,
+                        (OPTIONS(ht_model_options, with.progress = cancel_at, with.user = &limits[i],
+                                 with.cancel = &limits[i].flag)),
+                        HT_ERR_CANCELLED, "cancelled");
     ht_model *m;
     ht_error err = {0};
-    assert_int_equal(ht_model_load(tiny, &(ht_model_options){.device = device, .context = 300}, &m, &err), HT_OK);
+    assert_int_equal(
+        ht_model_load(tiny, OPTIONS_AT(ht_model_options, with.device = device, with.context = 300), &m, &err), HT_OK);
     assert_int_equal(ht_model_context(m), 300);
     assert_int_equal(ht_model_vocab_size(m), 61);
     assert_null(ht_model_tokenizer(m));
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 /* A llama of one layer with a change to one tensor. */
@@ -167,7 +180,7 @@ static void tensors(void **state) {
     const char *path = scratch_path("t.gguf");
     ht_error err;
     write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {0, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "t.gguf", "`blk.0.ffn_up.weight` is missing");
     write_llama("t.gguf", &(change){"blk.0.ffn_up.weight", {32, 65}, HT_W_F32, NULL});
@@ -187,7 +200,7 @@ static void tensors(void **state) {
     write_llama("t.gguf", &(change){"blk.0.ffn_gate.bias", {64, 0}, HT_W_F32, NULL});
     REFUSED(path, HT_ERR_FORMAT, "there is a tensor `blk.0.ffn_gate.bias`", "implies none");
     write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     write_llama("t.gguf", &(change){"blk.0.ffn_down.weight", {64, 32}, HT_W_NVFP4, "blk.0.ffn_down.scale"});
     REFUSED(path, HT_ERR_FORMAT, "t.gguf: `blk.0.ffn_down.scale` holds 0, expected a finite number");
     gguf_writer w = gguf_writer_new();
@@ -217,14 +230,14 @@ static void extra_tensors(void **state) {
     const char *path = scratch_path("t.gguf");
     ht_log_set(take_note, HT_LOG_INFO, NULL);
     write_llama("t.gguf", &(change){"blk.0.attn_z.weight", {32, 2}, HT_W_F32, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     assert_int_equal(n_notes, 1);
     assert_string_equal(noted, "t.gguf: 1 tensor is not needed: `blk.0.attn_z.weight`");
     write_llama("t.gguf", &(change){"none", {0, 0}, HT_W_F32, NULL});
-    if (try_load(path, (ht_model_options){0}, &err)) fail_msg("%s", err.message);
-    if (try_load("tests/golden/tiny/llama-fp8-blocks", (ht_model_options){0}, &err)) fail_msg("%s", err.message);
+    if (try_load(path, DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
+    if (try_load("tests/golden/tiny/llama-fp8-blocks", DEFAULTS(ht_model_options), &err)) fail_msg("%s", err.message);
     assert_int_equal(n_notes, 1);
-    if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", (ht_model_options){0}, &err))
+    if (try_load("tests/golden/tiny/gemma3-multimodal-bf16-shards", DEFAULTS(ht_model_options), &err))
         fail_msg("%s", err.message);
     assert_int_equal(n_notes, 2);
     assert_non_null(strstr(noted, "tensors of vision and audio are left out"));
@@ -423,27 +436,27 @@ static void an_embedding_in_the_file(void **state) {
     assert_true(ht_memory_get().active_bytes - before < (size_t)in->weight_bytes);
     ht_model_info_free(in);
     ht_session *s;
-    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 3, NULL, NULL, NULL, &err), HT_OK);
     assert_int_equal(truncate(scratch_path("tiny.gguf"), 4096), 0);
-    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_ERR_IO);
+    assert_int_equal(ht_session_forward(s, ids, 3, NULL, NULL, NULL, &err), HT_ERR_IO);
     assert_non_null(strstr(err.message, "tiny.gguf: has changed since it was opened"));
     assert_int_equal(ht_session_length(s), 3);
-    ht_session_close(&s);
-    ht_model_close(&m);
+    ht_session_free(s);
+    ht_model_free(m);
 
     m = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     remove(scratch_path("tiny.gguf"));
-    assert_int_equal(ht_session_open(m, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, ids, 3, false, NULL, NULL, &err), HT_OK);
-    ht_session_close(&s);
-    ht_model_close(&m);
+    assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 3, NULL, NULL, NULL, &err), HT_OK);
+    ht_session_free(s);
+    ht_model_free(m);
 }
 
-static bool shrink(double done, void *user) {
+static void shrink(double done, void *user) {
     (void)done;
     if (!*(bool *)user && truncate(scratch_path("shrinks.gguf"), 4096)) fail();
-    return *(bool *)user = true;
+    *(bool *)user = true;
 }
 
 /* Another process cuts the file while it is loaded: an error, no signal. */
@@ -457,13 +470,13 @@ static void a_file_that_shrinks(void **state) {
     ht_device *one;
     ht_model *m;
     ht_error err = {0};
-    assert_int_equal(ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &one, &err), HT_OK);
-    ht_model_options o = {.device = one, .progress = shrink, .user = &shrunk};
+    assert_int_equal(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1), &one, &err), HT_OK);
+    ht_model_options o = OPTIONS(ht_model_options, with.device = one, with.progress = shrink, with.user = &shrunk);
     assert_int_equal(ht_model_load(scratch_path("shrinks.gguf"), &o, &m, &err), HT_ERR_IO);
     assert_null(m);
     assert_true(shrunk);
     assert_non_null(strstr(err.message, "shrinks.gguf: the file ends before offset"));
-    ht_device_release(one);
+    ht_device_free(one);
     remove(scratch_path("shrinks.gguf"));
 }
 
@@ -476,7 +489,7 @@ static void damaged_files(void **state) {
     ht_error err;
     for (size_t n = 0; n < size; n += n < 2048 ? 1 : 211) {
         scratch_write("cut.gguf", file, n);
-        assert_int_not_equal(try_load(scratch_path("cut.gguf"), (ht_model_options){0}, &err), HT_OK);
+        assert_int_not_equal(try_load(scratch_path("cut.gguf"), DEFAULTS(ht_model_options), &err), HT_OK);
         assert_true(err.message[0]);
     }
     remove(scratch_path("cut.gguf"));
@@ -485,7 +498,7 @@ static void damaged_files(void **state) {
     for (size_t bit = 0; bit < header * 8; bit += 3) {
         file[bit / 8] ^= (char)(1 << (bit % 8));
         scratch_write("flip.gguf", file, size);
-        if (try_load(scratch_path("flip.gguf"), (ht_model_options){0}, &err) == HT_OK)
+        if (try_load(scratch_path("flip.gguf"), DEFAULTS(ht_model_options), &err) == HT_OK)
             loaded++;
         else
             refused++;
@@ -504,7 +517,7 @@ static void opened_again_and_again(void **state) {
     size_t before = ht_memory_get().active_bytes;
     ht_error err;
     for (int i = 0; i < 100; i++)
-        if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", (ht_model_options){0}, &err))
+        if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", DEFAULTS(ht_model_options), &err))
             fail_msg("%s", err.message);
     assert_int_equal(ht_memory_get().active_bytes, before);
 }
@@ -565,7 +578,8 @@ static void info(void **state) {
     assert_true(in->has_weights && in->tied_head);
     assert_true(in->n_layers == 1 && in->hidden == 32 && in->n_heads == 4 && in->n_kv_heads == 2 && in->head_dim == 8);
     assert_true(in->vocab == 61 && in->context == 512 && in->sliding_window == 0);
-    assert_int_equal(ht_model_info_kv_bytes_per_position(in, 0), 2 * 2 * 8 * 2);
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_F16), 2 * 2 * 8 * 2);
+    assert_int_equal(ht_model_info_kv_bytes_per_position(in, HT_DTYPE_NONE), 0);
     ht_model_info_free(in);
 
     if (ht_model_info_read("tests/golden/tiny/gemma3-multimodal-bf16-shards", &in, &err)) fail_msg("%s", err.message);
@@ -627,7 +641,7 @@ static void memory_of_a_cache(void **state) {
             ht_model *m;
             ht_cache *c;
             snprintf(path, sizeof path, "tests/golden/tiny/%s", names[i]);
-            const ht_model_options how = {.device = device, .kv_dtype = dtypes[t]};
+            const ht_model_options how = OPTIONS(ht_model_options, with.device = device, with.kv_dtype = dtypes[t]);
             if (ht_model_info_read(path, &in, &err) || ht_model_load(path, &how, &m, &err) ||
                 ht_cache_new(m, HT_KV_CHUNK, &c, &err))
                 fail_msg("%s", err.message);
@@ -640,7 +654,7 @@ static void memory_of_a_cache(void **state) {
                 assert_int_equal(ht_memory_get().active_bytes - before, told);
             }
             ht_cache_free(c);
-            ht_model_close(&m);
+            ht_model_free(m);
             ht_model_info_free(in);
         }
 }

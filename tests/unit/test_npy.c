@@ -20,12 +20,15 @@ static void bytes_of_a_small_file(void **state) {
     } nan = {.bits = 0x7FC00000u};
     ht_npy_writer *w;
     ht_error err = {0};
-    assert_int_equal(ht_npy_open(scratch_path("a.npy"), 2, 2, &w, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, (float[]){1, -2}, 1, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, NULL, 0, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_new(scratch_path("a.npy"), 2, 2, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, (float[]){1, -2}, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, NULL, 0, &err), HT_OK);
     assert_false(ht_path_exists(scratch_path("a.npy")));
-    assert_int_equal(ht_npy_put_rows(w, (float[]){0.5f, nan.value}, 1, &err), HT_OK);
-    assert_int_equal(ht_npy_commit(w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, (float[]){0.5f, nan.value}, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_commit(w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_commit(w, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_writer_put(w, NULL, 0, &err), HT_ERR_ARGUMENT);
+    ht_npy_writer_free(w);
     char *file;
     size_t size;
     assert_int_equal(ht_file_read_all(scratch_path("a.npy"), 1000, &file, &size, &err), HT_OK);
@@ -46,10 +49,11 @@ static void many_rows(void **state) {
     for (int i = 0; i < COLUMNS * ROWS; i++) values[i] = (float)i;
     ht_npy_writer *w;
     ht_error err = {0};
-    assert_int_equal(ht_npy_open(scratch_path("b.npy"), ROWS, COLUMNS, &w, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, values, 3, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, values + 3 * COLUMNS, 4, &err), HT_OK);
-    assert_int_equal(ht_npy_commit(w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_new(scratch_path("b.npy"), ROWS, COLUMNS, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, values, 3, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, values + 3 * COLUMNS, 4, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_commit(w, &err), HT_OK);
+    ht_npy_writer_free(w);
     ht_file *file;
     assert_int_equal(ht_file_open(scratch_path("b.npy"), &file, &err), HT_OK);
     assert_int_equal(file->size, 128 + sizeof(float) * COLUMNS * ROWS);
@@ -69,23 +73,24 @@ static void failures_leave_nothing(void **state) {
     ht_npy_writer *w = (void *)1;
     ht_error err = {0};
     float row[2] = {0};
-    assert_int_equal(ht_npy_open(scratch_path("none/a.npy"), 1, 2, &w, &err), HT_ERR_IO);
+    assert_int_equal(ht_npy_writer_new(scratch_path("none/a.npy"), 1, 2, &w, &err), HT_ERR_IO);
     assert_null(w);
     assert_non_null(strstr(err.message, "none/a.npy: cannot be written: No such file"));
-    assert_int_equal(ht_npy_open(scratch_path("a.npy"), -1, 2, &w, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_npy_open(scratch_path("a.npy"), INT64_MAX, 2, &w, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_writer_new(scratch_path("a.npy"), -1, 2, &w, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_writer_new(scratch_path("a.npy"), INT64_MAX, 2, &w, &err), HT_ERR_ARGUMENT);
 
-    assert_int_equal(ht_npy_open(scratch_path("a.npy"), 2, 2, &w, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, row, 1, &err), HT_OK);
-    assert_int_equal(ht_npy_commit(w, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_writer_new(scratch_path("a.npy"), 2, 2, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, row, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_commit(w, &err), HT_ERR_ARGUMENT);
+    ht_npy_writer_free(w);
     assert_non_null(strstr(err.message, "has 1 rows, was announced with 2"));
 
-    assert_int_equal(ht_npy_open(scratch_path("a.npy"), 1, 2, &w, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, row, 1, &err), HT_OK);
-    assert_int_equal(ht_npy_put_rows(w, row, 1, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_npy_put_rows(w, row, -1, &err), HT_ERR_ARGUMENT);
-    ht_npy_discard(w);
-    ht_npy_discard(NULL);
+    assert_int_equal(ht_npy_writer_new(scratch_path("a.npy"), 1, 2, &w, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, row, 1, &err), HT_OK);
+    assert_int_equal(ht_npy_writer_put(w, row, 1, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_npy_writer_put(w, row, -1, &err), HT_ERR_ARGUMENT);
+    ht_npy_writer_free(w);
+    ht_npy_writer_free(NULL);
     assert_int_equal(scratch_count(), 0);
 }
 

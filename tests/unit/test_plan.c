@@ -34,7 +34,7 @@ static int open_weights(void **state) {
     table = wave(weights, 0.7, VOCAB, HIDDEN);
     mix = wave(weights, 1.3, HIDDEN, HIDDEN);
     norm = ht_reshape(weights, wave(weights, 0.1, 1, HIDDEN), (int64_t[]){HIDDEN}, 1);
-    return ht_eval(weights, (ht_array *[]){table, mix, norm}, 3, &err) != HT_OK;
+    return ht_array_eval(weights, (ht_array *[]){table, mix, norm}, 3, &err) != HT_OK;
 }
 
 static int close_weights(void **state) {

@@ -32,6 +32,7 @@ static const struct reference {
     uint32_t crc, first[4];
 } references[] = {
 #include "golden/random.inc"
+#include "support/options.h"
 };
 
 enum { N = 100001, CHOICES = 1000, ROWS = 101 };
@@ -99,7 +100,8 @@ static void check(const struct reference *r, const unsigned char *bytes, size_t 
 }
 
 static void draw_all(const char *instruction_set) {
-    const ht_device_options options = {.n_threads = 2, .instruction_set = instruction_set};
+    const ht_device_options options =
+        OPTIONS(ht_device_options, with.n_threads = 2, with.instruction_set = instruction_set);
     unsigned char *bytes = malloc(2 * N * sizeof(uint32_t));
     ht_device *device = NULL;
     ht_stream *stream = NULL;
@@ -118,7 +120,7 @@ static void draw_all(const char *instruction_set) {
         ht_scope_free(s);
     }
     ht_stream_free(stream);
-    ht_device_release(device);
+    ht_device_free(device);
     free(bytes);
 }
 

@@ -6,6 +6,7 @@
 #include "generate/sampler.h"
 #include "support/golden.h"
 #include "support/model_run.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <hearth/hearth.h>
@@ -57,7 +58,7 @@ static void ok(ht_status status, const ht_error *err) {
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    ok(ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err), &err);
+    ok(ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err), &err);
     return s;
 }
 
@@ -65,10 +66,12 @@ static void feed_apart(ht_model *m, int32_t chunk, prompt *p) {
     ht_error err = {0};
     ht_session *s = open_session(m, chunk);
     p->seen = 0;
-    ok(ht_session_forward(s, p->ids, (size_t)p->n, true, take_rows, p, &err), &err);
+    ok(ht_session_forward(s, p->ids, (size_t)p->n, OPTIONS_AT(ht_forward_options, with.all_rows = true), take_rows, p,
+                          &err),
+       &err);
     assert_int_equal(p->seen, p->n);
     p->known = true;
-    ht_session_close(&s);
+    ht_session_free(s);
 }
 
 /* Rows of both prompts in every step, as long as both last. */
@@ -101,26 +104,26 @@ static void step_together(ht_model *m, int32_t chunk, prompt prompts[2]) {
     for (int i = 0; i < 2; i++) {
         s[i] = open_session(m, chunk);
         int64_t begin = i ? prompts[1].n - STEPS : prompts[1].n / 2;
-        ok(ht_session_forward(s[i], prompts[i].ids, (size_t)begin, false, NULL, NULL, &err), &err);
+        ok(ht_session_forward(s[i], prompts[i].ids, (size_t)begin, NULL, NULL, NULL, &err), &err);
     }
     for (int step = 0; step < STEPS; step++) {
         int64_t at[2] = {ht_session_length(s[0]), ht_session_length(s[1])};
         int32_t next[2] = {prompts[0].ids[at[0]], prompts[1].ids[at[1]]};
-        ok(ht_session_forward_together(s, next, 2, logits, &err), &err);
+        ok(ht_session_forward_together(s, next, 2, NULL, logits, &err), &err);
         for (int i = 0; i < 2; i++) take(&prompts[i], logits + (int64_t)i * vocab, at[i], 1, vocab);
     }
     free(logits);
-    ht_session_close(&s[0]);
-    ht_session_close(&s[1]);
+    ht_session_free(s[0]);
+    ht_session_free(s[1]);
 }
 
 static ht_model *load(const char *path, int threads) {
     ht_error err = {0};
     ht_device *device;
     ht_model *m;
-    ok(ht_device_open("cpu", &(ht_device_options){.n_threads = threads}, &device, &err), &err);
-    ok(ht_model_load(path, &(ht_model_options){.device = device}, &m, &err), &err);
-    ht_device_release(device);
+    ok(ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = threads), &device, &err), &err);
+    ok(ht_model_load(path, OPTIONS_AT(ht_model_options, with.device = device), &m, &err), &err);
+    ht_device_free(device);
     return m;
 }
 
@@ -146,7 +149,7 @@ static void check_threads_and_chunks(const char *path, const int32_t *ids, int64
             snprintf(run_name, sizeof run_name, "2 threads, chunks of %d, eager", (int)chunk);
             feed_together(m, chunk, prompts, true);
         }
-        ht_model_close(&m);
+        ht_model_free(m);
     }
     free(prompts[0].wanted);
     free(prompts[1].wanted);
@@ -185,20 +188,21 @@ static void check_picks(ht_model *m, const int32_t *ids, const ht_sampler_option
     const int N = test_cases(25, 400);
     snprintf(run_name, sizeof run_name, "temperature %g, top_k %d", (double)o->temperature, (int)o->top_k);
     ht_error err = {0};
-    ht_session *a = open_session(m, 0), *b = open_session(m, 0);
-    const ht_generate_options how = {.max_tokens = N, .sampler = *o, .ignore_eos = true};
+    ht_session *a = open_session(m, 512), *b = open_session(m, 512);
+    const ht_generate_options how =
+        OPTIONS(ht_generate_options, with.max_tokens = N, with.sampler = o, with.ignore_eos = true);
     ok(ht_generate(a, ids, PROMPT, &how, NULL, NULL, NULL, &err), &err);
     picked p = {.s = b};
     ok(ht_sampler_new(o, m->vocab, m->device->row_ops, &p.sampler, &err), &err);
-    ok(ht_session_forward(b, ids, PROMPT, false, pick, &p, &err), &err);
+    ok(ht_session_forward(b, ids, PROMPT, NULL, pick, &p, &err), &err);
     for (int i = 0; i < N; i++) {
         int32_t id = ht_session_tokens(a)[PROMPT + i];
         if (id != p.id) fail_msg("%s: token %d is %d, expected %d", run_name, i, (int)id, (int)p.id);
-        ok(ht_session_forward(b, &p.id, 1, false, pick, &p, &err), &err);
+        ok(ht_session_forward(b, &p.id, 1, NULL, pick, &p, &err), &err);
     }
     ht_sampler_free(p.sampler);
-    ht_session_close(&a);
-    ht_session_close(&b);
+    ht_session_free(a);
+    ht_session_free(b);
 }
 
 /* The prompt of a real model, whose path goes to `path`; skips the test without models. */
@@ -227,10 +231,10 @@ static void check_real_picks(void **state) {
     char path[1024];
     golden g = open_real(*state, path);
     ht_model *m = load(path, 2);
-    check_picks(m, g.ids, &(ht_sampler_options){0});
-    check_picks(m, g.ids, &(ht_sampler_options){.repeat_penalty = 1.2f});
-    check_picks(m, g.ids, &(ht_sampler_options){.temperature = 0.9f, .top_k = 40, .seed = 7});
-    ht_model_close(&m);
+    check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, (void)0));
+    check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.2f));
+    check_picks(m, g.ids, OPTIONS_AT(ht_sampler_options, with.temperature = 0.9f, with.top_k = 40, with.seed = 7));
+    ht_model_free(m);
     golden_close(&g);
 }
 

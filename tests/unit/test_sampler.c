@@ -4,6 +4,7 @@
 #include "generate/logits_row.h"
 #include "generate/philox.h"
 #include "generate/sampler.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -42,7 +43,7 @@ static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *o
     item *v = calloc((size_t)n, sizeof *v);
     bool close = false;
     double temperature = 1;
-    int window = o->repeat_window == 0 ? 64 : o->repeat_window < 0 ? n_history : o->repeat_window;
+    int window = o->repeat_window < 0 ? n_history : o->repeat_window;
     for (int i = 0; i < n; i++) v[i] = (item){i, (double)logits[i], 0};
     for (int stage = 0; stage < HT_SAMPLER_STAGES; stage++) {
         qsort(v, (size_t)n, sizeof *v, by_logit);
@@ -77,6 +78,7 @@ static int32_t plain_pick(const ht_sampler_options *o, const ht_sampler_stage *o
             for (kept = 0; kept < n && v[kept].p >= (double)o->min_p * v[0].p; kept++) {}
             for (int i = 0; i < n; i++) close = close || fabs(v[i].p / v[0].p / (double)o->min_p - 1) < margin;
             break;
+        case HT_SAMPLER_STAGES: break;
         }
         n = kept;
     }
@@ -107,14 +109,14 @@ static const ht_row_ops *ops;
 static int open_device(void **state) {
     (void)state;
     ht_error err = {0};
-    if (ht_device_open("cpu", &(ht_device_options){.n_threads = 1}, &device, &err)) return 1;
+    if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1), &device, &err)) return 1;
     ops = device->row_ops;
     return 0;
 }
 
 static int close_device(void **state) {
     (void)state;
-    ht_device_release(device);
+    ht_device_free(device);
     return 0;
 }
 
@@ -141,14 +143,23 @@ static int32_t pick(const ht_sampler_options *o, const float *logits, int32_t n,
     return id;
 }
 
-static void shuffle(ht_sampler_stage *order) {
-    for (int i = 0; i < HT_SAMPLER_STAGES; i++) order[i] = (ht_sampler_stage)(i + 1);
+/* All stages in some order, and as the text that asks for it. */
+static const char *shuffle(ht_sampler_stage order[HT_SAMPLER_STAGES]) {
+    static const char *const names[] = {"repeat_penalty", "temperature", "top_p", "top_k", "min_p"};
+    static char text[64];
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) order[i] = (ht_sampler_stage)i;
     for (int i = HT_SAMPLER_STAGES - 1; i > 0; i--) {
         int j = (int)(next_random() % (uint32_t)(i + 1));
         ht_sampler_stage t = order[i];
         order[i] = order[j];
         order[j] = t;
     }
+    text[0] = '\0';
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) {
+        if (i) strcat(text, ",");
+        strcat(text, names[order[i]]);
+    }
+    return text;
 }
 
 /* ---- tests ---- */
@@ -179,7 +190,7 @@ static void generator_known_answers(void **state) {
 static void greedy_takes_the_lowest_of_ties(void **state) {
     (void)state;
     static float x[1000];
-    ht_sampler_options o = {0};
+    ht_sampler_options o = DEFAULTS(ht_sampler_options);
     for (int i = 0; i < 1000; i++) x[i] = -5;
     assert_int_equal(pick(&o, x, 1000, NULL, 0), 0);
     for (int first = 0; first < 1000; first += 37) {
@@ -190,7 +201,7 @@ static void greedy_takes_the_lowest_of_ties(void **state) {
     assert_int_equal(pick(&o, x, 2, NULL, 0), 0);
     assert_int_equal(pick(&o, x, 1, NULL, 0), 0);
     /* Filters do not change it, a penalty does. */
-    o = (ht_sampler_options){.top_k = 3, .top_p = 0.1f, .min_p = 0.5f};
+    o = OPTIONS(ht_sampler_options, with.top_k = 3, with.top_p = 0.1f, with.min_p = 0.5f);
     for (int i = 0; i < 1000; i++) x[i] = (float)(i % 500);
     assert_int_equal(pick(&o, x, 1000, NULL, 0), 499);
     o.repeat_penalty = 2;
@@ -216,15 +227,16 @@ static void agrees_with_the_plain_chain(void **state) {
         if (kind == 3) x[next_random() % (uint32_t)n] = 60;
         int n_history = (int)(next_random() % 300);
         for (int i = 0; i < n_history; i++) history[i] = (int32_t)(next_random() % (uint32_t)n);
-        ht_sampler_options o = {.seed = next_random() * (uint64_t)0x100000001};
+        ht_sampler_options o = OPTIONS(ht_sampler_options, with.seed = next_random() * (uint64_t)0x100000001);
         o.temperature = next_random() % 8 ? 0.1f + 2 * uniform() : 0;
         if (next_random() % 2) o.top_k = 1 + (int32_t)(next_random() % (next_random() % 2 ? 50 : 4000));
         if (next_random() % 2) o.top_p = uniform();
         if (next_random() % 2) o.min_p = uniform() * uniform();
         if (next_random() % 2) o.repeat_penalty = 0.8f + uniform();
         o.repeat_window = (int32_t)(next_random() % 200) - 1;
-        shuffle(o.order);
-        int32_t expected = plain_pick(&o, o.order, x, n, history, n_history);
+        ht_sampler_stage order[HT_SAMPLER_STAGES];
+        o.order = shuffle(order);
+        int32_t expected = plain_pick(&o, order, x, n, history, n_history);
         compared++;
         if (expected < 0)
             close++;
@@ -253,14 +265,15 @@ static void the_highest_are_enough(void **state) {
         int n_history = (int)(next_random() % 100);
         for (int i = 0; i < n_history; i++)
             history[i] = ht_ranked_index(sorted[next_random() % (uniform() < 0.5f ? 30 : N)]);
-        ht_sampler_options o = {.seed = next_random()};
+        ht_sampler_options o = OPTIONS(ht_sampler_options, with.seed = next_random());
         if (next_random() % 2) o.temperature = 0.1f + 2 * uniform();
         if (next_random() % 4) o.top_k = 1 + (int32_t)(next_random() % 50);
         if (next_random() % 3 == 0) o.top_p = uniform();
         if (next_random() % 3 == 0) o.min_p = uniform() * uniform();
         if (next_random() % 2) o.repeat_penalty = uniform() < 0.1f ? 1e6f : 0.8f + uniform();
         o.repeat_window = (int32_t)(next_random() % 100) - 1;
-        shuffle(o.order);
+        ht_sampler_stage order[HT_SAMPLER_STAGES];
+        o.order = shuffle(order);
         ht_sampler *s;
         ht_error err = {0};
         assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
@@ -290,17 +303,23 @@ static int32_t top_k_of(const ht_sampler_options *o, int64_t n_history) {
 
 static void how_many_are_asked_for(void **state) {
     (void)state;
-    assert_int_equal(top_k_of(&(ht_sampler_options){0}, 5), 1);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.top_p = 0.5f, .min_p = 0.1f}, 5), 1); /* keep the highest */
-    assert_int_equal(top_k_of(&(ht_sampler_options){.repeat_penalty = 1.1f}, 5), 6);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.repeat_penalty = 1.1f}, 500), 65);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.repeat_penalty = 0.9f}, 5), 0);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1}, 5), 0);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 40}, 5), 40);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 40, .min_p = 0.1f}, 5), 40);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 40, .top_p = 0.9f}, 5), 0); /* p first */
-    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .min_p = 0.1f}, 5), 0);
-    assert_int_equal(top_k_of(&(ht_sampler_options){.temperature = 1, .top_k = 1000}, 5), 0);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, (void)0), 5), 1);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.top_p = 0.5f, with.min_p = 0.1f), 5),
+                     1); /* keep the highest */
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.1f), 5), 6);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.1f), 500), 65);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 1.1f, with.repeat_window = 0), 500),
+                     1);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.repeat_penalty = 0.9f), 5), 0);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1), 5), 0);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40), 5), 40);
+    assert_int_equal(
+        top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40, with.min_p = 0.1f), 5), 40);
+    assert_int_equal(
+        top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 40, with.top_p = 0.9f), 5),
+        0); /* p first */
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.min_p = 0.1f), 5), 0);
+    assert_int_equal(top_k_of(OPTIONS_AT(ht_sampler_options, with.temperature = 1, with.top_k = 1000), 5), 0);
 }
 
 /* A nucleus of most of a flat row is found bucket by bucket; the set must be the plain one's to the last member. */
@@ -393,10 +412,15 @@ static void scans_are_the_same_everywhere(void **state) {
     static float x[N], w[2][N], top[2][(N + HT_ROW_BLOCK - 1) / HT_ROW_BLOCK];
     ht_error err = {0};
     ht_device *plain, *fast;
-    assert_int_equal(ht_device_open("cpu", &(ht_device_options){1, "reference"}, &plain, &err), HT_OK);
+    assert_int_equal(
+        ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1, with.instruction_set = "reference"),
+                       &plain, &err),
+        HT_OK);
     for (int i = 0; i < N; i++) x[i] = -60 * uniform();
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
-        if (ht_device_open("cpu", &(ht_device_options){1, sets[set]}, &fast, &err)) continue;
+        if (ht_device_open("cpu", OPTIONS_AT(ht_device_options, with.n_threads = 1, with.instruction_set = sets[set]),
+                           &fast, &err))
+            continue;
         const ht_row_ops *a = plain->row_ops, *b = fast->row_ops;
         for (int n = 1; n <= N; n += n < 300 ? 1 : 97) {
             assert_true(a->maxima(x, n, top[0]) && b->maxima(x, n, top[1]));
@@ -413,9 +437,9 @@ static void scans_are_the_same_everywhere(void **state) {
             for (int i = 0; i < m; i++)
                 assert_int_equal(bucket[0][i] == HT_ROW_BUCKETS, x[i] < x[n / 3] || x[i] > x[n / 2]);
         }
-        ht_device_release(fast);
+        ht_device_free(fast);
     }
-    ht_device_release(plain);
+    ht_device_free(plain);
 }
 
 /* Frequencies of 40,000 draws against the probabilities: chi-squared with 7 degrees of freedom, 1 in 10^5 by chance. */
@@ -425,7 +449,7 @@ static void draws_follow_the_probabilities(void **state) {
     static const float x[N] = {0.5f, 2, -1, 1.25f, 0, 2, -0.5f, 1};
     double p[N], total = 0, chi = 0;
     int count[N] = {0};
-    ht_sampler_options o = {.temperature = 0.7f, .seed = 42};
+    ht_sampler_options o = OPTIONS(ht_sampler_options, with.temperature = 0.7f, with.seed = 42);
     ht_sampler *s;
     ht_error err = {0};
     assert_int_equal(ht_sampler_new(&o, N, ops, &s, &err), HT_OK);
@@ -447,7 +471,8 @@ static void same_seed_same_tokens(void **state) {
     (void)state;
     static float x[4096];
     for (int i = 0; i < 4096; i++) x[i] = bell();
-    ht_sampler_options o = {.temperature = 1, .seed = 5}, other = {.temperature = 1, .seed = 6};
+    ht_sampler_options o = OPTIONS(ht_sampler_options, with.temperature = 1, with.seed = 5), other = o;
+    other.seed = 6;
     int differ = 0;
     for (int i = 0; i < 50; i++) {
         assert_int_equal(pick(&o, x, 4096, NULL, i), pick(&o, x, 4096, NULL, i));
@@ -460,7 +485,9 @@ static void bad_logits_are_errors(void **state) {
     (void)state;
     static float x[300];
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    ht_sampler_options chains[] = {{0}, {.temperature = 1}, {.temperature = 1, .top_k = 2, .repeat_penalty = 1.5f}};
+    ht_sampler_options chains[] = {
+        DEFAULTS(ht_sampler_options), OPTIONS(ht_sampler_options, with.temperature = 1),
+        OPTIONS(ht_sampler_options, with.temperature = 1, with.top_k = 2, with.repeat_penalty = 1.5f)};
     for (int c = 0; c < 3; c++)
         for (int b = 0; b < 3; b++)
             for (int at = 0; at < 300; at += 13) {
@@ -491,10 +518,13 @@ static void orders_are_parsed(void **state) {
     const ht_sampler_stage second[] = {HT_STAGE_TEMPERATURE, HT_STAGE_TOP_P, HT_STAGE_TOP_K, HT_STAGE_MIN_P,
                                        HT_STAGE_REPEAT_PENALTY};
     assert_memory_equal(order, second, sizeof order);
+    assert_int_equal(ht_sampler_order_parse(NULL, order, &err), HT_OK);
+    for (int i = 0; i < HT_SAMPLER_STAGES; i++) assert_int_equal(order[i], i);
+    assert_int_equal(ht_sampler_order_check("top_k", &err), HT_OK);
     static const char *const wrong[] = {"", "top_p,", "top_q", "top_p top_k", "top_p,top_p", "top_p,,min_p", "Top_p"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         err = (ht_error){0};
-        assert_int_equal(ht_sampler_order_parse(wrong[i], order, &err), HT_ERR_ARGUMENT);
+        assert_int_equal(ht_sampler_order_check(wrong[i], &err), HT_ERR_ARGUMENT);
         assert_non_null(strstr(err.message, "sampler order"));
     }
 }
@@ -513,20 +543,25 @@ static void bad_options_are_refused(void **state) {
         {.repeat_penalty = -1},
         {.repeat_penalty = INFINITY},
         {.repeat_window = -2},
-        {.order = {1, 1}},
-        {.order = {9}},
-        {.order = {0, 2}},
+        {.order = "top_p,top_p"},
+        {.order = "beam"},
+        {.order = ""},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         ht_sampler *s = (void *)1;
         ht_error err = {0};
-        assert_int_equal(ht_sampler_new(&wrong[i], 10, ops, &s, &err), HT_ERR_ARGUMENT);
+        ht_sampler_options o = wrong[i];
+        assert_int_equal(ht_sampler_new(&o, 10, ops, &s, &err), HT_ERR_ARGUMENT);
+        assert_string_equal(err.message, "the ht_sampler_options were not made by ht_sampler_options_init(&options, "
+                                         "sizeof options)");
+        o.size = sizeof o;
+        assert_int_equal(ht_sampler_new(&o, 10, ops, &s, &err), HT_ERR_ARGUMENT);
         assert_null(s);
-        assert_true(err.message[0] != 0);
+        assert_null(strstr(err.message, "not made by"));
     }
     ht_sampler *s;
     ht_error err = {0};
-    assert_int_equal(ht_sampler_new(&(ht_sampler_options){0}, 0, ops, &s, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_sampler_new(OPTIONS_AT(ht_sampler_options, (void)0), 0, ops, &s, &err), HT_ERR_ARGUMENT);
     ht_sampler_free(NULL);
 }
 

@@ -1,5 +1,6 @@
 /* Sessions on a small model: the bits do not depend on chunks, company or history; limits, rewinding, cancellation. */
 #include "generate/session_internal.h"
+#include "support/options.h"
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
@@ -19,7 +20,7 @@ static float *expected[N_MODELS]; /* [TOKENS, vocab] by single chunks of 512 */
 static ht_session *open_session(ht_model *m, int32_t chunk) {
     ht_session *s;
     ht_error err = {0};
-    if (ht_session_open(m, &(ht_session_options){.chunk = chunk}, &s, &err)) fail_msg("%s", err.message);
+    if (ht_session_new(m, OPTIONS_AT(ht_session_options, with.chunk = chunk), &s, &err)) fail_msg("%s", err.message);
     return s;
 }
 
@@ -33,7 +34,9 @@ static float *new_rows(void) { return calloc((size_t)TOKENS * TINY_VOCAB, sizeof
 
 static void forward(ht_session *s, const int32_t *from, size_t n, bool all, float *rows) {
     ht_error err = {0};
-    if (ht_session_forward(s, from, n, all, rows ? copy_rows : NULL, rows, &err)) fail_msg("%s", err.message);
+    if (ht_session_forward(s, from, n, OPTIONS_AT(ht_forward_options, with.all_rows = all), rows ? copy_rows : NULL,
+                           rows, &err))
+        fail_msg("%s", err.message);
 }
 
 static void assert_same_rows(const float *rows, int model, int64_t first, int64_t n) {
@@ -53,7 +56,7 @@ static int setup(void **state) {
     for (int m = 0; m < N_MODELS; m++) {
         ht_session *s = open_session(models[m], 512);
         forward(s, ids, TOKENS, true, expected[m] = new_rows());
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     return 0;
 }
@@ -61,7 +64,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
-        ht_model_close(&models[m]);
+        ht_model_free(models[m]);
         free(expected[m]);
     }
     scratch_remove();
@@ -89,7 +92,7 @@ static void chunks_do_not_change_bits(void **state) {
                 assert_same_rows(rows, m, at + n - 1, 1);
                 if (n > 1) assert_true(rows[(int64_t)at * TINY_VOCAB] == 0); /* the others were not asked for */
             }
-            ht_session_close(&s);
+            ht_session_free(s);
         }
     free(rows);
 }
@@ -115,11 +118,13 @@ static void *run_alone(void *arg) {
     job *j = arg;
     ht_session *s;
     ht_error err = {0};
-    j->status = ht_session_open(models[j->model], &(ht_session_options){.chunk = 100}, &s, &err);
-    if (!j->status) j->status = ht_session_forward(s, ids, TOKENS / 2, true, copy_rows, j->rows, &err);
+    j->status = ht_session_new(models[j->model], OPTIONS_AT(ht_session_options, with.chunk = 100), &s, &err);
+    if (!j->status)
+        j->status = ht_session_forward(s, ids, TOKENS / 2, OPTIONS_AT(ht_forward_options, with.all_rows = true),
+                                       copy_rows, j->rows, &err);
     for (int i = TOKENS / 2; i < TOKENS / 2 + 40 && !j->status; i++)
-        j->status = ht_session_forward(s, &ids[i], 1, false, copy_rows, j->rows, &err);
-    ht_session_close(&s);
+        j->status = ht_session_forward(s, &ids[i], 1, NULL, copy_rows, j->rows, &err);
+    ht_session_free(s);
     return NULL;
 }
 
@@ -162,18 +167,18 @@ static void together_is_as_alone(void **state) {
             int n = step % 3 == 2 ? N - 1 : N; /* one drops out now and then */
             for (int i = 0; i < n; i++) next[i] = ids[ht_session_length(s[i])];
             if (step % 2) { /* the tokens alone */
-                assert_int_equal(ht_session_decode_together(s, next, n, next, &err), HT_OK);
+                assert_int_equal(ht_session_decode_together(s, next, n, NULL, next, &err), HT_OK);
                 for (int i = 0; i < n; i++)
                     assert_int_equal(next[i], likeliest(expected[m] + (ht_session_length(s[i]) - 1) * TINY_VOCAB));
                 continue;
             }
-            assert_int_equal(ht_session_forward_together(s, next, n, logits, &err), HT_OK);
+            assert_int_equal(ht_session_forward_together(s, next, n, NULL, logits, &err), HT_OK);
             for (int i = 0; i < n; i++)
                 assert_memory_equal(logits + (int64_t)i * TINY_VOCAB,
                                     expected[m] + (ht_session_length(s[i]) - 1) * TINY_VOCAB,
                                     TINY_VOCAB * sizeof *logits);
         }
-        for (int i = 0; i < N; i++) ht_session_close(&s[i]);
+        for (int i = 0; i < N; i++) ht_session_free(s[i]);
         free(logits);
     }
 }
@@ -189,21 +194,21 @@ static void a_step_without_numbers_is_not_taken(void **state) {
     int32_t prompt[LENGTH], next[N];
     for (int k = 0; k < LENGTH; k++) prompt[k] = 20 + 37 * k % 200;
     for (int i = 0; i < N; i++) forward(s[i] = open_session(m, 64), prompt, (size_t)(LENGTH - i), false, NULL);
-    assert_int_equal(ht_session_decode_together(s, broken, N, next, &err), HT_ERR_INTERNAL);
+    assert_int_equal(ht_session_decode_together(s, broken, N, NULL, next, &err), HT_ERR_INTERNAL);
     assert_non_null(strstr(err.message, "session 1 of the step"));
     assert_non_null(strstr(err.message, "nan"));
     for (int i = 0; i < N; i++) assert_int_equal(ht_session_length(s[i]), LENGTH - i);
-    assert_int_equal(ht_session_decode_together(s, fine, N, next, &err), HT_OK);
+    assert_int_equal(ht_session_decode_together(s, fine, N, NULL, next, &err), HT_OK);
     for (int i = 0; i < N; i++) {
         float row[TINY_VOCAB];
         ht_session *alone = open_session(m, 64);
         forward(alone, prompt, (size_t)(LENGTH - i), false, NULL);
-        assert_int_equal(ht_session_forward_together(&alone, &fine[i], 1, row, &err), HT_OK);
+        assert_int_equal(ht_session_forward_together(&alone, &fine[i], 1, NULL, row, &err), HT_OK);
         assert_int_equal(next[i], likeliest(row));
-        ht_session_close(&alone);
-        ht_session_close(&s[i]);
+        ht_session_free(alone);
+        ht_session_free(s[i]);
     }
-    ht_model_close(&m);
+    ht_model_free(m);
 }
 
 /* ---- going back ---- */
@@ -227,7 +232,7 @@ static void rewinding_gives_the_same_bits(void **state) {
     assert_int_equal(ht_session_truncate(s, TOKENS + 1, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "1301 tokens were to be kept of a session that holds 1300"));
     assert_int_equal(ht_session_truncate(s, -1, &err), HT_ERR_ARGUMENT);
-    ht_session_close(&s);
+    ht_session_free(s);
     free(rows);
 }
 
@@ -256,7 +261,7 @@ static void rings_refuse_what_they_lost(void **state) {
             forward(s, ids + allowed[i], (size_t)(LENGTH - allowed[i]), true, rows);
             assert_same_rows(rows, m, allowed[i], LENGTH - allowed[i]);
         }
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -275,7 +280,7 @@ static void rings_remember_how_far_they_were_written(void **state) {
     float *rows = new_rows();
     forward(s, ids + 807, 100, true, rows);
     assert_same_rows(rows, 1, 807, 100);
-    ht_session_close(&s);
+    ht_session_free(s);
     free(rows);
 }
 
@@ -303,7 +308,7 @@ static void stale_positions_do_not_matter(void **state) {
         }
         forward(s, ids + 300, 100, true, rows);
         assert_same_rows(rows, m, 300, 100);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -323,9 +328,7 @@ static void pages_are_as_forecast(void **state) {
         ht_session_reset(s);
         assert_int_equal(ht_session_cache_bytes(s), 0);
         assert_int_equal(ht_session_length(s), 0);
-        ht_session_close(&s);
-        assert_null(s);
-        ht_session_close(&s);
+        ht_session_free(s);
         assert_int_equal(ht_memory_get().active_bytes, before);
     }
     /* Two growing layers of 2 heads of 16 in f16: 32 KiB a page. */
@@ -346,14 +349,14 @@ static void running_out_of_memory_changes_nothing(void **state) {
         size_t held = ht_session_cache_bytes(s);
         /* Room for one page, not for all layers'. */
         size_t old = ht_memory_set_limit(ht_memory_get().active_bytes + 40000);
-        assert_int_equal(ht_session_forward(s, ids + 256, 10, false, NULL, NULL, &err), HT_ERR_MEMORY);
+        assert_int_equal(ht_session_forward(s, ids + 256, 10, NULL, NULL, NULL, &err), HT_ERR_MEMORY);
         assert_non_null(strstr(err.message, "the KV cache cannot grow from 256 to 266 positions"));
         assert_int_equal(ht_session_cache_bytes(s), held);
         assert_int_equal(ht_session_length(s), 256);
         ht_memory_set_limit(old);
         forward(s, ids + 256, 100, true, rows);
         assert_same_rows(rows, m, 256, 100);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
@@ -365,60 +368,60 @@ static void limits_and_ids_are_checked(void **state) {
     ht_error err = {0};
     ht_session *s;
     ht_model *small = tiny_load(&(tiny_options){.context = 100});
-    assert_int_equal(ht_session_open(small, &(ht_session_options){.chunk = -1}, &s, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_new(small, OPTIONS_AT(ht_session_options, with.chunk = -1), &s, &err), HT_ERR_ARGUMENT);
     assert_null(s);
-    assert_int_equal(ht_session_open(small, NULL, &s, &err), HT_OK);
-    assert_int_equal(ht_session_forward(s, ids, 101, false, NULL, NULL, &err), HT_ERR_LIMIT);
+    assert_int_equal(ht_session_new(small, NULL, &s, &err), HT_OK);
+    assert_int_equal(ht_session_forward(s, ids, 101, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message, "prompt of 101 tokens does not fit the context of 100");
     assert_int_equal(ht_session_length(s), 0);
     forward(s, ids, 60, false, NULL);
-    assert_int_equal(ht_session_forward(s, ids, 41, false, NULL, NULL, &err), HT_ERR_LIMIT);
+    assert_int_equal(ht_session_forward(s, ids, 41, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
     assert_string_equal(err.message,
                         "prompt of 41 tokens does not fit the context of 100, of which 60 positions are taken");
     int32_t wrong[3] = {5, TINY_VOCAB, -1};
-    assert_int_equal(ht_session_forward(s, wrong, 2, false, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward(s, wrong, 2, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_string_equal(err.message, "token id 288 at place 1 is outside the vocabulary of 288");
-    assert_int_equal(ht_session_forward(s, wrong + 2, 1, false, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward(s, wrong + 2, 1, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_session_length(s), 60);
     forward(s, ids, 0, false, NULL);
     forward(s, ids, 40, false, NULL);
     assert_int_equal(ht_session_length(s), 100);
-    assert_int_equal(ht_session_forward(s, ids, 1, false, NULL, NULL, &err), HT_ERR_LIMIT);
-    ht_session_close(&s);
-    ht_model_close(&small);
+    assert_int_equal(ht_session_forward(s, ids, 1, NULL, NULL, NULL, &err), HT_ERR_LIMIT);
+    ht_session_free(s);
+    ht_model_free(small);
 }
 
 static void bad_company_is_refused(void **state) {
     (void)state;
     ht_error err = {0};
     float logits[2 * TINY_VOCAB];
-    ht_session *a = open_session(models[0], 0), *b = open_session(models[1], 0);
+    ht_session *a = open_session(models[0], 512), *b = open_session(models[1], 512);
     ht_session *mixed[] = {a, b}, *twice[] = {a, a};
-    assert_int_equal(ht_session_forward_together(mixed, ids, 2, logits, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward_together(mixed, ids, 2, NULL, logits, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "another model"));
-    assert_int_equal(ht_session_forward_together(twice, ids, 2, logits, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward_together(twice, ids, 2, NULL, logits, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "the same"));
-    assert_int_equal(ht_session_forward_together(mixed, ids, 0, logits, &err), HT_ERR_ARGUMENT);
-    assert_int_equal(ht_session_forward_together(mixed, (const int32_t[]){-5}, 1, logits, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward_together(mixed, ids, 0, NULL, logits, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_forward_together(mixed, (const int32_t[]){-5}, 1, NULL, logits, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "session 0 of the step: token id -5"));
     assert_int_equal(ht_session_length(a), 0);
-    ht_session_close(&a);
-    ht_session_close(&b);
+    ht_session_free(a);
+    ht_session_free(b);
 }
 
 /* ---- ending early ---- */
 
 typedef struct stop_after {
-    ht_session *s;
+    ht_cancel flag;
     int calls, end;
-    bool cancel;
+    bool cancel; /* by the flag, else by the callback's answer */
 } stop_after;
 
 static bool count_rows(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
     stop_after *c = user;
     (void)logits, (void)first, (void)n_rows, (void)vocab;
     if (++c->calls < c->end) return true;
-    if (c->cancel) ht_session_cancel(c->s);
+    if (c->cancel) ht_cancel_request(&c->flag);
     return c->cancel;
 }
 
@@ -428,45 +431,61 @@ static void ending_early_keeps_whole_chunks(void **state) {
     for (int cancel = 0; cancel < 2; cancel++) {
         ht_session *s = open_session(models[1], 64);
         ht_error err = {0};
-        stop_after c = {.s = s, .end = 3, .cancel = cancel};
-        assert_int_equal(ht_session_forward(s, ids, 1000, true, count_rows, &c, &err), HT_ERR_CANCELLED);
+        stop_after c = {.end = 3, .cancel = cancel};
+        const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);
+        assert_int_equal(ht_session_forward(s, ids, 1000, &how, count_rows, &c, &err), HT_ERR_CANCELLED);
         assert_int_equal(c.calls, 3);
         assert_int_equal(ht_session_length(s), 3 * 64);
-        ht_session_cancel(s); /* no call in progress: means nothing */
-        forward(s, ids + 192, 500, true, rows);
+        if (cancel) { /* what was requested holds for calls to come */
+            assert_int_equal(ht_session_forward(s, ids, 1, &how, NULL, NULL, &err), HT_ERR_CANCELLED);
+            assert_int_equal(ht_session_forward_together(&s, ids, 1, &how, rows, &err), HT_ERR_CANCELLED);
+            int32_t next;
+            assert_int_equal(ht_session_decode_together(&s, ids, 1, &how, &next, &err), HT_ERR_CANCELLED);
+            assert_int_equal(ht_session_length(s), 3 * 64);
+        }
+        forward(s, ids + 192, 500, true, rows); /* without the flag */
         assert_same_rows(rows, 1, 192, 500);
-        ht_session_close(&s);
+        ht_session_free(s);
     }
     free(rows);
 }
 
+typedef struct canceller {
+    ht_cancel flag;
+    _Atomic bool begun;
+} canceller;
+
 static void *cancel_soon(void *arg) {
-    for (int i = 0; i < 200; i++) {
-        ht_session_cancel(arg);
-        sched_yield();
-    }
+    canceller *c = arg;
+    while (!atomic_load(&c->begun)) sched_yield();
+    ht_cancel_request(&c->flag);
     return NULL;
+}
+
+static bool begin(const float *logits, int64_t first, int64_t n_rows, int32_t vocab, void *user) {
+    (void)logits, (void)first, (void)n_rows, (void)vocab;
+    canceller *c = user;
+    atomic_store(&c->begun, true);
+    while (!ht_cancel_requested(&c->flag)) sched_yield();
+    return true;
 }
 
 static void cancelling_from_another_thread(void **state) {
     (void)state;
     ht_session *s = open_session(models[0], 16);
+    canceller c = {0};
+    const ht_forward_options how = OPTIONS(ht_forward_options, with.all_rows = true, with.cancel = &c.flag);
     pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, s), 0);
-    int cancelled = 0;
-    for (int i = 0; i < 20; i++) {
-        ht_error err = {0};
-        ht_session_reset(s);
-        ht_status status = ht_session_forward(s, ids, 200, false, NULL, NULL, &err);
-        assert_true(status == HT_OK || status == HT_ERR_CANCELLED);
-        assert_true(status == HT_OK ? ht_session_length(s) == 200 : ht_session_length(s) % 16 == 0);
-        cancelled += status != HT_OK;
-    }
-    (void)cancelled; /* how often is up to the scheduler */
+    ht_error err = {0};
+    assert_int_equal(pthread_create(&thread, NULL, cancel_soon, &c), 0);
+    assert_int_equal(ht_session_forward(s, ids, 200, &how, begin, &c, &err), HT_ERR_CANCELLED);
+    assert_string_equal(err.message, "cancelled after 16 tokens");
+    assert_int_equal(ht_session_length(s), 16);
     pthread_join(thread, NULL);
-    ht_session_reset(s);
-    forward(s, ids, 200, false, NULL);
-    ht_session_close(&s);
+    ht_cancel_reset(&c.flag);
+    assert_int_equal(ht_session_forward(s, ids + 16, 184, &how, NULL, NULL, &err), HT_OK);
+    assert_int_equal(ht_session_length(s), 200);
+    ht_session_free(s);
 }
 
 int main(void) {

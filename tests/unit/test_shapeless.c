@@ -1,6 +1,7 @@
 /* Functions compiled without shapes: called once, and right for every size. */
 #include "array/array.h"
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -264,7 +265,7 @@ static void check_from(const char *name, composition *make, int mode, int first)
     ht_compiled *compiled;
     compiled_function once = {.make = make, .mode = mode}, plain = once;
     const ht_function f = {compute, &once};
-    assert_int_equal(ht_compile(&f, &(ht_compile_options){.shapeless = true}, &compiled, &err), HT_OK);
+    assert_int_equal(ht_compile(&f, OPTIONS_AT(ht_compile_options, with.shapeless = true), &compiled, &err), HT_OK);
     int settled = 0; /* the calls until the first that succeeded */
     for (int i = 0; i < N_SIZES; i++) {
         const int64_t *z = sizes[(first + i) % N_SIZES];
@@ -312,7 +313,7 @@ static int call_compiled(ht_scope *s, ht_array *const *in, int n_in, ht_array **
 static ht_compiled *compiled_of(const ht_function *f) {
     ht_error err;
     ht_compiled *c;
-    assert_int_equal(ht_compile(f, &(ht_compile_options){.shapeless = true}, &c, &err), HT_OK);
+    assert_int_equal(ht_compile(f, OPTIONS_AT(ht_compile_options, with.shapeless = true), &c, &err), HT_OK);
     return c;
 }
 

@@ -110,7 +110,7 @@ static void every_code_point(void **state) {
         for (size_t cut = 0; cut <= n; cut++)
             if (ht_utf8_complete_prefix(t.data, cut) != (cut == n ? n : 0)) fail_msg("U+%04X cut at %zu", c, cut);
     }
-    ht_text_free(&t);
+    ht_text_discard(&t);
 }
 
 /* The prefix may end in anything that more bytes cannot complete. */
@@ -190,7 +190,7 @@ static void a_failed_append_is_seen_at_the_end(void **state) {
     assert_int_equal(t.len, 3);
     assert_null(ht_text_take(&t));
     assert_false(t.failed);
-    ht_text_free(&t);
+    ht_text_discard(&t);
 }
 
 static void messages(void **state) {
@@ -223,7 +223,7 @@ static void messages(void **state) {
         ht_fail_in(&err, HT_ERR_IO, "%s", t.data);
         assert_true(ht_utf8_valid(err.message, strlen(err.message)));
     }
-    ht_text_free(&t);
+    ht_text_discard(&t);
 
     /* Of a long path the reason stays, and where it begins. */
     static const char start[] = "/models/", reason[] = ": cannot be opened: No such file or directory";

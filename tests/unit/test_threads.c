@@ -32,7 +32,7 @@ static void *work(void *arg) {
     ht_scope *s = ht_scope_new(stream);
     pthread_barrier_wait(&w->with->begin);
     w->with->use(s, w->with, w->thread);
-    for (int i = 0; i < 3; i++) ht_array_release(w->with->array[i]);
+    for (int i = 0; i < 3; i++) ht_array_free(w->with->array[i]);
     ht_scope_free(s);
     ht_stream_free(stream);
     return NULL;
@@ -82,7 +82,7 @@ static int product_with(ht_scope *s, ht_array *const *in, int n_in, ht_array **o
 static void evaluate_and_differentiate(ht_scope *s, shared *with, int thread) {
     ht_error err = {0};
     ht_array *asked[2] = {with->array[thread % 3], with->array[(thread + 1) % 3]};
-    bool right = ht_eval(s, asked, 2, &err) == HT_OK && ht_eval(s, with->array, 3, &err) == HT_OK;
+    bool right = ht_array_eval(s, asked, 2, &err) == HT_OK && ht_array_eval(s, with->array, 3, &err) == HT_OK;
     ht_array *w = ht_full(s, 3, HT_F32, NULL, 0), *one = ht_full(s, 1, HT_F32, NULL, 0), *gradient = NULL;
     float found = 0;
     /* the way from the result to w is looked for through the nodes that are shared */
@@ -102,7 +102,7 @@ static void nodes_are_evaluated_by_several_threads(void **state) {
 static void submit_and_read(ht_scope *s, shared *with, int thread) {
     ht_error err = {0};
     const void *data = NULL;
-    bool right = ht_eval_async(s, with->array, 3, &err) == HT_OK;
+    bool right = ht_array_eval_async(s, with->array, 3, &err) == HT_OK;
     ht_array *a = with->array[thread % 3];
     right = right && ht_array_lend(s, a, &data, &err) == HT_OK;
     with->right[thread] = right && *(const float *)data == 1;
@@ -133,7 +133,7 @@ static void a_view_has_several_first_readers(void **state) {
 static void detach(ht_scope *s, shared *with, int thread) {
     ht_error err = {0};
     ht_graphs_kept++; /* so that evaluation cuts off nothing */
-    bool right = ht_eval(s, with->array, 3, &err) == HT_OK;
+    bool right = ht_array_eval(s, with->array, 3, &err) == HT_OK;
     ht_graphs_kept--;
     for (int i = 0; i < 3; i++) right = right && ht_array_detach(s, with->array[i], &err) == HT_OK;
     with->right[thread] = right && with->array[2]->n_in == 0;

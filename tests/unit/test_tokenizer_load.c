@@ -58,7 +58,7 @@ static void unknown_things_are_named(void **state) {
     refuse("{}", format, "no `model`");
 }
 
-static void expect(const ht_tokenizer *t, const char *text, ht_encode_options options, size_t n, const int32_t *ids) {
+static void expect(const ht_tokenizer *t, const char *text, unsigned options, size_t n, const int32_t *ids) {
     int32_t *found;
     size_t n_found;
     ht_error err = {0};
@@ -77,7 +77,7 @@ static void reads_the_config_beside(void **state) {
         "\"model_max_length\":1000000000000000019884624838656,"
         "\"added_tokens_decoder\":{\"5\":{\"content\":\"</s>\",\"special\":true,\"normalized\":false}},"
         "\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},{\"name\":\"default\",\"template\":\"D\"}]}";
-    const ht_encode_options both = {.add_special = true, .parse_special = true};
+    const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     scratch_make();
     ht_tokenizer *t;
     ht_error err = {0};
@@ -138,7 +138,7 @@ static void the_post_processor_decides_what_is_added(void **state) {
             ht_error err = {0};
             if (ht_tokenizer_from_json(json, (size_t)n, config, (size_t)n_config, &t, &err))
                 fail_msg("%s", err.message);
-            expect(t, "ab", (ht_encode_options){.add_special = true}, cases[i].n, cases[i].ids);
+            expect(t, "ab", HT_ENCODE_ADD_SPECIAL, cases[i].n, cases[i].ids);
             ht_tokenizer_free(t);
         }
 }
@@ -197,7 +197,7 @@ static gguf_writer sentencepiece(void) {
 
 static void merges_by_score(void **state) {
     (void)state;
-    const ht_encode_options none = {0}, parse = {.parse_special = true}, both = {true, true};
+    const unsigned none = 0, parse = HT_ENCODE_PARSE_SPECIAL, both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     ht_tokenizer *t;
     ht_error err = {0};
     gguf_writer w = sentencepiece();
@@ -252,7 +252,7 @@ static void pre_tokenizers_by_name(void **state) {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         gguf_writer w = byte_level(known[i]);
         if (load_gguf(&w, &t, &err)) fail_msg("%s: %s", known[i] ? known[i] : "(none)", err.message);
-        expect(t, "ab ab<|end|>", (ht_encode_options){.parse_special = true}, 4, (int32_t[]){4, 3, 4, 0});
+        expect(t, "ab ab<|end|>", HT_ENCODE_PARSE_SPECIAL, 4, (int32_t[]){4, 3, 4, 0});
         ht_tokenizer_free(t);
     }
     gguf_writer w = byte_level("qwen3000");
@@ -305,7 +305,7 @@ static void special_ids_outside_the_vocabulary(void **state) {
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.padding_token_id"};
     static const int64_t ids[] = {7, 13, 0xFFFFFFFF, -1};
-    const ht_encode_options both = {true, true};
+    const unsigned both = HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL;
     ht_tokenizer *t;
     ht_error err = {0};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
@@ -357,7 +357,9 @@ static void damaged_files_are_survived(void **state) {
         }
         int32_t *ids;
         size_t n_ids;
-        if (!ht_tokenizer_encode(t, "<s>ab abc", 9, (ht_encode_options){true, true}, &ids, &n_ids, &err)) free(ids);
+        if (!ht_tokenizer_encode(t, "<s>ab abc", 9, HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL, &ids, &n_ids,
+                                 &err))
+            free(ids);
         ht_tokenizer_free(t);
     }
 }

@@ -38,8 +38,8 @@ static void check_line(const ht_tokenizer *t, char *line) {
     int32_t *ids;
     size_t n, length;
     ht_error err = {0};
-    ht_encode_options options = {.parse_special = true};
-    if (ht_tokenizer_encode(t, text.data, text.len, options, &ids, &n, &err)) fail_msg("%s", err.message);
+    if (ht_tokenizer_encode(t, text.data, text.len, HT_ENCODE_PARSE_SPECIAL, &ids, &n, &err))
+        fail_msg("%s", err.message);
     char *p = ids_text;
     for (size_t i = 0; i < n; i++) {
         char *end;
@@ -53,8 +53,8 @@ static void check_line(const ht_tokenizer *t, char *line) {
     if (length != decoded.len || memcmp(back, decoded.data, length) != 0) fail_msg("%s: decoded to %s", line, back);
     free(back);
     free(ids);
-    ht_text_free(&text);
-    ht_text_free(&decoded);
+    ht_text_discard(&text);
+    ht_text_discard(&decoded);
 }
 
 static void follows_the_reference(void **state) {

@@ -1,6 +1,7 @@
 /* Transformations: what they give, what they refuse, and what they cost in memory. */
 #include "array/array.h"
 #include "support/arrays.h"
+#include "support/options.h"
 #include "support/test.h"
 
 #include <math.h>
@@ -79,7 +80,7 @@ static int looks_inside(ht_scope *s, ht_array *const *in, int n_in, ht_array **o
     float seen = value_of(s, square);
     out[0] = ht_multiply(s, seen > 0 ? ht_exp(s, square) : square, user);
     ht_error err;
-    if (ht_eval(s, out, 1, &err)) return -1;
+    if (ht_array_eval(s, out, 1, &err)) return -1;
     out[1] = in[0];
     out[2] = user;
     return 3;
@@ -264,13 +265,13 @@ static size_t gradients_and_peak(bool checkpointed, bool backwards, float *grads
         which[i] = backwards ? LAYERS - i : i;
     }
     ht_error err;
-    assert_int_equal(ht_eval(s, in, LAYERS + 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, in, LAYERS + 1, &err), HT_OK);
     const ht_function f = {network, checkpointed ? in : NULL};
     ht_memory_clear_cache();
     ht_memory_reset_peak();
     size_t before = ht_memory_get().active_bytes;
     if (!ht_grad(s, &f, in, LAYERS + 1, which, LAYERS + 1, grad)) fail_msg("%s", ht_scope_error(s)->message);
-    assert_int_equal(ht_eval(s, grad, LAYERS + 1, &err), HT_OK);
+    assert_int_equal(ht_array_eval(s, grad, LAYERS + 1, &err), HT_OK);
     size_t peak = ht_memory_get().peak_bytes - before;
     for (int i = 0; i <= LAYERS; i++) grads[which[i]] = value_of(s, ht_sum(s, grad[i], NULL, 0, false));
     ht_scope_free(s);
@@ -324,11 +325,11 @@ static void steps_do_not_pile_up(void **state) {
         assert_true(ht_grad(s, &f, &x, 1, (int[]){0}, 1, grad));
         ht_array *next = ht_subtract(s, x, ht_scale(s, grad[0], 0.01f));
         if (i % 2)
-            assert_int_equal(ht_eval(s, &next, 1, &err), HT_OK);
+            assert_int_equal(ht_array_eval(s, &next, 1, &err), HT_OK);
         else
-            assert_int_equal(ht_eval_async(s, &next, 1, &err), HT_OK);
+            assert_int_equal(ht_array_eval_async(s, &next, 1, &err), HT_OK);
         ht_array_retain(next);
-        ht_array_release(x);
+        ht_array_free(x);
         x = next;
         ht_scope_free(s);
         ht_stream_synchronize(test_stream);
@@ -336,7 +337,7 @@ static void steps_do_not_pile_up(void **state) {
         if (i == 0) after_one = active;
         assert_true(active <= after_one);
     }
-    ht_array_release(x);
+    ht_array_free(x);
 }
 
 /* ---- compiled functions ---- */
@@ -380,7 +381,8 @@ static void a_compiled_function_is_called_once_for_each_shape(void **state) {
     ht_scope *outer = ht_scope_new(test_stream);
     counted once = {.captured = ht_sqrt(outer, number(outer, 2))}, plain = once;
     const ht_function f = {mixed, &once}, direct = {mixed, &plain};
-    assert_int_equal(ht_compile(&f, &(ht_compile_options){.release = counted_release}, &compiled, &err), HT_OK);
+    assert_int_equal(ht_compile(&f, OPTIONS_AT(ht_compile_options, with.release = counted_release), &compiled, &err),
+                     HT_OK);
     for (int round = 0; round < 6; round++) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *in[2] = {part_of(s, 3 + round % 3, round < 3), number(s, (float)round)}, *got[4], *want[4];
@@ -436,10 +438,10 @@ static void compiling_and_differentiating_go_together(void **state) {
 static int looks_at_values(ht_scope *s, ht_array *const *in, int n_in, ht_array **out, int max_out, void *user) {
     (void)n_in, (void)max_out, (void)user;
     ht_error err;
-    if (!ht_eval(s, in, 1, &err)) fail_msg("an argument of a trace was evaluated");
+    if (!ht_array_eval(s, in, 1, &err)) fail_msg("an argument of a trace was evaluated");
     ht_scope *other = ht_scope_new(test_stream); /* which does not know that it is a trace */
     out[0] = ht_square(s, in[0]);
-    ht_status st = ht_eval(other, out, 1, &err);
+    ht_status st = ht_array_eval(other, out, 1, &err);
     ht_scope_free(other);
     if (!st) fail_msg("an array of a trace was evaluated");
     ht_scope_report(s, err.status, err.message);

@@ -54,7 +54,7 @@ static bool gives(const ht_tokenizer *t, const char *text, const char *expected)
     int32_t *ids;
     size_t n;
     ht_error err = {0};
-    if (ht_tokenizer_encode(t, text, strlen(text), (ht_encode_options){0}, &ids, &n, &err)) fail_msg("%s", err.message);
+    if (ht_tokenizer_encode(t, text, strlen(text), 0, &ids, &n, &err)) fail_msg("%s", err.message);
     bool same = same_ids(ids, n, expected);
     free(ids);
     return same;

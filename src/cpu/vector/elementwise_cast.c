@@ -149,25 +149,25 @@ static ht_elementwise_fn *of_integer(ht_dtype from, ht_dtype to) {
                                     *const to_f64[] = {FROM_INTEGERS(to_f64)};
     static ht_elementwise_fn *const to_bool[] = {bool_to_1,  u8_to_bool,  u16_to_bool, u32_to_bool, u64_to_bool,
                                                  i8_to_bool, i16_to_bool, i32_to_bool, i64_to_bool};
-    if (to == HT_BOOL) return to_bool[from];
-    if (to == HT_F32) return to_f32[from];
-    if (to == HT_F64) return to_f64[from];
+    if (to == HT_BOOL) return to_bool[from - HT_BOOL];
+    if (to == HT_F32) return to_f32[from - HT_BOOL];
+    if (to == HT_F64) return to_f64[from - HT_BOOL];
     switch (ht_dtype_bytes(to)) {
-    case 1: return to_1[from];
-    case 2: return to_2[from];
-    case 4: return to_4[from];
-    default: return to_8[from];
+    case 1: return to_1[from - HT_BOOL];
+    case 2: return to_2[from - HT_BOOL];
+    case 4: return to_4[from - HT_BOOL];
+    default: return to_8[from - HT_BOOL];
     }
 }
 
 static ht_elementwise_fn *of_f32(ht_dtype to) {
     static ht_elementwise_fn *const fn[] = {f32_to_bool, KINDS(f32_to), f32_to_f16, f32_to_bf16, NULL, f32_to_f64};
-    return fn[to];
+    return fn[to - HT_BOOL];
 }
 
 static ht_elementwise_fn *of_f64(ht_dtype to) {
     static ht_elementwise_fn *const fn[] = {f64_to_bool, KINDS(f64_to), NULL, NULL, f64_to_f32, NULL};
-    return fn[to];
+    return fn[to - HT_BOOL];
 }
 
 /* Composes two casts by way of an f32 block buffer. */
@@ -208,13 +208,13 @@ static ht_elementwise_fn *of_half(ht_dtype from, ht_dtype to) {
     static ht_elementwise_fn *const f16[] = {f16_to_bool, KINDS(f16_to), NULL, f16_to_bf16, f16_to_f32, f16_to_f64};
     static ht_elementwise_fn *const bf16[] = {bf16_to_bool, KINDS(bf16_to), bf16_to_f16,
                                               NULL,         bf16_to_f32,    bf16_to_f64};
-    return from == HT_F16 ? f16[to] : bf16[to];
+    return from == HT_F16 ? f16[to - HT_BOOL] : bf16[to - HT_BOOL];
 }
 
 static ht_elementwise_fn *to_half(ht_dtype from, ht_dtype to) {
     static ht_elementwise_fn *const f16[] = {FROM_INTEGERS(to_f16), NULL, NULL, NULL, f64_to_f16};
     static ht_elementwise_fn *const bf16[] = {FROM_INTEGERS(to_bf16), NULL, NULL, NULL, f64_to_bf16};
-    return to == HT_F16 ? f16[from] : bf16[from];
+    return to == HT_F16 ? f16[from - HT_BOOL] : bf16[from - HT_BOOL];
 }
 
 ht_elementwise_fn *HT_ISA_NAME(ht_find_elementwise_cast)(ht_op_id op, ht_dtype from, ht_dtype to) {

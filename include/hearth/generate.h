@@ -1,0 +1,96 @@
+/* Generation: tokens sampled one after the other, from ids, a text or a conversation.
+ *
+ * On one instruction set the output depends, to the bit, on the model, the tokens and the seed: not on threads, batch or
+ * cache. */
+#ifndef HEARTH_GENERATE_H
+#define HEARTH_GENERATE_H
+
+#include <hearth/chat.h>
+#include <hearth/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- sampling ---- */
+
+/* How a token is drawn from its logits: by a chain of stages, each of which sees what the one before it left.
+ *
+ *   repeat_penalty  logits of tokens that occurred lately, divided by it when positive, multiplied by it when not
+ *   temperature     logits divided by it
+ *   top_p           the fewest most likely tokens whose probabilities add up to it
+ *   top_k           so many of the most likely tokens
+ *   min_p           tokens at least so many times as likely as the most likely one */
+typedef struct ht_sampler_options {
+    size_t size;          /* of the struct, set by ht_sampler_options_init */
+    float temperature;    /* default 0: the most likely token, the lowest id on ties */
+    int32_t top_k;        /* default 0: off */
+    float top_p;          /* up to 1; default 0: off, as 1 is */
+    float min_p;          /* up to 1; default 0: off */
+    float repeat_penalty; /* default 1: off, as 0 is */
+    /* Tokens of prompt and output that the penalty looks back on. 0: none; -1: all. Default 64. */
+    int32_t repeat_window;
+    uint64_t seed; /* of the random numbers; default 0 */
+    /* Stages in the order in which they run, such as "top_p,min_p,top_k,temperature". One that is left out runs before the
+     * first named one that it precedes by default (so the penalty comes first). Default NULL, the order above. */
+    const char *order;
+} ht_sampler_options;
+HT_API void ht_sampler_options_init(ht_sampler_options *options, size_t size);
+
+/* HT_ERR_ARGUMENT, with what is wrong, for a text that `order` does not take: a name that is unknown or occurs twice. */
+HT_API ht_status ht_sampler_order_check(const char *order, ht_error *err);
+
+/* ---- generation ---- */
+
+/* Why the output ended: a stop id or stop string; max_tokens, or a context that is full (then generated_tokens is less); the
+ * callback returned false. */
+typedef enum ht_finish { HT_FINISH_STOP = 1, HT_FINISH_LENGTH, HT_FINISH_CALLBACK } ht_finish;
+
+/* Options of ht_generate, ht_generate_text and ht_generate_chat. */
+typedef struct ht_generate_options {
+    size_t size;                       /* of the struct, set by ht_generate_options_init */
+    int32_t max_tokens;                /* tokens to generate at most, 1 or more; default 256 */
+    const ht_sampler_options *sampler; /* default NULL: those of ht_sampler_options_init, the most likely token */
+    const char *const *stop;           /* [n_stop] texts that end the output and are no part of it; default none */
+    int n_stop;                        /* default 0 */
+    bool ignore_eos;                   /* treat stop ids as tokens like others; default false */
+    const ht_cancel *cancel;           /* ends the call with HT_ERR_CANCELLED; default NULL */
+} ht_generate_options;
+HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
+
+/* Figures of one call. */
+typedef struct ht_metrics {
+    int64_t prompt_tokens;      /* computed in this call */
+    int64_t reused_tokens;      /* of the prompt, those the session already held (ht_generate_chat) */
+    int64_t generated_tokens;   /* handed over; the token that stopped the output is not counted */
+    double prefill_seconds;     /* prompt through the model */
+    double first_token_seconds; /* from the call to the first token */
+    double decode_seconds;      /* all tokens after the first */
+    size_t peak_memory_bytes;   /* of the process's arrays, weights and caches, so far */
+    ht_finish finish;           /* 0 when the call failed */
+} ht_metrics;
+
+/* Complete characters of the output as they come: n > 0 bytes of valid UTF-8, NUL-terminated. Return false to stop. */
+typedef bool ht_text_fn(const char *text, size_t n, void *user);
+
+/* Appends the prompt's ids to the session and generates. options, fn and metrics may be NULL; with fn or stop strings the
+ * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The generated tokens stay in the session, so the next
+ * call continues the conversation; an empty prompt continues where the last call ended. A prompt that does not fit the
+ * context with room for an answer is HT_ERR_LIMIT with the numbers; a context that fills up before an end is one, as
+ * max_tokens is (HT_FINISH_LENGTH). Whatever the end, what was generated until then has been handed over and counted. */
+HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
+                             ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
+/* The same from NUL-terminated UTF-8 text: encoded with the special tokens the checkpoint asks for at the beginning of a
+ * session; special tokens written in the text are recognised. */
+HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
+                                  void *user, ht_metrics *metrics, ht_error *err);
+
+/* Formats a conversation (as ht_chat_format), encodes it, and generates the assistant's answer. What the session already holds
+ * of it, from an earlier call, is not computed again; anything else it holds is dropped. The answer is not added to `chat`. */
+HT_API ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options,
+                                  ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

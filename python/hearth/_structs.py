@@ -1,0 +1,185 @@
+"""Structs and constants of the C headers. Made by tools/python_structs.py; do not edit."""
+
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_double,
+    c_float,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint64,
+    c_void_p,
+)
+
+HT_ABI_VERSION = 1
+
+HT_OK = 0
+HT_ERR_ARGUMENT = 1
+HT_ERR_MEMORY = 2
+HT_ERR_IO = 3
+HT_ERR_FORMAT = 4
+HT_ERR_UNSUPPORTED = 5
+HT_ERR_LIMIT = 6
+HT_ERR_CANCELLED = 7
+HT_ERR_INTERNAL = 8
+HT_ERR_INDEX = 9
+
+HT_DTYPE_NONE = 0
+HT_BOOL = 1
+HT_U8 = 2
+HT_U16 = 3
+HT_U32 = 4
+HT_U64 = 5
+HT_I8 = 6
+HT_I16 = 7
+HT_I32 = 8
+HT_I64 = 9
+HT_F16 = 10
+HT_BF16 = 11
+HT_F32 = 12
+HT_F64 = 13
+HT_DTYPE_COUNT = 14
+
+HT_PRECISION_FAST = 0
+HT_PRECISION_REFERENCE = 1
+
+HT_FINISH_STOP = 1
+HT_FINISH_LENGTH = 2
+HT_FINISH_CALLBACK = 3
+
+
+class ht_error(Structure):
+    _fields_ = [
+        ("status", c_int),
+        ("message", c_char * 768),
+    ]
+
+
+class ht_cancel(Structure):
+    _fields_ = [
+        ("requested", c_int),
+    ]
+
+
+class ht_device_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("n_threads", c_int),
+        ("instruction_set", c_char_p),
+    ]
+
+
+class ht_model_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("device", c_void_p),
+        ("precision", c_int),
+        ("context", c_int64),
+        ("sliding", c_bool),
+        ("slots", c_int32),
+        ("kv_dtype", c_int),
+        ("expected_positions", c_int64),
+        ("skip_memory_check", c_bool),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_forward_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("all_rows", c_bool),
+        ("cancel", POINTER(ht_cancel)),
+    ]
+
+
+class ht_sampler_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("temperature", c_float),
+        ("top_k", c_int32),
+        ("top_p", c_float),
+        ("min_p", c_float),
+        ("repeat_penalty", c_float),
+        ("repeat_window", c_int32),
+        ("seed", c_uint64),
+        ("order", c_char_p),
+    ]
+
+
+class ht_generate_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("max_tokens", c_int32),
+        ("sampler", POINTER(ht_sampler_options)),
+        ("stop", POINTER(c_char_p)),
+        ("n_stop", c_int),
+        ("ignore_eos", c_bool),
+        ("cancel", POINTER(ht_cancel)),
+    ]
+
+
+class ht_metrics(Structure):
+    _fields_ = [
+        ("prompt_tokens", c_int64),
+        ("reused_tokens", c_int64),
+        ("generated_tokens", c_int64),
+        ("prefill_seconds", c_double),
+        ("first_token_seconds", c_double),
+        ("decode_seconds", c_double),
+        ("peak_memory_bytes", c_size_t),
+        ("finish", c_int),
+    ]
+
+
+class ht_compile_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("shapeless", c_bool),
+        ("release", CFUNCTYPE(None, c_void_p)),
+    ]
+
+
+class ht_function(Structure):
+    _fields_ = [
+        ("call", CFUNCTYPE(c_int, c_void_p, POINTER(c_void_p), c_int, POINTER(c_void_p), c_int, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_custom_vjp(Structure):
+    _fields_ = [
+        ("call", CFUNCTYPE(c_bool, c_void_p, POINTER(c_void_p), c_int, POINTER(c_void_p), POINTER(c_void_p), c_int, POINTER(c_void_p), c_void_p)),
+        ("user", c_void_p),
+        ("release", CFUNCTYPE(None, c_void_p)),
+    ]
+
+
+class ht_memory_stats(Structure):
+    _fields_ = [
+        ("active_bytes", c_size_t),
+        ("peak_bytes", c_size_t),
+        ("cache_bytes", c_size_t),
+        ("wired_bytes", c_size_t),
+    ]
+
+
+class ht_machine(Structure):
+    _fields_ = [
+        ("processor", c_char * 128),
+        ("architecture", c_char * 32),
+        ("cores", c_int),
+        ("online", c_int),
+        ("memory_bytes", c_size_t),
+        ("l1_bytes", c_size_t),
+        ("l2_bytes", c_size_t),
+        ("l3_bytes", c_size_t),
+        ("huge_pages", c_char * 16),
+    ]
