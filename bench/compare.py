@@ -1,6 +1,6 @@
 """Compares Hearth with its peers on the same files, in turns, on this machine, and says whether each gate holds.
 
-    python3 bench/compare.py [--only SECTION,...] [--quick] [--threads 2] [--rounds 5] [--json FILE] [MODEL.gguf...]
+    python3 bench/compare.py [--only SECTION,...] [--precision high|fast] [--quick] [--threads 2] [--rounds 5] [--json FILE] [MODEL.gguf...]
 
 Without models those that `scripts/fetch-test-models` fetches are compared. The sections:
 
@@ -9,6 +9,7 @@ Without models those that `scripts/fetch-test-models` fetches are compared. The 
     one-thread   the same with one thread
     depth        prefill of 4,096 tokens and decoding after as many (SmolLM2)
     batch        eight conversations in one step beside one (SmolLM2)
+    precision    high precision beside fast
     avx2         the other instruction sets that this machine has, beside its best one
     start        from process start to the first token beside a minimal C program on llama.cpp, and peak memory
     tokenizer    vocabulary ready and 1 MB of English encoded beside Hugging Face `tokenizers`
@@ -53,6 +54,7 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("models", nargs="*", metavar="MODEL.gguf")
     parser.add_argument("--only", default=",".join(SECTIONS), metavar="SECTION,...", help=", ".join(SECTIONS))
+    parser.add_argument("--precision", default="high", choices=("high", "fast"), help="high; each has its own gates")
     parser.add_argument("--quick", action="store_true", help="32 tokens decoded, two rounds unless --rounds says otherwise: a look, no result")
     parser.add_argument("--hearth", default=ROOT / "build" / "release" / "bin" / "hearth")
     parser.add_argument("--python", help="one that has the peers")
@@ -76,7 +78,7 @@ def read_arguments():
 def main():
     o = read_arguments()
     machine = engines.run_json([o.hearth, "doctor", "--json", "--quiet"])
-    print(f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}; medians of {o.rounds} rounds")
+    print(f"{machine['processor']}, {machine['cores']} cores, {machine['instruction_set']}; {o.precision} precision, medians of {o.rounds} rounds")
     sections = {}
     for name in o.only:
         sections[name] = SECTIONS[name](o)

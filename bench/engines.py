@@ -48,9 +48,10 @@ def run_json(command):
     return json.loads(run(command))
 
 
-def hearth(program, path, threads, prefill=0, decode=0, *more):
+def hearth(o, path, threads, prefill=0, decode=0, *more):
     """One round of `hearth bench`, after one to warm up."""
-    return run_json([program, "bench", path, "-t", threads, "-p", prefill, "-n", decode, "-r", 1, "--json", "--quiet", *more])
+    return run_json([o.hearth, "bench", path, "-t", threads, "-p", prefill, "-n", decode, "-r", 1, "--json", "--quiet",
+                     "--precision", o.precision, *more])
 
 
 def llama(python, path, threads, prefill=0, decode=0, depth=0):

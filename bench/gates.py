@@ -2,12 +2,15 @@
 
 SMOLLM2, GEMMA3, QWEN2 = MODELS = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b")
 
-# Hearth / llama.cpp in tokens per second, with one thread and with two.
-RATIO = {"prefill": {SMOLLM2: 9, GEMMA3: 4, QWEN2: 4.5}, "decode": {SMOLLM2: 1.7, GEMMA3: 1.3, QWEN2: 1.25}}
-# Of the machine, as measured beside it: prefill of the int8 peak, decoding of the read bandwidth.
+# Hearth / llama.cpp in tokens per second by precision, with one thread and with two.
+RATIO = {"high": {"prefill": {SMOLLM2: 4.5, GEMMA3: 2.4, QWEN2: 2.7}, "decode": {SMOLLM2: 1.7, GEMMA3: 1.3, QWEN2: 1.25}},
+         "fast": {"prefill": {SMOLLM2: 9, GEMMA3: 4, QWEN2: 4.5}, "decode": {SMOLLM2: 1.7, GEMMA3: 1.3, QWEN2: 1.25}}}
+# Of the machine, as measured beside it: prefill of the peak of int16 (high) or int8, decoding of the read bandwidth.
 OF_MACHINE = {"prefill": {SMOLLM2: 0.4, GEMMA3: 0.4, QWEN2: 0.5}, "decode": {GEMMA3: 0.85, QWEN2: 0.85}}
-DEPTH = {"prefill": {SMOLLM2: 3}, "decode": {SMOLLM2: 1.8}}
-TOGETHER = {SMOLLM2: 4}  # eight sessions / one
+DEPTH = {"high": {"prefill": {SMOLLM2: 1.8}, "decode": {SMOLLM2: 1.8}},
+         "fast": {"prefill": {SMOLLM2: 3}, "decode": {SMOLLM2: 1.8}}}
+TOGETHER = {"high": {SMOLLM2: 2.4}, "fast": {SMOLLM2: 4}}  # eight sessions / one
+HIGH_OF_FAST = {"prefill": 0.55, "decode": 0.97, "parallel": {SMOLLM2: 0.6, GEMMA3: 0.7, QWEN2: 0.7}}
 OTHER_SET = 0.5  # AVX2 / the best instruction set
 DENSE, DENSE_OF_MACHINE = {"prefill": 2.5, "decode": 3}, {"decode": 0.85}  # Hearth / transformers
 MLX_OF_BLOCKS = 0.85  # MLX's groups / Q4_1
@@ -17,6 +20,7 @@ START = 0.5  # likewise
 TOKENIZER = 4  # tokenizers' time / Hearth's
 OUTSIDE_PERCENT, EAGER_US = 4, 1  # of a token outside products and attention; per operation run eagerly
 SAMPLING_US = {"greedy": 40, "all": 300}  # at most, as bench_sampler calls the chains
+DIVERGENCE = {"high": 2}  # in 0.00001 nats, at most; in fast precision at most llama.cpp's
 
 
 def check(what, value, at_least=None, at_most=None):

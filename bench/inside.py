@@ -40,16 +40,18 @@ def sampling(o):
 
 
 def fidelity(o):
-    """The divergence of the default precision from exact arithmetic, by tests/golden/kl.py."""
+    """The divergence from exact arithmetic, by tests/golden/kl.py."""
     section = {"title": "Mean KL divergence from exact arithmetic, in 0.00001 nats", "peer": "llama.cpp", "rows": [],
                "rounds": {}}
     python = engines.python_with(["numpy", "gguf", "llama_cpp"], o.python)
     for path in map(pathlib.Path, o.models):
         with tempfile.TemporaryDirectory() as work:
             text = engines.run([python, engines.HERE.parent / "tests" / "golden" / "kl.py", path.parent, "--hearth", o.hearth,
-                                "--models", path.stem, "--tokens", o.tokens, "--work", work])
+                                "--models", path.stem, "--tokens", o.tokens, "--settings", f"{o.precision}/f16", "--work", work])
         section["rounds"][path.stem] = text
         rows = [[cell.strip() for cell in line.split("|")] for line in text.splitlines() if path.stem in line]
-        ours, theirs = (next(float(r[4]) for r in rows if r[2] == engine) * 1e5 for engine in ("Hearth", "llama.cpp"))
-        section["rows"].append(row(path.stem, "divergence", ours, theirs, "", check("ratio", ours / theirs, at_most=1)))
+        ours, theirs = (next(float(r[4]) for r in rows if r[2].startswith(engine)) * 1e5 for engine in ("Hearth", "llama.cpp"))
+        section["rows"].append(row(path.stem, "divergence", ours, theirs, "",
+                                   check("0.00001 nats", ours, at_most=gates.DIVERGENCE.get(o.precision)),
+                                   check("ratio", ours / theirs, at_most=1)))
     return section

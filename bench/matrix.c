@@ -147,13 +147,14 @@ static void run(const setup *u, const shape *s) {
     uint64_t seed = 2;
     for (int64_t i = 0; i < o->rows * s->k; i++) x[i] = test_random_float(&seed);
     void *scratch = allocate(ops->mul_scratch(&first, o->rows, o->threads));
-    bool fast = o->precision == HT_PRECISION_FAST, integers = fast && s->type > HT_W_BF16;
-    bool words = fast && (s->type == HT_W_F16 || s->type == HT_W_BF16) && ht_cpu_multiplies_words(u->isa);
+    const bool half = s->type == HT_W_F16 || s->type == HT_W_BF16, exact = o->precision == HT_PRECISION_REFERENCE;
+    const bool words = !exact && ht_cpu_multiplies_words(u->isa) && (half || o->precision == HT_PRECISION_HIGH);
+    const bool bytes = !exact && !words && s->type > HT_W_BF16;
     double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows), of_ops[MOST_ROUNDS], of_bytes[MOST_ROUNDS];
     for (int r = -1; r < o->rounds; r++) { /* the first round warms up */
-        double peak = integers ? ht_measure_int8_ops(u->isa, u->pool, 2)
-                      : words  ? ht_measure_int16_ops(u->isa, u->pool, 2)
-                               : ht_measure_f32_ops(u->isa, u->pool, 2);
+        double peak = bytes   ? ht_measure_int8_ops(u->isa, u->pool, 2)
+                      : words ? ht_measure_int16_ops(u->isa, u->pool, 2)
+                              : ht_measure_f32_ops(u->isa, u->pool, 2);
         double read = o->rows > 16 ? 1e99 : ht_measure_read_bytes(u->isa, u->pool, u->memory, o->bytes, 1);
         double start = now(o->threads);
         for (int64_t i = 0; i < copies; i++) ops->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, u->pool);
@@ -175,6 +176,12 @@ static void run(const setup *u, const shape *s) {
     free(scratch);
 }
 
+static ht_precision precision_of(const char *name) {
+    return !strcmp(name, "reference") ? HT_PRECISION_REFERENCE
+           : !strcmp(name, "fast")    ? HT_PRECISION_FAST
+                                      : HT_PRECISION_HIGH;
+}
+
 static options read_options(int argc, char **argv) {
     options o = {.threads = 1, .rounds = 5, .rows = 1, .filter = "", .bytes = (size_t)300 << 20};
     bench_arguments a = {argc, argv, 0};
@@ -186,10 +193,10 @@ static options read_options(int argc, char **argv) {
         case 'x': o.rows = atoll(value); break;
         case 'm': o.bytes = (size_t)atoll(value) << 20; break;
         case 'i': o.isa = value; break;
-        case 'p': o.precision = strcmp(value, "reference") == 0 ? HT_PRECISION_REFERENCE : HT_PRECISION_FAST; break;
+        case 'p': o.precision = precision_of(value); break;
         default:
             fprintf(stderr, "usage: bench_matrix [-t THREADS] [-x ROWS] [-i ISA] [-r ROUNDS] [-m MEGABYTES] "
-                            "[-p fast|reference] [FILTER]\n");
+                            "[-p high|fast|reference] [FILTER]\n");
             exit(2);
         }
     return o;

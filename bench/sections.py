@@ -30,8 +30,8 @@ def of_machine(what, results):
     return part, f"{100 * part:3.0f} % {name}"
 
 
-def speed_rows(model, results, o, peer="llama.cpp", ratios=gates.RATIO, parts=gates.OF_MACHINE):
-    rows = []
+def speed_rows(model, results, o, peer="llama.cpp", ratios=None, parts=gates.OF_MACHINE):
+    rows, ratios = [], ratios or gates.RATIO[o.precision]
     for what, n in [("prefill", PREFILL), ("decode", o.decode)]:
         key = f"{what}_tokens_per_second"
         ours, theirs = median(results["hearth"], key), median(results[peer], key)
@@ -48,7 +48,7 @@ def speed(o, threads):
     python = engines.python_with(["llama_cpp"], o.python)
     for path in o.models:
         results = engines.in_turns({
-            "hearth": lambda: engines.hearth(o.hearth, path, threads, PREFILL, o.decode),
+            "hearth": lambda: engines.hearth(o, path, threads, PREFILL, o.decode),
             "llama.cpp": lambda: engines.llama(python, path, threads, PREFILL, o.decode),
         }, o.rounds, f"{known(path)}, {threads} threads")
         ours, theirs = (median(results[e], "peak_memory_bytes") / 1e6 for e in ("hearth", "llama.cpp"))
@@ -63,31 +63,48 @@ def depth(o):
     section = {"title": f"Prefill of {DEPTH} tokens, decoding after as many, {o.threads} threads", "peer": "llama.cpp",
                "rows": [], "rounds": {}}
     python = engines.python_with(["llama_cpp"], o.python)
-    for path in only(gates.DEPTH["prefill"], o.models):
+    for path in only(gates.DEPTH[o.precision]["prefill"], o.models):
         kept = section["rounds"][known(path)] = {}
         for what, prefill, decode, at in [("prefill", DEPTH, 0, 0), ("decode", 0, o.decode, DEPTH)]:
             results = kept[what] = engines.in_turns({
-                "hearth": lambda: engines.hearth(o.hearth, path, o.threads, prefill, decode, "-d", at),
+                "hearth": lambda: engines.hearth(o, path, o.threads, prefill, decode, "-d", at),
                 "llama.cpp": lambda: engines.llama(python, path, o.threads, prefill, decode, at),
             }, o.rounds, f"{known(path)}, {what}, depth {DEPTH}")
             ours, theirs = (median(results[e], f"{what}_tokens_per_second") for e in ("hearth", "llama.cpp"))
             name = f"prefill {DEPTH}" if what == "prefill" else f"decode after {DEPTH}"
             section["rows"].append(row(known(path), name, ours, theirs, "tok/s",
-                                       check("ratio", ours / theirs, gates.DEPTH[what].get(known(path)))))
+                                       check("ratio", ours / theirs, gates.DEPTH[o.precision][what].get(known(path)))))
     return section
 
 
 def batch(o):
     section = {"title": f"{TOGETHER} conversations in one step, {o.threads} threads", "peer": "one alone", "rows": [],
                "rounds": {}}
-    for path in only(gates.TOGETHER, o.models):
+    for path in only(gates.TOGETHER[o.precision], o.models):
         results = section["rounds"][known(path)] = engines.in_turns({
-            "hearth": lambda: engines.hearth(o.hearth, path, o.threads, 0, o.decode, "--parallel", TOGETHER),
+            "hearth": lambda: engines.hearth(o, path, o.threads, 0, o.decode, "--parallel", TOGETHER),
         }, o.rounds, f"{known(path)}, {TOGETHER} together")["hearth"]
         gain = median(results, "parallel_of_one")
         section["rows"].append(row(known(path), f"decode, {TOGETHER} together", median(results, "parallel_tokens_per_second"),
                                    median(results, "decode_tokens_per_second"), "tok/s",
-                                   check("gain", gain, gates.TOGETHER.get(known(path)))))
+                                   check("gain", gain, gates.TOGETHER[o.precision].get(known(path)))))
+    return section
+
+
+def precision(o):
+    """High precision beside fast, whichever is asked for: a later --precision wins."""
+    section = {"title": f"High precision beside fast, {o.threads} threads", "peer": "fast", "rows": [], "rounds": {}}
+    for path in o.models:
+        results = section["rounds"][known(path)] = engines.in_turns({
+            name: lambda name=name: engines.hearth(o, path, o.threads, PREFILL, o.decode, "--parallel", TOGETHER,
+                                                   "--precision", name)
+            for name in ("high", "fast")
+        }, o.rounds, f"{known(path)}, precisions")
+        for what, wanted in gates.HIGH_OF_FAST.items():
+            wanted = wanted.get(known(path)) if isinstance(wanted, dict) else wanted
+            high, fast = (median(results[name], f"{what}_tokens_per_second") for name in ("high", "fast"))
+            name = f"decode, {TOGETHER} together" if what == "parallel" else what
+            section["rows"].append(row(known(path), name, high, fast, "tok/s", check("ratio", high / fast, wanted)))
     return section
 
 
@@ -100,7 +117,7 @@ def instruction_sets(o):
     section = {"title": f"Other instruction sets, {o.threads} threads", "peer": best, "rows": [], "rounds": {}}
     for path in o.models if others else []:
         results = section["rounds"][known(path)] = engines.in_turns({
-            name: lambda name=name: engines.hearth(o.hearth, path, o.threads, PREFILL, o.decode, "--cpu", name)
+            name: lambda name=name: engines.hearth(o, path, o.threads, PREFILL, o.decode, "--cpu", name)
             for name in [*others, best]
         }, o.rounds, f"{known(path)}, instruction sets")
         for what in ("prefill", "decode"):
@@ -147,7 +164,7 @@ def dense(o):
         with tempfile.TemporaryDirectory() as directory:
             engines.run([python, engines.HERE / "make_dense.py", path, directory])
             results = section["rounds"][known(path)] = engines.in_turns({
-                "hearth": lambda: engines.hearth(o.hearth, directory, o.threads, PREFILL, o.decode),
+                "hearth": lambda: engines.hearth(o, directory, o.threads, PREFILL, o.decode),
                 "transformers": lambda: peer.measure_transformers(directory, o.threads, python),
             }, o.rounds, f"{known(path)} in bf16")
         wanted = {what: {known(path): ratio} for what, ratio in gates.DENSE.items()}
@@ -164,7 +181,7 @@ def four_bits(o):
         with tempfile.TemporaryDirectory() as directory:
             engines.run([python, engines.HERE / "make_four_bits.py", path, directory])
             results = section["rounds"][known(path)] = engines.in_turns({
-                name: lambda name=name: engines.hearth(o.hearth, pathlib.Path(directory) / name, o.threads, PREFILL, o.decode)
+                name: lambda name=name: engines.hearth(o, pathlib.Path(directory) / name, o.threads, PREFILL, o.decode)
                 for name in ("mlx-32", "mlx-64", "q4_1.gguf")
             }, o.rounds, f"{known(path)} in 4 bits")
         for what in ("prefill", "decode"):
@@ -183,7 +200,7 @@ def experts(o):
         with tempfile.TemporaryDirectory() as directory:
             engines.run([python, engines.HERE / "make_gemma4.py", kind, directory])
             results = section["rounds"][kind] = engines.in_turns({
-                "hearth": lambda: engines.hearth(o.hearth, directory, o.threads, PREFILL, o.decode),
+                "hearth": lambda: engines.hearth(o, directory, o.threads, PREFILL, o.decode),
             }, o.rounds, f"Gemma 4, {kind}")["hearth"]
         for what, n in [("prefill", PREFILL), ("decode", o.decode)]:
             reached, text = of_machine(what, results)
@@ -197,6 +214,7 @@ SECTIONS = {
     "one-thread": lambda o: speed(o, 1),
     "depth": depth,
     "batch": batch,
+    "precision": precision,
     "avx2": instruction_sets,
     "start": start,
     "tokenizer": tokenizer,

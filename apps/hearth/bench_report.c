@@ -47,10 +47,11 @@ static void set_yardsticks(json_t *to, const bench *b) {
 bool bench_print_json(const bench *b) {
     ht_device *d = b->e.device;
     const series *s = b->series;
-    json_t *value = json_pack("{so ss si si si si si}", "model", json_path(b->o->model), "instruction_set",
-                              ht_device_instruction_set(d), "threads", ht_device_threads(d), "prompt_tokens",
-                              (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth", (int)b->depth,
-                              "repetitions", s[PREFILL].n > s[DECODE].n ? s[PREFILL].n : s[DECODE].n);
+    json_t *value =
+        json_pack("{so ss ss si si si si si}", "model", json_path(b->o->model), "instruction_set",
+                  ht_device_instruction_set(d), "precision", options_precision_name(b->o), "threads",
+                  ht_device_threads(d), "prompt_tokens", (int)b->n_prompt, "decode_tokens", (int)b->n_decode, "depth",
+                  (int)b->depth, "repetitions", s[PREFILL].n > s[DECODE].n ? s[PREFILL].n : s[DECODE].n);
     struct {
         const char *name;
         double value;
@@ -110,6 +111,6 @@ void bench_print_text(const bench *b) {
     int n = snprintf(text, sizeof text, "%-20s %10s  %10.2f GB\n", "peak memory", "", (double)b->peak_bytes / 1e9);
     output_write(text, (size_t)n);
     if (b->o->quiet) return;
-    fprintf(stderr, "%s, %d threads, depth %d\n", ht_device_instruction_set(b->e.device),
-            ht_device_threads(b->e.device), (int)b->depth);
+    fprintf(stderr, "%s, %d threads, %s precision, depth %d\n", ht_device_instruction_set(b->e.device),
+            ht_device_threads(b->e.device), options_precision_name(b->o), (int)b->depth);
 }

@@ -68,10 +68,11 @@ static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluat
 static void percentile_name(const ht_percentile *p, char out[16]) { snprintf(out, 16, "%g", p->percent); }
 
 static bool print_json(const options *o, const ht_evaluation *r, double seconds) {
-    json_t *value = json_pack("{so sI sI sI si sf sf sf sf}", "model", json_path(o->model), "tokens",
-                              (json_int_t)r->n_tokens, "windows", (json_int_t)r->n_windows, "scored_tokens",
-                              (json_int_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll, "perplexity",
-                              r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
+    json_t *value =
+        json_pack("{so ss sI sI sI si sf sf sf sf}", "model", json_path(o->model), "precision",
+                  options_precision_name(o), "tokens", (json_int_t)r->n_tokens, "windows", (json_int_t)r->n_windows,
+                  "scored_tokens", (json_int_t)r->n_scored, "ctx", (int)r->window, "mean_nll", r->mean_nll,
+                  "perplexity", r->perplexity, "perplexity_error", r->perplexity_error, "seconds", seconds);
     if (!o->kl_vs && !o->kl_vs_reference) return json_output(value);
     json_t *percentiles = json_object();
     for (int i = 0; i < r->n_kl_percentiles; i++) {
@@ -97,6 +98,7 @@ static bool print_json(const options *o, const ht_evaluation *r, double seconds)
 static void print_text(const options *o, const ht_evaluation *r, double seconds) {
     output_field("tokens", "%lld, of which %lld count, in %lld windows of %d", (long long)r->n_tokens,
                  (long long)r->n_scored, (long long)r->n_windows, (int)r->window);
+    output_field("precision", "%s", options_precision_name(o));
     output_field("perplexity", "%.4f ± %.4f", r->perplexity, r->perplexity_error);
     if (o->kl_vs || o->kl_vs_reference) {
         output_field("compared with", "%s", o->kl_vs ? o->kl_vs : "reference precision");

@@ -35,7 +35,7 @@ typedef struct option_spec {
     const char *help;
 } option_spec;
 
-static const char *const precisions[] = {"fast", "reference", NULL};
+static const char *const precisions[] = {"high", "fast", "reference", NULL};
 static const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
 static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
 
@@ -103,8 +103,8 @@ static const option_spec specs[] = {
     {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING, true, "NAME", "what computes: cpu (cpu)"},
     {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | FOR_DOCTOR, true, "NAME",
      "instruction set: avx512, avxvnni, avx2, i8mm, neon, reference (best)"},
-    {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "fast|reference",
-     "reference computes in f32 from exact weights"},
+    {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "high|fast|reference",
+     "fast rounds activations to 8 bits, not 15; reference is f32"},
     {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16|q8",
      "how the cache stores keys and values"},
     {"json", 0, KIND_FLAG, AT(json), 0, 0, NULL, FOR_ALL, true, NULL, "one JSON object on standard output"},
@@ -323,6 +323,7 @@ void options_help(const command *c) {
 
 ht_dtype options_kv_dtype(const options *o) { return kv_dtypes[o->kv]; }
 const char *options_kv_name(const options *o) { return kv_names[o->kv]; }
+const char *options_precision_name(const options *o) { return precisions[o->precision]; }
 
 /* A number too small for a float must not become the 0 that switches its option off. */
 static float above_zero(double number) { return number > 0 && number < FLT_MIN ? FLT_MIN : (float)number; }

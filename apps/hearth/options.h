@@ -51,7 +51,8 @@ void options_free(options *o);
 void options_help(const struct command *c);
 
 ht_dtype options_kv_dtype(const options *o);
-const char *options_kv_name(const options *o); /* as the user writes it */
+const char *options_kv_name(const options *o); /* as the user writes it, like the next */
+const char *options_precision_name(const options *o);
 ht_sampler_options options_sampler(const options *o);
 
 #endif

@@ -2,7 +2,12 @@
 #ifndef HEARTH_PRECISION_H
 #define HEARTH_PRECISION_H
 
-/* `fast` quantises activations to 8 bits per block; `reference` computes in f32 from exactly dequantised weights. */
-typedef enum ht_precision { HT_PRECISION_FAST, HT_PRECISION_REFERENCE } ht_precision;
+/* In what activations are multiplied with quantised weights. f16 and bf16 weights are multiplied alike in `high` and `fast`
+ * (activations rounded to 14 bits), f32 and 8-bit float weights always in f32. */
+typedef enum ht_precision {
+    HT_PRECISION_HIGH, /* the default: activations rounded to 15 bits, so that answers are those of exact arithmetic */
+    HT_PRECISION_FAST, /* activations rounded to 8 bits: up to twice as fast for long prompts */
+    HT_PRECISION_REFERENCE /* f32 throughout, from exactly dequantised weights: the yardstick, slow */
+} ht_precision;
 
 #endif

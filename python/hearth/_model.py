@@ -31,6 +31,7 @@ from ._structs import (
     HT_FINISH_LENGTH,
     HT_FINISH_STOP,
     HT_PRECISION_FAST,
+    HT_PRECISION_HIGH,
     HT_PRECISION_REFERENCE,
     ht_cancel,
     ht_device_options,
@@ -85,7 +86,7 @@ _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), 
 _ids_free = lib.declare("ht_ids_free", None, POINTER(c_int32))
 _text_free = lib.declare("ht_text_free", None, c_void_p)
 
-_PRECISIONS = {"fast": HT_PRECISION_FAST, "reference": HT_PRECISION_REFERENCE}
+_PRECISIONS = {"high": HT_PRECISION_HIGH, "fast": HT_PRECISION_FAST, "reference": HT_PRECISION_REFERENCE}
 _CACHES = (float16, bfloat16, float32, int8)
 _FINISHES = {0: None, HT_FINISH_STOP: "stop", HT_FINISH_LENGTH: "length", HT_FINISH_CALLBACK: "closed"}
 
@@ -413,9 +414,9 @@ class Model:
             return session.logits(prompt, last)
 
 
-def load(path, *, threads=0, precision="fast", context=0, sliding=False, slots=0, kv_dtype=float16):
-    """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "fast", or "reference" for
-    float32 throughout. `context`: a limit on positions; `sliding`: forget beyond it instead of ending. `slots`: how many
+def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16):
+    """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "high"; "fast"
+    rounds activations to 8 bits, not 15; "reference" is float32 throughout. `context`: a limit on positions; `sliding`: forget beyond it instead of ending. `slots`: how many
     calls compute at once. `kv_dtype`: how keys and values are kept: float16, bfloat16, float32 or int8."""
     if precision not in _PRECISIONS:
         raise ValueError(f"precision is {precision!r}, expected one of {', '.join(_PRECISIONS)}")

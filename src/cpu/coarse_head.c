@@ -92,7 +92,7 @@ typedef struct top_job {
     const ht_gemm_schedule *s;
     const ht_gemm *p;
     int64_t n_panels;
-    int32_t *offset; /* [n_blocks] */
+    int32_t *offset; /* [n_blocks][planes] */
     float *bound;    /* [n_panels]; NAN: the panel's outputs are there */
     seed *seeds;     /* [n_seeds], highest bound first */
     int32_t n_seeds;
@@ -101,13 +101,15 @@ typedef struct top_job {
 
 static size_t lay_top(const ht_matrix *m, void *scratch, top_job *job) {
     ht_scratch_layout d = {.at = scratch};
-    job->offset = ht_scratch_take(&d, m->k / HT_QBLOCK, sizeof *job->offset);
+    job->offset = ht_scratch_take(&d, m->k / HT_QBLOCK * ht_form_planes(ht_gemm_form(m)), sizeof *job->offset);
     job->bound = ht_scratch_take(&d, ht_panel_count(m->n_rows), sizeof *job->bound);
     job->seeds = ht_scratch_take(&d, TOP_MOST + MORE_SEEDS, sizeof *job->seeds);
     return d.used;
 }
 
 size_t ht_coarse_head_top_scratch(const ht_matrix *m) { return lay_top(m, NULL, &(top_job){0}); }
+
+static const ht_qrows *rows_of(const top_job *job) { return &job->s->x[job->s->of[0].form]; }
 
 static top_job job_of(const ht_gemm_schedule *s) {
     top_job job = {.s = s, .p = s->product, .n_panels = ht_panel_count(s->product->m->n_rows)};
@@ -117,25 +119,28 @@ static top_job job_of(const ht_gemm_schedule *s) {
 
 /* What the integer sums begin with; false when a scale is too large, or no number. */
 static bool prepare(top_job *job) {
-    const ht_qrows *x = &job->s->x[HT_FORM_BYTES];
-    for (int64_t b = 0; b < x->n_blocks; b++) {
-        int32_t positive = 0;
-        for (int i = 0; i < HT_QBLOCK; i++) {
-            int8_t q = x->q[HT_QBLOCK * b + i];
-            if (q > 0) positive += q;
+    const ht_qrows *x = rows_of(job);
+    for (int64_t b = 0; b < x->n_blocks; b++)
+        for (int p = 0; p < x->planes; p++) {
+            const int64_t at = b * x->planes + p;
+            const int32_t *sum = x->sum + 2 * b * x->planes + p; /* of the first half of the block */
+            int32_t positive = 0;
+            for (int i = 0; i < HT_QBLOCK; i++) {
+                int8_t q = x->q[HT_QBLOCK * at + i];
+                if (q > 0) positive += q;
+            }
+            job->offset[at] = REST_MAX * positive - 128 * (sum[0] + sum[x->planes]);
+            if (!(x->scale[at] <= SCALE_MOST)) return false;
         }
-        job->offset[b] = REST_MAX * positive - 128 * (x->sum[2 * b] + x->sum[2 * b + 1]);
-        if (!(x->scale[b] <= SCALE_MOST)) return false;
-    }
     return true;
 }
 
 static void find_bounds(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const top_job *job = arg;
-    const ht_qrows *x = &job->s->x[HT_FORM_BYTES];
-    job->s->kernels->coarse_bounds(ht_coarse_panels_at(job->p->m, begin).first, x->n_blocks, end - begin, x->q,
-                                   x->scale, job->offset, job->bound + begin);
+    const ht_qrows *x = rows_of(job);
+    job->s->kernels->coarse_bounds(ht_coarse_panels_at(job->p->m, begin).first, x->n_blocks, end - begin, x->planes,
+                                   x->q, x->scale, job->offset, job->bound + begin);
 }
 
 static void choose_seeds(top_job *job) {
@@ -153,8 +158,8 @@ static void choose_seeds(top_job *job) {
 
 static void multiply(const top_job *job, int64_t panel, int64_t n) {
     const ht_gemm *p = job->p;
-    ht_qtiles tiles = {&job->s->x[HT_FORM_BYTES], job->s->of[0].offset, 0, 1};
-    ht_gemm_out out = {.y = p->y, .ldy = p->ldy, .row = panel * HT_PANEL};
+    ht_qtiles tiles = {rows_of(job), job->s->of[0].offset, 0, 1};
+    ht_gemm_out out = {.y = p->y, .ldy = p->ldy, .row = panel * HT_PANEL, .planes = tiles.x->planes};
     out.n = ht_min_i64(n * HT_PANEL, p->m->n_rows - out.row);
     job->s->kernels->coarse_direct(ht_coarse_panels_at(p->m, panel), p->m->k, &tiles, &out);
 }

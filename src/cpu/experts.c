@@ -30,8 +30,10 @@ typedef struct job {
     bool together;                          /* in integers */
     const ht_matrix_kernels *kernels;
     int n_types;
-    ht_weight_type type[MOST_TYPES];
+    const ht_matrix *of_type[MOST_TYPES]; /* one of each */
     bool needed[HT_FORM_COUNT];
+    size_t decoded_bytes; /* for a worker, whichever groups its pieces are of */
+    int64_t sums_floats;
 } job;
 
 /* Rows in the forms that are needed, with the offsets for each type of weights. */
@@ -57,16 +59,17 @@ typedef struct room {
     rows all, tiles;
     group *groups;
     char *decoded;
+    float *sums;
 } room;
 
 /* ---- what there is to do ---- */
 
-static bool add_type(job *j, ht_weight_type type) {
+static bool add_type(job *j, const ht_matrix *m) {
     for (int i = 0; i < j->n_types; i++)
-        if (j->type[i] == type) return true;
+        if (j->of_type[i]->type == m->type) return true;
     if (j->n_types == MOST_TYPES) return false;
-    j->type[j->n_types++] = type;
-    j->needed[ht_gemm_form(type)] = true;
+    j->of_type[j->n_types++] = m;
+    j->needed[ht_gemm_form(m)] = true;
     return true;
 }
 
@@ -90,7 +93,10 @@ static job describe(const ht_call *call) {
     j.n_experts = p->experts[0]->n;
     for (int s = 0; s < p->n_sets; s++)
         for (int32_t i = 0; j.together && i < p->experts[s]->n_kinds; i++)
-            j.together = ht_gemm_shares_rows(kind_of(p, s, i)) && add_type(&j, kind_of(p, s, i)->type);
+            j.together = ht_gemm_shares_rows(kind_of(p, s, i)) && add_type(&j, kind_of(p, s, i));
+    j.decoded_bytes = (size_t)j.kernels->tile_panels * ht_max_size(sizeof(ht_qpanel), sizeof(ht_wpanel));
+    if (j.needed[HT_FORM_PLANES])
+        j.sums_floats = 2 * ht_min_i64(j.pairs, ROWS_AT_ONCE) * j.kernels->tile_panels * HT_PANEL;
     return j;
 }
 
@@ -107,19 +113,21 @@ static void deal_rows(const job *j, int64_t n, ht_scratch_layout *d, rows *r) {
     int64_t blocks = n * j->n_blocks;
     *r = (rows){0};
     for (int f = 0; f < HT_FORM_COUNT; f++) {
-        r->form[f] = (ht_qrows){.n = n, .n_blocks = j->n_blocks, .n_tiles = n, .tile_rows = 1};
+        r->form[f] = (ht_qrows){
+            .n = n, .n_blocks = j->n_blocks, .n_tiles = n, .tile_rows = 1, .planes = ht_form_planes((ht_form)f)};
         if (j->needed[f]) ht_qrows_layout(&r->form[f], (ht_form)f, blocks, d);
     }
-    for (int i = 0; i < j->n_types; i++) r->offset[i] = ht_offsets_layout(j->type[i], blocks, d);
+    for (int i = 0; i < j->n_types; i++) r->offset[i] = ht_offsets_layout(j->of_type[i], blocks, d);
 }
 
 static void deal_together(const job *j, ht_scratch_layout *d, room *r) {
-    size_t panel = ht_max_size(sizeof(ht_qpanel), sizeof(ht_wpanel));
+    const int64_t n_threads = ht_pool_threads(j->call->pool);
     deal_rows(j, j->n_x, d, &r->all);
     deal_rows(j, wave_rows(j), d, &r->tiles);
     r->y = ht_scratch_take(d, wave_rows(j) * j->width, sizeof *r->y);
     r->groups = ht_scratch_take(d, most_groups(j), sizeof *r->groups);
-    r->decoded = ht_scratch_take(d, (int64_t)ht_pool_threads(j->call->pool) * j->kernels->tile_panels, panel);
+    r->decoded = ht_scratch_take(d, n_threads, j->decoded_bytes);
+    r->sums = ht_scratch_take(d, n_threads * j->sums_floats, sizeof *r->sums);
 }
 
 static void deal_apart(const job *j, ht_scratch_layout *d, room *r) {
@@ -211,8 +219,10 @@ static void prepare_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t i = begin; i < end; i++) {
         for (int f = 0; f < HT_FORM_COUNT; f++)
             if (j->needed[f]) j->kernels->prepare[f](row_of(j, i), 0, j->k, &to->form[f], i, 0, 1);
-        for (int t = 0; t < j->n_types; t++)
-            if (to->offset[t]) j->kernels->offsets(j->type[t], &to->form[HT_FORM_BYTES], i, 0, 1, to->offset[t]);
+        for (int t = 0; t < j->n_types; t++) {
+            const ht_qrows *form = &to->form[ht_gemm_form(j->of_type[t])];
+            if (to->offset[t]) j->kernels->offsets(j->of_type[t]->type, form, i, 0, form->planes, to->offset[t]);
+        }
     }
 }
 
@@ -220,21 +230,25 @@ static void prepare_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* As `all`, beginning at row `row`. */
 static void point_at(const job *j, const rows *all, int64_t row, ht_gemm_schedule *s) {
-    int64_t blocks = row * j->n_blocks;
     for (int f = 0; f < HT_FORM_COUNT; f++) {
         const ht_qrows *from = &all->form[f];
+        const int64_t blocks = row * j->n_blocks * from->planes;
         if (!j->needed[f]) continue;
-        if (f == HT_FORM_BYTES) {
+        if (f == HT_FORM_WORDS)
+            s->x[f].word = from->word + blocks * HT_QBLOCK;
+        else {
             s->x[f].q = from->q + blocks * HT_QBLOCK;
             s->x[f].sum = from->sum + blocks * 2;
-        } else
-            s->x[f].word = from->word + blocks * HT_QBLOCK;
+        }
         s->x[f].scale = from->scale + blocks;
     }
     for (int i = 0; i < s->n; i++)
-        for (int t = 0; t < j->n_types; t++)
-            if (s->product[i].m->type == j->type[t] && all->offset[t])
-                s->of[i].offset = (int32_t *)all->offset[t] + blocks * halves_of(j->type[t]);
+        for (int t = 0; t < j->n_types; t++) {
+            const ht_weight_type type = j->of_type[t]->type;
+            const int64_t blocks = row * j->n_blocks * all->form[s->of[i].form].planes;
+            if (s->product[i].m->type == type && all->offset[t])
+                s->of[i].offset = (int32_t *)all->offset[t] + blocks * halves_of(type);
+        }
 }
 
 /* `row`: how many rows of the wave are before it. */
@@ -256,6 +270,9 @@ static void lay_group(const job *j, const room *r, int64_t expert, int64_t row, 
     else
         point_at(j, &r->tiles, row, s);
     s->decoded = r->decoded;
+    s->decoded_bytes = j->decoded_bytes;
+    s->sums = r->sums;
+    s->sums_floats = j->sums_floats;
 }
 
 /* Fills a wave from pair *pair of expert *expert on, as far as there is room, and moves them on. */
@@ -293,20 +310,22 @@ static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pai
 /* A row of the prepared ones, block by block to where row i of the tile that begins at row `first` has them. */
 static void copy_row(const job *j, const rows *all, const ht_gemm_schedule *s, int64_t from, int64_t first, int64_t n,
                      int64_t i) {
-    const ht_qrows *bytes = &s->x[HT_FORM_BYTES], *words = &s->x[HT_FORM_WORDS];
-    const ht_qrows *all_bytes = &all->form[HT_FORM_BYTES], *all_words = &all->form[HT_FORM_WORDS];
-    from *= j->n_blocks;
-    for (int64_t b = 0; b < j->n_blocks; b++, from++) {
-        int64_t block = first * j->n_blocks + n * b, to = block + i;
-        if (j->needed[HT_FORM_BYTES]) {
-            memcpy(bytes->q + to * HT_QBLOCK, all_bytes->q + from * HT_QBLOCK, HT_QBLOCK);
-            bytes->scale[to] = all_bytes->scale[from];
-            bytes->sum[2 * block + i] = all_bytes->sum[2 * from];
-            bytes->sum[2 * block + n + i] = all_bytes->sum[2 * from + 1];
-        }
-        if (j->needed[HT_FORM_WORDS]) {
-            memcpy(words->word + to * HT_QBLOCK, all_words->word + from * HT_QBLOCK, HT_QBLOCK * sizeof *words->word);
-            words->scale[to] = all_words->scale[from];
+    for (int f = 0; f < HT_FORM_COUNT; f++) {
+        if (!j->needed[f]) continue;
+        const ht_qrows *of = &all->form[f], *to = &s->x[f];
+        const int64_t planes = of->planes;
+        for (int64_t b = 0; b < j->n_blocks; b++) {
+            const int64_t block = (first * j->n_blocks + n * b) * planes, at = block + planes * i;
+            const int64_t old = (from * j->n_blocks + b) * planes;
+            memcpy(to->scale + at, of->scale + old, (size_t)planes * sizeof *to->scale);
+            if (f == HT_FORM_WORDS) {
+                memcpy(to->word + at * HT_QBLOCK, of->word + old * HT_QBLOCK, HT_QBLOCK * sizeof *to->word);
+                continue;
+            }
+            memcpy(to->q + at * HT_QBLOCK, of->q + old * HT_QBLOCK, (size_t)planes * HT_QBLOCK);
+            for (int64_t half = 0; half < 2; half++)
+                memcpy(to->sum + 2 * block + (half * n + i) * planes, of->sum + 2 * old + half * planes,
+                       (size_t)planes * sizeof *to->sum);
         }
     }
 }
@@ -356,8 +375,7 @@ static void make_tiles(void *arg, int64_t begin, int64_t end, int worker) {
             copy_row(j, &w->r->all, s, row_of_pair(j, pair_of(w, &t, i)), t.first, t.n, i);
         for (int i = 0; i < s->n; i++)
             if (s->of[i].offset && (i == 0 || s->of[i].offset != s->of[i - 1].offset))
-                j->kernels->offsets(s->product[i].m->type, &s->x[HT_FORM_BYTES], t.number, 0, (int)t.n,
-                                    s->of[i].offset);
+                ht_gemm_offsets(s, i, t.number, 0, (int)t.n);
     }
 }
 

@@ -4,6 +4,8 @@
 #include "cpu/coarse_head.h"
 #include "cpu/matrix_ops.h"
 
+#include <stdint.h>
+
 enum {
     DIRECT_TILES = 2,            /* up to so many tiles of rows, decoding weights in registers beats keeping them */
     ROWS_BYTES_MAX = 768 * 1024, /* activations that stay in the second-level cache while all weights pass */
@@ -12,12 +14,21 @@ enum {
 
 bool ht_gemm_shares_rows(const ht_matrix *m) { return m->ops->takes_rows_once; }
 
-ht_form ht_gemm_form(ht_weight_type type) { return ht_panel_layout_of(type)->bits ? HT_FORM_BYTES : HT_FORM_WORDS; }
+ht_form ht_gemm_form(const ht_matrix *m) {
+    return !ht_panel_layout_of(m->type)->bits ? HT_FORM_WORDS : ht_is_high(m) ? HT_FORM_PLANES : HT_FORM_BYTES;
+}
+
+/* Types whose `direct` kernel goes through decoded panels, which adds up no planes. */
+static bool is_never_direct(ht_weight_type type) {
+    const ht_panel_layout *l = ht_panel_layout_of(type);
+    return l->unpacked || (l->affine && l->scale_bytes == 2 * HT_PANEL * (int)sizeof(float));
+}
 
 /* ---- laying out ---- */
 
 void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layout *d) {
-    if (form == HT_FORM_BYTES) {
+    blocks *= ht_form_planes(form);
+    if (form != HT_FORM_WORDS) {
         x->q = ht_scratch_take(d, blocks * HT_QBLOCK, sizeof *x->q);
         x->sum = ht_scratch_take(d, blocks * 2, sizeof *x->sum);
     } else
@@ -25,20 +36,26 @@ void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layou
     x->scale = ht_scratch_take(d, blocks, sizeof *x->scale);
 }
 
-void *ht_offsets_layout(ht_weight_type type, int64_t blocks, ht_scratch_layout *d) {
-    if (ht_gemm_form(type) != HT_FORM_BYTES) return NULL;
-    return ht_scratch_take(d, blocks * ht_panel_layout_of(type)->halves, sizeof(int32_t));
+void *ht_offsets_layout(const ht_matrix *m, int64_t blocks, ht_scratch_layout *d) {
+    const ht_form form = ht_gemm_form(m);
+    if (form == HT_FORM_WORDS) return NULL;
+    return ht_scratch_take(d, blocks * ht_form_planes(form) * ht_panel_layout_of(m->type)->halves, sizeof(int32_t));
 }
 
 static void lay_tiles(ht_gemm_schedule *s) {
     const ht_matrix_kernels *kernels = s->kernels;
-    int64_t n_tiles = s->n_x <= kernels->direct_rows ? 1 : ht_ceil_div_i64(s->n_x, kernels->tile_rows);
+    int planes = 1;
+    for (int i = 0; i < s->n; i++)
+        if (ht_gemm_form(s->product[i].m) == HT_FORM_PLANES) planes = 2;
+    int64_t n_tiles =
+        s->n_x <= kernels->direct_rows / planes ? 1 : ht_ceil_div_i64(s->n_x, kernels->tile_rows / planes);
     for (int f = 0; f < HT_FORM_COUNT; f++)
         s->x[f] = (ht_qrows){.n = s->n_x,
                              .n_blocks = s->n ? ht_ceil_div_i64(s->product[0].m->k, HT_QBLOCK) : 0,
                              .n_tiles = n_tiles,
                              .tile_rows = s->n_x / n_tiles,
-                             .n_larger = s->n_x % n_tiles};
+                             .n_larger = s->n_x % n_tiles,
+                             .planes = ht_form_planes((ht_form)f)};
     bool dealt_evenly = n_tiles % s->n_threads == 0 || n_tiles >= TILES_PER_THREAD * (int64_t)s->n_threads;
     s->n_shares = dealt_evenly ? 1 : ht_min_i64(s->n_threads, s->x[0].tile_rows);
 }
@@ -65,7 +82,7 @@ static void lay_offsets(ht_gemm_schedule *s, ht_scratch_layout *d) {
     for (int i = 0; i < s->n; i++) {
         int first = first_alike(s, i);
         s->of[i].offset =
-            first < i ? s->of[first].offset : ht_offsets_layout(s->product[i].m->type, s->n_x * s->x[0].n_blocks, d);
+            first < i ? s->of[first].offset : ht_offsets_layout(s->product[i].m, s->n_x * s->x[0].n_blocks, d);
     }
 }
 
@@ -73,14 +90,22 @@ static void count_decoded(ht_gemm_schedule *s) {
     size_t panel = 0;
     for (int i = 0; i < s->n; i++)
         if (!s->of[i].direct)
-            panel = ht_max_size(panel, s->of[i].form == HT_FORM_BYTES ? sizeof(ht_qpanel) : sizeof(ht_wpanel));
+            panel = ht_max_size(panel, s->of[i].form == HT_FORM_WORDS ? sizeof(ht_wpanel) : sizeof(ht_qpanel));
     s->decoded_bytes = (size_t)s->kernels->tile_panels * panel;
+    int64_t most_rows = 0; /* of sums of planes, in a part of the tiles */
+    for (int i = 0; i < s->n; i++) {
+        if (s->of[i].direct || s->of[i].form != HT_FORM_PLANES) continue;
+        int64_t tiles = ht_ceil_div_i64(s->x[0].n_tiles, s->of[i].n_parts);
+        int64_t rows = ht_min_i64(tiles * ht_qtile_rows(&s->x[HT_FORM_PLANES], 0), 2 * s->n_x);
+        most_rows = ht_max_i64(most_rows, rows);
+    }
+    s->sums_floats = most_rows * s->kernels->tile_panels * HT_PANEL;
 }
 
 /* Chunks of about the same size, as many whole scale units as can be decoded at a time. */
-static int64_t chunk_of(ht_weight_type type, int64_t n_blocks) {
-    bool bytes = ht_gemm_form(type) == HT_FORM_BYTES;
-    int64_t group = bytes ? ht_panel_layout_of(type)->group : 1, most = (bytes ? HT_QCHUNK : HT_WCHUNK) / group;
+static int64_t chunk_of(const ht_matrix *m, int64_t n_blocks) {
+    bool bytes = ht_gemm_form(m) != HT_FORM_WORDS;
+    int64_t group = bytes ? ht_panel_layout_of(m->type)->group : 1, most = (bytes ? HT_QCHUNK : HT_WCHUNK) / group;
     int64_t groups = n_blocks / group;
     return ht_ceil_div_i64(groups, ht_ceil_div_i64(groups, most)) * group;
 }
@@ -94,17 +119,18 @@ static void lay_pieces(ht_gemm_schedule *s) {
             groups = 0;
     for (int i = 0; i < s->n; i++) {
         const ht_matrix *m = s->product[i].m;
-        s->of[i] = (ht_gemm_pieces){.form = ht_gemm_form(m->type),
-                                    .direct = n_tiles <= DIRECT_TILES,
+        s->of[i] = (ht_gemm_pieces){.form = ht_gemm_form(m),
+                                    .direct = n_tiles <= DIRECT_TILES &&
+                                              !(ht_gemm_form(m) == HT_FORM_PLANES && is_never_direct(m->type)),
                                     .n_panels = ht_panel_count(m->n_rows),
-                                    .chunk = chunk_of(m->type, s->x[0].n_blocks),
+                                    .chunk = chunk_of(m, s->x[0].n_blocks),
                                     .panel_bytes = ht_panel_bytes(m->type, m->k)};
         panels += s->of[i].n_panels;
         groups += groups_of(s, i);
     }
     for (int i = 0; i < s->n; i++) {
         ht_gemm_pieces *of = &s->of[i];
-        int64_t number = of->form == HT_FORM_BYTES ? sizeof *s->x->q : sizeof *s->x->word;
+        int64_t number = of->form == HT_FORM_BYTES ? 1 : 2; /* bytes */
         int64_t for_cache = ht_ceil_div_i64(s->n_x * s->x[0].n_blocks * HT_QBLOCK * number, ROWS_BYTES_MAX);
         int64_t for_threads = ht_min_i64(ht_ceil_div_i64(wanted, groups), ht_ceil_div_i64(n_tiles, 8));
         of->n_parts = ht_min_i64(ht_max_i64(for_cache, for_threads), n_tiles);
@@ -127,6 +153,7 @@ size_t ht_gemm_schedule_layout(ht_gemm_schedule *s, void *scratch) {
     lay_rows(s, &d);
     lay_offsets(s, &d);
     s->decoded = ht_scratch_take(&d, s->n_threads, s->decoded_bytes);
+    s->sums = ht_scratch_take(&d, s->n_threads * s->sums_floats, sizeof *s->sums);
     bool top = s->n == 1 && s->n_x == 1 && ht_is_coarse_head(s->product[0].m);
     s->top = top ? ht_scratch_take(&d, 1, ht_coarse_head_top_scratch(s->product[0].m)) : NULL;
     return d.used;
@@ -146,14 +173,18 @@ ht_gemm_share ht_gemm_schedule_share(const ht_gemm_schedule *s, int64_t share) {
     return (ht_gemm_share){tile, first + part * n / s->n_shares, first + (part + 1) * n / s->n_shares};
 }
 
+void ht_gemm_offsets(const ht_gemm_schedule *s, int i, int64_t tile, int first, int last) {
+    const ht_qrows *x = &s->x[s->of[i].form];
+    s->kernels->offsets(s->product[i].m->type, x, tile, x->planes * first, x->planes * last, s->of[i].offset);
+}
+
 void ht_gemm_schedule_quantise(const ht_gemm_schedule *s, ht_gemm_share share, const float *x, int64_t ldx) {
     int64_t tile_first = ht_qtile_first(&s->x[0], share.tile);
     int first = (int)(share.begin - tile_first), last = (int)(share.end - tile_first);
     for (int f = 0; f < HT_FORM_COUNT; f++)
         if (s->x[f].scale) s->kernels->prepare[f](x, ldx, s->product[0].m->k, &s->x[f], share.tile, first, last);
     for (int i = 0; i < s->n; i++)
-        if (s->of[i].offset && first_alike(s, i) == i)
-            s->kernels->offsets(s->product[i].m->type, &s->x[HT_FORM_BYTES], share.tile, first, last, s->of[i].offset);
+        if (s->of[i].offset && first_alike(s, i) == i) ht_gemm_offsets(s, i, share.tile, first, last);
 }
 
 /* ---- the products ---- */
@@ -165,8 +196,12 @@ static const char *panel_at(const ht_gemm_schedule *s, int i, int64_t panel) {
 /* Where rows [panel, panel + n_panels) of y go. */
 static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
     int64_t row = panel * HT_PANEL, left = p->m->n_rows - row;
-    return (ht_gemm_out){
-        .y = p->y, .ldy = p->ldy, .bias = p->bias, .row = row, .n = ht_min_i64(n_panels * HT_PANEL, left)};
+    return (ht_gemm_out){.y = p->y,
+                         .ldy = p->ldy,
+                         .bias = p->bias,
+                         .row = row,
+                         .n = ht_min_i64(n_panels * HT_PANEL, left),
+                         .planes = ht_form_planes(ht_gemm_form(p->m))};
 }
 
 static void multiply_direct(const ht_gemm_schedule *s, int i, int64_t panel) {
@@ -188,28 +223,39 @@ static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t bloc
         s->kernels->decode[m->type](panel_at(s, i, panel), m->k, block, n, to);
 }
 
+/* Where row 0 of the sums of planes would be, whose row `first` is the first there is: kernels count from row 0. */
+static float *from_row(float *sums, int64_t first, int64_t ld) {
+    return (float *)((uintptr_t)sums - (uintptr_t)(first * ld) * sizeof(float));
+}
+
 /* One group of panels against one part of the tiles: a chunk of blocks at a time is decoded, small enough for the first
- * cache, and meets every tile. */
-static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded) {
+ * cache, and meets every tile. Planes have sums of their own, which are added up at the end. */
+static void multiply_group(const ht_gemm_schedule *s, int i, int64_t group, int64_t part, char *decoded, float *sums) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];
     const ht_qrows *x = &s->x[of->form];
-    const ht_weight_type type = p->m->type;
-    const size_t bytes = of->form == HT_FORM_BYTES ? sizeof(ht_qpanel) : sizeof(ht_wpanel);
-    int64_t panel = group * s->kernels->tile_panels, n = ht_min_i64(s->kernels->tile_panels, of->n_panels - panel);
-    ht_qtiles tiles = {x, of->offset, part * x->n_tiles / of->n_parts, (part + 1) * x->n_tiles / of->n_parts};
-    ht_gemm_out out = out_at(p, panel, n);
+    const size_t bytes = of->form == HT_FORM_WORDS ? sizeof(ht_wpanel) : sizeof(ht_qpanel);
+    const int64_t panel = group * s->kernels->tile_panels, ld = s->kernels->tile_panels * HT_PANEL;
+    const int64_t n = ht_min_i64(s->kernels->tile_panels, of->n_panels - panel);
+    const ht_qtiles tiles = {x, of->offset, part * x->n_tiles / of->n_parts, (part + 1) * x->n_tiles / of->n_parts};
+    const int64_t first = ht_qtile_first(x, tiles.first), last = ht_qtile_first(x, tiles.last);
+    ht_gemm_out out = out_at(p, panel, n), to = out;
+    if (x->planes == 2) to = (ht_gemm_out){.y = from_row(sums, first, ld), .ldy = ld, .n = out.n, .planes = 1};
     for (int64_t block = 0; block < x->n_blocks; block += of->chunk) {
         int count = (int)ht_min_i64(of->chunk, x->n_blocks - block);
         for (int64_t j = 0; j < n; j++) decode(s, i, panel + j, block, count, decoded + (size_t)j * bytes);
-        out.bias = block + count < x->n_blocks ? NULL : p->bias;
-        s->kernels->decoded[type](decoded, block, count, &tiles, &out);
+        if (x->planes == 1) to.bias = block + count < x->n_blocks ? NULL : p->bias;
+        s->kernels->decoded[p->m->type](decoded, block, count, &tiles, &to);
     }
+    if (x->planes == 1) return;
+    out.y += first / 2 * out.ldy;
+    s->kernels->join_planes(sums, ld, (last - first) / 2, &out);
 }
 
 /* The pieces of a product that are no panels are numbered part by part, so that neighbours in time share activations. */
 void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end, int worker) {
     char *decoded = s->decoded + (size_t)worker * s->decoded_bytes;
+    float *sums = s->sums + worker * s->sums_floats;
     int i = 0;
     for (int64_t piece = begin; piece < end; piece++) {
         while (s->of[i].end <= piece) i++;
@@ -218,7 +264,7 @@ void ht_gemm_schedule_run(const ht_gemm_schedule *s, int64_t begin, int64_t end,
         if (of->direct)
             multiply_direct(s, i, at * of->grain);
         else
-            multiply_group(s, i, at % groups_of(s, i), at / groups_of(s, i), decoded);
+            multiply_group(s, i, at % groups_of(s, i), at / groups_of(s, i), decoded, sums);
     }
 }
 

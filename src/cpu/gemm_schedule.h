@@ -49,17 +49,19 @@ typedef struct ht_gemm_schedule {
     ht_gemm_pieces of[HT_MAX_GEMMS];
     char *decoded; /* decoded_bytes per worker */
     size_t decoded_bytes;
+    float *sums; /* of planes: sums_floats per worker */
+    int64_t sums_floats;
     void *top; /* what ht_coarse_head_top works in */
 } ht_gemm_schedule;
 
 /* Whether the product with such a matrix is in integers, and may be one of several. */
 bool ht_gemm_shares_rows(const ht_matrix *m);
-/* The form that weights of such a type ask for. */
-ht_form ht_gemm_form(ht_weight_type type);
+/* The form that products with such a matrix ask for. */
+ht_form ht_gemm_form(const ht_matrix *m);
 
 /* Room for so many blocks of rows in one form; and for their offsets under weights of a type, which has some or not. */
 void ht_qrows_layout(ht_qrows *x, ht_form form, int64_t blocks, ht_scratch_layout *d);
-void *ht_offsets_layout(ht_weight_type type, int64_t blocks, ht_scratch_layout *d);
+void *ht_offsets_layout(const ht_matrix *m, int64_t blocks, ht_scratch_layout *d);
 
 /* Lays out what stands above "The layout". `scratch` is 64-byte aligned; gives the bytes that are needed there, which is
  * all that it does with NULL. */
@@ -74,6 +76,8 @@ int64_t ht_gemm_schedule_share_rows(const ht_gemm_schedule *s); /* of a share, a
 ht_gemm_share ht_gemm_schedule_share(const ht_gemm_schedule *s, int64_t share);
 /* x is row 0. */
 void ht_gemm_schedule_quantise(const ht_gemm_schedule *s, ht_gemm_share share, const float *x, int64_t ldx);
+/* The offsets of product i for rows [first, last) of activations of a tile. */
+void ht_gemm_offsets(const ht_gemm_schedule *s, int i, int64_t tile, int first, int last);
 
 /* When all rows are there. */
 void ht_gemm_schedule_multiply(const ht_gemm_schedule *s, ht_pool *pool);

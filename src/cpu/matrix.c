@@ -7,20 +7,32 @@
  * joining the two parts, and gain nothing. */
 enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
 
-#define INTEGER_OPS(isa, type)                                                                                         \
-    [HT_W_##type] = {{#type " panels (" #isa ")", true, ht_panels_bytes, ht_panels_pack, ht_panels_row,                \
-                      ht_fast_scratch, ht_fast_mul, NULL, NULL},                                                       \
-                     &ht_matrix_kernels_##isa,                                                                         \
-                     false},
+/* In fast and in high precision. */
+#define INTEGER_OPS(isa, type) [HT_W_##type] = {INTEGER_ROW(isa, type, false), INTEGER_ROW(isa, type, true)},
+#define INTEGER_ROW(isa, type, high)                                                                                   \
+    {                                                                                                                  \
+        {#type " panels (" #isa ")",                                                                                   \
+         true,                                                                                                         \
+         ht_panels_bytes,                                                                                              \
+         ht_panels_pack,                                                                                               \
+         ht_panels_row,                                                                                                \
+         ht_fast_scratch,                                                                                              \
+         ht_fast_mul,                                                                                                  \
+         NULL,                                                                                                         \
+         NULL},                                                                                                        \
+            &ht_matrix_kernels_##isa, false, high                                                                      \
+    }
 #define DENSE_OPS(isa, type)                                                                                           \
     [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_panels_row,               \
                       ht_dense_scratch, ht_dense_mul, NULL, NULL},                                                     \
                      &ht_matrix_kernels_##isa,                                                                         \
+                     false,                                                                                            \
                      false},
 #define F8_OPS(isa, type)                                                                                              \
     [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_f8_row, ht_dense_scratch, \
                       ht_dense_mul, NULL, NULL},                                                                       \
                      &ht_matrix_kernels_##isa,                                                                         \
+                     false,                                                                                            \
                      false},
 #define REFERENCE_OPS(isa)                                                                                             \
     {                                                                                                                  \
@@ -33,10 +45,10 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
          ht_reference_mul,                                                                                             \
          NULL,                                                                                                         \
          NULL},                                                                                                        \
-            &ht_matrix_kernels_##isa, false                                                                            \
+            &ht_matrix_kernels_##isa, false, false                                                                     \
     }
 
-#define COARSE_HEAD_OPS(isa)                                                                                           \
+#define COARSE_HEAD_OPS(isa, high)                                                                                     \
     {                                                                                                                  \
         {"Q8_0 split panels (" #isa ")",                                                                               \
          true,                                                                                                         \
@@ -47,7 +59,7 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
          ht_fast_mul,                                                                                                  \
          ht_fast_mul_top,                                                                                              \
          ht_coarse_head_top_bytes},                                                                                    \
-            &ht_matrix_kernels_##isa, true                                                                             \
+            &ht_matrix_kernels_##isa, true, high                                                                       \
     }
 
 #define AFFINE_OPS_reference(type, ...) INTEGER_OPS(reference, type)
@@ -59,7 +71,7 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
 
 #define TABLE(isa, id, shared)                                                                                         \
     extern const ht_matrix_kernels ht_matrix_kernels_##isa;                                                            \
-    static const ht_cpu_ops integer_##isa[HT_W_COUNT] = {                                                              \
+    static const ht_cpu_ops integer_##isa[HT_W_COUNT][2] = {                                                           \
         INTEGER_OPS(isa, F16) INTEGER_OPS(isa, BF16) INTEGER_OPS(isa, Q4_0) INTEGER_OPS(isa, Q4_1)                     \
             INTEGER_OPS(isa, Q5_0) INTEGER_OPS(isa, Q5_1) INTEGER_OPS(isa, Q8_0) INTEGER_OPS(isa, Q2_K)                \
                 INTEGER_OPS(isa, Q3_K) INTEGER_OPS(isa, Q4_K) INTEGER_OPS(isa, Q5_K) INTEGER_OPS(isa, Q6_K)            \
@@ -70,7 +82,8 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
                                     HT_AFFINE_TYPES(AFFINE_OPS_##isa)};                                                \
     static const ht_cpu_ops dense_##isa[] = {DENSE_OPS(isa, F32) DENSE_OPS(isa, F16) DENSE_OPS(isa, BF16)              \
                                                  F8_OPS(isa, F8_E4M3) F8_OPS(isa, F8_E5M2)};                           \
-    static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa), split_##isa = COARSE_HEAD_OPS(isa);
+    static const ht_cpu_ops reference_##isa = REFERENCE_OPS(isa);                                                      \
+    static const ht_cpu_ops coarse_##isa[2] = {COARSE_HEAD_OPS(isa, false), COARSE_HEAD_OPS(isa, true)};
 
 TABLE(reference, HT_CPU_REFERENCE, reference)
 HT_EACH_ISA(TABLE)
@@ -78,9 +91,11 @@ HT_EACH_ISA(TABLE)
 /* What a type is multiplied by: in integers where there are kernels for that. Products with 8-bit floats are always in
  * f32, from exact weights. */
 static const ht_matrix_ops *choose(ht_weight_type type, ht_precision precision, const ht_matrix_kernels *kernels,
-                                   const ht_cpu_ops *integer, const ht_cpu_ops *dense, const ht_cpu_ops *reference) {
+                                   const ht_cpu_ops (*integer)[2], const ht_cpu_ops *dense,
+                                   const ht_cpu_ops *reference) {
     if (precision == HT_PRECISION_REFERENCE && !ht_weight_is_f8(type)) return &reference->base;
-    return kernels->direct[type] ? &integer[type].base : &dense[type].base;
+    if (!kernels->direct[type]) return &dense[type].base;
+    return &integer[type][precision == HT_PRECISION_HIGH].base;
 }
 
 #define CHOOSE(isa) choose(type, precision, &ht_matrix_kernels_##isa, integer_##isa, dense_##isa, &reference_##isa)
@@ -95,19 +110,19 @@ const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_p
 }
 
 #define COARSE_HEAD_FOR(isa, id, shared)                                                                               \
-    case id: return &split_##isa.base;
+    case id: return &coarse_##isa[precision == HT_PRECISION_HIGH].base;
 
-const ht_matrix_ops *ht_cpu_coarse_head_ops(ht_cpu_isa isa) {
+const ht_matrix_ops *ht_cpu_coarse_head_ops(ht_cpu_isa isa, ht_precision precision) {
     switch (isa) {
         HT_EACH_ISA(COARSE_HEAD_FOR)
-    default: return &split_reference.base;
+    default: return &coarse_reference[precision == HT_PRECISION_HIGH].base;
     }
 }
 
 const ht_matrix_ops *ht_cpu_head_ops(ht_cpu_isa isa, ht_weight_type type, ht_precision precision, int64_t n_rows,
                                      int64_t k) {
-    bool split = type == HT_W_Q8_0 && precision == HT_PRECISION_FAST && n_rows * k >= COARSE_HEAD_WEIGHTS;
-    return split ? ht_cpu_coarse_head_ops(isa) : ht_cpu_matrix_ops(isa, type, precision);
+    bool split = type == HT_W_Q8_0 && precision != HT_PRECISION_REFERENCE && n_rows * k >= COARSE_HEAD_WEIGHTS;
+    return split ? ht_cpu_coarse_head_ops(isa, precision) : ht_cpu_matrix_ops(isa, type, precision);
 }
 
 bool ht_cpu_multiplies_words(ht_cpu_isa isa) {

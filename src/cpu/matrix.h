@@ -12,7 +12,7 @@ const ht_matrix_ops *ht_cpu_matrix_ops(ht_cpu_isa isa, ht_weight_type type, ht_p
 const ht_matrix_ops *ht_cpu_head_ops(ht_cpu_isa isa, ht_weight_type type, ht_precision precision, int64_t n_rows,
                                      int64_t k);
 /* Those of Q8_0, whatever the size. */
-const ht_matrix_ops *ht_cpu_coarse_head_ops(ht_cpu_isa isa);
+const ht_matrix_ops *ht_cpu_coarse_head_ops(ht_cpu_isa isa, ht_precision precision);
 
 /* Whether it multiplies f16 and bf16 weights in words (cpu/matrix_kernels.h), not in f32. */
 bool ht_cpu_multiplies_words(ht_cpu_isa isa);

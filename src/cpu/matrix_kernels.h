@@ -14,7 +14,13 @@
  *     t = fma(min_h, sum of q in half h, t)     types with a minimum, each half in order
  *     y = fma(t, s, y)                          y begins at 0, blocks in order
  *
- *   and y = y + bias at the end. `scale` and `min` are the products the file implies (d * scale, -(dmin * min)), which
+ *   and y = y + bias at the end.
+ *
+ * High precision: x is cut into the same blocks. With s = max |x| / HT_PLANES_X, q = round(x * (1 / s)), to nearest even, 0
+ * where max |x| is at most 2^-110, and q = 128 hi + lo with lo in [-64, 63]. The planes hi and lo are two rows as above,
+ * with scales 128 s and s, each with its own y; y = (y_hi + y_lo) + bias.
+ *
+ * `scale` and `min` are the products the file implies (d * scale, -(dmin * min)), which
  *   are exact in f32. Nothing else rounds, so every instruction set gives the same bits.
  *
  * Products in f32: y is the sum, in order, of one partial sum per HT_DENSE_CHUNK columns, each of which begins at 0 and
@@ -41,23 +47,27 @@ enum {
     HT_QCHUNK = 20,       /* blocks of 32 columns that are decoded at a time, at most */
     HT_DENSE_CHUNK = 128, /* columns per partial sum */
     HT_WORD_X = 8191,     /* what the largest activation of a block becomes */
+    HT_PLANES_X = 16256,  /* the same in two planes: 127 * 128, so that neither plane is ever -128 */
     HT_WCHUNK = 16        /* blocks of 32 columns that are converted to words at a time, at most */
 };
 
 /* What activations become for products in integers. */
 typedef enum ht_form {
-    HT_FORM_BYTES, /* for quantised weights */
-    HT_FORM_WORDS, /* for f16 and bf16 weights, where the instruction set multiplies them so */
+    HT_FORM_BYTES,  /* 8 bits, for quantised weights in fast precision */
+    HT_FORM_PLANES, /* 15 bits as two rows of 8, for quantised weights in high precision */
+    HT_FORM_WORDS,  /* for f16 and bf16 weights, where the instruction set multiplies them so */
     HT_FORM_COUNT
 } ht_form;
+static inline int ht_form_planes(ht_form form) { return form == HT_FORM_PLANES ? 2 : 1; }
 
 /* Activations brought into a form once, for any number of products. The rows are dealt evenly to tiles of at most
  * tile_rows, or are one tile of at most direct_rows. A tile of n rows lies block after block, so that a kernel reads it
  * front to back, and the tiles one after another: numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes
  * sum [n_blocks][2][n], of each half of a block. Different threads may write different rows of a tile. */
 typedef struct ht_qrows {
-    int64_t n, n_blocks, n_tiles;
-    int64_t tile_rows, n_larger; /* the first n_larger tiles have a row more than tile_rows */
+    int64_t n, n_blocks, n_tiles; /* n: rows of activations */
+    int64_t tile_rows, n_larger;  /* the first n_larger tiles have a row more than tile_rows */
+    int planes;                   /* rows of numbers for each row of activations, one behind the other: 1 or 2 */
     union {
         int8_t *q;
         int16_t *word;
@@ -66,9 +76,12 @@ typedef struct ht_qrows {
     int32_t *sum;
 } ht_qrows;
 
-static inline int ht_qtile_rows(const ht_qrows *x, int64_t tile) { return (int)(x->tile_rows + (tile < x->n_larger)); }
+/* Rows of numbers of a tile, and before it. */
+static inline int ht_qtile_rows(const ht_qrows *x, int64_t tile) {
+    return x->planes * (int)(x->tile_rows + (tile < x->n_larger));
+}
 static inline int64_t ht_qtile_first(const ht_qrows *x, int64_t tile) {
-    return tile * x->tile_rows + (tile < x->n_larger ? tile : x->n_larger);
+    return x->planes * (tile * x->tile_rows + (tile < x->n_larger ? tile : x->n_larger));
 }
 
 /* Where who makes rows of a tile from `first` on begins, going round: threads with other rows of it write into the same
@@ -109,6 +122,7 @@ typedef struct ht_gemm_out {
     int64_t ldy;
     const float *bias; /* NULL: none */
     int64_t row, n;    /* row is a multiple of HT_PANEL */
+    int planes;        /* `direct` adds up so many rows of sums for a row of y; `decoded` has a row for each of them */
 } ht_gemm_out;
 
 typedef struct ht_matrix_kernels {
@@ -119,10 +133,11 @@ typedef struct ht_matrix_kernels {
     /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
      * those are multiplied in f32. */
 
-    /* Rows [first, last) of a tile; x is row 0 of all. A last block of fewer columns is for words alone. */
+    /* Rows [first, last) of activations of a tile; x is row 0 of all. A last block of fewer columns is for words alone. */
     void (*prepare[HT_FORM_COUNT])(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t tile, int first,
                                    int last);
-    /* The offsets of such rows, of bytes, for weights of one type; `offset` is that of all tiles. */
+    /* The offsets of rows [first, last) of numbers, of bytes or planes, for weights of one type; `offset` is that of all
+     * tiles. */
     void (*offsets)(ht_weight_type type, const ht_qrows *x, int64_t tile, int first, int last, void *offset);
     /* Whole products from the packed panels; `panels` is the first one, of row out->row. */
     void (*direct[HT_W_COUNT])(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
@@ -133,10 +148,13 @@ typedef struct ht_matrix_kernels {
      * added when out->bias is not NULL. */
     void (*decoded[HT_W_COUNT])(const void *panels, int64_t block, int n, const ht_qtiles *x, const ht_gemm_out *out);
 
-    /* Split heads. The highest bound of each of n panels for one row, q [n_blocks][32], whose integer sums begin at
-     * `offset`, per block; INFINITY where there is none. */
-    void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q, const float *scale,
-                          const int32_t *offset, float *bound);
+    /* Adds up the rows of planes that `decoded` has left, y [2 n][ld], to rows [0, n) of out. */
+    void (*join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out);
+
+    /* Coarse heads. The highest bound of each of n panels for one row in so many planes, q [n_blocks][planes][32], whose
+     * integer sums begin at `offset`, per block and plane; INFINITY where there is none. */
+    void (*coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, int planes, const int8_t *q,
+                          const float *scale, const int32_t *offset, float *bound);
     /* As `direct` and `decode` of Q8_0, whose `decoded` goes on from there. */
     void (*coarse_direct)(ht_coarse_panels panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out);
     void (*coarse_decode)(ht_coarse_panels panel, int64_t k, int64_t block, int n, ht_qpanel *to);

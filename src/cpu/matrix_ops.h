@@ -9,14 +9,18 @@
 typedef struct ht_cpu_ops {
     ht_matrix_ops base;
     const ht_matrix_kernels *kernels;
-    bool split; /* the form of cpu/coarse_head.h */
+    bool coarse_head; /* the form of cpu/coarse_head.h */
+    bool high;        /* activations in two planes */
 } ht_cpu_ops;
 
 static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
     return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
 }
 
-static inline bool ht_is_coarse_head(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->split; }
+static inline bool ht_is_coarse_head(const ht_matrix *m) {
+    return ((const ht_cpu_ops *)(const void *)m->ops)->coarse_head;
+}
+static inline bool ht_is_high(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->high; }
 
 /* The functions of ht_matrix_ops. */
 size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads);

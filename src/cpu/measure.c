@@ -150,9 +150,10 @@ static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
 }
 
 static ht_arithmetic device_arithmetic(const ht_device *d, ht_weight_type type, ht_precision precision) {
-    if (precision != HT_PRECISION_FAST || type == HT_W_F32 || ht_weight_is_f8(type)) return HT_ARITHMETIC_F32;
-    if (type > HT_W_BF16) return HT_ARITHMETIC_INT8;
-    return ht_cpu_multiplies_words(ht_cpu_device_isa(d)) ? HT_ARITHMETIC_INT16 : HT_ARITHMETIC_F32;
+    if (precision == HT_PRECISION_REFERENCE || type == HT_W_F32 || ht_weight_is_f8(type)) return HT_ARITHMETIC_F32;
+    const bool words = ht_cpu_multiplies_words(ht_cpu_device_isa(d));
+    if (type <= HT_W_BF16) return words ? HT_ARITHMETIC_INT16 : HT_ARITHMETIC_F32;
+    return precision == HT_PRECISION_HIGH && words ? HT_ARITHMETIC_INT16 : HT_ARITHMETIC_INT8;
 }
 
 const ht_measure_ops ht_cpu_measure = {.read = device_read, .compute = device_compute, .arithmetic = device_arithmetic};

@@ -238,7 +238,7 @@ static ht_status describe(info *in, const ht_checkpoint_files *c, ht_config *con
 /* Checks that all tensors exist, with supported shapes and types. */
 static ht_status check_tensors(const info *in, const ht_checkpoint_files *c, const ht_config *config, ht_error *err) {
     size_t bytes;
-    return in->public.runs ? ht_weights_measure(c, config, NULL, HT_PRECISION_FAST, &bytes, err) : HT_OK;
+    return in->public.runs ? ht_weights_measure(c, config, NULL, HT_PRECISION_HIGH, &bytes, err) : HT_OK;
 }
 
 static ht_status read_info(const char *path, bool glance, ht_model_info **out, ht_error *err) {

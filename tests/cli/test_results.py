@@ -159,7 +159,7 @@ class Logits(CommandTest):
         self.assertTrue(all(abs(x) < 1e4 for x in numbers))
 
     def test_chunks_and_threads_change_no_bit(self):
-        for precision in ["fast", "reference"]:
+        for precision in ["high", "fast", "reference"]:
             whole = self.logits("--precision", precision)
             for chunk in ["1", "7", "37", "64", "512"]:
                 self.assertEqual(whole, self.logits("--precision", precision, "--chunk", chunk), chunk)

@@ -191,7 +191,7 @@ class Help(CommandTest):
         self.assertRegex(self.succeeds("--version").text, r"^hearth \d+\.\d+\.\d+\n$")
 
     def test_common_options_are_accepted_everywhere(self):
-        common = "--threads 1 --context 64 --precision fast --kv f16 -n 4 --temperature 0 --top-k 1 --top-p 1 --min-p 0"
+        common = "--threads 1 --context 64 --precision high --kv f16 -n 4 --temperature 0 --top-k 1 --top-p 1 --min-p 0"
         common += " --repeat-penalty 1 --sampler-order top_p --seed 1 --quiet --stop x"
         common = common.split()
         self.succeeds("run", TINY, "x", *common)

@@ -85,7 +85,7 @@ static void use(const ht_checkpoint_files *c) {
     ht_device_options_init(&how, sizeof how);
     how.n_threads = 1;
     if (!device) check(ht_device_open("cpu", &how, &device, &err) == HT_OK);
-    ht_status status = ht_weights_measure(c, &config, device, HT_PRECISION_FAST, &bytes, &err);
+    ht_status status = ht_weights_measure(c, &config, device, HT_PRECISION_HIGH, &bytes, &err);
     check(!status || (err.status == status && err.message[0]));
 }
 

@@ -1,12 +1,12 @@
-"""How far the default precision is from exact arithmetic: mean KL divergence over English text, beside llama.cpp's.
+"""How far precisions and caches are from exact arithmetic: mean KL divergence over English text, beside llama.cpp's.
 
     python tests/golden/kl.py DIRECTORY [--hearth build/release/bin/hearth] [--tokens 3072] [--models NAME,...]
-                              [--skip-llama-cpp] [--work /tmp]
+                              [--settings PRECISION/CACHE,...] [--skip-llama-cpp] [--work /tmp]
 
-For each model of DIRECTORY (the names in make_real.py) the text is cut into windows of 512 tokens. Hearth is asked twice,
-by `hearth logits` in default precision and with `--precision reference --kv f32`; llama.cpp (llama_cpp from PyPI) with the
+For each model of DIRECTORY (the names in make_real.py) the text is cut into windows of 512 tokens. `hearth logits` is asked
+with `--precision reference --kv f32`, which is exact, and with each of SETTINGS; llama.cpp (llama_cpp from PyPI) with the
 file as it is and with all its tensors dequantised to float32. Printed is the mean over all positions of
-KL(exact || default) in nats. The text is the prose of the Python language reference that every Python carries
+KL(exact || other) in nats. The text is the prose of the Python language reference that every Python carries
 (pydoc_data.topics), so that nothing is committed or fetched. Needs numpy; for llama.cpp also gguf, llama_cpp.
 """
 
@@ -19,6 +19,7 @@ import sys
 import numpy as np
 
 WINDOW = 512
+SETTINGS = (("high", "f16"), ("high", "f32"), ("high", "bf16"), ("high", "q8"), ("fast", "f16"))  # precision and cache
 MODELS = ("smollm2-135m", "gemma3-270m", "qwen2.5-coder-0.5b")
 TOPICS = ("objects", "naming", "exceptions", "imports", "types", "class", "function", "with", "try", "customization",
           "attribute-access", "context-managers", "dynamic-features", "execmodel", "import", "global", "truth")
@@ -68,9 +69,15 @@ class Hearth:
         self.file.unlink()
         return values
 
-    def windows(self, windows):
+    def windows(self, windows, settings):
+        """For each of the settings, the divergences of every window."""
+        found = {setting: [] for setting in settings}
         for ids in windows:
-            yield divergences(self.logits(ids, "--precision", "reference", "--kv", "f32"), self.logits(ids))
+            exact = self.logits(ids, "--precision", "reference", "--kv", "f32")
+            for precision, kv in settings:
+                other = self.logits(ids, "--precision", precision, "--kv", kv)
+                found[precision, kv].append(divergences(exact, other))
+        return found
 
 
 def dequantised(path, out):
@@ -128,10 +135,12 @@ def main():
     p.add_argument("--hearth", default="build/release/bin/hearth")
     p.add_argument("--tokens", type=int, default=3072)
     p.add_argument("--models", default=",".join(MODELS))
+    p.add_argument("--settings", default=",".join("/".join(s) for s in SETTINGS), help="PRECISION/CACHE,...")
     p.add_argument("--skip-llama-cpp", action="store_true")
     p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp"))
     a = p.parse_args()
     text = prose()
+    settings = [tuple(s.split("/")) for s in a.settings.split(",")]
     print("| model | engine | tokens | mean KL (nats) | median | 99% |")
     print("|---|---|---|---|---|---|")
     for name in a.models.split(","):
@@ -141,12 +150,13 @@ def main():
         if len(ids) < a.tokens:
             sys.exit(f"the text has {len(ids)} tokens, {a.tokens} were asked for")
         windows = [ids[i:i + WINDOW] for i in range(0, a.tokens, WINDOW)]
-        engines = {"Hearth": hearth.windows(windows)}
+        found = hearth.windows(windows, settings)
+        engines = {f"Hearth, {precision}, cache in {kv}": parts for (precision, kv), parts in found.items()}
         if not a.skip_llama_cpp:
             engines["llama.cpp"] = llama_cpp_windows(path, windows, a.work)
         for engine, parts in engines.items():
             n, mean, median, high = summary(parts)
-            print(f"| {name} | {engine} | {n} | {mean:.5f} | {median:.5f} | {high:.4f} |", flush=True)
+            print(f"| {name} | {engine} | {n} | {mean:.7f} | {median:.7f} | {high:.6f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ static void test_form(void **state) {
         int64_t n_rows = rows[i / 3], k = columns[i % 3];
         size_t row_bytes = test_row_bytes(HT_W_Q8_0, k);
         ht_block_q8_0 *stored = random_rows(n_rows, k, &seed);
-        ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best()), n_rows, k, stored), slabs = m;
+        ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), n_rows, k, stored), slabs = m;
         slabs.packed = must_alloc(m.packed_bytes);
         memset(slabs.packed, 0x5a, m.packed_bytes);
         for (int64_t r = (n_rows - 1) / HT_MATRIX_SLAB * HT_MATRIX_SLAB; r >= 0; r -= HT_MATRIX_SLAB)
@@ -92,10 +92,12 @@ static void test_full(void **state) {
     float *whole = must_alloc(MOST * ROWS * sizeof(float)), *split = must_alloc(MOST * ROWS * sizeof(float));
     for (int i = 0; i < MOST * K; i++) x[i] = test_random_float(&seed);
     for (int i = 0; i < ROWS; i++) bias[i] = test_random_float(&seed);
-    for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++) {
-        if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
-        ht_matrix a = pack(ht_cpu_matrix_ops((ht_cpu_isa)isa, HT_W_Q8_0, HT_PRECISION_FAST), ROWS, K, stored);
-        ht_matrix b = pack(ht_cpu_coarse_head_ops((ht_cpu_isa)isa), ROWS, K, stored);
+    for (int set = 0; set < 2 * HT_CPU_ISA_COUNT; set++) {
+        const ht_cpu_isa isa = (ht_cpu_isa)(set / 2);
+        const ht_precision precision = set % 2 ? HT_PRECISION_FAST : HT_PRECISION_HIGH;
+        if (!ht_cpu_isa_available(isa)) continue;
+        ht_matrix a = pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, precision), ROWS, K, stored);
+        ht_matrix b = pack(ht_cpu_coarse_head_ops(isa, precision), ROWS, K, stored);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             const float *with = i % 2 ? bias : NULL;
             multiply(&a, 0, x, counts[i], with, whole, 1);
@@ -190,15 +192,15 @@ static int64_t check_top(const float *all, const float *top, int64_t n, int32_t 
     return left_out;
 }
 
-static int64_t check_case(ht_cpu_isa isa, weights w, input in, int64_t n_rows, int64_t k, int32_t top_k,
-                          uint64_t *seed) {
+static int64_t check_case(ht_cpu_isa isa, ht_precision precision, weights w, input in, int64_t n_rows, int64_t k,
+                          int32_t top_k, uint64_t *seed) {
     float *x = must_alloc((size_t)k * sizeof(float));
     float *all = must_alloc((size_t)n_rows * sizeof(float)), *top = must_alloc((size_t)n_rows * sizeof(float));
     float *again = must_alloc((size_t)n_rows * sizeof(float));
     fill_input(x, k, in, seed);
     ht_block_q8_0 *stored = make_weights(w, n_rows, k, x, seed);
-    ht_matrix whole = pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST), n_rows, k, stored);
-    ht_matrix split = pack(ht_cpu_coarse_head_ops(isa), n_rows, k, stored);
+    ht_matrix whole = pack(ht_cpu_matrix_ops(isa, HT_W_Q8_0, precision), n_rows, k, stored);
+    ht_matrix split = pack(ht_cpu_coarse_head_ops(isa, precision), n_rows, k, stored);
     multiply(&whole, 0, x, 1, NULL, all, 1);
     multiply(&split, top_k, x, 1, NULL, top, 1);
     int64_t left_out = check_top(all, top, n_rows, top_k);
@@ -216,8 +218,7 @@ static int64_t check_case(ht_cpu_isa isa, weights w, input in, int64_t n_rows, i
     return left_out;
 }
 
-static void test_top(void **state) {
-    (void)state;
+static void check_everywhere(ht_precision precision) {
     uint64_t seed = 3;
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++) {
         if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
@@ -225,7 +226,8 @@ static void test_top(void **state) {
             for (int in = 0; in < INPUT_COUNT; in++) {
                 int32_t top_k = in % 2 ? 3 : 1;
                 int64_t n_rows = 2053 + 300 * (in % 2), k = 64 + 32 * (w % 3);
-                int64_t left_out = check_case((ht_cpu_isa)isa, (weights)w, (input)in, n_rows, k, top_k, &seed);
+                int64_t left_out =
+                    check_case((ht_cpu_isa)isa, precision, (weights)w, (input)in, n_rows, k, top_k, &seed);
                 /* Where bounds can tell, most is left out; where they may not be used, nothing. */
                 bool plain = in == INPUT_RANDOM;
                 if ((w == WEIGHTS_STAND_OUT || w == WEIGHTS_LOW) && plain) assert_true(left_out > n_rows / 2);
@@ -234,6 +236,12 @@ static void test_top(void **state) {
                 }
             }
     }
+}
+
+static void test_top(void **state) {
+    (void)state;
+    check_everywhere(HT_PRECISION_HIGH);
+    check_everywhere(HT_PRECISION_FAST);
 }
 
 static void test_top_seeds(void **state) {
@@ -245,7 +253,7 @@ static void test_top_seeds(void **state) {
         input in = (input)(test_random(&seed) % 2);
         int32_t top_k = 1 + (int32_t)(test_random(&seed) % 45);
         int64_t n_rows = 8000 + (int64_t)(test_random(&seed) % 500), k = 32 + 32 * (int64_t)(test_random(&seed) % 12);
-        check_case(isa, w, in, n_rows, k, top_k, &seed);
+        check_case(isa, s % 3 ? HT_PRECISION_HIGH : HT_PRECISION_FAST, w, in, n_rows, k, top_k, &seed);
     }
 }
 
@@ -265,13 +273,13 @@ static void test_not_top(void **state) {
         const float *bias;
     } cases[] = {{ROWS, 2, 1, NULL}, {ROWS, 1, 1, bias}, {ROWS, 1, 500, NULL}, {ROWS, 1, 20, NULL}, {100, 1, 1, NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best()), cases[i].n_rows, K, stored);
+        ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), cases[i].n_rows, K, stored);
         multiply(&m, 0, x, cases[i].n_x, cases[i].bias, all, 2);
         multiply(&m, cases[i].top_k, x, cases[i].n_x, cases[i].bias, top, 2);
         assert_memory_equal(all, top, (size_t)(cases[i].n_x * cases[i].n_rows) * sizeof(float));
         free(m.packed);
     }
-    ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best()), ROWS, K, stored);
+    ht_matrix m = pack(ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH), ROWS, K, stored);
     multiply(&m, 0, x, 1, NULL, all, 2);
     multiply(&m, 1, x, 1, NULL, top, 2);
     assert_true(check_top(all, top, ROWS, 1) > ROWS / 2);
@@ -286,9 +294,11 @@ static void test_not_top(void **state) {
 static void test_choice(void **state) {
     (void)state;
     ht_cpu_isa isa = ht_cpu_isa_best();
-    const ht_matrix_ops *split = ht_cpu_coarse_head_ops(isa);
+    const ht_matrix_ops *split = ht_cpu_coarse_head_ops(isa, HT_PRECISION_FAST);
+    const ht_matrix_ops *high = ht_cpu_coarse_head_ops(isa, HT_PRECISION_HIGH);
     assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST, 262144, 640) == split);
-    assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_REFERENCE, 262144, 640) != split);
+    assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_HIGH, 262144, 640) == high);
+    assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_REFERENCE, 262144, 640)->mul_top == NULL);
     assert_true(ht_cpu_head_ops(isa, HT_W_Q6_K, HT_PRECISION_FAST, 262144, 2048) != split);
     assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST, 1000, 64) != split);
     assert_null(ht_cpu_matrix_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST)->mul_top);

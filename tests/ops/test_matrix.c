@@ -54,18 +54,39 @@ static ht_matrix pack(const product *p, ht_cpu_isa isa, ht_precision precision) 
 
 /* ---- what the result must be ---- */
 
-/* A block of activations as numbers, its scale, and its largest size. */
+/* A block of activations as numbers: planes, the scale of each, and half the step of their sum. */
 typedef struct numbers {
-    int q[32];
-    float scale, peak;
+    int planes, q[2][32];
+    float scale[2], peak;
+    double half_step;
 } numbers;
+
+static float peak_of(const float *x) {
+    float peak = 0.0f;
+    for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[i]));
+    return peak;
+}
+
+/* In high precision: 128 high + low. */
+static numbers split_block(const float *x) {
+    numbers n = {.planes = 2, .peak = peak_of(x)};
+    float by = n.peak > 0x1p-110f ? 16256.0f / n.peak : 0.0f;
+    for (int i = 0; i < 32; i++) {
+        int q = (int)(fmaf(x[i], by, 12582912.0f) - 12582912.0f);
+        n.q[0][i] = (int)floor((q + 64) / 128.0);
+        n.q[1][i] = q - 128 * n.q[0][i];
+        assert_true(abs(n.q[0][i]) <= 127 && abs(n.q[1][i]) <= 64);
+    }
+    n.scale[1] = n.peak / 16256.0f;
+    n.scale[0] = 128 * n.scale[1];
+    n.half_step = 0.505 * n.peak / 16256;
+    return n;
+}
 
 /* The best of three. */
 static numbers quantise_block(const float *x) {
-    numbers best = {.scale = 0.0f};
-    float peak = 0.0f, least = INFINITY;
-    for (int i = 0; i < 32; i++) peak = fmaxf(peak, fabsf(x[i]));
-    best.peak = peak;
+    float peak = peak_of(x), least = INFINITY;
+    numbers best = {.planes = 1, .peak = peak, .half_step = 0.505 * peak / 125};
     float s = peak / 127.0f, by = peak > 0x1p-110f ? 256.0f * 127.0f / peak : 0.0f;
     for (int level = 128; level >= 126; level--) {
         int try[32], sum = 0;
@@ -79,24 +100,24 @@ static numbers quantise_block(const float *x) {
         float error = (float)sum * (step * step);
         if (!(error < least)) continue;
         least = error;
-        best.scale = s * step;
-        memcpy(best.q, try, sizeof try);
+        best.scale[0] = s * step;
+        memcpy(best.q[0], try, sizeof try);
     }
     return best;
 }
 
-static numbers *quantise_row(const float *x, int64_t k) {
+static numbers *quantise_row(ht_precision precision, const float *x, int64_t k) {
     numbers *row = test_alloc((size_t)(k / 32) * sizeof *row);
-    for (int64_t b = 0; b < k / 32; b++) row[b] = quantise_block(x + 32 * b);
+    for (int64_t b = 0; b < k / 32; b++)
+        row[b] = precision == HT_PRECISION_HIGH ? split_block(x + 32 * b) : quantise_block(x + 32 * b);
     return row;
 }
 
-/* One output in the documented order. */
-static float emulate_quantised(const product *p, const numbers *x, int64_t row) {
+static float emulate_plane(const product *p, const numbers *x, int plane, int64_t row) {
     float y = 0.0f;
     for (int64_t b = 0; b < p->k / 32; b++) {
         const test_block *w = &p->blocks[row * (p->k / 32) + b];
-        const int *q = x[b].q;
+        const int *q = x[b].q[plane];
         int dot[2] = {0}, sum[2] = {0};
         for (int i = 0; i < 32; i++) {
             int h = w->halves == 2 ? i / 16 : 0;
@@ -106,9 +127,15 @@ static float emulate_quantised(const product *p, const numbers *x, int64_t row) 
         float t = (float)dot[0] * w->scale[0];
         if (w->halves == 2) t = t + (float)dot[1] * w->scale[1];
         for (int h = 0; h < w->halves && w->has_min; h++) t = fmaf(w->min[h], (float)sum[h], t);
-        y = fmaf(t, x[b].scale, y);
+        y = fmaf(t, x[b].scale[plane], y);
     }
     return y;
+}
+
+/* One output in the documented order. */
+static float emulate_quantised(const product *p, const numbers *x, int64_t row) {
+    float y = emulate_plane(p, x, 0, row);
+    return x->planes == 2 ? y + emulate_plane(p, x, 1, row) : y;
 }
 
 static float emulate_dense(const product *p, const float *x, int64_t row) {
@@ -134,7 +161,7 @@ static double exact(const product *p, const float *x, const numbers *q, int64_t 
     for (int64_t b = 0; q && b < p->k / 32; b++) {
         double peak = q[b].peak, weights = 0;
         for (int i = 0; i < 32; i++) weights += fabs((double)w[32 * b + i]);
-        steps += 0.505 * peak / 125 * weights;
+        steps += q[b].half_step * weights;
         /* Scaled weight and offset are added apart: their sizes count, not that of their sum. */
         size += 40 * peak * weights;
     }
@@ -171,12 +198,12 @@ static void fill_input(float *x, int64_t n, input kind, uint64_t *state) {
     }
 }
 
-static void check_outputs(const product *p, bool fast, const float *x, int64_t ldx, int64_t n_x, bool with_bias,
-                          const float *y, int64_t ldy, const char *what) {
-    bool quantised = fast && ht_weight_type_info_of(p->type)->block > 1;
+static void check_outputs(const product *p, ht_precision precision, const float *x, int64_t ldx, int64_t n_x,
+                          bool with_bias, const float *y, int64_t ldy, const char *what) {
+    bool quantised = precision != HT_PRECISION_REFERENCE && ht_weight_type_info_of(p->type)->block > 1;
     for (int64_t i = 0; i < n_x; i++) {
         const float *xi = x + i * ldx;
-        numbers *q = quantised ? quantise_row(xi, p->k) : NULL;
+        numbers *q = quantised ? quantise_row(precision, xi, p->k) : NULL;
         for (int64_t r = 0; r < p->n_rows; r++) {
             float got = y[i * ldy + r], expected = quantised ? emulate_quantised(p, q, r) : emulate_dense(p, xi, r);
             double bound, value = exact(p, xi, q, r, &bound) + (with_bias ? p->bias[r] : 0);
@@ -193,14 +220,14 @@ static void check_outputs(const product *p, bool fast, const float *x, int64_t l
         for (int64_t r = p->n_rows; r < ldy; r++) assert_true(y[i * ldy + r] == -7.0f);
 }
 
-static void check_one(const product *p, const ht_matrix *m, bool fast, int64_t n_x, input kind, bool with_bias,
-                      int n_threads, uint64_t *state) {
+static void check_one(const product *p, const ht_matrix *m, ht_precision precision, int64_t n_x, input kind,
+                      bool with_bias, int n_threads, uint64_t *state) {
     int64_t ldx = p->k + (int64_t)(test_random(state) % 5), ldy = p->n_rows + (int64_t)(test_random(state) % 20);
     float *x = test_alloc((size_t)(ldx * n_x) * sizeof(float)), *y = test_alloc((size_t)(ldy * n_x) * sizeof(float));
     fill_input(x, ldx * n_x, kind, state);
     for (int64_t i = 0; i < ldy * n_x; i++) y[i] = -7.0f;
     test_multiply(m, x, ldx, n_x, with_bias ? p->bias : NULL, y, ldy, n_threads);
-    check_outputs(p, fast, x, ldx, n_x, with_bias, y, ldy, m->ops->name);
+    check_outputs(p, precision, x, ldx, n_x, with_bias, y, ldy, m->ops->name);
     free(x);
     free(y);
 }
@@ -229,15 +256,14 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
             ht_matrix m = pack(&p, isa, precision);
             int64_t n_x = x_counts[test_random(&state) % 9];
             for (int kind = 0; kind < INPUT_COUNT; kind++)
-                check_one(&p, &m, precision == HT_PRECISION_FAST, kind ? 2 : n_x, (input)kind, (kind + c) % 2,
-                          1 + kind % 2, &state);
+                check_one(&p, &m, precision, kind ? 2 : n_x, (input)kind, (kind + c) % 2, 1 + kind % 2, &state);
             free(m.packed);
             free_product(&p);
         }
     product p = make_product(type, 33, k[3], 77);
     ht_matrix m = pack(&p, isa, precision);
     for (size_t i = 0; i < sizeof x_counts / sizeof *x_counts; i++)
-        check_one(&p, &m, precision == HT_PRECISION_FAST, x_counts[i], INPUT_RANDOM, i % 2, 2, &state);
+        check_one(&p, &m, precision, x_counts[i], INPUT_RANDOM, i % 2, 2, &state);
     free(m.packed);
     free_product(&p);
 }
@@ -245,7 +271,7 @@ static void check_type(ht_cpu_isa isa, ht_weight_type type, ht_precision precisi
 /* Products that test_matrix_half.c compares. */
 static bool in_words(int isa, int type, ht_precision precision) {
     bool half = type == HT_W_F16 || type == HT_W_BF16;
-    return half && precision == HT_PRECISION_FAST && ht_cpu_multiplies_words((ht_cpu_isa)isa);
+    return half && precision != HT_PRECISION_REFERENCE && ht_cpu_multiplies_words((ht_cpu_isa)isa);
 }
 
 /* MLX's groups are one code for their many sizes: of kinds of tests that have no path of their own for each, some do. */
@@ -267,6 +293,11 @@ static void every_type_everywhere(ht_precision precision) {
             if (ht_cpu_isa_available((ht_cpu_isa)isa) && !in_words(isa, type, precision) &&
                 !is_left_out(isa, type, precision))
                 check_type((ht_cpu_isa)isa, (ht_weight_type)type, precision);
+}
+
+static void test_high(void **state) {
+    (void)state;
+    every_type_everywhere(HT_PRECISION_HIGH);
 }
 
 static void test_fast(void **state) {
@@ -307,7 +338,7 @@ static void test_same_bits(void **state) {
     (void)state;
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
         for (int type = 0; type < HT_W_COUNT; type++)
-            for (int precision = 0; precision < 2; precision++)
+            for (int precision = 0; precision < 3; precision++)
                 if (ht_cpu_isa_available((ht_cpu_isa)isa) && (isa != HT_CPU_REFERENCE || type % 4 == 0) &&
                     !is_left_out(isa, type, (ht_precision)precision))
                     same_bits((ht_cpu_isa)isa, (ht_weight_type)type, (ht_precision)precision);
@@ -340,7 +371,7 @@ static void check_packing(ht_weight_type type, ht_precision precision, int64_t n
 static void test_packing(void **state) {
     (void)state;
     for (int type = 0; type < HT_W_COUNT; type += TEST_WATCHES_THREADS ? 3 : 1)
-        for (int precision = 0; precision < (is_repetition(type) ? 1 : 2); precision++)
+        for (int precision = 0; precision < (is_repetition(type) ? 1 : 3); precision++)
             for (size_t r = 0; r < sizeof row_counts / sizeof *row_counts; r++) {
                 int64_t k[6];
                 int n = columns((ht_weight_type)type, k);
@@ -355,11 +386,11 @@ static void test_packing(void **state) {
 static void test_not_finite(void **state) {
     (void)state;
     for (int isa = 0; isa < HT_CPU_ISA_COUNT; isa++)
-        for (int type = 0; type < HT_W_COUNT; type++) {
+        for (int i = 0; i < 2 * HT_W_COUNT; i++) {
             if (!ht_cpu_isa_available((ht_cpu_isa)isa)) continue;
             uint64_t seed = 9;
-            product p = make_product((ht_weight_type)type, 20, 256, 4);
-            ht_matrix m = pack(&p, (ht_cpu_isa)isa, HT_PRECISION_FAST);
+            product p = make_product((ht_weight_type)(i / 2), 20, 256, 4);
+            ht_matrix m = pack(&p, (ht_cpu_isa)isa, i % 2 ? HT_PRECISION_HIGH : HT_PRECISION_FAST);
             float x[3 * 256], y[3 * 20], alone[20];
             fill_input(x, 3 * 256, INPUT_RANDOM, &seed);
             x[256 + 70] = NAN;
@@ -379,8 +410,8 @@ static void test_not_finite(void **state) {
 int main(void) {
     ht_flush_denormals();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packing),   cmocka_unit_test(test_fast),       cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_packing),   cmocka_unit_test(test_high),      cmocka_unit_test(test_fast),
+        cmocka_unit_test(test_reference), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,16 +167,26 @@ static void check_types(ht_precision precision, const ht_weight_type type[SETS][
         {one, two, one, two, one}, { two, two, one, one, two }                                                         \
     }
 
-/* Bytes, words, both at once, and what is multiplied in f32; more types than one list of work takes. */
-static void products(void **state) {
+/* Bytes or planes, words, both at once, and what is multiplied in f32; more types than one list of work takes. */
+static void check_integers(ht_precision precision) {
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_Q4_1));
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_BF16));
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_MLX4_32_F32));
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_Q5_0, HT_W_Q8_0));
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_Q4_1, HT_W_F16));
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_F32, HT_W_Q4_0));
+    check_types(precision, (const ht_weight_type[SETS][EXPERTS]){
+                               {HT_W_Q4_0, HT_W_Q4_1, HT_W_Q5_0, HT_W_Q5_1, HT_W_Q8_0}, ALL_OF(HT_W_Q4_0)});
+}
+
+static void products_in_high_precision(void **state) {
     (void)state;
-    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_Q4_1));
-    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])BOTH_OF(HT_W_BF16));
-    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_Q5_0, HT_W_Q8_0));
-    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_Q4_1, HT_W_F16));
-    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS])MIXED(HT_W_F32, HT_W_Q4_0));
-    check_types(HT_PRECISION_FAST, (const ht_weight_type[SETS][EXPERTS]){
-                                       {HT_W_Q4_0, HT_W_Q4_1, HT_W_Q5_0, HT_W_Q5_1, HT_W_Q8_0}, ALL_OF(HT_W_Q4_0)});
+    check_integers(HT_PRECISION_HIGH);
+}
+
+static void products_in_fast_precision(void **state) {
+    (void)state;
+    check_integers(HT_PRECISION_FAST);
 }
 
 static void products_in_reference_precision(void **state) {
@@ -188,7 +198,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(largest_first),
         cmocka_unit_test(many_rows),
-        cmocka_unit_test(products),
+        cmocka_unit_test(products_in_high_precision),
+        cmocka_unit_test(products_in_fast_precision),
         cmocka_unit_test(products_in_reference_precision),
     };
     return cmocka_run_group_tests(tests, start, stop);

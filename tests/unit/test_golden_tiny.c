@@ -95,23 +95,24 @@ static void check_checkpoint(void **state) {
     golden_close(&g);
 }
 
-/* The default precision is no yardstick, but it is close; except where a router nearly ties, and rounding chooses. */
-static void check_fast(void **state) {
-    const char *name = *state;
+/* Other precisions are no yardstick, but they are close; except where a router nearly ties, and rounding chooses. */
+static void check_close(const char *name, ht_precision precision, double most) {
     golden g = open_reference(name);
-    ht_model *m = load(name, HT_PRECISION_FAST, HT_F16);
+    ht_model *m = load(name, precision, HT_F16);
     float *logits = run(m, &g, 32);
     double difference = golden_difference(&g, logits);
     bool routed = strstr(name, "experts") || strstr(name, "moe");
-    double share = golden_share_within(&g, logits, 0.15);
-    print_message(
-        "%s: largest difference %.2e of the deviation in default precision, %.0f %% of positions below 0.15\n", name,
-        difference, 100 * share);
-    assert_true(routed ? share > 0.8 : difference < 0.15);
+    double share = golden_share_within(&g, logits, most);
+    print_message("%s: largest difference %.2e of the deviation in %s precision, %.0f %% of positions below %g\n", name,
+                  difference, precision == HT_PRECISION_HIGH ? "high" : "fast", 100 * share, most);
+    assert_true(routed ? share > 0.8 : difference < most);
     free(logits);
     ht_model_free(m);
     golden_close(&g);
 }
+
+static void check_high(void **state) { check_close(*state, HT_PRECISION_HIGH, 0.01); }
+static void check_fast(void **state) { check_close(*state, HT_PRECISION_FAST, 0.15); }
 
 int main(void) {
     static const char *const names[] = {"llama-f32",
@@ -188,10 +189,11 @@ int main(void) {
                                         "qwen3-moe-q4_1.gguf",
                                         "qwen3-moe-nvfp4.gguf"};
     enum { N = sizeof names / sizeof *names };
-    struct CMUnitTest tests[2 * N];
+    struct CMUnitTest tests[3 * N];
     for (int i = 0; i < N; i++) {
         tests[i] = (struct CMUnitTest){names[i], check_checkpoint, NULL, NULL, (void *)(uintptr_t)names[i]};
-        tests[N + i] = (struct CMUnitTest){names[i], check_fast, NULL, NULL, (void *)(uintptr_t)names[i]};
+        tests[N + i] = (struct CMUnitTest){names[i], check_high, NULL, NULL, (void *)(uintptr_t)names[i]};
+        tests[2 * N + i] = (struct CMUnitTest){names[i], check_fast, NULL, NULL, (void *)(uintptr_t)names[i]};
     }
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

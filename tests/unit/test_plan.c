@@ -77,7 +77,7 @@ static void make_matrices(void) {
     uint64_t state = 5;
     for (int i = 0; i < N_MATRICES; i++) {
         ht_matrix *m = &matrices[i];
-        *m = (ht_matrix){.ops = device->matrix_ops(device, types[i], HT_PRECISION_FAST),
+        *m = (ht_matrix){.ops = device->matrix_ops(device, types[i], HT_PRECISION_HIGH),
                          .type = types[i],
                          .n_rows = WIDTH,
                          .k = WIDTH};
@@ -237,8 +237,10 @@ static void the_highest_outputs_are_there(void **state) {
     (void)state;
     static float all[MAX_ROWS * OUTPUTS], top[MAX_ROWS * OUTPUTS];
     uint64_t seed = 6;
-    head =
-        (ht_matrix){.ops = ht_cpu_coarse_head_ops(ht_cpu_isa_best()), .type = HT_W_Q8_0, .n_rows = OUTPUTS, .k = WIDTH};
+    head = (ht_matrix){.ops = ht_cpu_coarse_head_ops(ht_cpu_isa_best(), HT_PRECISION_HIGH),
+                       .type = HT_W_Q8_0,
+                       .n_rows = OUTPUTS,
+                       .k = WIDTH};
     head.packed_bytes = head.ops->packed_bytes(head.type, OUTPUTS, WIDTH);
     head.packed = aligned_alloc(64, (head.packed_bytes + 63) / 64 * 64);
     ht_block_q8_0 *rows = malloc(OUTPUTS * test_row_bytes(HT_W_Q8_0, WIDTH));

@@ -20,33 +20,40 @@ HT_INLINE void fetch_ahead(const uint8_t *p, int bytes) {
 
 /* ---- bounds ---- */
 
-HT_INLINE float panel_bound(const uint8_t *unit, int64_t n_blocks, const int8_t *q, const float *x_scale,
+HT_INLINE float panel_bound(int planes, const uint8_t *unit, int64_t n_blocks, const int8_t *q, const float *x_scale,
                             const int32_t *offset) {
     const uint8_t *scales = unit + n_blocks * UNIT;
-    v16f y = v16f_zero(), lowest = v16f_zero();
-    for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, scales += HT_COARSE_SCALES, q += HT_QBLOCK) {
+    v16f y[2] = {v16f_zero(), v16f_zero()}, lowest = v16f_zero();
+    for (int64_t b = 0; b < n_blocks; b++, unit += UNIT, scales += HT_COARSE_SCALES) {
         v16i w[8];
-        v16d d = v16d_start(0);
         fetch_ahead(scales, HT_COARSE_SCALES);
         fetch_ahead(unit, UNIT);
         ht_decode_weights((ht_qkind){.bits = HT_COARSE_BITS_UNIT}, unit, w);
-        HT_UNROLL
-        for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + 4 * j), HT_COARSE_BITS_UNIT, 8, j);
-        v16i sum = v16i_add(v16i_shl(v16d_sum(d, 0), HT_FINE_BITS_UNIT), v16i_set1(HT_SUM_BASE + offset[b]));
         v16f scale = ht_halves_at(scales);
         lowest = v16f_min(scale, lowest);
-        y = v16f_fma(scaled(sum, scale), v16f_set1(x_scale[b]), y);
+        HT_UNROLL
+        for (int i = 0; i < planes; i++, q += HT_QBLOCK, x_scale++, offset++) {
+            v16d d = v16d_start(0);
+            HT_UNROLL
+            for (int j = 0; j < 8; j++) d = v16d_step(d, w[j], v16i_set4(q + 4 * j), HT_COARSE_BITS_UNIT, 8, j);
+            v16i sum = v16i_add(v16i_shl(v16d_sum(d, 0), HT_FINE_BITS_UNIT), v16i_set1(HT_SUM_BASE + *offset));
+            y[i] = v16f_fma(scaled(sum, scale), v16f_set1(*x_scale), y[i]);
+        }
     }
+    const v16f bound = planes == 2 ? v16f_add(y[0], y[1]) : y[0];
     /* A negative scale turns the order around; a NaN or minus infinity may be lower than what the output has. */
-    m16 none = m16_or(v16f_lt(lowest, v16f_zero()), v16f_is_nan(y));
-    none = m16_or(none, v16f_eq(y, v16f_set1(-INFINITY)));
-    return v16f_hmax(v16f_select(none, v16f_set1(INFINITY), y));
+    m16 none = m16_or(v16f_lt(lowest, v16f_zero()), v16f_is_nan(bound));
+    none = m16_or(none, v16f_eq(bound, v16f_set1(-INFINITY)));
+    return v16f_hmax(v16f_select(none, v16f_set1(INFINITY), bound));
 }
 
-void HT_ISA_NAME(ht_coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, const int8_t *q,
+void HT_ISA_NAME(ht_coarse_bounds)(const uint8_t *first, int64_t n_blocks, int64_t n, int planes, const int8_t *q,
                                    const float *scale, const int32_t *offset, float *bound) {
     size_t bytes = ht_coarse_head_coarse_bytes(n_blocks);
-    for (int64_t p = 0; p < n; p++, first += bytes) bound[p] = panel_bound(first, n_blocks, q, scale, offset);
+    for (int64_t p = 0; p < n && planes == 1; p++, first += bytes)
+        bound[p] = panel_bound(1, first, n_blocks, q, scale, offset);
+    for (int64_t p = 0; p < n && planes == 2; p++, first += bytes)
+        bound[p] = panel_bound(2, first, n_blocks, q, scale, offset);
 }
 
 /* ---- both parts ---- */
@@ -89,8 +96,7 @@ HT_INLINE void direct_panel(const uint8_t *unit, const uint8_t *rest, const ht_q
         x_scale += n_x;
         offset += n_x;
     }
-    int lanes = ht_lanes_of(out, p);
-    for (int i = 0; i < n_x; i++) ht_store_out(out, (int)first + i, p, lanes, y[i]);
+    ht_store_rows(out, (int)first, n_x, p, ht_lanes_of(out, p), y);
 }
 
 HT_INLINE void direct_panels(ht_coarse_panels panels, const ht_qtiles *x, int64_t t, int n_x, const ht_gemm_out *out) {

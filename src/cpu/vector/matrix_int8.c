@@ -128,8 +128,7 @@ HT_INLINE void direct_panel(ht_qkind kind, const uint8_t *panel, int64_t k, tile
             advance(kind, &x, n_x);
         }
     }
-    int lanes = ht_lanes_of(out, p);
-    for (int i = 0; i < n_x; i++) ht_store_out(out, (int)first + i, p, lanes, y[i]);
+    ht_store_rows(out, (int)first, n_x, p, ht_lanes_of(out, p), y);
 }
 
 HT_INLINE void direct_panels(ht_qkind kind, const uint8_t *panels, int64_t k, const ht_qtiles *x, int64_t t, int n_x,
@@ -303,6 +302,15 @@ HT_INLINE decoded_fn *decoded_of(ht_qkind kind) {
     if (kind.has_min)
         return bits <= 4 ? decoded_4_min : bits == 5 ? decoded_5_min : bits == 6 ? decoded_6_min : decoded_8_min;
     return bits <= 4 ? decoded_4 : bits == 5 ? decoded_5 : bits == 7 ? decoded_7 : decoded_8;
+}
+
+void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht_gemm_out *out) {
+    const int panels = (int)ht_panel_count(out->n);
+    for (int64_t i = 0; i < n; i++, y += 2 * ld)
+        for (int p = 0; p < panels; p++) {
+            const v16f sum = v16f_add(v16f_load(y + HT_PANEL * p), v16f_load(y + ld + HT_PANEL * p));
+            ht_store_out(out, (int)i, p, ht_lanes_of(out, p), sum);
+        }
 }
 
 /* ---- the same for every type ---- */

@@ -25,6 +25,7 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .direct_rows = DIRECT_ROWS,
     .tile_panels = TILE_PANELS,
     .prepare[HT_FORM_BYTES] = HT_ISA_NAME(ht_prepare_bytes),
+    .prepare[HT_FORM_PLANES] = HT_ISA_NAME(ht_prepare_planes),
 #if HT_DOT_WORDS
     .prepare[HT_FORM_WORDS] = HT_ISA_NAME(ht_prepare_words),
 #endif
@@ -33,6 +34,7 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .decode = {HT_QUANTISED_TYPES(DECODE) HT_UNPACKED_TYPES(DECODE) HT_AFFINE_TYPES(DECODE) WITH_WORDS(DECODE_WORDS)},
     .decoded = {HT_QUANTISED_TYPES(DECODED) HT_UNPACKED_TYPES(DECODED) HT_AFFINE_TYPES(DECODED)
                     WITH_WORDS(WORDS_DECODED)},
+    .join_planes = HT_ISA_NAME(ht_join_planes),
     .coarse_bounds = HT_ISA_NAME(ht_coarse_bounds),
     .coarse_direct = HT_ISA_NAME(ht_coarse_direct),
     .coarse_decode = HT_ISA_NAME(ht_coarse_decode),

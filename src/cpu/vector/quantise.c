@@ -1,5 +1,6 @@
-/* Activation quantisation to 8 bits. Sixteen blocks are judged at a time, a lane each, so that their largest values,
- * the errors of the scales that are tried, and the sums of their numbers all add up without crossing lanes. */
+/* Activation quantisation: to 8 bits, or to 15 bits in two planes of 8. Sixteen blocks are judged at a time, a lane each,
+ * so that their largest values, the errors of the scales that are tried, and the sums of their numbers all add up without
+ * crossing lanes. */
 #include "cpu/vector/matrix_int8.h"
 #include "cpu/vector/simd_int.h"
 #include "cpu/vector/simd_word.h"
@@ -12,7 +13,9 @@
 enum {
     TRIES = 3,
     LANES = 16,
-    WORDS = HT_QBLOCK / 2 /* vectors of two columns */
+    WORDS = HT_QBLOCK / 2, /* vectors of two columns */
+    PLANE_STEP = 128,      /* what a unit of the high plane stands for, in units of the low one */
+    PLANES_MOST = 127 * PLANE_STEP
 };
 
 /* Rounding is a matter of luck, and a block may try its luck more than once: the largest value becomes 127, 126 or 125,
@@ -26,7 +29,7 @@ static const float try_steps[TRIES] = {1.0f, 128.0f / 127.0f, 128.0f / 126.0f};
 typedef struct group {
     _Alignas(64) float column[HT_QBLOCK][LANES];
     _Alignas(64) int32_t word[WORDS][LANES];
-    _Alignas(64) int32_t half[2][LANES]; /* sums */
+    _Alignas(64) int32_t half[2][2][LANES]; /* [plane][half of the block]: sums of the numbers */
 } group;
 
 /* Fills the columns; gives the bits of the largest sizes: as integers, so that a NaN is larger than all numbers. */
@@ -90,6 +93,12 @@ HT_INLINE v16i whole_steps(const group *g, int w, v16i level) {
     return v16i_or(v16i_and(even, both_words(255)), v16w_shl(odd, 8));
 }
 
+/* Half a block of every lane, four columns in each v, to bytes q[l] + at. */
+HT_INLINE void store_half(v16i v[4], int8_t *const q[LANES], int at) {
+    v16i_transpose_quads(v);
+    for (int i = 0; i < 4; i++) v16i_store_quads(q[i] + at, q[4 + i] + at, q[8 + i] + at, q[12 + i] + at, v[i]);
+}
+
 /* The numbers of block l to q[l], their sums to g. */
 HT_INLINE void store_numbers(group *g, v16i level, int8_t *const q[LANES]) {
     for (int h = 0; h < 2; h++) {
@@ -100,15 +109,13 @@ HT_INLINE void store_numbers(group *g, v16i level, int8_t *const q[LANES]) {
             v[i] = whole_steps(g, WORDS / 2 * h + 2 * i, level);
             d = v16d_step(d, v16i_set1(0x01010101), v[i], 4, 4, i);
         }
-        v16i_store(g->half[h], v16d_sum(d, 0));
-        v16i_transpose_quads(v);
-        for (int i = 0; i < 4; i++)
-            v16i_store_quads(q[i] + 16 * h, q[4 + i] + 16 * h, q[8 + i] + 16 * h, q[12 + i] + 16 * h, v[i]);
+        v16i_store(g->half[0][h], v16d_sum(d, 0));
+        store_half(v, q, 16 * h);
     }
 }
 
 /* Gives the scales. */
-HT_INLINE v16f quantise_blocks(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
+HT_INLINE v16f quantise_bytes(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
     v16f peak = v16f_from_bits(load_blocks(block, g)), step;
     m16 finite = v16f_lt(peak, v16f_set1(INFINITY));
     v16f s = v16f_div(peak, v16f_set1(127.0f)), by = v16f_div(v16f_set1(256.0f * 127.0f), peak);
@@ -118,23 +125,64 @@ HT_INLINE v16f quantise_blocks(const float *const block[LANES], group *g, int8_t
     return v16f_select(finite, v16f_mul(s, step), v16f_set1(NAN));
 }
 
-/* An infinity or a NaN leaves no numbers; the scale makes the output a NaN, whatever they are. */
-static void replace_numbers(group *g, const float *scale, int n, int8_t *const q[LANES]) {
-    for (int l = 0; l < n; l++)
-        if (isnan(scale[l])) {
-            memset(q[l], 1, HT_QBLOCK);
-            g->half[0][l] = g->half[1][l] = HT_QBLOCK / 2;
-        }
+/* Four columns of numbers to bytes, column i in bits 8 i. */
+HT_INLINE v16i join_bytes(const v16i n[4]) {
+    const v16i byte = v16i_set1(255);
+    v16i low = v16i_or(v16i_and(n[0], byte), v16i_shl(v16i_and(n[1], byte), 8));
+    return v16i_or(low, v16i_or(v16i_shl(v16i_and(n[2], byte), 16), v16i_shl(n[3], 24)));
 }
 
-void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t t, int first,
-                                   int last) {
-    const int64_t n = ht_qtile_rows(to, t), row = ht_qtile_first(to, t), start = row * to->n_blocks;
+/* q = 128 high + low for each value, |q| at most PLANES_MOST, low within [-64, 63]: the high numbers of block l to q[l], the
+ * low ones behind them. Gives the scales of the low plane. */
+HT_INLINE v16f quantise_planes(const float *const block[LANES], group *g, int8_t *const q[LANES]) {
+    const v16f peak = v16f_from_bits(load_blocks(block, g)), base = v16f_set1(ROUND_BASE);
+    v16f by = v16f_div(v16f_set1(PLANES_MOST), peak);
+    by = v16f_select(v16f_gt(peak, v16f_set1(TINY)), by, v16f_zero());
+    int8_t *behind[LANES];
+    for (int l = 0; l < LANES; l++) behind[l] = q[l] + HT_QBLOCK;
+    for (int h = 0; h < 2; h++) {
+        v16i high[4], low[4], high_sum = v16i_set1(0), low_sum = v16i_set1(0);
+        for (int i = 0; i < 4; i++) {
+            v16i a[4], b[4];
+            HT_UNROLL
+            for (int c = 0; c < 4; c++) {
+                v16f value = v16f_load(g->column[16 * h + 4 * i + c]);
+                v16i n = v16i_sub(v16f_bits(v16f_fma(value, by, base)), v16f_bits(base));
+                a[c] = v16i_sra(v16i_add(n, v16i_set1(PLANE_STEP / 2)), 7);
+                b[c] = v16i_sub(n, v16i_shl(a[c], 7));
+                high_sum = v16i_add(high_sum, a[c]);
+                low_sum = v16i_add(low_sum, b[c]);
+            }
+            high[i] = join_bytes(a);
+            low[i] = join_bytes(b);
+        }
+        v16i_store(g->half[0][h], high_sum);
+        v16i_store(g->half[1][h], low_sum);
+        store_half(high, q, 16 * h);
+        store_half(low, behind, 16 * h);
+    }
+    const v16f scale = v16f_div(peak, v16f_set1(PLANES_MOST));
+    return v16f_select(v16f_lt(peak, v16f_set1(INFINITY)), scale, v16f_set1(NAN));
+}
+
+/* An infinity or a NaN leaves no numbers; the scale makes the output a NaN, whatever they are. */
+static void replace_numbers(group *g, int planes, const float *scale, int n, int8_t *const q[LANES]) {
+    for (int l = 0; l < n; l++) {
+        if (!isnan(scale[l])) continue;
+        memset(q[l], 1, (size_t)(planes * HT_QBLOCK));
+        for (int p = 0; p < planes; p++) g->half[p][0][l] = g->half[p][1][l] = HT_QBLOCK / 2;
+    }
+}
+
+HT_INLINE void prepare(int planes, const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t t, int first,
+                       int last) {
+    const int64_t n = ht_qtile_rows(to, t), start = ht_qtile_first(to, t) * to->n_blocks;
+    const int64_t row = ht_qtile_first(to, t) / planes; /* of activations */
     const int64_t n_blocks = k / HT_QBLOCK;
     _Alignas(64) float scale[LANES];
-    int8_t nowhere[HT_QBLOCK];
+    int8_t nowhere[2 * HT_QBLOCK];
     group g;
-    int64_t b = ht_first_block(to, t, first), i = first,
+    int64_t b = ht_first_block(to, t, planes * first), i = first,
             left = n_blocks * (last - first); /* the next block: of row i */
     while (left > 0) {
         const float *block[LANES];
@@ -143,8 +191,8 @@ void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const
         const int count = (int)(left < LANES ? left : LANES);
         for (int l = 0; l < count; l++) {
             block[l] = x + (row + i) * ldx + HT_QBLOCK * b;
-            at[l] = start + n * b + i;
-            sum[l] = 2 * (start + n * b) + i;
+            at[l] = start + n * b + planes * i;
+            sum[l] = 2 * (start + n * b) + planes * i;
             q[l] = to->q + HT_QBLOCK * at[l];
             if (++i < last) continue;
             i = first;
@@ -154,14 +202,25 @@ void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const
             block[l] = x + (row + first) * ldx;
             q[l] = nowhere;
         }
-        v16f scales = quantise_blocks(block, &g, q);
+        v16f scales = planes == 2 ? quantise_planes(block, &g, q) : quantise_bytes(block, &g, q);
         v16f_store(scale, scales);
-        if (m16_any(v16f_is_nan(scales))) replace_numbers(&g, scale, count, q);
-        for (int l = 0; l < count; l++) {
-            to->scale[at[l]] = scale[l];
-            to->sum[sum[l]] = g.half[0][l];
-            to->sum[sum[l] + n] = g.half[1][l];
-        }
+        if (m16_any(v16f_is_nan(scales))) replace_numbers(&g, planes, scale, count, q);
+        for (int l = 0; l < count; l++)
+            for (int p = 0; p < planes; p++) {
+                to->scale[at[l] + p] = p + 1 < planes ? PLANE_STEP * scale[l] : scale[l];
+                to->sum[sum[l] + p] = g.half[p][0][l];
+                to->sum[sum[l] + n + p] = g.half[p][1][l];
+            }
         left -= count;
     }
+}
+
+void HT_ISA_NAME(ht_prepare_bytes)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t t, int first,
+                                   int last) {
+    prepare(1, x, ldx, k, to, t, first, last);
+}
+
+void HT_ISA_NAME(ht_prepare_planes)(const float *x, int64_t ldx, int64_t k, const ht_qrows *to, int64_t t, int first,
+                                    int last) {
+    prepare(2, x, ldx, k, to, t, first, last);
 }

@@ -75,6 +75,17 @@ HT_INLINE void ht_store_out(const ht_gemm_out *out, int row, int panel, int lane
     }
 }
 
+/* Rows [first, first + n) of sums: each to a row of y, or the two planes of a row added up. */
+HT_INLINE void ht_store_rows(const ht_gemm_out *out, int first, int n, int panel, int lanes, const v16f *y) {
+    if (out->planes == 1) {
+        HT_UNROLL
+        for (int i = 0; i < n; i++) ht_store_out(out, first + i, panel, lanes, y[i]);
+        return;
+    }
+    HT_UNROLL
+    for (int i = 0; i + 1 < n; i += 2) ht_store_out(out, (first + i) / 2, panel, lanes, v16f_add(y[i], y[i + 1]));
+}
+
 /* Makes call(n) with n a constant, so that the loops over rows unroll and the sums stay in registers. */
 #define HT_ROWS_1_TO_4(call)                                                                                           \
     case 1: call(1); break;                                                                                            \
