@@ -21,7 +21,7 @@ typedef struct ht_model ht_model;
 typedef struct ht_model_options {
     size_t size;            /* of the struct, set by ht_model_options_init */
     ht_device *device;      /* that computes, held by the model; default NULL: the CPU with one thread per core */
-    ht_precision precision; /* of matrix products; default HT_PRECISION_FAST */
+    ht_precision precision; /* of matrix products; default HT_PRECISION_HIGH */
     int64_t context;        /* positions of a session at most; default 0: the model's own, and more is an error */
     /* All growing caches rotate: a position sees the last `context` of them, so that generation goes on when the context is
      * full. Memory is limited by `context`, positions by 2147483647. Default false. */

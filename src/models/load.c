@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ht_model_options defaults = {.size = sizeof defaults, .precision = HT_PRECISION_FAST, .kv_dtype = HT_F16};
+static const ht_model_options defaults = {.size = sizeof defaults, .precision = HT_PRECISION_HIGH, .kv_dtype = HT_F16};
 
 void ht_model_options_init(ht_model_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
