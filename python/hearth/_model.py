@@ -415,9 +415,10 @@ class Model:
 
 
 def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16):
-    """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "high"; "fast"
-    rounds activations to 8 bits, not 15; "reference" is float32 throughout. `context`: a limit on positions; `sliding`: forget beyond it instead of ending. `slots`: how many
-    calls compute at once. `kv_dtype`: how keys and values are kept: float16, bfloat16, float32 or int8."""
+    """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "high"; "fast" rounds
+    activations to 8 bits, not 15; "reference" is float32 throughout. `context`: a limit on positions; `sliding`: forget
+    beyond it instead of ending. `slots`: how many calls compute at once. `kv_dtype`: how keys and values are kept: float16,
+    bfloat16, float32 or int8."""
     if precision not in _PRECISIONS:
         raise ValueError(f"precision is {precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if kv_dtype not in _CACHES:

@@ -102,7 +102,7 @@ static void public_defaults(void **state) {
     ht_model_options_init(&model, sizeof model);
     assert_true(sampler.repeat_window == 64 && sampler.repeat_penalty == 1 && sampler.temperature == 0);
     assert_true(generate.max_tokens == 256 && !generate.sampler && !generate.ignore_eos);
-    assert_true(session.chunk == 512 && model.kv_dtype == HT_F16 && model.precision == HT_PRECISION_FAST);
+    assert_true(session.chunk == 512 && model.kv_dtype == HT_F16 && model.precision == HT_PRECISION_HIGH);
 }
 
 int main(void) {
