@@ -51,8 +51,7 @@ typedef struct ht_evaluation {
 
 /* Evaluates on n ids as they are, without BOS. HT_ERR_ARGUMENT for fewer than two ids, ids outside the vocabulary, or a
  * reference with another vocabulary; HT_ERR_LIMIT for a window longer than a context; HT_ERR_FORMAT when logits are not
- * finite; The models are used like by a session. The caller frees
- * *out. */
+ * finite. The models may be in use by sessions. The caller frees *out. */
 HT_API ht_status ht_evaluate_ids(ht_model *m, const int32_t *ids, size_t n, const ht_evaluate_options *options,
                                  ht_evaluation **out, ht_error *err);
 /* The same on n bytes of UTF-8, encoded by the model's tokenizer (HT_ERR_UNSUPPORTED without one); special tokens written

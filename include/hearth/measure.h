@@ -35,9 +35,11 @@ HT_API bool ht_memory_available(size_t *bytes);
 
 /* How products are computed. */
 typedef enum ht_arithmetic {
-    HT_ARITHMETIC_INT8,  /* products of bytes, 32-bit sums: quantised weights */
-    HT_ARITHMETIC_INT16, /* products of 16 bits, 32-bit sums: f16 and bf16 weights where the device has such a unit */
-    HT_ARITHMETIC_F32    /* everything else */
+    HT_ARITHMETIC_INT8, /* products of bytes, 32-bit sums: quantised weights */
+    /* Products of 16 bits, 32-bit sums, where the device has a unit for them: f16 and bf16 weights, and quantised weights in
+     * high precision. */
+    HT_ARITHMETIC_INT16,
+    HT_ARITHMETIC_F32 /* everything else */
 } ht_arithmetic;
 /* How many there are; a later library may have more. */
 enum { HT_ARITHMETICS = 3 };

@@ -64,11 +64,13 @@ typedef struct ht_tensor_type {
     int64_t n_tensors, n_parameters, bytes;
 } ht_tensor_type;
 
+/* One layer of a model. */
 typedef struct ht_layer_info {
-    bool slides,
-        has_experts; /* sees the last `sliding_window` positions alone; experts beside or in place of the dense part */
-    int64_t n_kv_heads, head_dim, feed_forward; /* the latter is 0 where there are experts alone */
-    int64_t kv_layer; /* whose keys and values it uses: its own number, or that of an earlier layer, which it shares */
+    bool slides;      /* attends to the last `sliding_window` positions only */
+    bool has_experts; /* mixture of experts, beside or instead of a dense feed-forward part */
+    int64_t n_kv_heads, head_dim;
+    int64_t feed_forward; /* width of the dense part; 0: experts only */
+    int64_t kv_layer;     /* layer whose keys and values this one uses: itself, or an earlier one that shares them */
 } ht_layer_info;
 
 /* What a checkpoint says of itself; read without loading weights. Strings are never NULL and lent until
@@ -104,11 +106,11 @@ typedef struct ht_model_info {
     const char *bos, *eos;
 } ht_model_info;
 
-/* Bytes that a session of default options holds for keys and values once it has `positions`, when they are kept as `dtype`
- * (one that ht_model_options takes): whole pages of 256 positions, in rotating layers at most those of the ring. 0 for a dtype that no
- * cache can have, and for a file that this build cannot run. */
+/* Bytes of the KV cache of a session with default options that has `positions`, kept as `dtype` (a kv_dtype of
+ * ht_model_options): whole pages of 256 positions, in sliding layers at most those of the ring. 0 for another dtype, and
+ * for a file that this build cannot run. */
 HT_API int64_t ht_model_info_kv_bytes(const ht_model_info *info, ht_dtype dtype, int64_t positions);
-/* Of them, what each position adds in the layers that grow. */
+/* Bytes of the KV cache that each further position adds, in layers that do not slide. */
 HT_API int64_t ht_model_info_kv_bytes_per_position(const ht_model_info *info, ht_dtype dtype);
 
 /* The caller frees *out. A GGUF file that this build cannot run, or that holds a vocabulary alone, is described as far as

@@ -1,5 +1,5 @@
-/* Sorting and selection: the smallest element first, a NaN after all numbers, of any dtype. Axes may be negative.
- * Places are u32. */
+/* Sorting and selection along an axis, of any dtype: ascending, with NaN after all numbers. A negative axis counts from the
+ * end. Indices are u32. */
 #ifndef HEARTH_ORDER_H
 #define HEARTH_ORDER_H
 
@@ -9,16 +9,16 @@
 extern "C" {
 #endif
 
-/* x with the elements along an axis in order. */
+/* x sorted along the axis. */
 HT_API ht_array *ht_sort(ht_scope *s, ht_array *x, int axis);
-/* Where the elements of the sorted array are in x; among equals the first one comes first. */
+/* Indices that sort x along the axis; equal elements keep their order. */
 HT_API ht_array *ht_argsort(ht_scope *s, ht_array *x, int axis);
-/* The element at place kth (from the end when negative) is the one that sorting puts there; none before it is larger, none
- * behind it smaller. */
+/* x reordered along the axis, so that index kth (from the end when negative) has the element of the sorted array, no larger
+ * element precedes it and no smaller one follows. */
 HT_API ht_array *ht_partition(ht_scope *s, ht_array *x, int64_t kth, int axis);
-/* Where the elements of such an array are in x. */
+/* Indices that partition x as ht_partition does. */
 HT_API ht_array *ht_argpartition(ht_scope *s, ht_array *x, int64_t kth, int axis);
-/* The k largest along an axis, in no order but that the smallest of them comes first. */
+/* The k largest elements along the axis: the smallest of them first, the others in no order. */
 HT_API ht_array *ht_topk(ht_scope *s, ht_array *x, int64_t k, int axis);
 
 #ifdef __cplusplus

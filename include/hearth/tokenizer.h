@@ -25,13 +25,14 @@ HT_API void ht_tokenizer_free(ht_tokenizer *t); /* NULL is fine */
 
 /* Flags of ht_tokenizer_encode. Without any, nothing is added and special tokens in the text are read as text. */
 enum {
-    HT_ENCODE_ADD_SPECIAL =
-        1, /* put BOS/EOS where the file says so; never doubled when the text already begins with BOS */
-    HT_ENCODE_PARSE_SPECIAL = 2 /* recognise special tokens written in the text */
+    /* Add BOS and EOS where the checkpoint asks for them; BOS is not added to a text that begins with it. */
+    HT_ENCODE_ADD_SPECIAL = 1,
+    /* Recognise special tokens written in the text. */
+    HT_ENCODE_PARSE_SPECIAL = 2
 };
 
-/* Encodes n bytes of UTF-8, as the flags say (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD. *ids holds *n_ids ids, which the caller frees with
- * ht_ids_free; for an empty result *ids is NULL. */
+/* Encodes n bytes of UTF-8 with the flags (HT_ERR_ARGUMENT for unknown ones); invalid sequences are read as U+FFFD. *ids
+ * has *n_ids ids, which the caller frees with ht_ids_free; NULL for an empty result. */
 HT_API ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
                                      size_t *n_ids, ht_error *err);
 

@@ -1,4 +1,4 @@
-/* Split output heads: 8-bit weights in two parts, so that finding the highest outputs reads two thirds of them.
+/* Coarse output heads: 8-bit weights in two parts, so that finding the highest outputs reads two thirds of them.
  *
  * A stored weight plus 128 is u = 8 h + l, with h of 5 bits and l of 3. All panels (cpu/pack.h) come twice: first with
  * units of h, 5 bits, and the scales; then, in a region of their own, with units of l, 3 bits. A full product joins both

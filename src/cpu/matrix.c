@@ -50,7 +50,7 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
 
 #define COARSE_HEAD_OPS(isa, high)                                                                                     \
     {                                                                                                                  \
-        {"Q8_0 split panels (" #isa ")",                                                                               \
+        {"Q8_0 coarse panels (" #isa ")",                                                                              \
          true,                                                                                                         \
          ht_coarse_head_bytes,                                                                                         \
          ht_coarse_head_pack,                                                                                          \

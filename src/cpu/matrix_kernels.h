@@ -105,7 +105,7 @@ typedef struct ht_qpanel {
     float min[2 * HT_QCHUNK][HT_PANEL];
 } ht_qpanel;
 
-/* Both parts of a split head (cpu/coarse_head.h), from some panel on. */
+/* Both parts of a coarse head (cpu/coarse_head.h), from some panel on. */
 typedef struct ht_coarse_panels {
     const uint8_t *first, *rest;
 } ht_coarse_panels;

@@ -157,13 +157,6 @@ static void get_block(ht_weight_type type, uint8_t *panel, int64_t k, int r, int
         memcpy(block, panel + info->block_bytes * dense_at(type, r, g), info->block_bytes);
 }
 
-void ht_panels_unpack(const ht_matrix *m, int64_t row, void *stored) {
-    const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
-    uint8_t *to = stored;
-    for (int64_t g = 0; g < m->k / info->block; g++, to += info->block_bytes)
-        get_block(m->type, panel_of(m, row), m->k, (int)(row % HT_PANEL), g, to);
-}
-
 ht_status ht_panels_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {
     (void)err;
     const ht_weight_type_info *info = ht_weight_type_info_of(m->type);

@@ -1,4 +1,4 @@
-/* Split heads: full products with the bits of the other Q8_0 panels; of the highest outputs all, with the same bits, and
+/* Coarse heads: full products with the bits of the other Q8_0 panels; of the highest outputs all, with the same bits, and
  * the others left out, whatever the weights and activations are; on every instruction set, with any number of threads. */
 #include "base/checked.h"
 #include "cpu/coarse_head.h"

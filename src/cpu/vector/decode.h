@@ -16,9 +16,7 @@ typedef struct ht_qkind {
     ht_weight_type scale;
 } ht_qkind;
 
-/* How many scales a unit has. */
-HT_INLINE int ht_unit_scales(ht_qkind kind) { return kind.affine ? 1 : kind.group * kind.halves; }
-/* Which of them is that of block b. */
+/* Index of the first scale of block b among those of its unit. */
 HT_INLINE int ht_scale_of(ht_qkind kind, int b) { return kind.affine ? 0 : kind.halves * b; }
 
 /* What v16d_step takes. */
@@ -104,7 +102,7 @@ HT_INLINE v16f ht_affine_scales_at(ht_qkind kind, const uint8_t *p) {
     return kind.scale == HT_W_F16 ? ht_halves_at(p) : v16f_load_bf16((const uint16_t *)(const void *)p);
 }
 
-/* Scales and minima of a unit: ht_unit_scales vectors of 16 rows each. */
+/* Scales and minima of a unit, each a vector of 16 rows: one of an affine type, else one for every half of its blocks. */
 HT_INLINE void ht_decode_scales(ht_qkind kind, const uint8_t *u, v16f *scale, v16f *min) {
     if (kind.affine) {
         scale[0] = ht_affine_scales_at(kind, u);

@@ -91,9 +91,6 @@ HT_INLINE v16i v16w_shl(v16i x, int n) { return v16w_shift(x, v16i_set1(n * 0x10
 HT_INLINE v16i v16w_sra(v16i x, int n) {
     return v16w_shift(x, v16i_set1((int32_t)((0x10000u - (unsigned)n) * 0x10001u)));
 }
-HT_INLINE v16i v16w_shr(v16i x, int n) {
-    return v16i_and(v16w_sra(x, n), v16i_set1((int32_t)((0xffffu >> n) * 0x10001u)));
-}
 HT_INLINE int32x4_t ht_dot2(int32x4_t sum, int32x4_t x, int32x4_t y) {
     int16x8_t a = vreinterpretq_s16_s32(x), b = vreinterpretq_s16_s32(y);
     return vaddq_s32(sum, vpaddq_s32(vmull_s16(vget_low_s16(a), vget_low_s16(b)), vmull_high_s16(a, b)));
@@ -126,9 +123,6 @@ HT_INLINE v16i v16w_mul(v16i x, v16i y) { HT_WORDS(a * b); }
 HT_INLINE v16i v16w_scale(v16i x, v16i y) { HT_WORDS((a * b + 0x4000) >> 15); }
 #undef HT_WORDS
 HT_INLINE v16i v16w_join(v16i low, v16i high) { return v16i_or(v16i_and(low, v16i_set1(0xffff)), v16i_shl(high, 16)); }
-HT_INLINE v16i v16w_shr(v16i x, int n) {
-    return v16i_and(v16i_shr(x, n), v16i_set1((int32_t)((0xffffu >> n) * 0x10001u)));
-}
 HT_INLINE v16i v16w_shl(v16i x, int n) {
     return v16i_and(v16i_shl(x, n), v16i_set1((int32_t)((0xffffu << n & 0xffffu) * 0x10001u)));
 }
