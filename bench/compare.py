@@ -16,6 +16,7 @@ Without models those that `scripts/fetch-test-models` fetches are compared. The 
     dense        bf16 checkpoints made of the same files beside `transformers`
     four-bits    the same matrices in groups of MLX and in blocks of GGUF
     experts      large random Gemma 4 checkpoints in 4 bits, dense and with experts, that bench/make_gemma4.py writes
+    billions     large random Q4_K_M checkpoints of known models' shapes, that bench/make_large.py writes
     overhead     what a token costs beside matrix products and attention, and an operation run eagerly
     sampling     greedy and the full chain over 262,144 logits
     fidelity     mean KL divergence from exact arithmetic beside llama.cpp's own (tests/golden/kl.py)

@@ -31,7 +31,7 @@ def of_machine(what, results):
 
 
 def speed_rows(model, results, o, peer="llama.cpp", ratios=None, parts=gates.OF_MACHINE):
-    rows, ratios = [], ratios or gates.RATIO[o.precision]
+    rows, ratios = [], gates.RATIO[o.precision] if ratios is None else ratios
     for what, n in [("prefill", PREFILL), ("decode", o.decode)]:
         key = f"{what}_tokens_per_second"
         ours, theirs = median(results["hearth"], key), median(results[peer], key)
@@ -209,6 +209,32 @@ def experts(o):
     return section
 
 
+def billions(o):
+    """Random Q4_K_M checkpoints of 1 to 8 billion weights."""
+    section = {"title": f"Random Q4_K_M checkpoints of 1 to 8 billion weights, {o.threads} threads", "peer": "llama.cpp",
+               "rows": [], "rounds": {}}
+    python = engines.python_with(["llama_cpp", "numpy"], o.python)
+    parts = {what: dict.fromkeys(gates.BILLIONS, part) for what, part in gates.BILLIONS_OF_MACHINE[o.precision].items()}
+    for shape in gates.BILLIONS:
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / f"{shape}.gguf"
+            engines.run([python, engines.HERE / "make_large.py", shape, path])
+            results = engines.in_turns({
+                "hearth": lambda: engines.hearth(o, path, o.threads, PREFILL, o.decode),
+                "llama.cpp": lambda: engines.llama(python, path, o.threads, PREFILL, o.decode),
+            }, o.rounds, shape)
+            begun = importlib.import_module("start").measure([path], o.hearth, o.threads, o.rounds, python)[str(path)]
+            size = path.stat().st_size / 1e6
+        section["rounds"][shape] = {"speed": results, "start": begun}
+        section["rows"] += speed_rows(shape, results, o, ratios={}, parts=parts)
+        ours, theirs = (median(results[e], "peak_memory_bytes") / 1e6 for e in ("hearth", "llama.cpp"))
+        section["rows"].append(row(shape, "peak memory", ours, theirs, "MB",
+                                   check("of the file", ours / size, at_most=gates.BILLIONS_MEMORY)))
+        ours, theirs = (begun[e]["seconds"] * 1e3 for e in ("hearth", "llama.cpp"))
+        section["rows"].append(row(shape, "to the first token", ours, theirs, "ms"))
+    return section
+
+
 SECTIONS = {
     "speed": lambda o: speed(o, o.threads),
     "one-thread": lambda o: speed(o, 1),
@@ -221,6 +247,7 @@ SECTIONS = {
     "dense": dense,
     "four-bits": four_bits,
     "experts": experts,
+    "billions": billions,
     "overhead": inside.overhead,
     "sampling": inside.sampling,
     "fidelity": inside.fidelity,

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     } else {
         for (size_t i = 0; i < z->count; i++) {
             const ht_zip_entry *e = &z->entries[i];
-            if (!*e->name || e->begin > size || e->stored > size - e->begin) abort();
+            if (!*e->name || e->begin > size || e->compressed > size - e->begin) abort();
             if (e->size < 1 << 22) read_whole(z, i);
         }
         ht_zip_free(z);

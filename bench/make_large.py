@@ -1,0 +1,177 @@
+"""Makes a large random Q4_K_M checkpoint, to measure speed on: what it says is noise.
+
+    python3 bench/make_large.py gemma3-1b|gemma3-4b|qwen3-4b|llama3.1-8b FILE.gguf
+
+The shapes and the weight types of every tensor are those of the published models, as llama.cpp quantises them: Q4_K, with
+Q6_K where Q4_K_M has it, and Q5_0 and Q8_0 in their place where a row is no multiple of 256. 0.8 to 4.9 GB, in some
+seconds. The vocabulary has as many tokens, which are words of no language. Needs numpy.
+"""
+
+import argparse
+import math
+import struct
+
+import numpy as np
+
+SHAPES = {
+    "gemma3-1b": dict(arch="gemma3", layers=26, hidden=1152, inner=6912, heads=4, kv=1, head_dim=256, vocab=262144,
+                      context=32768, window=512, theta=1e6),
+    "gemma3-4b": dict(arch="gemma3", layers=34, hidden=2560, inner=10240, heads=8, kv=4, head_dim=256, vocab=262208,
+                      context=131072, window=1024, theta=1e6),
+    "qwen3-4b": dict(arch="qwen3", layers=36, hidden=2560, inner=9728, heads=32, kv=8, head_dim=128, vocab=151936,
+                     context=40960, theta=1e6),
+    "llama3.1-8b": dict(arch="llama", layers=32, hidden=4096, inner=14336, heads=32, kv=8, head_dim=128, vocab=128256,
+                        context=131072, theta=5e5),
+}
+ALIGNMENT, PIECE = 32, 1 << 16  # of tensors in the file, in bytes; blocks drawn at a time
+U32, F32, STRING, ARRAY = 4, 6, 8, 9  # GGUF's types of metadata
+
+# Name: number in the file, weights and bytes of a block, where its f16 scales are with what they are of 1 / sqrt(columns).
+TYPES = {
+    "F32": (0, 1, 4, {}),
+    "Q5_0": (6, 32, 22, {0: 1 / 9.2}),
+    "Q8_0": (8, 32, 34, {0: 1 / 74}),
+    "Q4_K": (12, 256, 144, {0: 1 / 165, 2: 7.5 / 165}),
+    "Q6_K": (14, 256, 210, {208: 1 / 1370}),
+}
+
+
+def text(s):
+    b = s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def value(v):
+    if isinstance(v, str):
+        return struct.pack("<I", STRING) + text(v)
+    if isinstance(v, list):
+        kind = STRING if isinstance(v[0], str) else F32 if isinstance(v[0], float) else U32 + 1  # U32 + 1: i32
+        items = b"".join(map(text, v)) if kind == STRING else np.array(v, "<f4" if kind == F32 else "<i4").tobytes()
+        return struct.pack("<IIQ", ARRAY, kind, len(v)) + items
+    return struct.pack("<II", U32, v) if isinstance(v, int) else struct.pack("<If", F32, v)
+
+
+class Blocks:
+    """Random blocks of a type: a pool of them, which every tensor reads from another place on."""
+
+    def __init__(self, name, rng):
+        self.bytes, self.scales, self.rng = TYPES[name][2], TYPES[name][3], rng
+        self.pool = rng.integers(0, 256, (PIECE, self.bytes), np.uint8)
+
+    def write(self, f, n, columns):
+        pool = self.pool
+        for at, share in self.scales.items():
+            pool[:, at:at + 2] = np.frombuffer(np.float16(share / math.sqrt(columns)).tobytes(), np.uint8)
+        while n:
+            first = int(self.rng.integers(PIECE))
+            piece = pool[first:first + n]
+            f.write(piece)
+            n -= len(piece)
+
+
+class Checkpoint:
+    def __init__(self):
+        self.tensors, self.at = [], 0  # (name, type, dimensions, offset)
+
+    def put(self, name, kind, *shape):
+        block, size = TYPES[kind][1:3]
+        if shape[-1] % block:
+            return self.put(name, {"Q4_K": "Q5_0", "Q6_K": "Q8_0"}[kind], *shape)
+        self.tensors.append((name, kind, shape, self.at))
+        self.at += -(-math.prod(shape) // block * size // ALIGNMENT) * ALIGNMENT
+
+    def write(self, path, metadata):
+        rng = np.random.default_rng(0)
+        blocks = {}
+        with open(path, "wb") as f:
+            f.write(b"GGUF" + struct.pack("<IQQ", 3, len(self.tensors), len(metadata)))
+            f.write(b"".join(text(k) + value(v) for k, v in metadata.items()))
+            for name, kind, shape, at in self.tensors:
+                f.write(text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), TYPES[kind][0], at))
+            f.write(b"\0" * (-f.tell() % ALIGNMENT))
+            start = f.tell()
+            for name, kind, shape, at in self.tensors:
+                f.write(b"\0" * (start + at - f.tell()))
+                if kind == "F32":
+                    f.write((1 + 0.1 * rng.standard_normal(shape)).astype("<f4").tobytes())
+                    continue
+                if kind not in blocks:
+                    blocks[kind] = Blocks(kind, rng)
+                blocks[kind].write(f, math.prod(shape) // TYPES[kind][1], shape[-1])
+
+
+def has_more_bits(i, n):
+    """The layers whose values and feed-forward outputs Q4_K_M has in Q6_K."""
+    return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
+
+
+def put_layer(w, c, i):
+    p, hidden, q, kv = f"blk.{i}.", c["hidden"], c["heads"] * c["head_dim"], c["kv"] * c["head_dim"]
+    better = "Q6_K" if has_more_bits(i, c["layers"]) else "Q4_K"
+    norms = ["attn_norm", "ffn_norm"] + (["post_attention_norm", "post_ffw_norm"] if c["arch"] == "gemma3" else [])
+    for norm in norms:
+        w.put(f"{p}{norm}.weight", "F32", hidden)
+    if c["arch"] != "llama":
+        w.put(f"{p}attn_q_norm.weight", "F32", c["head_dim"])
+        w.put(f"{p}attn_k_norm.weight", "F32", c["head_dim"])
+    w.put(f"{p}attn_q.weight", "Q4_K", q, hidden)
+    w.put(f"{p}attn_k.weight", "Q4_K", kv, hidden)
+    w.put(f"{p}attn_v.weight", better, kv, hidden)
+    w.put(f"{p}attn_output.weight", "Q4_K", hidden, q)
+    w.put(f"{p}ffn_gate.weight", "Q4_K", c["inner"], hidden)
+    w.put(f"{p}ffn_up.weight", "Q4_K", c["inner"], hidden)
+    w.put(f"{p}ffn_down.weight", better, hidden, c["inner"])
+
+
+def tokenizer(c):
+    """Every byte is a token, and so are as many words as it takes."""
+    if c["arch"] == "gemma3":
+        special = ["<pad>", "<eos>", "<bos>", "<unk>"]
+        tokens = special + [f"<0x{b:02X}>" for b in range(256)] + ["\u2581"]
+        tokens += [f"word{i}" for i in range(c["vocab"] - len(tokens))]
+        kinds = [3, 3, 3, 2] + [6] * 256 + [1] * (c["vocab"] - 260)  # control, unknown, byte, normal
+        return {"model": "llama", "tokens": tokens, "scores": [-float(i) for i in range(c["vocab"])], "token_type": kinds,
+                "bos_token_id": 2, "eos_token_id": 1, "unknown_token_id": 3}
+    shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]  # GPT-2's alphabet of bytes
+    letters = [chr(b) for b in shown] + [chr(0x100 + i) for i in range(256 - len(shown))]
+    tokens = letters + ["wo"] + [f"word{i}" for i in range(c["vocab"] - 259)] + ["<|begin|>", "<|end|>"]
+    return {"model": "gpt2", "pre": "llama-bpe" if c["arch"] == "llama" else "qwen2", "tokens": tokens,
+            "token_type": [1] * (c["vocab"] - 2) + [3, 3], "merges": ["w o"], "bos_token_id": c["vocab"] - 2,
+            "eos_token_id": c["vocab"] - 1}
+
+
+def make(name, path):
+    c = SHAPES[name]
+    arch, w = c["arch"], Checkpoint()
+    metadata = {"general.architecture": arch, "general.name": f"random {name}", "general.file_type": 15,
+                **{f"{arch}.{key}": v for key, v in {
+                    "context_length": c["context"], "embedding_length": c["hidden"], "block_count": c["layers"],
+                    "feed_forward_length": c["inner"], "attention.head_count": c["heads"],
+                    "attention.head_count_kv": c["kv"], "attention.key_length": c["head_dim"],
+                    "attention.value_length": c["head_dim"], "attention.layer_norm_rms_epsilon": 1e-6,
+                    "rope.freq_base": c["theta"]}.items()},
+                **{f"tokenizer.ggml.{key}": v for key, v in tokenizer(c).items()}}
+    if "window" in c:
+        metadata[f"{arch}.attention.sliding_window"] = c["window"]
+    tied = arch != "llama"
+    w.put("token_embd.weight", "Q6_K" if tied else "Q4_K", c["vocab"], c["hidden"])
+    w.put("output_norm.weight", "F32", c["hidden"])
+    if not tied:
+        metadata[f"{arch}.rope.dimension_count"] = c["head_dim"]
+        w.put("output.weight", "Q6_K", c["vocab"], c["hidden"])
+        w.put("rope_freqs.weight", "F32", c["head_dim"] // 2)
+    for i in range(c["layers"]):
+        put_layer(w, c, i)
+    w.write(path, metadata)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("shape", choices=SHAPES)
+    parser.add_argument("path", metavar="FILE.gguf")
+    o = parser.parse_args()
+    make(o.shape, o.path)
+
+
+if __name__ == "__main__":
+    main()
