@@ -148,8 +148,9 @@ static void run(const setup *u, const shape *s) {
     for (int64_t i = 0; i < o->rows * s->k; i++) x[i] = test_random_float(&seed);
     void *scratch = allocate(ops->mul_scratch(&first, o->rows, o->threads));
     const bool half = s->type == HT_W_F16 || s->type == HT_W_BF16, exact = o->precision == HT_PRECISION_REFERENCE;
-    const bool words = !exact && ht_cpu_multiplies_words(u->isa) && (half || o->precision == HT_PRECISION_HIGH);
-    const bool bytes = !exact && !words && s->type > HT_W_BF16;
+    const bool quantised = s->type > HT_W_BF16 && !ht_weight_is_f8(s->type), high = o->precision == HT_PRECISION_HIGH;
+    const bool words = !exact && ht_cpu_multiplies_words(u->isa) && (half || (quantised && high));
+    const bool bytes = !exact && !words && quantised;
     double best = 1e9, work = 2.0 * (double)(s->n_rows * s->k * o->rows), of_ops[MOST_ROUNDS], of_bytes[MOST_ROUNDS];
     for (int r = -1; r < o->rounds; r++) { /* the first round warms up */
         double peak = bytes   ? ht_measure_int8_ops(u->isa, u->pool, 2)

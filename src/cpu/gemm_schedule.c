@@ -86,20 +86,25 @@ static void lay_offsets(ht_gemm_schedule *s, ht_scratch_layout *d) {
     }
 }
 
+/* At least the rows of activations of any part of the tiles of planes. As lay_pieces cuts them, a part has no more than
+ * 2 ROWS_BYTES_MAX / bytes of a row, and a tile; this does not depend on n_x, so that scratch for n rows does for fewer. */
+static int64_t most_part_rows(const ht_gemm_schedule *s) {
+    int64_t row_bytes = 2 * s->x[0].n_blocks * HT_QBLOCK;
+    int64_t tile =
+        (s->kernels->direct_rows > s->kernels->tile_rows ? s->kernels->direct_rows : s->kernels->tile_rows) / 2;
+    return ht_min_i64(s->n_x, ht_ceil_div_i64(2 * ROWS_BYTES_MAX, row_bytes) + tile);
+}
+
 static void count_decoded(ht_gemm_schedule *s) {
     size_t panel = 0;
     for (int i = 0; i < s->n; i++)
         if (!s->of[i].direct)
             panel = ht_max_size(panel, s->of[i].form == HT_FORM_WORDS ? sizeof(ht_wpanel) : sizeof(ht_qpanel));
     s->decoded_bytes = (size_t)s->kernels->tile_panels * panel;
-    int64_t most_rows = 0; /* of sums of planes, in a part of the tiles */
-    for (int i = 0; i < s->n; i++) {
-        if (s->of[i].direct || s->of[i].form != HT_FORM_PLANES) continue;
-        int64_t tiles = ht_ceil_div_i64(s->x[0].n_tiles, s->of[i].n_parts);
-        int64_t rows = ht_min_i64(tiles * ht_qtile_rows(&s->x[HT_FORM_PLANES], 0), 2 * s->n_x);
-        most_rows = ht_max_i64(most_rows, rows);
-    }
-    s->sums_floats = most_rows * s->kernels->tile_panels * HT_PANEL;
+    s->sums_floats = 0;
+    for (int i = 0; i < s->n; i++)
+        if (!s->of[i].direct && s->of[i].form == HT_FORM_PLANES)
+            s->sums_floats = 2 * most_part_rows(s) * s->kernels->tile_panels * HT_PANEL;
 }
 
 /* Chunks of about the same size, as many whole scale units as can be decoded at a time. */

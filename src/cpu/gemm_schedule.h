@@ -1,5 +1,5 @@
 /* GEMM schedule of integer products with the same activations: every row is brought into the form that the weights ask
- * for (bytes, words, or both), once for all products and by any thread; then the panels of all matrices are cut into
+ * for (bytes, planes of bytes, words), once for all products and by any thread; then the panels of all matrices are cut into
  * one list of work for the pool. Everything is laid out before the first row is there, so that a plan does it once for
  * many steps. */
 #ifndef HT_CPU_GEMM_SCHEDULE_H
@@ -33,7 +33,7 @@ typedef struct ht_gemm_pieces {
     int64_t n_panels, grain; /* panels in all, and per piece */
     int64_t n_parts, chunk;  /* not direct: of the tiles; and blocks decoded at a time */
     size_t panel_bytes;
-    void *offset; /* of all tiles, shared by products of one type; bytes only */
+    void *offset; /* of all tiles, shared by products of one type; NULL for words */
 } ht_gemm_pieces;
 
 typedef struct ht_gemm_schedule {

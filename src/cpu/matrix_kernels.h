@@ -16,9 +16,10 @@
  *
  *   and y = y + bias at the end.
  *
- * High precision: x is cut into the same blocks. With s = max |x| / HT_PLANES_X, q = round(x * (1 / s)), to nearest even, 0
- * where max |x| is at most 2^-110, and q = 128 hi + lo with lo in [-64, 63]. The planes hi and lo are two rows as above,
- * with scales 128 s and s, each with its own y; y = (y_hi + y_lo) + bias.
+ * High precision: x is cut into the same blocks. With p = max |x|, q = round(x * (HT_PLANES_X / p)), rounded once, to nearest
+ * even, 0 where p is at most 2^-110, and s = p / HT_PLANES_X, NaN where p is no number or infinite. q = 128 hi + lo with lo in
+ * [-64, 63]. The planes hi and lo are two rows as above, with scales 128 s and s, each with its own y;
+ * y = (y_hi + y_lo) + bias.
  *
  * `scale` and `min` are the products the file implies (d * scale, -(dmin * min)), which
  *   are exact in f32. Nothing else rounds, so every instruction set gives the same bits.

@@ -35,7 +35,7 @@ typedef struct ht_matrix_ops {
     /* Writes the exact f32 values of row `row` to out[0 .. k). Fails only when rows are read from a file. Thread-safe. */
     ht_status (*row)(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 
-    /* Scratch bytes of `mul` and `mul_top` for n_x rows. */
+    /* Scratch bytes of `mul` and `mul_top` for n_x rows: enough for fewer, too, but for one where there is `mul_top`. */
     size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
 
     /* y[i][r] = sum_k x[i][k] * w[r][k] + bias[r] for i < n_x and all rows r; `bias` may be NULL. ldx and ldy are the

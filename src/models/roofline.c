@@ -19,8 +19,9 @@ static void count_matrix(const ht_model *m, const ht_matrix *w, bool is_head, ht
     double bytes = share * (double)w->packed_bytes;
     all->bytes += (int64_t)bytes;
     all->greedy_bytes += (int64_t)(partly ? (double)w->ops->top_bytes(w) : bytes);
+    const int planes = m->precision == HT_PRECISION_HIGH && a == HT_ARITHMETIC_INT8 ? 2 : 1; /* of activations */
     (is_head || use.late ? all->head_products : all->layer_products)[a] +=
-        (int64_t)(share * (double)(w->n_rows * w->k));
+        planes * (int64_t)(share * (double)(w->n_rows * w->k));
 }
 
 static cost cost_of(const ht_model *m) {

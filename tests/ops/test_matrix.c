@@ -407,11 +407,36 @@ static void test_not_finite(void **state) {
         }
 }
 
+/* Scratch for n rows is enough for fewer, whatever the parts are that they are cut into. */
+static void test_scratch_grows(void **state) {
+    (void)state;
+    static const ht_weight_type types[] = {HT_W_Q4_1, HT_W_Q6_K, HT_W_IQ2_XS, HT_W_BF16};
+    static const int64_t shapes[][2] = {{768, 2048}, {14336, 4096}, {4096, 1024}, {19, 256}};
+    for (int i = 0; i < 4 * 4 * 3 * 2 * HT_CPU_ISA_COUNT; i++) {
+        const ht_cpu_isa isa = (ht_cpu_isa)(i / 96);
+        if (!ht_cpu_isa_available(isa)) continue;
+        const ht_precision precision = i / 48 % 2 ? HT_PRECISION_FAST : HT_PRECISION_HIGH;
+        const int threads = (int[]){2, 8, 64}[i / 16 % 3];
+        const ht_weight_type type = types[i % 4];
+        const ht_matrix m = {.ops = ht_cpu_matrix_ops(isa, type, precision),
+                             .type = type,
+                             .n_rows = shapes[i / 4 % 4][0],
+                             .k = shapes[i / 4 % 4][1]};
+        size_t before = 0;
+        for (int64_t n = 1; n <= 600; n++) {
+            size_t bytes = m.ops->mul_scratch(&m, n, threads);
+            assert_true(bytes >= before);
+            before = bytes;
+        }
+    }
+}
+
 int main(void) {
     ht_flush_denormals();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_packing),   cmocka_unit_test(test_high),      cmocka_unit_test(test_fast),
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_same_bits), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_packing),    cmocka_unit_test(test_scratch_grows), cmocka_unit_test(test_high),
+        cmocka_unit_test(test_fast),       cmocka_unit_test(test_reference),     cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
