@@ -77,7 +77,8 @@ typedef bool ht_text_fn(const char *text, size_t n, void *user);
  * model needs a tokenizer, HT_ERR_UNSUPPORTED without. The generated tokens stay in the session, so the next
  * call continues the conversation; an empty prompt continues where the last call ended. A prompt that does not fit the
  * context with room for an answer is HT_ERR_LIMIT with the numbers; a context that fills up before an end is one, as
- * max_tokens is (HT_FINISH_LENGTH). Whatever the end, what was generated until then has been handed over and counted. */
+ * max_tokens is (HT_FINISH_LENGTH). Whatever the end, what was generated until then has been handed over and counted. When computing the
+ * prompt fails or is cancelled, the session keeps the chunks of it that were done; ht_session_truncate takes them back. */
 HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prompt, const ht_generate_options *options,
                              ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 /* The same from NUL-terminated UTF-8 text: encoded with the special tokens the checkpoint asks for at the beginning of a
@@ -86,7 +87,8 @@ HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_ge
                                   void *user, ht_metrics *metrics, ht_error *err);
 
 /* Formats a conversation (as ht_chat_format), encodes it, and generates the assistant's answer. What the session already holds
- * of it, from an earlier call, is not computed again; anything else it holds is dropped. The answer is not added to `chat`. */
+ * of it, from an earlier call, is not computed again; anything else it holds is dropped when the computation begins, not by a call that is refused, or
+ * cancelled while it waits. The answer is not added to `chat`. */
 HT_API ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options,
                                   ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 

@@ -17,7 +17,7 @@ typedef struct ht_session ht_session;
 /* Options of ht_session_new. */
 typedef struct ht_session_options {
     size_t size;   /* of the struct, set by ht_session_options_init */
-    int32_t chunk; /* most rows in one prefill step, 1 or more; default 512 */
+    int64_t chunk; /* most rows in one prefill step, 1 or more; default 512 */
 } ht_session_options;
 HT_API void ht_session_options_init(ht_session_options *options, size_t size);
 

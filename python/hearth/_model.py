@@ -167,7 +167,7 @@ class _Answer:
 
     def __init__(self, options, start):
         self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
-        self.cancel = ht_cancel()
+        self.cancel, self.done = ht_cancel(), threading.Event()
         options.cancel = ctypes.pointer(self.cancel)
         self.fn = _TEXT(self.put)
 
@@ -181,6 +181,8 @@ class _Answer:
             self.pieces.put(None)
         except BaseException as e:  # whatever it is, it is raised where the pieces are read
             self.pieces.put(e)
+        finally:
+            self.done.set()
 
 
 class Generation:
@@ -194,14 +196,21 @@ class Generation:
         handle = self._session._take(self)
         self._thread = threading.Thread(target=self._answer.run, args=(handle,), daemon=True)
         _running.add(self)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:  # there is no thread, and nothing to wait for
+            self._answer.done.set()
+            raise
 
     def _end(self):
-        self._ended = True
-        if self._thread:
-            self._thread.join()
+        """Waits until nothing computes any more. The wait may be interrupted, and is then taken up by the next close(): after
+        an interrupted join() a thread would look as if it had ended."""
+        if self._thread and not self._ended:
+            self._answer.done.wait()
             _running.discard(self)
+            self._ended = True
             self._session._give_back()
+        self._ended = True
 
     def __iter__(self):
         return self
@@ -249,21 +258,25 @@ class Session:
 
     def __init__(self, model):
         self._model, self._handle = model, c_void_p()
-        self._free, self._answer = threading.Lock(), None
+        self._free, self._answer, self._closed = threading.Lock(), None, False
         _session_new(model._handle, None, byref(self._handle))
 
     def _take(self, generation=None):
         """For one call, until it is given back."""
         if not self._free.acquire(blocking=False):
             raise RuntimeError("the session is busy with another answer: finish or close that one first")
-        if not self._handle:
+        if self._closed:
             self._free.release()
             raise ValueError("the session is closed")
         self._answer = generation and weakref.ref(generation)
         return self._handle
 
     def _give_back(self):
+        """Ends a call, and the session when it was closed meanwhile."""
         self._answer = None
+        if self._closed:
+            handle, self._handle = self._handle, c_void_p()
+            _session_free(handle)
         self._free.release()
 
     @contextlib.contextmanager
@@ -287,8 +300,9 @@ class Session:
         answer = self._answer and self._answer()
         if answer:
             answer.close()
-        handle, self._handle = self._handle, c_void_p()
-        _session_free(handle)
+        self._closed = True
+        if self._free.acquire(blocking=False):
+            self._give_back()
 
     def __enter__(self):
         return self
@@ -313,7 +327,8 @@ class Session:
 
     def chat(self, messages, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
-        the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the session already holds of it is not computed again. Options as in generate."""
+        the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the
+        session already holds of it is not computed again. Options as in generate."""
         how, given = _options(**options), _Chat(messages)
         return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest))
 

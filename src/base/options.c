@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { MOST_BYTES = 4096 }; /* no struct of options is longer: a size beyond it is one that nobody has set */
+enum { MOST_BYTES = 256 }; /* no struct of options is longer: a size beyond it is one that nobody has set */
 
 void ht_options_init(void *options, size_t size, const void *defaults, size_t known) {
     memset(options, 0, size);
@@ -19,7 +19,7 @@ ht_status ht_options_read(void *out, const void *given, const void *defaults, si
     if (!given) return HT_OK;
     size_t size;
     memcpy(&size, given, sizeof size);
-    if (size < sizeof size || size > MOST_BYTES)
+    if (size < sizeof size || size > MOST_BYTES || size % sizeof(void *))
         return ht_fail(err, HT_ERR_ARGUMENT, "the %s were not made by %s_init(&options, sizeof options)", type, type);
     for (size_t i = known; i < size; i++)
         if (((const char *)given)[i])

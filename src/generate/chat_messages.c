@@ -5,6 +5,7 @@
 #include "formats/json.h"
 #include "generate/chat.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,13 +28,21 @@ void ht_chat_free(ht_chat *chat) {
 
 size_t ht_chat_length(const ht_chat *chat) { return chat->n; }
 
+/* The beginning of a text, as far as a message shows it. */
+static const char *beginning(const char *text, char out[44]) {
+    snprintf(out, 44, "%.40s", text);
+    ht_utf8_trim(out);
+    return out;
+}
+
 static ht_status check_message(const char *role, const char *content, size_t i, ht_error *err) {
     static const char *const roles[] = {"system", "user", "assistant"};
+    char shown[44];
     if (!role || !content) return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has no role or no content", i);
     for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
         if (strcmp(role, roles[r]) == 0) return HT_OK;
-    return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has the role \"%.40s\", expected system, user or assistant", i,
-                   role);
+    return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has the role \"%s\", expected system, user or assistant", i,
+                   beginning(role, shown));
 }
 
 static bool make_room(ht_chat *chat) {
@@ -66,13 +75,12 @@ static ht_status refuse_others(const json_t *object, const char *known, const ch
                                ht_error *err) {
     const char *key;
     json_t *value;
-    json_object_foreach(
-        (json_t *)(uintptr_t)object, key,
-        value) if (strcmp(key, known) != 0 && strcmp(key, also) != 0 &&
-                   !json_is_null(
-                       value)) return ht_fail(err, HT_ERR_UNSUPPORTED,
-                                              "the conversation: %s has `%.40s`, which this version cannot use", of,
-                                              key);
+    char shown[44];
+    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+        if (strcmp(key, known) == 0 || strcmp(key, also) == 0 || json_is_null(value)) continue;
+        return ht_fail(err, HT_ERR_UNSUPPORTED, "the conversation: %s has `%s`, which this version cannot use", of,
+                       beginning(key, shown));
+    }
     return HT_OK;
 }
 
@@ -85,10 +93,11 @@ static ht_status wrong(const json_t *value, size_t i, const char *what, const ch
 static ht_status read_part(const json_t *part, size_t i, ht_text *out, ht_error *err) {
     const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
     if (!json_is_string(type)) return wrong(type, i, "the type of a part", "a string", err);
+    char shown[44];
     if (strcmp(json_string_value(type), "text") != 0)
         return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the conversation: a part of message %zu is of the type \"%.40s\", of which there is only text",
-                       i, json_string_value(type));
+                       "the conversation: a part of message %zu is of the type \"%s\", of which there is only text", i,
+                       beginning(json_string_value(type), shown));
     if (!json_is_string(text)) return wrong(text, i, "the text of a part", "a string", err);
     ht_text_append_str(out, json_string_value(text));
     return refuse_others(part, "type", "text", "a part", err);

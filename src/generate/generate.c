@@ -160,6 +160,16 @@ static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err
     return status;
 }
 
+/* Of a whole conversation, of which the session may hold the beginning. What else it holds goes now, when nothing but the
+ * computation itself can end the call. */
+static ht_status generate_turn(run *r, const int32_t *ids, size_t n, ht_error *err) {
+    size_t kept;
+    ht_session_keep_prefix(r->s, ids, n, &kept);
+    r->metrics.reused_tokens = (int64_t)kept;
+    ht_status status = check_prompt(r->s, ids + kept, n - kept, err);
+    return status ? status : generate(r, ids + kept, n - kept, err);
+}
+
 static void report(run *r, ht_metrics *metrics) {
     if (r->first_token > 0) {
         r->metrics.first_token_seconds = r->first_token - r->begin;
@@ -180,12 +190,12 @@ static ht_status begin_call(run *r, const ht_generate_options *options, ht_metri
 
 static ht_status run_from(run *r, const int32_t *prompt, size_t n, ht_text_fn *fn, void *user, ht_metrics *metrics,
                           ht_error *err) {
-    ht_status status = check_prompt(r->s, prompt, n, err);
+    ht_status status = r->new_turn ? HT_OK : check_prompt(r->s, prompt, n, err);
     if (status == HT_OK) status = begin_run(r, fn, user, err);
     ht_admission_slot slot;
     if (status == HT_OK) status = ht_admission_enter(r->s->model->slots, r->o.cancel, &slot, err);
     if (status == HT_OK) {
-        status = generate(r, prompt, n, err);
+        status = r->new_turn ? generate_turn(r, prompt, n, err) : generate(r, prompt, n, err);
         ht_admission_leave(&slot);
     }
     report(r, metrics);
@@ -227,21 +237,18 @@ ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate
     if (!status) status = ht_chat_format(s->model, chat, &text, err);
     if (status) return status;
     int32_t *ids;
-    size_t n, kept = 0;
+    size_t n;
     /* A template has written all the special tokens it wants. */
     const ht_tokenizer *t = s->model->tokenizer;
     const unsigned how = HT_ENCODE_PARSE_SPECIAL | (ht_tokenizer_chat_template(t) ? 0 : HT_ENCODE_ADD_SPECIAL);
     status = ht_tokenizer_encode(t, text, strlen(text), how, &ids, &n, err);
     ht_text_free(text);
     if (status) return status;
-    if ((int64_t)n >= s->model->context) { /* before what the session holds is touched */
+    if ((int64_t)n >= s->model->context) /* before what the session holds is touched */
         status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
                          (long long)s->model->context);
-    } else {
-        ht_session_keep_prefix(s, ids, n, &kept);
-        r.metrics.reused_tokens = (int64_t)kept;
-        status = run_from(&r, ids + kept, n - kept, fn, user, metrics, err);
-    }
+    else
+        status = run_from(&r, ids, n, fn, user, metrics, err);
     ht_ids_free(ids);
     return status;
 }

@@ -28,12 +28,12 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     ht_session_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_session_options", err);
     if (status) return status;
-    int32_t chunk = o.chunk;
-    if (chunk < 1) return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %d rows, expected 1 or more", (int)chunk);
+    if (o.chunk < 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a chunk of %lld rows, expected 1 or more", (long long)o.chunk);
     if (m->context > INT32_MAX)
         return ht_fail(err, HT_ERR_UNSUPPORTED, "a context of %lld positions, at most %d can be used",
                        (long long)m->context, INT32_MAX);
-    if (chunk > m->context) chunk = (int32_t)m->context;
+    const int32_t chunk = (int32_t)ht_min_i64(o.chunk, m->context);
     ht_session *s = calloc(1, sizeof *s);
     if (!s) return ht_fail_memory(err, sizeof *s, "a session");
     s->chunk = chunk;

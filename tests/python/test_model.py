@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
@@ -196,6 +197,30 @@ class Ending(WithTinyModel):
         self.assertEqual(list(answer), [])
         with self.assertRaisesRegex(ValueError, "closed"):
             len(session)
+
+    def test_an_interrupted_close_is_taken_up_again(self):
+        session = self.model.session()
+        answer = session.generate("hello", **self.LONG)
+        next(answer)
+        wait, answer._answer.done.wait = answer._answer.done.wait, unittest.mock.Mock(side_effect=KeyboardInterrupt)
+        with self.assertRaises(KeyboardInterrupt):
+            answer.close()
+        with self.assertRaises(KeyboardInterrupt):
+            session.close()
+        answer._answer.done.wait = wait
+        with self.assertRaisesRegex(RuntimeError, "busy"):
+            len(session)
+        session.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            len(session)
+
+    def test_a_session_that_is_closed_during_a_call(self):
+        session = self.model.session()
+        with session._taken():
+            session.close()
+            self.assertTrue(session._handle)
+        self.assertFalse(session._handle)
+        session.close()
 
     def test_python_runs_meanwhile(self):
         """A long prompt is computed while another thread counts."""

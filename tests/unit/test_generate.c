@@ -529,6 +529,13 @@ static void text_and_chat_reuse_what_is_there(void **state) {
     assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.prompt_tokens, 1);
     assert_string_equal(again.text, second.text);
+    /* A call that is refused takes nothing of another conversation away. */
+    ht_chat *another = test_chat(&(test_message){"user", "something else"}, 1);
+    const int64_t held = ht_session_length(s);
+    ht_generate_options wrong = OPTIONS(ht_generate_options, with.max_tokens = 0);
+    assert_int_equal(ht_generate_chat(s, another, &wrong, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_session_length(s), held);
+    ht_chat_free(another);
     ht_chat *silent = test_chat(NULL, 0);
     assert_int_equal(ht_generate_chat(s, silent, &o, NULL, NULL, NULL, &err), HT_ERR_ARGUMENT);
     ht_chat_free(silent);
