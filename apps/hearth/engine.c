@@ -19,7 +19,7 @@ static ht_status open_device(engine *e, const options *o, ht_error *err) {
 
 ht_status engine_load(engine *e, const options *o, const engine_model *which, ht_model **out, ht_error *err) {
     *out = NULL;
-    char *path;
+    char *path, *packed = NULL;
     if (o->adapter) {
         snprintf(err->message, sizeof err->message,
                  "%s: this version of Hearth cannot use adapters; load the model without", o->adapter);
@@ -27,6 +27,11 @@ ht_status engine_load(engine *e, const options *o, const engine_model *which, ht
     }
     ht_status st = model_path(which->name, &path, err);
     if (st) return st;
+    if (o->packed_cache) st = cache_path("packed", &packed, err);
+    if (st) {
+        free(path);
+        return st;
+    }
     interrupt_watch();
     progress loading;
     progress_begin(&loading, "loading", o->quiet);
@@ -44,9 +49,11 @@ ht_status engine_load(engine *e, const options *o, const engine_model *which, ht
         model.cancel = interrupt_flag();
         model.progress = on_progress;
         model.user = &loading;
+        model.packed_cache = packed;
         st = ht_model_load(path, &model, out, err);
     }
     free(path);
+    free(packed);
     progress_end(&loading);
     return st;
 }

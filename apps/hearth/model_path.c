@@ -12,22 +12,20 @@ static ht_status fail(ht_error *err, ht_status status, const char *sentence, con
     return status;
 }
 
-/* The same place as models_directory in scripts/common.sh. */
-static ht_status default_path(char **path, ht_error *err) {
+ht_status cache_path(const char *within, char **path, ht_error *err) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n;
     if (cache && *cache == '/')
-        n = asprintf(path, "%s/hearth/models/%s", cache, HEARTH_DEFAULT_MODEL);
+        n = asprintf(path, "%s/hearth/%s", cache, within);
     else if (home && *home)
-        n = asprintf(path, "%s/.cache/hearth/models/%s", home, HEARTH_DEFAULT_MODEL);
-    else
-        return fail(err, HT_ERR_IO, "the place of the %s model is unknown: neither XDG_CACHE_HOME nor HOME is set",
-                    "default");
-    if (n < 0) {
+        n = asprintf(path, "%s/.cache/hearth/%s", home, within);
+    else {
         *path = NULL;
-        return fail(err, HT_ERR_MEMORY, "out of memory for the path of the %s model", "default");
+        return fail(err, HT_ERR_IO, "the place of %s is unknown: neither XDG_CACHE_HOME nor HOME is set", within);
     }
-    return HT_OK;
+    if (n >= 0) return HT_OK;
+    *path = NULL;
+    return fail(err, HT_ERR_MEMORY, "out of memory for the path of %s", within);
 }
 
 ht_status model_path(const char *model, char **path, ht_error *err) {
@@ -36,7 +34,7 @@ ht_status model_path(const char *model, char **path, ht_error *err) {
         *path = strdup(model);
         return *path ? HT_OK : fail(err, HT_ERR_MEMORY, "out of memory for the path %s", model);
     }
-    ht_status st = default_path(path, err);
+    ht_status st = cache_path("models/" HEARTH_DEFAULT_MODEL, path, err);
     if (st || access(*path, F_OK) == 0) return st;
     st = fail(
         err, HT_ERR_IO,

@@ -1,4 +1,4 @@
-/* Model paths: the word `default` stands for the model that scripts/quickstart fetches. */
+/* Paths of models and of what is kept for them: the word `default` stands for the model that scripts/quickstart fetches. */
 #ifndef HEARTH_APP_MODEL_PATH_H
 #define HEARTH_APP_MODEL_PATH_H
 
@@ -7,5 +7,9 @@
 /* The path that MODEL means, in fresh memory that the caller frees. HT_ERR_IO when it is `default` and that one has not
  * been fetched. */
 ht_status model_path(const char *model, char **path, ht_error *err);
+
+/* The place of `within` in the user's cache, in fresh memory that the caller frees: the same as models_directory in
+ * scripts/common.sh. HT_ERR_IO when the environment names none. */
+ht_status cache_path(const char *within, char **path, ht_error *err);
 
 #endif

@@ -107,6 +107,8 @@ static const option_spec specs[] = {
      "fast rounds activations to 8 bits, not 15; reference is f32"},
     {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16|q8",
      "how the cache stores keys and values"},
+    {"packed-cache", 0, KIND_FLAG, AT(packed_cache), 0, 0, NULL, COMPUTING, true, NULL,
+     "keep the packed weights in ~/.cache/hearth/packed, to load at once"},
     {"json", 0, KIND_FLAG, AT(json), 0, 0, NULL, FOR_ALL, true, NULL, "one JSON object on standard output"},
     {"quiet", 'q', KIND_FLAG, AT(quiet), 0, 0, NULL, FOR_ALL, true, NULL, "no progress and no statistics"},
     {"help", 'h', KIND_FLAG, AT(help), 0, 0, NULL, FOR_ALL, true, NULL, "this text"},

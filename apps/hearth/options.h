@@ -38,7 +38,7 @@ typedef struct options {
     int precision;     /* ht_precision */
     int kv;            /* index into f16, f32, bf16 */
     bool kl_vs_reference;
-    bool sliding, markdown;
+    bool sliding, markdown, packed_cache;
     bool json, quiet, raw, null, add_special, help;
 } options;
 

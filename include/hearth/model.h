@@ -41,6 +41,13 @@ typedef struct ht_model_options {
     /* Called now and then while loading, with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
+    /* A directory where the packed weights are kept, as much as ht_model_info's memory_bytes for each checkpoint, made with
+     * mode 0700 if it is not there and refused if others may enter it. The first load writes them, which takes the disk's
+     * time; later ones map them, at once and in memory that all processes share. A checkpoint whose files have changed
+     * replaces its own: told by size, inode, time of change and sampled rows, so not when one is changed in place with its
+     * time set back. No file in there may be cut short while a model is loaded; removing them is safe. Default NULL:
+     * nothing is kept. */
+    const char *packed_cache;
 } ht_model_options;
 HT_API void ht_model_options_init(ht_model_options *options, size_t size);
 

@@ -429,22 +429,28 @@ class Model:
             return session.logits(prompt, last)
 
 
-def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16):
+def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0, kv_dtype=float16,
+         packed_cache=None):  # fmt: skip
     """Loads a checkpoint: a .gguf file or a directory. `threads`: 0 is one per core. `precision`: "high"; "fast" rounds
     activations to 8 bits, not 15; "reference" is float32 throughout. `context`: a limit on positions; `sliding`: forget
     beyond it instead of ending. `slots`: how many calls compute at once. `kv_dtype`: how keys and values are kept: float16,
-    bfloat16, float32 or int8."""
+    bfloat16, float32 or int8. `packed_cache`: a directory of the user's alone that keeps the packed weights, so that later
+    loads map them at once and share them between processes; True is the place of the command's --packed-cache."""
     if precision not in _PRECISIONS:
         raise ValueError(f"precision is {precision!r}, expected one of {', '.join(_PRECISIONS)}")
     if kv_dtype not in _CACHES:
         raise ValueError(f"kv_dtype is {kv_dtype!r}, expected one of {', '.join(d.name for d in _CACHES)}")
     threads, slots = (lib.integer(n, what, *lib.INT32) for n, what in ((threads, "threads"), (slots, "slots")))
     context = lib.integer(context, "context", *lib.INT64)
+    if packed_cache is True:
+        cache = os.environ.get("XDG_CACHE_HOME", "")
+        packed_cache = os.path.join(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "hearth", "packed")
     device, handle = c_void_p(), c_void_p()
     _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
     try:
         how = lib.options(ht_model_options, device=device, precision=_PRECISIONS[precision],
-                          context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code)  # fmt: skip
+                          context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code,
+                          packed_cache=os.fsencode(packed_cache) if packed_cache else None)  # fmt: skip
         _load(os.fsencode(path), byref(how), byref(handle))
     finally:
         _device_free(device)

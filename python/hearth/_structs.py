@@ -90,6 +90,7 @@ class ht_model_options(Structure):
         ("cancel", POINTER(ht_cancel)),
         ("progress", CFUNCTYPE(None, c_double, c_void_p)),
         ("user", c_void_p),
+        ("packed_cache", c_char_p),
     ]
 
 

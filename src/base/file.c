@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -196,7 +197,10 @@ static bool create_temporary(ht_writer *w) {
             return false;
         }
         w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (w->fd >= 0) return true;
+        if (w->fd >= 0) {
+            (void)flock(w->fd, LOCK_EX | LOCK_NB); /* says that it is not left over */
+            return true;
+        }
         int code = errno;
         free(w->temporary);
         w->temporary = NULL;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An open regular file. Files are read, never mapped: when another process truncates a mapped file, access raises
+/* An open regular file. Files are read, not mapped: when another process truncates a mapped file, access raises
  * SIGBUS, while a read returns an error. Address space for the whole file is reserved, so that `data` never moves;
  * memory is used only for the bytes fetched. */
 typedef struct ht_file {
@@ -48,7 +48,8 @@ bool ht_path_exists(const char *path);
 /* directory + "/" + name; the caller frees it. NULL when memory ran out. */
 char *ht_path_join(const char *directory, const char *name);
 
-/* Atomic writer: bytes go to a temporary file beside `path`, which is renamed to `path` on commit. Permissions of a
+/* Atomic writer: bytes go to a temporary file beside `path`, `path`.*.tmp, which is locked (flock) for as long as it is
+ * written and renamed to `path` on commit. Permissions of a
  * replaced file are kept, and a symbolic link is followed. Replacing anything but a regular file (a directory,
  * /dev/null) is an error. */
 typedef struct ht_writer ht_writer;

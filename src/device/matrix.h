@@ -63,9 +63,8 @@ struct ht_matrix {
     const ht_matrix_ops *ops;
     ht_weight_type type;
     int64_t n_rows, k; /* y = W x with W [n_rows, k] */
-    void *packed;      /* 64-byte aligned; NULL: not in memory */
+    void *packed;      /* lent, 64-byte aligned; NULL: not in memory */
     size_t packed_bytes;
-    bool lent; /* `packed` is not owned by this matrix */
     /* Block scales of 8-bit floats: weight (r, c) is multiplied by scales[r / scale_rows * n + c / scale_columns],
      * where n is the number of scales in a row. Owned, from malloc. NULL: no scales. */
     float *scales;

@@ -142,6 +142,7 @@ static ht_status load_weights(ht_model *m, const ht_checkpoint_files *c, const h
         .device = m->device,
         .stream = m->stream,
         .precision = m->precision,
+        .packed_cache = o->packed_cache,
         .company = {
             .meanwhile = load_tokenizer, .meanwhile_user = &job, .progress = on_progress, .progress_user = &watched}};
     return ht_weights_load(c, m->config, &how, &m->weights, err);

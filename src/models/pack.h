@@ -13,10 +13,10 @@ typedef struct ht_matrix_kind {
     bool is_head; /* its outputs are logits, of which often the highest alone are wanted */
 } ht_matrix_kind;
 
-/* An empty matrix of this kind; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
- * `memory` is where its packed form goes, 64-byte aligned, of as many bytes as ht_matrix_bytes says and lent until the
- * matrix is freed; NULL: it gets its own. */
-ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const char *name, void *memory, ht_matrix **out,
+/* A matrix of this kind that has no memory yet; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
+ * Its packed form goes to `packed`, which the caller sets: 64-byte aligned, packed_bytes of it, for as long as the matrix
+ * lives. */
+ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out,
                         ht_error *err);
 void ht_matrix_free(ht_matrix *m); /* NULL is fine */
 /* Bytes such a matrix would take, or 0 when the device has no such kind. */
@@ -28,6 +28,7 @@ typedef struct ht_pack_task {
     ht_matrix *m;
     ht_stored_tensor stored;
     int64_t head_rows;
+    size_t at; /* of the packed form in the memory of all matrices */
 } ht_pack_task;
 
 /* What goes on beside packing. All may be NULL. */
@@ -42,6 +43,10 @@ typedef struct ht_pack_company {
  * a file that shrinks meanwhile is an error, and its pages never count as the process's. */
 ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_pool *pool,
                            ht_error *err);
+/* Anything else that comes in n pieces, with the same company; the first piece that fails ends it. */
+typedef ht_status ht_pack_piece(void *arg, int64_t i, int worker, ht_error *err);
+ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_pool *pool,
+                            ht_error *err);
 
 /* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */
 ht_status ht_tensor_read_f32(const ht_stored_tensor *t, int64_t n, float *out, ht_error *err);

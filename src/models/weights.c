@@ -2,8 +2,10 @@
 
 #include "array/memory.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "models/file_rows.h"
 #include "models/pack.h"
+#include "models/packed_cache.h"
 #include "models/unused_tensors.h"
 #include "models/weights_internal.h"
 
@@ -95,7 +97,7 @@ static int32_t rotated_dims(const ht_config *c, bool slides) {
     return (int32_t)c->head_dim;
 }
 
-static ht_status fill(ht_loader *l, const ht_weights_options *options) {
+static ht_status fill(ht_loader *l) {
     ht_decoder *d = &l->into->decoder;
     ht_status status = walk(l, d);
     const ht_config *c = l->config;
@@ -104,10 +106,93 @@ static ht_status fill(ht_loader *l, const ht_weights_options *options) {
     d->local_rope_factors = d->rope_factors;
     if (!status && c->family->defaults.local_rope_theta > 0)
         status = prepare_rope(l, &c->local_rope, rotated_dims(c, true), false, &d->local_rope, &d->local_rope_factors);
+    return status;
+}
+
+/* ---- memory of the matrices: packed now, or mapped from a cache ---- */
+
+static void free_memory(ht_weights *w) {
+    if (w->mapped)
+        ht_packed_cache_unmap(w->memory, w->memory_bytes);
+    else
+        ht_memory_free(w->memory, w->memory_bytes);
+}
+
+static void put_matrices_into(ht_weights *w, const ht_pack_task *tasks, void *memory, bool mapped) {
+    if (memory != w->memory) free_memory(w);
+    w->memory = memory;
+    w->mapped = mapped;
+    for (int64_t i = 0; i < w->n_matrices; i++) w->matrices[i]->packed = (char *)memory + tasks[i].at;
+}
+
+static ht_status pack(ht_loader *l, const ht_pack_company *company) {
+    void *memory;
+    ht_status status = ht_memory_alloc(l->into->memory_bytes, "the weights", &memory, l->err);
     if (status) return status;
+    put_matrices_into(l->into, l->tasks, memory, false);
     ht_pool_lease(l->device->pool);
-    status = ht_matrices_pack(l->tasks, l->into->n_matrices, &options->company, l->device->pool, l->err);
+    status = ht_matrices_pack(l->tasks, l->into->n_matrices, company, l->device->pool, l->err);
     ht_pool_release(l->device->pool);
+    return status;
+}
+
+/* Whether the matrices are in the cache's mapped memory now, brought in by all threads. */
+static ht_status map(ht_loader *l, const ht_packed_cache *cache, const ht_pack_company *company, bool *done) {
+    void *memory = ht_packed_cache_map(cache);
+    *done = memory != NULL;
+    if (!memory) return HT_OK;
+    put_matrices_into(l->into, l->tasks, memory, true);
+    ht_pool_lease(l->device->pool);
+    ht_status status = ht_packed_cache_touch(cache, memory, company, l->device->pool, l->err);
+    ht_pool_release(l->device->pool);
+    return status;
+}
+
+/* Progress of one half of the work. */
+typedef struct half {
+    const ht_pack_company *company;
+    double before;
+} half;
+
+static bool on_half(double done, void *user) {
+    const half *h = user;
+    return h->company->progress(h->before + done / 2, h->company->progress_user);
+}
+
+static ht_pack_company half_of(half *h) {
+    ht_pack_company c = *h->company;
+    if (h->before > 0) c.meanwhile = NULL;
+    if (c.progress) c.progress = on_half;
+    c.progress_user = h;
+    return c;
+}
+
+/* Packs, and leaves the packed form to the cache and maps it from there, so that this process shares it, too. A disk
+ * that is full is no reason not to load. */
+static ht_status pack_into(ht_loader *l, const ht_packed_cache *cache, const ht_pack_company *company) {
+    half first = {company, 0}, second = {company, 0.5};
+    const ht_pack_company packing = half_of(&first), storing = half_of(&second), nothing = {0};
+    ht_error why = {0};
+    bool done;
+    ht_status status = pack(l, &packing);
+    if (status) return status;
+    status = ht_packed_cache_store(cache, l->into->memory, &storing, &why);
+    if (!status) return map(l, cache, &nothing, &done);
+    if (status != HT_ERR_IO) return ht_fail(l->err, status, "%s", why.message);
+    ht_log_write(HT_LOG_WARNING, "the packed weights are not cached: %s", why.message);
+    return HT_OK;
+}
+
+static ht_status load_matrices(ht_loader *l, const ht_weights_options *o) {
+    ht_packed_cache *cache;
+    bool done = false;
+    if (!o->packed_cache || !l->into->memory_bytes) return pack(l, &o->company);
+    ht_status status = ht_packed_cache_open(o->packed_cache, l->from->path, l->tasks, l->into->n_matrices,
+                                            l->into->memory_bytes, &cache, l->err);
+    if (status) return status;
+    status = map(l, cache, &o->company, &done);
+    if (!status && !done) status = pack_into(l, cache, &o->company);
+    ht_packed_cache_free(cache);
     return status;
 }
 
@@ -128,11 +213,11 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     if (l.into) l.tasks = calloc((size_t)l.into->capacity, sizeof *l.tasks);
     if (!l.into || !l.scope || !l.tasks)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
-    if (!status) status = ht_memory_alloc(matrix_bytes, "the weights", &l.into->memory, err);
     if (!status) {
         l.into->memory_bytes = matrix_bytes;
-        status = fill(&l, options);
+        status = fill(&l);
     }
+    if (!status) status = load_matrices(&l, options);
     free(l.tasks);
     ht_scope_free(l.scope);
     if (status)
@@ -148,7 +233,7 @@ void ht_weights_free(ht_weights *w) {
     for (int64_t i = 0; i < w->n_tables; i++) ht_file_rows_free(w->tables[i]);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_free(w->arrays[i]);
     for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
-    ht_memory_free(w->memory, w->memory_bytes);
+    free_memory(w);
     for (int64_t i = 0; i < w->n_experts; i++) free(w->experts[i]);
     free(w->experts);
     free(w->matrices);

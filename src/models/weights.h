@@ -74,7 +74,8 @@ typedef struct ht_weights_options {
     ht_device *device;
     ht_stream *stream; /* for the arrays */
     ht_precision precision;
-    ht_pack_company company; /* while the matrices are packed */
+    ht_pack_company company;  /* while the matrices are packed */
+    const char *packed_cache; /* directory of models/packed_cache.h; NULL: none */
 } ht_weights_options;
 
 /* Bytes the weights will take in memory; checks that every tensor is there in the right shape and type. */

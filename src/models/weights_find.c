@@ -98,9 +98,9 @@ ht_status ht_loader_add(ht_loader *l, bool is_head, const ht_stored_tensor *t, c
     l->matrix_bytes += (bytes + 63) & ~(size_t)63;
     if (!l->into) return HT_OK;
     ht_matrix *m;
-    ht_status status = ht_matrix_new(l->device, &kind, name, (char *)l->into->memory + at, &m, l->err);
+    ht_status status = ht_matrix_new(l->device, &kind, name, &m, l->err);
     if (status) return status;
-    l->tasks[l->into->n_matrices] = (ht_pack_task){m, *t, head_rows};
+    l->tasks[l->into->n_matrices] = (ht_pack_task){m, *t, head_rows, at};
     l->into->use[l->into->n_matrices].late = l->late;
     l->into->matrices[l->into->n_matrices++] = m;
     *out = m;

@@ -20,6 +20,7 @@ struct ht_weights {
     char **slots;
     void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
     size_t memory_bytes;
+    bool mapped; /* `memory` is a file's (models/packed_cache.h) */
 };
 
 /* One walk over all tables; without a store it only checks and adds up. */

@@ -141,6 +141,22 @@ class Run(CommandTest):
         self.fails(1, "run", TINY, "hello", "--adapter", "lora", says=["lora", "adapters"])
         self.fails(2, "run", TINY, "hello", "--slots", "0", says="--slots")
 
+    def test_packed_cache(self):
+        env = {"XDG_CACHE_HOME": str(self.folder)}
+        place = self.folder / "hearth" / "packed"
+        words = ["run", TINY, "hello", "-n", "4", "--quiet"]
+        expected = self.succeeds(*words, env=env).text
+        self.assertFalse(place.exists())
+        self.assertEqual(self.succeeds(*words, "--packed-cache", env=env).text, expected)
+        (kept,) = place.iterdir()
+        inode = kept.stat().st_ino
+        self.assertEqual(place.stat().st_mode & 0o777, 0o700)
+        self.assertEqual(self.succeeds(*words, "--packed-cache", env=env).text, expected)
+        self.assertEqual([path.stat().st_ino for path in place.iterdir()], [inode])
+        place.chmod(0o755)
+        self.fails(1, *words, "--packed-cache", env=env, says=[str(place), "chmod 700"])
+        self.fails(1, *words, "--packed-cache", env={"XDG_CACHE_HOME": "", "HOME": ""}, says=["packed", "HOME"])
+
 
 class Logits(CommandTest):
     ids = ",".join(str(i * 37 % 271) for i in range(70))

@@ -65,6 +65,19 @@ class Texts(WithTinyModel):
         again = self.model.generate(self.model.tokenize("hello"), max_tokens=12, ignore_eos=True)
         self.assertEqual("".join(again), "".join(pieces))
 
+    def test_packed_weights_are_kept(self):
+        path = pathlib.Path(self.folder.name)
+        place = path / "cache" / "hearth" / "packed"
+        expected = "".join(self.model.generate("hello", max_tokens=12, ignore_eos=True))
+        with unittest.mock.patch.dict(os.environ, XDG_CACHE_HOME=str(path / "cache")):
+            for where in (True, place, True):
+                kept = hearth.load(path / "tiny.gguf", threads=2, packed_cache=where)
+                self.assertEqual("".join(kept.generate("hello", max_tokens=12, ignore_eos=True)), expected)
+                self.assertEqual(len(list(place.iterdir())), 1)
+        with self.assertRaisesRegex(OSError, "chmod 700"):
+            place.chmod(0o755)
+            hearth.load(path / "tiny.gguf", packed_cache=place)
+
     def test_sampling_is_repeatable(self):
         def text(seed):
             return "".join(self.model.generate("hello", max_tokens=24, temperature=1.5, seed=seed, ignore_eos=True))

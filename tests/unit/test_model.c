@@ -365,8 +365,10 @@ static void rows_in_order(void **state) {
     const ht_matrix_kind kind = {.precision = HT_PRECISION_REFERENCE, .type = HT_W_F32, .n_rows = ROWS, .k = K};
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         ht_matrix *m;
-        assert_int_equal(ht_matrix_new(device, &kind, "rows", NULL, &m, &err), HT_OK);
-        ht_pack_task task = {m, t, interleaved ? HEAD : 0};
+        assert_int_equal(ht_matrix_new(device, &kind, "rows", &m, &err), HT_OK);
+        m->packed = aligned_alloc(64, (m->packed_bytes + 63) & ~(size_t)63);
+        assert_non_null(m->packed);
+        ht_pack_task task = {m, t, interleaved ? HEAD : 0, 0};
         ht_pool_lease(device->pool);
         assert_int_equal(ht_matrices_pack(&task, 1, NULL, device->pool, &err), HT_OK);
         ht_pool_release(device->pool);
@@ -386,6 +388,7 @@ static void rows_in_order(void **state) {
         assert_int_equal(ht_matrices_pack(&missing, 1, NULL, device->pool, &err), HT_ERR_IO);
         ht_pool_release(device->pool);
         ht_file_close(cut);
+        free(m->packed);
         ht_matrix_free(m);
     }
     ht_file_close(file);
