@@ -61,9 +61,10 @@ def read_arguments():
     parser.add_argument("--python", help="one that has the peers")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, help="5, or 2 with --quick")
+    parser.add_argument("--shapes", default=",".join(gates.BILLIONS), metavar="NAME,...", help="of `billions`: %(default)s")
     parser.add_argument("--json", metavar="FILE", help="write every round, the rows and the gates there")
     o = parser.parse_args()
-    o.only = o.only.split(",")
+    o.only, o.shapes = o.only.split(","), o.shapes.split(",")
     for name in o.only:
         if name not in SECTIONS:
             parser.error(f"--only names {name!r}; the sections are {', '.join(SECTIONS)}")

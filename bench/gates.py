@@ -11,6 +11,7 @@ DEPTH = {"high": {"prefill": {SMOLLM2: 1.8}, "decode": {SMOLLM2: 1.8}},
          "fast": {"prefill": {SMOLLM2: 3}, "decode": {SMOLLM2: 1.8}}}
 TOGETHER = {"high": {SMOLLM2: 2.4}, "fast": {SMOLLM2: 4}}  # eight sessions / one
 HIGH_OF_FAST = {"prefill": 0.55, "decode": 0.97, "parallel": {SMOLLM2: 0.6, GEMMA3: 0.7, QWEN2: 0.7}}
+HIGH_OF_FAST_AVX2 = {"prefill": 0.45, "decode": 0.45, "parallel": 0.45}
 OTHER_SET = 0.5  # AVX2 / the best instruction set
 DENSE, DENSE_OF_MACHINE = {"prefill": 2.5, "decode": 3}, {"decode": 0.85}  # Hearth / transformers
 MLX_OF_BLOCKS = 0.85  # MLX's groups / Q4_1
@@ -18,6 +19,8 @@ LARGE_OF_MACHINE = {"dense": 0.8, "experts": 0.8}  # decoding of the read bandwi
 BILLIONS = ("gemma3-1b", "gemma3-4b", "qwen3-4b", "llama3.1-8b")  # as bench/make_large.py calls them
 BILLIONS_OF_MACHINE = {"high": {"prefill": 0.6, "decode": 0.9}, "fast": {"prefill": 0.55, "decode": 0.9}}
 BILLIONS_MEMORY = 1.05  # peak, at most, of the file
+BILLIONS_START = {"seconds": {"llama3.1-8b": 2}, "packed": {"llama3.1-8b": 0.7}}  # to the first token, at most
+BILLIONS_HIGH_OF_FAST = {"llama3.1-8b": 0.5}  # prefill
 PEAK_MEMORY = 1  # at most, of llama.cpp's
 START = 0.5  # likewise
 TOKENIZER = 4  # tokenizers' time / Hearth's

@@ -2,6 +2,7 @@
 
 import importlib
 import pathlib
+import sys
 import tempfile
 
 import engines
@@ -91,29 +92,38 @@ def batch(o):
     return section
 
 
+def lesser_sets(o):
+    """The machine's best instruction set, and whichever it has below that one."""
+    machine = engines.run_json([o.hearth, "doctor", "--json", "--quiet"])
+    best = machine["instruction_set"]
+    sets = [s["name"] for s in machine["instruction_sets"] if s["built_in"] and s["machine_has"] and s["name"] != "reference"]
+    return best, sets[: sets.index(best)] if best in sets else []
+
+
 def precision(o):
     """High precision beside fast, whichever is asked for: a later --precision wins."""
     section = {"title": f"High precision beside fast, {o.threads} threads", "peer": "fast", "rows": [], "rounds": {}}
+    best, others = lesser_sets(o)
     for path in o.models:
-        results = section["rounds"][known(path)] = engines.in_turns({
-            name: lambda name=name: engines.hearth(o, path, o.threads, PREFILL, o.decode, "--parallel", TOGETHER,
-                                                   "--precision", name)
-            for name in ("high", "fast")
-        }, o.rounds, f"{known(path)}, precisions")
-        for what, wanted in gates.HIGH_OF_FAST.items():
-            wanted = wanted.get(known(path)) if isinstance(wanted, dict) else wanted
-            high, fast = (median(results[name], f"{what}_tokens_per_second") for name in ("high", "fast"))
-            name = f"decode, {TOGETHER} together" if what == "parallel" else what
-            section["rows"].append(row(known(path), name, high, fast, "tok/s", check("ratio", high / fast, wanted)))
+        for isa in [best, *(["avx2"] if "avx2" in others else [])]:
+            results = engines.in_turns({
+                name: lambda name=name: engines.hearth(o, path, o.threads, PREFILL, o.decode, "--parallel", TOGETHER,
+                                                       "--precision", name, "--cpu", isa)
+                for name in ("high", "fast")
+            }, o.rounds, f"{known(path)}, precisions, {isa}")
+            section["rounds"][f"{known(path)} {isa}"] = results
+            for what, wanted in (gates.HIGH_OF_FAST if isa == best else gates.HIGH_OF_FAST_AVX2).items():
+                wanted = wanted.get(known(path)) if isinstance(wanted, dict) else wanted
+                high, fast = (median(results[name], f"{what}_tokens_per_second") for name in ("high", "fast"))
+                name = f"decode, {TOGETHER} together" if what == "parallel" else what
+                section["rows"].append(row(known(path), name if isa == best else f"{name}, {isa}", high, fast, "tok/s",
+                                           check("ratio", high / fast, wanted)))
     return section
 
 
 def instruction_sets(o):
     """Whichever the machine has below its best one, of which AVX2 is asked for something."""
-    machine = engines.run_json([o.hearth, "doctor", "--json", "--quiet"])
-    best = machine["instruction_set"]
-    sets = [s["name"] for s in machine["instruction_sets"] if s["built_in"] and s["machine_has"] and s["name"] != "reference"]
-    others = sets[: sets.index(best)] if best in sets else []
+    best, others = lesser_sets(o)
     section = {"title": f"Other instruction sets, {o.threads} threads", "peer": best, "rows": [], "rounds": {}}
     for path in o.models if others else []:
         results = section["rounds"][known(path)] = engines.in_turns({
@@ -209,29 +219,55 @@ def experts(o):
     return section
 
 
+FRESH = """
+import mmap, time
+n = 2 << 30
+memory = mmap.mmap(-1, n)
+memory.madvise(mmap.MADV_HUGEPAGE)
+begin = time.perf_counter()
+for at in range(0, n, 4096):
+    memory[at] = 1
+print(n / (time.perf_counter() - begin))
+"""
+
+
 def billions(o):
     """Random Q4_K_M checkpoints of 1 to 8 billion weights."""
     section = {"title": f"Random Q4_K_M checkpoints of 1 to 8 billion weights, {o.threads} threads", "peer": "llama.cpp",
                "rows": [], "rounds": {}}
     python = engines.python_with(["llama_cpp", "numpy"], o.python)
     parts = {what: dict.fromkeys(gates.BILLIONS, part) for what, part in gates.BILLIONS_OF_MACHINE[o.precision].items()}
-    for shape in gates.BILLIONS:
+    other = {"high": "fast", "fast": "high"}[o.precision]
+    for shape in o.shapes:
         with tempfile.TemporaryDirectory() as directory:
             path = pathlib.Path(directory) / f"{shape}.gguf"
             engines.run([python, engines.HERE / "make_large.py", shape, path])
+            fresh = float(engines.run([sys.executable, "-c", FRESH]))
             results = engines.in_turns({
                 "hearth": lambda: engines.hearth(o, path, o.threads, PREFILL, o.decode),
+                "other": lambda: engines.hearth(o, path, o.threads, PREFILL, 0, "--precision", other),
                 "llama.cpp": lambda: engines.llama(python, path, o.threads, PREFILL, o.decode),
             }, o.rounds, shape)
-            begun = importlib.import_module("start").measure([path], o.hearth, o.threads, o.rounds, python)[str(path)]
+            begun = importlib.import_module("start").measure([path], o.hearth, o.threads, o.rounds, python, True)[str(path)]
             size = path.stat().st_size / 1e6
-        section["rounds"][shape] = {"speed": results, "start": begun}
+        section["rounds"][shape] = {"speed": results, "start": begun, "fresh_bytes_per_second": fresh}
         section["rows"] += speed_rows(shape, results, o, ratios={}, parts=parts)
+        prefill = {e: median(results[e], "prefill_tokens_per_second") for e in ("hearth", "other")}
+        high, fast = (prefill[e] for e in (("hearth", "other") if o.precision == "high" else ("other", "hearth")))
+        section["rows"].append(row(shape, f"prefill {PREFILL}, {other}", prefill["other"], None, "tok/s",
+                                   check("high / fast", high / fast, gates.BILLIONS_HIGH_OF_FAST.get(shape))))
         ours, theirs = (median(results[e], "peak_memory_bytes") / 1e6 for e in ("hearth", "llama.cpp"))
         section["rows"].append(row(shape, "peak memory", ours, theirs, "MB",
                                    check("of the file", ours / size, at_most=gates.BILLIONS_MEMORY)))
-        ours, theirs = (begun[e]["seconds"] * 1e3 for e in ("hearth", "llama.cpp"))
-        section["rows"].append(row(shape, "to the first token", ours, theirs, "ms"))
+        start, packed, theirs = (begun[e] for e in ("hearth", "packed", "llama.cpp"))
+        section["rows"] += [
+            row(shape, "to the first token", start["seconds"] * 1e3, theirs["seconds"] * 1e3, "ms",
+                check("seconds", start["seconds"], at_most=gates.BILLIONS_START["seconds"].get(shape))),
+            row(shape, "first of two runs", start["first_seconds"] * 1e3, theirs["first_seconds"] * 1e3, "ms",
+                of=f"fresh memory comes at {fresh / 1e9:.1f} GB/s a thread"),
+            row(shape, "with --packed-cache", packed["seconds"] * 1e3, None, "ms",
+                check("seconds", packed["seconds"], at_most=gates.BILLIONS_START["packed"].get(shape))),
+        ]
     return section
 
 

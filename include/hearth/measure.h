@@ -70,8 +70,8 @@ HT_API double ht_meter_compute(ht_meter *m, ht_arithmetic a, double seconds);
  * which one row is looked up is not. `greedy`: when only the most likely token is wanted; of some heads a part is enough to
  * tell which logits need not be computed, and the few rows that need be are not counted. */
 HT_API int64_t ht_model_token_bytes(const ht_model *m, bool greedy);
-/* Multiply-adds that the device does in an arithmetic (two for a weight where high precision takes two bytes): of a token in the layers; and of a token whose logits are asked for in
- * the head, and in layers that only such tokens go through. */
+/* Multiply-adds that the device does in an arithmetic (two for a weight where high precision takes two bytes): of a token in
+ * the layers; and of a token whose logits are asked for in the head, and in layers that only such tokens go through. */
 HT_API int64_t ht_model_layer_products(const ht_model *m, ht_arithmetic a);
 HT_API int64_t ht_model_head_products(const ht_model *m, ht_arithmetic a);
 
