@@ -284,7 +284,9 @@ ht_array *ht_random_bernoulli(ht_scope *s, ht_array *p, const int64_t *shape, in
         return ht_scope_fail(s, HT_ERR_ARGUMENT, "bernoulli: probabilities are %s, expected floating point",
                              ht_dtype_name(p->dtype));
     if (!check_broadcast(s, "bernoulli", p, shape, n_dims)) return NULL;
-    return ht_less(s, bits(s, HT_F32, shape, n_dims, key), p);
+    /* 32 bits are compared as they are: rounded to f32, as uniform numbers are, some would equal p from below. */
+    ht_array *drawn = ht_astype(s, bits(s, HT_U32, shape, n_dims, key), HT_F64);
+    return ht_less(s, drawn, ht_multiply(s, p ? ht_astype(s, p, HT_F64) : NULL, number(s, 0x1p32, HT_F64)));
 }
 
 /* Number of elements of sorted x f32 [n] that are <= each element of v, by binary search. */
