@@ -120,7 +120,7 @@ python_in() {
 # compare_tokens TEXTS: each vocabulary beside the newest Hugging Face `tokenizers`.
 compare_tokens() {
     local vocabulary
-    if ! fetch_test_models || ! python_in tokens tokenizers gguf; then
+    if ! fetch_test_models || ! python_in tokens tokenizers gguf jinja2; then
         skip 5 "the comparison with Hugging Face tokenizers: it could not be fetched"
         return
     fi
@@ -130,6 +130,17 @@ compare_tokens() {
             --texts "$1"
     done
     run_queued "Comparing tokens with Hugging Face tokenizers"
+}
+
+# compare_templates N: each N-th of 20,160 conversations in chat templates of published models, beside jinja2.
+compare_templates() {
+    if ! python_in tokens tokenizers gguf jinja2; then
+        skip 1 "the comparison of chat templates with jinja2: it could not be fetched"
+        return
+    fi
+    queue "Comparing chat templates with jinja2, each $1. of 20160 texts" \
+        build/tokens/bin/python tests/golden/templates.py --chat --every "$1"
+    run_queued "Comparing chat templates with jinja2"
 }
 
 # with_library COMMAND...: for `queue`, a program of the binding on the library of build/release.

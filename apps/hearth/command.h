@@ -28,5 +28,6 @@ int formats_command(const options *o);
 int eval_command(const options *o);
 int bench_command(const options *o);
 int doctor_command(const options *o);
+int template_command(const options *o);
 
 #endif

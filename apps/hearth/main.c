@@ -23,6 +23,11 @@ static const command commands[] = {
      tokenize_command},
     {"detokenize", "MODEL ID...", "Print the text of token ids.", "Without ids they are read from standard input.",
      FOR_DETOKENIZE, true, -1, detokenize_command},
+    {"template", "MODEL|--template FILE --messages FILE", "Print a conversation as a chat template writes it.",
+     "The messages are a JSON list, or an object as chat clients send it, whose members are the template's variables:\n"
+     "messages, tools and any others. The template is a checkpoint's own, with its BOS and EOS tokens, or that of a "
+     "file.",
+     FOR_TEMPLATE, true, 0, template_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
     {"eval", "MODEL --text FILE [--kl-vs MODEL2]", "Measure how well a model predicts a text.",
@@ -84,9 +89,10 @@ static int refuse_command(const char *name) {
     nearest best = nearest_to(name, strlen(name));
     for (int i = 0; i < N_COMMANDS; i++) nearest_try(&best, commands[i].name);
     snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
-    return refuse_word(name, best.word ? why
-                                       : "is no command; run, info, discover, tokenize, detokenize, logits, eval, "
-                                         "bench, formats and doctor are");
+    return refuse_word(name, best.word
+                                 ? why
+                                 : "is no command; run, info, discover, tokenize, detokenize, template, logits, eval, "
+                                   "bench, formats and doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

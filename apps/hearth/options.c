@@ -78,6 +78,15 @@ static const option_spec specs[] = {
      "also the divergence from another checkpoint's predictions"},
     {"kl-vs-reference", 0, KIND_FLAG, AT(kl_vs_reference), 0, 0, NULL, FOR_EVAL, false, NULL,
      "also the divergence from the same checkpoint's in reference precision with a cache of f32"},
+    {"template", 0, KIND_PATH, AT(template_file), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
+     "the template, in place of a model's"},
+    {"messages", 0, KIND_PATH, AT(messages), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
+     "the conversation as JSON; - reads it from standard input"},
+    {"tools", 0, KIND_PATH, AT(tools), 0, 0, NULL, FOR_TEMPLATE, false, "FILE", "the tools as a JSON list"},
+    {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE, false, "NAME=JSON",
+     "a variable of the template; may be given several times"},
+    {"no-generation-prompt", 0, KIND_FLAG, AT(no_generation_prompt), 0, 0, NULL, FOR_TEMPLATE, false, NULL,
+     "end with the last message, without opening an answer"},
     {"markdown", 0, KIND_FLAG, AT(markdown), 0, 0, NULL, FOR_FORMATS, false, NULL, "as rows of a Markdown table"},
     {"null", '0', KIND_FLAG, AT(null), 0, 0, NULL, FOR_TOKENIZE, false, NULL,
      "texts on standard input, separated by NUL; one line each"},
@@ -291,7 +300,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
         } else if (!take_word(c, argv[at++], o))
             return false;
     }
-    if (!o->help && c->takes_model && (!o->model || !*o->model))
+    if (!o->help && c->takes_model && (!o->model || !*o->model) && !o->template_file)
         return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
 }
@@ -299,6 +308,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
 void options_free(options *o) {
     free(o->arguments.items);
     free(o->stop.items);
+    free(o->set.items);
     *o = (options){0};
 }
 

@@ -16,7 +16,8 @@ enum {
     FOR_DISCOVER = 1 << 7,
     FOR_EVAL = 1 << 8,
     FOR_FORMATS = 1 << 9,
-    FOR_ALL = (1 << 10) - 1
+    FOR_TEMPLATE = 1 << 10,
+    FOR_ALL = (1 << 11) - 1
 };
 
 typedef struct string_list {
@@ -28,8 +29,9 @@ typedef struct string_list {
 typedef struct options {
     const char *model;     /* as typed */
     string_list arguments; /* after MODEL */
-    string_list stop;
+    string_list stop, set;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *adapter, *device; /* NULL when not given */
+    const char *template_file, *messages, *tools;                           /* likewise */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
@@ -38,7 +40,7 @@ typedef struct options {
     int precision;     /* ht_precision */
     int kv;            /* index into f16, f32, bf16 */
     bool kl_vs_reference;
-    bool sliding, markdown, packed_cache;
+    bool sliding, markdown, packed_cache, no_generation_prompt;
     bool json, quiet, raw, null, add_special, help;
 } options;
 

@@ -25,6 +25,7 @@
 #include <hearth/random.h>
 #include <hearth/session.h>
 #include <hearth/status.h>
+#include <hearth/template.h>
 #include <hearth/text.h>
 #include <hearth/tokenizer.h>
 #include <hearth/transform.h>

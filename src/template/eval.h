@@ -1,0 +1,134 @@
+/* Rendering: a program walked over its inputs, within bounds. The built-in filters, tests, methods and functions are
+ * tables of rows like those of jinja2's and Python's documentation. */
+#ifndef HT_TEMPLATE_EVAL_H
+#define HT_TEMPLATE_EVAL_H
+
+#include "template/program.h"
+
+typedef struct ht_jinja_scope {
+    struct ht_jinja_scope *parent;
+    ht_jinja_dict *names;
+} ht_jinja_scope;
+
+typedef struct ht_jinja_rendering {
+    ht_jinja_arena *a;
+    ht_jinja_scope *scope;
+    ht_jinja_builder *out;
+    int64_t steps, steps_limit;
+    size_t output_limit;
+    int depth;
+    bool breaks, continues; /* the innermost loop is left, or goes on */
+    int64_t now;            /* seconds since 1970, for strftime_now */
+} ht_jinja_rendering;
+
+enum { HT_RENDERING_DEPTH = 600, HT_RANGE_MAX = 100000 /* as jinja2's sandbox */ };
+
+/* The arguments of a call, evaluated. */
+typedef struct ht_jinja_arguments {
+    ht_jinja_value *positional;
+    size_t n;
+    ht_jinja_dict *named; /* NULL: none */
+} ht_jinja_arguments;
+
+/* A filter, test, method or function. `parameters` names them in order with spaces between, the first `required` of which a
+ * call must give; `bound` has one pointer for each, NULL where nothing was given. "*": any arguments, in `all` alone. */
+typedef struct ht_jinja_builtin {
+    const char *name, *parameters;
+    int required;
+    ht_jinja_value (*call)(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *bound,
+                           const ht_jinja_arguments *all);
+} ht_jinja_builtin;
+
+enum { HT_PARAMETERS_MAX = 8 };
+
+/* A builtin bound to its value: a method, or a function without one. */
+typedef struct ht_jinja_function {
+    const ht_jinja_builtin *builtin;
+    ht_jinja_value self;
+} ht_jinja_function;
+
+typedef struct ht_jinja_macro {
+    const ht_jinja_node *node;
+    ht_jinja_scope *scope; /* it was defined in */
+} ht_jinja_macro;
+
+typedef struct ht_jinja_loop {
+    const ht_jinja_node *node;
+    ht_jinja_scope *scope; /* around the loop */
+    ht_jinja_list *source;
+    size_t next;    /* in `source` */
+    int64_t index0; /* of the current item among those that pass the loop's test */
+    ht_jinja_value before, current, after;
+    bool has_after, ended; /* `after` was looked for; and there is none */
+    int depth0;
+    ht_jinja_list *last_changed;
+} ht_jinja_loop;
+
+/* eval.c */
+ht_jinja_value ht_jinja_evaluate(ht_jinja_rendering *r, const ht_jinja_node *n);
+void ht_jinja_execute(ht_jinja_rendering *r, const ht_jinja_node *n);
+ht_jinja_value ht_jinja_call(ht_jinja_rendering *r, ht_jinja_value callee, const ht_jinja_arguments *all);
+ht_jinja_value ht_jinja_call_builtin(ht_jinja_rendering *r, const ht_jinja_builtin *b, ht_jinja_value self,
+                                     const ht_jinja_arguments *all);
+ht_jinja_value ht_jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all);
+/* One step of work, or n; false after a failure, the one about too many steps included. */
+bool ht_jinja_step(ht_jinja_rendering *r, size_t n);
+
+/* loop.c */
+void ht_jinja_execute_loop(ht_jinja_rendering *r, const ht_jinja_node *n, ht_jinja_scope *scope, ht_jinja_value items,
+                           int depth0);
+ht_jinja_value ht_jinja_loop_attribute(ht_jinja_rendering *r, ht_jinja_loop *loop, const char *name);
+ht_jinja_value ht_jinja_call_loop(ht_jinja_rendering *r, ht_jinja_loop *loop, const ht_jinja_arguments *all);
+void ht_jinja_assign(ht_jinja_rendering *r, const ht_jinja_node *target, ht_jinja_value v);
+
+/* operators.c */
+ht_jinja_value ht_jinja_binary(ht_jinja_rendering *r, const char *operator, ht_jinja_value x, ht_jinja_value y);
+bool ht_jinja_contains(ht_jinja_rendering *r, ht_jinja_value container, ht_jinja_value item);
+ht_jinja_value ht_jinja_attribute(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *name);
+ht_jinja_value ht_jinja_item(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value key);
+ht_jinja_value ht_jinja_slice(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value begin, ht_jinja_value end,
+                              ht_jinja_value step);
+/* `v` with the HTML characters replaced, as markup. */
+ht_jinja_value ht_jinja_escape(ht_jinja_rendering *r, ht_jinja_value v);
+/* Fails for an undefined value, saying which; true when it did. */
+bool ht_jinja_refuse_undefined(ht_jinja_rendering *r, ht_jinja_value v);
+/* "users.0.name" of an item, as filters' attributes are written; `otherwise`, unless it is NULL, where a part is undefined. */
+ht_jinja_value ht_jinja_path(ht_jinja_rendering *r, ht_jinja_value v, ht_jinja_value path,
+                             const ht_jinja_value *otherwise);
+
+/* methods.c, filters.c, tests.c, functions.c: the row of a name; NULL when there is none. */
+const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n);
+const ht_jinja_builtin *ht_jinja_filter_of(const ht_jinja_string *name);
+const ht_jinja_builtin *ht_jinja_test_of(const ht_jinja_string *name);
+/* str.isupper or str.islower of a text: something has a case, and all that have one have this one. */
+bool ht_jinja_has_case(const ht_jinja_string *s, bool upper);
+const ht_jinja_builtin *ht_jinja_function_of(const char *name, size_t n);
+const ht_jinja_builtin *ht_jinja_builtin_in(const ht_jinja_builtin *table, const char *name, size_t n);
+ht_jinja_value ht_jinja_method_value(ht_jinja_rendering *r, const ht_jinja_builtin *b, ht_jinja_value self);
+/* Splits as str.split: `separator` NULL for white space, at most `most` times when it is not negative. */
+ht_jinja_list *ht_jinja_split(ht_jinja_rendering *r, const ht_jinja_string *s, const ht_jinja_string *separator,
+                              int64_t most, bool from_right);
+/* str.strip: of the characters of `set`, or white space when it is NULL. */
+const ht_jinja_string *ht_jinja_strip(ht_jinja_rendering *r, const ht_jinja_string *s, const ht_jinja_string *set,
+                                      bool left, bool right);
+const ht_jinja_string *ht_jinja_replace(ht_jinja_rendering *r, const ht_jinja_string *s, const ht_jinja_string *what,
+                                        const ht_jinja_string *with, int64_t most);
+ht_jinja_value ht_jinja_join(ht_jinja_rendering *r, ht_jinja_value separator, const ht_jinja_list *items);
+/* Changes case: 'u'pper, 'l'ower, 't'itle, 'c'apitalize, 's'wap. */
+const ht_jinja_string *ht_jinja_change_case(ht_jinja_rendering *r, const ht_jinja_string *s, char how);
+void ht_jinja_sort(ht_jinja_rendering *r, ht_jinja_list *list, ht_jinja_value attribute, bool with_attribute,
+                   bool ignores_case, bool reverse);
+
+/* format.c: str % values, and str.format. */
+ht_jinja_value ht_jinja_format_percent(ht_jinja_rendering *r, ht_jinja_value format, ht_jinja_value values);
+ht_jinja_value ht_jinja_format_braces(ht_jinja_rendering *r, ht_jinja_value format, const ht_jinja_arguments *all);
+
+/* json.c */
+/* The value of a JSON text; its strings are inputs. */
+ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name);
+/* json.dumps; `indent` NULL for one line. */
+const ht_jinja_string *ht_jinja_json_text(ht_jinja_rendering *r, ht_jinja_value v, const ht_jinja_string *indent,
+                                          const ht_jinja_string *item_separator, const ht_jinja_string *key_separator,
+                                          bool sort_keys, bool ascii);
+
+#endif

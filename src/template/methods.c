@@ -1,0 +1,814 @@
+/* Methods of strings, dicts and lists, as Python's. */
+#define _GNU_SOURCE
+#include "template/eval.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+#define METHOD(name)                                                                                                   \
+    static ht_jinja_value name(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,          \
+                               const ht_jinja_arguments *all)
+#define UNUSED (void)r, (void)self, (void)with, (void)all
+
+static const ht_jinja_string *text_of(ht_jinja_rendering *r, const ht_jinja_value *v, const char *what) {
+    if (ht_jinja_is_string(*v)) return v->string;
+    if (!ht_jinja_refuse_undefined(r, *v))
+        ht_jinja_arena_fail(r->a, "%s takes a string, not %s", what, ht_jinja_type_name(*v));
+    return NULL;
+}
+
+/* An optional text, None counting as none; false after a failure. */
+static bool optional_text(ht_jinja_rendering *r, const ht_jinja_value *v, const char *what,
+                          const ht_jinja_string **out) {
+    *out = NULL;
+    if (!v || v->kind == HT_VALUE_NONE) return true;
+    *out = text_of(r, v, what);
+    return *out != NULL;
+}
+
+static int64_t integer_of(ht_jinja_rendering *r, const ht_jinja_value *v, const char *what, int64_t otherwise) {
+    int64_t i = otherwise;
+    if (v && !ht_jinja_as_integer(*v, &i))
+        ht_jinja_arena_fail(r->a, "%s takes an integer, not %s", what, ht_jinja_type_name(*v));
+    return i;
+}
+
+/* A string made of self, which keeps being markup. */
+static ht_jinja_value like(ht_jinja_value self, const ht_jinja_string *s) {
+    ht_jinja_value v = ht_jinja_string_value(s);
+    if (s) v.markup = self.markup;
+    return v;
+}
+
+/* ---- cutting ---- */
+
+static bool in_set(const ht_jinja_string *set, uint32_t c) {
+    if (!set) return ht_jinja_is_space(c);
+    for (size_t at = 0; at < set->n;)
+        if (ht_jinja_string_next(set, &at) == c) return true;
+    return false;
+}
+
+const ht_jinja_string *ht_jinja_strip(ht_jinja_rendering *r, const ht_jinja_string *s, const ht_jinja_string *set,
+                                      bool left, bool right) {
+    size_t from = 0, to = s->n, end;
+    if (!ht_jinja_step(r, s->n / 64 * (set ? set->n + 1 : 1))) return s;
+    for (size_t at = 0; left && at < s->n; from = at)
+        if (!in_set(set, ht_jinja_string_next(s, &at))) break;
+    end = right ? from : to;
+    for (size_t at = from; right && at < s->n;)
+        if (!in_set(set, ht_jinja_string_next(s, &at))) end = at;
+    return ht_jinja_string_span(r->a, s, from, end);
+}
+
+static ht_jinja_list *split_space(ht_jinja_rendering *r, const ht_jinja_string *s, int64_t most) {
+    ht_jinja_list *list = ht_jinja_list_new(r->a, 0);
+    size_t at = 0;
+    while (list && at < s->n && ht_jinja_step(r, 1)) {
+        size_t from = at, to;
+        if (ht_jinja_is_space(ht_jinja_string_next(s, &at))) continue;
+        if (most >= 0 && (int64_t)list->n == most) {
+            ht_jinja_list_append(r->a, list, ht_jinja_string_value(ht_jinja_string_span(r->a, s, from, s->n)));
+            break;
+        }
+        for (to = at; at < s->n; to = at)
+            if (ht_jinja_is_space(ht_jinja_string_next(s, &at))) break;
+        ht_jinja_list_append(r->a, list, ht_jinja_string_value(ht_jinja_string_span(r->a, s, from, to)));
+    }
+    return list;
+}
+
+static ht_jinja_list *split_space_from_right(ht_jinja_rendering *r, const ht_jinja_string *s, int64_t most) {
+    ht_jinja_list *words = split_space(r, s, -1), *list = ht_jinja_list_new(r->a, 0);
+    if (!words || !list || most < 0 || (int64_t)words->n <= most) return words;
+    /* The words at the end are the same; what is before them stays one piece. */
+    size_t at = s->n, n_last = (size_t)most;
+    for (size_t i = 0; i < n_last; i++) {
+        const ht_jinja_string *word = words->items[words->n - 1 - i].string;
+        while (at && memcmp(s->text + at - word->n, word->text, word->n)) at--;
+        at -= word->n;
+    }
+    const ht_jinja_string *before = ht_jinja_string_span(r->a, s, 0, at);
+    if (before) ht_jinja_list_append(r->a, list, ht_jinja_string_value(ht_jinja_strip(r, before, NULL, false, true)));
+    for (size_t i = words->n - n_last; i < words->n; i++) ht_jinja_list_append(r->a, list, words->items[i]);
+    return list;
+}
+
+ht_jinja_list *ht_jinja_split(ht_jinja_rendering *r, const ht_jinja_string *s, const ht_jinja_string *separator,
+                              int64_t most, bool from_right) {
+    if (!ht_jinja_step(r, s->n / 64)) return NULL;
+    if (!separator) return from_right ? split_space_from_right(r, s, most) : split_space(r, s, most);
+    if (!separator->n) {
+        ht_jinja_arena_fail(r->a, "empty separator");
+        return NULL;
+    }
+    size_t n = 0, from = 0, skip = 0;
+    for (const char *at = s->text; (at = memmem(at, s->n - (size_t)(at - s->text), separator->text, separator->n));
+         at += separator->n)
+        n++;
+    if (from_right && most >= 0 && n > (size_t)most) skip = n - (size_t)most;
+    ht_jinja_list *list = ht_jinja_list_new(r->a, 0);
+    const char *search = s->text, *at;
+    while (list && !r->a->status &&
+           (at = memmem(search, s->n - (size_t)(search - s->text), separator->text, separator->n))) {
+        search = at + separator->n;
+        if (skip && skip--) continue;
+        if (!from_right && most >= 0 && (int64_t)list->n == most) break;
+        ht_jinja_list_append(r->a, list,
+                             ht_jinja_string_value(ht_jinja_string_span(r->a, s, from, (size_t)(at - s->text))));
+        from = (size_t)(search - s->text);
+    }
+    ht_jinja_list_append(r->a, list, ht_jinja_string_value(ht_jinja_string_span(r->a, s, from, s->n)));
+    return list;
+}
+
+static ht_jinja_value split_method(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
+                                   bool from_right) {
+    const ht_jinja_string *separator;
+    int64_t most = integer_of(r, with[1], "split", -1);
+    if (!optional_text(r, with[0], "split", &separator)) return ht_jinja_undefined();
+    ht_jinja_list *list = ht_jinja_split(r, self.string, separator, most, from_right);
+    for (size_t i = 0; list && i < list->n; i++) list->items[i].markup = self.markup;
+    return ht_jinja_list_value(HT_VALUE_LIST, list);
+}
+
+METHOD(split) {
+    UNUSED;
+    return split_method(r, self, with, false);
+}
+
+METHOD(rsplit) {
+    UNUSED;
+    return split_method(r, self, with, true);
+}
+
+METHOD(splitlines) {
+    UNUSED;
+    ht_jinja_list *list = ht_jinja_list_new(r->a, 0);
+    const ht_jinja_string *s = self.string;
+    bool keeps = with[0] && ht_jinja_truth(*with[0]);
+    size_t from = 0, at = 0;
+    while (at < s->n && ht_jinja_step(r, 1)) {
+        size_t end = at;
+        uint32_t c = ht_jinja_string_next(s, &at);
+        bool breaks = (c >= 10 && c <= 13) || (c >= 28 && c <= 30) || c == 0x85 || c == 0x2028 || c == 0x2029;
+        if (!breaks) continue;
+        if (c == '\r' && at < s->n && s->text[at] == '\n') at++;
+        ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, from, keeps ? at : end)));
+        from = at;
+    }
+    if (from < s->n) ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, from, s->n)));
+    return ht_jinja_list_value(HT_VALUE_LIST, list);
+}
+
+static ht_jinja_value strip_method(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
+                                   bool left, bool right) {
+    const ht_jinja_string *set;
+    if (!optional_text(r, with[0], "strip", &set)) return ht_jinja_undefined();
+    return like(self, ht_jinja_strip(r, self.string, set, left, right));
+}
+
+METHOD(strip) {
+    UNUSED;
+    return strip_method(r, self, with, true, true);
+}
+
+METHOD(lstrip) {
+    UNUSED;
+    return strip_method(r, self, with, true, false);
+}
+
+METHOD(rstrip) {
+    UNUSED;
+    return strip_method(r, self, with, false, true);
+}
+
+static ht_jinja_value partition_at(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *with, bool last) {
+    const ht_jinja_string *s = self.string, *separator = text_of(r, with, "partition");
+    ht_jinja_list *list = ht_jinja_list_new(r->a, 3);
+    if (!separator || !list) return ht_jinja_undefined();
+    if (!separator->n) ht_jinja_arena_fail(r->a, "empty separator");
+    const char *found = NULL, *at = s->text;
+    while (!r->a->status && (at = memmem(at, s->n - (size_t)(at - s->text), separator->text, separator->n))) {
+        found = at;
+        if (!last) break;
+        at++;
+    }
+    size_t from = found ? (size_t)(found - s->text) : last ? 0 : s->n, to = found ? from + separator->n : from;
+    ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, 0, from)));
+    ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, from, to)));
+    ht_jinja_list_append(r->a, list, like(self, ht_jinja_string_span(r->a, s, to, s->n)));
+    return ht_jinja_list_value(HT_VALUE_TUPLE, list);
+}
+
+METHOD(partition) {
+    UNUSED;
+    return partition_at(r, self, with[0], false);
+}
+
+METHOD(rpartition) {
+    UNUSED;
+    return partition_at(r, self, with[0], true);
+}
+
+/* ---- searching ---- */
+
+/* The part of self that `start` and `end` leave: false when there is none. */
+static bool part_of(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with, size_t *from,
+                    size_t *to) {
+    int64_t n = (int64_t)self.string->chars, begin = 0, end = n;
+    if (with[1] && with[1]->kind != HT_VALUE_NONE) begin = integer_of(r, with[1], "the start", 0);
+    if (with[2] && with[2]->kind != HT_VALUE_NONE) end = integer_of(r, with[2], "the end", 0);
+    begin = begin < 0 ? (begin + n < 0 ? 0 : begin + n) : begin;
+    end = end < 0 ? (end + n < 0 ? 0 : end + n) : end > n ? n : end;
+    if (begin > end) return false;
+    *from = ht_jinja_string_offset(self.string, (size_t)begin);
+    *to = ht_jinja_string_offset(self.string, (size_t)end);
+    return !r->a->status;
+}
+
+static bool ends_with_one(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
+                          ht_jinja_value what, bool start) {
+    size_t from, to;
+    if (!ht_jinja_is_string(what)) {
+        if (!ht_jinja_refuse_undefined(r, what))
+            ht_jinja_arena_fail(r->a, "startswith and endswith take a string or a tuple of strings, not %s",
+                                ht_jinja_type_name(what));
+        return false;
+    }
+    if (!part_of(r, self, with, &from, &to) || what.string->n > to - from) return false;
+    return !memcmp(self.string->text + (start ? from : to - what.string->n), what.string->text, what.string->n);
+}
+
+static ht_jinja_value ends_with(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with,
+                                bool start) {
+    if (with[0]->kind != HT_VALUE_TUPLE) return ht_jinja_boolean(ends_with_one(r, self, with, *with[0], start));
+    for (size_t i = 0; i < with[0]->list->n; i++)
+        if (ends_with_one(r, self, with, with[0]->list->items[i], start)) return ht_jinja_boolean(true);
+    return ht_jinja_boolean(false);
+}
+
+METHOD(startswith) {
+    UNUSED;
+    return ends_with(r, self, with, true);
+}
+
+METHOD(endswith) {
+    UNUSED;
+    return ends_with(r, self, with, false);
+}
+
+/* The character where it is found first or last, or -1. */
+static int64_t find_in(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *const *with, bool last) {
+    const ht_jinja_string *s = self.string, *what = text_of(r, with[0], "find");
+    size_t from, to, chars = 0;
+    if (!what || !part_of(r, self, with, &from, &to)) return -1;
+    const char *found = NULL, *at = s->text + from;
+    while (ht_jinja_step(r, 1) && (at = memmem(at, to - (size_t)(at - s->text), what->text, what->n))) {
+        found = at;
+        if (!last || at == s->text + to) break;
+        at++;
+    }
+    if (!found) return -1;
+    for (const char *p = s->text; p < found; p++) chars += (*p & 0xC0) != 0x80;
+    return (int64_t)chars;
+}
+
+METHOD(find) {
+    UNUSED;
+    return ht_jinja_integer(find_in(r, self, with, false));
+}
+
+METHOD(rfind) {
+    UNUSED;
+    return ht_jinja_integer(find_in(r, self, with, true));
+}
+
+METHOD(string_index) {
+    UNUSED;
+    int64_t at = find_in(r, self, with, false);
+    if (at < 0) ht_jinja_arena_fail(r->a, "substring not found");
+    return ht_jinja_integer(at);
+}
+
+METHOD(string_rindex) {
+    UNUSED;
+    int64_t at = find_in(r, self, with, true);
+    if (at < 0) ht_jinja_arena_fail(r->a, "substring not found");
+    return ht_jinja_integer(at);
+}
+
+METHOD(string_count) {
+    UNUSED;
+    const ht_jinja_string *what = text_of(r, with[0], "count");
+    size_t from, to;
+    int64_t n = 0;
+    if (!what || !part_of(r, self, with, &from, &to)) return ht_jinja_integer(0);
+    if (!what->n) {
+        for (size_t i = from; i < to; i++) n += (self.string->text[i] & 0xC0) != 0x80;
+        return ht_jinja_integer(n + 1);
+    }
+    const char *at = self.string->text + from;
+    while ((at = memmem(at, to - (size_t)(at - self.string->text), what->text, what->n))) {
+        n++;
+        at += what->n;
+    }
+    return ht_jinja_integer(n);
+}
+
+/* ---- making ---- */
+
+const ht_jinja_string *ht_jinja_replace(ht_jinja_rendering *r, const ht_jinja_string *s, const ht_jinja_string *what,
+                                        const ht_jinja_string *with, int64_t most) {
+    ht_jinja_builder b = {.arena = r->a};
+    size_t from = 0;
+    if (!what->n) { /* between all characters */
+        for (size_t at = 0; most && ht_jinja_step(r, 1); most -= most > 0) {
+            ht_jinja_put_string(&b, with);
+            if (at >= s->n) return ht_jinja_built(&b);
+            ht_jinja_string_next(s, &at);
+            ht_jinja_put_span(&b, s, from, at);
+            from = at;
+        }
+    } else
+        while (most && ht_jinja_step(r, 1)) {
+            const char *at = memmem(s->text + from, s->n - from, what->text, what->n);
+            if (!at) break;
+            ht_jinja_put_span(&b, s, from, (size_t)(at - s->text));
+            ht_jinja_put_string(&b, with);
+            from = (size_t)(at - s->text) + what->n;
+            most -= most > 0;
+        }
+    if (!from && what->n) return s;
+    ht_jinja_put_span(&b, s, from, s->n);
+    return ht_jinja_built(&b);
+}
+
+METHOD(replace) {
+    UNUSED;
+    const ht_jinja_string *what = text_of(r, with[0], "replace"), *by = text_of(r, with[1], "replace");
+    int64_t most = integer_of(r, with[2], "replace", -1);
+    if (!what || !by) return ht_jinja_undefined();
+    if (self.markup) {
+        what = ht_jinja_escape(r, *with[0]).string;
+        by = ht_jinja_escape(r, *with[1]).string;
+    }
+    return what && by ? like(self, ht_jinja_replace(r, self.string, what, by, most)) : ht_jinja_undefined();
+}
+
+ht_jinja_value ht_jinja_join(ht_jinja_rendering *r, ht_jinja_value separator, const ht_jinja_list *items) {
+    ht_jinja_builder b = {.arena = r->a};
+    for (size_t i = 0; items && i < items->n && ht_jinja_step(r, 1); i++) {
+        ht_jinja_value item = items->items[i];
+        if (i) ht_jinja_put_string(&b, separator.string);
+        ht_jinja_put_string(&b, separator.markup ? ht_jinja_escape(r, item).string : ht_jinja_to_string(r->a, item));
+    }
+    return like(separator, ht_jinja_built(&b));
+}
+
+METHOD(join) {
+    UNUSED;
+    const ht_jinja_list *items = ht_jinja_items(r->a, *with[0]);
+    for (size_t i = 0; items && i < items->n; i++)
+        if (!ht_jinja_is_string(items->items[i])) {
+            ht_jinja_arena_fail(r->a, "join takes strings, item %zu is %s", i, ht_jinja_type_name(items->items[i]));
+            return ht_jinja_undefined();
+        }
+    return ht_jinja_join(r, self, items);
+}
+
+static bool is_cased(uint32_t c) {
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LL || k == UTF8PROC_CATEGORY_LT;
+}
+
+/* Upper case of letters that have it in several characters only. */
+static const char *long_upper(uint32_t c, bool title) {
+    switch (c) {
+    case 0xDF: return title ? "Ss" : "SS";
+    case 0x149: return "\u02bcN";
+    case 0xFB00: return title ? "Ff" : "FF";
+    case 0xFB01: return title ? "Fi" : "FI";
+    case 0xFB02: return title ? "Fl" : "FL";
+    default: return NULL;
+    }
+}
+
+static void put_case(ht_jinja_builder *b, uint32_t c, char how, bool input) {
+    const char *text = how == 'u' || how == 't' ? long_upper(c, how == 't') : NULL;
+    if (how == 'l' && c == 0x130) text = "i\u0307";
+    if (text) {
+        ht_jinja_put(b, text, strlen(text), input);
+        return;
+    }
+    utf8proc_int32_t p = (utf8proc_int32_t)c;
+    ht_jinja_put_code_point(b,
+                            (uint32_t)(how == 'u'   ? utf8proc_toupper(p)
+                                       : how == 't' ? utf8proc_totitle(p)
+                                                    : utf8proc_tolower(p)),
+                            input);
+}
+
+/* Whether the sigma that ends at `at` ends its word. */
+static bool is_final_sigma(const ht_jinja_string *s, size_t at, bool after_letter) {
+    return after_letter && (at >= s->n || !is_cased(ht_jinja_string_next(s, &at)));
+}
+
+const ht_jinja_string *ht_jinja_change_case(ht_jinja_rendering *r, const ht_jinja_string *s, char how) {
+    ht_jinja_builder b = {.arena = r->a};
+    bool after_letter = false;
+    for (size_t at = 0; at < s->n && ht_jinja_step(r, (at & 63) == 0);) {
+        size_t from = at;
+        uint32_t c = ht_jinja_string_next(s, &at);
+        char to = how;
+        if (how == 'c') to = from == 0 ? 't' : 'l';
+        if (how == 't') to = after_letter ? 'l' : 't';
+        if (how == 's') to = utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LU ? 'l' : 'u';
+        bool input = ht_jinja_string_input_at(s, from);
+        if (to == 'l' && c == 0x3A3 && is_final_sigma(s, at, after_letter))
+            ht_jinja_put_code_point(&b, 0x3C2, input);
+        else
+            put_case(&b, c, to, input);
+        after_letter = is_cased(c);
+    }
+    return ht_jinja_built(&b);
+}
+
+#define CASE(name, how)                                                                                                \
+    METHOD(name) {                                                                                                     \
+        UNUSED;                                                                                                        \
+        return like(self, ht_jinja_change_case(r, self.string, how));                                                  \
+    }
+CASE(upper, 'u')
+CASE(lower, 'l')
+CASE(title, 't')
+CASE(capitalize, 'c')
+CASE(swapcase, 's')
+
+/* Whether there are characters, all of a kind. */
+static bool all_are(const ht_jinja_string *s, bool (*is)(uint32_t c)) {
+    for (size_t at = 0; at < s->n;)
+        if (!is(ht_jinja_string_next(s, &at))) return false;
+    return s->n > 0;
+}
+
+static bool is_decimal(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_ND; }
+
+static bool is_digit(uint32_t c) {
+    return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
+           (c >= 0x2080 && c <= 0x2089);
+}
+
+static bool is_numeric(uint32_t c) {
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return k == UTF8PROC_CATEGORY_ND || k == UTF8PROC_CATEGORY_NL || k == UTF8PROC_CATEGORY_NO;
+}
+
+static bool is_alpha(uint32_t c) {
+    utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
+    return is_cased(c) || k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_LO;
+}
+
+static bool is_alnum(uint32_t c) { return is_alpha(c) || is_numeric(c); }
+
+#define ALL(name, condition)                                                                                           \
+    METHOD(name) {                                                                                                     \
+        UNUSED;                                                                                                        \
+        return ht_jinja_boolean(all_are(self.string, condition));                                                      \
+    }
+ALL(string_isdecimal, is_decimal)
+ALL(string_isdigit, is_digit)
+ALL(string_isnumeric, is_numeric)
+ALL(string_isalpha, is_alpha)
+ALL(string_isalnum, is_alnum)
+ALL(string_isspace, ht_jinja_is_space)
+
+METHOD(string_isupper) {
+    UNUSED;
+    return ht_jinja_boolean(ht_jinja_has_case(self.string, true));
+}
+
+METHOD(string_islower) {
+    UNUSED;
+    return ht_jinja_boolean(ht_jinja_has_case(self.string, false));
+}
+
+/* Self with `left` and `right` characters of filling around it. */
+static ht_jinja_value fill(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *filling, int64_t left,
+                           int64_t right) {
+    const ht_jinja_string *with = filling ? text_of(r, filling, "filling") : ht_jinja_string_new(r->a, " ", 1, false);
+    ht_jinja_builder b = {.arena = r->a};
+    if (!with) return ht_jinja_undefined();
+    if (with->chars != 1) ht_jinja_arena_fail(r->a, "The fill character must be exactly one character long");
+    if (left + right > (int64_t)r->output_limit) ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "a text that is too long");
+    for (int64_t i = 0; i < left && ht_jinja_step(r, 1); i++) ht_jinja_put_string(&b, with);
+    ht_jinja_put_string(&b, self.string);
+    for (int64_t i = 0; i < right && ht_jinja_step(r, 1); i++) ht_jinja_put_string(&b, with);
+    return like(self, ht_jinja_built(&b));
+}
+
+static int64_t missing(ht_jinja_rendering *r, ht_jinja_value self, const ht_jinja_value *width) {
+    int64_t n = integer_of(r, width, "a width", 0), chars = (int64_t)self.string->chars;
+    return n > chars ? n - chars : 0;
+}
+
+METHOD(center) {
+    UNUSED;
+    int64_t n = missing(r, self, with[0]), width = n + (int64_t)self.string->chars, left = n / 2 + (n & width & 1);
+    return fill(r, self, with[1], left, n - left);
+}
+
+METHOD(ljust) {
+    UNUSED;
+    return fill(r, self, with[1], 0, missing(r, self, with[0]));
+}
+
+METHOD(rjust) {
+    UNUSED;
+    return fill(r, self, with[1], missing(r, self, with[0]), 0);
+}
+
+METHOD(zfill) {
+    UNUSED;
+    int64_t n = missing(r, self, with[0]);
+    const ht_jinja_string *s = self.string;
+    bool sign = s->n && (s->text[0] == '+' || s->text[0] == '-');
+    if (n > (int64_t)r->output_limit) ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "a text that is too long");
+    ht_jinja_builder b = {.arena = r->a};
+    ht_jinja_put_span(&b, s, 0, sign);
+    for (int64_t i = 0; i < n && ht_jinja_step(r, 1); i++) ht_jinja_put_text(&b, "0");
+    ht_jinja_put_span(&b, s, sign, s->n);
+    return like(self, ht_jinja_built(&b));
+}
+
+METHOD(removeprefix) {
+    UNUSED;
+    const ht_jinja_string *s = self.string, *what = text_of(r, with[0], "removeprefix");
+    if (!what || what->n > s->n || memcmp(s->text, what->text, what->n)) return self;
+    return like(self, ht_jinja_string_span(r->a, s, what->n, s->n));
+}
+
+METHOD(removesuffix) {
+    UNUSED;
+    const ht_jinja_string *s = self.string, *what = text_of(r, with[0], "removesuffix");
+    if (!what || what->n > s->n || memcmp(s->text + s->n - what->n, what->text, what->n)) return self;
+    return like(self, ht_jinja_string_span(r->a, s, 0, s->n - what->n));
+}
+
+METHOD(format) {
+    UNUSED;
+    return ht_jinja_format_braces(r, self, all);
+}
+
+static const ht_jinja_builtin string_methods[] = {
+    {"split", "sep maxsplit", 0, split},
+    {"rsplit", "sep maxsplit", 0, rsplit},
+    {"splitlines", "keepends", 0, splitlines},
+    {"strip", "chars", 0, strip},
+    {"lstrip", "chars", 0, lstrip},
+    {"rstrip", "chars", 0, rstrip},
+    {"partition", "sep", 1, partition},
+    {"rpartition", "sep", 1, rpartition},
+    {"startswith", "prefix start end", 1, startswith},
+    {"endswith", "suffix start end", 1, endswith},
+    {"find", "sub start end", 1, find},
+    {"rfind", "sub start end", 1, rfind},
+    {"index", "sub start end", 1, string_index},
+    {"rindex", "sub start end", 1, string_rindex},
+    {"count", "sub start end", 1, string_count},
+    {"replace", "old new count", 2, replace},
+    {"join", "iterable", 1, join},
+    {"upper", "", 0, upper},
+    {"lower", "", 0, lower},
+    {"casefold", "", 0, lower},
+    {"title", "", 0, title},
+    {"capitalize", "", 0, capitalize},
+    {"swapcase", "", 0, swapcase},
+    {"isdecimal", "", 0, string_isdecimal},
+    {"isdigit", "", 0, string_isdigit},
+    {"isnumeric", "", 0, string_isnumeric},
+    {"isalpha", "", 0, string_isalpha},
+    {"isalnum", "", 0, string_isalnum},
+    {"isspace", "", 0, string_isspace},
+    {"isupper", "", 0, string_isupper},
+    {"islower", "", 0, string_islower},
+    {"center", "width fillchar", 1, center},
+    {"ljust", "width fillchar", 1, ljust},
+    {"rjust", "width fillchar", 1, rjust},
+    {"zfill", "width", 1, zfill},
+    {"removeprefix", "prefix", 1, removeprefix},
+    {"removesuffix", "suffix", 1, removesuffix},
+    {"format", "*", 0, format},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- dicts ---- */
+
+static ht_jinja_value pair_of(ht_jinja_rendering *r, const ht_jinja_dict *d, size_t i) {
+    ht_jinja_list *pair = ht_jinja_list_new(r->a, 2);
+    ht_jinja_list_append(r->a, pair, d->keys[i]);
+    ht_jinja_list_append(r->a, pair, d->values[i]);
+    return ht_jinja_list_value(HT_VALUE_TUPLE, pair);
+}
+
+static ht_jinja_value view(ht_jinja_rendering *r, const ht_jinja_dict *d, char of) {
+    ht_jinja_list *list = ht_jinja_list_new(r->a, d->n);
+    for (size_t i = 0; list && i < d->n && ht_jinja_step(r, 1); i++)
+        ht_jinja_list_append(r->a, list, of == 'k' ? d->keys[i] : of == 'v' ? d->values[i] : pair_of(r, d, i));
+    ht_jinja_value v = ht_jinja_list_value(HT_VALUE_VIEW, list);
+    v.how = of == 'k' ? "dict_keys" : of == 'v' ? "dict_values" : "dict_items";
+    return v;
+}
+
+METHOD(keys) {
+    UNUSED;
+    return view(r, self.dict, 'k');
+}
+
+METHOD(values) {
+    UNUSED;
+    return view(r, self.dict, 'v');
+}
+
+METHOD(items) {
+    UNUSED;
+    return view(r, self.dict, 'i');
+}
+
+METHOD(get) {
+    UNUSED;
+    const ht_jinja_value *found = ht_jinja_dict_find(r->a, self.dict, *with[0]);
+    return found ? *found : with[1] ? *with[1] : ht_jinja_none();
+}
+
+METHOD(dict_pop) {
+    UNUSED;
+    const ht_jinja_value *found = ht_jinja_dict_find(r->a, self.dict, *with[0]);
+    if (!found && !with[1]) ht_jinja_arena_fail(r->a, "pop of a key that is not there");
+    ht_jinja_value v = found ? *found : with[1] ? *with[1] : ht_jinja_none();
+    if (found) ht_jinja_dict_remove(r->a, self.dict, *with[0]);
+    return v;
+}
+
+METHOD(setdefault) {
+    UNUSED;
+    const ht_jinja_value *found = ht_jinja_dict_find(r->a, self.dict, *with[0]);
+    ht_jinja_value v = found ? *found : with[1] ? *with[1] : ht_jinja_none();
+    if (!found) ht_jinja_dict_set(r->a, self.dict, *with[0], v);
+    return v;
+}
+
+METHOD(update) {
+    UNUSED;
+    const ht_jinja_builtin *make = ht_jinja_function_of("dict", 4);
+    ht_jinja_value more = make->call(r, ht_jinja_none(), with, all);
+    for (size_t i = 0; more.kind == HT_VALUE_DICT && i < more.dict->n; i++)
+        ht_jinja_dict_set(r->a, self.dict, more.dict->keys[i], more.dict->values[i]);
+    return ht_jinja_none();
+}
+
+METHOD(dict_copy) {
+    UNUSED;
+    const ht_jinja_arguments from = {.positional = &self, .n = 1};
+    return ht_jinja_function_of("dict", 4)->call(r, ht_jinja_none(), with, &from);
+}
+
+METHOD(dict_clear) {
+    UNUSED;
+    *self.dict = (ht_jinja_dict){0};
+    return ht_jinja_none();
+}
+
+static const ht_jinja_builtin dict_methods[] = {
+    {"items", "", 0, items},
+    {"keys", "", 0, keys},
+    {"values", "", 0, values},
+    {"get", "key default", 1, get},
+    {"pop", "key default", 1, dict_pop},
+    {"setdefault", "key default", 1, setdefault},
+    {"update", "*", 0, update},
+    {"copy", "", 0, dict_copy},
+    {"clear", "", 0, dict_clear},
+    {NULL, NULL, 0, NULL},
+};
+
+/* ---- lists and tuples ---- */
+
+METHOD(append) {
+    UNUSED;
+    ht_jinja_list_append(r->a, self.list, *with[0]);
+    return ht_jinja_none();
+}
+
+METHOD(extend) {
+    UNUSED;
+    const ht_jinja_list *more = ht_jinja_items(r->a, *with[0]);
+    size_t n = more ? more->n : 0; /* of the list itself, too */
+    for (size_t i = 0; i < n && ht_jinja_step(r, 1); i++) ht_jinja_list_append(r->a, self.list, more->items[i]);
+    return ht_jinja_none();
+}
+
+METHOD(insert) {
+    UNUSED;
+    ht_jinja_list *list = self.list;
+    int64_t at = integer_of(r, with[0], "insert", 0), n = (int64_t)list->n;
+    at = at < 0 ? (at + n < 0 ? 0 : at + n) : at > n ? n : at;
+    if (!ht_jinja_step(r, list->n / 64)) return ht_jinja_none();
+    ht_jinja_list_append(r->a, list, ht_jinja_none());
+    if (list->n <= (size_t)n) return ht_jinja_none();
+    memmove(list->items + at + 1, list->items + at, (size_t)(n - at) * sizeof *list->items);
+    list->items[at] = *with[1];
+    return ht_jinja_none();
+}
+
+METHOD(list_pop) {
+    UNUSED;
+    ht_jinja_list *list = self.list;
+    int64_t at = integer_of(r, with[0], "pop", -1), n = (int64_t)list->n;
+    if (at < 0) at += n;
+    if (at < 0 || at >= n) {
+        ht_jinja_arena_fail(r->a, n ? "pop index out of range" : "pop from empty list");
+        return ht_jinja_undefined();
+    }
+    ht_jinja_value v = list->items[at];
+    if (!ht_jinja_step(r, list->n / 64)) return ht_jinja_none();
+    memmove(list->items + at, list->items + at + 1, (size_t)(n - at - 1) * sizeof *list->items);
+    list->n--;
+    return v;
+}
+
+static int64_t position_of(ht_jinja_rendering *r, ht_jinja_value self, ht_jinja_value v) {
+    for (size_t i = 0; i < self.list->n && ht_jinja_step(r, 1); i++)
+        if (ht_jinja_equal(r->a, self.list->items[i], v)) return (int64_t)i;
+    ht_jinja_arena_fail(r->a, "a value is not in the list");
+    return 0;
+}
+
+METHOD(list_index) {
+    UNUSED;
+    return ht_jinja_integer(position_of(r, self, *with[0]));
+}
+
+METHOD(list_remove) {
+    UNUSED;
+    const ht_jinja_value at = ht_jinja_integer(position_of(r, self, *with[0])), *bound[1] = {&at};
+    if (!r->a->status) list_pop(r, self, bound, all);
+    return ht_jinja_none();
+}
+
+METHOD(list_count) {
+    UNUSED;
+    int64_t n = 0;
+    for (size_t i = 0; i < self.list->n && ht_jinja_step(r, 1); i++)
+        n += ht_jinja_equal(r->a, self.list->items[i], *with[0]);
+    return ht_jinja_integer(n);
+}
+
+METHOD(list_reverse) {
+    UNUSED;
+    ht_jinja_list *list = self.list;
+    for (size_t i = 0, j = list->n; i + 1 < j && ht_jinja_step(r, 1); i++) {
+        ht_jinja_value v = list->items[i];
+        list->items[i] = list->items[--j];
+        list->items[j] = v;
+    }
+    return ht_jinja_none();
+}
+
+METHOD(list_sort) {
+    UNUSED;
+    ht_jinja_sort(r, self.list, ht_jinja_none(), false, false, with[0] && ht_jinja_truth(*with[0]));
+    return ht_jinja_none();
+}
+
+METHOD(list_copy) {
+    UNUSED;
+    return ht_jinja_slice(r, self, ht_jinja_none(), ht_jinja_none(), ht_jinja_none());
+}
+
+METHOD(list_clear) {
+    UNUSED;
+    self.list->n = 0;
+    return ht_jinja_none();
+}
+
+static const ht_jinja_builtin list_methods[] = {
+    {"index", "value", 1, list_index},   {"count", "value", 1, list_count},     {"append", "object", 1, append},
+    {"extend", "iterable", 1, extend},   {"insert", "index object", 2, insert}, {"pop", "index", 0, list_pop},
+    {"remove", "value", 1, list_remove}, {"reverse", "", 0, list_reverse},      {"sort", "reverse", 0, list_sort},
+    {"copy", "", 0, list_copy},          {"clear", "", 0, list_clear},          {NULL, NULL, 0, NULL},
+};
+static const ht_jinja_builtin tuple_methods[] = {
+    {"index", "value", 1, list_index},
+    {"count", "value", 1, list_count},
+    {NULL, NULL, 0, NULL},
+};
+
+const ht_jinja_builtin *ht_jinja_method_of(ht_jinja_value v, const char *name, size_t n) {
+    const ht_jinja_builtin *table = v.kind == HT_VALUE_STRING  ? string_methods
+                                    : v.kind == HT_VALUE_DICT  ? dict_methods
+                                    : v.kind == HT_VALUE_LIST  ? list_methods
+                                    : v.kind == HT_VALUE_TUPLE ? tuple_methods
+                                                               : NULL;
+    return table ? ht_jinja_builtin_in(table, name, n) : NULL;
+}

@@ -1,0 +1,130 @@
+/* Chat templates as their users see them: parsing, variables, rendering. */
+#include "template/template.h"
+
+#include "base/error.h"
+#include "template/eval.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { PROGRAM_BYTES = 64 << 20 };
+
+struct ht_chat_template {
+    ht_jinja_arena arena;
+    char *name;
+    ht_jinja_node *body;
+};
+
+ht_status ht_chat_template_parse(const char *source, size_t n, const char *name, ht_chat_template **out,
+                                 ht_error *err) {
+    *out = NULL;
+    ht_chat_template *t = calloc(1, sizeof *t);
+    if (!t || !(t->name = strdup(name))) {
+        free(t);
+        return ht_fail_memory(err, sizeof *t, "a template");
+    }
+    t->arena = (ht_jinja_arena){.limit = PROGRAM_BYTES, .name = t->name, .err = err};
+    t->body = ht_jinja_parse(&t->arena, source, n);
+    ht_status status = t->arena.status;
+    t->arena.err = NULL;
+    if (status)
+        ht_chat_template_free(t);
+    else
+        *out = t;
+    return status;
+}
+
+void ht_chat_template_free(ht_chat_template *t) {
+    if (!t) return;
+    ht_jinja_arena_free(&t->arena);
+    free(t->name);
+    free(t);
+}
+
+static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *text_n, ht_jinja_run **runs,
+                           size_t *n_runs, ht_error *err) {
+    *text = malloc(out->n + 1);
+    if (runs) *runs = malloc((out->n_runs + 1) * sizeof **runs);
+    if (!*text || (runs && !*runs)) {
+        free(*text);
+        if (runs) free(*runs);
+        *text = NULL;
+        return ht_fail_memory(err, out->n + 1, "the text of a conversation");
+    }
+    if (out->n) memcpy(*text, out->text, out->n);
+    (*text)[out->n] = '\0';
+    *text_n = out->n;
+    if (runs) {
+        if (out->n_runs) memcpy(*runs, out->runs, out->n_runs * sizeof **runs);
+        *n_runs = out->n_runs;
+    }
+    return HT_OK;
+}
+
+/* Messages as `transformers` hands them to a template: members that are null are left out, and thoughts have both of their
+ * names, whichever of three they came under. */
+static ht_jinja_value prepare_messages(ht_jinja_arena *a, ht_jinja_value messages) {
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    if (messages.kind != HT_VALUE_LIST) return messages;
+    for (size_t i = 0; i < messages.list->n; i++) {
+        ht_jinja_value m = messages.list->items[i];
+        if (m.kind != HT_VALUE_DICT) continue;
+        ht_jinja_value copy = {.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(a)};
+        const ht_jinja_value *thoughts = NULL;
+        for (int j = 0; j < 3 && (!thoughts || thoughts->kind == HT_VALUE_NONE); j++)
+            thoughts = ht_jinja_dict_find_text(m.dict, names[j], strlen(names[j]));
+        bool any = thoughts && thoughts->kind != HT_VALUE_NONE;
+        if (any) ht_jinja_dict_set_text(a, copy.dict, "thinking", *thoughts);
+        for (size_t j = 0; j < m.dict->n; j++)
+            if (m.dict->values[j].kind != HT_VALUE_NONE)
+                ht_jinja_dict_set(a, copy.dict, m.dict->keys[j], m.dict->values[j]);
+        if (any) ht_jinja_dict_set_text(a, copy.dict, "reasoning_content", *thoughts);
+        if (!a->status) messages.list->items[i] = copy;
+    }
+    return messages;
+}
+
+static void set_variable(ht_jinja_arena *a, ht_jinja_dict *names, const ht_template_variable *variable) {
+    const char *what = variable->name ? variable->name : "the variables";
+    ht_jinja_value v = ht_jinja_json_value(a, variable->json, variable->n, what);
+    if (a->status) return;
+    if (variable->name)
+        ht_jinja_dict_set_text(a, names, variable->name, v);
+    else if (v.kind == HT_VALUE_DICT)
+        for (size_t i = 0; i < v.dict->n; i++) ht_jinja_dict_set(a, names, v.dict->keys[i], v.dict->values[i]);
+    else
+        ht_jinja_arena_fail(a, "%s are %s, not an object", what, ht_jinja_type_name(v));
+}
+
+ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
+                                         const ht_template_limits *limits, char **text, size_t *text_n,
+                                         ht_jinja_run **runs, size_t *n_runs, ht_error *err) {
+    const ht_template_limits most = limits ? *limits : (ht_template_limits){0};
+    ht_jinja_arena a = {
+        .limit = most.memory_bytes ? most.memory_bytes : (size_t)256 << 20, .name = t->name, .err = err};
+    ht_jinja_scope inputs = {NULL, ht_jinja_dict_new(&a)}, top = {&inputs, ht_jinja_dict_new(&a)};
+    ht_jinja_builder out = {.arena = &a};
+    ht_jinja_rendering r = {.a = &a,
+                            .scope = &top,
+                            .out = &out,
+                            .steps_limit = most.steps ? most.steps : 20000000,
+                            .output_limit = most.output_bytes ? most.output_bytes : (size_t)64 << 20,
+                            .now = most.now ? most.now : (int64_t)time(NULL)};
+    *text = NULL;
+    a.line = a.column = 1;
+    ht_jinja_dict_set_text(&a, inputs.names, "tools", ht_jinja_none());
+    ht_jinja_dict_set_text(&a, inputs.names, "documents", ht_jinja_none());
+    for (size_t i = 0; i < n && !a.status; i++) set_variable(&a, inputs.names, &variables[i]);
+    ht_jinja_value *messages = a.status ? NULL : ht_jinja_dict_find_text(inputs.names, "messages", 8);
+    if (messages) *messages = prepare_messages(&a, *messages);
+    if (!a.status) ht_jinja_execute(&r, t->body);
+    ht_status status = a.status ? a.status : hand_over(&out, text, text_n, runs, n_runs, err);
+    ht_jinja_arena_free(&a);
+    return status;
+}
+
+ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
+                                  char **text, size_t *text_n, ht_error *err) {
+    return ht_chat_template_render_within(t, variables, n, NULL, text, text_n, NULL, NULL, err);
+}

@@ -1,0 +1,23 @@
+/* Rendering with bounds and origins, behind <hearth/template.h>. */
+#ifndef HT_TEMPLATE_TEMPLATE_H
+#define HT_TEMPLATE_TEMPLATE_H
+
+#include "template/value.h"
+
+#include <hearth/template.h>
+
+/* How much a rendering may take; 0: the default. */
+typedef struct ht_template_limits {
+    int64_t steps;       /* 20,000,000 */
+    size_t memory_bytes; /* 256 MiB */
+    size_t output_bytes; /* 64 MiB */
+    int64_t now;         /* the time that strftime_now tells, seconds since 1970; 0: the present */
+} ht_template_limits;
+
+/* ht_chat_template_render within `limits` (NULL: the defaults); *runs, which the caller frees with free(), tells which of
+ * the text came from the variables. `runs` may be NULL. */
+ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
+                                         const ht_template_limits *limits, char **text, size_t *text_n,
+                                         ht_jinja_run **runs, size_t *n_runs, ht_error *err);
+
+#endif
