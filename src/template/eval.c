@@ -2,15 +2,7 @@
 
 #include <string.h>
 
-bool ht_jinja_step(ht_jinja_rendering *r, size_t n) {
-    if ((uint64_t)(r->steps_limit - r->steps) < n) {
-        ht_jinja_arena_fail_as(r->a, HT_ERR_LIMIT, "the template takes more than %lld steps",
-                               (long long)r->steps_limit);
-        return false;
-    }
-    r->steps += (int64_t)n;
-    return !r->a->status;
-}
+bool ht_jinja_step(ht_jinja_rendering *r, size_t n) { return ht_jinja_work(r->a, n); }
 
 static bool enter(ht_jinja_rendering *r, const ht_jinja_node *n) {
     r->a->line = n->line;
@@ -69,6 +61,10 @@ static bool bind(ht_jinja_rendering *r, const ht_jinja_builtin *b, const ht_jinj
 ht_jinja_value ht_jinja_call_builtin(ht_jinja_rendering *r, const ht_jinja_builtin *b, ht_jinja_value self,
                                      const ht_jinja_arguments *all) {
     const ht_jinja_value *bound[HT_PARAMETERS_MAX] = {NULL};
+    size_t bytes = ht_jinja_is_string(self) ? self.string->n : 0;
+    for (size_t i = 0; i < all->n; i++)
+        bytes += ht_jinja_is_string(all->positional[i]) ? all->positional[i].string->n : 0;
+    if (!ht_jinja_step(r, 1 + bytes / 16)) return ht_jinja_undefined();
     if (b->parameters[0] != '*' && !bind(r, b, all, bound)) return ht_jinja_undefined();
     ht_jinja_value v = b->call(r, self, bound, all);
     return r->a->status ? ht_jinja_undefined() : v;

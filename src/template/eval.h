@@ -14,7 +14,6 @@ typedef struct ht_jinja_rendering {
     ht_jinja_arena *a;
     ht_jinja_scope *scope;
     ht_jinja_builder *out;
-    int64_t steps, steps_limit;
     size_t output_limit;
     int depth;
     bool breaks, continues; /* the innermost loop is left, or goes on */
@@ -71,7 +70,7 @@ ht_jinja_value ht_jinja_call(ht_jinja_rendering *r, ht_jinja_value callee, const
 ht_jinja_value ht_jinja_call_builtin(ht_jinja_rendering *r, const ht_jinja_builtin *b, ht_jinja_value self,
                                      const ht_jinja_arguments *all);
 ht_jinja_value ht_jinja_call_macro(ht_jinja_rendering *r, const ht_jinja_macro *m, const ht_jinja_arguments *all);
-/* One step of work, or n; false after a failure, the one about too many steps included. */
+/* ht_jinja_work of the rendering's arena. */
 bool ht_jinja_step(ht_jinja_rendering *r, size_t n);
 
 /* loop.c */

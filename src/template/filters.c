@@ -301,8 +301,9 @@ FILTER(rounded) {
     if (!isfinite(x) || precision > 300) return ht_jinja_real(x);
     if (precision < 0) {
         double scale = pow(10, (double)-precision);
-        x = nearbyint(x / scale) * scale;
-        return v.kind == HT_VALUE_FLOAT ? ht_jinja_real(x) : ht_jinja_integer((int64_t)x);
+        x = isfinite(scale) ? nearbyint(x / scale) * scale : 0;
+        if (v.kind == HT_VALUE_FLOAT || fabs(x) >= 9.2e18) return ht_jinja_real(x);
+        return ht_jinja_integer((int64_t)x);
     }
     snprintf(text, sizeof text, "%.*f", (int)precision, x);
     return ht_jinja_real(strtod(text, NULL));

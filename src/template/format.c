@@ -48,7 +48,10 @@ static bool number_text(ht_jinja_rendering *r, ht_jinja_value v, const spec *s, 
     int64_t i;
     char type = s->type;
     bool whole = type == 'd' || type == 'i' || type == 'u' || type == 'x' || type == 'X' || type == 'o' || type == 'b';
-    if (v.kind == HT_VALUE_FLOAT && whole) v = ht_jinja_integer((int64_t)v.real);
+    if (v.kind == HT_VALUE_FLOAT && whole) {
+        if (!(v.real > -9.2e18 && v.real < 9.2e18)) return failed(r, "a number with too many digits"), false;
+        v = ht_jinja_integer((int64_t)v.real);
+    }
     if (ht_jinja_as_integer(v, &i) && (whole || !type || type == 'n')) {
         *negative = i < 0;
         char digits[80];

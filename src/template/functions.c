@@ -79,7 +79,14 @@ FUNCTION(namespace_of) {
 FUNCTION(raise) {
     UNUSED;
     const ht_jinja_string *message = ht_jinja_to_string(r->a, *with[0]);
-    if (message) ht_jinja_arena_fail_as(r->a, HT_ERR_ARGUMENT, "%.200s", message->text);
+    char line[256];
+    size_t n = 0; /* white space of any length as one space: errors are one line */
+    for (const char *c = message ? message->text : ""; *c && n + 1 < sizeof line; c++) {
+        bool blank = *c == ' ' || (*c >= 9 && *c <= 13);
+        if (!blank || (n && line[n - 1] != ' ')) line[n++] = blank ? ' ' : *c;
+    }
+    line[n] = '\0';
+    if (message) ht_jinja_arena_fail_as(r->a, HT_ERR_ARGUMENT, "%s", line);
     return ht_jinja_undefined();
 }
 

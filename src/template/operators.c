@@ -221,6 +221,7 @@ static bool has_positions(ht_jinja_value v) {
 static ht_jinja_value at_position(ht_jinja_rendering *r, ht_jinja_value v, size_t i) {
     if (!ht_jinja_is_string(v)) return v.list->items[i];
     size_t from = ht_jinja_string_offset(v.string, i), to = from;
+    if (!ht_jinja_step(r, v.string->n == v.string->chars ? 0 : from / 64)) return ht_jinja_undefined();
     ht_jinja_string_next(v.string, &to);
     ht_jinja_value out = ht_jinja_string_value(ht_jinja_string_span(r->a, v.string, from, to));
     out.markup = v.markup;

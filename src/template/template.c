@@ -103,12 +103,12 @@ ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_tem
     const ht_template_limits most = limits ? *limits : (ht_template_limits){0};
     ht_jinja_arena a = {
         .limit = most.memory_bytes ? most.memory_bytes : (size_t)256 << 20, .name = t->name, .err = err};
+    a.most_work = most.steps ? most.steps : 20000000;
     ht_jinja_scope inputs = {NULL, ht_jinja_dict_new(&a)}, top = {&inputs, ht_jinja_dict_new(&a)};
     ht_jinja_builder out = {.arena = &a};
     ht_jinja_rendering r = {.a = &a,
                             .scope = &top,
                             .out = &out,
-                            .steps_limit = most.steps ? most.steps : 20000000,
                             .output_limit = most.output_bytes ? most.output_bytes : (size_t)64 << 20,
                             .now = most.now ? most.now : (int64_t)time(NULL)};
     *text = NULL;

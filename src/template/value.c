@@ -67,6 +67,14 @@ void *ht_jinja_arena_grow(ht_jinja_arena *a, void *items, size_t n, size_t size,
     return larger;
 }
 
+bool ht_jinja_work(ht_jinja_arena *a, size_t n) {
+    if (a->most_work && (uint64_t)(a->most_work - a->work) < n)
+        ht_jinja_arena_fail_as(a, HT_ERR_LIMIT, "the template takes more than %lld steps", (long long)a->most_work);
+    else
+        a->work += (int64_t)n;
+    return !a->status;
+}
+
 void ht_jinja_arena_free(ht_jinja_arena *a) {
     for (ht_jinja_arena_block *b = a->blocks, *next; b; b = next) {
         next = b->next;
@@ -170,6 +178,7 @@ static bool dicts_equal(ht_jinja_arena *a, const ht_jinja_dict *x, const ht_jinj
 
 static bool equal_at(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y, int depth) {
     if (too_deep(a, depth)) return false;
+    if (!ht_jinja_work(a, 1 + (x.kind == HT_VALUE_STRING ? x.string->n / 64 : 0))) return false;
     if (ht_jinja_is_number(x) && ht_jinja_is_number(y)) {
         int64_t i, j;
         if (x.kind == HT_VALUE_BIG && y.kind == HT_VALUE_BIG) return !strcmp(x.string->text, y.string->text);
@@ -206,6 +215,7 @@ bool ht_jinja_equal(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y) { ret
 
 static int order_at(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y, int depth) {
     if (too_deep(a, depth)) return 0;
+    if (!ht_jinja_work(a, 1 + (x.kind == HT_VALUE_STRING ? x.string->n / 64 : 0))) return 0;
     if (ht_jinja_is_number(x) && ht_jinja_is_number(y)) {
         int64_t i, j;
         if (ht_jinja_as_integer(x, &i) && ht_jinja_as_integer(y, &j)) return (i > j) - (i < j);
@@ -540,6 +550,7 @@ static uint64_t hash_bytes(const char *bytes, size_t n) {
 /* Equal values have equal hashes. */
 static uint64_t hash_at(ht_jinja_arena *a, ht_jinja_value key, int depth) {
     if (too_deep(a, depth)) return 0;
+    if (!ht_jinja_work(a, 1 + (key.kind == HT_VALUE_STRING ? key.string->n / 16 : 0))) return 0;
     int64_t i;
     uint64_t h;
     double x;

@@ -21,9 +21,10 @@ typedef struct ht_jinja_arena_block ht_jinja_arena_block;
 /* Memory and the first failure of a program or a rendering. One thread at a time. */
 typedef struct ht_jinja_arena {
     ht_jinja_arena_block *blocks;
-    size_t used, limit; /* bytes */
-    const char *name;   /* of the template, for messages */
-    int line, column;   /* of what is parsed or evaluated now, from 1 */
+    size_t used, limit;      /* bytes */
+    int64_t work, most_work; /* steps of rendering, about as much as an operator or 64 bytes; most_work 0: any number */
+    const char *name;        /* of the template, for messages */
+    int line, column;        /* of what is parsed or evaluated now, from 1 */
     ht_status status;
     ht_error *err;
 } ht_jinja_arena;
@@ -33,6 +34,8 @@ void *ht_jinja_arena_alloc(ht_jinja_arena *a, size_t bytes);
 /* An array of n items of `size` bytes that may take one more: the same array, or a larger copy. NULL as above. */
 void *ht_jinja_arena_grow(ht_jinja_arena *a, void *items, size_t n, size_t size, size_t *capacity);
 void ht_jinja_arena_free(ht_jinja_arena *a);
+/* Counts n steps of work; false after a failure, the one about too many steps included. */
+bool ht_jinja_work(ht_jinja_arena *a, size_t n);
 /* Keeps the first failure, with the template's name, line and column before the sentence. */
 void ht_jinja_arena_fail(ht_jinja_arena *a, const char *fmt, ...) HT_PRINTF(2, 3);
 /* The same with a status of its own, for bounds (HT_ERR_LIMIT) and memory. */
