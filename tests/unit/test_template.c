@@ -98,13 +98,13 @@ static void bounds(void **state) {
           &(ht_template_limits){.steps = 100000}, HT_ERR_LIMIT, "steps");
     /* Work on long strings counts by their length. */
     fails("{% set s = 'é' * 4000000 %}{% for i in range(100000) %}{% if s[3999999] == 'x' %}{% endif %}{% endfor %}",
-          "{}", NULL, HT_ERR_LIMIT, "steps");
+          "{}", &(ht_template_limits){.steps = 1000000}, HT_ERR_LIMIT, "steps");
     fails("{% set s = 'a' * 4000000 %}{% set t = s ~ '' %}{% for i in range(100000) %}{% if s != t %}{% endif %}{% "
           "endfor %}",
-          "{}", NULL, HT_ERR_LIMIT, "steps");
+          "{}", &(ht_template_limits){.steps = 1000000}, HT_ERR_LIMIT, "steps");
     fails("{% set s = 'a' * 4000000 %}{% for i in range(100000) %}{% if s.isdigit() or s.find('b') > 0 %}{% endif %}{% "
           "endfor %}",
-          "{}", NULL, HT_ERR_LIMIT, "steps");
+          "{}", &(ht_template_limits){.steps = 1000000}, HT_ERR_LIMIT, "steps");
     fails("{{ range(1000000000) }}", "{}", NULL, HT_ERR_LIMIT, "range");
     fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}", NULL, HT_ERR_LIMIT, "deep");
     fails("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "{}", NULL, HT_ERR_LIMIT, "deep");
