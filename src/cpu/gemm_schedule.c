@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 enum {
-    DIRECT_TILES = 2,            /* up to so many tiles of rows, decoding weights in registers beats keeping them */
     ROWS_BYTES_MAX = 768 * 1024, /* activations that stay in the second-level cache while all weights pass */
     TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for making rows */
 };
@@ -47,8 +46,9 @@ static void lay_tiles(ht_gemm_schedule *s) {
     int planes = 1;
     for (int i = 0; i < s->n; i++)
         if (ht_gemm_form(s->product[i].m) == HT_FORM_PLANES) planes = 2;
-    int64_t n_tiles =
-        s->n_x <= kernels->direct_rows / planes ? 1 : ht_ceil_div_i64(s->n_x, kernels->tile_rows / planes);
+    s->direct = s->n_x <= kernels->direct_most[planes - 1];
+    const int rows = (s->direct ? kernels->direct_rows : kernels->tile_rows) / planes;
+    const int64_t n_tiles = ht_ceil_div_i64(s->n_x, rows);
     for (int f = 0; f < HT_FORM_COUNT; f++)
         s->x[f] = (ht_qrows){.n = s->n_x,
                              .n_blocks = s->n ? ht_ceil_div_i64(s->product[0].m->k, HT_QBLOCK) : 0,
@@ -124,12 +124,12 @@ static void lay_pieces(ht_gemm_schedule *s) {
             groups = 0;
     for (int i = 0; i < s->n; i++) {
         const ht_matrix *m = s->product[i].m;
-        s->of[i] = (ht_gemm_pieces){.form = ht_gemm_form(m),
-                                    .direct = n_tiles <= DIRECT_TILES &&
-                                              !(ht_gemm_form(m) == HT_FORM_PLANES && is_never_direct(m->type)),
-                                    .n_panels = ht_panel_count(m->n_rows),
-                                    .chunk = chunk_of(m, s->x[0].n_blocks),
-                                    .panel_bytes = ht_panel_bytes(m->type, m->k)};
+        s->of[i] =
+            (ht_gemm_pieces){.form = ht_gemm_form(m),
+                             .direct = s->direct && !(ht_gemm_form(m) == HT_FORM_PLANES && is_never_direct(m->type)),
+                             .n_panels = ht_panel_count(m->n_rows),
+                             .chunk = chunk_of(m, s->x[0].n_blocks),
+                             .panel_bytes = ht_panel_bytes(m->type, m->k)};
         panels += s->of[i].n_panels;
         groups += groups_of(s, i);
     }
@@ -209,15 +209,19 @@ static ht_gemm_out out_at(const ht_gemm *p, int64_t panel, int64_t n_panels) {
                          .planes = ht_form_planes(ht_gemm_form(p->m))};
 }
 
+/* A grain of panels; with several tiles one by one, as the second tile finds the panel in the cache. */
 static void multiply_direct(const ht_gemm_schedule *s, int i, int64_t panel) {
     const ht_gemm *p = &s->product[i];
     const ht_gemm_pieces *of = &s->of[i];
-    ht_qtiles tiles = {&s->x[of->form], of->offset, 0, s->x[of->form].n_tiles};
-    ht_gemm_out out = out_at(p, panel, ht_min_i64(of->grain, of->n_panels - panel));
-    if (ht_is_coarse_head(p->m))
-        s->kernels->coarse_direct(ht_coarse_panels_at(p->m, panel), p->m->k, &tiles, &out);
-    else
-        s->kernels->direct[p->m->type](panel_at(s, i, panel), p->m->k, &tiles, &out);
+    const ht_qtiles tiles = {&s->x[of->form], of->offset, 0, s->x[of->form].n_tiles};
+    const int64_t end = ht_min_i64(panel + of->grain, of->n_panels), step = tiles.last > 1 ? 1 : of->grain;
+    for (; panel < end; panel += step) {
+        const ht_gemm_out out = out_at(p, panel, ht_min_i64(step, end - panel));
+        if (ht_is_coarse_head(p->m))
+            s->kernels->coarse_direct(ht_coarse_panels_at(p->m, panel), p->m->k, &tiles, &out);
+        else
+            s->kernels->direct[p->m->type](panel_at(s, i, panel), p->m->k, &tiles, &out);
+    }
 }
 
 static void decode(const ht_gemm_schedule *s, int i, int64_t panel, int64_t block, int n, void *to) {

@@ -45,6 +45,7 @@ typedef struct ht_gemm_schedule {
 
     /* The layout. */
     ht_qrows x[HT_FORM_COUNT]; /* alike but for their memory, which only those have that are needed */
+    bool direct;               /* the tiles are as large as `direct` takes them, and few enough for it */
     int64_t n_shares;          /* of a tile's rows, each made by one thread */
     ht_gemm_pieces of[HT_MAX_GEMMS];
     char *decoded; /* decoded_bytes per worker */

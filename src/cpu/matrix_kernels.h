@@ -62,7 +62,7 @@ typedef enum ht_form {
 static inline int ht_form_planes(ht_form form) { return form == HT_FORM_PLANES ? 2 : 1; }
 
 /* Activations brought into a form once, for any number of products. The rows are dealt evenly to tiles of at most
- * tile_rows, or are one tile of at most direct_rows. A tile of n rows lies block after block, so that a kernel reads it
+ * tile_rows, or of direct_rows where they are few. A tile of n rows lies block after block, so that a kernel reads it
  * front to back, and the tiles one after another: numbers [n_blocks][n][32], scale [n_blocks][n], and for bytes
  * sum [n_blocks][2][n], of each half of a block. Different threads may write different rows of a tile. */
 typedef struct ht_qrows {
@@ -127,9 +127,11 @@ typedef struct ht_gemm_out {
 } ht_gemm_out;
 
 typedef struct ht_matrix_kernels {
-    int tile_rows;   /* of activations */
-    int direct_rows; /* of a tile that is alone, in `direct`; not less than tile_rows */
-    int tile_panels; /* of weights, in `decoded` */
+    int tile_rows;      /* of activations */
+    int direct_rows;    /* the same in `direct`; not less than tile_rows */
+    int direct_most[2]; /* rows of activations with one plane and with two: up to so many, decoding weights in registers
+                         * for every tile beats keeping them decoded */
+    int tile_panels;    /* of weights, in `decoded` */
 
     /* Integers: bytes with quantised weights, words with f16 and bf16 weights; what has to do with words is NULL where
      * those are multiplied in f32. */

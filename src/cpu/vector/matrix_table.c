@@ -23,6 +23,7 @@ extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
 const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .tile_rows = TILE_ROWS,
     .direct_rows = DIRECT_ROWS,
+    .direct_most = {DIRECT_MOST, DIRECT_MOST_PLANES},
     .tile_panels = TILE_PANELS,
     .prepare[HT_FORM_BYTES] = HT_ISA_NAME(ht_prepare_bytes),
     .prepare[HT_FORM_PLANES] = HT_ISA_NAME(ht_prepare_planes),

@@ -7,13 +7,17 @@
 
 #if defined(HT_ISA_avx512)
 enum { TILE_ROWS = 6, TILE_PANELS = 2 }; /* 12 sums of integers and 12 of floats in 32 registers */
-enum { DIRECT_ROWS = 8 };                /* beside a decoded block: eight sums, and eight registers of weights */
+enum {
+    DIRECT_ROWS = 8,
+    DIRECT_MOST = 32,
+    DIRECT_MOST_PLANES = 32
+}; /* beside a decoded block: eight sums, and eight registers of weights */
 /* So many rows go step by step together: the scheduler of some processors holds too few instructions to reach the next
  * row behind the chain of one. With two halves the rows have a sum more to keep. */
 enum { DIRECT_ABREAST = 8, DIRECT_ABREAST_HALVES = 4 };
 #else
 enum { TILE_ROWS = 4, TILE_PANELS = 1 }; /* a panel's 16 lanes are several registers already */
-enum { DIRECT_ROWS = 4 };
+enum { DIRECT_ROWS = 4, DIRECT_MOST = 8, DIRECT_MOST_PLANES = 4 };
 enum { DIRECT_ABREAST = 1, DIRECT_ABREAST_HALVES = 1 };
 #endif
 
