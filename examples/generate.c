@@ -6,10 +6,11 @@
 
 #include <stdio.h>
 
-/* Called with each piece of the answer; returning false would end it. */
-static bool print_text(const char *text, size_t n, void *user) {
+/* Called with each piece of the answer; returning false would end it. Thoughts and calls of tools are not shown here. */
+static bool print_text(const ht_answer_piece *piece, void *user) {
     (void)user;
-    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    if (piece->part != HT_ANSWER_TEXT) return true;
+    return fwrite(piece->text, 1, piece->n, stdout) == piece->n && fflush(stdout) == 0;
 }
 
 int main(int argc, char **argv) {

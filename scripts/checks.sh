@@ -140,6 +140,7 @@ compare_templates() {
     fi
     queue "Comparing chat templates with jinja2, each $1. of 20160 texts" \
         build/tokens/bin/python tests/golden/templates.py --chat --every "$1"
+    queue "Taking apart the answers that chat templates write" build/tokens/bin/python tests/golden/answers.py
     run_queued "Comparing chat templates with jinja2"
 }
 

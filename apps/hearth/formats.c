@@ -20,7 +20,7 @@ static const struct {
     {"families", "families", family},
     {"weights in GGUF", "gguf", in_gguf},
     {"weights in safetensors", "safetensors", in_safetensors},
-    {"chat formats", "chat_formats", ht_model_chat_format},
+    {"built-in chat formats", "chat_formats", ht_model_chat_format},
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

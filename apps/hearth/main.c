@@ -10,9 +10,11 @@
 
 static const command commands[] = {
     {"run", "MODEL [PROMPT]", "Answer one prompt.",
-     "Without PROMPT the prompt is read from standard input. The model's chat format is used when there is one; a "
-     "model\n"
-     "with a chat template that Hearth does not know takes prompts with --raw alone.",
+     "Without PROMPT the prompt is read from standard input. It is written as the model's chat template says, when "
+     "there "
+     "is\n"
+     "one; --messages puts a whole conversation before it. A terminal shows thoughts dimmed; elsewhere they are left "
+     "out.",
      FOR_RUN, true, 1, run_command},
     {"info", "MODEL", "Show what a checkpoint is and the memory it needs.", NULL, FOR_INFO, true, 0, info_command},
     {"discover", "DIR", "List the checkpoints under a directory.",
@@ -26,7 +28,8 @@ static const command commands[] = {
     {"template", "MODEL|--template FILE --messages FILE", "Print a conversation as a chat template writes it.",
      "The messages are a JSON list, or an object as chat clients send it, whose members are the template's variables:\n"
      "messages, tools and any others. The template is a checkpoint's own, with its BOS and EOS tokens, or that of a "
-     "file.",
+     "file.\n"
+     "With --answer, what a model would have answered is taken apart as the template's notations say.",
      FOR_TEMPLATE, true, 0, template_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},

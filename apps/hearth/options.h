@@ -31,7 +31,7 @@ typedef struct options {
     string_list arguments; /* after MODEL */
     string_list stop, set;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *adapter, *device; /* NULL when not given */
-    const char *template_file, *messages, *tools;                           /* likewise */
+    const char *template_file, *messages, *tools, *answer;                  /* likewise */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
@@ -40,7 +40,7 @@ typedef struct options {
     int precision;     /* ht_precision */
     int kv;            /* index into f16, f32, bf16 */
     bool kl_vs_reference;
-    bool sliding, markdown, packed_cache, no_generation_prompt;
+    bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
 } options;
 

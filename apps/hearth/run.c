@@ -15,45 +15,97 @@ static int32_t max_tokens(const options *o) {
     return o->max_tokens > 0 ? (int32_t)o->max_tokens : how.max_tokens;
 }
 
+typedef struct collected {
+    char *text;
+    size_t n, capacity;
+} collected;
+
 typedef struct answer {
     const options *o;
-    int64_t context; /* positions that prompt and answer share */
-    char *text;      /* collected for --json */
-    size_t n, capacity;
+    int64_t context;          /* positions that prompt and answer share */
+    collected text, thinking; /* for --json */
+    json_t *calls;            /* likewise */
     bool ends_line, out_of_memory;
+    bool has_text, has_thought, dimmed; /* came; is what the terminal shows now */
 } answer;
 
-static bool collect(answer *a, const char *text, size_t n) {
-    if (a->capacity - a->n < n) {
-        size_t capacity = (a->n + n) * 2;
-        char *larger = realloc(a->text, capacity);
+static bool collect(answer *a, collected *c, const char *text, size_t n) {
+    if (c->capacity - c->n < n) {
+        size_t capacity = (c->n + n) * 2;
+        char *larger = realloc(c->text, capacity);
         a->out_of_memory = !larger;
         if (!larger) return false;
-        a->text = larger;
-        a->capacity = capacity;
+        c->text = larger;
+        c->capacity = capacity;
     }
-    memcpy(a->text + a->n, text, n);
-    a->n += n;
+    memcpy(c->text + c->n, text, n);
+    c->n += n;
     return true;
 }
 
-static bool on_text(const char *text, size_t n, void *user) {
-    answer *a = user;
-    bool good = true;
-    if (a->o->json)
-        good = collect(a, text, n);
-    else {
-        a->ends_line = text[n - 1] == '\n';
-        good = output_write(text, n) && output_flush();
-    }
-    return good;
+static bool put(answer *a, const char *text, size_t n) {
+    if (n) a->ends_line = text[n - 1] == '\n';
+    return output_write(text, n) && output_flush();
 }
 
-/* The prompt, in fresh memory. A final newline of standard input is the shell's, not the question's. */
+static bool put_text(answer *a, const char *text) { return put(a, text, strlen(text)); }
+
+static bool on_text(const char *text, size_t n, void *user) {
+    answer *a = user;
+    a->has_text = true;
+    return a->o->json ? collect(a, &a->text, text, n) : put(a, text, n);
+}
+
+/* Colours are for who wants them (https://no-color.org). */
+static bool dims(void) {
+    const char *no = getenv("NO_COLOR");
+    return !no || !*no;
+}
+
+/* A terminal shows thoughts, dimmed; a pipe gets the answer alone. */
+static bool put_thought(answer *a, const char *text, size_t n) {
+    a->has_thought = true;
+    if (a->o->json) return collect(a, &a->thinking, text, n);
+    if (!output_is_terminal()) return true;
+    if (!a->dimmed && dims() && !put_text(a, "\033[2m")) return false;
+    a->dimmed = true;
+    return put(a, text, n);
+}
+
+static bool end_thought(answer *a, const char *gap) {
+    if (!a->dimmed) return true;
+    a->dimmed = false;
+    return (!dims() || put_text(a, "\033[0m")) && put_text(a, gap);
+}
+
+static bool put_call(answer *a, const ht_tool_call *call) {
+    a->has_text = true;
+    if (a->o->json) {
+        json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY, NULL);
+        if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits */
+        json_t *item = json_pack("{ss so}", "name", call->name, "arguments", arguments);
+        if (item && call->id) json_object_set_new(item, "id", json_string(call->id));
+        if (!a->calls) a->calls = json_array();
+        a->out_of_memory = json_array_append_new(a->calls, item) != 0;
+        return !a->out_of_memory;
+    }
+    return (a->ends_line || put_text(a, "\n")) && put_text(a, call->name) && put_text(a, " ") &&
+           put_text(a, call->arguments) && put_text(a, "\n");
+}
+
+static bool on_piece(const ht_answer_piece *piece, void *user) {
+    answer *a = user;
+    if (piece->part == HT_ANSWER_THINKING) return put_thought(a, piece->text, piece->n);
+    if (!end_thought(a, "\n\n")) return false;
+    return piece->part == HT_ANSWER_CALL ? put_call(a, piece->call) : on_text(piece->text, piece->n, a);
+}
+
+/* The prompt, in fresh memory; after --messages there may be none. A final newline of standard input is the shell's, not the question's. */
 static ht_status read_prompt(const options *o, char **prompt, size_t *n, ht_error *err) {
-    if (o->arguments.n) {
-        *prompt = strdup(o->arguments.items[0]);
-        *n = strlen(o->arguments.items[0]);
+    if (o->arguments.n || o->messages) {
+        const char *given = o->arguments.n ? o->arguments.items[0] : "";
+        *prompt = strdup(given);
+        *n = strlen(given);
         return *prompt ? HT_OK : (snprintf(err->message, sizeof err->message, "out of memory"), HT_ERR_MEMORY);
     }
     ht_status st = input_read_all("the prompt", prompt, n, err);
@@ -77,7 +129,7 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
 /* Opens the model with room for prompt and answer. A token has at least one byte, so the length of the text is a bound
  * that costs nothing; only when that much does not fit are the tokens counted. */
 static ht_status open_for(engine *e, const options *o, const char *prompt, size_t n, ht_error *err) {
-    enum { CHAT_FORMAT_TOKENS = 64 };
+    enum { CHAT_FORMAT_TOKENS = 256 };
     size_t extra = CHAT_FORMAT_TOKENS + (o->system ? strlen(o->system) : 0);
     extra += (size_t)max_tokens(o);
     ht_status st = engine_open(e, o, (int64_t)(n + extra), err);
@@ -86,6 +138,81 @@ static ht_status open_for(engine *e, const options *o, const char *prompt, size_
     if (st != HT_ERR_LIMIT || n < 256 || count_tokens(o, prompt, n, &count, &ignored)) return st;
     engine_close(e);
     return engine_open(e, o, (int64_t)(count + extra), err);
+}
+
+/* The conversation of --messages: a list, or an object as chat clients send it. */
+static ht_status read_messages(const options *o, ht_chat **chat, ht_error *err) {
+    char *text, *document = NULL;
+    size_t n;
+    ht_status st = input_read_file(o->messages, &text, &n, err);
+    if (st) return st;
+    static const char before[] = "{\"messages\":", after[] = "}";
+    if (text[strspn(text, " \t\r\n")] == '[' && (document = malloc(n + sizeof before + sizeof after))) {
+        memcpy(document, before, sizeof before - 1);
+        memcpy(document + sizeof before - 1, text, n);
+        memcpy(document + sizeof before - 1 + n, after, sizeof after);
+        st = ht_chat_from_json(document, strlen(before) + n + strlen(after), chat, err);
+    } else
+        st = ht_chat_from_json(text, n, chat, err);
+    free(document);
+    free(text);
+    return st;
+}
+
+static ht_status set_tools(const options *o, ht_chat *chat, ht_error *err) {
+    char *text;
+    size_t n;
+    ht_status st = input_read_file(o->tools, &text, &n, err);
+    if (st) return st;
+    st = ht_chat_set_tools(chat, text, n, err);
+    free(text);
+    return st;
+}
+
+static ht_status set_variables(const options *o, ht_chat *chat, ht_error *err) {
+    for (int i = 0; i < o->set.n; i++) {
+        char name[128];
+        const char *equals = strchr(o->set.items[i], '=');
+        size_t n = equals ? (size_t)(equals - o->set.items[i]) : 0;
+        if (!n || n >= sizeof name) {
+            snprintf(err->message, sizeof err->message, "--set is \"%.100s\", expected NAME=JSON", o->set.items[i]);
+            return err->status = HT_ERR_ARGUMENT;
+        }
+        memcpy(name, o->set.items[i], n);
+        name[n] = '\0';
+        ht_status st = ht_chat_set_variable(chat, name, equals + 1, strlen(equals + 1), err);
+        if (st) return st;
+    }
+    return HT_OK;
+}
+
+/* Says so where the template writes the same whether thoughts are on or off. */
+static ht_status turn_thinking_off(const engine *e, const options *o, ht_chat *chat, ht_error *err) {
+    char *with = NULL, *without = NULL;
+    ht_status st = ht_chat_set_thinking(chat, true, err);
+    if (!st) st = ht_chat_format(e->model, chat, &with, err);
+    if (!st) st = ht_chat_set_thinking(chat, false, err);
+    if (!st) st = ht_chat_format(e->model, chat, &without, err);
+    if (!st && !o->quiet && strcmp(with, without) == 0)
+        fprintf(stderr, "hearth run: the chat template has no switch for thoughts, so --no-thinking changes nothing\n");
+    ht_text_free(with);
+    ht_text_free(without);
+    return st;
+}
+
+static ht_status make_chat(const engine *e, const options *o, const char *prompt, ht_chat **chat, ht_error *err) {
+    ht_status st = o->messages ? read_messages(o, chat, err) : ht_chat_new(chat, err);
+    if (!st && o->system) st = ht_chat_add(*chat, "system", o->system, err);
+    if (!st && *prompt) st = ht_chat_add(*chat, "user", prompt, err);
+    if (!st && o->tools) st = set_tools(o, *chat, err);
+    if (!st) st = set_variables(o, *chat, err);
+    if (!st && o->no_thinking) st = turn_thinking_off(e, o, *chat, err);
+    return st;
+}
+
+/* What has a meaning only in a conversation. */
+static const char *option_of_chats(const options *o) {
+    return o->system ? "system" : o->messages ? "messages" : o->tools ? "tools" : o->set.n ? "set" : NULL;
 }
 
 static ht_status generate(engine *e, const options *o, const char *prompt, answer *a, ht_metrics *metrics,
@@ -98,23 +225,18 @@ static ht_status generate(engine *e, const options *o, const char *prompt, answe
     how.sampler = &sampler;
     how.stop = o->stop.items;
     how.n_stop = o->stop.n;
-    const ht_tokenizer *t = ht_model_tokenizer(e->model);
-    const bool has_template = t && ht_tokenizer_chat_template(t), has_format = ht_chat_format_name(e->model);
-    if (o->raw || (!has_format && !has_template)) {
-        if (!o->system) return ht_generate_text(e->session, prompt, &how, on_text, a, metrics, err);
+    how.parse_special = o->parse_special;
+    if (o->raw || !ht_chat_format_name(e->model)) {
+        const char *needs = option_of_chats(o);
+        if (!needs) return ht_generate_text(e->session, prompt, &how, on_text, a, metrics, err);
         snprintf(err->message, sizeof err->message,
-                 "--system needs a chat format, and %s has none: put the instructions into the prompt", o->model);
+                 "--%s needs a chat template, and %s has none: put all of it into the prompt", needs, o->model);
         return err->status = HT_ERR_ARGUMENT;
     }
-    ht_chat *chat;
-    ht_status st = ht_chat_new(&chat, err);
-    if (!st && o->system) st = ht_chat_add(chat, "system", o->system, err);
-    if (!st) st = ht_chat_add(chat, "user", prompt, err);
-    if (!st) st = ht_generate_chat(e->session, chat, &how, on_text, a, metrics, err);
+    ht_chat *chat = NULL;
+    ht_status st = make_chat(e, o, prompt, &chat, err);
+    if (!st) st = ht_generate_chat(e->session, chat, &how, on_piece, a, metrics, err);
     ht_chat_free(chat);
-    size_t n = strlen(err->message);
-    if (st == HT_ERR_UNSUPPORTED && !has_format) /* a template that Hearth does not know */
-        snprintf(err->message + n, sizeof err->message - n, ", with --raw");
     return st;
 }
 
@@ -143,11 +265,14 @@ static bool print_json(const options *o, const answer *a, const ht_metrics *m) {
                   m->decode_seconds, "time_to_first_token_ms", m->first_token_seconds * 1e3,
                   "prefill_tokens_per_second", rate((double)m->prompt_tokens, m->prefill_seconds),
                   "decode_tokens_per_second", decode_rate(m), "peak_memory_bytes", (json_int_t)peak_memory_bytes());
-    return json_output(json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text, a->n),
-                                 "finish", finish_name(m->finish), "metrics", metrics));
+    json_t *value = json_pack("{so so ss so}", "model", json_path(o->model), "text", json_text(a->text.text, a->text.n),
+                              "finish", finish_name(m->finish), "metrics", metrics);
+    if (a->thinking.n) json_object_set_new(value, "thinking", json_text(a->thinking.text, a->thinking.n));
+    if (a->calls) json_object_set(value, "tool_calls", a->calls);
+    return json_output(value);
 }
 
-static int finish_run(const options *o, const answer *a, const ht_metrics *metrics, ht_status st, const ht_error *err) {
+static int finish_run(const options *o, answer *a, const ht_metrics *metrics, ht_status st, const ht_error *err) {
     bool cancelled = st == HT_ERR_CANCELLED && interrupted() && metrics->generated_tokens > 0;
     if (a->out_of_memory) {
         fprintf(stderr, "hearth: out of memory for the answer's text\n");
@@ -160,13 +285,15 @@ static int finish_run(const options *o, const answer *a, const ht_metrics *metri
     }
     if (o->json && (!st || cancelled)) {
         if (!print_json(o, a, metrics)) return EXIT_FAILED;
-    } else if (!o->json && !a->ends_line)
+    } else if (!o->json && (end_thought(a, "\n"), !a->ends_line))
         output_write("\n", 1);
     int status = output_finish(EXIT_OK);
     if (st && !cancelled) return report(err);
     if (metrics->finish == HT_FINISH_LENGTH && metrics->generated_tokens < max_tokens(o))
         fprintf(stderr, "hearth: the answer ends after %lld tokens, as the context of %lld positions is full\n",
                 (long long)metrics->generated_tokens, (long long)a->context);
+    if (!st && a->has_thought && !a->has_text)
+        fprintf(stderr, "hearth: the answer ends within its thoughts; --max-tokens allows more, --no-thinking none\n");
     if (!o->quiet && metrics->prompt_tokens) print_statistics(metrics);
     return status;
 }
@@ -175,13 +302,16 @@ int run_command(const options *o) {
     ht_error err = {0};
     char *prompt = NULL;
     size_t n = 0;
-    if (o->max_tokens == 0 || (o->raw && o->system)) {
-        fprintf(stderr, "hearth run: %s (see hearth run --help)\n",
-                o->max_tokens == 0 ? "--max-tokens is 0, expected 1 or more" : "--system and --raw exclude each other");
+    const char *of_chats = o->raw ? option_of_chats(o) : NULL;
+    if (o->max_tokens == 0 || of_chats) {
+        if (of_chats)
+            fprintf(stderr, "hearth run: --%s and --raw exclude each other (see hearth run --help)\n", of_chats);
+        else
+            fprintf(stderr, "hearth run: --max-tokens is 0, expected 1 or more (see hearth run --help)\n");
         return EXIT_USAGE;
     }
     ht_status st = read_prompt(o, &prompt, &n, &err);
-    if (!st && n == 0) {
+    if (!st && n == 0 && !o->messages) {
         fprintf(stderr, "hearth run: the prompt is empty (see hearth run --help)\n");
         free(prompt);
         return EXIT_USAGE;
@@ -195,6 +325,8 @@ int run_command(const options *o) {
     int status = finish_run(o, &a, &metrics, st, &err);
     engine_close(&e);
     free(prompt);
-    free(a.text);
+    free(a.text.text);
+    free(a.thinking.text);
+    json_decref(a.calls);
     return status;
 }

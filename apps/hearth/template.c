@@ -94,11 +94,73 @@ static ht_status read_template(const options *o, ht_chat_template **t, ht_error 
     return st;
 }
 
+/* ---- answers ---- */
+
+typedef struct taken_apart {
+    json_t *thinking, *text, *calls; /* lists */
+} taken_apart;
+
+static bool on_piece(const ht_answer_piece *piece, void *user) {
+    taken_apart *parts = user;
+    if (piece->part != HT_ANSWER_CALL)
+        return json_array_append_new(piece->part == HT_ANSWER_TEXT ? parts->text : parts->thinking,
+                                     json_text(piece->text, piece->n)) == 0;
+    json_t *call = json_pack("{ss ss}", "name", piece->call->name, "arguments", piece->call->arguments);
+    if (call && piece->call->id) json_object_set_new(call, "id", json_string(piece->call->id));
+    return json_array_append_new(parts->calls, call) == 0;
+}
+
+/* The texts of a list as one. */
+static json_t *joined(json_t *list) {
+    size_t n = 0, i;
+    json_t *item;
+    json_array_foreach(list, i, item) n += json_string_length(item);
+    char *text = malloc(n + 1);
+    if (!text) return NULL;
+    n = 0;
+    json_array_foreach(list, i, item) {
+        memcpy(text + n, json_string_value(item), json_string_length(item));
+        n += json_string_length(item);
+    }
+    json_t *value = json_text(text, n);
+    free(text);
+    return value;
+}
+
+static const ht_template_variable *variable(const variables *v, const char *name) {
+    const ht_template_variable *found = NULL;
+    for (size_t i = 0; i < v->n; i++)
+        if (v->items[i].name && strcmp(v->items[i].name, name) == 0) found = &v->items[i];
+    return found;
+}
+
+static ht_status take_apart(const options *o, const ht_chat_template *t, const variables *v, const char *prompt,
+                            ht_error *err) {
+    char *text;
+    size_t n;
+    ht_status st = input_read_file(o->answer, &text, &n, err);
+    if (st) return st;
+    taken_apart parts = {json_array(), json_array(), json_array()};
+    const ht_template_variable *tools = variable(v, "tools");
+    st = ht_chat_template_read_answer(t, tools ? tools->json : NULL, tools ? tools->n : 0, prompt, text, n, on_piece,
+                                      &parts, err);
+    if (!st)
+        json_output(json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
+                              "tool_calls", parts.calls));
+    json_decref(parts.thinking);
+    json_decref(parts.text);
+    json_decref(parts.calls);
+    free(text);
+    return st;
+}
+
+/* ---- the command ---- */
+
 int template_command(const options *o) {
-    if (!o->messages || (o->model && o->template_file)) {
+    if ((!o->messages && !o->answer) || (o->model && o->template_file)) {
         fprintf(stderr, "hearth template: %s (see hearth template --help)\n",
-                o->messages ? "a model has its own template: give MODEL or --template"
-                            : "--messages is needed: a file of JSON");
+                o->messages || o->answer ? "a model has its own template: give MODEL or --template"
+                                         : "--messages is needed: a file of JSON");
         return EXIT_USAGE;
     }
     ht_error err = {0};
@@ -112,12 +174,14 @@ int template_command(const options *o) {
     if (!st) {
         const char *opens = o->no_generation_prompt ? no : yes;
         v->items[v->n++] = (ht_template_variable){"add_generation_prompt", opens, strlen(opens)};
-        st = add_file(v, NULL, o->messages, &err);
+        if (o->messages) st = add_file(v, NULL, o->messages, &err);
     }
     if (!st && o->tools) st = add_file(v, "tools", o->tools, &err);
     if (!st) st = add_set(v, &o->set, &err);
-    if (!st) st = ht_chat_template_render(t, v->items, v->n, &text, &n, &err);
-    if (!st && o->json)
+    if (!st && o->messages) st = ht_chat_template_render(t, v->items, v->n, &text, &n, &err);
+    if (!st && o->answer)
+        st = take_apart(o, t, v, text, &err);
+    else if (!st && o->json)
         json_output(json_pack("{so}", "text", json_text(text, n)));
     else if (!st)
         output_write(text, n);

@@ -1,10 +1,15 @@
-/* Conversations: messages of a chat, and the text that a checkpoint's chat format makes of them.
+/* Conversations: messages of a chat, tools and their calls, and the text and ids that a checkpoint's chat template makes of
+ * them.
  *
- * An ht_chat is a list of messages that grows; it owns copies of its texts and belongs to one thread at a time.
- * ht_generate_chat (generate.h) answers it. */
+ * An ht_chat is a list of messages that grows, with the tools that the model may call; it owns copies of its texts and belongs
+ * to one thread at a time. ht_generate_chat (generate.h) answers it. Conversations are written by the checkpoint's own chat
+ * template (template.h), as `transformers` does; for a checkpoint without one, by a built-in format that its vocabulary tells.
+ *
+ * What messages, calls and tools say never becomes a special token, whatever it spells: only the template's own text does. */
 #ifndef HEARTH_CHAT_H
 #define HEARTH_CHAT_H
 
+#include <hearth/answer.h>
 #include <hearth/model.h>
 #include <hearth/text.h>
 
@@ -18,27 +23,62 @@ typedef struct ht_chat ht_chat;
 HT_API ht_status ht_chat_new(ht_chat **out, ht_error *err);
 HT_API void ht_chat_free(ht_chat *chat); /* NULL is fine */
 
-/* Appends a message; both texts are NUL-terminated UTF-8, and copied. `role` is "system", "user" or "assistant", else
- * HT_ERR_ARGUMENT. A failure changes nothing. */
+/* Appends a message; both texts are NUL-terminated UTF-8, and copied. `role` is "system", "developer" (as "system" where the
+ * template has no such role), "user", "assistant" or "tool", else HT_ERR_ARGUMENT. A failure changes nothing. */
 HT_API ht_status ht_chat_add(ht_chat *chat, const char *role, const char *content, ht_error *err);
 HT_API size_t ht_chat_length(const ht_chat *chat); /* messages in it */
 
+/* A message with more than a role and a text. Texts are NUL-terminated UTF-8. */
+typedef struct ht_chat_message {
+    size_t size; /* of the struct, set by ht_chat_message_init */
+    const char *role;
+    const char *content;       /* default NULL: an empty text */
+    const char *thinking;      /* of an answer: the thoughts before it; default NULL: none */
+    const ht_tool_call *calls; /* [n_calls], of an answer; arguments that are no object stay text; default none */
+    size_t n_calls;
+    const char *name;    /* of a tool's result: the tool; default NULL */
+    const char *call_id; /* and the id of its call; default NULL */
+} ht_chat_message;
+HT_API void ht_chat_message_init(ht_chat_message *message, size_t size);
+/* As ht_chat_add. */
+HT_API ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *message, ht_error *err);
+
 /* A conversation from n bytes of JSON, an object as chat clients send it:
  *
- *   {"messages": [{"role": "user", "content": "Hello"}, ...]}
+ *   {"messages": [{"role": "user", "content": "Hello"}, ...], "tools": [...], "chat_template_kwargs": {...}}
  *
- * A content is a string, null (an empty text), or a list of parts {"type": "text", "text": "..."}, whose texts are joined.
- * Other members with a value (tools, tool calls, other parts) are HT_ERR_UNSUPPORTED with their name; what is no such
- * object is HT_ERR_FORMAT; a role as in ht_chat_add. The caller frees *out. */
+ * A content is a string, null (an empty text), or a list of parts {"type": "text", "text": "..."}, whose texts are joined;
+ * other parts are HT_ERR_UNSUPPORTED. Arguments of calls are objects, or texts of them. Members of messages that are not
+ * known reach the template as they are; `tools` does so unchanged, as ht_chat_set_tools, and the members of
+ * `chat_template_kwargs` as ht_chat_set_variable. Other members of the whole with a value are HT_ERR_UNSUPPORTED with their
+ * name; what is no such object is HT_ERR_FORMAT; a role as in ht_chat_add. The caller frees *out. */
 HT_API ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err);
 
-/* The conversation as the checkpoint's chat format writes it, with the assistant's turn opened, BOS included where the
- * format has it, and with the checkpoint's own default system text when there is no system message. The caller frees
- * *text with ht_text_free. HT_ERR_UNSUPPORTED when the model has no chat format that Hearth knows, or no tokenizer;
- * HT_ERR_ARGUMENT for messages that the format does not have in this order. */
+/* The tools that the model may call: n bytes of JSON, a list that reaches the template unchanged (descriptions such as
+ * {"type": "function", "function": {"name": ..., "description": ..., "parameters": {a JSON schema}}}). Replaces what was set
+ * before; HT_ERR_FORMAT for what is no list. */
+HT_API ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht_error *err);
+/* A variable of the template, as n bytes of JSON ("chat_template_kwargs" elsewhere). It goes before the one that Hearth sets
+ * under the same name. */
+HT_API ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const char *json, size_t n, ht_error *err);
+/* Turns the thoughts before an answer on or off where the template can, by the variables that templates have for it
+ * (`enable_thinking`, `thinking`). Without it the template decides. */
+HT_API ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err);
+/* The time that a template is told which writes a date, in seconds since 1970; without it, or 0, the present. */
+HT_API void ht_chat_set_time(ht_chat *chat, int64_t seconds);
+
+/* The conversation as the chat template writes it, with the assistant's turn opened, BOS included where the template has it.
+ * The caller frees *text with ht_text_free. HT_ERR_UNSUPPORTED when the model has neither a chat template nor a built-in
+ * format, or no tokenizer; HT_ERR_ARGUMENT for messages that the template refuses; HT_ERR_FORMAT when the template is broken,
+ * and HT_ERR_LIMIT when it takes too much. */
 HT_API ht_status ht_chat_format(const ht_model *m, const ht_chat *chat, char **text, ht_error *err);
-/* The name of the model's chat format: "chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2" or "mistral"; NULL when
- * the model has none that Hearth writes. A constant, never freed. */
+/* The ids of that text; `flags` is 0, or HT_ENCODE_PARSE_SPECIAL to recognise special tokens that messages spell as well, as
+ * `transformers` does. Both give the same ids where none does. The caller frees *ids with ht_ids_free. */
+HT_API ht_status ht_chat_encode(const ht_model *m, const ht_chat *chat, unsigned flags, int32_t **ids, size_t *n_ids,
+                                ht_error *err);
+/* How the model's conversations are written: "template" when the checkpoint has its own, the name of the built-in format
+ * ("chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2" or "mistral") when its vocabulary tells one; else NULL. A
+ * constant, never freed. */
 HT_API const char *ht_chat_format_name(const ht_model *m);
 
 #ifdef __cplusplus

@@ -55,6 +55,7 @@ typedef struct ht_generate_options {
     int n_stop;                        /* default 0 */
     bool ignore_eos;                   /* treat stop ids as tokens like others; default false */
     const ht_cancel *cancel;           /* ends the call with HT_ERR_CANCELLED; default NULL */
+    bool parse_special; /* of ht_generate_chat: HT_ENCODE_PARSE_SPECIAL of ht_chat_encode; default false */
 } ht_generate_options;
 HT_API void ht_generate_options_init(ht_generate_options *options, size_t size);
 
@@ -86,11 +87,13 @@ HT_API ht_status ht_generate(ht_session *s, const int32_t *prompt, size_t n_prom
 HT_API ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_options *options, ht_text_fn *fn,
                                   void *user, ht_metrics *metrics, ht_error *err);
 
-/* Formats a conversation (as ht_chat_format), encodes it, and generates the assistant's answer. What the session already holds
- * of it, from an earlier call, is not computed again; anything else it holds is dropped when the computation begins, not by a call that is refused, or
- * cancelled while it waits. The answer is not added to `chat`. */
+/* Writes a conversation (as ht_chat_format), encodes it (as ht_chat_encode), and generates the assistant's answer, which is
+ * handed over in its parts: thoughts, text, and calls of the conversation's tools. White space around thoughts and calls is
+ * left out; what begins as a call and cannot be read as one is text. What the session already holds of the conversation, from
+ * an earlier call, is not computed again; anything else it holds is dropped when the computation begins, not by a call that
+ * is refused, or cancelled while it waits. The answer is not added to `chat`. */
 HT_API ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options,
-                                  ht_text_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
+                                  ht_answer_fn *fn, void *user, ht_metrics *metrics, ht_error *err);
 
 #ifdef __cplusplus
 }

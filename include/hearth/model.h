@@ -89,7 +89,7 @@ typedef struct ht_model_info {
     const char *quantization;   /* dominant weight type by bytes: "Q4_1", "BF16"; "none" for a vocabulary-only file */
     const char *file_type;      /* what a GGUF says of its weights as a whole: "Q4_K_M"; "" where it does not */
     const char *tokenizer_kind; /* or "none" */
-    const char *chat_format;    /* "chatml", "gemma", "gemma4", "llama3", "deepseek", "llama2", "mistral", or "none" */
+    const char *chat_format;    /* "template": its own; else one of ht_model_chat_format; or "none" */
     bool has_weights;
     bool runs;          /* a family this build runs, and weights */
     int32_t n_files;    /* that hold the weights */
@@ -129,7 +129,7 @@ HT_API void ht_model_info_free(ht_model_info *info); /* NULL is fine */
 HT_API const char *const *ht_model_architectures(void);
 /* The i-th type of weights read from files of a format, "gguf" or "safetensors"; NULL past the last one. A constant. */
 HT_API const char *ht_model_weight_type(const char *format, int i);
-/* The i-th chat format that Hearth writes; NULL past the last one. A constant. */
+/* The i-th chat format that checkpoints without a template may have; NULL past the last one. A constant. */
 HT_API const char *ht_model_chat_format(int i);
 
 #ifdef __cplusplus

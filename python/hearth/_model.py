@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import json
 import os
 import queue
 import threading
@@ -27,12 +28,15 @@ from . import _library as lib
 from ._array import array
 from ._dtype import bfloat16, float16, float32, int8
 from ._structs import (
+    HT_ANSWER_CALL,
+    HT_ANSWER_TEXT,
     HT_FINISH_CALLBACK,
     HT_FINISH_LENGTH,
     HT_FINISH_STOP,
     HT_PRECISION_FAST,
     HT_PRECISION_HIGH,
     HT_PRECISION_REFERENCE,
+    ht_answer_piece,
     ht_cancel,
     ht_device_options,
     ht_forward_options,
@@ -45,6 +49,7 @@ from ._structs import (
 __all__ = ["Model", "Session", "Generation"]
 
 _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
+_ANSWER = CFUNCTYPE(c_bool, POINTER(ht_answer_piece), c_void_p)
 _LOGITS = CFUNCTYPE(c_bool, c_void_p, c_int64, c_int64, c_int32, c_void_p)
 
 
@@ -61,8 +66,8 @@ _tokenizer = lib.declare("ht_model_tokenizer", c_void_p, c_void_p)
 _context = lib.declare("ht_model_context", c_int64, c_void_p)
 _vocab_size = lib.declare("ht_model_vocab_size", c_int32, c_void_p)
 _format_name = lib.declare("ht_chat_format_name", c_char_p, c_void_p)
-_chat_new = _fallible("ht_chat_new", POINTER(c_void_p))
-_chat_add = _fallible("ht_chat_add", c_void_p, c_char_p, c_char_p)
+_chat_from_json = _fallible("ht_chat_from_json", c_char_p, c_size_t, POINTER(c_void_p))
+_set_thinking = _fallible("ht_chat_set_thinking", c_void_p, c_bool)
 _chat_free = lib.declare("ht_chat_free", None, c_void_p)
 _format = _fallible("ht_chat_format", c_void_p, c_void_p, POINTER(c_void_p))
 _encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, c_uint, POINTER(POINTER(c_int32)),
@@ -80,7 +85,7 @@ _generate = _fallible("ht_generate", c_void_p, POINTER(c_int32), c_size_t, POINT
                       POINTER(ht_metrics))  # fmt: skip
 _generate_text = _fallible("ht_generate_text", c_void_p, c_char_p, POINTER(ht_generate_options), _TEXT, c_void_p,
                            POINTER(ht_metrics))  # fmt: skip
-_generate_chat = _fallible("ht_generate_chat", c_void_p, c_void_p, POINTER(ht_generate_options), _TEXT, c_void_p,
+_generate_chat = _fallible("ht_generate_chat", c_void_p, c_void_p, POINTER(ht_generate_options), _ANSWER, c_void_p,
                            POINTER(ht_metrics))  # fmt: skip
 _array_from = lib.operation("ht_array_from", c_void_p, c_int, POINTER(c_int64), c_int)
 _ids_free = lib.declare("ht_ids_free", None, POINTER(c_int32))
@@ -126,21 +131,23 @@ def _part(part):
 class _Chat:
     """A conversation of the library."""
 
-    def __init__(self, messages):
+    def __init__(self, messages, tools=None, thinking=None, variables=None):
         self._handle = c_void_p()
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        texts = [(_text(m["role"], "role"), _text(_content(m["content"]), "content")) for m in messages]
-        _chat_new(byref(self._handle))
-        for role, content in texts:
-            _chat_add(self._handle, role, content)
+        messages = [{**m, "content": _content(m["content"] if "tool_calls" not in m else m.get("content"))} for m in messages]
+        given = {"messages": messages, "tools": tools and list(tools), "chat_template_kwargs": variables}
+        data = json.dumps(given, ensure_ascii=False, allow_nan=False).encode()
+        _chat_from_json(data, len(data), byref(self._handle))
+        if thinking is not None:
+            _set_thinking(self._handle, bool(thinking))
 
     def __del__(self):
         _chat_free(self._handle)
 
 
 def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, repeat_penalty=1.0, repeat_window=64, seed=0,
-             stop=(), ignore_eos=False):  # fmt: skip
+             stop=(), ignore_eos=False, parse_special=False):  # fmt: skip
     stop = [stop] if isinstance(stop, str) else list(stop)
     strings = (c_char_p * len(stop))(*(_text(s, "stop string") for s in stop))
     sampler = lib.options(ht_sampler_options, temperature=temperature, top_k=lib.integer(top_k, "top_k", *lib.INT32),
@@ -149,6 +156,7 @@ def _options(max_tokens=256, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0, rep
     )  # fmt: skip
     return lib.options(ht_generate_options, max_tokens=lib.integer(max_tokens, "max_tokens", 1, lib.INT32[1]),
         sampler=ctypes.pointer(sampler), stop=strings, n_stop=len(stop), ignore_eos=ignore_eos,
+        parse_special=parse_special,
     )  # fmt: skip
 
 
@@ -165,14 +173,26 @@ class _Answer:
     """What the thread that computes an answer shares with the iterator; it does not hold the latter, so that one which is
     dropped ends."""
 
-    def __init__(self, options, start):
+    def __init__(self, options, start, in_parts):
         self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
-        self.cancel, self.done = ht_cancel(), threading.Event()
+        self.cancel, self.done, self.thoughts, self.calls = ht_cancel(), threading.Event(), [], []
         options.cancel = ctypes.pointer(self.cancel)
-        self.fn = _TEXT(self.put)
+        self.fn = _ANSWER(self.put_part) if in_parts else _TEXT(self.put)
 
     def put(self, text, n, user):
         self.pieces.put(ctypes.string_at(text, n).decode("utf-8", "replace"))
+        return not self.closed
+
+    def put_part(self, piece, user):
+        piece = piece.contents
+        if piece.part == HT_ANSWER_CALL:
+            call = piece.call.contents
+            values = {"name": call.name, "arguments": call.arguments, "id": call.id}
+            values = {name: value and value.decode("utf-8", "replace") for name, value in values.items()}
+            self.calls.append({**values, "arguments": json.loads(values["arguments"])})
+        else:
+            text = ctypes.string_at(piece.text, piece.n).decode("utf-8", "replace")
+            (self.pieces.put if piece.part == HT_ANSWER_TEXT else self.thoughts.append)(text)
         return not self.closed
 
     def run(self, session):
@@ -187,10 +207,11 @@ class _Answer:
 
 class Generation:
     """An answer as it comes: an iterator of pieces of text. It is computed by a thread of its own, which begins with the
-    first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it."""
+    first piece asked for. close(), which leaving a `with` block and dropping the iterator do, too, ends it. Thoughts and calls
+    of tools in the answer of a chat are no pieces: they are in `thinking` and `tool_calls`."""
 
-    def __init__(self, session, options, start):
-        self._session, self._answer, self._thread, self._ended = session, _Answer(options, start), None, False
+    def __init__(self, session, options, start, in_parts=False):
+        self._session, self._answer, self._thread, self._ended = session, _Answer(options, start, in_parts), None, False
 
     def _begin(self):
         handle = self._session._take(self)
@@ -244,6 +265,16 @@ class Generation:
 
     def __del__(self):
         self.close()
+
+    @property
+    def thinking(self):
+        """The thoughts in the answer of a chat, as far as they have come."""
+        return "".join(self._answer.thoughts)
+
+    @property
+    def tool_calls(self):
+        """The calls in the answer of a chat so far: {"name": ..., "arguments": a dict, "id": a text or None}."""
+        return list(self._answer.calls)
 
     @property
     def metrics(self):
@@ -325,12 +356,15 @@ class Session:
         ids, n = _ids(prompt)
         return Generation(self, how, lambda s, *rest: _generate(s, ids, n, *rest))
 
-    def chat(self, messages, **options):
+    def chat(self, messages, *, tools=None, thinking=None, variables=None, **options):
         """A Generation of the assistant's answer to a conversation: a list of {"role": ..., "content": ...}, or a text that
-        the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one. What the
-        session already holds of it is not computed again. Options as in generate."""
-        how, given = _options(**options), _Chat(messages)
-        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest))
+        the user says. A content may be a list of parts, {"type": "text", "text": ...}, and None for an empty one; answers may
+        have "tool_calls", and the role "tool" has results. `tools` describes what the model may call, `thinking` turns its
+        thoughts on or off where the chat template can, `variables` are the template's own. What the session already holds of
+        the conversation is not computed again. Options as in generate; with parse_special=True special tokens that messages
+        spell are some."""
+        how, given = _options(**options), _Chat(messages, tools, thinking, variables)
+        return Generation(self, how, lambda s, *rest: _generate_chat(s, given._handle, *rest), in_parts=True)
 
     def logits(self, prompt, last=False):
         """Appends a text or token ids; the logits after each token, float32 [n, vocab], or [vocab] after the last one."""
@@ -375,6 +409,8 @@ class Model:
 
     @property
     def chat_format(self):
+        """How conversations are written: "template" when the checkpoint has its own, else the name of a format that its
+        vocabulary tells, or None."""
         name = _format_name(self._handle)
         return name and name.decode()
 
@@ -406,9 +442,9 @@ class Model:
         finally:
             _text_free(text)
 
-    def format_chat(self, messages):
-        """The conversation as the checkpoint's chat format writes it, with the assistant's turn opened."""
-        given, text = _Chat(messages), c_void_p()
+    def format_chat(self, messages, *, tools=None, thinking=None, variables=None):
+        """The conversation as the checkpoint's chat template writes it, with the assistant's turn opened."""
+        given, text = _Chat(messages, tools, thinking, variables), c_void_p()
         _format(self._handle, given._handle, byref(text))
         try:
             return ctypes.string_at(text).decode("utf-8", "replace")

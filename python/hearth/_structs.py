@@ -54,6 +54,10 @@ HT_FINISH_STOP = 1
 HT_FINISH_LENGTH = 2
 HT_FINISH_CALLBACK = 3
 
+HT_ANSWER_TEXT = 1
+HT_ANSWER_THINKING = 2
+HT_ANSWER_CALL = 3
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -125,6 +129,7 @@ class ht_generate_options(Structure):
         ("n_stop", c_int),
         ("ignore_eos", c_bool),
         ("cancel", POINTER(ht_cancel)),
+        ("parse_special", c_bool),
     ]
 
 
@@ -138,6 +143,23 @@ class ht_metrics(Structure):
         ("decode_seconds", c_double),
         ("peak_memory_bytes", c_size_t),
         ("finish", c_int),
+    ]
+
+
+class ht_tool_call(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("arguments", c_char_p),
+        ("id", c_char_p),
+    ]
+
+
+class ht_answer_piece(Structure):
+    _fields_ = [
+        ("part", c_int),
+        ("text", c_char_p),
+        ("n", c_size_t),
+        ("call", POINTER(ht_tool_call)),
     ]
 
 

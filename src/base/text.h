@@ -16,6 +16,12 @@ typedef struct ht_text {
     bool failed;
 } ht_text;
 
+/* Bytes [end of the run before, end) of a text that came from the inputs, or did not. */
+typedef struct ht_text_run {
+    size_t end;
+    bool input;
+} ht_text_run;
+
 void ht_text_append(ht_text *t, const void *bytes, size_t n);
 void ht_text_append_str(ht_text *t, const char *s);
 void ht_text_printf(ht_text *t, const char *fmt, ...) HT_PRINTF(2, 3);

@@ -1,24 +1,28 @@
-/* Built-in chat formats, in the dialects of the templates that are known (models/template.h): the text is the one that the
- * template would write for system, user and assistant messages. */
+/* Conversations as values of templates, and what chat templates make of them. */
 #ifndef HT_GENERATE_CHAT_H
 #define HT_GENERATE_CHAT_H
 
-#include "models/template.h"
+#include "models/chat_detection.h"
+#include "template/value.h"
 
 #include <hearth/chat.h>
 
-typedef struct ht_chat_message {
-    char *role, *content; /* owned, neither is NULL; the role is one that exists */
-} ht_chat_message;
-
 struct ht_chat {
-    ht_chat_message *messages; /* [n] */
-    size_t n, capacity;
+    ht_jinja_arena arena;     /* of all that follows */
+    ht_jinja_list *messages;  /* dicts; their "role" is a string that is no input */
+    ht_jinja_value tools;     /* a list, or None */
+    ht_jinja_dict *variables; /* that were set */
+    int64_t time;             /* 0: the present */
 };
 
-/* A template without a format is an error that names the one it resembles. bos and eos: the texts of these tokens, or NULL.
- * *text is allocated. */
-ht_status ht_chat_write(const ht_template *template, const char *bos, const char *eos, const ht_chat *chat, char **text,
-                        ht_error *err);
+/* The text with its runs, each of which the caller frees with free(). bos and eos: the texts of these tokens, or NULL. */
+ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
+                        size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err);
+/* The same for a model. */
+ht_status ht_chat_write_for(const ht_model *m, const ht_chat *chat, char **text, size_t *n, ht_text_run **runs,
+                            size_t *n_runs, ht_error *err);
+/* The ids of what was written, `flags` as of ht_chat_encode. */
+ht_status ht_chat_encode_text(const ht_model *m, const char *text, size_t n, const ht_text_run *runs, size_t n_runs,
+                              unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
 
 #endif

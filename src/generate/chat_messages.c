@@ -1,32 +1,46 @@
-/* Conversation builder: messages, added one by one or read from JSON. */
-#include "base/checked.h"
+/* Conversation builder: messages, tools and variables, added one by one or read from JSON. */
 #include "base/error.h"
+#include "base/options.h"
 #include "base/text.h"
-#include "formats/json.h"
 #include "generate/chat.h"
+#include "template/eval.h"
+#include "tokenizer/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_MESSAGES = 8 };
-
 ht_status ht_chat_new(ht_chat **out, ht_error *err) {
-    *out = calloc(1, sizeof **out);
-    return *out ? HT_OK : ht_fail_memory(err, sizeof **out, "a conversation");
+    ht_chat *chat = *out = calloc(1, sizeof *chat);
+    if (!chat) return ht_fail_memory(err, sizeof *chat, "a conversation");
+    chat->arena = (ht_jinja_arena){.limit = SIZE_MAX / 4, .name = "the conversation", .err = err};
+    chat->messages = ht_jinja_list_new(&chat->arena, 8);
+    chat->variables = ht_jinja_dict_new(&chat->arena);
+    chat->tools = ht_jinja_none();
+    ht_status status = chat->arena.status;
+    if (status) {
+        ht_chat_free(chat);
+        *out = NULL;
+    }
+    return status;
 }
 
 void ht_chat_free(ht_chat *chat) {
     if (!chat) return;
-    for (size_t i = 0; i < chat->n; i++) {
-        free(chat->messages[i].role);
-        free(chat->messages[i].content);
-    }
-    free(chat->messages);
+    ht_jinja_arena_free(&chat->arena);
     free(chat);
 }
 
-size_t ht_chat_length(const ht_chat *chat) { return chat->n; }
+size_t ht_chat_length(const ht_chat *chat) { return chat->messages->n; }
+
+/* A call's own failures: an earlier one's are past. */
+static ht_jinja_arena *begin(ht_chat *chat, ht_error *err) {
+    chat->arena.status = HT_OK;
+    chat->arena.err = err;
+    return &chat->arena;
+}
+
+/* ---- messages ---- */
 
 /* The beginning of a text, as far as a message shows it. */
 static const char *beginning(const char *text, char out[44]) {
@@ -35,118 +49,288 @@ static const char *beginning(const char *text, char out[44]) {
     return out;
 }
 
-static ht_status check_message(const char *role, const char *content, size_t i, ht_error *err) {
-    static const char *const roles[] = {"system", "user", "assistant"};
+static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
+
+static ht_status check_role(const char *role, size_t i, ht_error *err) {
     char shown[44];
-    if (!role || !content) return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has no role or no content", i);
     for (size_t r = 0; r < sizeof roles / sizeof *roles; r++)
         if (strcmp(role, roles[r]) == 0) return HT_OK;
-    return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has the role \"%s\", expected system, user or assistant", i,
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "message %zu has the role \"%s\", expected system, developer, user, assistant or tool", i,
                    beginning(role, shown));
 }
 
-static bool make_room(ht_chat *chat) {
-    if (chat->n < chat->capacity) return true;
-    size_t capacity = chat->capacity ? 2 * chat->capacity : FIRST_MESSAGES;
-    ht_chat_message *larger = realloc(chat->messages, capacity * sizeof *larger);
-    if (!larger) return false;
-    chat->messages = larger;
-    chat->capacity = capacity;
-    return true;
+/* A caller's text; what is no UTF-8 becomes U+FFFD. */
+static ht_jinja_value input(ht_jinja_arena *a, const char *text) {
+    const size_t n = strlen(text);
+    if (ht_utf8_valid(text, n)) return ht_jinja_string_value(ht_jinja_string_new(a, text, n, true));
+    ht_text repaired = {0};
+    ht_unicode_repair(text, n, &repaired);
+    ht_jinja_value v = ht_jinja_undefined();
+    if (repaired.failed)
+        ht_jinja_arena_fail_as(a, HT_ERR_MEMORY, "out of memory for a message");
+    else
+        v = ht_jinja_string_value(ht_jinja_string_new(a, repaired.data, repaired.len, true));
+    ht_text_discard(&repaired);
+    return v;
+}
+
+static void set_input(ht_jinja_arena *a, ht_jinja_dict *d, const char *key, const char *text) {
+    if (text) ht_jinja_dict_set_text(a, d, key, input(a, text));
+}
+
+/* The object that a text of JSON is; the text itself when it is none. */
+static ht_jinja_value arguments_of(ht_jinja_arena *a, ht_jinja_value text) {
+    if (!ht_jinja_is_string(text) || a->status) return text;
+    ht_error *const err = a->err;
+    a->err = NULL;
+    ht_jinja_value v = ht_jinja_json_value(a, text.string->text, text.string->n, "the arguments");
+    const bool memory = a->status == HT_ERR_MEMORY, object = !a->status && v.kind == HT_VALUE_DICT;
+    a->status = HT_OK;
+    a->err = err;
+    if (memory) ht_jinja_arena_fail_as(a, HT_ERR_MEMORY, "out of memory for the arguments of a call");
+    return object ? v : text;
+}
+
+static ht_jinja_value call_value(ht_jinja_arena *a, const ht_tool_call *call) {
+    ht_jinja_dict *d = ht_jinja_dict_new(a), *function = ht_jinja_dict_new(a);
+    set_input(a, d, "id", call->id);
+    ht_jinja_dict_set_text(a, d, "type", ht_jinja_text_value(a, "function"));
+    ht_jinja_dict_set_text(a, d, "function", (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = function});
+    set_input(a, function, "name", call->name);
+    ht_jinja_dict_set_text(a, function, "arguments", arguments_of(a, input(a, call->arguments)));
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = d};
+}
+
+static ht_status append(ht_chat *chat, ht_jinja_dict *message) {
+    ht_jinja_list_append(&chat->arena, chat->messages, (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = message});
+    return chat->arena.status;
+}
+
+static const ht_chat_message defaults = {.size = sizeof defaults};
+
+void ht_chat_message_init(ht_chat_message *message, size_t size) {
+    ht_options_init(message, size, &defaults, sizeof defaults);
+}
+
+ht_status ht_chat_add_message(ht_chat *chat, const ht_chat_message *message, ht_error *err) {
+    ht_chat_message m;
+    ht_status status = ht_options_read(&m, message, &defaults, sizeof defaults, "ht_chat_message", err);
+    if (status) return status;
+    const size_t n = chat->messages->n;
+    if (!m.role) return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has no role", n);
+    if (m.n_calls && !m.calls)
+        return ht_fail(err, HT_ERR_ARGUMENT, "message %zu: %zu calls were announced and none given", n, m.n_calls);
+    for (size_t i = 0; i < m.n_calls; i++)
+        if (!m.calls[i].name || !m.calls[i].arguments)
+            return ht_fail(err, HT_ERR_ARGUMENT, "call %zu of message %zu has no name or no arguments", i, n);
+    status = check_role(m.role, n, err);
+    if (status) return status;
+    ht_jinja_arena *a = begin(chat, err);
+    ht_jinja_dict *d = ht_jinja_dict_new(a);
+    ht_jinja_dict_set_text(a, d, "role", ht_jinja_text_value(a, m.role));
+    set_input(a, d, "content", m.content ? m.content : "");
+    set_input(a, d, "reasoning_content", m.thinking);
+    set_input(a, d, "name", m.name);
+    set_input(a, d, "tool_call_id", m.call_id);
+    if (m.n_calls) {
+        ht_jinja_list *calls = ht_jinja_list_new(a, m.n_calls);
+        for (size_t i = 0; i < m.n_calls && !a->status; i++) ht_jinja_list_append(a, calls, call_value(a, &m.calls[i]));
+        ht_jinja_dict_set_text(a, d, "tool_calls", ht_jinja_list_value(HT_VALUE_LIST, calls));
+    }
+    return append(chat, d);
 }
 
 ht_status ht_chat_add(ht_chat *chat, const char *role, const char *content, ht_error *err) {
-    ht_status status = check_message(role, content, chat->n, err);
-    if (status) return status;
-    ht_chat_message m = {strdup(role), strdup(content)};
-    if (m.role && m.content && make_room(chat)) {
-        chat->messages[chat->n++] = m;
-        return HT_OK;
-    }
-    free(m.role);
-    free(m.content);
-    return ht_fail_memory(err, strlen(content), "a message");
+    ht_chat_message m = defaults;
+    if (!role || !content)
+        return ht_fail(err, HT_ERR_ARGUMENT, "message %zu has no role or no content", chat->messages->n);
+    m.role = role;
+    m.content = content;
+    return ht_chat_add_message(chat, &m, err);
 }
+
+/* ---- tools and variables ---- */
+
+ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht_error *err) {
+    ht_jinja_arena *a = begin(chat, err);
+    ht_jinja_value v = ht_jinja_json_value(a, json, n, "the tools");
+    if (!a->status && v.kind != HT_VALUE_LIST && v.kind != HT_VALUE_NONE)
+        ht_jinja_arena_fail(a, "the tools are %s, expected a list", ht_jinja_type_name(v));
+    if (!a->status) chat->tools = v;
+    return a->status;
+}
+
+ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const char *json, size_t n, ht_error *err) {
+    ht_jinja_arena *a = begin(chat, err);
+    ht_jinja_value v = ht_jinja_json_value(a, json, n, name);
+    if (!a->status) ht_jinja_dict_set_text(a, chat->variables, name, v);
+    return a->status;
+}
+
+ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err) {
+    static const char *const names[] = {"enable_thinking", "thinking"};
+    ht_jinja_arena *a = begin(chat, err);
+    for (int i = 0; i < 2; i++) ht_jinja_dict_set_text(a, chat->variables, names[i], ht_jinja_boolean(on));
+    return a->status;
+}
+
+void ht_chat_set_time(ht_chat *chat, int64_t seconds) { chat->time = seconds; }
 
 /* ---- from JSON ---- */
 
-/* Members but for two known ones have to be null. */
-static ht_status refuse_others(const json_t *object, const char *known, const char *also, const char *of,
-                               ht_error *err) {
-    const char *key;
-    json_t *value;
-    char shown[44];
-    json_object_foreach((json_t *)(uintptr_t)object, key, value) {
-        if (strcmp(key, known) == 0 || strcmp(key, also) == 0 || json_is_null(value)) continue;
-        return ht_fail(err, HT_ERR_UNSUPPORTED, "the conversation: %s has `%s`, which this version cannot use", of,
-                       beginning(key, shown));
+/* How messages name a value. */
+static const char *describe(const ht_jinja_value *v) {
+    if (!v) return "missing";
+    switch (v->kind) {
+    case HT_VALUE_NONE: return "null";
+    case HT_VALUE_BOOL: return "a boolean";
+    case HT_VALUE_STRING: return "a string";
+    case HT_VALUE_LIST: return "a list";
+    case HT_VALUE_DICT: return "an object";
+    default: return "a number";
     }
-    return HT_OK;
 }
 
-static ht_status wrong(const json_t *value, size_t i, const char *what, const char *expected, ht_error *err) {
-    char found[80];
-    return ht_fail(err, HT_ERR_FORMAT, "the conversation: %s of message %zu is %s, expected %s", what, i,
-                   value ? ht_json_describe(value, found, sizeof found) : "missing", expected);
+static bool is_null(const ht_jinja_value *v) { return !v || v->kind == HT_VALUE_NONE; }
+
+/* What a message is being made of. */
+typedef struct source {
+    ht_chat *chat;
+    ht_jinja_arena *a;
+    size_t i; /* of the message */
+} source;
+
+static void wrong(source *s, const char *what, const ht_jinja_value *v, const char *expected) {
+    ht_jinja_arena_fail(s->a, "%s of message %zu is %s, expected %s", what, s->i, describe(v), expected);
 }
 
-static ht_status read_part(const json_t *part, size_t i, ht_text *out, ht_error *err) {
-    const json_t *type = json_object_get(part, "type"), *text = json_object_get(part, "text");
-    if (!json_is_string(type)) return wrong(type, i, "the type of a part", "a string", err);
+/* Parts of text as one. */
+static ht_jinja_value join_parts(source *s, const ht_jinja_list *parts) {
+    ht_jinja_builder b = {.arena = s->a};
     char shown[44];
-    if (strcmp(json_string_value(type), "text") != 0)
-        return ht_fail(err, HT_ERR_UNSUPPORTED,
-                       "the conversation: a part of message %zu is of the type \"%s\", of which there is only text", i,
-                       beginning(json_string_value(type), shown));
-    if (!json_is_string(text)) return wrong(text, i, "the text of a part", "a string", err);
-    ht_text_append_str(out, json_string_value(text));
-    return refuse_others(part, "type", "text", "a part", err);
+    for (size_t p = 0; p < parts->n && !s->a->status; p++) {
+        const ht_jinja_dict *part = parts->items[p].kind == HT_VALUE_DICT ? parts->items[p].dict : NULL;
+        const ht_jinja_value *type = part ? ht_jinja_dict_find_text(part, "type", 4) : NULL;
+        const ht_jinja_value *text = part ? ht_jinja_dict_find_text(part, "text", 4) : NULL;
+        if (!type || !ht_jinja_is_string(*type))
+            wrong(s, "the type of a part", type, "a string");
+        else if (!ht_jinja_string_is(type->string, "text"))
+            ht_jinja_arena_fail_as(s->a, HT_ERR_UNSUPPORTED,
+                                   "a part of message %zu is of the type \"%s\", of which there is only text", s->i,
+                                   beginning(type->string->text, shown));
+        else if (!text || !ht_jinja_is_string(*text))
+            wrong(s, "the text of a part", text, "a string");
+        else
+            ht_jinja_put_string(&b, text->string);
+    }
+    const ht_jinja_string *joined = ht_jinja_built(&b);
+    return ht_jinja_string_value(joined);
 }
 
-static ht_status read_content(const json_t *content, size_t i, ht_text *out, ht_error *err) {
-    ht_status status = HT_OK;
-    ht_text_append_str(out, "");
-    if (json_is_null(content)) return HT_OK;
-    if (json_is_string(content))
-        ht_text_append_str(out, json_string_value(content));
-    else if (json_is_array(content))
-        for (size_t p = 0; p < json_array_size(content) && !status; p++)
-            status = read_part(json_array_get(content, p), i, out, err);
-    else
-        status = wrong(content, i, "the content", "a string or a list of parts", err);
-    return status;
+/* Texts end at a NUL where C programs read them. */
+static bool has_nul(ht_jinja_value v) {
+    if (ht_jinja_is_string(v)) return memchr(v.string->text, 0, v.string->n) != NULL;
+    bool found = false;
+    if (v.kind == HT_VALUE_LIST)
+        for (size_t i = 0; i < v.list->n && !found; i++) found = has_nul(v.list->items[i]);
+    if (v.kind == HT_VALUE_DICT)
+        for (size_t i = 0; i < v.dict->n && !found; i++) found = has_nul(v.dict->keys[i]) || has_nul(v.dict->values[i]);
+    return found;
 }
 
-static ht_status read_message(const json_t *m, ht_chat *chat, ht_error *err) {
-    const size_t i = chat->n;
-    const json_t *role = json_object_get(m, "role");
-    if (!json_is_string(role)) return wrong(role, i, "the role", "a string", err);
-    ht_text content = {0};
-    ht_status status = refuse_others(m, "role", "content", "a message", err);
-    if (!status) status = read_content(json_object_get(m, "content"), i, &content, err);
-    if (!status && content.failed) status = ht_fail_memory(err, content.len, "a message");
-    if (!status) status = ht_chat_add(chat, json_string_value(role), content.data, err);
-    ht_text_discard(&content);
-    return status;
+static void read_content(source *s, ht_jinja_dict *message) {
+    ht_jinja_value *content = ht_jinja_dict_find_text(message, "content", 7), v = ht_jinja_text_value(s->a, "");
+    if (!is_null(content)) {
+        if (ht_jinja_is_string(*content)) return;
+        if (content->kind == HT_VALUE_LIST)
+            v = join_parts(s, content->list);
+        else
+            wrong(s, "the content", content, "a string or a list of parts");
+    } else if (!content && is_null(ht_jinja_dict_find_text(message, "tool_calls", 10)))
+        wrong(s, "the content", content, "a string or a list of parts");
+    if (!s->a->status) ht_jinja_dict_set_text(s->a, message, "content", v);
+}
+
+/* Arguments of calls, which clients send as texts, become the objects that templates expect. */
+static void read_calls(source *s, ht_jinja_dict *message) {
+    const ht_jinja_value *calls = ht_jinja_dict_find_text(message, "tool_calls", 10);
+    if (is_null(calls)) return;
+    if (calls->kind != HT_VALUE_LIST) {
+        wrong(s, "`tool_calls`", calls, "a list");
+        return;
+    }
+    for (size_t i = 0; i < calls->list->n && !s->a->status; i++) {
+        const ht_jinja_value *call = &calls->list->items[i], *function = NULL;
+        if (call->kind == HT_VALUE_DICT) function = ht_jinja_dict_find_text(call->dict, "function", 8);
+        if (!function) function = call; /* a bare one: name and arguments */
+        if (function->kind != HT_VALUE_DICT) {
+            wrong(s, "a call", function, "an object");
+            return;
+        }
+        const ht_jinja_value *name = ht_jinja_dict_find_text(function->dict, "name", 4);
+        ht_jinja_value *arguments = ht_jinja_dict_find_text(function->dict, "arguments", 9);
+        if (!name || !ht_jinja_is_string(*name)) wrong(s, "the name of a call", name, "a string");
+        if (arguments) *arguments = arguments_of(s->a, *arguments);
+    }
+}
+
+static void read_message(source *s, ht_jinja_value m) {
+    if (m.kind != HT_VALUE_DICT) {
+        ht_jinja_arena_fail(s->a, "message %zu is %s, expected an object", s->i, describe(&m));
+        return;
+    }
+    ht_jinja_value *role = ht_jinja_dict_find_text(m.dict, "role", 4);
+    if (!role || !ht_jinja_is_string(*role)) {
+        wrong(s, "the role", role, "a string");
+        return;
+    }
+    s->a->status = check_role(role->string->text, s->i, s->a->err);
+    if (s->a->status) return;
+    *role = ht_jinja_text_value(s->a, role->string->text);
+    read_content(s, m.dict);
+    read_calls(s, m.dict);
+    if (!s->a->status) (void)append(s->chat, m.dict);
+}
+
+static void read_document(source *s, const ht_jinja_dict *document) {
+    const ht_jinja_value *messages = ht_jinja_dict_find_text(document, "messages", 8);
+    char shown[44];
+    if (!messages || messages->kind != HT_VALUE_LIST)
+        ht_jinja_arena_fail(s->a, "`messages` is %s, expected a list", describe(messages));
+    for (size_t i = 0; i < document->n && !s->a->status; i++) {
+        const ht_jinja_string *key = document->keys[i].string;
+        const ht_jinja_value v = document->values[i];
+        if (ht_jinja_string_is(key, "messages") || v.kind == HT_VALUE_NONE) continue;
+        if (ht_jinja_string_is(key, "tools") && v.kind == HT_VALUE_LIST)
+            s->chat->tools = v;
+        else if (ht_jinja_string_is(key, "chat_template_kwargs") && v.kind == HT_VALUE_DICT)
+            s->chat->variables = v.dict;
+        else if (ht_jinja_string_is(key, "tools") || ht_jinja_string_is(key, "chat_template_kwargs"))
+            ht_jinja_arena_fail(s->a, "`%s` is %s, expected %s", key->text, describe(&v),
+                                ht_jinja_string_is(key, "tools") ? "a list" : "an object");
+        else
+            ht_jinja_arena_fail_as(s->a, HT_ERR_UNSUPPORTED, "it has `%s`, which this version cannot use",
+                                   beginning(key->text, shown));
+    }
+    for (size_t i = 0; !s->a->status && i < messages->list->n; i++) {
+        s->i = i;
+        read_message(s, messages->list->items[i]);
+    }
 }
 
 ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err) {
     *out = NULL;
-    json_t *document;
-    ht_status status = ht_json_parse_strict(json, n, "the conversation", &document, err);
+    ht_chat *chat;
+    ht_status status = ht_chat_new(&chat, err);
     if (status) return status;
-    ht_chat *chat = NULL;
-    const json_t *messages = json_object_get(document, "messages");
-    if (!json_is_array(messages)) {
-        char found[80];
-        status = ht_fail(err, HT_ERR_FORMAT, "the conversation: `messages` is %s, expected a list",
-                         messages ? ht_json_describe(messages, found, sizeof found) : "missing");
-    }
-    if (!status) status = refuse_others(document, "messages", "messages", "it", err);
-    if (!status) status = ht_chat_new(&chat, err);
-    for (size_t i = 0; !status && i < json_array_size(messages); i++)
-        status = read_message(json_array_get(messages, i), chat, err);
-    json_decref(document);
+    source s = {.chat = chat, .a = begin(chat, err)};
+    ht_jinja_value document = ht_jinja_json_value(s.a, json, n, "its JSON");
+    if (!s.a->status && document.kind != HT_VALUE_DICT)
+        ht_jinja_arena_fail(s.a, "it is %s, expected an object", describe(&document));
+    if (!s.a->status && has_nul(document)) ht_jinja_arena_fail(s.a, "a text holds a NUL");
+    if (!s.a->status) read_document(&s, document.dict);
+    status = s.a->status;
     if (status)
         ht_chat_free(chat);
     else

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "device/device.h"
+#include "generate/chat.h"
 #include "generate/sampler.h"
 #include "generate/session_internal.h"
 #include "generate/text_stream.h"
@@ -29,10 +30,19 @@ typedef struct run {
     ht_sampler *sampler;
     ht_decoder *decoder; /* NULL: nobody wants text */
     ht_text_stream output;
-    bool new_turn; /* the text stands by itself, it does not go on with the prompt's */
+    ht_answer_reader *answer; /* what reads the output, to hand it over in parts; NULL: the caller takes it as text */
+    bool new_turn;            /* the text stands by itself, it does not go on with the prompt's */
+    bool no_memory;           /* for the answer */
     ht_metrics metrics;
     double begin, first_token;
 } run;
+
+static bool put_answer(const char *text, size_t n, void *user) {
+    run *r = user;
+    const ht_answer_state state = ht_answer_put(r->answer, text, n);
+    r->no_memory = state == HT_ANSWER_NO_MEMORY;
+    return state == HT_ANSWER_OPEN;
+}
 
 static ht_status begin_run(run *r, ht_text_fn *fn, void *user, ht_error *err) {
     const ht_model *m = r->s->model;
@@ -97,15 +107,29 @@ static ht_status after_output(run *r, ht_text_stream_state state, ht_error *err)
     switch (state) {
     case HT_TEXT_STREAM_OPEN: break;
     case HT_TEXT_STREAM_STOPPED: r->metrics.finish = HT_FINISH_STOP; break;
-    case HT_TEXT_STREAM_REFUSED: r->metrics.finish = HT_FINISH_CALLBACK; break;
+    case HT_TEXT_STREAM_REFUSED:
+        if (r->no_memory) return ht_fail_memory(err, 0, "the answer");
+        r->metrics.finish = HT_FINISH_CALLBACK;
+        break;
     case HT_TEXT_STREAM_NO_MEMORY: return ht_fail_memory(err, r->output.held.len, "the generated text");
     }
     return HT_OK;
 }
 
+/* A special token may be a mark in an answer; it is no text otherwise. */
+static ht_status show_special(run *r, int32_t id, ht_error *err) {
+    const char *token = ht_tokenizer_piece(r->s->model->tokenizer, id);
+    ht_status status = after_output(r, ht_text_stream_end(&r->output), err);
+    if (status || r->metrics.finish || !ht_answer_wants_special(r->answer, token)) return status;
+    const bool open = put_answer(token, strlen(token), r);
+    return after_output(r, open ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, err);
+}
+
 static ht_status show_token(run *r, int32_t id, ht_error *err) {
     /* The head may have more rows than the vocabulary has tokens; those stand for nothing. */
-    if (!r->decoder || id >= ht_tokenizer_vocab_size(r->s->model->tokenizer)) return HT_OK;
+    const ht_tokenizer *t = r->s->model->tokenizer;
+    if (!r->decoder || id >= ht_tokenizer_vocab_size(t)) return HT_OK;
+    if (r->answer && ht_tokenizer_is_special(t, id)) return show_special(r, id, err);
     const char *piece;
     size_t n;
     ht_status status = ht_decoder_feed(r->decoder, id, &piece, &n, err);
@@ -136,9 +160,12 @@ static ht_status next_token(run *r, const float *logits, ht_error *err) {
 static void show_rest(run *r) {
     const char *piece;
     size_t n;
-    if (!r->decoder || r->output.closed) return;
-    if (ht_decoder_flush(r->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&r->output, piece, n);
-    (void)ht_text_stream_end(&r->output);
+    if (!r->decoder) return;
+    if (!r->output.closed) {
+        if (ht_decoder_flush(r->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&r->output, piece, n);
+        (void)ht_text_stream_end(&r->output);
+    }
+    if (r->answer && ht_answer_end(r->answer) == HT_ANSWER_NO_MEMORY) r->no_memory = true;
 }
 
 static bool has_text(const ht_session *s) {
@@ -157,7 +184,7 @@ static ht_status generate(run *r, const int32_t *prompt, size_t n, ht_error *err
         status = ht_session_run(r->s, NULL, 0, ht_sampler_top_k(r->sampler, r->s->n_tokens), r->o.cancel, &logits, err);
     }
     show_rest(r);
-    return status;
+    return status || !r->no_memory ? status : ht_fail_memory(err, 0, "the answer");
 }
 
 /* Of a whole conversation, of which the session may hold the beginning. What else it holds goes now, when nothing but the
@@ -229,26 +256,37 @@ ht_status ht_generate_text(ht_session *s, const char *prompt, const ht_generate_
 
 /* ---- chat ---- */
 
-ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_text_fn *fn,
+static ht_status answer(run *r, const ht_chat *chat, const char *text, size_t n_text, const ht_text_run *runs,
+                        size_t n_runs, ht_answer_fn *fn, void *user, ht_metrics *metrics, ht_error *err) {
+    const ht_model *m = r->s->model;
+    int32_t *ids;
+    size_t n;
+    ht_status status = ht_chat_encode_text(m, text, n_text, runs, n_runs,
+                                           r->o.parse_special ? HT_ENCODE_PARSE_SPECIAL : 0, &ids, &n, err);
+    if (status) return status;
+    if ((int64_t)n >= m->context) /* before what the session holds is touched */
+        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
+                         (long long)m->context);
+    if (!status && fn)
+        status = ht_answer_reader_new(ht_chat_template_answers(m->chat.template), chat->tools, text, n_text, fn, user,
+                                      &r->answer, err);
+    if (!status) status = run_from(r, ids, n, fn ? put_answer : NULL, r, metrics, err);
+    ht_answer_reader_free(r->answer);
+    ht_ids_free(ids);
+    return status;
+}
+
+ht_status ht_generate_chat(ht_session *s, const ht_chat *chat, const ht_generate_options *options, ht_answer_fn *fn,
                            void *user, ht_metrics *metrics, ht_error *err) {
     run r = {.s = s, .new_turn = true};
     char *text;
+    ht_text_run *runs;
+    size_t n, n_runs;
     ht_status status = begin_call(&r, options, metrics, err);
-    if (!status) status = ht_chat_format(s->model, chat, &text, err);
+    if (!status) status = ht_chat_write_for(s->model, chat, &text, &n, &runs, &n_runs, err);
     if (status) return status;
-    int32_t *ids;
-    size_t n;
-    /* A template has written all the special tokens it wants. */
-    const ht_tokenizer *t = s->model->tokenizer;
-    const unsigned how = HT_ENCODE_PARSE_SPECIAL | (ht_tokenizer_chat_template(t) ? 0 : HT_ENCODE_ADD_SPECIAL);
-    status = ht_tokenizer_encode(t, text, strlen(text), how, &ids, &n, err);
-    ht_text_free(text);
-    if (status) return status;
-    if ((int64_t)n >= s->model->context) /* before what the session holds is touched */
-        status = ht_fail(err, HT_ERR_LIMIT, "prompt of %zu tokens does not fit the context of %lld with an answer", n,
-                         (long long)s->model->context);
-    else
-        status = run_from(&r, ids, n, fn, user, metrics, err);
-    ht_ids_free(ids);
+    status = answer(&r, chat, text, n, runs, n_runs, fn, user, metrics, err);
+    free(text);
+    free(runs);
     return status;
 }

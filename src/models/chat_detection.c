@@ -1,6 +1,7 @@
 #include "models/chat_detection.h"
 
 #include "base/error.h"
+#include "models/chat_formats.h"
 #include "tokenizer/tokenizer.h"
 
 #include <hearth/model.h>
@@ -9,8 +10,8 @@
 #include <string.h>
 
 const char *ht_model_chat_format(int i) {
-    const char *name;
-    return ht_template_format(i, &name, NULL, NULL) ? name : NULL;
+    const ht_builtin_chat_format *format = ht_builtin_chat_format_at(i);
+    return format ? format->name : NULL;
 }
 
 /* End-of-turn and end-of-text tokens. Needed since Gemma's GGUF files list only <eos>, while answers end with
@@ -48,14 +49,21 @@ const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c) {
     return c->gguf ? "holds no tokenizer.ggml.tokens" : ht_tokenizer_missing(c->path);
 }
 
-ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_template *out, ht_error *err) {
-    const char *text = ht_tokenizer_chat_template(t), *name, *opening;
-    bool bos;
-    /* An unknown template is not replaced by a guess from the vocabulary. */
-    if (text) return ht_template_read(text, out, err);
-    *out = (ht_template){0};
-    for (int i = 0; !out->format && ht_template_format(i, &name, &opening, &bos); i++)
-        if (ht_tokenizer_find(t, opening) >= 0) *out = (ht_template){.format = name, .dialect = bos ? HT_CHAT_BOS : 0};
+ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_error *err) {
+    const char *source = ht_tokenizer_chat_template(t);
+    *out = (ht_chat_setup){0};
+    if (source) {
+        out->name = "template";
+        (void)ht_chat_template_parse(source, strlen(source), "the chat template", &out->template, &out->error);
+        if (out->error.status != HT_ERR_MEMORY) return HT_OK;
+        return ht_fail(err, HT_ERR_MEMORY, "%s", out->error.message);
+    }
+    const ht_builtin_chat_format *format;
+    for (int i = 0; (format = ht_builtin_chat_format_at(i)); i++)
+        if (ht_tokenizer_find(t, format->opening) >= 0) {
+            out->name = format->name;
+            return ht_chat_template_parse(format->source, strlen(format->source), format->name, &out->template, err);
+        }
     return HT_OK;
 }
 

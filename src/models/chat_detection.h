@@ -3,7 +3,7 @@
 #define HT_MODELS_CHAT_DETECTION_H
 
 #include "models/checkpoint.h"
-#include "models/template.h"
+#include "template/template.h"
 
 #include <hearth/tokenizer.h>
 
@@ -12,9 +12,15 @@ ht_status ht_chat_detect_tokenizer(const ht_checkpoint_files *c, ht_tokenizer **
 /* Why there is no tokenizer, a predicate to follow the checkpoint's name. Static. */
 const char *ht_chat_detect_no_tokenizer(const ht_checkpoint_files *c);
 
-/* Identifies the chat template; without a template, the plain dialect of the first format whose opening token is in the
- * vocabulary. Free *out with ht_template_free. */
-ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_template *out, ht_error *err);
+/* How a checkpoint's conversations are written. */
+typedef struct ht_chat_setup {
+    const char *name;           /* "template": its own; else that of a built-in format; NULL: neither. A constant. */
+    ht_chat_template *template; /* owned; NULL without a name, and where `error` says why its own cannot be used */
+    ht_error error;
+} ht_chat_setup;
+
+/* The checkpoint's chat template, else that of the first built-in format whose opening token is in the vocabulary. */
+ht_status ht_chat_detect_template(const ht_tokenizer *t, ht_chat_setup *out, ht_error *err);
 
 /* Stop ids without duplicates: the configuration's EOS, the tokenizer's EOS, and known end-of-turn tokens in its
  * vocabulary. The caller frees *ids. `t` may be NULL. */

@@ -208,9 +208,9 @@ static void describe_tokenizer(info *in, const ht_checkpoint_files *c) {
     ht_tokenizer *t;
     if (ht_chat_detect_tokenizer(c, &t, NULL) || !t) return;
     snprintf(in->tokenizer_kind, sizeof in->tokenizer_kind, "%s", ht_tokenizer_kind(t));
-    ht_template chat;
-    if (!ht_chat_detect_template(t, &chat, NULL) && chat.format) p->chat_format = chat.format;
-    ht_template_free(&chat);
+    ht_chat_setup chat;
+    if (!ht_chat_detect_template(t, &chat, NULL) && chat.name) p->chat_format = chat.name;
+    ht_chat_template_free(chat.template);
     if (!p->vocab) p->vocab = ht_tokenizer_vocab_size(t);
     p->bos_id = ht_tokenizer_bos(t);
     p->eos_id = ht_tokenizer_eos(t);

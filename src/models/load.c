@@ -28,7 +28,7 @@ static void free_model(ht_model *m) {
     free(m->config);
     free(m->kv);
     free(m->stop_ids);
-    ht_template_free(&m->chat);
+    ht_chat_template_free(m->chat.template);
     ht_tokenizer_free(m->tokenizer);
     ht_stream_free(m->stream);
     ht_admission_free(m->slots);

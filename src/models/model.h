@@ -4,8 +4,8 @@
 
 #include "array/plan.h"
 #include "models/admission.h"
+#include "models/chat_detection.h"
 #include "models/forward.h"
-#include "models/template.h"
 
 #include <hearth/model.h>
 
@@ -33,8 +33,8 @@ struct ht_model {
     struct ht_config *config;
     struct ht_weights *weights; /* owns the weights that the plan refers to */
     ht_plan *plan;              /* traced forward function */
-    ht_template chat;           /* chat format and dialect */
-    int32_t *stop_ids;          /* stop ids */
+    ht_chat_setup chat;
+    int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
     ht_admission *slots; /* limits concurrent computing calls */
     _Atomic int refs;

@@ -2,6 +2,7 @@
 #include "template/template.h"
 
 #include "base/error.h"
+#include "template/answer.h"
 #include "template/eval.h"
 
 #include <stdlib.h>
@@ -12,20 +13,26 @@ enum { PROGRAM_BYTES = 64 << 20 };
 
 struct ht_chat_template {
     ht_jinja_arena arena;
-    char *name;
+    char *name, *source;
     ht_jinja_node *body;
+    ht_answer_format answers;
 };
 
 ht_status ht_chat_template_parse(const char *source, size_t n, const char *name, ht_chat_template **out,
                                  ht_error *err) {
     *out = NULL;
     ht_chat_template *t = calloc(1, sizeof *t);
-    if (!t || !(t->name = strdup(name))) {
-        free(t);
-        return ht_fail_memory(err, sizeof *t, "a template");
+    if (t) t->name = strdup(name);
+    if (t) t->source = malloc(n + 1);
+    if (!t || !t->name || !t->source) {
+        ht_chat_template_free(t);
+        return ht_fail_memory(err, n, "a template");
     }
+    if (n) memcpy(t->source, source, n);
+    t->source[n] = '\0';
     t->arena = (ht_jinja_arena){.limit = PROGRAM_BYTES, .name = t->name, .err = err};
     t->body = ht_jinja_parse(&t->arena, source, n);
+    t->answers = ht_answer_format_of(t->source);
     ht_status status = t->arena.status;
     t->arena.err = NULL;
     if (status)
@@ -39,11 +46,16 @@ void ht_chat_template_free(ht_chat_template *t) {
     if (!t) return;
     ht_jinja_arena_free(&t->arena);
     free(t->name);
+    free(t->source);
     free(t);
 }
 
-static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *text_n, ht_jinja_run **runs,
-                           size_t *n_runs, ht_error *err) {
+const ht_answer_format *ht_chat_template_answers(const ht_chat_template *t) { return &t->answers; }
+
+bool ht_chat_template_mentions(const ht_chat_template *t, const char *text) { return strstr(t->source, text) != NULL; }
+
+static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *text_n, ht_text_run **runs, size_t *n_runs,
+                           ht_error *err) {
     *text = malloc(out->n + 1);
     if (runs) *runs = malloc((out->n_runs + 1) * sizeof **runs);
     if (!*text || (runs && !*runs)) {
@@ -97,34 +109,93 @@ static void set_variable(ht_jinja_arena *a, ht_jinja_dict *names, const ht_templ
         ht_jinja_arena_fail(a, "%s are %s, not an object", what, ht_jinja_type_name(v));
 }
 
-ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
-                                         const ht_template_limits *limits, char **text, size_t *text_n,
-                                         ht_jinja_run **runs, size_t *n_runs, ht_error *err) {
-    const ht_template_limits most = limits ? *limits : (ht_template_limits){0};
-    ht_jinja_arena a = {
-        .limit = most.memory_bytes ? most.memory_bytes : (size_t)256 << 20, .name = t->name, .err = err};
-    a.most_work = most.steps ? most.steps : 20000000;
-    ht_jinja_scope inputs = {NULL, ht_jinja_dict_new(&a)}, top = {&inputs, ht_jinja_dict_new(&a)};
-    ht_jinja_builder out = {.arena = &a};
-    ht_jinja_rendering r = {.a = &a,
+typedef struct job {
+    ht_jinja_arena arena;
+    ht_jinja_dict *names;
+    ht_template_limits most;
+} job;
+
+static void begin(job *j, const ht_chat_template *t, const ht_template_limits *limits, ht_error *err) {
+    *j = (job){.most = limits ? *limits : (ht_template_limits){0}};
+    ht_jinja_arena *a = &j->arena;
+    a->limit = j->most.memory_bytes ? j->most.memory_bytes : (size_t)256 << 20;
+    a->most_work = j->most.steps ? j->most.steps : 20000000;
+    a->name = t->name;
+    a->line = a->column = 1;
+    a->err = err;
+    j->names = ht_jinja_dict_new(a);
+    ht_jinja_dict_set_text(a, j->names, "tools", ht_jinja_none());
+    ht_jinja_dict_set_text(a, j->names, "documents", ht_jinja_none());
+}
+
+static ht_status render(job *j, const ht_chat_template *t, char **text, size_t *text_n, ht_text_run **runs,
+                        size_t *n_runs, ht_error *err) {
+    ht_jinja_arena *a = &j->arena;
+    ht_jinja_scope inputs = {NULL, j->names}, top = {&inputs, ht_jinja_dict_new(a)};
+    ht_jinja_builder out = {.arena = a};
+    ht_jinja_rendering r = {.a = a,
                             .scope = &top,
                             .out = &out,
-                            .output_limit = most.output_bytes ? most.output_bytes : (size_t)64 << 20,
-                            .now = most.now ? most.now : (int64_t)time(NULL)};
+                            .output_limit = j->most.output_bytes ? j->most.output_bytes : (size_t)64 << 20,
+                            .now = j->most.now ? j->most.now : (int64_t)time(NULL)};
     *text = NULL;
-    a.line = a.column = 1;
-    ht_jinja_dict_set_text(&a, inputs.names, "tools", ht_jinja_none());
-    ht_jinja_dict_set_text(&a, inputs.names, "documents", ht_jinja_none());
-    for (size_t i = 0; i < n && !a.status; i++) set_variable(&a, inputs.names, &variables[i]);
-    ht_jinja_value *messages = a.status ? NULL : ht_jinja_dict_find_text(inputs.names, "messages", 8);
-    if (messages) *messages = prepare_messages(&a, *messages);
-    if (!a.status) ht_jinja_execute(&r, t->body);
-    ht_status status = a.status ? a.status : hand_over(&out, text, text_n, runs, n_runs, err);
-    ht_jinja_arena_free(&a);
+    ht_jinja_value *messages = a->status ? NULL : ht_jinja_dict_find_text(j->names, "messages", 8);
+    if (messages) *messages = prepare_messages(a, *messages);
+    if (!a->status) ht_jinja_execute(&r, t->body);
+    ht_status status = a->status ? a->status : hand_over(&out, text, text_n, runs, n_runs, err);
+    ht_jinja_arena_free(a);
     return status;
+}
+
+ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
+                                         const ht_template_limits *limits, char **text, size_t *text_n,
+                                         ht_text_run **runs, size_t *n_runs, ht_error *err) {
+    job j;
+    begin(&j, t, limits, err);
+    for (size_t i = 0; i < n && !j.arena.status; i++) set_variable(&j.arena, j.names, &variables[i]);
+    return render(&j, t, text, text_n, runs, n_runs, err);
+}
+
+ht_status ht_chat_template_render_values(const ht_chat_template *t, const ht_jinja_dict *variables,
+                                         const ht_template_limits *limits, char **text, size_t *text_n,
+                                         ht_text_run **runs, size_t *n_runs, ht_error *err) {
+    job j;
+    begin(&j, t, limits, err);
+    for (size_t i = 0; i < variables->n && !j.arena.status; i++)
+        ht_jinja_dict_set(&j.arena, j.names, variables->keys[i], ht_jinja_copy(&j.arena, variables->values[i]));
+    return render(&j, t, text, text_n, runs, n_runs, err);
 }
 
 ht_status ht_chat_template_render(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                   char **text, size_t *text_n, ht_error *err) {
     return ht_chat_template_render_within(t, variables, n, NULL, text, text_n, NULL, NULL, err);
+}
+
+ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *tools, size_t n_tools, const char *prompt,
+                                       const char *text, size_t n, ht_answer_fn *fn, void *user, ht_error *err) {
+    ht_jinja_arena a = {.limit = (size_t)256 << 20, .name = "the tools", .err = err};
+    ht_text repaired = {0};
+    if (!ht_utf8_valid(text, n)) {
+        for (size_t i = 0; i < n;) {
+            uint32_t c;
+            i += ht_utf8_decode(text + i, n - i, &c);
+            ht_text_append_utf8(&repaired, c);
+        }
+        text = repaired.data;
+        n = repaired.len;
+    }
+    ht_answer_reader *r = NULL;
+    ht_jinja_value list = tools ? ht_jinja_json_value(&a, tools, n_tools, "their JSON") : ht_jinja_none();
+    ht_status status = repaired.failed ? ht_fail_memory(err, n, "an answer") : a.status;
+    if (!status)
+        status = ht_answer_reader_new(&t->answers, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user,
+                                      &r, err);
+    ht_answer_state state = status ? HT_ANSWER_OPEN : ht_answer_put(r, text, n);
+    if (!status && state == HT_ANSWER_OPEN) state = ht_answer_end(r);
+    if (state == HT_ANSWER_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
+    if (state == HT_ANSWER_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");
+    ht_answer_reader_free(r);
+    ht_jinja_arena_free(&a);
+    ht_text_discard(&repaired);
+    return status;
 }

@@ -2,6 +2,7 @@
 #ifndef HT_TEMPLATE_TEMPLATE_H
 #define HT_TEMPLATE_TEMPLATE_H
 
+#include "template/answer.h"
 #include "template/value.h"
 
 #include <hearth/template.h>
@@ -14,10 +15,19 @@ typedef struct ht_template_limits {
     int64_t now;         /* the time that strftime_now tells, seconds since 1970; 0: the present */
 } ht_template_limits;
 
+/* Whether the template's source holds the text. */
+bool ht_chat_template_mentions(const ht_chat_template *t, const char *text);
+/* The notations of the answers that it expects. */
+const ht_answer_format *ht_chat_template_answers(const ht_chat_template *t);
+
 /* ht_chat_template_render within `limits` (NULL: the defaults); *runs, which the caller frees with free(), tells which of
  * the text came from the variables. `runs` may be NULL. */
 ht_status ht_chat_template_render_within(const ht_chat_template *t, const ht_template_variable *variables, size_t n,
                                          const ht_template_limits *limits, char **text, size_t *text_n,
-                                         ht_jinja_run **runs, size_t *n_runs, ht_error *err);
+                                         ht_text_run **runs, size_t *n_runs, ht_error *err);
+/* The same with the members of a dict as the variables, values as JSON has them. The dict is only read. */
+ht_status ht_chat_template_render_values(const ht_chat_template *t, const ht_jinja_dict *variables,
+                                         const ht_template_limits *limits, char **text, size_t *text_n,
+                                         ht_text_run **runs, size_t *n_runs, ht_error *err);
 
 #endif

@@ -88,7 +88,10 @@ static void fail_with(ht_jinja_arena *a, ht_status status, const char *fmt, va_l
     char sentence[256];
     vsnprintf(sentence, sizeof sentence, fmt, args);
     ht_utf8_trim(sentence);
-    a->status = ht_fail(a->err, status, "%s, line %d, column %d: %s", a->name, a->line, a->column, sentence);
+    if (a->line)
+        a->status = ht_fail(a->err, status, "%s, line %d, column %d: %s", a->name, a->line, a->column, sentence);
+    else
+        a->status = ht_fail(a->err, status, "%s: %s", a->name, sentence);
 }
 
 void ht_jinja_arena_fail(ht_jinja_arena *a, const char *fmt, ...) {
@@ -256,13 +259,13 @@ void ht_jinja_put(ht_jinja_builder *b, const void *bytes, size_t n, bool input) 
         b->runs[b->n_runs - 1].end = b->n;
         return;
     }
-    ht_jinja_run *runs = ht_jinja_arena_grow(b->arena, b->runs, b->n_runs, sizeof *runs, &b->runs_capacity);
+    ht_text_run *runs = ht_jinja_arena_grow(b->arena, b->runs, b->n_runs, sizeof *runs, &b->runs_capacity);
     if (!runs) {
         b->n -= n;
         return;
     }
     b->runs = runs;
-    b->runs[b->n_runs++] = (ht_jinja_run){b->n, input};
+    b->runs[b->n_runs++] = (ht_text_run){b->n, input};
 }
 
 void ht_jinja_put_text(ht_jinja_builder *b, const char *text) { ht_jinja_put(b, text, strlen(text), false); }
@@ -303,9 +306,9 @@ const ht_jinja_string *ht_jinja_built(ht_jinja_builder *b) {
 
 const ht_jinja_string *ht_jinja_string_new(ht_jinja_arena *a, const char *text, size_t n, bool input) {
     ht_jinja_string *s = ht_jinja_arena_alloc(a, sizeof *s + n + 1);
-    ht_jinja_run *run = ht_jinja_arena_alloc(a, sizeof *run);
+    ht_text_run *run = ht_jinja_arena_alloc(a, sizeof *run);
     if (!s || !run) return NULL;
-    *run = (ht_jinja_run){n, input};
+    *run = (ht_text_run){n, input};
     s->n = n;
     if (n) memcpy(s->text, text, n);
     s->chars = count_chars(text, n);
@@ -650,4 +653,18 @@ bool ht_jinja_dict_remove(ht_jinja_arena *a, ht_jinja_dict *d, ht_jinja_value ke
     memmove(d->values + i, d->values + i + 1, (d->n - i - 1) * sizeof *d->values);
     d->n--;
     return rehash(a, d, d->n_slots);
+}
+
+ht_jinja_value ht_jinja_copy(ht_jinja_arena *a, ht_jinja_value v) {
+    ht_jinja_value copy = v;
+    if (v.kind == HT_VALUE_LIST) {
+        copy.list = ht_jinja_list_new(a, v.list->n);
+        for (size_t i = 0; i < v.list->n && !a->status; i++)
+            ht_jinja_list_append(a, copy.list, ht_jinja_copy(a, v.list->items[i]));
+    } else if (v.kind == HT_VALUE_DICT) {
+        copy.dict = ht_jinja_dict_new(a);
+        for (size_t i = 0; i < v.dict->n && !a->status; i++)
+            ht_jinja_dict_set(a, copy.dict, v.dict->keys[i], ht_jinja_copy(a, v.dict->values[i]));
+    }
+    return a->status ? ht_jinja_undefined() : copy;
 }

@@ -8,6 +8,8 @@
 #ifndef HT_TEMPLATE_VALUE_H
 #define HT_TEMPLATE_VALUE_H
 
+#include "base/text.h"
+
 #include <hearth/status.h>
 
 #include <stdbool.h>
@@ -24,7 +26,7 @@ typedef struct ht_jinja_arena {
     size_t used, limit;      /* bytes */
     int64_t work, most_work; /* steps of rendering, about as much as an operator or 64 bytes; most_work 0: any number */
     const char *name;        /* of the template, for messages */
-    int line, column;        /* of what is parsed or evaluated now, from 1 */
+    int line, column;        /* of what is parsed or evaluated now, from 1; line 0: of no template */
     ht_status status;
     ht_error *err;
 } ht_jinja_arena;
@@ -82,15 +84,9 @@ typedef struct ht_jinja_value {
     };
 } ht_jinja_value;
 
-/* Bytes [end of the run before, end) of a string. */
-typedef struct ht_jinja_run {
-    size_t end;
-    bool input;
-} ht_jinja_run;
-
 struct ht_jinja_string {
     size_t n, chars; /* bytes, code points */
-    const ht_jinja_run *runs;
+    const ht_text_run *runs;
     size_t n_runs; /* 0: an empty string */
     char text[];   /* valid UTF-8 and a NUL */
 };
@@ -150,7 +146,7 @@ typedef struct ht_jinja_builder {
     ht_jinja_arena *arena;
     char *text;
     size_t n, capacity;
-    ht_jinja_run *runs;
+    ht_text_run *runs;
     size_t n_runs, runs_capacity;
 } ht_jinja_builder;
 
@@ -196,5 +192,7 @@ ht_jinja_value *ht_jinja_dict_find_text(const ht_jinja_dict *d, const char *key,
 void ht_jinja_dict_set(ht_jinja_arena *a, ht_jinja_dict *d, ht_jinja_value key, ht_jinja_value v);
 void ht_jinja_dict_set_text(ht_jinja_arena *a, ht_jinja_dict *d, const char *key, ht_jinja_value v);
 bool ht_jinja_dict_remove(ht_jinja_arena *a, ht_jinja_dict *d, ht_jinja_value key);
+/* A value made of what JSON has, with lists and dicts of its own in `a`; strings are shared with the original. */
+ht_jinja_value ht_jinja_copy(ht_jinja_arena *a, ht_jinja_value v);
 
 #endif

@@ -162,9 +162,34 @@ void ht_encode_piece(ht_encoder *e, const char *text, size_t n) {
 
 typedef struct pass {
     ht_encoder *e;
-    ht_text text, scratch; /* normalised span and its scratch */
-    bool at_start;         /* the span begins at the start of the text */
+    bool parse_special;
+    const ht_text_run *runs;      /* of the whole text; NULL: none of it came from the inputs */
+    size_t n_runs, run;           /* the one that was asked about last */
+    bool marks_normal;            /* special tokens are found in normalised text, too */
+    ht_marked_text text, scratch; /* normalised span and its scratch */
+    bool at_start;                /* the span begins at the start of the text */
+    size_t offset;                /* of what is looked through, in the whole text */
 } pass;
+
+static bool has_input(pass *p, size_t begin, size_t end) {
+    while (p->run > 0 && p->runs[p->run - 1].end > begin) p->run--;
+    while (p->run < p->n_runs && p->runs[p->run].end <= begin) p->run++;
+    for (size_t i = p->run; i < p->n_runs; i++) {
+        if (p->runs[i].input) return true;
+        if (p->runs[i].end >= end) break;
+    }
+    return false;
+}
+
+static bool may_be_special(void *user, size_t begin, size_t end) {
+    pass *p = user;
+    return p->parse_special && !(p->runs && has_input(p, p->offset + begin, p->offset + end));
+}
+
+static bool may_be_special_when_normal(void *user, size_t begin, size_t end) {
+    pass *p = user;
+    return p->parse_special && !(p->text.wants_marks && memchr(p->text.marks.data + begin, 1, end - begin));
+}
 
 static void encode_normalized_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
     pass *p = user;
@@ -172,6 +197,14 @@ static void encode_normalized_part(void *user, const char *text, size_t begin, s
         ht_encode_id(p->e, p->e->t->added[added].id);
     else
         ht_pretokenize(p->e, text + begin, end - begin, p->at_start && begin == 0);
+}
+
+static void mark_inputs(pass *p, size_t begin, size_t end) {
+    ht_text_clear(&p->text.marks);
+    p->text.wants_marks = p->marks_normal && has_input(p, begin, end);
+    if (!p->text.wants_marks || !ht_text_reserve(&p->text.marks, end - begin)) return;
+    for (size_t i = begin; i < end; i++) p->text.marks.data[i - begin] = has_input(p, i, i + 1);
+    p->text.marks.len = end - begin;
 }
 
 static void encode_raw_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
@@ -183,17 +216,19 @@ static void encode_raw_part(void *user, const char *text, size_t begin, size_t e
         return;
     }
     p->at_start = begin == 0;
-    const char *span = text + begin;
-    size_t n = end - begin;
-    if (e->t->n_normalizer) {
-        ht_text_clear(&p->text);
-        ht_text_append(&p->text, span, n);
-        e->status = ht_normalize(e->t->normalizer, e->t->n_normalizer, &e->regex, &p->text, &p->scratch, e->err);
-        if (e->status) return;
-        span = p->text.data;
-        n = p->text.len;
+    if (!e->t->n_normalizer) {
+        p->offset = begin;
+        ht_find_added(e->t, &e->t->normal_trie, text + begin, end - begin, may_be_special, encode_normalized_part, p);
+        p->offset = 0;
+        return;
     }
-    if (n) ht_find_added(e->t, &e->t->normal_trie, span, n, e->parse_special, encode_normalized_part, p);
+    ht_text_clear(&p->text.text);
+    ht_text_append(&p->text.text, text + begin, end - begin);
+    mark_inputs(p, begin, end);
+    e->status = ht_normalize(e->t->normalizer, e->t->n_normalizer, &e->regex, &p->text, &p->scratch, e->err);
+    if (!e->status && p->text.text.len)
+        ht_find_added(e->t, &e->t->normal_trie, p->text.text.data, p->text.text.len, may_be_special_when_normal,
+                      encode_normalized_part, p);
 }
 
 static bool begins_with(const int32_t *ids, size_t n, const int32_t *prefix, size_t n_prefix) {
@@ -227,32 +262,30 @@ static void encoder_free(ht_encoder *e) {
     ht_text_discard(&e->piece);
 }
 
-ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
-                              size_t *n_ids, ht_error *err) {
+static bool has_normal_special(const ht_tokenizer *t) {
+    for (size_t i = 0; i < t->n_added; i++)
+        if (t->added[i].special && t->added[i].normalized) return true;
+    return false;
+}
+
+ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs,
+                                   size_t n_runs, unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err) {
     *ids = NULL;
     *n_ids = 0;
     if (flags & ~(unsigned)(HT_ENCODE_ADD_SPECIAL | HT_ENCODE_PARSE_SPECIAL))
         return ht_fail(err, HT_ERR_ARGUMENT, "the flags 0x%x of encoding: this version does not know all of them",
                        flags);
-    const bool parse_special = flags & HT_ENCODE_PARSE_SPECIAL;
-    ht_encoder e = {.t = t, .parse_special = parse_special, .err = err};
-    pass p = {.e = &e};
-    ht_text repaired = {0};
+    ht_encoder e = {.t = t, .err = err};
+    pass p = {.e = &e, .parse_special = flags & HT_ENCODE_PARSE_SPECIAL, .runs = runs, .n_runs = n_runs};
+    p.marks_normal = runs && t->n_normalizer && has_normal_special(t);
     if (n > LONG_TEXT) {
         e.piece_cache = calloc(HT_PIECE_CACHE_SIZE, sizeof *e.piece_cache);
         ht_bpe_add_memo(&e.work);
     }
-    if (!ht_utf8_valid(text, n)) {
-        ht_unicode_repair(text, n, &repaired);
-        if (repaired.failed) e.status = ht_fail_memory(err, n, "repaired text");
-        text = repaired.data;
-        n = repaired.len;
-    }
-    if (n && !e.status) ht_find_added(t, &t->raw_trie, text, n, parse_special, encode_raw_part, &p);
+    if (n) ht_find_added(t, &t->raw_trie, text, n, may_be_special, encode_raw_part, &p);
     if (flags & HT_ENCODE_ADD_SPECIAL && !e.status) add_special(&e);
-    ht_text_discard(&p.text);
-    ht_text_discard(&p.scratch);
-    ht_text_discard(&repaired);
+    ht_marked_text_discard(&p.text);
+    ht_marked_text_discard(&p.scratch);
     encoder_free(&e);
     if (e.status) {
         free(e.ids);
@@ -261,6 +294,20 @@ ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n,
     *ids = e.ids;
     *n_ids = e.n_ids;
     return HT_OK;
+}
+
+ht_status ht_tokenizer_encode(const ht_tokenizer *t, const char *text, size_t n, unsigned flags, int32_t **ids,
+                              size_t *n_ids, ht_error *err) {
+    ht_text repaired = {0};
+    if (!ht_utf8_valid(text, n)) {
+        ht_unicode_repair(text, n, &repaired);
+        text = repaired.data;
+        n = repaired.len;
+    }
+    ht_status status = repaired.failed ? ht_fail_memory(err, n, "repaired text")
+                                       : ht_tokenizer_encode_runs(t, text, n, NULL, 0, flags, ids, n_ids, err);
+    ht_text_discard(&repaired);
+    return status;
 }
 
 void ht_ids_free(int32_t *ids) { free(ids); }

@@ -1,88 +1,142 @@
-/* Normalizer stage: each step rewrites a whole span of text. */
+/* Normalizer stage: each step rewrites a whole span of text, and the marks of its bytes where they are wanted. */
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void replace_text(const ht_normal_step *s, const ht_text *in, ht_text *out) {
-    const char *p = in->data, *end = in->data + in->len;
+static void put_marks(ht_marked_text *out, char mark) {
+    if (!out->wants_marks || !ht_text_reserve(&out->marks, out->text.len - out->marks.len)) return;
+    memset(out->marks.data + out->marks.len, mark, out->text.len - out->marks.len);
+    out->marks.len = out->text.len;
+}
+
+static void put(ht_marked_text *out, const char *bytes, size_t n, char mark) {
+    ht_text_append(&out->text, bytes, n);
+    put_marks(out, mark);
+}
+
+static void copy(const ht_marked_text *in, size_t begin, size_t end, ht_marked_text *out) {
+    ht_text_append(&out->text, in->text.data + begin, end - begin);
+    if (in->wants_marks) ht_text_append(&out->marks, in->marks.data + begin, end - begin);
+}
+
+/* Of new text in the place of these bytes. */
+static char mark_of(const ht_marked_text *in, size_t begin, size_t end) {
+    return in->wants_marks && begin < end && memchr(in->marks.data + begin, 1, end - begin) ? 1 : 0;
+}
+
+static void replace_text(const ht_normal_step *s, const ht_marked_text *in, ht_marked_text *out) {
+    const char *p = in->text.data, *end = p + in->text.len, *const begin = p;
     while (p < end) {
         const char *hit = s->n_from ? memchr(p, s->from[0], (size_t)(end - p)) : NULL;
         while (hit && ((size_t)(end - hit) < s->n_from || memcmp(hit, s->from, s->n_from) != 0))
             hit = hit + 1 < end ? memchr(hit + 1, s->from[0], (size_t)(end - hit - 1)) : NULL;
         if (!hit) break;
-        ht_text_append(out, p, (size_t)(hit - p));
-        ht_text_append(out, s->to, s->n_to);
+        const size_t at = (size_t)(hit - begin);
+        copy(in, (size_t)(p - begin), at, out);
+        put(out, s->to, s->n_to, mark_of(in, at, at + s->n_from));
         p = hit + s->n_from;
     }
-    ht_text_append(out, p, (size_t)(end - p));
+    copy(in, (size_t)(p - begin), in->text.len, out);
 }
 
-static ht_status replace_regex(const ht_normal_step *s, ht_regex_work **regex, const ht_text *in, ht_text *out,
-                               ht_error *err) {
-    if (!*regex && !(*regex = ht_regex_work_new())) return ht_fail_memory(err, in->len, "normalizer");
+static ht_status replace_regex(const ht_normal_step *s, ht_regex_work **regex, const ht_marked_text *in,
+                               ht_marked_text *out, ht_error *err) {
+    const char *text = in->text.data;
+    const size_t n = in->text.len;
+    if (!*regex && !(*regex = ht_regex_work_new())) return ht_fail_memory(err, n, "normalizer");
     size_t done = 0, from = 0;
-    while (from <= in->len) {
+    while (from <= n) {
         bool found;
         size_t begin, end;
-        ht_status st = ht_regex_find(s->regex, *regex, in->data, in->len, from, &found, &begin, &end, err);
+        ht_status st = ht_regex_find(s->regex, *regex, text, n, from, &found, &begin, &end, err);
         if (st) return st;
         if (!found) break;
-        ht_text_append(out, in->data + done, begin - done);
-        ht_text_append(out, s->to, s->n_to);
+        copy(in, done, begin, out);
+        put(out, s->to, s->n_to, mark_of(in, begin, end));
         done = from = end;
         if (begin == end) { /* empty match: continue behind the next character */
             size_t length = 1;
-            if (end < in->len) ht_utf8_next(in->data + end, &length);
+            if (end < n) ht_utf8_next(text + end, &length);
             from += length;
         }
     }
-    ht_text_append(out, in->data + done, in->len - done);
+    copy(in, done, n, out);
     return HT_OK;
 }
 
-static void strip(const ht_normal_step *s, const ht_text *in, ht_text *out) {
-    size_t begin = 0, end = in->len, length;
-    while (s->left && begin < end && (ht_unicode_class(ht_utf8_next(in->data + begin, &length)) & HT_CLASS_SPACE))
+static void strip(const ht_normal_step *s, const ht_marked_text *in, ht_marked_text *out) {
+    const char *text = in->text.data;
+    size_t begin = 0, end = in->text.len, length;
+    while (s->left && begin < end && (ht_unicode_class(ht_utf8_next(text + begin, &length)) & HT_CLASS_SPACE))
         begin += length;
     while (s->right && end > begin) {
         size_t last = end - 1;
-        while (last > begin && ((unsigned char)in->data[last] & 0xC0) == 0x80) last--;
-        if (!(ht_unicode_class(ht_utf8_next(in->data + last, &length)) & HT_CLASS_SPACE)) break;
+        while (last > begin && ((unsigned char)text[last] & 0xC0) == 0x80) last--;
+        if (!(ht_unicode_class(ht_utf8_next(text + last, &length)) & HT_CLASS_SPACE)) break;
         end = last;
     }
-    ht_text_append(out, in->data + begin, end - begin);
+    copy(in, begin, end, out);
 }
 
-static ht_status apply(const ht_normal_step *s, ht_regex_work **regex, const ht_text *in, ht_text *out, ht_error *err) {
+/* Normal form or lower case. Where marks are wanted, in pieces that begin with an ASCII character, as nothing before one
+ * changes with it; unless it changes itself, it keeps its mark. */
+static ht_status change_characters(const ht_normal_step *s, const ht_marked_text *in, ht_marked_text *out,
+                                   ht_error *err) {
+    const char *text = in->text.data;
+    ht_status st = HT_OK;
+    for (size_t begin = 0, end; begin < in->text.len && !st; begin = end) {
+        for (end = begin + 1; end < in->text.len && (!in->wants_marks || (unsigned char)text[end] >= 0x80);) end++;
+        if (s->kind == HT_NORMAL_FORM)
+            st = ht_unicode_normalize(s->form, text + begin, end - begin, &out->text, err);
+        else
+            ht_unicode_lowercase(text + begin, end - begin, &out->text);
+        if (!in->wants_marks || out->text.failed || out->text.len == out->marks.len) continue;
+        const size_t rest = begin + (out->text.data[out->marks.len] == text[begin]);
+        if (rest > begin) ht_text_append(&out->marks, in->marks.data + begin, 1);
+        put_marks(out, mark_of(in, rest, end));
+    }
+    return st;
+}
+
+static ht_status apply(const ht_normal_step *s, ht_regex_work **regex, const ht_marked_text *in, ht_marked_text *out,
+                       ht_error *err) {
     switch (s->kind) {
-    case HT_NORMAL_FORM: return ht_unicode_normalize(s->form, in->data, in->len, out, err);
+    case HT_NORMAL_FORM:
+    case HT_NORMAL_LOWERCASE: return change_characters(s, in, out, err);
     case HT_NORMAL_PREPEND:
-        if (in->len) ht_text_append(out, s->to, s->n_to);
-        ht_text_append(out, in->data, in->len);
+        if (in->text.len) put(out, s->to, s->n_to, 0);
+        copy(in, 0, in->text.len, out);
         return HT_OK;
     case HT_NORMAL_REPLACE: replace_text(s, in, out); return HT_OK;
     case HT_NORMAL_REPLACE_REGEX: return replace_regex(s, regex, in, out, err);
-    case HT_NORMAL_LOWERCASE: ht_unicode_lowercase(in->data, in->len, out); return HT_OK;
     case HT_NORMAL_STRIP: strip(s, in, out); return HT_OK;
     }
     return HT_OK;
 }
 
-/* Normalises `text` in place; `scratch` is the second buffer. */
-ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work **regex, ht_text *text, ht_text *scratch,
-                       ht_error *err) {
-    for (int i = 0; i < n_steps && text->len; i++) {
-        ht_text_clear(scratch);
+static bool failed(const ht_marked_text *t) { return t->text.failed || t->marks.failed; }
+
+void ht_marked_text_discard(ht_marked_text *t) {
+    ht_text_discard(&t->text);
+    ht_text_discard(&t->marks);
+}
+
+ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work **regex, ht_marked_text *text,
+                       ht_marked_text *scratch, ht_error *err) {
+    scratch->wants_marks = text->wants_marks;
+    for (int i = 0; i < n_steps && text->text.len && !failed(text); i++) {
+        ht_text_clear(&scratch->text);
+        ht_text_clear(&scratch->marks);
         ht_status st = apply(&steps[i], regex, text, scratch, err);
         if (st) return st;
-        if (scratch->failed) return ht_fail_memory(err, text->len, "normalised text");
-        ht_text swap = *text;
+        if (failed(scratch)) return ht_fail_memory(err, text->text.len, "normalised text");
+        ht_marked_text swap = *text;
         *text = *scratch;
         *scratch = swap;
     }
-    return text->failed ? ht_fail_memory(err, text->len, "normalised text") : HT_OK;
+    return failed(text) ? ht_fail_memory(err, text->text.len, "normalised text") : HT_OK;
 }
 
 void ht_normal_step_free(ht_normal_step *s) {

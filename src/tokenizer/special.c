@@ -118,10 +118,15 @@ static void report(const ht_added *token, int32_t value, const char *text, size_
     *done = end;
 }
 
+/* Where the token's own text begins in a match of its normal form, which may have a U+2581 in front. */
+static size_t own_text(const ht_added *token, size_t at, size_t end) {
+    return token->normal && token->n_text <= end - at ? end - token->n_text : at;
+}
+
 /* As in Hugging Face `tokenizers`, a match that is rejected afterwards (single_word, or special tokens as plain text)
  * still consumes its text, and spaces consumed by rstrip may contain the next match. */
-void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text, size_t n, bool parse_special,
-                   ht_part_fn *fn, void *user) {
+void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text, size_t n,
+                   ht_special_fn *may_be_special, ht_part_fn *fn, void *user) {
     size_t done = 0;
     for (size_t at = 0; trie->n && at < n;) {
         size_t end = at;
@@ -131,7 +136,8 @@ void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text,
             continue;
         }
         const ht_added *token = &t->added[value];
-        if ((parse_special || !token->special) && (!token->single_word || is_single_word(text, n, at, end)))
+        if ((!token->special || may_be_special(user, own_text(token, at, end), end)) &&
+            (!token->single_word || is_single_word(text, n, at, end)))
             report(token, value, text, n, at, end, &done, fn, user);
         at = end;
     }

@@ -194,24 +194,25 @@ static bool can_split_words(ht_tokenizer *t) {
 
 /* Added tokens with `normalized` are matched by their normalised form. */
 static ht_status normalize_added(ht_tokenizer *t, ht_error *err) {
-    ht_text text = {0}, scratch = {0};
+    ht_marked_text text = {0}, scratch = {0};
     ht_regex_work *regex = NULL;
     ht_status st = HT_OK;
     for (size_t i = 0; i < t->n_added && !st && t->n_normalizer; i++) {
         ht_added *a = &t->added[i];
         if (!a->normalized) continue;
-        ht_text_clear(&text);
-        ht_text_append(&text, a->text, a->n_text);
+        const ht_text *normal = &text.text;
+        ht_text_clear(&text.text);
+        ht_text_append(&text.text, a->text, a->n_text);
         st = ht_normalize(t->normalizer, t->n_normalizer, &regex, &text, &scratch, err);
-        if (st || (text.len == a->n_text && memcmp(text.data, a->text, text.len) == 0)) continue;
-        a->normal = ht_copy_text(text.data, text.len);
-        a->n_normal = text.len;
+        if (st || (normal->len == a->n_text && memcmp(normal->data, a->text, normal->len) == 0)) continue;
+        a->normal = ht_copy_text(normal->data, normal->len);
+        a->n_normal = normal->len;
         t->flags[a->id] |= HT_TOKEN_RESPELLED;
-        if (!a->normal) st = ht_fail_memory(err, text.len, "added tokens");
+        if (!a->normal) st = ht_fail_memory(err, normal->len, "added tokens");
     }
     ht_regex_work_free(regex);
-    ht_text_discard(&text);
-    ht_text_discard(&scratch);
+    ht_marked_text_discard(&text);
+    ht_marked_text_discard(&scratch);
     return st;
 }
 

@@ -185,9 +185,17 @@ ht_status ht_add_merges(ht_tokenizer *t, const ht_merge_text *texts, size_t n, h
 /* Derives the lookup tables; the loader's last call. */
 ht_status ht_tokenizer_finish(ht_tokenizer *t, ht_error *err);
 
-/* normalize.c */
-ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work **regex, ht_text *text, ht_text *scratch,
-                       ht_error *err);
+/* A text whose bytes are marked, 1 for those that came from the inputs, where that matters. */
+typedef struct ht_marked_text {
+    ht_text text;
+    bool wants_marks;
+    ht_text marks; /* one byte for each of the text's */
+} ht_marked_text;
+void ht_marked_text_discard(ht_marked_text *t);
+
+/* normalize.c: normalises `text` in place; `scratch` is the second buffer. */
+ht_status ht_normalize(const ht_normal_step *steps, int n_steps, ht_regex_work **regex, ht_marked_text *text,
+                       ht_marked_text *scratch, ht_error *err);
 void ht_normal_step_free(ht_normal_step *s);
 
 /* scan.c: the scanner of a known pattern, or NULL. */
@@ -213,7 +221,6 @@ typedef struct ht_encoder {
     ht_text scratch[HT_MAX_STEPS], spelled[HT_MAX_STEPS]; /* rewritten pieces, per pre-tokenizer step */
     ht_text piece;
     ht_regex_work *regex;
-    bool parse_special;
     ht_status status;
     ht_error *err;
 } ht_encoder;
@@ -225,11 +232,18 @@ void ht_pretokenize(ht_encoder *e, const char *text, size_t n, bool at_start);
 void ht_encode_piece(ht_encoder *e, const char *text, size_t n);
 void ht_pre_step_free(ht_pre_step *s);
 
+/* encode.c: ht_tokenizer_encode of a text in valid UTF-8 whose runs tell which of it came from the inputs: that spells no
+ * special token, whole or in part. */
+ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs,
+                                   size_t n_runs, unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
+
+/* Whether bytes [begin, end) may spell a special token; asked for stretches in their order. */
+typedef bool ht_special_fn(void *user, size_t begin, size_t end);
 /* special.c: callback for the consecutive parts of a text: an added token (added >= 0) or plain text (-1). */
 typedef void ht_part_fn(void *user, const char *text, size_t begin, size_t end, int32_t added);
 ht_status ht_trie_build(ht_trie *trie, const ht_added *added, size_t n, bool normalized, ht_error *err);
 void ht_trie_free(ht_trie *trie);
-void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text, size_t n, bool parse_special,
-                   ht_part_fn *fn, void *user);
+void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text, size_t n,
+                   ht_special_fn *may_be_special, ht_part_fn *fn, void *user);
 
 #endif

@@ -81,22 +81,72 @@ class Run(CommandTest):
         self.assertLess(plain, chat)
         self.assertLess(chat, system)
 
-    def test_unknown_chat_template(self):
-        """Not taken for the format whose marks it has, nor for none: that would be another prompt."""
+    def with_template(self, template):
         path = self.folder / "other.gguf"
+        tiny_model.write(path, template=template)
+        return path
+
+    def test_chat_templates(self):
+        """Whatever a template writes is the prompt; one that is broken or refuses is an error, not the format of its marks."""
+        bare = self.with_template("{% for message in messages %}{{ message['content'] }}{% endfor %}")
+        raw = self.run_json("hello", "-n", "8", "--raw")
+        self.assertEqual(json.loads(self.succeeds("run", bare, "hello", "-n", "8", "--json").text)["text"], raw["text"])
+        self.assertEqual(json.loads(self.succeeds("info", bare, "--json").text)["chat_format"], "template")
         for template, says in [
-            (tiny_model.TEMPLATE.replace("message['content']", "message['content'] | trim"), "the marks of the chatml format"),
-            ("{% for message in messages %}{{ message['content'] }}{% endfor %}", "no chat format that Hearth knows"),
+            ("<|im_start|>{{ message", "the chat template, line 1, column"),
+            ("<|im_start|>{{ raise_exception('no chat today') }}", "no chat today"),
         ]:
-            tiny_model.write(path, template=template)
+            path = self.with_template(template)
             for more in [[], ["--system", "Be brief."], ["--json"]]:
-                self.fails(1, "run", path, "hello", *more, says=[says, "give", "as it is instead, with --raw"])
-            raw = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--raw", "--json").text)
-            self.assertEqual(raw["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
-            self.assertEqual(json.loads(self.succeeds("info", path, "--json").text)["chat_format"], "none")
-        tiny_model.write(path, template=None)  # the format by the vocabulary
-        self.assertEqual(json.loads(self.succeeds("run", path, "hello", "-n", "8", "--json").text)["text"],
+                self.fails(1, "run", path, "hello", *more, says=says)
+            value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--raw", "--json").text)
+            self.assertEqual(value["text"], raw["text"])
+        plain = self.with_template(None)  # the format by the vocabulary
+        self.assertEqual(json.loads(self.succeeds("run", plain, "hello", "-n", "8", "--json").text)["text"],
                          self.run_json("hello", "-n", "8")["text"])  # fmt: skip
+        self.assertEqual(json.loads(self.succeeds("info", plain, "--json").text)["chat_format"], "chatml")
+
+    def test_what_a_conversation_is_made_of(self):
+        path = self.with_template("{{ messages | tojson }}{{ tools | tojson }}{{ mood }}")
+        tools, talk, whole = self.folder / "tools.json", self.folder / "talk.json", self.folder / "whole.json"
+        tools.write_text('[{"name": "f"}]')
+        talk.write_text('[{"role": "user", "content": "a"}]')
+        whole.write_text('{"messages": [{"role": "user", "content": "a"}], "tools": [{"name": "f"}]}')
+
+        def tokens(*words):
+            value = json.loads(self.succeeds("run", path, *words, "-n", "1", "--json", "--quiet").text)
+            return value["metrics"]["prompt_tokens"]
+
+        def encoded(text):
+            return len(self.succeeds("tokenize", path, text).text.split())
+
+        self.assertEqual(tokens("--messages", talk, "--tools", tools, "--set", 'mood="good"'),
+                         encoded('[{"role": "user", "content": "a"}][{"name": "f"}]good'))  # fmt: skip
+        self.assertEqual(tokens("--messages", whole), encoded('[{"role": "user", "content": "a"}][{"name": "f"}]'))
+        self.assertEqual(tokens("--messages", talk, "b"),
+                         encoded('[{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]null'))  # fmt: skip
+        self.assertEqual(tokens("<|im_end|>", "--parse-special"), encoded('[{"role": "user", "content": "<|im_end|>"}]null'))
+        self.assertGreater(tokens("<|im_end|>"), tokens("<|im_end|>", "--parse-special"))
+        self.fails(1, "run", path, "b", "--messages", tools, says="the role of message 0 is missing")
+        self.fails(1, "run", path, "b", "--set", "mood", says="expected NAME=JSON")
+        self.fails(1, "run", path, "b", "--tools", self.folder / "none.json", says="none.json")
+        self.fails(2, "run", path, "b", "--raw", "--tools", tools, says="--tools and --raw exclude each other")
+
+    def test_thinking(self):
+        template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is not defined or enable_thinking %}"
+        path = self.with_template(template + "<think>{% endif %}")
+        value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--json").text)
+        self.assertEqual(value["text"], "")
+        self.assertTrue(value["thinking"])
+        result = self.succeeds("run", path, "hello", "-n", "8", "--quiet")
+        self.assertEqual(result.out, b"")
+        self.assertIn("the answer ends within its thoughts", result.err)
+        value = json.loads(self.succeeds("run", path, "hello", "-n", "8", "--no-thinking", "--json").text)
+        self.assertEqual(value["text"], self.run_json("hello", "-n", "8", "--raw")["text"])
+        self.assertNotIn("thinking", value)
+        result = self.succeeds("run", TINY, "hello", "-n", "1", "--no-thinking")
+        self.assertIn("no switch for thoughts", result.err)
+        self.assertNotIn("no switch", self.succeeds("run", path, "hello", "-n", "1", "--no-thinking").err)
 
     def test_same_seed_same_text(self):
         sampled = ["hello", "-n", "16", "--temperature", "1.5", "--seed"]
@@ -202,6 +252,53 @@ class Logits(CommandTest):
         self.assertEqual(json.loads(result.text), {"out": str(path), "shape": [2, len(tiny_model.vocabulary())]})
 
 
+class Template(CommandTest):
+    def file(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def test_model_and_file(self):
+        talk = self.file("talk.json", '[{"role": "user", "content": "Größe"}]')
+        text = "<|im_start|>user\nGröße<|im_end|>\n"
+        opened = text + "<|im_start|>assistant\n"
+        self.assertEqual(self.succeeds("template", TINY, "--messages", talk).text, opened)
+        self.assertEqual(self.succeeds("template", TINY, "--messages", talk, "--no-generation-prompt").text, text)
+        self.assertEqual(json.loads(self.succeeds("template", TINY, "--messages", "-", "--json", stdin=talk.read_bytes()).text),
+                         {"text": opened})  # fmt: skip
+        template = self.file("t.jinja", "{{ mood }}{{ tools | length }}{{ messages[0].content }}{{ bos_token }}|")
+        whole = self.file("whole.json", '{"messages": [{"content": "a"}], "mood": "bad"}')
+        tools = self.file("tools.json", "[{}]")
+        words = ["template", "--template", template, "--messages", whole, "--tools", tools]
+        self.assertEqual(self.succeeds(*words).text, "bad1a|")
+        self.assertEqual(self.succeeds(*words, "--set", 'mood="good"', "--set", 'bos_token="<s>"').text, "good1a<s>|")
+
+    def test_failures(self):
+        talk = self.file("talk.json", "[]")
+        bad = self.file("bad.jinja", "a\n  {{ b | nosuch }}")
+        self.fails(1, "template", "--template", bad, "--messages", talk, says="bad.jinja, line 2, column ")
+        self.fails(1, "template", TINY, "--messages", self.file("x.json", "[1,"), says="messages")
+        self.fails(1, "template", TINY, "--messages", talk, "--set", "x", says="expected NAME=JSON")
+        self.fails(1, "template", TINY, "--messages", self.folder / "none", says="none")
+        self.fails(2, "template", TINY, says="--messages is needed")
+        self.fails(2, "template", TINY, "--template", bad, "--messages", talk, says="give MODEL or --template")
+        endless = self.file("endless.jinja", "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}")
+        self.fails(1, "template", "--template", endless, "--messages", talk, says="the template takes more than")
+
+    def test_answer(self):
+        template = self.file("t.jinja", "{# <tool_call> #}{{ messages[0].content }}")
+        answer = self.file("a.txt", "hm</think>So:<tool_call><function=f><parameter=a>1</parameter></function></tool_call>")
+        tools = self.file("tools.json", '[{"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}]')
+        talk = self.file("talk.json", '[{"content": "<think>"}]')
+        words = ["template", "--template", template, "--answer", answer]
+        whole = "hm</think>So:"
+        self.assertEqual(json.loads(self.succeeds(*words).text),
+                         {"thinking": "", "text": whole, "tool_calls": [{"name": "f", "arguments": '{"a": 1}'}]})  # fmt: skip
+        self.assertEqual(json.loads(self.succeeds(*words, "--messages", talk, "--tools", tools).text),
+                         {"thinking": "hm", "text": "So:", "tool_calls": [{"name": "f", "arguments": '{"a": "1"}'}]})  # fmt: skip
+        self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="the tools")
+
+
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "tiny"
 
 
@@ -222,7 +319,7 @@ class Info(CommandTest):
             "vocab": len(tiny_model.vocabulary()),
             "context": 1 << 20,
             "tokenizer": "byte-level BPE",
-            "chat_format": "chatml",
+            "chat_format": "template",
             "kv_bytes_per_position": 2 * 2 * 2 * 16 * 2,
             "bits_per_weight": 32,
             "quantization_bits": 32,

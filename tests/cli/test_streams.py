@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+import tiny_model
 from support import HEARTH, TINY, CommandTest
 
 ENDLESS = ["run", str(TINY), "--raw", "x", "-n", "1000000"]
@@ -175,6 +176,22 @@ class Streams(CommandTest):
         os.close(slave)
         self.assertEqual(os.read(master, 100), b"hello\r\n")
         os.close(master)
+
+
+    def test_thoughts_on_a_terminal(self):
+        """Dimmed, and the colours end with them; without colours where nobody wants any."""
+        path = self.folder / "thinks.gguf"
+        tiny_model.write(path, template="{% for m in messages %}{{ m.content }}{% endfor %}<think>")
+        for no_color, begin, end in [("", b"\x1b[2m", b"\x1b[0m\r\n"), ("1", b"", b"\r\n")]:
+            master, slave = pty.openpty()
+            words = [HEARTH, "run", str(path), "hello", "-n", "4", "--quiet"]
+            subprocess.run(words, stdout=slave, stderr=subprocess.DEVNULL, check=True, env={**os.environ, "NO_COLOR": no_color})
+            os.close(slave)
+            shown = os.read(master, 1000)
+            os.close(master)
+            self.assertTrue(shown.startswith(begin) and shown.endswith(end), shown)
+            self.assertEqual(shown.count(b"\x1b"), 0 if no_color else 2)
+            self.assertGreater(len(shown), len(begin) + len(end))
 
 
 class Help(CommandTest):

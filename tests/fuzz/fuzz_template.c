@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     char *text;
     size_t text_n, n_runs, end = 0;
-    ht_jinja_run *runs;
+    ht_text_run *runs;
     status = ht_chat_template_render_within(t, variables, 2, &limits, &text, &text_n, &runs, &n_runs, &err);
     ht_chat_template_free(t);
     tokens_check(!status == (text != NULL));

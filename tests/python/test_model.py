@@ -100,7 +100,7 @@ class Texts(WithTinyModel):
         self.assertEqual(answer.metrics["finish"], "stop")
 
     def test_chat(self):
-        self.assertEqual(self.model.chat_format, "chatml")
+        self.assertEqual(self.model.chat_format, "template")
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
         text = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
         self.assertEqual(self.model.format_chat(messages), text)
@@ -112,6 +112,27 @@ class Texts(WithTinyModel):
             text = "".join(following)
             self.assertGreater(following.metrics["reused_tokens"], 0)
             self.assertEqual(text, "".join(self.model.chat(messages, max_tokens=8)))
+
+    def test_what_a_template_is_given(self):
+        text = "<|im_start|>user\nHi<|im_end|>\n"
+        closed = self.model.format_chat("Hi", variables={"add_generation_prompt": False}, tools=[{"name": "f"}], thinking=True)
+        self.assertEqual(closed, text)
+        call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+        messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "x"}]
+        self.assertIn("<|im_start|>tool\nx<|im_end|>", self.model.format_chat(messages))
+        answer = self.model.chat(messages, tools=[{"name": "f"}], thinking=False, max_tokens=4)
+        list(answer)
+        self.assertEqual((answer.thinking, answer.tool_calls), ("", []))
+
+    def test_messages_spell_no_special_tokens(self):
+        spelled, plain = "a <|im_start|> b", "a < b"
+        def tokens(text, **options):
+            with self.model.session() as session:
+                list(session.chat(text, max_tokens=1, ignore_eos=True, **options))
+                return len(session)
+
+        self.assertGreater(tokens(spelled), tokens(spelled, parse_special=True))
+        self.assertEqual(tokens(plain), tokens(plain, parse_special=True))
 
     def test_content_in_parts(self):
         def text(content):
@@ -135,7 +156,11 @@ class Texts(WithTinyModel):
             (lambda: hearth.load("/nowhere.gguf"), OSError, "nowhere"),
             (lambda: hearth.load(GOLDEN / "llama-f32", precision="best"), ValueError, "best"),
             (lambda: hearth.load(GOLDEN / "llama-f32", kv_dtype=hearth.int32), ValueError, "int32"),
-            (lambda: list(self.model.chat([{"role": "tool", "content": "x"}])), ValueError, "tool"),
+            (lambda: list(self.model.chat([{"role": "sister", "content": "x"}])), ValueError, "sister"),
+            (lambda: list(self.model.chat([{"role": "user"}])), KeyError, "content"),
+            (lambda: list(self.model.chat("a\0b")), RuntimeError, "NUL"),
+            (lambda: list(self.model.chat("x", tools=[float("nan")])), ValueError, "JSON"),
+            (lambda: list(self.model.chat("x", variables=[1])), RuntimeError, "chat_template_kwargs"),
             (lambda: list(self.model.generate("x", max_tokens=-1)), ValueError, "max_tokens"),
             (lambda: list(self.model.generate("a\0b")), ValueError, "NUL"),
             (lambda: self.model.generate("x", heat=1), TypeError, "heat"),

@@ -1,6 +1,6 @@
-/* Conversations as real chat templates write them, and what the formats refuse. */
-#include "base/file.h"
+/* Conversations: what a template is given of them, what the built-in formats write, and what is refused. */
 #include "generate/chat.h"
+#include "models/chat_formats.h"
 #include "support/chat.h"
 #include "support/test.h"
 
@@ -10,33 +10,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Needs the headers above. */
-#include "golden/chat.inc"
-
-static size_t length_of(const test_message *messages) {
-    size_t n = 0;
-    while (n < 8 && messages[n].role) n++;
-    return n;
+static ht_chat_setup setup_of(const char *source) {
+    ht_chat_setup setup = {.name = "template"};
+    ht_error err = {0};
+    if (ht_chat_template_parse(source, strlen(source), "t", &setup.template, &err)) fail_msg("%s", err.message);
+    return setup;
 }
 
-static void as_the_templates_write_it(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof golden_texts / sizeof *golden_texts; i++) {
-        const test_message *messages = golden_chats[golden_texts[i].chat];
-        ht_chat *chat = test_chat(messages, length_of(messages));
-        char *text;
-        ht_error err = {0};
-        if (ht_chat_write(&golden_texts[i].template, golden_texts[i].bos, "</s>", chat, &text, &err))
-            fail_msg("%s", err.message);
-        ht_chat_free(chat);
-        if (strcmp(text, golden_texts[i].expected) != 0)
-            fail_msg("%s, conversation %d: expected\n%s\nfound\n%s", golden_texts[i].name, golden_texts[i].chat,
-                     golden_texts[i].expected, text);
-        free(text);
-    }
+static ht_status write_with(const char *source, const char *bos, const char *eos, const ht_chat *chat, char **text,
+                            ht_error *err) {
+    ht_chat_setup setup = setup_of(source);
+    size_t n, n_runs;
+    ht_text_run *runs;
+    ht_status status = ht_chat_write(&setup, bos, eos, chat, text, &n, &runs, &n_runs, err);
+    free(runs);
+    ht_chat_template_free(setup.template);
+    return status;
 }
 
-/* Without a template: the plain form of each format. */
+/* What the template writes of the conversation, which it frees. */
+static void expect_text(const char *source, ht_chat *chat, const char *expected) {
+    char *text;
+    ht_error err = {0};
+    if (write_with(source, "<bos>", "<eos>", chat, &text, &err)) fail_msg("%s: %s", source, err.message);
+    assert_string_equal(text, expected);
+    free(text);
+    ht_chat_free(chat);
+}
+
+static ht_chat *from_json(const char *json) {
+    ht_chat *chat;
+    ht_error err = {0};
+    if (ht_chat_from_json(json, strlen(json), &chat, &err)) fail_msg("%s: %s", json, err.message);
+    return chat;
+}
+
+static const char *source_of(const char *format) {
+    const ht_builtin_chat_format *f;
+    for (int i = 0; (f = ht_builtin_chat_format_at(i)); i++)
+        if (strcmp(f->name, format) == 0) return f->source;
+    fail_msg("there is no format %s", format);
+    return NULL;
+}
+
+/* ---- built-in formats ---- */
+
 static void formats_without_a_template(void **state) {
     (void)state;
     const test_message messages[] = {{"system", "Be brief."}, {"user", " Hi "}, {"assistant", "Yes"}, {"user", "Bye"}};
@@ -63,16 +81,36 @@ static void formats_without_a_template(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text;
         ht_error err = {0};
-        const ht_template plain = {.format = cases[i].format, .dialect = HT_CHAT_BOS};
-        assert_int_equal(
-            ht_chat_write(&plain, strstr(cases[i].expected, "<bos>") ? "<bos>" : NULL, "<eos>", chat, &text, &err),
-            HT_OK);
+        if (write_with(source_of(cases[i].format), "<bos>", "<eos>", chat, &text, &err)) fail_msg("%s", err.message);
         assert_string_equal(text, cases[i].expected);
         free(text);
-        assert_int_equal(ht_chat_write(&plain, NULL, NULL, chat, &text, &err), HT_OK);
+        assert_int_equal(write_with(source_of(cases[i].format), NULL, NULL, chat, &text, &err), HT_OK);
         assert_null(strstr(text, "<bos>"));
         free(text);
     }
+    ht_chat_free(chat);
+    int n = 0;
+    while (ht_builtin_chat_format_at(n)) n++;
+    assert_int_equal(n, sizeof cases / sizeof *cases);
+    assert_string_equal(ht_model_chat_format(0), "chatml");
+    assert_null(ht_model_chat_format(n));
+    assert_null(ht_model_chat_format(-1));
+}
+
+/* Thoughts in earlier answers. */
+static void formats_leave_thoughts_out(void **state) {
+    (void)state;
+    const test_message gemma[] = {{"user", "a"}, {"assistant", "<|channel>thought\nhm<channel|> b "}, {"user", "c"}};
+    expect_text(source_of("gemma4"), test_chat(gemma, 3),
+                "<bos><|turn>user\na<turn|>\n<|turn>model\nb<turn|>\n<|turn>user\nc<turn|>\n<|turn>model\n");
+    const test_message deepseek[] = {{"user", "a"}, {"assistant", "<think>hm</think> b"}, {"user", "c"}};
+    char *text;
+    ht_error err = {0};
+    ht_chat *chat = test_chat(deepseek, 3);
+    assert_int_equal(write_with(source_of("deepseek"), NULL, NULL, chat, &text, &err), HT_OK);
+    assert_null(strstr(text, "hm"));
+    assert_non_null(strstr(text, " b<"));
+    free(text);
     ht_chat_free(chat);
 }
 
@@ -81,208 +119,42 @@ static void expect_refusal(const char *format, const test_message *messages, siz
     ht_chat *chat = test_chat(messages, n);
     char *text = (char *)1;
     ht_error err = {0};
-    assert_int_equal(ht_chat_write(&(ht_template){.format = format}, NULL, NULL, chat, &text, &err), status);
+    ht_status found = write_with(source_of(format), NULL, NULL, chat, &text, &err);
     ht_chat_free(chat);
     assert_null(text);
-    if (!strstr(err.message, part)) fail_msg("message \"%s\" lacks \"%s\"", err.message, part);
-}
-
-#define BEGIN  "{% for message in messages %}"
-#define TURN   "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-#define ANSWER "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-#define UNLESS "{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\n"
-#define THEN   "<|im_end|>\n' }}{% endif %}"
-
-static ht_template read_template(const char *text) {
-    ht_template t;
-    ht_error err = {0};
-    if (ht_template_read(text, &t, &err)) fail_msg("%s", err.message);
-    return t;
-}
-
-/* One template in other spellings: what is written is the same. */
-static void spellings_of_a_template(void **state) {
-    (void)state;
-    static const char *const same[] = {
-        BEGIN TURN ANSWER,
-        BEGIN TURN ANSWER "\n",
-        "{#- a comment #}\n" BEGIN "\n" TURN "\n  " ANSWER,
-        "{%- for message in messages -%}\n    {{- \"<|im_start|>\" + message.role + \"\\n\" -}}\n"
-        "{{ message.content }}{{ '<|im_end|>\\n' }}\n{%- endfor -%}\n" ANSWER,
-        BEGIN "\n<|im_start|>{{ message['role'] }}\n{{ message[\"content\"] ~ '<|im_end|>' }}\n{% endfor %}\n"
-              "{% if add_generation_prompt %}\n<|im_start|>assistant\n  {% endif %}",
-    };
-    const ht_template first = read_template(same[0]);
-    assert_string_equal(first.format, "chatml");
-    assert_true(first.dialect == 0 && !first.system);
-    for (size_t i = 1; i < sizeof same / sizeof *same; i++) {
-        ht_template t = read_template(same[i]);
-        if (t.fingerprint != first.fingerprint) fail_msg("spelling %zu is another template", i);
-        ht_template_free(&t);
-    }
-    static const char *const other[] = {
-        BEGIN "{{'<|im_start|>' + message['role'] + '\n' + message['content']|trim + '<|im_end|>' + '\n'}}{% endfor "
-              "%}" ANSWER,
-        BEGIN " " TURN ANSWER,
-        BEGIN TURN "{% if add_generation_prompt %}{{ '<|im_start|>assistant-units\n' }}{% endif %}",
-        BEGIN TURN "{% if not add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
-        BEGIN TURN ANSWER " ",
-        "{% raw %}" BEGIN TURN ANSWER,
-        BEGIN TURN "{{ '<|im_start|>assistant",
-        "",
-    };
-    for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
-        ht_template t = read_template(other[i]);
-        if (t.format) fail_msg("\"%s\" was taken for %s", other[i], t.format);
-        ht_template_free(&t);
-    }
-}
-
-/* The system text of a known template is read, whatever it is: with an apostrophe, a backslash, braces, or empty. */
-static void default_system_texts(void **state) {
-    (void)state;
-    static const struct {
-        const char *written, *text;
-    } cases[] = {
-        {"You are a helpful assistant", "You are a helpful assistant"},
-        {"Don\\'t say \\\"{{no}}\\\" \\\\o/", "Don't say \"{{no}}\" \\o/"},
-        {"two\\nlines\n", "two\nlines\n"},
-        {"", ""},
-    };
-    ht_chat *user = test_chat(&(test_message){"user", "a"}, 1);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char template_text[1024], expected[512], *text;
-        snprintf(template_text, sizeof template_text, "%s%s%s", BEGIN UNLESS, cases[i].written, THEN TURN ANSWER);
-        snprintf(expected, sizeof expected,
-                 "<|im_start|>system\n%s<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n",
-                 cases[i].text);
-        ht_template t = read_template(template_text);
-        ht_error err = {0};
-        if (ht_chat_write(&t, NULL, NULL, user, &text, &err)) fail_msg("%s", err.message);
-        assert_string_equal(text, expected);
-        free(text);
-        ht_template_free(&t);
-    }
-    ht_chat_free(user);
-}
-
-/* Templates with the marks of a format that write something else with them are refused, and the format is named. */
-static void templates_that_look_like_a_format(void **state) {
-    (void)state;
-    static const struct {
-        const char *format, *template;
-    } cases[] = {
-        /* the system text in a variable, or computed */
-        {"chatml",
-         "{% set system_message = 'You are kind.' %}" BEGIN "{% if loop.first and messages[0]['role'] != 'system' %}"
-         "{{ '<|im_start|>system\n' + system_message + '<|im_end|>\n' }}{% endif %}" TURN ANSWER},
-        {"chatml", BEGIN UNLESS "a' + name + 'b" THEN TURN ANSWER},
-        {"chatml", BEGIN UNLESS "\\u00e9" THEN TURN ANSWER},
-        /* system text without a header, as Yi-1.5's */
-        {"chatml", "{% if messages[0]['role'] == 'system' %}{{ messages[0]['content'] }}{% endif %}" BEGIN
-                   "{% if message['role'] == 'user' %}{{ '<|im_start|>user\n' + message['content'] + '<|im_end|>\n' }}"
-                   "{% endif %}{% endfor %}" ANSWER},
-        {"gemma",
-         "{{ bos_token }}" BEGIN "{% if message['role'] == 'system' %}{{ message['content'] + '\n' }}{% else %}"
-         "{{ '<start_of_turn>' + message['role'] + '\n' + message['content'] + '<end_of_turn>\n' }}{% endif %}"
-         "{% endfor %}{{ '<start_of_turn>model\n' }}"},
-        /* a task of its own, as Llama Guard's */
-        {"llama3", "{{ '<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nTask: Check if there is unsafe "
-                   "content in ' + messages[-1]['content'] + '<|eot_id|>' }}"},
-        {"llama2", "{{- '[INST] <<SYS>>\\n' + messages[idx]['content'] + '\\n<</SYS>>\\n\\n' -}}"},
-        {"mistral", "{{ bos_token }}" BEGIN "{{ '[INST]' + message['content'] | trim + '[/INST]' }}{% endfor %}"},
-        {"chatml", "{{'<|im_start|>user<|im_sep|>' + message['content'] + '<|im_end|>'}}"},
-        {"deepseek", BEGIN "{{ '<\xEF\xBD\x9CUser\xEF\xBD\x9C>' + message['content'] + '\n' }}{% endfor %}"},
-        {"gemma4", "{{ '<|turn>' + role }}"},
-    };
-    ht_chat *user = test_chat(&(test_message){"user", "a"}, 1);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *text, names[32];
-        ht_error err = {0};
-        ht_template t = read_template(cases[i].template);
-        assert_int_equal(ht_chat_write(&t, "", "", user, &text, &err), HT_ERR_UNSUPPORTED);
-        assert_null(text);
-        snprintf(names, sizeof names, "of the %s format", cases[i].format);
-        if (!strstr(err.message, names)) fail_msg("case %zu: %s", i, err.message);
-        ht_template_free(&t);
-    }
-    ht_chat_free(user);
-}
-
-/* An answer without a question behind it: Qwen3's templates write an empty thought into it. */
-static void answers_that_end_a_conversation(void **state) {
-    (void)state;
-    ht_chat *chat = test_chat((const test_message[]){{"user", "a"}, {"assistant", "b"}}, 2);
-    const ht_template qwen3 = {.format = "chatml", .dialect = HT_CHATML_DROPS_THOUGHTS | HT_CHATML_QWEN3};
-    char *text;
-    ht_error err = {0};
-    assert_int_equal(ht_chat_write(&qwen3, NULL, NULL, chat, &text, &err), HT_ERR_UNSUPPORTED);
-    ht_chat_free(chat);
-    assert_non_null(strstr(err.message, "message 1 is an answer that no user's message follows"));
-}
-
-/* The templates of the vocabularies' package, where that has been fetched: those that Hearth has to know. */
-static void real_templates_are_known(void **state) {
-    (void)state;
-    static const struct {
-        const char *name, *format;
-    } cases[] = {
-        {"Qwen-Qwen2.5-7B-Instruct", "chatml"},
-        {"Qwen-Qwen3-0.6B", "chatml"},
-        {"Qwen-QwQ-32B", "chatml"},
-        {"Qwen3-Coder", "chatml"},
-        {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},
-        {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
-        {"meta-llama-Llama-3.3-70B-Instruct", "llama3"},
-        {"google-gemma-2-2b-it", "gemma"},
-        {"google-gemma-4-31B-it", "gemma4"},
-        {"google-gemma-4-31B-it-interleaved", "gemma4"},
-        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek"},
-        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek"},
-        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"},
-        {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
-        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
-        {"unsloth-mistral-Devstral-Small-2507", "mistral"},
-        {"HuggingFaceTB-SmolLM3-3B", NULL},
-        {"NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", NULL},
-        {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", NULL},
-        {"Qwen3.5-4B", NULL},
-        {"deepseek-ai-DeepSeek-V3.1", NULL},
-        {"meetkai-functionary-medium-v3.1", NULL},
-        {"fireworks-ai-llama-3-firefunction-v2", NULL},
-    };
-    const char *directory = getenv("HEARTH_TEST_MODELS");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char path[512], *text;
-        size_t n;
-        snprintf(path, sizeof path, "%s/vocab/templates/%s.jinja", directory ? directory : "", cases[i].name);
-        if (!directory || ht_file_read_all(path, 1 << 20, &text, &n, NULL)) {
-            print_message("skipped: HEARTH_TEST_MODELS does not name a directory with %s\n", path);
-            continue;
-        }
-        ht_template t = read_template(text);
-        if (cases[i].format ? !t.format || strcmp(t.format, cases[i].format) != 0 : t.format != NULL)
-            fail_msg("%s was taken for %s", cases[i].name, t.format ? t.format : "nothing");
-        assert_true(t.format || t.resembles);
-        ht_template_free(&t);
-        free(text);
-    }
+    if (found != status || !strstr(err.message, part)) fail_msg("message \"%s\" lacks \"%s\"", err.message, part);
 }
 
 static void what_is_refused(void **state) {
     (void)state;
-    const test_message user = {"user", "x"}, system = {"system", "x"};
+    const test_message user = {"user", "x"}, system = {"system", "x"}, tool = {"tool", "x"};
     expect_refusal("chatml", NULL, 0, HT_ERR_ARGUMENT, "no messages");
+    expect_refusal("chatml", &tool, 1, HT_ERR_ARGUMENT, "message 0 is of a tool");
     expect_refusal("gemma", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
     expect_refusal("gemma", (const test_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
     expect_refusal("gemma", (const test_message[]){user, system}, 2, HT_ERR_ARGUMENT, "message 1 has the role system");
     expect_refusal("mistral", (const test_message[]){user, user}, 2, HT_ERR_ARGUMENT, "expected assistant");
     expect_refusal("llama2", &system, 1, HT_ERR_ARGUMENT, "needs a user message");
-    expect_refusal(NULL, &user, 1, HT_ERR_UNSUPPORTED, "no chat format");
-    expect_refusal("vicuna", &user, 1, HT_ERR_UNSUPPORTED, "no chat format");
+    ht_chat *chat = test_chat(&user, 1);
+    char *text;
+    size_t n, n_runs;
+    ht_text_run *runs;
+    ht_error err = {0};
+    assert_int_equal(ht_chat_write(&(ht_chat_setup){0}, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err),
+                     HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "no chat template"));
+    const ht_chat_setup broken = {.name = "template", .error = {HT_ERR_FORMAT, "the chat template, line 3: why"}};
+    assert_int_equal(ht_chat_write(&broken, NULL, NULL, chat, &text, &n, &runs, &n_runs, &err), HT_ERR_FORMAT);
+    assert_string_equal(err.message, "the chat template, line 3: why");
+    assert_int_equal(ht_chat_set_tools(chat, "[{}]", 4, &err), HT_OK);
+    assert_int_equal(write_with(source_of("llama3"), NULL, NULL, chat, &text, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "the llama3 chat format has no tools"));
+    ht_chat_free(chat);
 }
 
-/* ---- the builder ---- */
+/* ---- what a template is given ---- */
+
+#define MESSAGES "{{ messages | tojson }}"
 
 static void messages_are_copied_and_checked(void **state) {
     (void)state;
@@ -293,37 +165,134 @@ static void messages_are_copied_and_checked(void **state) {
     char content[] = "first";
     assert_int_equal(ht_chat_add(chat, "user", content, &err), HT_OK);
     content[0] = '?';
-    assert_string_equal(chat->messages[0].content, "first");
-    assert_int_equal(ht_chat_add(chat, "tool", "x", &err), HT_ERR_ARGUMENT);
-    assert_string_equal(err.message, "message 1 has the role \"tool\", expected system, user or assistant");
+    assert_int_equal(ht_chat_add(chat, "sister", "x", &err), HT_ERR_ARGUMENT);
+    assert_string_equal(err.message,
+                        "message 1 has the role \"sister\", expected system, developer, user, assistant or tool");
     assert_int_equal(ht_chat_add(chat, "user", NULL, &err), HT_ERR_ARGUMENT);
     assert_string_equal(err.message, "message 1 has no role or no content");
     assert_int_equal(ht_chat_add(chat, NULL, "x", &err), HT_ERR_ARGUMENT);
+    ht_chat_message m;
+    ht_chat_message_init(&m, sizeof m);
+    m.role = "assistant";
+    m.n_calls = 1;
+    assert_int_equal(ht_chat_add_message(chat, &m, &err), HT_ERR_ARGUMENT);
+    m.calls = &(ht_tool_call){.name = "f"};
+    assert_int_equal(ht_chat_add_message(chat, &m, &err), HT_ERR_ARGUMENT);
+    assert_string_equal(err.message, "call 0 of message 1 has no name or no arguments");
+    assert_int_equal(ht_chat_add_message(chat, &(ht_chat_message){0}, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_chat_length(chat), 1);
-    for (int i = 0; i < 100; i++) assert_int_equal(ht_chat_add(chat, i % 2 ? "user" : "assistant", "x", &err), HT_OK);
-    assert_int_equal(ht_chat_length(chat), 101);
-    assert_string_equal(chat->messages[0].content, "first");
-    ht_chat_free(chat);
+    assert_int_equal(ht_chat_add(chat, "assistant", "not \xff UTF-8", &err), HT_OK);
+    for (int i = 0; i < 100; i++) assert_int_equal(ht_chat_add(chat, "user", "x", &err), HT_OK);
+    assert_int_equal(ht_chat_length(chat), 102);
+    expect_text("{{ messages[0].content }}, {{ messages[1].content }}, {{ messages | length }}", chat,
+                "first, not \xEF\xBF\xBD UTF-8, 102");
     ht_chat_free(NULL);
+}
+
+static void calls_and_results(void **state) {
+    (void)state;
+    ht_chat *chat;
+    ht_error err = {0};
+    assert_int_equal(ht_chat_new(&chat, &err), HT_OK);
+    const ht_tool_call calls[] = {{"weather", "{\"city\": \"Oslo\", \"days\": 1.50}", "c1"}, {"stop", "now!", NULL}};
+    ht_chat_message m;
+    ht_chat_message_init(&m, sizeof m);
+    m.role = "assistant";
+    m.thinking = "hm";
+    m.calls = calls;
+    m.n_calls = 2;
+    assert_int_equal(ht_chat_add_message(chat, &m, &err), HT_OK);
+    ht_chat_message_init(&m, sizeof m);
+    m.role = "tool";
+    m.content = "rain";
+    m.name = "weather";
+    m.call_id = "c1";
+    assert_int_equal(ht_chat_add_message(chat, &m, &err), HT_OK);
+    expect_text(
+        MESSAGES, chat,
+        "[{\"thinking\": \"hm\", \"role\": \"assistant\", \"content\": \"\", \"reasoning_content\": \"hm\", "
+        "\"tool_calls\": [{\"id\": \"c1\", \"type\": \"function\", \"function\": {\"name\": \"weather\", "
+        "\"arguments\": {\"city\": \"Oslo\", \"days\": 1.5}}}, {\"type\": \"function\", \"function\": {\"name\": "
+        "\"stop\", \"arguments\": \"now!\"}}]}, {\"role\": \"tool\", \"content\": \"rain\", \"name\": \"weather\", "
+        "\"tool_call_id\": \"c1\"}]");
 }
 
 static void messages_come_from_json(void **state) {
     (void)state;
-    static const char json[] = "{\"messages\": [{\"role\": \"system\", \"content\": null, \"name\": null},"
-                               "{\"role\": \"user\", \"content\": \"Hi \\u00e9\"},"
-                               "{\"content\": [{\"type\": \"text\", \"text\": \"a\"},"
-                               "{\"type\": \"text\", \"text\": \"b\"}], \"role\": \"assistant\"},"
-                               "{\"role\": \"user\", \"content\": []}], \"tools\": null}";
-    static const test_message expected[] = {{"system", ""}, {"user", "Hi \xc3\xa9"}, {"assistant", "ab"}, {"user", ""}};
-    ht_chat *chat;
-    ht_error err = {0};
-    if (ht_chat_from_json(json, sizeof json - 1, &chat, &err)) fail_msg("%s", err.message);
+    ht_chat *chat = from_json("{\"messages\": [{\"role\": \"system\", \"content\": null, \"name\": null},"
+                              "{\"role\": \"user\", \"content\": \"Hi \\u00e9\"},"
+                              "{\"content\": [{\"type\": \"text\", \"text\": \"a\"},"
+                              "{\"type\": \"text\", \"text\": \"b\"}], \"role\": \"assistant\"},"
+                              "{\"role\": \"user\", \"content\": [], \"mood\": 1e22}], \"tools\": null}");
     assert_int_equal(ht_chat_length(chat), 4);
-    for (size_t i = 0; i < 4; i++) {
-        assert_string_equal(chat->messages[i].role, expected[i].role);
-        assert_string_equal(chat->messages[i].content, expected[i].content);
+    expect_text(
+        MESSAGES, chat,
+        "[{\"role\": \"system\", \"content\": \"\"}, {\"role\": \"user\", \"content\": \"Hi \xc3\xa9\"}, "
+        "{\"content\": \"ab\", \"role\": \"assistant\"}, {\"role\": \"user\", \"content\": \"\", \"mood\": 1e+22}]");
+    /* Arguments are objects for the template, however they came, and text when they are none. */
+    expect_text("{{ messages[0].tool_calls | map(attribute='function') | map(attribute='arguments') | list | tojson }}",
+                from_json("{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"tool_calls\": ["
+                          "{\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}},"
+                          "{\"function\": {\"name\": \"f\", \"arguments\": {\"b\": 2}}},"
+                          "{\"function\": {\"name\": \"f\", \"arguments\": \"{broken\"}},"
+                          "{\"function\": {\"name\": \"f\", \"arguments\": \"[3]\"}}]}]}"),
+                "[{\"a\": 1}, {\"b\": 2}, \"{broken\", \"[3]\"]");
+}
+
+static void tools_and_variables(void **state) {
+    (void)state;
+    static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"most\": "
+                                "18446744073709551615, \"least\": 1.0, \"big\": 1e+22, \"z\": null, \"a\": [true]}}}]";
+    ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
+    ht_error err = {0};
+    assert_int_equal(ht_chat_set_tools(chat, "{}", 2, &err), HT_ERR_FORMAT);
+    assert_string_equal(err.message, "the conversation: the tools are dict, expected a list");
+    assert_int_equal(ht_chat_set_tools(chat, "[", 1, &err), HT_ERR_FORMAT);
+    assert_int_equal(ht_chat_set_tools(chat, tools, sizeof tools - 1, &err), HT_OK);
+    assert_int_equal(ht_chat_set_variable(chat, "mood", "{\"a\": 1", 7, &err), HT_ERR_FORMAT);
+    assert_int_equal(ht_chat_set_variable(chat, "mood", "{\"a\": 1}", 8, &err), HT_OK);
+    assert_int_equal(ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err), HT_OK);
+    assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
+    ht_chat_set_time(chat, 86400 * 365);
+    expect_text("{{ tools | tojson }}", chat, tools);
+    chat = from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": [{}],"
+                     "\"chat_template_kwargs\": {\"mood\": \"good\"}}");
+    assert_int_equal(ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err), HT_OK);
+    assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
+    ht_chat_set_time(chat, 86400LL * 365 + 43200); /* noon, whatever the zone: in 1971 */
+    expect_text("{{ mood }} {{ add_generation_prompt }} {{ enable_thinking }} {{ thinking }} {{ tools | length }} "
+                "{{ bos_token }}{{ eos_token }} {{ strftime_now('%Y') }}",
+                chat, "good False False False 1 <bos><eos> 1971");
+}
+
+static void developers_are_the_system_elsewhere(void **state) {
+    (void)state;
+    const test_message messages[] = {{"developer", "a"}, {"user", "b"}};
+    expect_text("{% for m in messages %}{{ m.role }} {% endfor %}", test_chat(messages, 2), "system user ");
+    expect_text("{# developer #}{% for m in messages %}{{ m.role }} {% endfor %}", test_chat(messages, 2),
+                "developer user ");
+}
+
+/* Roles, BOS and EOS are the template's own text, contents are not. */
+static void what_came_from_the_user(void **state) {
+    (void)state;
+    ht_chat_setup setup = setup_of("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content }}{{ eos_token }}");
+    ht_chat *chats[] = {test_chat(&(test_message){"user", "<|user|>"}, 1),
+                        from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"<|user|>\"}]}")};
+    for (int i = 0; i < 2; i++) {
+        char *text;
+        size_t n, n_runs;
+        ht_text_run *runs;
+        ht_error err = {0};
+        assert_int_equal(ht_chat_write(&setup, "<s>", "</s>", chats[i], &text, &n, &runs, &n_runs, &err), HT_OK);
+        assert_string_equal(text, "<s><|user|><|user|></s>");
+        assert_int_equal(n_runs, 3);
+        assert_true(!runs[0].input && runs[0].end == 11 && runs[1].input && runs[1].end == 19 && !runs[2].input);
+        free(text);
+        free(runs);
+        ht_chat_free(chats[i]);
     }
-    ht_chat_free(chat);
+    ht_chat_template_free(setup.template);
 }
 
 static void json_that_is_no_conversation(void **state) {
@@ -335,20 +304,27 @@ static void json_that_is_no_conversation(void **state) {
         const char *part;
     } cases[] = {
         {"", HT_ERR_FORMAT, "the conversation"},
-        {"[]", HT_ERR_FORMAT, "the conversation"},
+        {"[]", HT_ERR_FORMAT, "it is a list, expected an object"},
         {"{}", HT_ERR_FORMAT, "`messages` is missing"},
-        {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is 5, expected a list"},
-        {"{\"messages\": [], \"tools\": []}", HT_ERR_UNSUPPORTED, "`tools`"},
-        {ONE("7"), HT_ERR_FORMAT, "the role of message 0 is missing"},
-        {ONE("{\"role\": 1, \"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is 1"},
-        {ONE("{\"role\": \"tool\", \"content\": \"x\"}"), HT_ERR_ARGUMENT, "role \"tool\""},
+        {"{\"messages\": 5}", HT_ERR_FORMAT, "`messages` is a number, expected a list"},
+        {"{\"messages\": [], \"tools\": {}}", HT_ERR_FORMAT, "`tools` is an object, expected a list"},
+        {"{\"messages\": [], \"chat_template_kwargs\": 1}", HT_ERR_FORMAT, "is a number, expected an object"},
+        {"{\"messages\": [], \"model\": \"x\"}", HT_ERR_UNSUPPORTED, "`model`"},
+        {ONE("7"), HT_ERR_FORMAT, "message 0 is a number, expected an object"},
+        {ONE("{\"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is missing"},
+        {ONE("{\"role\": 1, \"content\": \"x\"}"), HT_ERR_FORMAT, "the role of message 0 is a number"},
+        {ONE("{\"role\": \"x\", \"content\": \"x\"}"), HT_ERR_ARGUMENT, "role \"x\""},
         {ONE("{\"role\": \"user\"}"), HT_ERR_FORMAT, "the content of message 0 is missing"},
-        {ONE("{\"role\": \"user\", \"content\": 1}"), HT_ERR_FORMAT, "the content of message 0 is 1"},
-        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": []}"), HT_ERR_UNSUPPORTED, "`tool_calls`"},
+        {ONE("{\"role\": \"user\", \"content\": 1}"), HT_ERR_FORMAT, "the content of message 0 is a number"},
+        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": 1}"), HT_ERR_FORMAT, "`tool_calls`"},
+        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [1]}"), HT_ERR_FORMAT,
+         "a call of message 0"},
+        {ONE("{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}"), HT_ERR_FORMAT,
+         "the name of a call"},
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}"), HT_ERR_UNSUPPORTED, "\"image_url\""},
         {ONE("{\"role\": \"user\", \"content\": [\"x\"]}"), HT_ERR_FORMAT, "the type of a part"},
         {ONE("{\"role\": \"user\", \"content\": [{\"type\": \"text\"}]}"), HT_ERR_FORMAT, "the text of a part"},
-        {ONE("{\"role\": \"user\", \"content\": \"a\\u0000b\"}"), HT_ERR_FORMAT, "the conversation"},
+        {ONE("{\"role\": \"user\", \"content\": \"a\\u0000b\"}"), HT_ERR_FORMAT, "holds a NUL"},
     };
 #undef ONE
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -363,11 +339,15 @@ static void json_that_is_no_conversation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_the_templates_write_it),         cmocka_unit_test(formats_without_a_template),
-        cmocka_unit_test(spellings_of_a_template),           cmocka_unit_test(default_system_texts),
-        cmocka_unit_test(templates_that_look_like_a_format), cmocka_unit_test(answers_that_end_a_conversation),
-        cmocka_unit_test(real_templates_are_known),          cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(messages_are_copied_and_checked),   cmocka_unit_test(messages_come_from_json),
+        cmocka_unit_test(formats_without_a_template),
+        cmocka_unit_test(formats_leave_thoughts_out),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(messages_are_copied_and_checked),
+        cmocka_unit_test(calls_and_results),
+        cmocka_unit_test(messages_come_from_json),
+        cmocka_unit_test(tools_and_variables),
+        cmocka_unit_test(developers_are_the_system_elsewhere),
+        cmocka_unit_test(what_came_from_the_user),
         cmocka_unit_test(json_that_is_no_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

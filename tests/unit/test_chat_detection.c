@@ -47,14 +47,15 @@ static ht_tokenizer *tokenizer_of(const char *const *specials, int n, const char
 
 static void check_format(const char *special, const char *template, const char *expected) {
     ht_tokenizer *t = tokenizer_of((const char *const[]){"</s>", special}, 2, template);
-    ht_template chat;
+    ht_chat_setup chat;
     ht_error err = {0};
     assert_int_equal(ht_chat_detect_template(t, &chat, &err), HT_OK);
     if (expected)
-        assert_string_equal(chat.format, expected);
+        assert_string_equal(chat.name, expected);
     else
-        assert_null(chat.format);
-    ht_template_free(&chat);
+        assert_null(chat.name);
+    assert_true(!chat.template == (!expected || chat.error.status));
+    ht_chat_template_free(chat.template);
     ht_tokenizer_free(t);
 }
 
@@ -65,15 +66,11 @@ static void formats(void **state) {
     check_format("<|turn>", NULL, "gemma4");
     check_format("<|start_header_id|>", NULL, "llama3");
     check_format("<\357\275\234User\357\275\234>", NULL, "deepseek");
+    check_format("<<SYS>>", NULL, "llama2");
     check_format("[INST]", NULL, "mistral");
     check_format("<other>", NULL, NULL);
-    check_format("<other>",
-                 "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
-                 "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
-                 "{% endif %}",
-                 "chatml");
-    check_format("<|im_start|>", "{{ '<other>' + content }}", NULL); /* a template of its own is not replaced */
-    check_format("<|im_start|>", "{{ '<|im_start|>' + content }}", NULL);
+    check_format("<other>", "{{ '<other>' + content }}", "template");
+    check_format("<|im_start|>", "{{ broken", "template"); /* a template of its own is not replaced, whatever it is */
 }
 
 static void stop_ids(void **state) {

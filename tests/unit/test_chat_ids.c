@@ -1,6 +1,4 @@
-/* The ids of conversations: chat formats and tokenizers together, as transformers' apply_chat_template gives them. */
-#include "generate/chat.h"
-#include "support/chat.h"
+/* Texts of which some came from a user: special tokens that those spell are text, all else has the ids of the whole. */
 #include "support/test.h"
 #include "tokenizer/tokenizer.h"
 
@@ -10,77 +8,182 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Needs the headers above. */
-#include "golden/chat.inc"
+static json_t *golden;
 
-static size_t length_of(const test_message *messages) {
-    size_t n = 0;
-    while (n < 8 && messages[n].role) n++;
-    return n;
-}
-
-static const char *text_of(const json_t *object, const char *key) {
-    const char *text = json_string_value(json_object_get(object, key));
-    assert_non_null(text);
-    return text;
-}
-
-static const ht_template *template_of(const char *name) {
-    for (size_t i = 0; i < sizeof golden_texts / sizeof *golden_texts; i++)
-        if (strcmp(golden_texts[i].name, name) == 0) return &golden_texts[i].template;
-    fail_msg("chat.inc has no %s", name);
-    return NULL;
-}
-
-static void check_case(const json_t *document, const json_t *c, const ht_tokenizer *t) {
-    const test_message *messages = golden_chats[json_integer_value(json_object_get(c, "chat"))];
-    ht_chat *chat = test_chat(messages, length_of(messages));
-    const json_t *wanted = json_object_get(c, "ids");
-    char *text;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    ht_error err = {0};
-    if (ht_chat_write(template_of(text_of(c, "name")), text_of(document, "bos"), text_of(document, "eos"), chat, &text,
-                      &err) ||
-        ht_tokenizer_encode(t, text, strlen(text), HT_ENCODE_PARSE_SPECIAL, &ids, &n, &err))
-        fail_msg("%s: %s", text_of(c, "name"), err.message);
-    for (size_t i = 0; i < n || i < json_array_size(wanted); i++)
-        if (i >= n || i >= json_array_size(wanted) || ids[i] != json_integer_value(json_array_get(wanted, i)))
-            fail_msg("%s: \"%s\" has %zu ids, expected %zu, and differs at %zu", text_of(c, "name"), text, n,
-                     json_array_size(wanted), i);
-    free(ids);
-    free(text);
-    ht_chat_free(chat);
-}
-
-static void conversations(void **state) {
+static int open_golden(void **state) {
     (void)state;
-    json_t *document = json_load_file("tests/golden/chat_ids.json", 0, NULL);
-    assert_non_null(document);
-    const json_t *cases = json_object_get(document, "cases");
-    assert_true(json_array_size(cases) > 30);
-    const char *name;
-    json_t *vocabulary;
-    size_t n_checked = 0;
-    json_object_foreach(json_object_get(document, "vocabularies"), name, vocabulary) {
-        char *json = json_dumps(vocabulary, JSON_COMPACT);
-        ht_tokenizer *t;
-        ht_error err = {0};
-        if (ht_tokenizer_from_json(json, strlen(json), NULL, 0, &t, &err)) fail_msg("%s: %s", name, err.message);
-        for (size_t i = 0; i < json_array_size(cases); i++) {
-            const json_t *c = json_array_get(cases, i);
-            if (strcmp(text_of(c, "vocabulary"), name) != 0) continue;
-            check_case(document, c, t);
-            n_checked++;
-        }
-        ht_tokenizer_free(t);
-        free(json);
+    golden = json_load_file("tests/golden/tokenizer/synthetic.json", JSON_ALLOW_NUL, NULL);
+    return golden ? 0 : -1;
+}
+
+static int close_golden(void **state) {
+    (void)state;
+    json_decref(golden);
+    return 0;
+}
+
+/* A special token of every kind beside what the case has: found in the text as it is, or in the normalised one. */
+static ht_tokenizer *open_case(const json_t *c, bool normalized) {
+    json_t *whole = json_deep_copy(json_object_get(c, "tokenizer"));
+    const json_t *base =
+        json_object_get(json_object_get(golden, "bases"), json_string_value(json_object_get(c, "base")));
+    json_t *model = json_object_get(whole, "model"), *vocabulary = json_deep_copy(json_object_get(base, "vocab"));
+    json_t *added = json_object_get(whole, "added_tokens");
+    if (!json_is_array(added)) {
+        added = json_array();
+        json_object_set_new(whole, "added_tokens", added);
     }
-    assert_int_equal(n_checked, json_array_size(cases));
-    json_decref(document);
+    json_int_t next = 0;
+    const char *name;
+    json_t *id;
+    json_object_foreach(vocabulary, name, id) if (json_integer_value(id) >= next) next = json_integer_value(id) + 1;
+    size_t i;
+    json_t *token;
+    json_array_foreach(added, i, token) {
+        json_int_t taken = json_integer_value(json_object_get(token, "id"));
+        if (taken >= next) next = taken + 1;
+    }
+    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next, "content", "<|turn|>", "special", 1,
+                                           "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
+    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<|think|>", "special",
+                                           0, "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
+    json_object_set_new(model, "vocab", vocabulary);
+    json_object_set(model, "merges", json_object_get(base, "merges"));
+    char *text = json_dumps(whole, JSON_COMPACT);
+    json_decref(whole);
+    ht_tokenizer *t;
+    ht_error err = {0};
+    if (ht_tokenizer_from_json(text, strlen(text), NULL, 0, &t, &err)) fail_msg("%s", err.message);
+    free(text);
+    return t;
+}
+
+/* ---- texts in runs ---- */
+
+static uint64_t seed = 7;
+static size_t below(size_t n) {
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (size_t)(seed >> 33) % n;
+}
+
+/* None of which spell a mark together. */
+static const char *const plain[] = {"hello", " world", "\n", "é",  "e\xCC\x81",     "日本", "<|",  "a b", "  ",
+                                    "ﬁ",     "\t",     "İX", "12", " \xE2\x96\x81", "|>",   "<|t", "ẛ̣",   "Ünï"};
+enum { N_PLAIN = sizeof plain / sizeof *plain };
+static const char *const marks[] = {"<|turn|>", "<|think|>"};
+
+typedef struct pieces {
+    ht_text text;
+    ht_text_run runs[64];
+    size_t n;
+} pieces;
+
+static void add(pieces *p, const char *text, bool input) {
+    ht_text_append_str(&p->text, text);
+    if (p->n && p->runs[p->n - 1].input == input)
+        p->runs[p->n - 1].end = p->text.len;
+    else
+        p->runs[p->n++] = (ht_text_run){p->text.len, input};
+}
+
+static int32_t *encode_runs(const ht_tokenizer *t, const pieces *p, unsigned flags, size_t *n) {
+    int32_t *ids;
+    ht_error err = {0};
+    if (ht_tokenizer_encode_runs(t, p->text.data, p->text.len, p->runs, p->n, flags, &ids, n, &err))
+        fail_msg("%s", err.message);
+    return ids;
+}
+
+static int32_t *encode(const ht_tokenizer *t, const pieces *p, unsigned flags, size_t *n) {
+    int32_t *ids;
+    ht_error err = {0};
+    if (ht_tokenizer_encode(t, p->text.data, p->text.len, flags, &ids, n, &err)) fail_msg("%s", err.message);
+    return ids;
+}
+
+static void expect_same(const char *name, const pieces *p, int32_t *found, size_t n, int32_t *wanted, size_t m) {
+    if (n != m || (n && memcmp(found, wanted, n * sizeof *found) != 0))
+        fail_msg("%s: \"%s\" has %zu ids, expected %zu", name, p->text.data, n, m);
+    free(found);
+    free(wanted);
+}
+
+static size_t count(const int32_t *ids, size_t n, int32_t id) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) found += ids[i] == id;
+    return found;
+}
+
+/* No special token in what came from outside: the ids of the whole, whatever the runs. */
+static void check_plain(const char *name, const ht_tokenizer *t) {
+    pieces p = {0};
+    for (size_t i = 1 + below(12); i; i--) {
+        const bool input = below(2);
+        if (!input && below(3) == 0) add(&p, marks[below(2)], false);
+        add(&p, plain[below(N_PLAIN)], input);
+    }
+    size_t n, m;
+    int32_t *found = encode_runs(t, &p, HT_ENCODE_PARSE_SPECIAL, &n);
+    int32_t *wanted = encode(t, &p, HT_ENCODE_PARSE_SPECIAL, &m);
+    expect_same(name, &p, found, n, wanted, m);
+    ht_text_discard(&p.text);
+}
+
+/* All of it from outside: as without special tokens. */
+static void check_input(const char *name, const ht_tokenizer *t) {
+    pieces p = {0};
+    for (size_t i = 1 + below(6); i; i--) add(&p, below(2) ? marks[below(2)] : plain[below(N_PLAIN)], true);
+    size_t n, m;
+    int32_t *found = encode_runs(t, &p, HT_ENCODE_PARSE_SPECIAL, &n);
+    int32_t *wanted = encode(t, &p, 0, &m);
+    expect_same(name, &p, found, n, wanted, m);
+    ht_text_discard(&p.text);
+}
+
+/* Some of both: as many special tokens as the template wrote, and none of those that began in one and ended in the other. */
+static void check_mixed(const char *name, const ht_tokenizer *t) {
+    pieces p = {0};
+    size_t written = 0, n;
+    for (size_t i = 1 + below(10); i; i--) {
+        const bool ours = below(2);
+        written += ours;
+        add(&p, "<|turn|>", !ours);
+        add(&p, below(2) ? "a" : " ", below(2));
+        const bool first = below(2);
+        add(&p, "<|tu", first);
+        add(&p, "rn|>", !first);
+        add(&p, "b", below(2));
+    }
+    int32_t *ids = encode_runs(t, &p, HT_ENCODE_PARSE_SPECIAL, &n);
+    const size_t found = count(ids, n, ht_tokenizer_find(t, "<|turn|>"));
+    if (found != written)
+        fail_msg("%s: \"%s\" has %zu special tokens, expected %zu", name, p.text.data, found, written);
+    free(ids);
+    ht_text_discard(&p.text);
+}
+
+static void runs_of_texts(void **state) {
+    (void)state;
+    const json_t *cases = json_object_get(golden, "cases");
+    assert_true(json_array_size(cases) > 10);
+    size_t i;
+    json_t *c;
+    json_array_foreach((json_t *)(uintptr_t)cases, i, c) {
+        for (int normalized = 0; normalized < 2; normalized++) {
+            ht_tokenizer *t = open_case(c, normalized);
+            const char *name = json_string_value(json_object_get(c, "name"));
+            for (int round = 0; round < 40; round++) {
+                check_plain(name, t);
+                check_input(name, t);
+                /* One that is spelled "▁<|turn|>" is not found everywhere. */
+                if (!(t->flags[ht_tokenizer_find(t, "<|turn|>")] & HT_TOKEN_RESPELLED)) check_mixed(name, t);
+            }
+            ht_tokenizer_free(t);
+        }
+    }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conversations)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_of_texts)};
+    return cmocka_run_group_tests(tests, open_golden, close_golden);
 }

@@ -61,6 +61,10 @@ static bool read_text(const char *text, size_t n, void *user) {
     return ++r->calls != r->last_call;
 }
 
+static bool read_part(const ht_answer_piece *piece, void *user) {
+    return piece->part == HT_ANSWER_CALL || read_text(piece->text, piece->n, user);
+}
+
 static void generate(ht_session *s, const int32_t *from, size_t n, const ht_generate_options *o, reader *r,
                      ht_metrics *metrics) {
     ht_error err = {0};
@@ -510,23 +514,23 @@ static void text_and_chat_reuse_what_is_there(void **state) {
     first = second = again = (reader){0};
     assert_string_equal(ht_chat_format_name(model), "chatml");
     ht_chat *talk = test_chat(&(test_message){"user", "in the other on"}, 1);
-    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &first, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_part, &first, &metrics, &err), HT_OK);
     assert_int_equal(ht_chat_length(talk), 1);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_int_equal(ht_session_tokens(s)[0], TINY_IM_START);
     assert_int_equal(ht_chat_add(talk, "assistant", first.text, &err), HT_OK);
     assert_int_equal(ht_chat_add(talk, "user", "then", &err), HT_OK);
-    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &second, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_part, &second, &metrics, &err), HT_OK);
     assert_true(metrics.reused_tokens > 10);
     assert_int_equal(metrics.reused_tokens + metrics.prompt_tokens + metrics.generated_tokens, ht_session_length(s));
-    assert_int_equal(ht_generate_chat(fresh, talk, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(fresh, talk, &o, read_part, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.reused_tokens, 0);
     assert_string_equal(again.text, second.text);
     assert_int_equal(ht_session_length(fresh), ht_session_length(s));
     assert_memory_equal(ht_session_tokens(fresh), ht_session_tokens(s), (size_t)ht_session_length(s) * sizeof(int32_t));
     /* The same conversation once more: all but the last prompt token is there. */
     again = (reader){0};
-    assert_int_equal(ht_generate_chat(s, talk, &o, read_text, &again, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, talk, &o, read_part, &again, &metrics, &err), HT_OK);
     assert_int_equal(metrics.prompt_tokens, 1);
     assert_string_equal(again.text, second.text);
     /* A call that is refused takes nothing of another conversation away. */
@@ -566,9 +570,9 @@ static void chat_starts_over_when_it_cannot_go_back(void **state) {
     static reader a, b;
     a = b = (reader){0};
     assert_int_equal(ht_generate_chat(s, one, &o, NULL, NULL, &metrics, &err), HT_OK);
-    assert_int_equal(ht_generate_chat(s, other, &o, read_text, &a, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(s, other, &o, read_part, &a, &metrics, &err), HT_OK);
     assert_int_equal(metrics.reused_tokens, 0);
-    assert_int_equal(ht_generate_chat(fresh, other, &o, read_text, &b, &metrics, &err), HT_OK);
+    assert_int_equal(ht_generate_chat(fresh, other, &o, read_part, &b, &metrics, &err), HT_OK);
     assert_string_equal(a.text, b.text);
     ht_chat_free(one);
     ht_chat_free(other);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static ht_status render(const char *source, const char *variables, const ht_template_limits *limits, char **text,
-                        ht_jinja_run **runs, size_t *n_runs, ht_error *err) {
+                        ht_text_run **runs, size_t *n_runs, ht_error *err) {
     ht_chat_template *t;
     size_t n;
     *text = NULL;
@@ -143,7 +143,7 @@ static void origins(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *text, marked[256];
-        ht_jinja_run *runs;
+        ht_text_run *runs;
         size_t n_runs, at = 0, n = 0;
         ht_error err;
         if (render(cases[i].source, talk, NULL, &text, &runs, &n_runs, &err)) fail_msg("%s", err.message);

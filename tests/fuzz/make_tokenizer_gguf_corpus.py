@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_tokenizer_gguf and fuzz_chat, and chat.dict (pip install gguf).
+"""Writes the seeds of fuzz_tokenizer_gguf (pip install gguf).
 
-    python3 tests/fuzz/make_chat_corpus.py"""
+    python3 tests/fuzz/make_tokenizer_gguf_corpus.py"""
 import pathlib
 import re
 
@@ -76,38 +76,3 @@ def pieces(w):
 
 whole("file-bytes", byte_level)
 whole("file-pieces", pieces)
-
-
-# ---- chats: the fragments of real templates that tests/golden/chat.inc holds ----
-
-def text_of(c):
-    return re.sub(rb"\\(\d{3})", lambda m: bytes([int(m[1], 8)]), c.encode())
-
-
-inc = (here.parent / "golden" / "chat.inc").read_text()
-string = r'"((?:[^"\\]|\\.)*)"'
-chats = [[(role, text_of(content)) for role, content in re.findall(r"\{" + string + ", " + string + r"\}", line)]
-         for line in re.findall(r"^    \{(\{.*\})\},$", inc, re.M)]
-ROLES = ["system", "user", "assistant"]
-seen = set()
-for name, kind, bos, fragments, chat in re.findall(
-        r"^    \{" + ", ".join([string] * 4) + r", (\d+),$", inc, re.M):
-    if (name, int(chat) % 2) in seen:  # one with a system text, one without
-        continue
-    seen.add((name, int(chat) % 2))
-    messages = b"".join(bytes([ROLES.index(role)]) + content + b"\0" for role, content in chats[int(chat)])
-    # The mark by which a format is told may not be among the fragments.
-    opening = {"chatml": "<|im_start|>", "gemma": "<start_of_turn>", "gemma4": "<|turn>", "llama3": "<|start_header_id|>",
-               "deepseek": "<\uff5cUser\uff5c>", "mistral": "[INST]", "llama2": "<<SYS>>"}[kind]
-    template = text_of(fragments) + b" '" + opening.encode() + b"'"
-    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    put("fuzz_chat", f"{plain}-{chat}", b"\xff" + b"\0".join([template, text_of(bos), b"</s>", messages]))
-for i in range(8):
-    put("fuzz_chat", f"format-{i}", bytes([64 + i]) + b"\0".join([b"{{ bos_token }}", b"<s>", b"</s>", b"\0be brief\0\1 Hi \0\2Yes\0\1Bye\0"]))
-
-words = set()
-for path in ("chat.c", "chat_mistral.c"):
-    words |= set(re.findall(r'(?:has\(c, |strstr\([^"]*|literal_with\(c, |\[\] = |\{)' + string, (source / "generate" / path).read_text()))
-words = {re.sub(r'(?<!\\)((?:\\\\)*)\\n', r'\1\\x0A', w) for w in words}  # dictionaries know \\xNN alone
-words |= {"set default_system_message = 'a' + today + 'b' %}", "bos_token", "<|im_start|>system\\\\n"}
-(here / "chat.dict").write_text("".join(f'"{w}"\n' for w in sorted(words) if len(w) > 3 and "\n" not in w and "\\x" not in w.replace("\\x0A", "")))

@@ -1,0 +1,41 @@
+/* Answers taken apart: what a model writes as one text is thoughts, text and calls of tools, in the notation that its chat
+ * template goes by. What is in no notation that Hearth knows stays text. */
+#ifndef HEARTH_ANSWER_H
+#define HEARTH_ANSWER_H
+
+#include <hearth/status.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A call of a tool. */
+typedef struct ht_tool_call {
+    const char *name;
+    const char *arguments; /* a JSON object */
+    const char *id;        /* NULL: none */
+} ht_tool_call;
+
+typedef enum ht_answer_part {
+    HT_ANSWER_TEXT = 1,
+    HT_ANSWER_THINKING, /* thoughts, without what marks them */
+    HT_ANSWER_CALL
+} ht_answer_part;
+
+/* What comes next in an answer. All of it is lent during the call. */
+typedef struct ht_answer_piece {
+    ht_answer_part part;
+    const char *text; /* of text and thoughts: n > 0 bytes more of valid UTF-8, NUL-terminated; of a call NULL */
+    size_t n;
+    const ht_tool_call *call; /* of HT_ANSWER_CALL: a whole call */
+} ht_answer_piece;
+/* Return false to stop. */
+typedef bool ht_answer_fn(const ht_answer_piece *piece, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,288 @@
+#include "template/answer.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "template/eval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TRIES_MAX = 64 }; /* ends of calls that are looked at before what was begun is text */
+
+typedef enum state { IN_TEXT, IN_THOUGHT, IN_CALL } state;
+
+struct ht_answer_reader {
+    ht_answer_format format;
+    ht_jinja_value tools;
+    ht_answer_fn *fn;
+    void *user;
+    ht_text held; /* not handed over yet; of a call, all that followed its opening mark */
+    state state;
+    bool fresh;    /* nothing but white space since the beginning, a thought or a call */
+    bool first;    /* and nothing before it: the white space belongs to the text */
+    bool titled;   /* the thought's title, and white space before the thought, are behind us */
+    bool marked;   /* the call was opened by its mark */
+    size_t looked; /* where its next end may be */
+    int tries;
+    bool refused;
+};
+
+ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value tools, const char *prompt,
+                               size_t n_prompt, ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err) {
+    ht_answer_reader *r = *out = calloc(1, sizeof *r);
+    if (!r) return ht_fail_memory(err, sizeof *r, "an answer");
+    *r = (ht_answer_reader){.format = *format, .tools = tools, .fn = fn, .user = user, .fresh = true, .first = true};
+    const ht_thought_notation *t = format->thought;
+    while (n_prompt && strchr(" \t\r\n", prompt[n_prompt - 1])) n_prompt--;
+    const size_t n_title = t->title ? strlen(t->title) - 1 : 0, n_open = strlen(t->open);
+    if (n_title && n_prompt >= n_title && memcmp(prompt + n_prompt - n_title, t->title, n_title) == 0)
+        n_prompt -= n_title;
+    if (n_prompt >= n_open && memcmp(prompt + n_prompt - n_open, t->open, n_open) == 0) r->state = IN_THOUGHT;
+    return HT_OK;
+}
+
+void ht_answer_reader_free(ht_answer_reader *r) {
+    if (!r) return;
+    ht_text_discard(&r->held);
+    free(r);
+}
+
+/* ---- handing over ---- */
+
+static void hand_over(ht_answer_reader *r, const ht_answer_piece *piece) {
+    if (!r->refused && r->fn && !r->fn(piece, r->user)) r->refused = true;
+}
+
+/* The first n held bytes, of which text before `from` and from `to` on is left out. */
+static void show(ht_answer_reader *r, ht_answer_part part, size_t from, size_t to, size_t n) {
+    char *text = r->held.data;
+    if (to > from) {
+        const char next = text[to];
+        text[to] = '\0';
+        hand_over(r, &(ht_answer_piece){.part = part, .text = text + from, .n = to - from});
+        text[to] = next;
+        if (part == HT_ANSWER_TEXT) r->fresh = r->first = false;
+    }
+    r->held.len -= n;
+    memmove(text, text + n, r->held.len + 1);
+}
+
+static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+static size_t blanks_before(const char *text, size_t n) {
+    while (n && is_blank(text[n - 1])) n--;
+    return n;
+}
+
+static size_t blanks_after(const char *text, size_t n) {
+    size_t at = 0;
+    while (at < n && is_blank(text[at])) at++;
+    return at;
+}
+
+/* ---- marks ---- */
+
+/* Where the mark begins in n bytes, or n. */
+static size_t find(const char *text, size_t n, size_t from, const char *mark) {
+    const size_t length = strlen(mark);
+    for (size_t at = from; at + length <= n; at++) {
+        const char *hit = memchr(text + at, mark[0], n - length + 1 - at);
+        if (!hit) return n;
+        at = (size_t)(hit - text);
+        if (memcmp(hit, mark, length) == 0) return at;
+    }
+    return n;
+}
+
+/* Where an end of the text begins that may be the beginning of the mark; n: nowhere. */
+static size_t beginning_of(const char *text, size_t n, const char *mark) {
+    size_t length = strlen(mark) - 1;
+    if (length > n) length = n;
+    for (; length; length--)
+        if (memcmp(text + n - length, mark, length) == 0) return n - length;
+    return n;
+}
+
+static bool begins_with(const char *text, size_t n, const char *mark) {
+    const size_t length = strlen(mark);
+    return n >= length && memcmp(text, mark, length) == 0;
+}
+
+bool ht_answer_wants_special(const ht_answer_reader *r, const char *token) {
+    const ht_thought_notation *t = r->format.thought;
+    if (r->state == IN_CALL) return true;
+    if (r->state == IN_THOUGHT) return strcmp(token, t->close) == 0;
+    if (strcmp(token, t->open) == 0)
+        return t->anywhere || (r->fresh && blanks_after(r->held.data, r->held.len) == r->held.len);
+    return r->format.call && r->format.call->open && strcmp(token, r->format.call->open) == 0;
+}
+
+/* ---- states: each true when there is more to do ---- */
+
+static void enter_call(ht_answer_reader *r, bool marked) {
+    r->state = IN_CALL;
+    r->marked = marked;
+    r->looked = 0;
+    r->tries = 0;
+}
+
+static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
+
+/* Where the text ends that is no beginning of a mark. */
+static size_t before_a_beginning(const ht_answer_reader *r, size_t blank) {
+    const ht_thought_notation *t = r->format.thought;
+    const ht_call_notation *c = r->format.call;
+    const char *text = r->held.data;
+    const size_t n = r->held.len, thought = beginning_of(text, n, t->open);
+    size_t to = c && c->open ? beginning_of(text, n, c->open) : n;
+    if (thought < to && (t->anywhere || (r->fresh && thought == blank))) to = thought;
+    const size_t close = r->first ? beginning_of(text, n, t->close) : n;
+    return close < to && close == blank ? close : to;
+}
+
+/* Text up to a mark, if one has come; `end`: nothing follows. */
+static bool read_text(ht_answer_reader *r, bool end) {
+    const ht_thought_notation *t = r->format.thought;
+    const ht_call_notation *c = r->format.call;
+    const char *text = r->held.data;
+    const size_t n = r->held.len, blank = r->fresh ? blanks_after(text, n) : 0, from = r->first ? 0 : blank;
+    if (c && c->bare && r->first && blank < n && text[blank] == c->bare && has_tools(r)) {
+        enter_call(r, false);
+        return true;
+    }
+    /* The end of a thought that the prompt has opened and closed, once more. */
+    if (r->first && blank < n && find(text, n, 0, t->close) == blank) {
+        show(r, HT_ANSWER_TEXT, 0, 0, blank + strlen(t->close));
+        r->first = false;
+        return true;
+    }
+    const size_t call = c && c->open ? find(text, n, 0, c->open) : n;
+    size_t thought = find(text, n, 0, t->open);
+    if (!t->anywhere && !(r->fresh && thought == blank)) thought = n;
+    if (thought < call) {
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, thought)), thought + strlen(t->open));
+        r->state = IN_THOUGHT;
+        r->titled = false;
+        return true;
+    }
+    if (call < n) {
+        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, call)), call + strlen(c->open));
+        enter_call(r, true);
+        return true;
+    }
+    const size_t to = end ? n : blanks_before(text, before_a_beginning(r, blank));
+    if (to > blank || end) show(r, HT_ANSWER_TEXT, from, to, to);
+    return false;
+}
+
+static bool read_thought(ht_answer_reader *r, bool end) {
+    const ht_thought_notation *t = r->format.thought;
+    const size_t close = find(r->held.data, r->held.len, 0, t->close);
+    const bool closed = close < r->held.len;
+    if (!r->titled) {
+        const size_t n_title = t->title ? strlen(t->title) : 0;
+        size_t from = blanks_after(r->held.data, close);
+        const bool may_be_title = close - from < n_title && memcmp(r->held.data + from, t->title, close - from) == 0;
+        if (!closed && !end && (from == close || may_be_title)) return false;
+        if (n_title && begins_with(r->held.data + from, close - from, t->title)) from += n_title;
+        show(r, HT_ANSWER_THINKING, 0, 0, from);
+        r->titled = true;
+        return true;
+    }
+    const char *text = r->held.data;
+    const size_t n = r->held.len;
+    if (closed) {
+        const size_t to = blanks_before(text, close);
+        show(r, HT_ANSWER_THINKING, 0, to, close + strlen(t->close));
+        r->state = IN_TEXT;
+        r->fresh = true;
+        r->first = false;
+        return true;
+    }
+    const size_t to = end ? blanks_before(text, n) : blanks_before(text, beginning_of(text, n, t->close));
+    show(r, HT_ANSWER_THINKING, 0, to, end ? n : to);
+    return false;
+}
+
+/* Hands over the calls that the first n held bytes are; false when they are none. */
+static bool show_calls(ht_answer_reader *r, size_t n) {
+    ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
+    ht_call_reading reading = {.a = &a, .tools = r->tools};
+    bool good = r->format.call->read(&reading, r->held.data, n) && !a.status && reading.n;
+    ht_jinja_rendering how = {.a = &a};
+    ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
+    for (size_t i = 0; calls && i < reading.n; i++) {
+        const ht_answer_call *c = &reading.calls[i];
+        const ht_jinja_string *arguments = ht_jinja_json_text(&how, c->arguments, NULL, NULL, NULL, false, false);
+        if (arguments) calls[i] = (ht_tool_call){c->name->text, arguments->text, c->id ? c->id->text : NULL};
+    }
+    good = calls && !a.status;
+    for (size_t i = 0; good && i < reading.n; i++)
+        hand_over(r, &(ht_answer_piece){.part = HT_ANSWER_CALL, .call = &calls[i]});
+    ht_jinja_arena_free(&a);
+    return good;
+}
+
+/* What was begun as a call is text, its opening mark included: the first n held bytes. */
+static void call_is_text(ht_answer_reader *r, size_t n) {
+    if (r->marked) {
+        ht_text whole = {0};
+        ht_text_append_str(&whole, r->format.call->open);
+        n += whole.len;
+        ht_text_append(&whole, r->held.data, r->held.len);
+        ht_text_discard(&r->held);
+        r->held = whole;
+    }
+    r->state = IN_TEXT;
+    if (!r->held.failed) show(r, HT_ANSWER_TEXT, 0, n, n);
+    r->fresh = r->first = false;
+}
+
+static bool read_call(ht_answer_reader *r, bool end) {
+    const char *close = r->marked ? r->format.call->close : NULL;
+    size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
+    if (at < r->held.len) {
+        if (show_calls(r, at)) {
+            show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
+            r->state = IN_TEXT;
+            r->fresh = true;
+            r->first = false;
+            return true;
+        }
+        r->looked = at + 1;
+        if (++r->tries == TRIES_MAX) call_is_text(r, at + strlen(close));
+        return true;
+    }
+    r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
+    if (!end) return false;
+    if (show_calls(r, r->held.len))
+        ht_text_clear(&r->held);
+    else
+        call_is_text(r, r->held.len);
+    r->state = IN_TEXT;
+    return false;
+}
+
+static ht_answer_state advance(ht_answer_reader *r, bool end) {
+    bool more = true;
+    if (!r->held.data) ht_text_append_str(&r->held, "");
+    while (more && !r->refused && !r->held.failed) {
+        switch (r->state) {
+        case IN_TEXT: more = read_text(r, end); break;
+        case IN_THOUGHT: more = read_thought(r, end); break;
+        case IN_CALL: more = read_call(r, end); break;
+        }
+    }
+    return r->held.failed ? HT_ANSWER_NO_MEMORY : r->refused ? HT_ANSWER_REFUSED : HT_ANSWER_OPEN;
+}
+
+ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n) {
+    ht_text_append(&r->held, text, n);
+    return advance(r, false);
+}
+
+ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token) {
+    return ht_answer_wants_special(r, token) ? ht_answer_put(r, token, strlen(token)) : HT_ANSWER_OPEN;
+}
+
+ht_answer_state ht_answer_end(ht_answer_reader *r) { return advance(r, true); }

@@ -1,0 +1,73 @@
+/* Answers of a model taken apart as they come: thoughts, text, calls of tools (<hearth/answer.h>).
+ *
+ * What marks the parts is known from the chat template's source. Text is held back while it may yet become a mark, white
+ * space until it is known not to stand before one; calls are read whole, and what cannot be read as one is text. */
+#ifndef HT_TEMPLATE_ANSWER_H
+#define HT_TEMPLATE_ANSWER_H
+
+#include "template/value.h"
+
+#include <hearth/answer.h>
+
+/* ---- notations ---- */
+
+/* A call that was read: `arguments` is a dict, `id` NULL for none. */
+typedef struct ht_answer_call {
+    const ht_jinja_string *name, *id;
+    ht_jinja_value arguments;
+} ht_answer_call;
+
+typedef struct ht_call_reading {
+    ht_jinja_arena *a;
+    ht_jinja_value tools; /* a list of descriptions, or None: what a value without quotes is, is told by its schema */
+    ht_answer_call *calls;
+    size_t n, capacity;
+} ht_call_reading;
+
+/* Reads the n bytes between a notation's marks, all of them; false when they are no calls. */
+typedef bool ht_call_reader(ht_call_reading *r, const char *text, size_t n);
+
+typedef struct ht_call_notation {
+    const char *mark;  /* a template that holds this text uses the notation */
+    const char *open;  /* before the calls; NULL: none */
+    const char *close; /* behind them; NULL: they go on to the end of the answer */
+    char bare;         /* an answer that begins with this character is calls, too, when there are tools; 0: none */
+    ht_call_reader *read;
+} ht_call_notation;
+
+typedef struct ht_thought_notation {
+    const char *mark; /* as above */
+    const char *open, *close;
+    const char *title; /* the first line of a thought, which is no part of it; NULL: none */
+    bool anywhere;     /* else at the beginning of an answer, or behind a thought or calls */
+} ht_thought_notation;
+
+typedef struct ht_answer_format {
+    const ht_thought_notation *thought; /* never NULL */
+    const ht_call_notation *call;       /* NULL: none */
+} ht_answer_format;
+
+/* The notations that a template uses, as its source tells. */
+ht_answer_format ht_answer_format_of(const char *source);
+
+/* ---- reading ---- */
+
+typedef struct ht_answer_reader ht_answer_reader;
+
+/* `prompt`, the conversation as it was written, tells whether it has opened a thought; tools: as in ht_call_reading, lent. */
+ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value tools, const char *prompt,
+                               size_t n_prompt, ht_answer_fn *fn, void *user, ht_answer_reader **out, ht_error *err);
+void ht_answer_reader_free(ht_answer_reader *r); /* NULL is fine */
+
+typedef enum ht_answer_state { HT_ANSWER_OPEN, HT_ANSWER_REFUSED, HT_ANSWER_NO_MEMORY } ht_answer_state;
+
+/* More of the answer, valid UTF-8. */
+ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n);
+/* A special token that was generated: a mark, a part of a call, or nothing. */
+ht_answer_state ht_answer_put_special(ht_answer_reader *r, const char *token);
+/* Whether the token would be more than nothing now. */
+bool ht_answer_wants_special(const ht_answer_reader *r, const char *token);
+/* The answer has ended, whatever for: what was held back. */
+ht_answer_state ht_answer_end(ht_answer_reader *r);
+
+#endif

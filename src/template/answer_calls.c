@@ -1,0 +1,632 @@
+/* Notations of thoughts and calls, as chat templates write them, and the readers of the calls. */
+#include "base/text.h"
+#include "template/answer.h"
+#include "template/eval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- spans ---- */
+
+/* Text that is still to be read. */
+typedef struct span {
+    const char *p;
+    size_t n;
+} span;
+
+static void skip(span *s, size_t n) {
+    s->p += n;
+    s->n -= n;
+}
+
+static void skip_any(span *s, const char *characters) {
+    while (s->n && strchr(characters, *s->p)) skip(s, 1);
+}
+
+static void skip_blanks(span *s) { skip_any(s, " \t\r\n"); }
+
+static bool accept(span *s, const char *text) {
+    const size_t n = strlen(text);
+    if (s->n < n || memcmp(s->p, text, n) != 0) return false;
+    skip(s, n);
+    return true;
+}
+
+/* What stands before the text, which is passed, too; false when it does not occur. */
+static bool up_to(span *s, const char *text, span *before) {
+    const size_t n = strlen(text);
+    for (size_t i = 0; i + n <= s->n; i++)
+        if (memcmp(s->p + i, text, n) == 0) {
+            *before = (span){s->p, i};
+            skip(s, i + n);
+            return true;
+        }
+    return false;
+}
+
+static span trimmed(span s) {
+    skip_blanks(&s);
+    while (s.n && strchr(" \t\r\n", s.p[s.n - 1])) s.n--;
+    return s;
+}
+
+/* Without the line ends that stand around a value on lines of its own. */
+static span without_lines(span s) {
+    if (s.n && s.p[0] == '\n') skip(&s, 1);
+    if (s.n && s.p[s.n - 1] == '\n') s.n--;
+    return s;
+}
+
+/* ---- values ---- */
+
+static ht_jinja_value string_of(ht_call_reading *r, span s) {
+    return ht_jinja_string_value(ht_jinja_string_new(r->a, s.p, s.n, true));
+}
+
+static const ht_jinja_value *member(ht_jinja_value v, const char *key) {
+    return v.kind == HT_VALUE_DICT ? ht_jinja_dict_find_text(v.dict, key, strlen(key)) : NULL;
+}
+
+static ht_jinja_value new_dict(ht_call_reading *r) {
+    return (ht_jinja_value){.kind = HT_VALUE_DICT, .dict = ht_jinja_dict_new(r->a)};
+}
+
+static void set(ht_call_reading *r, ht_jinja_value dict, span key, ht_jinja_value v) {
+    if (!r->a->status) ht_jinja_dict_set(r->a, dict.dict, string_of(r, key), v);
+}
+
+/* A text as JSON; undefined when it is none. */
+static ht_jinja_value json_of(ht_call_reading *r, span s) {
+    if (r->a->status) return ht_jinja_undefined();
+    ht_jinja_value v = ht_jinja_json_value(r->a, s.p, s.n, "a call");
+    if (r->a->status == HT_ERR_FORMAT) r->a->status = HT_OK;
+    return v;
+}
+
+/* The object or list at the beginning: an end that its brackets and strings tell. */
+static bool extent(span *s, span *value) {
+    size_t depth = 0;
+    bool quoted = false;
+    for (size_t i = 0; i < s->n; i++) {
+        const char c = s->p[i];
+        if (quoted) {
+            if (c == '\\')
+                i++;
+            else
+                quoted = c != '"';
+        } else if (c == '"')
+            quoted = true;
+        else if (c == '{' || c == '[')
+            depth++;
+        else if (c == '}' || c == ']')
+            depth--;
+        if (!depth && !quoted) {
+            if (c != '}' && c != ']') return false;
+            *value = (span){s->p, i + 1};
+            skip(s, i + 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool add(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *id) {
+    name = trimmed(name);
+    if (!name.n || arguments.kind != HT_VALUE_DICT) return false;
+    ht_answer_call *larger = ht_jinja_arena_grow(r->a, r->calls, r->n, sizeof *larger, &r->capacity);
+    const ht_jinja_string *copy = ht_jinja_string_new(r->a, name.p, name.n, true);
+    if (!larger || !copy) return false;
+    r->calls = larger;
+    r->calls[r->n++] = (ht_answer_call){copy, id, arguments};
+    return true;
+}
+
+/* ---- schemas ---- */
+
+/* Whether the schema of a parameter says that it is a string; `known`: it says something. */
+static bool is_text(const ht_call_reading *r, span tool, span parameter, bool *known) {
+    *known = false;
+    for (size_t i = 0; r->tools.kind == HT_VALUE_LIST && i < r->tools.list->n; i++) {
+        ht_jinja_value t = r->tools.list->items[i];
+        const ht_jinja_value *function = member(t, "function");
+        if (function) t = *function;
+        const ht_jinja_value *name = member(t, "name"), *schema = member(t, "parameters");
+        if (!name || !ht_jinja_is_string(*name) || !schema || name->string->n != tool.n ||
+            memcmp(name->string->text, tool.p, tool.n) != 0)
+            continue;
+        const ht_jinja_value *properties = member(*schema, "properties"), *property = NULL;
+        if (properties && properties->kind == HT_VALUE_DICT)
+            property = ht_jinja_dict_find_text(properties->dict, parameter.p, parameter.n);
+        const ht_jinja_value *type = property ? member(*property, "type") : NULL;
+        if (!type || !ht_jinja_is_string(*type)) return false;
+        *known = true;
+        return ht_jinja_string_is(type->string, "string");
+    }
+    return false;
+}
+
+static bool read_python_value(ht_call_reading *r, span s, ht_jinja_value *v);
+
+/* A value that was written without quotes: a string where the schema says so, else what it is as JSON, or where the schema
+ * wants no string, as Python has it; else a string. */
+static ht_jinja_value bare_value(ht_call_reading *r, span tool, span parameter, span text) {
+    bool known;
+    if (is_text(r, tool, parameter, &known)) return string_of(r, text);
+    const span s = trimmed(text);
+    ht_jinja_value v = json_of(r, s);
+    if (v.kind == HT_VALUE_UNDEFINED && !(known && read_python_value(r, s, &v))) v = string_of(r, text);
+    return v;
+}
+
+/* ---- JSON ---- */
+
+static const ht_jinja_value *first_of(ht_jinja_value v, const char *const *keys) {
+    const ht_jinja_value *found = NULL;
+    for (; *keys && !found; keys++) found = member(v, *keys);
+    return found;
+}
+
+static bool add_object(ht_call_reading *r, ht_jinja_value v) {
+    static const char *const names[] = {"name", "tool_name", NULL},
+                             *const ids[] = {"id", "tool_call_id", "call_id", NULL},
+                             *const arguments[] = {"arguments", "parameters", "args", NULL};
+    const ht_jinja_value *id = first_of(v, ids), *function = member(v, "function");
+    if (function && function->kind == HT_VALUE_DICT) v = *function;
+    const ht_jinja_value *name = first_of(v, names), *given = first_of(v, arguments);
+    if (v.kind != HT_VALUE_DICT) return false;
+    if (!name && v.dict->n == 1) { /* {"name": {...}} */
+        name = &v.dict->keys[0];
+        given = &v.dict->values[0];
+    }
+    if (!name || !ht_jinja_is_string(*name)) return false;
+    ht_jinja_value values = given ? *given : new_dict(r);
+    if (ht_jinja_is_string(values)) values = json_of(r, (span){values.string->text, values.string->n});
+    return add(r, (span){name->string->text, name->string->n}, values,
+               id && ht_jinja_is_string(*id) ? id->string : NULL);
+}
+
+/* Objects, and lists of them, one after the other. */
+static bool read_json(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, one;
+    for (;;) {
+        skip_any(&s, " \t\r\n,;");
+        if (!s.n) return r->n > 0;
+        if (!extent(&s, &one)) return false;
+        ht_jinja_value v = json_of(r, one);
+        if (v.kind == HT_VALUE_LIST) {
+            for (size_t i = 0; i < v.list->n; i++)
+                if (!add_object(r, v.list->items[i])) return false;
+        } else if (!add_object(r, v))
+            return false;
+    }
+}
+
+/* An answer that may be about something else: every name has to be a tool's. */
+static bool read_bare_json(ht_call_reading *r, const char *text, size_t n) {
+    if (r->tools.kind != HT_VALUE_LIST || !read_json(r, text, n)) return false;
+    for (size_t i = 0; i < r->n; i++) {
+        bool found = false;
+        for (size_t t = 0; t < r->tools.list->n && !found; t++) {
+            const ht_jinja_value *function = member(r->tools.list->items[t], "function");
+            const ht_jinja_value *name = member(function ? *function : r->tools.list->items[t], "name");
+            found = name && ht_jinja_is_string(*name) && strcmp(name->string->text, r->calls[i].name->text) == 0;
+        }
+        if (!found) return false;
+    }
+    return true;
+}
+
+/* ---- tags ---- */
+
+/* <function=NAME><parameter=KEY>VALUE</parameter>...</function>, or JSON in the place of the parameters. */
+static bool read_functions(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, name, body, key, value;
+    for (;;) {
+        skip_blanks(&s);
+        if (!s.n) return r->n > 0;
+        if (!accept(&s, "<function=") || !up_to(&s, ">", &name) || !up_to(&s, "</function>", &body)) return false;
+        body = trimmed(body);
+        ht_jinja_value arguments = new_dict(r);
+        if (body.n && *body.p == '{') {
+            arguments = json_of(r, body);
+            body.n = 0;
+        }
+        for (skip_blanks(&body); body.n; skip_blanks(&body)) {
+            if (!accept(&body, "<parameter=") || !up_to(&body, ">", &key) || !up_to(&body, "</parameter>", &value))
+                return false;
+            set(r, arguments, key, bare_value(r, name, key, without_lines(value)));
+        }
+        if (!add(r, name, arguments, NULL)) return false;
+    }
+}
+
+/* The attribute ` name="..."` of a tag's text. */
+static bool attribute(span tag, const char *name, span *value) {
+    span before;
+    return up_to(&tag, name, &before) && accept(&tag, "=\"") && up_to(&tag, "\"", value);
+}
+
+/* <invoke name="NAME"><parameter name="KEY">VALUE</parameter>...</invoke>, the tags by whatever names, with whatever in front of
+ * them; string="true" and CDATA make a value a string. */
+static bool read_invokes(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, tag, inner, name, key, value, kind;
+    char close[64];
+    for (;;) {
+        skip_blanks(&s);
+        if (!s.n) return r->n > 0;
+        if (!accept(&s, "<") || !up_to(&s, ">", &tag) || !attribute(tag, " name", &name)) return false;
+        ht_jinja_value arguments = new_dict(r);
+        for (;;) {
+            skip_blanks(&s);
+            if (accept(&s, "</")) break;
+            if (!accept(&s, "<") || !up_to(&s, ">", &inner) || !attribute(inner, " name", &key)) return false;
+            size_t n_tag = 0;
+            while (n_tag < inner.n && inner.p[n_tag] != ' ') n_tag++;
+            if (n_tag + 4 > sizeof close) return false;
+            memcpy(close, "</", 2);
+            memcpy(close + 2, inner.p, n_tag);
+            memcpy(close + 2 + n_tag, ">", 2);
+            if (!up_to(&s, close, &value)) return false;
+            bool quoted = attribute(inner, " string", &kind) && kind.n == 4;
+            span whole = value;
+            if (accept(&whole, "<![CDATA[") && whole.n >= 3 && memcmp(whole.p + whole.n - 3, "]]>", 3) == 0) {
+                value = (span){whole.p, whole.n - 3};
+                quoted = true;
+            }
+            set(r, arguments, key, quoted ? string_of(r, value) : bare_value(r, name, key, value));
+        }
+        if (!up_to(&s, ">", &tag) || !add(r, name, arguments, NULL)) return false;
+    }
+}
+
+/* NAME <arg_key>KEY</arg_key><arg_value>VALUE</arg_value>... */
+static bool read_pairs(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, key, value;
+    size_t length = 0;
+    while (length < n && text[length] != '<' && text[length] != '\n') length++;
+    const span name = trimmed((span){text, length});
+    skip(&s, length);
+    ht_jinja_value arguments = new_dict(r);
+    for (skip_blanks(&s); s.n; skip_blanks(&s)) {
+        if (!accept(&s, "<arg_key>") || !up_to(&s, "</arg_key>", &key)) return false;
+        skip_blanks(&s);
+        if (!accept(&s, "<arg_value>") || !up_to(&s, "</arg_value>", &value)) return false;
+        key = trimmed(key);
+        set(r, arguments, key, bare_value(r, name, key, value));
+    }
+    return !memchr(name.p, '{', name.n) && add(r, name, arguments, NULL);
+}
+
+/* What models write between <tool_call> and </tool_call>. */
+static bool read_tool_call(ht_call_reading *r, const char *text, size_t n) {
+    const span s = trimmed((span){text, n});
+    if (!s.n) return false;
+    if (*s.p == '{' || *s.p == '[') return read_json(r, s.p, s.n);
+    span function = s;
+    if (accept(&function, "<function=")) return read_functions(r, s.p, s.n);
+    if (accept(&function, "<function ") || accept(&function, "<invoke ")) return read_invokes(r, s.p, s.n);
+    return read_pairs(r, s.p, s.n);
+}
+
+/* MiniCPM's, whose opening mark is a part of the first tag. */
+static bool read_named_function(ht_call_reading *r, const char *text, size_t n) {
+    static const char open[] = "<function name=", close[] = "</function>";
+    ht_jinja_builder b = {.arena = r->a};
+    ht_jinja_put_text(&b, open);
+    ht_jinja_put(&b, text, n, true);
+    ht_jinja_put_text(&b, close);
+    const ht_jinja_string *whole = ht_jinja_built(&b);
+    return whole && read_invokes(r, whole->text, whole->n);
+}
+
+static bool read_equals_function(ht_call_reading *r, const char *text, size_t n) {
+    ht_jinja_builder b = {.arena = r->a};
+    ht_jinja_put_text(&b, "<function=");
+    ht_jinja_put(&b, text, n, true);
+    ht_jinja_put_text(&b, "</function>");
+    const ht_jinja_string *whole = ht_jinja_built(&b);
+    return whole && read_functions(r, whole->text, whole->n);
+}
+
+/* ---- notations of one family ---- */
+
+/* Mistral's: a list of JSON, or NAME[CALL_ID]ID[ARGS]JSON, again and again. */
+static bool read_mistral(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, json, name;
+    for (;;) {
+        skip_blanks(&s);
+        (void)accept(&s, "[TOOL_CALLS]");
+        skip_blanks(&s);
+        if (!s.n) return r->n > 0;
+        if (*s.p == '[' || *s.p == '{') {
+            if (!extent(&s, &json) || !read_json(r, json.p, json.n)) return false;
+            continue;
+        }
+        size_t length = 0;
+        while (length < s.n && s.p[length] != '[' && s.p[length] != '{') length++;
+        name = (span){s.p, length};
+        skip(&s, length);
+        const ht_jinja_string *id = NULL;
+        if (accept(&s, "[CALL_ID]")) {
+            for (length = 0; length < s.n && s.p[length] != '[' && s.p[length] != '{';) length++;
+            id = ht_jinja_string_new(r->a, s.p, length, true);
+            skip(&s, length);
+        }
+        (void)accept(&s, "[ARGS]");
+        skip_blanks(&s);
+        if (!extent(&s, &json) || !add(r, name, json_of(r, json), id)) return false;
+    }
+}
+
+#define BAR          "\xEF\xBD\x9C" /* U+FF5C */
+#define UNDERLINE    "\xE2\x96\x81" /* U+2581 */
+#define DS(a, b)     "<" BAR "tool" UNDERLINE a UNDERLINE b BAR ">"
+#define DS_SEPARATOR "<" BAR "tool" UNDERLINE "sep" BAR ">"
+#define DSML         BAR "DSML" BAR
+
+/* DeepSeek's: NAME and JSON, or "function", the name and JSON within ```json. */
+static bool read_deepseek(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, name, body, line, json;
+    for (;;) {
+        skip_blanks(&s);
+        if (!s.n) return r->n > 0;
+        if (!accept(&s, DS("call", "begin")) || !up_to(&s, DS_SEPARATOR, &name) || !up_to(&s, DS("call", "end"), &body))
+            return false;
+        if (up_to(&body, "```json", &line)) {
+            name = line;
+            if (!up_to(&body, "```", &json)) return false;
+            body = json;
+        }
+        if (!add(r, name, json_of(r, trimmed(body)), NULL)) return false;
+    }
+}
+
+/* Kimi's: the id says the name, "functions.NAME:INDEX". */
+static bool read_kimi(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, id, json;
+    for (;;) {
+        skip_blanks(&s);
+        if (!s.n) return r->n > 0;
+        if (!accept(&s, "<|tool_call_begin|>") || !up_to(&s, "<|tool_call_argument_begin|>", &id) ||
+            !up_to(&s, "<|tool_call_end|>", &json))
+            return false;
+        id = trimmed(id);
+        span name = id;
+        (void)accept(&name, "functions.");
+        while (name.n && name.p[name.n - 1] >= '0' && name.p[name.n - 1] <= '9') name.n--;
+        if (!name.n || name.p[name.n - 1] != ':')
+            name.n = (size_t)(id.p + id.n - name.p);
+        else
+            name.n--;
+        if (!add(r, name, json_of(r, trimmed(json)), string_of(r, id).string)) return false;
+    }
+}
+
+/* Solar's: id, name and JSON. */
+static bool read_solar(ht_call_reading *r, const char *text, size_t n) {
+    span s = {text, n}, id, name, json;
+    for (;;) {
+        skip_blanks(&s);
+        if (!s.n) return r->n > 0;
+        if (!accept(&s, "<|tool_call:begin|>") || !up_to(&s, "<|tool_call:name|>", &id) ||
+            !up_to(&s, "<|tool_call:args|>", &name) || !up_to(&s, "<|tool_call:end|>", &json) ||
+            !add(r, name, json_of(r, trimmed(json)), string_of(r, id).string))
+            return false;
+    }
+}
+
+/* ---- literals ---- */
+
+enum { LITERAL_DEPTH = 64 };
+
+/* Values as Gemma writes them, strings within `quote` and keys bare, or as Python has them (`quote` NULL). */
+typedef struct literal_reader {
+    ht_call_reading *r;
+    span s;
+    const char *quote;
+    int depth;
+} literal_reader;
+
+static bool read_literal(literal_reader *l, ht_jinja_value *v);
+
+/* A Python string in its quotes. */
+static bool read_python_string(literal_reader *l, ht_jinja_value *v) {
+    const char quote = *l->s.p;
+    ht_text text = {0};
+    bool closed = false;
+    for (skip(&l->s, 1); l->s.n && !closed; skip(&l->s, 1)) {
+        char c = *l->s.p;
+        if (c == quote) {
+            closed = true;
+            continue;
+        }
+        if (c == '\\' && l->s.n > 1) {
+            static const char names[] = "ntr", values[] = "\n\t\r";
+            skip(&l->s, 1);
+            c = *l->s.p;
+            const char *at = strchr(names, c);
+            if (at && c) c = values[at - names];
+        }
+        ht_text_append(&text, &c, 1);
+    }
+    const bool good = closed && !text.failed;
+    if (good) *v = string_of(l->r, (span){text.len ? text.data : "", text.len});
+    ht_text_discard(&text);
+    return good;
+}
+
+static bool read_key(literal_reader *l, span *key, char end) {
+    if (l->quote && accept(&l->s, l->quote)) {
+        if (!up_to(&l->s, l->quote, key)) return false;
+    } else {
+        size_t n = 0;
+        while (n < l->s.n && l->s.p[n] != end) n++;
+        *key = trimmed((span){l->s.p, n});
+        skip(&l->s, n);
+        if (key->n > 1 && (*key->p == '\'' || *key->p == '"') && key->p[key->n - 1] == *key->p)
+            *key = (span){key->p + 1, key->n - 2};
+    }
+    skip_blanks(&l->s);
+    if (!l->s.n || *l->s.p != end) return false;
+    skip(&l->s, 1);
+    return true;
+}
+
+/* Members up to `close`, which is passed. */
+static bool read_members(literal_reader *l, char separator, char close, ht_jinja_value *v) {
+    *v = new_dict(l->r);
+    for (;;) {
+        span key;
+        ht_jinja_value item;
+        skip_any(&l->s, " \t\r\n,");
+        if (!l->s.n) return false;
+        if (*l->s.p == close) {
+            skip(&l->s, 1);
+            return true;
+        }
+        if (!read_key(l, &key, separator) || !read_literal(l, &item)) return false;
+        set(l->r, *v, key, item);
+    }
+}
+
+static bool read_items(literal_reader *l, char close, ht_jinja_value *v) {
+    ht_jinja_list *list = ht_jinja_list_new(l->r->a, 0);
+    for (;;) {
+        ht_jinja_value item;
+        skip_any(&l->s, " \t\r\n,");
+        if (!l->s.n || !list) return false;
+        if (*l->s.p == close) {
+            skip(&l->s, 1);
+            *v = ht_jinja_list_value(HT_VALUE_LIST, list);
+            return true;
+        }
+        if (!read_literal(l, &item)) return false;
+        ht_jinja_list_append(l->r->a, list, item);
+    }
+}
+
+static bool read_word(literal_reader *l, ht_jinja_value *v) {
+    static const struct { const char *word, *json; } words[] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    size_t n = 0;
+    while (n < l->s.n && !strchr(",)]} \t\r\n", l->s.p[n])) n++;
+    span word = {l->s.p, n};
+    skip(&l->s, n);
+    for (int i = 0; i < 3; i++)
+        if (n == strlen(words[i].word) && memcmp(word.p, words[i].word, n) == 0)
+            word = (span){words[i].json, strlen(words[i].json)};
+    *v = json_of(l->r, word);
+    return v->kind != HT_VALUE_UNDEFINED;
+}
+
+static bool read_literal(literal_reader *l, ht_jinja_value *v) {
+    skip_blanks(&l->s);
+    if (!l->s.n || l->r->a->status || ++l->depth > LITERAL_DEPTH) return false;
+    const char c = *l->s.p;
+    bool good;
+    if (l->quote && accept(&l->s, l->quote)) {
+        span text;
+        good = up_to(&l->s, l->quote, &text);
+        if (good) *v = string_of(l->r, text);
+    } else if (c == '"' || (c == '\'' && !l->quote))
+        good = read_python_string(l, v);
+    else if (c == '{' || c == '[' || (c == '(' && !l->quote)) {
+        skip(&l->s, 1);
+        good = c == '{' ? read_members(l, ':', '}', v) : read_items(l, c == '[' ? ']' : ')', v);
+    } else
+        good = read_word(l, v);
+    l->depth--;
+    return good;
+}
+
+static bool read_python_value(ht_call_reading *r, span s, ht_jinja_value *v) {
+    literal_reader l = {.r = r, .s = s};
+    if (!read_literal(&l, v)) return false;
+    skip_blanks(&l.s);
+    return !l.s.n;
+}
+
+/* call:NAME{KEY:VALUE,...} */
+static bool read_gemma_quoted(ht_call_reading *r, const char *text, size_t n, const char *quote) {
+    literal_reader l = {.r = r, .s = {text, n}, .quote = quote};
+    span name;
+    ht_jinja_value arguments;
+    skip_blanks(&l.s);
+    if (!accept(&l.s, "call:") || !up_to(&l.s, "{", &name) || !read_members(&l, ':', '}', &arguments)) return false;
+    skip_blanks(&l.s);
+    return !l.s.n && add(r, name, arguments, NULL);
+}
+
+static bool read_gemma4(ht_call_reading *r, const char *text, size_t n) {
+    return read_gemma_quoted(r, text, n, "<|\"|>");
+}
+static bool read_function_gemma(ht_call_reading *r, const char *text, size_t n) {
+    return read_gemma_quoted(r, text, n, "<escape>");
+}
+
+/* [NAME(KEY=VALUE, ...), ...] as in Python, or a list of JSON. */
+static bool read_python(ht_call_reading *r, const char *text, size_t n) {
+    literal_reader l = {.r = r, .s = trimmed((span){text, n})};
+    span json = l.s, after;
+    if (l.s.n && *l.s.p == '[' && extent(&json, &after) && json_of(r, after).kind == HT_VALUE_LIST)
+        return read_json(r, text, n);
+    const bool bracket = accept(&l.s, "[");
+    for (;;) {
+        span name;
+        ht_jinja_value arguments;
+        skip_any(&l.s, " \t\r\n,");
+        if (bracket && accept(&l.s, "]")) {
+            skip_blanks(&l.s);
+            return !l.s.n && r->n > 0;
+        }
+        if (!l.s.n) return !bracket && r->n > 0;
+        if (!up_to(&l.s, "(", &name) || !read_members(&l, '=', ')', &arguments) || !add(r, name, arguments, NULL))
+            return false;
+    }
+}
+
+/* ---- the notations ---- */
+
+static const ht_thought_notation thoughts[] = {
+    {"<|channel>", "<|channel>", "<channel|>", "thought\n", true},
+    {"[THINK]", "[THINK]", "[/THINK]", NULL, true},
+    {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>", NULL, true},
+    {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>", NULL, true},
+    {"</seed:think>", "<seed:think>", "</seed:think>", NULL, false},
+    {"[BEGIN FINAL RESPONSE]", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", NULL, false},
+    {"", "<think>", "</think>", NULL, false}, /* whatever the template: models learn it from others */
+};
+
+static const ht_call_notation calls[] = {
+    {"[TOOL_CALLS]", "[TOOL_CALLS]", NULL, 0, read_mistral},
+    {DS("calls", "begin"), DS("calls", "begin"), DS("calls", "end"), 0, read_deepseek},
+    {"dsml_token + 'function_calls", "<" DSML "function_calls>", "</" DSML "function_calls>", 0, read_invokes},
+    {"dsml_token", "<" DSML "tool_calls>", "</" DSML "tool_calls>", 0, read_invokes},
+    {"<|tool_calls_section_begin|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", 0, read_kimi},
+    {"<tool_call|>", "<|tool_call>", "<tool_call|>", 0, read_gemma4},
+    {"<start_function_call>", "<start_function_call>", "<end_function_call>", 0, read_function_gemma},
+    {"<seed:tool_call>", "<seed:tool_call>", "</seed:tool_call>", 0, read_functions},
+    {"minimax:tool_call", "<minimax:tool_call>", "</minimax:tool_call>", 0, read_invokes},
+    {"<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>", 0, read_json},
+    {"<|tool_call_start|>", "<|tool_call_start|>", "<|tool_call_end|>", 0, read_python},
+    {"<|START_ACTION|>", "<|START_ACTION|>", "<|END_ACTION|>", 0, read_json},
+    {"<|tools_prefix|>", "<|tools_prefix|>", "<|tools_suffix|>", 0, read_json},
+    {"<|tool_call:begin|>", "<|tool_calls|>", "<|calls|>", 0, read_solar},
+    {"<|/tool_call|>", "<|tool_call|>", "<|/tool_call|>", 0, read_json},
+    {"<|tool_call|>", "<|tool_call|>", NULL, 0, read_json},
+    {"<|function_call|>", "<|function_call|>", NULL, 0, read_json},
+    {"<tool_calls>", "<tool_calls>", "</tool_calls>", 0, read_tool_call},
+    {"<tool_call>", "<tool_call>", "</tool_call>", 0, read_tool_call},
+    {"<function name=", "<function name=", "</function>", 0, read_named_function},
+    {"<function=", "<function=", "</function>", 0, read_equals_function},
+    {"<|python_tag|>", "<|python_tag|>", NULL, '{', read_bare_json},
+    {"\"parameters\": dictionary", NULL, NULL, '{', read_bare_json},
+};
+
+ht_answer_format ht_answer_format_of(const char *source) {
+    ht_answer_format format = {0};
+    for (size_t i = 0; !format.thought; i++)
+        if (strstr(source, thoughts[i].mark)) format.thought = &thoughts[i];
+    for (size_t i = 0; i < sizeof calls / sizeof *calls && !format.call; i++)
+        if (strstr(source, calls[i].mark)) format.call = &calls[i];
+    return format;
+}

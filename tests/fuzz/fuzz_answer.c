@@ -1,0 +1,83 @@
+/* Answers: whatever a model writes, in whatever notation, the parts are the same however it comes, and hold nothing that the
+ * answer did not. The first byte chooses a template that uses a notation, the second how the rest, the answer, is cut. */
+#include "base/text.h"
+#include "template/template.h"
+#include "tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char *const sources[] = {
+    "",
+    "<tool_call>",
+    "<|python_tag|>",
+    "[THINK][TOOL_CALLS]",
+    "<\xEF\xBD\x9Ctool\xE2\x96\x81"
+    "calls\xE2\x96\x81"
+    "begin\xEF\xBD\x9C>",
+    "<|channel><tool_call|>",
+    "<|tool_calls_section_begin|>",
+    "</seed:think><seed:tool_call>",
+    "minimax:tool_call",
+    "<|tool_call_start|>",
+    "<|START_THINKING|><|START_ACTION|>",
+    "dsml_token",
+    "<function=",
+    "<function name=",
+    "<|tool_call:begin|>",
+    "<|tool_call|>",
+};
+enum { N_SOURCES = sizeof sources / sizeof *sources };
+
+static bool note(const ht_answer_piece *piece, void *user) {
+    ht_text *to = user;
+    if (piece->part == HT_ANSWER_CALL) {
+        tokens_check(!piece->text && piece->call->name[0] && piece->call->arguments[0] == '{');
+        ht_text_printf(to, "\1%s %s", piece->call->name, piece->call->arguments);
+    } else {
+        tokens_check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));
+        const char part = piece->part == HT_ANSWER_TEXT ? 2 : 3;
+        /* One mark before each run of a part: pieces are cut anywhere. */
+        size_t last = to->len;
+        while (last && (unsigned char)to->data[last - 1] > 3) last--;
+        if (!last || to->data[last - 1] != part) ht_text_append(to, &part, 1);
+        ht_text_append(to, piece->text, piece->n);
+    }
+    return true;
+}
+
+static void read_in_pieces(const ht_chat_template *t, const char *text, size_t n, size_t bytes, ht_text *to) {
+    ht_answer_reader *r;
+    ht_error err = {0};
+    tokens_check(!ht_answer_reader_new(ht_chat_template_answers(t), ht_jinja_none(), "", 0, note, to, &r, &err));
+    for (size_t at = 0; at < n;) {
+        size_t end = at + bytes < n ? at + bytes : n;
+        while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
+        tokens_check(ht_answer_put(r, text + at, end - at) == HT_ANSWER_OPEN);
+        at = end;
+    }
+    tokens_check(ht_answer_end(r) == HT_ANSWER_OPEN);
+    ht_answer_reader_free(r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size < 2) return 0;
+    const char *source = sources[data[0] % N_SOURCES], *text = (const char *)data + 2;
+    const size_t n = size - 2;
+    for (size_t i = 0; i < n; i++)
+        if (text[i] >= 0 && text[i] < 4) return 0; /* what the notes are told apart by */
+    if (!ht_utf8_valid(text, n)) return 0;
+    ht_chat_template *t;
+    ht_error err = {0};
+    tokens_check(!ht_chat_template_parse(source, strlen(source), "t", &t, &err));
+    ht_text whole = {0}, cut = {0};
+    read_in_pieces(t, text, n, n + 1, &whole);
+    read_in_pieces(t, text, n, 1 + data[1] % 16, &cut);
+    tokens_check(whole.len == cut.len && (!whole.len || memcmp(whole.data, cut.data, whole.len) == 0));
+    ht_text_discard(&whole);
+    ht_text_discard(&cut);
+    ht_chat_template_free(t);
+    return 0;
+}

@@ -1,0 +1,180 @@
+"""Takes answers apart that real chat templates write: `hearth template --answer` has to find what jinja2 was given.
+
+    python tests/golden/answers.py [--hearth build/release/bin/hearth] [--templates DIR]... [--show K]
+
+The templates are those of templates.py. Each writes conversations that end in an answer with thoughts, text and calls of tools,
+in several combinations; what stands behind the prompt is the answer as its model would have generated it. An answer counts as
+written only if the template has put all of the names and values into it: some write one call, no text beside calls, or no
+thoughts. OTHERS are templates in whose notation Hearth reads no calls; a call that one of them writes has to stay text.
+Needs jinja2."""
+
+import argparse
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import templates
+
+# Prefixes of names; notations of models that Hearth does not run.
+OTHERS = ("Kimi-K3", "MiniMax-M3", "muse-glimmer", "openai-gpt-oss", "meetkai-functionary-medium-v3.2", "GigaChat3-10B",
+          "fireworks-ai-llama-3-firefunction", "CohereForAI-c4ai-command-r-plus", "tencent-Hy3")  # fmt: skip
+
+# Around thoughts, and what may follow an answer.
+MARKS = [("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"), ("<|channel>", "<channel|>"),
+         ("<|START_THINKING|>", "<|END_THINKING|>"), ("<|inner_prefix|>", "<|inner_suffix|>"),
+         ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")]  # fmt: skip
+ENDS = r"(<\|eo[mt]_id\|>|<\|tool_response>|<｜end▁of▁sentence｜>|<｜Assistant｜>|<SPECIAL_12>|<\|END_OF_TURN_TOKEN\|>|</s>)\s*$"
+
+# Special tokens that mean nothing to a reader.
+WRAPPERS = r"<\|(START_RESPONSE|END_RESPONSE|START_TEXT|END_TEXT|content)\|>"
+
+PROPERTIES = {"city": "string", "days": "integer", "warm": "boolean", "at": "array", "where": "object", "share": "number"}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": "What it is for.",
+            "parameters": {
+                "type": "object",
+                "properties": {key: {"type": kind, "description": "one of them"} for key, kind in PROPERTIES.items()},
+                "required": ["city"],
+            },
+        },
+    }
+    for name in ("get_weather", "stop")
+]
+ARGUMENTS = [
+    {"city": "Paris", "days": 3},
+    {"city": "12", "warm": True},
+    {"city": "São \"Paulo\" 日本", "share": -1.5},
+    {"city": "Oslo", "at": [1, 2], "where": {"street": "a b", "no": 7}},
+    {"city": "a\nb"},
+    {"city": "{\"x\": [1"},
+]
+THOUGHTS = ["", "First this,\n\nthen that: 1 < 2."]
+TEXTS = ["", "Let me see."]
+
+
+def calls(arguments, as_text):
+    for i, values in enumerate(arguments):
+        given = json.dumps(values, ensure_ascii=False) if as_text else values
+        yield {"id": f"abc12340{i}", "type": "function", "function": {"name": "get_weather", "arguments": given}}
+
+
+def answers():
+    """(thought, text, the arguments of each call)"""
+    some = [[], *([a] for a in ARGUMENTS), ARGUMENTS[:2]]
+    yield from itertools.product(THOUGHTS, TEXTS, some)
+
+
+def prompt_and_answer(template, before, answer):
+    """What the template writes of the answer, its end left out, and what before it; None when it cannot."""
+
+    def render(messages, opens):
+        return template.render(messages=templates.prepared(messages), tools=TOOLS, documents=None, bos_token="<s>", eos_token="</s>",
+                               add_generation_prompt=opens)  # fmt: skip
+
+    try:
+        prompt, whole = render(before, True), render([*before, answer], False)
+        plain = render([*before, {"role": "assistant", "content": "A plain answer."}], False)
+    except Exception:
+        return None
+    end = plain[plain.rfind("A plain answer.") + len("A plain answer.") :] if "A plain answer." in plain else ""
+    shared = 0
+    while shared < min(len(whole), len(prompt)) and whole[shared] == prompt[shared]:
+        shared += 1
+    # A mark belongs to the prompt or to the answer as a whole; so does what opens a thought that the prompt does not end.
+    at = max(whole.rfind("<", 0, shared), whole.rfind("[", 0, shared))
+    if shared < len(prompt) and at >= 0 and not re.search(r"[>\]]", whole[at:shared]):
+        shared = at
+    opened = next((o for o, _ in MARKS if shared < len(prompt) and whole[:shared].rstrip().endswith(o)), "")
+    if opened:
+        shared = whole.rindex(opened, 0, shared)
+    while end and not (whole.endswith(end) and end[0] in "<[\n"):
+        end = end[1:]
+    before, generated = whole[:shared], whole[shared : len(whole) - len(end)]
+    while re.search(ENDS, generated):
+        generated = re.sub(ENDS, "", generated)
+    generated = re.sub(WRAPPERS, "", generated)
+    # Templates may leave out what their own prompts begin an answer with.
+    before += next((o for o, c in MARKS if c in generated and o not in generated), "")
+    if any(before.rstrip().endswith(o) and c not in generated for o, c in MARKS) or "<｜Assistant｜>" in generated:
+        return None  # no answer to such a prompt
+    return before, generated
+
+
+def taken_apart(hearth, directory, source, prompt, answer):
+    template, tools, file = directory / "t.jinja", directory / "tools.json", directory / "answer.txt"
+    # The prompt, which may have opened a thought, is what a template writes of one message.
+    template.write_text("{# " + source.replace("#}", "# }") + " #}{{ messages[0].content }}", encoding="utf-8")
+    (directory / "messages.json").write_text(json.dumps([{"role": "user", "content": prompt}]), encoding="utf-8")
+    tools.write_text(json.dumps(TOOLS), encoding="utf-8")
+    file.write_text(answer, encoding="utf-8")
+    done = subprocess.run([hearth, "template", "--template", template, "--messages", directory / "messages.json", "--tools", tools,
+                           "--answer", file], capture_output=True, check=True)  # fmt: skip
+    return json.loads(done.stdout)
+
+
+def check(name, source, hearth, directory):
+    """(answers written, answers read, examples of differences)"""
+    try:
+        template = templates.environment().from_string(source)
+    except Exception:
+        return 0, 0, []
+    written, read, different = 0, 0, []
+    for thought, text, arguments in answers():
+        answer = {"role": "assistant", "content": text}
+        if thought:
+            answer["reasoning_content"] = thought
+        for as_text in (False, True):
+            found = prompt_and_answer(template, [{"role": "user", "content": "Well?"}],
+                                      answer | ({"tool_calls": list(calls(arguments, as_text))} if arguments else {}))  # fmt: skip
+            if found and found[1].count("get_weather") >= len(arguments):
+                break
+        if not found or not (arguments or text or thought):
+            continue
+        prompt, generated = found
+        values = [v for a in arguments for v in a.values() if isinstance(v, str) and v.isascii() and "\n" not in v and '"' not in v]
+        if generated.count("get_weather") < len(arguments) or any(v not in generated for v in values) or text not in generated:
+            continue
+        with_thought = thought and thought in generated
+        written += 1
+        parts = taken_apart(hearth, directory, source, prompt, generated)
+        got = [json.loads(c["arguments"]) for c in parts["tool_calls"]]
+        if name.startswith(OTHERS):
+            good = not got and all(v in parts["text"] + parts["thinking"] for v in values)
+        else:
+            good = got == arguments and parts["text"].strip() == text and (not with_thought or parts["thinking"] == thought)
+        read += good
+        if not good:
+            different.append((thought, text, arguments, generated, parts))
+    return written, read, different
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hearth", default="build/release/bin/hearth")
+    parser.add_argument("--templates", action="append", metavar="DIR")
+    parser.add_argument("--show", type=int, default=3, metavar="K", help="differences to print (%(default)s)")
+    options = parser.parse_args()
+    directories = options.templates or [templates.fetched_templates(), templates.model_templates()]
+    total = good = 0
+    with tempfile.TemporaryDirectory() as directory:
+        for name, source in templates.templates_in(directories):
+            written, read, different = check(name, source, options.hearth, pathlib.Path(directory))
+            total, good = total + written, good + read
+            if different:
+                print(f"{name}: {read} of {written}")
+            for thought, text, arguments, generated, parts in different[: options.show]:
+                print(f"  {thought!r} {text!r} {arguments}\n    written {generated!r}\n    read    {parts}")
+    print(f"{good} of {total} answers are taken apart into what they were written from")
+    return 0 if total > 500 and good == total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,422 @@
+/* Answers taken apart, in every notation: whole, character by character, in random pieces, and with their marks as special
+ * tokens. */
+#include "base/text.h"
+#include "support/test.h"
+#include "template/eval.h"
+#include "template/template.h"
+
+#include <hearth/hearth.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char tools_json[] =
+    "[{\"type\": \"function\", \"function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", "
+    "\"properties\": {"
+    "\"city\": {\"type\": \"string\"}, \"days\": {\"type\": \"integer\"}, \"warm\": {\"type\": \"boolean\"}, "
+    "\"at\": {\"type\": \"array\"}}}}}, {\"name\": \"stop\", \"parameters\": {}}]";
+
+/* What came, as one text: T(text), H(thoughts), C(name arguments id). Pieces of one part are joined. */
+typedef struct transcript {
+    ht_text text;
+    ht_answer_part last;
+    int left; /* pieces until it refuses; negative: never */
+} transcript;
+
+static bool note(const ht_answer_piece *piece, void *user) {
+    transcript *t = user;
+    if (t->left >= 0 && t->left-- == 0) return false;
+    if (piece->part == HT_ANSWER_CALL) {
+        assert_null(piece->text);
+        ht_text_printf(&t->text, "%sC(%s %s", t->last ? ")" : "", piece->call->name, piece->call->arguments);
+        if (piece->call->id) ht_text_printf(&t->text, " %s", piece->call->id);
+    } else {
+        assert_true(piece->n > 0 && piece->text[piece->n] == '\0' && ht_utf8_valid(piece->text, piece->n));
+        if (piece->part != t->last)
+            ht_text_printf(&t->text, "%s%c(", t->last ? ")" : "", piece->part == HT_ANSWER_TEXT ? 'T' : 'H');
+        ht_text_append(&t->text, piece->text, piece->n);
+    }
+    t->last = piece->part;
+    return true;
+}
+
+static const char *finish(transcript *t) {
+    ht_text_append_str(&t->text, t->last ? ")" : "");
+    assert_false(t->text.failed);
+    return t->text.data;
+}
+
+static ht_answer_reader *new_reader(const ht_chat_template *t, ht_jinja_value tools, const char *prompt,
+                                    transcript *to) {
+    ht_answer_reader *r;
+    ht_error err = {0};
+    *to = (transcript){.left = -1};
+    assert_int_equal(
+        ht_answer_reader_new(ht_chat_template_answers(t), tools, prompt, strlen(prompt), note, to, &r, &err), HT_OK);
+    return r;
+}
+
+static ht_chat_template *template_of(const char *source) {
+    ht_chat_template *t;
+    ht_error err = {0};
+    if (ht_chat_template_parse(source, strlen(source), "t", &t, &err)) fail_msg("%s", err.message);
+    return t;
+}
+
+static uint64_t random_bits(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return *seed >> 33;
+}
+
+static size_t character(const char *p) {
+    size_t n = 1;
+    while (((unsigned char)p[n] & 0xC0) == 0x80) n++;
+    return n;
+}
+
+/* In pieces of so many characters; 0: of random ones. */
+static void expect_in_pieces(const ht_chat_template *t, ht_jinja_value tools, const char *prompt, const char *answer,
+                             const char *expected, size_t characters, uint64_t seed) {
+    transcript found;
+    ht_answer_reader *r = new_reader(t, tools, prompt, &found);
+    for (const char *p = answer; *p;) {
+        size_t n = 0;
+        for (size_t c = characters ? characters : 1 + random_bits(&seed) % 9; c && p[n]; c--) n += character(p + n);
+        assert_int_equal(ht_answer_put(r, p, n), HT_ANSWER_OPEN);
+        p += n;
+    }
+    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    if (strcmp(finish(&found), expected) != 0)
+        fail_msg("%s\n  in pieces of %zu: expected\n%s\n  found\n%s", answer, characters, expected, found.text.data);
+    ht_answer_reader_free(r);
+    ht_text_discard(&found.text);
+}
+
+static void expect_parts(const char *source, bool with_tools, const char *prompt, const char *answer,
+                         const char *expected) {
+    ht_chat_template *t = template_of(source);
+    ht_jinja_arena a = {.limit = 1 << 20, .name = "tools"};
+    ht_jinja_value tools =
+        with_tools ? ht_jinja_json_value(&a, tools_json, sizeof tools_json - 1, "tools") : ht_jinja_none();
+    assert_int_equal(a.status, HT_OK);
+    expect_in_pieces(t, tools, prompt, answer, expected, SIZE_MAX / 2, 0);
+    expect_in_pieces(t, tools, prompt, answer, expected, 1, 0);
+    for (uint64_t seed = 1; seed <= 20; seed++) expect_in_pieces(t, tools, prompt, answer, expected, 0, seed);
+    ht_jinja_arena_free(&a);
+    ht_chat_template_free(t);
+}
+
+#define PARIS    "{\"city\": \"Paris\", \"days\": 3}"
+#define ROME     "{\"city\": \"Rome\", \"days\": 1}"
+#define BOTH     ")C(weather " PARIS ")C(weather " ROME ")"
+#define BAR      "\xEF\xBD\x9C"
+#define LOW      "\xE2\x96\x81"
+#define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
+#define DSEP     "<" BAR "tool" LOW "sep" BAR ">"
+#define DSML     BAR "DSML" BAR
+
+static const struct {
+    const char *source, *answer, *expected;
+} notations[] = {
+    /* Qwen, Hermes, Granite 4, SmolLM3 and others */
+    {"<tool_call>",
+     "Let me see.\n<tool_call>\n{\"name\": \"weather\", \"arguments\": " PARIS "}\n</tool_call>\n<tool_call>\n"
+     "{\"name\": \"weather\", \"arguments\": " ROME "}\n</tool_call>",
+     "T(Let me see." BOTH},
+    {"<tool_call>", "<think>\nWhat?\n\nHm.\n</think>\n\nSure.\n\n<tool_call>{\"name\": \"stop\"}</tool_call>\n bye ",
+     "H(What?\n\nHm.)T(Sure.)C(stop {})T(bye )"},
+    {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": {\"a\": \"</tool_call> é\"}}</tool_call>",
+     "C(stop {\"a\": \"</tool_call> é\"})"},
+    {"<tool_call>", "<tool_call>[{\"name\": \"stop\", \"parameters\": \"{\\\"a\\\": 1}\", \"id\": \"x\"}]</tool_call>",
+     "C(stop {\"a\": 1} x)"},
+    /* Qwen 3 Coder, Nemotron 3 */
+    {"<tool_call>",
+     "A:\n<tool_call>\n<function=weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
+     "</function>\n</tool_call>\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</"
+     "parameter>\n<parameter=days>\n"
+     "1\n</parameter>\n</function>\n</tool_call>",
+     "T(A:" BOTH},
+    {"<tool_call>",
+     "<tool_call><function=weather><parameter=city>12</parameter><parameter=warm>True</parameter><parameter=at>\n[1, "
+     "\"b\"]\n</parameter><parameter=more>\ntwo\nlines\n\n</parameter><parameter=none>null</parameter></function></"
+     "tool_call>",
+     "C(weather {\"city\": \"12\", \"warm\": true, \"at\": [1, \"b\"], \"more\": \"two\\nlines\\n\", \"none\": null})"},
+    {"<tool_call>", "<tool_call><function=weather><parameter=at>['it', {'a': None}]</parameter></function></tool_call>",
+     "C(weather {\"at\": [\"it\", {\"a\": null}]})"},
+    /* GLM 4 */
+    {"<tool_call>",
+     "<think></think>So:<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</"
+     "arg_key>\n"
+     "<arg_value>3</arg_value>\n</tool_call><tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value>"
+     "<arg_key>days</arg_key><arg_value>1</arg_value></tool_call>",
+     "T(So:" BOTH},
+    {"<tool_call>", "<tool_call>stop</tool_call>", "C(stop {})"},
+    /* Llama 3 */
+    {"<|python_tag|>",
+     "{\"name\": \"weather\", \"parameters\": " PARIS "}; {\"name\": \"weather\", \"parameters\": " ROME "}",
+     "C(weather " PARIS ")C(weather " ROME ")"},
+    {"<|python_tag|>", "Look:<|python_tag|>{\"name\": \"stop\", \"parameters\": {}}", "T(Look:)C(stop {})"},
+    {"<|python_tag|>", "<|python_tag|>weather.call(city=\"Paris\")", "T(<|python_tag|>weather.call(city=\"Paris\"))"},
+    {"<|python_tag|>", "{\"name\": \"other\", \"parameters\": {}}", "T({\"name\": \"other\", \"parameters\": {}})"},
+    {"<|python_tag|>", "{a set}", "T({a set})"},
+    /* Mistral */
+    {"[TOOL_CALLS]",
+     "[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " PARIS
+     ", \"id\": \"abc\"}, {\"name\": \"weather\", \"arguments\": " ROME "}]",
+     "C(weather " PARIS " abc)C(weather " ROME ")"},
+    {"[THINK][TOOL_CALLS]",
+     "Oh[THINK]hm [[/THINK] so\n[TOOL_CALLS]weather[CALL_ID]a1[ARGS]" PARIS "[TOOL_CALLS]weather[ARGS]" ROME,
+     "T(Oh)H(hm [)T(so)C(weather " PARIS " a1)C(weather " ROME ")"},
+    {"[TOOL_CALLS]", "weather[ARGS]", "T(weather[ARGS])"},
+    /* DeepSeek R1, V3, V3.1, V3.2, V4 */
+    {DS("calls", "begin"),
+     "<think>\nhm</think>\n\nOK" DS("calls", "begin")
+         DS("call", "begin") "function" DSEP "weather\n```json\n" PARIS "\n```" DS("call", "end") "\n" DS(
+             "call", "begin") "weather" DSEP ROME DS("call", "end") DS("calls", "end"),
+     "H(hm)T(OK" BOTH},
+    {"dsml_token + 'function_calls",
+     "a\n\n<" DSML "function_calls>\n<" DSML "invoke name=\"weather\">\n<" DSML
+     "parameter name=\"city\" string=\"true\">Paris</" DSML "parameter>\n<" DSML
+     "parameter name=\"days\" string=\"false\">3</" DSML "parameter>\n</" DSML "invoke>\n<" DSML
+     "invoke name=\"weather\">\n<" DSML "parameter name=\"city\" string=\"true\">Rome</" DSML "parameter>\n<" DSML
+     "parameter name=\"days\" string=\"false\">1</" DSML "parameter>\n</" DSML "invoke>\n</" DSML "function_calls>",
+     "T(a" BOTH},
+    {"dsml_token + 'tool_calls",
+     "<" DSML "tool_calls><" DSML "invoke name=\"stop\"></" DSML "invoke></" DSML "tool_calls>", "C(stop {})"},
+    /* Gemma 4, FunctionGemma */
+    {"<|channel><tool_call|>",
+     "<|channel>thought\nOh "
+     "<|\n<channel|>See.<|tool_call>call:weather{city:<|\"|>Paris<|\"|>,days:3}<tool_call|><|tool_call>"
+     "call:weather{city:<|\"|>Rome<|\"|>,days:1}<tool_call|>",
+     "H(Oh <|)T(See." BOTH},
+    {"<tool_call|>", "<|tool_call>call:stop{a:{b:[1,<|\"|>}<|\"|>,true],c:null},<|\"|>d e<|\"|>:-1.5,f:[]}<tool_call|>",
+     "C(stop {\"a\": {\"b\": [1, \"}\", true], \"c\": null}, \"d e\": -1.5, \"f\": []})"},
+    {"<start_function_call>",
+     "a<start_function_call>call:weather{city:<escape>Paris<escape>,days:3}<end_function_call><start_function_call>"
+     "call:weather{city:<escape>Rome<escape>,days:1}<end_function_call>",
+     "T(a" BOTH},
+    /* Kimi K2 */
+    {"<|tool_calls_section_begin|>",
+     "k<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" PARIS
+     "<|tool_call_end|><|tool_call_begin|>stop<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|"
+     ">",
+     "T(k)C(weather " PARIS " functions.weather:0)C(stop {} stop)"},
+    /* Seed, MiniMax M2 and M1, MiniCPM, functionary */
+    {"</seed:think><seed:tool_call>",
+     "<seed:think>\nhm\n</seed:think>\nx<seed:tool_call>\n<function=weather>\n<parameter=city>Paris</parameter>\n"
+     "<parameter=days>3</parameter>\n</function>\n</seed:tool_call>\n<seed:tool_call><function=weather>"
+     "<parameter=city>Rome</parameter><parameter=days>1</parameter></function></seed:tool_call>",
+     "H(hm)T(x" BOTH},
+    {"minimax:tool_call",
+     "m\n<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Paris</parameter>\n<parameter "
+     "name=\"days\">3"
+     "</parameter>\n</invoke>\n<invoke name=\"weather\"><parameter name=\"city\">Rome</parameter><parameter "
+     "name=\"days\">1"
+     "</parameter></invoke>\n</minimax:tool_call>",
+     "T(m" BOTH},
+    {"<tool_calls>",
+     "m<tool_calls>\n{\"name\": \"weather\", \"arguments\": " PARIS "}\n{\"name\": \"weather\", \"arguments\": " ROME
+     "}\n</tool_calls>",
+     "T(m" BOTH},
+    {"<function name=",
+     "m\n<function name=\"weather\"><param name=\"city\">Paris</param><param name=\"days\">3</param></function>\n"
+     "<function name=\"weather\"><param name=\"city\">Rome</param><param name=\"days\">1</param></function>",
+     "T(m" BOTH},
+    {"<function name=", "<function name=\"stop\"><param name=\"a\"><![CDATA[1 < 2]]></param></function>",
+     "C(stop {\"a\": \"1 < 2\"})"},
+    {"<function=", "f<function=weather>" PARIS "</function><function=weather>" ROME "</function>", "T(f" BOTH},
+    /* LFM 2 */
+    {"<|tool_call_start|>",
+     "l<|tool_call_start|>[weather(city='Paris', days=3), weather(city=\"Rome\", days=1)]<|tool_call_end|>",
+     "T(l" BOTH},
+    {"<|tool_call_start|>",
+     "<|tool_call_start|>[stop(a='it\\'s\\n', b=[1, {'c': None}], d=(True, False))]<|tool_call_end|>",
+     "C(stop {\"a\": \"it's\\n\", \"b\": [1, {\"c\": null}], \"d\": [true, false]})"},
+    {"<|tool_call_start|>", "<|tool_call_start|>[{\"name\": \"stop\", \"arguments\": {}}]<|tool_call_end|>",
+     "C(stop {})"},
+    /* Nemotron 2, Cohere, Apertus, Solar, Phi 4, Granite 3, GigaChat */
+    {"<TOOLCALL>",
+     "n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " PARIS "}, {\"name\": \"weather\", \"arguments\": " ROME
+     "}]</TOOLCALL>",
+     "T(n" BOTH},
+    {"<|START_THINKING|><|START_ACTION|>",
+     "<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"stop\", "
+     "\"parameters\": {}}\n]<|END_ACTION|>",
+     "H(hm)C(stop {} 0)"},
+    {"<|inner_prefix|><|tools_prefix|>",
+     "<|inner_prefix|>hm<|inner_suffix|>a<|tools_prefix|>[{\"weather\": " PARIS "}, {\"weather\": " ROME
+     "}]<|tools_suffix|>",
+     "H(hm)T(a" BOTH},
+    {"<|tool_call:begin|>",
+     "s<|tool_calls|><|tool_call:begin|>i1<|tool_call:name|>weather<|tool_call:args|>" PARIS "<|tool_call:end|>"
+     "<|tool_call:begin|>i2<|tool_call:name|>stop<|tool_call:args|>{}<|tool_call:end|><|calls|>",
+     "T(s)C(weather " PARIS " i1)C(stop {} i2)"},
+    {"<|tool_call|><|/tool_call|>", "p<|tool_call|>[{\"name\": \"stop\", \"arguments\": {}}]<|/tool_call|> q",
+     "T(p)C(stop {})T(q)"},
+    {"<|tool_call|>", "<|tool_call|>[{\"name\": \"stop\", \"arguments\": {}}]", "C(stop {})"},
+    {"<|function_call|>", "g<|function_call|>{\"name\": \"stop\", \"arguments\": {}}", "T(g)C(stop {})"},
+    /* Whatever the template: thoughts at the beginning, and text. */
+    {"", " \n<think>a</think>b", "H(a)T(b)"},
+    {"", "b <think>a</think>", "T(b <think>a</think>)"},
+    {"", "<think>a", "H(a)"},
+    {"", "\n</think>\n\nb</think>", "T(b</think>)"}, /* which the prompt had closed */
+    {"", "</thin", "T(</thin)"},
+    {"", "<think></think>\n\n", ""},
+    {"", "\n\n a <thin", "T(\n\n a <thin)"},
+    {"", " \n ", "T( \n )"},
+    {"", "", ""},
+    {"", "<tool_call>{\"name\": \"stop\"}</tool_call>", "T(<tool_call>{\"name\": \"stop\"}</tool_call>)"},
+    /* What begins as a call, and is none, is text, all of it. */
+    {"<tool_call>", "a <tool_call>{\"name\": \"stop\", </tool_call> b",
+     "T(a)T(<tool_call>{\"name\": \"stop\", </tool_call> b)"},
+    {"<tool_call>", "<tool_call>{\"name\": 1}</tool_call>", "T(<tool_call>{\"name\": 1}</tool_call>)"},
+    {"<tool_call>", "<tool_call>\n{\"name\": \"stop\", \"argu", "T(<tool_call>\n{\"name\": \"stop\", \"argu)"},
+    {"<tool_call>", "<tool_call>{\"name\": \"stop\"}",
+     "C(stop {})"}, /* the end of the answer in the place of the mark */
+    {"<tool_call>", "<tool_call></tool_call>", "T(<tool_call></tool_call>)"},
+    {"<tool_call>", "<tool_call>{\"name\": \"stop\", \"arguments\": [1]}</tool_call>",
+     "T(<tool_call>{\"name\": \"stop\", \"arguments\": [1]}</tool_call>)"},
+    {"<|tool_call_start|>", "<|tool_call_start|>[f(a=]<|tool_call_end|>",
+     "T(<|tool_call_start|>[f(a=]<|tool_call_end|>)"},
+    {"[TOOL_CALLS]", "x[TOOL_CALLS]weather[ARGS]{\"city\": \"Pa", "T(x)T([TOOL_CALLS]weather[ARGS]{\"city\": \"Pa)"},
+};
+
+/* Texts that follow each other come as one in the transcript, so ")T(" between them is nothing. */
+static char *without_seams(const char *expected) {
+    char *copy = strdup(expected), *at = copy;
+    assert_non_null(copy);
+    while ((at = strstr(at, ")T("))) {
+        char *open = at;
+        while (open > copy && !(open[-1] == '(' && open - copy > 1)) open--;
+        if (open - copy >= 2 && open[-2] == 'T')
+            memmove(at, at + 3, strlen(at + 3) + 1);
+        else
+            at += 3;
+    }
+    return copy;
+}
+
+static void every_notation(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof notations / sizeof *notations; i++) {
+        char *expected = without_seams(notations[i].expected);
+        expect_parts(notations[i].source, true, "", notations[i].answer, expected);
+        free(expected);
+    }
+}
+
+static void answers_in_json_without_tools(void **state) {
+    (void)state;
+    expect_parts("<|python_tag|>", false, "", "{\"name\": \"stop\", \"parameters\": {}}",
+                 "T({\"name\": \"stop\", \"parameters\": {}})");
+}
+
+static void thoughts_that_the_prompt_opened(void **state) {
+    (void)state;
+    expect_parts("", false, "user: x\n<think>\n", "a\n</think>\n\nb", "H(a)T(b)");
+    expect_parts("", false, "user: x\n<think>", "a", "H(a)");
+    expect_parts("", false, "user: x\n<think>\n\n</think>\n\n", "a</think>", "T(a</think>)");
+    expect_parts("", false, "user: x\n<think>\n\n</think>", "</think>a", "T(a)");
+    expect_parts("", false, "user: <think> x", "a</think>", "T(a</think>)");
+    expect_parts("<|channel>", false, "<|channel>thought\n", "a<channel|>b", "H(a)T(b)");
+    expect_parts("<|channel>", false, "<|channel>thought\n<channel|>", "b", "T(b)");
+}
+
+/* Special tokens are marks or nothing: what else a model generates of them does not show. */
+static void special_tokens(void **state) {
+    (void)state;
+    ht_chat_template *t = template_of("<|channel><tool_call|>");
+    transcript found;
+    ht_answer_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+    static const struct {
+        bool special, wanted;
+        const char *text;
+    } tokens[] = {{true, false, "<bos>"},       {true, true, "<|channel>"},   {false, false, "thought\n"},
+                  {false, false, "hm"},         {true, false, "<|turn>"},     {true, true, "<channel|>"},
+                  {false, false, "<b> "},       {true, false, "<channel|>"},  {true, false, "<pad>"},
+                  {true, true, "<|tool_call>"}, {false, false, "call:f{a:"},  {true, true, "<|\"|>"},
+                  {false, false, "<tool_call"}, {true, true, "<|\"|>"},       {false, false, "}"},
+                  {true, true, "<tool_call|>"}, {true, false, "<tool_call|>"}};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        if (tokens[i].special) assert_int_equal(ht_answer_wants_special(r, tokens[i].text), tokens[i].wanted);
+        assert_int_equal(tokens[i].special ? ht_answer_put_special(r, tokens[i].text)
+                                           : ht_answer_put(r, tokens[i].text, strlen(tokens[i].text)),
+                         HT_ANSWER_OPEN);
+    }
+    assert_int_equal(ht_answer_end(r), HT_ANSWER_OPEN);
+    assert_string_equal(finish(&found), "H(hm)T(<b>)C(f {\"a\": \"<tool_call\"})");
+    ht_answer_reader_free(r);
+    ht_text_discard(&found.text);
+    ht_chat_template_free(t);
+}
+
+/* Nothing is handed over after a refusal. */
+static void a_reader_who_refuses(void **state) {
+    (void)state;
+    static const char answer[] = "<think>a b c</think>d e<tool_call>{\"name\": \"stop\"}</tool_call>f g";
+    ht_chat_template *t = template_of("<tool_call>");
+    for (int left = 0; left < 6; left++) {
+        transcript found;
+        ht_answer_reader *r = new_reader(t, ht_jinja_none(), "", &found);
+        found.left = left;
+        ht_answer_state now = HT_ANSWER_OPEN;
+        for (const char *p = answer; *p && now == HT_ANSWER_OPEN; p++) now = ht_answer_put(r, p, 1);
+        assert_int_equal(now, HT_ANSWER_REFUSED);
+        const size_t length = found.text.len;
+        assert_int_equal(ht_answer_put(r, "x y", 3), HT_ANSWER_REFUSED);
+        assert_int_equal(ht_answer_end(r), HT_ANSWER_REFUSED);
+        assert_int_equal(found.text.len, length);
+        ht_answer_reader_free(r);
+        ht_text_discard(&found.text);
+    }
+    ht_chat_template_free(t);
+}
+
+/* An end that never comes, again and again, is looked for a bounded number of times. */
+static void many_ends(void **state) {
+    (void)state;
+    ht_text answer = {0}, expected = {0};
+    ht_text_append_str(&answer, "<tool_call>");
+    for (int i = 0; i < 200; i++) ht_text_append_str(&answer, "{</tool_call>");
+    ht_text_printf(&expected, "T(%s)", answer.data);
+    expect_parts("<tool_call>", true, "", answer.data, expected.data);
+    ht_text_discard(&answer);
+    ht_text_discard(&expected);
+}
+
+static void through_the_public_function(void **state) {
+    (void)state;
+    ht_chat_template *t = template_of("<tool_call>");
+    transcript found = {.left = -1};
+    ht_error err = {0};
+    static const char answer[] =
+        "hm</think>a\xff<tool_call><function=weather><parameter=city>1</parameter></function></tool_call>";
+    assert_int_equal(ht_chat_template_read_answer(t, tools_json, sizeof tools_json - 1, "<think>\n", answer,
+                                                  sizeof answer - 1, note, &found, &err),
+                     HT_OK);
+    assert_string_equal(finish(&found), "H(hm)T(a\xEF\xBF\xBD)C(weather {\"city\": \"1\"})");
+    ht_text_discard(&found.text);
+    found = (transcript){.left = -1};
+    assert_int_equal(ht_chat_template_read_answer(t, NULL, 0, NULL, "a", 1, note, &found, &err), HT_OK);
+    assert_string_equal(finish(&found), "T(a)");
+    ht_text_discard(&found.text);
+    found = (transcript){0};
+    assert_int_equal(ht_chat_template_read_answer(t, NULL, 0, NULL, "a", 1, note, &found, &err), HT_ERR_CANCELLED);
+    assert_int_equal(ht_chat_template_read_answer(t, "[", 1, NULL, "a", 1, note, &found, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "the tools: their JSON"));
+    ht_chat_template_free(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_notation),
+        cmocka_unit_test(answers_in_json_without_tools),
+        cmocka_unit_test(thoughts_that_the_prompt_opened),
+        cmocka_unit_test(special_tokens),
+        cmocka_unit_test(a_reader_who_refuses),
+        cmocka_unit_test(many_ends),
+        cmocka_unit_test(through_the_public_function),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
