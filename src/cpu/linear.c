@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cpu/element.h"
 #include "cpu/experts.h"
+#include "cpu/matrix_ops.h"
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
 
@@ -87,6 +88,31 @@ static ht_status linear(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
+/* Scratch: the product's own, then a contiguous copy of the gradients where one is needed. */
+static size_t linear_back_scratch(const ht_call *call) {
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    int64_t ld;
+    size_t bytes = aligned(ht_back_scratch(m, ht_pool_threads(call->pool)));
+    return rows_in_place(&call->in[0], &ld) ? bytes : bytes + (size_t)ht_view_size(&call->in[0]) * sizeof(float);
+}
+
+static ht_status linear_back(const ht_call *call, ht_error *err) {
+    (void)err;
+    const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
+    const ht_view *dy = &call->in[0];
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    const int64_t n = ht_view_size(&call->out) / m->k;
+    const float *rows = dy->data;
+    int64_t ld;
+    if (!rows_in_place(dy, &ld)) {
+        const size_t own = aligned(ht_back_scratch(m, ht_pool_threads(call->pool)));
+        rows = copy_f32(dy, (float *)(void *)((char *)call->scratch + own));
+        ld = m->n_rows;
+    }
+    ht_back_mul(m, rows, ld, n, call->out.data, m->k, call->scratch, call->pool);
+    return HT_OK;
+}
+
 typedef struct embed_job {
     const ht_matrix *matrix;
     const ht_view *ids;
@@ -132,6 +158,7 @@ static ht_status embed(const ht_call *call, ht_error *err) {
 
 void ht_cpu_linear_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_LINEAR] = (ht_kernel){.run = linear, .scratch = linear_scratch};
+    kernels[HT_OP_LINEAR_BACK] = (ht_kernel){.run = linear_back, .scratch = linear_back_scratch};
     kernels[HT_OP_EMBED].run = embed;
     kernels[HT_OP_LINEAR_GATHER] = (ht_kernel){.run = ht_cpu_linear_gather, .scratch = ht_cpu_linear_gather_scratch};
 }

@@ -167,6 +167,10 @@ typedef struct ht_matrix_kernels {
      * panels are `stride` elements apart; x at column 0. */
     void (*dense[HT_W_BF16 + 1])(const void *panel, int64_t stride, int64_t column, int n, const float *x, int64_t ldx,
                                  int n_x, const ht_gemm_out *out);
+    /* Blocks [block, block + n) of a panel as exact f32 [32 n][16], column after column; block is a multiple of 8. NULL for
+     * dense and codebook types. */
+    void (*widen_blocks[HT_W_COUNT])(const void *panel, int64_t k, int64_t block, int n, float *to);
+
     /* Columns [column, column + n) of a panel as f32 [n][16]. */
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
     /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */

@@ -42,4 +42,10 @@ size_t ht_reference_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_reference_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
                       int64_t ldy, void *scratch, ht_pool *pool);
 
+/* dx = dy W, with dy [n_x, n_rows] and dx [n_x, k], for a matrix of any type and precision: exact weights in f32, each sum in
+ * the order of the rows of W whatever n_x and the threads. */
+size_t ht_back_scratch(const ht_matrix *m, int n_threads);
+void ht_back_mul(const ht_matrix *m, const float *dy, int64_t ldy, int64_t n_x, float *dx, int64_t ldx, void *scratch,
+                 ht_pool *pool);
+
 #endif

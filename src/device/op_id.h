@@ -139,6 +139,7 @@
 /* Operations on packed weights. */
 #define HT_OP_PACKED(X)                                                                                                \
     X(LINEAR, linear)               /* activations x packed weight */                                                  \
+    X(LINEAR_BACK, linear_back)     /* gradients x transposed packed weight */                                         \
     X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
     X(LINEAR_GATHER, linear_gather) /* activations x packed expert weights that each row selects */
 

@@ -103,7 +103,7 @@ typedef struct ht_rope_params {
     bool interleaved;
 } ht_rope_params;
 
-/* LINEAR(x [..., k], bias f32 [n] or none) -> f32 [..., n]. EMBED(ids i32 [...]) -> f32 [..., k], rows of the matrix times
+/* LINEAR(x [..., k], bias f32 [n] or none) -> f32 [..., n]. LINEAR_BACK(dy [..., n]) -> f32 [..., k]: dy W. EMBED(ids i32 [...]) -> f32 [..., k], rows of the matrix times
  * `scale`; an id outside its rows is an error. */
 typedef struct ht_linear_params {
     const ht_matrix *matrix; /* lent: outlives the graph and the plan */

@@ -105,6 +105,38 @@ ht_status ht_shape_linear(const char *op, ht_array *const *in, int n_in, const v
     return HT_OK;
 }
 
+ht_status ht_shape_linear_back(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                               ht_error *err) {
+    (void)n_in;
+    const ht_matrix *m = ((const ht_linear_params *)params)->matrix;
+    const ht_array *dy = in[0];
+    char text[HT_SHAPE_TEXT];
+    if (dy->dtype != HT_F32 || dy->n_dims < 1 || dy->shape[dy->n_dims - 1] != m->n_rows)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: gradients are %s of %s, the weight [%lld, %lld] needs f32 [..., %lld]", op,
+                       ht_shape_text(dy->shape, dy->n_dims, text), ht_dtype_name(dy->dtype), (long long)m->n_rows,
+                       (long long)m->k, (long long)m->n_rows);
+    out->dtype = HT_F32;
+    out->n_dims = dy->n_dims;
+    memcpy(out->shape, dy->shape, sizeof out->shape);
+    out->shape[dy->n_dims - 1] = m->k;
+    return HT_OK;
+}
+
+bool ht_vjp_linear(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    grad_in[0] = ht_apply(s, HT_OP_LINEAR_BACK, node->params, &grad, 1);
+    if (node->in[1] == HT_NONE) return grad_in[0] != NULL;
+    int axes[HT_MAX_DIMS];
+    for (int i = 0; i + 1 < grad->n_dims; i++) axes[i] = i;
+    grad_in[1] = grad->n_dims > 1 ? ht_sum(s, grad, axes, grad->n_dims - 1, false) : grad;
+    return grad_in[0] && grad_in[1];
+}
+
+bool ht_vjp_linear_back(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    grad_in[0] = ht_apply(s, HT_OP_LINEAR, node->params, (ht_array *[]){grad, HT_NONE}, 2);
+    return grad_in[0] != NULL;
+}
+
 static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
     char text[HT_SHAPE_TEXT];
     if (index->dtype == HT_I32 && index->n_dims == 1) return HT_OK;

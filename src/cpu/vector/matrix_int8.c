@@ -164,6 +164,46 @@ HT_INLINE void decode_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int6
     }
 }
 
+/* ---- exact weights, for products with the transposed matrix ---- */
+
+/* One block as f32 [32][16], a column of the panel after the other. */
+HT_INLINE void widen_block(ht_qkind kind, const uint8_t *unit, const v16f *scale, const v16f *min, float *to) {
+    const bool bytes = ht_step_bits(kind) == 8, is_signed = bytes && HT_DOT_BIAS_8 == 0;
+    const int unsigned_bias = kind.has_min ? 0 : kind.bias;
+    const int bias = bytes ? HT_DOT_BIAS_8 - 128 * kind.has_min : unsigned_bias;
+    v16i w[8];
+    ht_decode_weights(kind, unit, w);
+    HT_UNROLL
+    for (int j = 0; j < 8; j++) {
+        const int half = kind.halves == 2 && j >= 4;
+        HT_UNROLL
+        for (int i = 0; i < 4; i++) {
+            v16i q = v16i_and(ht_shift(w[j], -8 * i), v16i_set1(255));
+            if (is_signed) q = v16i_sub(v16i_xor(q, v16i_set1(128)), v16i_set1(128));
+            v16f value = v16f_from_i(v16i_sub(q, v16i_set1(bias)));
+            /* With scales of 32 bits the product is rounded, as where the weights come from. */
+            if (kind.has_min && !kind.wide)
+                value = v16f_fma(value, scale[half], min[half]);
+            else
+                value = v16f_mul(value, scale[half]);
+            if (kind.wide) value = v16f_add(value, min[half]);
+            v16f_store(to + (4 * j + i) * HT_PANEL, value);
+        }
+    }
+}
+
+HT_INLINE void widen_panel(ht_qkind kind, const uint8_t *panel, int64_t k, int64_t block, int n, float *to) {
+    const uint8_t *unit = panel + (size_t)block * 64 * (size_t)kind.bits;
+    const uint8_t *scales = panel + (size_t)(k / HT_QBLOCK) * 64 * (size_t)kind.bits;
+    scales += (size_t)(block / kind.group) * (size_t)kind.scale_bytes;
+    for (int b = 0; b < n; b += kind.group, scales += kind.scale_bytes) {
+        v16f scale[16], min[16];
+        ht_decode_scales(kind, scales, scale, min);
+        for (int g = 0; g < kind.group; g++, unit += 64 * kind.bits, to += HT_QBLOCK * HT_PANEL)
+            widen_block(kind, unit, scale + ht_scale_of(kind, g), min + ht_scale_of(kind, g), to);
+    }
+}
+
 /* The row that goes beside row i: the next one, or itself. */
 HT_INLINE int beside(int i, int end) { return i + HT_ABREAST <= end ? i + HT_ABREAST - 1 : i; }
 
@@ -334,6 +374,10 @@ void HT_ISA_NAME(ht_join_planes)(const float *y, int64_t ld, int64_t n, const ht
                                         const ht_gemm_out *out) {                                                      \
         KIND(type, __VA_ARGS__);                                                                                       \
         decoded_of(kind)(panels, block, count, x, out);                                                                \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t k, int64_t block, int n, float *to) {                 \
+        KIND(type, __VA_ARGS__);                                                                                       \
+        widen_panel(kind, panel, k, block, n, to);                                                                     \
     }
 
 HT_QUANTISED_TYPES(FUNCTIONS)
@@ -433,6 +477,10 @@ AFFINE_DIRECT(8)
     static void decode_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panel,       \
                                      int64_t k, int64_t block, int n, ht_qpanel *to) {                                 \
         decode_panel(affine_kind(type, bits, group, scale), panel, k, block, n, to);                                   \
+    }                                                                                                                  \
+    static void widen_affine_##bits(ht_weight_type type, int group, ht_weight_type scale, const uint8_t *panel,        \
+                                    int64_t k, int64_t block, int n, float *to) {                                      \
+        widen_panel(affine_kind(type, bits, group, scale), panel, k, block, n, to);                                    \
     }
 AFFINE_DECODE(2)
 AFFINE_DECODE(3)
@@ -444,6 +492,9 @@ AFFINE_DECODE(8)
 #define AFFINE_FUNCTIONS(type, bits, group, scale)                                                                     \
     void HT_ISA_NAME(ht_decode_##type)(const void *panel, int64_t k, int64_t block, int n, void *to) {                 \
         decode_affine_##bits(HT_W_##type, group, HT_W_##scale, panel, k, block, n, to);                                \
+    }                                                                                                                  \
+    void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t k, int64_t block, int n, float *to) {                 \
+        widen_affine_##bits(HT_W_##type, group, HT_W_##scale, panel, k, block, n, to);                                 \
     }                                                                                                                  \
     void HT_ISA_NAME(ht_direct_##type)(const void *panels, int64_t k, const ht_qtiles *x, const ht_gemm_out *out) {    \
         DIRECT_##scale(type, bits, group);                                                                             \

@@ -27,5 +27,10 @@ HT_QUANTISED_TYPES(HT_DECLARE)
 HT_UNPACKED_TYPES(HT_DECLARE)
 HT_AFFINE_TYPES(HT_DECLARE)
 #undef HT_DECLARE
+#define HT_DECLARE(type, ...)                                                                                          \
+    void HT_ISA_NAME(ht_widen_##type)(const void *panel, int64_t k, int64_t block, int n, float *to);
+HT_QUANTISED_TYPES(HT_DECLARE)
+HT_AFFINE_TYPES(HT_DECLARE)
+#undef HT_DECLARE
 
 #endif

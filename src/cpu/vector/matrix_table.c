@@ -10,7 +10,7 @@ extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
 #define DECODE(type, ...)   [HT_W_##type] = HT_ISA_NAME(ht_decode_##type),
 #define DECODED(type, ...)  [HT_W_##type] = HT_ISA_NAME(ht_decoded_##type),
 #define DENSE(type)         [HT_W_##type] = HT_ISA_NAME(ht_dense_##type),
-#define WIDEN(type)         [HT_W_##type] = HT_ISA_NAME(ht_widen_##type),
+#define WIDEN(type, ...)    [HT_W_##type] = HT_ISA_NAME(ht_widen_##type),
 #define DIRECT_WORDS(type)  [HT_W_##type] = HT_ISA_NAME(ht_words_direct_##type),
 #define DECODE_WORDS(type)  [HT_W_##type] = HT_ISA_NAME(ht_words_decode_##type),
 #define WORDS_DECODED(type) [HT_W_##type] = HT_ISA_NAME(ht_words_decoded),
@@ -41,6 +41,7 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .coarse_decode = HT_ISA_NAME(ht_coarse_decode),
     .dense = {HT_DENSE_TYPES(DENSE)},
     .widen = {HT_DENSE_TYPES(WIDEN)},
+    .widen_blocks = {HT_QUANTISED_TYPES(WIDEN) HT_AFFINE_TYPES(WIDEN)},
     .widen_f8 = {HT_ISA_NAME(ht_widen_e4m3), HT_ISA_NAME(ht_widen_e5m2)},
     .transpose = HT_ISA_NAME(ht_transpose_panel),
 };
