@@ -27,6 +27,8 @@ SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",
     "size_t": "c_size_t", "int32_t": "c_int32", "int64_t": "c_int64", "uint32_t": "c_uint32", "uint64_t": "c_uint64",
 }  # fmt: skip
+# Texts of a length of their own, which may hold a NUL: addresses, as ctypes would cut a text there.
+ADDRESSES = {("ht_answer_piece", "text")}
 STRUCT = r"typedef struct {0} \{{(.*?)\n\}} {0};"
 ENUM = r"typedef enum {0} \{{(.*?)\}} {0};"
 
@@ -90,7 +92,7 @@ def fields_of(name, text):
         for one in names.split(","):
             stars, field, length = re.match(r"\s*((?:\*(?:const)? ?)*)(\w+)(?:\[(\w+)\])?$", one).groups()
             kind = type_of(declared.replace("*const", ""), outer + stars.count("*"), name, text)
-            yield field, f"{kind} * {length}" if length else kind
+            yield field, "c_void_p" if (name, field) in ADDRESSES else f"{kind} * {length}" if length else kind
 
 
 def constants_of(name, text):

@@ -10,7 +10,8 @@
 
 static const command commands[] = {
     {"run", "MODEL [PROMPT]", "Answer one prompt.",
-     "Without PROMPT the prompt is read from standard input. It is written as the model's chat template says, when "
+     "Without PROMPT and --messages the prompt is read from standard input. It is written as the model's chat template "
+     "says, when "
      "there "
      "is\n"
      "one; --messages puts a whole conversation before it. A terminal shows thoughts dimmed; elsewhere they are left "

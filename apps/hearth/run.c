@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int32_t max_tokens(const options *o) {
     ht_generate_options how;
@@ -81,8 +82,8 @@ static bool end_thought(answer *a, const char *gap) {
 static bool put_call(answer *a, const ht_tool_call *call) {
     a->has_text = true;
     if (a->o->json) {
-        json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY, NULL);
-        if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits */
+        json_t *arguments = json_loads(call->arguments, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        if (!arguments) arguments = json_string(call->arguments); /* an integer beyond 64 bits is none for jansson */
         json_t *item = json_pack("{ss so}", "name", call->name, "arguments", arguments);
         if (item && call->id) json_object_set_new(item, "id", json_string(call->id));
         if (!a->calls) a->calls = json_array();
@@ -126,11 +127,18 @@ static ht_status count_tokens(const options *o, const char *prompt, size_t n, si
     return st;
 }
 
+/* 0 where there is none, or it does not say: this is an estimate. */
+static size_t file_bytes(const char *path) {
+    struct stat s;
+    return path && stat(path, &s) == 0 && S_ISREG(s.st_mode) ? (size_t)s.st_size : 0;
+}
+
 /* Opens the model with room for prompt and answer. A token has at least one byte, so the length of the text is a bound
  * that costs nothing; only when that much does not fit are the tokens counted. */
 static ht_status open_for(engine *e, const options *o, const char *prompt, size_t n, ht_error *err) {
     enum { CHAT_FORMAT_TOKENS = 256 };
     size_t extra = CHAT_FORMAT_TOKENS + (o->system ? strlen(o->system) : 0);
+    extra += file_bytes(o->messages) + file_bytes(o->tools);
     extra += (size_t)max_tokens(o);
     ht_status st = engine_open(e, o, (int64_t)(n + extra), err);
     size_t count;
@@ -303,9 +311,11 @@ int run_command(const options *o) {
     char *prompt = NULL;
     size_t n = 0;
     const char *of_chats = o->raw ? option_of_chats(o) : NULL;
-    if (o->max_tokens == 0 || of_chats) {
-        if (of_chats)
-            fprintf(stderr, "hearth run: --%s and --raw exclude each other (see hearth run --help)\n", of_chats);
+    const bool two_systems = o->system && o->messages;
+    if (o->max_tokens == 0 || of_chats || two_systems) {
+        if (of_chats || two_systems)
+            fprintf(stderr, "hearth run: --%s and --%s exclude each other (see hearth run --help)\n",
+                    of_chats ? of_chats : "system", of_chats ? "raw" : "messages");
         else
             fprintf(stderr, "hearth run: --max-tokens is 0, expected 1 or more (see hearth run --help)\n");
         return EXIT_USAGE;

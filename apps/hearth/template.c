@@ -134,6 +134,20 @@ static const ht_template_variable *variable(const variables *v, const char *name
     return found;
 }
 
+/* The member `tools` of the object that came as --messages, or NULL. */
+static char *tools_of_messages(const variables *v) {
+    char *tools = NULL;
+    for (size_t i = 0; i < v->n && !tools; i++)
+        if (!v->items[i].name) {
+            json_t *object =
+                json_loadb(v->items[i].json, v->items[i].n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+            json_t *list = json_object_get(object, "tools");
+            if (json_is_array(list)) tools = json_dumps(list, JSON_ENCODE_ANY);
+            json_decref(object);
+        }
+    return tools;
+}
+
 static ht_status take_apart(const options *o, const ht_chat_template *t, const variables *v, const char *prompt,
                             ht_error *err) {
     char *text;
@@ -141,9 +155,12 @@ static ht_status take_apart(const options *o, const ht_chat_template *t, const v
     ht_status st = input_read_file(o->answer, &text, &n, err);
     if (st) return st;
     taken_apart parts = {json_array(), json_array(), json_array()};
-    const ht_template_variable *tools = variable(v, "tools");
-    st = ht_chat_template_read_answer(t, tools ? tools->json : NULL, tools ? tools->n : 0, prompt, text, n, on_piece,
-                                      &parts, err);
+    const ht_template_variable *named = variable(v, "tools");
+    char *of_messages = named ? NULL : tools_of_messages(v);
+    const char *tools = named ? named->json : of_messages;
+    const size_t n_tools = named ? named->n : of_messages ? strlen(of_messages) : 0;
+    st = ht_chat_template_read_answer(t, tools, n_tools, prompt, text, n, on_piece, &parts, err);
+    free(of_messages);
     if (!st)
         json_output(json_pack("{so so sO}", "thinking", joined(parts.thinking), "text", joined(parts.text),
                               "tool_calls", parts.calls));

@@ -5,7 +5,8 @@
  * to one thread at a time. ht_generate_chat (generate.h) answers it. Conversations are written by the checkpoint's own chat
  * template (template.h), as `transformers` does; for a checkpoint without one, by a built-in format that its vocabulary tells.
  *
- * What messages, calls and tools say never becomes a special token, whatever it spells: only the template's own text does. */
+ * What messages, calls and tools say never becomes a special token, nor another one that is written as those are ("<|...|>"),
+ * whatever it spells: only the template's own text does. */
 #ifndef HEARTH_CHAT_H
 #define HEARTH_CHAT_H
 
@@ -59,7 +60,7 @@ HT_API ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht
  * before; HT_ERR_FORMAT for what is no list. */
 HT_API ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht_error *err);
 /* A variable of the template, as n bytes of JSON ("chat_template_kwargs" elsewhere). It goes before the one that Hearth sets
- * under the same name. */
+ * under the same name; "tools" is as ht_chat_set_tools, and "messages" HT_ERR_ARGUMENT. */
 HT_API ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const char *json, size_t n, ht_error *err);
 /* Turns the thoughts before an answer on or off where the template can, by the variables that templates have for it
  * (`enable_thinking`, `thinking`). Without it the template decides. */

@@ -175,7 +175,7 @@ class _Answer:
 
     def __init__(self, options, start, in_parts):
         self.options, self.start, self.pieces, self.metrics, self.closed = options, start, queue.SimpleQueue(), ht_metrics(), False
-        self.cancel, self.done, self.thoughts, self.calls = ht_cancel(), threading.Event(), [], []
+        self.cancel, self.done, self.thoughts, self.calls, self.failure = ht_cancel(), threading.Event(), [], [], None
         options.cancel = ctypes.pointer(self.cancel)
         self.fn = _ANSWER(self.put_part) if in_parts else _TEXT(self.put)
 
@@ -184,7 +184,14 @@ class _Answer:
         return not self.closed
 
     def put_part(self, piece, user):
-        piece = piece.contents
+        """An exception ends the answer, and is raised where the pieces are read."""
+        try:
+            self.take(piece.contents)
+        except BaseException as e:
+            self.failure = e
+        return not self.closed and self.failure is None
+
+    def take(self, piece):
         if piece.part == HT_ANSWER_CALL:
             call = piece.call.contents
             values = {"name": call.name, "arguments": call.arguments, "id": call.id}
@@ -193,12 +200,11 @@ class _Answer:
         else:
             text = ctypes.string_at(piece.text, piece.n).decode("utf-8", "replace")
             (self.pieces.put if piece.part == HT_ANSWER_TEXT else self.thoughts.append)(text)
-        return not self.closed
 
     def run(self, session):
         try:
             self.start(session, byref(self.options), self.fn, None, byref(self.metrics))
-            self.pieces.put(None)
+            self.pieces.put(self.failure)
         except BaseException as e:  # whatever it is, it is raised where the pieces are read
             self.pieces.put(e)
         finally:

@@ -157,7 +157,7 @@ class ht_tool_call(Structure):
 class ht_answer_piece(Structure):
     _fields_ = [
         ("part", c_int),
-        ("text", c_char_p),
+        ("text", c_void_p),
         ("n", c_size_t),
         ("call", POINTER(ht_tool_call)),
     ]

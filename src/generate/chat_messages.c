@@ -152,20 +152,34 @@ ht_status ht_chat_add(ht_chat *chat, const char *role, const char *content, ht_e
 
 /* ---- tools and variables ---- */
 
-ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht_error *err) {
-    ht_jinja_arena *a = begin(chat, err);
-    ht_jinja_value v = ht_jinja_json_value(a, json, n, "the tools");
-    if (!a->status && v.kind != HT_VALUE_LIST && v.kind != HT_VALUE_NONE)
-        ht_jinja_arena_fail(a, "the tools are %s, expected a list", ht_jinja_type_name(v));
-    if (!a->status) chat->tools = v;
+static bool has_nul(ht_jinja_value v);
+static const char *describe(const ht_jinja_value *v);
+
+/* Tools are kept by themselves, as answers are read by them; messages are added, not set. */
+static ht_status set_value(ht_chat *chat, const char *name, ht_jinja_value v) {
+    ht_jinja_arena *a = &chat->arena;
+    const bool tools = strcmp(name, "tools") == 0;
+    if (a->status) return a->status;
+    if (has_nul(v))
+        ht_jinja_arena_fail(a, "`%s` holds a text with a NUL", name);
+    else if (strcmp(name, "messages") == 0)
+        ht_jinja_arena_fail_as(a, HT_ERR_ARGUMENT, "`messages` is no variable to set: messages are added");
+    else if (tools && v.kind != HT_VALUE_LIST && v.kind != HT_VALUE_NONE)
+        ht_jinja_arena_fail(a, "`tools` is %s, expected a list", describe(&v));
+    else if (tools)
+        chat->tools = v;
+    else
+        ht_jinja_dict_set_text(a, chat->variables, name, v);
     return a->status;
 }
 
 ht_status ht_chat_set_variable(ht_chat *chat, const char *name, const char *json, size_t n, ht_error *err) {
     ht_jinja_arena *a = begin(chat, err);
-    ht_jinja_value v = ht_jinja_json_value(a, json, n, name);
-    if (!a->status) ht_jinja_dict_set_text(a, chat->variables, name, v);
-    return a->status;
+    return set_value(chat, name, ht_jinja_json_value(a, json, n, name));
+}
+
+ht_status ht_chat_set_tools(ht_chat *chat, const char *json, size_t n, ht_error *err) {
+    return ht_chat_set_variable(chat, "tools", json, n, err);
 }
 
 ht_status ht_chat_set_thinking(ht_chat *chat, bool on, ht_error *err) {
@@ -299,19 +313,19 @@ static void read_document(source *s, const ht_jinja_dict *document) {
     if (!messages || messages->kind != HT_VALUE_LIST)
         ht_jinja_arena_fail(s->a, "`messages` is %s, expected a list", describe(messages));
     for (size_t i = 0; i < document->n && !s->a->status; i++) {
-        const ht_jinja_string *key = document->keys[i].string;
+        const char *key = document->keys[i].string->text;
         const ht_jinja_value v = document->values[i];
-        if (ht_jinja_string_is(key, "messages") || v.kind == HT_VALUE_NONE) continue;
-        if (ht_jinja_string_is(key, "tools") && v.kind == HT_VALUE_LIST)
-            s->chat->tools = v;
-        else if (ht_jinja_string_is(key, "chat_template_kwargs") && v.kind == HT_VALUE_DICT)
-            s->chat->variables = v.dict;
-        else if (ht_jinja_string_is(key, "tools") || ht_jinja_string_is(key, "chat_template_kwargs"))
-            ht_jinja_arena_fail(s->a, "`%s` is %s, expected %s", key->text, describe(&v),
-                                ht_jinja_string_is(key, "tools") ? "a list" : "an object");
-        else
+        if (strcmp(key, "messages") == 0 || v.kind == HT_VALUE_NONE) continue;
+        if (strcmp(key, "tools") == 0)
+            (void)set_value(s->chat, key, v);
+        else if (strcmp(key, "chat_template_kwargs") != 0)
             ht_jinja_arena_fail_as(s->a, HT_ERR_UNSUPPORTED, "it has `%s`, which this version cannot use",
-                                   beginning(key->text, shown));
+                                   beginning(key, shown));
+        else if (v.kind != HT_VALUE_DICT)
+            ht_jinja_arena_fail(s->a, "`%s` is %s, expected an object", key, describe(&v));
+        else
+            for (size_t k = 0; k < v.dict->n && !s->a->status; k++)
+                (void)set_value(s->chat, v.dict->keys[k].string->text, v.dict->values[k]);
     }
     for (size_t i = 0; !s->a->status && i < messages->list->n; i++) {
         s->i = i;

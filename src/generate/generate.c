@@ -116,13 +116,15 @@ static ht_status after_output(run *r, ht_text_stream_state state, ht_error *err)
     return HT_OK;
 }
 
-/* A special token may be a mark in an answer; it is no text otherwise. */
+/* A special token may be a mark in an answer; it is no text otherwise. What is held back for a stop string comes first. */
 static ht_status show_special(run *r, int32_t id, ht_error *err) {
     const char *token = ht_tokenizer_piece(r->s->model->tokenizer, id);
+    if (!ht_answer_wants_special(r->answer, token)) return HT_OK;
     ht_status status = after_output(r, ht_text_stream_end(&r->output), err);
-    if (status || r->metrics.finish || !ht_answer_wants_special(r->answer, token)) return status;
-    const bool open = put_answer(token, strlen(token), r);
-    return after_output(r, open ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, err);
+    if (status || r->metrics.finish) return status;
+    const ht_answer_state state = ht_answer_put_special(r->answer, token);
+    r->no_memory = state == HT_ANSWER_NO_MEMORY;
+    return after_output(r, state == HT_ANSWER_OPEN ? HT_TEXT_STREAM_OPEN : HT_TEXT_STREAM_REFUSED, err);
 }
 
 static ht_status show_token(run *r, int32_t id, ht_error *err) {
@@ -165,7 +167,9 @@ static void show_rest(run *r) {
         if (ht_decoder_flush(r->decoder, &piece, &n, NULL) == HT_OK) (void)ht_text_stream_put(&r->output, piece, n);
         (void)ht_text_stream_end(&r->output);
     }
-    if (r->answer && ht_answer_end(r->answer) == HT_ANSWER_NO_MEMORY) r->no_memory = true;
+    const ht_answer_state state = r->answer ? ht_answer_end(r->answer) : HT_ANSWER_OPEN;
+    if (state == HT_ANSWER_NO_MEMORY) r->no_memory = true;
+    if (state == HT_ANSWER_REFUSED) r->metrics.finish = HT_FINISH_CALLBACK;
 }
 
 static bool has_text(const ht_session *s) {

@@ -24,6 +24,8 @@ struct ht_answer_reader {
     bool marked;   /* the call was opened by its mark */
     size_t looked; /* where its next end may be */
     int tries;
+    size_t failed;  /* behind the first end that was none; 0: there was no end */
+    ht_text blanks; /* that stood before its mark */
     bool refused;
 };
 
@@ -44,6 +46,7 @@ ht_status ht_answer_reader_new(const ht_answer_format *format, ht_jinja_value to
 void ht_answer_reader_free(ht_answer_reader *r) {
     if (!r) return;
     ht_text_discard(&r->held);
+    ht_text_discard(&r->blanks);
     free(r);
 }
 
@@ -124,6 +127,7 @@ static void enter_call(ht_answer_reader *r, bool marked) {
     r->marked = marked;
     r->looked = 0;
     r->tries = 0;
+    r->failed = 0;
 }
 
 static bool has_tools(const ht_answer_reader *r) { return r->tools.kind == HT_VALUE_LIST && r->tools.list->n; }
@@ -166,7 +170,10 @@ static bool read_text(ht_answer_reader *r, bool end) {
         return true;
     }
     if (call < n) {
-        show(r, HT_ANSWER_TEXT, from, ht_max_size(from, blanks_before(text, call)), call + strlen(c->open));
+        const size_t to = ht_max_size(from, blanks_before(text, call));
+        ht_text_clear(&r->blanks);
+        ht_text_append(&r->blanks, text + to, call - to);
+        show(r, HT_ANSWER_TEXT, from, to, call + strlen(c->open));
         enter_call(r, true);
         return true;
     }
@@ -205,9 +212,9 @@ static bool read_thought(ht_answer_reader *r, bool end) {
 }
 
 /* Hands over the calls that the first n held bytes are; false when they are none. */
-static bool show_calls(ht_answer_reader *r, size_t n) {
+static bool show_calls(ht_answer_reader *r, size_t n, bool cut) {
     ht_jinja_arena a = {.limit = (size_t)64 << 20, .name = "an answer"};
-    ht_call_reading reading = {.a = &a, .tools = r->tools};
+    ht_call_reading reading = {.a = &a, .tools = r->tools, .cut = cut};
     bool good = r->format.call->read(&reading, r->held.data, n) && !a.status && reading.n;
     ht_jinja_rendering how = {.a = &a};
     ht_tool_call *calls = good ? ht_jinja_arena_alloc(&a, reading.n * sizeof *calls) : NULL;
@@ -223,16 +230,20 @@ static bool show_calls(ht_answer_reader *r, size_t n) {
     return good;
 }
 
-/* What was begun as a call is text, its opening mark included: the first n held bytes. */
-static void call_is_text(ht_answer_reader *r, size_t n) {
+/* What was begun as a call is text, from the blanks before its opening mark to the first end that was none; what follows is
+ * looked at anew. */
+static void call_is_text(ht_answer_reader *r) {
+    size_t n = r->failed;
     if (r->marked) {
         ht_text whole = {0};
+        ht_text_append(&whole, r->blanks.data, r->blanks.len);
         ht_text_append_str(&whole, r->format.call->open);
         n += whole.len;
         ht_text_append(&whole, r->held.data, r->held.len);
         ht_text_discard(&r->held);
         r->held = whole;
-    }
+    } else
+        n = r->held.len;
     r->state = IN_TEXT;
     if (!r->held.failed) show(r, HT_ANSWER_TEXT, 0, n, n);
     r->fresh = r->first = false;
@@ -240,9 +251,9 @@ static void call_is_text(ht_answer_reader *r, size_t n) {
 
 static bool read_call(ht_answer_reader *r, bool end) {
     const char *close = r->marked ? r->format.call->close : NULL;
-    size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
+    const size_t at = close ? find(r->held.data, r->held.len, r->looked, close) : r->held.len;
     if (at < r->held.len) {
-        if (show_calls(r, at)) {
+        if (show_calls(r, at, false)) {
             show(r, HT_ANSWER_CALL, 0, 0, at + strlen(close));
             r->state = IN_TEXT;
             r->fresh = true;
@@ -250,16 +261,19 @@ static bool read_call(ht_answer_reader *r, bool end) {
             return true;
         }
         r->looked = at + 1;
-        if (++r->tries == TRIES_MAX) call_is_text(r, at + strlen(close));
+        if (!r->failed) r->failed = at + strlen(close);
+        if (++r->tries == TRIES_MAX) call_is_text(r);
         return true;
     }
     r->looked = close ? ht_max_size(r->looked, r->held.len - ht_min_size(r->held.len, strlen(close))) : 0;
     if (!end) return false;
-    if (show_calls(r, r->held.len))
-        ht_text_clear(&r->held);
-    else
-        call_is_text(r, r->held.len);
+    if (!show_calls(r, r->held.len, close)) {
+        call_is_text(r);
+        return r->held.len > 0;
+    }
+    ht_text_clear(&r->held);
     r->state = IN_TEXT;
+    r->first = false;
     return false;
 }
 
@@ -273,7 +287,7 @@ static ht_answer_state advance(ht_answer_reader *r, bool end) {
         case IN_CALL: more = read_call(r, end); break;
         }
     }
-    return r->held.failed ? HT_ANSWER_NO_MEMORY : r->refused ? HT_ANSWER_REFUSED : HT_ANSWER_OPEN;
+    return r->held.failed || r->blanks.failed ? HT_ANSWER_NO_MEMORY : r->refused ? HT_ANSWER_REFUSED : HT_ANSWER_OPEN;
 }
 
 ht_answer_state ht_answer_put(ht_answer_reader *r, const char *text, size_t n) {

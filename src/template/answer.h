@@ -20,6 +20,7 @@ typedef struct ht_answer_call {
 typedef struct ht_call_reading {
     ht_jinja_arena *a;
     ht_jinja_value tools; /* a list of descriptions, or None: what a value without quotes is, is told by its schema */
+    bool cut;             /* the answer has ended, and the mark behind the calls is missing */
     ht_answer_call *calls;
     size_t n, capacity;
 } ht_call_reading;

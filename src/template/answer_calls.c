@@ -110,9 +110,26 @@ static bool extent(span *s, span *value) {
     return false;
 }
 
+/* Names are words; what has blanks or quotes in it is a sentence about something else. */
+static bool is_name(span s) {
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] <= ' ' || strchr("\"'`<>{}()[],;", s.p[i])) return false;
+    return s.n > 0;
+}
+
+/* Numbers too large for a float are no JSON. */
+static bool is_finite(ht_jinja_value v) {
+    bool finite = v.kind != HT_VALUE_FLOAT || v.real - v.real == 0;
+    if (v.kind == HT_VALUE_LIST)
+        for (size_t i = 0; i < v.list->n && finite; i++) finite = is_finite(v.list->items[i]);
+    if (v.kind == HT_VALUE_DICT)
+        for (size_t i = 0; i < v.dict->n && finite; i++) finite = is_finite(v.dict->values[i]);
+    return finite;
+}
+
 static bool add(ht_call_reading *r, span name, ht_jinja_value arguments, const ht_jinja_string *id) {
     name = trimmed(name);
-    if (!name.n || arguments.kind != HT_VALUE_DICT) return false;
+    if (!is_name(name) || arguments.kind != HT_VALUE_DICT || !is_finite(arguments)) return false;
     ht_answer_call *larger = ht_jinja_arena_grow(r->a, r->calls, r->n, sizeof *larger, &r->capacity);
     const ht_jinja_string *copy = ht_jinja_string_new(r->a, name.p, name.n, true);
     if (!larger || !copy) return false;
@@ -294,7 +311,7 @@ static bool read_pairs(ht_call_reading *r, const char *text, size_t n) {
         key = trimmed(key);
         set(r, arguments, key, bare_value(r, name, key, value));
     }
-    return !memchr(name.p, '{', name.n) && add(r, name, arguments, NULL);
+    return !r->cut && add(r, name, arguments, NULL);
 }
 
 /* What models write between <tool_call> and </tool_call>. */
@@ -429,28 +446,57 @@ typedef struct literal_reader {
 
 static bool read_literal(literal_reader *l, ht_jinja_value *v);
 
-/* A Python string in its quotes. */
+/* The character of an escape behind its backslash, of which `s` begins with the letter and is moved past all of it; the
+ * backslash itself, with nothing read, for what is none. */
+static uint32_t read_escape(span *s) {
+    static const char names[] = "abfnrtv0\\'\"", values[] = "\a\b\f\n\r\t\v\0\\'\"";
+    const char c = *s->p, *at = c ? strchr(names, c) : NULL;
+    if (at) {
+        skip(s, 1);
+        return (uint32_t)(unsigned char)values[at - names];
+    }
+    const size_t digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
+    uint32_t code = 0;
+    size_t n = 0;
+    for (; n < digits && n + 1 < s->n; n++) {
+        const char d = s->p[n + 1];
+        const int value = d >= '0' && d <= '9'   ? d - '0'
+                          : d >= 'a' && d <= 'f' ? d - 'a' + 10
+                          : d >= 'A' && d <= 'F' ? d - 'A' + 10
+                                                 : -1;
+        if (value < 0) break;
+        code = code * 16 + (uint32_t)value;
+    }
+    if (!digits || n < digits) return '\\';
+    skip(s, digits + 1);
+    uint32_t low;
+    span rest = *s;
+    /* A pair of surrogates, as JSON writes one. */
+    if (code >= 0xD800 && code < 0xDC00 && accept(&rest, "\\") && rest.n && *rest.p == 'u' &&
+        (low = read_escape(&rest)) >= 0xDC00 && low < 0xE000) {
+        *s = rest;
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+    }
+    return code;
+}
+
+/* A string in its quotes, as Python and JSON have them. */
 static bool read_python_string(literal_reader *l, ht_jinja_value *v) {
     const char quote = *l->s.p;
     ht_text text = {0};
-    bool closed = false;
-    for (skip(&l->s, 1); l->s.n && !closed; skip(&l->s, 1)) {
-        char c = *l->s.p;
-        if (c == quote) {
-            closed = true;
-            continue;
-        }
-        if (c == '\\' && l->s.n > 1) {
-            static const char names[] = "ntr", values[] = "\n\t\r";
-            skip(&l->s, 1);
-            c = *l->s.p;
-            const char *at = strchr(names, c);
-            if (at && c) c = values[at - names];
-        }
-        ht_text_append(&text, &c, 1);
+    for (skip(&l->s, 1); l->s.n && *l->s.p != quote;) {
+        const char c = *l->s.p;
+        skip(&l->s, 1);
+        if (c == '\\' && l->s.n)
+            ht_text_append_utf8(&text, read_escape(&l->s));
+        else
+            ht_text_append(&text, &c, 1);
     }
-    const bool good = closed && !text.failed;
-    if (good) *v = string_of(l->r, (span){text.len ? text.data : "", text.len});
+    const bool good = l->s.n && !text.failed;
+    if (good) {
+        skip(&l->s, 1);
+        *v = string_of(l->r, (span){text.len ? text.data : "", text.len});
+    }
     ht_text_discard(&text);
     return good;
 }

@@ -42,14 +42,25 @@ static int on_number(void *user, const char *text, size_t n) {
     return put(r, errno ? (ht_jinja_value){.kind = HT_VALUE_BIG, .string = s} : ht_jinja_integer(i));
 }
 
+/* Half a pair of surrogates comes as bytes that are no UTF-8, and becomes U+FFFD. */
+static ht_jinja_value string_of(reader *r, const char *text, size_t n) {
+    if (ht_utf8_valid(text, n)) return ht_jinja_string_value(ht_jinja_string_new(r->a, text, n, true));
+    ht_jinja_builder b = {.arena = r->a};
+    for (size_t i = 0; i < n;) {
+        uint32_t c;
+        i += ht_utf8_decode(text + i, n - i, &c);
+        ht_jinja_put_code_point(&b, c, true);
+    }
+    return ht_jinja_string_value(ht_jinja_built(&b));
+}
+
 static int on_string(void *user, const unsigned char *text, size_t n) {
-    reader *r = user;
-    return put(r, ht_jinja_string_value(ht_jinja_string_new(r->a, (const char *)text, n, true)));
+    return put(user, string_of(user, (const char *)text, n));
 }
 
 static int on_key(void *user, const unsigned char *text, size_t n) {
     reader *r = user;
-    r->key[r->depth - 1] = ht_jinja_string_value(ht_jinja_string_new(r->a, (const char *)text, n, true));
+    r->key[r->depth - 1] = string_of(r, (const char *)text, n);
     return !r->a->status;
 }
 
@@ -78,6 +89,33 @@ static int on_end(void *user) {
     return 1;
 }
 
+/* The first half of a pair of surrogates; the parser would drop what follows one that stands alone. */
+static bool is_high_half(const char *p, size_t n) {
+    return n >= 6 && p[0] == '\\' && p[1] == 'u' && (p[2] == 'd' || p[2] == 'D') && strchr("89abAB", p[3]) && p[3];
+}
+static bool is_low_half(const char *p, size_t n) {
+    return n >= 6 && p[0] == '\\' && p[1] == 'u' && (p[2] == 'd' || p[2] == 'D') && strchr("cdefCDEF", p[3]) && p[3];
+}
+
+/* The text with \ufffd for every such half alone; the text itself when there is none. */
+static const char *without_halves(ht_jinja_arena *a, const char *text, size_t n) {
+    char *copy = NULL;
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (text[i] != '\\') continue;
+        const bool high = is_high_half(text + i, n - i);
+        if (high && is_low_half(text + i + 6, n - i - 6))
+            i += 11;
+        else if (high) {
+            if (!copy && !(copy = ht_jinja_arena_alloc(a, n + 1))) return text;
+            if (copy[0] == '\0') memcpy(copy, text, n);
+            memcpy(copy + i + 2, "fffd", 4);
+            i += 5;
+        } else
+            i++;
+    }
+    return copy ? copy : text;
+}
+
 ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n, const char *name) {
     static const yajl_callbacks callbacks = {.yajl_null = on_null,
                                              .yajl_boolean = on_boolean,
@@ -94,6 +132,7 @@ ht_jinja_value ht_jinja_json_value(ht_jinja_arena *a, const char *text, size_t n
         ht_jinja_arena_fail_as(a, HT_ERR_MEMORY, "out of memory for JSON");
         return ht_jinja_undefined();
     }
+    text = without_halves(a, text, n);
     yajl_status status = yajl_parse(parser, (const unsigned char *)text, n);
     if (status == yajl_status_ok) status = yajl_complete_parse(parser);
     if (status != yajl_status_ok) {

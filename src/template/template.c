@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { PROGRAM_BYTES = 64 << 20 };
+enum { PROGRAM_BYTES = 64 << 20, ANSWER_PIECE = 4096 };
 
 struct ht_chat_template {
     ht_jinja_arena arena;
@@ -190,7 +190,13 @@ ht_status ht_chat_template_read_answer(const ht_chat_template *t, const char *to
     if (!status)
         status = ht_answer_reader_new(&t->answers, list, prompt ? prompt : "", prompt ? strlen(prompt) : 0, fn, user,
                                       &r, err);
-    ht_answer_state state = status ? HT_ANSWER_OPEN : ht_answer_put(r, text, n);
+    ht_answer_state state = HT_ANSWER_OPEN;
+    /* In pieces, as what is held back is moved with every part that is handed over. */
+    for (size_t at = 0, end; at < n && !status && state == HT_ANSWER_OPEN; at = end) {
+        end = n - at > ANSWER_PIECE ? at + ANSWER_PIECE : n;
+        while (end < n && ((unsigned char)text[end] & 0xC0) == 0x80) end++;
+        state = ht_answer_put(r, text + at, end - at);
+    }
     if (!status && state == HT_ANSWER_OPEN) state = ht_answer_end(r);
     if (state == HT_ANSWER_REFUSED) status = ht_fail(err, HT_ERR_CANCELLED, "reading the answer was ended");
     if (state == HT_ANSWER_NO_MEMORY) status = ht_fail_memory(err, n, "an answer");

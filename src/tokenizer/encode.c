@@ -181,14 +181,15 @@ static bool has_input(pass *p, size_t begin, size_t end) {
     return false;
 }
 
-static bool may_be_special(void *user, size_t begin, size_t end) {
+static bool may_be_special(void *user, bool special, size_t begin, size_t end) {
     pass *p = user;
-    return p->parse_special && !(p->runs && has_input(p, p->offset + begin, p->offset + end));
+    return (p->parse_special || !special) && !(p->runs && has_input(p, p->offset + begin, p->offset + end));
 }
 
-static bool may_be_special_when_normal(void *user, size_t begin, size_t end) {
+static bool may_be_special_when_normal(void *user, bool special, size_t begin, size_t end) {
     pass *p = user;
-    return p->parse_special && !(p->text.wants_marks && memchr(p->text.marks.data + begin, 1, end - begin));
+    return (p->parse_special || !special) &&
+           !(p->text.wants_marks && memchr(p->text.marks.data + begin, 1, end - begin));
 }
 
 static void encode_normalized_part(void *user, const char *text, size_t begin, size_t end, int32_t added) {
@@ -262,9 +263,9 @@ static void encoder_free(ht_encoder *e) {
     ht_text_discard(&e->piece);
 }
 
-static bool has_normal_special(const ht_tokenizer *t) {
+static bool has_normal_control(const ht_tokenizer *t) {
     for (size_t i = 0; i < t->n_added; i++)
-        if (t->added[i].special && t->added[i].normalized) return true;
+        if (t->added[i].control && t->added[i].normalized) return true;
     return false;
 }
 
@@ -277,7 +278,7 @@ ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size
                        flags);
     ht_encoder e = {.t = t, .err = err};
     pass p = {.e = &e, .parse_special = flags & HT_ENCODE_PARSE_SPECIAL, .runs = runs, .n_runs = n_runs};
-    p.marks_normal = runs && t->n_normalizer && has_normal_special(t);
+    p.marks_normal = runs && t->n_normalizer && has_normal_control(t);
     if (n > LONG_TEXT) {
         e.piece_cache = calloc(HT_PIECE_CACHE_SIZE, sizeof *e.piece_cache);
         ht_bpe_add_memo(&e.work);

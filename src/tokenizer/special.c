@@ -136,7 +136,7 @@ void ht_find_added(const ht_tokenizer *t, const ht_trie *trie, const char *text,
             continue;
         }
         const ht_added *token = &t->added[value];
-        if ((!token->special || may_be_special(user, own_text(token, at, end), end)) &&
+        if ((!token->control || may_be_special(user, token->special, own_text(token, at, end), end)) &&
             (!token->single_word || is_single_word(text, n, at, end)))
             report(token, value, text, n, at, end, &done, fn, user);
         at = end;

@@ -75,6 +75,18 @@ ht_status ht_add_decode_replace(ht_tokenizer *t, const char *from, size_t n_from
     return r->from && r->to ? HT_OK : ht_fail_memory(err, n_from + n_to, "decoder");
 }
 
+/* Marks of turns that their vocabulary does not call special, such as DeepSeek's: "<|...|>", with U+FF5C in the place of the
+ * bar, too. */
+static bool is_control(const char *text, size_t n) {
+    static const char *const begins[] = {"<|", "<\xEF\xBD\x9C"}, *const ends[] = {"|>", "\xEF\xBD\x9C>"};
+    for (int i = 0; i < 2; i++) {
+        const size_t begin = strlen(begins[i]), end = strlen(ends[i]);
+        if (n > begin + end && memcmp(text, begins[i], begin) == 0 && memcmp(text + n - end, ends[i], end) == 0)
+            return true;
+    }
+    return false;
+}
+
 ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t n, ht_error *err) {
     if ((t->n_added & (t->n_added - 1)) == 0) { /* capacity doubles at each power of two */
         size_t capacity = t->n_added ? t->n_added * 2 : 1;
@@ -85,6 +97,7 @@ ht_status ht_add_added(ht_tokenizer *t, ht_added token, const char *text, size_t
     token.text = ht_copy_text(text, n);
     token.n_text = n;
     token.normal = NULL;
+    token.control = token.special || is_control(text, n);
     if (!token.text) return ht_fail_memory(err, n, "added tokens");
     t->added[t->n_added++] = token;
     return HT_OK;

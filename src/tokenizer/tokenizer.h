@@ -71,6 +71,7 @@ typedef struct ht_pre_step {
 typedef struct ht_added {
     int32_t id;
     bool special, normalized, lstrip, rstrip, single_word;
+    bool control;  /* special, or spelled like one that is: "<|...|>"; for texts that came from elsewhere */
     char *text;    /* the file's spelling */
     size_t n_text; /* bytes */
     char *normal;  /* normalised text, when `normalized` and different; else NULL */
@@ -237,8 +238,8 @@ void ht_pre_step_free(ht_pre_step *s);
 ht_status ht_tokenizer_encode_runs(const ht_tokenizer *t, const char *text, size_t n, const ht_text_run *runs,
                                    size_t n_runs, unsigned flags, int32_t **ids, size_t *n_ids, ht_error *err);
 
-/* Whether bytes [begin, end) may spell a special token; asked for stretches in their order. */
-typedef bool ht_special_fn(void *user, size_t begin, size_t end);
+/* Whether bytes [begin, end) may spell an added token that is special, or only a control token. */
+typedef bool ht_special_fn(void *user, bool special, size_t begin, size_t end);
 /* special.c: callback for the consecutive parts of a text: an added token (added >= 0) or plain text (-1). */
 typedef void ht_part_fn(void *user, const char *text, size_t begin, size_t end, int32_t added);
 ht_status ht_trie_build(ht_trie *trie, const ht_added *added, size_t n, bool normalized, ht_error *err);

@@ -131,6 +131,7 @@ class Run(CommandTest):
         self.fails(1, "run", path, "b", "--set", "mood", says="expected NAME=JSON")
         self.fails(1, "run", path, "b", "--tools", self.folder / "none.json", says="none.json")
         self.fails(2, "run", path, "b", "--raw", "--tools", tools, says="--tools and --raw exclude each other")
+        self.fails(2, "run", path, "b", "--system", "x", "--messages", talk, says="--system and --messages exclude each other")
 
     def test_thinking(self):
         template = "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is not defined or enable_thinking %}"
@@ -296,6 +297,8 @@ class Template(CommandTest):
                          {"thinking": "", "text": whole, "tool_calls": [{"name": "f", "arguments": '{"a": 1}'}]})  # fmt: skip
         self.assertEqual(json.loads(self.succeeds(*words, "--messages", talk, "--tools", tools).text),
                          {"thinking": "hm", "text": "So:", "tool_calls": [{"name": "f", "arguments": '{"a": "1"}'}]})  # fmt: skip
+        whole = self.file("whole.json", '{"messages": [{"content": "<think>"}], "tools": ' + tools.read_text() + "}")
+        self.assertEqual(json.loads(self.succeeds(*words, "--messages", whole).text)["tool_calls"][0]["arguments"], '{"a": "1"}')
         self.fails(1, *words, "--tools", self.file("bad.json", "{"), says="the tools")
 
 

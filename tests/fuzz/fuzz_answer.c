@@ -35,6 +35,8 @@ static bool note(const ht_answer_piece *piece, void *user) {
     ht_text *to = user;
     if (piece->part == HT_ANSWER_CALL) {
         tokens_check(!piece->text && piece->call->name[0] && piece->call->arguments[0] == '{');
+        tokens_check(ht_utf8_valid(piece->call->name, strlen(piece->call->name)) &&
+                     ht_utf8_valid(piece->call->arguments, strlen(piece->call->arguments)));
         ht_text_printf(to, "\1%s %s", piece->call->name, piece->call->arguments);
     } else {
         tokens_check(piece->n > 0 && !piece->text[piece->n] && ht_utf8_valid(piece->text, piece->n));

@@ -246,7 +246,10 @@ static void tools_and_variables(void **state) {
     ht_chat *chat = test_chat(&(test_message){"user", "x"}, 1);
     ht_error err = {0};
     assert_int_equal(ht_chat_set_tools(chat, "{}", 2, &err), HT_ERR_FORMAT);
-    assert_string_equal(err.message, "the conversation: the tools are dict, expected a list");
+    assert_string_equal(err.message, "the conversation: `tools` is an object, expected a list");
+    assert_int_equal(ht_chat_set_variable(chat, "messages", "[]", 2, &err), HT_ERR_ARGUMENT);
+    assert_int_equal(ht_chat_set_variable(chat, "mood", "\"a\\u0000\"", 9, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "`mood` holds a text with a NUL"));
     assert_int_equal(ht_chat_set_tools(chat, "[", 1, &err), HT_ERR_FORMAT);
     assert_int_equal(ht_chat_set_tools(chat, tools, sizeof tools - 1, &err), HT_OK);
     assert_int_equal(ht_chat_set_variable(chat, "mood", "{\"a\": 1", 7, &err), HT_ERR_FORMAT);
@@ -255,8 +258,8 @@ static void tools_and_variables(void **state) {
     assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
     ht_chat_set_time(chat, 86400 * 365);
     expect_text("{{ tools | tojson }}", chat, tools);
-    chat = from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"tools\": [{}],"
-                     "\"chat_template_kwargs\": {\"mood\": \"good\"}}");
+    chat = from_json("{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}],"
+                     "\"chat_template_kwargs\": {\"mood\": \"good\", \"tools\": [{}]}}");
     assert_int_equal(ht_chat_set_variable(chat, "add_generation_prompt", "false", 5, &err), HT_OK);
     assert_int_equal(ht_chat_set_thinking(chat, false, &err), HT_OK);
     ht_chat_set_time(chat, 86400LL * 365 + 43200); /* noon, whatever the zone: in 1971 */

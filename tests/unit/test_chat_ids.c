@@ -45,7 +45,7 @@ static ht_tokenizer *open_case(const json_t *c, bool normalized) {
     }
     json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next, "content", "<|turn|>", "special", 1,
                                            "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
-    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<|think|>", "special",
+    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<think>", "special",
                                            0, "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
     json_object_set_new(model, "vocab", vocabulary);
     json_object_set(model, "merges", json_object_get(base, "merges"));
@@ -70,7 +70,7 @@ static size_t below(size_t n) {
 static const char *const plain[] = {"hello", " world", "\n", "é",  "e\xCC\x81",     "日本", "<|",  "a b", "  ",
                                     "ﬁ",     "\t",     "İX", "12", " \xE2\x96\x81", "|>",   "<|t", "ẛ̣",   "Ünï"};
 enum { N_PLAIN = sizeof plain / sizeof *plain };
-static const char *const marks[] = {"<|turn|>", "<|think|>"};
+static const char *const marks[] = {"<|turn|>", "<think>"};
 
 typedef struct pieces {
     ht_text text;
