@@ -316,7 +316,13 @@ static ht_jinja_value evaluate(ht_jinja_rendering *r, const ht_jinja_node *n) {
     case HT_NODE_PLUS: return evaluate_sign(r, n);
     case HT_NODE_CONCATENATE: {
         ht_jinja_builder b = {.arena = r->a};
-        for (size_t i = 0; i < n->n && !r->a->status; i++) ht_jinja_put_value(&b, ht_jinja_evaluate(r, n->items[i]));
+        for (size_t i = 0; i < n->n && !r->a->status; i++) {
+            const ht_jinja_value item = ht_jinja_evaluate(r, n->items[i]);
+            /* Texts grow by a piece at their end. */
+            if (!i && ht_jinja_is_string(item) && !r->a->status)
+                ht_jinja_reserve(&b, item.string->n + item.string->n / 8 + 48);
+            ht_jinja_put_value(&b, item);
+        }
         return ht_jinja_string_value(ht_jinja_built(&b));
     }
     default: ht_jinja_arena_fail(r->a, "an expression is expected here"); return ht_jinja_undefined();

@@ -243,29 +243,45 @@ int ht_jinja_order(ht_jinja_arena *a, ht_jinja_value x, ht_jinja_value y) { retu
 
 /* ---- strings ---- */
 
-void ht_jinja_put(ht_jinja_builder *b, const void *bytes, size_t n, bool input) {
-    if (!n) return;
-    while (b->capacity - b->n < n + 1) {
-        size_t wanted = ht_max_size(b->n + n + 1, ht_max_size(48, 2 * b->capacity));
-        char *larger = ht_jinja_arena_alloc(b->arena, wanted);
-        if (!larger) return;
-        if (b->n) memcpy(larger, b->text, b->n);
-        b->text = larger;
-        b->capacity = wanted;
-    }
-    memcpy(b->text + b->n, bytes, n);
-    b->n += n;
+static size_t count_chars(const char *text, size_t n) {
+    size_t chars = 0;
+    for (size_t i = 0; i < n; i++) chars += (text[i] & 0xC0) != 0x80;
+    return chars;
+}
+
+/* Makes room for n more bytes and a NUL. */
+static bool reserve(ht_jinja_builder *b, size_t n) {
+    if (b->capacity - b->n > n) return !b->arena->status;
+    size_t wanted = ht_max_size(b->n + n + 1, ht_max_size(48, 2 * b->capacity));
+    ht_jinja_string *larger = ht_jinja_arena_alloc(b->arena, sizeof *larger + wanted);
+    if (!larger) return false;
+    if (b->n) memcpy(larger->text, b->text, b->n);
+    b->string = larger;
+    b->text = larger->text;
+    b->capacity = wanted;
+    return true;
+}
+
+void ht_jinja_reserve(ht_jinja_builder *b, size_t n) { (void)reserve(b, n); }
+
+/* The run that ends at b->n. */
+static void put_run(ht_jinja_builder *b, bool input) {
     if (b->n_runs && b->runs[b->n_runs - 1].input == input) {
         b->runs[b->n_runs - 1].end = b->n;
         return;
     }
     ht_text_run *runs = ht_jinja_arena_grow(b->arena, b->runs, b->n_runs, sizeof *runs, &b->runs_capacity);
-    if (!runs) {
-        b->n -= n;
-        return;
-    }
+    if (!runs) return;
     b->runs = runs;
     b->runs[b->n_runs++] = (ht_text_run){b->n, input};
+}
+
+void ht_jinja_put(ht_jinja_builder *b, const void *bytes, size_t n, bool input) {
+    if (!n || !reserve(b, n)) return;
+    memcpy(b->text + b->n, bytes, n);
+    b->chars += count_chars(bytes, n);
+    b->n += n;
+    put_run(b, input);
 }
 
 void ht_jinja_put_text(ht_jinja_builder *b, const char *text) { ht_jinja_put(b, text, strlen(text), false); }
@@ -278,7 +294,14 @@ void ht_jinja_put_span(ht_jinja_builder *b, const ht_jinja_string *s, size_t fro
 }
 
 void ht_jinja_put_string(ht_jinja_builder *b, const ht_jinja_string *s) {
-    if (s) ht_jinja_put_span(b, s, 0, s->n);
+    if (!s || !s->n || !reserve(b, s->n)) return;
+    const size_t before = b->n;
+    memcpy(b->text + b->n, s->text, s->n);
+    b->chars += s->chars;
+    for (size_t i = 0; i < s->n_runs && !b->arena->status; i++) {
+        b->n = before + s->runs[i].end;
+        put_run(b, s->runs[i].input);
+    }
 }
 
 void ht_jinja_put_code_point(ht_jinja_builder *b, uint32_t c, bool input) {
@@ -287,18 +310,12 @@ void ht_jinja_put_code_point(ht_jinja_builder *b, uint32_t c, bool input) {
     if (n > 0) ht_jinja_put(b, bytes, (size_t)n, input);
 }
 
-static size_t count_chars(const char *text, size_t n) {
-    size_t chars = 0;
-    for (size_t i = 0; i < n; i++) chars += (text[i] & 0xC0) != 0x80;
-    return chars;
-}
-
 const ht_jinja_string *ht_jinja_built(ht_jinja_builder *b) {
-    ht_jinja_string *s = ht_jinja_arena_alloc(b->arena, sizeof *s + b->n + 1);
-    if (!s) return NULL;
+    if (!reserve(b, 0)) return NULL;
+    ht_jinja_string *s = b->string;
     s->n = b->n;
-    if (b->n) memcpy(s->text, b->text, b->n);
-    s->chars = count_chars(s->text, s->n);
+    s->text[b->n] = '\0';
+    s->chars = b->chars;
     s->runs = b->runs;
     s->n_runs = b->n_runs;
     return s;

@@ -144,19 +144,22 @@ bool ht_jinja_length(ht_jinja_value v, size_t *n);
 /* Builds a string out of pieces. A failure of the arena makes the rest do nothing. */
 typedef struct ht_jinja_builder {
     ht_jinja_arena *arena;
-    char *text;
-    size_t n, capacity;
+    ht_jinja_string *string; /* that becomes the result */
+    char *text;              /* its text */
+    size_t n, capacity, chars;
     ht_text_run *runs;
     size_t n_runs, runs_capacity;
 } ht_jinja_builder;
 
 void ht_jinja_put(ht_jinja_builder *b, const void *bytes, size_t n, bool input);
+void ht_jinja_reserve(ht_jinja_builder *b, size_t n);          /* for n bytes that will be put */
 void ht_jinja_put_text(ht_jinja_builder *b, const char *text); /* the template's */
 /* Bytes [from, to) of a string, with their origins. */
 void ht_jinja_put_span(ht_jinja_builder *b, const ht_jinja_string *s, size_t from, size_t to);
 void ht_jinja_put_string(ht_jinja_builder *b, const ht_jinja_string *s);
 void ht_jinja_put_code_point(ht_jinja_builder *b, uint32_t c, bool input);
-const ht_jinja_string *ht_jinja_built(ht_jinja_builder *b); /* NULL after a failure */
+/* NULL after a failure. Nothing more may be put. */
+const ht_jinja_string *ht_jinja_built(ht_jinja_builder *b);
 
 const ht_jinja_string *ht_jinja_string_new(ht_jinja_arena *a, const char *text, size_t n, bool input);
 const ht_jinja_string *ht_jinja_string_span(ht_jinja_arena *a, const ht_jinja_string *s, size_t from, size_t to);
