@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cpu/element.h"
 #include "cpu/experts.h"
+#include "cpu/head_loss.h"
 #include "cpu/matrix_ops.h"
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
@@ -159,6 +160,8 @@ static ht_status embed(const ht_call *call, ht_error *err) {
 void ht_cpu_linear_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_LINEAR] = (ht_kernel){.run = linear, .scratch = linear_scratch};
     kernels[HT_OP_LINEAR_BACK] = (ht_kernel){.run = linear_back, .scratch = linear_back_scratch};
+    kernels[HT_OP_HEAD_LOSS] = (ht_kernel){.run = ht_cpu_head_loss, .scratch = ht_cpu_head_loss_scratch};
+    kernels[HT_OP_HEAD_LOSS_GRAD] = (ht_kernel){.run = ht_cpu_head_loss_grad, .scratch = ht_cpu_head_loss_grad_scratch};
     kernels[HT_OP_EMBED].run = embed;
     kernels[HT_OP_LINEAR_GATHER] = (ht_kernel){.run = ht_cpu_linear_gather, .scratch = ht_cpu_linear_gather_scratch};
 }

@@ -126,6 +126,12 @@ typedef struct ht_gemm_out {
     int planes;        /* `direct` adds up so many rows of sums for a row of y; `decoded` has a row for each of them */
 } ht_gemm_out;
 
+/* The softmax of a row of logits so far: its maximum, -INFINITY to begin with, and the sum of e^(x - max). */
+typedef struct ht_loss_state {
+    float max;
+    double sum;
+} ht_loss_state;
+
 typedef struct ht_matrix_kernels {
     int tile_rows;      /* of activations */
     int direct_rows;    /* the same in `direct`; not less than tile_rows */
@@ -175,6 +181,13 @@ typedef struct ht_matrix_kernels {
     void (*widen[HT_W_BF16 + 1])(const void *panel, int64_t column, int n, float *to);
     /* The same for 8-bit floats (e4m3, e5m2), each row multiplied by its scale. */
     void (*widen_f8[2])(const uint8_t *panel, int64_t column, int n, const float scale[HT_PANEL], float *to);
+
+    /* Cross-entropy over a vocabulary, n logits of one row at a time; they are products times `scale`, then capped to
+     * cap * tanh(x / cap) unless cap is 0. Sums: makes them so, and adds them to the state. Gradients: of the loss times
+     * `factor` with respect to the products, in their place; lse is max + log(sum) of the whole row, target the index of the
+     * right one, or -1. */
+    void (*loss_sums)(float *logits, int n, float scale, float cap, ht_loss_state *state);
+    void (*loss_gradients)(float *logits, int n, float scale, float cap, float lse, float factor, int target);
 
     /* 16 rows of n values, ld apart, to f32 [n][16]. */
     void (*transpose)(const float *rows, int64_t ld, int n, float *to);

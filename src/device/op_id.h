@@ -138,8 +138,10 @@
 
 /* Operations on packed weights. */
 #define HT_OP_PACKED(X)                                                                                                \
-    X(LINEAR, linear)               /* activations x packed weight */                                                  \
-    X(LINEAR_BACK, linear_back)     /* gradients x transposed packed weight */                                         \
+    X(LINEAR, linear)           /* activations x packed weight */                                                      \
+    X(LINEAR_BACK, linear_back) /* gradients x transposed packed weight */                                             \
+    X(HEAD_LOSS, head_loss)     /* cross-entropy of a head's logits, which are never in memory as a whole */           \
+    X(HEAD_LOSS_GRAD, head_loss_grad)                                                                                  \
     X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
     X(LINEAR_GATHER, linear_gather) /* activations x packed expert weights that each row selects */
 

@@ -110,6 +110,14 @@ typedef struct ht_linear_params {
     float scale;             /* EMBED only */
 } ht_linear_params;
 
+/* HEAD_LOSS(x f32 [T, k], targets i32 [T]) -> f32 [2, T]: -log softmax(logits)[target] of every row, then its log-sum-exp,
+ * of logits scale * x W^T, capped to softcap * tanh(logit / softcap) when softcap > 0. Both are 0 where the target is negative;
+ * one outside the rows of W is an error. HEAD_LOSS_GRAD(x, targets, result, grad f32 [T]) -> f32 [T, k], the gradient of x. */
+typedef struct ht_head_loss_params {
+    const ht_matrix *matrix; /* lent, as above */
+    float scale, softcap;
+} ht_head_loss_params;
+
 /* LINEAR_GATHER(x f32 [T, k] or [T, m, k], ids i32 [T, m]) -> f32 [T, m, n_sets * n]: mixture-of-experts product. y[t,
  * i] is experts[0]->matrix[ids[t, i]] times x[t] or x[t, i], followed by the product with the same expert of the next
  * set (gate and up). An id out of range is an error. Experts that no row selects are not read. */

@@ -137,6 +137,42 @@ bool ht_vjp_linear_back(ht_scope *s, const ht_array *node, ht_array *grad, ht_ar
     return grad_in[0] != NULL;
 }
 
+ht_status ht_shape_head_loss(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                             ht_error *err) {
+    (void)n_in;
+    const ht_matrix *m = ((const ht_head_loss_params *)params)->matrix;
+    const ht_array *x = in[0], *targets = in[1];
+    char a[HT_SHAPE_TEXT], b[HT_SHAPE_TEXT];
+    if (x->dtype != HT_F32 || x->n_dims != 2 || x->shape[1] != m->k || targets->dtype != HT_I32 ||
+        targets->n_dims != 1 || targets->shape[0] != x->shape[0])
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: activations are %s of %s and targets %s of %s, expected f32 [T, %lld] and int32 [T]", op,
+                       ht_shape_text(x->shape, x->n_dims, a), ht_dtype_name(x->dtype),
+                       ht_shape_text(targets->shape, targets->n_dims, b), ht_dtype_name(targets->dtype),
+                       (long long)m->k);
+    *out = (ht_result_type){.dtype = HT_F32, .n_dims = 2, .shape = {2, x->shape[0]}};
+    return HT_OK;
+}
+
+ht_status ht_shape_head_loss_grad(const char *op, ht_array *const *in, int n_in, const void *params,
+                                  ht_result_type *out, ht_error *err) {
+    (void)op;
+    (void)n_in;
+    (void)params;
+    (void)err;
+    return ht_result_like(in[0], HT_F32, out);
+}
+
+/* Of the losses; the log-sum-exp is there for this rule alone. */
+bool ht_vjp_head_loss(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    const int64_t t = node->shape[1];
+    ht_array *of_losses = ht_slice(s, grad, (int64_t[]){0, 0}, (int64_t[]){1, t}, NULL);
+    of_losses = ht_reshape(s, of_losses, &t, 1);
+    ht_array *in[] = {node->in[0], node->in[1], ht_node_output(node), of_losses};
+    grad_in[0] = ht_apply(s, HT_OP_HEAD_LOSS_GRAD, node->params, in, 4);
+    return grad_in[0] != NULL;
+}
+
 static ht_status check_index(const char *op, const ht_array *index, ht_error *err) {
     char text[HT_SHAPE_TEXT];
     if (index->dtype == HT_I32 && index->n_dims == 1) return HT_OK;

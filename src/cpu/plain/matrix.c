@@ -8,5 +8,6 @@
 #undef FUNCTIONS
 #undef DIRECT
 #undef DECODED
+#include "cpu/vector/matrix_loss.c"
 #include "cpu/vector/matrix_table.c"
 #include "cpu/vector/quantise.c"

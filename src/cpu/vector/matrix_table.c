@@ -2,6 +2,7 @@
 #include "cpu/vector/matrix_f32.h"
 #include "cpu/vector/matrix_int16.h"
 #include "cpu/vector/matrix_int8.h"
+#include "cpu/vector/matrix_loss.h"
 #include "cpu/vector/tile.h"
 
 extern const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels);
@@ -43,5 +44,7 @@ const ht_matrix_kernels HT_ISA_NAME(ht_matrix_kernels) = {
     .widen = {HT_DENSE_TYPES(WIDEN)},
     .widen_blocks = {HT_QUANTISED_TYPES(WIDEN) HT_AFFINE_TYPES(WIDEN)},
     .widen_f8 = {HT_ISA_NAME(ht_widen_e4m3), HT_ISA_NAME(ht_widen_e5m2)},
+    .loss_sums = HT_ISA_NAME(ht_loss_sums),
+    .loss_gradients = HT_ISA_NAME(ht_loss_gradients),
     .transpose = HT_ISA_NAME(ht_transpose_panel),
 };
