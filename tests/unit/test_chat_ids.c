@@ -45,8 +45,8 @@ static ht_tokenizer *open_case(const json_t *c, bool normalized) {
     }
     json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next, "content", "<|turn|>", "special", 1,
                                            "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
-    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<think>", "special",
-                                           0, "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
+    json_array_append_new(added, json_pack("{sI ss sb sb sb sb sb}", "id", next + 1, "content", "<think>", "special", 0,
+                                           "normalized", normalized, "lstrip", 0, "rstrip", 0, "single_word", 0));
     json_object_set_new(model, "vocab", vocabulary);
     json_object_set(model, "merges", json_object_get(base, "merges"));
     char *text = json_dumps(whole, JSON_COMPACT);

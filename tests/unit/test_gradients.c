@@ -1,10 +1,14 @@
 /* The gradient of every operation, against finite differences in f64. */
 #include "array/op.h"
+#include "cpu/matrix.h"
+#include "device/params.h"
 #include "support/arrays.h"
 #include "support/gradients.h"
+#include "support/multiply.h"
 #include "support/test.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* clang-format off */
 #define ANY      {2, {3, 4}, -1.5, 1.5}
@@ -308,6 +312,80 @@ static ht_array *exactly_by_biases(ht_scope *s, ht_array *const *in) {
     return exactly_dequantised(s, pair(s, 0.25, HT_F64), in[0]);
 }
 
+/* ---- products by the packed matrix of a model, and the loss of its head ---- */
+
+enum { MATRIX_ROWS = 5, MATRIX_K = 3 };
+static const float matrix_values[MATRIX_ROWS * MATRIX_K] = {0.5f, -1, 0.25f, 2,     0.75f, -0.5f, 1.5f, 1,
+                                                            -2,   1,  0,     -0.3f, 0.4f,  0.7f,  -0.6f};
+static ht_matrix matrix;
+
+static ht_array *matrix_array(ht_scope *s) {
+    return ht_astype(s, ht_array_from(s, matrix_values, HT_F32, (int64_t[]){MATRIX_ROWS, MATRIX_K}, 2), HT_F64);
+}
+
+static ht_array *linear_of(ht_scope *s, ht_array *x, ht_array *bias) {
+    const ht_linear_params p = {.matrix = &matrix};
+    return ht_square(s, ht_apply(s, HT_OP_LINEAR, &p, (ht_array *[]){x, bias}, 2));
+}
+
+static ht_array *linear(ht_scope *s, ht_array *const *in) { return linear_of(s, in[0], HT_NONE); }
+
+static ht_array *exact_linear(ht_scope *s, ht_array *const *in) {
+    return ht_square(s, ht_matmul(s, in[0], matrix_array(s), true));
+}
+
+static ht_array *linear_bias(ht_scope *s, ht_array *const *in) {
+    return linear_of(s, ht_ones(s, HT_F32, (int64_t[]){4, MATRIX_K}, 2), in[0]);
+}
+
+static ht_array *exact_linear_bias(ht_scope *s, ht_array *const *in) {
+    ht_array *ones = ht_ones(s, HT_F64, (int64_t[]){4, MATRIX_K}, 2);
+    return ht_square(s, ht_add(s, ht_matmul(s, ones, matrix_array(s), true), in[0]));
+}
+
+static ht_array *linear_back(ht_scope *s, ht_array *const *in) {
+    const ht_linear_params p = {.matrix = &matrix};
+    return ht_square(s, ht_apply(s, HT_OP_LINEAR_BACK, &p, in, 1));
+}
+
+static ht_array *exact_linear_back(ht_scope *s, ht_array *const *in) {
+    return ht_square(s, ht_matmul(s, in[0], matrix_array(s), false));
+}
+
+/* The losses alone: the log-sum-exps below them have no gradient. */
+static ht_array *head_loss(ht_scope *s, ht_array *const *in) {
+    const ht_head_loss_params p = {&matrix, 0.5f, 2};
+    const int64_t n = 3;
+    ht_array *targets = ht_array_from(s, (const int32_t[]){4, -1, 0}, HT_I32, &n, 1);
+    ht_array *both = ht_apply(s, HT_OP_HEAD_LOSS, &p, (ht_array *[]){in[0], targets}, 2);
+    return ht_slice(s, both, (int64_t[]){0, 0}, (int64_t[]){1, n}, NULL);
+}
+
+static ht_array *exact_head_loss(ht_scope *s, ht_array *const *in) {
+    const int64_t shape[] = {3, 1};
+    ht_array *y = ht_softcap(s, ht_scale(s, ht_matmul(s, in[0], matrix_array(s), true), 0.5), 2);
+    ht_array *at = ht_array_from(s, (const int32_t[]){4, 0, 0}, HT_I32, shape, 2);
+    ht_array *learned = ht_array_from(s, (const double[]){1, 0, 1}, HT_F64, shape, 2);
+    ht_array *loss = ht_subtract(s, ht_logsumexp(s, y, (int[]){1}, 1, true), ht_take_along_axis(s, y, at, 1));
+    return ht_reshape(s, ht_multiply(s, loss, learned), (int64_t[]){1, 3}, 2);
+}
+
+static void gradients_of_packed_matrices(void **state) {
+    (void)state;
+    const ht_matrix_ops *ops = ht_cpu_matrix_ops(ht_cpu_isa_best(), HT_W_F32, HT_PRECISION_REFERENCE);
+    matrix = test_pack(ops, HT_W_F32, MATRIX_ROWS, MATRIX_K, matrix_values);
+    test_gradient_of_f32(test_stream, &(gradient_case){"linear", linear, 1, {{2, {4, MATRIX_K}, -1.5, 1.5}}},
+                         exact_linear);
+    test_gradient_of_f32(test_stream, &(gradient_case){"linear's bias", linear_bias, 1, {{1, {MATRIX_ROWS}, -1, 1}}},
+                         exact_linear_bias);
+    test_gradient_of_f32(test_stream,
+                         &(gradient_case){"linear_back", linear_back, 1, {{2, {4, MATRIX_ROWS}, -1.5, 1.5}}},
+                         exact_linear_back);
+    test_gradient_of_f32(test_stream, &(gradient_case){"head_loss", head_loss, 1, {{2, {3, MATRIX_K}, -1.5, 1.5}}},
+                         exact_head_loss);
+    free(matrix.packed);
+}
+
 static void gradients_of_what_computes_in_f32(void **state) {
     (void)state;
 #define DRAWN_CASE(name, function, low, high)                                                                          \
@@ -333,6 +411,7 @@ int main(void) {
         cmocka_unit_test(gradients_of_fused_operations),
         cmocka_unit_test(gradients_of_places),
         cmocka_unit_test(gradients_of_what_computes_in_f32),
+        cmocka_unit_test(gradients_of_packed_matrices),
         cmocka_unit_test(every_rule_was_run),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
