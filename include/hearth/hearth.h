@@ -2,6 +2,7 @@
 #ifndef HEARTH_HEARTH_H
 #define HEARTH_HEARTH_H
 
+#include <hearth/adapter.h>
 #include <hearth/answer.h>
 #include <hearth/array.h>
 #include <hearth/cancel.h>

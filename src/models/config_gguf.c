@@ -126,6 +126,7 @@ ht_status ht_config_from_gguf(const ht_gguf *g, const char *file, ht_config *out
     out->mlp_bias = ht_gguf_find_tensor(g, "blk.0.ffn_up.bias") != NULL;
     read_rope(out, &m);
     read_eos(out, &m);
+    out->interleaved_rows = out->family->gguf_interleaves;
     if (!m.status && out->family->read_gguf) out->family->read_gguf(out, &m);
     return m.status ? m.status : ht_config_check(out, file, err);
 }

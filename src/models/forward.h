@@ -49,6 +49,7 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 typedef struct ht_experts {
     ht_matrix_list list; /* [n][n_rows, k] */
     ht_array *scale;     /* f32 [n], factor on each expert's output; or HT_NONE */
+    const char *slot;    /* adapter key: "model.layers.3.experts.gate_proj" */
 } ht_experts;
 
 /* Expert products: x f32 [T, k] or [T, m, k], ids i32 [T, m] -> f32 [T, m, n_rows], row t by experts ids[t]. */

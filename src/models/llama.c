@@ -2,12 +2,6 @@
  * optional sliding window in all layers. */
 #include "models/decoder.h"
 
-/* GGUF permutes q and k of this architecture for interleaved RoPE. */
-static void read_gguf(ht_config *c, ht_meta *m) {
-    (void)m;
-    c->interleaved_rows = true;
-}
-
 const ht_family ht_family_llama = {
     .architecture = "llama",
     .model_types = {"llama"},
@@ -18,7 +12,7 @@ const ht_family ht_family_llama = {
                  .vocab = 32000,
                  .context = 2048,
                  HT_LLAMA_DEFAULTS},
-    .read_gguf = read_gguf,
+    .gguf_interleaves = true,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
     HT_DECODER_RUNS};
@@ -43,6 +37,7 @@ const ht_family ht_family_mistral = {
                  .context = 131072,
                  HT_LLAMA_DEFAULTS},
     .read_json = read_mistral,
+    .gguf_interleaves = true,
     .activate = ht_silu,
     .layer = {ht_decoder_attention_places, ht_decoder_mlp_norm_places, ht_decoder_mlp_places},
     HT_DECODER_RUNS};

@@ -36,6 +36,7 @@ struct ht_family {
     ht_array *(*activate)(ht_scope *s, ht_array *x); /* gate activation of the feed-forward */
     bool scaled_embedding;                           /* embeddings are scaled by sqrt(hidden) */
     bool routed;                                     /* layers may have experts */
+    bool gguf_interleaves;                           /* GGUF permutes the rows of q and k, for interleaved RoPE */
     bool normed_values;                              /* values have an RMS norm per head, without weight */
     const ht_weight_place *layer[8];                 /* weight tables of a layer, NULL-terminated */
     size_t layer_bytes;                              /* size of the layer struct (decoder.h) */

@@ -73,7 +73,8 @@ static ht_weights *new_weights(const ht_config *config) {
     for (const ht_weight_place *const *table = family->layer; *table; table++)
         for (const ht_weight_place *p = *table; p->gguf; p++) places += p->expert ? config->n_experts : 1;
     for (const ht_weight_place *p = family->around; p && p->gguf; p++) around++;
-    w->capacity = 2 * (places * config->n_layers + around) + 8; /* a bias with every weight, and what all have */
+    w->capacity =
+        2 * (places * config->n_layers + around) + 8; /* a bias or two names with every weight, and what all have */
     w->decoder.config = config;
     w->decoder.layers = calloc((size_t)config->n_layers, family->layer_bytes);
     w->decoder.around = calloc(1, family->around_bytes + 1);
@@ -82,9 +83,10 @@ static ht_weights *new_weights(const ht_config *config) {
     w->tables = calloc((size_t)w->capacity, sizeof(ht_matrix *));
     w->experts = calloc((size_t)w->capacity, sizeof(ht_matrix **));
     w->arrays = calloc((size_t)w->capacity, sizeof(ht_array *));
-    w->slots = calloc((size_t)w->capacity, sizeof(char *));
+    w->names = calloc((size_t)w->capacity, sizeof(char *));
+    w->projections = calloc((size_t)w->capacity, sizeof *w->projections);
     if (w->decoder.layers && w->decoder.around && w->matrices && w->use && w->tables && w->experts && w->arrays &&
-        w->slots)
+        w->names && w->projections)
         return w;
     ht_weights_free(w);
     return NULL;
@@ -232,7 +234,7 @@ void ht_weights_free(ht_weights *w) {
     for (int64_t i = 0; i < w->n_matrices; i++) ht_matrix_free(w->matrices[i]);
     for (int64_t i = 0; i < w->n_tables; i++) ht_file_rows_free(w->tables[i]);
     for (int64_t i = 0; i < w->n_arrays; i++) ht_array_free(w->arrays[i]);
-    for (int64_t i = 0; i < w->n_slots; i++) free(w->slots[i]);
+    for (int64_t i = 0; i < w->n_names; i++) free(w->names[i]);
     free_memory(w);
     for (int64_t i = 0; i < w->n_experts; i++) free(w->experts[i]);
     free(w->experts);
@@ -240,7 +242,8 @@ void ht_weights_free(ht_weights *w) {
     free(w->use);
     free(w->tables);
     free(w->arrays);
-    free(w->slots);
+    free(w->names);
+    free(w->projections);
     free(w->decoder.layers);
     free(w->decoder.around);
     free(w);
@@ -254,3 +257,8 @@ ht_matrix *const *ht_weights_matrices(const ht_weights *w, int64_t *n) {
 }
 
 ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i) { return w->use[i]; }
+
+const ht_projection *ht_weights_projections(const ht_weights *w, int64_t *n) {
+    *n = w->n_projections;
+    return w->projections;
+}

@@ -98,4 +98,16 @@ typedef struct ht_matrix_use {
 } ht_matrix_use;
 ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i);
 
+/* A projection of a layer, which an adapter can change. */
+typedef struct ht_projection {
+    const char *slot; /* ht_weight.slot or ht_experts.slot; lent */
+    const char *gguf; /* tensor name in GGUF files, without ".weight": "blk.3.attn_q"; lent */
+    int64_t layer;
+    int64_t n_out, n_in;
+    int64_t n_experts; /* 0: dense */
+    int64_t head_rows; /* rows of a head, when GGUF files of this family store them for interleaved RoPE; else 0 */
+} ht_projection;
+/* All projections inside layers, in the order of layers and of their tables; lent. */
+const ht_projection *ht_weights_projections(const ht_weights *w, int64_t *n);
+
 #endif

@@ -37,10 +37,10 @@ ht_status ht_loader_look_up(const ht_loader *l, const char *name, const int64_t 
     return HT_OK;
 }
 
-ht_status ht_loader_keep_slot(ht_loader *l, const char *slot, const char **out) {
-    char *copy = strdup(slot);
-    if (!copy) return ht_fail_memory(l->err, strlen(slot) + 1, "a name");
-    l->into->slots[l->into->n_slots++] = copy;
+ht_status ht_loader_keep_name(ht_loader *l, const char *name, const char **out) {
+    char *copy = strdup(name);
+    if (!copy) return ht_fail_memory(l->err, strlen(name) + 1, "a name");
+    l->into->names[l->into->n_names++] = copy;
     *out = copy;
     return HT_OK;
 }

@@ -10,14 +10,16 @@ enum { HT_WEIGHT_NAME = 160 };
 
 struct ht_weights {
     ht_decoder decoder;
-    int64_t n_matrices, n_tables, n_arrays, n_slots, n_experts;
+    int64_t n_matrices, n_tables, n_arrays, n_names, n_experts;
     int64_t capacity; /* of each list: more than all places of all layers can need */
     ht_matrix **matrices;
     ht_matrix_use *use;   /* of each matrix */
     ht_matrix **tables;   /* in their file */
     ht_matrix ***experts; /* lists of matrices */
     ht_array **arrays;
-    char **slots;
+    char **names; /* slots, and names of tensors */
+    int64_t n_projections;
+    ht_projection *projections;
     void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
     size_t memory_bytes;
     bool mapped; /* `memory` is a file's (models/packed_cache.h) */
@@ -70,8 +72,8 @@ ht_status ht_loader_table(ht_loader *l, const char *name, int64_t rows, int64_t 
 /* Vectors are few and small: they are kept as f32 arrays. */
 ht_status ht_loader_vector(ht_loader *l, const char *name, int64_t n, int64_t head_rows, ht_array **out);
 ht_status ht_loader_keep_array(ht_loader *l, const float *values, int64_t n, ht_array **out);
-/* The name under which adapters find the weight, whatever the file calls it. */
-ht_status ht_loader_keep_slot(ht_loader *l, const char *slot, const char **out);
+/* A copy of a name, which the store owns. */
+ht_status ht_loader_keep_name(ht_loader *l, const char *name, const char **out);
 
 /* ---- places in a family's tables (weights_place.c) ---- */
 

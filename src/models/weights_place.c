@@ -47,12 +47,36 @@ static void place_name(const ht_loader *l, const ht_weight_place *p, int64_t lay
         snprintf(out, HT_WEIGHT_NAME, "%slayers.%lld.%s%s%s", l->from->prefix, (long long)layer, name, dot, part);
 }
 
+/* Rows of a head, of a matrix that GGUF files of this family store for interleaved RoPE. */
+static int64_t permuted_rows(const ht_config *c, const ht_weight_place *p, int64_t layer) {
+    return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
+}
+
+/* Gives a weight its slot; inside a layer it becomes a projection that adapters can name. */
+static ht_status keep_projection(ht_loader *l, const ht_weight_place *p, const ht_projection *of, const char **slot) {
+    char name[HT_WEIGHT_NAME];
+    if (of->layer == AROUND) {
+        snprintf(name, sizeof name, "model.%s", p->safetensors);
+        return ht_loader_keep_name(l, name, slot);
+    }
+    ht_projection *kept = &l->into->projections[l->into->n_projections];
+    *kept = *of;
+    snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)of->layer, p->safetensors);
+    ht_status status = ht_loader_keep_name(l, name, &kept->slot);
+    snprintf(name, sizeof name, "blk.%lld.%s", (long long)of->layer, p->gguf);
+    if (!status) status = ht_loader_keep_name(l, name, &kept->gguf);
+    if (status) return status;
+    *slot = kept->slot;
+    l->into->n_projections++;
+    return HT_OK;
+}
+
 static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t layer, ht_weight *w) {
     char name[HT_WEIGHT_NAME];
     place_name(l, p, layer, "weight", name);
     const ht_config *c = l->config;
     int64_t of = ht_max_i64(layer, 0), rows = extent(c, p->rows, of), columns = extent(c, p->columns, of);
-    int64_t head_rows = c->interleaved_rows && p->heads != HT_HEADS_NONE ? c->layer[of].head_dim : 0;
+    int64_t head_rows = c->interleaved_rows ? permuted_rows(c, p, of) : 0;
     ht_status status = p->looked_up ? ht_loader_table(l, name, rows, columns, &w->matrix)
                                     : ht_loader_matrix(l, name, rows, columns, head_rows, &w->matrix);
     if (!status) status = ht_loader_scale_products(l, name, w);
@@ -66,11 +90,9 @@ static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t lay
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
                        name, ht_loader_source(l));
     if (status || !l->into) return status;
-    if (layer == AROUND)
-        snprintf(name, sizeof name, "model.%s", p->safetensors);
-    else
-        snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)layer, p->safetensors);
-    return ht_loader_keep_slot(l, name, &w->slot);
+    const ht_projection projection = {
+        .layer = layer, .n_out = rows, .n_in = columns, .head_rows = permuted_rows(c, p, of)};
+    return keep_projection(l, p, &projection, &w->slot);
 }
 
 /* What products with the experts are multiplied by: stated together, or by each. */
@@ -104,7 +126,10 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
         matrix = calloc((size_t)n * 2, sizeof *matrix);
         if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
         l->into->experts[l->into->n_experts++] = matrix;
-        *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE};
+        *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE, NULL};
+        const ht_projection projection = {.layer = layer, .n_out = rows, .n_in = columns, .n_experts = n};
+        ht_status kept = keep_projection(l, p, &projection, &out->slot);
+        if (kept) return kept;
     }
     char name[HT_WEIGHT_NAME];
     ht_stored_tensor all, t;

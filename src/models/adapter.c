@@ -1,0 +1,101 @@
+#include "models/adapter.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "models/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_slot(const void *a, const void *b) {
+    return strcmp(((const ht_lora *)a)->slot, ((const ht_lora *)b)->slot);
+}
+
+/* Copies a pair's slot and shapes, with values of 0. */
+static ht_status make_pair(const ht_lora *from, ht_lora *to, ht_error *err) {
+    size_t a, b, n = (size_t)ht_max_i64(1, from->n_experts), rank = (size_t)from->rank;
+    if (from->rank < 1 || from->n_in < 1 || from->n_out < 1 || from->n_experts < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "adapter of `%s`: rank %lld of a [%lld, %lld] projection", from->slot,
+                       (long long)from->rank, (long long)from->n_out, (long long)from->n_in);
+    if (!ht_mul_size(n, rank, &a) || !ht_mul_size(a, (size_t)from->n_in, &a) || !ht_mul_size(n, rank, &b) ||
+        !ht_mul_size(b, (size_t)from->n_out, &b) || a > SIZE_MAX / sizeof(float) || b > SIZE_MAX / sizeof(float))
+        return ht_fail(err, HT_ERR_LIMIT, "adapter of `%s`: its values do not fit in memory", from->slot);
+    *to = *from;
+    to->slot = strdup(from->slot);
+    to->a = calloc(a, sizeof *to->a);
+    to->b = calloc(b, sizeof *to->b);
+    if (to->slot && to->a && to->b) return HT_OK;
+    return ht_fail_memory(err, (a + b) * sizeof(float), "an adapter");
+}
+
+ht_status ht_adapter_new(const ht_lora *pair, int64_t n, ht_adapter **out, ht_error *err) {
+    *out = NULL;
+    ht_adapter *a = calloc(1, sizeof *a);
+    if (!a) return ht_fail_memory(err, sizeof *a, "an adapter");
+    atomic_init(&a->refs, 1);
+    a->lora = calloc((size_t)n + 1, sizeof *a->lora);
+    ht_status status = a->lora ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *a->lora, "an adapter");
+    for (int64_t i = 0; !status && i < n; i++) {
+        a->n = i + 1;
+        status = make_pair(&pair[i], &a->lora[i], err);
+    }
+    if (status) {
+        ht_adapter_free(a);
+        return status;
+    }
+    qsort(a->lora, (size_t)n, sizeof *a->lora, by_slot);
+    *out = a;
+    return HT_OK;
+}
+
+ht_adapter *ht_adapter_retain(ht_adapter *a) {
+    atomic_fetch_add_explicit(&a->refs, 1, memory_order_relaxed);
+    return a;
+}
+
+void ht_adapter_free(ht_adapter *a) {
+    if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
+    for (int64_t i = 0; i < a->n; i++) {
+        free(a->lora[i].slot);
+        free(a->lora[i].a);
+        free(a->lora[i].b);
+    }
+    free(a->lora);
+    free(a->origin.base);
+    free(a->origin.fingerprint);
+    free(a->origin.template_hash);
+    free(a);
+}
+
+const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot) {
+    if (!slot || !a->n) return NULL;
+    const ht_lora key = {.slot = (char *)(uintptr_t)slot};
+    return bsearch(&key, a->lora, (size_t)a->n, sizeof *a->lora, by_slot);
+}
+
+/* The projection of a slot, or NULL. */
+static const ht_projection *projection_of(const ht_model *m, const char *slot) {
+    int64_t n;
+    const ht_projection *all = ht_weights_projections(m->weights, &n);
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(all[i].slot, slot) == 0) return &all[i];
+    return NULL;
+}
+
+ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err) {
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const ht_projection *p = projection_of(m, l->slot);
+        if (!p)
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "the adapter is for another model: it changes `%s`, which this %s model does not have",
+                           l->slot, m->architecture);
+        if (p->n_in != l->n_in || p->n_out != l->n_out || p->n_experts != l->n_experts)
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "the adapter is for another model: its `%s` is for a projection [%lld, %lld] of %lld "
+                           "experts, the model's is [%lld, %lld] of %lld",
+                           l->slot, (long long)l->n_out, (long long)l->n_in, (long long)l->n_experts,
+                           (long long)p->n_out, (long long)p->n_in, (long long)p->n_experts);
+    }
+    return HT_OK;
+}
