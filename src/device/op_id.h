@@ -133,6 +133,8 @@
     X(LAYER_NORM_GRAD, layer_norm_gradient)                                                                            \
     X(SDPA, scaled_dot_product_attention)                                                                              \
     X(SDPA_GRAD, attention_gradient)                                                                                   \
+    X(ATTEND_ROWS, attend_rows) /* flat rows of many sequences, without caches */                                      \
+    X(ATTEND_ROWS_GRAD, attend_rows_gradient)                                                                          \
     X(ROPE, rope)                                                                                                      \
     X(ATTEND, attend) /* append K and V to the KV caches of the step, then attend */
 

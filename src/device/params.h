@@ -154,6 +154,16 @@ typedef struct ht_sdpa_params {
     int64_t window;
 } ht_sdpa_params;
 
+/* ATTEND_ROWS(q f32 [N, heads, d], k f32 [T, kv_heads, d], v f32 [T, kv_heads, dv], own i32 [N], first i32 [N]) -> f32
+ * [N, heads, dv]: query i attends to rows first[i] .. own[i] of the keys, and of them to the last `window`, with scores scale
+ * * q.k, capped to softcap * tanh(score / softcap) when softcap > 0. Queries of one sequence, which have one `first`, are
+ * adjacent and in order. ATTEND_ROWS_GRAD(q, k, v, own, first, result, grad) -> the gradients of q, k and v,
+ * concatenated. */
+typedef struct ht_attend_rows_params {
+    float scale, softcap;
+    int64_t window; /* 0: none */
+} ht_attend_rows_params;
+
 /* QUANTIZE(w) -> one part: 0 packed elements, 1 scales, 2 biases. DEQUANTIZE(numbers, scales, biases or none) ->
  * `dtype`. QUANTIZED_MATMUL(x, numbers, scales, biases or none, left or none, right or none):
  * include/hearth/quantize.h. The last axes of numbers, scales and biases are contiguous. Without indices the leading

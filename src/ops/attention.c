@@ -49,6 +49,34 @@ ht_status ht_shape_sdpa_grad(const char *op, ht_array *const *in, int n_in, cons
     return HT_OK;
 }
 
+ht_status ht_shape_attend_rows(const char *op, ht_array *const *in, int n_in, const void *params, ht_result_type *out,
+                               ht_error *err) {
+    (void)n_in, (void)params;
+    const ht_array *q = in[0], *k = in[1], *v = in[2], *own = in[3], *first = in[4];
+    bool ok = q->n_dims == 3 && k->n_dims == 3 && v->n_dims == 3 && own->n_dims == 1 && first->n_dims == 1;
+    for (int i = 0; i < 5; i++) ok = ok && in[i]->dtype == (i < 3 ? HT_F32 : HT_I32);
+    ok = ok && k->shape[0] == v->shape[0] && k->shape[1] == v->shape[1] && k->shape[2] == q->shape[2];
+    ok = ok && k->shape[1] > 0 && q->shape[1] % k->shape[1] == 0;
+    ok = ok && own->shape[0] == q->shape[0] && first->shape[0] == q->shape[0];
+    char tq[HT_SHAPE_TEXT], tk[HT_SHAPE_TEXT], tv[HT_SHAPE_TEXT];
+    if (!ok)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "%s: q %s, k %s, v %s; expected f32 [n, heads, d] and twice [rows, kv_heads, d] with kv_heads "
+                       "dividing heads, and two int32 [n]",
+                       op, ht_shape_text(q->shape, q->n_dims, tq), ht_shape_text(k->shape, k->n_dims, tk),
+                       ht_shape_text(v->shape, v->n_dims, tv));
+    *out = (ht_result_type){HT_F32, 3, {q->shape[0], q->shape[1], v->shape[2]}};
+    return HT_OK;
+}
+
+ht_status ht_shape_attend_rows_grad(const char *op, ht_array *const *in, int n_in, const void *params,
+                                    ht_result_type *out, ht_error *err) {
+    ht_status st = ht_shape_attend_rows(op, in, n_in, params, out, err);
+    if (st) return st;
+    *out = (ht_result_type){HT_F32, 1, {ht_array_size(in[0]) + ht_array_size(in[1]) + ht_array_size(in[2])}};
+    return HT_OK;
+}
+
 /* Converts a mask or sinks to the dtype of the other operands; a wider dtype is an error. */
 static ht_array *narrowed(ht_scope *s, ht_array *x, ht_dtype dtype, const char *what) {
     if (x == HT_NONE || x->dtype == dtype) return x;

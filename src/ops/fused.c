@@ -376,6 +376,14 @@ bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_arra
     return ht_vjp_by_composition(s, compose_sdpa_grad, node, grad, grad_in);
 }
 
+bool ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
+    ht_array *in[7];
+    memcpy(in, node->in, 5 * sizeof *in);
+    in[5] = ht_node_output(node);
+    in[6] = grad;
+    return part(s, ht_apply(s, HT_OP_ATTEND_ROWS_GRAD, node->params, in, 7), in, 3, grad_in);
+}
+
 /* ---- gathered matrix products ---- */
 
 /* Matrices of x at the indices, [index..., m, n]. */

@@ -204,17 +204,17 @@ static void norm_gradients_have_one_order(void **state) {
 }
 
 /* Of the same operands: the result as the plain kernel gives it, any gradient of it, and the gradients of q, k and v. */
-static void compare_gradient(const comparison *attention) {
+static void compare_gradient(const comparison *attention, ht_op_id gradient) {
     comparison c = *attention;
     uint64_t seed = 21;
-    operand result = test_operand(c.out.dtype, 4, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
-    operand grad = test_operand(c.out.dtype, 4, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
+    operand result = test_operand(c.out.dtype, c.out.n_dims, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
+    operand grad = test_operand(c.out.dtype, c.out.n_dims, c.out.shape, CONTIGUOUS, ORDINARY, &seed);
     ht_device *devices[TEST_MAX_DEVICES];
     int n = test_devices(1, devices);
-    test_run_ok(devices[0], HT_OP_SDPA, c.params, c.n_in, c.in, &result.view, NULL);
+    test_run_ok(devices[0], c.op, c.params, c.n_in, c.in, &result.view, NULL);
     test_devices_free(devices, n);
     int64_t size = ht_view_size(&c.in[0]) + ht_view_size(&c.in[1]) + ht_view_size(&c.in[2]);
-    c.op = HT_OP_SDPA_GRAD;
+    c.op = gradient;
     c.n_in = 7;
     c.in[5] = result.view;
     c.in[6] = grad.view;
@@ -223,6 +223,53 @@ static void compare_gradient(const comparison *attention) {
     c.out = test_view(NULL, c.out.dtype, 1, &size);
     test_compare(&c);
     free(result.memory), free(grad.memory);
+}
+
+/* Flat rows of sequences, queries of some of the rows only; the gradient, too. */
+static void attention_of_rows(void **state) {
+    (void)state;
+    enum { SEQUENCES = 4, MOST = 400 };
+    static const struct {
+        int64_t kv_heads, group, d, dv;
+        int64_t length[SEQUENCES];
+        int step; /* queries are every step-th row and the last one of each sequence */
+        ht_attend_rows_params p;
+    } cases[] = {{2, 3, 6, 9, {5, 1, 7, 0}, 1, {0.4f, 0, 0}},      {1, 1, 16, 16, {130, 140, 3, 65}, 1, {0.2f, 0, 0}},
+                 {3, 3, 64, 64, {70, 33, 0, 0}, 1, {0.1f, 0, 16}}, {1, 2, 16, 20, {200, 150, 40, 0}, 3, {0.3f, 2, 0}},
+                 {2, 1, 33, 16, {1, 1, 1, 1}, 1, {0.3f, 5, 1}},    {1, 4, 8, 8, {129, 100, 64, 1}, 7, {0.3f, 0.5f, 30}},
+                 {1, 1, 48, 48, {300, 2, 0, 0}, 299, {0.3f, 0, 0}}};
+    for (EACH(i, cases))
+        for (int how = 0; how < LAYOUT_COUNT; how++) {
+            int32_t own[MOST], first[MOST];
+            int64_t n = 0, rows = 0;
+            for (int q = 0; q < SEQUENCES; q++) {
+                for (int64_t r = 0; r < cases[i].length[q]; r++)
+                    if (r % cases[i].step == 0 || r + 1 == cases[i].length[q]) {
+                        own[n] = (int32_t)(rows + r);
+                        first[n++] = (int32_t)rows;
+                    }
+                rows += cases[i].length[q];
+            }
+            uint64_t seed = i + 3;
+            const int64_t heads = cases[i].group * cases[i].kv_heads;
+            const int64_t q[3] = {n, heads, cases[i].d}, k[3] = {rows, cases[i].kv_heads, cases[i].d};
+            const int64_t v[3] = {rows, cases[i].kv_heads, cases[i].dv}, out[3] = {n, heads, cases[i].dv};
+            operand in[3] = {test_operand(HT_F32, 3, q, (layout)how, ORDINARY, &seed),
+                             test_operand(HT_F32, 3, k, (layout)how, ORDINARY, &seed),
+                             test_operand(HT_F32, 3, v, (layout)how, ORDINARY, &seed)};
+            comparison c = {.op = HT_OP_ATTEND_ROWS,
+                            .params = &cases[i].p,
+                            .n_in = 5,
+                            .tolerance = 2e-5,
+                            .what = "attention of rows"};
+            for (int a = 0; a < 3; a++) c.in[a] = in[a].view;
+            c.in[3] = test_view(own, HT_I32, 1, &n);
+            c.in[4] = test_view(first, HT_I32, 1, &n);
+            c.out = test_view(NULL, HT_F32, 3, out);
+            test_compare(&c);
+            compare_gradient(&c, HT_OP_ATTEND_ROWS_GRAD);
+            for (int a = 0; a < 3; a++) free(in[a].memory);
+        }
 }
 
 enum { ATTENTION_STEP = TEST_SLOW ? LAYOUT_COUNT : 2 };
@@ -263,7 +310,7 @@ static void attention(void **state) {
                     if (masked != 1) c.in[4] = test_absent();
                     c.out = test_view(NULL, type, 4, out);
                     test_compare(&c);
-                    compare_gradient(&c);
+                    compare_gradient(&c, HT_OP_SDPA_GRAD);
                     for (int a = 0; a < 5; a++) free(in[a].memory);
                 }
 }
@@ -380,6 +427,7 @@ int main(void) {
         cmocka_unit_test(norm_gradients),
         cmocka_unit_test(norm_gradients_have_one_order),
         cmocka_unit_test(attention),
+        cmocka_unit_test(attention_of_rows),
         cmocka_unit_test(attention_under_extreme_masks),
         cmocka_unit_test(attention_has_one_order),
         cmocka_unit_test(matmul_and_take),

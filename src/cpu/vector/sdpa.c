@@ -4,6 +4,7 @@
 
 #include "cpu/reference/reference.h"
 #include "cpu/vector/sdpa_few.h"
+#include "cpu/vector/sdpa_ragged.h"
 #include "cpu/vector/vector.h"
 
 /* Scratch memory of one thread. */
@@ -31,10 +32,10 @@ static size_t sdpa_scratch(const ht_call *call) {
 }
 
 static void store_tile(const sdpa_shape *s, const sdpa_tile *t, const sdpa_running *run, const float *out) {
-    const ht_view *to = &s->call->out;
+    const ht_view *to = &s->out[0];
     for (int64_t r = 0; r < t->n; r++) {
         int64_t row = t->first + r;
-        int64_t at = ((t->batch * s->heads + sdpa_head(s, t, row)) * s->n_q + sdpa_query(s, row)) * s->dv;
+        int64_t at = sdpa_out_at(to, t->batch, sdpa_head(s, t, row), sdpa_query(s, row));
         v16f total = v16f_set1(run->sum[r]);
         for (int64_t i = 0; i < s->dv; i += 16)
             lanes_store(to->dtype, to->data, at + i, v16f_div(v16f_load(out + r * s->dv_padded + i), total),
@@ -52,7 +53,7 @@ static void attend_tile(const sdpa_shape *s, const sdpa_tile *t, scratch *r) {
     if (end <= begin) memset(r->out, 0, (size_t)(t->n * s->dv_padded) * sizeof(float));
     for (int64_t j = begin; j < end; j += SDPA_KEYS) {
         int64_t m = ht_min_i64(SDPA_KEYS, end - j);
-        sdpa_scores(t, sdpa_rows_at(s, t, &r->keys, j), m, r->transposed, s->d, r->scores);
+        sdpa_scores(s, t, sdpa_rows_at(s, t, &r->keys, j), m, r->transposed, r->scores);
         sdpa_mask(s, t, j, m, r->scores);
         sdpa_softmax(t, &run, m, r->scores);
         panel_operand values = sdpa_rows_at(s, t, &r->values, j);
@@ -96,6 +97,72 @@ static ht_status sdpa(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
+/* ---- flat rows of many sequences ---- */
+
+typedef struct ragged_job {
+    const ht_call *call;
+    ht_ragged runs;
+    int64_t *tiles; /* [runs.n + 1] tiles of one KV head before each run */
+    float *scratch;
+    int64_t floats; /* of one thread */
+} ragged_job;
+
+static size_t attend_rows_scratch(const ht_call *call) {
+    sdpa_sequence whole;
+    scratch r;
+    sdpa_whole(call, &whole);
+    const size_t tiles = ((size_t)call->in[0].shape[0] + 1) * sizeof(int64_t);
+    return ht_ragged_bytes(call) + (tiles + 63) / 64 * 64 +
+           (size_t)ht_pool_threads(call->pool) * (size_t)layout_scratch(&whole.shape, NULL, &r) * sizeof(float);
+}
+
+static void attend_row_tiles(void *arg, int64_t begin, int64_t end, int worker) {
+    const ragged_job *job = arg;
+    const int64_t kv_heads = job->call->in[1].shape[1];
+    sdpa_sequence sequence;
+    scratch r;
+    sdpa_whole(job->call, &sequence);
+    layout_scratch(&sequence.shape, job->scratch + worker * job->floats, &r);
+    int64_t run = -1;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t before = run;
+        run = ht_max_i64(run, 0);
+        while (i >= job->tiles[run + 1] * kv_heads) run++;
+        if (run != before) {
+            sdpa_sequence_of(job->call, &job->runs, run, &job->call->out, 1, &sequence);
+            r.keys.view = &sequence.in[1];
+            r.values.view = &sequence.in[2];
+        }
+        const int64_t tiles = job->tiles[run + 1] - job->tiles[run], at = i - job->tiles[run] * kv_heads;
+        const int64_t first = at % tiles * SDPA_ROWS;
+        /* The run's number as the batch: copies of keys are not taken for those of another run. */
+        sdpa_tile t = {run, at / tiles, first, ht_min_i64(SDPA_ROWS, sequence.shape.rows - first)};
+        attend_tile(&sequence.shape, &t, &r);
+    }
+}
+
+static ht_status attend_rows(const ht_call *call, ht_error *err) {
+    if (ht_view_size(&call->out) == 0) return HT_OK;
+    sdpa_sequence whole;
+    scratch r;
+    ragged_job job = {.call = call};
+    ht_status status = ht_ragged_find(call, call->scratch, &job.runs, err);
+    if (status) return status;
+    sdpa_whole(call, &whole);
+    job.floats = layout_scratch(&whole.shape, NULL, &r);
+    job.tiles = (int64_t *)(void *)((char *)call->scratch + ht_ragged_bytes(call));
+    const size_t tiles = ((size_t)call->in[0].shape[0] + 1) * sizeof(int64_t);
+    job.scratch = (float *)(void *)((char *)job.tiles + (tiles + 63) / 64 * 64);
+    job.tiles[0] = 0;
+    for (int64_t i = 0; i < job.runs.n; i++) {
+        const int64_t rows = (job.runs.start[i + 1] - job.runs.start[i]) * whole.shape.group;
+        job.tiles[i + 1] = job.tiles[i] + ht_ceil_div_i64(rows, SDPA_ROWS);
+    }
+    ht_pool_run(call->pool, job.tiles[job.runs.n] * whole.shape.kv_heads, 1, attend_row_tiles, &job);
+    return HT_OK;
+}
+
 void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]) {
+    kernels[HT_OP_ATTEND_ROWS] = (ht_kernel){.run = attend_rows, .scratch = attend_rows_scratch};
     kernels[HT_OP_SDPA] = (ht_kernel){.run = sdpa, .scratch = sdpa_scratch};
 }

@@ -28,6 +28,11 @@ typedef struct sdpa_shape {
     int64_t batch, heads, kv_heads, group, n_q, n_k, d, dv;
     int64_t d_padded, dv_padded;
     int64_t rows; /* queries of one batch entry and KV head: n_q * group, heads innermost */
+    /* Results, with strides: the attention; or the gradients of queries, keys and values. */
+    ht_view out[3];
+    const int32_t *own; /* each query's own key, `base` keys into the flat rows; NULL: queries are at the last keys */
+    int64_t base;
+    float softcap; /* of scores, in log2 units; 0: none */
 } sdpa_shape;
 
 HT_INLINE int64_t sdpa_padded(int64_t n) { return (n + 15) / 16 * 16; }
@@ -47,7 +52,30 @@ HT_INLINE sdpa_shape sdpa_shape_of(const ht_call *call) {
     s.rows = s.n_q * s.group;
     s.d_padded = sdpa_padded(s.d);
     s.dv_padded = sdpa_padded(s.dv);
+    s.out[0] = call->out;
     return s;
+}
+
+/* A contiguous view of `like`'s shape at element `at` of a flat result; *at moves behind it. */
+HT_INLINE ht_view sdpa_part(const ht_view *flat, const ht_view *like, int64_t *at) {
+    ht_view part = *like;
+    part.dtype = flat->dtype;
+    part.data = (char *)flat->data + (size_t)*at * ht_dtype_bytes(flat->dtype);
+    int64_t stride = 1;
+    for (int i = like->n_dims - 1; i >= 0; stride *= like->shape[i--]) part.stride[i] = stride;
+    *at += stride;
+    return part;
+}
+
+/* Splits the flat result of a gradient into those of queries, keys and values. */
+HT_INLINE void sdpa_gradient_parts(const ht_call *call, ht_view out[3]) {
+    int64_t at = 0;
+    for (int i = 0; i < 3; i++) out[i] = sdpa_part(&call->out, &call->in[i], &at);
+}
+
+/* Element of row `row`, of a head, in a result. */
+HT_INLINE int64_t sdpa_out_at(const ht_view *out, int64_t batch, int64_t head, int64_t row) {
+    return batch * out->stride[0] + head * out->stride[1] + row * out->stride[2];
 }
 
 /* Rows [first, first + n) of KV head `head` of batch entry `batch`. */
@@ -64,6 +92,7 @@ HT_INLINE int64_t sdpa_head(const sdpa_shape *s, const sdpa_tile *t, int64_t row
 
 /* Last key visible to query i; negative if none is. */
 HT_INLINE int64_t sdpa_last(const sdpa_shape *s, int64_t i) {
+    if (s->own) return s->own[i] - s->base;
     return s->params->causal ? i + s->n_k - s->n_q : s->n_k - 1;
 }
 /* First key visible to query i. */
@@ -146,10 +175,21 @@ static inline panel_operand sdpa_rows_at(const sdpa_shape *s, const sdpa_tile *t
     return (panel_operand){copy, rows->padded, 1};
 }
 
-/* scores [m][SDPA_ROWS] = keys [m][d] * transposed [d][SDPA_ROWS]; also the gradient's product of V and dO. */
-static inline void sdpa_scores(const sdpa_tile *t, panel_operand keys, int64_t m, const float *transposed, int64_t d,
-                               float *scores) {
-    panel_multiply(keys, transposed, SDPA_ROWS, d, m, sdpa_padded(t->n), scores, SDPA_ROWS, false);
+/* product [m][SDPA_ROWS] = keys [m][d] * transposed [d][SDPA_ROWS]: of keys and queries, or of V and dO. */
+static inline void sdpa_multiply(const sdpa_tile *t, panel_operand keys, int64_t m, const float *transposed, int64_t d,
+                                 float *product) {
+    panel_multiply(keys, transposed, SDPA_ROWS, d, m, sdpa_padded(t->n), product, SDPA_ROWS, false);
+}
+
+/* Scores of m keys, capped. */
+static inline void sdpa_scores(const sdpa_shape *s, const sdpa_tile *t, panel_operand keys, int64_t m,
+                               const float *transposed, float *scores) {
+    sdpa_multiply(t, keys, m, transposed, s->d, scores);
+    if (s->softcap <= 0) return;
+    const v16f cap = v16f_set1(s->softcap);
+    for (int64_t r = 0; r < t->n; r += 16)
+        for (int64_t at = r; at < m * SDPA_ROWS; at += SDPA_ROWS)
+            v16f_store(scores + at, v16f_mul(cap, v16f_tanh(v16f_div(v16f_load(scores + at), cap))));
 }
 
 /* ---- masks ---- */
