@@ -167,27 +167,26 @@ static int64_t expert_of(const ht_view *ids, int64_t pair) {
     return ((const int32_t *)ids->data)[pair / m * ids->stride[0] + pair % m * ids->stride[1]];
 }
 
-/* Counts the pairs of every expert and puts them in order: by expert, then as they come. */
-static ht_status sort_pairs(const job *j, const room *r, ht_error *err) {
-    const ht_view *ids = &j->call->in[1];
-    int64_t n = j->n_experts;
-    memset(r->first, 0, ((size_t)n + 1) * sizeof *r->first);
-    for (int64_t i = 0; i < j->pairs; i++) {
+ht_status ht_experts_sort(const char *op, const ht_view *ids, int64_t n, int64_t *first, int64_t *order,
+                          ht_error *err) {
+    const int64_t pairs = ht_view_size(ids);
+    memset(first, 0, ((size_t)n + 1) * sizeof *first);
+    for (int64_t i = 0; i < pairs; i++) {
         int64_t e = expert_of(ids, i);
         if (e < 0 || e >= n)
-            return ht_fail(err, HT_ERR_ARGUMENT, "linear_gather: expert %lld of row %lld is none of the %d there are",
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s: expert %lld of row %lld is none of the %d there are", op,
                            (long long)e, (long long)(i / ids->shape[1]), (int)n);
-        r->first[e]++;
+        first[e]++;
     }
     for (int64_t e = 0, before = 0; e <= n; e++) {
-        int64_t count = r->first[e];
-        r->first[e] = before;
+        int64_t count = first[e];
+        first[e] = before;
         before += count;
     }
-    for (int64_t i = 0; i < j->pairs; i++) r->order[r->first[expert_of(ids, i)]++] = i;
+    for (int64_t i = 0; i < pairs; i++) order[first[expert_of(ids, i)]++] = i;
     /* Each entry has moved on to where the next expert begins. */
-    memmove(r->first + 1, r->first, (size_t)n * sizeof *r->first);
-    r->first[0] = 0;
+    memmove(first + 1, first, (size_t)n * sizeof *first);
+    first[0] = 0;
     return HT_OK;
 }
 
@@ -441,7 +440,7 @@ ht_status ht_cpu_linear_gather(const ht_call *call, ht_error *err) {
     job j = describe(call);
     room r;
     lay_out(&j, &r);
-    ht_status status = sort_pairs(&j, &r, err);
+    ht_status status = ht_experts_sort("linear_gather", &call->in[1], j.n_experts, r.first, r.order, err);
     if (status) return status;
     if (j.together)
         multiply_together(&j, &r);

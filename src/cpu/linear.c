@@ -164,4 +164,6 @@ void ht_cpu_linear_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     kernels[HT_OP_HEAD_LOSS_GRAD] = (ht_kernel){.run = ht_cpu_head_loss_grad, .scratch = ht_cpu_head_loss_grad_scratch};
     kernels[HT_OP_EMBED].run = embed;
     kernels[HT_OP_LINEAR_GATHER] = (ht_kernel){.run = ht_cpu_linear_gather, .scratch = ht_cpu_linear_gather_scratch};
+    kernels[HT_OP_LINEAR_GATHER_BACK] =
+        (ht_kernel){.run = ht_cpu_linear_gather_back, .scratch = ht_cpu_linear_gather_back_scratch};
 }

@@ -144,8 +144,9 @@
     X(LINEAR_BACK, linear_back) /* gradients x transposed packed weight */                                             \
     X(HEAD_LOSS, head_loss)     /* cross-entropy of a head's logits, which are never in memory as a whole */           \
     X(HEAD_LOSS_GRAD, head_loss_grad)                                                                                  \
-    X(EMBED, embed)                 /* rows of a packed weight by index */                                             \
-    X(LINEAR_GATHER, linear_gather) /* activations x packed expert weights that each row selects */
+    X(EMBED, embed)                           /* rows of a packed weight by index */                                   \
+    X(LINEAR_GATHER, linear_gather)           /* activations x packed expert weights that each row selects */          \
+    X(LINEAR_GATHER_BACK, linear_gather_back) /* gradients x those, transposed */
 
 /* Calls of compiled functions (array/flat_program.h). */
 #define HT_OP_CALLS(X)                                                                                                 \

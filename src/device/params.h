@@ -120,7 +120,8 @@ typedef struct ht_head_loss_params {
 
 /* LINEAR_GATHER(x f32 [T, k] or [T, m, k], ids i32 [T, m]) -> f32 [T, m, n_sets * n]: mixture-of-experts product. y[t,
  * i] is experts[0]->matrix[ids[t, i]] times x[t] or x[t, i], followed by the product with the same expert of the next
- * set (gate and up). An id out of range is an error. Experts that no row selects are not read. */
+ * set (gate and up). An id out of range is an error. Experts that no row selects are not read.
+ * LINEAR_GATHER_BACK(dy f32 [T, m, n], ids) -> f32 [T, m, k], the gradient of x[t, i]. */
 enum { HT_EXPERT_SETS = 2 };
 typedef struct ht_linear_gather_params {
     const ht_matrix_list *experts[HT_EXPERT_SETS]; /* equally many in each, all [n, k]; lent, as above */

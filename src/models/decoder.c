@@ -124,24 +124,30 @@ ht_array *ht_decoder_embed(ht_ctx *c, const ht_decoder *m) {
 }
 
 ht_array *ht_decoder_head(ht_ctx *c, const ht_decoder *m, ht_array *h) {
-    ht_array *logits = ht_linear(c, ht_decoder_norm(c, m->config, h, m->final_norm), &m->head);
-    return m->config->final_softcap > 0 ? ht_softcap(c->s, logits, m->config->final_softcap) : logits;
+    const ht_config *cfg = m->config;
+    h = ht_decoder_norm(c, cfg, h, m->final_norm);
+    if (c->pass) return ht_head_loss(c, h, &m->head, cfg->final_softcap);
+    ht_array *logits = ht_linear(c, h, &m->head);
+    return cfg->final_softcap > 0 ? ht_softcap(c->s, logits, cfg->final_softcap) : logits;
+}
+
+/* in: h [T, hidden], pos i32 [T]. */
+static ht_array *decoder_layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
+    const ht_decoder *m = model;
+    const ht_config *cfg = m->config;
+    const ht_decoder_layer *l = (const ht_decoder_layer *)m->layers + i;
+    ht_array *h = in[0];
+    ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), in[1]);
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
+    /* Rows are independent after the last attention: keep the output rows only, [n_out, hidden]. */
+    if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
+    ht_array *f = ht_decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
+    return ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
 }
 
 ht_array *ht_decoder_forward(ht_ctx *c, const void *model) {
     const ht_decoder *m = model;
-    const ht_config *cfg = m->config;
-    const ht_decoder_layer *layers = m->layers;
-    ht_array *pos = ht_batch_positions(c);
-    ht_array *h = ht_decoder_embed(c, m); /* [T, hidden] */
-    for (int i = 0; i < cfg->n_layers; i++) {
-        const ht_decoder_layer *l = &layers[i];
-        ht_array *a = ht_decoder_attention(c, m, l, i, ht_decoder_norm(c, cfg, h, l->attention_norm), pos);
-        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->after_attention_norm));
-        /* Rows are independent after the last attention: keep the output rows only, [n_out, hidden]. */
-        if (i == cfg->n_layers - 1) h = ht_take(c->s, h, ht_batch_out_rows(c), 0);
-        ht_array *f = ht_decoder_feed_forward(c, m, l, i, ht_decoder_norm(c, cfg, h, l->mlp_norm));
-        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->after_mlp_norm));
-    }
+    ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
+    for (int i = 0; i < m->config->n_layers; i++) h = ht_layer(c, decoder_layer, m, i, i, (ht_array *[]){h, pos}, 2);
     return ht_decoder_head(c, m, h);
 }

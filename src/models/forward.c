@@ -5,12 +5,20 @@
 #include "array/op.h"
 #include "array/symbol.h"
 
+#include <hearth/linalg.h>
+#include <hearth/random.h>
+
+#include <stdlib.h>
 #include <string.h>
 
-/* In a trace, an input that the executor binds to each run's batch; in eager mode the batch's memory, which outlives
- * the step's graph. */
+static const ht_batch *batch_of(const ht_ctx *c) {
+    if (c->pass) return c->pass->batch;
+    return c->step ? c->step->batch : NULL;
+}
+
+/* In a trace, an input that the executor binds to each run's batch; else the batch's memory, which outlives the graph. */
 static ht_array *batch_values(ht_ctx *c, ht_batch_field field, const int32_t *values, int64_t n) {
-    if (c->step) return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
+    if (values) return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
     ht_array *a = ht_array_new(c->s, HT_OP_LEAF, NULL, 0);
     if (!a) return NULL;
     const int64_t symbolic = field == HT_BATCH_OUT_ROW ? HT_SYM_OUT : HT_SYM_ROWS;
@@ -20,25 +28,39 @@ static ht_array *batch_values(ht_ctx *c, ht_batch_field field, const int32_t *va
 }
 
 ht_array *ht_batch_ids(ht_ctx *c) {
-    const ht_batch *b = c->step ? c->step->batch : NULL;
+    const ht_batch *b = batch_of(c);
     return batch_values(c, HT_BATCH_ID, b ? b->id : NULL, b ? b->n_tok : 0);
 }
 
 ht_array *ht_batch_positions(ht_ctx *c) {
-    const ht_batch *b = c->step ? c->step->batch : NULL;
+    const ht_batch *b = batch_of(c);
     return batch_values(c, HT_BATCH_POS, b ? b->pos : NULL, b ? b->n_tok : 0);
 }
 
 ht_array *ht_batch_out_rows(ht_ctx *c) {
-    const ht_batch *b = c->step ? c->step->batch : NULL;
+    const ht_batch *b = batch_of(c);
     return batch_values(c, HT_BATCH_OUT_ROW, b ? b->out_row : NULL, b ? b->n_out : 0);
 }
 
+/* ---- adapters ---- */
+
+static int by_slot(const void *slot, const void *pair) { return strcmp(slot, ((const ht_adapter_pair *)pair)->slot); }
+
 static const ht_adapter_pair *adapter_for(const ht_ctx *c, const char *slot) {
     if (!c->adapters || !slot) return NULL;
-    for (int i = 0; i < c->adapters->n; i++)
-        if (strcmp(c->adapters->pair[i].slot, slot) == 0) return &c->adapters->pair[i];
-    return NULL;
+    return bsearch(slot, c->adapters->pair, (size_t)c->adapters->n, sizeof *c->adapters->pair, by_slot);
+}
+
+/* x with dropout for this pair: its random numbers are those of the pair's number. */
+static ht_array *dropped(ht_ctx *c, ht_array *x, const ht_adapter_pair *pair) {
+    const ht_adapters *all = c->adapters;
+    if (all->key == HT_NONE || !all->key || all->dropout <= 0) return x;
+    const uint32_t number = (uint32_t)(pair - all->pair);
+    ht_array *key = ht_bitwise_xor(c->s, all->key, ht_full(c->s, number, HT_U32, NULL, 0));
+    ht_array *keep = ht_full(c->s, 1 - (double)all->dropout, HT_F32, NULL, 0);
+    ht_array *kept = ht_random_bernoulli(c->s, keep, x->shape, x->n_dims, key);
+    ht_array *zero = ht_full(c->s, 0, HT_F32, NULL, 0);
+    return ht_where(c->s, kept, ht_scale(c->s, x, 1 / (1 - all->dropout)), zero);
 }
 
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
@@ -51,9 +73,25 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     }
     const ht_adapter_pair *pair = adapter_for(c, w->slot);
     if (!pair || !y) return y;
-    ht_array *low = ht_matmul(c->s, x, pair->a, true); /* [..., rank] */
-    return ht_add(c->s, y, ht_scale(c->s, ht_matmul(c->s, low, pair->b, true), pair->scale));
+    ht_array *low = ht_matmul(c->s, dropped(c, x, pair), pair->a, true); /* [..., rank] */
+    return ht_add(c->s, y, ht_matmul(c->s, ht_scale(c->s, low, pair->scale), pair->b, true));
 }
+
+/* y [T, m, n] plus the adapter's products with the chosen experts: x [T, k] or [T, m, k], ids i32 [T, m]. */
+static ht_array *adapt_experts(ht_ctx *c, ht_array *y, ht_array *x, const ht_experts *experts, ht_array *ids) {
+    const ht_adapter_pair *pair = adapter_for(c, experts->slot);
+    if (!pair || !y) return y;
+    x = dropped(c, x, pair);
+    if (x && x->n_dims == 2) x = ht_expand_dims(c->s, x, 1);
+    if (!x) return NULL;
+    const int64_t full[] = {ids->shape[0], ids->shape[1], x->shape[2]};
+    x = ht_expand_dims(c->s, ht_broadcast_to(c->s, x, full, 3), 2); /* [T, m, 1, k] */
+    ht_array *a = ht_swapaxes(c->s, pair->a, 1, 2), *b = ht_swapaxes(c->s, pair->b, 1, 2);
+    ht_array *low = ht_scale(c->s, ht_gather_mm(c->s, x, a, HT_NONE, ids), pair->scale); /* [T, m, 1, rank] */
+    return ht_add(c->s, y, ht_squeeze(c->s, ht_gather_mm(c->s, low, b, HT_NONE, ids), 2));
+}
+
+/* ---- experts ---- */
 
 /* Scales y [T, m, n] by the chosen experts' output scales. */
 static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_array *ids) {
@@ -65,7 +103,8 @@ static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_
 
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
     const ht_linear_gather_params p = {{&experts->list}, 1};
-    return scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
+    ht_array *y = scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
+    return adapt_experts(c, y, x, experts, ids);
 }
 
 void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const experts[2], ht_array *ids, ht_array *y[2]) {
@@ -77,6 +116,7 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     for (int i = 0; i < 2; i++) {
         const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
         y[i] = scale_by(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
+        y[i] = adapt_experts(c, y[i], x, experts[i], ids);
     }
 }
 
@@ -85,9 +125,33 @@ ht_array *ht_embed(ht_ctx *c, ht_array *ids, const ht_weight *table, float scale
     return ht_apply(c->s, HT_OP_EMBED, &p, &ids, 1);
 }
 
+/* ---- attention ---- */
+
+static ht_array *attend_plain(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
+    const ht_plain_pass *pass = c->pass;
+    const ht_attend_rows_params p = {how->scale, how->softcap, pass->window[layer]};
+    if (k != HT_NONE) {
+        pass->keys[layer] = k;
+        pass->values[layer] = v;
+    }
+    ht_array *own = how->asked ? ht_batch_out_rows(c) : pass->own, *first = how->asked ? pass->out_first : pass->first;
+    ht_array *in[] = {q, pass->keys[layer], pass->values[layer], own, first};
+    return ht_apply(c->s, HT_OP_ATTEND_ROWS, &p, in, 5);
+}
+
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how) {
+    if (c->pass) return attend_plain(c, q, k, v, layer, how);
     const ht_attend_params p = {layer, how->scale, how->softcap, how->asked};
     ht_array *a = ht_apply(c->s, HT_OP_ATTEND, &p, (ht_array *[]){q, k, v}, 3);
     if (a) a->step = c->step;
     return a;
+}
+
+/* ---- losses ---- */
+
+ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap) {
+    const ht_head_loss_params p = {head->matrix, head->scale != 0 ? head->scale : 1, softcap};
+    ht_array *both = ht_apply(c->s, HT_OP_HEAD_LOSS, &p, (ht_array *[]){h, c->pass->target}, 2); /* [2, n_out] */
+    const int64_t n = c->pass->batch->n_out;
+    return ht_reshape(c->s, ht_slice(c->s, both, (int64_t[]){0, 0}, (int64_t[]){1, n}, NULL), &n, 1);
 }

@@ -19,7 +19,8 @@ typedef struct ht_weight {
     float scale;       /* factor on the matrix product, from the checkpoint; 0: none */
 } ht_weight;
 
-/* LoRA pair of a slot: y += scale * B (A x), A f32 [rank, k], B f32 [n_rows, rank]. */
+/* LoRA pair of a slot as arrays: y += scale * B (A x), A [rank, k], B [n_rows, rank], f32 or bf16; of a slot with experts A
+ * [n, rank, k], B [n, n_rows, rank]. */
 typedef struct ht_adapter_pair {
     const char *slot;
     ht_array *a, *b;
@@ -28,13 +29,29 @@ typedef struct ht_adapter_pair {
 
 typedef struct ht_adapters {
     int n;
-    const ht_adapter_pair *pair;
+    const ht_adapter_pair *pair; /* [n], sorted by slot */
+    float dropout;               /* share of x that A does not see, in [0, 1); others are scaled by 1 / (1 - dropout) */
+    ht_array *key;               /* of the random numbers of dropout; HT_NONE: no dropout */
 } ht_adapters;
 
-/* Context of a forward function. `step` is NULL in a trace, where per-step values are bound at run time. */
+/* A plain pass: whole sequences without caches, differentiable, for training. The forward function gives the cross-entropy
+ * f32 [n_out] of the output rows instead of logits. */
+typedef struct ht_plain_pass {
+    const ht_batch *batch;     /* outlives the pass's graph; kv_len is not read */
+    ht_array *target;          /* i32 [n_out]: the token that follows each output row */
+    ht_array *own, *first;     /* i32 [n_tok]: each row's own number, and the first of its sequence */
+    ht_array *out_first;       /* i32 [n_out]: the first row of each output row's sequence */
+    const int64_t *window;     /* [n_kv_layers] in keys; 0: full attention */
+    ht_array **keys, **values; /* [n_kv_layers] of the layers so far */
+    bool shares_keys;          /* later layers attend to keys of earlier ones */
+    bool checkpointing;        /* layers keep their inputs alone, and are computed again for the gradient */
+} ht_plain_pass;
+
+/* Context of a forward function. In a trace, where per-step values are bound at run time, `step` and `pass` are NULL. */
 typedef struct ht_ctx {
     ht_scope *s;
-    const ht_step *step;
+    const ht_step *step;         /* cached: attends through the caches of the step */
+    const ht_plain_pass *pass;   /* plain: attends within the rows of each sequence */
     const ht_adapters *adapters; /* NULL: none */
 } ht_ctx;
 
@@ -71,7 +88,19 @@ typedef struct ht_attention {
  * by that layer earlier in the step. */
 ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer, const ht_attention *how);
 
-/* Forward function of a family: f32 logits [n_out, vocab] of the output rows. `model` is the family's struct. */
+/* Cross-entropy of a plain pass's output rows: h f32 [n_out, k] -> f32 [n_out], of logits capped to `softcap` (0: none). */
+ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap);
+
+/* One layer of a forward function: in[0], the residual stream [T, hidden], and what else the family hands on -> [T or n_out,
+ * hidden]. What it captures otherwise has no gradient. */
+typedef ht_array *ht_layer_fn(ht_ctx *c, const void *model, int index, ht_array *const *in);
+/* Calls `layer` with n_in inputs; a plain pass with checkpointing computes it again for the gradient. The layer attends to the
+ * keys and values of layer kv_layer, its own or an earlier one's. */
+ht_array *ht_layer(ht_ctx *c, ht_layer_fn *layer, const void *model, int index, int64_t kv_layer, ht_array *const *in,
+                   int n_in);
+
+/* Forward function of a family: f32 logits [n_out, vocab] of the output rows; in a plain pass their cross-entropy [n_out].
+ * `model` is the family's struct. */
 typedef ht_array *ht_forward_fn(ht_ctx *c, const void *model);
 
 #endif

@@ -232,31 +232,40 @@ static ht_array *feed_forward(ht_ctx *c, const ht_decoder *m, const gemma4_layer
     return ht_add(c->s, ht_decoder_norm(c, cfg, f, l->after_dense_norm), experts(c, m, l, h));
 }
 
+/* The output rows of x. */
+static ht_array *cut(ht_ctx *c, ht_array *x) { return ht_take(c->s, x, ht_batch_out_rows(c), 0); }
+
+/* in: h [T or n_out, hidden], pos i32 [T or n_out], the layer's input [T or n_out, layer_input] where there is one. */
+static ht_array *layer(ht_ctx *c, const void *model, int i, ht_array *const *in) {
+    const ht_decoder *m = model;
+    const ht_config *cfg = m->config;
+    const gemma4_layer *l = (const gemma4_layer *)m->layers + i;
+    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention, output rows suffice */
+    ht_array *h = in[0], *input = cfg->layer_input ? in[2] : NULL;
+    ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), in[1]);
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
+    if (i == last_keys) {
+        h = cut(c, h);
+        if (input) input = cut(c, input);
+    }
+    ht_array *f = feed_forward(c, m, l, i, h);
+    h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));
+    if (cfg->layer_input) h = add_input(c, m, l, h, input);
+    return ht_multiply(c->s, h, l->scalar);
+}
+
 static ht_array *forward(ht_ctx *c, const void *model) {
     const ht_decoder *m = model;
     const ht_config *cfg = m->config;
-    const gemma4_layer *layers = m->layers;
     ht_array *pos = ht_batch_positions(c), *h = ht_decoder_embed(c, m); /* [T, hidden] */
     ht_array *inputs = cfg->layer_input ? layer_inputs(c, m, h) : NULL;
-    const int64_t last_keys = ht_kv_layers(cfg) - 1; /* behind its attention, output rows suffice */
     for (int i = 0; i < cfg->n_layers; i++) {
-        const gemma4_layer *l = &layers[i];
-        ht_array *input = cfg->layer_input ? slice_input(c, cfg, inputs, i) : NULL;
-        ht_array *a = ht_decoder_attention(c, m, &l->base, i, ht_decoder_norm(c, cfg, h, l->base.attention_norm), pos);
-        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, a, l->base.after_attention_norm));
-        if (i == last_keys) {
-            ht_array *rows = ht_batch_out_rows(c);
-            h = ht_take(c->s, h, rows, 0);
-            pos = ht_take(c->s, pos, rows, 0);
-            if (cfg->layer_input) {
-                input = ht_take(c->s, input, rows, 0);
-                inputs = ht_take(c->s, inputs, rows, 0);
-            }
+        if (i == ht_kv_layers(cfg)) {
+            pos = cut(c, pos);
+            if (inputs) inputs = cut(c, inputs); /* [n_out, n_layers, layer_input] */
         }
-        ht_array *f = feed_forward(c, m, l, i, h);
-        h = ht_add(c->s, h, ht_decoder_norm(c, cfg, f, l->base.after_mlp_norm));
-        if (cfg->layer_input) h = add_input(c, m, l, h, input);
-        h = ht_multiply(c->s, h, l->scalar);
+        ht_array *in[] = {h, pos, slice_input(c, cfg, inputs, i)};
+        h = ht_layer(c, layer, m, i, cfg->layer[i].kv_layer, in, cfg->layer_input ? 3 : 2);
     }
     return ht_decoder_head(c, m, h);
 }

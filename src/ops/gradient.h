@@ -22,7 +22,8 @@ ht_vjp_fn ht_vjp_sum, ht_vjp_prod, ht_vjp_mean, ht_vjp_extreme, ht_vjp_var, ht_v
     ht_vjp_cumsum, ht_vjp_cumprod, ht_vjp_running_extreme, ht_vjp_logcumsumexp, ht_vjp_recurrence;
 ht_vjp_fn ht_vjp_reshape, ht_vjp_transpose, ht_vjp_window, ht_vjp_slice, ht_vjp_diagonal, ht_vjp_broadcast,
     ht_vjp_strided_add, ht_vjp_concatenate;
-ht_vjp_fn ht_vjp_matmul, ht_vjp_linear, ht_vjp_linear_back, ht_vjp_head_loss;
+ht_vjp_fn ht_vjp_matmul, ht_vjp_linear, ht_vjp_linear_back, ht_vjp_head_loss, ht_vjp_linear_gather,
+    ht_vjp_linear_gather_back;
 ht_vjp_fn ht_vjp_rms_norm, ht_vjp_layer_norm, ht_vjp_rms_norm_grad, ht_vjp_layer_norm_grad, ht_vjp_rope, ht_vjp_sdpa,
     ht_vjp_sdpa_grad, ht_vjp_attend_rows, ht_vjp_gather_mm, ht_vjp_dequantize, ht_vjp_quantized_matmul;
 ht_vjp_fn ht_vjp_take, ht_vjp_gather, ht_vjp_scatter, ht_vjp_take_along, ht_vjp_put_along, ht_vjp_slice_update;

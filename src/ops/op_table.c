@@ -185,7 +185,12 @@ static const ht_op_info table[HT_OP_COUNT] = {
                          .vjp = ht_vjp_head_loss},
     [HT_OP_HEAD_LOSS_GRAD] = {.shape = ht_shape_head_loss_grad, .params_bytes = sizeof(ht_head_loss_params)},
     [HT_OP_EMBED] = {.shape = ht_shape_embed, .params_bytes = sizeof(ht_linear_params)},
-    [HT_OP_LINEAR_GATHER] = {.shape = ht_shape_linear_gather, .params_bytes = sizeof(ht_linear_gather_params)},
+    [HT_OP_LINEAR_GATHER] = {.shape = ht_shape_linear_gather,
+                             .params_bytes = sizeof(ht_linear_gather_params),
+                             .vjp = ht_vjp_linear_gather},
+    [HT_OP_LINEAR_GATHER_BACK] = {.shape = ht_shape_linear_gather_back,
+                                  .params_bytes = sizeof(ht_linear_gather_params),
+                                  .vjp = ht_vjp_linear_gather_back},
     [HT_OP_ATTEND] = {.shape = ht_shape_attend, .params_bytes = sizeof(ht_attend_params), .effect = true},
 };
 

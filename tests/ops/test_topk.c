@@ -1,5 +1,6 @@
 /* Choosing along the last axis, and products with the chosen matrices. */
 #include "cpu/cpu.h"
+#include "cpu/matrix_ops.h"
 #include "device/params.h"
 #include "support/kernels.h"
 #include "support/test.h"
@@ -106,6 +107,38 @@ static void check_pair(const ht_matrix *m, const float *x, const float *y) {
     assert_memory_equal(alone, y, sizeof alone);
 }
 
+/* The gradient of a pair's row: the sum over the sets of what each matrix alone gives. */
+static void check_pair_back(ht_matrix *const m[SETS], int sets, const float *dy, const float *dx) {
+    static _Alignas(64) char scratch[1 << 20];
+    float alone[K], sum[K];
+    for (int s = 0; s < sets; s++) {
+        assert_true(ht_back_scratch(m[s], ht_pool_threads(device->pool)) <= sizeof scratch);
+        ht_pool_lease(device->pool);
+        ht_back_mul(m[s], dy + s * ROWS_OUT, ROWS_OUT, 1, alone, K, scratch, device->pool);
+        ht_pool_release(device->pool);
+        for (int c = 0; c < K; c++) sum[c] = s ? sum[c] + alone[c] : alone[c];
+    }
+    assert_memory_equal(sum, dx, sizeof sum);
+}
+
+static void check_back(ht_matrix *const (*list)[2 * EXPERTS], const ht_linear_gather_params *p, const ht_view *ids,
+                       int64_t t) {
+    const int64_t width = p->n_sets * ROWS_OUT;
+    float *dy = malloc((size_t)(t * M * width) * sizeof *dy), *dx = malloc((size_t)(t * M * K) * sizeof *dx);
+    assert_true(dy && dx);
+    uint64_t seed = 4;
+    for (int64_t i = 0; i < t * M * width; i++) dy[i] = test_random_float(&seed);
+    const ht_view in[2] = {test_view(dy, HT_F32, 3, (int64_t[]){t, M, width}), *ids};
+    ht_view out = test_view(dx, HT_F32, 3, (int64_t[]){t, M, K});
+    test_run_ok(device, HT_OP_LINEAR_GATHER_BACK, p, 2, in, &out, NULL);
+    for (int64_t i = 0; i < t * M; i++) {
+        const int32_t e = ((const int32_t *)ids->data)[i];
+        check_pair_back((ht_matrix *const[SETS]){list[0][e], list[1][e]}, p->n_sets, dy + i * width, dx + i * K);
+    }
+    free(dy);
+    free(dx);
+}
+
 /* Every row gives the bits that its matrix alone gives for it, whatever asks beside it; a matrix nobody asks for is not
  * touched, and one that all ask for takes more rows than go at once. */
 static void check_products(ht_matrix all[SETS][EXPERTS], const gather_case *c) {
@@ -133,6 +166,7 @@ static void check_products(ht_matrix all[SETS][EXPERTS], const gather_case *c) {
     for (int64_t i = 0; i < c->t * M; i++)
         for (int s = 0; s < c->sets; s++)
             check_pair(list[s][ids[i]], x + (c->per_choice ? i : i / M) * K, y + i * width + s * ROWS_OUT);
+    check_back(list, &p, &in[1], c->t);
     ids[c->t * M - 1] = EXPERTS;
     ht_error err = {0};
     assert_int_equal(test_run(device, HT_OP_LINEAR_GATHER, &p, 2, in, &out, NULL, &err), HT_ERR_ARGUMENT);

@@ -7,6 +7,8 @@
 #include "support/multiply.h"
 #include "support/test.h"
 
+#include <hearth/fast.h>
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -370,6 +372,49 @@ static ht_array *exact_head_loss(ht_scope *s, ht_array *const *in) {
     return ht_reshape(s, ht_multiply(s, loss, learned), (int64_t[]){1, 3}, 2);
 }
 
+/* Two experts of equal matrices. */
+static ht_matrix *expert_matrices[4] = {&matrix, &matrix};
+static ht_matrix_list expert_list = {expert_matrices, 2, 0};
+
+static ht_array *expert_ids(ht_scope *s) {
+    return ht_array_from(s, (const int32_t[]){1, 0, 0, 1}, HT_I32, (int64_t[]){2, 2}, 2);
+}
+
+static ht_array *linear_gather(ht_scope *s, ht_array *const *in) {
+    const ht_linear_gather_params p = {{&expert_list}, 1};
+    return ht_square(s, ht_apply(s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){in[0], expert_ids(s)}, 2));
+}
+
+static ht_array *exact_linear_gather(ht_scope *s, ht_array *const *in) {
+    ht_array *y = ht_expand_dims(s, ht_matmul(s, in[0], matrix_array(s), true), 1);
+    return ht_square(s, ht_broadcast_to(s, y, (int64_t[]){2, 2, MATRIX_ROWS}, 3));
+}
+
+static ht_array *linear_gather_back(ht_scope *s, ht_array *const *in) {
+    const ht_linear_gather_params p = {{&expert_list}, 1};
+    return ht_square(s, ht_apply(s, HT_OP_LINEAR_GATHER_BACK, &p, (ht_array *[]){in[0], expert_ids(s)}, 2));
+}
+
+static ht_array *exact_linear_gather_back(ht_scope *s, ht_array *const *in) {
+    return ht_square(s, ht_matmul(s, in[0], ht_expand_dims(s, matrix_array(s), 0), false));
+}
+
+/* x [5, 4] as queries, its squares as keys, its double as values. */
+static ht_array *attend_rows(ht_scope *s, ht_array *const *in) {
+    const ht_attend_rows_params p = {0.5f, 0, 3};
+    const int64_t n = 5, shape[] = {5, 1, 4};
+    ht_array *x = ht_reshape(s, in[0], shape, 3);
+    ht_array *own = ht_arange(s, 0, 5, 1, HT_I32), *first = ht_zeros(s, HT_I32, &n, 1);
+    return ht_apply(s, HT_OP_ATTEND_ROWS, &p, (ht_array *[]){x, ht_square(s, x), ht_scale(s, x, 2), own, first}, 5);
+}
+
+static ht_array *exact_attend_rows(ht_scope *s, ht_array *const *in) {
+    const ht_attention_config how = {.scale = 0.5f, .causal = true, .window = 3};
+    ht_array *x = ht_reshape(s, in[0], (int64_t[]){1, 1, 5, 4}, 4);
+    ht_array *y = ht_scaled_dot_product_attention(s, x, ht_square(s, x), ht_scale(s, x, 2), HT_NONE, HT_NONE, &how);
+    return ht_reshape(s, y, (int64_t[]){5, 1, 4}, 3);
+}
+
 static void gradients_of_packed_matrices(void **state) {
     (void)state;
     const ht_matrix_ops *ops = ht_cpu_matrix_ops(ht_cpu_isa_best(), HT_W_F32, HT_PRECISION_REFERENCE);
@@ -383,7 +428,21 @@ static void gradients_of_packed_matrices(void **state) {
                          exact_linear_back);
     test_gradient_of_f32(test_stream, &(gradient_case){"head_loss", head_loss, 1, {{2, {3, MATRIX_K}, -1.5, 1.5}}},
                          exact_head_loss);
+    ht_matrix_list_find_kinds(&expert_list);
+    test_gradient_of_f32(test_stream,
+                         &(gradient_case){"linear_gather", linear_gather, 1, {{2, {2, MATRIX_K}, -1.5, 1.5}}},
+                         exact_linear_gather);
+    test_gradient_of_f32(
+        test_stream,
+        &(gradient_case){"linear_gather_back", linear_gather_back, 1, {{3, {2, 2, MATRIX_ROWS}, -1.5, 1.5}}},
+        exact_linear_gather_back);
     free(matrix.packed);
+}
+
+static void gradients_of_rows(void **state) {
+    (void)state;
+    test_gradient_of_f32(test_stream, &(gradient_case){"attend_rows", attend_rows, 1, {{2, {5, 4}, -1.5, 1.5}}},
+                         exact_attend_rows);
 }
 
 static void gradients_of_what_computes_in_f32(void **state) {
@@ -412,6 +471,7 @@ int main(void) {
         cmocka_unit_test(gradients_of_places),
         cmocka_unit_test(gradients_of_what_computes_in_f32),
         cmocka_unit_test(gradients_of_packed_matrices),
+        cmocka_unit_test(gradients_of_rows),
         cmocka_unit_test(every_rule_was_run),
     };
     return cmocka_run_group_tests(tests, test_open_stream, test_close_stream);
