@@ -16,11 +16,13 @@
 #include <hearth/io.h>
 #include <hearth/linalg.h>
 #include <hearth/log.h>
+#include <hearth/losses.h>
 #include <hearth/measure.h>
 #include <hearth/memory.h>
 #include <hearth/model.h>
 #include <hearth/npy.h>
 #include <hearth/ops.h>
+#include <hearth/optimizer.h>
 #include <hearth/order.h>
 #include <hearth/precision.h>
 #include <hearth/quantize.h>
