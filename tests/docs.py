@@ -25,7 +25,7 @@ def run(name, command, environment):
 
 def main():
     library = Path(sys.argv[1]).resolve()
-    (c,), (python,) = listings("c"), listings("python")
+    (c,), (python, *others) = listings("c"), listings("python")
     with tempfile.TemporaryDirectory() as work:
         source, program = Path(work) / "fit.c", Path(work) / "fit"
         source.write_text(c)
@@ -37,6 +37,8 @@ def main():
             in_python = run("The Python program", [sys.argv[2], "-c", python], environment)
             if in_c.splitlines()[0] != in_python.splitlines()[0]:
                 sys.exit(f"the programs of docs/arrays.md begin differently:\n{in_c}{in_python}")
+            for other in others:
+                print(run("A Python program", [sys.argv[2], "-c", other], environment), end="")
     print(in_c, end="")
 
 

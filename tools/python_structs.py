@@ -20,9 +20,9 @@ HEADERS, OUTPUT = ROOT / "include/hearth", ROOT / "python/hearth/_structs.py"
 
 STRUCTS = [
     "ht_error", "ht_cancel", "ht_device_options", "ht_model_options", "ht_forward_options", "ht_sampler_options",
-    "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_function", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
+    "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
 ]  # fmt: skip
-ENUMS = ["ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part"]
+ENUMS = ["ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_optimizer_kind", "ht_schedule_kind"]
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",
     "size_t": "c_size_t", "int32_t": "c_int32", "int64_t": "c_int64", "uint32_t": "c_uint32", "uint64_t": "c_uint64",

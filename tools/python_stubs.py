@@ -14,12 +14,13 @@ from pathlib import Path
 import hearth
 
 FOLDER = Path(__file__).resolve().parent.parent / "python/hearth"
-MODULES = {"__init__": hearth, "random": hearth.random, "fast": hearth.fast, "linalg": hearth.linalg}
+MODULES = {"__init__": hearth, **{name: getattr(hearth, name) for name in ("random", "fast", "linalg", "losses", "optimizers")}}
 
 # ---- types ----
 
 AXES, SHAPE, FILE = "int | Sequence[int] | None", "int | Sequence[int]", "str | os.PathLike[str] | IO[bytes]"
 ARRAY, OPERAND, TREE, FUNCTION = "array", "ArrayLike", "Any", "Callable[..., Any]"
+RATE = "float | Callable[[int], float]"
 
 # By the parameter's name, wherever the tables after it say nothing else.
 PARAMETERS = {
@@ -30,20 +31,22 @@ PARAMETERS = {
     **dict.fromkeys("keepdims equal_nan reverse inclusive precise sparse traditional transpose sorted_indices force_fused".split(), "bool"),
     **dict.fromkeys("sliding last add_special parse_special skip_special return_metadata shapeless endpoint".split(), "bool"),
     **dict.fromkeys("n k kth num width decimals offset ddof axis1 axis2 start_axis end_axis repeats dims window".split(), "int"),
-    **dict.fromkeys("seed limit bits_of index".split(), "int"),
-    **dict.fromkeys("rtol atol alpha beta eps nan step start stop".split(), "float"),
+    **dict.fromkeys("seed limit bits_of index total_steps warmup_steps".split(), "int"),
+    **dict.fromkeys("rtol atol alpha beta eps nan step start stop momentum weight_decay max_norm".split(), "float"),
     **dict.fromkeys("mode indexing subscripts name text".split(), "str"),
     **dict.fromkeys("group_size bits m posinf neginf num_samples format stop correction".split(), "int | None"),
     **dict.fromkeys("a_min a_max".split(), "ArrayLike | None"),
     **dict.fromkeys("fun rule".split(), FUNCTION),
+    **dict.fromkeys("parameters gradients grads".split(), TREE),
     **dict.fromkeys("primals cotangents tangents".split(), "Sequence[array]"),
     "stream": "StreamOrDevice", "s": "Stream | Device | DeviceType", "device": "Device | DeviceType | None",
     "d": "Device | DeviceType | None", "device_type": "DeviceType", "dtype": "Dtype | None", "axis": "int",
     "shape": SHAPE, "strides": "Sequence[int] | None", "axes": "Sequence[int] | None", "reps": SHAPE,
     "pad_width": "int | tuple[int, ...] | Sequence[tuple[int, int]]", "shift": SHAPE, "source": "int", "destination": "int",
     "indices_or_sections": SHAPE, "slice_size": "Sequence[int]", "scales": "array", "base": "float | None",
-    "ord": "int | float | str | None", "argnums": AXES, "argnames": "str | Sequence[str] | None",
+    "learning_rate": "float", "betas": "Sequence[float]", "predictions": OPERAND, "targets": OPERAND, "ord": "int | float | str | None", "argnums": AXES, "argnames": "str | Sequence[str] | None",
     "inputs": TREE, "outputs": TREE, "file": FILE, "arr": OPERAND, "copy": "bool | None", "precision": "str",
+    "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 
 # By function and parameter.
@@ -61,7 +64,7 @@ OF_FUNCTION = {
     ("random.split", "key"): "array", ("rms_norm", "weight"): "ArrayLike | None", ("layer_norm", "weight"): "ArrayLike | None",
     ("layer_norm", "bias"): "ArrayLike | None", ("rope", "scale"): "float", ("rope", "offset"): "int | array",
     ("scaled_dot_product_attention", "scale"): "float", ("scaled_dot_product_attention", "k"): OPERAND,
-    ("scaled_dot_product_attention", "mask"): "str | array | None", ("random.permutation", "x"): "int | array",
+    ("scaled_dot_product_attention", "mask"): "str | array | None", ("masked_cross_entropy", "mask"): "ArrayLike | None", ("random.permutation", "x"): "int | array",
     ("normal", "loc"): "ArrayLike | None", ("normal", "scale"): "ArrayLike | None", ("view", "dtype"): "Dtype",
     ("bernoulli", "shape"): f"{SHAPE} | None", ("truncated_normal", "shape"): f"{SHAPE} | None",
     ("categorical", "shape"): f"{SHAPE} | None", ("load", "format"): "str | None", ("load", "file"): "Any",
@@ -81,7 +84,7 @@ OF_FUNCTION = {
     ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
     ("generate", "options"): "Any", ("chat", "options"): "Any", ("custom_function.__call__", "args"): "Any",
-    ("custom_function.__call__", "kwargs"): "Any",
+    ("custom_function.__call__", "kwargs"): "Any", ("AdamW.__init__", "learning_rate"): RATE, ("SGD.__init__", "learning_rate"): RATE,
 }  # fmt: skip
 for _name in "sum prod mean max min all any logsumexp var std".split():
     OF_FUNCTION[_name, "axis"] = AXES
@@ -100,19 +103,22 @@ RESULTS = {
     "random.split": "array", "load": "Any", "stream": "StreamContext", "default_device": "Device",
     "device_info": "dict[str, Any]", "is_available": "bool", "array.tolist": "Any", "array.item": "Any",
     "custom_function.vjp": FUNCTION, "custom_function.jvp": FUNCTION, "custom_function.__call__": "Any",
+    **dict.fromkeys("constant_with_warmup linear_with_warmup cosine_with_warmup".split(), "Callable[[int], float]"),
+    **dict.fromkeys("update apply_gradients".split(), TREE), "clip_grad_norm": "tuple[Any, array]",
     "session": "Session", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
     "chat": "Generation",
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None",
-    "metrics": "dict[str, Any]",
+    "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
 }  # fmt: skip
 ATTRIBUTES = {
     "Dtype": ["code: int", "name: str", "size: int", "format: str | None", "kind: str"],
     "DeviceType": ["name: str"],
     "Device": ["type: DeviceType", "index: int"],
     "Stream": ["index: int", "device: Device"],
+    **dict.fromkeys(["AdamW", "SGD"], [f"learning_rate: {RATE}"]),
 }
 
 # Special methods, as a checker of types has to know them.
@@ -210,6 +216,8 @@ def class_of(name, cls):
             continue
         elif isinstance(value, property) or inspect.isgetsetdescriptor(value):
             lines.append(f"@property\n    def {member}(self) -> {PROPERTIES[member]}: ...")
+            if getattr(value, "fset", None):
+                lines.append(f"@{member}.setter\n    def {member}(self, {member}: {PROPERTIES[member]}) -> None: ...")
         elif callable(value):
             lines.append(definition(name, member, value, method=True))
     lines += SPECIAL.get(name, [])
@@ -223,6 +231,8 @@ from typing import IO, Any, TypeAlias, Union
 
 from . import fast as fast
 from . import linalg as linalg
+from . import losses as losses
+from . import optimizers as optimizers
 from . import random as random
 
 ArrayLike: TypeAlias = Union["array", bool, int, float, Sequence[Any]]
@@ -233,6 +243,13 @@ StreamOrDevice: TypeAlias = Union["Stream", "Device", "DeviceType", None]
 from . import ArrayLike, Dtype, StreamOrDevice, array
 """,
     "fast": """from . import ArrayLike, StreamOrDevice, array
+""",
+    "losses": """from . import ArrayLike, StreamOrDevice, array
+""",
+    "optimizers": """from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import array
 """,
     "linalg": """from collections.abc import Sequence
 

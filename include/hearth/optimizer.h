@@ -18,7 +18,7 @@ typedef enum ht_optimizer_kind {
      * p = p (1 - lr weight_decay) - lr / (1 - beta1^t) m / (sqrt(v / (1 - beta2^t)) + eps). */
     HT_OPTIMIZER_ADAMW,
     /* Stochastic gradient descent: b = momentum b + (g + weight_decay p), p = p - lr b. */
-    HT_OPTIMIZER_SGD,
+    HT_OPTIMIZER_SGD
 } ht_optimizer_kind;
 
 /* Options of ht_optimizer_new. */
@@ -70,7 +70,7 @@ HT_API bool ht_clip_grad_norm(ht_scope *s, ht_array *const *grads, int n, double
 typedef enum ht_schedule_kind {
     HT_SCHEDULE_CONSTANT,
     HT_SCHEDULE_LINEAR, /* down to 0 at total_steps */
-    HT_SCHEDULE_COSINE, /* down to 0 at total_steps, along half a cosine */
+    HT_SCHEDULE_COSINE  /* down to 0 at total_steps, along half a cosine */
 } ht_schedule_kind;
 
 /* A schedule of the learning rate. */

@@ -288,9 +288,10 @@ static PyObject *function_of(const core_family *family, const core_spec *spec) {
 }
 
 static const core_family *const families[] = {
-    &core_elementwise_family, &core_make_family,   &core_shape_family,  &core_method_family, &core_join_family,
-    &core_reduce_family,      &core_places_family, &core_hidden_family, &core_index_family,  &core_eval_family,
-    &core_number_family,      &core_linalg_family, &core_norm_family,   &core_fast_family,   &core_random_family};
+    &core_elementwise_family, &core_make_family,   &core_shape_family,  &core_method_family,
+    &core_join_family,        &core_reduce_family, &core_places_family, &core_hidden_family,
+    &core_index_family,       &core_eval_family,   &core_number_family, &core_linalg_family,
+    &core_norm_family,        &core_fast_family,   &core_losses_family, &core_random_family};
 
 static bool add_family(PyObject *all, const core_family *family) {
     char where[64];

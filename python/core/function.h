@@ -176,6 +176,6 @@ bool core_find_functions(void);
 
 extern const core_family core_elementwise_family, core_make_family, core_shape_family, core_method_family,
     core_join_family, core_reduce_family, core_places_family, core_hidden_family, core_index_family, core_eval_family,
-    core_number_family, core_linalg_family, core_norm_family, core_fast_family, core_random_family;
+    core_number_family, core_linalg_family, core_norm_family, core_fast_family, core_losses_family, core_random_family;
 
 #endif

@@ -2,7 +2,7 @@
 
 from math import e, inf, nan, pi
 
-from . import _compile, _files, _functions, _index, _memory, _model, _stream, _transform, fast, linalg, random
+from . import _compile, _files, _functions, _index, _memory, _model, _stream, _transform, fast, linalg, losses, optimizers, random
 from ._array import array, from_dlpack
 from ._compile import *  # noqa: F403
 from ._dtype import (
@@ -29,7 +29,7 @@ from ._stream import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
-    "Dtype", "Error", "array", "from_dlpack", "fast", "linalg", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
+    "Dtype", "Error", "array", "from_dlpack", "fast", "linalg", "losses", "optimizers", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64", "pi", "e", "inf", "nan", "newaxis",
     *_functions.public,
     *_compile.__all__,

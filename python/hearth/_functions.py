@@ -26,5 +26,5 @@ def _signature(parameters):
 lib.core.hook(value_of=_value_of, signature=_signature, dtypes=_dtype.BY_CODE)
 _found = lib.core.functions()
 public, methods, hidden = (_found[place] for place in ("hearth", "hearth.array", "hearth._index"))
-random, fast, linalg = (_found[f"hearth.{name}"] for name in ("random", "fast", "linalg"))
+random, fast, linalg, losses = (_found[f"hearth.{name}"] for name in ("random", "fast", "linalg", "losses"))
 public["concat"] = public["concatenate"]

@@ -83,7 +83,7 @@ def declare(name, result, *arguments):
     return function
 
 
-def options(kind, **fields):
+def options(kind, /, **fields):
     """Options of the library: those of their _init function, changed by `fields`."""
     made = kind()
     declare(f"{kind.__name__}_init", None, c_void_p, c_size_t)(byref(made), ctypes.sizeof(made))

@@ -58,6 +58,13 @@ HT_ANSWER_TEXT = 1
 HT_ANSWER_THINKING = 2
 HT_ANSWER_CALL = 3
 
+HT_OPTIMIZER_ADAMW = 0
+HT_OPTIMIZER_SGD = 1
+
+HT_SCHEDULE_CONSTANT = 0
+HT_SCHEDULE_LINEAR = 1
+HT_SCHEDULE_COSINE = 2
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -168,6 +175,28 @@ class ht_compile_options(Structure):
         ("size", c_size_t),
         ("shapeless", c_bool),
         ("release", CFUNCTYPE(None, c_void_p)),
+    ]
+
+
+class ht_optimizer_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("beta1", c_double),
+        ("beta2", c_double),
+        ("eps", c_double),
+        ("momentum", c_double),
+        ("weight_decay", c_double),
+    ]
+
+
+class ht_schedule(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("learning_rate", c_double),
+        ("warmup_steps", c_int64),
+        ("total_steps", c_int64),
     ]
 
 

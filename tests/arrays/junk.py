@@ -190,7 +190,7 @@ def with_spite(rng, args, named):
 def targets():
     """(name, function), methods as functions of an array."""
     found = []
-    for module, prefix in ((hx, ""), (hx.random, "random."), (hx.fast, "fast."), (hx.linalg, "linalg.")):
+    for module, prefix in ((hx, ""), (hx.random, "random."), (hx.fast, "fast."), (hx.linalg, "linalg."), (hx.losses, "losses.")):
         for name in sorted(module.__all__):
             value = getattr(module, name)
             if name not in LEFT_OUT and callable(value) and not isinstance(value, types.ModuleType):
