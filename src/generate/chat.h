@@ -15,6 +15,12 @@ struct ht_chat {
     int64_t time;             /* 0: the present */
 };
 
+/* Adds the messages of an object as ht_chat_from_json reads them, with its tools and variables. The object lies in the chat's
+ * arena; its messages become the chat's own. After a failure the chat is only good for being freed. */
+ht_status ht_chat_read(ht_chat *chat, const ht_jinja_dict *document, ht_error *err);
+/* How messages name a JSON value; NULL: "missing". A constant. */
+const char *ht_chat_describe(const ht_jinja_value *v);
+
 /* The text with its runs, each of which the caller frees with free(). bos and eos: the texts of these tokens, or NULL. */
 ht_status ht_chat_write(const ht_chat_setup *setup, const char *bos, const char *eos, const ht_chat *chat, char **text,
                         size_t *n, ht_text_run **runs, size_t *n_runs, ht_error *err);

@@ -153,7 +153,6 @@ ht_status ht_chat_add(ht_chat *chat, const char *role, const char *content, ht_e
 /* ---- tools and variables ---- */
 
 static bool has_nul(ht_jinja_value v);
-static const char *describe(const ht_jinja_value *v);
 
 /* Tools are kept by themselves, as answers are read by them; messages are added, not set. */
 static ht_status set_value(ht_chat *chat, const char *name, ht_jinja_value v) {
@@ -165,7 +164,7 @@ static ht_status set_value(ht_chat *chat, const char *name, ht_jinja_value v) {
     else if (strcmp(name, "messages") == 0)
         ht_jinja_arena_fail_as(a, HT_ERR_ARGUMENT, "`messages` is no variable to set: messages are added");
     else if (tools && v.kind != HT_VALUE_LIST && v.kind != HT_VALUE_NONE)
-        ht_jinja_arena_fail(a, "`tools` is %s, expected a list", describe(&v));
+        ht_jinja_arena_fail(a, "`tools` is %s, expected a list", ht_chat_describe(&v));
     else if (tools)
         chat->tools = v;
     else
@@ -194,7 +193,7 @@ void ht_chat_set_time(ht_chat *chat, int64_t seconds) { chat->time = seconds; }
 /* ---- from JSON ---- */
 
 /* How messages name a value. */
-static const char *describe(const ht_jinja_value *v) {
+const char *ht_chat_describe(const ht_jinja_value *v) {
     if (!v) return "missing";
     switch (v->kind) {
     case HT_VALUE_NONE: return "null";
@@ -216,7 +215,7 @@ typedef struct source {
 } source;
 
 static void wrong(source *s, const char *what, const ht_jinja_value *v, const char *expected) {
-    ht_jinja_arena_fail(s->a, "%s of message %zu is %s, expected %s", what, s->i, describe(v), expected);
+    ht_jinja_arena_fail(s->a, "%s of message %zu is %s, expected %s", what, s->i, ht_chat_describe(v), expected);
 }
 
 /* Parts of text as one. */
@@ -291,7 +290,7 @@ static void read_calls(source *s, ht_jinja_dict *message) {
 
 static void read_message(source *s, ht_jinja_value m) {
     if (m.kind != HT_VALUE_DICT) {
-        ht_jinja_arena_fail(s->a, "message %zu is %s, expected an object", s->i, describe(&m));
+        ht_jinja_arena_fail(s->a, "message %zu is %s, expected an object", s->i, ht_chat_describe(&m));
         return;
     }
     ht_jinja_value *role = ht_jinja_dict_find_text(m.dict, "role", 4);
@@ -311,7 +310,7 @@ static void read_document(source *s, const ht_jinja_dict *document) {
     const ht_jinja_value *messages = ht_jinja_dict_find_text(document, "messages", 8);
     char shown[44];
     if (!messages || messages->kind != HT_VALUE_LIST)
-        ht_jinja_arena_fail(s->a, "`messages` is %s, expected a list", describe(messages));
+        ht_jinja_arena_fail(s->a, "`messages` is %s, expected a list", ht_chat_describe(messages));
     for (size_t i = 0; i < document->n && !s->a->status; i++) {
         const char *key = document->keys[i].string->text;
         const ht_jinja_value v = document->values[i];
@@ -322,7 +321,7 @@ static void read_document(source *s, const ht_jinja_dict *document) {
             ht_jinja_arena_fail_as(s->a, HT_ERR_UNSUPPORTED, "it has `%s`, which this version cannot use",
                                    beginning(key, shown));
         else if (v.kind != HT_VALUE_DICT)
-            ht_jinja_arena_fail(s->a, "`%s` is %s, expected an object", key, describe(&v));
+            ht_jinja_arena_fail(s->a, "`%s` is %s, expected an object", key, ht_chat_describe(&v));
         else
             for (size_t k = 0; k < v.dict->n && !s->a->status; k++)
                 (void)set_value(s->chat, v.dict->keys[k].string->text, v.dict->values[k]);
@@ -333,18 +332,25 @@ static void read_document(source *s, const ht_jinja_dict *document) {
     }
 }
 
+ht_status ht_chat_read(ht_chat *chat, const ht_jinja_dict *document, ht_error *err) {
+    source s = {.chat = chat, .a = begin(chat, err)};
+    if (has_nul((ht_jinja_value){.kind = HT_VALUE_DICT, .dict = (ht_jinja_dict *)(uintptr_t)document}))
+        ht_jinja_arena_fail(s.a, "a text holds a NUL");
+    else
+        read_document(&s, document);
+    return s.a->status;
+}
+
 ht_status ht_chat_from_json(const char *json, size_t n, ht_chat **out, ht_error *err) {
     *out = NULL;
     ht_chat *chat;
     ht_status status = ht_chat_new(&chat, err);
     if (status) return status;
-    source s = {.chat = chat, .a = begin(chat, err)};
-    ht_jinja_value document = ht_jinja_json_value(s.a, json, n, "its JSON");
-    if (!s.a->status && document.kind != HT_VALUE_DICT)
-        ht_jinja_arena_fail(s.a, "it is %s, expected an object", describe(&document));
-    if (!s.a->status && has_nul(document)) ht_jinja_arena_fail(s.a, "a text holds a NUL");
-    if (!s.a->status) read_document(&s, document.dict);
-    status = s.a->status;
+    ht_jinja_arena *a = begin(chat, err);
+    ht_jinja_value document = ht_jinja_json_value(a, json, n, "its JSON");
+    if (!a->status && document.kind != HT_VALUE_DICT)
+        ht_jinja_arena_fail(a, "it is %s, expected an object", ht_chat_describe(&document));
+    status = a->status ? a->status : ht_chat_read(chat, document.dict, err);
     if (status)
         ht_chat_free(chat);
     else

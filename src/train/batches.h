@@ -1,0 +1,40 @@
+/* Batches: which samples each step of training takes, and their rows.
+ *
+ * The order depends on the data, the options and nothing else; step k has the same batch whichever steps were asked for before,
+ * so that training which goes on at step k needs to know no more than k.
+ *
+ * Shuffled, the samples of an epoch come in an order that its number and the seed draw. They are then sorted by length within
+ * windows of 16 batches, so that the sequences of a batch are about as long as each other, and the batches of a window are
+ * shuffled. An epoch has every sample once; its batches differ by one sample at most where they cannot all be full. */
+#ifndef HT_TRAIN_BATCHES_H
+#define HT_TRAIN_BATCHES_H
+
+#include "train/data.h"
+#include "train/train_batch.h"
+
+typedef struct ht_batches_options {
+    int32_t batch; /* sequences of a batch, 1 or more */
+    /* Batches take as many samples as fit into `batch` sequences of the data's max_length tokens: shuffled, the longest of a
+     * window go first, each into the first batch with room (first-fit decreasing); in the file's order, until one does not
+     * fit. */
+    bool pack;
+    /* Without: the file's order. Batch i is then samples i * batch to (i + 1) * batch - 1, beginning again at its end. */
+    bool shuffle;
+    uint64_t seed;
+} ht_batches_options;
+
+/* One thread at a time. */
+typedef struct ht_batches ht_batches;
+
+/* The data must outlive *out, which the caller frees. HT_ERR_LIMIT when a batch may have more than 2^31 - 1 tokens. */
+ht_status ht_batches_new(const ht_data *data, const ht_batches_options *options, ht_batches **out, ht_error *err);
+void ht_batches_free(ht_batches *b); /* NULL is fine */
+
+/* The steps of the first epoch; packed and shuffled, others may have a few more or fewer. */
+int64_t ht_batches_per_epoch(const ht_batches *b);
+/* The batch of a step, from 0, in memory that is lent until the next call and grows to that of the largest batch. */
+ht_status ht_batches_get(ht_batches *b, int64_t step, ht_train_batch *out, ht_error *err);
+/* The line of the file from which sequence s of the last batch came, from 1. */
+int64_t ht_batches_line(const ht_batches *b, int32_t s);
+
+#endif

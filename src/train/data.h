@@ -1,0 +1,72 @@
+/* Data sets: the samples of a JSONL file, every line checked before training begins.
+ *
+ * Of a sample only its line and its length are kept (8 bytes, beside 16 of the file's index); its ids are made again when it is
+ * asked for. */
+#ifndef HT_TRAIN_DATA_H
+#define HT_TRAIN_DATA_H
+
+#include "train/sample.h"
+
+#include <hearth/cancel.h>
+
+enum { HT_DATA_LENGTH_DEFAULT = 2048, HT_DATA_LINES_NAMED = 5, HT_DATA_LENGTH_BINS = 31 };
+
+/* What becomes of samples of more than max_length tokens. */
+typedef enum ht_long_samples {
+    HT_LONG_DROP,     /* left out */
+    HT_LONG_TRUNCATE, /* their first max_length tokens are kept */
+    HT_LONG_REFUSE    /* HT_ERR_LIMIT, with the line */
+} ht_long_samples;
+
+typedef struct ht_data_options {
+    ht_mask mask;
+    ht_long_samples long_samples;
+    int64_t max_length;      /* tokens of a sample; 0: 2048; at most the model's context, which goes before it */
+    bool skip_bad;           /* lines that are no sample are left out, else they end ht_data_open */
+    int64_t time;            /* as in ht_sample_options; 0: when the data is opened */
+    const ht_cancel *cancel; /* of ht_data_open; NULL: none */
+    void (*progress)(double done, void *user); /* of ht_data_open, now and then, with the share done; NULL: none */
+    void *user;
+} ht_data_options;
+
+/* Samples that something happened to, with the first lines where it did. */
+typedef struct ht_data_count {
+    int64_t n;
+    int64_t line[HT_DATA_LINES_NAMED]; /* the first of them, from 1 */
+} ht_data_count;
+
+/* What was found. */
+typedef struct ht_data_report {
+    int64_t n_lines;                     /* that are not empty */
+    int64_t n_samples;                   /* that are left */
+    int64_t n_form[HT_SAMPLE_FORMS];     /* of them, in each form */
+    int64_t n_tokens, n_learned;         /* of them */
+    int64_t max_length;                  /* in effect */
+    int32_t longest;                     /* tokens of the longest that is left */
+    int64_t length[HT_DATA_LENGTH_BINS]; /* how many that are left have 2^i tokens or more, but fewer than 2^(i + 1) */
+    ht_data_count bad, too_long,
+        unlearned;           /* left out: no sample; dropped; without a learned token (in what was kept) */
+    ht_error first_bad;      /* why, of the first bad one */
+    ht_data_count truncated; /* of those left */
+    ht_data_count stopless;  /* of those left: no token that ends generation is learned */
+    ht_data_count prompt_differs, history_differs; /* of those left, as in ht_sample */
+    int64_t time;                                  /* in effect */
+    uint64_t fingerprint;                          /* of the lines, in their order: another file, another number */
+} ht_data_report;
+
+/* Immutable; may be shared between threads. */
+typedef struct ht_data ht_data;
+
+/* Reads every line of the file. The data holds the model; the caller frees *out. A line that is no sample (unless skip_bad)
+ * is an error that names file, line and reason; so is a file of which no sample is left, with what became of them. */
+ht_status ht_data_open(ht_model *m, const char *path, const ht_data_options *options, ht_data **out, ht_error *err);
+void ht_data_free(ht_data *d); /* NULL is fine */
+
+const ht_data_report *ht_data_get_report(const ht_data *d); /* lent */
+int64_t ht_data_length(const ht_data *d);                   /* samples, at least one */
+int32_t ht_data_tokens(const ht_data *d, int64_t i);        /* of sample i, 2 or more */
+int64_t ht_data_line(const ht_data *d, int64_t i);          /* where it is in the file, from 1 */
+/* The i-th sample in the order of the file, freed by ht_sample_free. HT_ERR_IO when the file has changed. */
+ht_status ht_data_sample(const ht_data *d, int64_t i, ht_sample *out, ht_error *err);
+
+#endif

@@ -1,0 +1,70 @@
+/* Samples: one line of training data as token ids, and which of them are learned.
+ *
+ * The form of a line, a JSON object, is told by its members, one of
+ *
+ *   {"messages": [...], "tools": [...]}   a conversation, as ht_chat_from_json reads it. A message with "weight": 0 is not
+ *                                         learned.
+ *   {"prompt": "...", "completion": "..."} a conversation of one question and its answer; for a model without a chat format,
+ *                                         both texts as they are, one after the other, and EOS
+ *   {"text": "..."}                       a text, encoded as a prompt is, and EOS
+ *   {"input_ids": [...], "labels": [...]} ids, of which those are learned whose label is not -100; without labels, all
+ *
+ * Members that belong to no form (such as the name of a source) are passed over. */
+#ifndef HT_TRAIN_SAMPLE_H
+#define HT_TRAIN_SAMPLE_H
+
+#include <hearth/model.h>
+
+typedef enum ht_sample_form {
+    HT_SAMPLE_MESSAGES,
+    HT_SAMPLE_COMPLETION,
+    HT_SAMPLE_TEXT,
+    HT_SAMPLE_IDS,
+    HT_SAMPLE_FORMS /* how many there are */
+} ht_sample_form;
+/* The members that tell a form: "messages", "prompt and completion". A constant. */
+const char *ht_sample_form_name(ht_sample_form form);
+
+/* Which tokens of a conversation, or of a prompt and its completion, are learned. An answer is what the template writes of
+ * an assistant's message behind the prompt that generation would have had, up to the token that ends generation. */
+typedef enum ht_mask {
+    HT_MASK_ANSWERS, /* all answers */
+    HT_MASK_LAST,    /* the last one */
+    HT_MASK_NONE     /* every token, of samples of all forms; labels and weights do not count */
+} ht_mask;
+
+typedef struct ht_sample_options {
+    ht_mask mask;
+    int64_t time; /* that templates are told which write a date, in seconds since 1970; 0: the present */
+} ht_sample_options;
+
+typedef struct ht_sample {
+    ht_sample_form form;
+    int32_t n;
+    int32_t *id;       /* [n] */
+    bool *learned;     /* [n] whether the id is to be predicted from those before it; false for the first */
+    int32_t n_learned; /* of them; may be 0 */
+    bool learns_stop;  /* a token that ends generation is learned */
+    bool
+        prompt_differs; /* the prompt of generation is not how prompt and answer together begin: its end is not learned */
+    bool
+        history_differs; /* the template writes an answer differently once messages follow; learned is what it then writes */
+    bool truncated;      /* by ht_sample_truncate */
+} ht_sample;
+
+/* The sample of n bytes of JSON; the caller frees what *out holds with ht_sample_free. HT_ERR_FORMAT for what is no such
+ * line, HT_ERR_ARGUMENT for messages that the template refuses, HT_ERR_UNSUPPORTED when the model cannot have such samples
+ * (no tokenizer, no chat format), HT_ERR_LIMIT for a sample beyond all bounds; other failures are not the line's. */
+ht_status ht_sample_read(const ht_model *m, const char *line, size_t n, const ht_sample_options *options,
+                         ht_sample *out, ht_error *err);
+void ht_sample_free(ht_sample *s); /* and clears it */
+/* Keeps the first n ids at most. */
+void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n);
+
+/* A run of ids that all are learned, or all not, as n bytes of text. Return false to stop. */
+typedef bool ht_sample_piece_fn(const char *text, size_t n, bool learned, void *user);
+/* The sample in such pieces, special tokens included; together they are the text of all its ids. HT_ERR_CANCELLED when fn
+ * returned false. */
+ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_sample_piece_fn *fn, void *user, ht_error *err);
+
+#endif

@@ -1,0 +1,467 @@
+/* Samples of training data: the forms of a line, what templates make of it, and which of its tokens are learned. */
+#include "models/model.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+#include "support/train_data.h"
+
+#include <hearth/chat.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static ht_model *model;
+
+static int open_model(void **state) {
+    scratch_start(state);
+    model = tiny_load(&(tiny_options){0});
+    return 0;
+}
+
+static int close_model(void **state) {
+    ht_model_free(model);
+    return scratch_finish(state);
+}
+
+static const ht_sample_options answers = {HT_MASK_ANSWERS, 1}, last = {HT_MASK_LAST, 1}, none = {HT_MASK_NONE, 1};
+
+#define START "<|im_start|>"
+#define END   "<|im_end|>"
+
+static const char chatml[] = "{% for m in messages %}" START "{{ m.role }}\n{{ m.content }}" END "\n{% endfor %}"
+                             "{% if add_generation_prompt %}" START "assistant\n{% endif %}";
+
+/* Returns the sample without its arrays. */
+static ht_sample expect(const char *line, const ht_sample_options *options, const char *expected) {
+    ht_sample s;
+    char *marked = train_marked(model, line, options, &s);
+    assert_string_equal(marked, expected);
+    free(marked);
+    int32_t n_learned = 0;
+    for (int32_t i = 0; i < s.n; i++) n_learned += s.learned[i];
+    assert_int_equal(s.n_learned, n_learned);
+    ht_sample copy = s;
+    ht_sample_free(&s);
+    assert_null(s.id);
+    return copy;
+}
+
+/* ---- masks ---- */
+
+static const char turns[] =
+    "{\"messages\": [{\"role\": \"system\", \"content\": \"Be brief\"},"
+    "{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \"b.\"},"
+    "{\"role\": \"user\", \"content\": \"c?\"}, {\"role\": \"assistant\", \"content\": \"d.\"}]}";
+
+static void several_turns(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    const ht_sample s = expect(turns, &answers,
+                               START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
+                                     "]\n" START "user\nc?" END "\n" START "assistant\n[d." END "]\n");
+    assert_int_equal(s.form, HT_SAMPLE_MESSAGES);
+    assert_true(s.learns_stop && !s.prompt_differs && !s.history_differs && !s.truncated);
+    expect(turns, &last,
+           START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\nb." END "\n" START
+                 "user\nc?" END "\n" START "assistant\n[d." END "]\n");
+    /* What comes first follows nothing: no row predicts it. */
+    expect(turns, &none,
+           START "[system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\nb." END "\n" START
+                 "user\nc?" END "\n" START "assistant\nd." END "\n]");
+}
+
+static void messages_behind_the_last_answer(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
+           "{\"role\": \"user\", \"content\": \"c\"}]}",
+           &last, START "user\na" END "\n" START "assistant\n[b" END "]\n" START "user\nc" END "\n");
+    const ht_sample s =
+        expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}]}", &answers, START "user\na" END "\n");
+    assert_int_equal(s.n_learned, 0);
+    assert_false(s.learns_stop);
+}
+
+/* Without a question before it, an answer is what the message says. */
+static void an_answer_first(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    expect("{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"b\"},"
+           "{\"role\": \"assistant\", \"content\": \"c\"}]}",
+           &answers, START "assistant\n[a" END "]\n" START "user\nb" END "\n" START "assistant\n[c" END "]\n");
+}
+
+static void empty_answers_and_equal_ones(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"\"},"
+           "{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": null}]}",
+           &answers,
+           START "user\na" END "\n" START "assistant\n[" END "]\n" START "user\na" END "\n" START "assistant\n[" END
+                 "]\n");
+}
+
+static void weights(void **state) {
+    (void)state;
+    /* One that shows all that a message has. */
+    train_use_template(model, "{% for m in messages %}{{ m | tojson }}" END "{% endfor %}");
+    expect("{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"weight\": 1},"
+           "{\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0},"
+           "{\"role\": \"assistant\", \"content\": \"c\", \"weight\": 1.0},"
+           "{\"role\": \"assistant\", \"content\": \"d\", \"weight\": null}]}",
+           &answers,
+           "{\"role\": \"user\", \"content\": \"a\"}" END "{\"role\": \"assistant\", \"content\": \"b\"}" END
+           "[{\"role\": \"assistant\", \"content\": \"c\"}" END "{\"role\": \"assistant\", \"content\": \"d\"}" END
+           "]");
+    train_use_template(model, chatml);
+    const char last_out[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
+        "{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\", \"weight\": 0}]}";
+    expect(last_out, &answers,
+           START "user\na" END "\n" START "assistant\n[b" END "]\n" START "user\nc" END "\n" START "assistant\nd" END
+                 "\n");
+    expect(last_out, &last,
+           START "user\na" END "\n" START "assistant\nb" END "\n" START "user\nc" END "\n" START "assistant\nd" END
+                 "\n");
+}
+
+/* What a message spells neither ends an answer nor begins one. */
+static void special_tokens_that_messages_spell(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    ht_sample s;
+    char *marked = train_marked(model,
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"" END START "assistant\\n\"},"
+                                "{\"role\": \"assistant\", \"content\": \"x" END "y\"}]}",
+                                &answers, &s);
+    assert_string_equal(marked,
+                        START "user\n" END START "assistant\n" END "\n" START "assistant\n[x" END "y" END "]\n");
+    int n_ends = 0;
+    for (int32_t i = 0; i < s.n; i++) n_ends += s.id[i] == TINY_IM_END;
+    assert_int_equal(n_ends, 2);
+    free(marked);
+    ht_sample_free(&s);
+}
+
+static void templates_without_an_end(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}{{ m.role[0] }}: {{ m.content }}\n{% endfor %}"
+                              "{% if add_generation_prompt %}a: {% endif %}");
+    const ht_sample s = expect(
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"y\"},"
+        "{\"role\": \"user\", \"content\": \"x\"}, {\"role\": \"assistant\", \"content\": \"z\"}]}",
+        &answers, "u: x\na: [y\n]u: x\na: [z\n]");
+    assert_false(s.learns_stop);
+}
+
+/* ---- tools ---- */
+
+static const char tools_line[] =
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Rain?\"},"
+    "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"1\", \"type\": \"function\","
+    "\"function\": {\"name\": \"rain\", \"arguments\": \"{\\\"at\\\": \\\"home\\\"}\"}}]},"
+    "{\"role\": \"tool\", \"tool_call_id\": \"1\", \"content\": \"yes\"},"
+    "{\"role\": \"assistant\", \"content\": \"It rains.\"}],"
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"rain\"}}], \"parallel_tool_calls\": false}";
+
+static void calls_of_tools(void **state) {
+    (void)state;
+    train_use_template(
+        model, "{% for t in tools %}{{ t.function.name }};{% endfor %}{% for m in messages %}" START "{{ m.role }}\n"
+               "{{ m.content }}{% for c in m.tool_calls %}<call>{{ c.function.name }} {{ c.function.arguments.at }}{% "
+               "endfor %}" END "\n{% endfor %}{% if add_generation_prompt %}" START "assistant\n{% endif %}");
+    expect(tools_line, &answers,
+           "rain;" START "user\nRain?" END "\n" START "assistant\n[<call>rain home" END "]\n" START "tool\nyes" END
+           "\n" START "assistant\n[It rains." END "]\n");
+}
+
+/* Results of tools within the answer's turn: calls are learned as far as the model writes them. */
+static void results_within_a_turn(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}{% if m.role == 'user' %}" START "user\n{{ m.content }}" END
+                              "\n" START "model\n"
+                              "{% elif m.role == 'tool' %}<result>{{ m.content }}</result>{% else %}"
+                              "{% for c in m.tool_calls %}<call>{{ c.function.name }}</call>{% endfor %}{{ m.content }}"
+                              "{% if not m.tool_calls or loop.last %}" END "\n{% endif %}{% endif %}{% endfor %}");
+    const ht_sample s =
+        expect(tools_line, &answers,
+               START "user\nRain?" END "\n" START "model\n[<call>rain</call>]<result>yes</result>[It rains." END "]\n");
+    assert_true(s.learns_stop && !s.history_differs);
+}
+
+/* ---- thoughts ---- */
+
+/* The prompt opens the thoughts, which answers in a history are written without. */
+static void prompts_that_no_answer_begins_with(void **state) {
+    (void)state;
+    train_use_template(model,
+                       "{% for m in messages %}" START "{{ m.role }}\n{{ m.content.split('</think>') | last }}" END
+                       "{% endfor %}{% if add_generation_prompt %}" START "assistant\n<think>\n{% endif %}");
+    const ht_sample s = expect(turns, &answers,
+                               START "system\nBe brief" END START "user\na?" END START "assistant\n[b." END "]" START
+                                     "user\nc?" END START "assistant\n[d." END "]");
+    assert_true(s.prompt_differs && !s.history_differs && s.learns_stop);
+}
+
+/* Thoughts are written behind the last question alone, and an empty pair of marks with the answer that comes last. */
+static const char thinking[] =
+    "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}"
+    "{% endif %}{% endfor %}{% for m in messages %}" START "{{ m.role }}\n"
+    "{% if m.role == 'assistant' and loop.index0 > ns.last and (loop.last or m.reasoning_content) %}"
+    "<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}" END "\n{% endfor %}"
+    "{% if add_generation_prompt %}" START "assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n"
+    "{% endif %}{% endif %}";
+
+static void thoughts_that_a_history_leaves_out(void **state) {
+    (void)state;
+    train_use_template(model, thinking);
+    ht_sample s = expect(turns, &answers,
+                         START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
+                               "]\n" START "user\nc?" END "\n" START "assistant\n[<think>\n\n</think>\n\nd." END "]\n");
+    assert_true(s.history_differs && !s.prompt_differs);
+    /* Thoughts are off: the prompt has the marks. */
+    char without[512];
+    snprintf(without, sizeof without, "%.*s, \"chat_template_kwargs\": {\"enable_thinking\": false}}",
+             (int)strlen(turns) - 1, turns);
+    s = expect(without, &answers,
+               START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END "]\n" START
+                     "user\nc?" END "\n" START "assistant\n<think>\n\n</think>\n\n[d." END "]\n");
+    assert_true(s.history_differs && !s.prompt_differs);
+}
+
+/* Behind a later question, the prompts of all steps before it are written differently from their beginnings on. */
+static void thoughts_of_several_steps(void **state) {
+    (void)state;
+    train_use_template(model, thinking);
+    static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a?\"},"
+                               "{\"role\": \"assistant\", \"content\": \"call\", \"reasoning_content\": \"hm\"%s},"
+                               "{\"role\": \"tool\", \"content\": \"result\"},"
+                               "{\"role\": \"assistant\", \"content\": \"answer\", \"reasoning_content\": \"oh\"},"
+                               "{\"role\": \"user\", \"content\": \"b?\"},"
+                               "{\"role\": \"assistant\", \"content\": \"end\", \"reasoning_content\": \"so\"}]}";
+    char text[1024];
+    snprintf(text, sizeof text, line, "");
+    const ht_sample s = expect(text, &answers,
+                               START "user\na?" END "\n" START "assistant\n[call" END "]\n" START "tool\nresult" END
+                                     "\n" START "assistant\n[answer" END "]\n" START "user\nb?" END "\n" START
+                                     "assistant\n[<think>\nso\n</think>\n\nend" END "]\n");
+    assert_true(s.history_differs);
+    snprintf(text, sizeof text, line, ", \"weight\": 0");
+    expect(text, &answers,
+           START "user\na?" END "\n" START "assistant\ncall" END "\n" START "tool\nresult" END "\n" START
+                 "assistant\n[answer" END "]\n" START "user\nb?" END "\n" START
+                 "assistant\n[<think>\nso\n</think>\n\nend" END "]\n");
+}
+
+/* ---- the ids are those of generation ---- */
+
+static void prompts_are_those_of_generation(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    ht_sample s;
+    free(train_marked(model, turns, &last, &s));
+    ht_chat *chat;
+    int32_t *ids;
+    size_t n;
+    char question[512];
+    snprintf(question, sizeof question, "%.*s]}",
+             (int)(strstr(turns, ", {\"role\": \"assistant\", \"content\": \"d.") - turns), turns);
+    ht_error err = {0};
+    if (ht_chat_from_json(question, strlen(question), &chat, &err) || ht_chat_encode(model, chat, 0, &ids, &n, &err))
+        fail_msg("%s", err.message);
+    assert_memory_equal(ids, s.id, n * sizeof *ids);
+    assert_true(s.learned[n] && !s.learned[n - 1]);
+    assert_int_equal(s.n_learned, 3); /* d, a full stop, and the end */
+    ht_ids_free(ids);
+    ht_chat_free(chat);
+    ht_sample_free(&s);
+}
+
+/* ---- other forms ---- */
+
+static void prompt_and_completion(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    static const char line[] = "{\"prompt\": \"a?\", \"completion\": \"b.\", \"source\": 7}";
+    ht_sample s = expect(line, &answers, START "user\na?" END "\n" START "assistant\n[b." END "]\n");
+    assert_int_equal(s.form, HT_SAMPLE_COMPLETION);
+    train_use_template(model, NULL);
+    s = expect(line, &last, "a?[b.<|endoftext|>]");
+    assert_true(s.learns_stop);
+    expect(line, &none, "a[?b.<|endoftext|>]");
+    /* The prompt's last token is another one with the completion behind it: learned is what is not common. */
+    expect("{\"prompt\": \"xt\", \"completion\": \"he\"}", &answers, "x[the<|endoftext|>]");
+    expect("{\"prompt\": \"a\", \"completion\": \"b" END "\"}", &answers, "a[b" END "]");
+}
+
+static void texts(void **state) {
+    (void)state;
+    ht_sample s = expect("{\"text\": \"the end\"}", &answers, "the[ end<|endoftext|>]");
+    assert_int_equal(s.form, HT_SAMPLE_TEXT);
+    assert_true(s.learns_stop);
+    expect("{\"text\": \"ab<|endoftext|>\"}", &last, "a[b<|endoftext|>]");
+    s = expect("{\"text\": \"\"}", &answers, "<|endoftext|>");
+    assert_int_equal(s.n_learned, 0);
+}
+
+static void ids_and_labels(void **state) {
+    (void)state;
+    /* Of the alphabet, 0 is "!". */
+    ht_sample s =
+        expect("{\"input_ids\": [0, 1, 2, 271], \"labels\": [-100, -100, 2, 271]}", &answers, "!\"[#" END "]");
+    assert_int_equal(s.form, HT_SAMPLE_IDS);
+    assert_true(s.learns_stop);
+    s = expect("{\"input_ids\": [0, 1, 2], \"labels\": null, \"attention_mask\": [1, 1, 1]}", &answers, "![\"#]");
+    assert_false(s.learns_stop);
+    expect("{\"input_ids\": [0, 1], \"labels\": [-100, -100]}", &none, "![\"]");
+    s = expect("{\"input_ids\": []}", &answers, "");
+    assert_int_equal(s.n, 0);
+    /* A character that is learned in part is shown with its end. */
+    char line[128];
+    int32_t *e;
+    size_t n;
+    ht_error err;
+    assert_int_equal(ht_tokenizer_encode(model->tokenizer, "\xC3\xA9", 2, 0, &e, &n, &err), HT_OK);
+    assert_int_equal(n, 2);
+    snprintf(line, sizeof line, "{\"input_ids\": [0, %d, %d], \"labels\": [-100, -100, %d]}", e[0], e[1], e[1]);
+    expect(line, &answers, "![\xC3\xA9]");
+    ht_ids_free(e);
+}
+
+/* ---- what is no sample ---- */
+
+static void bad_lines(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    static const struct {
+        const char *line;
+        ht_status status;
+        const char *says;
+    } cases[] = {
+        {"{\"text\": ", HT_ERR_FORMAT, "it is no JSON"},
+        {"{\"text\": \"a\"} {\"text\": \"b\"}", HT_ERR_FORMAT, "it is no JSON"},
+        {"{\"text\": \"\xFF\"}", HT_ERR_FORMAT, "it is no JSON"},
+        {"[1]", HT_ERR_FORMAT, "it is a list, expected an object"},
+        {"null", HT_ERR_FORMAT, "it is null"},
+        {"{}", HT_ERR_FORMAT, "none of its members is a sample"},
+        {"{\"prompt\": \"a\"}", HT_ERR_FORMAT, "none of its members is a sample"},
+        {"{\"text\": null}", HT_ERR_FORMAT, "none of its members is a sample"},
+        {"{\"text\": \"a\", \"messages\": []}", HT_ERR_FORMAT, "both messages and text"},
+        {"{\"text\": 7}", HT_ERR_FORMAT, "`text` is a number, expected a string"},
+        {"{\"prompt\": [], \"completion\": \"a\"}", HT_ERR_FORMAT, "a conversation is given as `messages`"},
+        {"{\"prompt\": \"a\", \"completion\": 1}", HT_ERR_FORMAT, "`completion` is a number"},
+        {"{\"messages\": {}}", HT_ERR_FORMAT, "`messages` is an object, expected a list"},
+        {"{\"messages\": []}", HT_ERR_ARGUMENT, "no messages"},
+        {"{\"messages\": [7]}", HT_ERR_FORMAT, "message 0 is a number"},
+        {"{\"messages\": [{\"role\": \"human\", \"content\": \"a\"}]}", HT_ERR_ARGUMENT, "the role \"human\""},
+        {"{\"messages\": [{\"role\": \"user\"}]}", HT_ERR_FORMAT, "the content of message 0 is missing"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}", HT_ERR_UNSUPPORTED,
+         "of the type \"image_url\""},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": 7}", HT_ERR_FORMAT,
+         "`tools` is a number"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\\u0000\"}]}", HT_ERR_FORMAT, "NUL"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}", HT_ERR_FORMAT,
+         "the weight of message 0 is 0.5, expected 0 or 1"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": \"1\"}]}", HT_ERR_FORMAT,
+         "the weight of message 0 is a string"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"functions\": []}", HT_ERR_UNSUPPORTED,
+         "expected `tools`"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": null, \"function_call\": {\"name\": \"f\"}}]}",
+         HT_ERR_UNSUPPORTED, "expected `tool_calls`"},
+        {"{\"input_ids\": 7}", HT_ERR_FORMAT, "`input_ids` is a number, expected a list"},
+        {"{\"input_ids\": [0, 288]}", HT_ERR_FORMAT, "id 1 is 288, expected 0 to 287"},
+        {"{\"input_ids\": [-1]}", HT_ERR_FORMAT, "id 0 is -1"},
+        {"{\"input_ids\": [1.5]}", HT_ERR_FORMAT, "entry 0 of `input_ids` is a number, expected an integer"},
+        {"{\"input_ids\": [1, 99999999999999999999]}", HT_ERR_FORMAT, "entry 1 of `input_ids`"},
+        {"{\"input_ids\": [1, 2], \"labels\": [-100]}", HT_ERR_FORMAT, "`labels` has 1 entries for 2 ids"},
+        {"{\"input_ids\": [1, 2, 3], \"labels\": [2, 3, -100]}", HT_ERR_FORMAT, "labels are not shifted"},
+        {"{\"input_ids\": [1, 2], \"attention_mask\": [1, 0]}", HT_ERR_UNSUPPORTED, "without padding"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ht_sample s;
+        ht_error err = {0};
+        ht_status status = ht_sample_read(model, cases[i].line, strlen(cases[i].line), &answers, &s, &err);
+        if (status != cases[i].status || err.status != status || !strstr(err.message, cases[i].says))
+            fail_msg("%s: status %d, \"%s\"", cases[i].line, status, err.message);
+        assert_null(s.id);
+        assert_null(s.learned);
+    }
+}
+
+static void what_a_model_lacks(void **state) {
+    (void)state;
+    ht_sample s;
+    ht_error err = {0};
+    train_use_template(model, NULL);
+    assert_int_equal(ht_sample_read(model, turns, strlen(turns), &answers, &s, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "no chat template"));
+    train_use_template(model, "{{ raise_exception('Roles must alternate') }}");
+    assert_int_equal(ht_sample_read(model, turns, strlen(turns), &answers, &s, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "Roles must alternate"));
+    train_use_template(model, chatml);
+    ht_tokenizer *const t = model->tokenizer;
+    model->tokenizer = NULL;
+    model->no_tokenizer = "has no tokenizer";
+    static const char *const lines[] = {turns, "{\"text\": \"a\"}", "{\"prompt\": \"a\", \"completion\": \"b\"}"};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(ht_sample_read(model, lines[i], strlen(lines[i]), &answers, &s, &err), HT_ERR_UNSUPPORTED);
+    static const char ids[] = "{\"input_ids\": [1, 2]}";
+    assert_int_equal(ht_sample_read(model, ids, strlen(ids), &answers, &s, &err), HT_OK);
+    assert_int_equal(s.n_learned, 1);
+    ht_sample_free(&s);
+    model->tokenizer = t;
+}
+
+/* A vocabulary larger than the model. */
+static void tokens_that_the_model_lacks(void **state) {
+    (void)state;
+    ht_sample s;
+    ht_error err = {0};
+    static const char line[] = "{\"text\": \"a\"}";
+    model->vocab = TINY_EOS;
+    assert_int_equal(ht_sample_read(model, line, strlen(line), &answers, &s, &err), HT_ERR_FORMAT);
+    model->vocab = TINY_VOCAB;
+    assert_non_null(strstr(err.message, "token 1 is the tokenizer's 272; the model has 272 tokens"));
+}
+
+static bool refuse(const char *text, size_t n, bool learned, void *user) {
+    (void)text, (void)n, (void)learned;
+    return ++*(int *)user < 2;
+}
+
+static void pieces_may_be_refused(void **state) {
+    (void)state;
+    train_use_template(model, chatml);
+    ht_sample s;
+    ht_error err = {0};
+    int calls = 0;
+    free(train_marked(model, turns, &answers, &s));
+    assert_int_equal(ht_sample_pieces(model, &s, refuse, &calls, &err), HT_ERR_CANCELLED);
+    assert_int_equal(calls, 2);
+    ht_sample_free(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(several_turns),
+        cmocka_unit_test(messages_behind_the_last_answer),
+        cmocka_unit_test(an_answer_first),
+        cmocka_unit_test(empty_answers_and_equal_ones),
+        cmocka_unit_test(weights),
+        cmocka_unit_test(special_tokens_that_messages_spell),
+        cmocka_unit_test(templates_without_an_end),
+        cmocka_unit_test(calls_of_tools),
+        cmocka_unit_test(results_within_a_turn),
+        cmocka_unit_test(prompts_that_no_answer_begins_with),
+        cmocka_unit_test(thoughts_that_a_history_leaves_out),
+        cmocka_unit_test(thoughts_of_several_steps),
+        cmocka_unit_test(prompts_are_those_of_generation),
+        cmocka_unit_test(prompt_and_completion),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(ids_and_labels),
+        cmocka_unit_test(bad_lines),
+        cmocka_unit_test(what_a_model_lacks),
+        cmocka_unit_test(tokens_that_the_model_lacks),
+        cmocka_unit_test(pieces_may_be_refused),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
