@@ -1,7 +1,9 @@
-/* Array saving (hearth/io.h): npy, npz and safetensors, written atomically. */
+/* Array saving (hearth/io.h): npy, npz, safetensors and GGUF, written atomically. */
 #include "array/array.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "formats/gguf_write.h"
+#include "formats/json.h"
 #include "formats/npy_header.h"
 #include "formats/zip.h"
 
@@ -102,7 +104,7 @@ ht_status ht_npz_save(ht_scope *s, const char *path, const char *const *names, h
     return st;
 }
 
-/* ---- safetensors ---- */
+/* ---- safetensors and GGUF ---- */
 
 static const char *const names_of_dtypes[HT_DTYPE_COUNT] = {
     [HT_BOOL] = "BOOL", [HT_U8] = "U8",   [HT_U16] = "U16",   [HT_U32] = "U32", [HT_U64] = "U64",
@@ -110,58 +112,54 @@ static const char *const names_of_dtypes[HT_DTYPE_COUNT] = {
     [HT_F32] = "F32",   [HT_F64] = "F64", [HT_BF16] = "BF16",
 };
 
-static json_t *entry_of(const ht_array *a, size_t begin) {
-    json_t *shape = json_array();
-    for (int i = 0; shape && i < a->n_dims; i++) json_array_append_new(shape, json_integer(a->shape[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", names_of_dtypes[a->dtype], "shape", shape, "data_offsets",
-                     (json_int_t)begin, (json_int_t)(begin + bytes_of(a)));
+typedef struct evaluated_arrays {
+    ht_scope *s;
+    ht_array *const *arrays;
+} evaluated_arrays;
+
+static ht_status values_of(void *user, int i, const void **bytes, ht_error *err) {
+    const evaluated_arrays *from = user;
+    return ht_array_data(from->s, from->arrays[i], bytes, err);
 }
 
-static ht_status make_header(const char *path, const char *const *names, ht_array *const *arrays, int n,
-                             const char *const *keys, const char *const *values, int n_pairs, char **out,
-                             ht_error *err) {
-    json_t *header = json_object(), *metadata = n_pairs ? json_object() : NULL;
-    ht_status st = header && (metadata || !n_pairs) ? HT_OK : ht_fail_memory(err, 0, path);
-    for (int i = 0; i < n_pairs && !st; i++)
-        if (json_object_set_new(metadata, keys[i], json_string(values[i])))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is no UTF-8", path, i);
-    if (metadata && !st) json_object_set(header, "__metadata__", metadata);
-    size_t at = 0;
-    for (int i = 0; i < n && !st; i++) {
-        if (json_object_get(header, names[i]) || strcmp(names[i], "__metadata__") == 0)
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice, or reserved", path, names[i]);
-        else if (json_object_set_new(header, names[i], entry_of(arrays[i], at)))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
-        at += bytes_of(arrays[i]);
-    }
-    *out = st ? NULL : json_dumps(header, JSON_COMPACT);
-    json_decref(metadata);
-    json_decref(header);
-    return st || *out ? st : ht_fail_memory(err, 0, path);
-}
-
-static ht_status put_header(ht_writer *w, const char *text, ht_error *err) {
-    size_t n = strlen(text), padded = (n + 7) / 8 * 8;
-    unsigned char length[8];
-    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)padded >> 8 * i);
-    ht_status st = ht_writer_put(w, length, sizeof length, err);
-    if (!st) st = ht_writer_put(w, text, n, err);
-    return st || padded == n ? st : ht_writer_put(w, "       ", padded - n, err);
+/* Evaluates the arrays and describes them for a writer; the caller frees *out. */
+static ht_status describe(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
+                          ht_tensor_output **out, ht_error *err) {
+    *out = NULL;
+    ht_status st = ht_array_eval(s, arrays, n, err);
+    if (st) return st;
+    *out = calloc((size_t)n + 1, sizeof **out);
+    if (!*out) return ht_fail_memory(err, (size_t)n * sizeof **out, path);
+    for (int i = 0; i < n; i++)
+        (*out)[i] = (ht_tensor_output){names[i], names_of_dtypes[arrays[i]->dtype], arrays[i]->n_dims, arrays[i]->shape,
+                                       bytes_of(arrays[i])};
+    return HT_OK;
 }
 
 ht_status ht_safetensors_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
                               const char *const *keys, const char *const *values, int n_pairs, ht_error *err) {
-    char *header = NULL;
-    ht_writer *w = NULL;
-    ht_status st = ht_array_eval(s, arrays, n, err);
-    if (!st) st = make_header(path, names, arrays, n, keys, values, n_pairs, &header, err);
-    if (!st) st = ht_writer_open(path, &w, err);
-    if (st) {
-        free(header);
-        return st;
-    }
-    st = put_header(w, header, err);
-    for (int i = 0; i < n && !st; i++) st = put_elements(s, w, arrays[i], err);
-    free(header);
-    return finish(w, st, err);
+    ht_tensor_output *tensors;
+    ht_status st = describe(s, path, names, arrays, n, &tensors, err);
+    if (st) return st;
+    ht_metadata_pair *pairs = calloc((size_t)n_pairs + 1, sizeof *pairs);
+    if (!pairs) st = ht_fail_memory(err, (size_t)n_pairs * sizeof *pairs, path);
+    for (int i = 0; !st && i < n_pairs; i++) pairs[i] = (ht_metadata_pair){keys[i], values[i]};
+    evaluated_arrays from = {s, arrays};
+    if (!st) st = ht_safetensors_write(path, tensors, n, pairs, n_pairs, values_of, &from, err);
+    free(pairs);
+    free(tensors);
+    return st;
+}
+
+ht_status ht_gguf_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
+                       const char *metadata, ht_error *err) {
+    json_t *values = NULL;
+    ht_tensor_output *tensors;
+    ht_status st = describe(s, path, names, arrays, n, &tensors, err);
+    if (!st) st = ht_json_parse(metadata ? metadata : "{}", metadata ? strlen(metadata) : 2, path, &values, err);
+    evaluated_arrays from = {s, arrays};
+    if (!st) st = ht_gguf_write(path, tensors, n, values, values_of, &from, err);
+    json_decref(values);
+    free(tensors);
+    return st;
 }

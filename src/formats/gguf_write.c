@@ -1,14 +1,10 @@
-/* GGUF writer (hearth/io.h), version 3. Source of the layout: the `gguf` Python package. */
-#include "array/array.h"
-#include "base/checked.h"
+#include "formats/gguf_write.h"
+
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
 
-#include <hearth/io.h>
-
-#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4 };
@@ -139,88 +135,71 @@ static void put_metadata(sink *s, json_t *metadata) {
 
 /* ---- tensors ---- */
 
-/* ggml type number of a dtype; -1: not supported by GGUF. */
-static int type_of(ht_dtype dtype) {
-    switch (dtype) {
-    case HT_F32: return 0;
-    case HT_F16: return 1;
-    case HT_I8: return 24;
-    case HT_I16: return 25;
-    case HT_I32: return 26;
-    case HT_I64: return 27;
-    case HT_F64: return 28;
-    case HT_BF16: return 30;
-    default: return -1;
-    }
+int ht_gguf_dense_type(const char *dtype) {
+    static const struct {
+        const char *name;
+        int type;
+    } known[] = {{"F32", 0}, {"F16", 1}, {"I8", 24}, {"I16", 25}, {"I32", 26}, {"I64", 27}, {"F64", 28}, {"BF16", 30}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, dtype) == 0) return known[i].type;
+    return -1;
 }
 
-static size_t bytes_of(const ht_array *a) { return (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype); }
-
-static ht_status check_arrays(const char *path, const char *const *names, ht_array *const *arrays, int n,
-                              ht_error *err) {
+static ht_status check_tensors(const char *path, const ht_tensor_output *tensors, int n, ht_error *err) {
     json_t *known = json_object();
     ht_status st = HT_OK;
     for (int i = 0; i < n && !st; i++) {
-        const ht_array *a = arrays[i];
-        char shape[HT_SHAPE_TEXT];
-        if (json_object_get(known, names[i]))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, names[i]);
-        else if (!*names[i] || json_object_set_new(known, names[i], json_true()))
+        const ht_tensor_output *t = &tensors[i];
+        if (json_object_get(known, t->name))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, t->name);
+        else if (!*t->name || json_object_set_new(known, t->name, json_true()))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or no UTF-8", path, i);
-        else if (type_of(a->dtype) < 0)
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, names[i],
-                         ht_dtype_name(a->dtype));
-        else if (a->n_dims < 1 || a->n_dims > DIMS_MAX || !ht_array_size(a))
-            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is %s; arrays in GGUF have 1 to %d axes and an element", path,
-                         names[i], ht_shape_text(a->shape, a->n_dims, shape), DIMS_MAX);
+        else if (ht_gguf_dense_type(t->dtype) < 0)
+            st =
+                ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, t->name, t->dtype);
+        else if (t->rank < 1 || t->rank > DIMS_MAX || !t->n_bytes)
+            st = ht_fail(err, HT_ERR_ARGUMENT,
+                         "%s: `%s` has %d axes and %zu bytes; arrays in GGUF have 1 to %d axes and an element", path,
+                         t->name, t->rank, t->n_bytes, DIMS_MAX);
     }
     json_decref(known);
     return st;
 }
 
-static void put_directory(sink *s, const char *const *names, ht_array *const *arrays, int n) {
+static void put_directory(sink *s, const ht_tensor_output *tensors, int n) {
     uint64_t at = 0;
     for (int i = 0; i < n; i++) {
-        const ht_array *a = arrays[i];
-        put_text(s, names[i], strlen(names[i]));
-        put_number(s, (uint64_t)a->n_dims, 4);
-        for (int d = a->n_dims - 1; d >= 0; d--) put_number(s, (uint64_t)a->shape[d], 8);
-        put_number(s, (uint64_t)type_of(a->dtype), 4);
+        const ht_tensor_output *t = &tensors[i];
+        put_text(s, t->name, strlen(t->name));
+        put_number(s, (uint64_t)t->rank, 4);
+        for (int d = t->rank - 1; d >= 0; d--) put_number(s, (uint64_t)t->shape[d], 8);
+        put_number(s, (uint64_t)ht_gguf_dense_type(t->dtype), 4);
         put_number(s, at, 8);
-        at += (bytes_of(a) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at += (t->n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
 }
 
-static ht_status write_all(ht_scope *scope, sink *s, const char *const *names, ht_array *const *arrays, int n,
-                           json_t *metadata) {
-    put(s, "GGUF", 4);
-    put_number(s, VERSION, 4);
-    put_number(s, (uint64_t)n, 8);
-    put_number(s, json_object_size(metadata), 8);
-    put_metadata(s, metadata);
-    put_directory(s, names, arrays, n);
-    pad(s);
-    for (int i = 0; i < n && !s->status; i++) {
-        const void *data;
-        s->status = ht_array_data(scope, arrays[i], &data, s->err);
-        if (s->status) break;
-        put(s, data, bytes_of(arrays[i]));
-        pad(s);
+ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, json_t *metadata,
+                        ht_tensor_values *values, void *user, ht_error *err) {
+    sink s = {.path = path, .err = err};
+    ht_status st = check_tensors(path, tensors, n, err);
+    if (!st) st = ht_writer_open(path, &s.w, err);
+    if (st) return st;
+    put(&s, "GGUF", 4);
+    put_number(&s, VERSION, 4);
+    put_number(&s, (uint64_t)n, 8);
+    put_number(&s, json_object_size(metadata), 8);
+    put_metadata(&s, metadata);
+    put_directory(&s, tensors, n);
+    pad(&s);
+    for (int i = 0; i < n && !s.status; i++) {
+        const void *bytes;
+        s.status = values(user, i, &bytes, err);
+        if (s.status) break;
+        put(&s, bytes, tensors[i].n_bytes);
+        pad(&s);
     }
-    return s->status;
-}
-
-ht_status ht_gguf_save(ht_scope *s, const char *path, const char *const *names, ht_array *const *arrays, int n,
-                       const char *metadata, ht_error *err) {
-    json_t *values = NULL;
-    sink to = {.path = path, .err = err};
-    ht_status st = ht_array_eval(s, arrays, n, err);
-    if (!st) st = check_arrays(path, names, arrays, n, err);
-    if (!st) st = ht_json_parse(metadata ? metadata : "{}", metadata ? strlen(metadata) : 2, path, &values, err);
-    if (!st) st = ht_writer_open(path, &to.w, err);
-    if (!st) st = write_all(s, &to, names, arrays, n, values);
-    json_decref(values);
-    if (st == HT_OK) return ht_writer_commit(to.w, err);
-    ht_writer_discard(to.w);
-    return st;
+    if (s.status == HT_OK) return ht_writer_commit(s.w, err);
+    ht_writer_discard(s.w);
+    return s.status;
 }

@@ -1,0 +1,70 @@
+#include "formats/safetensors_write.h"
+
+#include "base/error.h"
+#include "base/file.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *entry_of(const ht_tensor_output *t, size_t begin) {
+    json_t *shape = json_array();
+    for (int i = 0; shape && i < t->rank; i++) json_array_append_new(shape, json_integer(t->shape[i]));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape, "data_offsets", (json_int_t)begin,
+                     (json_int_t)(begin + t->n_bytes));
+}
+
+static ht_status make_header(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
+                             int n_pairs, char **out, ht_error *err) {
+    json_t *header = json_object(), *metadata = n_pairs ? json_object() : NULL;
+    ht_status st = header && (metadata || !n_pairs) ? HT_OK : ht_fail_memory(err, 0, path);
+    for (int i = 0; i < n_pairs && !st; i++)
+        if (json_object_set_new(metadata, pairs[i].key, json_string(pairs[i].value)))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is no UTF-8", path, i);
+    if (metadata && !st) json_object_set(header, "__metadata__", metadata);
+    size_t at = 0;
+    for (int i = 0; i < n && !st; i++) {
+        const char *name = tensors[i].name;
+        if (json_object_get(header, name) || strcmp(name, "__metadata__") == 0)
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice, or reserved", path, name);
+        else if (json_object_set_new(header, name, entry_of(&tensors[i], at)))
+            st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
+        at += tensors[i].n_bytes;
+    }
+    *out = st ? NULL : json_dumps(header, JSON_COMPACT);
+    json_decref(metadata);
+    json_decref(header);
+    return st || *out ? st : ht_fail_memory(err, 0, path);
+}
+
+static ht_status put_header(ht_writer *w, const char *text, ht_error *err) {
+    size_t n = strlen(text), padded = (n + 7) / 8 * 8;
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)padded >> 8 * i);
+    ht_status st = ht_writer_put(w, length, sizeof length, err);
+    if (!st) st = ht_writer_put(w, text, n, err);
+    return st || padded == n ? st : ht_writer_put(w, "       ", padded - n, err);
+}
+
+ht_status ht_safetensors_write(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
+                               int n_pairs, ht_tensor_values *values, void *user, ht_error *err) {
+    char *header = NULL;
+    ht_writer *w = NULL;
+    ht_status st = make_header(path, tensors, n, pairs, n_pairs, &header, err);
+    if (!st) st = ht_writer_open(path, &w, err);
+    if (st) {
+        free(header);
+        return st;
+    }
+    st = put_header(w, header, err);
+    free(header);
+    for (int i = 0; i < n && !st; i++) {
+        const void *bytes;
+        if (!tensors[i].n_bytes) continue;
+        st = values(user, i, &bytes, err);
+        if (!st) st = ht_writer_put(w, bytes, tensors[i].n_bytes, err);
+    }
+    if (st == HT_OK) return ht_writer_commit(w, err);
+    ht_writer_discard(w);
+    return st;
+}

@@ -1,0 +1,28 @@
+/* Safetensors writer: header and tensors, written atomically. Values are asked for one tensor at a time. */
+#ifndef HT_FORMATS_SAFETENSORS_WRITE_H
+#define HT_FORMATS_SAFETENSORS_WRITE_H
+
+#include <hearth/status.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ht_tensor_output {
+    const char *name;
+    const char *dtype; /* the format's spelling: "F32" */
+    int rank;
+    const int64_t *shape; /* outermost dimension first */
+    size_t n_bytes;
+} ht_tensor_output;
+
+typedef struct ht_metadata_pair {
+    const char *key, *value;
+} ht_metadata_pair;
+
+/* Gives the bytes of tensor i, lent until the next call. Tensors are asked for in their order, each once. */
+typedef ht_status ht_tensor_values(void *user, int i, const void **bytes, ht_error *err);
+
+ht_status ht_safetensors_write(const char *path, const ht_tensor_output *tensors, int n, const ht_metadata_pair *pairs,
+                               int n_pairs, ht_tensor_values *values, void *user, ht_error *err);
+
+#endif
