@@ -2,6 +2,7 @@
 #include "models/packed_cache.h"
 
 #include "base/checked.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "models/tensor_read.h"
 
@@ -25,57 +26,32 @@ struct ht_packed_cache {
     char header[HT_PACKED_HEADER];
 };
 
-/* ---- digest: two different sums, against accidents and not against an adversary ---- */
+/* ---- digest ---- */
 
-typedef struct digest {
-    uint64_t a, b;
-} digest;
-
-static void add_word(digest *d, uint64_t word) {
-    d->a = (d->a ^ word) * 0x9e3779b97f4a7c15u;
-    d->a ^= d->a >> 32;
-    d->b = (d->b + word) * 0xd6e8feb86659fd93u;
-    d->b ^= d->b >> 29;
-}
-
-static void add_bytes(digest *d, const void *bytes, size_t n) {
-    const unsigned char *at = bytes;
-    add_word(d, n);
-    for (uint64_t word = 0; n; word = 0) {
-        size_t some = ht_min_size(n, sizeof word);
-        memcpy(&word, at, some);
-        add_word(d, word);
-        at += some;
-        n -= some;
-    }
-}
-
-static void add_text(digest *d, const char *text) { add_bytes(d, text, strlen(text)); }
-
-static ht_status add_file(digest *d, const ht_file *file, ht_error *err) {
+static ht_status add_file(ht_digest *d, const ht_file *file, ht_error *err) {
     struct stat st;
     if (fstat(file->fd, &st) != 0)
         return ht_fail(err, HT_ERR_IO, "%s: cannot be examined: %s", file->path, strerror(errno));
-    add_word(d, (uint64_t)st.st_dev);
-    add_word(d, (uint64_t)st.st_ino);
-    add_word(d, (uint64_t)file->size);
-    add_word(d, (uint64_t)file->modified_ns);
+    ht_digest_word(d, (uint64_t)st.st_dev);
+    ht_digest_word(d, (uint64_t)st.st_ino);
+    ht_digest_word(d, (uint64_t)file->size);
+    ht_digest_word(d, (uint64_t)file->modified_ns);
     return HT_OK;
 }
 
 /* Where the matrix comes from and goes to. */
-static ht_status add_place(digest *d, const ht_pack_task *task, const ht_file **last, ht_error *err) {
+static ht_status add_place(ht_digest *d, const ht_pack_task *task, const ht_file **last, ht_error *err) {
     const ht_stored_tensor *t = &task->stored;
-    add_bytes(d, t->name, t->name_len);
-    add_text(d, ht_weight_type_info_of(task->m->type)->name);
+    ht_digest_bytes(d, t->name, t->name_len);
+    ht_digest_text(d, ht_weight_type_info_of(task->m->type)->name);
     const int64_t numbers[] = {task->m->n_rows,    task->m->k,          (int64_t)task->m->packed_bytes,
                                (int64_t)task->at,  task->head_rows,     t->unit,
                                (int64_t)t->offset, (int64_t)t->n_bytes, (int64_t)t->n_parts};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) add_word(d, (uint64_t)numbers[i]);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) ht_digest_word(d, (uint64_t)numbers[i]);
     ht_status status = HT_OK;
     for (int i = -1; !status && i < t->n_parts; i++) {
         const ht_file *file = i < 0 ? t->file : t->part[i].file;
-        if (i >= 0) add_word(d, (uint64_t)t->part[i].offset);
+        if (i >= 0) ht_digest_word(d, (uint64_t)t->part[i].offset);
         if (file != *last) status = add_file(d, file, err);
         *last = file;
     }
@@ -83,7 +59,7 @@ static ht_status add_place(digest *d, const ht_pack_task *task, const ht_file **
 }
 
 /* The packed form of rows [row, row + HT_MATRIX_SLAB) of the stored order, as a matrix of its own. */
-static ht_status add_slab(digest *d, const ht_pack_task *task, int64_t row, ht_error *err) {
+static ht_status add_slab(ht_digest *d, const ht_pack_task *task, int64_t row, ht_error *err) {
     ht_matrix slab = *task->m;
     slab.n_rows = ht_min_i64(HT_MATRIX_SLAB, task->m->n_rows - row);
     slab.packed_bytes = slab.ops->packed_bytes(slab.type, slab.n_rows, slab.k);
@@ -102,7 +78,7 @@ static ht_status add_slab(digest *d, const ht_pack_task *task, int64_t row, ht_e
     if (!status) {
         memset(slab.packed, 0, packed_bytes); /* what is between the parts is not written */
         slab.ops->pack(&slab, 0, slab.n_rows, stored);
-        add_bytes(d, slab.packed, packed_bytes);
+        ht_digest_bytes(d, slab.packed, packed_bytes);
     }
     free(stored);
     free(slab.packed);
@@ -110,7 +86,7 @@ static ht_status add_slab(digest *d, const ht_pack_task *task, int64_t row, ht_e
 }
 
 /* Some matrices, and the first one of every kind; of each a slab at another place. */
-static ht_status add_samples(digest *d, const ht_pack_task *tasks, int64_t n, ht_error *err) {
+static ht_status add_samples(ht_digest *d, const ht_pack_task *tasks, int64_t n, ht_error *err) {
     int64_t step = ht_ceil_div_i64(n, SAMPLED_MATRICES);
     void (*pack[HT_W_COUNT])(ht_matrix *, int64_t, int64_t, const void *) = {NULL};
     ht_status status = HT_OK;
@@ -166,9 +142,9 @@ static ht_status check_directory(const char *directory, ht_error *err) {
 /* One place for each path and form, so that a checkpoint that has changed replaces its own. */
 static ht_status find_place(ht_packed_cache *c, const char *checkpoint, const ht_pack_task *tasks, int64_t n,
                             ht_error *err) {
-    digest place = {1, 2};
-    add_text(&place, checkpoint);
-    for (int64_t i = 0; i < n; i++) add_word(&place, (uint64_t)tasks[i].m->packed_bytes);
+    ht_digest place = {1, 2};
+    ht_digest_text(&place, checkpoint);
+    for (int64_t i = 0; i < n; i++) ht_digest_word(&place, (uint64_t)tasks[i].m->packed_bytes);
     if (asprintf(&c->path, "%s/%.*s-%016llx.packed", c->directory, NAME_BYTES, ht_base_name(checkpoint),
                  (unsigned long long)place.a) < 0) {
         c->path = NULL;
@@ -179,7 +155,7 @@ static ht_status find_place(ht_packed_cache *c, const char *checkpoint, const ht
 
 static ht_status describe(ht_packed_cache *c, const char *checkpoint, const ht_pack_task *tasks, int64_t n,
                           ht_error *err) {
-    digest d = {3, 4};
+    ht_digest d = {3, 4};
     const ht_file *last = NULL;
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < n; i++) status = add_place(&d, &tasks[i], &last, err);
