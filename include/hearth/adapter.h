@@ -1,11 +1,18 @@
 /* Adapters: LoRA changes to a model's projections, small files that are trained, loaded and chosen per session.
  *
- * An adapter is read from a directory of PEFT or mlx-lm, or from a GGUF file, and checked against the model: every tensor is
- * used and has the shape that the model's projection implies. */
+ * An adapter holds pairs of matrices, A [rank, n_in] and B [n_out, rank], one for each projection that it changes:
+ * y = W x + scale * B (A x) (Hu et al., 2021). It is read from a directory of PEFT or mlx-lm, or from a GGUF file, and
+ * checked against the model: every tensor is used and has the shape that the model's projection implies; what cannot be
+ * applied exactly (DoRA, biases, whole modules, embeddings) is refused by name. An adapter never changes and may be shared
+ * by threads. */
 #ifndef HEARTH_ADAPTER_H
 #define HEARTH_ADAPTER_H
 
 #include <hearth/model.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,7 +20,76 @@ extern "C" {
 
 typedef struct ht_adapter ht_adapter;
 
+typedef enum ht_adapter_format {
+    HT_ADAPTER_PEFT, /* directory: adapter_config.json and adapter_model.safetensors */
+    HT_ADAPTER_MLX,  /* directory of mlx-lm: adapter_config.json and adapters.safetensors */
+    HT_ADAPTER_GGUF  /* file of llama.cpp */
+} ht_adapter_format;
+/* "peft", "mlx" or "gguf". */
+HT_API const char *ht_adapter_format_name(ht_adapter_format format);
+
+/* ---- files ---- */
+
+/* Options of ht_adapter_load. */
+typedef struct ht_adapter_options {
+    size_t size;    /* of the struct, set by ht_adapter_options_init */
+    bool same_base; /* refuse what ht_adapter_warning would warn of; default false */
+} ht_adapter_options;
+HT_API void ht_adapter_options_init(ht_adapter_options *options, size_t size);
+
+/* Reads an adapter for model `m`; the files tell the format. HT_ERR_FORMAT for damaged or incomplete files,
+ * HT_ERR_UNSUPPORTED for what is no plain LoRA, HT_ERR_ARGUMENT for an adapter of another model. `m` may be NULL: the
+ * adapter can then be looked at and saved, but names and shapes are not checked, and a GGUF file of a family whose q and k
+ * are permuted there cannot be saved in another format. The caller frees *out. */
+HT_API ht_status ht_adapter_load(const char *path, const ht_model *m, const ht_adapter_options *options,
+                                 ht_adapter **out, ht_error *err);
 HT_API void ht_adapter_free(ht_adapter *a); /* NULL is fine */
+
+/* Writes an adapter in its most portable form: float32, one rank and one scale for all pairs (smaller ranks are filled up
+ * with zeros, scales that differ are folded into B). `m` may be NULL, but not for GGUF, whose names are the model's, nor when
+ * the adapter came from a GGUF file without its model. `path` is a directory, or a file for GGUF; it appears whole or not at
+ * all. An existing directory is replaced when it holds nothing but an adapter. */
+HT_API ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
+                                 ht_error *err);
+
+/* ---- what an adapter is ---- */
+
+typedef struct ht_adapter_info {
+    ht_adapter_format format; /* of the files it was read from */
+    int64_t n_pairs, n_parameters;
+    int64_t rank, most_rank; /* lowest and highest of the pairs */
+    float scale, most_scale; /* likewise */
+    const char *base; /* name or path of the base model; this and the next two are lent, and NULL when not said */
+    const char *fingerprint;   /* ht_model_fingerprint of the base model */
+    const char *template_hash; /* ht_model_template_hash of the base model */
+    bool needs_model;          /* read without the model that orders its rows: it can only be looked at */
+} ht_adapter_info;
+/* Figures over all pairs. */
+HT_API void ht_adapter_describe(const ht_adapter *a, ht_adapter_info *out);
+
+/* One pair; of all experts of a layer where n_experts is not 0. */
+typedef struct ht_adapter_pair_info {
+    const char *slot; /* the projection, as Hugging Face names it: "model.layers.3.self_attn.q_proj"; lent */
+    int64_t n_experts;
+    int64_t rank, n_in, n_out;
+    float scale; /* factor on B (A x) */
+} ht_adapter_pair_info;
+/* Pair i of ht_adapter_info.n_pairs, in the order of slots. */
+HT_API void ht_adapter_pair_at(const ht_adapter *a, int64_t i, ht_adapter_pair_info *out);
+
+/* A sentence when the adapter was trained on another checkpoint or chat template than the model it was loaded for, as far as
+ * its files tell; NULL when there is nothing to say. Lent. */
+HT_API const char *ht_adapter_warning(const ht_adapter *a);
+
+/* ---- what a model is, for adapters ---- */
+
+enum { HT_FINGERPRINT_SIZE = 17 }; /* 16 hexadecimal digits and a NUL */
+
+/* A hash of the model's sizes and of rows sampled from its matrices, the same for all formats that hold the same values: a
+ * quantised variant has another. HT_ERR_MEMORY. */
+HT_API ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err);
+/* A hash of the chat template's text, or of the built-in format's name; "" when the model has neither. */
+HT_API void ht_model_template_hash(const ht_model *m, char out[HT_FINGERPRINT_SIZE]);
 
 #ifdef __cplusplus
 }

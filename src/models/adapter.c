@@ -64,6 +64,7 @@ void ht_adapter_free(ht_adapter *a) {
     free(a->origin.base);
     free(a->origin.fingerprint);
     free(a->origin.template_hash);
+    free(a->warning);
     free(a);
 }
 
@@ -83,6 +84,8 @@ static const ht_projection *projection_of(const ht_model *m, const char *slot) {
 }
 
 ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err) {
+    if (a->interleaved)
+        return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
     for (int64_t i = 0; i < a->n; i++) {
         const ht_lora *l = &a->lora[i];
         const ht_projection *p = projection_of(m, l->slot);
@@ -99,3 +102,33 @@ ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err
     }
     return HT_OK;
 }
+
+const char *ht_adapter_format_name(ht_adapter_format format) {
+    static const char *const names[] = {
+        [HT_ADAPTER_PEFT] = "peft", [HT_ADAPTER_MLX] = "mlx", [HT_ADAPTER_GGUF] = "gguf"};
+    return names[format];
+}
+
+void ht_adapter_describe(const ht_adapter *a, ht_adapter_info *out) {
+    *out = (ht_adapter_info){.format = a->format,
+                             .n_pairs = a->n,
+                             .base = a->origin.base,
+                             .fingerprint = a->origin.fingerprint,
+                             .template_hash = a->origin.template_hash,
+                             .needs_model = a->interleaved};
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        out->n_parameters += ht_max_i64(1, l->n_experts) * l->rank * (l->n_in + l->n_out);
+        out->rank = i ? ht_min_i64(out->rank, l->rank) : l->rank;
+        out->most_rank = ht_max_i64(out->most_rank, l->rank);
+        if (!i || l->scale < out->scale) out->scale = l->scale;
+        if (!i || l->scale > out->most_scale) out->most_scale = l->scale;
+    }
+}
+
+void ht_adapter_pair_at(const ht_adapter *a, int64_t i, ht_adapter_pair_info *out) {
+    const ht_lora *l = &a->lora[i];
+    *out = (ht_adapter_pair_info){l->slot, l->n_experts, l->rank, l->n_in, l->n_out, l->scale};
+}
+
+const char *ht_adapter_warning(const ht_adapter *a) { return a->warning; }

@@ -22,9 +22,11 @@ typedef struct ht_lora {
 
 /* What an adapter's files say of where it was trained; every string is owned and may be NULL: not said. */
 typedef struct ht_adapter_origin {
-    char *base;          /* name or path of the base model */
-    char *fingerprint;   /* ht_model_fingerprint of the base model */
-    char *template_hash; /* ht_model_template_hash of the base model */
+    char *base;           /* name or path of the base model */
+    char *fingerprint;    /* ht_model_fingerprint of the base model */
+    char *template_hash;  /* ht_model_template_hash of the base model */
+    bool wrapped;         /* the base is the text model of a multimodal one: its modules are in `language_model` */
+    bool experts_outside; /* the base's experts are beside the feed-forward, not in `mlp` (Gemma 4) */
 } ht_adapter_origin;
 
 struct ht_adapter {
@@ -32,6 +34,9 @@ struct ht_adapter {
     int64_t n;
     ht_lora *lora; /* [n], sorted by slot */
     ht_adapter_origin origin;
+    ht_adapter_format format; /* of the files it was read from */
+    bool interleaved;         /* B of q and k has GGUF's order of rows, as no model told the heads: not to be applied */
+    char *warning;            /* ht_adapter_warning */
 };
 
 /* A new adapter of n pairs with room for their values, which are 0 and the caller's to fill before it is shared. `pair` gives

@@ -27,6 +27,7 @@ static void read_mistral(ht_config *c, ht_json_reader *r, const json_t *object) 
 
 const ht_family ht_family_mistral = {
     .architecture = "mistral",
+    .gguf_architecture = "llama",
     .model_types = {"mistral"},
     .defaults = {.n_layers = 32,
                  .hidden = 4096,

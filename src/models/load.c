@@ -154,6 +154,7 @@ static ht_status fill(ht_model *m, const ht_checkpoint_files *c, const ht_model_
     m->config = malloc(sizeof *m->config);
     if (!m->config) return ht_fail_memory(err, sizeof *m->config, "a model");
     ht_status status = ht_checkpoint_config(c, m->config, err);
+    m->wrapped = c->prefix && strstr(c->prefix, "language_model");
     if (!status) status = describe(m, o, ht_base_name(c->path), err);
     if (!status) status = open_device(m, o, err);
     if (!status) status = open_slots(m, o, err);

@@ -23,6 +23,7 @@ struct ht_model {
     ht_tokenizer *tokenizer;  /* NULL: none */
     const char *no_tokenizer; /* without a tokenizer, the reason; see ht_chat_detect_no_tokenizer */
     const char *architecture;
+    bool wrapped; /* the text model of a multimodal checkpoint, whose modules are in `language_model` */
     ht_precision precision;
     ht_dtype kv_dtype;
     int64_t context;         /* maximum positions of a session; INT32_MAX when all caches are rings */

@@ -23,8 +23,9 @@ typedef struct ht_config_defaults {
 } ht_config_defaults;
 
 struct ht_family {
-    const char *architecture;   /* general.architecture of GGUF, Hearth's name of the family */
-    const char *model_types[4]; /* config.json's model_type, NULL-terminated */
+    const char *architecture;      /* general.architecture of GGUF, Hearth's name of the family */
+    const char *gguf_architecture; /* general.architecture of the files that are written; NULL: `architecture` */
+    const char *model_types[4];    /* config.json's model_type, NULL-terminated */
     ht_config_defaults defaults;
     /* Reads the family's own fields, after the common ones. NULL: none. */
     void (*read_json)(ht_config *c, ht_json_reader *r, const json_t *object);

@@ -40,15 +40,20 @@ int scratch_count(void) {
     return n;
 }
 
-void scratch_remove(void) {
-    DIR *dir = opendir(directory);
+static void remove_all(const char *path) {
+    DIR *dir = opendir(path);
     if (!dir) return;
-    for (struct dirent *e; (e = readdir(dir));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && unlink(scratch_path(e->d_name)) != 0)
-            rmdir(scratch_path(e->d_name));
+    for (struct dirent *e; (e = readdir(dir));) {
+        char inside[1024 + 256];
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+        snprintf(inside, sizeof inside, "%s/%s", path, e->d_name);
+        if (unlink(inside) != 0) remove_all(inside);
+    }
     closedir(dir);
-    rmdir(directory);
+    rmdir(path);
 }
+
+void scratch_remove(void) { remove_all(directory); }
 
 int scratch_start(void **state) {
     (void)state;

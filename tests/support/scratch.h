@@ -12,7 +12,7 @@ const char *scratch_path(const char *name);
 void scratch_write(const char *name, const void *bytes, size_t n);
 /* Entries in the directory, `.` and `..` aside. */
 int scratch_count(void);
-/* Removes the directory and the files in it. */
+/* Removes the directory and all in it. */
 void scratch_remove(void);
 /* Both as a test's or a group's setup and teardown. */
 int scratch_start(void **state);
