@@ -29,5 +29,6 @@ int eval_command(const options *o);
 int bench_command(const options *o);
 int doctor_command(const options *o);
 int template_command(const options *o);
+int adapter_command(const options *o);
 
 #endif

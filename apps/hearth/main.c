@@ -32,6 +32,14 @@ static const command commands[] = {
      "file.\n"
      "With --answer, what a model would have answered is taken apart as the template's notations say.",
      FOR_TEMPLATE, true, 0, template_command},
+    {"adapter", "info ADAPTER | convert IN OUT --to FORMAT", "Show a LoRA adapter, or convert it to another format.",
+     "An adapter is a directory of PEFT or mlx-lm, or a GGUF file. Converted, all pairs have one rank and one scale, "
+     "in\n"
+     "float32, which every reader takes. GGUF names the tensors of its model and, in some families, orders the rows of "
+     "q "
+     "and\n"
+     "k by its heads: --model is needed then.",
+     FOR_ADAPTER, false, 3, adapter_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
     {"eval", "MODEL --text FILE [--kl-vs MODEL2]", "Measure how well a model predicts a text.",
@@ -93,10 +101,9 @@ static int refuse_command(const char *name) {
     nearest best = nearest_to(name, strlen(name));
     for (int i = 0; i < N_COMMANDS; i++) nearest_try(&best, commands[i].name);
     snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
-    return refuse_word(name, best.word
-                                 ? why
-                                 : "is no command; run, info, discover, tokenize, detokenize, template, logits, eval, "
-                                   "bench, formats and doctor are");
+    return refuse_word(name, best.word ? why
+                                       : "is no command; run, info, discover, tokenize, detokenize, template, adapter, "
+                                         "logits, eval, bench, formats and doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

@@ -17,7 +17,8 @@ enum {
     FOR_EVAL = 1 << 8,
     FOR_FORMATS = 1 << 9,
     FOR_TEMPLATE = 1 << 10,
-    FOR_ALL = (1 << 11) - 1
+    FOR_ADAPTER = 1 << 11,
+    FOR_ALL = (1 << 12) - 1
 };
 
 typedef struct string_list {
@@ -27,11 +28,11 @@ typedef struct string_list {
 
 /* What the user asked for; a field not asked for holds 0, which means the library's default, unless noted. */
 typedef struct options {
-    const char *model;     /* as typed */
+    const char *model;     /* as typed; of `adapter` it is an option */
     string_list arguments; /* after MODEL */
     string_list stop, set;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *adapter, *device; /* NULL when not given */
-    const char *template_file, *messages, *tools, *answer;                  /* likewise */
+    const char *template_file, *messages, *tools, *answer, *to;             /* likewise */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */

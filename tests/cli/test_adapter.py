@@ -1,0 +1,83 @@
+"""`hearth adapter` shows adapters and converts them, and says in one line what it cannot do."""
+
+import json
+import pathlib
+import struct
+import unittest
+
+from support import TINY, CommandTest
+
+MODEL = pathlib.Path(__file__).parent.parent / "golden/tiny/llama-f32"
+RANK, HIDDEN, KEYS = 2, 48, 16
+
+
+def write_safetensors(path, tensors):
+    header, data = {}, b""
+    for name, (shape, values) in tensors.items():
+        raw = struct.pack(f"<{len(values)}f", *values)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_peft(folder, **config):
+    folder.mkdir()
+    tensors = {}
+    for layer in 0, 1:
+        for name, rows in ("q_proj", HIDDEN), ("k_proj", KEYS):
+            module = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            tensors[f"{module}.lora_A.weight"] = [RANK, HIDDEN], [i / 64 for i in range(RANK * HIDDEN)]
+            tensors[f"{module}.lora_B.weight"] = [rows, RANK], [i / 32 for i in range(RANK * rows)]
+    write_safetensors(folder / "adapter_model.safetensors", tensors)
+    config = {"peft_type": "LORA", "r": RANK, "lora_alpha": 6, "base_model_name_or_path": "some/model", **config}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+class Adapter(CommandTest):
+    def test_info(self):
+        adapter = write_peft(self.folder / "peft")
+        text = self.succeeds("adapter", "info", adapter).text
+        for part in "peft", "some/model", "self_attn.q_proj, 48 x 48, in layers 0-1", "self_attn.k_proj, 16 x 48":
+            self.assertIn(part, text)
+        value = json.loads(self.succeeds("adapter", "info", adapter, "--model", MODEL, "--json", "-q").text)
+        self.assertEqual(
+            (value["format"], value["rank"], value["scale"], value["pairs"], value["parameters"], value["warning"]),
+            ("peft", 2, 3, 4, 2 * RANK * (HIDDEN + HIDDEN + KEYS + HIDDEN), None),
+        )
+        self.assertEqual([t["layers"] for t in value["targets"]], ["0-1", "0-1"])
+
+    def test_round_trip(self):
+        adapter = write_peft(self.folder / "peft", use_rslora=True)
+        mlx, gguf, back = self.folder / "mlx", self.folder / "lora.gguf", self.folder / "back"
+        self.succeeds("adapter", "convert", adapter, mlx, "--to", "mlx")
+        self.succeeds("adapter", "convert", mlx, gguf, "--to", "gguf", "--model", MODEL, "-q")
+        self.succeeds("adapter", "convert", gguf, back, "--to", "peft", "--model", MODEL, "-q")
+        self.assertEqual(sorted(p.name for p in back.iterdir()), ["adapter_config.json", "adapter_model.safetensors"])
+        config = json.loads((back / "adapter_config.json").read_text())
+        self.assertEqual((config["r"], config["target_modules"]), (RANK, ["k_proj", "q_proj"]))
+        self.assertAlmostEqual(config["lora_alpha"], 6 * 2**0.5, 5)
+        again = self.folder / "again"
+        self.succeeds("adapter", "convert", adapter, again, "--to", "peft", "--model", MODEL, "-q")
+        self.assertEqual(*[(d / "adapter_model.safetensors").read_bytes() for d in (back, again)])
+
+    def test_mistakes(self):
+        adapter = write_peft(self.folder / "peft")
+        out = self.folder / "out"
+        self.fails(2, "adapter", says="info ADAPTER, or convert")
+        self.fails(2, "adapter", "convert", adapter, says="two names")
+        self.fails(2, "adapter", "convert", adapter, out, says="--to")
+        self.fails(2, "adapter", "convert", adapter, out, "--to", "onnx", says="--to")
+        self.fails(1, "adapter", "info", self.folder, says="holds no adapter")
+        self.fails(1, "adapter", "info", adapter, "--model", TINY, "-q", says="is for another model")
+        self.fails(1, "adapter", "convert", adapter, out, "--to", "gguf", says="--model MODEL is needed")
+        self.fails(1, "adapter", "convert", adapter, self.folder / "none/out", "--to", "mlx", says="cannot be written")
+        self.fails(1, "adapter", "convert", adapter, self.folder, "--to", "mlx", says="is not replaced")
+        self.assertFalse(out.exists())
+        self.fails(1, "adapter", "info", write_peft(self.folder / "dora", use_dora=True), says="DoRA")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["dora", "peft"])
+
+
+if __name__ == "__main__":
+    unittest.main()
