@@ -32,6 +32,7 @@
 #include <hearth/template.h>
 #include <hearth/text.h>
 #include <hearth/tokenizer.h>
+#include <hearth/train.h>
 #include <hearth/transform.h>
 #include <hearth/version.h>
 

@@ -209,6 +209,12 @@ ht_array *ht_scope_fail_with(ht_scope *s, const ht_error *err) {
     return NULL;
 }
 
+ht_status ht_scope_status(const ht_scope *s, ht_error *err) {
+    if (!s->failed) return HT_OK;
+    if (err) *err = s->error;
+    return s->error.status;
+}
+
 void ht_scope_report(ht_scope *s, ht_status status, const char *message) { ht_scope_fail(s, status, "%s", message); }
 
 ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {

@@ -111,6 +111,9 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) HT_
 /* ht_scope_fail with an existing error record. */
 ht_array *ht_scope_fail_with(ht_scope *s, const ht_error *err);
 
+/* The scope's error, copied to *err where it is not NULL; HT_OK when nothing failed. */
+ht_status ht_scope_status(const ht_scope *s, ht_error *err);
+
 /* New node of the scope, with refs == 1 (the scope's) and references to its inputs. The caller fills in shape, strides and
  * params. NULL, with an error in the scope, when memory ran out. */
 ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in);

@@ -11,14 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ht_batch *batch_of(const ht_ctx *c) {
-    if (c->pass) return c->pass->batch;
-    return c->step ? c->step->batch : NULL;
-}
-
-/* In a trace, an input that the executor binds to each run's batch; else the batch's memory, which outlives the graph. */
+/* In a trace, an input that the executor binds to each run's batch; in eager mode the batch's memory, which outlives
+ * the step's graph. */
 static ht_array *batch_values(ht_ctx *c, ht_batch_field field, const int32_t *values, int64_t n) {
-    if (values) return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
+    if (c->step) return ht_array_wrap(c->s, values, HT_I32, &n, 1, NULL, NULL);
     ht_array *a = ht_array_new(c->s, HT_OP_LEAF, NULL, 0);
     if (!a) return NULL;
     const int64_t symbolic = field == HT_BATCH_OUT_ROW ? HT_SYM_OUT : HT_SYM_ROWS;
@@ -28,18 +24,18 @@ static ht_array *batch_values(ht_ctx *c, ht_batch_field field, const int32_t *va
 }
 
 ht_array *ht_batch_ids(ht_ctx *c) {
-    const ht_batch *b = batch_of(c);
-    return batch_values(c, HT_BATCH_ID, b ? b->id : NULL, b ? b->n_tok : 0);
+    const ht_batch *b = c->step ? c->step->batch : NULL;
+    return c->pass ? c->pass->id : batch_values(c, HT_BATCH_ID, b ? b->id : NULL, b ? b->n_tok : 0);
 }
 
 ht_array *ht_batch_positions(ht_ctx *c) {
-    const ht_batch *b = batch_of(c);
-    return batch_values(c, HT_BATCH_POS, b ? b->pos : NULL, b ? b->n_tok : 0);
+    const ht_batch *b = c->step ? c->step->batch : NULL;
+    return c->pass ? c->pass->pos : batch_values(c, HT_BATCH_POS, b ? b->pos : NULL, b ? b->n_tok : 0);
 }
 
 ht_array *ht_batch_out_rows(ht_ctx *c) {
-    const ht_batch *b = batch_of(c);
-    return batch_values(c, HT_BATCH_OUT_ROW, b ? b->out_row : NULL, b ? b->n_out : 0);
+    const ht_batch *b = c->step ? c->step->batch : NULL;
+    return c->pass ? c->pass->out_row : batch_values(c, HT_BATCH_OUT_ROW, b ? b->out_row : NULL, b ? b->n_out : 0);
 }
 
 /* ---- adapters ---- */
@@ -152,6 +148,7 @@ ht_array *ht_attend(ht_ctx *c, ht_array *q, ht_array *k, ht_array *v, int layer,
 ht_array *ht_head_loss(ht_ctx *c, ht_array *h, const ht_weight *head, float softcap) {
     const ht_head_loss_params p = {head->matrix, head->scale != 0 ? head->scale : 1, softcap};
     ht_array *both = ht_apply(c->s, HT_OP_HEAD_LOSS, &p, (ht_array *[]){h, c->pass->target}, 2); /* [2, n_out] */
-    const int64_t n = c->pass->batch->n_out;
+    if (!both) return NULL;
+    const int64_t n = ht_array_dim(both, 1);
     return ht_reshape(c->s, ht_slice(c->s, both, (int64_t[]){0, 0}, (int64_t[]){1, n}, NULL), &n, 1);
 }

@@ -37,10 +37,11 @@ typedef struct ht_adapters {
 /* A plain pass: whole sequences without caches, differentiable, for training. The forward function gives the cross-entropy
  * f32 [n_out] of the output rows instead of logits. */
 typedef struct ht_plain_pass {
-    const ht_batch *batch;     /* outlives the pass's graph; kv_len is not read */
-    ht_array *target;          /* i32 [n_out]: the token that follows each output row */
-    ht_array *own, *first;     /* i32 [n_tok]: each row's own number, and the first of its sequence */
-    ht_array *out_first;       /* i32 [n_out]: the first row of each output row's sequence */
+    ht_array *id, *pos;        /* i32 [n_tok] token ids and positions */
+    ht_array *out_row;         /* i32 [n_out] the rows whose loss is wanted, increasing */
+    ht_array *target;          /* i32 [n_out] the token that follows each of them */
+    ht_array *own, *first;     /* i32 [n_tok] each row's own number, and the first of its sequence */
+    ht_array *out_first;       /* i32 [n_out] the first row of each output row's sequence */
     const int64_t *window;     /* [n_kv_layers] in keys; 0: full attention */
     ht_array **keys, **values; /* [n_kv_layers] of the layers so far */
     bool shares_keys;          /* later layers attend to keys of earlier ones */

@@ -10,7 +10,6 @@
 #define HT_TRAIN_BATCHES_H
 
 #include "train/data.h"
-#include "train/train_batch.h"
 
 typedef struct ht_batches_options {
     int32_t batch; /* sequences of a batch, 1 or more */

@@ -9,14 +9,7 @@
 
 #include <hearth/cancel.h>
 
-enum { HT_DATA_LENGTH_DEFAULT = 2048, HT_DATA_LINES_NAMED = 5, HT_DATA_LENGTH_BINS = 31 };
-
-/* What becomes of samples of more than max_length tokens. */
-typedef enum ht_long_samples {
-    HT_LONG_DROP,     /* left out */
-    HT_LONG_TRUNCATE, /* their first max_length tokens are kept */
-    HT_LONG_REFUSE    /* HT_ERR_LIMIT, with the line */
-} ht_long_samples;
+enum { HT_DATA_LENGTH_DEFAULT = 2048 };
 
 typedef struct ht_data_options {
     ht_mask mask;
@@ -28,31 +21,6 @@ typedef struct ht_data_options {
     void (*progress)(double done, void *user); /* of ht_data_open, now and then, with the share done; NULL: none */
     void *user;
 } ht_data_options;
-
-/* Samples that something happened to, with the first lines where it did. */
-typedef struct ht_data_count {
-    int64_t n;
-    int64_t line[HT_DATA_LINES_NAMED]; /* the first of them, from 1 */
-} ht_data_count;
-
-/* What was found. */
-typedef struct ht_data_report {
-    int64_t n_lines;                     /* that are not empty */
-    int64_t n_samples;                   /* that are left */
-    int64_t n_form[HT_SAMPLE_FORMS];     /* of them, in each form */
-    int64_t n_tokens, n_learned;         /* of them */
-    int64_t max_length;                  /* in effect */
-    int32_t longest;                     /* tokens of the longest that is left */
-    int64_t length[HT_DATA_LENGTH_BINS]; /* how many that are left have 2^i tokens or more, but fewer than 2^(i + 1) */
-    ht_data_count bad, too_long,
-        unlearned;           /* left out: no sample; dropped; without a learned token (in what was kept) */
-    ht_error first_bad;      /* why, of the first bad one */
-    ht_data_count truncated; /* of those left */
-    ht_data_count stopless;  /* of those left: no token that ends generation is learned */
-    ht_data_count prompt_differs, history_differs; /* of those left, as in ht_sample */
-    int64_t time;                                  /* in effect */
-    uint64_t fingerprint;                          /* of the lines, in their order: another file, another number */
-} ht_data_report;
 
 /* Immutable; may be shared between threads. */
 typedef struct ht_data ht_data;

@@ -13,25 +13,7 @@
 #ifndef HT_TRAIN_SAMPLE_H
 #define HT_TRAIN_SAMPLE_H
 
-#include <hearth/model.h>
-
-typedef enum ht_sample_form {
-    HT_SAMPLE_MESSAGES,
-    HT_SAMPLE_COMPLETION,
-    HT_SAMPLE_TEXT,
-    HT_SAMPLE_IDS,
-    HT_SAMPLE_FORMS /* how many there are */
-} ht_sample_form;
-/* The members that tell a form: "messages", "prompt and completion". A constant. */
-const char *ht_sample_form_name(ht_sample_form form);
-
-/* Which tokens of a conversation, or of a prompt and its completion, are learned. An answer is what the template writes of
- * an assistant's message behind the prompt that generation would have had, up to the token that ends generation. */
-typedef enum ht_mask {
-    HT_MASK_ANSWERS, /* all answers */
-    HT_MASK_LAST,    /* the last one */
-    HT_MASK_NONE     /* every token, of samples of all forms; labels and weights do not count */
-} ht_mask;
+#include <hearth/train.h>
 
 typedef struct ht_sample_options {
     ht_mask mask;
@@ -61,10 +43,8 @@ void ht_sample_free(ht_sample *s); /* and clears it */
 /* Keeps the first n ids at most. */
 void ht_sample_truncate(const ht_model *m, ht_sample *s, int32_t n);
 
-/* A run of ids that all are learned, or all not, as n bytes of text. Return false to stop. */
-typedef bool ht_sample_piece_fn(const char *text, size_t n, bool learned, void *user);
 /* The sample in such pieces, special tokens included; together they are the text of all its ids. HT_ERR_CANCELLED when fn
  * returned false. */
-ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_sample_piece_fn *fn, void *user, ht_error *err);
+ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include "models/model.h"
 #include "train/sample.h"
 
-static ht_status hand_over(ht_text *run, bool learned, ht_sample_piece_fn *fn, void *user, ht_error *err) {
+static ht_status hand_over(ht_text *run, bool learned, ht_train_piece_fn *fn, void *user, ht_error *err) {
     if (run->failed) return ht_fail_memory(err, run->len, "the text of a sample");
     if (run->len && !fn(run->data, run->len, learned, user))
         return ht_fail(err, HT_ERR_CANCELLED, "showing the sample was ended");
@@ -13,7 +13,7 @@ static ht_status hand_over(ht_text *run, bool learned, ht_sample_piece_fn *fn, v
 }
 
 /* A character of which a run has only the first bytes belongs to the next one. */
-static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_sample_piece_fn *fn, void *user,
+static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_train_piece_fn *fn, void *user,
                         ht_error *err) {
     ht_status status = HT_OK;
     const char *piece;
@@ -29,7 +29,7 @@ static ht_status decode(ht_decoder *d, const ht_sample *s, ht_text *run, ht_samp
     return hand_over(run, s->learned[s->n - 1], fn, user, err);
 }
 
-ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_sample_piece_fn *fn, void *user, ht_error *err) {
+ht_status ht_sample_pieces(const ht_model *m, const ht_sample *s, ht_train_piece_fn *fn, void *user, ht_error *err) {
     ht_decoder *d = NULL;
     ht_text run = {0};
     ht_status status = ht_model_need_tokenizer(m, err);

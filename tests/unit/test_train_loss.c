@@ -153,15 +153,13 @@ static ht_adapters arrays_of(ht_scope *s, adapter *a, float *const *direction, d
 static double loss_of(const ht_model *m, const ht_train_batch *b, adapter *a, float *const *direction, double step,
                       float *each) {
     ht_error err = {0};
-    ht_model_loss *l;
-    if (ht_model_loss_new(m, b, &l, &err)) fail_msg("%s", err.message);
+    if (ht_model_loss_check(m, b, &err)) fail_msg("%s", err.message);
     ht_scope *s = ht_scope_new(m->stream);
     const ht_adapters adapters = arrays_of(s, a, direction, step);
-    ht_array *y = ht_model_loss_rows(s, l, &adapters, false);
+    ht_array *y = ht_model_loss_rows(s, m, b, &adapters, false);
     if (!y) fail_msg("%s", ht_scope_error(s)->message);
     if (ht_array_read(s, y, each, (size_t)b->n_learned * sizeof *each, &err)) fail_msg("%s", err.message);
     ht_scope_free(s);
-    ht_model_loss_free(l);
     double sum = 0;
     for (int64_t i = 0; i < b->n_learned; i++) sum += (double)each[i];
     return sum;
@@ -170,12 +168,11 @@ static double loss_of(const ht_model *m, const ht_train_batch *b, adapter *a, fl
 /* Writes all gradients one after another and returns the loss. */
 static double gradients_of(const ht_model *m, const ht_train_batch *b, adapter *a, bool checkpointing, float *out) {
     ht_error err = {0};
-    ht_model_loss *l;
-    if (ht_model_loss_new(m, b, &l, &err)) fail_msg("%s", err.message);
+    if (ht_model_loss_check(m, b, &err)) fail_msg("%s", err.message);
     ht_scope *s = ht_scope_new(m->stream);
     const ht_adapters adapters = arrays_of(s, a, NULL, 0);
     ht_array *sum, **grad = calloc(2 * (size_t)a->n, sizeof *grad);
-    if (!ht_model_loss_gradients(s, l, &adapters, checkpointing, &sum, grad))
+    if (!ht_model_loss_gradients(s, m, b, &adapters, checkpointing, &sum, grad))
         fail_msg("%s", ht_scope_error(s)->message);
     float loss;
     if (ht_array_read(s, sum, &loss, sizeof loss, &err)) fail_msg("%s", err.message);
@@ -187,7 +184,6 @@ static double gradients_of(const ht_model *m, const ht_train_batch *b, adapter *
     }
     free(grad);
     ht_scope_free(s);
-    ht_model_loss_free(l);
     return (double)loss;
 }
 

@@ -1,0 +1,232 @@
+/* Fine-tuning: LoRA adapters (Hu et al., 2021) trained on a model's weights as they are, quantised or not.
+ *
+ * A trainer reads samples from a JSONL file, shows them to the model in its own chat format, and changes an adapter step by
+ * step. For loops of one's own there is ht_trainable, the adapter as arrays, and ht_trainable_gradients, the loss of a batch
+ * with its gradients.
+ *
+ * Everything depends on the data, the options and the model, to the bit: not on threads, nor on whether training was
+ * interrupted. */
+#ifndef HEARTH_TRAIN_H
+#define HEARTH_TRAIN_H
+
+#include <hearth/adapter.h>
+#include <hearth/cancel.h>
+#include <hearth/optimizer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what is trained ---- */
+
+/* Options of ht_trainable_new, and of a trainer's adapter. */
+typedef struct ht_lora_options {
+    size_t size;    /* of the struct, set by ht_lora_options_init */
+    int64_t rank;   /* 1 to 4096; default 8 */
+    double alpha;   /* the adapter's change is multiplied by alpha / rank; default 16 */
+    double scale;   /* that factor itself; default 0: by alpha */
+    bool rslora;    /* alpha / sqrt(rank) instead (Kalajdzievski, 2023); default false */
+    double dropout; /* share of a projection's inputs that A does not see, in [0, 1); default 0 */
+    /* Projections, as names separated by commas: the end of a slot ("q_proj", "self_attn.q_proj"), a pattern with *
+     * ("*.mlp.*"), or all-linear for all but routers. Default "q_proj,v_proj". */
+    const char *targets;
+    int64_t layers;   /* only the last ones; default 0: all */
+    ht_dtype dtype;   /* of A and B: HT_F32 or HT_BF16; default HT_F32 */
+    bool normal_init; /* A is normal with deviation 1 / rank; default false: uniform within 1 / sqrt(n_in). B is 0 */
+    uint64_t seed;    /* default 0 */
+    const ht_adapter *init; /* begin with its values, ranks, scales and projections instead; lent; default NULL */
+} ht_lora_options;
+HT_API void ht_lora_options_init(ht_lora_options *options, size_t size);
+
+/* An adapter that is being trained: for each chosen projection, in the order of their slots, A then B. */
+typedef struct ht_trainable ht_trainable;
+
+/* The caller frees *out, which holds the model. HT_ERR_ARGUMENT for a target that the model does not have, with those that it
+ * has. */
+HT_API ht_status ht_trainable_new(ht_model *m, const ht_lora_options *options, ht_trainable **out, ht_error *err);
+HT_API void ht_trainable_free(ht_trainable *t);                     /* NULL is fine */
+HT_API int ht_trainable_count(const ht_trainable *t);               /* of parameters: two for each projection */
+HT_API int64_t ht_trainable_parameters(const ht_trainable *t);      /* numbers in all of them */
+HT_API const char *ht_trainable_name(const ht_trainable *t, int i); /* "model.layers.0.self_attn.q_proj.lora_A"; lent */
+/* Parameter i: A [rank, n_in] or B [n_out, rank], of experts with a leading axis; lent until it is replaced. */
+HT_API ht_array *ht_trainable_get(const ht_trainable *t, int i);
+/* Replaces all parameters by evaluated arrays of the same shapes and dtype, such as ht_optimizer_step gives. */
+HT_API ht_status ht_trainable_set(ht_trainable *t, ht_array *const *parameters, ht_error *err);
+/* A copy of the values as an adapter, to be saved or to generate with. The caller frees *out. */
+HT_API ht_status ht_trainable_adapter(const ht_trainable *t, ht_adapter **out, ht_error *err);
+
+/* ---- the loss of a batch ---- */
+
+/* Rows of one step: sequences lie end to end without padding and do not see one another. Row i reads token id[i] and is to
+ * predict target[i]. All arrays are lent. */
+typedef struct ht_train_batch {
+    int32_t n_tok, n_seq;
+    const int32_t *id;        /* [n_tok] */
+    const int32_t *pos;       /* [n_tok] from 0 in each sequence */
+    const int32_t *seq_start; /* [n_seq + 1] first row of each sequence, then n_tok */
+    const int32_t *target;    /* [n_tok] the id that follows; negative: not learned */
+    int64_t n_learned;        /* targets that are learned */
+} ht_train_batch;
+
+/* The sum of the cross-entropies of the batch's learned rows, f32 [], and its gradients by all parameters, both lazy arrays of
+ * scope `s`. `checkpointing` computes each layer again for its gradient, which saves memory and costs a third more time; key:
+ * u32 [2] of dropout's random numbers, or HT_NONE without dropout. The batch must outlive the scope. HT_ERR_ARGUMENT when no row
+ * is learned, or for an id that the model does not have. */
+HT_API ht_status ht_trainable_gradients(const ht_trainable *t, ht_scope *s, const ht_train_batch *batch, ht_array *key,
+                                        bool checkpointing, ht_array **loss, ht_array **grads, ht_error *err);
+
+/* ---- data ---- */
+
+/* Which tokens of a conversation, or of a prompt and its completion, are learned. */
+typedef enum ht_mask {
+    HT_MASK_ANSWERS, /* all answers, each with the token that ends it */
+    HT_MASK_LAST,    /* the last one */
+    HT_MASK_NONE     /* every token; labels and weights do not count */
+} ht_mask;
+
+/* What becomes of samples of more than max_length tokens. */
+typedef enum ht_long_samples {
+    HT_LONG_DROP,     /* left out */
+    HT_LONG_TRUNCATE, /* their first max_length tokens are kept */
+    HT_LONG_REFUSE    /* HT_ERR_LIMIT, with the line */
+} ht_long_samples;
+
+/* The form of a sample, told by the members of its line. */
+typedef enum ht_sample_form {
+    HT_SAMPLE_MESSAGES,   /* {"messages": [...], "tools": [...]}; a message with "weight": 0 is not learned */
+    HT_SAMPLE_COMPLETION, /* {"prompt": "...", "completion": "..."} */
+    HT_SAMPLE_TEXT,       /* {"text": "..."}, all of which is learned */
+    HT_SAMPLE_IDS,        /* {"input_ids": [...], "labels": [...]}; -100: not learned */
+    HT_SAMPLE_FORMS       /* how many there are */
+} ht_sample_form;
+/* The members that tell a form: "messages", "prompt and completion". A constant. */
+HT_API const char *ht_sample_form_name(ht_sample_form form);
+
+enum { HT_DATA_LINES_NAMED = 5, HT_DATA_LENGTH_BINS = 31 };
+
+/* Samples that something happened to, with the first lines where it did. */
+typedef struct ht_data_count {
+    int64_t n;
+    int64_t line[HT_DATA_LINES_NAMED]; /* the first of them, from 1 */
+} ht_data_count;
+
+/* What was found in a file. */
+typedef struct ht_data_report {
+    int64_t n_lines;                     /* that are not empty */
+    int64_t n_samples;                   /* that are left */
+    int64_t n_form[HT_SAMPLE_FORMS];     /* of them, in each form */
+    int64_t n_tokens, n_learned;         /* of them */
+    int64_t max_length;                  /* in effect */
+    int32_t longest;                     /* tokens of the longest that is left */
+    int64_t length[HT_DATA_LENGTH_BINS]; /* how many that are left have 2^i tokens or more, but fewer than 2^(i + 1) */
+    /* Left out: no sample; dropped; without a learned token in what was kept. */
+    ht_data_count bad, too_long, unlearned;
+    ht_error first_bad;      /* why, of the first bad one */
+    ht_data_count truncated; /* of those left */
+    ht_data_count stopless;  /* of those left: no token that ends generation is learned */
+    /* Of those left: the prompt of generation is not how prompt and answer together begin, so that its end is not learned; the
+     * template writes an answer differently once messages follow. */
+    ht_data_count prompt_differs, history_differs;
+    int64_t time;         /* that templates were told, in seconds since 1970 */
+    uint64_t fingerprint; /* of the lines, in their order */
+} ht_data_report;
+
+/* ---- trainers ---- */
+
+typedef enum ht_checkpointing {
+    HT_CHECKPOINTING_AUTO, /* when the forecast says that memory does not suffice without */
+    HT_CHECKPOINTING_ON,
+    HT_CHECKPOINTING_OFF
+} ht_checkpointing;
+
+/* Options of ht_trainer_new. */
+typedef struct ht_trainer_options {
+    size_t size; /* of the struct, set by ht_trainer_options_init, as are `lora` and `optimizer` */
+    ht_lora_options lora;
+    ht_optimizer_options optimizer; /* its weight decay: 0.01 by default */
+
+    const char *data;             /* JSONL file of samples; needed */
+    const char *valid;            /* of held-out ones; default NULL: none */
+    ht_mask mask;                 /* default HT_MASK_ANSWERS */
+    ht_long_samples long_samples; /* default HT_LONG_DROP */
+    int64_t max_length;           /* tokens of a sample; default 0: 2048, or the model's context where that is less */
+    bool skip_bad;                /* leave out lines that are no sample; default false: an error with line and reason */
+
+    int32_t batch;      /* sequences computed at once; default 4 */
+    int32_t accumulate; /* batches of one step; default 1. The loss is the mean over all their learned tokens */
+    bool pack;          /* `batch` sequences of max_length take as many samples as fit; default true */
+    bool in_order; /* the file's order; default false: shuffled by the seed, with samples of similar length together */
+    uint64_t seed; /* of order, first values and dropout; default 0 */
+
+    int64_t iters;                  /* steps; default 0: by `epochs` */
+    double epochs;                  /* default 1 */
+    double learning_rate;           /* default 1e-4 */
+    ht_schedule_kind schedule;      /* default HT_SCHEDULE_CONSTANT */
+    int64_t warmup;                 /* steps; default 0 */
+    double clip;                    /* norm of all gradients at most; default 1; 0: not clipped */
+    ht_checkpointing checkpointing; /* default HT_CHECKPOINTING_AUTO */
+    int64_t valid_batches;          /* of ht_trainer_evaluate, always the same; default 0: all */
+    bool skip_memory_check;         /* train whether the forecast fits in memory or not; default false */
+
+    const ht_cancel *cancel; /* ends a call with HT_ERR_CANCELLED; the state is then that after the last whole step */
+    void (*progress)(double done, void *user); /* of ht_trainer_new, now and then, with the share done; default NULL */
+    void *user;
+} ht_trainer_options;
+HT_API void ht_trainer_options_init(ht_trainer_options *options, size_t size);
+
+/* What a trainer is about to do. */
+typedef struct ht_trainer_plan {
+    int64_t iters, iters_per_epoch;
+    int64_t n_parameters, model_parameters; /* trained ones; all of the model's matrices */
+    int n_projections;
+    bool checkpointing;
+    size_t peak_bytes;           /* forecast of the process's memory at its peak, with the model */
+    const ht_data_report *data;  /* lent */
+    const ht_data_report *valid; /* NULL: none */
+} ht_trainer_plan;
+
+/* What a step did. */
+typedef struct ht_train_step {
+    int64_t iter;          /* steps done, this one included */
+    double loss;           /* mean over the learned tokens */
+    double learning_rate;  /* of this step */
+    double grad_norm;      /* before clipping */
+    int64_t n_tok;         /* rows computed */
+    int64_t n_learned;     /* of them */
+    bool skipped;          /* loss or norm were not finite: nothing was changed */
+    int64_t total_skipped; /* so far */
+} ht_train_step;
+
+typedef struct ht_trainer ht_trainer;
+
+/* Reads the data, draws the adapter's first values and forecasts memory. The trainer holds the model; the caller frees *out.
+ * HT_ERR_LIMIT when the forecast exceeds free memory, with the option that would help; HT_ERR_FORMAT, with file, line and
+ * reason, for data that cannot be used. */
+HT_API ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trainer **out, ht_error *err);
+HT_API void ht_trainer_free(ht_trainer *t); /* NULL is fine */
+HT_API void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out);
+
+/* One step, unless plan.iters are done: then HT_ERR_LIMIT. A step whose loss or gradients are not finite changes nothing and is
+ * counted; the fifth in a row is HT_ERR_ARGUMENT, with the lines of its samples. After any failure the state is that after the
+ * last whole step. */
+HT_API ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err);
+/* Mean loss over the learned tokens of the held-out samples; HT_ERR_ARGUMENT without any. */
+HT_API ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err);
+/* The adapter as it is now; the caller frees *out. */
+HT_API ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *err);
+
+/* Writes parameters, moments and the position in the data to a file, which appears whole or not at all. */
+HT_API ht_status ht_trainer_save(const ht_trainer *t, const char *path, ht_error *err);
+/* Goes on where a file was saved: further steps give the bits that an uninterrupted run gives. HT_ERR_ARGUMENT, with what
+ * differs, when data or options are not those of the file. */
+HT_API ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err);
+
+/* A run of tokens that all are learned, or all not, as n bytes of text. Return false to stop. */
+typedef bool ht_train_piece_fn(const char *text, size_t n, bool learned, void *user);
+/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included. */
+HT_API ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

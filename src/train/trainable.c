@@ -1,0 +1,361 @@
+#include "train/trainable.h"
+
+#include "array/op.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "models/weights.h"
+#include "train/model_loss.h"
+
+#include <hearth/ops.h>
+#include <hearth/random.h>
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_SIZE = 512 };
+
+/* ---- which projections ---- */
+
+static const char *last_name(const char *slot) {
+    const char *dot = strrchr(slot, '.');
+    return dot ? dot + 1 : slot;
+}
+
+/* A router chooses experts: it is adapted only when it is named. */
+static bool is_router(const char *slot) { return strstr(slot, "router.") || !strcmp(last_name(slot), "gate"); }
+
+/* Whether `slot` is of target text[0 .. n): a name, which ends the slot behind a dot; a pattern with *; or all-linear. */
+static bool is_target(const char *slot, const char *text, size_t n) {
+    char target[256];
+    if (n >= sizeof target) return false;
+    memcpy(target, text, n);
+    target[n] = '\0';
+    if (!strcmp(target, "all-linear")) return !is_router(slot);
+    if (strchr(target, '*')) return fnmatch(target, slot, 0) == 0;
+    const size_t length = strlen(slot);
+    return length >= n && !strcmp(slot + length - n, target) && (length == n || slot[length - n - 1] == '.');
+}
+
+/* Target `text` without blanks around it; moves on behind its comma. NULL at the end. */
+static const char *next_target(const char **text, size_t *n) {
+    const char *from = *text + strspn(*text, ", ");
+    if (!*from) return NULL;
+    *n = strcspn(from, ",");
+    *text = from + *n;
+    while (*n && from[*n - 1] == ' ') --*n;
+    return from;
+}
+
+/* The last names of all projections, each once, as "q_proj, k_proj". */
+static void list_names(const ht_projection *all, int64_t n, char out[NAMES_SIZE]) {
+    size_t used = 0;
+    out[0] = '\0';
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = last_name(all[i].slot);
+        bool known = false;
+        for (int64_t k = 0; k < i && !known; k++) known = !strcmp(last_name(all[k].slot), name);
+        if (known || used + strlen(name) + 3 > NAMES_SIZE) continue;
+        used += (size_t)snprintf(out + used, NAMES_SIZE - used, "%s%s", used ? ", " : "", name);
+    }
+}
+
+static ht_status choose_targets(const ht_model *m, const ht_lora_options *o, bool *chosen, ht_error *err) {
+    int64_t n;
+    const ht_projection *all = ht_weights_projections(m->weights, &n);
+    const int64_t first = o->layers > 0 ? m->config->n_layers - o->layers : 0;
+    const char *text = o->targets, *target;
+    size_t length;
+    char names[NAMES_SIZE];
+    list_names(all, n, names);
+    while ((target = next_target(&text, &length))) {
+        bool any = false;
+        for (int64_t i = 0; i < n; i++)
+            if (is_target(all[i].slot, target, length)) {
+                any = true;
+                if (all[i].layer >= first) chosen[i] = true;
+            }
+        if (!any)
+            return ht_fail(
+                err, HT_ERR_ARGUMENT,
+                "no projection of this %s model is named `%.*s`; there are %s, and all-linear for all of them",
+                m->architecture, (int)length, target, names);
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (chosen[i]) return HT_OK;
+    return ht_fail(err, HT_ERR_ARGUMENT, "the targets `%s` leave no projection to train; there are %s", o->targets,
+                   names);
+}
+
+/* ---- first values ---- */
+
+static int by_slot(const void *a, const void *b) {
+    return strcmp(((const ht_lora *)a)->slot, ((const ht_lora *)b)->slot);
+}
+
+/* Random numbers of pair i: those of every pair and seed are independent, whichever others are trained. */
+static uint64_t seed_of(uint64_t seed, const char *slot) {
+    uint64_t h = seed ^ 0x9e3779b97f4a7c15u;
+    for (; *slot; slot++) h = (h ^ (unsigned char)*slot) * 0x100000001b3u;
+    return h ^ (h >> 29);
+}
+
+static ht_array *first_a(ht_scope *s, const ht_lora *l, const ht_lora_options *o) {
+    const int64_t shape[] = {ht_max_i64(1, l->n_experts), l->rank, l->n_in};
+    const int from = l->n_experts ? 0 : 1;
+    ht_array *key = ht_random_key(s, seed_of(o->seed, l->slot));
+    if (o->normal_init) {
+        ht_array *deviation = ht_full(s, 1 / (double)l->rank, HT_F32, NULL, 0);
+        return ht_random_normal(s, HT_NONE, deviation, HT_F32, shape + from, 3 - from, key);
+    }
+    const double bound = 1 / sqrt((double)l->n_in);
+    ht_array *low = ht_full(s, -bound, HT_F32, NULL, 0), *high = ht_full(s, bound, HT_F32, NULL, 0);
+    return ht_random_uniform(s, low, high, HT_F32, shape + from, 3 - from, key);
+}
+
+static ht_array *from_values(ht_scope *s, const float *values, int64_t experts, int64_t rows, int64_t columns) {
+    const int64_t shape[] = {experts, rows, columns};
+    const int from = experts ? 0 : 1;
+    return ht_array_from(s, values, HT_F32, shape + from, 3 - from);
+}
+
+/* Makes and holds the arrays of one pair. */
+static bool make_pair(ht_scope *s, const ht_lora *l, const ht_lora_options *o, ht_adapter_pair *to) {
+    const int64_t b_shape[] = {ht_max_i64(1, l->n_experts), l->n_out, l->rank};
+    const int from = l->n_experts ? 0 : 1;
+    ht_array *a, *b;
+    if (o->init) {
+        a = from_values(s, l->a, l->n_experts, l->rank, l->n_in);
+        b = from_values(s, l->b, l->n_experts, l->n_out, l->rank);
+    } else {
+        a = first_a(s, l, o);
+        b = ht_zeros(s, HT_F32, b_shape + from, 3 - from);
+    }
+    to->scale = l->scale;
+    to->a = ht_array_retain(ht_astype(s, a, o->dtype));
+    to->b = ht_array_retain(ht_astype(s, b, o->dtype));
+    return to->a && to->b;
+}
+
+static ht_status make_pairs(ht_trainable *t, const ht_lora *lora, const ht_lora_options *o, ht_error *err) {
+    int64_t n_projections;
+    const ht_projection *all = ht_weights_projections(t->m->weights, &n_projections);
+    ht_scope *s = ht_scope_new(t->m->stream);
+    if (!s) return ht_fail_memory(err, sizeof *s, "an adapter");
+    bool ok = true;
+    for (int i = 0; ok && i < t->n; i++) {
+        for (int64_t p = 0; p < n_projections; p++)
+            if (!strcmp(all[p].slot, lora[i].slot)) t->pair[i].slot = all[p].slot;
+        ok = make_pair(s, &lora[i], o, &t->pair[i]);
+        t->n_parameters += ok ? ht_array_size(t->pair[i].a) + ht_array_size(t->pair[i].b) : 0;
+    }
+    ht_array **arrays = ok ? calloc(2 * (size_t)t->n + 1, sizeof *arrays) : NULL;
+    ht_status status = HT_OK;
+    if (arrays) {
+        ht_trainable_list(t, arrays);
+        status = ht_array_eval(s, arrays, 2 * t->n, err);
+    } else
+        status = ok ? ht_fail_memory(err, 2 * (size_t)t->n * sizeof *arrays, "an adapter") : ht_scope_status(s, err);
+    free(arrays);
+    ht_scope_free(s);
+    return status;
+}
+
+/* ---- options ---- */
+
+static ht_status check_options(const ht_model *m, const ht_lora_options *o, ht_error *err) {
+    if (o->rank < 1 || o->rank > 4096)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a rank of %lld, expected 1 to 4096", (long long)o->rank);
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return ht_fail(err, HT_ERR_ARGUMENT, "a dropout of %g, expected 0 or more, below 1", o->dropout);
+    if (!isfinite(o->alpha) || !isfinite(o->scale))
+        return ht_fail(err, HT_ERR_ARGUMENT, "an alpha of %g and a scale of %g, expected finite numbers", o->alpha,
+                       o->scale);
+    if (o->layers < 0 || o->layers > m->config->n_layers)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%lld layers, the model has %lld", (long long)o->layers,
+                       (long long)m->config->n_layers);
+    if (o->dtype != HT_F32 && o->dtype != HT_BF16)
+        return ht_fail(err, HT_ERR_ARGUMENT, "A and B of type %s, expected f32 or bf16", ht_dtype_name(o->dtype));
+    return o->init ? ht_adapter_check(o->init, m, err) : HT_OK;
+}
+
+static float scale_of(const ht_lora_options *o) {
+    if (o->scale != 0) return (float)o->scale;
+    return (float)(o->alpha / (o->rslora ? sqrt((double)o->rank) : (double)o->rank));
+}
+
+/* The pairs to be, sorted; their values are those of options->init, or NULL. */
+static ht_status choose(const ht_model *m, const ht_lora_options *o, ht_lora **out, int *n, ht_error *err) {
+    int64_t n_all;
+    const ht_projection *all = ht_weights_projections(m->weights, &n_all);
+    const int64_t most = o->init ? o->init->n : n_all;
+    ht_lora *lora = calloc((size_t)most + 1, sizeof *lora);
+    bool *chosen = calloc((size_t)n_all + 1, sizeof *chosen);
+    ht_status status = HT_OK;
+    if (!lora || !chosen)
+        status = ht_fail_memory(err, (size_t)most * sizeof *lora, "an adapter");
+    else if (o->init) {
+        memcpy(lora, o->init->lora, (size_t)most * sizeof *lora);
+        *n = (int)most;
+    } else
+        status = choose_targets(m, o, chosen, err);
+    for (int64_t i = 0; !status && !o->init && i < n_all; i++)
+        if (chosen[i])
+            lora[(*n)++] = (ht_lora){.slot = (char *)(uintptr_t)all[i].slot,
+                                     .n_experts = all[i].n_experts,
+                                     .rank = o->rank,
+                                     .n_in = all[i].n_in,
+                                     .n_out = all[i].n_out,
+                                     .scale = scale_of(o)};
+    free(chosen);
+    if (status) {
+        free(lora);
+        return status;
+    }
+    qsort(lora, (size_t)*n, sizeof *lora, by_slot);
+    *out = lora;
+    return HT_OK;
+}
+
+static ht_status name_parameters(ht_trainable *t, ht_error *err) {
+    for (int i = 0; i < 2 * t->n; i++) {
+        const char *slot = t->pair[i / 2].slot;
+        const size_t size = strlen(slot) + sizeof ".lora_A";
+        t->name[i] = malloc(size);
+        if (!t->name[i]) return ht_fail_memory(err, size, "a name");
+        (void)snprintf(t->name[i], size, "%s.lora_%c", slot, i % 2 ? 'B' : 'A');
+    }
+    return HT_OK;
+}
+
+static const ht_lora_options defaults = {
+    .size = sizeof defaults, .rank = 8, .alpha = 16, .targets = "q_proj,v_proj", .dtype = HT_F32};
+
+void ht_lora_options_init(ht_lora_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+}
+
+ht_status ht_trainable_new(ht_model *m, const ht_lora_options *options, ht_trainable **out, ht_error *err) {
+    *out = NULL;
+    ht_lora_options o;
+    ht_lora *lora = NULL;
+    int n = 0;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_lora_options", err);
+    if (!status) status = check_options(m, &o, err);
+    if (!status) status = choose(m, &o, &lora, &n, err);
+    if (status) return status;
+    ht_trainable *t = calloc(1, sizeof *t);
+    if (t) {
+        *t = (ht_trainable){.m = ht_model_retain(m), .n = n, .dropout = (float)o.dropout};
+        t->pair = calloc((size_t)n + 1, sizeof *t->pair);
+        t->name = calloc(2 * (size_t)n + 1, sizeof *t->name);
+    }
+    if (t && t->pair && t->name)
+        status = make_pairs(t, lora, &o, err);
+    else
+        status = ht_fail_memory(err, (size_t)n * sizeof *t->pair, "an adapter");
+    if (!status) status = name_parameters(t, err);
+    free(lora);
+    if (status)
+        ht_trainable_free(t);
+    else
+        *out = t;
+    return status;
+}
+
+void ht_trainable_free(ht_trainable *t) {
+    if (!t) return;
+    for (int i = 0; t->pair && i < t->n; i++) {
+        ht_array_free(t->pair[i].a);
+        ht_array_free(t->pair[i].b);
+    }
+    for (int i = 0; t->name && i < 2 * t->n; i++) free(t->name[i]);
+    free(t->pair);
+    free(t->name);
+    ht_model_free(t->m);
+    free(t);
+}
+
+/* ---- parameters ---- */
+
+int ht_trainable_count(const ht_trainable *t) { return 2 * t->n; }
+int64_t ht_trainable_parameters(const ht_trainable *t) { return t->n_parameters; }
+const char *ht_trainable_name(const ht_trainable *t, int i) { return t->name[i]; }
+ht_array *ht_trainable_get(const ht_trainable *t, int i) { return i % 2 ? t->pair[i / 2].b : t->pair[i / 2].a; }
+
+void ht_trainable_list(const ht_trainable *t, ht_array **out) {
+    for (int i = 0; i < 2 * t->n; i++) out[i] = ht_trainable_get(t, i);
+}
+
+ht_status ht_trainable_set(ht_trainable *t, ht_array *const *parameters, ht_error *err) {
+    char have[HT_SHAPE_TEXT], want[HT_SHAPE_TEXT];
+    for (int i = 0; i < 2 * t->n; i++) {
+        const ht_array *old = ht_trainable_get(t, i), *by = parameters[i];
+        if (!by || by->dtype != old->dtype || !ht_same_shape(by, old) || !ht_array_is_evaluated(by))
+            return ht_fail(err, HT_ERR_ARGUMENT, "parameter `%s` is %s of %s, expected evaluated %s of %s", t->name[i],
+                           by ? ht_shape_text(by->shape, by->n_dims, have) : "NULL",
+                           by ? ht_dtype_name(by->dtype) : "-", ht_shape_text(old->shape, old->n_dims, want),
+                           ht_dtype_name(old->dtype));
+    }
+    for (int i = 0; i < 2 * t->n; i++) {
+        ht_array **held = i % 2 ? &t->pair[i / 2].b : &t->pair[i / 2].a;
+        ht_array_retain(parameters[i]);
+        ht_array_free(*held);
+        *held = parameters[i];
+    }
+    return HT_OK;
+}
+
+ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key) {
+    return (ht_adapters){.n = t->n, .pair = t->pair, .dropout = t->dropout, .key = key ? key : HT_NONE};
+}
+
+ht_status ht_trainable_gradients(const ht_trainable *t, ht_scope *s, const ht_train_batch *batch, ht_array *key,
+                                 bool checkpointing, ht_array **loss, ht_array **grads, ht_error *err) {
+    *loss = NULL;
+    for (int i = 0; i < 2 * t->n; i++) grads[i] = NULL;
+    ht_status status = ht_model_loss_check(t->m, batch, err);
+    if (status) return status;
+    const ht_adapters adapters = ht_trainable_adapters(t, key);
+    if (ht_model_loss_gradients(s, t->m, batch, &adapters, checkpointing, loss, grads)) return HT_OK;
+    *loss = NULL;
+    for (int i = 0; i < 2 * t->n; i++) grads[i] = NULL;
+    return ht_scope_status(s, err);
+}
+
+static ht_status read_f32(ht_scope *s, ht_array *a, float *to, ht_error *err) {
+    return ht_array_read(s, ht_astype(s, a, HT_F32), to, (size_t)ht_array_size(a) * sizeof *to, err);
+}
+
+ht_status ht_trainable_adapter(const ht_trainable *t, ht_adapter **out, ht_error *err) {
+    *out = NULL;
+    ht_lora *shape = calloc((size_t)t->n + 1, sizeof *shape);
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_adapter *made = NULL;
+    ht_status status = shape && s ? HT_OK : ht_fail_memory(err, (size_t)t->n * sizeof *shape, "an adapter");
+    for (int i = 0; !status && i < t->n; i++) {
+        const ht_array *a = t->pair[i].a, *b = t->pair[i].b;
+        const int last = ht_array_n_dims(a) - 1;
+        shape[i] = (ht_lora){.slot = (char *)(uintptr_t)t->pair[i].slot,
+                             .n_experts = last == 2 ? ht_array_dim(a, 0) : 0,
+                             .rank = ht_array_dim(a, last - 1),
+                             .n_in = ht_array_dim(a, last),
+                             .n_out = ht_array_dim(b, last - 1),
+                             .scale = t->pair[i].scale};
+    }
+    if (!status) status = ht_adapter_new(shape, t->n, &made, err);
+    for (int i = 0; !status && i < t->n; i++) {
+        status = read_f32(s, t->pair[i].a, made->lora[i].a, err);
+        if (!status) status = read_f32(s, t->pair[i].b, made->lora[i].b, err);
+    }
+    ht_scope_free(s);
+    free(shape);
+    if (status)
+        ht_adapter_free(made);
+    else
+        *out = made;
+    return status;
+}

@@ -1,0 +1,24 @@
+/* An adapter that is being trained: an A and a B of every chosen projection, as arrays in one order. */
+#ifndef HT_TRAIN_TRAINABLE_H
+#define HT_TRAIN_TRAINABLE_H
+
+#include "models/adapter.h"
+#include "models/forward.h"
+
+#include <hearth/train.h>
+
+struct ht_trainable {
+    ht_model *m;
+    int n;
+    ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, held, and of one dtype */
+    char **name;           /* [2 n] */
+    float dropout;
+    int64_t n_parameters;
+};
+
+/* The pairs with dropout by `key`, or HT_NONE; lent. */
+ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key);
+/* The parameters as optimisers take them, 2 n of them. */
+void ht_trainable_list(const ht_trainable *t, ht_array **out);
+
+#endif

@@ -1,0 +1,315 @@
+/* Trainer: opening and describing one, its steps and evaluations. */
+#include "train/trainer.h"
+
+#include "array/array.h"
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/options.h"
+#include "models/weights.h"
+#include "train/forecast.h"
+#include "train/model_loss.h"
+
+#include <hearth/ops.h>
+#include <hearth/random.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- options ---- */
+
+static const ht_trainer_options defaults = {
+    .size = sizeof defaults, .batch = 4, .accumulate = 1, .pack = true, .epochs = 1, .learning_rate = 1e-4, .clip = 1};
+
+void ht_trainer_options_init(ht_trainer_options *options, size_t size) {
+    ht_options_init(options, size, &defaults, sizeof defaults);
+    ht_lora_options_init(&options->lora, sizeof options->lora);
+    ht_optimizer_options_init(&options->optimizer, sizeof options->optimizer);
+}
+
+static ht_status check_options(const ht_trainer_options *o, ht_error *err) {
+    if (!o->data) return ht_fail(err, HT_ERR_ARGUMENT, "no file of training data was named");
+    if (o->batch < 1 || o->accumulate < 1)
+        return ht_fail(err, HT_ERR_ARGUMENT, "a batch of %d and %d batches a step, expected 1 or more", (int)o->batch,
+                       (int)o->accumulate);
+    if (o->iters < 0 || !(o->epochs > 0) || !isfinite(o->epochs))
+        return ht_fail(err, HT_ERR_ARGUMENT, "%lld steps and %g epochs, expected 0 or more, and more than 0",
+                       (long long)o->iters, o->epochs);
+    if (!(o->learning_rate >= 0) || !isfinite(o->learning_rate) || !(o->clip >= 0) || o->warmup < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "a learning rate of %g after %lld steps of warm-up, clipped at %g; expected 0 or more",
+                       o->learning_rate, (long long)o->warmup, o->clip);
+    if (o->valid_batches < 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%lld batches of an evaluation, expected 0 or more",
+                       (long long)o->valid_batches);
+    return HT_OK;
+}
+
+/* ---- opening ---- */
+
+static ht_status open_data(ht_trainer *t, const char *path, bool held_out, ht_data **data, ht_batches **batches,
+                           ht_error *err) {
+    const ht_trainer_options *o = &t->o;
+    const ht_data_options how = {.mask = o->mask,
+                                 .long_samples = o->long_samples,
+                                 .max_length = o->max_length,
+                                 .skip_bad = o->skip_bad,
+                                 .time = held_out ? ht_data_get_report(t->data)->time : 0,
+                                 .cancel = o->cancel,
+                                 .progress = o->progress,
+                                 .user = o->user};
+    const ht_batches_options order = {
+        .batch = o->batch, .pack = o->pack && !held_out, .shuffle = !o->in_order && !held_out, .seed = o->seed};
+    ht_status status = ht_data_open(t->m, path, &how, data, err);
+    return status ? status : ht_batches_new(*data, &order, batches, err);
+}
+
+static int64_t count_steps(const ht_trainer *t) {
+    if (t->o.iters) return t->o.iters;
+    const double steps = ceil(t->o.epochs * (double)t->per_epoch);
+    return steps < 1 ? 1 : (int64_t)fmin(steps, 1e15);
+}
+
+static ht_status fill(ht_trainer *t, ht_error *err) {
+    const ht_trainer_options *o = &t->o;
+    ht_lora_options lora = o->lora;
+    ht_optimizer_options rule = o->optimizer;
+    lora.seed = o->seed;
+    ht_status status = ht_trainable_new(t->m, &lora, &t->trainable, err);
+    if (!status) status = ht_optimizer_new(&rule, &t->optimizer, err);
+    if (!status) status = open_data(t, o->data, false, &t->data, &t->batches, err);
+    if (!status && o->valid) status = open_data(t, o->valid, true, &t->valid, &t->held_out, err);
+    if (status) return status;
+    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), o->accumulate);
+    t->iters = count_steps(t);
+    if (t->held_out) {
+        const int64_t all = ht_batches_per_epoch(t->held_out);
+        t->held_out_batches = o->valid_batches ? ht_min_i64(o->valid_batches, all) : all;
+    }
+    ht_schedule_init(&t->schedule, sizeof t->schedule);
+    t->schedule.kind = o->schedule;
+    t->schedule.learning_rate = o->learning_rate;
+    t->schedule.warmup_steps = o->warmup;
+    t->schedule.total_steps = t->iters;
+    return ht_forecast_check(t, err);
+}
+
+ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trainer **out, ht_error *err) {
+    *out = NULL;
+    ht_trainer_options o;
+    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_trainer_options", err);
+    if (!status) status = check_options(&o, err);
+    if (status) return status;
+    ht_trainer *t = calloc(1, sizeof *t);
+    if (!t) return ht_fail_memory(err, sizeof *t, "a trainer");
+    *t = (ht_trainer){.m = ht_model_retain(m), .o = o};
+    status = fill(t, err);
+    t->o.data = t->o.valid = t->o.lora.targets = NULL;
+    t->o.lora.init = NULL;
+    if (status)
+        ht_trainer_free(t);
+    else
+        *out = t;
+    return status;
+}
+
+void ht_trainer_free(ht_trainer *t) {
+    if (!t) return;
+    ht_batches_free(t->held_out);
+    ht_batches_free(t->batches);
+    ht_data_free(t->valid);
+    ht_data_free(t->data);
+    ht_optimizer_free(t->optimizer);
+    ht_trainable_free(t->trainable);
+    ht_model_free(t->m);
+    free(t);
+}
+
+void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
+    int64_t n, parameters = 0;
+    ht_matrix *const *all = ht_weights_matrices(t->m->weights, &n);
+    for (int64_t i = 0; i < n; i++) parameters += all[i]->n_rows * all[i]->k;
+    *out = (ht_trainer_plan){.iters = t->iters,
+                             .iters_per_epoch = t->per_epoch,
+                             .n_parameters = ht_trainable_parameters(t->trainable),
+                             .model_parameters = parameters,
+                             .n_projections = t->trainable->n,
+                             .checkpointing = t->checkpointing,
+                             .peak_bytes = t->peak_bytes,
+                             .data = ht_data_get_report(t->data),
+                             .valid = t->valid ? ht_data_get_report(t->valid) : NULL};
+}
+
+/* ---- a step ---- */
+
+/* Random numbers of dropout in batch `number`; HT_NONE without dropout. */
+static ht_array *dropout_key(const ht_trainer *t, ht_scope *s, int64_t number) {
+    if (t->trainable->dropout <= 0) return HT_NONE;
+    return ht_random_key(s, t->o.seed * 0x9e3779b97f4a7c15u + (uint64_t)number + 1);
+}
+
+/* Makes sums[i] an evaluated array, held, of made[i] plus what it was, or NULL before the first batch. */
+static ht_status add_up(const ht_trainer *t, ht_scope *s, ht_array **made, ht_array **sums, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable) + 1;
+    for (int i = 0; i < n; i++) {
+        made[i] = ht_astype(s, made[i], HT_F32);
+        if (sums[i]) made[i] = ht_add(s, sums[i], made[i]);
+    }
+    ht_status status = ht_array_eval(s, made, n, err);
+    for (int i = 0; !status && i < n; i++) status = ht_array_detach(s, made[i], err);
+    for (int i = 0; !status && i < n; i++) {
+        ht_array_retain(made[i]);
+        ht_array_free(sums[i]);
+        sums[i] = made[i];
+    }
+    return status;
+}
+
+/* Adds the gradients of one batch, and behind them its loss, to `sums`. */
+static ht_status add_batch(const ht_trainer *t, const ht_train_batch *batch, int64_t number, ht_array **sums,
+                           ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_array **made = calloc((size_t)n + 1, sizeof *made);
+    ht_status status = s && made ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *made, "gradients");
+    if (!status)
+        status = ht_trainable_gradients(t->trainable, s, batch, dropout_key(t, s, number), t->checkpointing, &made[n],
+                                        made, err);
+    if (!status) status = add_up(t, s, made, sums, err);
+    free(made);
+    ht_scope_free(s);
+    return status;
+}
+
+static ht_status read_scalar(ht_scope *s, ht_array *x, double *out, ht_error *err) {
+    float value;
+    ht_status status = ht_array_read(s, x, &value, sizeof value, err);
+    *out = (double)value;
+    return status;
+}
+
+/* Divides the sums by the number of learned tokens, clips them, and takes the optimiser's step unless something is not
+ * finite. */
+static ht_status apply(ht_trainer *t, ht_array **sums, ht_train_step *out, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_array **list = calloc(3 * (size_t)n + 1, sizeof *list), **grads = list, **old = list + n, **new = old + n, *norm;
+    ht_status status = s && list ? HT_OK : ht_fail_memory(err, 3 * (size_t)n * sizeof *list, "a step");
+    if (!status) {
+        const double share = 1 / (double)out->n_learned;
+        for (int i = 0; i < n; i++) grads[i] = ht_multiply(s, sums[i], ht_full(s, share, HT_F32, NULL, 0));
+        if (!ht_clip_grad_norm(s, grads, n, t->o.clip > 0 ? t->o.clip : (double)INFINITY, grads, &norm))
+            status = ht_scope_status(s, err);
+    }
+    if (!status) status = read_scalar(s, sums[n], &out->loss, err);
+    if (!status) status = read_scalar(s, norm, &out->grad_norm, err);
+    if (!status) {
+        out->loss /= (double)out->n_learned;
+        out->skipped = !isfinite(out->loss) || !isfinite(out->grad_norm);
+        ht_trainable_list(t->trainable, old);
+    }
+    if (!status && !out->skipped) {
+        status = ht_optimizer_step(t->optimizer, s, old, grads, n, out->learning_rate, new, err);
+        if (!status) status = ht_trainable_set(t->trainable, new, err);
+    }
+    free(list);
+    ht_scope_free(s);
+    return status;
+}
+
+/* The fifth step in a row that is not finite ends training. */
+static ht_status count_failures(ht_trainer *t, const ht_train_step *step, ht_error *err) {
+    t->skipped_in_a_row = step->skipped ? t->skipped_in_a_row + 1 : 0;
+    t->skipped += step->skipped;
+    if (t->skipped_in_a_row < HT_TRAIN_MOST_FAILURES) return HT_OK;
+    char lines[96];
+    size_t used = 0;
+    for (int32_t i = 0; i < t->last_n_seq && used + 24 < sizeof lines; i++)
+        used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "",
+                                 (long long)ht_batches_line(t->batches, i));
+    return ht_fail(err, HT_ERR_ARGUMENT,
+                   "%d steps in a row had a loss of %g and gradients of norm %g: training has diverged. Go on from the "
+                   "last good checkpoint with a lower learning rate than %g; the last step's samples are in line %s",
+                   HT_TRAIN_MOST_FAILURES, step->loss, step->grad_norm, t->o.learning_rate, used ? lines : "?");
+}
+
+ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
+    *out = (ht_train_step){.iter = t->iter + 1, .learning_rate = ht_schedule_lr(&t->schedule, t->iter)};
+    if (t->iter >= t->iters) return ht_fail(err, HT_ERR_LIMIT, "all %lld steps are done", (long long)t->iters);
+    const int n = ht_trainable_count(t->trainable) + 1;
+    ht_array **sums = calloc((size_t)n, sizeof *sums);
+    ht_status status = sums ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *sums, "gradients");
+    for (int32_t i = 0; !status && i < t->o.accumulate; i++) {
+        const int64_t number = t->iter * t->o.accumulate + i;
+        ht_train_batch batch;
+        if (ht_cancel_requested(t->o.cancel)) {
+            status = ht_fail(err, HT_ERR_CANCELLED, "training was cancelled after %lld steps", (long long)t->iter);
+            break;
+        }
+        status = ht_batches_get(t->batches, number, &batch, err);
+        if (!status) status = add_batch(t, &batch, number, sums, err);
+        if (status) break;
+        t->last_n_seq = batch.n_seq;
+        out->n_tok += batch.n_tok;
+        out->n_learned += batch.n_learned;
+    }
+    if (!status) status = apply(t, sums, out, err);
+    for (int i = 0; sums && i < n; i++) ht_array_free(sums[i]);
+    free(sums);
+    if (status) return status;
+    t->iter++;
+    status = count_failures(t, out, err);
+    out->total_skipped = t->skipped;
+    return status;
+}
+
+/* ---- evaluation ---- */
+
+static ht_status evaluate_batch(const ht_trainer *t, const ht_train_batch *batch, double *sum, ht_error *err) {
+    ht_scope *s = ht_scope_new(t->m->stream);
+    if (!s) return ht_fail_memory(err, sizeof *s, "an evaluation");
+    const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
+    double loss = 0;
+    ht_status status = ht_model_loss_check(t->m, batch, err);
+    ht_array *rows = status ? NULL : ht_model_loss_rows(s, t->m, batch, &adapters, false);
+    if (!status) status = ht_scope_status(s, err);
+    if (!status) status = read_scalar(s, ht_sum(s, rows, NULL, 0, false), &loss, err);
+    *sum += loss;
+    ht_scope_free(s);
+    return status;
+}
+
+ht_status ht_trainer_evaluate(ht_trainer *t, double *loss, ht_error *err) {
+    *loss = 0;
+    if (!t->valid) return ht_fail(err, HT_ERR_ARGUMENT, "there are no held-out samples to evaluate on");
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->held_out_batches; i++) {
+        ht_train_batch batch;
+        if (ht_cancel_requested(t->o.cancel)) return ht_fail(err, HT_ERR_CANCELLED, "an evaluation was cancelled");
+        ht_status status = ht_batches_get(t->held_out, i, &batch, err);
+        if (!status) status = evaluate_batch(t, &batch, &sum, err);
+        if (status) return status;
+        n += batch.n_learned;
+    }
+    *loss = sum / (double)n;
+    return HT_OK;
+}
+
+/* ---- what there is now ---- */
+
+ht_status ht_trainer_adapter(const ht_trainer *t, ht_adapter **out, ht_error *err) {
+    return ht_trainable_adapter(t->trainable, out, err);
+}
+
+ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err) {
+    ht_sample sample;
+    if (i < 0 || i >= ht_data_length(t->data))
+        return ht_fail(err, HT_ERR_ARGUMENT, "sample %lld of %lld", (long long)i, (long long)ht_data_length(t->data));
+    ht_status status = ht_data_sample(t->data, i, &sample, err);
+    if (status) return status;
+    status = ht_sample_pieces(t->m, &sample, fn, user, err);
+    ht_sample_free(&sample);
+    return status;
+}

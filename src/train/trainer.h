@@ -1,0 +1,27 @@
+/* Trainer: an adapter, its optimiser, the data, and the number of steps done; shared by the files that step, save and resume. */
+#ifndef HT_TRAIN_TRAINER_H
+#define HT_TRAIN_TRAINER_H
+
+#include "train/batches.h"
+#include "train/trainable.h"
+
+enum { HT_TRAIN_MOST_FAILURES = 5 }; /* steps in a row that are not finite */
+
+struct ht_trainer {
+    ht_model *m;
+    ht_trainer_options o; /* its strings and adapter are not kept */
+    ht_trainable *trainable;
+    ht_optimizer *optimizer;
+    ht_data *data, *valid; /* valid: NULL, none */
+    ht_batches *batches, *held_out;
+    ht_schedule schedule;
+    int64_t iters, per_epoch; /* steps in all, and of an epoch */
+    int64_t held_out_batches;
+    int64_t iter; /* steps done */
+    int64_t skipped, skipped_in_a_row;
+    int32_t last_n_seq; /* sequences of the last batch */
+    bool checkpointing;
+    size_t peak_bytes; /* forecast */
+};
+
+#endif
