@@ -60,7 +60,10 @@ static ht_status hand_over(const ht_jinja_builder *out, char **text, size_t *tex
     if (runs) *runs = malloc((out->n_runs + 1) * sizeof **runs);
     if (!*text || (runs && !*runs)) {
         free(*text);
-        if (runs) free(*runs);
+        if (runs) {
+            free(*runs);
+            *runs = NULL;
+        }
         *text = NULL;
         return ht_fail_memory(err, out->n + 1, "the text of a conversation");
     }
