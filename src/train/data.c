@@ -46,6 +46,7 @@ static void count_kept(ht_data_report *r, const ht_sample *s, int64_t line) {
     if (!s->learns_stop) count(&r->stopless, line);
     if (s->prompt_differs) count(&r->prompt_differs, line);
     if (s->history_differs) count(&r->history_differs, line);
+    if (s->answer_lost) count(&r->answer_lost, line);
 }
 
 static uint64_t mix(uint64_t h, const char *bytes, size_t n) {

@@ -27,11 +27,12 @@ typedef struct ht_sample {
     bool *learned;     /* [n] whether the id is to be predicted from those before it; false for the first */
     int32_t n_learned; /* of them; may be 0 */
     bool learns_stop;  /* a token that ends generation is learned */
-    bool
-        prompt_differs; /* the prompt of generation is not how prompt and answer together begin: its end is not learned */
-    bool
-        history_differs; /* the template writes an answer differently once messages follow; learned is what it then writes */
-    bool truncated;      /* by ht_sample_truncate */
+    /* The prompt of generation is not what prompt and answer together begin with: marks at its end are no part of the sample. */
+    bool prompt_differs;
+    /* The template writes an answer differently once messages follow; that form of it is learned. */
+    bool history_differs;
+    bool answer_lost; /* an answer is empty, or not to be found in what the template writes: it is not learned */
+    bool truncated;   /* by ht_sample_truncate */
 } ht_sample;
 
 /* The sample of n bytes of JSON; the caller frees what *out holds with ht_sample_free. HT_ERR_FORMAT for what is no such

@@ -68,30 +68,63 @@ static bool is_prefix(const rendering *a, const rendering *b) {
 
 /* ---- where messages are ---- */
 
-/* Where what message i says begins in the whole: there the whole parts from a conversation in which the message says something
- * else. Other than by rendering the messages before it, this finds it where a template writes them differently once others
- * follow. */
-static ht_status find_message(const marking *k, size_t i, size_t *at) {
-    static const char *const said[] = {"content", "reasoning_content", "thinking", "reasoning"};
-    static const char other[] = "\x7F"; /* with which no text begins */
+static const char other[] = "\x7F"; /* with which no text begins */
+
+static void say_other(ht_jinja_arena *a, const ht_jinja_dict *d, const char *key) {
+    ht_jinja_value *v = d ? ht_jinja_dict_find_text(d, key, strlen(key)) : NULL;
+    if (v && ht_jinja_is_string(*v)) *v = ht_jinja_string_value(ht_jinja_string_new(a, other, sizeof other - 1, true));
+}
+
+static const ht_jinja_dict *dict_of(const ht_jinja_value *v) { return v && v->kind == HT_VALUE_DICT ? v->dict : NULL; }
+
+static const ht_jinja_list *calls_of(const ht_jinja_dict *message) {
+    const ht_jinja_value *calls = ht_jinja_dict_find_text(message, "tool_calls", 10);
+    return calls && calls->kind == HT_VALUE_LIST && calls->list->n ? calls->list : NULL;
+}
+
+/* A message of the same shape that says something else: in its texts and calls, or only in its calls. */
+static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message, bool calls_alone) {
+    static const char *const texts[] = {"content", "reasoning_content", "thinking", "reasoning"};
+    const ht_jinja_value copy = ht_jinja_copy(a, message);
+    if (a->status) return copy;
+    for (size_t i = 0; !calls_alone && i < sizeof texts / sizeof *texts; i++) say_other(a, copy.dict, texts[i]);
+    const ht_jinja_list *calls = calls_of(copy.dict);
+    for (size_t i = 0; calls && i < calls->n && !a->status; i++) {
+        const ht_jinja_dict *call = dict_of(&calls->items[i]);
+        say_other(a, call, "name");
+        say_other(a, call ? dict_of(ht_jinja_dict_find_text(call, "function", 8)) : NULL, "name");
+    }
+    return copy;
+}
+
+/* Where the whole parts from a conversation in which message i says something else, at its beginning or in its calls. SIZE_MAX:
+ * nowhere. */
+static ht_status find_change(const marking *k, size_t i, bool calls_alone, size_t *at) {
     ht_jinja_arena *a = &k->chat->arena;
     ht_jinja_list *changed = ht_jinja_list_new(a, k->all.n);
-    for (size_t j = 0; j < k->all.n; j++) {
-        ht_jinja_value message = k->all.items[j];
-        if (j == i) message = ht_jinja_copy(a, message);
-        ht_jinja_list_append(a, changed, message);
-        for (size_t s = 0; j == i && s < sizeof said / sizeof *said && !a->status; s++) {
-            ht_jinja_value *v = ht_jinja_dict_find_text(message.dict, said[s], strlen(said[s]));
-            if (v && ht_jinja_is_string(*v))
-                *v = ht_jinja_string_value(ht_jinja_string_new(a, other, sizeof other - 1, true));
-        }
-    }
+    for (size_t j = 0; j < k->all.n && !a->status; j++)
+        ht_jinja_list_append(a, changed, j == i ? changed_message(a, k->all.items[j], calls_alone) : k->all.items[j]);
     if (a->status) return a->status;
     rendering r;
     ht_status status = render(k, changed, false, &r);
     *at = common(&r, &k->whole);
+    if (*at == k->whole.n_ids && *at == r.n_ids) *at = SIZE_MAX;
     rendering_free(&r);
     return status;
+}
+
+/* Where what message i says begins in the whole. Other than by rendering the messages before it, this finds it where a template
+ * writes them differently once others follow. SIZE_MAX for a message that the template leaves out. */
+static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, false, at); }
+
+/* Templates that know no calls leave them out, and an answer without what it says would be learned. */
+static ht_status check_calls(const marking *k, size_t i) {
+    size_t at;
+    if (!calls_of(k->all.items[i].dict)) return HT_OK;
+    ht_status status = find_change(k, i, true, &at);
+    if (status || at != SIZE_MAX) return status;
+    return ht_fail(k->err, HT_ERR_UNSUPPORTED, "the model's chat template leaves out the `tool_calls` of message %zu",
+                   i);
 }
 
 /* Behind the first token in [from, to) that ends generation; 0: there is none. */
@@ -103,41 +136,54 @@ static size_t find_end(const marking *k, size_t from, size_t to) {
 
 /* ---- answers ---- */
 
-/* Where answer i begins: behind what the whole has in common with the prompt that generation would have had. */
+/* Where answer i begins, for a prompt that the whole does not begin with: where it parts from the prompt, which may end in marks
+ * that the answer lacks, unless that is in an earlier message that is written differently now. */
+static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *begin) {
+    size_t before, says;
+    ht_status status = find_message(k, i - 1, &before);
+    if (!status) status = find_message(k, i, &says);
+    if (status) return status;
+    const bool is_earlier = before == SIZE_MAX || *begin <= before;
+    if (says == SIZE_MAX || is_earlier || find_end(k, *begin, says)) *begin = says;
+    return HT_OK;
+}
+
+/* Where answer i begins: behind what the whole has in common with the prompt that generation would have had. SIZE_MAX: it is not
+ * in the whole. */
 static ht_status find_begin(const marking *k, size_t i, const rendering *with_answer, size_t *begin) {
     if (!i) return find_message(k, 0, begin);
     rendering prompt;
-    size_t before;
     ht_status status = render_first(k, i, true, &prompt);
     if (!status) {
         *begin = common(&prompt, &k->whole);
         if (!is_prefix(&prompt, with_answer)) k->out->prompt_differs = true;
-        /* A prompt that is no prefix may part from the whole before the answer, in messages that are written differently now. */
-        if (!is_prefix(&prompt, &k->whole)) {
-            status = find_message(k, i - 1, &before);
-            if (!status && *begin <= before) status = find_message(k, i, begin);
-        }
+        if (!is_prefix(&prompt, &k->whole)) status = find_begin_without_prompt(k, i, begin);
     }
     rendering_free(&prompt);
     return status;
 }
 
-/* Where it ends: behind the token that ends generation; without one, where the whole has no more in common with the
- * conversation up to the answer. */
+/* Where an answer ends that is written differently in the whole than at the end of a conversation: before the next message
+ * begins, behind the token that ends generation; without one, where both part, if that is not before what the answer says. */
+static ht_status find_end_written_now(const marking *k, size_t i, size_t begin, size_t same, size_t *end) {
+    size_t next, says;
+    ht_status status = find_message(k, i + 1, &next);
+    if (!status) status = find_message(k, i, &says);
+    if (status) return status;
+    *end = next == SIZE_MAX ? 0 : find_end(k, begin, next);
+    k->out->history_differs = k->out->history_differs || *end || same <= says;
+    if (!*end) *end = same > says ? same : begin;
+    return HT_OK;
+}
+
+/* Where answer i ends: behind the token that ends generation; without one, where the conversation up to the answer does. */
 static ht_status find_answer_end(const marking *k, size_t i, const rendering *with_answer, size_t begin, size_t *end) {
     const size_t same = common(with_answer, &k->whole);
-    size_t next;
     *end = find_end(k, begin, same);
     if (*end) return HT_OK;
-    *end = same > begin ? same : begin;
-    if (same == with_answer->n_ids || i + 1 == k->all.n) return HT_OK;
-    ht_status status = find_message(k, i + 1, &next);
-    if (status) return status;
-    const size_t written_now = find_end(k, begin, next);
-    if (written_now) {
-        k->out->history_differs = true;
-        *end = written_now;
-    }
+    if (same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
+    /* The token that opens the next turn may be the one that ends generation. */
+    *end = same + (same < k->whole.n_ids && ht_sample_is_stop(k->m, k->whole.id[same]));
     return HT_OK;
 }
 
@@ -150,6 +196,7 @@ static ht_status mark_answer(const marking *k, size_t i) {
     if (!status) status = find_begin(k, i, up_to, &begin);
     if (!status) status = find_answer_end(k, i, up_to, begin, &end);
     for (size_t t = begin; t < end && !status; t++) k->out->learned[t] = true;
+    if (!status && begin >= end) k->out->answer_lost = true;
     rendering_free(&with_answer);
     return status;
 }
@@ -199,6 +246,7 @@ ht_status ht_sample_of_chat(const ht_model *m, ht_chat *chat, const ht_sample_op
         if (is_answer(&k, i)) last = i;
     }
     if (!status) status = render_whole(&k);
+    for (size_t i = 0; i < n && !status; i++) status = check_calls(&k, i);
     for (size_t i = 0; i < n && !status && options->mask != HT_MASK_NONE; i++)
         if (learned[i] && (options->mask == HT_MASK_ANSWERS || i == last)) status = mark_answer(&k, i);
     free(learned);

@@ -14,6 +14,7 @@
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
+#include "train/batches.h"
 
 #include <hearth/generate.h>
 #include <hearth/npy.h>
@@ -162,6 +163,21 @@ static ht_status train(ht_error *err) {
     return st;
 }
 
+static ht_model *model;
+
+static ht_status read_training_data(ht_error *err) {
+    ht_data *d;
+    ht_batches *b = NULL;
+    ht_train_batch batch;
+    ht_status st = ht_data_open(model, scratch_path("train.jsonl"), &(ht_data_options){0}, &d, err);
+    if (st) return st;
+    st = ht_batches_new(d, &(ht_batches_options){.batch = 2, .pack = true, .shuffle = true}, &b, err);
+    if (!st) st = ht_batches_get(b, 1, &batch, err);
+    ht_batches_free(b);
+    ht_data_free(d);
+    return st;
+}
+
 static void parsers(void **state) {
     (void)state;
     assert_int_equal(try_every_failure(parse_gguf, HT_ERR_MEMORY), 7);
@@ -201,6 +217,16 @@ static void training(void **state) {
     assert_true(try_every_failure(train, HT_OK) > 100);
     ht_stream_free(stream);
     ht_device_free(device);
+}
+
+static void training_data(void **state) {
+    (void)state;
+    static const char text[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
+                               "{\"role\": \"assistant\", \"content\": \"b\"}]}\n{\"text\": \"c\"}\n";
+    scratch_write("train.jsonl", text, sizeof text - 1);
+    model = tiny_load(&(tiny_options){0});
+    assert_true(try_every_failure(read_training_data, HT_ERR_MEMORY) > 50);
+    ht_model_free(model);
 }
 
 /* ---- decoding allocates nothing ---- */
@@ -285,8 +311,13 @@ static int free_inputs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parsers), cmocka_unit_test(checkpoints), cmocka_unit_test(files),
-        cmocka_unit_test(pools),   cmocka_unit_test(training),    cmocka_unit_test(decoding_allocates_nothing),
+        cmocka_unit_test(parsers),
+        cmocka_unit_test(checkpoints),
+        cmocka_unit_test(files),
+        cmocka_unit_test(pools),
+        cmocka_unit_test(training),
+        cmocka_unit_test(training_data),
+        cmocka_unit_test(decoding_allocates_nothing),
     };
     return cmocka_run_group_tests(tests, make_inputs, free_inputs);
 }

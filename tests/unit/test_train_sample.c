@@ -189,6 +189,50 @@ static void results_within_a_turn(void **state) {
     assert_true(s.learns_stop && !s.history_differs);
 }
 
+/* What a tool said ends differently once an answer follows: the prompt parts from the whole there, before the answer. */
+static void prompts_that_part_before_the_answer(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n"
+                              "{% for c in m.tool_calls %}<call>{{ c.function.name }}{% endfor %}{{ m.content }}"
+                              "{% if m.role == 'tool' and not loop.last %}{{ '\n' }}{% endif %}" END "\n{% endfor %}"
+                              "{% if add_generation_prompt %}" START "assistant\n{% endif %}");
+    const ht_sample s = expect(tools_line, &answers,
+                               START "user\nRain?" END "\n" START "assistant\n[<call>rain" END "]\n" START
+                                     "tool\nyes\n" END "\n" START "assistant\n[It rains." END "]\n");
+    assert_true(s.prompt_differs && !s.answer_lost);
+}
+
+static void templates_without_calls(void **state) {
+    (void)state;
+    ht_sample s;
+    ht_error err = {0};
+    train_use_template(model, chatml);
+    assert_int_equal(ht_sample_read(model, tools_line, strlen(tools_line), &none, &s, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "leaves out the `tool_calls` of message 1"));
+}
+
+/* ---- ends ---- */
+
+/* The model ends its turn by opening the next one. */
+static void ends_that_open_the_next_turn(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}{% if m.role == 'assistant' %}a{% else %}" END "{% endif %}"
+                              "{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}");
+    const ht_sample s = expect(turns, &answers, END "Be brief" END "a?a[b." END "]c?a[d.]");
+    assert_true(s.learns_stop);
+}
+
+/* The last answer's channel is another one than that of an answer in a history, and nothing tells where that ends. */
+static void answers_that_cannot_be_found(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}({{ m.role[0] }}{% if m.role == 'assistant' %}-"
+                              "{% if loop.last %}end: {{ m.content }}" END "{% else %}{{ m.content }}{% endif %}"
+                              "{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}(a"
+                              "{% endif %}");
+    const ht_sample s = expect(turns, &answers, "(sBe brief(ua?(a-b.(uc?(a[-end: d." END "]");
+    assert_true(s.answer_lost && s.history_differs && s.learns_stop);
+}
+
 /* ---- thoughts ---- */
 
 /* The prompt opens the thoughts, which answers in a history are written without. */
@@ -451,6 +495,10 @@ int main(void) {
         cmocka_unit_test(templates_without_an_end),
         cmocka_unit_test(calls_of_tools),
         cmocka_unit_test(results_within_a_turn),
+        cmocka_unit_test(prompts_that_part_before_the_answer),
+        cmocka_unit_test(templates_without_calls),
+        cmocka_unit_test(ends_that_open_the_next_turn),
+        cmocka_unit_test(answers_that_cannot_be_found),
         cmocka_unit_test(prompts_that_no_answer_begins_with),
         cmocka_unit_test(thoughts_that_a_history_leaves_out),
         cmocka_unit_test(thoughts_of_several_steps),
