@@ -9,6 +9,7 @@
 #define HEARTH_ADAPTER_H
 
 #include <hearth/model.h>
+#include <hearth/session.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -90,6 +91,18 @@ enum { HT_FINGERPRINT_SIZE = 17 }; /* 16 hexadecimal digits and a NUL */
 HT_API ht_status ht_model_fingerprint(const ht_model *m, char out[HT_FINGERPRINT_SIZE], ht_error *err);
 /* A hash of the chat template's text, or of the built-in format's name; "" when the model has neither. */
 HT_API void ht_model_template_hash(const ht_model *m, char out[HT_FINGERPRINT_SIZE]);
+
+/* ---- adapters of a session ---- */
+
+/* The session's logits are from now on those of the model with n adapters: each adds scales[i] * (alpha / rank) * B (A x) to the
+ * projections it changes, in this order. NULL scales: 1 each; n = 0 takes all adapters off. The session retains the
+ * adapters, and keeps them over ht_session_reset. Sessions with different adapters, and without, may be in one step, and
+ * each gets the bits it would get alone.
+ *
+ * HT_ERR_ARGUMENT for an adapter of another model, for a scale that is not finite, and unless the session is empty: the keys
+ * and values of its tokens were computed with other adapters. A failure changes nothing. */
+HT_API ht_status ht_session_set_adapters(ht_session *s, ht_adapter *const *adapters, const float *scales, int n,
+                                         ht_error *err);
 
 #ifdef __cplusplus
 }

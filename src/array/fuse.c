@@ -65,8 +65,24 @@ static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_fo
 
 /* ---- the order ---- */
 
-/* Moves products directly after the instruction whose output they read; biases are constants and impose no order.
- * order[i] is the instruction at position i. */
+/* A product that moves. A product of a product keeps its place: its operand has been placed by then. */
+static bool moves(const ht_plan *p, const ht_instruction *ins) {
+    return is_product(p, ins) && !is_product(p, &p->instruction[input(p, ins, 0)->index]);
+}
+
+/* The instruction that `ins` is moved behind: of a product, and of the adapters of a product (LORA), the one that makes the
+ * rows which both read. -1: `ins` is not moved. */
+static int32_t moves_behind(const ht_plan *p, const ht_instruction *ins) {
+    if (moves(p, ins)) return input(p, ins, 0)->index;
+    if (ins->op != HT_OP_LORA || input(p, ins, 0)->source != HT_FROM_VALUE) return -1;
+    const ht_instruction *product = &p->instruction[input(p, ins, 0)->index];
+    const bool follows = moves(p, product) && input(p, ins, 1)->source == HT_FROM_VALUE &&
+                         input(p, ins, 1)->index == input(p, product, 0)->index;
+    return follows ? input(p, ins, 1)->index : -1;
+}
+
+/* Moves products directly after the instruction whose output they read, and their adapters after them; biases are constants and
+ * impose no order. order[i] is the instruction at position i. */
 static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *err) {
     int32_t n = p->n_instructions, placed = 0;
     int32_t *next = malloc((size_t)(3 * n + 1) * sizeof *next);
@@ -74,8 +90,8 @@ static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *
     int32_t *first = next + n, *last = first + n;
     for (int32_t i = 0; i < n; i++) next[i] = first[i] = last[i] = -1;
     for (int32_t i = 0; i < n; i++) {
-        if (!is_product(p, &p->instruction[i])) continue;
-        int32_t maker = input(p, &p->instruction[i], 0)->index;
+        const int32_t maker = moves_behind(p, &p->instruction[i]);
+        if (maker < 0) continue;
         if (first[maker] < 0)
             first[maker] = i;
         else
@@ -83,13 +99,11 @@ static ht_status order_instructions(const ht_plan *p, int32_t *order, ht_error *
         last[maker] = i;
     }
     for (int32_t i = 0; i < n; i++) {
-        const ht_instruction *ins = &p->instruction[i];
-        bool product = is_product(p, ins);
-        /* A product of a product keeps its place: its operand has been placed by then. */
-        if (product && !is_product(p, &p->instruction[input(p, ins, 0)->index])) continue;
+        if (moves_behind(p, &p->instruction[i]) >= 0) continue;
         order[placed++] = i;
-        if (product) continue;
-        for (int32_t l = first[i]; l >= 0; l = next[l]) order[placed++] = l;
+        for (int adapters = 0; adapters < 2; adapters++)
+            for (int32_t l = first[i]; l >= 0; l = next[l])
+                if ((p->instruction[l].op == HT_OP_LORA) == (adapters == 1)) order[placed++] = l;
     }
     free(next);
     return HT_OK;

@@ -58,7 +58,7 @@ ht_shape_fn ht_shape_norm, ht_shape_norm_grad, ht_shape_sdpa, ht_shape_sdpa_grad
     ht_shape_attend_rows_grad, ht_shape_rope, ht_shape_linear, ht_shape_linear_back, ht_shape_head_loss,
     ht_shape_head_loss_grad, ht_shape_embed, ht_shape_attend;
 ht_shape_fn ht_shape_strided_add, ht_shape_recurrence;
-ht_shape_fn ht_shape_top_k, ht_shape_linear_gather, ht_shape_linear_gather_back;
+ht_shape_fn ht_shape_top_k, ht_shape_linear_gather, ht_shape_linear_gather_back, ht_shape_lora;
 
 bool ht_same_shape(const ht_array *a, const ht_array *b);
 

@@ -4,6 +4,8 @@
 #ifndef HT_DEVICE_STEP_H
 #define HT_DEVICE_STEP_H
 
+#include "device/lora.h"
+
 #include <hearth/dtype.h>
 
 #include <stdint.h>
@@ -65,7 +67,9 @@ static inline int64_t ht_kv_blocks(int64_t head_dim) { return (head_dim + HT_KV_
 typedef struct ht_step {
     const ht_batch *batch;
     ht_cache *const *kv; /* [n_seq] */
-    float *output;       /* memory for the plan's output; NULL: the executor's arena */
+    /* [n_seq] adapters of each sequence, for plans with LORA operations; an entry that is NULL: none. NULL: none at all. */
+    const ht_lora_set *const *lora;
+    float *output; /* memory for the plan's output; NULL: the executor's arena */
     /* Only the top_k highest logits of each row, and logits equal to the lowest of these, are needed; others may be
      * HT_LEFT_OUT (device/matrix.h). 0: all logits. */
     int32_t top_k;

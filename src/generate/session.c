@@ -54,19 +54,20 @@ static void free_room(ht_batch_room *r) {
     free(r->seq_start);
     free(r->kv_len);
     free(r->kv);
+    free(r->lora);
     free(r->block_max);
     *r = (ht_batch_room){0};
 }
 
-static void drop_exec(ht_session *s) {
-    ht_exec_free(s->exec);
-    s->exec = NULL;
-    s->exec_rows = s->exec_out = 0;
+static void drop_exec(ht_session_exec *e) {
+    ht_exec_free(e->exec);
+    *e = (ht_session_exec){0};
 }
 
 void ht_session_free(ht_session *s) {
     if (!s) return;
-    drop_exec(s);
+    for (int i = 0; i < 2; i++) drop_exec(&s->exec[i]);
+    ht_session_adapters_free(s->adapters);
     ht_cache_free(s->cache);
     free(s->token);
     free_room(&s->room);
@@ -156,27 +157,30 @@ static ht_status make_batch_room(ht_batch_room *r, int32_t rows, int32_t sequenc
     if (sequences > r->sequences) {
         size_t n = (size_t)sequences;
         if (!grow(&r->seq_start, n + 1, sizeof *r->seq_start) || !grow(&r->kv_len, n, sizeof *r->kv_len) ||
-            !grow(&r->kv, n, sizeof *r->kv))
-            return ht_fail_memory(err, n * (sizeof *r->kv + 2 * sizeof *r->kv_len), "a step's batch");
+            !grow(&r->kv, n, sizeof *r->kv) || !grow(&r->lora, n, sizeof *r->lora))
+            return ht_fail_memory(err, n * (sizeof *r->kv + sizeof *r->lora + 2 * sizeof *r->kv_len), "a step's batch");
         r->sequences = sequences;
     }
     return HT_OK;
 }
 
-/* An executor for that many rows and outputs. Rows grow by doubling, so that a short prompt gets a small arena and a
- * long conversation few new ones. */
-static ht_status make_exec(ht_session *s, int32_t rows, int32_t out, ht_error *err) {
-    if (s->exec && rows <= s->exec_rows && out <= s->exec_out) return HT_OK;
+/* An executor for that many rows and outputs, of the plan with adapters or the one without. Rows grow by doubling, so that a
+ * short prompt gets a small arena and a long conversation few new ones. */
+static ht_status make_exec(ht_session *s, bool adapters, int32_t rows, int32_t out, ht_error *err) {
+    ht_session_exec *e = &s->exec[adapters];
+    if (e->exec && rows <= e->rows && out <= e->out) return HT_OK;
     int32_t room = 16;
     while (room < rows) room *= 2;
     if (room > s->chunk) room = rows > s->chunk ? rows : s->chunk;
-    if (room < s->exec_rows) room = s->exec_rows;
-    if (out < s->exec_out) out = s->exec_out;
-    drop_exec(s);
-    ht_status status = ht_exec_new(s->model->plan, room, out, &s->exec, err);
+    if (room < e->rows) room = e->rows;
+    if (out < e->out) out = e->out;
+    drop_exec(e);
+    const ht_plan *plan = s->model->plan;
+    ht_status status = adapters ? ht_model_adapter_plan(s->model, &plan, err) : HT_OK;
+    if (status == HT_OK) status = ht_exec_new(plan, room, out, &e->exec, err);
     if (status == HT_OK) {
-        s->exec_rows = room;
-        s->exec_out = out;
+        e->rows = room;
+        e->out = out;
     }
     return status;
 }
@@ -190,6 +194,7 @@ static void add_sequence(ht_batch_room *r, ht_batch *b, ht_session *s, int64_t e
         r->pos[b->n_tok++] = (int32_t)pos;
     }
     r->kv_len[b->n_seq] = (int32_t)end;
+    r->lora[b->n_seq] = s->adapters ? &s->adapters->set : NULL;
     r->kv[b->n_seq++] = s->cache;
     r->seq_start[b->n_seq] = b->n_tok;
 }
@@ -206,12 +211,14 @@ static ht_status step(ht_session *s, int64_t end, int64_t first_out, int32_t top
     int32_t rows = (int32_t)(end - s->cache->length);
     int64_t out = ht_max_i64(0, end - ht_max_i64(first_out, s->cache->length));
     ht_status status = make_batch_room(&s->room, rows, 1, err);
-    if (status == HT_OK) status = make_exec(s, rows, (int32_t)ht_max_i64(out, 1), err);
+    const bool adapters = s->adapters != NULL;
+    if (status == HT_OK) status = make_exec(s, adapters, rows, (int32_t)ht_max_i64(out, 1), err);
     if (status == HT_OK) status = ht_cache_reserve(s->cache, end, err);
     if (status) return status;
     ht_batch b = begin_batch(&s->room);
     add_sequence(&s->room, &b, s, end, first_out);
-    status = ht_exec_run(s->exec, &(ht_step){.batch = &b, .kv = s->room.kv, .top_k = top_k}, logits, err);
+    const ht_step at = {.batch = &b, .kv = s->room.kv, .lora = adapters ? s->room.lora : NULL, .top_k = top_k};
+    status = ht_exec_run(s->exec[adapters].exec, &at, logits, err);
     if (status == HT_OK) s->cache->length = end;
     return status;
 }
@@ -295,7 +302,8 @@ ht_status ht_session_forward(ht_session *s, const int32_t *ids, size_t n, const 
     if (status) return status;
     status = run(s, ids, n, &w, err);
     ht_admission_leave(&slot);
-    if ((size_t)s->exec_out * (size_t)s->model->vocab * sizeof(float) > KEEP_BYTES) drop_exec(s);
+    ht_session_exec *e = &s->exec[s->adapters != NULL];
+    if ((size_t)e->out * (size_t)s->model->vocab * sizeof(float) > KEEP_BYTES) drop_exec(e);
     return status;
 }
 
@@ -321,20 +329,23 @@ static ht_status step_together(ht_session *const *sessions, const int32_t *ids, 
     ht_status status = HT_OK;
     ht_session *host = sessions[0]; /* lends its executor */
     int64_t rows = 0;
+    bool adapters = false;
     for (int i = 0; i < n && status == HT_OK; i++) {
         ht_session *s = sessions[i];
         status = make_token_room(s, s->n_tokens + 1, err);
         if (status == HT_OK) status = ht_cache_reserve(s->cache, s->n_tokens + 1, err);
         if (status == HT_OK) s->token[s->n_tokens] = ids[i];
         rows += s->n_tokens + 1 - s->cache->length;
+        adapters = adapters || s->adapters;
     }
     if (status == HT_OK) status = make_batch_room(&host->room, (int32_t)rows, n, err);
-    if (status == HT_OK) status = make_exec(host, (int32_t)rows, n, err);
+    if (status == HT_OK) status = make_exec(host, adapters, (int32_t)rows, n, err);
     if (status) return status;
     ht_batch b = begin_batch(&host->room);
     for (int i = 0; i < n; i++)
         add_sequence(&host->room, &b, sessions[i], sessions[i]->n_tokens + 1, sessions[i]->n_tokens);
-    return ht_exec_run(host->exec, &(ht_step){.batch = &b, .kv = host->room.kv, .output = logits}, output, err);
+    const ht_step at = {.batch = &b, .kv = host->room.kv, .lora = adapters ? host->room.lora : NULL, .output = logits};
+    return ht_exec_run(host->exec[adapters].exec, &at, output, err);
 }
 
 /* ---- the likeliest tokens of a step ---- */

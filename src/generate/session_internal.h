@@ -4,6 +4,7 @@
 
 #include "array/plan.h"
 #include "generate/cache.h"
+#include "models/adapter.h"
 #include "models/model.h"
 
 #include <hearth/session.h>
@@ -14,9 +15,24 @@ typedef struct ht_batch_room {
     int32_t *id, *pos, *out_row; /* [rows] */
     int32_t *seq_start, *kv_len; /* [sequences + 1], [sequences] */
     ht_cache **kv;               /* [sequences] */
+    const ht_lora_set **lora;    /* [sequences] */
     float *block_max;            /* [n_block_max]: of each sequence's logits, where the highest are */
     size_t n_block_max;
 } ht_batch_room;
+
+/* Executor of one plan, made when first needed, and anew for larger steps. */
+typedef struct ht_session_exec {
+    ht_exec *exec;
+    int32_t rows, out; /* limits */
+} ht_session_exec;
+
+/* The adapters of a session. */
+typedef struct ht_session_adapters {
+    int n;
+    ht_adapter **adapter; /* [n], retained */
+    ht_lora_use *use;     /* [projections of the model][n] */
+    ht_lora_set set;      /* of `use` */
+} ht_session_adapters;
 
 struct ht_session {
     ht_model *model;
@@ -26,10 +42,12 @@ struct ht_session {
      * was generated, which the next call computes. */
     int32_t *token;
     int64_t n_tokens, token_capacity;
-    ht_exec *exec; /* made when first needed, and anew for larger steps */
-    int32_t exec_rows, exec_out;
+    ht_session_exec exec[2];       /* of the model's plan, and of its plan with adapters */
+    ht_session_adapters *adapters; /* NULL: none */
     ht_batch_room room;
 };
+
+void ht_session_adapters_free(ht_session_adapters *a); /* NULL is fine */
 
 /* Checks that n more tokens fit the context and are tokens. */
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);

@@ -33,6 +33,7 @@ ht_status ht_adapter_new(const ht_lora *pair, int64_t n, ht_adapter **out, ht_er
     ht_adapter *a = calloc(1, sizeof *a);
     if (!a) return ht_fail_memory(err, sizeof *a, "an adapter");
     atomic_init(&a->refs, 1);
+    pthread_mutex_init(&a->lock, NULL);
     a->lora = calloc((size_t)n + 1, sizeof *a->lora);
     ht_status status = a->lora ? HT_OK : ht_fail_memory(err, (size_t)n * sizeof *a->lora, "an adapter");
     for (int64_t i = 0; !status && i < n; i++) {
@@ -53,6 +54,11 @@ ht_adapter *ht_adapter_retain(ht_adapter *a) {
     return a;
 }
 
+static void free_transposed(ht_lora_pair *pair, int64_t n) {
+    for (int64_t i = 0; pair && i < n; i++) free((void *)(uintptr_t)pair[i].a);
+    free(pair);
+}
+
 void ht_adapter_free(ht_adapter *a) {
     if (!a || atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1) return;
     for (int64_t i = 0; i < a->n; i++) {
@@ -65,6 +71,8 @@ void ht_adapter_free(ht_adapter *a) {
     free(a->origin.fingerprint);
     free(a->origin.template_hash);
     free(a->warning);
+    free_transposed(a->transposed, a->n);
+    pthread_mutex_destroy(&a->lock);
     free(a);
 }
 
@@ -74,25 +82,69 @@ const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot) {
     return bsearch(&key, a->lora, (size_t)a->n, sizeof *a->lora, by_slot);
 }
 
-/* The projection of a slot, or NULL. */
-static const ht_projection *projection_of(const ht_model *m, const char *slot) {
-    int64_t n;
-    const ht_projection *all = ht_weights_projections(m->weights, &n);
-    for (int64_t i = 0; i < n; i++)
-        if (strcmp(all[i].slot, slot) == 0) return &all[i];
-    return NULL;
+/* ---- the form of steps ---- */
+
+static void transpose(const float *from, int64_t n_matrices, int64_t rows, int64_t columns, float *to) {
+    for (int64_t m = 0; m < n_matrices; m++, from += rows * columns, to += rows * columns)
+        for (int64_t c = 0; c < columns; c++)
+            for (int64_t r = 0; r < rows; r++) to[c * rows + r] = from[r * columns + c];
 }
+
+/* A and B in one block of memory, with what kernels may read behind each. */
+static ht_status transpose_pair(const ht_lora *from, ht_lora_pair *to, ht_error *err) {
+    const int64_t n = ht_max_i64(1, from->n_experts);
+    const size_t a = (size_t)(n * from->rank * from->n_in), b = (size_t)(n * from->rank * from->n_out);
+    size_t floats = 2 * HT_LORA_SPARE, bytes;
+    if (!ht_add_size(floats, a, &floats) || !ht_add_size(floats, b, &floats) ||
+        !ht_mul_size(floats, sizeof(float), &bytes))
+        return ht_fail(err, HT_ERR_LIMIT, "adapter of `%s`: its values do not fit in memory", from->slot);
+    float *values = calloc(1, bytes);
+    if (!values) return ht_fail_memory(err, bytes, "an adapter");
+    transpose(from->a, n, from->rank, from->n_in, values);
+    transpose(from->b, n, from->n_out, from->rank, values + a + HT_LORA_SPARE);
+    *to = (ht_lora_pair){.n_experts = from->n_experts,
+                         .rank = from->rank,
+                         .n_in = from->n_in,
+                         .n_out = from->n_out,
+                         .a = values,
+                         .b = values + a + HT_LORA_SPARE};
+    return HT_OK;
+}
+
+static ht_status transpose_all(const ht_adapter *a, ht_lora_pair **out, ht_error *err) {
+    ht_lora_pair *pair = calloc((size_t)a->n + 1, sizeof *pair);
+    ht_status status = pair ? HT_OK : ht_fail_memory(err, (size_t)a->n * sizeof *pair, "an adapter");
+    for (int64_t i = 0; !status && i < a->n; i++) status = transpose_pair(&a->lora[i], &pair[i], err);
+    if (status)
+        free_transposed(pair, a->n);
+    else
+        *out = pair;
+    return status;
+}
+
+ht_status ht_adapter_transposed(ht_adapter *a, const ht_lora_pair **out, ht_error *err) {
+    pthread_mutex_lock(&a->lock);
+    const ht_status status = a->transposed ? HT_OK : transpose_all(a, &a->transposed, err);
+    *out = a->transposed;
+    pthread_mutex_unlock(&a->lock);
+    return status;
+}
+
+/* ---- fit ---- */
 
 ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err) {
     if (a->interleaved)
         return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
+    int64_t n;
+    const ht_projection *all = ht_weights_projections(m->weights, &n);
     for (int64_t i = 0; i < a->n; i++) {
         const ht_lora *l = &a->lora[i];
-        const ht_projection *p = projection_of(m, l->slot);
-        if (!p)
+        const int64_t at = ht_weights_find_projection(m->weights, l->slot);
+        if (at < 0)
             return ht_fail(err, HT_ERR_ARGUMENT,
                            "the adapter is for another model: it changes `%s`, which this %s model does not have",
                            l->slot, m->architecture);
+        const ht_projection *p = &all[at];
         if (p->n_in != l->n_in || p->n_out != l->n_out || p->n_experts != l->n_experts)
             return ht_fail(err, HT_ERR_ARGUMENT,
                            "the adapter is for another model: its `%s` is for a projection [%lld, %lld] of %lld "

@@ -4,6 +4,7 @@
 #include "array/array.h"
 #include "array/op.h"
 #include "array/symbol.h"
+#include "models/weights.h"
 
 #include <hearth/linalg.h>
 #include <hearth/random.h>
@@ -59,6 +60,17 @@ static ht_array *dropped(ht_ctx *c, ht_array *x, const ht_adapter_pair *pair) {
     return ht_where(c->s, kept, ht_scale(c->s, x, 1 / (1 - all->dropout)), zero);
 }
 
+/* Adds the adapters that each sequence of the step has for a slot; ids are HT_NONE for a dense projection. */
+static ht_array *add_step_adapters(ht_ctx *c, ht_array *y, ht_array *x, ht_array *ids, const char *slot) {
+    const int64_t projection = c->lora && slot ? ht_weights_find_projection(c->lora, slot) : -1;
+    if (projection < 0) return y;
+    int64_t n;
+    const ht_lora_params p = {projection, ht_weights_projections(c->lora, &n)[projection].n_experts};
+    y = ht_apply(c->s, HT_OP_LORA, &p, (ht_array *[]){y, x, ids}, 3);
+    if (y) y->step = c->step;
+    return y;
+}
+
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
     const ht_linear_params p = {.matrix = w->matrix};
     ht_array *bias = w->bias ? w->bias : HT_NONE;
@@ -67,6 +79,7 @@ ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w) {
         y = ht_scale(c->s, y, w->scale);
         if (bias != HT_NONE) y = ht_add(c->s, y, bias);
     }
+    y = add_step_adapters(c, y, x, HT_NONE, w->slot);
     const ht_adapter_pair *pair = adapter_for(c, w->slot);
     if (!pair || !y) return y;
     ht_array *low = ht_matmul(c->s, dropped(c, x, pair), pair->a, true); /* [..., rank] */
@@ -100,6 +113,7 @@ static ht_array *scale_by(ht_ctx *c, ht_array *y, const ht_experts *experts, ht_
 ht_array *ht_linear_gather(ht_ctx *c, ht_array *x, const ht_experts *experts, ht_array *ids) {
     const ht_linear_gather_params p = {{&experts->list}, 1};
     ht_array *y = scale_by(c, ht_apply(c->s, HT_OP_LINEAR_GATHER, &p, (ht_array *[]){x, ids}, 2), experts, ids);
+    y = add_step_adapters(c, y, x, ids, experts->slot);
     return adapt_experts(c, y, x, experts, ids);
 }
 
@@ -112,6 +126,7 @@ void ht_linear_gather_two(ht_ctx *c, ht_array *x, const ht_experts *const expert
     for (int i = 0; i < 2; i++) {
         const int64_t start[] = {0, 0, i * n}, stop[] = {t, m, (i + 1) * n};
         y[i] = scale_by(c, ht_slice(c->s, both, start, stop, NULL), experts[i], ids);
+        y[i] = add_step_adapters(c, y[i], x, ids, experts[i]->slot);
         y[i] = adapt_experts(c, y[i], x, experts[i], ids);
     }
 }

@@ -54,13 +54,15 @@ typedef struct ht_ctx {
     const ht_step *step;         /* cached: attends through the caches of the step */
     const ht_plain_pass *pass;   /* plain: attends within the rows of each sequence */
     const ht_adapters *adapters; /* NULL: none */
+    /* The projections of these weights take the adapters of the step (HT_OP_LORA); NULL: they do not. */
+    const struct ht_weights *lora;
 } ht_ctx;
 
 ht_array *ht_batch_ids(ht_ctx *c);       /* token ids, i32 [n_tok] */
 ht_array *ht_batch_positions(ht_ctx *c); /* i32 [n_tok] */
 ht_array *ht_batch_out_rows(ht_ctx *c);  /* rows whose logits are wanted, i32 [n_out] */
 
-/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapter if there is one. */
+/* x f32 [..., k] -> f32 [..., n_rows]: scale * x W^T + bias, plus the slot's adapter if there is one, and the step's. */
 ht_array *ht_linear(ht_ctx *c, ht_array *x, const ht_weight *w);
 
 /* One weight matrix of all experts of a layer. */

@@ -24,6 +24,8 @@ ht_model *ht_model_retain(ht_model *m) {
 
 static void free_model(ht_model *m) {
     ht_plan_free(m->plan);
+    ht_plan_free(m->adapter_plan);
+    pthread_mutex_destroy(&m->lock);
     ht_weights_free(m->weights);
     free(m->config);
     free(m->kv);
@@ -106,6 +108,21 @@ static ht_array *trace(ht_scope *s, void *model) {
     return m->config->family->forward(&c, ht_weights_decoder(m->weights));
 }
 
+static ht_array *trace_with_adapters(ht_scope *s, void *model) {
+    const ht_model *m = model;
+    ht_ctx c = {.s = s, .lora = m->weights};
+    return m->config->family->forward(&c, ht_weights_decoder(m->weights));
+}
+
+ht_status ht_model_adapter_plan(ht_model *m, const ht_plan **out, ht_error *err) {
+    pthread_mutex_lock(&m->lock);
+    const ht_status status =
+        m->adapter_plan ? HT_OK : ht_plan_trace(m->device, trace_with_adapters, m, &m->adapter_plan, err);
+    *out = m->adapter_plan;
+    pthread_mutex_unlock(&m->lock);
+    return status;
+}
+
 static ht_status open_device(ht_model *m, const ht_model_options *o, ht_error *err) {
     if (o->device)
         m->device = ht_device_retain(o->device);
@@ -181,6 +198,7 @@ ht_status ht_model_load(const char *path, const ht_model_options *options, ht_mo
         return ht_fail_memory(err, sizeof *m, "a model");
     }
     atomic_init(&m->refs, 1);
+    pthread_mutex_init(&m->lock, NULL);
     status = fill(m, c, &o, err);
     ht_checkpoint_close(c);
     if (status)

@@ -9,6 +9,7 @@
 
 #include <hearth/model.h>
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 /* The K/V shape of one layer. */
@@ -34,6 +35,8 @@ struct ht_model {
     struct ht_config *config;
     struct ht_weights *weights; /* owns the weights that the plan refers to */
     ht_plan *plan;              /* traced forward function */
+    pthread_mutex_t lock;       /* protects `adapter_plan` while it is NULL */
+    ht_plan *adapter_plan;      /* ht_model_adapter_plan; NULL: not asked for yet */
     ht_chat_setup chat;
     int32_t *stop_ids; /* stop ids */
     int n_stop_ids;
@@ -42,6 +45,9 @@ struct ht_model {
 };
 
 ht_model *ht_model_retain(ht_model *m);
+/* The plan for steps with adapters: the plan with a LORA operation behind every projection. Rows without adapters get the same
+ * bits from both. Traced at the first call, by any thread; lent as long as the model lives. */
+ht_status ht_model_adapter_plan(ht_model *m, const ht_plan **out, ht_error *err);
 /* HT_ERR_UNSUPPORTED, with the reason, when the model has no tokenizer. */
 ht_status ht_model_need_tokenizer(const ht_model *m, ht_error *err);
 

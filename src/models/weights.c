@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Divisors of the frequencies: from the scheme of the configuration, or as a GGUF file lists them. */
 static ht_status prepare_rope(ht_loader *l, const ht_rope_spec *rope, int32_t dims, bool from_file, ht_rope_config *how,
@@ -261,4 +262,10 @@ ht_matrix_use ht_weights_use(const ht_weights *w, int64_t i) { return w->use[i];
 const ht_projection *ht_weights_projections(const ht_weights *w, int64_t *n) {
     *n = w->n_projections;
     return w->projections;
+}
+
+int64_t ht_weights_find_projection(const ht_weights *w, const char *slot) {
+    for (int64_t i = 0; i < w->n_projections; i++)
+        if (strcmp(w->projections[i].slot, slot) == 0) return i;
+    return -1;
 }

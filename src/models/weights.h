@@ -109,5 +109,7 @@ typedef struct ht_projection {
 } ht_projection;
 /* All projections inside layers, in the order of layers and of their tables; lent. */
 const ht_projection *ht_weights_projections(const ht_weights *w, int64_t *n);
+/* Index of the projection with a slot; -1: none. */
+int64_t ht_weights_find_projection(const ht_weights *w, const char *slot);
 
 #endif

@@ -192,6 +192,7 @@ static const ht_op_info table[HT_OP_COUNT] = {
                                   .params_bytes = sizeof(ht_linear_gather_params),
                                   .vjp = ht_vjp_linear_gather_back},
     [HT_OP_ATTEND] = {.shape = ht_shape_attend, .params_bytes = sizeof(ht_attend_params), .effect = true},
+    [HT_OP_LORA] = {.shape = ht_shape_lora, .params_bytes = sizeof(ht_lora_params), .updates = true},
 };
 
 _Static_assert(sizeof(ht_make_params) <= HT_MAX_PARAMS, "parameters fit a node");

@@ -62,7 +62,8 @@ static void compute(const model_run *host, const ht_step *step, float *logits) {
         return;
     }
     ht_scope *s = ht_scope_new(m->stream);
-    ht_array *y = m->config->family->forward(&(ht_ctx){.s = s, .step = step}, ht_weights_decoder(m->weights));
+    ht_ctx c = {.s = s, .step = step, .lora = step->lora ? m->weights : NULL};
+    ht_array *y = m->config->family->forward(&c, ht_weights_decoder(m->weights));
     check(ht_array_data(s, y, &output, &err), &err);
     memcpy(logits, output, bytes);
     ht_scope_free(s);
@@ -73,12 +74,16 @@ static void step(model_run *const *runs, int n, const int32_t *const *ids, const
     const model_run *host = runs[0];
     int32_t total = 0, seq_start[3] = {0}, kv_len[2];
     ht_cache *caches[2];
+    const ht_lora_set *lora[2];
+    bool adapters = false;
     int32_t *id = malloc((size_t)host->rows * 3 * sizeof *id), *pos = id + host->rows, *out_row = pos + host->rows;
     assert_non_null(id);
     for (int s = 0; s < n; s++) {
         assert_true(total + rows[s] <= host->rows);
         seq_start[s] = total;
         caches[s] = &runs[s]->cache;
+        lora[s] = runs[s]->lora;
+        adapters = adapters || lora[s];
         kv_len[s] = (int32_t)caches[s]->length + rows[s];
         assert_true(kv_len[s] <= runs[s]->capacity);
         for (int32_t i = 0; i < rows[s]; i++, total++) {
@@ -99,7 +104,7 @@ static void step(model_run *const *runs, int n, const int32_t *const *ids, const
     size_t vocab = (size_t)host->model->vocab;
     float *all = malloc((size_t)total * vocab * sizeof *all), *output = all;
     assert_non_null(all);
-    compute(host, &(ht_step){.batch = &batch, .kv = caches}, all);
+    compute(host, &(ht_step){.batch = &batch, .kv = caches, .lora = adapters ? lora : NULL}, all);
     for (int s = 0; s < n; s++) {
         size_t values = (size_t)rows[s] * vocab;
         memcpy(logits[s], output, values * sizeof *output);

@@ -8,9 +8,10 @@ typedef struct model_run {
     const ht_model *model;
     ht_exec *exec;
     ht_cache cache;
-    int64_t capacity;    /* positions */
-    int32_t chunk, rows; /* of one sequence in a step, of all */
-    bool eager;          /* evaluate the forward function at every step instead of running the plan */
+    int64_t capacity;        /* positions */
+    int32_t chunk, rows;     /* of one sequence in a step, of all */
+    const ht_lora_set *lora; /* adapters of an eager run; NULL: none */
+    bool eager;              /* evaluate the forward function at every step instead of running the plan */
 } model_run;
 
 /* For up to `capacity` positions, fed at most `chunk` at a time. Failures end the test. */

@@ -8,6 +8,7 @@ void ht_reference_kernels(ht_kernel kernels[HT_OP_COUNT]) {
     HT_OP_KERNELS(X)
 #undef X
     kernels[HT_OP_ATTEND].scratch = ht_plain_attend_scratch;
+    kernels[HT_OP_LORA].scratch = ht_plain_lora_scratch;
     kernels[HT_OP_SORT].scratch = ht_plain_sort_scratch;
     kernels[HT_OP_PARTITION].scratch = ht_plain_sort_scratch;
     kernels[HT_OP_ARGSORT].scratch = ht_plain_argsort_scratch;

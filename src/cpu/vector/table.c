@@ -18,5 +18,6 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_sdpa_grad)(kernels);
     HT_ISA_NAME(ht_vector_sdpa)(kernels);
     HT_ISA_NAME(ht_vector_attend)(kernels);
+    HT_ISA_NAME(ht_vector_lora)(kernels);
     HT_ISA_NAME(ht_vector_random)(kernels);
 }

@@ -24,6 +24,7 @@ void HT_ISA_NAME(ht_vector_groups)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sdpa_grad)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_sdpa)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_attend)(ht_kernel kernels[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_lora)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
 
 /* Copies x to row-contiguous `out`. */

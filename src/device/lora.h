@@ -1,0 +1,31 @@
+/* LoRA adapters as operands of a step: every sequence may have its own, so they are no constants of a plan.
+ *
+ *   y = y + scale * B (A x), summed over the adapters of the row's sequence (Hu et al., 2021) */
+#ifndef HT_DEVICE_LORA_H
+#define HT_DEVICE_LORA_H
+
+#include <stdint.h>
+
+enum { HT_LORA_SPARE = 16 }; /* floats behind the last value of A and of B, which kernels may read but do not use */
+
+/* The matrices of one adapter for one projection, both transposed; with experts, of all experts one after another. */
+typedef struct ht_lora_pair {
+    int64_t n_experts; /* 0: dense */
+    int64_t rank, n_in, n_out;
+    const float *a; /* [n_in, rank] */
+    const float *b; /* [rank, n_out] */
+} ht_lora_pair;
+
+/* One adapter at one projection. */
+typedef struct ht_lora_use {
+    const ht_lora_pair *pair; /* NULL: the adapter does not change the projection */
+    float scale;
+} ht_lora_use;
+
+/* The adapters of a sequence. Sums are in their order. */
+typedef struct ht_lora_set {
+    int32_t n;
+    const ht_lora_use *use; /* [projections of the model][n] */
+} ht_lora_set;
+
+#endif
