@@ -20,11 +20,6 @@ static ht_status open_device(engine *e, const options *o, ht_error *err) {
 ht_status engine_load(engine *e, const options *o, const engine_model *which, ht_model **out, ht_error *err) {
     *out = NULL;
     char *path, *packed = NULL;
-    if (o->adapter) {
-        snprintf(err->message, sizeof err->message,
-                 "%s: this version of Hearth cannot use adapters; load the model without", o->adapter);
-        return err->status = HT_ERR_UNSUPPORTED;
-    }
     ht_status st = model_path(which->name, &path, err);
     if (st) return st;
     if (o->packed_cache) st = cache_path("packed", &packed, err);
@@ -62,19 +57,26 @@ ht_status engine_session(const engine *e, const options *o, ht_session **out, ht
     ht_session_options session;
     ht_session_options_init(&session, sizeof session);
     if (o->chunk) session.chunk = (int32_t)o->chunk;
-    return ht_session_new(e->model, &session, out, err);
+    ht_status st = ht_session_new(e->model, &session, out, err);
+    if (!st) st = ht_session_set_adapters(*out, e->adapters.adapter, e->adapters.scale, e->adapters.n, err);
+    if (!st) return HT_OK;
+    ht_session_free(*out);
+    *out = NULL;
+    return st;
 }
 
 ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err) {
     *e = (engine){0};
     engine_model which = {o->model, (ht_precision)o->precision, options_kv_dtype(o), positions};
     ht_status st = engine_load(e, o, &which, &e->model, err);
+    if (!st) st = adapters_load(o, e->model, &e->adapters, err);
     if (st) return st;
     return engine_session(e, o, &e->session, err);
 }
 
 void engine_close(engine *e) {
     ht_session_free(e->session);
+    adapters_free(&e->adapters);
     ht_model_free(e->model);
     ht_device_free(e->device);
     *e = (engine){0};

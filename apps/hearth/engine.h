@@ -2,15 +2,17 @@
 #ifndef HEARTH_APP_ENGINE_H
 #define HEARTH_APP_ENGINE_H
 
+#include "adapters.h"
 #include "options.h"
 
 typedef struct engine {
     ht_device *device;
     ht_model *model;
     ht_session *session;
+    adapter_list adapters; /* of --adapter */
 } engine;
 
-/* Opens all three; `positions` is how far the KV cache is expected to grow, so that what does not fit is refused before
+/* Opens all of it; `positions` is how far the KV cache is expected to grow, so that what does not fit is refused before
  * anything is loaded. The engine is to be closed after a failure too. */
 ht_status engine_open(engine *e, const options *o, int64_t positions, ht_error *err);
 void engine_close(engine *e);

@@ -28,7 +28,7 @@ static ht_status read_source(const options *o, source *s, ht_error *err) {
 
 static void on_progress(double done, void *user) { progress_show(user, done); }
 
-static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_model *reference, ht_evaluation **out,
+static ht_status evaluate(const options *o, const source *s, const engine *e, ht_model *reference, ht_evaluation **out,
                           ht_error *err) {
     progress computing;
     progress_begin(&computing, "computing", o->quiet);
@@ -36,11 +36,15 @@ static ht_status evaluate(const options *o, const source *s, ht_model *m, ht_mod
     ht_evaluate_options_init(&how, sizeof how);
     how.window = (int32_t)o->window;
     how.reference = reference;
+    how.adapters = e->adapters.adapter;
+    how.adapter_scales = e->adapters.scale;
+    how.n_adapters = e->adapters.n;
+    how.adapted_reference = o->kl_vs_reference;
     how.cancel = interrupt_flag();
     how.progress = on_progress;
     how.user = &computing;
-    ht_status st = o->text ? ht_evaluate_text(m, s->text, s->n, &how, out, err)
-                           : ht_evaluate_ids(m, s->list.ids, s->list.n, &how, out, err);
+    ht_status st = o->text ? ht_evaluate_text(e->model, s->text, s->n, &how, out, err)
+                           : ht_evaluate_ids(e->model, s->list.ids, s->list.n, &how, out, err);
     progress_end(&computing);
     if (st == HT_ERR_CANCELLED) snprintf(err->message, sizeof err->message, "interrupted: there is no result");
     return st;
@@ -58,7 +62,8 @@ static ht_status load_and_evaluate(const options *o, const source *s, ht_evaluat
         second.kv = HT_F32;
     }
     if (!st && (o->kl_vs || o->kl_vs_reference)) st = engine_load(&e, o, &second, &reference, err);
-    if (!st) st = evaluate(o, s, e.model, reference, out, err);
+    if (!st) st = adapters_load(o, e.model, &e.adapters, err);
+    if (!st) st = evaluate(o, s, &e, reference, out, err);
     ht_model_free(reference);
     engine_close(&e);
     return st;

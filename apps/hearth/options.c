@@ -117,7 +117,8 @@ static const option_spec specs[] = {
      "when --context is full, forget the oldest positions and go on"},
     {"slots", 0, KIND_INTEGER, AT(slots), 1, 1024, NULL, COMPUTING, true, "N",
      "calls at once on a model, more wait (1 for two threads, at most 4)"},
-    {"adapter", 0, KIND_PATH, AT(adapter), 0, 0, NULL, COMPUTING, true, "PATH", "a LoRA adapter (not in this version)"},
+    {"adapter", 0, KIND_LIST, AT(adapters), 0, 0, NULL, COMPUTING, true, "[NAME=]PATH[@X]",
+     "a LoRA adapter, times X (1); several add up"},
     {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING, true, "NAME", "what computes: cpu (cpu)"},
     {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | FOR_DOCTOR, true, "NAME",
      "instruction set: avx512, avxvnni, avx2, i8mm, neon, reference (best)"},
@@ -318,6 +319,7 @@ void options_free(options *o) {
     free(o->arguments.items);
     free(o->stop.items);
     free(o->set.items);
+    free(o->adapters.items);
     *o = (options){0};
 }
 

@@ -30,9 +30,9 @@ typedef struct string_list {
 typedef struct options {
     const char *model;     /* as typed; of `adapter` it is an option */
     string_list arguments; /* after MODEL */
-    string_list stop, set;
-    const char *system, *ids, *out, *cpu, *text, *kl_vs, *adapter, *device; /* NULL when not given */
-    const char *template_file, *messages, *tools, *answer, *to;             /* likewise */
+    string_list stop, set, adapters;
+    const char *system, *ids, *out, *cpu, *text, *kl_vs, *device; /* NULL when not given */
+    const char *template_file, *messages, *tools, *answer, *to;   /* likewise */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */

@@ -9,7 +9,7 @@
 #ifndef HEARTH_EVALUATE_H
 #define HEARTH_EVALUATE_H
 
-#include <hearth/model.h>
+#include <hearth/adapter.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +24,12 @@ typedef struct ht_evaluate_options {
     /* Called now and then with the share done, 0 to 1. Default NULL. */
     void (*progress)(double done, void *user);
     void *user; /* handed to `progress` */
+    /* [n_adapters] of the model, as for ht_session_set_adapters; default none. `adapted_reference`: of the reference, too, to
+     * compare precisions; default false, to compare with the model without them. */
+    ht_adapter *const *adapters;
+    const float *adapter_scales; /* NULL: 1 each */
+    int n_adapters;
+    bool adapted_reference;
 } ht_evaluate_options;
 HT_API void ht_evaluate_options_init(ht_evaluate_options *options, size_t size);
 

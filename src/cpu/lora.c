@@ -6,7 +6,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "cpu/reference/strided_copy.h"
 #include "cpu/scratch_layout.h"
 #include "device/params.h"
 
@@ -343,7 +342,7 @@ static void multiply_split(const lora_job *job, const tile *t) {
 
 ht_status ht_cpu_lora(const ht_call *call, const ht_lora_products *products, ht_error *err) {
     if (!call->step) return ht_fail(err, HT_ERR_INTERNAL, "lora: outside a model step");
-    if (call->out.data != call->in[0].data) ht_strided_copy(call->pool, &call->out, &call->in[0]);
+    if (call->out.data != call->in[0].data) products->copy(&call->in[0], &call->out, call->pool);
     if (!call->step->lora) return HT_OK;
     lora_job job = describe(call);
     job.products = products;

@@ -183,6 +183,10 @@ static ht_status check_reference(const evaluation *e, ht_error *err) {
     return HT_OK;
 }
 
+static ht_status set_adapters(const evaluation *e, ht_session *s, ht_error *err) {
+    return ht_session_set_adapters(s, e->o.adapters, e->o.adapter_scales, e->o.n_adapters, err);
+}
+
 static ht_status prepare(evaluation *e, ht_error *err) {
     size_t row_bytes = (size_t)e->model->vocab * sizeof(float), kept_bytes;
     e->rows_kept = ht_max_i64(1, ht_min_i64(e->window, (int64_t)(KEEP_BYTES / row_bytes)));
@@ -195,6 +199,8 @@ static ht_status prepare(evaluation *e, ht_error *err) {
         return ht_fail_memory(err, kept_bytes + (size_t)e->n * sizeof *e->score, "an evaluation");
     ht_status status = ht_session_new(e->model, NULL, &e->session, err);
     if (!status && e->reference) status = ht_session_new(e->reference, NULL, &e->reference_session, err);
+    if (!status) status = set_adapters(e, e->session, err);
+    if (!status && e->reference && e->o.adapted_reference) status = set_adapters(e, e->reference_session, err);
     return status;
 }
 

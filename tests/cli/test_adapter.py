@@ -1,5 +1,6 @@
 """`hearth adapter` shows adapters and converts them, and says in one line what it cannot do."""
 
+import array
 import json
 import pathlib
 import struct
@@ -77,6 +78,35 @@ class Adapter(CommandTest):
         self.assertFalse(out.exists())
         self.fails(1, "adapter", "info", write_peft(self.folder / "dora", use_dora=True), says="DoRA")
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["dora", "peft"])
+
+    def logits(self, *options):
+        out = self.folder / "logits.npy"
+        self.succeeds("logits", MODEL, "--ids", "3,14,15,9,2,6", "--out", out, "-q", *options)
+        return array.array("f", out.read_bytes()[-6 * 4 * 61 :])
+
+    def test_adapters_of_a_session(self):
+        adapter = write_peft(self.folder / "peft")
+        base, half = self.logits(), self.logits("--adapter", f"{adapter}@0.5")
+        self.assertNotEqual(half, base)
+        self.assertEqual(self.logits("--adapter", f"{adapter}@0"), base)
+        self.assertEqual(self.logits("--adapter", f"mine={adapter}@5e-1"), half)
+        twice = self.logits("--adapter", f"{adapter}@0.25", "--adapter", f"{adapter}@0.25")
+        self.assertLess(max(abs(a - b) for a, b in zip(twice, half)), 1e-2)
+
+    def test_evaluation_with_an_adapter(self):
+        adapter = write_peft(self.folder / "peft")
+        ids = ["--ids", ",".join(str(i % 60) for i in range(40)), "--json", "-q"]
+        moved = json.loads(self.succeeds("eval", MODEL, *ids, "--adapter", adapter, "--kl-vs", MODEL).text)
+        same = json.loads(self.succeeds("eval", MODEL, *ids, "--adapter", adapter, "--kl-vs-reference").text)
+        self.assertGreater(moved["kl_mean"], 1e-3)
+        self.assertLess(same["kl_mean"], 1e-3)
+        self.assertEqual(same["perplexity"], moved["perplexity"])
+
+    def test_bench_and_mistakes(self):
+        adapter = write_peft(self.folder / "peft")
+        self.succeeds("bench", MODEL, "-p", "8", "-n", "4", "-r", "1", "--parallel", "2", "--adapter", adapter, "-q")
+        self.fails(1, "run", TINY, "hello", "-q", "--adapter", adapter, says="is for another model")
+        self.fails(1, "run", TINY, "hello", "-q", "--adapter", self.folder / "none@2", says="none")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@
 #include <hearth/hearth.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -324,6 +325,41 @@ static void adapters_are_set_and_taken_off(void **state) {
     free(base);
 }
 
+typedef struct caller {
+    pthread_t thread;
+    ht_model *m;
+    ht_adapter *a;
+    const int32_t *ids;
+    float *logits;
+} caller;
+
+static void *call(void *arg) {
+    caller *c = arg;
+    c->logits = run_new(c->m, &c->a, NULL, 1, 512, c->ids);
+    return NULL;
+}
+
+/* What the first session with the adapter makes, the model's plan and the adapter's form, is made once. */
+static void several_threads_begin_at_once(void **state) {
+    (void)state;
+    enum { N_CALLERS = 4 };
+    ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
+    ht_adapter *a = make_adapter(m, 4, 1, 8);
+    caller callers[N_CALLERS];
+    int32_t ids[N_IDS];
+    make_ids(m, ids, N_IDS, 10);
+    for (int i = 0; i < N_CALLERS; i++) {
+        callers[i] = (caller){.m = m, .a = a, .ids = ids};
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call, &callers[i]), 0);
+    }
+    for (int i = 0; i < N_CALLERS; i++) pthread_join(callers[i].thread, NULL);
+    for (int i = 1; i < N_CALLERS; i++)
+        assert_memory_equal(callers[i].logits, callers[0].logits, logits_bytes(m, N_IDS));
+    for (int i = 0; i < N_CALLERS; i++) free(callers[i].logits);
+    ht_adapter_free(a);
+    ht_model_free(m);
+}
+
 static void refuse(ht_session *s, ht_adapter *a, float scale, const char *text) {
     ht_error err = {0};
     assert_int_equal(ht_session_set_adapters(s, &a, &scale, 1, &err), HT_ERR_ARGUMENT);
@@ -360,9 +396,8 @@ static void what_does_not_fit_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_are_those_of_changed_weights),
-        cmocka_unit_test(bits_are_those_of_the_session_alone),
-        cmocka_unit_test(adapters_are_set_and_taken_off),
+        cmocka_unit_test(logits_are_those_of_changed_weights), cmocka_unit_test(bits_are_those_of_the_session_alone),
+        cmocka_unit_test(adapters_are_set_and_taken_off),      cmocka_unit_test(several_threads_begin_at_once),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "cpu/reference/reference.h"
+#include "cpu/reference/strided_copy.h"
 
 static void down(const ht_lora_down *d) {
     for (int64_t i = 0; i < d->n; i++) {
@@ -27,8 +28,10 @@ static void up(const ht_lora_up *u) {
         }
 }
 
+static void copy(const ht_view *from, const ht_view *to, ht_pool *pool) { ht_strided_copy(pool, to, from); }
+
 ht_status ht_plain_lora(const ht_call *call, ht_error *err) {
-    static const ht_lora_products products = {down, up};
+    static const ht_lora_products products = {down, up, copy};
     return ht_cpu_lora(call, &products, err);
 }
 

@@ -70,7 +70,7 @@ static void up(const ht_lora_up *u) {
 }
 
 static ht_status lora(const ht_call *call, ht_error *err) {
-    static const ht_lora_products products = {down, up};
+    static const ht_lora_products products = {down, up, HT_ISA_NAME(ht_vector_make_contiguous)};
     return ht_cpu_lora(call, &products, err);
 }
 
