@@ -241,8 +241,8 @@ static ht_status fill_piece(const ht_adapter_reading *r, const ht_adapter_piece 
 }
 
 /* Keeps the ranks with a B that is not 0 of gate or up, which are stored together so that each has ranks of its own: the
- * others add nothing. All of them stay when none has. */
-static void drop_ranks(ht_lora *l) {
+ * others add nothing. All of them stay when none has one, and the result is false. */
+static bool drop_ranks(ht_lora *l) {
     int64_t kept = 0, n = ht_max_i64(1, l->n_experts);
     for (int64_t k = 0; k < l->rank; k++) {
         bool any = false;
@@ -254,12 +254,33 @@ static void drop_ranks(ht_lora *l) {
         for (int64_t i = 0; i < n * l->n_out; i++) l->b[i * l->rank + kept] = l->b[i * l->rank + k];
         kept++;
     }
-    if (!kept || kept == l->rank) return;
+    if (!kept || kept == l->rank) return kept > 0;
     for (int64_t e = 1; e < n; e++)
         memmove(l->a + e * kept * l->n_in, l->a + e * l->rank * l->n_in, (size_t)(kept * l->n_in) * sizeof *l->a);
     for (int64_t i = 0; i < n * l->n_out; i++)
         for (int64_t k = 0; k < kept; k++) l->b[i * kept + k] = l->b[i * l->rank + k];
     l->rank = kept;
+    return true;
+}
+
+/* Removes pairs of gate or up without a B where the other one has: the adapter changes that one alone. `gone` is room for a
+ * mark for each pair. */
+static void drop_pairs(ht_adapter *a, const bool *empty, bool *gone) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < a->n; i++) {
+        bool is_up;
+        const ht_lora *other = empty[i] ? ht_adapter_partner(a, a->lora[i].slot, &is_up) : NULL;
+        gone[i] = other && !empty[other - a->lora];
+    }
+    for (int64_t i = 0; i < a->n; i++) {
+        if (gone[i]) {
+            free(a->lora[i].slot);
+            free(a->lora[i].a);
+            free(a->lora[i].b);
+        } else
+            a->lora[kept++] = a->lora[i];
+    }
+    a->n = kept;
 }
 
 static ht_status fill(const ht_adapter_reading *r, ht_adapter *a, ht_error *err) {
@@ -272,17 +293,19 @@ static ht_status fill(const ht_adapter_reading *r, ht_adapter *a, ht_error *err)
         most = ht_max_size(most, n);
     }
     float *from = calloc(most, sizeof *from);
-    if (!from) return ht_fail_memory(err, most * sizeof *from, r->path);
-    ht_status status = HT_OK;
+    bool *empty = calloc((size_t)a->n, 2 * sizeof *empty);
+    ht_status status = from && empty ? HT_OK : ht_fail_memory(err, most * sizeof *from, r->path);
     int64_t l = 0;
     for (size_t i = 0; !status && i < r->n_pieces; i++) {
         const ht_adapter_piece *p = &r->piece[i];
         while (strcmp(a->lora[l].slot, p->slot) != 0) l++;
         status = fill_piece(r, p, &a->lora[l], from, err);
         bool last = i + 1 == r->n_pieces || strcmp(p[1].slot, p->slot) != 0;
-        if (!status && last && p->joined) drop_ranks(&a->lora[l]);
+        if (!status && last && p->joined) empty[l] = !drop_ranks(&a->lora[l]);
     }
+    if (!status) drop_pairs(a, empty, empty + a->n);
     free(from);
+    free(empty);
     return status;
 }
 

@@ -383,27 +383,27 @@ static bool append_once(json_t *list, const char *text) {
     return json_array_append_new(list, json_string(text)) == 0;
 }
 
-/* Projections by the ends of their names, and the layers that have any. */
-static bool list_targets(const ht_adapter_writing *w, json_t *modules, json_t *parameters, json_t *layers) {
-    bool good = true;
-    int64_t last = -1;
-    for (int64_t i = 0; i < w->a->n; i++) {
-        const ht_lora *l = &w->a->lora[i];
-        const char *rest, *leaf = strrchr(l->slot, '.') + 1;
-        int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
-        bool parameter = l->n_experts && w->experts_outside;
-        if (parameter)
-            good = good &&
-                   append_once(parameters, strcmp(leaf, "down_proj") ? "experts.gate_up_proj" : "experts.down_proj");
-        else
-            good = good && append_once(modules, leaf);
-        bool listed = layer == last;
-        for (size_t k = 0; !listed && k < json_array_size(layers); k++)
-            listed = json_integer_value(json_array_get(layers, k)) == layer;
-        if (!listed) good = good && json_array_append_new(layers, json_integer(layer)) == 0;
-        last = layer;
-    }
-    return good;
+/* What the configuration says of the targets: projections by the ends of their names, and the layers that have any. */
+typedef struct targets {
+    json_t *modules, *parameters, *layers;
+} targets;
+
+static bool add_layer(json_t *layers, int64_t layer) {
+    for (size_t k = 0; k < json_array_size(layers); k++)
+        if (json_integer_value(json_array_get(layers, k)) == layer) return true;
+    return json_array_append_new(layers, json_integer(layer)) == 0;
+}
+
+static bool add_target(const ht_adapter_writing *w, const ht_lora *l, targets *t) {
+    const char *rest, *leaf = strrchr(l->slot, '.') + 1;
+    int64_t layer = ht_adapter_slot_layer(l->slot, &rest);
+    if (l->n_experts && w->experts_outside)
+        return append_once(t->parameters, strcmp(leaf, "down_proj") ? "experts.gate_up_proj" : "experts.down_proj");
+    if (!w->wrapped) return append_once(t->modules, leaf) && add_layer(t->layers, layer);
+    /* Towers of a multimodal model have projections of the same names. */
+    char module[HT_ADAPTER_NAME];
+    snprintf(module, sizeof module, "language_model.layers.%lld.%s", (long long)layer, rest);
+    return json_array_append_new(t->modules, json_string(module)) == 0;
 }
 
 static int by_number(const void *a, const void *b) {
@@ -426,31 +426,36 @@ static json_t *sorted_layers(const ht_adapter_writing *w, const json_t *layers) 
     return NULL;
 }
 
+/* gate_up_proj holds two pairs, so it has twice the rank, with the same scale. */
+static bool add_parameters_to(json_t *root, const ht_adapter_writing *w, const json_t *parameters) {
+    json_t *more =
+        json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern", "gate_up_proj",
+                  (json_int_t)(2 * w->rank), "alpha_pattern", "gate_up_proj", number(2 * w->scale * (double)w->rank));
+    bool good = more && json_object_update(root, more) == 0;
+    json_decref(more);
+    return good;
+}
+
 static json_t *make_config(const ht_adapter_writing *w) {
-    json_t *modules = json_array(), *parameters = json_array(), *layers = json_array(), *root = NULL;
-    if (list_targets(w, modules, parameters, layers)) {
-        bool any = json_array_size(parameters) > 0;
-        /* PEFT looks for layers only where it looks for modules. */
-        json_t *some = any ? json_null() : sorted_layers(w, layers);
-        root =
-            json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
-                      (json_int_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules", modules,
-                      "base_model_name_or_path", w->base ? json_string(w->base) : json_null(), "bias", "none",
-                      "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1, "layers_to_transform", some);
-        if (root && any) {
-            json_t *twice = json_pack("{sO s{sI} s{so}}", "target_parameters", parameters, "rank_pattern",
-                                      "gate_up_proj", (json_int_t)(2 * w->rank), "alpha_pattern", "gate_up_proj",
-                                      number(2 * w->scale * (double)w->rank));
-            if (!twice || json_object_update(root, twice)) {
-                json_decref(root);
-                root = NULL;
-            }
-            json_decref(twice);
-        }
+    targets t = {json_array(), json_array(), json_array()};
+    bool good = t.modules && t.parameters && t.layers;
+    for (int64_t i = 0; good && i < w->a->n; i++) good = add_target(w, &w->a->lora[i], &t);
+    /* Parameters are in layers of their own, and full names have theirs. */
+    bool any = json_array_size(t.parameters) > 0, all_layers = any || w->wrapped;
+    json_t *root =
+        good ? json_pack("{ss ss sI so sO so ss sb sf sb so}", "peft_type", "LORA", "task_type", "CAUSAL_LM", "r",
+                         (json_int_t)w->rank, "lora_alpha", number(w->scale * (double)w->rank), "target_modules",
+                         t.modules, "base_model_name_or_path", w->base ? json_string(w->base) : json_null(), "bias",
+                         "none", "fan_in_fan_out", 0, "lora_dropout", 0.0, "inference_mode", 1, "layers_to_transform",
+                         all_layers ? json_null() : sorted_layers(w, t.layers))
+             : NULL;
+    if (root && any && !add_parameters_to(root, w, t.parameters)) {
+        json_decref(root);
+        root = NULL;
     }
-    json_decref(modules);
-    json_decref(parameters);
-    json_decref(layers);
+    json_decref(t.modules);
+    json_decref(t.parameters);
+    json_decref(t.layers);
     return root;
 }
 

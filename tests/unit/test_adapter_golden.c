@@ -1,0 +1,82 @@
+/* Adapters that PEFT and mlx-lm have saved (tests/golden/make_adapters.py) mean here what they mean there, and still do when
+ * they have been through every format. */
+#include "formats/json.h"
+#include "models/adapter.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {"peft-llama", "peft-qwen2-patterns", "peft-qwen3-moe",    "peft-gemma4-experts",
+                                    "mlx-llama",  "mlx-qwen3-moe",       "mlx-gemma4-experts"};
+
+/* u' scale B A v of an expert, with u_i = cos(i) and v_j = sin(j + 1). */
+static double bilinear(const ht_lora *l, int64_t expert) {
+    const float *a = l->a + expert * l->rank * l->n_in, *b = l->b + expert * l->n_out * l->rank;
+    double sum = 0;
+    for (int64_t k = 0; k < l->rank; k++) {
+        double left = 0, right = 0;
+        for (int64_t i = 0; i < l->n_out; i++) left += cos((double)i) * (double)b[i * l->rank + k];
+        for (int64_t j = 0; j < l->n_in; j++) right += sin((double)j + 1) * (double)a[k * l->n_in + j];
+        sum += left * right;
+    }
+    return sum * (double)l->scale;
+}
+
+static void check_deltas(const ht_adapter *a, const json_t *deltas) {
+    const char *slot;
+    json_t *wanted;
+    assert_int_equal(a->n, json_object_size(deltas));
+    json_object_foreach((json_t *)(uintptr_t)deltas, slot, wanted) {
+        const ht_lora *l = ht_adapter_find(a, slot);
+        if (!l) fail_msg("no pair for %s", slot);
+        assert_int_equal(json_array_size(wanted), l->n_experts ? l->n_experts : 1);
+        for (size_t e = 0; e < json_array_size(wanted); e++) {
+            double x = json_number_value(json_array_get(wanted, e)), y = bilinear(l, (int64_t)e);
+            if (!(fabs(x - y) <= 2e-5)) fail_msg("%s of expert %zu: %.9g, expected %.9g", slot, e, y, x);
+        }
+    }
+}
+
+static void check_adapter(const char *name) {
+    char path[160];
+    ht_error err = {0};
+    json_t *document;
+    snprintf(path, sizeof path, "tests/golden/adapters/%s/deltas.json", name);
+    if (ht_json_read(path, 1 << 20, &document, &err)) fail_msg("%s", err.message);
+    const json_t *deltas = json_object_get(document, "deltas");
+    ht_model *m;
+    snprintf(path, sizeof path, "tests/golden/tiny/%s", json_string_value(json_object_get(document, "base")));
+    if (ht_model_load(path, NULL, &m, &err)) fail_msg("%s", err.message);
+    snprintf(path, sizeof path, "tests/golden/adapters/%s", name);
+    static const ht_adapter_format formats[] = {HT_ADAPTER_GGUF, HT_ADAPTER_PEFT, HT_ADAPTER_MLX};
+    for (size_t i = 0; i < 4; i++) {
+        ht_adapter *a;
+        if (ht_adapter_load(path, m, NULL, &a, &err)) fail_msg("%s", err.message);
+        ht_adapter_info info;
+        ht_adapter_describe(a, &info);
+        assert_string_equal(info.base, json_string_value(json_object_get(document, "base")));
+        check_deltas(a, deltas);
+        if (i < 3) {
+            snprintf(path, sizeof path, "%s/%s-%zu", scratch_directory(), name, i);
+            if (ht_adapter_save(a, m, path, formats[i], &err)) fail_msg("%s", err.message);
+        }
+        ht_adapter_free(a);
+    }
+    ht_model_free(m);
+    json_decref(document);
+}
+
+static void adapters_of_others(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_adapter(names[i]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(adapters_of_others, scratch_start, scratch_finish)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
