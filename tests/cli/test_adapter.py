@@ -3,6 +3,8 @@
 import array
 import json
 import pathlib
+import resource
+import signal
 import struct
 import unittest
 
@@ -63,6 +65,25 @@ class Adapter(CommandTest):
         self.succeeds("adapter", "convert", adapter, again, "--to", "peft", "--model", MODEL, "-q")
         self.assertEqual(*[(d / "adapter_model.safetensors").read_bytes() for d in (back, again)])
 
+    def test_multimodal(self):
+        """Towers have projections of the same names: PEFT is told the text model's by their whole names."""
+        folder = self.folder / "peft"
+        folder.mkdir()
+        module = "base_model.model.model.language_model.layers.1.self_attn.q_proj"
+        write_safetensors(
+            folder / "adapter_model.safetensors",
+            {f"{module}.lora_A.weight": ([1, 2], [1, 2]), f"{module}.lora_B.weight": ([2, 1], [3, 4])},
+        )
+        (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
+        mlx, back = self.folder / "mlx", self.folder / "back"
+        self.succeeds("adapter", "convert", folder, mlx, "--to", "mlx")
+        self.assertIn(b"language_model.model.layers.1.self_attn", (mlx / "adapters.safetensors").read_bytes())
+        self.succeeds("adapter", "convert", mlx, back, "--to", "peft")
+        self.assertIn(module.encode(), (back / "adapter_model.safetensors").read_bytes())
+        config = json.loads((back / "adapter_config.json").read_text())
+        self.assertEqual(config["target_modules"], ["language_model.layers.1.self_attn.q_proj"])
+        self.assertIsNone(config["layers_to_transform"])
+
     def test_mistakes(self):
         adapter = write_peft(self.folder / "peft")
         out = self.folder / "out"
@@ -107,6 +128,21 @@ class Adapter(CommandTest):
         self.succeeds("bench", MODEL, "-p", "8", "-n", "4", "-r", "1", "--parallel", "2", "--adapter", adapter, "-q")
         self.fails(1, "run", TINY, "hello", "-q", "--adapter", adapter, says="is for another model")
         self.fails(1, "run", TINY, "hello", "-q", "--adapter", self.folder / "none@2", says="none")
+
+    def test_full_disk(self):
+        adapter, old = write_peft(self.folder / "peft"), self.folder / "old"
+        self.succeeds("adapter", "convert", adapter, old, "--to", "mlx")
+        before = (old / "adapters.safetensors").read_bytes()
+
+        def no_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        for name in "old", "new":
+            words = "adapter", "convert", adapter, self.folder / name, "--to", "peft"
+            self.fails(1, *words, says="cannot be written: File too large", preexec_fn=no_room)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), ["old", "peft"])
+        self.assertEqual((old / "adapters.safetensors").read_bytes(), before)
 
 
 if __name__ == "__main__":
