@@ -16,6 +16,7 @@
 #include "support/tiny_model.h"
 #include "train/batches.h"
 
+#include <hearth/adapter.h>
 #include <hearth/generate.h>
 #include <hearth/npy.h>
 #include <hearth/ops.h>
@@ -100,6 +101,13 @@ static ht_status open_checkpoint(ht_error *err) {
     ht_safetensors *s;
     ht_status st = ht_safetensors_open(scratch_directory(), &s, err);
     ht_safetensors_close(s);
+    return st;
+}
+
+static ht_status load_adapter(ht_error *err) {
+    ht_adapter *a;
+    ht_status st = ht_adapter_load(scratch_path("adapter.gguf"), NULL, NULL, &a, err);
+    ht_adapter_free(a);
     return st;
 }
 
@@ -190,6 +198,7 @@ static void checkpoints(void **state) {
     assert_true(try_every_failure(open_checkpoint, HT_ERR_FORMAT) > 20); /* by index */
     assert_int_equal(unlink(scratch_path("model.safetensors.index.json")), 0);
     assert_true(try_every_failure(open_checkpoint, HT_ERR_FORMAT) > 10); /* the only file */
+    assert_true(try_every_failure(load_adapter, HT_ERR_MEMORY) > 10);
 }
 
 static void files(void **state) {
@@ -297,6 +306,17 @@ static int make_inputs(void **state) {
     scratch_make();
     scratch_write("a.safetensors", safetensors_bytes, safetensors_size);
     scratch_write("model.safetensors.index.json", index, sizeof index - 1);
+    g = gguf_writer_new();
+    gguf_put_str(&g, "general.architecture", "qwen3");
+    gguf_put_str(&g, "general.type", "adapter");
+    gguf_put_str(&g, "adapter.type", "lora");
+    gguf_put_str(&g, "hearth.base_model", "base");
+    gguf_put_tensor(&g, "blk.0.attn_q.weight.lora_a", HT_W_F32, 2, (int64_t[]){4, 2}, NULL);
+    gguf_put_tensor(&g, "blk.0.attn_q.weight.lora_b", HT_W_F32, 2, (int64_t[]){2, 4}, NULL);
+    size_t adapter_size;
+    unsigned char *adapter = gguf_finish(&g, &adapter_size);
+    scratch_write("adapter.gguf", adapter, adapter_size);
+    free(adapter);
     json_set_alloc_funcs(__wrap_malloc, free);
     return 0;
 }
