@@ -34,6 +34,7 @@ typedef struct ht_lora_options {
     ht_dtype dtype;   /* of A and B: HT_F32 or HT_BF16; default HT_F32 */
     bool normal_init; /* A is normal with deviation 1 / rank; default false: uniform within 1 / sqrt(n_in). B is 0 */
     uint64_t seed;    /* default 0 */
+    const char *base; /* name or path of the model, for those who read the adapter; default NULL: its own name */
     const ht_adapter *init; /* begin with its values, ranks, scales and projections instead; lent; default NULL */
 } ht_lora_options;
 HT_API void ht_lora_options_init(ht_lora_options *options, size_t size);
@@ -141,9 +142,9 @@ typedef enum ht_checkpointing {
 
 /* Options of ht_trainer_new. */
 typedef struct ht_trainer_options {
-    size_t size; /* of the struct, set by ht_trainer_options_init, as are `lora` and `optimizer` */
-    ht_lora_options lora;
-    ht_optimizer_options optimizer; /* its weight decay: 0.01 by default */
+    size_t size;                           /* of the struct, set by ht_trainer_options_init */
+    const ht_lora_options *lora;           /* lent; default NULL: its defaults. Its seed is not read */
+    const ht_optimizer_options *optimizer; /* lent; default NULL: its defaults */
 
     const char *data;             /* JSONL file of samples; needed */
     const char *valid;            /* of held-out ones; default NULL: none */

@@ -220,7 +220,9 @@ static ht_status choose(const ht_model *m, const ht_lora_options *o, ht_lora **o
     return HT_OK;
 }
 
-static ht_status name_parameters(ht_trainable *t, ht_error *err) {
+static ht_status name_parameters(ht_trainable *t, const char *base, ht_error *err) {
+    if (!base && *t->m->config->name) base = t->m->config->name;
+    if (base && !(t->base = strdup(base))) return ht_fail_memory(err, strlen(base), "a name");
     for (int i = 0; i < 2 * t->n; i++) {
         const char *slot = t->pair[i / 2].slot;
         const size_t size = strlen(slot) + sizeof ".lora_A";
@@ -238,12 +240,16 @@ void ht_lora_options_init(ht_lora_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
+ht_status ht_trainable_options(const ht_lora_options *given, ht_lora_options *out, ht_error *err) {
+    return ht_options_read(out, given, &defaults, sizeof defaults, "ht_lora_options", err);
+}
+
 ht_status ht_trainable_new(ht_model *m, const ht_lora_options *options, ht_trainable **out, ht_error *err) {
     *out = NULL;
     ht_lora_options o;
     ht_lora *lora = NULL;
     int n = 0;
-    ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_lora_options", err);
+    ht_status status = ht_trainable_options(options, &o, err);
     if (!status) status = check_options(m, &o, err);
     if (!status) status = choose(m, &o, &lora, &n, err);
     if (status) return status;
@@ -257,7 +263,7 @@ ht_status ht_trainable_new(ht_model *m, const ht_lora_options *options, ht_train
         status = make_pairs(t, lora, &o, err);
     else
         status = ht_fail_memory(err, (size_t)n * sizeof *t->pair, "an adapter");
-    if (!status) status = name_parameters(t, err);
+    if (!status) status = name_parameters(t, o.base, err);
     free(lora);
     if (status)
         ht_trainable_free(t);
@@ -275,6 +281,7 @@ void ht_trainable_free(ht_trainable *t) {
     for (int i = 0; t->name && i < 2 * t->n; i++) free(t->name[i]);
     free(t->pair);
     free(t->name);
+    free(t->base);
     ht_model_free(t->m);
     free(t);
 }
@@ -351,6 +358,8 @@ ht_status ht_trainable_adapter(const ht_trainable *t, ht_adapter **out, ht_error
         status = read_f32(s, t->pair[i].a, made->lora[i].a, err);
         if (!status) status = read_f32(s, t->pair[i].b, made->lora[i].b, err);
     }
+    if (!status && t->base && !(made->origin.base = strdup(t->base)))
+        status = ht_fail_memory(err, strlen(t->base), "a name");
     ht_scope_free(s);
     free(shape);
     if (status)

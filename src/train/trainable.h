@@ -12,10 +12,13 @@ struct ht_trainable {
     int n;
     ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, held, and of one dtype */
     char **name;           /* [2 n] */
+    char *base;            /* what adapters say of the model; NULL: nothing */
     float dropout;
     int64_t n_parameters;
 };
 
+/* Given options, or the defaults for NULL. */
+ht_status ht_trainable_options(const ht_lora_options *given, ht_lora_options *out, ht_error *err);
 /* The pairs with dropout by `key`, or HT_NONE; lent. */
 ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key);
 /* The parameters as optimisers take them, 2 n of them. */

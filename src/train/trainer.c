@@ -24,8 +24,6 @@ static const ht_trainer_options defaults = {
 
 void ht_trainer_options_init(ht_trainer_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
-    ht_lora_options_init(&options->lora, sizeof options->lora);
-    ht_optimizer_options_init(&options->optimizer, sizeof options->optimizer);
 }
 
 static ht_status check_options(const ht_trainer_options *o, ht_error *err) {
@@ -48,22 +46,56 @@ static ht_status check_options(const ht_trainer_options *o, ht_error *err) {
 
 /* ---- opening ---- */
 
-static ht_status open_data(ht_trainer *t, const char *path, bool held_out, ht_data **data, ht_batches **batches,
-                           ht_error *err) {
+/* A file's samples and their order. */
+typedef struct source {
+    ht_data *data;
+    ht_batches *batches;
+} source;
+
+static void close_source(source *from) {
+    ht_batches_free(from->batches);
+    ht_data_free(from->data);
+}
+
+static ht_status open_source(const ht_trainer *t, const char *path, bool held_out, int64_t time, source *out,
+                             ht_error *err) {
     const ht_trainer_options *o = &t->o;
     const ht_data_options how = {.mask = o->mask,
                                  .long_samples = o->long_samples,
                                  .max_length = o->max_length,
                                  .skip_bad = o->skip_bad,
-                                 .time = held_out ? ht_data_get_report(t->data)->time : 0,
+                                 .time = time,
                                  .cancel = o->cancel,
                                  .progress = o->progress,
                                  .user = o->user};
     const ht_batches_options order = {
         .batch = o->batch, .pack = o->pack && !held_out, .shuffle = !o->in_order && !held_out, .seed = o->seed};
-    ht_status status = ht_data_open(t->m, path, &how, data, err);
-    return status ? status : ht_batches_new(*data, &order, batches, err);
+    *out = (source){NULL, NULL};
+    ht_status status = ht_data_open(t->m, path, &how, &out->data, err);
+    if (!status) status = ht_batches_new(out->data, &order, &out->batches, err);
+    if (status) close_source(out);
+    return status;
 }
+
+/* Training data, then held-out data, which is told the same time. */
+static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
+    source data, valid = {NULL, NULL};
+    ht_status status = open_source(t, t->data_path, false, time, &data, err);
+    if (!status && t->valid_path) {
+        status = open_source(t, t->valid_path, true, ht_data_get_report(data.data)->time, &valid, err);
+        if (status) close_source(&data);
+    }
+    if (status) return status;
+    close_source(&(source){t->data, t->batches});
+    close_source(&(source){t->valid, t->held_out});
+    t->data = data.data;
+    t->batches = data.batches;
+    t->valid = valid.data;
+    t->held_out = valid.batches;
+    return HT_OK;
+}
+
+ht_status ht_trainer_reopen_data(ht_trainer *t, int64_t time, ht_error *err) { return open_data(t, time, err); }
 
 static int64_t count_steps(const ht_trainer *t) {
     if (t->o.iters) return t->o.iters;
@@ -73,13 +105,21 @@ static int64_t count_steps(const ht_trainer *t) {
 
 static ht_status fill(ht_trainer *t, ht_error *err) {
     const ht_trainer_options *o = &t->o;
-    ht_lora_options lora = o->lora;
-    ht_optimizer_options rule = o->optimizer;
+    ht_lora_options lora;
+    ht_status status = ht_trainable_options(o->lora, &lora, err);
+    if (status) return status;
     lora.seed = o->seed;
-    ht_status status = ht_trainable_new(t->m, &lora, &t->trainable, err);
-    if (!status) status = ht_optimizer_new(&rule, &t->optimizer, err);
-    if (!status) status = open_data(t, o->data, false, &t->data, &t->batches, err);
-    if (!status && o->valid) status = open_data(t, o->valid, true, &t->valid, &t->held_out, err);
+    t->dropout = lora.dropout;
+    t->dtype = lora.dtype;
+    ht_optimizer_options_init(&t->rule, sizeof t->rule);
+    if (o->optimizer) t->rule = *o->optimizer;
+    status = ht_trainable_new(t->m, &lora, &t->trainable, err);
+    if (!status) status = ht_optimizer_new(&t->rule, &t->optimizer, err);
+    t->data_path = strdup(o->data);
+    t->valid_path = o->valid ? strdup(o->valid) : NULL;
+    if (!status && (!t->data_path || (o->valid && !t->valid_path)))
+        status = ht_fail_memory(err, strlen(o->data), "a path");
+    if (!status) status = open_data(t, 0, err);
     if (status) return status;
     t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), o->accumulate);
     t->iters = count_steps(t);
@@ -105,8 +145,9 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     if (!t) return ht_fail_memory(err, sizeof *t, "a trainer");
     *t = (ht_trainer){.m = ht_model_retain(m), .o = o};
     status = fill(t, err);
-    t->o.data = t->o.valid = t->o.lora.targets = NULL;
-    t->o.lora.init = NULL;
+    t->o.data = t->o.valid = NULL;
+    t->o.lora = NULL;
+    t->o.optimizer = NULL;
     if (status)
         ht_trainer_free(t);
     else
@@ -116,10 +157,10 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
 
 void ht_trainer_free(ht_trainer *t) {
     if (!t) return;
-    ht_batches_free(t->held_out);
-    ht_batches_free(t->batches);
-    ht_data_free(t->valid);
-    ht_data_free(t->data);
+    close_source(&(source){t->valid, t->held_out});
+    close_source(&(source){t->data, t->batches});
+    free(t->data_path);
+    free(t->valid_path);
     ht_optimizer_free(t->optimizer);
     ht_trainable_free(t->trainable);
     ht_model_free(t->m);

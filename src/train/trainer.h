@@ -9,7 +9,11 @@ enum { HT_TRAIN_MOST_FAILURES = 5 }; /* steps in a row that are not finite */
 
 struct ht_trainer {
     ht_model *m;
-    ht_trainer_options o; /* its strings and adapter are not kept */
+    ht_trainer_options o; /* what it lends is NULL: */
+    ht_optimizer_options rule;
+    double dropout;
+    ht_dtype dtype;
+    char *data_path, *valid_path;
     ht_trainable *trainable;
     ht_optimizer *optimizer;
     ht_data *data, *valid; /* valid: NULL, none */
@@ -23,5 +27,8 @@ struct ht_trainer {
     bool checkpointing;
     size_t peak_bytes; /* forecast */
 };
+
+/* Reads the data again, with templates told another time: they may write dates. On failure the trainer is as it was. */
+ht_status ht_trainer_reopen_data(ht_trainer *t, int64_t time, ht_error *err);
 
 #endif

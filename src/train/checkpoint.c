@@ -1,0 +1,305 @@
+/* Saving a trainer and going on: parameters, moments and counters in one safetensors file, with what the run depends on and a
+ * checksum over all of it. The order of data and the random numbers follow from the number of steps. */
+#include "array/array.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "formats/json.h"
+#include "train/trainer.h"
+
+#include <hearth/io.h>
+#include <hearth/ops.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { VALUE_SIZE = 64, MOST_ENTRIES = 40 };
+
+/* One entry of the file's metadata. */
+typedef struct entry {
+    const char *key;
+    char value[VALUE_SIZE];
+    bool counts; /* a counter, which the file sets; else it must be the same in file and trainer */
+} entry;
+
+typedef struct entries {
+    entry at[MOST_ENTRIES];
+    int n;
+} entries;
+
+static void add(entries *e, bool counts, const char *key, const char *format, ...) HT_PRINTF(4, 5);
+static void add(entries *e, bool counts, const char *key, const char *format, ...) {
+    entry *to = &e->at[e->n++];
+    va_list values;
+    va_start(values, format);
+    (void)vsnprintf(to->value, sizeof to->value, format, values);
+    va_end(values);
+    to->key = key;
+    to->counts = counts;
+}
+
+static void add_number(entries *e, const char *key, double value) { add(e, false, key, "%.17g", value); }
+
+/* What further steps depend on. */
+static void describe_run(const ht_trainer *t, entries *e) {
+    const ht_trainer_options *o = &t->o;
+    const ht_data_report *data = ht_data_get_report(t->data);
+    const ht_optimizer_options *rule = &t->rule;
+    add(e, false, "format", "hearth-training-1");
+    add(e, false, "precision", "%d", (int)t->m->precision);
+    add(e, false, "data", "%016" PRIx64, data->fingerprint);
+    add(e, false, "mask", "%d", (int)o->mask);
+    add(e, false, "long", "%d", (int)o->long_samples);
+    add(e, false, "max_length", "%" PRId64, data->max_length);
+    add(e, false, "samples", "%" PRId64, data->n_samples);
+    add(e, false, "batch", "%d", (int)o->batch);
+    add(e, false, "accumulate", "%d", (int)o->accumulate);
+    add(e, false, "pack", "%d", o->pack);
+    add(e, false, "in_order", "%d", o->in_order);
+    add(e, false, "seed", "%" PRIu64, o->seed);
+    add(e, false, "schedule", "%d", (int)o->schedule);
+    if (o->schedule != HT_SCHEDULE_CONSTANT) add(e, false, "iters", "%" PRId64, t->iters);
+    add(e, false, "warmup", "%" PRId64, o->warmup);
+    add_number(e, "lr", o->learning_rate);
+    add_number(e, "clip", o->clip);
+    add(e, false, "optimizer", "%d", (int)rule->kind);
+    add_number(e, "beta1", rule->beta1);
+    add_number(e, "beta2", rule->beta2);
+    add_number(e, "eps", rule->eps);
+    add_number(e, "momentum", rule->momentum);
+    add_number(e, "weight_decay", rule->weight_decay);
+    add_number(e, "dropout", t->dropout);
+    add(e, false, "dtype", "%s", ht_dtype_name(t->dtype));
+}
+
+static void describe_state(const ht_trainer *t, int64_t optimizer_step, entries *e) {
+    add(e, true, "iter", "%" PRId64, t->iter);
+    add(e, true, "skipped", "%" PRId64, t->skipped);
+    add(e, true, "skipped_in_a_row", "%" PRId64, t->skipped_in_a_row);
+    add(e, true, "optimizer_step", "%" PRId64, optimizer_step);
+    add(e, true, "time", "%" PRId64, ht_data_get_report(t->data)->time);
+}
+
+/* ---- arrays: parameters, then the optimiser's moments of each, by name ---- */
+
+typedef struct tensors {
+    int n;
+    char **name;
+    ht_array **array;
+} tensors;
+
+static void free_tensors(tensors *x) {
+    for (int i = 0; x->name && i < x->n; i++) free(x->name[i]);
+    free(x->name);
+    free(x->array);
+}
+
+/* Names of n_moments further arrays after the parameters, a whole list of parameters at a time. */
+static ht_status name_tensors(const ht_trainer *t, int n_moments, tensors *out, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    static const char *const kinds[] = {"", "moment1.", "moment2."};
+    *out = (tensors){.n = n + n_moments};
+    out->name = calloc((size_t)out->n + 1, sizeof(char *));
+    out->array = calloc((size_t)out->n + 1, sizeof(ht_array *));
+    bool ok = out->name && out->array;
+    for (int i = 0; ok && i < out->n; i++) {
+        const char *name = ht_trainable_name(t->trainable, i % n);
+        const size_t size = strlen(name) + 16;
+        out->name[i] = malloc(size);
+        ok = out->name[i] != NULL;
+        if (ok) (void)snprintf(out->name[i], size, "%s%s", kinds[i / n], name);
+    }
+    if (ok) return HT_OK;
+    free_tensors(out);
+    *out = (tensors){0};
+    return ht_fail_memory(err, (size_t)(n + n_moments) * sizeof(char *), "a checkpoint");
+}
+
+/* Over all entries and all values. */
+static ht_status find_checksum(ht_scope *s, const entries *e, const tensors *x, char out[VALUE_SIZE], ht_error *err) {
+    ht_digest d = {0x243f6a8885a308d3u, 0x13198a2e03707344u};
+    for (int i = 0; i < e->n; i++) {
+        ht_digest_text(&d, e->at[i].key);
+        ht_digest_text(&d, e->at[i].value);
+    }
+    for (int i = 0; i < x->n; i++) {
+        const void *data;
+        ht_status status = ht_array_data(s, x->array[i], &data, err);
+        if (status) return status;
+        ht_digest_text(&d, x->name[i]);
+        ht_digest_bytes(&d, data, (size_t)ht_array_size(x->array[i]) * ht_dtype_bytes(ht_array_dtype(x->array[i])));
+    }
+    (void)snprintf(out, VALUE_SIZE, "%016" PRIx64 "%016" PRIx64, d.a, d.b);
+    return HT_OK;
+}
+
+/* ---- saving ---- */
+
+ht_status ht_trainer_save(const ht_trainer *t, const char *path, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    int64_t optimizer_step;
+    ht_array *const *moments;
+    const int n_moments = ht_optimizer_state(t->optimizer, &optimizer_step, &moments);
+    tensors x;
+    ht_status status = name_tensors(t, n_moments, &x, err);
+    if (status) return status;
+    ht_trainable_list(t->trainable, x.array);
+    if (n_moments) memcpy(x.array + n, moments, (size_t)n_moments * sizeof *moments);
+    entries e = {.n = 0};
+    describe_run(t, &e);
+    describe_state(t, optimizer_step, &e);
+    char checksum[VALUE_SIZE];
+    const char *keys[MOST_ENTRIES + 1], *values[MOST_ENTRIES + 1];
+    ht_scope *s = ht_scope_new(t->m->stream);
+    if (!s) status = ht_fail_memory(err, sizeof *s, "a checkpoint");
+    if (!status) status = find_checksum(s, &e, &x, checksum, err);
+    for (int i = 0; i < e.n; i++) {
+        keys[i] = e.at[i].key;
+        values[i] = e.at[i].value;
+    }
+    keys[e.n] = "checksum";
+    values[e.n] = checksum;
+    if (!status)
+        status = ht_safetensors_save(s, path, (const char *const *)x.name, x.array, x.n, keys, values, e.n + 1, err);
+    ht_scope_free(s);
+    free_tensors(&x);
+    return status;
+}
+
+/* ---- going on ---- */
+
+typedef struct saved {
+    const char *path;
+    ht_array_file *file;
+    json_t *metadata;
+    int64_t iter, skipped, skipped_in_a_row, optimizer_step, time;
+} saved;
+
+static const char *entry_of(const saved *f, const char *key) {
+    return json_string_value(json_object_get(f->metadata, key));
+}
+
+static ht_status no_checkpoint(const saved *f, const char *why, ht_error *err) {
+    return ht_fail(err, HT_ERR_FORMAT, "%s is no whole checkpoint of training: %s", f->path, why);
+}
+
+static bool read_count(const saved *f, const char *key, int64_t least, int64_t *out) {
+    const char *text = entry_of(f, key);
+    char *end;
+    if (!text || !*text) return false;
+    *out = strtoll(text, &end, 10);
+    return !*end && *out >= least;
+}
+
+static ht_status open_saved(const char *path, saved *f, ht_error *err) {
+    *f = (saved){.path = path};
+    ht_status status = ht_array_file_open(path, &f->file, err);
+    if (status) return status;
+    const char *text = ht_array_file_metadata(f->file);
+    status = ht_json_parse(text, strlen(text), path, &f->metadata, err);
+    if (status) return status;
+    const char *format = entry_of(f, "format");
+    if (!format || strncmp(format, "hearth-training-", 16) != 0)
+        return no_checkpoint(f, "it does not say that it is one", err);
+    if (!read_count(f, "iter", 0, &f->iter) || !read_count(f, "skipped", 0, &f->skipped) ||
+        !read_count(f, "skipped_in_a_row", 0, &f->skipped_in_a_row) ||
+        !read_count(f, "optimizer_step", 0, &f->optimizer_step) || !read_count(f, "time", INT64_MIN, &f->time))
+        return no_checkpoint(f, "a counter is missing or no number", err);
+    return HT_OK;
+}
+
+static void close_saved(saved *f) {
+    json_decref(f->metadata);
+    ht_array_file_free(f->file);
+}
+
+/* Every entry but counters is that of this run. */
+static ht_status compare_run(const ht_trainer *t, const saved *f, ht_error *err) {
+    entries e = {.n = 0};
+    describe_run(t, &e);
+    for (int i = 0; i < e.n; i++) {
+        const char *was = entry_of(f, e.at[i].key);
+        if (was && !strcmp(was, e.at[i].value)) continue;
+        if (!strcmp(e.at[i].key, "data"))
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved while training on other data: its lines have changed",
+                           f->path);
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved with %s %s, this run has %s; go on with the same options",
+                       f->path, e.at[i].key, was ? was : "unset", e.at[i].value);
+    }
+    if (f->iter > t->iters)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved after %lld steps, this run has %lld", f->path,
+                       (long long)f->iter, (long long)t->iters);
+    return HT_OK;
+}
+
+static ht_status read_tensors(const ht_trainer *t, const saved *f, ht_scope *s, tensors *x, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable), in_file = (int)ht_array_file_count(f->file);
+    if (in_file < n || in_file % n || in_file > 3 * n)
+        return ht_fail(err, HT_ERR_ARGUMENT, "%s has %d arrays, of an adapter of %d; it was saved with other targets",
+                       f->path, in_file, n);
+    ht_status status = name_tensors(t, in_file - n, x, err);
+    for (int i = 0; !status && i < in_file; i++) {
+        const char *name = ht_array_file_name(f->file, (size_t)i);
+        int at = 0;
+        while (at < x->n && strcmp(x->name[at], name) != 0) at++;
+        if (at == x->n || x->array[at])
+            return ht_fail(err, HT_ERR_ARGUMENT, "%s has an array `%s`: it was saved with other targets", f->path,
+                           name);
+        x->array[at] = ht_array_file_read(s, f->file, (size_t)i);
+        status = ht_scope_status(s, err);
+    }
+    return status ? status : ht_array_eval(s, x->array, x->n, err);
+}
+
+static ht_status check_checksum(const ht_trainer *t, const saved *f, ht_scope *s, const tensors *x, ht_error *err) {
+    entries e = {.n = 0};
+    char checksum[VALUE_SIZE];
+    ht_trainer as_saved = *t;
+    as_saved.iter = f->iter;
+    as_saved.skipped = f->skipped;
+    as_saved.skipped_in_a_row = f->skipped_in_a_row;
+    describe_run(&as_saved, &e);
+    describe_state(&as_saved, f->optimizer_step, &e);
+    ht_status status = find_checksum(s, &e, x, checksum, err);
+    if (status) return status;
+    const char *said = entry_of(f, "checksum");
+    return said && !strcmp(said, checksum) ? HT_OK : no_checkpoint(f, "its checksum is not that of its values", err);
+}
+
+static ht_status take_over(ht_trainer *t, const saved *f, ht_scope *s, const tensors *x, ht_error *err) {
+    const int n = ht_trainable_count(t->trainable);
+    ht_array **old = calloc((size_t)n, sizeof *old);
+    if (!old) return ht_fail_memory(err, (size_t)n * sizeof *old, "a checkpoint");
+    for (int i = 0; i < n; i++) old[i] = ht_array_retain(ht_trainable_get(t->trainable, i));
+    ht_status status = ht_trainable_set(t->trainable, x->array, err);
+    if (!status) {
+        status = ht_optimizer_set_state(t->optimizer, s, f->optimizer_step, x->array + n, x->n - n, err);
+        if (status) (void)ht_trainable_set(t->trainable, old, NULL);
+    }
+    for (int i = 0; i < n; i++) ht_array_free(old[i]);
+    free(old);
+    if (status) return status;
+    t->iter = f->iter;
+    t->skipped = f->skipped;
+    t->skipped_in_a_row = f->skipped_in_a_row;
+    return HT_OK;
+}
+
+ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
+    saved f;
+    tensors x = {0};
+    ht_scope *s = NULL;
+    ht_status status = open_saved(path, &f, err);
+    if (!status) status = compare_run(t, &f, err);
+    if (!status && f.time != ht_data_get_report(t->data)->time) status = ht_trainer_reopen_data(t, f.time, err);
+    if (!status && !(s = ht_scope_new(t->m->stream))) status = ht_fail_memory(err, sizeof *s, "a checkpoint");
+    if (!status) status = read_tensors(t, &f, s, &x, err);
+    if (!status) status = check_checksum(t, &f, s, &x, err);
+    if (!status) status = take_over(t, &f, s, &x, err);
+    free_tensors(&x);
+    ht_scope_free(s);
+    close_saved(&f);
+    return status;
+}

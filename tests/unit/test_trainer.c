@@ -1,0 +1,410 @@
+/* Trainers: steps that learn, the same bits however training is cut, and what ends it. */
+#include "models/adapter.h"
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 11 };
+
+/* Samples of different lengths, as texts of bytes. */
+static const char *write_data(const char *name, int n) {
+    char text[8192];
+    size_t used = 0;
+    for (int i = 0; i < n; i++) {
+        used += (size_t)snprintf(text + used, sizeof text - used, "{\"text\": \"");
+        for (int k = 0; k < 5 + 7 * (i % 5); k++) text[used++] = (char)('a' + (i + k * k) % 26);
+        used += (size_t)snprintf(text + used, sizeof text - used, "\"}\n");
+    }
+    static char paths[8][512];
+    static int next;
+    char *path = paths[next++ % 8];
+    scratch_write(name, text, used);
+    (void)snprintf(path, sizeof paths[0], "%s", scratch_path(name));
+    return path;
+}
+
+static ht_model *model, *alone; /* on two threads, on one */
+
+static ht_lora_options lora; /* of the options that basic() made last */
+
+static ht_trainer_options basic(const char *data) {
+    ht_trainer_options o;
+    ht_trainer_options_init(&o, sizeof o);
+    ht_lora_options_init(&lora, sizeof lora);
+    o.lora = &lora;
+    o.data = data;
+    o.batch = 2;
+    o.pack = false;
+    o.iters = 6;
+    o.learning_rate = 1e-2;
+    lora.targets = "q_proj, v_proj,down_proj";
+    o.seed = 3;
+    return o;
+}
+
+static ht_trainer *open_on(ht_model *m, const ht_trainer_options *o) {
+    ht_error err = {0};
+    ht_trainer *t;
+    if (ht_trainer_new(m, o, &t, &err)) fail_msg("%s", err.message);
+    return t;
+}
+
+static ht_train_step step(ht_trainer *t) {
+    ht_error err = {0};
+    ht_train_step s;
+    if (ht_trainer_step(t, &s, &err)) fail_msg("%s", err.message);
+    return s;
+}
+
+static ht_adapter *adapter_of(const ht_trainer *t) {
+    ht_error err = {0};
+    ht_adapter *a;
+    if (ht_trainer_adapter(t, &a, &err)) fail_msg("%s", err.message);
+    return a;
+}
+
+/* The largest difference of any value, and in *size the largest value. */
+static double difference(const ht_adapter *a, const ht_adapter *b, double *size) {
+    double most = 0;
+    *size = 0;
+    assert_int_equal(a->n, b->n);
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *x = &a->lora[i], *y = &b->lora[i];
+        for (int64_t k = 0; k < x->rank * x->n_in; k++) most = fmax(most, fabs((double)x->a[k] - (double)y->a[k]));
+        for (int64_t k = 0; k < x->rank * x->n_out; k++) {
+            most = fmax(most, fabs((double)x->b[k] - (double)y->b[k]));
+            *size = fmax(*size, fabs((double)x->b[k]));
+        }
+    }
+    return most;
+}
+
+/* The adapter after all steps; the losses go to `losses` unless it is NULL. */
+static ht_adapter *train(ht_model *m, const ht_trainer_options *o, double *losses) {
+    ht_trainer *t = open_on(m, o);
+    ht_trainer_plan plan;
+    ht_trainer_describe(t, &plan);
+    for (int64_t i = 0; i < plan.iters; i++) {
+        const ht_train_step s = step(t);
+        if (losses) losses[i] = s.loss;
+    }
+    ht_adapter *a = adapter_of(t);
+    ht_trainer_free(t);
+    return a;
+}
+
+static void expect_same_bits(ht_adapter *a, ht_adapter *b) {
+    double size;
+    assert_true(difference(a, b, &size) == 0);
+    assert_true(size > 0);
+    ht_adapter_free(a);
+    ht_adapter_free(b);
+}
+
+static void learns(void **state) {
+    (void)state;
+    const char *data = write_data("train.jsonl", SAMPLES);
+    ht_trainer_options o = basic(data);
+    o.valid = data;
+    o.iters = 40;
+    ht_trainer *t = open_on(model, &o);
+    ht_trainer_plan plan;
+    ht_trainer_describe(t, &plan);
+    assert_int_equal(plan.iters, 40);
+    assert_int_equal(plan.iters_per_epoch, 6);
+    assert_int_equal(plan.data->n_samples, SAMPLES);
+    assert_true(plan.n_parameters > 0 && plan.n_parameters < plan.model_parameters && plan.peak_bytes > 0);
+    double before, after;
+    ht_error err = {0};
+    ht_train_step s = {0};
+    assert_int_equal(ht_trainer_evaluate(t, &before, &err), HT_OK);
+    for (int i = 0; i < 40; i++) {
+        s = step(t);
+        assert_int_equal(s.iter, i + 1);
+        assert_true(isfinite(s.loss) && s.grad_norm > 0 && s.n_learned > 0 && s.n_tok >= s.n_learned && !s.skipped);
+    }
+    assert_int_equal(ht_trainer_evaluate(t, &after, &err), HT_OK);
+    if (!(after < 0.5 * before)) fail_msg("the loss was %g and is %g", before, after);
+    assert_int_equal(ht_trainer_step(t, &s, &err), HT_ERR_LIMIT);
+    assert_non_null(strstr(err.message, "all 40 steps are done"));
+    ht_trainer_free(t);
+}
+
+/* B = 0 at first: the loss is that of the model, and A has no gradient. */
+static void begins_as_the_model(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    ht_trainer *t = open_on(model, &o);
+    ht_adapter *a = adapter_of(t);
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        double sum = 0, most = 0;
+        for (int64_t k = 0; k < l->rank * l->n_out; k++) assert_true(l->b[k] == 0);
+        for (int64_t k = 0; k < l->rank * l->n_in; k++) {
+            sum += (double)l->a[k];
+            most = fmax(most, fabs((double)l->a[k]));
+        }
+        const double bound = 1 / sqrt((double)l->n_in);
+        assert_true(most <= bound && most > 0.9 * bound);
+        assert_true(fabs(sum) / (double)(l->rank * l->n_in) < 0.2 * bound);
+        assert_true(l->scale == 2);
+    }
+    ht_adapter_free(a);
+    ht_trainer_free(t);
+}
+
+static void the_same_bits_on_any_threads(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    expect_same_bits(train(model, &o, NULL), train(alone, &o, NULL));
+    lora.dropout = 0.3;
+    lora.dtype = HT_BF16;
+    o.pack = true;
+    o.max_length = 64;
+    expect_same_bits(train(model, &o, NULL), train(alone, &o, NULL));
+}
+
+/* Saved after any step, and gone on with in another trainer. */
+static void resumes_with_the_same_bits(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    lora.dropout = 0.25;
+    o.accumulate = 2;
+    o.schedule = HT_SCHEDULE_COSINE;
+    o.warmup = 2;
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s", scratch_path("checkpoint.safetensors"));
+    for (int cut = 0; cut <= 6; cut += 2) {
+        ht_error err = {0};
+        ht_trainer *first = open_on(model, &o), *second = open_on(model, &o);
+        for (int i = 0; i < cut; i++) (void)step(first);
+        if (ht_trainer_save(first, path, &err)) fail_msg("%s", err.message);
+        if (ht_trainer_resume(second, path, &err)) fail_msg("%s", err.message);
+        for (int i = cut; i < 6; i++) assert_int_equal(step(second).iter, i + 1);
+        ht_adapter *a = adapter_of(second);
+        ht_trainer_free(first);
+        ht_trainer_free(second);
+        expect_same_bits(train(model, &o, NULL), a);
+    }
+}
+
+/* A mean over all learned tokens of a step, however they are divided into batches. */
+static void accumulates_as_one_batch(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    double one[6], four[6], size;
+    o.in_order = true;
+    o.batch = 4;
+    ht_adapter *a = train(model, &o, one);
+    o.batch = 1;
+    o.accumulate = 4;
+    ht_adapter *b = train(model, &o, four);
+    for (int i = 0; i < 6; i++) assert_true(fabs(one[i] - four[i]) < 1e-5 * one[i]);
+    const double most = difference(a, b, &size);
+    if (!(most < 1e-2 * size)) fail_msg("values differ by %g of %g", most, size);
+    ht_adapter_free(a);
+    ht_adapter_free(b);
+}
+
+/* Packed samples do not see one another: the loss of all of them is that of one by one. */
+static void packs_without_leaks(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    double packed, apart;
+    o.in_order = true;
+    o.iters = 1;
+    o.pack = true;
+    o.batch = 1;
+    o.max_length = 2048;
+    ht_adapter *a = train(model, &o, &packed);
+    o.pack = false;
+    o.batch = SAMPLES;
+    ht_adapter *b = train(model, &o, &apart);
+    double size;
+    assert_true(fabs(packed - apart) < 1e-6 * apart);
+    assert_true(difference(a, b, &size) < 1e-3 * size);
+    ht_adapter_free(a);
+    ht_adapter_free(b);
+}
+
+static void checkpointing_changes_nothing(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    double size;
+    o.checkpointing = HT_CHECKPOINTING_OFF;
+    ht_adapter *a = train(model, &o, NULL);
+    o.checkpointing = HT_CHECKPOINTING_ON;
+    ht_adapter *b = train(model, &o, NULL);
+    assert_true(difference(a, b, &size) < 1e-5 * size);
+    ht_adapter_free(a);
+    ht_adapter_free(b);
+}
+
+static void init_and_layers(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    ht_adapter *a = train(model, &o, NULL);
+    lora.init = a;
+    o.iters = 1;
+    o.learning_rate = 0;
+    ht_adapter *b = train(model, &o, NULL);
+    expect_same_bits(ht_adapter_retain(a), b);
+    lora.init = NULL;
+    lora.layers = 1;
+    lora.targets = "all-linear";
+    ht_adapter *last = train(model, &o, NULL);
+    for (int64_t i = 0; i < last->n; i++) assert_non_null(strstr(last->lora[i].slot, "layers.1."));
+    assert_int_equal(last->n, 7);
+    ht_adapter_free(a);
+    ht_adapter_free(last);
+}
+
+/* ---- what ends training ---- */
+
+static void diverges(void **state) {
+    (void)state;
+    tiny_options how = {.type = HT_W_F32, .nan_token = 'q' - '!'};
+    ht_model *m = tiny_load(&how);
+    static const char text[] = "{\"text\": \"qqqq\"}\n{\"text\": \"abcd\"}\n";
+    scratch_write("nan.jsonl", text, sizeof text - 1);
+    ht_trainer_options o = basic(scratch_path("nan.jsonl"));
+    o.in_order = true;
+    o.batch = 1;
+    o.iters = 4;
+    ht_trainer *t = open_on(m, &o);
+    ht_train_step s = {0};
+    for (int i = 0; i < 4; i++) {
+        s = step(t);
+        assert_int_equal(s.skipped, i % 2 == 0);
+    }
+    assert_int_equal(s.total_skipped, 2);
+    ht_adapter *a = adapter_of(t);
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t k = 0; k < a->lora[i].rank * a->lora[i].n_out; k++) assert_true(isfinite(a->lora[i].b[k]));
+    ht_adapter_free(a);
+    ht_trainer_free(t);
+    scratch_write("nan.jsonl", text, strlen("{\"text\": \"qqqq\"}\n"));
+    o.iters = 9;
+    t = open_on(m, &o);
+    ht_error err = {0};
+    for (int i = 0; i < 4; i++) assert_true(step(t).skipped);
+    assert_int_equal(ht_trainer_step(t, &s, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "5 steps in a row"));
+    assert_non_null(strstr(err.message, "in line 1"));
+    ht_trainer_free(t);
+    ht_model_free(m);
+}
+
+static void refused(const ht_trainer_options *o, ht_status want, const char *says) {
+    ht_error err = {0};
+    ht_trainer *t;
+    assert_int_equal(ht_trainer_new(model, o, &t, &err), want);
+    assert_null(t);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+}
+
+static void bad_options(void **state) {
+    (void)state;
+    const char *data = write_data("train.jsonl", SAMPLES);
+    ht_trainer_options bad = basic(data);
+    lora.targets = "q_proj,w_proj";
+    refused(&bad, HT_ERR_ARGUMENT, "named `w_proj`; there are q_proj, k_proj");
+    bad = basic(data);
+    lora.rank = 0;
+    refused(&bad, HT_ERR_ARGUMENT, "rank of 0");
+    bad = basic(data);
+    lora.layers = 3;
+    refused(&bad, HT_ERR_ARGUMENT, "3 layers, the model has 2");
+    bad = basic(data);
+    lora.dropout = 1;
+    refused(&bad, HT_ERR_ARGUMENT, "dropout of 1");
+    bad = basic("nowhere.jsonl");
+    refused(&bad, HT_ERR_IO, "nowhere.jsonl");
+    bad = basic(NULL);
+    refused(&bad, HT_ERR_ARGUMENT, "no file of training data");
+    bad = basic(data);
+    bad.batch = 0;
+    refused(&bad, HT_ERR_ARGUMENT, "batch of 0");
+    bad = basic(data);
+    bad.learning_rate = NAN;
+    refused(&bad, HT_ERR_ARGUMENT, "learning rate");
+}
+
+static void bad_checkpoints(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s", scratch_path("checkpoint.safetensors"));
+    ht_error err = {0};
+    ht_trainer *t = open_on(model, &o);
+    (void)step(t);
+    assert_int_equal(ht_trainer_save(t, path, &err), HT_OK);
+    ht_adapter *before = adapter_of(t);
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -100, SEEK_END), 0);
+    const int byte = fgetc(f);
+    assert_int_equal(fseek(f, -100, SEEK_END), 0);
+    assert_int_not_equal(fputc(byte ^ 1, f), EOF);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(ht_trainer_resume(t, path, &err), HT_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "checksum"));
+    assert_int_equal(ht_trainer_save(t, path, &err), HT_OK);
+    o.batch = 3;
+    ht_trainer *other = open_on(model, &o);
+    assert_int_equal(ht_trainer_resume(other, path, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "batch 2, this run has 3"));
+    ht_trainer_free(other);
+    o = basic(write_data("other.jsonl", SAMPLES - 1));
+    other = open_on(model, &o);
+    assert_int_equal(ht_trainer_resume(other, path, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "other data"));
+    ht_trainer_free(other);
+    o = basic(write_data("train.jsonl", SAMPLES));
+    lora.targets = "q_proj";
+    other = open_on(model, &o);
+    assert_int_equal(ht_trainer_resume(other, path, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "other targets"));
+    ht_trainer_free(other);
+    assert_int_equal(ht_trainer_resume(t, scratch_path("none"), &err), HT_ERR_IO);
+    assert_int_equal(ht_trainer_resume(t, scratch_path("train.jsonl"), &err), HT_ERR_FORMAT);
+    assert_int_equal(ht_trainer_save(t, scratch_path("no/such/folder"), &err), HT_ERR_IO);
+    expect_same_bits(before, adapter_of(t));
+    ht_trainer_free(t);
+}
+
+static int set_up(void **state) {
+    const int failed = scratch_start(state);
+    model = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
+    alone = tiny_load(&(tiny_options){.type = HT_W_Q8_0, .n_threads = 1});
+    return failed;
+}
+
+static int tear_down(void **state) {
+    ht_model_free(model);
+    ht_model_free(alone);
+    return scratch_finish(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(learns),
+        cmocka_unit_test(begins_as_the_model),
+        cmocka_unit_test(the_same_bits_on_any_threads),
+        cmocka_unit_test(resumes_with_the_same_bits),
+        cmocka_unit_test(accumulates_as_one_batch),
+        cmocka_unit_test(packs_without_leaks),
+        cmocka_unit_test(checkpointing_changes_nothing),
+        cmocka_unit_test(init_and_layers),
+        cmocka_unit_test(diverges),
+        cmocka_unit_test(bad_options),
+        cmocka_unit_test(bad_checkpoints),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
