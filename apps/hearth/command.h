@@ -30,5 +30,6 @@ int bench_command(const options *o);
 int doctor_command(const options *o);
 int template_command(const options *o);
 int adapter_command(const options *o);
+int finetune_command(const options *o);
 
 #endif

@@ -32,6 +32,16 @@ static const command commands[] = {
      "file.\n"
      "With --answer, what a model would have answered is taken apart as the template's notations say.",
      FOR_TEMPLATE, true, 0, template_command},
+    {"finetune", "MODEL --data FILE.jsonl --out DIR", "Train a LoRA adapter on the model's weights as they are.",
+     "A line of the data is {\"messages\": [...]}, {\"prompt\": ..., \"completion\": ...}, {\"text\": ...} or\n"
+     "{\"input_ids\": [...], \"labels\": [...]}. Answers are learned, with the token that ends them, in the model's "
+     "own\n"
+     "chat format. DIR becomes the adapter, which `hearth run MODEL --adapter DIR` uses: the best one on --valid, or "
+     "the\n"
+     "last. DIR.training holds the last one, and the checkpoints from which --resume goes on bit-exactly; Ctrl-C "
+     "saves\n"
+     "one. --config takes the options from a file.",
+     FOR_FINETUNE, true, 0, finetune_command},
     {"adapter", "info ADAPTER | convert IN OUT --to FORMAT", "Show a LoRA adapter, or convert it to another format.",
      "An adapter is a directory of PEFT or mlx-lm, or a GGUF file. Converted, all pairs have one rank and one scale, "
      "in\n"
@@ -101,9 +111,10 @@ static int refuse_command(const char *name) {
     nearest best = nearest_to(name, strlen(name));
     for (int i = 0; i < N_COMMANDS; i++) nearest_try(&best, commands[i].name);
     snprintf(why, sizeof why, "is no command, the nearest is %s", best.word ? best.word : "");
-    return refuse_word(name, best.word ? why
-                                       : "is no command; run, info, discover, tokenize, detokenize, template, adapter, "
-                                         "logits, eval, bench, formats and doctor are");
+    return refuse_word(name, best.word
+                                 ? why
+                                 : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
+                                   "adapter, logits, eval, bench, formats and doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

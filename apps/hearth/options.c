@@ -3,136 +3,16 @@
 #include "command.h"
 #include "json.h"
 #include "nearest.h"
+#include "options_table.h"
 #include "terminal.h"
+
+#include <hearth/train.h>
 
 #include <errno.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef enum option_kind {
-    KIND_FLAG,
-    KIND_INTEGER,
-    KIND_NUMBER,
-    KIND_TEXT,
-    KIND_PATH,
-    KIND_LIST,
-    KIND_CHOICE,
-    KIND_ORDER
-} option_kind;
-
-typedef struct option_spec {
-    const char *name; /* without the dashes */
-    char letter;      /* 0: none */
-    option_kind kind;
-    size_t field; /* offset in options */
-    double low, high;
-    const char *const *choices;
-    unsigned commands; /* the ones it means something to */
-    bool common;       /* accepted by the others too, without effect, so that one set of options does for all */
-    const char *value; /* as the help shows it */
-    const char *help;
-} option_spec;
-
-static const char *const precisions[] = {"high", "fast", "reference", NULL};
-static const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
-static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
-
-#define AT(field) offsetof(options, field)
-#define MAX_COUNT 2147483647.0
-#define COMPUTING (FOR_RUN | FOR_LOGITS | FOR_BENCH | FOR_EVAL)
-#define SAMPLING  (FOR_RUN | FOR_BENCH)
-
-static const option_spec specs[] = {
-    {"max-tokens", 'n', KIND_INTEGER, AT(max_tokens), 0, MAX_COUNT, NULL, SAMPLING, true, "N",
-     "tokens to generate at most (run: 256, bench: 128)"},
-    {"system", 0, KIND_TEXT, AT(system), 0, 0, NULL, FOR_RUN, true, "TEXT", "instructions put before the conversation"},
-    {"raw", 0, KIND_FLAG, AT(raw), 0, 0, NULL, FOR_RUN, false, NULL,
-     "continue the text as it is, without the chat format"},
-    {"stop", 0, KIND_LIST, AT(stop), 0, 0, NULL, FOR_RUN, true, "TEXT",
-     "end before this text; may be given several times"},
-    {"temperature", 0, KIND_NUMBER, AT(temperature), 0, 1000, NULL, SAMPLING, true, "X",
-     "0, the default, takes the most likely token"},
-    {"top-k", 0, KIND_INTEGER, AT(top_k), 0, MAX_COUNT, NULL, SAMPLING, true, "N",
-     "sample among the N most likely tokens (0: all)"},
-    {"top-p", 0, KIND_NUMBER, AT(top_p), 0, 1, NULL, SAMPLING, true, "X",
-     "sample among the likeliest that add up to X (0: all)"},
-    {"min-p", 0, KIND_NUMBER, AT(min_p), 0, 1, NULL, SAMPLING, true, "X",
-     "leave out what is less likely than X times the best (0: off)"},
-    {"repeat-penalty", 0, KIND_NUMBER, AT(repeat_penalty), 0, 1000, NULL, SAMPLING, true, "X",
-     "make recent tokens less likely (1: off)"},
-    {"repeat-window", 0, KIND_INTEGER, AT(repeat_window), -1, MAX_COUNT, NULL, SAMPLING, false, "N",
-     "tokens the penalty looks back on (64; 0: none, so no penalty; -1: all)"},
-    {"sampler-order", 0, KIND_ORDER, AT(order), 0, 0, NULL, SAMPLING, true, "A,B,...",
-     "order of repeat_penalty, temperature, top_p, top_k, min_p"},
-    {"seed", 0, KIND_INTEGER, AT(seed), 0, 9007199254740992.0, NULL, SAMPLING, true, "N", "same seed, same text (0)"},
-    {"ids", 0, KIND_TEXT, AT(ids), 0, 0, NULL, FOR_LOGITS | FOR_EVAL, false, "1,2,3",
-     "the token ids; - reads them from standard input"},
-    {"out", 'o', KIND_PATH, AT(out), 0, 0, NULL, FOR_LOGITS, false, "FILE.npy", "where the logits go"},
-    {"chunk", 0, KIND_INTEGER, AT(chunk), 1, MAX_COUNT, NULL, FOR_LOGITS | FOR_RUN | FOR_BENCH, false, "N",
-     "feed the prompt N tokens at a time (512)"},
-    {"text", 0, KIND_PATH, AT(text), 0, 0, NULL, FOR_EVAL, false, "FILE", "the text; - reads it from standard input"},
-    {"ctx", 0, KIND_INTEGER, AT(window), 2, MAX_COUNT, NULL, FOR_EVAL, false, "N", "tokens of a window (512)"},
-    {"kl-vs", 0, KIND_PATH, AT(kl_vs), 0, 0, NULL, FOR_EVAL, false, "MODEL2",
-     "also the divergence from another checkpoint's predictions"},
-    {"kl-vs-reference", 0, KIND_FLAG, AT(kl_vs_reference), 0, 0, NULL, FOR_EVAL, false, NULL,
-     "also the divergence from the same checkpoint's in reference precision with a cache of f32"},
-    {"template", 0, KIND_PATH, AT(template_file), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
-     "the template, in place of a model's"},
-    {"messages", 0, KIND_PATH, AT(messages), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE",
-     "the conversation as JSON; - reads it from standard input"},
-    {"tools", 0, KIND_PATH, AT(tools), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "FILE", "the tools as a JSON list"},
-    {"set", 0, KIND_LIST, AT(set), 0, 0, NULL, FOR_TEMPLATE | FOR_RUN, false, "NAME=JSON",
-     "a variable of the chat template; may be given several times"},
-    {"no-thinking", 0, KIND_FLAG, AT(no_thinking), 0, 0, NULL, FOR_RUN, true, NULL,
-     "answer without thoughts, where the chat template can"},
-    {"parse-special", 0, KIND_FLAG, AT(parse_special), 0, 0, NULL, FOR_RUN, false, NULL,
-     "special tokens that messages spell are some, as in transformers"},
-    {"answer", 0, KIND_PATH, AT(answer), 0, 0, NULL, FOR_TEMPLATE, false, "FILE",
-     "take this answer apart instead: thoughts, text, calls, as JSON"},
-    {"no-generation-prompt", 0, KIND_FLAG, AT(no_generation_prompt), 0, 0, NULL, FOR_TEMPLATE, false, NULL,
-     "end with the last message, without opening an answer"},
-    {"model", 0, KIND_PATH, AT(model), 0, 0, NULL, FOR_ADAPTER, false, "MODEL",
-     "the model it is for: checks it, and orders the rows of q and k for GGUF"},
-    {"to", 0, KIND_TEXT, AT(to), 0, 0, NULL, FOR_ADAPTER, false, "peft|mlx|gguf", "the format to convert to"},
-    {"markdown", 0, KIND_FLAG, AT(markdown), 0, 0, NULL, FOR_FORMATS, false, NULL, "as rows of a Markdown table"},
-    {"null", '0', KIND_FLAG, AT(null), 0, 0, NULL, FOR_TOKENIZE, false, NULL,
-     "texts on standard input, separated by NUL; one line each"},
-    {"add-special", 0, KIND_FLAG, AT(add_special), 0, 0, NULL, FOR_TOKENIZE, false, NULL,
-     "add the special tokens that the checkpoint asks for"},
-    {"prompt-tokens", 'p', KIND_INTEGER, AT(prompt_tokens), 0, MAX_COUNT, NULL, FOR_BENCH, false, "N",
-     "length of the prompt (512); 0 leaves prefill out"},
-    {"repetitions", 'r', KIND_INTEGER, AT(rounds), 1, 10000, NULL, FOR_BENCH, false, "N",
-     "rounds to measure (5), after one to warm up"},
-    {"depth", 'd', KIND_INTEGER, AT(depth), 0, MAX_COUNT, NULL, FOR_BENCH, false, "N",
-     "fill the cache with N tokens first (0)"},
-    {"parallel", 0, KIND_INTEGER, AT(parallel), 1, 1024, NULL, FOR_BENCH, false, "N",
-     "also decode in N sessions at once, one step for all"},
-    {"threads", 't', KIND_INTEGER, AT(threads), 1, 1024, NULL, COMPUTING | FOR_DOCTOR, true, "N",
-     "threads to compute with (one per core)"},
-    {"context", 'c', KIND_INTEGER, AT(context), 1, MAX_COUNT, NULL, COMPUTING | FOR_INFO, true, "N",
-     "positions to allow, at most the model's own"},
-    {"sliding", 0, KIND_FLAG, AT(sliding), 0, 0, NULL, FOR_RUN | FOR_BENCH | FOR_LOGITS, true, NULL,
-     "when --context is full, forget the oldest positions and go on"},
-    {"slots", 0, KIND_INTEGER, AT(slots), 1, 1024, NULL, COMPUTING, true, "N",
-     "calls at once on a model, more wait (1 for two threads, at most 4)"},
-    {"adapter", 0, KIND_LIST, AT(adapters), 0, 0, NULL, COMPUTING, true, "[NAME=]PATH[@X]",
-     "a LoRA adapter, times X (1); several add up"},
-    {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING, true, "NAME", "what computes: cpu (cpu)"},
-    {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | FOR_DOCTOR, true, "NAME",
-     "instruction set: avx512, avxvnni, avx2, i8mm, neon, reference (best)"},
-    {"precision", 0, KIND_CHOICE, AT(precision), 0, 0, precisions, COMPUTING, true, "high|fast|reference",
-     "fast rounds activations to 8 bits, not 15; reference is f32"},
-    {"kv", 0, KIND_CHOICE, AT(kv), 0, 0, kv_names, COMPUTING | FOR_INFO, true, "f16|f32|bf16|q8",
-     "how the cache stores keys and values"},
-    {"packed-cache", 0, KIND_FLAG, AT(packed_cache), 0, 0, NULL, COMPUTING, true, NULL,
-     "keep the packed weights in ~/.cache/hearth/packed, to load at once"},
-    {"json", 0, KIND_FLAG, AT(json), 0, 0, NULL, FOR_ALL, true, NULL, "one JSON object on standard output"},
-    {"quiet", 'q', KIND_FLAG, AT(quiet), 0, 0, NULL, FOR_ALL, true, NULL, "no progress and no statistics"},
-    {"help", 'h', KIND_FLAG, AT(help), 0, 0, NULL, FOR_ALL, true, NULL, "this text"},
-};
-enum { N_SPECS = sizeof specs / sizeof *specs };
 
 static bool usage_error(const command *c, const char *sentence) {
     char shown[1024];
@@ -222,14 +102,14 @@ static bool set_value(const command *c, const option_spec *spec, const char *val
 /* ---- words ---- */
 
 static const option_spec *find_long(const char *name, size_t n) {
-    for (int i = 0; i < N_SPECS; i++)
-        if (strlen(specs[i].name) == n && memcmp(specs[i].name, name, n) == 0) return &specs[i];
+    for (int i = 0; i < option_count; i++)
+        if (strlen(option_table[i].name) == n && memcmp(option_table[i].name, name, n) == 0) return &option_table[i];
     return NULL;
 }
 
 static const option_spec *find_letter(char letter) {
-    for (int i = 0; i < N_SPECS; i++)
-        if (specs[i].letter == letter) return &specs[i];
+    for (int i = 0; i < option_count; i++)
+        if (option_table[i].letter == letter) return &option_table[i];
     return NULL;
 }
 
@@ -246,8 +126,8 @@ static bool unknown_option(const command *c, const option_spec *spec, const char
     int n = snprintf(sentence, sizeof sentence,
                      spec ? "the option %.80s is not one of this command" : "there is no option %.80s", word);
     nearest best = nearest_to(word + 2, word[1] == '-' ? strcspn(word + 2, "=") : 0);
-    for (int i = 0; !spec && i < N_SPECS; i++)
-        if (accepts(c, &specs[i])) nearest_try(&best, specs[i].name);
+    for (int i = 0; !spec && i < option_count; i++)
+        if (accepts(c, &option_table[i])) nearest_try(&best, option_table[i].name);
     if (best.word) snprintf(sentence + n, sizeof sentence - (size_t)n, ", the nearest is --%s", best.word);
     return usage_error(c, sentence);
 }
@@ -278,7 +158,64 @@ static bool parse_option(const command *c, int argc, char **argv, int *at, optio
         }
         value = argv[(*at)++];
     }
+    o->given[spec - option_table] = true;
     return set_value(c, spec, value, o);
+}
+
+/* ---- --config ---- */
+
+static bool bad_entry(const command *c, const options *o, const char *name, const char *why) {
+    char sentence[512];
+    snprintf(sentence, sizeof sentence, "--config %.200s: `%.80s` %s", o->config, name, why);
+    return usage_error(c, sentence);
+}
+
+/* A value of the file as the command line would have it; NULL when it is none. Numbers are kept in o->config_numbers. */
+static const char *entry_text(const json_t *value, int i, options *o) {
+    enum { LONGEST = 32 };
+    if (json_is_string(value)) return json_string_value(value);
+    if (!json_is_number(value) || !(o->config_numbers[i] = malloc(LONGEST))) return NULL;
+    if (json_is_integer(value))
+        snprintf(o->config_numbers[i], LONGEST, "%lld", (long long)json_integer_value(value));
+    else
+        snprintf(o->config_numbers[i], LONGEST, "%.17g", json_real_value(value));
+    return o->config_numbers[i];
+}
+
+static bool take_entry(const command *c, const char *name, json_t *value, options *o) {
+    const option_spec *spec = find_long(name, strlen(name));
+    if (!spec || !accepts(c, spec)) return bad_entry(c, o, name, "is no option of this command");
+    if (o->given[spec - option_table]) return true;
+    if (spec->kind == KIND_FLAG) {
+        if (!json_is_boolean(value)) return bad_entry(c, o, name, "is to be true or false");
+        *(bool *)((char *)o + spec->field) = json_is_true(value);
+        return true;
+    }
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    if (json_is_array(value) && spec->kind != KIND_LIST) return bad_entry(c, o, name, "is to be one value");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        const char *text = entry_text(one, (int)(spec - option_table), o);
+        if (!text) return bad_entry(c, o, name, "is to be a text or a number");
+        if (!set_value(c, spec, text, o)) return false;
+    }
+    return true;
+}
+
+static bool read_config(const command *c, options *o) {
+    json_error_t why;
+    const char *name;
+    json_t *value;
+    o->config_numbers = calloc((size_t)option_count, sizeof *o->config_numbers);
+    o->config_values = json_load_file(o->config, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(o->config_values) || !o->config_numbers) {
+        char sentence[512];
+        snprintf(sentence, sizeof sentence, "--config %.200s is no JSON object: %.200s", o->config,
+                 o->config_values ? "it is another value" : why.text);
+        return usage_error(c, sentence);
+    }
+    json_object_foreach(o->config_values, name, value) if (!take_entry(c, name, value, o)) return false;
+    return true;
 }
 
 static bool take_word(const command *c, const char *word, options *o) {
@@ -295,11 +232,40 @@ static bool take_word(const command *c, const char *word, options *o) {
     return append(&o->arguments, word);
 }
 
+static tune_options tune_defaults(void) {
+    ht_lora_options lora;
+    ht_optimizer_options rule;
+    ht_trainer_options trainer;
+    ht_lora_options_init(&lora, sizeof lora);
+    ht_optimizer_options_init(&rule, sizeof rule);
+    ht_trainer_options_init(&trainer, sizeof trainer);
+    return (tune_options){.rank = lora.rank,
+                          .alpha = lora.alpha,
+                          .dropout = lora.dropout,
+                          .batch = trainer.batch,
+                          .accumulate = trainer.accumulate,
+                          .epochs = trainer.epochs,
+                          .lr = trainer.learning_rate,
+                          .clip = trainer.clip,
+                          .weight_decay = rule.weight_decay,
+                          .beta1 = rule.beta1,
+                          .beta2 = rule.beta2,
+                          .eps = rule.eps,
+                          .momentum = rule.momentum,
+                          .keep = 1,
+                          .save_every = 100,
+                          .valid_every = 100,
+                          .report_every = 10};
+}
+
 bool options_parse(const command *c, int argc, char **argv, options *o) {
     ht_sampler_options defaults;
     ht_sampler_options_init(&defaults, sizeof defaults);
     *o = (options){
         .max_tokens = -1, .prompt_tokens = -1, .rounds = -1, .depth = -1, .repeat_window = defaults.repeat_window};
+    o->tune = tune_defaults();
+    o->given = calloc((size_t)option_count, sizeof *o->given);
+    if (!o->given) return usage_error(c, "out of memory for the command line");
     bool words_only = false;
     for (int at = 0; at < argc;) {
         if (!words_only && strcmp(argv[at], "--") == 0) {
@@ -310,6 +276,7 @@ bool options_parse(const command *c, int argc, char **argv, options *o) {
         } else if (!take_word(c, argv[at++], o))
             return false;
     }
+    if (o->config && !read_config(c, o)) return false;
     if (!o->help && c->takes_model && (!o->model || !*o->model) && !o->template_file)
         return usage_error(c, "a model is needed: a .gguf file, a directory, or the word default");
     return true;
@@ -320,6 +287,11 @@ void options_free(options *o) {
     free(o->stop.items);
     free(o->set.items);
     free(o->adapters.items);
+    free(o->tune.samples.items);
+    for (int i = 0; o->config_numbers && i < option_count; i++) free(o->config_numbers[i]);
+    free(o->config_numbers);
+    json_decref(o->config_values);
+    free(o->given);
     *o = (options){0};
 }
 
@@ -330,8 +302,8 @@ void options_help(const command *c) {
         printf("\nMODEL is a .gguf file, a directory (safetensors with config.json and tokenizer.json, or one GGUF),\n"
                "or the word default for the model that scripts/quickstart fetches.\n");
     printf("\n");
-    for (int i = 0; i < N_SPECS; i++) {
-        const option_spec *spec = &specs[i];
+    for (int i = 0; i < option_count; i++) {
+        const option_spec *spec = &option_table[i];
         if (!(spec->commands & c->bit)) continue;
         char left[48], letter[5] = "";
         if (spec->letter) snprintf(letter, sizeof letter, "-%c, ", spec->letter);
@@ -343,6 +315,8 @@ void options_help(const command *c) {
 }
 
 /* ---- what the library takes ---- */
+
+static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
 
 ht_dtype options_kv_dtype(const options *o) { return kv_dtypes[o->kv]; }
 const char *options_kv_name(const options *o) { return kv_names[o->kv]; }

@@ -4,6 +4,8 @@
 
 #include <hearth/generate.h>
 
+#include <jansson.h>
+
 /* Which commands accept an option. */
 enum {
     FOR_RUN = 1 << 0,
@@ -18,13 +20,25 @@ enum {
     FOR_FORMATS = 1 << 9,
     FOR_TEMPLATE = 1 << 10,
     FOR_ADAPTER = 1 << 11,
-    FOR_ALL = (1 << 12) - 1
+    FOR_FINETUNE = 1 << 12,
+    FOR_ALL = (1 << 13) - 1
 };
 
 typedef struct string_list {
     const char **items; /* lent from argv */
     int n;
 } string_list;
+
+/* What `finetune` is asked for; holds the library's defaults where nothing else is said. */
+typedef struct tune_options {
+    const char *data, *valid, *targets, *layers, *init_adapter, *log, *plot; /* NULL when not given */
+    int64_t rank, iters, batch, accumulate, max_length, warmup;
+    int64_t keep, save_every, valid_every, valid_batches, report_every, patience;
+    double alpha, scale, dropout, epochs, lr, weight_decay, beta1, beta2, eps, momentum, clip;
+    int dtype, long_samples, mask, schedule, optimizer, checkpointing, format; /* indices of their names */
+    bool rslora, skip_bad, pack, no_pack, no_shuffle, resume, dry_run;
+    string_list samples;
+} tune_options;
 
 /* What the user asked for; a field not asked for holds 0, which means the library's default, unless noted. */
 typedef struct options {
@@ -43,6 +57,11 @@ typedef struct options {
     bool kl_vs_reference;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
+    tune_options tune;
+    const char *config;    /* file of further options; NULL: none */
+    json_t *config_values; /* its object, which lends texts; NULL: none */
+    char **config_numbers; /* [option_count] texts of its numbers; NULL: none */
+    bool *given;           /* [option_count] on the command line */
 } options;
 
 struct command;

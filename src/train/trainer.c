@@ -173,6 +173,7 @@ void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
     for (int64_t i = 0; i < n; i++) parameters += all[i]->n_rows * all[i]->k;
     *out = (ht_trainer_plan){.iters = t->iters,
                              .iters_per_epoch = t->per_epoch,
+                             .done = t->iter,
                              .n_parameters = ht_trainable_parameters(t->trainable),
                              .model_parameters = parameters,
                              .n_projections = t->trainable->n,

@@ -1,0 +1,233 @@
+/* hearth finetune: trains a LoRA adapter, step by step. */
+#include "finetune.h"
+
+#include "command.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLE_TOKENS = 64 };
+
+typedef struct training {
+    const options *o;
+    setup s;
+    keeper k;
+    reporter r;
+    ht_train_step step; /* the last one */
+    double valid;       /* the last held-out loss; NaN: not measured */
+} training;
+
+/* ---- --sample ---- */
+
+static bool show_text(const char *text, size_t n, void *user) {
+    (void)user;
+    return output_write(text, n);
+}
+
+static bool show_piece(const ht_answer_piece *piece, void *user) {
+    if (piece->part == HT_ANSWER_CALL) return show_text(piece->call->name, strlen(piece->call->name), user);
+    return show_text(piece->text, piece->n, user);
+}
+
+static ht_status answer(ht_session *session, const ht_model *m, const char *prompt, ht_error *err) {
+    ht_generate_options how;
+    ht_generate_options_init(&how, sizeof how);
+    how.max_tokens = SAMPLE_TOKENS;
+    how.cancel = interrupt_flag();
+    if (!ht_chat_format_name(m)) return ht_generate_text(session, prompt, &how, show_text, NULL, NULL, err);
+    ht_chat *chat;
+    ht_status st = ht_chat_new(&chat, err);
+    if (!st) st = ht_chat_add(chat, "user", prompt, err);
+    if (!st) st = ht_generate_chat(session, chat, &how, show_piece, NULL, NULL, err);
+    ht_chat_free(chat);
+    return st;
+}
+
+/* Answers every --sample with the adapter as it is. */
+static ht_status show_samples(const training *run, ht_error *err) {
+    const string_list *prompts = &run->o->tune.samples;
+    if (!prompts->n || run->o->json) return HT_OK;
+    ht_model *m = run->s.engine.model;
+    ht_adapter *adapter = NULL;
+    ht_session *session = NULL;
+    ht_status st = ht_trainer_adapter(run->s.trainer, &adapter, err);
+    if (!st) st = ht_session_new(m, NULL, &session, err);
+    if (!st) st = ht_session_set_adapters(session, &adapter, NULL, 1, err);
+    for (int i = 0; !st && i < prompts->n; i++) {
+        output_line("  > %s", prompts->items[i]);
+        output_write("  ", 2);
+        ht_session_reset(session);
+        st = answer(session, m, prompts->items[i], err);
+        output_write("\n", 1);
+    }
+    output_flush();
+    ht_session_free(session);
+    ht_adapter_free(adapter);
+    return st;
+}
+
+/* ---- evaluation ---- */
+
+/* Measures the held-out loss; the best adapter so far goes to --out. */
+static ht_status evaluate(training *run, bool first, ht_error *err) {
+    keeper *k = &run->k;
+    ht_status st = show_samples(run, err);
+    if (st || !run->s.plan.valid) return st;
+    st = ht_trainer_evaluate(run->s.trainer, &run->valid, err);
+    if (st) return st;
+    if (first) {
+        k->first_valid = run->valid;
+        return HT_OK;
+    }
+    if (isfinite(k->best_valid) && !(run->valid < k->best_valid)) {
+        k->since_best++;
+        return HT_OK;
+    }
+    k->best_valid = run->valid;
+    k->best_iter = run->step.iter;
+    k->since_best = 0;
+    return keeper_put_adapter(k, run->s.trainer, err);
+}
+
+/* ---- steps ---- */
+
+static bool due(int64_t iter, int64_t every, int64_t iters) { return iter % every == 0 || iter == iters; }
+
+static bool patient(const training *run) {
+    const int64_t patience = run->o->tune.patience;
+    return !patience || run->k.since_best < patience;
+}
+
+/* What follows a step: an evaluation, a line, a checkpoint. */
+static ht_status after_step(training *run, ht_error *err) {
+    const tune_options *t = &run->o->tune;
+    const int64_t iter = run->step.iter, iters = run->s.plan.iters;
+    ht_status st = HT_OK;
+    double valid = (double)NAN;
+    reporter_step(&run->r, &run->step);
+    if (due(iter, t->valid_every, iters)) {
+        st = evaluate(run, false, err);
+        valid = run->valid;
+    }
+    const bool told = !st && (due(iter, t->report_every, iters) || isfinite(valid) || iter == run->r.first_iter + 3);
+    if (told) st = reporter_line(&run->r, &run->step, valid, err);
+    if (!st && due(iter, t->save_every, iters)) st = keeper_save(&run->k, run->s.trainer, iter, err);
+    return st;
+}
+
+static ht_status train(training *run, ht_error *err) {
+    ht_status st = HT_OK;
+    while (!st && run->step.iter < run->s.plan.iters && patient(run)) {
+        ht_train_step step;
+        st = ht_trainer_step(run->s.trainer, &step, err);
+        if (!st) run->step = step;
+        if (!st) st = after_step(run, err);
+    }
+    if (st == HT_OK && !patient(run)) st = keeper_save(&run->k, run->s.trainer, run->step.iter, err);
+    return st;
+}
+
+/* Ctrl-C: what there is stays, and can be gone on with. */
+static ht_status interrupt(training *run, ht_error *err) {
+    if (!run->step.iter) return HT_ERR_CANCELLED;
+    ht_error why = {0};
+    ht_status st = keeper_save(&run->k, run->s.trainer, run->step.iter, &why);
+    if (!st && run->k.best_iter < 0) st = keeper_put_adapter(&run->k, run->s.trainer, &why);
+    if (st) {
+        *err = why;
+        return st;
+    }
+    snprintf(err->message, sizeof err->message,
+             "interrupted after %lld of %lld steps, which are saved; the same command with --resume goes on",
+             (long long)run->step.iter, (long long)run->s.plan.iters);
+    return HT_ERR_CANCELLED;
+}
+
+/* ---- the end ---- */
+
+static ht_status finish(training *run, ht_error *err) {
+    ht_status st = run->s.plan.valid ? HT_OK : keeper_put_adapter(&run->k, run->s.trainer, err);
+    if (!st) st = reporter_plot(&run->r, err);
+    return st;
+}
+
+static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+static bool print_end(const training *run) {
+    const keeper *k = &run->k;
+    char took[24];
+    const double seconds = now_seconds() - run->r.begin;
+    if (run->o->json)
+        return json_output(json_pack("{so so sI sI so so sI sI sf sI}", "model", json_path(run->o->model), "adapter",
+                                     json_path(run->o->out), "iters", (json_int_t)run->step.iter, "best_iter",
+                                     (json_int_t)(run->s.plan.valid ? k->best_iter : run->step.iter),
+                                     "valid_loss_before", number_or_null(k->first_valid), "valid_loss",
+                                     number_or_null(k->best_valid), "parameters", (json_int_t)run->s.plan.n_parameters,
+                                     "skipped", (json_int_t)run->step.total_skipped, "seconds", seconds,
+                                     "peak_memory_bytes", (json_int_t)peak_memory_bytes()));
+    output_write("\n", 1);
+    output_line("%lld steps in %s", (long long)run->step.iter, time_text(seconds, took));
+    if (run->s.plan.valid)
+        output_line("held-out loss %.4f before, %.4f after step %lld, which is kept", k->first_valid, k->best_valid,
+                    (long long)k->best_iter);
+    output_line("hearth run %s --adapter %s \"...\"", run->o->model, run->o->out);
+    return true;
+}
+
+static ht_status begin(training *run, ht_error *err) {
+    const options *o = run->o;
+    ht_status st = keeper_open(&run->k, o, run->s.engine.model, err);
+    if (!st && o->tune.resume) {
+        st = keeper_resume(&run->k, run->s.trainer, err);
+        ht_trainer_describe(run->s.trainer, &run->s.plan);
+        run->step.iter = run->s.plan.done;
+    }
+    if (!st) st = reporter_open(&run->r, o, run->s.plan.iters, run->step.iter, err);
+    if (!st && !o->tune.resume) st = evaluate(run, true, err);
+    if (!st && isfinite(run->valid) && !o->json) output_line("held-out loss %.4f before the first step", run->valid);
+    output_flush();
+    run->r.begin = run->r.window_begin = now_seconds();
+    return st;
+}
+
+static ht_status finetune(training *run, ht_error *err) {
+    const options *o = run->o;
+    ht_status st = setup_open(&run->s, o, err);
+    if (!st && !o->json) st = setup_print(&run->s, o, err);
+    if (st || o->tune.dry_run) return st;
+    st = begin(run, err);
+    if (!st) st = train(run, err);
+    if (!st) st = finish(run, err);
+    return st == HT_ERR_CANCELLED ? interrupt(run, err) : st;
+}
+
+static const char *mistake(const options *o) {
+    const tune_options *t = &o->tune;
+    if (!t->data) return "--data FILE.jsonl is needed";
+    if (!o->out && !t->dry_run) return "--out DIR is needed, where the adapter goes";
+    if (t->pack && t->no_pack) return "--pack and --no-pack exclude each other";
+    if (t->patience && !t->valid) return "--patience needs --valid";
+    return NULL;
+}
+
+int finetune_command(const options *o) {
+    const char *wrong = mistake(o);
+    if (wrong) {
+        fprintf(stderr, "hearth finetune: %s (see hearth finetune --help)\n", wrong);
+        return EXIT_USAGE;
+    }
+    ht_error err = {0};
+    training run = {.o = o, .valid = (double)NAN};
+    int status = EXIT_OK;
+    if (finetune(&run, &err))
+        status = report(&err);
+    else if (!o->tune.dry_run && !print_end(&run))
+        status = EXIT_FAILED;
+    reporter_close(&run.r);
+    keeper_close(&run.k);
+    setup_close(&run.s);
+    return output_finish(status);
+}

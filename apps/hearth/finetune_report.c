@@ -1,0 +1,181 @@
+/* hearth finetune: a line per report, a log of JSON lines, a drawing of both losses. */
+#include "finetune.h"
+#include "json.h"
+#include "terminal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *bytes_text(double bytes, char out[24]) {
+    if (bytes < 1e9)
+        snprintf(out, 24, "%.0f MB", bytes / 1e6);
+    else
+        snprintf(out, 24, "%.1f GB", bytes / 1e9);
+    return out;
+}
+
+const char *time_text(double seconds, char out[24]) {
+    const long long s = seconds > 0 ? (long long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        snprintf(out, 24, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(out, 24, "%lld:%02lld", s / 60, s % 60);
+    return out;
+}
+
+/* ---- curves ---- */
+
+static bool add_point(curve *c, int64_t iter, double value) {
+    if (c->n == c->capacity) {
+        const int64_t capacity = c->capacity ? 2 * c->capacity : 64;
+        point *at = realloc(c->at, (size_t)capacity * sizeof *at);
+        if (!at) return false;
+        c->at = at;
+        c->capacity = capacity;
+    }
+    c->at[c->n++] = (point){iter, value};
+    return true;
+}
+
+/* ---- reports ---- */
+
+static ht_status cannot(ht_error *err, const char *path, const char *what) {
+    snprintf(err->message, sizeof err->message, "%s cannot be %s: %s", path, what, strerror(errno));
+    return err->status = HT_ERR_IO;
+}
+
+ht_status reporter_open(reporter *r, const options *o, int64_t iters, int64_t done, ht_error *err) {
+    const double now = now_seconds();
+    *r = (reporter){.o = o, .iters = iters, .begin = now, .window_begin = now, .first_iter = done};
+    if (!o->tune.log) return HT_OK;
+    r->log = fopen(o->tune.log, o->tune.resume ? "a" : "w");
+    return r->log ? HT_OK : cannot(err, o->tune.log, "written");
+}
+
+void reporter_close(reporter *r) {
+    if (r->log) fclose(r->log);
+    free(r->loss.at);
+    free(r->valid.at);
+}
+
+void reporter_step(reporter *r, const ht_train_step *step) {
+    if (!step->skipped) {
+        r->window_loss += step->loss * (double)step->n_learned;
+        r->window_learned += step->n_learned;
+    }
+    r->window_tok += step->n_tok;
+}
+
+static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+static ht_status log_line(reporter *r, const ht_train_step *step, double loss, double valid, double speed,
+                          ht_error *err) {
+    json_t *line =
+        json_pack("{sI so so sf sI sf so sI sI}", "iter", (json_int_t)step->iter, "loss", number_or_null(loss),
+                  "valid_loss", number_or_null(valid), "lr", step->learning_rate, "tokens", (json_int_t)r->window_tok,
+                  "tokens_per_second", speed, "grad_norm", number_or_null(step->grad_norm), "peak_memory_bytes",
+                  (json_int_t)peak_memory_bytes(), "skipped", (json_int_t)step->total_skipped);
+    const bool good = line && json_dumpf(line, r->log, JSON_REAL_PRECISION(10)) == 0 && fputc('\n', r->log) != EOF &&
+                      fflush(r->log) == 0;
+    json_decref(line);
+    return good ? HT_OK : cannot(err, r->o->tune.log, "written");
+}
+
+ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht_error *err) {
+    const double now = now_seconds(), took = now - r->window_begin;
+    const double loss = r->window_learned ? r->window_loss / (double)r->window_learned : (double)NAN;
+    const double speed = took > 0 ? (double)r->window_tok / took : 0;
+    const int64_t done = step->iter - r->first_iter;
+    const double left = done ? (now - r->begin) / (double)done * (double)(r->iters - step->iter) : 0;
+    char text[64] = "", memory[24], eta[24], skipped[40] = "";
+    if (isfinite(valid)) snprintf(text, sizeof text, "  valid %.4f", valid);
+    if (step->total_skipped) snprintf(skipped, sizeof skipped, "  skipped %lld", (long long)step->total_skipped);
+    if (!r->o->json) {
+        output_line("iter %lld/%lld  loss %.4f%s  lr %.3g  %.0f tok/s  peak %s  eta %s%s", (long long)step->iter,
+                    (long long)r->iters, loss, text, step->learning_rate, speed,
+                    bytes_text((double)peak_memory_bytes(), memory), time_text(left, eta), skipped);
+        output_flush();
+    }
+    ht_status st = r->log ? log_line(r, step, loss, valid, speed, err) : HT_OK;
+    bool whole = !r->window_learned || add_point(&r->loss, step->iter, loss);
+    if (isfinite(valid)) whole = whole && add_point(&r->valid, step->iter, valid);
+    if (!st && !whole) {
+        snprintf(err->message, sizeof err->message, "out of memory for the reports");
+        st = err->status = HT_ERR_MEMORY;
+    }
+    r->window_begin = now_seconds();
+    r->window_loss = 0;
+    r->window_tok = r->window_learned = 0;
+    return st;
+}
+
+/* ---- the drawing ---- */
+
+enum { WIDTH = 720, HEIGHT = 400, LEFT = 60, RIGHT = 20, TOP = 30, BOTTOM = 40, TICKS = 5 };
+
+typedef struct range {
+    double low, high;
+    int64_t last;
+} range;
+
+static void widen(range *r, const curve *c) {
+    for (int64_t i = 0; i < c->n; i++) {
+        r->low = fmin(r->low, c->at[i].value);
+        r->high = fmax(r->high, c->at[i].value);
+        if (c->at[i].iter > r->last) r->last = c->at[i].iter;
+    }
+}
+
+static double x_of(const range *r, double iter) {
+    return LEFT + (WIDTH - LEFT - RIGHT) * iter / (double)(r->last > 0 ? r->last : 1);
+}
+static double y_of(const range *r, double value) {
+    return TOP + (HEIGHT - TOP - BOTTOM) * (r->high - value) / (r->high - r->low);
+}
+
+static void draw_curve(FILE *f, const range *r, const curve *c, const char *colour, const char *name, int row) {
+    if (!c->n) return;
+    fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colour);
+    for (int64_t i = 0; i < c->n; i++)
+        fprintf(f, "%s%.1f,%.1f", i ? " " : "", x_of(r, (double)c->at[i].iter), y_of(r, c->at[i].value));
+    fprintf(f, "\"/>\n<text x=\"%d\" y=\"%d\" fill=\"%s\" text-anchor=\"end\">%s</text>\n", WIDTH - RIGHT,
+            TOP + 16 * row, colour, name);
+}
+
+static void draw_axes(FILE *f, const range *r) {
+    for (int i = 0; i <= TICKS; i++) {
+        const double value = r->low + (r->high - r->low) * i / TICKS, iter = (double)r->last * i / TICKS;
+        fprintf(f,
+                "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"#ddd\"/>\n"
+                "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%.3g</text>\n"
+                "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n",
+                LEFT, WIDTH - RIGHT, y_of(r, value), y_of(r, value), LEFT - 6, y_of(r, value) + 4, value, x_of(r, iter),
+                HEIGHT - BOTTOM + 18, iter);
+    }
+}
+
+ht_status reporter_plot(const reporter *r, ht_error *err) {
+    const char *path = r->o->tune.plot;
+    if (!path) return HT_OK;
+    range all = {(double)INFINITY, (double)-INFINITY, 0};
+    widen(&all, &r->loss);
+    widen(&all, &r->valid);
+    if (!(all.low < all.high)) { /* one value, or none */
+        all.low = isfinite(all.low) ? all.low - 0.5 : 0;
+        all.high = all.low + 1;
+    }
+    FILE *f = fopen(path, "w");
+    if (!f) return cannot(err, path, "written");
+    fprintf(f,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
+            "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+            WIDTH, HEIGHT);
+    draw_axes(f, &all);
+    draw_curve(f, &all, &r->loss, "#1f77b4", "loss", 0);
+    draw_curve(f, &all, &r->valid, "#d62728", "held-out loss", 1);
+    fprintf(f, "</svg>\n");
+    const bool good = !ferror(f);
+    return fclose(f) == 0 && good ? HT_OK : cannot(err, path, "written");
+}

@@ -1,0 +1,207 @@
+/* hearth finetune: the trainer's options, and what is shown before the first step. */
+#include "finetune.h"
+#include "model_path.h"
+#include "terminal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SAMPLE_SHOWN = 2000, BAR = 30 };
+
+/* ---- opening ---- */
+
+static void on_progress(double done, void *user) { progress_show(user, done); }
+
+static ht_status fail(ht_error *err, const char *sentence, const char *word) {
+    snprintf(err->message, sizeof err->message, sentence, word);
+    return err->status = HT_ERR_ARGUMENT;
+}
+
+/* "all" or a number. */
+static ht_status read_layers(const char *text, int64_t *out, ht_error *err) {
+    char *end;
+    *out = 0;
+    if (!text || !strcmp(text, "all")) return HT_OK;
+    *out = strtoll(text, &end, 10);
+    return *out > 0 && !*end ? HT_OK : fail(err, "--layers is \"%.80s\", expected all or a number of layers", text);
+}
+
+static ht_status lora_options(const setup *s, const options *o, ht_lora_options *lora, ht_error *err) {
+    const tune_options *t = &o->tune;
+    ht_lora_options_init(lora, sizeof *lora);
+    lora->rank = t->rank;
+    lora->alpha = t->alpha;
+    lora->scale = t->scale;
+    lora->rslora = t->rslora;
+    lora->dropout = t->dropout;
+    if (t->targets) lora->targets = t->targets;
+    lora->dtype = t->dtype ? HT_BF16 : HT_F32;
+    lora->base = o->model;
+    lora->init = s->init;
+    return read_layers(t->layers, &lora->layers, err);
+}
+
+static void rule_options(const tune_options *t, ht_optimizer_options *rule) {
+    ht_optimizer_options_init(rule, sizeof *rule);
+    rule->kind = (ht_optimizer_kind)t->optimizer;
+    rule->weight_decay = t->weight_decay;
+    rule->beta1 = t->beta1;
+    rule->beta2 = t->beta2;
+    rule->eps = t->eps;
+    rule->momentum = t->momentum;
+}
+
+static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
+    const tune_options *t = &o->tune;
+    ht_lora_options lora;
+    ht_optimizer_options rule;
+    ht_trainer_options how;
+    progress reading;
+    ht_status st = lora_options(s, o, &lora, err);
+    if (st) return st;
+    rule_options(t, &rule);
+    ht_trainer_options_init(&how, sizeof how);
+    how.lora = &lora;
+    how.optimizer = &rule;
+    how.data = t->data;
+    how.valid = t->valid;
+    how.mask = (ht_mask)t->mask;
+    how.long_samples = (ht_long_samples)t->long_samples;
+    how.max_length = t->max_length;
+    how.skip_bad = t->skip_bad;
+    how.batch = (int32_t)t->batch;
+    how.accumulate = (int32_t)t->accumulate;
+    how.pack = !t->no_pack;
+    how.in_order = t->no_shuffle;
+    how.seed = (uint64_t)o->seed;
+    how.iters = t->iters;
+    how.epochs = t->epochs;
+    how.learning_rate = t->lr;
+    how.schedule = (ht_schedule_kind)t->schedule;
+    how.warmup = t->warmup;
+    how.clip = t->clip;
+    how.checkpointing = (ht_checkpointing)t->checkpointing;
+    how.valid_batches = t->valid_batches;
+    how.cancel = interrupt_flag();
+    how.progress = on_progress;
+    how.user = &reading;
+    progress_begin(&reading, "reading the data", o->quiet);
+    st = ht_trainer_new(s->engine.model, &how, &s->trainer, err);
+    progress_end(&reading);
+    if (!st) ht_trainer_describe(s->trainer, &s->plan);
+    return st;
+}
+
+ht_status setup_open(setup *s, const options *o, ht_error *err) {
+    *s = (setup){0};
+    const engine_model which = {o->model, (ht_precision)o->precision, HT_F16, 0};
+    ht_status st = engine_load(&s->engine, o, &which, &s->engine.model, err);
+    if (!st && o->tune.init_adapter) st = ht_adapter_load(o->tune.init_adapter, s->engine.model, NULL, &s->init, err);
+    return st ? st : open_trainer(s, o, err);
+}
+
+void setup_close(setup *s) {
+    ht_trainer_free(s->trainer);
+    ht_adapter_free(s->init);
+    engine_close(&s->engine);
+}
+
+/* ---- what is shown ---- */
+
+static void print_count(const char *name, const ht_data_count *c) {
+    char lines[160];
+    size_t used = 0;
+    if (!c->n) return;
+    for (int i = 0; i < HT_DATA_LINES_NAMED && i < c->n; i++)
+        used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "", (long long)c->line[i]);
+    output_field("", "%lld %s (line %s%s)", (long long)c->n, name, lines, c->n > HT_DATA_LINES_NAMED ? ", ..." : "");
+}
+
+static void print_lengths(const ht_data_report *r) {
+    int64_t most = 1;
+    for (int i = 0; i < HT_DATA_LENGTH_BINS; i++)
+        if (r->length[i] > most) most = r->length[i];
+    bool first = true;
+    for (int i = 0; i < HT_DATA_LENGTH_BINS; i++) {
+        if (!r->length[i]) continue;
+        char bar[BAR + 1];
+        const int n = (int)ceil((double)BAR * (double)r->length[i] / (double)most);
+        memset(bar, '#', (size_t)n);
+        bar[n] = '\0';
+        output_field(first ? "tokens" : "", "%6lld to %-6lld %-*s %lld", 1LL << i, (1LL << (i + 1)) - 1, BAR, bar,
+                     (long long)r->length[i]);
+        first = false;
+    }
+}
+
+static void print_data(const char *name, const ht_data_report *r) {
+    char forms[160] = "";
+    for (int i = 0; i < HT_SAMPLE_FORMS; i++) {
+        const size_t used = strlen(forms);
+        if (r->n_form[i])
+            snprintf(forms + used, sizeof forms - used, "%s%s", used ? ", " : "",
+                     ht_sample_form_name((ht_sample_form)i));
+    }
+    output_field(name, "%lld samples of %s; %lld tokens, %lld of them learned", (long long)r->n_samples, forms,
+                 (long long)r->n_tokens, (long long)r->n_learned);
+    print_count("left out: no sample", &r->bad);
+    if (r->bad.n) output_field("", "%s", r->first_bad.message);
+    print_count("left out: longer than --max-length", &r->too_long);
+    print_count("left out: no token is learned", &r->unlearned);
+    print_count("cut at --max-length", &r->truncated);
+    print_count("without a learned token that ends generation: the model would not learn to stop", &r->stopless);
+    print_count("whose answer is written otherwise than after the prompt of generation", &r->prompt_differs);
+    print_count("whose earlier answers the template writes otherwise than they were given", &r->history_differs);
+    print_count("with an answer that was not found in what the template writes, and is not learned", &r->answer_lost);
+}
+
+/* The learned part of a sample: by colour on a terminal, else between marks. */
+typedef struct shown {
+    size_t left;
+    bool colours;
+} shown;
+
+static bool show_piece(const char *text, size_t n, bool learned, void *user) {
+    shown *s = user;
+    const size_t some = n < s->left ? n : s->left;
+    s->left -= some;
+    const char *begin = s->colours ? "\033[32m" : "[[", *end = s->colours ? "\033[0m" : "]]";
+    if (learned) output_write(begin, strlen(begin));
+    output_write(text, some);
+    if (learned) output_write(end, strlen(end));
+    return s->left > 0;
+}
+
+static ht_status print_sample(const setup *s, ht_error *err) {
+    const char *no = getenv("NO_COLOR");
+    shown state = {SAMPLE_SHOWN, output_is_terminal() && (!no || !*no)};
+    output_write("\n", 1);
+    output_line("One sample, with what is learned %s:", state.colours ? "in green" : "between [[ and ]]");
+    ht_status st = ht_trainer_sample(s->trainer, 0, show_piece, &state, err);
+    if (st == HT_ERR_CANCELLED && !state.left) st = HT_OK;
+    if (!state.left) output_write(" ...", 4);
+    output_write("\n\n", 2);
+    return st;
+}
+
+ht_status setup_print(const setup *s, const options *o, ht_error *err) {
+    const ht_trainer_plan *p = &s->plan;
+    char memory[24];
+    print_data("data", p->data);
+    if (p->valid) print_data("valid", p->valid);
+    print_lengths(p->data);
+    ht_status st = print_sample(s, err);
+    if (st) return st;
+    output_field("trained", "%lld parameters of %d projections, %.2f %% of the model's %lld",
+                 (long long)p->n_parameters, p->n_projections,
+                 100 * (double)p->n_parameters / (double)p->model_parameters, (long long)p->model_parameters);
+    output_field("steps", "%lld, of %lld an epoch", (long long)p->iters, (long long)p->iters_per_epoch);
+    output_field("memory", "%s more at its peak%s", bytes_text((double)p->peak_bytes, memory),
+                 p->checkpointing ? ", with checkpointing" : "");
+    output_field("time", "%s", o->tune.dry_run ? "told by the first steps" : "after three steps, in every line");
+    output_write("\n", 1);
+    output_flush();
+    return HT_OK;
+}

@@ -1,0 +1,35 @@
+/* The table of all options: names, values, the commands that take them, and their help. */
+#ifndef HEARTH_APP_OPTIONS_TABLE_H
+#define HEARTH_APP_OPTIONS_TABLE_H
+
+#include "options.h"
+
+typedef enum option_kind {
+    KIND_FLAG,
+    KIND_INTEGER,
+    KIND_NUMBER,
+    KIND_TEXT,
+    KIND_PATH,
+    KIND_LIST,
+    KIND_CHOICE,
+    KIND_ORDER
+} option_kind;
+
+typedef struct option_spec {
+    const char *name; /* without the dashes */
+    char letter;      /* 0: none */
+    option_kind kind;
+    size_t field; /* offset in options */
+    double low, high;
+    const char *const *choices;
+    unsigned commands; /* the ones it means something to */
+    bool common;       /* accepted by the others too, without effect, so that one set of options does for all */
+    const char *value; /* as the help shows it */
+    const char *help;
+} option_spec;
+
+extern const option_spec option_table[];
+extern const int option_count;
+extern const char *const precisions[], *const kv_names[]; /* end with NULL */
+
+#endif
