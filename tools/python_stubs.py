@@ -44,6 +44,7 @@ PARAMETERS = {
     "shape": SHAPE, "strides": "Sequence[int] | None", "axes": "Sequence[int] | None", "reps": SHAPE,
     "pad_width": "int | tuple[int, ...] | Sequence[tuple[int, int]]", "shift": SHAPE, "source": "int", "destination": "int",
     "indices_or_sections": SHAPE, "slice_size": "Sequence[int]", "scales": "array", "base": "float | None",
+    "adapters": "Adapter | Sequence[Adapter | tuple[Adapter, float]]",
     "learning_rate": "float", "betas": "Sequence[float]", "predictions": OPERAND, "targets": OPERAND, "ord": "int | float | str | None", "argnums": AXES, "argnames": "str | Sequence[str] | None",
     "inputs": TREE, "outputs": TREE, "file": FILE, "arr": OPERAND, "copy": "bool | None", "precision": "str",
     "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
@@ -83,7 +84,7 @@ OF_FUNCTION = {
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
     ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
-    ("generate", "options"): "Any", ("chat", "options"): "Any", ("custom_function.__call__", "args"): "Any",
+    ("generate", "options"): "Any", ("chat", "options"): "Any", ("load_adapter", "path"): "Any", ("custom_function.__call__", "args"): "Any",
     ("custom_function.__call__", "kwargs"): "Any", ("AdamW.__init__", "learning_rate"): RATE, ("SGD.__init__", "learning_rate"): RATE,
 }  # fmt: skip
 for _name in "sum prod mean max min all any logsumexp var std".split():
@@ -105,12 +106,12 @@ RESULTS = {
     "custom_function.vjp": FUNCTION, "custom_function.jvp": FUNCTION, "custom_function.__call__": "Any",
     **dict.fromkeys("constant_with_warmup linear_with_warmup cosine_with_warmup".split(), "Callable[[int], float]"),
     **dict.fromkeys("update apply_gradients".split(), TREE), "clip_grad_norm": "tuple[Any, array]",
-    "session": "Session", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
+    "session": "Session", "load_adapter": "Adapter", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
     "chat": "Generation",
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
-    "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None",
+    "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "warning": "str | None",
     "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
 }  # fmt: skip
 ATTRIBUTES = {
@@ -157,7 +158,7 @@ SPECIAL = {
     ],
     "StreamContext": ["def __enter__(self) -> Stream: ...", "def __exit__(self, *_: object) -> None: ..."],
 }
-NOT_MADE_BY_PROGRAMS = {"Generation", "Model", "Dtype", "DeviceType"}  # whose __init__ is left out
+NOT_MADE_BY_PROGRAMS = {"Generation", "Model", "Adapter", "Dtype", "DeviceType"}  # whose __init__ is left out
 
 # ---- signatures ----
 

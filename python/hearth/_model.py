@@ -46,7 +46,7 @@ from ._structs import (
     ht_sampler_options,
 )
 
-__all__ = ["Model", "Session", "Generation"]
+__all__ = ["Model", "Session", "Generation", "Adapter"]
 
 _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _ANSWER = CFUNCTYPE(c_bool, POINTER(ht_answer_piece), c_void_p)
@@ -75,6 +75,10 @@ _encode = _fallible("ht_tokenizer_encode", c_void_p, c_char_p, c_size_t, c_uint,
 _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p),
                     POINTER(c_size_t))  # fmt: skip
 _session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p))
+_set_adapters = _fallible("ht_session_set_adapters", c_void_p, POINTER(c_void_p), POINTER(c_float), c_int)
+_adapter_load = _fallible("ht_adapter_load", c_char_p, c_void_p, c_void_p, POINTER(c_void_p))
+_adapter_free = lib.declare("ht_adapter_free", None, c_void_p)
+_adapter_warning = lib.declare("ht_adapter_warning", c_char_p, c_void_p)
 _session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
@@ -290,13 +294,42 @@ class Generation:
         return {**values, "finish": "closed" if self._answer.closed else _FINISHES[values["finish"]]}
 
 
-class Session:
-    """One conversation: its tokens and its cache. Used by one call at a time."""
+class Adapter:
+    """A LoRA adapter of a model (Model.load_adapter), which any number of its sessions may use."""
 
-    def __init__(self, model):
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            _adapter_free(self._handle)
+
+    @property
+    def warning(self):
+        """What its files say against the model it was loaded for: another checkpoint, another chat template; or None."""
+        text = _adapter_warning(self._handle)
+        return text and text.decode()
+
+
+def _scaled(adapter):
+    """An adapter and its factor: of a pair of both, or of an adapter alone."""
+    adapter, scale = adapter if isinstance(adapter, (tuple, list)) else (adapter, 1.0)
+    if not isinstance(adapter, Adapter):
+        raise TypeError(f"an adapter is a {type(adapter).__name__}, expected an Adapter, or a pair of one and a number")
+    return adapter, float(scale)
+
+
+class Session:
+    """One conversation: its tokens and its cache. Used by one call at a time. `adapters` is an Adapter or a list, in which a pair
+    (adapter, scale) stands for one times a number; several add up."""
+
+    def __init__(self, model, adapters=()):
         self._model, self._handle = model, c_void_p()
         self._free, self._answer, self._closed = threading.Lock(), None, False
+        given = [_scaled(a) for a in ([adapters] if isinstance(adapters, Adapter) else adapters)]
         _session_new(model._handle, None, byref(self._handle))
+        handles = (c_void_p * len(given))(*(a._handle for a, _ in given))
+        _set_adapters(self._handle, handles, (c_float * len(given))(*(scale for _, scale in given)), len(given))
 
     def _take(self, generation=None):
         """For one call, until it is given back."""
@@ -420,8 +453,14 @@ class Model:
         name = _format_name(self._handle)
         return name and name.decode()
 
-    def session(self):
-        return Session(self)
+    def session(self, adapters=()):
+        return Session(self, adapters)
+
+    def load_adapter(self, path):
+        """Reads a LoRA adapter for this model: a directory of PEFT or mlx-lm, or a GGUF file."""
+        handle = c_void_p()
+        _adapter_load(os.fsencode(path), self._handle, None, byref(handle))
+        return Adapter(handle)
 
     def _need_tokenizer(self):
         tokenizer = _tokenizer(self._handle)
@@ -457,17 +496,17 @@ class Model:
         finally:
             _text_free(text)
 
-    def generate(self, prompt, **options):
+    def generate(self, prompt, *, adapters=(), **options):
         """Session.generate in a new session."""
-        return self.session().generate(prompt, **options)
+        return self.session(adapters).generate(prompt, **options)
 
-    def chat(self, messages, **options):
+    def chat(self, messages, *, adapters=(), **options):
         """Session.chat in a new session."""
-        return self.session().chat(messages, **options)
+        return self.session(adapters).chat(messages, **options)
 
-    def logits(self, prompt, last=False):
+    def logits(self, prompt, last=False, *, adapters=()):
         """Session.logits in a new session."""
-        with self.session() as session:
+        with self.session(adapters) as session:
             return session.logits(prompt, last)
 
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    SHARED_WORK = 1 << 14, /* least multiply-adds, of all tiles and of one tile, that are worth waking threads for */
+    SHARED_WORK = 1 << 15, /* least multiply-adds, of all tiles and of one tile, that are worth waking threads for */
     SPLIT_COLUMNS = 256    /* of the output, of which a thread takes so many when a tile is shared */
 };
 
@@ -271,6 +271,11 @@ static void scale_low(const slice *s, int64_t n, float *low) {
         for (int64_t k = 0; k < s->ranks; k++) low[i * HT_LORA_RANKS + k] *= s->scale;
 }
 
+/* A row takes so few multiply-adds that B's latency would show; it comes while `down` waits for A. */
+static void fetch_b(const lora_job *job, const slice *s) {
+    for (int64_t i = 0; i < s->ranks * job->n_out; i += 16) __builtin_prefetch(s->b + i);
+}
+
 static void multiply_tiles(void *arg, int64_t begin, int64_t end, int worker) {
     const lora_job *job = arg;
     float *low = job->workers + worker * job->worker_floats;
@@ -280,6 +285,7 @@ static void multiply_tiles(void *arg, int64_t begin, int64_t end, int worker) {
         for (int32_t i = 0; i < t->n_uses; i++)
             for (int64_t rank = 0; t->use[i].pair && rank < t->use[i].pair->rank; rank += HT_LORA_RANKS) {
                 const slice s = slice_of(&t->use[i], t->expert, rank);
+                if (t->n == 1) fetch_b(job, &s);
                 multiply_down(job, &r, &s, 0, job->n_in, low);
                 scale_low(&s, t->n, low);
                 multiply_up(job, &r, &s, 0, job->n_out, low);

@@ -290,6 +290,43 @@ class Ending(WithTinyModel):
         self.assertEqual(found, [expected] * 6)
 
 
+class Adapters(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.model = hearth.load(GOLDEN / "llama-f32", threads=2)
+
+    def adapter(self, value):
+        """Of PEFT, for q_proj of the first layer, with a B of one value."""
+        path = pathlib.Path(self.folder.name)
+        name = "base_model.model.model.layers.0.self_attn.q_proj.lora_{}.weight"
+        tensors = {name.format("A"): hearth.ones((2, 48)), name.format("B"): hearth.full((48, 2), float(value))}
+        hearth.save_safetensors(str(path / "adapter_model.safetensors"), tensors)
+        (path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, "lora_alpha": 2}))
+        return self.model.load_adapter(path)
+
+    def test_sessions_with_adapters(self):
+        one, other, ids = self.adapter(0.5), self.adapter(-0.25), [3, 14, 15, 9]
+        base, moved = (self.model.logits(ids, adapters=a).tolist() for a in ([], one))
+        self.assertNotEqual(moved, base)
+        self.assertIsNone(one.warning)
+        undone = self.model.logits(ids, adapters=(one, (other, 2))).tolist()
+        for found, wanted in zip(sum(undone, []), sum(base, []), strict=True):
+            self.assertAlmostEqual(found, wanted, places=4)
+        with self.model.session(one) as session:
+            self.assertEqual(session.logits(ids).tolist(), moved)
+            session.reset()
+            self.assertEqual(session.logits(ids).tolist(), moved)
+
+    def test_what_is_no_adapter_is_an_exception(self):
+        with self.assertRaisesRegex(TypeError, "expected an Adapter"):
+            self.model.session(["lora"])
+        with self.assertRaisesRegex(ValueError, "finite"):
+            self.model.session([(self.adapter(1), float("inf"))])
+        with self.assertRaises(OSError):
+            self.model.load_adapter("/nowhere")
+
+
 class Logits(unittest.TestCase):
     def test_as_the_reference(self):
         """Rows that float32 transformers gives, as tests/golden/make_tiny.py stored them."""
