@@ -198,7 +198,7 @@ ht_status setup_print(const setup *s, const options *o, ht_error *err) {
                  (long long)p->n_parameters, p->n_projections,
                  100 * (double)p->n_parameters / (double)p->model_parameters, (long long)p->model_parameters);
     output_field("steps", "%lld, of %lld an epoch", (long long)p->iters, (long long)p->iters_per_epoch);
-    output_field("memory", "%s more at its peak%s", bytes_text((double)p->peak_bytes, memory),
+    output_field("memory", "%s at its peak%s", bytes_text((double)p->peak_bytes, memory),
                  p->checkpointing ? ", with checkpointing" : "");
     output_field("time", "%s", o->tune.dry_run ? "told by the first steps" : "after three steps, in every line");
     output_write("\n", 1);

@@ -38,6 +38,7 @@ static struct {
     pthread_mutex_t lock;
     freed *bin[N_BINS], *large;
     size_t active, peak, cached, limit, cache_limit;
+    size_t reserved, base; /* ht_memory_reserve; bytes that were active before the first one */
     wired *wired; /* locked buffers */
     size_t n_wired, wired_capacity, wired_bytes, wired_limit;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .cache_limit = DEFAULT_CACHE};
@@ -97,6 +98,12 @@ static void unwire(const void *buffer) {
 
 /* ---- allocation ---- */
 
+/* Bytes of freed buffers that may be kept when `active` are in use. */
+static size_t most_cached(size_t active) {
+    const size_t in_use = active > memory.base ? active - memory.base : 0;
+    return ht_max_size(memory.cache_limit, memory.reserved > in_use ? memory.reserved - in_use : 0);
+}
+
 static void give_back(void *p) {
     unwire(p);
     free(p);
@@ -148,6 +155,7 @@ ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *
     void *p = take_cached(rounded, bin);
     if (!p) {
         if (memory.limit) give_back_cache(memory.limit - memory.active - rounded);
+        if (memory.reserved) give_back_cache(most_cached(memory.active + rounded));
         if (!(p = ht_pages_new(rounded))) {
             give_back_cache(0);
             p = ht_pages_new(rounded);
@@ -170,10 +178,10 @@ void ht_memory_free(void *p, size_t bytes) {
     size_t rounded = size_class(bytes, &bin);
     pthread_mutex_lock(&memory.lock);
     memory.active -= rounded;
-    bool keep = rounded <= memory.cache_limit;
+    const size_t most = most_cached(memory.active);
+    bool keep = rounded <= most;
     if (keep) {
-        give_back_cache(memory.cache_limit -
-                        rounded); /* evicts older buffers: recently freed sizes are requested again first */
+        give_back_cache(most - rounded); /* evicts older buffers: recently freed sizes are requested again first */
         freed *f = p, **list = bin >= 0 ? &memory.bin[bin] : &memory.large;
         f->next = *list;
         f->bytes = rounded;
@@ -183,6 +191,20 @@ void ht_memory_free(void *p, size_t bytes) {
         unwire(p);
     pthread_mutex_unlock(&memory.lock);
     if (!keep) free(p);
+}
+
+void ht_memory_reserve(size_t bytes) {
+    pthread_mutex_lock(&memory.lock);
+    if (!memory.reserved) memory.base = memory.active;
+    memory.reserved += bytes;
+    pthread_mutex_unlock(&memory.lock);
+}
+
+void ht_memory_unreserve(size_t bytes) {
+    pthread_mutex_lock(&memory.lock);
+    memory.reserved -= bytes;
+    give_back_cache(most_cached(memory.active));
+    pthread_mutex_unlock(&memory.lock);
 }
 
 /* ---- statistics and limits ---- */

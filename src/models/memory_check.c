@@ -96,6 +96,13 @@ bool ht_memory_check_free_under(const char *root, size_t *bytes) {
     return true;
 }
 
+size_t ht_memory_check_resident(void) {
+    char text[8192];
+    size_t kib, bytes;
+    if (!read_text("", "/proc/self/status", text, sizeof text) || !line_value(text, "VmRSS:", &kib)) return 0;
+    return ht_mul_size(kib, 1024, &bytes) ? bytes : 0;
+}
+
 bool ht_memory_check_free(size_t *bytes) { return ht_memory_check_free_under("", bytes); }
 
 bool ht_memory_available(size_t *bytes) {

@@ -11,6 +11,9 @@ bool ht_memory_check_free(size_t *bytes);
 /* ht_memory_check_free below a given root directory instead of "/", for tests. */
 bool ht_memory_check_free_under(const char *root, size_t *bytes);
 
+/* Bytes of this process in memory; 0 when unknown. */
+size_t ht_memory_check_resident(void);
+
 typedef struct ht_memory_check_wanted {
     const char *name; /* model name, for the message */
     size_t weight_bytes;

@@ -77,7 +77,8 @@ ht_status ht_forecast_check(ht_trainer *t, ht_error *err) {
     }
     free(r.memory);
     if (status) return status;
-    t->peak_bytes = bytes + parameters;
-    if (known && !t->o.skip_memory_check && t->peak_bytes > available) return refuse(t, t->peak_bytes, available, err);
+    t->step_bytes = bytes + parameters;
+    t->peak_bytes = ht_memory_check_resident() + t->step_bytes;
+    if (known && !t->o.skip_memory_check && t->step_bytes > available) return refuse(t, t->step_bytes, available, err);
     return HT_OK;
 }

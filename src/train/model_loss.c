@@ -1,6 +1,7 @@
 #include "train/model_loss.h"
 
 #include "array/differentiate.h"
+#include "array/user_function.h"
 #include "base/error.h"
 #include "models/kv.h"
 #include "models/registry.h"
@@ -70,11 +71,11 @@ ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batc
     return loss;
 }
 
-bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
-                             bool checkpointing, ht_array **sum, ht_array **grad) {
+/* The sum, then the gradients, into `out`. */
+static bool loss_and_gradients(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
+                               bool checkpointing, ht_array **out) {
     const int n = adapters->n;
-    *sum = NULL;
-    ht_array **wrt = ht_array_list(s, 2 * n);
+    ht_array **wrt = ht_array_list(s, 2 * n), **grad = out + 1;
     ht_adapter_pair *pair = malloc(((size_t)n + 1) * sizeof *pair);
     if (wrt && !pair) ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: an adapter of %d pairs", n);
     bool ok = wrt && pair;
@@ -87,14 +88,29 @@ bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batc
     ht_adapters traced = *adapters;
     traced.pair = pair;
     ht_array *rows = ok ? ht_model_loss_rows(s, m, batch, &traced, checkpointing) : NULL;
-    *sum = rows ? ht_sum(s, rows, NULL, 0, false) : NULL;
+    out[0] = rows ? ht_sum(s, rows, NULL, 0, false) : NULL;
     ht_array *one = ht_full(s, 1, HT_F32, NULL, 0);
-    ok = *sum && one && ht_backward(s, sum, &one, 1, wrt, 2 * n, grad);
+    ok = out[0] && one && ht_backward(s, out, &one, 1, wrt, 2 * n, grad);
     for (int i = 0; ok && i < 2 * n; i++) {
         if (grad[i] == HT_NONE) grad[i] = ht_zeros_like(s, wrt[i]); /* a layer that no output row depends on */
         ok = grad[i] != NULL;
     }
     free(wrt);
     free(pair);
+    return ok;
+}
+
+bool ht_model_loss_gradients(ht_scope *s, const ht_model *m, const ht_train_batch *batch, const ht_adapters *adapters,
+                             bool checkpointing, ht_array **sum, ht_array **grad) {
+    const int n = 2 * adapters->n;
+    *sum = NULL;
+    /* A scope of its own, so that what only gradients nobody asked for would read does not stay. */
+    ht_scope *inner = ht_scope_child(s);
+    ht_array **out = inner ? ht_array_list(inner, n + 1) : NULL;
+    const bool made = out && loss_and_gradients(inner, m, batch, adapters, checkpointing, out);
+    const bool ok = inner && ht_scope_give(s, inner, made, out, out ? n + 1 : 0);
+    if (ok) *sum = out[0];
+    for (int i = 0; i < n; i++) grad[i] = ok ? out[1 + i] : NULL;
+    free(out);
     return ok;
 }

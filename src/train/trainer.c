@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include "array/array.h"
+#include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -145,6 +146,10 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     if (!t) return ht_fail_memory(err, sizeof *t, "a trainer");
     *t = (ht_trainer){.m = ht_model_retain(m), .o = o};
     status = fill(t, err);
+    if (!status) {
+        t->reserved_bytes = t->step_bytes;
+        ht_memory_reserve(t->reserved_bytes);
+    }
     t->o.data = t->o.valid = NULL;
     t->o.lora = NULL;
     t->o.optimizer = NULL;
@@ -159,6 +164,7 @@ void ht_trainer_free(ht_trainer *t) {
     if (!t) return;
     close_source(&(source){t->valid, t->held_out});
     close_source(&(source){t->data, t->batches});
+    if (t->reserved_bytes) ht_memory_unreserve(t->reserved_bytes);
     free(t->data_path);
     free(t->valid_path);
     ht_optimizer_free(t->optimizer);

@@ -25,7 +25,9 @@ struct ht_trainer {
     int64_t skipped, skipped_in_a_row;
     int32_t last_n_seq; /* sequences of the last batch */
     bool checkpointing;
-    size_t peak_bytes; /* forecast */
+    size_t step_bytes;     /* forecast of what a step allocates at its peak */
+    size_t peak_bytes;     /* forecast of the process's memory at its peak */
+    size_t reserved_bytes; /* of freed memory kept for steps */
 };
 
 /* Reads the data again, with templates told another time: they may write dates. On failure the trainer is as it was. */
