@@ -1,5 +1,6 @@
 #include "array/eval_forecast.h"
 
+#include "array/memory.h"
 #include "array/op.h"
 #include "array/topological_order.h"
 #include "base/checked.h"
@@ -14,7 +15,9 @@ typedef struct forecast {
 } forecast;
 
 static bool is_new(const forecast *f, const ht_array *a) { return a != HT_NONE && a->visit == f->visit; }
-static size_t bytes_of(const ht_array *a) { return (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype); }
+static size_t bytes_of(const ht_array *a) {
+    return ht_memory_rounded((size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype));
+}
 
 static void count_uses(const forecast *f, ht_array *const *order, size_t n, ht_array *const *targets, int n_targets) {
     for (size_t i = 0; i < n; i++)
@@ -33,7 +36,7 @@ static size_t scratch_of(const forecast *f, const ht_array *a) {
     ht_call call = {.params = a->params, .n_in = a->n_in, .in = views, .step = a->step};
     call.pool = f->stream->device->pool;
     call.out = ht_array_view(a, NULL);
-    return kernel->scratch(&call);
+    return ht_memory_rounded(kernel->scratch(&call));
 }
 
 /* Whether `a` overwrites an input that nobody else reads. */
@@ -77,6 +80,6 @@ ht_status ht_eval_forecast(ht_scope *s, ht_array *const *arrays, int n, size_t *
     for (size_t i = 0; !status && i < list->n; i++)
         if (!list->order[i]->base && list->order[i]->op != HT_OP_LEAF) run(&f, list->order[i]);
     pthread_mutex_unlock(&s->stream->device->run_lock);
-    *peak_bytes = f.peak;
+    *peak_bytes = f.peak + list->n * sizeof(ht_array); /* the graph, too */
     return status;
 }

@@ -39,7 +39,7 @@ static struct {
     freed *bin[N_BINS], *large;
     size_t active, peak, cached, limit, cache_limit;
     size_t reserved, base; /* ht_memory_reserve; bytes that were active before the first one */
-    wired *wired; /* locked buffers */
+    wired *wired;          /* locked buffers */
     size_t n_wired, wired_capacity, wired_bytes, wired_limit;
 } memory = {.lock = PTHREAD_MUTEX_INITIALIZER, .cache_limit = DEFAULT_CACHE};
 
@@ -98,15 +98,34 @@ static void unwire(const void *buffer) {
 
 /* ---- allocation ---- */
 
+/* Kept beside a reservation however little of it is left. */
+#define SMALLEST_CACHE ((size_t)16 << 20)
+
 /* Bytes of freed buffers that may be kept when `active` are in use. */
 static size_t most_cached(size_t active) {
+    if (!memory.reserved) return memory.cache_limit;
     const size_t in_use = active > memory.base ? active - memory.base : 0;
-    return ht_max_size(memory.cache_limit, memory.reserved > in_use ? memory.reserved - in_use : 0);
+    const size_t least = ht_min_size(memory.cache_limit, SMALLEST_CACHE);
+    return ht_max_size(least, memory.reserved > in_use ? memory.reserved - in_use : 0);
 }
 
-static void give_back(void *p) {
+/* Buffers from this size on are mapped: the system has them again at once, without holes in a heap. */
+#define SMALLEST_MAPPED ((size_t)128 << 10)
+
+static void *new_pages(size_t rounded) {
+    return rounded >= SMALLEST_MAPPED ? ht_pages_map(rounded) : ht_pages_new(rounded);
+}
+
+static void free_pages(void *p, size_t rounded) {
+    if (rounded >= SMALLEST_MAPPED)
+        ht_pages_unmap(p, rounded);
+    else
+        free(p);
+}
+
+static void give_back(void *p, size_t rounded) {
     unwire(p);
-    free(p);
+    free_pages(p, rounded);
 }
 
 static void give_back_cache(size_t keep) {
@@ -114,7 +133,7 @@ static void give_back_cache(size_t keep) {
         freed *f = memory.large;
         memory.large = f->next;
         memory.cached -= f->bytes;
-        give_back(f);
+        give_back(f, f->bytes);
     }
     for (int b = N_BINS - 1; b >= 0 && memory.cached > keep; b--) {
         size_t bytes = (((size_t)1 << 3) + (size_t)(b % STEPS)) << (b / STEPS + MIN_SHIFT - 3);
@@ -122,7 +141,7 @@ static void give_back_cache(size_t keep) {
             freed *f = memory.bin[b];
             memory.bin[b] = f->next;
             memory.cached -= bytes;
-            give_back(f);
+            give_back(f, bytes);
         }
     }
 }
@@ -156,9 +175,9 @@ ht_status ht_memory_alloc(size_t bytes, const char *what, void **out, ht_error *
     if (!p) {
         if (memory.limit) give_back_cache(memory.limit - memory.active - rounded);
         if (memory.reserved) give_back_cache(most_cached(memory.active + rounded));
-        if (!(p = ht_pages_new(rounded))) {
+        if (!(p = new_pages(rounded))) {
             give_back_cache(0);
-            p = ht_pages_new(rounded);
+            p = new_pages(rounded);
         }
         if (p && memory.wired_limit) wire(p, rounded);
     }
@@ -190,7 +209,12 @@ void ht_memory_free(void *p, size_t bytes) {
     } else
         unwire(p);
     pthread_mutex_unlock(&memory.lock);
-    if (!keep) free(p);
+    if (!keep) free_pages(p, rounded);
+}
+
+size_t ht_memory_rounded(size_t bytes) {
+    int bin;
+    return size_class(bytes, &bin);
 }
 
 void ht_memory_reserve(size_t bytes) {
