@@ -21,8 +21,12 @@ HEADERS, OUTPUT = ROOT / "include/hearth", ROOT / "python/hearth/_structs.py"
 STRUCTS = [
     "ht_error", "ht_cancel", "ht_device_options", "ht_model_options", "ht_forward_options", "ht_sampler_options",
     "ht_generate_options", "ht_metrics", "ht_tool_call", "ht_answer_piece", "ht_compile_options", "ht_optimizer_options", "ht_schedule", "ht_function", "ht_custom_vjp", "ht_memory_stats", "ht_machine",
+    "ht_lora_options", "ht_train_batch", "ht_data_count", "ht_data_report", "ht_trainer_options", "ht_trainer_plan", "ht_train_step",
 ]  # fmt: skip
-ENUMS = ["ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_optimizer_kind", "ht_schedule_kind"]
+ENUMS = [
+    "ht_status", "ht_dtype", "ht_precision", "ht_finish", "ht_answer_part", "ht_optimizer_kind", "ht_schedule_kind",
+    "ht_adapter_format", "ht_mask", "ht_long_samples", "ht_checkpointing", "ht_sample_form",
+]  # fmt: skip
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",
     "size_t": "c_size_t", "int32_t": "c_int32", "int64_t": "c_int64", "uint32_t": "c_uint32", "uint64_t": "c_uint64",
@@ -31,6 +35,7 @@ SCALARS = {
 ADDRESSES = {("ht_answer_piece", "text")}
 STRUCT = r"typedef struct {0} \{{(.*?)\n\}} {0};"
 ENUM = r"typedef enum {0} \{{(.*?)\}} {0};"
+LENGTH = r"enum \{{[^}}]*\b{0} = (\d+)"  # of an array, where it has a name of its own
 
 
 def headers():
@@ -74,6 +79,15 @@ def argument_of(parameter, struct, text):
     return type_of(declared, 0, struct, text)
 
 
+def number_of(length, text):
+    """The length of an array as a number."""
+    if length.isdigit():
+        return length
+    named = re.search(LENGTH.format(length), text)
+    constants = {key: value for enum in ENUMS for key, value in constants_of(enum, text)}
+    return named[1] if named else constants[length]
+
+
 def fields_of(name, text):
     """(name, ctypes type) of each field, in order."""
     for declaration in body_of(STRUCT, name, text).split(";"):
@@ -92,7 +106,7 @@ def fields_of(name, text):
         for one in names.split(","):
             stars, field, length = re.match(r"\s*((?:\*(?:const)? ?)*)(\w+)(?:\[(\w+)\])?$", one).groups()
             kind = type_of(declared.replace("*const", ""), outer + stars.count("*"), name, text)
-            yield field, "c_void_p" if (name, field) in ADDRESSES else f"{kind} * {length}" if length else kind
+            yield field, "c_void_p" if (name, field) in ADDRESSES else f"{kind} * {number_of(length, text)}" if length else kind
 
 
 def constants_of(name, text):

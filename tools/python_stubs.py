@@ -21,6 +21,8 @@ MODULES = {"__init__": hearth, **{name: getattr(hearth, name) for name in ("rand
 AXES, SHAPE, FILE = "int | Sequence[int] | None", "int | Sequence[int]", "str | os.PathLike[str] | IO[bytes]"
 ARRAY, OPERAND, TREE, FUNCTION = "array", "ArrayLike", "Any", "Callable[..., Any]"
 RATE = "float | Callable[[int], float]"
+PATH = "str | os.PathLike[str]"
+SAMPLES = f"{PATH} | Sequence[Mapping[str, Any]]"
 
 # By the parameter's name, wherever the tables after it say nothing else.
 PARAMETERS = {
@@ -47,6 +49,14 @@ PARAMETERS = {
     "adapters": "Adapter | Sequence[Adapter | tuple[Adapter, float]]",
     "learning_rate": "float", "betas": "Sequence[float]", "predictions": OPERAND, "targets": OPERAND, "ord": "int | float | str | None", "argnums": AXES, "argnames": "str | Sequence[str] | None",
     "inputs": TREE, "outputs": TREE, "file": FILE, "arr": OPERAND, "copy": "bool | None", "precision": "str",
+    **dict.fromkeys("rslora normal_init skip_bad pack shuffle checkpointing resume".split(), "bool"),
+    **dict.fromkeys("rank batch accumulate warmup report_every valid_every save_every keep i".split(), "int"),
+    **dict.fromkeys("iters max_length valid_batches patience".split(), "int | None"),
+    **dict.fromkeys("dropout lr epochs beta1 beta2 clip".split(), "float"),
+    **dict.fromkeys("long schedule optimizer reduction".split(), "str"),
+    "lora": "Lora", "layers": "int | str", "init_adapter": f"Adapter | {PATH} | None",
+    "path": PATH, "out": PATH, "data": SAMPLES, "valid": f"{SAMPLES} | None", "samples": "str | Sequence[str]",
+    "progress": "Callable[[Report], object] | None", "model": "Model",
     "tools": "Sequence[Mapping[str, Any]] | None", "thinking": "bool | None", "variables": "Mapping[str, Any] | None",
 }  # fmt: skip
 
@@ -84,7 +94,12 @@ OF_FUNCTION = {
     ("array.transpose", "axes"): SHAPE, ("Device.__init__", "type"): "DeviceType", ("Session.__init__", "model"): "Model",
     ("generate", "prompt"): "str | Sequence[int]", ("logits", "prompt"): "str | Sequence[int]", ("detokenize", "ids"): "Iterable[int]",
     ("chat", "messages"): "str | Sequence[Mapping[str, Any]]", ("format_chat", "messages"): "str | Sequence[Mapping[str, Any]]",
-    ("generate", "options"): "Any", ("chat", "options"): "Any", ("load_adapter", "path"): "Any", ("custom_function.__call__", "args"): "Any",
+    ("generate", "options"): "Any", ("chat", "options"): "Any", ("finetune", "options"): "Any", ("load", "path"): "Any",
+    ("loss_and_grad", "batch"): "Sequence[Any]", ("finetune", "format"): "str", ("Adapter.save", "format"): "str",
+    ("Lora.save", "format"): "str", ("Lora.update", "parameters"): "Mapping[str, array]", ("Trainer.__init__", "scale"): "float | None",
+    ("Trainer.__init__", "weight_decay"): "float | None", ("Trainer.__init__", "checkpointing"): "str", ("Trainer.__init__", "dtype"): "Dtype",
+    ("lora", "targets"): "str | Sequence[str]", ("Trainer.__init__", "targets"): "str | Sequence[str]", ("lora", "scale"): "float | None", ("lora", "dtype"): "Dtype", ("Trainer.__init__", "mask"): "str",
+    ("custom_function.__call__", "args"): "Any",
     ("custom_function.__call__", "kwargs"): "Any", ("AdamW.__init__", "learning_rate"): RATE, ("SGD.__init__", "learning_rate"): RATE,
 }  # fmt: skip
 for _name in "sum prod mean max min all any logsumexp var std".split():
@@ -106,12 +121,15 @@ RESULTS = {
     "custom_function.vjp": FUNCTION, "custom_function.jvp": FUNCTION, "custom_function.__call__": "Any",
     **dict.fromkeys("constant_with_warmup linear_with_warmup cosine_with_warmup".split(), "Callable[[int], float]"),
     **dict.fromkeys("update apply_gradients".split(), TREE), "clip_grad_norm": "tuple[Any, array]",
+    "lora": "Lora", "loss_and_grad": "tuple[array, dict[str, array]]", "finetune": "FineTuned", "adapter": "Adapter",
+    "Lora.update": "None", "Trainer.step": "TrainStep", "evaluate": "float", "resume": "None", "sample": "list[tuple[str, bool]]",
     "session": "Session", "load_adapter": "Adapter", "tokenize": "list[int]", "detokenize": "str", "format_chat": "str", "generate": "Generation",
     "chat": "Generation",
 }  # fmt: skip
 PROPERTIES = {
     "dtype": "Dtype", "ndim": "int", "size": "int", "shape": "tuple[int, ...]", "itemsize": "int", "nbytes": "int", "T": ARRAY,
     "mT": ARRAY, "at": "Any", "is_float": "bool", "context": "int", "vocab_size": "int", "chat_format": "str | None", "warning": "str | None",
+    "parameters": "dict[str, array]", "plan": "dict[str, Any]", **dict.fromkeys(["losses", "valid_losses"], "list[tuple[int, float]]"),
     "metrics": "dict[str, Any]", "state": "dict[str, Any]", "thinking": "str", "tool_calls": "list[dict[str, Any]]",
 }  # fmt: skip
 ATTRIBUTES = {
@@ -120,6 +138,10 @@ ATTRIBUTES = {
     "Device": ["type: DeviceType", "index: int"],
     "Stream": ["index: int", "device: Device"],
     **dict.fromkeys(["AdamW", "SGD"], [f"learning_rate: {RATE}"]),
+    "FineTuned": ["adapter: str", "steps: int", "best_iter: int", "valid_loss_before: float | None", "valid_loss: float | None",
+                  "reports: list[Report]"],
+    **{c.__name__: [f"{name}: {inspect.formatannotation(kind)}" for name, kind in c.__annotations__.items()]
+       for c in (hearth.Report, hearth.TrainStep)},
 }
 
 # Special methods, as a checker of types has to know them.
@@ -156,9 +178,13 @@ SPECIAL = {
         "def __enter__(self) -> Session: ...",
         "def __exit__(self, *_: object) -> None: ...",
     ],
+    "Trainer": ["def __iter__(self) -> Iterator[TrainStep]: ..."],
     "StreamContext": ["def __enter__(self) -> Stream: ...", "def __exit__(self, *_: object) -> None: ..."],
 }
-NOT_MADE_BY_PROGRAMS = {"Generation", "Model", "Adapter", "Dtype", "DeviceType"}  # whose __init__ is left out
+# Classes whose __init__ is left out.
+NOT_MADE_BY_PROGRAMS = {
+    "Generation", "Model", "Adapter", "Lora", "FineTuned", "Report", "TrainStep", "Dtype", "DeviceType",
+}  # fmt: skip
 
 # ---- signatures ----
 
@@ -206,7 +232,7 @@ def members(cls):
 
 
 def class_of(name, cls):
-    base = {"Error": "(RuntimeError)"}.get(name, "")
+    base = {"Error": "(RuntimeError)", "Report": "(NamedTuple)", "TrainStep": "(NamedTuple)"}.get(name, "")
     lines = list(ATTRIBUTES.get(name, []))
     for member, value in members(cls).items():
         if member == "__init__" and name not in NOT_MADE_BY_PROGRAMS and name != "Stream":
@@ -228,7 +254,7 @@ def class_of(name, cls):
 HEADS = {
     "__init__": """import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, TypeAlias, Union
+from typing import IO, Any, NamedTuple, TypeAlias, Union
 
 from . import fast as fast
 from . import linalg as linalg

@@ -2,7 +2,26 @@
 
 from math import e, inf, nan, pi
 
-from . import _compile, _files, _functions, _index, _memory, _model, _stream, _transform, fast, linalg, losses, optimizers, random
+from . import (
+    _adapter,
+    _compile,
+    _files,
+    _finetune,
+    _functions,
+    _index,
+    _lora,
+    _memory,
+    _model,
+    _stream,
+    _trainer,
+    _transform,
+    fast,
+    linalg,
+    losses,
+    optimizers,
+    random,
+)
+from ._adapter import *  # noqa: F403
 from ._array import array, from_dlpack
 from ._compile import *  # noqa: F403
 from ._dtype import (
@@ -22,21 +41,28 @@ from ._dtype import (
     uint64,
 )
 from ._files import *  # noqa: F403
+from ._finetune import *  # noqa: F403
 from ._library import Error
+from ._lora import *  # noqa: F403
 from ._memory import *  # noqa: F403
 from ._model import *  # noqa: F403
 from ._stream import *  # noqa: F403
+from ._trainer import *  # noqa: F403
 from ._transform import *  # noqa: F403
 
 __all__ = [
     "Dtype", "Error", "array", "from_dlpack", "fast", "linalg", "losses", "optimizers", "random", "bool_", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32",
     "int64", "float16", "bfloat16", "float32", "float64", "pi", "e", "inf", "nan", "newaxis",
     *_functions.public,
+    *_adapter.__all__,
     *_compile.__all__,
     *_files.__all__,
+    *_finetune.__all__,
+    *_lora.__all__,
     *_memory.__all__,
     *_model.__all__,
     *_stream.__all__,
+    *_trainer.__all__,
     *_transform.__all__,
 ]  # fmt: skip
 

@@ -77,6 +77,13 @@ def integer(value, what, least, most):
     return number
 
 
+def choice(value, what, table):
+    """What a name stands for."""
+    if value not in table:
+        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(table)}")
+    return table[value]
+
+
 def declare(name, result, *arguments):
     function = getattr(_library, name)
     function.restype, function.argtypes = result, arguments

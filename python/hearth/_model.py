@@ -24,7 +24,9 @@ from ctypes import (
     c_void_p,
 )
 
+from . import _adapter, _lora
 from . import _library as lib
+from ._adapter import Adapter
 from ._array import array
 from ._dtype import bfloat16, float16, float32, int8
 from ._structs import (
@@ -46,7 +48,7 @@ from ._structs import (
     ht_sampler_options,
 )
 
-__all__ = ["Model", "Session", "Generation", "Adapter"]
+__all__ = ["Model", "Session", "Generation"]
 
 _TEXT = CFUNCTYPE(c_bool, c_void_p, c_size_t, c_void_p)
 _ANSWER = CFUNCTYPE(c_bool, POINTER(ht_answer_piece), c_void_p)
@@ -76,9 +78,6 @@ _decode = _fallible("ht_tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t,
                     POINTER(c_size_t))  # fmt: skip
 _session_new = _fallible("ht_session_new", c_void_p, c_void_p, POINTER(c_void_p))
 _set_adapters = _fallible("ht_session_set_adapters", c_void_p, POINTER(c_void_p), POINTER(c_float), c_int)
-_adapter_load = _fallible("ht_adapter_load", c_char_p, c_void_p, c_void_p, POINTER(c_void_p))
-_adapter_free = lib.declare("ht_adapter_free", None, c_void_p)
-_adapter_warning = lib.declare("ht_adapter_warning", c_char_p, c_void_p)
 _session_free = lib.declare("ht_session_free", None, c_void_p)
 _session_reset = lib.declare("ht_session_reset", None, c_void_p)
 _session_length = lib.declare("ht_session_length", c_int64, c_void_p)
@@ -294,31 +293,6 @@ class Generation:
         return {**values, "finish": "closed" if self._answer.closed else _FINISHES[values["finish"]]}
 
 
-class Adapter:
-    """A LoRA adapter of a model (Model.load_adapter), which any number of its sessions may use."""
-
-    def __init__(self, handle):
-        self._handle = handle
-
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            _adapter_free(self._handle)
-
-    @property
-    def warning(self):
-        """What its files say against the model it was loaded for: another checkpoint, another chat template; or None."""
-        text = _adapter_warning(self._handle)
-        return text and text.decode()
-
-
-def _scaled(adapter):
-    """An adapter and its factor: of a pair of both, or of an adapter alone."""
-    adapter, scale = adapter if isinstance(adapter, (tuple, list)) else (adapter, 1.0)
-    if not isinstance(adapter, Adapter):
-        raise TypeError(f"an adapter is a {type(adapter).__name__}, expected an Adapter, or a pair of one and a number")
-    return adapter, float(scale)
-
-
 class Session:
     """One conversation: its tokens and its cache. Used by one call at a time. `adapters` is an Adapter or a list, in which a pair
     (adapter, scale) stands for one times a number; several add up."""
@@ -326,7 +300,7 @@ class Session:
     def __init__(self, model, adapters=()):
         self._model, self._handle = model, c_void_p()
         self._free, self._answer, self._closed = threading.Lock(), None, False
-        given = [_scaled(a) for a in ([adapters] if isinstance(adapters, Adapter) else adapters)]
+        given = [_adapter.scaled(a) for a in ([adapters] if isinstance(adapters, Adapter) else adapters)]
         _session_new(model._handle, None, byref(self._handle))
         handles = (c_void_p * len(given))(*(a._handle for a, _ in given))
         _set_adapters(self._handle, handles, (c_float * len(given))(*(scale for _, scale in given)), len(given))
@@ -430,12 +404,12 @@ class Session:
 class Model:
     """A checkpoint in memory. It may be used from several threads; each call has a session of its own."""
 
-    def __init__(self, handle):
-        self._handle = handle
+    def __init__(self, handle, device, path):
+        self._handle, self._device, self._path = handle, device, path
 
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            _model_free(self._handle)
+    def __del__(self, free=_model_free, free_device=_device_free):
+        free(getattr(self, "_handle", None))
+        free_device(getattr(self, "_device", None))
 
     @property
     def context(self):
@@ -458,9 +432,27 @@ class Model:
 
     def load_adapter(self, path):
         """Reads a LoRA adapter for this model: a directory of PEFT or mlx-lm, or a GGUF file."""
-        handle = c_void_p()
-        _adapter_load(os.fsencode(path), self._handle, None, byref(handle))
-        return Adapter(handle)
+        return _adapter.load(path, self)
+
+    def lora(self, *, rank=8, alpha=16.0, scale=None, rslora=False, dropout=0.0, targets="q_proj,v_proj", layers="all",
+             dtype=float32, normal_init=False, init_adapter=None, seed=0):  # fmt: skip
+        """A Lora: an adapter as arrays that are trained. `targets`: names of projections, with commas between or as a list,
+        patterns with *, or "all-linear". `layers`: "all", or how many of the last. Its change is multiplied by `scale`, or by
+        alpha / rank, or with `rslora` by alpha / sqrt(rank). A is uniform within 1 / sqrt(n_in), or with `normal_init` normal
+        with deviation 1 / rank; B is 0. With `init_adapter`, an Adapter or a path, it has the values, ranks, scales and
+        projections of that one. `dropout`: share of a projection's inputs that A does not see."""
+        return _lora.Lora(self, rank=rank, alpha=alpha, scale=scale, rslora=rslora, dropout=dropout, targets=targets,
+                          layers=layers, dtype=dtype, normal_init=normal_init, init_adapter=init_adapter, seed=seed)  # fmt: skip
+
+    def loss_and_grad(self, lora, batch, *, key=None, checkpointing=False, reduction="mean"):
+        """(loss, gradients by name) of the model with `lora`: the cross-entropy of the learned tokens of a batch, their mean, or
+        with reduction="sum" their sum. A batch is a list of samples, of which each is a list of token ids; a
+        pair of such lists, prompt and completion, of which the latter is learned; or {"input_ids": ..., "labels": ...} with
+        -100 for labels that are not learned. Samples do not see one another, and need no padding. `key`: of the random numbers
+        of dropout. `checkpointing` computes each layer again for its gradient: less memory, a third more time."""
+        if not isinstance(lora, _lora.Lora) or lora._model is not self:
+            raise ValueError("the adapter is not one that this model's lora() made")
+        return _lora.loss_and_grad(lora, batch, key, checkpointing, reduction)
 
     def _need_tokenizer(self):
         tokenizer = _tokenizer(self._handle)
@@ -517,8 +509,7 @@ def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0
     beyond it instead of ending. `slots`: how many calls compute at once. `kv_dtype`: how keys and values are kept: float16,
     bfloat16, float32 or int8. `packed_cache`: a directory of the user's alone that keeps the packed weights, so that later
     loads map them at once and share them between processes; True is the place of the command's --packed-cache."""
-    if precision not in _PRECISIONS:
-        raise ValueError(f"precision is {precision!r}, expected one of {', '.join(_PRECISIONS)}")
+    how_precise = lib.choice(precision, "precision", _PRECISIONS)
     if kv_dtype not in _CACHES:
         raise ValueError(f"kv_dtype is {kv_dtype!r}, expected one of {', '.join(d.name for d in _CACHES)}")
     threads, slots = (lib.integer(n, what, *lib.INT32) for n, what in ((threads, "threads"), (slots, "slots")))
@@ -529,10 +520,11 @@ def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0
     device, handle = c_void_p(), c_void_p()
     _device_open(b"cpu", lib.options(ht_device_options, n_threads=threads), byref(device))
     try:
-        how = lib.options(ht_model_options, device=device, precision=_PRECISIONS[precision],
+        how = lib.options(ht_model_options, device=device, precision=how_precise,
                           context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code,
                           packed_cache=os.fsencode(packed_cache) if packed_cache else None)  # fmt: skip
         _load(os.fsencode(path), byref(how), byref(handle))
-    finally:
+    except BaseException:
         _device_free(device)
-    return Model(handle)
+        raise
+    return Model(handle, device, path)

@@ -65,6 +65,28 @@ HT_SCHEDULE_CONSTANT = 0
 HT_SCHEDULE_LINEAR = 1
 HT_SCHEDULE_COSINE = 2
 
+HT_ADAPTER_PEFT = 0
+HT_ADAPTER_MLX = 1
+HT_ADAPTER_GGUF = 2
+
+HT_MASK_ANSWERS = 0
+HT_MASK_LAST = 1
+HT_MASK_NONE = 2
+
+HT_LONG_DROP = 0
+HT_LONG_TRUNCATE = 1
+HT_LONG_REFUSE = 2
+
+HT_CHECKPOINTING_AUTO = 0
+HT_CHECKPOINTING_ON = 1
+HT_CHECKPOINTING_OFF = 2
+
+HT_SAMPLE_MESSAGES = 0
+HT_SAMPLE_COMPLETION = 1
+HT_SAMPLE_TEXT = 2
+HT_SAMPLE_IDS = 3
+HT_SAMPLE_FORMS = 4
+
 
 class ht_error(Structure):
     _fields_ = [
@@ -235,4 +257,124 @@ class ht_machine(Structure):
         ("l2_bytes", c_size_t),
         ("l3_bytes", c_size_t),
         ("huge_pages", c_char * 16),
+    ]
+
+
+class ht_lora_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("rank", c_int64),
+        ("alpha", c_double),
+        ("scale", c_double),
+        ("rslora", c_bool),
+        ("dropout", c_double),
+        ("targets", c_char_p),
+        ("layers", c_int64),
+        ("dtype", c_int),
+        ("normal_init", c_bool),
+        ("seed", c_uint64),
+        ("base", c_char_p),
+        ("init", c_void_p),
+    ]
+
+
+class ht_train_batch(Structure):
+    _fields_ = [
+        ("n_tok", c_int32),
+        ("n_seq", c_int32),
+        ("id", c_void_p),
+        ("pos", c_void_p),
+        ("seq_start", c_void_p),
+        ("target", c_void_p),
+        ("n_learned", c_int64),
+    ]
+
+
+class ht_data_count(Structure):
+    _fields_ = [
+        ("n", c_int64),
+        ("line", c_int64 * 5),
+    ]
+
+
+class ht_data_report(Structure):
+    _fields_ = [
+        ("n_lines", c_int64),
+        ("n_samples", c_int64),
+        ("n_form", c_int64 * 4),
+        ("n_tokens", c_int64),
+        ("n_learned", c_int64),
+        ("max_length", c_int64),
+        ("longest", c_int32),
+        ("length", c_int64 * 31),
+        ("bad", ht_data_count),
+        ("too_long", ht_data_count),
+        ("unlearned", ht_data_count),
+        ("first_bad", ht_error),
+        ("truncated", ht_data_count),
+        ("stopless", ht_data_count),
+        ("prompt_differs", ht_data_count),
+        ("history_differs", ht_data_count),
+        ("answer_lost", ht_data_count),
+        ("time", c_int64),
+        ("fingerprint", c_uint64),
+    ]
+
+
+class ht_trainer_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("lora", POINTER(ht_lora_options)),
+        ("optimizer", POINTER(ht_optimizer_options)),
+        ("data", c_char_p),
+        ("valid", c_char_p),
+        ("mask", c_int),
+        ("long_samples", c_int),
+        ("max_length", c_int64),
+        ("skip_bad", c_bool),
+        ("batch", c_int32),
+        ("accumulate", c_int32),
+        ("pack", c_bool),
+        ("in_order", c_bool),
+        ("seed", c_uint64),
+        ("iters", c_int64),
+        ("epochs", c_double),
+        ("learning_rate", c_double),
+        ("schedule", c_int),
+        ("warmup", c_int64),
+        ("clip", c_double),
+        ("checkpointing", c_int),
+        ("valid_batches", c_int64),
+        ("skip_memory_check", c_bool),
+        ("cancel", POINTER(ht_cancel)),
+        ("progress", CFUNCTYPE(None, c_double, c_void_p)),
+        ("user", c_void_p),
+    ]
+
+
+class ht_trainer_plan(Structure):
+    _fields_ = [
+        ("iters", c_int64),
+        ("iters_per_epoch", c_int64),
+        ("done", c_int64),
+        ("n_parameters", c_int64),
+        ("model_parameters", c_int64),
+        ("n_projections", c_int),
+        ("checkpointing", c_bool),
+        ("peak_bytes", c_size_t),
+        ("data", POINTER(ht_data_report)),
+        ("valid", POINTER(ht_data_report)),
+    ]
+
+
+class ht_train_step(Structure):
+    _fields_ = [
+        ("iter", c_int64),
+        ("loss", c_double),
+        ("learning_rate", c_double),
+        ("grad_norm", c_double),
+        ("n_tok", c_int64),
+        ("n_learned", c_int64),
+        ("skipped", c_bool),
+        ("total_skipped", c_int64),
     ]

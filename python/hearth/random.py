@@ -4,7 +4,7 @@ Functions without a key take one from `state`, a list of one key that `seed` set
 
 import time
 
-from . import _functions
+from . import _functions, _stream  # noqa: F401  (the first key is computed on a stream)
 from . import _library as lib
 
 _key = _functions.random["key"]
