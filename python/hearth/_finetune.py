@@ -252,8 +252,9 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
         raise ValueError("patience needs held-out samples, `valid`")
     every = [lib.integer(n, what, 1, lib.INT64[1]) for n, what in
              ((report_every, "report_every"), (valid_every, "valid_every"), (save_every, "save_every"))]  # fmt: skip
-    keeper = _Keeper(out, format, lib.integer(keep, "keep", 1, lib.INT64[1]), resume)
+    keep = lib.integer(keep, "keep", 1, lib.INT64[1])
     trainer = Trainer(model, data, valid=valid, **options)
+    keeper = _Keeper(out, format, keep, resume)
     if resume:
         keeper.resume(trainer)
     run = _Run(trainer, keeper, samples, progress, every, patience)

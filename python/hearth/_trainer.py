@@ -13,6 +13,7 @@ from . import _library as lib
 from ._adapter import Adapter
 from ._dtype import float32
 from ._lora import lora_options
+from ._model import Model
 from ._structs import (
     HT_CHECKPOINTING_AUTO,
     HT_CHECKPOINTING_OFF,
@@ -176,6 +177,8 @@ class Trainer:
                  accumulate=1, max_length=None, long="drop", mask="answers", skip_bad=False, pack=True, shuffle=True, lr=1e-4,
                  schedule="constant", warmup=0, optimizer="adamw", weight_decay=None, beta1=0.9, beta2=0.999, eps=1e-8,
                  momentum=0.0, clip=1.0, checkpointing="auto", valid_batches=None, seed=0):  # fmt: skip
+        if not isinstance(model, Model):
+            raise TypeError(f"a trainer is of a Model, not of a {type(model).__name__}")
         self._model, self._handle, self._calls = model, c_void_p(), _Calls()
         lora, _lent = lora_options(model, rank=rank, alpha=alpha, scale=scale, rslora=rslora, dropout=dropout, targets=targets,
                                    layers=layers, dtype=dtype, init_adapter=init_adapter, seed=seed)  # fmt: skip
