@@ -1,4 +1,4 @@
-"""The programs in docs/arrays.md do what the page says: built and run as they stand there.
+"""The programs in docs/arrays.md and docs/finetune.md do what the pages say: built and run as they stand there.
 
     docs.py LIBRARY_DIRECTORY [PYTHON]      PYTHON: one that has what the binding needs"""
 
@@ -10,10 +10,13 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "cli"))
+
+import tiny_model  # noqa: E402
 
 
-def listings(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs/arrays.md").read_text(), re.M | re.S)
+def listings(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.M | re.S)
 
 
 def run(name, command, environment):
@@ -23,9 +26,24 @@ def run(name, command, environment):
     return done.stdout
 
 
+def finetune(python, environment):
+    """The three programs of docs/finetune.md in one folder, with a tiny model: they write data, train, and train by a loop."""
+    ends = [r"", r"iter 60/60  loss .*\n\[\(0, .*\n", r"step 59  loss .*\n"]
+    with tempfile.TemporaryDirectory() as work:
+        tiny_model.write(Path(work) / "model.gguf")
+        for program, end in zip(listings("finetune.md", "python"), ends, strict=True):
+            done = subprocess.run([python, "-c", program], cwd=work, capture_output=True, text=True, errors="replace",
+                                  env={**os.environ, "PYTHONUTF8": "1", **environment})  # fmt: skip
+            if done.returncode or not re.search(end, done.stdout):
+                sys.exit(f"a program of docs/finetune.md ended with {done.returncode}:\n{program}\n{done.stdout}{done.stderr}")
+        names = {path.name for path in Path(work).iterdir()}
+        if not names >= {"train.jsonl", "valid.jsonl", "orders-python", "orders-python.training", "orders-loop"}:
+            sys.exit(f"the programs of docs/finetune.md wrote only {sorted(names)}")
+
+
 def main():
     library = Path(sys.argv[1]).resolve()
-    (c,), (python, *others) = listings("c"), listings("python")
+    (c,), (python, *others) = listings("arrays.md", "c"), listings("arrays.md", "python")
     with tempfile.TemporaryDirectory() as work:
         source, program = Path(work) / "fit.c", Path(work) / "fit"
         source.write_text(c)
@@ -39,6 +57,7 @@ def main():
                 sys.exit(f"the programs of docs/arrays.md begin differently:\n{in_c}{in_python}")
             for other in others:
                 print(run("A Python program", [sys.argv[2], "-c", other], environment), end="")
+            finetune(sys.argv[2], environment)
     print(in_c, end="")
 
 

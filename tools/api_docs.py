@@ -155,7 +155,7 @@ def index_of(headers, places):
         [
             "# The headers",
             "",
-            "Made of `include/hearth/` by `tools/api_docs.py`. [Arrays](../arrays.md) has two programs to begin with.",
+            "Made of `include/hearth/` by `tools/api_docs.py`. [Arrays](../arrays.md) has two programs to begin with, [fine-tuning](../finetune.md) others.",
             "",
             "| header | what it is about |",
             "|---|---|",

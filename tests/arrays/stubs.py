@@ -65,6 +65,8 @@ class Checked(unittest.TestCase):
         page = pathlib.Path("docs/arrays.md").read_text()
         programs = {p.name: p.read_text() for p in pathlib.Path("examples/python").glob("*.py")}
         programs["page.py"] = re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)[0]
+        page = pathlib.Path("docs/finetune.md").read_text()
+        programs |= {f"finetune{i}.py": t for i, t in enumerate(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S))}
         programs = {n: t.replace("import mlx.core as mx", "import hearth as mx") for n, t in programs.items()}
         status, text = self.check(programs)
         self.assertEqual(status, 0, text)
