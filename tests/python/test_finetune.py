@@ -310,6 +310,17 @@ class Runs(WithTinyModel):
         with self.assertRaisesRegex(ValueError, "patience needs"):
             self.run_it("impatient", valid=None, patience=1)
 
+    def test_a_model_without_a_tokenizer(self):
+        path, samples = ROOT / "tests" / "golden" / "tiny" / "qwen3-f32", [{"input_ids": [1, 2, 3 + i, 4]} for i in range(4)]
+        model = mx.load(path)
+        done = mx.finetune(model, samples, self.work / "ids", **{**self.OPTIONS, "lr": 1e-3})
+        self.assertLess(done.losses[-1][1], done.losses[0][1])
+        if COMMAND.exists():
+            (self.work / "ids.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+            command = [COMMAND, "finetune", path, "--data", self.work / "ids.jsonl", "--iters", "1", "--dry-run"]
+            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            self.assertIn("4 samples of input_ids; 16 tokens, 12 of them learned", told)
+
     @unittest.skipUnless(COMMAND.exists(), "there is no command beside the library")
     def test_the_command_goes_on(self):
         """Both write the same files; the command computes in another precision unless told otherwise."""
