@@ -31,5 +31,6 @@ int doctor_command(const options *o);
 int template_command(const options *o);
 int adapter_command(const options *o);
 int finetune_command(const options *o);
+int fuse_command(const options *o);
 
 #endif

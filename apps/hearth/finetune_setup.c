@@ -37,7 +37,7 @@ static ht_status lora_options(const setup *s, const options *o, ht_lora_options 
     lora->rslora = t->rslora;
     lora->dropout = t->dropout;
     if (t->targets) lora->targets = t->targets;
-    lora->dtype = t->dtype ? HT_BF16 : HT_F32;
+    if (options_dtype(o)) lora->dtype = options_dtype(o);
     lora->base = o->model;
     lora->init = s->init;
     return read_layers(t->layers, &lora->layers, err);

@@ -50,6 +50,13 @@ static const command commands[] = {
      "and\n"
      "k by its heads: --model is needed then.",
      FOR_ADAPTER, false, 3, adapter_command},
+    {"fuse", "MODEL --adapter [NAME=]PATH[@X] OUT", "Write a checkpoint with adapters merged into its weights.",
+     "OUT is a GGUF file when MODEL is one, else a directory, with the files that are beside the weights. Only weights "
+     "that\n"
+     "change are written as floats, where the format can mix both; fp8 and NVFP4 checkpoints become floats as a "
+     "whole.\n"
+     "--quantize rounds again, which may lose what was learned: the result says how much of the change is left.",
+     FOR_FUSE, true, 1, fuse_command},
     {"logits", "MODEL --ids 1,2,3 --out FILE.npy", "Write the logits after every position, float32 [ids, vocabulary].",
      NULL, FOR_LOGITS, true, 0, logits_command},
     {"eval", "MODEL --text FILE [--kl-vs MODEL2]", "Measure how well a model predicts a text.",
@@ -114,7 +121,7 @@ static int refuse_command(const char *name) {
     return refuse_word(name, best.word
                                  ? why
                                  : "is no command; run, info, discover, tokenize, detokenize, template, finetune, "
-                                   "adapter, logits, eval, bench, formats and doctor are");
+                                   "adapter, fuse, logits, eval, bench, formats and doctor are");
 }
 
 static int run_subcommand(const command *c, int argc, char **argv) {

@@ -317,8 +317,10 @@ void options_help(const command *c) {
 /* ---- what the library takes ---- */
 
 static const ht_dtype kv_dtypes[] = {HT_F16, HT_F32, HT_BF16, HT_I8};
+static const ht_dtype dtypes[] = {HT_DTYPE_NONE, HT_F32, HT_F16, HT_BF16};
 
 ht_dtype options_kv_dtype(const options *o) { return kv_dtypes[o->kv]; }
+ht_dtype options_dtype(const options *o) { return dtypes[o->dtype]; }
 const char *options_kv_name(const options *o) { return kv_names[o->kv]; }
 const char *options_precision_name(const options *o) { return precisions[o->precision]; }
 

@@ -21,7 +21,8 @@ enum {
     FOR_TEMPLATE = 1 << 10,
     FOR_ADAPTER = 1 << 11,
     FOR_FINETUNE = 1 << 12,
-    FOR_ALL = (1 << 13) - 1
+    FOR_FUSE = 1 << 13,
+    FOR_ALL = (1 << 14) - 1
 };
 
 typedef struct string_list {
@@ -35,7 +36,7 @@ typedef struct tune_options {
     int64_t rank, iters, batch, accumulate, max_length, warmup;
     int64_t keep, save_every, valid_every, valid_batches, report_every, patience;
     double alpha, scale, dropout, epochs, lr, weight_decay, beta1, beta2, eps, momentum, clip;
-    int dtype, long_samples, mask, schedule, optimizer, checkpointing, format; /* indices of their names */
+    int long_samples, mask, schedule, optimizer, checkpointing, format; /* indices of their names */
     bool rslora, skip_bad, pack, no_pack, no_shuffle, resume, dry_run;
     string_list samples;
 } tune_options;
@@ -47,6 +48,7 @@ typedef struct options {
     string_list stop, set, adapters;
     const char *system, *ids, *out, *cpu, *text, *kl_vs, *device; /* NULL when not given */
     const char *template_file, *messages, *tools, *answer, *to;   /* likewise */
+    const char *quantize;                                         /* likewise, BITS[:GROUP] */
     int64_t threads, context, top_k, seed, chunk, parallel, window, slots;
     int64_t repeat_window;                            /* the library's default when not given */
     int64_t max_tokens, prompt_tokens, rounds, depth; /* -1 when not given, as 0 is a value */
@@ -54,7 +56,8 @@ typedef struct options {
     const char *order; /* of the sampler's stages, checked */
     int precision;     /* ht_precision */
     int kv;            /* index into f16, f32, bf16 */
-    bool kl_vs_reference;
+    int dtype;         /* index into auto, f32, f16, bf16 */
+    bool kl_vs_reference, dense;
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
@@ -73,6 +76,7 @@ void options_free(options *o);
 void options_help(const struct command *c);
 
 ht_dtype options_kv_dtype(const options *o);
+ht_dtype options_dtype(const options *o);      /* HT_DTYPE_NONE when not given */
 const char *options_kv_name(const options *o); /* as the user writes it, like the next */
 const char *options_precision_name(const options *o);
 ht_sampler_options options_sampler(const options *o);

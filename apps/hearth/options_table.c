@@ -2,8 +2,8 @@
 
 const char *const precisions[] = {"high", "fast", "reference", NULL};
 const char *const kv_names[] = {"f16", "f32", "bf16", "q8", NULL};
+static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
 
-static const char *const tune_dtypes[] = {"f32", "bf16", NULL};
 static const char *const tune_long[] = {"drop", "truncate", "refuse", NULL};
 static const char *const tune_masks[] = {"answers", "last", "none", NULL};
 static const char *const tune_schedules[] = {"constant", "linear", "cosine", NULL};
@@ -86,7 +86,6 @@ const option_spec option_table[] = {
     {"layers", 0, KIND_TEXT, AT(tune.layers), 0, 0, NULL, FOR_FINETUNE, false, "all|N", "only the last N layers (all)"},
     {"init-adapter", 0, KIND_PATH, AT(tune.init_adapter), 0, 0, NULL, FOR_FINETUNE, false, "DIR",
      "begin with this adapter, its rank, scale and targets"},
-    {"dtype", 0, KIND_CHOICE, AT(tune.dtype), 0, 0, tune_dtypes, FOR_FINETUNE, false, "f32|bf16", "type of A and B"},
     {"iters", 0, KIND_INTEGER, AT(tune.iters), 1, MAX_COUNT, NULL, FOR_FINETUNE, false, "N", "steps to take"},
     {"epochs", 0, KIND_NUMBER, AT(tune.epochs), 1e-6, 1e6, NULL, FOR_FINETUNE, false, "X",
      "or times through the data (1)"},
@@ -166,7 +165,13 @@ const option_spec option_table[] = {
      "when --context is full, forget the oldest positions and go on"},
     {"slots", 0, KIND_INTEGER, AT(slots), 1, 1024, NULL, COMPUTING, true, "N",
      "calls at once on a model, more wait (1 for two threads, at most 4)"},
-    {"adapter", 0, KIND_LIST, AT(adapters), 0, 0, NULL, COMPUTING, true, "[NAME=]PATH[@X]",
+    {"dtype", 0, KIND_CHOICE, AT(dtype), 0, 0, dtype_names, FOR_FUSE | FOR_FINETUNE, false, "auto|f32|f16|bf16",
+     "of the weights that fuse writes as floats (auto: the checkpoint's); of A and B (f32 or bf16)"},
+    {"dense", 0, KIND_FLAG, AT(dense), 0, 0, NULL, FOR_FUSE, false, NULL,
+     "write all weights as floats, not only those that change"},
+    {"quantize", 0, KIND_TEXT, AT(quantize), 0, 0, NULL, FOR_FUSE, false, "BITS[:GROUP]",
+     "round weights of MLX's groups to such groups again"},
+    {"adapter", 0, KIND_LIST, AT(adapters), 0, 0, NULL, COMPUTING | FOR_FUSE, true, "[NAME=]PATH[@X]",
      "a LoRA adapter, times X (1); several add up"},
     {"device", 0, KIND_TEXT, AT(device), 0, 0, NULL, COMPUTING | TRAINING, true, "NAME", "what computes: cpu (cpu)"},
     {"cpu", 0, KIND_TEXT, AT(cpu), 0, 0, NULL, COMPUTING | TRAINING | FOR_DOCTOR, true, "NAME",

@@ -11,6 +11,7 @@
 #include <hearth/dtype.h>
 #include <hearth/evaluate.h>
 #include <hearth/fast.h>
+#include <hearth/fuse.h>
 #include <hearth/generate.h>
 #include <hearth/index.h>
 #include <hearth/io.h>

@@ -1,19 +1,21 @@
 #include "formats/gguf_write.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "formats/gguf.h"
 #include "formats/json.h"
 
 #include <string.h>
 
 enum { ALIGNMENT = 32, VERSION = 3, DIMS_MAX = 4 };
 
+static const char alignment_key[] = "general.alignment";
+
 /* Output with a sticky error. */
 typedef struct sink {
     ht_writer *w;
     const char *path;
-    size_t n;
+    size_t n, alignment;
     ht_status status;
     ht_error *err;
 } sink;
@@ -36,7 +38,10 @@ static void put_text(sink *s, const char *text, size_t n) {
 
 static void pad(sink *s) {
     static const char zeros[ALIGNMENT];
-    put(s, zeros, (ALIGNMENT - s->n % ALIGNMENT) % ALIGNMENT);
+    for (size_t left = (s->alignment - s->n % s->alignment) % s->alignment, part; left; left -= part) {
+        part = ht_min_size(left, sizeof zeros);
+        put(s, zeros, part);
+    }
 }
 
 /* ---- metadata ---- */
@@ -123,14 +128,61 @@ static void put_value(sink *s, const char *key, const json_t *value) {
     for (size_t i = 0; i < json_array_size(items); i++) put_item(s, key, type, json_array_get(items, i));
 }
 
+static void put_pair(sink *s, const char *key, const json_t *value) {
+    if (strcmp(key, alignment_key) == 0) refuse(s, key, "is the writer's to choose");
+    put_text(s, key, strlen(key));
+    put_value(s, key, value);
+}
+
 static void put_metadata(sink *s, json_t *metadata) {
     const char *key;
     json_t *value;
-    json_object_foreach(metadata, key, value) {
-        if (strcmp(key, "general.alignment") == 0) refuse(s, key, "is the writer's to choose");
-        put_text(s, key, strlen(key));
-        put_value(s, key, value);
+    json_object_foreach(metadata, key, value) put_pair(s, key, value);
+}
+
+/* ---- metadata of another file ---- */
+
+/* The change of a value; NULL: it stays as it is. */
+static const json_t *change_of(const json_t *changes, const ht_gguf_value *v) {
+    return json_object_getn(changes, v->key.data, v->key.len);
+}
+
+static bool is_new(const ht_gguf *from, const char *key, const json_t *value) {
+    return !json_is_null(value) && !ht_gguf_find(from, key);
+}
+
+static uint64_t count_changed(const ht_gguf *from, json_t *changes) {
+    const char *key;
+    json_t *value;
+    uint64_t n = 0;
+    for (size_t i = 0; i < ht_gguf_n_values(from); i++) {
+        const json_t *change = change_of(changes, ht_gguf_value_at(from, i));
+        n += !change || !json_is_null(change);
     }
+    json_object_foreach(changes, key, value) n += is_new(from, key, value);
+    return n;
+}
+
+static void put_changed(sink *s, const ht_gguf *from, json_t *changes) {
+    for (size_t i = 0; i < ht_gguf_n_values(from); i++) {
+        const ht_gguf_value *v = ht_gguf_value_at(from, i);
+        const json_t *change = change_of(changes, v);
+        if (change && json_is_null(change)) continue;
+        put_text(s, v->key.data, v->key.len);
+        if (change) {
+            put_value(s, "of another file", change);
+            continue;
+        }
+        put_number(s, v->type, 4);
+        if (v->type == HT_GGUF_ARRAY) {
+            put_number(s, v->item_type, 4);
+            put_number(s, v->n_items, 8);
+        }
+        put(s, v->items, v->items_bytes);
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(changes, key, value) if (is_new(from, key, value)) put_pair(s, key, value);
 }
 
 /* ---- tensors ---- */
@@ -145,6 +197,11 @@ int ht_gguf_dense_type(const char *dtype) {
     return -1;
 }
 
+static int type_id(const char *dtype) {
+    int dense = ht_gguf_dense_type(dtype);
+    return dense >= 0 ? dense : ht_gguf_type_id(dtype);
+}
+
 static ht_status check_tensors(const char *path, const ht_tensor_output *tensors, int n, ht_error *err) {
     json_t *known = json_object();
     ht_status st = HT_OK;
@@ -154,7 +211,7 @@ static ht_status check_tensors(const char *path, const ht_tensor_output *tensors
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: the name `%s` is given twice", path, t->name);
         else if (!*t->name || json_object_set_new(known, t->name, json_true()))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is empty or no UTF-8", path, i);
-        else if (ht_gguf_dense_type(t->dtype) < 0)
+        else if (type_id(t->dtype) < 0)
             st =
                 ht_fail(err, HT_ERR_ARGUMENT, "%s: `%s` is of %s, which GGUF has no type for", path, t->name, t->dtype);
         else if (t->rank < 1 || t->rank > DIMS_MAX || !t->n_bytes)
@@ -173,33 +230,56 @@ static void put_directory(sink *s, const ht_tensor_output *tensors, int n) {
         put_text(s, t->name, strlen(t->name));
         put_number(s, (uint64_t)t->rank, 4);
         for (int d = t->rank - 1; d >= 0; d--) put_number(s, (uint64_t)t->shape[d], 8);
-        put_number(s, (uint64_t)ht_gguf_dense_type(t->dtype), 4);
+        put_number(s, (uint64_t)type_id(t->dtype), 4);
         put_number(s, at, 8);
-        at += (t->n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at += (t->n_bytes + s->alignment - 1) / s->alignment * s->alignment;
     }
+}
+
+/* Opens the file and writes what is before the metadata. */
+static ht_status begin(sink *s, const ht_tensor_output *tensors, int n, uint64_t n_values) {
+    ht_status st = check_tensors(s->path, tensors, n, s->err);
+    if (!st) st = ht_writer_open(s->path, &s->w, s->err);
+    if (st) return st;
+    put(s, "GGUF", 4);
+    put_number(s, VERSION, 4);
+    put_number(s, (uint64_t)n, 8);
+    put_number(s, n_values, 8);
+    return HT_OK;
+}
+
+/* Writes what is behind the metadata, and commits the file. */
+static ht_status finish(sink *s, const ht_tensor_output *tensors, int n, ht_tensor_values *values, void *user) {
+    put_directory(s, tensors, n);
+    pad(s);
+    for (int i = 0; i < n && !s->status; i++) {
+        const void *bytes;
+        s->status = values(user, i, &bytes, s->err);
+        if (s->status) break;
+        put(s, bytes, tensors[i].n_bytes);
+        pad(s);
+    }
+    if (s->status == HT_OK) return ht_writer_commit(s->w, s->err);
+    ht_writer_discard(s->w);
+    return s->status;
 }
 
 ht_status ht_gguf_write(const char *path, const ht_tensor_output *tensors, int n, json_t *metadata,
                         ht_tensor_values *values, void *user, ht_error *err) {
-    sink s = {.path = path, .err = err};
-    ht_status st = check_tensors(path, tensors, n, err);
-    if (!st) st = ht_writer_open(path, &s.w, err);
+    sink s = {.path = path, .alignment = ALIGNMENT, .err = err};
+    ht_status st = begin(&s, tensors, n, json_object_size(metadata));
     if (st) return st;
-    put(&s, "GGUF", 4);
-    put_number(&s, VERSION, 4);
-    put_number(&s, (uint64_t)n, 8);
-    put_number(&s, json_object_size(metadata), 8);
     put_metadata(&s, metadata);
-    put_directory(&s, tensors, n);
-    pad(&s);
-    for (int i = 0; i < n && !s.status; i++) {
-        const void *bytes;
-        s.status = values(user, i, &bytes, err);
-        if (s.status) break;
-        put(&s, bytes, tensors[i].n_bytes);
-        pad(&s);
-    }
-    if (s.status == HT_OK) return ht_writer_commit(s.w, err);
-    ht_writer_discard(s.w);
-    return s.status;
+    return finish(&s, tensors, n, values, user);
+}
+
+ht_status ht_gguf_rewrite(const char *path, const ht_gguf *from, json_t *changes, const ht_tensor_output *tensors,
+                          int n, ht_tensor_values *values, void *user, ht_error *err) {
+    sink s = {.path = path, .alignment = ALIGNMENT, .err = err};
+    uint64_t alignment;
+    if (ht_gguf_get_u64(from, alignment_key, &alignment)) s.alignment = (size_t)alignment;
+    ht_status st = begin(&s, tensors, n, count_changed(from, changes));
+    if (st) return st;
+    put_changed(&s, from, changes);
+    return finish(&s, tensors, n, values, user);
 }

@@ -108,6 +108,24 @@ static void spell_not_finite(const char *text, size_t size, ht_text *out) {
     if (from) ht_text_append(out, text + from, size - from);
 }
 
+char *ht_json_text_of(const json_t *root) {
+    char *text = json_dumps(root, JSON_INDENT(2)), mark[] = "\"\\u001A";
+    if (!text) return NULL;
+    char *to = text;
+    for (const char *from = text; *from;) {
+        const char *number = from + sizeof mark - 1;
+        size_t n = strncmp(from, mark, sizeof mark - 1) ? 0 : not_finite_at(number, strlen(number));
+        if (n && number[n] == '"') {
+            memmove(to, number, n);
+            to += n;
+            from = number + n + 1;
+        } else
+            *to++ = *from++;
+    }
+    *to = '\0';
+    return text;
+}
+
 static json_t *load(const char *text, size_t size, size_t flags, json_error_t *e) {
     json_t *root = json_loadb(text, size, flags, e);
     if (root || json_error_code(e) != json_error_numeric_overflow) return root;

@@ -48,6 +48,10 @@ void ht_json_missing(ht_json_reader *r, const char *key, const char *expected);
 /* Records an error, prefixed by the file name. */
 ht_status ht_json_fail(ht_json_reader *r, ht_status status, const char *fmt, ...) HT_PRINTF(3, 4);
 
+/* The text of a document that ht_json_parse has read, in lines, its non-finite numbers as they were. NULL when memory ran out;
+ * the caller frees it. */
+char *ht_json_text_of(const json_t *root);
+
 /* Integer value of an integer, or of a whole real up to 2^53; false for other values. */
 bool ht_json_whole(const json_t *value, int64_t *out);
 /* Describes a value for messages: "the string \"abc\"", "an object", "12". Returns `buffer`. */

@@ -3,6 +3,8 @@
 #include "formats/affine.h"
 #include "formats/blocks.h"
 
+#include <string.h>
+
 #define SCALE_BYTES_F32  4
 #define SCALE_BYTES_F16  2
 #define SCALE_BYTES_BF16 2
@@ -68,4 +70,12 @@ bool ht_gguf_layout_of(uint32_t gguf_id, ht_gguf_layout *out) {
             return true;
         }
     return false;
+}
+
+int ht_gguf_type_id(const char *name) {
+    for (int i = 0; i < HT_W_COUNT; i++)
+        if (infos[i].gguf_id >= 0 && strcmp(infos[i].name, name) == 0) return infos[i].gguf_id;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i].layout.name, name) == 0) return (int)others[i].id;
+    return -1;
 }

@@ -132,27 +132,31 @@ ht_status ht_adapter_transposed(ht_adapter *a, const ht_lora_pair **out, ht_erro
 
 /* ---- fit ---- */
 
+ht_status ht_lora_check(const ht_lora *l, const ht_projection *p, const char *architecture, ht_error *err) {
+    if (!p)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the adapter is for another model: it changes `%s`, which this %s model does not have", l->slot,
+                       architecture);
+    if (p->n_in != l->n_in || p->n_out != l->n_out || p->n_experts != l->n_experts)
+        return ht_fail(err, HT_ERR_ARGUMENT,
+                       "the adapter is for another model: its `%s` is for a projection [%lld, %lld] of %lld "
+                       "experts, the model's is [%lld, %lld] of %lld",
+                       l->slot, (long long)l->n_out, (long long)l->n_in, (long long)l->n_experts, (long long)p->n_out,
+                       (long long)p->n_in, (long long)p->n_experts);
+    return HT_OK;
+}
+
 ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err) {
     if (a->interleaved)
         return ht_fail(err, HT_ERR_ARGUMENT, "the adapter was read from a GGUF file without its model; read it with");
     int64_t n;
     const ht_projection *all = ht_weights_projections(m->weights, &n);
-    for (int64_t i = 0; i < a->n; i++) {
-        const ht_lora *l = &a->lora[i];
-        const int64_t at = ht_weights_find_projection(m->weights, l->slot);
-        if (at < 0)
-            return ht_fail(err, HT_ERR_ARGUMENT,
-                           "the adapter is for another model: it changes `%s`, which this %s model does not have",
-                           l->slot, m->architecture);
-        const ht_projection *p = &all[at];
-        if (p->n_in != l->n_in || p->n_out != l->n_out || p->n_experts != l->n_experts)
-            return ht_fail(err, HT_ERR_ARGUMENT,
-                           "the adapter is for another model: its `%s` is for a projection [%lld, %lld] of %lld "
-                           "experts, the model's is [%lld, %lld] of %lld",
-                           l->slot, (long long)l->n_out, (long long)l->n_in, (long long)l->n_experts,
-                           (long long)p->n_out, (long long)p->n_in, (long long)p->n_experts);
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < a->n; i++) {
+        const int64_t at = ht_weights_find_projection(m->weights, a->lora[i].slot);
+        status = ht_lora_check(&a->lora[i], at < 0 ? NULL : &all[at], m->architecture, err);
     }
-    return HT_OK;
+    return status;
 }
 
 const char *ht_adapter_format_name(ht_adapter_format format) {

@@ -53,5 +53,8 @@ const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot);
 ht_status ht_adapter_transposed(ht_adapter *a, const ht_lora_pair **out, ht_error *err);
 /* HT_ERR_ARGUMENT, naming what does not fit, unless every pair is for a projection of `m` and has its shape. */
 ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err);
+struct ht_projection;
+/* The same of one pair; `p` is the projection of its slot, or NULL when the model has none. */
+ht_status ht_lora_check(const ht_lora *l, const struct ht_projection *p, const char *architecture, ht_error *err);
 
 #endif

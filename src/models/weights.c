@@ -66,6 +66,18 @@ size_t ht_weights_bytes_in_file(const ht_checkpoint_files *c, const ht_config *c
     return l.table_bytes;
 }
 
+ht_status ht_weights_visit(const ht_checkpoint_files *c, const ht_config *config, ht_stored_projection_fn *fn,
+                           void *user, ht_error *err) {
+    ht_loader l = {.from = c, .config = config, .visit = fn, .visit_user = user, .err = err};
+    return measure(&l);
+}
+
+ht_status ht_weights_product_scales(const ht_checkpoint_files *c, const ht_config *config, const char *name, int64_t n,
+                                    int share, int n_shares, float *out, bool *found, ht_error *err) {
+    const ht_loader l = {.from = c, .config = config, .err = err};
+    return ht_loader_product_scales(&l, name, n, share, n_shares, out, found);
+}
+
 static ht_weights *new_weights(const ht_config *config) {
     ht_weights *w = calloc(1, sizeof *w);
     if (!w) return NULL;

@@ -112,4 +112,24 @@ const ht_projection *ht_weights_projections(const ht_weights *w, int64_t *n);
 /* Index of the projection with a slot; -1: none. */
 int64_t ht_weights_find_projection(const ht_weights *w, const char *slot);
 
+/* ---- projections in the checkpoint, without loading them ---- */
+
+/* Where a projection is stored, or one expert's matrix of it. */
+typedef struct ht_stored_projection {
+    ht_projection of;            /* its names are lent during the call */
+    int64_t expert;              /* 0 for a dense one */
+    size_t tensor;               /* its number (ht_checkpoint_tensor_at) */
+    int64_t first_row, n_shares; /* [of.n_out] of its rows; weights that share an expert's rows: 2 for gate and up */
+    int64_t head_rows;           /* of.head_rows where this checkpoint has the rows interleaved, else 0 */
+} ht_stored_projection;
+typedef ht_status ht_stored_projection_fn(const ht_stored_projection *p, void *user, ht_error *err);
+/* Calls fn for all of them, in the order of ht_weights_projections and of experts; checks all tensors as ht_weights_measure. */
+ht_status ht_weights_visit(const ht_checkpoint_files *c, const ht_config *config, ht_stored_projection_fn *fn,
+                           void *user, ht_error *err);
+/* Reads the factors on the products of the n matrices in tensor `name`: NVFP4's scale of a whole tensor, and a GGUF file's
+ * `x.scale` beside `x.weight`. A tensor may hold the rows of n_shares weights; this is number `share`. *found is false, and
+ * `out` unspecified, when there are none. */
+ht_status ht_weights_product_scales(const ht_checkpoint_files *c, const ht_config *config, const char *name, int64_t n,
+                                    int share, int n_shares, float *out, bool *found, ht_error *err);
+
 #endif

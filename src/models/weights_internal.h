@@ -33,11 +33,13 @@ typedef struct ht_loader {
     ht_precision precision;
     ht_weights *into; /* NULL: measure */
     ht_scope *scope;
-    size_t bytes, matrix_bytes; /* in memory, so far: of everything, of matrices */
-    size_t table_bytes;         /* in the file */
-    ht_pack_task *tasks;        /* one per matrix, carried out at the end */
-    bool late;                  /* in a layer that only rows meet whose logits are asked for */
-    bool *used;                 /* one per tensor of the checkpoint; NULL: nobody asks */
+    size_t bytes, matrix_bytes;     /* in memory, so far: of everything, of matrices */
+    size_t table_bytes;             /* in the file */
+    ht_pack_task *tasks;            /* one per matrix, carried out at the end */
+    bool late;                      /* in a layer that only rows meet whose logits are asked for */
+    bool *used;                     /* one per tensor of the checkpoint; NULL: nobody asks */
+    ht_stored_projection_fn *visit; /* called for every projection; NULL: nobody asks */
+    void *visit_user;
     ht_error *err;
 } ht_loader;
 

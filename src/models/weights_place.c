@@ -52,6 +52,24 @@ static int64_t permuted_rows(const ht_config *c, const ht_weight_place *p, int64
     return c->family->gguf_interleaves && p->heads != HT_HEADS_NONE ? c->layer[layer].head_dim : 0;
 }
 
+static void projection_slot(const ht_weight_place *p, int64_t layer, char name[HT_WEIGHT_NAME]) {
+    snprintf(name, HT_WEIGHT_NAME, "model.layers.%lld.%s", (long long)layer, p->safetensors);
+}
+
+static void projection_gguf(const ht_weight_place *p, int64_t layer, char name[HT_WEIGHT_NAME]) {
+    snprintf(name, HT_WEIGHT_NAME, "blk.%lld.%s", (long long)layer, p->gguf);
+}
+
+/* Tells the visitor where projection `of` is stored. */
+static ht_status visit(const ht_loader *l, const ht_weight_place *p, ht_stored_projection at) {
+    char slot[HT_WEIGHT_NAME], gguf[HT_WEIGHT_NAME];
+    projection_slot(p, at.of.layer, slot);
+    projection_gguf(p, at.of.layer, gguf);
+    at.of.slot = slot;
+    at.of.gguf = gguf;
+    return l->visit(&at, l->visit_user, l->err);
+}
+
 /* Gives a weight its slot; inside a layer it becomes a projection that adapters can name. */
 static ht_status keep_projection(ht_loader *l, const ht_weight_place *p, const ht_projection *of, const char **slot) {
     char name[HT_WEIGHT_NAME];
@@ -61,9 +79,9 @@ static ht_status keep_projection(ht_loader *l, const ht_weight_place *p, const h
     }
     ht_projection *kept = &l->into->projections[l->into->n_projections];
     *kept = *of;
-    snprintf(name, sizeof name, "model.layers.%lld.%s", (long long)of->layer, p->safetensors);
+    projection_slot(p, of->layer, name);
     ht_status status = ht_loader_keep_name(l, name, &kept->slot);
-    snprintf(name, sizeof name, "blk.%lld.%s", (long long)of->layer, p->gguf);
+    projection_gguf(p, of->layer, name);
     if (!status) status = ht_loader_keep_name(l, name, &kept->gguf);
     if (status) return status;
     *slot = kept->slot;
@@ -89,10 +107,15 @@ static ht_status load_weight(ht_loader *l, const ht_weight_place *p, int64_t lay
     else if (ht_checkpoint_find(l->from, name, &unwanted))
         return ht_fail(l->err, HT_ERR_FORMAT, "%s: there is a tensor `%s`, but %s implies none", unwanted.file_name,
                        name, ht_loader_source(l));
-    if (status || !l->into) return status;
     const ht_projection projection = {
         .layer = layer, .n_out = rows, .n_in = columns, .head_rows = permuted_rows(c, p, of)};
-    return keep_projection(l, p, &projection, &w->slot);
+    if (!status && l->visit && layer != AROUND) {
+        ht_stored_tensor t;
+        place_name(l, p, layer, "weight", name);
+        (void)ht_checkpoint_find(l->from, name, &t); /* it was found above */
+        status = visit(l, p, (ht_stored_projection){projection, 0, t.number, 0, 1, head_rows});
+    }
+    return status || !l->into ? status : keep_projection(l, p, &projection, &w->slot);
 }
 
 /* What products with the experts are multiplied by: stated together, or by each. */
@@ -121,13 +144,13 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
     const ht_config *c = l->config;
     int64_t n = c->n_experts, rows = extent(c, p->rows, layer), columns = extent(c, p->columns, layer);
     const ht_expert_form *f = ht_expert_form_of(l->from, p->expert, layer);
+    const ht_projection projection = {.layer = layer, .n_out = rows, .n_in = columns, .n_experts = n};
     ht_matrix **matrix = NULL;
     if (l->into) {
         matrix = calloc((size_t)n * 2, sizeof *matrix);
         if (!matrix) return ht_fail_memory(l->err, (size_t)n * 2 * sizeof *matrix, "experts");
         l->into->experts[l->into->n_experts++] = matrix;
         *out = (ht_experts){{matrix, (int32_t)n, 0}, HT_NONE, NULL};
-        const ht_projection projection = {.layer = layer, .n_out = rows, .n_in = columns, .n_experts = n};
         ht_status kept = keep_projection(l, p, &projection, &out->slot);
         if (kept) return kept;
     }
@@ -147,6 +170,10 @@ static ht_status load_experts(ht_loader *l, const ht_weight_place *p, int64_t la
             ht_expert_name(l->from, f, layer, e, name, sizeof name);
             status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
             if (!status) status = ht_loader_find_scales(l, &t, name, 0, &scales);
+        }
+        if (!status && l->visit) {
+            int64_t row = f->stacked ? (e * f->n_shares + f->share) * rows : 0;
+            status = visit(l, p, (ht_stored_projection){projection, e, t.number, row, f->n_shares, 0});
         }
         if (!status) status = ht_loader_add(l, false, &t, name, 0, matrix ? &matrix[e] : NULL);
         if (status || !l->into) continue;

@@ -2,6 +2,7 @@
  * has alone; sessions that do not fit are refused. */
 #include "generate/session_internal.h"
 #include "models/registry.h"
+#include "support/adapters.h"
 #include "support/model_run.h"
 #include "support/multiply.h"
 #include "support/options.h"
@@ -46,36 +47,6 @@ static ht_model *load(const char *name, int threads, ht_precision precision, ht_
     if (ht_model_load(path, &options, &m, &err)) fail_msg("%s: %s", name, err.message);
     ht_device_free(device);
     return m;
-}
-
-/* ---- adapters ---- */
-
-/* Random matrices for every `every`-th projection. */
-static ht_adapter *make_adapter(const ht_model *m, int64_t rank, int64_t every, uint64_t seed) {
-    int64_t n, n_pairs = 0;
-    const ht_projection *p = ht_weights_projections(m->weights, &n);
-    ht_lora *pair = calloc((size_t)n, sizeof *pair);
-    ht_error err = {0};
-    ht_adapter *a;
-    for (int64_t i = 0; i < n; i++)
-        if (i % every == 0)
-            pair[n_pairs++] = (ht_lora){.slot = (char *)(uintptr_t)p[i].slot,
-                                        .n_experts = p[i].n_experts,
-                                        .rank = rank,
-                                        .n_in = p[i].n_in,
-                                        .n_out = p[i].n_out,
-                                        .scale = 0.5f};
-    assert_int_equal(ht_adapter_new(pair, n_pairs, &a, &err), HT_OK);
-    free(pair);
-    for (int64_t i = 0; i < a->n; i++) {
-        const ht_lora *l = &a->lora[i];
-        const int64_t n_matrices = l->n_experts ? l->n_experts : 1;
-        for (int64_t k = 0; k < n_matrices * rank * l->n_in; k++)
-            l->a[k] = test_random_float(&seed) / sqrtf((float)l->n_in);
-        for (int64_t k = 0; k < n_matrices * rank * l->n_out; k++)
-            l->b[k] = 0.3f * test_random_float(&seed) / sqrtf((float)rank);
-    }
-    return a;
 }
 
 /* ---- a model with changed weights ---- */
@@ -161,22 +132,12 @@ static void make_ids(const ht_model *m, int32_t *ids, int n, uint64_t seed) {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)(test_random(&seed) % (uint32_t)m->vocab);
 }
 
-/* The largest difference, in units of the largest logit. */
-static double difference(const float *a, const float *b, size_t bytes) {
-    double most = 0, largest = 0;
-    for (size_t i = 0; i < bytes / sizeof *a; i++) {
-        most = fmax(most, fabs((double)a[i] - (double)b[i]));
-        largest = fmax(largest, fabs((double)b[i]));
-    }
-    return most / largest;
-}
-
 /* ---- tests ---- */
 
 static void check_values(const char *name) {
     static const float scales[2] = {1, -0.75f};
     ht_model *m = load(name, 2, HT_PRECISION_REFERENCE, HT_F32), *other = load(name, 2, HT_PRECISION_REFERENCE, HT_F32);
-    ht_adapter *a[2] = {make_adapter(m, 3, 1, 5), make_adapter(m, 20, 3, 6)};
+    ht_adapter *a[2] = {test_adapter_for(m, 3, 1, 5), test_adapter_for(m, 20, 3, 6)};
     int32_t ids[N_IDS];
     make_ids(m, ids, N_IDS, 7);
     const size_t bytes = logits_bytes(m, N_IDS);
@@ -185,7 +146,8 @@ static void check_values(const char *name) {
     for (int n = 1; n <= 2; n++) { /* the second adds up */
         change_model(other, a[n - 1], scales[n - 1], &c);
         float *got = run_new(m, a, scales, n, 512, ids), *want = run_new(other, NULL, NULL, 0, 512, ids);
-        const double off = difference(got, want, bytes), moved = difference(got, last, bytes);
+        const double off = test_difference(got, want, bytes / sizeof *got),
+                     moved = test_difference(got, last, bytes / sizeof *got);
         print_message("%s with %d adapters: off by %.1e of the largest logit, moved by %.1e\n", name, n, off, moved);
         assert_true(off < 2e-5);
         assert_true(moved > 1e-2);
@@ -266,7 +228,7 @@ static void check_bits(const char *name) {
     int32_t ids[N_IDS];
     for (int threads = 1; threads <= 3; threads += 2) {
         ht_model *m = load(name, threads, HT_PRECISION_HIGH, HT_F16);
-        ht_adapter *a[2] = {make_adapter(m, 4, 1, 8), make_adapter(m, 17, 2, 9)};
+        ht_adapter *a[2] = {test_adapter_for(m, 4, 1, 8), test_adapter_for(m, 17, 2, 9)};
         const size_t bytes = logits_bytes(m, N_IDS);
         make_ids(m, ids, N_IDS, 10);
         float *whole = run_new(m, a, NULL, 2, 512, ids), *pieces = run_new(m, a, NULL, 2, 7, ids);
@@ -304,7 +266,7 @@ static void bits_are_those_of_the_session_alone(void **state) {
 static void adapters_are_set_and_taken_off(void **state) {
     (void)state;
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
-    ht_adapter *a = make_adapter(m, 4, 1, 8);
+    ht_adapter *a = test_adapter_for(m, 4, 1, 8);
     ht_error err = {0};
     int32_t ids[N_IDS];
     make_ids(m, ids, N_IDS, 10);
@@ -346,7 +308,7 @@ static void several_threads_begin_at_once(void **state) {
     (void)state;
     enum { N_CALLERS = 4 };
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16);
-    ht_adapter *a = make_adapter(m, 4, 1, 8);
+    ht_adapter *a = test_adapter_for(m, 4, 1, 8);
     caller callers[N_CALLERS];
     int32_t ids[N_IDS];
     make_ids(m, ids, N_IDS, 10);
@@ -372,7 +334,7 @@ static void what_does_not_fit_is_refused(void **state) {
     (void)state;
     ht_model *m = load("llama-f32", 2, HT_PRECISION_HIGH, HT_F16),
              *other = load("qwen3-moe-f32", 2, HT_PRECISION_HIGH, HT_F16);
-    ht_adapter *a = make_adapter(m, 4, 1, 8), *foreign = make_adapter(other, 4, 1, 8);
+    ht_adapter *a = test_adapter_for(m, 4, 1, 8), *foreign = test_adapter_for(other, 4, 1, 8);
     ht_error err = {0};
     int32_t ids[N_IDS];
     make_ids(m, ids, N_IDS, 10);

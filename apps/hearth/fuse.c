@@ -1,0 +1,92 @@
+/* hearth fuse: a checkpoint with adapters merged into its weights. */
+#include "adapters.h"
+#include "command.h"
+#include "json.h"
+#include "model_path.h"
+#include "terminal.h"
+
+#include <hearth/fuse.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* BITS or BITS:GROUP; which of them there are, the library says. */
+static bool parse_quantize(const char *text, ht_fuse_options *out) {
+    char *end;
+    const long bits = strtol(text, &end, 10), group = *end == ':' ? strtol(end + 1, &end, 10) : 0;
+    if (*end != '\0' || bits < 1 || bits > 64 || group < 0 || group > 4096) return false;
+    out->quantize_bits = (int32_t)bits;
+    out->quantize_group = (int32_t)group;
+    return true;
+}
+
+static void on_progress(double done, void *user) { progress_show(user, done); }
+
+static ht_status fuse(const options *o, ht_fuse_options *how, ht_error *err) {
+    adapter_list adapters = {0};
+    char *path;
+    progress show;
+    ht_status st = model_path(o->model, &path, err);
+    if (st) return st;
+    interrupt_watch();
+    progress_begin(&show, "fusing", o->quiet);
+    how->cancel = interrupt_flag();
+    how->progress = on_progress;
+    how->user = &show;
+    st = adapters_load(o, NULL, &adapters, err);
+    if (!st) st = ht_fuse(path, adapters.adapter, adapters.scale, adapters.n, o->arguments.items[0], how, err);
+    progress_end(&show);
+    if (st && interrupted())
+        snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->arguments.items[0]);
+    adapters_free(&adapters);
+    free(path);
+    return st;
+}
+
+static void print_text(const char *out, const ht_fuse_report *r) {
+    output_field("out", "%s", out);
+    output_field("bytes", "%lld", (long long)r->bytes);
+    output_field("changed", "%lld tensors", (long long)r->n_changed);
+    if (r->n_dense) output_field("", "%lld that were quantised are floats now", (long long)r->n_dense);
+    output_field("rounding", "%.3g %% of the weights, %.3g %% of the change", 100 * r->error, 100 * r->noise);
+    output_field("kept", "%.4g %% of the change, at least %.4g %% of each tensor's", 100 * r->kept,
+                 100 * r->least_kept);
+}
+
+static bool print_json(const char *out, const ht_fuse_report *r) {
+    return json_output(json_pack("{so sI sI sI sf sf sf sf}", "out", json_path(out), "bytes", (json_int_t)r->bytes,
+                                 "changed", (json_int_t)r->n_changed, "dense", (json_int_t)r->n_dense, "error",
+                                 r->error, "noise", r->noise, "kept", r->kept, "least_kept", r->least_kept));
+}
+
+/* A result that answers like the base is worth a word. */
+static void warn_of_loss(const ht_fuse_report *r) {
+    if (r->noise < 1 && r->kept > 0.9) return;
+    fprintf(
+        stderr,
+        "hearth fuse: rounding moved the weights by %.3g times what the adapters changed, and %.3g %% of the change is "
+        "left: more bits, or no --quantize, keep it\n",
+        r->noise, 100 * r->kept);
+}
+
+static int usage(const char *what) {
+    fprintf(stderr, "hearth fuse: %s (see hearth fuse --help)\n", what);
+    return EXIT_USAGE;
+}
+
+int fuse_command(const options *o) {
+    ht_error err = {0};
+    ht_fuse_report report_of = {0};
+    ht_fuse_options how;
+    ht_fuse_options_init(&how, sizeof how);
+    how.dtype = options_dtype(o);
+    how.dense = o->dense;
+    how.report = &report_of;
+    if (o->arguments.n != 1) return usage("the name of what to write is needed: MODEL --adapter PATH OUT");
+    if (!o->adapters.n) return usage("--adapter PATH is needed");
+    if (o->quantize && !parse_quantize(o->quantize, &how)) return usage("--quantize expects BITS or BITS:GROUP");
+    if (fuse(o, &how, &err)) return output_finish(report(&err));
+    if (!o->quiet) warn_of_loss(&report_of);
+    if (!o->json) print_text(o->arguments.items[0], &report_of);
+    return output_finish(!o->json || print_json(o->arguments.items[0], &report_of) ? EXIT_OK : EXIT_FAILED);
+}

@@ -1,0 +1,351 @@
+/* Files of a fused checkpoint: a GGUF file, or a directory with the weights and copies of what is beside them. */
+#include "base/checked.h"
+#include "base/directory_writer.h"
+#include "base/error.h"
+#include "formats/gguf_write.h"
+#include "formats/safetensors_set.h"
+#include "models/fuse.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char index_name[] = "model.safetensors.index.json", config_name[] = "config.json";
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && !strcmp(s + n - m, end);
+}
+
+/* ---- tensors of one file ---- */
+
+typedef struct outputs {
+    ht_fuse_values *values;
+    ht_tensor_output *tensor; /* [n] */
+    size_t *number;           /* [n] of each in the plan */
+    int n;
+} outputs;
+
+/* Those of safetensors file `file`, or all of a GGUF file. */
+static ht_status list_outputs(const ht_fuse_plan *plan, int file, ht_fuse_values *values, outputs *out, ht_error *err) {
+    *out = (outputs){values, calloc(plan->n + 1, sizeof *out->tensor), calloc(plan->n + 1, sizeof *out->number), 0};
+    if (!out->tensor || !out->number) return ht_fail_memory(err, plan->n * sizeof *out->tensor, "a list of tensors");
+    for (size_t i = 0; i < plan->n; i++) {
+        if (plan->tensor[i].action == HT_FUSE_DROP) continue;
+        if (!plan->c->gguf && ht_safetensors_at(plan->c->tensors, i)->file != file) continue;
+        out->tensor[out->n] = plan->tensor[i].to;
+        out->number[out->n++] = i;
+    }
+    return HT_OK;
+}
+
+static void free_outputs(outputs *o) {
+    free(o->tensor);
+    free(o->number);
+}
+
+static ht_status values_of(void *user, int i, const void **bytes, ht_error *err) {
+    const outputs *o = user;
+    return ht_fuse_values_of(o->values, o->number[i], bytes, err);
+}
+
+/* ---- GGUF ---- */
+
+/* llama.cpp's number of a file whose matrices are mostly of one float type; -1 for others. */
+static int file_type_of(const char *dtype) {
+    return !strcmp(dtype, "F32") ? 0 : !strcmp(dtype, "F16") ? 1 : !strcmp(dtype, "BF16") ? 32 : -1;
+}
+
+/* Elements of the matrices that are written as `dtype`. */
+static double elements_of(const outputs *o, const char *dtype) {
+    double sum = 0;
+    for (int i = 0; i < o->n; i++) {
+        const ht_tensor_output *t = &o->tensor[i];
+        if (t->rank < 2 || strcmp(t->dtype, dtype) != 0) continue;
+        double n = 1;
+        for (int d = 0; d < t->rank; d++) n *= (double)t->shape[d];
+        sum += n;
+    }
+    return sum;
+}
+
+/* The file type that is true now; -1 when it is the one the file states, a mix of quantised types. */
+static int new_file_type(const outputs *o) {
+    const char *most = NULL;
+    double largest = 0;
+    for (int i = 0; i < o->n; i++) {
+        const double n = elements_of(o, o->tensor[i].dtype);
+        if (n > largest) {
+            largest = n;
+            most = o->tensor[i].dtype;
+        }
+    }
+    return most ? file_type_of(most) : -1;
+}
+
+static json_t *metadata_changes(const outputs *o) {
+    const int file_type = new_file_type(o);
+    json_t *changes = json_pack("{s:{s:s, s:b}, s:n, s:n, s:n}", HT_FUSE_MARK, "dtype", "bool", "value", 1, "split.no",
+                                "split.count", "split.tensors.count");
+    if (changes && file_type >= 0 &&
+        json_object_set_new(changes, "general.file_type",
+                            json_pack("{s:s, s:i}", "dtype", "u32", "value", file_type))) {
+        json_decref(changes);
+        return NULL;
+    }
+    return changes;
+}
+
+ht_status ht_fuse_write_gguf(const ht_fuse_plan *plan, ht_fuse_values *values, const char *path, ht_error *err) {
+    outputs o;
+    json_t *changes = NULL;
+    ht_status status = list_outputs(plan, 0, values, &o, err);
+    if (!status && !(changes = metadata_changes(&o))) status = ht_fail_memory(err, 0, path);
+    if (!status) status = ht_gguf_rewrite(path, plan->c->gguf, changes, o.tensor, o.n, values_of, &o, err);
+    json_decref(changes);
+    free_outputs(&o);
+    return status;
+}
+
+/* ---- files beside the weights ---- */
+
+typedef struct names {
+    char **name; /* [n], and a NULL */
+    size_t n, n_copied;
+} names;
+
+static ht_status add_name(names *all, const char *name, size_t n, ht_error *err) {
+    char **grown = realloc(all->name, (all->n + 2) * sizeof *grown);
+    if (grown) all->name = grown;
+    char *copy = grown ? strndup(name, n) : NULL;
+    if (!copy) return ht_fail_memory(err, n + 1, "a name");
+    all->name[all->n++] = copy;
+    all->name[all->n] = NULL;
+    return HT_OK;
+}
+
+static void free_names(names *all) {
+    for (size_t i = 0; i < all->n; i++) free(all->name[i]);
+    free(all->name);
+}
+
+/* Weights that are not fused are no part of the fused checkpoint, whatever container they are in; nor is ModelOpt's second
+ * description of a quantisation that is no more. */
+static bool is_copied(const ht_fuse_plan *plan, const char *name) {
+    static const char *const weights[] = {".safetensors", ".bin",  ".pt",   ".pth", ".ckpt",       ".h5",
+                                          ".msgpack",     ".onnx", ".gguf", ".npz", ".index.json", ".tmp"};
+    if (name[0] == '.' || !strcmp(name, index_name)) return false;
+    if (!plan->c->gguf && !strcmp(name, config_name)) return false;
+    if (!strcmp(name, "hf_quant_config.json")) return !ht_fuse_is_dense(plan);
+    if (!strncmp(name, "mmproj", 6)) return true; /* a vision tower in GGUF */
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        if (ends_with(name, weights[i])) return false;
+    return true;
+}
+
+static const char *directory_of(const ht_fuse_plan *plan) { return plan->c->gguf ? plan->c->directory : plan->c->path; }
+
+static ht_status list_copied(const ht_fuse_plan *plan, names *all, ht_error *err) {
+    const char *path = directory_of(plan);
+    DIR *directory = opendir(path);
+    if (!directory) return ht_fail(err, HT_ERR_IO, "%s: the directory cannot be read", path);
+    ht_status status = HT_OK;
+    for (const struct dirent *e; !status && (e = readdir(directory));) {
+        struct stat st;
+        if (!is_copied(plan, e->d_name) || fstatat(dirfd(directory), e->d_name, &st, 0) || !S_ISREG(st.st_mode))
+            continue;
+        status = add_name(all, e->d_name, strlen(e->d_name), err);
+    }
+    closedir(directory);
+    all->n_copied = all->n;
+    return status;
+}
+
+static ht_status copy_bytes(const ht_file *from, ht_writer *to, ht_error *err) {
+    enum { PIECE = 1 << 20 };
+    char *bytes = malloc(PIECE);
+    ht_status status = bytes ? HT_OK : ht_fail_memory(err, PIECE, from->path);
+    for (size_t at = 0, n; !status && at < from->size; at += n) {
+        n = ht_min_size(from->size - at, PIECE);
+        status = ht_file_read_at(from, at, bytes, n, err);
+        if (!status) status = ht_writer_put(to, bytes, n, err);
+    }
+    free(bytes);
+    return status;
+}
+
+static ht_status copy_file(const char *from_directory, const char *to_directory, const char *name, ht_error *err) {
+    char *from = ht_path_join(from_directory, name), *to = ht_path_join(to_directory, name);
+    ht_file *file = NULL;
+    ht_writer *writer = NULL;
+    ht_status status = from && to ? ht_file_open(from, &file, err) : ht_fail_memory(err, strlen(name), "a path");
+    if (!status) status = ht_writer_open(to, &writer, err);
+    if (!status) status = copy_bytes(file, writer, err);
+    if (!status)
+        status = ht_writer_commit(writer, err);
+    else
+        ht_writer_discard(writer);
+    ht_file_close(file);
+    free(from);
+    free(to);
+    return status;
+}
+
+static ht_status write_text(const char *directory, const char *name, const char *text, ht_error *err) {
+    char *path = ht_path_join(directory, name);
+    ht_writer *writer = NULL;
+    ht_status status = path ? ht_writer_open(path, &writer, err) : ht_fail_memory(err, strlen(name), "a path");
+    if (!status) status = ht_writer_put(writer, text, strlen(text), err);
+    if (!status) status = ht_writer_put(writer, "\n", 1, err);
+    if (!status)
+        status = ht_writer_commit(writer, err);
+    else
+        ht_writer_discard(writer);
+    free(path);
+    return status;
+}
+
+/* ---- safetensors ---- */
+
+static const char *shard_name(const ht_fuse_plan *plan, int file) {
+    return ht_base_name(ht_safetensors_file(plan->c->tensors, file)->path);
+}
+
+/* The metadata of the first shard, and the mark; the caller frees *out, which lends its texts from the checkpoint. */
+static ht_status list_metadata(const ht_fuse_plan *plan, ht_metadata_pair **out, int *n, ht_error *err) {
+    json_t *metadata = plan->c->tensors->metadata, *value;
+    const char *key;
+    *n = 0;
+    *out = calloc(json_object_size(metadata) + 1, sizeof **out);
+    if (!*out) return ht_fail_memory(err, sizeof **out, "metadata");
+    json_object_foreach(metadata, key, value) if (strcmp(key, HT_FUSE_MARK) != 0)(*out)[(*n)++] =
+        (ht_metadata_pair){key, json_string_value(value)};
+    (*out)[(*n)++] = (ht_metadata_pair){HT_FUSE_MARK, "true"};
+    return HT_OK;
+}
+
+static ht_status write_shard(const ht_fuse_plan *plan, ht_fuse_values *values, int file, const char *directory,
+                             ht_error *err) {
+    outputs o;
+    ht_metadata_pair *pairs = NULL;
+    int n_pairs = 0;
+    char *path = ht_path_join(directory, shard_name(plan, file));
+    ht_status status = list_outputs(plan, file, values, &o, err);
+    if (!status && !path) status = ht_fail_memory(err, strlen(directory), "a path");
+    if (!status) status = list_metadata(plan, &pairs, &n_pairs, err);
+    if (!status) status = ht_safetensors_write(path, o.tensor, o.n, pairs, n_pairs, values_of, &o, err);
+    free(pairs);
+    free(path);
+    free_outputs(&o);
+    return status;
+}
+
+static bool has_index(const ht_fuse_plan *plan) {
+    char *path = ht_path_join(plan->c->path, index_name);
+    bool found = path && ht_path_exists(path);
+    free(path);
+    return found || ht_safetensors_n_files(plan->c->tensors) > 1;
+}
+
+static json_t *make_index(const ht_fuse_plan *plan) {
+    char *path = ht_path_join(plan->c->path, index_name);
+    json_t *index = NULL;
+    if (!path || ht_json_read(path, 64 << 20, &index, NULL)) index = json_object();
+    free(path);
+    json_t *metadata = json_object_get(index, "metadata"), *map = json_object();
+    if (!json_is_object(metadata)) {
+        metadata = json_object();
+        json_object_set_new(index, "metadata", metadata);
+    }
+    bool good = map && !json_object_set_new(metadata, "total_size", json_integer((json_int_t)ht_fuse_plan_bytes(plan)));
+    for (size_t i = 0; good && i < plan->n; i++) {
+        const ht_fuse_tensor *t = &plan->tensor[i];
+        if (t->action != HT_FUSE_DROP)
+            good = !json_object_set_new(map, t->to.name,
+                                        json_string(shard_name(plan, ht_safetensors_at(plan->c->tensors, i)->file)));
+    }
+    good = !json_object_set_new(index, "weight_map", map) && good;
+    if (good) return index;
+    json_decref(index);
+    return NULL;
+}
+
+static ht_status write_index(const ht_fuse_plan *plan, const char *directory, ht_error *err) {
+    json_t *index = make_index(plan);
+    char *text = index ? ht_json_text_of(index) : NULL;
+    ht_status status = text ? write_text(directory, index_name, text, err) : ht_fail_memory(err, 0, index_name);
+    free(text);
+    json_decref(index);
+    return status;
+}
+
+static ht_status write_config(const ht_fuse_plan *plan, const char *directory, ht_error *err) {
+    char *text;
+    ht_status status = ht_fuse_config(plan, &text, err);
+    if (status) return status;
+    status =
+        text ? write_text(directory, config_name, text, err) : copy_file(plan->c->path, directory, config_name, err);
+    free(text);
+    return status;
+}
+
+static ht_status write_safetensors(const ht_fuse_plan *plan, ht_fuse_values *values, const char *directory,
+                                   ht_error *err) {
+    ht_status status = write_config(plan, directory, err);
+    for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
+        status = write_shard(plan, values, i, directory, err);
+    return !status && has_index(plan) ? write_index(plan, directory, err) : status;
+}
+
+/* ---- directories ---- */
+
+/* The name of the one file that a GGUF checkpoint becomes. */
+static ht_status add_gguf_name(const ht_fuse_plan *plan, names *all, ht_error *err) {
+    const char *name = ht_gguf_set_part(plan->c->parts, 0)->name;
+    int number, count;
+    size_t n;
+    if (!ht_gguf_part_name(name, &number, &count, &n)) return add_name(all, name, strlen(name), err);
+    char whole[512];
+    snprintf(whole, sizeof whole, "%.*s.gguf", (int)ht_min_size(n, sizeof whole - 6), name);
+    return add_name(all, whole, strlen(whole), err);
+}
+
+/* All names of the directory: those that are copied, then those of the weights and what describes them. */
+static ht_status list_names(const ht_fuse_plan *plan, names *all, ht_error *err) {
+    ht_status status = list_copied(plan, all, err);
+    if (status || plan->c->gguf) return status ? status : add_gguf_name(plan, all, err);
+    status = add_name(all, config_name, strlen(config_name), err);
+    if (!status && has_index(plan)) status = add_name(all, index_name, strlen(index_name), err);
+    for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
+        status = add_name(all, shard_name(plan, i), strlen(shard_name(plan, i)), err);
+    return status;
+}
+
+static ht_status fill_directory(const ht_fuse_plan *plan, ht_fuse_values *values, const names *all, const char *path,
+                                ht_error *err) {
+    ht_status status = HT_OK;
+    for (size_t i = 0; !status && i < all->n_copied; i++)
+        status = copy_file(directory_of(plan), path, all->name[i], err);
+    if (status) return status;
+    if (!plan->c->gguf) return write_safetensors(plan, values, path, err);
+    char *file = ht_path_join(path, all->name[all->n - 1]);
+    status = file ? ht_fuse_write_gguf(plan, values, file, err) : ht_fail_memory(err, strlen(path), "a path");
+    free(file);
+    return status;
+}
+
+ht_status ht_fuse_write_directory(const ht_fuse_plan *plan, ht_fuse_values *values, const char *path, ht_error *err) {
+    names all = {0};
+    ht_directory_writer *directory = NULL;
+    ht_status status = list_names(plan, &all, err);
+    if (!status) status = ht_directory_writer_open(path, (const char *const *)all.name, &directory, err);
+    if (!status) status = fill_directory(plan, values, &all, ht_directory_writer_path(directory), err);
+    if (!status)
+        status = ht_directory_writer_commit(directory, err);
+    else
+        ht_directory_writer_discard(directory);
+    free_names(&all);
+    return status;
+}
