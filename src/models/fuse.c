@@ -77,13 +77,16 @@ static bool is_empty(const char *path) {
     return n < 3;
 }
 
-static bool has_mark(const char *path) {
+static ht_status find_mark(const char *path, bool *found, ht_error *err) {
     ht_checkpoint_files *c;
-    if (ht_checkpoint_open(path, &c, NULL)) return false;
-    const bool found = c->gguf ? ht_gguf_find(c->gguf, HT_FUSE_MARK) != NULL
-                               : ht_safetensors_metadata(c->tensors, HT_FUSE_MARK) != NULL;
+    ht_error why = {0};
+    *found = false;
+    ht_status status = ht_checkpoint_open(path, &c, &why);
+    if (status) return status == HT_ERR_MEMORY ? ht_fail(err, status, "%s", why.message) : HT_OK;
+    *found = c->gguf ? ht_gguf_find(c->gguf, HT_FUSE_MARK) != NULL
+                     : ht_safetensors_metadata(c->tensors, HT_FUSE_MARK) != NULL;
     ht_checkpoint_close(c);
-    return found;
+    return HT_OK;
 }
 
 /* Nobody's files are lost: only what this function wrote is replaced. */
@@ -93,7 +96,10 @@ static ht_status check_target(const char *path, bool is_directory, ht_error *err
     if (ht_path_is_directory(path) != is_directory)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s: is %s, and what is written is %s", path,
                        is_directory ? "a file" : "a directory", is_directory ? "a directory" : "a file");
-    if ((is_directory && is_empty(path)) || has_mark(path)) return HT_OK;
+    if (is_directory && is_empty(path)) return HT_OK;
+    bool ours;
+    ht_status status = find_mark(path, &ours, err);
+    if (status || ours) return status;
     return ht_fail(err, HT_ERR_ARGUMENT,
                    "%s: is not replaced, as it is no fused checkpoint; remove it, or take another name", path);
 }

@@ -44,18 +44,21 @@ static bool is_affine(const json_t *quantization) {
     return !mode || !strcmp(mode, "affine");
 }
 
-/* What the settings have to say of a changed module. mlx-lm takes those for quantised that have scales, or an entry here that
- * is not false; one without an entry has the settings of all, which an entry does not inherit. NULL: no entry. */
-static json_t *entry_of(const ht_fuse_plan *plan, const ht_fuse_tensor *t, const json_t *quantization,
-                        const char *module) {
-    if (t->action == HT_FUSE_DENSE) return json_object_get(quantization, module) ? json_false() : NULL;
+/* States how a changed module is stored. mlx-lm takes those for quantised that have scales, or an entry here that is not false;
+ * one without an entry has the settings of all, which an entry does not inherit. False when memory ran out. */
+static bool change_entry(const ht_fuse_plan *plan, const ht_fuse_tensor *t, json_t *quantization, const char *module) {
     const json_int_t bits = plan->options.quantize_bits, group = plan->options.quantize_group;
-    if (is_affine(quantization) && json_integer_value(json_object_get(quantization, "bits")) == bits &&
-        json_integer_value(json_object_get(quantization, "group_size")) == group)
-        return NULL;
-    json_t *entry = json_pack("{s:I, s:I}", "group_size", group, "bits", bits);
-    if (entry && !is_affine(quantization)) json_object_set_new(entry, "mode", json_string("affine"));
-    return entry;
+    const bool affine = is_affine(quantization);
+    if (t->action == HT_FUSE_DENSE)
+        return !json_object_get(quantization, module) || !json_object_set_new(quantization, module, json_false());
+    if (affine && json_integer_value(json_object_get(quantization, "bits")) == bits &&
+        json_integer_value(json_object_get(quantization, "group_size")) == group) {
+        json_object_del(quantization, module);
+        return true;
+    }
+    json_t *entry = affine ? json_pack("{s:I, s:I}", "group_size", group, "bits", bits)
+                           : json_pack("{s:I, s:I, s:s}", "group_size", group, "bits", bits, "mode", "affine");
+    return entry && !json_object_set_new(quantization, module, entry);
 }
 
 static ht_status change_entries(const ht_fuse_plan *plan, json_t *quantization, ht_error *err) {
@@ -64,12 +67,7 @@ static ht_status change_entries(const ht_fuse_plan *plan, json_t *quantization, 
         const ht_fuse_tensor *t = &plan->tensor[i];
         if (!t->quantized || t->action == HT_FUSE_COPY) continue;
         char *module = module_of(t);
-        if (!module) return out_of_memory(err);
-        json_t *entry = entry_of(plan, t, quantization, module);
-        if (!entry)
-            json_object_del(quantization, module);
-        else if (json_object_set_new(quantization, module, entry))
-            status = out_of_memory(err);
+        if (!module || !change_entry(plan, t, quantization, module)) status = out_of_memory(err);
         free(module);
     }
     return status;

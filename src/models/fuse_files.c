@@ -242,42 +242,53 @@ static ht_status write_shard(const ht_fuse_plan *plan, ht_fuse_values *values, i
     return status;
 }
 
-static bool has_index(const ht_fuse_plan *plan) {
-    char *path = ht_path_join(plan->c->path, index_name);
-    bool found = path && ht_path_exists(path);
-    free(path);
-    return found || ht_safetensors_n_files(plan->c->tensors) > 1;
+/* Where the checkpoint has an index, or several files need one. *path is that of the checkpoint's, whether it is there or not;
+ * the caller frees it. */
+static ht_status find_index(const ht_fuse_plan *plan, char **path, bool *wanted, ht_error *err) {
+    *path = ht_path_join(plan->c->path, index_name);
+    if (!*path) return ht_fail_memory(err, strlen(plan->c->path), "a path");
+    *wanted = ht_safetensors_n_files(plan->c->tensors) > 1 || ht_path_exists(*path);
+    return HT_OK;
 }
 
-static json_t *make_index(const ht_fuse_plan *plan) {
-    char *path = ht_path_join(plan->c->path, index_name);
-    json_t *index = NULL;
-    if (!path || ht_json_read(path, 64 << 20, &index, NULL)) index = json_object();
-    free(path);
-    json_t *metadata = json_object_get(index, "metadata"), *map = json_object();
-    if (!json_is_object(metadata)) {
-        metadata = json_object();
-        json_object_set_new(index, "metadata", metadata);
-    }
-    bool good = map && !json_object_set_new(metadata, "total_size", json_integer((json_int_t)ht_fuse_plan_bytes(plan)));
+/* Sets `key` to a new value; false when memory ran out. */
+static bool put(json_t *object, const char *key, json_t *value) { return !json_object_set_new(object, key, value); }
+
+static bool fill_index(const ht_fuse_plan *plan, json_t *index) {
+    if (!json_is_object(json_object_get(index, "metadata")) && !put(index, "metadata", json_object())) return false;
+    if (!put(index, "weight_map", json_object())) return false;
+    json_t *metadata = json_object_get(index, "metadata"), *map = json_object_get(index, "weight_map");
+    bool good = put(metadata, "total_size", json_integer((json_int_t)ht_fuse_plan_bytes(plan)));
     for (size_t i = 0; good && i < plan->n; i++) {
         const ht_fuse_tensor *t = &plan->tensor[i];
-        if (t->action != HT_FUSE_DROP)
-            good = !json_object_set_new(map, t->to.name,
-                                        json_string(shard_name(plan, ht_safetensors_at(plan->c->tensors, i)->file)));
+        const int file = ht_safetensors_at(plan->c->tensors, i)->file;
+        if (t->action != HT_FUSE_DROP) good = put(map, t->to.name, json_string(shard_name(plan, file)));
     }
-    good = !json_object_set_new(index, "weight_map", map) && good;
-    if (good) return index;
+    return good;
+}
+
+/* The index at `path`, if there is one that can be read, with the sizes and places of what is written; NULL when memory ran
+ * out. */
+static json_t *make_index(const ht_fuse_plan *plan, const char *path) {
+    json_t *index = NULL;
+    if (ht_json_read(path, 64 << 20, &index, NULL) == HT_ERR_MEMORY) return NULL;
+    if (!index) index = json_object();
+    if (fill_index(plan, index)) return index;
     json_decref(index);
     return NULL;
 }
 
 static ht_status write_index(const ht_fuse_plan *plan, const char *directory, ht_error *err) {
-    json_t *index = make_index(plan);
+    char *path;
+    bool wanted = false;
+    ht_status status = find_index(plan, &path, &wanted, err);
+    json_t *index = !status && wanted ? make_index(plan, path) : NULL;
     char *text = index ? ht_json_text_of(index) : NULL;
-    ht_status status = text ? write_text(directory, index_name, text, err) : ht_fail_memory(err, 0, index_name);
+    if (!status && wanted)
+        status = text ? write_text(directory, index_name, text, err) : ht_fail_memory(err, 0, index_name);
     free(text);
     json_decref(index);
+    free(path);
     return status;
 }
 
@@ -296,7 +307,7 @@ static ht_status write_safetensors(const ht_fuse_plan *plan, ht_fuse_values *val
     ht_status status = write_config(plan, directory, err);
     for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
         status = write_shard(plan, values, i, directory, err);
-    return !status && has_index(plan) ? write_index(plan, directory, err) : status;
+    return status ? status : write_index(plan, directory, err);
 }
 
 /* ---- directories ---- */
@@ -316,8 +327,12 @@ static ht_status add_gguf_name(const ht_fuse_plan *plan, names *all, ht_error *e
 static ht_status list_names(const ht_fuse_plan *plan, names *all, ht_error *err) {
     ht_status status = list_copied(plan, all, err);
     if (status || plan->c->gguf) return status ? status : add_gguf_name(plan, all, err);
+    char *path = NULL;
+    bool index = false;
     status = add_name(all, config_name, strlen(config_name), err);
-    if (!status && has_index(plan)) status = add_name(all, index_name, strlen(index_name), err);
+    if (!status) status = find_index(plan, &path, &index, err);
+    if (!status && index) status = add_name(all, index_name, strlen(index_name), err);
+    free(path);
     for (int i = 0; !status && i < ht_safetensors_n_files(plan->c->tensors); i++)
         status = add_name(all, shard_name(plan, i), strlen(shard_name(plan, i)), err);
     return status;

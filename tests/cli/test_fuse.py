@@ -1,0 +1,114 @@
+"""`hearth fuse` writes a checkpoint that answers as its base does with the adapter, and says in one line what it cannot do."""
+
+import json
+import resource
+import shutil
+import signal
+import unittest
+
+from support import CommandTest
+from test_adapter import MODEL, write_peft, write_safetensors
+
+GGUF = MODEL.parent / "llama-q4_1.gguf"
+MLX = MODEL.parent / "llama-mlx4-bf16"
+IDS = "1,5,9,2,7,3"
+
+
+class Fuse(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.adapter = write_peft(self.folder / "lora")
+
+    def logits(self, model, *options):
+        out = self.folder / "logits.npy"
+        self.succeeds("logits", model, "--ids", IDS, "--out", out, "--precision", "reference", "--kv", "f32", "-q", *options)
+        data = out.read_bytes()
+        out.unlink()
+        return memoryview(data[int.from_bytes(data[8:10], "little") + 10 :]).cast("f")
+
+    def check_logits(self, fused, model, *adapters):
+        got, want = self.logits(fused), self.logits(model, *adapters)
+        most = max(map(abs, want))
+        self.assertLess(max(abs(a - b) for a, b in zip(got, want)), 1e-5 * most)
+        self.assertGreater(max(abs(a - b) for a, b in zip(got, self.logits(model))), 1e-3 * most)
+
+    def test_directory(self):
+        out = self.folder / "out"
+        adapters = "--adapter", f"style={self.adapter}@0.01", "--adapter", f"{self.adapter}@-0.003"
+        result = self.succeeds("fuse", MODEL, *adapters, out)
+        for part in str(out), "changed        4 tensors", "kept           100 %":
+            self.assertIn(part, result.text)
+        self.assertEqual(result.err, "")
+        self.assertEqual(sorted(p.name for p in out.iterdir()), sorted(p.name for p in MODEL.iterdir()))
+        self.check_logits(out, MODEL, *adapters)
+        value = json.loads(self.succeeds("fuse", MODEL, *adapters, out, "--json").text)
+        self.assertEqual((value["out"], value["changed"], value["dense"]), (str(out), 4, 0))
+        self.assertEqual(value["bytes"], sum(t["n"] for t in self.tensors(out / "model.safetensors")))
+
+    def tensors(self, path):
+        data = path.read_bytes()
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return [{"n": t["data_offsets"][1] - t["data_offsets"][0]} for k, t in header.items() if k != "__metadata__"]
+
+    def test_file(self):
+        """GGUF keeps what does not change as it was."""
+        out, dense, adapter = self.folder / "out.gguf", self.folder / "dense.gguf", self.shaped(GGUF)
+        self.succeeds("fuse", GGUF, "--adapter", adapter, out, "--dtype=f32")
+        self.check_logits(out, GGUF, "--adapter", adapter)
+        self.assertIn("Q4_1", self.types(out))
+        self.succeeds("fuse", GGUF, "--adapter", adapter, dense, "--dense")
+        self.assertEqual(self.types(dense), {"F16", "F32"})
+
+    def types(self, model):
+        return {t["type"] for t in json.loads(self.succeeds("info", model, "--json").text)["tensor_types"]}
+
+    def shaped(self, model):
+        """An adapter of layer 0's v in the model's shape."""
+        info = json.loads(self.succeeds("info", model, "--json").text)
+        folder = self.folder / "shaped"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        hidden, rows = info["hidden"], info["kv_heads"] * info["head_dim"]
+        module = "base_model.model.model.layers.0.self_attn.v_proj"
+        a, b = [i % 7 / 70 for i in range(hidden)], [i % 5 / 50 for i in range(rows)]
+        write_safetensors(
+            folder / "adapter_model.safetensors",
+            {f"{module}.lora_A.weight": ([1, hidden], a), f"{module}.lora_B.weight": ([rows, 1], b)},
+        )
+        (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
+        return folder
+
+    def test_groups(self):
+        """Rounding that loses the change is said."""
+        out, adapter = self.folder / "out", self.shaped(MLX)
+        result = self.succeeds("fuse", MLX, "--adapter", f"{adapter}@0.05", out, "--quantize", "2:32")
+        self.assertIn("more bits", result.err)
+        self.assertIn("rounding", result.text)
+        self.assertEqual(self.succeeds("fuse", MLX, "--adapter", adapter, out, "--quantize", "8:32", "-q").err, "")
+        self.assertTrue(json.loads((out / "config.json").read_text())["quantization"])
+
+    def test_mistakes(self):
+        out = self.folder / "out"
+        self.fails(2, "fuse", MODEL, out, says="--adapter PATH is needed")
+        self.fails(2, "fuse", MODEL, "--adapter", self.adapter, says="MODEL --adapter PATH OUT")
+        self.fails(2, "fuse", MODEL, "--adapter", self.adapter, out, "--quantize", "four", says="BITS:GROUP")
+        self.fails(2, "fuse", MODEL, "--adapter", self.adapter, out, "--dtype", "f64", says="bf16")
+        self.fails(1, "fuse", MODEL, "--adapter", self.adapter, out, "--quantize", "4", says="MLX")
+        self.fails(1, "fuse", MODEL, "--adapter", self.adapter, self.folder, says="no fused checkpoint")
+        self.fails(1, "fuse", MODEL, "--adapter", self.adapter, MODEL, says="no fused checkpoint")
+        self.fails(1, "fuse", MODEL, "--adapter", self.folder, out, says="no adapter")
+        self.fails(1, "fuse", GGUF, "--adapter", self.adapter, self.folder / "out.gguf", says="another model")
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["lora"])
+
+    def test_full_disk(self):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+        out = self.folder / "out"
+        self.fails(1, "fuse", MODEL, "--adapter", self.adapter, out, says="cannot be written", preexec_fn=limit)
+        self.assertEqual([p.name for p in self.folder.iterdir()], ["lora"])
+
+
+if __name__ == "__main__":
+    unittest.main()
