@@ -1,6 +1,7 @@
 /* Fusing: a fused checkpoint of every layout answers as its base does with the adapters; types, metadata and files are those
  * that were promised; what is refused or fails leaves nothing. */
 #include "base/half.h"
+#include "formats/gguf_write.h"
 #include "formats/json.h"
 #include "models/checkpoint.h"
 #include "models/pack.h"
@@ -412,6 +413,71 @@ static void directories_of_gguf_stay_such(void **state) {
     ht_adapter_free(a);
 }
 
+typedef struct part {
+    const ht_checkpoint_files *from;
+    size_t first;
+    void *bytes;
+} part;
+
+static ht_status bytes_of(void *user, int i, const void **bytes, ht_error *err) {
+    part *p = user;
+    ht_stored_tensor t;
+    ht_checkpoint_tensor_at(p->from, p->first + (size_t)i, &t);
+    free(p->bytes);
+    p->bytes = test_alloc(t.n_bytes);
+    *bytes = p->bytes;
+    return ht_file_read_at(t.file, t.offset, p->bytes, t.n_bytes, err);
+}
+
+/* Writes tensors [first, last) of a GGUF file as part `number` of two. */
+static void write_part(const ht_checkpoint_files *from, size_t first, size_t last, int number) {
+    char names[64][256], file[64];
+    int64_t shapes[64][HT_SAFETENSORS_RANK_MAX];
+    ht_tensor_output outputs[64];
+    ht_error err = {0};
+    part p = {from, first, NULL};
+    for (size_t i = first; i < last; i++) {
+        ht_stored_tensor t;
+        ht_checkpoint_tensor_at(from, i, &t);
+        name_of(&t, names[i - first]);
+        memcpy(shapes[i - first], t.dims, sizeof t.dims);
+        outputs[i - first] = (ht_tensor_output){names[i - first], t.type_name, t.n_dims, shapes[i - first], t.n_bytes};
+    }
+    json_t *changes = json_pack("{s:{s:s, s:i}, s:{s:s, s:i}, s:{s:s, s:i}}", "split.no", "dtype", "u16", "value",
+                                number, "split.count", "dtype", "u16", "value", 2, "split.tensors.count", "dtype",
+                                "i32", "value", (int)ht_checkpoint_n_tensors(from));
+    snprintf(file, sizeof file, "whole-%05d-of-00002.gguf", number + 1);
+    if (ht_gguf_rewrite(scratch_path(file), from->gguf, changes, outputs, (int)(last - first), bytes_of, &p, &err))
+        fail_msg("%s", err.message);
+    json_decref(changes);
+    free(p.bytes);
+}
+
+/* What changes is in both parts; one file comes out, as of the file that was parted. */
+static void parts_become_one_file(void **state) {
+    (void)state;
+    const char *name = "gemma4-experts-q8_0.gguf";
+    ht_checkpoint_files *c = open_files(tiny(name));
+    const size_t n = ht_checkpoint_n_tensors(c);
+    assert_true(n / 2 + 1 <= 64);
+    write_part(c, 0, n / 2, 0);
+    write_part(c, n / 2, n, 1);
+    ht_checkpoint_close(c);
+    ht_adapter *a = adapter_for(tiny(name), 1);
+    fuse(tiny(name), &a, NULL, 1, scratch_path("one.gguf"), as(HT_DTYPE_NONE));
+    fuse(scratch_path("whole-00002-of-00002.gguf"), &a, NULL, 1, scratch_path("other.gguf"), as(HT_DTYPE_NONE));
+    char *bytes[2];
+    size_t size[2];
+    ht_error err = {0};
+    assert_int_equal(ht_file_read_all(scratch_path("one.gguf"), 1 << 24, &bytes[0], &size[0], &err), HT_OK);
+    assert_int_equal(ht_file_read_all(scratch_path("other.gguf"), 1 << 24, &bytes[1], &size[1], &err), HT_OK);
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(bytes[0], bytes[1], size[0]);
+    free(bytes[0]);
+    free(bytes[1]);
+    ht_adapter_free(a);
+}
+
 /* ---- configurations ---- */
 
 static json_t *config_of(const char *name, ht_adapter *a, ht_fuse_options options) {
@@ -661,6 +727,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(metadata_and_order_are_kept, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(shards_and_files_are_kept, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(directories_of_gguf_stay_such, scratch_start, scratch_finish),
+        cmocka_unit_test_setup_teardown(parts_become_one_file, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(configurations_tell_what_is_stored, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(groups_are_quantized_again, scratch_start, scratch_finish),
         cmocka_unit_test_setup_teardown(adapters_need_no_model, scratch_start, scratch_finish),

@@ -239,12 +239,32 @@ static void files(void **state) {
     scratch_remove();
 }
 
+/* Non-finite numbers, which JSON lacks, come out as they went in; a string that spells one stays a string. */
+static void documents_are_written_as_they_were(void **state) {
+    (void)state;
+    static const char text[] =
+        "{\n  \"a\": NaN,\n  \"b\": [\n    -Infinity,\n    1.5,\n    \"Infinity\"\n  ],\n  \"c\": {\n"
+        "    \"d\": \"\\u001A \\\" NaN\",\n    \"e\": 7\n  }\n}";
+    json_t *root;
+    ht_error err = {0};
+    if (ht_json_parse(text, strlen(text), "f", &root, &err)) fail_msg("%s", err.message);
+    char *written = ht_json_text_of(root);
+    assert_string_equal(written, text);
+    free(written);
+    json_decref(root);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strictness),   cmocka_unit_test(as_python_reads_it),
-        cmocka_unit_test(depth),        cmocka_unit_test(number_of_values),
-        cmocka_unit_test(members),      cmocka_unit_test(huge_integers),
-        cmocka_unit_test(descriptions), cmocka_unit_test(files),
+        cmocka_unit_test(strictness),
+        cmocka_unit_test(as_python_reads_it),
+        cmocka_unit_test(depth),
+        cmocka_unit_test(number_of_values),
+        cmocka_unit_test(members),
+        cmocka_unit_test(huge_integers),
+        cmocka_unit_test(descriptions),
+        cmocka_unit_test(files),
+        cmocka_unit_test(documents_are_written_as_they_were),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
