@@ -89,6 +89,7 @@ def check_mlx(hearth, work):
 DENSE = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
          "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 RANK, ALPHA = 3, 6
+LLAMA_IDS = [7 * i % 40 for i in range(24)]
 # Where a checkpoint has its experts. Gemma 4's down is left out: llama.cpp adds an adapter's product behind the factors of the
 # experts, which are the router's in its source.
 LLAMA = {"llama-f32": None, "qwen3-q8_0": None, "qwen3-moe-q4_1": ("mlp.experts", ("gate", "up", "down")),
@@ -164,21 +165,27 @@ def llama_logits(path, adapter=None):
 
     model = llama_cpp.Llama(str(path), lora_path=adapter and str(adapter), n_ctx=64, logits_all=True, verbose=False,
                             type_k=0, type_v=0)
-    model.eval([7 * i % 40 for i in range(24)])
-    return np.array(model.scores[:24])
+    model.eval(LLAMA_IDS)
+    return np.array(model.scores[:len(LLAMA_IDS)])
+
+
+def read_gguf(source):
+    """The reader, the architecture, the dequantised weights, and the head size."""
+    import gguf
+
+    reader = gguf.GGUFReader(source)
+    architecture = reader.fields["general.architecture"].contents()
+    weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(tuple(int(n) for n in reversed(t.shape)))
+               .astype(np.float32) for t in reader.tensors}
+    heads = reader.fields[f"{architecture}.attention.head_count"].contents()
+    return reader, architecture, weights, weights["blk.0.attn_q.weight"].shape[0] // heads
 
 
 def check_llama(hearth, work):
-    import gguf
-
     good = True
     for name, experts in LLAMA.items():
         source = TINY / f"{name}.gguf"
-        reader = gguf.GGUFReader(source)
-        architecture = reader.fields["general.architecture"].contents()
-        weights = {t.name: gguf.quants.dequantize(t.data, t.tensor_type).reshape(tuple(int(n) for n in reversed(t.shape)))
-                   .astype(np.float32) for t in reader.tensors}
-        head_dim = weights["blk.0.attn_q.weight"].shape[0] // reader.fields[f"{architecture}.attention.head_count"].contents()
+        reader, architecture, weights, head_dim = read_gguf(source)
         tensors, merged = random_adapter(weights, architecture, head_dim, experts)
         write_peft(work / name, tensors)
         adapter = converted(hearth, work / name, work / f"{name}.lora.gguf", "gguf", source)
