@@ -52,6 +52,9 @@ HT_API void ht_adapter_free(ht_adapter *a); /* NULL is fine */
  * all. An existing directory is replaced when it holds nothing but an adapter. */
 HT_API ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
                                  ht_error *err);
+/* Whether ht_adapter_save could write a directory there, told without writing: for those who save after long work. Fails as
+ * it would for a file or for a directory that holds other things, and when the directory above cannot be written. */
+HT_API ht_status ht_adapter_save_check(const char *path, ht_error *err);
 
 /* ---- what an adapter is ---- */
 

@@ -65,25 +65,50 @@ static char *without_slash(const char *path) {
     return strndup(path, n);
 }
 
+/* Path of the directory above; the caller frees it. NULL when memory ran out. */
+static char *parent_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+}
+
+static ht_status cannot_write(const char *path, int code, ht_error *err) {
+    return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path, strerror(code));
+}
+
+/* Path of the target after following symbolic links, which stay links; NULL sets errno. */
+static char *target_of(const char *path) {
+    errno = ENOMEM;
+    return ht_path_exists(path) ? realpath(path, NULL) : without_slash(path);
+}
+
+ht_status ht_directory_writer_check(const char *path, const char *const *known, ht_error *err) {
+    if (!*path) return ht_fail(err, HT_ERR_ARGUMENT, "the name of the directory to write is empty");
+    if (ht_path_exists(path)) {
+        if (!ht_path_is_directory(path))
+            return ht_fail(err, HT_ERR_IO, "%s: cannot be written: it is a file, expected a directory or none", path);
+        ht_status status = check_target(path, known, err);
+        if (status) return status;
+    }
+    char *target = target_of(path), *parent = target ? parent_of(target) : NULL;
+    int code = !parent || access(parent, W_OK | X_OK) != 0 ? errno : 0;
+    free(parent);
+    free(target);
+    return code ? cannot_write(path, code, err) : HT_OK;
+}
+
 ht_status ht_directory_writer_open(const char *path, const char *const *known, ht_directory_writer **out,
                                    ht_error *err) {
     *out = NULL;
-    if (!*path) return ht_fail(err, HT_ERR_ARGUMENT, "the name of the directory to write is empty");
-    bool replaces = ht_path_exists(path);
-    if (replaces && !ht_path_is_directory(path))
-        return ht_fail(err, HT_ERR_IO, "%s: cannot be written: it is a file, expected a directory or none", path);
-    ht_status status = replaces ? check_target(path, known, err) : HT_OK;
+    ht_status status = ht_directory_writer_check(path, known, err);
     if (status) return status;
     ht_directory_writer *w = calloc(1, sizeof *w);
     if (!w) return ht_fail_memory(err, sizeof *w, path);
-    w->replaces = replaces;
-    errno = ENOMEM;
-    w->path = replaces ? realpath(path, NULL) : without_slash(path);
+    w->replaces = ht_path_exists(path);
+    w->path = target_of(path);
     if (!w->path || !make_temporary(w)) {
         int code = errno;
         ht_directory_writer_discard(w);
-        return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path,
-                       strerror(code));
+        return cannot_write(path, code, err);
     }
     *out = w;
     return HT_OK;
@@ -101,8 +126,7 @@ static int flush_directory(const char *path) {
 }
 
 static int flush_parent(const char *path) {
-    const char *slash = strrchr(path, '/');
-    char *parent = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+    char *parent = parent_of(path);
     int code = parent ? flush_directory(parent) : ENOMEM;
     free(parent);
     return code;

@@ -7,8 +7,11 @@
 
 typedef struct ht_directory_writer ht_directory_writer;
 
-/* Makes the temporary directory. A target that exists must be a directory whose entries are all among `known`, a list that
- * ends with NULL, so that nobody's files are lost: HT_ERR_ARGUMENT names an entry that is not. */
+/* Whether the directory may be written, as far as that can be told without writing. A target that exists must be a directory
+ * whose entries are all among `known`, a list that ends with NULL, so that nobody's files are lost: HT_ERR_ARGUMENT names an
+ * entry that is not. HT_ERR_IO when the directory above is missing or not writable. */
+ht_status ht_directory_writer_check(const char *path, const char *const *known, ht_error *err);
+/* Checks the same and makes the temporary directory. */
 ht_status ht_directory_writer_open(const char *path, const char *const *known, ht_directory_writer **out,
                                    ht_error *err);
 /* Path of the temporary directory, lent. Its files are the caller's to flush, as ht_writer_commit does. */

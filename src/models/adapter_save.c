@@ -195,9 +195,10 @@ static ht_status check_replaced(const char *path, ht_error *err) {
                    path);
 }
 
+/* Files of an adapter's directory, in PEFT's format and in mlx-lm's. */
+static const char *const known[] = {"adapter_config.json", "adapter_model.safetensors", "adapters.safetensors", NULL};
+
 static ht_status save_directory(ht_adapter_writing *w, const char *path, ht_adapter_format format, ht_error *err) {
-    static const char *const known[] = {"adapter_config.json", "adapter_model.safetensors", "adapters.safetensors",
-                                        NULL};
     ht_directory_writer *directory;
     ht_status status = ht_directory_writer_open(path, known, &directory, err);
     if (status) return status;
@@ -207,6 +208,8 @@ static ht_status save_directory(ht_adapter_writing *w, const char *path, ht_adap
     ht_directory_writer_discard(directory);
     return status;
 }
+
+ht_status ht_adapter_save_check(const char *path, ht_error *err) { return ht_directory_writer_check(path, known, err); }
 
 ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *path, ht_adapter_format format,
                           ht_error *err) {

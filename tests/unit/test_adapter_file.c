@@ -438,6 +438,11 @@ static void replaces_only_adapters(void **state) {
     ht_adapter *a = make_adapter(m, 2, 1), *b = make_adapter(m, 3, 1);
     save(a, m, scratch_path("again"), HT_ADAPTER_PEFT);
     save(b, m, scratch_path("again"), HT_ADAPTER_MLX);
+    assert_int_equal(ht_adapter_save_check(scratch_path("again"), &err), HT_OK);
+    assert_int_equal(ht_adapter_save_check(scratch_path("new/"), &err), HT_OK);
+    assert_int_equal(ht_adapter_save_check("new", &err), HT_OK);
+    assert_int_equal(ht_adapter_save_check("", &err), HT_ERR_ARGUMENT);
+    assert_int_equal(scratch_count(), 1);
     ht_adapter *read = load(scratch_path("again"), m);
     check_equal(b, read);
     ht_adapter_free(read);
@@ -445,12 +450,16 @@ static void replaces_only_adapters(void **state) {
     int n = scratch_count();
     assert_int_equal(ht_adapter_save(a, m, scratch_path("again"), HT_ADAPTER_PEFT, &err), HT_ERR_ARGUMENT);
     assert_non_null(strstr(err.message, "notes.txt"));
+    assert_int_equal(ht_adapter_save_check(scratch_path("again"), &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "notes.txt"));
     read = load(scratch_path("again"), m);
     check_equal(b, read);
     ht_adapter_free(read);
     scratch_write("model.gguf", "GGUF", 4);
     assert_int_equal(ht_adapter_save(a, m, scratch_path("model.gguf"), HT_ADAPTER_GGUF, &err), HT_ERR_ARGUMENT);
     assert_int_equal(ht_adapter_save(a, m, scratch_path("none/adapter"), HT_ADAPTER_PEFT, &err), HT_ERR_IO);
+    assert_int_equal(ht_adapter_save_check(scratch_path("none/adapter"), &err), HT_ERR_IO);
+    assert_int_equal(ht_adapter_save_check(scratch_path("model.gguf"), &err), HT_ERR_IO);
     assert_int_equal(scratch_count(), n + 1);
     ht_adapter_free(a);
     ht_adapter_free(b);
