@@ -42,12 +42,36 @@ static void add(entries *e, bool counts, const char *key, const char *format, ..
 
 static void add_number(entries *e, const char *key, double value) { add(e, false, key, "%.17g", value); }
 
+static int64_t rank_of(const ht_adapter_pair *pair) { return ht_array_dim(pair->a, ht_array_n_dims(pair->a) - 2); }
+
+/* Ranks and scales of all pairs: those of the first, where it is like the others, else their digest. */
+static void describe_pairs(const ht_trainer *t, entries *e) {
+    const ht_trainable *p = t->trainable;
+    const ht_adapter_pair *first = &p->pair[0];
+    ht_digest d = {0x13198a2e03707344u, 0xa4093822299f31d0u};
+    bool alike = true;
+    for (int i = 0; i < p->n; i++) {
+        const ht_adapter_pair *pair = &p->pair[i];
+        const int64_t rank = rank_of(pair);
+        alike = alike && rank == rank_of(first) && pair->scale == first->scale;
+        ht_digest_word(&d, (uint64_t)rank);
+        ht_digest_bytes(&d, &pair->scale, sizeof pair->scale);
+    }
+    if (alike) {
+        add(e, false, "rank", "%" PRId64, rank_of(first));
+        add(e, false, "scale", "%.9g", (double)first->scale);
+    } else
+        add(e, false, "rank", "%016" PRIx64 "%016" PRIx64, d.a, d.b);
+}
+
 /* What further steps depend on. */
 static void describe_run(const ht_trainer *t, entries *e) {
     const ht_trainer_options *o = &t->o;
     const ht_data_report *data = ht_data_get_report(t->data);
     const ht_optimizer_options *rule = &t->rule;
     add(e, false, "format", "hearth-training-1");
+    add(e, false, "model", "%s", t->model);
+    add(e, false, "template", "%s", t->template);
     add(e, false, "precision", "%d", (int)t->m->precision);
     add(e, false, "data", "%016" PRIx64, data->fingerprint);
     add(e, false, "mask", "%d", (int)o->mask);
@@ -72,6 +96,7 @@ static void describe_run(const ht_trainer *t, entries *e) {
     add_number(e, "weight_decay", rule->weight_decay);
     add_number(e, "dropout", t->dropout);
     add(e, false, "dtype", "%s", ht_dtype_name(t->dtype));
+    describe_pairs(t, e);
 }
 
 static void describe_state(const ht_trainer *t, int64_t optimizer_step, entries *e) {
@@ -225,6 +250,9 @@ static ht_status compare_run(const ht_trainer *t, const saved *f, ht_error *err)
         if (!strcmp(e.at[i].key, "data"))
             return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved while training on other data: its lines have changed",
                            f->path);
+        if (!strcmp(e.at[i].key, "model") || !strcmp(e.at[i].key, "template"))
+            return ht_fail(err, HT_ERR_ARGUMENT,
+                           "%s was saved while training another model, or another chat template of it", f->path);
         return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved with %s %s, this run has %s; go on with the same options",
                        f->path, e.at[i].key, was ? was : "unset", e.at[i].value);
     }

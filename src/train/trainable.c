@@ -174,6 +174,8 @@ static ht_status check_options(const ht_model *m, const ht_lora_options *o, ht_e
     if (!isfinite(o->alpha) || !isfinite(o->scale))
         return ht_fail(err, HT_ERR_ARGUMENT, "an alpha of %g and a scale of %g, expected finite numbers", o->alpha,
                        o->scale);
+    if (!o->init && o->alpha == 0 && o->scale == 0)
+        return ht_fail(err, HT_ERR_ARGUMENT, "an alpha of 0: the adapter would change nothing");
     if (o->layers < 0 || o->layers > m->config->n_layers)
         return ht_fail(err, HT_ERR_ARGUMENT, "%lld layers, the model has %lld", (long long)o->layers,
                        (long long)m->config->n_layers);

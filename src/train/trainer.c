@@ -121,7 +121,9 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     if (!status && (!t->data_path || (o->valid && !t->valid_path)))
         status = ht_fail_memory(err, strlen(o->data), "a path");
     if (!status) status = open_data(t, 0, err);
+    if (!status) status = ht_model_fingerprint(t->m, t->model, err);
     if (status) return status;
+    ht_model_template_hash(t->m, t->template);
     t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), o->accumulate);
     t->iters = count_steps(t);
     if (t->held_out) {
@@ -153,6 +155,8 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     t->o.data = t->o.valid = NULL;
     t->o.lora = NULL;
     t->o.optimizer = NULL;
+    t->o.progress = NULL; /* its user is the caller's for this call alone; resuming reads the data again */
+    t->o.user = NULL;
     if (status)
         ht_trainer_free(t);
     else

@@ -13,6 +13,7 @@ struct ht_trainer {
     ht_optimizer_options rule;
     double dropout;
     ht_dtype dtype;
+    char model[HT_FINGERPRINT_SIZE], template[HT_FINGERPRINT_SIZE]; /* what they are trained on */
     char *data_path, *valid_path;
     ht_trainable *trainable;
     ht_optimizer *optimizer;

@@ -301,6 +301,27 @@ static void diverges(void **state) {
     ht_model_free(m);
 }
 
+static void count_progress(double done, void *user) {
+    (void)done;
+    ++*(int *)user;
+}
+
+/* What the caller lends for opening is not used when the data are read again. */
+static void progress_is_of_opening(void **state) {
+    (void)state;
+    int calls = 0;
+    ht_error err = {0};
+    ht_trainer_options o = basic(write_data("many.jsonl", 100));
+    o.progress = count_progress;
+    o.user = &calls;
+    ht_trainer *t = open_on(model, &o);
+    assert_true(calls > 0);
+    calls = 0;
+    assert_int_equal(ht_trainer_reopen_data(t, 1000, &err), HT_OK);
+    assert_int_equal(calls, 0);
+    ht_trainer_free(t);
+}
+
 static void refused(const ht_trainer_options *o, ht_status want, const char *says) {
     ht_error err = {0};
     ht_trainer *t;
@@ -324,6 +345,9 @@ static void bad_options(void **state) {
     bad = basic(data);
     lora.dropout = 1;
     refused(&bad, HT_ERR_ARGUMENT, "dropout of 1");
+    bad = basic(data);
+    lora.alpha = 0;
+    refused(&bad, HT_ERR_ARGUMENT, "would change nothing");
     bad = basic("nowhere.jsonl");
     refused(&bad, HT_ERR_IO, "nowhere.jsonl");
     bad = basic(NULL);
@@ -334,6 +358,14 @@ static void bad_options(void **state) {
     bad = basic(data);
     bad.learning_rate = NAN;
     refused(&bad, HT_ERR_ARGUMENT, "learning rate");
+}
+
+static void not_resumed(ht_model *m, const ht_trainer_options *o, const char *path, const char *says) {
+    ht_error err = {0};
+    ht_trainer *t = open_on(m, o);
+    assert_int_equal(ht_trainer_resume(t, path, &err), HT_ERR_ARGUMENT);
+    if (!strstr(err.message, says)) fail_msg("\"%s\" does not say \"%s\"", err.message, says);
+    ht_trainer_free(t);
 }
 
 static void bad_checkpoints(void **state) {
@@ -357,21 +389,21 @@ static void bad_checkpoints(void **state) {
     assert_non_null(strstr(err.message, "checksum"));
     assert_int_equal(ht_trainer_save(t, path, &err), HT_OK);
     o.batch = 3;
-    ht_trainer *other = open_on(model, &o);
-    assert_int_equal(ht_trainer_resume(other, path, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "batch 2, this run has 3"));
-    ht_trainer_free(other);
+    not_resumed(model, &o, path, "batch 2, this run has 3");
     o = basic(write_data("other.jsonl", SAMPLES - 1));
-    other = open_on(model, &o);
-    assert_int_equal(ht_trainer_resume(other, path, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "other data"));
-    ht_trainer_free(other);
+    not_resumed(model, &o, path, "other data");
     o = basic(write_data("train.jsonl", SAMPLES));
     lora.targets = "q_proj";
-    other = open_on(model, &o);
-    assert_int_equal(ht_trainer_resume(other, path, &err), HT_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "other targets"));
-    ht_trainer_free(other);
+    not_resumed(model, &o, path, "other targets");
+    o = basic(write_data("train.jsonl", SAMPLES));
+    lora.alpha = 8;
+    not_resumed(model, &o, path, "scale 2, this run has 1");
+    lora.rank = 4;
+    not_resumed(model, &o, path, "rank 8, this run has 4");
+    o = basic(write_data("train.jsonl", SAMPLES));
+    ht_model *another = tiny_load(&(tiny_options){.type = HT_W_F32});
+    not_resumed(another, &o, path, "another model");
+    ht_model_free(another);
     assert_int_equal(ht_trainer_resume(t, scratch_path("none"), &err), HT_ERR_IO);
     assert_int_equal(ht_trainer_resume(t, scratch_path("train.jsonl"), &err), HT_ERR_FORMAT);
     assert_int_equal(ht_trainer_save(t, scratch_path("no/such/folder"), &err), HT_ERR_IO);
@@ -403,6 +435,7 @@ int main(void) {
         cmocka_unit_test(checkpointing_changes_nothing),
         cmocka_unit_test(init_and_layers),
         cmocka_unit_test(diverges),
+        cmocka_unit_test(progress_is_of_opening),
         cmocka_unit_test(bad_options),
         cmocka_unit_test(bad_checkpoints),
     };
