@@ -225,7 +225,8 @@ HT_API ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *er
 
 /* A run of tokens that all are learned, or all not, as n bytes of text. Return false to stop. */
 typedef bool ht_train_piece_fn(const char *text, size_t n, bool learned, void *user);
-/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included. */
+/* Sample i of the training data, 0 to n_samples - 1, in such pieces, special tokens included; without a tokenizer, the tokens'
+ * numbers. */
 HT_API ht_status ht_trainer_sample(const ht_trainer *t, int64_t i, ht_train_piece_fn *fn, void *user, ht_error *err);
 
 #ifdef __cplusplus
