@@ -75,21 +75,23 @@ static ht_status show_samples(const training *run, ht_error *err) {
 static ht_status evaluate(training *run, bool first, ht_error *err) {
     keeper *k = &run->k;
     ht_status st = show_samples(run, err);
-    if (st || !run->s.plan.valid) return st;
-    st = ht_trainer_evaluate(run->s.trainer, &run->valid, err);
+    if (!st && run->s.plan.valid) st = ht_trainer_evaluate(run->s.trainer, &run->valid, err);
     if (st) return st;
-    if (first) {
+    if (first || !run->s.plan.valid) {
         k->first_valid = run->valid;
         return HT_OK;
     }
     if (isfinite(k->best_valid) && !(run->valid < k->best_valid)) {
         k->since_best++;
-        return HT_OK;
+    } else {
+        st = keeper_put_adapter(k, run->s.trainer, err);
+        if (st) return st;
+        k->best_valid = run->valid;
+        k->best_iter = run->step.iter;
+        k->since_best = 0;
     }
-    k->best_valid = run->valid;
-    k->best_iter = run->step.iter;
-    k->since_best = 0;
-    return keeper_put_adapter(k, run->s.trainer, err);
+    k->evaluated_iter = run->step.iter;
+    return HT_OK;
 }
 
 /* ---- steps ---- */
@@ -99,6 +101,10 @@ static bool due(int64_t iter, int64_t every, int64_t iters) { return iter % ever
 static bool patient(const training *run) {
     const int64_t patience = run->o->tune.patience;
     return !patience || run->k.since_best < patience;
+}
+
+static ht_status save(training *run, ht_error *err) {
+    return keeper_save(&run->k, run->s.trainer, run->step.iter, &run->r, err);
 }
 
 /* What follows a step: an evaluation, a line, a checkpoint. */
@@ -114,7 +120,10 @@ static ht_status after_step(training *run, ht_error *err) {
     }
     const bool told = !st && (due(iter, t->report_every, iters) || isfinite(valid) || iter == run->r.first_iter + 3);
     if (told) st = reporter_line(&run->r, &run->step, valid, err);
-    if (!st && due(iter, t->save_every, iters)) st = keeper_save(&run->k, run->s.trainer, iter, err);
+    if (!st && due(iter, t->save_every, iters)) {
+        st = save(run, err);
+        if (!st) st = reporter_plot(&run->r, err);
+    }
     return st;
 }
 
@@ -126,16 +135,19 @@ static ht_status train(training *run, ht_error *err) {
         if (!st) run->step = step;
         if (!st) st = after_step(run, err);
     }
-    if (st == HT_OK && !patient(run)) st = keeper_save(&run->k, run->s.trainer, run->step.iter, err);
+    if (!st && run->step.iter > run->k.saved_iter) st = save(run, err);
     return st;
 }
+
+/* ---- what ends a run before its end ---- */
 
 /* Ctrl-C: what there is stays, and can be gone on with. */
 static ht_status interrupt(training *run, ht_error *err) {
     if (!run->step.iter) return HT_ERR_CANCELLED;
     ht_error why = {0};
-    ht_status st = keeper_save(&run->k, run->s.trainer, run->step.iter, &why);
+    ht_status st = save(run, &why);
     if (!st && run->k.best_iter < 0) st = keeper_put_adapter(&run->k, run->s.trainer, &why);
+    if (!st) st = reporter_plot(&run->r, &why);
     if (st) {
         *err = why;
         return st;
@@ -146,6 +158,18 @@ static ht_status interrupt(training *run, ht_error *err) {
     return HT_ERR_CANCELLED;
 }
 
+/* A failure of files or memory, which may be mended: the steps since the last checkpoint are not lost with it. Training that
+ * has diverged keeps the last good one. */
+static ht_status rescue(training *run, ht_status failure, ht_error *err) {
+    ht_error why = {0};
+    if (failure != HT_ERR_IO && failure != HT_ERR_MEMORY) return failure;
+    if (run->step.iter <= run->k.saved_iter || run->step.iter <= run->s.plan.done || save(run, &why)) return failure;
+    const size_t n = strlen(err->message);
+    snprintf(err->message + n, sizeof err->message - n, "; the %lld steps before are saved, and --resume goes on",
+             (long long)run->step.iter);
+    return failure;
+}
+
 /* ---- the end ---- */
 
 static ht_status finish(training *run, ht_error *err) {
@@ -154,11 +178,31 @@ static ht_status finish(training *run, ht_error *err) {
     return st;
 }
 
-static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+/* A word of a shell's command line, in quotes where it needs some. */
+static void print_word(const char *word) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+    const bool bare = *word && strspn(word, plain) == strlen(word);
+    if (!bare) output_write("'", 1);
+    for (; *word; word++)
+        if (*word == '\'')
+            output_write("'\\''", 4);
+        else
+            output_write(word, 1);
+    if (!bare) output_write("'", 1);
+}
+
+static void print_command(const options *o) {
+    static const char run[] = "hearth run ", with[] = " --adapter ", prompt[] = " \"...\"\n";
+    output_write(run, sizeof run - 1);
+    print_word(o->model);
+    output_write(with, sizeof with - 1);
+    print_word(o->out);
+    output_write(prompt, sizeof prompt - 1);
+}
 
 static bool print_end(const training *run) {
     const keeper *k = &run->k;
-    char took[24];
+    char took[24], before[40] = "";
     const double seconds = now_seconds() - run->r.begin;
     if (run->o->json)
         return json_output(json_pack("{so so sI sI so so sI sI sf sI}", "model", json_path(run->o->model), "adapter",
@@ -169,25 +213,48 @@ static bool print_end(const training *run) {
                                      "skipped", (json_int_t)run->step.total_skipped, "seconds", seconds,
                                      "peak_memory_bytes", (json_int_t)peak_memory_bytes()));
     output_write("\n", 1);
-    output_line("%lld steps in %s", (long long)run->step.iter, time_text(seconds, took));
+    output_line("%lld steps in %s%s", (long long)(run->step.iter - run->r.first_iter), time_text(seconds, took),
+                patient(run) ? "" : ", ended early: --patience evaluations were not the best");
+    if (isfinite(k->first_valid)) snprintf(before, sizeof before, " %.4f before,", k->first_valid);
     if (run->s.plan.valid)
-        output_line("held-out loss %.4f before, %.4f after step %lld, which is kept", k->first_valid, k->best_valid,
+        output_line("held-out loss%s %.4f after step %lld, which is kept", before, k->best_valid,
                     (long long)k->best_iter);
-    output_line("hearth run %s --adapter %s \"...\"", run->o->model, run->o->out);
+    print_command(run->o);
     return true;
+}
+
+/* Goes on from the last checkpoint; an evaluation that was interrupted there is made first. */
+static ht_status resume(training *run, ht_error *err) {
+    const int64_t iters = run->s.plan.iters;
+    json_t *curves;
+    ht_status st = keeper_resume(&run->k, run->s.trainer, &curves, err);
+    if (!st) {
+        ht_trainer_describe(run->s.trainer, &run->s.plan);
+        run->step = (ht_train_step){.iter = run->s.plan.done, .learning_rate = (double)NAN};
+        st = reporter_open(&run->r, run->o, iters, run->step.iter, err);
+    }
+    if (!st && curves && !reporter_set_curves(&run->r, curves)) {
+        snprintf(err->message, sizeof err->message, "out of memory for the curves of the run");
+        st = err->status = HT_ERR_MEMORY;
+    }
+    json_decref(curves);
+    const bool evaluated = run->k.evaluated_iter == run->step.iter || !run->s.plan.valid;
+    if (st || evaluated || !run->step.iter || !due(run->step.iter, run->o->tune.valid_every, iters)) return st;
+    st = evaluate(run, false, err);
+    return st ? st : reporter_line(&run->r, &run->step, run->valid, err);
 }
 
 static ht_status begin(training *run, ht_error *err) {
     const options *o = run->o;
-    ht_status st = keeper_open(&run->k, o, run->s.engine.model, err);
-    if (!st && o->tune.resume) {
-        st = keeper_resume(&run->k, run->s.trainer, err);
-        ht_trainer_describe(run->s.trainer, &run->s.plan);
-        run->step.iter = run->s.plan.done;
+    ht_status st = keeper_open(&run->k, run->s.engine.model, run->s.plan.valid, err);
+    if (!st && o->tune.resume)
+        st = resume(run, err);
+    else if (!st) {
+        st = reporter_open(&run->r, o, run->s.plan.iters, 0, err);
+        if (!st) st = evaluate(run, true, err);
+        if (!st && isfinite(run->valid) && !o->json)
+            output_line("held-out loss %.4f before the first step", run->valid);
     }
-    if (!st) st = reporter_open(&run->r, o, run->s.plan.iters, run->step.iter, err);
-    if (!st && !o->tune.resume) st = evaluate(run, true, err);
-    if (!st && isfinite(run->valid) && !o->json) output_line("held-out loss %.4f before the first step", run->valid);
     output_flush();
     run->r.begin = run->r.window_begin = now_seconds();
     return st;
@@ -195,36 +262,30 @@ static ht_status begin(training *run, ht_error *err) {
 
 static ht_status finetune(training *run, ht_error *err) {
     const options *o = run->o;
-    ht_status st = setup_open(&run->s, o, err);
+    ht_status st = finetune_check_files(o, err);
+    if (!st) st = keeper_check(&run->k, o, err);
+    if (!st) st = setup_open(&run->s, o, err);
     if (!st && !o->json) st = setup_print(&run->s, o, err);
     if (st || o->tune.dry_run) return st;
     st = begin(run, err);
     if (!st) st = train(run, err);
     if (!st) st = finish(run, err);
-    return st == HT_ERR_CANCELLED ? interrupt(run, err) : st;
-}
-
-static const char *mistake(const options *o) {
-    const tune_options *t = &o->tune;
-    if (!t->data) return "--data FILE.jsonl is needed";
-    if (!o->out && !t->dry_run) return "--out DIR is needed, where the adapter goes";
-    if (t->pack && t->no_pack) return "--pack and --no-pack exclude each other";
-    if (t->patience && !t->valid) return "--patience needs --valid";
-    return NULL;
+    return st == HT_ERR_CANCELLED ? interrupt(run, err) : st ? rescue(run, st, err) : st;
 }
 
 int finetune_command(const options *o) {
-    const char *wrong = mistake(o);
+    char sentence[96];
+    const char *wrong = finetune_mistake(o, sentence);
     if (wrong) {
         fprintf(stderr, "hearth finetune: %s (see hearth finetune --help)\n", wrong);
         return EXIT_USAGE;
     }
     ht_error err = {0};
-    training run = {.o = o, .valid = (double)NAN};
+    training run = {.o = o, .k = {.lock = -1}, .valid = (double)NAN};
     int status = EXIT_OK;
     if (finetune(&run, &err))
         status = report(&err);
-    else if (!o->tune.dry_run && !print_end(&run))
+    else if (o->tune.dry_run ? o->json && !setup_print_json(&run.s, o) : !print_end(&run))
         status = EXIT_FAILED;
     reporter_close(&run.r);
     keeper_close(&run.k);

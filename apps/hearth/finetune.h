@@ -9,6 +9,13 @@
 
 #include <stdio.h>
 
+/* ---- finetune_checks.c: before anything is loaded ---- */
+
+/* What is wrong with the options: a sentence, perhaps in `sentence`; NULL: nothing. */
+const char *finetune_mistake(const options *o, char sentence[96]);
+/* Whether the files that are read are there, and --log and --plot can be written; writes nothing. */
+ht_status finetune_check_files(const options *o, ht_error *err);
+
 /* ---- finetune_setup.c: from options to a trainer ---- */
 
 typedef struct setup {
@@ -23,28 +30,10 @@ ht_status setup_open(setup *s, const options *o, ht_error *err);
 void setup_close(setup *s);
 /* Prints the data as recognised, one sample, a histogram of lengths, and what will be trained. */
 ht_status setup_print(const setup *s, const options *o, ht_error *err);
-
-/* ---- finetune_files.c: --out, and --out with .training behind it ---- */
-
-typedef struct keeper {
-    const options *o;
-    const ht_model *model;
-    char *folder;       /* OUT.training */
-    int64_t best_iter;  /* step of the adapter in OUT; -1: there is none */
-    double best_valid;  /* its loss on held-out samples; NaN: not measured */
-    int64_t since_best; /* evaluations since then */
-    double first_valid; /* loss before the first step; NaN: not measured */
-} keeper;
-
-/* Checks OUT and makes the folder. A run that is there already is refused unless --resume is given. */
-ht_status keeper_open(keeper *k, const options *o, const ht_model *m, ht_error *err);
-void keeper_close(keeper *k);
-/* Goes on from the last checkpoint in the folder. */
-ht_status keeper_resume(keeper *k, ht_trainer *t, ht_error *err);
-/* Writes the trainer's adapter to OUT. */
-ht_status keeper_put_adapter(keeper *k, const ht_trainer *t, ht_error *err);
-/* Writes a checkpoint and the last adapter, and removes checkpoints beyond --keep. */
-ht_status keeper_save(keeper *k, const ht_trainer *t, int64_t iter, ht_error *err);
+/* The same figures as one JSON object. */
+bool setup_print_json(const setup *s, const options *o);
+/* --layers: 0 for all, or a number; false for anything else. */
+bool setup_layers(const char *text, int64_t *out);
 
 /* ---- finetune_report.c: lines, --log and --plot ---- */
 
@@ -70,6 +59,7 @@ typedef struct reporter {
     int64_t window_tok, window_learned;
 } reporter;
 
+/* `done`: steps of the run that is gone on with. Lines of --log about later ones, which an interrupted run left, go. */
 ht_status reporter_open(reporter *r, const options *o, int64_t iters, int64_t done, ht_error *err);
 void reporter_close(reporter *r);
 void reporter_step(reporter *r, const ht_train_step *step);
@@ -77,10 +67,49 @@ void reporter_step(reporter *r, const ht_train_step *step);
 ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht_error *err);
 /* Draws both curves to --plot. */
 ht_status reporter_plot(const reporter *r, ht_error *err);
+/* Both curves as a JSON object; NULL when memory ran out. */
+json_t *reporter_curves(const reporter *r);
+/* The curves of such an object in place of those there are, as far as they are some. False when memory ran out. */
+bool reporter_set_curves(reporter *r, const json_t *curves);
 
 /* "1.2 GB", "350 MB"; returns `out`. */
 const char *bytes_text(double bytes, char out[24]);
 /* "3:10", "1:02:45"; returns `out`. */
 const char *time_text(double seconds, char out[24]);
+/* The number, or null where it is none; NULL when memory ran out. */
+json_t *number_or_null(double x);
+
+/* ---- finetune_files.c: --out, and --out with .training behind it ---- */
+
+typedef struct keeper {
+    const options *o;
+    const ht_model *model;
+    char valid[64];         /* names the held-out samples that best_valid was measured on; "": there are none */
+    char *folder;           /* OUT.training */
+    int lock;               /* the folder's descriptor, locked; -1: not open */
+    int64_t saved_iter;     /* step of the last checkpoint; -1: there is none */
+    int64_t evaluated_iter; /* step of the last evaluation; -1: there was none */
+    int64_t best_iter;      /* step of the adapter in OUT; -1: there is none */
+    double best_valid;      /* its loss on held-out samples; NaN: not measured */
+    int64_t since_best;     /* evaluations since then */
+    double first_valid;     /* loss before the first step; NaN: not measured */
+} keeper;
+
+/* Whether OUT and the folder can be written, and hold a run if and only if --resume is given; writes nothing. The keeper is to
+ * be closed after a failure, too. */
+ht_status keeper_check(keeper *k, const options *o, ht_error *err);
+/* Makes the folder, locks it, and removes what a killed run left in it half-written. */
+ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid, ht_error *err);
+void keeper_close(keeper *k);
+/* Goes on from the last checkpoint in the folder; *curves are those kept with it, which the caller owns, or NULL. */
+ht_status keeper_resume(keeper *k, ht_trainer *t, json_t **curves, ht_error *err);
+/* Writes the trainer's adapter to OUT. */
+ht_status keeper_put_adapter(keeper *k, const ht_trainer *t, ht_error *err);
+/* Writes a checkpoint with what is known of the run and its curves, then the last adapter, and removes checkpoints beyond
+ * --keep. */
+ht_status keeper_save(keeper *k, const ht_trainer *t, int64_t iter, const reporter *r, ht_error *err);
+
+/* An error about a file, with errno's reason. */
+ht_status file_error(ht_error *err, const char *path, const char *what);
 
 #endif

@@ -1,26 +1,31 @@
-/* hearth finetune: OUT, which is the adapter; and OUT.training with the last adapter, checkpoints and how far the run came. */
+/* hearth finetune: OUT, which is the adapter; and OUT.training with the last adapter and checkpoints, each a file of the
+ * trainer's with what the command knows of the run beside it. That file is written first: a checkpoint that is there is whole,
+ * whenever a run was killed. */
 #include "finetune.h"
 #include "json.h"
 #include "terminal.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char state_name[] = "state.json", last_name[] = "last", prefix[] = "checkpoint-",
-                  suffix[] = ".safetensors";
+static const char last_name[] = "last", prefix[] = "checkpoint-", values_suffix[] = ".safetensors",
+                  state_suffix[] = ".json", temporary_suffix[] = ".tmp";
 
-static ht_status cannot(ht_error *err, const char *path, const char *what) {
+ht_status file_error(ht_error *err, const char *path, const char *what) {
     snprintf(err->message, sizeof err->message, "%s cannot be %s: %s", path, what, strerror(errno));
     return err->status = HT_ERR_IO;
 }
 
 static ht_status no_memory(ht_error *err) {
-    snprintf(err->message, sizeof err->message, "out of memory for a path");
+    snprintf(err->message, sizeof err->message, "out of memory for a file of the run");
     return err->status = HT_ERR_MEMORY;
 }
 
@@ -34,26 +39,34 @@ static char *path_in(const keeper *k, const char *name) {
 
 /* ---- checkpoints, by the steps they were saved after ---- */
 
-static int64_t iter_of(const char *name) {
-    char *end;
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
-    const long long iter = strtoll(name + sizeof prefix - 1, &end, 10);
-    return end == name + sizeof prefix - 1 || strcmp(end, suffix) != 0 ? -1 : iter;
+static void name_checkpoint(int64_t iter, const char *suffix, char out[64]) {
+    snprintf(out, 64, "%s%07lld%s", prefix, (long long)iter, suffix);
 }
 
-static void name_checkpoint(int64_t iter, char out[64]) {
-    snprintf(out, 64, "%s%07lld%s", prefix, (long long)iter, suffix);
+static char *checkpoint_path(const keeper *k, int64_t iter, const char *suffix) {
+    char name[64];
+    name_checkpoint(iter, suffix, name);
+    return path_in(k, name);
+}
+
+/* The steps in a name that name_checkpoint gives; -1: it is another. */
+static int64_t iter_of(const char *name, const char *suffix) {
+    char same[64];
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return -1;
+    const long long iter = strtoll(name + sizeof prefix - 1, NULL, 10);
+    name_checkpoint(iter, suffix, same);
+    return iter >= 0 && !strcmp(name, same) ? iter : -1;
 }
 
 /* The latest checkpoint but `skip` of them; -1: there is none. */
 static int64_t latest(const keeper *k, int64_t skip) {
-    int64_t below = INT64_MAX, best = -1;
-    for (int64_t i = 0; i <= skip; i++) {
+    int64_t below = INT64_MAX, best = 0;
+    for (int64_t i = 0; i <= skip && best >= 0; i++) {
         DIR *folder = opendir(k->folder);
         if (!folder) return -1;
         best = -1;
-        for (struct dirent *entry; (entry = readdir(folder));) {
-            const int64_t iter = iter_of(entry->d_name);
+        for (const struct dirent *entry; (entry = readdir(folder));) {
+            const int64_t iter = iter_of(entry->d_name, values_suffix);
             if (iter < below && iter > best) best = iter;
         }
         closedir(folder);
@@ -64,108 +77,252 @@ static int64_t latest(const keeper *k, int64_t skip) {
 
 /* ---- opening ---- */
 
-ht_status keeper_open(keeper *k, const options *o, const ht_model *m, ht_error *err) {
-    *k = (keeper){.o = o, .model = m, .best_iter = -1, .best_valid = (double)NAN, .first_valid = (double)NAN};
+static ht_status check_run(const keeper *k, ht_error *err) {
+    const int64_t there = latest(k, 0);
+    if (k->o->tune.resume == (there >= 0)) return HT_OK;
+    if (there < 0)
+        snprintf(err->message, sizeof err->message,
+                 "%s holds no checkpoint to resume from; without --resume the run begins", k->folder);
+    else
+        snprintf(err->message, sizeof err->message,
+                 "%s holds a run of %lld steps: --resume goes on with it, another --out begins a new one", k->folder,
+                 (long long)there);
+    return err->status = HT_ERR_ARGUMENT;
+}
+
+static ht_status check_folder(const keeper *k, ht_error *err) {
+    struct stat st;
+    if (stat(k->folder, &st) != 0) return errno == ENOENT ? HT_OK : file_error(err, k->folder, "written to");
+    errno = ENOTDIR;
+    if (!S_ISDIR(st.st_mode) || access(k->folder, R_OK | W_OK | X_OK) != 0)
+        return file_error(err, k->folder, "written to");
+    char *last = path_in(k, last_name);
+    if (!last) return no_memory(err);
+    const ht_status status = ht_adapter_save_check(last, err);
+    free(last);
+    return status;
+}
+
+ht_status keeper_check(keeper *k, const options *o, ht_error *err) {
+    *k = (keeper){.o = o,
+                  .lock = -1,
+                  .saved_iter = -1,
+                  .evaluated_iter = -1,
+                  .best_iter = -1,
+                  .best_valid = (double)NAN,
+                  .first_valid = (double)NAN};
+    if (!o->out) return HT_OK;
     size_t n = strlen(o->out);
     while (n > 1 && o->out[n - 1] == '/') n--;
     k->folder = malloc(n + sizeof ".training");
     if (!k->folder) return no_memory(err);
     snprintf(k->folder, n + sizeof ".training", "%.*s.training", (int)n, o->out);
-    if (mkdir(k->folder, 0777) != 0 && errno != EEXIST) return cannot(err, k->folder, "made");
-    if (access(k->folder, R_OK | W_OK | X_OK) != 0) return cannot(err, k->folder, "written to");
-    const int64_t there = latest(k, 0);
-    if (o->tune.resume || there < 0) return HT_OK;
-    snprintf(err->message, sizeof err->message,
-             "%s holds a run of %lld steps: --resume goes on with it, another --out begins a new one", k->folder,
-             (long long)there);
-    return err->status = HT_ERR_ARGUMENT;
+    ht_status status = ht_adapter_save_check(o->out, err);
+    if (!status) status = check_folder(k, err);
+    return status ? status : check_run(k, err);
 }
 
-void keeper_close(keeper *k) { free(k->folder); }
-
-/* ---- what the best adapter is ---- */
-
-static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-static double number_or_nan(const json_t *x) { return json_is_number(x) ? json_number_value(x) : (double)NAN; }
-
-static ht_status save_state(const keeper *k, ht_error *err) {
-    char *path = path_in(k, state_name), *fresh = path_in(k, "state.json.tmp");
-    json_t *state = json_pack("{sI so sI so}", "best_iter", (json_int_t)k->best_iter, "best_valid_loss",
-                              number_or_null(k->best_valid), "since_best", (json_int_t)k->since_best,
-                              "first_valid_loss", number_or_null(k->first_valid));
-    ht_status st = path && fresh && state ? HT_OK : no_memory(err);
-    if (!st && json_dump_file(state, fresh, JSON_REAL_PRECISION(17)) != 0) st = cannot(err, fresh, "written");
-    if (!st && rename(fresh, path) != 0) st = cannot(err, path, "written");
-    json_decref(state);
-    free(path);
-    free(fresh);
-    return st;
-}
-
-static ht_status load_state(keeper *k, ht_error *err) {
-    char *path = path_in(k, state_name);
-    if (!path) return no_memory(err);
-    json_error_t why;
-    json_t *state = json_load_file(path, 0, &why);
-    if (state) {
-        k->best_iter = json_integer_value(json_object_get(state, "best_iter"));
-        k->best_valid = number_or_nan(json_object_get(state, "best_valid_loss"));
-        k->since_best = json_integer_value(json_object_get(state, "since_best"));
-        k->first_valid = number_or_nan(json_object_get(state, "first_valid_loss"));
-    } else {
-        snprintf(err->message, sizeof err->message, "%s cannot be read: %s", path, why.text);
-        err->status = HT_ERR_FORMAT;
+/* Removes a file, or a directory with the files in it. */
+static void remove_entry(int folder, const char *name) {
+    if (unlinkat(folder, name, 0) == 0) return;
+    const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+    if (!directory) {
+        if (fd >= 0) close(fd);
+        return;
     }
-    json_decref(state);
-    free(path);
-    return state ? HT_OK : HT_ERR_FORMAT;
+    for (const struct dirent *entry; (entry = readdir(directory));) (void)unlinkat(fd, entry->d_name, 0);
+    closedir(directory);
+    (void)unlinkat(folder, name, AT_REMOVEDIR);
 }
 
-ht_status keeper_resume(keeper *k, ht_trainer *t, ht_error *err) {
-    char name[64];
-    const int64_t iter = latest(k, 0);
-    if (iter < 0) {
-        snprintf(err->message, sizeof err->message, "%s holds no checkpoint to resume from", k->folder);
+/* A temporary file or directory of a save, or the state of a checkpoint that is not there. */
+static bool is_left_over(const keeper *k, const char *name) {
+    const int64_t iter = iter_of(name, state_suffix);
+    if (iter < 0) return strstr(name, temporary_suffix) && name[0] != '.';
+    char values[64];
+    name_checkpoint(iter, values_suffix, values);
+    return faccessat(k->lock, values, F_OK, 0) != 0;
+}
+
+/* What a killed run left half-written. The folder is locked: nobody is writing. */
+static void remove_left_over(const keeper *k) {
+    DIR *folder = opendir(k->folder);
+    if (!folder) return;
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (is_left_over(k, entry->d_name)) remove_entry(k->lock, entry->d_name);
+    closedir(folder);
+}
+
+ht_status keeper_open(keeper *k, const ht_model *m, const ht_data_report *valid, ht_error *err) {
+    k->model = m;
+    if (valid)
+        snprintf(k->valid, sizeof k->valid, "%016" PRIx64 "-%lld", valid->fingerprint,
+                 (long long)k->o->tune.valid_batches);
+    if (mkdir(k->folder, 0777) != 0 && errno != EEXIST) return file_error(err, k->folder, "made");
+    k->lock = open(k->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (k->lock < 0) return file_error(err, k->folder, "opened");
+    if (flock(k->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(k->lock); /* the folder is the other's: it is not to be removed */
+        k->lock = -1;
+        snprintf(err->message, sizeof err->message, "%s is another run's, which has not ended", k->folder);
         return err->status = HT_ERR_ARGUMENT;
     }
-    name_checkpoint(iter, name);
-    char *path = path_in(k, name);
-    if (!path) return no_memory(err);
-    ht_status st = ht_trainer_resume(t, path, err);
+    remove_left_over(k);
+    return check_run(k, err);
+}
+
+void keeper_close(keeper *k) {
+    if (k->lock >= 0) {
+        (void)rmdir(k->folder); /* it stays unless it is empty */
+        close(k->lock);
+    }
+    free(k->folder);
+}
+
+/* ---- what is known of the run ---- */
+
+static json_t *describe(const keeper *k, const reporter *r) {
+    return json_pack("{ss sI sI so sI so so}", "valid", k->valid, "evaluated_iter", (json_int_t)k->evaluated_iter,
+                     "best_iter", (json_int_t)k->best_iter, "best_valid_loss", number_or_null(k->best_valid),
+                     "since_best", (json_int_t)k->since_best, "first_valid_loss", number_or_null(k->first_valid),
+                     "curves", reporter_curves(r));
+}
+
+/* The file appears whole or not at all. */
+static ht_status write_whole(const char *path, const char *text, ht_error *err) {
+    const size_t size = strlen(path) + sizeof temporary_suffix;
+    char *fresh = malloc(size);
+    if (!fresh) return no_memory(err);
+    snprintf(fresh, size, "%s%s", path, temporary_suffix);
+    FILE *f = fopen(fresh, "w");
+    bool good = f && fputs(text, f) != EOF && fflush(f) == 0 && (fsync(fileno(f)) == 0 || errno == EINVAL);
+    int code = errno;
+    if (f && fclose(f) != 0 && good) {
+        good = false;
+        code = errno;
+    }
+    if (good && rename(fresh, path) != 0) {
+        good = false;
+        code = errno;
+    }
+    if (f && !good) (void)unlink(fresh);
+    free(fresh);
+    errno = code;
+    return good ? HT_OK : file_error(err, path, "written");
+}
+
+static ht_status save_state(const keeper *k, int64_t iter, const reporter *r, ht_error *err) {
+    json_t *state = describe(k, r);
+    char *text = state ? json_dumps(state, JSON_REAL_PRECISION(17)) : NULL,
+         *path = checkpoint_path(k, iter, state_suffix);
+    const ht_status status = text && path ? write_whole(path, text, err) : no_memory(err);
+    json_decref(state);
+    free(text);
     free(path);
-    return st ? st : load_state(k, err);
+    return status;
+}
+
+static double number_or_nan(const json_t *x) { return json_is_number(x) ? json_number_value(x) : (double)NAN; }
+
+/* What is said of the best adapter counts only for the same held-out samples. */
+static ht_status take_state(keeper *k, const char *path, json_t *state, json_t **curves, ht_error *err) {
+    json_int_t evaluated, best, since;
+    json_t *best_valid, *first_valid, *drawn;
+    const char *was;
+    json_error_t why;
+    if (json_unpack_ex(state, &why, 0, "{ss sI sI so sI so so}", "valid", &was, "evaluated_iter", &evaluated,
+                       "best_iter", &best, "best_valid_loss", &best_valid, "since_best", &since, "first_valid_loss",
+                       &first_valid, "curves", &drawn) != 0) {
+        snprintf(err->message, sizeof err->message,
+                 "%s is damaged: %s; without that file the run goes on, and the best adapter is chosen anew", path,
+                 why.text);
+        return err->status = HT_ERR_FORMAT;
+    }
+    *curves = json_incref(drawn);
+    if (strcmp(was, k->valid) != 0) {
+        if (*was && *k->valid)
+            fprintf(stderr, "hearth: the held-out samples are others than before: the best adapter is chosen anew\n");
+        return HT_OK;
+    }
+    k->evaluated_iter = evaluated;
+    k->best_iter = best;
+    k->best_valid = number_or_nan(best_valid);
+    k->since_best = since;
+    k->first_valid = number_or_nan(first_valid);
+    return HT_OK;
+}
+
+static ht_status load_state(keeper *k, int64_t iter, json_t **curves, ht_error *err) {
+    char *path = checkpoint_path(k, iter, state_suffix);
+    if (!path) return no_memory(err);
+    ht_status status = HT_OK;
+    if (access(path, F_OK) == 0) {
+        json_error_t why = {.text = ""};
+        json_t *state = json_load_file(path, 0, &why);
+        status = take_state(k, path, state, curves, err);
+        json_decref(state);
+    }
+    free(path);
+    return status;
+}
+
+ht_status keeper_resume(keeper *k, ht_trainer *t, json_t **curves, ht_error *err) {
+    *curves = NULL;
+    const int64_t iter = latest(k, 0);
+    char *path = checkpoint_path(k, iter, values_suffix);
+    if (!path) return no_memory(err);
+    const ht_status status = ht_trainer_resume(t, path, err);
+    const size_t n = strlen(err->message);
+    if (status == HT_ERR_FORMAT && latest(k, 1) >= 0)
+        snprintf(err->message + n, sizeof err->message - n, "; without that file the run goes on from step %lld",
+                 (long long)latest(k, 1));
+    free(path);
+    if (!status) k->saved_iter = iter;
+    return status ? status : load_state(k, iter, curves, err);
 }
 
 /* ---- saving ---- */
 
 static ht_status put_adapter(const keeper *k, const ht_trainer *t, const char *path, ht_error *err) {
     ht_adapter *a;
-    ht_status st = ht_trainer_adapter(t, &a, err);
-    if (st) return st;
-    st = ht_adapter_save(a, k->model, path, k->o->tune.format ? HT_ADAPTER_MLX : HT_ADAPTER_PEFT, err);
+    ht_status status = ht_trainer_adapter(t, &a, err);
+    if (status) return status;
+    status = ht_adapter_save(a, k->model, path, k->o->tune.format ? HT_ADAPTER_MLX : HT_ADAPTER_PEFT, err);
     ht_adapter_free(a);
-    return st;
+    return status;
 }
 
 ht_status keeper_put_adapter(keeper *k, const ht_trainer *t, ht_error *err) {
     return put_adapter(k, t, k->o->out, err);
 }
 
-ht_status keeper_save(keeper *k, const ht_trainer *t, int64_t iter, ht_error *err) {
-    char name[64];
-    name_checkpoint(iter, name);
-    char *path = path_in(k, name), *last = path_in(k, last_name);
-    ht_status st = path && last ? HT_OK : no_memory(err);
-    if (!st) st = save_state(k, err);
-    if (!st) st = ht_trainer_save(t, path, err);
-    if (!st) st = put_adapter(k, t, last, err);
-    free(path);
-    free(last);
-    for (int64_t old; !st && (old = latest(k, k->o->tune.keep)) >= 0;) {
-        name_checkpoint(old, name);
-        char *gone = path_in(k, name);
-        if (!gone || unlink(gone) != 0) st = gone ? cannot(err, gone, "removed") : no_memory(err);
-        free(gone);
+static ht_status remove_checkpoint(const keeper *k, int64_t iter, ht_error *err) {
+    char *values = checkpoint_path(k, iter, values_suffix), *state = checkpoint_path(k, iter, state_suffix);
+    ht_status status = values && state ? HT_OK : no_memory(err);
+    if (!status && unlink(values) != 0) status = file_error(err, values, "removed");
+    if (!status && unlink(state) != 0 && errno != ENOENT) status = file_error(err, state, "removed");
+    free(values);
+    free(state);
+    return status;
+}
+
+ht_status keeper_save(keeper *k, const ht_trainer *t, int64_t iter, const reporter *r, ht_error *err) {
+    char *values = checkpoint_path(k, iter, values_suffix), *state = checkpoint_path(k, iter, state_suffix),
+         *last = path_in(k, last_name);
+    ht_status status = values && state && last ? HT_OK : no_memory(err);
+    if (!status) status = save_state(k, iter, r, err);
+    if (!status) {
+        status = ht_trainer_save(t, values, err);
+        if (!status)
+            k->saved_iter = iter;
+        else if (k->saved_iter != iter)
+            (void)unlink(state);
     }
-    return st;
+    if (!status) status = put_adapter(k, t, last, err);
+    free(values);
+    free(state);
+    free(last);
+    for (int64_t old; !status && (old = latest(k, k->o->tune.keep)) >= 0;) status = remove_checkpoint(k, old, err);
+    return status;
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *bytes_text(double bytes, char out[24]) {
     if (bytes < 1e9)
@@ -41,17 +42,34 @@ static bool add_point(curve *c, int64_t iter, double value) {
 
 /* ---- reports ---- */
 
-static ht_status cannot(ht_error *err, const char *path, const char *what) {
-    snprintf(err->message, sizeof err->message, "%s cannot be %s: %s", path, what, strerror(errno));
-    return err->status = HT_ERR_IO;
+/* Cuts the lines about steps after `done` off the log, and one that was not written to its end. */
+static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
+    FILE *f = fopen(path, "r+");
+    if (!f) return errno == ENOENT ? HT_OK : file_error(err, path, "read");
+    char *text = NULL;
+    size_t size = 0;
+    off_t keep = 0;
+    for (ssize_t n; (n = getline(&text, &size, f)) > 0; keep += n) {
+        json_t *line = json_loadb(text, (size_t)n, 0, NULL);
+        const bool later = json_integer_value(json_object_get(line, "iter")) > done;
+        json_decref(line);
+        if (later || text[n - 1] != '\n') break;
+    }
+    free(text);
+    const bool good = !ferror(f) && ftruncate(fileno(f), keep) == 0;
+    const ht_status st = good ? HT_OK : file_error(err, path, "written");
+    fclose(f);
+    return st;
 }
 
 ht_status reporter_open(reporter *r, const options *o, int64_t iters, int64_t done, ht_error *err) {
     const double now = now_seconds();
     *r = (reporter){.o = o, .iters = iters, .begin = now, .window_begin = now, .first_iter = done};
     if (!o->tune.log) return HT_OK;
+    ht_status st = o->tune.resume ? cut_log(o->tune.log, done, err) : HT_OK;
+    if (st) return st;
     r->log = fopen(o->tune.log, o->tune.resume ? "a" : "w");
-    return r->log ? HT_OK : cannot(err, o->tune.log, "written");
+    return r->log ? HT_OK : file_error(err, o->tune.log, "written");
 }
 
 void reporter_close(reporter *r) {
@@ -68,19 +86,19 @@ void reporter_step(reporter *r, const ht_train_step *step) {
     r->window_tok += step->n_tok;
 }
 
-static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 static ht_status log_line(reporter *r, const ht_train_step *step, double loss, double valid, double speed,
                           ht_error *err) {
     json_t *line =
-        json_pack("{sI so so sf sI sf so sI sI}", "iter", (json_int_t)step->iter, "loss", number_or_null(loss),
-                  "valid_loss", number_or_null(valid), "lr", step->learning_rate, "tokens", (json_int_t)r->window_tok,
-                  "tokens_per_second", speed, "grad_norm", number_or_null(step->grad_norm), "peak_memory_bytes",
-                  (json_int_t)peak_memory_bytes(), "skipped", (json_int_t)step->total_skipped);
+        json_pack("{sI so so so sI sf so sI sI}", "iter", (json_int_t)step->iter, "loss", number_or_null(loss),
+                  "valid_loss", number_or_null(valid), "lr", number_or_null(step->learning_rate), "tokens",
+                  (json_int_t)r->window_tok, "tokens_per_second", speed, "grad_norm", number_or_null(step->grad_norm),
+                  "peak_memory_bytes", (json_int_t)peak_memory_bytes(), "skipped", (json_int_t)step->total_skipped);
     const bool good = line && json_dumpf(line, r->log, JSON_REAL_PRECISION(10)) == 0 && fputc('\n', r->log) != EOF &&
                       fflush(r->log) == 0;
     json_decref(line);
-    return good ? HT_OK : cannot(err, r->o->tune.log, "written");
+    return good ? HT_OK : file_error(err, r->o->tune.log, "written");
 }
 
 ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht_error *err) {
@@ -92,7 +110,10 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
     char text[64] = "", memory[24], eta[24], skipped[40] = "";
     if (isfinite(valid)) snprintf(text, sizeof text, "  valid %.4f", valid);
     if (step->total_skipped) snprintf(skipped, sizeof skipped, "  skipped %lld", (long long)step->total_skipped);
-    if (!r->o->json) {
+    if (!r->o->json && !r->window_tok) {
+        output_line("iter %lld/%lld%s", (long long)step->iter, (long long)r->iters, text);
+        output_flush();
+    } else if (!r->o->json) {
         output_line("iter %lld/%lld  loss %.4f%s  lr %.3g  %.0f tok/s  peak %s  eta %s%s", (long long)step->iter,
                     (long long)r->iters, loss, text, step->learning_rate, speed,
                     bytes_text((double)peak_memory_bytes(), memory), time_text(left, eta), skipped);
@@ -109,6 +130,40 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
     r->window_loss = 0;
     r->window_tok = r->window_learned = 0;
     return st;
+}
+
+/* ---- curves as JSON: lists of [step, loss] ---- */
+
+static json_t *points(const curve *c) {
+    json_t *list = json_array();
+    for (int64_t i = 0; list && i < c->n; i++)
+        if (json_array_append_new(list, json_pack("[If]", (json_int_t)c->at[i].iter, c->at[i].value)) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+json_t *reporter_curves(const reporter *r) {
+    return json_pack("{so so}", "loss", points(&r->loss), "valid_loss", points(&r->valid));
+}
+
+static bool set_points(curve *c, const json_t *list) {
+    size_t i;
+    json_t *pair;
+    c->n = 0;
+    json_array_foreach(list, i, pair) {
+        const json_t *iter = json_array_get(pair, 0), *value = json_array_get(pair, 1);
+        if (json_is_integer(iter) && json_is_number(value) &&
+            !add_point(c, json_integer_value(iter), json_number_value(value)))
+            return false;
+    }
+    return true;
+}
+
+bool reporter_set_curves(reporter *r, const json_t *curves) {
+    return set_points(&r->loss, json_object_get(curves, "loss")) &&
+           set_points(&r->valid, json_object_get(curves, "valid_loss"));
 }
 
 /* ---- the drawing ---- */
@@ -167,7 +222,7 @@ ht_status reporter_plot(const reporter *r, ht_error *err) {
         all.high = all.low + 1;
     }
     FILE *f = fopen(path, "w");
-    if (!f) return cannot(err, path, "written");
+    if (!f) return file_error(err, path, "written");
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" "
             "font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
@@ -177,5 +232,5 @@ ht_status reporter_plot(const reporter *r, ht_error *err) {
     draw_curve(f, &all, &r->valid, "#d62728", "held-out loss", 1);
     fprintf(f, "</svg>\n");
     const bool good = !ferror(f);
-    return fclose(f) == 0 && good ? HT_OK : cannot(err, path, "written");
+    return fclose(f) == 0 && good ? HT_OK : file_error(err, path, "written");
 }

@@ -1,5 +1,6 @@
 /* hearth finetune: the trainer's options, and what is shown before the first step. */
 #include "finetune.h"
+#include "json.h"
 #include "model_path.h"
 #include "terminal.h"
 
@@ -14,21 +15,15 @@ enum { SAMPLE_SHOWN = 2000, BAR = 30 };
 
 static void on_progress(double done, void *user) { progress_show(user, done); }
 
-static ht_status fail(ht_error *err, const char *sentence, const char *word) {
-    snprintf(err->message, sizeof err->message, sentence, word);
-    return err->status = HT_ERR_ARGUMENT;
-}
-
-/* "all" or a number. */
-static ht_status read_layers(const char *text, int64_t *out, ht_error *err) {
+bool setup_layers(const char *text, int64_t *out) {
     char *end;
     *out = 0;
-    if (!text || !strcmp(text, "all")) return HT_OK;
+    if (!text || !strcmp(text, "all")) return true;
     *out = strtoll(text, &end, 10);
-    return *out > 0 && !*end ? HT_OK : fail(err, "--layers is \"%.80s\", expected all or a number of layers", text);
+    return *out > 0 && !*end;
 }
 
-static ht_status lora_options(const setup *s, const options *o, ht_lora_options *lora, ht_error *err) {
+static void lora_options(const setup *s, const options *o, ht_lora_options *lora) {
     const tune_options *t = &o->tune;
     ht_lora_options_init(lora, sizeof *lora);
     lora->rank = t->rank;
@@ -40,7 +35,7 @@ static ht_status lora_options(const setup *s, const options *o, ht_lora_options 
     if (options_dtype(o)) lora->dtype = options_dtype(o);
     lora->base = o->model;
     lora->init = s->init;
-    return read_layers(t->layers, &lora->layers, err);
+    (void)setup_layers(t->layers, &lora->layers); /* finetune_mistake has */
 }
 
 static void rule_options(const tune_options *t, ht_optimizer_options *rule) {
@@ -59,8 +54,7 @@ static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
     ht_optimizer_options rule;
     ht_trainer_options how;
     progress reading;
-    ht_status st = lora_options(s, o, &lora, err);
-    if (st) return st;
+    lora_options(s, o, &lora);
     rule_options(t, &rule);
     ht_trainer_options_init(&how, sizeof how);
     how.lora = &lora;
@@ -88,7 +82,7 @@ static ht_status open_trainer(setup *s, const options *o, ht_error *err) {
     how.progress = on_progress;
     how.user = &reading;
     progress_begin(&reading, "reading the data", o->quiet);
-    st = ht_trainer_new(s->engine.model, &how, &s->trainer, err);
+    const ht_status st = ht_trainer_new(s->engine.model, &how, &s->trainer, err);
     progress_end(&reading);
     if (!st) ht_trainer_describe(s->trainer, &s->plan);
     return st;
@@ -148,9 +142,13 @@ static void print_data(const char *name, const ht_data_report *r) {
                  (long long)r->n_tokens, (long long)r->n_learned);
     print_count("left out: no sample", &r->bad);
     if (r->bad.n) output_field("", "%s", r->first_bad.message);
-    print_count("left out: longer than --max-length", &r->too_long);
+    char longer[80];
+    snprintf(longer, sizeof longer, "left out: longer than %lld tokens, of --max-length or the model's context",
+             (long long)r->max_length);
+    print_count(longer, &r->too_long);
     print_count("left out: no token is learned", &r->unlearned);
-    print_count("cut at --max-length", &r->truncated);
+    snprintf(longer, sizeof longer, "cut after %lld tokens", (long long)r->max_length);
+    print_count(longer, &r->truncated);
     print_count("without a learned token that ends generation: the model would not learn to stop", &r->stopless);
     print_count("whose answer is written otherwise than after the prompt of generation", &r->prompt_differs);
     print_count("whose earlier answers the template writes otherwise than they were given", &r->history_differs);
@@ -165,8 +163,9 @@ typedef struct shown {
 
 static bool show_piece(const char *text, size_t n, bool learned, void *user) {
     shown *s = user;
-    const size_t some = n < s->left ? n : s->left;
+    size_t some = n < s->left ? n : s->left;
     s->left -= some;
+    while (some < n && some && ((unsigned char)text[some] & 0xC0) == 0x80) some--; /* no half character */
     const char *begin = s->colours ? "\033[32m" : "[[", *end = s->colours ? "\033[0m" : "]]";
     if (learned) output_write(begin, strlen(begin));
     output_write(text, some);
@@ -186,6 +185,30 @@ static ht_status print_sample(const setup *s, ht_error *err) {
     output_write("\n\n", 2);
     return st;
 }
+
+/* ---- as JSON ---- */
+
+static json_t *describe_data(const ht_data_report *r) {
+    if (!r) return json_null();
+    return json_pack("{sI sI sI sI sI s{sI sI sI} sI sI}", "samples", (json_int_t)r->n_samples, "tokens",
+                     (json_int_t)r->n_tokens, "learned_tokens", (json_int_t)r->n_learned, "longest",
+                     (json_int_t)r->longest, "max_length", (json_int_t)r->max_length, "left_out", "bad",
+                     (json_int_t)r->bad.n, "too_long", (json_int_t)r->too_long.n, "unlearned",
+                     (json_int_t)r->unlearned.n, "truncated", (json_int_t)r->truncated.n, "without_stop",
+                     (json_int_t)r->stopless.n);
+}
+
+bool setup_print_json(const setup *s, const options *o) {
+    const ht_trainer_plan *p = &s->plan;
+    return json_output(json_pack("{so so so sI sI sI sI sI sb sI}", "model", json_path(o->model), "data",
+                                 describe_data(p->data), "valid", describe_data(p->valid), "iters",
+                                 (json_int_t)p->iters, "iters_per_epoch", (json_int_t)p->iters_per_epoch, "parameters",
+                                 (json_int_t)p->n_parameters, "model_parameters", (json_int_t)p->model_parameters,
+                                 "projections", (json_int_t)p->n_projections, "checkpointing", p->checkpointing,
+                                 "peak_memory_bytes", (json_int_t)p->peak_bytes));
+}
+
+/* ---- as text ---- */
 
 ht_status setup_print(const setup *s, const options *o, ht_error *err) {
     const ht_trainer_plan *p = &s->plan;

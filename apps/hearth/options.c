@@ -44,8 +44,9 @@ static bool set_number(const command *c, const option_spec *spec, const char *va
         if (good) *(double *)field = number;
     }
     if (good && end != value && *end == '\0' && errno == 0) return true;
-    snprintf(expected, sizeof expected, "a %s from %.0f to %.0f",
-             spec->kind == KIND_INTEGER ? "whole number" : "number", spec->low, spec->high);
+    snprintf(expected, sizeof expected,
+             spec->kind == KIND_INTEGER ? "a whole number from %.0f to %.0f" : "a number from %g to %g", spec->low,
+             spec->high);
     return bad_value(c, spec, value, expected);
 }
 
@@ -171,31 +172,57 @@ static bool bad_entry(const command *c, const options *o, const char *name, cons
 }
 
 /* A value of the file as the command line would have it; NULL when it is none. Numbers are kept in o->config_numbers. */
-static const char *entry_text(const json_t *value, int i, options *o) {
-    enum { LONGEST = 32 };
+static const char *entry_text(const json_t *value, options *o) {
+    char text[32];
     if (json_is_string(value)) return json_string_value(value);
-    if (!json_is_number(value) || !(o->config_numbers[i] = malloc(LONGEST))) return NULL;
+    if (!json_is_number(value)) return NULL;
     if (json_is_integer(value))
-        snprintf(o->config_numbers[i], LONGEST, "%lld", (long long)json_integer_value(value));
+        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
     else
-        snprintf(o->config_numbers[i], LONGEST, "%.17g", json_real_value(value));
-    return o->config_numbers[i];
+        snprintf(text, sizeof text, "%.17g", json_real_value(value));
+    char *kept = strdup(text);
+    if (kept && append(&o->config_numbers, kept)) return kept;
+    free(kept);
+    return NULL;
 }
 
-static bool take_entry(const command *c, const char *name, json_t *value, options *o) {
-    const option_spec *spec = find_long(name, strlen(name));
-    if (!spec || !accepts(c, spec)) return bad_entry(c, o, name, "is no option of this command");
-    if (o->given[spec - option_table]) return true;
-    if (spec->kind == KIND_FLAG) {
-        if (!json_is_boolean(value)) return bad_entry(c, o, name, "is to be true or false");
-        *(bool *)((char *)o + spec->field) = json_is_true(value);
-        return true;
+/* Options of which the command line's one sets aside the file's other. */
+static bool is_set_aside(const char *name, const bool *on_command_line) {
+    for (int i = 0; option_rivals[i][0]; i++)
+        for (int k = 0; k < 2; k++) {
+            const char *other = option_rivals[i][1 - k];
+            if (!strcmp(name, option_rivals[i][k]) && on_command_line[find_long(other, strlen(other)) - option_table])
+                return true;
+        }
+    return false;
+}
+
+/* A flag; one that is false is the option that its name with no- before it makes, where there is one. */
+static bool take_flag(const command *c, const option_spec *spec, const json_t *value, options *o) {
+    char opposite[64];
+    if (!json_is_boolean(value)) return bad_entry(c, o, spec->name, "is to be true or false");
+    if (!json_is_true(value)) {
+        const int n = snprintf(opposite, sizeof opposite, "no-%s", spec->name);
+        spec = find_long(opposite, (size_t)n);
+        if (!spec || !accepts(c, spec)) return true;
     }
+    *(bool *)((char *)o + spec->field) = true;
+    o->given[spec - option_table] = true;
+    return true;
+}
+
+static bool take_entry(const command *c, const char *name, json_t *value, const bool *on_command_line, options *o) {
+    const option_spec *spec = find_long(name, strlen(name));
+    if (!spec || !accepts(c, spec) || !strcmp(name, "config"))
+        return bad_entry(c, o, name, "is no option of this command");
+    if (on_command_line[spec - option_table] || is_set_aside(name, on_command_line)) return true;
+    if (spec->kind == KIND_FLAG) return take_flag(c, spec, value, o);
+    o->given[spec - option_table] = true;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
     if (json_is_array(value) && spec->kind != KIND_LIST) return bad_entry(c, o, name, "is to be one value");
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
-        const char *text = entry_text(one, (int)(spec - option_table), o);
+        const char *text = entry_text(one, o);
         if (!text) return bad_entry(c, o, name, "is to be a text or a number");
         if (!set_value(c, spec, text, o)) return false;
     }
@@ -206,16 +233,20 @@ static bool read_config(const command *c, options *o) {
     json_error_t why;
     const char *name;
     json_t *value;
-    o->config_numbers = calloc((size_t)option_count, sizeof *o->config_numbers);
     o->config_values = json_load_file(o->config, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(o->config_values) || !o->config_numbers) {
+    if (!json_is_object(o->config_values)) {
         char sentence[512];
         snprintf(sentence, sizeof sentence, "--config %.200s is no JSON object: %.200s", o->config,
                  o->config_values ? "it is another value" : why.text);
         return usage_error(c, sentence);
     }
-    json_object_foreach(o->config_values, name, value) if (!take_entry(c, name, value, o)) return false;
-    return true;
+    const size_t n = (size_t)option_count * sizeof *o->given;
+    bool *on_command_line = malloc(n), good = true;
+    if (!on_command_line) return usage_error(c, "out of memory for the options of a file");
+    memcpy(on_command_line, o->given, n);
+    json_object_foreach(o->config_values, name, value) good = good && take_entry(c, name, value, on_command_line, o);
+    free(on_command_line);
+    return good;
 }
 
 static bool take_word(const command *c, const char *word, options *o) {
@@ -288,11 +319,15 @@ void options_free(options *o) {
     free(o->set.items);
     free(o->adapters.items);
     free(o->tune.samples.items);
-    for (int i = 0; o->config_numbers && i < option_count; i++) free(o->config_numbers[i]);
-    free(o->config_numbers);
+    for (int i = 0; i < o->config_numbers.n; i++) free((char *)(uintptr_t)o->config_numbers.items[i]);
+    free(o->config_numbers.items);
     json_decref(o->config_values);
     free(o->given);
     *o = (options){0};
+}
+
+bool options_given(const options *o, const char *name) {
+    return o->given[find_long(name, strlen(name)) - option_table];
 }
 
 void options_help(const command *c) {

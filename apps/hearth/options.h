@@ -61,10 +61,10 @@ typedef struct options {
     bool sliding, markdown, packed_cache, no_generation_prompt, no_thinking, parse_special;
     bool json, quiet, raw, null, add_special, help;
     tune_options tune;
-    const char *config;    /* file of further options; NULL: none */
-    json_t *config_values; /* its object, which lends texts; NULL: none */
-    char **config_numbers; /* [option_count] texts of its numbers; NULL: none */
-    bool *given;           /* [option_count] on the command line */
+    const char *config;         /* file of further options; NULL: none */
+    json_t *config_values;      /* its object, which lends texts; NULL: none */
+    string_list config_numbers; /* texts of its numbers, which are the options' own */
+    bool *given;                /* [option_count] on the command line, or in that file */
 } options;
 
 struct command;
@@ -72,6 +72,8 @@ struct command;
 /* Fills *o from the words after the command's name. On a mistake prints one sentence to stderr and returns false. */
 bool options_parse(const struct command *c, int argc, char **argv, options *o);
 void options_free(options *o);
+/* Whether the command line or --config gave the option of that name; a flag that --config switches off is not given. */
+bool options_given(const options *o, const char *name);
 /* Prints the usage, details and options of a command to stdout. */
 void options_help(const struct command *c);
 

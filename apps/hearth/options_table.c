@@ -186,4 +186,6 @@ const option_spec option_table[] = {
     {"quiet", 'q', KIND_FLAG, AT(quiet), 0, 0, NULL, FOR_ALL, true, NULL, "no progress and no statistics"},
     {"help", 'h', KIND_FLAG, AT(help), 0, 0, NULL, FOR_ALL, true, NULL, "this text"},
 };
+const char *const option_rivals[][2] = {
+    {"pack", "no-pack"}, {"iters", "epochs"}, {"alpha", "scale"}, {"rslora", "scale"}, {NULL, NULL}};
 const int option_count = sizeof option_table / sizeof *option_table;

@@ -30,6 +30,9 @@ typedef struct option_spec {
 
 extern const option_spec option_table[];
 extern const int option_count;
+/* Pairs of options that exclude each other; one on the command line sets aside the other in the file of --config. Ends with
+ * NULL. */
+extern const char *const option_rivals[][2];
 extern const char *const precisions[], *const kv_names[]; /* end with NULL */
 
 #endif

@@ -1,0 +1,614 @@
+"""`hearth finetune`: a run from data to an adapter, its options and files, how it is interrupted and gone on with, and what it
+refuses, in one sentence and before anything is computed where that can be."""
+
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import subprocess
+import threading
+import unittest
+import xml.etree.ElementTree as xml
+from unittest import mock
+
+from support import HEARTH, TINY, CommandTest, tiny_model
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden/tiny/llama-f32"
+LINE = re.compile(
+    r"iter (\d+)/(\d+)  loss (\d+\.\d{4})(?:  valid (\d+\.\d{4}))?  lr \S+  \d+ tok/s  peak \S+ [MG]B  eta \d+:\d\d(?::\d\d)?"
+    r"(?:  skipped (\d+))?"
+)
+KEYS = ["iter", "loss", "valid_loss", "lr", "tokens", "tokens_per_second", "grad_norm", "peak_memory_bytes", "skipped"]
+VALUES = "adapter_model.safetensors"
+MANY = 1000000  # steps: a run that is interrupted
+
+
+def lines_of(samples):
+    return "".join(json.dumps(sample) + "\n" for sample in samples)
+
+
+def conversation(i):
+    answer = {"role": "assistant", "content": "the world " * (1 + i % 4)}
+    return {"messages": [{"role": "user", "content": f"hello {i}"}, answer]}
+
+
+class FinetuneTest(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.data = self.write("train.jsonl", lines_of(map(conversation, range(12))))
+        self.valid = self.write("valid.jsonl", lines_of(map(conversation, range(20, 24))))
+        self.out = self.folder / "out"
+        self.kept = self.folder / "out.training"
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    def words(self, *more, out=None, data=None, model=TINY):
+        return ["finetune", model, "--data", data or self.data, "--out", out or self.out, *more]
+
+    def trains(self, *more, **files):
+        return self.succeeds(*self.words(*more, **files))
+
+    def values(self, *more, **files):
+        """The final object of --json."""
+        return json.loads(self.trains(*more, "--json", **files).text)
+
+    def refuses(self, *more, says, status=1, leaves=None, **files):
+        """One sentence, and no file that was not there; what of the data is printed before does not matter."""
+        before = sorted(self.folder.rglob("*"))
+        self.fails(status, *self.words(*more, "--json", **files), says=says)
+        self.assertEqual(sorted(self.folder.rglob("*")), leaves or before)
+
+    def starts(self, *more, until, out=None, times=1):
+        """A run that has printed so many lines which begin with `until`."""
+        words = [HEARTH, *map(str, self.words(*more, out=out))]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        for line in process.stdout:
+            times -= line.decode(errors="replace").startswith(until)
+            if not times:
+                # A pipe that fills up would stop the run.
+                drain = threading.Thread(target=process.stdout.read)
+                drain.start()
+                self.addCleanup(drain.join)
+                return process
+        self.fail(f"the run ended: {process.stderr.read().decode()}")
+
+    def ends(self, process):
+        """Status and message."""
+        message = process.stderr.read().decode()
+        return process.wait(), message
+
+    def interrupted(self, *more, until="iter 5/", number=signal.SIGINT, out=None, times=1):
+        """The steps that a run of many has made when the signal came."""
+        process = self.starts("--iters", MANY, "--report-every", 1, *more, until=until, out=out, times=times)
+        process.send_signal(number)
+        status, message = self.ends(process)
+        self.assertEqual(status, -number, message)
+        self.assertEqual(message.count("\n"), 1, message)
+        found = re.search(rf"interrupted after (\d+) of {MANY} steps, which are saved; the same command with --resume", message)
+        self.assertTrue(found, message)
+        return int(found[1])
+
+    def checkpoints(self):
+        return sorted(path.name for path in self.kept.glob("checkpoint-*.safetensors"))
+
+    def same_adapter(self, a, b):
+        self.assertEqual((a / VALUES).read_bytes(), (b / VALUES).read_bytes())
+
+
+class Run(FinetuneTest):
+    def test_from_data_to_an_adapter(self):
+        result = self.trains("--valid", self.valid, "--iters", 30, "--report-every", 10, "--valid-every", 15, "--lr", "1e-2")
+        text = result.text
+        self.assertEqual(result.err, "")
+        for part in (
+            r"data +12 samples of messages; \d+ tokens, \d+ of them learned\n",
+            r"valid +4 samples of messages",
+            r"tokens +16 to 31 +#+ +8\n +32 to 63 +#+ +4\n",
+            r"<\|im_start\|>user\nhello 0<\|im_end\|>\n<\|im_start\|>assistant\n\[\[the world <\|im_end\|>\]\]",
+            r"trained +3584 parameters of 4 projections, 4\.55 % of the model's 78720\n",
+            r"steps +30, of 1 an epoch\n",
+            r"memory +\d+ MB more at its peak",
+            r"\nheld-out loss \d\.\d{4} before the first step\n",
+            r"\n30 steps in 0:\d\d\nheld-out loss (\d\.\d{4}) before, (\d\.\d{4}) after step 30, which is kept\n"
+            rf"hearth run {TINY} --adapter {self.out} \"\.\.\.\"\n$",
+        ):
+            self.assertRegex(text, part)
+        reports = [LINE.fullmatch(line) for line in text.splitlines() if line.startswith("iter ")]
+        self.assertNotIn(None, reports)
+        self.assertEqual([int(r[1]) for r in reports], [3, 10, 15, 20, 30])
+        self.assertEqual([bool(r[4]) for r in reports], [False, False, True, False, True])
+        before, after = re.search(r"held-out loss (\S+) before, (\S+) after", text).groups()
+        self.assertLess(float(after), float(before) - 0.5)
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["adapter_config.json", VALUES])
+        self.assertEqual(sorted(p.name for p in self.kept.iterdir()),
+                         ["checkpoint-0000030.json", "checkpoint-0000030.safetensors", "last"])  # fmt: skip
+        self.same_adapter(self.out, self.kept / "last")
+
+    def test_the_adapter_is_used(self):
+        self.trains("--iters", 60, "--lr", "2e-2", "--targets", "all-linear")
+        answer = self.succeeds("run", TINY, "hello 3", "--adapter", self.out, "-q", "-n", 8).text
+        self.assertTrue(answer.startswith("the world"), answer)
+        ids, logits = ["--ids", "3,14,15,9,2,6"], []
+        for adapter in [], ["--adapter", self.out]:
+            self.succeeds("logits", TINY, *ids, "--out", self.folder / "l.npy", "-q", *adapter)
+            logits.append((self.folder / "l.npy").read_bytes())
+        self.assertNotEqual(*logits)
+        info = json.loads(self.succeeds("adapter", "info", self.out, "--model", TINY, "--json", "-q").text)
+        self.assertEqual((info["rank"], info["scale"], info["pairs"], info["warning"]), (8, 2, 14, None))
+
+    def test_json(self):
+        value = self.values("--valid", self.valid, "--iters", 4, "--valid-every", 2)
+        self.assertEqual(
+            [value[k] for k in ("model", "adapter", "iters", "best_iter", "parameters", "skipped")],
+            [str(TINY), str(self.out), 4, 4, 3584, 0],
+        )
+        self.assertLess(value["valid_loss"], value["valid_loss_before"])
+        self.assertGreater(value["peak_memory_bytes"], 0)
+        alone = self.values("--iters", 4, out=self.folder / "alone")
+        self.assertEqual([alone[k] for k in ("best_iter", "valid_loss_before", "valid_loss")], [4, None, None])
+
+    def test_dry_run(self):
+        words = ["finetune", TINY, "--data", self.data, "--dry-run", "--log", self.folder / "log", "--plot", self.folder / "plot"]
+        before = sorted(self.folder.rglob("*"))
+        self.assertRegex(self.succeeds(*words).text, r"time +told by the first steps\n\n$")
+        self.succeeds(*words, "--out", self.out)
+        plan = json.loads(self.succeeds(*words, "--json", "--valid", self.valid, "--epochs", 3).text)
+        self.assertEqual([plan[k] for k in ("iters", "iters_per_epoch", "parameters", "projections", "checkpointing")],
+                         [3, 1, 3584, 4, False])  # fmt: skip
+        self.assertEqual((plan["data"]["samples"], plan["valid"]["samples"], plan["data"]["left_out"]),
+                         (12, 4, {"bad": 0, "too_long": 0, "unlearned": 0}))  # fmt: skip
+        self.assertIsNone(json.loads(self.succeeds(*words, "--json").text)["valid"])
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def test_forms_and_models(self):
+        for name, sample in (
+            ("prompt and completion", {"prompt": "hello", "completion": "the world"}),
+            ("text", {"text": "hello world"}),
+            ("input_ids", {"input_ids": [5, 6, 7, 8], "labels": [-100, -100, 7, 8]}),
+        ):
+            data = self.write("form.jsonl", lines_of([sample] * 3))
+            text = self.trains("--iters", 2, data=data, out=self.folder / name.split()[0]).text
+            self.assertIn(f"3 samples of {name}", text)
+
+    def test_a_model_without_a_tokenizer(self):
+        data = self.write("ids.jsonl", lines_of([{"input_ids": [5, 6, 7, 8], "labels": [-100, -100, 7, 8]}] * 3))
+        self.assertIn("\n5 6 [[7 8 ]]\n", self.trains("--iters", 2, data=data, model=GOLDEN).text)
+        self.succeeds("logits", GOLDEN, "--ids", "1,2", "--out", self.folder / "l.npy", "-q", "--adapter", self.out)
+        self.refuses("--iters", 2, model=GOLDEN, out=self.folder / "b", says=["line 1", "no tokenizer"])
+
+    def test_samples(self):
+        text = self.trains("--valid", self.valid, "--iters", 4, "--valid-every", 2, "--sample", "hello 1", "--sample", "you").text
+        self.assertEqual(len(re.findall(r"^  > hello 1\n  ", text, re.M)), 3)
+        self.assertEqual(len(re.findall(r"^  > you\n  ", text, re.M)), 3)
+        self.assertNotIn("  > ", self.trains("--iters", 2, "--sample", "x", "--json", out=self.folder / "b").text)
+
+    def test_log_and_plot(self):
+        log, plot = self.folder / "log.jsonl", self.folder / "plot.svg"
+        log.write_text("from before\n")
+        self.trains("--valid", self.valid, "--iters", 6, "--report-every", 2, "--valid-every", 3, "--log", log, "--plot", plot)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([list(row) for row in rows], [KEYS] * 4)
+        self.assertEqual([row["iter"] for row in rows], [2, 3, 4, 6])
+        self.assertEqual([row["valid_loss"] is None for row in rows], [True, False, True, False])
+        for row in rows:
+            self.assertTrue(row["loss"] > 0 and row["lr"] == 1e-4 and row["grad_norm"] > 0 and row["skipped"] == 0)
+        svg = "{http://www.w3.org/2000/svg}"
+        lines = xml.parse(plot).getroot().findall(f"{svg}polyline")
+        self.assertEqual([len(line.get("points").split()) for line in lines], [4, 2])
+
+    def test_keep(self):
+        self.trains("--iters", 5, "--save-every", 1, "--keep", 2)
+        self.assertEqual(self.checkpoints(), ["checkpoint-0000004.safetensors", "checkpoint-0000005.safetensors"])
+        self.assertEqual(len(list(self.kept.glob("*.json"))), 2)
+        self.trains("--iters", 7, "--save-every", 1, "--keep", 2147483647, "--resume")
+        self.assertEqual(len(self.checkpoints()), 4)
+
+    def test_patience(self):
+        words = ["--valid", self.valid, "--iters", 50, "--valid-every", 2, "--lr", 0]
+        self.assertEqual(self.values(*words, "--patience", 2)["iters"], 6)
+        self.assertEqual(self.checkpoints(), ["checkpoint-0000006.safetensors"])
+        text = self.trains(*words, "--patience", 2, "--resume").text
+        self.assertIn("0 steps in 0:00, ended early", text)
+        self.assertEqual(self.values(*words, "--patience", 4, "--resume")["iters"], 10)
+
+    def test_best_adapter_is_kept(self):
+        """Of samples that have little to do with what is learned: soon, that harms."""
+        valid = self.write("valid.jsonl", lines_of([{"prompt": "hello", "completion": "zq kx zq kx"}]))
+        self.trains("--valid", valid, "--iters", 12, "--valid-every", 1, "--lr", 0.5, "--log", self.folder / "log")
+        losses = [json.loads(line)["valid_loss"] for line in (self.folder / "log").read_text().splitlines()]
+        best = losses.index(min(losses)) + 1
+        self.assertLess(best, 12)
+        again = self.folder / "again"
+        self.trains("--iters", best, "--lr", 0.5, out=again)
+        self.same_adapter(self.out, again)
+
+    def test_formats(self):
+        self.trains("--iters", 2, "--format", "mlx")
+        self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["adapter_config.json", "adapters.safetensors"])
+        self.succeeds("adapter", "info", self.out, "--model", TINY, "-q")
+
+    def test_init_adapter(self):
+        self.trains("--iters", 4, "--rank", 3, "--targets", "k_proj", "--lr", "1e-2")
+        self.trains("--iters", 1, "--lr", 0, "--init-adapter", self.out, out=self.folder / "b")
+        self.same_adapter(self.out, self.folder / "b")
+        for option, value in ("rank", 4), ("alpha", 1), ("scale", 1), ("targets", "q_proj"), ("layers", 1):
+            self.refuses("--init-adapter", self.out, f"--{option}", value, out=self.folder / "c", status=2,
+                         says=f"leave out --{option}")  # fmt: skip
+        self.refuses("--init-adapter", self.out, out=self.folder / "c", model=GOLDEN,
+                     data=self.write("ids.jsonl", lines_of([{"input_ids": [1, 2]}])), says="is for another model")  # fmt: skip
+        self.refuses("--init-adapter", self.folder / "none", out=self.folder / "c", says=["none", "No such file"])
+
+    def test_a_command_line_to_copy(self):
+        strange = self.folder / "it's here"
+        text = self.trains("--iters", 1, out=strange).text
+        self.assertIn("--adapter '" + str(strange).replace("'", "'\\''") + "' \"...\"\n", text)
+
+
+class Config(FinetuneTest):
+    def config(self, value):
+        return "--config", self.write("config.json", value if isinstance(value, str) else json.dumps(value))
+
+    def test_options_of_a_file(self):
+        value = {"data": str(self.data), "out": str(self.out), "iters": 3, "lr": 1e-2, "rank": 2, "targets": "q_proj",
+                 "schedule": "cosine", "pack": False, "sample": ["hello", "you"], "report-every": 1, "quiet": True}  # fmt: skip
+        text = self.succeeds("finetune", TINY, *self.config(value)).text
+        self.assertEqual((text.count("  > hello"), text.count("  > you")), (2, 2))
+        self.assertIn("trained        512 parameters of 2", text)
+        self.assertEqual([m[1] for m in map(LINE.match, text.splitlines()) if m], ["1", "2", "3"])
+        by_hand = self.folder / "by_hand"
+        self.trains("--iters", 3, "--lr", "1e-2", "--rank", 2, "--targets", "q_proj", "--schedule", "cosine", "--no-pack",
+                    out=by_hand)  # fmt: skip
+        self.same_adapter(self.out, by_hand)
+
+    def test_the_command_line_goes_first(self):
+        value = {"iters": 9, "rank": 2, "sample": "x", "scale": 3, "no-pack": True}
+        plan = self.values(*self.config(value), "--rank", 4, "--epochs", 2, "--alpha", 8, "--pack", "--dry-run")
+        self.assertEqual((plan["parameters"], plan["iters"]), (1792, 2))
+        self.assertEqual(self.values(*self.config(value), "--dry-run")["iters"], 9)
+
+    def test_mistakes(self):
+        for value, says in (
+            ({"iter": 3}, "`iter` is no option"),
+            ({"top-k": 3, "ids": "1"}, "`ids` is no option"),
+            ({"config": "x"}, "`config` is no option"),
+            ({"rank": True}, "`rank` is to be a text or a number"),
+            ({"rank": None}, "`rank` is to be a text or a number"),
+            ({"rank": [3]}, "`rank` is to be one value"),
+            ({"rank": 0}, '--rank is "0", expected a whole number from 1 to 4096'),
+            ({"rank": 2.5}, '--rank is "2.5"'),
+            ({"rank": "two"}, '--rank is "two"'),
+            ({"lr": "fast"}, '--lr is "fast", expected a number from 0 to 1000'),
+            ({"dropout": 1}, "from 0 to 0.99"),
+            ({"schedule": "wavy"}, "constant or linear or cosine"),
+            ({"resume": 1}, "`resume` is to be true or false"),
+            ({"sample": [["x"]]}, "`sample` is to be a text or a number"),
+            ({"sample": [""]}, "some text in UTF-8"),
+            ({"iters": 3, "epochs": 2}, "--iters and --epochs exclude each other"),
+            ({"alpha": 3, "scale": 2}, "--alpha and --scale exclude each other"),
+            ('{"rank": 3, "rank": 4}', "duplicate"),
+            ("[1]", "is no JSON object: it is another value"),
+            ("{", "is no JSON object"),
+            ("", "is no JSON object"),
+        ):
+            self.refuses(*self.config(value), status=2, says=says)
+        self.refuses("--config", self.folder / "none.json", status=2, says="none.json")
+        numbers = self.config({"sample": [1, 2.5, 3], "iters": 1})
+        self.assertIn("  > 2.5", self.trains(*numbers).text)
+
+
+class Interrupted(FinetuneTest):
+    def test_goes_on_bit_exactly(self):
+        words = ["--lr", "1e-2", "--dropout", 0.2, "--batch", 2, "--accumulate", 2, "--no-pack", "--valid", self.valid,
+                 "--valid-every", 7]  # fmt: skip
+        for number in signal.SIGINT, signal.SIGTERM:
+            out, whole = self.folder / f"cut-{number}", self.folder / f"whole-{number}"
+            done = self.interrupted(*words, number=number, out=out)
+            self.assertGreaterEqual(done, 5)
+            self.assertTrue((out / VALUES).exists())
+            cut = self.values(*words, "--iters", done + 10, "--resume", out=out)
+            once = self.values(*words, "--iters", done + 10, out=whole)
+            for key in "seconds", "adapter", "peak_memory_bytes":
+                del cut[key], once[key]
+            self.assertEqual(cut, once)
+            self.same_adapter(out, whole)
+            self.same_adapter(pathlib.Path(f"{out}.training/last"), pathlib.Path(f"{whole}.training/last"))
+
+    def test_killed(self):
+        log, plot = self.folder / "log.jsonl", self.folder / "plot.svg"
+        words = ["--lr", "1e-2", "--report-every", 1, "--save-every", 4, "--log", log, "--plot", plot]
+        process = self.starts("--iters", MANY, *words, until="iter 9/")
+        process.kill()
+        process.wait()
+        done = int(re.search(r"\d+", self.checkpoints()[-1])[0])
+        with log.open("a") as file:
+            file.write('{"iter": 99')  # as a write that was cut leaves it
+        self.trains("--iters", done + 6, "--resume", *words)
+        rows = [json.loads(line)["iter"] for line in log.read_text().splitlines()]
+        self.assertEqual(rows, list(range(1, done + 7)))
+        points = next(xml.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
+        self.assertEqual(len(points), done + 6)
+        self.trains("--iters", done + 6, "--lr", "1e-2", out=self.folder / "whole")
+        self.same_adapter(self.out, self.folder / "whole")
+
+    def test_twice(self):
+        process = self.starts("--iters", MANY, "--report-every", 1, until="iter 5/")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(self.ends(process)[0], -signal.SIGINT)
+        if self.checkpoints():
+            done = int(re.search(r"\d+", self.checkpoints()[-1])[0])
+            self.trains("--iters", done + 1, "--resume")
+            self.assertEqual(list(self.kept.glob("*.tmp*")), [])
+        else:
+            self.trains("--iters", 1)
+
+    def test_before_the_first_step(self):
+        many = self.write("many.jsonl", lines_of(map(conversation, range(4000))))
+        process = self.starts("--iters", MANY, "--valid", many, until="time")
+        process.send_signal(signal.SIGINT)
+        status, message = self.ends(process)
+        self.assertEqual(status, -signal.SIGINT)
+        self.assertIn("cancelled", message)
+        self.assertFalse(self.out.exists() or self.kept.exists())
+
+    def test_during_an_evaluation(self):
+        """It is made before the next step: the best adapter is that of a run that was not interrupted."""
+        many = self.write("many.jsonl", lines_of(map(conversation, range(4000))))
+        words = ["--valid", many, "--valid-every", 1, "--lr", "1e-2"]
+        done = self.interrupted(*words, "--sample", "x", until="  > x", times=2)
+        self.assertEqual(done, 1)
+        cut = self.values(*words, "--resume", "--iters", 1)
+        once = self.values(*words, "--iters", 1, out=self.folder / "b")
+        for key in "iters", "best_iter", "valid_loss_before", "valid_loss":
+            self.assertEqual(cut[key], once[key], key)
+        self.same_adapter(self.out, self.folder / "b")
+
+    def test_resume_when_all_is_done(self):
+        self.trains("--iters", 4, "--lr", "1e-2")
+        before = (self.out / VALUES).read_bytes()
+        self.assertIn("\n0 steps in 0:00\n", self.trains("--iters", 4, "--lr", "1e-2", "--resume").text)
+        self.assertEqual((self.out / VALUES).read_bytes(), before)
+        self.refuses("--iters", 3, "--lr", "1e-2", "--resume", says="was saved after 4 steps, this run has 3")
+
+    def test_held_out_samples_that_come_late_or_go(self):
+        self.trains("--iters", 2)
+        late = self.values("--iters", 4, "--resume", "--valid", self.valid)
+        self.assertEqual((late["valid_loss_before"], late["best_iter"]), (None, 4))
+        text = self.trains("--iters", 5, "--resume", "--valid", self.valid).text
+        self.assertRegex(text, r"held-out loss \d\.\d{4} after step 5, which is kept")
+        other = self.succeeds(*self.words("--iters", 6, "--resume", "--valid", self.data))
+        self.assertIn("the best adapter is chosen anew", other.err)
+        self.assertEqual(self.values("--iters", 7, "--resume")["valid_loss"], None)
+        self.same_adapter(self.out, self.kept / "last")
+
+    def test_other_options_and_models(self):
+        self.trains("--iters", 2)
+        for option, value, says in (
+            ("alpha", 8, "scale 2, this run has 1"),
+            ("rank", 4, "rank 8, this run has 4"),
+            ("targets", "q_proj", "other targets"),
+            ("lr", 1, "lr"),
+            ("seed", 1, "seed 0, this run has 1"),
+            ("mask", "none", "mask"),
+            ("data", self.valid, "its lines have changed"),
+            ("dropout", 0.1, "dropout"),
+            ("dtype", "bf16", "dtype f32, this run has bf16"),
+            ("precision", "reference", "precision"),
+        ):
+            self.refuses("--iters", 4, "--resume", f"--{option}", value, says=[says, "checkpoint-0000002"])
+        other = self.folder / "other.gguf"
+        with mock.patch.object(tiny_model, "tensors", lambda: ((n, s, [1.5 * x for x in v]) for n, s, v in TENSORS())):
+            tiny_model.write(other)
+        self.refuses("--iters", 4, "--resume", model=other, says="was saved while training another model")
+
+    def test_folders_of_runs(self):
+        self.refuses("--resume", says="holds no checkpoint to resume from; without --resume the run begins")
+        self.trains("--iters", 2)
+        files = sorted(self.folder.rglob("*"))
+        self.refuses("--iters", 2, says=["holds a run of 2 steps", "--resume goes on", "another --out"])
+        self.assertEqual(sorted(self.folder.rglob("*")), files)
+        left = ["checkpoint-0000003.safetensors.1-0.tmp", "checkpoint-0000003.json.tmp", "checkpoint-0000003.json"]
+        for name in left:
+            (self.kept / name).write_text("half")
+        (self.kept / "last.1-0.tmp").mkdir()
+        (self.kept / "last.1-0.tmp" / VALUES).write_text("half")
+        (self.kept / "notes").write_text("mine")
+        self.trains("--iters", 3, "--resume")
+        self.assertEqual(sorted(p.name for p in self.kept.iterdir()),
+                         ["checkpoint-0000003.json", "checkpoint-0000003.safetensors", "last", "notes"])  # fmt: skip
+
+    def test_damaged_files(self):
+        self.trains("--iters", 3, "--save-every", 1, "--keep", 2, "--valid", self.valid)
+        state, values = self.kept / "checkpoint-0000003.json", self.kept / "checkpoint-0000003.safetensors"
+        words = ["--iters", 4, "--keep", 2, "--valid", self.valid, "--resume"]
+        for text in "", "{", "[]", '{"best_iter": 1}', state.read_text().replace('"best_iter": 3', '"best_iter": "3"'):
+            kept = state.read_text()
+            state.write_text(text)
+            self.refuses(*words, says=["checkpoint-0000003.json is damaged", "without that file the run goes on"])
+            state.write_text(kept)
+        good = values.read_bytes()
+        values.write_bytes(good[:-50] + bytes([good[-50] ^ 1]) + good[-49:])
+        self.refuses(*words, says=["no whole checkpoint", "checksum", "without that file the run goes on from step 2"])
+        values.write_bytes(good[:100])
+        self.refuses(*words, says=["checkpoint-0000003.safetensors", "goes on from step 2"])
+        values.write_bytes(good)
+        state.unlink()
+        self.assertEqual(self.values(*words)["best_iter"], 4)
+
+    def test_two_runs_of_one_folder(self):
+        process = self.starts("--iters", MANY, until="iter 3/")
+        self.refuses("--iters", 3, says="which has not ended")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(self.ends(process)[0], -signal.SIGTERM)
+
+    def test_a_file_that_changes(self):
+        process = self.starts("--iters", MANY, "--report-every", 1, until="iter 4/")
+        with self.data.open("a") as file:
+            file.write("\n")
+        status, message = self.ends(process)
+        self.assertEqual(status, 1)
+        self.assertRegex(message, r"^hearth: .*train\.jsonl.*; the \d+ steps before are saved, and --resume goes on\n$")
+        self.assertEqual(len(self.checkpoints()), 1)
+
+
+class Refused(FinetuneTest):
+    def test_usage(self):
+        self.fails(2, "finetune", TINY, says="--data FILE.jsonl is needed")
+        self.fails(2, "finetune", TINY, "--data", self.data, says="--out DIR is needed")
+        for words, says in (
+            (["--pack", "--no-pack"], "--pack and --no-pack exclude"),
+            (["--iters", 2, "--epochs", 2], "--iters and --epochs exclude"),
+            (["--patience", 2], "--patience needs --valid"),
+            (["--scale", 0], "--scale is 0"),
+            (["--alpha", 0], "--alpha is 0"),
+            (["--layers", "few"], "--layers is to be all"),
+            (["--layers", 0], "--layers is to be all"),
+            (["--format", "gguf"], "peft or mlx"),
+            (["--optimizer", "adam"], "adamw or sgd"),
+            (["--dropout", 1], "from 0 to 0.99"),
+            (["--epochs", 0], "from 1e-06 to 1e+06"),
+            (["--batch", 0], "from 1 to 65536"),
+            (["--rank", 4097], "from 1 to 4096"),
+            (["--lr", "nan"], "from 0 to 1000"),
+            (["--keep", 0], "from 1 to"),
+            (["--max-length", 1], "from 2 to"),
+        ):
+            self.refuses(*words, status=2, says=says)
+
+    def test_out(self):
+        self.write("file", "mine")
+        (self.folder / "mine").mkdir()
+        self.write("mine/notes", "mine")
+        self.write("taken.training", "mine")
+        (self.folder / "b.training/last").mkdir(parents=True)
+        self.write("b.training/last/notes", "mine")
+        for name, says in (
+            ("file", "it is a file"),
+            ("mine", "holds `notes`"),
+            ("none/out", "No such file"),
+            ("taken", "Not a directory"),
+            ("b", "holds `notes`"),
+            ("/dev/null/a", "cannot be"),
+        ):
+            self.refuses(model=self.folder / "no-model", out=self.folder / name, says=says)
+        if os.geteuid():  # root writes everywhere
+            closed = self.folder / "closed"
+            closed.mkdir(0o555)
+            self.refuses(model=self.folder / "no-model", out=closed / "out", says="Permission denied")
+
+    def test_files(self):
+        nowhere = self.folder / "no-model"  # all this is found before the model is looked for
+        for words, says in (
+            (["--log", self.folder], "Is a directory"),
+            (["--plot", self.folder / "none/plot.svg"], "plot.svg cannot be written: No such file"),
+            (["--log", self.data], ["--log", "would overwrite the file of --data"]),
+            (["--valid", self.valid, "--plot", self.valid], "would overwrite the file of --valid"),
+            (["--log", self.folder / "a", "--plot", self.folder / "a"], "name the same file"),
+            (["--valid", self.folder / "none"], "none cannot be read: No such file"),
+        ):
+            self.refuses(*words, model=nowhere, says=says)
+        self.refuses(model=nowhere, data=self.folder / "none", says="none cannot be read: No such file")
+        self.refuses(model=nowhere, says="no-model")
+        self.refuses(data=self.folder, says="expected a regular file")
+        os.mkfifo(self.folder / "pipe")
+        self.refuses(data=self.folder / "pipe", says="is a pipe, expected a regular file")
+        self.refuses(data="/dev/stdin", says="expected a regular file")
+
+    def test_data(self):
+        good = json.dumps(conversation(0)) + "\n"
+        answer = {"role": "assistant", "content": "a"}
+        for text, says in (
+            ("", "is empty, expected a JSON object on each line"),
+            ("\n \n", "is empty"),
+            (good + "\n{\"messages\": [\n", "line 3"),
+            (good + "[1]\n", "line 2"),
+            (good + '{"question": "x"}\n', ["line 2", "messages"]),
+            (good.encode() + b'{"text": "\xff"}\n', "line 2"),
+            (lines_of([{"messages": [{"role": "boss", "content": "x"}, answer]}]), ["line 1", "role"]),
+            (lines_of([{"messages": [{"content": "x"}, answer]}]), ["line 1", "role"]),
+            (lines_of([{"messages": []}]), "line 1"),
+            (lines_of([{"messages": [{"role": "user", "content": "x"}]}]), "1 have no token to learn"),
+            (lines_of([{"messages": [{"role": "user", "content": "x"}, {**answer, "weight": 0}]}]), "no token to learn"),
+            (lines_of([{"input_ids": [1, 2], "labels": [-100, -100]}]), "no token to learn"),
+            (lines_of([{"input_ids": [1, 2], "labels": [1]}]), "line 1"),
+            (lines_of([{"input_ids": [1, 999999]}]), ["line 1", "999999"]),
+            (lines_of([{"text": "x" * 3000}]), "1 have more than 2048 tokens"),
+            (lines_of([{"prompt": "x", "completion": 3}]), ["line 1", "completion"]),
+            ("version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
+        ):
+            self.refuses(data=self.write("bad.jsonl", text), says=["bad.jsonl", *([says] if isinstance(says, str) else says)])
+            self.refuses("--valid", self.folder / "bad.jsonl", says="bad.jsonl")
+        bad = self.write("bad.jsonl", good + "[1]\n" + good)
+        self.assertRegex(self.trains("--iters", 1, "--skip-bad", data=bad).text, r"1 left out: no sample \(line 2\)\n.*line 2")
+
+    def test_long_samples(self):
+        long = self.write("long.jsonl", lines_of([{"text": "x" * 30}, {"text": "ab"}]))
+        text = self.trains("--iters", 1, "--max-length", 20, data=long).text
+        self.assertIn("1 left out: longer than 20 tokens, of --max-length or the model's context (line 1)", text)
+        text = self.trains("--iters", 1, "--max-length", 20, "--long", "truncate", data=long, out=self.folder / "b").text
+        self.assertIn("1 cut after 20 tokens (line 1)", text)
+        self.refuses("--max-length", 20, "--long", "refuse", data=long, out=self.folder / "c", says=["line 1", "at most 20"])
+        small = self.folder / "small.gguf"
+        tiny_model.write(small, context=16)
+        self.assertIn("longer than 16 tokens", self.trains("--iters", 1, data=long, model=small, out=self.folder / "c").text)
+
+    def test_targets(self):
+        self.refuses("--targets", "q_proj,w_proj", says=["named `w_proj`", "q_proj, k_proj, v_proj", "all-linear"])
+        self.refuses("--targets", "", says="leave no projection to train")
+        self.refuses("--layers", 3, says="3 layers, the model has 2")
+
+    def test_values_that_are_not_finite(self):
+        model = self.folder / "nan.gguf"
+        row = len(tiny_model.SPECIAL) + tiny_model.byte_alphabet().index("q")
+
+        def tensors():
+            for name, shape, numbers in TENSORS():
+                if name == "token_embd.weight":
+                    numbers[row * shape[0] : (row + 1) * shape[0]] = [float("nan")] * shape[0]
+                yield name, shape, numbers
+
+        with mock.patch.object(tiny_model, "tensors", tensors):
+            tiny_model.write(model)
+        result = self.fails_after("--iters", 9, "--report-every", 1, model=model, data=self.data)
+        self.assertIn("5 steps in a row had a loss of", result)
+        self.assertRegex(result, r"the last step's samples are in line \d")
+        self.assertFalse(self.out.exists() or self.kept.exists())
+
+    def fails_after(self, *more, **files):
+        """The message of a run that fails once its plan was printed."""
+        process = subprocess.run([HEARTH, *map(str, self.words(*more, **files))], capture_output=True)
+        message = process.stderr.decode()
+        self.assertEqual((process.returncode, message.count("\n")), (1, 1), message)
+        return message
+
+    def test_full_disk(self):
+        self.trains("--iters", 2, "--save-every", 1)
+        old = (self.out / VALUES).read_bytes()
+
+        def no_room():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+        for out in "out", "new":
+            more = ["--resume"] if out == "out" else []
+            before = sorted(self.folder.rglob("*"))
+            words = self.words("--iters", 4, "--json", *more, out=self.folder / out)
+            self.fails(1, *words, says="cannot be written: File too large", preexec_fn=no_room)
+            self.assertEqual(sorted(self.folder.rglob("*")), before)
+        self.assertEqual((self.out / VALUES).read_bytes(), old)
+        self.trains("--iters", 4, "--resume")
+
+
+TENSORS = tiny_model.tensors
+
+if __name__ == "__main__":
+    unittest.main()
