@@ -4,6 +4,7 @@ refuses, in one sentence and before anything is computed where that can be."""
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import signal
@@ -338,6 +339,31 @@ class Interrupted(FinetuneTest):
         self.assertEqual(len(points), done + 6)
         self.trains("--iters", done + 6, "--lr", "1e-2", out=self.folder / "whole")
         self.same_adapter(self.out, self.folder / "whole")
+
+    def test_killed_at_any_moment(self):
+        """Killed, and gone on with, until it comes to its end: later and later, so that it does."""
+        words = ["--iters", 60, "--lr", "1e-2", "--save-every", 1, "--keep", 2, "--valid", self.valid, "--valid-every", 3,
+                 "--dropout", 0.1]  # fmt: skip
+        once = self.values(*words, out=self.folder / "once")
+        moments = random.Random(5)
+        for i in range(20 if "HEARTH_SOAK" in os.environ else 1):
+            out, status, attempt = self.folder / f"cut{i}", None, 0
+            while status != 0:
+                attempt += 1
+                resume = ["--resume"] if list(self.folder.glob(f"cut{i}.training/checkpoint-*.safetensors")) else []
+                command = [HEARTH, *map(str, self.words(*words, *resume, "--json", out=out))]
+                with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                    try:
+                        text, message = process.communicate(timeout=0.02 * attempt * moments.uniform(0.5, 2))
+                    except subprocess.TimeoutExpired:
+                        process.kill()
+                        text, message = process.communicate()
+                    status = process.returncode
+                self.assertIn(status, (0, -signal.SIGKILL), message)
+            value = json.loads(text)
+            for key in "iters", "best_iter", "valid_loss_before", "valid_loss":
+                self.assertEqual(value[key], once[key], key)
+            self.same_adapter(out, self.folder / "once")
 
     def test_twice(self):
         process = self.starts("--iters", MANY, "--report-every", 1, until="iter 5/")

@@ -1,0 +1,320 @@
+/* A process that is killed while it saves leaves what was there before, or what it saved: each scenario runs in a child that
+ * is killed at one of its calls that change files, before the call and, when it writes, half-way through; by scripts/soak, at
+ * every one.
+ * Linked with --wrap for those calls (tests/CMakeLists.txt). */
+#define _GNU_SOURCE
+#include "support/scratch.h"
+#include "support/test.h"
+#include "support/tiny_model.h"
+
+#include <hearth/adapter.h>
+#include <hearth/train.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static bool armed;
+static int until_death;
+
+static bool dies_here(void) { return armed && until_death-- == 0; }
+
+static void die(void) { (void)kill(getpid(), SIGKILL); }
+
+static void step_towards_death(void) {
+    if (dies_here()) die();
+}
+
+int __real_open(const char *path, int flags, ...);
+int __real_mkdir(const char *path, mode_t mode);
+ssize_t __real_write(int fd, const void *bytes, size_t n);
+ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+int __real_fsync(int fd);
+int __real_close(int fd);
+int __real_fchmod(int fd, mode_t mode);
+int __real_rename(const char *from, const char *to);
+int __real_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
+int __real_unlink(const char *path);
+int __real_unlinkat(int fd, const char *path, int flags);
+int __real_rmdir(const char *path);
+int __wrap_open(const char *path, int flags, ...);
+int __wrap_mkdir(const char *path, mode_t mode);
+ssize_t __wrap_write(int fd, const void *bytes, size_t n);
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset);
+int __wrap_fsync(int fd);
+int __wrap_close(int fd);
+int __wrap_fchmod(int fd, mode_t mode);
+int __wrap_rename(const char *from, const char *to);
+int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
+int __wrap_unlink(const char *path);
+int __wrap_unlinkat(int fd, const char *path, int flags);
+int __wrap_rmdir(const char *path);
+
+int __wrap_open(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    if (flags & O_CREAT) {
+        va_list more;
+        va_start(more, flags);
+        mode = va_arg(more, mode_t);
+        va_end(more);
+    }
+    step_towards_death();
+    return __real_open(path, flags, mode);
+}
+
+int __wrap_mkdir(const char *path, mode_t mode) {
+    step_towards_death();
+    return __real_mkdir(path, mode);
+}
+
+ssize_t __wrap_write(int fd, const void *bytes, size_t n) {
+    step_towards_death();
+    if (dies_here()) { /* counts twice: before it, and half-way through */
+        (void)!__real_write(fd, bytes, n / 2);
+        die();
+    }
+    return __real_write(fd, bytes, n);
+}
+
+ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t offset) {
+    step_towards_death();
+    if (dies_here()) { /* counts twice: before it, and half-way through */
+        (void)!__real_pwrite(fd, bytes, n / 2, offset);
+        die();
+    }
+    return __real_pwrite(fd, bytes, n, offset);
+}
+
+int __wrap_fsync(int fd) {
+    step_towards_death();
+    return __real_fsync(fd);
+}
+
+int __wrap_close(int fd) {
+    step_towards_death();
+    return __real_close(fd);
+}
+
+int __wrap_fchmod(int fd, mode_t mode) {
+    step_towards_death();
+    return __real_fchmod(fd, mode);
+}
+
+int __wrap_rename(const char *from, const char *to) {
+    step_towards_death();
+    return __real_rename(from, to);
+}
+
+int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags) {
+    step_towards_death();
+    return __real_renameat2(from_fd, from, to_fd, to, flags);
+}
+
+int __wrap_unlink(const char *path) {
+    step_towards_death();
+    return __real_unlink(path);
+}
+
+int __wrap_unlinkat(int fd, const char *path, int flags) {
+    step_towards_death();
+    return __real_unlinkat(fd, path, flags);
+}
+
+int __wrap_rmdir(const char *path) {
+    step_towards_death();
+    return __real_rmdir(path);
+}
+
+/* ---- what is saved: after one step, and after two ---- */
+
+enum { OLD, NEW, VERSIONS };
+
+static ht_model *model;
+static ht_trainer *trainer[VERSIONS];
+static ht_adapter *adapter[VERSIONS];
+
+static ht_status save_checkpoint(int version, const char *path, ht_error *err) {
+    return ht_trainer_save(trainer[version], path, err);
+}
+
+static ht_status save_peft(int version, const char *path, ht_error *err) {
+    return ht_adapter_save(adapter[version], model, path, HT_ADAPTER_PEFT, err);
+}
+
+static ht_status save_mlx(int version, const char *path, ht_error *err) {
+    return ht_adapter_save(adapter[version], model, path, HT_ADAPTER_MLX, err);
+}
+
+static ht_status save_gguf(int version, const char *path, ht_error *err) {
+    return ht_adapter_save(adapter[version], model, path, HT_ADAPTER_GGUF, err);
+}
+
+typedef ht_status save_function(int version, const char *path, ht_error *err);
+
+static void save(save_function *function, int version, const char *path) {
+    ht_error err = {0};
+    if (function(version, path, &err)) fail_msg("%s", err.message);
+}
+
+/* ---- what is there ---- */
+
+typedef struct content { /* of a file, or of all files of an adapter's directory, one after the other */
+    char *bytes;
+    size_t n;
+} content;
+
+static bool append_file(content *c, const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    const size_t n = (size_t)st.st_size;
+    c->bytes = realloc(c->bytes, c->n + n + 1);
+    assert_non_null(c->bytes);
+    assert_int_equal(fread(c->bytes + c->n, 1, n, f), n);
+    (void)fclose(f);
+    c->n += n;
+    return true;
+}
+
+static content content_of(const char *path) {
+    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors", "adapters.safetensors"};
+    content c = {0};
+    struct stat st;
+    if (stat(path, &st) != 0) return c;
+    if (!S_ISDIR(st.st_mode)) {
+        assert_true(append_file(&c, path));
+        return c;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char file[1200];
+        (void)snprintf(file, sizeof file, "%s/%s", path, names[i]);
+        (void)append_file(&c, file);
+    }
+    return c;
+}
+
+static bool equal(const content *a, const content *b) {
+    return a->n == b->n && !a->bytes == !b->bytes && (!a->n || !memcmp(a->bytes, b->bytes, a->n));
+}
+
+/* ---- every call ---- */
+
+/* In a child that is killed at its k-th call; false when it ended before. */
+static bool killed(save_function *function, int k, const char *path) {
+    const pid_t child = fork();
+    if (child == 0) {
+        ht_error err;
+        until_death = k;
+        armed = true;
+        _exit(function(NEW, path, &err) ? 1 : 0);
+    }
+    assert_true(child > 0);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) {
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+        return true;
+    }
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    return false;
+}
+
+/* A new folder's path for a save. */
+static const char *new_place(void) {
+    static int folders;
+    static char path[1100];
+    char name[32];
+    (void)snprintf(name, sizeof name, "%d", folders++);
+    assert_int_equal(mkdir(scratch_path(name), 0777), 0);
+    (void)snprintf(path, sizeof path, "%s/it", scratch_path(name));
+    return path;
+}
+
+/* Over nothing, or over the old version. Returns how many calls a save makes. */
+static int kill_everywhere(save_function *function, bool over_old) {
+    content want[VERSIONS] = {{0}, {0}};
+    for (int version = over_old ? OLD : NEW; version <= NEW; version++) {
+        const char *path = new_place();
+        save(function, version, path);
+        want[version] = content_of(path);
+        assert_true(want[version].n > 0);
+    }
+    const int apart = test_cases(3, 1);
+    bool dies = true;
+    int k = 0;
+    for (; dies; k += apart) {
+        const char *path = new_place();
+        if (over_old) save(function, OLD, path);
+        dies = killed(function, k, path);
+        content is = content_of(path);
+        if (!equal(&is, &want[NEW]) && (!dies || !equal(&is, &want[OLD])))
+            fail_msg("call %d left neither the old nor the new", k);
+        free(is.bytes);
+        save(function, NEW, path); /* what was left over is in nobody's way */
+        is = content_of(path);
+        assert_true(equal(&is, &want[NEW]));
+        free(is.bytes);
+    }
+    free(want[OLD].bytes);
+    free(want[NEW].bytes);
+    return k - apart;
+}
+
+static void try_all(save_function *function, int least) {
+    for (int over_old = 0; over_old < 2; over_old++) {
+        const int calls = kill_everywhere(function, over_old);
+        if (calls < least) fail_msg("%d calls, expected %d or more", calls, least);
+    }
+}
+
+static void checkpoints(void **state) {
+    (void)state;
+    try_all(save_checkpoint, 10);
+}
+
+static void adapters(void **state) {
+    (void)state;
+    try_all(save_peft, 15);
+    try_all(save_mlx, 15);
+    try_all(save_gguf, 5);
+}
+
+static int set_up(void **state) {
+    static const char text[] = "{\"text\": \"abcdefgh\"}\n{\"text\": \"ijkl\"}\n";
+    if (scratch_start(state)) return 1;
+    scratch_write("train.jsonl", text, sizeof text - 1);
+    model = tiny_load(&(tiny_options){.n_threads = 1}); /* a child of fork has one thread */
+    ht_trainer_options o;
+    ht_trainer_options_init(&o, sizeof o);
+    o.data = scratch_path("train.jsonl");
+    o.iters = VERSIONS;
+    for (int version = OLD; version <= NEW; version++) {
+        ht_error err = {0};
+        ht_train_step step;
+        if (ht_trainer_new(model, &o, &trainer[version], &err)) fail_msg("%s", err.message);
+        for (int i = 0; i <= version; i++)
+            if (ht_trainer_step(trainer[version], &step, &err)) fail_msg("%s", err.message);
+        if (ht_trainer_adapter(trainer[version], &adapter[version], &err)) fail_msg("%s", err.message);
+    }
+    return 0;
+}
+
+static int tear_down(void **state) {
+    for (int version = OLD; version <= NEW; version++) {
+        ht_adapter_free(adapter[version]);
+        ht_trainer_free(trainer[version]);
+    }
+    ht_model_free(model);
+    return scratch_finish(state);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints), cmocka_unit_test(adapters)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
