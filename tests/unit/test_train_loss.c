@@ -238,7 +238,7 @@ static void check_gradients(const ht_model *m, const char *name, const rows *r) 
     uint64_t seed = 3;
     float **direction = calloc(2 * (size_t)a.n, sizeof *direction);
     for (int which = 0; which < 2 * a.n + 2; which++) { /* every array of its own; all A's; all B's */
-        double expected = 0, norm = 0;
+        double expected = 0;
         int64_t at = 0;
         for (int i = 0; i < 2 * a.n; i++) {
             const bool moves = which < 2 * a.n ? i == which : i % 2 == which - 2 * a.n;
@@ -246,7 +246,6 @@ static void check_gradients(const ht_model *m, const char *name, const rows *r) 
             for (int64_t k = 0; k < size_of(&a, i); k++, at++) {
                 if (moves) direction[i][k] = (float)((grad[at] > 0 ? 1 : -1) * (0.5 + 0.5 * fabs(uniform(&seed))));
                 expected += (double)grad[at] * (double)direction[i][k];
-                norm += fabs((double)direction[i][k]);
             }
         }
         const char *slot = which < 2 * a.n ? a.pair[which / 2].slot : "every layer";

@@ -305,8 +305,8 @@ static void prompts_are_those_of_generation(void **state) {
     ht_sample s;
     free(train_marked(model, turns, &last, &s));
     ht_chat *chat;
-    int32_t *ids;
-    size_t n;
+    int32_t *ids = NULL;
+    size_t n = 0;
     char question[512];
     snprintf(question, sizeof question, "%.*s]}",
              (int)(strstr(turns, ", {\"role\": \"assistant\", \"content\": \"d.") - turns), turns);
