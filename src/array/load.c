@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/gguf.h"
+#include "formats/json.h"
 #include "formats/npy_header.h"
 #include "formats/safetensors_set.h"
 
@@ -122,7 +123,7 @@ static ht_status open_safetensors(ht_array_file *f, const char *path, ht_error *
     if (st) return st;
     f->count = ht_safetensors_count(f->safetensors);
     const json_t *metadata = f->safetensors->metadata;
-    f->metadata = metadata ? json_dumps(metadata, JSON_COMPACT) : strdup("{}");
+    f->metadata = metadata ? ht_json_write(metadata, JSON_COMPACT) : strdup("{}");
     return f->metadata ? HT_OK : ht_fail_memory(err, 0, path);
 }
 

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "formats/blocks.h"
+#include "formats/json.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -85,7 +86,7 @@ static ht_status read_metadata(ht_array_file *f, ht_error *err) {
         if (key) json_object_set_new(all, key, value_of(v));
         free(key);
     }
-    f->metadata = all ? json_dumps(all, JSON_COMPACT) : NULL;
+    f->metadata = all ? ht_json_write(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return f->metadata ? HT_OK : ht_fail_memory(err, 0, f->file->path);
 }

@@ -109,7 +109,7 @@ static void spell_not_finite(const char *text, size_t size, ht_text *out) {
 }
 
 char *ht_json_text_of(const json_t *root) {
-    char *text = json_dumps(root, JSON_INDENT(2)), mark[] = "\"\\u001A";
+    char *text = ht_json_write(root, JSON_INDENT(2)), mark[] = "\"\\u001A";
     if (!text) return NULL;
     char *to = text;
     for (const char *from = text; *from;) {
@@ -287,4 +287,16 @@ const json_t *ht_json_array(ht_json_reader *r, const json_t *object, const char 
     const json_t *value = member(object, key);
     if (value && !json_is_array(value)) wrong_kind(r, key, value, "an array");
     return json_is_array(value) ? value : NULL;
+}
+
+char *ht_json_write(const json_t *value, size_t flags) {
+    const size_t n = json_dumpb(value, NULL, 0, flags);
+    char *text = n ? malloc(n + 1) : NULL;
+    if (!text) return NULL;
+    if (json_dumpb(value, text, n, flags) != n) {
+        free(text);
+        return NULL;
+    }
+    text[n] = '\0';
+    return text;
 }

@@ -51,6 +51,9 @@ ht_status ht_json_fail(ht_json_reader *r, ht_status status, const char *fmt, ...
 /* The text of a document that ht_json_parse has read, in lines, its non-finite numbers as they were. NULL when memory ran out;
  * the caller frees it. */
 char *ht_json_text_of(const json_t *root);
+/* The text of a document as json_dumps writes it with these flags, whose own text lacks a key when memory runs out for one. The
+ * caller frees it; NULL when memory ran out. */
+char *ht_json_write(const json_t *value, size_t flags);
 
 /* Integer value of an integer, or of a whole real up to 2^53; false for other values. */
 bool ht_json_whole(const json_t *value, int64_t *out);

@@ -2,14 +2,20 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "formats/json.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* NULL when memory ran out. */
 static json_t *entry_of(const ht_tensor_output *t, size_t begin) {
     json_t *shape = json_array();
-    for (int i = 0; shape && i < t->rank; i++) json_array_append_new(shape, json_integer(t->shape[i]));
+    for (int i = 0; shape && i < t->rank; i++)
+        if (json_array_append_new(shape, json_integer(t->shape[i])) != 0) {
+            json_decref(shape);
+            return NULL;
+        }
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", t->dtype, "shape", shape, "data_offsets", (json_int_t)begin,
                      (json_int_t)(begin + t->n_bytes));
 }
@@ -21,7 +27,7 @@ static ht_status make_header(const char *path, const ht_tensor_output *tensors, 
     for (int i = 0; i < n_pairs && !st; i++)
         if (json_object_set_new(metadata, pairs[i].key, json_string(pairs[i].value)))
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: metadata %d is no UTF-8", path, i);
-    if (metadata && !st) json_object_set(header, "__metadata__", metadata);
+    if (metadata && !st && json_object_set(header, "__metadata__", metadata)) st = ht_fail_memory(err, 0, path);
     size_t at = 0;
     for (int i = 0; i < n && !st; i++) {
         const char *name = tensors[i].name;
@@ -31,7 +37,7 @@ static ht_status make_header(const char *path, const ht_tensor_output *tensors, 
             st = ht_fail(err, HT_ERR_ARGUMENT, "%s: name %d is no UTF-8", path, i);
         at += tensors[i].n_bytes;
     }
-    *out = st ? NULL : json_dumps(header, JSON_COMPACT);
+    *out = st ? NULL : ht_json_write(header, JSON_COMPACT);
     json_decref(metadata);
     json_decref(header);
     return st || *out ? st : ht_fail_memory(err, 0, path);

@@ -121,7 +121,7 @@ ht_status ht_adapter_write_safetensors(ht_adapter_writing *w, const char *name, 
 }
 
 ht_status ht_adapter_write_json(const ht_adapter_writing *w, const char *name, json_t *value, ht_error *err) {
-    char *text = value ? json_dumps(value, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
+    char *text = value ? ht_json_write(value, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     char *path = ht_path_join(w->path, name);
     ht_writer *writer = NULL;
     ht_status status = text && path ? ht_writer_open(path, &writer, err) : ht_fail_memory(err, 0, w->path);
