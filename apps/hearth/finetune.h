@@ -43,8 +43,8 @@ typedef struct point {
 } point;
 
 typedef struct curve {
-    point *at;
-    int64_t n, capacity;
+    point *at; /* [n] of them, in memory for a fixed number; NULL: none yet */
+    int n;
 } curve;
 
 typedef struct reporter {

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *bytes_text(double bytes, char out[24]) {
@@ -28,13 +29,14 @@ const char *time_text(double seconds, char out[24]) {
 
 /* ---- curves ---- */
 
+enum { MOST_POINTS = 4096 }; /* more than a drawing is wide */
+
+/* False when memory ran out. A curve that is full keeps every second point. */
 static bool add_point(curve *c, int64_t iter, double value) {
-    if (c->n == c->capacity) {
-        const int64_t capacity = c->capacity ? 2 * c->capacity : 64;
-        point *at = realloc(c->at, (size_t)capacity * sizeof *at);
-        if (!at) return false;
-        c->at = at;
-        c->capacity = capacity;
+    if (!c->at && !(c->at = malloc(MOST_POINTS * sizeof *c->at))) return false;
+    if (c->n == MOST_POINTS) {
+        c->n /= 2;
+        for (int i = 0; i < c->n; i++) c->at[i] = c->at[2 * i + 1];
     }
     c->at[c->n++] = (point){iter, value};
     return true;
@@ -44,6 +46,8 @@ static bool add_point(curve *c, int64_t iter, double value) {
 
 /* Cuts the lines about steps after `done` off the log, and one that was not written to its end. */
 static ht_status cut_log(const char *path, int64_t done, ht_error *err) {
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) return HT_OK; /* /dev/null, or a pipe */
     FILE *f = fopen(path, "r+");
     if (!f) return errno == ENOENT ? HT_OK : file_error(err, path, "read");
     char *text = NULL;
@@ -136,7 +140,7 @@ ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht
 
 static json_t *points(const curve *c) {
     json_t *list = json_array();
-    for (int64_t i = 0; list && i < c->n; i++)
+    for (int i = 0; list && i < c->n; i++)
         if (json_array_append_new(list, json_pack("[If]", (json_int_t)c->at[i].iter, c->at[i].value)) != 0) {
             json_decref(list);
             return NULL;
@@ -176,7 +180,7 @@ typedef struct range {
 } range;
 
 static void widen(range *r, const curve *c) {
-    for (int64_t i = 0; i < c->n; i++) {
+    for (int i = 0; i < c->n; i++) {
         r->low = fmin(r->low, c->at[i].value);
         r->high = fmax(r->high, c->at[i].value);
         if (c->at[i].iter > r->last) r->last = c->at[i].iter;
@@ -193,7 +197,7 @@ static double y_of(const range *r, double value) {
 static void draw_curve(FILE *f, const range *r, const curve *c, const char *colour, const char *name, int row) {
     if (!c->n) return;
     fprintf(f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colour);
-    for (int64_t i = 0; i < c->n; i++)
+    for (int i = 0; i < c->n; i++)
         fprintf(f, "%s%.1f,%.1f", i ? " " : "", x_of(r, (double)c->at[i].iter), y_of(r, c->at[i].value));
     fprintf(f, "\"/>\n<text x=\"%d\" y=\"%d\" fill=\"%s\" text-anchor=\"end\">%s</text>\n", WIDTH - RIGHT,
             TOP + 16 * row, colour, name);

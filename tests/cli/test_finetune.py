@@ -398,6 +398,28 @@ class Interrupted(FinetuneTest):
             self.assertEqual(cut[key], once[key], key)
         self.same_adapter(self.out, self.folder / "b")
 
+    def test_other_rules_and_types(self):
+        for i, words in enumerate((
+            ["--dtype", "bf16", "--schedule", "linear", "--warmup", 2, "--lr", "1e-2"],
+            ["--optimizer", "sgd", "--momentum", 0.9, "--lr", 1, "--schedule", "cosine", "--no-shuffle", "--no-pack"],
+            ["--optimizer", "sgd", "--lr", 1, "--rslora", "--checkpointing", "on", "--targets", "all-linear"],
+        )):  # fmt: skip
+            out, again = self.folder / f"a{i}", self.folder / f"b{i}"
+            self.trains(*words, "--iters", 8, "--save-every", 3, "--keep", 9, "--log", "/dev/null", out=out)
+            kept = pathlib.Path(f"{again}.training")
+            kept.mkdir()
+            for path in pathlib.Path(f"{out}.training").glob("checkpoint-0000003.*"):
+                (kept / path.name).write_bytes(path.read_bytes())
+            self.trains(*words, "--iters", 8, "--resume", "--log", "/dev/null", out=again)
+            self.same_adapter(out, again)
+
+    def test_long_curves(self):
+        plot, words = self.folder / "plot.svg", ["--iters", 5000, "--report-every", 1, "--lr", 0, "--rank", 1, "--json"]
+        data = self.write("short.jsonl", lines_of([{"text": "ab"}]))
+        self.trains(*words, "--plot", plot, data=data)
+        points = next(xml.parse(plot).getroot().iter("{http://www.w3.org/2000/svg}polyline")).get("points").split()
+        self.assertEqual(len(points), 2048 + 5000 - 4096)
+
     def test_resume_when_all_is_done(self):
         self.trains("--iters", 4, "--lr", "1e-2")
         before = (self.out / VALUES).read_bytes()
