@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_SIZE = 64, MOST_ENTRIES = 40 };
+enum { VALUE_SIZE = 64, MOST_ENTRIES = 48 };
 
 /* One entry of the file's metadata. */
 typedef struct entry {
@@ -77,7 +77,6 @@ static void describe_run(const ht_trainer *t, entries *e) {
     add(e, false, "mask", "%d", (int)o->mask);
     add(e, false, "long", "%d", (int)o->long_samples);
     add(e, false, "max_length", "%" PRId64, data->max_length);
-    add(e, false, "samples", "%" PRId64, data->n_samples);
     add(e, false, "batch", "%d", (int)o->batch);
     add(e, false, "accumulate", "%d", (int)o->accumulate);
     add(e, false, "pack", "%d", o->pack);
@@ -97,6 +96,14 @@ static void describe_run(const ht_trainer *t, entries *e) {
     add_number(e, "dropout", t->dropout);
     add(e, false, "dtype", "%s", ht_dtype_name(t->dtype));
     describe_pairs(t, e);
+}
+
+/* What the lines gave, which depends on the time that templates were told. */
+static void describe_samples(const ht_trainer *t, entries *e) {
+    const ht_data_report *data = ht_data_get_report(t->data);
+    add(e, false, "samples", "%" PRId64, data->n_samples);
+    add(e, false, "tokens", "%" PRId64, data->n_tokens);
+    add(e, false, "learned_tokens", "%" PRId64, data->n_learned);
 }
 
 static void describe_state(const ht_trainer *t, int64_t optimizer_step, entries *e) {
@@ -174,6 +181,7 @@ ht_status ht_trainer_save(const ht_trainer *t, const char *path, ht_error *err) 
     if (n_moments) memcpy(x.array + n, moments, (size_t)n_moments * sizeof *moments);
     entries e = {.n = 0};
     describe_run(t, &e);
+    describe_samples(t, &e);
     describe_state(t, optimizer_step, &e);
     char checksum[VALUE_SIZE];
     const char *keys[MOST_ENTRIES + 1], *values[MOST_ENTRIES + 1];
@@ -240,22 +248,28 @@ static void close_saved(saved *f) {
     ht_array_file_free(f->file);
 }
 
-/* Every entry but counters is that of this run. */
-static ht_status compare_run(const ht_trainer *t, const saved *f, ht_error *err) {
-    entries e = {.n = 0};
-    describe_run(t, &e);
-    for (int i = 0; i < e.n; i++) {
-        const char *was = entry_of(f, e.at[i].key);
-        if (was && !strcmp(was, e.at[i].value)) continue;
-        if (!strcmp(e.at[i].key, "data"))
+/* Whether the entries of this run are those of the file. */
+static ht_status compare(const entries *e, const saved *f, ht_error *err) {
+    for (int i = 0; i < e->n; i++) {
+        const char *was = entry_of(f, e->at[i].key);
+        if (was && !strcmp(was, e->at[i].value)) continue;
+        if (!strcmp(e->at[i].key, "data"))
             return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved while training on other data: its lines have changed",
                            f->path);
-        if (!strcmp(e.at[i].key, "model") || !strcmp(e.at[i].key, "template"))
+        if (!strcmp(e->at[i].key, "model") || !strcmp(e->at[i].key, "template"))
             return ht_fail(err, HT_ERR_ARGUMENT,
                            "%s was saved while training another model, or another chat template of it", f->path);
         return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved with %s %s, this run has %s; go on with the same options",
-                       f->path, e.at[i].key, was ? was : "unset", e.at[i].value);
+                       f->path, e->at[i].key, was ? was : "unset", e->at[i].value);
     }
+    return HT_OK;
+}
+
+static ht_status compare_run(const ht_trainer *t, const saved *f, ht_error *err) {
+    entries e = {.n = 0};
+    describe_run(t, &e);
+    ht_status status = compare(&e, f, err);
+    if (status) return status;
     if (f->iter > t->iters)
         return ht_fail(err, HT_ERR_ARGUMENT, "%s was saved after %lld steps, this run has %lld", f->path,
                        (long long)f->iter, (long long)t->iters);
@@ -289,6 +303,7 @@ static ht_status check_checksum(const ht_trainer *t, const saved *f, ht_scope *s
     as_saved.skipped = f->skipped;
     as_saved.skipped_in_a_row = f->skipped_in_a_row;
     describe_run(&as_saved, &e);
+    describe_samples(&as_saved, &e);
     describe_state(&as_saved, f->optimizer_step, &e);
     ht_status status = find_checksum(s, &e, x, checksum, err);
     if (status) return status;
@@ -322,6 +337,11 @@ ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
     ht_status status = open_saved(path, &f, err);
     if (!status) status = compare_run(t, &f, err);
     if (!status && f.time != ht_data_get_report(t->data)->time) status = ht_trainer_reopen_data(t, f.time, err);
+    if (!status) {
+        entries e = {.n = 0};
+        describe_samples(t, &e);
+        status = compare(&e, &f, err);
+    }
     if (!status && !(s = ht_scope_new(t->m->stream))) status = ht_fail_memory(err, sizeof *s, "a checkpoint");
     if (!status) status = read_tensors(t, &f, s, &x, err);
     if (!status) status = check_checksum(t, &f, s, &x, err);
