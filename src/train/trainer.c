@@ -246,14 +246,18 @@ static ht_status read_scalar(ht_scope *s, ht_array *x, double *out, ht_error *er
 static ht_status apply(ht_trainer *t, ht_array **sums, ht_train_step *out, ht_error *err) {
     const int n = ht_trainable_count(t->trainable);
     ht_scope *s = ht_scope_new(t->m->stream);
-    ht_array **list = calloc(3 * (size_t)n + 1, sizeof *list), **grads = list, **old = list + n, **new = old + n, *norm;
+    ht_array **list = calloc(3 * (size_t)n + 1, sizeof *list), *norm;
     ht_status status = s && list ? HT_OK : ht_fail_memory(err, 3 * (size_t)n * sizeof *list, "a step");
-    if (!status) {
-        const double share = 1 / (double)out->n_learned;
-        for (int i = 0; i < n; i++) grads[i] = ht_multiply(s, sums[i], ht_full(s, share, HT_F32, NULL, 0));
-        if (!ht_clip_grad_norm(s, grads, n, t->o.clip > 0 ? t->o.clip : (double)INFINITY, grads, &norm))
-            status = ht_scope_status(s, err);
+    if (status) {
+        free(list);
+        ht_scope_free(s);
+        return status;
     }
+    ht_array **grads = list, **old = list + n, **new = old + n;
+    const double share = 1 / (double)out->n_learned;
+    for (int i = 0; i < n; i++) grads[i] = ht_multiply(s, sums[i], ht_full(s, share, HT_F32, NULL, 0));
+    if (!ht_clip_grad_norm(s, grads, n, t->o.clip > 0 ? t->o.clip : (double)INFINITY, grads, &norm))
+        status = ht_scope_status(s, err);
     if (!status) status = read_scalar(s, sums[n], &out->loss, err);
     if (!status) status = read_scalar(s, norm, &out->grad_norm, err);
     if (!status) {
