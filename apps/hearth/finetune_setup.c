@@ -174,7 +174,6 @@ static bool show_piece(const char *text, size_t n, bool learned, void *user) {
 }
 
 static ht_status print_sample(const setup *s, ht_error *err) {
-    if (!ht_model_tokenizer(s->engine.model)) return HT_OK; /* its samples are ids, without a text */
     const char *no = getenv("NO_COLOR");
     shown state = {SAMPLE_SHOWN, output_is_terminal() && (!no || !*no)};
     output_write("\n", 1);

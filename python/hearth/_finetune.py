@@ -1,5 +1,6 @@
 """Fine-tuning in one call: what `hearth finetune` does, with the same files, so that each goes on with a run of the other."""
 
+import fcntl
 import json
 import math
 import os
@@ -115,16 +116,35 @@ class FineTuned:
 
 
 class _Keeper:
-    """The adapter in OUT; checkpoints, the last adapter and how far the run came in OUT.training."""
+    """The adapter in OUT; checkpoints with how far the run came, and the last adapter, in OUT.training, which is locked as long as
+    the run lasts."""
 
     def __init__(self, out, format, keep, resume):
         self.out, self.format, self.keep = pathlib.Path(os.path.normpath(os.fsdecode(out))), format, keep
         self.folder = self.out.with_name(self.out.name + ".training")
+        self.valid, self.evaluated_iter = "", -1
         self.best_iter, self.best_valid, self.since_best, self.first_valid = -1, None, 0, None
+        self.curves = {"loss": [], "valid_loss": []}
         self.folder.mkdir(exist_ok=True)
+        self.lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise ValueError(f"{self.folder} is another run's, which has not ended") from None
         if self.checkpoints() and not resume:
+            self.close()
             raise ValueError(f"{self.folder} holds a run of {self.checkpoints()[-1][0]} steps: resume=True goes on with it, "
                              "another `out` begins a new one")  # fmt: skip
+
+    def close(self):
+        os.close(self.lock)
+
+    def begin(self, trainer, valid_batches):
+        """Which held-out samples the best adapter is of."""
+        valid = trainer.plan["valid"]
+        if valid:
+            self.valid = f"{valid['fingerprint']:016x}-{valid_batches}"
 
     def checkpoints(self):
         """(steps, path) of each, the latest last."""
@@ -138,24 +158,34 @@ class _Keeper:
     def resume(self, trainer):
         if not self.checkpoints():
             raise ValueError(f"{self.folder} holds no checkpoint to resume from")
-        trainer.resume(self.checkpoints()[-1][1])
-        state = json.loads((self.folder / "state.json").read_text())
-        self.best_iter, self.since_best = state["best_iter"], state["since_best"]
-        self.best_valid, self.first_valid = state["best_valid_loss"], state["first_valid_loss"]
+        path = self.checkpoints()[-1][1]
+        trainer.resume(path)
+        try:
+            state = json.loads(path.with_suffix(".json").read_text())
+        except FileNotFoundError:
+            return  # the best adapter is chosen anew
+        self.curves = state["curves"]
+        if state["valid"] == self.valid:  # what is said of the best adapter counts for the same held-out samples
+            self.evaluated_iter = state["evaluated_iter"]
+            self.best_iter, self.since_best = state["best_iter"], state["since_best"]
+            self.best_valid, self.first_valid = state["best_valid_loss"], state["first_valid_loss"]
 
     def put_adapter(self, trainer):
         trainer.adapter().save(self.out, self.format)
 
     def save(self, trainer, iter):
-        state = {"best_iter": self.best_iter, "best_valid_loss": self.best_valid, "since_best": self.since_best,
-                 "first_valid_loss": self.first_valid}  # fmt: skip
-        fresh = self.folder / "state.json.tmp"
+        state = {"valid": self.valid, "evaluated_iter": self.evaluated_iter, "best_iter": self.best_iter,
+                 "best_valid_loss": self.best_valid, "since_best": self.since_best, "first_valid_loss": self.first_valid,
+                 "curves": self.curves}  # fmt: skip
+        path = self.folder / f"checkpoint-{iter:07}.safetensors"
+        fresh = path.with_suffix(".json.tmp")
         fresh.write_text(json.dumps(state))
-        fresh.replace(self.folder / "state.json")
-        trainer.save(self.folder / f"checkpoint-{iter:07}.safetensors")
+        fresh.replace(path.with_suffix(".json"))
+        trainer.save(path)
         trainer.adapter().save(self.folder / "last", self.format)
         for _, path in self.checkpoints()[: -self.keep]:
             path.unlink()
+            path.with_suffix(".json").unlink(missing_ok=True)
 
 
 # ---- a run ----
@@ -173,6 +203,10 @@ class _Run:
 
     def report(self, valid_loss, answers):
         self.reports.append(self.window.report(self.step, valid_loss, answers))
+        made = self.reports[-1]
+        for name in ("loss", "valid_loss"):
+            if getattr(made, name) is not None and self.step:
+                self.keeper.curves[name].append([made.iter, getattr(made, name)])
         if self.progress:
             self.progress(self.reports[-1])
 
@@ -187,6 +221,7 @@ class _Run:
     def evaluate(self):
         """The held-out loss; the best adapter so far goes to OUT."""
         loss, keeper = self.trainer.evaluate(), self.keeper
+        keeper.evaluated_iter = self.step.iter if self.step else 0
         if self.step is None:
             keeper.first_valid = loss
         elif keeper.best_valid is not None and not loss < keeper.best_valid:
@@ -255,6 +290,14 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
     keep = lib.integer(keep, "keep", 1, lib.INT64[1])
     trainer = Trainer(model, data, valid=valid, **options)
     keeper = _Keeper(out, format, keep, resume)
+    try:
+        keeper.begin(trainer, options.get("valid_batches") or 0)
+        return _run(trainer, keeper, resume, samples, progress, every, patience)
+    finally:
+        keeper.close()
+
+
+def _run(trainer, keeper, resume, samples, progress, every, patience):
     if resume:
         keeper.resume(trainer)
     run = _Run(trainer, keeper, samples, progress, every, patience)

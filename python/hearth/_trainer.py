@@ -213,8 +213,8 @@ class Trainer:
     @property
     def plan(self):
         """What it is about to do: steps in all (`iters`), in an epoch, and `done`; trained parameters and those of the model;
-        whether layers are computed twice (`checkpointing`); the forecast of the memory it takes more (`peak_bytes`); and what
-        was found in `data` and `valid`."""
+        whether layers are computed twice (`checkpointing`); the forecast of the process's memory at its peak (`peak_bytes`); and
+        what was found in `data` and `valid`."""
         return _figures(self._plan())
 
     def _plan(self):

@@ -117,7 +117,7 @@ class Run(FinetuneTest):
             r"<\|im_start\|>user\nhello 0<\|im_end\|>\n<\|im_start\|>assistant\n\[\[the world <\|im_end\|>\]\]",
             r"trained +3584 parameters of 4 projections, 4\.55 % of the model's 78720\n",
             r"steps +30, of 1 an epoch\n",
-            r"memory +\d+ MB more at its peak",
+            r"memory +\d+ MB at its peak",
             r"\nheld-out loss \d\.\d{4} before the first step\n",
             r"\n30 steps in 0:\d\d\nheld-out loss (\d\.\d{4}) before, (\d\.\d{4}) after step 30, which is kept\n"
             rf"hearth run {TINY} --adapter {self.out} \"\.\.\.\"\n$",

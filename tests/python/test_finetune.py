@@ -280,7 +280,7 @@ class Runs(WithTinyModel):
         expected = "".join(self.model.chat("hello", adapters=adapter, max_tokens=64))
         self.assertEqual(told[-1].samples, [expected])
         self.assertEqual([p.name for p in sorted((self.work / "whole.training").iterdir())],
-                         ["checkpoint-0000008.safetensors", "last", "state.json"])  # fmt: skip
+                         ["checkpoint-0000008.json", "checkpoint-0000008.safetensors", "last"])  # fmt: skip
 
     def test_without_held_out_samples(self):
         done = self.run_it("plain", valid=None, format="mlx")
