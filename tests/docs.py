@@ -42,7 +42,7 @@ def finetune(python, environment):
 
 
 def main():
-    library = Path(sys.argv[1]).resolve()
+    library, interpreter = Path(sys.argv[1]).resolve(), os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
     (c,), (python, *others) = listings("arrays.md", "c"), listings("arrays.md", "python")
     with tempfile.TemporaryDirectory() as work:
         source, program = Path(work) / "fit.c", Path(work) / "fit"
@@ -50,14 +50,14 @@ def main():
         flags = ["-std=c17", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{ROOT}/include"]
         subprocess.run(["cc", *flags, source, f"-L{library}", "-lhearth", "-o", program], check=True)
         in_c = run("The C program", [program], {"LD_LIBRARY_PATH": str(library)})
-        if len(sys.argv) > 2:
+        if interpreter:
             environment = {"HEARTH_LIBRARY": str(library / "libhearth.so"), "PYTHONPATH": str(ROOT / "python")}
-            in_python = run("The Python program", [sys.argv[2], "-c", python], environment)
+            in_python = run("The Python program", [interpreter, "-c", python], environment)
             if in_c.splitlines()[0] != in_python.splitlines()[0]:
                 sys.exit(f"the programs of docs/arrays.md begin differently:\n{in_c}{in_python}")
             for other in others:
-                print(run("A Python program", [sys.argv[2], "-c", other], environment), end="")
-            finetune(sys.argv[2], environment)
+                print(run("A Python program", [interpreter, "-c", other], environment), end="")
+            finetune(interpreter, environment)
     print(in_c, end="")
 
 

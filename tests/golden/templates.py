@@ -1240,7 +1240,11 @@ def fetched_templates():
             for member in tar:
                 if IN_PACKAGE in member.name and member.name.endswith(".jinja"):
                     (out / pathlib.Path(member.name).name).write_bytes(tar.extractfile(member).read())
-        out.rename(there)
+        try:
+            out.rename(there)
+        except OSError:  # another process was faster
+            if not there.exists():
+                raise
     return there
 
 
@@ -1258,7 +1262,9 @@ def model_templates():
             print(f"skipped {model}: the package gguf is not here to read it")
             continue
         field = gguf.GGUFReader(model).get_field("tokenizer.chat_template")
-        kept.write_bytes(field.contents().encode() if field else b"")
+        written = kept.with_suffix(f".{os.getpid()}")
+        written.write_bytes(field.contents().encode() if field else b"")
+        written.rename(kept)
     return there
 
 
