@@ -168,7 +168,7 @@ static bool show_piece(const char *text, size_t n, bool learned, void *user) {
     while (some < n && some && ((unsigned char)text[some] & 0xC0) == 0x80) some--; /* no half character */
     const char *begin = s->colours ? "\033[32m" : "[[", *end = s->colours ? "\033[0m" : "]]";
     if (learned) output_write(begin, strlen(begin));
-    output_write(text, some);
+    output_text(text, some);
     if (learned) output_write(end, strlen(end));
     return s->left > 0;
 }

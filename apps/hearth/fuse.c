@@ -1,6 +1,6 @@
 /* hearth fuse: a checkpoint with adapters merged into its weights. */
-#include "adapters.h"
 #include "command.h"
+#include "engine.h"
 #include "json.h"
 #include "model_path.h"
 #include "terminal.h"
@@ -22,19 +22,38 @@ static bool parse_quantize(const char *text, ht_fuse_options *out) {
 
 static void on_progress(double done, void *user) { progress_show(user, done); }
 
+/* Against the model where it fits in memory, so that an adapter of another base is told of. */
+static ht_status load_adapters(const options *o, adapter_list *out, ht_error *err) {
+    engine e = {0};
+    const engine_model which = {o->model, HT_PRECISION_REFERENCE, HT_F16, 0};
+    ht_error why = {0};
+    ht_status st = engine_load(&e, o, &which, &e.model, &why);
+    if (st == HT_ERR_MEMORY && !o->quiet)
+        fprintf(stderr, "hearth fuse: whether the adapter is of this checkpoint is not checked: %s\n", why.message);
+    if (st && st != HT_ERR_MEMORY)
+        *err = why;
+    else
+        st = adapters_load(o, e.model, out, err);
+    engine_close(&e);
+    return st;
+}
+
 static ht_status fuse(const options *o, ht_fuse_options *how, ht_error *err) {
     adapter_list adapters = {0};
     char *path;
     progress show;
-    ht_status st = model_path(o->model, &path, err);
+    ht_status st = load_adapters(o, &adapters, err);
     if (st) return st;
-    interrupt_watch();
+    st = model_path(o->model, &path, err);
+    if (st) {
+        adapters_free(&adapters);
+        return st;
+    }
     progress_begin(&show, "fusing", o->quiet);
     how->cancel = interrupt_flag();
     how->progress = on_progress;
     how->user = &show;
-    st = adapters_load(o, NULL, &adapters, err);
-    if (!st) st = ht_fuse(path, adapters.adapter, adapters.scale, adapters.n, o->arguments.items[0], how, err);
+    st = ht_fuse(path, adapters.adapter, adapters.scale, adapters.n, o->arguments.items[0], how, err);
     progress_end(&show);
     if (st && interrupted())
         snprintf(err->message, sizeof err->message, "interrupted: %s was not written", o->arguments.items[0]);

@@ -47,6 +47,11 @@ static void write_line(const char *name, const char *format, va_list args) {
     output_write("\n", 1);
 }
 
+static bool is_c0_control(unsigned char c) { return c < 0x20 || c == 0x7F; }
+
+/* C2 80 to C2 9F in UTF-8. */
+static bool is_c1_control(const unsigned char *at) { return at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; }
+
 void output_line(const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -59,6 +64,15 @@ void output_field(const char *name, const char *format, ...) {
     va_start(args, format);
     write_line(name, format, args);
     va_end(args);
+}
+
+void output_text(const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *at = (const unsigned char *)text + i;
+        const bool c1 = i + 1 < n && is_c1_control(at), control = *at != '\n' && *at != '\t' && is_c0_control(*at);
+        output_write(c1 || control ? "?" : text + i, 1);
+        i += c1;
+    }
 }
 
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0); }
@@ -76,10 +90,9 @@ bool output_is_terminal(void) { return isatty(STDOUT_FILENO) == 1; }
 
 void make_printable(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at; at++) {
-        /* C1 controls are C2 80 to C2 9F in UTF-8. */
-        bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
+        const bool c1 = is_c1_control(at);
         if (c1) *at++ = '?';
-        if (c1 || *at < 0x20 || *at == 0x7F) *at = '?';
+        if (c1 || is_c0_control(*at)) *at = '?';
     }
 }
 

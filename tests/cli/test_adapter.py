@@ -14,8 +14,8 @@ MODEL = pathlib.Path(__file__).parent.parent / "golden/tiny/llama-f32"
 RANK, HIDDEN, KEYS = 2, 48, 16
 
 
-def write_safetensors(path, tensors):
-    header, data = {}, b""
+def write_safetensors(path, tensors, metadata=None):
+    header, data = {"__metadata__": metadata or {}}, b""
     for name, (shape, values) in tensors.items():
         raw = struct.pack(f"<{len(values)}f", *values)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}

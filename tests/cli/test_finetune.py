@@ -170,6 +170,11 @@ class Run(FinetuneTest):
         self.assertIsNone(json.loads(self.succeeds(*words, "--json").text)["valid"])
         self.assertEqual(sorted(self.folder.rglob("*")), before)
 
+    def test_what_is_shown_of_a_sample(self):
+        """Control characters of the data are not the terminal's."""
+        data = self.write("odd.jsonl", lines_of([{"prompt": "a\x1b[2J\tb\n", "completion": "c\x7f \x85d\r"}]))
+        self.assertIn("a?[2J\tb\n<|im_end|>\n<|im_start|>assistant\n[[c? ?d?<|im_end|>]]\n", self.succeeds(*self.words("--dry-run", data=data)).text)
+
     def test_forms_and_models(self):
         for name, sample in (
             ("prompt and completion", {"prompt": "hello", "completion": "the world"}),

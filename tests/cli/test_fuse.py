@@ -62,7 +62,15 @@ class Fuse(CommandTest):
     def types(self, model):
         return {t["type"] for t in json.loads(self.succeeds("info", model, "--json").text)["tensor_types"]}
 
-    def shaped(self, model):
+    def test_another_base(self):
+        """An adapter that fits in shape alone is fused, and told of."""
+        out = self.folder / "out.gguf"
+        adapter = self.shaped(GGUF, {"hearth.base_fingerprint": "0123456789abcdef"})
+        result = self.succeeds("fuse", GGUF, "--adapter", adapter, out)
+        self.assertIn(f"hearth: {adapter}: the adapter was trained on another checkpoint (fingerprint 0123456789abcdef", result.err)
+        self.assertEqual(self.succeeds("fuse", GGUF, "--adapter", adapter, out, "-q").err, "")
+
+    def shaped(self, model, metadata=None):
         """An adapter of layer 0's v in the model's shape."""
         info = json.loads(self.succeeds("info", model, "--json").text)
         folder = self.folder / "shaped"
@@ -74,6 +82,7 @@ class Fuse(CommandTest):
         write_safetensors(
             folder / "adapter_model.safetensors",
             {f"{module}.lora_A.weight": ([1, hidden], a), f"{module}.lora_B.weight": ([rows, 1], b)},
+            metadata,
         )
         (folder / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
         return folder
