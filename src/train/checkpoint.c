@@ -111,7 +111,7 @@ static void describe_state(const ht_trainer *t, int64_t optimizer_step, entries 
     add(e, true, "skipped", "%" PRId64, t->skipped);
     add(e, true, "skipped_in_a_row", "%" PRId64, t->skipped_in_a_row);
     add(e, true, "optimizer_step", "%" PRId64, optimizer_step);
-    add(e, true, "time", "%" PRId64, ht_data_get_report(t->data)->time);
+    add(e, true, "time", "%" PRId64, t->time);
 }
 
 /* ---- arrays: parameters, then the optimiser's moments of each, by name ---- */
@@ -336,7 +336,7 @@ ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
     ht_scope *s = NULL;
     ht_status status = open_saved(path, &f, err);
     if (!status) status = compare_run(t, &f, err);
-    if (!status && f.time != ht_data_get_report(t->data)->time) status = ht_trainer_reopen_data(t, f.time, err);
+    if (!status) status = ht_trainer_set_time(t, f.time, err);
     if (!status) {
         entries e = {.n = 0};
         describe_samples(t, &e);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "models/weights.h"
+#include "template/template.h"
 #include "train/forecast.h"
 #include "train/model_loss.h"
 
@@ -93,10 +94,17 @@ static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
     t->batches = data.batches;
     t->valid = valid.data;
     t->held_out = valid.batches;
+    t->time = ht_data_get_report(t->data)->time;
     return HT_OK;
 }
 
-ht_status ht_trainer_reopen_data(ht_trainer *t, int64_t time, ht_error *err) { return open_data(t, time, err); }
+ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err) {
+    const ht_chat_template *template = t->m->chat.template;
+    if (time != t->time && template && ht_chat_template_mentions(template, "strftime_now"))
+        return open_data(t, time, err);
+    t->time = time;
+    return HT_OK;
+}
 
 static int64_t count_steps(const ht_trainer *t) {
     if (t->o.iters) return t->o.iters;

@@ -28,10 +28,12 @@ struct ht_trainer {
     bool checkpointing;
     size_t step_bytes;     /* forecast of what a step allocates at its peak */
     size_t peak_bytes;     /* forecast of the process's memory at its peak */
+    int64_t time;          /* that templates are told, seconds since 1970 */
     size_t reserved_bytes; /* of freed memory kept for steps */
 };
 
-/* Reads the data again, with templates told another time: they may write dates. On failure the trainer is as it was. */
-ht_status ht_trainer_reopen_data(ht_trainer *t, int64_t time, ht_error *err);
+/* From now on templates are told another time. Where the model's writes dates, the data are read again; on failure the
+ * trainer is as it was. */
+ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err);
 
 #endif

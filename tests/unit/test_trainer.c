@@ -3,6 +3,7 @@
 #include "support/scratch.h"
 #include "support/test.h"
 #include "support/tiny_model.h"
+#include "support/train_data.h"
 #include "train/trainer.h"
 
 #include <math.h>
@@ -306,20 +307,36 @@ static void count_progress(double done, void *user) {
     ++*(int *)user;
 }
 
-/* What the caller lends for opening is not used when the data are read again. */
-static void progress_is_of_opening(void **state) {
+/* Another time makes other samples where the template writes dates, and there alone the data are read again; what the caller
+ * lends for opening is not used then. */
+static void the_time_of_a_template(void **state) {
     (void)state;
-    int calls = 0;
-    ht_error err = {0};
-    ht_trainer_options o = basic(write_data("many.jsonl", 100));
-    o.progress = count_progress;
-    o.user = &calls;
-    ht_trainer *t = open_on(model, &o);
-    assert_true(calls > 0);
-    calls = 0;
-    assert_int_equal(ht_trainer_reopen_data(t, 1000, &err), HT_OK);
-    assert_int_equal(calls, 0);
-    ht_trainer_free(t);
+    static const char talk[] = "{%- for m in messages %}{{ m.content }}<|im_end|>{%- endfor %}";
+    static const char line[] = "{\"prompt\": \"a\", \"completion\": \"b\"}\n";
+    char dated[sizeof talk + 64];
+    snprintf(dated, sizeof dated, "%s%s", "{{ '!' * (strftime_now('%Y')|int - 1969) }}", talk);
+    char lines[100 * sizeof line];
+    for (size_t i = 0; i < 100; i++) memcpy(lines + i * (sizeof line - 1), line, sizeof line - 1);
+    scratch_write("talk.jsonl", lines, 100 * (sizeof line - 1));
+    ht_model *m = tiny_load(&(tiny_options){.type = HT_W_F32});
+    for (int i = 0; i < 2; i++) {
+        train_use_template(m, i ? dated : talk);
+        int calls = 0;
+        ht_error err = {0};
+        ht_trainer_options o = basic(scratch_path("talk.jsonl"));
+        o.progress = count_progress;
+        o.user = &calls;
+        ht_trainer *t = open_on(m, &o);
+        assert_true(calls > 0);
+        calls = 0;
+        const ht_data *data = t->data;
+        assert_int_equal(ht_trainer_set_time(t, 86400, &err), HT_OK);
+        assert_int_equal(t->data != data, i);
+        assert_int_equal(ht_data_get_report(t->data)->n_tokens, 100 * (4 + i));
+        assert_int_equal(calls, 0);
+        ht_trainer_free(t);
+    }
+    ht_model_free(m);
 }
 
 static void refused(const ht_trainer_options *o, ht_status want, const char *says) {
@@ -435,7 +452,7 @@ int main(void) {
         cmocka_unit_test(checkpointing_changes_nothing),
         cmocka_unit_test(init_and_layers),
         cmocka_unit_test(diverges),
-        cmocka_unit_test(progress_is_of_opening),
+        cmocka_unit_test(the_time_of_a_template),
         cmocka_unit_test(bad_options),
         cmocka_unit_test(bad_checkpoints),
     };
