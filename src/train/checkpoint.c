@@ -4,6 +4,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "formats/json.h"
+#include "train/optimizer.h"
 #include "train/trainer.h"
 
 #include <hearth/io.h>
@@ -68,7 +69,7 @@ static void describe_pairs(const ht_trainer *t, entries *e) {
 static void describe_run(const ht_trainer *t, entries *e) {
     const ht_trainer_options *o = &t->o;
     const ht_data_report *data = ht_data_get_report(t->data);
-    const ht_optimizer_options *rule = &t->rule;
+    const ht_optimizer_options *rule = ht_optimizer_get_options(t->optimizer);
     add(e, false, "format", "hearth-training-1");
     add(e, false, "model", "%s", t->model);
     add(e, false, "template", "%s", t->template);

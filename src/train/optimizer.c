@@ -1,12 +1,13 @@
 /* Optimisers: AdamW and SGD as one compiled function of all parameters, so that a step of hundreds of small arrays is one
  * list of kernels. */
+#include "train/optimizer.h"
+
 #include "array/differentiate.h"
 #include "array/op.h"
 #include "base/error.h"
 #include "base/options.h"
 
 #include <hearth/ops.h>
-#include <hearth/optimizer.h>
 #include <hearth/transform.h>
 
 #include <limits.h>
@@ -132,6 +133,8 @@ ht_status ht_optimizer_new(const ht_optimizer_options *options, ht_optimizer **o
         *out = o;
     return st;
 }
+
+const ht_optimizer_options *ht_optimizer_get_options(const ht_optimizer *o) { return &o->options; }
 
 /* Lets go of the moments and holds n others; `moments`, which was allocated, now belongs to the optimiser. */
 static void replace_moments(ht_optimizer *o, ht_array **moments, int n) {

@@ -120,10 +120,8 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     lora.seed = o->seed;
     t->dropout = lora.dropout;
     t->dtype = lora.dtype;
-    ht_optimizer_options_init(&t->rule, sizeof t->rule);
-    if (o->optimizer) t->rule = *o->optimizer;
     status = ht_trainable_new(t->m, &lora, &t->trainable, err);
-    if (!status) status = ht_optimizer_new(&t->rule, &t->optimizer, err);
+    if (!status) status = ht_optimizer_new(o->optimizer, &t->optimizer, err);
     t->data_path = strdup(o->data);
     t->valid_path = o->valid ? strdup(o->valid) : NULL;
     if (!status && (!t->data_path || (o->valid && !t->valid_path)))

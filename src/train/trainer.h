@@ -10,7 +10,6 @@ enum { HT_TRAIN_MOST_FAILURES = 5 }; /* steps in a row that are not finite */
 struct ht_trainer {
     ht_model *m;
     ht_trainer_options o; /* what it lends is NULL: */
-    ht_optimizer_options rule;
     double dropout;
     ht_dtype dtype;
     char model[HT_FINGERPRINT_SIZE], template[HT_FINGERPRINT_SIZE]; /* what they are trained on */
