@@ -24,7 +24,7 @@ typedef struct training {
 
 static bool show_text(const char *text, size_t n, void *user) {
     (void)user;
-    return output_write(text, n);
+    return output_text(text, n);
 }
 
 static bool show_piece(const ht_answer_piece *piece, void *user) {
@@ -265,7 +265,7 @@ static ht_status finetune(training *run, ht_error *err) {
     ht_status st = finetune_check_files(o, err);
     if (!st) st = keeper_check(&run->k, o, err);
     if (!st) st = setup_open(&run->s, o, err);
-    if (!st && !o->json) st = setup_print(&run->s, o, err);
+    if (!st && !o->json && (!o->quiet || o->tune.dry_run)) st = setup_print(&run->s, o, err);
     if (st || o->tune.dry_run) return st;
     st = begin(run, err);
     if (!st) st = train(run, err);

@@ -189,12 +189,13 @@ static ht_status print_sample(const setup *s, ht_error *err) {
 
 static json_t *describe_data(const ht_data_report *r) {
     if (!r) return json_null();
-    return json_pack("{sI sI sI sI sI s{sI sI sI} sI sI}", "samples", (json_int_t)r->n_samples, "tokens",
+    return json_pack("{sI sI sI sI sI s{sI sI sI} sI sI sI sI sI}", "samples", (json_int_t)r->n_samples, "tokens",
                      (json_int_t)r->n_tokens, "learned_tokens", (json_int_t)r->n_learned, "longest",
                      (json_int_t)r->longest, "max_length", (json_int_t)r->max_length, "left_out", "bad",
                      (json_int_t)r->bad.n, "too_long", (json_int_t)r->too_long.n, "unlearned",
                      (json_int_t)r->unlearned.n, "truncated", (json_int_t)r->truncated.n, "without_stop",
-                     (json_int_t)r->stopless.n);
+                     (json_int_t)r->stopless.n, "prompt_differs", (json_int_t)r->prompt_differs.n, "history_differs",
+                     (json_int_t)r->history_differs.n, "answer_lost", (json_int_t)r->answer_lost.n);
 }
 
 bool setup_print_json(const setup *s, const options *o) {

@@ -66,13 +66,15 @@ void output_field(const char *name, const char *format, ...) {
     va_end(args);
 }
 
-void output_text(const char *text, size_t n) {
-    for (size_t i = 0; i < n; i++) {
+bool output_text(const char *text, size_t n) {
+    bool good = true;
+    for (size_t i = 0; good && i < n; i++) {
         const unsigned char *at = (const unsigned char *)text + i;
         const bool c1 = i + 1 < n && is_c1_control(at), control = *at != '\n' && *at != '\t' && is_c0_control(*at);
-        output_write(c1 || control ? "?" : text + i, 1);
+        good = output_write(c1 || control ? "?" : text + i, 1);
         i += c1;
     }
+    return good;
 }
 
 bool output_flush(void) { return note_failure(!output_error && fflush(stdout) == 0); }

@@ -22,7 +22,7 @@ void output_line(const char *format, ...) HT_PRINTF(1, 2);
 /* The same with a name in front, in a column of its own. */
 void output_field(const char *name, const char *format, ...) HT_PRINTF(2, 3);
 /* Lines of whole characters, with question marks for all other control characters but tabs. */
-void output_text(const char *text, size_t n);
+bool output_text(const char *text, size_t n);
 bool output_flush(void);
 /* Flushes; returns `status`, or EXIT_FAILED with a message when stdout could not be written. A reader that went away
  * is no failure and no message. */

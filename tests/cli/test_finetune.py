@@ -167,8 +167,15 @@ class Run(FinetuneTest):
                          [3, 1, 3584, 4, False])  # fmt: skip
         self.assertEqual((plan["data"]["samples"], plan["valid"]["samples"], plan["data"]["left_out"]),
                          (12, 4, {"bad": 0, "too_long": 0, "unlearned": 0}))  # fmt: skip
+        self.assertEqual([plan["data"][k] for k in ("prompt_differs", "history_differs", "answer_lost")], [0, 0, 0])
         self.assertIsNone(json.loads(self.succeeds(*words, "--json").text)["valid"])
         self.assertEqual(sorted(self.folder.rglob("*")), before)
+
+    def test_quiet(self):
+        """The reports and the end alone."""
+        text = self.trains("--iters", 2, "-q").text
+        self.assertRegex(text, r"^iter 2/2  loss ")
+        self.assertNotIn("One sample", text)
 
     def test_what_is_shown_of_a_sample(self):
         """Control characters of the data are not the terminal's."""
@@ -268,7 +275,7 @@ class Config(FinetuneTest):
                  "schedule": "cosine", "pack": False, "sample": ["hello", "you"], "report-every": 1, "quiet": True}  # fmt: skip
         text = self.succeeds("finetune", TINY, *self.config(value)).text
         self.assertEqual((text.count("  > hello"), text.count("  > you")), (2, 2))
-        self.assertIn("trained        512 parameters of 2", text)
+        self.assertNotIn("trained", text)
         self.assertEqual([m[1] for m in map(LINE.match, text.splitlines()) if m], ["1", "2", "3"])
         by_hand = self.folder / "by_hand"
         self.trains("--iters", 3, "--lr", "1e-2", "--rank", 2, "--targets", "q_proj", "--schedule", "cosine", "--no-pack",
