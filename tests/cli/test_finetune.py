@@ -71,14 +71,13 @@ class FinetuneTest(CommandTest):
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
+        drain = threading.Thread(target=process.stdout.read)
+        self.addCleanup(lambda: drain.ident and drain.join())
+        self.addCleanup(process.kill)  # first of all
         for line in process.stdout:
             times -= line.decode(errors="replace").startswith(until)
             if not times:
-                # A pipe that fills up would stop the run.
-                drain = threading.Thread(target=process.stdout.read)
-                drain.start()
-                self.addCleanup(drain.join)
+                drain.start()  # a pipe that fills up would stop the run
                 return process
         self.fail(f"the run ended: {process.stderr.read().decode()}")
 
@@ -505,7 +504,7 @@ class Interrupted(FinetuneTest):
         self.assertEqual(self.values(*words)["best_iter"], 4)
 
     def test_two_runs_of_one_folder(self):
-        process = self.starts("--iters", MANY, until="iter 3/")
+        process = self.starts("--iters", MANY, "--save-every", MANY, until="iter 3/")
         self.refuses("--iters", 3, says="which has not ended")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(self.ends(process)[0], -signal.SIGTERM)
