@@ -115,12 +115,21 @@ static ht_status reserve_rows(ht_batches *b, int64_t n, ht_error *err) {
 
 /* ---- batches ---- */
 
+/* Samples of a step in the file's order; *first is the first one. */
+static int64_t plain_samples(const ht_batches *b, int64_t step, int64_t *first) {
+    const int64_t all = ht_data_length(b->data), n = b->o.batch;
+    *first = b->o.once ? step % b->per_epoch * n : step % all * n % all;
+    return b->o.once ? ht_min_i64(n, all - *first) : n;
+}
+
 /* The samples of the step. */
 static ht_status choose_samples(ht_batches *b, int64_t step, ht_error *err) {
     const uint32_t *chosen = NULL;
-    int64_t n = b->o.batch;
+    int64_t first = 0, n;
     ht_status status = HT_OK;
-    if (!is_plain(b)) {
+    if (is_plain(b)) {
+        n = plain_samples(b, step, &first);
+    } else {
         status = find_epoch(b, step, err);
         if (status) return status;
         const uint32_t *start = b->order.start + (step - b->first_step);
@@ -130,7 +139,7 @@ static ht_status choose_samples(ht_batches *b, int64_t step, ht_error *err) {
     status = reserve_sequences(b, n, err);
     if (status) return status;
     const int64_t all = ht_data_length(b->data);
-    for (int64_t s = 0; s < n; s++) b->sample[s] = chosen ? chosen[s] : (uint32_t)((step % all * n + s) % all);
+    for (int64_t s = 0; s < n; s++) b->sample[s] = chosen ? chosen[s] : (uint32_t)((first + s) % all);
     b->n_seq = (int32_t)n;
     return HT_OK;
 }

@@ -19,6 +19,8 @@ typedef struct ht_batches_options {
     bool pack;
     /* Without: the file's order. Batch i is then samples i * batch to (i + 1) * batch - 1, beginning again at its end. */
     bool shuffle;
+    /* In the file's order without packing: the last batch before the end is short instead, and every sample comes once. */
+    bool once;
     uint64_t seed;
 } ht_batches_options;
 

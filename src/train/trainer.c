@@ -70,8 +70,11 @@ static ht_status open_source(const ht_trainer *t, const char *path, bool held_ou
                                  .cancel = o->cancel,
                                  .progress = o->progress,
                                  .user = o->user};
-    const ht_batches_options order = {
-        .batch = o->batch, .pack = o->pack && !held_out, .shuffle = !o->in_order && !held_out, .seed = o->seed};
+    const ht_batches_options order = {.batch = o->batch,
+                                      .pack = o->pack && !held_out,
+                                      .shuffle = !o->in_order && !held_out,
+                                      .once = held_out,
+                                      .seed = o->seed};
     *out = (source){NULL, NULL};
     ht_status status = ht_data_open(t->m, path, &how, &out->data, err);
     if (!status) status = ht_batches_new(out->data, &order, &out->batches, err);

@@ -137,6 +137,24 @@ static void learns(void **state) {
     ht_trainer_free(t);
 }
 
+/* Samples are no multiple of the batch: none counts twice. */
+static void held_out_loss_is_of_every_sample_once(void **state) {
+    (void)state;
+    const char *data = write_data("odd.jsonl", 7);
+    ht_trainer_options o = basic(data);
+    o.valid = data;
+    double loss[3];
+    for (int i = 0; i < 3; i++) {
+        ht_error err = {0};
+        o.batch = (int[]){1, 3, 16}[i];
+        ht_trainer *t = open_on(model, &o);
+        assert_int_equal(ht_trainer_evaluate(t, &loss[i], &err), HT_OK);
+        ht_trainer_free(t);
+    }
+    assert_true(fabs(loss[1] - loss[0]) < 1e-6 * loss[0]);
+    assert_true(fabs(loss[2] - loss[0]) < 1e-6 * loss[0]);
+}
+
 /* B = 0 at first: the loss is that of the model, and A has no gradient. */
 static void begins_as_the_model(void **state) {
     (void)state;
@@ -444,6 +462,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learns),
+        cmocka_unit_test(held_out_loss_is_of_every_sample_once),
         cmocka_unit_test(begins_as_the_model),
         cmocka_unit_test(the_same_bits_on_any_threads),
         cmocka_unit_test(resumes_with_the_same_bits),
