@@ -1,6 +1,5 @@
 """LoRA adapters that are ready to be used: loaded from files, or taken from what is trained."""
 
-import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_void_p
 
 from . import _library as lib
@@ -11,6 +10,7 @@ __all__ = ["Adapter"]
 _load = lib.declare("ht_adapter_load", c_int, c_char_p, c_void_p, c_void_p, POINTER(c_void_p), lib._ERROR)
 _save = lib.declare("ht_adapter_save", c_int, c_void_p, c_void_p, c_char_p, c_int, lib._ERROR)
 _free = lib.declare("ht_adapter_free", None, c_void_p)
+_save_check = lib.declare("ht_adapter_save_check", c_int, c_char_p, lib._ERROR)
 _warning = lib.declare("ht_adapter_warning", c_char_p, c_void_p)
 
 _FORMATS = {"peft": HT_ADAPTER_PEFT, "mlx": HT_ADAPTER_MLX, "gguf": HT_ADAPTER_GGUF}
@@ -34,12 +34,17 @@ class Adapter:
     def save(self, path, format="peft"):
         """Writes it as a directory of PEFT ("peft") or mlx-lm ("mlx"), or as a file of llama.cpp ("gguf")."""
         how = lib.choice(format, "format", _FORMATS)
-        lib.check(_save, self._handle, self._model._handle, os.fsencode(path), how)
+        lib.check(_save, self._handle, self._model._handle, lib.path(path), how)
+
+
+def check_target(path):
+    """Raises where an adapter could not be saved as a directory: nothing is written."""
+    lib.check(_save_check, lib.path(path))
 
 
 def load(path, model):
     handle = c_void_p()
-    lib.check(_load, os.fsencode(path), model._handle, None, byref(handle))
+    lib.check(_load, lib.path(path), model._handle, None, byref(handle))
     return Adapter(handle, model)
 
 

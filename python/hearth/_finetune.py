@@ -10,6 +10,7 @@ import time
 from typing import NamedTuple
 
 from . import _library as lib
+from ._adapter import check_target
 from ._trainer import Trainer
 
 __all__ = ["finetune", "FineTuned", "Report"]
@@ -27,6 +28,10 @@ def _duration(seconds):
     minutes, seconds = divmod(int(seconds + 0.5), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _is_finite(loss):
+    return loss is not None and math.isfinite(loss)
 
 
 class Report(NamedTuple):
@@ -119,32 +124,33 @@ class _Keeper:
     """The adapter in OUT; checkpoints with how far the run came, and the last adapter, in OUT.training, which is locked as long as
     the run lasts."""
 
-    def __init__(self, out, format, keep, resume):
-        self.out, self.format, self.keep = pathlib.Path(os.path.normpath(os.fsdecode(out))), format, keep
-        self.folder = self.out.with_name(self.out.name + ".training")
+    def __init__(self, out, format, keep):
+        self.out, self.format, self.keep = pathlib.Path(os.path.abspath(os.fsdecode(lib.path(out)))), format, keep
+        self.folder, self.lock = self.out.with_name(self.out.name + ".training"), None
+        check_target(self.out)
+        check_target(self.folder / "last" if self.folder.is_dir() else self.folder)
         self.valid, self.evaluated_iter = "", -1
         self.best_iter, self.best_valid, self.since_best, self.first_valid = -1, None, 0, None
         self.curves = {"loss": [], "valid_loss": []}
+
+    def open(self, trainer, valid_batches, resume):
+        """Locks OUT.training; `valid` tells which held-out samples the best adapter is of."""
+        valid = trainer.plan["valid"]
+        if valid:
+            self.valid = f"{valid['fingerprint']:016x}-{valid_batches}"
         self.folder.mkdir(exist_ok=True)
         self.lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self.close()
             raise ValueError(f"{self.folder} is another run's, which has not ended") from None
         if self.checkpoints() and not resume:
-            self.close()
             raise ValueError(f"{self.folder} holds a run of {self.checkpoints()[-1][0]} steps: resume=True goes on with it, "
                              "another `out` begins a new one")  # fmt: skip
 
     def close(self):
-        os.close(self.lock)
-
-    def begin(self, trainer, valid_batches):
-        """Which held-out samples the best adapter is of."""
-        valid = trainer.plan["valid"]
-        if valid:
-            self.valid = f"{valid['fingerprint']:016x}-{valid_batches}"
+        if self.lock is not None:
+            os.close(self.lock)
 
     def checkpoints(self):
         """(steps, path) of each, the latest last."""
@@ -164,6 +170,9 @@ class _Keeper:
             state = json.loads(path.with_suffix(".json").read_text())
         except FileNotFoundError:
             return  # the best adapter is chosen anew
+        except ValueError as why:
+            raise ValueError(f"{path.with_suffix('.json')} is damaged: {why}; without that file the run goes on, and the best "
+                             "adapter is chosen anew") from None  # fmt: skip
         self.curves = state["curves"]
         if state["valid"] == self.valid:  # what is said of the best adapter counts for the same held-out samples
             self.evaluated_iter = state["evaluated_iter"]
@@ -179,7 +188,10 @@ class _Keeper:
                  "curves": self.curves}  # fmt: skip
         path = self.folder / f"checkpoint-{iter:07}.safetensors"
         fresh = path.with_suffix(".json.tmp")
-        fresh.write_text(json.dumps(state))
+        with fresh.open("w") as file:
+            file.write(json.dumps(state, allow_nan=False))
+            file.flush()
+            os.fsync(file.fileno())
         fresh.replace(path.with_suffix(".json"))
         trainer.save(path)
         trainer.adapter().save(self.folder / "last", self.format)
@@ -205,7 +217,7 @@ class _Run:
         self.reports.append(self.window.report(self.step, valid_loss, answers))
         made = self.reports[-1]
         for name in ("loss", "valid_loss"):
-            if getattr(made, name) is not None and self.step:
+            if _is_finite(getattr(made, name)) and self.done:
                 self.keeper.curves[name].append([made.iter, getattr(made, name)])
         if self.progress:
             self.progress(self.reports[-1])
@@ -221,20 +233,26 @@ class _Run:
     def evaluate(self):
         """The held-out loss; the best adapter so far goes to OUT."""
         loss, keeper = self.trainer.evaluate(), self.keeper
-        keeper.evaluated_iter = self.step.iter if self.step else 0
-        if self.step is None:
-            keeper.first_valid = loss
+        finite = loss if math.isfinite(loss) else None
+        if not self.done:
+            keeper.first_valid = finite
         elif keeper.best_valid is not None and not loss < keeper.best_valid:
             keeper.since_best += 1
         else:
-            keeper.best_iter, keeper.best_valid, keeper.since_best = self.step.iter, loss if math.isfinite(loss) else None, 0
-            keeper.put_adapter(self.trainer)
+            keeper.put_adapter(self.trainer)  # which may be interrupted
+            keeper.best_iter, keeper.best_valid, keeper.since_best = self.done, finite, 0
+        keeper.evaluated_iter = self.done
         return loss
 
     def before(self):
         if self.samples or self.held_out:
             answers = self.answers()
             self.report(self.evaluate() if self.held_out else None, answers)
+
+    def again(self):
+        """The evaluation that was interrupted after the last step."""
+        if self.held_out and self.done and self.due(self.valid_every) and self.keeper.evaluated_iter != self.done:
+            self.report(self.evaluate(), [])
 
     def due(self, every):
         return self.done % every == 0 or self.done == self.iters
@@ -253,12 +271,14 @@ class _Run:
         if self.due(self.save_every):
             self.keeper.save(self.trainer, self.done)
 
+    def is_patient(self):
+        return not self.patience or self.keeper.since_best < self.patience
+
     def train(self):
-        for step in self.trainer:
-            self.after(step)
-            if self.patience and self.keeper.since_best >= self.patience:
-                self.keeper.save(self.trainer, self.done)
-                break
+        while self.done < self.iters and self.is_patient():
+            self.after(self.trainer.step())
+        if not self.is_patient():
+            self.keeper.save(self.trainer, self.done)
         if not self.held_out:
             self.keeper.put_adapter(self.trainer)
             self.keeper.best_iter = self.done
@@ -288,10 +308,10 @@ def finetune(model, data, out, *, valid=None, samples=(), progress=None, report_
     every = [lib.integer(n, what, 1, lib.INT64[1]) for n, what in
              ((report_every, "report_every"), (valid_every, "valid_every"), (save_every, "save_every"))]  # fmt: skip
     keep = lib.integer(keep, "keep", 1, lib.INT64[1])
+    keeper = _Keeper(out, format, keep)
     trainer = Trainer(model, data, valid=valid, **options)
-    keeper = _Keeper(out, format, keep, resume)
     try:
-        keeper.begin(trainer, options.get("valid_batches") or 0)
+        keeper.open(trainer, options.get("valid_batches") or 0, resume)
         return _run(trainer, keeper, resume, samples, progress, every, patience)
     finally:
         keeper.close()
@@ -302,8 +322,7 @@ def _run(trainer, keeper, resume, samples, progress, every, patience):
         keeper.resume(trainer)
     run = _Run(trainer, keeper, samples, progress, every, patience)
     try:
-        if not resume:
-            run.before()
+        run.again() if resume else run.before()
         run.train()
     except KeyboardInterrupt:
         run.interrupted()

@@ -77,6 +77,14 @@ def integer(value, what, least, most):
     return number
 
 
+def path(value):
+    """A path for the library, whose strings end at a NUL character."""
+    data = os.fsencode(value)
+    if b"\0" in data:
+        raise ValueError(f"a path holds a NUL character: {value!r}")
+    return data
+
+
 def choice(value, what, table):
     """What a name stands for."""
     if value not in table:

@@ -1,6 +1,6 @@
 """LoRA adapters that are trained, as arrays, and the loss of a batch with its gradients: for training loops of one's own."""
 
-import os
+import operator
 import threading
 from ctypes import POINTER, addressof, byref, c_bool, c_char_p, c_int, c_int32, c_int64, c_void_p, memmove, sizeof
 
@@ -44,6 +44,8 @@ def lora_options(model, *, rank, alpha, scale, rslora, dropout, targets, layers,
     """(ht_lora_options, what they lend)"""
     if dtype not in (float32, bfloat16):
         raise ValueError(f"dtype is {dtype!r}, expected hearth.float32 or hearth.bfloat16")
+    if scale is not None and not scale:
+        raise ValueError("scale is 0: the adapter would change nothing")
     init = init_adapter
     if init is not None and not isinstance(init, Adapter):
         init = load_adapter(init, model)
@@ -51,7 +53,7 @@ def lora_options(model, *, rank, alpha, scale, rslora, dropout, targets, layers,
         ht_lora_options, rank=lib.integer(rank, "rank", *lib.INT64), alpha=alpha, scale=0 if scale is None else scale, rslora=rslora,
         dropout=dropout, targets=(targets if isinstance(targets, str) else ",".join(targets)).encode(),
         layers=0 if layers == "all" else lib.integer(layers, "layers", 1, lib.INT64[1]), dtype=dtype.code,
-        normal_init=normal_init, seed=lib.integer(seed, "seed", *lib.UINT64), base=os.fsencode(model._path),
+        normal_init=normal_init, seed=lib.integer(seed, "seed", *lib.UINT64), base=lib.path(model._path),
         init=init and init._handle,
     )  # fmt: skip
     return made, init
@@ -118,7 +120,7 @@ def _labelled(sample):
     if unknown or "input_ids" not in sample:
         raise ValueError(f"a sample has the members {', '.join(map(repr, sample))}, expected 'input_ids', and 'labels' or none")
     ids = list(sample["input_ids"])
-    labels = list(sample.get("labels", ids))
+    labels = ids if sample.get("labels") is None else list(sample["labels"])
     if len(labels) != len(ids):
         raise ValueError(f"a sample has {len(labels)} labels for {len(ids)} ids")
     for i, (label, token) in enumerate(zip(labels, ids)):
@@ -128,12 +130,21 @@ def _labelled(sample):
     return ids, [label != NOT_LEARNED for label in labels]
 
 
+def _is_id(part):
+    """Arrays have __index__, too, whatever their shape."""
+    try:
+        operator.index(part)
+    except TypeError:
+        return False
+    return True
+
+
 def _sample(sample):
     """(ids, whether each is learned)"""
     if isinstance(sample, dict):
         return _labelled(sample)
     parts = list(sample)
-    if len(parts) == 2 and not any(hasattr(part, "__index__") for part in parts):
+    if len(parts) == 2 and not any(map(_is_id, parts)):
         prompt, completion = map(list, parts)
         return prompt + completion, [False] * len(prompt) + [True] * len(completion)
     return parts, [True] * len(parts)
@@ -144,7 +155,7 @@ def _rows(batch, context):
     ids, positions, targets, starts = [], [], [], [0]
     for sample in batch:
         tokens, learned = _sample(sample)
-        tokens = [lib.integer(token, "a token id", *lib.INT32) for token in tokens]
+        tokens = [lib.integer(token, "a token id", 0, lib.INT32[1]) for token in tokens]
         if not 2 <= len(tokens) <= context:
             raise ValueError(f"a sample has {len(tokens)} ids, expected 2 to {context}, the model's context")
         ids += tokens[:-1]

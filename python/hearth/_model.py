@@ -522,8 +522,8 @@ def load(path, *, threads=0, precision="high", context=0, sliding=False, slots=0
     try:
         how = lib.options(ht_model_options, device=device, precision=how_precise,
                           context=context, sliding=sliding, slots=slots, kv_dtype=kv_dtype.code,
-                          packed_cache=os.fsencode(packed_cache) if packed_cache else None)  # fmt: skip
-        _load(os.fsencode(path), byref(how), byref(handle))
+                          packed_cache=lib.path(packed_cache) if packed_cache else None)  # fmt: skip
+        _load(lib.path(path), byref(how), byref(handle))
     except BaseException:
         _device_free(device)
         raise

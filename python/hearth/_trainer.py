@@ -159,12 +159,12 @@ class TrainStep(NamedTuple):
 def _file_of(data):
     """(path, what keeps it) of a file, or of samples that are written to one."""
     if isinstance(data, (str, bytes, os.PathLike)):
-        return os.fsencode(data), None
+        return lib.path(data), None
     file = tempfile.NamedTemporaryFile("w", prefix="hearth-", suffix=".jsonl", encoding="utf-8")
     for sample in data:
         file.write(json.dumps(sample, ensure_ascii=False, allow_nan=False) + "\n")
     file.flush()
-    return os.fsencode(file.name), file
+    return lib.path(file.name), file
 
 
 class Trainer:
@@ -262,8 +262,8 @@ class Trainer:
 
     def save(self, path):
         """Writes a checkpoint: parameters, moments, and the position in the data."""
-        self._calls.run(_save, self._handle, os.fsencode(path))
+        self._calls.run(_save, self._handle, lib.path(path))
 
     def resume(self, path):
         """Goes on where a checkpoint was saved, to the bit. Data and options must be those of then."""
-        self._calls.run(_resume, self._handle, os.fsencode(path))
+        self._calls.run(_resume, self._handle, lib.path(path))

@@ -1,5 +1,6 @@
 """Fine-tuning from Python: gradients, trainers, whole runs. Needs HEARTH_LIBRARY and PYTHONPATH=python, nothing else."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "cli")]
@@ -76,7 +78,8 @@ class Gradients(WithTinyModel):
     def test_forms_of_samples(self):
         lora, ids = self.lora(), self.model.tokenize("hello world, the world")
         all_learned, half = [ids], [(ids[:2], ids[2:])]
-        for same in ([{"input_ids": ids}], [tuple(ids)], [([], ids)], [{"input_ids": ids, "labels": ids}]):
+        for same in ([{"input_ids": ids}], [tuple(ids)], [([], ids)], [mx.array(ids)], [(mx.array([], mx.int32), mx.array(ids))],
+                     [{"input_ids": ids, "labels": ids}], [{"input_ids": ids, "labels": None}]):
             self.same(self.model.loss_and_grad(lora, same)[1], self.model.loss_and_grad(lora, all_learned)[1])
         labels = [{"input_ids": ids, "labels": [-100, -100, *ids[2:]]}]
         self.same(self.model.loss_and_grad(lora, labels)[1], self.model.loss_and_grad(lora, half)[1])
@@ -115,6 +118,7 @@ class Gradients(WithTinyModel):
             ([ids[:1]], "a sample has 1 ids, expected 2 to"),
             ([(ids, [])], "no learned token"),
             ([[1, 10**6]], "outside the vocabulary"),
+            ([[1, 2, -1]], "a token id is -1, expected 0 to"),
             ([{"input_ids": ids, "labels": ids[1:]}], "labels for"),
             ([{"input_ids": ids, "labels": [*ids[1:], -100]}], "labels are not shifted"),
             ([{"ids": ids}], "expected 'input_ids'"),
@@ -166,6 +170,10 @@ class Loras(WithTinyModel):
             self.model.lora(dtype=mx.float16)
         with self.assertRaisesRegex(ValueError, "a rank of 0"):
             self.model.lora(rank=0)
+        with self.assertRaisesRegex(ValueError, "scale is 0"):
+            self.model.lora(scale=0.0)
+        with self.assertRaisesRegex(ValueError, "a path holds a NUL"):
+            lora.save("a\0b")
         with self.assertRaisesRegex(ValueError, "parameters of this adapter are others: b, "):
             lora.update({"b": mx.zeros((1,))})
         with self.assertRaisesRegex(ValueError, "expected evaluated"):
@@ -304,9 +312,47 @@ class Runs(WithTinyModel):
         with self.assertRaisesRegex(ValueError, "no checkpoint to resume from"):
             self.run_it("nothing", resume=True)
 
+    def interrupted_at(self, out, method, call, **options):
+        """A run that Ctrl-C ends in the trainer's method, when it is called for the given time from 0."""
+        calls, was = itertools.count(), getattr(mx.Trainer, method)
+
+        def interrupt(trainer):
+            if next(calls) == call:
+                raise KeyboardInterrupt
+            return was(trainer)
+
+        with mock.patch.object(mx.Trainer, method, interrupt), self.assertRaises(KeyboardInterrupt):
+            self.run_it(out, **options)
+
+    def test_an_interrupted_evaluation_is_made_again(self):
+        whole = self.run_it("all")
+        for call, method in enumerate(["evaluate"] * 4 + ["adapter"] * 2, 1):
+            out = f"cut-{call}"
+            self.interrupted_at(out, method, call if method == "evaluate" else 2 * (call - 5))
+            rest = self.run_it(out, resume=True)
+            self.assertEqual((rest.best_iter, rest.valid_loss), (whole.best_iter, whole.valid_loss), out)
+            self.assertEqual(self.weights(out), self.weights("all"), out)
+            self.assertEqual(rest.reports[-1].iter, 8)
+
+    def test_what_is_in_the_way(self):
+        """Told before the first step."""
+        (self.work / "file").write_text("mine")
+        (self.work / "full").mkdir()
+        (self.work / "full" / "mine").write_text("")
+        for out, says in ("file", "file"), ("full", "not replaced"), ("a\0b", "NUL"):
+            with mock.patch.object(mx.Trainer, "step", side_effect=AssertionError):
+                with self.assertRaisesRegex((ValueError, OSError), says):
+                    self.run_it(out)
+        self.assertFalse((self.work / "file.training").exists())
+        self.run_it("damaged", iters=2)
+        (self.work / "damaged.training" / "checkpoint-0000002.json").write_text("{")
+        with self.assertRaisesRegex(ValueError, "0000002.json is damaged"):
+            self.run_it("damaged", resume=True, iters=4)
+
     def test_patience(self):
         done = self.run_it("patient", iters=40, lr=0.0, patience=3)
         self.assertEqual((done.steps, done.best_iter), (8, 2))
+        self.assertEqual(self.run_it("patient", iters=40, lr=0.0, patience=3, resume=True).steps, 8)
         with self.assertRaisesRegex(ValueError, "patience needs"):
             self.run_it("impatient", valid=None, patience=1)
 
