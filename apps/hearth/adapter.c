@@ -63,12 +63,18 @@ static void layers_text(const int64_t *layers, int64_t n, char *out, size_t size
     }
 }
 
-/* One line for each projection, with the layers in which the adapter changes it. */
+static bool of_one_shape(const ht_adapter_pair_info *a, const ht_adapter_pair_info *b) {
+    return a->n_experts == b->n_experts && a->n_in == b->n_in && a->n_out == b->n_out;
+}
+
+/* One line for each projection and shape, with the layers in which the adapter changes it. */
 typedef bool target_fn(const ht_adapter_pair_info *first, const char *projection, const char *layers, void *user);
 
 static bool each_target(const ht_adapter *a, int64_t n, target_fn *fn, void *user) {
     int64_t *layers = calloc((size_t)n + 1, sizeof *layers), layer;
-    bool *done = calloc((size_t)n + 1, sizeof *done), good = layers && done;
+    const size_t size = 24 * ((size_t)n + 1); /* a layer and what stands before it */
+    char *text = calloc(size, 1);
+    bool *done = calloc((size_t)n + 1, sizeof *done), good = layers && done && text;
     for (int64_t i = 0; good && i < n; i++) {
         if (done[i]) continue;
         ht_adapter_pair_info first, other;
@@ -77,15 +83,15 @@ static bool each_target(const ht_adapter *a, int64_t n, target_fn *fn, void *use
         int64_t n_layers = 0;
         for (int64_t k = i; k < n; k++) {
             ht_adapter_pair_at(a, k, &other);
-            if (strcmp(projection_of(other.slot, &layer), name) != 0) continue;
+            if (strcmp(projection_of(other.slot, &layer), name) != 0 || !of_one_shape(&first, &other)) continue;
             done[k] = true;
             layers[n_layers++] = layer;
         }
-        char text[256] = "";
         qsort(layers, (size_t)n_layers, sizeof *layers, by_value);
-        layers_text(layers, n_layers, text, sizeof text);
+        layers_text(layers, n_layers, text, size);
         good = fn(&first, name, text, user);
     }
+    free(text);
     free(layers);
     free(done);
     return good;

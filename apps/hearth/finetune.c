@@ -74,9 +74,11 @@ static ht_status show_samples(const training *run, ht_error *err) {
 /* Measures the held-out loss; the best adapter so far goes to --out. */
 static ht_status evaluate(training *run, bool first, ht_error *err) {
     keeper *k = &run->k;
+    const double began = now_seconds();
     ht_status st = show_samples(run, err);
     if (!st && run->s.plan.valid) st = ht_trainer_evaluate(run->s.trainer, &run->valid, err);
     if (st) return st;
+    reporter_pause(&run->r, now_seconds() - began);
     if (first || !run->s.plan.valid) {
         k->first_valid = run->valid;
         return HT_OK;
@@ -104,7 +106,10 @@ static bool patient(const training *run) {
 }
 
 static ht_status save(training *run, ht_error *err) {
-    return keeper_save(&run->k, run->s.trainer, run->step.iter, &run->r, err);
+    const double began = now_seconds();
+    const ht_status st = keeper_save(&run->k, run->s.trainer, run->step.iter, &run->r, err);
+    reporter_pause(&run->r, now_seconds() - began);
+    return st;
 }
 
 /* What follows a step: an evaluation, a line, a checkpoint. */
@@ -120,7 +125,8 @@ static ht_status after_step(training *run, ht_error *err) {
     }
     const bool told = !st && (due(iter, t->report_every, iters) || isfinite(valid) || iter == run->r.first_iter + 3);
     if (told) st = reporter_line(&run->r, &run->step, valid, err);
-    if (!st && due(iter, t->save_every, iters)) {
+    /* A run that diverges keeps the checkpoint before it. */
+    if (!st && !run->step.skipped && due(iter, t->save_every, iters)) {
         st = save(run, err);
         if (!st) st = reporter_plot(&run->r, err);
     }
@@ -230,7 +236,10 @@ static ht_status resume(training *run, ht_error *err) {
     ht_status st = keeper_resume(&run->k, run->s.trainer, &curves, err);
     if (!st) {
         ht_trainer_describe(run->s.trainer, &run->s.plan);
-        run->step = (ht_train_step){.iter = run->s.plan.done, .learning_rate = (double)NAN};
+        run->step = (ht_train_step){.iter = run->s.plan.done,
+                                    .learning_rate = (double)NAN,
+                                    .grad_norm = (double)NAN,
+                                    .total_skipped = run->s.plan.skipped};
         st = reporter_open(&run->r, run->o, iters, run->step.iter, err);
     }
     if (!st && curves && !reporter_set_curves(&run->r, curves)) {

@@ -62,6 +62,8 @@ typedef struct reporter {
 /* `done`: steps of the run that is gone on with. Lines of --log about later ones, which an interrupted run left, go. */
 ht_status reporter_open(reporter *r, const options *o, int64_t iters, int64_t done, ht_error *err);
 void reporter_close(reporter *r);
+/* Time that is no step's, within the window at hand. */
+void reporter_pause(reporter *r, double seconds);
 void reporter_step(reporter *r, const ht_train_step *step);
 /* Prints a line and logs it; `valid` is NaN where there was no evaluation. */
 ht_status reporter_line(reporter *r, const ht_train_step *step, double valid, ht_error *err);

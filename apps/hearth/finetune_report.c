@@ -90,6 +90,8 @@ void reporter_step(reporter *r, const ht_train_step *step) {
     r->window_tok += step->n_tok;
 }
 
+void reporter_pause(reporter *r, double seconds) { r->window_begin += seconds; }
+
 json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 static ht_status log_line(reporter *r, const ht_train_step *step, double loss, double valid, double speed,

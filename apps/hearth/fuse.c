@@ -43,8 +43,7 @@ static ht_status fuse(const options *o, ht_fuse_options *how, ht_error *err) {
     char *path;
     progress show;
     ht_status st = load_adapters(o, &adapters, err);
-    if (st) return st;
-    st = model_path(o->model, &path, err);
+    if (!st) st = model_path(o->model, &path, err);
     if (st) {
         adapters_free(&adapters);
         return st;

@@ -178,7 +178,7 @@ HT_API void ht_trainer_options_init(ht_trainer_options *options, size_t size);
 /* What a trainer is about to do. */
 typedef struct ht_trainer_plan {
     int64_t iters, iters_per_epoch;
-    int64_t done;                           /* of them */
+    int64_t done, skipped;                  /* of them */
     int64_t n_parameters, model_parameters; /* trained ones; all of the model's matrices */
     int n_projections;
     bool checkpointing;

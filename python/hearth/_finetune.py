@@ -1,5 +1,6 @@
 """Fine-tuning in one call: what `hearth finetune` does, with the same files, so that each goes on with a run of the other."""
 
+import contextlib
 import fcntl
 import json
 import math
@@ -76,6 +77,13 @@ class _Window:
 
     def clear(self):
         self.since, self.loss, self.learned, self.tokens = time.monotonic(), 0.0, 0, 0
+
+    @contextlib.contextmanager
+    def paused(self):
+        """What is done is no part of the steps' time."""
+        began = time.monotonic()
+        yield
+        self.since += time.monotonic() - began
 
     def add(self, step):
         self.tokens += step.tokens
@@ -228,10 +236,15 @@ class _Run:
             return []
         model, adapter = self.trainer._model, self.trainer.adapter()
         answer = model.chat if model.chat_format else model.generate
-        return ["".join(answer(prompt, adapters=adapter, max_tokens=_SAMPLE_TOKENS)) for prompt in self.samples]
+        with self.window.paused():
+            return ["".join(answer(prompt, adapters=adapter, max_tokens=_SAMPLE_TOKENS)) for prompt in self.samples]
 
     def evaluate(self):
         """The held-out loss; the best adapter so far goes to OUT."""
+        with self.window.paused():
+            return self._evaluate()
+
+    def _evaluate(self):
         loss, keeper = self.trainer.evaluate(), self.keeper
         finite = loss if math.isfinite(loss) else None
         if not self.done:
@@ -268,8 +281,9 @@ class _Run:
             valid_loss = self.evaluate() if self.held_out else None
         if evaluated or self.due(self.report_every):
             self.report(valid_loss, answers)
-        if self.due(self.save_every):
-            self.keeper.save(self.trainer, self.done)
+        if self.due(self.save_every) and not step.skipped:  # a run that diverges keeps the checkpoint before it
+            with self.window.paused():
+                self.keeper.save(self.trainer, self.done)
 
     def is_patient(self):
         return not self.patience or self.keeper.since_best < self.patience

@@ -357,6 +357,7 @@ class ht_trainer_plan(Structure):
         ("iters", c_int64),
         ("iters_per_epoch", c_int64),
         ("done", c_int64),
+        ("skipped", c_int64),
         ("n_parameters", c_int64),
         ("model_parameters", c_int64),
         ("n_projections", c_int),

@@ -90,6 +90,12 @@ ht_status ht_directory_writer_check(const char *path, const char *const *known, 
         if (status) return status;
     }
     char *target = target_of(path), *parent = target ? parent_of(target) : NULL;
+    struct stat link;
+    if (target && !ht_path_exists(path) && lstat(target, &link) == 0) {
+        free(parent);
+        free(target);
+        return ht_fail(err, HT_ERR_IO, "%s: cannot be written: it is a link that leads nowhere", path);
+    }
     int code = !parent || access(parent, W_OK | X_OK) != 0 ? errno : 0;
     free(parent);
     free(target);

@@ -37,8 +37,12 @@ static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale
     if (!status) status = ht_adapter_transposed(adapter, &pair, err);
     if (status) return status;
     for (int64_t i = 0; i < adapter->n; i++) {
+        const float factor = adapter->lora[i].scale * scale;
+        if (!isfinite(factor))
+            return ht_fail(err, HT_ERR_ARGUMENT, "adapter %d times %g: its scale of %g becomes %g", to->n,
+                           (double)scale, (double)adapter->lora[i].scale, (double)factor);
         const int64_t projection = ht_weights_find_projection(m->weights, adapter->lora[i].slot);
-        to->use[projection * n + to->n] = (ht_lora_use){&pair[i], adapter->lora[i].scale * scale};
+        to->use[projection * n + to->n] = (ht_lora_use){&pair[i], factor};
     }
     to->adapter[to->n++] = ht_adapter_retain(adapter);
     return HT_OK;

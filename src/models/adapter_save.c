@@ -195,6 +195,20 @@ static ht_status check_replaced(const char *path, ht_error *err) {
                    path);
 }
 
+/* Loading refuses others. */
+static ht_status check_values(const ht_adapter *a, ht_error *err) {
+    for (int64_t i = 0; i < a->n; i++) {
+        const ht_lora *l = &a->lora[i];
+        const int64_t each = ht_max_i64(l->n_experts, 1) * l->rank;
+        bool finite = true;
+        for (int64_t k = 0; finite && k < each * l->n_in; k++) finite = isfinite(l->a[k]);
+        for (int64_t k = 0; finite && k < each * l->n_out; k++) finite = isfinite(l->b[k]);
+        if (!finite)
+            return ht_fail(err, HT_ERR_ARGUMENT, "the adapter of %s holds values that are no finite numbers", l->slot);
+    }
+    return HT_OK;
+}
+
 /* Files of an adapter's directory, in PEFT's format and in mlx-lm's. */
 static const char *const known[] = {"adapter_config.json", "adapter_model.safetensors", "adapters.safetensors", NULL};
 
@@ -217,6 +231,7 @@ ht_status ht_adapter_save(const ht_adapter *a, const ht_model *m, const char *pa
         return ht_fail(err, HT_ERR_ARGUMENT, "there is no format %d of adapters", (int)format);
     ht_adapter_writing w = {.a = a, .m = m, .path = path};
     ht_status status = check(a, m, format, err);
+    if (!status) status = check_values(a, err);
     if (status) return status;
     choose_form(&w);
     status = choose_origin(&w, err);

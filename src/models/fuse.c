@@ -38,8 +38,7 @@ static ht_status resolve(const char *path, char **out, ht_error *err) {
     free(parent);
     free(name);
     if (*out) return HT_OK;
-    return ht_fail(err, code == ENOENT || code == ENOTDIR ? HT_ERR_IO : HT_ERR_MEMORY, "%s: cannot be written: %s",
-                   path, strerror(code));
+    return ht_fail(err, code == ENOMEM ? HT_ERR_MEMORY : HT_ERR_IO, "%s: cannot be written: %s", path, strerror(code));
 }
 
 static bool is_within(const char *path, const char *directory) {

@@ -139,7 +139,8 @@ static bool is_copied(const ht_fuse_plan *plan, const char *name) {
     if (name[0] == '.' || !strcmp(name, index_name)) return false;
     if (!plan->c->gguf && !strcmp(name, config_name)) return false;
     if (!strcmp(name, "hf_quant_config.json")) return !ht_fuse_is_dense(plan);
-    if (!strncmp(name, "mmproj", 6)) return true; /* a vision tower in GGUF */
+    if (!strcmp(name, "adapter_config.json")) return false; /* its values are not copied */
+    if (!strncmp(name, "mmproj", 6)) return true;           /* a vision tower in GGUF */
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
         if (ends_with(name, weights[i])) return false;
     return true;

@@ -200,15 +200,22 @@ static float put_float(const char *dtype, float x, size_t i, void *out) {
     return is_bf16 ? ht_bf16_to_f32(bits) : ht_f16_to_f32(bits);
 }
 
+/* Of what was finite before. */
+static ht_status too_large(const ht_fuse_values *v, float x, const char *dtype, ht_error *err) {
+    if (!isfinite(x))
+        return ht_fail(err, HT_ERR_LIMIT, "tensor `%s` would hold %g: the adapters' values or factors are too large",
+                       v->t->name, (double)x);
+    return ht_fail(err, HT_ERR_LIMIT, "tensor `%s` holds %g now, more than %s can; take bf16 or f32", v->t->name,
+                   (double)x, dtype);
+}
+
 static ht_status put_dense(ht_fuse_values *v, int64_t first, int64_t n, ht_error *err) {
     const float *base = v->base.data, *delta = v->delta.data;
     const bool changed = v->t->n_changes > 0;
     for (int64_t i = 0; i < n * v->k; i++) {
         const float d = changed ? delta[i] : 0, x = base[i] + d;
         const float stored = put_float(v->t->to.dtype, x, (size_t)(first * v->k + i), v->out[0].data);
-        if (isinf(stored) && isfinite(x))
-            return ht_fail(err, HT_ERR_LIMIT, "tensor `%s` holds %g now, more than %s can; take bf16 or f32",
-                           v->t->name, (double)x, v->t->to.dtype);
+        if (!isfinite(stored) && isfinite(base[i])) return too_large(v, x, v->t->to.dtype, err);
         if (changed) count(v, base[i], d, stored);
     }
     return HT_OK;
@@ -217,11 +224,12 @@ static ht_status put_dense(ht_fuse_values *v, int64_t first, int64_t n, ht_error
 /* ---- groups ---- */
 
 /* One group, with the scale and bias that are stored: the packed elements are chosen for these. */
-static void put_group(ht_fuse_values *v, const ht_quantization *how, int64_t index, const float *base,
-                      const float *delta, const char *dtype) {
+static ht_status put_group(ht_fuse_values *v, const ht_quantization *how, int64_t index, const float *base,
+                           const float *delta, const char *dtype, ht_error *err) {
     float x[HT_GROUP_MOST], low = INFINITY, high = -INFINITY;
     for (int i = 0; i < how->group; i++) {
         x[i] = base[i] + delta[i];
+        if (!isfinite(x[i]) && isfinite(base[i])) return too_large(v, x[i], dtype, err);
         low = fminf(low, x[i]);
         high = fmaxf(high, x[i]);
     }
@@ -229,6 +237,8 @@ static void put_group(ht_fuse_values *v, const ht_quantization *how, int64_t ind
     ht_groups_fit(how, low, high, &fit);
     const float scale = put_float(dtype, fit.scale, (size_t)index, v->out[1].data);
     const float bias = put_float(dtype, fit.bias, (size_t)index, v->out[2].data), most = (float)((1 << how->bits) - 1);
+    if (isfinite(low) && isfinite(high) && (!isfinite(scale) || !isfinite(bias)))
+        return too_large(v, high > -low ? high : low, dtype, err);
     uint8_t *to = (uint8_t *)v->out[0].data + index * (how->group / 8 * how->bits);
     for (int i = 0; i < how->group; i += 8, to += how->bits) {
         uint64_t numbers = 0;
@@ -240,16 +250,19 @@ static void put_group(ht_fuse_values *v, const ht_quantization *how, int64_t ind
         }
         ht_affine_gather(how->bits, numbers, to);
     }
+    return HT_OK;
 }
 
-static void put_groups(ht_fuse_values *v, int64_t first, int64_t n) {
+static ht_status put_groups(ht_fuse_values *v, int64_t first, int64_t n, ht_error *err) {
     const ht_fuse_options *o = &v->plan->options;
     const ht_quantization how = {HT_QUANT_AFFINE, o->quantize_group, o->quantize_bits};
     const char *dtype = ht_weight_type_info_of(ht_affine_of((ht_weight_type)v->t->from.type).scale)->name;
     const float *base = v->base.data, *delta = v->delta.data;
     const int64_t before = first * v->k / how.group;
-    for (int64_t g = 0; g < n * v->k / how.group; g++)
-        put_group(v, &how, before + g, base + g * how.group, delta + g * how.group, dtype);
+    ht_status status = HT_OK;
+    for (int64_t g = 0; !status && g < n * v->k / how.group; g++)
+        status = put_group(v, &how, before + g, base + g * how.group, delta + g * how.group, dtype, err);
+    return status;
 }
 
 /* ---- tensors ---- */
@@ -264,7 +277,7 @@ static ht_status change_tensor(ht_fuse_values *v, ht_error *err) {
         if (!status && v->t->n_changes) status = change_rows(v, first, n, err);
         if (status) break;
         if (v->t->action == HT_FUSE_GROUPS)
-            put_groups(v, first, n);
+            status = put_groups(v, first, n, err);
         else
             status = put_dense(v, first, n, err);
     }

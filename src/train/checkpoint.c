@@ -336,8 +336,8 @@ ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
     tensors x = {0};
     ht_scope *s = NULL;
     ht_status status = open_saved(path, &f, err);
+    if (!status) status = ht_trainer_set_time(t, f.time, err); /* numbers of steps may depend on it */
     if (!status) status = compare_run(t, &f, err);
-    if (!status) status = ht_trainer_set_time(t, f.time, err);
     if (!status) {
         entries e = {.n = 0};
         describe_samples(t, &e);

@@ -5,23 +5,28 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "models/memory_check.h"
+#include "train/model_loss.h"
 
 #include <hearth/memory.h>
 #include <hearth/random.h>
 
 #include <stdlib.h>
 
-/* Rows of the largest batch that can come: sequences as long as the longest sample, or packed to max_length. */
+/* Rows of a batch. */
 typedef struct rows {
     ht_train_batch batch;
     int32_t *memory;
 } rows;
 
-static ht_status largest_batch(const ht_trainer *t, rows *r, ht_error *err) {
-    const ht_data_report *report = ht_data_get_report(t->data);
+/* The largest batch that can come: sequences as long as the longest sample, or packed to max_length. In the file's order
+ * samples come again when there are too few for a batch. */
+static ht_status largest_batch(const ht_trainer *t, bool held_out, rows *r, ht_error *err) {
+    const ht_data_report *report = ht_data_get_report(held_out ? t->valid : t->data);
+    const bool pack = t->o.pack && !held_out, repeats = t->o.in_order && !pack && !held_out;
     const int64_t in_all = report->n_tokens - report->n_samples, one = report->longest - 1;
-    const int64_t length = t->o.pack ? ht_max_i64(one, ht_min_i64(report->max_length, in_all)) : one;
-    const int64_t n_seq = ht_min_i64(t->o.batch, ht_max_i64(1, ht_ceil_div_i64(in_all, length))), n = n_seq * length;
+    const int64_t length = pack ? ht_max_i64(one, ht_min_i64(report->max_length, in_all)) : one;
+    const int64_t most = repeats ? t->o.batch : ht_max_i64(1, ht_ceil_div_i64(in_all, length));
+    const int64_t n_seq = ht_min_i64(t->o.batch, most), n = n_seq * length;
     r->memory = malloc((3 * (size_t)n + (size_t)n_seq + 1) * sizeof *r->memory);
     if (!r->memory) return ht_fail_memory(err, 3 * (size_t)n * sizeof *r->memory, "a batch");
     int32_t *id = r->memory, *pos = id + n, *target = pos + n, *seq_start = target + n;
@@ -49,6 +54,22 @@ static ht_status measure(const ht_trainer *t, const rows *r, bool checkpointing,
     return status;
 }
 
+/* Memory of the losses of the largest held-out batch. */
+static ht_status measure_held_out(const ht_trainer *t, size_t *bytes, ht_error *err) {
+    rows r = {0};
+    ht_status status = largest_batch(t, true, &r, err);
+    ht_scope *s = status ? NULL : ht_scope_new(t->m->stream);
+    if (!status && !s) status = ht_fail_memory(err, sizeof *s, "a forecast");
+    if (!status) {
+        const ht_adapters adapters = ht_trainable_adapters(t->trainable, HT_NONE);
+        ht_array *losses = ht_model_loss_rows(s, t->m, &r.batch, &adapters, false);
+        status = losses ? ht_eval_forecast(s, &losses, 1, bytes, err) : ht_scope_status(s, err);
+    }
+    ht_scope_free(s);
+    free(r.memory);
+    return status;
+}
+
 static ht_status refuse(const ht_trainer *t, size_t wanted, size_t available, ht_error *err) {
     char need[32], have[32];
     const char *help = "fewer targets, or a smaller model";
@@ -65,10 +86,10 @@ static ht_status refuse(const ht_trainer *t, size_t wanted, size_t available, ht
 ht_status ht_forecast_check(ht_trainer *t, ht_error *err) {
     enum { MOMENTS = 2, GRADIENTS = 2 };
     rows r = {0};
-    size_t bytes, available;
+    size_t bytes, evaluation = 0, available;
     const bool known = ht_memory_check_free(&available);
     const size_t parameters = (size_t)ht_trainable_parameters(t->trainable) * sizeof(float) * (MOMENTS + GRADIENTS + 1);
-    ht_status status = largest_batch(t, &r, err);
+    ht_status status = largest_batch(t, false, &r, err);
     t->checkpointing = t->o.checkpointing == HT_CHECKPOINTING_ON;
     if (!status) status = measure(t, &r, t->checkpointing, &bytes, err);
     if (!status && t->o.checkpointing == HT_CHECKPOINTING_AUTO && known && bytes + parameters > available / 4 * 3) {
@@ -76,8 +97,9 @@ ht_status ht_forecast_check(ht_trainer *t, ht_error *err) {
         status = measure(t, &r, true, &bytes, err);
     }
     free(r.memory);
+    if (!status && t->valid) status = measure_held_out(t, &evaluation, err);
     if (status) return status;
-    t->step_bytes = bytes + parameters;
+    t->step_bytes = ht_max_size(bytes, evaluation) + parameters;
     t->peak_bytes = ht_memory_check_resident() + t->step_bytes;
     if (known && !t->o.skip_memory_check && t->step_bytes > available) return refuse(t, t->step_bytes, available, err);
     return HT_OK;

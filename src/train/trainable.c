@@ -166,12 +166,17 @@ static ht_status make_pairs(ht_trainable *t, const ht_lora *lora, const ht_lora_
 
 /* ---- options ---- */
 
+static float scale_of(const ht_lora_options *o) {
+    if (o->scale != 0) return (float)o->scale;
+    return (float)(o->alpha / (o->rslora ? sqrt((double)o->rank) : (double)o->rank));
+}
+
 static ht_status check_options(const ht_model *m, const ht_lora_options *o, ht_error *err) {
     if (o->rank < 1 || o->rank > 4096)
         return ht_fail(err, HT_ERR_ARGUMENT, "a rank of %lld, expected 1 to 4096", (long long)o->rank);
     if (!(o->dropout >= 0 && o->dropout < 1))
         return ht_fail(err, HT_ERR_ARGUMENT, "a dropout of %g, expected 0 or more, below 1", o->dropout);
-    if (!isfinite(o->alpha) || !isfinite(o->scale))
+    if (!isfinite(o->alpha) || !isfinite(scale_of(o)))
         return ht_fail(err, HT_ERR_ARGUMENT, "an alpha of %g and a scale of %g, expected finite numbers", o->alpha,
                        o->scale);
     if (!o->init && o->alpha == 0 && o->scale == 0)
@@ -182,11 +187,6 @@ static ht_status check_options(const ht_model *m, const ht_lora_options *o, ht_e
     if (o->dtype != HT_F32 && o->dtype != HT_BF16)
         return ht_fail(err, HT_ERR_ARGUMENT, "A and B of type %s, expected f32 or bf16", ht_dtype_name(o->dtype));
     return o->init ? ht_adapter_check(o->init, m, err) : HT_OK;
-}
-
-static float scale_of(const ht_lora_options *o) {
-    if (o->scale != 0) return (float)o->scale;
-    return (float)(o->alpha / (o->rslora ? sqrt((double)o->rank) : (double)o->rank));
 }
 
 /* The pairs to be, sorted; their values are those of options->init, or NULL. */
@@ -280,7 +280,9 @@ void ht_trainable_free(ht_trainable *t) {
         ht_array_free(t->pair[i].a);
         ht_array_free(t->pair[i].b);
     }
+    for (int i = 0; t->exact && i < 2 * t->n; i++) ht_array_free(t->exact[i]);
     for (int i = 0; t->name && i < 2 * t->n; i++) free(t->name[i]);
+    free(t->exact);
     free(t->pair);
     free(t->name);
     free(t->base);
@@ -293,10 +295,62 @@ void ht_trainable_free(ht_trainable *t) {
 int ht_trainable_count(const ht_trainable *t) { return 2 * t->n; }
 int64_t ht_trainable_parameters(const ht_trainable *t) { return t->n_parameters; }
 const char *ht_trainable_name(const ht_trainable *t, int i) { return t->name[i]; }
-ht_array *ht_trainable_get(const ht_trainable *t, int i) { return i % 2 ? t->pair[i / 2].b : t->pair[i / 2].a; }
+
+static ht_array **place_of(const ht_trainable *t, int i) {
+    return t->exact ? &t->exact[i] : i % 2 ? &t->pair[i / 2].b : &t->pair[i / 2].a;
+}
+
+ht_array *ht_trainable_get(const ht_trainable *t, int i) { return *place_of(t, i); }
 
 void ht_trainable_list(const ht_trainable *t, ht_array **out) {
     for (int i = 0; i < 2 * t->n; i++) out[i] = ht_trainable_get(t, i);
+}
+
+static void replace(ht_array **held, ht_array *by) {
+    ht_array_retain(by);
+    ht_array_free(*held);
+    *held = by;
+}
+
+/* Makes `out` the parameters in another dtype, evaluated, in the scope. */
+static ht_status cast_all(const ht_trainable *t, ht_scope *s, ht_array *const *parameters, ht_dtype dtype,
+                          ht_array **out, ht_error *err) {
+    for (int i = 0; i < 2 * t->n; i++) out[i] = ht_astype(s, parameters[i], dtype);
+    return ht_array_eval(s, out, 2 * t->n, err);
+}
+
+/* The pairs become the parameters in their own dtype. */
+static ht_status round_pairs(ht_trainable *t, ht_array *const *parameters, ht_error *err) {
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_array **rounded = calloc(2 * (size_t)t->n + 1, sizeof *rounded);
+    ht_status status = s && rounded ? HT_OK : ht_fail_memory(err, 2 * (size_t)t->n * sizeof *rounded, "an adapter");
+    if (!status) status = cast_all(t, s, parameters, t->pair[0].a->dtype, rounded, err);
+    for (int i = 0; !status && i < t->n; i++) {
+        replace(&t->pair[i].a, rounded[2 * i]);
+        replace(&t->pair[i].b, rounded[2 * i + 1]);
+    }
+    free(rounded);
+    ht_scope_free(s);
+    return status;
+}
+
+ht_status ht_trainable_keep_exact(ht_trainable *t, ht_error *err) {
+    if (t->exact || t->pair[0].a->dtype == HT_F32) return HT_OK;
+    ht_scope *s = ht_scope_new(t->m->stream);
+    ht_array **list = calloc(2 * (size_t)t->n + 1, sizeof *list), **exact = calloc(2 * (size_t)t->n + 1, sizeof *exact);
+    ht_status status = s && list && exact ? HT_OK : ht_fail_memory(err, 2 * (size_t)t->n * sizeof *list, "an adapter");
+    if (!status) {
+        ht_trainable_list(t, list);
+        status = cast_all(t, s, list, HT_F32, exact, err);
+    }
+    if (!status) {
+        for (int i = 0; i < 2 * t->n; i++) ht_array_retain(exact[i]);
+        t->exact = exact;
+    } else
+        free(exact);
+    free(list);
+    ht_scope_free(s);
+    return status;
 }
 
 ht_status ht_trainable_set(ht_trainable *t, ht_array *const *parameters, ht_error *err) {
@@ -309,13 +363,9 @@ ht_status ht_trainable_set(ht_trainable *t, ht_array *const *parameters, ht_erro
                            by ? ht_dtype_name(by->dtype) : "-", ht_shape_text(old->shape, old->n_dims, want),
                            ht_dtype_name(old->dtype));
     }
-    for (int i = 0; i < 2 * t->n; i++) {
-        ht_array **held = i % 2 ? &t->pair[i / 2].b : &t->pair[i / 2].a;
-        ht_array_retain(parameters[i]);
-        ht_array_free(*held);
-        *held = parameters[i];
-    }
-    return HT_OK;
+    ht_status status = t->exact ? round_pairs(t, parameters, err) : HT_OK;
+    for (int i = 0; !status && i < 2 * t->n; i++) replace(place_of(t, i), parameters[i]);
+    return status;
 }
 
 ht_adapters ht_trainable_adapters(const ht_trainable *t, ht_array *key) {

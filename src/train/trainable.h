@@ -11,12 +11,17 @@ struct ht_trainable {
     ht_model *m;
     int n;
     ht_adapter_pair *pair; /* [n], sorted by slot; their arrays are evaluated, held, and of one dtype */
-    char **name;           /* [2 n] */
-    char *base;            /* what adapters say of the model; NULL: nothing */
+    ht_array *
+        *exact;  /* [2 n] what the pairs are rounded from, in f32, evaluated and held; NULL: they are the parameters */
+    char **name; /* [2 n] */
+    char *base;  /* what adapters say of the model; NULL: nothing */
     float dropout;
     int64_t n_parameters;
 };
 
+/* From now on the parameters are in f32, and the pairs are what they are rounded to: steps that are smaller than half of a last
+ * place of the pairs' dtype add up. Without effect when that is f32. */
+ht_status ht_trainable_keep_exact(ht_trainable *t, ht_error *err);
 /* Given options, or the defaults for NULL. */
 ht_status ht_trainable_options(const ht_lora_options *given, ht_lora_options *out, ht_error *err);
 /* The pairs with dropout by `key`, or HT_NONE; lent. */

@@ -82,6 +82,25 @@ static ht_status open_source(const ht_trainer *t, const char *path, bool held_ou
     return status;
 }
 
+/* How many steps the epochs are. Batches run on across the ends of epochs, and none is left over. */
+static int64_t count_steps(const ht_trainer *t) {
+    if (t->o.iters) return t->o.iters;
+    const double step = (double)t->o.accumulate, batch = (double)t->o.batch;
+    const bool in_order = t->o.in_order && !t->o.pack;
+    const double in_epoch =
+        in_order ? (double)ht_data_length(t->data) / batch : (double)ht_batches_per_epoch(t->batches);
+    return (int64_t)fmin(fmax(ceil(t->o.epochs * in_epoch / step), 1), 1e15);
+}
+
+static void count_all(ht_trainer *t) {
+    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), t->o.accumulate);
+    t->iters = count_steps(t);
+    t->schedule.total_steps = t->iters;
+    if (!t->held_out) return;
+    const int64_t all = ht_batches_per_epoch(t->held_out);
+    t->held_out_batches = t->o.valid_batches ? ht_min_i64(t->o.valid_batches, all) : all;
+}
+
 /* Training data, then held-out data, which is told the same time. */
 static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
     source data, valid = {NULL, NULL};
@@ -98,6 +117,7 @@ static ht_status open_data(ht_trainer *t, int64_t time, ht_error *err) {
     t->valid = valid.data;
     t->held_out = valid.batches;
     t->time = ht_data_get_report(t->data)->time;
+    count_all(t);
     return HT_OK;
 }
 
@@ -109,12 +129,6 @@ ht_status ht_trainer_set_time(ht_trainer *t, int64_t time, ht_error *err) {
     return HT_OK;
 }
 
-static int64_t count_steps(const ht_trainer *t) {
-    if (t->o.iters) return t->o.iters;
-    const double steps = ceil(t->o.epochs * (double)t->per_epoch);
-    return steps < 1 ? 1 : (int64_t)fmin(steps, 1e15);
-}
-
 static ht_status fill(ht_trainer *t, ht_error *err) {
     const ht_trainer_options *o = &t->o;
     ht_lora_options lora;
@@ -124,26 +138,20 @@ static ht_status fill(ht_trainer *t, ht_error *err) {
     t->dropout = lora.dropout;
     t->dtype = lora.dtype;
     status = ht_trainable_new(t->m, &lora, &t->trainable, err);
+    if (!status) status = ht_trainable_keep_exact(t->trainable, err);
     if (!status) status = ht_optimizer_new(o->optimizer, &t->optimizer, err);
     t->data_path = strdup(o->data);
     t->valid_path = o->valid ? strdup(o->valid) : NULL;
     if (!status && (!t->data_path || (o->valid && !t->valid_path)))
         status = ht_fail_memory(err, strlen(o->data), "a path");
-    if (!status) status = open_data(t, 0, err);
-    if (!status) status = ht_model_fingerprint(t->m, t->model, err);
-    if (status) return status;
-    ht_model_template_hash(t->m, t->template);
-    t->per_epoch = ht_ceil_div_i64(ht_batches_per_epoch(t->batches), o->accumulate);
-    t->iters = count_steps(t);
-    if (t->held_out) {
-        const int64_t all = ht_batches_per_epoch(t->held_out);
-        t->held_out_batches = o->valid_batches ? ht_min_i64(o->valid_batches, all) : all;
-    }
     ht_schedule_init(&t->schedule, sizeof t->schedule);
     t->schedule.kind = o->schedule;
     t->schedule.learning_rate = o->learning_rate;
     t->schedule.warmup_steps = o->warmup;
-    t->schedule.total_steps = t->iters;
+    if (!status) status = open_data(t, 0, err);
+    if (!status) status = ht_model_fingerprint(t->m, t->model, err);
+    if (status) return status;
+    ht_model_template_hash(t->m, t->template);
     return ht_forecast_check(t, err);
 }
 
@@ -193,6 +201,7 @@ void ht_trainer_describe(const ht_trainer *t, ht_trainer_plan *out) {
     *out = (ht_trainer_plan){.iters = t->iters,
                              .iters_per_epoch = t->per_epoch,
                              .done = t->iter,
+                             .skipped = t->skipped,
                              .n_parameters = ht_trainable_parameters(t->trainable),
                              .model_parameters = parameters,
                              .n_projections = t->trainable->n,
@@ -250,6 +259,15 @@ static ht_status read_scalar(ht_scope *s, ht_array *x, double *out, ht_error *er
     return status;
 }
 
+/* Whether all values are finite; false also when memory ran out, which *status tells. */
+static bool all_finite(ht_scope *s, ht_array *const *arrays, int n, ht_status *status, ht_error *err) {
+    ht_array *zero = ht_full(s, 0, HT_F32, NULL, 0), *total = zero;
+    double sum = 0;
+    for (int i = 0; i < n; i++) total = ht_add(s, total, ht_sum(s, ht_multiply(s, arrays[i], zero), NULL, 0, false));
+    *status = read_scalar(s, total, &sum, err);
+    return !*status && isfinite(sum);
+}
+
 /* Divides the sums by the number of learned tokens, clips them, and takes the optimiser's step unless something is not
  * finite. */
 static ht_status apply(ht_trainer *t, ht_array **sums, ht_train_step *out, ht_error *err) {
@@ -276,6 +294,11 @@ static ht_status apply(ht_trainer *t, ht_array **sums, ht_train_step *out, ht_er
     }
     if (!status && !out->skipped) {
         status = ht_optimizer_step(t->optimizer, s, old, grads, n, out->learning_rate, new, err);
+        if (!status && !all_finite(s, new, n, &status, err) && !status)
+            status = ht_fail(err, HT_ERR_ARGUMENT,
+                             "step %lld at a learning rate of %g made values that are no finite numbers: training has "
+                             "diverged",
+                             (long long)out->iter, out->learning_rate);
         if (!status) status = ht_trainable_set(t->trainable, new, err);
     }
     free(list);
@@ -293,10 +316,12 @@ static ht_status count_failures(ht_trainer *t, const ht_train_step *step, ht_err
     for (int32_t i = 0; i < t->last_n_seq && used + 24 < sizeof lines; i++)
         used += (size_t)snprintf(lines + used, sizeof lines - used, "%s%lld", i ? ", " : "",
                                  (long long)ht_batches_line(t->batches, i));
-    return ht_fail(err, HT_ERR_ARGUMENT,
-                   "%d steps in a row had a loss of %g and gradients of norm %g: training has diverged. Go on from the "
-                   "last good checkpoint with a lower learning rate than %g; the last step's samples are in line %s",
-                   HT_TRAIN_MOST_FAILURES, step->loss, step->grad_norm, t->o.learning_rate, used ? lines : "?");
+    return ht_fail(
+        err, HT_ERR_ARGUMENT,
+        "%d steps in a row had a loss of %g and gradients of norm %g: training has diverged. Begin a new run "
+        "with a lower learning rate than %g, from the last good adapter; the last step's samples are in line "
+        "%s",
+        HT_TRAIN_MOST_FAILURES, step->loss, step->grad_norm, t->o.learning_rate, used ? lines : "?");
 }
 
 ht_status ht_trainer_step(ht_trainer *t, ht_train_step *out, ht_error *err) {
