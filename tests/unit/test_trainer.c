@@ -155,6 +155,56 @@ static void held_out_loss_is_of_every_sample_once(void **state) {
     assert_true(fabs(loss[2] - loss[0]) < 1e-6 * loss[0]);
 }
 
+static int64_t steps_of(const char *data, bool in_order, int batch, int accumulate, double epochs) {
+    ht_trainer_options o = basic(data);
+    o.in_order = in_order;
+    o.batch = batch;
+    o.accumulate = accumulate;
+    o.epochs = epochs;
+    o.iters = 0;
+    ht_trainer *t = open_on(model, &o);
+    ht_trainer_plan plan;
+    ht_trainer_describe(t, &plan);
+    ht_trainer_free(t);
+    return plan.iters;
+}
+
+/* Epochs are passes through the samples, also where batches or accumulated steps do not divide them. */
+static void steps_of_epochs(void **state) {
+    (void)state;
+    const char *data = write_data("five.jsonl", 5);
+    assert_int_equal(steps_of(data, false, 1, 4, 10), 13);
+    assert_int_equal(steps_of(data, false, 2, 1, 3), 9); /* an epoch has two batches of two, and one of one */
+    assert_int_equal(steps_of(data, true, 4, 1, 10), 13);
+    assert_int_equal(steps_of(data, true, 4, 3, 10), 5);
+    assert_int_equal(steps_of(data, true, 8, 1, 0.1), 1);
+    assert_int_equal(steps_of(data, false, 5, 1, 1), 1);
+}
+
+/* Steps smaller than the last place of bf16 add up. */
+static void bf16_moves_as_f32(void **state) {
+    (void)state;
+    ht_trainer_options o = basic(write_data("train.jsonl", SAMPLES));
+    ht_adapter *after[2];
+    double apart = 0, n = 0;
+    o.iters = 40;
+    o.learning_rate = 1e-4;
+    for (int i = 0; i < 2; i++) {
+        lora.dtype = i ? HT_BF16 : HT_F32;
+        ht_trainer *t = open_on(model, &o);
+        while (step(t).iter < 40) {}
+        after[i] = adapter_of(t);
+        ht_trainer_free(t);
+    }
+    for (int64_t i = 0; i < after[0]->n; i++) {
+        const ht_lora *a = &after[0]->lora[i], *b = &after[1]->lora[i];
+        for (int64_t k = 0; k < a->rank * a->n_in; k++, n++) apart += fabs((double)a->a[k] - (double)b->a[k]);
+    }
+    ht_adapter_free(after[0]);
+    ht_adapter_free(after[1]);
+    if (!(apart / n < 4e-4)) fail_msg("A of bf16 is %g from that of f32 on average, after 40 steps of 1e-4", apart / n);
+}
+
 /* B = 0 at first: the loss is that of the model, and A has no gradient. */
 static void begins_as_the_model(void **state) {
     (void)state;
@@ -318,6 +368,16 @@ static void diverges(void **state) {
     assert_non_null(strstr(err.message, "in line 1"));
     ht_trainer_free(t);
     ht_model_free(m);
+    o = basic(write_data("train.jsonl", SAMPLES));
+    o.learning_rate = 1e39;
+    t = open_on(model, &o);
+    assert_int_equal(ht_trainer_step(t, &s, &err), HT_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "made values that are no finite numbers"));
+    a = adapter_of(t); /* as it was */
+    for (int64_t i = 0; i < a->n; i++)
+        for (int64_t k = 0; k < a->lora[i].rank * a->lora[i].n_out; k++) assert_true(a->lora[i].b[k] == 0);
+    ht_adapter_free(a);
+    ht_trainer_free(t);
 }
 
 static void count_progress(double done, void *user) {
@@ -462,6 +522,8 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(learns),
+        cmocka_unit_test(steps_of_epochs),
+        cmocka_unit_test(bf16_moves_as_f32),
         cmocka_unit_test(held_out_loss_is_of_every_sample_once),
         cmocka_unit_test(begins_as_the_model),
         cmocka_unit_test(the_same_bits_on_any_threads),
