@@ -151,7 +151,7 @@ static void print_data(const char *name, const ht_data_report *r) {
     print_count(longer, &r->truncated);
     print_count("without a learned token that ends generation: the model would not learn to stop", &r->stopless);
     print_count("whose answer is written otherwise than after the prompt of generation", &r->prompt_differs);
-    print_count("whose earlier answers the template writes otherwise than they were given", &r->history_differs);
+    print_count("with answers that the template writes otherwise than they were given", &r->history_differs);
     print_count("with an answer that was not found in what the template writes, and is not learned", &r->answer_lost);
 }
 

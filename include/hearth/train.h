@@ -126,7 +126,8 @@ typedef struct ht_data_report {
     ht_data_count truncated; /* of those left */
     ht_data_count stopless;  /* of those left: no token that ends generation is learned */
     /* Of those left: the prompt of generation is not how prompt and answer together begin, so that its end is not learned; the
-     * template writes an answer differently once messages follow; an answer was not found, and is not learned. */
+     * template writes an answer otherwise than it was given, such as without its thoughts; an answer was not found, and is not
+     * learned. */
     ht_data_count prompt_differs, history_differs, answer_lost;
     int64_t time;         /* that templates were told, in seconds since 1970 */
     uint64_t fingerprint; /* of the lines, in their order */

@@ -29,7 +29,7 @@ typedef struct ht_sample {
     bool learns_stop;  /* a token that ends generation is learned */
     /* The prompt of generation is not what prompt and answer together begin with: marks at its end are no part of the sample. */
     bool prompt_differs;
-    /* The template writes an answer differently once messages follow; that form of it is learned. */
+    /* The template writes an answer otherwise than it was given; that form of it is learned. */
     bool history_differs;
     bool answer_lost; /* an answer is empty, or not to be found in what the template writes: it is not learned */
     bool truncated;   /* by ht_sample_truncate */

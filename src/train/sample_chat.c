@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "train/sample_chat.h"
 
 #include "base/error.h"
@@ -52,10 +53,14 @@ static ht_status render(const marking *k, const ht_jinja_list *messages, bool pr
     return status;
 }
 
+/* Templates may refuse the beginning of a conversation, such as one without a question: it is empty then. */
 static ht_status render_first(const marking *k, size_t n, bool prompt, rendering *out) {
     ht_jinja_list first = k->all;
     first.n = n;
-    return render(k, &first, prompt, out);
+    const ht_status status = render(k, &first, prompt, out);
+    if (status != HT_ERR_ARGUMENT || n == k->all.n) return status;
+    rendering_free(out);
+    return HT_OK;
 }
 
 static size_t common(const rendering *a, const rendering *b) {
@@ -82,14 +87,21 @@ static const ht_jinja_list *calls_of(const ht_jinja_dict *message) {
     return calls && calls->kind == HT_VALUE_LIST && calls->list->n ? calls->list : NULL;
 }
 
-/* A message of the same shape that says something else: in its texts and calls, or only in its calls. */
-static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message, bool calls_alone) {
-    static const char *const texts[] = {"content", "reasoning_content", "thinking", "reasoning"};
+static const char *const texts[] = {"content", "reasoning_content", "thinking", "reasoning"};
+enum { N_TEXTS = sizeof texts / sizeof *texts };
+
+/* Parts of a message: its texts, then its calls. */
+static const size_t every_part = SIZE_MAX;
+
+/* A message of the same shape that says something else in the part. */
+static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message, size_t part) {
     const ht_jinja_value copy = ht_jinja_copy(a, message);
     if (a->status) return copy;
-    for (size_t i = 0; !calls_alone && i < sizeof texts / sizeof *texts; i++) say_other(a, copy.dict, texts[i]);
+    for (size_t i = 0; i < N_TEXTS; i++)
+        if (part == every_part || part == i) say_other(a, copy.dict, texts[i]);
     const ht_jinja_list *calls = calls_of(copy.dict);
     for (size_t i = 0; calls && i < calls->n && !a->status; i++) {
+        if (part != every_part && part != N_TEXTS + i) continue;
         const ht_jinja_dict *call = dict_of(&calls->items[i]);
         say_other(a, call, "name");
         say_other(a, call ? dict_of(ht_jinja_dict_find_text(call, "function", 8)) : NULL, "name");
@@ -97,13 +109,12 @@ static ht_jinja_value changed_message(ht_jinja_arena *a, ht_jinja_value message,
     return copy;
 }
 
-/* Where the whole parts from a conversation in which message i says something else, at its beginning or in its calls. SIZE_MAX:
- * nowhere. */
-static ht_status find_change(const marking *k, size_t i, bool calls_alone, size_t *at) {
+/* Where the whole parts from a conversation in which message i says something else in the part. SIZE_MAX: nowhere. */
+static ht_status find_change(const marking *k, size_t i, size_t part, size_t *at) {
     ht_jinja_arena *a = &k->chat->arena;
     ht_jinja_list *changed = ht_jinja_list_new(a, k->all.n);
     for (size_t j = 0; j < k->all.n && !a->status; j++)
-        ht_jinja_list_append(a, changed, j == i ? changed_message(a, k->all.items[j], calls_alone) : k->all.items[j]);
+        ht_jinja_list_append(a, changed, j == i ? changed_message(a, k->all.items[j], part) : k->all.items[j]);
     if (a->status) return a->status;
     rendering r;
     ht_status status = render(k, changed, false, &r);
@@ -115,16 +126,35 @@ static ht_status find_change(const marking *k, size_t i, bool calls_alone, size_
 
 /* Where what message i says begins in the whole. Other than by rendering the messages before it, this finds it where a template
  * writes them differently once others follow. SIZE_MAX for a message that the template leaves out. */
-static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, false, at); }
+static ht_status find_message(const marking *k, size_t i, size_t *at) { return find_change(k, i, every_part, at); }
 
-/* Templates that know no calls leave them out, and an answer without what it says would be learned. */
-static ht_status check_calls(const marking *k, size_t i) {
-    size_t at;
-    if (!calls_of(k->all.items[i].dict)) return HT_OK;
-    ht_status status = find_change(k, i, true, &at);
-    if (status || at != SIZE_MAX) return status;
-    return ht_fail(k->err, HT_ERR_UNSUPPORTED, "the model's chat template leaves out the `tool_calls` of message %zu",
-                   i);
+static bool has_text(const ht_jinja_dict *message, const char *key) {
+    const ht_jinja_value *v = ht_jinja_dict_find_text(message, key, strlen(key));
+    return v && ht_jinja_is_string(*v) && v->string->n;
+}
+
+/* Templates that know no calls, or one of a message, leave them out, and an answer without what it says would be learned. Other
+ * parts that are left out are told of. */
+static ht_status check_parts(const marking *k, size_t i) {
+    const ht_jinja_dict *message = k->all.items[i].dict;
+    const ht_jinja_list *calls = calls_of(message);
+    size_t at, n_texts = 0;
+    ht_status status = HT_OK;
+    for (size_t c = 0; calls && c < calls->n && !status; c++) {
+        status = find_change(k, i, N_TEXTS + c, &at);
+        if (!status && at == SIZE_MAX)
+            return ht_fail(k->err, HT_ERR_UNSUPPORTED,
+                           "the model's chat template leaves out the `tool_calls` of message %zu%s", i,
+                           c ? " but for the first" : "");
+    }
+    for (size_t t = 0; t < N_TEXTS; t++) n_texts += has_text(message, texts[t]);
+    if (n_texts + (calls != NULL) < 2) return status; /* what is lost then is the answer */
+    for (size_t t = 0; t < N_TEXTS && !status; t++) {
+        if (!has_text(message, texts[t])) continue;
+        status = find_change(k, i, t, &at);
+        if (!status && at == SIZE_MAX) k->out->history_differs = true;
+    }
+    return status;
 }
 
 /* Behind the first token in [from, to) that ends generation; 0: there is none. */
@@ -144,7 +174,7 @@ static ht_status find_begin_without_prompt(const marking *k, size_t i, size_t *b
     if (!status) status = find_message(k, i, &says);
     if (status) return status;
     const bool is_earlier = before == SIZE_MAX || *begin <= before;
-    if (says == SIZE_MAX || is_earlier || find_end(k, *begin, says)) *begin = says;
+    if (says == SIZE_MAX || *begin > says || is_earlier || find_end(k, *begin, says)) *begin = says;
     return HT_OK;
 }
 
@@ -156,11 +186,29 @@ static ht_status find_begin(const marking *k, size_t i, const rendering *with_an
     ht_status status = render_first(k, i, true, &prompt);
     if (!status) {
         *begin = common(&prompt, &k->whole);
-        if (!is_prefix(&prompt, with_answer)) k->out->prompt_differs = true;
-        if (!is_prefix(&prompt, &k->whole)) status = find_begin_without_prompt(k, i, begin);
+        if (with_answer->n && (!is_prefix(&prompt, with_answer) || common(&prompt, with_answer) < prompt.n_ids))
+            k->out->prompt_differs = true;
+        if (!prompt.n || !is_prefix(&prompt, &k->whole)) status = find_begin_without_prompt(k, i, begin);
     }
     rendering_free(&prompt);
     return status;
+}
+
+/* Whether message i is nothing but a text that tokens [begin, end) hold as it was given. */
+static ht_status is_as_given(const marking *k, size_t i, size_t begin, size_t end, bool *as_given) {
+    const ht_jinja_dict *message = k->all.items[i].dict;
+    char *text;
+    size_t n;
+    *as_given = false;
+    for (size_t t = 1; t < N_TEXTS; t++)
+        if (has_text(message, texts[t])) return HT_OK;
+    if (!has_text(message, texts[0]) || begin >= end) return HT_OK;
+    const ht_jinja_string *content = ht_jinja_dict_find_text(message, texts[0], strlen(texts[0]))->string;
+    ht_status status = ht_tokenizer_decode(k->m->tokenizer, k->whole.id + begin, end - begin, false, &text, &n, k->err);
+    if (status) return status;
+    *as_given = n >= content->n && memmem(text, n, content->text, content->n);
+    ht_text_free(text);
+    return HT_OK;
 }
 
 /* Where an answer ends that is written differently in the whole than at the end of a conversation: before the next message
@@ -171,9 +219,12 @@ static ht_status find_end_written_now(const marking *k, size_t i, size_t begin, 
     if (!status) status = find_message(k, i, &says);
     if (status) return status;
     *end = next == SIZE_MAX ? 0 : find_end(k, begin, next);
-    k->out->history_differs = k->out->history_differs || *end || same <= says;
+    const bool differs = *end || same <= says;
     if (!*end) *end = same > says ? same : begin;
-    return HT_OK;
+    bool as_given;
+    status = is_as_given(k, i, begin, *end, &as_given);
+    if (differs && !as_given) k->out->history_differs = true;
+    return status;
 }
 
 /* Where answer i ends: behind the token that ends generation; without one, where the conversation up to the answer does. */
@@ -181,7 +232,7 @@ static ht_status find_answer_end(const marking *k, size_t i, const rendering *wi
     const size_t same = common(with_answer, &k->whole);
     *end = find_end(k, begin, same);
     if (*end) return HT_OK;
-    if (same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
+    if (!with_answer->n || same < with_answer->n_ids) return find_end_written_now(k, i, begin, same, end);
     /* The token that opens the next turn may be the one that ends generation. */
     *end = same + (same < k->whole.n_ids && ht_sample_is_stop(k->m, k->whole.id[same]));
     return HT_OK;
@@ -246,7 +297,7 @@ ht_status ht_sample_of_chat(const ht_model *m, ht_chat *chat, const ht_sample_op
         if (is_answer(&k, i)) last = i;
     }
     if (!status) status = render_whole(&k);
-    for (size_t i = 0; i < n && !status; i++) status = check_calls(&k, i);
+    for (size_t i = 0; i < n && !status; i++) status = check_parts(&k, i);
     for (size_t i = 0; i < n && !status && options->mask != HT_MASK_NONE; i++)
         if (learned[i] && (options->mask == HT_MASK_ANSWERS || i == last)) status = mark_answer(&k, i);
     free(learned);

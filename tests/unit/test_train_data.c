@@ -153,8 +153,9 @@ static void warnings_of_templates(void **state) {
     (void)state;
     static const char text[] =
         "{\"prompt\": \"a\", \"completion\": \"b\"}\n"
-        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
-        "{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}\n";
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\","
+        "\"reasoning_content\": \"so\"},{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", "
+        "\"content\": \"d\"}]}\n";
     train_use_template(model, "{% for m in messages %}{{ m.role[0] }}{% if loop.last %}!{% endif %}{{ m.content }}"
                               "<|im_end|>{% endfor %}{% if add_generation_prompt %}a<think>{% endif %}");
     ht_data *d = train_open(model, text, &(ht_data_options){0});

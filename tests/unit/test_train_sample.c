@@ -262,7 +262,7 @@ static void thoughts_that_a_history_leaves_out(void **state) {
     ht_sample s = expect(turns, &answers,
                          START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END
                                "]\n" START "user\nc?" END "\n" START "assistant\n[<think>\n\n</think>\n\nd." END "]\n");
-    assert_true(s.history_differs && !s.prompt_differs);
+    assert_true(!s.history_differs && !s.prompt_differs); /* both answers are as they were given */
     /* Thoughts are off: the prompt has the marks. */
     char without[512];
     snprintf(without, sizeof without, "%.*s, \"chat_template_kwargs\": {\"enable_thinking\": false}}",
@@ -270,7 +270,62 @@ static void thoughts_that_a_history_leaves_out(void **state) {
     s = expect(without, &answers,
                START "system\nBe brief" END "\n" START "user\na?" END "\n" START "assistant\n[b." END "]\n" START
                      "user\nc?" END "\n" START "assistant\n<think>\n\n</think>\n\n[d." END "]\n");
-    assert_true(s.history_differs && !s.prompt_differs);
+    assert_true(!s.history_differs && !s.prompt_differs); /* both answers are as they were given */
+}
+
+/* An answer that begins as the opened thoughts do: all of it is learned. */
+static void answers_that_begin_as_thoughts_do(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n{{ m.content }}" END
+                              "{% endfor %}{% if add_generation_prompt %}" START "assistant\n<think>\n{% endif %}");
+    static const char line[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
+                               "{\"role\": \"assistant\", \"content\": \"<th>x\"},"
+                               "{\"role\": \"user\", \"content\": \"c\"},"
+                               "{\"role\": \"assistant\", \"content\": \"<th>y\"}]}";
+    expect(line, &answers,
+           START "user\na" END START "assistant\n[<th>x" END "]" START "user\nc" END START "assistant\n[<th>y" END "]");
+}
+
+/* The beginning of the conversation is refused, the whole is not. */
+static void beginnings_that_are_refused(void **state) {
+    (void)state;
+    train_use_template(model, "{% if not messages | selectattr('role', 'equalto', 'user') | list %}"
+                              "{{ raise_exception('no question') }}{% endif %}{% for m in messages %}" START
+                              "{{ m.role }}\n{{ m.content }}" END "{% endfor %}{% if add_generation_prompt %}" START
+                              "assistant\n{% endif %}");
+    static const char line[] = "{\"messages\": [{\"role\": \"system\", \"content\": \"s\"},"
+                               "{\"role\": \"assistant\", \"content\": \"Hello\"},"
+                               "{\"role\": \"user\", \"content\": \"a\"},"
+                               "{\"role\": \"assistant\", \"content\": \"b\"}]}";
+    const ht_sample s = expect(line, &answers,
+                               START "system\ns" END START "assistant\n[Hello" END "]" START "user\na" END START
+                                     "assistant\n[b" END "]");
+    assert_true(!s.prompt_differs && !s.history_differs && !s.answer_lost);
+}
+
+/* Thoughts of the last answer, or what is said beside a call: told of. */
+static void parts_that_are_left_out(void **state) {
+    (void)state;
+    train_use_template(model, "{% for m in messages %}" START "{{ m.role }}\n{% if m.tool_calls %}<call>"
+                              "{{ m.tool_calls[0].function.name }}{% else %}{{ m.content }}{% endif %}" END
+                              "{% endfor %}{% if add_generation_prompt %}" START "assistant\n{% endif %}");
+    static const char thoughts[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
+                                   "{\"role\": \"assistant\", \"content\": \"b\", \"reasoning_content\": \"so\"}]}";
+    static const char beside[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},{\"role\": \"assistant\", \"content\": \"Let me "
+        "look\","
+        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}]}]}";
+    static const char second[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},{\"role\": \"assistant\", \"content\": \"\","
+        "\"tool_calls\": [{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}},"
+        "{\"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": {}}}]}]}";
+    ht_sample s = expect(thoughts, &answers, START "user\na" END START "assistant\n[b" END "]");
+    assert_true(s.history_differs && !s.answer_lost);
+    s = expect(beside, &answers, START "user\na" END START "assistant\n[<call>f" END "]");
+    assert_true(s.history_differs && !s.answer_lost);
+    ht_error err = {0};
+    assert_int_equal(ht_sample_read(model, second, strlen(second), &none, &s, &err), HT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "leaves out the `tool_calls` of message 1 but for the first"));
 }
 
 /* Behind a later question, the prompts of all steps before it are written differently from their beginnings on. */
@@ -501,6 +556,9 @@ int main(void) {
         cmocka_unit_test(answers_that_cannot_be_found),
         cmocka_unit_test(prompts_that_no_answer_begins_with),
         cmocka_unit_test(thoughts_that_a_history_leaves_out),
+        cmocka_unit_test(answers_that_begin_as_thoughts_do),
+        cmocka_unit_test(beginnings_that_are_refused),
+        cmocka_unit_test(parts_that_are_left_out),
         cmocka_unit_test(thoughts_of_several_steps),
         cmocka_unit_test(prompts_are_those_of_generation),
         cmocka_unit_test(prompt_and_completion),
