@@ -51,6 +51,19 @@ class Adapter(CommandTest):
         )
         self.assertEqual([t["layers"] for t in value["targets"]], ["0-1", "0-1"])
 
+    def test_info_of_many_layers_and_shapes(self):
+        tensors = {}
+        for layer in range(0, 300, 2):
+            module, rows = f"base_model.model.model.layers.{layer}.self_attn.q_proj", 3 if layer < 290 else 5
+            tensors[f"{module}.lora_A.weight"], tensors[f"{module}.lora_B.weight"] = ([1, 2], [1, 2]), ([rows, 1], [1] * rows)
+        (self.folder / "many").mkdir()
+        write_safetensors(self.folder / "many" / "adapter_model.safetensors", tensors)
+        (self.folder / "many" / "adapter_config.json").write_text('{"peft_type": "LORA", "r": 1, "lora_alpha": 1}')
+        text = self.succeeds("adapter", "info", self.folder / "many").text
+        self.assertIn("self_attn.q_proj, 3 x 2, in layers 0, 2, 4,", text)
+        self.assertIn(" 286, 288\n", text)
+        self.assertIn("self_attn.q_proj, 5 x 2, in layers 290, 292, 294, 296, 298\n", text)
+
     def test_round_trip(self):
         adapter = write_peft(self.folder / "peft", use_rslora=True)
         mlx, gguf, back = self.folder / "mlx", self.folder / "lora.gguf", self.folder / "back"

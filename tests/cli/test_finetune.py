@@ -549,7 +549,10 @@ class Refused(FinetuneTest):
         self.write("taken.training", "mine")
         (self.folder / "b.training/last").mkdir(parents=True)
         self.write("b.training/last/notes", "mine")
+        (self.folder / "link").symlink_to("nowhere")
         for name, says in (
+            ("link", "a link that leads nowhere"),
+            ("link/", "a link that leads nowhere"),
             ("file", "it is a file"),
             ("mine", "holds `notes`"),
             ("none/out", "No such file"),
@@ -624,19 +627,25 @@ class Refused(FinetuneTest):
         self.refuses("--targets", "", says="leave no projection to train")
         self.refuses("--layers", 3, says="3 layers, the model has 2")
 
-    def test_values_that_are_not_finite(self):
+    def without_a_q(self, head):
+        """A model that has no finite embedding of the letter; with a `head` of its own it has finite logits elsewhere."""
         model = self.folder / "nan.gguf"
         row = len(tiny_model.SPECIAL) + tiny_model.byte_alphabet().index("q")
 
         def tensors():
             for name, shape, numbers in TENSORS():
                 if name == "token_embd.weight":
+                    if head:
+                        yield "output.weight", shape, list(numbers)
                     numbers[row * shape[0] : (row + 1) * shape[0]] = [float("nan")] * shape[0]
                 yield name, shape, numbers
 
         with mock.patch.object(tiny_model, "tensors", tensors):
             tiny_model.write(model)
-        result = self.fails_after("--iters", 9, "--report-every", 1, model=model, data=self.data)
+        return model
+
+    def test_values_that_are_not_finite(self):
+        result = self.fails_after("--iters", 9, "--report-every", 1, model=self.without_a_q(False), data=self.data)
         self.assertIn("5 steps in a row had a loss of", result)
         self.assertRegex(result, r"the last step's samples are in line \d")
         self.assertFalse(self.out.exists() or self.kept.exists())
@@ -647,6 +656,14 @@ class Refused(FinetuneTest):
         message = process.stderr.decode()
         self.assertEqual((process.returncode, message.count("\n")), (1, 1), message)
         return message
+
+    def test_what_diverges_keeps_the_checkpoint_before(self):
+        """--save-every falls among the steps that are skipped."""
+        data = self.write("data.jsonl", lines_of([{"text": "abcd"}] + 8 * [{"text": "qqqq"}]))
+        message = self.fails_after("--no-shuffle", "--no-pack", "--batch", 1, "--iters", 9, "--save-every", 1,
+                                   model=self.without_a_q(True), data=data)  # fmt: skip
+        self.assertIn("5 steps in a row", message)
+        self.assertEqual([p.name for p in self.kept.glob("*.safetensors")], ["checkpoint-0000001.safetensors"])
 
     def test_full_disk(self):
         self.trains("--iters", 2, "--save-every", 1)

@@ -107,6 +107,7 @@ class Fuse(CommandTest):
         self.fails(1, "fuse", MODEL, "--adapter", self.adapter, MODEL, says="no fused checkpoint")
         self.fails(1, "fuse", MODEL, "--adapter", self.folder, out, says="no adapter")
         self.fails(1, "fuse", GGUF, "--adapter", self.adapter, self.folder / "out.gguf", says="another model")
+        self.fails(1, "fuse", MODEL, "--adapter", f"{self.adapter}@3e38", out, says="values or factors are too large")
         self.assertEqual([p.name for p in self.folder.iterdir()], ["lora"])
 
     def test_full_disk(self):
