@@ -20,8 +20,8 @@ from safetensors.torch import load_file
 import make_real
 import make_train
 
-# At 1e-3 the two sequences are known by heart after 20 steps, and their last losses are too small to be compared by ratios.
-SETTINGS = {"steps": 20, "learning_rate": 2e-4, "weight_decay": 0.01, "clip": 1.0}
+# At 2e-4 the largest model knows both sequences by heart after 20 steps: its last losses are too small to be compared by ratios.
+SETTINGS = {"steps": 20, "learning_rate": 5e-5, "weight_decay": 0.01, "clip": 1.0}
 RANK, ALPHA = 8, 16
 ADAPTERS = {"q-v": {"target_modules": ["q_proj", "v_proj"]},
             "all-linear": {"target_modules": "all-linear"},
