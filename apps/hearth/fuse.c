@@ -28,9 +28,10 @@ static ht_status load_adapters(const options *o, adapter_list *out, ht_error *er
     const engine_model which = {o->model, HT_PRECISION_REFERENCE, HT_F16, 0};
     ht_error why = {0};
     ht_status st = engine_load(&e, o, &which, &e.model, &why);
-    if (st == HT_ERR_MEMORY && !o->quiet)
+    const bool too_large = st == HT_ERR_MEMORY || st == HT_ERR_LIMIT; /* fusing takes a tensor at a time */
+    if (too_large && !o->quiet)
         fprintf(stderr, "hearth fuse: whether the adapter is of this checkpoint is not checked: %s\n", why.message);
-    if (st && st != HT_ERR_MEMORY)
+    if (st && !too_large)
         *err = why;
     else
         st = adapters_load(o, e.model, out, err);

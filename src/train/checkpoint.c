@@ -336,6 +336,7 @@ ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
     tensors x = {0};
     ht_scope *s = NULL;
     ht_status status = open_saved(path, &f, err);
+    const int64_t time = t->time;
     if (!status) status = ht_trainer_set_time(t, f.time, err); /* numbers of steps may depend on it */
     if (!status) status = compare_run(t, &f, err);
     if (!status) {
@@ -347,6 +348,7 @@ ht_status ht_trainer_resume(ht_trainer *t, const char *path, ht_error *err) {
     if (!status) status = read_tensors(t, &f, s, &x, err);
     if (!status) status = check_checksum(t, &f, s, &x, err);
     if (!status) status = take_over(t, &f, s, &x, err);
+    if (status) (void)ht_trainer_set_time(t, time, NULL);
     free_tensors(&x);
     ht_scope_free(s);
     close_saved(&f);

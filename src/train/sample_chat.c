@@ -133,12 +133,10 @@ static bool has_text(const ht_jinja_dict *message, const char *key) {
     return v && ht_jinja_is_string(*v) && v->string->n;
 }
 
-/* Templates that know no calls, or one of a message, leave them out, and an answer without what it says would be learned. Other
- * parts that are left out are told of. */
-static ht_status check_parts(const marking *k, size_t i) {
-    const ht_jinja_dict *message = k->all.items[i].dict;
-    const ht_jinja_list *calls = calls_of(message);
-    size_t at, n_texts = 0;
+/* Templates that know no calls, or one of a message, leave them out, and an answer without what it says would be learned. */
+static ht_status check_calls(const marking *k, size_t i) {
+    const ht_jinja_list *calls = calls_of(k->all.items[i].dict);
+    size_t at;
     ht_status status = HT_OK;
     for (size_t c = 0; calls && c < calls->n && !status; c++) {
         status = find_change(k, i, N_TEXTS + c, &at);
@@ -147,8 +145,16 @@ static ht_status check_parts(const marking *k, size_t i) {
                            "the model's chat template leaves out the `tool_calls` of message %zu%s", i,
                            c ? " but for the first" : "");
     }
-    for (size_t t = 0; t < N_TEXTS; t++) n_texts += has_text(message, texts[t]);
-    if (n_texts + (calls != NULL) < 2) return status; /* what is lost then is the answer */
+    return status;
+}
+
+/* Whether the template leaves out one of several parts of an answer; of a single one, the answer is lost. */
+static ht_status check_texts(const marking *k, size_t i) {
+    const ht_jinja_dict *message = k->all.items[i].dict;
+    size_t at, n_parts = calls_of(message) != NULL;
+    ht_status status = HT_OK;
+    for (size_t t = 0; t < N_TEXTS; t++) n_parts += has_text(message, texts[t]);
+    if (n_parts < 2) return HT_OK;
     for (size_t t = 0; t < N_TEXTS && !status; t++) {
         if (!has_text(message, texts[t])) continue;
         status = find_change(k, i, t, &at);
@@ -248,6 +254,7 @@ static ht_status mark_answer(const marking *k, size_t i) {
     if (!status) status = find_answer_end(k, i, up_to, begin, &end);
     for (size_t t = begin; t < end && !status; t++) k->out->learned[t] = true;
     if (!status && begin >= end) k->out->answer_lost = true;
+    if (!status) status = check_texts(k, i);
     rendering_free(&with_answer);
     return status;
 }
@@ -297,7 +304,7 @@ ht_status ht_sample_of_chat(const ht_model *m, ht_chat *chat, const ht_sample_op
         if (is_answer(&k, i)) last = i;
     }
     if (!status) status = render_whole(&k);
-    for (size_t i = 0; i < n && !status; i++) status = check_parts(&k, i);
+    for (size_t i = 0; i < n && !status; i++) status = check_calls(&k, i);
     for (size_t i = 0; i < n && !status && options->mask != HT_MASK_NONE; i++)
         if (learned[i] && (options->mask == HT_MASK_ANSWERS || i == last)) status = mark_answer(&k, i);
     free(learned);

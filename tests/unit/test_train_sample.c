@@ -321,6 +321,17 @@ static void parts_that_are_left_out(void **state) {
         "{\"type\": \"function\", \"function\": {\"name\": \"g\", \"arguments\": {}}}]}]}";
     ht_sample s = expect(thoughts, &answers, START "user\na" END START "assistant\n[b" END "]");
     assert_true(s.history_differs && !s.answer_lost);
+    /* Of an answer that is not learned, nothing is told. */
+    static const char before[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"},"
+                                 "{\"role\": \"assistant\", \"content\": \"b\", \"reasoning_content\": \"so\"},"
+                                 "{\"role\": \"user\", \"content\": \"c\"},"
+                                 "{\"role\": \"assistant\", \"content\": \"d\"}]}";
+    s = expect(before, &last,
+               START "user\na" END START "assistant\nb" END START "user\nc" END START "assistant\n[d" END "]");
+    assert_true(!s.history_differs);
+    s = expect(before, &answers,
+               START "user\na" END START "assistant\n[b" END "]" START "user\nc" END START "assistant\n[d" END "]");
+    assert_true(s.history_differs);
     s = expect(beside, &answers, START "user\na" END START "assistant\n[<call>f" END "]");
     assert_true(s.history_differs && !s.answer_lost);
     ht_error err = {0};
