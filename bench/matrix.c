@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "bench.h"
+#include "cpu/matrix_ops.h"
 #include "cpu/measure.h"
 #include "support/weights.h"
 
@@ -116,7 +117,7 @@ static ht_matrix make(const shape *s, const ht_matrix_ops *ops) {
     size_t row = test_row_bytes(s->type, s->k);
     char *stored = allocate(64 * row);
     test_random_weights(s->type, 64, s->k, &seed, stored);
-    for (int64_t r = 0; r < s->n_rows; r += 64) ops->pack(&m, r, ht_min_i64(64, s->n_rows - r), stored);
+    for (int64_t r = 0; r < s->n_rows; r += 64) ops->pack(&m, r, ht_min_i64(64, s->n_rows - r), stored, NULL);
     free(stored);
     return m;
 }
@@ -146,7 +147,7 @@ static void run(const setup *u, const shape *s) {
     float *y = allocate((size_t)(o->rows * s->n_rows) * sizeof(float));
     uint64_t seed = 2;
     for (int64_t i = 0; i < o->rows * s->k; i++) x[i] = test_random_float(&seed);
-    void *scratch = allocate(ops->mul_scratch(&first, o->rows, o->threads));
+    void *scratch = allocate(ht_cpu_ops_of(&first)->mul_scratch(&first, o->rows, o->threads));
     const bool half = s->type == HT_W_F16 || s->type == HT_W_BF16, exact = o->precision == HT_PRECISION_REFERENCE;
     const bool quantised = s->type > HT_W_BF16 && !ht_weight_is_f8(s->type), high = o->precision == HT_PRECISION_HIGH;
     const bool words = !exact && ht_cpu_multiplies_words(u->isa) && (half || (quantised && high));
@@ -158,7 +159,8 @@ static void run(const setup *u, const shape *s) {
                               : ht_measure_f32_ops(u->isa, u->pool, 2);
         double read = o->rows > 16 ? 1e99 : ht_measure_read_bytes(u->isa, u->pool, u->memory, o->bytes, 1);
         double start = now(o->threads);
-        for (int64_t i = 0; i < copies; i++) ops->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, u->pool);
+        for (int64_t i = 0; i < copies; i++)
+            ht_cpu_ops_of(&m[i])->mul(&m[i], x, s->k, o->rows, NULL, y, s->n_rows, scratch, u->pool);
         double seconds = (now(o->threads) - start) / (double)copies;
         if (r < 0) continue;
         if (seconds < best) best = seconds;

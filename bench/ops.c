@@ -6,6 +6,7 @@
  * FILTER is part of a line's name. Every figure is the best of its rounds. Small kernels run on data that the caches
  * hold, as they do within a step; attention reads a cache of many layers in turn, as a step does. */
 #include "bench.h"
+#include "cpu/call.h"
 #include "cpu/cpu.h"
 #include "cpu/isa.h"
 #include "cpu/measure.h"
@@ -122,8 +123,7 @@ static void run_small(const bench *b, const small_case *c, int64_t rows) {
     ht_scale_params scale = {.value = 30.0f};
     ht_along_params along = {.behind = 0};
     ht_view in[3] = {test_view(x, HT_F32, 3, dims), test_view(y, HT_F32, 3, dims), test_absent()};
-    ht_call call = {
-        .params = &scale, .n_in = 1, .in = in, .out = test_view(out, HT_F32, 3, dims), .pool = b->device->pool};
+    ht_call call = {.params = &scale, .n_in = 1, .in = in, .out = test_view(out, HT_F32, 3, dims), .device = b->device};
     double streams = 2.0;
     switch (c->op) {
     case HT_OP_ADD:
@@ -164,13 +164,14 @@ static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t dep
     size_t page_bytes = (size_t)(2 * kv * HT_KV_PAGE) * ht_dtype_bytes(dtype);
     ht_kv_layer *layer = allocate((size_t)m->layers * sizeof *layer);
     for (int32_t l = 0; l < m->layers; l++) {
-        layer[l] = (ht_kv_layer){.n_kv_heads = m->n_kv_heads,
-                                 .head_dim = m->head_dim,
-                                 .dtype = dtype,
+        layer[l] = (ht_kv_layer){.shape = {m->n_kv_heads, m->head_dim, dtype},
                                  .window = m->window,
                                  .n_pages = pages,
-                                 .pages = allocate((size_t)pages * sizeof(void *))};
-        for (int64_t p = 0; p < pages; p++) layer[l].pages[p] = allocate(page_bytes);
+                                 .pages = allocate((size_t)pages * sizeof(ht_kv_page *))};
+        for (int64_t p = 0; p < pages; p++) {
+            layer[l].pages[p] = allocate(sizeof(ht_kv_page));
+            layer[l].pages[p]->data = allocate(page_bytes);
+        }
     }
     ht_cache cache = {.n_layers = m->layers, .layer = layer, .length = depth}, *pointer = &cache;
     int32_t *pos = allocate((size_t)rows * sizeof *pos), start[2] = {0, (int32_t)rows},
@@ -191,7 +192,7 @@ static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t dep
                             .in = in,
                             .out = test_view(out, HT_F32, 3, q_dims),
                             .step = &step,
-                            .pool = b->device->pool};
+                            .device = b->device};
     }
     double keys = 0.0, read = 0.0;
     for (int64_t i = 0; i < rows; i++) {
@@ -204,7 +205,7 @@ static void run_attend(const bench *b, const heads *m, int64_t rows, int64_t dep
     print(b, name, seconds, 2.0 * read * (double)kv * (double)ht_dtype_bytes(dtype),
           4.0 * keys * (double)m->n_heads * (double)m->head_dim);
     for (int32_t l = 0; l < m->layers; l++) {
-        for (int64_t p = 0; p < pages; p++) free(layer[l].pages[p]);
+        for (int64_t p = 0; p < pages; p++) free(layer[l].pages[p]->data), free(layer[l].pages[p]);
         free(layer[l].pages);
     }
     free(layer), free(pos), free(q), free(k), free(out), free(params), free(call);
@@ -248,19 +249,19 @@ int main(int argc, char **argv) {
     }
     if (threads == 1) clock_used = CLOCK_THREAD_CPUTIME_ID;
     ht_flush_denormals();
-    ht_pool_lease(b.device->pool);
+    ht_pool_lease(ht_device_pool(b.device));
     int64_t dims[2] = {64, 1 << 20};
     size_t bytes = (size_t)(dims[0] * dims[1]) * sizeof(float);
     void *memory = allocate(bytes), *sums = allocate(64 * sizeof(float));
     ht_view in = test_view(memory, HT_F32, 2, dims);
-    ht_call sum = {.n_in = 1, .in = &in, .out = test_view(sums, HT_F32, 1, dims), .pool = b.device->pool};
-    b.flops = ht_measure_f32_ops(found, b.device->pool, 10);
+    ht_call sum = {.n_in = 1, .in = &in, .out = test_view(sums, HT_F32, 1, dims), .device = b.device};
+    b.flops = ht_measure_f32_ops(found, ht_device_pool(b.device), 10);
     b.read_bytes = (double)bytes / best_of(&b, HT_OP_SUM, (ht_call[]){sum, sum}, 2);
     free(memory), free(sums);
     printf("%s, %d threads: f32 %.0f GFLOP/s, reading %zu MB %.1f GB/s\n", ht_cpu_isa_name(found),
-           ht_pool_threads(b.device->pool), 1e-9 * b.flops, bytes >> 20, 1e-9 * b.read_bytes);
+           ht_pool_threads(ht_device_pool(b.device)), 1e-9 * b.flops, bytes >> 20, 1e-9 * b.read_bytes);
     run_all(&b);
-    ht_pool_release(b.device->pool);
+    ht_pool_release(ht_device_pool(b.device));
     ht_cpu_device_free(b.device);
     return 0;
 }

@@ -8,6 +8,7 @@
  * over the tokens (steps, when several sessions go on together); below them, the mean of each kernel that takes a thousandth of a token or more. The eager figure is for sums of 16 numbers in a graph of 1,000: building, evaluating and freeing. */
 #include "array/op.h"
 #include "bench.h"
+#include "cpu/device.h"
 #include "device/device.h"
 
 #include <hearth/hearth.h>
@@ -34,7 +35,9 @@ static double now(void) {
 /* ---- clocks around the kernels ---- */
 
 static ht_kernel kernels[HT_OP_COUNT];
-static void (*run_stage)(const ht_fused_stage *chain);
+static ht_rows_fn *rows[HT_OP_COUNT];
+static ht_stage_ops stages;
+static const ht_stage_ops *own_stages;
 
 static int part_of(ht_op_id op) {
     if (op == HT_OP_LINEAR || op == HT_OP_LINEAR_GATHER) return PRODUCTS;
@@ -54,7 +57,7 @@ static ht_status clocked(ht_op_id op, const ht_call *call, ht_error *err) {
  * written down is a bit much then. */
 static void clocked_rows(ht_op_id op, const ht_call *call, int64_t begin, int64_t end) {
     double from = now();
-    kernels[op].rows(call, begin, end);
+    rows[op](call, begin, end);
     double took = now() - from;
     spent[KERNELS] += took;
     spent[PRODUCTS] -= took;
@@ -63,7 +66,7 @@ static void clocked_rows(ht_op_id op, const ht_call *call, int64_t begin, int64_
 
 static void clocked_chain(const ht_fused_stage *chain) {
     double begin = now();
-    run_stage(chain);
+    own_stages->run(chain);
     spent[PRODUCTS] += now() - begin;
 }
 
@@ -77,18 +80,23 @@ HT_OP_PACKED(WRAPPERS)
 
 static void wrap_kernels(ht_device *d) {
     memcpy(kernels, d->kernels, sizeof kernels);
-    run_stage = d->run_stage;
-    if (run_stage) d->run_stage = clocked_chain;
+    ht_rows_fn **device_rows = ((ht_cpu_device *)d)->rows;
+    memcpy(rows, device_rows, sizeof rows);
+    own_stages = d->stages;
+    stages = *own_stages;
+    stages.run = clocked_chain;
+    d->stages = &stages;
 #define WRAP(id, name)                                                                                                 \
     if (kernels[HT_OP_##id].run) d->kernels[HT_OP_##id].run = run_##name;                                              \
-    if (kernels[HT_OP_##id].rows) d->kernels[HT_OP_##id].rows = rows_##name;
+    if (rows[HT_OP_##id]) device_rows[HT_OP_##id] = rows_##name;
     HT_OP_KERNELS(WRAP)
     HT_OP_PACKED(WRAP)
 }
 
 static void unwrap_kernels(ht_device *d) {
     memcpy(d->kernels, kernels, sizeof kernels);
-    d->run_stage = run_stage;
+    memcpy(((ht_cpu_device *)d)->rows, rows, sizeof rows);
+    d->stages = own_stages;
 }
 
 /* ---- tokens ---- */

@@ -109,9 +109,15 @@ HT_API bool ht_array_is_evaluated(const ht_array *a); /* whether its elements ar
 /* From values in memory: copies shape[0] * ... elements of dtype, row-major. */
 HT_API ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims);
 /* The same without copying: `release(user)` is called when the last user of the memory is gone (NULL: never). The memory
- * must stay as it is until then. On failure `release` is not called. */
+ * must stay as it is until then. A device with memory of its own copies, and releases at once. On failure `release` is not
+ * called. */
 HT_API ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims,
                                void (*release)(void *user), void *user);
+
+/* The values of `a`, which belongs to scope `from` or is evaluated, on the device of scope s: copied, or shared where the
+ * memory is the same. Operations take operands of one memory, that of their scope's device; others are an error. No
+ * derivative passes. Evaluates `a` on the stream of `from`. */
+HT_API ht_array *ht_array_to(ht_scope *s, ht_array *a, ht_scope *from);
 
 /* Computes the arrays and what they need. NULL entries, or any earlier failure in the scope, give the scope's first
  * error. An array whose computation failed stays failed and says so to whoever evaluates it. */
@@ -124,7 +130,8 @@ HT_API ht_status ht_array_wait(ht_scope *s, ht_array *a, ht_error *err);
 /* Evaluates, then copies the elements row-major, in the array's dtype, to `out`, which holds `bytes` bytes: exactly
  * size * dtype bytes. */
 HT_API ht_status ht_array_read(ht_scope *s, ht_array *a, void *out, size_t bytes, ht_error *err);
-/* Evaluates and lends the elements, row-major, valid while the array lives. NULL in *data on failure. */
+/* Evaluates and lends the elements, row-major, valid while the array lives; of a device with memory of its own, a copy that
+ * the array keeps. NULL in *data on failure. */
 HT_API ht_status ht_array_data(ht_scope *s, ht_array *a, const void **data, ht_error *err);
 /* The same without making them row-major: element [i, j, ...] lies i * ht_array_stride(a, 0) + j * ... elements behind
  * *data. Memory shared with other views of the array. */

@@ -1,7 +1,8 @@
 /* Memory and machine: the library's allocations, limits on them, and facts about the machine from the operating system.
  *
- * All buffers of arrays, weights, caches and plans come from one allocator, which these calls look at and steer. They may
- * be called at any time, from any thread. */
+ * Every device has a memory, from which its arrays, weights, caches and plans are allocated; CPU devices have the host's, and
+ * share it. These calls look at one memory and steer it: that of the device given, the host's for NULL. They may be called
+ * at any time, from any thread. */
 #ifndef HEARTH_MEMORY_H
 #define HEARTH_MEMORY_H
 
@@ -13,6 +14,8 @@
 extern "C" {
 #endif
 
+typedef struct ht_device ht_device; /* array.h */
+
 /* ---- what is held ---- */
 
 typedef struct ht_memory_stats {
@@ -22,23 +25,23 @@ typedef struct ht_memory_stats {
     size_t wired_bytes;  /* locked in memory */
 } ht_memory_stats;
 
-HT_API ht_memory_stats ht_memory_get(void); /* of the whole process, now */
+HT_API ht_memory_stats ht_memory_get(ht_device *d); /* of the whole process, now */
 /* The peak is what is active from here on. */
-HT_API void ht_memory_reset_peak(void);
-/* Gives back to the system all freed buffers that were kept. */
-HT_API void ht_memory_clear_cache(void);
+HT_API void ht_memory_reset_peak(ht_device *d);
+/* Gives back to the system, or to the device, all freed buffers that were kept. */
+HT_API void ht_memory_clear_cache(ht_device *d);
 
 /* ---- limits: each setter returns the previous one ---- */
 
 /* An allocation that would make active_bytes larger than the limit fails with the numbers, after the cache was given
  * back; one that fits beside what is active takes from the cache what it needs. 0: no limit, as in the beginning. */
-HT_API size_t ht_memory_set_limit(size_t bytes);
-HT_API size_t ht_memory_limit(void); /* the one that is set; 0: none */
-/* Freed buffers above this total go back to the system. 256 MiB in the beginning. */
-HT_API size_t ht_memory_set_cache_limit(size_t bytes);
-/* Buffers of 64 KiB and more that are allocated from now on are locked in memory (mlock), whole pages of them, while
- * their total stays within the limit and within what the system allows the process (RLIMIT_MEMLOCK); wired_bytes tells
- * how much is. A lower limit unlocks what is above it. 0: none, as in the beginning. */
+HT_API size_t ht_memory_set_limit(ht_device *d, size_t bytes);
+HT_API size_t ht_memory_limit(ht_device *d); /* the one that is set; 0: none */
+/* Freed buffers above this total go back. 256 MiB in the beginning. */
+HT_API size_t ht_memory_set_cache_limit(ht_device *d, size_t bytes);
+/* Buffers of the host's of 64 KiB and more that are allocated from now on are locked in memory (mlock), whole pages of
+ * them, while their total stays within the limit and within what the system allows the process (RLIMIT_MEMLOCK);
+ * wired_bytes tells how much is. A lower limit unlocks what is above it. 0: none, as in the beginning. */
 HT_API size_t ht_memory_set_wired_limit(size_t bytes);
 
 /* ---- the machine ---- */

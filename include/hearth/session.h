@@ -23,6 +23,9 @@ HT_API void ht_session_options_init(ht_session_options *options, size_t size);
 
 /* The caller frees *out; the session holds the model until then. */
 HT_API ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_session **out, ht_error *err);
+/* Another session with the same tokens, adapters and options, for another continuation of them. The two share the memory of
+ * the KV cache until one of them writes there, page by page. The caller frees *out. */
+HT_API ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error *err);
 HT_API void ht_session_free(ht_session *s); /* NULL is fine */
 /* Forgets all tokens; memory of the KV cache is given back. */
 HT_API void ht_session_reset(ht_session *s);
@@ -34,7 +37,7 @@ HT_API ht_status ht_session_truncate(ht_session *s, int64_t n, ht_error *err);
 HT_API int64_t ht_session_length(const ht_session *s);
 /* The session's tokens, lent until the next call on the session; NULL when there are none. */
 HT_API const int32_t *ht_session_tokens(const ht_session *s);
-/* Bytes that the KV cache holds now. */
+/* Bytes that the KV cache holds now, also those that it shares with others. */
 HT_API size_t ht_session_cache_bytes(const ht_session *s);
 
 /* ---- logits ---- */

@@ -1,7 +1,6 @@
 """Evaluation, the memory that arrays take, and the machine."""
 
-import ctypes
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 
 from . import _library as lib
 from ._stream import the_cpu
@@ -18,70 +17,70 @@ lib.core.hook(evaluate=lambda trees, wait: lib.evaluate(leaves(trees), wait))
 # ---- memory ----
 
 
-_get = lib.declare("ht_memory_get", ht_memory_stats)
-_limit = lib.declare("ht_memory_limit", c_size_t)
-_setters = {
-    name: lib.declare(f"ht_memory_set_{name}", c_size_t, c_size_t) for name in ("limit", "cache_limit", "wired_limit")
-}
-_reset_peak = lib.declare("ht_memory_reset_peak", None)
-_clear_cache = lib.declare("ht_memory_clear_cache", None)
+_get = lib.declare("ht_memory_get", ht_memory_stats, c_void_p)
+_limit = lib.declare("ht_memory_limit", c_size_t, c_void_p)
+_set_limit = lib.declare("ht_memory_set_limit", c_size_t, c_void_p, c_size_t)
+_set_cache_limit = lib.declare("ht_memory_set_cache_limit", c_size_t, c_void_p, c_size_t)
+_set_wired_limit = lib.declare("ht_memory_set_wired_limit", c_size_t, c_size_t)
+_reset_peak = lib.declare("ht_memory_reset_peak", None, c_void_p)
+_clear_cache = lib.declare("ht_memory_clear_cache", None, c_void_p)
 
 
 def get_active_memory():
     """Bytes in use by arrays."""
-    return _get().active_bytes
+    return _get(lib.device).active_bytes
 
 
 def get_peak_memory():
     """The most bytes in use since the last reset."""
-    return _get().peak_bytes
+    return _get(lib.device).peak_bytes
 
 
 def reset_peak_memory():
-    _reset_peak()
+    _reset_peak(lib.device)
 
 
 def get_cache_memory():
     """Bytes of freed buffers that are kept for reuse."""
-    return _get().cache_bytes
+    return _get(lib.device).cache_bytes
 
 
 def get_memory_limit():
     """0: none."""
-    return _limit()
+    return _limit(lib.device)
 
 
-def _set(name, limit):
-    return _setters[name](lib.integer(limit, "a limit in bytes", *lib.UINT64))
+def _bytes(limit):
+    return lib.integer(limit, "a limit in bytes", *lib.UINT64)
 
 
 def set_memory_limit(limit):
     """More bytes than this are never in use: what would need them raises MemoryError. 0: no limit. Returns the previous
     one."""
-    return _set("limit", limit)
+    return _set_limit(lib.device, _bytes(limit))
 
 
 def set_cache_limit(limit):
     """More bytes than this are not kept for reuse. Returns the previous limit."""
-    return _set("cache_limit", limit)
+    return _set_cache_limit(lib.device, _bytes(limit))
 
 
 def set_wired_limit(limit):
     """Buffers up to this total stay in memory, as far as the system lets the process lock them. Returns the previous
     limit."""
-    return _set("wired_limit", limit)
+    return _set_wired_limit(_bytes(limit))
 
 
 def clear_cache():
-    _clear_cache()
+    _clear_cache(lib.device)
 
 
 # ---- the machine ----
 
 
 _machine_read = lib.declare("ht_machine_read", None, POINTER(ht_machine))
-_instruction_set = lib.declare("ht_device_instruction_set", c_char_p, ctypes.c_void_p)
-_threads = lib.declare("ht_device_threads", c_int, ctypes.c_void_p)
+_instruction_set = lib.declare("ht_device_instruction_set", c_char_p, c_void_p)
+_threads = lib.declare("ht_device_threads", c_int, c_void_p)
 
 
 def device_info(d=None):

@@ -3,7 +3,6 @@
 
 #include "array/custom.h"
 #include "array/flat_program.h"
-#include "array/memory.h"
 #include "array/op.h"
 #include "array/replay.h"
 #include "base/checked.h"
@@ -23,16 +22,26 @@ _Thread_local int ht_graphs_kept;
 
 /* ---- buffers ---- */
 
-ht_status ht_buffer_new(size_t bytes, ht_buffer **out, ht_error *err) {
+static void hold(ht_memory *m) {
+    if (m->device) ht_device_retain(m->device);
+}
+
+static void let_go(ht_memory *m) {
+    if (m->device) ht_device_free(m->device);
+}
+
+ht_status ht_buffer_new(ht_memory *memory, size_t bytes, ht_buffer **out, ht_error *err) {
     *out = NULL;
     ht_buffer *b = calloc(1, sizeof *b);
     if (!b) return ht_fail_memory(err, sizeof *b, "a buffer");
-    ht_status st = ht_memory_alloc(bytes, "an array", &b->data, err);
+    ht_status st = ht_memory_alloc(memory, bytes, "an array", &b->data, err);
     if (st) {
         free(b);
         return st;
     }
+    hold(memory);
     b->refs = 1;
+    b->memory = memory;
     b->bytes = bytes;
     *out = b;
     return HT_OK;
@@ -43,13 +52,43 @@ ht_buffer *ht_buffer_retain(ht_buffer *b) {
     return b;
 }
 
+static void drop_mirror(ht_buffer *b) {
+    if (!atomic_load_explicit(&b->mirror, memory_order_acquire)) return;
+    void *mirror = atomic_exchange_explicit(&b->mirror, NULL, memory_order_acq_rel);
+    ht_memory_free(ht_memory_of_host(), mirror, b->bytes);
+}
+
 void ht_buffer_release(ht_buffer *b) {
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1) return;
+    ht_memory *memory = b->memory;
+    drop_mirror(b);
     if (!b->wrapped)
-        ht_memory_free(b->data, b->bytes);
+        ht_memory_free(memory, b->data, b->bytes);
     else if (b->release)
         b->release(b->user);
     free(b);
+    let_go(memory);
+}
+
+void ht_buffer_begin_writing(ht_buffer *b) { drop_mirror(b); }
+
+/* Of several threads that read at once the first to store its copy wins. */
+ht_status ht_buffer_on_host(ht_buffer *b, const void **data, ht_error *err) {
+    *data = b->data;
+    if (ht_memory_is_host(b->memory)) return HT_OK;
+    *data = atomic_load_explicit(&b->mirror, memory_order_acquire);
+    if (*data) return HT_OK;
+    void *copy, *kept = NULL;
+    ht_status st = ht_memory_alloc(ht_memory_of_host(), b->bytes, "an array read from its device", &copy, err);
+    if (st == HT_OK && (st = ht_memory_read(b->memory, copy, b->data, b->bytes, err)))
+        ht_memory_free(ht_memory_of_host(), copy, b->bytes);
+    if (st) return st;
+    if (atomic_compare_exchange_strong_explicit(&b->mirror, &kept, copy, memory_order_acq_rel, memory_order_acquire))
+        kept = copy;
+    else
+        ht_memory_free(ht_memory_of_host(), copy, b->bytes);
+    *data = kept;
+    return HT_OK;
 }
 
 /* ---- references ---- */
@@ -228,7 +267,21 @@ ht_array *ht_scope_fail(ht_scope *s, ht_status status, const char *fmt, ...) {
 
 /* ---- nodes ---- */
 
+/* Whether the operands are where the scope's device computes; it is an error if not. */
+static bool operands_are_here(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) {
+    const ht_memory *here = s->stream->device->memory;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] != HT_NONE && in[i]->memory != here) {
+            ht_scope_fail(s, HT_ERR_ARGUMENT,
+                          "%s: operand %d is on %s, the operation is computed on %s; copy it there first",
+                          ht_op_name(op), i, in[i]->memory->name, here->name);
+            return false;
+        }
+    return true;
+}
+
 ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) {
+    if (!operands_are_here(s, op, in, n_in)) return NULL;
     ht_array *a = malloc(sizeof *a);
     if (a) {
         memset(a, 0, offsetof(ht_array, shape));
@@ -245,6 +298,7 @@ ht_array *ht_array_new(ht_scope *s, ht_op_id op, ht_array *const *in, int n_in) 
     }
     a->refs = 1;
     a->op = op;
+    a->memory = s->stream->device->memory;
     a->n_in = n_in;
     for (int i = 0; i < n_in; i++) {
         a->in[i] = in[i];

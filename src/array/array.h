@@ -11,11 +11,13 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-/* Reference-counted memory, shared by an array and its views. */
+/* Reference-counted memory of a device, shared by an array and its views. It holds the device. */
 typedef struct ht_buffer {
     _Atomic int refs;
-    void *data;
+    ht_memory *memory;
+    void *data; /* the device's: an address, and host memory only if `memory` is */
     size_t bytes;
+    _Atomic(void *) mirror;      /* host copy of memory that the host cannot read, kept for readers; or NULL */
     void (*release)(void *user); /* frees wrapped memory; NULL: nothing to free */
     void *user;
     bool wrapped;
@@ -40,7 +42,8 @@ struct ht_array {
     int n_dims;
     int64_t offset; /* elements from the start of the storage */
 
-    ht_array *base; /* the storage of a view; NULL: not a view */
+    ht_memory *memory; /* where it is, or will be */
+    ht_array *base;    /* the storage of a view; NULL: not a view */
     ht_buffer *buffer;
     _Atomic(ht_array *) contiguous; /* row-contiguous copy, kept for readers; or NULL */
     ht_error *failure;
@@ -60,6 +63,7 @@ struct ht_array {
 
     /* Marks of the current evaluation (eval.c) or of the trace being compiled (plan.c). */
     uint64_t visit;
+    ht_mark submitted; /* behind its kernel in the device's queue */
     int32_t graph_uses, kernel_uses;
     int32_t slot;
     bool keep;
@@ -130,9 +134,13 @@ ht_array *ht_scope_move(ht_scope *s, ht_scope *from, ht_array *a);
 /* Sets dtype, shape and row-contiguous strides. */
 void ht_array_set_contiguous(ht_array *a, ht_dtype dtype, const int64_t *shape, int n_dims);
 
-ht_status ht_buffer_new(size_t bytes, ht_buffer **out, ht_error *err);
+ht_status ht_buffer_new(ht_memory *memory, size_t bytes, ht_buffer **out, ht_error *err);
 ht_buffer *ht_buffer_retain(ht_buffer *b);
 void ht_buffer_release(ht_buffer *b);
+/* To be called before a buffer that may have been read is written to. */
+void ht_buffer_begin_writing(ht_buffer *b);
+/* The contents in host memory, lent as long as the buffer lives and nobody writes it. */
+ht_status ht_buffer_on_host(ht_buffer *b, const void **data, ht_error *err);
 
 /* Kernel view of `a`; `data` is the memory of its storage. HT_NONE gives an absent view. */
 ht_view ht_array_view(const ht_array *a, void *data);

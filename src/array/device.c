@@ -7,6 +7,7 @@
 
 #include <hearth/array.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static const ht_device_options defaults = {.size = sizeof defaults};
@@ -15,14 +16,58 @@ void ht_device_options_init(ht_device_options *options, size_t size) {
     ht_options_init(options, size, &defaults, sizeof defaults);
 }
 
+/* ---- the devices that there are ---- */
+
+static ht_status open_cpu(const ht_device_options *o, ht_device **out, ht_error *err) {
+    return ht_cpu_device_new(o->n_threads, o->instruction_set, out, err);
+}
+
+enum { MOST_DEVICES = 16 };
+static struct {
+    pthread_mutex_t lock;
+    int n;
+    struct {
+        const char *name;
+        ht_device_open_fn *open;
+    } device[MOST_DEVICES];
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER, .n = 1, .device = {{"cpu", open_cpu}}};
+
+static int find(const char *name) {
+    int i = 0;
+    while (i < known.n && strcmp(known.device[i].name, name) != 0) i++;
+    return i;
+}
+
+bool ht_device_register(const char *name, ht_device_open_fn *open) {
+    pthread_mutex_lock(&known.lock);
+    const int i = find(name);
+    const bool fits = i < MOST_DEVICES;
+    if (fits) {
+        known.device[i].name = name;
+        known.device[i].open = open;
+        if (i == known.n) known.n++;
+    }
+    pthread_mutex_unlock(&known.lock);
+    return fits;
+}
+
 ht_status ht_device_open(const char *name, const ht_device_options *options, ht_device **out, ht_error *err) {
     *out = NULL;
     ht_device_options o;
     ht_status status = ht_options_read(&o, options, &defaults, sizeof defaults, "ht_device_options", err);
     if (status) return status;
-    if (strcmp(name, "cpu") == 0) return ht_cpu_device_new(o.n_threads, o.instruction_set, out, err);
-    return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown; this build has: cpu", name);
+    char names[256] = "";
+    pthread_mutex_lock(&known.lock);
+    const int i = find(name);
+    ht_device_open_fn *open = i < known.n ? known.device[i].open : NULL;
+    for (int k = 0, n = 0; !open && k < known.n && n < (int)sizeof names; k++)
+        n += snprintf(names + n, sizeof names - (size_t)n, "%s%s", k ? ", " : "", known.device[k].name);
+    pthread_mutex_unlock(&known.lock);
+    if (open) return open(&o, out, err);
+    return ht_fail(err, HT_ERR_UNSUPPORTED, "device \"%s\" is unknown; this build has: %s", name, names);
 }
+
+/* ---- life ---- */
 
 ht_device *ht_device_retain(ht_device *d) {
     atomic_fetch_add_explicit(&d->refs, 1, memory_order_relaxed);
@@ -35,4 +80,4 @@ void ht_device_free(ht_device *d) {
 
 const char *ht_device_name(const ht_device *d) { return d->name; }
 const char *ht_device_instruction_set(const ht_device *d) { return d->instruction_set; }
-int ht_device_threads(const ht_device *d) { return ht_pool_threads(d->pool); }
+int ht_device_threads(const ht_device *d) { return d->n_threads; }

@@ -5,7 +5,6 @@
 #include "array/donation.h"
 #include "array/flat_program.h"
 #include "array/fuse_elementwise.h"
-#include "array/memory.h"
 #include "array/op.h"
 #include "array/topological_order.h"
 #include "base/checked.h"
@@ -49,6 +48,7 @@ static void count_uses(evaluation *w, ht_array *const *targets, int n) {
     for (size_t i = 0; i < w->list->n; i++) {
         ht_array *a = order[i];
         a->slot = HT_FUSED_TO_DO;
+        a->submitted = 0;
         for (int j = 0; j < a->n_in; j++) count_use(w, a->in[j], !a->base);
         if (a->base) count_use(w, a->base, false);
         if (a->op == HT_OP_COMPILED_OUT) ht_flat_request(a, w->visit);
@@ -120,6 +120,7 @@ static ht_buffer *donated(evaluation *w, ht_array *a, ht_array **from) {
         if (in->buffer->wrapped || in->buffer->bytes != bytes || in->dtype != a->dtype) continue;
         if (atomic_load_explicit(&in->buffer->refs, memory_order_acquire) != 1) continue;
         *from = in;
+        ht_buffer_begin_writing(in->buffer);
         return ht_buffer_retain(in->buffer);
     }
     return NULL;
@@ -133,11 +134,12 @@ static void mark_failed(ht_array *a, const ht_error *err) {
 }
 
 static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
+    ht_memory *memory = s->device->memory;
     if (bytes <= s->scratch_bytes) return HT_OK;
-    ht_memory_free(s->scratch, s->scratch_bytes);
+    ht_memory_free(memory, s->scratch, s->scratch_bytes);
     s->scratch = NULL;
     s->scratch_bytes = 0;
-    ht_status st = ht_memory_alloc(bytes, "kernel scratch", &s->scratch, err);
+    ht_status st = ht_memory_alloc(memory, bytes, "kernel scratch", &s->scratch, err);
     if (st == HT_OK) s->scratch_bytes = bytes;
     return st;
 }
@@ -145,13 +147,14 @@ static ht_status ensure_scratch(ht_stream *s, size_t bytes, ht_error *err) {
 /* Frees large scratch memory after each kernel, for use by arrays; the allocator's cache makes this cheap. */
 static void give_back_scratch(ht_stream *s) {
     if (s->scratch_bytes <= KEPT_SCRATCH) return;
-    ht_memory_free(s->scratch, s->scratch_bytes);
+    ht_memory_free(s->device->memory, s->scratch, s->scratch_bytes);
     s->scratch = NULL;
     s->scratch_bytes = 0;
 }
 
-static void mark_ready(ht_array *a) {
+static void mark_ready(ht_array *a, ht_mark submitted) {
     a->slot = HT_FUSED_DONE;
+    a->submitted = submitted;
     atomic_store_explicit(&a->state, HT_READY, memory_order_release);
 }
 
@@ -160,12 +163,13 @@ static ht_status run_compiled(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_compute(w->stream, a, w->visit, ensure_scratch, w->err);
     give_back_scratch(w->stream);
     if (st) return st;
-    mark_ready(a);
+    const ht_mark submitted = ht_device_mark(w->stream->device);
+    mark_ready(a, submitted);
     const int n = ht_flat_count(a);
     for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
     for (int i = 0; i < n; i++) {
         ht_array *out = ht_flat_requested(a, w->visit, i);
-        if (out) mark_ready(out);
+        if (out) mark_ready(out, submitted);
     }
     for (int i = 0; i < n; i++)
         if (ht_flat_requested(a, w->visit, i)) used_by_kernel(w, a);
@@ -175,7 +179,7 @@ static ht_status run_compiled(evaluation *w, ht_array *a) {
 /* Evaluates a COMPILED_OUT node whose call ran in an earlier evaluation. */
 static ht_status fetch_result(evaluation *w, ht_array *a) {
     ht_status st = ht_flat_take(a, w->err);
-    if (st == HT_OK) mark_ready(a);
+    if (st == HT_OK) mark_ready(a, 0);
     return st;
 }
 
@@ -199,8 +203,8 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
     ht_array *overwritten = NULL;
     ht_buffer *buffer = donated(w, a, &overwritten);
     ht_status st = HT_OK;
-    if (!buffer) st = ht_buffer_new((size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype), &buffer, w->err);
-    ht_call call = {.params = a->params, .n_in = a->n_in, .in = views, .step = a->step, .pool = s->device->pool};
+    if (!buffer) st = ht_buffer_new(a->memory, (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype), &buffer, w->err);
+    ht_call call = {.params = a->params, .n_in = a->n_in, .in = views, .step = a->step, .device = s->device};
     if (st == HT_OK) {
         call.out = ht_array_view(a, buffer->data);
         if (kernel->scratch) st = ensure_scratch(s, kernel->scratch(&call), w->err);
@@ -213,9 +217,8 @@ static ht_status run_kernel(evaluation *w, ht_array *a) {
         if (st && overwritten && overwritten->visit != w->visit) mark_failed(overwritten, w->err);
     }
     if (st == HT_OK) {
-        a->slot = HT_FUSED_DONE;
         a->buffer = buffer;
-        atomic_store_explicit(&a->state, HT_READY, memory_order_release);
+        mark_ready(a, ht_device_mark(s->device));
         for (int i = 0; i < a->n_in; i++) used_by_kernel(w, a->in[i]);
     } else
         ht_buffer_release(buffer);
@@ -244,16 +247,19 @@ static ht_buffer *donated_to(const evaluation *w, int out, ht_buffer *const *tak
         for (int j = 0; j < p->n_in; j++) free = free && (j == k || ht_storage(f->in[j]) != in);
         for (int i = a->slot; i < p->n_steps; i++) /* slot: step + 1 */
             for (int j = 0; j < p->step[i].n_in; j++) free = free && p->step[i].in[j] != k;
-        if (free) return ht_buffer_retain(in->buffer);
+        if (!free) continue;
+        ht_buffer_begin_writing(in->buffer);
+        return ht_buffer_retain(in->buffer);
     }
     return NULL;
 }
 
 static void finish_members(evaluation *w, ht_buffer *const *buffer) {
     const ht_fused *f = &w->fused;
+    const ht_mark submitted = ht_device_mark(w->stream->device);
     for (int k = 0; k < f->program.n_out; k++) {
         f->out[k]->buffer = buffer[k];
-        atomic_store_explicit(&f->out[k]->state, HT_READY, memory_order_release);
+        mark_ready(f->out[k], submitted);
     }
     for (int i = 0; i < f->program.n_steps; i++) f->member[i]->slot = HT_FUSED_DONE;
     for (int i = 0; i < f->program.n_steps; i++)
@@ -273,14 +279,14 @@ static bool run_program(evaluation *w) {
         const ht_array *a = f->out[k];
         size_t bytes = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
         buffer[k] = donated_to(w, k, buffer);
-        if (!buffer[k] && ht_buffer_new(bytes, &buffer[k], NULL)) {
+        if (!buffer[k] && ht_buffer_new(a->memory, bytes, &buffer[k], NULL)) {
             while (k-- > 0) ht_buffer_release(buffer[k]);
             return false;
         }
         out[k] = ht_array_view(a, buffer[k]->data);
     }
     for (int k = 0; k < p->n_in; k++) in[k] = ht_array_view(f->in[k], ht_storage(f->in[k])->buffer->data);
-    w->stream->device->run_program(&(ht_program_run){p, in, out, w->stream->device->pool});
+    w->stream->device->programs->run(&(ht_program_run){p, in, out, w->stream->device});
     finish_members(w, buffer);
     return true;
 }
@@ -322,6 +328,38 @@ static void fail_dependents(evaluation *w, size_t from, const ht_error *err) {
     }
 }
 
+/* Whether the kernel of `a`, which may have run, wrote over an array evaluated earlier. That one is lost, and `a` cannot be
+ * computed again. */
+static bool fail_overwritten(evaluation *w, ht_array *a) {
+    bool any = false;
+    for (int i = 0; i < a->n_in; i++) {
+        ht_array *in = a->in[i];
+        if (in == HT_NONE || in->visit == w->visit || in->buffer != a->buffer || in->base) continue;
+        mark_failed(in, w->err);
+        any = true;
+    }
+    return any;
+}
+
+/* After a failure that was found late, of what had been submitted before `failed`: that node fails, with all that depends on
+ * it, and nodes submitted after it are lazy again, as if they had not been. */
+static void undo_from(evaluation *w, ht_mark failed) {
+    ht_array **order = w->list->order;
+    ht_mark first = 0;
+    for (size_t i = 0; i < w->list->n; i++) {
+        const ht_mark mark = order[i]->base ? 0 : order[i]->submitted;
+        if (mark >= failed && (!first || mark < first)) first = mark;
+    }
+    for (size_t i = 0; first && i < w->list->n; i++) {
+        ht_array *a = order[i];
+        if (a->base || a->submitted < first) continue;
+        const bool lost = a->submitted == first || (a->buffer && fail_overwritten(w, a));
+        if (state_of(a) == HT_READY && a->buffer) give_back(a);
+        if (a->op == HT_OP_COMPILED) make_lazy(a);
+        if (lost) fail_dependents(w, i, w->err);
+    }
+}
+
 /* Releases intermediate results when the evaluation ends early. */
 static void drop_leftovers(evaluation *w) {
     ht_array **order = w->list->order;
@@ -350,19 +388,25 @@ static ht_status compute(evaluation *w, ht_array *const *arrays, int n) {
     ht_stream *stream = w->stream;
     ht_status st = HT_OK;
     count_uses(w, arrays, n);
-    unsigned denormals = ht_flush_denormals();
-    ht_pool_lease(stream->device->pool);
+    ht_device *d = stream->device;
+    const unsigned state = d->begin(d);
     for (size_t i = 0; i < w->list->n && st == HT_OK; i++) {
         ht_array *a = w->list->order[i];
         if (a->base || a->slot == HT_FUSED_DONE) continue;
         size_t at = i;
-        st = stream->device->run_program && ht_fused_supports(a->op) ? run_elementwise(w, &at) : run_kernel(w, a);
-        if (st == HT_OK) continue;
-        fail_dependents(w, at, w->err);
-        drop_leftovers(w);
+        st = stream->device->programs && ht_fused_supports(a->op) ? run_elementwise(w, &at) : run_kernel(w, a);
+        if (st) fail_dependents(w, at, w->err);
     }
-    ht_pool_release(stream->device->pool);
-    ht_restore_denormals(denormals);
+    ht_error late = {0};
+    ht_mark failed;
+    const ht_status found = ht_device_wait(d, &failed, &late);
+    if (found) { /* it came first, whatever else there was */
+        st = found;
+        *w->err = late;
+        undo_from(w, failed);
+    }
+    if (st) drop_leftovers(w);
+    d->end(d, state);
     return st;
 }
 

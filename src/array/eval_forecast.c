@@ -1,6 +1,5 @@
 #include "array/eval_forecast.h"
 
-#include "array/memory.h"
 #include "array/op.h"
 #include "array/topological_order.h"
 #include "base/checked.h"
@@ -34,7 +33,7 @@ static size_t scratch_of(const forecast *f, const ht_array *a) {
     if (!kernel->scratch || a->n_in > VIEWS) return 0;
     for (int i = 0; i < a->n_in; i++) views[i] = ht_array_view(a->in[i], NULL);
     ht_call call = {.params = a->params, .n_in = a->n_in, .in = views, .step = a->step};
-    call.pool = f->stream->device->pool;
+    call.device = f->stream->device;
     call.out = ht_array_view(a, NULL);
     return ht_memory_rounded(kernel->scratch(&call));
 }

@@ -1,6 +1,5 @@
 /* Executors: the arena of a plan, and the loop that runs it. Views and addresses are resolved for a pair of row counts
  * (rows, output rows) and kept; decoding repeats one pair and only iterates over the stages. */
-#include "array/memory.h"
 #include "array/op.h"
 #include "array/plan_internal.h"
 #include "base/checked.h"
@@ -26,6 +25,9 @@ struct ht_exec {
     bool *skip;          /* [n_instructions], true: no rows for these row counts */
     int32_t *from_batch; /* operands that are batch values */
     int32_t n_from_batch;
+    int32_t *batch; /* on a device with memory of its own: ids, positions and output rows of a step, max_rows of each */
+    float *read_output; /* there: host memory for the output of a step that brings none */
+    size_t read_bytes;
     float *output;       /* default address of the output, in the arena */
     bool output_is_read; /* an instruction also reads the output */
     int32_t output_stage;
@@ -91,10 +93,11 @@ static ht_view resolve_view(const ht_exec *e, const ht_operand *o, int64_t n_tok
 }
 
 static ht_status grow_scratch(ht_exec *e, size_t bytes, ht_error *err) {
-    ht_memory_free(e->scratch, e->scratch_bytes);
+    ht_memory *memory = e->plan->device->memory;
+    ht_memory_free(memory, e->scratch, e->scratch_bytes);
     e->scratch = NULL;
     e->scratch_bytes = 0;
-    ht_status st = ht_memory_alloc(bytes, "kernel scratch", &e->scratch, err);
+    ht_status st = ht_memory_alloc(memory, bytes, "kernel scratch", &e->scratch, err);
     if (st == HT_OK) e->scratch_bytes = bytes;
     return st;
 }
@@ -115,7 +118,7 @@ static void make_fused_stages(ht_exec *e) {
         *stage = (ht_fused_stage){.n_rowwise = s->n_rowwise, .n_products = s->n_products, .call = e->call + s->first};
         for (int j = 0; j < s->n_rowwise; j++) {
             const ht_instruction *ins = &p->instruction[s->first + j];
-            stage->rows[j] = p->device->kernels[ins->op].rows;
+            stage->op[j] = ins->op;
             stage->is_local[j] = ins->slot < 0;
             for (int k = 0; k < ins->n_in; k++)
                 stage->local_in[j][k] = local_maker(p, s, &p->operand[ins->first_in + k]);
@@ -126,12 +129,13 @@ static void make_fused_stages(ht_exec *e) {
 static size_t layout_bytes(const ht_exec *e, int32_t stage) {
     const ht_device *d = e->plan->device;
     if (!is_fused(&e->plan->stage[stage])) return 0;
-    return (d->stage_bytes(&e->fused[stage], ht_pool_threads(d->pool)) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    return (d->stages->bytes(d, &e->fused[stage]) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
 }
 
 static ht_status make_layouts(ht_exec *e, ht_error *err) {
     for (int32_t i = 0; i < e->plan->n_stages; i++) e->layouts_bytes += layout_bytes(e, i);
-    ht_status st = ht_memory_alloc(e->layouts_bytes, "the fused stages of a plan", &e->layouts, err);
+    ht_status st =
+        ht_memory_alloc(ht_memory_of_host(), e->layouts_bytes, "the fused stages of a plan", &e->layouts, err);
     char *at = e->layouts;
     for (int32_t i = 0; st == HT_OK && i < e->plan->n_stages; i++) {
         e->fused[i].layout = at;
@@ -146,7 +150,7 @@ static size_t layout_stages(ht_exec *e) {
     size_t scratch = 0;
     for (int32_t i = 0; i < p->n_stages; i++)
         if (is_fused(&p->stage[i]) && !e->skip[p->stage[i].first])
-            scratch = ht_max_size(scratch, p->device->layout_stage(&e->fused[i]));
+            scratch = ht_max_size(scratch, p->device->stages->layout(&e->fused[i]));
     return scratch;
 }
 
@@ -160,8 +164,7 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
         const ht_instruction *ins = &p->instruction[i];
         const ht_kernel *kernel = &p->device->kernels[ins->op];
         ht_call *c = &e->call[i];
-        *c =
-            (ht_call){.params = ins->params, .n_in = ins->n_in, .in = e->view + ins->first_in, .pool = p->device->pool};
+        *c = (ht_call){.params = ins->params, .n_in = ins->n_in, .in = e->view + ins->first_in, .device = p->device};
         c->out = resolve_view(e, &ins->out, n_tok, n_out);
         c->scratch = e->scratch;
         e->skip[i] = !ins->effect && resolve(ins->elements, n_tok, n_out) == 0;
@@ -178,6 +181,23 @@ static ht_status resolve_for(ht_exec *e, int32_t n_tok, int32_t n_out, ht_error 
     e->n_tok = n_tok;
     e->n_out = n_out;
     return HT_OK;
+}
+
+enum { BATCH_FIELDS = 3 };
+
+static size_t batch_bytes(const ht_exec *e) { return BATCH_FIELDS * (size_t)e->max_rows * sizeof *e->batch; }
+
+/* What a device needs whose memory the host cannot read. */
+static ht_status make_room_beside(ht_exec *e, ht_error *err) {
+    const ht_plan *p = e->plan;
+    void *batch, *output;
+    ht_status st = ht_memory_alloc(p->device->memory, batch_bytes(e), "the rows of a step", &batch, err);
+    if (st) return st;
+    e->batch = batch;
+    e->read_bytes = (size_t)resolve(p->instruction[p->output.index].elements, e->max_rows, e->max_out) * sizeof(float);
+    st = ht_memory_alloc(ht_memory_of_host(), e->read_bytes, "the output of a step", &output, err);
+    if (st == HT_OK) e->read_output = output;
+    return st;
 }
 
 ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_exec **out, ht_error *err) {
@@ -214,7 +234,7 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
         if (p->operand[i].source == HT_FROM_VALUE && p->operand[i].index == p->output.index) e->output_is_read = true;
     while (e->output_stage + 1 < p->n_stages && p->stage[e->output_stage + 1].first <= p->output.index)
         e->output_stage++;
-    if (st == HT_OK) st = ht_memory_alloc(total, "an executor's arena", &arena, err);
+    if (st == HT_OK) st = ht_memory_alloc(p->device->memory, total, "an executor's arena", &arena, err);
     if (st == HT_OK) {
         e->arena = arena;
         e->arena_bytes = total;
@@ -222,6 +242,7 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
         st = resolve_for(e, max_rows, max_out, err);
     }
     if (st == HT_OK) st = resolve_for(e, 1, max_out < 1 ? max_out : 1, err);
+    if (st == HT_OK && !ht_memory_is_host(p->device->memory)) st = make_room_beside(e, err);
     if (st) {
         ht_exec_free(e);
         return st;
@@ -232,9 +253,12 @@ ht_status ht_exec_new(const ht_plan *p, int32_t max_rows, int32_t max_out, ht_ex
 
 void ht_exec_free(ht_exec *e) {
     if (!e) return;
-    ht_memory_free(e->scratch, e->scratch_bytes);
-    ht_memory_free(e->layouts, e->layouts_bytes);
-    ht_memory_free(e->arena, e->arena_bytes);
+    ht_memory *memory = e->plan->device->memory;
+    ht_memory_free(memory, e->scratch, e->scratch_bytes);
+    ht_memory_free(memory, e->arena, e->arena_bytes);
+    ht_memory_free(memory, e->batch, batch_bytes(e));
+    ht_memory_free(ht_memory_of_host(), e->layouts, e->layouts_bytes);
+    ht_memory_free(ht_memory_of_host(), e->read_output, e->read_bytes);
     free(e->slot_offset);
     free(e->view);
     free(e->call);
@@ -246,13 +270,24 @@ void ht_exec_free(ht_exec *e) {
 
 /* ---- running ---- */
 
-static void bind_batch(ht_exec *e, const ht_batch *b) {
+static const int32_t *batch_field(const ht_batch *b, int32_t field) {
+    return field == HT_BATCH_ID ? b->id : field == HT_BATCH_POS ? b->pos : b->out_row;
+}
+
+static ht_status bind_batch(ht_exec *e, const ht_batch *b, ht_error *err) {
     for (int32_t i = 0; i < e->n_from_batch; i++) {
         const ht_operand *o = &e->plan->operand[e->from_batch[i]];
-        const int32_t *values = o->index == HT_BATCH_ID ? b->id : o->index == HT_BATCH_POS ? b->pos : b->out_row;
+        const int32_t *values = e->batch ? e->batch + (o->index - HT_BATCH_ID) * e->max_rows : batch_field(b, o->index);
         int64_t offset = resolve(o->offset, e->n_tok, e->n_out);
         e->view[e->from_batch[i]].data = (void *)(uintptr_t)(values + offset);
     }
+    ht_status st = HT_OK;
+    for (int32_t f = HT_BATCH_ID; e->batch && f <= HT_BATCH_OUT_ROW && st == HT_OK; f++) {
+        const int32_t n = f == HT_BATCH_OUT_ROW ? b->n_out : b->n_tok;
+        st = ht_memory_write(e->plan->device->memory, e->batch + (f - HT_BATCH_ID) * e->max_rows, batch_field(b, f),
+                             (size_t)n * sizeof(int32_t), err);
+    }
+    return st;
 }
 
 /* Sets the address of the output and top_k; a fused stage with the output has to be laid out again. */
@@ -263,7 +298,38 @@ static void place_output(ht_exec *e, float *to, int32_t top_k) {
     if (call->out.data == to && call->top_k == top_k) return;
     call->out.data = to;
     call->top_k = top_k;
-    if (is_fused(s) && !e->skip[s->first]) e->plan->device->layout_stage(&e->fused[e->output_stage]);
+    if (is_fused(s) && !e->skip[s->first]) e->plan->device->stages->layout(&e->fused[e->output_stage]);
+}
+
+/* Submits all stages. */
+static ht_status run_stages(ht_exec *e, const ht_step *step, ht_error *err) {
+    const ht_plan *p = e->plan;
+    ht_status st = HT_OK;
+    for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
+        int32_t i = p->stage[s].first;
+        if (e->skip[i]) continue; /* all calls of a fused stage have the same rows */
+        if (is_fused(&p->stage[s])) {
+            p->device->stages->run(&e->fused[s]);
+            continue;
+        }
+        e->call[i].step = step;
+        st = p->device->kernels[p->instruction[i].op].run(&e->call[i], err);
+    }
+    return st;
+}
+
+/* Runs all stages, with what the host and the device hand each other before and after. */
+static ht_status run_on_device(ht_exec *e, const ht_step *step, ht_error *err) {
+    ht_device *d = e->plan->device;
+    ht_error late = {0};
+    ht_mark failed;
+    const unsigned state = d->begin(d);
+    ht_status st = bind_batch(e, step->batch, err);
+    if (st == HT_OK) st = run_stages(e, step, err);
+    const ht_status found = ht_device_wait(d, &failed, &late);
+    if (found && err) *err = late; /* it came first, whatever else there was */
+    d->end(d, state);
+    return found ? found : st;
 }
 
 ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_error *err) {
@@ -275,28 +341,14 @@ ht_status ht_exec_run(ht_exec *e, const ht_step *step, const float **output, ht_
                        (int)b->n_tok, (int)b->n_out, (int)e->max_rows, (int)e->max_out);
     ht_status st = resolve_for(e, b->n_tok, b->n_out, err);
     if (st) return st;
-    bind_batch(e, b);
-    float *to = step->output && !e->output_is_read ? step->output : e->output;
+    const bool is_host = ht_memory_is_host(p->device->memory);
+    float *to = step->output && is_host && !e->output_is_read ? step->output : e->output;
     place_output(e, to, step->top_k);
-    unsigned denormals = ht_flush_denormals();
-    ht_pool_lease(p->device->pool);
-    for (int32_t s = 0; s < p->n_stages && st == HT_OK; s++) {
-        int32_t i = p->stage[s].first;
-        if (e->skip[i]) continue; /* all calls of a fused stage have the same rows */
-        if (is_fused(&p->stage[s])) {
-            p->device->run_stage(&e->fused[s]);
-            continue;
-        }
-        e->call[i].step = step;
-        st = p->device->kernels[p->instruction[i].op].run(&e->call[i], err);
-    }
-    ht_pool_release(p->device->pool);
-    ht_restore_denormals(denormals);
+    st = run_on_device(e, step, err);
     if (st) return st;
-    if (step->output && to != step->output) {
-        memcpy(step->output, to, (size_t)ht_view_size(&e->call[p->output.index].out) * sizeof *to);
-        to = step->output;
-    }
-    *output = to;
+    const size_t bytes = (size_t)ht_view_size(&e->call[p->output.index].out) * sizeof *to;
+    float *wanted = step->output ? step->output : is_host ? to : e->read_output;
+    if (wanted != to) st = ht_memory_read(p->device->memory, wanted, to, bytes, err);
+    if (st == HT_OK) *output = wanted;
     return st;
 }

@@ -2,7 +2,6 @@
 
 #include "array/differentiate.h"
 #include "array/flat_program_layout.h"
-#include "array/memory.h"
 #include "array/op.h"
 #include "base/error.h"
 
@@ -280,7 +279,7 @@ ht_status ht_flat_compute(ht_stream *stream, ht_array *compiled, uint64_t visit,
     }
     for (int i = 0; st == HT_OK && i < f->n_made; i++) {
         const ht_array *a = f->made[i];
-        st = ht_buffer_new((size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype), &r->result[i].buffer, err);
+        st = ht_buffer_new(a->memory, (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype), &r->result[i].buffer, err);
         if (st == HT_OK) data[f->n_in + i] = r->result[i].buffer->data;
     }
     if (st == HT_OK) st = scratch(stream, ht_flat_list_scratch(f->list), err);

@@ -1,7 +1,6 @@
 #include "array/flat_program_layout.h"
 
 #include "array/fuse_elementwise.h"
-#include "array/memory.h"
 #include "array/node_map.h"
 #include "array/op.h"
 #include "array/topological_order.h"
@@ -123,7 +122,7 @@ static ht_status make_instructions(builder *b) {
     for (size_t i = 0; st == HT_OK && i < b->list.n; i++) {
         ht_array *a = b->list.order[i];
         if (a->base || a->slot == HT_FUSED_DONE) continue;
-        st = d->run_program && ht_fused_supports(a->op) ? add_elementwise(b, i) : add_kernel(b, a);
+        st = d->programs && ht_fused_supports(a->op) ? add_elementwise(b, i) : add_kernel(b, a);
     }
     return st;
 }
@@ -260,7 +259,7 @@ static ht_status make_views(builder *b) {
         in->call.n_in = in->n_in;
         in->call.in = in->view;
         in->call.out = in->view[in->n_in];
-        in->call.pool = l->device->pool;
+        in->call.device = l->device;
         size_t scratch = in->kernel->scratch ? in->kernel->scratch(&in->call) : 0;
         if (scratch > l->scratch_bytes) l->scratch_bytes = scratch;
     }
@@ -326,7 +325,7 @@ static ht_status run_all(ht_flat_list *l, void *scratch, ht_error *err) {
     for (int64_t i = 0; st == HT_OK && i < l->n; i++) {
         instruction *in = &l->instruction[i];
         if (in->program) {
-            l->device->run_program(&(ht_program_run){in->program, in->view, in->view + in->n_in, l->device->pool});
+            l->device->programs->run(&(ht_program_run){in->program, in->view, in->view + in->n_in, l->device});
             continue;
         }
         in->call.out.data = in->view[in->n_in].data;
@@ -338,9 +337,9 @@ static ht_status run_all(ht_flat_list *l, void *scratch, ht_error *err) {
 
 ht_status ht_flat_list_run(ht_flat_list *l, void *const *data, void *scratch, ht_error *err) {
     void *block = NULL;
-    ht_status st = l->block_bytes
-                       ? ht_memory_alloc(l->block_bytes, "what a compiled function makes on its way", &block, err)
-                       : HT_OK;
+    ht_status st = l->block_bytes ? ht_memory_alloc(l->device->memory, l->block_bytes,
+                                                    "what a compiled function makes on its way", &block, err)
+                                  : HT_OK;
     if (st) return st;
     for (int64_t i = 0; i < l->n_addresses; i++) {
         const address *a = &l->address[i];
@@ -348,6 +347,6 @@ ht_status ht_flat_list_run(ht_flat_list *l, void *const *data, void *scratch, ht
         *a->at = from ? from + a->offset_bytes : NULL;
     }
     st = run_all(l, scratch, err);
-    ht_memory_free(block, l->block_bytes);
+    ht_memory_free(l->device->memory, block, l->block_bytes);
     return st;
 }

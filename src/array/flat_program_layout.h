@@ -14,8 +14,8 @@ ht_status ht_flat_list_new(ht_device *d, ht_array *const *in, int n_in, ht_array
 void ht_flat_list_free(ht_flat_list *l); /* NULL is fine */
 /* Scratch bytes of a run. */
 size_t ht_flat_list_scratch(const ht_flat_list *l);
-/* Runs the list. `data` has the addresses of the arguments, then those of the results. The caller has leased the
- * device's pool. */
+/* Runs the list. `data` has the addresses of the arguments, then those of the results. The caller is between
+ * `begin` and `end` of the device. */
 ht_status ht_flat_list_run(ht_flat_list *l, void *const *data, void *scratch, ht_error *err);
 
 #endif

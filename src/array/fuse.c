@@ -52,7 +52,8 @@ static bool sees_own_row(const ht_plan *p, const ht_operand *o, ht_linear_form r
 }
 
 static bool is_rowwise(const ht_plan *p, const ht_instruction *ins, ht_linear_form rows) {
-    if (!p->device->kernels[ins->op].rows || ins->out.dtype != HT_F32 || ins->out.n_dims < 2) return false;
+    if (!p->device->stages->is_rowwise(p->device, ins->op) || ins->out.dtype != HT_F32 || ins->out.n_dims < 2)
+        return false;
     if (!ht_same_form(ins->out.shape[0], rows) || ins->n_in > HT_STAGE_INPUTS) return false;
     for (int i = 0; i < ins->n_in; i++) {
         const ht_operand *o = input(p, ins, i);
@@ -154,7 +155,7 @@ static int count_rowwise(const ht_plan *p, int32_t i) {
 }
 
 ht_status ht_plan_fuse(ht_plan *p, ht_error *err) {
-    bool fuses = p->device->run_stage != NULL;
+    bool fuses = p->device->stages != NULL;
     ht_status st = fuses ? reorder(p, err) : HT_OK;
     for (int32_t i = 0; st == HT_OK && i < p->n_instructions;) {
         int n = fuses ? count_products(p, i) : 0;

@@ -66,7 +66,7 @@ bool ht_fused_add(ht_fused *f, const ht_device *d, ht_array *a) {
         if (k == n_in) n_in++;
         s->in[i] = (int8_t)k;
     }
-    if (!d->takes_step(d, s->op, s->from, s->to)) return false;
+    if (!d->programs->takes_step(d, s->op, s->from, s->to)) return false;
     p->n_in = n_in;
     f->member[p->n_steps++] = a;
     a->slot = p->n_steps;
@@ -156,7 +156,7 @@ static int count_inputs(const ht_program *p) {
 
 int ht_fused_close(ht_fused *f, const ht_device *d) {
     ht_program *p = &f->program;
-    while (p->n_steps > 1 && !(find_outputs(f) && d->prepare_program(d, p)))
+    while (p->n_steps > 1 && !(find_outputs(f) && d->programs->prepare(d, p)))
         f->member[--p->n_steps]->slot = HT_FUSED_TO_DO;
     p->n_in = count_inputs(p);
     return p->n_steps;

@@ -38,7 +38,8 @@ static void swap_bytes(unsigned char *data, size_t n_bytes, size_t width) {
 /* The array of the file: `a`, whose elements at `data` are as stored, after byte swapping and transposition. */
 static ht_array *as_announced(ht_scope *s, const ht_npy_header *h, ht_array *a, void *data) {
     if (h->swapped) swap_bytes(data, h->n_bytes, ht_dtype_bytes(h->dtype));
-    return h->fortran && h->rank > 1 ? ht_transpose(s, a, NULL) : a;
+    a = ht_array_filled(s, a);
+    return a && h->fortran && h->rank > 1 ? ht_transpose(s, a, NULL) : a;
 }
 
 ht_array *ht_npy_parse(ht_scope *s, const void *data, size_t size, const char *name) {
@@ -194,7 +195,7 @@ static ht_array *read_safetensor(ht_scope *s, const ht_array_file *f, const ht_s
     if (a && t->n_bytes &&
         ht_file_read_at(ht_safetensors_file(f->safetensors, t->file), t->offset, to, t->n_bytes, &err))
         return ht_scope_fail_with(s, &err);
-    return a;
+    return ht_array_filled(s, a);
 }
 
 ht_array *ht_array_file_read(ht_scope *s, ht_array_file *f, size_t i) {

@@ -31,7 +31,9 @@ struct ht_array_file {
 ht_status ht_array_file_open_gguf(ht_array_file *f, ht_error *err);
 ht_array *ht_array_file_read_gguf(ht_scope *s, ht_array_file *f, size_t i);
 
-/* New evaluated array with uninitialised elements at *data, which the caller fills before sharing the array. */
+/* New evaluated array with uninitialised elements, which the caller writes to *data, host memory, before ht_array_filled takes
+ * them to the device. Until then the array is the caller's alone. */
 ht_array *ht_array_unfilled(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, void **data);
+ht_array *ht_array_filled(ht_scope *s, ht_array *a); /* `a`, or NULL with an error in the scope, as for NULL */
 
 #endif

@@ -183,7 +183,7 @@ static ht_array *fill(ht_scope *s, const ht_array_file *f, const ht_gguf_tensor 
     else if (!direct)
         put_part(t, part, blocks, to);
     if (!direct) free(blocks);
-    return a;
+    return ht_array_filled(s, a);
 }
 
 ht_array *ht_array_file_read_gguf(ht_scope *s, ht_array_file *f, size_t i) {

@@ -1,5 +1,4 @@
 /* Bandwidth and arithmetic measurement (hearth/measure.h). */
-#include "array/memory.h"
 #include "base/error.h"
 #include "cpu/isa.h"
 #include "device/device.h"
@@ -27,12 +26,19 @@ ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err
     if (!d->measure) return ht_fail(err, HT_ERR_UNSUPPORTED, "the device \"%s\" cannot measure itself", d->name);
     ht_meter *m = calloc(1, sizeof *m);
     if (!m) return ht_fail_memory(err, sizeof *m, "a meter");
-    ht_status status = bytes ? ht_memory_alloc(bytes, "the memory of a meter", &m->memory, err) : HT_OK;
+    ht_status status = bytes ? ht_memory_alloc(d->memory, bytes, "the memory of a meter", &m->memory, err) : HT_OK;
     if (status) {
         free(m);
         return status;
     }
-    if (bytes) memset(m->memory, 1, bytes); /* pages never written would share one zero page */
+    if (bytes)
+        status =
+            ht_memory_fill(d->memory, m->memory, 1, bytes, err); /* pages never written would share one zero page */
+    if (status) {
+        ht_memory_free(d->memory, m->memory, bytes);
+        free(m);
+        return status;
+    }
     m->bytes = bytes;
     m->device = ht_device_retain(d);
     *out = m;
@@ -41,7 +47,7 @@ ht_status ht_meter_new(ht_device *d, size_t bytes, ht_meter **out, ht_error *err
 
 void ht_meter_free(ht_meter *m) {
     if (!m) return;
-    ht_memory_free(m->memory, m->bytes);
+    ht_memory_free(m->device->memory, m->memory, m->bytes);
     ht_device_free(m->device);
     free(m);
 }

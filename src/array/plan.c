@@ -107,7 +107,7 @@ static bool is_local(const ht_plan *p, int32_t i, const ht_stage *s, int32_t las
     int32_t first_product = s->first + s->n_rowwise, end = first_product + s->n_products;
     if (i >= first_product || last >= end) return false;
     for (int32_t j = first_product; j <= last; j++)
-        if (!((const ht_linear_params *)(const void *)p->instruction[j].params)->matrix->ops->takes_rows_once)
+        if (!p->device->stages->takes_rows(((const ht_linear_params *)(const void *)p->instruction[j].params)->matrix))
             return false;
     return true;
 }

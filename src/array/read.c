@@ -34,33 +34,65 @@ static ht_array *leaf(ht_scope *s, ht_buffer *b, ht_dtype dtype, const int64_t *
     return a;
 }
 
-ht_array *ht_array_unfilled(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, void **data) {
+/* A leaf of the scope's device with a buffer that nobody has filled yet. */
+static ht_array *empty_leaf(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims) {
     size_t bytes;
     ht_error err;
     ht_buffer *b;
     if (!shape_is_sound(s, dtype, shape, n_dims, &bytes)) return NULL;
-    if (ht_buffer_new(bytes, &b, &err)) return ht_scope_fail_with(s, &err);
-    *data = b->data;
+    if (ht_buffer_new(s->stream->device->memory, bytes, &b, &err)) return ht_scope_fail_with(s, &err);
     ht_array *a = leaf(s, b, dtype, shape, n_dims);
     if (!a) ht_buffer_release(b);
     return a;
 }
 
+ht_array *ht_array_unfilled(ht_scope *s, ht_dtype dtype, const int64_t *shape, int n_dims, void **data) {
+    ht_array *a = empty_leaf(s, dtype, shape, n_dims);
+    if (!a) return NULL;
+    *data = a->buffer->data;
+    if (ht_memory_is_host(a->memory)) return a;
+    ht_error err;
+    if (ht_memory_alloc(ht_memory_of_host(), a->buffer->bytes, "an array on its way to its device", data, &err))
+        return ht_scope_fail_with(s, &err);
+    atomic_store_explicit(&a->buffer->mirror, *data, memory_order_relaxed);
+    return a;
+}
+
+ht_array *ht_array_filled(ht_scope *s, ht_array *a) {
+    ht_error err;
+    if (!a || ht_memory_is_host(a->memory)) return a;
+    ht_buffer *b = a->buffer;
+    if (ht_memory_write(b->memory, b->data, atomic_load_explicit(&b->mirror, memory_order_relaxed), b->bytes, &err))
+        return ht_scope_fail_with(s, &err);
+    ht_buffer_begin_writing(b);
+    return a;
+}
+
 ht_array *ht_array_from(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims) {
-    void *data;
-    ht_array *a = ht_array_unfilled(s, dtype, shape, n_dims, &data);
-    size_t bytes = a ? (size_t)ht_array_size(a) * ht_dtype_bytes(dtype) : 0;
-    if (bytes) memcpy(data, values, bytes);
+    ht_error err;
+    ht_array *a = empty_leaf(s, dtype, shape, n_dims);
+    if (a && ht_memory_write(a->memory, a->buffer->data, values, a->buffer->bytes, &err))
+        return ht_scope_fail_with(s, &err);
     return a;
 }
 
 ht_array *ht_array_wrap(ht_scope *s, const void *values, ht_dtype dtype, const int64_t *shape, int n_dims,
                         void (*release)(void *user), void *user) {
     size_t bytes;
+    if (!ht_memory_is_host(s->stream->device->memory)) {
+        ht_array *copy = ht_array_from(s, values, dtype, shape, n_dims);
+        if (copy && release) release(user);
+        return copy;
+    }
     if (!shape_is_sound(s, dtype, shape, n_dims, &bytes)) return NULL;
     ht_buffer *b = calloc(1, sizeof *b);
     if (!b) return ht_scope_fail(s, HT_ERR_MEMORY, "out of memory: %zu bytes for a buffer", sizeof *b);
-    *b = (ht_buffer){.refs = 1, .data = (void *)(uintptr_t)values, .bytes = bytes, .user = user, .wrapped = true};
+    *b = (ht_buffer){.refs = 1,
+                     .memory = ht_memory_of_host(),
+                     .data = (void *)(uintptr_t)values,
+                     .bytes = bytes,
+                     .user = user,
+                     .wrapped = true};
     ht_array *a = leaf(s, b, dtype, shape, n_dims);
     if (!a) {
         free(b);
@@ -101,35 +133,44 @@ static ht_status contiguous_form(ht_scope *s, ht_array *a, ht_array **out, ht_er
     return HT_OK;
 }
 
-static const void *first_element(ht_array *a) {
-    return (const char *)ht_storage(a)->buffer->data + a->offset * (int64_t)ht_dtype_bytes(a->dtype);
+static ht_status lend_elements(ht_array *a, const void **data, ht_error *err) {
+    ht_status st = ht_buffer_on_host(ht_storage(a)->buffer, data, err);
+    if (st == HT_OK) *data = (const char *)*data + a->offset * (int64_t)ht_dtype_bytes(a->dtype);
+    return st;
 }
 
 ht_status ht_array_lend(ht_scope *s, ht_array *a, const void **data, ht_error *err) {
     *data = NULL;
     ht_status st = ht_array_eval(s, &a, 1, err);
-    if (st == HT_OK) *data = first_element(a);
-    return st;
+    return st ? st : lend_elements(a, data, err);
 }
 
 ht_status ht_array_data(ht_scope *s, ht_array *a, const void **data, ht_error *err) {
     *data = NULL;
     ht_array *c;
     ht_status st = contiguous_form(s, a, &c, err);
-    if (st) return st;
-    *data = first_element(c);
-    return HT_OK;
+    return st ? st : lend_elements(c, data, err);
 }
 
 ht_status ht_array_read(ht_scope *s, ht_array *a, void *out, size_t bytes, ht_error *err) {
-    const void *data;
-    ht_status st = ht_array_data(s, a, &data, err);
+    ht_array *c;
+    ht_status st = contiguous_form(s, a, &c, err);
     if (st) return st;
     size_t have = (size_t)ht_array_size(a) * ht_dtype_bytes(a->dtype);
     char text[HT_SHAPE_TEXT];
     if (bytes != have)
         return ht_fail(err, HT_ERR_ARGUMENT, "an array %s of %s holds %zu bytes, the buffer given has %zu",
                        ht_shape_text(a->shape, a->n_dims, text), ht_dtype_name(a->dtype), have, bytes);
-    if (bytes) memcpy(out, data, bytes);
-    return HT_OK;
+    const char *data = ht_storage(c)->buffer->data;
+    return ht_memory_read(c->memory, out, data + c->offset * (int64_t)ht_dtype_bytes(c->dtype), bytes, err);
+}
+
+ht_array *ht_array_to(ht_scope *s, ht_array *a, ht_scope *from) {
+    ht_error err = {0};
+    const void *data;
+    if (!a || a == HT_NONE) return a;
+    ht_status st = ht_array_eval(from, &a, 1, &err);
+    if (st == HT_OK && a->memory == s->stream->device->memory) return ht_view_node(s, HT_OP_STOP_GRADIENT, &a, 1, 0);
+    if (st == HT_OK) st = ht_array_data(from, a, &data, &err);
+    return st ? ht_scope_fail_with(s, &err) : ht_array_from(s, data, a->dtype, a->shape, a->n_dims);
 }

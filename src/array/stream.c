@@ -1,6 +1,5 @@
 /* Streams: queues of evaluations on a device, run on the caller's thread or, asynchronously, on the stream's worker
  * thread. */
-#include "array/memory.h"
 #include "array/topological_order.h"
 #include "base/error.h"
 
@@ -46,7 +45,7 @@ void ht_stream_free(ht_stream *s) {
     }
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->queue_lock);
-    ht_memory_free(s->scratch, s->scratch_bytes);
+    ht_memory_free(s->device->memory, s->scratch, s->scratch_bytes);
     ht_worklist_free(&s->list);
     ht_device_free(s->device);
     free(s);

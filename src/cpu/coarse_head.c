@@ -55,11 +55,13 @@ static void pack_panel(const ht_matrix *m, int64_t panel, int n, const uint8_t *
     memset(scales, 0, (size_t)(end - scales));
 }
 
-void ht_coarse_head_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored) {
+ht_status ht_coarse_head_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
+    (void)err;
     size_t row_bytes = (size_t)(m->k / HT_QBLOCK) * sizeof(ht_block_q8_0);
     const uint8_t *from = stored;
     for (int64_t done = 0; done < n; done += HT_PANEL, from += HT_PANEL * row_bytes)
         pack_panel(m, (row + done) / HT_PANEL, (int)ht_min_i64(HT_PANEL, n - done), from, row_bytes);
+    return HT_OK;
 }
 
 ht_status ht_coarse_head_row(const ht_matrix *m, int64_t row, float *out, ht_error *err) {

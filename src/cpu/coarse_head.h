@@ -32,7 +32,7 @@ static inline size_t ht_coarse_head_fine_bytes(int64_t n_blocks) { return (size_
 
 /* The functions of ht_matrix_ops that differ from those of other quantised panels. */
 size_t ht_coarse_head_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
-void ht_coarse_head_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored);
+ht_status ht_coarse_head_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err);
 ht_status ht_coarse_head_row(const ht_matrix *m, int64_t row, float *out, ht_error *err); /* never fails */
 size_t ht_coarse_head_top_bytes(const ht_matrix *m);
 

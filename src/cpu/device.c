@@ -2,17 +2,22 @@
 #include "cpu/device.h"
 
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/fused_stage.h"
+#include "cpu/kv.h"
 #include "cpu/matrix.h"
 #include "cpu/measure.h"
 
 #include <stdlib.h>
 
 #define FILL(name, id, shared)                                                                                         \
-    case id: ht_vector_kernels_##shared(kernels); break;
-static void fill_kernels(ht_cpu_isa isa, ht_kernel kernels[HT_OP_COUNT]) {
-    ht_reference_kernels(kernels);
-    switch (isa) {
+    case id:                                                                                                           \
+        ht_vector_kernels_##shared(d->base.kernels);                                                                   \
+        ht_vector_rows_##shared(d->rows);                                                                              \
+        break;
+static void fill_kernels(ht_cpu_device *d) {
+    ht_reference_kernels(d->base.kernels);
+    switch (d->isa) {
         HT_EACH_ISA(FILL)
     default: break;
     }
@@ -44,6 +49,27 @@ static bool prepare_program(const ht_device *d, ht_program *p) {
     return ht_elementwise_prepare(p, ((const ht_cpu_device *)d)->find_elementwise);
 }
 
+static const ht_program_ops programs = {takes_step, prepare_program, ht_elementwise_run_program};
+
+ht_pool *ht_device_pool(const ht_device *d) { return ((const ht_cpu_device *)d)->pool; }
+
+static unsigned begin(ht_device *d) {
+    ht_pool_lease(ht_device_pool(d));
+    return ht_flush_denormals();
+}
+
+static void end(ht_device *d, unsigned denormals) {
+    ht_restore_denormals(denormals);
+    ht_pool_release(ht_device_pool(d));
+}
+
+static void run_on_host(ht_device *d, int64_t n, int64_t grain, ht_block_fn *fn, void *arg) {
+    ht_pool *pool = ht_device_pool(d);
+    ht_pool_lease(pool);
+    ht_pool_run(pool, n, grain, fn, arg);
+    ht_pool_release(pool);
+}
+
 static const ht_matrix_ops *matrix_ops(const ht_device *d, ht_weight_type type, ht_precision precision) {
     return ht_cpu_matrix_ops(ht_cpu_device_isa(d), type, precision);
 }
@@ -61,37 +87,37 @@ ht_status ht_cpu_device_new(int n_threads, const char *isa, ht_device **out, ht_
     ht_cpu_device *d = calloc(1, sizeof *d);
     if (!d) return ht_fail_memory(err, sizeof *d, "the CPU device");
     d->isa = chosen;
-    d->base.name = "cpu";
-    d->base.instruction_set = ht_cpu_isa_name(chosen);
-    d->base.matrix_ops = matrix_ops;
-    d->base.head_ops = head_ops;
-    d->base.row_ops = row_ops(chosen);
-    d->base.measure = &ht_cpu_measure;
-    d->base.stage_bytes = ht_cpu_stage_bytes;
-    d->base.layout_stage = ht_cpu_layout_stage;
-    d->base.run_stage = ht_cpu_run_stage;
+    d->base = (ht_device){.name = "cpu",
+                          .instruction_set = ht_cpu_isa_name(chosen),
+                          .memory = ht_memory_of_host(),
+                          .begin = begin,
+                          .end = end,
+                          .stages = &ht_cpu_stages,
+                          .matrix_ops = matrix_ops,
+                          .head_ops = head_ops,
+                          .kv = &ht_cpu_kv,
+                          .run_on_host = run_on_host,
+                          .row_ops = row_ops(chosen),
+                          .measure = &ht_cpu_measure,
+                          .destroy = ht_cpu_device_free,
+                          .refs = 1};
     d->find_elementwise = find_elementwise(chosen);
-    if (d->find_elementwise) {
-        d->base.takes_step = takes_step;
-        d->base.prepare_program = prepare_program;
-        d->base.run_program = ht_elementwise_run_program;
-    }
-    d->base.destroy = ht_cpu_device_free;
-    atomic_init(&d->base.refs, 1);
+    if (d->find_elementwise) d->base.programs = &programs;
     pthread_mutex_init(&d->base.run_lock, NULL);
-    fill_kernels(chosen, d->base.kernels);
-    status = ht_pool_new(n_threads, &d->base.pool, err);
+    fill_kernels(d);
+    status = ht_pool_new(n_threads, &d->pool, err);
     if (status != HT_OK) {
         ht_cpu_device_free(&d->base);
         return status;
     }
+    d->base.n_threads = ht_pool_threads(d->pool);
     *out = &d->base;
     return HT_OK;
 }
 
 void ht_cpu_device_free(ht_device *device) {
     if (!device) return;
-    ht_pool_free(device->pool);
+    ht_pool_free(ht_device_pool(device));
     pthread_mutex_destroy(&device->run_lock);
     free((ht_cpu_device *)device);
 }

@@ -1,6 +1,7 @@
 /* Elementwise program execution (elementwise.h): all steps of a program on one block before the next block, so that
  * intermediate results stay in the L1 cache. */
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/elementwise_job.h"
 #include "cpu/streaming_store.h"
 #include "cpu/strided_iterator.h"
@@ -121,7 +122,9 @@ static void run_range(void *arg, int64_t begin, int64_t end, int worker) {
 void ht_elementwise_run_program(const ht_program_run *run) {
     elementwise_job j;
     init_job(&j, run->program, run->in, run->out);
-    if (j.size) ht_pool_run(run->pool, j.size, j.compute_bound ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, run_range, &j);
+    if (j.size)
+        ht_pool_run(ht_device_pool(run->device), j.size, j.compute_bound ? HT_GRAIN_MATH : HT_GRAIN_CHEAP, run_range,
+                    &j);
 }
 
 /* ---- one operation ---- */
@@ -142,7 +145,8 @@ static void one_step(ht_program *p, const ht_call *call, ht_op_id op, ht_element
 void ht_elementwise_run(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn) {
     ht_program p;
     one_step(&p, call, op, fn);
-    ht_elementwise_run_program(&(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .pool = call->pool});
+    ht_elementwise_run_program(
+        &(ht_program_run){.program = &p, .in = call->in, .out = &call->out, .device = call->device});
 }
 
 void ht_elementwise_run_rows(const ht_call *call, ht_op_id op, ht_elementwise_fn *fn, int64_t begin, int64_t end) {

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/gemm_schedule.h"
 #include "cpu/matrix_ops.h"
 #include "device/params.h"
@@ -121,7 +122,7 @@ static void deal_rows(const job *j, int64_t n, ht_scratch_layout *d, rows *r) {
 }
 
 static void deal_together(const job *j, ht_scratch_layout *d, room *r) {
-    const int64_t n_threads = ht_pool_threads(j->call->pool);
+    const int64_t n_threads = ht_pool_threads(ht_call_pool(j->call));
     deal_rows(j, j->n_x, d, &r->all);
     deal_rows(j, wave_rows(j), d, &r->tiles);
     r->y = ht_scratch_take(d, wave_rows(j) * j->width, sizeof *r->y);
@@ -138,7 +139,8 @@ static void deal_apart(const job *j, ht_scratch_layout *d, room *r) {
     for (int s = 0; s < j->p->n_sets; s++)
         for (int32_t i = 0; i < j->p->experts[s]->n_kinds; i++) {
             const ht_matrix *one = kind_of(j->p, s, i);
-            largest = ht_max_size(largest, one->ops->mul_scratch(one, n, ht_pool_threads(j->call->pool)));
+            largest =
+                ht_max_size(largest, ht_cpu_ops_of(one)->mul_scratch(one, n, ht_pool_threads(ht_call_pool(j->call))));
         }
     r->product = ht_scratch_take(d, 1, largest);
 }
@@ -290,7 +292,8 @@ static wave next_wave(const job *j, const room *r, int64_t *expert, int64_t *pai
         n_rows += n;
         at[1] += n;
     }
-    int threads = ht_pool_threads(j->call->pool), each = (int)ht_ceil_div_i64(threads, ht_max_i64(w.n_groups, 1));
+    int threads = ht_pool_threads(ht_call_pool(j->call)),
+        each = (int)ht_ceil_div_i64(threads, ht_max_i64(w.n_groups, 1));
     int64_t row = 0, tile = 0, piece = 0;
     for (int64_t i = 0; i < w.n_groups; i++) {
         group *g = &r->groups[i];
@@ -402,7 +405,7 @@ static void put_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static void multiply_together(const job *j, const room *r) {
-    ht_pool *pool = j->call->pool;
+    ht_pool *pool = ht_call_pool(j->call);
     wave w = {.j = j, .r = r};
     ht_pool_run(pool, j->n_x, 1, prepare_rows, &w);
     for (int64_t expert = 0, pair = 0; pair < j->pairs;) {
@@ -428,7 +431,7 @@ static void multiply_apart(const job *j, const room *r, int64_t expert, int64_t 
     for (int64_t i = 0; i < n; i++) bring_row(j, row_of_pair(j, r->order[begin + i]), r->x + i * j->k);
     for (int s = 0; s < j->p->n_sets; s++) {
         const ht_matrix *m = j->p->experts[s]->matrix[expert];
-        m->ops->mul(m, r->x, j->k, n, NULL, r->y, j->n_rows, r->product, j->call->pool);
+        ht_cpu_ops_of(m)->mul(m, r->x, j->k, n, NULL, r->y, j->n_rows, r->product, ht_call_pool(j->call));
         for (int64_t i = 0; i < n; i++)
             memcpy(out_of(j, r->order[begin + i]) + s * j->n_rows, r->y + i * j->n_rows,
                    (size_t)j->n_rows * sizeof *r->y);

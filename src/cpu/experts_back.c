@@ -1,6 +1,7 @@
 /* Gradients of mixture-of-experts products (LINEAR_GATHER_BACK): one expert after another, the rows that chose it brought
  * together. Experts that no row chose are not read. */
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/experts.h"
 #include "cpu/matrix_ops.h"
 #include "cpu/scratch_layout.h"
@@ -35,7 +36,7 @@ static size_t lay_out(const job *j, void *memory, room *r) {
     for (int s = 0; s < j->p->n_sets; s++)
         for (int32_t i = 0; i < j->p->experts[s]->n_kinds; i++) {
             const ht_matrix *one = j->p->experts[s]->matrix[j->p->experts[s]->n + i];
-            largest = ht_max_size(largest, ht_back_scratch(one, ht_pool_threads(j->call->pool)));
+            largest = ht_max_size(largest, ht_back_scratch(one, ht_pool_threads(ht_call_pool(j->call))));
         }
     r->first = ht_scratch_take(&d, j->n_experts + 1, sizeof *r->first);
     r->order = ht_scratch_take(&d, j->pairs, sizeof *r->order);
@@ -79,7 +80,7 @@ ht_status ht_cpu_linear_gather_back(const ht_call *call, ht_error *err) {
             const int64_t n = ht_min_i64(ROWS_AT_ONCE, r.first[e + 1] - at);
             for (int s = 0; s < j.p->n_sets; s++) {
                 for (int64_t i = 0; i < n; i++) collect(&j, r.order[at + i], s, r.dy + i * j.n);
-                ht_back_mul(j.p->experts[s]->matrix[e], r.dy, j.n, n, r.dx, j.k, r.product, call->pool);
+                ht_back_mul(j.p->experts[s]->matrix[e], r.dy, j.n, n, r.dx, j.k, r.product, ht_call_pool(call));
                 for (int64_t i = 0; i < n; i++) add_to(&j, r.order[at + i], s == 0, r.dx + i * j.k);
             }
         }

@@ -3,6 +3,8 @@
 #include "cpu/fused_stage.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
+#include "cpu/device.h"
 #include "cpu/gemm_schedule.h"
 #include "cpu/matrix_ops.h"
 #include "device/params.h"
@@ -16,6 +18,7 @@ typedef struct thread_call {
 } thread_call;
 
 typedef struct layout {
+    ht_rows_fn *rows[HT_STAGE_CALLS];
     const float *x; /* what the products read, unless it is local */
     int64_t ldx;
     ht_gemm_schedule products; /* in integers */
@@ -28,9 +31,12 @@ _Static_assert((int)HT_STAGE_CALLS <= (int)HT_MAX_GEMMS, "all products of a fuse
 
 static const ht_matrix *matrix_of(const ht_call *call) { return ((const ht_linear_params *)call->params)->matrix; }
 
-size_t ht_cpu_stage_bytes(const ht_fused_stage *c, int n_threads) {
-    return sizeof(layout) + (size_t)n_threads * (size_t)c->n_rowwise * sizeof(thread_call);
+static size_t stage_bytes(const ht_device *d, const ht_fused_stage *c) {
+    return sizeof(layout) + (size_t)d->n_threads * (size_t)c->n_rowwise * sizeof(thread_call);
 }
+
+static bool is_rowwise(const ht_device *d, ht_op_id op) { return ((const ht_cpu_device *)d)->rows[op] != NULL; }
+static bool takes_rows(const ht_matrix *m) { return ht_cpu_ops_of(m)->takes_rows_once; }
 
 /* ---- laying out ---- */
 
@@ -40,8 +46,9 @@ static void lay_products(layout *l, const ht_fused_stage *c) {
     l->x = x->data;
     l->ldx = x->stride[0];
     l->n_apart = 0;
-    l->products = (ht_gemm_schedule){
-        .kernels = ht_kernels_of(matrix_of(first)), .n_x = x->shape[0], .n_threads = ht_pool_threads(first->pool)};
+    l->products = (ht_gemm_schedule){.kernels = ht_kernels_of(matrix_of(first)),
+                                     .n_x = x->shape[0],
+                                     .n_threads = ht_pool_threads(ht_call_pool(first))};
     for (int i = 0; i < c->n_products; i++) {
         const ht_call *call = first + i;
         const ht_matrix *m = matrix_of(call);
@@ -83,8 +90,9 @@ static void lay_calls(const ht_fused_stage *c, int64_t most_rows, float *local, 
 }
 
 /* The scratch memory holds what the products need, then each thread's local rows. */
-size_t ht_cpu_layout_stage(const ht_fused_stage *c) {
+static size_t layout_stage(const ht_fused_stage *c) {
     layout *l = c->layout;
+    for (int i = 0; i < c->n_rowwise; i++) l->rows[i] = ((const ht_cpu_device *)c->call->device)->rows[c->op[i]];
     float *scratch = c->call->scratch;
     lay_products(l, c);
     const int n_threads = l->products.n_threads;
@@ -95,7 +103,7 @@ size_t ht_cpu_layout_stage(const ht_fused_stage *c) {
     bytes += (size_t)n_threads * (size_t)floats * sizeof *scratch;
     for (int i = 0; i < l->n_apart; i++) {
         const ht_matrix *m = l->apart[i].m;
-        bytes = ht_max_size(bytes, m->ops->mul_scratch(m, l->products.n_x, n_threads));
+        bytes = ht_max_size(bytes, ht_cpu_ops_of(m)->mul_scratch(m, l->products.n_x, n_threads));
     }
     return bytes;
 }
@@ -113,7 +121,7 @@ static void run_rows(const ht_fused_stage *c, thread_call *calls, int64_t begin,
         if (t->local) t->call.out.data = from_row(t, begin);
         for (int k = 0; k < t->call.n_in; k++)
             if (c->local_in[i][k] >= 0) t->in[k].data = from_row(&calls[c->local_in[i][k]], begin);
-        c->rows[i](&t->call, begin, end);
+        ((const layout *)c->layout)->rows[i](&t->call, begin, end);
     }
 }
 
@@ -129,13 +137,15 @@ static void run_shares(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-void ht_cpu_run_stage(const ht_fused_stage *c) {
+static void run_stage(const ht_fused_stage *c) {
     const layout *l = c->layout;
-    ht_pool *pool = c->call->pool;
+    ht_pool *pool = ht_call_pool(c->call);
     ht_pool_run(pool, ht_gemm_schedule_shares(&l->products), 1, run_shares, (void *)(uintptr_t)c);
     ht_gemm_schedule_multiply(&l->products, pool);
     for (int i = 0; i < l->n_apart; i++) {
         const ht_gemm *p = &l->apart[i];
-        p->m->ops->mul(p->m, l->x, l->ldx, l->products.n_x, p->bias, p->y, p->ldy, c->call->scratch, pool);
+        ht_cpu_ops_of(p->m)->mul(p->m, l->x, l->ldx, l->products.n_x, p->bias, p->y, p->ldy, c->call->scratch, pool);
     }
 }
+
+const ht_stage_ops ht_cpu_stages = {is_rowwise, takes_rows, stage_bytes, layout_stage, run_stage};

@@ -1,11 +1,9 @@
-/* Fused stages on the CPU: those of device/device.h. */
+/* Fused stages on the CPU (device/stage.h). */
 #ifndef HT_CPU_FUSED_STAGE_H
 #define HT_CPU_FUSED_STAGE_H
 
-#include "device/kernel.h"
+#include "device/stage.h"
 
-size_t ht_cpu_stage_bytes(const ht_fused_stage *stage, int n_threads);
-size_t ht_cpu_layout_stage(const ht_fused_stage *stage);
-void ht_cpu_run_stage(const ht_fused_stage *stage);
+extern const ht_stage_ops ht_cpu_stages;
 
 #endif

@@ -11,7 +11,7 @@ enum {
     TILES_PER_THREAD = 4         /* as HT_PIECES_PER_THREAD, for making rows */
 };
 
-bool ht_gemm_shares_rows(const ht_matrix *m) { return m->ops->takes_rows_once; }
+bool ht_gemm_shares_rows(const ht_matrix *m) { return ht_cpu_ops_of(m)->takes_rows_once; }
 
 ht_form ht_gemm_form(const ht_matrix *m) {
     return !ht_panel_layout_of(m->type)->bits ? HT_FORM_WORDS : ht_is_high(m) ? HT_FORM_PLANES : HT_FORM_BYTES;

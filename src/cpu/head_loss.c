@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/matrix_ops.h"
 #include "cpu/scratch_layout.h"
@@ -36,7 +37,7 @@ static int64_t rows_of(const ht_call *call) { return call->in[0].shape[0]; }
 /* The whole layout for T rows, all of which may have a target. */
 static size_t lay_out(job *j, const ht_call *call, bool backward) {
     const ht_matrix *m = j->params->matrix;
-    const int64_t t = rows_of(call), threads = ht_pool_threads(call->pool);
+    const int64_t t = rows_of(call), threads = ht_pool_threads(ht_call_pool(call));
     ht_scratch_layout d = {.at = call->scratch};
     j->row = ht_scratch_take(&d, t, sizeof *j->row);
     j->target = ht_scratch_take(&d, t, sizeof *j->target);
@@ -90,7 +91,7 @@ static ht_status begin(job *j, const ht_call *call, bool backward, ht_error *err
     (void)lay_out(j, call, backward);
     ht_status status = collect_rows(j, err);
     const int64_t tiles = ht_ceil_div_i64(j->n, j->kernels->tile_rows);
-    j->x_parts = ht_max_i64(1, ht_min_i64(4 * (int64_t)ht_pool_threads(call->pool), tiles));
+    j->x_parts = ht_max_i64(1, ht_min_i64(4 * (int64_t)ht_pool_threads(ht_call_pool(call)), tiles));
     return status;
 }
 
@@ -126,9 +127,9 @@ static void multiply_logits(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static void make_logits(job *j) {
-    ht_slab_decode(&j->slab, j->call->pool);
+    ht_slab_decode(&j->slab, ht_call_pool(j->call));
     const int64_t groups = ht_ceil_div_i64(ht_panel_count(j->slab.n_rows), j->kernels->tile_panels);
-    ht_pool_run(j->call->pool, groups * j->x_parts, 1, multiply_logits, j);
+    ht_pool_run(ht_call_pool(j->call), groups * j->x_parts, 1, multiply_logits, j);
 }
 
 static float *logits_at(const job *j, int64_t i) { return j->logits + i * LOGITS_ROW + HT_SLAB; }
@@ -159,7 +160,7 @@ ht_status ht_cpu_head_loss(const ht_call *call, ht_error *err) {
     for (; j.slab.row < vocab && j.n; j.slab.row += HT_SLAB) {
         j.slab.n_rows = ht_min_i64(HT_SLAB, vocab - j.slab.row);
         make_logits(&j);
-        ht_pool_run(call->pool, j.n, 16, add_sums, &j);
+        ht_pool_run(ht_call_pool(call), j.n, 16, add_sums, &j);
     }
     for (int64_t i = 0; i < j.n; i++) {
         const double lse = (double)j.state[i].max + log(j.state[i].sum);
@@ -214,8 +215,8 @@ ht_status ht_cpu_head_loss_grad(const ht_call *call, ht_error *err) {
     for (; j.slab.row < vocab && j.n; j.slab.row += HT_SLAB) {
         j.slab.n_rows = ht_min_i64(HT_SLAB, vocab - j.slab.row);
         make_logits(&j);
-        ht_pool_run(call->pool, j.n, 16, make_gradients, &j);
-        ht_pool_run(call->pool, groups * j.x_parts, 1, multiply_back, &j);
+        ht_pool_run(ht_call_pool(call), j.n, 16, make_gradients, &j);
+        ht_pool_run(ht_call_pool(call), groups * j.x_parts, 1, multiply_back, &j);
     }
     float *out = call->out.data;
     memset(out, 0, (size_t)(rows_of(call) * j.k) * sizeof *out);

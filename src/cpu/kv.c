@@ -3,11 +3,14 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/half.h"
+#include "cpu/call.h"
+#include "cpu/device.h"
 #include "cpu/element.h"
 #include "cpu/strided_iterator.h"
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 uint16_t ht_kv_quantise(const float *x, int64_t n, int8_t *q, int64_t step) {
     float max = 0.0f, sum = 0.0f;
@@ -30,26 +33,26 @@ uint16_t ht_kv_quantise(const float *x, int64_t n, int8_t *q, int64_t step) {
 }
 
 float ht_kv_key(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
-    void *page = l->pages[ht_kv_page_of(l, pos)];
-    float x = ht_get_f32(l->dtype, page, ht_kv_k_index(l, head, pos) + d * HT_KV_TILE);
-    if (l->dtype != HT_I8) return x;
+    void *page = l->pages[ht_kv_page_of(l, pos)]->data;
+    float x = ht_get_f32(l->shape.dtype, page, ht_kv_k_index(l, head, pos) + d * HT_KV_TILE);
+    if (l->shape.dtype != HT_I8) return x;
     int64_t scale = ht_kv_k_scale_index(l, head, pos) + d / HT_KV_QBLOCK * HT_KV_TILE;
     return x * ht_bf16_to_f32(ht_kv_scales(l, page)[scale]);
 }
 
 float ht_kv_value(const ht_kv_layer *l, int64_t head, int64_t pos, int64_t d) {
-    void *page = l->pages[ht_kv_page_of(l, pos)];
-    float x = ht_get_f32(l->dtype, page, ht_kv_v_index(l, head, pos) + d);
-    if (l->dtype != HT_I8) return x;
+    void *page = l->pages[ht_kv_page_of(l, pos)]->data;
+    float x = ht_get_f32(l->shape.dtype, page, ht_kv_v_index(l, head, pos) + d);
+    if (l->shape.dtype != HT_I8) return x;
     return x * ht_bf16_to_f32(ht_kv_scales(l, page)[ht_kv_v_scale_index(l, head, pos) + d / HT_KV_QBLOCK]);
 }
 
 /* Quantises one row and head into an 8-bit page; `step` is the stride between dimensions and between block scales. */
 static void store_quantised(const ht_view *from, int64_t base, const ht_kv_layer *l, int8_t *to, uint16_t *scale,
                             int64_t step) {
-    for (int64_t d = 0; d < l->head_dim; d += HT_KV_QBLOCK, scale += step) {
+    for (int64_t d = 0; d < l->shape.head_dim; d += HT_KV_QBLOCK, scale += step) {
         float x[HT_KV_QBLOCK];
-        int64_t n = ht_min_i64(HT_KV_QBLOCK, l->head_dim - d);
+        int64_t n = ht_min_i64(HT_KV_QBLOCK, l->shape.head_dim - d);
         for (int64_t i = 0; i < n; i++) x[i] = ht_get_f32(from->dtype, from->data, base + (d + i) * from->stride[2]);
         *scale = ht_kv_quantise(x, n, to + d * step, step);
     }
@@ -59,12 +62,13 @@ static void store_quantised(const ht_view *from, int64_t base, const ht_kv_layer
 static void store_vector(const ht_view *from, int64_t row, int64_t head, const ht_kv_layer *l, void *page, int64_t at,
                          int64_t scale, int64_t step) {
     int64_t base = row * from->stride[0] + head * from->stride[1];
-    if (l->dtype == HT_I8) {
+    if (l->shape.dtype == HT_I8) {
         store_quantised(from, base, l, (int8_t *)page + at, ht_kv_scales(l, page) + scale, step);
         return;
     }
-    for (int64_t d = 0; d < l->head_dim; d++)
-        ht_set_f32(l->dtype, page, at + d * step, ht_get_f32(from->dtype, from->data, base + d * from->stride[2]));
+    for (int64_t d = 0; d < l->shape.head_dim; d++)
+        ht_set_f32(l->shape.dtype, page, at + d * step,
+                   ht_get_f32(from->dtype, from->data, base + d * from->stride[2]));
 }
 
 static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -73,8 +77,8 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
     for (int64_t row = begin; row < end; row++) {
         const ht_kv_layer *l = ht_kv_layer_of(call, row);
         int64_t pos = call->step->batch->pos[row];
-        void *page = l->pages[ht_kv_page_of(l, pos)];
-        for (int64_t head = 0; head < l->n_kv_heads; head++) {
+        void *page = l->pages[ht_kv_page_of(l, pos)]->data;
+        for (int64_t head = 0; head < l->shape.n_kv_heads; head++) {
             store_vector(&call->in[1], row, head, l, page, ht_kv_k_index(l, head, pos),
                          ht_kv_k_scale_index(l, head, pos), HT_KV_TILE);
             store_vector(&call->in[2], row, head, l, page, ht_kv_v_index(l, head, pos),
@@ -86,7 +90,7 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
 void ht_kv_append(const ht_call *call) {
     const ht_view *k = &call->in[1];
     if (ht_view_absent(k)) return;
-    ht_pool_run(call->pool, k->shape[0], ht_row_grain(HT_GRAIN_PLAIN, k->shape[1] * k->shape[2]), append_rows,
+    ht_pool_run(ht_call_pool(call), k->shape[0], ht_row_grain(HT_GRAIN_PLAIN, k->shape[1] * k->shape[2]), append_rows,
                 (void *)call);
 }
 
@@ -101,6 +105,52 @@ ht_status ht_kv_check(const ht_call *call, ht_error *err) {
     }
     return HT_OK;
 }
+
+/* ---- saved positions ---- */
+
+/* One vector, of `step` between its dimensions and between its scales in the page, to or from its saved form. */
+static char *move_vector(const ht_kv_shape *s, char *values, int64_t at, uint16_t *scales, int64_t scale, int64_t step,
+                         char *saved, bool save) {
+    const size_t size = ht_dtype_bytes(s->dtype);
+    for (int64_t d = 0; d < s->head_dim; d++, saved += size) {
+        char *value = values + (size_t)(at + d * step) * size;
+        memcpy(save ? saved : value, save ? value : saved, size);
+    }
+    for (int64_t b = 0; s->dtype == HT_I8 && b < ht_kv_blocks(s->head_dim); b++, saved += sizeof *scales) {
+        uint16_t *one = scales + scale + b * step;
+        memcpy(save ? (void *)saved : one, save ? (void *)one : saved, sizeof *one);
+    }
+    return saved;
+}
+
+static void move_positions(const ht_kv_shape *s, void *page, int64_t first, int64_t n, char *saved, bool save) {
+    const ht_kv_layer l = {.shape = *s};
+    uint16_t *scales = ht_kv_scales(&l, page);
+    for (int64_t pos = first; pos < first + n; pos++) {
+        for (int64_t h = 0; h < s->n_kv_heads; h++)
+            saved = move_vector(s, page, ht_kv_k_index(&l, h, pos), scales, ht_kv_k_scale_index(&l, h, pos), HT_KV_TILE,
+                                saved, save);
+        for (int64_t h = 0; h < s->n_kv_heads; h++)
+            saved = move_vector(s, page, ht_kv_v_index(&l, h, pos), scales, ht_kv_v_scale_index(&l, h, pos), 1, saved,
+                                save);
+    }
+}
+
+static ht_status read_positions(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, int64_t first,
+                                int64_t n, void *out, ht_error *err) {
+    (void)d, (void)err;
+    move_positions(shape, page->data, first, n, out, true);
+    return HT_OK;
+}
+
+static ht_status write_positions(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page, int64_t first, int64_t n,
+                                 const void *from, ht_error *err) {
+    (void)d, (void)err;
+    move_positions(shape, page->data, first, n, (char *)(uintptr_t)from, false);
+    return HT_OK;
+}
+
+const ht_kv_ops ht_cpu_kv = {ht_kv_saved_page_bytes, read_positions, write_positions};
 
 /* ---- output rows ---- */
 

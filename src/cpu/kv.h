@@ -1,24 +1,40 @@
-/* KV cache pages of one layer (layout: device/step.h), and appending rows to them. */
+/* KV cache pages on the CPU: their layout, and appending rows to them.
+ *
+ * A page holds K, then V, in its dtype:
+ *   K [n_kv_heads][256 / 16 tiles][head_dim][16 keys]   16 scores are accumulated in one vector, dimension by dimension
+ *   V [n_kv_heads][256][head_dim]
+ *
+ * 8-bit pages also hold the bf16 scales of all blocks of 32 dimensions (n_blocks per vector):
+ *   K [n_kv_heads][256 / 16 tiles][n_blocks][16 keys]
+ *   V [n_kv_heads][256][n_blocks] */
 #ifndef HT_CPU_KV_H
 #define HT_CPU_KV_H
 
 #include "device/kernel.h"
+#include "device/kv.h"
 #include "device/params.h"
+
+enum {
+    HT_KV_TILE = 16, /* keys per tile of the K layout */
+    HT_KV_QMAX = 127 /* largest |q| in 8-bit pages */
+};
+
+extern const ht_kv_ops ht_cpu_kv;
 
 /* Elements of a page's K part. The V part follows and has the same size. */
 static inline int64_t ht_kv_half_page(const ht_kv_layer *l) {
-    return (int64_t)l->n_kv_heads * l->head_dim * HT_KV_PAGE;
+    return (int64_t)l->shape.n_kv_heads * l->shape.head_dim * HT_KV_PAGE;
 }
 
 /* Element index in the page of dimension 0 of a key; the stride between dimensions is HT_KV_TILE. */
 static inline int64_t ht_kv_k_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
     int64_t key = pos % HT_KV_PAGE;
-    return (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * l->head_dim + key % HT_KV_TILE;
+    return (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * l->shape.head_dim + key % HT_KV_TILE;
 }
 
 /* Element index in the page of dimension 0 of a value; its dimensions are contiguous. */
 static inline int64_t ht_kv_v_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
-    return ht_kv_half_page(l) + (head * HT_KV_PAGE + pos % HT_KV_PAGE) * l->head_dim;
+    return ht_kv_half_page(l) + (head * HT_KV_PAGE + pos % HT_KV_PAGE) * l->shape.head_dim;
 }
 
 /* Block scales of an 8-bit page, behind its V part. */
@@ -28,11 +44,11 @@ static inline uint16_t *ht_kv_scales(const ht_kv_layer *l, void *page) {
 /* Index among the page's scales of a key's block 0; the stride between blocks is HT_KV_TILE. */
 static inline int64_t ht_kv_k_scale_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
     int64_t key = pos % HT_KV_PAGE;
-    return (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * ht_kv_blocks(l->head_dim) + key % HT_KV_TILE;
+    return (head * HT_KV_PAGE + key / HT_KV_TILE * HT_KV_TILE) * ht_kv_blocks(l->shape.head_dim) + key % HT_KV_TILE;
 }
 /* Index among the page's scales of a value's block 0; its blocks are contiguous. */
 static inline int64_t ht_kv_v_scale_index(const ht_kv_layer *l, int64_t head, int64_t pos) {
-    return ((l->n_kv_heads + head) * HT_KV_PAGE + pos % HT_KV_PAGE) * ht_kv_blocks(l->head_dim);
+    return ((l->shape.n_kv_heads + head) * HT_KV_PAGE + pos % HT_KV_PAGE) * ht_kv_blocks(l->shape.head_dim);
 }
 
 /* Quantises one block of n <= HT_KV_QBLOCK floats to q[i * step]; returns the bf16 bits of the scale. */

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/experts.h"
 #include "cpu/head_loss.h"
@@ -42,7 +43,7 @@ static size_t linear_scratch(const ht_call *call) {
     const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
     const ht_view *x = &call->in[0];
     int64_t n = x->n_dims > 0 && x->shape[x->n_dims - 1] > 0 ? ht_view_size(x) / x->shape[x->n_dims - 1] : 0, ld;
-    size_t bytes = aligned(m->ops->mul_scratch(m, n, ht_pool_threads(call->pool)));
+    size_t bytes = aligned(ht_cpu_ops_of(m)->mul_scratch(m, n, ht_pool_threads(ht_call_pool(call))));
     if (!rows_in_place(x, &ld)) bytes += aligned((size_t)ht_view_size(x) * sizeof(float));
     if (call->n_in > 1 && !bias_in_place(&call->in[1])) bytes += aligned((size_t)m->n_rows * sizeof(float));
     return bytes;
@@ -73,7 +74,8 @@ static ht_status linear(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     if (ht_view_size(&call->out) == 0) return HT_OK;
     int64_t n = ht_view_size(&call->out) / m->n_rows, ld = m->k;
-    char *room = (char *)call->scratch + aligned(m->ops->mul_scratch(m, n, ht_pool_threads(call->pool)));
+    char *room =
+        (char *)call->scratch + aligned(ht_cpu_ops_of(m)->mul_scratch(m, n, ht_pool_threads(ht_call_pool(call))));
     const float *rows = x->data, *bias = NULL;
     if (!rows_in_place(x, &ld)) {
         rows = copy_f32(x, (float *)(void *)room);
@@ -82,10 +84,11 @@ static ht_status linear(const ht_call *call, ht_error *err) {
     }
     if (call->n_in > 1 && !ht_view_absent(&call->in[1]))
         bias = bias_in_place(&call->in[1]) ? call->in[1].data : copy_f32(&call->in[1], (float *)(void *)room);
-    if (call->top_k && m->ops->mul_top)
-        m->ops->mul_top(m, call->top_k, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, call->pool);
+    if (call->top_k && ht_cpu_ops_of(m)->mul_top)
+        ht_cpu_ops_of(m)->mul_top(m, call->top_k, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch,
+                                  ht_call_pool(call));
     else
-        m->ops->mul(m, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, call->pool);
+        ht_cpu_ops_of(m)->mul(m, rows, ld, n, bias, call->out.data, m->n_rows, call->scratch, ht_call_pool(call));
     return HT_OK;
 }
 
@@ -93,7 +96,7 @@ static ht_status linear(const ht_call *call, ht_error *err) {
 static size_t linear_back_scratch(const ht_call *call) {
     const ht_matrix *m = ((const ht_linear_params *)call->params)->matrix;
     int64_t ld;
-    size_t bytes = aligned(ht_back_scratch(m, ht_pool_threads(call->pool)));
+    size_t bytes = aligned(ht_back_scratch(m, ht_pool_threads(ht_call_pool(call))));
     return rows_in_place(&call->in[0], &ld) ? bytes : bytes + (size_t)ht_view_size(&call->in[0]) * sizeof(float);
 }
 
@@ -106,11 +109,11 @@ static ht_status linear_back(const ht_call *call, ht_error *err) {
     const float *rows = dy->data;
     int64_t ld;
     if (!rows_in_place(dy, &ld)) {
-        const size_t own = aligned(ht_back_scratch(m, ht_pool_threads(call->pool)));
+        const size_t own = aligned(ht_back_scratch(m, ht_pool_threads(ht_call_pool(call))));
         rows = copy_f32(dy, (float *)(void *)((char *)call->scratch + own));
         ld = m->n_rows;
     }
-    ht_back_mul(m, rows, ld, n, call->out.data, m->k, call->scratch, call->pool);
+    ht_back_mul(m, rows, ld, n, call->out.data, m->k, call->scratch, ht_call_pool(call));
     return HT_OK;
 }
 
@@ -152,7 +155,7 @@ static ht_status embed(const ht_call *call, ht_error *err) {
                            (long long)id, (long long)i, (long long)p->matrix->n_rows);
     }
     embed_job job = {.matrix = p->matrix, .ids = ids, .out = call->out.data, .scale = p->scale};
-    ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_CHEAP, p->matrix->k), embed_rows, &job);
+    ht_pool_run(ht_call_pool(call), n, ht_row_grain(HT_GRAIN_CHEAP, p->matrix->k), embed_rows, &job);
     /* Once more in order, for the first row that fails to say why. */
     return atomic_load(&job.failed) ? embed_range(&job, 0, n, err) : HT_OK;
 }

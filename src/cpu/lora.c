@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/scratch_layout.h"
 #include "device/params.h"
 
@@ -72,7 +73,8 @@ static size_t lay_out(lora_job *job) {
     }
     job->worker_floats = rows * HT_LORA_RANKS;
     if (has_experts(job) || !unit_stride(&job->call->in[1])) job->worker_floats += rows * (job->n_in + job->n_out);
-    job->workers = ht_scratch_take(&d, ht_pool_threads(job->call->pool) * job->worker_floats, sizeof *job->workers);
+    job->workers =
+        ht_scratch_take(&d, ht_pool_threads(ht_call_pool(job->call)) * job->worker_floats, sizeof *job->workers);
     job->chunks =
         ht_scratch_take(&d, ht_ceil_div_i64(job->n_in, HT_LORA_CHUNK) * rows * HT_LORA_RANKS, sizeof *job->chunks);
     return d.used;
@@ -335,7 +337,7 @@ static void join_chunks(const split *w) {
 
 static void multiply_split(const lora_job *job, const tile *t) {
     const tile_rows r = bring_rows(job, t, job->workers + t->n * HT_LORA_RANKS);
-    ht_pool *pool = job->call->pool;
+    ht_pool *pool = ht_call_pool(job->call);
     for (int32_t i = 0; i < t->n_uses; i++)
         for (int64_t rank = 0; t->use[i].pair && rank < t->use[i].pair->rank; rank += HT_LORA_RANKS) {
             split w = {job, &r, slice_of(&t->use[i], t->expert, rank)};
@@ -348,19 +350,19 @@ static void multiply_split(const lora_job *job, const tile *t) {
 
 ht_status ht_cpu_lora(const ht_call *call, const ht_lora_products *products, ht_error *err) {
     if (!call->step) return ht_fail(err, HT_ERR_INTERNAL, "lora: outside a model step");
-    if (call->out.data != call->in[0].data) products->copy(&call->in[0], &call->out, call->pool);
+    if (call->out.data != call->in[0].data) products->copy(&call->in[0], &call->out, call->device);
     if (!call->step->lora) return HT_OK;
     lora_job job = describe(call);
     job.products = products;
     lay_out(&job);
     ht_status status = find_tiles(&job, err);
     if (status || job.n_tiles == 0) return status;
-    const int64_t threads = ht_pool_threads(call->pool);
+    const int64_t threads = ht_pool_threads(ht_call_pool(call));
     if (job.work < SHARED_WORK || threads == 1)
         multiply_tiles(&job, 0, job.n_tiles, 0);
     else if (job.n_tiles < threads && job.work >= SHARED_WORK * job.n_tiles)
         for (int64_t i = 0; i < job.n_tiles; i++) multiply_split(&job, &job.tiles[i]);
     else
-        ht_pool_run(call->pool, job.n_tiles, 1, multiply_tiles, &job);
+        ht_pool_run(ht_call_pool(call), job.n_tiles, 1, multiply_tiles, &job);
     return HT_OK;
 }

@@ -35,7 +35,7 @@ typedef struct ht_lora_products {
     void (*down)(const ht_lora_down *d);
     void (*up)(const ht_lora_up *u);
     void (*copy)(const ht_view *from, const ht_view *to,
-                 ht_pool *pool); /* y of any strides, when it is not overwritten */
+                 struct ht_device *d); /* y of any strides, when it is not overwritten */
 } ht_lora_products;
 
 ht_status ht_cpu_lora(const ht_call *call, const ht_lora_products *products, ht_error *err);

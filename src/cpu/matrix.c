@@ -9,57 +9,38 @@ enum { COARSE_HEAD_WEIGHTS = 64 << 20 };
 
 /* In fast and in high precision. */
 #define INTEGER_OPS(isa, type) [HT_W_##type] = {INTEGER_ROW(isa, type, false), INTEGER_ROW(isa, type, true)},
-#define INTEGER_ROW(isa, type, high)                                                                                   \
+#define INTEGER_ROW(isa, type, is_high)                                                                                \
     {                                                                                                                  \
-        {#type " panels (" #isa ")",                                                                                   \
-         true,                                                                                                         \
-         ht_panels_bytes,                                                                                              \
-         ht_panels_pack,                                                                                               \
-         ht_panels_row,                                                                                                \
-         ht_fast_scratch,                                                                                              \
-         ht_fast_mul,                                                                                                  \
-         NULL,                                                                                                         \
-         NULL},                                                                                                        \
-            &ht_matrix_kernels_##isa, false, high                                                                      \
+        .base = {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, NULL},                    \
+        .takes_rows_once = true, .mul_scratch = ht_fast_scratch, .mul = ht_fast_mul,                                   \
+        .kernels = &ht_matrix_kernels_##isa, .high = is_high,                                                          \
     }
 #define DENSE_OPS(isa, type)                                                                                           \
-    [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_panels_row,               \
-                      ht_dense_scratch, ht_dense_mul, NULL, NULL},                                                     \
-                     &ht_matrix_kernels_##isa,                                                                         \
-                     false,                                                                                            \
-                     false},
+    [HT_W_##type] = {                                                                                                  \
+        .base = {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_panels_row, NULL},                    \
+        .mul_scratch = ht_dense_scratch,                                                                               \
+        .mul = ht_dense_mul,                                                                                           \
+        .kernels = &ht_matrix_kernels_##isa,                                                                           \
+    },
 #define F8_OPS(isa, type)                                                                                              \
-    [HT_W_##type] = {{#type " panels (" #isa ")", false, ht_panels_bytes, ht_panels_pack, ht_f8_row, ht_dense_scratch, \
-                      ht_dense_mul, NULL, NULL},                                                                       \
-                     &ht_matrix_kernels_##isa,                                                                         \
-                     false,                                                                                            \
-                     false},
+    [HT_W_##type] = {                                                                                                  \
+        .base = {#type " panels (" #isa ")", ht_panels_bytes, ht_panels_pack, ht_f8_row, NULL},                        \
+        .mul_scratch = ht_dense_scratch,                                                                               \
+        .mul = ht_dense_mul,                                                                                           \
+        .kernels = &ht_matrix_kernels_##isa,                                                                           \
+    },
 #define REFERENCE_OPS(isa)                                                                                             \
     {                                                                                                                  \
-        {"as stored, in f32 (" #isa ")",                                                                               \
-         false,                                                                                                        \
-         ht_stored_bytes,                                                                                              \
-         ht_stored_pack,                                                                                               \
-         ht_stored_row,                                                                                                \
-         ht_reference_scratch,                                                                                         \
-         ht_reference_mul,                                                                                             \
-         NULL,                                                                                                         \
-         NULL},                                                                                                        \
-            &ht_matrix_kernels_##isa, false, false                                                                     \
+        .base = {"as stored, in f32 (" #isa ")", ht_stored_bytes, ht_stored_pack, ht_stored_row, NULL},                \
+        .mul_scratch = ht_reference_scratch, .mul = ht_reference_mul, .kernels = &ht_matrix_kernels_##isa,             \
     }
 
-#define COARSE_HEAD_OPS(isa, high)                                                                                     \
+#define COARSE_HEAD_OPS(isa, is_high)                                                                                  \
     {                                                                                                                  \
-        {"Q8_0 coarse panels (" #isa ")",                                                                              \
-         true,                                                                                                         \
-         ht_coarse_head_bytes,                                                                                         \
-         ht_coarse_head_pack,                                                                                          \
-         ht_coarse_head_row,                                                                                           \
-         ht_fast_scratch,                                                                                              \
-         ht_fast_mul,                                                                                                  \
-         ht_fast_mul_top,                                                                                              \
-         ht_coarse_head_top_bytes},                                                                                    \
-            &ht_matrix_kernels_##isa, true, high                                                                       \
+        .base = {"Q8_0 coarse panels (" #isa ")", ht_coarse_head_bytes, ht_coarse_head_pack, ht_coarse_head_row,       \
+                 ht_coarse_head_top_bytes},                                                                            \
+        .takes_rows_once = true, .mul_scratch = ht_fast_scratch, .mul = ht_fast_mul, .mul_top = ht_fast_mul_top,       \
+        .kernels = &ht_matrix_kernels_##isa, .coarse_head = true, .high = is_high,                                     \
     }
 
 #define AFFINE_OPS_reference(type, ...) INTEGER_OPS(reference, type)

@@ -101,9 +101,11 @@ size_t ht_stored_bytes(ht_weight_type type, int64_t n_rows, int64_t k) {
     return (size_t)n_rows * stored_row_bytes(type, k);
 }
 
-void ht_stored_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored) {
+ht_status ht_stored_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
+    (void)err;
     size_t bytes = stored_row_bytes(m->type, m->k);
     memcpy((char *)m->packed + (size_t)row * bytes, stored, (size_t)n * bytes);
+    return HT_OK;
 }
 
 static const char *stored_at(const ht_matrix *m, int64_t row, int64_t column) {

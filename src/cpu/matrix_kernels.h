@@ -42,6 +42,7 @@
 #ifndef HT_CPU_MATRIX_KERNELS_H
 #define HT_CPU_MATRIX_KERNELS_H
 
+#include "base/pool.h"
 #include "cpu/pack.h"
 
 enum {

@@ -8,21 +8,36 @@
 /* The row of the table a matrix points at. */
 typedef struct ht_cpu_ops {
     ht_matrix_ops base;
+
+    /* Products take activations that are quantised row by row as the rows are computed (device/stage.h). */
+    bool takes_rows_once;
+
+    /* Scratch bytes of `mul` and `mul_top` for n_x rows: enough for fewer, too, but for one where there is `mul_top`. */
+    size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
+
+    /* y[i][r] = sum_k x[i][k] * w[r][k] + bias[r] for i < n_x and all rows r; `bias` may be NULL. ldx and ldy are the
+     * row strides of x and y in elements. The bits of y[i][r] depend only on x[i], w[r], bias[r] and k: never on n_x,
+     * i, other rows or the number of threads. */
+    void (*mul)(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
+                void *scratch, ht_pool *pool);
+
+    /* Product for top-k sampling: `mul` that computes the top_k highest outputs of each row of y, and all outputs equal
+     * to the lowest of these. Every other output either is computed too or is set to HT_LEFT_OUT. NULL: not supported,
+     * or not faster than `mul`. */
+    void (*mul_top)(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
+                    float *y, int64_t ldy, void *scratch, ht_pool *pool);
+
     const ht_matrix_kernels *kernels;
     bool coarse_head; /* the form of cpu/coarse_head.h */
     bool high;        /* activations in two planes */
 } ht_cpu_ops;
 
-static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) {
-    return ((const ht_cpu_ops *)(const void *)m->ops)->kernels;
-}
+static inline const ht_cpu_ops *ht_cpu_ops_of(const ht_matrix *m) { return (const ht_cpu_ops *)(const void *)m->ops; }
+static inline const ht_matrix_kernels *ht_kernels_of(const ht_matrix *m) { return ht_cpu_ops_of(m)->kernels; }
+static inline bool ht_is_coarse_head(const ht_matrix *m) { return ht_cpu_ops_of(m)->coarse_head; }
+static inline bool ht_is_high(const ht_matrix *m) { return ht_cpu_ops_of(m)->high; }
 
-static inline bool ht_is_coarse_head(const ht_matrix *m) {
-    return ((const ht_cpu_ops *)(const void *)m->ops)->coarse_head;
-}
-static inline bool ht_is_high(const ht_matrix *m) { return ((const ht_cpu_ops *)(const void *)m->ops)->high; }
-
-/* The functions of ht_matrix_ops. */
+/* The functions of ht_cpu_ops. */
 size_t ht_fast_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_fast_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
                  void *scratch, ht_pool *pool);
@@ -36,7 +51,7 @@ void ht_dense_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, 
 ht_status ht_f8_row(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 void ht_f8_widen(const ht_matrix *m, int64_t row, int64_t column, int n, float *to);
 size_t ht_stored_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
-void ht_stored_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored);
+ht_status ht_stored_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err);
 ht_status ht_stored_row(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 size_t ht_reference_scratch(const ht_matrix *m, int64_t n_x, int n_threads);
 void ht_reference_mul(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,

@@ -1,5 +1,6 @@
 #include "cpu/measure.h"
 
+#include "cpu/call.h"
 #include "cpu/device.h"
 #include "cpu/matrix.h"
 
@@ -119,12 +120,13 @@ static int64_t parts(size_t bytes) { return (int64_t)((bytes + READ_PART - 1) / 
 
 static double device_read(ht_device *d, const void *memory, size_t bytes, double seconds) {
     job j = {.loops = loops_of(ht_cpu_device_isa(d)), .memory = memory, .bytes = bytes, .part = READ_PART};
-    ht_pool_lease(d->pool);
-    ht_pool_run(d->pool, parts(bytes), 1, run_read, &j); /* warms the cache for the timed passes */
+    ht_pool *pool = ht_device_pool(d);
+    ht_pool_lease(pool);
+    ht_pool_run(pool, parts(bytes), 1, run_read, &j); /* warms the cache for the timed passes */
     double start = wall(), passed = 0, done = 0;
     for (; passed < seconds; passed = wall() - start, done += (double)bytes)
-        ht_pool_run(d->pool, parts(bytes), 1, run_read, &j);
-    ht_pool_release(d->pool);
+        ht_pool_run(pool, parts(bytes), 1, run_read, &j);
+    ht_pool_release(pool);
     return done / passed;
 }
 
@@ -140,12 +142,13 @@ static double device_compute(ht_device *d, ht_arithmetic a, double seconds) {
         ops = 2 * j.loop(j.iterations); /* twice as long as the last block */
         took = wall() - start;
     }
-    ht_pool_lease(d->pool);
-    int64_t blocks = (int64_t)ht_pool_threads(d->pool) * BLOCKS_PER_THREAD;
+    ht_pool *pool = ht_device_pool(d);
+    ht_pool_lease(pool);
+    int64_t blocks = (int64_t)ht_pool_threads(pool) * BLOCKS_PER_THREAD;
     double start = wall(), passed = 0, done = 0;
     for (; passed < seconds; passed = wall() - start, done += ops * (double)blocks)
-        ht_pool_run(d->pool, blocks, 1, run_loop, &j);
-    ht_pool_release(d->pool);
+        ht_pool_run(pool, blocks, 1, run_loop, &j);
+    ht_pool_release(pool);
     return done / passed;
 }
 

@@ -130,7 +130,8 @@ static uint8_t *panel_of(const ht_matrix *m, int64_t row) {
     return (uint8_t *)m->packed + (size_t)(row / HT_PANEL) * ht_panel_bytes(m->type, m->k);
 }
 
-void ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored) {
+ht_status ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err) {
+    (void)err;
     const ht_weight_type_info *info = ht_weight_type_info_of(m->type);
     size_t row_bytes = (size_t)(m->k / info->block) * info->block_bytes;
     const uint8_t *from = stored;
@@ -143,6 +144,7 @@ void ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored) {
         else
             pack_dense(m->type, m->k, rows, from, row_bytes, panel_of(m, row + done));
     }
+    return HT_OK;
 }
 
 /* Stored block g of row r of a panel; of dense types, element g. */

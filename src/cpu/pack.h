@@ -96,7 +96,7 @@ size_t ht_panel_bytes(ht_weight_type type, int64_t k);
 size_t ht_panel_scales_at(ht_weight_type type, int64_t k);
 
 size_t ht_panels_bytes(ht_weight_type type, int64_t n_rows, int64_t k);
-void ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored);
+ht_status ht_panels_pack(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err);
 ht_status ht_panels_row(const ht_matrix *m, int64_t row, float *out, ht_error *err); /* never fails */
 
 static inline int64_t ht_panel_count(int64_t n_rows) { return (n_rows + HT_PANEL - 1) / HT_PANEL; }

@@ -1,6 +1,7 @@
 #include "cpu/strided_iterator.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
 
 /* Whether axes `outer` and `inner` are contiguous with each other in every view: stride[outer] = shape[inner] *
  * stride[inner]. */
@@ -100,5 +101,5 @@ static elements_job job_of(const ht_call *call, ht_strided_span_fn *fn) {
 
 void ht_strided_elementwise(const ht_call *call, int64_t grain, ht_strided_span_fn *fn) {
     elements_job job = job_of(call, fn);
-    ht_pool_run(call->pool, job.iterator.size, grain, run_block, &job);
+    ht_pool_run(ht_call_pool(call), job.iterator.size, grain, run_block, &job);
 }

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/strided_iterator.h"
 
 #include <string.h>
@@ -160,6 +161,6 @@ bool ht_transpose_copy(const ht_call *call) {
     j.bands = ht_ceil_div_i64(w->shape[j.row_axis], j.rows);
     j.pieces = ht_ceil_div_i64(w->shape[last], j.columns);
     const int64_t count = w->size / (w->shape[j.row_axis] * w->shape[last]) * j.bands * j.pieces;
-    ht_pool_run(call->pool, count, ht_max_i64(1, HT_GRAIN_CHEAP / (j.rows * j.columns)), run_tiles, &j);
+    ht_pool_run(ht_call_pool(call), count, ht_max_i64(1, HT_GRAIN_CHEAP / (j.rows * j.columns)), run_tiles, &j);
     return true;
 }

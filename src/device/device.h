@@ -1,12 +1,18 @@
-/* Device: the function table that runs operations. Nothing above this layer knows which one it is. */
+/* Device: the function table that runs operations, with the memory, the weights and the cache pages that they run on.
+ * Nothing above this layer knows which one it is. */
 #ifndef HT_DEVICE_DEVICE_H
 #define HT_DEVICE_DEVICE_H
 
+#include "base/pool.h"
 #include "device/kernel.h"
+#include "device/kv.h"
 #include "device/matrix.h"
 #include "device/measure.h"
+#include "device/memory.h"
 #include "device/program.h"
+#include "device/queue.h"
 #include "device/row.h"
+#include "device/stage.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,43 +20,54 @@
 typedef struct ht_device ht_device;
 
 struct ht_device {
-    const char *name;               /* "cpu" */
-    const char *instruction_set;    /* such as "avx512"; cpu/isa.h has the names */
-    ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the device does not support the operation */
+    const char *name;            /* "cpu" */
+    const char *instruction_set; /* such as "avx512"; cpu/isa.h has the names */
+    ht_memory *memory;           /* of everything that kernels read and write */
+    const ht_queue_ops *queue;   /* NULL: work is done when the call that submits it returns */
 
-    /* ---- packed weights and sampling ---- */
+    /* ---- work: kernels, and groups of calls as one ---- */
+
+    /* Bracket what one thread submits; the queue is the thread's until `end`, which takes what `begin` gave. What was
+     * submitted has been waited for by then. */
+    unsigned (*begin)(ht_device *d);
+    void (*end)(ht_device *d, unsigned state);
+    ht_kernel kernels[HT_OP_COUNT]; /* run == NULL: the operation is made of others (array/op.h), or not supported */
+    const ht_stage_ops *stages;     /* NULL: the calls of a stage run one by one */
+    const ht_program_ops *programs; /* NULL: elementwise operations run one by one */
+
+    /* ---- packed weights and cache pages ---- */
 
     /* Functions for matrices of a weight type; NULL: the type is not supported. */
     const ht_matrix_ops *(*matrix_ops)(const ht_device *d, ht_weight_type type, ht_precision precision);
     /* Functions for an output head [n_rows, k]. The head may pack its rows so that top-k sampling reads less memory. */
     const ht_matrix_ops *(*head_ops)(const ht_device *d, ht_weight_type type, ht_precision precision, int64_t n_rows,
                                      int64_t k);
-    const ht_row_ops *row_ops;
+    const ht_kv_ops *kv;
+
+    /* ---- the host's side ---- */
+
+    int n_threads; /* of the host, that work for this device */
+    /* Runs fn on them over n items, `grain` at a time, as ht_pool_run does: reading weights, choosing tokens. Not between
+     * `begin` and `end`. */
+    void (*run_on_host)(ht_device *d, int64_t n, int64_t grain, ht_block_fn *fn, void *arg);
+    const ht_row_ops *row_ops;     /* of logits in host memory */
     const ht_measure_ops *measure; /* NULL: measurement is not supported */
 
-    /* ---- fused stages (device/kernel.h); all NULL: the executor makes the calls of a stage one by one ---- */
-
-    /* Bytes of stage->layout, for any sizes of the calls. */
-    size_t (*stage_bytes)(const ht_fused_stage *stage, int n_threads);
-    /* Fills stage->layout and returns the scratch bytes of a run. Called again when sizes, addresses or scratch change.
-     * stage->call[0].scratch is NULL in a call that asks for the scratch bytes only. */
-    size_t (*layout_stage)(const ht_fused_stage *stage);
-    void (*run_stage)(const ht_fused_stage *stage);
-
-    /* ---- elementwise programs (device/program.h); all NULL: operations run one by one ---- */
-
-    bool (*takes_step)(const ht_device *d, ht_op_id op, ht_dtype from, ht_dtype to); /* the step is supported */
-    bool (*prepare_program)(const ht_device *d, ht_program *p); /* fills in the device's fields; false: too large */
-    void (*run_program)(const ht_program_run *run);
-
-    /* ---- threads and lifetime ---- */
-
-    ht_pool *pool;
-    /* Held while a graph is traversed and evaluated. All streams share it, as they share the pool: a stream never sees an
+    /* Held while a graph is traversed and evaluated. All streams share it, as they share the queue: a stream never sees an
      * array half computed by another stream, and an array that two streams need is computed once. */
     pthread_mutex_t run_lock;
     void (*destroy)(ht_device *d); /* called when the last reference is released */
     _Atomic int refs;
 };
+
+static inline ht_mark ht_device_mark(ht_device *d) { return d->queue ? d->queue->mark(d) : 0; }
+static inline ht_status ht_device_wait(ht_device *d, ht_mark *failed, ht_error *err) {
+    return d->queue ? d->queue->wait(d, d->queue->mark(d), failed, err) : HT_OK;
+}
+
+/* Opens a device; `options` are complete. */
+typedef ht_status ht_device_open_fn(const struct ht_device_options *options, ht_device **out, ht_error *err);
+/* Gives ht_device_open another device, or another one of that name. `name` is lent for good. False: the table is full. */
+bool ht_device_register(const char *name, ht_device_open_fn *open);
 
 #endif

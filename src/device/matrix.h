@@ -6,7 +6,6 @@
 #ifndef HT_DEVICE_MATRIX_H
 #define HT_DEVICE_MATRIX_H
 
-#include "base/pool.h"
 #include "formats/weight_type.h"
 
 #include <hearth/precision.h>
@@ -17,43 +16,29 @@
 #include <stdint.h>
 
 typedef struct ht_matrix ht_matrix;
+struct ht_device;
 
+/* What everybody may do with the matrices of a weight type; the products are the device's own affair, as kernels. */
 typedef struct ht_matrix_ops {
     const char *name; /* for messages and benchmarks: "Q4_1 panels (avx512)" */
-
-    /* In a fused stage, products quantise their activations row by row as the rows are computed, so that the f32 rows
-     * need no memory of their own. */
-    bool takes_rows_once;
 
     /* Packed bytes of a matrix [n_rows, k]: at most 3 % more than in the file. */
     size_t (*packed_bytes)(ht_weight_type type, int64_t n_rows, int64_t k);
 
-    /* Packs rows [row, row + n) from their stored form (consecutive rows, as in the file) into m->packed. Threads may pack
-     * different ranges at once. `row` is a multiple of HT_MATRIX_SLAB; n is too, unless the range ends at the last row. */
-    void (*pack)(ht_matrix *m, int64_t row, int64_t n, const void *stored);
+    /* Packs rows [row, row + n) from their stored form (consecutive rows, as in the file, in host memory) into m->packed.
+     * Threads may pack different ranges at once. `row` is a multiple of HT_MATRIX_SLAB; n is too, unless the range ends at
+     * the last row. */
+    ht_status (*pack)(ht_matrix *m, int64_t row, int64_t n, const void *stored, ht_error *err);
 
-    /* Writes the exact f32 values of row `row` to out[0 .. k). Fails only when rows are read from a file. Thread-safe. */
+    /* Writes the exact f32 values of row `row` to out[0 .. k), host memory. Thread-safe. */
     ht_status (*row)(const ht_matrix *m, int64_t row, float *out, ht_error *err);
 
-    /* Scratch bytes of `mul` and `mul_top` for n_x rows: enough for fewer, too, but for one where there is `mul_top`. */
-    size_t (*mul_scratch)(const ht_matrix *m, int64_t n_x, int n_threads);
-
-    /* y[i][r] = sum_k x[i][k] * w[r][k] + bias[r] for i < n_x and all rows r; `bias` may be NULL. ldx and ldy are the
-     * row strides of x and y in elements. The bits of y[i][r] depend only on x[i], w[r], bias[r] and k: never on n_x,
-     * i, other rows or the number of threads. */
-    void (*mul)(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y, int64_t ldy,
-                void *scratch, ht_pool *pool);
-
-    /* Product for top-k sampling: `mul` that computes the top_k highest outputs of each row of y, and all outputs equal
-     * to the lowest of these. Every other output either is computed too or is set to HT_LEFT_OUT. NULL: not supported,
-     * or not faster than `mul`. */
-    void (*mul_top)(const ht_matrix *m, int32_t top_k, const float *x, int64_t ldx, int64_t n_x, const float *bias,
-                    float *y, int64_t ldy, void *scratch, ht_pool *pool);
-    /* Bytes of m->packed that `mul_top` reads at least: a lower bound of its memory traffic. */
+    /* Bytes of m->packed that a product reads at least when only the highest outputs of a row are needed (ht_call.top_k): a
+     * lower bound of its memory traffic. NULL: all of them. */
     size_t (*top_bytes)(const ht_matrix *m);
 } ht_matrix_ops;
 
-/* Value of an output that `mul_top` did not compute: below every computed output, and finite, so that samplers can scan and
+/* Value of an output that a product for the highest outputs did not compute: below every computed output, and finite, so that samplers can scan and
  * scale the row. */
 #define HT_LEFT_OUT (-1e30f)
 
@@ -61,13 +46,15 @@ enum { HT_MATRIX_SLAB = 64 };
 
 struct ht_matrix {
     const ht_matrix_ops *ops;
+    struct ht_device *device; /* lent; NULL: a table in its file */
     ht_weight_type type;
     int64_t n_rows, k; /* y = W x with W [n_rows, k] */
-    void *packed;      /* lent, 64-byte aligned; NULL: not in memory */
+    void *packed;      /* memory of the device, lent, 64-byte aligned; NULL: not in memory */
     size_t packed_bytes;
-    /* Block scales of 8-bit floats: weight (r, c) is multiplied by scales[r / scale_rows * n + c / scale_columns],
-     * where n is the number of scales in a row. Owned, from malloc. NULL: no scales. */
+    /* Block scales of 8-bit floats, memory of the device: weight (r, c) is multiplied by
+     * scales[r / scale_rows * n + c / scale_columns], where n is the number of scales in a row. NULL: no scales. */
     float *scales;
+    size_t scale_bytes;
     int64_t scale_rows, scale_columns;
 };
 

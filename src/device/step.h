@@ -4,9 +4,8 @@
 #ifndef HT_DEVICE_STEP_H
 #define HT_DEVICE_STEP_H
 
+#include "device/kv.h"
 #include "device/lora.h"
-
-#include <hearth/dtype.h>
 
 #include <stdint.h>
 
@@ -22,47 +21,25 @@ typedef struct ht_batch {
     const int32_t *out_row;   /* [n_out] rows whose logits are computed, increasing */
 } ht_batch;
 
-enum {
-    HT_KV_PAGE = 256,  /* positions per page */
-    HT_KV_TILE = 16,   /* keys per tile of the K layout */
-    HT_KV_QBLOCK = 32, /* dimensions that share a scale in 8-bit pages */
-    HT_KV_QMAX = 127   /* largest |q| in 8-bit pages */
-};
-
 /* KV pages of one layer of one sequence. A growing layer (ring_pages == 0) keeps every page: position p is in
  * pages[p / 256]. A ring of ring_pages pages, for sliding-window attention, has position p in
- * pages[(p / 256) % ring_pages].
- *
- * A page holds K, then V, in `dtype`:
- *   K [n_kv_heads][256 / 16 tiles][head_dim][16 keys]   16 scores are accumulated in one vector, dimension by dimension
- *   V [n_kv_heads][256][head_dim]
- *
- * 8-bit pages also hold bf16 scales, one for every 32 dimensions (n_blocks per vector, the last may be partial):
- *   K [n_kv_heads][256 / 16 tiles][n_blocks][16 keys]
- *   V [n_kv_heads][256][n_blocks]
- * A value is scale * q, exact in f32. The scale is max |x| / 127 rounded up; q is x / scale rounded to nearest. A
- * denormal scale is flushed to 0; a block with a NaN or an infinity has a NaN scale. */
+ * pages[(p / 256) % ring_pages]. */
 typedef struct ht_kv_layer {
-    int32_t n_kv_heads;
-    int32_t head_dim;
-    ht_dtype dtype;     /* HT_F16, HT_BF16, HT_F32, or HT_I8 (8 bits with scales) */
+    ht_kv_shape shape;
     int64_t window;     /* keys that a row attends to, its own included; 0: all */
     int64_t ring_pages; /* 0: growing */
     int64_t n_pages;    /* pages allocated so far */
-    void **pages;
+    ht_kv_page **pages;
 } ht_kv_layer;
 
-/* KV cache of one sequence. `length` is the number of committed positions and advances only after a step has succeeded.
- * A step writes positions length .. kv_len - 1, whose pages are allocated before it. */
+/* KV cache of one sequence, in host memory. `length` is the number of committed positions and advances only after a
+ * step has succeeded. A step writes positions length .. kv_len - 1, whose pages are there before it, and not shared. */
 typedef struct ht_cache {
     int32_t n_layers;
     ht_kv_layer *layer;
     int64_t length;
     struct ht_cache_owner *owner; /* allocator of the pages; unused by kernels */
 } ht_cache;
-
-/* Scales of a vector of head_dim in 8-bit pages. */
-static inline int64_t ht_kv_blocks(int64_t head_dim) { return (head_dim + HT_KV_QBLOCK - 1) / HT_KV_QBLOCK; }
 
 typedef struct ht_step {
     const ht_batch *batch;

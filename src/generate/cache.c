@@ -1,33 +1,32 @@
 #include "generate/cache.h"
 
-#include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "device/device.h"
 #include "models/kv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct layer_owner {
-    size_t page_bytes;
-    int64_t capacity; /* of the page table */
-} layer_owner;
-
 struct ht_cache_owner {
-    int64_t reserved; /* positions for which there are pages */
-    int64_t written;  /* a step may have written positions up to this - 1: what the rings hold ends here */
-    layer_owner *layer;
+    ht_device *device; /* held */
+    int64_t reserved;  /* positions for which there are pages */
+    int64_t written;   /* a step may have written positions up to this - 1: what the rings hold ends here */
+    int64_t *capacity; /* [n_layers] of the page tables */
 };
 
 /* ---- sizes ---- */
 
 size_t ht_cache_bytes(const ht_model *m, int64_t positions, int32_t chunk) {
-    return ht_kv_bytes(m->kv, m->n_kv_layers, m->kv_dtype, positions, chunk, m->context);
+    return ht_kv_bytes(m->kv, m->n_kv_layers, m->kv_dtype, m->device->kv->page_bytes, positions, chunk, m->context);
 }
+
+/* Of a page of layer i. */
+static size_t page_bytes(const ht_cache *c, int32_t i) { return c->owner->device->kv->page_bytes(&c->layer[i].shape); }
 
 size_t ht_cache_held_bytes(const ht_cache *c) {
     size_t total = 0;
-    for (int32_t i = 0; i < c->n_layers; i++) total += (size_t)c->layer[i].n_pages * c->owner->layer[i].page_bytes;
+    for (int32_t i = 0; i < c->n_layers; i++) total += (size_t)c->layer[i].n_pages * page_bytes(c, i);
     return total;
 }
 
@@ -37,31 +36,42 @@ size_t ht_cache_held_bytes(const ht_cache *c) {
 static void drop_pages(ht_cache *c, int32_t i) {
     ht_kv_layer *l = &c->layer[i];
     int64_t keep = ht_kv_pages(l->ring_pages, l->ring_pages ? c->owner->written : c->owner->reserved);
-    while (l->n_pages > keep) ht_memory_free(l->pages[--l->n_pages], c->owner->layer[i].page_bytes);
+    while (l->n_pages > keep) ht_kv_page_release(c->owner->device, &l->shape, l->pages[--l->n_pages]);
 }
 
-static ht_status grow_table(ht_kv_layer *l, layer_owner *o, int64_t pages, ht_error *err) {
-    if (pages <= o->capacity) return HT_OK;
-    int64_t capacity = ht_max_i64(pages, l->ring_pages ? l->ring_pages : 2 * o->capacity);
-    void **table = realloc(l->pages, (size_t)capacity * sizeof *table);
+static ht_status grow_table(ht_kv_layer *l, int64_t *have, int64_t pages, ht_error *err) {
+    if (pages <= *have) return HT_OK;
+    int64_t capacity = ht_max_i64(pages, l->ring_pages ? l->ring_pages : 2 * *have);
+    ht_kv_page **table = realloc(l->pages, (size_t)capacity * sizeof *table);
     if (!table) return ht_fail_memory(err, (size_t)capacity * sizeof *table, "the page table of a KV cache");
     l->pages = table;
-    o->capacity = capacity;
+    *have = capacity;
     return HT_OK;
 }
 
-/* New pages are zero: what a kernel reads beside the keys it was asked for must at least be numbers. */
 static ht_status add_pages(ht_cache *c, int32_t i, int64_t pages, ht_error *err) {
     ht_kv_layer *l = &c->layer[i];
-    layer_owner *o = &c->owner->layer[i];
-    if (!o->page_bytes) return HT_OK; /* a layer that uses the keys of another one */
-    ht_status status = grow_table(l, o, pages, err);
+    ht_status status = grow_table(l, &c->owner->capacity[i], pages, err);
     while (status == HT_OK && l->n_pages < pages) {
-        void *page;
-        status = ht_memory_alloc(o->page_bytes, "a page of the KV cache", &page, err);
+        ht_kv_page *page;
+        status = ht_kv_page_new(c->owner->device, &l->shape, &page, err);
+        if (status == HT_OK) l->pages[l->n_pages++] = page;
+    }
+    return status;
+}
+
+/* Gives the cache pages of its own where the next step writes up to position `end` - 1 and others hold them too. */
+static ht_status own_pages(ht_cache *c, int32_t i, int64_t end, ht_error *err) {
+    ht_kv_layer *l = &c->layer[i];
+    ht_device *d = c->owner->device;
+    ht_status status = HT_OK;
+    for (int64_t pos = c->length / HT_KV_PAGE * HT_KV_PAGE; pos < end && status == HT_OK; pos += HT_KV_PAGE) {
+        ht_kv_page **page = &l->pages[ht_kv_page_of(l, pos)], *own;
+        if (!ht_kv_page_is_shared(*page)) continue;
+        status = ht_kv_page_copy(d, &l->shape, *page, &own, err);
         if (status) break;
-        memset(page, 0, o->page_bytes);
-        l->pages[l->n_pages++] = page;
+        ht_kv_page_release(d, &l->shape, *page);
+        *page = own;
     }
     return status;
 }
@@ -72,6 +82,7 @@ ht_status ht_cache_reserve(ht_cache *c, int64_t positions, ht_error *err) {
     for (; i < c->n_layers && status == HT_OK; i++) {
         int64_t pages = ht_kv_pages(c->layer[i].ring_pages, positions);
         status = add_pages(c, i, ht_max_i64(pages, c->layer[i].n_pages), err);
+        if (status == HT_OK) status = own_pages(c, i, positions, err);
     }
     if (status) {
         while (i-- > 0) drop_pages(c, i);
@@ -119,46 +130,80 @@ ht_status ht_cache_truncate(ht_cache *c, int64_t n, ht_error *err) {
 
 /* ---- life ---- */
 
-ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err) {
+/* Layers without pages. */
+static ht_status new_cache(ht_device *d, int32_t n_layers, ht_cache **out, ht_error *err) {
+    size_t n = (size_t)n_layers;
     *out = NULL;
     ht_cache *c = calloc(1, sizeof *c);
-    size_t n = (size_t)m->n_kv_layers;
     if (c) {
-        c->n_layers = m->n_kv_layers;
+        c->n_layers = n_layers;
         c->layer = calloc(n ? n : 1, sizeof *c->layer);
         c->owner = calloc(1, sizeof *c->owner);
-        if (c->owner) c->owner->layer = calloc(n ? n : 1, sizeof *c->owner->layer);
+        if (c->owner) c->owner->capacity = calloc(n ? n : 1, sizeof *c->owner->capacity);
     }
-    if (!c || !c->layer || !c->owner || !c->owner->layer) {
+    if (!c || !c->layer || !c->owner || !c->owner->capacity) {
         ht_cache_free(c);
         return ht_fail_memory(err, n * sizeof *c->layer, "a KV cache");
     }
-    for (int32_t i = 0; i < m->n_kv_layers; i++) {
-        const ht_kv_shape *kv = &m->kv[i];
-        c->layer[i] = (ht_kv_layer){.n_kv_heads = kv->n_kv_heads,
-                                    .head_dim = kv->head_dim,
-                                    .dtype = m->kv_dtype,
-                                    .window = kv->window,
-                                    .ring_pages = ht_kv_ring_pages(kv->window, chunk, m->context)};
-        c->owner->layer[i].page_bytes = ht_kv_page_bytes(kv, m->kv_dtype);
-        if (c->owner->layer[i].page_bytes == SIZE_MAX) {
-            ht_cache_free(c);
-            return ht_fail(err, HT_ERR_LIMIT, "layer %d has %d KV heads of %d values: no page of that size can be held",
-                           (int)i, (int)kv->n_kv_heads, (int)kv->head_dim);
-        }
+    c->owner->device = ht_device_retain(d);
+    *out = c;
+    return HT_OK;
+}
+
+ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err) {
+    ht_cache *c;
+    ht_status status = new_cache(m->device, m->n_kv_layers, &c, err);
+    *out = NULL;
+    for (int32_t i = 0; !status && i < m->n_kv_layers; i++) {
+        const ht_layer_kv *kv = &m->kv[i];
+        c->layer[i] = (ht_kv_layer){
+            .shape = kv->shape, .window = kv->window, .ring_pages = ht_kv_ring_pages(kv->window, chunk, m->context)};
+        if (page_bytes(c, i) == SIZE_MAX)
+            status =
+                ht_fail(err, HT_ERR_LIMIT, "layer %d has %d KV heads of %d values: no page of that size can be held",
+                        (int)i, (int)kv->shape.n_kv_heads, (int)kv->shape.head_dim);
     }
+    if (status)
+        ht_cache_free(c);
+    else
+        *out = c;
+    return status;
+}
+
+ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err) {
+    ht_cache *c;
+    ht_status status = new_cache(from->owner->device, from->n_layers, &c, err);
+    *out = NULL;
+    for (int32_t i = 0; !status && i < c->n_layers; i++) {
+        const ht_kv_layer *theirs = &from->layer[i];
+        ht_kv_layer *l = &c->layer[i];
+        *l = (ht_kv_layer){.shape = theirs->shape, .window = theirs->window, .ring_pages = theirs->ring_pages};
+        const int64_t pages = l->ring_pages ? theirs->n_pages : ht_kv_pages(0, from->length);
+        status = grow_table(l, &c->owner->capacity[i], pages, err);
+        for (; !status && l->n_pages < pages; l->n_pages++)
+            l->pages[l->n_pages] = ht_kv_page_retain(theirs->pages[l->n_pages]);
+    }
+    if (status) {
+        ht_cache_free(c);
+        return status;
+    }
+    c->length = c->owner->reserved = from->length;
+    c->owner->written = from->owner->written;
     *out = c;
     return HT_OK;
 }
 
 void ht_cache_free(ht_cache *c) {
     if (!c) return;
-    for (int32_t i = 0; c->layer && c->owner && c->owner->layer && i < c->n_layers; i++) {
+    for (int32_t i = 0; c->layer && c->owner && i < c->n_layers; i++) {
         c->owner->reserved = c->owner->written = 0;
         drop_pages(c, i);
         free(c->layer[i].pages);
     }
-    if (c->owner) free(c->owner->layer);
+    if (c->owner) {
+        free(c->owner->capacity);
+        ht_device_free(c->owner->device);
+    }
     free(c->owner);
     free(c->layer);
     free(c);

@@ -1,8 +1,8 @@
 /* KV cache of a session: pages of 256 positions per layer, allocated between steps as positions need them.
  *
  * A layer without a window keeps every page. A layer with one keeps a ring of pages, just enough for the window of the
- * first row of a step while the step's last row is written. Pages are counted memory (array/memory.h). A cache belongs to
- * one thread at a time. */
+ * first row of a step while the step's last row is written. Pages are memory of the
+ * device, and may be shared with other caches (device/kv.h). A cache belongs to one thread at a time. */
 #ifndef HT_GENERATE_CACHE_H
 #define HT_GENERATE_CACHE_H
 
@@ -11,6 +11,8 @@
 
 /* An empty cache for steps of up to `chunk` rows. */
 ht_status ht_cache_new(const ht_model *m, int32_t chunk, ht_cache **out, ht_error *err);
+/* Another cache with the same positions. Both hold the pages that there are, and each copies one before it writes there. */
+ht_status ht_cache_share(const ht_cache *from, ht_cache **out, ht_error *err);
 void ht_cache_free(ht_cache *c); /* NULL is fine */
 
 /* Makes room for a step that writes positions up to `positions` - 1 and may begin. On failure the cache is as it was. */

@@ -94,10 +94,8 @@ static bool take_rows(const float *logits, int64_t first, int64_t n_rows, int32_
     evaluation *e = user;
     rows_job job = {.e = e, .rows = logits, .target = e->input + first + 1, .out = e->score + e->n_scored};
     if (e->reference) job.reference = e->reference_rows + (first - e->first_kept) * vocab;
-    ht_pool *pool = e->model->device->pool;
-    ht_pool_lease(pool);
-    ht_pool_run(pool, n_rows, 1, score_rows, &job);
-    ht_pool_release(pool);
+    ht_device *d = e->model->device;
+    d->run_on_host(d, n_rows, 1, score_rows, &job);
     for (int64_t i = 0; i < n_rows; i++)
         e->bad = e->bad || !isfinite(job.out[i].nll) || !isfinite(job.out[i].reference_nll) || !isfinite(job.out[i].kl);
     e->n_scored += n_rows;

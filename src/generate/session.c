@@ -2,7 +2,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "base/pool.h"
 #include "device/device.h"
 #include "generate/logits_row.h"
 #include "generate/session_internal.h"
@@ -45,6 +44,27 @@ ht_status ht_session_new(ht_model *m, const ht_session_options *options, ht_sess
     else
         *out = s;
     return status;
+}
+
+static ht_status make_token_room(ht_session *s, int64_t n, ht_error *err);
+
+ht_status ht_session_fork(const ht_session *s, ht_session **out, ht_error *err) {
+    *out = NULL;
+    ht_session *fork = calloc(1, sizeof *fork);
+    if (!fork) return ht_fail_memory(err, sizeof *fork, "a session");
+    fork->chunk = s->chunk;
+    fork->model = ht_model_retain(s->model);
+    ht_status status = ht_cache_share(s->cache, &fork->cache, err);
+    if (!status) status = ht_session_adapters_copy(s->model, s->adapters, &fork->adapters, err);
+    if (!status) status = make_token_room(fork, s->n_tokens, err);
+    if (status) {
+        ht_session_free(fork);
+        return status;
+    }
+    if (s->n_tokens) memcpy(fork->token, s->token, (size_t)s->n_tokens * sizeof *s->token);
+    fork->n_tokens = s->n_tokens;
+    *out = fork;
+    return HT_OK;
 }
 
 static void free_room(ht_batch_room *r) {
@@ -382,10 +402,8 @@ static ht_status choose_together(ht_session *host, const float *logits, int n, i
         r->n_block_max = blocks;
     }
     choice c = {host->model, logits, r->block_max, id};
-    ht_pool *pool = host->model->device->pool;
-    ht_pool_lease(pool);
-    ht_pool_run(pool, n, 1, choose_rows, &c);
-    ht_pool_release(pool);
+    ht_device *d = host->model->device;
+    d->run_on_host(d, n, 1, choose_rows, &c);
     for (int i = 0; i < n; i++)
         if (id[i] < 0) {
             ht_logits_row row = row_of(&c, i);

@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void ht_session_adapters_free(ht_session_adapters *a) {
     if (!a) return;
@@ -29,12 +30,27 @@ static ht_status new_adapters(int64_t n_projections, int n, ht_session_adapters 
     return ht_fail_memory(err, sizeof *a, "a session's adapters");
 }
 
+ht_status ht_session_adapters_copy(const ht_model *m, const ht_session_adapters *from, ht_session_adapters **out,
+                                   ht_error *err) {
+    int64_t n_projections;
+    *out = NULL;
+    if (!from) return HT_OK;
+    ht_weights_projections(m->weights, &n_projections);
+    ht_status status = new_adapters(n_projections, from->n, out, err);
+    if (status) return status;
+    ht_session_adapters *a = *out;
+    for (; a->n < from->n; a->n++) a->adapter[a->n] = ht_adapter_retain(from->adapter[a->n]);
+    memcpy(a->use, from->use, (size_t)n_projections * (size_t)from->n * sizeof *a->use);
+    a->set = (ht_lora_set){a->n, a->use};
+    return HT_OK;
+}
+
 /* Adds an adapter behind those that are there. */
 static ht_status add_adapter(const ht_model *m, ht_adapter *adapter, float scale, ht_session_adapters *to, int n,
                              ht_error *err) {
     const ht_lora_pair *pair;
     ht_status status = ht_adapter_check(adapter, m, err);
-    if (!status) status = ht_adapter_transposed(adapter, &pair, err);
+    if (!status) status = ht_adapter_transposed(adapter, m->device, &pair, err);
     if (status) return status;
     for (int64_t i = 0; i < adapter->n; i++) {
         const float factor = adapter->lora[i].scale * scale;

@@ -48,6 +48,9 @@ struct ht_session {
 };
 
 void ht_session_adapters_free(ht_session_adapters *a); /* NULL is fine */
+/* A copy that holds the same adapters; NULL for NULL. */
+ht_status ht_session_adapters_copy(const ht_model *m, const ht_session_adapters *from, ht_session_adapters **out,
+                                   ht_error *err);
 
 /* Checks that n more tokens fit the context and are tokens. */
 ht_status ht_session_check_ids(const ht_session *s, const int32_t *ids, size_t n, ht_error *err);

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "device/device.h"
 #include "models/weights.h"
 
 #include <stdlib.h>
@@ -54,9 +55,21 @@ ht_adapter *ht_adapter_retain(ht_adapter *a) {
     return a;
 }
 
-static void free_transposed(ht_lora_pair *pair, int64_t n) {
-    for (int64_t i = 0; pair && i < n; i++) free((void *)(uintptr_t)pair[i].a);
-    free(pair);
+/* All pairs as steps take them, in one memory. */
+typedef struct ht_adapter_form {
+    struct ht_adapter_form *next;
+    ht_memory *memory;
+    ht_device *device; /* held, for its memory */
+    int64_t n;
+    size_t *bytes; /* [n] of a pair's values */
+    ht_lora_pair pair[];
+} ht_adapter_form;
+
+static void free_form(ht_adapter_form *f) {
+    for (int64_t i = 0; i < f->n; i++) ht_memory_free(f->memory, (void *)(uintptr_t)f->pair[i].a, f->bytes[i]);
+    ht_device_free(f->device);
+    free(f->bytes);
+    free(f);
 }
 
 void ht_adapter_free(ht_adapter *a) {
@@ -71,7 +84,10 @@ void ht_adapter_free(ht_adapter *a) {
     free(a->origin.fingerprint);
     free(a->origin.template_hash);
     free(a->warning);
-    free_transposed(a->transposed, a->n);
+    for (ht_adapter_form *f = a->transposed, *next; f; f = next) {
+        next = f->next;
+        free_form(f);
+    }
     pthread_mutex_destroy(&a->lock);
     free(a);
 }
@@ -91,41 +107,59 @@ static void transpose(const float *from, int64_t n_matrices, int64_t rows, int64
 }
 
 /* A and B in one block of memory, with what kernels may read behind each. */
-static ht_status transpose_pair(const ht_lora *from, ht_lora_pair *to, ht_error *err) {
+static ht_status transpose_pair(const ht_lora *from, ht_memory *memory, ht_lora_pair *to, size_t *bytes,
+                                ht_error *err) {
     const int64_t n = ht_max_i64(1, from->n_experts);
     const size_t a = (size_t)(n * from->rank * from->n_in), b = (size_t)(n * from->rank * from->n_out);
-    size_t floats = 2 * HT_LORA_SPARE, bytes;
+    size_t floats = 2 * HT_LORA_SPARE;
     if (!ht_add_size(floats, a, &floats) || !ht_add_size(floats, b, &floats) ||
-        !ht_mul_size(floats, sizeof(float), &bytes))
+        !ht_mul_size(floats, sizeof(float), bytes))
         return ht_fail(err, HT_ERR_LIMIT, "adapter of `%s`: its values do not fit in memory", from->slot);
-    float *values = calloc(1, bytes);
-    if (!values) return ht_fail_memory(err, bytes, "an adapter");
+    void *there;
+    float *values = calloc(1, *bytes);
+    if (!values) return ht_fail_memory(err, *bytes, "an adapter");
     transpose(from->a, n, from->rank, from->n_in, values);
     transpose(from->b, n, from->n_out, from->rank, values + a + HT_LORA_SPARE);
-    *to = (ht_lora_pair){.n_experts = from->n_experts,
-                         .rank = from->rank,
-                         .n_in = from->n_in,
-                         .n_out = from->n_out,
-                         .a = values,
-                         .b = values + a + HT_LORA_SPARE};
-    return HT_OK;
-}
-
-static ht_status transpose_all(const ht_adapter *a, ht_lora_pair **out, ht_error *err) {
-    ht_lora_pair *pair = calloc((size_t)a->n + 1, sizeof *pair);
-    ht_status status = pair ? HT_OK : ht_fail_memory(err, (size_t)a->n * sizeof *pair, "an adapter");
-    for (int64_t i = 0; !status && i < a->n; i++) status = transpose_pair(&a->lora[i], &pair[i], err);
-    if (status)
-        free_transposed(pair, a->n);
-    else
-        *out = pair;
+    ht_status status = ht_memory_alloc(memory, *bytes, "an adapter", &there, err);
+    if (!status) {
+        *to = (ht_lora_pair){.n_experts = from->n_experts,
+                             .rank = from->rank,
+                             .n_in = from->n_in,
+                             .n_out = from->n_out,
+                             .a = there,
+                             .b = (float *)there + a + HT_LORA_SPARE};
+        status = ht_memory_write(memory, there, values, *bytes, err);
+    }
+    free(values);
     return status;
 }
 
-ht_status ht_adapter_transposed(ht_adapter *a, const ht_lora_pair **out, ht_error *err) {
+static ht_status new_form(const ht_adapter *a, ht_device *d, ht_adapter_form **out, ht_error *err) {
+    const size_t n = (size_t)a->n;
+    ht_adapter_form *f = calloc(1, sizeof *f + n * sizeof f->pair[0]);
+    if (f) f->bytes = calloc(n + 1, sizeof *f->bytes);
+    if (!f || !f->bytes) {
+        free(f);
+        return ht_fail_memory(err, n * sizeof f->pair[0], "an adapter");
+    }
+    f->memory = d->memory;
+    f->device = ht_device_retain(d);
+    ht_status status = HT_OK;
+    for (int64_t i = 0; !status && i < a->n; i++, f->n++)
+        status = transpose_pair(&a->lora[i], f->memory, &f->pair[i], &f->bytes[i], err);
+    if (status)
+        free_form(f);
+    else
+        *out = f;
+    return status;
+}
+
+ht_status ht_adapter_transposed(ht_adapter *a, ht_device *d, const ht_lora_pair **out, ht_error *err) {
     pthread_mutex_lock(&a->lock);
-    const ht_status status = a->transposed ? HT_OK : transpose_all(a, &a->transposed, err);
-    *out = a->transposed;
+    ht_adapter_form **at = &a->transposed;
+    while (*at && (*at)->memory != d->memory) at = &(*at)->next;
+    const ht_status status = *at ? HT_OK : new_form(a, d, at, err);
+    *out = status ? NULL : (*at)->pair;
     pthread_mutex_unlock(&a->lock);
     return status;
 }

@@ -38,8 +38,8 @@ struct ht_adapter {
     ht_adapter_format format; /* of the files it was read from */
     bool interleaved;         /* B of q and k has GGUF's order of rows, as no model told the heads: not to be applied */
     char *warning;            /* ht_adapter_warning */
-    pthread_mutex_t lock;     /* protects `transposed` while it is NULL */
-    ht_lora_pair *transposed; /* ht_adapter_transposed; NULL: not asked for yet */
+    pthread_mutex_t lock;     /* protects `transposed` */
+    struct ht_adapter_form *transposed; /* of each memory that ht_adapter_transposed was asked for */
 };
 
 /* A new adapter of n pairs with room for their values, which are 0 and the caller's to fill before it is shared. `pair` gives
@@ -48,9 +48,9 @@ ht_status ht_adapter_new(const ht_lora *pair, int64_t n, ht_adapter **out, ht_er
 ht_adapter *ht_adapter_retain(ht_adapter *a);
 /* The pair of a slot, or NULL. */
 const ht_lora *ht_adapter_find(const ht_adapter *a, const char *slot);
-/* The pairs in the form that steps take them in, [n], in the order of a->lora; made at the first call, by any thread, and lent
- * as long as the adapter lives. */
-ht_status ht_adapter_transposed(ht_adapter *a, const ht_lora_pair **out, ht_error *err);
+/* The pairs in the form that steps of a device take them in, [n], in the order of a->lora, with values in its memory; made at
+ * the first call, by any thread, and lent as long as the adapter lives. */
+ht_status ht_adapter_transposed(ht_adapter *a, ht_device *d, const ht_lora_pair **out, ht_error *err);
 /* HT_ERR_ARGUMENT, naming what does not fit, unless every pair is for a projection of `m` and has its shape. */
 ht_status ht_adapter_check(const ht_adapter *a, const ht_model *m, ht_error *err);
 struct ht_projection;

@@ -163,23 +163,33 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 
 /* `row` may lie within a block: scale blocks are then split to the common divisor of block height and `row`, and scales
  * repeated. */
-ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err) {
+ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row, int64_t n_rows, ht_block_scales *out,
+                             ht_error *err) {
+    *out = (ht_block_scales){0};
     if (!s->any) return HT_OK;
-    int64_t rows = common_divisor(s->rows, row), n = ht_ceil_div_i64(m->n_rows, rows);
-    int64_t first = row / s->rows, n_read = (row + m->n_rows - 1) / s->rows + 1 - first;
+    int64_t rows = common_divisor(s->rows, row), n = ht_ceil_div_i64(n_rows, rows);
+    int64_t first = row / s->rows, n_read = (row + n_rows - 1) / s->rows + 1 - first;
     float *read = malloc((size_t)(n_read * s->per_row) * sizeof *read);
-    m->scales = malloc((size_t)(n * s->per_row) * sizeof *m->scales);
-    m->scale_rows = rows;
-    m->scale_columns = s->columns;
-    if (!read || !m->scales) {
-        free(read);
-        return ht_fail_memory(err, (size_t)((n + n_read) * s->per_row) * sizeof *read, "scales");
-    }
+    float *values = malloc((size_t)(n * s->per_row) * sizeof *values);
     int64_t blocks = ht_ceil_div_i64(s->n_rows, s->rows), matrix = s->n_matrices > 1 ? index : 0;
-    ht_status status = read_numbers(s, (matrix * blocks + first) * s->per_row, n_read * s->per_row, read, err);
+    ht_status status = read && values
+                           ? read_numbers(s, (matrix * blocks + first) * s->per_row, n_read * s->per_row, read, err)
+                           : ht_fail_memory(err, (size_t)((n + n_read) * s->per_row) * sizeof *read, "scales");
     for (int64_t i = 0; !status && i < n; i++)
-        memcpy(m->scales + i * s->per_row, read + ((row + i * rows) / s->rows - first) * s->per_row,
+        memcpy(values + i * s->per_row, read + ((row + i * rows) / s->rows - first) * s->per_row,
                (size_t)s->per_row * sizeof *read);
     free(read);
+    if (status)
+        free(values);
+    else
+        *out = (ht_block_scales){values, n * s->per_row, s->per_row, rows, s->columns};
+    return status;
+}
+
+ht_status ht_fp8_scales_set(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err) {
+    ht_block_scales read;
+    ht_status status = ht_fp8_scales_read(s, index, row, m->n_rows, &read, err);
+    if (!status && read.values) status = ht_matrix_set_scales(m, read.values, read.n, read.rows, read.columns, err);
+    free(read.values);
     return status;
 }

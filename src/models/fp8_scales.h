@@ -21,7 +21,15 @@ ht_status ht_fp8_scales_find(const ht_checkpoint_files *c, const char *name, int
                              int64_t columns, ht_fp8_scales *out, ht_error *err);
 /* Whether `t` is a scale (of weights or activations) of an fp8 or NVFP4 weight; *of is the weight. */
 bool ht_fp8_scales_belong(const ht_checkpoint_files *c, const ht_stored_tensor *t, ht_stored_tensor *of);
-/* Reads the scales of matrix `index`, rows [row, row + m->n_rows), into m->scales. */
-ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err);
+/* Block scales of one matrix in memory: that of (r, c) is values[r / rows * per_row + c / columns]. */
+typedef struct ht_block_scales {
+    float *values; /* from malloc; NULL: none */
+    int64_t n, per_row, rows, columns;
+} ht_block_scales;
+/* Reads the scales of matrix `index`, rows [row, row + n_rows). The caller frees out->values. */
+ht_status ht_fp8_scales_read(const ht_fp8_scales *s, int64_t index, int64_t row, int64_t n_rows, ht_block_scales *out,
+                             ht_error *err);
+/* The same, for a matrix. */
+ht_status ht_fp8_scales_set(const ht_fp8_scales *s, int64_t index, int64_t row, ht_matrix *m, ht_error *err);
 
 #endif

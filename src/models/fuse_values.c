@@ -36,7 +36,7 @@ struct ht_fuse_values {
     /* Of the tensor that is being changed: */
     const ht_fuse_tensor *t;
     int64_t n_matrices, n_rows, k; /* rows of one matrix */
-    ht_matrix *scales;             /* [n_matrices], for their `scales` alone; NULL: none */
+    ht_block_scales *scales;       /* [n_matrices]; NULL: none */
     float *products;               /* [n_shares][n_matrices] factors on the products; NULL: none */
     sums own;
 };
@@ -52,7 +52,7 @@ static ht_status grow(buffer *b, size_t bytes, ht_error *err) {
 /* ---- a tensor's scales ---- */
 
 static void forget_scales(ht_fuse_values *v) {
-    for (int64_t e = 0; v->scales && e < v->n_matrices; e++) free(v->scales[e].scales);
+    for (int64_t e = 0; v->scales && e < v->n_matrices; e++) free(v->scales[e].values);
     free(v->scales);
     free(v->products);
     v->scales = NULL;
@@ -67,8 +67,7 @@ static ht_status read_fp8_scales(ht_fuse_values *v, ht_error *err) {
     v->scales = calloc((size_t)v->n_matrices, sizeof *v->scales);
     if (!v->scales) return ht_fail_memory(err, (size_t)v->n_matrices * sizeof *v->scales, "scales");
     for (int64_t e = 0; !status && e < v->n_matrices; e++) {
-        v->scales[e] = (ht_matrix){.n_rows = v->n_rows, .k = v->k};
-        status = ht_fp8_scales_read(&found, e, 0, &v->scales[e], err);
+        status = ht_fp8_scales_read(&found, e, 0, v->n_rows, &v->scales[e], err);
     }
     return status;
 }
@@ -104,9 +103,9 @@ static ht_status begin(ht_fuse_values *v, const ht_fuse_tensor *t, ht_error *err
 static void scale_row(const ht_fuse_values *v, int64_t row, float *x) {
     const int64_t matrix = row / v->n_rows, within = row % v->n_rows;
     if (v->scales) {
-        const ht_matrix *m = &v->scales[matrix];
-        const float *scales = m->scales + within / m->scale_rows * ht_ceil_div_i64(v->k, m->scale_columns);
-        for (int64_t c = 0; c < v->k; c++) x[c] *= scales[c / m->scale_columns];
+        const ht_block_scales *all = &v->scales[matrix];
+        const float *scales = all->values + within / all->rows * all->per_row;
+        for (int64_t c = 0; c < v->k; c++) x[c] *= scales[c / all->columns];
     }
     if (v->products) {
         const int64_t share = within / (v->n_rows / v->t->n_shares);

@@ -127,9 +127,9 @@ static bool is_kv_dtype(ht_dtype t) { return t == HT_F16 || t == HT_BF16 || t ==
 /* Bytes of a layer's KV page; *ring is the ring's page count, 0 for a growing cache. */
 static size_t page_bytes_of(const ht_model_info *p, int64_t layer, ht_dtype dtype, int64_t *ring) {
     const ht_layer_info *l = &p->layers[layer];
-    const ht_kv_shape kv = {.n_kv_heads = (int32_t)l->n_kv_heads, .head_dim = (int32_t)l->head_dim};
+    const ht_kv_shape kv = {(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype};
     *ring = l->slides ? ht_kv_ring_pages(p->sliding_window, HT_KV_CHUNK, p->context) : 0;
-    return l->kv_layer == layer ? ht_kv_page_bytes(&kv, dtype) : 0;
+    return l->kv_layer == layer ? ht_kv_saved_page_bytes(&kv) : 0;
 }
 
 static int64_t as_i64(size_t bytes) { return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX; }

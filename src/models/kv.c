@@ -2,10 +2,9 @@
 
 #include "base/checked.h"
 
-ht_kv_shape ht_kv_shape_of(const ht_config *c, int64_t layer) {
+ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype) {
     const ht_layer_config *l = &c->layer[layer];
-    return (ht_kv_shape){
-        .n_kv_heads = (int32_t)l->n_kv_heads, .head_dim = (int32_t)l->head_dim, .window = l->slides ? c->window : 0};
+    return (ht_layer_kv){{(int32_t)l->n_kv_heads, (int32_t)l->head_dim, dtype}, l->slides ? c->window : 0};
 }
 
 int64_t ht_kv_layers(const ht_config *c) {
@@ -26,21 +25,13 @@ int64_t ht_kv_pages(int64_t ring, int64_t positions) {
     return ring ? ht_min_i64(pages, ring) : pages;
 }
 
-size_t ht_kv_page_bytes(const ht_kv_shape *kv, ht_dtype dtype) {
-    size_t vector, bytes;
-    bool fits = ht_mul_size((size_t)kv->head_dim, ht_dtype_bytes(dtype), &vector);
-    if (dtype == HT_I8) fits = fits && ht_add_size(vector, (size_t)ht_kv_blocks(kv->head_dim) * 2, &vector);
-    fits = fits && ht_mul_size((size_t)kv->n_kv_heads, vector, &bytes) && ht_mul_size(bytes, 2 * HT_KV_PAGE, &bytes);
-    return fits ? bytes : SIZE_MAX;
-}
-
-size_t ht_kv_bytes(const ht_kv_shape *kv, int32_t n_kv_layers, ht_dtype dtype, int64_t positions, int64_t chunk,
-                   int64_t context) {
+size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_kv_layers, ht_dtype dtype, ht_kv_page_bytes_fn *page_bytes,
+                   int64_t positions, int64_t chunk, int64_t context) {
     size_t total = 0;
     for (int32_t i = 0; i < n_kv_layers; i++) {
         size_t pages = (size_t)ht_kv_pages(ht_kv_ring_pages(kv[i].window, chunk, context), positions), bytes;
-        if (!ht_mul_size(ht_kv_page_bytes(&kv[i], dtype), pages, &bytes) || !ht_add_size(total, bytes, &total))
-            return SIZE_MAX;
+        const ht_kv_shape shape = {kv[i].shape.n_kv_heads, kv[i].shape.head_dim, dtype};
+        if (!ht_mul_size(page_bytes(&shape), pages, &bytes) || !ht_add_size(total, bytes, &total)) return SIZE_MAX;
     }
     return total;
 }

@@ -10,18 +10,17 @@ enum { HT_KV_CHUNK = 512 };
 
 /* Number of layers with their own K and V; they precede all layers that share. */
 int64_t ht_kv_layers(const ht_config *c);
-/* K/V shape of layer `layer` < ht_kv_layers. */
-ht_kv_shape ht_kv_shape_of(const ht_config *c, int64_t layer);
+/* Keys and values of layer `layer` < ht_kv_layers. */
+ht_layer_kv ht_layer_kv_of(const ht_config *c, int64_t layer, ht_dtype dtype);
 
 /* Pages of a sliding layer's ring: enough for the window of the first row of a `chunk`-row step, window - 1 + chunk
  * adjacent positions at any page offset. 0: the window never slides within `context`. */
 int64_t ht_kv_ring_pages(int64_t window, int64_t chunk, int64_t context);
 /* Pages of a layer for `positions`; ring = 0: a growing cache. */
 int64_t ht_kv_pages(int64_t ring, int64_t positions);
-/* Bytes of one page of a layer; SIZE_MAX on overflow. */
-size_t ht_kv_page_bytes(const ht_kv_shape *kv, ht_dtype dtype);
-/* Bytes of all layers' pages for `positions`; SIZE_MAX on overflow. */
-size_t ht_kv_bytes(const ht_kv_shape *kv, int32_t n_kv_layers, ht_dtype dtype, int64_t positions, int64_t chunk,
-                   int64_t context);
+/* Bytes of all layers' pages of a dtype for `positions`, in a device's form or as saved; SIZE_MAX on overflow. */
+typedef size_t ht_kv_page_bytes_fn(const ht_kv_shape *shape);
+size_t ht_kv_bytes(const ht_layer_kv *kv, int32_t n_kv_layers, ht_dtype dtype, ht_kv_page_bytes_fn *page_bytes,
+                   int64_t positions, int64_t chunk, int64_t context);
 
 #endif

@@ -82,7 +82,7 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
     m->n_kv_layers = (int32_t)ht_kv_layers(c);
     m->kv = calloc((size_t)m->n_kv_layers, sizeof *m->kv);
     if (!m->kv) return ht_fail_memory(err, (size_t)m->n_kv_layers * sizeof *m->kv, "a model");
-    for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_kv_shape_of(c, i);
+    for (int32_t i = 0; i < m->n_kv_layers; i++) m->kv[i] = ht_layer_kv_of(c, i, m->kv_dtype);
     ht_status status = choose_context(m, o, name, err);
     if (!status && o->sliding) make_sliding(m);
     return status;
@@ -91,12 +91,16 @@ static ht_status describe(ht_model *m, const ht_model_options *o, const char *na
 static ht_status check_room(const ht_model *m, const ht_checkpoint_files *c, const ht_model_options *o, ht_error *err) {
     size_t weight_bytes, free_bytes;
     ht_status status = ht_weights_measure(c, m->config, m->device, m->precision, &weight_bytes, err);
-    if (status || o->skip_memory_check || !ht_memory_check_free(&free_bytes)) return status;
+    if (status || o->skip_memory_check) return status;
+    const bool known = ht_memory_is_host(m->device->memory) ? ht_memory_check_free(&free_bytes)
+                                                            : ht_memory_left(m->device->memory, &free_bytes);
+    if (!known) return HT_OK;
     ht_memory_check_wanted wanted = {.name = ht_base_name(c->path),
                                      .weight_bytes = weight_bytes,
                                      .kv = m->kv,
                                      .n_kv_layers = m->n_kv_layers,
                                      .kv_dtype = m->kv_dtype,
+                                     .page_bytes = m->device->kv->page_bytes,
                                      .context = m->context,
                                      .positions = ht_max_i64(0, ht_min_i64(o->expected_positions, m->context))};
     return ht_memory_check(&wanted, free_bytes, err);

@@ -2,7 +2,7 @@
 #ifndef HT_MODELS_MEMORY_CHECK_H
 #define HT_MODELS_MEMORY_CHECK_H
 
-#include "models/model.h"
+#include "models/kv.h"
 
 #include <stddef.h>
 
@@ -17,11 +17,12 @@ size_t ht_memory_check_resident(void);
 typedef struct ht_memory_check_wanted {
     const char *name; /* model name, for the message */
     size_t weight_bytes;
-    const ht_kv_shape *kv;
+    const ht_layer_kv *kv;
     int32_t n_kv_layers;
     ht_dtype kv_dtype;
-    int64_t positions; /* KV cache size to check; 0: weights only */
-    int64_t context;   /* maximum positions of a session */
+    ht_kv_page_bytes_fn *page_bytes; /* of the device */
+    int64_t positions;               /* KV cache size to check; 0: weights only */
+    int64_t context;                 /* maximum positions of a session */
 } ht_memory_check_wanted;
 
 /* HT_ERR_LIMIT when more is wanted than available; the message gives both numbers and an option that would fit. */

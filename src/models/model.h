@@ -12,11 +12,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The K/V shape of one layer. */
-typedef struct ht_kv_shape {
-    int32_t n_kv_heads, head_dim;
+/* Keys and values of one layer. */
+typedef struct ht_layer_kv {
+    ht_kv_shape shape;
     int64_t window; /* in keys; 0: full attention */
-} ht_kv_shape;
+} ht_layer_kv;
 
 struct ht_model {
     ht_device *device;
@@ -31,7 +31,7 @@ struct ht_model {
     int64_t trained_context; /* the checkpoint's context length */
     int32_t vocab;
     int32_t n_kv_layers; /* the first layers, with K and V of their own; later layers share theirs */
-    ht_kv_shape *kv;     /* [n_kv_layers] */
+    ht_layer_kv *kv;     /* [n_kv_layers] */
     struct ht_config *config;
     struct ht_weights *weights; /* owns the weights that the plan refers to */
     ht_plan *plan;              /* traced forward function */

@@ -22,8 +22,7 @@ size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind) {
     return ops ? ops->packed_bytes(kind->type, kind->n_rows, kind->k) : 0;
 }
 
-ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out,
-                        ht_error *err) {
+ht_status ht_matrix_new(ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out, ht_error *err) {
     *out = NULL;
     const ht_matrix_ops *ops = ops_of(d, kind);
     if (!ops)
@@ -31,7 +30,7 @@ ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const ch
                        name, ht_weight_type_info_of(kind->type)->name, d->name, d->instruction_set);
     ht_matrix *m = calloc(1, sizeof *m);
     if (!m) return ht_fail_memory(err, sizeof *m, name);
-    *m = (ht_matrix){.ops = ops, .type = kind->type, .n_rows = kind->n_rows, .k = kind->k};
+    *m = (ht_matrix){.ops = ops, .device = d, .type = kind->type, .n_rows = kind->n_rows, .k = kind->k};
     m->packed_bytes = ops->packed_bytes(m->type, m->n_rows, m->k);
     *out = m;
     return HT_OK;
@@ -39,8 +38,20 @@ ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const ch
 
 void ht_matrix_free(ht_matrix *m) {
     if (!m) return;
-    free(m->scales);
+    if (m->scales) ht_memory_free(m->device->memory, m->scales, m->scale_bytes);
     free(m);
+}
+
+ht_status ht_matrix_set_scales(ht_matrix *m, const float *scales, int64_t n, int64_t rows, int64_t columns,
+                               ht_error *err) {
+    void *memory;
+    m->scale_bytes = (size_t)n * sizeof *scales;
+    m->scale_rows = rows;
+    m->scale_columns = columns;
+    ht_status status = ht_memory_alloc(m->device->memory, m->scale_bytes, "scales", &memory, err);
+    if (status) return status;
+    m->scales = memory;
+    return ht_memory_write(m->device->memory, memory, scales, m->scale_bytes, err);
 }
 
 /* ---- pieces on all threads ---- */
@@ -103,11 +114,11 @@ static void run_pieces(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_pool *pool,
+ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_device *d,
                             ht_error *err) {
     pieces all = {.n = n, .piece = piece, .arg = arg, .company = company, .err = err};
     pthread_mutex_init(&all.lock, NULL);
-    ht_pool_run(pool, 1 + n, 1, run_pieces, &all);
+    d->run_on_host(d, 1 + n, 1, run_pieces, &all);
     if (!atomic_load(&all.status)) report(&all);
     pthread_mutex_destroy(&all.lock);
     return (ht_status)atomic_load(&all.status);
@@ -170,8 +181,7 @@ static ht_status pack_block(void *arg, int64_t block, int worker, ht_error *err)
     int64_t row = (block - p->first_block) * p->rows_per_block, n = ht_min_i64(p->rows_per_block, m->n_rows - row);
     const unsigned char *rows;
     ht_status status = stage_rows(p, row, n, all->staging + (size_t)worker * all->staging_bytes, &rows, err);
-    if (!status) m->ops->pack(m, row, n, rows);
-    return status;
+    return status ? status : m->ops->pack(m, row, n, rows, err);
 }
 
 static void plan_part(packing *all, const ht_pack_task *task) {
@@ -189,14 +199,14 @@ static void plan_part(packing *all, const ht_pack_task *task) {
     all->n_blocks += ht_ceil_div_i64(n_rows, p->rows_per_block);
 }
 
-ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_pool *pool,
+ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_device *d,
                            ht_error *err) {
     packing all = {0};
     all.parts = malloc(((size_t)n + 1) * sizeof *all.parts);
     for (int64_t i = 0; all.parts && i < n; i++) plan_part(&all, &tasks[i]);
-    size_t staging_bytes = all.staging_bytes * (size_t)ht_pool_threads(pool);
+    size_t staging_bytes = all.staging_bytes * (size_t)d->n_threads;
     all.staging = malloc(staging_bytes + 1);
-    ht_status status = all.parts && all.staging ? ht_pack_in_pieces(all.n_blocks, pack_block, &all, company, pool, err)
+    ht_status status = all.parts && all.staging ? ht_pack_in_pieces(all.n_blocks, pack_block, &all, company, d, err)
                                                 : ht_fail_memory(err, staging_bytes, "reading weights");
     free(all.staging);
     free(all.parts);

@@ -14,11 +14,13 @@ typedef struct ht_matrix_kind {
 } ht_matrix_kind;
 
 /* A matrix of this kind that has no memory yet; HT_ERR_UNSUPPORTED when the device has no such kind. `name` is for messages.
- * Its packed form goes to `packed`, which the caller sets: 64-byte aligned, packed_bytes of it, for as long as the matrix
- * lives. */
-ht_status ht_matrix_new(const ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out,
-                        ht_error *err);
+ * Its packed form goes to `packed`, which the caller sets: memory of the device, 64-byte aligned, packed_bytes of it, for as
+ * long as the matrix lives, which is not longer than the device. */
+ht_status ht_matrix_new(ht_device *d, const ht_matrix_kind *kind, const char *name, ht_matrix **out, ht_error *err);
 void ht_matrix_free(ht_matrix *m); /* NULL is fine */
+/* Gives the matrix its block scales (device/matrix.h), n of them, in blocks of so many rows and columns. */
+ht_status ht_matrix_set_scales(ht_matrix *m, const float *scales, int64_t n, int64_t rows, int64_t columns,
+                               ht_error *err);
 /* Bytes such a matrix would take, or 0 when the device has no such kind. */
 size_t ht_matrix_bytes(const ht_device *d, const ht_matrix_kind *kind);
 
@@ -39,13 +41,13 @@ typedef struct ht_pack_company {
     void *progress_user;
 } ht_pack_company;
 
-/* Fills n matrices from their files, block by block on all threads of a leased pool. The rows are read, not mapped, so that
+/* Fills n matrices from their files, block by block on all threads of the device. The rows are read, not mapped, so that
  * a file that shrinks meanwhile is an error, and its pages never count as the process's. */
-ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_pool *pool,
+ht_status ht_matrices_pack(const ht_pack_task *tasks, int64_t n, const ht_pack_company *company, ht_device *d,
                            ht_error *err);
 /* Anything else that comes in n pieces, with the same company; the first piece that fails ends it. */
 typedef ht_status ht_pack_piece(void *arg, int64_t i, int worker, ht_error *err);
-ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_pool *pool,
+ht_status ht_pack_in_pieces(int64_t n, ht_pack_piece *piece, void *arg, const ht_pack_company *company, ht_device *d,
                             ht_error *err);
 
 /* A stored vector, or matrix row by row, as f32: n values, which is what the tensor holds. */

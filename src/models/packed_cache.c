@@ -77,7 +77,7 @@ static ht_status add_slab(ht_digest *d, const ht_pack_task *task, int64_t row, h
         status = ht_tensor_read(t, row * slab.k, n, stored, stored + stored_bytes, err);
     if (!status) {
         memset(slab.packed, 0, packed_bytes); /* what is between the parts is not written */
-        slab.ops->pack(&slab, 0, slab.n_rows, stored);
+        status = slab.ops->pack(&slab, 0, slab.n_rows, stored, err);
         ht_digest_bytes(d, slab.packed, packed_bytes);
     }
     free(stored);
@@ -88,7 +88,7 @@ static ht_status add_slab(ht_digest *d, const ht_pack_task *task, int64_t row, h
 /* Some matrices, and the first one of every kind; of each a slab at another place. */
 static ht_status add_samples(ht_digest *d, const ht_pack_task *tasks, int64_t n, ht_error *err) {
     int64_t step = ht_ceil_div_i64(n, SAMPLED_MATRICES);
-    void (*pack[HT_W_COUNT])(ht_matrix *, int64_t, int64_t, const void *) = {NULL};
+    ht_status (*pack[HT_W_COUNT])(ht_matrix *, int64_t, int64_t, const void *, ht_error *) = {NULL};
     ht_status status = HT_OK;
     for (int64_t i = 0; !status && i < n; i++) {
         const ht_matrix *m = tasks[i].m;
@@ -243,10 +243,10 @@ static ht_status touch(void *arg, int64_t piece, int worker, ht_error *err) {
     return HT_OK;
 }
 
-ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_company *company, ht_pool *pool,
+ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_company *company, ht_device *d,
                                 ht_error *err) {
     touching t = {c, memory};
-    return ht_pack_in_pieces(ht_ceil_div_i64((int64_t)c->bytes, HT_PACKED_PIECE), touch, &t, company, pool, err);
+    return ht_pack_in_pieces(ht_ceil_div_i64((int64_t)c->bytes, HT_PACKED_PIECE), touch, &t, company, d, err);
 }
 
 /* ---- writing ---- */

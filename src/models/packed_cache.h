@@ -38,8 +38,8 @@ void ht_packed_cache_unmap(void *memory, size_t bytes); /* NULL is fine */
 ht_status ht_packed_cache_store(const ht_packed_cache *c, const void *memory, const ht_pack_company *company,
                                 ht_error *err);
 
-/* Brings mapped memory in, on all threads of a leased pool, so that a file that cannot be read is an error now. */
-ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_company *company, ht_pool *pool,
+/* Brings mapped memory in, on all threads of the device, so that a file that cannot be read is an error now. */
+ht_status ht_packed_cache_touch(const ht_packed_cache *c, void *memory, const ht_pack_company *company, ht_device *d,
                                 ht_error *err);
 
 #endif

@@ -1,6 +1,5 @@
 #include "models/weights.h"
 
-#include "array/memory.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "models/file_rows.h"
@@ -127,10 +126,11 @@ static ht_status fill(ht_loader *l) {
 /* ---- memory of the matrices: packed now, or mapped from a cache ---- */
 
 static void free_memory(ht_weights *w) {
+    if (!w->memory) return;
     if (w->mapped)
         ht_packed_cache_unmap(w->memory, w->memory_bytes);
     else
-        ht_memory_free(w->memory, w->memory_bytes);
+        ht_memory_free(w->device->memory, w->memory, w->memory_bytes);
 }
 
 static void put_matrices_into(ht_weights *w, const ht_pack_task *tasks, void *memory, bool mapped) {
@@ -142,13 +142,10 @@ static void put_matrices_into(ht_weights *w, const ht_pack_task *tasks, void *me
 
 static ht_status pack(ht_loader *l, const ht_pack_company *company) {
     void *memory;
-    ht_status status = ht_memory_alloc(l->into->memory_bytes, "the weights", &memory, l->err);
+    ht_status status = ht_memory_alloc(l->device->memory, l->into->memory_bytes, "the weights", &memory, l->err);
     if (status) return status;
     put_matrices_into(l->into, l->tasks, memory, false);
-    ht_pool_lease(l->device->pool);
-    status = ht_matrices_pack(l->tasks, l->into->n_matrices, company, l->device->pool, l->err);
-    ht_pool_release(l->device->pool);
-    return status;
+    return ht_matrices_pack(l->tasks, l->into->n_matrices, company, l->device, l->err);
 }
 
 /* Whether the matrices are in the cache's mapped memory now, brought in by all threads. */
@@ -157,10 +154,7 @@ static ht_status map(ht_loader *l, const ht_packed_cache *cache, const ht_pack_c
     *done = memory != NULL;
     if (!memory) return HT_OK;
     put_matrices_into(l->into, l->tasks, memory, true);
-    ht_pool_lease(l->device->pool);
-    ht_status status = ht_packed_cache_touch(cache, memory, company, l->device->pool, l->err);
-    ht_pool_release(l->device->pool);
-    return status;
+    return ht_packed_cache_touch(cache, memory, company, l->device, l->err);
 }
 
 /* Progress of one half of the work. */
@@ -201,7 +195,11 @@ static ht_status pack_into(ht_loader *l, const ht_packed_cache *cache, const ht_
 static ht_status load_matrices(ht_loader *l, const ht_weights_options *o) {
     ht_packed_cache *cache;
     bool done = false;
-    if (!o->packed_cache || !l->into->memory_bytes) return pack(l, &o->company);
+    const bool is_host = ht_memory_is_host(l->device->memory);
+    if (o->packed_cache && !is_host)
+        ht_log_write(HT_LOG_WARNING, "the packed weights are not cached: the device %s has memory of its own",
+                     l->device->name);
+    if (!o->packed_cache || !is_host || !l->into->memory_bytes) return pack(l, &o->company);
     ht_status status = ht_packed_cache_open(o->packed_cache, l->from->path, l->tasks, l->into->n_matrices,
                                             l->into->memory_bytes, &cache, l->err);
     if (status) return status;
@@ -229,6 +227,7 @@ ht_status ht_weights_load(const ht_checkpoint_files *c, const ht_config *config,
     if (!l.into || !l.scope || !l.tasks)
         status = ht_fail_memory(err, (size_t)config->n_layers * config->family->layer_bytes, "a model");
     if (!status) {
+        l.into->device = options->device;
         l.into->memory_bytes = matrix_bytes;
         status = fill(&l);
     }

@@ -114,7 +114,7 @@ static ht_status load_as(ht_loader *l, bool is_head, const char *name, int64_t r
     ht_status status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
     if (!status) status = ht_loader_find_scales(l, &t, name, 0, &scales);
     if (!status) status = ht_loader_add(l, is_head, &t, name, head_rows, out);
-    return status || !l->into ? status : ht_fp8_scales_read(&scales, 0, 0, *out, l->err);
+    return status || !l->into ? status : ht_fp8_scales_set(&scales, 0, 0, *out, l->err);
 }
 
 ht_status ht_loader_matrix(ht_loader *l, const char *name, int64_t rows, int64_t columns, int64_t head_rows,
@@ -129,7 +129,9 @@ ht_status ht_loader_head(ht_loader *l, const char *name, ht_matrix **out) {
 ht_status ht_loader_table(ht_loader *l, const char *name, int64_t rows, int64_t columns, ht_matrix **out) {
     ht_stored_tensor t;
     ht_status status = ht_loader_look_up(l, name, (int64_t[]){rows, columns}, 2, &t);
-    if (!status && ht_weight_is_f8((ht_weight_type)t.type)) return ht_loader_matrix(l, name, rows, columns, 0, out);
+    const bool in_memory = l->device && !ht_memory_is_host(l->device->memory); /* its kernels cannot read the file */
+    if (!status && (in_memory || ht_weight_is_f8((ht_weight_type)t.type)))
+        return ht_loader_matrix(l, name, rows, columns, 0, out);
     if (!status) l->table_bytes += t.n_bytes;
     if (status || !l->into) return status;
     status = ht_file_rows_new(&t, out, l->err);

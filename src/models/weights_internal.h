@@ -20,7 +20,9 @@ struct ht_weights {
     char **names; /* slots, and names of tensors */
     int64_t n_projections;
     ht_projection *projections;
-    void *memory; /* of all matrices: one piece, so that nearly all of it can be in large pages */
+    ht_device *device; /* lent: the model holds it longer */
+    void *
+        memory; /* of the device, or mapped, of all matrices: one piece, so that nearly all of it can be in large pages */
     size_t memory_bytes;
     bool mapped; /* `memory` is a file's (models/packed_cache.h) */
 };

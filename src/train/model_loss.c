@@ -60,7 +60,7 @@ ht_array *ht_model_loss_rows(ht_scope *s, const ht_model *m, const ht_train_batc
                               .shares_keys = n_kv < m->config->n_layers,
                               .checkpointing = checkpointing};
         fill_rows(s, batch, rows, &pass);
-        for (int64_t i = 0; i < n_kv; i++) window[i] = ht_kv_shape_of(m->config, i).window;
+        for (int64_t i = 0; i < n_kv; i++) window[i] = ht_layer_kv_of(m->config, i, HT_F32).window;
         ht_ctx c = {.s = s, .pass = &pass, .adapters = adapters};
         loss = m->config->family->forward(&c, ht_weights_decoder(m->weights));
     } else

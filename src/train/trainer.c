@@ -2,7 +2,6 @@
 #include "train/trainer.h"
 
 #include "array/array.h"
-#include "array/memory.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -167,7 +166,7 @@ ht_status ht_trainer_new(ht_model *m, const ht_trainer_options *options, ht_trai
     status = fill(t, err);
     if (!status) {
         t->reserved_bytes = t->step_bytes;
-        ht_memory_reserve(t->reserved_bytes);
+        ht_memory_reserve(m->device->memory, t->reserved_bytes);
     }
     t->o.data = t->o.valid = NULL;
     t->o.lora = NULL;
@@ -185,7 +184,7 @@ void ht_trainer_free(ht_trainer *t) {
     if (!t) return;
     close_source(&(source){t->valid, t->held_out});
     close_source(&(source){t->data, t->batches});
-    if (t->reserved_bytes) ht_memory_unreserve(t->reserved_bytes);
+    if (t->reserved_bytes) ht_memory_unreserve(t->m->device->memory, t->reserved_bytes);
     free(t->data_path);
     free(t->valid_path);
     ht_optimizer_free(t->optimizer);

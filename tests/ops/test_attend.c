@@ -91,16 +91,15 @@ static void caches_make(const attend_case *c, caches *out) {
         size_t vector = (size_t)c->head_dim * ht_dtype_bytes(c->dtype);
         if (c->dtype == HT_I8) vector += 2 * (((size_t)c->head_dim + 31) / 32);
         size_t bytes = 2 * (size_t)c->n_kv_heads * HT_KV_PAGE * vector;
-        out->layer[s] = (ht_kv_layer){.n_kv_heads = c->n_kv_heads,
-                                      .head_dim = c->head_dim,
-                                      .dtype = c->dtype,
+        out->layer[s] = (ht_kv_layer){.shape = {c->n_kv_heads, c->head_dim, c->dtype},
                                       .window = c->window,
                                       .ring_pages = c->ring_pages,
                                       .n_pages = pages,
-                                      .pages = calloc((size_t)pages, sizeof(void *))};
+                                      .pages = calloc((size_t)pages, sizeof(ht_kv_page *))};
         for (int64_t p = 0; p < pages; p++) {
-            out->layer[s].pages[p] = malloc(bytes);
-            memset(out->layer[s].pages[p], 0xff, bytes); /* NaN: what is not visible must not matter */
+            ht_kv_page *page = out->layer[s].pages[p] = malloc(sizeof *page);
+            *page = (ht_kv_page){.refs = 1, .data = malloc(bytes)};
+            memset(page->data, 0xff, bytes); /* NaN: what is not visible must not matter */
         }
         out->cache[s] = (ht_cache){.n_layers = 1, .layer = &out->layer[s]};
         out->pointer[s] = &out->cache[s];
@@ -109,7 +108,7 @@ static void caches_make(const attend_case *c, caches *out) {
 
 static void caches_free(caches *c) {
     for (int s = 0; s < MAX_SEQUENCES; s++) {
-        for (int64_t p = 0; p < c->layer[s].n_pages; p++) free(c->layer[s].pages[p]);
+        for (int64_t p = 0; p < c->layer[s].n_pages; p++) free(c->layer[s].pages[p]->data), free(c->layer[s].pages[p]);
         free(c->layer[s].pages);
     }
 }

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "cpu/coarse_head.h"
 #include "cpu/matrix.h"
+#include "cpu/matrix_ops.h"
 #include "formats/blocks.h"
 #include "support/test.h"
 #include "support/weights.h"
@@ -34,7 +35,7 @@ static ht_matrix pack(const ht_matrix_ops *ops, int64_t n_rows, int64_t k, const
     m.packed_bytes = ops->packed_bytes(HT_W_Q8_0, n_rows, k);
     m.packed = must_alloc(m.packed_bytes);
     memset(m.packed, 0xa5, m.packed_bytes);
-    ops->pack(&m, 0, n_rows, stored);
+    ops->pack(&m, 0, n_rows, stored, NULL);
     return m;
 }
 
@@ -42,12 +43,12 @@ static ht_matrix pack(const ht_matrix_ops *ops, int64_t n_rows, int64_t k, const
 static void multiply(const ht_matrix *m, int32_t top_k, const float *x, int64_t n_x, const float *bias, float *y,
                      int n_threads) {
     ht_pool *pool = pool_of(n_threads);
-    void *scratch = must_alloc(m->ops->mul_scratch(m, n_x, n_threads));
+    void *scratch = must_alloc(ht_cpu_ops_of(m)->mul_scratch(m, n_x, n_threads));
     ht_pool_lease(pool);
     if (top_k)
-        m->ops->mul_top(m, top_k, x, m->k, n_x, bias, y, m->n_rows, scratch, pool);
+        ht_cpu_ops_of(m)->mul_top(m, top_k, x, m->k, n_x, bias, y, m->n_rows, scratch, pool);
     else
-        m->ops->mul(m, x, m->k, n_x, bias, y, m->n_rows, scratch, pool);
+        ht_cpu_ops_of(m)->mul(m, x, m->k, n_x, bias, y, m->n_rows, scratch, pool);
     ht_pool_release(pool);
     free(scratch);
 }
@@ -66,7 +67,8 @@ static void test_form(void **state) {
         slabs.packed = must_alloc(m.packed_bytes);
         memset(slabs.packed, 0x5a, m.packed_bytes);
         for (int64_t r = (n_rows - 1) / HT_MATRIX_SLAB * HT_MATRIX_SLAB; r >= 0; r -= HT_MATRIX_SLAB)
-            m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), (char *)stored + (size_t)r * row_bytes);
+            m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), (char *)stored + (size_t)r * row_bytes,
+                        NULL);
         assert_memory_equal(slabs.packed, m.packed, m.packed_bytes);
         float got[640], expected[640];
         for (int64_t r = 0; r < n_rows; r++) {
@@ -291,6 +293,8 @@ static void test_not_top(void **state) {
 }
 
 /* Large heads of 8 bits have this form, others do not. */
+static bool has_top(const ht_matrix_ops *ops) { return ht_cpu_ops_of(&(ht_matrix){.ops = ops})->mul_top != NULL; }
+
 static void test_choice(void **state) {
     (void)state;
     ht_cpu_isa isa = ht_cpu_isa_best();
@@ -298,10 +302,10 @@ static void test_choice(void **state) {
     const ht_matrix_ops *high = ht_cpu_coarse_head_ops(isa, HT_PRECISION_HIGH);
     assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST, 262144, 640) == split);
     assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_HIGH, 262144, 640) == high);
-    assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_REFERENCE, 262144, 640)->mul_top == NULL);
+    assert_false(has_top(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_REFERENCE, 262144, 640)));
     assert_true(ht_cpu_head_ops(isa, HT_W_Q6_K, HT_PRECISION_FAST, 262144, 2048) != split);
     assert_true(ht_cpu_head_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST, 1000, 64) != split);
-    assert_null(ht_cpu_matrix_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST)->mul_top);
+    assert_false(has_top(ht_cpu_matrix_ops(isa, HT_W_Q8_0, HT_PRECISION_FAST)));
 }
 
 int main(void) {

@@ -1,6 +1,7 @@
 /* Cross-entropy of an output head, and its gradient, against plain loops over exact weights in f64; the same bits for any
  * number of threads and rows. */
 #include "base/checked.h"
+#include "cpu/cpu.h"
 #include "cpu/head_loss.h"
 #include "cpu/matrix.h"
 #include "device/params.h"
@@ -75,14 +76,22 @@ static double expected_row(const fixture *f, const ht_head_loss_params *p, const
     return loss;
 }
 
+/* A device for its threads alone, kept. */
+static ht_device *device_of(int threads) {
+    static ht_device *devices[8];
+    assert_true(threads < 8);
+    if (!devices[threads]) assert_int_equal(ht_cpu_device_new(threads, NULL, &devices[threads], NULL), HT_OK);
+    return devices[threads];
+}
+
 static ht_status run(ht_kernel_fn *fn, ht_scratch_fn *measure, ht_call *call, int threads, ht_error *err) {
-    call->pool = test_pool(threads);
+    call->device = device_of(threads);
     const size_t bytes = measure(call);
     call->scratch = test_alloc(bytes);
     memset(call->scratch, 0xff, bytes);
-    ht_pool_lease(call->pool);
+    const unsigned state = call->device->begin(call->device);
     const ht_status status = fn(call, err);
-    ht_pool_release(call->pool);
+    call->device->end(call->device, state);
     free(call->scratch);
     return status;
 }

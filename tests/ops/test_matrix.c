@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "cpu/matrix.h"
 #include "cpu/matrix_kernels.h"
+#include "cpu/matrix_ops.h"
 #include "formats/affine.h"
 #include "support/multiply.h"
 #include "support/test.h"
@@ -358,7 +359,8 @@ static void check_packing(ht_weight_type type, ht_precision precision, int64_t n
     ht_matrix slabs = m;
     slabs.packed = test_alloc(m.packed_bytes);
     for (int64_t r = (n_rows - 1) / HT_MATRIX_SLAB * HT_MATRIX_SLAB; r >= 0; r -= HT_MATRIX_SLAB)
-        m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), p.stored + (size_t)r * test_row_bytes(type, k));
+        m.ops->pack(&slabs, r, ht_min_i64(HT_MATRIX_SLAB, n_rows - r), p.stored + (size_t)r * test_row_bytes(type, k),
+                    NULL);
     assert_memory_equal(slabs.packed, m.packed, m.packed_bytes);
     if (n_rows % 16 == 0 && k >= 512) { /* panels of one block are rounded up to whole cache lines */
         size_t stored = (size_t)n_rows * test_row_bytes(type, k);
@@ -426,7 +428,7 @@ static void test_scratch_grows(void **state) {
                              .k = shapes[i / 4 % 4][1]};
         size_t before = 0;
         for (int64_t n = 1; n <= 600; n++) {
-            size_t bytes = m.ops->mul_scratch(&m, n, threads);
+            size_t bytes = ht_cpu_ops_of(&m)->mul_scratch(&m, n, threads);
             assert_true(bytes >= before);
             before = bytes;
         }

@@ -184,7 +184,7 @@ static ht_matrix matrix_make(const float *w) {
         .ops = plain->matrix_ops(plain, HT_W_F32, HT_PRECISION_REFERENCE), .type = HT_W_F32, .n_rows = 3, .k = 4};
     m.packed_bytes = m.ops->packed_bytes(m.type, m.n_rows, m.k);
     m.packed = aligned_alloc(64, (m.packed_bytes + 63) / 64 * 64);
-    m.ops->pack(&m, 0, 3, w);
+    m.ops->pack(&m, 0, 3, w, NULL);
     return m;
 }
 

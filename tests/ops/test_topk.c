@@ -1,4 +1,5 @@
 /* Choosing along the last axis, and products with the chosen matrices. */
+#include "cpu/call.h"
 #include "cpu/cpu.h"
 #include "cpu/matrix_ops.h"
 #include "device/params.h"
@@ -87,7 +88,7 @@ static void make_expert(ht_matrix *m, ht_weight_type type, ht_precision precisio
     unsigned char *stored = malloc(ROWS_OUT * test_row_bytes(type, K));
     assert_true(m->packed && stored);
     test_random_weights(type, ROWS_OUT, K, &seed, stored);
-    ops->pack(m, 0, ROWS_OUT, stored);
+    ops->pack(m, 0, ROWS_OUT, stored, NULL);
     free(stored);
 }
 
@@ -101,9 +102,9 @@ typedef struct gather_case {
 static void check_pair(const ht_matrix *m, const float *x, const float *y) {
     static _Alignas(64) char scratch[1 << 20];
     float alone[ROWS_OUT];
-    ht_pool_lease(device->pool);
-    m->ops->mul(m, x, K, 1, NULL, alone, ROWS_OUT, scratch, device->pool);
-    ht_pool_release(device->pool);
+    ht_pool_lease(ht_device_pool(device));
+    ht_cpu_ops_of(m)->mul(m, x, K, 1, NULL, alone, ROWS_OUT, scratch, ht_device_pool(device));
+    ht_pool_release(ht_device_pool(device));
     assert_memory_equal(alone, y, sizeof alone);
 }
 
@@ -112,10 +113,10 @@ static void check_pair_back(ht_matrix *const m[SETS], int sets, const float *dy,
     static _Alignas(64) char scratch[1 << 20];
     float alone[K], sum[K];
     for (int s = 0; s < sets; s++) {
-        assert_true(ht_back_scratch(m[s], ht_pool_threads(device->pool)) <= sizeof scratch);
-        ht_pool_lease(device->pool);
-        ht_back_mul(m[s], dy + s * ROWS_OUT, ROWS_OUT, 1, alone, K, scratch, device->pool);
-        ht_pool_release(device->pool);
+        assert_true(ht_back_scratch(m[s], ht_pool_threads(ht_device_pool(device))) <= sizeof scratch);
+        ht_pool_lease(ht_device_pool(device));
+        ht_back_mul(m[s], dy + s * ROWS_OUT, ROWS_OUT, 1, alone, K, scratch, ht_device_pool(device));
+        ht_pool_release(ht_device_pool(device));
         for (int c = 0; c < K; c++) sum[c] = s ? sum[c] + alone[c] : alone[c];
     }
     assert_memory_equal(sum, dx, sizeof sum);

@@ -26,7 +26,7 @@ void test_devices_free(ht_device *devices[TEST_MAX_DEVICES], int n) {
 ht_status test_run(ht_device *d, ht_op_id op, const void *params, int n_in, const ht_view *in, const ht_view *out,
                    const ht_step *step, ht_error *err) {
     const ht_kernel *kernel = &d->kernels[op];
-    ht_call call = {.params = params, .n_in = n_in, .in = in, .out = *out, .step = step, .pool = d->pool};
+    ht_call call = {.params = params, .n_in = n_in, .in = in, .out = *out, .step = step, .device = d};
     size_t bytes = kernel->scratch ? kernel->scratch(&call) : 0;
     void *room = NULL;
     if (bytes > 0) {
@@ -36,11 +36,9 @@ ht_status test_run(ht_device *d, ht_op_id op, const void *params, int n_in, cons
         memset(room, 0xff, bytes);
     }
     call.scratch = room;
-    unsigned state = ht_flush_denormals();
-    ht_pool_lease(d->pool);
+    unsigned state = d->begin(d);
     ht_status status = kernel->run(&call, err);
-    ht_pool_release(d->pool);
-    ht_restore_denormals(state);
+    d->end(d, state);
     free(room);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "support/model_run.h"
 
+#include "device/device.h"
 #include "models/registry.h"
 #include "models/weights.h"
 #include "support/test.h"
@@ -11,21 +12,20 @@ static void check(ht_status status, const ht_error *err) {
     if (status) fail_msg("%s", err->message);
 }
 
-static void open_layer(ht_kv_layer *l, const ht_kv_shape *shape, ht_dtype dtype, int64_t capacity, int32_t chunk) {
-    *l = (ht_kv_layer){
-        .n_kv_heads = shape->n_kv_heads, .head_dim = shape->head_dim, .dtype = dtype, .window = shape->window};
+static void open_layer(ht_device *d, ht_kv_layer *l, const ht_layer_kv *kv, int64_t capacity, int32_t chunk) {
+    ht_error err = {0};
+    *l = (ht_kv_layer){.shape = kv->shape, .window = kv->window};
     l->n_pages = (capacity + HT_KV_PAGE - 1) / HT_KV_PAGE;
-    if (shape->window) {
+    if (kv->window) {
         /* The window of a chunk's first row up to its last row, at any offset in a page. */
-        int64_t ring = (shape->window + chunk + HT_KV_PAGE - 2) / HT_KV_PAGE + 1;
+        int64_t ring = (kv->window + chunk + HT_KV_PAGE - 2) / HT_KV_PAGE + 1;
         if (ring < l->n_pages) l->n_pages = l->ring_pages = ring;
     }
     l->pages = calloc((size_t)l->n_pages, sizeof *l->pages);
-    size_t bytes = (size_t)(2 * HT_KV_PAGE * shape->n_kv_heads * shape->head_dim) * ht_dtype_bytes(dtype);
     for (int64_t p = 0; p < l->n_pages; p++) {
-        l->pages[p] = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-        assert_non_null(l->pages[p]);
-        memset(l->pages[p], 0xFF, bytes); /* NaN: a key that is read unwritten shows */
+        check(ht_kv_page_new(d, &l->shape, &l->pages[p], &err), &err);
+        /* NaN: a key that is read unwritten shows */
+        check(ht_memory_fill(d->memory, l->pages[p]->data, 0xFF, d->kv->page_bytes(&l->shape), &err), &err);
     }
 }
 
@@ -36,14 +36,15 @@ model_run model_run_open(const ht_model *m, int64_t capacity, int32_t chunk) {
     r.cache.n_layers = m->n_kv_layers;
     r.cache.layer = calloc((size_t)m->n_kv_layers, sizeof *r.cache.layer);
     assert_non_null(r.cache.layer);
-    for (int32_t i = 0; i < m->n_kv_layers; i++) open_layer(&r.cache.layer[i], &m->kv[i], m->kv_dtype, capacity, chunk);
+    for (int32_t i = 0; i < m->n_kv_layers; i++) open_layer(m->device, &r.cache.layer[i], &m->kv[i], capacity, chunk);
     return r;
 }
 
 void model_run_close(model_run *r) {
     for (int32_t i = 0; i < r->cache.n_layers; i++) {
-        for (int64_t p = 0; p < r->cache.layer[i].n_pages; p++) free(r->cache.layer[i].pages[p]);
-        free(r->cache.layer[i].pages);
+        ht_kv_layer *l = &r->cache.layer[i];
+        for (int64_t p = 0; p < l->n_pages; p++) ht_kv_page_release(r->model->device, &l->shape, l->pages[p]);
+        free(l->pages);
     }
     free(r->cache.layer);
     ht_exec_free(r->exec);

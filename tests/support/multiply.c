@@ -1,5 +1,6 @@
 #include "support/multiply.h"
 
+#include "cpu/matrix_ops.h"
 #include "support/test.h"
 
 #include <stdlib.h>
@@ -23,18 +24,18 @@ ht_matrix test_pack(const ht_matrix_ops *ops, ht_weight_type type, int64_t n_row
     m.packed_bytes = ops->packed_bytes(type, n_rows, k);
     m.packed = test_alloc(m.packed_bytes);
     memset(m.packed, 0xa5, m.packed_bytes);
-    ops->pack(&m, 0, n_rows, stored);
+    ops->pack(&m, 0, n_rows, stored, NULL);
     return m;
 }
 
 void test_multiply(const ht_matrix *m, const float *x, int64_t ldx, int64_t n_x, const float *bias, float *y,
                    int64_t ldy, int n_threads) {
     ht_pool *pool = test_pool(n_threads);
-    size_t bytes = m->ops->mul_scratch(m, n_x, n_threads);
+    size_t bytes = ht_cpu_ops_of(m)->mul_scratch(m, n_x, n_threads);
     char *scratch = test_alloc(bytes + 64);
     memset(scratch, 0xa5, bytes + 64);
     ht_pool_lease(pool);
-    m->ops->mul(m, x, ldx, n_x, bias, y, ldy, scratch, pool);
+    ht_cpu_ops_of(m)->mul(m, x, ldx, n_x, bias, y, ldy, scratch, pool);
     ht_pool_release(pool);
     for (size_t i = 0; i < 64; i++) assert_int_equal(scratch[bytes + i], (char)0xa5);
     free(scratch);

@@ -3,6 +3,7 @@
 #ifndef TESTS_SUPPORT_MULTIPLY_H
 #define TESTS_SUPPORT_MULTIPLY_H
 
+#include "base/pool.h"
 #include "device/matrix.h"
 
 /* 64-byte aligned; fails the test when there is none. */

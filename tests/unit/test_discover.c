@@ -26,11 +26,11 @@ static void finds(void **state) {
     seen all = {.most = 1000, .good = true};
     if (ht_discover("tests/golden/tiny", count, &all, &err)) fail_msg("%s", err.message);
     assert_true(all.good && all.n >= 30);
-    size_t held = ht_memory_get().active_bytes;
+    size_t held = ht_memory_get(NULL).active_bytes;
     seen few = {.most = 3, .good = true};
     assert_int_equal(ht_discover("tests/golden/tiny", count, &few, &err), HT_ERR_CANCELLED);
     assert_true(few.good && few.n == 3);
-    assert_int_equal(ht_memory_get().active_bytes, held);
+    assert_int_equal(ht_memory_get(NULL).active_bytes, held);
 }
 
 static bool keep_problem(const ht_find *f, void *user) {

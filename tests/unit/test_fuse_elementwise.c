@@ -164,9 +164,9 @@ static void compare_graph(uint64_t seed) {
 static void graphs_have_the_bits_of_single_kernels(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 600; seed++) compare_graph(seed);
-    size_t before = ht_memory_get().active_bytes; /* what streams keep for their kernels */
+    size_t before = ht_memory_get(NULL).active_bytes; /* what streams keep for their kernels */
     for (uint64_t seed = 1; seed <= 100; seed++) compare_graph(seed);
-    assert_int_equal(ht_memory_get().active_bytes, before);
+    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
 }
 
 /* ---- memory ---- */
@@ -180,10 +180,10 @@ static void what_is_on_the_way_takes_no_memory(void **state) {
     ht_array *x = ht_arange(s, 0, (double)n, 1, HT_F32);
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     ht_array *y = ht_add(s, ht_exp(s, ht_negative(s, x)), ht_multiply(s, x, ht_full(s, 2, HT_F32, NULL, 0)));
-    size_t before = ht_memory_get().active_bytes;
-    ht_memory_reset_peak();
+    size_t before = ht_memory_get(NULL).active_bytes;
+    ht_memory_reset_peak(NULL);
     assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
-    assert_true(ht_memory_get().peak_bytes - before <= (size_t)n * 4 + 4096);
+    assert_true(ht_memory_get(NULL).peak_bytes - before <= (size_t)n * 4 + 4096);
     ht_scope_free(s);
 }
 
@@ -195,9 +195,9 @@ static void what_memory_does_not_allow_at_once_runs_one_by_one(void **state) {
     ht_scope *s = ht_scope_new(stream);
     const int64_t n = 1 << 20;
     ht_array *x = ht_arange(s, 0, (double)n, 1, HT_F32), *a = ht_sqrt(s, x), *b = ht_add(s, a, x);
-    size_t old = ht_memory_set_limit(ht_memory_get().active_bytes + (size_t)n * 8 + 65536);
+    size_t old = ht_memory_set_limit(NULL, ht_memory_get(NULL).active_bytes + (size_t)n * 8 + 65536);
     assert_int_equal(ht_array_eval(s, (ht_array *[]){a, b}, 2, &err), HT_OK);
-    old = ht_memory_set_limit(old);
+    old = ht_memory_set_limit(NULL, old);
     float last;
     assert_int_equal(ht_array_read(s, ht_slice(s, b, (int64_t[]){n - 1}, (int64_t[]){n}, NULL), &last, 4, &err), HT_OK);
     assert_float_equal(last, sqrtf((float)(n - 1)) + (float)(n - 1), 0);
@@ -212,11 +212,11 @@ static void memory_that_does_not_suffice_leaves_everything_usable(void **state) 
     ht_array *x = ht_arange(s, 0, (double)n, 1, HT_F32), *y;
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     y = ht_negative(s, ht_add(s, ht_square(s, x), x));
-    size_t active = ht_memory_get().active_bytes, old = ht_memory_set_limit(active + (size_t)n);
+    size_t active = ht_memory_get(NULL).active_bytes, old = ht_memory_set_limit(NULL, active + (size_t)n);
     assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
     assert_non_null(strstr(err.message, "memory limit"));
-    assert_int_equal(ht_memory_get().active_bytes, active);
-    ht_memory_set_limit(old);
+    assert_int_equal(ht_memory_get(NULL).active_bytes, active);
+    ht_memory_set_limit(NULL, old);
     ht_array *z = ht_negative(s, ht_add(s, x, x));
     assert_int_equal(ht_array_eval(s, &z, 1, &err), HT_OK);
     ht_scope_free(s);

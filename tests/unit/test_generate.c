@@ -458,7 +458,7 @@ static size_t first_bytes;
 static bool watch_memory(const char *text, size_t n, void *user) {
     (void)text, (void)n;
     int64_t generated = ht_session_length(watched) - PROMPT;
-    size_t besides = ht_memory_get().active_bytes - ht_session_cache_bytes(watched);
+    size_t besides = ht_memory_get(NULL).active_bytes - ht_session_cache_bytes(watched);
     if (generated >= 10 && first_bytes == 0) first_bytes = besides;
     if (generated >= 10) assert_int_equal(besides, first_bytes);
     assert_int_equal(ht_session_cache_bytes(watched),
@@ -487,7 +487,7 @@ static void a_thousand_tokens_take_pages_alone(void **state) {
 
 static void loading_and_closing_leaks_nothing(void **state) {
     (void)state;
-    size_t before = ht_memory_get().active_bytes;
+    size_t before = ht_memory_get(NULL).active_bytes;
     const char *path = tiny_write(&(tiny_options){0});
     for (int i = 0; i < 100; i++) {
         ht_model *m;
@@ -498,7 +498,7 @@ static void loading_and_closing_leaks_nothing(void **state) {
         ht_generate_options o = OPTIONS(ht_generate_options, with.max_tokens = 5, with.sampler = &lively);
         generate(s, prompt, PROMPT, &o, NULL, NULL);
         ht_session_free(s);
-        assert_int_equal(ht_memory_get().active_bytes, before);
+        assert_int_equal(ht_memory_get(NULL).active_bytes, before);
     }
 }
 

@@ -90,17 +90,17 @@ static void a_meter_without_memory_only_computes(void **state) {
 static void measuring_leaves_no_memory(void **state) {
     (void)state;
     ht_device *d = open_device(NULL);
-    size_t before = ht_memory_get().active_bytes;
+    size_t before = ht_memory_get(NULL).active_bytes;
     ht_meter *m;
     ht_error err = {0};
     assert_int_equal(ht_meter_new(d, 5 << 20, &m, &err), HT_OK);
-    assert_true(ht_memory_get().active_bytes >= before + (5 << 20));
+    assert_true(ht_memory_get(NULL).active_bytes >= before + (5 << 20));
     ht_meter_free(m);
-    assert_int_equal(ht_memory_get().active_bytes, before);
-    size_t limit = ht_memory_set_limit(before + (1 << 20));
+    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    size_t limit = ht_memory_set_limit(NULL, before + (1 << 20));
     assert_int_equal(ht_meter_new(d, 5 << 20, &m, &err), HT_ERR_MEMORY);
     assert_null(m);
-    ht_memory_set_limit(limit);
+    ht_memory_set_limit(NULL, limit);
     ht_device_free(d);
 }
 

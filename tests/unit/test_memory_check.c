@@ -115,19 +115,19 @@ static void this_machine(void **state) {
 
 /* ---- what is wanted ---- */
 
-static const ht_kv_shape kv[2] = {{.n_kv_heads = 2, .head_dim = 64, .window = 0},
-                                  {.n_kv_heads = 2, .head_dim = 64, .window = 512}};
+static const ht_layer_kv kv[2] = {{{2, 64, HT_F16}, 0}, {{2, 64, HT_F16}, 512}};
 enum { PAGE_BYTES = 256 * 2 * 2 * 64 * 2 }; /* f16 */
 
 static void cache_bytes(void **state) {
     (void)state;
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 0, HT_KV_CHUNK, 1 << 20), 0);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 1, HT_KV_CHUNK, 1 << 20), PAGE_BYTES);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, 257, HT_KV_CHUNK, 1 << 20), 2 * PAGE_BYTES);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, 257, HT_KV_CHUNK, 1 << 20), 4 * PAGE_BYTES);
-    assert_int_equal(ht_kv_bytes(kv, 1, HT_I8, 257, HT_KV_CHUNK, 1 << 20), 2 * (PAGE_BYTES / 2) * 68 / 64);
-    size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, 100000, HT_KV_CHUNK, 1 << 20),
-           more = ht_kv_bytes(kv + 1, 1, HT_F16, 200000, HT_KV_CHUNK, 1 << 20);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 0, HT_KV_CHUNK, 1 << 20), 0);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 1, HT_KV_CHUNK, 1 << 20), PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F16, ht_kv_saved_page_bytes, 257, HT_KV_CHUNK, 1 << 20), 2 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_F32, ht_kv_saved_page_bytes, 257, HT_KV_CHUNK, 1 << 20), 4 * PAGE_BYTES);
+    assert_int_equal(ht_kv_bytes(kv, 1, HT_I8, ht_kv_saved_page_bytes, 257, HT_KV_CHUNK, 1 << 20),
+                     2 * (PAGE_BYTES / 2) * 68 / 64);
+    size_t one = ht_kv_bytes(kv + 1, 1, HT_F16, ht_kv_saved_page_bytes, 100000, HT_KV_CHUNK, 1 << 20),
+           more = ht_kv_bytes(kv + 1, 1, HT_F16, ht_kv_saved_page_bytes, 200000, HT_KV_CHUNK, 1 << 20);
     assert_true(one == more && one < 8 * PAGE_BYTES); /* a ring stops growing */
 }
 
@@ -146,8 +146,13 @@ static void check_room(ht_memory_check_wanted w, size_t free_now, const char *co
 
 static void refusals(void **state) {
     (void)state;
-    ht_memory_check_wanted w = {
-        .name = "m.gguf", .weight_bytes = 10000000, .kv = kv, .n_kv_layers = 1, .kv_dtype = HT_F16, .context = 1 << 20};
+    ht_memory_check_wanted w = {.name = "m.gguf",
+                                .weight_bytes = 10000000,
+                                .kv = kv,
+                                .n_kv_layers = 1,
+                                .kv_dtype = HT_F16,
+                                .page_bytes = ht_kv_saved_page_bytes,
+                                .context = 1 << 20};
     CHECK_ROOM(w, 10000000, NULL);
     CHECK_ROOM(w, 9999999, "m.gguf", "10.0 MB", "weights", "smaller or more strongly quantised");
     w.positions = 1024;

@@ -33,12 +33,13 @@ static void read_values(const ht_checkpoint_files *c, const char *name, const ht
     if (ht_tensor_read_f32(t, N, values, &err)) fail_msg("%s: %s", name, err.message);
     if (t->type != HT_W_F8_E4M3) return;
     ht_fp8_scales scales;
-    ht_matrix m = {.n_rows = ROWS, .k = COLUMNS};
-    if (ht_fp8_scales_find(c, name, 0, ROWS, COLUMNS, &scales, &err) || ht_fp8_scales_read(&scales, 0, 0, &m, &err))
+    ht_block_scales read;
+    if (ht_fp8_scales_find(c, name, 0, ROWS, COLUMNS, &scales, &err) ||
+        ht_fp8_scales_read(&scales, 0, 0, ROWS, &read, &err))
         fail_msg("%s: %s", name, err.message);
-    assert_true(scales.any && m.scale_rows == 1 && m.scale_columns == 32);
-    for (int i = 0; i < N; i++) values[i] *= m.scales[i / 32];
-    free(m.scales);
+    assert_true(scales.any && read.rows == 1 && read.columns == 32);
+    for (int i = 0; i < N; i++) values[i] *= read.values[i / 32];
+    free(read.values);
 }
 
 static void values_equal_mlx(void **state) {

@@ -85,7 +85,7 @@ static void make_matrices(void) {
         m->packed = aligned_alloc(64, (m->packed_bytes + 63) / 64 * 64);
         stored[i] = malloc(WIDTH * test_row_bytes(m->type, WIDTH));
         test_random_weights(m->type, WIDTH, WIDTH, &state, stored[i]);
-        m->ops->pack(m, 0, WIDTH, stored[i]);
+        m->ops->pack(m, 0, WIDTH, stored[i], NULL);
     }
 }
 
@@ -246,7 +246,7 @@ static void the_highest_outputs_are_there(void **state) {
     ht_block_q8_0 *rows = malloc(OUTPUTS * test_row_bytes(HT_W_Q8_0, WIDTH));
     test_random_weights(HT_W_Q8_0, OUTPUTS, WIDTH, &seed, rows);
     for (int i = 0; i < OUTPUTS * WIDTH / 32; i++) rows[i].d = (ht_half_bytes){{0, i % 200 < 2 ? 0x38 : 0x18}};
-    head.ops->pack(&head, 0, OUTPUTS, rows);
+    head.ops->pack(&head, 0, OUTPUTS, rows, NULL);
     run_headed(NULL, 1, 0, all);
     run_headed(NULL, 1, 1, top);
     int best = 0, left_out = 0;
@@ -277,8 +277,8 @@ static void a_step_allocates_nothing(void **state) {
     ht_exec *exec;
     assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, MAX_ROWS, 1, &exec, &err), HT_OK);
-    ht_memory_stats before = ht_memory_get();
-    ht_memory_reset_peak();
+    ht_memory_stats before = ht_memory_get(NULL);
+    ht_memory_reset_peak(NULL);
     for (int32_t n = 1; n <= MAX_ROWS; n++) {
         int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
         fill_batch(n, 1, id, pos, out);
@@ -286,8 +286,8 @@ static void a_step_allocates_nothing(void **state) {
         const float *logits;
         assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b}, &logits, &err), HT_OK);
     }
-    assert_int_equal(ht_memory_get().active_bytes, before.active_bytes);
-    assert_int_equal(ht_memory_get().peak_bytes, before.active_bytes);
+    assert_int_equal(ht_memory_get(NULL).active_bytes, before.active_bytes);
+    assert_int_equal(ht_memory_get(NULL).peak_bytes, before.active_bytes);
     ht_exec_free(exec);
     ht_plan_free(plan);
 }

@@ -1,5 +1,6 @@
 /* Attention over the KV cache of a step, one query head at a time, in f64: the reference of the blocked kernels. */
 #include "base/math.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/kv.h"
 #include "cpu/reference/reference.h"
@@ -12,7 +13,7 @@ static double score(const ht_call *call, int64_t query, int64_t query_stride, co
     const ht_attend_params *p = call->params;
     const ht_view *q = &call->in[0];
     double dot = 0.0;
-    for (int64_t d = 0; d < l->head_dim; d++)
+    for (int64_t d = 0; d < l->shape.head_dim; d++)
         dot += ht_get_f64(q->dtype, q->data, query + d * query_stride) * (double)ht_kv_key(l, head, j, d);
     dot *= (double)p->scale;
     return p->softcap > 0.0f ? (double)p->softcap * tanh(dot / (double)p->softcap) : dot;
@@ -24,24 +25,24 @@ static void attend_head(const ht_call *call, int64_t row, int64_t h, double *sum
     const ht_view *q = &call->in[0], *out = &call->out;
     const ht_batch *b = call->step->batch;
     const ht_kv_layer *l = ht_kv_layer_of(call, row);
-    int64_t pos = b->pos[row], n_heads = q->shape[1], kv_head = h / (n_heads / l->n_kv_heads);
+    int64_t pos = b->pos[row], n_heads = q->shape[1], kv_head = h / (n_heads / l->shape.n_kv_heads);
     int64_t query = row * q->stride[0] + h * q->stride[1];
     double max = -INFINITY, total = 0.0;
-    for (int64_t d = 0; d < l->head_dim; d++) sum[d] = 0.0;
+    for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] = 0.0;
     for (int64_t j = ht_kv_first_visible(l, pos); j <= pos; j++) {
         double s = score(call, query, q->stride[2], l, kv_head, j);
         if (s > max) {
             double shrink = exp(max - s);
-            for (int64_t d = 0; d < l->head_dim; d++) sum[d] *= shrink;
+            for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] *= shrink;
             total *= shrink;
             max = s;
         }
         double weight = exp(s - max);
-        for (int64_t d = 0; d < l->head_dim; d++) sum[d] += weight * (double)ht_kv_value(l, kv_head, j, d);
+        for (int64_t d = 0; d < l->shape.head_dim; d++) sum[d] += weight * (double)ht_kv_value(l, kv_head, j, d);
         total += weight;
     }
-    for (int64_t d = 0; d < l->head_dim; d++)
-        ht_set_f64(out->dtype, out->data, (row * n_heads + h) * l->head_dim + d, sum[d] / total);
+    for (int64_t d = 0; d < l->shape.head_dim; d++)
+        ht_set_f64(out->dtype, out->data, (row * n_heads + h) * l->shape.head_dim + d, sum[d] / total);
 }
 
 static int64_t head_dim(const ht_call *call) { return call->in[0].shape[2]; }
@@ -57,7 +58,7 @@ static ht_status attend(const ht_call *call, ht_error *err) {
     ht_status status = ht_kv_check(call, err);
     if (status != HT_OK) return status;
     ht_kv_append(call);
-    ht_pool_run(call->pool, call->in[0].shape[0], 1, attend_rows, (void *)call);
+    ht_pool_run(ht_call_pool(call), call->in[0].shape[0], 1, attend_rows, (void *)call);
     return HT_OK;
 }
 
@@ -65,5 +66,5 @@ ht_status ht_plain_attend(const ht_call *call, ht_error *err) { return ht_kv_run
 
 size_t ht_plain_attend_scratch(const ht_call *call) {
     return ht_kv_output_rows_bytes(call) +
-           (size_t)ht_pool_threads(call->pool) * (size_t)head_dim(call) * sizeof(double);
+           (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)head_dim(call) * sizeof(double);
 }

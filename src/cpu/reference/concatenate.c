@@ -1,5 +1,6 @@
 /* Concatenation along an axis: each operand is copied to its window of the result. */
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/strided_copy.h"
 #include "device/params.h"
@@ -11,7 +12,7 @@ ht_status ht_plain_concatenate(const ht_call *call, ht_error *err) {
     if (ht_view_size(&window) == 0) return HT_OK;
     for (int i = 0; i < call->n_in; i++) {
         window.shape[axis] = call->in[i].shape[axis];
-        ht_strided_copy(call->pool, &window, &call->in[i]);
+        ht_strided_copy(ht_call_pool(call), &window, &call->in[i]);
         window.data = (char *)window.data +
                       window.shape[axis] * call->out.stride[axis] * (int64_t)ht_dtype_bytes(call->out.dtype);
     }

@@ -2,6 +2,7 @@
 #ifndef HT_CPU_REFERENCE_INDEX_CHECK_H
 #define HT_CPU_REFERENCE_INDEX_CHECK_H
 
+#include "base/pool.h"
 #include "device/kernel.h"
 
 /* Reads n indices of dtype t, `by` elements apart, unchecked. */

@@ -2,6 +2,7 @@
 #include "cpu/lora.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/strided_copy.h"
 
@@ -28,7 +29,9 @@ static void up(const ht_lora_up *u) {
         }
 }
 
-static void copy(const ht_view *from, const ht_view *to, ht_pool *pool) { ht_strided_copy(pool, to, from); }
+static void copy(const ht_view *from, const ht_view *to, struct ht_device *d) {
+    ht_strided_copy(ht_device_pool(d), to, from);
+}
 
 ht_status ht_plain_lora(const ht_call *call, ht_error *err) {
     static const ht_lora_products products = {down, up, copy};

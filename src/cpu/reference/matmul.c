@@ -1,5 +1,6 @@
 /* Batched matrix products. Floating-point sums are accumulated in f64 and rounded once; integer sums are exact. */
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -92,7 +93,7 @@ ht_status ht_plain_matmul(const ht_call *call, ht_error *err) {
     const ht_view *out = &call->out;
     if (ht_view_size(out) == 0) return HT_OK;
     matmul_job job = {call, ht_matmul_shape_of(call)};
-    ht_pool_run(call->pool, ht_view_size(out) / job.shape.n,
+    ht_pool_run(ht_call_pool(call), ht_view_size(out) / job.shape.n,
                 ht_row_grain(HT_GRAIN_PLAIN, job.shape.n * (job.shape.k + 1)), run_rows, &job);
     return HT_OK;
 }

@@ -1,5 +1,6 @@
 /* RMS norm and layer norm over the last axis. */
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -33,7 +34,7 @@ ht_status ht_plain_rms_norm(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1], size = ht_view_size(x);
-    if (size > 0) ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), run_rows, (void *)call);
+    if (size > 0) ht_pool_run(ht_call_pool(call), size / n, ht_row_grain(HT_GRAIN_PLAIN, n), run_rows, (void *)call);
     return HT_OK;
 }
 
@@ -71,6 +72,7 @@ ht_status ht_plain_layer_norm(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1], size = ht_view_size(x);
-    if (size > 0) ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), run_layer_rows, (void *)call);
+    if (size > 0)
+        ht_pool_run(ht_call_pool(call), size / n, ht_row_grain(HT_GRAIN_PLAIN, n), run_layer_rows, (void *)call);
     return HT_OK;
 }

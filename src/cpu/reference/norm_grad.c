@@ -1,4 +1,5 @@
 /* Gradients of RMS norm and layer norm, in f64. */
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -83,8 +84,8 @@ static ht_status run(const ht_call *call, bool centred, double eps, double offse
         call->scratch};
     if (g.n == 0) return HT_OK;
     g.rows = ht_view_size(x) / g.n;
-    ht_pool_run(call->pool, g.rows, ht_row_grain(HT_GRAIN_PLAIN, g.n), row_gradients, &g);
-    ht_pool_run(call->pool, g.n, ht_row_grain(HT_GRAIN_PLAIN, g.rows), column_gradients, &g);
+    ht_pool_run(ht_call_pool(call), g.rows, ht_row_grain(HT_GRAIN_PLAIN, g.n), row_gradients, &g);
+    ht_pool_run(ht_call_pool(call), g.n, ht_row_grain(HT_GRAIN_PLAIN, g.rows), column_gradients, &g);
     return HT_OK;
 }
 

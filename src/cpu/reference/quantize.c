@@ -2,6 +2,7 @@
  * are f64. */
 #include "base/checked.h"
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/gather_qmm.h"
 #include "cpu/reference/reference.h"
@@ -39,7 +40,7 @@ ht_status ht_plain_quantize(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_quantization *how = &((const ht_quantize_params *)call->params)->how;
     int64_t n = ht_view_size(&call->in[0]) / how->group;
-    ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_PLAIN, how->group), encode_groups, (void *)call);
+    ht_pool_run(ht_call_pool(call), n, ht_row_grain(HT_GRAIN_PLAIN, how->group), encode_groups, (void *)call);
     return HT_OK;
 }
 
@@ -62,7 +63,7 @@ ht_status ht_plain_dequantize(const ht_call *call, ht_error *err) {
     (void)err;
     const ht_quantization *how = &((const ht_quantize_params *)call->params)->how;
     int64_t n = ht_view_size(&call->out) / how->group;
-    ht_pool_run(call->pool, n, ht_row_grain(HT_GRAIN_PLAIN, how->group), decode_groups, (void *)call);
+    ht_pool_run(ht_call_pool(call), n, ht_row_grain(HT_GRAIN_PLAIN, how->group), decode_groups, (void *)call);
     return HT_OK;
 }
 
@@ -119,7 +120,7 @@ static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_e
     ht_status st = ht_gather_check(call, err);
     if (st || ht_view_size(out) == 0) return st;
     product_job job = {call, p, out->shape[out->n_dims - 2], out->shape[out->n_dims - 1], x->shape[x->n_dims - 1]};
-    ht_pool_run(call->pool, ht_view_size(out) / job.m, 1, multiply_columns, &job);
+    ht_pool_run(ht_call_pool(call), ht_view_size(out) / job.m, 1, multiply_columns, &job);
     return HT_OK;
 }
 

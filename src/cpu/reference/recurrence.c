@@ -1,4 +1,5 @@
 /* First-order recurrence y_i = x_i + d_i * y_(i-1) along rows, accumulated in f64. */
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -26,6 +27,7 @@ static void rows(void *arg, int64_t begin, int64_t end, int worker) {
 ht_status ht_plain_recurrence(const ht_call *call, ht_error *err) {
     (void)err;
     int64_t n = call->out.shape[call->out.n_dims - 1], size = ht_view_size(&call->out);
-    if (size > 0) ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), rows, (void *)(uintptr_t)call);
+    if (size > 0)
+        ht_pool_run(ht_call_pool(call), size / n, ht_row_grain(HT_GRAIN_PLAIN, n), rows, (void *)(uintptr_t)call);
     return HT_OK;
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "cpu/axis_view.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "device/params.h"
@@ -51,7 +52,7 @@ static void over_rows(const ht_call *call, row_fn *fn, int64_t out_per_row) {
     int64_t n = in->shape[in->n_dims - 1], n_rows = 1;
     for (int d = 0; d < in->n_dims - 1; d++) n_rows *= in->shape[d];
     rows_job job = {.call = call, .fn = fn, .out_per_row = out_per_row};
-    ht_pool_run(call->pool, n_rows, ht_row_grain(HT_GRAIN_PLAIN, n), run_rows, &job);
+    ht_pool_run(ht_call_pool(call), n_rows, ht_row_grain(HT_GRAIN_PLAIN, n), run_rows, &job);
 }
 
 static double float_at(const row *r, int64_t i) { return ht_get_f64(r->dtype, r->data, r->at + i * r->stride); }
@@ -217,6 +218,7 @@ ht_status ht_plain_softmax(const ht_call *call, ht_error *err) {
                        ht_dtype_name(in->dtype));
     const int64_t n = ht_axis_view_of(in, ((const ht_along_params *)call->params)->behind).n, size = ht_view_size(in);
     if (size > 0)
-        ht_pool_run(call->pool, size / n, ht_row_grain(HT_GRAIN_PLAIN, n), softmax_lines, (void *)(uintptr_t)call);
+        ht_pool_run(ht_call_pool(call), size / n, ht_row_grain(HT_GRAIN_PLAIN, n), softmax_lines,
+                    (void *)(uintptr_t)call);
     return HT_OK;
 }

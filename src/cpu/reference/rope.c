@@ -1,4 +1,5 @@
 /* Rotary position embedding. */
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -49,6 +50,7 @@ ht_status ht_plain_rope(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     int64_t size = ht_view_size(x), per_row = x->shape[x->n_dims - 2] * x->shape[x->n_dims - 1];
     if (size > 0) /* libm calls dominate */
-        ht_pool_run(call->pool, size / per_row, ht_row_grain(HT_GRAIN_PLAIN, per_row * 16), rotate_rows, (void *)call);
+        ht_pool_run(ht_call_pool(call), size / per_row, ht_row_grain(HT_GRAIN_PLAIN, per_row * 16), rotate_rows,
+                    (void *)call);
     return HT_OK;
 }

@@ -1,5 +1,6 @@
 /* Cumulative sums, products, minima and maxima along an axis. Floating point is accumulated in f64. */
 #include "cpu/axis_view.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "device/params.h"
@@ -64,7 +65,8 @@ static ht_status run(const ht_call *call, double start, float_fn *floating, int_
     const ht_view *x = &call->in[0];
     scan s = {call, ht_axis_view_of(x, ((const ht_scan_params *)call->params)->behind), start, floating, integer};
     const int64_t size = ht_view_size(x);
-    if (size > 0) ht_pool_run(call->pool, size / s.along.n, ht_row_grain(HT_GRAIN_PLAIN, s.along.n), scan_lines, &s);
+    if (size > 0)
+        ht_pool_run(ht_call_pool(call), size / s.along.n, ht_row_grain(HT_GRAIN_PLAIN, s.along.n), scan_lines, &s);
     return HT_OK;
 }
 

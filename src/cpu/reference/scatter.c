@@ -3,6 +3,7 @@
  * Colliding slices are combined in index order for any number of threads: each thread owns a part of the result's
  * elements, a range of positions within all slices if slices are long, else a range of slice offsets. */
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/reference/combine.h"
 #include "cpu/reference/index_check.h"
 #include "cpu/reference/reference.h"
@@ -78,12 +79,12 @@ static void scatter(const ht_call *call, scatter_job *job, bool disjoint) {
                    job->n);
         return;
     }
-    bool small = job->n * job->size < HT_GRAIN_CHEAP || ht_pool_threads(call->pool) == 1;
+    bool small = job->n * job->size < HT_GRAIN_CHEAP || ht_pool_threads(ht_call_pool(call)) == 1;
     if (!small && job->size >= LONG_SLICE)
-        ht_pool_run(call->pool, job->size, LONG_SLICE / 4, combine_columns, job);
+        ht_pool_run(ht_call_pool(call), job->size, LONG_SLICE / 4, combine_columns, job);
     else if (!small && disjoint) {
-        job->n_parts = 2 * ht_pool_threads(call->pool);
-        ht_pool_run(call->pool, job->n_parts, 1, combine_part, job);
+        job->n_parts = 2 * ht_pool_threads(ht_call_pool(call));
+        ht_pool_run(ht_call_pool(call), job->n_parts, 1, combine_part, job);
     } else
         for (int64_t i = 0; i < job->n; i++) combine_slice(job, i, 0, job->size);
 }
@@ -99,10 +100,10 @@ ht_status ht_plain_scatter(const ht_call *call, ht_error *err) {
         const ht_index_bounds bounds = {length, length - size + 1, out->stride[axis]};
         disjoint &= size == 1;
         ht_status st =
-            ht_index_offsets(call->pool, "scatter", &call->in[1 + i], axis, bounds, i > 0, call->scratch, err);
+            ht_index_offsets(ht_call_pool(call), "scatter", &call->in[1 + i], axis, bounds, i > 0, call->scratch, err);
         if (st) return st;
     }
-    if (out->data != call->in[0].data) ht_strided_copy(call->pool, out, &call->in[0]);
+    if (out->data != call->in[0].data) ht_strided_copy(ht_call_pool(call), out, &call->in[0]);
     ht_view to = *out, from = {.dtype = out->dtype, .n_dims = out->n_dims};
     for (int i = 0; i < out->n_dims; i++) {
         from.shape[i] = to.shape[i] = updates->shape[n_index_dims + i];

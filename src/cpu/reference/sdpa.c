@@ -1,4 +1,5 @@
 /* Scaled dot-product attention and its gradient, in f64, one query at a time. */
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -53,7 +54,7 @@ static void softmax_weights(const ht_call *call, int64_t b, int64_t h, int64_t i
 }
 
 size_t ht_plain_sdpa_scratch(const ht_call *call) {
-    return (size_t)ht_pool_threads(call->pool) * (size_t)call->in[1].shape[2] * sizeof(double);
+    return (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)call->in[1].shape[2] * sizeof(double);
 }
 
 static void attend_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -77,7 +78,7 @@ ht_status ht_plain_scaled_dot_product_attention(const ht_call *call, ht_error *e
     (void)err;
     const ht_view *q = &call->in[0];
     if (ht_view_size(&call->out) == 0) return HT_OK;
-    ht_pool_run(call->pool, q->shape[0] * q->shape[1] * q->shape[2], 1, attend_rows, (void *)call);
+    ht_pool_run(ht_call_pool(call), q->shape[0] * q->shape[1] * q->shape[2], 1, attend_rows, (void *)call);
     return HT_OK;
 }
 
@@ -89,7 +90,7 @@ static int64_t gradient_scratch_doubles(const ht_call *call) {
 }
 
 size_t ht_plain_sdpa_grad_scratch(const ht_call *call) {
-    return (size_t)ht_pool_threads(call->pool) * (size_t)gradient_scratch_doubles(call) * sizeof(double);
+    return (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)gradient_scratch_doubles(call) * sizeof(double);
 }
 
 /* Adds one query's gradients. The softmax backward term sum(weight * gradient) is computed as dot(gradient, output),
@@ -137,6 +138,6 @@ static void head_gradients(void *arg, int64_t begin, int64_t end, int worker) {
 ht_status ht_plain_attention_gradient(const ht_call *call, ht_error *err) {
     (void)err;
     if (ht_view_size(&call->out) == 0) return HT_OK;
-    ht_pool_run(call->pool, call->in[1].shape[0] * call->in[1].shape[1], 1, head_gradients, (void *)call);
+    ht_pool_run(ht_call_pool(call), call->in[1].shape[0] * call->in[1].shape[1], 1, head_gradients, (void *)call);
     return HT_OK;
 }

@@ -4,6 +4,7 @@
  * digits (sort_items.h), together with their indices for the argument versions, which are stable. */
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
 #include "device/params.h"
@@ -217,13 +218,13 @@ static void sort_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 static ht_status run(sort_job j) {
     const int64_t size = ht_view_size(&j.call->in[0]);
-    if (size) ht_pool_run(j.call->pool, size / j.n, ht_row_grain(HT_GRAIN_PLAIN, j.n), sort_rows, &j);
+    if (size) ht_pool_run(ht_call_pool(j.call), size / j.n, ht_row_grain(HT_GRAIN_PLAIN, j.n), sort_rows, &j);
     return HT_OK;
 }
 
 static size_t total_scratch(const ht_call *call, bool places) {
     const sort_job j = job_of(call, places, -1);
-    return (size_t)ht_pool_threads(call->pool) * scratch_of(&j);
+    return (size_t)ht_pool_threads(ht_call_pool(call)) * scratch_of(&j);
 }
 
 size_t ht_plain_sort_scratch(const ht_call *call) { return total_scratch(call, false); }

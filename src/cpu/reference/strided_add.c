@@ -1,5 +1,6 @@
 /* Strided accumulation: elements added to zeros at the positions of a window. */
 #include "base/half.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -78,6 +79,6 @@ ht_status ht_plain_strided_add(const ht_call *call, ht_error *err) {
     if (may_overlap(&window))
         add_block(&job, 0, job.iterator.size, 0);
     else
-        ht_pool_run(call->pool, job.iterator.size, HT_GRAIN_CHEAP, add_block, &job);
+        ht_pool_run(ht_call_pool(call), job.iterator.size, HT_GRAIN_CHEAP, add_block, &job);
     return HT_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef HT_CPU_REFERENCE_STRIDED_COPY_H
 #define HT_CPU_REFERENCE_STRIDED_COPY_H
 
+#include "base/pool.h"
 #include "device/kernel.h"
 
 /* Copies between views of the same shape and dtype on the threads of the pool. */

@@ -1,5 +1,6 @@
 /* Gather: slices of an array by index, along one or several axes. */
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/reference/index_check.h"
 #include "cpu/reference/reference.h"
 #include "cpu/reference/strided_copy.h"
@@ -115,7 +116,7 @@ static void take(const ht_call *call, int n_outer, int first, const int64_t *sha
     const ht_view *views[] = {&packed, &slice};
     ht_strided_iterator_init(&job.iterator, 2, views);
     if (ht_view_size(&call->out) > 0)
-        ht_pool_run(call->pool, outer * n, ht_row_grain(HT_GRAIN_CHEAP, size), take_block, &job);
+        ht_pool_run(ht_call_pool(call), outer * n, ht_row_grain(HT_GRAIN_CHEAP, size), take_block, &job);
 }
 
 size_t ht_plain_take_scratch(const ht_call *call) { return (size_t)ht_view_size(&call->in[1]) * sizeof(int64_t); }
@@ -124,7 +125,7 @@ ht_status ht_plain_take(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0], *index = &call->in[1];
     const int axis = ((const ht_axis_params *)call->params)->axis;
     const ht_index_bounds limit = {x->shape[axis], x->shape[axis], x->stride[axis]};
-    ht_status st = ht_index_offsets(call->pool, "take", index, axis, limit, false, call->scratch, err);
+    ht_status st = ht_index_offsets(ht_call_pool(call), "take", index, axis, limit, false, call->scratch, err);
     if (st == HT_OK) take(call, axis, axis + 1, x->shape, ht_view_size(index));
     return st;
 }
@@ -136,7 +137,8 @@ ht_status ht_plain_gather(const ht_call *call, ht_error *err) {
     for (int i = 0; i < n; i++) {
         const int axis = p->axis[i];
         const ht_index_bounds limit = {x->shape[axis], x->shape[axis] - p->size[axis] + 1, x->stride[axis]};
-        ht_status st = ht_index_offsets(call->pool, "gather", &call->in[1 + i], axis, limit, i > 0, call->scratch, err);
+        ht_status st =
+            ht_index_offsets(ht_call_pool(call), "gather", &call->in[1 + i], axis, limit, i > 0, call->scratch, err);
         if (st) return st;
     }
     take(call, 0, 0, p->size, ht_view_size(&call->in[1]));

@@ -1,5 +1,6 @@
 /* take_along_axis and put_along_axis, plain kernels: one index per element. */
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/reference/combine.h"
 #include "cpu/reference/index_check.h"
 #include "cpu/reference/reference.h"
@@ -105,7 +106,7 @@ ht_status ht_plain_take_along(const ht_call *call, ht_error *err) {
     job.is_take = true;
     if (job.bounds.size == 0) return ht_fail_index_bounds("take_along_axis", job.index, axis, job.bounds, err);
     ht_strided_iterator_init(&job.iterator, 3, views);
-    ht_pool_run(call->pool, job.iterator.size, HT_GRAIN_PLAIN, take_block, &job);
+    ht_pool_run(ht_call_pool(call), job.iterator.size, HT_GRAIN_PLAIN, take_block, &job);
     return job.outside ? ht_fail_index_bounds("take_along_axis", job.index, axis, job.bounds, err) : HT_OK;
 }
 
@@ -114,9 +115,9 @@ ht_status ht_plain_put_along(const ht_call *call, ht_error *err) {
     along_axis_job job = job_of(&call->in[1], &call->out, &call->in[2], p->axis);
     const int64_t n = ht_view_size(job.index), length = job.index->shape[p->axis];
     job.mode = p->mode;
-    if (call->out.data != call->in[0].data) ht_strided_copy(call->pool, &call->out, &call->in[0]);
+    if (call->out.data != call->in[0].data) ht_strided_copy(ht_call_pool(call), &call->out, &call->in[0]);
     if (n == 0) return HT_OK;
     if (job.bounds.size == 0) return ht_fail_index_bounds("put_along_axis", job.index, p->axis, job.bounds, err);
-    ht_pool_run(call->pool, n / length, ht_row_grain(HT_GRAIN_PLAIN, length), put_along_lines, &job);
+    ht_pool_run(ht_call_pool(call), n / length, ht_row_grain(HT_GRAIN_PLAIN, length), put_along_lines, &job);
     return job.outside ? ht_fail_index_bounds("put_along_axis", job.index, p->axis, job.bounds, err) : HT_OK;
 }

@@ -1,4 +1,5 @@
 /* Top-k: indices of the largest elements along the last axis, for expert routing. */
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -41,6 +42,6 @@ ht_status ht_plain_top_k(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     int64_t n = x->shape[x->n_dims - 1];
     if (ht_view_size(x) > 0)
-        ht_pool_run(call->pool, ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), topk_rows, (void *)call);
+        ht_pool_run(ht_call_pool(call), ht_view_size(x) / n, ht_row_grain(HT_GRAIN_PLAIN, n), topk_rows, (void *)call);
     return HT_OK;
 }

@@ -7,6 +7,7 @@
 #include "cpu/vector/attend.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/kv.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/vector.h"
@@ -20,7 +21,7 @@ enum {
 
 typedef struct attend_job {
     const ht_call *call;
-    const ht_kv_layer *shape;                 /* of any sequence: heads, head_dim and dtype are the same */
+    const ht_kv_layer *layer;                 /* of any sequence: heads, head_dim and dtype are the same */
     int64_t n_heads, head_dim, padded, group; /* group: query heads per KV head */
     int64_t tile_rows;
     bool may_convert;
@@ -43,19 +44,19 @@ typedef struct attend_tile {
 /* K of the tile's KV head in a page. */
 static const char *keys_at(const attend_tile *t, int64_t page) {
     const ht_kv_layer *l = t->layer;
-    const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
-    return base + (size_t)ht_kv_k_index(l, t->kv_head, 0) * ht_dtype_bytes(l->dtype);
+    const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]->data;
+    return base + (size_t)ht_kv_k_index(l, t->kv_head, 0) * ht_dtype_bytes(l->shape.dtype);
 }
 
 /* Page `page` of the tile. `after` is the thread's next tile, or NULL, whose first page is prefetched after the last
  * one. */
 static attend_page page_at(const attend_job *job, const attend_tile *t, int64_t page, const attend_tile *after) {
     const ht_kv_layer *l = t->layer;
-    const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)];
-    size_t bytes = ht_dtype_bytes(l->dtype);
-    const uint16_t *scales = ht_kv_scales(l, l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]);
+    const char *base = l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]->data;
+    size_t bytes = ht_dtype_bytes(l->shape.dtype);
+    const uint16_t *scales = ht_kv_scales(l, l->pages[ht_kv_page_of(l, page * HT_KV_PAGE)]->data);
     const char *next = page + 1 < t->end_page ? keys_at(t, page + 1) : after ? keys_at(after, after->first_page) : NULL;
-    return (attend_page){.dtype = l->dtype,
+    return (attend_page){.dtype = l->shape.dtype,
                          .k = keys_at(t, page),
                          .v = base + (size_t)ht_kv_v_index(l, t->kv_head, 0) * bytes,
                          .k_scale = scales + ht_kv_k_scale_index(l, t->kv_head, 0),
@@ -76,8 +77,8 @@ static attend_tile tile_at(const attend_job *job, int64_t index) {
     const ht_step *step = job->call->step;
     const ht_batch *b = step->batch;
     const ht_attend_params *p = job->call->params;
-    attend_tile t = {.kv_head = index % job->shape->n_kv_heads};
-    int64_t skip = index / job->shape->n_kv_heads;
+    attend_tile t = {.kv_head = index % job->layer->shape.n_kv_heads};
+    int64_t skip = index / job->layer->shape.n_kv_heads;
     for (int32_t s = 0; s < b->n_seq; s++) {
         int64_t rows = b->seq_start[s + 1] - b->seq_start[s], tiles = ht_ceil_div_i64(rows, job->tile_rows);
         if (skip >= tiles) {
@@ -98,7 +99,7 @@ static int64_t tile_count(const attend_job *job) {
     const ht_batch *b = job->call->step->batch;
     int64_t n = 0;
     for (int32_t s = 0; s < b->n_seq; s++) n += ht_ceil_div_i64(b->seq_start[s + 1] - b->seq_start[s], job->tile_rows);
-    return n * job->shape->n_kv_heads;
+    return n * job->layer->shape.n_kv_heads;
 }
 
 /* Scratch memory of one thread. */
@@ -200,7 +201,7 @@ static void attend_tile_page(const attend_job *job, const attend_tile *t, const 
 
 /* Tiles in descending order of work, so that short tiles balance the threads at the end. */
 static attend_tile tile_of_rank(const attend_job *job, int64_t n_tiles, int64_t index) {
-    return tile_at(job, n_tiles - 1 - ht_pool_rank(job->call->pool, n_tiles, index));
+    return tile_at(job, n_tiles - 1 - ht_pool_rank(ht_call_pool(job->call), n_tiles, index));
 }
 
 static void attend_tiles(void *arg, int64_t begin, int64_t end, int worker) {
@@ -281,7 +282,7 @@ static void attend_split(const attend_job *job, int64_t n_tiles, int64_t most_pa
     int64_t pages = ht_max_i64(1, job->wave_queries / (n_tiles * job->group));
     wave w = {.job = job, .n_tiles = n_tiles, .pages = ht_min_i64(pages, most_pages)};
     for (; w.first < most_pages; w.first += w.pages) {
-        ht_pool_run(job->call->pool, n_tiles * w.pages, 1, attend_wave, &w);
+        ht_pool_run(ht_call_pool(job->call), n_tiles * w.pages, 1, attend_wave, &w);
         merge_wave(&w);
     }
     for (int64_t tile = 0; tile < n_tiles; tile++) {
@@ -300,7 +301,7 @@ static int64_t min_unsplit_tiles(int n_threads) { return n_threads > 1 ? 4 * (in
  * allocated. */
 static size_t layout_scratch(const ht_call *call, attend_job *job) {
     const ht_view *q = &call->in[0];
-    int n_threads = ht_pool_threads(call->pool);
+    int n_threads = ht_pool_threads(ht_call_pool(call));
     *job = (attend_job){.call = call, .n_heads = q->shape[1], .head_dim = q->shape[2]};
     job->padded = attend_padded(job->head_dim);
     job->max_queries = ht_min_i64(ht_max_i64(TILE_QUERIES, job->n_heads), q->shape[0] * job->n_heads);
@@ -336,13 +337,13 @@ static ht_status attend(const ht_call *call, ht_error *err) {
     if (status != HT_OK || ht_view_size(q) == 0) return status;
     attend_job job;
     layout_scratch(call, &job);
-    job.shape = &call->step->kv[0]->layer[p->layer];
-    job.group = job.n_heads / job.shape->n_kv_heads;
+    job.layer = &call->step->kv[0]->layer[p->layer];
+    job.group = job.n_heads / job.layer->shape.n_kv_heads;
 
     /* Estimate of the work: every row of a tile is counted with the last row's keys. */
     job.tile_rows = 1;
     int64_t n_tiles = tile_count(&job), most_pages = 0, keys = 0;
-    int n_threads = ht_pool_threads(call->pool);
+    int n_threads = ht_pool_threads(ht_call_pool(call));
     bool split = n_tiles < min_unsplit_tiles(n_threads);
     if (!split) {
         job.tile_rows = ht_max_i64(1, TILE_QUERIES / job.group);
@@ -361,8 +362,8 @@ static ht_status attend(const ht_call *call, ht_error *err) {
     if (split)
         attend_split(&job, n_tiles, most_pages);
     else
-        ht_pool_run(call->pool, n_tiles, keys * job.group * job.head_dim < INLINE_WORK ? n_tiles : 1, attend_tiles,
-                    &job);
+        ht_pool_run(ht_call_pool(call), n_tiles, keys * job.group * job.head_dim < INLINE_WORK ? n_tiles : 1,
+                    attend_tiles, &job);
     return HT_OK;
 }
 

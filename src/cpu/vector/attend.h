@@ -8,6 +8,7 @@
 #ifndef HT_CPU_VECTOR_ATTEND_H
 #define HT_CPU_VECTOR_ATTEND_H
 
+#include "cpu/kv.h"
 #include "cpu/vector/simd.h"
 #include "device/kernel.h"
 #include "device/params.h"

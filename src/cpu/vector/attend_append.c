@@ -1,4 +1,5 @@
 /* KV cache append: new keys and values of a step, converted to the cache's dtype. */
+#include "cpu/call.h"
 #include "cpu/kv.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/attend.h"
@@ -35,8 +36,8 @@ static void put_quantised(const ht_kv_layer *l, void *page, int64_t head, int64_
     int8_t *k = (int8_t *)page + ht_kv_k_index(l, head, pos), *v = (int8_t *)page + ht_kv_v_index(l, head, pos);
     uint16_t *k_scale = ht_kv_scales(l, page) + ht_kv_k_scale_index(l, head, pos);
     uint16_t *v_scale = ht_kv_scales(l, page) + ht_kv_v_scale_index(l, head, pos);
-    for (int64_t d = 0; d < l->head_dim; d += HT_KV_QBLOCK) {
-        int64_t n = l->head_dim - d < HT_KV_QBLOCK ? l->head_dim - d : HT_KV_QBLOCK;
+    for (int64_t d = 0; d < l->shape.head_dim; d += HT_KV_QBLOCK) {
+        int64_t n = l->shape.head_dim - d < HT_KV_QBLOCK ? l->shape.head_dim - d : HT_KV_QBLOCK;
         *k_scale = ht_kv_quantise(key + d, n, k + d * HT_KV_TILE, HT_KV_TILE);
         *v_scale++ = ht_kv_quantise(value + d, n, v + d, 1);
         k_scale += HT_KV_TILE;
@@ -46,15 +47,15 @@ static void put_quantised(const ht_kv_layer *l, void *page, int64_t head, int64_
 void HT_ISA_NAME(ht_attend_append_head)(const ht_call *call, const ht_kv_layer *l, int64_t row, int64_t head) {
     const ht_view *k = &call->in[1], *v = &call->in[2];
     int64_t pos = call->step->batch->pos[row];
-    void *page = l->pages[ht_kv_page_of(l, pos)];
+    void *page = l->pages[ht_kv_page_of(l, pos)]->data;
     const float *key = (const float *)k->data + row * k->stride[0] + head * k->stride[1];
     const float *value = (const float *)v->data + row * v->stride[0] + head * v->stride[1];
-    if (l->dtype == HT_I8) {
+    if (l->shape.dtype == HT_I8) {
         put_quantised(l, page, head, pos, key, value);
         return;
     }
-    put_key(l->dtype, page, ht_kv_k_index(l, head, pos), key, l->head_dim);
-    put_value(l->dtype, page, ht_kv_v_index(l, head, pos), value, l->head_dim);
+    put_key(l->shape.dtype, page, ht_kv_k_index(l, head, pos), key, l->shape.head_dim);
+    put_value(l->shape.dtype, page, ht_kv_v_index(l, head, pos), value, l->shape.head_dim);
 }
 
 static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -62,7 +63,8 @@ static void append_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const ht_call *call = arg;
     for (int64_t row = begin; row < end; row++) {
         const ht_kv_layer *l = ht_kv_layer_of(call, row);
-        for (int64_t head = 0; head < l->n_kv_heads; head++) HT_ISA_NAME(ht_attend_append_head)(call, l, row, head);
+        for (int64_t head = 0; head < l->shape.n_kv_heads; head++)
+            HT_ISA_NAME(ht_attend_append_head)(call, l, row, head);
     }
 }
 
@@ -79,6 +81,6 @@ void HT_ISA_NAME(ht_attend_append)(const ht_call *call) {
         ht_kv_append(call);
         return;
     }
-    ht_pool_run(call->pool, k->shape[0], ht_row_grain(HT_GRAIN_MATH, k->shape[1] * k->shape[2]), append_rows,
+    ht_pool_run(ht_call_pool(call), k->shape[0], ht_row_grain(HT_GRAIN_MATH, k->shape[1] * k->shape[2]), append_rows,
                 (void *)call);
 }

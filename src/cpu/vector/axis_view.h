@@ -3,6 +3,7 @@
 #define HT_CPU_VECTOR_AXIS_VIEW_H
 
 #include "cpu/axis_view.h"
+#include "cpu/call.h"
 #include "cpu/streaming_store.h"
 #include "cpu/vector/vector.h"
 
@@ -29,7 +30,7 @@ static inline axis_operand axis_operand_of(const ht_call *call, int behind) {
         expected *= x->shape[d];
     }
     if (!adjacent) {
-        HT_ISA_NAME(ht_vector_make_contiguous)(x, &call->out, call->pool);
+        HT_ISA_NAME(ht_vector_make_contiguous)(x, &call->out, call->device);
         x = &call->out;
         a.view = ht_axis_view_of(x, behind);
     }

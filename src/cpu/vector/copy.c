@@ -14,8 +14,8 @@ static ht_status copy(const ht_call *call, ht_error *err) {
     return HT_OK;
 }
 
-void HT_ISA_NAME(ht_vector_make_contiguous)(const ht_view *x, const ht_view *out, ht_pool *pool) {
-    ht_call call = {.n_in = 1, .in = x, .out = *out, .pool = pool};
+void HT_ISA_NAME(ht_vector_make_contiguous)(const ht_view *x, const ht_view *out, struct ht_device *d) {
+    ht_call call = {.n_in = 1, .in = x, .out = *out, .device = d};
     (void)copy(&call, NULL);
 }
 

@@ -55,7 +55,10 @@ void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]) {
 #define X(id, name) kernels[HT_OP_##id].run = name##_run;
     HT_OP_ELEMENTWISE(X)
 #undef X
-#define X(id, name) kernels[HT_OP_##id].rows = name##_rows;
+}
+
+void HT_ISA_NAME(ht_vector_elementwise_rows)(ht_rows_fn *rows[HT_OP_COUNT]) {
+#define X(id, name) rows[HT_OP_##id] = name##_rows;
     EACH_ROWWISE(X)
 #undef X
 }

@@ -4,6 +4,7 @@
 #include "cpu/gather_qmm.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/few_rows.h"
@@ -52,7 +53,7 @@ static size_t layout_scratch(job *j, char *base) {
     int64_t rows = j->entries * j->m;
     const int64_t bytes[5] = {round_up(j->entries * 8, 64), round_up(j->entries * (int64_t)sizeof(run), 64),
                               rows * j->x_row * 4, round_up(few_rows_floats(&j->few, rows) * 4, 64),
-                              ht_pool_threads(j->call->pool) * thread_floats() * 4};
+                              ht_pool_threads(ht_call_pool(j->call)) * thread_floats() * 4};
     void *part[5] = {NULL};
     int64_t at = 0;
     for (int i = 0; i < 5; i++) {
@@ -385,7 +386,7 @@ static void multiply_units(void *arg, int64_t begin, int64_t end, int worker) {
 static int64_t width_of(const job *j) {
     if (!j->p || j->m * j->entries > FEW_ROWS) return COLUMNS;
     if (j->p->transpose) return 32;
-    int64_t share = round_up(ht_ceil_div_i64(j->n, 2 * ht_pool_threads(j->call->pool)), 256);
+    int64_t share = round_up(ht_ceil_div_i64(j->n, 2 * ht_pool_threads(ht_call_pool(j->call))), 256);
     return ht_min_i64(share, COLUMN_STRETCH);
 }
 
@@ -396,10 +397,10 @@ static ht_status multiply(const ht_call *call, const ht_quantize_params *p, ht_e
     layout_scratch(&j, call->scratch);
     order_entries(&j);
     if (j.n_runs == 1 && j.m * j.entries > FEW_ROWS) j.few.k = 0;
-    ht_pool_run(call->pool, j.entries * j.m, ht_row_grain(HT_GRAIN_CHEAP, j.k), load_rows, &j);
+    ht_pool_run(ht_call_pool(call), j.entries * j.m, ht_row_grain(HT_GRAIN_CHEAP, j.k), load_rows, &j);
     j.width = width_of(&j);
     j.column_blocks = ht_ceil_div_i64(j.n, j.width);
-    ht_pool_run(call->pool, j.n_runs * j.column_blocks, 1, multiply_units, &j);
+    ht_pool_run(ht_call_pool(call), j.n_runs * j.column_blocks, 1, multiply_units, &j);
     return HT_OK;
 }
 

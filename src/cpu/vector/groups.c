@@ -2,6 +2,7 @@
 #include "cpu/vector/groups.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -186,7 +187,7 @@ static void run_groups(void *arg, int64_t begin, int64_t end, int worker) {
 static ht_status run(const ht_call *call, int64_t elements, bool encodes) {
     const int32_t group = ((const ht_quantize_params *)call->params)->how.group;
     job j = {call, run_of(call, encodes)};
-    ht_pool_run(call->pool, elements / group, ht_row_grain(HT_GRAIN_MATH, group), run_groups, &j);
+    ht_pool_run(ht_call_pool(call), elements / group, ht_row_grain(HT_GRAIN_MATH, group), run_groups, &j);
     return HT_OK;
 }
 

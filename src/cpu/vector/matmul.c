@@ -7,6 +7,7 @@
  * Summation order depends on k alone: one sequence of fused multiply-adds from 0 per CHUNK steps, and the chunks added
  * in order. Sums are f32, rounded once to the result's dtype. */
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/operand_packing.h"
 #include "cpu/vector/panel.h"
@@ -267,11 +268,11 @@ static void run_phase(matmul_job *job, int64_t n, ht_block_fn *fn) {
     if (here)
         fn(job, 0, n, 0);
     else
-        ht_pool_run(job->call->pool, n, 1, fn, job);
+        ht_pool_run(ht_call_pool(job->call), n, 1, fn, job);
 }
 
 static void split_pieces(matmul_job *job) {
-    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool);
+    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(ht_call_pool(job->call));
     const int64_t n_lines = job->by_rows ? job->n_rows : job->n_cols;
     const int64_t least = job->by_rows ? MIN_ROWS : job->by_steps ? FEW_COLS : MIN_COLS;
     const int64_t most = job->by_rows ? PIECE_ROWS : PIECE_COLS;
@@ -318,7 +319,8 @@ static void run_matrix(matmul_job *job, int64_t index) {
 static int64_t layout_scratch(matmul_job *job, float *at) {
     const ht_matmul_shape *s = &job->shape;
     const bool rounds = job->call->out.dtype != HT_F32;
-    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(job->call->pool), steps = ht_min_i64(DEPTH, s->k);
+    const int64_t n_threads = job->alone ? 1 : ht_pool_threads(ht_call_pool(job->call)),
+                  steps = ht_min_i64(DEPTH, s->k);
     job->most_rows = job->n_rows = job->by_rows && !rounds ? s->m : ht_min_i64(BLOCK, s->m);
     job->most_cols = job->n_cols = !job->by_rows && !rounds ? s->n : ht_min_i64(BLOCK, s->n);
     /* A narrower last block may have a partial panel to pack even if the first has none. */
@@ -344,8 +346,8 @@ static matmul_job job_of(const ht_call *call) {
     for (int d = 0; d < call->out.n_dims - 2; d++) job.n_matrices *= call->out.shape[d];
     job.swapped = s->n == 1 && s->m > 1;
     if (job.swapped) *s = (ht_matmul_shape){1, s->m, s->k, s->b_col, s->b_k, s->a_k, s->a_row};
-    job.alone =
-        job.n_matrices >= ht_pool_threads(call->pool) && s->m * s->n <= ALONE_WORK && s->m * s->n * s->k <= ALONE_WORK;
+    job.alone = job.n_matrices >= ht_pool_threads(ht_call_pool(call)) && s->m * s->n <= ALONE_WORK &&
+                s->m * s->n * s->k <= ALONE_WORK;
     job.by_rows = s->m >= s->n || s->m >= 2 * PIECE_ROWS;
     const bool a_is_f32 = call->in[job.swapped].dtype == HT_F32;
     const bool b_is_f32 = call->in[!job.swapped].dtype == HT_F32;
@@ -374,7 +376,7 @@ static bool is_supported(const ht_call *call) {
 static size_t matmul_scratch(const ht_call *call) {
     if (!is_supported(call)) return ht_plain_matmul_kernel.scratch ? ht_plain_matmul_kernel.scratch(call) : 0;
     matmul_job job = job_of(call);
-    return (size_t)(layout_scratch(&job, NULL) * (job.alone ? ht_pool_threads(call->pool) : 1)) * sizeof(float);
+    return (size_t)(layout_scratch(&job, NULL) * (job.alone ? ht_pool_threads(ht_call_pool(call)) : 1)) * sizeof(float);
 }
 
 static ht_status matmul(const ht_call *call, ht_error *err) {
@@ -383,7 +385,7 @@ static ht_status matmul(const ht_call *call, ht_error *err) {
     const ht_matmul_shape *s = &job.shape;
     if (job.alone) {
         int64_t grain = ht_max_i64(1, INLINE_WORK / (s->m * s->n * s->k));
-        ht_pool_run(call->pool, job.n_matrices, grain, run_matrices, &job);
+        ht_pool_run(ht_call_pool(call), job.n_matrices, grain, run_matrices, &job);
         return HT_OK;
     }
     layout_scratch(&job, call->scratch);

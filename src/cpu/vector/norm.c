@@ -1,4 +1,5 @@
 /* RMS norm and layer norm over the last axis, f32 sums. */
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
@@ -74,7 +75,8 @@ static ht_status rms_norm(const ht_call *call, ht_error *err) {
     if (!lanes_supports(x->dtype) || !lanes_supports(call->out.dtype) || (w && !lanes_supports(w->dtype)))
         return ht_plain_rms_norm(call, err);
     norm_job job = {.call = call, .weight = w, .contiguous = ht_view_contiguous(x)};
-    ht_pool_run(call->pool, row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), norm_rows, &job);
+    ht_pool_run(ht_call_pool(call), row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), norm_rows,
+                &job);
     return HT_OK;
 }
 
@@ -123,11 +125,14 @@ static ht_status layer_norm(const ht_call *call, ht_error *err) {
     const ht_view *x = &call->in[0];
     if (!lanes_supports(x->dtype)) return ht_plain_layer_norm(call, err);
     norm_job job = {.call = call, .contiguous = ht_view_contiguous(x)};
-    ht_pool_run(call->pool, row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), layer_rows, &job);
+    ht_pool_run(ht_call_pool(call), row_count(x), ht_row_grain(HT_GRAIN_CHEAP, x->shape[x->n_dims - 1]), layer_rows,
+                &job);
     return HT_OK;
 }
 
 void HT_ISA_NAME(ht_vector_norm)(ht_kernel kernels[HT_OP_COUNT]) {
-    kernels[HT_OP_RMS_NORM] = (ht_kernel){.run = rms_norm, .rows = rms_norm_rows};
+    kernels[HT_OP_RMS_NORM] = (ht_kernel){.run = rms_norm};
     kernels[HT_OP_LAYER_NORM].run = layer_norm;
 }
+
+void HT_ISA_NAME(ht_vector_norm_rows)(ht_rows_fn *rows[HT_OP_COUNT]) { rows[HT_OP_RMS_NORM] = rms_norm_rows; }

@@ -7,6 +7,7 @@
  *
  * Sums over rows are computed per block of rows and added in order; the blocks depend on the shape alone. */
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
@@ -35,7 +36,7 @@ static size_t layout_scratch(gradient *g, float *base) {
         g->sums = base + weight;
         g->threads = base + weight + sums;
     }
-    return (size_t)(weight + sums + ht_pool_threads(g->call->pool) * 2 * g->padded) * sizeof(float);
+    return (size_t)(weight + sums + ht_pool_threads(ht_call_pool(g->call)) * 2 * g->padded) * sizeof(float);
 }
 
 static gradient gradient_of(const ht_call *call, bool centred) {
@@ -164,9 +165,10 @@ static void run(gradient *g) {
                           lanes_load(w->dtype, w->data, i * w->stride[0], w->stride[0], lanes_count(g->n - i)));
         v16f_store(g->weight + i, by);
     }
-    ht_pool_run(g->call->pool, g->blocks, ht_row_grain(HT_GRAIN_CHEAP, g->n * g->block_rows), block_gradients, g);
+    ht_pool_run(ht_call_pool(g->call), g->blocks, ht_row_grain(HT_GRAIN_CHEAP, g->n * g->block_rows), block_gradients,
+                g);
     if (g->has_weight || g->has_bias)
-        ht_pool_run(g->call->pool, g->padded / 16, ht_row_grain(HT_GRAIN_CHEAP, 16 * g->blocks), add_blocks, g);
+        ht_pool_run(ht_call_pool(g->call), g->padded / 16, ht_row_grain(HT_GRAIN_CHEAP, 16 * g->blocks), add_blocks, g);
 }
 
 static ht_status rms_norm_gradient(const ht_call *call, ht_error *err) {

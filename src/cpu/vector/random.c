@@ -3,6 +3,7 @@
  * come from one counter pair; for odd n the middle word's second counter is 0. */
 #include "base/dtype.h"
 #include "base/math_drawn.h"
+#include "cpu/call.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/vector.h"
 #include "device/params.h"
@@ -91,7 +92,7 @@ static ht_status random_bits(const ht_call *call, ht_error *err) {
     job.second = n / 2 + n % 2;
     job.pairs = n / 2 - (bytes % 4 > 0 && n > 1); /* without the pair of an incomplete last word */
     if (job.pairs > 0)
-        ht_pool_run(call->pool, job.pairs, PAIR_GRAIN, out->dtype == HT_F32 ? units_block : bits_block, &job);
+        ht_pool_run(ht_call_pool(call), job.pairs, PAIR_GRAIN, out->dtype == HT_F32 ? units_block : bits_block, &job);
     uint32_t word[2];
     char *to = out->data;
     if (n % 2 > 0) {

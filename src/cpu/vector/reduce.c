@@ -2,6 +2,7 @@
 #include "cpu/vector/reduce.h"
 
 #include "base/error.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/rows.h"
 #include "cpu/vector/vector.h"
@@ -82,10 +83,10 @@ static void sums(const ht_call *call, bool mean) {
     sum_job job = {.call = call, .contiguous = ht_view_contiguous(x), .mean = mean, .part = call->scratch};
     job.blocks = (n + SUM_BLOCK - 1) / SUM_BLOCK;
     if (job.blocks <= 1) {
-        ht_pool_run(call->pool, rows, ht_row_grain(HT_GRAIN_CHEAP, n), sum_rows, &job);
+        ht_pool_run(ht_call_pool(call), rows, ht_row_grain(HT_GRAIN_CHEAP, n), sum_rows, &job);
         return;
     }
-    ht_pool_run(call->pool, rows * job.blocks, HT_GRAIN_CHEAP / SUM_BLOCK, sum_blocks, &job);
+    ht_pool_run(ht_call_pool(call), rows * job.blocks, HT_GRAIN_CHEAP / SUM_BLOCK, sum_blocks, &job);
     for (int64_t i = 0; i < rows; i++) {
         row r = row_at(call, job.contiguous, i);
         double sum = 0.0;
@@ -308,11 +309,11 @@ static ht_status largest(const ht_call *call, const char *name, bool smallest, b
                    .max = call->scratch};
     int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, n < CHUNK ? n : CHUNK);
     if (job.chunks == 1) {
-        ht_pool_run(call->pool, rows, grain, max_rows, &job);
+        ht_pool_run(ht_call_pool(call), rows, grain, max_rows, &job);
         return HT_OK;
     }
-    ht_pool_run(call->pool, rows * job.chunks, grain, max_chunks, &job);
-    ht_pool_run(call->pool, rows, grain, finish_rows, &job);
+    ht_pool_run(ht_call_pool(call), rows * job.chunks, grain, max_chunks, &job);
+    ht_pool_run(ht_call_pool(call), rows, grain, finish_rows, &job);
     return HT_OK;
 }
 

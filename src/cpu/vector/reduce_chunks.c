@@ -2,6 +2,7 @@
 #include "cpu/vector/reduce_chunks.h"
 
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/vector/rows.h"
 
@@ -88,7 +89,7 @@ static bool init_chunks_job(const ht_call *call, chunks_job *j) {
     j->chunks = ht_ceil_div_i64(j->n, HT_CHUNK);
     if (j->by_columns) {
         j->width = x->shape[last - 1];
-        const int64_t threads = ht_pool_threads(call->pool), rows = row_count(x) / j->width;
+        const int64_t threads = ht_pool_threads(ht_call_pool(call)), rows = row_count(x) / j->width;
         j->piece = HT_CHUNK_COLUMNS;
         while (j->piece > 16 && threads > 1 && rows * j->chunks * ht_ceil_div_i64(j->width, j->piece) < 4 * threads)
             j->piece /= 2;
@@ -110,10 +111,10 @@ bool HT_ISA_NAME(ht_reduce_chunks)(const ht_call *call, const ht_chunk_ops *ops)
     j.part = j.chunks > 1 ? call->scratch : NULL;
     const int64_t rows = row_count(&call->in[0]), most = ht_min_i64(j.n, HT_CHUNK);
     if (j.by_columns)
-        ht_pool_run(call->pool, rows / j.width * j.chunks * j.pieces,
+        ht_pool_run(ht_call_pool(call), rows / j.width * j.chunks * j.pieces,
                     ht_row_grain(ops->grain, most * ht_min_i64(j.width, j.piece)), run_columns, &j);
     else
-        ht_pool_run(call->pool, rows * j.chunks, ht_row_grain(ops->grain, most), run_rows, &j);
-    if (j.part) ht_pool_run(call->pool, rows, ht_row_grain(HT_GRAIN_MATH, j.chunks), finish_all, &j);
+        ht_pool_run(ht_call_pool(call), rows * j.chunks, ht_row_grain(ops->grain, most), run_rows, &j);
+    if (j.part) ht_pool_run(ht_call_pool(call), rows, ht_row_grain(HT_GRAIN_MATH, j.chunks), finish_all, &j);
     return true;
 }

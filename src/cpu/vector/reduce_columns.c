@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/total.h"
+#include "cpu/call.h"
 #include "cpu/strided_iterator.h"
 #include "cpu/vector/columns.h"
 #include "cpu/vector/elementwise.h"
@@ -208,7 +209,7 @@ static bool init_columns_job(const ht_call *call, ht_op_id op, columns_job *j) {
     if (!find_functions(j, call->out.dtype)) return false;
     j->outer = 1;
     for (int d = 0; d < last - 1; d++) j->outer *= x->shape[d];
-    const int64_t threads = ht_pool_threads(call->pool), wanted = threads > 1 ? PER_THREAD * threads : 1;
+    const int64_t threads = ht_pool_threads(ht_call_pool(call)), wanted = threads > 1 ? PER_THREAD * threads : 1;
     j->piece = j->sums ? COLUMNS_WIDTH : MAX_WIDTH;
     while (j->piece > MIN_WIDTH && j->outer * j->chunks * ht_ceil_div_i64(j->width, j->piece) < wanted) j->piece /= 2;
     j->pieces = (j->width + j->piece - 1) / j->piece;
@@ -235,10 +236,10 @@ bool HT_ISA_NAME(ht_reduce_columns)(const ht_call *call, ht_op_id op) {
     layout_scratch(&j, call->scratch);
     const int64_t most = j.n < CHUNK ? j.n : CHUNK;
     const int64_t grain = ht_row_grain(HT_GRAIN_CHEAP, most * (j.width < j.piece ? j.width : j.piece));
-    ht_pool_run(call->pool, j.outer * j.chunks * j.pieces, grain, run_pieces, &j);
+    ht_pool_run(ht_call_pool(call), j.outer * j.chunks * j.pieces, grain, run_pieces, &j);
     if (j.chunks > 1) {
         const int64_t finishing = ht_row_grain(HT_GRAIN_CHEAP, j.chunks * (j.width < j.piece ? j.width : j.piece));
-        ht_pool_run(call->pool, j.outer * j.pieces, finishing, finish_pieces, &j);
+        ht_pool_run(ht_call_pool(call), j.outer * j.pieces, finishing, finish_pieces, &j);
     }
     return true;
 }

@@ -1,6 +1,7 @@
 /* Row reductions of f64 and integers, and products of any dtype (computed in f64 for floats). Long rows are split into
  * chunks, combined in order. Loops are autovectorised C. */
 #include "base/total.h"
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/vector/elementwise.h"
 #include "cpu/vector/reduce.h"
@@ -400,7 +401,8 @@ bool HT_ISA_NAME(ht_reduce_types)(const ht_call *call, ht_op_id op) {
     if (!init_types_job(call, op, &j)) return false;
     const int64_t n = x->shape[x->n_dims - 1], rows = row_count(x);
     j.part = call->scratch;
-    ht_pool_run(call->pool, rows * j.chunks, ht_row_grain(HT_GRAIN_CHEAP, n < j.chunk ? n : j.chunk), run_chunks, &j);
+    ht_pool_run(ht_call_pool(call), rows * j.chunks, ht_row_grain(HT_GRAIN_CHEAP, n < j.chunk ? n : j.chunk),
+                run_chunks, &j);
     if (j.chunks > 1) finish_rows(&j, rows);
     return true;
 }

@@ -1,5 +1,6 @@
 /* Rotary position embedding of f32, f16 or bf16 heads. A row's angles are computed once in f64, its sines and cosines
  * in f32, sixteen at a time, for all heads. */
+#include "cpu/call.h"
 #include "cpu/element.h"
 #include "cpu/reference/reference.h"
 #include "cpu/strided_iterator.h"
@@ -24,7 +25,8 @@ static int64_t padded_pairs(const ht_call *call) {
 }
 
 static size_t rope_scratch(const ht_call *call) {
-    return (size_t)padded_pairs(call) * (sizeof(double) + (size_t)ht_pool_threads(call->pool) * 2 * sizeof(float));
+    return (size_t)padded_pairs(call) *
+           (sizeof(double) + (size_t)ht_pool_threads(ht_call_pool(call)) * 2 * sizeof(float));
 }
 
 /* theta^(-2 i / dims) by repeated multiplication; the error stays within some hundred ulp of an f64. */
@@ -140,7 +142,7 @@ static ht_status rope(const ht_call *call, ht_error *err) {
                     .padded = padded};
     fill_frequencies(&job);
     int64_t per_row = x->shape[x->n_dims - 2] * x->shape[x->n_dims - 1];
-    ht_pool_run(call->pool, size / per_row, ht_row_grain(HT_GRAIN_MATH, per_row), rotate_rows, &job);
+    ht_pool_run(ht_call_pool(call), size / per_row, ht_row_grain(HT_GRAIN_MATH, per_row), rotate_rows, &job);
     return HT_OK;
 }
 

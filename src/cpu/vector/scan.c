@@ -1,6 +1,7 @@
 /* Scans along any axis, bit-identical to the plain kernels. The recurrence along a line is sequential, so lines are
  * processed in parallel lanes: the inner elements, or several rows if inner = 1. */
 #include "base/dtype.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/axis_view.h"
 #include "cpu/vector/elementwise.h"
@@ -265,15 +266,15 @@ static bool scan(const ht_call *call, const scan_kind kinds[N_SCANNED]) {
     j.a = axis_operand_of(call, j.p->behind);
     if (view.inner == 1) {
         const int64_t grain = ht_row_grain(HT_GRAIN_MATH, view.n);
-        ht_pool_run(call->pool, view.outer, (grain + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS * TRANSPOSED_ROWS, run_rows,
-                    &j);
+        ht_pool_run(ht_call_pool(call), view.outer, (grain + TRANSPOSED_ROWS - 1) / TRANSPOSED_ROWS * TRANSPOSED_ROWS,
+                    run_rows, &j);
         return true;
     }
-    const int64_t threads = ht_pool_threads(call->pool), share = (view.inner + threads - 1) / threads;
+    const int64_t threads = ht_pool_threads(ht_call_pool(call)), share = (view.inner + threads - 1) / threads;
     j.width = view.outer >= threads || share > MAX_WIDTH ? MAX_WIDTH : (share + CHUNK - 1) / CHUNK * CHUNK;
     j.pieces = (view.inner + j.width - 1) / j.width;
     const int64_t w = view.inner < j.width ? view.inner : j.width;
-    ht_pool_run(call->pool, view.outer * j.pieces, ht_row_grain(HT_GRAIN_MATH, view.n * w), run_across, &j);
+    ht_pool_run(ht_call_pool(call), view.outer * j.pieces, ht_row_grain(HT_GRAIN_MATH, view.n * w), run_across, &j);
     return true;
 }
 

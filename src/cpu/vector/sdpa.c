@@ -2,6 +2,7 @@
  * softmax: only one block of scores exists at a time. */
 #include "cpu/vector/sdpa.h"
 
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/sdpa_few.h"
 #include "cpu/vector/sdpa_ragged.h"
@@ -28,7 +29,7 @@ static size_t sdpa_scratch(const ht_call *call) {
     sdpa_shape s = sdpa_shape_of(call);
     if (s.rows <= SDPA_FEW_ROWS) return HT_ISA_NAME(ht_sdpa_few_scratch)(call);
     scratch r;
-    return (size_t)ht_pool_threads(call->pool) * (size_t)layout_scratch(&s, NULL, &r) * sizeof(float);
+    return (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)layout_scratch(&s, NULL, &r) * sizeof(float);
 }
 
 static void store_tile(const sdpa_shape *s, const sdpa_tile *t, const sdpa_running *run, const float *out) {
@@ -93,7 +94,7 @@ static ht_status sdpa(const ht_call *call, ht_error *err) {
         HT_ISA_NAME(ht_sdpa_few)(call);
         return HT_OK;
     }
-    ht_pool_run(call->pool, s.batch * s.kv_heads * ht_ceil_div_i64(s.rows, SDPA_ROWS), 1, attend_tiles, &s);
+    ht_pool_run(ht_call_pool(call), s.batch * s.kv_heads * ht_ceil_div_i64(s.rows, SDPA_ROWS), 1, attend_tiles, &s);
     return HT_OK;
 }
 
@@ -113,7 +114,7 @@ static size_t attend_rows_scratch(const ht_call *call) {
     sdpa_whole(call, &whole);
     const size_t tiles = ((size_t)call->in[0].shape[0] + 1) * sizeof(int64_t);
     return ht_ragged_bytes(call) + (tiles + 63) / 64 * 64 +
-           (size_t)ht_pool_threads(call->pool) * (size_t)layout_scratch(&whole.shape, NULL, &r) * sizeof(float);
+           (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)layout_scratch(&whole.shape, NULL, &r) * sizeof(float);
 }
 
 static void attend_row_tiles(void *arg, int64_t begin, int64_t end, int worker) {
@@ -158,7 +159,7 @@ static ht_status attend_rows(const ht_call *call, ht_error *err) {
         const int64_t rows = (job.runs.start[i + 1] - job.runs.start[i]) * whole.shape.group;
         job.tiles[i + 1] = job.tiles[i] + ht_ceil_div_i64(rows, SDPA_ROWS);
     }
-    ht_pool_run(call->pool, job.tiles[job.runs.n] * whole.shape.kv_heads, 1, attend_row_tiles, &job);
+    ht_pool_run(ht_call_pool(call), job.tiles[job.runs.n] * whole.shape.kv_heads, 1, attend_row_tiles, &job);
     return HT_OK;
 }
 

@@ -5,6 +5,7 @@
  * split depends on the number of keys alone, so results do not depend on the number of threads. */
 #include "cpu/vector/sdpa_few.h"
 
+#include "cpu/call.h"
 #include "cpu/vector/operand_packing.h"
 #include "cpu/vector/sdpa.h"
 
@@ -44,13 +45,13 @@ static few_job job_of(const ht_call *call) {
     job.scratch_floats =
         s->rows * (s->d_padded + SDPA_KEYS) + SDPA_KEYS * (s->d + (job.values_in_place ? 0 : s->dv_padded));
     job.scratches = call->scratch;
-    job.parts = job.scratches ? job.scratches + ht_pool_threads(call->pool) * job.scratch_floats : NULL;
+    job.parts = job.scratches ? job.scratches + ht_pool_threads(ht_call_pool(call)) * job.scratch_floats : NULL;
     return job;
 }
 
 size_t HT_ISA_NAME(ht_sdpa_few_scratch)(const ht_call *call) {
     few_job job = job_of(call);
-    return (size_t)(ht_pool_threads(call->pool) * job.scratch_floats +
+    return (size_t)(ht_pool_threads(ht_call_pool(call)) * job.scratch_floats +
                     job.s.batch * job.s.kv_heads * job.n_spans * job.part_floats) *
            sizeof(float);
 }
@@ -313,6 +314,7 @@ void HT_ISA_NAME(ht_sdpa_few)(const ht_call *call) {
     const sdpa_shape *s = &job.s;
     const int64_t pairs = s->batch * s->kv_heads, spans = pairs * job.n_spans;
     const int64_t of_span = ht_max_i64(1, s->rows * ht_min_i64(SPAN, s->n_k) * (s->d + s->dv));
-    ht_pool_run(call->pool, spans, ht_max_i64(1, INLINE_WORK / of_span), attend_spans, &job);
-    if (job.n_spans > 1) ht_pool_run(call->pool, pairs, ht_max_i64(1, INLINE_WORK / of_span), merge_pairs, &job);
+    ht_pool_run(ht_call_pool(call), spans, ht_max_i64(1, INLINE_WORK / of_span), attend_spans, &job);
+    if (job.n_spans > 1)
+        ht_pool_run(ht_call_pool(call), pairs, ht_max_i64(1, INLINE_WORK / of_span), merge_pairs, &job);
 }

@@ -1,5 +1,6 @@
 /* Gradient of scaled dot-product attention. Scores are recomputed block by block, once for the weight sums and once for
  * the gradients. Each thread accumulates dK and dV of its KV heads. */
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/sdpa_ragged.h"
 #include "cpu/vector/vector.h"
@@ -25,7 +26,7 @@ static size_t gradient_scratch(const ht_call *call) {
     if (!lanes_supports(call->in[0].dtype)) return ht_plain_sdpa_grad_scratch(call);
     sdpa_shape s = sdpa_shape_of(call);
     scratch r;
-    return (size_t)ht_pool_threads(call->pool) * (size_t)layout_scratch(&s, NULL, &r) * sizeof(float);
+    return (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)layout_scratch(&s, NULL, &r) * sizeof(float);
 }
 
 /* Softmax state of a tile's queries for the backward pass. */
@@ -138,7 +139,7 @@ static ht_status gradient(const ht_call *call, ht_error *err) {
     sdpa_shape s = sdpa_shape_of(call);
     if (ht_view_size(&call->out) == 0) return HT_OK;
     sdpa_gradient_parts(call, s.out);
-    ht_pool_run(call->pool, s.batch * s.kv_heads, 1, head_gradients, &s);
+    ht_pool_run(ht_call_pool(call), s.batch * s.kv_heads, 1, head_gradients, &s);
     return HT_OK;
 }
 
@@ -157,7 +158,7 @@ static size_t rows_gradient_scratch(const ht_call *call) {
     scratch r;
     sdpa_whole(call, &whole);
     return ht_ragged_bytes(call) +
-           (size_t)ht_pool_threads(call->pool) * (size_t)layout_scratch(&whole.shape, NULL, &r) * sizeof(float);
+           (size_t)ht_pool_threads(ht_call_pool(call)) * (size_t)layout_scratch(&whole.shape, NULL, &r) * sizeof(float);
 }
 
 static void sequence_gradients(void *arg, int64_t begin, int64_t end, int worker) {
@@ -188,7 +189,7 @@ static ht_status rows_gradient(const ht_call *call, ht_error *err) {
     job.scratch = (float *)(void *)((char *)call->scratch + ht_ragged_bytes(call));
     sdpa_gradient_parts(call, job.out);
     memset(call->out.data, 0, (size_t)ht_view_size(&call->out) * sizeof(float)); /* of keys that no query sees */
-    ht_pool_run(call->pool, job.runs.n * whole.shape.kv_heads, 1, sequence_gradients, &job);
+    ht_pool_run(ht_call_pool(call), job.runs.n * whole.shape.kv_heads, 1, sequence_gradients, &job);
     return HT_OK;
 }
 

@@ -2,6 +2,7 @@
  * are kept in the result; narrower dtypes would round them, so they are computed twice. Sums are f32 within BLOCK
  * elements and f64 across blocks: a long f32 sum loses digits. */
 #include "base/checked.h"
+#include "cpu/call.h"
 #include "cpu/reference/reference.h"
 #include "cpu/vector/axis_view.h"
 #include "cpu/vector/exp_bounded.h"
@@ -160,14 +161,14 @@ static ht_status softmax(const ht_call *call, ht_error *err) {
     const ht_axis_view *view = &j.a.view;
     if (view->inner == 1) {
         ht_block_fn *run = x->dtype == HT_F32 ? rows_f32 : x->dtype == HT_F16 ? rows_f16 : rows_bf16;
-        ht_pool_run(call->pool, view->outer, ht_row_grain(HT_GRAIN_MATH, view->n), run, &j);
+        ht_pool_run(ht_call_pool(call), view->outer, ht_row_grain(HT_GRAIN_MATH, view->n), run, &j);
         return HT_OK;
     }
     ht_block_fn *run = x->dtype == HT_F32 ? strips_f32 : x->dtype == HT_F16 ? strips_f16 : strips_bf16;
     const int64_t fits = STRIP_BYTES / (int64_t)sizeof(float) / view->n / 16 * 16;
     j.width = ht_max_i64(MIN_STRIP, ht_min_i64(MAX_STRIP, fits));
     j.strips = ht_ceil_div_i64(view->inner, j.width);
-    ht_pool_run(call->pool, view->outer * j.strips, ht_row_grain(HT_GRAIN_MATH, view->n * j.width), run, &j);
+    ht_pool_run(ht_call_pool(call), view->outer * j.strips, ht_row_grain(HT_GRAIN_MATH, view->n * j.width), run, &j);
     return HT_OK;
 }
 

@@ -21,3 +21,8 @@ void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]) {
     HT_ISA_NAME(ht_vector_lora)(kernels);
     HT_ISA_NAME(ht_vector_random)(kernels);
 }
+
+void HT_ISA_NAME(ht_vector_rows)(ht_rows_fn *rows[HT_OP_COUNT]) {
+    HT_ISA_NAME(ht_vector_elementwise_rows)(rows);
+    HT_ISA_NAME(ht_vector_norm_rows)(rows);
+}

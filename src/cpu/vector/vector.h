@@ -3,10 +3,14 @@
 #ifndef HT_CPU_VECTOR_VECTOR_H
 #define HT_CPU_VECTOR_VECTOR_H
 
+#include "cpu/device.h"
 #include "cpu/vector/simd.h"
-#include "device/kernel.h"
 
 void HT_ISA_NAME(ht_vector_kernels)(ht_kernel kernels[HT_OP_COUNT]); /* all families */
+void HT_ISA_NAME(ht_vector_rows)(ht_rows_fn *rows[HT_OP_COUNT]);     /* row-wise functions of all families */
+
+void HT_ISA_NAME(ht_vector_elementwise_rows)(ht_rows_fn *rows[HT_OP_COUNT]);
+void HT_ISA_NAME(ht_vector_norm_rows)(ht_rows_fn *rows[HT_OP_COUNT]);
 
 void HT_ISA_NAME(ht_vector_elementwise)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_copy)(ht_kernel kernels[HT_OP_COUNT]);
@@ -28,6 +32,6 @@ void HT_ISA_NAME(ht_vector_lora)(ht_kernel kernels[HT_OP_COUNT]);
 void HT_ISA_NAME(ht_vector_random)(ht_kernel kernels[HT_OP_COUNT]);
 
 /* Copies x to row-contiguous `out`. */
-void HT_ISA_NAME(ht_vector_make_contiguous)(const ht_view *x, const ht_view *out, ht_pool *pool);
+void HT_ISA_NAME(ht_vector_make_contiguous)(const ht_view *x, const ht_view *out, struct ht_device *d);
 
 #endif

@@ -1,0 +1,59 @@
+#include "device/kv.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "device/device.h"
+
+#include <stdlib.h>
+
+size_t ht_kv_saved_page_bytes(const ht_kv_shape *s) {
+    size_t vector, bytes;
+    bool fits = ht_mul_size((size_t)s->head_dim, ht_dtype_bytes(s->dtype), &vector);
+    if (s->dtype == HT_I8) fits = fits && ht_add_size(vector, (size_t)ht_kv_blocks(s->head_dim) * 2, &vector);
+    fits = fits && ht_mul_size((size_t)s->n_kv_heads, vector, &bytes) && ht_mul_size(bytes, 2 * HT_KV_PAGE, &bytes);
+    return fits ? bytes : SIZE_MAX;
+}
+
+static ht_status page_without_contents(ht_device *d, const ht_kv_shape *shape, ht_kv_page **out, ht_error *err) {
+    *out = NULL;
+    ht_kv_page *page = malloc(sizeof *page);
+    if (!page) return ht_fail_memory(err, sizeof *page, "a page of the KV cache");
+    ht_status status = ht_memory_alloc(d->memory, d->kv->page_bytes(shape), "a page of the KV cache", &page->data, err);
+    if (status) {
+        free(page);
+        return status;
+    }
+    atomic_init(&page->refs, 1);
+    *out = page;
+    return HT_OK;
+}
+
+ht_status ht_kv_page_new(ht_device *d, const ht_kv_shape *shape, ht_kv_page **out, ht_error *err) {
+    ht_status status = page_without_contents(d, shape, out, err);
+    if (!status) status = ht_memory_fill(d->memory, (*out)->data, 0, d->kv->page_bytes(shape), err);
+    if (!status || !*out) return status;
+    ht_kv_page_release(d, shape, *out);
+    *out = NULL;
+    return status;
+}
+
+ht_status ht_kv_page_copy(ht_device *d, const ht_kv_shape *shape, const ht_kv_page *page, ht_kv_page **out,
+                          ht_error *err) {
+    ht_status status = page_without_contents(d, shape, out, err);
+    if (!status) status = ht_memory_copy(d->memory, (*out)->data, page->data, d->kv->page_bytes(shape), err);
+    if (!status || !*out) return status;
+    ht_kv_page_release(d, shape, *out);
+    *out = NULL;
+    return status;
+}
+
+ht_kv_page *ht_kv_page_retain(ht_kv_page *page) {
+    atomic_fetch_add_explicit(&page->refs, 1, memory_order_relaxed);
+    return page;
+}
+
+void ht_kv_page_release(ht_device *d, const ht_kv_shape *shape, ht_kv_page *page) {
+    if (!page || atomic_fetch_sub_explicit(&page->refs, 1, memory_order_acq_rel) != 1) return;
+    ht_memory_free(d->memory, page->data, d->kv->page_bytes(shape));
+    free(page);
+}
