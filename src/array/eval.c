@@ -353,7 +353,7 @@ static void undo_from(evaluation *w, ht_mark failed) {
     for (size_t i = 0; first && i < w->list->n; i++) {
         ht_array *a = order[i];
         if (a->base || a->submitted < first) continue;
-        const bool lost = a->submitted == first || (a->buffer && fail_overwritten(w, a));
+        const bool overwrote = a->buffer && fail_overwritten(w, a), lost = overwrote || a->submitted == first;
         if (state_of(a) == HT_READY && a->buffer) give_back(a);
         if (a->op == HT_OP_COMPILED) make_lazy(a);
         if (lost) fail_dependents(w, i, w->err);

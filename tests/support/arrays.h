@@ -6,6 +6,7 @@
 
 /* On a device of two threads, between test_open_stream and test_close_stream: set-up and tear-down of a cmocka group. */
 extern ht_stream *test_stream;
+static inline ht_device *test_device(void) { return ht_stream_device(test_stream); }
 int test_open_stream(void **state);
 int test_close_stream(void **state);
 

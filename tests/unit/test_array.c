@@ -35,11 +35,11 @@ static void views_share_memory(void **state) {
     ht_error err = {0};
     ht_array *x = test_counting(s, (int64_t[]){2, 3, 4}, 3);
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(test_device()).active_bytes;
     ht_array *t = ht_transpose(s, x, (int[]){2, 0, 1});                                               /* [4, 2, 3] */
     ht_array *c = ht_slice(s, t, (int64_t[]){3, 0, 0}, (int64_t[]){-1, 2, 3}, (int64_t[]){-2, 1, 2}); /* [2, 2, 2] */
     assert_int_equal(ht_array_eval(s, (ht_array *[]){t, c}, 2, &err), HT_OK);
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
     expect_values(s, c, (float[]){3, 11, 15, 23, 1, 9, 13, 21}, 8);
     ht_array *r = ht_reshape(s, c, (int64_t[]){4, -1}, 2);
     assert_int_equal(ht_array_dim(r, 1), 2);
@@ -77,7 +77,7 @@ static void reshape_keeps_what_strides_allow(void **state) {
 static void a_retained_array_outlives_its_scope(void **state) {
     (void)state;
     ht_error err = {0};
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(test_device()).active_bytes;
     ht_scope *s = ht_scope_new(test_stream);
     ht_array *x = ht_arange(s, 0, 1000, 1, HT_F32);
     ht_array *kept = ht_array_retain(ht_square(s, x));
@@ -87,9 +87,9 @@ static void a_retained_array_outlives_its_scope(void **state) {
     ht_array *sum = ht_sum(other, kept, (int[]){-1}, 1, false);
     expect_values(other, sum, (float[]){332833500.0f}, 1);
     ht_scope_free(other);
-    assert_true(ht_memory_get(NULL).active_bytes > before);
+    assert_true(ht_memory_get(test_device()).active_bytes > before);
     ht_array_free(kept);
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
 }
 
 static void the_first_error_is_kept_and_null_flows_through(void **state) {
@@ -154,10 +154,10 @@ static void a_memory_limit_is_an_error_that_leaves_everything_usable(void **stat
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, 1 << 20, 1, HT_F32), *y = ht_add(s, x, ht_square(s, x));
-    size_t old = ht_memory_set_limit(NULL, ht_memory_get(NULL).active_bytes + (1 << 20));
+    size_t old = ht_memory_set_limit(test_device(), ht_memory_get(test_device()).active_bytes + (1 << 20));
     assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
     assert_non_null(strstr(err.message, "memory limit"));
-    ht_memory_set_limit(NULL, old);
+    ht_memory_set_limit(test_device(), old);
     ht_array *z = ht_arange(s, 0, 1 << 20, 1, HT_F32);
     assert_int_equal(ht_array_eval(s, &z, 1, &err), HT_OK);
     ht_scope_free(s);
@@ -171,10 +171,10 @@ static void chains_are_computed_in_place(void **state) {
     const int64_t n = 1 << 20;
     ht_array *x = ht_linspace(s, 0, 1e-6 * (double)(n - 1), n, HT_F32);
     for (int i = 0; i < 50; i++) x = ht_square(s, ht_negative(s, x));
-    size_t before = ht_memory_get(NULL).active_bytes;
-    ht_memory_reset_peak(NULL);
+    size_t before = ht_memory_get(test_device()).active_bytes;
+    ht_memory_reset_peak(test_device());
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
-    assert_true(ht_memory_get(NULL).peak_bytes - before <= (size_t)n * 4 + 4096);
+    assert_true(ht_memory_get(test_device()).peak_bytes - before <= (size_t)n * 4 + 4096);
     ht_scope_free(s);
 }
 
@@ -193,7 +193,7 @@ static void an_input_used_twice_is_not_written_over(void **state) {
 static void deep_graphs_live_and_die_without_recursion(void **state) {
     (void)state;
     ht_scope *s = ht_scope_new(test_stream);
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(test_device()).active_bytes;
     ht_array *x = ht_arange(s, 0, 3, 1, HT_F32), *one = ht_full(s, 1, HT_F32, (int64_t[]){3}, 1);
     for (int i = 0; i < 100000; i++) x = ht_add(s, x, one);
     ht_array *kept = ht_array_retain(x);
@@ -202,7 +202,7 @@ static void deep_graphs_live_and_die_without_recursion(void **state) {
     expect_values(s, kept, (float[]){100000, 100001, 100002}, 3);
     ht_scope_free(s);
     ht_array_free(kept);
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
 }
 
 static void asynchronous_evaluation_keeps_order_and_reports(void **state) {

@@ -123,10 +123,10 @@ static void calls_form_chains(void **state) {
         assert_int_equal(ht_compiled_call(s, t.compiled, a, 2, got, N_OUT), N_OUT);
         a[0] = got[0];
     }
-    ht_memory_reset_peak(NULL);
-    const size_t before = ht_memory_get(NULL).active_bytes;
+    ht_memory_reset_peak(test_device());
+    const size_t before = ht_memory_get(test_device()).active_bytes;
     assert_int_equal(ht_array_eval(s, &got[0], 1, &err), HT_OK);
-    assert_true(ht_memory_get(NULL).peak_bytes - before <
+    assert_true(ht_memory_get(test_device()).peak_bytes - before <
                 20 * 32 * 32 * sizeof(float)); /* not all of the results at once */
     for (int i = 0; i < 100; i++) {
         t.direct.call(s, b, 2, want, N_OUT, t.direct.user);
@@ -167,11 +167,11 @@ static void memory_that_runs_out_is_an_error_and_no_more(void **state) {
     assert_int_equal(ht_array_eval(s, in, 2, &err), HT_OK);
     for (int round = 0; round < 3; round++) {
         assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);
-        ht_memory_set_limit(NULL,
-                            ht_memory_get(NULL).active_bytes + (size_t)(round + 1) * 300 * 300 * sizeof(float) + 1000);
+        ht_memory_set_limit(test_device(),
+                            ht_memory_get(test_device()).active_bytes + (size_t)(round + 1) * 300 * 300 * sizeof(float) + 1000);
         assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY);
         assert_non_null(strstr(err.message, "the memory limit is"));
-        ht_memory_set_limit(NULL, 0);
+        ht_memory_set_limit(test_device(), 0);
         assert_int_equal(ht_array_eval(s, got, N_OUT, &err), HT_ERR_MEMORY); /* what failed stays so */
     }
     assert_int_equal(ht_compiled_call(s, t.compiled, in, 2, got, N_OUT), N_OUT);

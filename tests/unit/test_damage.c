@@ -100,13 +100,13 @@ static void damaged_checkpoints(void **state) {
     snprintf(from, sizeof from, "tests/golden/tiny/%s", (const char *)*state);
     scratch_make();
     int n = copy_all(from, files), n_refused = 0;
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(device).active_bytes;
     assert_true(loads());
     for (int i = 0; i < n; i++) damage(&files[i], &n_refused);
     assert_true(n_refused > 50);
     assert_true(loads());
-    ht_memory_clear_cache(NULL);
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    ht_memory_clear_cache(device);
+    assert_int_equal(ht_memory_get(device).active_bytes, before);
     for (int i = 0; i < n; i++) free(files[i].bytes);
     scratch_remove();
 }

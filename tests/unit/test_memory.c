@@ -27,9 +27,9 @@ static void a_million_operations_leave_nothing(void **state) {
         x = next;
         if (i % 100 != 99) continue;
         assert_int_equal(ht_array_detach(s, x, &err), HT_OK);
-        if (i == 99) before = ht_memory_get(NULL).active_bytes;
+        if (i == 99) before = ht_memory_get(test_device()).active_bytes;
     }
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
     assert_float_equal(first_value(s, x), 1000000, 0);
     ht_array_free(x);
     ht_array_free(one);
@@ -56,16 +56,16 @@ static void half_of_what_is_needed_is_an_error_that_passes(void **state) {
     ht_error err = {0};
     ht_array *x = ht_arange(s, 0, N, 1, HT_F32), *y = ht_add(s, x, ht_cumsum(s, x, 0, false, true));
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
-    size_t active = ht_memory_get(NULL).active_bytes;
-    assert_int_equal(ht_memory_set_limit(NULL, active + N * 4 / 2), 0);
-    assert_int_equal(ht_memory_limit(NULL), active + N * 4 / 2);
+    size_t active = ht_memory_get(test_device()).active_bytes;
+    assert_int_equal(ht_memory_set_limit(test_device(), active + N * 4 / 2), 0);
+    assert_int_equal(ht_memory_limit(test_device()), active + N * 4 / 2);
     assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_ERR_MEMORY);
     char numbers[64];
     snprintf(numbers, sizeof numbers, "the memory limit is %zu", active + N * 4 / 2);
     assert_non_null(strstr(err.message, numbers));
-    assert_int_equal(ht_memory_get(NULL).active_bytes, active);
+    assert_int_equal(ht_memory_get(test_device()).active_bytes, active);
     assert_float_equal(first_value(s, ht_slice(s, x, (int64_t[]){5}, (int64_t[]){6}, NULL)), 5, 0);
-    ht_memory_set_limit(NULL, 0);
+    ht_memory_set_limit(test_device(), 0);
     ht_array *again = ht_add(s, x, ht_cumsum(s, x, 0, false, true));
     assert_int_equal(ht_array_eval(s, &again, 1, &err), HT_OK);
     ht_scope_free(s);
@@ -87,16 +87,16 @@ static void what_kernels_take_is_given_back(void **state) {
         ht_scope *s = ht_scope_new(test_stream);
         ht_array *x = ht_arange(s, N, 0, -1, HT_F32), *y;
         assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
-        const size_t before = ht_memory_get(NULL).active_bytes;
-        ht_memory_reset_peak(NULL);
+        const size_t before = ht_memory_get(test_device()).active_bytes;
+        ht_memory_reset_peak(test_device());
         if (how)
             assert_int_equal(ht_compiled_call(s, compiled, &x, 1, &y, 1), 1);
         else
             y = ht_sort(s, x, 0);
         assert_int_equal(ht_array_eval(s, &y, 1, &err), HT_OK);
         assert_float_equal(first_value(s, y), 1, 0);
-        assert_true(ht_memory_get(NULL).peak_bytes > before + 2 * N * sizeof(float));
-        assert_true(ht_memory_get(NULL).active_bytes <= before + N * sizeof(float) + (1 << 16));
+        assert_true(ht_memory_get(test_device()).peak_bytes > before + 2 * N * sizeof(float));
+        assert_true(ht_memory_get(test_device()).active_bytes <= before + N * sizeof(float) + (1 << 16));
         ht_scope_free(s);
     }
     ht_compiled_free(compiled);
@@ -106,27 +106,27 @@ static void what_kernels_take_is_given_back(void **state) {
 static void the_cache_makes_room(void **state) {
     (void)state;
     enum { MEGABYTE = 1 << 20 };
-    ht_memory_clear_cache(NULL);
+    ht_memory_clear_cache(test_device());
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *kept[8];
     for (int i = 0; i < 8; i++) kept[i] = ht_full(s, i, HT_F32, (int64_t[]){MEGABYTE / 4}, 1);
     assert_int_equal(ht_array_eval(s, kept, 8, &err), HT_OK);
-    size_t active = ht_memory_get(NULL).active_bytes;
+    size_t active = ht_memory_get(test_device()).active_bytes;
     for (int i = 0; i < 8; i++) ht_scope_drop(s, kept[i]);
-    assert_int_equal(ht_memory_get(NULL).cache_bytes, 8 * MEGABYTE);
-    ht_memory_set_limit(NULL, active);
+    assert_int_equal(ht_memory_get(test_device()).cache_bytes, 8 * MEGABYTE);
+    ht_memory_set_limit(test_device(), active);
     ht_array *other = ht_full(s, 1, HT_F32, (int64_t[]){3 * MEGABYTE / 8}, 1);
     assert_int_equal(ht_array_eval(s, &other, 1, &err), HT_OK);
-    ht_memory_stats now = ht_memory_get(NULL);
+    ht_memory_stats now = ht_memory_get(test_device());
     assert_true(now.active_bytes + now.cache_bytes <= active);
     assert_true(now.cache_bytes >= 6 * MEGABYTE);
-    ht_memory_set_limit(NULL, 0);
-    size_t old = ht_memory_set_cache_limit(NULL, MEGABYTE);
-    assert_true(ht_memory_get(NULL).cache_bytes <= MEGABYTE);
-    assert_int_equal(ht_memory_set_cache_limit(NULL, old), MEGABYTE);
-    ht_memory_clear_cache(NULL);
-    assert_int_equal(ht_memory_get(NULL).cache_bytes, 0);
+    ht_memory_set_limit(test_device(), 0);
+    size_t old = ht_memory_set_cache_limit(test_device(), MEGABYTE);
+    assert_true(ht_memory_get(test_device()).cache_bytes <= MEGABYTE);
+    assert_int_equal(ht_memory_set_cache_limit(test_device(), old), MEGABYTE);
+    ht_memory_clear_cache(test_device());
+    assert_int_equal(ht_memory_get(test_device()).cache_bytes, 0);
     ht_scope_free(s);
 }
 
@@ -134,39 +134,39 @@ static void the_cache_makes_room(void **state) {
 static void what_was_freed_last_is_kept(void **state) {
     (void)state;
     enum { MEGABYTE = 1 << 20 };
-    ht_memory_clear_cache(NULL);
-    const size_t old = ht_memory_set_cache_limit(NULL, 8 * MEGABYTE);
+    ht_memory_clear_cache(test_device());
+    const size_t old = ht_memory_set_cache_limit(test_device(), 8 * MEGABYTE);
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     ht_array *stale = ht_full(s, 1, HT_F32, (int64_t[]){7 * MEGABYTE / 4}, 1);
     ht_array *wanted = ht_full(s, 2, HT_F32, (int64_t[]){2 * MEGABYTE / 4}, 1);
     assert_int_equal(ht_array_eval(s, (ht_array *[]){stale, wanted}, 2, &err), HT_OK);
     ht_scope_drop(s, stale);
-    assert_true(ht_memory_get(NULL).cache_bytes >= 7 * MEGABYTE);
+    assert_true(ht_memory_get(test_device()).cache_bytes >= 7 * MEGABYTE);
     ht_scope_drop(s, wanted);
-    assert_int_equal(ht_memory_get(NULL).cache_bytes, 2 * MEGABYTE);
-    ht_memory_set_cache_limit(NULL, old);
+    assert_int_equal(ht_memory_get(test_device()).cache_bytes, 2 * MEGABYTE);
+    ht_memory_set_cache_limit(test_device(), old);
     ht_scope_free(s);
 }
 
 static void buffers_are_locked_up_to_the_limit(void **state) {
     (void)state;
     enum { BYTES = 256 << 10 };
-    ht_memory_clear_cache(NULL);
+    ht_memory_clear_cache(test_device());
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
     assert_int_equal(ht_memory_set_wired_limit(3 * BYTES), 0);
     ht_array *a[4];
     for (int i = 0; i < 4; i++) a[i] = ht_full(s, i, HT_F32, (int64_t[]){BYTES / 4}, 1);
     assert_int_equal(ht_array_eval(s, a, 4, &err), HT_OK);
-    size_t wired = ht_memory_get(NULL).wired_bytes;
+    size_t wired = ht_memory_get(test_device()).wired_bytes;
     assert_true(wired <= 3 * BYTES);
     if (wired == 0) print_message("the system lets this process lock nothing\n");
     assert_int_equal(ht_memory_set_wired_limit(BYTES), 3 * BYTES);
-    assert_true(ht_memory_get(NULL).wired_bytes <= BYTES);
+    assert_true(ht_memory_get(test_device()).wired_bytes <= BYTES);
     ht_scope_free(s);
-    ht_memory_clear_cache(NULL);
-    assert_int_equal(ht_memory_get(NULL).wired_bytes, 0);
+    ht_memory_clear_cache(test_device());
+    assert_int_equal(ht_memory_get(test_device()).wired_bytes, 0);
     assert_int_equal(ht_memory_set_wired_limit(0), BYTES);
 }
 
@@ -174,14 +174,14 @@ static void the_peak_is_the_most_since_the_reset(void **state) {
     (void)state;
     ht_scope *s = ht_scope_new(test_stream);
     ht_error err = {0};
-    ht_memory_reset_peak(NULL);
-    size_t before = ht_memory_get(NULL).peak_bytes;
+    ht_memory_reset_peak(test_device());
+    size_t before = ht_memory_get(test_device()).peak_bytes;
     ht_array *x = ht_full(s, 1, HT_F32, (int64_t[]){1 << 18}, 1);
     assert_int_equal(ht_array_eval(s, &x, 1, &err), HT_OK);
     ht_scope_free(s);
-    assert_int_equal(ht_memory_get(NULL).peak_bytes - before, 1 << 20);
-    ht_memory_reset_peak(NULL);
-    assert_int_equal(ht_memory_get(NULL).peak_bytes, ht_memory_get(NULL).active_bytes);
+    assert_int_equal(ht_memory_get(test_device()).peak_bytes - before, 1 << 20);
+    ht_memory_reset_peak(test_device());
+    assert_int_equal(ht_memory_get(test_device()).peak_bytes, ht_memory_get(test_device()).active_bytes);
 }
 
 /* What one stream is asked for and another needs is ready when it is read, and right. */

@@ -425,14 +425,14 @@ static void an_embedding_in_the_file(void **state) {
     (void)state;
     ht_error err = {0};
     const int32_t ids[3] = {72, 80, 72};
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(device).active_bytes;
     ht_model *m = tiny_load(&(tiny_options){.type = HT_W_Q8_0});
     ht_model_info *in;
     assert_int_equal(ht_model_info_read(scratch_path("tiny.gguf"), &in, &err), HT_OK);
     int64_t table = in->vocab * in->hidden / 32 * 34;
     assert_false(in->tied_head);
     assert_int_equal(in->memory_bytes, in->weight_bytes - table);
-    assert_true(ht_memory_get(NULL).active_bytes - before < (size_t)in->weight_bytes);
+    assert_true(ht_memory_get(device).active_bytes - before < (size_t)in->weight_bytes);
     ht_model_info_free(in);
     ht_session *s;
     assert_int_equal(ht_session_new(m, NULL, &s, &err), HT_OK);
@@ -484,7 +484,7 @@ static void damaged_files(void **state) {
     (void)state;
     size_t size;
     char *file = read_file(tiny, &size);
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(device).active_bytes;
     ht_error err;
     for (size_t n = 0; n < size; n += n < 2048 ? 1 : 211) {
         scratch_write("cut.gguf", file, n);
@@ -507,18 +507,18 @@ static void damaged_files(void **state) {
     assert_true(refused > 0);
     remove(scratch_path("flip.gguf"));
     free(file);
-    ht_memory_clear_cache(NULL);
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    ht_memory_clear_cache(device);
+    assert_int_equal(ht_memory_get(device).active_bytes, before);
 }
 
 static void opened_again_and_again(void **state) {
     (void)state;
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(device).active_bytes;
     ht_error err;
     for (int i = 0; i < 100; i++)
         if (try_load(i % 2 ? tiny : "tests/golden/tiny/llama-llama3-f16-shards", DEFAULTS(ht_model_options), &err))
             fail_msg("%s", err.message);
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    assert_int_equal(ht_memory_get(device).active_bytes, before);
 }
 
 /* Whatever a weight is stored in, it is one weight for each number, and its scales are none. */
@@ -644,13 +644,13 @@ static void memory_of_a_cache(void **state) {
             if (ht_model_info_read(path, &in, &err) || ht_model_load(path, &how, &m, &err) ||
                 ht_cache_new(m, HT_KV_CHUNK, &c, &err))
                 fail_msg("%s", err.message);
-            size_t before = ht_memory_get(NULL).active_bytes;
+            size_t before = ht_memory_get(device).active_bytes;
             const int64_t lengths[] = {1, 256, 257, in->context - 200, in->context};
             for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
                 if (ht_cache_reserve(c, lengths[n], &err)) fail_msg("%s", err.message);
                 int64_t told = ht_model_info_kv_bytes(in, dtypes[t], lengths[n]);
                 assert_int_equal(ht_cache_held_bytes(c), told);
-                assert_int_equal(ht_memory_get(NULL).active_bytes - before, told);
+                assert_int_equal(ht_memory_get(device).active_bytes - before, told);
             }
             ht_cache_free(c);
             ht_model_free(m);

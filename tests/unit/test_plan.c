@@ -277,8 +277,8 @@ static void a_step_allocates_nothing(void **state) {
     ht_exec *exec;
     assert_int_equal(ht_plan_trace(device, trace_forward, NULL, &plan, &err), HT_OK);
     assert_int_equal(ht_exec_new(plan, MAX_ROWS, 1, &exec, &err), HT_OK);
-    ht_memory_stats before = ht_memory_get(NULL);
-    ht_memory_reset_peak(NULL);
+    ht_memory_stats before = ht_memory_get(device);
+    ht_memory_reset_peak(device);
     for (int32_t n = 1; n <= MAX_ROWS; n++) {
         int32_t id[MAX_ROWS], pos[MAX_ROWS], out[MAX_ROWS], seq[2] = {0, n}, len = 5 + n;
         fill_batch(n, 1, id, pos, out);
@@ -286,8 +286,8 @@ static void a_step_allocates_nothing(void **state) {
         const float *logits;
         assert_int_equal(ht_exec_run(exec, &(ht_step){.batch = &b}, &logits, &err), HT_OK);
     }
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before.active_bytes);
-    assert_int_equal(ht_memory_get(NULL).peak_bytes, before.active_bytes);
+    assert_int_equal(ht_memory_get(device).active_bytes, before.active_bytes);
+    assert_int_equal(ht_memory_get(device).peak_bytes, before.active_bytes);
     ht_exec_free(exec);
     ht_plan_free(plan);
 }

@@ -422,7 +422,7 @@ static void saved_pages_continue(void **state) {
 static void pages_are_as_forecast(void **state) {
     (void)state;
     for (int m = 0; m < N_MODELS; m++) {
-        size_t before = ht_memory_get(NULL).active_bytes;
+        size_t before = ht_memory_get(models[0]->device).active_bytes;
         ht_session *s = open_session(models[m], 64);
         assert_int_equal(ht_session_cache_bytes(s), 0);
         for (int at = 0; at < TOKENS; at += 50) {
@@ -433,7 +433,7 @@ static void pages_are_as_forecast(void **state) {
         assert_int_equal(ht_session_cache_bytes(s), 0);
         assert_int_equal(ht_session_length(s), 0);
         ht_session_free(s);
-        assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+        assert_int_equal(ht_memory_get(models[0]->device).active_bytes, before);
     }
     /* Two growing layers of 2 heads of 16 in f16: 32 KiB a page. */
     assert_int_equal(ht_cache_bytes(models[0], 1, 512), 2 * 32768);
@@ -452,12 +452,12 @@ static void running_out_of_memory_changes_nothing(void **state) {
         forward(s, ids, 256, false, NULL);
         size_t held = ht_session_cache_bytes(s);
         /* Room for one page, not for all layers'. */
-        size_t old = ht_memory_set_limit(NULL, ht_memory_get(NULL).active_bytes + 40000);
+        size_t old = ht_memory_set_limit(models[0]->device, ht_memory_get(models[0]->device).active_bytes + 40000);
         assert_int_equal(ht_session_forward(s, ids + 256, 10, NULL, NULL, NULL, &err), HT_ERR_MEMORY);
         assert_non_null(strstr(err.message, "the KV cache cannot grow from 256 to 266 positions"));
         assert_int_equal(ht_session_cache_bytes(s), held);
         assert_int_equal(ht_session_length(s), 256);
-        ht_memory_set_limit(NULL, old);
+        ht_memory_set_limit(models[0]->device, old);
         forward(s, ids + 256, 100, true, rows);
         assert_same_rows(rows, m, 256, 100);
         ht_session_free(s);

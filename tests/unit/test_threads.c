@@ -52,7 +52,7 @@ static void make(shared *with) {
 }
 
 static void run(void (*use)(ht_scope *s, shared *with, int thread)) {
-    size_t before = ht_memory_get(NULL).active_bytes;
+    size_t before = ht_memory_get(test_device()).active_bytes;
     for (int round = 0; round < test_cases(20, 2000); round++) {
         shared with = {.use = use};
         worker workers[THREADS];
@@ -66,7 +66,7 @@ static void run(void (*use)(ht_scope *s, shared *with, int thread)) {
         for (int i = 0; i < THREADS; i++) assert_true(with.right[i]);
         pthread_barrier_destroy(&with.begin);
     }
-    assert_int_equal(ht_memory_get(NULL).active_bytes, before);
+    assert_int_equal(ht_memory_get(test_device()).active_bytes, before);
 }
 
 /* ---- the same nodes evaluated, and looked through, at once ---- */

@@ -267,12 +267,12 @@ static size_t gradients_and_peak(bool checkpointed, bool backwards, float *grads
     ht_error err;
     assert_int_equal(ht_array_eval(s, in, LAYERS + 1, &err), HT_OK);
     const ht_function f = {network, checkpointed ? in : NULL};
-    ht_memory_clear_cache(NULL);
-    ht_memory_reset_peak(NULL);
-    size_t before = ht_memory_get(NULL).active_bytes;
+    ht_memory_clear_cache(test_device());
+    ht_memory_reset_peak(test_device());
+    size_t before = ht_memory_get(test_device()).active_bytes;
     if (!ht_grad(s, &f, in, LAYERS + 1, which, LAYERS + 1, grad)) fail_msg("%s", ht_scope_error(s)->message);
     assert_int_equal(ht_array_eval(s, grad, LAYERS + 1, &err), HT_OK);
-    size_t peak = ht_memory_get(NULL).peak_bytes - before;
+    size_t peak = ht_memory_get(test_device()).peak_bytes - before;
     for (int i = 0; i <= LAYERS; i++) grads[which[i]] = value_of(s, ht_sum(s, grad[i], NULL, 0, false));
     ht_scope_free(s);
     return peak;
@@ -333,7 +333,7 @@ static void steps_do_not_pile_up(void **state) {
         x = next;
         ht_scope_free(s);
         ht_stream_synchronize(test_stream);
-        size_t active = ht_memory_get(NULL).active_bytes;
+        size_t active = ht_memory_get(test_device()).active_bytes;
         if (i == 0) after_one = active;
         assert_true(active <= after_one);
     }
