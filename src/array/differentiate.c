@@ -227,17 +227,45 @@ bool ht_recompute(ht_scope *s, ht_array *const *from, ht_array *const *to, int n
 
 /* ---- rules by composition ---- */
 
+/* Placeholders of operands, some of which may be equal or computed from others: derivatives are partial. NULL on failure;
+ * the caller frees the list. */
+static ht_array **placeholders(ht_scope *s, ht_array *const *in, int n) {
+    ht_array **list = ht_array_list(s, n);
+    for (int i = 0; list && i < n; i++) {
+        list[i] = in[i] == HT_NONE ? HT_NONE : ht_placeholder(s, in[i]);
+        if (list[i]) continue;
+        free(list);
+        return NULL;
+    }
+    return list;
+}
+
 bool ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
                            ht_array **grad_in) {
-    ht_array **in = ht_array_list(s, node->n_in);
-    if (!in) return false;
-    bool ok = true;
-    for (int i = 0; ok && i < node->n_in; i++) {
-        in[i] = node->in[i] == HT_NONE ? HT_NONE : ht_placeholder(s, node->in[i]);
-        ok = in[i] != NULL;
-    }
-    ht_array *y = ok ? compose(s, node->params, in) : NULL;
-    ok = y && ht_backward(s, &y, &grad, 1, in, node->n_in, grad_in);
+    ht_array **in = placeholders(s, node->in, node->n_in);
+    ht_array *y = in ? compose(s, node->params, in, node->n_in) : NULL;
+    bool ok = y && ht_backward(s, &y, &grad, 1, in, node->n_in, grad_in);
     free(in);
     return ok;
+}
+
+/* grad[0 .. n) of in[0 .. n), flattened and concatenated; HT_NONE is zeros. */
+static ht_array *joined(ht_scope *s, ht_array *const *in, ht_array **grad, int n) {
+    int there = 0;
+    for (int i = 0; i < n; i++) {
+        if (in[i] == HT_NONE) continue;
+        if (grad[i] == HT_NONE) grad[i] = ht_zeros(s, in[i]->dtype, in[i]->shape, in[i]->n_dims);
+        grad[there++] = ht_reshape(s, grad[i], (int64_t[]){ht_array_size(in[i])}, 1);
+    }
+    return ht_concatenate(s, grad, there, 0);
+}
+
+ht_array *ht_gradients_by_composition(ht_scope *s, ht_compose_fn *compose, const void *params, ht_array *const *in,
+                                      int n_in, int n_wrt, ht_array *grad) {
+    ht_array **at = placeholders(s, in, n_in), **grad_in = ht_array_list(s, n_wrt);
+    ht_array *y = at && grad_in ? compose(s, params, at, n_in) : NULL;
+    ht_array *flat = y && ht_backward(s, &y, &grad, 1, at, n_wrt, grad_in) ? joined(s, at, grad_in, n_wrt) : NULL;
+    free(at);
+    free(grad_in);
+    return flat;
 }

@@ -3,7 +3,7 @@
 #ifndef HT_ARRAY_DIFFERENTIATE_H
 #define HT_ARRAY_DIFFERENTIATE_H
 
-#include "array/array.h"
+#include "array/op.h"
 
 /* List of n arrays, all NULL; the caller frees it. NULL, with an error in the scope, when memory ran out. */
 ht_array **ht_array_list(ht_scope *s, int n);
@@ -27,8 +27,11 @@ bool ht_recompute(ht_scope *s, ht_array *const *from, ht_array *const *to, int n
 /* Reverse rule by composition, for operations without a differentiable backward kernel: `compose` builds the
  * operation's result from primitive operations, which are differentiated. Fills the gradient of every floating-point
  * input. */
-typedef ht_array *ht_compose_fn(ht_scope *s, const void *params, ht_array *const *in);
 bool ht_vjp_by_composition(ht_scope *s, ht_compose_fn *compose, const ht_array *node, ht_array *grad,
                            ht_array **grad_in);
+/* Result of a backward kernel by composition: the gradients of those of in[0 .. n_wrt) that are not HT_NONE, concatenated,
+ * from `grad`, the gradient of compose(s, params, in, n_in). */
+ht_array *ht_gradients_by_composition(ht_scope *s, ht_compose_fn *compose, const void *params, ht_array *const *in,
+                                      int n_in, int n_wrt, ht_array *grad);
 
 #endif

@@ -21,21 +21,25 @@ typedef ht_status ht_shape_fn(const char *op, ht_array *const *in, int n_in, con
  * for zero, from `grad`, the gradient of its output. The rule is linear in `grad` and built from operations with a
  * reverse rule, so that second derivatives exist and forward mode can transpose it. False on failure. */
 typedef bool ht_vjp_fn(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in);
+/* Composition: the result of an operation made of others, of the dtype and shape that the shape rule gives, from operands
+ * that the shape rule has accepted. Sizes may be symbolic. It computes in f32 or better and rounds once. NULL on failure. */
+typedef ht_array *ht_compose_fn(ht_scope *s, const void *params, ht_array *const *in, int n_in);
 
 typedef struct ht_op_info {
     ht_shape_fn *shape; /* NULL: a view or a leaf, whose constructor sets the shape */
     size_t params_bytes;
-    bool in_place;  /* the kernel may overwrite an input of the output's size and dtype */
-    bool updates;   /* the kernel may overwrite its first input */
-    bool effect;    /* has side effects: runs even when the output is empty */
-    ht_vjp_fn *vjp; /* NULL: not differentiable, an error; ht_vjp_none: the derivative is zero */
+    bool in_place;          /* the kernel may overwrite an input of the output's size and dtype */
+    bool updates;           /* the kernel may overwrite its first input */
+    bool effect;            /* has side effects: runs even when the output is empty */
+    ht_vjp_fn *vjp;         /* NULL: not differentiable, an error; ht_vjp_none: the derivative is zero */
+    ht_compose_fn *compose; /* for devices without a kernel (ops/compose.h); NULL: evaluation fails there */
 } ht_op_info;
 
 const ht_op_info *ht_op_info_of(ht_op_id op);
 const char *ht_op_name(ht_op_id op); /* "rms_norm" */
 
-/* New node of an operation; `params` is its parameter struct, or NULL. Returns NULL when an input is NULL, or with an
- * error in the scope. */
+/* New node of an operation, or its composition where the device of the scope has no kernel for it; `params` is its
+ * parameter struct, or NULL. Returns NULL when an input is NULL, or with an error in the scope. */
 ht_array *ht_apply(ht_scope *s, ht_op_id op, const void *params, ht_array *const *in, int n_in);
 
 /* ---- shape rules, operands -> result ---- */

@@ -2,6 +2,7 @@
 #include "array/differentiate.h"
 #include "array/op.h"
 #include "base/error.h"
+#include "ops/compose.h"
 #include "ops/gradient.h"
 #include "ops/replay_arguments.h"
 
@@ -10,7 +11,6 @@
 #include <hearth/linalg.h>
 #include <hearth/ops.h>
 
-#include <float.h>
 #include <string.h>
 
 /* ---- norms ---- */
@@ -191,42 +191,11 @@ ht_status ht_shape_attend(const char *op, ht_array *const *in, int n_in, const v
 /* ---- reverse rules ---- */
 
 /* Reverse rules of fused operations and of quantised and gathered products. An operation without a rule of its own or a
- * backward kernel is differentiated as an equal composition of primitive operations; so are the backward kernels, for
- * second derivatives. */
+ * backward kernel is differentiated as its composition (compose.h); so are the backward kernels, for second derivatives. */
 
 static const void *params_of(const ht_array *node) { return node->params; }
 
-/* x in f32, the dtype in which kernels compute, if x is f16 or bf16. */
-static ht_array *widened(ht_scope *s, ht_array *x) {
-    bool narrow = x && x != HT_NONE && (x->dtype == HT_F16 || x->dtype == HT_BF16);
-    return narrow ? ht_astype(s, x, HT_F32) : x;
-}
-
 /* ---- norms ---- */
-
-static const int last_axis[1] = {-1};
-
-/* x / sqrt(mean(x^2) + eps) */
-static ht_array *normalised(ht_scope *s, ht_array *x, float eps) {
-    ht_array *square = ht_mean(s, ht_square(s, x), last_axis, 1, true);
-    return ht_multiply(s, x, ht_rsqrt(s, ht_plus(s, square, (double)eps)));
-}
-
-static ht_array *compose_rms_norm(ht_scope *s, const void *params, ht_array *const *in) {
-    const ht_rms_norm_params *p = params;
-    ht_array *y = normalised(s, widened(s, in[0]), p->eps);
-    if (in[1] != HT_NONE) y = ht_multiply(s, y, ht_plus(s, widened(s, in[1]), (double)p->weight_offset));
-    return ht_astype(s, y, in[0]->dtype);
-}
-
-static ht_array *compose_layer_norm(ht_scope *s, const void *params, ht_array *const *in) {
-    ht_array *x = widened(s, in[0]);
-    ht_array *y = normalised(s, ht_subtract(s, x, ht_mean(s, x, last_axis, 1, true)),
-                             ((const ht_layer_norm_params *)params)->eps);
-    if (in[1] != HT_NONE) y = ht_multiply(s, y, widened(s, in[1]));
-    if (in[2] != HT_NONE) y = ht_add(s, y, widened(s, in[2]));
-    return ht_astype(s, y, in[0]->dtype);
-}
 
 /* Splits the result of a backward kernel, the concatenated gradients of all present inputs. */
 static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_array **grad_in) {
@@ -240,20 +209,6 @@ static bool part(ht_scope *s, ht_array *flat, ht_array *const *in, int n, ht_arr
         at = end;
     }
     return flat != NULL;
-}
-
-/* Result of a backward kernel, computed by differentiating the composition y. */
-static ht_array *gradients_of(ht_scope *s, ht_array *y, ht_array *grad, ht_array *const *in, int n) {
-    ht_array *wrt[3], *parts[3] = {NULL};
-    int there = 0;
-    for (int i = 0; i < n; i++)
-        if (in[i] != HT_NONE) wrt[there++] = in[i];
-    if (!y || !ht_backward(s, &y, &grad, 1, wrt, there, parts)) return NULL;
-    for (int i = 0; i < there; i++) {
-        if (parts[i] == HT_NONE) parts[i] = ht_zeros(s, wrt[i]->dtype, wrt[i]->shape, wrt[i]->n_dims);
-        parts[i] = ht_reshape(s, parts[i], (int64_t[]){-1}, 1);
-    }
-    return ht_concatenate(s, parts, there, 0);
 }
 
 /* Gradients by the backward kernel, whose operands are those of the node and the gradient. */
@@ -272,20 +227,12 @@ bool ht_vjp_layer_norm(ht_scope *s, const ht_array *node, ht_array *grad, ht_arr
     return norm_gradients(s, HT_OP_LAYER_NORM_GRAD, node, grad, grad_in);
 }
 
-static ht_array *compose_rms_norm_grad(ht_scope *s, const void *params, ht_array *const *in) {
-    return gradients_of(s, compose_rms_norm(s, params, in), in[2], in, 2);
-}
-
-static ht_array *compose_layer_norm_grad(ht_scope *s, const void *params, ht_array *const *in) {
-    return gradients_of(s, compose_layer_norm(s, params, in), in[3], in, 3);
-}
-
 bool ht_vjp_rms_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_rms_norm_grad, node, grad, grad_in);
+    return ht_vjp_by_composition(s, ht_compose_rms_norm_grad, node, grad, grad_in);
 }
 
 bool ht_vjp_layer_norm_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_layer_norm_grad, node, grad, grad_in);
+    return ht_vjp_by_composition(s, ht_compose_layer_norm_grad, node, grad, grad_in);
 }
 
 /* ---- rotary embedding: its gradient is the inverse rotation ---- */
@@ -301,48 +248,6 @@ bool ht_vjp_rope(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
 
 /* ---- attention ---- */
 
-/* Causal mask, bool [n_q, n_k]: true where a query attends to a key. */
-static ht_array *visible(ht_scope *s, const ht_sdpa_params *p, int64_t n_q, int64_t n_k) {
-    ht_array *last = ht_arange(s, (double)(n_k - n_q), (double)n_k, 1, HT_I64),
-             *key = ht_arange(s, 0, (double)n_k, 1, HT_I64);
-    last = ht_reshape(s, last, (int64_t[]){n_q, 1}, 2);
-    ht_array *seen = ht_less_equal(s, key, last);
-    if (p->window == 0) return seen;
-    ht_array *first = ht_subtract(s, last, ht_full(s, (double)p->window, HT_I64, NULL, 0));
-    return ht_logical_and(s, seen, ht_less(s, first, key));
-}
-
-static ht_array *hide(ht_scope *s, ht_array *seen, ht_array *scores) {
-    return scores ? ht_where(s, seen, scores, ht_constant_like(s, scores, (double)-FLT_MAX)) : NULL;
-}
-
-static ht_array *softmax_with_sinks(ht_scope *s, ht_array *scores, ht_array *sinks, const int64_t shape[5]) {
-    if (sinks == HT_NONE) return ht_softmax(s, scores, -1);
-    ht_array *column = ht_reshape(s, sinks, (int64_t[]){1, shape[1], shape[2], 1, 1}, 5);
-    column = ht_broadcast_to(s, column, (int64_t[]){shape[0], shape[1], shape[2], shape[3], 1}, 5);
-    ht_array *all = ht_softmax(s, ht_concatenate(s, (ht_array *[]){scores, column}, 2, -1), -1);
-    return ht_slice(s, all, (int64_t[5]){0}, shape, NULL);
-}
-
-static ht_array *compose_sdpa(ht_scope *s, const void *params, ht_array *const *in) {
-    const ht_sdpa_params *p = params;
-    const ht_array *q = in[0], *k = in[1], *v = in[2];
-    int64_t batch = q->shape[0], kv_heads = k->shape[1], group = q->shape[1] / kv_heads, n_q = q->shape[2];
-    const int64_t shape[5] = {batch, kv_heads, group, n_q, k->shape[2]};
-    ht_array *queries = ht_reshape(s, widened(s, in[0]), (int64_t[]){batch, kv_heads, group, n_q, q->shape[3]}, 5);
-    ht_array *keys = ht_expand_dims(s, widened(s, in[1]), 2), *values = ht_expand_dims(s, widened(s, in[2]), 2);
-    ht_array *scores = ht_matmul(s, ht_times(s, queries, (double)p->scale), keys, true), *mask = in[3];
-    if (mask != HT_NONE) {
-        ht_array *m = ht_reshape(s, widened(s, mask), shape, 5);
-        scores = mask->dtype == HT_BOOL ? hide(s, m, scores) : ht_add(s, scores, m);
-    }
-    if (p->causal) scores = hide(s, visible(s, p, n_q, k->shape[2]), scores);
-    ht_array *weights = softmax_with_sinks(s, scores, widened(s, in[4]), shape);
-    ht_array *y = ht_matmul(s, weights, values, false);
-    y = ht_reshape(s, y, (int64_t[]){batch, q->shape[1], n_q, v->shape[3]}, 4);
-    return ht_astype(s, y, q->dtype);
-}
-
 /* Gradients of an additive mask and of sinks, by composition: the gradient of a mask has its full size anyway. */
 static bool sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
     ht_array *in[5], *wrt[2] = {HT_NONE, HT_NONE};
@@ -351,7 +256,7 @@ static bool sdpa_mask_gradients(ht_scope *s, const ht_array *node, ht_array *gra
         if (in[3 + i] != HT_NONE && !(in[3 + i] = wrt[i] = ht_placeholder(s, in[3 + i]))) return false;
     grad_in[3] = grad_in[4] = HT_NONE;
     if (wrt[0] == HT_NONE && wrt[1] == HT_NONE) return true;
-    ht_array *y = compose_sdpa(s, node->params, in);
+    ht_array *y = ht_compose_sdpa(s, node->params, in, 5);
     for (int i = 0; i < 2; i++) {
         bool wanted = wrt[i] != HT_NONE && ht_dtype_is_float(wrt[i]->dtype);
         if (!y || (wanted && !ht_backward(s, &y, &grad, 1, &wrt[i], 1, &grad_in[3 + i]))) return false;
@@ -368,12 +273,8 @@ bool ht_vjp_sdpa(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **g
            sdpa_mask_gradients(s, node, grad, grad_in);
 }
 
-static ht_array *compose_sdpa_grad(ht_scope *s, const void *params, ht_array *const *in) {
-    return gradients_of(s, compose_sdpa(s, params, in), in[6], in, 3);
-}
-
 bool ht_vjp_sdpa_grad(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_sdpa_grad, node, grad, grad_in);
+    return ht_vjp_by_composition(s, ht_compose_sdpa_grad, node, grad, grad_in);
 }
 
 bool ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
@@ -386,19 +287,8 @@ bool ht_vjp_attend_rows(ht_scope *s, const ht_array *node, ht_array *grad, ht_ar
 
 /* ---- gathered matrix products ---- */
 
-/* Matrices of x at the indices, [index..., m, n]. */
-static ht_array *chosen(ht_scope *s, ht_array *x, ht_array *index) {
-    const int64_t shape[3] = {-1, x->shape[x->n_dims - 2], x->shape[x->n_dims - 1]};
-    return ht_take(s, ht_reshape(s, x, shape, 3), index, 0);
-}
-
-static ht_array *compose_gather_mm(ht_scope *s, const void *params, ht_array *const *in) {
-    (void)params;
-    return ht_matmul(s, chosen(s, in[0], in[2]), chosen(s, in[1], in[3]), false);
-}
-
 bool ht_vjp_gather_mm(ht_scope *s, const ht_array *node, ht_array *grad, ht_array **grad_in) {
-    return ht_vjp_by_composition(s, compose_gather_mm, node, grad, grad_in);
+    return ht_vjp_by_composition(s, ht_compose_gather_mm, node, grad, grad_in);
 }
 
 /* ---- quantised arrays ---- */
@@ -414,17 +304,9 @@ bool ht_vjp_dequantize(ht_scope *s, const ht_array *node, ht_array *grad, ht_arr
     const int64_t groups[2] = {-1, p->how.group};
     ht_array *numbers = ht_unflatten(s, ht_apply(s, HT_OP_DEQUANTIZE, p, in, 3), -1, groups, 2);
     ht_array *g = ht_unflatten(s, grad, -1, groups, 2);
-    grad_in[1] = ht_astype(s, ht_sum(s, ht_multiply(s, g, numbers), last_axis, 1, false), scales->dtype);
-    grad_in[2] = ht_astype(s, ht_sum(s, g, last_axis, 1, false), scales->dtype);
+    grad_in[1] = ht_astype(s, ht_sum(s, ht_multiply(s, g, numbers), (int[]){-1}, 1, false), scales->dtype);
+    grad_in[2] = ht_astype(s, ht_sum(s, g, (int[]){-1}, 1, false), scales->dtype);
     return grad_in[1] && grad_in[2];
-}
-
-static ht_array *compose_quantized_matmul(ht_scope *s, const void *params, ht_array *const *in) {
-    ht_quantize_params p = *(const ht_quantize_params *)params;
-    p.dtype = in[0]->dtype;
-    ht_array *w = ht_apply(s, HT_OP_DEQUANTIZE, &p, (ht_array *[]){in[1], in[2], in[3]}, 3);
-    if (in[4] == HT_NONE) return ht_matmul(s, in[0], w, p.transpose);
-    return w ? ht_matmul(s, chosen(s, in[0], in[4]), chosen(s, w, in[5]), p.transpose) : NULL;
 }
 
 /* Gradient of the activations: the product with the transposed matrices. */
@@ -455,6 +337,6 @@ bool ht_vjp_quantized_matmul(ht_scope *s, const ht_array *node, ht_array *grad, 
     memcpy(in, node->in, sizeof in);
     for (int i = 0; i < 2; i++)
         if (!(in[2 + i] = wrt[i] = ht_placeholder(s, in[2 + i]))) return false;
-    ht_array *y = compose_quantized_matmul(s, node->params, in);
+    ht_array *y = ht_compose_quantized_matmul(s, node->params, in, 6);
     return y && ht_backward(s, &y, &grad, 1, wrt, 2, grad_in + 2);
 }
