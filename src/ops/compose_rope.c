@@ -1,6 +1,6 @@
 /* Composition of rotary position embedding: exact angles without f64 on the device.
  *
- * An angle is pos * frequency, and at position 100,000 f32 leaves 0.008 radians of doubt. Frequencies are therefore whole
+ * An angle is pos * frequency, and neighbouring f32 numbers are 0.008 apart at 100,000. Frequencies are therefore whole
  * numbers of 2^-64 turns, which i64 multiplication by a position reduces to a fraction of a turn by wrapping around; the
  * error is pos * 2^-65 turns. Only frequency factors, an array, are divided by in f64. */
 #include "ops/compose.h"
